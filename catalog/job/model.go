@@ -1,0 +1,143 @@
+// Package job is the model of a job.yml: its types, its parser with
+// positioned diagnostics, its validator and its JSON Schema.
+//
+// Nothing here watches or caches; that is package catalog.
+package job
+
+// A Job is one job.yml, parsed and found valid. It is immutable: whoever
+// holds one may read it from any goroutine.
+type Job struct {
+	Name        string  // `^[a-z][a-z0-9_]*$`
+	Version     string  // three numbers, "1.0.0"
+	Summary     string  // 1 to 200 characters
+	Description *string // nil where the file has none
+	CommonInfo  string  // common_job_info_provided_to_all_steps_at_runtime
+	Steps       []Step  // in the author's order, at least one
+	Workflows   []Workflow
+
+	Dir      string       // the job's folder, absolute
+	Source   []byte       // the bytes of job.yml
+	Hash     string       // hex SHA-256 of Source
+	Warnings []Diagnostic // what is legal and probably not meant
+
+	steps     map[string]int // id -> index in Steps
+	workflows map[string]int // name -> index in Workflows
+}
+
+// Step returns the step with this id, or nil.
+func (j *Job) Step(id string) *Step {
+	if i, ok := j.steps[id]; ok {
+		return &j.Steps[i]
+	}
+	return nil
+}
+
+// Workflow returns the workflow with this name, or nil.
+func (j *Job) Workflow(name string) *Workflow {
+	if i, ok := j.workflows[name]; ok {
+		return &j.Workflows[i]
+	}
+	return nil
+}
+
+// A Step is one piece of work that an agent is handed.
+type Step struct {
+	ID               string
+	Name             string
+	Description      string
+	InstructionsFile string // slash-separated, relative to the job's folder and inside it
+	Inputs           []Input
+	Outputs          []Output // in the author's order
+	Reviews          []Review
+	Dependencies     []string
+	Hooks            Hooks // stop_hooks are appended to AfterAgent
+	Exposed          bool
+	Hidden           bool
+	Agent            *string
+}
+
+// Output returns the declared output with this name, or nil.
+func (s *Step) Output(name string) *Output {
+	for i := range s.Outputs {
+		if s.Outputs[i].Name == name {
+			return &s.Outputs[i]
+		}
+	}
+	return nil
+}
+
+// An Input is either a parameter the user gives (Name, Description) or a file
+// that an earlier step made (File, FromStep).
+type Input struct {
+	Name        string
+	Description string
+	File        string
+	FromStep    string
+}
+
+// OutputType says whether an output is one file or several.
+type OutputType string
+
+// The two types of an output.
+const (
+	File  OutputType = "file"
+	Files OutputType = "files"
+)
+
+// An Output is what a step promises to deliver.
+type Output struct {
+	Name        string
+	Type        OutputType
+	Description string
+	Required    bool
+}
+
+// A Review says what of a step is judged, and by which questions.
+type Review struct {
+	RunEach  string     // "step", or the name of an output
+	Criteria []Criteria // name and question, in the author's order, at least one
+	Guidance *string    // additional_review_guidance
+}
+
+// Criteria is one question of a review.
+type Criteria struct {
+	Name     string
+	Question string
+}
+
+// Hooks are checked when a job is loaded and never run by the server.
+type Hooks struct {
+	AfterAgent   []Hook
+	BeforeTool   []Hook
+	BeforePrompt []Hook
+}
+
+// A Hook is exactly one of its fields.
+type Hook struct {
+	Prompt     string
+	PromptFile string
+	Script     string
+}
+
+// A Workflow is a named way through the steps of a job.
+type Workflow struct {
+	Name    string
+	Summary string
+	Entries []Entry // may be empty, which is a warning
+}
+
+// An Entry is one place in a workflow: a step, or several that run
+// concurrently. The first is the primary.
+type Entry []string
+
+// Find returns the index of the entry that has this step, or -1.
+func (w *Workflow) Find(stepID string) int {
+	for i, e := range w.Entries {
+		for _, id := range e {
+			if id == stepID {
+				return i
+			}
+		}
+	}
+	return -1
+}

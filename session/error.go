@@ -1,0 +1,66 @@
+// Package session holds what every kind of running thing shares: the error
+// that agents read.
+package session
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kind is the first word of a refused call's text.
+type Kind string
+
+// The kinds of seed 000.
+const (
+	ToolError  Kind = "ToolError"  // the call was wrong: change the arguments
+	StateError Kind = "StateError" // the call was well formed, but not now or not there
+)
+
+// An Error is a refused call: what was wrong, with which value, and what to do
+// next, in words for an agent, and a code for programs. Whatever it refuses has
+// changed nothing.
+type Error struct {
+	Kind    Kind
+	Code    string         // lower_snake_case, stable
+	Message string         // without the kind
+	Details map[string]any // values for programs; may be nil
+	Err     error          // the cause, for the log; may be nil
+}
+
+func (e *Error) Error() string { return string(e.Kind) + ": " + e.Message }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// With adds a value for programs and returns e.
+func (e *Error) With(key string, value any) *Error {
+	if e.Details == nil {
+		e.Details = make(map[string]any, 2)
+	}
+	e.Details[key] = value
+	return e
+}
+
+// Because sets the cause and returns e.
+func (e *Error) Because(err error) *Error {
+	e.Err = err
+	return e
+}
+
+// Wrong makes a ToolError.
+func Wrong(code, format string, args ...any) *Error {
+	return &Error{Kind: ToolError, Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// NotNow makes a StateError.
+func NotNow(code, format string, args ...any) *Error {
+	return &Error{Kind: StateError, Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// CodeOf returns the code of the Error in err's chain, or "".
+func CodeOf(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	return ""
+}

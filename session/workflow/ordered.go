@@ -1,0 +1,96 @@
+package workflow
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// An OrderedMap is a JSON object whose keys keep their order.
+type OrderedMap[V any] []Pair[V]
+
+// A Pair is one member of an OrderedMap.
+type Pair[V any] struct {
+	Key   string
+	Value V
+}
+
+// Get returns the value of a key.
+func (m OrderedMap[V]) Get(key string) (v V, ok bool) {
+	for _, p := range m {
+		if p.Key == key {
+			return p.Value, true
+		}
+	}
+	return v, false
+}
+
+// Set replaces the value of a key in its place, or appends it, and returns the map.
+func (m OrderedMap[V]) Set(key string, v V) OrderedMap[V] {
+	for i := range m {
+		if m[i].Key == key {
+			m[i].Value = v
+			return m
+		}
+	}
+	return append(m, Pair[V]{key, v})
+}
+
+// MarshalJSON writes the members in their order; a nil map is {}.
+func (m OrderedMap[V]) MarshalJSON() ([]byte, error) {
+	b := []byte{'{'}
+	for i, p := range m {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		k, err := json.Marshal(p.Key)
+		if err != nil {
+			return nil, err
+		}
+		v, err := json.Marshal(p.Value)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(append(b, k...), ':'), v...)
+	}
+	return append(b, '}'), nil
+}
+
+// UnmarshalJSON reads an object and keeps its order; a key that stands twice is an error.
+func (m *OrderedMap[V]) UnmarshalJSON(data []byte) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	t, err := d.Token()
+	if err != nil {
+		return err
+	}
+	if t == nil {
+		*m = nil
+		return nil
+	}
+	if t != json.Delim('{') {
+		return fmt.Errorf("expected an object, found %v", t)
+	}
+	out := OrderedMap[V]{}
+	seen := map[string]bool{}
+	for d.More() {
+		k, err := d.Token()
+		if err != nil {
+			return err
+		}
+		key := k.(string)
+		if seen[key] {
+			return fmt.Errorf("key %q stands twice", key)
+		}
+		seen[key] = true
+		var v V
+		if err := d.Decode(&v); err != nil {
+			return err
+		}
+		out = append(out, Pair[V]{key, v})
+	}
+	if _, err := d.Token(); err != nil {
+		return err
+	}
+	*m = out
+	return nil
+}
