@@ -54,6 +54,8 @@ type Step struct {
 	Exposed          bool
 	Hidden           bool
 	Agent            *string
+
+	instructionsAt place // of the key, for CheckFiles
 }
 
 // Output returns the declared output with this name, or nil.
@@ -117,6 +119,9 @@ type Hook struct {
 	Prompt     string
 	PromptFile string
 	Script     string
+
+	at   place  // of the key, for CheckFiles
+	path string // of the key, where it names a file
 }
 
 // A Workflow is a named way through the steps of a job.

@@ -1,0 +1,30 @@
+package actor
+
+import "time"
+
+// A budget remembers when an actor crashed. The zero value is an actor that
+// never did.
+type budget struct {
+	crashes []time.Time // within the window, oldest first
+	verdict error       // not nil: the budget is used up
+}
+
+// spend counts a crash and tells whether it may be answered by a restart.
+func (b *budget) spend(now time.Time, restarts int, within time.Duration) bool {
+	kept := b.crashes[:0]
+	for _, t := range b.crashes {
+		if now.Sub(t) < within {
+			kept = append(kept, t)
+		}
+	}
+	b.crashes = append(kept, now)
+	return len(b.crashes) <= max(restarts, 0)
+}
+
+// blank tells whether there is nothing to remember.
+func (b *budget) blank() bool { return len(b.crashes) == 0 }
+
+// over tells whether all of it has left the window: the actor starts afresh.
+func (b *budget) over(now time.Time, within time.Duration) bool {
+	return b.blank() || now.Sub(b.crashes[len(b.crashes)-1]) >= within
+}

@@ -1,0 +1,239 @@
+package actor
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A cell is the place where an actor lives: its mailbox, which outlives
+// incarnations, and at most one goroutine, which runs them one after another.
+//
+// mu is never held while a Behavior runs. Under it, a registry's lock and then
+// the System's may be taken, never the other way round.
+type cell[M any] struct {
+	system  *System
+	options Options
+	title   func() string // the name, made when it is needed
+	birth   func() (Behavior[M], error)
+	ctx     context.Context    // the Behavior's
+	cancel  context.CancelFunc // ends ctx where the cell has its own; else nil
+	retire  func(budget)       // a registry's: takes the cell out of its map; nil: the cell can sleep
+	ended   chan struct{}      // closed when the cell is dead and its goroutine done
+	wake    chan struct{}      // capacity 1, never closed: something changed while parked
+
+	mu      sync.Mutex // guards what follows
+	state   cellState
+	closing bool // accept nothing more; end when the mailbox is empty
+	parked  bool // the goroutine waits on wake
+	box     mailbox[M]
+	open    map[asked]struct{} // taken and not yet answered
+	begged  []chan<- error     // Passivate calls; capacity 1 each
+	budget  budget
+	cause   error       // why a dead cell refuses; nil: stopped
+	idle    time.Time   // since when there is nothing to do; zero: not known
+	timer   *time.Timer // fires when it may have been idle long enough
+	armed   bool        // the timer runs
+}
+
+type cellState uint8
+
+const (
+	asleep cellState = iota // no goroutine; the next message starts one
+	awake                   // a goroutine runs
+	dead                    // nothing is accepted any more
+)
+
+func newCell[M any](s *System, o Options, title func() string, birth func() (Behavior[M], error)) *cell[M] {
+	return &cell[M]{
+		system:  s,
+		options: o,
+		title:   title,
+		birth:   birth,
+		ctx:     s.ctx,
+		ended:   make(chan struct{}),
+		wake:    make(chan struct{}, 1),
+		box:     mailbox[M]{limit: o.Mailbox},
+	}
+}
+
+// deliver puts an envelope into the mailbox, waiting for room until ctx ends.
+func (c *cell[M]) deliver(ctx context.Context, e envelope[M]) error {
+	c.mu.Lock()
+	switch {
+	case c.state == dead:
+		cause := c.cause
+		c.mu.Unlock()
+		if c.retire != nil {
+			return errGone
+		}
+		if cause == nil {
+			cause = stoppedError(c.title())
+		}
+		return cause
+	case c.closing:
+		c.mu.Unlock()
+		return stoppedError(c.title())
+	case c.box.put(e):
+		c.rouse()
+		c.mu.Unlock()
+		return nil
+	}
+	s := c.box.wait(e)
+	c.mu.Unlock()
+
+	select {
+	case err := <-s.done:
+		return err
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	left := c.box.leave(s)
+	c.mu.Unlock()
+	if !left {
+		return <-s.done // decided already, so this does not wait
+	}
+	return fullError(ctx, c.title(), c.options.Mailbox)
+}
+
+// rouse makes sure that a goroutine will look at the cell. The lock is held.
+func (c *cell[M]) rouse() {
+	if c.state == asleep {
+		c.state = awake
+		go c.run(nil)
+		return
+	}
+	c.nudge()
+}
+
+// nudge ends the wait of a parked goroutine. The lock is held.
+func (c *cell[M]) nudge() {
+	if c.parked {
+		c.parked = false
+		c.wake <- struct{}{} // one nudge for each time it parked: there is room
+	}
+}
+
+// close refuses new messages and those who wait for room; what was accepted is
+// still handled. It does not wait.
+func (c *cell[M]) close() {
+	c.mu.Lock()
+	if c.closing || c.state == dead {
+		c.mu.Unlock()
+		return
+	}
+	c.closing = true
+	if c.box.waiting.Len() > 0 {
+		c.box.refuse(stoppedError(c.title()))
+	}
+	if c.state == asleep {
+		c.leave()
+		return
+	}
+	c.nudge()
+	c.mu.Unlock()
+}
+
+// leave is quit where nobody is left to be told. It gives the lock back.
+func (c *cell[M]) leave() {
+	dies := c.quit()
+	c.mu.Unlock()
+	if dies {
+		close(c.ended)
+	}
+}
+
+// quit puts the cell to sleep, or, where it is to go, takes it out of everything
+// that knows it; then it returns true, and the caller closes ended when all is
+// done. The lock is held and the mailbox empty.
+func (c *cell[M]) quit() (dies bool) {
+	defer c.heed(nil) // who asked for passivation finds it gone from the registry
+	c.idle, c.armed = time.Time{}, false
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	if c.retire == nil && !c.closing && c.cause == nil {
+		c.state = asleep
+		return false
+	}
+	c.state = dead
+	if c.retire != nil {
+		c.retire(c.budget)
+	}
+	if c.cancel != nil {
+		c.cancel()
+	}
+	c.system.leave(c)
+	return true
+}
+
+// done implements member.
+func (c *cell[M]) done() <-chan struct{} { return c.ended }
+
+// name implements member.
+func (c *cell[M]) name() string { return c.title() }
+
+// keep remembers an ask that was taken and not answered.
+func (c *cell[M]) keep(a asked) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !a.track(c) {
+		return // answered meanwhile, by another goroutine
+	}
+	if c.open == nil {
+		c.open = make(map[asked]struct{})
+	}
+	c.open[a] = struct{}{}
+}
+
+// settled forgets an ask that was answered, implementing keeper. Before that the
+// actor was not idle, so it begins to be now.
+func (c *cell[M]) settled(a asked) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.open[a]; !ok {
+		return // of an incarnation that has ended
+	}
+	delete(c.open, a)
+	if len(c.open) == 0 {
+		c.idle = time.Time{}
+		c.nudge()
+	}
+}
+
+// failOpen answers every ask of this incarnation that is still open.
+func (c *cell[M]) failOpen(why func(name string) error) {
+	c.mu.Lock()
+	open := c.open
+	c.open = nil
+	c.mu.Unlock()
+	if len(open) == 0 {
+		return
+	}
+	err := why(c.title())
+	for a := range open {
+		a.fail(err)
+	}
+}
+
+// beg asks for passivation. The answer comes through the channel; nil: there is
+// nothing to passivate.
+func (c *cell[M]) beg() <-chan error {
+	answer := make(chan error, 1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != awake {
+		return nil
+	}
+	c.begged = append(c.begged, answer)
+	c.nudge()
+	return answer
+}
+
+// heed answers those who asked for passivation. The lock is held.
+func (c *cell[M]) heed(err error) {
+	for _, b := range c.begged {
+		b <- err
+	}
+	c.begged = nil
+}

@@ -1,0 +1,312 @@
+package actor_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deepwork/actor"
+)
+
+func panicking(actor.Reply[int]) task {
+	return func(_ context.Context, p *probe) error {
+		p.value = -1 // what is only in memory is thrown away
+		panic("boom")
+	}
+}
+
+var errTorn = errors.New("torn")
+
+func failing(actor.Reply[int]) task {
+	return func(context.Context, *probe) error { return errTorn }
+}
+
+func exiting(actor.Reply[int]) task {
+	return func(context.Context, *probe) error {
+		runtime.Goexit()
+		return nil
+	}
+}
+
+func TestCrashIsAnsweredAndRestartsFromDurableState(t *testing.T) {
+	for name, c := range map[string]struct {
+		crash func(actor.Reply[int]) task
+		check func(error) bool
+		logs  string
+	}{
+		"panic": {panicking, func(err error) bool {
+			p, ok := errors.AsType[*actor.PanicError](err)
+			return ok && p.Actor == "probe" && p.Value == "boom" && strings.Contains(string(p.Stack), "crash_test.go")
+		}, "crash_test.go"},
+		"error": {failing, func(err error) bool {
+			return errors.Is(err, errTorn) && err != errTorn && strings.Contains(err.Error(), "actor probe")
+		}, "torn"},
+		"Goexit": {exiting, func(err error) bool {
+			_, ok := errors.AsType[*actor.PanicError](err)
+			return ok
+		}, "crash_test.go"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log journal
+				s := newSystem(t, logTo(&log))
+				d := &disk{value: 4}
+				ref := actor.Spawn(s, actor.Options{Name: "probe"}, d.newProbe)
+				ask(t, ref, add1, 5)
+				before := time.Now()
+
+				deferred := asking(t.Context(), ref, keepReply)
+				synctest.Wait()
+				begun, release := make(chan struct{}), make(chan struct{})
+				if err := ref.Tell(t.Context(), blockOn(begun, release)); err != nil {
+					t.Fatal(err)
+				}
+				<-begun
+				crashed := asking(t.Context(), ref, c.crash)
+				synctest.Wait()
+				after := asking(t.Context(), ref, add1) // waits in the mailbox while it crashes
+				synctest.Wait()
+				close(release)
+
+				if err := <-crashed; !c.check(err) {
+					t.Errorf("asker of the crash: %v", err)
+				}
+				if err := <-deferred; !c.check(err) {
+					t.Errorf("asker of the deferred reply: %v", err)
+				}
+				if err := <-after; err != nil {
+					t.Errorf("asker after the crash: %v", err)
+				}
+				ask(t, ref, add1, 7)
+				if made, began, over := d.lives(); made != 2 || began != 2 || over != 0 {
+					t.Errorf("made %d, started %d, stopped %d", made, began, over)
+				}
+				if n := log.count("level=ERROR"); n != 1 || log.count(c.logs) == 0 {
+					t.Errorf("%d errors logged: %s", n, log.b.String())
+				}
+				if time.Since(before) != 0 {
+					t.Error("a restart took somebody's time")
+				}
+			})
+		})
+	}
+}
+
+func TestTooManyRestartsStopTheActorAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t, nil)
+		other := actor.Spawn(s, actor.Options{}, (&disk{}).newProbe)
+		d := &disk{}
+		ref := actor.Spawn(s, actor.Options{Name: "frail", Restarts: 2, Within: time.Minute}, d.newProbe)
+		crash := func() {
+			t.Helper()
+			if _, err := actor.Ask(t.Context(), ref, panicking); err == nil || errors.Is(err, actor.ErrTooManyRestarts) {
+				t.Errorf("err = %v", err)
+			}
+		}
+		for range 10 { // two a minute are within the budget, for ever
+			crash()
+			crash()
+			time.Sleep(time.Minute)
+		}
+		crash()
+		crash()
+		time.Sleep(time.Minute - 1)
+		ask(t, ref, add1, 1)
+
+		begun, release := make(chan struct{}), make(chan struct{})
+		if err := ref.Tell(t.Context(), blockOn(begun, release)); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		last := asking(t.Context(), ref, panicking)
+		synctest.Wait()
+		queued := asking(t.Context(), ref, add1)
+		synctest.Wait()
+		close(release)
+		if _, ok := errors.AsType[*actor.PanicError](<-last); !ok {
+			t.Error("the asker of the last crash did not get it")
+		}
+		if err := <-queued; !errors.Is(err, actor.ErrTooManyRestarts) {
+			t.Errorf("queued: %v", err)
+		}
+		<-ref.Done()
+		time.Sleep(time.Hour)
+		if err := ref.Tell(t.Context(), add1(actor.Reply[int]{})); !errors.Is(err, actor.ErrTooManyRestarts) || !strings.Contains(err.Error(), "frail") {
+			t.Errorf("after: %v", err)
+		}
+		if err := ref.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		ask(t, other, add1, 1)
+	})
+}
+
+func TestNoRestartsAtAll(t *testing.T) {
+	s := newSystem(t, nil)
+	ref := actor.Spawn(s, actor.Options{Restarts: -1}, (&disk{}).newProbe)
+	if _, err := actor.Ask(t.Context(), ref, failing); !errors.Is(err, errTorn) {
+		t.Error(err)
+	}
+	<-ref.Done()
+}
+
+func TestRegistryKeyIsRefusedUntilTheWindowHasPassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t, nil)
+		r, of := registry(s, actor.Options{Name: "key", Restarts: 1, Within: time.Minute, Idle: time.Second})
+		a := r.For("a")
+		for range 2 {
+			if _, err := actor.Ask(t.Context(), a, panicking); err == nil {
+				t.Fatal("no error")
+			}
+			time.Sleep(10 * time.Second) // passivated between the crashes, and not forgotten
+			if n := r.Len(); n != 0 {
+				t.Fatalf("%d awake", n)
+			}
+		}
+		made, _, _ := of("a").lives()
+		for range 3 {
+			if _, err := actor.Ask(t.Context(), a, add1); !errors.Is(err, actor.ErrTooManyRestarts) || !strings.Contains(err.Error(), "key/a") {
+				t.Errorf("err = %v", err)
+			}
+		}
+		if again, _, _ := of("a").lives(); again != made {
+			t.Error("a condemned key was woken")
+		}
+		ask(t, r.For("b"), add1, 1)
+
+		time.Sleep(50*time.Second - 1)
+		if _, err := actor.Ask(t.Context(), a, add1); !errors.Is(err, actor.ErrTooManyRestarts) {
+			t.Errorf("a nanosecond early: %v", err)
+		}
+		time.Sleep(time.Nanosecond)
+		ask(t, a, add1, 1)
+		if _, err := actor.Ask(t.Context(), a, panicking); errors.Is(err, actor.ErrTooManyRestarts) {
+			t.Error("did not start afresh")
+		}
+		ask(t, a, add1, 2)
+	})
+}
+
+func TestErrorOfMakeOrStartReachesTheAskersUnchanged(t *testing.T) {
+	for _, where := range []string{"make", "start"} {
+		t.Run(where, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSystem(t, nil)
+				r, of := registry(s, actor.Options{Restarts: 1, Mailbox: 2})
+				none := errors.New("no such key")
+				release := make(chan struct{})
+				d := of("a")
+				set := func(err error) {
+					d.set(func(d *disk) {
+						if where == "make" {
+							d.makeErr = err
+						} else {
+							d.startErr = err
+						}
+					})
+				}
+				set(none)
+				for range 50 { // never counted as a crash, never tried again unasked
+					if _, err := actor.Ask(t.Context(), r.For("a"), add1); err != none {
+						t.Fatalf("err = %v", err)
+					}
+				}
+				synctest.Wait()
+				if made, _, _ := d.lives(); made != 50 || r.Len() != 0 {
+					t.Errorf("made %d, awake %d", made, r.Len())
+				}
+
+				// Those in the mailbox and those who wait for room in it.
+				d.set(func(d *disk) {
+					if where == "make" {
+						d.onMake = func() { <-release }
+					} else {
+						d.onStart = func() { <-release }
+					}
+				})
+				var waiting []<-chan error
+				for range 5 {
+					waiting = append(waiting, asking(t.Context(), r.For("a"), add1))
+				}
+				synctest.Wait()
+				close(release)
+				for _, w := range waiting {
+					if err := <-w; err != none {
+						t.Errorf("err = %v", err)
+					}
+				}
+
+				set(nil)
+				ask(t, r.For("a"), add1, 1)
+			})
+		})
+	}
+}
+
+func TestSpawnedActorTriesAnewAfterAFailedStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log journal
+		s := newSystem(t, logTo(&log))
+		d := &disk{startErr: errTorn}
+		ref := actor.Spawn(s, actor.Options{Name: "late"}, d.newProbe)
+		synctest.Wait()
+		if log.count("actor did not start") != 1 || log.count("torn") != 1 {
+			t.Errorf("log: %s", log.b.String())
+		}
+		if err := ref.Tell(t.Context(), add1(actor.Reply[int]{})); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if log.count("messages_lost=1") != 1 {
+			t.Errorf("log: %s", log.b.String())
+		}
+		d.set(func(d *disk) { d.startErr = nil })
+		ask(t, ref, add1, 1)
+	})
+}
+
+func TestPanicWhileStartingIsACrash(t *testing.T) {
+	for name, cause := range map[string]func(){"panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			s := newSystem(t, nil)
+			r, of := registry(s, actor.Options{Restarts: 1})
+			of("a").onStart = cause
+			_, err := actor.Ask(t.Context(), r.For("a"), add1)
+			if _, ok := errors.AsType[*actor.PanicError](err); !ok || errors.Is(err, actor.ErrTooManyRestarts) {
+				t.Errorf("first: %v", err)
+			}
+			for range 2 {
+				if _, err = actor.Ask(t.Context(), r.For("a"), add1); !errors.Is(err, actor.ErrTooManyRestarts) {
+					t.Errorf("then: %v", err)
+				}
+			}
+			if made, _, _ := of("a").lives(); made != 2 {
+				t.Errorf("made %d", made)
+			}
+		})
+	}
+}
+
+func TestPanicInStopEndsTheIncarnation(t *testing.T) {
+	for name, cause := range map[string]func(){"panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			var log journal
+			s := newSystem(t, logTo(&log))
+			d := &disk{onStop: cause}
+			ref := actor.Spawn(s, actor.Options{}, d.newProbe)
+			ask(t, ref, add1, 1)
+			if err := ref.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if _, _, over := d.lives(); over != 1 || log.count("level=ERROR") != 1 {
+				t.Errorf("stopped %d times, log: %s", over, log.b.String())
+			}
+		})
+	}
+}

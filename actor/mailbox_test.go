@@ -1,0 +1,110 @@
+package actor_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deepwork/actor"
+)
+
+// appendTo makes a task that notes its number, on the actor's goroutine.
+func appendTo(seen *[]int, n int) task {
+	return func(context.Context, *probe) error {
+		*seen = append(*seen, n)
+		return nil
+	}
+}
+
+func TestFullMailboxHoldsSendersUntilTheirContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t, nil)
+		ref := actor.Spawn(s, actor.Options{Name: "narrow", Mailbox: 3}, (&disk{}).newProbe)
+		begun, release := make(chan struct{}), make(chan struct{})
+		if err := ref.Tell(t.Context(), blockOn(begun, release)); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		var seen []int
+		for n := range 3 {
+			if err := ref.Tell(t.Context(), appendTo(&seen, n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := ref.Len(); n != 3 {
+			t.Errorf("Len = %d", n)
+		}
+
+		// One who gives up between two who wait.
+		told := make(chan error, 2)
+		wait := func(n int) {
+			go func() { told <- ref.Tell(t.Context(), appendTo(&seen, n)) }()
+			synctest.Wait()
+		}
+		wait(3)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		gone := asking(ctx, ref, add1)
+		synctest.Wait()
+		wait(4)
+		err := <-gone
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "actor narrow: its mailbox was full (3 messages)") {
+			t.Errorf("err = %v", err)
+		}
+		if err := ref.Tell(ctx, appendTo(&seen, 99)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("err = %v", err)
+		}
+
+		close(release)
+		for range 2 {
+			if err := <-told; err != nil {
+				t.Error(err)
+			}
+		}
+		ask(t, ref, add1, 1) // not 2: the ask that timed out was never accepted
+		if got := len(seen); got != 5 {
+			t.Fatalf("seen %v", seen)
+		}
+		for i, n := range seen {
+			if i != n {
+				t.Fatalf("out of order: %v", seen)
+			}
+		}
+	})
+}
+
+func TestMailboxKeepsOrderAsItGrows(t *testing.T) {
+	s := newSystem(t, nil)
+	const size = 1000
+	ref := actor.Spawn(s, actor.Options{Mailbox: size}, (&disk{}).newProbe)
+	var seen []int
+	next := 0
+	for range 3 { // the ring wraps differently each time
+		begun, release := make(chan struct{}), make(chan struct{})
+		if err := ref.Tell(t.Context(), blockOn(begun, release)); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		for range size - 3 {
+			if err := ref.Tell(t.Context(), appendTo(&seen, next)); err != nil {
+				t.Fatal(err)
+			}
+			next++
+		}
+		close(release)
+	}
+	if _, err := actor.Ask(t.Context(), ref, add1); err != nil {
+		t.Fatal(err)
+	}
+	if len(seen) != next {
+		t.Fatalf("%d of %d handled", len(seen), next)
+	}
+	for i, n := range seen {
+		if i != n {
+			t.Fatalf("message %d came at place %d", n, i)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package actor_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deepwork/actor"
+)
+
+func TestIdleActorIsPassivatedAndWoken(t *testing.T) {
+	const idle = 5 * time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t, nil)
+		r, of := registry(s, actor.Options{Idle: idle})
+		d := of("a")
+		if made, _, _ := d.lives(); made != 0 || r.Len() != 0 {
+			t.Error("awake before any message")
+		}
+		for sum := range 10 { // each message begins the time anew
+			ask(t, r.For("a"), add1, sum+1)
+			time.Sleep(idle - 1)
+			synctest.Wait()
+			if n := r.Len(); n != 1 {
+				t.Fatalf("%d awake", n)
+			}
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if made, _, over := d.lives(); made != 1 || over != 1 || r.Len() != 0 {
+			t.Errorf("made %d, stopped %d, awake %d", made, over, r.Len())
+		}
+		ask(t, r.For("a"), add1, 11)
+		if made, began, _ := d.lives(); made != 2 || began != 2 || r.Len() != 1 {
+			t.Errorf("made %d, started %d, awake %d", made, began, r.Len())
+		}
+	})
+}
+
+func TestIdleSpawnedActorIsPassivatedAndWoken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t, nil)
+		d := &disk{}
+		ref := actor.Spawn(s, actor.Options{Idle: time.Second}, d.newProbe)
+		for sum := range 3 {
+			ask(t, ref, add1, sum+1)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if made, _, over := d.lives(); made != sum+1 || over != sum+1 {
+				t.Errorf("made %d, stopped %d", made, over)
+			}
+		}
+		select {
+		case <-ref.Done():
+			t.Error("passivated is not stopped")
+		default:
+		}
+		if err := ref.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		<-ref.Done()
+		if made, _, _ := d.lives(); made != 3 {
+			t.Error("woken to be stopped")
+		}
+		if err := ref.Tell(t.Context(), add1(actor.Reply[int]{})); !errors.Is(err, actor.ErrStopped) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestOpenAskKeepsTheActorAwake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t, nil)
+		r, of := registry(s, actor.Options{Name: "key", Idle: time.Minute})
+		a := r.For("a")
+		ask(t, a, add1, 1)
+		time.Sleep(30 * time.Second) // the timer runs already
+
+		var reply actor.Reply[int]
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		left := asking(ctx, a, func(r actor.Reply[int]) task {
+			return func(context.Context, *probe) error {
+				reply = r
+				return nil
+			}
+		})
+		kept := asking(t.Context(), a, keepReply)
+		time.Sleep(time.Hour)
+		if err := <-left; !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if err := r.Passivate(t.Context(), "a"); !errors.Is(err, actor.ErrBusy) || !strings.Contains(err.Error(), "key/a") {
+			t.Errorf("Passivate: %v", err)
+		}
+		if err := a.Tell(t.Context(), answerKept); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-kept; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if r.Len() != 1 { // its work goes on, though its asker has left
+			t.Fatal("passivated with an ask open")
+		}
+
+		reply.Send(0) // from outside: the actor is idle from now on
+		time.Sleep(time.Minute - 1)
+		synctest.Wait()
+		if r.Len() != 1 {
+			t.Error("passivated early")
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if _, _, over := of("a").lives(); r.Len() != 0 || over != 1 {
+			t.Error("not passivated")
+		}
+	})
+}
+
+func TestMessageDuringStopWakesTheNextIncarnationAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t, nil)
+		r, of := registry(s, actor.Options{})
+		d := of("a")
+		stopping, release := make(chan struct{}), make(chan struct{})
+		d.onStop = func() {
+			close(stopping)
+			<-release
+		}
+		ask(t, r.For("a"), add1, 1)
+		passivated := make(chan error, 1)
+		go func() { passivated <- r.Passivate(t.Context(), "a") }()
+		<-stopping
+		d.set(func(d *disk) { d.onStop = nil })
+
+		answer := asking(t.Context(), r.For("a"), add1)
+		synctest.Wait()
+		if made, _, _ := d.lives(); made != 1 {
+			t.Error("a second incarnation beside the first")
+		}
+		select {
+		case err := <-passivated:
+			t.Errorf("Passivate returned before Stop did: %v", err)
+		case err := <-answer:
+			t.Errorf("answered by an incarnation that was stopping: %v", err)
+		default:
+		}
+		close(release)
+		if err := <-passivated; err != nil {
+			t.Error(err)
+		}
+		if err := <-answer; err != nil {
+			t.Error(err)
+		}
+		if made, _, over := d.lives(); made != 2 || over != 1 || d.value != 2 {
+			t.Errorf("made %d, stopped %d, value %d", made, over, d.value)
+		}
+	})
+}
+
+func TestPassivateLetsTheMailboxEmptyFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t, nil)
+		r, of := registry(s, actor.Options{Name: "key"})
+		if err := r.Passivate(t.Context(), "never woken"); err != nil {
+			t.Error(err)
+		}
+		begun, release := make(chan struct{}), make(chan struct{})
+		if err := r.For("a").Tell(t.Context(), blockOn(begun, release)); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := r.Passivate(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "key/a") {
+			t.Errorf("of one that is stuck: %v", err)
+		}
+		queued := asking(t.Context(), r.For("a"), add1)
+		passivated := make(chan error, 1)
+		go func() { passivated <- r.Passivate(t.Context(), "a") }()
+		synctest.Wait()
+		close(release)
+		if err := <-queued; err != nil {
+			t.Error(err)
+		}
+		if err := <-passivated; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if made, _, over := of("a").lives(); made != 1 || over != 1 || r.Len() != 0 {
+			t.Errorf("made %d, stopped %d, awake %d", made, over, r.Len())
+		}
+		ask(t, r.For("a"), add1, 2)
+		if err := r.Passivate(t.Context(), "a"); err != nil { // right after an answer
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,192 @@
+package actor_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"deepwork/actor"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A task is the tests' message: a function that runs on the actor's goroutine.
+type task func(ctx context.Context, p *probe) error
+
+// A disk is what survives incarnations, and what the tests learn of them.
+type disk struct {
+	mu                sync.Mutex
+	value             int // durable state
+	made, began, over int // calls of newBehavior, Start, Stop
+	makeErr, startErr error
+	// called at the same moments, without the lock
+	onMake, onStart, onStop func()
+}
+
+// A probe keeps a value in memory, loaded from its disk by Start.
+type probe struct {
+	disk    *disk
+	value   int
+	pending []actor.Reply[int] // replies kept for later
+}
+
+func (d *disk) newProbe() (actor.Behavior[task], error) {
+	d.call(&d.made, &d.onMake)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.makeErr != nil {
+		return nil, d.makeErr
+	}
+	return &probe{disk: d}, nil
+}
+
+func (p *probe) Start(context.Context) error {
+	p.disk.call(&p.disk.began, &p.disk.onStart)
+	p.disk.mu.Lock()
+	defer p.disk.mu.Unlock()
+	p.value = p.disk.value
+	return p.disk.startErr
+}
+
+func (p *probe) Stop(context.Context) { p.disk.call(&p.disk.over, &p.disk.onStop) }
+
+// call counts one of the three moments and runs its hook.
+func (d *disk) call(count *int, hook *func()) {
+	d.mu.Lock()
+	*count++
+	f := *hook
+	d.mu.Unlock()
+	if f != nil {
+		f()
+	}
+}
+
+func (p *probe) Receive(ctx context.Context, t task) error { return t(ctx, p) }
+
+// save makes the value in memory durable.
+func (p *probe) save() {
+	p.disk.mu.Lock()
+	defer p.disk.mu.Unlock()
+	p.disk.value = p.value
+}
+
+func (d *disk) lives() (made, began, over int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.made, d.began, d.over
+}
+
+func (d *disk) set(f func(*disk)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f(d)
+}
+
+// add1 adds one to the value, durably, and answers with the sum.
+func add1(r actor.Reply[int]) task {
+	return func(_ context.Context, p *probe) error {
+		p.value++
+		p.save()
+		r.Send(p.value)
+		return nil
+	}
+}
+
+// keepReply answers nothing and keeps the reply.
+func keepReply(r actor.Reply[int]) task {
+	return func(_ context.Context, p *probe) error {
+		p.pending = append(p.pending, r)
+		return nil
+	}
+}
+
+// answerKept answers every kept reply.
+func answerKept(_ context.Context, p *probe) error {
+	for _, r := range p.pending {
+		r.Send(p.value)
+	}
+	p.pending = nil
+	return nil
+}
+
+// blockOn makes a task that says it has begun and then waits to be released.
+func blockOn(begun chan<- struct{}, release <-chan struct{}) task {
+	return func(context.Context, *probe) error {
+		close(begun)
+		<-release
+		return nil
+	}
+}
+
+// A journal is a log that can be read while it is written.
+type journal struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.Write(p)
+}
+
+func (j *journal) count(s string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Count(j.b.String(), s)
+}
+
+func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
+
+// newSystem is stopped at the end of the test, which fails if an actor is stuck.
+func newSystem(t *testing.T, logger *slog.Logger) *actor.System {
+	s := actor.NewSystem(logger)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if stuck := s.Stop(ctx); stuck != nil {
+			t.Errorf("did not stop: %v", stuck)
+		}
+	})
+	return s
+}
+
+// registry makes a registry whose keys each have a disk.
+func registry(s *actor.System, o actor.Options) (*actor.Registry[string, task], func(key string) *disk) {
+	var mu sync.Mutex
+	disks := make(map[string]*disk)
+	of := func(key string) *disk {
+		mu.Lock()
+		defer mu.Unlock()
+		if disks[key] == nil {
+			disks[key] = &disk{}
+		}
+		return disks[key]
+	}
+	return actor.NewRegistry(s, o, func(key string) (actor.Behavior[task], error) { return of(key).newProbe() }), of
+}
+
+// ask fails the test where the answer is not the one wanted.
+func ask(t *testing.T, to actor.Address[task], build func(actor.Reply[int]) task, want int) {
+	t.Helper()
+	got, err := actor.Ask(t.Context(), to, build)
+	if err != nil || got != want {
+		t.Errorf("asked: %d, %v; want %d", got, err, want)
+	}
+}
+
+// asking asks from another goroutine; the channel gets the error.
+func asking(ctx context.Context, to actor.Address[task], build func(actor.Reply[int]) task) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := actor.Ask(ctx, to, build)
+		done <- err
+	}()
+	return done
+}

@@ -1,0 +1,174 @@
+package actor
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A Registry keeps one actor for each key. A key costs nothing until a message
+// wakes its actor, and nothing again once that is passivated; while it crashes,
+// its crashes are remembered for Options.Within. Its methods may be called from
+// any goroutine.
+type Registry[K comparable, M any] struct {
+	system      *System
+	options     Options
+	newBehavior func(K) (Behavior[M], error)
+
+	mu      sync.Mutex // may be taken under a cell's lock, never the other way round
+	awake   table[K, *cell[M]]
+	budgets map[K]budget // of keys that are not awake and crashed of late
+	sweep   time.Time    // when budgets is next freed of what is over
+}
+
+// NewRegistry makes a registry of which nothing is awake. newBehavior is called
+// once an incarnation, on its actor's goroutine; an error of it, or of Start,
+// fails what waits in the mailbox, unchanged, and puts the key back to sleep:
+// that is how "no such key" reaches an asker.
+func NewRegistry[K comparable, M any](s *System, o Options, newBehavior func(K) (Behavior[M], error)) *Registry[K, M] {
+	return &Registry[K, M]{
+		system:      s,
+		options:     o.withDefaults(s.logger),
+		newBehavior: newBehavior,
+		budgets:     make(map[K]budget),
+	}
+}
+
+// For returns the address of a key's actor, which is woken when something is
+// delivered there. It is a value, may be kept, and costs one small allocation at
+// most.
+func (r *Registry[K, M]) For(key K) Address[M] { return keyed[K, M]{r, key} }
+
+// Len returns how many actors are awake. It does not block.
+func (r *Registry[K, M]) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.awake.len()
+}
+
+// Passivate ends the key's actor now, Stop included, and waits for that until ctx
+// ends. It first lets the actor handle what is in its mailbox; if it then owes an
+// answer, it goes on living and Passivate returns [ErrBusy]. A key that is not
+// awake is no error. A message that comes meanwhile wakes the next incarnation.
+func (r *Registry[K, M]) Passivate(ctx context.Context, key K) error {
+	r.mu.Lock()
+	c := r.awake.get(key)
+	r.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	answer := c.beg()
+	if answer == nil {
+		return nil
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("passivating actor %s: %w", c.title(), ctx.Err())
+	}
+}
+
+// keyed is the address of one key.
+type keyed[K comparable, M any] struct {
+	registry *Registry[K, M]
+	key      K
+}
+
+func (k keyed[K, M]) Tell(ctx context.Context, m M) error {
+	return k.deliver(ctx, envelope[M]{message: m})
+}
+
+func (k keyed[K, M]) name() string { return k.registry.title(k.key) }
+
+// deliver looks again as long as it finds a cell that dies under its hands: one
+// that does has left the map already, so the next look finds another or none.
+func (k keyed[K, M]) deliver(ctx context.Context, e envelope[M]) error {
+	if ctx.Err() != nil {
+		return overError(ctx, k.name())
+	}
+	for {
+		c, err := k.registry.find(k.key)
+		if err != nil {
+			return err
+		}
+		if err := c.deliver(ctx, e); err != errGone {
+			return err
+		}
+	}
+}
+
+func (r *Registry[K, M]) title(key K) string {
+	return fmt.Sprintf("%s/%v", r.options.Name, key)
+}
+
+// find returns the cell of a key that is awake, or a new one, which its first
+// message wakes.
+func (r *Registry[K, M]) find(key K) (*cell[M], error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.awake.get(key); c != nil {
+		return c, nil
+	}
+	past, err := r.past(key)
+	if err != nil {
+		return nil, err
+	}
+	c := newCell(r.system, r.options,
+		func() string { return r.title(key) },
+		func() (Behavior[M], error) { return r.newBehavior(key) })
+	c.budget = past
+	c.retire = func(b budget) { r.retire(key, b) }
+	if !r.system.join(c) {
+		return nil, stoppedError(r.title(key))
+	}
+	r.awake.put(key, c)
+	return c, nil
+}
+
+// past takes what is remembered of a key; an error: its budget is used up. The
+// lock is held.
+func (r *Registry[K, M]) past(key K) (budget, error) {
+	if len(r.budgets) == 0 {
+		return budget{}, nil
+	}
+	now := time.Now()
+	if !now.Before(r.sweep) {
+		for k, b := range r.budgets {
+			if b.over(now, r.options.Within) {
+				delete(r.budgets, k)
+			}
+		}
+		r.sweep = now.Add(r.options.Within)
+	}
+	b := r.budgets[key]
+	switch {
+	case b.over(now, r.options.Within):
+		delete(r.budgets, key)
+		return budget{}, nil
+	case b.verdict != nil:
+		return budget{}, b.verdict
+	}
+	delete(r.budgets, key)
+	return b, nil
+}
+
+// retire takes a dead cell out of the map and remembers its crashes. The cell's
+// lock is held, so whoever finds it dead finds it gone from here too.
+func (r *Registry[K, M]) retire(key K, b budget) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.awake.remove(key)
+	if b.blank() {
+		return
+	}
+	now := time.Now()
+	if b.over(now, r.options.Within) {
+		return
+	}
+	if len(r.budgets) == 0 {
+		r.sweep = now.Add(r.options.Within)
+	}
+	r.budgets[key] = b
+}

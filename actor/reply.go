@@ -1,0 +1,125 @@
+package actor
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+)
+
+// A Reply is where the answer to one ask goes. It is a value: a Behavior may
+// answer at once, keep it and answer from a later message, or hand it to another
+// goroutine. The first answer counts, later ones are dropped. The zero Reply
+// drops every answer, so that a message with a Reply in it can be told as well.
+//
+// A Behavior owes an answer to every Reply it has taken, also where the asker
+// may be gone: until then the actor is not passivated. If it crashes or stops
+// first, the asker gets an error.
+type Reply[R any] struct {
+	slot *slot[R]
+}
+
+// Send answers with a value. It never blocks and may be called from any goroutine.
+func (r Reply[R]) Send(v R) {
+	if r.slot != nil {
+		r.slot.settle(v, nil)
+	}
+}
+
+// Fail answers with an error, which Ask returns unchanged. It never blocks and
+// may be called from any goroutine.
+func (r Reply[R]) Fail(err error) {
+	if r.slot == nil {
+		return
+	}
+	if err == nil {
+		err = errNoReason
+	}
+	var none R
+	r.slot.settle(none, err)
+}
+
+// Ask sends the message that build makes around a Reply, and waits for the
+// answer until ctx ends; its error then wraps ctx.Err(). A message that was
+// accepted is handled even where its asker did not wait.
+func Ask[M, R any](ctx context.Context, to Address[M], build func(Reply[R]) M) (R, error) {
+	s := &slot[R]{done: make(chan struct{}, 1)}
+	if err := to.deliver(ctx, envelope[M]{message: build(Reply[R]{s}), ask: s}); err != nil {
+		var none R
+		return none, err
+	}
+	select {
+	case <-s.done:
+		return s.value, s.err
+	case <-ctx.Done():
+	}
+	// Both may have been ready: an answer that is there is not thrown away.
+	select {
+	case <-s.done:
+		return s.value, s.err
+	default:
+		var none R
+		return none, fmt.Errorf("waiting for actor %s to answer: %w", to.name(), ctx.Err())
+	}
+}
+
+// asked is one ask as its actor sees it, whatever the type of its answer.
+type asked interface {
+	fail(err error)
+	// track says that the ask was taken and not answered; false: it was answered.
+	// The keeper is told when it is.
+	track(keeper) bool
+	answered() bool
+}
+
+// A keeper is told, once, that an ask it tracks was answered. It is called from
+// whichever goroutine answered.
+type keeper interface {
+	settled(asked)
+}
+
+// The states of a slot.
+const (
+	slotOpen uint32 = iota
+	slotTracked
+	slotAnswered
+)
+
+// A slot holds one answer. value and err are written once, by whoever moved the
+// state to slotAnswered, before done is filled, and read after.
+type slot[R any] struct {
+	state  atomic.Uint32
+	keeper keeper // written before slotTracked, read after
+	value  R
+	err    error
+	done   chan struct{} // capacity 1, filled once, never closed
+}
+
+func (s *slot[R]) settle(v R, err error) {
+	for {
+		was := s.state.Load()
+		if was == slotAnswered {
+			return
+		}
+		if !s.state.CompareAndSwap(was, slotAnswered) {
+			continue
+		}
+		s.value, s.err = v, err
+		s.done <- struct{}{}
+		if was == slotTracked {
+			s.keeper.settled(s)
+		}
+		return
+	}
+}
+
+func (s *slot[R]) fail(err error) {
+	var none R
+	s.settle(none, err)
+}
+
+func (s *slot[R]) track(k keeper) bool {
+	s.keeper = k
+	return s.state.CompareAndSwap(slotOpen, slotTracked)
+}
+
+func (s *slot[R]) answered() bool { return s.state.Load() == slotAnswered }

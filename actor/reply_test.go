@@ -1,0 +1,133 @@
+package actor_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deepwork/actor"
+)
+
+func TestAskEndsWithItsContextAndTheMessageIsHandled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t, nil)
+		d := &disk{}
+		ref := actor.Spawn(s, actor.Options{Name: "slow"}, d.newProbe)
+		begun, release := make(chan struct{}), make(chan struct{})
+		if err := ref.Tell(t.Context(), blockOn(begun, release)); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		before := time.Now()
+		_, err := actor.Ask(ctx, ref, add1)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "actor slow") {
+			t.Errorf("err = %v", err)
+		}
+		if waited := time.Since(before); waited != time.Second {
+			t.Errorf("waited %v", waited)
+		}
+
+		close(release)
+		ask(t, ref, add1, 2) // the write of the asker who left is the first
+	})
+}
+
+func TestAskRefusesAContextThatIsOver(t *testing.T) {
+	s := newSystem(t, nil)
+	r, of := registry(s, actor.Options{Name: "key"})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := actor.Ask(ctx, r.For("a"), add1); !errors.Is(err, context.Canceled) {
+		t.Errorf("err = %v", err)
+	}
+	if made, _, _ := of("a").lives(); made != 0 || r.Len() != 0 {
+		t.Errorf("made %d, awake %d", made, r.Len())
+	}
+}
+
+func TestFirstAnswerCounts(t *testing.T) {
+	s := newSystem(t, nil)
+	ref := actor.Spawn(s, actor.Options{}, (&disk{}).newProbe)
+	cause := errors.New("refused")
+	for range 100 {
+		got, err := actor.Ask(t.Context(), ref, func(r actor.Reply[int]) task {
+			return func(context.Context, *probe) error {
+				r.Send(1)
+				r.Send(2)
+				r.Fail(cause)
+				return nil
+			}
+		})
+		if got != 1 || err != nil {
+			t.Fatalf("%d, %v", got, err)
+		}
+	}
+	_, err := actor.Ask(t.Context(), ref, func(r actor.Reply[int]) task {
+		return func(context.Context, *probe) error {
+			r.Fail(cause)
+			r.Send(1)
+			return nil
+		}
+	})
+	if err != cause {
+		t.Errorf("err = %v; want it unchanged", err)
+	}
+}
+
+func TestZeroReplyAndNilFailure(t *testing.T) {
+	var none actor.Reply[int]
+	none.Send(1)
+	none.Fail(errors.New("x"))
+
+	s := newSystem(t, nil)
+	ref := actor.Spawn(s, actor.Options{}, (&disk{}).newProbe)
+	_, err := actor.Ask(t.Context(), ref, func(r actor.Reply[int]) task {
+		return func(context.Context, *probe) error {
+			r.Fail(nil)
+			return nil
+		}
+	})
+	if err == nil {
+		t.Error("Fail(nil) was taken for an answer")
+	}
+}
+
+func TestKeptReplyIsAnsweredLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t, nil)
+		ref := actor.Spawn(s, actor.Options{}, (&disk{value: 7}).newProbe)
+
+		later := asking(t.Context(), ref, keepReply)
+		synctest.Wait()
+		ask(t, ref, add1, 8) // the actor goes on receiving
+		if err := ref.Tell(t.Context(), answerKept); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-later; err != nil {
+			t.Error(err)
+		}
+
+		// The same from another goroutine, while the asker may have left.
+		for _, wait := range []time.Duration{time.Minute, time.Second} {
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			_, err := actor.Ask(ctx, ref, func(r actor.Reply[int]) task {
+				return func(context.Context, *probe) error {
+					time.AfterFunc(10*time.Second, func() { r.Send(1) })
+					return nil
+				}
+			})
+			cancel()
+			if want := wait < 10*time.Second; errors.Is(err, context.DeadlineExceeded) != want {
+				t.Errorf("waited %v: %v", wait, err)
+			}
+		}
+		time.Sleep(time.Minute)
+		ask(t, ref, add1, 9)
+	})
+}

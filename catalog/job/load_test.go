@@ -1,0 +1,227 @@
+package job
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// write writes a file and the folders above it.
+func write(t testing.TB, content string, path ...string) string {
+	t.Helper()
+	name := filepath.Join(path...)
+	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(content), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func symlink(t testing.TB, target, name string) {
+	t.Helper()
+	if err := os.Symlink(target, name); err != nil {
+		t.Skip("no symlinks here: ", err)
+	}
+}
+
+// baseJob lays out base.yml with its instructions in a folder.
+func baseJob(t testing.TB) (dir string, j *Job) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "report")
+	write(t, string(readFile(t, "testdata/valid/base.yml")), dir, FileName)
+	write(t, "Gather.\n", dir, "steps", "gather.md")
+	write(t, "Draft.\n", dir, "steps", "draft.md")
+	j, ds := Load(dir)
+	if ds != nil {
+		t.Fatal(ds)
+	}
+	return dir, j
+}
+
+func TestLoad(t *testing.T) {
+	dir, j := baseJob(t)
+	if j.Name != "report" || j.Dir != dir || len(j.Source) == 0 {
+		t.Errorf("got %+v", j)
+	}
+}
+
+func TestLoadMakesDirAbsolute(t *testing.T) {
+	dir, _ := baseJob(t)
+	t.Chdir(filepath.Dir(dir))
+	j, ds := Load("report")
+	if ds != nil || !filepath.IsAbs(j.Dir) {
+		t.Errorf("got %v, %v", j, ds)
+	}
+}
+
+func TestLoadThroughSymlink(t *testing.T) {
+	dir := t.TempDir()
+	elsewhere := write(t, string(readFile(t, "testdata/valid/base.yml")), t.TempDir(), "x.yml")
+	symlink(t, elsewhere, filepath.Join(dir, FileName))
+	if j, ds := Load(dir); ds != nil || j.Dir != dir {
+		t.Errorf("got %v", ds)
+	}
+}
+
+func TestLoadFaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		make func(t *testing.T, dir string)
+		want string
+	}{
+		"missing":       {func(*testing.T, string) {}, "job.yml: does not exist in "},
+		"folder":        {func(t *testing.T, dir string) { write(t, "", dir, FileName, "x") }, "job.yml: is a folder, not a regular file: put a file in its place"},
+		"large":         {func(t *testing.T, dir string) { write(t, strings.Repeat("#", MaxBytes+1), dir, FileName) }, "job.yml: is larger than 1048576 bytes"},
+		"dangling link": {func(t *testing.T, dir string) { symlink(t, "nowhere", filepath.Join(dir, FileName)) }, "job.yml: does not exist in "},
+		"circular link": {func(t *testing.T, dir string) { symlink(t, FileName, filepath.Join(dir, FileName)) }, "job.yml: cannot be read: "},
+		"empty":         {func(t *testing.T, dir string) { write(t, "", dir, FileName) }, "job.yml:1:1: is empty: write name,"},
+		"bad":           {func(t *testing.T, dir string) { write(t, "[", dir, FileName) }, "job.yml:1:1: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			c.make(t, dir)
+			j, ds := Load(dir)
+			if j != nil || len(ds) == 0 || !strings.HasPrefix(ds.Error(), c.want) {
+				t.Errorf("got %v, want %s", ds, c.want)
+			}
+		})
+	}
+	if _, ds := Load(filepath.Join(t.TempDir(), "gone")); !strings.Contains(ds.Error(), "does not exist in") {
+		t.Errorf("got %v", ds)
+	}
+}
+
+// TestReq001_3_10_Instructions reads the instructions of a step.
+func TestReq001_3_10_Instructions(t *testing.T) {
+	dir, j := baseJob(t)
+	s := j.Step("draft")
+	expect := func(want string) {
+		t.Helper()
+		if got, err := Instructions(j, s); err != nil || got != want {
+			t.Errorf("got %q, %v, want %q", got, err, want)
+		}
+	}
+	expect("Draft.\n")
+	write(t, "\xef\xbb\xbfAnew é.\r\n", dir, "steps", "draft.md")
+	expect("Anew é.\r\n")
+	write(t, strings.Repeat("x", MaxInstructionsBytes), dir, "steps", "draft.md")
+	expect(strings.Repeat("x", MaxInstructionsBytes))
+
+	file := filepath.Join(dir, "steps", "draft.md")
+	write(t, "Linked.", dir, "shared", "text.md")
+	for _, target := range []string{filepath.Join("..", "shared", "text.md"), filepath.Join(dir, "shared", "text.md")} {
+		os.Remove(file)
+		symlink(t, target, file)
+		expect("Linked.")
+	}
+
+	// The job's folder itself may be reached through a link.
+	link := filepath.Join(t.TempDir(), "link")
+	symlink(t, dir, link)
+	linked, ds := Load(link)
+	if ds != nil {
+		t.Fatal(ds)
+	}
+	if got, err := Instructions(linked, linked.Step("draft")); err != nil || got != "Linked." {
+		t.Errorf("through a link: %q, %v", got, err)
+	}
+}
+
+func TestInstructionsFaults(t *testing.T) {
+	const begin = `reading the instructions of step "draft" of job "report": the instructions_file "steps/draft.md" `
+	for name, c := range map[string]struct {
+		make func(t *testing.T, dir, file string)
+		want string
+		is   error
+	}{
+		"missing":      {func(t *testing.T, dir, file string) {}, "does not exist in DIR: write the file, or correct the path in job.yml", fs.ErrNotExist},
+		"folder":       {func(t *testing.T, dir, file string) { write(t, "", file, "x") }, "is a folder, not a regular file: put a text file in its place", nil},
+		"large":        {func(t *testing.T, dir, file string) { write(t, strings.Repeat("x", MaxInstructionsBytes+1), file) }, "is larger than 1048576 bytes (1 MiB): shorten it, or let it refer to other files", nil},
+		"not UTF-8":    {func(t *testing.T, dir, file string) { write(t, "one\ntwo\n\xff", file) }, "is not UTF-8 text (line 3): save the file as UTF-8", nil},
+		"binary":       {func(t *testing.T, dir, file string) { write(t, "one\n\x00", file) }, "is not a text file, it has a NUL byte in line 2: put a text in its place", nil},
+		"link outside": {func(t *testing.T, dir, file string) { symlink(t, write(t, "secret", dir, "..", "secret"), file) }, "leads out of the job's folder DIR, to ", nil},
+		"relative link": {func(t *testing.T, dir, file string) {
+			write(t, "secret", dir, "..", "secret")
+			symlink(t, "../../secret", file)
+		}, "leads out of the job's folder DIR, to ", nil},
+		"folder link": {func(t *testing.T, dir, file string) {
+			os.Remove(filepath.Dir(file))
+			write(t, "secret", dir, "..", "out", "draft.md")
+			symlink(t, "../out", filepath.Dir(file))
+		}, "leads out of the job's folder DIR, to ", nil},
+		"dangling link":   {func(t *testing.T, dir, file string) { symlink(t, "nowhere", file) }, "does not exist in DIR", fs.ErrNotExist},
+		"job folder gone": {func(t *testing.T, dir, file string) { os.RemoveAll(dir) }, "cannot be read, since its job's folder DIR is gone: put it back", fs.ErrNotExist},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, j := baseJob(t)
+			file := filepath.Join(dir, "steps", "draft.md")
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+			os.Remove(filepath.Join(dir, "steps", "gather.md"))
+			c.make(t, dir, file)
+			_, err := Instructions(j, j.Step("draft"))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			want := begin + strings.ReplaceAll(c.want, "DIR", dir)
+			if !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("got\n%v\nwant\n%s", err, want)
+			}
+			if c.is != nil && !errors.Is(err, c.is) {
+				t.Errorf("%v is not %v", err, c.is)
+			}
+		})
+	}
+}
+
+func TestCheckFiles(t *testing.T) {
+	dir, j := baseJob(t)
+	if ds := CheckFiles(j); len(ds) > 0 {
+		t.Errorf("got %v", ds)
+	}
+
+	source := readFile(t, "testdata/valid/report.yml")
+	write(t, string(source), dir, FileName)
+	write(t, "x", dir, "steps", "check_facts.md")
+	write(t, "\xff", dir, "steps", "check_style.md")
+	write(t, " \n", dir, "steps", "publish.md")
+	write(t, "#!/bin/sh\n", dir, "hooks", "spell.sh")
+	os.Remove(filepath.Join(dir, "steps", "draft.md"))
+	write(t, "", dir, "hooks", "tone.md", "x")
+	j, ds := Load(dir)
+	if ds != nil {
+		t.Fatal(ds)
+	}
+	want := strings.ReplaceAll(strings.Join([]string{
+		`job.yml:36:5: steps[1].instructions_file: "steps/draft.md" does not exist in DIR: write the file, or correct the path in job.yml`,
+		`job.yml:53:11: steps[1].hooks.before_prompt[0].prompt_file: "hooks/tone.md" is a folder, not a regular file: put a text file in its place`,
+		`job.yml:72:5: steps[3].instructions_file: "steps/check_style.md" is not UTF-8 text (line 1): save the file as UTF-8`,
+		`job.yml:80:5: warning: steps[4].instructions_file: "steps/publish.md" is empty: write what it should say`,
+	}, "\n"), "DIR", dir)
+	if got := CheckFiles(j).Error(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func BenchmarkLoad(b *testing.B) {
+	dir, _ := baseJob(b)
+	for b.Loop() {
+		if _, ds := Load(dir); ds != nil {
+			b.Fatal(ds)
+		}
+	}
+}
+
+func BenchmarkInstructions(b *testing.B) {
+	_, j := baseJob(b)
+	for b.Loop() {
+		if _, err := Instructions(j, &j.Steps[0]); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+//go:build unix
+
+package job
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestLoadDoesNotWait: a pipe or a device in the place of a file is refused
+// at once, though nobody writes to it.
+func TestLoadDoesNotWait(t *testing.T) {
+	dir, j := baseJob(t)
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o666); err != nil {
+		t.Skip(err)
+	}
+	for target, want := range map[string]string{
+		pipe:        "is a named pipe, not a regular file",
+		"/dev/zero": "is a device, not a regular file",
+	} {
+		file := filepath.Join(dir, FileName)
+		os.Remove(file)
+		symlink(t, target, file)
+		if _, ds := Load(dir); !strings.Contains(ds.Error(), want) {
+			t.Errorf("%s: got %v", target, ds)
+		}
+	}
+	file := filepath.Join(dir, "steps", "draft.md")
+	os.Remove(file)
+	symlink(t, pipe, file)
+	if _, err := Instructions(j, j.Step("draft")); err == nil || !strings.Contains(err.Error(), "is a named pipe") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestOpenDoesNotWait: a file that turns into a pipe between the look and the
+// opening does not block either.
+func TestOpenDoesNotWait(t *testing.T) {
+	dir, _ := baseJob(t)
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o666); err != nil {
+		t.Skip(err)
+	}
+	stat := func(string) (os.FileInfo, error) { return os.Stat(filepath.Join(dir, FileName)) }
+	if _, fault := readRegular(stat, os.OpenFile, pipe, MaxBytes); fault == nil || fault.mode&os.ModeNamedPipe == 0 {
+		t.Errorf("got %+v", fault)
+	}
+}
+
+func TestLoadWithoutPermission(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("everything is permitted to root")
+	}
+	dir, j := baseJob(t)
+	for _, name := range []string{FileName, "steps/draft.md"} {
+		if err := os.Chmod(filepath.Join(dir, name), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = "cannot be read, permission is denied: make it readable"
+	if _, ds := Load(dir); !strings.Contains(ds.Error(), want) {
+		t.Errorf("got %v", ds)
+	}
+	if _, err := Instructions(j, j.Step("draft")); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v", err)
+	}
+}

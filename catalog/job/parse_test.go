@@ -1,0 +1,264 @@
+package job
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write golden files anew")
+
+func readFile(t testing.TB, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func validFiles(t testing.TB) []string {
+	t.Helper()
+	names, err := filepath.Glob("testdata/valid/*.yml")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no valid files: %v", err)
+	}
+	return names
+}
+
+func checkGolden(t *testing.T, name, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(name, []byte(got), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := strings.ReplaceAll(string(readFile(t, name)), "\r\n", "\n")
+	if got == want {
+		return
+	}
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range min(len(g), len(w)) {
+		if g[i] != w[i] {
+			t.Fatalf("%s:%d:\n got  %s\n want %s", name, i+1, g[i], w[i])
+		}
+	}
+	t.Fatalf("%s has %d lines, got %d", name, len(w), len(g))
+}
+
+// TestRules holds the exact text and position of every fault against
+// testdata/rules.golden.
+func TestRules(t *testing.T) {
+	base := string(readFile(t, "testdata/valid/base.yml"))
+	var all strings.Builder
+	seen := map[string]bool{}
+	for _, c := range ruleCases {
+		if seen[c.name] {
+			t.Errorf("two cases are named %q", c.name)
+		}
+		seen[c.name] = true
+		all.WriteString("# " + c.name + "\n")
+		j, ds := Parse("/jobs/report", FileName, c.source(t, base))
+		if j != nil || len(ds) == 0 {
+			t.Errorf("%s: accepted", c.name)
+			continue
+		}
+		for i, d := range ds {
+			if d.Message == "" || strings.ContainsAny(d.String(), "\n\r") || d.Warning {
+				t.Errorf("%s: bad diagnostic %q", c.name, d)
+			}
+			if i > 0 && (d.Line < ds[i-1].Line || d.Line == ds[i-1].Line && d.Column < ds[i-1].Column) {
+				t.Errorf("%s: %v is not in the order of positions", c.name, d)
+			}
+			if d.Line == 0 {
+				t.Errorf("%s: %v has no position", c.name, d)
+			}
+		}
+		all.WriteString(ds.Error() + "\n\n")
+	}
+	checkGolden(t, "testdata/rules.golden", all.String())
+}
+
+// TestParseModel compares the model of report.yml with what the file says.
+func TestParseModel(t *testing.T) {
+	source := readFile(t, "testdata/valid/report.yml")
+	j, ds := Parse("/jobs/report", FileName, source)
+	if ds != nil {
+		t.Fatal(ds)
+	}
+	check := func(what string, got, want any) {
+		t.Helper()
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\n got  %#v\n want %#v", what, got, want)
+		}
+	}
+	check("name", j.Name, "monthly_report")
+	check("version", j.Version, "1.0.0")
+	check("summary", j.Summary, "Writes the monthly report from raw figures")
+	check("description", *j.Description, "Gathers the figures, drafts the report and lets it be checked.\n")
+	check("common info", j.CommonInfo, "The report goes to people who have five minutes.\nFigures are in euros.\n")
+	check("dir", j.Dir, "/jobs/report")
+	check("hash", len(j.Hash), 64)
+	check("warnings", len(j.Warnings), 0)
+
+	gather := j.Step("gather")
+	check("inputs", gather.Inputs, []Input{{Name: "month", Description: "The month, as 2026-01"}})
+	check("outputs", gather.Outputs, []Output{
+		{Name: "figures.csv", Type: File, Description: "The figures, one a line", Required: true},
+		{Name: "raw_material", Type: Files, Description: "What they were taken from"},
+	})
+	check("reviews", gather.Reviews, []Review{{
+		RunEach: "figures.csv",
+		Criteria: []Criteria{
+			{"Complete", "Is every department in it?"},
+			{"Sourced", "Does each figure name where it comes from?"},
+		},
+		Guidance: new("Ten departments exist."),
+	}})
+	check("instructions file", gather.InstructionsFile, "steps/gather.md")
+	check("output by name", gather.Output("raw_material"), &gather.Outputs[1])
+	check("unknown output", gather.Output("x"), (*Output)(nil))
+
+	draft := j.Step("draft")
+	check("inputs", draft.Inputs, []Input{{File: "figures.csv", FromStep: "gather"}})
+	check("dependencies", draft.Dependencies, []string{"gather"})
+	check("flags", []any{draft.Exposed, draft.Hidden, *draft.Agent}, []any{true, false, "general-purpose"})
+	check("after_agent", len(draft.Hooks.AfterAgent), 2)
+	check("hook script", draft.Hooks.AfterAgent[0].Script, "hooks/spell.sh")
+	check("stop hook comes after", draft.Hooks.AfterAgent[1].Prompt, "Is it short enough?")
+	check("before_tool", draft.Hooks.BeforeTool[0].Prompt, "Do not touch the figures.")
+	check("before_prompt", draft.Hooks.BeforePrompt[0].PromptFile, "hooks/tone.md")
+	check("no outputs", j.Step("check_facts").Outputs, []Output{})
+	check("cleaned path", j.Step("check_style").InstructionsFile, "steps/check_style.md")
+	check("unknown step", j.Step("x"), (*Step)(nil))
+
+	full := j.Workflow("full")
+	check("entries", full.Entries, []Entry{{"gather"}, {"draft"}, {"check_facts", "check_style"}, {"publish"}})
+	check("find", []int{full.Find("check_style"), full.Find("nobody")}, []int{2, -1})
+	check("unknown workflow", j.Workflow("x"), (*Workflow)(nil))
+
+	again, ds := Parse(j.Dir, FileName, j.Source)
+	if ds != nil || !reflect.DeepEqual(j, again) {
+		t.Errorf("parsed again, the job differs: %v", ds)
+	}
+}
+
+// TestSameJobHoweverSaved: line endings and a byte order mark change nothing
+// of what a job says.
+func TestSameJobHoweverSaved(t *testing.T) {
+	for _, name := range validFiles(t) {
+		source := bytes.ReplaceAll(readFile(t, name), []byte("\r\n"), []byte("\n"))
+		want, ds := Parse("/d", FileName, source)
+		if ds != nil {
+			t.Fatalf("%s: %v", name, ds)
+		}
+		for how, changed := range map[string][]byte{
+			"BOM":          append([]byte("\xef\xbb\xbf"), source...),
+			"CRLF":         bytes.ReplaceAll(source, []byte("\n"), []byte("\r\n")),
+			"no last line": bytes.TrimSuffix(source, []byte("\n")),
+		} {
+			got, ds := Parse("/d", FileName, changed)
+			if ds != nil {
+				t.Errorf("%s, %s: %v", name, how, ds)
+				continue
+			}
+			got.Source, got.Hash = want.Source, want.Hash
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s, %s: got another job", name, how)
+			}
+		}
+	}
+}
+
+// TestBOMKeepsPositions: a byte order mark is no column.
+func TestBOMKeepsPositions(t *testing.T) {
+	_, ds := Parse("/d", FileName, []byte("\xef\xbb\xbfcolour: red\n"))
+	if len(ds) == 0 || ds[len(ds)-1].String()[:13] != "job.yml:1:1: " {
+		t.Errorf("got %v", ds)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	base := string(readFile(t, "testdata/valid/base.yml"))
+	for _, c := range []struct {
+		name, old, new string
+		want           []string
+	}{
+		{"none", "x", "x", nil},
+		{"step in no workflow", "steps: [gather, draft]", "steps: [gather]", []string{
+			`job.yml:13:9: warning: steps[1]: "draft" is in no workflow, so it never runs: name it in one, or remove it`,
+		}},
+		{"workflow without steps", "steps: [gather, draft]", "steps: []", []string{
+			`job.yml:6:9: warning: steps[0]: "gather" is in no workflow, so it never runs: name it in one, or remove it`,
+			`job.yml:13:9: warning: steps[1]: "draft" is in no workflow, so it never runs: name it in one, or remove it`,
+			`job.yml:32:5: warning: workflows[0].steps: has no steps, so it cannot be started: name some, or remove the workflow`,
+		}},
+		{"no workflows", workflowsText, "", []string{
+			`job.yml: warning: has no workflows, so none of its steps can be started: add workflows`,
+		}},
+		{"empty workflows", workflowsText, "workflows: []", []string{
+			`job.yml: warning: has no workflows, so none of its steps can be started: add workflows`,
+		}},
+		{"dependency twice", "dependencies: [gather]", "dependencies: [gather, gather]", []string{
+			`job.yml:25:28: warning: steps[1].dependencies[1]: "gather" stands twice: remove one`,
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j, ds := Parse("/d", FileName, []byte(strings.Replace(base, c.old, c.new, 1)))
+			if ds != nil {
+				t.Fatal(ds)
+			}
+			var got []string
+			for _, w := range j.Warnings {
+				got = append(got, w.String())
+			}
+			if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+			}
+		})
+	}
+}
+
+// TestEdges: the largest and the smallest that each limit lets pass.
+func TestEdges(t *testing.T) {
+	base := string(readFile(t, "testdata/valid/base.yml"))
+	for name, change := range map[string][2]string{
+		"summary of 200 characters": {"Writes a report", strings.Repeat("é", 200)},
+		"summary of one":            {"Writes a report", "x"},
+		"name of 200":               {"name: report", "name: " + strings.Repeat("a", 200)},
+		"output name of 200":        {"figures: {", strings.Repeat("é", 200) + ": {"},
+		"version in quotes":         {"1.0.0", `"10.20.30"`},
+		"path with dots":            {"steps/draft.md", "..steps/.../draft..md"},
+		"path through dot dot":      {"steps/draft.md", "a/../b.md"},
+		"boolean in capitals":       {"    name: Draft\n", "    name: Draft\n    exposed: TRUE\n"},
+		"text with tag":             {"Be brief.", "!!str 1.0"},
+		"yes is text":               {"Be brief.", "yes"},
+		"YAML directive":            {"name: report", "%YAML 1.1\n---\nname: report"},
+		"workflow a group of one":   {"[gather, draft]", "[[gather], [draft]]"},
+		"reviews missing outputs":   {"run_each: report", "run_each: step"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !strings.Contains(base, change[0]) {
+				t.Fatal("base.yml has changed")
+			}
+			if _, ds := Parse("/d", FileName, []byte(strings.Replace(base, change[0], change[1], 1))); ds != nil {
+				t.Error(ds)
+			}
+		})
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	source := readFile(b, "testdata/valid/report.yml")
+	b.SetBytes(int64(len(source)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, ds := Parse("/jobs/report", FileName, source); ds != nil {
+			b.Fatal(ds)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package job
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"gopkg.in/yaml.v3"
+)
+
+func resolvedSchema(t *testing.T) *jsonschema.Resolved {
+	t.Helper()
+	var s jsonschema.Schema
+	if err := json.Unmarshal(Schema(), &s); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// asJSON gives what an editor makes of YAML before it applies a schema.
+func asJSON(n *yaml.Node) any {
+	switch n.Kind {
+	case yaml.DocumentNode:
+		return asJSON(n.Content[0])
+	case yaml.AliasNode:
+		return asJSON(n.Alias)
+	case yaml.SequenceNode:
+		list := make([]any, len(n.Content))
+		for i, c := range n.Content {
+			list[i] = asJSON(c)
+		}
+		return list
+	case yaml.MappingNode:
+		m := make(map[string]any, len(n.Content)/2)
+		for i := 0; i < len(n.Content); i += 2 {
+			m[n.Content[i].Value] = asJSON(n.Content[i+1])
+		}
+		return m
+	}
+	switch n.Tag {
+	case "!!int", "!!float":
+		f, _ := strconv.ParseFloat(n.Value, 64)
+		return f
+	case "!!bool":
+		return strings.EqualFold(n.Value, "true")
+	case "!!null":
+		return nil
+	}
+	return n.Value
+}
+
+// TestSchemaAgrees holds the schema against the parser: what one accepts the
+// other does, except what is marked as the parser's alone.
+func TestSchemaAgrees(t *testing.T) {
+	r := resolvedSchema(t)
+	judge := func(t *testing.T, source []byte) error {
+		t.Helper()
+		var n yaml.Node
+		if err := yaml.Unmarshal(source, &n); err != nil {
+			t.Fatal(err)
+		}
+		return r.Validate(asJSON(&n))
+	}
+	for _, name := range validFiles(t) {
+		if err := judge(t, readFile(t, name)); err != nil {
+			t.Errorf("the schema refuses %s: %v", name, err)
+		}
+	}
+	base := string(readFile(t, "testdata/valid/base.yml"))
+	for _, c := range ruleCases {
+		if c.schemaPasses {
+			continue
+		}
+		if judge(t, c.source(t, base)) == nil {
+			t.Errorf("%s: the schema accepts it; it is to be mended, or the case marked semantic", c.name)
+		}
+	}
+}
+
+// TestSemanticMarksAreNeeded: a case that the schema could refuse is not
+// marked as the parser's alone.
+func TestSemanticMarksAreNeeded(t *testing.T) {
+	r := resolvedSchema(t)
+	base := string(readFile(t, "testdata/valid/base.yml"))
+	for _, c := range ruleCases {
+		var n yaml.Node
+		source := c.source(t, base)
+		if !c.schemaPasses || !utf8.Valid(source) || c.name == "alias circle" || yaml.Unmarshal(source, &n) != nil || n.Kind == 0 {
+			continue
+		}
+		if err := r.Validate(asJSON(&n)); err != nil {
+			t.Errorf("%s: marked semantic, yet the schema refuses it: %v", c.name, err)
+		}
+	}
+}
+
+// TestSchemaHasTheShapes holds the keys of the schema, and which are required,
+// against the parser's tables, and every property against having no description.
+func TestSchemaHasTheShapes(t *testing.T) {
+	type object struct {
+		Required             []string                   `json:"required"`
+		Properties           map[string]json.RawMessage `json:"properties"`
+		AdditionalProperties *bool                      `json:"additionalProperties"`
+		Defs                 map[string]json.RawMessage `json:"$defs"`
+	}
+	parse := func(data json.RawMessage) (o object) {
+		t.Helper()
+		if err := json.Unmarshal(data, &o); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	root := parse(Schema())
+	check := func(s *shape, o object) {
+		t.Helper()
+		var required []string
+		for _, k := range s.keys {
+			if k.missing != "" {
+				required = append(required, k.name)
+			}
+		}
+		if got, want := slices.Sorted(maps.Keys(o.Properties)), slices.Sorted(slices.Values(s.names())); !slices.Equal(got, want) {
+			t.Errorf("%s: the schema has %v, the parser %v", s.what, got, want)
+		}
+		if got, want := slices.Sorted(slices.Values(o.Required)), slices.Sorted(slices.Values(required)); !slices.Equal(got, want) {
+			t.Errorf("%s: the schema requires %v, the parser %v", s.what, got, want)
+		}
+		if o.AdditionalProperties == nil || *o.AdditionalProperties {
+			t.Errorf("%s: the schema allows other keys", s.what)
+		}
+		for name, p := range o.Properties {
+			var described struct {
+				Description string `json:"description"`
+			}
+			if err := json.Unmarshal(p, &described); err != nil || len(described.Description) < 10 {
+				t.Errorf("%s: property %s has no description", s.what, name)
+			}
+		}
+	}
+	check(jobShape, root)
+	check(stepShape, parse(root.Defs["step"]))
+	check(outputShape, parse(root.Defs["output"]))
+	check(reviewShape, parse(root.Defs["review"]))
+	check(inputShape, parse(root.Defs["input"]))
+	check(hookShape, parse(root.Defs["hook"]))
+	check(workflowShape, parse(root.Defs["workflow"]))
+	check(hooksShape, parse(parse(root.Defs["step"]).Properties["hooks"]))
+}
+
+// TestSchemaIsACopy: a caller cannot change what the next one gets.
+func TestSchemaIsACopy(t *testing.T) {
+	clear(Schema())
+	if !json.Valid(Schema()) {
+		t.Error("the schema was changed through a returned slice")
+	}
+}
