@@ -1,6 +1,10 @@
 package catalog
 
-import "deepwork/catalog/job"
+import (
+	"sync"
+
+	"deepwork/catalog/job"
+)
 
 // A Snapshot is what the job folders hold at one moment. It is immutable;
 // readers take it without a lock (Catalog.Snapshot) and may keep it.
@@ -9,8 +13,9 @@ type Snapshot struct {
 	Jobs    []*job.Job  // good jobs, in the order of their folders
 	Errors  []LoadError // one entry a bad job, in the same order
 
-	byName map[string]*job.Job // by name, then by directory name
-	errs   map[string]*LoadError
+	byName map[string]*job.Job   // by name, then by directory name
+	errs   map[string]*LoadError // by directory name, then by the served name
+	memo   sync.Map              // key -> func() any, which computes once
 }
 
 // A LoadError is a job that could not be loaded as it now stands. A job whose
@@ -27,3 +32,16 @@ func (s *Snapshot) Job(name string) *job.Job { return s.byName[name] }
 // Err finds the load error of a job by its directory's name, or by the name of
 // the definition that is still served; nil where there is none.
 func (s *Snapshot) Err(name string) *LoadError { return s.errs[name] }
+
+// Memo returns what compute returned the first time Memo was called on this
+// snapshot with this key, so that what is derived from a snapshot (the JSON of
+// get_workflows) is made once and dropped with it. Concurrent first calls wait
+// for one compute; later ones do not lock. Keys are compared as map keys, so each
+// user has a key type of its own. A compute that panics panics in every call.
+func (s *Snapshot) Memo(key any, compute func() any) any {
+	cell, ok := s.memo.Load(key)
+	if !ok {
+		cell, _ = s.memo.LoadOrStore(key, sync.OnceValue(compute))
+	}
+	return cell.(func() any)()
+}

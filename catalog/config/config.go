@@ -1,9 +1,12 @@
-// Package config reads .deepwork/config.yml.
+// Package config reads .deepwork/config.yml: its model, its parser with
+// positioned diagnostics, and a Source that follows the file's edits.
 package config
 
 import (
-	"context"
+	"runtime"
 	"time"
+
+	"gopkg.in/yaml.v3"
 )
 
 // GitBranch says what start_workflow does with a session's branch_name.
@@ -18,11 +21,18 @@ const (
 
 // A Config is one config.yml with the defaults filled in. It is immutable.
 type Config struct {
-	Version     string
+	Version     string // as written; default "1.0"
 	Platforms   []string
 	QualityGate QualityGate
 	Git         Git
 	Toolsets    []string // of "workflows", "remote", "board"; nil: all
+
+	// Sections are the values of the keys that belong to other packages
+	// (workflow_tools, projects, executors, attempts, http), where the file has
+	// them. They are accepted here and not looked into: whoever owns one decodes
+	// and checks it, with the positions its nodes carry. They are shared, and not
+	// to be written to.
+	Sections map[string]yaml.Node
 }
 
 // QualityGate configures reviews (seed 001 "Configuration").
@@ -38,13 +48,17 @@ type QualityGate struct {
 // Git configures what is done with branch names.
 type Git struct{ Branch GitBranch }
 
-// A Source serves the config of one project and follows its edits.
-type Source struct{}
-
-// Open reads the file; a bad one is not an error of Open but of Current.
-func Open(root string) *Source { panic("not yet") }
-
-// Current returns the config as the file now stands. A bad edit is logged and
-// the last good one returned; a file that was never good since start is an
-// error with file, line and reason. A missing file is the defaults.
-func (s *Source) Current(ctx context.Context) (*Config, error) { panic("not yet") }
+// Default returns the config of a project that has no config.yml. Each call
+// returns another one.
+func Default() *Config {
+	return &Config{
+		Version: "1.0",
+		QualityGate: QualityGate{
+			DefaultMaxAttempts:   3,
+			MaxConcurrentReviews: max(2, runtime.GOMAXPROCS(0)),
+			ReplyWithin:          50 * time.Second,
+			MaxInlineFiles:       5,
+		},
+		Git: Git{Branch: BranchName},
+	}
+}

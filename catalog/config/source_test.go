@@ -1,0 +1,291 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"deepwork/catalog/job"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A logBook keeps what was logged.
+type logBook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logBook) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logBook) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+func open(t *testing.T) (*Source, *logBook) {
+	t.Helper()
+	root := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(root, ".deepwork"), 0o755))
+	s, log := Open(root), &logBook{}
+	s.Logger = slog.New(slog.NewTextHandler(log, nil))
+	return s, log
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func put(t *testing.T, s *Source, text string) {
+	t.Helper()
+	must(t, os.WriteFile(s.Path(), []byte(text), 0o644))
+}
+
+func current(t *testing.T, s *Source) *Config {
+	t.Helper()
+	c, err := s.Current(t.Context())
+	must(t, err)
+	return c
+}
+
+const (
+	create = "git:\n  branch: create\nquality_gate:\n  default_max_attempts: 7\n"
+	bad    = "git:\n  branch: nowhere\n"
+)
+
+func TestMissingFileIsTheDefaults(t *testing.T) {
+	s := Open(filepath.Join(t.TempDir(), "no", "such", "folder"))
+	if c := current(t, s); !reflect.DeepEqual(c, Default()) {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestEditTakesEffectAtOnce(t *testing.T) {
+	s, _ := open(t)
+	if c := current(t, s); c.Git.Branch != BranchName {
+		t.Fatalf("at first: %+v", c)
+	}
+	put(t, s, create)
+	first := current(t, s)
+	if first.Git.Branch != BranchCreate {
+		t.Errorf("after a write: %+v", first)
+	}
+	if again := current(t, s); again != first {
+		t.Error("another config though nothing changed")
+	}
+	temp := s.Path() + ".tmp"
+	must(t, os.WriteFile(temp, []byte("git: {branch: checkout}\n"), 0o644))
+	must(t, os.Rename(temp, s.Path()))
+	if c := current(t, s); c.Git.Branch != BranchCheckout {
+		t.Errorf("after a rename: %+v", c)
+	}
+}
+
+func TestBadEditLeavesTheLastGoodOne(t *testing.T) {
+	s, log := open(t)
+	put(t, s, create)
+	good := current(t, s)
+	put(t, s, bad)
+	for range 3 {
+		if c := current(t, s); c != good {
+			t.Errorf("serves %+v", c)
+		}
+	}
+	if n := log.count("config.yml:2:11: git.branch"); n != 1 {
+		t.Errorf("logged %d times", n)
+	}
+	put(t, s, bad+"nonsense: 1\n")
+	current(t, s)
+	if n := log.count("nonsense: unknown key"); n != 1 {
+		t.Errorf("another fault logged %d times", n)
+	}
+	put(t, s, create)
+	if c := current(t, s); c != good || log.count("good again") != 1 {
+		t.Errorf("after the correction: %+v", c)
+	}
+}
+
+func TestBadSinceStartIsAnError(t *testing.T) {
+	s, log := open(t)
+	put(t, s, bad)
+	for range 2 {
+		c, err := s.Current(t.Context())
+		if c != nil || err == nil {
+			t.Fatalf("%+v %v", c, err)
+		}
+		faults, ok := errors.AsType[job.Diagnostics](err)
+		if !ok || len(faults) != 1 || faults[0].Line != 2 || faults[0].Column != 11 {
+			t.Errorf("error %v", err)
+		}
+		if !strings.Contains(err.Error(), s.Path()) {
+			t.Errorf("the error does not say which file: %v", err)
+		}
+	}
+	if n := log.count("configuration refused"); n != 1 {
+		t.Errorf("logged %d times", n)
+	}
+	put(t, s, create)
+	if c := current(t, s); c.Git.Branch != BranchCreate {
+		t.Errorf("after the correction: %+v", c)
+	}
+}
+
+func TestFileThatCannotBeReadIsAnError(t *testing.T) {
+	s, _ := open(t)
+	must(t, os.Mkdir(s.Path(), 0o755))
+	if _, err := s.Current(t.Context()); err == nil {
+		t.Error("a directory is accepted")
+	}
+	must(t, os.Remove(s.Path()))
+	put(t, s, strings.Repeat("#", MaxBytes+1))
+	if _, err := s.Current(t.Context()); err == nil || !strings.Contains(err.Error(), "1048577 bytes") {
+		t.Errorf("a huge file: %v", err)
+	}
+	must(t, os.Remove(s.Path()))
+	if c := current(t, s); !reflect.DeepEqual(c, Default()) {
+		t.Errorf("after it is gone: %+v", c)
+	}
+}
+
+// TestSaveInProgress is what a save looks like in the middle: the last good
+// config stays for 500 ms, then the file is taken for what it is.
+func TestSaveInProgress(t *testing.T) {
+	for name, tear := range map[string]func(t *testing.T, s *Source){
+		"missing": func(t *testing.T, s *Source) { must(t, os.Remove(s.Path())) },
+		"empty":   func(t *testing.T, s *Source) { must(t, os.Truncate(s.Path(), 0)) },
+		"half":    func(t *testing.T, s *Source) { must(t, os.Truncate(s.Path(), int64(strings.Index(create, "quality")))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, log := open(t)
+			synctest.Test(t, func(t *testing.T) {
+				put(t, s, create)
+				good := current(t, s)
+				tear(t, s)
+				if c := current(t, s); c != good {
+					t.Fatalf("at once: %+v", c)
+				}
+				time.Sleep(450 * time.Millisecond)
+				if c := current(t, s); c != good {
+					t.Fatalf("after 450 ms: %+v", c)
+				}
+				time.Sleep(100 * time.Millisecond)
+				if c := current(t, s); c == good || c.QualityGate.DefaultMaxAttempts != 3 {
+					t.Errorf("after 550 ms: %+v", c)
+				}
+				if n := log.count("refused"); n != 0 {
+					t.Errorf("logged %d times", n)
+				}
+			})
+		})
+	}
+}
+
+func TestOnlyWholeConfigsAreServed(t *testing.T) {
+	s, _ := open(t)
+	versions := []string{create, strings.ReplaceAll(strings.ReplaceAll(create, "7", "9"), "create", "checkout")}
+	put(t, s, versions[0])
+	current(t, s) // from here on there is a last good one
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(5 * time.Millisecond)
+		defer ticker.Stop()
+		for i := 1; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-ticker.C:
+				// Truncate, then write in halves.
+				f, err := os.Create(s.Path())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				text := versions[i%2]
+				_, err1 := f.WriteString(text[:25])
+				_, err2 := f.WriteString(text[25:])
+				if err := errors.Join(err1, err2, f.Close()); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}()
+	for deadline := time.Now().Add(500 * time.Millisecond); time.Now().Before(deadline); {
+		c := current(t, s)
+		if a, b := c.Git.Branch, c.QualityGate.DefaultMaxAttempts; !(a == BranchCreate && b == 7 || a == BranchCheckout && b == 9) {
+			t.Errorf("serves half a file: %+v", c)
+			break
+		}
+	}
+	close(stop)
+	<-done
+}
+
+func TestConcurrentCallsAgree(t *testing.T) {
+	s, _ := open(t)
+	put(t, s, create)
+	got := make([]*Config, 16)
+	var wg sync.WaitGroup
+	for i := range got {
+		wg.Go(func() {
+			var err error
+			if got[i], err = s.Current(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, c := range got {
+		if c != got[0] {
+			t.Error("the file was read more than once")
+		}
+	}
+}
+
+func TestCallWhoseContextIsOverDoesNotWait(t *testing.T) {
+	s, _ := open(t)
+	put(t, s, create) // too young to be believed
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Current(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if c := current(t, s); c.Git.Branch != BranchCreate {
+		t.Errorf("the next call: %+v", c)
+	}
+}
+
+func BenchmarkCurrentUnchanged(b *testing.B) {
+	root := b.TempDir()
+	if err := os.Mkdir(filepath.Join(root, ".deepwork"), 0o755); err != nil {
+		b.Fatal(err)
+	}
+	s := Open(root)
+	if err := os.WriteFile(s.Path(), []byte(create), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.Current(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

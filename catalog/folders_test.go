@@ -1,0 +1,222 @@
+package catalog
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+)
+
+func dirs(s *Snapshot) string {
+	var out []string
+	for _, j := range s.Jobs {
+		out = append(out, filepath.Base(j.Dir))
+	}
+	return strings.Join(out, " ")
+}
+
+// TestReq001_2_8_JobsOfAllConfiguredFolders is seed 000, 001.2.8: the folders'
+// order, the jobs' order in them, and shadowing.
+func TestReq001_2_8_JobsOfAllConfiguredFolders(t *testing.T) {
+	p := newProject(t)
+	p.put("zebra", source("zebra", "own"))
+	p.put("apple", source("apple", "own"))
+	p.put("broken", "name: [")
+	extra, more := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(extra, "apple", "job.yml"), source("apple_too", "shadowed by a good one"))
+	write(t, filepath.Join(extra, "broken", "job.yml"), source("broken", "shadowed by a bad one"))
+	write(t, filepath.Join(extra, "kiwi", "job.yml"), source("kiwi", "extra"))
+	write(t, filepath.Join(more, "bundled", "job.yml"), source("bundled", "shadowed by a standard one"))
+	write(t, filepath.Join(more, "kiwi", "job.yml"), source("kiwi", "shadowed"))
+	must(t, os.MkdirAll(p.path(".deepwork", "jobs", "plain", "steps"), 0o755))
+	write(t, p.path(".deepwork", "jobs", "notes.txt"), "no job")
+
+	c := p.open(Options{
+		NoWatch:    true,
+		Poll:       time.Hour,
+		Additional: []string{extra, filepath.Join(p.root, "missing"), more, "relative"},
+		Standard:   fstest.MapFS{"bundled/job.yml": {Data: []byte(source("bundled", "standard"))}},
+	})
+	s := c.Snapshot()
+	if got, want := dirs(s), "apple zebra bundled kiwi"; got != want {
+		t.Errorf("jobs are %q, want %q", got, want)
+	}
+	if got := summary(s, "bundled"); got != "standard" {
+		t.Errorf("bundled is %q", got)
+	}
+	if len(s.Errors) != 1 || s.Errors[0].JobName != "broken" || s.Err("broken") == nil {
+		t.Errorf("errors are %v", s.Errors)
+	}
+	if s.Job("broken") != nil {
+		t.Error("a broken job is shadowing no other")
+	}
+	if p.log.count("relative") != 1 {
+		t.Error("the relative folder was not logged")
+	}
+}
+
+// TestReq001_2_6_ErrorsBesideGoodJobs is seed 000, 001.2.6 and 7.
+func TestReq001_2_6_ErrorsBesideGoodJobs(t *testing.T) {
+	p := newProject(t)
+	p.put("good", source("good", "fine"))
+	p.put("empty", "")
+	p.put("huge", "# "+strings.Repeat("x", 1<<20))
+	must(t, os.MkdirAll(p.jobFile("directory"), 0o755))
+	p.put("bad", "name: bad\nversion: one\n")
+	c := p.open(silent())
+	s := c.Snapshot()
+	if dirs(s) != "good" || len(s.Errors) != 4 {
+		t.Fatalf("jobs %q, errors %v", dirs(s), s.Errors)
+	}
+	for i, name := range []string{"bad", "directory", "empty", "huge"} {
+		e := s.Errors[i]
+		if e.JobName != name || e.JobDir != p.path(".deepwork", "jobs", name) || len(e.Diagnostics) == 0 {
+			t.Errorf("error %d is %+v, want one of %s", i, e, name)
+		}
+	}
+	if len(s.Err("bad").Diagnostics) < 2 {
+		t.Errorf("not every fault is told: %v", s.Err("bad").Diagnostics)
+	}
+	if n := p.log.count("job does not load"); n != 4 {
+		t.Errorf("logged %d times", n)
+	}
+	fresh(t, c)
+	fresh(t, c)
+	if n := p.log.count("job does not load"); n != 4 {
+		t.Errorf("logged %d times after nothing changed", n)
+	}
+}
+
+func TestSecondJobOfOneNameIsAnErrorOnTheLater(t *testing.T) {
+	p := newProject(t)
+	p.put("a", source("same", "first"))
+	p.put("b", source("same", "second"))
+	c := p.open(silent())
+	s := c.Snapshot()
+	if summary(s, "same") != "first" || len(s.Jobs) != 1 {
+		t.Fatalf("jobs: %s", names(s))
+	}
+	e := s.Err("b")
+	if e == nil {
+		t.Fatal("no error on the later")
+	}
+	text := e.Diagnostics.Error()
+	for _, want := range []string{"job.yml:1:7: name: ", p.path(".deepwork", "jobs", "a"), p.path(".deepwork", "jobs", "b")} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the error lacks %q: %s", want, text)
+		}
+	}
+	p.put("b", source("other", "second"))
+	if s := fresh(t, c); summary(s, "other") != "second" || len(s.Errors) != 0 {
+		t.Errorf("after the correction: %s %v", names(s), s.Errors)
+	}
+}
+
+func TestJobIsFoundByNameThenByDirectory(t *testing.T) {
+	p := newProject(t)
+	p.put("one", source("two", "named two"))
+	p.put("two", source("three", "named three"))
+	s := p.open(silent()).Snapshot()
+	for name, want := range map[string]string{"one": "named two", "two": "named two", "three": "named three", "four": ""} {
+		if got := summary(s, name); got != want {
+			t.Errorf("%s finds %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestFolderThatAppearsAfterStart(t *testing.T) {
+	for name, o := range map[string]Options{
+		"watcher": {Debounce: 5 * time.Millisecond, Poll: time.Hour},
+		"poller":  {NoWatch: true, Poll: 20 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProject(t)
+			extra := filepath.Join(t.TempDir(), "deep", "down")
+			o.Additional = []string{extra}
+			c := p.open(o)
+			p.put("late", source("late", "came"))
+			eventually(t, c, "the project's folder", func(s *Snapshot) bool { return summary(s, "late") == "came" })
+			write(t, filepath.Join(extra, "far", "job.yml"), source("far", "came"))
+			eventually(t, c, "the additional folder", func(s *Snapshot) bool { return summary(s, "far") == "came" })
+			must(t, os.RemoveAll(p.path(".deepwork")))
+			eventually(t, c, "the folder's end", func(s *Snapshot) bool { return s.Job("late") == nil })
+			p.put("late", source("late", "came again"))
+			eventually(t, c, "its return", func(s *Snapshot) bool { return summary(s, "late") == "came again" })
+		})
+	}
+}
+
+func TestFreshSeesNewAndRenamedJobs(t *testing.T) {
+	p := newProject(t)
+	c := p.open(silent())
+	p.put("one", source("one", "new"))
+	if s := fresh(t, c); summary(s, "one") != "new" {
+		t.Fatalf("a new job in a new folder: %s", names(s))
+	}
+	p.put("two", source("two", "new"))
+	s, err := c.FreshJob(t.Context(), "two")
+	must(t, err)
+	if summary(s, "two") != "new" {
+		t.Fatalf("an unknown job: %s", names(s))
+	}
+	must(t, os.Rename(p.path(".deepwork", "jobs", "two"), p.path(".deepwork", "jobs", "deux")))
+	s = fresh(t, c)
+	if j := s.Job("two"); j == nil || filepath.Base(j.Dir) != "deux" || len(s.Errors) != 0 || len(s.Jobs) != 2 {
+		t.Fatalf("a renamed directory: %s %v", names(s), s.Errors)
+	}
+	// A plain folder becomes a job.
+	must(t, os.MkdirAll(p.path(".deepwork", "jobs", "plain"), 0o755))
+	fresh(t, c)
+	p.put("plain", source("plain", "now a job"))
+	if s := fresh(t, c); summary(s, "plain") != "now a job" {
+		t.Fatalf("a plain folder: %s", names(s))
+	}
+}
+
+// TestFreshSeesPastLooksThatCameBetween is a call whose comparison is with a
+// state that others have replaced by the time the owner looks.
+func TestFreshSeesPastLooksThatCameBetween(t *testing.T) {
+	for name, between := range map[string]func(p *project, c *Catalog){
+		"of a directory without its file": func(p *project, c *Catalog) {
+			must(p.t, os.MkdirAll(p.path(".deepwork", "jobs", "one"), 0o755))
+			fresh(p.t, c)
+			p.put("one", source("one", "new"))
+		},
+		"of a file that is too young": func(p *project, c *Catalog) {
+			p.put("one", source("one", "new"))
+			c.ask(p.t.Context(), c.state.Load().everything())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProject(t)
+			c := p.open(silent())
+			st := c.state.Load()
+			between(p, c)
+			got, err := c.look(t.Context(), st, st.everything(), (*state).stale)
+			must(t, err)
+			if summary(got.snap, "one") != "new" {
+				t.Errorf("serves %q", names(got.snap))
+			}
+		})
+	}
+}
+
+func TestUnreadableJobFolderKeepsWhatItHad(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root reads everything")
+	}
+	p := newProject(t)
+	p.put("one", source("one", "first"))
+	c := p.open(silent())
+	folder := p.path(".deepwork", "jobs")
+	must(t, os.Chmod(folder, 0o111))
+	t.Cleanup(func() { must(t, os.Chmod(folder, 0o755)) })
+	if s := fresh(t, c); summary(s, "one") != "first" {
+		t.Errorf("the job is gone: %s", names(s))
+	}
+	if p.log.count("cannot be listed") != 1 {
+		t.Error("not logged once")
+	}
+}

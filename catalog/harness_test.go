@@ -1,0 +1,186 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"deepwork/catalog/job"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what must come; it never waits that
+// long where the code is right.
+const patience = 20 * time.Second
+
+// source is a job.yml; its summary tells one version from another.
+func source(name, summary string) string {
+	return fmt.Sprintf(`name: %s
+version: "1.0.0"
+summary: %q
+common_job_info_provided_to_all_steps_at_runtime: |
+  What every step knows.
+steps:
+  - id: first
+    name: First
+    description: The first step.
+    instructions_file: steps/first.md
+    outputs:
+      report:
+        type: file
+        description: A report.
+        required: true
+    reviews: []
+  - id: second
+    name: Second
+    description: The second step.
+    instructions_file: steps/second.md
+    inputs:
+      - file: report
+        from_step: first
+    outputs: {}
+    dependencies: [first]
+    reviews: []
+workflows:
+  - name: main
+    summary: All of it.
+    steps: [first, second]
+`, name, summary)
+}
+
+// A project is a directory with job folders, and what a catalog logs about it.
+type project struct {
+	t    *testing.T
+	root string
+	log  *logBook
+}
+
+func newProject(t *testing.T) *project {
+	t.Helper()
+	return &project{t: t, root: t.TempDir(), log: &logBook{}}
+}
+
+// path makes a path below the root.
+func (p *project) path(elem ...string) string {
+	return filepath.Join(append([]string{p.root}, elem...)...)
+}
+
+// jobFile is the path of a job's file in the project's own folder.
+func (p *project) jobFile(dir string) string { return p.path(".deepwork", "jobs", dir, job.FileName) }
+
+// put writes a job of the project.
+func (p *project) put(dir, content string) {
+	p.t.Helper()
+	write(p.t, p.jobFile(dir), content)
+}
+
+// open opens a catalog that the test's end closes.
+func (p *project) open(o Options) *Catalog {
+	p.t.Helper()
+	if o.Root == "" {
+		o.Root = p.root
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	c, err := Open(p.t.Context(), o)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := c.Close(ctx); err != nil {
+			p.t.Error(err)
+		}
+	})
+	return c
+}
+
+// silent is a catalog that hears of nothing by itself.
+func silent() Options { return Options{NoWatch: true, Poll: time.Hour} }
+
+func write(t *testing.T, file, content string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must(t, os.WriteFile(file, []byte(content), 0o644))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fresh is Fresh that does not fail.
+func fresh(t *testing.T, c *Catalog) *Snapshot {
+	t.Helper()
+	s, err := c.Fresh(t.Context())
+	must(t, err)
+	return s
+}
+
+// summary is how a snapshot serves a job; "" for not at all.
+func summary(s *Snapshot, name string) string {
+	if j := s.Job(name); j != nil {
+		return j.Summary
+	}
+	return ""
+}
+
+// eventually waits for a published snapshot that is as wanted.
+func eventually(t *testing.T, c *Catalog, what string, ok func(*Snapshot) bool) *Snapshot {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	changed := c.Changes(ctx)
+	for {
+		if s := c.Snapshot(); ok(s) {
+			return s
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			s := c.Snapshot()
+			t.Fatalf("never seen: %s; version %d, jobs %s, errors %v", what, s.Version, names(s), s.Errors)
+		}
+	}
+}
+
+// names lists the jobs of a snapshot as name=summary.
+func names(s *Snapshot) string {
+	var out []string
+	for _, j := range s.Jobs {
+		out = append(out, j.Name+"="+j.Summary)
+	}
+	return strings.Join(out, " ")
+}
+
+// A logBook keeps what was logged.
+type logBook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logBook) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+// count says how often a text was logged.
+func (l *logBook) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}

@@ -1,0 +1,116 @@
+package stamp
+
+import (
+	"crypto/sha256"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStatTellsWhatIsThere(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	must(t, os.WriteFile(file, []byte("12345"), 0o644))
+	for name, want := range map[string]Kind{
+		dir: Dir, file: Regular, filepath.Join(dir, "none"): Absent,
+		filepath.Join(file, "below"): Absent, file + "\x00": Absent,
+	} {
+		got := At(name).Stat()
+		if want == Absent && runtime.GOOS == "windows" && got.Kind == Failed {
+			continue // it has other words for names that cannot be
+		}
+		if got.Kind != want {
+			t.Errorf("%q is %+v, want kind %d", name, got, want)
+		}
+	}
+	if (Path{}).Stat().Kind == Regular {
+		t.Error("the zero Path is a file")
+	}
+	fi, err := os.Stat(file)
+	must(t, err)
+	s := At(file).Stat()
+	if s.Size != 5 || s.Mod != fi.ModTime().UnixNano() {
+		t.Errorf("%+v, os.Stat says %v", s, fi)
+	}
+	if s.Changed().Before(fi.ModTime()) || s.Age(s.Changed().Add(-time.Hour)) != 0 {
+		t.Errorf("changed at %v", s.Changed())
+	}
+}
+
+func TestEveryChangeGivesAnotherStamp(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, []byte("12345"), 0o644))
+	p := At(file)
+	last := p.Stat()
+	if p.Stat() != last {
+		t.Fatal("two looks differ")
+	}
+	past := time.Now().Add(-time.Hour)
+	for _, change := range []struct {
+		name string
+		make func() error
+	}{
+		{"size", func() error { return os.WriteFile(file, []byte("123456"), 0o644) }},
+		{"time", func() error { return os.Chtimes(file, past, past) }},
+		{"replacement", func() error {
+			return errors.Join(os.WriteFile(file+"2", []byte("123456"), 0o644), os.Rename(file+"2", file))
+		}},
+	} {
+		must(t, change.make())
+		now := p.Stat()
+		if now == last {
+			t.Errorf("%s: the same stamp", change.name)
+		}
+		last = now
+	}
+	must(t, os.Remove(file))
+	if p.Stat().Kind != Absent {
+		t.Error("still there")
+	}
+}
+
+func TestReadGivesTheWholeFileOrNothing(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	for _, content := range []string{"", "12345"} {
+		must(t, os.WriteFile(file, []byte(content), 0o644))
+		data, s, err := At(file).Read(5)
+		if err != nil || string(data) != content || s != At(file).Stat() {
+			t.Errorf("%q: %q %+v %v", content, data, s, err)
+		}
+		if !At(file).Same(s, sha256.Sum256([]byte(content))) {
+			t.Error("not the same as itself")
+		}
+		if At(file).Same(s, sha256.Sum256([]byte("other"))) {
+			t.Error("the same as another content")
+		}
+	}
+	if _, _, err := At(file).Read(4); !errors.Is(err, ErrMoving) {
+		t.Errorf("beyond the limit: %v", err)
+	}
+	for _, name := range []string{dir, filepath.Join(dir, "none")} {
+		if _, _, err := At(name).Read(10); !errors.Is(err, ErrMoving) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestStatAllocatesNothing(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems take the name as a copy")
+	}
+	p := At(t.TempDir())
+	if n := testing.AllocsPerRun(100, func() { p.Stat() }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

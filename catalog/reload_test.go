@@ -1,0 +1,260 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"deepwork/actor"
+)
+
+func TestAnEditTouchesNoOtherJob(t *testing.T) {
+	p := newProject(t)
+	for i := range 20 {
+		name := fmt.Sprintf("job_%02d", i)
+		p.put(name, source(name, "first"))
+	}
+	c := p.open(Options{Debounce: 20 * time.Millisecond, Poll: time.Hour})
+	before := c.Snapshot()
+	// A burst: many writes of one job, and files beside it that are not read.
+	for i := range 50 {
+		p.put("job_07", source("job_07", fmt.Sprintf("edit %d", i)))
+		write(t, p.path(".deepwork", "jobs", "job_07", "steps", "first.md"), "text")
+	}
+	after := eventually(t, c, "the last edit", func(s *Snapshot) bool { return summary(s, "job_07") == "edit 49" })
+	for i, j := range after.Jobs {
+		same := j == before.Jobs[i]
+		if changed := j.Name == "job_07"; changed == same {
+			t.Errorf("%s: same definition: %v", j.Name, same)
+		}
+	}
+	if before.Version >= after.Version {
+		t.Errorf("version %d after %d", after.Version, before.Version)
+	}
+	// What changes nothing is no change.
+	must(t, os.Chtimes(p.jobFile("job_03"), time.Now(), time.Now()))
+	p.put("job_04", source("job_04", "first"))
+	if again := fresh(t, c); again != after {
+		t.Errorf("version %d though nothing changed, after %d", again.Version, after.Version)
+	}
+}
+
+func TestBurstIsOneReload(t *testing.T) {
+	p := newProject(t)
+	p.put("one", source("one", "first"))
+	n := newFakeNotifier()
+	c := p.open(Options{Debounce: 30 * time.Millisecond, Poll: time.Hour, notifier: n.open})
+	n.await(t, p.path(".deepwork", "jobs", "one"))
+	for range 500 {
+		n.ev <- fsnotify.Event{Name: p.jobFile("one"), Op: fsnotify.Write}
+	}
+	p.put("one", source("one", "second"))
+	n.ev <- fsnotify.Event{Name: p.jobFile("one"), Op: fsnotify.Write}
+	s := eventually(t, c, "the edit", func(s *Snapshot) bool { return summary(s, "one") == "second" })
+	if s.Version != 2 {
+		t.Errorf("version %d after one burst, want 2", s.Version)
+	}
+}
+
+func TestLastGoodDefinitionStaysWhileTheFileIsBad(t *testing.T) {
+	p := newProject(t)
+	p.put("dir", source("job", "good"))
+	c := p.open(silent())
+	good := c.Snapshot().Job("job")
+
+	p.put("dir", "name: job\nversion: [")
+	s := fresh(t, c)
+	if s.Job("job") != good || len(s.Jobs) != 1 {
+		t.Errorf("the good definition is gone: %s", names(s))
+	}
+	if s.Err("dir") == nil || s.Err("job") == nil || len(s.Errors) != 1 {
+		t.Errorf("errors: %v", s.Errors)
+	}
+	logged := p.log.count("job does not load")
+	if logged != 1 {
+		t.Errorf("logged %d times", logged)
+	}
+	p.put("dir", source("job", "good"))
+	if s := fresh(t, c); s.Job("job") != good || len(s.Errors) != 0 {
+		t.Errorf("the same source again: other definition, or errors %v", s.Errors)
+	}
+	p.put("dir", source("renamed", "good"))
+	if s := fresh(t, c); s.Job("job") != nil || summary(s, "renamed") != "good" {
+		t.Errorf("after renaming the job: %s", names(s))
+	}
+}
+
+func TestOverflowLooksAtEverything(t *testing.T) {
+	p := newProject(t)
+	p.put("one", source("one", "first"))
+	n := newFakeNotifier()
+	c := p.open(Options{Debounce: time.Millisecond, Poll: time.Hour, notifier: n.open})
+	n.await(t, p.path(".deepwork", "jobs", "one"))
+	p.put("one", source("one", "second"))
+	p.put("two", source("two", "new"))
+	n.errs <- fsnotify.ErrEventOverflow
+	eventually(t, c, "both changes", func(s *Snapshot) bool {
+		return summary(s, "one") == "second" && summary(s, "two") == "new"
+	})
+	n.await(t, p.path(".deepwork", "jobs", "two"))
+}
+
+func TestWithoutWatchesItPollsAndWarnsOnce(t *testing.T) {
+	for _, cause := range []error{syscall.ENOSPC, syscall.EMFILE} {
+		for name, prepare := range map[string]func(*fakeNotifier){
+			"at once":      func(n *fakeNotifier) { n.openErr = cause },
+			"at the first": func(n *fakeNotifier) { n.room, n.full = 0, cause },
+			"at the third": func(n *fakeNotifier) { n.room, n.full = 2, cause },
+		} {
+			t.Run(fmt.Sprintf("%v %s", cause, name), func(t *testing.T) {
+				p := newProject(t)
+				for _, j := range []string{"one", "two", "three"} {
+					p.put(j, source(j, "first"))
+				}
+				n := newFakeNotifier()
+				prepare(n)
+				c := p.open(Options{Debounce: time.Millisecond, Poll: 10 * time.Millisecond, notifier: n.open})
+				for _, version := range []string{"second", "third"} {
+					p.put("two", source("two", version))
+					eventually(t, c, version, func(s *Snapshot) bool { return summary(s, "two") == version })
+				}
+				if got := p.log.count("cannot be watched"); got != 1 {
+					t.Errorf("warned %d times", got)
+				}
+				if n.openErr == nil && !n.isClosed() {
+					t.Error("the watches that there were are not given back")
+				}
+			})
+		}
+	}
+}
+
+// TestWatchThatEndedIsRenewed is a directory that was removed and made anew and
+// has the same inode: nothing but the event tells, or, where events were
+// dropped, not even that.
+func TestWatchThatEndedIsRenewed(t *testing.T) {
+	p := newProject(t)
+	p.put("one", source("one", "first"))
+	n := newFakeNotifier()
+	p.open(Options{Debounce: time.Millisecond, Poll: time.Hour, notifier: n.open})
+	dir := p.path(".deepwork", "jobs", "one")
+	n.awaitAdds(t, dir, 1)
+	n.ev <- fsnotify.Event{Name: dir, Op: fsnotify.Remove}
+	n.awaitAdds(t, dir, 2)
+	n.errs <- fsnotify.ErrEventOverflow
+	n.awaitAdds(t, dir, 3)
+}
+
+func TestWatchesFollowTheFolders(t *testing.T) {
+	p := newProject(t)
+	p.put("one", source("one", "first"))
+	n := newFakeNotifier()
+	c := p.open(Options{Debounce: time.Millisecond, Poll: time.Hour, notifier: n.open, Grace: time.Millisecond})
+	for _, dir := range []string{p.root, p.path(".deepwork"), p.path(".deepwork", "jobs"), p.path(".deepwork", "jobs", "one")} {
+		n.await(t, dir)
+	}
+	must(t, os.RemoveAll(p.path(".deepwork", "jobs", "one")))
+	n.ev <- fsnotify.Event{Name: p.path(".deepwork", "jobs", "one"), Op: fsnotify.Remove}
+	eventually(t, c, "its end", func(s *Snapshot) bool { return s.Job("one") == nil })
+	n.awaitGone(t, p.path(".deepwork", "jobs", "one"))
+	if n.has(p.jobFile("one")) {
+		t.Error("a file is watched, not its directory")
+	}
+}
+
+func TestConcurrentFreshCallsAgree(t *testing.T) {
+	p := newProject(t)
+	p.put("one", source("one", "0"))
+	c := p.open(silent())
+	for round := 1; round <= 5; round++ {
+		want := fmt.Sprint(round)
+		p.put("one", source("one", want))
+		got := make([]*Snapshot, 16)
+		var wg sync.WaitGroup
+		for i := range got {
+			wg.Go(func() {
+				var err error
+				if got[i], err = c.Fresh(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		for _, s := range got {
+			if s != got[0] || summary(s, "one") != want {
+				t.Fatalf("round %d: version %d serves %q, version %d %q", round,
+					s.Version, summary(s, "one"), got[0].Version, summary(got[0], "one"))
+			}
+		}
+		if got[0].Version != uint64(round)+1 {
+			t.Errorf("round %d published version %d: not one reload", round, got[0].Version)
+		}
+	}
+}
+
+func TestChangesCoalesceAndEnd(t *testing.T) {
+	p := newProject(t)
+	c := p.open(silent())
+	ctx, cancel := context.WithCancel(t.Context())
+	ch := c.Changes(ctx)
+	for i := range 3 {
+		p.put("one", source("one", fmt.Sprint(i)))
+		fresh(t, c)
+	}
+	<-ch
+	select {
+	case <-ch:
+		t.Error("three changes nobody listened to are told of more than once")
+	default:
+	}
+	cancel()
+}
+
+func TestClosedCatalogServesWhatItHad(t *testing.T) {
+	p := newProject(t)
+	p.put("one", source("one", "first"))
+	c := p.open(Options{})
+	must(t, c.Close(t.Context()))
+	must(t, c.Close(t.Context()))
+	if s, err := c.Fresh(t.Context()); err != nil || summary(s, "one") != "first" {
+		t.Errorf("unchanged: %v", err)
+	}
+	p.put("one", source("one", "second"))
+	if _, err := c.Fresh(t.Context()); !errors.Is(err, actor.ErrStopped) {
+		t.Errorf("changed: %v, want actor.ErrStopped", err)
+	}
+}
+
+func TestOpenRefusesARelativeRoot(t *testing.T) {
+	if _, err := Open(t.Context(), Options{Root: "somewhere"}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestMemoComputesOnce(t *testing.T) {
+	type key struct{}
+	s := assemble(nil, 1)
+	var calls sync.Map
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			got := s.Memo(key{}, func() any { calls.Store(i, true); return 42 })
+			if got != 42 {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+	wg.Wait()
+	n := 0
+	calls.Range(func(any, any) bool { n++; return true })
+	if n != 1 {
+		t.Errorf("computed %d times", n)
+	}
+}

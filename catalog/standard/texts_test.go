@@ -1,0 +1,317 @@
+package standard_test
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"deepwork/catalog/job"
+	"deepwork/catalog/standard"
+)
+
+// The tools and their arguments that the texts may name. A tool that is renamed
+// or loses an argument must be renamed in the texts too.
+var tools = map[string][]string{
+	"get_workflows":  {},
+	"start_workflow": {"goal", "job_name", "workflow_name", "instance_id", "parent_session_id", "request_id"},
+	"finished_step":  {"outputs", "notes", "quality_review_override_reason", "session_id", "step_id", "request_id"},
+	"abort_workflow": {"explanation", "session_id", "request_id"},
+	"get_step":       {"session_id"},
+	"go_to_step":     {"step_id", "session_id", "request_id"},
+}
+
+// What else of the program the texts may name: fields of replies, keys of a
+// session's record, subcommands.
+var (
+	fields   = []string{"jobs", "errors", "stack", "begin_step", "job_dir", "job_name", "error", "status", "step_progress", "quality_attempts"}
+	commands = []string{"serve", "init", "validate", "jobs", "sessions", "schema", "version", "completion", "demo"}
+)
+
+var (
+	fence    = regexp.MustCompile("(?ms)^ *```([^\n]*)\n(.*?)^ *```$")
+	code     = regexp.MustCompile("`([^`]+)`")
+	snake    = regexp.MustCompile(`^[a-z]+(_[a-z]+)+$`)
+	command  = regexp.MustCompile(`\bdeepwork ([a-z]+)\b`)
+	template = regexp.MustCompile("`(templates/[A-Za-z0-9_.]+)`")
+	absolute = regexp.MustCompile("(?m)(^|[\\s`\"'(=])(/[A-Za-z]|~/|[A-Za-z]:\\\\)")
+)
+
+// blocks yields the fenced blocks of a Markdown text with this info string.
+func blocks(text, info string) []string {
+	var out []string
+	for _, m := range fence.FindAllStringSubmatch(text, -1) {
+		if m[1] == info {
+			out = append(out, m[2])
+		}
+	}
+	return out
+}
+
+// prose is what an agent reads of a job: common info and instructions, by name.
+func prose(t *testing.T, j *job.Job) map[string]string {
+	t.Helper()
+	out := map[string]string{"common info": j.CommonInfo}
+	for _, s := range j.Steps {
+		text, err := job.Instructions(j, &s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[s.InstructionsFile] = text
+	}
+	return out
+}
+
+// checkJobs parses every block that is marked as a job.
+func checkJobs(t *testing.T, name, text string) int {
+	t.Helper()
+	found := blocks(text, "yaml job")
+	for _, source := range found {
+		j, ds := job.Parse(t.TempDir(), name, []byte(source))
+		if j == nil {
+			t.Errorf("a job in %s is not valid:\n%v", name, ds)
+		} else if len(j.Warnings) > 0 {
+			t.Errorf("a job in %s has warnings:\n%v", name, job.Diagnostics(j.Warnings))
+		}
+	}
+	return len(found)
+}
+
+func TestCommonInfoTeachesAValidJob(t *testing.T) {
+	j := load(t)["deepwork_jobs"]
+	if checkJobs(t, "common info", j.CommonInfo) == 0 {
+		t.Error("the common info shows no job")
+	}
+	for name, text := range prose(t, j) {
+		checkJobs(t, name, text)
+	}
+}
+
+// The common info claims to name every key; whatever the schema allows and it
+// does not mention would be refused by an agent's reading of it.
+func TestCommonInfoNamesEveryKey(t *testing.T) {
+	var schema any
+	if err := json.Unmarshal(job.Schema(), &schema); err != nil {
+		t.Fatal(err)
+	}
+	info := load(t)["deepwork_jobs"].CommonInfo
+	seen := 0
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			if properties, ok := v["properties"].(map[string]any); ok {
+				for key := range properties {
+					seen++
+					// The old name of hooks.after_agent is for old files alone.
+					if key != "stop_hooks" && !regexp.MustCompile(`\b`+regexp.QuoteMeta(key)+`\b`).MatchString(info) {
+						t.Errorf("the common info does not name the key %s", key)
+					}
+				}
+			}
+			for _, child := range v {
+				walk(child)
+			}
+		case []any:
+			for _, child := range v {
+				walk(child)
+			}
+		}
+	}
+	walk(schema)
+	if seen < 20 {
+		t.Errorf("the schema has only %d keys in all: the walk does not reach them", seen)
+	}
+}
+
+func TestTemplateJobIsValidAndRunsAsAFolder(t *testing.T) {
+	source, err := fs.ReadFile(standard.FS(), "deepwork_jobs/templates/job.yml.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	step, err := fs.ReadFile(standard.FS(), "deepwork_jobs/templates/step.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, job.FileName), source)
+	j, ds := job.Load(dir)
+	if j == nil {
+		t.Fatalf("the template is not valid:\n%v", ds)
+	}
+	if len(j.Warnings) > 0 {
+		t.Errorf("the template has warnings:\n%v", job.Diagnostics(j.Warnings))
+	}
+	for _, s := range j.Steps {
+		write(t, filepath.Join(dir, filepath.FromSlash(s.InstructionsFile)), step)
+	}
+	if ds := job.CheckFiles(j); len(ds) > 0 {
+		t.Errorf("the template's folder:\n%v", ds)
+	}
+}
+
+func write(t *testing.T, name string, data []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Each instructions file ends with the call that finishes its step. Copied as it
+// stands, that call must pass the checks of seed 000, 001.5, but for the files.
+func TestInstructionsShowTheFinishingCall(t *testing.T) {
+	for _, j := range load(t) {
+		for _, s := range j.Steps {
+			text, err := job.Instructions(j, &s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown := false
+			for _, block := range blocks(text, "json") {
+				checkCall(t, s.InstructionsFile, block)
+				var call struct {
+					Outputs map[string]any `json:"outputs"`
+				}
+				if err := json.Unmarshal([]byte(block), &call); err != nil || call.Outputs == nil {
+					continue // checkCall has told
+				}
+				shown = true
+				for name, value := range call.Outputs {
+					o := s.Output(name)
+					if o == nil {
+						t.Errorf("%s: the call has an output %s that the step does not declare", s.InstructionsFile, name)
+						continue
+					}
+					if _, list := value.([]any); list != (o.Type == job.Files) {
+						t.Errorf("%s: output %s is of type %s, the call gives %v", s.InstructionsFile, name, o.Type, value)
+					}
+				}
+				for _, o := range s.Outputs {
+					if _, ok := call.Outputs[o.Name]; o.Required && !ok {
+						t.Errorf("%s: the call leaves out the required output %s", s.InstructionsFile, o.Name)
+					}
+				}
+			}
+			if !shown {
+				t.Errorf("%s shows no call of finished_step", s.InstructionsFile)
+			}
+			for _, o := range s.Outputs {
+				if !strings.Contains(text, "`"+o.Name+"`") && !strings.Contains(text, `"`+o.Name+`"`) {
+					t.Errorf("%s never names the output %s", s.InstructionsFile, o.Name)
+				}
+			}
+		}
+	}
+}
+
+// checkCall checks that a JSON block is an object whose keys are arguments of
+// one tool.
+func checkCall(t *testing.T, name, block string) {
+	t.Helper()
+	var call map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(block), &call); err != nil {
+		t.Errorf("%s: a JSON example does not parse: %v\n%s", name, err, block)
+		return
+	}
+	for _, arguments := range tools {
+		fits := true
+		for key := range call {
+			fits = fits && slices.Contains(arguments, key)
+		}
+		if fits {
+			return
+		}
+	}
+	t.Errorf("%s: no tool takes all these arguments:\n%s", name, block)
+}
+
+func TestTextsNameOnlyWhatExists(t *testing.T) {
+	for _, j := range load(t) {
+		known := slices.Concat(fields, vocabulary(t, j))
+		for tool, arguments := range tools {
+			known = append(append(known, tool), arguments...)
+		}
+		for name, text := range prose(t, j) {
+			plain := fence.ReplaceAllString(text, "")
+			for _, m := range code.FindAllStringSubmatch(plain, -1) {
+				if snake.MatchString(m[1]) && !slices.Contains(known, m[1]) {
+					t.Errorf("%s names %s, which is no tool, argument, key, step or output", name, m[1])
+				}
+				for _, c := range command.FindAllStringSubmatch(m[1], -1) {
+					if !slices.Contains(commands, c[1]) {
+						t.Errorf("%s names the command deepwork %s, which does not exist", name, c[1])
+					}
+				}
+			}
+		}
+	}
+}
+
+// vocabulary is the words of the format and of the job itself.
+func vocabulary(t *testing.T, j *job.Job) []string {
+	t.Helper()
+	words := []string{
+		j.Name,
+		// Names that the texts make up as examples.
+		"release_notes", "draft_notes",
+		// Keys of job.yml, and what may be written for them.
+		"instructions_file", "from_step", "run_each", "quality_criteria", "additional_review_guidance",
+		"after_agent", "before_tool", "before_prompt", "prompt_file", "stop_hooks",
+	}
+	for _, w := range j.Workflows {
+		words = append(words, w.Name)
+	}
+	for _, s := range j.Steps {
+		words = append(words, s.ID)
+		for _, o := range s.Outputs {
+			words = append(words, o.Name)
+		}
+	}
+	return words
+}
+
+func TestTemplatesAreReferredToAndExist(t *testing.T) {
+	for dir, j := range load(t) {
+		used := make(map[string]bool)
+		for name, text := range prose(t, j) {
+			for _, m := range template.FindAllStringSubmatch(text, -1) {
+				used[m[1]] = true
+				if _, err := fs.Stat(standard.FS(), path.Join(dir, m[1])); err != nil {
+					t.Errorf("%s refers to %s: %v", name, m[1], err)
+				}
+			}
+		}
+		for name := range texts(t, path.Join(dir, "templates")) {
+			if rel := strings.TrimPrefix(name, dir+"/"); !used[rel] {
+				t.Errorf("no text refers to %s", name)
+			}
+		}
+	}
+}
+
+func TestTextsAreCleanAndPortable(t *testing.T) {
+	for name, text := range texts(t, ".") {
+		if m := absolute.FindString(text); m != "" {
+			t.Errorf("%s has an absolute path: %q", name, m)
+		}
+		if strings.Contains(text, "\r") || strings.Contains(text, "\t") {
+			t.Errorf("%s has carriage returns or tabs", name)
+		}
+		if !strings.HasSuffix(text, "\n") || strings.HasSuffix(text, "\n\n") {
+			t.Errorf("%s does not end in exactly one newline", name)
+		}
+		for i, line := range strings.Split(text, "\n") {
+			if strings.TrimRight(line, " ") != line {
+				t.Errorf("%s:%d ends in blanks", name, i+1)
+			}
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package catalog
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"deepwork/catalog/job"
+)
+
+func bundledJobs() fstest.MapFS {
+	return fstest.MapFS{
+		"bundled/job.yml":         {Data: []byte(source("bundled", "standard"))},
+		"bundled/steps/first.md":  {Data: []byte("Do the first.")},
+		"bundled/steps/second.md": {Data: []byte("Do the second.")},
+		"other/job.yml":           {Data: []byte(source("other", "standard"))},
+		"other/steps/first.md":    {Data: []byte("Do the first.")},
+		"other/steps/second.md":   {Data: []byte("Do the second.")},
+		"notes/readme.md":         {Data: []byte("no job")},
+		"readme.md":               {Data: []byte("no job")},
+	}
+}
+
+func withStandard(jobs fs.FS) Options {
+	o := silent()
+	o.Standard = jobs
+	return o
+}
+
+// checkLaidOut compares what is on disk with the bundle.
+func checkLaidOut(t *testing.T, jobs fstest.MapFS, base string) {
+	t.Helper()
+	for name, f := range jobs {
+		if strings.HasPrefix(name, "notes/") || !strings.Contains(name, "/") {
+			continue
+		}
+		got, err := os.ReadFile(filepath.Join(base, filepath.FromSlash(name)))
+		if err != nil || string(got) != string(f.Data) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	err := filepath.WalkDir(base, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".tmp") {
+			t.Errorf("left behind: %s", path)
+		}
+		return err
+	})
+	must(t, err)
+}
+
+func TestStandardJobsAreListedWithoutWriting(t *testing.T) {
+	p := newProject(t)
+	c := p.open(withStandard(bundledJobs()))
+	if got := dirs(c.Snapshot()); got != "bundled other" {
+		t.Errorf("jobs: %s", got)
+	}
+	if _, err := os.Stat(p.path(".deepwork")); err == nil {
+		t.Error("Open has written to the project")
+	}
+}
+
+func TestStandardJobsAreOnDiskBeforeTheyAreNeeded(t *testing.T) {
+	p := newProject(t)
+	p.put("own", source("own", "own"))
+	c := p.open(withStandard(bundledJobs()))
+	if _, err := c.FreshJob(t.Context(), "own"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(standardDir(p.root)); err == nil {
+		t.Error("laid out for a job that is none of them")
+	}
+	s, err := c.FreshJob(t.Context(), "bundled")
+	must(t, err)
+	j := s.Job("bundled")
+	if j.Dir != filepath.Join(standardDir(p.root), "bundled") {
+		t.Errorf("job_dir is %s", j.Dir)
+	}
+	text, err := job.Instructions(j, j.Step("first"))
+	if err != nil || text != "Do the first." {
+		t.Errorf("instructions: %q, %v", text, err)
+	}
+	checkLaidOut(t, bundledJobs(), standardDir(p.root))
+}
+
+func TestStandardJobsAreRewrittenWhereTheyDiffer(t *testing.T) {
+	base := func(p *project) string { return filepath.Join(standardDir(p.root), "bundled") }
+	for name, spoil := range map[string]func(p *project){
+		"edited":                    func(p *project) { write(p.t, filepath.Join(base(p), "job.yml"), "edited") },
+		"truncated":                 func(p *project) { must(p.t, os.Truncate(filepath.Join(base(p), "steps", "first.md"), 3)) },
+		"same size":                 func(p *project) { write(p.t, filepath.Join(base(p), "steps", "first.md"), "Do the worst.") },
+		"removed":                   func(p *project) { must(p.t, os.Remove(filepath.Join(base(p), "steps", "first.md"))) },
+		"all removed":               func(p *project) { must(p.t, os.RemoveAll(p.path(".deepwork"))) },
+		"a directory for a file":    dirFor(func(p *project) string { return filepath.Join(base(p), "steps", "first.md") }),
+		"a file for a directory":    fileFor(func(p *project) string { return filepath.Join(base(p), "steps") }),
+		"a file for the job":        fileFor(base),
+		"a link for a file":         linkFor(func(p *project) string { return filepath.Join(base(p), "steps", "first.md") }),
+		"a link for a directory":    linkFor(func(p *project) string { return filepath.Join(base(p), "steps") }),
+		"a dangling link to beyond": linkFor(base),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProject(t)
+			c := p.open(withStandard(bundledJobs()))
+			fresh(t, c)
+			spoil(p)
+			s, err := c.FreshJob(t.Context(), "bundled")
+			must(t, err)
+			checkLaidOut(t, bundledJobs(), filepath.Dir(s.Job("bundled").Dir))
+			// And by another server that starts on it.
+			spoil(p)
+			again := p.open(withStandard(bundledJobs()))
+			s = fresh(t, again)
+			checkLaidOut(t, bundledJobs(), filepath.Dir(s.Job("bundled").Dir))
+		})
+	}
+}
+
+func dirFor(where func(*project) string) func(*project) {
+	return func(p *project) {
+		must(p.t, os.RemoveAll(where(p)))
+		write(p.t, filepath.Join(where(p), "inside"), "x")
+	}
+}
+
+func fileFor(where func(*project) string) func(*project) {
+	return func(p *project) {
+		must(p.t, os.RemoveAll(where(p)))
+		must(p.t, os.WriteFile(where(p), []byte("x"), 0o644))
+	}
+}
+
+func linkFor(where func(*project) string) func(*project) {
+	return func(p *project) {
+		must(p.t, os.RemoveAll(where(p)))
+		must(p.t, os.Symlink(filepath.Join(p.root, "nowhere"), where(p)))
+	}
+}
+
+func TestStandardJobsNeverLeaveTheProjectThroughALink(t *testing.T) {
+	p := newProject(t)
+	beyond := t.TempDir()
+	link(p, beyond, p.path(".deepwork", "tmp"))
+	c := p.open(withStandard(bundledJobs()))
+	s, err := c.FreshJob(t.Context(), "bundled")
+	must(t, err)
+	list, err := os.ReadDir(beyond)
+	must(t, err)
+	if len(list) != 0 {
+		t.Errorf("written outside the project: %v", list)
+	}
+	checkLaidOut(t, bundledJobs(), filepath.Dir(s.Job("bundled").Dir))
+}
+
+// unwritable makes a project whose .deepwork cannot be written to, whoever runs
+// the test: a file stands where the folder would be.
+func unwritable(t *testing.T) *project {
+	p := newProject(t)
+	must(t, os.WriteFile(p.path(".deepwork"), nil, 0o444))
+	return p
+}
+
+func TestReadOnlyProjectHasStandardJobsInATemporaryFolder(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	t.Setenv("TMP", temp)
+	p := unwritable(t)
+	c := p.open(withStandard(bundledJobs()))
+	s, err := c.FreshJob(t.Context(), "bundled")
+	must(t, err)
+	dir := s.Job("bundled").Dir
+	if filepath.Dir(filepath.Dir(dir)) != temp {
+		t.Fatalf("job_dir is %s", dir)
+	}
+	checkLaidOut(t, bundledJobs(), filepath.Dir(dir))
+	must(t, os.RemoveAll(dir))
+	s = fresh(t, c)
+	if s.Job("bundled").Dir != dir {
+		t.Errorf("job_dir moved to %s", s.Job("bundled").Dir)
+	}
+	checkLaidOut(t, bundledJobs(), filepath.Dir(dir))
+	if n := p.log.count("in a temporary folder"); n != 1 {
+		t.Errorf("logged %d times", n)
+	}
+	must(t, c.Close(t.Context()))
+	list, err := os.ReadDir(temp)
+	must(t, err)
+	if len(list) != 0 {
+		t.Errorf("left behind: %v", list)
+	}
+}
+
+func TestStandardJobThatCannotBeLaidOutSaysSo(t *testing.T) {
+	gone := filepath.Join(t.TempDir(), "gone")
+	t.Setenv("TMPDIR", gone)
+	t.Setenv("TMP", gone)
+	p := unwritable(t)
+	c := p.open(withStandard(bundledJobs()))
+	if s := fresh(t, c); len(s.Jobs) != 2 {
+		t.Errorf("jobs: %s", names(s))
+	}
+	if _, err := c.FreshJob(t.Context(), "bundled"); err == nil || !strings.Contains(err.Error(), "bundled") {
+		t.Errorf("error %v", err)
+	}
+	if n := p.log.count("cannot be started"); n != 1 {
+		t.Errorf("logged %d times", n)
+	}
+}
+
+func TestTwoServersLayOutAtOnce(t *testing.T) {
+	p := newProject(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		c := p.open(withStandard(bundledJobs()))
+		for range 2 {
+			wg.Go(func() {
+				if _, err := c.FreshJob(t.Context(), "bundled"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	checkLaidOut(t, bundledJobs(), standardDir(p.root))
+}
+
+func TestOwnJobShadowsAStandardOne(t *testing.T) {
+	p := newProject(t)
+	c := p.open(withStandard(bundledJobs()))
+	p.put("bundled", source("bundled", "own"))
+	if got := summary(fresh(t, c), "bundled"); got != "own" {
+		t.Errorf("serves %q", got)
+	}
+	must(t, os.RemoveAll(p.path(".deepwork", "jobs", "bundled")))
+	fresh(t, c)
+	eventually(t, c, "the standard one again", func(s *Snapshot) bool { return summary(s, "bundled") == "standard" })
+}

@@ -1,0 +1,109 @@
+package catalog
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestOnlyWholeDefinitionsAreServed saves in halves, at several paces, while
+// readers look: each definition they see must be one that was written whole.
+func TestOnlyWholeDefinitionsAreServed(t *testing.T) {
+	for _, pace := range []time.Duration{100 * time.Millisecond, 10 * time.Millisecond, time.Millisecond} {
+		for name, o := range map[string]Options{
+			"watcher": {Debounce: 2 * time.Millisecond, Poll: time.Hour},
+			"poller":  {NoWatch: true, Poll: 2 * time.Millisecond},
+			"calls":   silent(),
+		} {
+			t.Run(fmt.Sprintf("%v %s", pace, name), func(t *testing.T) {
+				t.Parallel()
+				p := newProject(t)
+				p.put("one", tearable(0))
+				c := p.open(o)
+				var saves atomic.Int64
+				stop := make(chan struct{})
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					ticker := time.NewTicker(pace)
+					defer ticker.Stop()
+					for i := 1; ; i++ {
+						select {
+						case <-stop:
+							return
+						case <-ticker.C:
+							tearing(t, p.jobFile("one"), tearable(i))
+							saves.Store(int64(i))
+						}
+					}
+				}()
+				seen := make(map[*Snapshot]bool)
+				for deadline := time.Now().Add(500 * time.Millisecond); time.Now().Before(deadline); {
+					s := fresh(t, c)
+					if seen[s] {
+						continue
+					}
+					seen[s] = true
+					checkWhole(t, s)
+				}
+				close(stop)
+				<-done
+				// Slow saves are seen as they come; of fast ones maybe none is, before
+				// the last.
+				if pace == 100*time.Millisecond && len(seen) < 3 {
+					t.Errorf("%d versions seen in %d saves", len(seen), saves.Load())
+				}
+				last := fmt.Sprintf("save %d", saves.Load())
+				if s := fresh(t, c); !strings.HasPrefix(summary(s, "one"), last+" ") {
+					t.Errorf("after the last save %q is served, want %q", summary(s, "one"), last)
+				} else {
+					checkWhole(t, s)
+				}
+			})
+		}
+	}
+}
+
+// tearable is a definition of which each beginning that parses is told from the
+// whole: the last workflow names the save.
+func tearable(i int) string {
+	// The number also comes first, so no version begins like another.
+	text := source("one", fmt.Sprintf("save %d %s", i, strings.Repeat("x", i%50)))
+	return fmt.Sprintf("# %d\n%s  - name: last_%d\n    summary: The end.\n    steps: [first]\n", i, text, i)
+}
+
+// tearing truncates the file and writes it in pieces.
+func tearing(t *testing.T, file, content string) {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for len(content) > 0 {
+		n := min(len(content), 150)
+		if _, err := f.WriteString(content[:n]); err != nil {
+			t.Error(err)
+		}
+		content = content[n:]
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func checkWhole(t *testing.T, s *Snapshot) {
+	j := s.Job("one")
+	if j == nil {
+		t.Fatalf("version %d has no definition; errors %v", s.Version, s.Errors)
+	}
+	var i int
+	if _, err := fmt.Sscanf(j.Summary, "save %d", &i); err != nil {
+		t.Fatal(err)
+	}
+	if string(j.Source) != tearable(i) {
+		t.Fatalf("version %d serves half of save %d:\n%s", s.Version, i, j.Source)
+	}
+}

@@ -1,0 +1,168 @@
+package filestore
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// writers runs b.N calls of write, shared by n goroutines, each with a number
+// of its own.
+func writers(b *testing.B, n int, write func(writer, turn int) error) {
+	b.Helper()
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var wg sync.WaitGroup
+	b.ResetTimer()
+	for w := range n {
+		wg.Go(func() {
+			for turn := 0; left.Add(-1) >= 0; turn++ {
+				if err := write(w, turn); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "writes/s")
+}
+
+// BenchmarkWrite is the durable write of a 4 KB record, beside the bare thing:
+// write, fsync, rename, fsync of the directory.
+func BenchmarkWrite(b *testing.B) {
+	body := sample(4096)
+	for _, n := range []int{1, 16} {
+		b.Run(fmt.Sprintf("store/%d", n), func(b *testing.B) {
+			s, err := Open(filepath.Join(b.TempDir(), ".deepwork", "tmp"), Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer s.Close()
+			if err := s.Create("00000000", body); err != nil {
+				b.Fatal(err)
+			}
+			writers(b, n, func(w, turn int) error {
+				return s.Write(fmt.Sprintf("%08x", w), body)
+			})
+		})
+		b.Run(fmt.Sprintf("bare/%d", n), func(b *testing.B) {
+			dir := b.TempDir()
+			folder, err := os.Open(dir)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer folder.Close()
+			sealed, _, err := seal(body)
+			if err != nil {
+				b.Fatal(err)
+			}
+			writers(b, n, func(w, turn int) error {
+				temp := filepath.Join(dir, fmt.Sprintf("temp_%d_%d", w, turn))
+				f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+				if err != nil {
+					return err
+				}
+				if _, err := f.Write(sealed); err != nil {
+					return err
+				}
+				if err := f.Sync(); err != nil {
+					return err
+				}
+				if err := f.Close(); err != nil {
+					return err
+				}
+				if err := os.Rename(temp, filepath.Join(dir, fmt.Sprintf("record_%d", w))); err != nil {
+					return err
+				}
+				return syncDir(folder)
+			})
+		})
+	}
+}
+
+// BenchmarkWriteNoSync is what a write costs that is not the disk's waiting.
+func BenchmarkWriteNoSync(b *testing.B) {
+	s, err := Open(filepath.Join(b.TempDir(), ".deepwork", "tmp"), Options{NoSync: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	body := sample(4096)
+	for b.Loop() {
+		if err := s.Write("00000000", body); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkRead reads and verifies a record.
+func BenchmarkRead(b *testing.B) {
+	for _, size := range []int{4 << 10, 256 << 10} {
+		b.Run(fmt.Sprintf("%dKB", size>>10), func(b *testing.B) {
+			s, err := Open(filepath.Join(b.TempDir(), ".deepwork", "tmp"), Options{NoSync: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer s.Close()
+			if err := s.Write("00000000", sample(size)); err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(size))
+			for b.Loop() {
+				if _, err := s.Read("00000000"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkList walks a folder of 100,000 records.
+func BenchmarkList(b *testing.B) {
+	dir := filepath.Join(b.TempDir(), "tmp")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		b.Fatal(err)
+	}
+	const records = 100_000
+	for n := range records {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("session_%08x.json", n)), nil, 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	s, err := Open(dir, Options{ReadOnly: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("List", func(b *testing.B) {
+		for b.Loop() {
+			n := 0
+			for _, err := range s.List() {
+				if err != nil {
+					b.Fatal(err)
+				}
+				n++
+			}
+			if n != records {
+				b.Fatalf("%d records", n)
+			}
+		}
+	})
+	b.Run("IDs", func(b *testing.B) {
+		for b.Loop() {
+			n := 0
+			for _, err := range s.IDs() {
+				if err != nil {
+					b.Fatal(err)
+				}
+				n++
+			}
+			if n != records {
+				b.Fatalf("%d records", n)
+			}
+		}
+	})
+}

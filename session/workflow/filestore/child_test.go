@@ -1,0 +1,167 @@
+package filestore
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// child is another server: this binary, run again with a role. It says what it
+// has to say on stdout, one line each.
+func child(role string) int {
+	s, err := Open(os.Getenv("FILESTORE_DIR"), Options{})
+	if err == nil {
+		err = roles[role](s)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, role+":", err)
+		return 1
+	}
+	return 0
+}
+
+var roles = map[string]func(s *Store) error{
+	// hold owns a record and lives until it is told to end, or is killed.
+	"hold": func(s *Store) error {
+		if err := s.Create("0123abcd", ownedBy(s.Server())); err != nil {
+			return err
+		}
+		fmt.Println(s.Server())
+		io.Copy(io.Discard, os.Stdin)
+		return s.Close()
+	},
+	// lock holds the claim lock.
+	"lock": func(s *Store) error {
+		return s.underClaim(func() error {
+			fmt.Println(s.Server())
+			io.Copy(io.Discard, os.Stdin)
+			return nil
+		})
+	},
+	// count adds to a record that many share.
+	"count": func(s *Store) error {
+		for range 5 {
+			err := s.Update("0123abcd", func(body []byte) ([]byte, error) {
+				return addOne(body)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return s.Close()
+	},
+	// die writes, and kills itself at a point of the second write.
+	"die": func(s *Store) error {
+		op, point, _ := strings.Cut(os.Getenv("FILESTORE_ARG"), "/")
+		if point != "lock file" {
+			if err := s.Write("0123abcd", numbered(1)); err != nil {
+				return err
+			}
+		}
+		if op == "replace" {
+			foreign, _, err := seal(numbered(77))
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(s.recordPath("0123abcd"), foreign, 0o600); err != nil {
+				return err
+			}
+		}
+		fmt.Println(s.Server())
+		s.hook = func(at string) error {
+			if at == point {
+				p, err := os.FindProcess(os.Getpid())
+				if err == nil {
+					err = p.Kill()
+				}
+				if err != nil {
+					return err
+				}
+				select {}
+			}
+			return nil
+		}
+		switch op {
+		case "create":
+			return s.Create("00000002", numbered(2))
+		case "update":
+			return s.Update("0123abcd", func([]byte) ([]byte, error) { return numbered(2), nil })
+		case "define":
+			return s.PutDefinition(strings.Repeat("a", 64), []byte("whole"))
+		}
+		return s.Write("0123abcd", numbered(2))
+	},
+}
+
+func ownedBy(server string) []byte {
+	return fmt.Appendf(nil, "{\n  \"owner\": %q\n}", server)
+}
+
+func owner(body []byte) string {
+	return strings.Split(string(body), `"`)[3]
+}
+
+func addOne(body []byte) ([]byte, error) {
+	digits := strings.Trim(string(body), "{}\n :\"n")
+	n, err := strconv.Atoi(digits)
+	return numbered(n + 1), err
+}
+
+// A process is a running child.
+type process struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stderr *strings.Builder
+	first  string // the first line it said, "" if it ended before
+}
+
+// start runs a child and waits for its first line.
+func start(t testing.TB, dir, role, arg string) *process {
+	t.Helper()
+	exe, err := os.Executable()
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &process{cmd: exec.CommandContext(ctx, exe), stderr: new(strings.Builder)}
+	p.cmd.Env = append(os.Environ(), "FILESTORE_CHILD="+role, "FILESTORE_DIR="+dir, "FILESTORE_ARG="+arg)
+	p.cmd.Stderr = p.stderr
+	p.stdin, err = p.cmd.StdinPipe()
+	must(t, err)
+	out, err := p.cmd.StdoutPipe()
+	must(t, err)
+	must(t, p.cmd.Start())
+	t.Cleanup(func() {
+		cancel()
+		p.cmd.Wait() // an error by design, or waited for already
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	p.first = strings.TrimSpace(line)
+	return p
+}
+
+// kill ends the child as a crash does.
+func (p *process) kill(t testing.TB) {
+	t.Helper()
+	must(t, p.cmd.Process.Kill())
+	if err := p.cmd.Wait(); err == nil {
+		t.Fatal("the child ended well before it was killed")
+	}
+}
+
+// end lets the child end by itself.
+func (p *process) end(t testing.TB) {
+	t.Helper()
+	must(t, p.stdin.Close())
+	if err := p.cmd.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, p.stderr)
+	}
+}

@@ -1,0 +1,216 @@
+package filestore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A DamagedError is a record that does not verify. It was set aside, in the
+// same folder, under a name with its id in it; nothing of it was overwritten.
+// Where that could not be done (a ReadOnly store, a read-only disk) Path is
+// where it always was.
+type DamagedError struct {
+	ID     string // of the session, or a definition's hash
+	Path   string // where it is now, absolute
+	Reason string
+}
+
+// Error says what is damaged, why, and where it is now.
+func (e *DamagedError) Error() string {
+	where := "it stands at " + e.Path
+	if isAside(filepath.Base(e.Path)) {
+		where = "it was set aside as " + e.Path
+	}
+	return fmt.Sprintf("the record of %s is damaged: %s; %s", e.ID, e.Reason, where)
+}
+
+// damaged sets aside what stands at path and returns the DamagedError. check
+// reads the file again: if it is good by then, because its owner has written,
+// damaged returns nil and what check read counts.
+func (s *Store) damaged(path, kind, id string, bad *badFileError, held bool, check func() error) error {
+	out := &DamagedError{ID: id, Path: path, Reason: bad.reason}
+	if s.begin() != nil {
+		return out // read-only or closed: whoever comes next sees to it
+	}
+	defer s.calls.Done()
+	good := false
+	err := s.claimed(held, func() error {
+		// Two servers may find it at once, and one has set it aside by now.
+		err := check()
+		bad, ok := errors.AsType[*badFileError](err)
+		if errors.Is(err, fs.ErrNotExist) {
+			out.Path = cmp.Or(s.newestAside(kind, id), path)
+			return nil
+		}
+		if !ok {
+			good = err == nil
+			return err
+		}
+		out.Reason = bad.reason
+		aside, err := s.setAside(path, "damaged", kind, id)
+		if err != nil {
+			return err
+		}
+		out.Path = aside
+		// The owner may have written between the look and the move: what was
+		// moved is then good, and goes back unless there is a newer one.
+		if data, _, err := readFile(aside); err == nil {
+			if _, _, err := verify(kind, data); err == nil {
+				if err := s.moveNew(aside, path); err != nil && !errors.Is(err, fs.ErrExist) {
+					return err
+				}
+				err = check()
+				good = err == nil
+				return err
+			}
+		}
+		s.log.Warn("a damaged record was set aside", "id", id, "path", out.Path, "reason", out.Reason)
+		return nil
+	})
+	if good {
+		return nil
+	}
+	if err != nil {
+		s.log.Warn("a damaged record could not be set aside", "id", id, "path", path, "error", err)
+	}
+	return out
+}
+
+// makeWay sees to it that what stands at a record's path, and is not what this
+// store wrote or read last, is not lost when the record is replaced.
+func (s *Store) makeWay(id string) error {
+	path := s.recordPath(id)
+	known, isKnown := s.recall(id)
+	fi, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if isKnown {
+			s.log.Warn("a session's record had vanished; it is written again", "id", id, "path", path)
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !fi.Mode().IsRegular() {
+		aside, err := s.setAside(path, "damaged", "session", id)
+		if err != nil {
+			return fmt.Errorf("%s is %s and cannot be moved out of the way: %w", path, kindOf(fi.Mode()), err)
+		}
+		s.log.Warn("what stood in a record's place was set aside", "id", id, "path", aside, "reason", "it is "+kindOf(fi.Mode()))
+		return nil
+	}
+	if isKnown && known.sameFile(stampOf(fi)) {
+		return nil
+	}
+	_, st, err := readRecord(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && isKnown && st.sum == known.sum {
+		return nil // gone, or the same content in another file
+	}
+	why, reason := "replaced", "it is not what this server wrote or read last"
+	if err != nil {
+		why, reason = "damaged", err.Error()
+	}
+	aside, err := s.keep(path, why, "session", id)
+	if err != nil {
+		return fmt.Errorf("keeping what stands at %s: %w", path, err)
+	}
+	s.log.Warn("a record that was changed from outside was set aside", "id", id, "path", aside, "reason", reason)
+	return s.at("kept")
+}
+
+// keep gives a file a second name, so that there is no moment without it; or
+// moves it, where files have one name only.
+func (s *Store) keep(path, why, kind, id string) (string, error) {
+	for name := range asideNames(s.dir, why, kind, id) {
+		err := os.Link(path, name)
+		if err == nil {
+			return name, nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			break
+		}
+	}
+	return s.setAside(path, why, kind, id)
+}
+
+// setAside moves whatever stands at path to a name that is free.
+func (s *Store) setAside(path, why, kind, id string) (string, error) {
+	for name := range asideNames(s.dir, why, kind, id) {
+		err := s.moveNew(path, name)
+		if err == nil {
+			return name, nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return "", explain(err, path)
+		}
+	}
+	return "", fmt.Errorf("setting %s aside: every name was taken", path)
+}
+
+const asideTime = "20060102T150405.000000000Z"
+
+// asideNames yields names for what is set aside now.
+func asideNames(dir, why, kind, id string) func(yield func(string) bool) {
+	base := filepath.Join(dir, why+"_"+kind+"_"+id+"_"+time.Now().UTC().Format(asideTime))
+	return func(yield func(string) bool) {
+		for n := 1; n <= 100; n++ {
+			name := base + ".json"
+			if n > 1 {
+				name = fmt.Sprintf("%s_%d.json", base, n)
+			}
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+func isAside(name string) bool {
+	rest, damaged := strings.CutPrefix(name, "damaged_")
+	if !damaged {
+		var replaced bool
+		if rest, replaced = strings.CutPrefix(name, "replaced_"); !replaced {
+			return false
+		}
+	}
+	return strings.HasSuffix(rest, ".json") &&
+		(strings.HasPrefix(rest, "session_") || strings.HasPrefix(rest, "definition_"))
+}
+
+// Damaged lists the files that were set aside, damaged or replaced, by absolute
+// path, sorted. A folder that does not exist has none.
+func (s *Store) Damaged() ([]string, error) {
+	var out []string
+	for entry, err := range s.names() {
+		if err != nil {
+			return nil, fmt.Errorf("looking for damaged sessions: %w", err)
+		}
+		if isAside(entry.Name()) {
+			out = append(out, filepath.Join(s.dir, entry.Name()))
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// newestAside finds where another server has set a damaged record aside, or "".
+func (s *Store) newestAside(kind, id string) string {
+	all, err := s.Damaged()
+	if err != nil {
+		return ""
+	}
+	prefix := "damaged_" + kind + "_" + id + "_"
+	for _, path := range slices.Backward(all) {
+		if strings.HasPrefix(filepath.Base(path), prefix) {
+			return path
+		}
+	}
+	return ""
+}

@@ -1,0 +1,5 @@
+package filestore
+
+import "golang.org/x/sys/windows"
+
+var noSpace error = windows.ERROR_DISK_FULL

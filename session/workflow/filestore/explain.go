@@ -1,0 +1,42 @@
+package filestore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// errNoExclusive: the file system can neither rename nor link without the risk
+// of replacing what stands at the new name.
+var errNoExclusive = errors.New("the file system has no exclusive rename")
+
+// An explainedError adds to what the system said what to do about it, once.
+type explainedError struct {
+	err  error
+	hint string
+}
+
+func (e *explainedError) Error() string { return e.err.Error() + "; " + e.hint }
+func (e *explainedError) Unwrap() error { return e.err }
+
+// explain adds the remedy to an error that has one the user can apply; path is
+// what the call was about.
+func explain(err error, path string) error {
+	if _, done := errors.AsType[*explainedError](err); done || err == nil {
+		return err
+	}
+	var hint string
+	switch {
+	case isNoSpace(err):
+		hint = fmt.Sprintf("free space on the disk that holds %s and call again", path)
+	case isReadOnlyDisk(err):
+		hint = fmt.Sprintf("the disk that holds %s is read-only: make it writable and call again", path)
+	case errors.Is(err, fs.ErrPermission):
+		hint = fmt.Sprintf("give the user who runs deepwork read and write permission for %s and the folder it is in, and call again", path)
+	case isTooManyFiles(err):
+		hint = "too many files are open: raise the limit of open files (ulimit -n) and call again"
+	default:
+		return err
+	}
+	return &explainedError{err, hint}
+}

@@ -1,0 +1,197 @@
+package filestore
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// mount gives a file system of its own, of size bytes.
+func mount(t *testing.T, options string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
+		t.Skipf("cannot mount: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func TestFullDisk(t *testing.T) {
+	root := mount(t, "size=256k")
+	dir := filepath.Join(root, ".deepwork", "tmp")
+	s := open(t, dir, Options{})
+	must(t, s.Write("0123abcd", numbered(1)))
+	must(t, s.PutDefinition(strings.Repeat("a", 64), []byte("x")))
+	if err := os.WriteFile(filepath.Join(root, "ballast"), make([]byte, 1<<20), 0o600); err == nil {
+		t.Fatal("the disk is not full")
+	}
+	before := tree(t, dir)
+	big := sample(20_000)
+	for what, err := range map[string]error{
+		"Write":  s.Write("0123abcd", big),
+		"Create": s.Create("00000001", big),
+		"Update": s.Update("0123abcd", func([]byte) ([]byte, error) { return big, nil }),
+		"define": s.PutDefinition(strings.Repeat("b", 64), big),
+	} {
+		if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "free space on the disk that holds "+dir) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if after := tree(t, dir); afterFirstLine(after) != afterFirstLine(before) {
+		t.Errorf("the folder changed\nfrom %s\nto   %s", before, after)
+	}
+	mustRead(t, s, "0123abcd", numbered(1))
+	// A server that comes now cannot claim a place, and can read.
+	late := open(t, dir, Options{})
+	mustRead(t, late, "0123abcd", numbered(1))
+	if err := late.Write("0123abcd", big); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("a late server: %v", err)
+	}
+	must(t, os.Remove(filepath.Join(root, "ballast")))
+	must(t, s.Write("0123abcd", big))
+	must(t, late.Write("00000001", big))
+	mustRead(t, s, "0123abcd", big)
+}
+
+func TestReadOnlyDisk(t *testing.T) {
+	root := mount(t, "size=1m")
+	dir := filepath.Join(root, ".deepwork", "tmp")
+	s := open(t, dir, Options{})
+	must(t, s.Write("0123abcd", numbered(1)))
+	must(t, os.WriteFile(s.recordPath("00000bad"), []byte("garbage"), 0o600))
+	must(t, s.Close())
+	remount := func(flags uintptr) { must(t, unix.Mount("", root, "", unix.MS_REMOUNT|flags, "size=1m")) }
+	remount(unix.MS_RDONLY)
+	s = open(t, dir, Options{})
+	mustRead(t, s, "0123abcd", numbered(1))
+	_, err := s.Read("00000bad")
+	if bad, ok := errors.AsType[*DamagedError](err); !ok || bad.Path != s.recordPath("00000bad") {
+		t.Errorf("a damaged record: %v", err)
+	}
+	for what, err := range map[string]error{
+		"Write":  s.Write("0123abcd", numbered(2)),
+		"Create": s.Create("00000001", numbered(2)),
+		"Remove": s.Remove("0123abcd"),
+		"Update": s.Update("0123abcd", func([]byte) ([]byte, error) { return numbered(2), nil }),
+	} {
+		if !errors.Is(err, unix.EROFS) || !strings.Contains(err.Error(), "is read-only: make it writable") || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	mustRead(t, s, "0123abcd", numbered(1))
+	remount(0)
+	must(t, s.Write("0123abcd", numbered(2)))
+	mustRead(t, s, "0123abcd", numbered(2))
+}
+
+func TestReadOnlyFolder(t *testing.T) {
+	runtime.LockOSThread() // the store has no goroutine of its own: all happens on this thread
+	defer runtime.UnlockOSThread()
+	dir := newDir(t)
+	s := open(t, dir, Options{})
+	must(t, s.Write("0123abcd", numbered(1)))
+	other := open(t, dir, Options{})
+	secret := s.recordPath("0123abce")
+	must(t, os.WriteFile(secret, nil, 0))
+	must(t, os.Chmod(dir, 0o555))
+	defer os.Chmod(dir, 0o700)
+	for path := range map[string]int{dir: 0, filepath.Dir(dir): 0, filepath.Dir(filepath.Dir(dir)): 0, filepath.Dir(filepath.Dir(filepath.Dir(dir))): 0} {
+		if fi, err := os.Stat(path); err == nil && path != dir {
+			must(t, os.Chmod(path, fi.Mode().Perm()|0o055))
+		}
+	}
+	if os.Getuid() == 0 {
+		// As root nothing is forbidden: another user, for this thread's files.
+		if _, err := unix.SetfsuidRetUid(65534); err != nil {
+			t.Skip(err)
+		}
+		defer unix.SetfsuidRetUid(0)
+	}
+	hint := "give the user who runs deepwork read and write permission for " + dir
+	for what, err := range map[string]error{
+		"Write":    s.Write("0123abcd", numbered(2)),
+		"Create":   s.Create("00000001", numbered(2)),
+		"Remove":   s.Remove("0123abcd"),
+		"newcomer": other.Create("00000001", numbered(2)),
+		"Update":   other.Update("0123abcd", func([]byte) ([]byte, error) { return numbered(2), nil }),
+	} {
+		if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), hint) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := s.Read("0123abce"); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), hint) {
+		t.Errorf("an unreadable record: %v", err)
+	}
+	if os.Getuid() == 0 {
+		// The lock file is another user's: nobody can tell, so nothing is taken.
+		if !other.Alive(s.Server()) {
+			t.Error("a server of another user looks dead")
+		}
+		unix.SetfsuidRetUid(0)
+	}
+	must(t, os.Chmod(dir, 0o700))
+	mustRead(t, s, "0123abcd", numbered(1))
+	noTemps(t, dir)
+	must(t, s.Write("0123abcd", numbered(2)))
+}
+
+func TestNamedPipes(t *testing.T) {
+	dir := newDir(t)
+	s := open(t, dir, Options{})
+	must(t, s.Write("0123abcd", numbered(1)))
+	for _, path := range []string{s.recordPath("0123abce"), s.recordPath("0123abcf"), s.lockPath(strings.Repeat("f", 16))} {
+		must(t, unix.Mkfifo(path, 0o600))
+	}
+	_, err := s.Read("0123abce")
+	if bad, ok := errors.AsType[*DamagedError](err); !ok || !strings.Contains(bad.Reason, "a named pipe") {
+		t.Error(err)
+	}
+	must(t, s.Write("0123abcf", numbered(2)))
+	mustRead(t, s, "0123abcf", numbered(2))
+	if got := asides(t, s, "damaged_session_0123abc"); len(got) != 2 {
+		t.Errorf("set aside %v", got)
+	}
+	if s.Alive(strings.Repeat("f", 16)) || s.Describe(strings.Repeat("f", 16)) != "" {
+		t.Error("a named pipe is alive")
+	}
+	must(t, open(t, dir, Options{}).Write("00000001", numbered(1)))
+}
+
+// Without the kernel's exclusive rename a second name does the same.
+func TestLinkNew(t *testing.T) {
+	dir := newDir(t)
+	s := open(t, dir, Options{})
+	s.exclusive = linkNew
+	must(t, s.Create("0123abcd", numbered(1)))
+	if err := s.Create("0123abcd", numbered(2)); !errors.Is(err, ErrExists) {
+		t.Error(err)
+	}
+	from, to := filepath.Join(dir, "from"), s.recordPath("0123abcd")
+	must(t, os.WriteFile(from, nil, 0o600))
+	for name, move := range map[string]func(string, string) error{"link": linkNew, "rename": renameNew} {
+		if err := move(from, to); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s over a file: %v", name, err)
+		}
+		if err := move(from+"x", to+"x"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s of nothing: %v", name, err)
+		}
+	}
+	must(t, os.Remove(from))
+	must(t, os.WriteFile(to, bytes.Repeat([]byte("x"), 9), 0o600))
+	if _, err := s.Read("0123abcd"); err == nil || exists(to) {
+		t.Errorf("a damaged record: %v", err)
+	}
+	noTemps(t, dir)
+}

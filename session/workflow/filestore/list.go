@@ -1,0 +1,105 @@
+package filestore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"strings"
+	"time"
+)
+
+// An Info is one record in the folder, not yet read.
+type Info struct {
+	ID      string
+	ModTime time.Time
+	Size    int64
+}
+
+// List yields the records there are, in no order, without reading them. It
+// costs a stat each; IDs does not. A record that vanishes meanwhile is left
+// out. An error ends it. A folder that does not exist has none.
+func (s *Store) List() iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		for entry, err := range s.names() {
+			if err != nil {
+				yield(Info{}, fmt.Errorf("listing the sessions: %w", err))
+				return
+			}
+			id, ok := recordID(entry.Name())
+			if !ok {
+				continue
+			}
+			fi, err := entry.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				yield(Info{}, fmt.Errorf("listing the sessions: %w", err))
+				return
+			}
+			if !yield(Info{ID: id, ModTime: fi.ModTime(), Size: fi.Size()}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// IDs yields the ids of the records there are, in no order, by reading the
+// directory alone. An error ends it. A folder that does not exist has none.
+func (s *Store) IDs() iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for entry, err := range s.names() {
+			if err != nil {
+				yield("", fmt.Errorf("listing the sessions: %w", err))
+				return
+			}
+			if id, ok := recordID(entry.Name()); ok && !yield(id, nil) {
+				return
+			}
+		}
+	}
+}
+
+// recordID takes the id from a record's file name.
+func recordID(name string) (string, bool) {
+	rest, ok := strings.CutPrefix(name, "session_")
+	if !ok {
+		return "", false
+	}
+	id, ok := strings.CutSuffix(rest, ".json")
+	return id, ok && isHex(id, 8)
+}
+
+// names yields the entries of the folder in the system's order, a few at a
+// time, so that a folder of 100,000 costs no memory to speak of.
+func (s *Store) names() iter.Seq2[fs.DirEntry, error] {
+	return func(yield func(fs.DirEntry, error) bool) {
+		f, err := os.Open(s.dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		if err != nil {
+			yield(nil, explain(err, s.dir))
+			return
+		}
+		defer f.Close()
+		for {
+			// At the end of the folder the error is io.EOF and the list empty.
+			entries, err := f.ReadDir(512)
+			for _, e := range entries {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if len(entries) == 0 {
+				if err != nil && !errors.Is(err, io.EOF) {
+					yield(nil, explain(err, s.dir))
+				}
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,355 @@
+package filestore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+func TestAliveTellsWhoRuns(t *testing.T) {
+	dir := newDir(t)
+	p := start(t, dir, "hold", "")
+	s := open(t, dir, Options{})
+	if !s.Alive(p.first) {
+		t.Fatal("a running server looks dead")
+	}
+	if text, want := s.Describe(p.first), fmt.Sprintf("pid %d on ", p.cmd.Process.Pid); !strings.HasPrefix(text, want) || !strings.Contains(text, " since 2") {
+		t.Errorf("it is described as %q", text)
+	}
+	p.kill(t)
+	if s.Alive(p.first) {
+		t.Error("a killed server looks alive")
+	}
+	if s.Describe(p.first) == "" || s.Describe(strings.Repeat("0", 16)) != "" || s.Describe("../x") != "" {
+		t.Error("Describe")
+	}
+	if s.Alive(strings.Repeat("0", 16)) {
+		t.Error("a server that never was is alive")
+	}
+	must(t, os.Mkdir(s.lockPath(strings.Repeat("1", 16)), 0o700))
+	if s.Alive(strings.Repeat("1", 16)) {
+		t.Error("a folder is alive")
+	}
+	must(t, s.Write("00000001", numbered(1)))
+	if exists(s.lockPath(p.first)) {
+		t.Error("the dead server's lock file is still there")
+	}
+}
+
+func TestCleanEnd(t *testing.T) {
+	dir := newDir(t)
+	p := start(t, dir, "hold", "")
+	p.end(t)
+	s := open(t, dir, Options{})
+	if s.Alive(p.first) || exists(s.lockPath(p.first)) {
+		t.Error("a server that has ended left its place")
+	}
+}
+
+// Several servers want the record of a dead one: exactly one gets it, and
+// nobody gets that of a living one.
+func TestTakeover(t *testing.T) {
+	dir := newDir(t)
+	p := start(t, dir, "hold", "")
+	servers := make([]*Store, 8)
+	for i := range servers {
+		servers[i] = open(t, dir, Options{})
+	}
+	errOwned := errors.New("it is owned")
+	race := func() (won int) {
+		var wg sync.WaitGroup
+		var wins atomic.Int32
+		for n := range 4 * len(servers) {
+			s := servers[n%len(servers)]
+			wg.Go(func() {
+				err := s.Update("0123abcd", func(body []byte) ([]byte, error) {
+					if s.Alive(owner(body)) {
+						return nil, errOwned
+					}
+					return ownedBy(s.Server()), nil
+				})
+				if err == nil {
+					wins.Add(1)
+				} else if err != errOwned {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		return int(wins.Load())
+	}
+	if n := race(); n != 0 {
+		t.Fatalf("%d took the record of a living server", n)
+	}
+	p.kill(t)
+	if n := race(); n != 1 {
+		t.Fatalf("%d took the record", n)
+	}
+	body, err := servers[0].Read("0123abcd")
+	must(t, err)
+	if !servers[0].Alive(owner(body)) || owner(body) == p.first {
+		t.Errorf("it is owned by %s", owner(body))
+	}
+}
+
+func TestUpdate(t *testing.T) {
+	dir := newDir(t)
+	s := open(t, dir, Options{})
+	if err := s.Update("0123abcd", nil); !errors.Is(err, ErrNotFound) || exists(dir) {
+		t.Errorf("an update of nothing: %v", err)
+	}
+	must(t, s.Write("0123abcd", numbered(1)))
+	before, err := os.Stat(s.recordPath("0123abcd"))
+	must(t, err)
+	boom := errors.New("boom")
+	if err := s.Update("0123abcd", func([]byte) ([]byte, error) { return numbered(2), boom }); err != boom {
+		t.Errorf("change's error came back as %v", err)
+	}
+	must(t, s.Update("0123abcd", func([]byte) ([]byte, error) { return nil, nil }))
+	after, err := os.Stat(s.recordPath("0123abcd"))
+	must(t, err)
+	if !os.SameFile(before, after) {
+		t.Error("an update of nothing wrote")
+	}
+	must(t, os.WriteFile(s.recordPath("0123abcd"), []byte("garbage"), 0o600))
+	err = s.Update("0123abcd", func([]byte) ([]byte, error) { t.Error("called"); return nil, nil })
+	if bad, ok := errors.AsType[*DamagedError](err); !ok || !exists(bad.Path) || bad.Path == s.recordPath("0123abcd") {
+		t.Errorf("an update of a damaged record: %v", err)
+	}
+}
+
+// Many processes claim their place and update one record at the same time.
+func TestManyProcesses(t *testing.T) {
+	dir := newDir(t)
+	s := open(t, dir, Options{})
+	must(t, s.Write("0123abcd", numbered(0)))
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			p := start(t, dir, "count", "")
+			if err := p.cmd.Wait(); err != nil {
+				t.Errorf("%v: %s", err, p.stderr)
+			}
+		})
+	}
+	wg.Wait()
+	mustRead(t, s, "0123abcd", numbered(100))
+	noTemps(t, dir)
+}
+
+func TestManyStoresClaimAtOnce(t *testing.T) {
+	dir := newDir(t)
+	var wg sync.WaitGroup
+	stores := make([]*Store, 20)
+	for n := range stores {
+		stores[n] = open(t, dir, Options{NoSync: true})
+		wg.Go(func() {
+			if err := stores[n].Create(fmt.Sprintf("%08x", n), numbered(n)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, a := range stores {
+		for n, b := range stores {
+			if !a.Alive(b.Server()) {
+				t.Errorf("server %d looks dead", n)
+			}
+		}
+	}
+}
+
+func TestClaimLockHeldByAnother(t *testing.T) {
+	dir := newDir(t)
+	p := start(t, dir, "lock", "")
+	s := open(t, dir, Options{})
+	s.claimWait = 50 * time.Millisecond
+	if err := s.Write("0123abcd", numbered(1)); err == nil || !strings.Contains(err.Error(), "claim.lock") || !strings.Contains(err.Error(), "50ms") {
+		t.Errorf("a claim that had to wait too long: %v", err)
+	}
+	if exists(s.recordPath("0123abcd")) {
+		t.Error("a refused write wrote")
+	}
+	p.kill(t) // with it goes the lock
+	s.claimWait = claimWait
+	must(t, s.Write("0123abcd", numbered(1)))
+
+	// Inside one process, too, and a claimed place needs no claim lock.
+	in, out := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		err := s.Update("0123abcd", func([]byte) ([]byte, error) { close(in); <-out; return nil, nil })
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	<-in
+	must(t, s.Write("00000001", numbered(1)))
+	s.claimWait = 20 * time.Millisecond
+	if err := s.Update("0123abcd", nil); err == nil || !strings.Contains(err.Error(), "claim.lock") {
+		t.Errorf("an update that had to wait too long: %v", err)
+	}
+	close(out)
+	wg.Wait()
+}
+
+// A claim that fails is tried again by the next write.
+func TestFailedClaimIsTriedAgain(t *testing.T) {
+	dir := newDir(t)
+	s := open(t, dir, Options{})
+	must(t, os.MkdirAll(filepath.Dir(dir), 0o755))
+	must(t, os.WriteFile(dir, nil, 0o600))
+	if err := s.Write("0123abcd", numbered(1)); err == nil || !strings.Contains(err.Error(), "is not a folder") {
+		t.Errorf("a file in the folder's place: %v", err)
+	}
+	if _, err := Open(dir, Options{}); err == nil {
+		t.Error("a file was opened as the folder")
+	}
+	must(t, os.Remove(dir))
+	if err := os.Symlink("nowhere", dir); err == nil {
+		if err := s.Write("0123abcd", numbered(1)); err == nil || !strings.Contains(err.Error(), "a link that leads nowhere") {
+			t.Errorf("a link to nowhere in the folder's place: %v", err)
+		}
+		must(t, os.Remove(dir))
+	}
+	boom := errors.New("boom")
+	s.hook = func(string) error { return boom }
+	if err := s.Write("0123abcd", numbered(1)); !errors.Is(err, boom) || exists(s.lockPath(s.Server())) {
+		t.Errorf("a failed claim: %v", err)
+	}
+	s.hook = nil
+	must(t, os.Remove(filepath.Join(dir, "claim.lock")))
+	must(t, os.Mkdir(filepath.Join(dir, "claim.lock"), 0o700))
+	if err := s.Write("0123abcd", numbered(1)); err == nil || !strings.Contains(err.Error(), "is a folder, not a file") {
+		t.Errorf("a folder in the claim lock's place: %v", err)
+	}
+	must(t, os.Remove(filepath.Join(dir, "claim.lock")))
+	must(t, s.Write("0123abcd", numbered(1)))
+}
+
+// Whatever is removed under a running server, it writes on and looks alive.
+func TestThingsVanish(t *testing.T) {
+	if os.PathSeparator == '\\' {
+		t.Skip("open files cannot be removed here")
+	}
+	dir := newDir(t)
+	s, other := open(t, dir, Options{}), open(t, dir, Options{})
+	must(t, s.Write("0123abcd", numbered(0)))
+	n := 0
+	check := func(what string) {
+		t.Helper()
+		n++
+		if err := s.Write("0123abcd", numbered(n)); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		mustRead(t, other, "0123abcd", numbered(n))
+		if !other.Alive(s.Server()) {
+			t.Errorf("%s: the server looks dead", what)
+		}
+		noTemps(t, dir)
+	}
+	must(t, os.Remove(s.lockPath(s.Server())))
+	check("lock file removed")
+	must(t, os.WriteFile(s.lockPath(s.Server())+"x", nil, 0o600))
+	must(t, os.Rename(s.lockPath(s.Server())+"x", s.lockPath(s.Server())))
+	check("lock file replaced")
+	must(t, os.Remove(filepath.Join(dir, "claim.lock")))
+	must(t, os.Remove(s.lockPath(s.Server())))
+	check("both lock files removed")
+	must(t, os.RemoveAll(dir))
+	check("folder removed")
+	must(t, os.RemoveAll(filepath.Dir(dir)))
+	check("its parent removed")
+	must(t, os.Rename(dir, dir+".old"))
+	must(t, os.Mkdir(dir, 0o700))
+	check("folder replaced")
+	must(t, os.RemoveAll(dir+".old"))
+	must(t, os.Rename(dir, dir+".old"))
+	must(t, os.CopyFS(dir, os.DirFS(dir+".old")))
+	check("folder restored from a copy")
+	// The very lock file, but in another folder: its syncs must go to that one.
+	must(t, os.RemoveAll(dir+".old"))
+	must(t, os.Rename(dir, dir+".old"))
+	must(t, os.Mkdir(dir, 0o700))
+	entries, err := os.ReadDir(dir + ".old")
+	must(t, err)
+	for _, e := range entries {
+		must(t, os.Rename(filepath.Join(dir+".old", e.Name()), filepath.Join(dir, e.Name())))
+	}
+	check("content moved to another folder")
+	if fi, err := os.Stat(dir); err != nil || !os.SameFile(fi, s.place.folder.info) {
+		t.Error("the folder that is held open is not the one that is written")
+	}
+	// In the middle of a write.
+	once := true
+	s.hook = func(point string) error {
+		if point == "synced" && once {
+			once = false
+			return os.RemoveAll(dir)
+		}
+		return nil
+	}
+	check("folder removed in mid-write")
+	s.hook = func(point string) error {
+		if point == "synced" {
+			return os.RemoveAll(dir)
+		}
+		return nil
+	}
+	if err := s.Write("0123abcd", numbered(99)); err == nil {
+		t.Error("a write into a folder that always vanishes passed")
+	}
+	s.hook = nil
+	check("folder removed again and again")
+	if s.place.refs != 1 {
+		t.Errorf("the place is held %d times", s.place.refs)
+	}
+}
+
+// One who asks whether a server lives must never keep it from its place, nor
+// make it look alive to others.
+func TestAskingDoesNotDisturb(t *testing.T) {
+	dir := newDir(t)
+	s, a, b := open(t, dir, Options{}), open(t, dir, Options{}), open(t, dir, Options{})
+	must(t, s.Write("0123abcd", numbered(1)))
+	dead := strings.Repeat("d", 16)
+	must(t, os.WriteFile(s.lockPath(dead), nil, 0o600))
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for _, asker := range []*Store{a, b} {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if asker.Alive(dead) {
+					t.Error("a dead server looks alive")
+					return
+				}
+				asker.Alive(s.Server())
+			}
+		})
+	}
+	for n := range 20 {
+		if os.PathSeparator == '/' {
+			must(t, os.Remove(s.lockPath(s.Server())))
+		}
+		must(t, s.Write("0123abcd", numbered(n)))
+	}
+	close(done)
+	wg.Wait()
+	probe := flock.New(s.lockPath(s.Server()))
+	if free, err := probe.TryRLock(); err != nil || free {
+		t.Errorf("the server's lock is free: %v", err)
+	}
+}

@@ -1,0 +1,227 @@
+// Package filestore keeps session records as files of one folder
+// (.deepwork/tmp), shared by several server processes: each record replaced
+// atomically and synced, sealed with a checksum, owned by one server at a time.
+//
+// It knows records as bytes. What they mean is package workflow's.
+//
+// What stands in the folder:
+//
+//	session_<id>.json               a record, sealed
+//	definition_<hash>.json          a job's definition, sealed
+//	server_<id>.lock                locked for as long as that server lives
+//	claim.lock                      locked for moments, by who claims something
+//	write_<server>_<n>.tmp          a write in progress
+//	damaged_…json, replaced_…json   what was set aside
+//
+// Lock files are never replaced, for a lock on a file that is replaced guards
+// nothing; records are always replaced, and so never locked.
+package filestore
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The reasons why a record cannot be had.
+var (
+	ErrNotFound = errors.New("no such record")
+	ErrExists   = errors.New("the record exists")
+)
+
+var (
+	errReadOnly = errors.New("the store was opened read-only")
+	errClosed   = errors.New("the store is closed")
+)
+
+// maxRecord bounds a file that is read, so that a file which somebody made huge
+// costs an error and not the process; writes keep to it too.
+const maxRecord = 64 << 20
+
+// claimWait is how long a call waits for the claim lock. Whoever holds it does
+// so for one write, or one look through the folder.
+const claimWait = 10 * time.Second
+
+// Options configure a Store. The zero value of a field is its default.
+type Options struct {
+	Logger *slog.Logger
+	// ReadOnly stores claim no place among the servers and change nothing on
+	// disk: damaged records are reported and stay where they are. (Alive tries,
+	// for an instant, a shared lock on the other server's file; there is no
+	// other way to know.)
+	ReadOnly bool
+	// NoSync leaves out every fsync; for benchmarks of all that is not the disk.
+	NoSync bool
+}
+
+// A Store is one server's hold on the folder. Its methods may be called
+// concurrently; writes of one record must not overlap (its session's actor sees
+// to that).
+type Store struct {
+	dir    string // absolute
+	server string // 16 hex characters
+	o      Options
+	log    *slog.Logger
+
+	temps    atomic.Uint64 // numbers the temporary files
+	claiming chan struct{} // capacity 1: held by the one caller that has, or waits for, the claim lock
+
+	// The seams of the tests: a hook is called at named points of a write and
+	// may fail it; exclusive is the platform's renameNew.
+	hook      func(point string) error
+	exclusive func(from, to string) error
+	claimWait time.Duration
+
+	mu     sync.Mutex // guards what follows, and place.refs
+	place  *place     // nil before the first write
+	known  map[uint32]stamp
+	calls  sync.WaitGroup // of calls that change the folder
+	closed bool
+}
+
+// Open opens the folder. Nothing is created before the first write, so a
+// project that is read-only, or has no .deepwork yet, can be opened and read.
+// It does not block.
+func Open(dir string, o Options) (*Store, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening the session folder %q: %w", dir, err)
+	}
+	if fi, err := os.Stat(abs); err == nil && !fi.IsDir() {
+		return nil, fmt.Errorf("opening the session folder: %s is not a folder; move it out of the way", abs)
+	}
+	var id [8]byte
+	rand.Read(id[:]) // never fails
+	s := &Store{
+		dir:       abs,
+		server:    hex.EncodeToString(id[:]),
+		o:         o,
+		log:       o.Logger,
+		claiming:  make(chan struct{}, 1),
+		exclusive: renameNew,
+		claimWait: claimWait,
+		known:     make(map[uint32]stamp),
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	return s, nil
+}
+
+// Close releases this server's place; its records are then anybody's. It waits
+// for the calls in progress; later calls that would change the folder fail.
+// Closing twice is no error.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.mu.Unlock()
+	s.calls.Wait()
+
+	s.mu.Lock()
+	p := s.place
+	s.place = nil
+	s.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	s.leave(p)
+	// Only a file of this server's own id is removed, so nobody else's place is
+	// at stake; that it is unlocked first is for Windows.
+	if err := os.Remove(s.lockPath(s.server)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("closing the session folder: %w", err)
+	}
+	return nil
+}
+
+// Server returns this server's id, 16 hexadecimal characters, unique among all
+// that ever ran here.
+func (s *Store) Server() string { return s.server }
+
+// begin admits a call that changes the folder; s.calls.Done ends it.
+func (s *Store) begin() error {
+	if s.o.ReadOnly {
+		return errReadOnly
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	s.calls.Add(1)
+	return nil
+}
+
+// at calls the hook.
+func (s *Store) at(point string) error {
+	if s.hook == nil {
+		return nil
+	}
+	return s.hook(point)
+}
+
+func (s *Store) remember(id string, st stamp) {
+	s.mu.Lock()
+	s.known[idKey(id)] = st
+	s.mu.Unlock()
+}
+
+func (s *Store) recall(id string) (stamp, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st, ok := s.known[idKey(id)]
+	return st, ok
+}
+
+func (s *Store) forget(id string) {
+	s.mu.Lock()
+	delete(s.known, idKey(id))
+	s.mu.Unlock()
+}
+
+func (s *Store) recordPath(id string) string {
+	return filepath.Join(s.dir, "session_"+id+".json")
+}
+
+func (s *Store) lockPath(server string) string {
+	return filepath.Join(s.dir, "server_"+server+".lock")
+}
+
+// idKey is the id as a number: the map of 100,000 stamps stays small.
+func idKey(id string) uint32 {
+	n, _ := strconv.ParseUint(id, 16, 32)
+	return uint32(n)
+}
+
+// isHex tells whether text is n lower-case hexadecimal characters; nothing else
+// ever becomes part of a path.
+func isHex(text string, n int) bool {
+	if len(text) != n {
+		return false
+	}
+	for _, c := range []byte(text) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+func checkID(id string) error {
+	if !isHex(id, 8) {
+		return fmt.Errorf("%.40q is not a session id, which is 8 lower-case hexadecimal characters", id)
+	}
+	return nil
+}

@@ -1,0 +1,359 @@
+package filestore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain lets the tests run this binary again, as another server.
+func TestMain(m *testing.M) {
+	if role := os.Getenv("FILESTORE_CHILD"); role != "" {
+		os.Exit(child(role))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// sample is a record of about size bytes.
+func sample(size int) []byte {
+	return fmt.Appendf(nil, "{\n  \"format_version\": 1,\n  \"goal\": %q\n}", strings.Repeat("x", max(0, size-42)))
+}
+
+func numbered(n int) []byte {
+	return fmt.Appendf(nil, "{\n  \"n\": %d\n}", n)
+}
+
+// newDir is a session folder that does not exist yet, in a project that does.
+func newDir(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), ".deepwork", "tmp")
+}
+
+func open(t testing.TB, dir string, o Options) *Store {
+	t.Helper()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	s, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func mustRead(t testing.TB, s *Store, id string, want []byte) {
+	t.Helper()
+	got, err := s.Read(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Fatalf("read %q, want %q", got, want)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// files lists the folder, lock files left out.
+func files(t testing.TB, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".lock") {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+func noTemps(t testing.TB, dir string) {
+	t.Helper()
+	for _, name := range files(t, dir) {
+		if strings.HasSuffix(name, ".tmp") {
+			t.Errorf("%s was left behind", name)
+		}
+	}
+}
+
+func TestRecordsComeBackAsGiven(t *testing.T) {
+	dir := newDir(t)
+	s := open(t, dir, Options{})
+	if names := files(t, filepath.Dir(dir)); len(names) != 0 {
+		t.Fatalf("Open created %v", names)
+	}
+	must(t, s.Create("0123abcd", numbered(1)))
+	mustRead(t, s, "0123abcd", numbered(1))
+	for n := range 20 {
+		must(t, s.Write("0123abcd", numbered(n)))
+		mustRead(t, s, "0123abcd", numbered(n))
+	}
+	must(t, s.Write("00000001", sample(300_000)))
+	mustRead(t, open(t, dir, Options{}), "00000001", sample(300_000))
+	if err := s.Create("0123abcd", numbered(9)); !errors.Is(err, ErrExists) {
+		t.Errorf("Create over a record: %v", err)
+	}
+	mustRead(t, s, "0123abcd", numbered(19))
+	if _, err := s.Read("ffffffff"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("reading nothing: %v", err)
+	}
+	must(t, s.Remove("0123abcd"))
+	must(t, s.Remove("0123abcd"))
+	if _, err := s.Read("0123abcd"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("reading what was removed: %v", err)
+	}
+	if got := files(t, dir); !slices.Equal(got, []string{"session_00000001.json"}) {
+		t.Errorf("the folder holds %v", got)
+	}
+	if runtime.GOOS != "windows" {
+		for path, want := range map[string]fs.FileMode{dir: 0o700, s.recordPath("00000001"): 0o600} {
+			fi, err := os.Stat(path)
+			must(t, err)
+			if fi.Mode().Perm() != want {
+				t.Errorf("%s has mode %v, want %v", path, fi.Mode().Perm(), want)
+			}
+		}
+	}
+}
+
+func TestIDsThatAreNone(t *testing.T) {
+	dir := newDir(t)
+	s := open(t, dir, Options{})
+	for _, id := range []string{"", "0123abc", "0123abcde", "0123ABCD", "../../xx", "0123abc/", "0123abcg", "a\x00bcdefg"} {
+		if _, err := s.Read(id); !errors.Is(err, ErrNotFound) {
+			t.Errorf("Read(%q): %v", id, err)
+		}
+		if err := s.Update(id, nil); !errors.Is(err, ErrNotFound) {
+			t.Errorf("Update(%q): %v", id, err)
+		}
+		for what, err := range map[string]error{
+			"Create": s.Create(id, numbered(1)), "Write": s.Write(id, numbered(1)), "Remove": s.Remove(id),
+		} {
+			if err == nil || !strings.Contains(err.Error(), "8 lower-case hexadecimal") {
+				t.Errorf("%s(%q): %v", what, id, err)
+			}
+		}
+	}
+	for _, hash := range []string{"", "../x", strings.Repeat("A", 64), strings.Repeat("a", 63)} {
+		if err := s.PutDefinition(hash, nil); err == nil {
+			t.Errorf("PutDefinition(%q) passed", hash)
+		}
+		if _, err := s.Definition(hash); !errors.Is(err, ErrNotFound) {
+			t.Errorf("Definition(%q): %v", hash, err)
+		}
+	}
+	if s.Alive("../../etc/passwd") || s.Alive("") {
+		t.Error("a server that cannot be is alive")
+	}
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("refused calls made the folder: %v", err)
+	}
+}
+
+func TestCreateIsWonByOne(t *testing.T) {
+	for _, kind := range []string{"exclusive rename", "no exclusive rename"} {
+		t.Run(kind, func(t *testing.T) {
+			dir := newDir(t)
+			stores := []*Store{open(t, dir, Options{NoSync: true}), open(t, dir, Options{NoSync: true})}
+			if kind != "exclusive rename" {
+				for _, s := range stores {
+					s.exclusive = func(string, string) error { return errNoExclusive }
+				}
+			}
+			start := make(chan struct{})
+			won := make(chan int, 50)
+			var wg sync.WaitGroup
+			for n := range 50 {
+				wg.Go(func() {
+					<-start
+					switch err := stores[n%2].Create("0123abcd", numbered(n)); {
+					case err == nil:
+						won <- n
+					case !errors.Is(err, ErrExists):
+						t.Error(err)
+					}
+				})
+			}
+			close(start)
+			wg.Wait()
+			close(won)
+			if len(won) != 1 {
+				t.Fatalf("%d callers created the record", len(won))
+			}
+			mustRead(t, stores[0], "0123abcd", numbered(<-won))
+			noTemps(t, dir)
+		})
+	}
+}
+
+func TestReadOnlyTouchesNothing(t *testing.T) {
+	dir := newDir(t)
+	r := open(t, dir, Options{ReadOnly: true})
+	if _, err := r.Read("0123abcd"); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+	w := open(t, dir, Options{})
+	must(t, w.Create("0123abcd", numbered(1)))
+	must(t, os.WriteFile(w.recordPath("00000bad"), []byte("{}"), 0o600))
+	before := tree(t, dir)
+	mustRead(t, r, "0123abcd", numbered(1))
+	_, err := r.Read("00000bad")
+	bad, ok := errors.AsType[*DamagedError](err)
+	if !ok || bad.Path != r.recordPath("00000bad") || !strings.Contains(err.Error(), "it stands at") {
+		t.Errorf("a damaged record: %v", err)
+	}
+	if !r.Alive(w.Server()) {
+		t.Error("a living server looks dead")
+	}
+	for what, err := range map[string]error{
+		"Create": r.Create("11111111", numbered(1)), "Write": r.Write("0123abcd", numbered(2)),
+		"Remove": r.Remove("0123abcd"), "PutDefinition": r.PutDefinition(strings.Repeat("a", 64), nil),
+		"Update": r.Update("0123abcd", func(b []byte) ([]byte, error) { return b, nil }),
+	} {
+		if !errors.Is(err, errReadOnly) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if after := tree(t, dir); after != before {
+		t.Errorf("the folder changed\nfrom %s\nto   %s", before, after)
+	}
+}
+
+// tree describes every file of a folder, its content and its times.
+func tree(t testing.TB, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		fi, err := d.Info()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "%s %v %d %v\n", path, fi.Mode(), fi.Size(), fi.ModTime())
+		return nil
+	}))
+	return b.String()
+}
+
+func TestClose(t *testing.T) {
+	dir := newDir(t)
+	s, other := open(t, dir, Options{}), open(t, dir, Options{})
+	must(t, s.Create("0123abcd", numbered(1)))
+	if !other.Alive(s.Server()) || !s.Alive(s.Server()) {
+		t.Fatal("a living server looks dead")
+	}
+	// Close waits for the write in progress.
+	in, out := make(chan struct{}), make(chan struct{})
+	s.hook = func(point string) error {
+		if point == "written" {
+			close(in)
+			<-out
+		}
+		return nil
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := s.Write("0123abcd", numbered(2)); err != nil {
+			t.Error(err)
+		}
+	})
+	<-in
+	closed := make(chan error, 1)
+	wg.Go(func() { closed <- s.Close() })
+	for s.begin() == nil { // until Close has begun
+		s.calls.Done()
+		runtime.Gosched()
+	}
+	select {
+	case <-closed:
+		t.Error("Close did not wait for a write")
+	default:
+	}
+	if !other.Alive(s.Server()) {
+		t.Error("the server looks dead before its last write has ended")
+	}
+	close(out)
+	must(t, <-closed)
+	wg.Wait()
+	if other.Alive(s.Server()) || s.Alive(s.Server()) {
+		t.Error("a closed server looks alive")
+	}
+	if err := s.Write("0123abcd", numbered(3)); !errors.Is(err, errClosed) {
+		t.Errorf("a write after Close: %v", err)
+	}
+	mustRead(t, other, "0123abcd", numbered(2))
+	must(t, s.Close())
+	if exists(s.lockPath(s.Server())) {
+		t.Error("the lock file was left behind")
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func TestListYieldsRecordsAlone(t *testing.T) {
+	dir := newDir(t)
+	s := open(t, dir, Options{})
+	for range s.List() {
+		t.Error("a folder that does not exist has records")
+	}
+	want := map[string]bool{}
+	for n := range 1500 { // more than one batch of names
+		id := fmt.Sprintf("%08x", n*7919)
+		want[id] = true
+		must(t, os.MkdirAll(dir, 0o700))
+		must(t, os.WriteFile(s.recordPath(id), []byte("12345"), 0o600))
+	}
+	for _, name := range []string{"session_0123ABCD.json", "session_0123abcd.json.bak", "session_1.json",
+		"damaged_session_0123abcd_x.json", "session_0123abcd.jso", "notes.txt", "xsession_0123abcd.json"} {
+		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	got := map[string]bool{}
+	for info, err := range s.List() {
+		must(t, err)
+		if got[info.ID] || !want[info.ID] || info.Size != 5 || time.Since(info.ModTime).Abs() > time.Hour {
+			t.Fatalf("listed %+v", info)
+		}
+		got[info.ID] = true
+	}
+	ids := 0
+	for id, err := range s.IDs() {
+		must(t, err)
+		if !want[id] {
+			t.Fatalf("listed %q", id)
+		}
+		ids++
+	}
+	if len(got) != len(want) || ids != len(want) {
+		t.Errorf("listed %d and %d of %d records", len(got), ids, len(want))
+	}
+}

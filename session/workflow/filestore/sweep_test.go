@@ -1,0 +1,61 @@
+package filestore
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestGitignore(t *testing.T) {
+	all := "tmp/\nworktrees/\nboard.db*\nlogs/\n"
+	for _, c := range []struct{ have, want string }{
+		{"", all},
+		{all, all},
+		{"# mine\n*.log", "# mine\n*.log\n" + all},
+		{"logs/\r\nmine\r\ntmp/\r\n", "logs/\r\nmine\r\ntmp/\r\nworktrees/\nboard.db*\n"},
+		{"  tmp/\n\nlogs/", "  tmp/\n\nlogs/\nworktrees/\nboard.db*\n"},
+	} {
+		dir := newDir(t)
+		path := filepath.Join(filepath.Dir(dir), ".gitignore")
+		must(t, os.MkdirAll(filepath.Dir(dir), 0o755))
+		if c.have != "" {
+			must(t, os.WriteFile(path, []byte(c.have), 0o644))
+		}
+		for n := range 2 {
+			must(t, open(t, dir, Options{}).Write(fmt.Sprintf("%08x", n), numbered(1)))
+		}
+		got, err := os.ReadFile(path)
+		must(t, err)
+		if string(got) != c.want {
+			t.Errorf("%q became %q, want %q", c.have, got, c.want)
+		}
+	}
+}
+
+func TestSweepSparesTheLiving(t *testing.T) {
+	dir := newDir(t)
+	a := open(t, dir, Options{})
+	must(t, a.Write("0123abcd", numbered(1)))
+	dead := strings.Repeat("d", 16)
+	keep := []string{
+		"write_" + a.Server() + "_7.tmp", "write_" + dead + "_x.tmp", "write_short_1.tmp",
+		"server_short.lock", "server_" + dead + ".lock.bak", "notes.tmp",
+	}
+	gone := []string{"write_" + dead + "_1.tmp", "write_" + dead + "_22.tmp", "server_" + dead + ".lock"}
+	for _, name := range append(keep, gone...) {
+		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	must(t, open(t, dir, Options{}).Write("00000001", numbered(1)))
+	for _, name := range append(keep, a.lockPath(a.Server())[len(dir)+1:]) {
+		if !exists(filepath.Join(dir, name)) {
+			t.Errorf("%s was removed", name)
+		}
+	}
+	for _, name := range gone {
+		if exists(filepath.Join(dir, name)) {
+			t.Errorf("%s is still there", name)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+//go:build unix
+
+package filestore
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// openNoFollow makes an open refuse a symbolic link, and not wait for the other
+// end of a named pipe.
+const openNoFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+
+// replace renames a file over another, atomically.
+func replace(from, to string) error { return os.Rename(from, to) }
+
+// syncDir makes the directory's entries durable, where the file system can.
+func syncDir(f *os.File) error {
+	err := f.Sync()
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+		return nil // some network file systems have no such thing
+	}
+	return err
+}
+
+func inode(fi fs.FileInfo) uint64 {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Ino)
+	}
+	return 0
+}
+
+// linkNew moves a file to a name that must be free, by way of a second name.
+func linkNew(from, to string) error {
+	err := os.Link(from, to)
+	switch {
+	case err == nil:
+		return os.Remove(from)
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.EOPNOTSUPP),
+		errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EMLINK):
+		return errNoExclusive
+	}
+	return err
+}
+
+func isNoSpace(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}
+
+func isReadOnlyDisk(err error) bool { return errors.Is(err, unix.EROFS) }
+
+func isTooManyFiles(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
+}
