@@ -3,9 +3,19 @@
 package transport
 
 import (
+	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
+
+// AdditionalJobsEnv names the environment variable with more job folders:
+// absolute paths, separated as the system separates lists (`:`, on Windows `;`).
+const AdditionalJobsEnv = "DEEPWORK_ADDITIONAL_JOBS_FOLDERS"
 
 // Options are the parameters of NewServer (seed 000, 001.1.2 to 001.1.6). The
 // zero value of a field is its default.
@@ -28,4 +38,73 @@ type Options struct {
 	Logger *slog.Logger
 	// Version is told to clients; "" is "dev".
 	Version string
+
+	// AdditionalJobs are job folders after the standard ones, absolute paths;
+	// nil takes them from the environment (AdditionalJobsEnv).
+	AdditionalJobs []string
+	// StandardJobs replaces the jobs bundled with the binary; nil is those.
+	StandardJobs fs.FS
+}
+
+// The external runners and the sets of tools that there are.
+var (
+	externalRunners = []string{"claude"}
+	toolsets        = []string{"workflows", "remote", "board"}
+)
+
+// check returns what is wrong with the options, or nil.
+func (o *Options) check() error {
+	switch {
+	case o.ExternalRunner != "" && !slices.Contains(externalRunners, o.ExternalRunner):
+		return fmt.Errorf("external runner %q is unknown: use %s, or none for self-review (any other reviewer is a quality gate command)",
+			o.ExternalRunner, strings.Join(externalRunners, ", "))
+	case o.QualityGateTimeout < 0:
+		return fmt.Errorf("quality gate timeout %v is negative: give a positive time, or 0 for the configured one", o.QualityGateTimeout)
+	case o.QualityGateMaxAttempts < 0:
+		return fmt.Errorf("quality gate maximum of %d attempts is negative: give a positive number, or 0 for the configured one", o.QualityGateMaxAttempts)
+	}
+	return checkToolsets(o.Toolsets)
+}
+
+func checkToolsets(names []string) error {
+	for _, n := range names {
+		if !slices.Contains(toolsets, n) {
+			return fmt.Errorf("toolset %q is unknown: choose of %s", n, strings.Join(toolsets, ", "))
+		}
+	}
+	return nil
+}
+
+// resolveRoot makes the project root absolute (seed 000, 001.1.2).
+func resolveRoot(root string) (string, error) {
+	abs, err := filepath.Abs(root) // "" is the current directory
+	if err != nil {
+		return "", fmt.Errorf("resolving project root %q: %w", root, err)
+	}
+	info, err := os.Stat(abs)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("project root %s: %w; give the folder of an existing project", abs, err)
+	case !info.IsDir():
+		return "", fmt.Errorf("project root %s is not a directory; give the project's folder", abs)
+	}
+	return abs, nil
+}
+
+// additionalJobs reads a list of job folders as the environment gives it:
+// blanks are trimmed, empty entries ignored, relative ones refused with a
+// warning, since a server's working directory is the client's choice.
+func additionalJobs(list string, logger *slog.Logger) []string {
+	var dirs []string
+	for _, dir := range filepath.SplitList(list) {
+		dir = strings.TrimSpace(dir)
+		switch {
+		case dir == "":
+		case !filepath.IsAbs(dir):
+			logger.Warn("ignoring a job folder that is not an absolute path: make it absolute", "variable", AdditionalJobsEnv, "folder", dir)
+		default:
+			dirs = append(dirs, filepath.Clean(dir))
+		}
+	}
+	return dirs
 }

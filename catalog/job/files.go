@@ -15,16 +15,17 @@ import (
 const MaxInstructionsBytes = 1 << 20
 
 // Instructions reads the instructions file of a step, now, following symlinks
-// only while they stay inside the job's folder, without its byte order mark.
-// Errors name the job, the step, the file and the remedy; errors.Is tells
-// fs.ErrNotExist and fs.ErrPermission (seed 000, 001.3.10).
+// only while they stay inside the job's folder, without its byte order mark. A
+// file that has not changed since it was last read is not read again. Errors name
+// the job, the step, the file and the remedy; errors.Is tells fs.ErrNotExist and
+// fs.ErrPermission (seed 000, 001.3.10).
 func Instructions(j *Job, s *Step) (string, error) {
-	data, err := readInside(j.Dir, s.InstructionsFile)
+	text, err := j.texts.read(j.Dir, s.InstructionsFile)
 	if err != nil {
 		return "", fmt.Errorf("reading the instructions of step %q of job %q: %w", s.ID, j.Name,
 			&instructionsError{file: s.InstructionsFile, fault: err})
 	}
-	return string(data), nil
+	return text, nil
 }
 
 type instructionsError struct {

@@ -22,6 +22,7 @@ type Job struct {
 
 	steps     map[string]int // id -> index in Steps
 	workflows map[string]int // name -> index in Workflows
+	texts     *texts         // instructions as they were last read
 }
 
 // Step returns the step with this id, or nil.

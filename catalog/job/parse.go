@@ -40,7 +40,7 @@ func Parse(dir, file string, source []byte) (j *Job, ds Diagnostics) {
 	if !ok {
 		return nil, d.sorted()
 	}
-	j = &Job{Dir: dir, Source: source}
+	j = &Job{Dir: dir, Source: source, texts: new(texts)}
 	d.job(j, root)
 	d.checkSteps(j)
 	d.checkWorkflows(j)

@@ -3,19 +3,57 @@ package workflow
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"time"
+
+	"deepwork/session"
+	"deepwork/session/workflow/filestore"
 )
 
 // An Archive reads and tends the sessions on disk from outside a server: it is
 // what the command line's `sessions` uses, beside servers that run.
-type Archive struct{}
+type Archive struct {
+	root    string
+	log     *slog.Logger
+	read    *fileRecords // read only: changes nothing on disk
+	written *fileRecords // made when something is to be changed
+}
 
-// OpenArchive opens the sessions of the project at root.
-func OpenArchive(root string, logger *slog.Logger) (*Archive, error) { panic("not yet") }
+// OpenArchive opens the sessions of the project at root. A project without any
+// is an empty archive.
+func OpenArchive(root string, logger *slog.Logger) (*Archive, error) {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	read, err := openRecords(root, filestore.Options{Logger: logger, ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	return &Archive{root: root, log: logger, read: read}, nil
+}
 
 // Close releases the archive.
-func (a *Archive) Close() error { panic("not yet") }
+func (a *Archive) Close() error {
+	var err error
+	if a.written != nil {
+		err = a.written.Close()
+	}
+	return errors.Join(err, a.read.Close())
+}
+
+func (a *Archive) writable() (*fileRecords, error) {
+	if a.written == nil {
+		w, err := openRecords(a.root, filestore.Options{Logger: a.log})
+		if err != nil {
+			return nil, err
+		}
+		a.written = w
+	}
+	return a.written, nil
+}
 
 // A SessionInfo is a session in a list.
 type SessionInfo struct {
@@ -30,24 +68,151 @@ type SessionInfo struct {
 	StartedAt    time.Time
 	UpdatedAt    time.Time // of the last transition
 	Owner        string    // the server that owns it, or ""
-	OwnerAlive   bool
-	Err          error // why it cannot be read
+	OwnerAlive   bool      // it runs, so the session is in use
+	OwnerText    string    // "pid 123 on host …" where it is known
+	Err          error     // why it cannot be read
 }
 
 // List returns every session, the one that moved last first.
-func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) { panic("not yet") }
+func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) {
+	var out []SessionInfo
+	alive := map[string]bool{}
+	for info, err := range a.read.List() {
+		if err != nil {
+			return nil, fmt.Errorf("listing the sessions: %w", err)
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		s, err := a.read.Load(info.ID)
+		if session.CodeOf(err) == "unknown_session" {
+			continue // removed while we read
+		}
+		if err != nil {
+			out = append(out, SessionInfo{SessionID: info.ID, Status: "damaged", UpdatedAt: info.ModTime.UTC(), Err: err})
+			continue
+		}
+		i := SessionInfo{
+			SessionID: s.SessionID, JobName: s.JobName, WorkflowName: s.WorkflowName, Goal: s.Goal,
+			Status: string(s.Status), Step: s.CurrentStepID, Identity: s.Identity,
+			StartedAt: s.StartedAt, UpdatedAt: s.UpdatedAt, Owner: s.Owner,
+		}
+		if s.ParentSessionID != nil {
+			i.Parent = *s.ParentSessionID
+		}
+		if s.Status == Active && s.Owner != "" {
+			lives, known := alive[s.Owner]
+			if !known {
+				lives = a.read.Alive(s.Owner)
+				alive[s.Owner] = lives
+			}
+			if i.OwnerAlive = lives; lives {
+				i.OwnerText = a.read.Describe(s.Owner)
+			}
+		}
+		out = append(out, i)
+	}
+	slices.SortFunc(out, func(x, y SessionInfo) int { return y.UpdatedAt.Compare(x.UpdatedAt) })
+	return out, nil
+}
+
+// Damaged lists the files of sessions that were set aside, by absolute path.
+func (a *Archive) Damaged() ([]string, error) { return a.read.Damaged() }
+
+// Read returns one session.
+func (a *Archive) Read(id string) (*State, error) {
+	if !sessionIDPattern.MatchString(id) {
+		return nil, session.Wrong("bad_session_id", "'%s' is no session id: it is 8 hexadecimal characters, as `deepwork sessions list` shows it.", clip(id, 100))
+	}
+	return a.read.Load(id)
+}
 
 // Show returns one session's whole record, as JSON of the file's own shape.
-func (a *Archive) Show(ctx context.Context, id string) (json.RawMessage, error) { panic("not yet") }
+func (a *Archive) Show(ctx context.Context, id string) (json.RawMessage, error) {
+	s, err := a.Read(id)
+	if err != nil {
+		return nil, err
+	}
+	return s.encode()
+}
 
 // Abort ends an active session; it is refused while a living server owns it.
-func (a *Archive) Abort(ctx context.Context, id, reason string) error { panic("not yet") }
+func (a *Archive) Abort(ctx context.Context, id, reason string) error {
+	if _, err := a.Read(id); err != nil {
+		return err
+	}
+	w, err := a.writable()
+	if err != nil {
+		return err
+	}
+	_, err = w.Update(id, func(s *State) (*State, error) {
+		if s.Status != Active {
+			return nil, s.ended()
+		}
+		if s.Owner != w.Server() && w.Alive(s.Owner) {
+			return nil, session.NotNow("session_owned",
+				"Session '%s' is in use by a deepwork server that is running (%s). Abort it there with abort_workflow, or stop that server first.", id, w.Describe(s.Owner))
+		}
+		next, _ := s.applyAbort(call{Tool: ToolAbort}, reason, time.Now().UTC().Truncate(time.Microsecond))
+		next.Owner = ""
+		return next, nil
+	})
+	return err
+}
 
-// Prune removes the files of sessions that ended before the cutoff, and of
-// definitions that no session needs any more. It returns the sessions' ids.
-func (a *Archive) Prune(ctx context.Context, cutoff time.Time) ([]string, error) { panic("not yet") }
+// Prunable returns the sessions that ended before the cutoff.
+func (a *Archive) Prunable(ctx context.Context, cutoff time.Time) ([]SessionInfo, error) {
+	all, err := a.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(s SessionInfo) bool {
+		ended := s.Status == string(Completed) || s.Status == string(Aborted)
+		return !ended || !s.UpdatedAt.Before(cutoff)
+	}), nil
+}
+
+// Prune removes the files of sessions that ended before the cutoff, and
+// definitions kept before it that no session needs any more. It returns the
+// sessions' ids.
+func (a *Archive) Prune(ctx context.Context, cutoff time.Time) ([]string, error) {
+	old, err := a.Prunable(ctx, cutoff)
+	if err != nil {
+		return nil, err
+	}
+	w, err := a.writable()
+	if err != nil {
+		return nil, err
+	}
+	var removed []string
+	for _, s := range old {
+		if err := w.Remove(s.SessionID); err != nil {
+			return removed, fmt.Errorf("removing session %s: %w", s.SessionID, err)
+		}
+		removed = append(removed, s.SessionID)
+	}
+	needed := map[string]bool{}
+	for info, err := range a.read.List() {
+		if err != nil {
+			return removed, fmt.Errorf("listing the sessions: %w", err)
+		}
+		s, err := a.read.Load(info.ID)
+		if err != nil {
+			return removed, nil // what an unreadable session needs is not known: keep every definition
+		}
+		needed[s.Definition.Hash] = true
+	}
+	_, err = w.PruneDefinitions(cutoff, func(hash string) bool { return needed[hash] })
+	return removed, err
+}
 
 // ActiveIn lists the active sessions that run a job, for `validate --watch`.
 func (a *Archive) ActiveIn(ctx context.Context, jobName string) ([]SessionInfo, error) {
-	panic("not yet")
+	all, err := a.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(s SessionInfo) bool {
+		return s.Status != string(Active) || s.JobName != jobName
+	}), nil
 }

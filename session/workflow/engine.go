@@ -5,12 +5,19 @@ package workflow
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"deepwork/actor"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
+	"deepwork/gate"
+	"deepwork/session"
+	"deepwork/session/workflow/filestore"
 )
 
 // Options configure an Engine. The zero value of a field is its default.
@@ -18,94 +25,167 @@ type Options struct {
 	Root    string // project root, absolute
 	Catalog *catalog.Catalog
 	Config  *config.Source
-	Logger  *slog.Logger
+	Logger  *slog.Logger // default: discards
 
-	// Reviews false is --no-quality-gate: steps are not reviewed (seed 000, 001.1.3).
+	// Reviews false is --no-quality-gate: steps are not reviewed (seed 000, 001.1.9).
 	Reviews bool
+	// Gate is the external reviewer; nil: there is none, and agents have their
+	// work reviewed by a subagent of theirs (seed 000, 001.1.7 and 001.1.8).
+	Gate *gate.Gate
+	// Reviewing tells how steps are reviewed now; it is asked at each call, so
+	// that an edited config takes effect. nil: by the agents themselves.
+	Reviewing func(context.Context) (Reviewing, error)
 	// IdleAfter is how long a session's actor stays in memory unused; default 5 min.
 	IdleAfter time.Duration
-	Now       func() time.Time // default time.Now
+	// AskTimeout bounds the wait for a session's actor; default 60 s.
+	AskTimeout time.Duration
+	Now        func() time.Time // default time.Now
+
+	// records and definitions stand in for the disk in benchmarks of all that is not it.
+	records     records
+	definitions definitions
 }
 
 // An Engine runs the sessions of one project in this process.
-type Engine struct{}
+type Engine struct {
+	root        string
+	catalog     *catalog.Catalog
+	config      *config.Source
+	log         *slog.Logger
+	reviews     bool
+	askTimeout  time.Duration
+	clock       func() time.Time
+	records     records
+	definitions definitions
+	handles     *handles
+	requests    *requests
+	system      *actor.System
+	sessions    *actor.Registry[string, message]
+	git         sync.Mutex // branches are made one at a time
+	jobs        atomic.Pointer[encodedJobs]
+	conns       atomic.Int64 // numbers the stacks' names
+	gate        *gate.Gate
+	reviewing   func(context.Context) (Reviewing, error)
+	runs        atomic.Uint64   // numbers the reviews
+	ctx         context.Context // of what runs beside the actors; ends with Close
+	cancel      context.CancelFunc
+	beside      sync.WaitGroup
+}
 
-// Open claims a place among the servers of the project and begins to learn
-// which sessions are on disk. The project folder need not have a .deepwork yet.
-func Open(ctx context.Context, o Options) (*Engine, error) { panic("not yet") }
+// Open makes the engine of a project. The project folder need not have a
+// .deepwork yet; a place among the servers of the project is claimed with the
+// first write.
+func Open(ctx context.Context, o Options) (*Engine, error) {
+	e := &Engine{
+		root: o.Root, catalog: o.Catalog, config: o.Config, log: o.Logger, reviews: o.Reviews,
+		askTimeout: o.AskTimeout, clock: o.Now, records: o.records, definitions: o.definitions,
+		handles: newHandles(), gate: o.Gate, reviewing: o.Reviewing,
+	}
+	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if e.reviewing == nil || e.gate == nil {
+		e.reviewing = func(context.Context) (Reviewing, error) { return Reviewing{}, nil }
+	}
+	if e.log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
+	if e.clock == nil {
+		e.clock = time.Now
+	}
+	if e.askTimeout <= 0 {
+		e.askTimeout = time.Minute
+	}
+	if o.IdleAfter <= 0 {
+		o.IdleAfter = 5 * time.Minute
+	}
+	if e.records == nil {
+		r, err := openRecords(o.Root, filestore.Options{Logger: e.log})
+		if err != nil {
+			return nil, err
+		}
+		e.records = r
+	}
+	if e.definitions == nil {
+		e.definitions = newJobDefinitions(e.catalog, e.records)
+	}
+	e.requests = newRequests()
+	e.system = actor.NewSystem(e.log)
+	e.sessions = actor.NewRegistry(e.system, actor.Options{Name: "session", Idle: o.IdleAfter, Logger: e.log},
+		func(id string) (actor.Behavior[message], error) {
+			return &sessionActor{engine: e, id: id}, nil
+		})
+	return e, nil
+}
 
 // Close stops every session actor; what was acknowledged is on disk already.
 // It returns the names of the actors that did not stop before ctx ended.
-func (e *Engine) Close(ctx context.Context) []string { panic("not yet") }
-
-// Connect makes the stack of one MCP connection. identity is the caller's name;
-// a session is reached only by callers of the identity that started it.
-func (e *Engine) Connect(identity string) *Conn { panic("not yet") }
-
-// A Conn is one MCP connection's view of the engine: its stack of sessions. Its
-// methods may be called concurrently; each returns a *session.Error when the
-// call is refused, any other error when something broke.
-type Conn struct{}
-
-// Close forgets the stack; its active sessions stay resumable by their ids.
-func (c *Conn) Close() { panic("not yet") }
-
-// Stack returns the stack as it is now, bottom first. It never blocks.
-func (c *Conn) Stack() []StackEntry { panic("not yet") }
-
-// GetWorkflows lists the jobs (seed 000, 001.2).
-func (c *Conn) GetWorkflows(ctx context.Context) (*WorkflowsReply, error) { panic("not yet") }
-
-// StartArgs are the parameters of start_workflow (seed 000, 001.3.2 and 3).
-type StartArgs struct {
-	Goal            string  `json:"goal"`
-	JobName         string  `json:"job_name"`
-	WorkflowName    string  `json:"workflow_name"`
-	InstanceID      *string `json:"instance_id"`
-	ParentSessionID *string `json:"parent_session_id"`
-	RequestID       *string `json:"request_id"`
+func (e *Engine) Close(ctx context.Context) []string {
+	stuck := e.system.Stop(ctx)
+	e.cancel()
+	e.beside.Wait() // each ends with e.ctx, or with the read of a file
+	if err := e.records.Close(); err != nil {
+		e.log.Error("closing the session files", "error", err)
+	}
+	return stuck
 }
 
-// Start begins a session and pushes it onto the stack.
-func (c *Conn) Start(ctx context.Context, a StartArgs) (*StartReply, error) { panic("not yet") }
+// now is the time of a transition, as it is written to files.
+func (e *Engine) now() time.Time { return e.clock().UTC().Truncate(time.Microsecond) }
 
-// FinishArgs are the parameters of finished_step (seed 000, 001.4.2 and 3).
-type FinishArgs struct {
-	Outputs        json.RawMessage `json:"outputs"` // untyped: 001.5 judges it
-	Notes          *string         `json:"notes"`
-	OverrideReason *string         `json:"quality_review_override_reason"`
-	SessionID      *string         `json:"session_id"`
-	StepID         *string         `json:"step_id"`
-	RequestID      *string         `json:"request_id"`
+// claim reads a session and makes this server its owner, unless a living one is
+// (DESIGN "Several servers, one project").
+func (e *Engine) claim(id string) (*State, error) {
+	s, err := e.records.Load(id)
+	if err != nil {
+		return nil, err
+	}
+	if s.Status != Active || s.Owner == e.records.Server() {
+		return s, nil
+	}
+	if e.records.Alive(s.Owner) {
+		return nil, e.owned(s)
+	}
+	previous := s.Owner
+	s, err = e.records.Update(id, func(now *State) (*State, error) {
+		if now.Status != Active {
+			return nil, nil
+		}
+		if now.Owner != e.records.Server() && e.records.Alive(now.Owner) {
+			return nil, e.owned(now)
+		}
+		next := now.next(now.UpdatedAt)
+		next.Owner = e.records.Server()
+		return next, nil
+	})
+	if err == nil && s.Status == Active {
+		e.log.Info("session taken over from a server that is gone", "session", id, "server", previous)
+	}
+	return s, err
 }
 
-// Finish reports a step as finished (seed 000, 001.4).
-func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*FinishReply, error) { panic("not yet") }
-
-// AbortArgs are the parameters of abort_workflow (seed 000, 001.6).
-type AbortArgs struct {
-	Explanation string  `json:"explanation"`
-	SessionID   *string `json:"session_id"`
-	RequestID   *string `json:"request_id"`
+func (e *Engine) owned(s *State) error {
+	return session.NotNow("session_owned",
+		"Session '%s' is in use by another deepwork server that is running (%s). Go on there, or stop that server and call again.",
+		s.SessionID, e.records.Describe(s.Owner)).With("session_id", s.SessionID).With("owner", s.Owner)
 }
 
-// Abort ends a session and takes it off the stack (seed 000, 001.6).
-func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*AbortReply, error) { panic("not yet") }
-
-// StepArgs are the parameters of get_step.
-type StepArgs struct {
-	SessionID *string `json:"session_id"`
+// ask sends a message to a session's actor and waits for its answer.
+func ask[R any](ctx context.Context, e *Engine, id string, build func(actor.Reply[R]) message) (R, error) {
+	return askWithin(ctx, e, id, e.askTimeout, build)
 }
 
-// Step reads the current step without moving; it takes a session up as well.
-func (c *Conn) Step(ctx context.Context, a StepArgs) (*StepReply, error) { panic("not yet") }
-
-// GoToArgs are the parameters of go_to_step.
-type GoToArgs struct {
-	StepID    string  `json:"step_id"`
-	SessionID *string `json:"session_id"`
-	RequestID *string `json:"request_id"`
+// askWithin is ask for a message whose answer may take longer.
+func askWithin[R any](ctx context.Context, e *Engine, id string, within time.Duration, build func(actor.Reply[R]) message) (R, error) {
+	bounded, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	r, err := actor.Ask(bounded, e.sessions.For(id), build)
+	_, refused := errors.AsType[*session.Error](err)
+	switch {
+	case err == nil, refused:
+		return r, err
+	case errors.Is(err, actor.ErrStopped):
+		return r, session.NotNow("shutting_down", "The server is shutting down. Call again when it is back; session '%s' can be resumed by its session_id.", id).Because(err)
+	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+		return r, session.NotNow("session_busy", "Session '%s' did not answer within %v; the call may still be carried out. Call get_step to see where it is.", id, within).Because(err)
+	}
+	return r, fmt.Errorf("asking session %s: %w", id, err)
 }
-
-// GoTo goes back to an earlier step, or begins the current one anew.
-func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*GoToReply, error) { panic("not yet") }

@@ -1,0 +1,124 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// A Kind says how a run came to nothing.
+type Kind string
+
+// The kinds of an Error.
+const (
+	NotFound      Kind = "not_found"       // there is no such program
+	Start         Kind = "start"           // it could not be started
+	Exit          Kind = "exit"            // it exited with a code that is not 0
+	Signal        Kind = "signal"          // a signal that we did not send ended it
+	Timeout       Kind = "timeout"         // the context's deadline passed
+	Cancelled     Kind = "cancelled"       // the context was cancelled
+	TooMuchOutput Kind = "too_much_output" // more than Spec.StdoutLimit
+)
+
+// ErrTooMuchOutput is in the chain of an Error of kind TooMuchOutput.
+var ErrTooMuchOutput = errors.New("too much output")
+
+// An Error says why a run did not end with exit code 0. That a run timed out or
+// was cancelled is told by its context, never by how the child then died.
+type Error struct {
+	Command  string        // the program, as the Spec names it
+	Kind     Kind          // what happened
+	ExitCode int           // -1 where there is none
+	Signal   string        // "SIGSEGV" and the like, or ""
+	Limit    int           // Spec.StdoutLimit in bytes
+	After    time.Duration // how long the child ran
+	Tail     string        // the last lines of its standard error, else of its output; at most 2,000 bytes
+	Err      error         // the cause: the context's, the system's, ErrTooMuchOutput; may be nil
+}
+
+// Error names the program, what happened to it and its last lines.
+func (e *Error) Error() string {
+	s := e.what()
+	if e.Tail != "" {
+		s += "; its last lines:\n" + e.Tail
+	}
+	return s
+}
+
+func (e *Error) what() string {
+	after := e.After.Round(time.Millisecond)
+	switch e.Kind {
+	case NotFound:
+		return fmt.Sprintf("running %q: there is no such program: %v", e.Command, e.Err)
+	case Exit:
+		return fmt.Sprintf("running %q: it ended with exit code %d after %v", e.Command, e.ExitCode, after)
+	case Signal:
+		return fmt.Sprintf("running %q: %s ended it after %v", e.Command, e.Signal, after)
+	case Timeout:
+		return fmt.Sprintf("running %q: it did not end in time and was killed after %v", e.Command, after)
+	case Cancelled:
+		return fmt.Sprintf("running %q: cancelled after %v: %v", e.Command, after, e.Err)
+	case TooMuchOutput:
+		return fmt.Sprintf("running %q: it wrote more than %d bytes and was killed", e.Command, e.Limit)
+	}
+	return fmt.Sprintf("running %q: it cannot be started: %v", e.Command, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// ended tells a timeout from a cancellation.
+func ended(ctx context.Context, spec *Spec, after time.Duration) *Error {
+	e := &Error{Command: spec.Command[0], Kind: Cancelled, ExitCode: -1, After: after, Err: context.Cause(ctx)}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		e.Kind = Timeout
+	}
+	return e
+}
+
+// startError says what hindered a start, without what the message says already.
+func startError(spec *Spec, err error) *Error {
+	e := &Error{Command: spec.Command[0], Kind: Start, ExitCode: -1, Err: err}
+	if lookup, ok := errors.AsType[*exec.Error](err); ok {
+		e.Err = lookup.Err
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+			e.Kind = NotFound
+		}
+		return e
+	}
+	path, ok := errors.AsType[*fs.PathError](err)
+	if !ok {
+		return e
+	}
+	switch {
+	case path.Path == spec.Dir && spec.Dir != "":
+		e.Err = fmt.Errorf("working directory: %w", err)
+	case errors.Is(err, fs.ErrNotExist) && exists(spec):
+		e.Err = fmt.Errorf("it is there, but what its first line names to run it is not: %w", path.Err)
+	case errors.Is(err, fs.ErrNotExist):
+		e.Kind, e.Err = NotFound, path.Err
+	case errors.Is(err, fs.ErrPermission):
+		e.Err = fmt.Errorf("it is not an executable file: %w", path.Err)
+	default:
+		e.Err = path.Err
+	}
+	return e
+}
+
+// exists tells whether the file that the Spec names is there.
+func exists(spec *Spec) bool {
+	name := spec.Command[0]
+	if filepath.Base(name) == name {
+		return true // it was found in PATH
+	}
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(spec.Dir, name)
+	}
+	_, err := os.Stat(name)
+	return err == nil
+}

@@ -1,0 +1,349 @@
+package process_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/actor/process"
+)
+
+// run is process.Run for a test; it fails where that takes absurdly long.
+func run(t *testing.T, ctx context.Context, s process.Spec) (process.Result, *process.Error) {
+	t.Helper()
+	began := time.Now()
+	r, err := process.Run(ctx, s)
+	if d := time.Since(began); d > 20*time.Second {
+		t.Errorf("Run took %v", d)
+	}
+	if err == nil {
+		return r, nil
+	}
+	e, ok := errors.AsType[*process.Error](err)
+	if !ok {
+		t.Fatalf("the error is a %T: %v", err, err)
+	}
+	return r, e
+}
+
+func TestStdinIsFedAndStdoutRead(t *testing.T) {
+	for _, size := range []int{0, 1, 100_000, 3 << 20} {
+		in := bytes.Repeat([]byte("z"), size)
+		s := spec(t, "echo", nil)
+		s.Stdin, s.StdoutLimit = in, 4<<20
+		r, err := run(t, t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(r.Stdout, in) || r.ExitCode != 0 || r.Duration <= 0 {
+			t.Errorf("of %d bytes %d came back; exit code %d, %v", size, len(r.Stdout), r.ExitCode, r.Duration)
+		}
+	}
+}
+
+func TestNilStdinIsEmpty(t *testing.T) {
+	r, err := run(t, t.Context(), spec(t, "echo", nil))
+	if err != nil || len(r.Stdout) != 0 {
+		t.Errorf("read %q, %v", r.Stdout, err)
+	}
+}
+
+func TestChildThatDoesNotReadItsInput(t *testing.T) {
+	s := spec(t, "noread", nil)
+	s.Stdin = make([]byte, 5<<20)
+	if r, err := run(t, t.Context(), s); err != nil || r.ExitCode != 0 {
+		t.Errorf("exit code %d, %v", r.ExitCode, err)
+	}
+}
+
+func TestNoShellReadsTheArguments(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := spec(t, "tell", nil)
+	s.Dir = dir
+	args := []string{"a b", "$HOME", "*", "'", `"`, "; exit 3", "", "--", "ä"}
+	s.Command = append(s.Command, args...)
+	s.Env = append(s.Env, "TELL=first", "TELL=last")
+	r, fault := run(t, t.Context(), s)
+	if fault != nil {
+		t.Fatal(fault)
+	}
+	var told struct {
+		Args []string
+		Dir  string
+		Env  string
+	}
+	if err := json.Unmarshal(r.Stdout, &told); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(told.Args) != fmt.Sprint(args) || told.Dir != dir || told.Env != "last" {
+		t.Errorf("the child was given %+v", told)
+	}
+}
+
+func TestExitCodeAndLastLines(t *testing.T) {
+	s := spec(t, "fail", nil)
+	s.StderrLimit = 5000
+	r, err := run(t, t.Context(), s)
+	if err == nil || err.Kind != process.Exit || err.ExitCode != 3 || r.ExitCode != 3 {
+		t.Fatalf("got %+v", err)
+	}
+	if len(r.Stderr) > 5000 || len(r.Stderr) < 4900 || !strings.HasPrefix(r.Stderr, "line ") || !strings.HasSuffix(r.Stderr, "line 9999\n") {
+		t.Errorf("%d bytes of standard error were kept, from %.20q", len(r.Stderr), r.Stderr)
+	}
+	if string(r.Stdout) != "out\n" {
+		t.Errorf("standard output is %q", r.Stdout)
+	}
+	if len(err.Tail) > 2000 || !strings.HasPrefix(err.Tail, "line ") || !strings.HasSuffix(err.Tail, "line 9999") {
+		t.Errorf("the tail is %q", err.Tail)
+	}
+	for _, want := range []string{s.Command[0], "exit code 3", "line 9999"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the message lacks %q: %v", want, err)
+		}
+	}
+}
+
+func TestTailIsOfTheOutputWhereStderrIsEmpty(t *testing.T) {
+	_, err := run(t, t.Context(), spec(t, "failout", nil))
+	if err == nil || err.ExitCode != 4 || err.Tail != "first\nlast" {
+		t.Errorf("got %+v", err)
+	}
+}
+
+func TestTooMuchOutputKills(t *testing.T) {
+	s := spec(t, "exactly", nil)
+	s.StdoutLimit = 1000
+	if r, err := run(t, t.Context(), s); err != nil || len(r.Stdout) != 1000 {
+		t.Fatalf("at the limit: %d bytes, %v", len(r.Stdout), err)
+	}
+	s.StdoutLimit = 999
+	r, err := run(t, t.Context(), s)
+	if err == nil || err.Kind != process.TooMuchOutput || len(r.Stdout) != 999 {
+		t.Fatalf("one byte more: %d bytes, %v", len(r.Stdout), err)
+	}
+	s = spec(t, "flood", nil)
+	s.Grace = time.Hour // it is not waited for
+	r, err = run(t, t.Context(), s)
+	if !errors.Is(err, process.ErrTooMuchOutput) || len(r.Stdout) != process.DefaultStdoutLimit {
+		t.Errorf("a flood: %d bytes, %v", len(r.Stdout), err)
+	}
+	if !strings.Contains(err.Error(), "more than 1048576 bytes") {
+		t.Errorf("the message is %v", err)
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	h := newHub(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := run(t, ctx, spec(t, "hang", h))
+	if err == nil || err.Kind != process.Timeout || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	h.next().gone()
+}
+
+func TestCancelIsToldByTheContext(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("nothing to obey")
+	}
+	h := newHub(t)
+	ctx, all := cancelWhen(t, h, 1)
+	r, err := run(t, ctx, spec(t, "obedient", h))
+	// It tidied up and exited with 0, and yet it did not do what it was for.
+	if err == nil || err.Kind != process.Cancelled || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if string(r.Stdout) != "tidied up\n" || r.ExitCode != 0 {
+		t.Errorf("it wrote %q, exit code %d", r.Stdout, r.ExitCode)
+	}
+	for _, v := range <-all {
+		v.gone()
+	}
+}
+
+func TestDescendantsHaveTheGracePeriodToo(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("nothing to obey")
+	}
+	h := newHub(t)
+	ctx, all := cancelWhen(t, h, 2)
+	s := spec(t, "gentle", h)
+	s.Grace = 10 * time.Second
+	began := time.Now()
+	r, _ := run(t, ctx, s)
+	if string(r.Stdout) != "tidied up\n" {
+		t.Errorf("the child of a child that had ended wrote %q", r.Stdout)
+	}
+	if d := time.Since(began); d > 8*time.Second {
+		t.Errorf("the grace period was waited for to its end (%v), though all were gone", d)
+	}
+	for _, v := range <-all {
+		v.gone()
+	}
+}
+
+func TestWhoIgnoresSIGTERMIsKilledWithItsChildren(t *testing.T) {
+	h := newHub(t)
+	ctx, all := cancelWhen(t, h, 2)
+	s := spec(t, "stubborn", h)
+	s.Grace = 100 * time.Millisecond
+	_, err := run(t, ctx, s)
+	if err == nil || err.Kind != process.Cancelled {
+		t.Errorf("got %v", err)
+	}
+	for _, v := range <-all {
+		v.gone()
+	}
+}
+
+func TestDescendantsDoNotSurviveANormalExit(t *testing.T) {
+	h := newHub(t)
+	began := time.Now()
+	r, err := run(t, t.Context(), spec(t, "orphan", h))
+	if err != nil || string(r.Stdout) != "done\n" {
+		t.Errorf("got %q, %v", r.Stdout, err)
+	}
+	if d := time.Since(began); d > 10*time.Second {
+		t.Errorf("a descendant that holds the pipes delayed Run by %v", d)
+	}
+	h.next().gone()
+}
+
+func TestWhoLeftTheGroupDoesNotDelayTheEnd(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("nobody can leave")
+	}
+	h := newHub(t)
+	r, err := run(t, t.Context(), spec(t, "escape", h))
+	if err != nil || string(r.Stdout) != "done\n" {
+		t.Errorf("got %q, %v", r.Stdout, err)
+	}
+	v := h.next()
+	if !v.alive() {
+		t.Error("it had left the group and is gone: the test tests nothing")
+	}
+	p, _ := os.FindProcess(v.pid)
+	p.Kill()
+	v.gone()
+}
+
+func TestOverBeforeItBegan(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("nobody waits"))
+	_, err := run(t, ctx, process.Spec{Command: []string{"no-such-program-here"}})
+	if err == nil || err.Kind != process.Cancelled || !strings.Contains(err.Error(), "nobody waits") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestProgramsThatCannotBeStarted(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string, mode fs.FileMode) string {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	plain := write("plain", "text", 0o600)
+	headless := write("headless", "#!/no/such/interpreter\n", 0o700)
+	self, _ := os.Executable()
+	cases := map[string]struct {
+		spec process.Spec
+		kind process.Kind
+		want []string
+		is   error
+	}{
+		"none":           {process.Spec{}, process.Start, []string{"no program"}, nil},
+		"empty":          {process.Spec{Command: []string{"", "x"}}, process.Start, []string{"no program"}, nil},
+		"not in PATH":    {process.Spec{Command: []string{"no-such-program-here"}}, process.NotFound, []string{`"no-such-program-here"`, "PATH"}, exec.ErrNotFound},
+		"missing file":   {process.Spec{Command: []string{"./missing"}, Dir: dir}, process.NotFound, []string{`"./missing"`}, fs.ErrNotExist},
+		"not executable": {process.Spec{Command: []string{"./" + plain}, Dir: dir}, process.Start, []string{`"./plain"`, "not an executable"}, fs.ErrPermission},
+		"no interpreter": {process.Spec{Command: []string{"./" + headless}, Dir: dir}, process.Start, []string{`"./headless"`, "first line"}, fs.ErrNotExist},
+		"missing dir":    {process.Spec{Command: []string{self}, Dir: filepath.Join(dir, "gone")}, process.Start, []string{"working directory", "gone"}, fs.ErrNotExist},
+		"file as dir":    {process.Spec{Command: []string{self}, Dir: filepath.Join(dir, plain)}, process.Start, []string{"working directory", "not a directory"}, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if runtime.GOOS == "windows" && (name == "not executable" || name == "no interpreter") {
+				t.Skip("there is no such thing here")
+			}
+			r, err := run(t, t.Context(), c.spec)
+			if err == nil || err.Kind != c.kind || r.ExitCode != -1 || c.is != nil && !errors.Is(err, c.is) {
+				t.Fatalf("got %+v", err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the message lacks %q: %v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestRelativeProgramsAreRelativeToDir(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the script is for a Unix shell")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "say"), []byte("#!/bin/sh\necho here\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r, err := run(t, t.Context(), process.Spec{Command: []string{"./say"}, Dir: dir})
+	if err != nil || string(r.Stdout) != "here\n" {
+		t.Errorf("got %q, %v", r.Stdout, err)
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	const n = 50
+	h := newHub(t)
+	ctx, all := cancelWhen(t, h, 2*n)
+	errs := make(chan *process.Error, n)
+	for range n {
+		s := spec(t, "stubborn", h)
+		s.Grace = 100 * time.Millisecond
+		go func() {
+			_, err := process.Run(ctx, s)
+			e, _ := errors.AsType[*process.Error](err)
+			errs <- e
+		}()
+	}
+	for range n {
+		if e := <-errs; e == nil || e.Kind != process.Cancelled {
+			t.Errorf("got %v", e)
+		}
+	}
+	for _, v := range <-all {
+		v.gone()
+	}
+}
+
+func TestTail(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                         "",
+		"  \n a \n":                "a",
+		"\x1b[1;31mred\x1b[0m\r\n": "red",
+		"\x1b]0;title\x07x":        "x",
+		"one\ntwo\nthree":          "two\nthree",
+		"äöüäöüäöüäöü":             "öüäöü",
+		"bad \xff\xfe text":        "bad  text",
+	} {
+		if got := process.Tail(in, 10); got != want {
+			t.Errorf("Tail(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

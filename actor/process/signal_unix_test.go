@@ -1,0 +1,55 @@
+//go:build unix
+
+package process_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"deepwork/actor/process"
+)
+
+func TestSignalThatIsNotOurs(t *testing.T) {
+	h := newHub(t)
+	done := make(chan *process.Error, 1)
+	var r process.Result
+	go func() {
+		var err *process.Error
+		r, err = run(t, t.Context(), spec(t, "hang", h))
+		done <- err
+	}()
+	v := h.next()
+	if err := syscall.Kill(v.pid, syscall.SIGSEGV); err != nil {
+		t.Fatal(err)
+	}
+	err := <-done
+	if err == nil || err.ExitCode == 0 {
+		t.Fatalf("got %v", err)
+	}
+	// The Go runtime of the child prints its goroutines and exits with 2.
+	if err.Kind != process.Exit || err.ExitCode != 2 || !strings.Contains(r.Stderr, "goroutine") {
+		t.Errorf("got %v", err)
+	}
+
+	go func() {
+		_, err := run(t, t.Context(), spec(t, "hang", h))
+		done <- err
+	}()
+	v = h.next()
+	syscall.Kill(v.pid, syscall.SIGKILL)
+	if err := <-done; err == nil || err.Kind != process.Signal || err.Signal != "SIGKILL" || err.ExitCode != -1 {
+		t.Errorf("got %+v", err)
+	}
+}
+
+func TestGroupIsItsOwn(t *testing.T) {
+	h := newHub(t)
+	ctx, all := cancelWhen(t, h, 1)
+	_, _ = run(t, ctx, spec(t, "hang", h))
+	for _, v := range <-all {
+		if err := syscall.Kill(-v.pid, 0); err != syscall.ESRCH {
+			t.Errorf("group %d is still there: %v", v.pid, err)
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes of every command.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// Main runs the command line args (without the program's name) on the given
+// streams and returns the exit code: 0, 1 where the command failed, 2 where it
+// was called wrongly. It blocks until the command has ended.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	out := &checkedWriter{w: stdout}
+	a := &app{in: stdin, out: out, rawOut: stdout, err: stderr}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(out)
+	root.SetErr(stderr)
+	err := root.Execute()
+	if err == nil && out.err != nil {
+		err = fmt.Errorf("writing to stdout: %w", out.err)
+	}
+	return a.report(err)
+}
+
+// An app is one run of the program: its streams and the flags that commands share.
+type app struct {
+	in     io.Reader
+	out    io.Writer // remembers the first failed write
+	rawOut io.Writer // what the protocol is spoken on
+	err    io.Writer
+
+	path string // --path
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "deepwork",
+		Short: "Lead AI agents through multi-step work",
+		Long: `deepwork is an MCP server that leads AI agents through multi-step work and
+keeps the state of that work safe. Jobs are folders under .deepwork/jobs.
+
+Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Args:              unknownCommand,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef(cmd, "%v", err)
+	})
+	root.AddCommand(
+		a.serveCommand(),
+		a.initCommand(),
+		a.validateCommand(),
+		a.jobsCommand(),
+		a.sessionsCommand(),
+		a.schemaCommand(),
+		a.demoCommand(),
+		a.versionCommand(),
+		a.completionCommand(),
+	)
+	root.SetHelpCommand(helpCommand())
+	return root
+}
+
+// helpCommand is cobra's, except that an unknown topic is a usage error.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about any command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			target, rest, err := cmd.Root().Find(args)
+			if err != nil {
+				return err
+			}
+			if err := unknownCommand(target, rest); err != nil {
+				return err
+			}
+			target.InitDefaultHelpFlag()
+			return target.Help()
+		},
+	}
+}
+
+// report prints what went wrong, once, and says which exit code it is.
+func (a *app) report(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	if _, ok := errors.AsType[*reportedError](err); ok {
+		return exitFailure
+	}
+	fmt.Fprintf(a.err, "deepwork: %s\n", strings.TrimRight(err.Error(), "\n"))
+	if _, ok := errors.AsType[*usageError](err); ok {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// A reportedError fails a command that has said why already.
+type reportedError struct{}
+
+func (*reportedError) Error() string { return "failed" }
+
+// A usageError is a command line that cannot be run: one line and where to look.
+type usageError struct {
+	command string // "deepwork serve"
+	message string
+}
+
+func (e *usageError) Error() string {
+	return fmt.Sprintf("%s (see '%s --help')", e.message, e.command)
+}
+
+// usagef makes a usageError of cmd, on one line.
+func usagef(cmd *cobra.Command, format string, args ...any) error {
+	message := strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
+	return &usageError{command: cmd.CommandPath(), message: message}
+}
+
+// unknownCommand refuses arguments of a command that only has subcommands.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := ""
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = ", did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usagef(cmd, "unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
+}
+
+// needsSubcommand is what a command that only has subcommands runs.
+func needsSubcommand(cmd *cobra.Command, _ []string) error {
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return usagef(cmd, "%s needs one of %s", cmd.CommandPath(), strings.Join(names, ", "))
+}
+
+// takes checks the number of arguments; names is how help calls them.
+func takes(least, most int, names string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return usagef(cmd, "%s needs %s", cmd.CommandPath(), names)
+		case most >= 0 && len(args) > most && most == 0:
+			return usagef(cmd, "%s takes no arguments, found %q", cmd.CommandPath(), args[0])
+		case most >= 0 && len(args) > most:
+			return usagef(cmd, "%s takes %s and no more, found %q", cmd.CommandPath(), names, args[most])
+		}
+		return nil
+	}
+}
+
+// A checkedWriter remembers the first failed write, so that a full disk behind
+// a redirection is not taken for success.
+type checkedWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (c *checkedWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	if err != nil && c.err == nil {
+		c.err = err
+	}
+	return n, err
+}

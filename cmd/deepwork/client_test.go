@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"deepwork/transport"
+)
+
+// agent is the script command `agent ROOT CALLS`: a real client starts a server
+// on the project ROOT and makes the calls of the file CALLS one after the other,
+// each a line `tool {arguments}`; a `!` in front says that it must be refused.
+func agent(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: agent ROOT CALLS")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	server := exec.CommandContext(ctx, "deepwork", "serve", "--path", ts.MkAbs(args[0]), "--log-level", "error")
+	var log bytes.Buffer
+	server.Stderr = &log
+	server.Env = append(os.Environ(), transport.AdditionalJobsEnv+"=")
+	session, err := connect(ctx, server)
+	if err != nil {
+		ts.Fatalf("connecting: %v\n%s", err, log.String())
+	}
+	for line := range strings.Lines(ts.ReadFile(args[1])) {
+		line, refused := strings.CutPrefix(strings.TrimSpace(line), "!")
+		tool, arguments, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if tool == "" {
+			continue
+		}
+		result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(arguments)})
+		if err != nil {
+			ts.Fatalf("%s: %v", line, err)
+		}
+		ts.Logf("-> %s\n<- %s", line, resultText(result))
+		if result.IsError != refused {
+			ts.Fatalf("%s: refused: %v", line, result.IsError)
+		}
+	}
+	ts.Check(session.Close())
+	if log.Len() > 0 {
+		ts.Fatalf("the server logged errors:\n%s", log.String())
+	}
+}
+
+func connect(ctx context.Context, server *exec.Cmd) (*mcp.ClientSession, error) {
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	return client.Connect(ctx, &mcp.CommandTransport{Command: server, TerminateDuration: 10 * time.Second}, nil)
+}
+
+// callTool makes a call that must succeed and returns the reply's JSON.
+func callTool(t *testing.T, client *mcp.ClientSession, tool string, args any) json.RawMessage {
+	t.Helper()
+	result, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.IsError {
+		t.Fatalf("%s was refused: %s", tool, resultText(result))
+	}
+	return json.RawMessage(resultText(result))
+}
+
+// startClient starts a server on the project and connects a client to it. Both
+// end with the test, if not before.
+func startClient(t *testing.T, root string) (*mcp.ClientSession, *exec.Cmd) {
+	t.Helper()
+	server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", root, "--log-level", "error")
+	server.Stderr = t.Output()
+	client, err := connect(t.Context(), server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client, server
+}
+
+// writeFiles lays out the files of a test's project.
+func writeFiles(t *testing.T, root string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		if _, err := createFile(root+"/"+name, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// jobText is a valid job.yml whose one workflow, w, has these steps.
+func jobText(name string, steps ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "name: %s\nversion: \"1.0.0\"\nsummary: A job\n", name)
+	b.WriteString("common_job_info_provided_to_all_steps_at_runtime: Info\n")
+	fmt.Fprintf(&b, "workflows:\n  - {name: w, summary: W, steps: [%s]}\nsteps:\n", strings.Join(steps, ", "))
+	for _, id := range steps {
+		fmt.Fprintf(&b, "  - {id: %s, name: A, description: A, instructions_file: a.md, outputs: {}, reviews: []}\n", id)
+	}
+	return b.String()
+}

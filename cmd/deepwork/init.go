@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// templates is what init lays out under .deepwork.
+//
+//go:embed template
+var templates embed.FS
+
+// exampleJob is the folder of the example under template/jobs.
+const exampleJob = "release_notes"
+
+// ignoredByGit are the lines of .deepwork/.gitignore: what servers write there.
+var ignoredByGit = []string{"tmp/", "worktrees/", "board.db*", "logs/"}
+
+func (a *app) initCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Prepare a project: .deepwork and .mcp.json",
+		Long: `Prepare a project: .deepwork/ with a commented config.yml, a small example job,
+the JSON Schema of job.yml and a .gitignore; and the server's entry in .mcp.json.
+What is there already is kept, so init can be repeated.`,
+		Args: takes(0, 0, ""),
+		RunE: func(*cobra.Command, []string) error { return a.init() },
+	}
+	a.pathFlag(cmd)
+	return cmd
+}
+
+func (a *app) init() error {
+	root, err := a.projectRoot()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(root, ".deepwork")
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return fmt.Errorf("%s is not a directory; move it away and run init again", dir)
+	}
+	config, err := templates.ReadFile("template/config.yml")
+	if err != nil {
+		return err
+	}
+	steps := []struct {
+		path string
+		lay  func(path string) (done string, err error)
+	}{
+		{filepath.Join(dir, "config.yml"), func(p string) (string, error) { return createFile(p, config) }},
+		{filepath.Join(dir, "job.schema.json"), layOutSchema},
+		{filepath.Join(dir, ".gitignore"), layOutIgnores},
+		{filepath.Join(dir, "jobs"), layOutExample},
+	}
+	for _, s := range steps {
+		done, err := s.lay(s.path)
+		if err != nil {
+			return fmt.Errorf("laying out %s: %w", s.path, err)
+		}
+		fmt.Fprintf(a.out, "%-8s %s\n", done, a.display(root, s.path))
+	}
+	return a.initMCP(root)
+}
+
+// initMCP adds the server to .mcp.json, or says how a person can do it.
+func (a *app) initMCP(root string) error {
+	file := filepath.Join(root, ".mcp.json")
+	done, err := addServer(file)
+	if unclear, ok := errors.AsType[*leftAloneError](err); ok {
+		fmt.Fprintf(a.out, "%-8s %s\n", "left", a.display(root, file))
+		fmt.Fprintf(a.err, "deepwork: %s was left as it is: %s; add this to it by hand:\n%s",
+			a.display(root, file), unclear.reason, newMCPFile)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("adding the server to %s: %w", file, err)
+	}
+	fmt.Fprintf(a.out, "%-8s %s\n", done, a.display(root, file))
+	return nil
+}
+
+// layOutSchema keeps a schema that is there, and says so where it is not this
+// binary's: a person may have changed it.
+func layOutSchema(file string) (string, error) {
+	schema := schemaFile()
+	done, err := createFile(file, schema)
+	if err != nil || done != kept {
+		return done, err
+	}
+	if there, err := os.ReadFile(file); err == nil && !bytes.Equal(there, schema) {
+		return "kept*", nil
+	}
+	return kept, nil
+}
+
+// layOutIgnores adds the lines that a .gitignore lacks; the others stay.
+func layOutIgnores(file string) (string, error) {
+	there, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	newline := "\n"
+	if bytes.Contains(there, []byte("\r\n")) {
+		newline = "\r\n"
+	}
+	var lines []string
+	for line := range strings.Lines(string(there)) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	text := bytes.Clone(there)
+	for _, want := range ignoredByGit {
+		if slices.Contains(lines, want) || slices.Contains(lines, "/"+want) {
+			continue
+		}
+		if len(text) > 0 && text[len(text)-1] != '\n' {
+			text = append(text, newline...)
+		}
+		text = append(text, want+newline...)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return createFile(file, text)
+	}
+	if bytes.Equal(text, there) {
+		return kept, nil
+	}
+	return "extended", replaceFile(file, text)
+}
+
+// layOutExample puts the example job into a jobs folder that has no job yet. It
+// appears whole, by a rename: a server that runs never sees half of it.
+func layOutExample(jobs string) (string, error) {
+	entries, err := os.ReadDir(jobs)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if len(entries) > 0 {
+		return kept, nil
+	}
+	if err := os.MkdirAll(jobs, 0o755); err != nil {
+		return "", err
+	}
+	staged, err := os.MkdirTemp(filepath.Dir(jobs), ".init-*")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(staged)
+	example := filepath.Join(staged, exampleJob)
+	if err := copyTree(templates, "template/jobs/"+exampleJob, example); err != nil {
+		return "", err
+	}
+	if err := os.Rename(example, filepath.Join(jobs, exampleJob)); err != nil {
+		return "", err
+	}
+	return created, nil
+}
+
+// copyTree writes the folder dir of fsys to the new folder to.
+func copyTree(fsys fs.FS, dir, to string) error {
+	return fs.WalkDir(fsys, dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel := strings.TrimPrefix(strings.TrimPrefix(name, path.Clean(dir)), "/")
+		target := filepath.Join(to, filepath.FromSlash(rel))
+		if d.IsDir() {
+			return os.MkdirAll(target, 0o755)
+		}
+		data, err := fs.ReadFile(fsys, name)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, data, 0o644)
+	})
+}

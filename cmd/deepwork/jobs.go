@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"deepwork/catalog"
+	"deepwork/catalog/job"
+)
+
+func (a *app) jobsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "jobs",
+		Short: "Print the jobs there are, with their workflows and steps",
+		Long: `Print a tree of the jobs that a server of this project offers: their workflows,
+the steps of each in order, what each step delivers, and what is wrong with the
+jobs that cannot be loaded.`,
+		Args: unknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withCatalog(cmd.Context(), func(root string, jobs *catalog.Catalog) error {
+				a.printJobs(root, jobs.Snapshot())
+				return nil
+			})
+		},
+	}
+	a.pathFlag(cmd)
+	cmd.AddCommand(a.jobsShowCommand())
+	return cmd
+}
+
+func (a *app) printJobs(root string, snapshot *catalog.Snapshot) {
+	if len(snapshot.Jobs) == 0 && len(snapshot.Errors) == 0 {
+		fmt.Fprintln(a.out, "There are no jobs. Make an example with 'deepwork init'.")
+		return
+	}
+	blank := ""
+	for _, j := range snapshot.Jobs {
+		fmt.Fprint(a.out, blank)
+		a.printJob(root, j)
+		blank = "\n"
+		if e := snapshot.Err(j.Name); e != nil {
+			a.printLoadError(e)
+		}
+	}
+	for i := range snapshot.Errors {
+		e := &snapshot.Errors[i]
+		if snapshot.Job(e.JobName) != nil {
+			continue // printed with the definition that is still served
+		}
+		fmt.Fprintf(a.out, "%s%s (cannot be loaded)\n", blank, plain(e.JobName))
+		fmt.Fprintf(a.out, "  in %s\n", a.display(root, e.JobDir))
+		a.printLoadError(e)
+		blank = "\n"
+	}
+}
+
+func (a *app) printJob(root string, j *job.Job) {
+	fmt.Fprintf(a.out, "%s (%s)\n", j.Name, plain(j.Summary))
+	fmt.Fprintf(a.out, "  in %s, version %s\n", a.display(root, j.Dir), plain(j.Version))
+	used := map[string]bool{}
+	for i := range j.Workflows {
+		w := &j.Workflows[i]
+		fmt.Fprintf(a.out, "  %s (%s)\n", plain(w.Name), plain(w.Summary))
+		table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+		for n, entry := range w.Entries {
+			if len(entry) == 1 {
+				printStep(table, fmt.Sprintf("    %d. %s", n+1, entry[0]), j.Step(entry[0]))
+			} else {
+				fmt.Fprintf(table, "    %d. concurrently:\n", n+1)
+				for _, id := range entry {
+					printStep(table, "       - "+id, j.Step(id))
+				}
+			}
+			for _, id := range entry {
+				used[id] = true
+			}
+		}
+		table.Flush()
+		if len(w.Entries) == 0 {
+			fmt.Fprintln(a.out, "    no steps")
+		}
+	}
+	var unused []string
+	for i := range j.Steps {
+		if id := j.Steps[i].ID; !used[id] {
+			unused = append(unused, id)
+		}
+	}
+	if len(unused) > 0 {
+		fmt.Fprintf(a.out, "  steps in no workflow: %s\n", strings.Join(unused, ", "))
+	}
+}
+
+// printStep prints a step with what it delivers: `a.md, b.md (files, optional)`.
+func printStep(w io.Writer, label string, s *job.Step) {
+	outputs := make([]string, len(s.Outputs))
+	for i, o := range s.Outputs {
+		var notes []string
+		if o.Type == job.Files {
+			notes = append(notes, "files")
+		}
+		if !o.Required {
+			notes = append(notes, "optional")
+		}
+		outputs[i] = plain(o.Name)
+		if len(notes) > 0 {
+			outputs[i] += " (" + strings.Join(notes, ", ") + ")"
+		}
+	}
+	arrow := "no outputs"
+	if len(outputs) > 0 {
+		arrow = "-> " + strings.Join(outputs, ", ")
+	}
+	if n := len(s.Reviews); n > 0 {
+		arrow += ", " + count(n, "review")
+	}
+	fmt.Fprintf(w, "%s\t%s\n", label, arrow)
+}
+
+func (a *app) printLoadError(e *catalog.LoadError) {
+	for _, d := range e.Diagnostics {
+		fmt.Fprint(a.out, indent("error: "+plain(d.String())+"\n", "  "))
+	}
+}

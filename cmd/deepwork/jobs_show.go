@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"deepwork/catalog"
+	"deepwork/catalog/job"
+	"deepwork/session/workflow"
+)
+
+func (a *app) jobsShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show JOB[/STEP]",
+		Short: "Print what an agent will read",
+		Long: `Print what an agent will read at each step of a job, or at one of them: the
+instructions, the outputs it must deliver, the reviews they face and what every
+step of the job is told. --json prints the begin_step that the tools return; the
+session's own fields, session_id and branch_name, are empty in it.`,
+		Args: takes(1, 1, "JOB or JOB/STEP"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withCatalog(cmd.Context(), func(_ string, jobs *catalog.Catalog) error {
+				return a.showJob(cmd.Context(), jobs, args[0], asJSON)
+			})
+		},
+	}
+	a.pathFlag(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as the tools' begin_step has it")
+	return cmd
+}
+
+func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string, asJSON bool) error {
+	jobName, stepID, one := strings.Cut(name, "/")
+	// FreshJob, since it also lays out a bundled job, whose files are then read.
+	snapshot, err := jobs.FreshJob(ctx, jobName)
+	if err != nil {
+		return fmt.Errorf("loading job %s: %w", jobName, err)
+	}
+	j, err := findJob(snapshot, jobName)
+	if err != nil {
+		return err
+	}
+	if !one {
+		return a.showSteps(j, asJSON)
+	}
+	step := j.Step(stepID)
+	if step == nil {
+		ids := make([]string, len(j.Steps))
+		for i := range j.Steps {
+			ids[i] = j.Steps[i].ID
+		}
+		return fmt.Errorf("job %s has no step %q; there are %s", j.Name, stepID, strings.Join(ids, ", "))
+	}
+	info, err := workflow.Preview(j, step)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return a.printJSON(info)
+	}
+	a.printStepInfo(j, step, info)
+	return nil
+}
+
+// findJob names the jobs there are, or what is wrong with this one.
+func findJob(snapshot *catalog.Snapshot, name string) (*job.Job, error) {
+	if j := snapshot.Job(name); j != nil {
+		return j, nil
+	}
+	if e := snapshot.Err(name); e != nil {
+		return nil, fmt.Errorf("job %s cannot be loaded:\n%s", name, indent(e.Diagnostics.Error(), "  "))
+	}
+	if len(snapshot.Jobs) == 0 {
+		return nil, fmt.Errorf("there is no job %q: there are none; make an example with 'deepwork init'", name)
+	}
+	names := make([]string, len(snapshot.Jobs))
+	for i, j := range snapshot.Jobs {
+		names[i] = j.Name
+	}
+	return nil, fmt.Errorf("there is no job %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// showSteps prints every step of a job. One whose instructions cannot be read
+// does not hide the others.
+func (a *app) showSteps(j *job.Job, asJSON bool) error {
+	var failed []error
+	infos := make([]*workflow.StepInfo, 0, len(j.Steps))
+	for i := range j.Steps {
+		info, err := workflow.Preview(j, &j.Steps[i])
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		infos = append(infos, info)
+		if asJSON {
+			continue
+		}
+		if len(infos) > 1 {
+			fmt.Fprintln(a.out)
+		}
+		a.printStepInfo(j, &j.Steps[i], info)
+	}
+	if asJSON {
+		failed = append(failed, a.printJSON(infos))
+	}
+	return errors.Join(failed...)
+}
+
+// printStepInfo prints the texts of a step as they are, under headings.
+func (a *app) printStepInfo(j *job.Job, s *job.Step, info *workflow.StepInfo) {
+	fmt.Fprintf(a.out, "=== %s/%s: %s ===\n", j.Name, s.ID, plain(s.Name))
+	fmt.Fprintf(a.out, "\n--- where ---\n")
+	for _, place := range places(j, s.ID) {
+		fmt.Fprintln(a.out, plain(place))
+	}
+	fmt.Fprintf(a.out, "job_dir: %s\n", info.JobDir)
+	fmt.Fprintf(a.out, "\n--- step_expected_outputs ---\n")
+	for _, o := range info.ExpectedOutputs {
+		need := "optional"
+		if o.Required {
+			need = "required"
+		}
+		fmt.Fprintf(a.out, "%s (%s, %s), given as: %s\n", plain(o.Name), o.Type, need, o.Syntax)
+		a.printText(indent(o.Description, "  "))
+	}
+	if len(info.ExpectedOutputs) == 0 {
+		fmt.Fprintln(a.out, "none")
+	}
+	fmt.Fprintf(a.out, "\n--- step_reviews ---\n")
+	for _, r := range info.Reviews {
+		fmt.Fprintf(a.out, "run_each: %s\n", plain(r.RunEach))
+		for _, c := range r.Criteria {
+			a.printText(indent(c.Key+": "+c.Value, "  "))
+		}
+		if r.Guidance != nil {
+			a.printText(indent("additional_review_guidance: "+*r.Guidance, "  "))
+		}
+	}
+	if len(info.Reviews) == 0 {
+		fmt.Fprintln(a.out, "none")
+	}
+	fmt.Fprintf(a.out, "\n--- step_instructions ---\n")
+	a.printText(info.Instructions)
+	fmt.Fprintf(a.out, "\n--- common_job_info ---\n")
+	a.printText(info.CommonJobInfo)
+}
+
+// printText prints a text as it is, and sees to it that its last line ends.
+func (a *app) printText(text string) {
+	text = plain(text)
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	fmt.Fprint(a.out, text)
+}
+
+// places tells where a step stands in the job's workflows.
+func places(j *job.Job, stepID string) []string {
+	var out []string
+	for i := range j.Workflows {
+		w := &j.Workflows[i]
+		n := w.Find(stepID)
+		if n < 0 {
+			continue
+		}
+		place := fmt.Sprintf("workflow %s, entry %d of %d", w.Name, n+1, len(w.Entries))
+		if e := w.Entries[n]; len(e) > 1 {
+			place += ", concurrent: " + strings.Join(e, ", ")
+		}
+		out = append(out, place)
+	}
+	if out == nil {
+		out = []string{"in no workflow"}
+	}
+	return out
+}

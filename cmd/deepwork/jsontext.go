@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+)
+
+// A jsonObject is where an object and its members stand in a JSON text.
+type jsonObject struct {
+	start, end int // of the braces: text[start] is '{', text[end-1] is '}'
+	members    []jsonMember
+}
+
+// A jsonMember is one member of a jsonObject, as offsets into the text.
+type jsonMember struct {
+	key                  string
+	keyStart, keyEnd     int
+	valueStart, valueEnd int
+}
+
+// scanObject finds the members of the object that begins at or after offset.
+// The text must be valid JSON.
+func scanObject(text []byte, offset int) (*jsonObject, error) {
+	d := json.NewDecoder(bytes.NewReader(text[offset:]))
+	at := func() int { return offset + int(d.InputOffset()) }
+	t, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	if t != json.Delim('{') {
+		return nil, errors.New("not an object")
+	}
+	o := &jsonObject{start: at() - 1}
+	for d.More() {
+		var m jsonMember
+		from := at()
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		m.key = key.(string)
+		m.keyStart, m.keyEnd = from+bytes.IndexByte(text[from:], '"'), at()
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		m.valueStart, m.valueEnd = at()-len(value), at()
+		o.members = append(o.members, m)
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	o.end = at()
+	return o, nil
+}
+
+// find returns the last member of that key, and how many there are.
+func (o *jsonObject) find(key string) (m *jsonMember, n int) {
+	for i := range o.members {
+		if o.members[i].key == key {
+			m = &o.members[i]
+			n++
+		}
+	}
+	return m, n
+}
+
+// A jsonStyle is how the members of one object are laid out.
+type jsonStyle struct {
+	before string // between a comma, or the brace, and a member's key
+	after  string // between the last value and the closing brace
+	colon  string // between a key and its value
+	unit   string // one more level of indentation; "" where all is on one line
+}
+
+// style reads an object's style from its last member; an empty object takes its
+// parent's, one level deeper.
+func (o *jsonObject) style(text []byte, parent *jsonObject) jsonStyle {
+	if len(o.members) == 0 {
+		if parent == nil {
+			return jsonStyle{before: "\n  ", after: "\n", colon: ": ", unit: "  "}
+		}
+		s := parent.style(text, nil)
+		if s.unit == "" {
+			s.before, s.after = strings.Trim(s.before, "\r\n"), ""
+			return s
+		}
+		s.before, s.after = s.before+s.unit, s.before
+		return s
+	}
+	last := o.members[len(o.members)-1]
+	s := jsonStyle{
+		before: string(text[o.gapBefore(text, last.keyStart):last.keyStart]),
+		after:  string(text[last.valueEnd : o.end-1]),
+		colon:  string(text[last.keyEnd:last.valueStart]),
+	}
+	inner, outer := lineIndent(s.before), lineIndent(s.after)
+	if newline := strings.IndexByte(s.before, '\n'); newline >= 0 {
+		s.unit = "  "
+		if len(inner) > len(outer) && strings.HasPrefix(inner, outer) {
+			s.unit = inner[len(outer):]
+		}
+		// Blank lines between members are not repeated within the new one.
+		s.before = strings.TrimLeft(s.before[:newline+1], " \t") + inner
+	}
+	if len(o.members) == 1 && s.unit == "" && s.before == "" && s.colon != ":" {
+		s.before = " " // { "a": 1 } says nothing of what follows a comma
+	}
+	return s
+}
+
+// gapBefore returns where the white space before offset begins.
+func (o *jsonObject) gapBefore(text []byte, offset int) int {
+	return len(bytes.TrimRight(text[:offset], " \t\r\n"))
+}
+
+// lineIndent is the indentation of the line that a gap ends on.
+func lineIndent(gap string) string { return gap[strings.LastIndexByte(gap, '\n')+1:] }
+
+// insert returns the text with one more member at the end of the object.
+func (o *jsonObject) insert(text []byte, key string, value objectText, s jsonStyle) []byte {
+	member := quoteJSON(key) + s.colon + value.render(s)
+	if len(o.members) == 0 {
+		return splice(text, o.start+1, o.end-1, s.before+member+s.after)
+	}
+	last := o.members[len(o.members)-1].valueEnd
+	return splice(text, last, last, ","+s.before+member)
+}
+
+func splice(text []byte, from, to int, with string) []byte {
+	out := make([]byte, 0, len(text)+len(with))
+	out = append(out, text[:from]...)
+	out = append(out, with...)
+	return append(out, text[to:]...)
+}
+
+// An objectText is an object to be written: its values are JSON, or objects.
+type objectText []struct {
+	key   string
+	value any // string or objectText
+}
+
+// render writes the object as the value of a member that stands in style s.
+func (t objectText) render(s jsonStyle) string {
+	inner := s
+	if s.unit != "" {
+		inner.before = s.before + s.unit
+	}
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, m := range t {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if i > 0 || s.unit != "" {
+			b.WriteString(inner.before)
+		}
+		b.WriteString(quoteJSON(m.key) + s.colon)
+		switch v := m.value.(type) {
+		case string:
+			b.WriteString(v)
+		case objectText:
+			b.WriteString(v.render(inner))
+		}
+	}
+	if s.unit != "" {
+		b.WriteString(s.before)
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+func quoteJSON(s string) string {
+	b, _ := json.Marshal(s) // a string always encodes
+	return string(b)
+}

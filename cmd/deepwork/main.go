@@ -1,0 +1,9 @@
+// Command deepwork is an MCP server that leads AI agents through multi-step
+// work, and the tools that people need around it.
+package main
+
+import "os"
+
+func main() {
+	os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"deepwork/transport"
+)
+
+const gorace = "atexit_sleep_ms=0"
+
+// TestMain makes this test binary the command deepwork for the scripts and for
+// whatever test starts a server.
+func TestMain(m *testing.M) {
+	// Under the race detector a process sleeps for a second before it ends, and
+	// the tests run hundreds of them.
+	os.Setenv("GORACE", gorace)
+	testscript.Main(m, map[string]func(){"deepwork": main, "mcp-echo": echoServer})
+}
+
+// TestScripts drives the real command as a user does.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                "testdata/script",
+		RequireUniqueNames: true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("GORACE", gorace)
+			e.Setenv(transport.AdditionalJobsEnv, "")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"agent":   agent,
+			"exits":   exits,
+			"capture": capture,
+		},
+	})
+}
+
+// exits runs a command and checks its exit code: `exits 2 deepwork bogus`.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND [ARG...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := err.(*exec.ExitError)
+		if !ok {
+			ts.Fatalf("running %q: %v", args[1:], err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// capture sets a variable to what a regular expression's group finds in the
+// last command's stdout: `capture ID '^([0-9a-f]{8}) '`.
+func capture(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: capture NAME REGEXP")
+	}
+	re, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	found := re.FindStringSubmatch(ts.ReadFile("stdout"))
+	if len(found) < 2 {
+		ts.Fatalf("stdout has no %s", args[1])
+	}
+	ts.Setenv(args[0], found[1])
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"deepwork/catalog"
+	"deepwork/catalog/standard"
+	"deepwork/session/workflow"
+	"deepwork/transport"
+)
+
+// pathFlag gives cmd the --path that all commands on a project share.
+func (a *app) pathFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.path, "path", "", "project root `directory` (default: the current directory)")
+	_ = cmd.MarkFlagDirname("path")
+}
+
+// projectRoot returns the project's root, absolute; it must be a directory.
+func (a *app) projectRoot() (string, error) {
+	path := a.path
+	if path == "" {
+		path = "."
+	}
+	root, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("finding the project root %q: %w", path, err)
+	}
+	info, err := os.Stat(root)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("the project root %s does not exist; create it or name another with --path", root)
+	case err != nil:
+		return "", fmt.Errorf("looking at the project root: %w", err)
+	case !info.IsDir():
+		return "", fmt.Errorf("the project root %s is not a directory; name one with --path", root)
+	}
+	return root, nil
+}
+
+// display gives path as a person in the project wants to read it: relative to
+// what --path named, with that in front.
+func (a *app) display(root, path string) string {
+	rel, err := filepath.Rel(root, path)
+	if err != nil || !filepath.IsLocal(rel) {
+		return path
+	}
+	return filepath.Join(a.path, rel)
+}
+
+// additionalFolders reads the environment's job folders. Relative ones are left
+// out, as the server does: they would depend on where a process was started.
+func additionalFolders() []string {
+	var folders []string
+	for _, f := range filepath.SplitList(os.Getenv(transport.AdditionalJobsEnv)) {
+		if f = strings.TrimSpace(f); filepath.IsAbs(f) {
+			folders = append(folders, filepath.Clean(f))
+		}
+	}
+	return folders
+}
+
+// withCatalog loads the project's jobs for use, as the server would see them.
+func (a *app) withCatalog(ctx context.Context, use func(root string, jobs *catalog.Catalog) error) (err error) {
+	root, err := a.projectRoot()
+	if err != nil {
+		return err
+	}
+	jobs, err := catalog.Open(ctx, catalog.Options{
+		Root:       root,
+		Additional: additionalFolders(),
+		Standard:   standard.FS(),
+		// What the catalog would log are the load errors, which are printed.
+		Logger:  slog.New(slog.DiscardHandler),
+		NoWatch: true,
+	})
+	if err != nil {
+		return fmt.Errorf("loading the jobs of %s: %w", root, err)
+	}
+	defer func() { err = errors.Join(err, jobs.Close(context.WithoutCancel(ctx))) }()
+	return use(root, jobs)
+}
+
+// withArchive opens the project's sessions for use and closes them after it.
+func (a *app) withArchive(use func(root string, archive *workflow.Archive) error) (err error) {
+	root, err := a.projectRoot()
+	if err != nil {
+		return err
+	}
+	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	archive, err := workflow.OpenArchive(root, logger)
+	if err != nil {
+		return fmt.Errorf("opening the sessions of %s: %w", root, err)
+	}
+	defer func() { err = errors.Join(err, archive.Close()) }()
+	return use(root, archive)
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"deepwork/transport"
+)
+
+// closeTimeout bounds how long the parts of a server may take to stop, after
+// the calls in flight have had their own grace period in the transport.
+const closeTimeout = 5 * time.Second
+
+// transports are the values of --transport.
+var transports = []string{"stdio"}
+
+// toolsets are the values of --toolsets (DESIGN "Tool surface").
+var toolsets = []string{"workflows", "remote", "board"}
+
+// serveFlags are the options of seed 001 "Server CLI Options", and ours.
+type serveFlags struct {
+	transport      string
+	port           int
+	qualityGate    string
+	noQualityGate  bool
+	externalRunner string
+	toolsets       []string
+	log            logFlags
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the MCP server",
+		Long: `Run the MCP server of a project. It speaks MCP on stdin and stdout and logs to
+stderr. It ends when stdin ends or a signal asks it to: calls in flight are
+finished first; a second signal ends it at once.`,
+		Args: takes(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd); err != nil {
+				return err
+			}
+			return a.serve(f)
+		},
+	}
+	a.pathFlag(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.transport, "transport", "stdio", "how clients connect: "+strings.Join(transports, ", "))
+	flags.IntVar(&f.port, "port", 8000, "port of a network transport; not with stdio")
+	flags.StringVar(&f.qualityGate, "quality-gate", "", "`command` that reviews outputs (overrides the config)")
+	flags.BoolVar(&f.noQualityGate, "no-quality-gate", false, "finish steps without reviews (wins over every other setting)")
+	flags.StringVar(&f.externalRunner, "external-runner", "", "who reviews: claude (default: the agent itself)")
+	flags.StringSliceVar(&f.toolsets, "toolsets", nil, "sets of tools, of "+strings.Join(toolsets, ",")+" (default: as configured, else all)")
+	_ = cmd.RegisterFlagCompletionFunc("transport", cobra.FixedCompletions(transports, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("external-runner", cobra.FixedCompletions([]string{"claude"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("toolsets", cobra.FixedCompletions(toolsets, cobra.ShellCompDirectiveNoFileComp))
+	f.log.register(cmd)
+	return cmd
+}
+
+// check refuses what cannot be served before anything is started.
+func (f *serveFlags) check(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed
+	switch {
+	case !slices.Contains(transports, f.transport):
+		return usagef(cmd, "--transport %q is not offered; there is %s", f.transport, strings.Join(transports, ", "))
+	case given("port"):
+		return usagef(cmd, "--port goes with a network transport; leave it out with --transport %s", f.transport)
+	case f.externalRunner != "" && f.externalRunner != "claude":
+		return usagef(cmd, "--external-runner %q is not one of claude", f.externalRunner)
+	case given("quality-gate") && strings.TrimSpace(f.qualityGate) == "":
+		return usagef(cmd, "--quality-gate needs a command; --no-quality-gate turns reviews off")
+	case f.externalRunner != "" && f.qualityGate != "":
+		return usagef(cmd, "--external-runner and --quality-gate both name a reviewer; give one of them")
+	case given("toolsets") && len(f.toolsets) == 0:
+		return usagef(cmd, "--toolsets is empty; give one or more of %s", strings.Join(toolsets, ", "))
+	}
+	for _, set := range f.toolsets {
+		if !slices.Contains(toolsets, set) {
+			return usagef(cmd, "--toolsets: %q is not one of %s", set, strings.Join(toolsets, ", "))
+		}
+	}
+	return f.log.check(cmd)
+}
+
+// serve runs the server until stdin ends or a signal comes.
+func (a *app) serve(f serveFlags) (err error) {
+	ctx, stop := interruptible(context.Background())
+	defer stop()
+	root, err := a.projectRoot()
+	if err != nil {
+		return err
+	}
+	logger, closeLog, err := f.log.open(a.err)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeLog()) }()
+
+	in, err := inStream(a.in)
+	if err != nil {
+		return err
+	}
+	version := readBuild().Version
+	server, err := transport.NewServer(transport.Options{
+		ProjectRoot:        root,
+		EnableQualityGate:  new(!f.noQualityGate),
+		ExternalRunner:     f.externalRunner,
+		QualityGateCommand: f.qualityGate,
+		Toolsets:           f.toolsets,
+		Logger:             logger,
+		Version:            version,
+	})
+	if err != nil {
+		return fmt.Errorf("starting the server: %w", err)
+	}
+	logger.Info("server started", "root", root, "transport", f.transport, "version", version, "pid", os.Getpid())
+	defer context.AfterFunc(ctx, func() {
+		logger.Info("asked to stop: finishing the calls in flight; a second signal ends at once")
+	})()
+	serveErr := server.ServeStdio(ctx, in, outStream(a.rawOut))
+	if ctx.Err() != nil && errors.Is(serveErr, context.Canceled) {
+		serveErr = nil // this is what the signal asked for
+	}
+	return errors.Join(serveErr, closeServer(server, logger))
+}
+
+// closeServer stops what the server runs and says what did not stop.
+func closeServer(server *transport.Server, logger *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := server.Close(ctx); err != nil {
+		return fmt.Errorf("stopping the server: %w", err)
+	}
+	logger.Info("server stopped")
+	return nil
+}
+
+// interruptible returns a context that the first SIGINT or SIGTERM cancels. The
+// second one finds no handler any more and ends the process at once.
+func interruptible(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+// inStream gives stdin a Close that ends a blocked Read, where that can be had;
+// any other stream is closed as it is, or not at all.
+func inStream(r io.Reader) (io.ReadCloser, error) {
+	switch r := r.(type) {
+	case *os.File:
+		return interruptibleStdin(r)
+	case io.ReadCloser:
+		return r, nil
+	}
+	return io.NopCloser(r), nil
+}
+
+// outStream gives a stream the Close that transports want.
+func outStream(w io.Writer) io.WriteCloser {
+	if c, ok := w.(io.WriteCloser); ok {
+		return c
+	}
+	return nopWriteCloser{w}
+}
+
+type nopWriteCloser struct{ io.Writer }
+
+func (nopWriteCloser) Close() error { return nil }

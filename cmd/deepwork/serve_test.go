@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestServeSignal asks a server to end while its client is still connected:
+// it ends by itself, with exit code 0.
+func TestServeSignal(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a process cannot be signalled there")
+	}
+	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+		t.Run(sig.String(), func(t *testing.T) {
+			server, log := startServe(t)
+			if err := server.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			rest, err := io.ReadAll(log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := server.Wait(); err != nil {
+				t.Errorf("ended with %v, want exit 0; it logged\n%s", err, rest)
+			}
+			if !strings.Contains(string(rest), "server stopped") {
+				t.Errorf("it did not say that it stopped:\n%s", rest)
+			}
+		})
+	}
+}
+
+// TestInterruptibleSecondSignal runs a process whose shutdown hangs: the first
+// signal asks it to stop, a later one ends it.
+func TestInterruptibleSecondSignal(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a process cannot be signalled there")
+	}
+	if os.Getenv("DEEPWORK_TEST_HANG") != "" {
+		ctx, stop := interruptible(context.Background())
+		defer stop()
+		os.Stdout.WriteString("ready\n")
+		<-ctx.Done()
+		os.Stdout.WriteString("asked to stop\n")
+		time.Sleep(time.Hour) // a shutdown that hangs
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.CommandContext(t.Context(), self, "-test.run=^TestInterruptibleSecondSignal$")
+	child.Env = append(os.Environ(), "DEEPWORK_TEST_HANG=1")
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for _, want := range []string{"ready", "asked to stop"} {
+		if !lines.Scan() || lines.Text() != want {
+			t.Fatalf("read %q, want %q", lines.Text(), want)
+		}
+		// The handler is taken away as the context ends, beside whoever waits
+		// for it: until then a signal is taken, and not the one that ends it.
+		if err := child.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- child.Wait() }()
+	for {
+		select {
+		case err := <-ended:
+			exit, ok := errors.AsType[*exec.ExitError](err)
+			if !ok || exit.Success() {
+				t.Fatalf("ended with %v, want a signal", err)
+			}
+			return
+		case <-time.After(10 * time.Millisecond):
+			_ = child.Process.Signal(syscall.SIGTERM)
+		}
+	}
+}
+
+// startServe starts a server on an empty project, with a client that says
+// nothing, and returns once it is up.
+func startServe(t *testing.T) (*exec.Cmd, io.Reader) {
+	t.Helper()
+	server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", t.TempDir())
+	stdin, err := server.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stdin.Close() })
+	stderr, err := server.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	log := bufio.NewReader(stderr)
+	for {
+		line, err := log.ReadString('\n')
+		if err != nil {
+			t.Fatalf("the server ended: %v", err)
+		}
+		if strings.Contains(line, "server started") {
+			return server, log
+		}
+	}
+}

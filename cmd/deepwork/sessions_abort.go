@@ -1,0 +1,37 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"deepwork/session/workflow"
+)
+
+// defaultAbortReason is recorded where the person gives none.
+const defaultAbortReason = "aborted from the command line"
+
+func (a *app) sessionsAbortCommand() *cobra.Command {
+	var why string
+	cmd := &cobra.Command{
+		Use:   "abort ID",
+		Short: "Abort an active session that no living server owns",
+		Args:  sessionID,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if strings.TrimSpace(why) == "" {
+				return usagef(cmd, "--reason is blank; say why, or leave it out")
+			}
+			return a.withArchive(func(_ string, archive *workflow.Archive) error {
+				if err := archive.Abort(cmd.Context(), args[0], why); err != nil {
+					return fmt.Errorf("aborting session %s: %w", args[0], err)
+				}
+				fmt.Fprintf(a.out, "aborted %s\n", args[0])
+				return nil
+			})
+		},
+	}
+	a.pathFlag(cmd)
+	cmd.Flags().StringVar(&why, "reason", defaultAbortReason, "`why`, as the session records it")
+	return cmd
+}

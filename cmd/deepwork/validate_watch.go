@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"deepwork/catalog/job"
+	"deepwork/session/workflow"
+)
+
+// watch validates again and again until ctx ends. It looks at contents, not at
+// events, so that it sees every way of saving, on every file system; a change
+// counts once two looks in a row agree on it, so that half a save does not.
+func (v *validator) watch(ctx context.Context, interval time.Duration) error {
+	if err := v.once(); err != nil {
+		if _, ok := errors.AsType[*reportedError](err); !ok {
+			return err
+		}
+	}
+	reported, err := v.scanMap()
+	if err != nil {
+		return err
+	}
+	pending := reported
+	fmt.Fprintln(v.app.err, "deepwork: watching; interrupt to end")
+	wait := time.NewTimer(interval)
+	defer wait.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-wait.C:
+		}
+		began := time.Now()
+		now, err := v.scanMap()
+		if err != nil {
+			// The folder itself is away for the moment, as when a branch is
+			// switched: what it held is reported once it is back, or as removed.
+			now = map[string]*check{}
+		}
+		v.reportChanges(ctx, reported, pending, now)
+		pending = now
+		// With very many jobs a look takes long; it takes at most a tenth of a core.
+		wait.Reset(max(interval, 10*time.Since(began)))
+	}
+}
+
+func (v *validator) scanMap() (map[string]*check, error) {
+	checks, err := v.scan()
+	if err != nil && !errors.Is(err, errNoJobs) {
+		return nil, err
+	}
+	byFile := make(map[string]*check, len(checks))
+	for _, c := range checks {
+		byFile[c.file] = c
+	}
+	return byFile, nil
+}
+
+// reportChanges prints every file that differs from what was reported last and
+// has stayed the same since the look before, and brings reported up to date.
+func (v *validator) reportChanges(ctx context.Context, reported, before, now map[string]*check) {
+	var changed []string
+	for file, c := range now {
+		if !c.same(reported[file]) && c.same(before[file]) {
+			changed = append(changed, file)
+		}
+	}
+	for file := range reported {
+		if now[file] == nil && before[file] == nil {
+			changed = append(changed, file)
+		}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	slices.Sort(changed)
+	for _, file := range changed {
+		old, c := reported[file], now[file]
+		switch {
+		case c == nil:
+			fmt.Fprintf(v.app.out, "%s: removed\n", file)
+			delete(reported, file)
+		case len(c.diagnostics) == 0:
+			fmt.Fprintf(v.app.out, "%s: ok\n", file)
+			reported[file] = c
+		default:
+			v.print(c)
+			reported[file] = c
+		}
+		if err := v.reportStranded(ctx, file, old, c); err != nil {
+			fmt.Fprintf(v.app.err, "deepwork: looking for sessions that the edit strands: %v\n", err)
+		}
+		// Sessions follow the last definition that was good: remember it.
+		if c != nil && c.job == nil && old != nil {
+			c.lastGood = old.good()
+		}
+	}
+	fmt.Fprintf(v.app.err, "deepwork: %s\n", summarizeMap(now))
+}
+
+func summarizeMap(checks map[string]*check) summary {
+	list := make([]*check, 0, len(checks))
+	for _, c := range checks {
+		list = append(list, c)
+	}
+	return summarize(list)
+}
+
+// same tells whether two looks at a file saw and found the same.
+func (c *check) same(other *check) bool {
+	return c != nil && other != nil &&
+		bytes.Equal(c.source, other.source) &&
+		slices.Equal(c.diagnostics, other.diagnostics)
+}
+
+// good is the newest definition without faults, or nil.
+func (c *check) good() *job.Job {
+	if c == nil || c.job != nil {
+		return c.jobOrNil()
+	}
+	return c.lastGood
+}
+
+func (c *check) jobOrNil() *job.Job {
+	if c == nil {
+		return nil
+	}
+	return c.job
+}
+
+// reportStranded prints the active sessions that cannot follow an edit: their
+// workflow or their current step is gone (DESIGN "Hot reload").
+func (v *validator) reportStranded(ctx context.Context, file string, old, now *check) (err error) {
+	before := old.good()
+	if before == nil || !v.isProjectJob(old.dir) {
+		return nil
+	}
+	var after *job.Job
+	if now != nil {
+		if after = now.job; after == nil {
+			return nil // broken: sessions go on with the last good definition
+		}
+	}
+	archive, err := workflow.OpenArchive(v.root, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, archive.Close()) }()
+	sessions, err := archive.ActiveIn(ctx, before.Name)
+	if err != nil {
+		return err
+	}
+	for _, s := range sessions {
+		if why := stranded(s, after); why != "" {
+			fmt.Fprintf(v.app.out, "%s: strands session %s (%s/%s at step %s): %s; it finishes on the definition it has\n",
+				file, s.SessionID, s.JobName, s.WorkflowName, s.Step, why)
+		}
+	}
+	return nil
+}
+
+// stranded says why a session cannot follow a definition, or "".
+func stranded(s workflow.SessionInfo, j *job.Job) string {
+	switch {
+	case j == nil:
+		return "the job is gone"
+	case j.Name != s.JobName:
+		return fmt.Sprintf("the job is now named %q", j.Name)
+	case j.Workflow(s.WorkflowName) == nil:
+		return fmt.Sprintf("workflow %q is gone", s.WorkflowName)
+	case j.Step(s.Step) == nil:
+		return fmt.Sprintf("step %q is gone", s.Step)
+	case j.Workflow(s.WorkflowName).Find(s.Step) < 0:
+		return fmt.Sprintf("step %q is no longer in the workflow", s.Step)
+	}
+	return ""
+}
+
+// isProjectJob tells whether a job's folder is one of those the project serves.
+func (v *validator) isProjectJob(dir string) bool {
+	folders := append([]string{filepath.Join(v.root, ".deepwork", "jobs")}, additionalFolders()...)
+	parent := resolved(filepath.Dir(dir))
+	return slices.ContainsFunc(folders, func(f string) bool { return resolved(f) == parent })
+}
+
+// resolved follows symlinks where it can.
+func resolved(path string) string {
+	if r, err := filepath.EvalSymlinks(path); err == nil {
+		return r
+	}
+	return filepath.Clean(path)
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"deepwork/session/workflow"
+	"deepwork/transport"
+)
+
+// TestValidateWatch edits a job in the ways editors save and reads what the
+// real command prints of each, with a session that an edit strands.
+func TestValidateWatch(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a process cannot be interrupted there")
+	}
+	root := t.TempDir()
+	dir := filepath.Join(root, ".deepwork", "jobs", "one")
+	file := filepath.Join(dir, "job.yml")
+	writeFiles(t, root, map[string]string{
+		".deepwork/jobs/one/job.yml": jobText("one", "a", "b"),
+		".deepwork/jobs/one/a.md":    "Do it.\n",
+	})
+	session := startSession(t, root)
+
+	watch := exec.CommandContext(t.Context(), "deepwork", "validate", "--watch", "--path", root)
+	watch.Env = append(os.Environ(), transport.AdditionalJobsEnv+"=")
+	out, err := watch.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr, err := watch.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines, notes := bufio.NewScanner(out), bufio.NewScanner(stderr)
+	expect := func(s *bufio.Scanner, want string) {
+		t.Helper()
+		for s.Scan() {
+			if strings.Contains(s.Text(), want) {
+				return
+			}
+			t.Logf("passed over: %s", s.Text())
+		}
+		t.Fatalf("the output ended without %q", want)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect(notes, "1 job checked: 0 faults, 0 warnings")
+	expect(notes, "watching")
+
+	// Truncate and write: a fault.
+	must(os.WriteFile(file, []byte(strings.Replace(jobText("one", "a", "b"), "1.0.0", "one", 1)), 0o644))
+	expect(lines, file+":2:")
+	expect(notes, "1 fault")
+
+	// Rename: the step that the session is at is gone, and the fault too.
+	must(replaceWith(file, []byte(jobText("one", "b")), 0o644))
+	expect(lines, file+": ok")
+	expect(lines, file+": strands session "+session+" (one/w at step a): step \"a\" is gone")
+
+	// The same name and size, and a file that the job names.
+	must(os.Remove(filepath.Join(dir, "a.md")))
+	expect(lines, "a.md")
+	must(os.WriteFile(filepath.Join(dir, "a.md"), []byte("Again.\n"), 0o644))
+	expect(lines, file+": ok")
+
+	// A symlink swapped.
+	must(os.WriteFile(filepath.Join(root, "other.yml"), []byte(jobText("two", "a")), 0o644))
+	must(os.Remove(file))
+	must(os.Symlink(filepath.Join(root, "other.yml"), file))
+	expect(lines, file+": ok")
+	expect(lines, "the job is now named \"two\"")
+
+	// A new job, and one that goes.
+	writeFiles(t, root, map[string]string{".deepwork/jobs/three/job.yml": jobText("three", "a"), ".deepwork/jobs/three/a.md": "Do it.\n"})
+	expect(lines, filepath.Join("three", "job.yml")+": ok")
+	must(os.RemoveAll(filepath.Join(root, ".deepwork", "jobs", "three")))
+	expect(lines, filepath.Join("three", "job.yml")+": removed")
+
+	must(watch.Process.Signal(os.Interrupt))
+	for lines.Scan() {
+		t.Errorf("printed more: %s", lines.Text())
+	}
+	for notes.Scan() {
+		t.Logf("stderr: %s", notes.Text())
+	}
+	if err := watch.Wait(); err != nil {
+		t.Errorf("after an interrupt: %v, want exit 0", err)
+	}
+}
+
+// startSession starts workflow w of job one through a server that then ends,
+// and returns the session's id.
+func startSession(t *testing.T, root string) string {
+	t.Helper()
+	client, _ := startClient(t, root)
+	started := callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "Try it", JobName: "one", WorkflowName: "w"})
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// What became of a file that a command lays out.
+const (
+	created = "created"
+	kept    = "kept"
+)
+
+// createFile makes a file whole, with the folders above it; one that is there
+// is kept, whatever it is.
+func createFile(path string, data []byte) (done string, err error) {
+	if _, err := os.Lstat(path); err == nil {
+		return kept, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", err
+	}
+	if err := replaceWith(path, data, 0o644); err != nil {
+		return "", err
+	}
+	return created, nil
+}
+
+// replaceFile replaces the content of a regular file atomically. It keeps its
+// mode; a symlink stays one, and what it leads to is replaced.
+func replaceFile(path string, data []byte) error {
+	target, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(target)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", path)
+	}
+	return replaceWith(target, data, info.Mode().Perm())
+}
+
+// replaceWith writes a synced file beside path and renames it over path, so
+// that readers, and a machine that loses power, see all of it or nothing.
+func replaceWith(path string, data []byte, mode fs.FileMode) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	if _, err = f.Write(data); err != nil {
+		return err
+	}
+	if err = f.Chmod(mode); err != nil {
+		return err
+	}
+	if err = f.Sync(); err != nil {
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,133 @@
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"deepwork/actor/process"
+)
+
+// Why Run takes nothing; test for them with errors.Is.
+var (
+	// ErrBusy says that too many reviews are waiting.
+	ErrBusy = errors.New("too many reviews are waiting")
+	// ErrClosed says that the gate is closed or closing.
+	ErrClosed = errors.New("the quality gate is closed")
+)
+
+// A Code says why a review came to no verdict.
+type Code string
+
+// The codes of an Error.
+const (
+	NotStarted     Code = "not_started"     // the reviewer could not be started
+	Crashed        Code = "crashed"         // it ended with an exit code other than 0, by a signal, or says that it failed
+	TimedOut       Code = "timed_out"       // it did not end in time
+	Flooded        Code = "flooded"         // it wrote too much
+	Cancelled      Code = "cancelled"       // whoever wanted the verdict does not any more, or the server stops
+	NoVerdict      Code = "no_verdict"      // what it wrote holds none, or one that cannot be understood
+	TwoVerdicts    Code = "two_verdicts"    // it holds more than one
+	Contradiction  Code = "contradiction"   // it says passed beside a criterion that is not
+	ContentChanged Code = "content_changed" // the files are not those any more that were to be judged
+)
+
+// An Error is a review without a verdict. It neither passes nor fails a step:
+// the attempt is void (issue "Honesty"; DESIGN "Reviews").
+type Error struct {
+	Code     Code
+	Reviewer string        // "claude", or the command's words
+	Review   string        // which review, for the reader
+	ExitCode int           // of the reviewer; -1 where there is none
+	After    time.Duration // how long it ran
+	Timeout  time.Duration // how long it might have
+	What     string        // what is wrong, a sentence's end
+	Tail     string        // the last lines it wrote, at most 20 and 2,000 bytes
+	Remedy   string        // what to do
+	Err      error         // the cause, for the log; may be nil
+}
+
+// tailSize and tailLines bound Error.Tail.
+const (
+	tailSize  = 2000 // bytes
+	tailLines = 20
+)
+
+// lastLines makes of what a reviewer wrote what can be shown of it.
+func lastLines(s string) string {
+	s = process.Tail(s, tailSize)
+	at := len(s)
+	for range tailLines {
+		if at = strings.LastIndexByte(s[:at], '\n'); at < 0 {
+			return s
+		}
+	}
+	return s[at+1:]
+}
+
+// Error is written for the agent whose call it answers: what went wrong, the
+// last lines, that the attempt does not count, and what to do.
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "The quality review of %s gave no verdict: %s.", e.Review, e.What)
+	if e.Tail != "" {
+		fmt.Fprintf(&b, " The last lines it wrote:\n%s\n", indent(e.Tail))
+	} else if e.Code != ContentChanged && e.Code != Cancelled && e.Code != NotStarted {
+		b.WriteString(" It wrote nothing.")
+	}
+	if b.String()[b.Len()-1] != '\n' {
+		b.WriteByte(' ')
+	}
+	b.WriteString("This attempt does not count. ")
+	b.WriteString(e.Remedy)
+	return b.String()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// remedy is what to do about a code, where nothing more exact is known.
+func (c Code) remedy() string {
+	const mend = " If that happens again, the reviewer is at fault, not the work: tell the user to run the command by hand and to mend it or its configuration (quality_gate in .deepwork/config.yml, or the flags of deepwork serve)."
+	switch c {
+	case NotStarted:
+		return "Tell the user: the command comes from quality_gate.agent_review_command in .deepwork/config.yml, or from a flag of deepwork serve. Once it is mended, call finished_step again with the same outputs."
+	case TimedOut:
+		return "Call finished_step again with the same outputs to have it reviewed once more. If it is too slow again, tell the user to raise quality_gate.default_timeout in .deepwork/config.yml."
+	case ContentChanged:
+		return "Let everything that writes to the outputs end, then call finished_step again."
+	case Cancelled:
+		return "Call finished_step again if the step is still to be finished."
+	}
+	return "Call finished_step again with the same outputs to have it reviewed once more." + mend
+}
+
+func indent(s string) string { return "    " + strings.ReplaceAll(s, "\n", "\n    ") }
+
+// words writes a command as it can be read, in quotes where a word needs them.
+func words(command []string) string {
+	quoted := make([]string, len(command))
+	for i, w := range command {
+		if quoted[i] = w; w == "" || strings.ContainsAny(w, " \t\n\r\"'\\") {
+			quoted[i] = strconv.Quote(w)
+		}
+	}
+	return shorten(strings.Join(quoted, " "), 200)
+}
+
+// shorten cuts a text to n runes and says so.
+func shorten(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	count := 0
+	for i := range s {
+		if count == n {
+			return s[:i] + "…"
+		}
+		count++
+	}
+	return s
+}

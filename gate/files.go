@@ -1,0 +1,132 @@
+package gate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+var (
+	errOutside    = errors.New("it leads outside the project root")
+	errNotRegular = errors.New("it is not a regular file")
+)
+
+// HashFiles returns the hex SHA-256 of each file, by its path as given: relative
+// to root, or absolute. Each is read once, in pieces. An error names the file; a
+// file must be a regular one and inside root after symlinks are resolved.
+func HashFiles(root string, paths []string) (map[string]string, error) {
+	hashes := make(map[string]string, len(paths))
+	if len(paths) == 0 {
+		return hashes, nil
+	}
+	root, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return nil, fmt.Errorf("resolving the project root: %w", err)
+	}
+	buf := make([]byte, 256<<10)
+	for _, p := range paths {
+		if _, ok := hashes[p]; ok {
+			continue
+		}
+		if hashes[p], err = hashFile(context.Background(), root, p, buf); err != nil {
+			return nil, fmt.Errorf("hashing output file '%s': %w", p, err)
+		}
+	}
+	return hashes, nil
+}
+
+// hashFile hashes one file, unless ctx ends before. root is resolved already.
+func hashFile(ctx context.Context, root, path string, buf []byte) (string, error) {
+	f, err := openFile(root, path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.CopyBuffer(h, stoppable{ctx, f}, buf); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// stoppable is a reader that ends with its context.
+type stoppable struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (s stoppable) Read(p []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return s.r.Read(p)
+}
+
+// An openedFile is a regular file inside the project.
+type openedFile struct {
+	*os.File
+	size int64
+	own  bool // it is under .deepwork, whatever the path to it
+}
+
+// openFile opens a submitted file for reading. root is resolved already.
+func openFile(root, path string) (*openedFile, error) {
+	real, err := filepath.EvalSymlinks(fullPath(root, path))
+	if err != nil {
+		return nil, plain(err)
+	}
+	rel, err := filepath.Rel(root, real)
+	if err != nil || !filepath.IsLocal(rel) {
+		return nil, errOutside
+	}
+	// Before it is opened, since opening a device can have effects; and after, since
+	// something else may stand there by then.
+	info, err := os.Stat(real)
+	switch {
+	case err != nil:
+		return nil, plain(err)
+	case !info.Mode().IsRegular():
+		return nil, errNotRegular
+	}
+	f, err := os.OpenFile(real, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, plain(err)
+	}
+	info, err = f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errNotRegular
+	}
+	if err != nil {
+		f.Close()
+		return nil, plain(err)
+	}
+	first, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
+	return &openedFile{File: f, size: info.Size(), own: isOwn(first)}, nil
+}
+
+// fullPath is where a submitted path leads.
+func fullPath(root, path string) string {
+	if path = filepath.FromSlash(path); filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(root, path)
+}
+
+// isOwn tells whether a folder of the project root is the server's. Some file
+// systems do not tell case apart.
+func isOwn(name string) bool { return strings.EqualFold(name, ".deepwork") }
+
+// plain leaves out the path, which the message has already.
+func plain(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}

@@ -1,0 +1,293 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Gate runs reviews in a pool of bounded size that all sessions share in
+// turns. Its methods may be called from any goroutine.
+type Gate struct {
+	options Options
+	ctx     context.Context // ends when the gate is closed
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup // the dispatcher, the deliveries and the reviews
+	wake    chan struct{}  // capacity 1, never closed: there may be something to start
+
+	// A lock and not messages: Run is called by the actors of sessions and must
+	// not wait for anything, also not for a dispatcher that reads the settings.
+	mu      sync.Mutex
+	closed  bool
+	queue   queue
+	running map[*review]struct{}
+	open    map[*batch]struct{} // with verdicts that are still to be delivered
+	stats   Stats               // Running and Queued are filled in when asked for
+}
+
+// Stats say what a Gate is doing.
+type Stats struct {
+	Running  int // reviews that run now
+	Queued   int // reviews that wait
+	Done     int // reviews that ended with a verdict, since Open
+	Failed   int // reviews that ended without one, cancelled ones included
+	Capacity int // how many may run at once, as last read; 0 before the first review
+}
+
+// A batch is the tasks of one Run.
+type batch struct {
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	session  string
+	sub      Submission
+	each     func(Verdict)
+	left     int          // verdicts still to be delivered; the delivery's own
+	verdicts chan Verdict // room for all of them, so that no review ever waits for its caller
+}
+
+// A review is one task of a batch.
+type review struct {
+	batch *batch
+	task  Task
+}
+
+// lookAgain is how often the settings are read while reviews wait: a pool that
+// was made larger is used even though none of its reviews ends.
+const lookAgain = time.Second
+
+// Open starts a gate. It reads no settings yet. Close ends it.
+func Open(o Options) *Gate {
+	o.fill()
+	g := &Gate{
+		options: o,
+		wake:    make(chan struct{}, 1),
+		running: make(map[*review]struct{}),
+		open:    make(map[*batch]struct{}),
+	}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.wg.Go(g.dispatch)
+	return g
+}
+
+// Run queues tasks that were planned for a step's submission. each is called
+// once for every task, as its review ends: from a goroutine of the gate, one call
+// at a time for this Run; it may take its time, but must not call Close. When
+// ctx ends, what waits is dropped and what runs is killed with its process group;
+// each still gets a Verdict for every task, with an Error of code Cancelled.
+// session is the key by which sessions take turns.
+//
+// Run does not block. It returns an error, and calls each never, where the gate
+// is closed (ErrClosed) or its queue is full (ErrBusy).
+func (g *Gate) Run(ctx context.Context, session string, s Submission, tasks []Task, each func(Verdict)) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return fmt.Errorf("queueing the reviews of step '%s': %w", s.Step.ID, ErrClosed)
+	}
+	if n := g.queue.size; n > 0 && n+len(tasks) > g.options.QueueLimit {
+		return fmt.Errorf("queueing the %d reviews of step '%s': %w: %d, and %d run; there is room for %d. Call again in a while",
+			len(tasks), s.Step.ID, ErrBusy, n, len(g.running), g.options.QueueLimit)
+	}
+	if len(tasks) == 0 {
+		return nil
+	}
+	b := &batch{session: session, sub: s, each: each, left: len(tasks), verdicts: make(chan Verdict, len(tasks))}
+	b.ctx, b.cancel = context.WithCancelCause(ctx)
+	reviews := make([]*review, len(tasks))
+	for i, t := range tasks {
+		reviews[i] = &review{b, t}
+	}
+	g.open[b] = struct{}{}
+	g.queue.push(session, reviews...)
+	g.wg.Go(func() { g.deliver(b) })
+	g.rouse()
+	return nil
+}
+
+// Stats tells what the gate is doing. It does not block.
+func (g *Gate) Stats() Stats {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.stats
+	s.Running, s.Queued = len(g.running), g.queue.size
+	return s
+}
+
+// Close cancels all reviews, kills their process groups, delivers their verdicts
+// and waits for it. Where that is not over when ctx ends, the error names what
+// has not stopped. It may be called again to wait on.
+func (g *Gate) Close(ctx context.Context) error {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.cancel()
+	done := make(chan struct{})
+	go func() { // ends with the gate's own goroutines, for which it waits
+		g.wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return nil
+	default:
+		return fmt.Errorf("closing the quality gate: %w; not stopped: %s", context.Cause(ctx), strings.Join(g.stuck(), ", "))
+	}
+}
+
+// stuck names what has not stopped.
+func (g *Gate) stuck() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var names []string
+	busy := make(map[*batch]bool)
+	for r := range g.running {
+		busy[r.batch] = true
+		names = append(names, fmt.Sprintf("the review of %s of session %s", r.task.name(), r.batch.session))
+	}
+	for b := range g.open {
+		if !busy[b] {
+			names = append(names, fmt.Sprintf("the delivery of verdicts to session %s", b.session))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// rouse makes the dispatcher look.
+func (g *Gate) rouse() {
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+}
+
+// dispatch starts reviews while there are any and there is room.
+func (g *Gate) dispatch() {
+	again := time.NewTimer(0)
+	defer again.Stop()
+	for {
+		select {
+		case <-g.ctx.Done():
+			return
+		case <-g.wake:
+		case <-again.C:
+		}
+		again.Stop()
+		if g.Stats().Queued == 0 {
+			continue
+		}
+		settings := g.options.Settings().snapshot()
+		for r := g.next(settings.MaxConcurrent); r != nil; r = g.next(settings.MaxConcurrent) {
+			g.wg.Go(func() {
+				v := g.review(r.batch.ctx, r, settings)
+				g.ended(r, v, true)
+				g.rouse()
+			})
+		}
+		if g.Stats().Queued > 0 {
+			again.Reset(lookAgain)
+		}
+	}
+}
+
+// next takes a review from the queue, if another may run.
+func (g *Gate) next(capacity int) *review {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stats.Capacity = capacity
+	if len(g.running) >= capacity {
+		return nil
+	}
+	r := g.queue.pop()
+	if r != nil {
+		g.running[r] = struct{}{}
+	}
+	return r
+}
+
+// ended counts a review, logs it, and hands its verdict to the delivery.
+func (g *Gate) ended(r *review, v Verdict, ran bool) {
+	g.mu.Lock()
+	if delete(g.running, r); v.Err == nil {
+		g.stats.Done++
+	} else {
+		g.stats.Failed++
+	}
+	g.mu.Unlock()
+	if ran {
+		g.log(r, v)
+	}
+	r.batch.verdicts <- v
+}
+
+func (g *Gate) log(r *review, v Verdict) {
+	attrs := []any{"session", r.batch.session, "step", r.batch.sub.Step.ID, "review", r.task.Key,
+		"reviewer", v.Reviewer, "duration", v.EndedAt.Sub(v.StartedAt)}
+	switch e, failed := errors.AsType[*Error](v.Err); {
+	case failed && e.Code == Cancelled:
+		g.options.Logger.Info("review cancelled", append(attrs, "reason", e.What)...)
+	case failed:
+		g.options.Logger.Warn("review without a verdict", append(attrs, "code", e.Code, "error", e.What, "tail", e.Tail)...)
+	default:
+		g.options.Logger.Info("review ended", append(attrs, "passed", v.Passed)...)
+	}
+}
+
+// deliver hands the verdicts of a batch to its caller, one after the other, and
+// takes what waits out of the queue when the caller's context ends.
+func (g *Gate) deliver(b *batch) {
+	stop := context.AfterFunc(g.ctx, func() { b.cancel(ErrClosed) })
+	defer func() {
+		stop()
+		b.cancel(nil)
+		g.mu.Lock()
+		delete(g.open, b)
+		g.mu.Unlock()
+	}()
+	for over := b.ctx.Done(); b.left > 0; {
+		select {
+		case v := <-b.verdicts:
+			b.left--
+			g.call(b, v)
+		case <-over:
+			over = nil
+			g.drop(b)
+		}
+	}
+}
+
+// drop ends the reviews of a batch that have not been started.
+func (g *Gate) drop(b *batch) {
+	g.mu.Lock()
+	removed := g.queue.remove(b)
+	g.mu.Unlock()
+	for _, r := range removed {
+		now := time.Now().UTC()
+		v := Verdict{Task: r.task, StartedAt: now, EndedAt: now, Err: cancelled(b.ctx, r)}
+		g.ended(r, v, false)
+	}
+	if len(removed) > 0 {
+		g.options.Logger.Info("reviews cancelled before they began", "session", b.session, "step", b.sub.Step.ID, "reviews", len(removed))
+	}
+}
+
+// call calls the batch's function. A panic in it is not the gate's end.
+func (g *Gate) call(b *batch, v Verdict) {
+	defer func() {
+		if p := recover(); p != nil {
+			g.options.Logger.Error("taking a verdict panicked", "session", b.session, "review", v.Task.Key,
+				"panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	b.each(v)
+}

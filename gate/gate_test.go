@@ -1,0 +1,369 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// gated opens a gate whose reviewers end when the test says so.
+func (p *project) gated(capacity int) (*Gate, *hub) {
+	h := newHub(p.t)
+	return p.gate(always(Settings{Command: command("gated", h.addr), MaxConcurrent: capacity})), h
+}
+
+// files makes n of them and plans a review of each.
+func (p *project) files(n int) (Submission, []Task) {
+	var paths []string
+	for i := range n {
+		paths = append(paths, fmt.Sprintf("doc%03d.md", i))
+		p.write(paths[i], "text\n")
+	}
+	s := p.submission("docs").submit("docs", paths...)
+	return s, p.plan(s)
+}
+
+// settle waits until the gate is as wanted.
+func settle(t *testing.T, g *Gate, what string, ok func(Stats) bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(g.Stats()); {
+		if time.Now().After(end) {
+			t.Fatalf("not %s: %+v", what, g.Stats())
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestSessionsTakeTurns(t *testing.T) {
+	p := newProject(t)
+	g, h := p.gated(1)
+	many, tasks := p.files(40)
+	var mu sync.Mutex
+	var order []string
+	note := func(session string) func(Verdict) {
+		return func(v Verdict) {
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, session)
+		}
+	}
+	done := make(chan Verdict, 41)
+	both := func(session string) func(Verdict) {
+		n := note(session)
+		return func(v Verdict) { n(v); done <- v }
+	}
+	if err := g.Run(t.Context(), "A", many, tasks, both("A")); err != nil {
+		t.Fatal(err)
+	}
+	first := h.next() // one of A's runs, 39 wait
+	one := p.submission("step")
+	if err := g.Run(t.Context(), "B", one, p.plan(one), both("B")); err != nil {
+		t.Fatal(err)
+	}
+	if s := g.Stats(); s.Running != 1 || s.Queued != 40 || s.Capacity != 1 {
+		t.Errorf("%+v", s)
+	}
+	first.say(passes)
+	for range 40 {
+		h.next().say(passes)
+	}
+	for range 41 {
+		if v := <-done; v.Err != nil || !v.Passed {
+			t.Fatalf("got %+v", v)
+		}
+	}
+	if at := slices.Index(order, "B"); at > 2 {
+		t.Errorf("B came as number %d of %v", at+1, order)
+	}
+	if s := g.Stats(); s != (Stats{Done: 41, Capacity: 1}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestNeverMoreThanTheCapacity(t *testing.T) {
+	p := newProject(t)
+	h := newHub(t)
+	g := p.gate(always(Settings{Command: command("work", h.addr, "5ms"), MaxConcurrent: 3}))
+	most := h.count()
+	s, tasks := p.files(30)
+	verdicts := collect(t, t.Context(), g, "a", s, tasks)
+	for range tasks {
+		if v := <-verdicts; v.Err != nil {
+			t.Fatal(v.Err)
+		}
+	}
+	if n := most(); n != 3 {
+		t.Errorf("up to %d reviewers ran at once, want 3", n)
+	}
+}
+
+// count serves working reviewers and returns how many of them were there at once.
+func (h *hub) count() (most func() int) {
+	var now, peak atomic.Int64
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := h.l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer c.Close()
+				buf := make([]byte, 100)
+				if _, err := c.Read(buf); err != nil {
+					return
+				}
+				n := now.Add(1)
+				for p := peak.Load(); n > p && !peak.CompareAndSwap(p, n); p = peak.Load() {
+				}
+				c.Write([]byte{1})
+				c.Read(buf) // "end"
+				now.Add(-1)
+				c.Write([]byte("\n"))
+			})
+		}
+	})
+	h.t.Cleanup(func() { h.l.Close(); wg.Wait() })
+	return func() int { return int(peak.Load()) }
+}
+
+func TestSettingsTakeEffectForWhatIsNotStarted(t *testing.T) {
+	p := newProject(t)
+	h := newHub(t)
+	var now atomic.Pointer[Settings]
+	now.Store(&Settings{Command: command("gated", h.addr), MaxConcurrent: 1})
+	g := p.gate(func() Settings { return *now.Load() })
+	s, tasks := p.files(6)
+	verdicts := collect(t, t.Context(), g, "a", s, tasks)
+	first := h.next()
+	if st := g.Stats(); st.Running != 1 || st.Queued != 5 {
+		t.Fatalf("%+v", st)
+	}
+	// A larger pool is used though nothing ends.
+	now.Store(&Settings{Command: command("gated", h.addr), MaxConcurrent: 3})
+	second, third := h.next(), h.next()
+	if st := g.Stats(); st.Running != 3 || st.Queued != 3 || st.Capacity != 3 {
+		t.Errorf("%+v", st)
+	}
+	// A smaller one lets those that run end; another reviewer is for the others.
+	now.Store(&Settings{Command: command("fail"), MaxConcurrent: 1})
+	for _, v := range []*visitor{first, second, third} {
+		v.say(passes)
+	}
+	passed := 0
+	for range 6 {
+		v := <-verdicts
+		if v.Err != nil {
+			t.Fatal(v.Err)
+		}
+		if v.Passed {
+			passed++
+		}
+		if v.Passed != strings.Contains(v.Reviewer, "gated") {
+			t.Errorf("reviewer %s, passed %v", v.Reviewer, v.Passed)
+		}
+	}
+	if passed != 3 {
+		t.Errorf("%d passed", passed)
+	}
+}
+
+func TestCancelEndsWhatRunsAndWhatWaits(t *testing.T) {
+	p := newProject(t)
+	g, h := p.gated(2)
+	s, tasks := p.files(10)
+	ctx, cancel := context.WithCancel(t.Context())
+	mine := collect(t, ctx, g, "A", s, tasks)
+	running := []*visitor{h.next(), h.next()}
+	other := collect(t, t.Context(), g, "A", s, tasks[:1]) // of the same session
+	cancel()
+	seen := make(map[string]bool)
+	for range tasks {
+		v := <-mine
+		fault(t, v, Cancelled)
+		seen[v.Task.Key] = true
+	}
+	if len(seen) != 10 {
+		t.Errorf("verdicts of %d tasks", len(seen))
+	}
+	for _, r := range running {
+		r.gone(time.Now().Add(time.Second))
+	}
+	h.next().say(passes)
+	if v := <-other; v.Err != nil || !v.Passed {
+		t.Errorf("the other call's: %+v", v)
+	}
+	settle(t, g, "idle", func(s Stats) bool { return s == Stats{Done: 1, Failed: 10, Capacity: 2} })
+}
+
+func TestQueueLimit(t *testing.T) {
+	p := newProject(t)
+	h := newHub(t)
+	g := Open(Options{Root: p.root, QueueLimit: 5, Settings: always(Settings{Command: command("gated", h.addr), MaxConcurrent: 1})})
+	defer g.Close(t.Context())
+	s, tasks := p.files(8)
+	// One that comes alone is taken whole, else it never would be.
+	ctx, cancel := context.WithCancel(t.Context())
+	first := collect(t, ctx, g, "A", s, tasks)
+	h.next()
+	err := g.Run(t.Context(), "B", s, tasks[:1], func(Verdict) { t.Error("called") })
+	if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "7, and 1 run; there is room for 5") {
+		t.Errorf("got %v", err)
+	}
+	cancel()
+	for range tasks {
+		<-first
+	}
+	settle(t, g, "idle", func(s Stats) bool { return s.Queued+s.Running == 0 })
+	second := collect(t, t.Context(), g, "B", s, tasks[:6])
+	h.next()
+	if err := g.Run(t.Context(), "C", s, tasks[:1], nil); !errors.Is(err, ErrBusy) {
+		t.Errorf("the sixth that waits: %v", err)
+	}
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for range 6 {
+		fault(t, <-second, Cancelled, "the server is stopping")
+	}
+	if err := g.Run(t.Context(), "D", s, tasks[:1], nil); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestNoTaskIsNoCall(t *testing.T) {
+	p := newProject(t)
+	g := p.gate(func() Settings { t.Error("the settings were read"); return Settings{} })
+	if err := g.Run(t.Context(), "A", p.submission("step"), nil, func(Verdict) { t.Error("called") }); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestVerdictsComeOneAtATime(t *testing.T) {
+	p := newProject(t)
+	g := p.gate(always(Settings{Command: command("pass"), MaxConcurrent: 4}))
+	s, tasks := p.files(12)
+	var inside atomic.Int64
+	done := make(chan struct{})
+	n := 0
+	err := g.Run(t.Context(), "A", s, tasks, func(Verdict) {
+		if inside.Add(1) != 1 {
+			t.Error("two calls at once")
+		}
+		defer inside.Add(-1)
+		if n++; n == len(tasks) {
+			close(done)
+		}
+		if n == 3 {
+			panic("a caller that fails")
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-done
+}
+
+// A caller that does not take its verdicts holds up nobody else.
+func TestSlowCallerHoldsUpNobody(t *testing.T) {
+	p := newProject(t)
+	g := p.gate(always(Settings{Command: command("pass"), MaxConcurrent: 1}))
+	s, tasks := p.files(5)
+	release := make(chan struct{})
+	slow := make(chan Verdict, 5)
+	if err := g.Run(t.Context(), "A", s, tasks, func(v Verdict) { <-release; slow <- v }); err != nil {
+		t.Fatal(err)
+	}
+	quick := collect(t, t.Context(), g, "B", s, tasks)
+	for range tasks {
+		if v := <-quick; v.Err != nil {
+			t.Error(v.Err)
+		}
+	}
+	close(release)
+	for range tasks {
+		<-slow
+	}
+}
+
+func TestCloseNamesWhatDoesNotStop(t *testing.T) {
+	p := newProject(t)
+	g := Open(Options{Root: p.root, Settings: always(Settings{Command: command("pass")})})
+	s, tasks := p.files(1)
+	release, called := make(chan struct{}), make(chan struct{})
+	if err := g.Run(t.Context(), "0a1b2c3d", s, tasks, func(Verdict) { close(called); <-release }); err != nil {
+		t.Fatal(err)
+	}
+	<-called
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	err := g.Close(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the delivery of verdicts to session 0a1b2c3d") {
+		t.Errorf("got %v", err)
+	}
+	close(release)
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSettingsThatTakeTheirTimeDoNotBlockRun(t *testing.T) {
+	p := newProject(t)
+	release, asked := make(chan struct{}), make(chan struct{}, 10)
+	g := p.gate(func() Settings {
+		asked <- struct{}{}
+		<-release
+		return Settings{Command: command("pass"), MaxConcurrent: 2}
+	})
+	s, tasks := p.files(2)
+	first := collect(t, t.Context(), g, "A", s, tasks[:1])
+	<-asked
+	second := collect(t, t.Context(), g, "B", s, tasks[1:])
+	if st := g.Stats(); st.Queued != 2 {
+		t.Errorf("%+v", st)
+	}
+	close(release)
+	<-first
+	<-second
+}
+
+func TestQueueKeepsTurnsWhenABatchIsTakenOut(t *testing.T) {
+	a, b := &batch{session: "A"}, &batch{session: "B"}
+	again := &batch{session: "A"}
+	var q queue
+	make := func(b *batch, n int) (rs []*review) {
+		for range n {
+			rs = append(rs, &review{batch: b})
+		}
+		return rs
+	}
+	q.push("A", make(a, 3)...)
+	q.push("B", make(b, 2)...)
+	q.push("A", make(again, 1)...)
+	if q.size != 6 || len(q.turns) != 2 {
+		t.Fatalf("%d in %v", q.size, q.turns)
+	}
+	if got := q.remove(a); len(got) != 3 || q.size != 3 {
+		t.Fatalf("%d taken out, %d left", len(got), q.size)
+	}
+	if got := q.remove(a); got != nil {
+		t.Fatalf("%d taken out twice", len(got))
+	}
+	var order []*batch
+	for r := q.pop(); r != nil; r = q.pop() {
+		order = append(order, r.batch)
+	}
+	if !slices.Equal(order, []*batch{again, b, b}) || q.size != 0 || len(q.turns) != 0 || len(q.lanes) != 0 {
+		t.Errorf("order %v, left %+v", order, q)
+	}
+	q.push("B", make(b, 1)...)
+	if q.remove(b); q.size != 0 || len(q.turns) != 0 || q.pop() != nil {
+		t.Errorf("left %+v", q)
+	}
+}

@@ -1,0 +1,193 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"unicode/utf8"
+)
+
+// inlineLimit is the size of the largest file that is shown, in bytes.
+const inlineLimit = 4 << 20
+
+// errChanged says that a file is not the one any more that is to be judged.
+type errChanged struct {
+	path string
+	err  error // why it cannot be read, or nil
+}
+
+func (e *errChanged) Error() string {
+	if e.err != nil {
+		return fmt.Sprintf("output file '%s' cannot be read any more: %v", e.path, e.err)
+	}
+	return fmt.Sprintf("output file '%s' has another content than when it was submitted", e.path)
+}
+
+func (e *errChanged) Unwrap() error { return e.err }
+
+// A span is where the content of a shown file stands in a prompt.
+type span struct{ begin, end int }
+
+// outputs writes the files: shown, or where they are too many, named.
+func (b *builder) outputs(ctx context.Context) error {
+	files := b.task.Files
+	if len(files) == 0 {
+		b.write("(no file was submitted)\n")
+		return nil
+	}
+	shown := len(files) <= b.inline
+	if shown {
+		b.makeRoom(files)
+	} else {
+		b.write(fmt.Sprintf("%d files, not shown here. Read each of them.\n", len(files)))
+	}
+	b.sums = make([]string, len(files))
+	for i, f := range files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := b.file(i, f, shown); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeRoom makes the prompt large enough for the files at once: to grow it file
+// by file takes several times as long as to read them.
+func (b *builder) makeRoom(files []File) {
+	room := 4 << 10
+	for _, f := range files {
+		room += 1 << 10
+		if info, err := os.Stat(fullPath(b.root, f.Path)); err == nil && info.Mode().IsRegular() && info.Size() <= inlineLimit {
+			room += int(info.Size())
+		}
+	}
+	b.stdin = slices.Grow(b.stdin, room+len(b.sub.Notes))
+}
+
+// file writes one file.
+func (b *builder) file(i int, f File, shown bool) error {
+	o, err := openFile(b.root, f.Path)
+	if err != nil {
+		if f.SHA256 != "" {
+			return &errChanged{f.Path, err}
+		}
+		why := "it is missing"
+		if !errors.Is(err, fs.ErrNotExist) {
+			why = "it cannot be read: " + err.Error()
+		}
+		b.name(f, shown, "("+why+")")
+		return nil
+	}
+	defer o.Close()
+	size := fmt.Sprintf("%d bytes", o.size)
+	switch {
+	case !shown:
+		b.name(f, shown, size)
+	case o.own || isOwnPath(b.root, f.Path):
+		b.name(f, shown, "(not shown, as it is under .deepwork: read it; "+size+")")
+	case o.size > inlineLimit:
+		b.name(f, shown, "(too large to be shown: read it; "+size+")")
+	default:
+		return b.show(i, f, o)
+	}
+	return nil
+}
+
+// check tells whether the files are those that are to be judged: of a shown one
+// the very bytes that the reviewer is given, else the file.
+func (b *builder) check(ctx context.Context) error {
+	var named []File
+	for i, f := range b.task.Files {
+		sum := b.sums[i]
+		if at, ok := b.spans[i]; ok {
+			h := sha256.Sum256(b.stdin[at.begin:at.end])
+			sum = hex.EncodeToString(h[:])
+		}
+		switch sum {
+		case "":
+			named = append(named, f)
+		case f.SHA256:
+		default:
+			return &errChanged{path: f.Path}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return unchanged(ctx, b.root, named)
+}
+
+// name writes what stands for a file that is not shown.
+func (b *builder) name(f File, shown bool, text string) {
+	if !shown {
+		b.write("- output `", f.Output, "`: ", code(f.Path), ", ", text, "\n")
+		return
+	}
+	b.write(b.marker("FILE", "output `"+f.Output+"`:", code(f.Path)), "\n", text, "\n")
+}
+
+// show reads a file right into the prompt, and takes it out again where it is
+// no text.
+func (b *builder) show(i int, f File, o *openedFile) error {
+	before := len(b.stdin)
+	b.write(b.marker("FILE", "output `"+f.Output+"`:", code(f.Path)), "\n")
+	begin := len(b.stdin)
+	for len(b.stdin)-begin <= inlineLimit {
+		if len(b.stdin) == cap(b.stdin) {
+			b.stdin = slices.Grow(b.stdin, 64<<10)
+		}
+		n, err := o.Read(b.stdin[len(b.stdin):cap(b.stdin)])
+		b.stdin = b.stdin[:len(b.stdin)+n]
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return &errChanged{f.Path, plain(err)}
+		}
+	}
+	content := b.stdin[begin:]
+	switch {
+	case bytes.IndexByte(content, 0) >= 0 || !utf8.Valid(content):
+		sum := sha256.Sum256(content)
+		b.sums[i] = hex.EncodeToString(sum[:])
+		b.stdin = b.stdin[:before]
+		b.name(f, true, fmt.Sprintf("(binary, not shown; %d bytes)", len(content)))
+		return nil
+	case len(content) == 0:
+		b.write("(the file is empty)\n")
+	case content[len(content)-1] != '\n':
+		b.write("\n")
+	}
+	if b.spans == nil {
+		b.spans = make(map[int]span)
+	}
+	b.spans[i] = span{begin, begin + len(content)}
+	return nil
+}
+
+// unchanged tells whether the files still have the content that was judged.
+func unchanged(ctx context.Context, root string, files []File) error {
+	buf := make([]byte, 256<<10)
+	for _, f := range files {
+		sum, err := hashFile(ctx, root, f.Path, buf)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && f.SHA256 == "": // it was not there before
+		case err != nil:
+			return &errChanged{f.Path, err}
+		case sum != f.SHA256:
+			return &errChanged{path: f.Path}
+		}
+	}
+	return nil
+}

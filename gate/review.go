@@ -1,0 +1,165 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"deepwork/actor/process"
+)
+
+// ReviewEnv is the environment variable that reviewers are given, with the value
+// 1, so that they, and what they start, can tell.
+const ReviewEnv = "DEEPWORK_REVIEW"
+
+// review runs one review to its end.
+func (g *Gate) review(ctx context.Context, r *review, s Settings) Verdict {
+	v := Verdict{Task: r.task, Reviewer: s.Reviewer(), StartedAt: time.Now().UTC()}
+	got, err := g.judge(ctx, r, s)
+	if err != nil {
+		v.Err = err
+	} else {
+		v.Passed, v.Feedback, v.Criteria = got.passed, got.feedback, got.criteria
+	}
+	v.EndedAt = time.Now().UTC()
+	return v
+}
+
+// judge has a reviewer read the files and reads its verdict. The content is
+// compared before and after: a verdict is for what was submitted alone.
+func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Error) {
+	t := &r.task
+	fail := func(code Code, what string, cause error) *Error {
+		return &Error{Code: code, Reviewer: s.Reviewer(), Review: t.name(), ExitCode: -1, What: what, Remedy: code.remedy(), Err: cause}
+	}
+	if ctx.Err() != nil {
+		return nil, cancelled(ctx, r)
+	}
+	if !s.External() {
+		return nil, fail(NotStarted, "no reviewer is configured any more", nil)
+	}
+	root, err := filepath.EvalSymlinks(g.options.Root)
+	if err != nil {
+		return nil, fail(NotStarted, fmt.Sprintf("the project root cannot be reached: %v", err), err)
+	}
+	b := builder{sub: &r.batch.sub, task: t, root: root, inline: s.MaxInlineFiles, nonce: newNonce()}
+	p, err := b.build(ctx, s.Claude)
+	if err == nil {
+		err = b.check(ctx)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, cancelled(ctx, r)
+	case err != nil:
+		return nil, fail(ContentChanged, err.Error()+", so the review did not begin", err)
+	}
+
+	limit := s.timeout(len(t.Files))
+	timed, stop := context.WithTimeout(ctx, limit)
+	defer stop()
+	result, err := process.Run(timed, process.Spec{
+		Command:     s.argv(p, t),
+		Dir:         g.options.Root,
+		Env:         environment(g.options.Root),
+		Stdin:       p.stdin,
+		StdoutLimit: stdoutLimit,
+		StderrLimit: stderrLimit,
+		Grace:       g.options.Grace,
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, cancelled(ctx, r)
+	case err != nil:
+		e, _ := errors.AsType[*process.Error](err)
+		code, what := explain(e, s, limit)
+		failed := fail(code, what, err)
+		failed.ExitCode, failed.After, failed.Timeout, failed.Tail = e.ExitCode, e.After, limit, lastLines(e.Tail)
+		return nil, failed
+	}
+	got, err := parseVerdict(result.Stdout, t.Criteria)
+	if err != nil {
+		code := NoVerdict
+		if m, ok := errors.AsType[*misreading](err); ok {
+			code = m.code
+		}
+		failed := fail(code, fmt.Sprintf("the reviewer `%s` ended with exit code 0, but %v", s.Reviewer(), err), err)
+		failed.ExitCode, failed.After, failed.Timeout = 0, result.Duration, limit
+		if failed.Tail = lastLines(string(result.Stdout)); failed.Tail == "" {
+			failed.Tail = lastLines(result.Stderr)
+		}
+		return nil, failed
+	}
+	switch err := unchanged(ctx, root, t.Files); {
+	case ctx.Err() != nil:
+		return nil, cancelled(ctx, r)
+	case err != nil:
+		return nil, fail(ContentChanged, err.Error()+": it was changed while it was reviewed", err)
+	}
+	return got, nil
+}
+
+// argv is the command line of a reviewer. claude is given what the job says as
+// its system prompt and what the author says as its input (DESIGN "Reviews").
+func (s Settings) argv(p prompt, t *Task) []string {
+	if !s.Claude {
+		return s.Command
+	}
+	return []string{s.ClaudeCommand, "--print", "--output-format", "json",
+		"--system-prompt", strings.ReplaceAll(p.system, "\x00", ""), "--json-schema", verdictSchema(t.Criteria), "-p", "--"}
+}
+
+// environment is the server's own and ReviewEnv. CLAUDECODE is left out: a
+// server that was started from within Claude Code inherits it, and with it
+// claude refuses to start.
+func environment(root string) []string {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "CLAUDECODE=") })
+	return append(env, ReviewEnv+"=1", "PWD="+root)
+}
+
+// explain says for people what became of a reviewer that did not exit with 0.
+func explain(e *process.Error, s Settings, limit time.Duration) (Code, string) {
+	name := s.Reviewer()
+	after := e.After.Round(100 * time.Millisecond)
+	switch e.Kind {
+	case process.NotFound:
+		return NotStarted, fmt.Sprintf("the reviewer `%s` cannot be started: there is no program '%s' (%v)", name, e.Command, e.Err)
+	case process.Start:
+		return NotStarted, fmt.Sprintf("the reviewer `%s` cannot be started: '%s': %v", name, e.Command, e.Err)
+	case process.Timeout:
+		return TimedOut, fmt.Sprintf("the reviewer `%s` did not end within its timeout of %v and was killed", name, limit)
+	case process.TooMuchOutput:
+		return Flooded, fmt.Sprintf("the reviewer `%s` wrote more than %d bytes and was killed", name, e.Limit)
+	case process.Signal:
+		return Crashed, fmt.Sprintf("the reviewer `%s` was ended by signal %s after %v", name, e.Signal, after)
+	}
+	return Crashed, fmt.Sprintf("the reviewer `%s` ended with exit code %d after %v", name, e.ExitCode, after)
+}
+
+// cancelled says why nobody waits for a review any more.
+func cancelled(ctx context.Context, r *review) *Error {
+	cause := context.Cause(ctx)
+	what := "it was cancelled"
+	switch {
+	case errors.Is(cause, ErrClosed):
+		what = "the server is stopping"
+	case cause != nil && !errors.Is(cause, context.Canceled):
+		what = fmt.Sprintf("it was cancelled: %v", cause)
+	}
+	return &Error{Code: Cancelled, Review: r.task.name(), ExitCode: -1, What: what, Remedy: Cancelled.remedy(), Err: cause}
+}
+
+// name names a review for people.
+func (t *Task) name() string {
+	switch {
+	case t.Target != nil:
+		return fmt.Sprintf("file '%s' (output '%s')", *t.Target, t.RunEach)
+	case t.RunEach == "step":
+		return "the whole step"
+	}
+	return fmt.Sprintf("'%s'", t.RunEach)
+}

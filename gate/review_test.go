@@ -1,0 +1,295 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestReq001_4_14_ReviewThatPasses(t *testing.T) {
+	began := time.Now()
+	v := judge(t, Settings{Command: command("pass")})
+	if v.Err != nil || !v.Passed || v.Feedback != "all is well" {
+		t.Fatalf("got %+v", v)
+	}
+	if want := words(command("pass")); v.Reviewer != want {
+		t.Errorf("reviewer %q, want %q", v.Reviewer, want)
+	}
+	if v.StartedAt.Location() != time.UTC || v.StartedAt.Before(began.Add(-time.Second)) || !v.EndedAt.After(v.StartedAt) {
+		t.Errorf("from %v to %v", v.StartedAt, v.EndedAt)
+	}
+	if v.Task.Key != "0/step" || v.Task.Digest == "" {
+		t.Errorf("of task %+v", v.Task)
+	}
+}
+
+func TestReq001_4_12_ReviewThatFails(t *testing.T) {
+	v := judge(t, Settings{Command: command("fail")})
+	if v.Err != nil || v.Passed || v.Feedback != "the summary is missing" {
+		t.Errorf("got %+v", v)
+	}
+}
+
+func TestReviewersThatGiveNoVerdict(t *testing.T) {
+	cases := map[string]struct {
+		settings Settings
+		code     Code
+		wants    []string
+	}{
+		"exit code":     {Settings{Command: command("say", passes, "one\ntwo: no key\n", "3")}, Crashed, []string{"exit code 3", "two: no key", "reviewer say"}},
+		"garbage":       {Settings{Command: command("say", "I like it.\n")}, NoVerdict, []string{"I like it.", `no JSON object with "passed"`}},
+		"silence":       {Settings{Command: command("say", "")}, NoVerdict, []string{"without an answer", "It wrote nothing"}},
+		"only stderr":   {Settings{Command: command("say", "", "not logged in")}, NoVerdict, []string{"without an answer", "not logged in"}},
+		"two verdicts":  {Settings{Command: command("say", passes+"\n"+passes)}, TwoVerdicts, []string{"2 verdicts"}},
+		"contradiction": {Settings{Command: command("say", `{"passed":true,"criteria_results":[{"criterion":"complete","passed":false}]}`)}, Contradiction, []string{`"complete" is not`}},
+		"flood":         {Settings{Command: command("flood")}, Flooded, []string{"more than 4194304 bytes", "    y\n"}},
+		"no program":    {Settings{Command: []string{"no-such-reviewer", "--now"}}, NotStarted, []string{"`no-such-reviewer --now`", "no program 'no-such-reviewer'", "agent_review_command"}},
+		"no file":       {Settings{Command: []string{"./tools/reviewer"}}, NotStarted, []string{"no program './tools/reviewer'"}},
+		"no claude":     {Settings{Claude: true, ClaudeCommand: "no-such-claude"}, NotStarted, []string{"`claude`", "no program 'no-such-claude'"}},
+		"no runner":     {Settings{}, NotStarted, []string{"no reviewer is configured"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := judge(t, c.settings)
+			e := fault(t, v, c.code, append(c.wants, "the whole step")...)
+			if len(e.Tail) > tailSize || len(e.Error()) > 3500 {
+				t.Errorf("the tail has %d bytes, the message %d", len(e.Tail), len(e.Error()))
+			}
+			if v.EndedAt.Before(v.StartedAt) || v.StartedAt.IsZero() {
+				t.Errorf("from %v to %v", v.StartedAt, v.EndedAt)
+			}
+		})
+	}
+}
+
+func TestReviewerThatHangsIsTimedOutAndKilledWithItsChildren(t *testing.T) {
+	h := newHub(t)
+	visitors := make(chan *visitor, 2)
+	go func() {
+		for range 2 {
+			visitors <- h.next()
+		}
+	}()
+	// Long enough that both have reported, on a busy machine too.
+	v := judge(t, Settings{Command: command("stubborn", h.addr), Timeout: 3 * time.Second})
+	e := fault(t, v, TimedOut, "timeout of 3s", "default_timeout")
+	if e.After < 3*time.Second || e.Timeout != 3*time.Second {
+		t.Errorf("after %v of %v", e.After, e.Timeout)
+	}
+	for range 2 {
+		(<-visitors).gone(time.Now().Add(time.Second))
+	}
+}
+
+func TestReviewerThatDoesNotReadAndHasMuchToRead(t *testing.T) {
+	p := newProject(t)
+	s := p.submission("step")
+	var paths []string
+	for i := range 5 {
+		name := fmt.Sprintf("%d.txt", i)
+		p.write(name, strings.Repeat("0123456789abcde\n", 1<<16))
+		paths = append(paths, name)
+	}
+	s = s.submit("docs", paths...)
+	v := <-collect(t, t.Context(), p.gate(always(Settings{Command: command("noread"), MaxInlineFiles: 5})), "a", s, p.plan(s))
+	if v.Err != nil || !v.Passed {
+		t.Errorf("got %+v", v)
+	}
+}
+
+// recorded runs a review and returns what its reviewer received.
+func recorded(t *testing.T, claude bool, answer string) (received, Verdict, *project) {
+	t.Helper()
+	t.Setenv("CLAUDECODE", "1")
+	p := newProject(t)
+	p.write("report.md", "# Tides\n")
+	s := p.submission("step").submit("report", "report.md")
+	s.Step.Reviews[0].Guidance = new("Look at the figures.")
+	s.Notes = "I checked it twice."
+	file := filepath.Join(t.TempDir(), "received.json")
+	settings := Settings{Command: command("record", file, answer), MaxInlineFiles: 5}
+	if claude {
+		self, _ := os.Executable()
+		t.Setenv(claudeEnv, "record "+file+" "+answer)
+		settings = Settings{Claude: true, ClaudeCommand: self, Command: []string{"not", "this"}, MaxInlineFiles: 5}
+	}
+	v := <-collect(t, t.Context(), p.gate(always(settings)), "a", s, p.plan(s))
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v; the verdict is %v", err, v.Err)
+	}
+	var r received
+	if err := json.Unmarshal(data, &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Dir != p.root {
+		t.Errorf("it runs in %s, want %s", r.Dir, p.root)
+	}
+	if _, there := r.Env["CLAUDECODE"]; there || r.Env[ReviewEnv] != "1" || r.Env["PATH"] != os.Getenv("PATH") {
+		t.Errorf("%s=%q, CLAUDECODE there: %v", ReviewEnv, r.Env[ReviewEnv], there)
+	}
+	return r, v, p
+}
+
+// DESIGN "Reviews": task, criteria and guidance in the system prompt, outputs and
+// notes on stdin, the verdict in structured_output.
+func TestReq001_1_7_ClaudeCommandLine(t *testing.T) {
+	answer := `{"type":"result","subtype":"success","is_error":false,"result":"Not yet.","structured_output":{"passed":false,"feedback":"Plain words: no","criteria_results":[{"criterion":"plain words","passed":false,"feedback":"jargon"},{"criterion":"complete","passed":true,"feedback":null}]}}`
+	r, v, _ := recorded(t, true, answer)
+	if len(r.Args) != 10 {
+		t.Fatalf("%d arguments: %q", len(r.Args), r.Args)
+	}
+	system, schema := r.Args[5], r.Args[7]
+	want := []string{r.Args[0], "--print", "--output-format", "json", "--system-prompt", system, "--json-schema", schema, "-p", "--"}
+	if !slices.Equal(r.Args, want) {
+		t.Errorf("arguments %q", r.Args)
+	}
+	for _, text := range []string{"Writes the report", "Is everything there?", "**Plain words**", "Look at the figures.", "papers/paper"} {
+		if !strings.Contains(system, text) || strings.Contains(r.Stdin, text) {
+			t.Errorf("%q is not in the system prompt alone", text)
+		}
+	}
+	for _, text := range []string{"# Tides", "> I checked it twice.", "`report.md`", "> A paper on tides."} {
+		if strings.Contains(system, text) || !strings.Contains(r.Stdin, text) {
+			t.Errorf("%q is not in the input alone", text)
+		}
+	}
+	var s struct {
+		Type       string
+		Properties map[string]any
+	}
+	if err := json.Unmarshal([]byte(schema), &s); err != nil || s.Type != "object" || len(s.Properties) != 3 {
+		t.Errorf("the schema is %s: %v", schema, err)
+	}
+	if !strings.Contains(schema, `"enum":["complete","Plain words"]`) {
+		t.Errorf("the criteria's names are not in the schema: %s", schema)
+	}
+	if v.Err != nil || v.Passed || v.Reviewer != "claude" || len(v.Criteria) != 2 ||
+		v.Criteria[0].Criterion != "Plain words" || *v.Criteria[0].Feedback != "jargon" || v.Criteria[1].Feedback != nil {
+		t.Errorf("got %+v", v)
+	}
+}
+
+func TestOtherCommandsGetAllOnStdin(t *testing.T) {
+	r, v, _ := recorded(t, false, passes)
+	for _, text := range []string{"Is everything there?", "Look at the figures.", "# Tides", "> I checked it twice.", "> A paper on tides.", `"criteria_results"`} {
+		if !strings.Contains(r.Stdin, text) {
+			t.Errorf("the input lacks %q", text)
+		}
+	}
+	if len(r.Args) != 5 || v.Err != nil || !v.Passed {
+		t.Errorf("arguments %q, got %+v", r.Args, v)
+	}
+}
+
+func TestNonceIsAnotherForEachReview(t *testing.T) {
+	a, _, _ := recorded(t, false, passes)
+	b, _, _ := recorded(t, false, passes)
+	nonce := func(r received) string {
+		_, after, _ := strings.Cut(r.Stdin, "==== BEGIN OUTPUTS ")
+		n, _, _ := strings.Cut(after, " ")
+		return n
+	}
+	if len(nonce(a)) != 16 || nonce(a) == nonce(b) {
+		t.Errorf("%q and %q", nonce(a), nonce(b))
+	}
+}
+
+func TestPromptOfALongJobStaysOffTheCommandLine(t *testing.T) {
+	p := newProject(t)
+	s := p.submission("step")
+	s.Step.Reviews[0].Guidance = new(strings.Repeat("Mind the gap. ", 20_000))
+	file := filepath.Join(t.TempDir(), "received.json")
+	self, _ := os.Executable()
+	t.Setenv(claudeEnv, "record "+file)
+	v := <-collect(t, t.Context(), p.gate(always(Settings{Claude: true, ClaudeCommand: self})), "a", s, p.plan(s))
+	if v.Err != nil || !v.Passed {
+		t.Fatalf("got %+v", v)
+	}
+	data, _ := os.ReadFile(file)
+	var r received
+	json.Unmarshal(data, &r)
+	if len(strings.Join(r.Args, " ")) > 30_000 || !strings.Contains(r.Stdin, "Mind the gap.") {
+		t.Errorf("the command line has %d bytes, the input %d", len(strings.Join(r.Args, " ")), len(r.Stdin))
+	}
+}
+
+func TestContentThatChangedBeforeTheReview(t *testing.T) {
+	for name, inline := range map[string]int{"shown": 5, "named": 0} {
+		for what, change := range map[string]func(p *project){
+			"edited":  func(p *project) { p.write("report.md", "other") },
+			"grown":   func(p *project) { p.write("report.md", strings.Repeat("x", 5<<20)) },
+			"removed": func(p *project) { os.Remove(filepath.Join(p.root, "report.md")) },
+			"a pipe's place": func(p *project) {
+				os.Remove(filepath.Join(p.root, "report.md"))
+				os.Mkdir(filepath.Join(p.root, "report.md"), 0o700)
+			},
+			"led outside": func(p *project) {
+				os.Remove(filepath.Join(p.root, "report.md"))
+				outside := filepath.Join(t.TempDir(), "secret")
+				os.WriteFile(outside, []byte("# Tides\n"), 0o600) // the same content
+				if err := os.Symlink(outside, filepath.Join(p.root, "report.md")); err != nil {
+					t.Skip(err)
+				}
+			},
+		} {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				p := newProject(t)
+				p.write("report.md", "# Tides\n")
+				s := p.submission("step").submit("report", "report.md")
+				tasks := p.plan(s)
+				change(p)
+				mark := filepath.Join(t.TempDir(), "started")
+				v := <-collect(t, t.Context(), p.gate(always(Settings{Command: command("record", mark), MaxInlineFiles: inline})), "a", s, tasks)
+				fault(t, v, ContentChanged, "'report.md'", "the review did not begin")
+				if _, err := os.Stat(mark); err == nil {
+					t.Error("the reviewer was started")
+				}
+			})
+		}
+	}
+}
+
+func TestContentThatChangedWhileItWasReviewed(t *testing.T) {
+	p := newProject(t)
+	p.write("report.md", "# Tides\n")
+	s := p.submission("step").submit("report", "report.md")
+	v := <-collect(t, t.Context(), p.gate(always(Settings{Command: command("change", "report.md"), MaxInlineFiles: 5})), "a", s, p.plan(s))
+	fault(t, v, ContentChanged, "'report.md'", "while it was reviewed")
+}
+
+func TestCancelledCallerIsToldSo(t *testing.T) {
+	p := newProject(t)
+	h := newHub(t)
+	p.write("report.md", "# Tides\n")
+	s := p.submission("step").submit("report", "report.md")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	verdicts := collect(t, ctx, p.gate(always(Settings{Command: command("hang", h.addr)})), "a", s, p.plan(s))
+	r := h.next()
+	why := errors.New("the session was aborted")
+	cancel(why)
+	e := fault(t, <-verdicts, Cancelled, "the session was aborted")
+	if !errors.Is(e, why) {
+		t.Errorf("the cause is %v", e.Err)
+	}
+	r.gone(time.Now().Add(time.Second))
+}
+
+func TestTimeoutByTheNumberOfFiles(t *testing.T) {
+	for n, want := range map[int]time.Duration{0: 120, 1: 120, 5: 120, 6: 150, 15: 420} {
+		if got := (Settings{}).timeout(n); got != want*time.Second {
+			t.Errorf("for %d files %v", n, got)
+		}
+		if got := (Settings{Timeout: time.Second}).timeout(n); got != time.Second {
+			t.Errorf("as configured, for %d files %v", n, got)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+// Package gate judges what steps deliver. It writes the instructions of a
+// self-review, plans the reviews of a submission, builds what an external
+// reviewer reads, runs reviewers in a bounded pool that all sessions share in
+// turns, and reads their verdicts. What is not a clear verdict is an error and
+// never passes a step.
+//
+// It keeps nothing: whoever asks keeps the verdicts, for the content that they
+// judged (Task.Digest).
+package gate
+
+import "deepwork/catalog/job"
+
+// An Output is what was submitted for one declared output.
+type Output struct {
+	Name  string
+	Paths []string // as submitted, relative to the project root
+}
+
+// A Submission is a step's outputs as they are handed in for review.
+type Submission struct {
+	SessionID string
+	Job       *job.Job
+	Workflow  string
+	Step      *job.Step
+	Goal      string
+	Outputs   []Output // in the author's order
+	Notes     string   // the author's, "" where there are none
+}
+
+// paths returns what was submitted for an output; ok tells whether it was.
+func (s *Submission) paths(output string) (paths []string, ok bool) {
+	for _, o := range s.Outputs {
+		if o.Name == output {
+			return o.Paths, true
+		}
+	}
+	return nil, false
+}

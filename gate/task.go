@@ -1,0 +1,107 @@
+package gate
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+
+	"deepwork/catalog/job"
+)
+
+// A File is one file that a reviewer judges.
+type File struct {
+	Output string // the output's name
+	Path   string // as submitted, relative to the project root
+	SHA256 string // hex, of the content that is to be judged; "" where it could not be read
+}
+
+// A Task is one judgement: one review of a step, or one file of a review whose
+// run_each names an output. It is immutable.
+type Task struct {
+	// Key is stable within a step and its definition: the review's index, its
+	// run_each and the target file.
+	Key     string
+	RunEach string
+	// Target is the file, as submitted, where the review is of one file; else nil.
+	Target   *string
+	Criteria []job.Criteria
+	Guidance *string
+	Files    []File // what is read, in order
+	// Digest is the hex SHA-256 over all that a verdict depends on: criteria,
+	// guidance, the step's description, and each file's output, path and content.
+	// A verdict is for this digest alone. The author's notes are not in it.
+	Digest string
+}
+
+// Plan returns the reviews of a submission, in the author's order: one task for
+// a review of the whole step or of a `file` output, one for each file of a
+// `files` output. A review of an output that was not submitted is none. hash has
+// the hex SHA-256 of each submitted path, as HashFiles gives it. Plan is pure.
+func Plan(s Submission, hash map[string]string) []Task {
+	var tasks []Task
+	for i := range s.Step.Reviews {
+		r := &s.Step.Reviews[i]
+		if r.RunEach == "step" || s.Step.Output(r.RunEach) == nil {
+			tasks = append(tasks, plan(&s, i, nil, allFiles(&s, hash)))
+			continue
+		}
+		paths, _ := s.paths(r.RunEach)
+		seen := make(map[string]bool, len(paths))
+		for _, p := range paths {
+			if !seen[p] {
+				seen[p] = true
+				tasks = append(tasks, plan(&s, i, &p, []File{{r.RunEach, p, hash[p]}}))
+			}
+		}
+	}
+	return tasks
+}
+
+func allFiles(s *Submission, hash map[string]string) []File {
+	var files []File
+	for _, o := range s.Outputs {
+		for _, p := range o.Paths {
+			files = append(files, File{o.Name, p, hash[p]})
+		}
+	}
+	return files
+}
+
+func plan(s *Submission, i int, target *string, files []File) Task {
+	r := &s.Step.Reviews[i]
+	t := Task{
+		Key: fmt.Sprintf("%d/%s", i, r.RunEach), RunEach: r.RunEach, Target: target,
+		Criteria: r.Criteria, Guidance: r.Guidance, Files: files,
+	}
+	if target != nil {
+		t.Key += "/" + *target
+	}
+	t.Digest = digest(s, &t)
+	return t
+}
+
+// digest hashes each text with its length before it, so that no two tasks run
+// together into the same bytes.
+func digest(s *Submission, t *Task) string {
+	h := sha256.New()
+	put := func(text string) { fmt.Fprintf(h, "%d:", len(text)); io.WriteString(h, text) }
+	put("deepwork review 1")
+	put(s.Step.Description)
+	put(t.RunEach)
+	fmt.Fprintf(h, "%d criteria;", len(t.Criteria))
+	for _, c := range t.Criteria {
+		put(c.Name)
+		put(c.Question)
+	}
+	if t.Guidance != nil {
+		put(*t.Guidance)
+	}
+	fmt.Fprintf(h, "%d files;", len(t.Files))
+	for _, f := range t.Files {
+		put(f.Output)
+		put(f.Path)
+		put(f.SHA256)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,96 @@
+package gate
+
+import (
+	"strings"
+	"time"
+
+	"deepwork/catalog/job"
+)
+
+// A Verdict is what came of a Task.
+type Verdict struct {
+	Task     Task
+	Passed   bool              // false where Err is not nil
+	Feedback string            // the reviewer's, at most 20,000 characters
+	Criteria []CriterionResult // as the reviewer gave them; may be empty
+	Reviewer string            // "claude", or the command's words
+	// StartedAt is when the review left the queue, EndedAt when its verdict was
+	// in; both UTC. They are the same where it was cancelled while it waited.
+	StartedAt, EndedAt time.Time
+	// Err, an *Error, says that there is no verdict: the attempt is void.
+	Err error
+}
+
+// A CriterionResult is the verdict on one criterion.
+type CriterionResult struct {
+	Criterion string // its name, as the job has it where the reviewer means one of them
+	Passed    bool
+	Feedback  *string // at most 4,000 characters
+}
+
+// Bounds of what is kept of a verdict, in characters.
+const (
+	feedbackLimit  = 20_000
+	criterionLimit = 4_000
+)
+
+// A reading is the verdict that a reviewer's output holds.
+type reading struct {
+	passed   bool
+	feedback string
+	criteria []CriterionResult
+}
+
+// explain gives a verdict that fails without feedback the words of its criteria:
+// the feedback is all that its author is told.
+func (r *reading) explain() {
+	if r.passed || r.feedback != "" {
+		return
+	}
+	var b strings.Builder
+	for _, c := range r.criteria {
+		if c.Passed {
+			continue
+		}
+		b.WriteString("- " + c.Criterion)
+		if c.Feedback != nil && *c.Feedback != "" {
+			b.WriteString(": " + *c.Feedback)
+		}
+		b.WriteByte('\n')
+	}
+	if b.Len() == 0 {
+		b.WriteString("The reviewer did not pass this, and gave no reason.")
+	}
+	r.feedback = clean(b.String(), feedbackLimit)
+}
+
+// A misreading says why an output holds no verdict.
+type misreading struct {
+	code Code
+	what string
+}
+
+func (m *misreading) Error() string { return m.what }
+
+// check holds a verdict against the criteria that were to be judged.
+func (r *reading) check(criteria []job.Criteria) *misreading {
+	for i := range r.criteria {
+		r.criteria[i].Criterion = declaredName(r.criteria[i].Criterion, criteria)
+	}
+	if r.explain(); !r.passed {
+		return nil
+	}
+	judged := make(map[string]bool, len(r.criteria))
+	for _, c := range r.criteria {
+		if !c.Passed {
+			return &misreading{Contradiction, "it says passed, and beside it that the criterion \"" + shorten(c.Criterion, 200) + "\" is not"}
+		}
+		judged[c.Criterion] = true
+	}
+	for _, c := range criteria {
+		if len(r.criteria) > 0 && !judged[c.Name] {
+			return &misreading{Contradiction, "it says passed, and its criteria_results leave out the criterion \"" + c.Name + "\""}
+		}
+	}
+	return nil
+}

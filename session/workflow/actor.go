@@ -1,0 +1,246 @@
+package workflow
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"deepwork/actor"
+	"deepwork/session"
+)
+
+// message is what a session's actor receives.
+type message interface{ sessionMessage() }
+
+// A caller is who makes a call, and how it is told from others.
+type caller struct {
+	Identity string
+	Call     call
+}
+
+type finishMessage struct {
+	caller
+	Args     FinishArgs
+	Arrived  time.Time
+	Gone     <-chan struct{} // closed when the caller no longer waits
+	Progress ProgressFunc    // may be nil
+	Reply    actor.Reply[*finished]
+}
+
+type abortMessage struct {
+	caller
+	Explanation string
+	Reply       actor.Reply[*AbortReply]
+}
+
+type stepMessage struct {
+	caller
+	Reply actor.Reply[*StepReply]
+}
+
+type goToMessage struct {
+	caller
+	StepID string
+	Reply  actor.Reply[*GoToReply]
+}
+
+// takeUpMessage asks for the session to be on a stack.
+type takeUpMessage struct {
+	caller
+	Reply actor.Reply[*handle]
+}
+
+// replayMessage asks for the reply to a call with a request_id that was done.
+type replayMessage struct {
+	caller
+	Reply actor.Reply[*StoredReply]
+}
+
+func (finishMessage) sessionMessage() {}
+func (abortMessage) sessionMessage()  {}
+func (stepMessage) sessionMessage()   {}
+func (goToMessage) sessionMessage()   {}
+func (takeUpMessage) sessionMessage() {}
+func (replayMessage) sessionMessage() {}
+
+// A sessionActor owns the state of one session. Whatever it acknowledges is on
+// disk before the reply goes out; when it dies, the next one reads that.
+type sessionActor struct {
+	engine *Engine
+	id     string
+	handle *handle
+	state  *State
+
+	reviews map[string]*review // that run, by step
+}
+
+// Start loads the session and makes this server its owner. Its error is the
+// answer to whoever asked for the session.
+func (a *sessionActor) Start(ctx context.Context) error {
+	s, err := a.engine.claim(a.id)
+	if err != nil {
+		return err
+	}
+	a.state, a.reviews = s, map[string]*review{}
+	a.handle = a.engine.handles.of(s)
+	a.handle.publish(s)
+	a.engine.requests.learn(s)
+	return nil
+}
+
+// Stop answers whoever waits for a review: it will not come.
+func (a *sessionActor) Stop(context.Context) {
+	for _, r := range a.reviews {
+		a.drop(r, session.NotNow("shutting_down", "The server is shutting down, and the review of step '%s' was cancelled; the attempt does not count. When it is back, make the same call again with session_id '%s'.", r.stepID, a.id))
+	}
+}
+
+// Receive handles one call. A refusal is in the reply, and the state is as it was.
+func (a *sessionActor) Receive(ctx context.Context, m message) error {
+	switch m := m.(type) {
+	case finishMessage:
+		answer(m.Reply, func() (*finished, error) { return a.finish(ctx, m) })
+	case hashedMessage:
+		answer(m.M.Reply, func() (*finished, error) { return a.hashed(ctx, m) })
+	case verdictMessage:
+		a.verdict(ctx, m)
+	case dueMessage:
+		a.due(m)
+	case holdMessage:
+		a.holding(m)
+	case abortMessage:
+		answer(m.Reply, func() (*AbortReply, error) { return a.abort(m) })
+	case stepMessage:
+		answer(m.Reply, func() (*StepReply, error) { return a.step(ctx, m) })
+	case goToMessage:
+		answer(m.Reply, func() (*GoToReply, error) { return a.goTo(ctx, m) })
+	case takeUpMessage:
+		answer(m.Reply, func() (*handle, error) { return a.takeUp(m) })
+	case replayMessage:
+		answer(m.Reply, func() (*StoredReply, error) { return a.replay(m) })
+	default:
+		return fmt.Errorf("session %s was sent a %T", a.id, m)
+	}
+	return nil
+}
+
+// answer sends what f returns, unless that is for later.
+func answer[R any](to actor.Reply[R], f func() (R, error)) {
+	switch r, err := f(); {
+	case err == nil:
+		to.Send(r)
+	case err != errLater:
+		to.Fail(err)
+	}
+}
+
+// commit makes a transition: durable first, then known to all. A review whose
+// step it moves on from is cancelled, and its attempt void.
+func (a *sessionActor) commit(next *State) error {
+	var over []*review
+	for _, r := range a.reviews {
+		if !next.awaitsReview(r.stepID) {
+			next = next.closeAttempt(r.stepID, nil, "the step moved on while the review ran", next.UpdatedAt)
+			over = append(over, r)
+		}
+	}
+	if err := a.engine.records.Save(next); err != nil {
+		return err
+	}
+	for _, r := range over {
+		a.drop(r, session.NotNow("step_moved_on", "Step '%s' of session '%s' has moved on, or the session has ended, while its review ran; the review was cancelled. get_step tells where the session is.", r.stepID, a.id))
+	}
+	a.state = next
+	a.handle.publish(next)
+	if next.Status != Active {
+		a.engine.handles.forget(a.id)
+	}
+	return nil
+}
+
+// allow refuses callers that the session does not belong to, in the words for a
+// session that does not exist: they are not to learn that it does.
+func (a *sessionActor) allow(c caller) error {
+	if c.Identity != a.state.Identity {
+		return unknownSession(a.id)
+	}
+	return nil
+}
+
+func (a *sessionActor) abort(m abortMessage) (*AbortReply, error) {
+	if err := a.allow(m.caller); err != nil {
+		return nil, err
+	}
+	if a.state.Status != Active {
+		if r := a.state.replayAbort(m.Explanation); r != nil {
+			return storedAs[AbortReply](r)
+		}
+		return nil, a.state.ended()
+	}
+	next, r := a.state.applyAbort(m.Call, m.Explanation, a.engine.now())
+	if err := a.commit(next); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (a *sessionActor) goTo(ctx context.Context, m goToMessage) (*GoToReply, error) {
+	if err := a.allow(m.caller); err != nil {
+		return nil, err
+	}
+	if a.state.Status != Active {
+		return nil, a.state.ended()
+	}
+	def, err := a.engine.definitions.Current(ctx, a.state)
+	if err != nil {
+		return nil, err
+	}
+	to, err := a.state.planGoTo(def, m.StepID)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := a.engine.definitions.Texts(def, def.Workflow.Entries[to])
+	if err != nil {
+		return nil, err
+	}
+	if def, err = a.engine.definitions.Keep(def, texts); err != nil {
+		return nil, err
+	}
+	base := a.state
+	for stepID := range a.reviews {
+		base = base.closeAttempt(stepID, nil, "go_to_step was called while the review ran", a.engine.now())
+	}
+	next, r := base.applyGoTo(def, m.Call, to, m.StepID, a.engine.now(), texts)
+	if err := a.commit(next); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (a *sessionActor) takeUp(m takeUpMessage) (*handle, error) {
+	if err := a.allow(m.caller); err != nil {
+		return nil, err
+	}
+	return a.handle, nil
+}
+
+func (a *sessionActor) replay(m replayMessage) (*StoredReply, error) {
+	if err := a.allow(m.caller); err != nil {
+		return nil, err
+	}
+	r := a.state.reply(m.Call.Tool, *m.Call.RequestID)
+	switch {
+	case r == nil:
+		return nil, session.NotNow("reply_forgotten",
+			"The call with request_id '%s' was done in session '%s', but so much has followed that its reply is no longer kept. get_step tells where the session is.",
+			*m.Call.RequestID, a.id).With("session_id", a.id)
+	case r.ArgsDigest != m.Call.ArgsDigest:
+		return nil, requestMismatch(*m.Call.RequestID)
+	}
+	return r, nil
+}
+
+func requestMismatch(id string) error {
+	return session.Wrong("request_id_reused",
+		"request_id '%s' was used before with other arguments. Repeat a call with exactly the arguments it had, or pass a fresh request_id.", id)
+}

@@ -1,0 +1,73 @@
+package workflow
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/session"
+)
+
+func TestArchive(t *testing.T) {
+	p := newProject(t)
+	a, err := OpenArchive(p.root, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err := a.List(ctx); err != nil || len(list) != 0 {
+		t.Errorf("an empty project has %v, %v", list, err)
+	}
+	if _, err := os.Stat(filepath.Join(p.root, ".deepwork")); err == nil {
+		t.Error("reading made a folder")
+	}
+	p.simple("alpha")
+	p.write("r.md", "x")
+	srv := p.open()
+	c := srv.Connect("local")
+	done := p.start(c, "alpha", "main").BeginStep.SessionID
+	p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	open := p.start(c, "alpha", "main").BeginStep.SessionID
+
+	list, err := a.List(ctx)
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	if i := list[0]; i.SessionID != open || i.Status != "active" || i.Step != "one" || !i.OwnerAlive || !strings.Contains(i.OwnerText, "pid") || i.Identity != "local" {
+		t.Errorf("listed %+v", i)
+	}
+	if i := list[1]; i.SessionID != done || i.Status != "completed" || i.OwnerAlive {
+		t.Errorf("listed %+v", i)
+	}
+	if in, err := a.ActiveIn(ctx, "alpha"); err != nil || len(in) != 1 || in[0].SessionID != open {
+		t.Errorf("active in alpha: %v, %v", in, err)
+	}
+	raw, err := a.Show(ctx, done)
+	var shown State
+	if err != nil || json.Unmarshal(raw, &shown) != nil || shown.SessionID != done || shown.Status != Completed {
+		t.Errorf("shown %s, %v", raw, err)
+	}
+	_, err = a.Show(ctx, "../../x")
+	refused(t, err, session.ToolError, "bad_session_id")
+	refused(t, a.Abort(ctx, open, "r"), session.StateError, "session_owned", "pid")
+	refused(t, a.Abort(ctx, done, "r"), session.StateError, "session_ended")
+	srv.stop()
+	if err := a.Abort(ctx, open, "by hand"); err != nil {
+		t.Fatal(err)
+	}
+	if s := p.record(open); s.Status != Aborted || *s.AbortReason != "by hand" {
+		t.Errorf("record %s", toJSON(t, s))
+	}
+	if ids, err := a.Prune(ctx, time.Now().Add(-time.Hour)); err != nil || len(ids) != 0 {
+		t.Errorf("pruned %v, %v", ids, err)
+	}
+	if ids, err := a.Prune(ctx, time.Now().Add(time.Hour)); err != nil || len(ids) != 2 {
+		t.Errorf("pruned %v, %v", ids, err)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,297 @@
+package workflow
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"deepwork/catalog/job"
+	"deepwork/session/workflow/filestore"
+)
+
+// The figures of transitions, sessions and stacks. Run them with
+//
+//	go test -run xxx -bench . ./session/workflow
+
+// memory keeps sessions in a map: everything but the disk.
+type memory struct {
+	mu sync.RWMutex
+	m  map[string]*State
+}
+
+func (r *memory) Server() string         { return "this" }
+func (r *memory) Alive(s string) bool    { return s == "this" }
+func (r *memory) Describe(string) string { return "" }
+func (r *memory) Create(s *State) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.m[s.SessionID] != nil {
+		return filestore.ErrExists
+	}
+	r.m[s.SessionID] = s
+	return nil
+}
+func (r *memory) Save(s *State) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.m[s.SessionID] = s
+	return nil
+}
+func (r *memory) Load(id string) (*State, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if s := r.m[id]; s != nil {
+		return s, nil
+	}
+	return nil, unknownSession(id)
+}
+func (r *memory) Update(id string, change func(*State) (*State, error)) (*State, error) {
+	s, err := r.Load(id)
+	if err != nil {
+		return nil, err
+	}
+	next, err := change(s)
+	if err != nil || next == nil {
+		return s, err
+	}
+	return next, r.Save(next)
+}
+func (r *memory) List() iter.Seq2[filestore.Info, error] {
+	return func(func(filestore.Info, error) bool) {}
+}
+func (r *memory) PutDefinition(string, []byte) error { return nil }
+func (r *memory) Definition(string) ([]byte, error)  { return nil, filestore.ErrNotFound }
+func (r *memory) Close() error                       { return nil }
+
+// fixed is a definition that never changes.
+type fixed struct{ def *Definition }
+
+func (d fixed) Current(context.Context, *State) (*Definition, error) { return d.def, nil }
+func (d fixed) Texts(_ *Definition, entry job.Entry) (Instructions, error) {
+	texts := make(Instructions, len(entry))
+	for _, id := range entry {
+		texts[id] = "Do it."
+	}
+	return texts, nil
+}
+func (d fixed) KeptTexts(DefinitionRef, job.Entry) (Instructions, error) { return nil, nil }
+func (d fixed) Keep(def *Definition, _ Instructions) (*Definition, error) {
+	return def, nil
+}
+
+// loop is a workflow of n steps without outputs.
+func loop(b testing.TB, n int) *Definition {
+	b.Helper()
+	src := "name: alpha\nversion: \"1.0.0\"\nsummary: s\ncommon_job_info_provided_to_all_steps_at_runtime: c\nsteps:\n"
+	var ids []string
+	for i := range n {
+		ids = append(ids, "s"+strconv.Itoa(i))
+		src += "  - {id: " + ids[i] + ", name: n, description: d, instructions_file: i.md, outputs: {}, reviews: []}\n"
+	}
+	src += "workflows:\n  - {name: main, summary: s, steps: [" + strings.Join(ids, ", ") + "]}\n"
+	j, faults := job.Parse("/job", "job.yml", []byte(src))
+	if j == nil {
+		b.Fatal(faults)
+	}
+	return &Definition{Job: j, Workflow: &j.Workflows[0], Ref: DefinitionRef{Hash: "h", Source: j.Hash, JobDir: "/job"}}
+}
+
+func memoryEngine(b testing.TB, def *Definition, idle time.Duration) *Engine {
+	b.Helper()
+	e, err := Open(ctx, Options{Root: b.TempDir(), records: &memory{m: map[string]*State{}}, definitions: fixed{def}, IdleAfter: idle})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { e.Close(ctx) })
+	return e
+}
+
+// beginMany makes sessions on connections of a hundred each, and returns their ids.
+func beginMany(b testing.TB, e *Engine, def *Definition, n int) (*Conn, []string) {
+	b.Helper()
+	ids := make([]string, n)
+	var c *Conn
+	for i := range n {
+		if i%100 == 0 {
+			c = e.Connect("local")
+		}
+		s, _, err := e.create(def, beginning{Goal: "g", Identity: "local", Owner: e.records.Server(), At: e.now(), Call: call{Tool: ToolStart}, Texts: Instructions{}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		ids[i] = s.SessionID
+		if _, err := c.target(ctx, &ids[i]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return c, ids
+}
+
+// BenchmarkTransitionInMemory is ask, decide, publish, reply: a finished_step
+// but for the disk, through the connection and the session's actor. Wanted:
+// under 5 µs, whatever the number of sessions.
+func BenchmarkTransitionInMemory(b *testing.B) {
+	for _, sessions := range []int{10, 100_000} {
+		b.Run(fmt.Sprintf("sessions=%d", sessions), func(b *testing.B) {
+			def := loop(b, 25)
+			e := memoryEngine(b, def, time.Second)
+			c, ids := beginMany(b, e, def, sessions)
+			id := ids[len(ids)-1]
+			runtime.GC()
+			empty := FinishArgs{Outputs: json.RawMessage("{}"), SessionID: &id}
+			who, err := c.caller(ToolFinish, nil, empty)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				// The last step is never finished: back to the first.
+				if n++; n%25 == 0 {
+					if _, err := c.GoTo(ctx, GoToArgs{StepID: "s0", SessionID: &id}); err != nil {
+						b.Fatal(err)
+					}
+					e.records.(*memory).m[id].History = nil
+					continue
+				}
+				if _, err := c.finish(ctx, who, empty); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkPassivatedSessions tells what 100,000 active sessions cost that
+// nobody uses, in memory and to wake. Wanted: under 100 MB resident, under 1 ms
+// and a file read.
+func BenchmarkPassivatedSessions(b *testing.B) {
+	const n = 100_000
+	def := loop(b, 25)
+	e, err := Open(ctx, Options{Root: b.TempDir(), definitions: fixed{def}, IdleAfter: 50 * time.Millisecond,
+		records: noSync(b)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close(ctx)
+	before := resident(b)
+	c, ids := beginMany(b, e, def, n)
+	for e.sessions.Len() > 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	debug.FreeOSMemory()
+	after := resident(b)
+	i := 0
+	for b.Loop() {
+		if _, err := c.Step(ctx, StepArgs{SessionID: &ids[i%n]}); err != nil {
+			b.Fatal(err)
+		}
+		i += 7919
+	}
+	b.ReportMetric(float64(after)/1e6, "MB-resident")
+	b.ReportMetric(float64(after-before)/n, "B/session")
+}
+
+// noSync are real files that are not synced, since 100,000 of them are only to be there.
+func noSync(b testing.TB) records {
+	r, err := openRecords(b.TempDir(), filestore.Options{NoSync: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return r
+}
+
+// resident reads the process's resident set.
+func resident(b testing.TB) int64 {
+	b.Helper()
+	data, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		b.Skip("the resident set is read from /proc")
+	}
+	pages, err := strconv.ParseInt(strings.Fields(string(data))[1], 10, 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return pages * int64(os.Getpagesize())
+}
+
+// BenchmarkStackDepth is a get_step beside the encoding of the stack field that
+// its reply carries: the call must not grow faster than the field.
+func BenchmarkStackDepth(b *testing.B) {
+	for _, depth := range []int{1, 10, 100, 1000} {
+		b.Run(fmt.Sprintf("depth=%d", depth), func(b *testing.B) {
+			def := loop(b, 2)
+			e := memoryEngine(b, def, time.Minute)
+			c := e.Connect("local")
+			var parent *string
+			for range depth {
+				s, _, err := e.create(def, beginning{Goal: "g", Identity: "local", Owner: "this", Parent: parent, At: e.now(), Call: call{Tool: ToolStart}, Texts: Instructions{}})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := c.target(ctx, &s.SessionID); err != nil {
+					b.Fatal(err)
+				}
+				parent = &s.SessionID
+			}
+			var field time.Duration
+			n := 0
+			for b.Loop() {
+				r, err := c.Step(ctx, StepArgs{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				t := time.Now()
+				if _, err := json.Marshal(r.Stack); err != nil {
+					b.Fatal(err)
+				}
+				field += time.Since(t)
+				n++
+			}
+			b.ReportMetric(float64(field.Nanoseconds())/float64(n), "ns-of-it-stack-field")
+		})
+	}
+}
+
+// BenchmarkEncode is what a transition writes, early and late in a workflow of
+// 300 steps.
+func BenchmarkEncode(b *testing.B) {
+	for _, done := range []int{10, 300} {
+		b.Run(fmt.Sprintf("step=%d", done), func(b *testing.B) {
+			def := loop(b, 301)
+			at := time.Now().UTC()
+			s, _, err := begin(def, beginning{SessionID: "00000001", Goal: "g", Owner: "o", At: at, Call: call{Tool: ToolStart}, Texts: Instructions{}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			step := func() *State {
+				p, err := s.planFinish(def, nil, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				n, _ := s.applyFinish(def, p, finish{Call: call{Tool: ToolFinish}, At: at, Texts: Instructions{}})
+				return n
+			}
+			for range done - 1 {
+				s = step()
+				if _, err := s.encode(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for b.Loop() {
+				if _, err := step().encode(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,186 @@
+package workflow
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+	"unicode"
+
+	"deepwork/catalog/config"
+	"deepwork/session"
+)
+
+// branchName is deepwork/<job>-<workflow>-<instance or date>, made a legal git
+// ref (seed 002, "Session and State Model").
+func branchName(jobName, workflowName string, instance *string, at time.Time) string {
+	last := at.Format(time.DateOnly)
+	if instance != nil {
+		if s := refPart(*instance); s != "" {
+			last = s
+		}
+	}
+	return "deepwork/" + refPart(jobName) + "-" + refPart(workflowName) + "-" + last
+}
+
+// refPart makes a piece of a branch name of any text: what git-check-ref-format
+// forbids becomes a hyphen.
+func refPart(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case unicode.IsLetter(r), unicode.IsDigit(r), r == '_', r == '.':
+			b.WriteRune(r)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+		if b.Len() > 100 {
+			break
+		}
+	}
+	out := b.String()
+	for strings.Contains(out, "..") {
+		out = strings.ReplaceAll(out, "..", ".")
+	}
+	for {
+		cut := strings.TrimSuffix(strings.Trim(out, "-."), ".lock")
+		if cut == out {
+			break
+		}
+		out = cut
+	}
+	return strings.ToValidUTF8(out, "")
+}
+
+// gitTimeout bounds one git command.
+const gitTimeout = 30 * time.Second
+
+// branch does with a branch name what git.branch says, and returns the name
+// that came of it, and how to undo it where the session is not made after all.
+func (e *Engine) branch(ctx context.Context, name string) (string, func(), error) {
+	none := func() {}
+	if e.config == nil {
+		return name, none, nil
+	}
+	cfg, err := e.config.Current(ctx)
+	if err != nil {
+		return "", none, session.NotNow("config_invalid", "The configuration cannot be used: %v. Mend it and call again.", err).Because(err)
+	}
+	mode := cfg.Git.Branch
+	if mode != config.BranchCreate && mode != config.BranchCheckout {
+		return name, none, nil
+	}
+	e.git.Lock()
+	defer e.git.Unlock()
+	if _, err := e.runGit(ctx, "rev-parse", "--git-dir"); err != nil {
+		return "", none, session.NotNow("not_a_git_repository",
+			"git.branch is '%s', but %s is not in a git repository (%v). Run `git init` there, or set git.branch to 'name' in .deepwork/config.yml.", mode, e.root, err).Because(err)
+	}
+	if mode == config.BranchCheckout {
+		if err := e.cleanTree(ctx); err != nil {
+			return "", none, err
+		}
+	}
+	free, err := e.freeBranch(ctx, name)
+	if err != nil {
+		return "", none, err
+	}
+	// The branch this was started from; empty on a detached head.
+	from, _ := e.runGit(ctx, "symbolic-ref", "--quiet", "--short", "HEAD")
+	if mode == config.BranchCreate {
+		if _, err := e.runGit(ctx, "branch", "--no-track", "--", free); err != nil {
+			return "", none, gitFailed(free, err)
+		}
+	} else if _, err := e.runGit(ctx, "checkout", "--quiet", "--no-track", "-b", free); err != nil {
+		return "", none, gitFailed(free, err)
+	}
+	undo := func() {
+		e.git.Lock()
+		defer e.git.Unlock()
+		ctx := context.WithoutCancel(ctx)
+		var err error
+		if mode == config.BranchCheckout {
+			back := []string{"checkout", "--quiet", "--detach"}
+			if from != "" {
+				back = []string{"checkout", "--quiet", from}
+			}
+			_, err = e.runGit(ctx, back...)
+		}
+		if err == nil {
+			_, err = e.runGit(ctx, "branch", "-D", "--", free)
+		}
+		if err != nil {
+			e.log.Warn("a branch was made for a session that was not, and stays", "branch", free, "error", err)
+		}
+	}
+	return free, undo, nil
+}
+
+func gitFailed(branch string, err error) error {
+	return session.NotNow("git_failed", "The branch '%s' could not be made, so no session was started: %v. Mend that, or set git.branch to 'name' in .deepwork/config.yml.", branch, err).Because(err)
+}
+
+// cleanTree refuses a tree with changes to tracked files, which a switch of
+// branches would carry along; untracked files are nobody's business.
+func (e *Engine) cleanTree(ctx context.Context) error {
+	out, err := e.runGit(ctx, "status", "--porcelain", "--untracked-files=no")
+	if err != nil {
+		return session.NotNow("git_failed", "The state of the work tree cannot be read, so no session was started: %v.", err).Because(err)
+	}
+	if out == "" {
+		return nil
+	}
+	var files []string
+	for line := range strings.Lines(out) {
+		line = strings.TrimRight(line, "\n")
+		if len(files) == 20 {
+			files = append(files, "…")
+			break
+		}
+		files = append(files, strings.TrimSpace(line[min(3, len(line)):]))
+	}
+	return session.NotNow("dirty_tree",
+		"git.branch is 'checkout', and the work tree has uncommitted changes: %s. Commit or stash them, then call again.", strings.Join(files, ", ")).With("files", files)
+}
+
+// freeBranch gives a name that no branch has: the name, else with a number.
+func (e *Engine) freeBranch(ctx context.Context, name string) (string, error) {
+	out, err := e.runGit(ctx, "for-each-ref", "--format=%(refname:short)", "refs/heads/"+name+"*")
+	if err != nil {
+		return "", gitFailed(name, err)
+	}
+	taken := map[string]bool{}
+	for line := range strings.Lines(out) {
+		taken[strings.TrimSpace(line)] = true
+	}
+	free := name
+	for i := 2; taken[free]; i++ {
+		free = fmt.Sprintf("%s-%d", name, i)
+	}
+	return free, nil
+}
+
+// runGit runs git in the project root and returns its output, trimmed at the end.
+func (e *Engine) runGit(ctx context.Context, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Dir = e.root
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0")
+	cmd.WaitDelay = time.Second
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return "", fmt.Errorf("git %s: %w", args[0], ctx.Err())
+		}
+		if text := strings.TrimSpace(errs.String()); text != "" {
+			return "", fmt.Errorf("git %s: %s", args[0], text)
+		}
+		return "", fmt.Errorf("git %s: %w", args[0], err)
+	}
+	return strings.TrimRight(out.String(), "\n"), nil
+}

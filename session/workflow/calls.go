@@ -1,0 +1,222 @@
+package workflow
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"deepwork/actor"
+	"deepwork/session"
+)
+
+// FinishArgs are the parameters of finished_step (seed 000, 001.4.2 and 3).
+type FinishArgs struct {
+	Outputs        json.RawMessage `json:"outputs"` // untyped: 001.5 judges it
+	Notes          *string         `json:"notes"`
+	OverrideReason *string         `json:"quality_review_override_reason"`
+	SessionID      *string         `json:"session_id"`
+	StepID         *string         `json:"step_id"`
+	RequestID      *string         `json:"request_id"`
+}
+
+// Finish reports a step as finished (seed 000, 001.4). Called again with the
+// step_id and outputs of the step that was finished last, or with the same
+// request_id, it gives the reply again and moves nothing.
+func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*FinishReply, error) {
+	id := a.RequestID
+	a.RequestID = nil
+	who, err := c.caller(ToolFinish, id, a)
+	if err != nil {
+		return nil, err
+	}
+	var ended string
+	r, again, err := once(ctx, c, who, func() (*FinishReply, string, error) {
+		f, err := c.finish(ctx, who, a)
+		if err != nil {
+			return nil, "", err
+		}
+		reply := *f.Reply
+		if reply.Status == WorkflowComplete {
+			ended = f.ID
+		}
+		if !f.Recorded {
+			return &reply, "", nil
+		}
+		return &reply, f.ID, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if again != "" && r.Status == WorkflowComplete {
+		ended = again
+	}
+	if ended != "" {
+		r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, ended)
+	}
+	r.Stack = c.Stack()
+	return r, nil
+}
+
+// finish finds the session a finished_step is about and asks it.
+func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs) (*finished, error) {
+	how, err := c.engine.reviewing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := finishMessage{caller: who, Args: a, Arrived: time.Now(), Gone: ctx.Done(), Progress: progressOf(ctx)}
+	asked := func(id string) (*finished, error) {
+		return askWithin(ctx, c.engine, id, c.engine.askTimeout+how.ReplyWithin, func(r actor.Reply[*finished]) message {
+			m.Reply = r
+			return m
+		})
+	}
+	if a.SessionID == nil && a.StepID != nil {
+		// The session that this step ended has left the stack: the call may be
+		// the repetition of the one whose reply was lost.
+		if id := c.lastEnded(ctx, a, c.moves.Load()); id != "" {
+			f, err := asked(id)
+			if err == nil && !f.Recorded {
+				if stack := c.Stack(); len(stack) > 0 {
+					top := stack[len(stack)-1]
+					again := *f.Reply
+					again.Notice = join(again.Notice, fmt.Sprintf(
+						"This repeats the reply to the call that completed session '%s'. If you meant session '%s' (%s), which is at step '%s', pass its session_id.",
+						id, top.SessionID, top.Workflow, top.Step))
+					f.Reply = &again
+				}
+			}
+			return f, err
+		}
+	}
+	h, err := c.target(ctx, a.SessionID)
+	if err != nil {
+		if a.StepID != nil && session.CodeOf(err) == codeNoSession {
+			if id := c.lastEnded(ctx, a, 0); id != "" {
+				return asked(id)
+			}
+		}
+		return nil, err
+	}
+	f, err := asked(h.id)
+	if err != nil {
+		return nil, err
+	}
+	if f.Recorded {
+		c.moved(ctx, f.Ended)
+	}
+	return f, nil
+}
+
+// lastEnded finds the session that the step of this call ended, by the
+// connection's transition since or a later one.
+func (c *Conn) lastEnded(ctx context.Context, a FinishArgs, since uint64) string {
+	same := func(have Outputs) bool { return sameOutputs(a.Outputs, have) }
+	id, err := askStack(ctx, c, func(r actor.Reply[string]) stackMessage { return lastEndedMessage{*a.StepID, same, since, r} })
+	if err != nil {
+		return ""
+	}
+	return id
+}
+
+// AbortArgs are the parameters of abort_workflow (seed 000, 001.6).
+type AbortArgs struct {
+	Explanation string  `json:"explanation"`
+	SessionID   *string `json:"session_id"`
+	RequestID   *string `json:"request_id"`
+}
+
+// Abort ends a session and takes it off the stack (seed 000, 001.6).
+func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*AbortReply, error) {
+	id := a.RequestID
+	a.RequestID = nil
+	who, err := c.caller(ToolAbort, id, a)
+	if err != nil {
+		return nil, err
+	}
+	aborted := ""
+	r, again, err := once(ctx, c, who, func() (*AbortReply, string, error) {
+		h, err := c.target(ctx, a.SessionID)
+		if err != nil {
+			return nil, "", err
+		}
+		r, err := ask(ctx, c.engine, h.id, func(p actor.Reply[*AbortReply]) message { return abortMessage{who, a.Explanation, p} })
+		if err != nil {
+			return nil, "", err
+		}
+		c.moved(ctx, nil)
+		aborted = h.id
+		reply := *r
+		return &reply, h.id, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if again != "" {
+		aborted = again
+	}
+	r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, aborted)
+	r.Stack = c.Stack()
+	return r, nil
+}
+
+// StepArgs are the parameters of get_step.
+type StepArgs struct {
+	SessionID *string `json:"session_id"`
+}
+
+// Step reads the current step without moving; it takes a session up as well
+// (DESIGN "Stacks").
+func (c *Conn) Step(ctx context.Context, a StepArgs) (*StepReply, error) {
+	who, err := c.caller("get_step", nil, a)
+	if err != nil {
+		return nil, err
+	}
+	h, err := c.target(ctx, a.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	r, err := ask(ctx, c.engine, h.id, func(p actor.Reply[*StepReply]) message { return stepMessage{who, p} })
+	if err != nil {
+		return nil, err
+	}
+	r.Stack = c.Stack()
+	return r, nil
+}
+
+// GoToArgs are the parameters of go_to_step.
+type GoToArgs struct {
+	StepID    string  `json:"step_id"`
+	SessionID *string `json:"session_id"`
+	RequestID *string `json:"request_id"`
+}
+
+// GoTo goes back to an earlier step, or begins the current one anew: the
+// progress of that step and all later ones is cleared and kept in the session's
+// history; files stay.
+func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*GoToReply, error) {
+	id := a.RequestID
+	a.RequestID = nil
+	who, err := c.caller(ToolGoTo, id, a)
+	if err != nil {
+		return nil, err
+	}
+	r, _, err := once(ctx, c, who, func() (*GoToReply, string, error) {
+		h, err := c.target(ctx, a.SessionID)
+		if err != nil {
+			return nil, "", err
+		}
+		r, err := ask(ctx, c.engine, h.id, func(p actor.Reply[*GoToReply]) message { return goToMessage{who, a.StepID, p} })
+		if err != nil {
+			return nil, "", err
+		}
+		c.moved(ctx, nil)
+		reply := *r
+		return &reply, h.id, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.Stack = c.Stack()
+	return r, nil
+}

@@ -1,0 +1,82 @@
+package workflow
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"deepwork/catalog/job"
+	"deepwork/session"
+)
+
+// A Definition is a workflow of a job as a session runs it. It is immutable.
+type Definition struct {
+	Job      *job.Job
+	Workflow *job.Workflow
+	Ref      DefinitionRef
+	// Notice is what callers should know of it, "" where the job is as the
+	// catalog has it.
+	Notice string
+	// Kept says that the job as it now is cannot carry the session on: this is
+	// the definition that was kept, instructions included.
+	Kept bool
+
+	texts map[string]string // of a kept one: the instructions by step
+}
+
+// A bundle is the file a definition is kept in.
+type bundle struct {
+	JobDir       string            `json:"job_dir"`
+	Workflow     string            `json:"workflow"`
+	Source       string            `json:"source"`       // of job.yml
+	Instructions map[string]string `json:"instructions"` // by step id; those that could be read
+}
+
+// encode gives the bundle's bytes and their hash.
+func (b *bundle) encode() (data []byte, hash string, err error) {
+	data, err = marshal(b) // the keys of a map come sorted: the same bundle, the same bytes
+	if err != nil {
+		return nil, "", err
+	}
+	sum := sha256.Sum256(data)
+	return data, hex.EncodeToString(sum[:]), nil
+}
+
+// decodeBundle makes a kept definition of a bundle's bytes.
+func decodeBundle(ref DefinitionRef, data []byte) (*Definition, error) {
+	var b bundle
+	if err := json.Unmarshal(data, &b); err != nil {
+		return nil, fmt.Errorf("reading the kept definition %s: %w", ref.Hash, err)
+	}
+	j, faults := job.Parse(b.JobDir, job.FileName, []byte(b.Source))
+	if j == nil {
+		return nil, fmt.Errorf("reading the kept definition %s: %w", ref.Hash, faults)
+	}
+	wf := j.Workflow(b.Workflow)
+	if wf == nil {
+		return nil, fmt.Errorf("reading the kept definition %s: it has no workflow %q", ref.Hash, b.Workflow)
+	}
+	return &Definition{Job: j, Workflow: wf, Ref: ref, Kept: true, texts: b.Instructions}, nil
+}
+
+// keptTexts are the instructions of an entry of a kept definition.
+func (def *Definition) keptTexts(entry job.Entry) (Instructions, error) {
+	texts := make(Instructions, len(entry))
+	for _, id := range entry {
+		text, ok := def.texts[id]
+		if !ok {
+			return nil, session.NotNow("instructions_lost",
+				"The instructions of step '%s' of job '%s' were not kept, because their file was missing when they should have been. Restore the job, or abort the session with abort_workflow.",
+				id, def.Job.Name)
+		}
+		texts[id] = text
+	}
+	return texts, nil
+}
+
+// digest is the hex SHA-256 of a text.
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,188 @@
+package workflow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"deepwork/catalog"
+	"deepwork/catalog/job"
+	"deepwork/session"
+	"deepwork/session/workflow/filestore"
+)
+
+// definitions finds the definition a session runs on, and keeps each one that
+// was run beside the session files, so that a session can be finished after its
+// job was edited beyond recognition (DESIGN "Hot reload").
+type definitions interface {
+	// Current returns the definition for a session: the job as it is now where
+	// that still has the workflow and the current step, else the kept one.
+	// It writes nothing.
+	Current(ctx context.Context, s *State) (*Definition, error)
+	// Texts reads the instructions of the steps of an entry, now.
+	Texts(def *Definition, entry job.Entry) (Instructions, error)
+	// KeptTexts returns those that were kept when the entry began.
+	KeptTexts(ref DefinitionRef, entry job.Entry) (Instructions, error)
+	// Keep makes sure that the definition is kept with these texts in it, and
+	// returns it with the reference to what was kept.
+	Keep(def *Definition, texts Instructions) (*Definition, error)
+}
+
+// jobDefinitions takes definitions from the catalog.
+type jobDefinitions struct {
+	catalog *catalog.Catalog
+	records records
+
+	mu    sync.Mutex
+	known map[string]map[string]string // hash of a kept definition -> step -> digest of its text
+}
+
+func newJobDefinitions(c *catalog.Catalog, r records) *jobDefinitions {
+	return &jobDefinitions{catalog: c, records: r, known: map[string]map[string]string{}}
+}
+
+func (d *jobDefinitions) Current(ctx context.Context, s *State) (*Definition, error) {
+	snap, err := d.catalog.FreshJob(ctx, s.JobName)
+	if err != nil {
+		return nil, fmt.Errorf("looking for job %s: %w", s.JobName, err)
+	}
+	var why string
+	j := snap.Job(s.JobName)
+	switch {
+	case j == nil && snap.Err(s.JobName) != nil:
+		why = "does not load: " + snap.Err(s.JobName).Diagnostics[0].String()
+	case j == nil:
+		why = "is gone"
+	case j.Workflow(s.WorkflowName) == nil:
+		why = fmt.Sprintf("no longer has the workflow '%s'", s.WorkflowName)
+	case j.Workflow(s.WorkflowName).Find(s.CurrentStepID) < 0:
+		why = fmt.Sprintf("no longer has the step '%s' in workflow '%s'", s.CurrentStepID, s.WorkflowName)
+	}
+	if why == "" {
+		def := &Definition{Job: j, Workflow: j.Workflow(s.WorkflowName), Ref: s.Definition}
+		if j.Hash != s.Definition.Source || j.Dir != s.Definition.JobDir {
+			def.Ref = DefinitionRef{} // edited: not kept yet
+		}
+		return def, nil
+	}
+	def, err := d.kept(s.Definition)
+	if err != nil {
+		return nil, session.NotNow("definition_lost",
+			"Session '%s' cannot go on: job '%s' %s, and the definition it began with cannot be read (%v). Restore the job, or abort the session with abort_workflow.",
+			s.SessionID, s.JobName, why, err).With("session_id", s.SessionID).Because(err)
+	}
+	def.Notice = fmt.Sprintf("Job '%s' %s. This session goes on with the definition it has, as it was kept; edits of the job do not reach it.", s.JobName, why)
+	return def, nil
+}
+
+func (d *jobDefinitions) Texts(def *Definition, entry job.Entry) (Instructions, error) {
+	if def.Kept {
+		return def.keptTexts(entry)
+	}
+	texts := make(Instructions, len(entry))
+	for _, id := range entry {
+		text, err := job.Instructions(def.Job, def.Job.Step(id))
+		if err != nil {
+			return nil, session.Wrong("instructions_missing",
+				"Step '%s' of job '%s' cannot begin, so nothing has moved: %v. Mend that and make the same call again.",
+				id, def.Job.Name, err).With("step_id", id).Because(err)
+		}
+		texts[id] = text
+	}
+	return texts, nil
+}
+
+func (d *jobDefinitions) KeptTexts(ref DefinitionRef, entry job.Entry) (Instructions, error) {
+	def, err := d.kept(ref)
+	if err != nil {
+		return nil, err
+	}
+	return def.keptTexts(entry)
+}
+
+func (d *jobDefinitions) Keep(def *Definition, texts Instructions) (*Definition, error) {
+	if def.Kept || (def.Ref.Hash != "" && d.have(def.Ref.Hash, texts)) {
+		return def, nil
+	}
+	ref, err := d.keep(def, texts)
+	if err != nil {
+		return nil, err
+	}
+	next := *def
+	next.Ref = ref
+	return &next, nil
+}
+
+// have tells whether the kept definition is known to hold these texts.
+func (d *jobDefinitions) have(hash string, texts Instructions) bool {
+	d.mu.Lock()
+	digests, ok := d.known[hash]
+	d.mu.Unlock()
+	if !ok {
+		data, err := d.records.Definition(hash)
+		if err != nil {
+			return false
+		}
+		def, err := decodeBundle(DefinitionRef{Hash: hash}, data)
+		if err != nil {
+			return false
+		}
+		digests = d.learn(hash, def.texts)
+	}
+	for id, text := range texts {
+		if digests[id] != digest(text) {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *jobDefinitions) learn(hash string, texts map[string]string) map[string]string {
+	digests := make(map[string]string, len(texts))
+	for id, text := range texts {
+		digests[id] = digest(text)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.known) > 1000 { // definitions come and go with edits; what is forgotten is read again
+		clear(d.known)
+	}
+	d.known[hash] = digests
+	return digests
+}
+
+// keep writes a definition with these texts, and of the other steps the
+// instructions that their files hold now.
+func (d *jobDefinitions) keep(def *Definition, texts Instructions) (DefinitionRef, error) {
+	b := bundle{JobDir: def.Job.Dir, Workflow: def.Workflow.Name, Source: string(def.Job.Source), Instructions: map[string]string{}}
+	for _, id := range slices.Concat(def.Workflow.Entries...) {
+		if text, ok := texts[id]; ok {
+			b.Instructions[id] = text
+		} else if text, err := job.Instructions(def.Job, def.Job.Step(id)); err == nil {
+			b.Instructions[id] = text
+		}
+	}
+	data, hash, err := b.encode()
+	if err != nil {
+		return DefinitionRef{}, err
+	}
+	if err := d.records.PutDefinition(hash, data); err != nil {
+		return DefinitionRef{}, session.NotNow("not_saved",
+			"The definition of job '%s' could not be kept, so nothing has moved: %v. Mend that and make the same call again.", def.Job.Name, err).Because(err)
+	}
+	d.learn(hash, b.Instructions)
+	return DefinitionRef{Hash: hash, Source: def.Job.Hash, JobDir: def.Job.Dir}, nil
+}
+
+func (d *jobDefinitions) kept(ref DefinitionRef) (*Definition, error) {
+	data, err := d.records.Definition(ref.Hash)
+	if errors.Is(err, filestore.ErrNotFound) {
+		return nil, errors.New("it is not on disk any more")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return decodeBundle(ref, data)
+}

@@ -1,0 +1,106 @@
+package workflow
+
+import (
+	"strings"
+
+	"deepwork/catalog/job"
+)
+
+// The syntax of an output's value (seed 000, 001.3.14).
+const (
+	fileSyntax  = "filepath"
+	filesSyntax = "array of filepaths for all individual files"
+)
+
+// describe tells an agent all about the steps of an entry; the first one's
+// instructions end with the message about its group (seed 000, 001.4.18).
+func (s *State) describe(def *Definition, entry job.Entry, texts Instructions) []StepInfo {
+	infos := make([]StepInfo, len(entry))
+	for i, id := range entry {
+		infos[i] = stepInfo(def, def.Job.Step(id), texts[id])
+		infos[i].SessionID, infos[i].BranchName = s.SessionID, s.BranchName
+	}
+	if len(entry) > 1 {
+		infos[0].Instructions = withGroup(infos[0].Instructions, entry)
+	}
+	return infos
+}
+
+// stepInfo describes one step (seed 000, 001.3.11 to 001.3.14).
+func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
+	info := StepInfo{
+		StepID: st.ID, JobDir: def.Job.Dir, Instructions: text, CommonJobInfo: def.Job.CommonInfo,
+		ExpectedOutputs: make([]ExpectedOutput, len(st.Outputs)),
+		Reviews:         make([]ReviewInfo, len(st.Reviews)),
+		QualityCriteria: []string{},
+	}
+	for i, o := range st.Outputs {
+		syntax := fileSyntax
+		if o.Type == job.Files {
+			syntax = filesSyntax
+		}
+		info.ExpectedOutputs[i] = ExpectedOutput{o.Name, string(o.Type), o.Description, o.Required, syntax}
+	}
+	for i, r := range st.Reviews {
+		criteria := make(OrderedMap[string], len(r.Criteria))
+		for k, c := range r.Criteria {
+			criteria[k] = Pair[string]{c.Name, c.Question}
+			info.QualityCriteria = append(info.QualityCriteria, c.Question)
+		}
+		info.Reviews[i] = ReviewInfo{RunEach: r.RunEach, Criteria: criteria, Guidance: r.Guidance}
+	}
+	return info
+}
+
+// withGroup ends a primary's instructions with the message about its group.
+func withGroup(instructions string, entry job.Entry) string {
+	return strings.TrimRight(instructions, "\n") + "\n\n" + concurrentMessage(entry)
+}
+
+// concurrentMessage tells how the members of a group are done.
+func concurrentMessage(entry job.Entry) string {
+	return "**CONCURRENT STEPS**\n\n" +
+		"This step is one of " + count(len(entry), "step") + " that are done in parallel: " + quoteList(entry) + ".\n" +
+		"Use the Task tool, or whatever starts subagents here, to do them at the same time: one subagent for each. " +
+		"Give each subagent its step's whole description: this one is begin_step, the others are in concurrent_steps. " +
+		"Each reports its own step with finished_step, passing session_id, step_id and that step's outputs, in any order. " +
+		"The workflow goes on when all of them are finished; the reply to the last one has the next step. " +
+		"Where there are no subagents, do them one after the other in the same way."
+}
+
+// rest is all but the first, nil where there is nothing more.
+func rest(infos []StepInfo) []StepInfo {
+	if len(infos) < 2 {
+		return nil
+	}
+	return infos[1:]
+}
+
+func notice(def *Definition) *string {
+	if def.Notice == "" {
+		return nil
+	}
+	return new(def.Notice)
+}
+
+// Preview tells what an agent will read when a step begins, but for what only a
+// session has (its id and branch). A step that workflows hold in different
+// groups is described as in the first of them. Errors are those of
+// job.Instructions.
+func Preview(j *job.Job, st *job.Step) (*StepInfo, error) {
+	text, err := job.Instructions(j, st)
+	if err != nil {
+		return nil, err
+	}
+	info := stepInfo(&Definition{Job: j}, st, text)
+	for i := range j.Workflows {
+		wf := &j.Workflows[i]
+		if at := wf.Find(st.ID); at >= 0 {
+			if entry := wf.Entries[at]; len(entry) > 1 && entry[0] == st.ID {
+				info.Instructions = withGroup(info.Instructions, entry)
+			}
+			break
+		}
+	}
+	return &info, nil
+}

@@ -1,0 +1,333 @@
+package workflow
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deepwork/session"
+)
+
+var ctx = context.Background()
+
+func TestReq001_3_4_UnknownJobIsRefusedAndJobsAreListed(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	c := p.open().Connect("local")
+	_, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main"})
+	refused(t, err, session.ToolError, "job_not_found", "Job not found: beta", "alpha")
+
+	p.simple("beta") // written between two calls: the next one sees it
+	if r := p.start(c, "beta", "main"); r.BeginStep.StepID != "one" {
+		t.Errorf("began %s", r.BeginStep.StepID)
+	}
+}
+
+func TestReq001_3_5_OnlyWorkflowIsTakenWhateverTheName(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	c := p.open().Connect("local")
+	r := p.start(c, "alpha", "no such")
+	if got := r.Stack[0].Workflow; got != "alpha/main" {
+		t.Errorf("started %s", got)
+	}
+}
+
+func TestReq001_3_6_UnknownWorkflowIsRefusedAndNamesAreListed(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "one"}}, map[string]string{"x": "[one]", "y": "[one]"})
+	c := p.open().Connect("local")
+	_, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "z"})
+	refused(t, err, session.ToolError, "workflow_not_found", "Workflow 'z' not found", "x", "y")
+}
+
+func TestReq001_3_7_WorkflowWithoutStepsIsRefused(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "one"}}, map[string]string{"x": "[one]", "empty": "[]"})
+	c := p.open().Connect("local")
+	_, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "empty"})
+	refused(t, err, session.ToolError, "workflow_without_steps", "has no steps")
+}
+
+func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{
+		id:      "one",
+		outputs: "{z_report: {type: file, description: The report, required: true}, a_parts: {type: files, description: The parts, required: false}}",
+		reviews: "[{run_each: step, quality_criteria: {Zeal: \"Is it eager?\", Art: \"Is it fine?\"}, additional_review_guidance: Look twice.}]",
+	}}, map[string]string{"main": "[one]"})
+	c := p.open().Connect("local")
+	r, err := c.Start(ctx, StartArgs{Goal: "the goal", JobName: "alpha", WorkflowName: "main", InstanceID: new("acme Inc..")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := r.BeginStep
+	if !sessionIDPattern.MatchString(b.SessionID) {
+		t.Errorf("session_id %q", b.SessionID)
+	}
+	if b.BranchName != "deepwork/alpha-main-acme-Inc" {
+		t.Errorf("branch_name %q", b.BranchName)
+	}
+	if b.JobDir != filepath.Join(p.root, ".deepwork", "jobs", "alpha") {
+		t.Errorf("job_dir %q", b.JobDir)
+	}
+	if b.Instructions != "Do one.\n" || b.CommonJobInfo != "Common to all steps of alpha." {
+		t.Errorf("instructions %q, common %q", b.Instructions, b.CommonJobInfo)
+	}
+	want := `[{"name":"z_report","type":"file","description":"The report","required":true,"syntax_for_finished_step_tool":"filepath"},` +
+		`{"name":"a_parts","type":"files","description":"The parts","required":false,"syntax_for_finished_step_tool":"array of filepaths for all individual files"}]`
+	if got := toJSON(t, b.ExpectedOutputs); got != want {
+		t.Errorf("outputs %s", got)
+	}
+	want = `[{"run_each":"step","quality_criteria":{"Zeal":"Is it eager?","Art":"Is it fine?"},"additional_review_guidance":"Look twice."}]`
+	if got := toJSON(t, b.Reviews); got != want {
+		t.Errorf("reviews %s", got)
+	}
+	if got := toJSON(t, b.QualityCriteria); got != `["Is it eager?","Is it fine?"]` {
+		t.Errorf("criteria %s", got)
+	}
+	if got := toJSON(t, r.Stack); got != `[{"workflow":"alpha/main","step":"one","session_id":"`+b.SessionID+`"}]` {
+		t.Errorf("stack %s", got)
+	}
+	s := p.record(b.SessionID)
+	if s.Status != Active || s.Goal != "the goal" || s.progress("one") == nil || s.progress("one").CompletedAt != nil {
+		t.Errorf("record %s", toJSON(t, s))
+	}
+	if fi, err := os.Stat(filepath.Join(TmpDir(p.root), "session_"+b.SessionID+".json")); err != nil || fi.Mode().Perm() != 0o600 {
+		t.Errorf("session file: %v %v", fi.Mode(), err)
+	}
+}
+
+func TestStartWithMissingInstructionsMovesNothing(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	if err := os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/one.md")); err != nil {
+		t.Fatal(err)
+	}
+	c := p.open().Connect("local")
+	_, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main"})
+	refused(t, err, session.ToolError, "instructions_missing", "one.md")
+	if len(c.Stack()) != 0 {
+		t.Errorf("stack %v", c.Stack())
+	}
+}
+
+func TestReq001_4_4_NoSessionIsAStateError(t *testing.T) {
+	p := newProject(t)
+	c := p.open().Connect("local")
+	_, err := c.Finish(ctx, FinishArgs{Outputs: outputs()})
+	refused(t, err, session.StateError, "no_active_session", "No active workflow session")
+	_, err = c.Abort(ctx, AbortArgs{Explanation: "x"})
+	refused(t, err, session.StateError, "no_active_session", "No active workflow session")
+	_, err = c.Finish(ctx, FinishArgs{Outputs: outputs(), SessionID: new("deadbeef")})
+	refused(t, err, session.StateError, "unknown_session", "deadbeef")
+	_, err = c.Finish(ctx, FinishArgs{Outputs: outputs(), SessionID: new("../../etc")})
+	refused(t, err, session.ToolError, "bad_session_id", "../../etc")
+}
+
+func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	c := p.open().Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p.write("r1.md", "x")
+	p.write("r2.md", "x")
+
+	r := p.finish(c, `{"outputs":{"report":"r1.md"},"notes":"went well"}`)
+	if r.Status != NextStep || r.BeginStep.StepID != "two" || r.BeginStep.Instructions != "Do two.\n" || len(r.Stack) != 1 || r.Stack[0].Step != "two" {
+		t.Fatalf("reply %s", toJSON(t, r))
+	}
+	s := p.record(id)
+	if one := s.progress("one"); one.CompletedAt == nil || *one.Notes != "went well" || one.Outputs[0].Value.Paths[0] != "r1.md" || s.CurrentStepID != "two" || s.CurrentEntryIndex != 1 {
+		t.Errorf("record %s", toJSON(t, s))
+	}
+	r = p.finish(c, `{"outputs":{"report":"r2.md"}}`)
+	if r.Status != WorkflowComplete || len(r.Stack) != 0 || r.BeginStep != nil {
+		t.Fatalf("reply %s", toJSON(t, r))
+	}
+	if !strings.Contains(*r.Summary, "alpha/main") {
+		t.Errorf("summary %q", *r.Summary)
+	}
+	if got := toJSON(t, r.AllOutputs); got != `{"report":"r2.md"}` {
+		t.Errorf("all_outputs %s", got)
+	}
+	if s := p.record(id); s.Status != Completed || s.CompletedAt == nil {
+		t.Errorf("record %s", toJSON(t, s))
+	}
+}
+
+func TestReq001_4_5_SessionIDTargetsAnySessionOfTheStack(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	p.simple("beta")
+	c := p.open().Connect("local")
+	outer := p.start(c, "alpha", "main").BeginStep.SessionID
+	inner := p.start(c, "beta", "main").BeginStep.SessionID
+	p.write("r.md", "x")
+	r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+outer+`"}`)
+	if r.BeginStep.SessionID != outer || r.Stack[0].Step != "two" || r.Stack[1].Step != "one" || r.Stack[1].SessionID != inner {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+	if got := *p.record(inner).ParentSessionID; got != outer {
+		t.Errorf("parent %s, want %s", got, outer)
+	}
+}
+
+func TestReq001_5_OutputsAreValidated(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "one", outputs: "{report: {type: file, description: d, required: true}, parts: {type: files, description: d, required: true}, extra: {type: file, description: d, required: false}}"}},
+		map[string]string{"main": "[one]"})
+	p.job("single", []testStep{{id: "one", outputs: "{parts: {type: files, description: d, required: true}}"}}, map[string]string{"main": "[one]"})
+	p.write("a.md", "x")
+	p.write("dir/b.md", "x")
+	outside := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(outside, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link := func(name, to string) {
+		if err := os.Symlink(to, filepath.Join(p.root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link("out.md", outside)
+	link("abs.md", filepath.Join(p.root, "a.md"))
+	link("loop.md", "loop.md")
+
+	c := p.open().Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	before := toJSON(t, p.record(id))
+	for _, tc := range []struct {
+		name, outputs, code string
+		words               []string
+	}{
+		{"5.1", `{"report":"a.md","parts":["a.md"],"bogus":"a.md","worse":1}`, "unknown_outputs", []string{"Unknown output names: bogus, worse", "report", "parts", "extra"}},
+		{"5.2", `{"extra":"a.md"}`, "missing_outputs", []string{"Missing required outputs: report, parts"}},
+		{"5.2 null", `{"report":null,"parts":["a.md"]}`, "missing_outputs", []string{"Missing required outputs: report"}},
+		{"5.2 empty files", `{"report":"a.md","parts":[]}`, "missing_outputs", []string{"Missing required outputs: parts"}},
+		{"5.4", `{"report":["a.md"],"parts":["a.md"]}`, "output_type", []string{"declared as type 'file' and must be a single string path"}},
+		{"5.4 number", `{"report":7,"parts":["a.md"]}`, "output_type", []string{"declared as type 'file' and must be a single string path", "a number"}},
+		{"5.5", `{"report":"none.md","parts":["a.md"]}`, "file_not_found", []string{"file not found at 'none.md'"}},
+		{"5.5 empty", `{"report":"","parts":["a.md"]}`, "file_not_found", []string{"file not found at ''"}},
+		{"5.6", `{"report":"a.md","parts":"a.md"}`, "output_type", []string{"declared as type 'files' and must be a list of paths"}},
+		{"5.7", `{"report":"a.md","parts":["a.md",{"x":1}]}`, "output_type", []string{"declared as type 'files' and must be a list of paths", "element 1", "an object"}},
+		{"5.8", `{"report":"a.md","parts":["a.md","none.md"]}`, "file_not_found", []string{"file not found at 'none.md'"}},
+		{"directory", `{"report":"dir","parts":["a.md"]}`, "not_a_file", []string{"'dir' is a directory"}},
+		{"device", `{"report":"/dev/null","parts":["a.md"]}`, "outside_project", nil},
+		{"outside", `{"report":"../x","parts":["a.md"]}`, "file_not_found", nil},
+		{"outside by link", `{"report":"out.md","parts":["a.md"]}`, "outside_project", []string{"outside the project"}},
+		{"loop", `{"report":"loop.md","parts":["a.md"]}`, "file_not_found", nil},
+		{"nul", `{"report":"a\u0000.md","parts":["a.md"]}`, "file_not_found", nil},
+		{"list", `["a.md"]`, "bad_outputs", []string{"outputs is a list"}},
+		{"string", `"a.md"`, "bad_outputs", []string{"outputs is a string"}},
+		{"twice", `{"report":"a.md","report":"dir/b.md","parts":["a.md"]}`, "bad_outputs", []string{"stands twice"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := c.Finish(ctx, finishArgs(t, `{"outputs":`+tc.outputs+`}`))
+			refused(t, err, session.ToolError, tc.code, tc.words...)
+		})
+	}
+	if after := toJSON(t, p.record(id)); after != before {
+		t.Errorf("refused calls changed the record:\n%s\n%s", before, after)
+	}
+	// 5.3: optional ones may be left out; links and absolute paths inside are fine.
+	r := p.finish(c, `{"outputs":{"parts":["dir/b.md","`+filepath.ToSlash(filepath.Join(p.root, "a.md"))+`"],"report":"abs.md","extra":null}}`)
+	if r.Status != WorkflowComplete || !strings.HasPrefix(toJSON(t, r.AllOutputs), `{"report":"abs.md","parts":["dir/b.md"`) {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+	// Seed 001: a list, where the step declares exactly one output.
+	p.start(c, "single", "main")
+	if r := p.finish(c, `{"outputs":["a.md","dir/b.md"]}`); r.Status != WorkflowComplete {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+}
+
+const reviewed = "[{run_each: step, quality_criteria: {Good: \"Is it good?\"}}]"
+
+func TestReq001_4_10_SelfReview(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: reviewed}}, map[string]string{"main": "[one]"})
+	p.write("r.md", "the content that must not be inlined")
+	c := p.open().Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	r := p.finish(c, `{"outputs":{"report":"r.md"},"notes":"be kind","quality_review_override_reason":"  "}`)
+	if r.Status != NeedsWork {
+		t.Fatalf("reply %s", toJSON(t, r))
+	}
+	name := ".deepwork/tmp/quality_review_" + id + "_one.md"
+	for _, w := range []string{"Quality review required", name, "subagent", "quality_review_override_reason"} {
+		if !strings.Contains(*r.Feedback, w) {
+			t.Errorf("the feedback does not say %q: %s", w, *r.Feedback)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(p.root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []string{"## Criteria to Evaluate", "Is it good?", "r.md", "be kind", "## Guidelines", "## Your task", "5. "} {
+		if !strings.Contains(string(text), w) {
+			t.Errorf("the review does not say %q:\n%s", w, text)
+		}
+	}
+	if strings.Contains(string(text), "must not be inlined") {
+		t.Error("the review has the file's content")
+	}
+	// 001.4.9: an override skips the review, and is recorded.
+	r = p.finish(c, `{"outputs":{"report":"r.md"},"quality_review_override_reason":"a subagent passed it"}`)
+	if r.Status != WorkflowComplete {
+		t.Fatalf("reply %s", toJSON(t, r))
+	}
+	o := p.record(id).progress("one").Overrides
+	if len(o) != 1 || o[0].Reason != "a subagent passed it" || o[0].Identity != "local" || o[0].At.IsZero() || o[0].Skipped[0] != "step" {
+		t.Errorf("overrides %s", toJSON(t, o))
+	}
+}
+
+func TestReq001_1_9_WithoutQualityGateReviewsAreSkipped(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: reviewed}}, map[string]string{"main": "[one]"})
+	p.write("r.md", "x")
+	c := p.open(func(o *Options) { o.Reviews = false }).Connect("local")
+	p.start(c, "alpha", "main")
+	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.Status != WorkflowComplete {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+}
+
+func TestReq001_6_AbortTellsWhatIsResumed(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	p.simple("beta")
+	p.simple("gamma")
+	c := p.open().Connect("local")
+	a := p.start(c, "alpha", "main").BeginStep.SessionID
+	b := p.start(c, "beta", "main").BeginStep.SessionID
+	g := p.start(c, "gamma", "main").BeginStep.SessionID
+
+	r, err := c.Abort(ctx, AbortArgs{Explanation: "wrong turn", SessionID: &b}) // in the middle
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.AbortedWorkflow != "beta/main" || r.AbortedStep != "one" || r.Explanation != "wrong turn" || *r.ResumedWorkflow != "alpha/main" || *r.ResumedStep != "one" || len(r.Stack) != 2 {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+	if s := p.record(b); s.Status != Aborted || *s.AbortReason != "wrong turn" {
+		t.Errorf("record %s", toJSON(t, s))
+	}
+	again, err := c.Abort(ctx, AbortArgs{Explanation: "wrong turn", SessionID: &b})
+	if err != nil || toJSON(t, again) != toJSON(t, r) {
+		t.Errorf("repeated: %s, %v", toJSON(t, again), err)
+	}
+	r, err = c.Abort(ctx, AbortArgs{Explanation: "enough"}) // the top, whose parent is gone: its parent's parent goes on
+	if err != nil || r.AbortedWorkflow != "gamma/main" || *r.ResumedWorkflow != "alpha/main" {
+		t.Errorf("reply %s, %v", toJSON(t, r), err)
+	}
+	r, err = c.Abort(ctx, AbortArgs{Explanation: "enough"})
+	if err != nil || r.ResumedWorkflow != nil || r.ResumedStep != nil || len(r.Stack) != 0 {
+		t.Errorf("reply %s, %v", toJSON(t, r), err)
+	}
+	_, err = c.Abort(ctx, AbortArgs{Explanation: "more"})
+	refused(t, err, session.StateError, "no_active_session")
+	_, _ = a, g
+}

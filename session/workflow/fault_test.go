@@ -1,0 +1,103 @@
+package workflow
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"deepwork/session"
+)
+
+// failing is a store whose disk is full while fail is set.
+type failing struct {
+	records
+	fail atomic.Bool
+}
+
+var errNoSpace = errors.New("no space left on device")
+
+func (f *failing) Save(s *State) error {
+	if f.fail.Load() {
+		return notSaved(s.SessionID, errNoSpace)
+	}
+	return f.records.Save(s)
+}
+
+func (f *failing) Create(s *State) error {
+	if f.fail.Load() {
+		return notSaved(s.SessionID, errNoSpace)
+	}
+	return f.records.Create(s)
+}
+
+func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	p.write("r.md", "x")
+	p.git("init", "-q")
+	p.git("commit", "-qm", "first", "--allow-empty")
+	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit: {branch: checkout}\n")
+	srv := p.open()
+	disk := &failing{records: srv.records}
+	srv.records = disk
+	c := srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	on := p.git("symbolic-ref", "--short", "HEAD")
+
+	disk.fail.Store(true)
+	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
+	refused(t, err, session.StateError, "not_saved", "no space left", "nothing has moved")
+	_, err = c.Abort(ctx, AbortArgs{Explanation: "x"})
+	refused(t, err, session.StateError, "not_saved")
+	_, err = c.GoTo(ctx, GoToArgs{StepID: "one"})
+	refused(t, err, session.StateError, "not_saved")
+	_, err = c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("full")})
+	refused(t, err, session.StateError, "not_saved")
+	if now := p.git("symbolic-ref", "--short", "HEAD"); now != on {
+		t.Errorf("the failed start left the tree on %s", now)
+	}
+	if out := p.git("branch", "--list", "deepwork/*full*"); out != "" {
+		t.Errorf("the failed start left %s", out)
+	}
+	if s := c.Stack(); len(s) != 1 || s[0].Step != "one" {
+		t.Errorf("stack %v", s)
+	}
+	disk.fail.Store(false)
+	if r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`); r.BeginStep.StepID != "two" {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+}
+
+func TestAVanishedFolderIsMadeAgain(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	p.write("r.md", "x")
+	c := p.open().Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	if err := os.RemoveAll(TmpDir(p.root)); err != nil {
+		t.Fatal(err)
+	}
+	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.Status != WorkflowComplete {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+	if s := p.record(id); s.Status != Completed || len(s.StepProgress) != 2 {
+		t.Errorf("record %s", toJSON(t, s))
+	}
+}
+
+func TestAProjectThatVanishesIsNamed(t *testing.T) {
+	p := newProject(t)
+	p.root = filepath.Join(p.root, "inner")
+	p.simple("alpha")
+	p.write("r.md", "x")
+	c := p.open().Connect("local")
+	p.start(c, "alpha", "main")
+	if err := os.RemoveAll(p.root); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
+	refused(t, err, session.StateError, "project_gone", p.root)
+}

@@ -1,0 +1,168 @@
+package workflow
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"deepwork/gate"
+)
+
+// finished is what came of a finished_step.
+type finished struct {
+	ID       string
+	Reply    *FinishReply
+	Recorded bool          // a transition was made; else it was a repetition, or needs work
+	Ended    *endedSession // where the session is over now
+}
+
+// A candidate is a finished_step that may be carried out: its step is found and
+// its outputs are valid.
+type candidate struct {
+	m        finishMessage
+	def      *Definition
+	plan     *plan
+	outputs  Outputs
+	override *Override
+}
+
+// finish does a finished_step: find the step, look at its outputs, have them
+// reviewed, and move on in one durable transition (seed 000, 001.4). errLater
+// says that a review answers the call.
+func (a *sessionActor) finish(ctx context.Context, m finishMessage) (*finished, error) {
+	c, done, err := a.prepare(ctx, a.state, m)
+	if err != nil || done != nil {
+		return done, err
+	}
+	if a.engine.reviews && len(c.plan.Step.Reviews) > 0 {
+		reason := ""
+		if m.Args.OverrideReason != nil {
+			reason = strings.TrimSpace(*m.Args.OverrideReason)
+		}
+		if reason == "" {
+			how, err := a.engine.reviewing(ctx)
+			switch {
+			case err != nil:
+				return nil, err
+			case !how.External:
+				return a.selfReview(c)
+			}
+			a.hash(m, c.outputs)
+			return nil, errLater
+		}
+		c.override = &Override{At: a.engine.now(), Identity: m.Identity, Reason: reason}
+		for _, r := range c.plan.Step.Reviews {
+			c.override.Skipped = append(c.override.Skipped, r.RunEach)
+		}
+	}
+	return a.complete(ctx, a.state, c)
+}
+
+// prepare finds out what a finished_step is about, in base. done is the reply
+// where the call was carried out before.
+func (a *sessionActor) prepare(ctx context.Context, base *State, m finishMessage) (c *candidate, done *finished, err error) {
+	if err := a.allow(m.caller); err != nil {
+		return nil, nil, err
+	}
+	same := func(have Outputs) bool { return sameOutputs(m.Args.Outputs, have) }
+	c = &candidate{m: m}
+	if base.Status == Active {
+		if c.def, err = a.engine.definitions.Current(ctx, base); err != nil {
+			return nil, nil, err
+		}
+	}
+	if c.plan, err = base.planFinish(c.def, m.Args.StepID, same); err != nil {
+		return nil, nil, err
+	}
+	if c.plan.Replay != nil {
+		done, err = a.again(c.plan.Replay)
+		return nil, done, err
+	}
+	if c.outputs, err = a.engine.checkOutputs(c.plan.Step, m.Args.Outputs); err != nil {
+		return nil, nil, a.repeated(err, same)
+	}
+	return c, nil, nil
+}
+
+// complete makes the transition from base.
+func (a *sessionActor) complete(ctx context.Context, base *State, c *candidate) (*finished, error) {
+	f := finish{Call: c.m.Call, At: a.engine.now(), Outputs: c.outputs, Notes: c.m.Args.Notes, Override: c.override}
+	var err error
+	if c.plan.Next != nil {
+		if f.Texts, err = a.engine.definitions.Texts(c.def, c.plan.Next); err != nil {
+			return nil, err
+		}
+	}
+	def := c.def
+	if c.plan.Next != nil || c.plan.Pending != nil {
+		if def, err = a.engine.definitions.Keep(def, f.Texts); err != nil {
+			return nil, err
+		}
+	}
+	next, r := base.applyFinish(def, c.plan, f)
+	if err := a.commit(next); err != nil {
+		return nil, err
+	}
+	done := &finished{ID: a.id, Reply: r, Recorded: true}
+	if next.Status != Active {
+		done.Ended = &endedSession{id: a.id, step: c.plan.Step.ID, outputs: c.outputs}
+	}
+	return done, nil
+}
+
+// again gives a stored reply.
+func (a *sessionActor) again(stored *StoredReply) (*finished, error) {
+	r, err := storedAs[FinishReply](stored)
+	if err != nil {
+		return nil, err
+	}
+	return &finished{ID: a.id, Reply: r}, nil
+}
+
+// selfReview writes the review's instructions and sends the agent to have them
+// carried out (seed 000, 001.4.10). Nothing moves.
+func (a *sessionActor) selfReview(c *candidate) (*finished, error) {
+	st := c.plan.Step
+	name := fmt.Sprintf(".deepwork/tmp/quality_review_%s_%s.md", a.id, st.ID)
+	path := filepath.Join(a.engine.root, filepath.FromSlash(name))
+	if err := replaceFile(path, []byte(gate.SelfReview(a.submission(c)))); err != nil {
+		return nil, notSaved(a.id, fmt.Errorf("writing the review's instructions: %w", err))
+	}
+	return &finished{ID: a.id, Reply: &FinishReply{
+		Status: NeedsWork,
+		Notice: notice(c.def),
+		Feedback: new(fmt.Sprintf(`Quality review required for step '%s' before it is finished.
+
+1. Spawn a subagent (the Task tool, or whatever starts one here) with this prompt: "Read %s and follow it. Report PASS or FAIL for each criterion."
+   Do not review your own work yourself if a subagent can be had.
+2. Mend whatever failed, and have it reviewed again until every criterion passes.
+3. Then call finished_step again with session_id '%s', step_id '%s', the same outputs, and quality_review_override_reason telling in a sentence what the review found and why the step now passes.`,
+			st.ID, name, a.id, st.ID)),
+	}}, nil
+}
+
+// replaceFile writes a file that matters little, whole or not at all. The
+// folder is there, because the session's record is in it; where it has
+// vanished it is made again.
+func replaceFile(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".review-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}

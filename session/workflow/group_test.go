@@ -1,0 +1,135 @@
+package workflow
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"deepwork/session"
+)
+
+// grouped writes a job that begins with a group.
+func (p *project) grouped() {
+	p.job("alpha", []testStep{{id: "a", outputs: oneFile}, {id: "b", outputs: "{b_out: {type: file, description: d, required: true}}"}, {id: "c"}, {id: "d"}},
+		map[string]string{"main": "[[a, b, c], d]"})
+	p.write("r.md", "x")
+}
+
+func TestReq001_4_18_GroupIsDescribedInFull(t *testing.T) {
+	p := newProject(t)
+	p.grouped()
+	c := p.open().Connect("local")
+	r := p.start(c, "alpha", "main")
+	if r.BeginStep.StepID != "a" || len(r.ConcurrentSteps) != 2 || r.ConcurrentSteps[0].StepID != "b" || r.ConcurrentSteps[0].Instructions != "Do b.\n" || r.ConcurrentSteps[1].StepID != "c" {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+	text := r.BeginStep.Instructions
+	for _, w := range []string{"Do a.", "**CONCURRENT STEPS**", "'a', 'b', 'c'", "Task tool"} {
+		if !strings.Contains(text, w) {
+			t.Errorf("the instructions do not say %q: %s", w, text)
+		}
+	}
+	if strings.Index(text, "Do a.") > strings.Index(text, "**CONCURRENT STEPS**") {
+		t.Error("the message does not end the instructions")
+	}
+	s := p.record(r.BeginStep.SessionID)
+	for _, id := range []string{"a", "b", "c"} {
+		if s.progress(id) == nil {
+			t.Errorf("%s was not begun", id)
+		}
+	}
+}
+
+func TestGroupWithoutStepIDAdvancesWithItsPrimary(t *testing.T) {
+	p := newProject(t)
+	p.grouped()
+	c := p.open().Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	if r.Status != NextStep || r.BeginStep.StepID != "d" {
+		t.Fatalf("reply %s", toJSON(t, r))
+	}
+	s := p.record(id)
+	if !s.progress("b").Unreported || s.progress("b").CompletedAt != nil || s.progress("a").Unreported {
+		t.Errorf("record %s", toJSON(t, s))
+	}
+	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`))
+	refused(t, err, session.StateError, "group_moved_on", "go_to_step")
+	back, err := c.GoTo(ctx, GoToArgs{StepID: "b"})
+	if err != nil || back.BeginStep.StepID != "a" || strings.Join(back.InvalidatedSteps, " ") != "a b c d" {
+		t.Errorf("go_to_step to a member: %s, %v", toJSON(t, back), err)
+	}
+}
+
+func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
+	p := newProject(t)
+	p.grouped()
+	c := p.open().Connect("local")
+	p.start(c, "alpha", "main")
+	r := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
+	if r.Status != NextStep || r.BeginStep != nil || strings.Join(r.PendingConcurrentSteps, " ") != "a c" || !strings.Contains(*r.Feedback, "wait") {
+		t.Fatalf("reply %s", toJSON(t, r))
+	}
+	if again := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`); toJSON(t, again) != toJSON(t, r) {
+		t.Errorf("repeated: %s", toJSON(t, again))
+	}
+	r = p.finish(c, `{"outputs":{"report":"r.md"}}`) // the primary, without step_id
+	if r.BeginStep != nil || strings.Join(r.PendingConcurrentSteps, " ") != "c" {
+		t.Fatalf("reply %s", toJSON(t, r))
+	}
+	// b's reply may still be asked for, though a was finished after it.
+	if again := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`); strings.Join(again.PendingConcurrentSteps, " ") != "a c" {
+		t.Errorf("repeated: %s", toJSON(t, again))
+	}
+	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
+	refused(t, err, session.StateError, "step_id_needed", "'c'")
+	step, err := c.Step(ctx, StepArgs{})
+	if err != nil || strings.Join(step.PendingConcurrentSteps, " ") != "c" || step.Members[1].State != "completed" || step.Members[2].State != "started" {
+		t.Errorf("get_step %s, %v", toJSON(t, step), err)
+	}
+	r = p.finish(c, `{"outputs":{},"step_id":"c"}`)
+	if r.BeginStep == nil || r.BeginStep.StepID != "d" || r.PendingConcurrentSteps != nil {
+		t.Fatalf("reply %s", toJSON(t, r))
+	}
+	r = p.finish(c, `{"outputs":{}}`)
+	if r.Status != WorkflowComplete || toJSON(t, r.AllOutputs) != `{"report":"r.md","b_out":"r.md"}` {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+}
+
+func TestMembersReportedInParallelAdvanceOnce(t *testing.T) {
+	const n = 32
+	p := newProject(t)
+	var steps []testStep
+	var ids []string
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("m%d", i))
+		steps = append(steps, testStep{id: ids[i]})
+	}
+	steps = append(steps, testStep{id: "last"})
+	p.job("alpha", steps, map[string]string{"main": "[[" + strings.Join(ids, ", ") + "], last]"})
+	c := p.open().Connect("local")
+	p.start(c, "alpha", "main")
+	var mu sync.Mutex
+	advanced := 0
+	var wg sync.WaitGroup
+	for _, id := range ids {
+		wg.Go(func() {
+			r, err := c.Finish(ctx, finishArgs(t, `{"outputs":{},"step_id":"`+id+`"}`))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if r.BeginStep != nil {
+				advanced++
+			}
+		})
+	}
+	wg.Wait()
+	if advanced != 1 || c.Stack()[0].Step != "last" {
+		t.Errorf("advanced %d times, to %s", advanced, c.Stack()[0].Step)
+	}
+}

@@ -1,0 +1,216 @@
+package workflow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/catalog"
+	"deepwork/catalog/config"
+	"deepwork/session"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "reviewer" {
+		os.Exit(reviewerMain(os.Args[2]))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// A project is a project folder in a test.
+type project struct {
+	t    testing.TB
+	root string
+}
+
+func newProject(t testing.TB) *project {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &project{t, root}
+}
+
+// write makes a file below the root and returns its relative path.
+func (p *project) write(name, text string) string {
+	p.t.Helper()
+	path := filepath.Join(p.root, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		p.t.Fatal(err)
+	}
+	return name
+}
+
+// A testStep is a step of a job that a test writes.
+type testStep struct {
+	id      string
+	outputs string // YAML flow mapping; "" is {}
+	reviews string // YAML flow sequence; "" is []
+}
+
+// job writes a job folder whose workflows are given as name: entries in YAML.
+func (p *project) job(name string, steps []testStep, workflows map[string]string) {
+	p.t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, "name: %s\nversion: \"1.0.0\"\nsummary: The job %s\ncommon_job_info_provided_to_all_steps_at_runtime: Common to all steps of %s.\nsteps:\n", name, name, name)
+	for _, s := range steps {
+		if s.outputs == "" {
+			s.outputs = "{}"
+		}
+		if s.reviews == "" {
+			s.reviews = "[]"
+		}
+		fmt.Fprintf(&b, "  - id: %s\n    name: Step %s\n    description: Does %s\n    instructions_file: steps/%s.md\n    outputs: %s\n    reviews: %s\n", s.id, s.id, s.id, s.id, s.outputs, s.reviews)
+		p.write(".deepwork/jobs/"+name+"/steps/"+s.id+".md", "Do "+s.id+".\n")
+	}
+	b.WriteString("workflows:\n")
+	for n, entries := range workflows {
+		fmt.Fprintf(&b, "  - name: %s\n    summary: The workflow %s\n    steps: %s\n", n, n, entries)
+	}
+	p.write(".deepwork/jobs/"+name+"/job.yml", b.String())
+}
+
+const oneFile = "{report: {type: file, description: A report, required: true}}"
+
+// simple writes a job of two steps, one then two, that deliver a report each.
+func (p *project) simple(name string) {
+	p.job(name, []testStep{{id: "one", outputs: oneFile}, {id: "two", outputs: oneFile}}, map[string]string{"main": "[one, two]"})
+}
+
+// A server is an engine with its catalog, as a server process has them.
+type server struct {
+	*Engine
+	catalog *catalog.Catalog
+	closed  bool
+}
+
+func (p *project) open(change ...func(*Options)) *server {
+	p.t.Helper()
+	ctx := context.Background()
+	c, err := catalog.Open(ctx, catalog.Options{Root: p.root, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	o := Options{Root: p.root, Catalog: c, Config: config.Open(p.root), Reviews: true}
+	for _, f := range change {
+		f(&o)
+	}
+	e, err := Open(ctx, o)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	s := &server{Engine: e, catalog: c}
+	p.t.Cleanup(s.stop)
+	return s
+}
+
+// stop ends a server; what it did is then as after a crash of the process,
+// since nothing is written at the end.
+func (s *server) stop() {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if stuck := s.Close(ctx); stuck != nil {
+		panic(fmt.Sprint("did not stop: ", stuck))
+	}
+	if err := s.catalog.Close(ctx); err != nil {
+		panic(err)
+	}
+}
+
+func (p *project) start(c *Conn, jobName, workflow string) *StartReply {
+	p.t.Helper()
+	r, err := c.Start(context.Background(), StartArgs{Goal: "a goal", JobName: jobName, WorkflowName: workflow})
+	if err != nil {
+		p.t.Fatalf("start_workflow %s/%s: %v", jobName, workflow, err)
+	}
+	return r
+}
+
+// outputs encodes an outputs argument from names and paths.
+func outputs(pairs ...string) json.RawMessage {
+	m := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		m[pairs[i]] = pairs[i+1]
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+// finishArgs are the arguments of a finished_step by their JSON.
+func finishArgs(t testing.TB, text string) FinishArgs {
+	t.Helper()
+	var a FinishArgs
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func (p *project) finish(c *Conn, args string) *FinishReply {
+	p.t.Helper()
+	r, err := c.Finish(context.Background(), finishArgs(p.t, args))
+	if err != nil {
+		p.t.Fatalf("finished_step %s: %v", args, err)
+	}
+	return r
+}
+
+// refused checks that a call was refused with this kind, code and these words.
+func refused(t testing.TB, err error, kind session.Kind, code string, words ...string) {
+	t.Helper()
+	var e *session.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("the call was not refused: %v", err)
+	}
+	if e.Kind != kind || e.Code != code {
+		t.Errorf("refused as %s %s, want %s %s: %v", e.Kind, e.Code, kind, code, err)
+	}
+	for _, w := range words {
+		if !strings.Contains(e.Error(), w) {
+			t.Errorf("the refusal does not say %q: %v", w, err)
+		}
+	}
+}
+
+// record reads a session's file.
+func (p *project) record(id string) *State {
+	p.t.Helper()
+	data, err := os.ReadFile(filepath.Join(TmpDir(p.root), "session_"+id+".json"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	s := new(State)
+	if err := json.Unmarshal(data, s); err != nil {
+		p.t.Fatal(err)
+	}
+	return s
+}
+
+func toJSON(t testing.TB, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

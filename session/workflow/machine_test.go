@@ -1,0 +1,288 @@
+package workflow
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"deepwork/catalog/job"
+	"deepwork/session"
+)
+
+// A model is the state machine said again in the plainest words, to hold the
+// real one against.
+type model struct {
+	entries [][]string
+	at      int
+	done    map[string]bool
+	byID    bool
+	status  SessionStatus
+}
+
+// finish tells what a finished_step must do: the status it gives, or "refused".
+func (m *model) finish(step string) string {
+	if m.status != Active {
+		return "refused"
+	}
+	entry := m.entries[m.at]
+	target := step
+	if step == "" {
+		if target = entry[0]; m.done[target] {
+			return "refused"
+		}
+	} else if !slices.Contains(entry, step) || m.done[step] {
+		return "refused"
+	}
+	m.done[target] = true
+	if step != "" {
+		m.byID = true
+	}
+	if m.byID {
+		for _, id := range entry {
+			if !m.done[id] {
+				return "pending"
+			}
+		}
+	}
+	m.byID = false
+	if m.at++; m.at == len(m.entries) {
+		m.at--
+		m.status = Completed
+		return string(WorkflowComplete)
+	}
+	return string(NextStep)
+}
+
+func (m *model) goTo(step string) bool {
+	to := slices.IndexFunc(m.entries, func(e []string) bool { return slices.Contains(e, step) })
+	if m.status != Active || to < 0 || to > m.at {
+		return false
+	}
+	for _, e := range m.entries[to:] {
+		for _, id := range e {
+			delete(m.done, id)
+		}
+	}
+	m.at, m.byID = to, false
+	return true
+}
+
+// memoryDefinition makes a definition of entries, without a file.
+func memoryDefinition(t testing.TB, entries [][]string) *Definition {
+	t.Helper()
+	src := "name: alpha\nversion: \"1.0.0\"\nsummary: s\ncommon_job_info_provided_to_all_steps_at_runtime: c\nsteps:\n"
+	flow := ""
+	for i, e := range entries {
+		if i > 0 {
+			flow += ", "
+		}
+		group := ""
+		for k, id := range e {
+			src += fmt.Sprintf("  - {id: %s, name: n, description: d, instructions_file: i.md, outputs: {%s_out: {type: file, description: d, required: true}}, reviews: []}\n", id, id)
+			if k > 0 {
+				group += ", "
+			}
+			group += id
+		}
+		flow += "[" + group + "]"
+	}
+	src += "workflows:\n  - {name: main, summary: s, steps: [" + flow + "]}\n"
+	j, faults := job.Parse("/job", "job.yml", []byte(src))
+	if j == nil {
+		t.Fatalf("%v\n%s", faults, src)
+	}
+	return &Definition{Job: j, Workflow: &j.Workflows[0], Ref: DefinitionRef{Hash: "h", Source: j.Hash, JobDir: "/job"}}
+}
+
+// drive runs the machine and the model side by side on commands made of bytes.
+func drive(t *testing.T, shape, commands []byte) {
+	var entries [][]string
+	var ids []string
+	for _, b := range shape {
+		var e []string
+		for range 1 + b%4 {
+			id := fmt.Sprintf("s%d", len(ids))
+			e, ids = append(e, id), append(ids, id)
+		}
+		entries = append(entries, e)
+	}
+	if len(entries) == 0 {
+		return
+	}
+	def := memoryDefinition(t, entries)
+	m := &model{entries: entries, done: map[string]bool{}, status: Active}
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s, _, err := begin(def, beginning{SessionID: "00000001", Goal: "g", Identity: "local", Owner: "o", At: at, Call: call{Tool: ToolStart}, Texts: Instructions{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	never := func(Outputs) bool { return false }
+	for i, b := range commands {
+		at = at.Add(time.Second)
+		before := s
+		frozen, err := before.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := ids[int(b>>3)%len(ids)]
+		switch b % 8 {
+		case 0, 1, 2, 3, 4, 5: // finished_step, one in three without step_id
+			var stepID *string
+			want := ""
+			if b%8 < 4 {
+				stepID = &id
+				want = m.finish(id)
+			} else {
+				want = m.finish("")
+			}
+			got := "refused"
+			p, err := s.planFinish(def, stepID, never)
+			if err == nil {
+				out := Outputs{{p.Step.ID + "_out", OutputValue{Paths: []string{fmt.Sprint(i)}}}}
+				var r *FinishReply
+				s, r = s.applyFinish(def, p, finish{Call: call{Tool: ToolFinish}, At: at, Outputs: out, Texts: Instructions{}})
+				got = string(r.Status)
+				if r.PendingConcurrentSteps != nil {
+					got = "pending"
+				}
+				// The repetition is recognised, and another output is none.
+				same := func(have Outputs) bool { return reflect.DeepEqual(have, out) }
+				if s.Status == Active || stepID != nil {
+					again, err := s.planFinish(def, &p.Step.ID, same)
+					if err != nil || again.Replay == nil || again.Replay.Reply != r {
+						t.Fatalf("command %d: the repetition of %s gives %v, %v", i, p.Step.ID, again, err)
+					}
+				}
+				if _, err := s.planFinish(def, &p.Step.ID, never); err == nil {
+					t.Fatalf("command %d: %s can be finished twice", i, p.Step.ID)
+				}
+			} else if session.CodeOf(err) == "" {
+				t.Fatalf("command %d: %v", i, err)
+			}
+			if got != want {
+				t.Fatalf("command %d, step %v of %v: got %s, want %s", i, stepID, entries, got, want)
+			}
+		case 6:
+			want := m.goTo(id)
+			to, err := s.planGoTo(def, id)
+			if (err == nil) != want {
+				t.Fatalf("command %d: go_to_step %s: %v, want %v", i, id, err, want)
+			}
+			if err == nil {
+				s, _ = s.applyGoTo(def, call{Tool: ToolGoTo}, to, id, at, Instructions{})
+			}
+		case 7:
+			if b == 255 && s.Status == Active {
+				s, _ = s.applyAbort(call{Tool: ToolAbort}, "why", at)
+				m.status = Aborted
+			}
+		}
+		check(t, i, s, m, def)
+		// What was published before has not changed.
+		if again, err := (before).encode(); err != nil || string(again) != string(frozen) {
+			t.Fatalf("command %d changed the state before it", i)
+		}
+	}
+}
+
+// check holds the state against the model, and its file's form against itself.
+func check(t *testing.T, i int, s *State, m *model, def *Definition) {
+	t.Helper()
+	if s.Status != m.status || s.CurrentEntryIndex != m.at || s.CurrentStepID != m.entries[m.at][0] {
+		t.Fatalf("command %d: %s at %d (%s), want %s at %d", i, s.Status, s.CurrentEntryIndex, s.CurrentStepID, m.status, m.at)
+	}
+	for _, e := range m.entries {
+		for _, id := range e {
+			p := s.progress(id)
+			if done := p != nil && p.CompletedAt != nil; done != m.done[id] {
+				t.Fatalf("command %d: %s completed: %v, want %v", i, id, done, m.done[id])
+			}
+		}
+	}
+	if s.Status == Completed && len(s.allOutputs(def)) != len(m.done) {
+		t.Fatalf("command %d: all_outputs %v, done %v", i, s.allOutputs(def), m.done)
+	}
+	data, err := s.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := decode(s.SessionID, data)
+	if err != nil {
+		t.Fatalf("command %d: %v\n%s", i, err, data)
+	}
+	again, err := back.encode()
+	if err != nil || string(again) != string(data) {
+		t.Fatalf("command %d: read and written again it differs:\n%s\n%s", i, data, again)
+	}
+}
+
+func TestMachineAgainstModel(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		shape := make([]byte, 1+r.IntN(6))
+		commands := make([]byte, 40)
+		for i := range shape {
+			shape[i] = byte(r.IntN(256))
+		}
+		for i := range commands {
+			commands[i] = byte(r.IntN(256))
+		}
+		drive(t, shape, commands)
+	}
+}
+
+func FuzzMachine(f *testing.F) {
+	f.Add([]byte{0, 2, 0}, []byte{4, 8, 16, 0, 4, 6, 255})
+	f.Fuzz(func(t *testing.T, shape, commands []byte) {
+		if len(shape) > 8 || len(commands) > 60 {
+			return
+		}
+		drive(t, shape, commands)
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	def := memoryDefinition(f, [][]string{{"a"}, {"b", "c"}})
+	s, _, err := begin(def, beginning{SessionID: "00000001", Goal: "g", Owner: "o", At: time.Unix(0, 0).UTC(), Call: call{Tool: ToolStart, RequestID: new("r")}, Texts: Instructions{}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	data, err := s.encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := decode("00000001", data)
+		if err != nil {
+			return
+		}
+		again, err := s.encode()
+		if err != nil {
+			t.Fatalf("what was read cannot be written: %v", err)
+		}
+		if _, err := decode("00000001", again); err != nil {
+			t.Fatalf("what was written cannot be read: %v\n%s", err, again)
+		}
+	})
+}
+
+func FuzzOutputs(f *testing.F) {
+	def := memoryDefinition(f, [][]string{{"a"}})
+	for _, seed := range []string{`{}`, `{"a_out":"x"}`, `["x"]`, `[["x"]]`, `null`, ``, `{"a_out":["x",null]}`, `{"a_out":{}}`} {
+		f.Add([]byte(seed))
+	}
+	root := f.TempDir()
+	e := &Engine{root: root}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if out, err := e.checkOutputs(def.Job.Step("a"), raw); err == nil {
+			t.Fatalf("accepted in an empty project: %v", out)
+		} else if session.CodeOf(err) == "" {
+			t.Fatalf("not a refusal: %v", err)
+		}
+		sameOutputs(raw, Outputs{{"a_out", OutputValue{Paths: []string{"x"}}}})
+	})
+}

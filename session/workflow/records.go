@@ -1,0 +1,161 @@
+package workflow
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"deepwork/session"
+	"deepwork/session/workflow/filestore"
+)
+
+// records is where sessions and definitions are kept. What Create and Save
+// have returned from is durable. Errors that callers can do something about
+// are *session.Error.
+type records interface {
+	Server() string
+	Alive(server string) bool
+	Describe(server string) string
+	Create(s *State) error // filestore.ErrExists where the id is taken
+	Save(s *State) error
+	Load(id string) (*State, error)
+	// Update replaces a session's record while no other server can; a nil
+	// state from change writes nothing. It returns what the record then is.
+	Update(id string, change func(*State) (*State, error)) (*State, error)
+	List() iter.Seq2[filestore.Info, error]
+	PutDefinition(hash string, data []byte) error
+	Definition(hash string) ([]byte, error)
+	Close() error
+}
+
+// TmpDir is where session files are, below the project root.
+func TmpDir(root string) string { return filepath.Join(root, ".deepwork", "tmp") }
+
+// fileRecords keeps each session in a file of its own.
+type fileRecords struct {
+	*filestore.Store
+	root string
+}
+
+func openRecords(root string, o filestore.Options) (*fileRecords, error) {
+	store, err := filestore.Open(TmpDir(root), o)
+	if err != nil {
+		return nil, fmt.Errorf("opening the session files: %w", err)
+	}
+	return &fileRecords{store, root}, nil
+}
+
+func (r *fileRecords) Create(s *State) error {
+	body, err := s.encode()
+	if err != nil {
+		return err
+	}
+	if err := r.Store.Create(s.SessionID, body); errors.Is(err, filestore.ErrExists) {
+		return err
+	} else if err != nil {
+		return notSaved(s.SessionID, err)
+	}
+	return nil
+}
+
+func (r *fileRecords) Save(s *State) error {
+	body, err := s.encode()
+	if err != nil {
+		return err
+	}
+	if err := r.Write(s.SessionID, body); err != nil {
+		return notSaved(s.SessionID, err)
+	}
+	return nil
+}
+
+func (r *fileRecords) Load(id string) (*State, error) {
+	body, err := r.Read(id)
+	if err != nil {
+		return nil, r.unreadable(id, err)
+	}
+	return r.decode(id, body)
+}
+
+func (r *fileRecords) Update(id string, change func(*State) (*State, error)) (*State, error) {
+	var now *State
+	err := r.Store.Update(id, func(body []byte) ([]byte, error) {
+		s, err := r.decode(id, body)
+		if err != nil {
+			return nil, err
+		}
+		now = s
+		next, err := change(s)
+		if err != nil || next == nil {
+			return nil, err
+		}
+		now = next
+		return next.encode()
+	})
+	if err != nil {
+		return nil, r.unreadable(id, err)
+	}
+	return now, nil
+}
+
+// decode reads a body whose checksum is right. One that is no session all the
+// same is reported and left as it is.
+func (r *fileRecords) decode(id string, body []byte) (*State, error) {
+	s, err := decode(id, body)
+	if err == nil {
+		return s, nil
+	}
+	if _, ok := errors.AsType[*session.Error](err); ok {
+		return nil, err
+	}
+	return nil, session.NotNow("session_unreadable",
+		"Session '%s' cannot be read: %v. Its file was left untouched; `deepwork sessions list` tells where. Start the workflow anew.", id, err).
+		With("session_id", id).Because(err)
+}
+
+// unreadable turns a failed read into what an agent can act on.
+func (r *fileRecords) unreadable(id string, err error) error {
+	if _, ok := errors.AsType[*session.Error](err); ok {
+		return err
+	}
+	if errors.Is(err, filestore.ErrNotFound) {
+		if _, gone := os.Stat(r.root); gone != nil {
+			return projectGone(r.root, gone)
+		}
+		e := unknownSession(id).Because(err)
+		if aside, lerr := r.Damaged(); lerr == nil {
+			for _, path := range aside {
+				if strings.Contains(filepath.Base(path), "damaged_session_"+id) {
+					e.Message += fmt.Sprintf(" Its file was damaged, and set aside as %s.", path)
+					e.With("path", path)
+				}
+			}
+		}
+		return e
+	}
+	if d, ok := errors.AsType[*filestore.DamagedError](err); ok {
+		return session.NotNow("session_damaged",
+			"The file of session '%s' is damaged (%s). It was set aside as %s; nothing was overwritten. Restore it from a backup, or start the workflow anew: the files it made are where they were.",
+			id, d.Reason, d.Path).With("session_id", id).With("path", d.Path).Because(err)
+	}
+	return session.NotNow("session_unreadable",
+		"The file of session '%s' cannot be read: %v. Mend that and call again.", id, err).With("session_id", id).Because(err)
+}
+
+func projectGone(root string, err error) error {
+	return session.NotNow("project_gone", "The project folder %s cannot be reached: %v. Restore it and call again.", root, err).Because(err)
+}
+
+func unknownSession(id string) *session.Error {
+	return session.NotNow("unknown_session",
+		"Session '%s' not found in this project. Call get_step without a session_id to see which sessions there are, or begin one with start_workflow.", id).With("session_id", id)
+}
+
+// notSaved says that a transition could not be made durable, and so was not made.
+func notSaved(id string, err error) error {
+	return session.NotNow("not_saved",
+		"Session '%s' could not be saved, so nothing has moved: %v. Mend that and make the same call again.", id, err).With("session_id", id).Because(err)
+}

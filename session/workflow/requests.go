@@ -1,0 +1,149 @@
+package workflow
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"deepwork/actor"
+)
+
+// A requestKey is what a request_id is scoped to (DESIGN "Retries").
+type requestKey struct{ identity, tool, id string }
+
+// requests knows which session the call with a request_id was done in, and
+// holds a repetition back while the call is under way. The replies themselves
+// are in the session files: this is an index, made anew from them.
+type requests struct {
+	mu      sync.Mutex
+	done    map[requestKey]string        // session id
+	current map[requestKey]chan struct{} // closed when the call ended
+	scan    sync.Once
+}
+
+// requestHorizon is how far back, at the first request_id that this server does
+// not know, the session files are searched for it.
+const requestHorizon = 24 * time.Hour
+
+func newRequests() *requests {
+	return &requests{done: map[requestKey]string{}, current: map[requestKey]chan struct{}{}}
+}
+
+// learn files the request ids of a session.
+func (r *requests) learn(s *State) {
+	for _, p := range s.Replies {
+		if p.RequestID != nil {
+			r.mu.Lock()
+			r.done[requestKey{s.Identity, p.Tool, *p.RequestID}] = s.SessionID
+			r.mu.Unlock()
+		}
+	}
+}
+
+// begin claims a key: it returns the session the call was done in, or, with
+// claimed, the caller's duty to call end. It waits while the same call is under way.
+func (r *requests) begin(ctx context.Context, k requestKey) (sessionID string, claimed bool, err error) {
+	for {
+		r.mu.Lock()
+		if id, ok := r.done[k]; ok {
+			r.mu.Unlock()
+			return id, false, nil
+		}
+		wait, busy := r.current[k]
+		if !busy {
+			r.current[k] = make(chan struct{})
+		}
+		r.mu.Unlock()
+		if !busy {
+			return "", true, nil
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return "", false, fmt.Errorf("waiting for the call with the same request_id: %w", ctx.Err())
+		}
+	}
+}
+
+// end gives a claimed key back; sessionID is where its call was done, or "".
+func (r *requests) end(k requestKey, sessionID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if sessionID != "" {
+		r.done[k] = sessionID
+	}
+	close(r.current[k])
+	delete(r.current, k)
+}
+
+// once does a call, or, where a call with its request_id was done before, gives
+// its reply again. do returns the session it recorded the reply in, or "" where
+// it recorded none, so that the call may be done again.
+func once[R any](ctx context.Context, c *Conn, who caller, do func() (*R, string, error)) (r *R, replayed string, err error) {
+	if who.Call.RequestID == nil {
+		r, _, err = do()
+		return r, "", err
+	}
+	k := requestKey{who.Identity, who.Call.Tool, *who.Call.RequestID}
+	id, claimed, err := c.engine.requests.begin(ctx, k)
+	if err != nil {
+		return nil, "", err
+	}
+	if claimed {
+		recorded := ""
+		defer func() { c.engine.requests.end(k, recorded) }()
+		if id = c.engine.searchRequest(k); id == "" {
+			r, recorded, err = do()
+			return r, "", err
+		}
+		recorded = id
+	}
+	stored, err := ask(ctx, c.engine, id, func(p actor.Reply[*StoredReply]) message { return replayMessage{who, p} })
+	if err != nil {
+		return nil, "", err
+	}
+	r, err = storedAs[R](stored)
+	return r, id, err
+}
+
+// searchRequest looks for a request_id in the files of sessions that moved of
+// late, once in the life of a server: a client that lost its reply to a server
+// that died repeats the call to the next.
+func (e *Engine) searchRequest(k requestKey) string {
+	e.requests.scan.Do(func() {
+		since := e.clock().Add(-requestHorizon)
+		for info, err := range e.records.List() {
+			if err != nil {
+				e.log.Warn("searching the session files for request ids", "error", err)
+				return
+			}
+			if info.ModTime.Before(since) {
+				continue
+			}
+			s, err := e.records.Load(info.ID)
+			if err != nil {
+				e.log.Warn("searching the session files for request ids", "session", info.ID, "error", err)
+				continue
+			}
+			e.requests.learn(s)
+		}
+	})
+	e.requests.mu.Lock()
+	defer e.requests.mu.Unlock()
+	return e.requests.done[k]
+}
+
+// storedAs returns a copy of a stored reply.
+func storedAs[R any](s *StoredReply) (*R, error) {
+	if r, ok := s.Reply.(*R); ok {
+		c := *r
+		return &c, nil
+	}
+	r := new(R)
+	if err := json.Unmarshal(s.Raw, r); err != nil {
+		return nil, fmt.Errorf("reading the stored reply to %s: %w", s.Tool, err)
+	}
+	return r, nil
+}

@@ -1,0 +1,122 @@
+package workflow
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"deepwork/actor"
+	"deepwork/session"
+	"deepwork/session/workflow/filestore"
+)
+
+const codeNoSession = "no_active_session"
+
+// keptListed is how many sessions an error lists, and triedListed how many
+// files it reads for them.
+const (
+	keptListed  = 20
+	triedListed = 500
+)
+
+// takeUp puts a session that is named by its id, and its ancestors, on the
+// stack: after a crash, a restart, or when its connection is gone. One that has
+// ended is returned and not put there.
+func (c *Conn) takeUp(ctx context.Context, id string) (*handle, error) {
+	who := caller{Identity: c.identity}
+	get := func(id string) (*handle, error) {
+		return ask(ctx, c.engine, id, func(r actor.Reply[*handle]) message { return takeUpMessage{who, r} })
+	}
+	h, err := get(id)
+	if err != nil {
+		return nil, err
+	}
+	if h.view.Load().Status != Active {
+		return h, nil
+	}
+	chain := []place{{handle: h}}
+	seen := map[string]bool{id: true}
+	for up := h.view.Load().Parent; up != "" && !seen[up]; {
+		seen[up] = true
+		p, err := get(up)
+		if err != nil {
+			// The session can go on without: it was nested in something that
+			// cannot be reached.
+			c.engine.log.Warn("an ancestor of a resumed session was not taken up", "session", id, "ancestor", up, "error", err)
+			break
+		}
+		if v := p.view.Load(); v.Status == Active {
+			chain[len(chain)-1].parent = up
+			chain = append(chain, place{handle: p})
+		}
+		up = p.view.Load().Parent
+	}
+	slices.Reverse(chain)
+	if _, err := askStack(ctx, c, func(r actor.Reply[struct{}]) stackMessage { return pushMessage{chain, r} }); err != nil {
+		return nil, err
+	}
+	c.engine.log.Info("session taken up", "session", id, "with_ancestors", len(chain)-1)
+	return h, nil
+}
+
+// noSession says that there is no session to speak of, and which could be
+// resumed (seed 000, 001.4.4 and 001.6.4).
+func (c *Conn) noSession(ctx context.Context) error {
+	found, more := c.engine.resumable(ctx, c.identity)
+	if len(found) == 0 {
+		return session.NotNow(codeNoSession, "No active workflow session. Begin one with start_workflow; get_workflows lists what there is.")
+	}
+	var b strings.Builder
+	b.WriteString("No active workflow session on this connection. Begin one with start_workflow, or resume one of these by passing its session_id (get_step tells where it is):")
+	ids := make([]string, len(found))
+	for i, s := range found {
+		ids[i] = s.SessionID
+		fmt.Fprintf(&b, "\n- %s: %s/%s, at step '%s', last moved %s, goal: %s",
+			s.SessionID, s.JobName, s.WorkflowName, s.CurrentStepID, s.UpdatedAt.Format("2006-01-02 15:04:05Z"), clip(strings.Join(strings.Fields(s.Goal), " "), 80))
+		if h := c.engine.handles.get(s.SessionID); h != nil && h.stacks.Load() > 0 {
+			b.WriteString(" (in use on another connection)")
+		}
+	}
+	if more {
+		b.WriteString("\nOlder ones are not listed; `deepwork sessions list` has them all.")
+	}
+	return session.NotNow(codeNoSession, "%s", b.String()).With("resumable", ids)
+}
+
+// resumable finds the newest active sessions of an identity that no other
+// living server owns.
+func (e *Engine) resumable(ctx context.Context, identity string) (found []*State, more bool) {
+	var infos []filestore.Info
+	for info, err := range e.records.List() {
+		if err != nil {
+			e.log.Warn("listing the session files", "error", err)
+			break
+		}
+		infos = append(infos, info)
+	}
+	slices.SortFunc(infos, func(a, b filestore.Info) int { return b.ModTime.Compare(a.ModTime) })
+	alive := map[string]bool{e.records.Server(): false}
+	for i, info := range infos {
+		if len(found) == keptListed || i == triedListed || ctx.Err() != nil {
+			return found, true
+		}
+		s, err := e.records.Load(info.ID)
+		if err != nil {
+			e.log.Warn("listing the session files", "session", info.ID, "error", err)
+			continue
+		}
+		if s.Status != Active || s.Identity != identity {
+			continue
+		}
+		elsewhere, known := alive[s.Owner]
+		if !known {
+			elsewhere = e.records.Alive(s.Owner)
+			alive[s.Owner] = elsewhere
+		}
+		if !elsewhere {
+			found = append(found, s)
+		}
+	}
+	return found, false
+}

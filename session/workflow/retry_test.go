@@ -1,0 +1,159 @@
+package workflow
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"deepwork/session"
+)
+
+func TestRetryOfTheStepFinishedLastGivesTheReplyAgain(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "one", outputs: oneFile}, {id: "two", outputs: oneFile}, {id: "three", outputs: oneFile}}, map[string]string{"main": "[one, two, three]"})
+	p.write("r.md", "x")
+	p.write("s.md", "x")
+	srv := p.open()
+	c := srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	first := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
+	before := toJSON(t, p.record(id))
+	if again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`); toJSON(t, again) != toJSON(t, first) {
+		t.Errorf("the reply differs:\n%s\n%s", toJSON(t, first), toJSON(t, again))
+	}
+	if after := toJSON(t, p.record(id)); after != before {
+		t.Error("the repetition moved the session")
+	}
+	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"s.md"},"step_id":"one"}`))
+	refused(t, err, session.StateError, "step_finished", "'one' is finished already", "the current step is 'two'")
+	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"three"}`))
+	refused(t, err, session.StateError, "step_not_current", "the current step is 'two'")
+	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"none"}`))
+	refused(t, err, session.ToolError, "unknown_step", "'none'", "the current step is 'two'")
+
+	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)
+	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"one"}`))
+	refused(t, err, session.StateError, "step_finished", "the current step is 'three'")
+
+	// After the last step, also when the session has left the stack, and from
+	// another server after a crash.
+	last := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"three"}`)
+	if again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"three"}`); toJSON(t, again) != toJSON(t, last) {
+		t.Errorf("the reply differs:\n%s\n%s", toJSON(t, last), toJSON(t, again))
+	}
+	srv.stop()
+	c = p.open().Connect("local")
+	if again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"three","session_id":"`+id+`"}`); toJSON(t, again) != toJSON(t, last) {
+		t.Errorf("the reply differs:\n%s\n%s", toJSON(t, last), toJSON(t, again))
+	}
+}
+
+func TestRetryOfANestedSessionsLastStepDoesNotFinishItsParent(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	p.job("beta", []testStep{{id: "one", outputs: oneFile}}, map[string]string{"main": "[one]"})
+	p.write("r.md", "x")
+	c := p.open().Connect("local")
+	outer := p.start(c, "alpha", "main").BeginStep.SessionID
+	p.start(c, "beta", "main")
+	first := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
+	if *first.ResumedWorkflow != "alpha/main" || *first.ResumedStep != "one" {
+		t.Errorf("resumed %s", toJSON(t, first))
+	}
+	before := toJSON(t, p.record(outer))
+	// The parent's current step has the same id, and takes the same outputs.
+	again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
+	if again.Status != WorkflowComplete || *again.Summary != *first.Summary || !strings.Contains(*again.Notice, outer) {
+		t.Errorf("the repetition got %s", toJSON(t, again))
+	}
+	if after := toJSON(t, p.record(outer)); after != before {
+		t.Error("the repetition moved the parent")
+	}
+	if r := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+outer+`"}`); r.Status != NextStep {
+		t.Errorf("the parent got %s", toJSON(t, r))
+	}
+}
+
+func TestRequestIDs(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	p.write("r.md", "x")
+	srv := p.open()
+	c := srv.Connect("local")
+	start := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("s1")}
+
+	// Concurrent repetitions start one session.
+	replies := make([]*StartReply, 20)
+	var wg sync.WaitGroup
+	for i := range replies {
+		wg.Go(func() {
+			r, err := c.Start(ctx, start)
+			if err != nil {
+				t.Error(err)
+			}
+			replies[i] = r
+		})
+	}
+	wg.Wait()
+	for _, r := range replies {
+		if r.BeginStep.SessionID != replies[0].BeginStep.SessionID {
+			t.Fatalf("two sessions: %s, %s", r.BeginStep.SessionID, replies[0].BeginStep.SessionID)
+		}
+	}
+	other := start
+	other.Goal = "another"
+	_, err := c.Start(ctx, other)
+	refused(t, err, session.ToolError, "request_id_reused", "s1")
+
+	// Scoped to identity and tool.
+	if r, err := srv.Connect("somebody").Start(ctx, start); err != nil || r.BeginStep.SessionID == replies[0].BeginStep.SessionID {
+		t.Errorf("another identity got %s, %v", toJSON(t, r), err)
+	}
+	args := `{"outputs":{"report":"r.md"},"request_id":"s1"}`
+	first := p.finish(c, args)
+	if again := p.finish(c, args); toJSON(t, again) != toJSON(t, first) || first.BeginStep.StepID != "two" {
+		t.Errorf("the reply differs:\n%s\n%s", toJSON(t, first), toJSON(t, again))
+	}
+	back, err := c.GoTo(ctx, GoToArgs{StepID: "one", RequestID: new("g1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := c.GoTo(ctx, GoToArgs{StepID: "one", RequestID: new("g1")})
+	if err != nil || toJSON(t, again) != toJSON(t, back) {
+		t.Errorf("the reply differs: %s %s %v", toJSON(t, back), toJSON(t, again), err)
+	}
+	abort := AbortArgs{Explanation: "e", RequestID: new("a1")}
+	aborted, err := c.Abort(ctx, abort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outer := p.start(c, "alpha", "main").BeginStep.SessionID // must survive the repetition of the abort
+
+	// A server that dies and the next one, on a fresh connection.
+	srv.stop()
+	c = p.open().Connect("local")
+	if _, err := c.Step(ctx, StepArgs{SessionID: &outer}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Abort(ctx, abort)
+	if err != nil || r.AbortedWorkflow != aborted.AbortedWorkflow || len(r.Stack) != 1 {
+		t.Errorf("the repeated abort got %s, %v", toJSON(t, r), err)
+	}
+	if r, err := c.Start(ctx, start); err != nil || r.BeginStep.SessionID != replies[0].BeginStep.SessionID || !strings.Contains(*r.Notice, "has ended since (aborted)") {
+		t.Errorf("the repeated start got %s, %v", toJSON(t, r), err)
+	}
+}
+
+func TestARefusedCallWithARequestIDMayBeMadeAgain(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	c := p.open().Connect("local")
+	p.start(c, "alpha", "main")
+	args := `{"outputs":{"report":"r.md"},"request_id":"f1"}`
+	_, err := c.Finish(ctx, finishArgs(t, args))
+	refused(t, err, session.ToolError, "file_not_found")
+	p.write("r.md", "x")
+	if r := p.finish(c, args); r.BeginStep.StepID != "two" {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+}

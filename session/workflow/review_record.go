@@ -1,0 +1,107 @@
+package workflow
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"deepwork/gate"
+)
+
+// counts tells whether an attempt has a verdict behind it.
+func (a *Attempt) counts() bool {
+	return a != nil && (a.State == AttemptPassed || a.State == AttemptFailed)
+}
+
+func (a *Attempt) open() bool { return a != nil && a.State == AttemptOpen }
+
+// lastCounted is the newest attempt with a verdict, or nil.
+func (p *StepProgress) lastCounted() *Attempt {
+	if p == nil {
+		return nil
+	}
+	for _, a := range slices.Backward(p.Attempts) {
+		if a.counts() {
+			return a
+		}
+	}
+	return nil
+}
+
+func (p *StepProgress) attemptsLeft(most int) int {
+	if p == nil {
+		return most
+	}
+	return most - p.QualityAttempts
+}
+
+// submission is what the gate is handed.
+func (a *sessionActor) submission(c *candidate) gate.Submission {
+	s := gate.Submission{
+		SessionID: a.id, Job: c.def.Job, Workflow: c.def.Workflow.Name, Step: c.plan.Step, Goal: a.state.Goal,
+	}
+	for _, o := range c.outputs {
+		s.Outputs = append(s.Outputs, gate.Output{Name: o.Key, Paths: o.Value.Paths})
+	}
+	if c.m.Args.Notes != nil {
+		s.Notes = *c.m.Args.Notes
+	}
+	return s
+}
+
+// contentDigest is of what a review judges: the outputs as submitted, and for
+// each task its criteria and its files' content. Calls with the same one are
+// about the same review.
+func contentDigest(outputs Outputs, tasks []gate.Task) string {
+	h := sha256.New()
+	for _, o := range outputs {
+		fmt.Fprintf(h, "%q %v %q\n", o.Key, o.Value.List, o.Value.Paths)
+	}
+	for _, t := range tasks {
+		fmt.Fprintf(h, "%q %s\n", t.Key, t.Digest)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func fileHashes(outputs Outputs, hashes map[string]string) []FileHash {
+	out := []FileHash{}
+	for _, o := range outputs {
+		for _, p := range o.Value.Paths {
+			out = append(out, FileHash{p, hashes[p]})
+		}
+	}
+	return out
+}
+
+// recorded turns what the gate gave into what the session file keeps, in the
+// order of the step's reviews; failure says what kept it from a verdict, or "".
+func recorded(r *review) (verdicts []*Verdict, failure string) {
+	verdicts = slices.Clone(r.reused)
+	var failures []string
+	for _, v := range r.verdicts {
+		if v.Err != nil {
+			name := "Review of " + v.Task.RunEach
+			if v.Task.Target != nil {
+				name += " (" + *v.Task.Target + ")"
+			}
+			failures = append(failures, name+": "+v.Err.Error())
+			continue
+		}
+		out := &Verdict{
+			At: v.EndedAt.UTC(), Reviewer: v.Reviewer, RunEach: v.Task.RunEach, TargetFile: v.Task.Target,
+			Key: v.Task.Key, Digest: v.Task.Digest, Passed: v.Passed, Feedback: v.Feedback,
+			Seconds: v.EndedAt.Sub(v.StartedAt).Seconds(),
+		}
+		for _, f := range v.Task.Files {
+			out.Files = append(out.Files, FileHash{f.Path, f.SHA256})
+		}
+		for _, c := range v.Criteria {
+			out.Criteria = append(out.Criteria, CriterionResult{Criterion: c.Criterion, Passed: c.Passed, Feedback: c.Feedback})
+		}
+		verdicts = append(verdicts, out)
+	}
+	slices.SortStableFunc(verdicts, func(a, b *Verdict) int { return strings.Compare(a.Key, b.Key) })
+	return verdicts, strings.Join(failures, "\n")
+}

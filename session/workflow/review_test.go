@@ -1,0 +1,463 @@
+package workflow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"deepwork/gate"
+	"deepwork/session"
+)
+
+// reviewerMain is the test binary as a reviewer: `workflow.test reviewer DIR`.
+// It notes that it was called, waits while DIR/wait exists, and prints DIR/say;
+// DIR/exit is its exit code.
+func reviewerMain(dir string) int {
+	prompt, _ := io.ReadAll(os.Stdin)
+	f, err := os.OpenFile(filepath.Join(dir, "calls"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 9
+	}
+	fmt.Fprintln(f, len(prompt))
+	f.Close()
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "wait")); err != nil {
+			break
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	for name, say := range map[string]string{"bad.md": "bad.md was read", "worse.md": "worse.md was read"} {
+		if strings.Contains(string(prompt), "CONTENT OF "+name) {
+			fmt.Printf(`{"passed": false, "feedback": %q, "criteria_results": [{"criterion": "Good", "passed": false, "feedback": "no"}]}`, say)
+			return 0
+		}
+	}
+	if say, err := os.ReadFile(filepath.Join(dir, "say")); err == nil {
+		os.Stdout.Write(say)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "exit")); err == nil {
+		fmt.Fprintln(os.Stderr, "the last words of the reviewer")
+		return 3
+	}
+	return 0
+}
+
+const passes = `{"passed": true, "feedback": "fine", "criteria_results": [{"criterion": "Good", "passed": true, "feedback": null}]}`
+
+// A reviewer is the program that a test's gate runs, and the switches it has.
+type reviewer struct {
+	t    testing.TB
+	dir  string
+	how  atomic.Pointer[Reviewing]
+	gate *gate.Gate
+}
+
+// reviewed opens a server with an external reviewer that passes what is not bad.
+func (p *project) reviewed() (*server, *reviewer) {
+	p.t.Helper()
+	r := &reviewer{t: p.t, dir: p.t.TempDir()}
+	return p.reopen(r), r
+}
+
+// reopen opens a server with the same reviewer.
+func (p *project) reopen(r *reviewer) *server {
+	p.t.Helper()
+	r.set("say", passes)
+	if r.how.Load() == nil {
+		r.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: time.Minute})
+	}
+	g := gate.Open(gate.Options{Root: p.root, Settings: func() gate.Settings {
+		return gate.Settings{Command: []string{os.Args[0], "reviewer", r.dir}, MaxConcurrent: 2, MaxInlineFiles: 5}
+	}})
+	p.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := g.Close(ctx); err != nil {
+			p.t.Error(err)
+		}
+	})
+	r.gate = g
+	return p.open(func(o *Options) {
+		o.Gate = g
+		o.Reviewing = func(context.Context) (Reviewing, error) { return *r.how.Load(), nil }
+	})
+}
+
+func (r *reviewer) set(name, text string) {
+	r.t.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *reviewer) unset(name string) { os.Remove(filepath.Join(r.dir, name)) }
+
+// calls is how often it was started.
+func (r *reviewer) calls() int {
+	data, _ := os.ReadFile(filepath.Join(r.dir, "calls"))
+	return strings.Count(string(data), "\n")
+}
+
+// runs waits until the reviewer has been started n times.
+func (r *reviewer) runs(n int) {
+	r.t.Helper()
+	for end := time.Now().Add(20 * time.Second); r.calls() < n; time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.t.Fatalf("the reviewer was started %d times, want %d", r.calls(), n)
+		}
+	}
+}
+
+const reviewedStep = "[{run_each: step, quality_criteria: {Good: \"Is it good?\"}}]"
+
+func (p *project) reviewedJob() {
+	p.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: reviewedStep}, {id: "two"}}, map[string]string{"main": "[one, two]"})
+	p.write("good.md", "CONTENT OF good.md")
+	p.write("bad.md", "CONTENT OF bad.md")
+	p.write("worse.md", "CONTENT OF worse.md")
+}
+
+func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	srv, rev := p.reviewed()
+	c := srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+
+	r := p.finish(c, `{"outputs":{"report":"bad.md"}}`) // 001.4.12
+	if r.Status != NeedsWork || *r.Feedback != "bad.md was read" {
+		t.Fatalf("reply %s", toJSON(t, r))
+	}
+	if f := r.FailedReviews; len(f) != 1 || f[0].RunEach != "step" || f[0].TargetFile != nil || f[0].Passed || f[0].Criteria[0].Criterion != "Good" {
+		t.Errorf("failed_reviews %s", toJSON(t, f))
+	}
+	if f := r.FailedCriteria; len(f) != 1 || *f[0].Feedback != "no" {
+		t.Errorf("failed_criteria %s", toJSON(t, f))
+	}
+	one := p.record(id).progress("one")
+	if one.QualityAttempts != 1 || one.Attempts[0].State != AttemptFailed || one.Attempts[0].Verdicts[0].Passed || one.Attempts[0].Files[0].SHA256 == "" || one.CompletedAt != nil {
+		t.Errorf("record %s", toJSON(t, one))
+	}
+	p.finish(c, `{"outputs":{"report":"bad.md"}}`)                              // unchanged outputs count too
+	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"worse.md"}}`)) // 001.4.13
+	refused(t, err, session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts", "worse.md was read")
+	n := rev.calls()
+	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"worse.md"}}`)) // past the maximum, unchanged: no review
+	refused(t, err, session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts", "worse.md was read")
+	if rev.calls() != n {
+		t.Error("unchanged outputs were reviewed past the maximum")
+	}
+	r = p.finish(c, `{"outputs":{"report":"good.md"}}`) // 001.4.14
+	if r.Status != NextStep || r.BeginStep.StepID != "two" {
+		t.Fatalf("reply %s", toJSON(t, r))
+	}
+	one = p.record(id).progress("one")
+	if one.QualityAttempts != 4 || one.attempt().State != AttemptPassed || one.attempt().Verdicts[0].Reviewer == "" || one.CompletedAt == nil {
+		t.Errorf("record %s", toJSON(t, one))
+	}
+}
+
+func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	srv, rev := p.reviewed()
+	c := srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	for what, say := range map[string]string{"crash": "", "garbage": "I think it is fine", "two": passes + passes,
+		"contradiction": `{"passed": true, "criteria_results": [{"criterion": "Good", "passed": false, "feedback": "x"}]}`} {
+		rev.set("say", say)
+		words := []string{"does not count"}
+		if what == "crash" {
+			rev.set("exit", "")
+			words = append(words, "3", "the last words of the reviewer")
+		}
+		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
+		refused(t, err, session.ToolError, "review_failed", words...)
+		rev.unset("exit")
+		one := p.record(id).progress("one")
+		if one.QualityAttempts != 0 || one.attempt().State != AttemptVoid || one.attempt().Error == nil || one.CompletedAt != nil {
+			t.Errorf("%s: record %s", what, toJSON(t, one))
+		}
+	}
+	rev.set("say", passes)
+	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != NextStep {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+}
+
+func TestTheActorAnswersWhileAReviewRuns(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	srv, rev := p.reviewed()
+	c := srv.Connect("local")
+	rev.set("wait", "")
+	defer rev.unset("wait")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	got := make(chan error, 1)
+	go func() {
+		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
+		got <- err
+	}()
+	rev.runs(1)
+	step, err := c.Step(ctx, StepArgs{})
+	if err != nil || !step.Members[0].ReviewRunning {
+		t.Errorf("get_step %s, %v", toJSON(t, step), err)
+	}
+	if a := p.record(id).progress("one").attempt(); !a.open() || a.Number != 1 {
+		t.Errorf("the attempt is not recorded, open: %s", toJSON(t, a))
+	}
+	r, err := c.Abort(ctx, AbortArgs{Explanation: "x"})
+	if err != nil || r.AbortedStep != "one" {
+		t.Errorf("abort %s, %v", toJSON(t, r), err)
+	}
+	refused(t, <-got, session.StateError, "step_moved_on")
+	if s := p.record(id); s.Status != Aborted || s.progress("one").attempt().State != AttemptVoid || s.progress("one").QualityAttempts != 0 {
+		t.Errorf("record %s", toJSON(t, s))
+	}
+	for end := time.Now().Add(20 * time.Second); rev.gate.Stats().Running > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the reviewer of an aborted session runs on")
+		}
+	}
+}
+
+func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	srv, rev := p.reviewed()
+	c := srv.Connect("local")
+	rev.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: 20 * time.Millisecond})
+	rev.set("wait", "")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	for range 3 { // joins the same review each time
+		r := p.finish(c, `{"outputs":{"report":"good.md"}}`)
+		if r.Status != NeedsWork || !strings.Contains(*r.Feedback, "still running") || !strings.Contains(*r.Feedback, "same outputs") {
+			t.Fatalf("reply %s", toJSON(t, r))
+		}
+	}
+	rev.unset("wait")
+	var one *StepProgress
+	for end := time.Now().Add(20 * time.Second); one == nil || one.attempt().open(); time.Sleep(time.Millisecond) {
+		if one = p.record(id).progress("one"); time.Now().After(end) {
+			t.Fatal("the verdict was not recorded")
+		}
+	}
+	if one.attempt().State != AttemptPassed || one.attempt().Collected || one.CompletedAt != nil || c.Stack()[0].Step != "one" {
+		t.Errorf("a verdict that nobody waited for moved the session: %s", toJSON(t, one))
+	}
+	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != NextStep {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+	if one = p.record(id).progress("one"); one.QualityAttempts != 1 || rev.calls() != 1 {
+		t.Errorf("%d attempts, %d calls of the reviewer", one.QualityAttempts, rev.calls())
+	}
+}
+
+func TestAVerdictWhoseCallerLeftMovesNothing(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	srv, rev := p.reviewed()
+	c := srv.Connect("local")
+	rev.set("wait", "")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	leaving, leave := context.WithCancel(ctx)
+	left := make(chan error, 1)
+	go func() {
+		_, err := c.Finish(leaving, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
+		left <- err
+	}()
+	rev.runs(1)
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller that left got %v", err)
+	}
+	rev.unset("wait")
+	for end := time.Now().Add(20 * time.Second); p.record(id).progress("one").attempt().open(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the verdict was not recorded")
+		}
+	}
+	if s := p.record(id); s.CurrentStepID != "one" {
+		t.Errorf("the session moved to %s", s.CurrentStepID)
+	}
+	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != NextStep || rev.calls() != 1 {
+		t.Errorf("reply %s after %d reviews", toJSON(t, r), rev.calls())
+	}
+}
+
+func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	srv, rev := p.reviewed()
+	c := srv.Connect("local")
+	rev.set("wait", "")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	got := make(chan error, 1)
+	go func() {
+		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"bad.md"}}`))
+		got <- err
+	}()
+	rev.runs(1)
+	passed := make(chan *FinishReply, 1)
+	go func() {
+		r, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
+		if err != nil {
+			t.Error(err)
+		}
+		passed <- r
+	}()
+	refused(t, <-got, session.StateError, "review_superseded")
+	rev.runs(2)
+	rev.unset("wait")
+	if r := <-passed; r == nil || r.Status != NextStep {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+	if one := p.record(id).progress("one"); one.QualityAttempts != 1 || one.Attempts[0].State != AttemptVoid || one.Attempts[1].Number != 1 {
+		t.Errorf("attempts %s", toJSON(t, one.Attempts))
+	}
+}
+
+func TestTheSameCallsJoinOneReview(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	srv, rev := p.reviewed()
+	c := srv.Connect("local")
+	rev.set("wait", "")
+	p.start(c, "alpha", "main")
+	var wg sync.WaitGroup
+	for range 5 {
+		wg.Go(func() {
+			if r, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"},"step_id":"one"}`)); err != nil || r.Status != NextStep {
+				t.Errorf("%s, %v", toJSON(t, r), err)
+			}
+		})
+	}
+	rev.runs(1)
+	rev.unset("wait")
+	wg.Wait()
+	if rev.calls() != 1 {
+		t.Errorf("%d reviews", rev.calls())
+	}
+}
+
+func TestPassedReviewsOfUnchangedContentAreNotRunAgain(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "one", outputs: "{parts: {type: files, description: d}}", reviews: "[{run_each: parts, quality_criteria: {Good: \"Is it good?\"}}]"}}, map[string]string{"main": "[one]"})
+	for _, n := range []string{"good.md", "good2.md", "bad.md"} {
+		p.write(n, "CONTENT OF "+n)
+	}
+	srv, rev := p.reviewed()
+	c := srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	r := p.finish(c, `{"outputs":{"parts":["good.md","good2.md","bad.md"]}}`)
+	if r.Status != NeedsWork || len(r.FailedReviews) != 1 || *r.FailedReviews[0].TargetFile != "bad.md" || rev.calls() != 3 {
+		t.Fatalf("reply %s after %d reviews", toJSON(t, r), rev.calls())
+	}
+	p.write("bad.md", "CONTENT OF something better")
+	p.write("good2.md", "CONTENT OF good2.md, changed")
+	if r := p.finish(c, `{"outputs":{"parts":["good.md","good2.md","bad.md"]}}`); r.Status != WorkflowComplete || rev.calls() != 5 {
+		t.Errorf("reply %s after %d reviews, want 5", toJSON(t, r), rev.calls())
+	}
+	reused := 0
+	for _, v := range p.record(id).progress("one").attempt().Verdicts {
+		if v.Reused {
+			reused++
+		}
+	}
+	if reused != 1 {
+		t.Errorf("%d verdicts were taken over", reused)
+	}
+}
+
+func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	srv, rev := p.reviewed()
+	c := srv.Connect("local")
+	rev.set("wait", "")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	got := make(chan error, 1)
+	go func() {
+		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
+		got <- err
+	}()
+	rev.runs(1)
+	srv.stop()
+	refused(t, <-got, session.StateError, "shutting_down")
+	if a := p.record(id).progress("one").attempt(); !a.open() {
+		t.Errorf("attempt %s", toJSON(t, a))
+	}
+	rev.unset("wait")
+	c = p.reopen(rev).Connect("local")
+	if r := p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`); r.Status != NextStep {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+	one := p.record(id).progress("one")
+	if one.QualityAttempts != 1 || len(one.Attempts) != 2 || one.Attempts[0].State != AttemptVoid || rev.calls() != 2 {
+		t.Errorf("%d calls, record %s", rev.calls(), toJSON(t, one))
+	}
+}
+
+func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	srv, rev := p.reviewed()
+	c := srv.Connect("local")
+	rev.set("wait", "")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	got := make(chan error, 2)
+	call := func() {
+		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
+		got <- err
+	}
+	go call()
+	rev.runs(1)
+	if _, err := c.GoTo(ctx, GoToArgs{StepID: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, <-got, session.StateError, "step_moved_on")
+	if h := p.record(id).History; h[0].Progress[0].Value.attempt().State != AttemptVoid {
+		t.Errorf("history %s", toJSON(t, h))
+	}
+	go call()
+	rev.runs(2)
+	r := p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"the user said so"}`)
+	if r.Status != NextStep {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+	refused(t, <-got, session.StateError, "step_moved_on")
+	one := p.record(id).progress("one")
+	if one.attempt().State != AttemptVoid || len(one.Overrides) != 1 || one.QualityAttempts != 0 {
+		t.Errorf("record %s", toJSON(t, one))
+	}
+	rev.unset("wait")
+}
+
+func TestContentThatChangesUnderAReviewIsNotPassed(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	srv, rev := p.reviewed()
+	c := srv.Connect("local")
+	rev.set("wait", "")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	got := make(chan error, 1)
+	go func() {
+		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
+		got <- err
+	}()
+	rev.runs(1)
+	p.write("good.md", "something else")
+	rev.unset("wait")
+	refused(t, <-got, session.ToolError, "review_failed", "good.md")
+	if s := p.record(id); s.CurrentStepID != "one" || s.progress("one").QualityAttempts != 0 {
+		t.Errorf("record %s", toJSON(t, s))
+	}
+}

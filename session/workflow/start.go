@@ -1,0 +1,201 @@
+package workflow
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"deepwork/actor"
+	"deepwork/catalog"
+	"deepwork/catalog/job"
+	"deepwork/session"
+	"deepwork/session/workflow/filestore"
+)
+
+// StartArgs are the parameters of start_workflow (seed 000, 001.3.2 and 3).
+type StartArgs struct {
+	Goal            string  `json:"goal"`
+	JobName         string  `json:"job_name"`
+	WorkflowName    string  `json:"workflow_name"`
+	InstanceID      *string `json:"instance_id"`
+	ParentSessionID *string `json:"parent_session_id"`
+	RequestID       *string `json:"request_id"`
+}
+
+// Start begins a session and pushes it onto the stack (seed 000, 001.3). When
+// it returns, the session is on disk.
+func (c *Conn) Start(ctx context.Context, a StartArgs) (*StartReply, error) {
+	id := a.RequestID
+	a.RequestID = nil
+	who, err := c.caller(ToolStart, id, a)
+	if err != nil {
+		return nil, err
+	}
+	r, again, err := once(ctx, c, who, func() (*StartReply, string, error) { return c.start(ctx, who, a) })
+	if err != nil {
+		return nil, err
+	}
+	if again != "" {
+		// The connection that started it may be gone: whoever repeats the call goes on with it.
+		h, err := c.target(ctx, &again)
+		if err != nil {
+			return nil, err
+		}
+		if v := h.view.Load(); v.Status != Active {
+			r.Notice = join(r.Notice, fmt.Sprintf("This repeats the reply to the call that started session '%s', which has ended since (%s).", again, v.Status))
+		}
+	}
+	r.Stack = c.Stack()
+	return r, nil
+}
+
+func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*StartReply, string, error) {
+	e := c.engine
+	j, err := e.findJob(ctx, a.JobName)
+	if err != nil {
+		return nil, "", err
+	}
+	wf, err := findWorkflow(j, a.WorkflowName)
+	if err != nil {
+		return nil, "", err
+	}
+	def := &Definition{Job: j, Workflow: wf}
+	if len(wf.Entries) == 0 {
+		return nil, "", noSteps(def)
+	}
+	parent, err := c.parent(ctx, a.ParentSessionID)
+	if err != nil {
+		return nil, "", err
+	}
+	texts, err := e.definitions.Texts(def, wf.Entries[0])
+	if err != nil {
+		return nil, "", err
+	}
+	if def, err = e.definitions.Keep(def, texts); err != nil {
+		return nil, "", err
+	}
+	b := beginning{
+		Goal: a.Goal, InstanceID: a.InstanceID, Identity: c.identity, Owner: e.records.Server(),
+		At: e.now(), Call: who.Call, Texts: texts,
+	}
+	if parent != "" {
+		b.Parent = &parent
+	}
+	branch, undo, err := e.branch(ctx, branchName(j.Name, wf.Name, a.InstanceID, b.At))
+	if err != nil {
+		return nil, "", err
+	}
+	b.BranchName = branch
+	s, r, err := e.create(def, b)
+	if err != nil {
+		undo()
+		return nil, "", err
+	}
+	h := e.handles.of(s)
+	push := pushMessage{Places: []place{{handle: h, parent: parent}}}
+	if _, err := askStack(ctx, c, func(p actor.Reply[struct{}]) stackMessage { push.Reply = p; return push }); err != nil {
+		return nil, "", err // the session is on disk, and can be resumed
+	}
+	c.moved(ctx, nil)
+	reply := *r
+	return &reply, s.SessionID, nil
+}
+
+// create makes the session durable under a fresh id.
+func (e *Engine) create(def *Definition, b beginning) (*State, *StartReply, error) {
+	for range 20 {
+		id, err := newSessionID()
+		if err != nil {
+			return nil, nil, err
+		}
+		b.SessionID = id
+		s, r, err := begin(def, b)
+		if err != nil {
+			return nil, nil, err
+		}
+		err = e.records.Create(s)
+		if errors.Is(err, filestore.ErrExists) {
+			continue
+		}
+		return s, r, err
+	}
+	return nil, nil, errors.New("no free session id was found in 20 tries")
+}
+
+func newSessionID() (string, error) {
+	var b [4]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", fmt.Errorf("making a session id: %w", err)
+	}
+	return hex.EncodeToString(b[:]), nil
+}
+
+// parent finds whose child a new session is: the one named, or the top.
+func (c *Conn) parent(ctx context.Context, id *string) (string, error) {
+	ask := func() (string, error) {
+		return askStack(ctx, c, func(r actor.Reply[string]) stackMessage { return parentMessage{id, r} })
+	}
+	p, err := ask()
+	if !errors.Is(err, errNotOnStack) {
+		return p, err
+	}
+	h, err := c.target(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	if v := h.view.Load(); v.Status != Active {
+		return "", session.NotNow("session_ended", "parent_session_id '%s' is a session that has ended (%s). Leave it out, or name an active one.", *id, v.Status)
+	}
+	return ask()
+}
+
+// findJob finds a job by name (seed 000, 001.3.4).
+func (e *Engine) findJob(ctx context.Context, name string) (*job.Job, error) {
+	snap, err := e.catalog.FreshJob(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("looking for job %s: %w", name, err)
+	}
+	if j := snap.Job(name); j != nil {
+		return j, nil
+	}
+	if bad := snap.Err(name); bad != nil {
+		return nil, session.Wrong("job_broken", "Job '%s' in %s does not load:\n%s\nMend it (get_workflows tells when it is right) and call again.",
+			name, bad.JobDir, bad.Diagnostics.Error()).With("job_name", name).With("job_dir", bad.JobDir)
+	}
+	return nil, session.Wrong("job_not_found", "Job not found: %s. %s", clip(name, 200), jobsThereAre(snap)).With("job_name", name)
+}
+
+func jobsThereAre(snap *catalog.Snapshot) string {
+	if len(snap.Jobs) == 0 {
+		return "There are no jobs; make one with the workflow deepwork_jobs/new_job, or put a folder with a job.yml into .deepwork/jobs."
+	}
+	var names []string
+	for _, j := range snap.Jobs {
+		names = append(names, j.Name)
+	}
+	return "The jobs there are: " + clip(strings.Join(names, ", "), 4000) + "."
+}
+
+// findWorkflow finds a workflow of a job; the only one of a job is taken
+// whatever name was given (seed 000, 001.3.5 and 001.3.6).
+func findWorkflow(j *job.Job, name string) (*job.Workflow, error) {
+	if wf := j.Workflow(name); wf != nil {
+		return wf, nil
+	}
+	if len(j.Workflows) == 1 {
+		return &j.Workflows[0], nil
+	}
+	names := make([]string, len(j.Workflows))
+	for i, wf := range j.Workflows {
+		names[i] = wf.Name
+	}
+	available := "Available workflows: " + strings.Join(names, ", ") + "."
+	if len(names) == 0 {
+		available = "The job has no workflows; add one to " + j.Dir + "/" + job.FileName + "."
+	}
+	return nil, session.Wrong("workflow_not_found", "Workflow '%s' not found in job '%s'. %s", clip(name, 200), j.Name, available).
+		With("job_name", j.Name).With("available", names)
+}

@@ -1,0 +1,80 @@
+package workflow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"deepwork/catalog/job"
+)
+
+// step tells where a session is, without moving it (get_step).
+func (a *sessionActor) step(ctx context.Context, m stepMessage) (*StepReply, error) {
+	if err := a.allow(m.caller); err != nil {
+		return nil, err
+	}
+	if a.state.Status != Active {
+		return nil, a.state.ended()
+	}
+	def, err := a.engine.definitions.Current(ctx, a.state)
+	if err != nil {
+		return nil, err
+	}
+	_, entry, pending := a.state.place(def)
+	texts, err := a.engine.definitions.Texts(def, entry)
+	if err == nil {
+		return a.reading(def, entry, pending, texts), nil
+	}
+	// The step was begun, so its text is kept: reading it does not need the file.
+	texts, lost := a.engine.definitions.KeptTexts(a.state.Definition, entry)
+	if lost != nil {
+		return nil, err
+	}
+	r := a.reading(def, entry, pending, texts)
+	r.Notice = join(r.Notice, fmt.Sprintf("The instructions are those the step began with; they cannot be read any more: %v.", errors.Unwrap(err)))
+	return r, nil
+}
+
+// reading makes get_step's reply, but for the stack.
+func (a *sessionActor) reading(def *Definition, entry job.Entry, pending []string, texts Instructions) *StepReply {
+	s := a.state
+	infos := s.describe(def, entry, texts)
+	r := &StepReply{
+		BeginStep: &infos[0], ConcurrentSteps: rest(infos),
+		Goal: s.Goal, CompletedSteps: []string{}, Notice: notice(def),
+	}
+	for _, id := range entry {
+		m := Member{StepID: id, State: "started", ReviewRunning: a.reviews[id] != nil}
+		if p := s.progress(id); p != nil {
+			m.StartedAt = new(p.StartedAt.Format(time.RFC3339Nano))
+			m.QualityAttempts = p.QualityAttempts
+			if p.CompletedAt != nil {
+				m.State, m.CompletedAt = "completed", new(p.CompletedAt.Format(time.RFC3339Nano))
+			}
+		}
+		r.Members = append(r.Members, m)
+	}
+	if len(entry) > 1 {
+		r.PendingConcurrentSteps = pending
+		if len(pending) == 0 {
+			r.PendingConcurrentSteps = []string{}
+			r.Notice = join(r.Notice, "Every member of this group is finished, because the job was edited. Call finished_step once more for one of them, with its step_id and outputs, to go on.")
+		}
+	}
+	for _, id := range slices.Concat(def.Workflow.Entries...) {
+		if p := s.progress(id); p != nil && p.CompletedAt != nil {
+			r.CompletedSteps = append(r.CompletedSteps, id)
+		}
+	}
+	return r
+}
+
+// join appends a sentence to a notice.
+func join(notice *string, text string) *string {
+	if notice == nil {
+		return &text
+	}
+	return new(*notice + " " + text)
+}

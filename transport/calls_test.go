@@ -1,0 +1,335 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/config"
+	"deepwork/session"
+	"deepwork/session/workflow"
+)
+
+// A logBuffer collects log lines as JSON objects.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) lines(t *testing.T, msg string) (out []map[string]any) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.b.String()) {
+		var m map[string]any
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatal(err)
+		}
+		if m["msg"] == msg {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func logged(level slog.Level) (*slog.Logger, *logBuffer) {
+	l := new(logBuffer)
+	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: level})), l
+}
+
+func finishing(err error) func(*fakeAgent) {
+	return func(a *fakeAgent) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) { return nil, err }
+	}
+}
+
+func TestRefusedCall(t *testing.T) {
+	s, _ := fakeServer(t, finishing(fmt.Errorf("finishing: %w", session.NotNow("no_session", "No active workflow session").With("resumable", []string{"0a1b2c3d"}))))
+	conforms(t, s)
+	res := callTool(t, client(t, s), "finished_step", `{"outputs":{}}`)
+	if !res.IsError || text(res) != "StateError: No active workflow session" || len(res.Content) != 1 || res.StructuredContent != nil {
+		t.Errorf("got %+v", res)
+	}
+	meta := errorMetaOf(t, res)
+	if meta["type"] != "StateError" || meta["code"] != "no_session" || fmt.Sprint(meta["resumable"]) != "[0a1b2c3d]" {
+		t.Errorf("_meta %v", meta)
+	}
+}
+
+func TestErrorTextIsBounded(t *testing.T) {
+	long := "first " + strings.Repeat("é\U0001F600", 20_000) + " last"
+	s, _ := fakeServer(t, finishing(session.Wrong("x", "%s", long).With("all", long).With("bad", func() {})))
+	res := callTool(t, client(t, s), "finished_step", `{"outputs":{}}`)
+	got := text(res)
+	if n := len([]rune(got)); n > errorChars || n < errorChars-100 {
+		t.Errorf("%d characters, want at most %d", n, errorChars)
+	}
+	if !strings.HasPrefix(got, "ToolError: first") || !strings.HasSuffix(got, " last") || !strings.Contains(got, "characters cut") || strings.Contains(got, "\uFFFD") {
+		t.Errorf("got %s … %s", clip(got, 50), got[len(got)-50:])
+	}
+	if meta := errorMetaOf(t, res); meta["code"] != "x" || meta["details_omitted"] != true {
+		t.Errorf("_meta %v", clip(fmt.Sprint(meta), 200))
+	}
+}
+
+func TestBrokenCall(t *testing.T) {
+	logger, log := logged(slog.LevelInfo)
+	s, _ := fakeServer(t, finishing(errors.New("disk on fire")))
+	s.logger = logger
+	res := callTool(t, client(t, s), "finished_step", `{"outputs":{}}`)
+	if got := text(res); !res.IsError || !strings.HasPrefix(got, "ToolError: ") || !strings.Contains(got, "server's side") || strings.Contains(got, "disk on fire") {
+		t.Errorf("got %s", got)
+	}
+	if meta := errorMetaOf(t, res); meta["code"] != "internal" {
+		t.Errorf("_meta %v", meta)
+	}
+	if l := log.lines(t, "call failed"); len(l) != 1 || !strings.Contains(fmt.Sprint(l[0]["error"]), "disk on fire") {
+		t.Errorf("log %v", l)
+	}
+}
+
+func TestPanicIsOneFailedCall(t *testing.T) {
+	logger, log := logged(slog.LevelInfo)
+	s, _ := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) { panic("boom") }
+	})
+	s.logger = logger
+	cs := client(t, s)
+	res := callTool(t, cs, "finished_step", `{"outputs":{}}`)
+	if !res.IsError || errorMetaOf(t, res)["code"] != "internal" {
+		t.Errorf("got %+v", res)
+	}
+	l := log.lines(t, "panic in a tool")
+	if len(l) != 1 || l[0]["panic"] != "boom" || !strings.Contains(fmt.Sprint(l[0]["stack"]), "calls_test.go") {
+		t.Errorf("log %v", l)
+	}
+	if l := log.lines(t, "call ended"); len(l) != 1 || l[0]["outcome"] != "panic" {
+		t.Errorf("log %v", l)
+	}
+	if res := callTool(t, cs, "get_step", `{}`); res.IsError {
+		t.Errorf("after the panic: %s", text(res))
+	}
+}
+
+// Not only tools may panic.
+func TestPanicInAnyRequest(t *testing.T) {
+	logger, log := logged(slog.LevelInfo)
+	s, _ := fakeServer(t, nil)
+	s.logger = logger
+	cs := client(t, s)
+	s.mcp.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return s.receive(func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if method == "tools/list" {
+				panic("boom")
+			}
+			return next(ctx, method, req)
+		})
+	})
+	_, err := cs.ListTools(context.Background(), nil)
+	if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != jsonrpc.CodeInternalError {
+		t.Errorf("got %v", err)
+	}
+	if l := log.lines(t, "panic while handling a request"); len(l) != 1 {
+		t.Errorf("log %v", l)
+	}
+	if err := cs.Ping(context.Background(), nil); err != nil && !strings.Contains(err.Error(), "not supported") {
+		t.Errorf("after the panic: %v", err)
+	}
+}
+
+func TestUnknownToolIsAProtocolError(t *testing.T) {
+	logger, log := logged(slog.LevelInfo)
+	s, _ := fakeServer(t, nil)
+	s.logger = logger
+	_, err := client(t, s).CallTool(context.Background(), &mcp.CallToolParams{Name: "finish"})
+	if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != jsonrpc.CodeInvalidParams || !strings.Contains(e.Message, `"finish"`) {
+		t.Errorf("got %v", err)
+	}
+	if l := log.lines(t, "call of an unknown tool"); len(l) != 1 || l[0]["tool"] != "finish" {
+		t.Errorf("log %v", l)
+	}
+}
+
+func TestBadConfigRefusesCalls(t *testing.T) {
+	bad := errors.New(".deepwork/config.yml:3:1: unknown key")
+	s, f := fakeServer(t, nil, func(p *parts) {
+		p.check = func(context.Context) (*config.Config, error) { return nil, bad }
+	})
+	cs := client(t, s)
+	if res, err := cs.ListTools(context.Background(), nil); err != nil || len(res.Tools) != 6 {
+		t.Errorf("tools/list: %v", err)
+	}
+	if in := cs.InitializeResult().Instructions; !strings.Contains(in, bad.Error()) {
+		t.Errorf("instructions: %s", in)
+	}
+	res := callTool(t, cs, "get_workflows", `{}`)
+	if !res.IsError || !strings.HasPrefix(text(res), "StateError: ") || !strings.Contains(text(res), bad.Error()) || errorMetaOf(t, res)["code"] != "config_invalid" {
+		t.Errorf("got %s", text(res))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.agents) != 1 {
+		t.Errorf("%d agents", len(f.agents))
+	}
+}
+
+// Every call is logged with tool, session and the stack as it is then.
+func TestReq001_1_12_CallsAreLogged(t *testing.T) {
+	logger, log := logged(slog.LevelInfo)
+	s, f := fakeServer(t, func(a *fakeAgent) {
+		a.stack = []workflow.StackEntry{{Workflow: "j/outer"}, {Workflow: "j/inner"}}
+	})
+	s.logger = logger
+	cs := client(t, s)
+	callTool(t, cs, "finished_step", `{"outputs":{},"session_id":"0a1b2c3d"}`)
+	callTool(t, cs, "finished_step", `{}`)
+	began, ended := log.lines(t, "call"), log.lines(t, "call ended")
+	if len(began) != 2 || len(ended) != 2 {
+		t.Fatalf("%d and %d lines", len(began), len(ended))
+	}
+	if b := began[0]; b["tool"] != "finished_step" || b["session"] != "0a1b2c3d" || fmt.Sprint(b["stack"]) != "[j/outer j/inner]" {
+		t.Errorf("began %v", b)
+	}
+	if e := ended[0]; e["outcome"] != "needs_work" || e["took"] == nil {
+		t.Errorf("ended %v", e)
+	}
+	if ended[1]["outcome"] != "missing_argument" {
+		t.Errorf("ended %v", ended[1])
+	}
+	f.mu.Lock()
+	f.agents[0].stack = make([]workflow.StackEntry, 1000)
+	f.mu.Unlock()
+	callTool(t, cs, "get_step", `{}`)
+	if stack := log.lines(t, "call")[2]["stack"].(map[string]any); stack["depth"] != 1000.0 || len(stack["top"].([]any)) != stackLogged {
+		t.Errorf("stack %v", stack)
+	}
+}
+
+func TestSDKIsQuiet(t *testing.T) {
+	logger, log := logged(slog.LevelInfo)
+	s, err := newServer(parts{agent: new(fakes).agent}, nil, "", logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	callTool(t, client(t, s), "get_step", `{}`)
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	if n := strings.Count(log.b.String(), "\n"); n != 2 {
+		t.Errorf("%d lines, want 2:\n%s", n, log.b.String())
+	}
+}
+
+// A client that cancels a call ends its handler.
+func TestCancelledCall(t *testing.T) {
+	began, ended := make(chan struct{}), make(chan error, 1)
+	s, _ := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
+			close(began)
+			<-ctx.Done()
+			ended <- ctx.Err()
+			return nil, ctx.Err()
+		}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { <-began; cancel() }()
+	if _, err := client(t, s).CallTool(ctx, &mcp.CallToolParams{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`)}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("handler: %v", err)
+	}
+}
+
+// Each MCP session has an agent of its own, closed when the session ends.
+func TestConnectionsHaveTheirOwnAgents(t *testing.T) {
+	s, f := fakeServer(t, nil)
+	for range 2 {
+		t.Run("", func(t *testing.T) { callTool(t, client(t, s), "get_step", `{}`) })
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.agents) != 2 {
+		t.Fatalf("%d agents, want 2", len(f.agents))
+	}
+	for _, a := range f.agents {
+		<-a.closed
+		if a.identity != "local" {
+			t.Errorf("identity %q", a.identity)
+		}
+	}
+}
+
+func TestCloseEndsConnections(t *testing.T) {
+	began := make(chan struct{})
+	s, f := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
+			close(began)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	})
+	here, there := mcp.NewInMemoryTransports()
+	ran := make(chan error, 1)
+	go func() { ran <- s.Run(context.Background(), here) }()
+	cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(context.Background(), there, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cs.Close()
+	called := make(chan error, 1)
+	go func() {
+		_, err := cs.CallTool(context.Background(), &mcp.CallToolParams{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`)})
+		called <- err
+	}()
+	<-began
+	if err := s.Close(context.Background()); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	<-f.agents[0].closed
+	<-called
+	<-ran
+}
+
+// A connection that cannot be ended is named, not waited for without end.
+func TestCloseNamesWhatDidNotStop(t *testing.T) {
+	began, release := make(chan struct{}), make(chan struct{})
+	s, _ := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+			close(began)
+			<-release
+			return fullFinish(), nil
+		}
+	}, func(p *parts) {
+		p.close = func(context.Context) []error { return []error{errors.New("sessions that did not stop: x")} }
+	})
+	cs := client(t, s)
+	called := make(chan struct{})
+	go func() {
+		defer close(called)
+		cs.CallTool(context.Background(), &mcp.CallToolParams{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`)})
+	}()
+	<-began
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	err := s.Close(ctx)
+	if err == nil || !strings.Contains(err.Error(), "1 connections did not stop") || !strings.Contains(err.Error(), "did not stop: x") {
+		t.Errorf("got %v", err)
+	}
+	close(release)
+	<-called
+}

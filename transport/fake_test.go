@@ -1,0 +1,169 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
+
+	"deepwork/session"
+	"deepwork/session/workflow"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A fakeAgent answers as the test wants, so that replies which the engine gives
+// only after much work, or never should, can be had at once. What the engine
+// really answers is tested in project_test.go.
+type fakeAgent struct {
+	identity string
+	stack    []workflow.StackEntry
+	finish   func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error)
+	start    func(context.Context, workflow.StartArgs) (*workflow.StartReply, error)
+	closed   chan struct{}
+}
+
+func (a *fakeAgent) Close()                       { close(a.closed) }
+func (a *fakeAgent) Stack() []workflow.StackEntry { return a.stack }
+
+func (a *fakeAgent) GetWorkflows(context.Context) (*workflow.WorkflowsReply, error) {
+	return &workflow.WorkflowsReply{
+		Jobs:   json.RawMessage(`[{"name":"zebra","summary":"<z> & co","description":null,"workflows":[{"name":"w","summary":"s"}]}]`),
+		Errors: json.RawMessage(`[{"job_name":"bad","job_dir":"/p/bad","error":"job.yml:1:1: no"}]`),
+	}, nil
+}
+
+func (a *fakeAgent) Start(ctx context.Context, args workflow.StartArgs) (*workflow.StartReply, error) {
+	if a.start != nil {
+		return a.start(ctx, args)
+	}
+	return &workflow.StartReply{BeginStep: fullStep("a"), ConcurrentSteps: []workflow.StepInfo{*fullStep("b")}, Notice: new("n"), Stack: a.stack}, nil
+}
+
+func (a *fakeAgent) Finish(ctx context.Context, args workflow.FinishArgs) (*workflow.FinishReply, error) {
+	if a.finish != nil {
+		return a.finish(ctx, args)
+	}
+	return fullFinish(), nil
+}
+
+func (a *fakeAgent) Abort(_ context.Context, args workflow.AbortArgs) (*workflow.AbortReply, error) {
+	return &workflow.AbortReply{AbortedWorkflow: "j/w", AbortedStep: "a", Explanation: args.Explanation}, nil
+}
+
+func (a *fakeAgent) Step(context.Context, workflow.StepArgs) (*workflow.StepReply, error) {
+	return &workflow.StepReply{BeginStep: fullStep("a"), Goal: "g",
+		Members: []workflow.Member{{StepID: "a", State: "started", StartedAt: new("2026-01-02T03:04:05Z")}}}, nil
+}
+
+func (a *fakeAgent) GoTo(_ context.Context, args workflow.GoToArgs) (*workflow.GoToReply, error) {
+	return nil, session.NotNow("step_ahead", "Step %q lies ahead: call finished_step.", args.StepID).With("step_id", args.StepID)
+}
+
+// fullStep has something in every field.
+func fullStep(id string) *workflow.StepInfo {
+	return &workflow.StepInfo{
+		SessionID: "0a1b2c3d", BranchName: "deepwork/j-w-x", StepID: id, JobDir: "/p/.deepwork/jobs/j",
+		ExpectedOutputs: []workflow.ExpectedOutput{{Name: "zoo", Type: "file", Description: "z", Required: true, Syntax: "filepath"},
+			{Name: "ant", Type: "files", Description: "a", Syntax: "array of filepaths for all individual files"}},
+		Reviews: []workflow.ReviewInfo{{RunEach: "step", Criteria: workflow.OrderedMap[string]{{Key: "zz", Value: "?"}, {Key: "aa", Value: "?"}},
+			Guidance: new("g")}},
+		QualityCriteria: []string{"?", "?"}, Instructions: "Do <b>this</b> & that.\n\u2028Done.", CommonJobInfo: "c",
+	}
+}
+
+func fullFinish() *workflow.FinishReply {
+	outputs := workflow.Outputs{{Key: "zoo", Value: workflow.OutputValue{Paths: []string{"z.md"}}},
+		{Key: "ant", Value: workflow.OutputValue{Paths: []string{"a.md", "b.md"}, List: true}}}
+	return &workflow.FinishReply{
+		Status: workflow.NeedsWork, Feedback: new("f"),
+		FailedReviews: []workflow.FailedReview{{RunEach: "step", TargetFile: new("z.md"), Feedback: "f",
+			Criteria: []workflow.CriterionResult{{Criterion: "zz", Feedback: new("no")}}}},
+		FailedCriteria: []workflow.CriterionResult{{Criterion: "zz"}},
+		BeginStep:      fullStep("c"), ConcurrentSteps: []workflow.StepInfo{*fullStep("d")}, PendingConcurrentSteps: []string{"d"},
+		Summary: new("s"), AllOutputs: &outputs, ResumedWorkflow: new("j/w"), ResumedStep: new("a"), Notice: new("n"),
+		Stack: []workflow.StackEntry{{Workflow: "j/w", Step: "a", SessionID: "0a1b2c3d"}},
+	}
+}
+
+// fakes makes the agents of a server under test, each set up by the test.
+type fakes struct {
+	setup  func(*fakeAgent)
+	mu     sync.Mutex
+	agents []*fakeAgent
+}
+
+func (f *fakes) agent(identity string) agent {
+	a := &fakeAgent{identity: identity, closed: make(chan struct{})}
+	if f.setup != nil {
+		f.setup(a)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.agents = append(f.agents, a)
+	return a
+}
+
+// fakeServer makes a server over fake agents.
+func fakeServer(t testing.TB, setup func(*fakeAgent), more ...func(*parts)) (*Server, *fakes) {
+	t.Helper()
+	f := &fakes{setup: setup}
+	p := parts{agent: f.agent}
+	for _, m := range more {
+		m(&p)
+	}
+	s, err := newServer(p, nil, "1.2.3", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, f
+}
+
+// client connects a real client to a server in memory, and checks every reply
+// against its tool's output schema on the way.
+func client(t testing.TB, s *Server) *mcp.ClientSession {
+	t.Helper()
+	here, there := mcp.NewInMemoryTransports()
+	done := make(chan error, 1)
+	go func() { done <- s.Run(context.Background(), here) }()
+	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	cs, err := c.Connect(context.Background(), there, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cs.Close()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return cs
+}
+
+// callTool calls a tool with arguments as JSON.
+func callTool(t testing.TB, cs *mcp.ClientSession, name, args string) *mcp.CallToolResult {
+	t.Helper()
+	res, err := cs.CallTool(context.Background(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(args)})
+	if err != nil {
+		t.Fatalf("%s(%s): %v", name, args, err)
+	}
+	return res
+}
+
+func text(res *mcp.CallToolResult) string {
+	return res.Content[0].(*mcp.TextContent).Text
+}
+
+// errorMetaOf returns what `_meta` says of an error.
+func errorMetaOf(t testing.TB, res *mcp.CallToolResult) map[string]any {
+	t.Helper()
+	m, ok := res.Meta[errorMeta].(map[string]any)
+	if !ok {
+		t.Fatalf("no %s in _meta of %+v", errorMeta, res)
+	}
+	return m
+}

@@ -1,0 +1,122 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"deepwork/catalog"
+)
+
+// instructionBytes is where clients cut instructions, silently; that many bytes
+// are at least as strict as that many characters.
+const instructionBytes = 2047
+
+// lifecycle is the part of the instructions that never changes (seed 000, 001.1.11).
+const lifecycle = `DeepWork leads you through multi-step workflows and keeps their state on disk.
+
+Lifecycle:
+1. Discover: get_workflows lists jobs and workflows.
+2. Start: start_workflow(goal, job_name, workflow_name) gives the first step.
+3. Execute: do what begin_step says; write its expected outputs as files.
+4. Checkpoint: finished_step(outputs, step_id) with the files' paths.
+5. Iterate: on needs_work do what feedback says, call finished_step again.
+6. Continue: on next_step do the new begin_step, then checkpoint it.
+7. Complete: on workflow_complete tell the user the summary and outputs.
+
+Nested workflows: start_workflow within a step puts a workflow on top of the stack; when it ends, the one below resumes.
+Concurrent steps: do begin_step and all concurrent_steps at once, best with a subagent each; report each by its step_id.
+Retries: a lost reply is no loss. Repeat the call: step_id (finished_step) or request_id make it safe.
+Resume: after a restart, a lost connection or compaction call get_step with your session_id; any tool takes it.`
+
+// instructions are what a client is told when it connects: first what changes,
+// as much of it as fits, then how to work.
+func (s *Server) instructions(ctx context.Context) string {
+	room := instructionBytes - len(lifecycle) - len("\n\n")
+	if news := s.news(ctx, room); news != "" {
+		return news + "\n\n" + lifecycle
+	}
+	return lifecycle
+}
+
+// news is the part that changes, in at most room bytes.
+func (s *Server) news(ctx context.Context, room int) string {
+	if s.check != nil {
+		if _, err := s.check(ctx); err != nil {
+			return fit("The configuration of this project is not valid, and calls are refused until it is corrected:", []string{oneLine(err.Error(), 400)}, "", room)
+		}
+	}
+	if s.jobs == nil {
+		return ""
+	}
+	snapshot := s.jobs(ctx)
+	if n := len(snapshot.Errors); n > 0 {
+		items := make([]string, 0, n)
+		for _, e := range snapshot.Errors {
+			items = append(items, "- "+oneLine(e.JobName, 80)+": "+firstFault(e))
+		}
+		return fit(fmt.Sprintf("%s failed to load (correct the file, then call get_workflows):", count(n, "job", "jobs")), items, "get_workflows tells all", room)
+	}
+	var items []string
+	for _, j := range snapshot.Jobs {
+		for _, w := range j.Workflows {
+			items = append(items, fmt.Sprintf("- %s/%s: %s", j.Name, w.Name, oneLine(w.Summary, 120)))
+		}
+	}
+	if len(items) == 0 {
+		return "There are no workflows yet: a job is a folder in .deepwork/jobs with a job.yml."
+	}
+	return fit("Workflows (job/workflow):", items, "get_workflows lists all", room)
+}
+
+func firstFault(e catalog.LoadError) string {
+	for _, d := range e.Diagnostics {
+		if !d.Warning {
+			return oneLine(d.String(), 200)
+		}
+	}
+	return "it does not load"
+}
+
+// fit puts as many items under a title as fit into room bytes, and says how
+// many did not.
+func fit(title string, items []string, where string, room int) string {
+	var b strings.Builder
+	b.WriteString(title)
+	for i, item := range items {
+		rest := len(items) - i - 1
+		need := len("\n") + len(item)
+		if rest > 0 {
+			need += len(more(rest, where)) // a larger number later is never longer
+		}
+		if b.Len()+need > room {
+			b.WriteString(more(rest+1, where))
+			break
+		}
+		b.WriteString("\n" + item)
+	}
+	return b.String()
+}
+
+func more(n int, where string) string { return fmt.Sprintf("\n… and %d more: %s.", n, where) }
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// oneLine makes a text from a file fit a line of ours, in at most max bytes.
+func oneLine(text string, max int) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
+	if len(text) <= max {
+		return text
+	}
+	cut := max - len("…")
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}

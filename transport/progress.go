@@ -1,0 +1,69 @@
+package transport
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/session/workflow"
+)
+
+// signOfLife is how often a client is told that its call goes on.
+const signOfLife = 10 * time.Second
+
+// withProgress has a call tell its progress to a client that asked for it: at
+// each change, and from then on every 10 s, so that a client that gives up on
+// silent calls does not. The value is the call's age in seconds, since it has to
+// grow; what there is to tell is in the message. The returned function ends it
+// and waits.
+func (s *Server) withProgress(ctx context.Context, req *mcp.CallToolRequest) (context.Context, func()) {
+	token := req.Params.GetProgressToken()
+	if token == nil || req.Session == nil {
+		return ctx, func() {}
+	}
+	began := time.Now()
+	news := make(chan string, 1) // the newest message alone
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		ticker := time.NewTicker(signOfLife)
+		defer ticker.Stop()
+		message := ""
+		for {
+			select {
+			case message = <-news:
+			case <-ticker.C:
+				if message == "" {
+					continue
+				}
+			case <-over:
+				return
+			case <-ctx.Done():
+				return
+			}
+			err := req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+				ProgressToken: token, Progress: time.Since(began).Seconds(), Message: message,
+			})
+			if err != nil {
+				s.logger.LogAttrs(ctx, slog.LevelDebug, "a progress notification was not sent", slog.Any("error", err))
+			}
+		}
+	})
+	tell := func(_, _ int, message string) {
+		for {
+			select {
+			case news <- message:
+				return
+			default:
+			}
+			select {
+			case <-news: // an older one, not sent yet
+			default:
+			}
+		}
+	}
+	return workflow.WithProgress(ctx, tell), func() { close(over); wg.Wait() }
+}

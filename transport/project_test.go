@@ -1,0 +1,348 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/session/workflow"
+)
+
+const tripJob = `name: trip
+version: 1.0.0
+summary: Plans a trip
+common_job_info_provided_to_all_steps_at_runtime: Prices in EUR.
+workflows:
+  - name: plan
+    summary: From idea to booking
+    steps: [idea, [hotel, train], booking]
+  - name: dream
+    summary: The idea alone
+    steps: [idea]
+steps:
+  - id: idea
+    name: Idea
+    description: Where to
+    instructions_file: idea.md
+    outputs:
+      idea: {type: file, description: The idea, required: true}
+    reviews: []
+  - id: hotel
+    name: Hotel
+    description: Where to sleep
+    instructions_file: idea.md
+    dependencies: [idea]
+    outputs:
+      hotels: {type: files, description: Hotels, required: true}
+    reviews: []
+  - id: train
+    name: Train
+    description: How to get there
+    instructions_file: idea.md
+    dependencies: [idea]
+    outputs:
+      trains: {type: files, description: Trains, required: false}
+    reviews: []
+  - id: booking
+    name: Booking
+    description: Book it
+    instructions_file: idea.md
+    dependencies: [hotel]
+    outputs: {}
+    reviews: []
+`
+
+// write lays out files under a folder.
+func write(t testing.TB, root string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		path := filepath.Join(root, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// project makes a project with one good job and one bad, and a server on it.
+func project(t testing.TB, change func(*Options)) (*Server, string) {
+	t.Helper()
+	root := t.TempDir()
+	write(t, root, map[string]string{
+		".deepwork/jobs/trip/job.yml":   tripJob,
+		".deepwork/jobs/trip/idea.md":   "Think <hard> & long.",
+		".deepwork/jobs/broken/job.yml": "name: broken\nsteps: 7\n",
+		"idea.txt":                      "sea",
+		"h1.txt":                        "x",
+	})
+	t.Setenv(AdditionalJobsEnv, "")
+	o := Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	if change != nil {
+		change(&o)
+	}
+	s, err := NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	conforms(t, s)
+	return s, root
+}
+
+// into calls a tool and decodes its structured reply.
+func into[R any](t testing.TB, cs *mcp.ClientSession, name, args string) *R {
+	t.Helper()
+	res := callTool(t, cs, name, args)
+	if res.IsError {
+		t.Fatalf("%s(%s): %s", name, args, text(res))
+	}
+	r := new(R)
+	if err := json.Unmarshal([]byte(text(res)), r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// refusedWith calls a tool that must refuse, and returns the text.
+func refusedWith(t testing.TB, cs *mcp.ClientSession, name, args, kind string) string {
+	t.Helper()
+	res := callTool(t, cs, name, args)
+	if !res.IsError || !strings.HasPrefix(text(res), kind+": ") {
+		t.Errorf("%s(%s): want a %s, got %s", name, args, kind, text(res))
+	}
+	return text(res)
+}
+
+func TestReq001_1_1_ServerIsMade(t *testing.T) {
+	s, _ := project(t, nil)
+	if s.MCP() == nil {
+		t.Fatal("no MCP server")
+	}
+	callTool(t, client(t, s), "get_workflows", `{}`)
+}
+
+// The parameters have the defaults of the seed, and take what it names.
+func TestReq001_1_3_to_1_6_Parameters(t *testing.T) {
+	for _, change := range []func(*Options){
+		nil,
+		func(o *Options) { o.EnableQualityGate = new(true); o.ExternalRunner = "claude" },
+		func(o *Options) { o.EnableQualityGate = new(false) },
+		func(o *Options) { o.QualityGateTimeout = 60e9; o.QualityGateMaxAttempts = 5 },
+	} {
+		s, _ := project(t, change)
+		callTool(t, client(t, s), "get_workflows", `{}`)
+	}
+}
+
+func TestReq001_1_10_ServerIsNamedDeepwork(t *testing.T) {
+	s, _ := project(t, func(o *Options) { o.Version = "9.8.7" })
+	info := client(t, s).InitializeResult().ServerInfo
+	if info.Name != "deepwork" || info.Version != "9.8.7" {
+		t.Errorf("got %+v", info)
+	}
+}
+
+func TestReq001_1_11_InstructionsOfAProject(t *testing.T) {
+	s, root := project(t, nil)
+	if got := client(t, s).InitializeResult().Instructions; !strings.HasPrefix(got, "1 job failed to load") || !strings.Contains(got, "- broken: ") {
+		t.Errorf("got:\n%s", got)
+	}
+	write(t, root, map[string]string{".deepwork/jobs/broken/job.yml": strings.Replace(tripJob, "name: trip", "name: mended", 1)})
+	if got := client(t, s).InitializeResult().Instructions; !strings.HasPrefix(got, "Workflows") || !strings.Contains(got, "mended/dream") {
+		t.Errorf("after the correction:\n%s", got)
+	}
+}
+
+func TestReq001_2_GetWorkflows(t *testing.T) {
+	s, root := project(t, nil)
+	cs := client(t, s)
+	var got struct {
+		Jobs   []workflow.JobInfo
+		Errors []workflow.JobLoadError
+		Stack  []workflow.StackEntry
+	}
+	read := func() {
+		t.Helper()
+		if err := json.Unmarshal([]byte(text(callTool(t, cs, "get_workflows", `{}`))), &got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read()
+	if len(got.Jobs) != 1 || got.Jobs[0].Name != "trip" || len(got.Jobs[0].Workflows) != 2 || got.Jobs[0].Workflows[0].Name != "plan" || got.Stack == nil {
+		t.Errorf("got %+v", got)
+	}
+	if len(got.Errors) != 1 || got.Errors[0].JobName != "broken" || !strings.Contains(got.Errors[0].Error, "job.yml:") || !filepath.IsAbs(got.Errors[0].JobDir) {
+		t.Errorf("errors %+v", got.Errors)
+	}
+	// An agent that writes and calls at once sees what it wrote.
+	write(t, root, map[string]string{".deepwork/jobs/two/job.yml": strings.Replace(tripJob, "name: trip", "name: two", 1)})
+	if read(); len(got.Jobs) != 2 || got.Jobs[1].Name != "two" {
+		t.Errorf("after the write: %+v", got.Jobs)
+	}
+}
+
+// A whole workflow, as an agent goes through it.
+func TestWorkflowThroughTheTools(t *testing.T) {
+	s, _ := project(t, nil)
+	cs := client(t, s)
+
+	if got := refusedWith(t, cs, "finished_step", `{"outputs":{}}`, "StateError"); !strings.Contains(got, "No active workflow session") {
+		t.Error(got) // 001.4.4
+	}
+	if got := refusedWith(t, cs, "abort_workflow", `{"explanation":"e"}`, "StateError"); !strings.Contains(got, "No active workflow session") {
+		t.Error(got) // 001.6.4
+	}
+	if got := refusedWith(t, cs, "start_workflow", `{"goal":"g","job_name":"none","workflow_name":"w"}`, "ToolError"); !strings.Contains(got, "Job not found: none") {
+		t.Error(got) // 001.3.4
+	}
+	if got := refusedWith(t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"none"}`, "ToolError"); !strings.Contains(got, "plan") || !strings.Contains(got, "dream") {
+		t.Error(got) // 001.3.6
+	}
+
+	start := into[workflow.StartReply](t, cs, "start_workflow", `{"goal":"a week off","job_name":"trip","workflow_name":"plan","instance_id":null}`)
+	step := start.BeginStep
+	if step == nil || step.StepID != "idea" || step.Instructions != "Think <hard> & long." || step.CommonJobInfo != "Prices in EUR." || len(start.Stack) != 1 {
+		t.Fatalf("start: %+v", start)
+	}
+	if !regexp.MustCompile(`^[0-9a-f]{8}$`).MatchString(step.SessionID) {
+		t.Errorf("session %q", step.SessionID)
+	}
+	if got := refusedWith(t, cs, "finished_step", `{"outputs":{"idea":["idea.txt"]}}`, "ToolError"); !strings.Contains(got, "must be a single string path") {
+		t.Error(got) // 001.5.4
+	}
+
+	next := into[workflow.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"},"step_id":"idea"}`)
+	if next.Status != workflow.NextStep || next.BeginStep.StepID != "hotel" || len(next.ConcurrentSteps) != 1 || next.ConcurrentSteps[0].StepID != "train" {
+		t.Fatalf("idea: %+v", next)
+	}
+	wait := into[workflow.FinishReply](t, cs, "finished_step", `{"outputs":{},"step_id":"train"}`)
+	if wait.Status != workflow.NextStep || wait.BeginStep != nil || len(wait.PendingConcurrentSteps) != 1 {
+		t.Errorf("train: %+v", wait)
+	}
+	where := into[workflow.StepReply](t, cs, "get_step", `{}`)
+	if where.Goal != "a week off" || len(where.Members) != 2 {
+		t.Errorf("get_step: %+v", where)
+	}
+	next = into[workflow.FinishReply](t, cs, "finished_step", `{"outputs":{"hotels":["h1.txt"]},"step_id":"hotel"}`)
+	if next.BeginStep == nil || next.BeginStep.StepID != "booking" {
+		t.Fatalf("hotel: %+v", next)
+	}
+	back := into[workflow.GoToReply](t, cs, "go_to_step", `{"step_id":"booking"}`)
+	if back.BeginStep.StepID != "booking" {
+		t.Errorf("go_to_step: %+v", back)
+	}
+
+	nested := into[workflow.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
+	if len(nested.Stack) != 2 {
+		t.Errorf("nested: %+v", nested.Stack)
+	}
+	aborted := into[workflow.AbortReply](t, cs, "abort_workflow", `{"explanation":"not now"}`)
+	if aborted.AbortedWorkflow != "trip/dream" || aborted.Explanation != "not now" || aborted.ResumedWorkflow == nil || *aborted.ResumedWorkflow != "trip/plan" {
+		t.Errorf("abort: %+v", aborted)
+	}
+
+	done := into[workflow.FinishReply](t, cs, "finished_step", `{"outputs":{},"step_id":"booking"}`)
+	if done.Status != workflow.WorkflowComplete || done.AllOutputs == nil || len(done.Stack) != 0 {
+		t.Fatalf("booking: %+v", done)
+	}
+	if !strings.Contains(text(callTool(t, cs, "finished_step", `{"outputs":{},"step_id":"booking","session_id":"`+step.SessionID+`"}`)), "workflow_complete") {
+		t.Error("the last reply is not given again")
+	}
+}
+
+// What one connection starts is not on the other's stack, and can be taken up
+// there by its id once the first is gone.
+func TestSessionMovesToAnotherConnection(t *testing.T) {
+	s, _ := project(t, nil)
+	var id string
+	t.Run("first", func(t *testing.T) {
+		id = into[workflow.StartReply](t, client(t, s), "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"plan"}`).BeginStep.SessionID
+	})
+	cs := client(t, s)
+	if got := refusedWith(t, cs, "get_step", `{}`, "StateError"); !strings.Contains(got, id) {
+		t.Error(got)
+	}
+	if got := into[workflow.StepReply](t, cs, "get_step", `{"session_id":"`+id+`"}`); got.BeginStep.StepID != "idea" || len(got.Stack) != 1 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestAdditionalJobsFromTheEnvironment(t *testing.T) {
+	more := t.TempDir()
+	write(t, more, map[string]string{"extra/job.yml": strings.Replace(tripJob, "name: trip", "name: extra", 1)})
+	root := t.TempDir()
+	t.Setenv(AdditionalJobsEnv, " "+more+" "+string(filepath.ListSeparator))
+	s, err := NewServer(Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(context.Background())
+	if got := text(callTool(t, client(t, s), "get_workflows", `{}`)); !strings.Contains(got, `"extra"`) {
+		t.Error(got)
+	}
+}
+
+func TestConfigIsFollowed(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, map[string]string{".deepwork/config.yml": "version: [\n"})
+	s, err := NewServer(Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(context.Background())
+	cs := client(t, s)
+	if got := refusedWith(t, cs, "get_workflows", `{}`, "StateError"); !strings.Contains(got, "config.yml") {
+		t.Error(got)
+	}
+	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\n"})
+	if res := callTool(t, cs, "get_workflows", `{}`); res.IsError {
+		t.Errorf("after the correction: %s", text(res))
+	}
+}
+
+// The standard jobs are there without being asked for.
+func TestStandardJobs(t *testing.T) {
+	s, err := NewServer(Options{ProjectRoot: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(context.Background())
+	if got := text(callTool(t, client(t, s), "get_workflows", `{}`)); !strings.Contains(got, `"deepwork_jobs"`) || !strings.Contains(got, `"new_job"`) {
+		t.Error(clip(got, 2000))
+	}
+}
+
+// Everything at once over stdio, and nothing but messages on the output.
+func TestStdioProject(t *testing.T) {
+	s, _ := project(t, nil)
+	var in strings.Builder
+	in.WriteString(hello)
+	for i := range 20 {
+		fmt.Fprintf(&in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"get_workflows"}}`+"\n", i)
+	}
+	lines := overStdio(t, s, in.String())
+	if len(lines) != 21 {
+		t.Errorf("%d lines", len(lines))
+	}
+	for _, l := range lines {
+		if !json.Valid([]byte(l)) || !strings.HasPrefix(l, `{"jsonrpc":"2.0"`) {
+			t.Errorf("not a message: %s", l)
+		}
+	}
+}

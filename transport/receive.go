@@ -1,0 +1,62 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+type connectionKey struct{}
+
+// receive is the middleware around every request: it survives a panic of
+// whatever handles it, gives it the caller's connection and a context that ends
+// with the server, and computes the instructions when they are asked for.
+func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				s.logger.LogAttrs(ctx, slog.LevelError, "panic while handling a request",
+					slog.String("method", method), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+				res, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
+					Message: fmt.Sprintf("handling %s broke on the server's side; the server goes on, so try again", method)}
+			}
+		}()
+		ss, ok := req.GetSession().(*mcp.ServerSession)
+		if !ok || strings.HasPrefix(method, "notifications/") {
+			return next(ctx, method, req)
+		}
+		conn, err := s.conns.of(ss, req.GetExtra())
+		if err != nil {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error() + ": connect anew"}
+		}
+		ctx, release := conn.joined(context.WithValue(ctx, connectionKey{}, conn))
+		defer release()
+		if call, ok := req.(*mcp.CallToolRequest); ok && !s.tools[call.Params.Name] {
+			// Known tools log their calls themselves; the SDK refuses this one.
+			s.logger.LogAttrs(ctx, slog.LevelInfo, "call of an unknown tool",
+				slog.String("tool", clip(call.Params.Name, 200)), stackAttr(conn.agent.Stack()))
+		}
+		res, err = next(ctx, method, req)
+		if err != nil {
+			return res, err
+		}
+		switch r := res.(type) {
+		case *mcp.InitializeResult:
+			changed := *r
+			changed.Instructions = s.instructions(ctx)
+			res = &changed
+		case *mcp.DiscoverResult:
+			changed := *r
+			changed.Instructions = s.instructions(ctx)
+			res = &changed
+		case *mcp.CallToolResult:
+			res = encodedResult{r, conn.parcels.Load()}
+		}
+		return res, nil
+	}
+}

@@ -1,0 +1,131 @@
+package transport
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"deepwork/session/workflow"
+)
+
+// property is one argument of a tool.
+type property struct {
+	name     string
+	required bool
+	schema   *jsonschema.Schema
+}
+
+// inputSchema makes the input schema of a tool from its arguments, in order.
+func inputSchema(props ...property) *jsonschema.Schema {
+	s := &jsonschema.Schema{
+		Type:                 "object",
+		Properties:           map[string]*jsonschema.Schema{},
+		AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
+	}
+	for _, p := range props {
+		s.Properties[p.name] = p.schema
+		s.PropertyOrder = append(s.PropertyOrder, p.name)
+		if p.required {
+			s.Required = append(s.Required, p.name)
+		}
+	}
+	return s
+}
+
+// required is a string that must be given.
+func required(name string, limit int, description string) property {
+	return property{name, true, &jsonschema.Schema{Type: "string", MaxLength: &limit, Description: description}}
+}
+
+// optional is a string that may be left out, or be null.
+func optional(name string, limit int, description string) property {
+	return property{name, false, &jsonschema.Schema{Types: []string{"null", "string"}, MaxLength: &limit, Description: description}}
+}
+
+// The arguments that several tools share.
+func sessionID() property {
+	return optional("session_id", maxName, "The session that is meant, 8 hexadecimal characters as given in begin_step and stack. "+
+		"Leave it out for the workflow on top of the stack; give it when several workflows run side by side, "+
+		"or to take up a session after a restart or a lost connection.")
+}
+
+func requestID() property {
+	return optional("request_id", maxName, "Your own name for this call, any text of at most 200 characters, new for each call. "+
+		"If a reply is lost, the same call with the same request_id gives the same reply and does nothing twice.")
+}
+
+// nullable are the lists of replies that may be null; every other list is [].
+var nullable = []string{"concurrent_steps", "failed_reviews", "failed_criteria", "pending_concurrent_steps"}
+
+// enums are the allowed values of the fields of replies that have few.
+var enums = map[string][]any{
+	"status":                        {string(workflow.NeedsWork), string(workflow.NextStep), string(workflow.WorkflowComplete)},
+	"state":                         {"started", "completed"},
+	"type":                          {"file", "files"},
+	"syntax_for_finished_step_tool": {"filepath", "array of filepaths for all individual files"},
+}
+
+// items says what one entry of a list is, by the list's name.
+var items = map[string]string{
+	"stack":                    "one workflow in progress",
+	"workflows":                "one workflow of the job",
+	"concurrent_steps":         "one step of the group, in full",
+	"step_expected_outputs":    "one expected output",
+	"step_reviews":             "one review",
+	"step_quality_criteria":    "one question",
+	"failed_reviews":           "one review that did not pass",
+	"failed_criteria":          "the verdict on one criterion",
+	"criteria_results":         "the verdict on one criterion",
+	"pending_concurrent_steps": "a step's id",
+	"invalidated_steps":        "a step's id",
+	"completed_steps":          "a step's id",
+	"members":                  "the state of one step",
+}
+
+// outputSchema derives the schema of a reply from its type, with the
+// descriptions of its jsonschema tags. It panics where that cannot be: a fault
+// of the program, found by any start of it.
+func outputSchema[R any]() *jsonschema.Schema {
+	known := map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[workflow.OrderedMap[string]](): {
+			Type:                 "object",
+			AdditionalProperties: &jsonschema.Schema{Type: "string", Description: "the criterion's question, under its name"},
+		},
+		reflect.TypeFor[workflow.Outputs](): {
+			Type: "object",
+			AdditionalProperties: &jsonschema.Schema{
+				Types:       []string{"string", "array"},
+				Items:       &jsonschema.Schema{Type: "string", Description: "a path as submitted"},
+				Description: "the output's path, or its list of paths, as submitted, under the output's name",
+			},
+		},
+	}
+	s, err := jsonschema.For[R](&jsonschema.ForOptions{TypeSchemas: known})
+	if err != nil {
+		panic(fmt.Sprintf("transport: %v", err))
+	}
+	complete(s)
+	return s
+}
+
+// complete says what Go's types cannot: which lists are never null, what the
+// items of lists are, which values a field may have.
+func complete(s *jsonschema.Schema) {
+	for name, p := range s.Properties {
+		if slices.Equal(p.Types, []string{"null", "array"}) && !slices.Contains(nullable, name) {
+			p.Type, p.Types = "array", nil
+		}
+		if p.Items != nil && p.Items.Description == "" {
+			p.Items.Description = items[name]
+		}
+		if values := enums[name]; values != nil {
+			p.Enum = values
+		}
+		complete(p)
+	}
+	if s.Items != nil {
+		complete(s.Items)
+	}
+}

@@ -1,0 +1,332 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	// maxInFlight is how many calls may be unanswered before no more are read.
+	maxInFlight = 1024
+	// stallAfter is how long one write may take while the client is there.
+	stallAfter = 5 * time.Minute
+)
+
+var errStalled = errors.New("the client does not read: standard output has been blocked for too long")
+
+// A stdio is the server's end of newline-delimited JSON-RPC. The SDK's own
+// ends at the first line that is no message, and drops the replies to calls in
+// flight when its input ends; this one answers what is broken and goes on, and
+// tells of the end of its input only when all replies are written.
+type stdio struct {
+	in     io.ReadCloser
+	out    io.WriteCloser
+	logger *slog.Logger
+	stall  time.Duration // how long one write may take
+
+	lines    chan line     // unbuffered, never closed; the last one has an error
+	ended    chan struct{} // closed by the reading goroutine when the input has ended
+	stopping chan struct{} // closed by stop: nothing more is read
+	closed   chan struct{} // closed by fail
+	answered chan struct{} // capacity 1; tells Read that fewer calls are in flight
+	wg       sync.WaitGroup
+
+	queue []jsonrpc.Message // of Read alone: the rest of a batch
+	token chan struct{}     // capacity 1; who holds it writes
+	buf   []byte            // of who holds the token
+
+	parcels parcels // large results, on their way around the SDK
+
+	stopOnce, closeOnce sync.Once
+
+	mu      sync.Mutex
+	calls   map[jsonrpc.ID]call // read and not yet answered
+	pending int                 // of those, and of replies being written, how many count
+	err     error               // why it broke, if it did
+}
+
+// A call is a request that was read and is to be answered.
+type call struct {
+	batch  *batch // the batch it came in, or nil
+	parked bool   // it is not answered before it is cancelled, so nobody waits for it
+}
+
+// A batch collects the replies to a list of requests.
+type batch struct {
+	calls   int // that are answered with it
+	left    int // of those, not yet answered
+	replies []jsonrpc.Message
+}
+
+func newStdio(in io.ReadCloser, out io.WriteCloser, logger *slog.Logger) *stdio {
+	return &stdio{
+		in: in, out: out, logger: logger, stall: stallAfter,
+		lines: make(chan line), ended: make(chan struct{}), stopping: make(chan struct{}),
+		closed: make(chan struct{}), answered: make(chan struct{}, 1), token: make(chan struct{}, 1),
+		calls: map[jsonrpc.ID]call{},
+	}
+}
+
+// Connect implements mcp.Transport; it begins to read.
+func (c *stdio) Connect(context.Context) (mcp.Connection, error) {
+	c.wg.Go(func() {
+		defer close(c.ended)
+		for r := newLineReader(c.in); ; {
+			l := r.next()
+			select {
+			case c.lines <- l:
+			case <-c.closed:
+				return
+			}
+			if l.err != nil {
+				return
+			}
+		}
+	})
+	return c, nil
+}
+
+// SessionID implements mcp.Connection: there is one session, without an id.
+func (c *stdio) SessionID() string { return "" }
+
+// Read returns the next message. At the end of the input, or after stop, it
+// waits until every call is answered before it says so.
+func (c *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		if len(c.queue) > 0 {
+			msg := c.queue[0]
+			c.queue = c.queue[1:]
+			return msg, nil
+		}
+		if !c.wait(maxInFlight - 1) {
+			return nil, io.EOF
+		}
+		select {
+		case <-c.stopping: // it goes before the next line
+			c.wait(0)
+			return nil, io.EOF
+		default:
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-c.closed:
+			return nil, io.EOF
+		case <-c.stopping:
+			c.wait(0)
+			return nil, io.EOF
+		case l := <-c.lines:
+			if l.err != nil {
+				if !errors.Is(l.err, io.EOF) {
+					c.logger.Warn("reading standard input failed; ending as if it had ended", "error", l.err)
+				}
+				c.wait(0)
+				return nil, io.EOF
+			}
+			if err := c.accept(ctx, l); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// accept records the calls of a line and queues its messages; what is no
+// message is answered at once.
+func (c *stdio) accept(ctx context.Context, l line) error {
+	var replies []jsonrpc.Message
+	for _, f := range l.faults {
+		c.logger.Warn("refusing a line of input", "fault", f.fault.Message)
+		replies = append(replies, &jsonrpc.Response{ID: f.id, Error: &f.fault})
+	}
+	var b *batch
+	if l.batch {
+		b = &batch{}
+	}
+	c.mu.Lock()
+	for _, msg := range l.messages {
+		req, ok := msg.(*jsonrpc.Request)
+		if ok && req.IsCall() {
+			if _, twice := c.calls[req.ID]; twice {
+				// The id is that of another call, so the reply must not bear it.
+				replies = append(replies, &jsonrpc.Response{Error: &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
+					Message: "invalid request: a call with this id is still in flight"}})
+				continue
+			}
+			call := call{batch: b, parked: req.Method == "subscriptions/listen"}
+			if call.parked {
+				call.batch = nil // its reply may never come, the others' must
+			} else {
+				c.pending++
+				if b != nil {
+					b.calls++
+					b.left++
+				}
+			}
+			c.calls[req.ID] = call
+		}
+		c.queue = append(c.queue, msg)
+	}
+	if b != nil && b.left > 0 {
+		b.replies, replies = replies, nil
+	}
+	c.mu.Unlock()
+	if len(replies) == 0 {
+		return nil
+	}
+	return c.send(ctx, l.batch, replies...)
+}
+
+// Write writes one message as a line. A reply to a call of a batch waits for
+// the others of its batch.
+func (c *stdio) Write(ctx context.Context, msg jsonrpc.Message) error {
+	resp, ok := msg.(*jsonrpc.Response)
+	if !ok || !resp.ID.IsValid() {
+		return c.send(ctx, false, msg)
+	}
+	c.mu.Lock()
+	call, known := c.calls[resp.ID]
+	// The client may use the id again as soon as it has the reply.
+	delete(c.calls, resp.ID)
+	replies, done := []jsonrpc.Message{msg}, 1
+	if b := call.batch; b != nil {
+		b.left--
+		b.replies = append(b.replies, msg)
+		if b.left > 0 {
+			c.mu.Unlock()
+			return nil
+		}
+		replies, done = b.replies, b.calls
+	}
+	c.mu.Unlock()
+	err := c.send(ctx, call.batch != nil, replies...)
+	if known && !call.parked {
+		c.mu.Lock()
+		c.pending -= done
+		c.mu.Unlock()
+		select {
+		case c.answered <- struct{}{}:
+		default: // told already
+		}
+	}
+	return err
+}
+
+// send writes messages as one line, in one Write. When that fails the
+// connection ends: half a line may be out.
+func (c *stdio) send(ctx context.Context, list bool, msgs ...jsonrpc.Message) error {
+	select {
+	case c.token <- struct{}{}:
+		defer func() { <-c.token }()
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.closed:
+		return c.why()
+	}
+	b := c.buf[:0]
+	if list {
+		b = append(b, '[')
+	}
+	for i, m := range msgs {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if resp, ok := m.(*jsonrpc.Response); ok {
+			resp.Result = c.parcels.unpack(resp.Result)
+		}
+		var err error
+		if b, err = appendMessage(b, m); err != nil {
+			return err
+		}
+	}
+	if list {
+		b = append(b, ']')
+	}
+	b = append(b, '\n')
+	if cap(b) <= 1<<20 {
+		c.buf = b
+	}
+	select {
+	case <-c.closed:
+		return c.why()
+	default:
+	}
+	watch := time.AfterFunc(c.stall, func() { c.fail(errStalled) })
+	_, err := c.out.Write(b)
+	watch.Stop()
+	if err != nil {
+		c.fail(err)
+	}
+	return err
+}
+
+// wait returns when at most n calls are in flight, or false when the connection
+// was closed.
+func (c *stdio) wait(n int) bool {
+	for {
+		c.mu.Lock()
+		ok := c.pending <= n
+		c.mu.Unlock()
+		if ok {
+			return true
+		}
+		select {
+		case <-c.answered:
+		case <-c.closed:
+			return false
+		}
+	}
+}
+
+// stop ends the reading: calls in flight are still answered.
+func (c *stdio) stop() { c.stopOnce.Do(func() { close(c.stopping) }) }
+
+// fail closes the connection because of err.
+func (c *stdio) fail(err error) {
+	c.closeOnce.Do(func() {
+		c.mu.Lock()
+		c.err = err
+		c.mu.Unlock()
+		close(c.closed)
+		// Closing a file that another thread is blocked on may itself block.
+		c.wg.Go(func() { c.in.Close() })
+		c.wg.Go(func() { c.out.Close() })
+	})
+}
+
+// why is the error of what is tried after the end.
+func (c *stdio) why() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	return io.ErrClosedPipe
+}
+
+// Close implements mcp.Connection.
+func (c *stdio) Close() error {
+	c.fail(nil)
+	return nil
+}
+
+// failure is why the connection broke, or nil.
+func (c *stdio) failure() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// unanswered says how many calls were given up.
+func (c *stdio) unanswered() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Errorf("%d calls did not end in time and were given up", c.pending)
+}

@@ -1,0 +1,449 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deepwork/session/workflow"
+)
+
+func finishCall(id int) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"finished_step","arguments":{"outputs":{"a":"x"}}}}`, id)
+}
+
+// replies takes the lines of an output apart, by id as JSON.
+func replies(t testing.TB, lines []string) map[string]map[string]any {
+	t.Helper()
+	out := map[string]map[string]any{}
+	for _, l := range lines {
+		var m map[string]any
+		if err := json.Unmarshal([]byte(l), &m); err != nil {
+			t.Fatalf("not JSON: %s", clip(l, 200))
+		}
+		id, err := json.Marshal(m["id"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[string(id)] = m
+	}
+	return out
+}
+
+// A client that writes a burst of calls and closes its end at once gets every reply.
+func TestStdioAnswersAllAfterEOF(t *testing.T) {
+	const n = 300
+	s, _ := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+			return fullFinish(), nil
+		}
+	})
+	var in strings.Builder
+	in.WriteString(hello)
+	for i := range n {
+		in.WriteString(finishCall(i) + "\n")
+	}
+	got := replies(t, overStdio(t, s, strings.TrimSuffix(in.String(), "\n"))) // the last line unterminated
+	if len(got) != n+1 {
+		t.Errorf("%d replies, want %d", len(got), n+1)
+	}
+	for i := range n {
+		if r := got[fmt.Sprint(i)]; r == nil || r["result"] == nil {
+			t.Fatalf("call %d: %v", i, r)
+		}
+	}
+}
+
+// Calls that take a while are waited for, too.
+func TestStdioWaitsForSlowCallsAfterEOF(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := fakeServer(t, func(a *fakeAgent) {
+			a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
+				select {
+				case <-time.After(50 * time.Second): // a review's reply
+					return fullFinish(), nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+		})
+		listen := `{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+			`"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"notifications":{"toolsListChanged":true}}}`
+		got := replies(t, overStdio(t, s, hello+finishCall(1)+"\n"+listen+"\n"+finishCall(2)+"\n"))
+		for _, id := range []string{"1", "2"} {
+			if got[id]["result"] == nil {
+				t.Errorf("call %s: %v", id, got[id])
+			}
+		}
+	})
+}
+
+// A line that is no message is answered, and the next one is read.
+func TestStdioSurvivesGarbage(t *testing.T) {
+	for name, c := range map[string]struct {
+		line, id string
+		code     float64
+	}{
+		"not JSON":       {`hello`, `null`, -32700},
+		"torn":           {`{"jsonrpc":"2.0","id":7,"method":"ping"`, `null`, -32700},
+		"two on a line":  {`{"jsonrpc":"2.0","id":7,"method":"ping"} {}`, `null`, -32700},
+		"not UTF-8":      {"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"\xff\"}", `null`, -32700},
+		"no message":     {`{"id":7}`, `7`, -32600},
+		"old version":    {`{"jsonrpc":"1.0","id":"s","method":"ping"}`, `"s"`, -32600},
+		"a number":       {`42`, `null`, -32600},
+		"object for id":  {`{"jsonrpc":"2.0","id":{},"method":"ping"}`, `null`, -32600},
+		"too long":       {`{"jsonrpc":"2.0","id":7,"method":"` + strings.Repeat("x", maxLine) + `"}`, `null`, -32600},
+		"20 MB":          {strings.Repeat("y", 20_000_000), `null`, -32600},
+		"deep":           {`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_step","arguments":` + strings.Repeat("[", 5_000) + strings.Repeat("]", 5_000) + `}}`, `7`, -32602},
+		"fraction":       {`{"jsonrpc":"2.0","id":7.5,"method":"ping"}`, `null`, -32600},
+		"number method":  {`{"jsonrpc":"2.0","id":7,"method":8}`, `7`, -32600},
+		"broken reply":   {`{"jsonrpc":"2.0","id":7,"error":8}`, `7`, -32600},
+		"other case":     {`{"jsonrpc":"2.0","id":7,"Method":"ping"}`, `7`, -32600},
+		"very deep":      {`{"jsonrpc":"2.0","id":7,"method":"ping","params":` + strings.Repeat("[", 50_000) + strings.Repeat("]", 50_000) + `}`, `null`, -32700},
+		"empty batch":    {`[]`, `null`, -32600},
+		"large batch":    {`[` + strings.Repeat(`1,`, maxBatch) + `1]`, `null`, -32600},
+		"torn batch":     {`[{"jsonrpc"`, `null`, -32700},
+		"unknown method": {`{"jsonrpc":"2.0","id":7,"method":"no/such"}`, `7`, -32601},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := fakeServer(t, nil)
+			lines := overStdio(t, s, hello+"\n  \r\n"+c.line+"\n"+finishCall(1)+"\r\n")
+			got := replies(t, lines)
+			if len(lines) != 3 || got["1"]["result"] == nil || got[`"hello"`]["result"] == nil {
+				t.Fatalf("%d lines: %s", len(lines), clip(strings.Join(lines, "\n"), 1000))
+			}
+			fault, _ := got[c.id]["error"].(map[string]any)
+			if fault["code"] != c.code || fault["message"] == "" {
+				t.Errorf("got %v, want id %s, code %v", clip(fmt.Sprint(got[c.id]), 500), c.id, c.code)
+			}
+		})
+	}
+}
+
+func TestStdioDuplicateID(t *testing.T) {
+	release := make(chan struct{})
+	s, _ := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+			<-release
+			return fullFinish(), nil
+		}
+	})
+	in, inW := io.Pipe()
+	outR, out := io.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- s.ServeStdio(context.Background(), in, out) }()
+	lines := bufio.NewScanner(outR)
+	lines.Buffer(nil, 1<<20)
+	io.WriteString(inW, hello)
+	lines.Scan() // initialize
+	io.WriteString(inW, finishCall(1)+"\n"+finishCall(1)+"\n")
+	lines.Scan()
+	if got := lines.Text(); !strings.Contains(got, `"id":null`) || !strings.Contains(got, "still in flight") {
+		t.Errorf("the second: %s", got)
+	}
+	close(release)
+	lines.Scan()
+	if got := lines.Text(); !strings.Contains(got, `"id":1,"result"`) {
+		t.Errorf("the first: %s", got)
+	}
+	inW.Close()
+	if lines.Scan() {
+		t.Errorf("more: %s", lines.Text())
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// A batch, which older versions allow, is answered by one list.
+func TestStdioBatch(t *testing.T) {
+	s, _ := fakeServer(t, nil)
+	batch := `[` + finishCall(1) + `,{"jsonrpc":"2.0","method":"notifications/none"},7,` + finishCall(2) + `,` + finishCall(2) + `]`
+	lines := overStdio(t, s, hello+batch+"\n"+`[{"jsonrpc":"2.0","method":"notifications/none"}]`+"\n"+`[1]`+"\n"+finishCall(3)+"\n")
+	var lists [][]map[string]any
+	for _, l := range lines {
+		var list []map[string]any
+		if json.Unmarshal([]byte(l), &list) == nil {
+			lists = append(lists, list)
+		}
+	}
+	if len(lines) != 4 || len(lists) != 2 || len(lists[0])+len(lists[1]) != 5 {
+		t.Fatalf("%d lines, %d lists:\n%s", len(lines), len(lists), clip(strings.Join(lines, "\n"), 2000))
+	}
+	ids := map[any]int{}
+	for _, l := range lists {
+		for _, r := range l {
+			ids[r["id"]]++
+		}
+	}
+	if ids[1.0] != 1 || ids[2.0] != 1 || ids[nil] != 3 {
+		t.Errorf("ids %v", ids)
+	}
+}
+
+// serving starts ServeStdio with a call in flight that ends as told.
+func serving(t *testing.T, handler func(context.Context) error) (stop func(), call func(), out *bufio.Scanner, outR *io.PipeReader, served chan error) {
+	t.Helper()
+	began := make(chan struct{}, 1)
+	s, _ := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
+			began <- struct{}{}
+			if err := handler(ctx); err != nil {
+				return nil, err
+			}
+			return fullFinish(), nil
+		}
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	in, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	served = make(chan error, 1)
+	go func() { served <- s.ServeStdio(ctx, in, outW) }()
+	out = bufio.NewScanner(outR)
+	out.Buffer(nil, 1<<20)
+	io.WriteString(inW, hello)
+	out.Scan()
+	return stop, func() { io.WriteString(inW, finishCall(1)+"\n"); <-began }, out, outR, served
+}
+
+// Told to stop, calls in flight have their time to end, and their replies go out.
+func TestStdioGraceAfterStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stop, call, out, _, served := serving(t, func(ctx context.Context) error {
+			select {
+			case <-time.After(stopGrace - time.Second):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		call()
+		stop()
+		if !out.Scan() || !strings.Contains(out.Text(), `"id":1,"result"`) || strings.Contains(out.Text(), "isError") {
+			t.Errorf("got %q", out.Text())
+		}
+		if err := <-served; err != nil {
+			t.Errorf("ServeStdio: %v", err)
+		}
+	})
+}
+
+// With nothing in flight it stops at once.
+func TestStdioStopsWhenIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stop, _, out, _, served := serving(t, func(context.Context) error { return nil })
+		synctest.Wait()
+		began := time.Now()
+		stop()
+		if err := <-served; err != nil || time.Since(began) != 0 {
+			t.Errorf("ServeStdio: %v after %v", err, time.Since(began))
+		}
+		if out.Scan() {
+			t.Errorf("got %s", out.Text())
+		}
+	})
+}
+
+// lineWriter fails the test for a Write that is not exactly one message.
+type lineWriter struct {
+	t *testing.T
+	n int // under the server's own lock, which is what is tested
+}
+
+func (w *lineWriter) Write(p []byte) (int, error) {
+	w.n++
+	if n := strings.Count(string(p), "\n"); n != 1 || p[len(p)-1] != '\n' || !json.Valid(p) {
+		w.t.Errorf("a write of %q", clip(string(p), 200))
+	}
+	return len(p), nil
+}
+
+func (w *lineWriter) Close() error { return nil }
+
+func TestStdioWritesWholeLines(t *testing.T) {
+	s, _ := fakeServer(t, nil)
+	var in strings.Builder
+	in.WriteString(hello)
+	for i := range 100 {
+		in.WriteString(finishCall(i) + "\ngarbage\n")
+	}
+	w := &lineWriter{t: t}
+	if err := s.ServeStdio(t.Context(), io.NopCloser(strings.NewReader(in.String())), w); err != nil {
+		t.Error(err)
+	}
+	if w.n != 201 {
+		t.Errorf("%d writes, want 201", w.n)
+	}
+}
+
+// What takes longer is cut short, and says so.
+func TestStdioCutsCallsShortAfterTheGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stop, call, out, _, served := serving(t, func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		call()
+		began := time.Now()
+		stop()
+		if !out.Scan() || !strings.Contains(out.Text(), "The server is stopping") || !strings.Contains(out.Text(), `"stopping"`) {
+			t.Errorf("got %q", out.Text())
+		}
+		if err := <-served; err != nil {
+			t.Errorf("ServeStdio: %v", err)
+		}
+		if took := time.Since(began); took != stopGrace {
+			t.Errorf("it took %v, want %v", took, stopGrace)
+		}
+	})
+}
+
+// What does not even then end is given up, by name.
+func TestStdioGivesUpWhatDoesNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		stop, call, out, _, served := serving(t, func(context.Context) error { <-release; return nil })
+		call()
+		stop()
+		err := <-served
+		if err == nil || !strings.Contains(err.Error(), "1 calls did not end") {
+			t.Errorf("ServeStdio: %v", err)
+		}
+		if out.Scan() {
+			t.Errorf("got %s", out.Text())
+		}
+		close(release)
+	})
+}
+
+// A client that does not read does not hold the server for ever.
+func TestStdioBlockedOutput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, call, _, _, served := serving(t, func(context.Context) error { return nil })
+		call() // nobody reads the reply
+		began := time.Now()
+		if err := <-served; !errors.Is(err, errStalled) {
+			t.Errorf("ServeStdio: %v", err)
+		}
+		if took := time.Since(began); took < stallAfter || took > stallAfter+time.Minute {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestStdioBlockedOutputAtStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stop, call, _, _, served := serving(t, func(context.Context) error { return nil })
+		call()
+		synctest.Wait()
+		began := time.Now()
+		stop()
+		if err := <-served; err == nil {
+			t.Error("ServeStdio: no error, though a reply was lost")
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// A client that is gone ends the server, and the calls in flight.
+func TestStdioClosedOutput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan struct{})
+		first := true
+		_, call, _, outR, served := serving(t, func(ctx context.Context) error {
+			if first {
+				first = false
+				return nil
+			}
+			<-ctx.Done()
+			close(ended)
+			return ctx.Err()
+		})
+		outR.Close()
+		call()
+		if err := <-served; !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("ServeStdio: %v", err)
+		}
+	})
+}
+
+// More calls than may be in flight wait to be read, and are all answered.
+func TestStdioBoundsCallsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		running := make(chan struct{}, 10*maxInFlight)
+		release := make(chan struct{})
+		s, _ := fakeServer(t, func(a *fakeAgent) {
+			a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+				running <- struct{}{}
+				<-release
+				return &workflow.FinishReply{Status: workflow.NextStep}, nil
+			}
+		})
+		const n = maxInFlight + 50
+		var in strings.Builder
+		in.WriteString(hello)
+		for i := range n {
+			in.WriteString(finishCall(i) + "\n")
+		}
+		go func() {
+			synctest.Wait()
+			if got := len(running); got != maxInFlight {
+				t.Errorf("%d calls in flight, want %d", got, maxInFlight)
+			}
+			close(release)
+		}()
+		if got := len(replies(t, overStdio(t, s, in.String()))); got != n+1 {
+			t.Errorf("%d replies, want %d", got, n+1)
+		}
+	})
+}
+
+// A large reply takes its own way past the SDK, and is the same.
+func TestStdioLargeReply(t *testing.T) {
+	want := fullFinish()
+	want.BeginStep.Instructions = strings.Repeat("<ö> \"\\\n", parcelFrom)
+	s, _ := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) { return want, nil }
+	})
+	got := replies(t, overStdio(t, s, hello+finishCall(1)+"\n"+finishCall(3)+"\n"))
+	for _, id := range []string{"1", "3"} {
+		result, _ := got[id]["result"].(map[string]any)
+		step, _ := result["structuredContent"].(map[string]any)["begin_step"].(map[string]any)
+		if step["step_instructions"] != want.BeginStep.Instructions {
+			t.Errorf("call %s: %s", id, clip(fmt.Sprint(got[id]), 300))
+		}
+	}
+}
+
+func FuzzLine(f *testing.F) {
+	for _, s := range []string{finishCall(1), `[` + finishCall(1) + `,2]`, `{"jsonrpc":"2.0","id":1.5,"method":null}`, `{"id":"x"}`, `[[`, "\xff", `{"jsonrpc":"2.0","id":1,"result":{}}`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		r := newLineReader(strings.NewReader(in))
+		for range len(in) + 2 {
+			l := r.next()
+			if l.err != nil {
+				return
+			}
+			if len(l.messages)+len(l.faults) == 0 {
+				t.Fatalf("%q: a line that is neither message nor fault", in)
+			}
+			for _, m := range l.messages {
+				if b, err := appendMessage(nil, m); err != nil || strings.Contains(string(b), "\n") {
+					t.Fatalf("%q: %q, %v", in, b, err)
+				}
+			}
+		}
+		t.Fatalf("%q: no end", in)
+	})
+}

@@ -1,0 +1,62 @@
+package transport
+
+import (
+	"context"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"deepwork/session/workflow"
+)
+
+// addFinishedStep registers finished_step (seed 000, 001.4).
+func addFinishedStep(s *Server) {
+	addTool(s, tool[workflow.FinishArgs, *workflow.FinishReply]{
+		name: "finished_step", title: "Finish a step",
+		description: "Reports that the current step is done, and gives what comes next. Call it when every required output of the step is written " +
+			"as a file. The files are checked and, where the step has reviews, reviewed.\n\n" +
+			"Returns status:\n" +
+			"- needs_work: do what feedback says, correct the files, call finished_step again.\n" +
+			"- next_step: do begin_step (and concurrent_steps, if not null) and call finished_step for it. If begin_step is null, members of a " +
+			"concurrent group are still pending: finish those in pending_concurrent_steps.\n" +
+			"- workflow_complete: tell the user summary and all_outputs. If resumed_workflow is not null, go on with its resumed_step; get_step shows it.\n\n" +
+			"Give step_id always: it names the step that you finished. In a concurrent group each member is reported by its own step_id, in any order. " +
+			"The same call made again, because its reply was lost, gives the same reply and moves nothing.",
+		hints: hints{}, // without step_id or request_id a second call may finish the next step
+		input: inputSchema(
+			property{"outputs", true, outputsSchema()},
+			optional("notes", maxText, "What a reviewer or a later reader should know about the work done, at most 100,000 characters."),
+			optional("quality_review_override_reason", maxText, "Why this step goes on without its quality review; giving it skips the review, "+
+				"and the reason is kept. Use it sparingly: after a review that you did yourself as asked, or when a review is wrong."),
+			sessionID(),
+			optional("step_id", maxName, "The step that is finished: step_id of the begin_step, or of the member of concurrent_steps, that you worked on. "+
+				"Without it the current step is meant."),
+			requestID(),
+		),
+		session: func(a *workflow.FinishArgs) *string { return a.SessionID },
+		outcome: func(r *workflow.FinishReply) string { return string(r.Status) },
+		call: func(ctx context.Context, a agent, args workflow.FinishArgs) (*workflow.FinishReply, error) {
+			r, err := a.Finish(ctx, args)
+			if err != nil {
+				return nil, err
+			}
+			reply := *r // the engine may give one reply to several callers
+			reply.Stack = list(reply.Stack)
+			return &reply, nil
+		},
+	})
+}
+
+// outputsSchema leaves the values open: what they must be is judged with the
+// step at hand, so that an agent reads which output is wrong and why (seed 000,
+// 001.5). A list is seed 001's form.
+func outputsSchema() *jsonschema.Schema {
+	return &jsonschema.Schema{
+		Types:                []string{"object", "array"},
+		AdditionalProperties: &jsonschema.Schema{Description: "The output's path, a string, where its type is file; a list of paths where its type is files."},
+		Items:                &jsonschema.Schema{Description: "A path of the step's only output."},
+		Description: "The files of each output, as an object from the output's name (in step_expected_outputs) to its path or list of paths, " +
+			"relative to the project root and inside it, for example {\"report\": \"out/report.md\", \"sources\": [\"a.md\", \"b.md\"]}. " +
+			"{} where the step has no required output. A step with exactly one output also takes a plain list of paths. " +
+			"At most 1 MiB of JSON.",
+	}
+}

@@ -1,0 +1,41 @@
+package transport
+
+import (
+	"context"
+
+	"deepwork/session/workflow"
+)
+
+// addStartWorkflow registers start_workflow (seed 000, 001.3).
+func addStartWorkflow(s *Server) {
+	addTool(s, tool[workflow.StartArgs, *workflow.StartReply]{
+		name: "start_workflow", title: "Start a workflow",
+		description: "Starts a workflow and gives its first step. Call it when what the user wants fits one of the workflows that get_workflows " +
+			"lists; also in the middle of a step whose work is a workflow of its own: the new one is put on top of the stack, and when it is " +
+			"complete or aborted the one below goes on.\n\n" +
+			"Returns begin_step: its step_instructions say what to do, common_job_info what every step should know, step_expected_outputs which " +
+			"files are expected, step_reviews how they will be judged. Keep its session_id: with it the session can be taken up after anything. " +
+			"concurrent_steps, if not null, are steps to be done at the same time, best by a subagent each.\n\n" +
+			"Then do the step, write its outputs as files, and call finished_step with their paths.",
+		hints: hints{},
+		input: inputSchema(
+			required("goal", maxText, "What the user wants to accomplish, in plain words, at most 100,000 characters; it is kept with the session and shown by get_step."),
+			required("job_name", maxName, "The job's name as get_workflows lists it, for example `competitive_research`."),
+			required("workflow_name", maxName, "The workflow's name as get_workflows lists it under the job. If the job has exactly one workflow, that one is taken whatever is given."),
+			optional("instance_id", maxName, "A short name for this run, for example `acme` or `q1-2026`; it becomes part of the branch name. Without it the date is used."),
+			optional("parent_session_id", maxName, "The session whose child this one is, 8 hexadecimal characters; for subagents that share one connection. "+
+				"Leave it out for the workflow on top of the stack."),
+			requestID(),
+		),
+		call: func(ctx context.Context, a agent, args workflow.StartArgs) (*workflow.StartReply, error) {
+			r, err := a.Start(ctx, args)
+			if err != nil {
+				return nil, err
+			}
+			reply := *r // the engine may give one reply to several callers
+			reply.Stack = list(reply.Stack)
+			return &reply, nil
+		},
+		session: func(a *workflow.StartArgs) *string { return a.ParentSessionID },
+	})
+}

@@ -1,0 +1,298 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const hello = `{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}` + "\n" +
+	`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n"
+
+// overStdio feeds input to a server and returns the lines it wrote.
+func overStdio(t testing.TB, s *Server, input string) []string {
+	t.Helper()
+	r, w := io.Pipe()
+	var out bytes.Buffer
+	read := make(chan struct{})
+	go func() { defer close(read); io.Copy(&out, r) }()
+	if err := s.ServeStdio(context.Background(), io.NopCloser(strings.NewReader(input)), w); err != nil {
+		t.Errorf("ServeStdio: %v", err)
+	}
+	<-read
+	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+}
+
+// The bytes of tools/list are an interface: the order of properties too.
+func TestToolsListGolden(t *testing.T) {
+	s, _ := fakeServer(t, nil)
+	lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
+	var list struct{ Result json.RawMessage }
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &list); err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	if err := json.Indent(&got, list.Result, "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	got.WriteByte('\n')
+	golden := filepath.Join("testdata", "tools_list.json")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatalf("%v (go test -update writes it)", err)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("tools/list is not as in %s; go test -update renews it. Got:\n%s", golden, got.Bytes())
+	}
+}
+
+func listTools(t *testing.T) []*mcp.Tool {
+	s, _ := fakeServer(t, nil)
+	res, err := client(t, s).ListTools(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.Tools
+}
+
+func schemaFrom(t *testing.T, v any) *jsonschema.Schema {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := new(jsonschema.Schema)
+	if err := json.Unmarshal(data, s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Seed 000 names four tools; get_step and go_to_step are ours.
+func TestTools(t *testing.T) {
+	var names []string
+	for _, tool := range listTools(t) {
+		names = append(names, tool.Name)
+	}
+	want := []string{"abort_workflow", "finished_step", "get_step", "get_workflows", "go_to_step", "start_workflow"}
+	if !slices.Equal(names, want) {
+		t.Errorf("tools %v, want %v", names, want)
+	}
+}
+
+func TestAllToolsAreDescribed(t *testing.T) {
+	for _, tool := range listTools(t) {
+		if n := len(tool.Description); n < 100 || n >= 2048 {
+			t.Errorf("%s: the description has %d bytes, want 100 to 2047", tool.Name, n)
+		}
+		if tool.Title == "" || tool.OutputSchema == nil {
+			t.Errorf("%s: no title or no output schema", tool.Name)
+		}
+		for kind, s := range map[string]*jsonschema.Schema{"input": schemaFrom(t, tool.InputSchema), "output": schemaFrom(t, tool.OutputSchema)} {
+			if s.Type != "object" {
+				t.Errorf("%s: the %s schema has type %q, want object", tool.Name, kind, s.Type)
+			}
+			if _, err := s.Resolve(nil); err != nil {
+				t.Errorf("%s: the %s schema: %v", tool.Name, kind, err)
+			}
+			described(t, tool.Name+" "+kind, s)
+		}
+	}
+}
+
+// described fails for each property, item and further property, at any depth,
+// that has no description or no type.
+func described(t *testing.T, at string, s *jsonschema.Schema) {
+	t.Helper()
+	check := func(at string, p *jsonschema.Schema, typed bool) {
+		if p == nil || p.Not != nil {
+			return
+		}
+		if strings.TrimSpace(p.Description) == "" {
+			t.Errorf("%s has no description", at)
+		}
+		if typed && p.Type == "" && p.Types == nil {
+			t.Errorf("%s has no type", at)
+		}
+		described(t, at, p)
+	}
+	for name, p := range s.Properties {
+		check(at+"."+name, p, true)
+	}
+	check(at+"[]", s.Items, false)
+	check(at+".*", s.AdditionalProperties, false)
+}
+
+func TestAllToolsBoundTheirArguments(t *testing.T) {
+	for _, tool := range listTools(t) {
+		s := schemaFrom(t, tool.InputSchema)
+		if s.AdditionalProperties == nil || s.AdditionalProperties.Not == nil {
+			t.Errorf("%s takes arguments it does not name", tool.Name)
+		}
+		for name, p := range s.Properties {
+			if name != "outputs" && (p.MaxLength == nil || *p.MaxLength < 1) {
+				t.Errorf("%s.%s has no limit", tool.Name, name)
+			}
+			if required := slices.Contains(s.Required, name); required == slices.Contains(p.Types, "null") {
+				t.Errorf("%s.%s: required %v, types %v", tool.Name, name, required, p.Types)
+			}
+		}
+	}
+}
+
+func TestAllToolsAreAnnotated(t *testing.T) {
+	type h struct{ readOnly, destructive, idempotent bool }
+	want := map[string]h{
+		"get_workflows":  {readOnly: true, idempotent: true},
+		"get_step":       {readOnly: true, idempotent: true},
+		"start_workflow": {},
+		"finished_step":  {},
+		"abort_workflow": {destructive: true},
+		"go_to_step":     {destructive: true},
+	}
+	for _, tool := range listTools(t) {
+		a := tool.Annotations
+		if a == nil || a.DestructiveHint == nil || a.OpenWorldHint == nil || *a.OpenWorldHint || a.Title == "" {
+			t.Errorf("%s: annotations %+v", tool.Name, a)
+			continue
+		}
+		if got := (h{a.ReadOnlyHint, *a.DestructiveHint, a.IdempotentHint}); got != want[tool.Name] {
+			t.Errorf("%s: hints %+v, want %+v", tool.Name, got, want[tool.Name])
+		}
+	}
+}
+
+// conforms checks every structured reply against the output schema that the
+// tool lists, as clients do.
+func conforms(t testing.TB, s *Server) {
+	t.Helper()
+	schemas := map[string]*jsonschema.Resolved{}
+	cs := client(t, s)
+	list, err := cs.ListTools(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range list.Tools {
+		data, _ := json.Marshal(tool.OutputSchema)
+		schema := new(jsonschema.Schema)
+		if err := json.Unmarshal(data, schema); err != nil {
+			t.Fatal(err)
+		}
+		if schemas[tool.Name], err = schema.Resolve(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.mcp.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			res, err := next(ctx, method, req)
+			encoded, ok := res.(encodedResult)
+			if !ok {
+				return res, err
+			}
+			name := req.(*mcp.CallToolRequest).Params.Name
+			if encoded.IsError {
+				if encoded.StructuredContent != nil || len(encoded.Content) != 1 {
+					t.Errorf("%s: an error with structured content, or not one block: %+v", name, encoded.CallToolResult)
+				}
+				return res, err
+			}
+			data, _ := encoded.StructuredContent.(json.RawMessage)
+			var value any
+			if err := json.Unmarshal(data, &value); err != nil {
+				t.Errorf("%s: %v", name, err)
+			} else if err := schemas[name].Validate(value); err != nil {
+				t.Errorf("%s: the reply does not fit its schema: %v\n%s", name, err, data)
+			}
+			if got := text(encoded.CallToolResult); got != string(data) {
+				t.Errorf("%s: the text is not the structured content:\n%s\n%s", name, got, data)
+			}
+			return res, err
+		}
+	})
+}
+
+func TestRepliesConform(t *testing.T) {
+	s, _ := fakeServer(t, nil)
+	conforms(t, s)
+	cs := client(t, s)
+	for name, args := range map[string]string{
+		"get_workflows":  `{}`,
+		"start_workflow": `{"goal":"g","job_name":"j","workflow_name":"w"}`,
+		"finished_step":  `{"outputs":{}}`,
+		"abort_workflow": `{"explanation":"e"}`,
+		"get_step":       `{}`,
+	} {
+		if res := callTool(t, cs, name, args); res.IsError {
+			t.Errorf("%s: %s", name, text(res))
+		}
+	}
+	if res := callTool(t, cs, "go_to_step", `{"step_id":"z"}`); !res.IsError {
+		t.Errorf("go_to_step: %s", text(res))
+	}
+}
+
+// The author's order survives: the generic way of the SDK would sort it.
+func TestRepliesKeepTheirOrder(t *testing.T) {
+	s, _ := fakeServer(t, nil)
+	res := callTool(t, client(t, s), "finished_step", `{"outputs":{}}`)
+	got := text(res)
+	for _, pair := range [][2]string{{`"zoo":"z.md"`, `"ant":["a.md"`}, {`"zz":`, `"aa":`}, {`"status"`, `"feedback"`}, {`"notice"`, `"stack"`}} {
+		a, b := strings.Index(got, pair[0]), strings.Index(got, pair[1])
+		if a < 0 || b < a {
+			t.Errorf("%s at %d, %s at %d in %s", pair[0], a, pair[1], b, got)
+		}
+	}
+	if strings.Contains(got, `\u003c`) {
+		t.Errorf("HTML escapes in what agents read: %s", got)
+	}
+}
+
+// encodedResult is a faster way to the same JSON.
+func TestEncodedResultIsTheSDKs(t *testing.T) {
+	ok, err := accepted(fullFinish())
+	if err != nil {
+		t.Fatal(err)
+	}
+	withMeta, _ := accepted(fullFinish())
+	withMeta.Meta = mcp.Meta{"a": map[string]any{"content": []string{}}}
+	for name, res := range map[string]*mcp.CallToolResult{"reply": ok, "meta": withMeta, "error": broken("t")} {
+		want, err := res.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := encodedResult{res, nil}.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a, b any
+		if err := json.Unmarshal(got, &a); err != nil {
+			t.Fatalf("%s: %v: %s", name, err, got)
+		}
+		json.Unmarshal(want, &b)
+		ca, _ := json.Marshal(a)
+		cb, _ := json.Marshal(b)
+		if !bytes.Equal(ca, cb) {
+			t.Errorf("%s:\n got %s\nwant %s", name, ca, cb)
+		}
+	}
+}
