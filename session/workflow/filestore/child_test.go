@@ -18,6 +18,7 @@ import (
 func child(role string) int {
 	s, err := Open(os.Getenv("FILESTORE_DIR"), Options{})
 	if err == nil {
+		s.rest = 0
 		err = roles[role](s)
 	}
 	if err != nil {
@@ -57,12 +58,14 @@ var roles = map[string]func(s *Store) error{
 		}
 		return s.Close()
 	},
-	// die writes, and kills itself at a point of the second write.
+	// die writes, and kills itself at a point of a later write.
 	"die": func(s *Store) error {
 		op, point, _ := strings.Cut(os.Getenv("FILESTORE_ARG"), "/")
 		if point != "lock file" {
-			if err := s.Write("0123abcd", numbered(1)); err != nil {
-				return err
+			for range 3 { // the last one, and what follows, in spares
+				if err := s.Write("0123abcd", numbered(1)); err != nil {
+					return err
+				}
 			}
 		}
 		if op == "replace" {

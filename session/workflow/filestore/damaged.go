@@ -84,8 +84,9 @@ func (s *Store) damaged(path, kind, id string, bad *badFileError, held bool, che
 }
 
 // makeWay sees to it that what stands at a record's path, and is not what this
-// store wrote or read last, is not lost when the record is replaced.
-func (s *Store) makeWay(id string) error {
+// store wrote or read last, is not lost when the record is replaced. It returns
+// the stamp of what may go, nil where nothing stands there.
+func (s *Store) makeWay(id string) (*stamp, error) {
 	path := s.recordPath(id)
 	known, isKnown := s.recall(id)
 	fi, err := os.Lstat(path)
@@ -93,25 +94,29 @@ func (s *Store) makeWay(id string) error {
 		if isKnown {
 			s.log.Warn("a session's record had vanished; it is written again", "id", id, "path", path)
 		}
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !fi.Mode().IsRegular() {
 		aside, err := s.setAside(path, "damaged", "session", id)
 		if err != nil {
-			return fmt.Errorf("%s is %s and cannot be moved out of the way: %w", path, kindOf(fi.Mode()), err)
+			return nil, fmt.Errorf("%s is %s and cannot be moved out of the way: %w", path, kindOf(fi.Mode()), err)
 		}
 		s.log.Warn("what stood in a record's place was set aside", "id", id, "path", aside, "reason", "it is "+kindOf(fi.Mode()))
-		return nil
+		return nil, nil
 	}
-	if isKnown && known.sameFile(stampOf(fi)) {
-		return nil
+	stands := stampOf(fi)
+	if isKnown && known.sameFile(stands) {
+		return &stands, nil
 	}
 	_, st, err := readRecord(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && isKnown && st.sum == known.sum {
-		return nil // gone, or the same content in another file
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil && isKnown && st.sum == known.sum {
+		return &st, nil // the same content in another file
 	}
 	why, reason := "replaced", "it is not what this server wrote or read last"
 	if err != nil {
@@ -119,10 +124,10 @@ func (s *Store) makeWay(id string) error {
 	}
 	aside, err := s.keep(path, why, "session", id)
 	if err != nil {
-		return fmt.Errorf("keeping what stands at %s: %w", path, err)
+		return nil, fmt.Errorf("keeping what stands at %s: %w", path, err)
 	}
 	s.log.Warn("a record that was changed from outside was set aside", "id", id, "path", aside, "reason", reason)
-	return s.at("kept")
+	return &stands, s.at("kept")
 }
 
 // keep gives a file a second name, so that there is no moment without it; or

@@ -10,6 +10,9 @@ import (
 // of replacing what stands at the new name.
 var errNoExclusive = errors.New("the file system has no exclusive rename")
 
+// errNoExchange: the system, or the file system, cannot exchange two names.
+var errNoExchange = errors.New("the file system cannot exchange names")
+
 // An explainedError adds to what the system said what to do about it, once.
 type explainedError struct {
 	err  error

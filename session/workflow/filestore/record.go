@@ -72,7 +72,7 @@ func (s *Store) write(id string, body []byte, held bool) error {
 	}
 	st, err := s.put(s.recordPath(id), data, putOptions{
 		held:   held,
-		before: func() error { return s.makeWay(id) },
+		before: func() (*stamp, error) { return s.makeWay(id) },
 	})
 	// A stamp beside an error: the record stands, and only the sync of its
 	// folder failed. It is this store's own all the same.

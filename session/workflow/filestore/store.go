@@ -10,7 +10,7 @@
 //	definition_<hash>.json          a job's definition, sealed
 //	server_<id>.lock                locked for as long as that server lives
 //	claim.lock                      locked for moments, by who claims something
-//	write_<server>_<n>.tmp          a write in progress
+//	write_<server>_<n>.tmp          a write in progress, or a spare file
 //	damaged_…json, replaced_…json   what was set aside
 //
 // Lock files are never replaced, for a lock on a file that is replaced guards
@@ -72,18 +72,21 @@ type Store struct {
 	o      Options
 	log    *slog.Logger
 
-	temps    atomic.Uint64 // numbers the temporary files
-	claiming chan struct{} // capacity 1: held by the one caller that has, or waits for, the claim lock
+	temps      atomic.Uint64 // numbers the temporary files
+	noExchange atomic.Bool   // the file system cannot
+	claiming   chan struct{} // capacity 1: held by the one caller that has, or waits for, the claim lock
 
 	// The seams of the tests: a hook is called at named points of a write and
 	// may fail it; exclusive is the platform's renameNew.
 	hook      func(point string) error
 	exclusive func(from, to string) error
 	claimWait time.Duration
+	rest      time.Duration // spareRest
 
 	mu     sync.Mutex // guards what follows, and place.refs
 	place  *place     // nil before the first write
 	known  map[uint32]stamp
+	spares []spare        // the one that has rested longest first
 	calls  sync.WaitGroup // of calls that change the folder
 	closed bool
 }
@@ -109,6 +112,7 @@ func Open(dir string, o Options) (*Store, error) {
 		claiming:  make(chan struct{}, 1),
 		exclusive: renameNew,
 		claimWait: claimWait,
+		rest:      spareRest,
 		known:     make(map[uint32]stamp),
 	}
 	if s.log == nil {
@@ -137,6 +141,7 @@ func (s *Store) Close() error {
 	if p == nil {
 		return nil
 	}
+	s.dropSpares()
 	s.leave(p)
 	// Only a file of this server's own id is removed, so nobody else's place is
 	// at stake; that it is unlocked first is for Windows.

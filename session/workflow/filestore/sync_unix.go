@@ -34,6 +34,14 @@ func inode(fi fs.FileInfo) uint64 {
 	return 0
 }
 
+// names is how many names, hard links, a file has.
+func names(fi fs.FileInfo) uint64 {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Nlink)
+	}
+	return 0
+}
+
 // linkNew moves a file to a name that must be free, by way of a second name.
 func linkNew(from, to string) error {
 	err := os.Link(from, to)

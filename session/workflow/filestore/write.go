@@ -29,9 +29,11 @@ func (a stamp) sameFile(b stamp) bool {
 const putTries = 3
 
 type putOptions struct {
-	exclusive bool         // fs.ErrExist if something stands at the path
-	held      bool         // the caller holds the claim lock
-	before    func() error // called when the new file is synced, before it takes its place
+	exclusive bool // fs.ErrExist if something stands at the path
+	held      bool // the caller holds the claim lock
+	// before is called when the new file is synced, before it takes its place; it
+	// returns the stamp of what stands there and may go.
+	before func() (*stamp, error)
 }
 
 // put makes data the content of path, durably. With an error it returns a stamp
@@ -56,13 +58,14 @@ func (s *Store) put(path string, data []byte, o putOptions) (*stamp, error) {
 }
 
 func (s *Store) putOnce(p *place, path string, data []byte, o putOptions) (*stamp, error) {
-	temp := filepath.Join(s.dir, fmt.Sprintf("write_%s_%d.tmp", s.server, s.temps.Add(1)))
-	st, err := s.writeTemp(temp, data)
+	temp, st, err := s.writeTemp(data, o)
+	var old *stamp
 	if err == nil && o.before != nil {
-		err = o.before()
+		old, err = o.before()
 	}
+	exchanged := false
 	if err == nil {
-		err = s.moveIn(temp, path, o)
+		exchanged, err = s.moveIn(temp, path, o)
 	}
 	if err != nil {
 		os.Remove(temp) // the write's own error tells more
@@ -73,17 +76,30 @@ func (s *Store) putOnce(p *place, path string, data []byte, o putOptions) (*stam
 	}
 	if !s.o.NoSync {
 		if err := p.folder.sync(); err != nil {
+			// What is at temp may be the record after a crash: it is left alone.
 			return &st, fmt.Errorf("syncing the folder %s: %w", s.dir, err)
 		}
+	}
+	if exchanged {
+		s.giveBack(temp, path, old)
 	}
 	return &st, s.at("dirsynced")
 }
 
-// writeTemp makes a new file that is on disk, whole, when it returns.
-func (s *Store) writeTemp(temp string, data []byte) (st stamp, err error) {
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return st, err
+// writeTemp makes a file that is on disk, whole, when it returns: a spare one,
+// or a new one.
+func (s *Store) writeTemp(data []byte, o putOptions) (temp string, st stamp, err error) {
+	var f *os.File
+	if sp, ok := s.takeSpare(); ok && !o.exclusive {
+		if f, ok = openSpare(sp); ok {
+			temp = sp.path
+		}
+	}
+	if f == nil {
+		temp = filepath.Join(s.dir, fmt.Sprintf("write_%s_%d.tmp", s.server, s.temps.Add(1)))
+		if f, err = os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+			return temp, st, err
+		}
 	}
 	defer func() {
 		if cerr := f.Close(); err == nil {
@@ -91,38 +107,55 @@ func (s *Store) writeTemp(temp string, data []byte) (st stamp, err error) {
 		}
 	}()
 	if err := s.at("opened"); err != nil {
-		return st, err
+		return temp, st, err
 	}
 	if _, err := f.Write(data); err != nil {
-		return st, err
+		return temp, st, err
+	}
+	if err := f.Truncate(int64(len(data))); err != nil { // a spare may have been longer
+		return temp, st, err
 	}
 	if err := s.at("written"); err != nil {
-		return st, err
+		return temp, st, err
 	}
 	if !s.o.NoSync {
-		if err := f.Sync(); err != nil {
-			return st, err
+		if err := syncData(f); err != nil {
+			return temp, st, err
 		}
 	}
 	fi, err := f.Stat()
 	if err != nil {
-		return st, err
+		return temp, st, err
 	}
-	return stampOf(fi), s.at("synced")
+	return temp, stampOf(fi), s.at("synced")
 }
 
-// moveIn gives the temporary file its name.
-func (s *Store) moveIn(temp, path string, o putOptions) error {
+// moveIn gives the temporary file its name. exchanged tells that what had the
+// name stands at temp now.
+func (s *Store) moveIn(temp, path string, o putOptions) (exchanged bool, err error) {
 	if !o.exclusive {
-		return replace(temp, path)
+		if s.noExchange.Load() {
+			return false, replace(temp, path)
+		}
+		err := exchange(temp, path)
+		switch {
+		case err == nil:
+			return true, nil
+		case errors.Is(err, errNoExchange):
+			s.noExchange.Store(true)
+			return false, replace(temp, path)
+		case errors.Is(err, fs.ErrNotExist):
+			return false, replace(temp, path) // there was nothing to exchange with
+		}
+		return false, err
 	}
-	err := s.exclusive(temp, path)
+	err = s.exclusive(temp, path)
 	if !errors.Is(err, errNoExclusive) {
-		return err
+		return false, err
 	}
 	// This file system has no exclusive rename and no hard links. Every server
 	// finds that out the same way, and so they meet under the claim lock.
-	return s.claimed(o.held, func() error {
+	return false, s.claimed(o.held, func() error {
 		return s.moveNew(temp, path)
 	})
 }
@@ -180,8 +213,32 @@ type badFileError struct{ reason string }
 
 func (e *badFileError) Error() string { return e.reason }
 
-// readFile reads a regular file; it follows no link and opens no device.
+// readTries is how often a file is read that is replaced while it is.
+const readTries = 50
+
+// readFile reads a regular file; it follows no link and opens no device. What it
+// returns stood at the path, whole, when it was read: a file that is replaced
+// meanwhile, and may then be written to as a spare, is read again.
 func readFile(path string) ([]byte, fs.FileInfo, error) {
+	for try := 1; ; try++ {
+		data, fi, err := readOnce(path)
+		now, lerr := os.Lstat(path)
+		switch {
+		case fi != nil && lerr == nil && os.SameFile(fi, now) && stampOf(fi).sameFile(stampOf(now)):
+			return data, fi, err
+		case fi == nil:
+			return nil, nil, err
+		case lerr != nil:
+			return nil, nil, lerr
+		case try == readTries:
+			return nil, nil, fmt.Errorf("%s is being replaced all the time; try again", path)
+		}
+	}
+}
+
+// readOnce reads what stands at a path; its FileInfo is from before the reading,
+// and nil where nothing could be opened.
+func readOnce(path string) ([]byte, fs.FileInfo, error) {
 	fi, err := os.Lstat(path)
 	if err != nil {
 		return nil, nil, err
@@ -202,11 +259,11 @@ func readFile(path string) ([]byte, fs.FileInfo, error) {
 		return nil, nil, &badFileError{"it is " + kindOf(fi.Mode()) + ", not a file"}
 	}
 	if fi.Size() > maxRecord {
-		return nil, nil, &badFileError{fmt.Sprintf("it has %d bytes, over the limit of %d", fi.Size(), maxRecord)}
+		return nil, fi, &badFileError{fmt.Sprintf("it has %d bytes, over the limit of %d", fi.Size(), maxRecord)}
 	}
 	data := make([]byte, fi.Size())
 	if _, err := io.ReadFull(f, data); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, nil, &badFileError{"it shrank while it was read"}
+		return nil, fi, &badFileError{"it shrank while it was read"}
 	} else if err != nil {
 		return nil, nil, err
 	}
