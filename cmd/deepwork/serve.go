@@ -22,6 +22,10 @@ import (
 // the calls in flight have had their own grace period in the transport.
 const closeTimeout = 5 * time.Second
 
+// stopPatience is how long a server that was told to stop is left to it, whatever
+// more signals come: ended at once, it would leave its reviewers running.
+const stopPatience = 3 * time.Second
+
 // transports are the values of --transport.
 var transports = []string{"stdio"}
 
@@ -46,7 +50,8 @@ func (a *app) serveCommand() *cobra.Command {
 		Short: "Run the MCP server",
 		Long: `Run the MCP server of a project. It speaks MCP on stdin and stdout and logs to
 stderr. It ends when stdin ends or a signal asks it to: calls in flight are
-finished first; a second signal ends it at once.`,
+finished first, and reviewers that run are ended. A signal that comes more than
+3 s after the first one ends it at once.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
@@ -97,8 +102,9 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 
 // serve runs the server until stdin ends or a signal comes.
 func (a *app) serve(f serveFlags) (err error) {
-	ctx, stop := interruptible(context.Background())
+	ctx, stop := interruptible(context.Background(), stopPatience)
 	defer stop()
+	defer surviveBrokenPipes()()
 	root, err := a.projectRoot()
 	if err != nil {
 		return err
@@ -114,6 +120,7 @@ func (a *app) serve(f serveFlags) (err error) {
 		return err
 	}
 	version := readBuild().Version
+	tuneGC(gcPercentLoading)
 	server, err := transport.NewServer(transport.Options{
 		ProjectRoot:        root,
 		EnableQualityGate:  new(!f.noQualityGate),
@@ -126,9 +133,10 @@ func (a *app) serve(f serveFlags) (err error) {
 	if err != nil {
 		return fmt.Errorf("starting the server: %w", err)
 	}
+	tuneGC(gcPercentServing)
 	logger.Info("server started", "root", root, "transport", f.transport, "version", version, "pid", os.Getpid())
 	defer context.AfterFunc(ctx, func() {
-		logger.Info("asked to stop: finishing the calls in flight; a second signal ends at once")
+		logger.Info("asked to stop: finishing the calls in flight", "patience", stopPatience)
 	})()
 	serveErr := server.ServeStdio(ctx, in, outStream(a.rawOut))
 	if ctx.Err() != nil && errors.Is(serveErr, context.Canceled) {
@@ -148,12 +156,24 @@ func closeServer(server *transport.Server, logger *slog.Logger) error {
 	return nil
 }
 
-// interruptible returns a context that the first SIGINT or SIGTERM cancels. The
-// second one finds no handler any more and ends the process at once.
-func interruptible(parent context.Context) (context.Context, context.CancelFunc) {
+// interruptible returns a context that the first SIGINT or SIGTERM cancels. One
+// that comes after patience finds no handler any more and ends the process at
+// once; one that comes before changes nothing: a wrapper (npx, a shell) sends on
+// what the terminal has sent already.
+func interruptible(parent context.Context, patience time.Duration) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	context.AfterFunc(ctx, func() { time.AfterFunc(patience, stop) })
 	return ctx, stop
+}
+
+// surviveBrokenPipes makes a write to a client that is gone an error, and no
+// longer the end of the process: the server stops as it should, with its
+// reviewers ended. The signal is taken and not ignored, since children inherit
+// what is ignored. The returned function undoes it.
+func surviveBrokenPipes() (undo func()) {
+	unread := make(chan os.Signal, 1)
+	signal.Notify(unread, syscall.SIGPIPE)
+	return func() { signal.Stop(unread) }
 }
 
 // inStream gives stdin a Close that ends a blocked Read, where that can be had;

@@ -22,35 +22,46 @@ import (
 //
 //	go test -run xxx -bench . ./session/workflow
 
-// memory keeps sessions in a map: everything but the disk.
+// memory keeps sessions in memory: everything but the disk. Those that nobody
+// uses are bytes, as they would be on disk.
 type memory struct {
-	mu sync.RWMutex
-	m  map[string]*State
+	mu  sync.RWMutex
+	all map[string][]byte
+	hot map[string]*State // saved since they were created
 }
+
+func newMemory() *memory { return &memory{all: map[string][]byte{}, hot: map[string]*State{}} }
 
 func (r *memory) Server() string         { return "this" }
 func (r *memory) Alive(s string) bool    { return s == "this" }
 func (r *memory) Describe(string) string { return "" }
 func (r *memory) Create(s *State) error {
+	body, err := s.encode()
+	if err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.m[s.SessionID] != nil {
+	if r.all[s.SessionID] != nil {
 		return filestore.ErrExists
 	}
-	r.m[s.SessionID] = s
+	r.all[s.SessionID] = body
 	return nil
 }
 func (r *memory) Save(s *State) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.m[s.SessionID] = s
+	r.hot[s.SessionID] = s
 	return nil
 }
 func (r *memory) Load(id string) (*State, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if s := r.m[id]; s != nil {
+	if s := r.hot[id]; s != nil {
 		return s, nil
+	}
+	if body := r.all[id]; body != nil {
+		return decode(id, body)
 	}
 	return nil, unknownSession(id)
 }
@@ -72,17 +83,22 @@ func (r *memory) PutDefinition(string, []byte) error { return nil }
 func (r *memory) Definition(string) ([]byte, error)  { return nil, filestore.ErrNotFound }
 func (r *memory) Close() error                       { return nil }
 
-// fixed is a definition that never changes.
-type fixed struct{ def *Definition }
+// fixed is a definition that never changes, with its texts in memory.
+type fixed struct {
+	def   *Definition
+	texts Instructions
+}
+
+func newFixed(def *Definition) fixed {
+	texts := Instructions{}
+	for _, st := range def.Job.Steps {
+		texts[st.ID] = "Do it."
+	}
+	return fixed{def, texts}
+}
 
 func (d fixed) Current(context.Context, *State) (*Definition, error) { return d.def, nil }
-func (d fixed) Texts(_ *Definition, entry job.Entry) (Instructions, error) {
-	texts := make(Instructions, len(entry))
-	for _, id := range entry {
-		texts[id] = "Do it."
-	}
-	return texts, nil
-}
+func (d fixed) Texts(*Definition, job.Entry) (Instructions, error)   { return d.texts, nil }
 func (d fixed) KeptTexts(DefinitionRef, job.Entry) (Instructions, error) { return nil, nil }
 func (d fixed) Keep(def *Definition, _ Instructions) (*Definition, error) {
 	return def, nil
@@ -107,7 +123,7 @@ func loop(b testing.TB, n int) *Definition {
 
 func memoryEngine(b testing.TB, def *Definition, idle time.Duration) *Engine {
 	b.Helper()
-	e, err := Open(ctx, Options{Root: b.TempDir(), records: &memory{m: map[string]*State{}}, definitions: fixed{def}, IdleAfter: idle})
+	e, err := Open(ctx, Options{Root: b.TempDir(), records: newMemory(), definitions: newFixed(def), IdleAfter: idle})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -160,7 +176,7 @@ func BenchmarkTransitionInMemory(b *testing.B) {
 					if _, err := c.GoTo(ctx, GoToArgs{StepID: "s0", SessionID: &id}); err != nil {
 						b.Fatal(err)
 					}
-					e.records.(*memory).m[id].History = nil
+					e.records.(*memory).hot[id].History = nil
 					continue
 				}
 				if _, err := c.finish(ctx, who, empty); err != nil {
@@ -177,7 +193,7 @@ func BenchmarkTransitionInMemory(b *testing.B) {
 func BenchmarkPassivatedSessions(b *testing.B) {
 	const n = 100_000
 	def := loop(b, 25)
-	e, err := Open(ctx, Options{Root: b.TempDir(), definitions: fixed{def}, IdleAfter: 50 * time.Millisecond,
+	e, err := Open(ctx, Options{Root: b.TempDir(), definitions: newFixed(def), IdleAfter: 50 * time.Millisecond,
 		records: noSync(b)})
 	if err != nil {
 		b.Fatal(err)

@@ -91,6 +91,8 @@ func declared(st *job.Step) string {
 func decodeOutputs(st *job.Step, raw json.RawMessage) (OrderedMap[json.RawMessage], error) {
 	raw = bytes.TrimSpace(raw)
 	switch {
+	case string(raw) == "{}":
+		return nil, nil
 	case len(raw) > 0 && raw[0] == '{':
 		var m OrderedMap[json.RawMessage]
 		if err := json.Unmarshal(raw, &m); err != nil {

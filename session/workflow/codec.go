@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"deepwork/session"
 )
@@ -16,7 +17,13 @@ import (
 // spaces, ending in "\n}". What did not change since it was last encoded is not
 // encoded again, so that a step late in a long workflow costs what the first did.
 func (s *State) encode() ([]byte, error) {
-	e := encoder{buf: make([]byte, 0, 4096)}
+	size := 8192
+	for _, p := range s.StepProgress {
+		if b := p.Value.encoded.Load(); b != nil {
+			size += len(*b) + len(p.Key) + 16
+		}
+	}
+	e := encoder{buf: make([]byte, 0, size)}
 	e.buf = append(e.buf, '{')
 	e.field("format_version", s.FormatVersion)
 	e.field("session_id", s.SessionID)
@@ -35,7 +42,7 @@ func (s *State) encode() ([]byte, error) {
 		e.element(i)
 		e.string(p.Key)
 		e.buf = append(e.buf, ": "...)
-		e.cached(&p.Value.encoded, p.Value)
+		e.cached(&p.Value.encoded, func() { e.progress(p.Value) })
 	}
 	e.close('}', len(s.StepProgress))
 	e.field("parent_session_id", s.ParentSessionID)
@@ -50,7 +57,7 @@ func (s *State) encode() ([]byte, error) {
 	e.open('[')
 	for i, w := range s.History {
 		e.element(i)
-		e.cached(&w.encoded, w)
+		e.cached(&w.encoded, func() { e.value(w, "    ") })
 	}
 	e.close(']', len(s.History))
 	e.key("replies")
@@ -60,7 +67,7 @@ func (s *State) encode() ([]byte, error) {
 		if r.Raw == nil && e.err == nil {
 			r.Raw, e.err = marshal(r.Reply)
 		}
-		e.cached(&r.encoded, r)
+		e.cached(&r.encoded, func() { e.reply(r) })
 	}
 	e.close(']', len(s.Replies))
 	if e.err != nil {
@@ -70,10 +77,11 @@ func (s *State) encode() ([]byte, error) {
 }
 
 // An encoder writes the indented object by hand around json.Marshal's values,
-// because elements are taken from their caches.
+// because elements are taken from their caches and most fields are simple.
 type encoder struct {
 	buf   []byte
-	count int // keys so far
+	inner bool // within an element: keys are indented deeper
+	count int  // keys so far
 	err   error
 }
 
@@ -82,12 +90,58 @@ func (e *encoder) key(name string) {
 		e.buf = append(e.buf, ',')
 	}
 	e.count++
-	e.buf = append(append(append(e.buf, "\n  \""...), name...), "\": "...)
+	indent := "\n  \""
+	if e.inner {
+		indent = "\n      \""
+	}
+	e.buf = append(append(append(e.buf, indent...), name...), "\": "...)
 }
 
 func (e *encoder) field(name string, v any) {
 	e.key(name)
-	e.value(v, "  ")
+	if e.inner {
+		e.value(v, "      ")
+	} else {
+		e.value(v, "  ")
+	}
+}
+
+// object writes an element that is an object, by its fields.
+func (e *encoder) object(fields func()) {
+	outer := e.count
+	e.count, e.inner = 0, true
+	e.buf = append(e.buf, '{')
+	fields()
+	e.buf = append(e.buf, "\n    }"...)
+	e.count, e.inner = outer, false
+}
+
+// progress writes what is known of a step; it is what json.Marshal gives.
+func (e *encoder) progress(p *StepProgress) {
+	e.object(func() {
+		e.field("step_id", p.StepID)
+		e.field("started_at", p.StartedAt)
+		e.field("completed_at", p.CompletedAt)
+		e.field("outputs", p.Outputs)
+		e.field("notes", p.Notes)
+		e.field("quality_attempts", p.QualityAttempts)
+		e.field("unreported", p.Unreported)
+		e.field("overrides", p.Overrides)
+		e.field("attempts", p.Attempts)
+	})
+}
+
+// reply writes a stored reply; it is what json.Marshal gives.
+func (e *encoder) reply(r *StoredReply) {
+	e.object(func() {
+		e.field("tool", r.Tool)
+		e.field("request_id", r.RequestID)
+		e.field("args_digest", r.ArgsDigest)
+		e.field("step_id", r.StepID)
+		e.field("entry_index", r.EntryIndex)
+		e.key("reply")
+		e.indent(r.Raw, "      ")
+	})
 }
 
 func (e *encoder) string(s string) { e.value(s, "") }
@@ -112,13 +166,47 @@ func (e *encoder) value(v any, prefix string) {
 	case int:
 		e.buf = strconv.AppendInt(e.buf, int64(v), 10)
 		return
+	case bool:
+		e.buf = strconv.AppendBool(e.buf, v)
+		return
+	case time.Time:
+		if v.Year() >= 0 && v.Year() < 10000 {
+			e.buf = append(e.buf, '"')
+			e.buf = append(v.AppendFormat(e.buf, time.RFC3339Nano), '"')
+			return
+		}
+	case *time.Time:
+		if v == nil {
+			e.buf = append(e.buf, "null"...)
+			return
+		}
+		e.value(*v, prefix)
+		return
+	case []Override:
+		if v == nil {
+			e.buf = append(e.buf, "null"...)
+			return
+		}
+	case []*Attempt:
+		if v == nil {
+			e.buf = append(e.buf, "null"...)
+			return
+		}
 	}
 	raw, err := marshal(v)
 	if err != nil {
 		e.err = err
 		return
 	}
-	if raw[0] != '{' && raw[0] != '[' {
+	e.indent(raw, prefix)
+}
+
+// indent appends a JSON value, indented where it has an inside.
+func (e *encoder) indent(raw []byte, prefix string) {
+	if e.err != nil {
+		return
+	}
+	if len(raw) == 0 || raw[0] != '{' && raw[0] != '[' {
 		e.buf = append(e.buf, raw...)
 		return
 	}
@@ -155,13 +243,13 @@ func (e *encoder) close(b byte, n int) {
 }
 
 // cached appends the indented JSON of an immutable element.
-func (e *encoder) cached(cache *atomic.Pointer[[]byte], v any) {
+func (e *encoder) cached(cache *atomic.Pointer[[]byte], write func()) {
 	if b := cache.Load(); b != nil {
 		e.buf = append(e.buf, *b...)
 		return
 	}
 	start := len(e.buf)
-	e.value(v, "    ")
+	write()
 	if e.err == nil {
 		b := slices.Clone(e.buf[start:])
 		cache.Store(&b)

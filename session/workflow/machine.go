@@ -65,15 +65,15 @@ func noSteps(def *Definition) error {
 		def.Workflow.Name, def.Job.Name, def.Job.Dir, job.FileName)
 }
 
-// enter begins every step of an entry and describes them. s is being made.
-func (s *State) enter(def *Definition, index int, at time.Time, texts Instructions) []StepInfo {
+// enter begins every step of an entry and describes them; changed is what else
+// the transition made of the progress. s is being made.
+func (s *State) enter(def *Definition, index int, at time.Time, texts Instructions, changed ...*StepProgress) []StepInfo {
 	entry := def.Workflow.Entries[index]
 	s.CurrentEntryIndex, s.CurrentStepID, s.ReportedByStepID = index, entry[0], false
-	begun := make([]*StepProgress, len(entry))
-	for i, id := range entry {
-		begun[i] = &StepProgress{StepID: id, StartedAt: at}
+	for _, id := range entry {
+		changed = append(changed, &StepProgress{StepID: id, StartedAt: at})
 	}
-	s.setProgress(begun...)
+	s.setProgress(changed...)
 	return s.describe(def, entry, texts)
 }
 
@@ -235,23 +235,24 @@ func (s *State) applyFinish(def *Definition, p *plan, f finish) (*State, *Finish
 			}
 		}
 	}
-	n.setProgress(changed...)
 
 	r := &FinishReply{Status: NextStep, Notice: notice(def)}
 	switch {
 	case p.Pending != nil:
+		n.setProgress(changed...)
 		r.PendingConcurrentSteps = p.Pending
 		r.Feedback = new(fmt.Sprintf(
 			"Step '%s' is recorded. Its concurrent group is not done yet: wait for %s, each to be reported by finished_step with its step_id. The next step begins when all members are finished; do not begin it before.",
 			p.Step.ID, quoteList(p.Pending)))
 	case p.Next == nil:
+		n.setProgress(changed...)
 		n.Status, n.CompletedAt = Completed, &at
 		r.Status = WorkflowComplete
 		r.Summary = new(n.summary(def))
 		all := n.allOutputs(def)
 		r.AllOutputs = &all
 	default:
-		infos := n.enter(def, p.Index+1, f.At, f.Texts)
+		infos := n.enter(def, p.Index+1, f.At, f.Texts, changed...)
 		r.BeginStep, r.ConcurrentSteps = &infos[0], rest(infos)
 	}
 	n.remember(&StoredReply{

@@ -1,6 +1,8 @@
 package workflow
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -285,4 +287,34 @@ func FuzzOutputs(f *testing.F) {
 		}
 		sameOutputs(raw, Outputs{{"a_out", OutputValue{Paths: []string{"x"}}}})
 	})
+}
+
+// The encoder writes by hand what json.Marshal would give.
+func TestEncodeIsWhatMarshalGives(t *testing.T) {
+	at := time.Date(2026, 3, 4, 5, 6, 7, 8000, time.UTC)
+	p := &StepProgress{StepID: "a\"b<", StartedAt: at, CompletedAt: &at, Outputs: Outputs{{"x", OutputValue{Paths: []string{"p"}, List: true}}}, Notes: new("n\n"),
+		QualityAttempts: 2, Unreported: true, Overrides: []Override{{At: at, Identity: "i", Reason: "r", Skipped: []string{"step"}}},
+		Attempts: []*Attempt{{Number: 1, State: AttemptFailed, OpenedAt: at, Verdicts: []*Verdict{{At: at, Reviewer: "r", Criteria: []CriterionResult{{Criterion: "c", Feedback: new("f")}}}}}}}
+	full := &State{FormatVersion: 1, SessionID: "00000001", JobName: "j", WorkflowName: "w", Goal: "g", InstanceID: new("i"), BranchName: "b", Status: Aborted,
+		CurrentStepID: "a", ReportedByStepID: true, StepProgress: OrderedMap[*StepProgress]{{p.StepID, p}, {"z", &StepProgress{StepID: "z", StartedAt: at}}},
+		ParentSessionID: new("p"), AbortReason: new("r"), StartedAt: at, UpdatedAt: at, CompletedAt: &at, Identity: "i", Owner: "o", Definition: DefinitionRef{"h", "s", "d"},
+		History: []*Withdrawal{{At: at, From: "a", To: "b", Progress: OrderedMap[*StepProgress]{{"z", &StepProgress{StepID: "z", StartedAt: at}}}}},
+		Replies: []*StoredReply{{Tool: ToolAbort, RequestID: new("q"), ArgsDigest: "d", StepID: "s", EntryIndex: 3, Raw: []byte(`{"a":[1,{}]}`)}}}
+	for _, s := range []*State{full, {FormatVersion: 1, Replies: []*StoredReply{}, History: []*Withdrawal{}}} {
+		got, err := s.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want bytes.Buffer
+		if err := json.Indent(&want, raw, "", "  "); err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != want.String() {
+			t.Errorf("got\n%s\nwant\n%s", got, want.String())
+		}
+	}
 }

@@ -43,11 +43,11 @@ func (m OrderedMap[V]) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		k, err := json.Marshal(p.Key)
+		k, err := marshal(p.Key)
 		if err != nil {
 			return nil, err
 		}
-		v, err := json.Marshal(p.Value)
+		v, err := marshal(p.Value)
 		if err != nil {
 			return nil, err
 		}
@@ -58,6 +58,10 @@ func (m OrderedMap[V]) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads an object and keeps its order; a key that stands twice is an error.
 func (m *OrderedMap[V]) UnmarshalJSON(data []byte) error {
+	if string(data) == "{}" {
+		*m = OrderedMap[V]{}
+		return nil
+	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	t, err := d.Token()
 	if err != nil {

@@ -20,12 +20,12 @@ func (v OutputValue) MarshalJSON() ([]byte, error) {
 		if len(v.Paths) != 1 {
 			return nil, fmt.Errorf("a file output has %d paths", len(v.Paths))
 		}
-		return json.Marshal(v.Paths[0])
+		return marshal(v.Paths[0])
 	}
 	if v.Paths == nil {
 		return []byte("[]"), nil
 	}
-	return json.Marshal(v.Paths)
+	return marshal(v.Paths)
 }
 
 // UnmarshalJSON reads a string, or an array of strings.

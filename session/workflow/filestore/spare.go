@@ -43,18 +43,19 @@ func (s *Store) takeSpare() (spare, bool) {
 	return sp, true
 }
 
-// openSpare opens a spare to be written, if it is still what it was.
-func openSpare(sp spare) (*os.File, bool) {
+// openSpare opens a spare to be written, if it is still what it was, and tells
+// how long it is.
+func openSpare(sp spare) (*os.File, int64, bool) {
 	f, err := os.OpenFile(sp.path, os.O_WRONLY|openNoFollow, 0)
 	if err != nil {
-		return nil, false
+		return nil, 0, false
 	}
 	fi, err := f.Stat()
 	if err != nil || !fi.Mode().IsRegular() || inode(fi) != sp.inode || names(fi) != 1 {
 		f.Close()
-		return nil, false
+		return nil, 0, false
 	}
-	return f, true
+	return f, fi.Size(), true
 }
 
 // giveBack keeps what a record was exchanged for, now at temp, as a spare. old

@@ -90,9 +90,12 @@ func (s *Store) putOnce(p *place, path string, data []byte, o putOptions) (*stam
 // or a new one.
 func (s *Store) writeTemp(data []byte, o putOptions) (temp string, st stamp, err error) {
 	var f *os.File
-	if sp, ok := s.takeSpare(); ok && !o.exclusive {
-		if f, ok = openSpare(sp); ok {
-			temp = sp.path
+	var length int64 // of a spare
+	if !o.exclusive {
+		if sp, ok := s.takeSpare(); ok {
+			if f, length, ok = openSpare(sp); ok {
+				temp = sp.path
+			}
 		}
 	}
 	if f == nil {
@@ -112,8 +115,10 @@ func (s *Store) writeTemp(data []byte, o putOptions) (temp string, st stamp, err
 	if _, err := f.Write(data); err != nil {
 		return temp, st, err
 	}
-	if err := f.Truncate(int64(len(data))); err != nil { // a spare may have been longer
-		return temp, st, err
+	if int64(len(data)) < length {
+		if err := f.Truncate(int64(len(data))); err != nil {
+			return temp, st, err
+		}
 	}
 	if err := s.at("written"); err != nil {
 		return temp, st, err
