@@ -159,6 +159,9 @@ func (g *Gate) stuck() []string {
 			names = append(names, fmt.Sprintf("the delivery of verdicts to session %s", b.session))
 		}
 	}
+	if len(names) == 0 {
+		names = append(names, "the reading of the settings")
+	}
 	slices.Sort(names)
 	return names
 }

@@ -32,6 +32,8 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv(modeEnv); mode != "" {
 		os.Exit(child(mode))
 	}
+	// A program built with -race sleeps for a second at its end, each child too.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	goleak.VerifyTestMain(m)
 }
 
@@ -86,8 +88,16 @@ func child(mode string) int {
 	case "escape":
 		spawn("leaf", detached)
 		fmt.Println("done")
+	case "tidy": // takes as long to end as the test says
+		end := make(chan os.Signal, 1)
+		signal.Notify(end, syscall.SIGTERM)
+		attend()
+		<-end
+		attend()
+		keep[len(keep)-1].Read(make([]byte, 1))
+		fmt.Println("tidied up")
 	case "gentle": // dies of SIGTERM at once; its child tidies up
-		spawn("obedient", nil)
+		spawn("tidy", nil)
 		attend()
 		forever()
 	}

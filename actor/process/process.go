@@ -27,7 +27,7 @@ const (
 	drainFor = time.Second
 	// goneFor bounds the wait for killed descendants to be gone: where nothing
 	// reaps orphans they stay as zombies.
-	goneFor = 500 * time.Millisecond
+	goneFor = 250 * time.Millisecond
 )
 
 // A Spec says what to run. The zero value of a field is its default.

@@ -97,8 +97,8 @@ func newFixed(def *Definition) fixed {
 	return fixed{def, texts}
 }
 
-func (d fixed) Current(context.Context, *State) (*Definition, error) { return d.def, nil }
-func (d fixed) Texts(*Definition, job.Entry) (Instructions, error)   { return d.texts, nil }
+func (d fixed) Current(context.Context, *State) (*Definition, error)     { return d.def, nil }
+func (d fixed) Texts(*Definition, job.Entry) (Instructions, error)       { return d.texts, nil }
 func (d fixed) KeptTexts(DefinitionRef, job.Entry) (Instructions, error) { return nil, nil }
 func (d fixed) Keep(def *Definition, _ Instructions) (*Definition, error) {
 	return def, nil

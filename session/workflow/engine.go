@@ -121,7 +121,13 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 func (e *Engine) Close(ctx context.Context) []string {
 	stuck := e.system.Stop(ctx)
 	e.cancel()
-	e.beside.Wait() // each ends with e.ctx, or with the read of a file
+	done := make(chan struct{}) // closed when nothing runs beside the actors any more
+	go func() { e.beside.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done(): // the read of a file that does not end, on a disk that hangs
+		stuck = append(stuck, "reading files for reviews")
+	}
 	if err := e.records.Close(); err != nil {
 		e.log.Error("closing the session files", "error", err)
 	}

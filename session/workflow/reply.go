@@ -73,7 +73,7 @@ type ReviewInfo struct {
 
 // CriterionResult is a verdict on one criterion (seed 001).
 type CriterionResult struct {
-	Criterion string  `json:"criterion" jsonschema:"the criterion's name or question"`
+	Criterion string  `json:"criterion" jsonschema:"the criterion's question"`
 	Passed    bool    `json:"passed" jsonschema:"whether it is met"`
 	Feedback  *string `json:"feedback" jsonschema:"why not, or null"`
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/catalog/job"
 	"deepwork/gate"
 )
 
@@ -98,10 +99,21 @@ func recorded(r *review) (verdicts []*Verdict, failure string) {
 			out.Files = append(out.Files, FileHash{f.Path, f.SHA256})
 		}
 		for _, c := range v.Criteria {
-			out.Criteria = append(out.Criteria, CriterionResult{Criterion: c.Criterion, Passed: c.Passed, Feedback: c.Feedback})
+			out.Criteria = append(out.Criteria, CriterionResult{Criterion: questionOf(v.Task.Criteria, c.Criterion), Passed: c.Passed, Feedback: c.Feedback})
 		}
 		verdicts = append(verdicts, out)
 	}
 	slices.SortStableFunc(verdicts, func(a, b *Verdict) int { return strings.Compare(a.Key, b.Key) })
 	return verdicts, strings.Join(failures, "\n")
+}
+
+// questionOf gives the text of the criterion with this name (seed 001,
+// "QualityCriteriaResult").
+func questionOf(criteria []job.Criteria, name string) string {
+	for _, c := range criteria {
+		if c.Name == name {
+			return c.Question
+		}
+	}
+	return name
 }
