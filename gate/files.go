@@ -19,9 +19,9 @@ var (
 )
 
 // HashFiles returns the hex SHA-256 of each file, by its path as given: relative
-// to root, or absolute. Each is read once, in pieces. An error names the file; a
+// to root, or absolute. Each is read once, in pieces, until ctx ends. An error names the file; a
 // file must be a regular one and inside root after symlinks are resolved.
-func HashFiles(root string, paths []string) (map[string]string, error) {
+func HashFiles(ctx context.Context, root string, paths []string) (map[string]string, error) {
 	hashes := make(map[string]string, len(paths))
 	if len(paths) == 0 {
 		return hashes, nil
@@ -35,7 +35,7 @@ func HashFiles(root string, paths []string) (map[string]string, error) {
 		if _, ok := hashes[p]; ok {
 			continue
 		}
-		if hashes[p], err = hashFile(context.Background(), root, p, buf); err != nil {
+		if hashes[p], err = hashFile(ctx, root, p, buf); err != nil {
 			return nil, fmt.Errorf("hashing output file '%s': %w", p, err)
 		}
 	}

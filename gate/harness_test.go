@@ -70,7 +70,7 @@ func (p *project) plan(s Submission) []Task {
 	for _, o := range s.Outputs {
 		paths = append(paths, o.Paths...)
 	}
-	hashes, err := HashFiles(p.root, paths)
+	hashes, err := HashFiles(context.Background(), p.root, paths)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -115,7 +116,7 @@ func TestHashFiles(t *testing.T) {
 	p.write("a.md", strings.Repeat("a", 1<<20))
 	p.write("dir/b.md", "")
 	abs := filepath.Join(p.root, "a.md")
-	got, err := HashFiles(p.root, []string{"a.md", "dir/b.md", "a.md", abs})
+	got, err := HashFiles(context.Background(), p.root, []string{"a.md", "dir/b.md", "a.md", abs})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +128,7 @@ func TestHashFiles(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "x")
 	os.WriteFile(outside, nil, 0o600)
 	for path, want := range map[string]error{"none": fs.ErrNotExist, "dir": errNotRegular, outside: errOutside, "../x": nil} {
-		if _, err := HashFiles(p.root, []string{"a.md", path}); err == nil || want != nil && !errors.Is(err, want) || !strings.Contains(err.Error(), path) {
+		if _, err := HashFiles(context.Background(), p.root, []string{"a.md", path}); err == nil || want != nil && !errors.Is(err, want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

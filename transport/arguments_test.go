@@ -26,7 +26,7 @@ func TestArgumentErrors(t *testing.T) {
 		{"null required", "finished_step", `{"outputs":null}`, "missing_argument", []string{`"outputs"`}},
 		{"number for text", "start_workflow", `{"goal":42,"job_name":"j","workflow_name":"w"}`, "invalid_argument", []string{`"goal"`, "a number (42)", "a string"}},
 		{"object for text", "get_step", `{"session_id":{"a":1}}`, "invalid_argument", []string{`"session_id"`, "an object", "must be a string"}},
-		{"text for outputs", "finished_step", `{"outputs":"a.md"}`, "invalid_argument", []string{`"outputs"`, `a string ("a.md")`, "an object or an array"}},
+		{"text for outputs", "finished_step", `{"outputs":"a.md"}`, "invalid_argument", []string{`"outputs"`, `a string ("a.md")`, "it must be an object"}},
 		{"boolean for outputs", "finished_step", `{"outputs":true}`, "invalid_argument", []string{`"outputs"`, "a boolean"}},
 		{"long goal", "start_workflow", `{"goal":"` + strings.Repeat("g", maxText+1) + `","job_name":"j","workflow_name":"w"}`, "argument_too_large",
 			[]string{`"goal"`, "100001 characters", "100000"}},

@@ -159,7 +159,7 @@ func BenchmarkGetWorkflows(b *testing.B) {
 	lines.read()
 	for b.Loop() {
 		io.WriteString(toServer, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_workflows"}}`+"\n")
-		_, size, err := lines.read()
+		_, size, _, err := lines.read()
 		if err != nil {
 			b.Fatal(err)
 		}

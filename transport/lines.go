@@ -47,13 +47,13 @@ func newLineReader(r io.Reader) *lineReader {
 // next reads the next line that is not blank.
 func (r *lineReader) next() line {
 	for {
-		text, size, err := r.read()
+		text, size, id, err := r.read()
 		if err != nil && size == 0 {
 			return line{err: err}
 		}
 		if size > maxLine {
-			return rejected(jsonrpc.ID{}, jsonrpc.CodeInvalidRequest,
-				fmt.Sprintf("the message has %d bytes; at most %d are read", size, maxLine))
+			return rejected(id, jsonrpc.CodeInvalidRequest, fmt.Sprintf(
+				"the message has %d bytes; at most %d are read: put what is long into a file and give its path", size, maxLine))
 		}
 		if text = bytes.TrimSpace(text); len(text) > 0 {
 			return parseLine(text) // the error, if any, comes again with the next read
@@ -62,22 +62,24 @@ func (r *lineReader) next() line {
 }
 
 // read returns one line, valid until the next call, and how long it was; of
-// one that is too long, only how long.
-func (r *lineReader) read() (text []byte, size int, err error) {
+// one that is too long, only how long, and its id.
+func (r *lineReader) read() (text []byte, size int, id jsonrpc.ID, err error) {
 	r.buf = r.buf[:0]
 	if cap(r.buf) > 1<<20 {
 		r.buf = nil
 	}
+	var finder idFinder
 	for {
 		part, err := r.in.ReadSlice('\n')
-		size += len(part)
-		if size <= maxLine {
+		if size += len(part); size <= maxLine {
 			r.buf = append(r.buf, part...)
 		} else {
+			finder.Write(r.buf)
+			finder.Write(part)
 			r.buf = nil
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
-			return r.buf, size, err
+			return r.buf, size, finder.id(), err
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
@@ -21,7 +22,11 @@ func decodeMessage(text []byte) (jsonrpc.Message, jsonrpc.ID, *jsonrpc.Error) {
 		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			return nil, jsonrpc.ID{}, invalidRequest("a message is an object, this is %s", article(kindOf(text)))
 		}
-		return nil, jsonrpc.ID{}, &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: fmt.Sprintf("parse error: %v", err)}
+		var finder idFinder
+		if strings.Contains(err.Error(), "exceeded max depth") { // else what looks like an id may be anything
+			finder.Write(text)
+		}
+		return nil, finder.id(), &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: fmt.Sprintf("parse error: %v", err)}
 	}
 	id, err := decodeID(fields["id"])
 	if err != nil {

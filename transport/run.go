@@ -12,8 +12,11 @@ import (
 )
 
 const (
-	// stopGrace is how long calls in flight may go on after the program was told to stop.
-	stopGrace = 5 * time.Second
+	// stopGrace is how long calls in flight may go on after the program was told
+	// to stop. A transition takes milliseconds; a review, which takes minutes, is
+	// cut off, since clients kill a server 2 s after they told it to stop, and the
+	// reviewers it runs must have been ended by then.
+	stopGrace = 300 * time.Millisecond
 	// eofGrace is how long they may after the client closed its end; longer
 	// than a review's reply takes.
 	eofGrace = 2 * time.Minute
@@ -49,7 +52,7 @@ func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
 
 // ServeStdio serves one client over in and out, one JSON-RPC message a line,
 // and closes both. It blocks until the input ends, with every call answered
-// (nil), until ctx ends, with calls in flight given 5 s to be answered (nil),
+// (nil), until ctx ends, with calls in flight given 300 ms to be answered (nil),
 // or until out is closed or blocked for good (an error). Nothing but messages
 // is written to out. It may return while a read of in, which cannot be
 // interrupted on every system, is still blocked.

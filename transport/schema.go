@@ -107,7 +107,36 @@ func outputSchema[R any]() *jsonschema.Schema {
 		panic(fmt.Sprintf("transport: %v", err))
 	}
 	complete(s)
+	shareSteps(s)
 	return s
+}
+
+// stepFields are the fields of replies that describe steps, or lists of them.
+var stepFields = []string{"begin_step", "concurrent_steps"}
+
+// shareSteps puts the schema of a step, the largest there is, once into a reply
+// that describes steps in two fields: clients read tools/list at every start.
+// The fields keep their type and description beside the reference, for clients
+// that do not follow it; the definition allows null, for those that follow the
+// reference alone.
+func shareSteps(s *jsonschema.Schema) {
+	const name = "step"
+	for _, field := range stepFields {
+		p := s.Properties[field]
+		if p == nil {
+			continue
+		}
+		if p.Items != nil {
+			p = p.Items
+		}
+		if s.Defs == nil {
+			def := p.CloneSchemas()
+			def.Type, def.Types, def.Description = "", []string{"null", "object"}, "all that is needed to do a step"
+			s.Defs = map[string]*jsonschema.Schema{name: def}
+		}
+		p.Ref = "#/$defs/" + name
+		p.Properties, p.PropertyOrder, p.Required, p.AdditionalProperties = nil, nil, nil, nil
+	}
 }
 
 // complete says what Go's types cannot: which lists are never null, what the

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -57,6 +58,9 @@ type stdio struct {
 type call struct {
 	batch  *batch // the batch it came in, or nil
 	parked bool   // it is not answered before it is cancelled, so nobody waits for it
+	// cancelled by the client, which does not want a reply any more (MCP
+	// "Cancellation") and takes one for a fault.
+	cancelled bool
 }
 
 // A batch collects the replies to a list of requests.
@@ -172,6 +176,9 @@ func (c *stdio) accept(ctx context.Context, l line) error {
 			}
 			c.calls[req.ID] = call
 		}
+		if ok && !req.IsCall() && req.Method == "notifications/cancelled" {
+			c.cancelled(req.Params)
+		}
 		c.queue = append(c.queue, msg)
 	}
 	if b != nil && b.left > 0 {
@@ -195,10 +202,14 @@ func (c *stdio) Write(ctx context.Context, msg jsonrpc.Message) error {
 	call, known := c.calls[resp.ID]
 	// The client may use the id again as soon as it has the reply.
 	delete(c.calls, resp.ID)
-	replies, done := []jsonrpc.Message{msg}, 1
+	var replies []jsonrpc.Message
+	done := 1
+	if !call.cancelled || resp.Error == nil {
+		replies = append(replies, msg)
+	}
 	if b := call.batch; b != nil {
 		b.left--
-		b.replies = append(b.replies, msg)
+		b.replies = append(b.replies, replies...)
 		if b.left > 0 {
 			c.mu.Unlock()
 			return nil
@@ -206,7 +217,10 @@ func (c *stdio) Write(ctx context.Context, msg jsonrpc.Message) error {
 		replies, done = b.replies, b.calls
 	}
 	c.mu.Unlock()
-	err := c.send(ctx, call.batch != nil, replies...)
+	var err error
+	if len(replies) > 0 {
+		err = c.send(ctx, call.batch != nil, replies...)
+	}
 	if known && !call.parked {
 		c.mu.Lock()
 		c.pending -= done
@@ -217,6 +231,21 @@ func (c *stdio) Write(ctx context.Context, msg jsonrpc.Message) error {
 		}
 	}
 	return err
+}
+
+// cancelled notes that a call's reply is not wanted. The caller holds the lock.
+func (c *stdio) cancelled(params json.RawMessage) {
+	var p struct {
+		ID json.RawMessage `json:"requestId"`
+	}
+	if json.Unmarshal(params, &p) != nil {
+		return // the SDK says what is wrong with it
+	}
+	id, err := decodeID(p.ID)
+	if call, ok := c.calls[id]; err == nil && ok && !call.parked {
+		call.cancelled = true
+		c.calls[id] = call
+	}
 }
 
 // send writes messages as one line, in one Write. When that fails the

@@ -91,26 +91,28 @@ func TestStdioSurvivesGarbage(t *testing.T) {
 		line, id string
 		code     float64
 	}{
-		"not JSON":       {`hello`, `null`, -32700},
-		"torn":           {`{"jsonrpc":"2.0","id":7,"method":"ping"`, `null`, -32700},
-		"two on a line":  {`{"jsonrpc":"2.0","id":7,"method":"ping"} {}`, `null`, -32700},
-		"not UTF-8":      {"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"\xff\"}", `null`, -32700},
-		"no message":     {`{"id":7}`, `7`, -32600},
-		"old version":    {`{"jsonrpc":"1.0","id":"s","method":"ping"}`, `"s"`, -32600},
-		"a number":       {`42`, `null`, -32600},
-		"object for id":  {`{"jsonrpc":"2.0","id":{},"method":"ping"}`, `null`, -32600},
-		"too long":       {`{"jsonrpc":"2.0","id":7,"method":"` + strings.Repeat("x", maxLine) + `"}`, `null`, -32600},
-		"20 MB":          {strings.Repeat("y", 20_000_000), `null`, -32600},
-		"deep":           {`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_step","arguments":` + strings.Repeat("[", 5_000) + strings.Repeat("]", 5_000) + `}}`, `7`, -32602},
-		"fraction":       {`{"jsonrpc":"2.0","id":7.5,"method":"ping"}`, `null`, -32600},
-		"number method":  {`{"jsonrpc":"2.0","id":7,"method":8}`, `7`, -32600},
-		"broken reply":   {`{"jsonrpc":"2.0","id":7,"error":8}`, `7`, -32600},
-		"other case":     {`{"jsonrpc":"2.0","id":7,"Method":"ping"}`, `7`, -32600},
-		"very deep":      {`{"jsonrpc":"2.0","id":7,"method":"ping","params":` + strings.Repeat("[", 50_000) + strings.Repeat("]", 50_000) + `}`, `null`, -32700},
-		"empty batch":    {`[]`, `null`, -32600},
-		"large batch":    {`[` + strings.Repeat(`1,`, maxBatch) + `1]`, `null`, -32600},
-		"torn batch":     {`[{"jsonrpc"`, `null`, -32700},
-		"unknown method": {`{"jsonrpc":"2.0","id":7,"method":"no/such"}`, `7`, -32601},
+		"not JSON":              {`hello`, `null`, -32700},
+		"torn":                  {`{"jsonrpc":"2.0","id":7,"method":"ping"`, `null`, -32700},
+		"two on a line":         {`{"jsonrpc":"2.0","id":7,"method":"ping"} {}`, `null`, -32700},
+		"not UTF-8":             {"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"\xff\"}", `null`, -32700},
+		"no message":            {`{"id":7}`, `7`, -32600},
+		"old version":           {`{"jsonrpc":"1.0","id":"s","method":"ping"}`, `"s"`, -32600},
+		"a number":              {`42`, `null`, -32600},
+		"object for id":         {`{"jsonrpc":"2.0","id":{},"method":"ping"}`, `null`, -32600},
+		"too long":              {`{"jsonrpc":"2.0","id":7,"method":"` + strings.Repeat("x", maxLine) + `"}`, `7`, -32600},
+		"too long, the id last": {`{"method":"tools/call","params":{"id":1,"x":"\",\"id\":2,` + strings.Repeat("x", maxLine) + `","y":[{"id":3}]},"jsonrpc":"2.0","id":"s"}`, `"s"`, -32600},
+		"too long, no id":       {`{"jsonrpc":"2.0","method":{"id":5},"id":{"id":4},"params":"` + strings.Repeat("x", maxLine) + `"}`, `null`, -32600},
+		"20 MB":                 {strings.Repeat("y", 20_000_000), `null`, -32600},
+		"deep":                  {`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_step","arguments":` + strings.Repeat("[", 5_000) + strings.Repeat("]", 5_000) + `}}`, `7`, -32602},
+		"fraction":              {`{"jsonrpc":"2.0","id":7.5,"method":"ping"}`, `null`, -32600},
+		"number method":         {`{"jsonrpc":"2.0","id":7,"method":8}`, `7`, -32600},
+		"broken reply":          {`{"jsonrpc":"2.0","id":7,"error":8}`, `7`, -32600},
+		"other case":            {`{"jsonrpc":"2.0","id":7,"Method":"ping"}`, `7`, -32600},
+		"very deep":             {`{"jsonrpc":"2.0","id":7,"method":"ping","params":` + strings.Repeat("[", 50_000) + strings.Repeat("]", 50_000) + `}`, `7`, -32700},
+		"empty batch":           {`[]`, `null`, -32600},
+		"large batch":           {`[` + strings.Repeat(`1,`, maxBatch) + `1]`, `null`, -32600},
+		"torn batch":            {`[{"jsonrpc"`, `null`, -32700},
+		"unknown method":        {`{"jsonrpc":"2.0","id":7,"method":"no/such"}`, `7`, -32601},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := fakeServer(t, nil)
@@ -188,6 +190,41 @@ func TestStdioBatch(t *testing.T) {
 	}
 }
 
+// A client that has cancelled a call gets no error for it, alone or in a batch.
+func TestStdioDoesNotAnswerCancelledCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := fakeServer(t, func(a *fakeAgent) {
+			a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+		})
+		in, inW := io.Pipe()
+		outR, outW := io.Pipe()
+		served := make(chan error, 1)
+		go func() { served <- s.ServeStdio(t.Context(), in, outW) }()
+		cancel := func(id int) string {
+			return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`+"\n", id)
+		}
+		go func() {
+			defer inW.Close()
+			io.WriteString(inW, hello+finishCall(1)+"\n["+finishCall(2)+"]\n["+finishCall(3)+`,{"jsonrpc":"2.0","id":4,"method":"ping"}]`+"\n")
+			synctest.Wait() // the calls are being handled
+			io.WriteString(inW, cancel(1)+cancel(2)+cancel(3)+cancel(9)+`{"jsonrpc":"2.0","method":"notifications/cancelled","params":5}`+"\n")
+		}()
+		var lines []string
+		for out := bufio.NewScanner(outR); out.Scan(); {
+			lines = append(lines, out.Text())
+		}
+		if err := <-served; err != nil {
+			t.Errorf("ServeStdio: %v", err)
+		}
+		if len(lines) != 2 || lines[1] != `[{"jsonrpc":"2.0","id":4,"result":{}}]` {
+			t.Errorf("got %q", lines)
+		}
+	})
+}
+
 // serving starts ServeStdio with a call in flight that ends as told.
 func serving(t *testing.T, handler func(context.Context) error) (stop func(), call func(), out *bufio.Scanner, outR *io.PipeReader, served chan error) {
 	t.Helper()
@@ -218,7 +255,7 @@ func TestStdioGraceAfterStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop, call, out, _, served := serving(t, func(ctx context.Context) error {
 			select {
-			case <-time.After(stopGrace - time.Second):
+			case <-time.After(stopGrace / 2):
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()

@@ -48,15 +48,15 @@ func addFinishedStep(s *Server) {
 
 // outputsSchema leaves the values open: what they must be is judged with the
 // step at hand, so that an agent reads which output is wrong and why (seed 000,
-// 001.5). A list is seed 001's form.
+// 001.5). A list, seed 001's form, is taken too, but not listed: clients that make
+// values from text, the Inspector's command line among them, do it by a single type.
 func outputsSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{
-		Types:                []string{"object", "array"},
+		Type:                 "object",
 		AdditionalProperties: &jsonschema.Schema{Description: "The output's path, a string, where its type is file; a list of paths where its type is files."},
-		Items:                &jsonschema.Schema{Description: "A path of the step's only output."},
 		Description: "The files of each output, as an object from the output's name (in step_expected_outputs) to its path or list of paths, " +
 			"relative to the project root and inside it, for example {\"report\": \"out/report.md\", \"sources\": [\"a.md\", \"b.md\"]}. " +
-			"{} where the step has no required output. A step with exactly one output also takes a plain list of paths. " +
+			"{} where the step has no required output. A step with exactly one output is also given as a plain list of paths. " +
 			"At most 1 MiB of JSON.",
 	}
 }

@@ -139,8 +139,51 @@ func described(t *testing.T, at string, s *jsonschema.Schema) {
 	for name, p := range s.Properties {
 		check(at+"."+name, p, true)
 	}
+	for name, p := range s.Defs {
+		check(at+"#"+name, p, true)
+	}
 	check(at+"[]", s.Items, false)
 	check(at+".*", s.AdditionalProperties, false)
+}
+
+// Clients read tools/list at every start.
+func TestToolsListIsSmall(t *testing.T) {
+	s, _ := fakeServer(t, nil)
+	lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
+	if n := len(lines[len(lines)-1]); n > 36_000 {
+		t.Errorf("tools/list has %d bytes", n)
+	}
+}
+
+// A step's fields are told in one place, and hold in both where steps stand: null
+// is a begin_step where there is none, but no entry of concurrent_steps.
+func TestStepSchemaHoldsWhereItIsReferredTo(t *testing.T) {
+	for _, tool := range listTools(t) {
+		schema := schemaFrom(t, tool.OutputSchema)
+		if schema.Properties["concurrent_steps"] == nil {
+			continue
+		}
+		schema.Required = nil
+		resolved, err := schema.Resolve(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for reply, fits := range map[string]bool{
+			`{"begin_step":null,"concurrent_steps":null}`: true,
+			`{"begin_step":{"step_id":"a"}}`:              false, // the other fields are missing
+			`{"begin_step":"a"}`:                          false,
+			`{"concurrent_steps":[null]}`:                 false,
+			`{"concurrent_steps":[{"step_id":1}]}`:        false,
+		} {
+			var value any
+			if err := json.Unmarshal([]byte(reply), &value); err != nil {
+				t.Fatal(err)
+			}
+			if err := resolved.Validate(value); (err == nil) != fits {
+				t.Errorf("%s: %s: %v", tool.Name, reply, err)
+			}
+		}
+	}
 }
 
 func TestAllToolsBoundTheirArguments(t *testing.T) {

@@ -17,16 +17,16 @@ import (
 	"deepwork/transport"
 )
 
-// agent is the script command `agent ROOT CALLS`: a real client starts a server
-// on the project ROOT and makes the calls of the file CALLS one after the other,
+// agent is the script command `agent ROOT CALLS [OPTION...]`: a real client starts
+// a server on the project ROOT, with these options of serve, and makes the calls of the file CALLS one after the other,
 // each a line `tool {arguments}`; a `!` in front says that it must be refused.
 func agent(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: agent ROOT CALLS")
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: agent ROOT CALLS [OPTION...]")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	server := exec.CommandContext(ctx, "deepwork", "serve", "--path", ts.MkAbs(args[0]), "--log-level", "error")
+	server := exec.CommandContext(ctx, "deepwork", append([]string{"serve", "--path", ts.MkAbs(args[0]), "--log-level", "error"}, args[2:]...)...)
 	var log bytes.Buffer
 	server.Stderr = &log
 	server.Env = append(os.Environ(), transport.AdditionalJobsEnv+"=")

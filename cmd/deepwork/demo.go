@@ -34,7 +34,7 @@ it as a subprocess and walk an MCP client through it. What is said about each
 exchange is checked; where it is not so, demo fails. It removes what it made.`,
 		Args: takes(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
-			ctx, stop := interruptible(context.Background())
+			ctx, stop := interruptible(context.Background(), 0)
 			defer stop()
 			return a.demo(ctx, keep)
 		},

@@ -47,7 +47,7 @@ func TestInterruptibleSecondSignal(t *testing.T) {
 		t.Skip("a process cannot be signalled there")
 	}
 	if os.Getenv("DEEPWORK_TEST_HANG") != "" {
-		ctx, stop := interruptible(context.Background())
+		ctx, stop := interruptible(context.Background(), 0)
 		defer stop()
 		os.Stdout.WriteString("ready\n")
 		<-ctx.Done()
@@ -91,6 +91,96 @@ func TestInterruptibleSecondSignal(t *testing.T) {
 		case <-time.After(10 * time.Millisecond):
 			_ = child.Process.Signal(syscall.SIGTERM)
 		}
+	}
+}
+
+// TestServeOutlivesItsClient writes to a client that is gone: that ends the
+// server, but not at once, as the signal for it would.
+func TestServeOutlivesItsClient(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no such signal there")
+	}
+	server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", t.TempDir())
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	stdin, err := server.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	var log strings.Builder
+	server.Stdout, server.Stderr = w, &log
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	err = server.Wait()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {
+		t.Errorf("ended with %v, want exit code 1", err)
+	}
+	if !strings.Contains(log.String(), "server stopped") || !strings.Contains(log.String(), "broken pipe") {
+		t.Errorf("it logged\n%s", log.String())
+	}
+}
+
+// TestInterruptiblePatience runs a process that is told to stop several times at
+// once, as by a terminal and a wrapper: it is left the time to stop.
+func TestInterruptiblePatience(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a process cannot be signalled there")
+	}
+	if os.Getenv("DEEPWORK_TEST_PATIENCE") != "" {
+		ctx, stop := interruptible(context.Background(), time.Hour)
+		defer stop()
+		os.Stdout.WriteString("ready\n")
+		<-ctx.Done()
+		os.Stdout.WriteString("asked to stop\n")
+		io.ReadAll(os.Stdin)
+		os.Stdout.WriteString("stopped\n")
+		os.Exit(0)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.CommandContext(t.Context(), self, "-test.run=^TestInterruptiblePatience$")
+	child.Env = append(os.Environ(), "DEEPWORK_TEST_PATIENCE=1")
+	in, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for _, want := range []string{"ready", "asked to stop"} {
+		if !lines.Scan() || lines.Text() != want {
+			t.Fatalf("read %q, want %q", lines.Text(), want)
+		}
+		for range 3 {
+			if err := child.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	in.Close()
+	if !lines.Scan() || lines.Text() != "stopped" {
+		t.Errorf("read %q, want %q", lines.Text(), "stopped")
+	}
+	if err := child.Wait(); err != nil {
+		t.Errorf("ended with %v", err)
 	}
 }
 

@@ -15,7 +15,7 @@ func (a *app) sessionsShowCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show ID",
-		Short: "Print a session: its steps, outputs, attempts and overrides",
+		Short: "Print a session: its steps, outputs, review attempts, verdicts and overrides",
 		Args:  sessionID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withArchive(func(_ string, archive *workflow.Archive) error {
@@ -94,15 +94,13 @@ func (a *app) printProgress(steps workflow.OrderedMap[*workflow.StepProgress]) {
 		default:
 			detail("started %s, in progress", stamp(p.StartedAt))
 		}
-		if p.QualityAttempts > 0 {
-			detail("%s", count(p.QualityAttempts, "review attempt"))
-		}
 		for _, o := range p.Outputs {
 			detail("output %s: %s", o.Key, strings.Join(o.Value.Paths, ", "))
 		}
 		if notes := optional(p.Notes); notes != "" {
 			detail("notes: %s", notes)
 		}
+		printAttempts(detail, p.Attempts)
 		for _, o := range p.Overrides {
 			detail("review overridden %s by %s (skipped: %s): %s", stamp(o.At), o.Identity, strings.Join(o.Skipped, ", "), o.Reason)
 		}

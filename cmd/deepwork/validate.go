@@ -30,7 +30,7 @@ tells which active sessions of the project the edit strands.`,
 			}
 			v := &validator{app: a, root: root, dirs: args}
 			if watch {
-				ctx, stop := interruptible(context.Background())
+				ctx, stop := interruptible(context.Background(), 0)
 				defer stop()
 				return v.watch(ctx, watchInterval)
 			}

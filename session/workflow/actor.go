@@ -25,6 +25,25 @@ type finishMessage struct {
 	Gone     <-chan struct{} // closed when the caller no longer waits
 	Progress ProgressFunc    // may be nil
 	Reply    actor.Reply[*finished]
+
+	// Step is the step that the call was found to be about when it came; it is
+	// about no other when the session has moved on meanwhile. "" at first.
+	Step string
+	// Attempt is how many attempts the step had, this one included, when the call
+	// joined the review that is its attempt; 0 where it has not.
+	Attempt int
+	outputs Outputs // as they were found valid
+}
+
+// gone tells whether the caller has left: then nothing must be moved, since
+// nobody would know.
+func (m *finishMessage) gone() bool {
+	select {
+	case <-m.Gone:
+		return true
+	default:
+		return false
+	}
 }
 
 type abortMessage struct {
@@ -71,7 +90,8 @@ type sessionActor struct {
 	handle *handle
 	state  *State
 
-	reviews map[string]*review // that run, by step
+	reviews   map[string]*review // that run, by step
+	uncertain error              // a transition that may have been made or not
 }
 
 // Start loads the session and makes this server its owner. Its error is the
@@ -79,6 +99,10 @@ type sessionActor struct {
 func (a *sessionActor) Start(ctx context.Context) error {
 	s, err := a.engine.claim(a.id)
 	if err != nil {
+		switch session.CodeOf(err) {
+		case "unknown_session", "session_damaged", "session_unreadable":
+			a.engine.handles.lose(a.id)
+		}
 		return err
 	}
 	a.state, a.reviews = s, map[string]*review{}
@@ -103,7 +127,7 @@ func (a *sessionActor) Receive(ctx context.Context, m message) error {
 	case hashedMessage:
 		answer(m.M.Reply, func() (*finished, error) { return a.hashed(ctx, m) })
 	case verdictMessage:
-		a.verdict(ctx, m)
+		a.verdict(m)
 	case dueMessage:
 		a.due(m)
 	case holdMessage:
@@ -121,6 +145,9 @@ func (a *sessionActor) Receive(ctx context.Context, m message) error {
 	default:
 		return fmt.Errorf("session %s was sent a %T", a.id, m)
 	}
+	if a.uncertain != nil {
+		return a.uncertain // what is on disk counts now
+	}
 	return nil
 }
 
@@ -135,27 +162,52 @@ func answer[R any](to actor.Reply[R], f func() (R, error)) {
 }
 
 // commit makes a transition: durable first, then known to all. A review whose
-// step it moves on from is cancelled, and its attempt void.
+// step it moves on from is cancelled.
 func (a *sessionActor) commit(next *State) error {
-	var over []*review
-	for _, r := range a.reviews {
-		if !next.awaitsReview(r.stepID) {
-			next = next.closeAttempt(r.stepID, nil, "the step moved on while the review ran", next.UpdatedAt)
-			over = append(over, r)
-		}
-	}
 	if err := a.engine.records.Save(next); err != nil {
+		if session.CodeOf(err) == codeUncertain {
+			a.uncertain = err
+		}
 		return err
 	}
-	for _, r := range over {
-		a.drop(r, session.NotNow("step_moved_on", "Step '%s' of session '%s' has moved on, or the session has ended, while its review ran; the review was cancelled. get_step tells where the session is.", r.stepID, a.id))
-	}
 	a.state = next
+	a.engine.requests.learn(next)
 	a.handle.publish(next)
 	if next.Status != Active {
 		a.engine.handles.forget(a.id)
 	}
+	for _, r := range a.reviews {
+		if !next.awaitsReview(r.stepID) {
+			a.drop(r, session.NotNow("step_moved_on", "Step '%s' of session '%s' has moved on, or the session has ended, while its review ran; the review was cancelled. get_step tells where the session is.", r.stepID, a.id))
+		}
+	}
 	return nil
+}
+
+// repetition finds the reply to a call with a request_id that was carried out.
+func (a *sessionActor) repetition(c call) (*StoredReply, error) {
+	if c.RequestID == nil {
+		return nil, nil
+	}
+	r := a.state.reply(c.Tool, *c.RequestID)
+	if r != nil && r.ArgsDigest != c.ArgsDigest {
+		return nil, requestMismatch(*c.RequestID)
+	}
+	return r, nil
+}
+
+// alias stores a reply under the request_id of a call that repeats another
+// without one, or with another one, so that it can be repeated in turn.
+func (a *sessionActor) alias(stored *StoredReply, c call) error {
+	if c.RequestID == nil || a.state.reply(c.Tool, *c.RequestID) != nil {
+		return nil
+	}
+	next := a.state.next(a.state.UpdatedAt)
+	next.remember(&StoredReply{
+		Tool: stored.Tool, RequestID: c.RequestID, ArgsDigest: c.ArgsDigest,
+		StepID: stored.StepID, EntryIndex: stored.EntryIndex, Reply: stored.Reply, Raw: stored.Raw,
+	}, stored.EntryIndex)
+	return a.commit(next)
 }
 
 // allow refuses callers that the session does not belong to, in the words for a
@@ -171,11 +223,20 @@ func (a *sessionActor) abort(m abortMessage) (*AbortReply, error) {
 	if err := a.allow(m.caller); err != nil {
 		return nil, err
 	}
+	if r, err := a.repetition(m.Call); err != nil {
+		return nil, err
+	} else if r != nil {
+		return storedAs[AbortReply](r)
+	}
 	if a.state.Status != Active {
-		if r := a.state.replayAbort(m.Explanation); r != nil {
-			return storedAs[AbortReply](r)
+		r := a.state.replayAbort(m.Explanation)
+		if r == nil {
+			return nil, a.state.ended()
 		}
-		return nil, a.state.ended()
+		if err := a.alias(r, m.Call); err != nil {
+			return nil, err
+		}
+		return storedAs[AbortReply](r)
 	}
 	next, r := a.state.applyAbort(m.Call, m.Explanation, a.engine.now())
 	if err := a.commit(next); err != nil {
@@ -187,6 +248,11 @@ func (a *sessionActor) abort(m abortMessage) (*AbortReply, error) {
 func (a *sessionActor) goTo(ctx context.Context, m goToMessage) (*GoToReply, error) {
 	if err := a.allow(m.caller); err != nil {
 		return nil, err
+	}
+	if r, err := a.repetition(m.Call); err != nil {
+		return nil, err
+	} else if r != nil {
+		return storedAs[GoToReply](r)
 	}
 	if a.state.Status != Active {
 		return nil, a.state.ended()
@@ -206,11 +272,7 @@ func (a *sessionActor) goTo(ctx context.Context, m goToMessage) (*GoToReply, err
 	if def, err = a.engine.definitions.Keep(def, texts); err != nil {
 		return nil, err
 	}
-	base := a.state
-	for stepID := range a.reviews {
-		base = base.closeAttempt(stepID, nil, "go_to_step was called while the review ran", a.engine.now())
-	}
-	next, r := base.applyGoTo(def, m.Call, to, m.StepID, a.engine.now(), texts)
+	next, r := a.state.applyGoTo(def, m.Call, to, m.StepID, a.engine.now(), texts)
 	if err := a.commit(next); err != nil {
 		return nil, err
 	}

@@ -101,12 +101,32 @@ func (s *State) openAttempt(stepID string, a Attempt) *State {
 	p := n.progressOrNew(stepID, a.OpenedAt)
 	p.Attempts = slices.Clone(p.Attempts)
 	if last := p.attempt(); last != nil && last.State == AttemptOpen {
-		p.Attempts[len(p.Attempts)-1] = last.void("the server ended while the review ran", a.OpenedAt)
+		p.Attempts[len(p.Attempts)-1] = last.void("no verdict was recorded before the server ended or the disk failed", a.OpenedAt)
 	}
 	a.Number, a.State = p.QualityAttempts+1, AttemptOpen
-	p.Attempts = append(p.Attempts, &a)
+	p.Attempts = append(withoutOldVoids(p.Attempts), &a)
 	n.setProgress(p)
 	return n
+}
+
+// keptVoids is how many void attempts of a step are kept: a reviewer that never
+// gives a verdict must not make the record grow without end.
+const keptVoids = 10
+
+func withoutOldVoids(attempts []*Attempt) []*Attempt {
+	voids := 0
+	for _, a := range attempts {
+		if a.State == AttemptVoid {
+			voids++
+		}
+	}
+	return slices.DeleteFunc(attempts, func(a *Attempt) bool { // the oldest come first
+		drop := a.State == AttemptVoid && voids > keptVoids
+		if drop {
+			voids--
+		}
+		return drop
+	})
 }
 
 func (a *Attempt) void(why string, at time.Time) *Attempt {
@@ -157,8 +177,35 @@ func (s *State) collectAttempt(stepID string, at time.Time) *State {
 	return n
 }
 
+// isCurrent tells whether a step was begun and not yet finished or left behind.
+func (s *State) isCurrent(stepID string) bool {
+	p := s.progress(stepID)
+	return s.Status == Active && p != nil && p.CompletedAt == nil && !p.Unreported
+}
+
 // awaitsReview tells whether a step is current and its newest attempt open.
 func (s *State) awaitsReview(stepID string) bool {
-	p := s.progress(stepID)
-	return s.Status == Active && p != nil && p.CompletedAt == nil && !p.Unreported && p.attempt().open()
+	return s.isCurrent(stepID) && s.progress(stepID).attempt().open()
+}
+
+// settle voids the attempts of steps that the transition to s moved on from: no
+// verdict on them will be taken. s is being made.
+func (s *State) settle(at time.Time) {
+	var changed []*StepProgress
+	for _, p := range s.StepProgress {
+		if p.Value.attempt().open() && !s.awaitsReview(p.Key) {
+			changed = append(changed, p.Value.settled(at))
+		}
+	}
+	if changed != nil {
+		s.setProgress(changed...)
+	}
+}
+
+// settled is the progress with its open attempt void.
+func (p *StepProgress) settled(at time.Time) *StepProgress {
+	n := p.clone()
+	last := len(p.Attempts) - 1
+	n.Attempts = append(slices.Clone(p.Attempts[:last]), p.Attempts[last].void("the step moved on before there was a verdict", at))
+	return n
 }

@@ -65,6 +65,7 @@ func (r *memory) Load(id string) (*State, error) {
 	}
 	return nil, unknownSession(id)
 }
+func (r *memory) Peek(id string) (*State, error) { return r.Load(id) }
 func (r *memory) Update(id string, change func(*State) (*State, error)) (*State, error) {
 	s, err := r.Load(id)
 	if err != nil {
@@ -179,7 +180,7 @@ func BenchmarkTransitionInMemory(b *testing.B) {
 					e.records.(*memory).hot[id].History = nil
 					continue
 				}
-				if _, err := c.finish(ctx, who, empty); err != nil {
+				if _, err := c.finish(ctx, who, empty, time.Now()); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -24,6 +24,7 @@ type FinishArgs struct {
 // step_id and outputs of the step that was finished last, or with the same
 // request_id, it gives the reply again and moves nothing.
 func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*FinishReply, error) {
+	arrived := time.Now()
 	id := a.RequestID
 	a.RequestID = nil
 	who, err := c.caller(ToolFinish, id, a)
@@ -32,7 +33,7 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*FinishReply, error) {
 	}
 	var ended string
 	r, again, err := once(ctx, c, who, func() (*FinishReply, string, error) {
-		f, err := c.finish(ctx, who, a)
+		f, err := c.finish(ctx, who, a, arrived)
 		if err != nil {
 			return nil, "", err
 		}
@@ -48,6 +49,9 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*FinishReply, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.resumeReplayed(ctx, again); err != nil {
+		return nil, err
+	}
 	if again != "" && r.Status == WorkflowComplete {
 		ended = again
 	}
@@ -59,12 +63,12 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*FinishReply, error) {
 }
 
 // finish finds the session a finished_step is about and asks it.
-func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs) (*finished, error) {
+func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived time.Time) (*finished, error) {
 	how, err := c.engine.reviewing(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m := finishMessage{caller: who, Args: a, Arrived: time.Now(), Gone: ctx.Done(), Progress: progressOf(ctx)}
+	m := finishMessage{caller: who, Args: a, Arrived: arrived, Gone: ctx.Done(), Progress: progressOf(ctx)}
 	asked := func(id string) (*finished, error) {
 		return askWithin(ctx, c.engine, id, c.engine.askTimeout+how.ReplyWithin, func(r actor.Reply[*finished]) message {
 			m.Reply = r
@@ -152,6 +156,9 @@ func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*AbortReply, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.resumeReplayed(ctx, again); err != nil {
+		return nil, err
+	}
 	if again != "" {
 		aborted = again
 	}
@@ -201,7 +208,7 @@ func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*GoToReply, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, _, err := once(ctx, c, who, func() (*GoToReply, string, error) {
+	r, again, err := once(ctx, c, who, func() (*GoToReply, string, error) {
 		h, err := c.target(ctx, a.SessionID)
 		if err != nil {
 			return nil, "", err
@@ -214,9 +221,23 @@ func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*GoToReply, error) {
 		reply := *r
 		return &reply, h.id, nil
 	})
+	if err == nil {
+		err = c.resumeReplayed(ctx, again)
+	}
 	if err != nil {
 		return nil, err
 	}
 	r.Stack = c.Stack()
 	return r, nil
+}
+
+// resumeReplayed puts the session whose reply was given again by its request_id
+// on the stack, since the caller goes on with it, or what is below one that has
+// ended: the connection that it was on may be gone.
+func (c *Conn) resumeReplayed(ctx context.Context, id string) error {
+	if id == "" {
+		return nil
+	}
+	_, err := c.target(ctx, &id)
+	return err
 }

@@ -108,9 +108,10 @@ func (c *Conn) moved(ctx context.Context, ended *endedSession) {
 	if ended == nil {
 		return
 	}
-	ended.move = n
+	last := *ended
+	last.move = n
 	// It serves retries alone: a connection that is closing needs none.
-	if err := c.stack.Tell(ctx, endedMessage{*ended}); err != nil {
+	if err := c.stack.Tell(ctx, endedMessage{last}); err != nil {
 		c.engine.log.Debug("telling a stack of an ended session", "error", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"deepwork/gate"
+	"deepwork/session"
 )
 
 // finished is what came of a finished_step.
@@ -49,6 +50,7 @@ func (a *sessionActor) finish(ctx context.Context, m finishMessage) (*finished, 
 			case !how.External:
 				return a.selfReview(c)
 			}
+			m.Step = c.plan.Step.ID
 			a.hash(m, c.outputs)
 			return nil, errLater
 		}
@@ -66,7 +68,21 @@ func (a *sessionActor) prepare(ctx context.Context, base *State, m finishMessage
 	if err := a.allow(m.caller); err != nil {
 		return nil, nil, err
 	}
+	if r, err := a.repetition(m.Call); err != nil {
+		return nil, nil, err
+	} else if r != nil {
+		done, err = a.again(r, m.Call)
+		return nil, done, err
+	}
 	same := func(have Outputs) bool { return sameOutputs(m.Args.Outputs, have) }
+	if m.Step != "" && !base.isCurrent(m.Step) {
+		// It was current when the call came: another call has finished it since.
+		if r := base.replay(m.Step, same); r != nil {
+			done, err = a.again(r, m.Call)
+			return nil, done, err
+		}
+		return nil, nil, a.movedOn(m.Step)
+	}
 	c = &candidate{m: m}
 	if base.Status == Active {
 		if c.def, err = a.engine.definitions.Current(ctx, base); err != nil {
@@ -77,8 +93,11 @@ func (a *sessionActor) prepare(ctx context.Context, base *State, m finishMessage
 		return nil, nil, err
 	}
 	if c.plan.Replay != nil {
-		done, err = a.again(c.plan.Replay)
+		done, err = a.again(c.plan.Replay, m.Call)
 		return nil, done, err
+	}
+	if m.Step != "" && c.plan.Step.ID != m.Step {
+		return nil, nil, a.movedOn(m.Step)
 	}
 	if c.outputs, err = a.engine.checkOutputs(c.plan.Step, m.Args.Outputs); err != nil {
 		return nil, nil, a.repeated(err, same)
@@ -112,8 +131,16 @@ func (a *sessionActor) complete(ctx context.Context, base *State, c *candidate) 
 	return done, nil
 }
 
+// movedOn refuses a call whose step is no longer current.
+func (a *sessionActor) movedOn(stepID string) error {
+	return session.NotNow("step_moved_on", "Step '%s' of session '%s' has moved on while this call was under way; nothing was done. get_step tells where the session is.", stepID, a.id).With("step_id", stepID)
+}
+
 // again gives a stored reply.
-func (a *sessionActor) again(stored *StoredReply) (*finished, error) {
+func (a *sessionActor) again(stored *StoredReply, c call) (*finished, error) {
+	if err := a.alias(stored, c); err != nil {
+		return nil, err
+	}
 	r, err := storedAs[FinishReply](stored)
 	if err != nil {
 		return nil, err

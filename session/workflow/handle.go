@@ -76,3 +76,21 @@ func (hs *handles) forget(id string) {
 	defer hs.mu.Unlock()
 	delete(hs.m, id)
 }
+
+// lose forgets a session whose record is gone or damaged: it leaves every stack
+// that it is on.
+func (hs *handles) lose(id string) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	h := hs.m[id]
+	if h == nil {
+		return
+	}
+	v := *h.view.Load()
+	v.Status = lost
+	h.view.Store(&v)
+	delete(hs.m, id)
+}
+
+// lost is the status, in views alone, of a session whose record cannot be read.
+const lost SessionStatus = "lost"

@@ -69,9 +69,18 @@ func noSteps(def *Definition) error {
 // the transition made of the progress. s is being made.
 func (s *State) enter(def *Definition, index int, at time.Time, texts Instructions, changed ...*StepProgress) []StepInfo {
 	entry := def.Workflow.Entries[index]
+	from := s.CurrentStepID
 	s.CurrentEntryIndex, s.CurrentStepID, s.ReportedByStepID = index, entry[0], false
+	var over OrderedMap[*StepProgress]
 	for _, id := range entry {
+		// Begun before, and moved behind the current step by an edit of the job.
+		if p := s.progress(id); p != nil {
+			over = append(over, Pair[*StepProgress]{id, p})
+		}
 		changed = append(changed, &StepProgress{StepID: id, StartedAt: at})
+	}
+	if over != nil {
+		s.History = append(slices.Clone(s.History), &Withdrawal{At: at, From: from, To: entry[0], Progress: over})
 	}
 	s.setProgress(changed...)
 	return s.describe(def, entry, texts)
@@ -90,191 +99,11 @@ func (s *State) place(def *Definition) (index int, entry job.Entry, pending []st
 	return index, entry, pending
 }
 
-// A plan is what a finished_step will do, found before its outputs are looked at.
-type plan struct {
-	Replay   *StoredReply // the call was done before: give this again, nothing else
-	Step     *job.Step    // the step that is being finished
-	ByStepID bool         // named by step_id
-	Index    int          // of its entry
-	Pending  []string     // members still open once it is finished; nil: the entry advances
-	Next     job.Entry    // the entry that then begins; nil: the workflow is complete
-}
-
-// planFinish finds which step a finished_step is about (seed 000, 001.4;
-// DESIGN "Concurrent steps" and "Retries"). same tells whether the call's
-// outputs are these.
-func (s *State) planFinish(def *Definition, stepID *string, same func(Outputs) bool) (*plan, error) {
-	if s.Status != Active {
-		if stepID != nil {
-			if r := s.replay(*stepID, same); r != nil {
-				return &plan{Replay: r}, nil
-			}
-		}
-		return nil, s.ended()
-	}
-	index, entry, pending := s.place(def)
-	p := &plan{Index: index}
-	switch {
-	case len(pending) == 0 && (stepID == nil || slices.Contains(entry, *stepID)):
-		// An edit took the last open member out of the group: whoever reports
-		// a finished one again closes it.
-		id := s.CurrentStepID
-		if stepID != nil {
-			id = *stepID
-		}
-		p.Step, p.ByStepID = def.Job.Step(id), true
-	case stepID == nil && !s.ReportedByStepID:
-		p.Step = def.Job.Step(s.CurrentStepID)
-	case stepID == nil && slices.Contains(pending, s.CurrentStepID):
-		p.Step, p.ByStepID = def.Job.Step(s.CurrentStepID), true
-	case stepID == nil:
-		return nil, session.NotNow("step_id_needed",
-			"Step '%s' of session '%s' is finished already. Still pending in its concurrent group: %s. Pass step_id to say which one you finished.",
-			s.CurrentStepID, s.SessionID, quoteList(pending)).With("pending_concurrent_steps", pending)
-	case slices.Contains(pending, *stepID):
-		p.Step, p.ByStepID = def.Job.Step(*stepID), true
-	default:
-		if r := s.replay(*stepID, same); r != nil {
-			return &plan{Replay: r}, nil
-		}
-		return nil, s.notCurrent(def, *stepID, pending)
-	}
-	if p.ByStepID {
-		for _, id := range pending {
-			if id != p.Step.ID {
-				p.Pending = append(p.Pending, id)
-			}
-		}
-	}
-	if p.Pending == nil && index+1 < len(def.Workflow.Entries) {
-		p.Next = def.Workflow.Entries[index+1]
-	}
-	return p, nil
-}
-
-// replay finds the reply to the finished_step that finished this step with the
-// same outputs, if it is kept.
-func (s *State) replay(stepID string, same func(Outputs) bool) *StoredReply {
-	p := s.progress(stepID)
-	if p == nil || p.CompletedAt == nil || !same(p.Outputs) {
-		return nil
-	}
-	for i := len(s.Replies) - 1; i >= 0; i-- {
-		if r := s.Replies[i]; r.Tool == ToolFinish && r.StepID == stepID {
-			return r
-		}
-	}
-	return nil
-}
-
-// ended refuses a call to a session that is over.
-func (s *State) ended() error {
-	why := "is completed"
-	if s.Status == Aborted {
-		why = "was aborted"
-	}
-	return session.NotNow("session_ended",
-		"Session '%s' (%s/%s) %s. Start a new one with start_workflow.",
-		s.SessionID, s.JobName, s.WorkflowName, why).With("session_id", s.SessionID).With("status", string(s.Status))
-}
-
-// notCurrent refuses a step_id that cannot be finished now, and says which can.
-func (s *State) notCurrent(def *Definition, stepID string, pending []string) error {
-	p := s.progress(stepID)
-	at := def.Workflow.Find(stepID)
-	current := "the current step is '" + s.CurrentStepID + "'"
-	if len(pending) > 1 || (len(pending) == 1 && pending[0] != s.CurrentStepID) {
-		current = "the current concurrent group waits for " + quoteList(pending)
-	}
-	var e *session.Error
-	switch {
-	case p != nil && p.CompletedAt != nil:
-		e = session.NotNow("step_finished", "Step '%s' is finished already; %s. To do it again, call go_to_step first.", stepID, current)
-	case p != nil && p.Unreported:
-		e = session.NotNow("group_moved_on", "Step '%s' can no longer be reported: its concurrent group was finished without it and has moved on; %s. To do it again, call go_to_step with step_id '%s'.", stepID, current, stepID)
-	case at >= 0:
-		e = session.NotNow("step_not_current", "Step '%s' is not current yet; %s. Finish that first.", stepID, current)
-	default:
-		e = session.Wrong("unknown_step", "Step '%s' is not in workflow '%s/%s'; %s.", stepID, s.JobName, s.WorkflowName, current)
-	}
-	return e.With("session_id", s.SessionID).With("current_step", s.CurrentStepID)
-}
-
-// A finish is a finished_step whose outputs are valid and whose reviews, if
-// any, are passed or overridden.
-type finish struct {
-	Call     call
-	At       time.Time
-	Outputs  Outputs // validated, in the author's order
-	Notes    *string
-	Override *Override
-	Texts    Instructions // of plan.Next
-}
-
-// applyFinish completes the plan's step, and advances when its entry is done
-// (seed 000, 001.4.15 to 001.4.18).
-func (s *State) applyFinish(def *Definition, p *plan, f finish) (*State, *FinishReply) {
-	n := s.next(f.At)
-	n.Definition = def.Ref
-	n.CurrentEntryIndex = p.Index
-	n.ReportedByStepID = s.ReportedByStepID || p.ByStepID
-
-	done := n.progressOrNew(p.Step.ID, f.At)
-	at := f.At
-	done.CompletedAt, done.Outputs, done.Notes = &at, f.Outputs, f.Notes
-	if f.Override != nil {
-		done.Overrides = append(slices.Clone(done.Overrides), *f.Override)
-	}
-	changed := []*StepProgress{done}
-	if p.Pending == nil {
-		for _, id := range def.Workflow.Entries[p.Index] {
-			if m := n.progress(id); id != p.Step.ID && (m == nil || m.CompletedAt == nil) {
-				m = n.progressOrNew(id, f.At)
-				m.Unreported = true
-				changed = append(changed, m)
-			}
-		}
-	}
-
-	r := &FinishReply{Status: NextStep, Notice: notice(def)}
-	switch {
-	case p.Pending != nil:
-		n.setProgress(changed...)
-		r.PendingConcurrentSteps = p.Pending
-		r.Feedback = new(fmt.Sprintf(
-			"Step '%s' is recorded. Its concurrent group is not done yet: wait for %s, each to be reported by finished_step with its step_id. The next step begins when all members are finished; do not begin it before.",
-			p.Step.ID, quoteList(p.Pending)))
-	case p.Next == nil:
-		n.setProgress(changed...)
-		n.Status, n.CompletedAt = Completed, &at
-		r.Status = WorkflowComplete
-		r.Summary = new(n.summary(def))
-		all := n.allOutputs(def)
-		r.AllOutputs = &all
-	default:
-		infos := n.enter(def, p.Index+1, f.At, f.Texts, changed...)
-		r.BeginStep, r.ConcurrentSteps = &infos[0], rest(infos)
-	}
-	n.remember(&StoredReply{
-		Tool: ToolFinish, RequestID: f.Call.RequestID, ArgsDigest: f.Call.ArgsDigest,
-		StepID: p.Step.ID, EntryIndex: p.Index, Reply: r,
-	}, p.Index)
-	return n, r
-}
-
-// progressOrNew copies a step's progress; an edit may have added the step to
-// the entry after it began.
-func (s *State) progressOrNew(id string, at time.Time) *StepProgress {
-	if p := s.progress(id); p != nil {
-		return p.clone()
-	}
-	return &StepProgress{StepID: id, StartedAt: at}
-}
-
 // applyAbort ends the session (seed 000, 001.6.5).
 func (s *State) applyAbort(c call, explanation string, at time.Time) (*State, *AbortReply) {
 	n := s.next(at)
 	n.Status, n.AbortReason, n.CompletedAt = Aborted, &explanation, &at
+	n.settle(at)
 	r := &AbortReply{
 		AbortedWorkflow: s.JobName + "/" + s.WorkflowName,
 		AbortedStep:     s.CurrentStepID,
@@ -324,6 +153,9 @@ func (s *State) applyGoTo(def *Definition, c call, to int, stepID string, at tim
 	r := &GoToReply{InvalidatedSteps: []string{}, Notice: notice(def)}
 	for _, id := range slices.Concat(def.Workflow.Entries[to:]...) {
 		if p := s.progress(id); p != nil {
+			if p.attempt().open() {
+				p = p.settled(at)
+			}
 			w.Progress = append(w.Progress, Pair[*StepProgress]{id, p})
 			r.InvalidatedSteps = append(r.InvalidatedSteps, id)
 		}
@@ -337,8 +169,13 @@ func (s *State) applyGoTo(def *Definition, c call, to int, stepID string, at tim
 	}
 	n.Replies = nil
 	for _, o := range s.Replies {
-		if o.Tool == ToolFinish && slices.Contains(r.InvalidatedSteps, o.StepID) && o.RequestID == nil {
-			continue // its step will be finished again, and must not be taken for a repetition
+		if o.Tool == ToolFinish && slices.Contains(r.InvalidatedSteps, o.StepID) {
+			if o.RequestID == nil {
+				continue // its step will be finished again, and must not be taken for a repetition
+			}
+			kept := o.clone()
+			kept.StepID = "" // it is there for its request_id alone
+			o = kept
 		}
 		n.Replies = append(n.Replies, o)
 	}

@@ -21,7 +21,8 @@ type records interface {
 	Describe(server string) string
 	Create(s *State) error // filestore.ErrExists where the id is taken
 	Save(s *State) error
-	Load(id string) (*State, error)
+	Load(id string) (*State, error) // by who is to own it
+	Peek(id string) (*State, error) // by who only looks
 	// Update replaces a session's record while no other server can; a nil
 	// state from change writes nothing. It returns what the record then is.
 	Update(id string, change func(*State) (*State, error)) (*State, error)
@@ -30,6 +31,9 @@ type records interface {
 	Definition(hash string) ([]byte, error)
 	Close() error
 }
+
+// codeUncertain says that a transition may have been made or not.
+const codeUncertain = "session_uncertain"
 
 // TmpDir is where session files are, below the project root.
 func TmpDir(root string) string { return filepath.Join(root, ".deepwork", "tmp") }
@@ -53,12 +57,15 @@ func (r *fileRecords) Create(s *State) error {
 	if err != nil {
 		return err
 	}
-	if err := r.Store.Create(s.SessionID, body); errors.Is(err, filestore.ErrExists) {
+	switch err := r.Store.Create(s.SessionID, body); {
+	case err == nil, errors.Is(err, filestore.ErrExists):
 		return err
-	} else if err != nil {
+	case errors.Is(err, filestore.ErrUnsynced):
+		// It must not be there after the call was refused.
+		return notSaved(s.SessionID, errors.Join(err, r.Remove(s.SessionID)))
+	default:
 		return notSaved(s.SessionID, err)
 	}
-	return nil
 }
 
 func (r *fileRecords) Save(s *State) error {
@@ -66,10 +73,27 @@ func (r *fileRecords) Save(s *State) error {
 	if err != nil {
 		return err
 	}
-	if err := r.Write(s.SessionID, body); err != nil {
-		return notSaved(s.SessionID, err)
+	err = r.Write(s.SessionID, body)
+	if errors.Is(err, filestore.ErrUnsynced) {
+		err = r.Write(s.SessionID, body) // it stands; once more, so that it stays
 	}
-	return nil
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, filestore.ErrUnsynced):
+		return session.NotNow(codeUncertain,
+			"Session '%s' may have moved or not: its record was written, but the disk did not confirm it (%v). Mend that, then call get_step to see where the session is.", s.SessionID, err).
+			With("session_id", s.SessionID).Because(err)
+	}
+	return notSaved(s.SessionID, err)
+}
+
+func (r *fileRecords) Peek(id string) (*State, error) {
+	body, err := r.Store.Peek(id)
+	if err != nil {
+		return nil, r.unreadable(id, err)
+	}
+	return r.decode(id, body)
 }
 
 func (r *fileRecords) Load(id string) (*State, error) {
@@ -138,7 +162,7 @@ func (r *fileRecords) unreadable(id string, err error) error {
 	}
 	if d, ok := errors.AsType[*filestore.DamagedError](err); ok {
 		return session.NotNow("session_damaged",
-			"The file of session '%s' is damaged (%s). It was set aside as %s; nothing was overwritten. Restore it from a backup, or start the workflow anew: the files it made are where they were.",
+			"The file of session '%s' is damaged (%s). It is at %s; nothing was overwritten. Restore it from a backup, or start the workflow anew: the files it made are where they were.",
 			id, d.Reason, d.Path).With("session_id", id).With("path", d.Path).Because(err)
 	}
 	return session.NotNow("session_unreadable",

@@ -20,8 +20,14 @@ type requests struct {
 	mu      sync.Mutex
 	done    map[requestKey]string        // session id
 	current map[requestKey]chan struct{} // closed when the call ended
-	scan    sync.Once
+
+	scan    sync.Mutex // one search at a time; guards scanned
+	scanned time.Time  // the last search
 }
+
+// keptKeys is how many calls are remembered at most. They are learnt again from
+// the session files, so that forgetting them costs a search.
+const keptKeys = 100_000
 
 // requestHorizon is how far back, at the first request_id that this server does
 // not know, the session files are searched for it.
@@ -35,11 +41,21 @@ func newRequests() *requests {
 func (r *requests) learn(s *State) {
 	for _, p := range s.Replies {
 		if p.RequestID != nil {
-			r.mu.Lock()
-			r.done[requestKey{s.Identity, p.Tool, *p.RequestID}] = s.SessionID
-			r.mu.Unlock()
+			r.add(requestKey{s.Identity, p.Tool, *p.RequestID}, s.SessionID)
 		}
 	}
+}
+
+func (r *requests) add(k requestKey, sessionID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.done) >= keptKeys {
+		for old := range r.done { // any: the map's order is random
+			delete(r.done, old)
+			break
+		}
+	}
+	r.done[k] = sessionID
 }
 
 // begin claims a key: it returns the session the call was done in, or, with
@@ -69,11 +85,11 @@ func (r *requests) begin(ctx context.Context, k requestKey) (sessionID string, c
 
 // end gives a claimed key back; sessionID is where its call was done, or "".
 func (r *requests) end(k requestKey, sessionID string) {
+	if sessionID != "" {
+		r.add(k, sessionID)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if sessionID != "" {
-		r.done[k] = sessionID
-	}
 	close(r.current[k])
 	delete(r.current, k)
 }
@@ -108,31 +124,37 @@ func once[R any](ctx context.Context, c *Conn, who caller, do func() (*R, string
 	return r, id, err
 }
 
-// searchRequest looks for a request_id in the files of sessions that moved of
-// late, once in the life of a server: a client that lost its reply to a server
-// that died repeats the call to the next.
+// searchRequest looks for a request_id that this server does not know in the
+// files of sessions that moved since it last looked: a client that lost its
+// reply to a server that died repeats the call to another.
 func (e *Engine) searchRequest(k requestKey) string {
-	e.requests.scan.Do(func() {
-		since := e.clock().Add(-requestHorizon)
-		for info, err := range e.records.List() {
-			if err != nil {
-				e.log.Warn("searching the session files for request ids", "error", err)
-				return
-			}
-			if info.ModTime.Before(since) {
-				continue
-			}
-			s, err := e.records.Load(info.ID)
-			if err != nil {
-				e.log.Warn("searching the session files for request ids", "session", info.ID, "error", err)
-				continue
-			}
-			e.requests.learn(s)
+	r := e.requests
+	r.scan.Lock()
+	defer r.scan.Unlock()
+	now := e.clock()
+	since := r.scanned.Add(-2 * time.Second) // file times are coarse
+	if r.scanned.IsZero() {
+		since = now.Add(-requestHorizon)
+	}
+	for info, err := range e.records.List() {
+		if err != nil {
+			e.log.Warn("searching the session files for request ids", "error", err)
+			return ""
 		}
-	})
-	e.requests.mu.Lock()
-	defer e.requests.mu.Unlock()
-	return e.requests.done[k]
+		if info.ModTime.Before(since) || e.handles.get(info.ID) != nil {
+			continue // this server's own are known
+		}
+		s, err := e.records.Peek(info.ID)
+		if err != nil {
+			e.log.Warn("searching the session files for request ids", "session", info.ID, "error", err)
+			continue
+		}
+		r.learn(s)
+	}
+	r.scanned = now
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.done[k]
 }
 
 // storedAs returns a copy of a stored reply.

@@ -17,53 +17,79 @@ const codeNoSession = "no_active_session"
 // files it reads for them.
 const (
 	keptListed  = 20
-	triedListed = 500
+	triedListed = 10_000
 )
 
 // takeUp puts a session that is named by its id, and its ancestors, on the
-// stack: after a crash, a restart, or when its connection is gone. One that has
-// ended is returned and not put there.
+// stack: after a crash, a restart, or when its connection is gone. Of one that
+// has ended, which is returned all the same, only the ancestors.
 func (c *Conn) takeUp(ctx context.Context, id string) (*handle, error) {
-	who := caller{Identity: c.identity}
-	get := func(id string) (*handle, error) {
-		return ask(ctx, c.engine, id, func(r actor.Reply[*handle]) message { return takeUpMessage{who, r} })
-	}
-	h, err := get(id)
+	h, err := c.reach(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if h.view.Load().Status != Active {
-		return h, nil
+	push := pushMessage{}
+	next := place{handle: h} // of the chain so far, the one that still needs a parent
+	active := h.view.Load().Status == Active
+	if !active {
+		push.Ended, push.EndedParent = id, h.view.Load().Parent
 	}
-	chain := []place{{handle: h}}
 	seen := map[string]bool{id: true}
 	for up := h.view.Load().Parent; up != "" && !seen[up]; {
 		seen[up] = true
-		p, err := get(up)
+		p, err := c.reach(ctx, up)
 		if err != nil {
 			// The session can go on without: it was nested in something that
 			// cannot be reached.
 			c.engine.log.Warn("an ancestor of a resumed session was not taken up", "session", id, "ancestor", up, "error", err)
 			break
 		}
-		if v := p.view.Load(); v.Status == Active {
-			chain[len(chain)-1].parent = up
-			chain = append(chain, place{handle: p})
+		v := p.view.Load()
+		if v.Status == Active {
+			if active {
+				next.parent = up
+				push.Places = append(push.Places, next)
+			} else {
+				push.EndedParent = up // the nearest that goes on
+			}
+			next, active = place{handle: p}, true
 		}
-		up = p.view.Load().Parent
+		up = v.Parent
 	}
-	slices.Reverse(chain)
-	if _, err := askStack(ctx, c, func(r actor.Reply[struct{}]) stackMessage { return pushMessage{chain, r} }); err != nil {
-		return nil, err
+	if active {
+		push.Places = append(push.Places, next)
 	}
-	c.engine.log.Info("session taken up", "session", id, "with_ancestors", len(chain)-1)
+	slices.Reverse(push.Places)
+	if len(push.Places) > 0 || push.Ended != "" {
+		if _, err := askStack(ctx, c, func(r actor.Reply[struct{}]) stackMessage { push.Reply = r; return push }); err != nil {
+			return nil, err
+		}
+	}
+	c.engine.log.Info("session taken up", "session", id, "on_the_stack", len(push.Places))
 	return h, nil
+}
+
+// reach wakes a session's actor, which makes this server its owner. A session
+// of another identity is not touched, and told to be unknown.
+func (c *Conn) reach(ctx context.Context, id string) (*handle, error) {
+	if c.engine.handles.get(id) == nil {
+		s, err := c.engine.records.Peek(id)
+		if err == nil && s.Identity != c.identity {
+			return nil, unknownSession(id)
+		}
+		// What cannot be read is looked at again, and set aside, by the actor.
+	}
+	who := caller{Identity: c.identity}
+	return ask(ctx, c.engine, id, func(r actor.Reply[*handle]) message { return takeUpMessage{who, r} })
 }
 
 // noSession says that there is no session to speak of, and which could be
 // resumed (seed 000, 001.4.4 and 001.6.4).
 func (c *Conn) noSession(ctx context.Context) error {
 	found, more := c.engine.resumable(ctx, c.identity)
+	if len(found) == 0 && more {
+		return session.NotNow(codeNoSession, "No active workflow session. Begin one with start_workflow; there are so many session files that only the newest were looked at: `deepwork sessions list` has those that could be resumed by their session_id.")
+	}
 	if len(found) == 0 {
 		return session.NotNow(codeNoSession, "No active workflow session. Begin one with start_workflow; get_workflows lists what there is.")
 	}
@@ -101,7 +127,7 @@ func (e *Engine) resumable(ctx context.Context, identity string) (found []*State
 		if len(found) == keptListed || i == triedListed || ctx.Err() != nil {
 			return found, true
 		}
-		s, err := e.records.Load(info.ID)
+		s, err := e.records.Peek(info.ID)
 		if err != nil {
 			e.log.Warn("listing the session files", "session", info.ID, "error", err)
 			continue

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"deepwork/actor"
@@ -29,7 +28,8 @@ type review struct {
 	stepID   string
 	digest   string
 	began    time.Time
-	total    int
+	total    int            // of tasks that run
+	order    map[string]int // of the tasks, by key
 	verdicts []gate.Verdict
 	reused   []*Verdict
 	waiters  []*waiter
@@ -41,17 +41,6 @@ type review struct {
 type waiter struct {
 	m     finishMessage
 	timer *time.Timer // for its reply_within
-}
-
-// gone tells whether the caller has left: then the verdict must not move
-// anything, since nobody would know.
-func (w *waiter) gone() bool {
-	select {
-	case <-w.m.Gone:
-		return true
-	default:
-		return false
-	}
 }
 
 // hashedMessage brings the hashes of a submission's files.
@@ -100,7 +89,7 @@ func (a *sessionActor) hash(m finishMessage, outputs Outputs) {
 		paths = append(paths, o.Value.Paths...)
 	}
 	a.engine.beside.Go(func() {
-		hashes, err := gate.HashFiles(a.engine.root, paths)
+		hashes, err := gate.HashFiles(a.engine.ctx, a.engine.root, paths)
 		if err := a.tell(hashedMessage{m, hashes, err}); err != nil {
 			m.Reply.Fail(err)
 		}
@@ -112,6 +101,9 @@ func (a *sessionActor) hash(m finishMessage, outputs Outputs) {
 func (a *sessionActor) hashed(ctx context.Context, h hashedMessage) (*finished, error) {
 	if h.Err != nil {
 		return nil, session.Wrong("file_unreadable", "The outputs cannot be read for their review, so nothing has moved: %v. Mend that and make the same call again.", h.Err).Because(h.Err)
+	}
+	if h.M.gone() {
+		return nil, context.Canceled // nobody would know what came of it
 	}
 	// The session may have moved on while the files were read.
 	c, done, err := a.prepare(ctx, a.state, h.M)
@@ -128,12 +120,14 @@ func (a *sessionActor) hashed(ctx context.Context, h hashedMessage) (*finished, 
 	digest := contentDigest(c.outputs, tasks)
 	running := a.reviews[stepID]
 	if running != nil && running.digest == digest {
-		a.join(running, h.M, how)
+		c.m.outputs = c.outputs
+		a.join(running, c.m, how)
 		return nil, errLater
 	}
 	p := a.state.progress(stepID)
 	last := p.attempt()
-	if running == nil && last != nil && last.counts() && !last.Collected && last.Digest == digest {
+	joined := p != nil && h.M.Attempt == len(p.Attempts) // then another that joined it may have collected it first
+	if running == nil && last.counts() && last.Digest == digest && (!last.Collected || joined) {
 		return a.conclude(ctx, a.state.collectAttempt(stepID, a.engine.now()), c)
 	}
 	if n := p.attemptsLeft(how.MaxAttempts); n <= 0 {
@@ -149,9 +143,10 @@ func (a *sessionActor) hashed(ctx context.Context, h hashedMessage) (*finished, 
 // before to the gate (seed 000, 001.4.8 and 001.4.11).
 func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.Submission, tasks []gate.Task, digest string, hashes map[string]string, how Reviewing) (*finished, error) {
 	stepID := c.plan.Step.ID
-	r := &review{run: a.engine.runs.Add(1), stepID: stepID, digest: digest, began: a.engine.now()}
+	r := &review{run: a.engine.runs.Add(1), stepID: stepID, digest: digest, began: a.engine.now(), order: map[string]int{}}
 	var todo []gate.Task
-	for _, t := range tasks {
+	for i, t := range tasks {
+		r.order[t.Key] = i
 		if v := a.state.progress(stepID).passedBefore(t.Key, t.Digest); v != nil {
 			again := *v
 			again.Reused = true
@@ -160,16 +155,23 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 			todo = append(todo, t)
 		}
 	}
-	if len(todo) == 0 {
-		// Everything there is to judge was passed, as it is.
-		return a.complete(ctx, a.state, c)
-	}
 	r.total = len(todo)
 	base := a.state
 	if old := a.reviews[stepID]; old != nil {
 		base = base.closeAttempt(stepID, nil, "other outputs were submitted while the review ran", r.began)
 	}
+	if len(tasks) == 0 {
+		return a.complete(ctx, base, c) // no review is about what was submitted
+	}
 	next := base.openAttempt(stepID, Attempt{OpenedAt: r.began, Outputs: c.outputs, Files: fileHashes(c.outputs, hashes), Digest: digest})
+	if c.plan.ByStepID && len(c.plan.Pending) > 0 {
+		next.ReportedByStepID = true // its group waits for it from now on
+	}
+	if len(todo) == 0 {
+		// Everything there is to judge was passed before, as it is.
+		next = next.closeAttempt(stepID, r.reused, "", r.began).collectAttempt(stepID, r.began)
+		return a.complete(ctx, next, c)
+	}
 	if err := a.commit(next); err != nil {
 		return nil, err
 	}
@@ -198,12 +200,14 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		actor.Ask(runCtx, a.self(), func(reply actor.Reply[struct{}]) message { return holdMessage{r.run, stepID, reply} })
 		cancel()
 	})
+	c.m.outputs = c.outputs
 	a.join(r, c.m, how)
 	return nil, errLater
 }
 
 // join lets a call wait for a review, as long as its budget lasts.
 func (a *sessionActor) join(r *review, m finishMessage, how Reviewing) {
+	m.Attempt = len(a.state.progress(r.stepID).Attempts)
 	w := &waiter{m: m}
 	left := max(how.ReplyWithin-time.Since(m.Arrived), 0)
 	w.timer = time.AfterFunc(left, func() {
@@ -261,124 +265,4 @@ func (a *sessionActor) drop(r *review, why error) {
 		w.timer.Stop()
 		w.m.Reply.Fail(why)
 	}
-}
-
-// verdict takes one verdict of a running review.
-func (a *sessionActor) verdict(ctx context.Context, m verdictMessage) {
-	r := a.reviews[m.StepID]
-	if r == nil || r.run != m.Run {
-		return // cancelled meanwhile
-	}
-	r.verdicts = append(r.verdicts, m.Verdict)
-	for _, w := range r.waiters {
-		w.progress(r)
-	}
-	if len(r.verdicts) == r.total {
-		a.judged(ctx, r)
-	}
-}
-
-// judged makes of the verdicts what they mean, and answers who waits.
-func (a *sessionActor) judged(ctx context.Context, r *review) {
-	delete(a.reviews, r.stepID)
-	r.cancel()
-	r.hold.Send(struct{}{})
-	var waiting []*waiter
-	for _, w := range r.waiters {
-		w.timer.Stop()
-		if !w.gone() {
-			waiting = append(waiting, w)
-		}
-	}
-	answerAll := func(done *finished, err error) {
-		for _, w := range r.waiters {
-			if err != nil {
-				w.m.Reply.Fail(err)
-			} else {
-				w.m.Reply.Send(done)
-			}
-		}
-	}
-	verdicts, failure := recorded(r)
-	at := a.engine.now()
-	next := a.state.closeAttempt(r.stepID, verdicts, failure, at)
-	if failure != "" {
-		err := a.commit(next)
-		if err == nil {
-			err = session.Wrong("review_failed", "The quality review of step '%s' gave no verdict, so the attempt does not count and nothing has moved.\n%s", r.stepID, failure).With("step_id", r.stepID)
-		}
-		answerAll(nil, err)
-		return
-	}
-	if len(waiting) == 0 {
-		// The verdict is kept for the call that collects it.
-		answerAll(nil, a.commit(next))
-		return
-	}
-	c, done, err := a.prepare(ctx, next, waiting[0].m)
-	if err == nil && done == nil {
-		done, err = a.conclude(ctx, next.collectAttempt(r.stepID, at), c)
-	}
-	if err != nil && a.state.progress(r.stepID).attempt().open() {
-		// It could not be told: the verdict stays to be collected.
-		if cerr := a.commit(next); cerr != nil {
-			a.engine.log.Warn("a verdict could not be recorded", "session", a.id, "step", r.stepID, "error", cerr)
-		}
-	}
-	answerAll(done, err)
-}
-
-// conclude tells a call the verdict of the newest attempt, which base has as
-// collected: it moves on, or says what to change (seed 000, 001.4.12 to 001.4.14).
-func (a *sessionActor) conclude(ctx context.Context, base *State, c *candidate) (*finished, error) {
-	stepID := c.plan.Step.ID
-	p := base.progress(stepID)
-	judged := p.attempt()
-	if judged.State == AttemptPassed {
-		return a.complete(ctx, base, c)
-	}
-	how, err := a.engine.reviewing(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := a.commit(base); err != nil {
-		return nil, err
-	}
-	if p.attemptsLeft(how.MaxAttempts) <= 0 {
-		return nil, gateFailed(p.QualityAttempts, stepID, judged,
-			"Change the outputs and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason.")
-	}
-	failed := judged.failedReviews()
-	r := &FinishReply{Status: NeedsWork, Notice: notice(c.def), Feedback: new(combined(failed)), FailedReviews: failed, FailedCriteria: []CriterionResult{}}
-	for _, f := range failed {
-		for _, cr := range f.Criteria {
-			if !cr.Passed {
-				r.FailedCriteria = append(r.FailedCriteria, cr)
-			}
-		}
-	}
-	return &finished{ID: a.id, Reply: r}, nil
-}
-
-// gateFailed refuses a step whose attempts are used up (seed 000, 001.4.13).
-func gateFailed(n int, stepID string, judged *Attempt, what string) error {
-	return session.Wrong("quality_gate_failed", "Quality gate failed after %s of step '%s'.\n%s\n%s", count(n, "attempt"), stepID, combined(judged.failedReviews()), what).
-		With("step_id", stepID).With("attempts", n)
-}
-
-// combined is the feedback of failed reviews: of one, its own text and nothing
-// around it; of several, theirs, each named (DESIGN "Errors").
-func combined(failed []FailedReview) string {
-	if len(failed) == 1 {
-		return failed[0].Feedback
-	}
-	parts := make([]string, len(failed))
-	for i, f := range failed {
-		name := "Review of " + f.RunEach
-		if f.TargetFile != nil {
-			name += " (" + *f.TargetFile + ")"
-		}
-		parts[i] = name + ":\n" + f.Feedback
-	}
-	return strings.Join(parts, "\n\n")
 }

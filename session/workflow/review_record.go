@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -103,7 +104,7 @@ func recorded(r *review) (verdicts []*Verdict, failure string) {
 		}
 		verdicts = append(verdicts, out)
 	}
-	slices.SortStableFunc(verdicts, func(a, b *Verdict) int { return strings.Compare(a.Key, b.Key) })
+	slices.SortStableFunc(verdicts, func(a, b *Verdict) int { return cmp.Compare(r.order[a.Key], r.order[b.Key]) })
 	return verdicts, strings.Join(failures, "\n")
 }
 

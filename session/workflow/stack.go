@@ -54,7 +54,10 @@ type resolveMessage struct {
 // pushMessage puts sessions on top, in this order; those already there stay.
 type pushMessage struct {
 	Places []place
-	Reply  actor.Reply[struct{}]
+	// Ended is a session that was asked for and is over, and EndedParent the one
+	// that goes on below it; "" where there is none.
+	Ended, EndedParent string
+	Reply              actor.Reply[struct{}]
 }
 
 // parentMessage asks who the parent of a new session is: "" where there is none.
@@ -95,6 +98,12 @@ func (s *stack) Receive(ctx context.Context, m stackMessage) error {
 		answer(m.Reply, func() (*handle, error) { return s.resolve(m.ID) })
 	case pushMessage:
 		s.purge()
+		if m.Ended != "" && s.gone[m.Ended] == "" {
+			if s.gone == nil {
+				s.gone = map[string]string{}
+			}
+			s.gone[m.Ended] = m.EndedParent
+		}
 		s.push(m.Places)
 		m.Reply.Send(struct{}{})
 	case parentMessage:
@@ -173,6 +182,7 @@ func (s *stack) find(id string) *place {
 func (s *stack) push(places []place) {
 	for _, p := range places {
 		if s.find(p.handle.id) == nil {
+			p.parent = s.living(p.parent)
 			p.handle.stacks.Add(1)
 			s.entries = append(s.entries, p)
 		}

@@ -94,10 +94,13 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*StartReply,
 		undo()
 		return nil, "", err
 	}
+	e.requests.learn(s)
 	h := e.handles.of(s)
 	push := pushMessage{Places: []place{{handle: h, parent: parent}}}
-	if _, err := askStack(ctx, c, func(p actor.Reply[struct{}]) stackMessage { push.Reply = p; return push }); err != nil {
-		return nil, "", err // the session is on disk, and can be resumed
+	// The session is on disk: a caller that left meanwhile finds it here when it
+	// repeats the call.
+	if _, err := askStack(context.WithoutCancel(ctx), c, func(p actor.Reply[struct{}]) stackMessage { push.Reply = p; return push }); err != nil {
+		return nil, s.SessionID, err
 	}
 	c.moved(ctx, nil)
 	reply := *r

@@ -149,7 +149,7 @@ func (s *State) remember(r *StoredReply, oldestEntry int) {
 	}
 	for i := len(s.Replies) - 1; i >= 0; i-- {
 		o := s.Replies[i]
-		byStep := o.Tool == ToolFinish && o.EntryIndex >= oldestEntry
+		byStep := o.Tool == ToolFinish && o.StepID != "" && o.EntryIndex >= oldestEntry
 		byRequest := o.RequestID != nil && requests < keptRequests
 		if byRequest {
 			requests++
@@ -162,6 +162,14 @@ func (s *State) remember(r *StoredReply, oldestEntry int) {
 		kept[i], kept[j] = kept[j], kept[i]
 	}
 	s.Replies = append(kept, r)
+}
+
+// clone copies a stored reply without its cached encoding.
+func (r *StoredReply) clone() *StoredReply {
+	return &StoredReply{
+		Tool: r.Tool, RequestID: r.RequestID, ArgsDigest: r.ArgsDigest,
+		StepID: r.StepID, EntryIndex: r.EntryIndex, Reply: r.Reply, Raw: r.Raw,
+	}
 }
 
 // reply finds the stored reply to a call with this request_id.

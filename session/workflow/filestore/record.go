@@ -95,6 +95,27 @@ func (s *Store) Read(id string) ([]byte, error) {
 	return body, nil
 }
 
+// Peek is Read by somebody who is not the record's owner: it sets nothing aside,
+// and does not make the store take what it saw for what it wrote or read last.
+func (s *Store) Peek(id string) ([]byte, error) {
+	if err := checkID(id); err != nil {
+		return nil, fmt.Errorf("reading session %.40s: %w: %w", id, ErrNotFound, err)
+	}
+	path := s.recordPath(id)
+	body, _, err := readRecord(path)
+	if bad, ok := errors.AsType[*badFileError](err); ok {
+		err = &DamagedError{ID: id, Path: path, Reason: bad.reason}
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = ErrNotFound
+	} else if err != nil {
+		err = explain(err, path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading session %s: %w", id, err)
+	}
+	return body, nil
+}
+
 func (s *Store) read(id string, held bool) ([]byte, error) {
 	if err := checkID(id); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotFound, err)

@@ -36,6 +36,10 @@ import (
 var (
 	ErrNotFound = errors.New("no such record")
 	ErrExists   = errors.New("the record exists")
+
+	// ErrUnsynced says that a write has taken its place, but that this may not be
+	// on disk: whether it is there after a crash is not known.
+	ErrUnsynced = errors.New("the record was written, but may not survive a crash")
 )
 
 var (

@@ -72,12 +72,12 @@ func (s *Store) putOnce(p *place, path string, data []byte, o putOptions) (*stam
 		return nil, err
 	}
 	if err := s.at("renamed"); err != nil {
-		return &st, err
+		return &st, fmt.Errorf("%w: %w", ErrUnsynced, err)
 	}
 	if !s.o.NoSync {
 		if err := p.folder.sync(); err != nil {
 			// What is at temp may be the record after a crash: it is left alone.
-			return &st, fmt.Errorf("syncing the folder %s: %w", s.dir, err)
+			return &st, fmt.Errorf("%w: syncing the folder %s: %w", ErrUnsynced, s.dir, err)
 		}
 	}
 	if exchanged {

@@ -1,0 +1,105 @@
+package workflow
+
+import (
+	"context"
+	"strings"
+
+	"deepwork/session"
+)
+
+// verdict takes one verdict of a running review.
+func (a *sessionActor) verdict(m verdictMessage) {
+	r := a.reviews[m.StepID]
+	if r == nil || r.run != m.Run {
+		return // cancelled meanwhile
+	}
+	r.verdicts = append(r.verdicts, m.Verdict)
+	for _, w := range r.waiters {
+		w.progress(r)
+	}
+	if len(r.verdicts) == r.total {
+		a.judged(r)
+	}
+}
+
+// judged records what the verdicts mean. Calls that wait for them then go the way
+// of those that come later: their outputs, and the job as it is now, are compared
+// with what was judged, and the verdict is collected for nothing else.
+func (a *sessionActor) judged(r *review) {
+	delete(a.reviews, r.stepID)
+	r.cancel()
+	r.hold.Send(struct{}{})
+	verdicts, failure := recorded(r)
+	err := a.commit(a.state.closeAttempt(r.stepID, verdicts, failure, a.engine.now()))
+	if err == nil && failure != "" {
+		err = session.Wrong("review_failed", "The quality review of step '%s' gave no verdict, so the attempt does not count and nothing has moved.\n%s", r.stepID, failure).With("step_id", r.stepID)
+	}
+	for _, w := range r.waiters {
+		w.timer.Stop()
+		switch {
+		case err != nil:
+			w.m.Reply.Fail(err)
+		case w.m.gone():
+			w.m.Reply.Fail(context.Canceled)
+		default:
+			a.hash(w.m, w.m.outputs)
+		}
+	}
+}
+
+// conclude tells a call the verdict of the newest attempt, which base has as
+// collected: it moves on, or says what to change (seed 000, 001.4.12 to 001.4.14).
+func (a *sessionActor) conclude(ctx context.Context, base *State, c *candidate) (*finished, error) {
+	stepID := c.plan.Step.ID
+	p := base.progress(stepID)
+	judged := p.attempt()
+	if judged.State == AttemptPassed {
+		return a.complete(ctx, base, c)
+	}
+	how, err := a.engine.reviewing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if base != a.state { // another call that joined the review may have collected it
+		if err := a.commit(base); err != nil {
+			return nil, err
+		}
+	}
+	if p.attemptsLeft(how.MaxAttempts) <= 0 {
+		return nil, gateFailed(p.QualityAttempts, stepID, judged,
+			"Change the outputs and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason.")
+	}
+	failed := judged.failedReviews()
+	r := &FinishReply{Status: NeedsWork, Notice: notice(c.def), Feedback: new(combined(failed)), FailedReviews: failed, FailedCriteria: []CriterionResult{}}
+	for _, f := range failed {
+		for _, cr := range f.Criteria {
+			if !cr.Passed {
+				r.FailedCriteria = append(r.FailedCriteria, cr)
+			}
+		}
+	}
+	return &finished{ID: a.id, Reply: r}, nil
+}
+
+// gateFailed refuses a step whose attempts are used up (seed 000, 001.4.13).
+func gateFailed(n int, stepID string, judged *Attempt, what string) error {
+	return session.Wrong("quality_gate_failed", "Quality gate failed after %d attempts of step '%s'.\n%s\n%s", n, stepID, combined(judged.failedReviews()), what).
+		With("step_id", stepID).With("attempts", n)
+}
+
+// combined is the feedback of failed reviews: of one, its own text and nothing
+// around it; of several, theirs, each named (DESIGN "Errors").
+func combined(failed []FailedReview) string {
+	if len(failed) == 1 {
+		return failed[0].Feedback
+	}
+	parts := make([]string, len(failed))
+	for i, f := range failed {
+		name := "Review of " + f.RunEach
+		if f.TargetFile != nil {
+			name += " (" + *f.TargetFile + ")"
+		}
+		parts[i] = name + ":\n" + f.Feedback
+	}
+	return strings.Join(parts, "\n\n")
+}
