@@ -35,7 +35,7 @@ const (
 )
 
 // An Error is a review without a verdict. It neither passes nor fails a step:
-// the attempt is void (issue "Honesty"; DESIGN "Reviews").
+// the attempt is void (DESIGN "Reviews").
 type Error struct {
 	Code     Code
 	Reviewer string        // "claude", or the command's words

@@ -124,7 +124,7 @@ func environment(root string) []string {
 // explain says for people what became of a reviewer that did not exit with 0.
 func explain(e *process.Error, s Settings, limit time.Duration) (Code, string) {
 	name := s.Reviewer()
-	after := e.After.Round(100 * time.Millisecond)
+	after := e.After.Round(time.Millisecond)
 	switch e.Kind {
 	case process.NotFound:
 		return NotStarted, fmt.Sprintf("the reviewer `%s` cannot be started: there is no program '%s' (%v)", name, e.Command, e.Err)

@@ -42,6 +42,8 @@ func child(mode string) int {
 	switch mode {
 	case "echo":
 		io.Copy(os.Stdout, os.Stdin)
+	case "parent": // of a child that tells its id and stays
+		process.Run(context.Background(), process.Spec{Command: []string{"sh", "-c", "echo $$ >\"$0\"; exec sleep 1000", os.Getenv("PID_FILE")}})
 	case "noread":
 	case "tell":
 		wd, _ := os.Getwd()

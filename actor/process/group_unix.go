@@ -15,7 +15,10 @@ import (
 type group struct{ id int }
 
 // isolate makes the child the leader of a process group of its own.
-func isolate(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+func isolate(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	dieWithParent(cmd.SysProcAttr)
+}
 
 // adopt returns the group of a child that was started isolated.
 func adopt(p *os.Process) (*group, error) { return &group{id: p.Pid}, nil }

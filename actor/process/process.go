@@ -10,6 +10,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -92,6 +93,10 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	if ctx.Err() != nil {
 		return Result{ExitCode: -1}, ended(ctx, &spec, 0)
 	}
+	// Where the child is to end with this process, even if that is killed, the
+	// system takes the thread that started it for the process.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	c, err := start(&spec)
 	if err != nil {
 		return Result{ExitCode: -1}, err

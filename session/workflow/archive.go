@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -190,6 +192,13 @@ func (a *Archive) Prune(ctx context.Context, cutoff time.Time) ([]string, error)
 			return removed, fmt.Errorf("removing session %s: %w", s.SessionID, err)
 		}
 		removed = append(removed, s.SessionID)
+		notes, err := filepath.Glob(filepath.Join(TmpDir(a.root), "quality_review_"+s.SessionID+"_*.md"))
+		for _, path := range notes {
+			err = errors.Join(err, os.Remove(path))
+		}
+		if err != nil {
+			return removed, fmt.Errorf("removing the review files of session %s: %w", s.SessionID, err)
+		}
 	}
 	needed := map[string]bool{}
 	for info, err := range a.read.List() {

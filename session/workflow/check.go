@@ -170,7 +170,12 @@ func kindOf(raw json.RawMessage) string {
 // project, after symlinks are resolved. root is resolved already.
 func checkPath(root, output, path string) error {
 	refuse := func(code, format string, args ...any) error {
-		return session.Wrong(code, "Output '%s': "+format, append([]any{output}, args...)...).With("output", output).With("path", path)
+		for i, a := range args {
+			if text, ok := a.(string); ok {
+				args[i] = clip(text, 500)
+			}
+		}
+		return session.Wrong(code, "Output '%s': "+format, append([]any{output}, args...)...).With("output", output).With("path", clip(path, 500))
 	}
 	notFound := func() error {
 		return refuse("file_not_found", "file not found at '%s'. Paths are relative to the project root (%s); make the file first, or mend the path.", path, root)

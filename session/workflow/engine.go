@@ -162,7 +162,13 @@ func (e *Engine) claim(id string) (*State, error) {
 		next.Owner = e.records.Server()
 		return next, nil
 	})
-	if err == nil && s.Status == Active {
+	if err != nil {
+		if session.CodeOf(err) == "session_unreadable" {
+			err = session.NotNow("not_saved", "Session '%s' cannot be taken over, because that must be recorded first: %v", id, errors.Unwrap(err)).With("session_id", id).Because(err)
+		}
+		return nil, err
+	}
+	if s.Status == Active {
 		e.log.Info("session taken over from a server that is gone", "session", id, "server", previous)
 	}
 	return s, err

@@ -166,7 +166,7 @@ func (r *fileRecords) unreadable(id string, err error) error {
 			id, d.Reason, d.Path).With("session_id", id).With("path", d.Path).Because(err)
 	}
 	return session.NotNow("session_unreadable",
-		"The file of session '%s' cannot be read: %v. Mend that and call again.", id, err).With("session_id", id).Because(err)
+		"The file of session '%s' cannot be read: %v.", id, err).With("session_id", id).Because(err)
 }
 
 func projectGone(root string, err error) error {

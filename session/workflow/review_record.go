@@ -81,14 +81,11 @@ func fileHashes(outputs Outputs, hashes map[string]string) []FileHash {
 // order of the step's reviews; failure says what kept it from a verdict, or "".
 func recorded(r *review) (verdicts []*Verdict, failure string) {
 	verdicts = slices.Clone(r.reused)
+	slices.SortStableFunc(r.verdicts, func(a, b gate.Verdict) int { return cmp.Compare(r.order[a.Task.Key], r.order[b.Task.Key]) })
 	var failures []string
 	for _, v := range r.verdicts {
 		if v.Err != nil {
-			name := "Review of " + v.Task.RunEach
-			if v.Task.Target != nil {
-				name += " (" + *v.Task.Target + ")"
-			}
-			failures = append(failures, name+": "+v.Err.Error())
+			failures = append(failures, v.Err.Error())
 			continue
 		}
 		out := &Verdict{
@@ -102,10 +99,16 @@ func recorded(r *review) (verdicts []*Verdict, failure string) {
 		for _, c := range v.Criteria {
 			out.Criteria = append(out.Criteria, CriterionResult{Criterion: questionOf(v.Task.Criteria, c.Criterion), Passed: c.Passed, Feedback: c.Feedback})
 		}
+		if out.Passed && len(out.Criteria) == 0 {
+			// It passed as a whole: so did each criterion it was asked about.
+			for _, c := range v.Task.Criteria {
+				out.Criteria = append(out.Criteria, CriterionResult{Criterion: c.Question, Passed: true})
+			}
+		}
 		verdicts = append(verdicts, out)
 	}
 	slices.SortStableFunc(verdicts, func(a, b *Verdict) int { return cmp.Compare(r.order[a.Key], r.order[b.Key]) })
-	return verdicts, strings.Join(failures, "\n")
+	return verdicts, strings.Join(failures, "\n\n")
 }
 
 // questionOf gives the text of the criterion with this name (seed 001,

@@ -32,7 +32,7 @@ func (a *sessionActor) judged(r *review) {
 	verdicts, failure := recorded(r)
 	err := a.commit(a.state.closeAttempt(r.stepID, verdicts, failure, a.engine.now()))
 	if err == nil && failure != "" {
-		err = session.Wrong("review_failed", "The quality review of step '%s' gave no verdict, so the attempt does not count and nothing has moved.\n%s", r.stepID, failure).With("step_id", r.stepID)
+		err = session.Wrong("review_failed", "%s\nNothing has moved.", failure).With("step_id", r.stepID)
 	}
 	for _, w := range r.waiters {
 		w.timer.Stop()

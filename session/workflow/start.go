@@ -145,6 +145,9 @@ func (c *Conn) parent(ctx context.Context, id *string) (string, error) {
 	if !errors.Is(err, errNotOnStack) {
 		return p, err
 	}
+	if !sessionIDPattern.MatchString(*id) {
+		return "", session.Wrong("bad_session_id", "parent_session_id '%s' is none: it is 8 hexadecimal characters, as begin_step and stack tell it.", clip(*id, 100))
+	}
 	h, err := c.target(ctx, id)
 	if err != nil {
 		return "", err

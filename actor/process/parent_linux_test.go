@@ -1,0 +1,46 @@
+package process_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A child does not outlive the process that supervises it, even if that has no
+// chance to end it.
+func TestChildEndsWithAKilledParent(t *testing.T) {
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	parent := exec.Command(os.Args[0])
+	parent.Env = append(os.Environ(), modeEnv+"=parent", "PID_FILE="+pidFile)
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := 0
+	for end := time.Now().Add(20 * time.Second); pid == 0; time.Sleep(2 * time.Millisecond) {
+		if text, err := os.ReadFile(pidFile); err == nil {
+			pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+		}
+		if time.Now().After(end) {
+			t.Fatal("the child did not start")
+		}
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	parent.Wait()
+	for end := time.Now().Add(20 * time.Second); !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH); time.Sleep(2 * time.Millisecond) {
+		if state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil && strings.Contains(string(state), ") Z ") {
+			break // dead, and waiting for whoever has adopted it
+		}
+		if time.Now().After(end) {
+			syscall.Kill(pid, syscall.SIGKILL)
+			t.Fatal("the child runs on")
+		}
+	}
+}

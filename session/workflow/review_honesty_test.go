@@ -1,0 +1,228 @@
+package workflow
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"deepwork/session"
+)
+
+// answered is what a call that is made beside others gives.
+type answered struct {
+	r   *FinishReply
+	err error
+}
+
+// beside makes a finished_step that the test goes on from.
+func beside(t *testing.T, ctx context.Context, c *Conn, args string) chan answered {
+	a := finishArgs(t, args)
+	got := make(chan answered, 1)
+	go func() {
+		r, err := c.Finish(ctx, a)
+		got <- answered{r, err}
+	}()
+	return got
+}
+
+// await takes an answer, or ends the test.
+func await(t *testing.T, got chan answered) answered {
+	t.Helper()
+	select {
+	case x := <-got:
+		return x
+	case <-time.After(20 * time.Second):
+		t.Fatal("the call is not answered")
+	}
+	return answered{}
+}
+
+func TestContentThatChangesAfterItsVerdictIsJudgedAgain(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "one", outputs: "{parts: {type: files, description: d}}", reviews: "[{run_each: parts, quality_criteria: {Good: \"Is it good?\"}}]"}, {id: "two"}}, map[string]string{"main": "[one, two]"})
+	p.write("good.md", "CONTENT OF good.md")
+	p.write("bad.md", "CONTENT OF bad.md")
+	srv, rev := p.reviewed()
+	rev.how.Store(&Reviewing{External: true, MaxAttempts: 9, ReplyWithin: time.Minute})
+	c := srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p.finish(c, `{"outputs":{"parts":["good.md","bad.md"]}}`) // good.md passes, bad.md fails
+	p.write("bad.md", "CONTENT OF something better")
+	rev.set("wait", "")
+	got := beside(t, ctx, c, `{"outputs":{"parts":["good.md","bad.md"]}}`)
+	rev.runs(3)
+	p.write("good.md", "CONTENT OF bad.md") // its verdict was for something else
+	rev.unset("wait")
+	if x := await(t, got); x.err != nil || x.r.Status != NeedsWork {
+		t.Errorf("content that nobody judged: %s, %v, step now %s", toJSON(t, x.r), x.err, p.record(id).CurrentStepID)
+	}
+}
+
+func TestAReviewAddedWhileOneRunsIsNotSkipped(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	srv, rev := p.reviewed()
+	c := srv.Connect("local")
+	rev.set("wait", "")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	got := beside(t, ctx, c, `{"outputs":{"report":"good.md"}}`)
+	rev.runs(1)
+	p.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: "[{run_each: step, quality_criteria: {Good: \"Is it good?\"}}, {run_each: report, quality_criteria: {Strict: \"Is it safe?\"}}]"}, {id: "two"}}, map[string]string{"main": "[one, two]"})
+	rev.set("say", `{"passed": true, "feedback": "fine"}`)
+	rev.unset("wait")
+	if x := await(t, got); x.err != nil || x.r.Status != NextStep {
+		t.Fatalf("reply %s, %v", toJSON(t, x.r), x.err)
+	}
+	strict := 0
+	for _, a := range p.record(id).progress("one").Attempts {
+		for _, v := range a.Verdicts {
+			if v.RunEach == "report" {
+				strict++
+			}
+		}
+	}
+	if strict != 1 {
+		t.Errorf("the added review has %d verdicts", strict)
+	}
+}
+
+func TestAMemberUnderReviewHoldsItsGroup(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "a"}, {id: "b", outputs: oneFile, reviews: reviewedStep}, {id: "c"}}, map[string]string{"main": "[[a, b], c]"})
+	p.write("good.md", "CONTENT OF good.md")
+	srv, rev := p.reviewed()
+	c := srv.Connect("local")
+	rev.set("wait", "")
+	p.start(c, "alpha", "main")
+	got := beside(t, ctx, c, `{"outputs":{"report":"good.md"},"step_id":"b"}`)
+	rev.runs(1)
+	r := p.finish(c, `{"outputs":{}}`) // the primary
+	if r.BeginStep != nil || strings.Join(r.PendingConcurrentSteps, " ") != "b" {
+		t.Errorf("the group went on without b: %s", toJSON(t, r))
+	}
+	rev.unset("wait")
+	if x := await(t, got); x.err != nil || x.r.BeginStep == nil || x.r.BeginStep.StepID != "c" {
+		t.Errorf("reply %s, %v", toJSON(t, x.r), x.err)
+	}
+}
+
+func TestCallsThatJoinedAFailingReviewAreOneAttempt(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	srv, rev := p.reviewed()
+	c := srv.Connect("local")
+	rev.set("wait", "")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	var all []chan answered
+	for range 4 {
+		all = append(all, beside(t, ctx, c, `{"outputs":{"report":"bad.md"}}`))
+	}
+	rev.runs(1)
+	for waiting := 0; waiting < 4; time.Sleep(time.Millisecond) { // until all have joined
+		if step, err := c.Step(ctx, StepArgs{}); err != nil {
+			t.Fatal(err)
+		} else if step.Members[0].ReviewRunning {
+			waiting++ // each round trip lets the hashes of the others come in
+		}
+	}
+	time.Sleep(50 * time.Millisecond)
+	rev.unset("wait")
+	for _, got := range all {
+		if x := await(t, got); x.err != nil || x.r.Status != NeedsWork || *x.r.Feedback != "bad.md was read" {
+			t.Errorf("reply %s, %v", toJSON(t, x.r), x.err)
+		}
+	}
+	if one := p.record(id).progress("one"); one.QualityAttempts != 1 || rev.calls() != 1 {
+		t.Errorf("%d attempts, %d reviews", one.QualityAttempts, rev.calls())
+	}
+}
+
+func TestAServerKilledInMidReviewLeavesNoOpenAttemptBehindAnOverride(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	srv, rev := p.reviewed()
+	c := srv.Connect("local")
+	rev.set("wait", "")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	got := beside(t, ctx, c, `{"outputs":{"report":"good.md"}}`)
+	rev.runs(1)
+	srv.stop()
+	await(t, got)
+	rev.unset("wait")
+	c = p.reopen(rev).Connect("local")
+	p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"the user said so","session_id":"`+id+`"}`)
+	if a := p.record(id).progress("one").attempt(); a.State != AttemptVoid {
+		t.Errorf("the attempt of a finished step is %s", a.State)
+	}
+}
+
+// unsynced is a store whose disk does not confirm a write that took its place.
+type unsynced struct {
+	records
+	fail atomic.Bool
+}
+
+func (u *unsynced) Save(s *State) error {
+	if err := u.records.Save(s); err != nil || !u.fail.Load() {
+		return err
+	}
+	return session.NotNow(codeUncertain, "Session '%s' may have moved or not.", s.SessionID)
+}
+
+func TestAnUnconfirmedWriteIsNotToldToHaveMovedNothing(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	p.write("r.md", "x")
+	srv := p.open()
+	disk := &unsynced{records: srv.records}
+	srv.records = disk
+	c := srv.Connect("local")
+	p.start(c, "alpha", "main")
+	disk.fail.Store(true)
+	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
+	refused(t, err, session.StateError, "session_uncertain", "may have moved")
+	disk.fail.Store(false)
+	step, err := c.Step(ctx, StepArgs{}) // the actor has read what is on disk
+	if err != nil || step.BeginStep.StepID != "two" {
+		t.Errorf("get_step %s, %v", toJSON(t, step), err)
+	}
+}
+
+func TestACallerThatLeavesMidCallRepeatsItSafely(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "one"}, {id: "two"}, {id: "three"}}, map[string]string{"main": "[one, two, three]"})
+	srv := p.open()
+	c := srv.Connect("local")
+	p.start(c, "alpha", "main")
+	for range 50 {
+		leaving, leave := context.WithCancel(ctx)
+		got := beside(t, leaving, c, `{"outputs":{},"request_id":"r"}`)
+		leave()
+		if x := await(t, got); x.err != nil && !errors.Is(x.err, context.Canceled) {
+			t.Fatal(x.err)
+		}
+	}
+	if r := p.finish(c, `{"outputs":{},"request_id":"r"}`); r.BeginStep.StepID != "two" {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+	starting := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("s")}
+	ids := map[string]bool{}
+	for range 50 {
+		leaving, leave := context.WithCancel(ctx)
+		go leave()
+		if r, err := c.Start(leaving, starting); err == nil {
+			ids[r.BeginStep.SessionID] = true
+		}
+	}
+	if r, err := c.Start(ctx, starting); err != nil {
+		t.Fatal(err)
+	} else {
+		ids[r.BeginStep.SessionID] = true
+	}
+	if len(ids) != 1 || len(c.Stack()) != 2 {
+		t.Errorf("%d sessions, stack %v", len(ids), c.Stack())
+	}
+}
