@@ -75,12 +75,12 @@ type replayMessage struct {
 	Reply actor.Reply[*StoredReply]
 }
 
-func (finishMessage) sessionMessage() {}
-func (abortMessage) sessionMessage()  {}
-func (stepMessage) sessionMessage()   {}
-func (goToMessage) sessionMessage()   {}
-func (takeUpMessage) sessionMessage() {}
-func (replayMessage) sessionMessage() {}
+func (*finishMessage) sessionMessage() {}
+func (abortMessage) sessionMessage()   {}
+func (stepMessage) sessionMessage()    {}
+func (goToMessage) sessionMessage()    {}
+func (takeUpMessage) sessionMessage()  {}
+func (replayMessage) sessionMessage()  {}
 
 // A sessionActor owns the state of one session. Whatever it acknowledges is on
 // disk before the reply goes out; when it dies, the next one reads that.
@@ -122,7 +122,7 @@ func (a *sessionActor) Stop(context.Context) {
 // Receive handles one call. A refusal is in the reply, and the state is as it was.
 func (a *sessionActor) Receive(ctx context.Context, m message) error {
 	switch m := m.(type) {
-	case finishMessage:
+	case *finishMessage:
 		answer(m.Reply, func() (*finished, error) { return a.finish(ctx, m) })
 	case hashedMessage:
 		answer(m.M.Reply, func() (*finished, error) { return a.hashed(ctx, m) })

@@ -187,6 +187,7 @@ func BenchmarkPassivatedSessions(b *testing.B) {
 // but for the disk, through the connection and the session's actor. Wanted:
 // under 5 µs, whatever the number of sessions.
 func BenchmarkTransitionInMemory(b *testing.B) {
+	defer debug.SetGCPercent(debug.SetGCPercent(200)) // as `deepwork serve` has it
 	for _, sessions := range []int{10, 100_000} {
 		b.Run(fmt.Sprintf("sessions=%d", sessions), func(b *testing.B) {
 			def := loop(b, 25)
@@ -204,6 +205,8 @@ func BenchmarkTransitionInMemory(b *testing.B) {
 			}
 			b.ReportAllocs()
 			n := 0
+			ctx, cancel := context.WithTimeout(ctx, 50*time.Second) // an ask has a deadline
+			defer cancel()
 			for b.Loop() {
 				// The last step is never finished: back to the first.
 				if n++; n%25 == 0 {

@@ -68,11 +68,9 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	if err != nil {
 		return nil, err
 	}
-	m := finishMessage{caller: who, Args: a, Arrived: arrived, Gone: ctx.Done(), Progress: progressOf(ctx)}
 	asked := func(id string) (*finished, error) {
 		return askWithin(ctx, c.engine, id, c.engine.askTimeout+how.ReplyWithin, func(r actor.Reply[*finished]) message {
-			m.Reply = r
-			return m
+			return &finishMessage{caller: who, Args: a, Arrived: arrived, Gone: ctx.Done(), Progress: progressOf(ctx), Reply: r}
 		})
 	}
 	if a.SessionID == nil && a.StepID != nil {

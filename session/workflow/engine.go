@@ -187,8 +187,12 @@ func ask[R any](ctx context.Context, e *Engine, id string, build func(actor.Repl
 
 // askWithin is ask for a message whose answer may take longer.
 func askWithin[R any](ctx context.Context, e *Engine, id string, within time.Duration, build func(actor.Reply[R]) message) (R, error) {
-	bounded, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
+	bounded := ctx
+	if until, ok := ctx.Deadline(); !ok || time.Until(until) > within {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(ctx, within)
+		defer cancel()
+	}
 	r, err := actor.Ask(bounded, e.sessions.For(id), build)
 	_, refused := errors.AsType[*session.Error](err)
 	switch {

@@ -22,7 +22,7 @@ type finished struct {
 // A candidate is a finished_step that may be carried out: its step is found and
 // its outputs are valid.
 type candidate struct {
-	m        finishMessage
+	m        *finishMessage
 	def      *Definition
 	plan     *plan
 	outputs  Outputs
@@ -32,7 +32,7 @@ type candidate struct {
 // finish does a finished_step: find the step, look at its outputs, have them
 // reviewed, and move on in one durable transition (seed 000, 001.4). errLater
 // says that a review answers the call.
-func (a *sessionActor) finish(ctx context.Context, m finishMessage) (*finished, error) {
+func (a *sessionActor) finish(ctx context.Context, m *finishMessage) (*finished, error) {
 	c, done, err := a.prepare(ctx, a.state, m)
 	if err != nil || done != nil {
 		return done, err
@@ -64,7 +64,7 @@ func (a *sessionActor) finish(ctx context.Context, m finishMessage) (*finished, 
 
 // prepare finds out what a finished_step is about, in base. done is the reply
 // where the call was carried out before.
-func (a *sessionActor) prepare(ctx context.Context, base *State, m finishMessage) (c *candidate, done *finished, err error) {
+func (a *sessionActor) prepare(ctx context.Context, base *State, m *finishMessage) (c *candidate, done *finished, err error) {
 	if err := a.allow(m.caller); err != nil {
 		return nil, nil, err
 	}

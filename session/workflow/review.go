@@ -39,13 +39,13 @@ type review struct {
 
 // A waiter is a call that waits for a review.
 type waiter struct {
-	m     finishMessage
+	m     *finishMessage
 	timer *time.Timer // for its reply_within
 }
 
 // hashedMessage brings the hashes of a submission's files.
 type hashedMessage struct {
-	M      finishMessage
+	M      *finishMessage
 	Hashes map[string]string
 	Err    error
 }
@@ -83,7 +83,7 @@ func (a *sessionActor) self() actor.Address[message] { return a.engine.sessions.
 func (a *sessionActor) tell(m message) error { return a.self().Tell(a.engine.ctx, m) }
 
 // hash reads the submitted files beside the actor, which goes on receiving.
-func (a *sessionActor) hash(m finishMessage, outputs Outputs) {
+func (a *sessionActor) hash(m *finishMessage, outputs Outputs) {
 	var paths []string
 	for _, o := range outputs {
 		paths = append(paths, o.Value.Paths...)
@@ -206,7 +206,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 }
 
 // join lets a call wait for a review, as long as its budget lasts.
-func (a *sessionActor) join(r *review, m finishMessage, how Reviewing) {
+func (a *sessionActor) join(r *review, m *finishMessage, how Reviewing) {
 	m.Attempt = len(a.state.progress(r.stepID).Attempts)
 	w := &waiter{m: m}
 	left := max(how.ReplyWithin-time.Since(m.Arrived), 0)
