@@ -2,7 +2,9 @@ package workflow
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"deepwork/actor"
@@ -22,8 +24,9 @@ type finishMessage struct {
 	caller
 	Args     FinishArgs
 	Arrived  time.Time
-	Gone     <-chan struct{} // closed when the caller no longer waits
-	Progress ProgressFunc    // may be nil
+	Gone     <-chan struct{}     // closed when the caller no longer waits
+	Progress ProgressFunc        // may be nil
+	Moved    func(*endedSession) // called once the transition is durable
 	Reply    actor.Reply[*finished]
 
 	// Step is the step that the call was found to be about when it came; it is
@@ -99,9 +102,14 @@ type sessionActor struct {
 func (a *sessionActor) Start(ctx context.Context) error {
 	s, err := a.engine.claim(a.id)
 	if err != nil {
+		_, passing := errors.AsType[syscall.Errno](err) // the next call may read it
 		switch session.CodeOf(err) {
-		case "unknown_session", "session_damaged", "session_unreadable":
+		case "unknown_session", "session_damaged":
 			a.engine.handles.lose(a.id)
+		case "session_unreadable":
+			if !passing {
+				a.engine.handles.lose(a.id)
+			}
 		}
 		return err
 	}
@@ -109,6 +117,9 @@ func (a *sessionActor) Start(ctx context.Context) error {
 	a.handle = a.engine.handles.of(s)
 	a.handle.publish(s)
 	a.engine.requests.learn(s)
+	if s.Status != Active {
+		a.engine.handles.forget(a.id)
+	}
 	return nil
 }
 
@@ -205,7 +216,7 @@ func (a *sessionActor) alias(stored *StoredReply, c call) error {
 	next := a.state.next(a.state.UpdatedAt)
 	next.remember(&StoredReply{
 		Tool: stored.Tool, RequestID: c.RequestID, ArgsDigest: c.ArgsDigest,
-		StepID: stored.StepID, EntryIndex: stored.EntryIndex, Reply: stored.Reply, Raw: stored.Raw,
+		EntryIndex: stored.EntryIndex, Reply: stored.Reply, Raw: stored.Raw, // no StepID: it is there for its request_id alone
 	}, stored.EntryIndex)
 	return a.commit(next)
 }

@@ -70,7 +70,8 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	}
 	asked := func(id string) (*finished, error) {
 		return askWithin(ctx, c.engine, id, c.engine.askTimeout+how.ReplyWithin, func(r actor.Reply[*finished]) message {
-			return &finishMessage{caller: who, Args: a, Arrived: arrived, Gone: ctx.Done(), Progress: progressOf(ctx), Reply: r}
+			return &finishMessage{caller: who, Args: a, Arrived: arrived, Gone: ctx.Done(), Progress: progressOf(ctx), Reply: r,
+				Moved: func(ended *endedSession) { c.moved(c.engine.ctx, ended) }}
 		})
 	}
 	if a.SessionID == nil && a.StepID != nil {
@@ -100,14 +101,7 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 		}
 		return nil, err
 	}
-	f, err := asked(h.id)
-	if err != nil {
-		return nil, err
-	}
-	if f.Recorded {
-		c.moved(ctx, f.Ended)
-	}
-	return f, nil
+	return asked(h.id)
 }
 
 // lastEnded finds the session that the step of this call ended, by the

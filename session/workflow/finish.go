@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"deepwork/gate"
@@ -75,7 +76,7 @@ func (a *sessionActor) prepare(ctx context.Context, base *State, m *finishMessag
 		return nil, done, err
 	}
 	same := func(have Outputs) bool { return sameOutputs(m.Args.Outputs, have) }
-	if m.Step != "" && !base.isCurrent(m.Step) {
+	if m.Step != "" && !base.isCurrent(m.Step) && !a.closes(ctx, base, m.Step) {
 		// It was current when the call came: another call has finished it since.
 		if r := base.replay(m.Step, same); r != nil {
 			done, err = a.again(r, m.Call)
@@ -105,6 +106,20 @@ func (a *sessionActor) prepare(ctx context.Context, base *State, m *finishMessag
 	return c, nil, nil
 }
 
+// closes tells whether a step that is finished is reported again to close its
+// group, whose last open member an edit took out.
+func (a *sessionActor) closes(ctx context.Context, base *State, stepID string) bool {
+	if base.Status != Active {
+		return false
+	}
+	def, err := a.engine.definitions.Current(ctx, base)
+	if err != nil {
+		return false
+	}
+	_, entry, pending := base.place(def)
+	return len(pending) == 0 && slices.Contains(entry, stepID)
+}
+
 // complete makes the transition from base.
 func (a *sessionActor) complete(ctx context.Context, base *State, c *candidate) (*finished, error) {
 	f := finish{Call: c.m.Call, At: a.engine.now(), Outputs: c.outputs, Notes: c.m.Args.Notes, Override: c.override}
@@ -128,6 +143,7 @@ func (a *sessionActor) complete(ctx context.Context, base *State, c *candidate) 
 	if next.Status != Active {
 		done.Ended = &endedSession{id: a.id, step: c.plan.Step.ID, outputs: c.outputs}
 	}
+	c.m.Moved(done.Ended) // here, because the caller may have left
 	return done, nil
 }
 

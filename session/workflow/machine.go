@@ -75,6 +75,9 @@ func (s *State) enter(def *Definition, index int, at time.Time, texts Instructio
 	for _, id := range entry {
 		// Begun before, and moved behind the current step by an edit of the job.
 		if p := s.progress(id); p != nil {
+			if p.attempt().open() {
+				p = p.settled(at)
+			}
 			over = append(over, Pair[*StepProgress]{id, p})
 		}
 		changed = append(changed, &StepProgress{StepID: id, StartedAt: at})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/session"
 )
 
 // A requestKey is what a request_id is scoped to (DESIGN "Retries").
@@ -23,10 +24,12 @@ type requests struct {
 
 	scan    sync.Mutex // one search at a time; guards scanned
 	scanned time.Time  // the last search
+	began   time.Time  // when it began
 }
 
-// keptKeys is how many calls are remembered at most. They are learnt again from
-// the session files, so that forgetting them costs a search.
+// keptKeys is how many calls are remembered at most. A repetition that comes
+// after more others than that is known by its session alone, where it names it
+// or that is the current one.
 const keptKeys = 100_000
 
 // requestHorizon is how far back, at the first request_id that this server does
@@ -129,17 +132,24 @@ func once[R any](ctx context.Context, c *Conn, who caller, do func() (*R, string
 // reply to a server that died repeats the call to another.
 func (e *Engine) searchRequest(k requestKey) string {
 	r := e.requests
+	asked := time.Now()
 	r.scan.Lock()
 	defer r.scan.Unlock()
+	if r.began.After(asked) { // another call has looked while this one waited
+		return r.find(k)
+	}
+	r.began = time.Now()
 	now := e.clock()
 	since := r.scanned.Add(-2 * time.Second) // file times are coarse
 	if r.scanned.IsZero() {
 		since = now.Add(-requestHorizon)
 	}
+	whole := true
 	for info, err := range e.records.List() {
 		if err != nil {
 			e.log.Warn("searching the session files for request ids", "error", err)
-			return ""
+			whole = false
+			break
 		}
 		if info.ModTime.Before(since) || e.handles.get(info.ID) != nil {
 			continue // this server's own are known
@@ -147,11 +157,20 @@ func (e *Engine) searchRequest(k requestKey) string {
 		s, err := e.records.Peek(info.ID)
 		if err != nil {
 			e.log.Warn("searching the session files for request ids", "session", info.ID, "error", err)
+			if code := session.CodeOf(err); code != "session_damaged" && code != "unknown_session" && code != "session_too_new" {
+				whole = false
+			}
 			continue
 		}
 		r.learn(s)
 	}
-	r.scanned = now
+	if whole {
+		r.scanned = now // else what was missed is looked for again
+	}
+	return r.find(k)
+}
+
+func (r *requests) find(k requestKey) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.done[k]

@@ -182,6 +182,7 @@ func (s *stack) find(id string) *place {
 func (s *stack) push(places []place) {
 	for _, p := range places {
 		if s.find(p.handle.id) == nil {
+			delete(s.gone, p.handle.id) // it was lost, and is there again
 			p.parent = s.living(p.parent)
 			p.handle.stacks.Add(1)
 			s.entries = append(s.entries, p)

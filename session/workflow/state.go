@@ -154,7 +154,8 @@ func (s *State) remember(r *StoredReply, oldestEntry int) {
 		if byRequest {
 			requests++
 		}
-		if byStep || byRequest || (o.Tool == ToolAbort) {
+		first := o.Tool == ToolAbort && o.RequestID == nil
+		if byStep || byRequest || first {
 			kept = append(kept, o)
 		}
 	}

@@ -95,6 +95,8 @@ func (s *Store) writeTemp(data []byte, o putOptions) (temp string, st stamp, err
 		if sp, ok := s.takeSpare(); ok {
 			if f, length, ok = openSpare(sp); ok {
 				temp = sp.path
+			} else {
+				os.Remove(sp.path) // it has another name by now
 			}
 		}
 	}
