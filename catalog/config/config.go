@@ -5,8 +5,6 @@ package config
 import (
 	"runtime"
 	"time"
-
-	"gopkg.in/yaml.v3"
 )
 
 // GitBranch says what start_workflow does with a session's branch_name.
@@ -27,12 +25,11 @@ type Config struct {
 	Git         Git
 	Toolsets    []string // of "workflows", "remote", "board"; nil: all
 
-	// Sections are the values of the keys that belong to other packages
-	// (workflow_tools, projects, executors, attempts, http), where the file has
-	// them. They are accepted here and not looked into: whoever owns one decodes
-	// and checks it, with the positions its nodes carry. They are shared, and not
-	// to be written to.
-	Sections map[string]yaml.Node
+	HTTP          HTTP
+	WorkflowTools WorkflowTools
+	Projects      []Project
+	Executors     []Executor // in the file's order
+	Attempts      Attempts
 }
 
 // QualityGate configures reviews (seed 001 "Configuration").
@@ -59,6 +56,9 @@ func Default() *Config {
 			ReplyWithin:          50 * time.Second,
 			MaxInlineFiles:       5,
 		},
-		Git: Git{Branch: BranchName},
+		Git:           Git{Branch: BranchName},
+		HTTP:          defaultHTTP(),
+		WorkflowTools: defaultWorkflowTools(),
+		Attempts:      defaultAttempts(),
 	}
 }

@@ -9,9 +9,6 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// sections are the keys that other packages own.
-var sections = []string{"workflow_tools", "projects", "executors", "attempts", "http"}
-
 // toolsets are the names that toolsets may hold (DESIGN "Tool surface").
 var toolsets = []string{"workflows", "remote", "board"}
 
@@ -25,14 +22,12 @@ func (p *parser) config(doc *yaml.Node, c *Config) {
 		"quality_gate": func(n *yaml.Node, path string) { p.qualityGate(n, path, &c.QualityGate) },
 		"git":          func(n *yaml.Node, path string) { p.git(n, path, &c.Git) },
 		"toolsets":     func(n *yaml.Node, path string) { c.Toolsets = p.toolsets(n, path) },
-	}
-	for _, name := range sections {
-		fields[name] = func(n *yaml.Node, _ string) {
-			if c.Sections == nil {
-				c.Sections = make(map[string]yaml.Node)
-			}
-			c.Sections[name] = *n
-		}
+
+		"http":           func(n *yaml.Node, path string) { p.http(n, path, &c.HTTP) },
+		"workflow_tools": func(n *yaml.Node, path string) { p.workflowTools(n, path, &c.WorkflowTools) },
+		"projects":       func(n *yaml.Node, path string) { p.projects(n, path, &c.Projects) },
+		"executors":      func(n *yaml.Node, path string) { p.executors(n, path, &c.Executors) },
+		"attempts":       func(n *yaml.Node, path string) { p.attempts(n, path, &c.Attempts) },
 	}
 	p.mapping(doc, "", fields)
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"maps"
 	"reflect"
 	"runtime"
 	"slices"
@@ -68,24 +67,10 @@ quality_gate:
   max_inline_files: 0
 git: {branch: checkout}
 toolsets: [workflows, board, workflows]
-workflow_tools: {sources: [{anything: goes}]}
-projects: [{path: /x}]
-executors: {CLAUDE_CODE: {command: claude}}
-attempts: {branch_prefix: x}
-http: {port: 8000}
 `))
 	if faults != nil {
 		t.Fatal(faults)
 	}
-	if got := slices.Sorted(maps.Keys(c.Sections)); !slices.Equal(got, []string{"attempts", "executors", "http", "projects", "workflow_tools"}) {
-		t.Errorf("sections %v", got)
-	}
-	node := c.Sections["http"]
-	var http struct{ Port int }
-	if err := node.Decode(&http); err != nil || http.Port != 8000 || node.Line != 17 {
-		t.Errorf("http: %+v %v, line %d", http, err, node.Line)
-	}
-	c.Sections = nil
 	want := &Config{
 		Version: "2", Platforms: []string{"claude", "cursor"},
 		QualityGate: QualityGate{
@@ -94,6 +79,7 @@ http: {port: 8000}
 			ReplyWithin: 500 * time.Millisecond, MaxInlineFiles: 0,
 		},
 		Git: Git{Branch: BranchCheckout}, Toolsets: []string{"workflows", "board"},
+		HTTP: defaultHTTP(), WorkflowTools: defaultWorkflowTools(), Attempts: defaultAttempts(),
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("%+v, want %+v", c, want)

@@ -1,0 +1,61 @@
+package config
+
+// KnownExecutors are the executors that the program has a command for, so that
+// the config need not give one (issue "Executors").
+var KnownExecutors = []string{"CLAUDE_CODE", "CODEX", "CURSOR_AGENT", "GEMINI", "OPENCODE"}
+
+// A Project is one of the task board besides the project root (key projects).
+type Project struct {
+	Name  string // unique
+	Repos []Repo // at least one, with unique names
+}
+
+// A Repo is a git repository of a project.
+type Repo struct {
+	Name  string   // default: the last element of Path
+	Path  string   // as written: absolute, or relative to the project root
+	Copy  []string // files that a new worktree gets from it, relative to it, such as .env
+	Setup []string // a command run in each new worktree; nil: none
+}
+
+// PromptMode says how an executor is given its prompt.
+type PromptMode string
+
+// What an executor's prompt may be; the default is PromptStdin.
+const (
+	PromptStdin    PromptMode = "stdin"
+	PromptArgument PromptMode = "argument" // the last argument
+)
+
+// An Executor is a coding agent that attempts run (key executors): a command,
+// never from a tool's arguments. What is not set is zero here; whoever runs it
+// fills in what the program knows of well-known executors.
+type Executor struct {
+	Name     string     // the key: upper-case letters, digits and '_'
+	Command  []string   // no shell; a relative program with a slash is relative to the project root
+	Prompt   PromptMode // "": not set
+	Resume   []string   // a follow-up in the same conversation; nil: Command
+	Env      map[string]string
+	Variants []Variant // in the file's order
+}
+
+// A Variant takes from its executor what it does not set.
+type Variant struct {
+	Name    string
+	Command []string
+	Prompt  PromptMode
+	Resume  []string
+	Env     map[string]string // added to the executor's
+}
+
+// Attempts configures how attempts run (key attempts).
+type Attempts struct {
+	MaxConcurrent int      // default 4
+	Worktrees     string   // as written; default .deepwork/worktrees
+	Copy          []string // Repo.Copy of the project root's own repository
+	Setup         []string // Repo.Setup of the project root's own repository
+}
+
+func defaultAttempts() Attempts {
+	return Attempts{MaxConcurrent: 4, Worktrees: ".deepwork/worktrees"}
+}

@@ -1,0 +1,82 @@
+package task
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestBranchTaken(t *testing.T) {
+	b, _, p := newBoard(t)
+	try(t, b, addTask(t, b, p, "one"))
+	for branch, want := range map[string]bool{"deepwork/x-0000": true, "deepwork/x-0001": false, "": false} {
+		if taken, err := b.BranchTaken(t.Context(), branch); err != nil || taken != want {
+			t.Errorf("%q is taken: %v, %v", branch, taken, err)
+		}
+	}
+}
+
+// An execution that ended while no server was there says when, and never before
+// it was made or after now.
+func TestEndedBefore(t *testing.T) {
+	for name, c := range map[string]struct{ ended, want time.Duration }{
+		"between": {30 * time.Minute, 30 * time.Minute}, "before it was made": {-time.Hour, 0}, "in the future": {2 * time.Hour, time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, clock, p := newBoard(t)
+			try(t, b, addTask(t, b, p, "one"))
+			x, _ := run(t, b)
+			clock.forward(time.Hour)
+			at := x.CreatedAt.Add(c.ended)
+			end(t, b, x, Ending{State: Completed, EndedAt: &at})
+			got, err := b.Execution(t.Context(), x.ID)
+			if err != nil || got.EndedAt == nil || got.EndedAt.Sub(x.CreatedAt) != c.want {
+				t.Errorf("it ended at %v, %v", got.EndedAt, err)
+			}
+		})
+	}
+}
+
+// A branch can be drawn anew until there are worktrees on it.
+func TestSetBranch(t *testing.T) {
+	b, _, p := newBoard(t)
+	a := try(t, b, addTask(t, b, p, "one"))
+	if err := b.SetBranch(t.Context(), a.ID, "deepwork/other-1111"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := b.Attempt(t.Context(), a.ID); err != nil || got.Branch != "deepwork/other-1111" {
+		t.Errorf("%+v %v", got, err)
+	}
+	if err := b.SetBranch(t.Context(), "nobody", "x"); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+	if err := b.SetWorkspace(t.Context(), a.ID, map[string]string{a.Repos[0].RepoID: "abc"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.SetBranch(t.Context(), a.ID, "deepwork/third-1111"); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a branch with a worktree was renamed: %v", err)
+	}
+}
+
+func TestWorktreeFolders(t *testing.T) {
+	b, _, p := newBoard(t)
+	s := addTask(t, b, p, "one")
+	want := []string{filepath.FromSlash("/a b/trees"), filepath.FromSlash("/c")}
+	for _, folder := range append(want, want[0]) {
+		id, err := newID()
+		if err != nil {
+			t.Fatal(err)
+		}
+		repo := AttemptRepo{RepoID: "r", RepoName: "r", RepoPath: "/r", TargetBranch: "main", Worktree: filepath.Join(folder, id, "r")}
+		if _, err := b.CreateAttempt(t.Context(), Attempt{ID: id, TaskID: s.ID, Branch: "b", Workspace: repo.Worktree, Repos: []AttemptRepo{repo}}, Execution{}, Request{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := b.WorktreeFolders(t.Context())
+	slices.Sort(got)
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q %v", got, err)
+	}
+}

@@ -1,0 +1,240 @@
+package task
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestCreateAttempt(t *testing.T) {
+	b, c, p := newBoard(t)
+	s := addTask(t, b, p, "one")
+	c.forward(time.Minute)
+	want := Attempt{ID: "11111111-0000-4000-8000-000000000000", TaskID: s.ID, Executor: "SCRIPTED", Variant: new("PLAN"), Prompt: new("be quick"),
+		Branch: "deepwork/one-0000", Workspace: abs("w"), Repos: []AttemptRepo{
+			{RepoID: "r2", RepoName: "web", RepoPath: abs("web"), TargetBranch: "main", Worktree: abs("w/web")},
+			{RepoID: "r1", RepoName: "api", RepoPath: abs("api"), TargetBranch: "next", Worktree: abs("w/api")},
+		}}
+	a, err := b.CreateAttempt(t.Context(), want, Execution{ID: "e1", Prompt: "all of it", Variant: new("PLAN")}, Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.State, want.CreatedAt, want.UpdatedAt = Waiting, a.CreatedAt, a.UpdatedAt
+	if !reflect.DeepEqual(*a, want) || !a.CreatedAt.Equal(c.at.Truncate(time.Microsecond)) {
+		t.Errorf("%+v, want %+v", a, want)
+	}
+	e, err := b.LatestExecution(t.Context(), a.ID)
+	if err != nil || e.ID != "e1" || e.State != Waiting || e.FollowUp || e.SessionID != nil || e.Prompt != "all of it" || *e.Variant != "PLAN" || e.Owner != "" || e.PID != 0 {
+		t.Errorf("%+v %v", e, err)
+	}
+	got := taskOf(t, b, s.ID)
+	if got.Status != InProgress || !got.UpdatedAt.Equal(a.CreatedAt) || !got.HasInProgressAttempt || *got.LatestAttemptID != a.ID || got.LatestSessionID != nil {
+		t.Errorf("%+v", got)
+	}
+	if err := b.SetWorkspace(t.Context(), a.ID, map[string]string{"r1": "aaaa", "r2": "bbbb"}); err != nil {
+		t.Error(err)
+	}
+	if err := b.SetWorkspace(t.Context(), a.ID, map[string]string{"r9": "cccc"}); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+	if err := b.SetWorkflow(t.Context(), a.ID, WorkflowNews{SessionID: "0123abcd", Status: "active", Step: "draft"}); err != nil {
+		t.Error(err)
+	}
+	c.forward(time.Minute)
+	if err := b.Touch(t.Context(), a.ID); err != nil {
+		t.Error(err)
+	}
+	if a, err = b.Attempt(t.Context(), a.ID); err != nil || *a.Repos[0].BaseCommit != "bbbb" || *a.Repos[1].BaseCommit != "aaaa" ||
+		*a.WorkflowSessionID != "0123abcd" || *a.WorkflowStatus != "active" || *a.WorkflowStep != "draft" || !a.UpdatedAt.Equal(c.at.Truncate(time.Microsecond)) {
+		t.Errorf("%+v %v", a, err)
+	}
+	if err := b.SetWorkflow(t.Context(), a.ID, WorkflowNews{SessionID: "0123abcd", Status: "completed"}); err != nil {
+		t.Error(err)
+	}
+	if a, err = b.Attempt(t.Context(), a.ID); err != nil || *a.WorkflowStatus != "completed" || a.WorkflowStep != nil {
+		t.Errorf("%+v %v", a, err)
+	}
+}
+
+func TestWhatIsNotThere(t *testing.T) {
+	b, _, _ := newBoard(t)
+	ctx := t.Context()
+	_, _, queued := b.Queue(ctx, "x", nil)
+	_, _, ended := b.EndExecution(ctx, "x", Ending{State: Stopped})
+	for what, err := range map[string]error{
+		"attempt":        second(b.Attempt(ctx, "x")),
+		"attempts":       last(b.Attempts(ctx, "x", Page{Limit: 1})),
+		"ids":            second(b.TaskAttemptIDs(ctx, "x")),
+		"session":        second(b.Session(ctx, "x")),
+		"execution":      second(b.Execution(ctx, "x")),
+		"latest":         second(b.LatestExecution(ctx, "x")),
+		"waiting before": second(b.WaitingBefore(ctx, "x")),
+		"create":         second(b.CreateAttempt(ctx, Attempt{TaskID: "x"}, Execution{}, Request{})),
+		"workspace":      b.SetWorkspace(ctx, "x", nil),
+		"workflow":       b.SetWorkflow(ctx, "x", WorkflowNews{}),
+		"touch":          b.Touch(ctx, "x"),
+		"start":          second(b.StartExecution(ctx, "x", "X", 1)),
+		"add":            second(b.AddExecution(ctx, "x", "p", nil)),
+		"begin delete":   second(b.BeginDelete(ctx, "x")),
+		"queue":          queued,
+		"end":            ended,
+	} {
+		if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), `"x"`) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if ok, err := b.Adopt(ctx, "x", "a", "b"); ok || err != nil {
+		t.Error(ok, err)
+	}
+}
+
+func TestRequestsGiveTheSameResult(t *testing.T) {
+	b, c, p := newBoard(t)
+	r := Request{Identity: "me", Tool: "create_task", RequestID: "r1", ArgsDigest: "d1"}
+	if id, err := b.FindRequest(t.Context(), r); id != "" || err != nil {
+		t.Error(id, err)
+	}
+	create := func(r Request) (*Summary, error) {
+		c.forward(time.Minute)
+		return b.CreateTask(t.Context(), NewTask{ProjectID: p.ID, Title: "one"}, r)
+	}
+	first, err := create(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := create(r)
+	if err != nil || *again != *first {
+		t.Errorf("%+v, want %+v; %v", again, first, err)
+	}
+	if id, err := b.FindRequest(t.Context(), r); id != first.ID || err != nil {
+		t.Error(id, err)
+	}
+	other := r
+	other.ArgsDigest = "d2"
+	if _, err := create(other); !errors.Is(err, ErrReused) || !strings.Contains(err.Error(), `request_id "r1"`) {
+		t.Error(err)
+	}
+	if _, err := b.FindRequest(t.Context(), other); !errors.Is(err, ErrReused) {
+		t.Error(err)
+	}
+	for _, scope := range []Request{{"you", "create_task", "r1", "d1"}, {"me", "another_tool", "r1", "d1"}, {"me", "create_task", "r2", "d1"}, {}, {}} {
+		if s, err := create(scope); err != nil || s.ID == first.ID {
+			t.Errorf("%+v: %+v %v", scope, s, err)
+		}
+	}
+	bad := Request{Identity: "me", Tool: "create_task", RequestID: "r3", ArgsDigest: "d"}
+	if _, err := b.CreateTask(t.Context(), NewTask{ProjectID: p.ID}, bad); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
+	}
+	if id, err := b.FindRequest(t.Context(), bad); id != "" || err != nil {
+		t.Error("a refused call is kept:", id, err)
+	}
+
+	ar := Request{Identity: "me", Tool: "start_task_attempt", RequestID: "r1", ArgsDigest: "d"}
+	attempt := func() (*Attempt, error) {
+		return b.CreateAttempt(t.Context(), Attempt{TaskID: first.ID, Executor: "X", Branch: "b", Workspace: "/w"}, Execution{Prompt: "p"}, ar)
+	}
+	a, err := attempt()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, b)
+	if same, err := attempt(); err != nil || same.ID != a.ID || same.State != Running {
+		t.Errorf("%+v %v", same, err)
+	}
+	if _, total, _, err := b.Attempts(t.Context(), first.ID, Page{Limit: 1}); total != 1 || err != nil {
+		t.Error(total, err)
+	}
+
+	c.forward(requestsKept)
+	if id, err := b.FindRequest(t.Context(), r); id != "" || err != nil {
+		t.Error("known after 30 days:", id, err)
+	}
+	if s, err := create(r); err != nil || s.ID == first.ID {
+		t.Errorf("%+v %v", s, err)
+	}
+	var kept int
+	err = b.read(t.Context(), "counting", func(x tx) error {
+		_, err := x.one(`SELECT count(*) FROM requests`, nil, &kept)
+		return err
+	})
+	if err != nil || kept != 1 {
+		t.Errorf("%d requests are kept, want 1; %v", kept, err)
+	}
+	s, err := b.CreateTask(t.Context(), NewTask{ProjectID: p.ID, Title: "one"}, bad)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.DeleteTask(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := create(bad); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "was deleted since") {
+		t.Error(err)
+	}
+}
+
+func TestDeleteTask(t *testing.T) {
+	b, _, p := newBoard(t)
+	s := addTask(t, b, p, "one")
+	a := try(t, b, s)
+	refused := func(when string) {
+		t.Helper()
+		if err := b.DeleteTask(t.Context(), s.ID); !errors.Is(err, ErrRunning) {
+			t.Errorf("%s: %v", when, err)
+		}
+		if _, err := b.BeginDelete(t.Context(), s.ID); !errors.Is(err, ErrRunning) {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	refused("waiting")
+	e, err := b.ClaimNext(t.Context(), "server", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused("starting")
+	session, err := b.StartExecution(t.Context(), e.ID, "X", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused("running")
+	end(t, b, e, Ending{State: Completed})
+	for range 2 {
+		if ids, err := b.BeginDelete(t.Context(), s.ID); err != nil || len(ids) != 1 || ids[0] != a.ID {
+			t.Error(ids, err)
+		}
+	}
+	if ids, err := b.Deleting(t.Context()); err != nil || len(ids) != 1 || ids[0] != s.ID {
+		t.Error(ids, err)
+	}
+	if _, err := b.AddExecution(t.Context(), session.ID, "p", nil); !errors.Is(err, ErrDeleting) {
+		t.Error(err)
+	}
+	if _, err := b.CreateAttempt(t.Context(), Attempt{TaskID: s.ID}, Execution{}, Request{}); !errors.Is(err, ErrDeleting) {
+		t.Error(err)
+	}
+	if err := b.UndoDelete(t.Context(), s.ID); err != nil {
+		t.Error(err)
+	}
+	e, err = b.AddExecution(t.Context(), session.ID, "p", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused("follow-up waiting")
+	end(t, b, e, Ending{State: Stopped})
+	if err := b.DeleteTask(t.Context(), s.ID); err != nil {
+		t.Error(err)
+	}
+	err = b.read(t.Context(), "looking", func(x tx) error {
+		for _, table := range []string{"tasks", "attempts", "attempt_repos", "sessions", "executions"} {
+			if left, err := x.strings(`SELECT * FROM ` + table); err != nil || len(left) > 0 {
+				t.Error(table, "has", left, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,131 @@
+package task
+
+import (
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// fill makes 10,000 tasks with 30,000 attempts, each of which has a session.
+func fill(t testing.TB, b *Board, p Project) {
+	t.Helper()
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	err := b.write(t.Context(), "filling", func(x tx) error {
+		for i := range 10_000 {
+			task := id(1, i)
+			at = at.Add(time.Second)
+			if _, err := x.exec(`INSERT INTO tasks (id, project_id, title, description, status, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+				task, p.ID, fmt.Sprintf("Task number %d", i), "What is to be done, in some words more than the title has.", Statuses[i%len(Statuses)], format(at), format(at)); err != nil {
+				return err
+			}
+			for j := range 3 {
+				attempt, when := id(2, 3*i+j), format(at.Add(time.Duration(j)*time.Minute))
+				state := []AttemptState{Completed, Failed, Stopped, Interrupted}[(i+j)%4]
+				if _, err := x.exec(`INSERT INTO attempts (id, task_id, executor, branch, workspace, state, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+					attempt, task, "CODEX", "deepwork/task-0000", "/w", state, when, when); err != nil {
+					return err
+				}
+				if _, err := x.exec(`INSERT INTO sessions (id, attempt_id, executor, created_at, updated_at) VALUES (?, ?, ?, ?, ?)`,
+					id(3, 3*i+j), attempt, "CODEX", when, when); err != nil {
+					return err
+				}
+				if _, err := x.exec(`INSERT INTO executions (id, attempt_id, session_id, follow_up, prompt, state, owner, created_at, ended_at) VALUES (?, ?, ?, 0, ?, ?, 'x', ?, ?)`,
+					id(4, 3*i+j), attempt, id(3, 3*i+j), "do it", state, when, when); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// id is the UUID of a row of the filling; they are in no order.
+func id(table, n int) string {
+	return fmt.Sprintf("%08x-0000-4000-8000-%04x%08x", uint32(n)*2654435761, table, n)
+}
+
+// bare runs the query of list_tasks as a program would that had nothing else.
+func bare(db *sql.DB, project string) (rows int, err error) {
+	r, err := db.Query(summary+`WHERE t.project_id = ? ORDER BY t.created_at DESC, t.id LIMIT 50`, project)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	for r.Next() {
+		var (
+			id, project, title, status, created, updated               string
+			description, job, workflow, latest, branch, sess, executor *string
+			open, failed                                               bool
+		)
+		if err := r.Scan(&id, &project, &title, &description, &status, &job, &workflow, &created, &updated,
+			&latest, &branch, &sess, &executor, &open, &failed); err != nil {
+			return 0, err
+		}
+		rows++
+	}
+	return rows, r.Err()
+}
+
+// BenchmarkListTasks measures list_tasks over 10,000 tasks with 30,000 attempts,
+// and beside it the bare query; ratio is how many times as long it takes.
+func BenchmarkListTasks(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "board.db")
+	board := openAt(b, path, newClock().now)
+	p := rootOf(b, board)
+	fill(b, board, p)
+	db, err := sql.Open("sqlite", source(path, "ro"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	var spent, spentBare time.Duration
+	for b.Loop() { // in turns, so that both meet the same machine
+		begun := time.Now()
+		list, total, next, err := board.Tasks(b.Context(), p.ID, "", Page{Limit: 50})
+		if err != nil || len(list) != 50 || total != 10_000 || next == "" {
+			b.Fatal(len(list), total, next, err)
+		}
+		spent += time.Since(begun)
+		begun = time.Now()
+		if n, err := bare(db, p.ID); err != nil || n != 50 {
+			b.Fatal(n, err)
+		}
+		spentBare += time.Since(begun)
+	}
+	b.ReportMetric(float64(spent.Microseconds())/float64(b.N), "µs/list")
+	b.ReportMetric(float64(spentBare.Microseconds())/float64(b.N), "µs/bare")
+	b.ReportMetric(float64(spent)/float64(spentBare), "ratio")
+}
+
+// BenchmarkListTasksDeep is the same far down the list, and of one status.
+func BenchmarkListTasksDeep(b *testing.B) {
+	board := openAt(b, filepath.Join(b.TempDir(), "board.db"), newClock().now)
+	p := rootOf(b, board)
+	fill(b, board, p)
+	for _, status := range []Status{"", InReview} {
+		_, _, deep, err := board.Tasks(b.Context(), p.ID, status, Page{Limit: 1900})
+		if err != nil || deep == "" {
+			b.Fatal(deep, err)
+		}
+		b.Run("status="+string(status), func(b *testing.B) {
+			for b.Loop() {
+				if list, _, _, err := board.Tasks(b.Context(), p.ID, status, Page{Limit: 50, Cursor: deep}); err != nil || len(list) != 50 {
+					b.Fatal(len(list), err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkCreateTask measures a change with its fsync.
+func BenchmarkCreateTask(b *testing.B) {
+	board, _, p := newBoard(b)
+	for b.Loop() {
+		addTask(b, board, p, "one more")
+	}
+}

@@ -1,0 +1,125 @@
+package task
+
+import (
+	"context"
+	"fmt"
+)
+
+// A Flaw is something on the board that this program never writes.
+type Flaw struct {
+	What string // what is wrong, with the ids that it is about
+	Do   string // what can be done
+}
+
+// A Stock is how much is on a board.
+type Stock struct {
+	Projects, Tasks, Attempts int
+	Open                      int // executions that have not ended
+}
+
+// flaws are what must never be found: queries whose rows are what is wrong, each
+// one text, which completes what.
+var flaws = []struct{ what, do, query string }{
+	{"attempt %s has no execution", doAttempt,
+		`SELECT id FROM attempts WHERE id NOT IN (SELECT attempt_id FROM executions)`},
+	{"attempt %s", doAttempt, // its state is that of its newest execution
+		`SELECT a.id || ' is ' || a.state || ', and its newest execution ' || e.id || ' is ' || e.state
+		FROM attempts a JOIN executions e ON e.seq = (SELECT max(seq) FROM executions WHERE attempt_id = a.id)
+		WHERE a.state <> e.state`},
+	{"execution %s", doAttempt,
+		`SELECT id || ' of attempt ' || attempt_id || ' is not its newest, and is ' || state FROM executions e
+		WHERE state IN ('waiting', 'starting', 'running')
+		AND seq < (SELECT max(seq) FROM executions WHERE attempt_id = e.attempt_id)`},
+	{"execution %s waits and has an owner or a process", doAttempt,
+		`SELECT id FROM executions WHERE state = 'waiting' AND (owner IS NOT NULL OR pid IS NOT NULL OR started_at IS NOT NULL OR ended_at IS NOT NULL)`},
+	{"execution %s has no owner", doAttempt,
+		`SELECT id || ' is ' || state || ' and' FROM executions WHERE state IN ('starting', 'running') AND coalesce(owner, '') = ''`},
+	{"execution %s runs and has no session or no time of its start", doAttempt,
+		`SELECT id FROM executions WHERE state = 'running' AND (session_id IS NULL OR started_at IS NULL)`},
+	{"execution %s", doAttempt,
+		`SELECT id || ' is ' || state || ', and its end is ' || coalesce(ended_at, 'missing') FROM executions
+		WHERE (state IN ('waiting', 'starting', 'running')) = (ended_at IS NOT NULL)`},
+	{"execution %s is in a session of another attempt", doAttempt,
+		`SELECT e.id FROM executions e JOIN sessions s ON s.id = e.session_id WHERE s.attempt_id <> e.attempt_id`},
+	{"session %s has a follow-up queued, and no execution of its attempt is open", "call follow_up with action cancel for it, or send it",
+		`SELECT id FROM sessions s WHERE queued_at IS NOT NULL AND NOT EXISTS
+		(SELECT 1 FROM executions e WHERE e.attempt_id = s.attempt_id AND e.state IN ('waiting', 'starting', 'running'))`},
+	{"task %s is being deleted, and has an attempt that waits or runs", "stop it with stop_attempt and call delete_task again",
+		`SELECT DISTINCT t.id FROM tasks t JOIN attempts a ON a.task_id = t.id
+		WHERE t.deleting_at IS NOT NULL AND a.state IN ('waiting', 'starting', 'running')`},
+	{"project %s", "restore the board from a copy; only the totals of lists are wrong",
+		`SELECT p.id || ' has ' || (SELECT count(*) FROM tasks t WHERE t.project_id = p.id AND t.status = s.status) || ' tasks that are ' || s.status ||
+		', and counts ' || coalesce((SELECT c.tasks FROM task_counts c WHERE c.project_id = p.id AND c.status = s.status), 0)
+		FROM projects p, (SELECT 'todo' AS status UNION SELECT 'inprogress' UNION SELECT 'inreview' UNION SELECT 'done' UNION SELECT 'cancelled') s
+		WHERE (SELECT count(*) FROM tasks t WHERE t.project_id = p.id AND t.status = s.status) <>
+		coalesce((SELECT c.tasks FROM task_counts c WHERE c.project_id = p.id AND c.status = s.status), 0)`},
+}
+
+const (
+	doAttempt = "restore the board from a copy, or delete the attempt's task with delete_task"
+	doBoard   = "stop the servers and restore the board from a copy, or save what can be read with `sqlite3 board.db .recover`"
+)
+
+// Inspect looks for what is wrong on the board: pages, indexes and references as
+// SQLite checks them, and rows that contradict each other. It sees one state of
+// the board and changes nothing. A board of 100,000 rows takes about a second
+// (issue 8, "deepwork check").
+func (b *Board) Inspect(ctx context.Context) (found []Flaw, s Stock, err error) {
+	err = b.read(ctx, "inspecting the board", func(t tx) error {
+		found = nil
+		damage, err := t.strings(`PRAGMA integrity_check`)
+		if err != nil {
+			return err
+		}
+		for _, what := range damage {
+			if what != "ok" {
+				found = append(found, Flaw{"SQLite finds: " + what, doBoard})
+			}
+		}
+		if found != nil {
+			return nil // what else it says cannot be relied on
+		}
+		err = t.each(`SELECT "table", coalesce(rowid, 0), parent FROM pragma_foreign_key_check`, nil, func(scan scanner) error {
+			var table, parent string
+			var row int64
+			err := scan(&table, &row, &parent)
+			found = append(found, Flaw{fmt.Sprintf("row %d of %s names a row of %s that is not there", row, table, parent), doBoard})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, f := range flaws {
+			about, err := t.strings(f.query)
+			if err != nil {
+				return err
+			}
+			for _, what := range about {
+				found = append(found, Flaw{fmt.Sprintf(f.what, what), f.do})
+			}
+		}
+		_, err = t.one(`SELECT (SELECT count(*) FROM projects WHERE listed), (SELECT count(*) FROM tasks), (SELECT count(*) FROM attempts),
+			(SELECT count(*) FROM executions WHERE state IN ('waiting', 'starting', 'running'))`, nil, &s.Projects, &s.Tasks, &s.Attempts, &s.Open)
+		return err
+	})
+	return found, s, err
+}
+
+// AllAttempts returns every attempt of the board with its repos, by id.
+func (b *Board) AllAttempts(ctx context.Context) (all []Attempt, err error) {
+	err = b.read(ctx, "reading all attempts", func(t tx) error {
+		all, err = t.attempts(`ORDER BY a.id`)
+		return err
+	})
+	return all, err
+}
+
+// RepoPaths returns the absolute paths of the repositories that the board knows,
+// those of attempts included, each once, sorted.
+func (b *Board) RepoPaths(ctx context.Context) (paths []string, err error) {
+	err = b.read(ctx, "reading the paths of repositories", func(t tx) error {
+		paths, err = t.strings(`SELECT path FROM repos UNION SELECT repo_path FROM attempt_repos ORDER BY 1`)
+		return err
+	})
+	return paths, err
+}

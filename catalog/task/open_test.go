@@ -1,0 +1,440 @@
+package task
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+)
+
+func dbPath(t testing.TB) string {
+	return filepath.Join(t.TempDir(), "a b?#%", ".deepwork", "board.db")
+}
+
+// raw opens the file without the board.
+func raw(t testing.TB, path string, statements ...string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", source(path, "rwc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	for _, s := range statements {
+		if _, err := db.Exec(s); err != nil {
+			t.Fatal(s, err)
+		}
+	}
+	return db
+}
+
+func TestOpenMakesAPrivateDurableFile(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("its file names have no ?, and its modes no users")
+	}
+	path := dbPath(t)
+	b := openAt(t, path, time.Now)
+	rootOf(t, b)
+	for _, name := range []string{path, path + "-wal", path + "-shm"} {
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+			t.Error(name, info.Mode(), err)
+		}
+	}
+	for _, p := range []*pool{b.writer, b.reading} {
+		err := p.prepare(t.Context(), func(l *link) error {
+			for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
+				var got string
+				if err := l.conn.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
+					t.Errorf("%s is %q, want %q; %v", pragma, got, want, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestOpenRefusesARelativePath(t *testing.T) {
+	if _, err := Open(t.Context(), Options{Path: "board.db"}); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
+	}
+}
+
+func TestWhatWasWrittenIsThereAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board.db")
+	b := openAt(t, path, newClock().now)
+	p := rootOf(t, b)
+	s := addTask(t, b, p, "one")
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Task(t.Context(), s.ID); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if err := b.DeleteTask(t.Context(), s.ID); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	again := openAt(t, path, newClock().now)
+	if got := taskOf(t, again, s.ID); *got != *s {
+		t.Errorf("%+v, want %+v", got, s)
+	}
+	if again := rootOf(t, again); again != p {
+		t.Errorf("%+v, want %+v", again, p)
+	}
+}
+
+func TestNewerVersionIsLeftUntouched(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board.db")
+	b := openAt(t, path, time.Now)
+	rootOf(t, b)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	newer := raw(t, path, fmt.Sprintf("PRAGMA user_version = %d", latest()+1))
+	if err := newer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	unchanged(t, path, ErrNewer, fmt.Sprintf("%d, and this deepwork knows versions up to %d: update deepwork", latest()+1, latest()))
+}
+
+// unchanged opens a file, and sees that it is refused and left as it is.
+func unchanged(t *testing.T, path string, want error, text string) {
+	t.Helper()
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, readOnly := range []bool{false, true} {
+		b, err := Open(t.Context(), Options{Path: path, ReadOnly: readOnly})
+		if err == nil {
+			_, _, _, err = b.Projects(t.Context(), Page{Limit: 1})
+			err = errors.Join(err, b.Close())
+		}
+		if !errors.Is(err, want) || !strings.Contains(fmt.Sprint(err), text) || !strings.Contains(fmt.Sprint(err), path) {
+			t.Errorf("read-only %v: %v, want %v with %q", readOnly, err, want, text)
+		}
+	}
+	after, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the file was changed; %v", err)
+	}
+}
+
+func TestDamagedFilesAreLeftUntouched(t *testing.T) {
+	whole := filepath.Join(t.TempDir(), "board.db")
+	b := openAt(t, whole, time.Now)
+	p := rootOf(t, b)
+	for range 200 {
+		addTask(t, b, p, strings.Repeat("x", 1000))
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	good, err := os.ReadFile(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, bad := range map[string][]byte{
+		"text":      []byte(strings.Repeat("this is no database\n", 100)),
+		"truncated": good[:len(good)/2],
+		"one byte":  good[:1],
+		"half page": good[:100],
+		"zeros":     make([]byte, len(good)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "board.db")
+			if err := os.WriteFile(path, bad, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			unchanged(t, path, ErrDamaged, "move it away to begin an empty board")
+		})
+	}
+	t.Run("pages", func(t *testing.T) { // which are found when they are read
+		path := filepath.Join(t.TempDir(), "board.db")
+		bad := bytes.Clone(good)
+		for i := 8192; i < len(bad); i++ {
+			bad[i] = 0xA5
+		}
+		if err := os.WriteFile(path, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		unchanged(t, path, ErrDamaged, "restore it from a copy")
+	})
+	t.Run("another program's", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "board.db")
+		raw(t, path, "CREATE TABLE notes (text)").Close()
+		unchanged(t, path, ErrDamaged, "the database of another program")
+	})
+	t.Run("another program's id", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "board.db")
+		raw(t, path, "PRAGMA application_id = 7; PRAGMA user_version = 1", "CREATE TABLE projects (text)").Close()
+		unchanged(t, path, ErrDamaged, "the database of another program")
+	})
+	t.Run("a folder", func(t *testing.T) {
+		if _, err := Open(t.Context(), Options{Path: t.TempDir()}); !errors.Is(err, ErrDamaged) {
+			t.Error(err)
+		}
+	})
+	for _, empty := range []bool{false, true} {
+		t.Run(fmt.Sprintf("log alone, file empty %v", empty), func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "board.db")
+			if empty {
+				if err := os.WriteFile(path, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(path+"-wal", good, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Open(t.Context(), Options{Path: path})
+			if !errors.Is(err, ErrDamaged) {
+				t.Error(err)
+			}
+			if kept, err := os.ReadFile(path + "-wal"); err != nil || !bytes.Equal(kept, good) {
+				t.Error("the log was changed", err)
+			}
+		})
+	}
+}
+
+// A file that is taken away under a server would swallow what is acknowledged.
+func TestMovedFileRefusesChanges(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be moved there")
+	}
+	path := filepath.Join(t.TempDir(), "board.db")
+	b := openAt(t, path, time.Now)
+	p := rootOf(t, b)
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.CreateTask(t.Context(), NewTask{ProjectID: p.ID, Title: "lost"}, Request{})
+	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "moved, removed or replaced") {
+		t.Error(err)
+	}
+	if err := os.Rename(path+".away", path); err != nil {
+		t.Fatal(err)
+	}
+	addTask(t, b, p, "kept")
+}
+
+func TestFullDiskIsSaidAndNothingHalfMadeStays(t *testing.T) {
+	b, _, p := newBoard(t)
+	s := addTask(t, b, p, "before")
+	limit := func(pages int) {
+		err := b.writer.prepare(t.Context(), func(l *link) error {
+			return l.conn.QueryRowContext(t.Context(), fmt.Sprintf("PRAGMA max_page_count = %d", pages)).Scan(new(int))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(1) // taken for the present size
+	huge := strings.Repeat("x", 1<<20)
+	_, err := b.CreateAttempt(t.Context(), Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, Execution{Prompt: huge}, Request{})
+	if !errors.Is(err, ErrFull) || code(err) == 0 || !strings.Contains(err.Error(), "free space on the disk that holds "+b.file.path) {
+		t.Errorf("%v", err)
+	}
+	if got := taskOf(t, b, s.ID); *got != *s {
+		t.Errorf("%+v, want %+v", got, s)
+	}
+	limit(1 << 20)
+	if _, err := b.CreateAttempt(t.Context(), Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, Execution{Prompt: huge}, Request{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sub", "board.db")
+	open := func() *Board {
+		b, err := Open(t.Context(), Options{Path: path, ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		return b
+	}
+	b := open()
+	if list, total, next, err := b.Projects(t.Context(), Page{Limit: 5}); len(list) != 0 || total != 0 || next != "" || err != nil {
+		t.Error(list, total, next, err)
+	}
+	if ids, err := b.AttemptIDs(t.Context()); len(ids) != 0 || err != nil {
+		t.Error(ids, err)
+	}
+	if err := b.SyncProjects(t.Context(), nil); err != nil {
+		t.Error("nothing differs:", err)
+	}
+	if err := b.SyncProjects(t.Context(), []ProjectSpec{root}); !errors.Is(err, ErrFull) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("reading made a folder", err)
+	}
+	w := openAt(t, path, time.Now)
+	p := rootOf(t, w)
+	s := addTask(t, w, p, "one")
+	b = open()
+	if got := taskOf(t, b, s.ID); *got != *s {
+		t.Errorf("%+v, want %+v", got, s)
+	}
+	if err := b.DeleteTask(t.Context(), s.ID); !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "for reading only") {
+		t.Error(err)
+	}
+	later := addTask(t, w, p, "two")
+	taskOf(t, b, later.ID) // it sees what others write
+}
+
+func TestReadOnlyFile(t *testing.T) {
+	if os.Getuid() <= 0 {
+		t.Skip("the user may write any file")
+	}
+	path := filepath.Join(t.TempDir(), "board.db")
+	b := openAt(t, path, time.Now)
+	rootOf(t, b)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	b, err := Open(t.Context(), Options{Path: path})
+	if err == nil {
+		defer b.Close()
+		err = b.SyncProjects(t.Context(), nil)
+	}
+	if !errors.Is(err, ErrFull) {
+		t.Error(err)
+	}
+}
+
+// On a disk that is not writable a board can be read.
+func TestReadOnlyFolder(t *testing.T) {
+	if os.Getuid() <= 0 {
+		t.Skip("the user may write any folder")
+	}
+	path := filepath.Join(t.TempDir(), "sub", "board.db")
+	b := openAt(t, path, time.Now)
+	p := rootOf(t, b)
+	s := addTask(t, b, p, "kept")
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Dir(path), 0o500); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Chmod(filepath.Dir(path), 0o700); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, readOnly := range []bool{false, true} {
+		b, err := Open(t.Context(), Options{Path: path, ReadOnly: readOnly})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := taskOf(t, b, s.ID); *got != *s {
+			t.Errorf("%+v, want %+v", got, s)
+		}
+		if _, err := b.CreateTask(t.Context(), NewTask{ProjectID: p.ID, Title: "x"}, Request{}); !errors.Is(err, ErrFull) {
+			t.Error(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := Open(t.Context(), Options{Path: filepath.Join(filepath.Dir(path), "x", "board.db")}); !errors.Is(err, ErrFull) {
+		t.Error(err)
+	}
+	if _, err := Open(t.Context(), Options{Path: filepath.Join(filepath.Dir(path), "new.db")}); !errors.Is(err, ErrFull) {
+		t.Error(err)
+	}
+}
+
+// The writer of another process is waited for, as long as the caller's context
+// lives, and no longer.
+func TestLockedBoardIsWaitedFor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board.db")
+	b := openAt(t, path, time.Now)
+	p := rootOf(t, b)
+	db := raw(t, path)
+	other, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+	defer cancel()
+	if _, err := b.CreateTask(ctx, NewTask{ProjectID: p.ID, Title: "x"}, Request{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	if _, total, _, err := b.Tasks(t.Context(), p.ID, "", Page{Limit: 1}); err != nil || total != 0 {
+		t.Error("a reader waits for a writer:", total, err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.CreateTask(t.Context(), NewTask{ProjectID: p.ID, Title: "x"}, Request{})
+		done <- err
+	}()
+	if _, err := other.ExecContext(t.Context(), "COMMIT"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.CreateTask(ended, NewTask{ProjectID: p.ID, Title: "x"}, Request{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := b.AttemptIDs(ended); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// A bug in a change undoes it, and leaves the board usable.
+func TestPanicUndoesAChange(t *testing.T) {
+	b, _, p := newBoard(t)
+	func() {
+		defer func() { _ = recover() }()
+		_ = b.write(t.Context(), "failing", func(x tx) error {
+			if _, err := x.exec(`DELETE FROM projects`); err != nil {
+				t.Error(err)
+			}
+			panic("a bug")
+		})
+	}()
+	if _, err := b.Project(t.Context(), p.ID); err != nil {
+		t.Error(err)
+	}
+	addTask(t, b, p, "afterwards")
+}
+
+func TestMigrationsAreNumbered(t *testing.T) {
+	for name, files := range map[string]fstest.MapFS{
+		"a gap":    {"migrations/0001_a.sql": {}, "migrations/0003_b.sql": {}},
+		"a double": {"migrations/0001_a.sql": {}, "migrations/0001_b.sql": {}},
+		"none":     {"migrations/a.sql": {}},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s is taken", name)
+				}
+			}()
+			load(files)
+		}()
+	}
+}

@@ -1,0 +1,291 @@
+package task
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// most is how many executions the servers of these tests run at once.
+const most = 3
+
+// A worker is a server that makes tasks, attempts at them, claims what waits and
+// ends it. It says what was acknowledged, one line each, as soon as it was.
+type worker struct {
+	name string
+	b    *Board
+	say  func(format string, args ...any)
+}
+
+func (w worker) work(ctx context.Context, project string, rounds int) error {
+	for i := range rounds {
+		s, err := w.b.CreateTask(ctx, NewTask{ProjectID: project, Title: fmt.Sprintf("%s %d", w.name, i)}, Request{})
+		if err != nil {
+			return err
+		}
+		w.say("task %s", s.ID)
+		a, err := w.b.CreateAttempt(ctx, Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"},
+			Execution{Prompt: "do it"}, Request{Identity: w.name, Tool: "start_task_attempt", RequestID: strconv.Itoa(i)})
+		if err != nil {
+			return err
+		}
+		w.say("attempt %s", a.ID)
+		e, err := w.b.ClaimNext(ctx, w.name, most)
+		if err != nil {
+			return err
+		}
+		if e == nil {
+			continue
+		}
+		w.say("claim %s", e.ID)
+		session, err := w.b.StartExecution(ctx, e.ID, "X", 1)
+		if err != nil {
+			return err
+		}
+		w.say("session %s", session.ID)
+		if i%3 == 0 {
+			if _, _, err := w.b.Queue(ctx, session.ID, &Queued{Prompt: "more"}); err != nil {
+				return err
+			}
+		}
+		next, ended, err := w.b.EndExecution(ctx, e.ID, Ending{State: Completed, Task: InReview})
+		if err != nil || !ended {
+			return fmt.Errorf("ended %v: %w", ended, err)
+		}
+		w.say("end %s", e.ID)
+		if (next != nil) != (i%3 == 0) {
+			return fmt.Errorf("round %d is followed by %v", i, next)
+		}
+	}
+	return nil
+}
+
+// child is another server: this binary, run again with a role.
+func child(role string) int {
+	ctx := context.Background()
+	b, err := Open(ctx, Options{Path: os.Getenv("BOARD_PATH")})
+	if err == nil {
+		rounds := 20
+		if role == "for ever" {
+			rounds = 1 << 30
+		}
+		w := worker{os.Getenv("BOARD_NAME"), b, func(format string, args ...any) { fmt.Printf(format+"\n", args...) }}
+		if err = w.work(ctx, os.Getenv("BOARD_PROJECT"), rounds); err == nil {
+			err = b.Close()
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func server(t *testing.T, path, role, name, project string) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), "BOARD_ROLE="+role, "BOARD_PATH="+path, "BOARD_NAME="+name, "BOARD_PROJECT="+project)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cmd, bufio.NewReader(out)
+}
+
+// A journal gathers what servers were acknowledged.
+type journal struct {
+	mu  sync.Mutex
+	all map[string][]string // kind -> ids
+}
+
+func (j *journal) add(line string) {
+	kind, id, whole := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+	if !whole || !strings.HasSuffix(line, "\n") {
+		return // cut off with its server
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.all[kind] = append(j.all[kind], id)
+}
+
+// judge sees that what was acknowledged is there, and nothing was given twice.
+func (j *journal) judge(t *testing.T, b *Board) {
+	t.Helper()
+	given := make(map[string]bool)
+	for _, id := range j.all["claim"] {
+		if given[id] {
+			t.Errorf("execution %s was given twice", id)
+		}
+		given[id] = true
+	}
+	for kind, read := range map[string]func(id string) error{
+		"task":    func(id string) error { _, err := b.Task(t.Context(), id); return err },
+		"attempt": func(id string) error { _, err := b.Attempt(t.Context(), id); return err },
+		"session": func(id string) error { _, err := b.Session(t.Context(), id); return err },
+		"claim": func(id string) error {
+			e, err := b.Execution(t.Context(), id)
+			if err == nil && e.State == Waiting {
+				err = fmt.Errorf("execution %s waits again", id)
+			}
+			return err
+		},
+		"end": func(id string) error {
+			e, err := b.Execution(t.Context(), id)
+			if err == nil && e.State != Completed {
+				err = fmt.Errorf("execution %s is %s", id, e.State)
+			}
+			return err
+		},
+	} {
+		if len(j.all[kind]) == 0 {
+			t.Errorf("nothing was acknowledged as %s", kind)
+		}
+		for _, id := range j.all[kind] {
+			if err := read(id); err != nil {
+				t.Errorf("acknowledged as %s: %v", kind, err)
+			}
+		}
+	}
+}
+
+// watch looks how many executions are open until ctx ends, and returns how many
+// there were at most.
+func watch(ctx context.Context, b *Board) (seen int, err error) {
+	for ctx.Err() == nil {
+		open, err := b.OpenExecutions(ctx)
+		if err != nil && ctx.Err() == nil {
+			return seen, err
+		}
+		seen = max(seen, len(open))
+	}
+	return seen, nil
+}
+
+// Two boards of this process and two other processes share a file.
+func TestSeveralServersShareABoard(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board.db")
+	one, two := openAt(t, path, time.Now), openAt(t, path, time.Now)
+	p := rootOf(t, one)
+	j := journal{all: make(map[string][]string)}
+	watching, stop := context.WithCancel(t.Context())
+	var seen int
+	var watcher, servers sync.WaitGroup
+	watcher.Go(func() {
+		var err error
+		if seen, err = watch(watching, one); err != nil {
+			t.Error(err)
+		}
+	})
+	for i, b := range []*Board{one, two, one} {
+		servers.Go(func() {
+			w := worker{fmt.Sprint("here", i), b, func(format string, args ...any) { j.add(fmt.Sprintf(format+"\n", args...)) }}
+			if err := w.work(t.Context(), p.ID, 20); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for i := range 2 {
+		cmd, out := server(t, path, "some rounds", fmt.Sprint("there", i), p.ID)
+		servers.Go(func() {
+			for {
+				line, err := out.ReadString('\n')
+				j.add(line)
+				if err != nil {
+					break
+				}
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	servers.Wait()
+	stop()
+	watcher.Wait()
+	if seen > most || seen == 0 {
+		t.Errorf("%d executions were open at once, at most %d may be", seen, most)
+	}
+	if n := len(j.all["task"]); n != 5*20 {
+		t.Errorf("%d tasks were made", n)
+	}
+	if _, total, _, err := two.Tasks(t.Context(), p.ID, "", Page{Limit: 1}); err != nil || total != 5*20 {
+		t.Error(total, err)
+	}
+	j.judge(t, two)
+}
+
+// Servers are killed at random moments; what they acknowledged is there, and
+// another takes their executions up.
+func TestKilledServerLosesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board.db")
+	b := openAt(t, path, time.Now)
+	p := rootOf(t, b)
+	j := journal{all: make(map[string][]string)}
+	adopted := 0
+	for round := range 12 {
+		name := fmt.Sprint("doomed", round)
+		alone := round%2 == 0 // nobody else has the file open, to mend it on the way
+		if alone {
+			if err := b.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd, out := server(t, path, "for ever", name, p.ID)
+		for range 1 + rand.IntN(40) {
+			line, err := out.ReadString('\n')
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			j.add(line)
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		rest, err := io.ReadAll(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(rest)) {
+			j.add(line)
+		}
+		if cmd.Wait() == nil {
+			t.Error(name, "was not killed")
+		}
+		if alone {
+			b = openAt(t, path, time.Now)
+			verify(t, b)
+		}
+		open, err := b.OpenExecutions(t.Context())
+		if err != nil || len(open) > most {
+			t.Fatal(open, err)
+		}
+		for _, e := range open {
+			if ok, err := b.Adopt(t.Context(), e.ID, "somebody else", "here"); ok || err != nil {
+				t.Error("adopted from nobody", err)
+			}
+			if ok, err := b.Adopt(t.Context(), e.ID, name, "here"); !ok || err != nil {
+				t.Error("not adopted", e, err)
+			}
+			if next := end(t, b, &e, Ending{State: Interrupted}); next != nil {
+				t.Error("what was queued runs after an interruption", next)
+			}
+			adopted++
+		}
+	}
+	t.Logf("%d adopted of %d claimed", adopted, len(j.all["claim"]))
+	j.judge(t, b)
+}

@@ -1,0 +1,178 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ids are the ids of what is listed, by name; repos as project/repo.
+func ids(t *testing.T, b *Board) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	projects, total, _, err := b.Projects(t.Context(), Page{Limit: 100})
+	if err != nil || total != len(projects) {
+		t.Fatal(projects, total, err)
+	}
+	for _, p := range projects {
+		all[p.Name] = p.ID
+		repos, total, _, err := b.Repos(t.Context(), p.ID, Page{Limit: 100})
+		if err != nil || total != len(repos) {
+			t.Fatal(repos, total, err)
+		}
+		for _, r := range repos {
+			all[p.Name+"/"+r.Name] = r.ID
+			if got, err := b.Repo(t.Context(), r.ID); err != nil || *got != r || got.ProjectID != p.ID {
+				t.Errorf("%+v, want %+v; %v", got, r, err)
+			}
+		}
+		if got, err := b.Project(t.Context(), p.ID); err != nil || *got != p {
+			t.Errorf("%+v, want %+v; %v", got, p, err)
+		}
+	}
+	return all
+}
+
+func resync(t *testing.T, b *Board, all ...ProjectSpec) map[string]string {
+	t.Helper()
+	if err := b.SyncProjects(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	return ids(t, b)
+}
+
+func project(name string, repos ...string) ProjectSpec {
+	p := ProjectSpec{Name: name}
+	for _, r := range repos {
+		p.Repos = append(p.Repos, RepoSpec{Name: r, Path: abs(r)})
+	}
+	return p
+}
+
+func TestProjectsKeepTheirIDs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board.db")
+	c := newClock()
+	b := openAt(t, path, c.now)
+	shop := ProjectSpec{Name: "shop", Root: true, Repos: []RepoSpec{{Name: "shop", Path: abs("shop")}}}
+	was := resync(t, b, shop, project("web", "web", "api"), project("shop", "tool")) // one of the root's name
+	if len(slices.Compact(slices.Sorted(maps.Values(was)))) != len(was) {
+		t.Fatal(was)
+	}
+	root := func() Project {
+		list, _, _, err := b.Projects(t.Context(), Page{Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list[slices.IndexFunc(list, func(p Project) bool { return p.Root })]
+	}
+	before := root()
+	web := was["web"]
+	s, err := b.CreateTask(t.Context(), NewTask{ProjectID: web, Title: "kept"}, Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	c.forward(time.Hour)
+	shop.Name = "store" // the folder was renamed, and the other projects are gone
+	now := resync(t, b, shop)
+	if after := root(); after.ID != before.ID || after.Name != "store" || !after.CreatedAt.Equal(before.CreatedAt) || after.UpdatedAt.Equal(before.UpdatedAt) {
+		t.Errorf("%+v, was %+v", after, before)
+	}
+	if len(now) != 2 || now["store/shop"] == "" {
+		t.Errorf("listed are %v", now)
+	}
+	if _, err := b.Repo(t.Context(), was["web/api"]); !errors.Is(err, ErrNotFound) {
+		t.Error("a repo that is not in the config:", err)
+	}
+	if got := taskOf(t, b, s.ID); *got != *s {
+		t.Errorf("%+v, want %+v", got, s)
+	}
+	if list, total, _, err := b.Tasks(t.Context(), web, "", Page{Limit: 5}); err != nil || total != 1 || len(list) != 1 {
+		t.Error(list, total, err)
+	}
+	_, err = b.CreateTask(t.Context(), NewTask{ProjectID: web, Title: "x"}, Request{})
+	if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "no longer in the config") {
+		t.Error(err)
+	}
+
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b = openAt(t, path, c.now)
+	now = resync(t, b, project("web", "api", "new"), shop)
+	if now["web"] != web || now["web/api"] != was["web/api"] || now["web/web"] != "" || now["web/new"] == "" {
+		t.Errorf("%v, was %v", now, was)
+	}
+	now = resync(t, b, project("web", "web", "api"), shop)
+	if now["web/web"] != was["web/web"] || now["web/new"] != "" {
+		t.Errorf("%v, was %v", now, was)
+	}
+	if _, err := b.CreateTask(t.Context(), NewTask{ProjectID: web, Title: "x"}, Request{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUnchangedProjectsAreNotWritten(t *testing.T) {
+	b, c, p := newBoard(t)
+	repos, _, _, err := b.Repos(t.Context(), p.ID, Page{Limit: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.forward(time.Hour)
+	all := []ProjectSpec{root}
+	held, err := b.writer.take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := b.SyncProjects(ctx, all); err != nil { // for writing it would wait
+		t.Error(err)
+	}
+	b.writer.free <- held
+	if got := rootOf(t, b); got != p {
+		t.Errorf("%+v, want %+v", got, p)
+	}
+	moved := root
+	moved.Repos = []RepoSpec{{Name: "shop", Path: abs("elsewhere")}}
+	resync(t, b, moved)
+	got, err := b.Repo(t.Context(), repos[0].ID)
+	if err != nil || got.Path != abs("elsewhere") || !got.UpdatedAt.After(repos[0].UpdatedAt) || !got.CreatedAt.Equal(repos[0].CreatedAt) {
+		t.Errorf("%+v, was %+v; %v", got, repos[0], err)
+	}
+}
+
+func TestProjectsThatAreRefused(t *testing.T) {
+	b, _, p := newBoard(t)
+	for want, specs := range map[string][]ProjectSpec{
+		"a project has no name":                {{}},
+		`two projects are named "a"`:           {project("a"), project("a")},
+		"2 projects are the root":              {root, root},
+		`a repo of project "a" has no name`:    {project("a", "")},
+		`two repos of project "a" are named`:   {project("a", "x", "x")},
+		`"x" of repo "r" of project "a" is no`: {{Name: "a", Repos: []RepoSpec{{Name: "r", Path: "x"}}}},
+	} {
+		if err := b.SyncProjects(t.Context(), specs); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if got := ids(t, b); len(got) != 2 || got["shop"] != p.ID {
+		t.Error(got)
+	}
+	for what, err := range map[string]error{
+		"project": second(b.Project(t.Context(), "nobody")),
+		"repo":    second(b.Repo(t.Context(), "nobody")),
+		"repos":   last(b.Repos(t.Context(), "nobody", Page{Limit: 1})),
+	} {
+		if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), `"nobody"`) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

@@ -1,0 +1,261 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTasksAreCreatedChangedAndDeleted(t *testing.T) {
+	b, c, p := newBoard(t)
+	s, err := b.CreateTask(t.Context(), NewTask{ProjectID: p.ID, Title: "Ein Titel\x00\n", Description: new("text"), JobName: new("job"), WorkflowName: new("flow")}, Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := c.at.UTC().Truncate(time.Microsecond)
+	if s.Title != "Ein Titel\x00\n" || *s.Description != "text" || s.Status != Todo || *s.JobName != "job" || *s.WorkflowName != "flow" ||
+		s.ProjectID != p.ID || !s.CreatedAt.Equal(made) || !s.UpdatedAt.Equal(made) || s.LatestAttemptID != nil || s.HasInProgressAttempt || s.LastAttemptFailed {
+		t.Errorf("%+v", s)
+	}
+	c.forward(time.Minute)
+	s, err = b.UpdateTask(t.Context(), s.ID, TaskChange{Title: new("New"), Status: new(Done)})
+	if err != nil || s.Title != "New" || s.Status != Done || *s.Description != "text" || *s.JobName != "job" ||
+		!s.CreatedAt.Equal(made) || !s.UpdatedAt.Equal(made.Add(time.Minute)) {
+		t.Errorf("%+v %v", s, err)
+	}
+	s, err = b.UpdateTask(t.Context(), s.ID, TaskChange{Description: new(""), JobName: new(""), WorkflowName: new("")})
+	if err != nil || s.Description != nil || s.JobName != nil || s.WorkflowName != nil || s.Title != "New" || s.Status != Done {
+		t.Errorf("%+v %v", s, err)
+	}
+	if got := taskOf(t, b, s.ID); *got != *s {
+		t.Errorf("%+v, want %+v", got, s)
+	}
+	if err := b.DeleteTask(t.Context(), s.ID); err != nil {
+		t.Error(err)
+	}
+	_, read := b.Task(t.Context(), s.ID)
+	_, changed := b.UpdateTask(t.Context(), s.ID, TaskChange{Title: new("x")})
+	for what, err := range map[string]error{"read": read, "changed": changed, "deleted": b.DeleteTask(t.Context(), s.ID)} {
+		if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), fmt.Sprintf("task %q", s.ID)) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestTasksThatAreRefused(t *testing.T) {
+	b, _, p := newBoard(t)
+	s := addTask(t, b, p, "one")
+	create := func(n NewTask) error { _, err := b.CreateTask(t.Context(), n, Request{}); return err }
+	change := func(c TaskChange) error { _, err := b.UpdateTask(t.Context(), s.ID, c); return err }
+	for name, test := range map[string]struct {
+		err  error
+		want error
+		text string
+	}{
+		"no project":       {create(NewTask{ProjectID: "nobody", Title: "x"}), ErrNotFound, `project "nobody"`},
+		"blank title":      {create(NewTask{ProjectID: p.ID, Title: " \t"}), ErrInvalid, "title is blank"},
+		"job alone":        {create(NewTask{ProjectID: p.ID, Title: "x", JobName: new("j")}), ErrInvalid, "workflow_name is missing"},
+		"workflow alone":   {create(NewTask{ProjectID: p.ID, Title: "x", JobName: new(""), WorkflowName: new("w")}), ErrInvalid, "job_name is missing"},
+		"changed to blank": {change(TaskChange{Title: new("")}), ErrInvalid, "title is blank"},
+		"unknown status":   {change(TaskChange{Status: new(Status("paused"))}), ErrInvalid, `status "paused" is not one of [todo inprogress inreview done cancelled]`},
+		"job added alone":  {change(TaskChange{JobName: new("j")}), ErrInvalid, "both or neither"},
+	} {
+		if !errors.Is(test.err, test.want) || !strings.Contains(fmt.Sprint(test.err), test.text) {
+			t.Errorf("%s: %v, want %v with %q", name, test.err, test.want, test.text)
+		}
+	}
+	if got := taskOf(t, b, s.ID); *got != *s {
+		t.Errorf("%+v, want %+v", got, s)
+	}
+	if _, total, _, err := b.Tasks(t.Context(), p.ID, "", Page{Limit: 1}); total != 1 || err != nil {
+		t.Error(total, err)
+	}
+}
+
+// TestReq004_ListTasksNewestFirst pages through a list while rows are added and
+// removed, with several rows in one microsecond.
+func TestReq004_ListTasksNewestFirst(t *testing.T) {
+	b, c, p := newBoard(t)
+	var want []*Summary
+	for i := range 23 {
+		if i%3 == 0 {
+			c.forward(time.Microsecond)
+		}
+		want = append(want, addTask(t, b, p, fmt.Sprint(i)))
+	}
+	slices.SortFunc(want, func(x, y *Summary) int {
+		if n := y.CreatedAt.Compare(x.CreatedAt); n != 0 {
+			return n
+		}
+		return strings.Compare(x.ID, y.ID)
+	})
+	for _, limit := range []int{-1, 1, 2, 5, 22, 23, 24, 100, math.MaxInt} {
+		var got []string
+		cursor := ""
+		for pages := 0; ; pages++ {
+			list, total, next, err := b.Tasks(t.Context(), p.ID, "", Page{Limit: limit, Cursor: cursor})
+			if err != nil || total != len(want) || len(list) == 0 || len(list) > max(1, limit) || pages > len(want) {
+				t.Fatal(limit, list, total, err)
+			}
+			for _, s := range list {
+				got = append(got, s.ID)
+			}
+			if cursor = next; next == "" {
+				break
+			}
+		}
+		if len(got) != len(want) {
+			t.Fatalf("limit %d: %d of %d tasks", limit, len(got), len(want))
+		}
+		for i, id := range got {
+			if id != want[i].ID {
+				t.Errorf("limit %d: task %d is %s, want %s", limit, i, id, want[i].ID)
+			}
+		}
+	}
+	first, _, next, err := b.Tasks(t.Context(), p.ID, "", Page{Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.forward(time.Second)
+	addTask(t, b, p, "newer than the first page")
+	if err := b.DeleteTask(t.Context(), first[9].ID); err != nil { // where the cursor stands
+		t.Fatal(err)
+	}
+	rest, total, next, err := b.Tasks(t.Context(), p.ID, "", Page{Limit: 100, Cursor: next})
+	if err != nil || total != 23 || next != "" || len(rest) != 13 || rest[0].ID != want[10].ID {
+		t.Error(len(rest), total, next, err)
+	}
+}
+
+func TestReq004_ListTasksByStatus(t *testing.T) {
+	b, c, p := newBoard(t)
+	for i, status := range []Status{Todo, Done, Todo, InReview, Done, Done} {
+		c.forward(time.Second)
+		s := addTask(t, b, p, fmt.Sprint(i))
+		if _, err := b.UpdateTask(t.Context(), s.ID, TaskChange{Status: &status}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	titles := func(status Status, p Project) (all []string) {
+		list, total, next, err := b.Tasks(t.Context(), p.ID, status, Page{Limit: 50})
+		if err != nil || total != len(list) || next != "" {
+			t.Errorf("%s: %d of %d, %q, %v", status, len(list), total, next, err)
+		}
+		for _, s := range list {
+			all = append(all, s.Title)
+		}
+		return all
+	}
+	for status, want := range map[Status][]string{"": {"5", "4", "3", "2", "1", "0"}, Done: {"5", "4", "1"}, Todo: {"2", "0"}, InReview: {"3"}, Cancelled: nil, InProgress: nil} {
+		if got := titles(status, p); !slices.Equal(got, want) {
+			t.Errorf("status %q: %v, want %v", status, got, want)
+		}
+	}
+	if _, total, next, err := b.Tasks(t.Context(), p.ID, Done, Page{Limit: 2}); total != 3 || next == "" || err != nil {
+		t.Error(total, next, err)
+	}
+	if _, _, _, err := b.Tasks(t.Context(), p.ID, "finished", Page{Limit: 2}); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
+	}
+	if _, _, _, err := b.Tasks(t.Context(), "nobody", "", Page{Limit: 2}); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+// TestReq004_LatestAttempt: created_at DESC, attempt_id ASC.
+func TestReq004_LatestAttempt(t *testing.T) {
+	b, c, p := newBoard(t)
+	s := addTask(t, b, p, "one")
+	other := addTask(t, b, p, "other")
+	try(t, b, other)
+	attempt := func(id string) {
+		if _, err := b.CreateAttempt(t.Context(), Attempt{ID: id, TaskID: s.ID, Executor: "X", Branch: "deepwork/" + id[:4], Workspace: "/w"}, Execution{Prompt: "p"}, Request{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const a1, a2, a3 = "11111111-0000-4000-8000-000000000000", "22222222-0000-4000-8000-000000000000", "33333333-0000-4000-8000-000000000000"
+	attempt(a3)
+	attempt(a1)
+	attempt(a2)
+	latest := func(want string) {
+		t.Helper()
+		got := taskOf(t, b, s.ID)
+		if got.LatestAttemptID == nil || *got.LatestAttemptID != want || *got.LatestWorkspaceBranch != "deepwork/"+want[:4] || !got.HasInProgressAttempt {
+			t.Errorf("latest is %v, want %s", *got.LatestAttemptID, want)
+		}
+		list, total, _, err := b.Attempts(t.Context(), s.ID, Page{Limit: 50})
+		if err != nil || total != len(list) || list[0].ID != want {
+			t.Error(list, total, err)
+		}
+	}
+	latest(a1)
+	c.forward(-time.Hour) // an older row added later
+	attempt("00000000-0000-4000-8000-000000000000")
+	latest(a1)
+	c.forward(time.Hour + time.Microsecond)
+	attempt("44444444-0000-4000-8000-000000000000")
+	latest("44444444-0000-4000-8000-000000000000")
+	list, total, next, err := b.Attempts(t.Context(), s.ID, Page{Limit: 2})
+	if err != nil || total != 5 || len(list) != 2 || list[1].ID != a1 {
+		t.Fatal(list, total, err)
+	}
+	list, _, next, err = b.Attempts(t.Context(), s.ID, Page{Limit: 3, Cursor: next})
+	if err != nil || next != "" || len(list) != 3 || list[0].ID != a2 || list[1].ID != a3 {
+		t.Error(list, next, err)
+	}
+	if ids, err := b.TaskAttemptIDs(t.Context(), s.ID); err != nil || len(ids) != 5 || ids[1] != a1 {
+		t.Error(ids, err)
+	}
+	if ids, err := b.AttemptIDs(t.Context()); err != nil || len(ids) != 6 {
+		t.Error(ids, err)
+	}
+}
+
+// The list's cost must not grow with the board: every access is by an index, and
+// nothing is sorted.
+func TestListsUseIndexes(t *testing.T) {
+	b, _, p := newBoard(t)
+	l, err := Page{Limit: 50}.listing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = b.read(t.Context(), "explaining", func(x tx) error {
+		for query, args := range map[string][]any{
+			summary + `WHERE t.project_id = ? AND t.created_at <= ? AND (t.created_at < ? OR t.id > ?) ORDER BY t.created_at DESC, t.id LIMIT ?`:                  l.args(p.ID),
+			summary + `WHERE t.project_id = ? AND t.status = ? AND t.created_at <= ? AND (t.created_at < ? OR t.id > ?) ORDER BY t.created_at DESC, t.id LIMIT ?`: l.args(p.ID, Done),
+			attemptRows + `WHERE a.task_id = ? AND a.created_at <= ? AND (a.created_at < ? OR a.id > ?) ORDER BY a.created_at DESC, a.id LIMIT ?`:                 l.args("x"),
+			executionRows + `WHERE state IN ('starting', 'running') ORDER BY seq`:                                                                                 nil,
+			executionRows + `WHERE attempt_id = ? ORDER BY seq DESC LIMIT 1`:                                                                                      {"x"},
+			`SELECT id FROM executions WHERE state = 'waiting' ORDER BY seq LIMIT 1`:                                                                              nil,
+			`SELECT count(*) FROM executions WHERE state IN ('starting', 'running')`:                                                                              nil,
+			`SELECT 1 FROM executions WHERE attempt_id = ? AND state IN ('waiting', 'starting', 'running')`:                                                       {"x"},
+			`SELECT coalesce(sum(tasks), 0) FROM task_counts WHERE project_id = ?`:                                                                                {"x"},
+			`SELECT count(*) FROM executions e JOIN executions o ON o.state = 'waiting' AND o.seq < e.seq WHERE e.id = ? AND e.state = 'waiting'`:                 {"x"},
+			`SELECT 1 FROM attempts WHERE branch = ? LIMIT 1`:                                                                                                     {"x"},
+			`DELETE FROM requests WHERE created_at < ?`:                                                                                                           {"x"},
+		} {
+			err := x.each("EXPLAIN QUERY PLAN "+query, args, func(scan scanner) error {
+				var skipped any
+				var step string
+				err := scan(&skipped, &skipped, &skipped, &step)
+				// Those that run are few: they may be sorted.
+				if strings.HasPrefix(step, "SCAN") && step != "SCAN CONSTANT ROW" || strings.Contains(step, "TEMP B-TREE") && !strings.Contains(query, "'running') ORDER BY") {
+					t.Errorf("%s\n%s", step, query)
+				}
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("%s: %w", query, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
