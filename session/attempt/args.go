@@ -1,0 +1,118 @@
+package attempt
+
+// The arguments of the board's tools, decoded by their json tags (seed 004,
+// "MCP task tool set"). A pointer that is nil was left out, or null. Ids are
+// UUIDs, but for RequestID, which is the caller's own text.
+
+// ListProjectsArgs are the arguments of list_projects.
+type ListProjectsArgs struct {
+	Limit  *int    `json:"limit"`
+	Cursor *string `json:"cursor"`
+}
+
+// ListReposArgs are the arguments of list_repos.
+type ListReposArgs struct {
+	ProjectID string  `json:"project_id"`
+	Limit     *int    `json:"limit"`
+	Cursor    *string `json:"cursor"`
+}
+
+// ListTasksArgs are the arguments of list_tasks (seed 004, "list_tasks provides
+// attempt summary").
+type ListTasksArgs struct {
+	ProjectID string  `json:"project_id"`
+	Status    *string `json:"status"`
+	Limit     *int    `json:"limit"`
+	Cursor    *string `json:"cursor"`
+}
+
+// ListTaskAttemptsArgs are the arguments of list_task_attempts.
+type ListTaskAttemptsArgs struct {
+	TaskID string  `json:"task_id"`
+	Limit  *int    `json:"limit"`
+	Cursor *string `json:"cursor"`
+}
+
+// TaskArgs are the arguments of get_task and delete_task.
+type TaskArgs struct {
+	TaskID string `json:"task_id"`
+}
+
+// CreateTaskArgs are the arguments of create_task.
+type CreateTaskArgs struct {
+	ProjectID    string  `json:"project_id"`
+	Title        string  `json:"title"`
+	Description  *string `json:"description"`
+	JobName      *string `json:"job_name"`
+	WorkflowName *string `json:"workflow_name"`
+	RequestID    *string `json:"request_id"`
+}
+
+// UpdateTaskArgs are the arguments of update_task: what is left out stays; an
+// empty description, job_name or workflow_name is cleared.
+type UpdateTaskArgs struct {
+	TaskID       string  `json:"task_id"`
+	Title        *string `json:"title"`
+	Description  *string `json:"description"`
+	Status       *string `json:"status"`
+	JobName      *string `json:"job_name"`
+	WorkflowName *string `json:"workflow_name"`
+}
+
+// StartArgs are the arguments of start_task_attempt.
+type StartArgs struct {
+	TaskID    string     `json:"task_id"`
+	Executor  string     `json:"executor"`
+	Variant   *string    `json:"variant"`
+	Repos     []RepoArgs `json:"repos"`
+	Prompt    *string    `json:"prompt"`
+	RequestID *string    `json:"request_id"`
+}
+
+// RepoArgs name a repository of an attempt and the branch that it starts from.
+type RepoArgs struct {
+	RepoID       string `json:"repo_id"`
+	TargetBranch string `json:"target_branch"`
+}
+
+// Target names an attempt. WorkspaceID is another name for AttemptID that
+// requests may use and that no schema lists (DESIGN "Task board").
+type Target struct {
+	AttemptID   *string `json:"attempt_id"`
+	WorkspaceID *string `json:"workspace_id"`
+}
+
+// FollowUpArgs are the arguments of follow_up (seed 004, "MCP follow-up tool"):
+// exactly one of SessionID and the target.
+type FollowUpArgs struct {
+	Target
+	SessionID *string `json:"session_id"`
+	Action    string  `json:"action"`
+	Prompt    *string `json:"prompt"`
+	Variant   *string `json:"variant"`
+}
+
+// The actions of follow_up.
+const (
+	ActionSend   = "send"
+	ActionQueue  = "queue"
+	ActionCancel = "cancel"
+)
+
+// AttemptArgs are the arguments of get_attempt and stop_attempt.
+type AttemptArgs struct{ Target }
+
+// TailArgs are the arguments of tail_attempt.
+type TailArgs struct {
+	Target
+	AfterIndex *int64   `json:"after_index"`
+	Limit      *int     `json:"limit"`
+	Wait       *float64 `json:"wait"` // seconds
+}
+
+// DiffArgs are the arguments of get_attempt_diff.
+type DiffArgs struct {
+	Target
+	Paths    []string `json:"paths"`
+	MaxBytes *int     `json:"max_bytes"`
+}

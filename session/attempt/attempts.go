@@ -1,0 +1,143 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"deepwork/catalog/task"
+	"deepwork/session/attempt/worktree"
+)
+
+// ListTaskAttempts lists the attempts of a task, newest first (seed 004,
+// "list_task_attempts returns attempt details").
+func (e *Engine) ListTaskAttempts(ctx context.Context, identity string, a ListTaskAttemptsArgs) (*AttemptsReply, error) {
+	id, err := checkID("task_id", a.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	p, err := page(a.Limit, a.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	b, _, err := e.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := b.Task(ctx, id)
+	if err != nil {
+		return nil, found("reading the task", err, "task", "task_id", id, remedyTask)
+	}
+	all, total, next, err := b.Attempts(ctx, id, p)
+	if err != nil {
+		return nil, found("listing the attempts", err, "task", "task_id", id, remedyTask)
+	}
+	r := &AttemptsReply{Attempts: make([]AttemptSummary, 0, len(all)), LatestAttemptID: t.LatestAttemptID, LatestSessionID: t.LatestSessionID,
+		Count: len(all), Total: total, Filters: AttemptFilters{TaskID: id, Limit: p.Limit}, NextCursor: orNull(next)}
+	for _, v := range all {
+		r.Attempts = append(r.Attempts, AttemptSummary{
+			AttemptID: v.ID, WorkspaceBranch: v.Branch, State: string(v.State), Executor: v.Executor, Variant: v.Variant,
+			CreatedAt: stamp(v.CreatedAt), UpdatedAt: stamp(v.UpdatedAt), LatestSessionID: v.LatestSessionID, LatestSessionExecutor: v.LatestExecutor,
+		})
+	}
+	return r, nil
+}
+
+// GetAttempt returns an attempt with its agent's last run and what is changed in
+// its worktrees (issue 7, get_attempt).
+func (e *Engine) GetAttempt(ctx context.Context, identity string, a AttemptArgs) (*AttemptReply, error) {
+	id, err := a.must()
+	if err != nil {
+		return nil, err
+	}
+	b, _, err := e.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return e.attemptReply(ctx, b, id)
+}
+
+func (e *Engine) attemptReply(ctx context.Context, b *task.Board, id string) (*AttemptReply, error) {
+	a, err := b.Attempt(ctx, id)
+	if err != nil {
+		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
+	}
+	x, err := b.LatestExecution(ctx, id)
+	if err != nil {
+		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
+	}
+	r := &AttemptReply{
+		AttemptID: a.ID, TaskID: a.TaskID, State: string(x.State), ExitCode: x.ExitCode,
+		StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt), FinalMessage: x.FinalMessage, Error: a.Error,
+		WorkspaceBranch: a.Branch, Executor: a.Executor, Variant: a.Variant, LatestSessionID: a.LatestSessionID,
+		WorkflowSession: a.WorkflowSessionID, WorkflowStatus: a.WorkflowStatus, WorkflowStep: a.WorkflowStep,
+		Repos: []AttemptRepo{}, CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt),
+	}
+	if a.LatestSessionID != nil {
+		s, err := b.Session(ctx, *a.LatestSessionID)
+		if err != nil {
+			return nil, found("reading the session", err, "attempt", "attempt_id", id, remedyAttempt)
+		}
+		if q := s.Queued; q != nil {
+			r.QueuedFollowUp = &QueuedFollowUp{Prompt: q.Prompt, Variant: q.Variant, QueuedAt: stamp(q.At)}
+		}
+	}
+	if x.State == task.Waiting {
+		if r.Notice, err = e.whyWaiting(ctx, b, x); err != nil {
+			return nil, fault("looking for who waits", err)
+		}
+	}
+	for _, repo := range a.Repos {
+		v, err := e.repoReply(ctx, a, repo)
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		if err != nil { // a repository that was moved is no reason to tell nothing
+			r.Notice = new(fmt.Sprintf("What is changed is not known: %v.", err))
+		}
+		r.Repos = append(r.Repos, *v)
+	}
+	return r, nil
+}
+
+// whyWaiting says what a waiting attempt waits for.
+func (e *Engine) whyWaiting(ctx context.Context, b *task.Board, x *task.Execution) (*string, error) {
+	open, err := b.OpenExecutions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ahead, err := b.WaitingBefore(ctx, x.ID)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := e.config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if most := cfg.Attempts.MaxConcurrent; len(open) >= most || ahead > 0 {
+		return new(fmt.Sprintf("It waits for a slot: %d of %d are in use, and %d wait before it.", len(open), most, ahead)), nil
+	}
+	return new("It is about to be started."), nil
+}
+
+// repoReply says what was changed in one worktree.
+func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.AttemptRepo) (*AttemptRepo, error) {
+	r := &AttemptRepo{RepoID: repo.RepoID, RepoName: repo.RepoName, TargetBranch: repo.TargetBranch, WorktreePath: repo.Worktree, ChangedFiles: []string{}}
+	if repo.BaseCommit == nil {
+		return r, nil // not made yet
+	}
+	k, err := e.keeper(worktreesOf(a))
+	if err != nil {
+		return r, fmt.Errorf("opening the worktrees folder: %w", err)
+	}
+	s, err := k.Status(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch)
+	if errors.Is(err, worktree.ErrNoWorktree) {
+		return r, nil
+	}
+	if err != nil {
+		return r, fmt.Errorf("looking at the worktree %s: %w", repo.Worktree, err)
+	}
+	r.Exists, r.Ahead, r.Behind, r.ChangedCount = s.Exists, s.Ahead, s.Behind, len(s.Changed)
+	r.ChangedFiles = list(s.Changed[:min(len(s.Changed), maxListedFiles)])
+	return r, nil
+}

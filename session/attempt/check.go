@@ -1,0 +1,179 @@
+package attempt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+)
+
+// The limits of arguments. A character is a Unicode code point.
+const (
+	MaxTitle       = 200     // characters of a task's title
+	MaxPrompt      = 100_000 // characters of a prompt, or of a description
+	MaxName        = 200     // characters of other texts
+	MaxRepos       = 50      // repositories of one attempt
+	DefaultLimit   = 50      // entries of a list
+	MaxLimit       = 500
+	DefaultTail    = 100 // entries of tail_attempt
+	MaxTail        = 1000
+	MaxWait        = 30 // seconds that tail_attempt waits
+	DefaultDiff    = 100_000
+	MaxDiff        = 1_000_000 // bytes of get_attempt_diff
+	MaxPaths       = 200       // paths of get_attempt_diff
+	maxListedFiles = 1000      // changed_files of one worktree
+)
+
+// checkID returns an id as the board writes it, or why it is none.
+func checkID(field, value string) (string, error) {
+	id, err := uuid.Parse(value)
+	if err != nil || len(value) != 36 {
+		return "", session.Wrong("malformed_id",
+			"%s %q is not a UUID. Pass an id as the tools give it, such as 3b241101-e2bb-4255-8caf-4136c566a962.", field, clip(value)).
+			With("argument", field).With("value", clip(value))
+	}
+	return id.String(), nil
+}
+
+// clip keeps what an error quotes short.
+func clip(s string) string {
+	r := []rune(s)
+	if len(r) <= MaxName {
+		return s
+	}
+	return string(r[:MaxName]) + "…"
+}
+
+// checkText refuses a text that is too long, or that no agent could be given.
+func checkText(field, text string, limit int) error {
+	if n := utf8.RuneCountInString(text); n > limit {
+		return session.Wrong("too_long", "%s has %d characters, and may have %d. Shorten it, or put what is long into a file and name that.", field, n, limit).
+			With("argument", field).With("value", n).With("max", limit)
+	}
+	if strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
+		return session.Wrong("not_text", "%s holds a NUL character, or bytes that are not UTF-8. Pass plain text.", field).With("argument", field)
+	}
+	return nil
+}
+
+// checkTitle returns a title without the blanks around it.
+func checkTitle(title string) (string, error) {
+	trimmed := strings.TrimSpace(title)
+	if trimmed == "" {
+		return "", session.Wrong("missing_title", "title is blank. Say in one line what is to be done.").With("argument", "title")
+	}
+	if strings.ContainsAny(trimmed, "\r\n") {
+		return "", session.Wrong("title_lines", "title has more than one line. Put the rest into description.").With("argument", "title")
+	}
+	return trimmed, checkText("title", trimmed, MaxTitle)
+}
+
+// checkOptional checks a text that may be left out.
+func checkOptional(field string, text *string, limit int) error {
+	if text == nil {
+		return nil
+	}
+	return checkText(field, *text, limit)
+}
+
+// checkStatus returns the status that a text names.
+func checkStatus(status string) (task.Status, error) {
+	if s := task.Status(status); slices.Contains(task.Statuses, s) {
+		return s, nil
+	}
+	names := make([]string, len(task.Statuses))
+	for i, s := range task.Statuses {
+		names[i] = string(s)
+	}
+	return "", session.Wrong("unknown_status", "There is no status %q. Use one of %s.", clip(status), strings.Join(names, ", ")).
+		With("argument", "status").With("value", clip(status)).With("allowed", names)
+}
+
+// page checks a list's limit and cursor.
+func page(limit *int, cursor *string) (task.Page, error) {
+	p := task.Page{Limit: DefaultLimit}
+	var err error
+	if p.Limit, err = within("limit", limit, DefaultLimit, 1, MaxLimit); err != nil {
+		return p, err
+	}
+	if cursor != nil {
+		p.Cursor = *cursor
+	}
+	return p, nil
+}
+
+// within returns a number that was given, or its default.
+func within(field string, given *int, otherwise, least, most int) (int, error) {
+	if given == nil {
+		return otherwise, nil
+	}
+	if *given < least || *given > most {
+		return 0, session.Wrong("out_of_range", "%s is %d, and is to be from %d to %d.", field, *given, least, most).
+			With("argument", field).With("value", *given)
+	}
+	return *given, nil
+}
+
+// checkRequest returns how the board knows a repetition of a call by its
+// request_id; args is the call without it.
+func checkRequest(identity, tool string, id *string, args any) (task.Request, error) {
+	if id == nil {
+		return task.Request{}, nil
+	}
+	if strings.TrimSpace(*id) == "" {
+		return task.Request{}, session.Wrong("blank_request_id", "request_id is blank. Leave it out, or pass a name that is new for each call.").With("argument", "request_id")
+	}
+	if err := checkText("request_id", *id, MaxName); err != nil {
+		return task.Request{}, err
+	}
+	return task.Request{Identity: identity, Tool: tool, RequestID: *id, ArgsDigest: digest(args)}, nil
+}
+
+// id returns the attempt that a target names, or nil where it names none.
+func (t Target) id() (*string, error) {
+	given := t.AttemptID
+	if t.WorkspaceID != nil {
+		if given != nil && !strings.EqualFold(*given, *t.WorkspaceID) {
+			return nil, session.Wrong("two_targets", "attempt_id and workspace_id name two attempts, %q and %q. They are the same thing: pass attempt_id alone.",
+				clip(*given), clip(*t.WorkspaceID))
+		}
+		given = t.WorkspaceID
+	}
+	if given == nil {
+		return nil, nil
+	}
+	id, err := checkID("attempt_id", *given)
+	if err != nil {
+		return nil, err
+	}
+	return &id, nil
+}
+
+// must is id where there has to be one.
+func (t Target) must() (string, error) {
+	id, err := t.id()
+	if err != nil {
+		return "", err
+	}
+	if id == nil {
+		return "", session.Wrong("missing_argument", "attempt_id is missing. list_task_attempts gives the attempts of a task.").With("argument", "attempt_id")
+	}
+	return *id, nil
+}
+
+// some lists names for an error, not too many.
+func some(names []string, none string) string {
+	const shown = 20
+	if len(names) == 0 {
+		return none
+	}
+	if len(names) > shown {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,228 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session/attempt/runner"
+)
+
+// Two servers that draw the same branch in one moment: the second one draws again.
+func TestBranchTakenMeanwhile(t *testing.T) {
+	p := newProject(t)
+	first := p.open(func(o *Options) { o.Passive = true })
+	r := first.begin(first.newTask("! write a.txt x", "! commit work"))
+	p.git(p.root, "branch", r.WorkspaceBranch)
+	s := p.open()
+	now := s.ends(r.AttemptID)
+	if now.State != "completed" || now.WorkspaceBranch == r.WorkspaceBranch || !strings.HasPrefix(now.WorkspaceBranch, "deepwork/add-a-basket-") {
+		t.Fatalf("%+v: %s", now, deref(now.Error))
+	}
+	if at := p.git(now.Repos[0].WorktreePath, "symbolic-ref", "--short", "HEAD"); at != now.WorkspaceBranch {
+		t.Errorf("the worktree is on %s, and the board says %s", at, now.WorkspaceBranch)
+	}
+	if p.git(p.root, "rev-parse", r.WorkspaceBranch) != p.git(p.root, "rev-parse", "main") {
+		t.Error("the other's branch was touched")
+	}
+}
+
+// What was claimed by a server that died waits while the config cannot be read: it
+// is no fault of the attempt's.
+func TestClaimedWhileTheConfigIsBad(t *testing.T) {
+	p := newProject(t)
+	first := p.open(func(o *Options) { o.Passive = true })
+	r := first.begin(first.newTask("! say once"))
+	b, err := first.board(ctx)
+	must(t, err)
+	must(t, first.roster.enter())
+	_, err = b.ClaimNext(ctx, first.roster.own, 4)
+	must(t, err)
+	first.die()
+	var good atomic.Bool
+	s := p.open(func(o *Options) {
+		o.Logger = nil
+		o.Config = func(context.Context) (*config.Config, error) {
+			if !good.Load() {
+				return nil, errors.New("config.yml:1:1: is not YAML")
+			}
+			return p.cfg.Load(), nil
+		}
+	})
+	b, err = s.board(ctx)
+	must(t, err)
+	eventually(t, func() string {
+		at, err := b.Attempt(ctx, r.AttemptID)
+		must(t, err)
+		if at.State != task.Waiting {
+			return "the attempt is " + string(at.State)
+		}
+		return ""
+	})
+	good.Store(true)
+	if now := s.ends(r.AttemptID); now.State != "completed" {
+		t.Errorf("%+v: %s", now, deref(now.Error))
+	}
+}
+
+// What a crash has left is found where the config once had worktrees, and as soon
+// as the config can be read.
+func TestCrashesAreRecoveredInEachFolder(t *testing.T) {
+	p := newProject(t)
+	old := filepath.Join(p.root, "..", "old trees")
+	p.configure(func(c *config.Config) { c.Attempts.Worktrees = old })
+	first := p.open()
+	v := first.newTask("! write loose.txt loose")
+	r := first.ends(first.begin(v).AttemptID)
+	first.stop()
+	journal := filepath.Join(old, ".journal", r.AttemptID+".json")
+	text, err := os.ReadFile(journal)
+	must(t, err)
+	half := strings.Replace(string(text), `"phase": "made"`, `"phase": "removing"`, 1)
+	if half == string(text) {
+		t.Fatalf("not made: %s", text)
+	}
+	must(t, os.WriteFile(journal, []byte(half), 0o600))
+	p.configure(func(*config.Config) {})
+	var good atomic.Bool
+	p.open(func(o *Options) {
+		o.Logger = nil
+		o.Config = func(context.Context) (*config.Config, error) {
+			if !good.Load() {
+				good.Store(true) // from the second look on
+				return nil, errors.New("config.yml:1:1: is not YAML")
+			}
+			return p.cfg.Load(), nil
+		}
+	})
+	eventually(t, func() string {
+		if exists(journal) {
+			return "the removal is not finished"
+		}
+		return ""
+	})
+	if text := p.git(p.root, "show", "refs/deepwork/rescue/"+r.AttemptID+":loose.txt"); text != "loose" {
+		t.Errorf("kept is %q", text)
+	}
+}
+
+// Two projects may have their worktrees in one folder.
+func TestProjectsShareAFolderOfWorktrees(t *testing.T) {
+	one := newProject(t)
+	two := newProject(t)
+	trees := filepath.Join(one.root, "..", "trees")
+	hold := filepath.Join(one.root, "..", "hold")
+	for _, p := range []*project{one, two} {
+		p.configure(func(c *config.Config) { c.Attempts.Worktrees = trees })
+	}
+	s := one.open()
+	r := s.begin(s.newTask("! write loose.txt x", "! await "+hold))
+	r = s.reaches(r.AttemptID, task.Running)
+	other := two.open()
+	v := other.ends(other.begin(other.newTask("! say x")).AttemptID) // by then it has recovered
+	other.stop()
+	if v.State != "completed" || !exists(r.Repos[0].WorktreePath) {
+		t.Errorf("the worktree of an agent that runs is gone: %+v", v)
+	}
+	must(t, os.WriteFile(hold, nil, 0o644))
+	if r := s.ends(r.AttemptID); r.State != "completed" || strings.Join(r.Repos[0].ChangedFiles, " ") != "loose.txt" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A board that was moved away knows no attempt, and an agent may be at work.
+func TestAgentOutlivesItsBoard(t *testing.T) {
+	p := newProject(t)
+	hold := filepath.Join(p.root, "..", "hold")
+	s := p.open()
+	r := s.begin(s.newTask("! write loose.txt x", "! await "+hold, "! write late.txt x"))
+	r = s.reaches(r.AttemptID, task.Running)
+	s.die()
+	moved := t.TempDir()
+	files, err := filepath.Glob(s.boardPath() + "*")
+	must(t, err)
+	for _, f := range files {
+		must(t, os.Rename(f, filepath.Join(moved, filepath.Base(f))))
+	}
+	next := p.open()
+	v := next.ends(next.begin(next.newTask("! say x")).AttemptID)
+	next.stop()
+	if v.State != "completed" || !exists(r.Repos[0].WorktreePath) {
+		t.Errorf("the worktree of an agent that runs is gone: %+v", v)
+	}
+	must(t, os.WriteFile(hold, nil, 0o644))
+	eventually(t, func() string {
+		if !exists(filepath.Join(r.Repos[0].WorktreePath, "late.txt")) {
+			return "the agent has not gone on"
+		}
+		return ""
+	})
+}
+
+// A run whose actor is gone stops looking for its process: the next one looks.
+func TestFindEndsWithItsActor(t *testing.T) {
+	p := newProject(t)
+	s := p.open(func(o *Options) { o.Passive, o.Logger = true, nil })
+	x := task.Execution{ID: nobody, AttemptID: nobody}
+	must(t, os.MkdirAll(s.runDir(x), 0o700))
+	shim := flock.New(filepath.Join(s.runDir(x), "run.lock")) // one that is about to start its agent
+	if ok, err := shim.TryLock(); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	defer shim.Close()
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	must(t, os.WriteFile(filepath.Join(s.runDir(x), "spec.json"), []byte("{}"), 0o600))
+	done := make(chan struct{})
+	go func() { defer close(done); (&run{engine: s.Engine, ctx: gone, exec: x}).find() }()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Error("it goes on looking")
+	}
+}
+
+// A stop that comes before the agent is one, not a failure.
+func TestOutcomes(t *testing.T) {
+	at := time.Now()
+	for name, c := range map[string]struct {
+		exit runner.Exit
+		want task.AttemptState
+		code bool   // it has an exit code
+		why  string // its error
+	}{
+		"stopped before it ran": {runner.Exit{Code: -1, Stopped: true, NotStarted: "it was stopped before it began", EndedAt: at}, task.Stopped, false, ""},
+		"never ran":             {runner.Exit{Code: -1, NotStarted: "no such program", EndedAt: at}, task.Failed, false, "The agent could not be started: no such program"},
+		"stopped":               {runner.Exit{Code: -1, Stopped: true, Signal: "SIGTERM", EndedAt: at}, task.Stopped, true, ""},
+		"killed":                {runner.Exit{Code: -1, Signal: "SIGKILL", EndedAt: at}, task.Failed, true, "The agent was ended by SIGKILL."},
+		"well":                  {runner.Exit{EndedAt: at}, task.Completed, true, ""},
+		"not well":              {runner.Exit{Code: 3, EndedAt: at}, task.Failed, true, ""},
+	} {
+		o := outcomeOf(c.exit)
+		if o.State != c.want || (o.ExitCode != nil) != c.code || o.EndedAt == nil || !o.EndedAt.Equal(at) || deref(o.Error) != c.why {
+			t.Errorf("%s: %+v", name, o.Ending)
+		}
+	}
+}
+
+// Whichever way leads a server to the project, the board is the same one.
+func TestOwnerIsTheBoardWhateverLeadsThere(t *testing.T) {
+	p := newProject(t)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(p.root, link); err != nil {
+		t.Skip("no symlinks here:", err)
+	}
+	one, two := p.open(), p.open(func(o *Options) { o.Root = link })
+	if one.owner() != two.owner() {
+		t.Errorf("%s and %s", one.owner(), two.owner())
+	}
+}

@@ -1,0 +1,181 @@
+package attempt
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+)
+
+// The values of News.Status, as the session files of workflows have them.
+const (
+	WorkflowActive    = "active"
+	WorkflowCompleted = "completed"
+	WorkflowAborted   = "aborted"
+)
+
+// A Context is the board as a deepwork inside a workspace sees it: the attempt
+// whose workspace it is, to be read, and told of what its workflow does (seed
+// 004, "Workspace context data"; issue 7, "With workflows"). Its methods may be
+// called from any goroutine.
+type Context struct {
+	board, attempt string
+	log            *slog.Logger
+	now            func() time.Time
+
+	mu     sync.Mutex
+	reader *task.Board // nil: not open yet
+	writer *task.Board // nil: not needed yet
+	closed bool
+}
+
+// Workspace returns the board's file and the attempt that an agent's environment
+// names; ok tells whether it does, which is whether get_context is offered.
+func Workspace(getenv func(string) string) (board, attempt string, ok bool) {
+	board, attempt = getenv(BoardEnv), getenv(AttemptEnv)
+	if _, err := checkID(AttemptEnv, attempt); err != nil || !filepath.IsAbs(board) {
+		return "", "", false
+	}
+	return board, attempt, true
+}
+
+// OpenContext makes the context of an attempt. It does not touch the disk; the
+// caller closes it. logger nil discards.
+func OpenContext(board, attempt string, logger *slog.Logger) (*Context, error) {
+	id, err := checkID("attempt_id", attempt)
+	if err != nil {
+		return nil, err
+	}
+	if !filepath.IsAbs(board) {
+		return nil, fmt.Errorf("opening the board %q: its path is to be absolute", board)
+	}
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &Context{board: board, attempt: id, log: logger, now: time.Now}, nil
+}
+
+// AttemptID returns the id of the attempt.
+func (c *Context) AttemptID() string { return c.attempt }
+
+// Close closes the board.
+func (c *Context) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	var first error
+	for _, b := range []**task.Board{&c.reader, &c.writer} {
+		if *b == nil {
+			continue
+		}
+		if err := (*b).Close(); err != nil && first == nil {
+			first = fmt.Errorf("closing the board: %w", err)
+		}
+		*b = nil
+	}
+	return first
+}
+
+// open returns the board, opened the first time; it is opened for writing only
+// when there is something to write.
+func (c *Context) open(ctx context.Context, write bool) (*task.Board, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	to := &c.reader
+	if write {
+		to = &c.writer
+	}
+	switch {
+	case c.closed:
+		return nil, fault("opening the board", task.ErrClosed)
+	case *to != nil:
+		return *to, nil
+	}
+	if _, err := os.Stat(c.board); err != nil {
+		return nil, session.NotNow("no_board", "The task board %s of this workspace cannot be read: %v. The attempt, or its project, may have been removed.", c.board, err).Because(err)
+	}
+	b, err := task.Open(ctx, task.Options{Path: c.board, ReadOnly: !write, Logger: c.log, Now: c.now})
+	if err != nil {
+		return nil, fault("opening the board", err)
+	}
+	*to = b
+	return b, nil
+}
+
+// GetContext tells which project, task and attempt this workspace is of (seed
+// 004, get_context).
+func (c *Context) GetContext(ctx context.Context) (*ContextReply, error) {
+	b, err := c.open(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	const gone = "It was deleted; what is done here belongs to no task any more."
+	a, err := b.Attempt(ctx, c.attempt)
+	if err != nil {
+		return nil, found("reading the attempt", err, "attempt", AttemptEnv, c.attempt, gone)
+	}
+	t, err := b.Task(ctx, a.TaskID)
+	if err != nil {
+		return nil, found("reading the task", err, "task", "task_id", a.TaskID, gone)
+	}
+	p, err := b.Project(ctx, t.ProjectID)
+	if err != nil {
+		return nil, found("reading the project", err, "project", "project_id", t.ProjectID, gone)
+	}
+	r := &ContextReply{
+		ProjectID: p.ID, ProjectName: p.Name, TaskID: t.ID, TaskTitle: t.Title, TaskDescription: t.Description, TaskStatus: string(t.Status),
+		AttemptID: a.ID, WorkspaceBranch: a.Branch, WorkspaceRepos: []ContextRepo{}, JobName: t.JobName, WorkflowName: t.WorkflowName,
+		WorkflowSessionID: a.WorkflowSessionID, WorkflowStatus: a.WorkflowStatus, WorkflowStep: a.WorkflowStep,
+	}
+	for _, repo := range a.Repos {
+		r.WorkspaceRepos = append(r.WorkspaceRepos, ContextRepo{RepoID: repo.RepoID, RepoName: repo.RepoName, TargetBranch: repo.TargetBranch, WorktreePath: repo.Worktree})
+	}
+	return r, nil
+}
+
+// News is one transition of a workflow session in the workspace.
+type News struct {
+	JobName, WorkflowName string // of the session
+	SessionID             string // 8 hex
+	Status                string // WorkflowActive, WorkflowCompleted or WorkflowAborted
+	Step                  string // the step it is at
+}
+
+// Tell records a transition of a workflow in the workspace, durably: the task is
+// to be reviewed only when its workflow is complete. Where the task names a
+// workflow, those of others, such as nested ones, are not its own and are passed
+// over. It blocks for one write to the board; a caller that must not fail by it
+// logs the error and tells the next transition.
+func (c *Context) Tell(ctx context.Context, n News) error {
+	b, err := c.open(ctx, true)
+	if err != nil {
+		return err
+	}
+	a, err := b.Attempt(ctx, c.attempt)
+	if err != nil {
+		return fault("reading the attempt", err)
+	}
+	t, err := b.Task(ctx, a.TaskID)
+	if err != nil {
+		return fault("reading the task", err)
+	}
+	if t.JobName != nil && (*t.JobName != n.JobName || t.WorkflowName == nil || *t.WorkflowName != n.WorkflowName) {
+		return nil
+	}
+	if is(a.WorkflowSessionID, n.SessionID) && is(a.WorkflowStatus, n.Status) && is(a.WorkflowStep, n.Step) {
+		return nil // told before
+	}
+	if n.Status == WorkflowAborted && a.WorkflowSessionID != nil && !is(a.WorkflowSessionID, n.SessionID) {
+		return nil // another one was begun since, and is what counts
+	}
+	err = b.SetWorkflow(ctx, c.attempt, task.WorkflowNews{SessionID: n.SessionID, Status: n.Status, Step: n.Step})
+	return fault("recording the workflow's step", err)
+}
+
+func is(p *string, s string) bool { return p != nil && *p == s }

@@ -1,0 +1,110 @@
+package attempt
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+)
+
+// Seed 004, "Workspace context data".
+func TestReq004_GetContext(t *testing.T) {
+	p := newProject(t)
+	hold := filepath.Join(p.root, "..", "hold")
+	s := p.open()
+	project, repo := s.rootProject()
+	v := s.newTask("! await " + hold)
+	r := s.begin(v)
+	s.reaches(r.AttemptID, task.Running)
+	env := map[string]string{AttemptEnv: r.AttemptID, BoardEnv: s.boardPath()}
+	board, attempt, ok := Workspace(func(k string) string { return env[k] })
+	if !ok || board != s.boardPath() || attempt != r.AttemptID {
+		t.Fatal("the environment of an agent was not understood")
+	}
+	c, err := OpenContext(board, attempt, nil)
+	must(t, err)
+	defer c.Close()
+	got, err := c.GetContext(ctx)
+	must(t, err)
+	if got.ProjectID != project || got.ProjectName != "shop" || got.TaskID != v.TaskID || got.TaskTitle != v.Title || got.TaskStatus != "inprogress" ||
+		got.AttemptID != r.AttemptID || got.WorkspaceBranch != r.WorkspaceBranch || got.WorkflowSessionID != nil || len(got.WorkspaceRepos) != 1 {
+		t.Errorf("%+v", got)
+	}
+	if w := got.WorkspaceRepos[0]; w.RepoID != repo || w.RepoName != "shop" || w.TargetBranch != "main" || w.WorktreePath != r.Repos[0].WorktreePath {
+		t.Errorf("%+v", w)
+	}
+	must(t, os.WriteFile(hold, nil, 0o644))
+	s.ends(r.AttemptID)
+	_, err = s.DeleteTask(ctx, "me", TaskArgs{v.TaskID})
+	must(t, err)
+	_, err = c.GetContext(ctx)
+	refused(t, err, session.ToolError, "unknown_attempt", r.AttemptID)
+	must(t, c.Close())
+	_, err = c.GetContext(ctx)
+	refused(t, err, session.StateError, "shutting_down")
+}
+
+func TestOutsideOfAWorkspace(t *testing.T) {
+	for _, env := range []map[string]string{
+		{}, {AttemptEnv: nobody}, {BoardEnv: "/x/board.db"}, {AttemptEnv: "7", BoardEnv: "/x/board.db"}, {AttemptEnv: nobody, BoardEnv: "board.db"},
+	} {
+		if _, _, ok := Workspace(func(k string) string { return env[k] }); ok {
+			t.Errorf("%v is taken for a workspace", env)
+		}
+	}
+	c, err := OpenContext(filepath.Join(t.TempDir(), "board.db"), nobody, nil)
+	must(t, err)
+	defer c.Close()
+	_, err = c.GetContext(ctx)
+	refused(t, err, session.StateError, "no_board")
+	if err := c.Tell(ctx, News{SessionID: "0123abcd", Status: WorkflowActive}); err == nil {
+		t.Error("news went to a board that is not there")
+	}
+}
+
+// A task with a workflow is to be reviewed only when that is complete (issue 7,
+// "With workflows").
+func TestTaskWaitsForItsWorkflow(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	project, repo := s.rootProject()
+	hold := filepath.Join(p.root, "..", "hold")
+	v, err := s.CreateTask(ctx, "me", CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! prompt\n! await " + hold), JobName: new("release"), WorkflowName: new("write")})
+	must(t, err)
+	r := s.begin(v, func(a *StartArgs) { a.Repos = []RepoArgs{{repo, "main"}} })
+	s.reaches(r.AttemptID, task.Running)
+	c, err := OpenContext(s.boardPath(), r.AttemptID, nil)
+	must(t, err)
+	defer c.Close()
+	tell := func(job, workflow, status, step string) {
+		t.Helper()
+		must(t, c.Tell(ctx, News{JobName: job, WorkflowName: workflow, SessionID: "0123abcd", Status: status, Step: step}))
+	}
+	tell("release", "write", WorkflowActive, "collect")
+	tell("other", "write", WorkflowCompleted, "nested") // is not the task's
+	got, err := c.GetContext(ctx)
+	must(t, err)
+	if deref(got.WorkflowSessionID) != "0123abcd" || deref(got.WorkflowStep) != "collect" || deref(got.WorkflowStatus) != "active" || deref(got.JobName) != "release" {
+		t.Errorf("%+v", got)
+	}
+	must(t, os.WriteFile(hold, nil, 0o644))
+	r = s.ends(r.AttemptID)
+	if now := s.task(v.TaskID); r.State != "completed" || now.Status != "inprogress" || now.LastAttemptFailed || deref(r.WorkflowStep) != "collect" {
+		t.Errorf("%+v %+v", r, now)
+	}
+	if out := s.output(r.AttemptID); !containsAll(out, "release/write", "start_workflow", "get_context", "workflow_complete") {
+		t.Errorf("the prompt:\n%s", out)
+	}
+	must(t, os.Remove(hold))
+	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! await " + hold)})
+	tell("release", "write", WorkflowCompleted, "draft")
+	// The end of one that was begun before, by mistake say, undoes nothing.
+	must(t, c.Tell(ctx, News{JobName: "release", WorkflowName: "write", SessionID: "99999999", Status: WorkflowAborted, Step: "collect"}))
+	must(t, os.WriteFile(hold, nil, 0o644))
+	s.ends(r.AttemptID)
+	if now := s.task(v.TaskID); now.Status != "inreview" {
+		t.Errorf("%+v", now)
+	}
+}

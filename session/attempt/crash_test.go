@@ -1,0 +1,322 @@
+package attempt
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+)
+
+// crashConfig is the config of the servers that are killed.
+func crashConfig(c *config.Config) {
+	c.Attempts.MaxConcurrent = 3
+	c.Attempts.Setup = []string{os.Args[0], "agent", "setup", "! sleep 20ms"}
+}
+
+// serverMain is the server of TestKilledServersLoseNothing: it makes tasks,
+// attempts and follow-ups, deletes some, and says what was acknowledged, until it
+// is killed.
+func serverMain(args []string) int {
+	root, marks := args[0], args[1]
+	p := &project{root: root}
+	p.configure(crashConfig)
+	e, err := Open(ctx, p.options())
+	if err != nil {
+		return fail(err)
+	}
+	projects, err := e.ListProjects(ctx, "me", ListProjectsArgs{})
+	if err != nil {
+		return fail(err)
+	}
+	project := projects.Projects[0].ProjectID
+	repos, err := e.ListRepos(ctx, "me", ListReposArgs{ProjectID: project})
+	if err != nil {
+		return fail(err)
+	}
+	for range 1 + rand.IntN(3) {
+		name := strconv.FormatUint(rand.Uint64(), 36)
+		v, err := e.CreateTask(ctx, "me", CreateTaskArgs{ProjectID: project, Title: "Task " + name, Description: new(strings.Join([]string{
+			"! once " + filepath.Join(marks, "once-"+name), "! write committed " + name, "! commit " + name,
+			"! touch " + filepath.Join(marks, "committed-"+name), "! write loose " + name, "! touch " + filepath.Join(marks, "loose-"+name),
+			fmt.Sprintf("! sleep %dms", rand.IntN(400))}, "\n"))})
+		if err != nil {
+			return fail(err)
+		}
+		fmt.Println("task", v.TaskID, name)
+		r, err := e.StartTaskAttempt(ctx, "me", StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repos.Repos[0].RepoID, "main"}}})
+		if err != nil {
+			return fail(err)
+		}
+		fmt.Println("attempt", v.TaskID, r.AttemptID)
+	}
+	for {
+		if err := e.meddle(project, marks); err != nil {
+			return fail(err)
+		}
+	}
+}
+
+// meddle follows up on, or deletes, one of the newest tasks.
+func (e *Engine) meddle(project, marks string) error {
+	tasks, err := e.ListTasks(ctx, "me", ListTasksArgs{ProjectID: project, Limit: new(40)})
+	if err != nil {
+		return err
+	}
+	if tasks.Count == 0 {
+		time.Sleep(5 * time.Millisecond) // until it is killed
+		return nil
+	}
+	v := tasks.Tasks[rand.IntN(tasks.Count)]
+	if v.LatestSessionID == nil {
+		return nil
+	}
+	b, err := e.board(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := b.Executions(ctx, *v.LatestAttemptID)
+	if err != nil {
+		return err
+	}
+	s, err := b.Session(ctx, *v.LatestSessionID)
+	if err != nil {
+		return err
+	}
+	switch name := "follow-" + strconv.FormatUint(rand.Uint64(), 36); {
+	case len(all) == 1 && s.Queued == nil:
+		_, err := e.FollowUp(ctx, "me", FollowUpArgs{SessionID: v.LatestSessionID, Action: ActionQueue,
+			Prompt: new("! write " + name + " " + name + "\n! touch " + filepath.Join(marks, name))})
+		if err != nil {
+			return err
+		}
+		fmt.Println("followed", *v.LatestAttemptID, name)
+	case len(all) == 2 && !v.HasInProgressAttempt && rand.IntN(100) == 0:
+		fmt.Println("deleting", v.TaskID)
+		if _, err := e.DeleteTask(ctx, "me", TaskArgs{v.TaskID}); err != nil {
+			return err
+		}
+		fmt.Println("deleted", v.TaskID)
+	}
+	return nil
+}
+
+func fail(err error) int {
+	fmt.Println("failed", err)
+	return 1
+}
+
+// acknowledged is what the killed servers said.
+type acknowledged struct {
+	names    map[string]string // of tasks
+	attempts map[string]string // of tasks
+	followed map[string][]string
+	deleting map[string]bool
+	deleted  map[string]bool
+	killed   map[string]bool // attempts whose shim was killed too
+}
+
+// rounds is how many servers are killed: DEEPWORK_CRASH_ROUNDS, or few.
+func rounds(t *testing.T) int {
+	if n, err := strconv.Atoi(os.Getenv("DEEPWORK_CRASH_ROUNDS")); err == nil {
+		return n
+	}
+	return 8
+}
+
+// Issue 7, "Figures": killing the server at random moments loses no commit, no
+// uncommitted byte and no task; no agent runs twice; each execution says how it
+// ended.
+func TestKilledServersLoseNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("kills processes")
+	}
+	p := newProject(t)
+	marks := filepath.Join(p.root, "..", "marks")
+	must(t, os.Mkdir(marks, 0o755))
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	dice := rand.New(rand.NewPCG(seed, 0))
+	ack := acknowledged{names: map[string]string{}, attempts: map[string]string{}, followed: map[string][]string{},
+		deleting: map[string]bool{}, deleted: map[string]bool{}, killed: map[string]bool{}}
+	for range rounds(t) {
+		p.killOne(t, marks, dice, &ack)
+		if dice.IntN(2) == 0 {
+			p.killShims(t, &ack)
+		}
+	}
+	p.configure(crashConfig)
+	s := p.open()
+	b, err := s.board(ctx)
+	must(t, err)
+	ids, err := b.AttemptIDs(ctx)
+	must(t, err)
+	for _, id := range ids {
+		s.rests(id)
+	}
+	for id, name := range ack.names {
+		s.checkCrashed(t, &ack, marks, id, name)
+	}
+	if out := p.git(p.root, "fsck", "--full", "--strict"); strings.Contains(out, "error") || strings.Contains(out, "missing") {
+		t.Errorf("git fsck: %s", out)
+	}
+	if out := p.git(p.root, "worktree", "list", "--porcelain"); strings.Contains(out, "locked") || strings.Contains(out, "prunable") {
+		t.Errorf("git worktree list: %s", out)
+	}
+	t.Logf("%d tasks, %d attempts, %d followed, %d deletions begun, %d agents killed", len(ack.names), len(ack.attempts), len(ack.followed), len(ack.deleting), len(ack.killed))
+}
+
+// killOne runs a server and kills it at a random moment of its work.
+func (p *project) killOne(t *testing.T, marks string, dice *rand.Rand, ack *acknowledged) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "server", p.root, marks)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	after := time.Duration(dice.IntN(900)) * time.Millisecond
+	var timer *time.Timer
+	var killed atomic.Bool
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if timer == nil {
+			timer = time.AfterFunc(after, func() { killed.Store(true); cmd.Process.Kill() })
+			defer timer.Stop()
+		}
+		f := strings.Fields(lines.Text())
+		switch f[0] {
+		case "task":
+			ack.names[f[1]] = f[2]
+		case "attempt":
+			ack.attempts[f[1]] = f[2]
+		case "followed":
+			ack.followed[f[1]] = append(ack.followed[f[1]], f[2])
+		case "deleting":
+			ack.deleting[f[1]] = true
+		case "deleted":
+			ack.deleted[f[1]] = true
+		default:
+			t.Error(lines.Text())
+		}
+	}
+	cmd.Wait()
+	if !killed.Load() {
+		t.Errorf("the server ended by itself: %v", cmd.ProcessState)
+	}
+}
+
+// killShims kills what watches over the agents that run now, as the end of the
+// machine does.
+func (p *project) killShims(t *testing.T, ack *acknowledged) {
+	t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(p.root, ".deepwork", "logs", "attempts", "*", "runs", "*"))
+	must(t, err)
+	for _, dir := range dirs {
+		if exists(filepath.Join(dir, "exit.json")) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "started.json"))
+		if err != nil {
+			continue
+		}
+		var started struct {
+			PID int `json:"shim_pid"`
+		}
+		must(t, json.Unmarshal(text, &started))
+		if proc, err := os.FindProcess(started.PID); err == nil && proc.Kill() == nil {
+			ack.killed[filepath.Base(filepath.Dir(filepath.Dir(dir)))] = true
+		}
+	}
+}
+
+// rests waits until an attempt has ended with all that was queued.
+func (s *server) rests(id string) {
+	s.t.Helper()
+	b, err := s.board(ctx)
+	must(s.t, err)
+	eventually(s.t, func() string {
+		x, err := b.LatestExecution(ctx, id)
+		must(s.t, err)
+		if x.State.Open() {
+			return fmt.Sprintf("attempt %s is %s", id, x.State)
+		}
+		return ""
+	})
+}
+
+// checkCrashed checks one acknowledged task against what its agent said it had done.
+func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name string) {
+	t.Helper()
+	_, err := s.GetTask(ctx, "me", TaskArgs{id})
+	if ack.deleted[id] != (err != nil) && !(ack.deleting[id] && err != nil) {
+		t.Errorf("task %s: deleting %v, deleted %v, and: %v", id, ack.deleting[id], ack.deleted[id], err)
+		return
+	}
+	there := err == nil
+	attempt, began := ack.attempts[id]
+	if !began {
+		return
+	}
+	// What an agent said it had written is in its worktree, or under the ref.
+	read := func(file string) string {
+		if there {
+			text, err := os.ReadFile(filepath.Join(s.home, "worktrees", attempt, "shop", file))
+			if err == nil {
+				return strings.TrimSpace(string(text))
+			}
+		}
+		text, _ := gitIn(s.o.Root, "show", "refs/deepwork/rescue/"+attempt+":"+file)
+		return text
+	}
+	for _, file := range []string{"committed", "loose"} {
+		if exists(filepath.Join(marks, file+"-"+name)) && read(file) != name {
+			t.Errorf("attempt %s of task %s has lost %s: %q", attempt, id, file, read(file))
+		}
+	}
+	for _, file := range ack.followed[attempt] {
+		if exists(filepath.Join(marks, file)) && read(file) != file {
+			t.Errorf("attempt %s has lost %s", attempt, file)
+		}
+	}
+	if exists(filepath.Join(marks, "committed-"+name)) {
+		out, err := gitIn(s.o.Root, "log", "--branches=deepwork/*", "--format=%s", "--grep=^"+name+"$")
+		if err != nil || out != name {
+			t.Errorf("the commit %s is lost: %q, %v", name, out, err)
+		}
+	}
+	if !there {
+		return
+	}
+	r := s.get(attempt)
+	b, err := s.board(ctx)
+	must(t, err)
+	all, err := b.Executions(ctx, attempt)
+	must(t, err)
+	states := map[task.AttemptState]int{}
+	for _, x := range all {
+		states[x.State]++
+	}
+	if !ack.killed[attempt] {
+		if len(states) != 1 || states[task.Completed] == 0 {
+			t.Errorf("attempt %s ended as %v: %s", attempt, states, deref(r.Error))
+		}
+		for _, file := range ack.followed[attempt] {
+			if read(file) != file {
+				t.Errorf("the follow-up %s of attempt %s did not run", file, attempt)
+			}
+		}
+	} else if other := slices.DeleteFunc(slices.Collect(maps.Keys(states)), func(s task.AttemptState) bool { return s == task.Completed || s == task.Interrupted }); len(other) > 0 {
+		t.Errorf("attempt %s ended as %v", attempt, states)
+	}
+}

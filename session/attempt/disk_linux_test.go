@@ -1,0 +1,76 @@
+package attempt
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+)
+
+// A disk that is full refuses calls, with a remedy, and makes nothing; reading
+// works; what ends meanwhile is recorded when there is room (issue 7, "Errors").
+func TestFullDisk(t *testing.T) {
+	p := newProject(t)
+	home := filepath.Join(p.root, ".deepwork")
+	must(t, os.Mkdir(home, 0o755))
+	if err := syscall.Mount("tmpfs", home, "tmpfs", 0, "size=4m"); err != nil {
+		t.Skipf("a small disk cannot be mounted here: %v", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(home, syscall.MNT_DETACH) })
+	t.Cleanup(p.endAgents) // before the disk goes
+	hold := filepath.Join(p.root, "..", "hold")
+	s := p.open()
+	v := s.newTask("! await " + hold)
+	r := s.begin(v)
+	s.reaches(r.AttemptID, task.Running)
+	project, repo := s.rootProject()
+
+	ballast := filepath.Join(home, "ballast")
+	fillDisk(t, ballast)
+	_, err := s.CreateTask(ctx, "me", CreateTaskArgs{ProjectID: project, Title: "No room"})
+	refused(t, err, session.ToolError, "disk_full", "space")
+	_, err = s.StartTaskAttempt(ctx, "me", StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
+	refused(t, err, session.ToolError, "disk_full")
+	_, err = s.FollowUp(ctx, "me", FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("x")})
+	refused(t, err, session.ToolError, "disk_full")
+	if list, err := s.ListTasks(ctx, "me", ListTasksArgs{ProjectID: project}); err != nil || list.Total != 1 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	must(t, os.WriteFile(hold, nil, 0o644))
+	dirs, err := filepath.Glob(filepath.Join(s.records(r.AttemptID), "runs", "*"))
+	must(t, err)
+	proc, err := s.runner.Find(ctx, dirs[0])
+	must(t, err)
+	_, err = proc.Wait(ctx)
+	must(t, err)
+	if now := s.get(r.AttemptID); now.State != "running" || now.QueuedFollowUp != nil {
+		t.Errorf("%+v", now)
+	}
+	must(t, os.Remove(ballast))
+	if r := s.ends(r.AttemptID); r.State != "completed" {
+		t.Errorf("%+v", r)
+	}
+	if list, err := s.ListTaskAttempts(ctx, "me", ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || list.Total != 1 {
+		t.Errorf("a refused call made an attempt: %+v, %v", list, err)
+	}
+}
+
+// fillDisk writes a file until there is no room for one byte more.
+func fillDisk(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	must(t, err)
+	defer f.Close()
+	block := make([]byte, 64<<10)
+	for len(block) > 0 {
+		if _, err := f.Write(block); errors.Is(err, syscall.ENOSPC) {
+			block = block[:len(block)/2]
+		} else {
+			must(t, err)
+		}
+	}
+}

@@ -1,0 +1,238 @@
+// Package attempt runs coding agents on the tasks of the board: an attempt is a
+// worktree for each repository, an agent that works there, and what it is told
+// after (seed 004; DESIGN "Task board"). Whatever it acknowledges is on the board
+// before, so that any server of the project can go on with it.
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"deepwork/actor"
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/worktree"
+)
+
+// Options configure an Engine. The zero value of a field is its default.
+type Options struct {
+	Root   string // project root, absolute
+	Config func(context.Context) (*config.Config, error)
+	Shim   []string     // the command line of the shim without its last argument; default [this program, runner.ShimCommand]
+	Logger *slog.Logger // default: discards
+
+	// CheckWorkflow tells whether there is such a workflow, when a task names it;
+	// its error is the caller's answer. nil: it is not checked.
+	CheckWorkflow func(ctx context.Context, job, workflow string) error
+	// Passive engines run nothing and take nothing up: they are for the command
+	// line, beside the servers.
+	Passive bool
+	// Poll is how often the board is looked at for what other servers left or
+	// made room for; default 500 ms.
+	Poll time.Duration
+	// Grace is the time from SIGTERM to SIGKILL of an agent that is stopped;
+	// default 5 s.
+	Grace time.Duration
+	// IdleAfter is how long an attempt's actor stays in memory unused; default 1 min.
+	IdleAfter time.Duration
+	Now       func() time.Time // default time.Now
+}
+
+func (o Options) withDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Config == nil {
+		o.Config = func(context.Context) (*config.Config, error) { return config.Default(), nil }
+	}
+	if o.Poll <= 0 {
+		o.Poll = 500 * time.Millisecond
+	}
+	if o.Grace <= 0 {
+		o.Grace = 5 * time.Second
+	}
+	if o.IdleAfter <= 0 {
+		o.IdleAfter = time.Minute
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// An Engine is the task board of one project in this process, and the attempts
+// that this server sees to. Its methods may be called from any goroutine, and by
+// several processes on one project; each answers when what it did is durable.
+// identity is the caller's name, which request_ids are scoped to.
+type Engine struct {
+	o        Options
+	log      *slog.Logger
+	home     string // <root>/.deepwork
+	runner   runner.Runner
+	roster   *roster
+	system   *actor.System
+	attempts *actor.Registry[string, message]
+	projects projects
+	stats    stats
+
+	ctx     context.Context // of what runs beside the actors; ends with Close
+	cancel  context.CancelFunc
+	serving context.Context // of what begins something new; ends when Close begins
+	halt    context.CancelFunc
+	makers  crew          // hands out slots, makes workspaces, starts agents
+	beside  crew          // every other goroutine but the actors'
+	kicks   chan struct{} // capacity 1, never closed: a slot or something that waits may be there
+
+	mu      sync.Mutex // guards what follows; held while the board is opened
+	opened  *task.Board
+	closed  bool
+	tending map[string]bool // ids of the executions that this server sees to
+	keepers map[string]*worktree.Keeper
+}
+
+// Open makes the engine of a project. The board is opened, and made, at the
+// first call that needs it; where it is there already, what dead servers left on
+// it is taken up at once, beside Open. A board that cannot be opened is not an
+// error of Open but of each call. The caller closes the engine.
+func Open(ctx context.Context, o Options) (*Engine, error) {
+	if !filepath.IsAbs(o.Root) {
+		return nil, errors.New("opening the task board: the project root is to be an absolute path")
+	}
+	if len(o.Shim) == 0 {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("opening the task board: finding this program, which is the agents' shim: %w", err)
+		}
+		o.Shim = []string{self, runner.ShimCommand}
+	}
+	o = o.withDefaults()
+	e := &Engine{
+		o: o, log: o.Logger, home: filepath.Join(o.Root, ".deepwork"), runner: runner.Runner{Shim: o.Shim},
+		kicks: make(chan struct{}, 1), tending: make(map[string]bool), keepers: make(map[string]*worktree.Keeper),
+	}
+	e.roster = newRoster(filepath.Join(e.home, "tmp", "board"), o.Logger)
+	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	e.serving, e.halt = context.WithCancel(e.ctx)
+	e.system = actor.NewSystem(o.Logger)
+	e.attempts = actor.NewRegistry(e.system, actor.Options{Name: "attempt", Idle: o.IdleAfter, Logger: o.Logger},
+		func(id string) (actor.Behavior[message], error) { return &attemptActor{engine: e, id: id}, nil })
+	if !o.Passive {
+		e.makers.do(e.serve)
+	}
+	return e, nil
+}
+
+// Close ends the engine and leaves the agents running: they and their results
+// are taken up by another server, or by the next. What waits to be started goes
+// back to the board. It returns what had not ended before ctx did.
+func (e *Engine) Close(ctx context.Context) []string {
+	e.halt()
+	var stuck []string
+	if !e.makers.close(ctx) { // a setup command that is being killed
+		stuck = append(stuck, "making workspaces")
+	}
+	e.cancel()
+	if !e.beside.close(ctx) {
+		stuck = append(stuck, "waiting for agents")
+	}
+	stuck = append(stuck, e.system.Stop(ctx)...)
+	e.mu.Lock()
+	e.closed = true
+	board := e.opened
+	e.opened = nil
+	e.mu.Unlock()
+	if board != nil {
+		if err := board.Close(); err != nil {
+			e.log.Error("closing the task board", "error", err)
+		}
+	}
+	e.roster.leave() // last: until here nobody takes what is this server's
+	return stuck
+}
+
+// board returns the board, and opens it the first time.
+func (e *Engine) board(ctx context.Context) (*task.Board, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, fault("opening the task board", task.ErrClosed)
+	}
+	if e.opened != nil {
+		return e.opened, nil
+	}
+	b, err := task.Open(ctx, task.Options{Path: e.boardPath(), Logger: e.log, Now: e.o.Now})
+	if err != nil {
+		return nil, fault("opening the task board", err)
+	}
+	e.opened = b
+	if err := ignore(e.o.Root, filepath.Join(e.home, "worktrees")); err != nil {
+		e.log.Warn("git may take the board for one of the project's own files", "error", err)
+	}
+	e.kick()
+	return b, nil
+}
+
+// boardIfThere is board where there is one already; else nil.
+func (e *Engine) boardIfThere(ctx context.Context) (*task.Board, error) {
+	if _, err := os.Stat(e.boardPath()); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return e.board(ctx)
+}
+
+// ready returns the board with the projects that the config now has, and that
+// config: what every call begins with.
+func (e *Engine) ready(ctx context.Context) (*task.Board, *config.Config, error) {
+	cfg, err := e.config(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := e.board(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := e.projects.sync(ctx, b, e.o.Root, cfg); err != nil {
+		return nil, nil, fault("reading the projects of the config", err)
+	}
+	return b, cfg, nil
+}
+
+func (e *Engine) config(ctx context.Context) (*config.Config, error) {
+	cfg, err := e.o.Config(ctx)
+	if err != nil {
+		return nil, session.NotNow("config_invalid",
+			"The project's configuration is not valid: %v. Correct .deepwork/config.yml and call again; no restart is needed.", err).Because(err)
+	}
+	return cfg, nil
+}
+
+// keeper returns the keeper of the worktrees below a folder.
+func (e *Engine) keeper(dir string) (*worktree.Keeper, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if k := e.keepers[dir]; k != nil {
+		return k, nil
+	}
+	k, err := worktree.Open(worktree.Options{Dir: dir, Owner: e.owner(), Logger: e.log})
+	if err == nil {
+		e.keepers[dir] = k
+	}
+	return k, err
+}
+
+// kick has the slots looked at. It does not block.
+func (e *Engine) kick() {
+	select {
+	case e.kicks <- struct{}{}:
+	default: // a look is due already
+	}
+}

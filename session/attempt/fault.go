@@ -1,0 +1,117 @@
+package attempt
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+)
+
+// fault makes of a board's error what an agent can act on (issue 7, "Errors").
+// What the caller knows better, such as which id was not found, it says before.
+func fault(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, is := errors.AsType[*session.Error](err); is {
+		return err
+	}
+	switch {
+	case errors.Is(err, task.ErrFull):
+		return session.Wrong("disk_full", "The task board cannot be written, and nothing was changed: %v. Then call again.", err).Because(err)
+	case errors.Is(err, task.ErrDamaged):
+		return session.NotNow("board_damaged", "The task board cannot be used: %v.", err).Because(err)
+	case errors.Is(err, task.ErrNewer):
+		return session.NotNow("board_newer", "The task board cannot be used: %v.", err).Because(err)
+	case errors.Is(err, task.ErrClosed):
+		return session.NotNow("shutting_down", "The server is shutting down. Call again when it is back.").Because(err)
+	case errors.Is(err, task.ErrCursor):
+		return session.Wrong("bad_cursor", "cursor is not one that this list gave with the same filters. Leave it out to begin anew.").With("argument", "cursor").Because(err)
+	case errors.Is(err, task.ErrDeleting):
+		return session.NotNow("being_deleted", "The task is being deleted, so nothing of it is started. Call delete_task to have that finished if it was cut short, or make a new task.").Because(err)
+	case errors.Is(err, task.ErrReused):
+		return session.Wrong("request_id_reused", "request_id was used before for a call with other arguments. Pass a new one, or repeat that call exactly.").With("argument", "request_id").Because(err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return session.NotNow("board_busy", "The task board did not answer in time: another process may have it locked, such as a backup or a sqlite3 shell. Whether the call was carried out the tools that read tell; end that process and call again.").Because(err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// gitFailed says that git, or the disk below it, does not do what it is asked: no
+// fault of the arguments, and mostly one that can be mended.
+func gitFailed(what string, err error) error {
+	return session.NotNow("git_failed", "%s: %v. Nothing was changed; mend that and call again.", what, err).Because(err)
+}
+
+// unknown says that there is no such thing on the board.
+func unknown(what, field, id, remedy string) error {
+	return session.Wrong("unknown_"+what, "There is no %s with the id %s. %s", what, id, remedy).With("argument", field).With("value", id)
+}
+
+// deleted says that what a request_id made is gone.
+func deleted(err error) error {
+	return session.Wrong("deleted_since", "What the call with this request_id made was deleted since. Pass a new request_id to make another one.").
+		With("argument", "request_id").Because(err)
+}
+
+// found turns ErrNotFound into unknown.
+func found(doing string, err error, what, field, id, remedy string) error {
+	if errors.Is(err, task.ErrDeleted) {
+		return deleted(err)
+	}
+	if errors.Is(err, task.ErrNotFound) {
+		return unknown(what, field, id, remedy)
+	}
+	return fault(doing, err)
+}
+
+// The remedies of unknown ids.
+const (
+	remedyProject = "list_projects gives the projects there are."
+	remedyRepo    = "list_repos gives the repositories of a project."
+	remedyTask    = "list_tasks gives the tasks of a project."
+	remedyAttempt = "list_task_attempts gives the attempts of a task."
+	remedySession = "list_task_attempts gives the session of each attempt as latest_session_id; or pass attempt_id."
+)
+
+// digest tells calls of the same arguments from others.
+func digest(args any) string {
+	text, err := json.Marshal(args)
+	if err != nil {
+		panic(fmt.Sprintf("attempt: arguments of type %T: %v", args, err)) // they were decoded from JSON
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// stamp writes a time as replies do.
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+func stampOrNull(t *time.Time) *string {
+	if t == nil {
+		return nil
+	}
+	return new(stamp(*t))
+}
+
+// orNull is nil for an empty text.
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// list is l, and never null in JSON.
+func list[T any](l []T) []T {
+	if l == nil {
+		return []T{}
+	}
+	return l
+}

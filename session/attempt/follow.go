@@ -1,0 +1,207 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"deepwork/actor"
+	"deepwork/catalog/task"
+	"deepwork/session"
+)
+
+// FollowUp sends an agent another prompt, queues one for the end of its current
+// run, or drops the queued one (seed 004, "MCP follow-up tool").
+func (e *Engine) FollowUp(ctx context.Context, identity string, a FollowUpArgs) (*FollowUpReply, error) {
+	if err := checkFollowUp(&a); err != nil {
+		return nil, err
+	}
+	b, cfg, err := e.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, at, err := e.target(ctx, b, a)
+	if err != nil {
+		return nil, err
+	}
+	if a.Action == ActionCancel {
+		a.Prompt, a.Variant = nil, nil
+	} else {
+		variant := a.Variant
+		if variant == nil {
+			variant = s.Variant
+		}
+		agent, err := e.agent(cfg, s.Executor, variant)
+		if err != nil {
+			return nil, err
+		}
+		if err := agent.check(*a.Prompt); err != nil {
+			return nil, err
+		}
+	}
+	r, err := ask(ctx, e, at.ID, func(r actor.Reply[*FollowUpReply]) message {
+		return followMessage{Args: a, Session: s.ID, Workspace: at.Workspace, Branch: at.Branch, Reply: r}
+	})
+	if err == nil && r.Status == FollowUpStarted {
+		e.kick()
+	}
+	return r, err
+}
+
+// checkFollowUp checks what does not need the board.
+func checkFollowUp(a *FollowUpArgs) error {
+	actions := []string{ActionSend, ActionQueue, ActionCancel}
+	if !slices.Contains(actions, a.Action) {
+		return session.Wrong("unknown_action", "There is no action %q. Use one of %s.", clip(a.Action), strings.Join(actions, ", ")).
+			With("argument", "action").With("value", clip(a.Action)).With("allowed", actions)
+	}
+	given, err := a.id()
+	if err != nil {
+		return err
+	}
+	switch {
+	case given == nil && a.SessionID == nil:
+		return session.Wrong("no_target", "Neither attempt_id nor session_id is given. Pass exactly one of them; list_task_attempts gives both.")
+	case given != nil && a.SessionID != nil:
+		return session.Wrong("two_targets", "Both attempt_id (%s) and session_id (%s) are given. Pass exactly one of them.", *given, clip(*a.SessionID))
+	}
+	if a.SessionID != nil {
+		id, err := checkID("session_id", *a.SessionID)
+		if err != nil {
+			return err
+		}
+		a.SessionID = &id
+	}
+	if a.Action == ActionCancel {
+		return nil
+	}
+	if a.Prompt == nil || strings.TrimSpace(*a.Prompt) == "" {
+		return session.Wrong("missing_prompt", "prompt is missing or blank, and %s needs one. Say what the agent is to do.", a.Action).With("argument", "prompt")
+	}
+	return checkText("prompt", *a.Prompt, MaxPrompt)
+}
+
+// target finds the session a follow-up is for: of an attempt its latest.
+func (e *Engine) target(ctx context.Context, b *task.Board, a FollowUpArgs) (*task.Session, *task.Attempt, error) {
+	id, _ := a.id() // checked
+	if id == nil {
+		s, err := b.Session(ctx, *a.SessionID)
+		if err != nil {
+			return nil, nil, found("reading the session", err, "session", "session_id", *a.SessionID, remedySession)
+		}
+		at, err := b.Attempt(ctx, s.AttemptID)
+		return s, at, found("reading the attempt", err, "session", "session_id", *a.SessionID, remedySession)
+	}
+	at, err := b.Attempt(ctx, *id)
+	if err != nil {
+		return nil, nil, found("reading the attempt", err, "attempt", "attempt_id", *id, remedyAttempt)
+	}
+	if at.LatestSessionID == nil {
+		remedy := "Call get_attempt until its state is running, then follow up."
+		if !at.State.Open() {
+			remedy = "Start a new attempt with start_task_attempt."
+		}
+		return nil, nil, session.NotNow("no_session", "Attempt %s has no session: its agent never ran (the attempt is %s). %s", at.ID, at.State, remedy).
+			With("attempt_id", at.ID).With("state", string(at.State))
+	}
+	s, err := b.Session(ctx, *at.LatestSessionID)
+	return s, at, found("reading the session", err, "attempt", "attempt_id", *id, remedyAttempt)
+}
+
+// followMessage carries out a follow-up. What runs, and what waits for its end,
+// is the board's to decide, since other servers write there too; the actor sees
+// to it that nothing of this server comes in between.
+type followMessage struct {
+	Args              FollowUpArgs
+	Session           string
+	Workspace, Branch string
+	Reply             actor.Reply[*FollowUpReply]
+}
+
+func (m followMessage) handle(ctx context.Context, a *attemptActor) error {
+	bounded, cancel := context.WithTimeout(ctx, boardPatience)
+	defer cancel()
+	r, err := m.follow(bounded, a)
+	if err != nil {
+		m.Reply.Fail(found("following up", err, "session", "session_id", m.Session, remedySession))
+		return nil
+	}
+	r.SessionID, r.AttemptID, r.Action = m.Session, a.id, m.Args.Action
+	m.Reply.Send(r)
+	return nil
+}
+
+func (m followMessage) follow(ctx context.Context, a *attemptActor) (*FollowUpReply, error) {
+	b, err := a.engine.board(ctx)
+	if err != nil {
+		return nil, err
+	}
+	switch m.Args.Action {
+	case ActionSend:
+		if err := m.begin(ctx, a, b); errors.Is(err, task.ErrRunning) {
+			return nil, session.NotNow("attempt_running", "The agent of attempt %s has not ended. Use action queue to have this prompt run when it does, or stop_attempt first.", a.id).
+				With("attempt_id", a.id)
+		} else if err != nil {
+			return nil, err
+		}
+		return &FollowUpReply{Status: FollowUpStarted}, nil
+	case ActionCancel:
+		before, _, err := b.Queue(ctx, m.Session, nil)
+		if err != nil {
+			return nil, err
+		}
+		if before == nil {
+			return &FollowUpReply{Status: FollowUpEmpty, Notice: new("Nothing was queued.")}, nil
+		}
+		return &FollowUpReply{Status: FollowUpCancelled, DroppedPrompt: &before.Prompt}, nil
+	}
+	return m.queue(ctx, a, b)
+}
+
+// queue queues the prompt, or begins where nothing runs.
+func (m followMessage) queue(ctx context.Context, a *attemptActor, b *task.Board) (*FollowUpReply, error) {
+	for ctx.Err() == nil {
+		before, idle, err := b.Queue(ctx, m.Session, &task.Queued{Prompt: *m.Args.Prompt, Variant: m.Args.Variant})
+		if err != nil {
+			return nil, err
+		}
+		if !idle {
+			r := &FollowUpReply{Status: FollowUpQueued, QueuedPrompt: m.Args.Prompt}
+			if before != nil {
+				r.DroppedPrompt = &before.Prompt
+				r.Notice = new(fmt.Sprintf("It replaces the follow-up that was queued before: %q.", clip(before.Prompt)))
+			}
+			return r, nil
+		}
+		if err := m.begin(ctx, a, b); !errors.Is(err, task.ErrRunning) {
+			if err != nil {
+				return nil, err
+			}
+			return &FollowUpReply{Status: FollowUpStarted, Notice: new("Nothing ran, so it was started at once.")}, nil
+		}
+		// Another server has begun something in between: it is queued after all.
+	}
+	return nil, ctx.Err()
+}
+
+// begin has the prompt run as soon as a slot is free, which is at once as a rule.
+func (m followMessage) begin(ctx context.Context, a *attemptActor, b *task.Board) error {
+	if exists(a.engine.removingMark(a.id)) {
+		return session.NotNow("being_removed", "The worktrees of attempt %s are being removed. Call delete_task again to have that finished, or start a new attempt.", a.id).With("attempt_id", a.id)
+	}
+	last, err := b.LatestExecution(ctx, a.id)
+	if err != nil {
+		return err
+	}
+	if last.State.Open() {
+		return task.ErrRunning
+	}
+	if fi, err := os.Stat(m.Workspace); err != nil || !fi.IsDir() {
+		return session.NotNow("workspace_gone", "The workspace %s of attempt %s is gone. Start a new attempt; commits of this one are on the branch %s.", m.Workspace, a.id, m.Branch).With("attempt_id", a.id)
+	}
+	_, err = b.AddExecution(ctx, m.Session, *m.Args.Prompt, m.Args.Variant)
+	return err
+}

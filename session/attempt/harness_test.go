@@ -1,0 +1,371 @@
+package attempt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt/runner"
+)
+
+// The test binary is, by its first argument, also the shim, the agent that
+// attempts run, and the server that crash tests kill.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case runner.ShimCommand:
+			if err := runner.RunShim(os.Args[2]); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
+		case "agent":
+			os.Exit(agentMain(os.Args[2:]))
+		case "server":
+			os.Exit(serverMain(os.Args[2:]))
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A project is a project folder with a git repository, and its config.
+type project struct {
+	t    testing.TB
+	root string
+	cfg  atomic.Pointer[config.Config]
+}
+
+func newProject(t testing.TB) *project {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	home := filepath.Join(root, "home")
+	root = filepath.Join(root, "shop")
+	must(t, os.MkdirAll(home, 0o755))
+	must(t, os.MkdirAll(root, 0o755))
+	if t, is := t.(*testing.T); is {
+		t.Setenv("HOME", home)
+		t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+		t.Setenv(JobsEnv, "")
+	}
+	p := &project{t: t, root: root}
+	p.repo(root)
+	p.configure(func(*config.Config) {})
+	t.Cleanup(p.endAgents)
+	return p
+}
+
+// configure replaces the config by the tests' usual one with a change.
+func (p *project) configure(change func(*config.Config)) {
+	c := config.Default()
+	agent := []string{os.Args[0], "agent"}
+	c.Executors = []config.Executor{{
+		Name: "TEST", Command: append(agent, "first"), Resume: append(agent, "resumed"), Env: map[string]string{"MODE": "quick"},
+		Variants: []config.Variant{
+			{Name: "OTHER", Command: append(agent, "other"), Env: map[string]string{"MODE": "slow"}},
+			{Name: "SAME", Env: map[string]string{"MODE": "same"}},
+		},
+	}, {
+		Name: "ARGUMENT", Command: append(agent, "first"), Prompt: config.PromptArgument,
+	}, {
+		Name: "MISSING", Command: []string{"./no-such-agent"},
+	}}
+	change(c)
+	p.cfg.Store(c)
+}
+
+// git runs git in a folder and returns what it prints.
+func (p *project) git(dir string, args ...string) string {
+	p.t.Helper()
+	out, err := gitIn(dir, args...)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return out
+}
+
+func gitIn(dir string, args ...string) (string, error) {
+	cmd := exec.Command("git", append([]string{"-c", "user.name=Tester", "-c", "user.email=tester@example.com"}, args...)...)
+	cmd.Dir = dir
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("git %s in %s: %w: %s", strings.Join(args, " "), dir, err, stderr.Bytes())
+	}
+	return strings.TrimRight(string(out), "\n"), nil
+}
+
+// repo makes a git repository with one commit on main.
+func (p *project) repo(dir string) {
+	p.t.Helper()
+	must(p.t, os.MkdirAll(dir, 0o755))
+	p.git(dir, "init", "-q", "-b", "main")
+	must(p.t, os.WriteFile(filepath.Join(dir, "README"), []byte("hello\n"), 0o644))
+	p.git(dir, "add", ".")
+	p.git(dir, "commit", "-q", "-m", "first")
+}
+
+// A server is an engine as a server process has it.
+type server struct {
+	*Engine
+	t    testing.TB
+	p    *project
+	done bool
+}
+
+var ctx = context.Background()
+
+func (p *project) options() Options {
+	return Options{
+		Root: p.root, Config: func(context.Context) (*config.Config, error) { return p.cfg.Load(), nil },
+		Shim: []string{os.Args[0], runner.ShimCommand}, Poll: 20 * time.Millisecond, Grace: 300 * time.Millisecond,
+	}
+}
+
+func (p *project) open(change ...func(*Options)) *server {
+	p.t.Helper()
+	o := p.options()
+	o.Logger = slog.New(slog.NewTextHandler(testWriter{p.t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	for _, f := range change {
+		f(&o)
+	}
+	e, err := Open(ctx, o)
+	must(p.t, err)
+	s := &server{Engine: e, t: p.t, p: p}
+	p.t.Cleanup(s.stop)
+	return s
+}
+
+// stop ends a server in order; its agents go on.
+func (s *server) stop() {
+	if s.done {
+		return
+	}
+	s.done = true
+	bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if stuck := s.Close(bounded); stuck != nil {
+		s.t.Errorf("did not end: %v", stuck)
+	}
+}
+
+// die ends a server as a kill does, as far as others can see: it does nothing
+// more, and its lock is free.
+func (s *server) die() {
+	s.done = true
+	s.halt()
+	s.cancel()
+	s.system.Stop(ctx)
+	s.makers.close(ctx)
+	s.beside.close(ctx)
+	s.mu.Lock()
+	s.closed = true
+	board := s.opened
+	s.opened = nil
+	s.mu.Unlock()
+	if board != nil {
+		board.Close()
+	}
+	s.roster.mu.Lock()
+	s.roster.closed = true
+	if s.roster.lock != nil {
+		s.roster.lock.Close() // the file stays, as a killed server's does
+	}
+	s.roster.mu.Unlock()
+}
+
+type testWriter struct{ t testing.TB }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// endAgents ends whatever agents a test has left.
+func (p *project) endAgents() {
+	runs, _ := filepath.Glob(filepath.Join(p.root, ".deepwork", "logs", "attempts", "*", "runs", "*"))
+	r := runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}
+	for _, dir := range runs {
+		bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
+		if proc, err := r.Find(bounded, dir); err == nil {
+			if _, err := proc.Stop(bounded, 0); err != nil {
+				p.t.Errorf("an agent goes on: %v", err)
+			}
+		}
+		cancel()
+	}
+}
+
+// rootProject is the id of the project root and of its repository.
+func (s *server) rootProject() (projectID, repoID string) {
+	s.t.Helper()
+	r, err := s.ListProjects(ctx, "me", ListProjectsArgs{})
+	must(s.t, err)
+	for _, v := range r.Projects {
+		if !v.IsRoot {
+			continue
+		}
+		repos, err := s.ListRepos(ctx, "me", ListReposArgs{ProjectID: v.ProjectID})
+		must(s.t, err)
+		if len(repos.Repos) == 1 {
+			return v.ProjectID, repos.Repos[0].RepoID
+		}
+		return v.ProjectID, ""
+	}
+	s.t.Fatalf("no root project in %+v", r)
+	return "", ""
+}
+
+// newTask makes a task whose description tells the agent what to do.
+func (s *server) newTask(lines ...string) *Task {
+	s.t.Helper()
+	id, _ := s.rootProject()
+	t, err := s.CreateTask(ctx, "me", CreateTaskArgs{ProjectID: id, Title: "Add a basket", Description: orNull(strings.Join(lines, "\n"))})
+	must(s.t, err)
+	return t
+}
+
+// begin starts an attempt of a task.
+func (s *server) begin(t *Task, change ...func(*StartArgs)) *AttemptReply {
+	s.t.Helper()
+	_, repo := s.rootProject()
+	a := StartArgs{TaskID: t.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}}
+	for _, f := range change {
+		f(&a)
+	}
+	r, err := s.StartTaskAttempt(ctx, "me", a)
+	must(s.t, err)
+	return r
+}
+
+func the(id string) Target { return Target{AttemptID: &id} }
+
+// get returns an attempt as it is now.
+func (s *server) get(id string) *AttemptReply {
+	s.t.Helper()
+	r, err := s.GetAttempt(ctx, "me", AttemptArgs{the(id)})
+	must(s.t, err)
+	return r
+}
+
+// reaches waits until an attempt is in one of the states.
+func (s *server) reaches(id string, states ...task.AttemptState) *AttemptReply {
+	s.t.Helper()
+	var r *AttemptReply
+	eventually(s.t, func() string {
+		b, err := s.board(ctx)
+		must(s.t, err)
+		a, err := b.Attempt(ctx, id)
+		must(s.t, err)
+		for _, state := range states {
+			if a.State == state {
+				r = s.get(id)
+				if r.State == string(state) {
+					return ""
+				}
+			}
+		}
+		return fmt.Sprintf("the attempt is %s (%s), and is to be %v", a.State, deref(a.Error), states)
+	})
+	return r
+}
+
+func (s *server) ends(id string) *AttemptReply {
+	s.t.Helper()
+	return s.reaches(id, task.Completed, task.Failed, task.Stopped, task.Interrupted)
+}
+
+func (s *server) task(id string) *Task {
+	s.t.Helper()
+	r, err := s.GetTask(ctx, "me", TaskArgs{id})
+	must(s.t, err)
+	return r
+}
+
+// output is what an attempt's agents wrote, a line each.
+func (s *server) output(id string) string {
+	s.t.Helper()
+	r, err := s.TailAttempt(ctx, "me", TailArgs{Target: the(id), AfterIndex: new(int64(-1)), Limit: new(MaxTail)})
+	must(s.t, err)
+	var lines []string
+	for _, e := range r.Entries {
+		if e.Stream != "system" {
+			lines = append(lines, e.Text)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// eventually waits for what other processes do; check returns what is still
+// amiss, or "".
+func eventually(t testing.TB, check func() string) {
+	t.Helper()
+	const patience = 60 * time.Second
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); ; <-tick.C {
+		amiss := check()
+		if amiss == "" {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v: %s", patience, amiss)
+		}
+	}
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// refused checks that an error is one for agents, of a code, and names a value.
+func refused(t testing.TB, err error, kind session.Kind, code string, mentions ...string) {
+	t.Helper()
+	e, is := errors.AsType[*session.Error](err)
+	if !is {
+		t.Errorf("not refused with %s, but: %v", code, err)
+		return
+	}
+	if e.Kind != kind || e.Code != code {
+		t.Errorf("refused as %s %s, and is to be %s %s: %v", e.Kind, e.Code, kind, code, err)
+	}
+	for _, m := range mentions {
+		if !strings.Contains(e.Message, m) {
+			t.Errorf("%s does not mention %q: %s", code, m, e.Message)
+		}
+	}
+}
+
+func containsAll(s string, all ...string) bool {
+	for _, part := range all {
+		if !strings.Contains(s, part) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,212 @@
+package attempt
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+)
+
+// inspect returns what an inspection of the project has to say, a line each;
+// notes begin with "note: ".
+func (p *project) inspect() []string {
+	p.t.Helper()
+	r, err := Inspect(ctx, p.root, p.cfg.Load(), slog.New(slog.DiscardHandler))
+	must(p.t, err)
+	lines := []string{}
+	for _, f := range r.Findings {
+		note := ""
+		if f.Note {
+			note = "note: "
+		}
+		lines = append(lines, note+f.Where+": "+f.What+"; "+f.Do)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// finds inspects, and compares with what is to be found: a part of each line.
+func (p *project) finds(want ...string) {
+	p.t.Helper()
+	got := p.inspect()
+	ok := len(got) == len(want)
+	for _, w := range want {
+		ok = ok && slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, w) })
+	}
+	if !ok {
+		p.t.Errorf("found\n  %s\nand is to find %d:\n  %s", strings.Join(got, "\n  "), len(want), strings.Join(want, "\n  "))
+	}
+}
+
+// sql changes rows of the board behind its back.
+func (p *project) sql(statements string) {
+	p.t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(filepath.Join(p.root, ".deepwork", "board.db")))
+	must(p.t, err)
+	_, err = db.ExecContext(ctx, statements)
+	must(p.t, err)
+	must(p.t, db.Close())
+}
+
+// A board at work and at rest is well; so is none at all, and nothing is made
+// by looking.
+func TestInspectWell(t *testing.T) {
+	p := newProject(t)
+	p.finds()
+	if exists(filepath.Join(p.root, ".deepwork")) {
+		t.Error("looking has made a .deepwork")
+	}
+	hold := filepath.Join(p.root, "..", "hold")
+	s := p.open()
+	r := s.begin(s.newTask("! write a.txt a", "! await "+hold))
+	s.reaches(r.AttemptID, task.Running)
+	p.finds()
+	report, err := Inspect(ctx, p.root, p.cfg.Load(), slog.New(slog.DiscardHandler))
+	if want := (session.Count{N: 1, What: "attempt", Of: "1 waiting or running"}); err != nil || !report.Live || !slices.Contains(report.Counts, want) {
+		t.Errorf("%+v, %v", report, err)
+	}
+	s.die()
+	p.finds("note: " + filepath.Join(p.root, ".deepwork", "logs")) // it runs, and has no server
+	must(t, os.WriteFile(hold, nil, 0o644))
+	next := p.open()
+	next.ends(r.AttemptID)
+	p.finds()
+	next.stop()
+	p.finds()
+	// And what is kept of it when it is deleted.
+	last := p.open()
+	kept, err := last.DeleteTask(ctx, "me", TaskArgs{last.get(r.AttemptID).TaskID})
+	must(t, err)
+	last.stop()
+	if len(kept.Rescued) != 1 {
+		t.Fatalf("%+v", kept)
+	}
+	p.finds()
+	bounded, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := Inspect(bounded, p.root, p.cfg.Load(), slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("an inspection that was called off has found all well")
+	}
+	// The rescue ref outlives its objects.
+	commit := kept.Rescued[0].Commit
+	must(t, os.Remove(filepath.Join(p.root, ".git", "objects", commit[:2], commit[2:])))
+	p.finds("what " + kept.Rescued[0].Ref + " keeps is not all there")
+	must(t, os.WriteFile(filepath.Join(p.root, ".git", filepath.FromSlash(kept.Rescued[0].Ref)), []byte("nonsense\n"), 0o644))
+	p.finds("a rescue ref cannot be read")
+}
+
+// Each kind of falsehood on the board is found, and told by its ids.
+func TestInspectBoard(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	r := s.ends(s.begin(s.newTask("! say hello")).AttemptID)
+	s.stop()
+	id := r.AttemptID
+	board := filepath.Join(p.root, ".deepwork", "board.db")
+	good, err := os.ReadFile(board)
+	must(t, err)
+	for _, c := range []struct {
+		sql  string
+		want []string
+	}{
+		{`UPDATE attempts SET state = 'failed'`, []string{"attempt " + id + " is failed, and its newest execution"}},
+		{`UPDATE executions SET state = 'running', ended_at = NULL, owner = '0123456789abcdef'; UPDATE attempts SET state = 'running'`,
+			[]string{"is running, and neither its server nor its agent runs"}},
+		{`UPDATE executions SET state = 'running', owner = NULL; UPDATE attempts SET state = 'running'`,
+			[]string{"is running and has no owner", "is running, and its end is 20"}},
+		{`UPDATE executions SET ended_at = NULL`, []string{"is completed, and its end is missing"}},
+		{`DELETE FROM executions`, []string{"attempt " + id + " has no execution"}},
+		{`PRAGMA foreign_keys = OFF; DELETE FROM attempt_repos`, []string{"attempt " + id + " has no repository"}},
+		{`PRAGMA foreign_keys = OFF; DELETE FROM tasks`, []string{"of attempts names a row of tasks that is not there"}},
+		{`UPDATE task_counts SET tasks = 7 WHERE status = 'inreview'`, []string{"has 1 tasks that are inreview, and counts 7"}},
+		{`UPDATE sessions SET queued_prompt = 'x', queued_at = 'y'`, []string{"has a follow-up queued, and no execution of its attempt is open"}},
+		{`UPDATE tasks SET deleting_at = '2026-01-01T00:00:00.000000Z'`, []string{"is half deleted"}},
+		{`UPDATE attempt_repos SET worktree = '/somewhere/else/entirely'`, []string{"is to have a worktree at /somewhere/else/entirely, which is in no folder of its own"}},
+		{`UPDATE attempt_repos SET base_commit = '` + strings.Repeat("1", 40) + `'`, []string{"the commit " + strings.Repeat("1", 40) + ", at which attempt " + id + " began, is not in the repository"}},
+		{`DROP INDEX executions_of; PRAGMA user_version = 99`, []string{"the task board cannot be read: "}},
+	} {
+		must(t, os.WriteFile(board, good, 0o600))
+		p.sql(c.sql)
+		t.Log(c.sql)
+		p.finds(c.want...)
+	}
+	// A page of it.
+	torn := slices.Clone(good)
+	for i := 4096*3 + 8; i < 4096*4; i++ {
+		torn[i] = 0xee
+	}
+	must(t, os.WriteFile(board, torn, 0o600))
+	if got := p.inspect(); len(got) == 0 || !strings.Contains(got[0], "board.db") {
+		t.Errorf("a damaged page: %v", got)
+	}
+	must(t, os.WriteFile(board, good[:100], 0o600))
+	p.finds("the task board cannot be read: ")
+	must(t, os.WriteFile(board, good, 0o600))
+	p.finds()
+}
+
+// So is what is wrong with worktrees, journals and branches.
+func TestInspectWorktrees(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	r := s.ends(s.begin(s.newTask("! say hello")).AttemptID)
+	s.stop()
+	tree := r.Repos[0].WorktreePath
+	dir := filepath.Dir(filepath.Dir(tree))
+	journal := filepath.Join(dir, ".journal", r.AttemptID+".json")
+	written, err := os.ReadFile(journal)
+	must(t, err)
+	replace := func(old, with string) {
+		t.Helper()
+		text := strings.ReplaceAll(string(written), old, with)
+		if text == string(written) {
+			t.Fatalf("the journal has no %s", old)
+		}
+		must(t, os.WriteFile(journal, []byte(text), 0o600))
+	}
+	for _, phase := range []string{"creating", "undoing", "removing"} {
+		replace(`"phase": "made"`, `"phase": "`+phase+`"`)
+		p.finds("the worktrees of attempt " + r.AttemptID + " are half-done: " + phase + " was cut short")
+	}
+	replace(`{`, `[`)
+	p.finds("the journal of attempt " + r.AttemptID + " cannot be used: ")
+	must(t, os.WriteFile(journal, written, 0o600))
+
+	stranger := filepath.Join(dir, "stranger")
+	must(t, os.Mkdir(stranger, 0o755))
+	p.finds(stranger + ": it is a folder of no attempt of the board")
+	other := "11111111-2222-4333-8444-555555555555"
+	must(t, os.WriteFile(filepath.Join(dir, ".journal", other+".json"), []byte(strings.ReplaceAll(string(written), r.AttemptID, other)), 0o600))
+	p.finds(stranger, "there are worktrees of attempt "+other+", which is not on the board")
+	must(t, os.Remove(filepath.Join(dir, ".journal", other+".json")))
+	must(t, os.Remove(stranger))
+	p.finds()
+
+	mark := s.removingMark(r.AttemptID)
+	must(t, os.WriteFile(mark, nil, 0o600))
+	p.finds("the removal of attempt " + r.AttemptID + " was cut short")
+	must(t, os.Remove(mark))
+
+	must(t, os.Rename(tree, tree+"-away"))
+	p.finds("the worktree of attempt " + r.AttemptID + " is gone")
+	must(t, os.Rename(tree+"-away", tree))
+	p.git(tree, "checkout", "-q", "--detach")
+	p.git(p.root, "branch", "-q", "-D", r.WorkspaceBranch)
+	p.finds()
+	p.git(tree, "checkout", "-q", "--orphan", "new")
+	p.finds("note: " + tree)
+	admin := filepath.Join(p.root, ".git", "worktrees", filepath.Base(tree))
+	must(t, os.WriteFile(filepath.Join(admin, "HEAD"), []byte(strings.Repeat("1", 40)+"\n"), 0o644))
+	p.finds("stands on the commit " + strings.Repeat("1", 40) + ", which is not in the repository")
+	must(t, os.RemoveAll(admin))
+	p.finds("does not know this worktree of attempt " + r.AttemptID)
+	must(t, os.Rename(filepath.Join(p.root, ".git"), filepath.Join(p.root, "git")))
+	p.finds("the repository of attempt " + r.AttemptID + " cannot be used")
+}

@@ -1,0 +1,271 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/worktree"
+)
+
+// The environment of an agent, beside the executor's own.
+const (
+	AttemptEnv = "DEEPWORK_ATTEMPT_ID" // the attempt's id
+	BoardEnv   = "DEEPWORK_BOARD"      // the board's file, absolute
+	// JobsEnv lists job folders; the project's own is put before what is there.
+	JobsEnv = "DEEPWORK_ADDITIONAL_JOBS_FOLDERS"
+)
+
+// make finds the run's process, or makes the workspace and starts one, and
+// reports to the actor.
+func (r *run) make() {
+	proc, end := r.launch()
+	if proc == nil && *end == (outcome{}) {
+		return // nothing is known, and nothing was begun: the board is looked at again
+	}
+	if end != nil && end.Error != nil {
+		r.note(*end.Error)
+	}
+	r.tell(madeMessage{r, proc, end})
+}
+
+// launch returns the process of the run, or why there is none. Whatever was begun
+// before, here or by a server that is dead, it goes on with.
+func (r *run) launch() (*runner.Process, *outcome) {
+	e := r.engine
+	proc, end := r.find()
+	switch {
+	case proc != nil || end != nil:
+		return proc, end
+	case r.exec.State == task.Running:
+		return nil, recordsGone()
+	}
+	spec, end := r.prepare()
+	if end != nil {
+		return nil, end
+	}
+	if end = r.forbidden(); end != nil {
+		return nil, end
+	}
+	// Not with making: whether the agent runs must be known, and it takes no time.
+	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
+	defer cancel()
+	proc, err := e.runner.Start(ctx, *spec)
+	if err == nil {
+		return proc, nil
+	}
+	if proc, end = r.find(); proc != nil || end != nil {
+		return proc, end
+	}
+	return nil, failed("The agent could not be started: %v", err)
+}
+
+// find returns the process of the run, if one was begun; both nil: there is none,
+// and there will be none. It goes on looking until it knows: an agent that runs
+// must never be taken for one that does not.
+func (r *run) find() (*runner.Process, *outcome) {
+	for {
+		proc, err := r.engine.runner.Find(r.ctx, r.engine.runDir(r.exec))
+		switch {
+		case err == nil:
+			return proc, nil
+		case errors.Is(err, runner.ErrNoRun):
+			return nil, nil
+		case r.ctx.Err() != nil, !r.engine.pause(r.engine.serving, time.Second):
+			return nil, &outcome{} // the next server looks, or the actor that begins anew
+		}
+		r.engine.log.Error("cannot tell whether an agent runs; looking again", "attempt", r.exec.AttemptID, "error", err)
+	}
+}
+
+// note writes to the attempt's log what people who read it should know.
+func (r *run) note(text string) {
+	if err := runner.Note(r.engine.logDir(r.exec.AttemptID), text); err != nil {
+		r.engine.log.Debug("cannot write to an attempt's log", "attempt", r.exec.AttemptID, "error", err)
+	}
+}
+
+// hindered is the outcome of an error that says nothing of the agent. Where the
+// server ends, what never ran waits again; else it has failed, with its reason.
+func (r *run) hindered(doing string, err error) *outcome {
+	if r.ctx.Err() != nil {
+		return &outcome{}
+	}
+	if r.making.Err() != nil {
+		return &outcome{Ending: task.Ending{State: task.Stopped}, again: true}
+	}
+	why := err.Error()
+	if e, is := errors.AsType[*session.Error](err); is {
+		why = e.Message // whose call it was is long gone
+	}
+	return failed("%s failed: %s", strings.ToUpper(doing[:1])+doing[1:], why)
+}
+
+// forbidden says why the agent must not be started after all.
+func (r *run) forbidden() *outcome {
+	switch {
+	case exists(r.engine.removingMark(r.exec.AttemptID)):
+		return failed("The attempt's worktrees are being removed: call delete_task to have that finished.")
+	case exists(r.engine.stopMark(r.exec)):
+		return &outcome{Ending: task.Ending{State: task.Stopped}}
+	case r.making.Err() != nil: // by a stop, or the end of the server: the actor knows
+		return &outcome{Ending: task.Ending{State: task.Stopped}, again: true}
+	}
+	return nil
+}
+
+// prepare makes the workspace where there is none yet, and says what to run there.
+func (r *run) prepare() (*runner.Spec, *outcome) {
+	ctx, e := r.making, r.engine
+	if end := r.forbidden(); end != nil {
+		return nil, end
+	}
+	cfg, err := e.config(ctx)
+	if err != nil {
+		// It is no fault of the attempt's: it waits, as all others do, for a
+		// configuration that can be read.
+		return nil, &outcome{Ending: task.Ending{State: task.Stopped}, again: true}
+	}
+	b, err := e.board(ctx)
+	if err != nil {
+		return nil, r.hindered("opening the board", err)
+	}
+	// What was handed over may be old: what has ended meanwhile must not run.
+	now, err := b.Execution(ctx, r.exec.ID)
+	if err != nil && !errors.Is(err, task.ErrNotFound) {
+		return nil, r.hindered("reading the board", err)
+	}
+	if err != nil || now.State != task.Starting || now.Owner != e.roster.own {
+		return nil, &outcome{drop: true}
+	}
+	a, err := b.Attempt(ctx, r.exec.AttemptID)
+	if err != nil {
+		return nil, r.hindered("reading the attempt", err)
+	}
+	agent, err := e.agentOf(cfg, a, r.exec)
+	if err != nil {
+		return nil, r.hindered("choosing the agent's command", err)
+	}
+	env := e.environment(a.ID, agent.Env)
+	if !made(a) {
+		if r.exec.FollowUp {
+			return nil, failed("The attempt has no workspace: its agent never ran. Start a new attempt.")
+		}
+		if err := e.makeWorkspace(ctx, b, cfg, a, env); err != nil {
+			return nil, r.hindered("making the workspace", err)
+		}
+	}
+	if fi, err := os.Stat(a.Workspace); err != nil || !fi.IsDir() {
+		return nil, failed("The workspace %s is gone. Start a new attempt; commits of this one are on the branch %s.", a.Workspace, a.Branch)
+	}
+	if r.exec.FollowUp {
+		r.note("follow-up: " + clip(r.exec.Prompt))
+	}
+	spec := &runner.Spec{Dir: e.runDir(r.exec), Log: e.logDir(a.ID), Work: a.Workspace, Env: env}
+	spec.Command, spec.Stdin = agent.give(r.exec.Prompt, r.exec.FollowUp)
+	return spec, nil
+}
+
+// made tells whether the worktrees of an attempt were made.
+func made(a *task.Attempt) bool {
+	for _, repo := range a.Repos {
+		if repo.BaseCommit == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// makeWorkspace makes the worktrees of an attempt, all or none, or finishes that
+// after a crash.
+func (e *Engine) makeWorkspace(ctx context.Context, b *task.Board, cfg *config.Config, a *task.Attempt, env []string) error {
+	t, err := b.Task(ctx, a.TaskID)
+	if err != nil {
+		return err
+	}
+	project, err := b.Project(ctx, t.ProjectID)
+	if err != nil {
+		return err
+	}
+	dir := worktreesOf(a)
+	if err := ignore(e.o.Root, dir); err != nil {
+		e.log.Warn("git may take the worktrees for the project's own files", "error", err)
+	}
+	k, err := e.keeper(dir)
+	if err != nil {
+		return err
+	}
+	trees := make([]worktree.Tree, len(a.Repos))
+	for i, repo := range a.Repos {
+		files, setup := provision(cfg, project, repo.RepoName)
+		trees[i] = worktree.Tree{RepoID: repo.RepoID, Name: filepath.Base(repo.Worktree), Repo: repo.RepoPath,
+			TargetBranch: repo.TargetBranch, Copy: files, Setup: setup}
+	}
+	if err := endSetup(ctx, a.ID, trees); err != nil {
+		return err
+	}
+	all, err := k.Create(ctx, a.ID, a.Branch, trees, append(env, runner.Mark(setupMark(a.ID))))
+	// Another server has drawn the same name in the same moment.
+	for tries := 0; errors.Is(err, worktree.ErrBranchTaken) && tries < branchTries; tries++ {
+		if a.Branch, err = newBranch(ctx, b, k, t.Title, a.Repos); err != nil {
+			return err
+		}
+		if err = b.SetBranch(ctx, a.ID, a.Branch); err != nil {
+			return fmt.Errorf("recording the branch: %w", err)
+		}
+		all, err = k.Create(ctx, a.ID, a.Branch, trees, append(env, runner.Mark(setupMark(a.ID))))
+	}
+	if err != nil {
+		return err
+	}
+	base := make(map[string]string, len(all))
+	for _, m := range all {
+		base[m.RepoID] = m.Base
+	}
+	// The worktrees are there: a board that is full for now must not make a failed
+	// attempt of them.
+	for {
+		if err = b.SetWorkspace(context.WithoutCancel(ctx), a.ID, base); err == nil || !errors.Is(err, task.ErrFull) {
+			break
+		}
+		e.log.Warn("the board does not take a new workspace; trying again", "attempt", a.ID, "error", err)
+		if !e.pause(ctx, time.Second) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("recording the workspace: %w", err)
+	}
+	return nil
+}
+
+// branchTries bounds how often an attempt's branch is drawn anew.
+const branchTries = 5
+
+// setupMark is what the setup commands of an attempt, and all that they start,
+// are known by.
+func setupMark(attempt string) string { return "setup-" + attempt }
+
+// endSetup ends what a setup command of a server that was killed has left: it is
+// about to be run again in the same worktree.
+func endSetup(ctx context.Context, attempt string, trees []worktree.Tree) error {
+	for _, t := range trees {
+		if len(t.Setup) > 0 {
+			return runner.EndMarked(ctx, setupMark(attempt))
+		}
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

@@ -1,0 +1,64 @@
+package attempt
+
+import (
+	"path/filepath"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+)
+
+// Where the board keeps its things, below the project root:
+//
+//	.deepwork/board.db                                the board
+//	.deepwork/tmp/board/server_<id>.lock              which servers live
+//	.deepwork/worktrees/<attempt>/<repo>              the worktrees, as configured
+//	.deepwork/logs/attempts/<attempt>/log             what the attempt's agents wrote
+//	.deepwork/logs/attempts/<attempt>/runs/<execution>
+//	.deepwork/logs/attempts/<attempt>/stop-<execution>  somebody asks its server to stop it
+//	.deepwork/logs/attempts/<attempt>/removing          its worktrees are being removed
+
+func (e *Engine) boardPath() string { return filepath.Join(e.home, "board.db") }
+
+// owner is how the worktrees of this board are told from those of other projects in
+// the same folder: by the board's file, whichever symlinks lead a server to it.
+func (e *Engine) owner() string {
+	root, err := filepath.EvalSymlinks(e.o.Root)
+	if err != nil {
+		root = e.o.Root
+	}
+	return filepath.Join(root, ".deepwork", "board.db")
+}
+
+// records is the folder of what is written about an attempt beside the board.
+func (e *Engine) records(attempt string) string {
+	return filepath.Join(e.home, "logs", "attempts", attempt)
+}
+
+func (e *Engine) logDir(attempt string) string { return filepath.Join(e.records(attempt), "log") }
+
+func (e *Engine) runDir(x task.Execution) string {
+	return filepath.Join(e.records(x.AttemptID), "runs", x.ID)
+}
+
+func (e *Engine) stopMark(x task.Execution) string {
+	return filepath.Join(e.records(x.AttemptID), "stop-"+x.ID)
+}
+
+func (e *Engine) removingMark(attempt string) string {
+	return filepath.Join(e.records(attempt), "removing")
+}
+
+// worktreesDir is where new attempts have their worktrees.
+func (e *Engine) worktreesDir(cfg *config.Config) string {
+	dir := filepath.FromSlash(cfg.Attempts.Worktrees)
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(e.o.Root, dir)
+	}
+	return filepath.Clean(dir)
+}
+
+// worktreesOf is where an attempt has its worktrees: the config may have said
+// another folder when it was made.
+func worktreesOf(a *task.Attempt) string {
+	return filepath.Dir(filepath.Dir(a.Repos[0].Worktree))
+}

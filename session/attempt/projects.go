@@ -1,0 +1,145 @@
+package attempt
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+)
+
+// projects keeps the board's projects what the config says: the project root is
+// one, the others are configured (issue 7, "Projects").
+type projects struct {
+	turn sync.Mutex // one at a time; guards what follows
+	seen *config.Config
+	top  string // the git repository of the project root; "": it has none
+	once bool
+}
+
+// sync brings the board's projects up to date. While nothing changed it costs a
+// few looks at the disk.
+func (p *projects) sync(ctx context.Context, b *task.Board, root string, cfg *config.Config) error {
+	top := topLevel(root)
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	if p.once && p.seen == cfg && p.top == top {
+		return nil
+	}
+	if err := b.SyncProjects(ctx, projectSpecs(root, top, cfg)); err != nil {
+		return err
+	}
+	p.seen, p.top, p.once = cfg, top, true
+	return nil
+}
+
+func projectSpecs(root, top string, cfg *config.Config) []task.ProjectSpec {
+	own := task.ProjectSpec{Name: filepath.Base(root), Root: true}
+	if top != "" {
+		own.Repos = []task.RepoSpec{{Name: filepath.Base(top), Path: top}}
+	}
+	all := []task.ProjectSpec{own}
+	for _, c := range cfg.Projects {
+		spec := task.ProjectSpec{Name: c.Name}
+		for _, r := range c.Repos {
+			path := filepath.FromSlash(r.Path)
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(root, path)
+			}
+			spec.Repos = append(spec.Repos, task.RepoSpec{Name: repoName(r), Path: filepath.Clean(path)})
+		}
+		all = append(all, spec)
+	}
+	return all
+}
+
+// repoName is a repository's name where the config gives none, too.
+func repoName(r config.Repo) string {
+	if r.Name != "" {
+		return r.Name
+	}
+	return filepath.Base(filepath.FromSlash(r.Path))
+}
+
+// topLevel returns the folder at or above dir that git takes for a repository,
+// or "". It asks the disk and not git, for it is asked at each call; git itself
+// looks when a worktree is made.
+func topLevel(dir string) string {
+	for {
+		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
+			return dir
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return ""
+		}
+		dir = up
+	}
+}
+
+// provision returns what new worktrees of a repository get: files that are
+// copied into them, and a command that is run in them.
+func provision(cfg *config.Config, project *task.Project, repo string) (files, setup []string) {
+	if project.Root {
+		return cfg.Attempts.Copy, cfg.Attempts.Setup
+	}
+	for _, p := range cfg.Projects {
+		if p.Name != project.Name {
+			continue
+		}
+		for _, r := range p.Repos {
+			if repoName(r) == repo {
+				return r.Copy, r.Setup
+			}
+		}
+	}
+	return nil, nil
+}
+
+// ListProjects lists the projects (seed 004, list_projects).
+func (e *Engine) ListProjects(ctx context.Context, identity string, a ListProjectsArgs) (*ProjectsReply, error) {
+	p, err := page(a.Limit, a.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	b, _, err := e.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, total, next, err := b.Projects(ctx, p)
+	if err != nil {
+		return nil, fault("listing the projects", err)
+	}
+	r := &ProjectsReply{Projects: []Project{}, Count: len(all), Total: total, Filters: ProjectFilters{Limit: p.Limit}, NextCursor: orNull(next)}
+	for _, v := range all {
+		r.Projects = append(r.Projects, Project{ProjectID: v.ID, Name: v.Name, IsRoot: v.Root, CreatedAt: stamp(v.CreatedAt), UpdatedAt: stamp(v.UpdatedAt)})
+	}
+	return r, nil
+}
+
+// ListRepos lists the repositories of a project (seed 004, list_repos).
+func (e *Engine) ListRepos(ctx context.Context, identity string, a ListReposArgs) (*ReposReply, error) {
+	id, err := checkID("project_id", a.ProjectID)
+	if err != nil {
+		return nil, err
+	}
+	p, err := page(a.Limit, a.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	b, _, err := e.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, total, next, err := b.Repos(ctx, id, p)
+	if err != nil {
+		return nil, found("listing the repositories", err, "project", "project_id", id, remedyProject)
+	}
+	r := &ReposReply{Repos: []Repo{}, Count: len(all), Total: total, Filters: RepoFilters{ProjectID: id, Limit: p.Limit}, NextCursor: orNull(next)}
+	for _, v := range all {
+		r.Repos = append(r.Repos, Repo{RepoID: v.ID, ProjectID: v.ProjectID, Name: v.Name, Path: v.Path, CreatedAt: stamp(v.CreatedAt), UpdatedAt: stamp(v.UpdatedAt)})
+	}
+	return r, nil
+}

@@ -1,0 +1,263 @@
+package attempt
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session/attempt/worktree"
+)
+
+// An agent outlives its server: a later one takes it up and it goes on, and its
+// queued follow-up runs (issue 7, "Executors").
+func TestAgentOutlivesServer(t *testing.T) {
+	for name, end := range map[string]func(*server){"ended": (*server).stop, "killed": (*server).die} {
+		t.Run(name, func(t *testing.T) {
+			p := newProject(t)
+			hold, once := filepath.Join(p.root, "..", "hold"), filepath.Join(p.root, "..", "once")
+			s := p.open()
+			v := s.newTask("! once "+once, "! write work.txt x", "! await "+hold)
+			r := s.begin(v)
+			r = s.reaches(r.AttemptID, task.Running)
+			s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("! say and on")})
+			end(s)
+			next := p.open()
+			if now := next.get(r.AttemptID); now.State != "running" || deref(now.StartedAt) != deref(r.StartedAt) {
+				t.Errorf("taken up: %+v", now)
+			}
+			must(t, os.WriteFile(hold, nil, 0o644))
+			eventually(t, func() string {
+				if out := next.output(r.AttemptID); !strings.Contains(out, "and on\ndone") {
+					return out
+				}
+				return ""
+			})
+			if r := next.reaches(r.AttemptID, task.Completed); deref(r.LatestSessionID) == "" || strings.Join(r.Repos[0].ChangedFiles, " ") != "work.txt" {
+				t.Errorf("%+v", r)
+			}
+			if now := next.task(v.TaskID); now.Status != "inreview" {
+				t.Errorf("%+v", now)
+			}
+		})
+	}
+}
+
+// What ended while no server lived is recorded as what it was.
+func TestEndedWithoutServer(t *testing.T) {
+	p := newProject(t)
+	hold, gone := filepath.Join(p.root, "..", "hold"), filepath.Join(p.root, "..", "gone")
+	s := p.open()
+	good := s.begin(s.newTask("! await " + hold))
+	bad := s.begin(s.newTask("! await "+hold, "! touch "+gone, "! exit 5"))
+	s.reaches(good.AttemptID, task.Running)
+	s.reaches(bad.AttemptID, task.Running)
+	dirs, err := filepath.Glob(filepath.Join(s.records("*"), "runs", "*"))
+	must(t, err)
+	s.die()
+	must(t, os.WriteFile(hold, nil, 0o644))
+	var last time.Time
+	for _, dir := range dirs {
+		proc, err := s.runner.Find(ctx, dir)
+		must(t, err)
+		exit, err := proc.Wait(ctx)
+		must(t, err)
+		last = exit.EndedAt
+	}
+	next := p.open(func(o *Options) { o.Now = func() time.Time { return last.Add(time.Hour) } })
+	r := next.ends(good.AttemptID)
+	at, err := time.Parse(time.RFC3339Nano, deref(r.EndedAt))
+	if r.State != "completed" || err != nil || last.Sub(at).Abs() > time.Minute { // not an hour later, when it was noticed
+		t.Errorf("%+v, ended at %s, and it was about %v", r, deref(r.EndedAt), last)
+	}
+	if r := next.ends(bad.AttemptID); r.State != "failed" || *r.ExitCode != 5 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A run cut short says interrupted, never completed; it is not run again unasked,
+// and what was queued does not run. A follow-up goes on.
+func TestInterrupted(t *testing.T) {
+	p := newProject(t)
+	once, up := filepath.Join(p.root, "..", "once"), filepath.Join(p.root, "..", "up")
+	s := p.open()
+	v := s.newTask("! write work.txt x", "! once "+once, "! touch "+up, "! sleep 1h")
+	r := s.begin(v)
+	s.reaches(r.AttemptID, task.Running)
+	eventually(t, func() string {
+		if !exists(up) {
+			return "the agent is not up"
+		}
+		return ""
+	})
+	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("! say never")})
+	s.die()
+	killShim(t, s, r.AttemptID)
+	next := p.open()
+	r = next.ends(r.AttemptID)
+	if r.State != "interrupted" || r.ExitCode != nil || r.QueuedFollowUp != nil || r.Error == nil || strings.Join(r.Repos[0].ChangedFiles, " ") != "work.txt" {
+		t.Errorf("%+v", r)
+	}
+	if now := next.task(v.TaskID); now.Status != "inprogress" || !now.LastAttemptFailed {
+		t.Errorf("%+v", now)
+	}
+	pid, err := os.ReadFile(up)
+	must(t, err)
+	n, err := strconv.Atoi(string(pid))
+	must(t, err)
+	if groupAlive(n) {
+		t.Error("the agent goes on")
+	}
+	next.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say on")})
+	r = next.ends(r.AttemptID)
+	if out := next.output(r.AttemptID); r.State != "completed" || strings.Contains(out, "never") || strings.Count(out, "agent first") != 1 {
+		t.Errorf("%s: %s", r.State, out)
+	}
+}
+
+// An execution that a dead server had claimed and never begun is begun by the
+// next, on the workspace that is half made or was made already.
+func TestClaimedAndNeverRun(t *testing.T) {
+	for _, where := range []string{"claimed", "workspace made and not recorded", "workspace made"} {
+		t.Run(where, func(t *testing.T) {
+			p := newProject(t)
+			first := p.open(func(o *Options) { o.Passive = true })
+			r := first.begin(first.newTask("! say once"))
+			b, err := first.board(ctx)
+			must(t, err)
+			must(t, first.roster.enter())
+			_, err = b.ClaimNext(ctx, first.roster.own, 4)
+			must(t, err)
+			at, err := b.Attempt(ctx, r.AttemptID)
+			must(t, err)
+			switch where {
+			case "workspace made":
+				must(t, first.makeWorkspace(ctx, b, p.cfg.Load(), at, nil))
+			case "workspace made and not recorded":
+				k, err := first.keeper(worktreesOf(at))
+				must(t, err)
+				_, err = k.Create(ctx, at.ID, at.Branch, treesOf(at), nil)
+				must(t, err)
+			}
+			first.die()
+			next := p.open()
+			r = next.ends(r.AttemptID)
+			if r.State != "completed" || strings.Count(next.output(r.AttemptID), "once") != 1 {
+				t.Errorf("%+v, %s: %s", r, deref(r.Error), next.output(r.AttemptID))
+			}
+		})
+	}
+}
+
+// A server that ends in order gives back what it has not started, at once.
+func TestCloseReleasesWhatNeverRan(t *testing.T) {
+	p := newProject(t)
+	up := filepath.Join(p.root, "..", "up")
+	p.configure(func(c *config.Config) {
+		c.Attempts.Setup = []string{os.Args[0], "agent", "setup", "! touch " + up + "\n! sleep 1h"}
+	})
+	s := p.open()
+	r := s.begin(s.newTask("! say once"))
+	eventually(t, func() string {
+		if !exists(up) {
+			return "the setup command does not run"
+		}
+		return ""
+	})
+	s.stop()
+	looking := p.open(func(o *Options) { o.Passive = true })
+	if now := looking.get(r.AttemptID); now.State != "waiting" {
+		t.Errorf("%+v", now)
+	}
+	if list := p.git(p.root, "worktree", "list"); strings.Count(list, "\n") != 0 {
+		t.Errorf("worktrees are left:\n%s", list)
+	}
+	p.configure(func(*config.Config) {})
+	next := p.open()
+	if r := next.ends(r.AttemptID); r.State != "completed" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What waits belongs to the board: another server takes it up, and an attempt has
+// one owner at a time.
+func TestWaitingIsTakenUpByAnother(t *testing.T) {
+	p := newProject(t)
+	s := p.open(func(o *Options) { o.Passive = true })
+	r := s.begin(s.newTask("! say x"))
+	if s.get(r.AttemptID).State != "waiting" {
+		t.Error("a passive engine ran it")
+	}
+	other := p.open()
+	if r := other.ends(r.AttemptID); r.State != "completed" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// killShim kills the shim of an attempt's run, as the system may when it is out
+// of memory.
+func killShim(t *testing.T, s *server, attempt string) {
+	t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(s.records(attempt), "runs", "*"))
+	must(t, err)
+	for _, dir := range dirs {
+		text, err := os.ReadFile(filepath.Join(dir, "started.json"))
+		must(t, err)
+		var started struct {
+			PID int `json:"shim_pid"`
+		}
+		must(t, json.Unmarshal(text, &started))
+		proc, err := os.FindProcess(started.PID)
+		must(t, err)
+		must(t, proc.Kill())
+	}
+}
+
+func treesOf(a *task.Attempt) []worktree.Tree {
+	var trees []worktree.Tree
+	for _, r := range a.Repos {
+		trees = append(trees, worktree.Tree{RepoID: r.RepoID, Name: filepath.Base(r.Worktree), Repo: r.RepoPath, TargetBranch: r.TargetBranch})
+	}
+	return trees
+}
+
+// Whoever removes the records of a run makes it one of which nothing is known.
+func TestRecordsRemoved(t *testing.T) {
+	p := newProject(t)
+	hold := filepath.Join(p.root, "..", "hold")
+	s := p.open()
+	r := s.begin(s.newTask("! await " + hold))
+	s.reaches(r.AttemptID, task.Running)
+	must(t, os.RemoveAll(s.records(r.AttemptID)))
+	must(t, os.WriteFile(hold, nil, 0o644))
+	if r := s.ends(r.AttemptID); r.State != "interrupted" || !strings.Contains(deref(r.Error), "records") {
+		t.Errorf("%+v: %s", r, deref(r.Error))
+	}
+}
+
+type crashMessage struct{}
+
+func (crashMessage) handle(context.Context, *attemptActor) error { panic("a fault of the program") }
+
+// An actor that crashes begins anew from the board and the run's folder: the
+// agent goes on, once, and its end is recorded.
+func TestActorCrashes(t *testing.T) {
+	p := newProject(t)
+	hold, once := filepath.Join(p.root, "..", "hold"), filepath.Join(p.root, "..", "once")
+	s := p.open(func(o *Options) { o.Logger = nil })
+	r := s.begin(s.newTask("! once "+once, "! await "+hold))
+	s.reaches(r.AttemptID, task.Running)
+	for range 3 {
+		must(t, s.attempts.For(r.AttemptID).Tell(ctx, crashMessage{}))
+	}
+	must(t, os.WriteFile(hold, nil, 0o644))
+	if r := s.ends(r.AttemptID); r.State != "completed" {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,193 @@
+package attempt
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deepwork/catalog/config"
+	"deepwork/session"
+)
+
+const nobody = "3b241101-e2bb-4255-8caf-4136c566a962"
+
+// Issue 7, "Errors": each wrong argument is told with code, value and remedy, and
+// nothing is made.
+func TestWrongArguments(t *testing.T) {
+	p := newProject(t)
+	p.repo(filepath.Join(p.root, "..", "web"))
+	must(t, os.MkdirAll(filepath.Join(p.root, "..", "plain"), 0o755))
+	p.git(filepath.Join(p.root, "..", "plain"), "init", "-q", "-b", "main") // unborn
+	must(t, os.MkdirAll(filepath.Join(p.root, "..", "bare"), 0o755))
+	p.configure(func(c *config.Config) {
+		c.Projects = []config.Project{{Name: "front", Repos: []config.Repo{{Name: "web", Path: "../web"}, {Name: "plain", Path: "../plain"}, {Name: "bare", Path: "../bare"}}}}
+	})
+	s := p.open()
+	root, rootRepo := s.rootProject()
+	projects, err := s.ListProjects(ctx, "me", ListProjectsArgs{})
+	must(t, err)
+	repos := map[string]string{}
+	front := ""
+	for _, v := range projects.Projects {
+		if v.Name != "front" {
+			continue
+		}
+		front = v.ProjectID
+		all, err := s.ListRepos(ctx, "me", ListReposArgs{ProjectID: v.ProjectID})
+		must(t, err)
+		for _, r := range all.Repos {
+			repos[r.Name] = r.RepoID
+		}
+	}
+	rootTask, frontTask := s.newTask("x"), (*Task)(nil)
+	frontTask, err = s.CreateTask(ctx, "me", CreateTaskArgs{ProjectID: front, Title: "F"})
+	must(t, err)
+
+	starting := func(change func(*StartArgs)) func() error {
+		return func() error {
+			a := StartArgs{TaskID: rootTask.TaskID, Executor: "TEST", Repos: []RepoArgs{{rootRepo, "main"}}}
+			change(&a)
+			_, err := s.StartTaskAttempt(ctx, "me", a)
+			return err
+		}
+	}
+	onFront := func(repo, branch string) func() error {
+		return starting(func(a *StartArgs) { a.TaskID, a.Repos = frontTask.TaskID, []RepoArgs{{repos[repo], branch}} })
+	}
+	following := func(a FollowUpArgs) func() error {
+		return func() error { _, err := s.FollowUp(ctx, "me", a); return err }
+	}
+	creating := func(a CreateTaskArgs) func() error {
+		return func() error { _, err := s.CreateTask(ctx, "me", a); return err }
+	}
+	long := strings.Repeat("ä", MaxPrompt+1)
+	for name, c := range map[string]struct {
+		call     func() error
+		code     string
+		mentions []string
+	}{
+		"malformed project":  {func() error { _, err := s.ListTasks(ctx, "me", ListTasksArgs{ProjectID: "7"}); return err }, "malformed_id", []string{"project_id", `"7"`}},
+		"other form of UUID": {func() error { _, err := s.GetTask(ctx, "me", TaskArgs{"{" + nobody + "}"}); return err }, "malformed_id", nil},
+		"unknown project":    {func() error { _, err := s.ListTasks(ctx, "me", ListTasksArgs{ProjectID: nobody}); return err }, "unknown_project", []string{nobody, "list_projects"}},
+		"repos of nobody":    {func() error { _, err := s.ListRepos(ctx, "me", ListReposArgs{ProjectID: nobody}); return err }, "unknown_project", nil},
+		"unknown status": {func() error {
+			_, err := s.ListTasks(ctx, "me", ListTasksArgs{ProjectID: root, Status: new("open")})
+			return err
+		}, "unknown_status", []string{"open", "inreview"}},
+		"limit 0": {func() error {
+			_, err := s.ListTasks(ctx, "me", ListTasksArgs{ProjectID: root, Limit: new(0)})
+			return err
+		}, "out_of_range", []string{"limit", "0"}},
+		"limit too big": {func() error {
+			_, err := s.ListProjects(ctx, "me", ListProjectsArgs{Limit: new(MaxLimit + 1)})
+			return err
+		}, "out_of_range", nil},
+		"cursor":       {func() error { _, err := s.ListProjects(ctx, "me", ListProjectsArgs{Cursor: new("x")}); return err }, "bad_cursor", nil},
+		"unknown task": {func() error { _, err := s.GetTask(ctx, "me", TaskArgs{nobody}); return err }, "unknown_task", []string{nobody, "list_tasks"}},
+		"attempts of nobody": {func() error {
+			_, err := s.ListTaskAttempts(ctx, "me", ListTaskAttemptsArgs{TaskID: nobody})
+			return err
+		}, "unknown_task", nil},
+		"delete nobody": {func() error { _, err := s.DeleteTask(ctx, "me", TaskArgs{nobody}); return err }, "unknown_task", nil},
+		"update nobody": {func() error {
+			_, err := s.UpdateTask(ctx, "me", UpdateTaskArgs{TaskID: nobody, Title: new("x")})
+			return err
+		}, "unknown_task", nil},
+		"update to no status": {func() error {
+			_, err := s.UpdateTask(ctx, "me", UpdateTaskArgs{TaskID: rootTask.TaskID, Status: new("finished")})
+			return err
+		}, "unknown_status", nil},
+		"blank title":        {creating(CreateTaskArgs{ProjectID: root, Title: " \t"}), "missing_title", nil},
+		"long title":         {creating(CreateTaskArgs{ProjectID: root, Title: strings.Repeat("x", MaxTitle+1)}), "too_long", []string{"title", "201", "200"}},
+		"title of two lines": {creating(CreateTaskArgs{ProjectID: root, Title: "a\nb"}), "title_lines", nil},
+		"long description":   {creating(CreateTaskArgs{ProjectID: root, Title: "x", Description: &long}), "too_long", []string{"description"}},
+		"NUL":                {creating(CreateTaskArgs{ProjectID: root, Title: "x\x00"}), "not_text", nil},
+		"no such project":    {creating(CreateTaskArgs{ProjectID: nobody, Title: "x"}), "unknown_project", nil},
+		"blank request_id":   {creating(CreateTaskArgs{ProjectID: root, Title: "x", RequestID: new(" ")}), "blank_request_id", nil},
+
+		"start of nobody":    {starting(func(a *StartArgs) { a.TaskID = nobody }), "unknown_task", nil},
+		"no executor":        {starting(func(a *StartArgs) { a.Executor = "" }), "missing_executor", []string{"TEST"}},
+		"unknown executor":   {starting(func(a *StartArgs) { a.Executor = "NOBODY" }), "unknown_executor", []string{"NOBODY", "TEST"}},
+		"unknown variant":    {starting(func(a *StartArgs) { a.Variant = new("X") }), "unknown_variant", []string{"X", "OTHER"}},
+		"missing program":    {starting(func(a *StartArgs) { a.Executor = "MISSING" }), "executor_unavailable", []string{"no-such-agent"}},
+		"long prompt":        {starting(func(a *StartArgs) { a.Prompt = &long }), "too_long", []string{"prompt", "100001"}},
+		"prompt as argument": {starting(func(a *StartArgs) { a.Executor = "ARGUMENT"; a.Prompt = new(long[:2*90_000]) }), "too_long", []string{"argument"}},
+		"no repos":           {starting(func(a *StartArgs) { a.Repos = nil }), "no_repos", []string{"list_repos"}},
+		"repo twice":         {starting(func(a *StartArgs) { a.Repos = append(a.Repos, a.Repos[0]) }), "repo_twice", []string{rootRepo}},
+		"too many repos":     {starting(func(a *StartArgs) { a.Repos = make([]RepoArgs, MaxRepos+1) }), "too_many_repos", nil},
+		"malformed repo":     {starting(func(a *StartArgs) { a.Repos[0].RepoID = "web" }), "malformed_id", []string{"repos[0].repo_id"}},
+		"unknown repo":       {starting(func(a *StartArgs) { a.Repos[0].RepoID = nobody }), "unknown_repo", []string{nobody}},
+		"foreign repo":       {starting(func(a *StartArgs) { a.Repos[0].RepoID = repos["web"] }), "foreign_repo", []string{"web", front}},
+		"unknown branch":     {starting(func(a *StartArgs) { a.Repos[0].TargetBranch = "mian" }), "unknown_branch", []string{"mian", "main"}},
+		"option as branch":   {starting(func(a *StartArgs) { a.Repos[0].TargetBranch = "--force" }), "unknown_branch", nil},
+		"no commit":          {onFront("plain", "main"), "unknown_branch", nil},
+		"no repository":      {onFront("bare", "main"), "not_a_repository", []string{"bare", "git init"}},
+
+		"follow up nobody":   {following(FollowUpArgs{Target: the(nobody), Action: "send", Prompt: new("x")}), "unknown_attempt", nil},
+		"unknown session":    {following(FollowUpArgs{SessionID: new(nobody), Action: "send", Prompt: new("x")}), "unknown_session", nil},
+		"malformed session":  {following(FollowUpArgs{SessionID: new("x"), Action: "send", Prompt: new("x")}), "malformed_id", []string{"session_id"}},
+		"no target":          {following(FollowUpArgs{Action: "send", Prompt: new("x")}), "no_target", nil},
+		"two targets":        {following(FollowUpArgs{Target: the(nobody), SessionID: new(nobody), Action: "cancel"}), "two_targets", nil},
+		"two names":          {following(FollowUpArgs{Target: Target{new(nobody), new(rootTask.TaskID)}, Action: "cancel"}), "two_targets", nil},
+		"workspace_id alone": {following(FollowUpArgs{Target: Target{nil, new(nobody)}, Action: "cancel"}), "unknown_attempt", []string{nobody}},
+		"unknown action":     {following(FollowUpArgs{Target: the(nobody), Action: "push"}), "unknown_action", []string{"push", "queue"}},
+		"blank prompt":       {following(FollowUpArgs{Target: the(nobody), Action: "queue", Prompt: new("\n")}), "missing_prompt", nil},
+		"no prompt":          {following(FollowUpArgs{Target: the(nobody), Action: "send"}), "missing_prompt", nil},
+
+		"stop nobody": {func() error { _, err := s.StopAttempt(ctx, "me", AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
+		"get nobody":  {func() error { _, err := s.GetAttempt(ctx, "me", AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
+		"get nothing": {func() error { _, err := s.GetAttempt(ctx, "me", AttemptArgs{}); return err }, "missing_argument", nil},
+		"tail nobody": {func() error { _, err := s.TailAttempt(ctx, "me", TailArgs{Target: the(nobody)}); return err }, "unknown_attempt", nil},
+		"tail waits": {func() error {
+			_, err := s.TailAttempt(ctx, "me", TailArgs{Target: the(nobody), Wait: new(31.0)})
+			return err
+		}, "out_of_range", []string{"31"}},
+		"tail before": {func() error {
+			_, err := s.TailAttempt(ctx, "me", TailArgs{Target: the(nobody), AfterIndex: new(int64(-2))})
+			return err
+		}, "out_of_range", nil},
+		"diff nobody": {func() error { _, err := s.GetAttemptDiff(ctx, "me", DiffArgs{Target: the(nobody)}); return err }, "unknown_attempt", nil},
+		"diff outside": {func() error {
+			_, err := s.GetAttemptDiff(ctx, "me", DiffArgs{Target: the(nobody), Paths: []string{"../x"}})
+			return err
+		}, "bad_path", []string{"../x"}},
+	} {
+		t.Run(name, func(t *testing.T) { refused(t, c.call(), session.ToolError, c.code, c.mentions...) })
+	}
+	for _, v := range []*Task{rootTask, frontTask} {
+		if now := s.task(v.TaskID); now.LatestAttemptID != nil || now.Status != "todo" {
+			t.Errorf("a refused call changed the task: %+v", now)
+		}
+	}
+	if exists(filepath.Join(p.root, ".deepwork", "worktrees")) {
+		t.Error("a refused call made a worktree")
+	}
+}
+
+// A config that is not valid refuses every call and says why.
+func TestBadConfig(t *testing.T) {
+	p := newProject(t)
+	s := p.open(func(o *Options) {
+		o.Config = func(context.Context) (*config.Config, error) { return nil, os.ErrInvalid }
+	})
+	_, err := s.ListProjects(ctx, "me", ListProjectsArgs{})
+	refused(t, err, session.StateError, "config_invalid", ".deepwork/config.yml")
+	if exists(s.boardPath()) {
+		t.Error("a board was made")
+	}
+}
+
+// A board that is not a board is told, and left as it is.
+func TestDamagedBoard(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	must(t, os.MkdirAll(filepath.Dir(s.boardPath()), 0o755))
+	must(t, os.WriteFile(s.boardPath(), []byte(strings.Repeat("no board ", 1000)), 0o600))
+	_, err := s.ListProjects(ctx, "me", ListProjectsArgs{})
+	refused(t, err, session.StateError, "board_damaged", s.boardPath())
+	if text, _ := os.ReadFile(s.boardPath()); !strings.HasPrefix(string(text), "no board ") {
+		t.Error("the file was overwritten")
+	}
+}

@@ -1,0 +1,211 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"deepwork/actor"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt/worktree"
+)
+
+// removePatience bounds the removal of one attempt's worktrees, however large.
+const removePatience = 10 * time.Minute
+
+// DeleteTask removes a task with its attempts and their worktrees (seed 004,
+// delete_task). Work that is not committed is kept first, and the reply says
+// where; branches with commits stay. A task with an attempt that waits or runs is
+// refused. What a crash cuts short, the same call finishes.
+func (e *Engine) DeleteTask(ctx context.Context, identity string, a TaskArgs) (*DeleteReply, error) {
+	id, err := checkID("task_id", a.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	b, _, err := e.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// From here on no server starts anything of the task.
+	attempts, err := b.BeginDelete(ctx, id)
+	if errors.Is(err, task.ErrRunning) {
+		return nil, stillRunning(id)
+	}
+	if err != nil {
+		return nil, found("deleting the task", err, "task", "task_id", id, remedyTask)
+	}
+	reply, err := e.delete(ctx, b, id, attempts)
+	if err != nil {
+		// Whatever was refused, the task stays one that can be worked on.
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), boardPatience)
+		defer cancel()
+		if undo := b.UndoDelete(bounded, id); undo != nil {
+			e.log.Error("a task that was not deleted is still marked; call delete_task for it again", "task", id, "error", undo)
+		}
+		return nil, err
+	}
+	return reply, nil
+}
+
+// delete removes the worktrees of a task that is marked, and then the task.
+func (e *Engine) delete(ctx context.Context, b *task.Board, id string, attempts []string) (*DeleteReply, error) {
+	reply := &DeleteReply{TaskID: id, Deleted: true, Rescued: []Rescue{}}
+	for _, attempt := range attempts {
+		kept, err := askWithin(ctx, removePatience, e, attempt, func(r actor.Reply[[]Rescue]) message { return removeMessage{r} })
+		if errors.Is(err, task.ErrRunning) {
+			return nil, stillRunning(id)
+		}
+		if err != nil {
+			return nil, keptSoFar(err, reply.Rescued)
+		}
+		reply.Rescued = append(reply.Rescued, kept...)
+	}
+	if err := b.DeleteTask(ctx, id); errors.Is(err, task.ErrRunning) {
+		return nil, keptSoFar(stillRunning(id), reply.Rescued)
+	} else if err != nil {
+		return nil, keptSoFar(found("deleting the task", err, "task", "task_id", id, remedyTask), reply.Rescued)
+	}
+	for _, attempt := range attempts {
+		if err := os.RemoveAll(e.records(attempt)); err != nil {
+			e.log.Warn("cannot remove the log of a deleted attempt", "folder", e.records(attempt), "error", err)
+		}
+	}
+	e.log.Info("task deleted", "task", id, "attempts", len(attempts), "rescued", len(reply.Rescued))
+	return reply, nil
+}
+
+func stillRunning(id string) *session.Error {
+	return session.NotNow("attempt_running", "Task %s has an attempt that waits or runs. Stop it with stop_attempt, or wait for its end, and call again.", id).With("task_id", id)
+}
+
+// keptSoFar says in a refusal what was kept already: nobody else will.
+func keptSoFar(err error, kept []Rescue) error {
+	refused, is := errors.AsType[*session.Error](err)
+	if is && len(kept) > 0 {
+		refused.With("rescued", kept)
+	}
+	return err
+}
+
+// removeMessage removes the worktrees of an attempt that does not run. It keeps
+// follow-ups of this server out while it does; those of others by a mark.
+type removeMessage struct{ Reply actor.Reply[[]Rescue] }
+
+func (m removeMessage) handle(ctx context.Context, a *attemptActor) error {
+	kept, err := a.remove(ctx)
+	if err != nil {
+		m.Reply.Fail(err)
+		return nil
+	}
+	m.Reply.Send(kept)
+	return nil
+}
+
+func (a *attemptActor) remove(ctx context.Context) ([]Rescue, error) {
+	e := a.engine
+	b, err := e.board(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at, err := b.Attempt(ctx, a.id)
+	if errors.Is(err, task.ErrNotFound) {
+		return nil, nil // another call was faster
+	}
+	if err != nil {
+		return nil, fault("reading the attempt", err)
+	}
+	// First the mark, then the look at the board: whoever starts something writes
+	// to the board first and looks for the mark then, so one of both gives way.
+	mark := e.removingMark(a.id)
+	if err := os.MkdirAll(filepath.Dir(mark), 0o700); err != nil {
+		return nil, notRemoved(at, err)
+	}
+	if err := os.WriteFile(mark, nil, 0o600); err != nil {
+		return nil, notRemoved(at, err)
+	}
+	if open, err := isOpen(ctx, b, a.id); err != nil || open {
+		drop(mark)
+		if err == nil {
+			err = task.ErrRunning
+		}
+		return nil, err
+	}
+	k, err := e.keeper(worktreesOf(at))
+	if err != nil {
+		return nil, notRemoved(at, err)
+	}
+	all, err := k.Remove(ctx, a.id, func() bool {
+		open, err := isOpen(ctx, b, a.id)
+		return open || err != nil
+	})
+	if err != nil {
+		drop(mark)
+		return nil, notRemoved(at, err)
+	}
+	var kept []Rescue
+	for _, r := range all {
+		if r.Ref != "" {
+			kept = append(kept, Rescue{AttemptID: a.id, Worktree: r.Path, RepoPath: repoOf(at, r.Path), Ref: r.Ref, Commit: r.Commit})
+		}
+	}
+	return append(kept, e.keptBefore(ctx, k, at, kept)...), nil
+}
+
+// keptBefore are the rescues of an attempt that a removal has made whose answer
+// nobody has got: its server was killed, or its caller had gone.
+func (e *Engine) keptBefore(ctx context.Context, k *worktree.Keeper, at *task.Attempt, kept []Rescue) []Rescue {
+	repos := make([]string, len(at.Repos))
+	for i, r := range at.Repos {
+		repos[i] = r.RepoPath
+	}
+	all, err := k.Rescues(ctx, at.ID, repos)
+	if err != nil {
+		// What is kept is kept, and the refs tell it too.
+		e.log.Warn("cannot list what was kept of an attempt before", "attempt", at.ID, "error", err)
+		return nil
+	}
+	var more []Rescue
+	for _, r := range all {
+		told := func(o Rescue) bool { return o.Ref == r.Ref && o.Commit == r.Commit }
+		if !slices.ContainsFunc(kept, told) {
+			more = append(more, Rescue{AttemptID: at.ID, Worktree: r.Path, RepoPath: r.Repo, Ref: r.Ref, Commit: r.Commit})
+		}
+	}
+	return more
+}
+
+func isOpen(ctx context.Context, b *task.Board, attempt string) (bool, error) {
+	x, err := b.LatestExecution(ctx, attempt)
+	if errors.Is(err, task.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && x.State.Open(), err
+}
+
+// repoOf is the repository that a worktree of an attempt belongs to.
+func repoOf(a *task.Attempt, path string) string {
+	for _, r := range a.Repos {
+		if r.Worktree == path {
+			return r.RepoPath
+		}
+	}
+	return a.Repos[0].RepoPath
+}
+
+// notRemoved says why worktrees are still there.
+func notRemoved(a *task.Attempt, err error) error {
+	switch {
+	case errors.Is(err, worktree.ErrInUse):
+		return session.NotNow("worktree_in_use", "A worktree of attempt %s is in use, and was not removed: %v. End what uses it and call again.", a.ID, err).With("attempt_id", a.ID).Because(err)
+	case errors.Is(err, worktree.ErrNotKept):
+		return session.NotNow("work_not_kept", "Uncommitted work of attempt %s could not be kept, so nothing of it was removed: %v. Commit it or move it away, and call again.", a.ID, err).With("attempt_id", a.ID).Because(err)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("removing the worktrees of attempt %s: %w", a.ID, err)
+	}
+	return session.NotNow("not_removed", "The worktrees of attempt %s could not be removed: %v. Mend that and call again; what was not committed is kept.", a.ID, err).With("attempt_id", a.ID).Because(err)
+}

@@ -1,0 +1,124 @@
+package attempt
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+)
+
+// delete_task removes rows and worktrees, and no work: what is not committed is
+// under a ref, and branches with commits stay (issue 7, "Attempts").
+func TestDeleteTask(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	v := s.newTask("! write done.txt committed", "! commit half of it", "! write loose.txt loose", "! write README changed")
+	first := s.ends(s.begin(v).AttemptID)
+	second := s.ends(s.begin(v, func(a *StartArgs) { a.Executor, a.Prompt = "TEST", new("! say only") }).AttemptID)
+	third := s.begin(s.newTask("! say another task"))
+	s.ends(third.AttemptID)
+	r, err := s.DeleteTask(ctx, "me", TaskArgs{v.TaskID})
+	must(t, err)
+	if r.TaskID != v.TaskID || !r.Deleted || len(r.Rescued) != 2 {
+		t.Fatalf("%+v", r)
+	}
+	for _, kept := range r.Rescued {
+		if kept.AttemptID != first.AttemptID && kept.AttemptID != second.AttemptID || kept.RepoPath != p.root || !strings.HasPrefix(kept.Ref, "refs/deepwork/rescue/"+kept.AttemptID) {
+			t.Errorf("%+v", kept)
+		}
+		if at := p.git(p.root, "rev-parse", kept.Ref); at != kept.Commit {
+			t.Errorf("%s is at %s, and said to be at %s", kept.Ref, at, kept.Commit)
+		}
+		for name, want := range map[string]string{"loose.txt": "loose", "README": "changed", "done.txt": "committed"} {
+			if text := p.git(p.root, "show", kept.Ref+":"+name); text != want {
+				t.Errorf("%s of %s is %q", name, kept.Ref, text)
+			}
+		}
+	}
+	if subject := p.git(p.root, "log", "-1", "--format=%s", first.WorkspaceBranch); subject != "half of it" {
+		t.Errorf("the branch has %q", subject)
+	}
+	_, err = s.GetTask(ctx, "me", TaskArgs{v.TaskID})
+	refused(t, err, session.ToolError, "unknown_task")
+	_, err = s.GetAttempt(ctx, "me", AttemptArgs{the(first.AttemptID)})
+	refused(t, err, session.ToolError, "unknown_attempt")
+	if exists(first.Repos[0].WorktreePath) || exists(s.records(first.AttemptID)) {
+		t.Error("folders of the attempt are left")
+	}
+	if !exists(third.Repos[0].WorktreePath) || s.get(third.AttemptID).State != "completed" {
+		t.Error("another task's attempt is gone")
+	}
+	if list := p.git(p.root, "worktree", "list"); strings.Count(list, "\n") != 1 {
+		t.Errorf("worktrees:\n%s", list)
+	}
+}
+
+// A task whose agent waits or runs is not deleted, and nothing of it is touched.
+func TestDeleteRunningTask(t *testing.T) {
+	p := newProject(t)
+	hold := filepath.Join(p.root, "..", "hold")
+	s := p.open()
+	v := s.newTask("! await " + hold)
+	r := s.begin(v)
+	_, err := s.DeleteTask(ctx, "me", TaskArgs{v.TaskID})
+	refused(t, err, session.StateError, "attempt_running", v.TaskID, "stop_attempt")
+	s.reaches(r.AttemptID, task.Running)
+	_, err = s.DeleteTask(ctx, "me", TaskArgs{v.TaskID})
+	refused(t, err, session.StateError, "attempt_running")
+	if r := s.get(r.AttemptID); r.State != "running" || !r.Repos[0].Exists {
+		t.Errorf("%+v", r)
+	}
+	must(t, os.WriteFile(hold, nil, 0o644))
+	s.ends(r.AttemptID)
+	_, err = s.DeleteTask(ctx, "me", TaskArgs{v.TaskID})
+	must(t, err)
+}
+
+// A removal that was cut short keeps follow-ups out, and the same call again
+// finishes it.
+func TestDeleteIsFinishedByRepetition(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	v := s.newTask("! write loose.txt loose")
+	r := s.ends(s.begin(v).AttemptID)
+	// As a server leaves it that is killed between the worktrees and the rows.
+	must(t, os.WriteFile(s.removingMark(r.AttemptID), nil, 0o600))
+	b, err := s.board(ctx)
+	must(t, err)
+	at, err := b.Attempt(ctx, r.AttemptID)
+	must(t, err)
+	_, err = s.FollowUp(ctx, "me", FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})
+	refused(t, err, session.StateError, "being_removed", "delete_task")
+	k, err := s.keeper(worktreesOf(at))
+	must(t, err)
+	_, err = k.Remove(ctx, r.AttemptID, func() bool { return false })
+	must(t, err)
+	s.stop()
+	next := p.open()
+	again, err := next.DeleteTask(ctx, "me", TaskArgs{v.TaskID})
+	must(t, err)
+	if len(again.Rescued) != 1 || again.Rescued[0].Ref != "refs/deepwork/rescue/"+r.AttemptID || again.Rescued[0].RepoPath != p.root ||
+		again.Rescued[0].Worktree != r.Repos[0].WorktreePath || again.Rescued[0].Commit != p.git(p.root, "rev-parse", again.Rescued[0].Ref) {
+		t.Errorf("what was kept before is not told: %+v", again.Rescued)
+	}
+	if text := p.git(p.root, "show", "refs/deepwork/rescue/"+r.AttemptID+":loose.txt"); text != "loose" {
+		t.Errorf("kept is %q", text)
+	}
+}
+
+// Whoever starts an agent and whoever removes its worktree never both do: a run
+// that finds the mark fails, and has not run.
+func TestStartGivesWayToRemoval(t *testing.T) {
+	p := newProject(t)
+	s := p.open(func(o *Options) { o.Passive = true })
+	r := s.begin(s.newTask("! say never"))
+	must(t, os.MkdirAll(s.records(r.AttemptID), 0o700))
+	must(t, os.WriteFile(s.removingMark(r.AttemptID), nil, 0o600))
+	other := p.open()
+	if r := other.ends(r.AttemptID); r.State != "failed" || !strings.Contains(deref(r.Error), "delete_task") || r.StartedAt != nil {
+		t.Errorf("%+v: %s", r, deref(r.Error))
+	}
+}

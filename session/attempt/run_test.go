@@ -1,0 +1,333 @@
+package attempt
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session/attempt/runner"
+)
+
+// An attempt from its start to the review of its task (issue 7, "Attempts" and
+// "Executors").
+func TestAttemptRuns(t *testing.T) {
+	p := newProject(t)
+	must(t, os.WriteFile(filepath.Join(p.root, "README"), []byte("dirty\n"), 0o644))
+	s := p.open()
+	v := s.newTask("Put things into it.", "! prompt", "! pwd", "! env MODE", "! env "+AttemptEnv, "! env "+BoardEnv, "! env "+JobsEnv,
+		"! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose", "! say all is well", "! exit 0")
+	r := s.begin(v, func(a *StartArgs) { a.Prompt = new("Be quick.") })
+	if r.State != "waiting" && r.State != "starting" && r.State != "running" || r.TaskID != v.TaskID || r.Executor != "TEST" {
+		t.Errorf("started: %+v", r)
+	}
+	if now := s.task(v.TaskID); now.Status != "inprogress" || deref(now.LatestAttemptID) != r.AttemptID || deref(now.LatestWorkspaceBranch) != r.WorkspaceBranch {
+		t.Errorf("the task: %+v", now)
+	}
+	r = s.ends(r.AttemptID)
+	if r.State != "completed" || r.ExitCode == nil || *r.ExitCode != 0 || deref(r.FinalMessage) != "all is well" || r.Error != nil || r.Notice != nil || r.LatestSessionID == nil {
+		t.Errorf("ended: %+v, %s", r, deref(r.Error))
+	}
+	checkTimes(t, deref(r.StartedAt), deref(r.EndedAt), r.CreatedAt, r.UpdatedAt)
+	now := s.task(v.TaskID)
+	if now.Status != "inreview" || now.HasInProgressAttempt || now.LastAttemptFailed || deref(now.LatestSessionExecutor) != "TEST" || deref(now.LatestSessionID) != deref(r.LatestSessionID) {
+		t.Errorf("the task: %+v", now)
+	}
+	repo := r.Repos[0]
+	if !repo.Exists || repo.Ahead != 1 || repo.Behind != 0 || strings.Join(repo.ChangedFiles, " ") != "basket.go loose.txt" || repo.ChangedCount != 2 {
+		t.Errorf("the worktree: %+v", repo)
+	}
+	if want := filepath.Join(p.root, ".deepwork", "worktrees", r.AttemptID, "shop"); repo.WorktreePath != want {
+		t.Errorf("it is at %s, and is to be at %s", repo.WorktreePath, want)
+	}
+	out := s.output(r.AttemptID)
+	for _, want := range []string{"agent first", "# Add a basket", "Put things into it.", "Be quick.", "pwd " + repo.WorktreePath, "MODE=quick",
+		AttemptEnv + "=" + r.AttemptID, BoardEnv + "=" + filepath.Join(p.root, ".deepwork", "board.db"), JobsEnv + "=" + filepath.Join(p.root, ".deepwork", "jobs")} {
+		if !strings.Contains(out+"\n", want+"\n") {
+			t.Errorf("the agent did not print %q but:\n%s", want, out)
+		}
+	}
+	if !strings.HasPrefix(r.WorkspaceBranch, "deepwork/add-a-basket-") || p.git(p.root, "log", "-1", "--format=%s", r.WorkspaceBranch) != "Add the basket" {
+		t.Errorf("the branch %s has no commit", r.WorkspaceBranch)
+	}
+	// The main checkout is as it was, and git does not see what is ours.
+	if status := p.git(p.root, "status", "--porcelain"); status != " M README\n?? .deepwork/" || p.git(p.root, "status", "--porcelain", "-uall") != " M README\n?? .deepwork/.gitignore" {
+		t.Errorf("the main checkout: %q", status)
+	}
+	diff, err := s.GetAttemptDiff(ctx, "me", DiffArgs{Target: the(r.AttemptID)})
+	must(t, err)
+	if len(diff.Diffs) != 1 || diff.Truncated || !strings.Contains(diff.Diffs[0].Diff, "+package basket") || !strings.Contains(diff.Diffs[0].Diff, "+loose") {
+		t.Errorf("the diff: %+v", diff)
+	}
+	diff, err = s.GetAttemptDiff(ctx, "me", DiffArgs{Target: the(r.AttemptID), Paths: []string{"loose.txt"}, MaxBytes: new(40)})
+	must(t, err)
+	if !diff.Truncated || !diff.Diffs[0].Truncated || len(diff.Diffs[0].Diff) > 40 || strings.Contains(diff.Diffs[0].Diff, "basket") {
+		t.Errorf("a part of the diff: %+v", diff)
+	}
+}
+
+// Seed 004, "list_task_attempts returns attempt details".
+func TestReq004_ListTaskAttempts(t *testing.T) {
+	p := newProject(t)
+	hold := filepath.Join(p.root, "..", "hold")
+	p.configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
+	s := p.open()
+	v := s.newTask("! await " + hold)
+	first := s.begin(v)
+	s.reaches(first.AttemptID, task.Running)
+	second := s.begin(v, func(a *StartArgs) { a.Variant = new("OTHER") })
+	r, err := s.ListTaskAttempts(ctx, "me", ListTaskAttemptsArgs{TaskID: v.TaskID})
+	must(t, err)
+	if r.Count != 2 || r.Total != 2 || r.Filters.TaskID != v.TaskID || deref(r.LatestAttemptID) != second.AttemptID || r.LatestSessionID != nil {
+		t.Fatalf("%+v", r)
+	}
+	a, b := r.Attempts[0], r.Attempts[1]
+	if a.AttemptID != second.AttemptID || a.State != "waiting" || a.LatestSessionID != nil || a.LatestSessionExecutor != nil || deref(a.Variant) != "OTHER" {
+		t.Errorf("the newest: %+v", a)
+	}
+	if b.AttemptID != first.AttemptID || b.State != "running" || b.LatestSessionID == nil || deref(b.LatestSessionExecutor) != "TEST" || b.WorkspaceBranch != first.WorkspaceBranch {
+		t.Errorf("the older: %+v", b)
+	}
+	checkTimes(t, a.CreatedAt, a.UpdatedAt, b.CreatedAt, b.UpdatedAt)
+	page, err := s.ListTaskAttempts(ctx, "me", ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1)})
+	must(t, err)
+	page, err = s.ListTaskAttempts(ctx, "me", ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1), Cursor: page.NextCursor})
+	must(t, err)
+	if page.Count != 1 || page.Attempts[0].AttemptID != first.AttemptID || deref(page.LatestAttemptID) != second.AttemptID {
+		t.Errorf("the second page: %+v", page)
+	}
+	waits := s.get(second.AttemptID)
+	if waits.State != "waiting" || !strings.Contains(deref(waits.Notice), "1 of 1") || waits.Repos[0].Exists || len(waits.Repos[0].ChangedFiles) != 0 {
+		t.Errorf("the waiting one: %+v, %s", waits, deref(waits.Notice))
+	}
+	if diff, err := s.GetAttemptDiff(ctx, "me", DiffArgs{Target: the(second.AttemptID)}); err != nil || diff.Notice == nil || diff.Diffs[0].Diff != "" {
+		t.Errorf("its diff: %+v, %v", diff, err)
+	}
+	must(t, os.WriteFile(hold, nil, 0o644))
+	if r := s.ends(second.AttemptID); r.State != "completed" || !strings.Contains(s.output(r.AttemptID), "agent other") {
+		t.Errorf("it ended: %+v", r)
+	}
+}
+
+// A failed agent leaves the task in progress, and the summary says so.
+func TestAttemptFails(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	v := s.newTask("! say it is broken", "! exit 3")
+	r := s.ends(s.begin(v).AttemptID)
+	if r.State != "failed" || r.ExitCode == nil || *r.ExitCode != 3 || deref(r.FinalMessage) != "it is broken" {
+		t.Errorf("%+v", r)
+	}
+	if now := s.task(v.TaskID); now.Status != "inprogress" || !now.LastAttemptFailed || now.HasInProgressAttempt {
+		t.Errorf("%+v", now)
+	}
+}
+
+// What somebody makes of a task while its agent runs is kept.
+func TestOwnStatusIsKept(t *testing.T) {
+	for _, status := range []string{"todo", "done", "cancelled"} {
+		t.Run(status, func(t *testing.T) {
+			p := newProject(t)
+			hold := filepath.Join(p.root, "..", "hold")
+			s := p.open()
+			v := s.newTask("! await " + hold)
+			r := s.begin(v)
+			s.reaches(r.AttemptID, task.Running)
+			_, err := s.UpdateTask(ctx, "me", UpdateTaskArgs{TaskID: v.TaskID, Status: &status})
+			must(t, err)
+			must(t, os.WriteFile(hold, nil, 0o644))
+			if r := s.ends(r.AttemptID); r.State != "completed" {
+				t.Errorf("%+v", r)
+			}
+			if now := s.task(v.TaskID); now.Status != status {
+				t.Errorf("it became %s", now.Status)
+			}
+		})
+	}
+}
+
+// Several repositories: a worktree each, the agent in the folder around them,
+// with what the config copies and runs there.
+func TestSeveralRepos(t *testing.T) {
+	p := newProject(t)
+	for _, name := range []string{"web", "api"} {
+		dir := filepath.Join(p.root, "..", name)
+		p.repo(dir)
+		must(t, os.WriteFile(filepath.Join(dir, ".env"), []byte("SECRET="+name+"\n"), 0o600))
+		p.git(dir, "branch", "release")
+	}
+	p.configure(func(c *config.Config) {
+		c.Projects = []config.Project{{Name: "front", Repos: []config.Repo{
+			{Name: "web", Path: "../web", Copy: []string{".env"}, Setup: []string{os.Args[0], "agent", "setup", "! env " + AttemptEnv + "\n! write setup.txt ready"}},
+			{Name: "the api", Path: "../api"},
+		}}}
+	})
+	s := p.open()
+	projects, err := s.ListProjects(ctx, "me", ListProjectsArgs{})
+	must(t, err)
+	var v *Task
+	var repos []RepoArgs
+	for _, project := range projects.Projects {
+		if project.Name != "front" {
+			continue
+		}
+		all, err := s.ListRepos(ctx, "me", ListReposArgs{ProjectID: project.ProjectID})
+		must(t, err)
+		for _, r := range all.Repos {
+			repos = append(repos, RepoArgs{r.RepoID, "release"})
+		}
+		v, err = s.CreateTask(ctx, "me", CreateTaskArgs{ProjectID: project.ProjectID, Title: "Both", Description: new("! pwd\n! write web/a.txt a\n! write the-api/b.txt b")})
+		must(t, err)
+	}
+	r := s.ends(s.begin(v, func(a *StartArgs) { a.Repos = repos }).AttemptID)
+	if r.State != "completed" {
+		t.Fatalf("%+v: %s\n%s", r, deref(r.Error), s.output(r.AttemptID))
+	}
+	around := filepath.Join(p.root, ".deepwork", "worktrees", r.AttemptID)
+	if !strings.Contains(s.output(r.AttemptID), "pwd "+around) {
+		t.Errorf("the agent ran elsewhere: %s", s.output(r.AttemptID))
+	}
+	changed := map[string]string{}
+	for _, repo := range r.Repos {
+		changed[repo.RepoName] = strings.Join(repo.ChangedFiles, " ")
+		if filepath.Dir(repo.WorktreePath) != around || repo.TargetBranch != "release" {
+			t.Errorf("%+v", repo)
+		}
+	}
+	if want := "map[the api:b.txt web:.env a.txt setup.txt]"; fmt.Sprint(changed) != want {
+		t.Errorf("changed: %v", changed)
+	}
+	if text, err := os.ReadFile(filepath.Join(around, "web", ".env")); string(text) != "SECRET=web\n" {
+		t.Errorf("the copy: %q, %v", text, err)
+	}
+}
+
+// A workspace that cannot be made fails the attempt, says why, and leaves nothing.
+func TestSetupFails(t *testing.T) {
+	p := newProject(t)
+	p.configure(func(c *config.Config) {
+		c.Attempts.Setup = []string{os.Args[0], "agent", "setup", "! say no compiler here\n! exit 4"}
+	})
+	s := p.open()
+	v := s.newTask("! say never")
+	r := s.ends(s.begin(v).AttemptID)
+	if r.State != "failed" || !strings.Contains(deref(r.Error), "no compiler here") || r.StartedAt != nil || r.LatestSessionID != nil {
+		t.Errorf("%+v: %s", r, deref(r.Error))
+	}
+	if now := s.task(v.TaskID); now.Status != "inprogress" || !now.LastAttemptFailed {
+		t.Errorf("%+v", now)
+	}
+	if list := p.git(p.root, "worktree", "list"); strings.Count(list, "\n") != 0 {
+		t.Errorf("worktrees are left:\n%s", list)
+	}
+	if out := p.git(p.root, "branch", "--list", "deepwork/*"); out != "" {
+		t.Errorf("branches are left: %s", out)
+	}
+}
+
+// A prompt given as an argument is never taken for an option.
+func TestPromptAsArgument(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	v := s.newTask("! prompt")
+	r := s.ends(s.begin(v, func(a *StartArgs) { a.Executor = "ARGUMENT" }).AttemptID)
+	if out := s.output(r.AttemptID); r.State != "completed" || !strings.Contains(out, "# Add a basket") {
+		t.Errorf("%s: %s", r.State, out)
+	}
+	_, err := s.FollowUp(ctx, "me", FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("--version\n! prompt")})
+	must(t, err)
+	s.reaches(r.AttemptID, task.Completed)
+	eventually(t, func() string {
+		if out := s.output(r.AttemptID); !strings.Contains(out, "\n --version") {
+			return "it wrote " + out
+		}
+		return ""
+	})
+}
+
+// The same call again gives the same attempt, also when it could not be made anew.
+func TestStartOnce(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	v := s.newTask("! say once")
+	once := func(a *StartArgs) { a.RequestID = new("go") }
+	first := s.begin(v, once)
+	s.ends(first.AttemptID)
+	p.git(p.root, "branch", "-m", "main", "trunk")
+	if again := s.begin(v, once); again.AttemptID != first.AttemptID || again.State != "completed" {
+		t.Errorf("again: %+v", again)
+	}
+	if list, err := s.ListTaskAttempts(ctx, "me", ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || list.Total != 1 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// tail_attempt follows an agent line by line, and waits for the next one.
+func TestTail(t *testing.T) {
+	p := newProject(t)
+	hold := filepath.Join(p.root, "..", "hold")
+	s := p.open()
+	r := s.begin(s.newTask("! say one", "! await "+hold, "! say two"))
+	seen := func(want string) func(*TailReply) bool {
+		return func(r *TailReply) bool {
+			return slices.ContainsFunc(r.Entries, func(e runner.Entry) bool { return e.Text == want })
+		}
+	}
+	follow := func(after int64, until func(*TailReply) bool) int64 {
+		t.Helper()
+		for range 100 {
+			got, err := s.TailAttempt(ctx, "me", TailArgs{Target: the(r.AttemptID), AfterIndex: &after, Wait: new(10.0)})
+			must(t, err)
+			for i, e := range got.Entries {
+				if e.Index != after+1+int64(i) {
+					t.Errorf("entry %d after %d", e.Index, after)
+				}
+			}
+			after = got.NextIndex
+			if until(got) {
+				return after
+			}
+		}
+		t.Fatal("it did not come")
+		return 0
+	}
+	after := follow(-1, seen("one"))
+	must(t, os.WriteFile(hold, nil, 0o644))
+	after = follow(after, seen("done"))
+	follow(after, func(r *TailReply) bool { return r.State == "completed" })
+	few, err := s.TailAttempt(ctx, "me", TailArgs{Target: the(r.AttemptID), Limit: new(1)})
+	must(t, err)
+	if len(few.Entries) != 1 || few.NextIndex != few.Entries[0].Index {
+		t.Errorf("the last one: %+v", few)
+	}
+}
+
+// list_executors tells the known ones, those of the config, and which can be run.
+func TestListExecutors(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	r, err := s.ListExecutors(ctx, "me")
+	must(t, err)
+	byName := map[string]Executor{}
+	for _, x := range r.Executors {
+		byName[x.Name] = x
+	}
+	if x := byName["TEST"]; !x.Available || !x.CanContinue || strings.Join(x.Variants, " ") != "OTHER SAME" || x.Program != os.Args[0] {
+		t.Errorf("%+v", x)
+	}
+	if x := byName["MISSING"]; x.Available || x.Program != filepath.Join(p.root, "no-such-agent") {
+		t.Errorf("%+v", x)
+	}
+	for _, name := range []string{"CLAUDE_CODE", "CODEX", "GEMINI", "CURSOR_AGENT", "OPENCODE"} {
+		if _, there := byName[name]; !there {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	if r.Count != len(r.Executors) || !r.Executors[0].Available {
+		t.Errorf("%+v", r)
+	}
+}

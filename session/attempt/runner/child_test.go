@@ -1,0 +1,359 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// The test binary is the shim, the agent and the server too: modeEnv says which.
+const (
+	modeEnv = "RUNNER_TEST_MODE"
+	hubEnv  = "RUNNER_TEST_HUB"
+	ranEnv  = "RUNNER_TEST_RAN" // a folder in which each agent that runs leaves a file
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == ShimCommand {
+		if err := RunShim(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if mode := os.Getenv(modeEnv); mode != "" {
+		os.Exit(child(mode))
+	}
+	// A program built with -race sleeps for a second at its end, each child too.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	goleak.VerifyTestMain(m)
+}
+
+// child is what the test binary does when it is an agent, or a server.
+func child(mode string) int {
+	if dir := os.Getenv(ranEnv); dir != "" && mode != "server" {
+		f, err := os.CreateTemp(dir, "ran")
+		if err != nil {
+			panic(err)
+		}
+		f.Close()
+	}
+	mode, arg, _ := strings.Cut(mode, ":")
+	switch mode {
+	case "echo":
+		fmt.Println("reading")
+		fmt.Fprintln(os.Stderr, "to stderr")
+		io.Copy(os.Stdout, os.Stdin)
+	case "tell":
+		wd, _ := os.Getwd()
+		json.NewEncoder(os.Stdout).Encode(map[string]any{"dir": wd, "pwd": os.Getenv("PWD"), "tell": os.Getenv("TELL"),
+			"shim": os.Getenv(shimEnv), "mark": os.Getenv(markEnv), "args": os.Args[1:]})
+	case "exit":
+		fmt.Println("done")
+		fmt.Println("   ")
+		code, _ := strconv.Atoi(arg)
+		return code
+	case "noread":
+	case "lines":
+		n, _ := strconv.Atoi(arg)
+		for i := range n {
+			fmt.Println("line", i)
+		}
+	case "flood":
+		n, _ := strconv.Atoi(arg)
+		block := bytes.Repeat([]byte(strings.Repeat("x", 99)+"\n"), 1000)
+		for written := 0; written < n; written += len(block) {
+			if _, err := os.Stdout.Write(block); err != nil {
+				return 1
+			}
+		}
+		fmt.Print("the end, without a line break")
+	case "garbage":
+		b := make([]byte, 1<<20)
+		for i := range b {
+			b[i] = byte(i * 7 >> 3)
+		}
+		os.Stdout.Write(b)
+		os.Stderr.Write(bytes.Repeat([]byte{0, 0xff}, 100_000))
+	case "hang":
+		attend()
+		forever()
+	case "obedient":
+		end := make(chan os.Signal, 1)
+		signal.Notify(end, syscall.SIGTERM)
+		attend()
+		<-end
+		fmt.Println("tidied up")
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM)
+		spawn("leaf", nil)
+		attend()
+		forever()
+	case "leaf":
+		signal.Ignore(syscall.SIGTERM)
+		attend()
+		forever()
+	case "orphans": // leaves one in its group and one that has left it, and exits
+		spawn("leaf", nil)
+		spawn("leaf", detached)
+		fmt.Println("done")
+	case "family": // like orphans, and stays
+		spawn("leaf", nil)
+		spawn("leaf", detached)
+		attend()
+		forever()
+	case "tidyfamily": // dies of SIGTERM; its child takes its time
+		spawn("tidy", nil)
+		attend()
+		forever()
+	case "tidy":
+		end := make(chan os.Signal, 1)
+		signal.Notify(end, syscall.SIGTERM)
+		attend()
+		<-end
+		fmt.Println("the child tidied up")
+	case "server": // starts a run, tells and stays
+		var spec Spec
+		if err := json.Unmarshal([]byte(os.Getenv("RUNNER_TEST_SPEC")), &spec); err != nil {
+			panic(err)
+		}
+		os.Unsetenv(modeEnv)
+		p, err := testRunner().Start(context.Background(), spec)
+		fmt.Println(p != nil, err)
+		forever()
+	case "nested": // an agent that starts a run of its own
+		var spec Spec
+		if err := json.Unmarshal([]byte(os.Getenv("RUNNER_TEST_SPEC")), &spec); err != nil {
+			panic(err)
+		}
+		if _, err := testRunner().Start(context.Background(), spec); err != nil {
+			panic(err)
+		}
+	}
+	return 0
+}
+
+// spawn starts a child that shares the pipes, and returns once it has reported.
+func spawn(mode string, change func(*exec.Cmd)) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), ranEnv+"=", modeEnv+"="+mode, "RUNNER_TEST_PARENT="+l.Addr().String())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if change != nil {
+		change(cmd)
+	}
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	c, err := l.Accept()
+	if err != nil {
+		panic(err)
+	}
+	c.Close()
+	l.Close()
+}
+
+// attend reports to the test, and holds a connection for as long as the process
+// lives; then to the parent, if it waits.
+func attend() {
+	if hub := os.Getenv(hubEnv); hub != "" {
+		c, err := net.Dial("tcp", hub)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Fprintf(c, "%d\n", os.Getpid())
+		keepOpen = append(keepOpen, c)
+	}
+	if parent := os.Getenv("RUNNER_TEST_PARENT"); parent != "" {
+		if c, err := net.Dial("tcp", parent); err == nil {
+			c.Close()
+		}
+	}
+}
+
+var keepOpen []net.Conn // from the garbage collector
+
+// forever is a select{} that the runtime does not take for a deadlock.
+func forever() {
+	for {
+		time.Sleep(time.Hour)
+	}
+}
+
+func testRunner() *Runner {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return &Runner{Shim: []string{self, ShimCommand}}
+}
+
+// A bench is what a test works with: folders, a hub and the runs begun.
+type bench struct {
+	t   *testing.T
+	dir string
+	hub net.Listener
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{t, t.TempDir(), l}
+	t.Cleanup(func() { l.Close() })
+	must(t, os.MkdirAll(b.path("ran"), 0o700))
+	must(t, os.MkdirAll(b.path("work"), 0o700))
+	t.Cleanup(b.nothingLeft)
+	return b
+}
+
+func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
+
+// spec makes the test binary the agent, in a mode.
+func (b *bench) spec(run, mode string) Spec {
+	self, err := os.Executable()
+	must(b.t, err)
+	return Spec{
+		Dir: b.path(run), Log: b.path("log"), Command: []string{self}, Work: b.path("work"),
+		Env: []string{modeEnv + "=" + mode, hubEnv + "=" + b.hub.Addr().String(), ranEnv + "=" + b.path("ran"), "BENCH=" + b.dir},
+	}
+}
+
+func (b *bench) start(spec Spec) *Process {
+	b.t.Helper()
+	p, err := testRunner().Start(b.t.Context(), spec)
+	must(b.t, err)
+	return p
+}
+
+// run starts an agent and waits for its end.
+func (b *bench) run(spec Spec) Exit {
+	b.t.Helper()
+	return b.wait(b.start(spec))
+}
+
+func (b *bench) wait(p *Process) Exit {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 60*time.Second)
+	defer cancel()
+	e, err := p.Wait(ctx)
+	must(b.t, err)
+	return e
+}
+
+// ran is how many agents have run.
+func (b *bench) ran() int {
+	names, err := os.ReadDir(b.path("ran"))
+	must(b.t, err)
+	return len(names)
+}
+
+// log returns the entries there are, of all streams but system.
+func (b *bench) log() []Entry {
+	b.t.Helper()
+	var said []Entry
+	for after := int64(-1); ; {
+		entries, next, err := Tail(b.t.Context(), b.path("log"), &after, MaxTail, 0)
+		must(b.t, err)
+		if len(entries) == 0 {
+			return said
+		}
+		for i, e := range entries {
+			if want := entries[0].Index + int64(i); e.Index != want {
+				b.t.Fatalf("entry %d has index %d", want, e.Index)
+			}
+			if e.Stream != System {
+				said = append(said, e)
+			}
+		}
+		after = next
+	}
+}
+
+// texts joins what was said on one stream.
+func texts(entries []Entry, stream string) string {
+	var s []string
+	for _, e := range entries {
+		if e.Stream == stream {
+			s = append(s, e.Text)
+		}
+	}
+	return strings.Join(s, "|")
+}
+
+// A visitor is a process that has reported.
+type visitor struct {
+	t    *testing.T
+	pid  int
+	conn net.Conn
+}
+
+// next waits until a process has reported.
+func (b *bench) next() *visitor {
+	b.t.Helper()
+	b.hub.(*net.TCPListener).SetDeadline(time.Now().Add(30 * time.Second))
+	c, err := b.hub.Accept()
+	must(b.t, err)
+	b.t.Cleanup(func() { c.Close() })
+	var pid int
+	if _, err := fmt.Fscanln(c, &pid); err != nil || pid == 0 {
+		b.t.Fatalf("a process reported %d, %v", pid, err)
+	}
+	return &visitor{b.t, pid, c}
+}
+
+// gone fails the test unless the process has ended, or does within a moment.
+func (v *visitor) gone() {
+	v.t.Helper()
+	v.conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := v.conn.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
+		v.t.Errorf("process %d is still there", v.pid)
+	}
+}
+
+// nothingLeft fails the test if a process of it lives: each has the bench's
+// folder in its environment, or as its argument.
+func (b *bench) nothingLeft() {
+	for wait := newPace(50 * time.Millisecond); ; {
+		left := processesOf(b.dir)
+		if len(left) == 0 {
+			return
+		}
+		if time.Since(wait.began) > 10*time.Second {
+			b.t.Errorf("processes are left: %v", left)
+			for _, pid := range left {
+				if p, err := os.FindProcess(pid); err == nil {
+					p.Kill()
+				}
+			}
+			return
+		}
+		wait.next(context.Background())
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,191 @@
+//go:build unix
+
+package runner
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A shim that is killed takes its agent with it, or whoever notices does, and
+// all that the agent has started; the run is interrupted, for everybody.
+func TestShimKilled(t *testing.T) {
+	b := newBench(t)
+	p := b.start(b.spec("1", "family"))
+	inGroup, away, v := b.next(), b.next(), b.next()
+	var wg sync.WaitGroup
+	exits := make([]Exit, 4)
+	for i := range exits {
+		wg.Go(func() { exits[i] = b.wait(p) })
+	}
+	must(t, syscall.Kill(p.started.ShimPID, syscall.SIGKILL))
+	wg.Wait()
+	for _, e := range exits {
+		if !e.Interrupted || e.Code != -1 || e.Stopped || e != exits[0] {
+			t.Errorf("%+v", e)
+		}
+	}
+	v.gone()
+	inGroup.gone()
+	if runtime.GOOS == "linux" {
+		away.gone()
+	} else {
+		syscall.Kill(away.pid, syscall.SIGKILL)
+	}
+	found, err := testRunner().Find(t.Context(), b.path("1"))
+	must(t, err)
+	if e := b.wait(found); e != exits[0] {
+		t.Errorf("found %+v", e)
+	}
+	if e := b.run(b.spec("1", "hang")); e != exits[0] || b.ran() != 1 {
+		t.Errorf("started again: %+v, %d ran", e, b.ran())
+	}
+	entries, _, err := Tail(t.Context(), b.path("log"), nil, 1, 0)
+	must(t, err)
+	if len(entries) != 1 || entries[0].Stream != System || !strings.Contains(entries[0].Text, "cut short") {
+		t.Errorf("the log ends with %v", entries)
+	}
+}
+
+// The folder says that the agent was about to be started, and nothing more.
+func TestShimKilledInBetween(t *testing.T) {
+	b := newBench(t)
+	s := b.spec("1", "echo")
+	must(t, putSpec(t.Context(), s))
+	must(t, writeJSON(s.Dir, startedFile, &startedRecord{Boot: bootID(), StartedAt: time.Now()}))
+	if e := b.run(s); !e.Interrupted || b.ran() != 0 {
+		t.Errorf("%+v, %d ran", e, b.ran())
+	}
+}
+
+// Numbers of processes from before a restart of the system, or that have passed
+// to others, are touched by nobody.
+func TestForeignProcessesAreLeftAlone(t *testing.T) {
+	b := newBench(t)
+	other := exec.Command("sleep", "1000")
+	other.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	must(t, other.Start())
+	defer func() { other.Process.Kill(); other.Wait() }()
+	start, _ := startOf(other.Process.Pid)
+	for i, r := range []startedRecord{
+		{PID: other.Process.Pid, Start: start, ShimPID: other.Process.Pid, ShimStart: start, Boot: "another"},
+		{PID: other.Process.Pid, Start: "1", ShimPID: os.Getpid(), ShimStart: "1", Boot: bootID()},
+	} {
+		s := b.spec(fmt.Sprint(i), "echo")
+		must(t, putSpec(t.Context(), s))
+		must(t, writeJSON(s.Dir, startedFile, &r))
+		if nudge(&r) {
+			t.Error("a stranger was told to stop")
+		}
+		if e := b.run(s); !e.Interrupted {
+			t.Errorf("%+v", e)
+		}
+		if err := other.Process.Signal(syscall.Signal(0)); err != nil {
+			t.Fatalf("%d: the stranger was ended: %v", i, err)
+		}
+	}
+}
+
+// A server that is killed is missed by nobody: the run goes on, and another
+// server stops it.
+func TestServerKilled(t *testing.T) {
+	b := newBench(t)
+	s := b.spec("1", "obedient")
+	text, err := json.Marshal(s)
+	must(t, err)
+	server := exec.Command(s.Command[0])
+	server.Env = append(os.Environ(), modeEnv+"=server", "RUNNER_TEST_SPEC="+string(text))
+	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := server.StdoutPipe()
+	must(t, err)
+	must(t, server.Start())
+	line := make([]byte, 100)
+	n, err := out.Read(line)
+	if string(line[:n]) != "true <nil>\n" {
+		t.Errorf("the server says %q, %v", line[:n], err)
+	}
+	v := b.next()
+	must(t, syscall.Kill(-server.Process.Pid, syscall.SIGKILL)) // its whole group
+	server.Wait()
+	p, err := testRunner().Find(t.Context(), s.Dir)
+	must(t, err)
+	if p.PID() != v.pid {
+		t.Errorf("found %d, the agent is %d", p.PID(), v.pid)
+	}
+	if e := b.stop(p, time.Minute); !e.Stopped || e.FinalMessage != "tidied up" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// Servers that are killed at any moment of a start leave a folder that is safe
+// to start again: one agent runs.
+func TestServerKilledWhileStarting(t *testing.T) {
+	b := newBench(t)
+	for i := range 12 {
+		s := b.spec(fmt.Sprint(i), "hang")
+		s.Env = append(s.Env, hubEnv+"=")
+		text, err := json.Marshal(s)
+		must(t, err)
+		server := exec.Command(s.Command[0])
+		server.Env = append(os.Environ(), modeEnv+"=server", "RUNNER_TEST_SPEC="+string(text))
+		must(t, server.Start())
+		for began := time.Now(); time.Since(began) < time.Duration(i)*3*time.Millisecond; {
+			runtime.Gosched() // the moment is what is tested
+		}
+		server.Process.Kill()
+		server.Wait()
+		p := b.start(s)
+		if e := b.stop(p, 0); !e.Stopped || e.NotStarted != "" || e.Interrupted {
+			t.Errorf("%d: %+v", i, e)
+		}
+		// Stopped at once, the agent may not have come to leave its file.
+		if n := b.ran(); n > 1 {
+			t.Errorf("%d: %d agents ran", i, n)
+		}
+		clearFolder(t, b.path("ran"))
+	}
+}
+
+// A run that an agent has begun is a run of its own, and outlives it.
+func TestNestedRun(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("elsewhere descendants that have left the group are not ended at all")
+	}
+	b := newBench(t)
+	inner := b.spec("inner", "obedient")
+	inner.Log = b.path("log2")
+	text, err := json.Marshal(inner)
+	must(t, err)
+	outer := b.spec("outer", "nested")
+	outer.Env = append(outer.Env, "RUNNER_TEST_SPEC="+string(text))
+	p := b.start(outer)
+	v := b.next()
+	if e := b.wait(p); e.Code != 0 {
+		t.Errorf("%+v", e)
+	}
+	found, err := testRunner().Find(t.Context(), inner.Dir)
+	must(t, err)
+	if found.PID() != v.pid {
+		t.Errorf("found %d, want %d", found.PID(), v.pid)
+	}
+	if e := b.stop(found, time.Minute); !e.Stopped || e.Interrupted {
+		t.Errorf("%+v", e)
+	}
+}
+
+func clearFolder(t *testing.T, dir string) {
+	names, err := os.ReadDir(dir)
+	must(t, err)
+	for _, name := range names {
+		must(t, os.Remove(filepath.Join(dir, name.Name())))
+	}
+}

@@ -1,0 +1,108 @@
+package runner
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"deepwork/catalog/config"
+	"deepwork/session"
+)
+
+func TestKnown(t *testing.T) {
+	var names []string
+	for _, e := range Known() {
+		names = append(names, e.Name)
+		for _, variant := range []string{"", "PLAN"} {
+			if variant != "" && len(e.Variants) == 0 {
+				continue
+			}
+			r, err := Resolve(Known(), e.Name, variant)
+			must(t, err)
+			if r.Prompt != config.PromptStdin || slices.Equal(r.Command, r.Resume) || r.Command[0] != r.Resume[0] {
+				t.Errorf("%s %s: %+v", e.Name, variant, r)
+			}
+			if line := strings.Join(r.Command, " "); variant == "PLAN" && !strings.Contains(line, "plan") {
+				t.Errorf("%s plans with %s", e.Name, line)
+			}
+		}
+	}
+	if got := strings.Join(names, " "); got != "CLAUDE_CODE CODEX GEMINI CURSOR_AGENT OPENCODE" {
+		t.Error(got)
+	}
+	// What one caller does to its list is not seen by another.
+	Known()[0].Command[0] = "x"
+	if Known()[0].Command[0] != "claude" || Known()[0].Resume[0] != "claude" {
+		t.Error("the list is shared")
+	}
+	r, err := Resolve(Known(), "CODEX", "")
+	must(t, err)
+	if got := strings.Join(r.Resume, " "); got != "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox resume --last -" {
+		t.Error(got)
+	}
+}
+
+func TestMergeAndResolve(t *testing.T) {
+	configured := []config.Executor{
+		{Name: "MINE", Command: []string{"./a", "--work"}, Resume: []string{"./a", "--resume"}, Prompt: config.PromptArgument,
+			Env: map[string]string{"MODE": "quick", "A": "1"},
+			Variants: []config.Variant{
+				{Name: "PLAN", Command: []string{"./a", "--plan"}, Env: map[string]string{"MODE": "slow"}},
+				{Name: "ASK", Prompt: config.PromptStdin, Resume: []string{"./a", "--ask"}},
+			}},
+		{Name: "BARE", Command: []string{"b"}, Variants: []config.Variant{{Name: "X", Command: []string{"b", "x"}}}},
+		{Name: "EMPTY"},
+		{Name: "CLAUDE_CODE", Env: map[string]string{"K": "v"}, Variants: []config.Variant{{Name: "PLAN", Env: map[string]string{"P": "1"}}, {Name: "OPUS", Command: []string{"claude", "-p", "--model", "opus"}}}},
+		{Name: "GEMINI", Command: []string{"./my-gemini"}},
+		{Name: "OPENCODE", Resume: []string{"oc"}, Prompt: config.PromptArgument, Variants: []config.Variant{{Name: "PLAN", Command: []string{"oc", "plan"}}}},
+	}
+	all := Merge(configured)
+	claude := Known()[0]
+	opencode := Known()[4]
+	for _, c := range []struct {
+		name, variant string
+		want          Recipe
+	}{
+		{"MINE", "", Recipe{[]string{"./a", "--work"}, []string{"./a", "--resume"}, config.PromptArgument, []string{"A=1", "MODE=quick"}}},
+		{"MINE", "PLAN", Recipe{[]string{"./a", "--plan"}, []string{"./a", "--resume"}, config.PromptArgument, []string{"A=1", "MODE=slow"}}},
+		{"MINE", "ASK", Recipe{[]string{"./a", "--work"}, []string{"./a", "--ask"}, config.PromptStdin, []string{"A=1", "MODE=quick"}}},
+		{"BARE", "", Recipe{[]string{"b"}, []string{"b"}, config.PromptStdin, nil}},
+		{"BARE", "X", Recipe{[]string{"b", "x"}, []string{"b", "x"}, config.PromptStdin, nil}},
+		{"CLAUDE_CODE", "", Recipe{claude.Command, claude.Resume, config.PromptStdin, []string{"K=v"}}},
+		{"CLAUDE_CODE", "PLAN", Recipe{claude.Variants[0].Command, claude.Variants[0].Resume, config.PromptStdin, []string{"K=v", "P=1"}}},
+		{"CLAUDE_CODE", "OPUS", Recipe{[]string{"claude", "-p", "--model", "opus"}, claude.Resume, config.PromptStdin, []string{"K=v"}}},
+		{"GEMINI", "", Recipe{[]string{"./my-gemini"}, []string{"./my-gemini"}, config.PromptStdin, nil}},
+		{"OPENCODE", "", Recipe{opencode.Command, []string{"oc"}, config.PromptArgument, nil}},
+		{"OPENCODE", "PLAN", Recipe{[]string{"oc", "plan"}, []string{"oc"}, config.PromptArgument, nil}},
+	} {
+		got, err := Resolve(all, c.name, c.variant)
+		if err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s %s: %+v, %v\nwant %+v", c.name, c.variant, got, err, c.want)
+		}
+	}
+	for _, c := range []struct{ name, variant, code, says string }{
+		{"mine", "", "unknown_executor", "CURSOR_AGENT, OPENCODE, MINE, BARE"},
+		{"MINE", "plan", "unknown_variant", "name one of PLAN, ASK"},
+		{"GEMINI", "PLAN", "unknown_variant", "it has none"},
+		{"EMPTY", "", "executor_without_command", ".deepwork/config.yml"},
+	} {
+		if _, err := Resolve(all, c.name, c.variant); session.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s %s: %v", c.name, c.variant, err)
+		}
+	}
+	if configured[3].Variants[0].Command != nil || Known()[0].Env != nil {
+		t.Error("an argument was changed")
+	}
+}
+
+func TestRecipeRun(t *testing.T) {
+	r := Recipe{Command: []string{"a"}, Resume: []string{"a", "-r"}, Prompt: config.PromptStdin}
+	if c, in := r.Run("do it", false); !slices.Equal(c, []string{"a"}) || string(in) != "do it" {
+		t.Error(c, in)
+	}
+	r.Prompt = config.PromptArgument
+	if c, in := r.Run("do it", true); !slices.Equal(c, []string{"a", "-r", "do it"}) || in != nil || len(r.Resume) != 2 {
+		t.Error(c, in)
+	}
+}

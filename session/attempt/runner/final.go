@@ -1,0 +1,164 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxFinal is the longest final message in characters; of a longer one the
+// beginning is kept.
+const MaxFinal = 4000
+
+// maxEvent is the longest line, in bytes, in which a program's own final message
+// is looked for.
+const maxEvent = 1 << 20
+
+// Final returns the final message of a program that wrote these lines: what it
+// itself calls its answer, where it speaks the JSON of one of the known executors
+// (Claude Code and Cursor's "result", Codex's "agent_message", Gemini's
+// "response" and assistant messages, OpenCode's "text"), else its last line that
+// is not blank, that of stdout before that of stderr. It has at most MaxFinal
+// characters.
+func Final(entries []Entry) string {
+	var f final
+	for _, e := range entries {
+		f.line(e.Stream, []byte(e.Text))
+	}
+	return f.message()
+}
+
+// finalOf is the final message of a run as far as its log tells, from an index on.
+func finalOf(log string, from int64) string {
+	entries, _, err := Tail(context.Background(), log, nil, 200, 0)
+	if err != nil {
+		return ""
+	}
+	var of []Entry
+	for _, e := range entries {
+		if e.Index >= from {
+			of = append(of, e)
+		}
+	}
+	return Final(of)
+}
+
+// A final looks for the final message while lines go by. It keeps the two last
+// ones and the answer, each bounded.
+type final struct {
+	out, err []byte // the last lines that are not blank
+	answer   []byte // in the program's own words
+	parts    bool   // the answer is being put together of parts
+	long     []byte // the pieces of a line that was split
+}
+
+// line takes one line, or one piece of a line, of a stream.
+func (f *final) line(stream string, text []byte) {
+	switch stream {
+	case Stdout:
+		f.event(text)
+		keep(&f.out, text)
+	case Stderr:
+		keep(&f.err, text)
+	}
+}
+
+// event looks for an answer in a line. A piece as long as a line may be is taken
+// for the beginning of a longer one.
+func (f *final) event(text []byte) {
+	if len(f.long) > 0 || len(text) > MaxLine-utf8.UTFMax {
+		if len(f.long)+len(text) <= maxEvent {
+			f.long = append(f.long, text...)
+		}
+		if len(text) > MaxLine-utf8.UTFMax {
+			return
+		}
+		text, f.long = f.long, nil
+	}
+	if text = bytes.TrimSpace(text); len(text) < 2 || text[0] != '{' || text[len(text)-1] != '}' {
+		return
+	}
+	var e event
+	if json.Unmarshal(text, &e) != nil {
+		return
+	}
+	words, part := e.words()
+	if words == "" {
+		f.parts = false
+		return
+	}
+	if !part || !f.parts {
+		f.answer = f.answer[:0]
+	}
+	if f.parts = part; len(f.answer) < utf8.UTFMax*MaxFinal {
+		f.answer = append(f.answer, words...)
+	}
+}
+
+// An event is what is common to the JSON that known executors write.
+type event struct {
+	Type     string
+	Role     string
+	Delta    bool
+	Result   any      // Claude Code, Cursor: {"type":"result","result":"…"}
+	Response any      // Gemini, json
+	Content  any      // Gemini, stream-json: {"type":"message","role":"assistant","content":"…","delta":true}
+	Item     struct { // Codex: {"type":"item.completed","item":{"type":"agent_message","text":"…"}}
+		Type string
+		Text string
+	}
+	Part struct { // OpenCode: {"type":"text","part":{"type":"text","text":"…"}}
+		Type string
+		Text string
+	}
+}
+
+// words are what the program says to its user; part tells that more may follow.
+func (e *event) words() (words string, part bool) {
+	var said any
+	switch {
+	case e.Type == "result":
+		said = e.Result
+	case e.Type == "item.completed" && e.Item.Type == "agent_message":
+		said = e.Item.Text
+	case e.Type == "text" && e.Part.Type == "text":
+		said = e.Part.Text
+	case e.Type == "message" && e.Role == "assistant":
+		said, part = e.Content, e.Delta
+	case e.Type == "":
+		said = e.Response
+	}
+	words, _ = said.(string)
+	return words, part
+}
+
+// message is what was found.
+func (f *final) message() string {
+	for _, found := range [][]byte{f.answer, f.out, f.err} {
+		if text := clip(found); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// keep makes a line the last one, unless it is blank.
+func keep(last *[]byte, line []byte) {
+	if len(bytes.TrimSpace(line)) > 0 {
+		*last = append((*last)[:0], line[:min(len(line), utf8.UTFMax*MaxFinal+utf8.UTFMax)]...)
+	}
+}
+
+// clip makes a text one that can be shown: valid, trimmed, not too long.
+func clip(text []byte) string {
+	s := strings.TrimSpace(strings.ToValidUTF8(string(text), string(utf8.RuneError)))
+	left := MaxFinal
+	for i := range s {
+		if left--; left < 0 {
+			return strings.TrimSpace(s[:i])
+		}
+	}
+	return s
+}

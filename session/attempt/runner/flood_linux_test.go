@@ -1,0 +1,195 @@
+package runner
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A flood fills neither the disk nor the shim's memory.
+func TestFlood(t *testing.T) {
+	b := newBench(t)
+	p := b.start(b.spec("1", "flood:100000000"))
+	most := 0
+	for look := newPace(20 * time.Millisecond); !exists(p.dir, exitFile); {
+		most = max(most, residentKB(p.started.ShimPID))
+		if got := size(t, b.path("log")); got > MaxLogBytes {
+			t.Fatalf("the log has %d bytes", got)
+		}
+		must(t, look.next(t.Context()))
+	}
+	e := b.wait(p)
+	if e.Code != 0 || e.FinalMessage != "the end, without a line break" {
+		t.Errorf("%+v", e)
+	}
+	if most > 100<<10 || most == 0 {
+		t.Errorf("the shim took %d KiB", most)
+	}
+	last, _ := tailed(t, b.path("log"), nil, 10)
+	if last[9].Index < 1_000_000 {
+		t.Errorf("it ends with entry %d", last[9].Index)
+	}
+	t.Logf("100 MB in %v, %d entries, at most %d KiB of memory, %d bytes on disk", e.EndedAt.Sub(e.StartedAt), last[9].Index+1, most, size(t, b.path("log")))
+}
+
+func TestGarbage(t *testing.T) {
+	b := newBench(t)
+	if e := b.run(b.spec("1", "garbage")); e.Code != 0 {
+		t.Errorf("%+v", e)
+	}
+	n := 0
+	for _, e := range b.log() {
+		n += len(e.Text)
+	}
+	if n < 1<<20 {
+		t.Errorf("%d bytes are in the log", n)
+	}
+}
+
+func residentKB(pid int) int {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range bytes.Lines(text) {
+		if rest, ok := bytes.CutPrefix(line, []byte("VmHWM:")); ok {
+			n, _ := strconv.Atoi(string(bytes.Fields(rest)[0]))
+			return n
+		}
+	}
+	return 0
+}
+
+// mount gives a file system of its own.
+func mount(t *testing.T, options string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
+		t.Skipf("cannot mount: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// On a full disk the agent goes on, the log says what it lacks once it can, and
+// the end is recorded.
+func TestFullDisk(t *testing.T) {
+	b := newBench(t)
+	disk := mount(t, "size=512k")
+	s := b.spec("1", "flood:3000000")
+	s.Dir, s.Log = filepath.Join(disk, "run"), filepath.Join(disk, "log")
+	e := b.run(s)
+	if e.Code != 0 || e.FinalMessage != "the end, without a line break" || e.Interrupted {
+		t.Errorf("%+v", e)
+	}
+	entries, _ := tailed(t, s.Log, nil, MaxTail)
+	if len(entries) < 100 {
+		t.Fatalf("%d entries", len(entries))
+	}
+	for i, e := range entries {
+		if e.Index != entries[0].Index+int64(i) {
+			t.Fatalf("entry %d is %d", i, e.Index)
+		}
+	}
+	// Nothing can be begun now, and nothing is left of the attempt to.
+	must(t, os.WriteFile(filepath.Join(disk, "ballast"), nil, 0o600))
+	fillUp(t, filepath.Join(disk, "ballast"))
+	s2 := b.spec("2", "echo")
+	s2.Dir, s2.Log = filepath.Join(disk, "run2"), s.Log
+	p, err := testRunner().Start(t.Context(), s2)
+	if err == nil {
+		if e := b.wait(p); !strings.Contains(e.NotStarted, "no space left") {
+			t.Errorf("%+v", e)
+		}
+	} else if !strings.Contains(err.Error(), "no space left") {
+		t.Error(err)
+	}
+	must(t, os.Remove(filepath.Join(disk, "ballast")))
+	must(t, os.RemoveAll(s.Log))
+	if b.ran() != 1 {
+		t.Errorf("%d agents ran", b.ran())
+	}
+	// The disk has room again: it is begun.
+	if err != nil {
+		if e := b.run(s2); e.Code != 0 || b.ran() != 2 {
+			t.Errorf("%+v, %d ran", e, b.ran())
+		}
+	}
+}
+
+// fillUp takes what room there is.
+func fillUp(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	must(t, err)
+	defer f.Close()
+	for block := make([]byte, 4096); err == nil; {
+		_, err = f.Write(block)
+	}
+}
+
+// The log that could not be written says so, and how much is missing.
+func TestLogSaysWhatIsMissing(t *testing.T) {
+	disk := mount(t, "size=256k")
+	dir := filepath.Join(disk, "log")
+	l := openedLog(t, dir)
+	l.write(Stdout, []byte("zero"))
+	ballast := filepath.Join(disk, "ballast")
+	must(t, os.WriteFile(ballast, nil, 0o600))
+	fillUp(t, ballast)
+	line := bytes.Repeat([]byte("x"), 10_000)
+	l.write(Stdout, line, line)
+	l.write(Stderr, line)
+	must(t, os.Remove(ballast))
+	l.write(Stdout, []byte("again"))
+	entries, _ := tailed(t, dir, nil, 10)
+	if len(entries) != 3 || entries[1].Index != 1 || entries[1].Stream != System || entries[2].Text != "again" ||
+		!strings.Contains(entries[1].Text, "3 lines are missing here") || !strings.Contains(entries[1].Text, "no space left") {
+		t.Errorf("%.300v", entries)
+	}
+}
+
+// A limit on the size of files is like a full disk.
+func TestFileSizeLimit(t *testing.T) {
+	b := newBench(t)
+	s := b.spec("1", "lines:20000")
+	r := testRunner()
+	r.Shim = append([]string{"sh", "-c", `ulimit -f 128; exec "$@"`, "sh"}, r.Shim...)
+	p, err := r.Start(t.Context(), s)
+	must(t, err)
+	if e := b.wait(p); e.Code != 0 || e.FinalMessage != "line 19999" || e.Interrupted {
+		t.Errorf("%+v", e)
+	}
+}
+
+// What the server has inherited from its editor is not held open by its agents.
+func TestInheritedFilesAreClosed(t *testing.T) {
+	b := newBench(t)
+	r, w, err := os.Pipe()
+	must(t, err)
+	defer r.Close()
+	s := b.spec("1", "hang")
+	runner := testRunner()
+	cmd := exec.Command(runner.Shim[0], runner.Shim[1], s.Dir)
+	must(t, putSpec(t.Context(), s))
+	cmd.ExtraFiles = []*os.File{w}
+	must(t, cmd.Run())
+	w.Close()
+	v := b.next()
+	must(t, r.SetReadDeadline(time.Now().Add(10*time.Second)))
+	if _, err := r.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
+		t.Errorf("the pipe is open: %v", err)
+	}
+	must(t, syscall.Kill(v.pid, syscall.SIGKILL))
+	b.wait(b.start(s))
+}

@@ -1,0 +1,176 @@
+package runner
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// The files of a run's folder.
+const (
+	specFile    = "spec.json"    // what to run; 0600, since it holds the prompt and the environment
+	startedFile = "started.json" // the mark, before the agent is started, and who runs it, after
+	exitFile    = "exit.json"    // how it ended
+	spareFile   = "exit.spare"   // room for exit.json, so that a full disk cannot keep it from being written
+	stopPrefix  = "stop."        // and milliseconds: somebody asked to stop it, with that grace
+	lockFile    = "run.lock"     // locked by the shim for as long as it lives; never replaced
+)
+
+// spareSize is the room for an exit: its final message, however it is escaped,
+// and all the rest.
+const spareSize = 32 << 10
+
+// A specRecord is the content of specFile.
+type specRecord struct {
+	Command []string `json:"command"`
+	Work    string   `json:"work"`
+	Log     string   `json:"log"`
+	Env     []string `json:"env,omitempty"`
+	Stdin   []byte   `json:"stdin,omitempty"`
+	Mark    string   `json:"mark"` // stands in the environment of the agent and of all that it starts
+}
+
+// A startedRecord is the content of startedFile. PID is 0 in the mark that is
+// written before the agent is started.
+type startedRecord struct {
+	PID       int       `json:"pid"`
+	Start     string    `json:"start"` // when the system started that process: tells it from a later one of the same number
+	ShimPID   int       `json:"shim_pid"`
+	ShimStart string    `json:"shim_start"`
+	Boot      string    `json:"boot"` // which run of the system the numbers belong to
+	StartedAt time.Time `json:"started_at"`
+	LogFrom   int64     `json:"log_from"` // the index of the run's first log entry
+}
+
+func newMark() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	return fmt.Sprintf("%x", b)
+}
+
+func exists(dir, name string) bool {
+	_, err := os.Lstat(filepath.Join(dir, name))
+	return err == nil
+}
+
+// readJSON reads a record; found is false where there is none. A record is
+// replaced as a whole, so one that cannot be parsed is an error.
+func readJSON(dir, name string, v any) (found bool, err error) {
+	data, err := os.ReadFile(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return false, fmt.Errorf("reading %s: %w", filepath.Join(dir, name), err)
+	}
+	return true, nil
+}
+
+// writeJSON makes a record durable, replacing one that is there as a whole.
+func writeJSON(dir, name string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, name+".*.tmp") // mode 0600
+	if err != nil {
+		return err
+	}
+	if err = fill(f, data); err == nil {
+		err = rename(f.Name(), filepath.Join(dir, name))
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return err
+	}
+	return syncDir(dir)
+}
+
+// fill writes data from the file's beginning, makes it durable and closes it.
+func fill(f *os.File, data []byte) error {
+	_, err := f.WriteAt(data, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// putSpare sets room aside for the exit.
+func putSpare(dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, spareFile), os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := fill(f, bytes.Repeat([]byte(" "), spareSize)); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// writeExit records how a run ended, durably, in the room that was set aside
+// for it where there is some.
+func writeExit(dir string, e *Exit) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	spare := filepath.Join(dir, spareFile)
+	f, err := os.OpenFile(spare, os.O_WRONLY, 0)
+	if err != nil || len(data) > spareSize {
+		if err == nil {
+			f.Close()
+		}
+		return writeJSON(dir, exitFile, e)
+	}
+	// Blanks behind the record are no harm, and overwriting needs no new room.
+	padded := append(data, bytes.Repeat([]byte(" "), spareSize-len(data))...)
+	if err := fill(f, padded); err != nil {
+		return err
+	}
+	if err := rename(spare, filepath.Join(dir, exitFile)); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// renameTries and renamePause bound the wait for a reader to close a file, where
+// one that is open cannot be replaced.
+const (
+	renameTries = 100
+	renamePause = 5 * time.Millisecond
+)
+
+// rename gives a file its name, in place of one that has it.
+func rename(from, to string) error {
+	for try := 1; ; try++ {
+		err := os.Rename(from, to)
+		if err == nil || !isBusy(err) || try == renameTries {
+			return err
+		}
+		time.Sleep(renamePause)
+	}
+}
+
+// removeFile removes a record, durably; that there is none is no error.
+func removeFile(dir, name string) error {
+	err := os.Remove(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(dir)
+}

@@ -1,0 +1,236 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// MaxLogBytes is how much of an attempt's log is kept; the oldest goes first.
+const MaxLogBytes = 32 << 20
+
+const (
+	segmentBytes = 4 << 20   // from this size on a segment is followed by another
+	batchBytes   = 256 << 10 // written at once, or a little more
+	logLock      = "log.lock"
+	runPatience  = 5 * time.Second        // of a run, for a note that is being written
+	notePatience = 200 * time.Millisecond // of a note, for another
+)
+
+// A logFile is a log that is written to. A log has one writer at a time, which
+// its lock sees to. Writers block while the disk does: nothing is put aside in
+// memory. What cannot be written is counted, and the log says so as soon as it
+// can be written again.
+type logFile struct {
+	dir  string
+	lock *flock.Flock
+
+	mu    sync.Mutex
+	f     *os.File  // the last segment; nil: there is none yet
+	segs  []segment // all of them, the last one's size is that of f
+	total int64     // bytes of all segments
+	next  int64     // the next entry's index
+	buf   []byte    // a batch that is being made
+	count int64     // entries in buf
+	lost  int64     // lines that could not be written since the last that could
+	why   error     // of the last one
+}
+
+// openLog opens a log for writing, and makes it where it is missing. The rest of
+// a line that a killed writer has left is cut off. It waits as long as patience
+// for another writer to let go of it.
+func openLog(dir string, patience time.Duration) (*logFile, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("opening the log: %w", err)
+	}
+	lock := flock.New(filepath.Join(dir, logLock), flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	ok, err := lock.TryLockContext(ctx, 5*time.Millisecond)
+	if errors.Is(err, context.DeadlineExceeded) || err == nil && !ok {
+		err = errors.New("a run writes it now")
+	}
+	if err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("opening the log %s: %w", dir, err)
+	}
+	l := &logFile{dir: dir, lock: lock}
+	if err := l.takeUp(); err != nil {
+		l.close()
+		return nil, fmt.Errorf("opening the log %s: %w", dir, err)
+	}
+	return l, nil
+}
+
+// takeUp finds the end of the log.
+func (l *logFile) takeUp() error {
+	var err error
+	if l.segs, err = segments(l.dir); err != nil {
+		return err
+	}
+	for _, s := range l.segs {
+		l.total += s.size
+	}
+	if len(l.segs) == 0 {
+		return nil
+	}
+	last := &l.segs[len(l.segs)-1]
+	f, err := os.OpenFile(segmentPath(l.dir, last.first), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	l.f, l.next = f, last.first
+	good := int64(0)
+	if err := eachLineBack(f, last.size, func(line []byte, end int64) bool {
+		e, err := decodeEntry(line)
+		if err != nil {
+			return true // torn by a crash of the system
+		}
+		good, l.next = end, e.Index+1
+		return false
+	}); err != nil {
+		return err
+	}
+	if good < last.size {
+		if err := f.Truncate(good); err != nil {
+			return err
+		}
+		l.total -= last.size - good
+		last.size = good
+	}
+	return nil
+}
+
+// write appends lines of one stream. It blocks until the system has them; it
+// never fails: what cannot be written is counted.
+func (l *logFile) write(stream string, lines ...[]byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, err := json.Marshal(time.Now().UTC())
+	if err != nil {
+		panic(err) // the year is in range
+	}
+	for _, line := range lines {
+		if len(l.buf) == 0 && l.lost > 0 {
+			l.buf = appendEntry(l.buf, l.next, at, streamCodes[System], fmt.Appendf(nil,
+				"%d lines are missing here: the log could not be written: %v", l.lost, l.why))
+			l.count++
+		}
+		l.buf = appendEntry(l.buf, l.next+l.count, at, streamCodes[stream], line)
+		l.count++
+		if len(l.buf) >= batchBytes {
+			l.flush()
+		}
+	}
+	l.flush()
+}
+
+// flush writes the batch, wholly or not at all, so that an index is never given
+// to a line that is not there.
+func (l *logFile) flush() {
+	if l.count == 0 {
+		return
+	}
+	err := l.put()
+	if err == nil {
+		l.next += l.count
+		l.lost, l.why = 0, nil
+	} else {
+		if l.lost > 0 {
+			l.count-- // the one that says what is missing
+		}
+		l.lost, l.why = l.lost+l.count, err
+	}
+	l.buf, l.count = l.buf[:0], 0
+}
+
+func (l *logFile) put() error {
+	n := int64(len(l.buf))
+	if l.f == nil || l.segs[len(l.segs)-1].size+n > segmentBytes {
+		if err := l.rotate(); err != nil {
+			return err
+		}
+	}
+	l.makeRoom(n)
+	last := &l.segs[len(l.segs)-1]
+	if _, err := l.f.WriteAt(l.buf, last.size); err != nil {
+		l.f.Truncate(last.size) // half a batch would be read as whole lines
+		return err
+	}
+	last.size += n
+	l.total += n
+	return nil
+}
+
+// rotate begins another segment.
+func (l *logFile) rotate() error {
+	if l.f != nil && l.segs[len(l.segs)-1].size == 0 {
+		return nil
+	}
+	f, err := os.OpenFile(segmentPath(l.dir, l.next), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if l.f != nil {
+		l.f.Close()
+	}
+	l.f = f
+	l.segs = append(l.segs, segment{first: l.next})
+	return nil
+}
+
+// makeRoom removes the oldest segments until n bytes more are allowed.
+func (l *logFile) makeRoom(n int64) {
+	for l.total+n > MaxLogBytes && len(l.segs) > 1 {
+		err := os.Remove(segmentPath(l.dir, l.segs[0].first))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return // somebody reads it, where that is a hindrance: the next time
+		}
+		l.total -= l.segs[0].size
+		l.segs = l.segs[1:]
+	}
+}
+
+// system appends a line that deepwork says.
+func (l *logFile) system(format string, args ...any) {
+	l.write(System, fmt.Appendf(nil, format, args...))
+}
+
+// close makes the log durable, as far as it can, and lets go of it.
+func (l *logFile) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.why
+	if l.f != nil {
+		err = errors.Join(err, l.f.Sync(), l.f.Close(), syncDir(l.dir))
+		l.f = nil
+	}
+	return errors.Join(err, l.lock.Close())
+}
+
+// Note writes a system entry to a log in which no run writes now, and makes the
+// log where it is missing. Line breaks in the text make it several entries. It
+// blocks until the entry is on disk, and fails where that cannot be or a run
+// writes the log. Of notes that are written at once each waits for the others, a
+// moment.
+func Note(log, text string) error {
+	l, err := openLog(log, notePatience)
+	if err != nil {
+		return fmt.Errorf("noting something in a log: %w", err)
+	}
+	s := newSplitter(func(lines [][]byte) { l.write(System, lines...) })
+	s.Write([]byte(text))
+	s.end()
+	if err := l.close(); err != nil {
+		return fmt.Errorf("noting something in the log %s: %w", log, err)
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+//go:build unix
+
+package runner
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestRun(t *testing.T) {
+	b := newBench(t)
+	s := b.spec("1", "echo")
+	s.Stdin = []byte("héllo\r\n\nlast words")
+	before := time.Now()
+	p := b.start(s)
+	e := b.wait(p)
+	if e.Code != 0 || e.Signal != "" || e.Stopped || e.Interrupted || e.NotStarted != "" || e.FinalMessage != "last words" {
+		t.Errorf("exit %+v", e)
+	}
+	if p.PID() == 0 || e.StartedAt.Before(before) || e.EndedAt.Before(e.StartedAt) {
+		t.Errorf("pid %d, %v to %v", p.PID(), e.StartedAt, e.EndedAt)
+	}
+	log := b.log()
+	if got, want := texts(log, Stdout), "reading|héllo||last words"; got != want {
+		t.Errorf("stdout %q, want %q", got, want)
+	}
+	if got := texts(log, Stderr); got != "to stderr" {
+		t.Errorf("stderr %q", got)
+	}
+	for _, file := range []string{specFile, startedFile, exitFile} {
+		if fi, err := os.Stat(filepath.Join(s.Dir, file)); err != nil || fi.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", file, fi, err)
+		}
+	}
+	// Whoever comes later finds the same.
+	again, err := testRunner().Find(t.Context(), s.Dir)
+	must(t, err)
+	if got := b.wait(again); got != e || again.PID() != p.PID() {
+		t.Errorf("found %+v, want %+v", got, e)
+	}
+	if got := b.run(s); got != e || b.ran() != 1 {
+		t.Errorf("started again: %+v, %d agents ran", got, b.ran())
+	}
+	if got, err := again.Stop(t.Context(), 0); err != nil || got != e {
+		t.Errorf("stopped after its end: %+v, %v", got, err)
+	}
+}
+
+func TestSurroundings(t *testing.T) {
+	b := newBench(t)
+	s := b.spec("1", "tell")
+	s.Env = append(s.Env, "TELL=it")
+	s.Command = append(s.Command, "a b", "--c")
+	b.run(s)
+	var got struct {
+		Dir, Pwd, Tell, Shim, Mark string
+		Args                       []string
+	}
+	must(t, json.Unmarshal([]byte(texts(b.log(), Stdout)), &got))
+	if got.Dir != s.Work || got.Pwd != s.Work || got.Tell != "it" || got.Shim != "" || len(got.Mark) != 32 || strings.Join(got.Args, "|") != "a b|--c" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestExits(t *testing.T) {
+	b := newBench(t)
+	if e := b.run(b.spec("1", "exit:3")); e.Code != 3 || e.FinalMessage != "done" {
+		t.Errorf("%+v", e)
+	}
+	dies := b.spec("2", "")
+	dies.Command = []string{"sh", "-c", "kill -SEGV $$"}
+	if e := b.run(dies); e.Code != -1 || e.Signal != "SIGSEGV" || e.Interrupted || e.Stopped {
+		t.Errorf("%+v", e)
+	}
+	s := b.spec("3", "noread")
+	s.Stdin = bytes.Repeat([]byte("x"), 1<<20)
+	if e := b.run(s); e.Code != 0 || e.Signal != "" {
+		t.Errorf("%+v", e)
+	}
+	p := b.start(b.spec("4", "hang"))
+	v := b.next()
+	must(t, syscall.Kill(v.pid, syscall.SIGKILL))
+	if e := b.wait(p); e.Code != -1 || e.Signal != "SIGKILL" || e.Interrupted {
+		t.Errorf("killed: %+v", e)
+	}
+}
+
+func TestNotStarted(t *testing.T) {
+	b := newBench(t)
+	script := b.path("work/script")
+	must(t, os.WriteFile(script, []byte("#!/no/such/interpreter\n"), 0o700))
+	must(t, os.WriteFile(b.path("work/plain"), []byte("x"), 0o600))
+	for i, c := range []struct {
+		change func(*Spec)
+		want   string
+	}{
+		{func(s *Spec) { s.Command = []string{"no-such-agent"} }, `"no-such-agent" is not in PATH; install it`},
+		{func(s *Spec) { s.Command = []string{"./nothing"} }, "there is no program"},
+		{func(s *Spec) { s.Command = []string{"./plain"} }, "chmod +x"},
+		{func(s *Spec) { s.Command = []string{script} }, "what its first line names"},
+		{func(s *Spec) { s.Command = append(s.Command, strings.Repeat("x", 4<<20)) }, "argument list too long"},
+		{func(s *Spec) { s.Work = b.path("gone") }, "working directory is not there"},
+		{func(s *Spec) { s.Work = script }, "is not a directory"},
+		{func(s *Spec) { s.Log = script }, "opening the log"},
+	} {
+		s := b.spec("not"+string(rune('a'+i)), "echo")
+		c.change(&s)
+		p := b.start(s)
+		if e := b.wait(p); !strings.Contains(e.NotStarted, c.want) || p.PID() != 0 || e.Code != -1 || e.Interrupted {
+			t.Errorf("%d: %+v", i, e)
+		}
+	}
+	if b.ran() != 0 {
+		t.Error("an agent ran")
+	}
+	// The program is looked up in the PATH that the agent is given.
+	must(t, os.MkdirAll(b.path("bin"), 0o700))
+	must(t, os.WriteFile(b.path("bin/my-agent"), []byte("#!/bin/sh\necho mine\n"), 0o700))
+	s := b.spec("path", "echo")
+	s.Command, s.Env = []string{"my-agent"}, append(s.Env, "PATH="+b.path("bin")+":/bin:/usr/bin")
+	if e := b.run(s); e.FinalMessage != "mine" {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestStartRefuses(t *testing.T) {
+	b := newBench(t)
+	for want, change := range map[string]func(*Spec){
+		"no program is named": func(s *Spec) { s.Command = nil },
+		"the run's folder":    func(s *Spec) { s.Dir = "x" },
+		"the log folder":      func(s *Spec) { s.Log = "x" },
+		"working directory":   func(s *Spec) { s.Work = "x" },
+		"not a directory":     func(s *Spec) { s.Dir = b.path("file/run") },
+	} {
+		must(t, os.WriteFile(b.path("file"), nil, 0o600))
+		s := b.spec("1", "echo")
+		change(&s)
+		if _, err := testRunner().Start(t.Context(), s); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	s := b.spec("2", "echo")
+	for want, r := range map[string]*Runner{
+		"no command line":        {},
+		"no-such-shim":           {Shim: []string{"/no-such-shim"}},
+		"it ended without":       {Shim: []string{"true"}},
+		"starting the shim":      {Shim: []string{"false"}},
+		"something to say about": {Shim: []string{"sh", "-c", "echo something to say about it; exit 0"}},
+	} {
+		if _, err := r.Start(t.Context(), s); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	// All that is no hindrance to a start that goes well.
+	if e := b.run(s); e.Code != 0 || b.ran() != 1 {
+		t.Errorf("%+v, %d ran", e, b.ran())
+	}
+}
+
+func TestFindNothing(t *testing.T) {
+	b := newBench(t)
+	r := testRunner()
+	if _, err := r.Find(t.Context(), b.path("none")); !errors.Is(err, ErrNoRun) || exists(b.dir, "none") {
+		t.Errorf("no folder: %v", err)
+	}
+	// A server was killed before its shim came up: who looks first makes sure that
+	// a late shim does nothing.
+	s := b.spec("1", "echo")
+	must(t, putSpec(t.Context(), s))
+	if _, err := r.Find(t.Context(), s.Dir); !errors.Is(err, ErrNoRun) {
+		t.Errorf("a spec alone: %v", err)
+	}
+	out, err := exec.Command(r.Shim[0], r.Shim[1], s.Dir).CombinedOutput()
+	if err != nil || len(out) > 0 || exists(s.Dir, startedFile) || b.ran() != 0 {
+		t.Errorf("a late shim: %v %s, %d ran", err, out, b.ran())
+	}
+	// Start after that begins it.
+	must(t, putSpec(t.Context(), s))
+	if e := b.run(s); e.Code != 0 || b.ran() != 1 {
+		t.Errorf("%+v, %d ran", e, b.ran())
+	}
+}
+
+// The agent of a folder runs once, whoever starts it how often.
+func TestStartTwice(t *testing.T) {
+	b := newBench(t)
+	s := b.spec("1", "hang")
+	var wg sync.WaitGroup
+	pids := make([]int, 6)
+	for i := range pids {
+		wg.Go(func() {
+			p, err := testRunner().Start(t.Context(), s)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			pids[i] = p.PID()
+		})
+	}
+	v := b.next()
+	wg.Wait()
+	for _, pid := range pids {
+		if pid != v.pid {
+			t.Errorf("pids %v, the agent is %d", pids, v.pid)
+			break
+		}
+	}
+	p, err := testRunner().Find(t.Context(), s.Dir)
+	must(t, err)
+	if e, err := p.Stop(t.Context(), time.Minute); err != nil || !e.Stopped || e.Signal != "SIGTERM" {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if b.ran() != 1 {
+		t.Errorf("%d agents ran", b.ran())
+	}
+}
+
+func TestWaitEndsWithContext(t *testing.T) {
+	b := newBench(t)
+	p := b.start(b.spec("1", "hang"))
+	b.next()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { _, err := p.Wait(ctx); done <- err }()
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := testRunner().Start(ctx, b.spec("2", "hang")); !errors.Is(err, context.Canceled) || b.ran() != 1 {
+		t.Errorf("%v, %d ran", err, b.ran())
+	}
+	if _, err := p.Stop(ctx, 0); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if e := b.wait(p); !e.Stopped { // the request stands
+		t.Errorf("%+v", e)
+	}
+}

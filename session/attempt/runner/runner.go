@@ -1,0 +1,178 @@
+// Package runner runs coding agents so that they outlive the server: a shim of
+// ours, the same binary in a session of its own, runs the agent, writes its log
+// and records how it ended, in a folder a run. A server that starts later finds
+// the run there, whether it goes on or has ended (DESIGN "Task board").
+//
+// What is true of a run is on disk alone, under one lock. The shim holds the
+// lock of its run for as long as it lives, and marks the folder before it starts
+// the agent. So whoever looks can tell: a lock that is held is a run that goes
+// on; a free one, with the mark and without an exit, is a run that was cut short;
+// a free one without the mark is a run whose agent was never started.
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// ShimCommand is the hidden subcommand that is the shim; it takes the run's
+// folder as its argument.
+const ShimCommand = "attempt-shim"
+
+// A Spec says what to run.
+type Spec struct {
+	Dir     string   // the run's own folder, absolute; Start makes it
+	Log     string   // the attempt's log folder, absolute; runs of one attempt share it, one after another
+	Command []string // no shell; a program without a slash is looked up in PATH, a relative one with a slash in Work
+	Work    string   // working directory, absolute
+	Env     []string // added to the server's own environment
+	Stdin   []byte   // what the agent reads, then the end of the file
+}
+
+// An Exit is how a run ended.
+type Exit struct {
+	Code         int       `json:"code"`                    // -1 where a signal ended it, or where it is not known
+	Signal       string    `json:"signal,omitempty"`        // "SIGKILL" and the like
+	Stopped      bool      `json:"stopped,omitempty"`       // Stop was called before it ended
+	Interrupted  bool      `json:"interrupted,omitempty"`   // it was cut short: the shim died without a word
+	NotStarted   string    `json:"not_started,omitempty"`   // why the program could not be started; "": it was
+	FinalMessage string    `json:"final_message,omitempty"` // as Final gives it: the program's own, or its last line
+	StartedAt    time.Time `json:"started_at"`              // when the agent was, or should have been, started
+	EndedAt      time.Time `json:"ended_at"`                // of an interrupted run: when that was noticed
+}
+
+// Errors that callers tell apart.
+var (
+	// ErrNoRun is what Find gives for a folder in which nothing runs, nothing has
+	// run and nothing will run unless Start is called.
+	ErrNoRun = errors.New("no run was begun in this folder")
+)
+
+// A Runner starts and finds runs. Shim is the command line of the shim without
+// its last argument, such as [/path/to/deepwork attempt-shim]. It has no state
+// and may be used by many goroutines.
+type Runner struct{ Shim []string }
+
+// startTries bounds how often a start is tried again that somebody else's Find
+// has undone before its shim came up.
+const startTries = 3
+
+// Start begins a run; it returns when the shim has recorded that the agent runs,
+// or why it does not. A folder in which a run was begun before is not begun
+// again: Start then finds that one, and its Spec counts, not this one. A folder
+// that has a Spec and whose agent never ran, since the server was killed in
+// between, is begun now. However often and by whomever it is called, the agent of
+// a folder is started once at most.
+//
+// It blocks for as long as that takes. When ctx ends before, its error is
+// returned and the run may come up nevertheless: Find and a later Start tell. Any
+// other error means that nothing runs, and names what is missing (a disk that is
+// full, a folder that cannot be written).
+func (r *Runner) Start(ctx context.Context, spec Spec) (*Process, error) {
+	if err := spec.check(); err != nil {
+		return nil, fmt.Errorf("starting a run: %w", err)
+	}
+	for try := 1; ; try++ {
+		p, err := find(ctx, spec.Dir)
+		if err != nil || p != nil {
+			return p, err
+		}
+		if err := putSpec(ctx, spec); err != nil {
+			return nil, fmt.Errorf("starting a run in %s: %w", spec.Dir, err)
+		}
+		said, err := r.launch(ctx, spec.Dir)
+		if err != nil {
+			return nil, fmt.Errorf("starting the shim of the run in %s: %w", spec.Dir, err)
+		}
+		if p, err = find(ctx, spec.Dir); err != nil || p != nil {
+			return p, err
+		}
+		if try == startTries || said != "" {
+			if said == "" {
+				said = "it ended without a word"
+			}
+			forget(ctx, spec.Dir) // the error that counts is the shim's
+			return nil, fmt.Errorf("starting the shim of the run in %s: %s", spec.Dir, said)
+		}
+	}
+}
+
+// Find returns the run of a folder, alive or ended, or ErrNoRun. It blocks while
+// a shim is about to start its agent, and while what a dead shim has left is
+// ended, but no longer than ctx.
+//
+// A folder that has a Spec and whose agent never ran loses the Spec, so that
+// ErrNoRun also means that no shim which is still on its way will run it.
+func (r *Runner) Find(ctx context.Context, dir string) (*Process, error) {
+	for {
+		p, err := find(ctx, dir)
+		if err != nil || p != nil {
+			return p, err
+		}
+		gone, err := forget(ctx, dir)
+		if err != nil {
+			return nil, fmt.Errorf("looking for a run in %s: %w", dir, err)
+		}
+		if gone {
+			return nil, ErrNoRun
+		}
+	}
+}
+
+func (s *Spec) check() error {
+	switch {
+	case len(s.Command) == 0 || s.Command[0] == "":
+		return errors.New("no program is named")
+	case !filepath.IsAbs(s.Dir):
+		return fmt.Errorf("the run's folder %q is not an absolute path", s.Dir)
+	case !filepath.IsAbs(s.Log):
+		return fmt.Errorf("the log folder %q is not an absolute path", s.Log)
+	case !filepath.IsAbs(s.Work):
+		return fmt.Errorf("the working directory %q is not an absolute path", s.Work)
+	}
+	return nil
+}
+
+// putSpec makes the folder and writes the Spec into it, unless one is there.
+func putSpec(ctx context.Context, spec Spec) error {
+	if err := os.MkdirAll(spec.Dir, 0o700); err != nil {
+		return err
+	}
+	lock, err := lockRun(ctx, spec.Dir, lockPatience)
+	if err != nil {
+		return err
+	}
+	if lock == nil {
+		return nil // a shim has it: the Spec is there
+	}
+	defer lock.Close()
+	if exists(spec.Dir, specFile) {
+		return nil
+	}
+	return writeJSON(spec.Dir, specFile, &specRecord{
+		Command: spec.Command, Work: spec.Work, Log: spec.Log,
+		Env: slices.Clone(spec.Env), Stdin: spec.Stdin, Mark: newMark(),
+	})
+}
+
+// forget takes the Spec away from a folder whose agent never ran. It tells
+// whether that holds: false means that somebody begins it just now.
+func forget(ctx context.Context, dir string) (bool, error) {
+	if !exists(dir, specFile) && !exists(dir, startedFile) && !exists(dir, exitFile) {
+		return true, nil
+	}
+	lock, err := lockRun(ctx, dir, lockPatience)
+	if err != nil || lock == nil {
+		return false, err
+	}
+	defer lock.Close()
+	if exists(dir, startedFile) || exists(dir, exitFile) {
+		return false, nil
+	}
+	return true, removeFile(dir, specFile)
+}

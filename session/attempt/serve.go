@@ -1,0 +1,232 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"deepwork/actor"
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session/attempt/runner"
+)
+
+// serve hands out slots and takes up what dead servers left, when something
+// happens here and every now and then for what happens elsewhere. It runs on a
+// goroutine of its own until Close begins.
+func (e *Engine) serve() {
+	ctx := e.serving
+	ticker := time.NewTicker(e.o.Poll)
+	defer ticker.Stop()
+	recovered := false
+	said := ""
+	for {
+		err := e.look(ctx, &recovered)
+		if text := errorText(err); text != said && ctx.Err() == nil {
+			said = text // once, not at each look
+			if err != nil {
+				e.log.Error("the task board cannot be served; trying again", "error", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.kicks:
+		case <-ticker.C:
+		}
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// look does what there is to do now.
+func (e *Engine) look(ctx context.Context, recovered *bool) error {
+	b, err := e.boardIfThere(ctx)
+	if err != nil || b == nil {
+		return err
+	}
+	// Whoever owns executions must look alive.
+	if err := e.roster.enter(); err != nil {
+		return err
+	}
+	if err := e.takeUp(ctx, b); err != nil {
+		return err
+	}
+	cfg, err := e.config(ctx)
+	if err != nil {
+		return err // and what needs it waits until it can be read
+	}
+	if !*recovered {
+		*recovered = true
+		e.makers.do(func() { e.recoverWorktrees(ctx, b, cfg); e.sweepRecords(ctx, b) })
+	}
+	return e.claim(ctx, b, cfg)
+}
+
+// claim gives what waits to this server, as far as there is room on the board.
+func (e *Engine) claim(ctx context.Context, b *task.Board, cfg *config.Config) error {
+	for ctx.Err() == nil {
+		x, err := b.ClaimNext(ctx, e.roster.own, cfg.Attempts.MaxConcurrent)
+		if err != nil || x == nil {
+			return err
+		}
+		e.tend(*x)
+	}
+	return nil
+}
+
+// takeUp takes the executions of dead servers, and sees to those of this one that
+// nobody sees to, or that others asked it to stop.
+func (e *Engine) takeUp(ctx context.Context, b *task.Board) error {
+	open, err := b.OpenExecutions(ctx)
+	if err != nil {
+		return err
+	}
+	alive := map[string]bool{e.roster.own: true}
+	for _, x := range open {
+		if x.Owner == e.roster.own {
+			e.tend(x)
+			if exists(e.stopMark(x)) {
+				e.stopBeside(x)
+			}
+			continue
+		}
+		lives, asked := alive[x.Owner]
+		if !asked {
+			lives = e.roster.alive(x.Owner)
+			alive[x.Owner] = lives
+		}
+		if lives {
+			continue
+		}
+		taken, err := b.Adopt(ctx, x.ID, x.Owner, e.roster.own)
+		if err != nil {
+			return err
+		}
+		if taken {
+			e.log.Info("attempt taken over from a server that is gone", "attempt", x.AttemptID, "execution", x.ID, "server", x.Owner)
+			x.Owner = e.roster.own
+			e.tend(x)
+		}
+	}
+	return nil
+}
+
+// tend has the attempt's actor see to an execution, once.
+func (e *Engine) tend(x task.Execution) {
+	e.mu.Lock()
+	known := e.tending[x.ID]
+	e.tending[x.ID] = true
+	e.mu.Unlock()
+	if known {
+		return
+	}
+	e.beside.do(func() {
+		defer func() {
+			e.mu.Lock()
+			delete(e.tending, x.ID)
+			e.mu.Unlock()
+			e.kick()
+		}()
+		ctx, cancel := context.WithCancel(e.ctx)
+		defer cancel() // ends what an actor that crashed has left running beside it
+		_, err := actor.Ask(ctx, e.attempts.For(x.AttemptID), func(r actor.Reply[struct{}]) message { return takeMessage{ctx, x, r} })
+		if err == nil || e.serving.Err() != nil {
+			return
+		}
+		e.log.Error("an attempt is not seen to; trying again", "attempt", x.AttemptID, "error", err)
+		e.pause(e.serving, 4*e.o.Poll)
+	})
+}
+
+// stopBeside has an execution of this server stopped that another was asked to stop.
+func (e *Engine) stopBeside(x task.Execution) {
+	e.beside.do(func() {
+		_, err := actor.Ask(e.ctx, e.attempts.For(x.AttemptID), func(r actor.Reply[bool]) message { return stopMessage{x.ID, r} })
+		if err != nil && e.ctx.Err() == nil {
+			e.log.Warn("an attempt cannot be stopped for another server", "attempt", x.AttemptID, "error", err)
+		}
+	})
+}
+
+// recoverWorktrees finishes or undoes what crashes left of worktrees, wherever the
+// config says or said that they are.
+func (e *Engine) recoverWorktrees(ctx context.Context, b *task.Board, cfg *config.Config) {
+	dirs, err := b.WorktreeFolders(ctx)
+	if err != nil && ctx.Err() == nil {
+		e.log.Error("cannot look for where worktrees are", "error", err)
+	}
+	if now := e.worktreesDir(cfg); !slices.Contains(dirs, now) {
+		dirs = append(dirs, now)
+	}
+	for _, dir := range dirs {
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := e.recoverIn(ctx, b, dir); err != nil && ctx.Err() == nil {
+			e.log.Error("cannot look for what crashes left of worktrees", "folder", dir, "error", err)
+		}
+	}
+}
+
+func (e *Engine) recoverIn(ctx context.Context, b *task.Board, dir string) error {
+	k, err := e.keeper(dir)
+	if err != nil {
+		return err
+	}
+	did, err := k.Recover(ctx, func(attempt string) bool {
+		_, err := b.Attempt(ctx, attempt)
+		// What is not known to be gone stays, and what an agent works in: the board
+		// may have been moved away, or an older copy of it put back.
+		return !errors.Is(err, task.ErrNotFound) || e.runsStill(attempt)
+	})
+	for _, what := range did {
+		e.log.Info("recovered after a crash", "what", what)
+	}
+	return err
+}
+
+// runsStill tells whether an agent of an attempt runs, or may run, whatever the
+// board says.
+func (e *Engine) runsStill(attempt string) bool {
+	runs, err := os.ReadDir(filepath.Join(e.records(attempt), "runs"))
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	for _, run := range runs {
+		if alive, err := runner.Alive(filepath.Join(e.records(attempt), "runs", run.Name())); alive || err != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// sweepRecords removes the logs of attempts that delete_task has removed and a
+// crash has kept it from finishing.
+func (e *Engine) sweepRecords(ctx context.Context, b *task.Board) {
+	folders, err := os.ReadDir(e.records(""))
+	if err != nil {
+		return // there are none
+	}
+	for _, f := range folders {
+		attempt := f.Name()
+		if ctx.Err() != nil || !exists(e.removingMark(attempt)) {
+			continue
+		}
+		if _, err := b.Attempt(ctx, attempt); !errors.Is(err, task.ErrNotFound) {
+			continue
+		}
+		if err := os.RemoveAll(e.records(attempt)); err != nil {
+			e.log.Warn("cannot remove the log of a deleted attempt", "folder", e.records(attempt), "error", err)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt/worktree"
+)
+
+// StartTaskAttempt makes an attempt of a task (seed 004, start_task_attempt). It
+// answers when the attempt is on the board; its workspace is made, and its agent
+// started, when a slot is free. What can be found wrong before is, and then
+// nothing was made. With a request_id a repetition gives the same attempt.
+func (e *Engine) StartTaskAttempt(ctx context.Context, identity string, a StartArgs) (*AttemptReply, error) {
+	named := a.RequestID
+	a.RequestID = nil
+	request, err := checkRequest(identity, "start_task_attempt", named, a)
+	if err != nil {
+		return nil, err
+	}
+	taskID, err := checkID("task_id", a.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkOptional("prompt", a.Prompt, MaxPrompt); err != nil {
+		return nil, err
+	}
+	b, cfg, err := e.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if done, err := b.FindRequest(ctx, request); err != nil {
+		return nil, fault("looking for the request_id", err)
+	} else if done != "" {
+		return e.repeated(ctx, b, done)
+	}
+	t, err := b.Task(ctx, taskID)
+	if err != nil {
+		return nil, found("reading the task", err, "task", "task_id", taskID, remedyTask)
+	}
+	agent, err := e.agent(cfg, a.Executor, a.Variant)
+	if err != nil {
+		return nil, err
+	}
+	prompt := firstPrompt(&t.Task, a.Prompt)
+	if err := agent.check(prompt); err != nil {
+		return nil, err
+	}
+	made := task.Attempt{ID: uuid.NewString(), TaskID: taskID, Executor: agent.name, Variant: agent.variant,
+		Prompt: a.Prompt}
+	keeper, err := e.keeper(e.worktreesDir(cfg))
+	if err != nil {
+		return nil, fmt.Errorf("opening the worktrees folder: %w", err)
+	}
+	if made.Repos, err = attemptRepos(ctx, b, keeper, &t.Task, a.Repos); err != nil {
+		return nil, err
+	}
+	if made.Branch, err = newBranch(ctx, b, keeper, t.Title, made.Repos); err != nil {
+		return nil, err
+	}
+	folder := filepath.Join(e.worktreesDir(cfg), made.ID)
+	placeRepos(folder, made.Repos)
+	made.Workspace = folder
+	if len(made.Repos) == 1 {
+		made.Workspace = made.Repos[0].Worktree
+	}
+	kept, err := b.CreateAttempt(ctx, made, task.Execution{ID: uuid.NewString(), Prompt: prompt, Variant: agent.variant}, request)
+	if err != nil {
+		return nil, found("making the attempt", err, "task", "task_id", taskID, remedyTask)
+	}
+	e.log.Info("attempt made", "attempt", kept.ID, "task", taskID, "executor", kept.Executor)
+	e.kick()
+	return e.attemptReply(ctx, b, kept.ID)
+}
+
+// repeated answers a call whose request_id has made an attempt before.
+func (e *Engine) repeated(ctx context.Context, b *task.Board, id string) (*AttemptReply, error) {
+	if _, err := b.Attempt(ctx, id); errors.Is(err, task.ErrNotFound) {
+		return nil, deleted(err)
+	}
+	return e.attemptReply(ctx, b, id)
+}
+
+// attemptRepos checks the repositories that an attempt is to work on.
+func attemptRepos(ctx context.Context, b *task.Board, keeper *worktree.Keeper, t *task.Task, args []RepoArgs) ([]task.AttemptRepo, error) {
+	switch {
+	case len(args) == 0:
+		return nil, session.Wrong("no_repos", "repos is empty. Name at least one repository and the branch to start from; list_repos(project_id: %q) gives those of the task's project.", t.ProjectID).With("argument", "repos")
+	case len(args) > MaxRepos:
+		return nil, session.Wrong("too_many_repos", "repos names %d repositories, and may name %d.", len(args), MaxRepos).With("argument", "repos")
+	}
+	seen := make(map[string]bool)
+	var all []task.AttemptRepo
+	for i, arg := range args {
+		field := fmt.Sprintf("repos[%d].repo_id", i)
+		id, err := checkID(field, arg.RepoID)
+		if err != nil {
+			return nil, err
+		}
+		if seen[id] {
+			return nil, session.Wrong("repo_twice", "repos names the repository %s twice. Name each once.", id).With("argument", field).With("value", id)
+		}
+		seen[id] = true
+		repo, err := b.Repo(ctx, id)
+		if err != nil {
+			return nil, found("reading the repository", err, "repo", field, id, remedyRepo)
+		}
+		if repo.ProjectID != t.ProjectID {
+			return nil, session.Wrong("foreign_repo", "The repository %s (%s) belongs to the project %s, and the task to %s. list_repos(project_id: %q) gives those of the task's project.",
+				id, repo.Name, repo.ProjectID, t.ProjectID, t.ProjectID).With("argument", field).With("value", id)
+		}
+		branch := strings.TrimSpace(arg.TargetBranch)
+		if err := checkBranch(ctx, keeper, repo, branch, i); err != nil {
+			return nil, err
+		}
+		all = append(all, task.AttemptRepo{RepoID: repo.ID, RepoName: repo.Name, RepoPath: repo.Path, TargetBranch: branch})
+	}
+	return all, nil
+}
+
+// checkBranch asks git whether a worktree can be made of a branch.
+func checkBranch(ctx context.Context, keeper *worktree.Keeper, repo *task.Repo, branch string, i int) error {
+	err := keeper.CheckRepo(ctx, repo.Path, branch)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, worktree.ErrNotRepo):
+		return session.Wrong("not_a_repository", "%s (%s) is not a git repository: %v. Run git init there and commit something, or correct its path in .deepwork/config.yml.",
+			repo.Path, repo.Name, err).With("argument", fmt.Sprintf("repos[%d].repo_id", i)).With("value", repo.ID).Because(err)
+	case errors.Is(err, worktree.ErrNoBranch):
+		names, listing := keeper.Branches(ctx, repo.Path)
+		if listing != nil {
+			names = nil // the refusal stands without them
+		}
+		return session.Wrong("unknown_branch", "The repository %s has no branch %q. Its branches: %s.",
+			repo.Name, clip(branch), some(names, "none; commit something first")).
+			With("argument", fmt.Sprintf("repos[%d].target_branch", i)).With("value", clip(branch)).Because(err)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("looking at the repository %s: %w", repo.Path, err)
+	}
+	return gitFailed("Repository "+repo.Name+" cannot be looked at", err)
+}
+
+// newBranch makes up a branch that neither the repositories nor another attempt
+// has.
+func newBranch(ctx context.Context, b *task.Board, keeper *worktree.Keeper, title string, repos []task.AttemptRepo) (string, error) {
+	const tries = 100
+	for range tries {
+		branch := worktree.BranchFor(title)
+		taken, err := b.BranchTaken(ctx, branch)
+		if err != nil {
+			return "", fault("looking for a free branch", err)
+		}
+		for _, repo := range repos {
+			taken = taken || keeper.CheckRepo(ctx, repo.RepoPath, branch) == nil
+		}
+		if !taken {
+			return branch, nil
+		}
+	}
+	return "", session.NotNow("no_branch_left", "No branch is left for attempts of this task: %d names were tried, such as %s. Delete branches of old attempts, or change the task's title, and call again.", tries, worktree.BranchFor(title))
+}
+
+// placeRepos says where each worktree of an attempt is: in a folder of the
+// repository's name, made fit to be one, and unique.
+func placeRepos(folder string, repos []task.AttemptRepo) {
+	taken := make(map[string]bool)
+	for i := range repos {
+		name := folderName(repos[i].RepoName)
+		free := name
+		for n := 2; taken[strings.ToLower(free)]; n++ {
+			free = fmt.Sprintf("%s-%d", name, n)
+		}
+		taken[strings.ToLower(free)] = true
+		repos[i].Worktree = filepath.Join(folder, free)
+	}
+}
+
+// folderName keeps of a name what every file system takes.
+func folderName(name string) string {
+	clean := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		}
+		return '-'
+	}, name)
+	clean = strings.Trim(clean, ".-")
+	if len(clean) > 60 {
+		clean = clean[:60]
+	}
+	if clean == "" {
+		return "repo"
+	}
+	return clean
+}

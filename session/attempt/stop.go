@@ -1,0 +1,112 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"deepwork/actor"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt/runner"
+)
+
+// stopPatience bounds a stop_attempt, beside the grace that the agent has.
+const stopPatience = 30 * time.Second
+
+// StopAttempt ends an attempt's agent with all that it started, or takes the
+// attempt from those that wait (issue 7, stop_attempt). It answers when the end
+// is on the board, or says that it takes longer. What is queued is dropped; the
+// worktree stays, and a follow-up goes on. One that has ended is left as it is.
+func (e *Engine) StopAttempt(ctx context.Context, identity string, a AttemptArgs) (*AttemptReply, error) {
+	id, err := a.must()
+	if err != nil {
+		return nil, err
+	}
+	b, _, err := e.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at, err := b.Attempt(ctx, id)
+	if err != nil {
+		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
+	}
+	bounded, cancel := context.WithTimeout(ctx, e.o.Grace+stopPatience)
+	defer cancel()
+	err = e.stopOpen(bounded, b, id)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return nil, session.NotNow("still_stopping", "Attempt %s is being stopped, and has not ended yet. Call get_attempt to see when it has.", id).With("attempt_id", id).Because(err)
+	}
+	if err != nil {
+		return nil, fault("stopping the attempt", err)
+	}
+	r, err := e.attemptReply(ctx, b, id)
+	if err == nil && !at.State.Open() {
+		r.Notice = new(fmt.Sprintf("Nothing ran: the attempt was %s already.", at.State))
+	}
+	return r, err
+}
+
+// stopOpen stops what is open of an attempt, wherever it runs. What was queued
+// and began in the very moment is stopped too.
+func (e *Engine) stopOpen(ctx context.Context, b *task.Board, attempt string) error {
+	for {
+		x, err := b.LatestExecution(ctx, attempt)
+		if err != nil || !x.State.Open() {
+			return err
+		}
+		switch {
+		case x.State == task.Waiting:
+			if _, err := b.StopWaiting(ctx, x.ID); err != nil {
+				return err
+			}
+			continue // where a server has just claimed it, it is to be stopped there
+		case x.Owner == e.roster.own:
+			here, err := ask(ctx, e, attempt, func(r actor.Reply[bool]) message { return stopMessage{x.ID, r} })
+			if err != nil {
+				return err
+			}
+			if here {
+				continue
+			}
+		default:
+			if err := e.stopElsewhere(ctx, *x); err != nil {
+				return err
+			}
+		}
+		e.kick() // an owner that is dead is noticed by that
+		if !e.pause(ctx, 50*time.Millisecond) {
+			return fmt.Errorf("waiting for its end: %w", ctx.Err())
+		}
+	}
+}
+
+// stopElsewhere stops an execution that another server sees to: its process,
+// which any server can reach, or, while there is none, by a mark that its server
+// looks for.
+func (e *Engine) stopElsewhere(ctx context.Context, x task.Execution) error {
+	if x.State == task.Running {
+		p, err := e.runner.Find(ctx, e.runDir(x))
+		if err == nil {
+			_, err = p.Stop(ctx, e.o.Grace)
+		}
+		if !errors.Is(err, runner.ErrNoRun) {
+			return err
+		}
+	}
+	mark := e.stopMark(x)
+	if err := os.MkdirAll(filepath.Dir(mark), 0o700); err != nil {
+		return fmt.Errorf("asking its server to stop it: %w", err)
+	}
+	if err := os.WriteFile(mark, nil, 0o600); err != nil {
+		return fmt.Errorf("asking its server to stop it: %w", err)
+	}
+	return nil
+}
+
+// drop removes a mark; that there is none is no error, and one that stays
+// is harmless.
+func drop(path string) { _ = os.Remove(path) }

@@ -1,0 +1,187 @@
+package attempt
+
+import (
+	"context"
+	"strings"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+)
+
+// ListTasks lists a project's tasks, newest first, each with its attempts'
+// summary (seed 004, "list_tasks provides attempt summary").
+func (e *Engine) ListTasks(ctx context.Context, identity string, a ListTasksArgs) (*TasksReply, error) {
+	id, err := checkID("project_id", a.ProjectID)
+	if err != nil {
+		return nil, err
+	}
+	var status task.Status
+	if a.Status != nil {
+		if status, err = checkStatus(*a.Status); err != nil {
+			return nil, err
+		}
+	}
+	p, err := page(a.Limit, a.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	b, _, err := e.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, total, next, err := b.Tasks(ctx, id, status, p)
+	if err != nil {
+		return nil, found("listing the tasks", err, "project", "project_id", id, remedyProject)
+	}
+	r := &TasksReply{Tasks: make([]Task, 0, len(all)), Count: len(all), Total: total, NextCursor: orNull(next),
+		Filters: TaskFilters{ProjectID: id, Status: orNull(string(status)), Limit: p.Limit}}
+	for _, s := range all {
+		r.Tasks = append(r.Tasks, *taskReply(&s))
+	}
+	return r, nil
+}
+
+// GetTask returns a task (seed 004, get_task).
+func (e *Engine) GetTask(ctx context.Context, identity string, a TaskArgs) (*Task, error) {
+	id, err := checkID("task_id", a.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	b, _, err := e.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := b.Task(ctx, id)
+	if err != nil {
+		return nil, found("reading the task", err, "task", "task_id", id, remedyTask)
+	}
+	return taskReply(s), nil
+}
+
+// CreateTask makes a task, todo at first (seed 004, create_task).
+func (e *Engine) CreateTask(ctx context.Context, identity string, a CreateTaskArgs) (*Task, error) {
+	named := a.RequestID
+	a.RequestID = nil
+	request, err := checkRequest(identity, "create_task", named, a)
+	if err != nil {
+		return nil, err
+	}
+	if a.ProjectID, err = checkID("project_id", a.ProjectID); err != nil {
+		return nil, err
+	}
+	if a.Title, err = checkTitle(a.Title); err != nil {
+		return nil, err
+	}
+	if err := checkOptional("description", a.Description, MaxPrompt); err != nil {
+		return nil, err
+	}
+	job, workflow := trimmed(a.JobName), trimmed(a.WorkflowName)
+	b, _, err := e.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// A repetition gets its reply, whatever has become of the workflow meanwhile.
+	if done, err := b.FindRequest(ctx, request); err != nil {
+		return nil, fault("looking for the request_id", err)
+	} else if done == "" {
+		if err := e.checkWorkflow(ctx, job, workflow); err != nil {
+			return nil, err
+		}
+	}
+	s, err := b.CreateTask(ctx, task.NewTask{
+		ProjectID: a.ProjectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow,
+	}, request)
+	if err != nil {
+		return nil, found("creating the task", err, "project", "project_id", a.ProjectID, remedyProject)
+	}
+	return taskReply(s), nil
+}
+
+// UpdateTask changes what is given of a task (seed 004, update_task).
+func (e *Engine) UpdateTask(ctx context.Context, identity string, a UpdateTaskArgs) (*Task, error) {
+	id, err := checkID("task_id", a.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	change := task.TaskChange{Description: a.Description, JobName: trimmed(a.JobName), WorkflowName: trimmed(a.WorkflowName)}
+	if a.Title != nil {
+		title, err := checkTitle(*a.Title)
+		if err != nil {
+			return nil, err
+		}
+		change.Title = &title
+	}
+	if err := checkOptional("description", a.Description, MaxPrompt); err != nil {
+		return nil, err
+	}
+	if a.Status != nil {
+		status, err := checkStatus(*a.Status)
+		if err != nil {
+			return nil, err
+		}
+		change.Status = &status
+	}
+	b, _, err := e.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if change.JobName != nil || change.WorkflowName != nil {
+		was, err := b.Task(ctx, id)
+		if err != nil {
+			return nil, found("reading the task", err, "task", "task_id", id, remedyTask)
+		}
+		if err := e.checkWorkflow(ctx, either(change.JobName, was.JobName), either(change.WorkflowName, was.WorkflowName)); err != nil {
+			return nil, err
+		}
+	}
+	s, err := b.UpdateTask(ctx, id, change)
+	if err != nil {
+		return nil, found("updating the task", err, "task", "task_id", id, remedyTask)
+	}
+	return taskReply(s), nil
+}
+
+// checkWorkflow refuses half a workflow, and one that there is not.
+func (e *Engine) checkWorkflow(ctx context.Context, job, workflow *string) error {
+	hasJob, hasWorkflow := job != nil && *job != "", workflow != nil && *workflow != ""
+	switch {
+	case hasJob != hasWorkflow:
+		return session.Wrong("half_a_workflow", "job_name and workflow_name name a workflow together: pass both, or neither. get_workflows gives the workflows there are; empty texts clear both.")
+	case !hasJob:
+		return nil
+	}
+	for field, name := range map[string]string{"job_name": *job, "workflow_name": *workflow} {
+		if err := checkText(field, name, MaxName); err != nil {
+			return err
+		}
+	}
+	if e.o.CheckWorkflow == nil {
+		return nil
+	}
+	return e.o.CheckWorkflow(ctx, *job, *workflow)
+}
+
+func trimmed(s *string) *string {
+	if s == nil {
+		return nil
+	}
+	return new(strings.TrimSpace(*s))
+}
+
+// either returns the first text that was given.
+func either(given, otherwise *string) *string {
+	if given != nil {
+		return given
+	}
+	return otherwise
+}
+
+func taskReply(s *task.Summary) *Task {
+	return &Task{
+		TaskID: s.ID, ProjectID: s.ProjectID, Title: s.Title, Description: s.Description, Status: string(s.Status),
+		JobName: s.JobName, WorkflowName: s.WorkflowName, CreatedAt: stamp(s.CreatedAt), UpdatedAt: stamp(s.UpdatedAt),
+		LatestAttemptID: s.LatestAttemptID, LatestWorkspaceBranch: s.LatestWorkspaceBranch,
+		LatestSessionID: s.LatestSessionID, LatestSessionExecutor: s.LatestSessionExecutor,
+		HasInProgressAttempt: s.HasInProgressAttempt, LastAttemptFailed: s.LastAttemptFailed,
+	}
+}

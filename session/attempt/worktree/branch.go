@@ -1,0 +1,128 @@
+package worktree
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// slugLength is the most characters of a title that a branch name takes.
+const slugLength = 40
+
+// BranchFor makes a branch name of a task's title: deepwork/<slug>-<4 hex>, the
+// slug being the title's ASCII letters, in lower case, and digits, with hyphens
+// for what is between them, at most 40 characters, "task" where nothing is left.
+// The hex digits are random. It is a legal git ref.
+func BranchFor(title string) string {
+	var random [2]byte
+	rand.Read(random[:]) // never fails
+	return "deepwork/" + slug(title, "task") + "-" + hex.EncodeToString(random[:])
+}
+
+func slug(text, empty string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(text) {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			b.WriteRune(r)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+		if b.Len() == slugLength {
+			break
+		}
+	}
+	if s := strings.Trim(b.String(), "-"); s != "" {
+		return s
+	}
+	return empty
+}
+
+// makeBranch makes a branch that must not exist. It is not made by worktree add,
+// so that a failure tells whose branch it is.
+func (k *Keeper) makeBranch(ctx context.Context, r *repo, branch, at string) error {
+	if _, err := k.git(ctx, call{dir: r.common, args: []string{"check-ref-format", "refs/heads/" + branch}}); err != nil {
+		return fmt.Errorf("%q cannot be a branch's name", branch)
+	}
+	_, err := k.git(ctx, r.call("update-ref", "-m", "branch: created by deepwork", "refs/heads/"+branch, at, ""))
+	if err != nil {
+		if tip, look := k.branchTip(ctx, r, branch); look == nil && tip != "" {
+			return fmt.Errorf("%w: %s", ErrBranchTaken, branch)
+		}
+		return fmt.Errorf("making the branch %s: %w", branch, err)
+	}
+	return nil
+}
+
+// dropBranch deletes a branch that holds nothing of its own: no commit beyond
+// base, none that only it reaches. One that is checked out somewhere stays.
+func (k *Keeper) dropBranch(ctx context.Context, r *repo, branch, base string) error {
+	tip, err := k.branchTip(ctx, r, branch)
+	if err != nil || tip == "" || base == "" {
+		return err
+	}
+	own, err := k.line(ctx, r.call("rev-list", "--max-count=1", tip, "^"+base))
+	if err != nil {
+		return fmt.Errorf("looking for commits of the branch %s: %w", branch, err)
+	}
+	if own != "" {
+		return nil
+	}
+	only, err := k.line(ctx, r.call("rev-list", "--max-count=1", tip, "--not",
+		"--exclude="+branch, "--branches", "--tags", "--remotes"))
+	if err != nil {
+		return fmt.Errorf("looking for commits of the branch %s: %w", branch, err)
+	}
+	if only != "" || checkedOut(r.common, branch) {
+		return nil
+	}
+	// A commit that somebody makes on it just now keeps it: the old value no longer fits.
+	if _, err := k.git(ctx, r.call("update-ref", "-d", "refs/heads/"+branch, tip)); err != nil {
+		if now, look := k.branchTip(ctx, r, branch); look == nil && now != tip {
+			return nil
+		}
+		return fmt.Errorf("deleting the branch %s: %w", branch, err)
+	}
+	return nil
+}
+
+// checkedOut tells whether a worktree of the repository stands on a branch.
+func checkedOut(common, branch string) bool {
+	heads := []string{filepath.Join(common, "HEAD")}
+	for _, admin := range admins(common) {
+		heads = append(heads, filepath.Join(admin, "HEAD"))
+	}
+	for _, head := range heads {
+		data, err := os.ReadFile(head)
+		if err == nil && strings.TrimSpace(string(data)) == "ref: refs/heads/"+branch {
+			return true
+		}
+	}
+	return false
+}
+
+// unreached gives those of some commits that no ref reaches but, perhaps, the
+// rescue refs of this very attempt.
+func (k *Keeper) unreached(ctx context.Context, r *repo, attempt string, commits []string) ([]string, error) {
+	var out []string
+	seen := map[string]bool{}
+	for _, id := range commits {
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		lost, err := k.line(ctx, r.call("rev-list", "--max-count=1", id, "--not", "--branches", "--tags", "--remotes",
+			"--exclude="+rescueRefs+attempt+"*", "--glob="+rescueRefs+"*"))
+		if err != nil {
+			return nil, fmt.Errorf("looking for who reaches commit %s: %w", id, err)
+		}
+		if lost != "" {
+			out = append(out, id)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,254 @@
+package worktree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"deepwork/actor/process"
+)
+
+// setupOutput is how much a setup command may print to its standard output.
+const setupOutput = 64 << 20
+
+// Create makes the worktrees of an attempt, each on the new branch, all or none:
+// what a failed Create made is undone before it returns. Where two of the trees
+// are of one repository, the second one's branch has "-2" at its end, as a branch
+// can be checked out only once. Called again for an attempt whose creation was
+// cut short by a crash, it finishes it; a setup command that was running then is
+// run again in the same worktree. Called again after that, it returns what was
+// made. env is added to the environment of setup commands, which run at the top
+// of the worktree. Hooks of the repository do not run.
+//
+// It blocks until everything is done, setup commands included, and waits for
+// other calls that work on this attempt or, briefly, on one of its repositories.
+// Errors are ErrNotRepo, ErrNoBranch, ErrBranchTaken, ErrSetup (with the exit
+// code and the last lines; a *process.Error is in the chain), ErrOutside (a copy
+// that leads out of the repository), or of git or the system (issue 7,
+// "Attempts").
+func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tree, env []string) ([]Made, error) {
+	if err := checkAttempt(attempt); err != nil {
+		return nil, fmt.Errorf("making worktrees: %w", err)
+	}
+	if err := checkTrees(trees); err != nil {
+		return nil, fmt.Errorf("making the worktrees of attempt %s: %w", attempt, err)
+	}
+	unlock, err := k.lockAttempt(ctx, attempt)
+	if err != nil {
+		return nil, fmt.Errorf("making the worktrees of attempt %s: %w", attempt, err)
+	}
+	defer unlock()
+	done, err := k.create(ctx, attempt, branch, trees, env)
+	if err != nil {
+		return nil, fmt.Errorf("making the worktrees of attempt %s: %w", attempt, err)
+	}
+	return done, nil
+}
+
+func (k *Keeper) create(ctx context.Context, attempt, branch string, trees []Tree, env []string) ([]Made, error) {
+	j, err := k.load(attempt)
+	if err != nil {
+		return nil, err
+	}
+	same := j != nil && j.Branch == branch && slices.EqualFunc(j.Trees, trees, isOf)
+	// How they were provided for counts while they are made, and not after.
+	done := j != nil && j.Branch == branch && slices.EqualFunc(j.Trees, trees, isAt)
+	switch {
+	case j == nil:
+	case j.Phase == made && done && j.present():
+		return j.made(), nil
+	case j.Phase == made:
+		return nil, fmt.Errorf("it has worktrees already, on the branch %s; remove them first", j.Branch)
+	case j.Phase == removing:
+		return nil, errors.New("its worktrees are being removed")
+	case j.Phase == creating && same:
+		if err := k.heal(ctx, j); err != nil {
+			return nil, err
+		}
+	default: // what was begun is not what is wanted now
+		if err := k.heal(ctx, j); err != nil {
+			return nil, err
+		}
+		if _, err := k.undo(ctx, j); err != nil {
+			return nil, err
+		}
+		j = nil
+	}
+	if j == nil {
+		if j, err = k.plan(ctx, attempt, branch, trees); err != nil {
+			return nil, err
+		}
+	}
+	for _, e := range j.Trees {
+		if err = k.build(ctx, j, e, env); err != nil {
+			err = fmt.Errorf("repository %s: %w", e.Name, err)
+			break
+		}
+	}
+	if err == nil {
+		err = k.turn(j, made)
+	}
+	if err == nil {
+		return j.made(), nil
+	}
+	// Nobody has worked in them yet: what setup commands wrote is not kept.
+	j.Phase = undoing
+	if _, undo := k.undo(undoContext(ctx), j); undo != nil {
+		k.log.Error("worktrees that could not be made could not be undone; the next start tries again", "attempt", attempt, "error", undo)
+	}
+	return nil, err
+}
+
+// plan records what is to be made. Nothing is made where one repository or
+// branch is wrong.
+func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree) (*journal, error) {
+	j := &journal{Attempt: attempt, Owner: k.owner, Branch: branch}
+	uses := map[string]int{}
+	for _, t := range trees {
+		r, err := k.findRepo(ctx, t.Repo)
+		if err != nil {
+			return nil, fmt.Errorf("repository %s: %w", t.Name, err)
+		}
+		base, err := k.base(ctx, r, t.Repo, t.TargetBranch)
+		if err != nil {
+			return nil, fmt.Errorf("repository %s: %w", t.Name, err)
+		}
+		own := branch
+		if uses[r.common]++; uses[r.common] > 1 {
+			own = fmt.Sprintf("%s-%d", branch, uses[r.common])
+		}
+		j.Trees = append(j.Trees, &record{
+			RepoID: t.RepoID, Name: t.Name, Repo: t.Repo, Target: t.TargetBranch, Copy: t.Copy, Setup: t.Setup,
+			Common: r.common, Path: filepath.Join(k.folder(attempt), t.Name), Branch: own, Base: base, Step: planned,
+		})
+	}
+	for _, e := range j.Trees {
+		if list, err := os.ReadDir(e.Path); err == nil && len(list) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("repository %s: %s is in the way; move it elsewhere", e.Name, e.Path)
+		}
+	}
+	return j, k.turn(j, creating)
+}
+
+// isOf tells whether a record is of a tree.
+func isOf(e *record, t Tree) bool {
+	return isAt(e, t) && slices.Equal(e.Copy, t.Copy) && slices.Equal(e.Setup, t.Setup)
+}
+
+// isAt is isOf but for what is copied into it and run there.
+func isAt(e *record, t Tree) bool {
+	return e.RepoID == t.RepoID && e.Name == t.Name && e.Repo == t.Repo && e.Target == t.TargetBranch
+}
+
+// present tells whether no worktree was deleted by hand.
+func (j *journal) present() bool {
+	return !slices.ContainsFunc(j.Trees, func(e *record) bool { return !isThere(e.Path) })
+}
+
+func (j *journal) made() []Made {
+	out := make([]Made, len(j.Trees))
+	for i, e := range j.Trees {
+		out[i] = Made{RepoID: e.RepoID, Path: e.Path, Base: e.Base}
+	}
+	return out
+}
+
+// build makes one worktree, from wherever it stands.
+func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string) error {
+	if e.Step == branching || e.Step == adding || adminOf(e.Common, e.Path) == "" && e.Step != planned {
+		// It was being made when the process ended; it is made anew, as nobody
+		// knows how much of it there is.
+		if err := k.clear(ctx, j, e, keepPresent); err != nil {
+			return err
+		}
+		if err := k.reach(j, e, planned); err != nil {
+			return err
+		}
+	}
+	if e.Step == planned {
+		if err := k.add(ctx, j, e); err != nil {
+			return err
+		}
+	}
+	if e.Step == added {
+		if err := k.copyAll(ctx, e); err != nil {
+			return err
+		}
+		k.at("copied " + e.Name)
+		if err := k.setup(ctx, e, env); err != nil {
+			return err
+		}
+		return k.reach(j, e, ready)
+	}
+	return nil
+}
+
+// add makes the branch and the worktree, and checks its files out.
+func (k *Keeper) add(ctx context.Context, j *journal, e *record) error {
+	r := e.repo()
+	if err := k.addLocked(ctx, j, e, r); err != nil {
+		return err
+	}
+	// The checkout is the long part, and concerns this worktree alone. It is what
+	// worktree add does too; it runs no hook.
+	admin := adminOf(e.Common, e.Path)
+	if admin == "" {
+		return fmt.Errorf("the worktree %s is gone already", e.Path) // and git would find another one
+	}
+	if _, err := k.git(ctx, call{dir: e.Path, gitDir: admin, workTree: e.Path,
+		args: []string{"reset", "--hard", "--quiet", "--no-recurse-submodules"}}); err != nil {
+		return fmt.Errorf("checking the files out: %w", err)
+	}
+	k.at("checked out " + e.Name)
+	return k.reach(j, e, added)
+}
+
+func (k *Keeper) addLocked(ctx context.Context, j *journal, e *record, r *repo) error {
+	unlock, err := k.lockRepo(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := k.reach(j, e, branching); err != nil {
+		return err
+	}
+	if err := k.makeBranch(ctx, r, e.Branch, e.Base); err != nil {
+		if errors.Is(err, ErrBranchTaken) {
+			e.Step = planned // it is not ours, and not ours to delete
+		}
+		return err
+	}
+	k.at("branch " + e.Name)
+	if err := k.reach(j, e, adding); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(e.Path), 0o755); err != nil {
+		return err
+	}
+	c := r.call("worktree", "add", "--quiet", "--no-checkout", e.Path, e.Branch)
+	c.dir = filepath.Dir(e.Path)
+	if _, err := k.git(ctx, c); err != nil {
+		return fmt.Errorf("adding the worktree: %w", err)
+	}
+	k.at("worktree " + e.Name)
+	return nil
+}
+
+// setup runs the setup command, in a process group of its own.
+func (k *Keeper) setup(ctx context.Context, e *record, env []string) error {
+	if len(e.Setup) == 0 {
+		return nil
+	}
+	_, err := process.Run(ctx, process.Spec{
+		Command: e.Setup, Dir: e.Path, Env: append(environ(), env...), StdoutLimit: setupOutput,
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrSetup, err)
+	}
+	k.at("setup " + e.Name)
+	return nil
+}

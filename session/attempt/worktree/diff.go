@@ -1,0 +1,195 @@
+package worktree
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"deepwork/actor/process"
+)
+
+// defaultDiff is how much of a diff is given where no limit is, in bytes.
+const defaultDiff = 1 << 20
+
+// Diff gives the changes of a worktree since it left its target branch, as git
+// writes them, untracked files included, of these paths (all, if none), at most
+// maxBytes of it (1 MiB, if that is less than 1); truncated tells that there is
+// more. What is cut off begins with a line. Paths are relative to the worktree,
+// with slashes, or absolute, and no patterns: files and folders; one that leads
+// outside is ErrOutside. Binary files, and those above 16 MiB, are only named.
+//
+// It uses an index of its own, takes no lock and changes nothing. It blocks until
+// git has looked; git is stopped at maxBytes, so that memory is bounded.
+func (k *Keeper) Diff(ctx context.Context, path, base, target string, paths []string, maxBytes int) (text string, truncated bool, err error) {
+	specs, err := pathspecs(path, paths)
+	if err == nil {
+		text, truncated, err = k.diff(ctx, path, base, target, specs, maxBytes)
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("comparing the worktree %s: %w", path, err)
+	}
+	return text, truncated, nil
+}
+
+func (k *Keeper) diff(ctx context.Context, path, base, target string, specs []string, maxBytes int) (string, bool, error) {
+	if maxBytes < 1 {
+		maxBytes = defaultDiff
+	}
+	if !isDir(path) {
+		return "", false, fmt.Errorf("%w: there is no such folder", ErrNoWorktree)
+	}
+	v, err := k.view(ctx, path, base, target)
+	if err != nil {
+		return "", false, err
+	}
+	tmp, done, err := k.scratch("diff-")
+	if err != nil {
+		return "", false, err
+	}
+	defer done()
+	index, err := v.indexWithLoose(ctx, tmp)
+	if err != nil {
+		return "", false, err
+	}
+	c := v.call(append([]string{"diff", "--no-color", "--no-ext-diff", "--no-textconv",
+		"--src-prefix=a/", "--dst-prefix=b/", v.from, "--"}, specs...)...)
+	c.index, c.limit = index, maxBytes
+	c.config = []string{"diff.noprefix=false", "diff.mnemonicPrefix=false", "diff.relative=false", "color.ui=false"}
+	r, err := runGit(ctx, c)
+	if errors.Is(err, process.ErrTooMuchOutput) {
+		return cut(r.Stdout), true, nil
+	}
+	return string(r.Stdout), false, err
+}
+
+// cut ends a text after its last whole line, or, where it has none, character.
+func cut(b []byte) string {
+	if i := bytes.LastIndexByte(b, '\n'); i >= 0 {
+		return string(b[:i+1])
+	}
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {
+			if !utf8.FullRune(tail) {
+				b = b[:len(b)-n]
+			}
+			break
+		}
+	}
+	return string(b)
+}
+
+// pathspecs makes git's patterns of paths, such that each means itself.
+func pathspecs(root string, paths []string) ([]string, error) {
+	var out []string
+	for _, p := range paths {
+		local := filepath.FromSlash(p)
+		if filepath.IsAbs(local) {
+			rel, err := filepath.Rel(canonical(root), canonical(local))
+			if err != nil {
+				return nil, fmt.Errorf("%w of the worktree: %q", ErrOutside, p)
+			}
+			local = rel
+		}
+		if local = filepath.Clean(local); !filepath.IsLocal(local) || strings.ContainsRune(p, 0) {
+			return nil, fmt.Errorf("%w of the worktree: %q", ErrOutside, p)
+		}
+		if local == "." {
+			out = append(out, ":(top)")
+		} else {
+			out = append(out, ":(top,literal)"+filepath.ToSlash(local))
+		}
+	}
+	return out, nil
+}
+
+// indexWithLoose copies the worktree's index and adds the untracked files to the
+// copy, without their content: git then reads the files themselves.
+func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
+	index := filepath.Join(tmp, "index")
+	run := func(stdin []byte, args ...string) error {
+		c := v.call(args...)
+		c.index, c.stdin = index, stdin
+		_, err := v.k.git(ctx, c)
+		return err
+	}
+	err := copyIndex(filepath.Join(v.admin, "index"), index)
+	if errors.Is(err, fs.ErrNotExist) && v.head != "" {
+		err = run(nil, "read-tree", v.head)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		return "", err
+	}
+	loose, err := v.loose(ctx)
+	if err != nil || len(loose) == 0 {
+		return index, err
+	}
+	empty, err := v.k.line(ctx, call{dir: tmp, gitDir: v.admin, args: []string{"hash-object", "--stdin"}})
+	if err != nil {
+		return "", err
+	}
+	var add strings.Builder
+	for _, name := range loose {
+		mode := modeFile
+		info, err := os.Lstat(filepath.Join(v.path, filepath.FromSlash(name)))
+		switch {
+		case err != nil || info.IsDir():
+			continue // it vanished just now, or is a repository that cannot be read
+		case info.Mode().Type() == fs.ModeSymlink:
+			mode = modeLink
+		case !readable(filepath.Join(v.path, filepath.FromSlash(name))):
+			continue // git would give up altogether
+		}
+		fmt.Fprintf(&add, "%s %s\t%s\x00", mode, empty, name)
+	}
+	return index, run([]byte(add.String()), "update-index", "-z", "--index-info")
+}
+
+func readable(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	f.Close()
+	return true
+}
+
+func copyFile(from, to string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := out.Close(); err == nil {
+			err = e
+		}
+	}()
+	_, err = io.Copy(out, in)
+	return err
+}
+
+// copyIndex copies an index with its time: by that git tells which files may
+// have been changed in the moment after it was written.
+func copyIndex(from, to string) error {
+	info, err := os.Stat(from) // before: an older time is only more careful
+	if err != nil {
+		return err
+	}
+	if err := copyFile(from, to); err != nil {
+		return err
+	}
+	return os.Chtimes(to, info.ModTime(), info.ModTime())
+}

@@ -1,0 +1,227 @@
+package worktree
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain leaves git without any identity or configuration of the machine's.
+func TestMain(m *testing.M) {
+	if os.Getenv(crashEnv) != "" {
+		os.Exit(crashChild())
+	}
+	home, err := os.MkdirTemp("", "worktree-home-*")
+	if err != nil {
+		panic(err)
+	}
+	for name, value := range map[string]string{
+		"HOME": home, "XDG_CONFIG_HOME": home, "USERPROFILE": home, "GIT_CONFIG_NOSYSTEM": "1",
+		"GORACE": "atexit_sleep_ms=0", "GIT_DIR": filepath.Join(home, "nowhere"), "GIT_INDEX_FILE": filepath.Join(home, "no-index"),
+	} {
+		os.Setenv(name, value)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { os.RemoveAll(home); os.Exit(code) }))
+}
+
+const attemptID = "3f1c7a52-9d1e-4c44-8b7e-0a5c1d2e3f40"
+
+// git runs the real git in a folder and returns what it wrote, trimmed.
+func git(t testing.TB, dir string, args ...string) string {
+	t.Helper()
+	out, err := tryGit(dir, args...)
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+func tryGit(dir string, args ...string) (string, error) {
+	cmd := exec.Command("git", append([]string{"-c", "user.name=Somebody", "-c", "user.email=some@body", "-c", "protocol.file.allow=always"}, args...)...)
+	cmd.Dir, cmd.Env = dir, environ()
+	out, err := cmd.CombinedOutput()
+	return strings.TrimRight(string(out), "\n"), err
+}
+
+// write makes a file of a worktree or checkout, with the folders above it.
+func write(t testing.TB, dir, name, text string) {
+	t.Helper()
+	path := filepath.Join(dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t testing.TB, path ...string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// newRepo makes a repository with a commit on main.
+func newRepo(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "repo")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	git(t, dir, "init", "-q", "-b", "main")
+	write(t, dir, "a.txt", "one\ntwo\n")
+	write(t, dir, "lib/b.txt", "bee\n")
+	write(t, dir, ".gitignore", ".env\n*.log\nnode_modules/\n")
+	commit(t, dir, "first")
+	return dir
+}
+
+func commit(t testing.TB, dir, message string) string {
+	t.Helper()
+	git(t, dir, "add", "-A")
+	git(t, dir, "commit", "-q", "--no-verify", "-m", message)
+	return git(t, dir, "rev-parse", "HEAD")
+}
+
+func newKeeper(t testing.TB) (*Keeper, *bytes.Buffer) {
+	t.Helper()
+	var logged bytes.Buffer
+	k, err := Open(Options{Dir: filepath.Join(t.TempDir(), "worktrees"), Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.stale = time.Second
+	return k, &logged
+}
+
+func tree(repo string) Tree {
+	return Tree{RepoID: "r1", Name: "web", Repo: repo, TargetBranch: "main"}
+}
+
+const branchName = "deepwork/do-it-1a2b"
+
+// make creates a worktree of a repository, and returns its path.
+func create(t testing.TB, k *Keeper, repo string) string {
+	t.Helper()
+	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done[0].Path
+}
+
+// remove removes the attempt and returns the only rescue.
+func remove(t testing.TB, k *Keeper) Rescue {
+	t.Helper()
+	kept, err := k.Remove(t.Context(), attemptID, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(kept) != 1 {
+		t.Fatalf("rescues: %+v", kept)
+	}
+	nothingLeft(t, k)
+	return kept[0]
+}
+
+// nothingLeft checks that a keeper has no worktree, journal, lock or trash.
+func nothingLeft(t testing.TB, k *Keeper) {
+	t.Helper()
+	filepath.WalkDir(k.dir, func(path string, d fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel(k.dir, path)
+		if err == nil && !d.IsDir() && !strings.HasPrefix(d.Name(), "repo-") || filepath.Dir(rel) == "." && rel != "." && rel != ".journal" {
+			t.Errorf("%s is left", rel)
+		}
+		return nil
+	})
+}
+
+// sound checks a repository: its objects, its locks, its list of worktrees.
+func sound(t testing.TB, repo string, worktrees int) {
+	t.Helper()
+	if out, err := tryGit(repo, "fsck", "--strict", "--no-dangling"); err != nil || strings.Contains(out, "error") || strings.Contains(out, "missing") {
+		t.Errorf("git fsck: %v\n%s", err, out)
+	}
+	common := git(t, repo, "rev-parse", "--path-format=absolute", "--git-common-dir")
+	filepath.WalkDir(common, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && (strings.HasSuffix(path, ".lock") || d.Name() == "locked") {
+			t.Errorf("a lock is left: %s", path)
+		}
+		return nil
+	})
+	if n := len(admins(common)); n != worktrees {
+		t.Errorf("the repository has %d worktrees, not %d: %v", n, worktrees, admins(common))
+	}
+}
+
+// digest is of everything in a checkout that attempts must not touch.
+func digest(t testing.TB, repo string) string {
+	t.Helper()
+	h := sha256.New()
+	err := filepath.WalkDir(repo, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(repo, path)
+		switch rel = filepath.ToSlash(rel); {
+		case rel == ".git/worktrees", rel == ".git/objects", rel == ".git/logs", rel == ".git/refs/heads/deepwork", rel == ".git/refs/deepwork":
+			return fs.SkipDir
+		case d.IsDir():
+			h.Write([]byte(rel + "/\x00"))
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		h.Write([]byte(rel + "\x00" + info.Mode().String() + info.ModTime().String()))
+		if d.Type() == fs.ModeSymlink {
+			target, _ := os.Readlink(path)
+			h.Write([]byte(target))
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		h.Write(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// show is a file's exact content in a commit.
+func show(t testing.TB, repo, commit, name string) string {
+	t.Helper()
+	cmd := exec.CommandContext(context.Background(), "git", "cat-file", "blob", commit+":"+name)
+	cmd.Dir, cmd.Env = repo, environ()
+	out, err := cmd.Output()
+	if err != nil {
+		t.Errorf("%s is not in the rescue commit: %v", name, err)
+	}
+	return string(out)
+}
+
+// files lists the paths of a commit.
+func files(t testing.TB, repo, commit string) []string {
+	t.Helper()
+	return fields(git(t, repo, "ls-tree", "-r", "-z", "--name-only", commit) + "")
+}
+
+func contextThatEnds(t testing.TB, after time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), after)
+}

@@ -1,0 +1,213 @@
+package worktree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gofrs/flock"
+
+	"deepwork/session"
+)
+
+// An Expected is an attempt as the board has it, for Inspect to compare with
+// what is on disk.
+type Expected struct {
+	Attempt  string
+	Branch   string
+	Open     bool // an execution of it has not ended: its worktrees may be in the making
+	Made     bool // its worktrees were recorded as made
+	Deleting bool // its worktrees are being removed
+	Trees    []ExpectedTree
+}
+
+// An ExpectedTree is one worktree of an Expected.
+type ExpectedTree struct {
+	Repo string // absolute path of the repository
+	Path string // absolute path of the worktree
+	Base string // the commit it began at; "" before it was made
+}
+
+const (
+	doServe  = "start a server on the project (deepwork serve): it finishes this"
+	doByHand = "look what is in it, and remove it by hand"
+	doDelete = "delete the attempt's task with delete_task, and start a new attempt if it is still wanted"
+)
+
+// Inspect compares the folder with the attempts that are to have their worktrees
+// in it, which are all that the board has, and looks for what crashes left
+// half-done (issue 8, "deepwork check"). It changes nothing and runs git once or
+// twice for each repository. What a Create or Remove is at work on just now is
+// left out. Faults that another look does not confirm are none, see
+// session.Report.Confirmed.
+func (k *Keeper) Inspect(ctx context.Context, expected []Expected) (session.Report, error) {
+	i := &inspection{k: k, expected: map[string]Expected{}, repos: map[string]*repoView{}, journals: map[string]bool{}}
+	for _, e := range expected {
+		i.expected[e.Attempt] = e
+	}
+	for _, look := range []func(context.Context) error{i.journaled, i.folders, i.trees} {
+		if err := look(ctx); err != nil {
+			return session.Report{}, fmt.Errorf("inspecting the worktrees in %s: %w", k.dir, err)
+		}
+	}
+	return i.report, nil
+}
+
+type inspection struct {
+	k        *Keeper
+	expected map[string]Expected
+	repos    map[string]*repoView // by path
+	journals map[string]bool      // attempts that have one
+	report   session.Report
+}
+
+// busy tells whether a call works on an attempt just now.
+func (k *Keeper) busy(attempt string) bool {
+	// Shared, and on a file that is there: who only looks makes no lock file.
+	probe := flock.New(k.attemptLock(attempt), flock.SetFlag(os.O_RDONLY))
+	defer probe.Close()
+	free, err := probe.TryRLock()
+	return !free && !errors.Is(err, fs.ErrNotExist)
+}
+
+// journaled looks at the journals, and at what else is kept beside them.
+func (i *inspection) journaled(context.Context) error {
+	all, err := i.k.attempts()
+	if err != nil {
+		return err
+	}
+	left := 0
+	for _, attempt := range all {
+		j, err := i.k.load(attempt)
+		path := i.k.journalPath(attempt)
+		e, known := i.expected[attempt]
+		switch {
+		case i.k.busy(attempt):
+			i.journals[attempt] = true
+		case err != nil:
+			i.journals[attempt] = true
+			i.report.Fault(path, fmt.Sprintf("the journal of attempt %s cannot be used: %v", attempt, err), "restore it from a backup, or move it away and "+doByHand)
+		case j == nil:
+			left++
+		case i.k.foreign(j):
+			i.journals[attempt] = true
+		default:
+			i.journals[attempt] = true
+			switch {
+			case j.Phase == made && !known:
+				i.report.Fault(i.k.folder(attempt), fmt.Sprintf("there are worktrees of attempt %s, which is not on the board", attempt),
+					"start a server on the project: it removes them, and keeps first what is not committed")
+			case j.Phase != made && !(j.Phase == creating && known && e.Open):
+				i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: %s was cut short", attempt, j.Phase), doServe)
+			}
+		}
+	}
+	for _, folder := range []string{i.k.trash(), filepath.Join(i.k.journals(), "tmp")} {
+		list, err := os.ReadDir(folder)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		left += len(list)
+	}
+	if left > 0 {
+		i.report.Note(i.k.journals(), fmt.Sprintf("temporary files of removed or unfinished worktrees: %d", left), "the next server removes those that nobody uses")
+	}
+	return nil
+}
+
+// folders looks for folders that belong to nobody.
+func (i *inspection) folders(context.Context) error {
+	list, err := os.ReadDir(i.k.dir)
+	if err != nil && !missing(err) {
+		return err
+	}
+	for _, f := range list {
+		name := f.Name()
+		e, known := i.expected[name]
+		path := i.k.folder(name)
+		switch {
+		case !f.IsDir() || strings.HasPrefix(name, ".") || i.journals[name] || i.k.busy(name):
+		case !isDir(path): // removed while we looked
+		case !known:
+			i.report.Fault(path, "it is a folder of no attempt of the board", doByHand)
+		case !e.Made && !e.Open:
+			i.report.Fault(path, fmt.Sprintf("attempt %s has no worktrees and is over, and this folder is left", name), doByHand)
+		}
+	}
+	return nil
+}
+
+// trees looks at each worktree that is to be there.
+func (i *inspection) trees(ctx context.Context) error {
+	for _, e := range i.expected {
+		if !e.Made || e.Deleting || i.k.busy(e.Attempt) {
+			continue
+		}
+		for _, t := range e.Trees {
+			if err := i.tree(ctx, e, t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (i *inspection) tree(ctx context.Context, e Expected, t ExpectedTree) error {
+	r, err := i.repo(ctx, t.Repo)
+	if err != nil {
+		return err
+	}
+	if r.err != nil {
+		i.report.Fault(t.Repo, fmt.Sprintf("the repository of attempt %s cannot be used: %v", e.Attempt, r.err), "put the repository back, or "+doDelete)
+		return nil
+	}
+	if !isDir(t.Path) {
+		i.report.Fault(t.Path, fmt.Sprintf("the worktree of attempt %s is gone; commits of it are on branch %s", e.Attempt, e.Branch), doDelete)
+		return nil
+	}
+	admin := adminOf(r.common, t.Path)
+	if admin == "" {
+		i.report.Fault(t.Path, fmt.Sprintf("the repository %s does not know this worktree of attempt %s", t.Repo, e.Attempt),
+			"run `git worktree repair "+t.Path+"` in the repository")
+		return nil
+	}
+	if ok, err := i.k.hasCommit(ctx, r, t.Base); err != nil {
+		return err
+	} else if !ok {
+		i.report.Fault(t.Repo, fmt.Sprintf("the commit %s, at which attempt %s began, is not in the repository", t.Base, e.Attempt), "fetch it, or "+doDelete)
+	}
+	data, err := os.ReadFile(filepath.Join(admin, "HEAD"))
+	if err != nil {
+		i.report.Fault(t.Path, fmt.Sprintf("the worktree of attempt %s has no HEAD: %v", e.Attempt, err), "run `git worktree repair` in the repository, or "+doDelete)
+		return nil
+	}
+	at := strings.TrimSpace(string(data))
+	if branch, on := strings.CutPrefix(at, "ref: "); on {
+		if r.refs[branch] == "" {
+			i.report.Note(t.Path, fmt.Sprintf("the worktree of attempt %s is on the branch %s, which has no commit", e.Attempt, strings.TrimPrefix(branch, "refs/heads/")), "make it again if it was deleted by mistake")
+			return nil
+		}
+		at = r.refs[branch]
+	}
+	if ok, err := i.k.hasCommit(ctx, r, at); err != nil {
+		return err
+	} else if !ok {
+		i.report.Fault(t.Path, fmt.Sprintf("the worktree of attempt %s stands on the commit %.64s, which is not in the repository", e.Attempt, at), "fetch it, or check out another in the worktree")
+	}
+	return nil
+}
+
+func (i *inspection) repo(ctx context.Context, path string) (*repoView, error) {
+	if r := i.repos[path]; r != nil {
+		return r, nil
+	}
+	r, err := i.k.lookAt(ctx, path)
+	if err == nil {
+		i.repos[path] = r
+	}
+	return r, err
+}

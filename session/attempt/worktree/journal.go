@@ -1,0 +1,211 @@
+package worktree
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// journalVersion is that of the journal's format; one of a newer version is left
+// alone.
+const journalVersion = 1
+
+// A phase is where an attempt's worktrees are.
+type phase string
+
+const (
+	creating phase = "creating" // Create has not returned: nobody has worked in them
+	made     phase = "made"
+	undoing  phase = "undoing"  // a failed Create is undone: nothing in them is work
+	removing phase = "removing" // what is in them is kept, then they go
+)
+
+// A step is where one worktree is; a step that does something is recorded before
+// it is done.
+type step string
+
+const (
+	planned   step = "planned"   // nothing is there
+	branching step = "branching" // its branch is being made
+	adding    step = "adding"    // the worktree is being made and its files checked out
+	added     step = "added"     // files are being copied, then the setup command runs
+	ready     step = "ready"
+	rescued   step = "rescued"  // what was to be kept is kept
+	dropping  step = "dropping" // it is being removed
+	dropped   step = "dropped"  // only its branch is left, if it had commits
+)
+
+// A journal says what was begun for an attempt and how far it came. It is owned
+// by who holds the attempt's lock.
+type journal struct {
+	Version int       `json:"version"`
+	Attempt string    `json:"attempt"`
+	Owner   string    `json:"owner,omitempty"` // Options.Owner of who made it
+	Branch  string    `json:"branch"`
+	Phase   phase     `json:"phase"`
+	Trees   []*record `json:"trees"`
+	Rest    *Rescue   `json:"rest,omitempty"` // what lay beside the worktrees
+	Changed time.Time `json:"changed"`
+}
+
+// A record is one worktree.
+type record struct {
+	RepoID string   `json:"repo_id"`
+	Name   string   `json:"name"`
+	Repo   string   `json:"repo"`
+	Target string   `json:"target_branch"`
+	Copy   []string `json:"copy,omitempty"`
+	Setup  []string `json:"setup,omitempty"`
+	Common string   `json:"git_dir"` // the repository's
+	Path   string   `json:"path"`
+	Branch string   `json:"branch"` // "": not known
+	Base   string   `json:"base"`   // "": not known
+	Step   step     `json:"step"`
+	Ref    string   `json:"rescue_ref,omitempty"`
+	Commit string   `json:"rescue_commit,omitempty"`
+}
+
+// foreign tells whether a journal is another owner's: what the board of this one
+// says of its attempt means nothing.
+func (k *Keeper) foreign(j *journal) bool {
+	return j.Owner != "" && k.owner != "" && j.Owner != k.owner
+}
+
+func (e *record) repo() *repo { return &repo{common: e.Common} }
+
+func (k *Keeper) journals() string { return filepath.Join(k.dir, ".journal") }
+
+func (k *Keeper) journalPath(attempt string) string {
+	return filepath.Join(k.journals(), attempt+".json")
+}
+
+// load reads an attempt's journal; nil where there is none.
+func (k *Keeper) load(attempt string) (*journal, error) {
+	path := k.journalPath(attempt)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading the journal of attempt %s: %w", attempt, err)
+	}
+	var j journal
+	if err := json.Unmarshal(data, &j); err != nil {
+		return nil, fmt.Errorf("reading the journal of attempt %s: %s is damaged: %w", attempt, path, err)
+	}
+	if j.Version != journalVersion || j.Attempt != attempt {
+		return nil, fmt.Errorf("reading the journal of attempt %s: %s is of another version (%d) or attempt (%q); use the deepwork that wrote it",
+			attempt, path, j.Version, j.Attempt)
+	}
+	return &j, nil
+}
+
+// save makes the journal durable, before and after each step.
+func (k *Keeper) save(j *journal) error {
+	j.Version, j.Changed = journalVersion, time.Now().UTC()
+	data, err := json.MarshalIndent(j, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing the journal of attempt %s: %w", j.Attempt, err)
+	}
+	if err := replaceFile(k.draft(j.Attempt), k.journalPath(j.Attempt), append(data, '\n')); err != nil {
+		return fmt.Errorf("writing the journal of attempt %s: %w", j.Attempt, err)
+	}
+	return nil
+}
+
+// forget ends a journal: everything it told of is done.
+func (k *Keeper) forget(attempt string) error {
+	err := os.Remove(k.journalPath(attempt))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the journal of attempt %s: %w", attempt, err)
+	}
+	return syncDir(k.journals())
+}
+
+// turn enters a phase.
+func (k *Keeper) turn(j *journal, p phase) error {
+	j.Phase = p
+	err := k.save(j)
+	k.at("phase " + string(p))
+	return err
+}
+
+// reach enters a step of one worktree.
+func (k *Keeper) reach(j *journal, e *record, s step) error {
+	e.Step = s
+	err := k.save(j)
+	k.at("step " + e.Name + " " + string(s))
+	return err
+}
+
+// draft is where a journal is written before it takes its place. Only who holds
+// the attempt's lock writes it.
+func (k *Keeper) draft(attempt string) string { return k.journalPath(attempt) + ".new" }
+
+// attempts lists those that have a journal, or of which a crash has left
+// something else: the draft of one, the lock.
+func (k *Keeper) attempts() ([]string, error) {
+	found := map[string]bool{}
+	for _, c := range []struct{ folder, before, after string }{
+		{k.journals(), "", ".json"}, {k.journals(), "", ".json.new"}, {k.locks(), "attempt-", ".lock"},
+	} {
+		list, err := os.ReadDir(c.folder)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("reading the journals: %w", err)
+		}
+		for _, f := range list {
+			name, first := strings.CutPrefix(f.Name(), c.before)
+			name, last := strings.CutSuffix(name, c.after)
+			if first && last && attemptName.MatchString(name) {
+				found[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), nil
+}
+
+// replaceFile writes a synced file and renames it over another.
+func replaceFile(draft, path string, data []byte) (err error) {
+	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(draft)
+		}
+	}()
+	if _, err = f.Write(data); err != nil {
+		return err
+	}
+	if err = f.Sync(); err != nil {
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	if err = os.Rename(draft, path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// scratch makes a folder for temporary files; done removes it. What a crash
+// leaves there Recover removes.
+func (k *Keeper) scratch(name string) (dir string, done func(), err error) {
+	parent := filepath.Join(k.journals(), "tmp")
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return "", nil, fmt.Errorf("making a folder for temporary files: %w", err)
+	}
+	if dir, err = os.MkdirTemp(parent, name+"*"); err != nil {
+		return "", nil, fmt.Errorf("making a folder for temporary files: %w", err)
+	}
+	return dir, func() { os.RemoveAll(dir) }, nil
+}

@@ -1,0 +1,12 @@
+//go:build unix
+
+package worktree
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// isNotDir tells whether a path leads through something that is no folder.
+func isNotDir(err error) bool { return errors.Is(err, unix.ENOTDIR) }

@@ -1,0 +1,180 @@
+package worktree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	// abandoned is how old temporary files must be to be nobody's.
+	abandoned = time.Hour
+	// busyFor is how long an attempt's lock is waited for: what a server that was
+	// just killed had started may hold it for a moment more.
+	busyFor = 500 * time.Millisecond
+	// oldLock is how old an index lock in a worktree must be to be a dead git's:
+	// an agent, and its git, may have outlived the server.
+	oldLock = time.Hour
+)
+
+// Recover finishes or undoes what crashes left half-done: of attempts that keep
+// says are known it finishes removals and leaves creations to Create; of others
+// it undoes all, keeping uncommitted work under rescue refs. What a Create or
+// Remove of another process is at work on just now is left to it, and what another
+// owner's keeper made is left alone. It returns
+// what it did, for the log, and the errors of what it could not do, joined; one
+// attempt's do not hinder the others. It blocks until all is done.
+func (k *Keeper) Recover(ctx context.Context, known func(attempt string) bool) ([]string, error) {
+	all, err := k.attempts()
+	if err != nil {
+		return nil, err
+	}
+	var did []string
+	var faults []error
+	for end := time.Now().Add(busyFor); len(all) > 0; {
+		var busy []string
+		for _, attempt := range all {
+			if err := ctx.Err(); err != nil {
+				return did, errors.Join(append(faults, err)...)
+			}
+			what, err := k.recoverOne(ctx, attempt, known)
+			did = append(did, what...)
+			if errors.Is(err, errBusy) {
+				busy = append(busy, attempt)
+			} else if err != nil {
+				faults = append(faults, fmt.Errorf("recovering attempt %s: %w", attempt, err))
+			}
+		}
+		if all = busy; len(all) == 0 || time.Now().After(end) || sleep(ctx, busyFor/10) != nil {
+			break
+		}
+	}
+	k.sweep()
+	return did, errors.Join(faults...)
+}
+
+func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(string) bool) ([]string, error) {
+	path := k.attemptLock(attempt)
+	f, err := k.tryLock(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	defer k.tidyLock(attempt)
+	k.clearDrafts(attempt)
+	j, err := k.load(attempt)
+	if err != nil || j == nil || k.foreign(j) {
+		return nil, err
+	}
+	isKnown := known != nil && known(attempt)
+	var kept []Rescue
+	var what string
+	switch {
+	case j.Phase == removing, j.Phase == made && !isKnown:
+		what = "removed the worktrees of attempt " + attempt
+		kept, err = k.remove(ctx, j, func() bool { return false })
+	case j.Phase == undoing, !isKnown:
+		what = "undid the unfinished worktrees of attempt " + attempt
+		if err = k.heal(ctx, j); err == nil {
+			kept, err = k.undo(ctx, j)
+		}
+	case j.Phase == made:
+		return k.unlockIndexes(j), nil
+	default:
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	did := []string{what}
+	for _, r := range kept {
+		if r.Ref != "" {
+			did = append(did, fmt.Sprintf("kept the work in %s as %s (%s)", r.Path, r.Ref, r.Commit))
+		}
+	}
+	return did, nil
+}
+
+// unlockIndexes removes old index locks, which a killed git leaves and which
+// keep every other git from working there.
+func (k *Keeper) unlockIndexes(j *journal) []string {
+	var did []string
+	for _, e := range j.Trees {
+		admin := adminOf(e.Common, e.Path)
+		if admin == "" {
+			continue
+		}
+		lock := filepath.Join(admin, "index.lock")
+		if info, err := os.Lstat(lock); err == nil && time.Since(info.ModTime()) > oldLock && os.Remove(lock) == nil {
+			did = append(did, "removed the lock of a dead git from "+e.Path)
+		}
+	}
+	return did
+}
+
+// clearDrafts deletes what a dead process was writing for an attempt.
+func (k *Keeper) clearDrafts(attempt string) {
+	os.Remove(k.draft(attempt))
+	folder := filepath.Join(k.journals(), "tmp")
+	list, _ := os.ReadDir(folder) // it may be missing
+	for _, f := range list {
+		if strings.HasPrefix(f.Name(), "keep-"+attempt+"-") {
+			os.RemoveAll(filepath.Join(folder, f.Name()))
+		}
+	}
+}
+
+// sweep deletes what earlier processes left of removed worktrees and temporary
+// files.
+func (k *Keeper) sweep() {
+	old := func(folder string, age time.Duration) {
+		list, _ := os.ReadDir(folder) // it may be missing
+		for _, f := range list {
+			path := filepath.Join(folder, f.Name())
+			if info, err := f.Info(); err != nil || time.Since(info.ModTime()) < age {
+				continue
+			}
+			if err := removeAll(path); err != nil {
+				k.log.Warn("what is left of a removed worktree could not be deleted", "path", path, "error", err)
+			}
+		}
+	}
+	old(k.trash(), 0)
+	old(filepath.Join(k.journals(), "tmp"), abandoned)
+}
+
+// adopt makes a journal for worktrees that have lost theirs, from what the
+// folders tell; nil where there are none. Their branches are not known, and stay.
+func (k *Keeper) adopt(ctx context.Context, attempt string) (*journal, error) {
+	folder := k.folder(attempt)
+	list, err := os.ReadDir(folder)
+	if missing(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	j := &journal{Attempt: attempt, Owner: k.owner, Phase: made}
+	for _, f := range list {
+		path := filepath.Join(folder, f.Name())
+		if info, err := os.Lstat(filepath.Join(path, ".git")); err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		r, err := k.findRepo(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		if adminOf(r.common, path) == "" {
+			return nil, fmt.Errorf("%s has no journal and is no worktree of %s; look at it and remove it by hand", path, r.common)
+		}
+		j.Trees = append(j.Trees, &record{Name: f.Name(), Repo: r.common, Common: r.common, Path: path, Step: ready})
+	}
+	if len(j.Trees) == 0 {
+		os.Remove(folder) // if it is empty
+		return nil, nil
+	}
+	return j, k.save(j)
+}

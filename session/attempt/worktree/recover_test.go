@@ -1,0 +1,242 @@
+package worktree
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestRecoverUndoesWhatNobodyKnowsAndKeepsItsWork(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	write(t, path, "new", "work")
+	if did, err := k.Recover(t.Context(), func(a string) bool { return a == attemptID }); len(did) > 0 || err != nil {
+		t.Errorf("a known attempt: %v, %v", did, err)
+	}
+	did, err := k.Recover(t.Context(), func(string) bool { return false })
+	if err != nil || len(did) != 2 || !strings.Contains(did[1], rescueRefs+attemptID) {
+		t.Errorf("did %v, %v", did, err)
+	}
+	if show(t, repo, rescueRefs+attemptID, "new") != "work" {
+		t.Error("the work is lost")
+	}
+	nothingLeft(t, k)
+	sound(t, repo, 0)
+}
+
+func TestRecoverLeavesTheOthersAtWorkAlone(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	k.at = func(point string) {
+		if point != "copied web" {
+			return
+		}
+		other, err := Open(Options{Dir: k.dir})
+		if err != nil {
+			t.Error(err)
+		}
+		if did, err := other.Recover(t.Context(), func(string) bool { return false }); len(did) > 0 || err != nil {
+			t.Errorf("did %v, %v", did, err)
+		}
+	}
+	if path := create(t, k, repo); !isThere(filepath.Join(path, "a.txt")) {
+		t.Error("the worktree is gone")
+	}
+}
+
+func TestRecoverGoesOnAfterAFault(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	if _, err := k.Create(t.Context(), "good", branchName, []Tree{tree(repo)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"broken": "{", "newer": `{"version": 99, "attempt": "newer"}`} {
+		write(t, k.journals(), name+".json", text)
+	}
+	_, err := k.Recover(t.Context(), nil)
+	if err == nil || !strings.Contains(err.Error(), "broken") || !strings.Contains(err.Error(), "99") {
+		t.Errorf("got %v", err)
+	}
+	if isThere(filepath.Join(k.dir, "good")) {
+		t.Error("another attempt's fault hindered this one")
+	}
+	if got := read(t, k.journals(), "newer.json"); !strings.Contains(got, "99") {
+		t.Error("a newer journal was overwritten")
+	}
+	for _, attempt := range []string{"broken", "newer"} {
+		if _, err := k.Create(t.Context(), attempt, branchName, []Tree{tree(repo)}, nil); err == nil {
+			t.Errorf("%s was made", attempt)
+		}
+		if _, err := k.Remove(t.Context(), attempt, nil); err == nil {
+			t.Errorf("%s was removed", attempt)
+		}
+	}
+}
+
+func TestRecoverTakesAwayLocksOfDeadGitsAlone(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	lock := git(t, path, "rev-parse", "--git-path", "index.lock")
+	write(t, filepath.Dir(lock), "index.lock", "")
+	all := func(string) bool { return true }
+	if did, err := k.Recover(t.Context(), all); len(did) > 0 || err != nil || !isThere(lock) {
+		t.Errorf("a fresh lock: %v, %v", did, err)
+	}
+	long := time.Now().Add(-2 * oldLock)
+	if err := os.Chtimes(lock, long, long); err != nil {
+		t.Fatal(err)
+	}
+	if did, err := k.Recover(t.Context(), all); len(did) != 1 || err != nil || isThere(lock) {
+		t.Errorf("an old lock: %v, %v", did, err)
+	}
+}
+
+func TestLocksOfAKilledGitAreHealed(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	write(t, path, "new", "work")
+	j, err := k.load(attemptID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As if it had been killed while it deleted the branch of a first go.
+	j.Phase, j.Trees[0].Step = removing, dropping
+	if err := k.save(j); err != nil {
+		t.Fatal(err)
+	}
+	common := filepath.Join(repo, ".git")
+	write(t, common, "refs/heads/"+branchName+".lock", "")
+	write(t, common, "refs/deepwork/rescue/"+attemptID+".lock", "")
+	write(t, common, "packed-refs.lock", "")
+	if r := remove(t, k); show(t, repo, r.Commit, "new") != "work" {
+		t.Error("the work is lost")
+	}
+	sound(t, repo, 0)
+
+	// And while worktree add had only begun.
+	path = create(t, k, repo)
+	if j, err = k.load(attemptID); err != nil {
+		t.Fatal(err)
+	}
+	j.Phase, j.Trees[0].Step = creating, adding
+	if err := k.save(j); err != nil {
+		t.Fatal(err)
+	}
+	os.RemoveAll(path)
+	admin := adminOf(canonical(common), path)
+	os.Remove(filepath.Join(admin, "gitdir"))
+	write(t, admin, "locked", initializing)
+	if got := create(t, k, repo); got != path || read(t, path, "a.txt") != "one\ntwo\n" {
+		t.Error("it was not finished")
+	}
+	sound(t, repo, 1)
+	remove(t, k)
+}
+
+// A worktree add that is killed may leave any part of what it makes.
+func TestHalfMadeWorktreesAreMadeAnew(t *testing.T) {
+	for _, lost := range []string{"commondir", "HEAD", "gitdir", "empty gitdir", "all"} {
+		t.Run(lost, func(t *testing.T) {
+			repo := newRepo(t)
+			k, _ := newKeeper(t)
+			path := create(t, k, repo)
+			j, err := k.load(attemptID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			j.Phase, j.Trees[0].Step = creating, adding
+			if err := k.save(j); err != nil {
+				t.Fatal(err)
+			}
+			os.RemoveAll(path)
+			admin := adminOf(canonical(filepath.Join(repo, ".git")), path)
+			list, _ := os.ReadDir(admin)
+			for _, f := range list {
+				if lost == "all" || f.Name() == lost {
+					os.RemoveAll(filepath.Join(admin, f.Name()))
+				}
+			}
+			if lost == "commondir" || lost == "empty gitdir" {
+				write(t, admin, strings.TrimPrefix(lost, "empty "), "")
+			}
+			if lost != "all" {
+				write(t, admin, "locked", initializing)
+			}
+			if create(t, k, repo) != path || read(t, path, "a.txt") != "one\ntwo\n" {
+				t.Error("it was not made anew")
+			}
+			sound(t, repo, 1)
+			remove(t, k)
+			sound(t, repo, 0)
+		})
+	}
+}
+
+func TestLocksThatAreOlderThanOurStepAreNotOurs(t *testing.T) {
+	dir := t.TempDir()
+	k, _ := newKeeper(t)
+	write(t, dir, "packed-refs.lock", "")
+	if err := k.clearRefLocks(t.Context(), dir, time.Now().Add(time.Hour), "refs/heads/x"); err != nil {
+		t.Error(err)
+	}
+	if !isThere(filepath.Join(dir, "packed-refs.lock")) {
+		t.Error("it was removed")
+	}
+}
+
+func TestRemoveOfAnUnfinishedCreation(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	write(t, path, "early", "somebody was here")
+	os.Remove(filepath.Join(path, "lib/b.txt")) // as if the checkout had not come so far
+	j, err := k.load(attemptID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Phase, j.Trees[0].Step = creating, adding
+	if err := k.save(j); err != nil {
+		t.Fatal(err)
+	}
+	r := remove(t, k)
+	if show(t, repo, r.Commit, "early") != "somebody was here" {
+		t.Error("a file is lost")
+	}
+	if !slices.Contains(files(t, repo, r.Commit), "lib/b.txt") {
+		t.Error("what was never checked out counts as deleted")
+	}
+	sound(t, repo, 0)
+}
+
+func TestOpenWantsAnAbsolutePath(t *testing.T) {
+	if _, err := Open(Options{Dir: "relative"}); err == nil {
+		t.Error("a relative path was taken")
+	}
+}
+
+func TestWaitingForALockEndsWithTheContext(t *testing.T) {
+	k, _ := newKeeper(t)
+	unlock, err := k.lockAttempt(t.Context(), attemptID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	other, err := Open(Options{Dir: k.dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, waiter := range map[string]*Keeper{"this process": k, "another": other} {
+		ctx, cancel := contextThatEnds(t, 50*time.Millisecond)
+		if _, err := waiter.Remove(ctx, attemptID, nil); !errors.Is(err, ctx.Err()) || err == nil {
+			t.Errorf("%s: got %v", name, err)
+		}
+		cancel()
+	}
+}

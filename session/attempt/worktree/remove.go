@@ -1,0 +1,273 @@
+package worktree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Remove removes the worktrees of an attempt. What is not committed in them is
+// first kept under the rescue ref of their repository, of all of them before the
+// first one goes; what cannot be kept is ErrNotKept, and then nothing is removed.
+// Ignored files are not kept. Branches with commits stay; one without any is
+// deleted. inUse is asked just before a worktree is removed: true is ErrInUse,
+// as is a worktree that git worktree lock has locked, and nothing of it is
+// removed. nil stands for never.
+//
+// Rescues tell of each worktree, and last of the attempt's folder if something
+// lay beside them. An attempt that has no worktrees gives none, and no error. It
+// blocks, and may be called again after an error or a crash (issue 7,
+// "Attempts").
+func (k *Keeper) Remove(ctx context.Context, attempt string, inUse func() bool) ([]Rescue, error) {
+	if err := checkAttempt(attempt); err != nil {
+		return nil, fmt.Errorf("removing worktrees: %w", err)
+	}
+	unlock, err := k.lockAttempt(ctx, attempt)
+	if err != nil {
+		return nil, fmt.Errorf("removing the worktrees of attempt %s: %w", attempt, err)
+	}
+	defer unlock()
+	if inUse == nil {
+		inUse = func() bool { return false }
+	}
+	j, err := k.load(attempt)
+	if err == nil && j == nil {
+		j, err = k.adopt(ctx, attempt)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("removing the worktrees of attempt %s: %w", attempt, err)
+	}
+	if j == nil {
+		return nil, nil
+	}
+	out, err := k.remove(ctx, j, inUse)
+	if err != nil {
+		return out, fmt.Errorf("removing the worktrees of attempt %s: %w", attempt, err)
+	}
+	return out, nil
+}
+
+func (k *Keeper) remove(ctx context.Context, j *journal, inUse func() bool) ([]Rescue, error) {
+	if inUse() {
+		return nil, ErrInUse
+	}
+	if err := k.heal(ctx, j); err != nil {
+		return nil, err
+	}
+	if j.Phase == creating || j.Phase == undoing {
+		return k.undo(ctx, j)
+	}
+	for _, e := range j.Trees {
+		if reason, locked := lockedBy(adminOf(e.Common, e.Path)); locked {
+			return nil, fmt.Errorf("%w: %s is locked (%s); run git worktree unlock", ErrInUse, e.Path, reason)
+		}
+	}
+	if err := k.turn(j, removing); err != nil {
+		return nil, err
+	}
+	if err := k.keepEach(ctx, j); err != nil {
+		return nil, k.stay(j, err)
+	}
+	for _, e := range j.Trees {
+		if e.Step == dropped {
+			continue
+		}
+		if inUse() {
+			return j.rescues(), k.stay(j, ErrInUse)
+		}
+		if err := k.drop(ctx, j, e); err != nil {
+			return j.rescues(), k.stay(j, err)
+		}
+	}
+	err := k.finish(ctx, j)
+	return j.rescues(), err
+}
+
+// keepEach keeps the work of all worktrees, before any of them goes.
+func (k *Keeper) keepEach(ctx context.Context, j *journal) error {
+	for _, e := range j.Trees {
+		if e.Step == dropped {
+			continue
+		}
+		if err := k.keep(ctx, j, e, keepAll); err != nil {
+			return err
+		}
+		if e.Step == dropping && !isDir(e.Path) {
+			continue
+		}
+		if err := k.reach(j, e, rescued); err != nil {
+			return err
+		}
+	}
+	if err := k.keepRest(ctx, j); err != nil {
+		return err
+	}
+	return k.save(j)
+}
+
+// stay leaves an attempt as it was, where nothing of it was removed yet: it is
+// not for the next start to finish a removal that was refused.
+func (k *Keeper) stay(j *journal, err error) error {
+	for _, e := range j.Trees {
+		if e.Step == dropped || e.Step == dropping && !isDir(e.Path) {
+			return err
+		}
+	}
+	for _, e := range j.Trees {
+		e.Step = ready
+	}
+	return errors.Join(err, k.turn(j, made))
+}
+
+// undo removes what a creation made so far. What a crash left is searched for
+// work first, though nobody should have worked there yet.
+func (k *Keeper) undo(ctx context.Context, j *journal) ([]Rescue, error) {
+	mode := keepNothing
+	if j.Phase == creating {
+		mode = keepPresent
+		for _, e := range j.Trees {
+			if err := k.keep(ctx, j, e, mode); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := k.turn(j, undoing); err != nil {
+		return nil, err
+	}
+	for _, e := range j.Trees {
+		if e.Step == planned || e.Step == dropped {
+			continue
+		}
+		if err := k.drop(ctx, j, e); err != nil {
+			return j.rescues(), err
+		}
+	}
+	err := k.finish(ctx, j)
+	return j.rescues(), err
+}
+
+// clear removes what there is of one worktree, so that it can be made anew.
+func (k *Keeper) clear(ctx context.Context, j *journal, e *record, mode keeping) error {
+	if err := k.keep(ctx, j, e, mode); err != nil {
+		return err
+	}
+	return k.drop(ctx, j, e)
+}
+
+// heal removes the locks of a git that was killed in the middle of a step. The
+// journal is as another process left it.
+func (k *Keeper) heal(ctx context.Context, j *journal) error {
+	for _, e := range j.Trees {
+		interrupted := e.Step == branching || e.Step == adding || e.Step == dropping || j.Phase == removing && e.Step == ready
+		if !interrupted || !isDir(e.Common) {
+			continue
+		}
+		err := func() error {
+			unlock, err := k.lockRepo(ctx, e.repo())
+			if err != nil {
+				return err
+			}
+			defer unlock()
+			if e.Step == adding || e.Step == dropping {
+				if err := k.clearNameless(ctx, e.Common, j.Changed); err != nil {
+					return err
+				}
+			}
+			refs := []string{"refs/heads/" + e.Branch}
+			list, _ := os.ReadDir(filepath.Join(e.Common, filepath.FromSlash(rescueRefs))) // missing: no locks
+			for _, f := range list {
+				if name, ok := strings.CutSuffix(f.Name(), ".lock"); ok && strings.HasPrefix(name, j.Attempt) {
+					refs = append(refs, rescueRefs+name)
+				}
+			}
+			return k.clearRefLocks(ctx, e.Common, j.Changed, refs...)
+		}()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drop removes one worktree, whose work is kept: its folder, its entry in the
+// repository, and its branch if that has no commits.
+func (k *Keeper) drop(ctx context.Context, j *journal, e *record) error {
+	if reason, locked := lockedBy(adminOf(e.Common, e.Path)); locked && reason != initializing {
+		return fmt.Errorf("%w: %s is locked (%s); run git worktree unlock", ErrInUse, e.Path, reason)
+	}
+	if err := k.reach(j, e, dropping); err != nil {
+		return err
+	}
+	// It goes in one move, so that no crash leaves half of it to be mistaken for
+	// a worktree in which files were deleted.
+	empty, err := k.discard(e.Path, j.Attempt)
+	if err != nil {
+		return fmt.Errorf("removing %s: %w", e.Path, err)
+	}
+	defer empty()
+	k.at("moved " + e.Name)
+	if isDir(e.Common) {
+		if err := k.dropInRepo(ctx, e); err != nil {
+			return err
+		}
+	}
+	return k.reach(j, e, dropped)
+}
+
+func (k *Keeper) dropInRepo(ctx context.Context, e *record) error {
+	r := e.repo()
+	unlock, err := k.lockRepo(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := k.dropAdmin(ctx, r, e.Path); err != nil {
+		return err
+	}
+	k.at("unregistered " + e.Name)
+	if e.Branch == "" {
+		return nil
+	}
+	if err := k.dropBranch(ctx, r, e.Branch, e.Base); err != nil {
+		return err
+	}
+	k.at("branch dropped " + e.Name)
+	return nil
+}
+
+// finish removes the attempt's folder and its journal: all is done.
+func (k *Keeper) finish(ctx context.Context, j *journal) error {
+	folder := k.folder(j.Attempt)
+	if err := os.Remove(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if j.Phase == undoing {
+			k.log.Warn("the folder of an attempt holds files that are not its worktrees; it stays", "folder", folder)
+			return k.forget(j.Attempt)
+		}
+		// Something lay beside the worktrees, and more may have come meanwhile.
+		if err := k.keepRest(ctx, j); err != nil {
+			return err
+		}
+		empty, err := k.discard(folder, j.Attempt)
+		if err != nil {
+			return fmt.Errorf("removing %s: %w", folder, err)
+		}
+		defer empty()
+	}
+	k.at("folder removed")
+	return k.forget(j.Attempt)
+}
+
+func (j *journal) rescues() []Rescue {
+	var out []Rescue
+	for _, e := range j.Trees {
+		out = append(out, Rescue{Path: e.Path, Ref: e.Ref, Commit: e.Commit})
+	}
+	if j.Rest != nil {
+		out = append(out, *j.Rest)
+	}
+	return out
+}

@@ -1,0 +1,640 @@
+package worktree
+
+import (
+	"archive/tar"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	awkward := []string{"plain", "with space", "uni-ü-日本", "deep/er/x", `quo"te\`, "-dash", ":(top)magic"}
+	if runtime.GOOS != "windows" {
+		awkward = append(awkward, "line\nbreak", "tab\there", "\"begins")
+	} else {
+		awkward = slices.Delete(awkward, 4, 7)
+	}
+	for _, name := range awkward {
+		write(t, path, name, "content of "+name)
+	}
+	write(t, path, "a.txt", "staged\n")
+	write(t, path, "staged-only", "was staged, then deleted")
+	git(t, path, "add", "a.txt", "staged-only")
+	write(t, path, "a.txt", "unstaged\n")
+	os.Remove(filepath.Join(path, "staged-only"))
+	os.Remove(filepath.Join(path, "lib/b.txt"))
+	write(t, path, "forced.log", "ignored, but added")
+	git(t, path, "add", "-f", "forced.log")
+	write(t, path, "other.log", "ignored")
+	write(t, path, "node_modules/x/y.js", "ignored")
+	head := git(t, path, "rev-parse", "HEAD")
+	index := read(t, git(t, path, "rev-parse", "--git-path", "index"))
+	k.at = func(point string) {
+		if point == "rescue ref" && read(t, git(t, path, "rev-parse", "--git-path", "index")) != index {
+			t.Error("the worktree's own index was touched")
+		}
+	}
+
+	r := remove(t, k)
+	if r.Ref != "refs/deepwork/rescue/"+attemptID || git(t, repo, "rev-parse", r.Ref) != r.Commit {
+		t.Fatalf("kept as %+v", r)
+	}
+	for _, name := range awkward {
+		if got := show(t, repo, r.Commit, name); got != "content of "+name {
+			t.Errorf("%q holds %q", name, got)
+		}
+	}
+	if got := show(t, repo, r.Commit, "a.txt"); got != "unstaged\n" {
+		t.Errorf("a.txt holds %q", got)
+	}
+	if show(t, repo, r.Commit, "forced.log") != "ignored, but added" {
+		t.Error("an ignored file that was added is lost")
+	}
+	if git(t, repo, "rev-parse", r.Commit+"^1") != head {
+		t.Error("the first parent is not HEAD")
+	}
+	if got := show(t, repo, r.Commit+"^2", "a.txt"); got != "staged\n" {
+		t.Errorf("staged was %q", got)
+	}
+	if show(t, repo, r.Commit+"^2", "staged-only") != "was staged, then deleted" {
+		t.Error("a file that was only staged is lost")
+	}
+	all := files(t, repo, r.Commit)
+	for _, gone := range []string{"lib/b.txt", "other.log", "node_modules/x/y.js", ".git"} {
+		if slices.Contains(all, gone) {
+			t.Errorf("%s is in the rescue commit", gone)
+		}
+	}
+	if got := git(t, repo, "show", "-s", "--format=%an <%ae>", r.Commit); got != "deepwork <deepwork@localhost>" {
+		t.Errorf("it is by %s", got)
+	}
+	sound(t, repo, 0)
+}
+
+func TestCommitsStayAndEmptyBranchesGo(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	write(t, path, "done", "x")
+	tip := commit(t, path, "work")
+	if r := remove(t, k); r.Ref != "" {
+		t.Errorf("kept %+v, though all is committed", r)
+	}
+	if git(t, repo, "rev-parse", branchName) != tip {
+		t.Error("the branch lost its commit")
+	}
+	sound(t, repo, 0)
+}
+
+func TestBranchThatIsCheckedOutElsewhereStays(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	git(t, path, "checkout", "-q", "--detach")
+	git(t, repo, "checkout", "-q", branchName)
+	remove(t, k)
+	git(t, repo, "rev-parse", "--verify", "HEAD")
+}
+
+func TestBranchWithTheLastRefToItsBaseStays(t *testing.T) {
+	repo := newRepo(t)
+	write(t, repo, "only", "on main")
+	git(t, repo, "checkout", "-q", "-b", "gone")
+	base := commit(t, repo, "on gone alone")
+	k, _ := newKeeper(t)
+	tr := tree(repo)
+	tr.TargetBranch = "gone"
+	if _, err := k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil); err != nil {
+		t.Fatal(err)
+	}
+	git(t, repo, "checkout", "-q", "main")
+	git(t, repo, "branch", "-q", "-D", "gone")
+	remove(t, k)
+	if got := git(t, repo, "rev-parse", branchName); got != base {
+		t.Errorf("the branch is at %s", got)
+	}
+}
+
+func TestCommitsOnNoBranchAreKept(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	git(t, path, "checkout", "-q", "--detach")
+	write(t, path, "left", "1")
+	left := commit(t, path, "left behind")
+	git(t, path, "checkout", "-q", "main~0")
+	write(t, path, "here", "2")
+	head := commit(t, path, "detached")
+	git(t, path, "update-ref", "refs/worktree/mine", git(t, path, "commit-tree", "-m", "private", "HEAD^{tree}"))
+	private := git(t, path, "rev-parse", "refs/worktree/mine")
+	r := remove(t, k)
+	if r.Ref == "" {
+		t.Fatal("nothing was kept")
+	}
+	if git(t, repo, "rev-parse", r.Commit+"^1") != head {
+		t.Error("the first parent is not HEAD")
+	}
+	for _, id := range []string{left, private} {
+		if _, err := tryGit(repo, "merge-base", "--is-ancestor", id, r.Commit); err != nil {
+			t.Errorf("commit %s is lost", id)
+		}
+	}
+	if show(t, repo, r.Commit, "here") != "2" {
+		t.Error("the tree is not HEAD's")
+	}
+	sound(t, repo, 0)
+}
+
+func TestMergeRebaseAndUnbornStatesAreKept(t *testing.T) {
+	prepare := func(t *testing.T) (*Keeper, string, string) {
+		repo := newRepo(t)
+		k, _ := newKeeper(t)
+		path := create(t, k, repo)
+		write(t, path, "a.txt", "ours\n")
+		commit(t, path, "ours")
+		write(t, repo, "a.txt", "theirs\n")
+		commit(t, repo, "theirs")
+		return k, repo, path
+	}
+	t.Run("conflicted merge", func(t *testing.T) {
+		k, repo, path := prepare(t)
+		if _, err := tryGit(path, "merge", "main"); err == nil {
+			t.Fatal("there is no conflict")
+		}
+		conflict := read(t, path, "a.txt")
+		r := remove(t, k)
+		if show(t, repo, r.Commit, "a.txt") != conflict {
+			t.Error("the file in conflict is lost")
+		}
+		sound(t, repo, 0)
+	})
+	t.Run("rebase with autostash", func(t *testing.T) {
+		k, repo, path := prepare(t)
+		write(t, path, "lib/b.txt", "not committed\n")
+		if _, err := tryGit(path, "rebase", "--autostash", "main"); err == nil {
+			t.Fatal("there is no conflict")
+		}
+		if read(t, path, "lib/b.txt") != "bee\n" {
+			t.Fatal("it was not stashed")
+		}
+		r := remove(t, k)
+		found := false
+		for _, id := range strings.Fields(git(t, repo, "show", "-s", "--format=%P", r.Commit)) {
+			if out, err := tryGit(repo, "show", id+":lib/b.txt"); err == nil && out == "not committed" {
+				found = true
+			}
+		}
+		if !found {
+			t.Error("what rebase had stashed is lost")
+		}
+		sound(t, repo, 0)
+	})
+	t.Run("orphan", func(t *testing.T) {
+		k, repo, path := prepare(t)
+		git(t, path, "checkout", "-q", "--orphan", "fresh")
+		write(t, path, "new", "n")
+		r := remove(t, k)
+		if show(t, repo, r.Commit, "new") != "n" || show(t, repo, r.Commit, "a.txt") != "ours\n" {
+			t.Error("work on a branch without commits is lost")
+		}
+		sound(t, repo, 0)
+	})
+}
+
+func TestRepositoriesInsideAreKept(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	identity := func(dir string) {
+		git(t, path, "init", "-q", dir)
+	}
+	identity("nested")
+	write(t, path, "nested/old", "1")
+	commit(t, filepath.Join(path, "nested"), "in nested")
+	write(t, path, "nested/new", "not committed")
+	write(t, path, "nested/.gitignore", "skip\n")
+	write(t, path, "nested/skip", "ignored there")
+	identity("nested/deeper")
+	write(t, path, "nested/deeper/x", "x")
+	identity("empty")
+	write(t, path, "empty/y", "y")
+	identity("lib") // in a folder with tracked files
+	write(t, path, "lib/c", "c")
+	commit(t, filepath.Join(path, "lib"), "in lib")
+	git(t, path, "clone", "-q", repo, filepath.Join(path, "clone"))
+
+	st, err := k.Status(t.Context(), path, "", "main")
+	if err != nil || !slices.Contains(st.Changed, "nested/deeper/x") || !slices.Contains(st.Changed, "nested/new") {
+		t.Errorf("status: %+v, %v", st, err)
+	}
+	diff, _, err := k.Diff(t.Context(), path, "", "main", []string{"nested"}, 0)
+	if err != nil || !strings.Contains(diff, "+not committed") {
+		t.Errorf("diff: %s, %v", diff, err)
+	}
+
+	r := remove(t, k)
+	for name, want := range map[string]string{"nested/old": "1", "nested/new": "not committed", "nested/deeper/x": "x", "empty/y": "y", "lib/c": "c", "clone/a.txt": "one\ntwo\n"} {
+		if got := show(t, repo, r.Commit, name); got != want {
+			t.Errorf("%s holds %q", name, got)
+		}
+	}
+	all := files(t, repo, r.Commit)
+	for name, want := range map[string]bool{"nested/.deepwork-git.tar": true, "lib/.deepwork-git.tar": true, "clone/.deepwork-git.tar": false, "nested/skip": false} {
+		if slices.Contains(all, name) != want {
+			t.Errorf("%s is kept: %v", name, !want)
+		}
+	}
+	// The archive is a working repository.
+	back := t.TempDir()
+	unpack(t, show(t, repo, r.Commit, "nested/.deepwork-git.tar"), back)
+	if got := git(t, back, "log", "-1", "--format=%s"); got != "in nested" {
+		t.Errorf("the history that was kept says %q", got)
+	}
+	sound(t, repo, 0)
+}
+
+func unpack(t *testing.T, archive, dir string) {
+	t.Helper()
+	for r := tar.NewReader(strings.NewReader(archive)); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, h.Name)
+		if h.Typeflag == tar.TypeDir {
+			os.MkdirAll(path, 0o755)
+			continue
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestReplacedAndRemovedGitFiles(t *testing.T) {
+	for _, c := range []string{"removed", "replaced", "pruned", "deleted by hand"} {
+		t.Run(c, func(t *testing.T) {
+			repo := newRepo(t)
+			k, _ := newKeeper(t)
+			path := create(t, k, repo)
+			write(t, path, "new", "work")
+			write(t, path, "a.txt", "changed")
+			write(t, path, "staged", "staged")
+			git(t, path, "add", "staged")
+			switch c {
+			case "removed":
+				os.Remove(filepath.Join(path, ".git"))
+			case "replaced":
+				os.Remove(filepath.Join(path, ".git"))
+				git(t, path, "init", "-q")
+				commit(t, path, "another life")
+				write(t, path, "new", "more work")
+			case "pruned":
+				os.RemoveAll(adminOf(filepath.Join(canonical(repo), ".git"), path))
+			case "deleted by hand":
+				os.RemoveAll(path)
+			}
+			if c == "removed" || c == "replaced" {
+				st, err := k.Status(t.Context(), path, "", "main")
+				if err != nil || !slices.Contains(st.Changed, "new") {
+					t.Errorf("status: %+v, %v", st, err)
+				}
+			}
+			r := remove(t, k)
+			want := map[string]string{"new": "work", "a.txt": "changed", "staged": "staged"}
+			switch c {
+			case "replaced":
+				want["new"] = "more work"
+				back := t.TempDir()
+				unpack(t, show(t, repo, r.Commit, ".deepwork-git.tar"), back)
+				if got := git(t, back, "log", "-1", "--format=%s"); got != "another life" {
+					t.Errorf("the history that was kept says %q", got)
+				}
+			case "deleted by hand":
+				if show(t, repo, r.Commit+"^2", "staged") != "staged" {
+					t.Error("what was staged is lost")
+				}
+				want = map[string]string{"a.txt": "one\ntwo\n"}
+			}
+			for name, text := range want {
+				if got := show(t, repo, r.Commit, name); got != text {
+					t.Errorf("%s holds %q", name, got)
+				}
+			}
+			sound(t, repo, 0)
+		})
+	}
+}
+
+func TestSubmodules(t *testing.T) {
+	lib := newRepo(t)
+	repo := newRepo(t)
+	git(t, repo, "submodule", "add", "-q", lib, "sub")
+	git(t, repo, "submodule", "add", "-q", lib, "other")
+	commit(t, repo, "submodules")
+	prepare := func(t *testing.T) (*Keeper, string) {
+		k, _ := newKeeper(t)
+		path := create(t, k, repo)
+		git(t, path, "submodule", "update", "-q", "--init", "sub")
+		return k, path
+	}
+	t.Run("clean", func(t *testing.T) {
+		k, _ := prepare(t)
+		if r := remove(t, k); r.Ref != "" {
+			t.Errorf("kept %v: %s", r, git(t, repo, "diff", "--stat", r.Commit+"^", r.Commit))
+		}
+	})
+	t.Run("with work", func(t *testing.T) {
+		k, path := prepare(t)
+		write(t, path, "sub/new", "committed inside")
+		commit(t, filepath.Join(path, "sub"), "in the submodule")
+		write(t, path, "sub/a.txt", "dirty")
+		write(t, path, "other/hidden", "in a submodule that is not checked out")
+		r := remove(t, k)
+		for name, want := range map[string]string{"sub/new": "committed inside", "sub/a.txt": "dirty", "other/hidden": "in a submodule that is not checked out"} {
+			if got := show(t, repo, r.Commit, name); got != want {
+				t.Errorf("%s holds %q", name, got)
+			}
+		}
+		if !slices.Contains(files(t, repo, r.Commit), "sub/.deepwork-git.tar") {
+			t.Error("the submodule's commit is lost")
+		}
+	})
+}
+
+func TestBytesAreKeptExactly(t *testing.T) {
+	repo := newRepo(t)
+	write(t, repo, ".gitattributes", "*.crlf text eol=crlf\n*.up filter=up\n*.bad filter=bad\n")
+	write(t, repo, "t.crlf", "a\r\nb\r\n")
+	write(t, repo, "t.up", "lower")
+	write(t, repo, "t.bad", "x")
+	commit(t, repo, "attributes")
+	git(t, repo, "config", "core.autocrlf", "true")
+	git(t, repo, "config", "filter.up.clean", "tr a-z A-Z")
+	git(t, repo, "config", "filter.bad.clean", "exit 1")
+	git(t, repo, "config", "filter.bad.smudge", "cat")
+	git(t, repo, "config", "filter.bad.required", "true")
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	if got := read(t, path, "t.crlf"); got != "a\r\nb\r\n" {
+		t.Fatalf("checked out as %q", got)
+	}
+	if r := remove(t, k); r.Ref != "" {
+		diff := git(t, repo, "diff", "--stat", r.Commit+"^", r.Commit)
+		if strings.Contains(diff, "t.crlf") || strings.Contains(diff, "a.txt") {
+			t.Errorf("line ends were taken for work: %s", diff)
+		}
+	}
+	git(t, repo, "update-ref", "-d", rescueRefs+attemptID)
+	path = create(t, k, repo)
+	binary := "\x00\x01\r\n\n\r\xff"
+	for _, name := range []string{"t.crlf", "t.up", "t.bad", "new.crlf", "new.up", "new.bad", "a.txt"} {
+		write(t, path, name, "mixed\r\nends\n"+name+binary)
+	}
+	r := remove(t, k)
+	for _, name := range []string{"t.crlf", "t.up", "t.bad", "new.crlf", "new.up", "new.bad", "a.txt"} {
+		if got := show(t, repo, r.Commit, name); got != "mixed\r\nends\n"+name+binary {
+			t.Errorf("%s holds %q", name, got)
+		}
+	}
+}
+
+func TestSymlinksProgramsAndSwaps(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("symlinks need a right here")
+	}
+	repo := newRepo(t)
+	write(t, repo, "dir/in", "tracked below dir")
+	write(t, repo, "flat", "a file")
+	write(t, repo, "run", "#!/bin/sh\n")
+	commit(t, repo, "more")
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	outside := t.TempDir()
+	write(t, outside, "in", "not in the worktree")
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(os.Symlink("a.txt", filepath.Join(path, "link")))
+	do(os.Symlink("/nowhere/\nat all", filepath.Join(path, "dangling")))
+	do(os.RemoveAll(filepath.Join(path, "dir")))
+	do(os.Symlink(outside, filepath.Join(path, "dir"))) // a folder becomes a symlink
+	do(os.Remove(filepath.Join(path, "flat")))
+	write(t, path, "flat/now", "a folder") // and a file a folder
+	do(os.Chmod(filepath.Join(path, "run"), 0o755))
+	do(exec.Command("mkfifo", filepath.Join(path, "pipe")).Run())
+	r := remove(t, k)
+	out := git(t, repo, "ls-tree", "-r", r.Commit)
+	for name, mode := range map[string]string{"link": modeLink, "dangling": modeLink, "dir": modeLink, "flat/now": modeFile, "run": modeExec} {
+		if !strings.Contains("\n"+out, "\n"+mode+" blob") || !regexpLine(out, mode, name) {
+			t.Errorf("%s is not kept with mode %s:\n%s", name, mode, out)
+		}
+	}
+	if show(t, repo, r.Commit, "dangling") != "/nowhere/\nat all" || show(t, repo, r.Commit, "dir") != outside {
+		t.Error("symlinks were followed")
+	}
+	if slices.Contains(files(t, repo, r.Commit), "pipe") {
+		t.Error("a pipe is kept")
+	}
+	sound(t, repo, 0)
+}
+
+func regexpLine(out, mode, name string) bool {
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, mode+" ") && strings.HasSuffix(strings.TrimSpace(line), "\t"+name) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestFlagsAndSparseCheckoutsHideNothing(t *testing.T) {
+	repo := newRepo(t)
+	write(t, repo, "big/x", "x")
+	write(t, repo, "big/y", "y")
+	commit(t, repo, "big")
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	git(t, path, "sparse-checkout", "set", "--no-cone", "/*", "!/big/")
+	if isThere(filepath.Join(path, "big")) {
+		t.Fatal("it is not sparse")
+	}
+	git(t, path, "update-index", "--assume-unchanged", "a.txt")
+	git(t, path, "update-index", "--skip-worktree", "lib/b.txt")
+	write(t, path, "a.txt", "hidden change")
+	write(t, path, "lib/b.txt", "hidden too")
+	write(t, path, "big/x", "changed behind its back")
+	r := remove(t, k)
+	for name, want := range map[string]string{"a.txt": "hidden change", "lib/b.txt": "hidden too", "big/x": "changed behind its back", "big/y": "y"} {
+		if got := show(t, repo, r.Commit, name); got != want {
+			t.Errorf("%s holds %q", name, got)
+		}
+	}
+}
+
+func TestNothingIsRemovedWhileInUse(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	write(t, path, "new", "work")
+	if _, err := k.Remove(t.Context(), attemptID, func() bool { return true }); !errors.Is(err, ErrInUse) {
+		t.Errorf("got %v", err)
+	}
+	asked := 0
+	if _, err := k.Remove(t.Context(), attemptID, func() bool { asked++; return asked > 1 }); !errors.Is(err, ErrInUse) {
+		t.Errorf("used just before it is removed: got %v", err)
+	}
+	git(t, repo, "worktree", "lock", "--reason", "mine", path)
+	if _, err := k.Remove(t.Context(), attemptID, nil); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "mine") {
+		t.Errorf("locked: got %v", err)
+	}
+	// What was refused is not finished behind anybody's back.
+	if did, err := k.Recover(t.Context(), func(string) bool { return true }); len(did) > 0 || err != nil {
+		t.Errorf("recovered %v, %v", did, err)
+	}
+	if read(t, path, "new") != "work" {
+		t.Error("the work is gone")
+	}
+	git(t, repo, "worktree", "unlock", path)
+	if r := remove(t, k); show(t, repo, r.Commit, "new") != "work" {
+		t.Error("the work is lost")
+	}
+}
+
+func TestAnAttemptMadeAgainKeepsEarlierRescues(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	seen := map[string]string{}
+	for _, text := range []string{"first", "second", "third"} {
+		write(t, create(t, k, repo), "new", text)
+		r := remove(t, k)
+		if seen[r.Ref] != "" {
+			t.Errorf("%s was overwritten", r.Ref)
+		}
+		seen[r.Ref] = text
+	}
+	for ref, text := range seen {
+		if show(t, repo, ref, "new") != text {
+			t.Errorf("%s is lost", text)
+		}
+	}
+}
+
+func TestReadOnlyFoldersAreDeleted(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	write(t, path, "node_modules/cache/pkg/file", "x")
+	for _, dir := range []string{"node_modules/cache/pkg", "node_modules/cache"} {
+		if err := os.Chmod(filepath.Join(path, dir), 0o500); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove(t, k)
+}
+
+func TestLargeFileIsStreamed(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	const size = 50 << 20
+	f, err := os.Create(filepath.Join(path, "large"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := make([]byte, 1<<20)
+	for i := range size >> 20 {
+		block[i], block[2*i] = byte(i), 'x'
+		f.Write(block)
+	}
+	f.Close()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	diff, _, err := k.Diff(t.Context(), path, "", "main", nil, 1000)
+	if err != nil || !strings.Contains(diff, "Binary files") {
+		t.Errorf("diff: %q, %v", diff, err)
+	}
+	r := remove(t, k)
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > 8<<20 {
+		t.Errorf("%d bytes were allocated", used)
+	}
+	if got := git(t, repo, "cat-file", "-s", r.Commit+":large"); got != "52428800" {
+		t.Errorf("its size is %s", got)
+	}
+	sound(t, repo, 0)
+}
+
+func TestAttemptWithoutItsJournalIsAdopted(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	write(t, create(t, k, repo), "new", "work")
+	os.RemoveAll(k.journals())
+	if r := remove(t, k); show(t, repo, r.Commit, "new") != "work" {
+		t.Error("the work is lost")
+	}
+	sound(t, repo, 0)
+}
+
+func TestWhatCannotBeKeptIsNotRemoved(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	write(t, path, "new", "work")
+	away := repo + "-away"
+	if err := os.Rename(repo, away); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Remove(t.Context(), attemptID, nil); !errors.Is(err, ErrNotKept) || !strings.Contains(err.Error(), "put it back") {
+		t.Errorf("got %v", err)
+	}
+	if read(t, path, "new") != "work" {
+		t.Error("the work is gone")
+	}
+	if err := os.Rename(away, repo); err != nil {
+		t.Fatal(err)
+	}
+	if r := remove(t, k); show(t, repo, r.Commit, "new") != "work" {
+		t.Error("the work is lost")
+	}
+}
+
+func TestRepositoriesWithSHA256(t *testing.T) {
+	repo := filepath.Join(t.TempDir(), "repo")
+	if _, err := tryGit(".", "init", "-q", "-b", "main", "--object-format=sha256", repo); err != nil {
+		t.Skip("this git has no sha256")
+	}
+	write(t, repo, "a", "a")
+	write(t, repo, "b", "b")
+	commit(t, repo, "first")
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	write(t, path, "a", "changed")
+	os.Remove(filepath.Join(path, "b"))
+	if st, err := k.Status(t.Context(), path, git(t, repo, "rev-parse", "HEAD"), ""); err != nil || !slices.Equal(st.Changed, []string{"a", "b"}) {
+		t.Errorf("status: %+v, %v", st, err)
+	}
+	r := remove(t, k)
+	if show(t, repo, r.Commit, "a") != "changed" || slices.Contains(files(t, repo, r.Commit), "b") {
+		t.Error("work is lost")
+	}
+	sound(t, repo, 0)
+}

@@ -1,0 +1,176 @@
+package worktree
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestStatus(t *testing.T) {
+	repo := newRepo(t)
+	base := git(t, repo, "rev-parse", "HEAD")
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	check := func(target string, want Status) {
+		t.Helper()
+		got, err := k.Status(t.Context(), path, base, target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !got.Exists || got.Ahead != want.Ahead || got.Behind != want.Behind || !slices.Equal(got.Changed, want.Changed) {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+	check("main", Status{})
+	write(t, path, "committed", "1")
+	write(t, path, "lib/b.txt", "changed")
+	commit(t, path, "one")
+	write(t, path, "a.txt", "changed")
+	write(t, path, "with space/ü 日本", "2")
+	write(t, path, "x.log", "ignored")
+	write(t, path, "staged", "3")
+	git(t, path, "add", "staged")
+	want := []string{"a.txt", "committed", "lib/b.txt", "staged", "with space/ü 日本"}
+	if runtime.GOOS != "windows" {
+		write(t, path, "line\nbreak", "4")
+		want = append(want, "line\nbreak")
+	}
+	os.Remove(filepath.Join(path, ".gitignore"))
+	write(t, path, ".git-not", "")
+	os.Remove(filepath.Join(path, "x.log"))
+	want = append(want, ".git-not", ".gitignore")
+	slices.Sort(want)
+	check("main", Status{Ahead: 1, Changed: want})
+
+	write(t, repo, "upstream", "u")
+	commit(t, repo, "upstream")
+	commitEmpty(t, repo)
+	check("main", Status{Ahead: 1, Behind: 2, Changed: want}) // what others did is not counted
+	check("vanished", Status{Ahead: 1, Changed: want})
+	check("", Status{Ahead: 1, Changed: want})
+	git(t, path, "reset", "-q", "--", "staged")
+	git(t, path, "merge", "-q", "main", "-m", "merge")
+	check("main", Status{Ahead: 2, Changed: want})
+
+	if st, err := k.Status(t.Context(), path+"-none", base, "main"); err != nil || st.Exists {
+		t.Errorf("of no folder: %+v, %v", st, err)
+	}
+	if _, err := k.Status(t.Context(), t.TempDir(), base, "main"); !errors.Is(err, ErrNoWorktree) {
+		t.Errorf("of a plain folder: %v", err)
+	}
+	if _, err := k.Status(t.Context(), path, "--all", "vanished"); err == nil {
+		t.Error("a base that is no commit was taken")
+	}
+}
+
+func commitEmpty(t *testing.T, dir string) {
+	git(t, dir, "commit", "-q", "--allow-empty", "-m", "empty")
+}
+
+func TestStatusNeverSeesTheCheckoutAround(t *testing.T) {
+	repo := newRepo(t)
+	write(t, repo, "secret of the checkout", "x")
+	k, err := Open(Options{Dir: filepath.Join(repo, ".deepwork", "worktrees")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := create(t, k, repo)
+	os.Remove(filepath.Join(path, ".git"))
+	st, err := k.Status(t.Context(), path, "", "main")
+	if err != nil || len(st.Changed) != 0 {
+		t.Errorf("got %+v, %v", st, err)
+	}
+	os.RemoveAll(k.journals())
+	if st, err := k.Status(t.Context(), path, "", "main"); !errors.Is(err, ErrNoWorktree) {
+		t.Errorf("got %+v, %v", st, err)
+	}
+	if _, _, err := k.Diff(t.Context(), path, "", "main", nil, 0); !errors.Is(err, ErrNoWorktree) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDiff(t *testing.T) {
+	repo := newRepo(t)
+	for key, value := range map[string]string{"diff.noprefix": "true", "diff.external": "false", "color.ui": "always", "diff.mnemonicPrefix": "true"} {
+		git(t, repo, "config", key, value)
+	}
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	write(t, path, "committed.txt", "in a commit\n")
+	commit(t, path, "one")
+	write(t, path, "a.txt", "one\nTWO\n")
+	write(t, path, "untracked *.txt", "new\n")
+	write(t, path, "other.txt", "other\n")
+	write(t, path, "empty", "")
+	write(t, path, "x.log", "ignored\n")
+	write(t, path, "binary", "\x00\x01\x02")
+	write(t, repo, "upstream", "u\n")
+	commit(t, repo, "upstream")
+	indexAt := git(t, path, "rev-parse", "--git-path", "index")
+	index := read(t, indexAt)
+	text, truncated, err := k.Diff(t.Context(), path, "", "main", nil, 0)
+	if err != nil || truncated {
+		t.Fatal(truncated, err)
+	}
+	for _, want := range []string{"diff --git a/a.txt b/a.txt\n", "-two\n+TWO\n", "+in a commit\n", "+new\n", "new file mode 100644", "b/empty\n", "Binary files /dev/null and b/binary differ\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the diff lacks %q:\n%s", want, text)
+		}
+	}
+	for _, not := range []string{"ignored", "upstream", "\x1b"} {
+		if strings.Contains(text, not) {
+			t.Errorf("the diff has %q", not)
+		}
+	}
+	if read(t, indexAt) != index || isThere(indexAt+".lock") {
+		t.Error("the worktree's index was touched")
+	}
+	only := func(paths ...string) string {
+		t.Helper()
+		text, _, err := k.Diff(t.Context(), path, "", "main", paths, 0)
+		if err != nil {
+			t.Error(err)
+		}
+		return text
+	}
+	if got := only("untracked *.txt"); !strings.Contains(got, "+new") || strings.Contains(got, "other") {
+		t.Errorf("a path was taken for a pattern: %s", got)
+	}
+	if got := only("*.txt"); got != "" {
+		t.Errorf("a path was taken for a pattern: %s", got)
+	}
+	if got := only(filepath.Join(path, "other.txt"), "lib"); !strings.Contains(got, "+other") || strings.Contains(got, "TWO") {
+		t.Errorf("of an absolute path: %s", got)
+	}
+	if only(".") != text {
+		t.Error("of . there is less")
+	}
+	for _, bad := range []string{"..", "../x", "a/../../x", "/etc/passwd", filepath.Join(repo, "a.txt")} {
+		if _, _, err := k.Diff(t.Context(), path, "", "main", []string{bad}, 0); !errors.Is(err, ErrOutside) {
+			t.Errorf("of %q: %v", bad, err)
+		}
+	}
+	for n := 1; n < len(text); n += 7 {
+		part, truncated, err := k.Diff(t.Context(), path, "", "main", nil, n)
+		if err != nil || !truncated || len(part) > n || !strings.HasPrefix(text, part) ||
+			strings.Contains(text[:n], "\n") && !strings.HasSuffix(part, "\n") {
+			t.Fatalf("at %d bytes: %q, %v, %v", n, part, truncated, err)
+		}
+		n *= 2
+	}
+	if part, truncated, err := k.Diff(t.Context(), path, "", "main", nil, len(text)); err != nil || truncated || part != text {
+		t.Errorf("at its very size it is cut: %v, %v", truncated, err)
+	}
+}
+
+func TestCutKeepsCharactersWhole(t *testing.T) {
+	for in, want := range map[string]string{"one\ntwo": "one\n", "abc": "abc", "日本"[:5]: "日", "": "", "ü": "ü", "\n": "\n"} {
+		if got := cut([]byte(in)); got != want {
+			t.Errorf("cut(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

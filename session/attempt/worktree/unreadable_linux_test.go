@@ -1,0 +1,75 @@
+package worktree
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// nobody is a user without rights, as root reads everything.
+const nobody = 65534
+
+const unreadableEnv = "WORKTREE_TEST_UNREADABLE"
+
+func TestUnreadableWorkIsNeverRemoved(t *testing.T) {
+	if os.Getenv(unreadableEnv) == "" && os.Getuid() == 0 {
+		asNobody(t)
+		return
+	}
+	for _, c := range []struct{ name, path string }{
+		{"an untracked file", "secret"}, {"a tracked file", "a.txt"}, {"a folder", "closed"}, {"a tracked file's folder", "lib"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			repo := newRepo(t)
+			k, _ := newKeeper(t)
+			path := create(t, k, repo)
+			write(t, path, "secret", "s")
+			write(t, path, "closed/x", "x")
+			at := filepath.Join(path, c.path)
+			if err := os.Chmod(at, 0); err != nil {
+				t.Fatal(err)
+			}
+			_, err := k.Remove(t.Context(), attemptID, nil)
+			if !errors.Is(err, ErrNotKept) || !strings.Contains(err.Error(), c.path) {
+				t.Errorf("got %v", err)
+			}
+			os.Chmod(at, 0o755)
+			if read(t, path, "secret") != "s" || read(t, path, "closed/x") != "x" {
+				t.Error("work is gone")
+			}
+			if r := remove(t, k); show(t, repo, r.Commit, "secret") != "s" || show(t, repo, r.Commit, "closed/x") != "x" {
+				t.Error("work is lost")
+			}
+		})
+	}
+}
+
+// asNobody runs the test again, as a user without rights.
+func asNobody(t *testing.T) {
+	dir, err := os.MkdirTemp("", "worktree-nobody-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "test")
+	if err := errors.Join(copyFile(self, program), os.Chmod(program, 0o755), os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "tmp"), 0o755), os.Chown(filepath.Join(dir, "tmp"), nobody, nobody)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), unreadableEnv+"=1", "TMPDIR="+filepath.Join(dir, "tmp"), fmt.Sprintf("GOTMPDIR=%s", filepath.Join(dir, "tmp")))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()+"/a_folder") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

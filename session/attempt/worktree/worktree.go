@@ -1,0 +1,124 @@
+// Package worktree makes, looks at and removes the git worktrees of attempts
+// without ever losing work: every step is journalled, and what is not committed
+// is kept under refs/deepwork/rescue before anything is removed (seed 004;
+// DESIGN "Task board"). It runs the git program and nothing else but the setup
+// commands it is given, and never touches a repository's main checkout.
+//
+// What is kept of a worktree is all that git would show as changed: staged,
+// unstaged and untracked files, byte for byte, files of repositories that were
+// made inside it, and commits that no branch, tag or remote reaches. Ignored
+// files are not work: a copied .env, build output, node_modules. Empty folders
+// are not kept, as git knows none.
+package worktree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Options configure a Keeper.
+type Options struct {
+	Dir string // absolute: <Dir>/<attempt>/<repo>; the journal is kept below it too
+	// Owner names whose attempts these are, such as the board's file: several
+	// projects may be told to have their worktrees in one folder, and Recover must
+	// not take those of another for nobody's. "": all are this keeper's.
+	Owner  string
+	Logger *slog.Logger // nil: slog.Default()
+}
+
+// A Keeper keeps the worktrees of one board. Its methods may be called from any
+// goroutine, and by several processes on one folder.
+type Keeper struct {
+	dir     string
+	owner   string
+	log     *slog.Logger
+	waiting turns
+	stale   time.Duration      // how long a lock must lie unchanged before it is taken for a dead git's
+	at      func(point string) // tests end the process here
+}
+
+// Open makes a keeper. It does not touch the disk. It fails where Dir is not an
+// absolute path.
+func Open(o Options) (*Keeper, error) {
+	if !filepath.IsAbs(o.Dir) {
+		return nil, fmt.Errorf("opening the worktrees' folder: %q is not an absolute path", o.Dir)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return &Keeper{dir: filepath.Clean(o.Dir), owner: o.Owner, log: o.Logger, stale: staleAfter, at: func(string) {}}, nil
+}
+
+// A Tree is one worktree that is to be made.
+type Tree struct {
+	RepoID       string   // for the journal
+	Name         string   // the folder's name within the attempt's, unique there
+	Repo         string   // absolute path of the repository, or of a folder in it
+	TargetBranch string   // a branch of it
+	Copy         []string // files and folders copied into it from Repo, relative; a missing one is skipped with a warning
+	Setup        []string // a command run in it; nil: none
+}
+
+// A Made is a worktree that was made.
+type Made struct {
+	RepoID string
+	Path   string // absolute
+	Base   string // the commit it began at, hex
+}
+
+// Errors that callers tell apart; each is wrapped with what it is about.
+var (
+	ErrNotRepo     = errors.New("not a git repository")
+	ErrNoBranch    = errors.New("no such branch")
+	ErrBranchTaken = errors.New("the branch exists already") // Create with another name, as BranchFor gives it
+	ErrInUse       = errors.New("the worktree is in use")
+	ErrSetup       = errors.New("the setup command failed")
+	ErrOutside     = errors.New("the path leads outside")                  // of the repository, or of the worktree
+	ErrNotKept     = errors.New("work in the worktree could not be kept")  // so nothing was removed
+	ErrNoWorktree  = errors.New("there is no git worktree in this folder") // of Status and Diff
+)
+
+// attemptName is what an attempt may be called: it names a folder, a journal and
+// a ref. The ids of the board are such names.
+var attemptName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
+
+func checkAttempt(attempt string) error {
+	if !attemptName.MatchString(attempt) {
+		return fmt.Errorf("%q cannot name an attempt: letters, digits, '_' and '-', at most 100, are allowed", attempt)
+	}
+	return nil
+}
+
+// checkTrees refuses trees whose folders would not be folders of their own.
+func checkTrees(trees []Tree) error {
+	if len(trees) == 0 {
+		return errors.New("an attempt needs at least one repository")
+	}
+	seen := map[string]bool{}
+	for _, t := range trees {
+		switch {
+		case t.Name == "" || t.Name == "." || strings.EqualFold(t.Name, ".git") || strings.ContainsAny(t.Name, "/\\\x00\n\r") ||
+			len(t.Name) > 200 || !filepath.IsLocal(t.Name):
+			return fmt.Errorf("the repository name %q cannot be a folder's name; rename it in the config", t.Name)
+		case seen[t.Name]:
+			return fmt.Errorf("two repositories of the attempt are called %q; rename one of them", t.Name)
+		case !filepath.IsAbs(t.Repo):
+			return fmt.Errorf("the path %q of repository %s is not absolute", t.Repo, t.Name)
+		}
+		seen[t.Name] = true
+	}
+	return nil
+}
+
+// folder is the attempt's: the worktrees are in it.
+func (k *Keeper) folder(attempt string) string { return filepath.Join(k.dir, attempt) }
+
+// undoContext is for cleaning up: the end of the caller's context must not leave
+// things half-made. Each git command is bounded by itself.
+func undoContext(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
