@@ -24,6 +24,7 @@ type member interface {
 	close()                // accept nothing more; does not wait
 	done() <-chan struct{} // closed when it has stopped
 	name() string
+	backlog() (waiting, blocked int) // messages in the mailbox, and senders that wait for room
 }
 
 // NewSystem makes an empty System. logger is the default of its actors; nil

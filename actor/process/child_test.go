@@ -44,6 +44,15 @@ func child(mode string) int {
 		io.Copy(os.Stdout, os.Stdin)
 	case "parent": // of a child that tells its id and stays
 		process.Run(context.Background(), process.Spec{Command: []string{"sh", "-c", "echo $$ >\"$0\"; exec sleep 1000", os.Getenv("PID_FILE")}})
+	case "serving": // the same with a service
+		s, err := process.Serve(process.Spec{Command: []string{"sh", "-c", "echo $$ >\"$0\"; exec sleep 1000", os.Getenv("PID_FILE")}}, nil)
+		if err != nil {
+			return 1
+		}
+		<-s.Done()
+	case "longline":
+		fmt.Fprintln(os.Stderr, strings.Repeat("x", 1<<20))
+		fmt.Fprint(os.Stderr, "\n\nlast, without an end")
 	case "noread":
 	case "tell":
 		wd, _ := os.Getwd()

@@ -14,10 +14,15 @@ import (
 
 // A child does not outlive the process that supervises it, even if that has no
 // chance to end it.
-func TestChildEndsWithAKilledParent(t *testing.T) {
+func TestChildEndsWithAKilledParent(t *testing.T) { endsWithParent(t, "parent") }
+
+// Nor does a service.
+func TestServiceEndsWithAKilledParent(t *testing.T) { endsWithParent(t, "serving") }
+
+func endsWithParent(t *testing.T, mode string) {
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	parent := exec.Command(os.Args[0])
-	parent.Env = append(os.Environ(), modeEnv+"=parent", "PID_FILE="+pidFile)
+	parent.Env = append(os.Environ(), modeEnv+"="+mode, "PID_FILE="+pidFile)
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}

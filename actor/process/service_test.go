@@ -1,0 +1,178 @@
+package process_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"deepwork/actor/process"
+)
+
+// serveChild starts the test binary as a service and ends it with the test.
+func serveChild(t *testing.T, mode string, h *hub, listen func(string)) *process.Service {
+	t.Helper()
+	s := spec(t, mode, h)
+	s.Grace = 100 * time.Millisecond
+	service, err := process.Serve(s, listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop(t, service)
+		service.Stdout.Close()
+	})
+	return service
+}
+
+// stop ends a service; it fails where that takes absurdly long.
+func stop(t *testing.T, s *process.Service) {
+	t.Helper()
+	began := time.Now()
+	s.Stop(context.Background())
+	if d := time.Since(began); d > 10*time.Second {
+		t.Errorf("Stop took %v", d)
+	}
+	select {
+	case <-s.Done():
+	default:
+		t.Error("stopped, and not done")
+	}
+}
+
+func TestServiceIsSpokenTo(t *testing.T) {
+	s := serveChild(t, "echo", nil, nil)
+	r := bufio.NewReader(s.Stdout)
+	for i := range 3 {
+		fmt.Fprintf(s.Stdin, "line %d\n", i)
+		if line, err := r.ReadString('\n'); err != nil || line != fmt.Sprintf("line %d\n", i) {
+			t.Fatalf("%q %v", line, err)
+		}
+	}
+	select {
+	case <-s.Done():
+		t.Fatal("it ended by itself")
+	default:
+	}
+	if s.Err() != nil {
+		t.Errorf("an error of one that runs: %v", s.Err())
+	}
+	stop(t, s) // the end of its input is enough
+	if _, err := r.ReadByte(); err != io.EOF || s.Err() != nil {
+		t.Errorf("%v, %v", err, s.Err())
+	}
+	stop(t, s)
+}
+
+func TestServiceThatEndsSaysWhy(t *testing.T) {
+	var lines []string
+	s := serveChild(t, "fail", nil, func(line string) { lines = append(lines, line) })
+	out, err := io.ReadAll(s.Stdout)
+	<-s.Done()
+	e, ok := errors.AsType[*process.Error](s.Err())
+	if err != nil || string(out) != "out\n" || !ok || e.Kind != process.Exit || e.ExitCode != 3 || !strings.HasSuffix(e.Tail, "line 9999") {
+		t.Errorf("%q %v %v", out, err, s.Err())
+	}
+	if len(lines) != 10_000 || lines[0] != "line 0" || lines[9999] != "line 9999" {
+		t.Errorf("heard %d lines", len(lines))
+	}
+}
+
+func TestServiceThatIsStubbornIsKilledWithItsGroup(t *testing.T) {
+	h := newHub(t)
+	s := serveChild(t, "stubborn", h, nil)
+	all := []*visitor{h.next(), h.next()} // it and its child
+	if t.Failed() {
+		return
+	}
+	began := time.Now()
+	s.Stop(context.Background())
+	if d := time.Since(began); runtime.GOOS != "windows" && d < 200*time.Millisecond {
+		t.Errorf("it was given %v, not twice its grace", d)
+	}
+	for _, v := range all {
+		v.gone()
+	}
+	if e, ok := errors.AsType[*process.Error](s.Err()); !ok || runtime.GOOS != "windows" && e.Signal != "SIGKILL" {
+		t.Error(s.Err())
+	}
+}
+
+func TestServiceIsKilledAtOnceWhenTheContextEnds(t *testing.T) {
+	h := newHub(t)
+	sp := spec(t, "stubborn", h)
+	sp.Grace = time.Hour
+	s, err := process.Serve(sp, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stdout.Close()
+	h.next()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var several sync.WaitGroup
+	for range 3 {
+		several.Go(func() { s.Stop(ctx) })
+	}
+	several.Wait()
+	if s.Err() == nil {
+		t.Error("no error of one that was killed")
+	}
+}
+
+// What left the group does not hold up those who wait for the child.
+func TestServiceWhoseDescendantEscapes(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("nobody can leave")
+	}
+	h := newHub(t)
+	s := serveChild(t, "escape", h, nil)
+	leaf := h.next()
+	if leaf == nil {
+		return
+	}
+	if out, err := io.ReadAll(s.Stdout); err != nil || string(out) != "done\n" {
+		t.Errorf("%q %v", out, err)
+	}
+	<-s.Done()
+	if !leaf.alive() {
+		t.Error("it had left the group and is gone: the test tests nothing")
+	}
+	p, _ := os.FindProcess(leaf.pid)
+	p.Kill()
+	leaf.gone()
+}
+
+func TestServiceThatCannotBeStarted(t *testing.T) {
+	for name, s := range map[string]process.Spec{
+		"no program":   {},
+		"no such":      {Command: []string{"no-such-program-anywhere"}},
+		"no directory": {Command: []string{"go"}, Dir: "/no/such/folder"},
+	} {
+		service, err := process.Serve(s, nil)
+		if _, ok := errors.AsType[*process.Error](err); !ok || service != nil {
+			t.Errorf("%s: %v %v", name, service, err)
+		}
+	}
+}
+
+func TestServiceLinesAreBounded(t *testing.T) {
+	var longest, lines int
+	s := spec(t, "longline", nil)
+	service, err := process.Serve(s, func(line string) { lines, longest = lines+1, max(longest, len(line)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer service.Stdout.Close()
+	<-service.Done()
+	if lines != 2 || longest != 4000 {
+		t.Errorf("%d lines, the longest of %d bytes", lines, longest)
+	}
+}

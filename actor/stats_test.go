@@ -1,0 +1,48 @@
+package actor
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+)
+
+// The figures count every mailbox, and who waits for room in one.
+func TestStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSystem(nil)
+		proceed := make(chan struct{})
+		slow := func() (Behavior[int], error) {
+			return behaviorFunc(func() { <-proceed }), nil
+		}
+		a := Spawn(s, Options{Name: "a", Mailbox: 3}, slow)
+		r := NewRegistry(s, Options{Name: "r"}, func(string) (Behavior[int], error) { return slow() })
+		if got := s.Stats(); got != (Stats{Actors: 1}) {
+			t.Errorf("at rest: %+v", got)
+		}
+		send := func(to Address[int], n int) {
+			for range n {
+				go to.Tell(context.Background(), 1)
+			}
+			synctest.Wait()
+		}
+		send(a, 6)          // one is taken, three wait, two wait for room
+		send(r.For("x"), 2) // one waits
+		send(r.For("y"), 1)
+		if got, want := s.Stats(), (Stats{Actors: 3, Waiting: 4, Deepest: 3, Blocked: 2}); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+		close(proceed)
+		synctest.Wait()
+		if got := s.Stats(); got != (Stats{Actors: 3}) {
+			t.Errorf("when all is done: %+v", got)
+		}
+		s.Stop(context.Background())
+		if got := s.Stats(); got != (Stats{}) {
+			t.Errorf("stopped: %+v", got)
+		}
+	})
+}
+
+type behaviorFunc func()
+
+func (f behaviorFunc) Receive(context.Context, int) error { f(); return nil }

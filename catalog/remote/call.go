@@ -1,0 +1,215 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// The errors of calls to a source.
+var (
+	ErrAway        = errors.New("the source cannot be reached")               // wrapped, with why
+	ErrLost        = errors.New("the connection was lost before it answered") // beside ErrAway: the call may have had its effect
+	ErrUnknown     = errors.New("no source of this name is configured")
+	ErrUnsupported = errors.New("the source has no tool for this") // no status or cancel tool
+)
+
+// A RefusedError is a source's answer that is an error: what the source said, at
+// most 8,000 characters.
+type RefusedError struct{ Text string }
+
+// Error returns what the source said.
+func (e *RefusedError) Error() string {
+	if e.Text == "" {
+		return "the source answered with an error that says nothing"
+	}
+	return e.Text
+}
+
+// Execute starts a workflow at its source, or, where it is synchronous, runs it
+// to its end; it blocks until the source answers or ctx ends. When ctx ends the
+// source is told that the request is cancelled. progress, which may be nil, is
+// called for each progress notification, one at a time, and not after Execute
+// returned; where it is slow and the source is not, the newest 64 are kept.
+//
+// The answer of a synchronous workflow is Completed, with what it gave as Output.
+// Errors: ErrUnknown, ErrAway (with ErrLost where the source may have begun), a
+// *RefusedError, ErrUnsupported where the source has no execute tool, or one that
+// wraps the cause of ctx.
+func (c *Catalog) Execute(ctx context.Context, w *Workflow, input json.RawMessage, progress func(Progress)) (*Answer, error) {
+	s, err := c.source(w.Source)
+	if err != nil {
+		return nil, err
+	}
+	if !given(input) {
+		input = json.RawMessage(`{}`)
+	}
+	arguments, err := json.Marshal(struct {
+		WorkflowID string          `json:"workflow_id"`
+		Input      json.RawMessage `json:"input"`
+	}{w.ID, input})
+	if err != nil {
+		return nil, fmt.Errorf("writing the input of workflow %q: %w", w.ID, err)
+	}
+	answer, err := s.call(ctx, s.def.ExecuteTool, arguments, progress)
+	if err != nil {
+		return nil, err
+	}
+	if !w.Async {
+		return answer.syncAnswer(), nil
+	}
+	return answer.answer(), nil
+}
+
+// Status asks a source about an execution and blocks until it answers or ctx
+// ends. Errors are those of Execute, and ErrUnsupported where the source has no
+// status tool (seed 003, 8.5).
+func (c *Catalog) Status(ctx context.Context, source, workflowID, executionID string) (*Answer, error) {
+	return c.about(ctx, source, toolOfStatus, workflowID, executionID)
+}
+
+// Cancel asks a source to end an execution (seed 003, 7.5) and blocks until it
+// answers or ctx ends. Errors are those of Execute, and ErrUnsupported where the
+// source has no cancel tool.
+func (c *Catalog) Cancel(ctx context.Context, source, workflowID, executionID string) (*Answer, error) {
+	return c.about(ctx, source, toolOfCancel, workflowID, executionID)
+}
+
+func toolOfStatus(s *source) string { return s.def.StatusTool }
+func toolOfCancel(s *source) string { return s.def.CancelTool }
+
+// about calls a tool that is asked about an execution.
+func (c *Catalog) about(ctx context.Context, name string, tool func(*source) string, workflowID, executionID string) (*Answer, error) {
+	s, err := c.source(name)
+	if err != nil {
+		return nil, err
+	}
+	arguments, err := json.Marshal(map[string]string{"workflow_id": workflowID, "execution_id": executionID})
+	if err != nil {
+		return nil, fmt.Errorf("writing the ids of an execution: %w", err)
+	}
+	answer, err := s.call(ctx, tool(s), arguments, nil)
+	if err != nil {
+		return nil, err
+	}
+	return answer.answer(), nil
+}
+
+// source finds a source by its name.
+func (c *Catalog) source(name string) (*source, error) {
+	s := (*c.sources.Load())[name]
+	if s == nil {
+		return nil, fmt.Errorf("source %q: %w", name, ErrUnknown)
+	}
+	return s, nil
+}
+
+// call calls a tool over the link as it is now. A source that says it never heard
+// of our session was restarted and has done nothing: the call is made once more,
+// over the next link.
+func (s *source) call(ctx context.Context, tool string, arguments json.RawMessage, progress func(Progress)) (*reply, error) {
+	for again := true; ; again = false {
+		l := s.link.Load()
+		if l == nil {
+			return nil, s.away(nil)
+		}
+		if l.tools.Load() != nil && !l.has(tool) {
+			return nil, fmt.Errorf("source %q has no tool %q: %w", s.def.Name, tool, ErrUnsupported)
+		}
+		answer, err := l.follow(ctx, tool, arguments, progress)
+		lost, isLost := errors.AsType[transportError](err)
+		switch {
+		case err == nil && answer.IsError:
+			return nil, &RefusedError{Text: answer.text()}
+		case err == nil:
+			return answer, nil
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("waiting for source %q: %w", s.def.Name, context.Cause(ctx))
+		case !isLost:
+			return nil, err
+		case errors.Is(lost, mcp.ErrSessionMissing) && again && s.relinked(ctx, l):
+			continue
+		}
+		return nil, s.away(lost)
+	}
+}
+
+// away is the error of a call that cannot be made, or came to nothing.
+func (s *source) away(lost error) error {
+	if dial, ok := errors.AsType[*net.OpError](lost); ok && dial.Op == "dial" {
+		return fmt.Errorf("source %q: %w: %w", s.def.Name, ErrAway, lost) // nothing was sent
+	}
+	if lost != nil {
+		return fmt.Errorf("source %q: %w: %w: %w", s.def.Name, ErrAway, ErrLost, lost)
+	}
+	if err := s.offer.Load().err; err != nil {
+		return fmt.Errorf("source %q: %w: %w", s.def.Name, ErrAway, err)
+	}
+	return fmt.Errorf("source %q: %w: the connection has just been lost", s.def.Name, ErrAway)
+}
+
+// relinkWithin bounds the wait for the next link.
+const relinkWithin = 10 * time.Second
+
+// relinked waits until the source has another link; false: it has none in time.
+func (s *source) relinked(ctx context.Context, old *link) bool {
+	ctx, cancel := context.WithTimeout(ctx, relinkWithin)
+	defer cancel()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for {
+		if l := s.link.Load(); l != nil && l != old && l.ctx.Err() == nil {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-s.done:
+			return false
+		case <-look.C:
+		}
+	}
+}
+
+// follow makes a call and hands on its progress until it is answered.
+func (l *link) follow(ctx context.Context, tool string, arguments json.RawMessage, progress func(Progress)) (*reply, error) {
+	r := &request{Name: tool, Arguments: arguments}
+	if progress == nil {
+		return l.call(ctx, r)
+	}
+	token, sink := l.listen()
+	defer l.forget(token)
+	r.Meta = mcp.Meta{"progressToken": token}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type outcome struct {
+		reply *reply
+		err   error
+	}
+	done := make(chan outcome, 1)
+	if !l.begin(func() {
+		answer, err := l.call(ctx, r)
+		done <- outcome{answer, err}
+	}) {
+		return nil, transportError{errClosed}
+	}
+	hand := func() {
+		for _, p := range sink.take() {
+			progress(p)
+		}
+	}
+	for {
+		select {
+		case <-sink.news:
+			hand()
+		case o := <-done:
+			hand()
+			return o.reply, o.err
+		}
+	}
+}

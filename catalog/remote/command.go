@@ -1,0 +1,124 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"deepwork/actor/process"
+	"deepwork/catalog/config"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// A commandWire is a source that is run by this server, over stdio.
+type commandWire struct {
+	service *process.Service
+	stray   func(line string) // is told what is no message on its standard output
+	cutting context.Context   // ended by cut: nothing is waited for any more
+	cut     context.CancelFunc
+	ending  sync.WaitGroup
+}
+
+// startCommand starts a source in the project root. What it writes to its
+// standard error is logged, at debug, some lines a second.
+func startCommand(s *config.WorkflowSource, root string, logger *slog.Logger) (*commandWire, error) {
+	env := os.Environ()
+	for name, value := range s.Env {
+		env = append(env, name+"="+value)
+	}
+	service, err := process.Serve(process.Spec{
+		Command: slices.Clone(s.Command), Dir: root, Env: env, Grace: stopGrace,
+	}, quietly(logger))
+	if err != nil {
+		return nil, err
+	}
+	level := slog.LevelWarn                                        // once a connection
+	w := &commandWire{service: service, stray: func(line string) { // one goroutine calls it
+		logger.Log(context.Background(), level, "a source writes what is no message to its standard output; its standard error is the place for that", "line", line)
+		level = slog.LevelDebug
+	}}
+	w.cutting, w.cut = context.WithCancel(context.Background())
+	w.ending.Go(func() {
+		<-w.cutting.Done()
+		service.Stop(w.cutting)
+	})
+	return w, nil
+}
+
+// quietly logs lines at debug, at most 50 a second; the rest is counted.
+func quietly(logger *slog.Logger) func(string) {
+	const most = 50
+	var since time.Time
+	lines, lost := 0, 0
+	return func(line string) { // one goroutine calls it
+		if !logger.Enabled(context.Background(), slog.LevelDebug) {
+			return
+		}
+		if now := time.Now(); now.Sub(since) > time.Second {
+			if lost > 0 {
+				logger.Debug("lines of a source's standard error were left out", "lines", lost)
+			}
+			since, lines, lost = now, 0, 0
+		}
+		if lines++; lines > most {
+			lost++
+			return
+		}
+		logger.Debug("a source writes", "line", process.Tail(line, 1000))
+	}
+}
+
+func (w *commandWire) transport() mcp.Transport { return w }
+
+// Connect implements mcp.Transport.
+func (w *commandWire) Connect(ctx context.Context) (mcp.Connection, error) {
+	c, err := (&mcp.IOTransport{
+		Reader: newSieve(w.service.Stdout, w.stray), Writer: patient{w.service.Stdin}, MaxLineLength: maxMessage,
+	}).Connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("speaking to the command: %w", err)
+	}
+	return renaming{&metered{Connection: c}}, nil
+}
+
+// patient gives a source some time to read each message.
+type patient struct{ *os.File }
+
+// Write implements io.Writer.
+func (p patient) Write(b []byte) (int, error) {
+	// Where a pipe has no deadlines a source that does not read is found out by the
+	// query that it does not answer.
+	_ = p.SetWriteDeadline(time.Now().Add(writeTimeout))
+	return p.File.Write(b)
+}
+
+func (w *commandWire) end() { w.cut() }
+
+func (w *commandWire) leave(ctx context.Context, close func()) {
+	stop := context.AfterFunc(ctx, w.cut)
+	defer stop()
+	w.service.Stop(w.cutting)
+	close()
+	w.cut()
+	w.ending.Wait()
+}
+
+func (w *commandWire) reason(err error) error {
+	// The pipe ends before the command does; how that ends is what matters.
+	timer := time.NewTimer(time.Second + stopGrace)
+	defer timer.Stop()
+	select {
+	case <-w.service.Done():
+	case <-timer.C:
+		return err
+	}
+	if ended := w.service.Err(); ended != nil {
+		return fmt.Errorf("%w; %w", err, ended)
+	}
+	return err
+}

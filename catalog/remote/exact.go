@@ -1,0 +1,106 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// The SDK decodes what a tool answers into maps and floats: the order of keys and
+// the digits of large numbers are lost. So calls go through it as a method of our
+// own, whose answer stays as it is, and are renamed on their way out.
+const (
+	exactMethod = "deepwork/tools/call"
+	callMethod  = "tools/call"
+)
+
+// A request is one call of a source's tool.
+type request struct {
+	mcp.ParamsBase
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+// registerExact lets a client send calls whose answers stay exact.
+func registerExact(c *mcp.Client) error {
+	return mcp.AddSendingCustomMethod[*request, *reply](c, exactMethod)
+}
+
+// callExact calls a tool; the client's transport is to rename the method.
+func callExact(ctx context.Context, s *mcp.ClientSession, r *request) (*reply, error) {
+	answer, err := mcp.CallCustomMethod[*request, *reply](ctx, s, exactMethod, r)
+	if err != nil {
+		return nil, renamedError{err}
+	}
+	return answer, nil
+}
+
+// A renamedError speaks of the method by its real name.
+type renamedError struct{ error }
+
+// Error names the method as the source knows it.
+func (e renamedError) Error() string {
+	return strings.ReplaceAll(e.error.Error(), exactMethod, callMethod)
+}
+
+// Unwrap returns the error as it was.
+func (e renamedError) Unwrap() error { return e.error }
+
+// A renaming connection gives exact calls their real name.
+type renaming struct{ mcp.Connection }
+
+// Write implements mcp.Connection.
+func (c renaming) Write(ctx context.Context, m jsonrpc.Message) error {
+	if r, ok := m.(*jsonrpc.Request); ok && r.Method == exactMethod {
+		renamed := *r
+		renamed.Method = callMethod
+		m = &renamed
+	}
+	return c.Connection.Write(ctx, m)
+}
+
+// renameBody does the same to the body of an HTTP request, where the SDK takes
+// no connection but its own.
+func renameBody(req *http.Request) (*http.Request, error) {
+	if req.Method != http.MethodPost || req.Body == nil {
+		return req, nil
+	}
+	body, err := io.ReadAll(req.Body)
+	req.Body.Close()
+	if err != nil {
+		return nil, fmt.Errorf("reading the request: %w", err)
+	}
+	if bytes.Contains(body, []byte(exactMethod)) {
+		var message struct {
+			Version string          `json:"jsonrpc"`
+			ID      json.RawMessage `json:"id,omitempty"`
+			Method  string          `json:"method"`
+			Params  json.RawMessage `json:"params,omitempty"`
+		}
+		if err := json.Unmarshal(body, &message); err != nil {
+			return nil, fmt.Errorf("reading the request: %w", err)
+		}
+		if message.Method == exactMethod {
+			message.Method = callMethod
+			var out bytes.Buffer
+			encoder := json.NewEncoder(&out)
+			encoder.SetEscapeHTML(false)
+			if err := encoder.Encode(&message); err != nil {
+				return nil, fmt.Errorf("writing the request: %w", err)
+			}
+			body = out.Bytes()
+		}
+	}
+	next := req.Clone(req.Context())
+	next.Body = io.NopCloser(bytes.NewReader(body))
+	next.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	next.ContentLength = int64(len(body))
+	return next, nil
+}

@@ -1,0 +1,204 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"deepwork/catalog/config"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// A urlWire is a source that is reached over streamable HTTP.
+type urlWire struct {
+	endpoint string
+	client   *http.Client
+	base     *http.Transport
+	cutting  context.Context // ended by cut: every request ends with it
+	cut      context.CancelFunc
+}
+
+// openURL prepares a connection; headers take their variables from the
+// environment as it is now.
+func openURL(s *config.WorkflowSource) (*urlWire, error) {
+	headers := make(http.Header, len(s.Headers))
+	for name, value := range s.Headers {
+		expanded, err := expand(value, os.LookupEnv)
+		if err != nil {
+			return nil, fmt.Errorf("the header %s: %w", name, err)
+		}
+		headers.Set(name, expanded)
+	}
+	endpoint, err := url.Parse(s.URL)
+	if err != nil {
+		return nil, fmt.Errorf("the url: %w", err)
+	}
+	w := &urlWire{endpoint: s.URL, base: &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ForceAttemptHTTP2:     true,
+		MaxIdleConnsPerHost:   16,
+		IdleConnTimeout:       90 * time.Second,
+		ExpectContinueTimeout: time.Second,
+	}}
+	w.cutting, w.cut = context.WithCancel(context.Background())
+	w.client = &http.Client{
+		Transport: &carrier{wire: w, headers: headers, host: endpoint.Host, scheme: endpoint.Scheme},
+		CheckRedirect: func(r *http.Request, via []*http.Request) error {
+			if r.URL.Host != endpoint.Host || r.URL.Scheme != endpoint.Scheme {
+				return fmt.Errorf("it sends us on to another server, %s; write that server's address into the config if it is meant", r.URL.Host)
+			}
+			if len(via) >= 5 {
+				return errors.New("it sends us on and on")
+			}
+			return nil
+		},
+	}
+	return w, nil
+}
+
+var variable = regexp.MustCompile(`\$\{([^}]*)\}`)
+
+// expand puts in the variables of a header's value. It never tells a value.
+func expand(value string, lookup func(string) (string, bool)) (string, error) {
+	var err error
+	out := variable.ReplaceAllStringFunc(value, func(m string) string {
+		name := m[2 : len(m)-1]
+		v, ok := lookup(name)
+		if !ok || v == "" {
+			err = fmt.Errorf("the environment variable %q is not set; set it where this server is started", name)
+		}
+		if strings.ContainsAny(v, "\x00\r\n") {
+			err = fmt.Errorf("the environment variable %q has a line break or NUL byte in it", name)
+		}
+		return v
+	})
+	if err != nil {
+		return "", err
+	}
+	return out, nil
+}
+
+func (w *urlWire) transport() mcp.Transport {
+	return &mcp.StreamableClientTransport{
+		Endpoint: w.endpoint, HTTPClient: w.client, MaxRetries: 2, MaxEventSize: maxMessage,
+	}
+}
+
+func (w *urlWire) end() { w.cut() }
+
+func (w *urlWire) leave(ctx context.Context, close func()) {
+	// The farewell is a courtesy that a hanging server does not get for long.
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	stop := context.AfterFunc(ctx, w.cut)
+	close()
+	stop()
+	cancel()
+	w.cut()
+	w.base.CloseIdleConnections()
+}
+
+func (w *urlWire) reason(err error) error { return err }
+
+// A carrier sends the requests of one connection.
+type carrier struct {
+	wire         *urlWire
+	headers      http.Header
+	scheme, host string
+}
+
+// listenWithin is how long a source may take to open the stream over which it
+// speaks unasked; some do not before they have something to say.
+const listenWithin = 5 * time.Second
+
+// RoundTrip implements http.RoundTripper.
+func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	stop := context.AfterFunc(c.wire.cutting, cancel)
+	release := sync.OnceFunc(func() { stop(); cancel() })
+	next, err := renameBody(r.WithContext(ctx))
+	if err != nil {
+		release()
+		return nil, err
+	}
+	next = next.Clone(ctx)
+	if next.URL.Host == c.host && next.URL.Scheme == c.scheme {
+		for name, values := range c.headers {
+			next.Header[name] = values
+		}
+		if host := c.headers.Get("Host"); host != "" {
+			next.Host = host
+		}
+	}
+	listening := r.Method == http.MethodGet
+	late := &time.Timer{}
+	if listening {
+		late = time.AfterFunc(listenWithin, cancel)
+	}
+	resp, err := c.wire.base.RoundTrip(next)
+	if listening && !late.Stop() && r.Context().Err() == nil && c.wire.cutting.Err() == nil {
+		if err == nil {
+			resp.Body.Close()
+		}
+		release()
+		return noStream(r), nil
+	}
+	if err != nil {
+		release()
+		return nil, err
+	}
+	limit := int64(maxMessage)
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		limit = -1 // each event is bounded, not their number
+	}
+	resp.Body = &body{ReadCloser: resp.Body, left: limit, release: release}
+	return resp, nil
+}
+
+// noStream is the answer of a server that does not speak unasked.
+func noStream(r *http.Request) *http.Response {
+	return &http.Response{
+		Status: "405 Method Not Allowed", StatusCode: http.StatusMethodNotAllowed,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: make(http.Header), Body: http.NoBody, Request: r,
+	}
+}
+
+// A body is a response's, bounded.
+type body struct {
+	io.ReadCloser
+	left    int64 // bytes; negative: not bounded
+	release func()
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, fmt.Errorf("the answer is larger than %d bytes, the most that is read", maxMessage)
+	}
+	if b.left > 0 && int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left > 0 {
+		b.left -= int64(n)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	defer b.release()
+	return b.ReadCloser.Close()
+}

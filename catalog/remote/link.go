@@ -1,0 +1,310 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// protocolVersion is the newest version of MCP that begins with initialize. What
+// came after begins with a question that older servers do not know, and some of
+// them end at it.
+const protocolVersion = "2025-11-25"
+
+// A wire is what carries a link: a command or a URL.
+type wire interface {
+	transport() mcp.Transport
+	// end ends everything at once, so that whoever waits for the source returns; it
+	// does not block.
+	end()
+	// leave ends it in order, or at once when ctx ends, and calls close, which
+	// closes the session, when that can no longer hang. It waits for all of it.
+	leave(ctx context.Context, close func())
+	// reason says what became of the wire, where err alone does not.
+	reason(err error) error
+}
+
+// A link is one connection to a source, from its initialize to its end.
+type link struct {
+	session *mcp.ClientSession
+	wire    wire
+	ctx     context.Context // ends with the link; its cause says why
+	cancel  context.CancelCauseFunc
+	changed chan struct{} // capacity 1: the source says that its tools changed
+	tools   atomic.Pointer[map[string]bool]
+	calls   atomic.Int64 // in flight
+	tokens  atomic.Int64
+	wg      sync.WaitGroup
+
+	suspect chan struct{} // capacity 1: a call came to nothing, the source may be gone
+
+	mu     sync.Mutex
+	closed bool             // no goroutine may be started any more
+	sinks  map[string]*sink // by progress token
+}
+
+// connect initializes a session over a wire; when ctx ends first, it fails and
+// nothing of the wire is left.
+func connect(ctx context.Context, w wire, o Options) (*link, error) {
+	l := &link{
+		wire: w, changed: make(chan struct{}, 1), suspect: make(chan struct{}, 1),
+		sinks: make(map[string]*sink),
+	}
+	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	client := mcp.NewClient(&mcp.Implementation{Name: "deepwork", Version: o.Version}, &mcp.ClientOptions{
+		Capabilities:   &mcp.ClientCapabilities{},
+		MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+			select {
+			case l.changed <- struct{}{}:
+			default:
+			}
+		},
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { l.route(r.Params) },
+	})
+	err := registerExact(client)
+	if err == nil {
+		// Not every wait of the SDK ends with its context; the wire's end ends all.
+		stop := context.AfterFunc(ctx, w.end)
+		l.session, err = client.Connect(ctx, w.transport(), &mcp.ClientSessionOptions{ProtocolVersion: protocolVersion})
+		if !stop() && err == nil {
+			l.session.Close()
+			err = context.Cause(ctx)
+		}
+	}
+	if err != nil {
+		w.leave(ctx, func() {})
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		err = w.reason(err)
+		l.cancel(err)
+		return nil, fmt.Errorf("connecting: %w", err)
+	}
+	l.wg.Go(func() {
+		err := l.session.Wait()
+		if err == nil {
+			err = errEnded
+		}
+		l.cancel(w.reason(err))
+	})
+	return l, nil
+}
+
+var errEnded = errors.New("it closed the connection")
+
+// close ends the link, and the calls in flight with it, and waits for all its
+// goroutines. When ctx ends, it does so at once.
+func (l *link) close(ctx context.Context) {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	busy := l.calls.Load() > 0 && l.ctx.Err() == nil
+	l.cancel(errClosed)
+	if busy {
+		// The SDK tells the source in the background that the calls are cancelled; a
+		// question and its answer are about the time that takes.
+		ctx, cancel := context.WithTimeout(ctx, farewell)
+		_ = l.ping(ctx)
+		cancel()
+	}
+	l.wire.leave(ctx, func() { l.session.Close() })
+	l.wg.Wait()
+}
+
+// begin starts a goroutine that close waits for; false: it is too late for one.
+func (l *link) begin(f func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.wg.Go(f)
+	}
+	return !l.closed
+}
+
+var errClosed = errors.New("the connection was closed by this server")
+
+// A transportError is a call that came to nothing without an answer of the
+// source.
+type transportError struct{ error }
+
+func (e transportError) Unwrap() error { return e.error }
+
+// rejected is the code that the SDK gives its own errors of sending; it does not
+// export it.
+const rejected = -32005
+
+// call calls a tool of the source and waits for the answer, until ctx or the link
+// ends. The SDK may hang in a write though its context has ended, so the call has
+// a goroutine of its own, which close waits for.
+func (l *link) call(ctx context.Context, r *request) (*reply, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(l.ctx, func() { cancel(transportError{context.Cause(l.ctx)}) })
+	defer stop()
+	type outcome struct {
+		reply *reply
+		err   error
+	}
+	done := make(chan outcome, 1)
+	l.calls.Add(1)
+	if !l.begin(func() {
+		defer l.calls.Add(-1)
+		answer, err := callExact(ctx, l.session, r)
+		if err == nil && answer.fault != "" {
+			err = &RefusedError{Text: "its answer is not what MCP asks of a tool's: " + answer.fault}
+		}
+		done <- outcome{answer, err}
+	}) {
+		l.calls.Add(-1)
+		return nil, transportError{errClosed}
+	}
+	var o outcome
+	select {
+	case o = <-done:
+		if o.err == nil {
+			return o.reply, nil
+		}
+	case <-ctx.Done():
+		select {
+		case o = <-done:
+			if o.err == nil {
+				return o.reply, nil // both were ready: what is there is not thrown away
+			}
+		default:
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if e, ok := errors.AsType[*RefusedError](o.err); ok {
+		return nil, e
+	}
+	if e, ok := errors.AsType[*jsonrpc.Error](o.err); ok && e.Code != rejected {
+		return nil, &RefusedError{Text: clip(e.Message, maxErrorText)}
+	}
+	select {
+	case l.suspect <- struct{}{}:
+	default:
+	}
+	return nil, transportError{l.wire.reason(o.err)}
+}
+
+// ping asks whether the source is there. An error that it answers is an answer.
+func (l *link) ping(ctx context.Context) error {
+	err := l.session.Ping(ctx, nil)
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code != rejected {
+		return nil
+	}
+	return err
+}
+
+// learn asks which of these tools the source has.
+func (l *link) learn(ctx context.Context, wanted ...string) error {
+	tools := make(map[string]bool)
+	params := &mcp.ListToolsParams{}
+	for range maxToolPages {
+		page, err := l.session.ListTools(ctx, params)
+		if err != nil {
+			return fmt.Errorf("listing its tools: %w", err)
+		}
+		for _, t := range page.Tools {
+			if slices.Contains(wanted, t.Name) {
+				tools[t.Name] = true
+			}
+		}
+		if page.NextCursor == "" || page.NextCursor == params.Cursor {
+			break
+		}
+		params.Cursor = page.NextCursor
+	}
+	if old := l.tools.Load(); old == nil || !maps.Equal(*old, tools) {
+		l.tools.Store(&tools)
+	}
+	return nil
+}
+
+// has tells whether the source has a tool, as far as it is known.
+func (l *link) has(tool string) bool {
+	tools := l.tools.Load()
+	return tools != nil && (*tools)[tool]
+}
+
+// listen makes a sink for the progress of one call, and its token.
+func (l *link) listen() (token string, s *sink) {
+	token = strconv.FormatInt(l.tokens.Add(1), 10)
+	s = &sink{news: make(chan struct{}, 1)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sinks[token] = s
+	return token, s
+}
+
+func (l *link) forget(token string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.sinks, token)
+}
+
+// route hands a progress notification to the call it belongs to.
+func (l *link) route(p *mcp.ProgressNotificationParams) {
+	if p == nil {
+		return
+	}
+	token, ok := p.ProgressToken.(string)
+	if !ok {
+		return
+	}
+	l.mu.Lock()
+	s := l.sinks[token]
+	l.mu.Unlock()
+	if s == nil {
+		return
+	}
+	progress := Progress{Value: &p.Progress, Message: clip(p.Message, maxMessageText)}
+	if p.Total > 0 {
+		progress.Total = &p.Total
+	}
+	s.put(progress)
+}
+
+// A sink holds the progress of one call until its receiver takes it.
+type sink struct {
+	news chan struct{} // capacity 1: there is something
+	mu   sync.Mutex
+	held []Progress
+}
+
+func (s *sink) put(p Progress) {
+	s.mu.Lock()
+	if s.held = append(s.held, p); len(s.held) > maxProgress {
+		s.held = s.held[1:]
+	}
+	s.mu.Unlock()
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
+}
+
+func (s *sink) take() []Progress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.held
+	s.held = nil
+	return all
+}
+
+// bounded is ctx with a timeout whose cause says what took too long.
+func bounded(ctx context.Context, limit time.Duration, what string) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s took longer than %v: %w", what, limit, context.DeadlineExceeded))
+}

@@ -1,0 +1,142 @@
+package remote
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"path"
+	"slices"
+	"strings"
+)
+
+// maxToolName is what the strictest clients take: ^[a-zA-Z0-9_-]{1,64}$.
+const maxToolName = 64
+
+// maxIDSuffix leaves room for the longest prefix and a digest before it.
+const maxIDSuffix = 22
+
+// legal makes a text fit for a tool's name: what is no ASCII letter, digit, '_'
+// or '-' becomes '_', once where several stand together. It may be empty.
+func legal(s string) string {
+	var b strings.Builder
+	gap := false
+	for _, r := range s {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':
+			if gap && b.Len() > 0 {
+				b.WriteByte('_')
+			}
+			gap = false
+			b.WriteRune(r)
+		default:
+			gap = true
+		}
+	}
+	return b.String()
+}
+
+// digest is a short, stable mark of a text: n hex digits.
+func digest(s string, n int) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])[:n]
+}
+
+// shorten cuts a name that is too long and marks what it was with a digest of
+// whole, so that two that begin alike stay apart.
+func shorten(name, whole string, most int) string {
+	if len(name) <= most {
+		return name
+	}
+	return name[:most-9] + "_" + digest(whole, 8)
+}
+
+// plainName is the name of a tool that shares it with no other.
+func plainName(prefix string, w *Workflow) string {
+	base := legal(w.Name)
+	if base == "" {
+		if base = legal(w.ID); base == "" {
+			base = "workflow"
+		}
+	}
+	return shorten(prefix+base, prefix+w.Name, maxToolName)
+}
+
+// withID is a name with the workflow's id behind it (seed 003, 6.4).
+func withID(name string, w *Workflow) string {
+	id := legal(w.ID)
+	if id == "" {
+		id = digest(w.ID, 8)
+	}
+	id = shorten(id, w.ID, maxIDSuffix)
+	return shorten(name, name, maxToolName-1-len(id)) + "_" + id
+}
+
+// withDigest is a name that depends on the source too.
+func withDigest(name string, w *Workflow) string {
+	return shorten(name, name, maxToolName-13) + "_" + digest(w.Source+"\x00"+w.ID, 12)
+}
+
+// nameAll gives each workflow the name of its tool. Names depend on what is
+// offered alone, not on the order in which it came: all that share a name, or
+// have a reserved one, get their id as a suffix, and what then still clashes gets
+// a digest of source and id. A workflow that has no name even then is skipped;
+// its name here is "".
+func nameAll(all []*offered, prefix string, reserved []string) []string {
+	names := make([]string, len(all))
+	sharing := make(map[string]int, len(all))
+	taken := make(map[string]bool, len(all)+len(reserved))
+	for _, name := range reserved {
+		sharing[name], taken[name] = 1, true
+	}
+	for i, w := range all {
+		names[i] = plainName(prefix, &w.Workflow)
+		sharing[names[i]]++
+	}
+	var second []int
+	for i, name := range names {
+		if sharing[name] == 1 && !taken[name] {
+			taken[name] = true
+			continue
+		}
+		second = append(second, i)
+	}
+	clear(sharing)
+	for _, i := range second {
+		names[i] = withID(names[i], &all[i].Workflow)
+		sharing[names[i]]++
+	}
+	var third []int
+	for _, i := range second {
+		if sharing[names[i]] > 1 || taken[names[i]] {
+			third = append(third, i)
+			continue
+		}
+		taken[names[i]] = true
+	}
+	// Whoever chose a name to look like such a digest loses it to whoever comes
+	// first by source and id.
+	slices.SortFunc(third, func(a, b int) int {
+		if c := strings.Compare(all[a].Source, all[b].Source); c != 0 {
+			return c
+		}
+		return strings.Compare(all[a].ID, all[b].ID)
+	})
+	for _, i := range third {
+		name := withDigest(names[i], &all[i].Workflow)
+		if taken[name] {
+			name = ""
+		}
+		names[i], taken[name] = name, true
+	}
+	return names
+}
+
+// wanted applies the config's filters to a workflow's name (seed 003, 4.2).
+func wanted(name string, include, exclude []string) bool {
+	matches := func(globs []string) bool {
+		return slices.ContainsFunc(globs, func(glob string) bool {
+			ok, err := path.Match(glob, name)
+			return ok && err == nil
+		})
+	}
+	return (len(include) == 0 || matches(include)) && !matches(exclude)
+}

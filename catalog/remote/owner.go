@@ -1,0 +1,218 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"deepwork/actor"
+	"deepwork/catalog/config"
+)
+
+// A message is what the owner is asked for.
+type message interface{ isMessage() }
+
+// update has the settings applied and the snapshot made anew.
+type update struct{ reply actor.Reply[struct{}] }
+
+func (update) isMessage() {}
+
+// An owner is the one that starts and ends sources and publishes the snapshot.
+type owner struct {
+	c        *Catalog
+	settings config.WorkflowTools
+	order    []*source // as in the config
+	skipped  map[string]bool
+
+	// What the published snapshot was made of.
+	offers   []*offer
+	reserved []string
+	made     config.WorkflowTools
+}
+
+// settingsWithin bounds how long the owner waits for settings that are being
+// written.
+const settingsWithin = 5 * time.Second
+
+// Receive implements actor.Behavior.
+func (o *owner) Receive(ctx context.Context, m message) error {
+	if m, ok := m.(update); ok {
+		limited, cancel := context.WithTimeout(ctx, settingsWithin)
+		err := o.configure(limited)
+		cancel()
+		o.publish()
+		if err != nil {
+			m.reply.Fail(err)
+			return nil
+		}
+		m.reply.Send(struct{}{})
+	}
+	return nil
+}
+
+// Stop implements actor.Stopper: the Catalog ends the sources.
+func (o *owner) Stop(context.Context) {}
+
+// configure adds, removes and reconnects the sources whose own definition
+// changed, and no other (seed 003, 4.1 and 4.4).
+func (o *owner) configure(ctx context.Context) error {
+	c := o.c
+	settings, err := c.options.Settings(ctx)
+	if err != nil {
+		return fmt.Errorf("configuring the sources of workflows: %w", err)
+	}
+	if settings == c.applied.Load() || c.ctx.Err() != nil {
+		return nil
+	}
+	o.settings = settings.WorkflowTools
+	wanted := o.settings.Sources
+	if !o.settings.Enabled {
+		wanted = nil
+	}
+	p := policy{refresh: o.settings.RefreshInterval, retries: o.settings.RetryAttempts}
+	old := maps.Clone(*c.sources.Load())
+	now := make(map[string]*source, len(wanted))
+	order := make([]*source, 0, len(wanted))
+	for _, def := range wanted {
+		s := old[def.Name]
+		delete(old, def.Name)
+		switch {
+		case s == nil:
+			s = o.start(def, nil, p)
+		case sameSource(s.def, def):
+			s.follow(p)
+		default:
+			c.options.Logger.Info("a source's definition changed; connecting it anew", "source", def.Name)
+			s.cancel()
+			s = o.start(def, s, p)
+		}
+		now[def.Name] = s
+		order = append(order, s)
+	}
+	for name, s := range old {
+		c.options.Logger.Info("a source is not configured any more", "source", name)
+		s.cancel()
+	}
+	o.order = order
+	c.sources.Store(&now)
+	c.applied.Store(settings)
+	return nil
+}
+
+// sameSource tells whether two definitions lead to the same connection.
+func sameSource(a, b config.WorkflowSource) bool {
+	a.ExecutionTimeout, b.ExecutionTimeout = nil, nil // whoever runs a workflow reads it
+	return reflect.DeepEqual(a, b)
+}
+
+// start begins a source, after the one that it takes the place of.
+func (o *owner) start(def config.WorkflowSource, before *source, p policy) *source {
+	c := o.c
+	var known *offer
+	var after <-chan struct{}
+	if before != nil {
+		known, after = before.offer.Load(), before.done
+	}
+	s := newSource(def, c.options, known, p, c.tell, c.hurry)
+	ctx, cancel := context.WithCancel(c.ctx)
+	s.cancel = cancel
+	c.running.Go(func() { s.run(ctx, after) })
+	return s
+}
+
+// publish makes the snapshot of what all sources offer, if anything that it is
+// made of is not as it was.
+func (o *owner) publish() {
+	c := o.c
+	now := time.Now()
+	offers := make([]*offer, len(o.order))
+	for i, s := range o.order {
+		offers[i] = s.offer.Load()
+	}
+	reserved := slices.Sorted(slices.Values(c.options.Reserved()))
+	due := c.due.Load()
+	if slices.Equal(offers, o.offers) && slices.Equal(reserved, o.reserved) && reflect.DeepEqual(o.made, o.settings) &&
+		(due == nil || now.Before(*due)) {
+		return
+	}
+	old := c.snapshot.Load()
+	next, due := o.snapshot(offers, reserved, now)
+	c.due.Store(due)
+	o.offers, o.reserved, o.made = offers, reserved, o.settings
+	if sameSnapshot(old, next) {
+		return
+	}
+	c.snapshot.Store(next)
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// snapshot names what is offered. due is when tools of a source that is away are
+// to go; nil: none is.
+func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) (_ *Snapshot, due *time.Time) {
+	next := &Snapshot{Sources: make([]SourceState, len(offers))}
+	var all []*offered
+	var away []string // of each of all
+	for i, s := range o.order {
+		of := offers[i]
+		next.Sources[i] = SourceState{Name: s.def.Name, Connected: of.connected, Err: of.err, Workflows: len(of.workflows)}
+		why := ""
+		if !of.connected {
+			if !of.queried {
+				continue
+			}
+			until := of.since.Add(o.settings.KeepToolsFor)
+			if !now.Before(until) {
+				next.Sources[i].Workflows = 0
+				continue
+			}
+			if due == nil || until.Before(*due) {
+				due = &until
+			}
+			why = of.err.Error()
+		}
+		next.Skipped = append(next.Skipped, of.skipped...)
+		for _, w := range of.workflows {
+			if wanted(w.Name, o.settings.Include, o.settings.Exclude) {
+				all, away = append(all, w), append(away, why)
+			}
+		}
+	}
+	old := o.c.snapshot.Load()
+	names := nameAll(all, o.settings.Prefix, reserved)
+	skipped := make(map[string]bool)
+	for i, w := range all {
+		if names[i] == "" {
+			reason := "no name is left for its tool: others have it, and the one that its id makes"
+			next.Skipped = append(next.Skipped, Skipped{Source: w.Source, Workflow: clip(w.ID, 100), Reason: reason})
+			key := w.Source + "\x00" + w.ID
+			if skipped[key] = true; !o.skipped[key] {
+				o.c.options.Logger.Warn("a workflow is not offered", "source", w.Source, "workflow", clip(w.ID, 100), "reason", reason)
+			}
+			continue
+		}
+		t := old.Tool(names[i])
+		if t == nil || t.origin != w || t.Away != away[i] {
+			t = &Tool{Name: names[i], Workflow: w.Workflow, Away: away[i], origin: w, check: w.check}
+		}
+		next.Tools = append(next.Tools, t)
+	}
+	o.skipped = skipped
+	slices.SortFunc(next.Tools, func(a, b *Tool) int { return strings.Compare(a.Name, b.Name) })
+	return next, due
+}
+
+// sameSnapshot tells whether nobody could see a difference.
+func sameSnapshot(a, b *Snapshot) bool {
+	return slices.Equal(a.Tools, b.Tools) && slices.Equal(a.Skipped, b.Skipped) &&
+		slices.EqualFunc(a.Sources, b.Sources, func(x, y SourceState) bool {
+			return x.Name == y.Name && x.Connected == y.Connected && x.Workflows == y.Workflows &&
+				(x.Err == y.Err || x.Err != nil && y.Err != nil && x.Err.Error() == y.Err.Error())
+		})
+}

@@ -1,0 +1,271 @@
+package remote
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// An offered workflow is one that was checked, with what it takes to call it.
+type offered struct {
+	Workflow
+	check func(json.RawMessage) error
+	sum   [sha256.Size]byte // of the JSON it was made of
+	notes []string          // what of it was replaced by something usable
+}
+
+// A page is what one answer of a list tool came to.
+type page struct {
+	workflows []*offered
+	skipped   []Skipped // at most maxSkipped
+	more      int       // that were skipped beyond these
+	next      string    // the next page's cursor; "": this is the last
+}
+
+// A schemaBook holds the schemas that one query has seen: many workflows share
+// theirs, and compiling one costs more than all the rest.
+type schemaBook map[[sha256.Size]byte]*compiled
+
+type compiled struct {
+	schema json.RawMessage
+	check  func(json.RawMessage) error
+	err    error
+}
+
+func (b schemaBook) compile(raw json.RawMessage) *compiled {
+	sum := sha256.Sum256(raw)
+	c := b[sum]
+	if c == nil {
+		c = &compiled{}
+		c.schema, c.check, c.err = compileSchema(raw)
+		b[sum] = c
+	}
+	return c
+}
+
+// parsePage reads an answer of a list tool: an array of workflows, or an object
+// that holds one under "workflows" and may have a nextCursor (seed 003, 6.1).
+// What is no workflow is skipped, with the reason (6.2). A workflow that known has
+// for its bytes is not read again. The error says that it is no list of
+// workflows at all.
+func parsePage(source string, text json.RawMessage, known map[[sha256.Size]byte]*offered, book schemaBook) (*page, error) {
+	if len(text) > maxPage {
+		return nil, fmt.Errorf("its answer has %d bytes, and may have at most %d a page", len(text), maxPage)
+	}
+	list, next, err := splitPage(text)
+	if err != nil {
+		return nil, err
+	}
+	p := &page{next: next}
+	d := json.NewDecoder(bytes.NewReader(list))
+	d.Token() // the list's bracket; that all is JSON is known
+	// One by one, so that millions of zeros are not held at once; whoever gathers
+	// the pages says that there are too many.
+	for i := 1; d.More() && i <= 2*maxWorkflows; i++ {
+		var item json.RawMessage
+		if err := d.Decode(&item); err != nil {
+			return nil, fmt.Errorf("its list of workflows is not JSON: %w", err)
+		}
+		sum := sha256.Sum256(item)
+		w := known[sum]
+		if w == nil {
+			var label string
+			if w, label, err = parseWorkflow(source, item, book); err != nil {
+				p.skip(source, label, i, err)
+				continue
+			}
+			w.sum = sum
+		}
+		p.workflows = append(p.workflows, w)
+	}
+	return p, nil
+}
+
+// skip notes that the i-th workflow is none.
+func (p *page) skip(source, label string, i int, why error) {
+	if len(p.skipped) >= maxSkipped {
+		p.more++
+		return
+	}
+	if label == "" {
+		label = fmt.Sprintf("number %d", i)
+	}
+	p.skipped = append(p.skipped, Skipped{Source: source, Workflow: label, Reason: why.Error()})
+}
+
+// splitPage finds the list of workflows in an answer, and where it goes on.
+func splitPage(text json.RawMessage) (list json.RawMessage, next string, err error) {
+	switch first(text) {
+	case '[':
+		if !json.Valid(text) {
+			return nil, "", errors.New("its answer is not JSON")
+		}
+		list = text
+	case '{':
+		var object struct {
+			Workflows  json.RawMessage `json:"workflows"`
+			NextCursor json.RawMessage `json:"nextCursor"`
+		}
+		if err := json.Unmarshal(text, &object); err != nil {
+			return nil, "", fmt.Errorf("its answer is not JSON: %w", err)
+		}
+		if first(object.Workflows) != '[' {
+			return nil, "", errors.New(`its answer is an object without a list "workflows"`)
+		}
+		list = object.Workflows
+		if len(object.NextCursor) > 0 && first(object.NextCursor) != 'n' {
+			if json.Unmarshal(object.NextCursor, &next) != nil || len(next) > maxCursor {
+				return nil, "", fmt.Errorf("its nextCursor is no text of at most %d bytes", maxCursor)
+			}
+		}
+	default:
+		return nil, "", fmt.Errorf("its answer is no list of workflows: %q", clip(string(text), 80))
+	}
+	return list, next, nil
+}
+
+// first is the first byte that is no blank, or 0.
+func first(text []byte) byte {
+	if text = bytes.TrimLeft(text, " \t\r\n"); len(text) > 0 {
+		return text[0]
+	}
+	return 0
+}
+
+// parseWorkflow checks one workflow and fills in what is missing (seed 003, 3.3,
+// 6.1 and 6.3). With an error comes what it may be known by.
+func parseWorkflow(source string, text json.RawMessage, book schemaBook) (_ *offered, label string, _ error) {
+	if first(text) != '{' {
+		return nil, "", fmt.Errorf("it is %s, and is to be an object", kindOf(text))
+	}
+	var in struct {
+		ID            json.RawMessage `json:"id"`
+		Name          json.RawMessage `json:"name"`
+		Description   json.RawMessage `json:"description"`
+		Category      json.RawMessage `json:"category"`
+		Version       json.RawMessage `json:"version"`
+		InputSchema   json.RawMessage `json:"inputSchema"`
+		ExecutionType json.RawMessage `json:"executionType"`
+		Metadata      json.RawMessage `json:"metadata"`
+	}
+	if err := json.Unmarshal(text, &in); err != nil {
+		return nil, "", fmt.Errorf("it is not JSON: %w", err)
+	}
+	w := &offered{}
+	w.Source, w.Async = source, true
+	var faults []string
+	need := func(key string, raw json.RawMessage, to *string) {
+		if fault := textOf(raw, to); fault != "" {
+			faults = append(faults, key+" "+fault)
+		}
+	}
+	need("id", in.ID, &w.ID)
+	need("name", in.Name, &w.Name)
+	need("description", in.Description, &w.Description)
+	if len(w.ID) > maxID {
+		faults = append(faults, fmt.Sprintf("id has %d bytes, and may have at most %d", len(w.ID), maxID))
+	}
+	if n := utf8.RuneCountInString(w.Name); n > maxName {
+		faults = append(faults, fmt.Sprintf("name has %d characters, and may have at most %d", n, maxName))
+	}
+	if label = w.ID; label == "" {
+		label = w.Name
+	}
+	if label = clip(label, 100); len(faults) > 0 {
+		return nil, label, errors.New(strings.Join(faults, "; "))
+	}
+	if n := utf8.RuneCountInString(w.Description); n > maxDescription {
+		w.Description = clip(w.Description, maxDescription)
+		w.note("its description has %d characters and was cut", n)
+	}
+	w.Category = w.field("category", in.Category, "workflow")
+	w.Version = w.field("version", in.Version, "1.0.0")
+	switch kind := w.field("executionType", in.ExecutionType, "async"); kind {
+	case "sync":
+		w.Async = false
+	case "async":
+	default:
+		w.note("its executionType %q is not one of sync, async; async is used", kind)
+	}
+	if given(in.Metadata) {
+		switch {
+		case first(in.Metadata) != '{':
+			w.note("its metadata is %s, not an object, and was left out", kindOf(in.Metadata))
+		case len(in.Metadata) > maxMetadata:
+			w.note("its metadata has %d bytes and was left out", len(in.Metadata))
+		case depth(in.Metadata) > maxDepth:
+			w.note("its metadata is nested more than %d deep and was left out", maxDepth)
+		default:
+			w.Metadata = in.Metadata
+		}
+	}
+	c := book.compile(in.InputSchema)
+	if c.err != nil {
+		w.note("its inputSchema is not usable, so that any object is taken: %s", clip(c.err.Error(), 500))
+	}
+	w.InputSchema, w.check = c.schema, c.check
+	return w, label, nil
+}
+
+func (w *offered) note(format string, args ...any) {
+	w.notes = append(w.notes, fmt.Sprintf(format, args...))
+}
+
+// field is an optional text of a workflow.
+func (w *offered) field(key string, raw json.RawMessage, otherwise string) string {
+	if !given(raw) {
+		return otherwise
+	}
+	var s string
+	if fault := textOf(raw, &s); fault != "" {
+		w.note("its %s %s; %s is used", key, fault, otherwise)
+		return otherwise
+	}
+	if utf8.RuneCountInString(s) > maxField {
+		w.note("its %s is longer than %d characters; %s is used", key, maxField, otherwise)
+		return otherwise
+	}
+	return s
+}
+
+func given(raw json.RawMessage) bool { return len(raw) > 0 && first(raw) != 'n' }
+
+// textOf takes a text that is not blank, or says what there is instead.
+func textOf(raw json.RawMessage, to *string) (fault string) {
+	if !given(raw) {
+		return "is missing"
+	}
+	if first(raw) != '"' {
+		return "is " + kindOf(raw) + ", and is to be a text"
+	}
+	if err := json.Unmarshal(raw, to); err != nil {
+		return "is not JSON: " + err.Error()
+	}
+	if strings.TrimSpace(*to) == "" {
+		return "is empty"
+	}
+	return ""
+}
+
+// kindOf names the kind of a JSON value.
+func kindOf(raw json.RawMessage) string {
+	switch first(raw) {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "a text"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	case 0:
+		return "missing"
+	}
+	return "a number"
+}

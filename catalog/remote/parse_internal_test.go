@@ -1,0 +1,195 @@
+package remote
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func one(t *testing.T, text string) *offered {
+	t.Helper()
+	p, err := parsePage("s", json.RawMessage(text), nil, schemaBook{})
+	if err != nil || len(p.workflows) != 1 {
+		t.Fatalf("%+v %v", p, err)
+	}
+	return p.workflows[0]
+}
+
+func TestReq003_6_1_EveryFieldIsTaken(t *testing.T) {
+	w := one(t, `{"workflows":[{"id":"a/1","name":"data sync","description":"syncs","category":"etl","version":"2.1",
+		"inputSchema":{"type":"object","properties":{"zone":{"type":"string"},"age":{"type":"integer"}},"required":["zone"]},
+		"executionType":"sync","metadata":{"z":1,"a":2},"more":true}]}`)
+	if w.Source != "s" || w.ID != "a/1" || w.Name != "data sync" || w.Description != "syncs" || w.Category != "etl" || w.Version != "2.1" || w.Async ||
+		string(w.Metadata) != `{"z":1,"a":2}` || len(w.notes) != 0 ||
+		string(w.InputSchema) != `{"type":"object","properties":{"zone":{"type":"string"},"age":{"type":"integer"}},"required":["zone"]}` {
+		t.Errorf("%+v %s %s", w, w.InputSchema, w.Metadata)
+	}
+}
+
+func TestReq003_3_3_MissingFieldsHaveDefaults(t *testing.T) {
+	w := one(t, `[{"id":"1","name":"n","description":"d"}]`)
+	if w.Category != "workflow" || w.Version != "1.0.0" || !w.Async || w.Metadata != nil || string(w.InputSchema) != string(anyObject) || len(w.notes) != 0 {
+		t.Errorf("%+v", w)
+	}
+	w = one(t, `[{"id":"1","name":"n","description":"d","category":null,"version":7,"executionType":"maybe","metadata":[1]}]`)
+	if w.Category != "workflow" || w.Version != "1.0.0" || !w.Async || w.Metadata != nil || len(w.notes) != 3 {
+		t.Errorf("%+v", w)
+	}
+}
+
+func TestReq003_6_2_AWorkflowWithoutARequiredFieldIsSkipped(t *testing.T) {
+	long := strings.Repeat("x", 5000)
+	for text, want := range map[string]string{
+		`{"name":"n","description":"d"}`:                     "id is missing",
+		`{"id":"1","description":"d"}`:                       "name is missing",
+		`{"id":"1","name":"n"}`:                              "description is missing",
+		`{"id":1,"name":"n","description":"d"}`:              "id is a number, and is to be a text",
+		`{"id":"1","name":" ","description":"d"}`:            "name is empty",
+		`{"id":"1","name":["n"],"description":null}`:         "name is an array, and is to be a text; description is missing",
+		`{"id":"1","name":"` + long + `","description":"d"}`: "name has 5000 characters",
+		`{"id":"` + long + `","name":"n","description":"d"}`: "id has 5000 bytes",
+		`null`: "it is null", `7`: "it is a number", `[]`: "it is an array", `"x"`: "it is a text",
+	} {
+		p, err := parsePage("s", json.RawMessage(`[`+text+`,{"id":"2","name":"good","description":"d"}]`), nil, schemaBook{})
+		if err != nil || len(p.workflows) != 1 || len(p.skipped) != 1 || !strings.Contains(p.skipped[0].Reason, want) || len(p.skipped[0].Workflow) > 110 {
+			t.Errorf("%.100s: %+v %v, want %q", text, p, err, want)
+		}
+	}
+}
+
+func TestAnswersThatAreNoList(t *testing.T) {
+	for _, text := range []string{``, ` `, `null`, `7`, `"x"`, `{}`, `{"workflows":{}}`, `{"workflows":null}`, `[`, `[1,`, `{"workflows":[]`,
+		`{"workflows":[],"nextCursor":7}`, `{"workflows":[],"nextCursor":"` + strings.Repeat("x", maxCursor+1) + `"}`, `[` + strings.Repeat(" ", maxPage) + `]`} {
+		if p, err := parsePage("s", json.RawMessage(text), nil, schemaBook{}); err == nil {
+			t.Errorf("%.50q: %+v", text, p)
+		}
+	}
+}
+
+func TestLongTextsAreCut(t *testing.T) {
+	w := one(t, `[{"id":"1","name":"n","description":"`+strings.Repeat("é", 9000)+`","metadata":{"x":"`+strings.Repeat("x", maxMetadata)+`"}}]`)
+	if n := len([]rune(w.Description)); n != maxDescription || !strings.HasSuffix(w.Description, "é…") || w.Metadata != nil || len(w.notes) != 2 {
+		t.Errorf("%d characters, %q", n, w.notes)
+	}
+	for s, want := range map[string]string{"abcd": "abcd", "abcde": "abc…", "äöüß": "äöüß", "äöüßx": "äöü…", "": "", "日本語だよ": "日本語…"} {
+		if got := clip(s, 4); got != want {
+			t.Errorf("clip(%q) = %q", s, got)
+		}
+	}
+}
+
+// What did not change from one query to the next is the same, unread.
+func TestUnchangedWorkflowsAreKept(t *testing.T) {
+	text := json.RawMessage(`[{"id":"1","name":"n","description":"d"},{"id":"2","name":"m","description":"d"}]`)
+	first := newGathering("s", nil)
+	if _, err := first.add(text); err != nil {
+		t.Fatal(err)
+	}
+	second := newGathering("s", first.workflows)
+	if _, err := second.add(json.RawMessage(strings.Replace(string(text), `"m"`, `"k"`, 1))); err != nil {
+		t.Fatal(err)
+	}
+	if second.workflows[0] != first.workflows[0] || second.workflows[1] == first.workflows[1] || second.workflows[1].Name != "k" {
+		t.Errorf("%+v", second.workflows)
+	}
+}
+
+func TestWhatIsSkippedIsBounded(t *testing.T) {
+	g := newGathering("s", nil)
+	if _, err := g.add(json.RawMessage("[" + strings.Repeat("null,", 300) + "null]")); err != nil {
+		t.Fatal(err)
+	}
+	if all := g.reasons(); len(all) != maxSkipped+1 || !strings.Contains(all[maxSkipped].Reason, "201 more") {
+		t.Errorf("%d: %+v", len(all), all[len(all)-1])
+	}
+}
+
+func TestPagesAreBounded(t *testing.T) {
+	g := newGathering("s", nil)
+	var err error
+	pages := 0
+	for ; err == nil; pages++ {
+		_, err = g.add(fmt.Appendf(nil, `{"workflows":[],"nextCursor":"%d"}`, pages))
+	}
+	if pages != maxPages || !strings.Contains(err.Error(), "pages") {
+		t.Errorf("%d: %v", pages, err)
+	}
+	g, err = newGathering("s", nil), nil
+	page := json.RawMessage("[" + strings.Repeat(" ", maxPage-2) + "]")
+	for pages = 0; err == nil && pages < 20; pages++ {
+		_, err = g.add(page)
+	}
+	if pages != maxQuery/maxPage+1 {
+		t.Errorf("%d pages of %d bytes: %v", pages, maxPage, err)
+	}
+}
+
+func FuzzParseWorkflows(f *testing.F) {
+	for _, seed := range []string{
+		`[]`, `{"workflows":[],"nextCursor":"x"}`, `[{"id":"1","name":"n","description":"d","inputSchema":{"$ref":"#"}}]`,
+		`[{"id":"1","name":"n","description":"d","inputSchema":{"properties":{"a":{"$ref":"#/properties/b"},"b":{"anyOf":[{"$ref":"#/properties/a"}]}}}}]`,
+		`[{"id":"1","name":"n","description":"d","inputSchema":{"$defs":{"a":{"$anchor":"x","items":{"$ref":"#x"}}},"allOf":[{"$ref":"#x"}]}}]`,
+		`[{"id":"1","name":"n","description":"d","inputSchema":{"type":"object","patternProperties":{"(":{}}}}]`,
+		`[{"id":"é","name":"日本","description":"d","executionType":"sync","metadata":{}}]`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := parsePage("s", data, nil, schemaBook{})
+		if err != nil {
+			return
+		}
+		names := nameAll(p.workflows, "", []string{"n"})
+		for i, w := range p.workflows {
+			if w.ID == "" || w.Name == "" || w.Description == "" || !json.Valid(w.InputSchema) || !legalName(names[i]) && names[i] != "" {
+				t.Errorf("%+v %q", w, names[i])
+			}
+			var schema struct{ Type string }
+			if json.Unmarshal(w.InputSchema, &schema) != nil || schema.Type != "object" {
+				t.Errorf("its schema is %s", w.InputSchema)
+			}
+			w.check(nil)
+			w.check(json.RawMessage(`{"a":{"a":[{"a":1},[[]]]},"b":"x","n":null}`))
+		}
+	})
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte(`{"content":[{"type":"text","text":"{\"status\":\"x\",\"progress\":{\"progress\":1}}"}]}`))
+	f.Add([]byte(`{"structuredContent":{"execution_id":7,"progress":"half","error":{"message":"m"}}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var r reply
+		if json.Unmarshal(data, &r) != nil {
+			return
+		}
+		r.text()
+		r.list()
+		for _, a := range []*Answer{r.syncAnswer(), r.answer()} {
+			if a.Output != nil && !json.Valid(a.Output) {
+				t.Errorf("the output is not JSON: %q", a.Output)
+			}
+		}
+	})
+}
+
+// The issue's figure: 10,000 workflows checked and named, of 2 s in all.
+func BenchmarkTenThousandWorkflows(b *testing.B) {
+	var text strings.Builder
+	for i := range maxWorkflows {
+		fmt.Fprintf(&text, `%c{"id":"team/%d","name":"report-%d","description":"makes report %d","inputSchema":{"type":"object","properties":{
+			"region%d":{"type":"string","enum":["eu","us"]},"days":{"type":"integer","minimum":1},"tags":{"type":"array","items":{"type":"string"}}},
+			"required":["region%d"]},"metadata":{"owner":"team"}}`, "[,"[min(i, 1)], i, i, i, i, i)
+	}
+	text.WriteString("]")
+	page := json.RawMessage(text.String())
+	for b.Loop() {
+		g := newGathering("s", nil)
+		if _, err := g.add(page); err != nil || len(g.workflows) != maxWorkflows {
+			b.Fatal(err)
+		}
+		if names := nameAll(g.workflows, "", nil); names[0] != "report-0" {
+			b.Fatal(names[0])
+		}
+	}
+}

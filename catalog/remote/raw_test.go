@@ -1,0 +1,144 @@
+package remote_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"deepwork/catalog/remote"
+)
+
+// An order is what the raw source is asked for, as a workflow's input.
+type order struct {
+	Before []byte `json:"before,omitempty"` // is written before the answer
+	Result []byte `json:"result,omitempty"` // is the answer's result, whatever it is
+	Pings  bool   `json:"pings,omitempty"`  // ask without end, and read nothing
+}
+
+// beRaw is a source that writes, byte for byte, what it is ordered to; no SDK
+// would.
+func beRaw() {
+	in := bufio.NewScanner(os.Stdin)
+	in.Buffer(nil, 64<<20)
+	fmt.Println("raw source, version 1\n[INFO] listening on standard input\n✓ ready")
+	for in.Scan() {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct {
+				ProtocolVersion string
+				Name            string
+				Arguments       struct{ Input order }
+			}
+		}
+		if err := json.Unmarshal(in.Bytes(), &m); err != nil || m.ID == nil {
+			continue
+		}
+		result := "{}"
+		switch m.Method {
+		case "initialize":
+			result = fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}`, m.Params.ProtocolVersion)
+		case "tools/list":
+			result = `{"tools":[{"name":"workflows-list-tool","inputSchema":{"type":"object"}},{"name":"workflows-execute-tool","inputSchema":{"type":"object"}}]}`
+		case "tools/call":
+			if m.Params.Name == "workflows-list-tool" {
+				result = "{\"content\":[],\"structuredContent\":[{\"id\":\"r\",\"name\":\"raw\",\"description\":\"d\xff\",\"executionType\":\"sync\",\"metadata\":{\"m\":\"\xff\"}," +
+					"\"inputSchema\":{\"type\":\"object\",\"title\":\"\xff\"}}]}"
+				break
+			}
+			o := m.Params.Arguments.Input
+			os.Stdout.Write(o.Before)
+			out := bufio.NewWriter(os.Stdout)
+			for i := 0; o.Pings; i++ {
+				if _, err := fmt.Fprintf(out, "{\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"ping\"}\n", i); err != nil {
+					return
+				}
+			}
+			result = string(o.Result)
+		}
+		fmt.Printf("{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n", m.ID, result)
+	}
+}
+
+func executeRaw(t *testing.T, r *rig, w *remote.Workflow, o order) (*remote.Answer, error) {
+	t.Helper()
+	input, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Execute(t.Context(), w, input, nil)
+}
+
+func TestWhatASourceAnswersIsReadOrRefused(t *testing.T) {
+	r := open(t, settings(command("s", "raw")))
+	tool := r.tools(t, "raw").Tools[0]
+	if !utf8.ValidString(tool.Description) || !utf8.Valid(tool.InputSchema) || !utf8.Valid(tool.Metadata) {
+		t.Errorf("what is no UTF-8 was passed on: %q", tool.InputSchema)
+	}
+	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	for result, want := range map[string]string{
+		"{\"content\":[],\"structuredContent\":{\"x\":\"a\xff\xfeb\"}}": "{\"x\":\"a\uFFFDb\"}",
+		`{"content":[],"structuredContent":{"a":1,"a":2}}`:              `{"a":1,"a":2}`,
+		`{"content":[],"structuredContent":` + deep(200) + `}`:          deep(200),
+		`{"content":[],"structuredContent":` + deep(201) + `}`:          `"` + deep(201) + `"`,
+		`{"content":[{"type":"text","text":"` + deep(9000) + `"}]}`:     `"` + deep(9000) + `"`,
+		`{"content":[{"type":"text","text":"{\"x\":NaN}"}]}`:            `"{\"x\":NaN}"`,
+		`{"content":[{"type":"text","text":7}]}`:                        `[{"type":"text","text":7}]`,
+		`{"content":[],"_meta":7}`:                                      ``,
+		`{}`:                                                            ``,
+	} {
+		got, err := executeRaw(t, r, &tool.Workflow, order{Result: []byte(result)})
+		if err != nil || got.State != remote.Completed || string(got.Output) != want {
+			t.Errorf("%.80q: %.200v %v, want %.80q", result, got, err, want)
+		}
+	}
+	for result, want := range map[string]string{
+		`null`: "it is null", `7`: "it is a number", `[]`: "it is an array",
+		`{"content":"x"}`: "its content is a text", `{"content":[],"isError":"no"}`: "its isError is a text",
+		`{"isError":true}`: "an error that says nothing", `{"isError":true,"content":[]}`: "an error that says nothing",
+	} {
+		began := time.Now()
+		got, err := executeRaw(t, r, &tool.Workflow, order{Result: []byte(result)})
+		if e, ok := errors.AsType[*remote.RefusedError](err); !ok || !strings.Contains(e.Error(), want) || errors.Is(err, remote.ErrLost) {
+			t.Errorf("%s: %+v %v, want %q", result, got, err, want)
+		}
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("%s took %v", result, d)
+		}
+	}
+}
+
+func TestStrayLinesDoNotCostTheConnection(t *testing.T) {
+	r := open(t, settings(command("s", "raw")))
+	w := &r.tools(t, "raw").Tools[0].Workflow
+	r.logged(t, "a source writes what is no message", "raw source, version 1")
+	answer := []byte(`{"content":[{"type":"text","text":"ok"}]}`)
+	for _, before := range []string{
+		"working…\n", "\n\n", strings.Repeat("x", 200<<10) + "\n", strings.Repeat("noise\n", 100),
+		"{\"jsonrpc\":\"2.0\",\n  \"method\": \"notifications/message\",\n\"params\":\n{\"level\":\"info\",\"data\":1}\n}\n",
+	} {
+		if got, err := executeRaw(t, r, w, order{Before: []byte(before), Result: answer}); err != nil || string(got.Output) != `"ok"` {
+			t.Errorf("%.40q: %+v %v", before, got, err)
+		}
+	}
+	_, err := executeRaw(t, r, w, order{Before: []byte(strings.Repeat("noise\n", 101)), Result: answer})
+	if !errors.Is(err, remote.ErrLost) || !strings.Contains(err.Error(), `101 lines in a row: "noise"`) {
+		t.Errorf("%v", err)
+	}
+	r.until(t, "the source to be back", func(s *remote.Snapshot) bool { return len(s.Tools) == 1 && s.Tools[0].Away == "" })
+}
+
+func TestASourceThatAsksAndDoesNotListenIsCutOff(t *testing.T) {
+	r := open(t, settings(command("s", "raw")))
+	w := &r.tools(t, "raw").Tools[0].Workflow
+	_, err := executeRaw(t, r, w, order{Pings: true})
+	if !errors.Is(err, remote.ErrLost) || !strings.Contains(err.Error(), "does not read what its requests are answered") {
+		t.Errorf("%v", err)
+	}
+}

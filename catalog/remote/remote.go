@@ -1,0 +1,104 @@
+// Package remote is the catalog of workflows that other systems offer: it keeps
+// a connection to each MCP server that the config names as a source, asks it
+// for its workflows, and publishes them as an immutable snapshot of tools (seed
+// 003; DESIGN "Dynamic tools").
+//
+// Each source has a goroutine that connects, queries, reconnects and, alone,
+// replaces what is known of it (an immutable offer). One actor applies the
+// config and makes the snapshot of all offers. What a source sends is untrusted:
+// it is bounded, checked and named before it reaches anybody.
+package remote
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// A Workflow is one workflow that a source offers, checked, with what was
+// missing filled in (seed 003, 3.3 and 6.1). It is immutable.
+type Workflow struct {
+	Source      string          // the source's name in the config
+	ID          string          // unique at its source; at most 1,024 bytes
+	Name        string          // as the source gave it; at most 256 characters
+	Description string          // at most 8,000 characters
+	Category    string          // default "workflow"
+	Version     string          // default "1.0.0"
+	InputSchema json.RawMessage // an object schema; where there was none that is usable, one that takes any object
+	Async       bool            // default true
+	Metadata    json.RawMessage // an object, or nil
+}
+
+// A Tool is a workflow under the name by which it is called. It is immutable. A
+// tool that did not change from one snapshot to the next is the same pointer.
+type Tool struct {
+	Name string // ^[A-Za-z0-9_-]{1,64}$; unique among the snapshot and the names reserved
+	Workflow
+	Away string // why its source cannot be reached now; "": it can
+
+	origin *offered
+	check  func(json.RawMessage) error
+}
+
+// Check returns what is wrong with the arguments of a call, naming the field,
+// or nil (seed 003, 2.5). Empty arguments and null are an empty object. It never
+// blocks and may be called from any goroutine.
+func (t *Tool) Check(arguments json.RawMessage) error { return t.check(arguments) }
+
+// A Skipped workflow is one that is not offered, and why.
+type Skipped struct {
+	Source   string `json:"source"`
+	Workflow string `json:"workflow"` // its id or name, as far as it has one
+	Reason   string `json:"reason"`
+}
+
+// A SourceState is how a source is doing.
+type SourceState struct {
+	Name      string
+	Connected bool
+	Err       error // why it is not, or why its last query failed; nil: all is well
+	Workflows int   // that it offers
+}
+
+// A Snapshot is all that the sources offer now. It is immutable.
+type Snapshot struct {
+	Tools   []*Tool // by name
+	Skipped []Skipped
+	Sources []SourceState // in the config's order
+}
+
+// Tool returns the tool of this name, or nil.
+func (s *Snapshot) Tool(name string) *Tool {
+	i, ok := slices.BinarySearchFunc(s.Tools, name, func(t *Tool, name string) int { return strings.Compare(t.Name, name) })
+	if !ok {
+		return nil
+	}
+	return s.Tools[i]
+}
+
+// A Report is what a refresh changed, by the tools' names.
+type Report struct {
+	Added   []string
+	Removed []string
+	Changed []string // their description, schema or other data; not whether their source is away
+	Skipped []Skipped
+}
+
+// compare tells what changed from one snapshot to another.
+func compare(old, now *Snapshot) Report {
+	r := Report{Added: []string{}, Removed: []string{}, Changed: []string{}, Skipped: now.Skipped}
+	for _, t := range now.Tools {
+		switch was := old.Tool(t.Name); {
+		case was == nil:
+			r.Added = append(r.Added, t.Name)
+		case was.origin != t.origin:
+			r.Changed = append(r.Changed, t.Name)
+		}
+	}
+	for _, t := range old.Tools {
+		if now.Tool(t.Name) == nil {
+			r.Removed = append(r.Removed, t.Name)
+		}
+	}
+	return r
+}

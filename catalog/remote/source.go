@@ -1,0 +1,298 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"deepwork/catalog/config"
+)
+
+// A policy is what of the settings a source follows without reconnecting.
+type policy struct {
+	refresh time.Duration
+	retries int
+}
+
+// An offer is all that is known of a source at one moment. It is immutable.
+type offer struct {
+	workflows []*offered
+	skipped   []Skipped
+	queried   bool // a query has succeeded once
+	connected bool
+	since     time.Time // when it was lost, where it is not connected
+	err       error     // why it is not connected, or why its last query failed
+}
+
+// A source keeps the connection to one MCP server. Its goroutine, run, alone
+// replaces link and offer.
+type source struct {
+	def     config.WorkflowSource
+	options Options
+	logger  *slog.Logger
+	news    func()          // tells that the offer is another one; never blocks
+	hurry   context.Context // when it ends, nothing is waited for any more
+	policy  atomic.Pointer[policy]
+	offer   atomic.Pointer[offer]
+	link    atomic.Pointer[link]
+
+	requests chan chan error // each wants a query that begins after it was sent; unbuffered
+	poked    chan struct{}   // capacity 1: the policy is another one
+	cancel   context.CancelFunc
+	done     chan struct{} // closed when run has returned
+
+	// What follows belongs to run.
+	pending []chan error // requests that were taken, each with room for its answer
+	told    map[string]bool
+}
+
+// newSource makes a source; before is what is known of an earlier one of the same
+// name, whose tools stay listed until this one has told its own.
+func newSource(def config.WorkflowSource, o Options, before *offer, p policy, news func(), hurry context.Context) *source {
+	s := &source{
+		def: def, options: o, logger: o.Logger.With("source", def.Name), news: news, hurry: hurry,
+		requests: make(chan chan error), poked: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	s.policy.Store(&p)
+	first := &offer{err: errConnecting, since: time.Now()}
+	if before != nil && before.queried {
+		carried := *before
+		if carried.connected {
+			carried.connected, carried.since = false, time.Now()
+		}
+		carried.err = errConnecting
+		first = &carried
+	}
+	s.offer.Store(first)
+	return s
+}
+
+var errConnecting = errors.New("it is still being connected")
+
+// follow changes the policy.
+func (s *source) follow(p policy) {
+	if *s.policy.Load() == p {
+		return
+	}
+	s.policy.Store(&p)
+	select {
+	case s.poked <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps the source connected until ctx ends. after is closed when an earlier
+// source of the same name is gone; nil: there was none.
+func (s *source) run(ctx context.Context, after <-chan struct{}) {
+	defer close(s.done)
+	if after != nil {
+		<-after // its end is bounded
+	}
+	for failures := 0; ctx.Err() == nil; {
+		began := time.Now()
+		err := s.connection(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if failures++; time.Since(began) > steadyAfter {
+			failures = 1
+		}
+		s.lost(err)
+		s.rest(ctx, backoff(failures))
+	}
+	s.collect()
+	s.answer(errClosed)
+}
+
+// backoff is how long to wait after so many failures in a row: half a second,
+// then twice as long each time up to half a minute, and up to a half of it less.
+func backoff(failures int) time.Duration {
+	d := min(500*time.Millisecond<<min(failures-1, 10), 30*time.Second)
+	return d - rand.N(d/2)
+}
+
+// rest waits before the next attempt, or until somebody asks for one.
+func (s *source) rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case r := <-s.requests:
+		s.pending = append(s.pending, r)
+	}
+}
+
+// connection connects once and stays until the connection is lost. A panic is an
+// error like others: one source's answers are not to end the rest.
+func (s *source) connection(ctx context.Context) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.logger.Error("a source made its connection fail", "panic", r, "stack", string(debug.Stack()))
+			err = fmt.Errorf("its connection failed: %v", r)
+		}
+	}()
+	l, err := s.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		s.link.Store(nil)
+		l.close(s.hurry)
+	}()
+	s.link.Store(l)
+	return s.converse(ctx, l)
+}
+
+// dial opens the wire and initializes.
+func (s *source) dial(ctx context.Context) (*link, error) {
+	var w wire
+	limit := dialTimeout
+	if s.def.URL != "" {
+		u, err := openURL(&s.def)
+		if err != nil {
+			return nil, err
+		}
+		w = u
+	} else {
+		limit = startTimeout
+		c, err := startCommand(&s.def, s.options.Root, s.logger)
+		if err != nil {
+			return nil, err
+		}
+		w = c
+	}
+	ctx, cancel := bounded(ctx, limit, "its initialize")
+	defer cancel()
+	return connect(ctx, w, s.options)
+}
+
+// converse queries the source whenever there is a reason to, until the link or
+// ctx ends.
+func (s *source) converse(ctx context.Context, l *link) error {
+	var probe <-chan time.Time
+	if s.def.URL != "" {
+		ticker := time.NewTicker(probeInterval)
+		defer ticker.Stop()
+		probe = ticker.C
+	}
+	due, failures := time.Now(), 0      // zero due: never
+	asked := false                      // a new policy is not to put off the first query
+	noticed, last := false, time.Time{} // whether a notice waits for a query; when the last one got it
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		var next <-chan time.Time
+		if !due.IsZero() {
+			timer.Reset(time.Until(due))
+			next = timer.C
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.ctx.Done():
+			return context.Cause(l.ctx)
+		case <-s.poked:
+			if asked && failures == 0 && !noticed {
+				due = s.nextQuery()
+			}
+			continue
+		case <-l.changed:
+			at := time.Now().Add(settleFor)
+			if earliest := last.Add(settleBetween); at.Before(earliest) {
+				at = earliest
+			}
+			if noticed = true; due.IsZero() || at.Before(due) {
+				due = at
+			}
+			continue
+		case <-l.suspect:
+			if err := s.probe(ctx, l); err != nil {
+				return err
+			}
+			continue
+		case <-probe:
+			if err := s.probe(ctx, l); err != nil {
+				return err
+			}
+			continue
+		case r := <-s.requests:
+			s.pending = append(s.pending, r)
+		case <-next:
+		}
+		err := s.query(ctx, l)
+		asked = true
+		if noticed {
+			noticed, last = false, time.Now()
+		}
+		switch {
+		case err == nil:
+			failures, due = 0, s.nextQuery()
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case l.ctx.Err() != nil:
+			return context.Cause(l.ctx)
+		case errors.Is(err, context.DeadlineExceeded) && l.calls.Load() == 0:
+			// One that is busy with a call may be slow to answer; one that is not hangs.
+			return err
+		default:
+			s.failed(err)
+			if failures++; failures <= s.policy.Load().retries {
+				due = time.Now().Add(backoff(failures))
+				break
+			}
+			if failures, due = 0, s.nextQuery(); due.IsZero() {
+				due = time.Now().Add(queryAgain)
+			}
+		}
+	}
+}
+
+// nextQuery is when the interval is over; zero: never.
+func (s *source) nextQuery() time.Time {
+	d := s.policy.Load().refresh
+	if d == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(d)
+}
+
+// probe finds out whether a source behind a URL is still there: nothing else
+// tells where it keeps no stream open.
+func (s *source) probe(ctx context.Context, l *link) error {
+	if l.calls.Load() > 0 {
+		return nil
+	}
+	ctx, cancel := bounded(ctx, probeTimeout, "its answer to a ping")
+	defer cancel()
+	stop := context.AfterFunc(l.ctx, cancel)
+	defer stop()
+	if err := l.ping(ctx); err != nil && l.calls.Load() == 0 {
+		return fmt.Errorf("it does not answer: %w", err)
+	}
+	return nil
+}
+
+// collect takes the requests that wait, so that the next query answers them.
+func (s *source) collect() {
+	for {
+		select {
+		case r := <-s.requests:
+			s.pending = append(s.pending, r)
+		default:
+			return
+		}
+	}
+}
+
+func (s *source) answer(err error) {
+	for _, r := range s.pending {
+		r <- err
+	}
+	s.pending = nil
+}

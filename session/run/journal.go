@@ -1,0 +1,187 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+)
+
+// append writes records to this server's journal, in one piece; held tells that
+// the caller has the claim lock.
+func (s *store) append(ctx context.Context, sync, held bool, records ...*record) error {
+	var lines bytes.Buffer
+	enc := json.NewEncoder(&lines) // ends each with a line break, and has none within
+	enc.SetEscapeHTML(false)
+	for _, r := range records {
+		before := lines.Len()
+		if err := enc.Encode(r); err != nil {
+			return fmt.Errorf("encoding the record of run %s: %w", r.ExecutionID, err)
+		}
+		if size := lines.Len() - before; size > recordLimit {
+			return fmt.Errorf("the record of run %s has %d bytes, over the limit of %d", r.ExecutionID, size, recordLimit)
+		}
+	}
+	return s.appendLines(ctx, sync, held, lines.Bytes())
+}
+
+func (s *store) appendLines(ctx context.Context, sync, held bool, lines []byte) error {
+	if err := s.enter(ctx, held); err != nil {
+		return fmt.Errorf("writing to the journal of runs: %w", err)
+	}
+	f, err := s.appendOnce(lines, !held)
+	if err != nil {
+		return fmt.Errorf("writing to %s: %w", s.journalPath(s.server), err)
+	}
+	if !sync {
+		return nil
+	}
+	// One that was closed meanwhile was made shorter, and synced for that.
+	if err := f.Sync(); err != nil && !errors.Is(err, os.ErrClosed) {
+		return fmt.Errorf("syncing %s: %w", s.journalPath(s.server), err)
+	}
+	return nil
+}
+
+// appendOnce writes, and returns the file to be synced. What has just been taken
+// up is not known yet: the journal is made shorter by the next one who writes.
+func (s *store) appendOnce(lines []byte, shorten bool) (*os.File, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.file == nil {
+		return nil, errStoreClosed
+	}
+	if s.torn { // by a disk that was full; what is there of the line stays alone
+		lines = append([]byte{'\n'}, lines...)
+	}
+	n, err := s.file.Write(lines)
+	s.size += int64(n)
+	if err != nil {
+		s.torn = s.torn || n > 0
+		return nil, err
+	}
+	s.torn = false
+	f := s.file
+	if shorten && s.size > s.limit {
+		s.shorten()
+	}
+	return f, nil
+}
+
+// shorten rewrites the journal without what nobody can ask about any more. The
+// lock is held, and so this server's runs wait for it; that it fails is no loss
+// but of room.
+func (s *store) shorten() {
+	err := func() error {
+		name := filepath.Base(s.journalPath(s.server))
+		data, err := s.read(name, journalBounds)
+		if err != nil {
+			return err
+		}
+		var short bytes.Buffer
+		for _, l := range latest(data) {
+			// A run that has not ended may have been written down and not be known yet.
+			if l.err != nil || !l.rec.over() || s.known(l.rec.ExecutionID) {
+				short.Write(l.raw)
+				short.WriteByte('\n')
+			}
+		}
+		// Closed first: elsewhere a file that is open keeps its name.
+		if err := s.file.Close(); err != nil {
+			return err
+		}
+		err = s.replace(name, short.Bytes(), true)
+		return errors.Join(err, s.openJournal())
+	}()
+	if err != nil {
+		s.log.Warn("the journal of runs cannot be made shorter", "error", err)
+	}
+	s.limit = max(journalLimit, 2*s.size)
+}
+
+// openJournal opens this server's journal. The lock is held.
+func (s *store) openJournal() error {
+	f, err := os.OpenFile(s.journalPath(s.server), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	fi, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return err
+	}
+	s.file, s.size, s.torn = f, fi.Size(), false
+	return nil
+}
+
+// last returns the record of a run in this server's journal; an error that wraps
+// fs.ErrNotExist: there is none.
+func (s *store) last(id string) (*record, error) {
+	data, err := s.read(filepath.Base(s.journalPath(s.server)), journalBounds)
+	if err != nil {
+		return nil, fmt.Errorf("looking for run %s: %w", id, err)
+	}
+	var found *record
+	for raw := range bytes.Lines(data) {
+		// Most lines need no parsing to be told from it.
+		if !bytes.Contains(raw, []byte(id)) {
+			continue
+		}
+		if r, err := parseRecord(raw); err == nil && r.ExecutionID == id {
+			found = r
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("looking for run %s: %w", id, fs.ErrNotExist)
+	}
+	return found, nil
+}
+
+// A line is one of a journal.
+type line struct {
+	rec *record // nil with err
+	raw []byte  // without its end
+	err error   // why it cannot be read
+}
+
+// lines returns what stands in a journal. What follows the last line break was
+// being written when its server ended, and is left out.
+func lines(journal []byte) iter.Seq[line] {
+	return func(yield func(line) bool) {
+		for raw := range bytes.Lines(journal) {
+			if raw[len(raw)-1] != '\n' {
+				return
+			}
+			if raw = bytes.TrimSpace(raw); len(raw) == 0 {
+				continue
+			}
+			r, err := parseRecord(raw)
+			if !yield(line{r, raw, err}) {
+				return
+			}
+		}
+	}
+}
+
+// latest returns the last line of each run, and those that cannot be read, in
+// the order in which the runs first appear.
+func latest(journal []byte) []line {
+	var all []line
+	at := make(map[string]int)
+	for l := range lines(journal) {
+		if l.err == nil {
+			if i, known := at[l.rec.ExecutionID]; known {
+				all[i] = l
+				continue
+			}
+			at[l.rec.ExecutionID] = len(all)
+		}
+		all = append(all, l)
+	}
+	return all
+}
