@@ -30,6 +30,7 @@ type arguments struct {
 	names    []string
 	required []string
 	props    map[string]*jsonschema.Schema
+	free     []string // of any value: whoever is called judges it
 }
 
 func newArguments(tool string, input *jsonschema.Schema) arguments {
@@ -110,10 +111,13 @@ func (a arguments) usage() string {
 
 // fault says what is wrong with one argument, or nil.
 func (a arguments) fault(name string, value json.RawMessage) *fault {
-	if isNull(value) {
-		return nil // absent
+	if isNull(value) || slices.Contains(a.free, name) {
+		return nil // absent, or not ours to judge
 	}
 	p := a.props[name]
+	if isShaped(p) {
+		return misfit(name, p, value)
+	}
 	kind := kindOf(value)
 	types := p.Types
 	if p.Type != "" {
@@ -215,7 +219,7 @@ func article(kind string) string {
 	switch kind {
 	case "null":
 		return kind
-	case "object", "array":
+	case "object", "array", "integer":
 		return "an " + kind
 	}
 	return "a " + kind

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -14,31 +15,40 @@ const stackLogged = 20
 // A callLog is the two log lines of a call: one as it enters, with the stack as
 // it is then (seed 000, 001.1.12), one as it ends.
 type callLog struct {
-	logger  *slog.Logger
-	tool    string
-	session *string
-	began   time.Time
-	outcome string
+	logger   *slog.Logger
+	metrics  *metrics
+	identity string // the caller's
+	tool     string
+	counted  string // the tool's name in the metrics, where it is not tool
+	session  *string
+	began    time.Time
+	outcome  string
 }
 
 func (l *callLog) begin(ctx context.Context, a agent) {
 	if !l.logger.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
-	l.logger.LogAttrs(ctx, slog.LevelInfo, "call", l.attrs(stackAttr(a.Stack()))...)
+	l.logger.LogAttrs(ctx, slog.LevelInfo, "call", l.attrs(stackAttr(a.StackOf(ctx, l.session)))...)
 }
 
 func (l *callLog) end(ctx context.Context) {
+	took := time.Since(l.began)
+	l.metrics.ended(l.label(), l.outcome, took)
 	if !l.logger.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
 	l.logger.LogAttrs(ctx, slog.LevelInfo, "call ended",
-		l.attrs(slog.String("outcome", l.outcome), slog.Duration("took", time.Since(l.began)))...)
+		l.attrs(slog.String("outcome", l.outcome), slog.Duration("took", took))...)
 }
 
+// label is the tool's name in the metrics: what other systems name is counted
+// together, since there is no end to it.
+func (l *callLog) label() string { return cmp.Or(l.counted, l.tool) }
+
 func (l *callLog) attrs(more ...slog.Attr) []slog.Attr {
-	attrs := make([]slog.Attr, 0, 4)
-	attrs = append(attrs, slog.String("tool", l.tool))
+	attrs := make([]slog.Attr, 0, 5)
+	attrs = append(attrs, slog.String("tool", l.tool), slog.String("caller", l.identity))
 	if l.session != nil {
 		attrs = append(attrs, slog.String("session", clip(*l.session, 200)))
 	}

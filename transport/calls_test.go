@@ -171,7 +171,7 @@ func TestBadConfigRefusesCalls(t *testing.T) {
 		p.check = func(context.Context) (*config.Config, error) { return nil, bad }
 	})
 	cs := client(t, s)
-	if res, err := cs.ListTools(context.Background(), nil); err != nil || len(res.Tools) != 6 {
+	if res, err := cs.ListTools(context.Background(), nil); err != nil || len(res.Tools) < 6 {
 		t.Errorf("tools/list: %v", err)
 	}
 	if in := cs.InitializeResult().Instructions; !strings.Contains(in, bad.Error()) {

@@ -1,91 +1,308 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/config"
 )
 
 // errStopping is why calls are cancelled when the server ends.
 var errStopping = errors.New("the server is stopping")
 
-// A caller says whose call a request is: what tells connections apart, and the
-// name that owns the sessions.
+// errGone is why the calls of a client are cancelled that can not be answered
+// any more.
+var errGone = errors.New("the client is gone")
+
+// errIdle is why a call is not carried out that comes as its session ends.
+var errIdle = errors.New("the connection was idle for too long and is being closed")
+
+// localIdentity is the name of callers without a token: whoever started the
+// server, or may reach it on loopback.
+const localIdentity = "local"
+
+// A caller says whose call a request is. A network transport puts it into the
+// context of each HTTP request; the SDK keeps that of the request that opened an
+// MCP session in the context of all the session's calls.
 type caller struct {
-	key      any
-	identity string
+	identity  string // the name that owns the sessions
+	stateless bool   // there is no MCP session: what tells callers apart is the identity
+	remote    bool   // over the network: let go when it has been idle for long
 }
 
-// localCaller is the caller of a transport that has one client, its parent:
-// each MCP session is a connection, and everyone is the same person.
-func localCaller(ss *mcp.ServerSession, _ *mcp.RequestExtra) caller { return caller{ss, "local"} }
+type callerKey struct{}
+
+// forEver is an idle timeout that is never over, as 0 in the config means.
+const forEver = 100 * 365 * 24 * time.Hour
+
+// idleTimeout is http.idle_timeout as it is configured now.
+func idleTimeout(settings *config.Source) time.Duration {
+	c, err := settings.Current(context.Background())
+	if err != nil {
+		c = config.Default()
+	}
+	return cmp.Or(c.HTTP.IdleTimeout, forEver)
+}
+
+// callerOf is the caller of a request; without one it is the only client of a
+// transport like stdio.
+func callerOf(ctx context.Context) caller {
+	if c, ok := ctx.Value(callerKey{}).(*caller); ok {
+		return *c
+	}
+	return caller{identity: localIdentity}
+}
 
 // A connection is one caller's agent, and the context of its calls.
 type connection struct {
-	agent  agent
-	ctx    context.Context // ends when its calls are to end; carries the cause
-	cancel context.CancelCauseFunc
+	agent    agent
+	identity string          // the caller's name
+	ctx      context.Context // ends when its calls are to end; carries the cause
+	cancel   context.CancelCauseFunc
 
 	parcels atomic.Pointer[parcels] // of a transport that takes them
+
+	// Under the lock of connections.
+	key   any                // *mcp.ServerSession, or sharedKey
+	ss    *mcp.ServerSession // nil: shared by the stateless requests of an identity
+	calls int                // in flight
+	idle  time.Duration      // how long it may be without any; 0: for ever
+	until time.Time          // when that is over
+	timer *time.Timer        // looks whether it is
+	over  bool               // it was idle for too long, and its session is being closed
 }
 
+// sharedKey is the key of an identity's stateless requests.
+type sharedKey string
+
 // connections owns the connection of each caller: it makes one at the first
-// sight of its MCP session, and waits for that session's end to close it.
+// sight of its MCP session, and closes it when that ends or was idle for too
+// long. Requests without a session share one for each identity.
 type connections struct {
-	agent    func(identity string) agent
-	callerOf func(*mcp.ServerSession, *mcp.RequestExtra) caller
+	agent     func(identity string) agent
+	stateless func(identity string) agent
+	idle      func() time.Duration // of a connection that is made now; nil: no limit
 
 	mu     sync.Mutex
 	byKey  map[any]*connection
-	live   map[*mcp.ServerSession]bool
+	byID   map[string]*connection // by the MCP session's id, where it has one
 	closed bool
-	wg     sync.WaitGroup // one goroutine a live session
+	wg     sync.WaitGroup // a goroutine for each MCP session, and a count for each shared connection
 }
 
-func (c *connections) init(agent func(string) agent, callerOf func(*mcp.ServerSession, *mcp.RequestExtra) caller) {
-	c.agent, c.callerOf = agent, callerOf
-	c.byKey, c.live = map[any]*connection{}, map[*mcp.ServerSession]bool{}
+func (c *connections) init(agent, stateless func(string) agent, idle func() time.Duration) {
+	c.agent, c.stateless, c.idle = agent, stateless, idle
+	c.byKey, c.byID = map[any]*connection{}, map[string]*connection{}
 }
 
 // of returns the connection of a request's caller, or errStopping.
-func (c *connections) of(ss *mcp.ServerSession, extra *mcp.RequestExtra) (*connection, error) {
-	who := c.callerOf(ss, extra)
+func (c *connections) of(ctx context.Context, ss *mcp.ServerSession) (*connection, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if conn := c.byKey[who.key]; conn != nil {
+	return c.find(ctx, ss)
+}
+
+// acquire is of for a call: until done is called, the connection is not idle.
+func (c *connections) acquire(ctx context.Context, ss *mcp.ServerSession) (conn *connection, done func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn, err = c.find(ctx, ss); err != nil {
+		return nil, nil, err
+	}
+	conn.calls++
+	return conn, func() { c.release(conn) }, nil
+}
+
+// find is of under the lock.
+func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connection, error) {
+	who := callerOf(ctx)
+	key := any(ss)
+	if who.stateless {
+		key = sharedKey(who.identity)
+	}
+	if conn := c.byKey[key]; conn != nil {
+		if conn.over {
+			return nil, errIdle // a reply would be dropped
+		}
 		return conn, nil
 	}
 	if c.closed {
 		return nil, errStopping
 	}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	conn := &connection{agent: c.agent(who.identity), ctx: ctx, cancel: cancel}
-	c.byKey[who.key], c.live[ss] = conn, true
+	conn := &connection{identity: who.identity, key: key}
+	conn.ctx, conn.cancel = context.WithCancelCause(context.Background())
+	if who.remote && c.idle != nil {
+		conn.idle = c.idle()
+	}
+	c.byKey[key] = conn
+	if who.stateless {
+		conn.agent = c.stateless(who.identity)
+		c.wg.Add(1) // until closeShared
+		c.rest(conn)
+		return conn, nil
+	}
+	conn.agent, conn.ss = c.agent(who.identity), ss
+	if id := ss.ID(); id != "" {
+		c.byID[id] = conn
+	}
 	c.wg.Go(func() {
 		ss.Wait() // it returns when no call is in flight any more; how it ended is told to who serves it
-		c.mu.Lock()
-		delete(c.byKey, who.key)
-		delete(c.live, ss)
-		c.mu.Unlock()
-		cancel(errStopping)
+		c.forget(conn)
+		conn.cancel(errStopping)
 		conn.agent.Close()
 	})
+	c.rest(conn)
 	return conn, nil
 }
 
-// close cancels all calls, closes the sessions and waits until ctx ends; it
-// returns how many were still there.
-func (c *connections) close(ctx context.Context) (left int) {
+// forget takes a connection out of the maps; its timer runs no more.
+func (c *connections) forget(conn *connection) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(conn)
+}
+
+// drop is forget under the lock. It reports whether the connection was there.
+func (c *connections) drop(conn *connection) bool {
+	if c.byKey[conn.key] != conn {
+		return false
+	}
+	delete(c.byKey, conn.key)
+	if conn.ss != nil {
+		delete(c.byID, conn.ss.ID())
+	}
+	if conn.timer != nil {
+		conn.timer.Stop()
+	}
+	return true
+}
+
+// release ends a call.
+func (c *connections) release(conn *connection) {
+	c.mu.Lock()
+	conn.calls--
+	over := false
+	if conn.calls == 0 {
+		if conn.ss == nil && c.closed {
+			over = c.drop(conn)
+		} else if c.byKey[conn.key] == conn {
+			c.rest(conn)
+		}
+	}
+	c.mu.Unlock()
+	if over {
+		c.closeShared(conn)
+	}
+}
+
+// rest begins the time without calls. The timer of a connection is set anew only
+// when it fires, so that a call costs no more than a look at the clock.
+func (c *connections) rest(conn *connection) {
+	if conn.idle <= 0 {
+		return
+	}
+	conn.until = time.Now().Add(conn.idle)
+	if conn.timer == nil {
+		conn.timer = time.AfterFunc(conn.idle, func() { c.look(conn) })
+	}
+}
+
+// look ends a connection that was idle for too long.
+func (c *connections) look(conn *connection) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byKey[conn.key] != conn {
+		return
+	}
+	if left := time.Until(conn.until); conn.calls > 0 || left > 0 {
+		if conn.calls > 0 {
+			left = conn.idle
+		}
+		conn.timer.Reset(left)
+		return
+	}
+	if conn.ss != nil {
+		conn.over = true
+		c.wg.Go(func() { conn.ss.Close() }) // the goroutine that waits for it does the rest
+		return
+	}
+	c.drop(conn)
+	c.wg.Go(func() { c.closeShared(conn) })
+}
+
+// closeShared ends a shared connection that was dropped.
+func (c *connections) closeShared(conn *connection) {
+	defer c.wg.Done()
+	conn.cancel(errStopping)
+	conn.agent.Close()
+}
+
+// cut cancels the calls of an MCP session whose client is gone.
+func (c *connections) cut(ss *mcp.ServerSession) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn := c.byKey[ss]; conn != nil {
+		conn.cancel(errGone)
+	}
+}
+
+// cutID is cut by the id of the session.
+func (c *connections) cutID(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn := c.byID[id]; conn != nil {
+		conn.cancel(errGone)
+	}
+}
+
+// identityOf returns the identity that an MCP session belongs to.
+func (c *connections) identityOf(id string) (identity string, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	conn := c.byID[id]
+	if conn == nil || conn.over {
+		return "", false
+	}
+	return conn.identity, true
+}
+
+// len is how many connections there are.
+func (c *connections) len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.byKey)
+}
+
+// stop cancels all calls, with errStopping as the cause, and admits no new
+// connections.
+func (c *connections) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.closed = true
 	for _, conn := range c.byKey {
 		conn.cancel(errStopping)
 	}
-	for ss := range c.live {
-		c.wg.Go(func() { ss.Close() }) // it waits for the session's calls
+}
+
+// close is stop, and closes the sessions and waits until ctx ends; it returns
+// how many were still there.
+func (c *connections) close(ctx context.Context) (left int) {
+	c.stop()
+	c.mu.Lock()
+	for _, conn := range c.byKey {
+		switch {
+		case conn.ss != nil:
+			c.wg.Go(func() { conn.ss.Close() }) // it waits for the session's calls
+		case conn.calls == 0:
+			c.drop(conn)
+			c.wg.Go(func() { c.closeShared(conn) })
+		}
 	}
 	c.mu.Unlock()
 
@@ -95,9 +312,7 @@ func (c *connections) close(ctx context.Context) (left int) {
 	case <-done:
 		return 0
 	case <-ctx.Done():
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return len(c.byKey)
+		return c.len()
 	}
 }
 

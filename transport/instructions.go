@@ -30,14 +30,30 @@ Concurrent steps: do begin_step and all concurrent_steps at once, best with a su
 Retries: a lost reply is no loss. Repeat the call: step_id (finished_step) or request_id make it safe.
 Resume: after a restart, a lost connection or compaction call get_step with your session_id; any tool takes it.`
 
+// What is said of the task board, where its tools are offered.
+const (
+	onBoardLine     = "Task board: list_projects, create_task and start_task_attempt have coding agents work on tasks, each in a git worktree."
+	inWorkspaceLine = "This is the workspace of a task: call get_context first."
+)
+
 // instructions are what a client is told when it connects: first what changes,
-// as much of it as fits, then how to work.
+// as much of it as fits, then how to work with the tools that are offered.
 func (s *Server) instructions(ctx context.Context) string {
-	room := instructionBytes - len(lifecycle) - len("\n\n")
-	if news := s.news(ctx, room); news != "" {
-		return news + "\n\n" + lifecycle
+	var how []string
+	if s.tools["get_context"] {
+		how = append(how, inWorkspaceLine)
 	}
-	return lifecycle
+	if s.tools["start_task_attempt"] {
+		how = append(how, onBoardLine)
+	}
+	if s.tools["start_workflow"] {
+		how = append(how, lifecycle)
+	}
+	all := strings.Join(how, "\n\n")
+	if news := s.news(ctx, instructionBytes-len(all)-len("\n\n")); news != "" {
+		return strings.TrimSuffix(news+"\n\n"+all, "\n\n")
+	}
+	return all
 }
 
 // news is the part that changes, in at most room bytes.
@@ -47,7 +63,7 @@ func (s *Server) news(ctx context.Context, room int) string {
 			return fit("The configuration of this project is not valid, and calls are refused until it is corrected:", []string{oneLine(err.Error(), 400)}, "", room)
 		}
 	}
-	if s.jobs == nil {
+	if s.jobs == nil || !s.tools["start_workflow"] {
 		return ""
 	}
 	snapshot := s.jobs(ctx)

@@ -11,8 +11,25 @@ import (
 	"deepwork/session/workflow"
 )
 
-// signOfLife is how often a client is told that its call goes on.
-const signOfLife = 10 * time.Second
+const (
+	// signOfLife is how often a client is told that its call goes on.
+	signOfLife = 10 * time.Second
+	// breath is between two notifications of a call, however fast things change.
+	breath = 100 * time.Millisecond
+)
+
+type progressKey struct{}
+
+// tellProgress tells the caller what there is to say of its call, if it wants to
+// know; it never blocks, and only the newest message is kept until it is sent.
+func tellProgress(ctx context.Context, message string) {
+	if tell, ok := ctx.Value(progressKey{}).(func(string)); ok {
+		tell(message)
+	}
+}
+
+// wantsProgress tells whether anybody listens to tellProgress.
+func wantsProgress(ctx context.Context) bool { return ctx.Value(progressKey{}) != nil }
 
 // withProgress has a call tell its progress to a client that asked for it: at
 // each change, and from then on every 10 s, so that a client that gives up on
@@ -50,9 +67,16 @@ func (s *Server) withProgress(ctx context.Context, req *mcp.CallToolRequest) (co
 			if err != nil {
 				s.logger.LogAttrs(ctx, slog.LevelDebug, "a progress notification was not sent", slog.Any("error", err))
 			}
+			select {
+			case <-time.After(breath):
+			case <-over:
+				return
+			case <-ctx.Done():
+				return
+			}
 		}
 	})
-	tell := func(_, _ int, message string) {
+	tell := func(message string) {
 		for {
 			select {
 			case news <- message:
@@ -65,5 +89,6 @@ func (s *Server) withProgress(ctx context.Context, req *mcp.CallToolRequest) (co
 			}
 		}
 	}
-	return workflow.WithProgress(ctx, tell), func() { close(over); wg.Wait() }
+	told := context.WithValue(ctx, progressKey{}, tell)
+	return workflow.WithProgress(told, func(_, _ int, message string) { tell(message) }), func() { close(over); wg.Wait() }
 }

@@ -13,6 +13,9 @@ import (
 
 type connectionKey struct{}
 
+// listenMethod opens a stream of notifications that lasts until the client ends it.
+const listenMethod = "subscriptions/listen"
+
 // receive is the middleware around every request: it survives a panic of
 // whatever handles it, gives it the caller's connection and a context that ends
 // with the server, and computes the instructions when they are asked for.
@@ -30,16 +33,24 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		if !ok || strings.HasPrefix(method, "notifications/") {
 			return next(ctx, method, req)
 		}
-		conn, err := s.conns.of(ss, req.GetExtra())
+		conn, done, err := s.connectionOf(ctx, ss, method)
 		if err != nil {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error() + ": connect anew"}
 		}
+		defer done()
 		ctx, release := conn.joined(context.WithValue(ctx, connectionKey{}, conn))
 		defer release()
 		if call, ok := req.(*mcp.CallToolRequest); ok && !s.tools[call.Params.Name] {
-			// Known tools log their calls themselves; the SDK refuses this one.
-			s.logger.LogAttrs(ctx, slog.LevelInfo, "call of an unknown tool",
-				slog.String("tool", clip(call.Params.Name, 200)), stackAttr(conn.agent.Stack()))
+			if handler := s.workflowTool(ctx, call.Params.Name); handler != nil {
+				ctx, req = s.borrow(ctx, call, handler)
+			} else {
+				// Known tools log their calls themselves; the SDK refuses this one.
+				s.logger.LogAttrs(ctx, slog.LevelInfo, "call of an unknown tool",
+					slog.String("tool", clip(call.Params.Name, 200)), stackAttr(conn.agent.Stack()))
+			}
+		}
+		if list, ok := req.(*mcp.ListToolsRequest); ok && s.remote != nil {
+			return s.remote.listTools(ctx, next, method, list)
 		}
 		res, err = next(ctx, method, req)
 		if err != nil {
@@ -59,4 +70,15 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		return res, nil
 	}
+}
+
+// connectionOf returns the connection of a request's caller. It is not idle until
+// done is called, except that a subscription, which lasts as long as its client
+// listens, keeps no connection from being idle.
+func (s *Server) connectionOf(ctx context.Context, ss *mcp.ServerSession, method string) (conn *connection, done func(), err error) {
+	if method == listenMethod {
+		conn, err = s.conns.of(ctx, ss)
+		return conn, func() {}, err
+	}
+	return s.conns.acquire(ctx, ss)
 }

@@ -42,10 +42,9 @@ func refused(e *session.Error) *mcp.CallToolResult {
 }
 
 // broken is the result of a call that broke on our side.
-func broken(tool string) *mcp.CallToolResult {
+func (s *Server) broken(tool string) *mcp.CallToolResult {
 	return refused(session.Wrong("internal",
-		"%s broke on the server's side, through no fault of your arguments. Nothing was recorded unless get_step shows it: "+
-			"look there where the workflow stands, then call %s again. The server's log has the details.", tool, tool))
+		"%s broke on the server's side, through no fault of your arguments; the server's log has the details. What to do now: %s", tool, s.again(tool)))
 }
 
 // failed makes the result of a call whose handler returned an error, and the
@@ -60,12 +59,12 @@ func (s *Server) failed(ctx context.Context, tool string, err error) (*mcp.CallT
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
 		if errors.Is(context.Cause(ctx), errStopping) {
 			return refused(session.NotNow("stopping", "The server is stopping, and %s was cut short. "+
-				"What was acknowledged is safe: connect again, call get_step with your session_id to see where the workflow stands, and go on from there.", tool)), "stopping", nil
+				"What was acknowledged is safe. Connect again; %s", tool, s.again(tool))), "stopping", nil
 		}
 		return nil, "cancelled", context.Canceled
 	}
 	s.logger.LogAttrs(ctx, slog.LevelError, "call failed", slog.String("tool", tool), slog.Any("error", err))
-	return broken(tool), "internal", nil
+	return s.broken(tool), "internal", nil
 }
 
 // bounded cuts a text to max characters: what is cut is the middle, since the

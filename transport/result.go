@@ -9,14 +9,21 @@ import (
 )
 
 // accepted encodes a reply once, with the order of its fields kept: as
-// structured content, and the same bytes as the one text block.
+// structured content, and the same bytes as the one text block, unless the reply
+// has a textValue for that.
 func accepted(reply any) (*mcp.CallToolResult, error) {
 	data, err := encode(reply)
 	if err != nil {
 		return nil, err
 	}
+	text := data
+	if other, ok := reply.(interface{ textValue() any }); ok {
+		if text, err = encode(other.textValue()); err != nil {
+			return nil, err
+		}
+	}
 	return &mcp.CallToolResult{
-		Content:           []mcp.Content{&mcp.TextContent{Text: string(data)}},
+		Content:           []mcp.Content{&mcp.TextContent{Text: string(text)}},
 		StructuredContent: json.RawMessage(data),
 	}, nil
 }

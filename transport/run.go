@@ -32,7 +32,7 @@ func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
 	if err != nil {
 		return fmt.Errorf("connecting a client: %w", err)
 	}
-	conn, err := s.conns.of(ss, nil)
+	conn, err := s.conns.of(ctx, ss)
 	if err != nil {
 		return errors.Join(err, ss.Close())
 	}
@@ -65,7 +65,7 @@ func (s *Server) serve(ctx context.Context, c *stdio) error {
 	if err != nil {
 		return fmt.Errorf("serving stdio: %w", err)
 	}
-	conn, err := s.conns.of(ss, nil)
+	conn, err := s.conns.of(ctx, ss)
 	if err != nil {
 		ss.Close()
 		return fmt.Errorf("serving stdio: %w", err)
@@ -112,6 +112,7 @@ func (s *Server) serve(ctx context.Context, c *stdio) error {
 			}
 		case <-stop:
 			stop, stopped = nil, true
+			s.willStop() // the connection is closed because the program ends
 			c.stop()
 			timer.Reset(stopGrace)
 		case <-ended:

@@ -46,18 +46,27 @@ func optional(name string, limit int, description string) property {
 
 // The arguments that several tools share.
 func sessionID() property {
-	return optional("session_id", maxName, "The session that is meant, 8 hexadecimal characters as given in begin_step and stack. "+
-		"Leave it out for the workflow on top of the stack; give it when several workflows run side by side, "+
-		"or to take up a session after a restart or a lost connection.")
+	return optional("session_id", maxName, "The session, 8 hexadecimal characters as in begin_step and stack. Leave it out for the workflow on top "+
+		"of the stack; give it when several run side by side, or to take one up after a restart or a lost connection.")
 }
 
 func requestID() property {
-	return optional("request_id", maxName, "Your own name for this call, any text of at most 200 characters, new for each call. "+
-		"If a reply is lost, the same call with the same request_id gives the same reply and does nothing twice.")
+	return optional("request_id", maxName, "Your own name for this call, new for each, any text. "+
+		"If a reply is lost, the same call with it gives the same reply and does nothing twice.")
 }
 
 // nullable are the lists of replies that may be null; every other list is [].
 var nullable = []string{"concurrent_steps", "failed_reviews", "failed_criteria", "pending_concurrent_steps"}
+
+// words are what the types of replies cannot tell, by the names of their fields.
+type words struct {
+	nullable []string          // the lists that may be null; every other is []
+	enums    map[string][]any  // the allowed values of fields that have few
+	items    map[string]string // what one entry of a list is
+}
+
+// workflowWords are those of the workflow tools.
+var workflowWords = words{nullable, enums, items}
 
 // enums are the allowed values of the fields of replies that have few.
 var enums = map[string][]any{
@@ -87,7 +96,10 @@ var items = map[string]string{
 // outputSchema derives the schema of a reply from its type, with the
 // descriptions of its jsonschema tags. It panics where that cannot be: a fault
 // of the program, found by any start of it.
-func outputSchema[R any]() *jsonschema.Schema {
+func outputSchema[R any]() *jsonschema.Schema { return outputSchemaIn[R](workflowWords) }
+
+// outputSchemaIn is outputSchema in the words of another toolset.
+func outputSchemaIn[R any](w words) *jsonschema.Schema {
 	known := map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[workflow.OrderedMap[string]](): {
 			Type:                 "object",
@@ -106,7 +118,7 @@ func outputSchema[R any]() *jsonschema.Schema {
 	if err != nil {
 		panic(fmt.Sprintf("transport: %v", err))
 	}
-	complete(s)
+	complete(s, w)
 	shareSteps(s)
 	return s
 }
@@ -140,21 +152,29 @@ func shareSteps(s *jsonschema.Schema) {
 }
 
 // complete says what Go's types cannot: which lists are never null, what the
-// items of lists are, which values a field may have.
-func complete(s *jsonschema.Schema) {
+// items of lists are, which values a field may have. That there are no other
+// fields it does not say: a client that has kept a schema would refuse a reply
+// that has come to tell more.
+func complete(s *jsonschema.Schema, w words) {
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil {
+		s.AdditionalProperties = nil
+	}
 	for name, p := range s.Properties {
-		if slices.Equal(p.Types, []string{"null", "array"}) && !slices.Contains(nullable, name) {
+		if slices.Equal(p.Types, []string{"null", "array"}) && !slices.Contains(w.nullable, name) {
 			p.Type, p.Types = "array", nil
 		}
 		if p.Items != nil && p.Items.Description == "" {
-			p.Items.Description = items[name]
+			p.Items.Description = w.items[name]
 		}
-		if values := enums[name]; values != nil {
+		if values := w.enums[name]; values != nil {
 			p.Enum = values
+			if slices.Contains(p.Types, "null") {
+				p.Enum = append(slices.Clip(values), nil)
+			}
 		}
-		complete(p)
+		complete(p, w)
 	}
 	if s.Items != nil {
-		complete(s.Items)
+		complete(s.Items, w)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -16,6 +18,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/standard"
 	"deepwork/gate"
+	"deepwork/session/attempt"
 	"deepwork/session/workflow"
 )
 
@@ -27,6 +30,7 @@ const ServerName = "deepwork"
 type agent interface {
 	Close()
 	Stack() []workflow.StackEntry
+	StackOf(ctx context.Context, sessionID *string) []workflow.StackEntry
 	GetWorkflows(context.Context) (*workflow.WorkflowsReply, error)
 	Start(context.Context, workflow.StartArgs) (*workflow.StartReply, error)
 	Finish(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error)
@@ -42,6 +46,16 @@ type parts struct {
 	jobs  func(context.Context) *catalog.Snapshot       // for the instructions
 	agent func(identity string) agent                   // a new connection's
 	close func(context.Context) []error                 // in reverse order of opening
+	stops func()                                        // told before the connections are closed for good; may be nil
+
+	stateless func(identity string) agent // of an identity's requests without a connection
+	execution func(ctx context.Context, identity, sessionID string) (*workflow.Execution, error)
+	sessions  func() workflow.Stats // for the metrics; nil: not told
+	reviews   func() gate.Stats     // likewise
+
+	board     boardEngine          // of the set board
+	workspace workspace            // nil: the server is in none, and offers no get_context
+	attempts  func() attempt.Stats // for the metrics; nil: not told
 }
 
 // A Server is the MCP server of one project: its catalog, its engine and its
@@ -52,6 +66,14 @@ type Server struct {
 	mcp    *mcp.Server
 	conns  connections
 	tools  map[string]bool // what is registered
+	reads  map[string]bool // of that, what only reads
+	first  string          // the tool that was registered first
+	remote *remotes        // the workflows of other systems; nil: not chosen
+
+	announce func() // has the SDK tell all clients that the list of tools changed
+	metrics  *metrics
+	inflight inflight
+	network  atomic.Pointer[config.HTTP] // as last read, for those who must not wait
 }
 
 // NewServer opens the project of the options and registers the tools. It
@@ -78,14 +100,14 @@ func NewServer(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the server: %w", err)
 	}
+	initial, err := settings.Current(ctx)
+	if err != nil {
+		logger.Error("the config is bad: calls are refused until it is corrected", "error", err)
+		initial = config.Default()
+	}
 	sets := o.Toolsets
 	if sets == nil {
-		switch c, err := settings.Current(ctx); {
-		case err != nil:
-			logger.Error("the config is bad: calls are refused until it is corrected", "error", err)
-		default:
-			sets = c.Toolsets
-		}
+		sets = initial.Toolsets
 	}
 	if err := checkToolsets(sets); err != nil {
 		return nil, fmt.Errorf("making the server: %w", err)
@@ -98,6 +120,11 @@ func NewServer(o Options) (*Server, error) {
 	bundled := o.StandardJobs
 	if bundled == nil {
 		bundled = standard.FS()
+	}
+	if _, _, inside := attempt.Workspace(os.Getenv); inside {
+		if err := keepApart(root); err != nil {
+			return nil, fmt.Errorf("making the server: %w", err)
+		}
 	}
 	jobs, err := catalog.Open(ctx, catalog.Options{Root: root, Additional: additional, Standard: bundled, Logger: logger})
 	if err != nil {
@@ -113,12 +140,17 @@ func NewServer(o Options) (*Server, error) {
 		}
 		return judge.Close(ctx)
 	}
+	tasks, err := openBoard(ctx, root, sets == nil || slices.Contains(sets, "board"), settings, jobs, logger, os.Getenv)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("making the server: %w", err), closeGate(ctx), jobs.Close(ctx))
+	}
 	engine, err := workflow.Open(ctx, workflow.Options{
 		Root: root, Catalog: jobs, Config: settings, Logger: logger,
-		Reviews: reviews.enabled(), Gate: judge, Reviewing: reviews.now,
+		Reviews: reviews.enabled(), Gate: judge, Reviewing: reviews.now, Moved: tasks.moved(),
+		StatelessIdle: func() time.Duration { return idleTimeout(settings) },
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("making the server: opening the sessions of %s: %w", root, err), closeGate(ctx), jobs.Close(ctx))
+		return nil, errors.Join(fmt.Errorf("making the server: opening the sessions of %s: %w", root, err), errors.Join(tasks.close(ctx)...), closeGate(ctx), jobs.Close(ctx))
 	}
 
 	p := parts{
@@ -129,11 +161,16 @@ func NewServer(o Options) (*Server, error) {
 			}
 			return jobs.Snapshot()
 		},
-		agent: func(identity string) agent { return engine.Connect(identity) },
+		agent:     func(identity string) agent { return engine.Connect(identity) },
+		stateless: func(identity string) agent { return engine.ConnectStateless(identity) },
+		sessions:  engine.Stats,
+		execution: engine.Execution,
+		stops:     engine.Stopping,
 		close: func(ctx context.Context) (errs []error) {
 			if left := engine.Close(ctx); len(left) > 0 {
 				errs = append(errs, fmt.Errorf("sessions that did not stop: %s", strings.Join(left, ", ")))
 			}
+			errs = append(errs, tasks.close(ctx)...)
 			if err := closeGate(ctx); err != nil {
 				errs = append(errs, fmt.Errorf("reviews that did not stop: %w", err))
 			}
@@ -143,17 +180,30 @@ func NewServer(o Options) (*Server, error) {
 			return errs
 		},
 	}
+	if judge != nil {
+		p.reviews = judge.Stats
+	}
+	tasks.share(&p)
 	s, err := newServer(p, sets, o.Version, logger)
 	if err != nil {
 		return nil, errors.Join(append([]error{fmt.Errorf("making the server: %w", err)}, p.close(ctx)...)...)
+	}
+	if sets == nil || slices.Contains(sets, "remote") {
+		err := s.openRemotes(remoteOptions{root: root, version: o.Version, settings: settings.Current, changes: jobs.Changes, logger: logger})
+		if err != nil {
+			return nil, errors.Join(append([]error{fmt.Errorf("making the server: %w", err)}, p.close(ctx)...)...)
+		}
 	}
 	return s, nil
 }
 
 // newServer registers the tools of the sets over p.
 func newServer(p parts, sets []string, version string, logger *slog.Logger) (*Server, error) {
-	s := &Server{parts: p, logger: logger, tools: map[string]bool{}}
-	s.conns.init(p.agent, localCaller)
+	s := &Server{parts: p, logger: logger, tools: map[string]bool{}, reads: map[string]bool{}, metrics: newMetrics()}
+	if p.stateless == nil {
+		p.stateless = p.agent
+	}
+	s.conns.init(p.agent, p.stateless, func() time.Duration { return s.lastHTTP().IdleTimeout })
 	s.mcp = mcp.NewServer(
 		&mcp.Implementation{Name: ServerName, Title: "DeepWork", Version: cmp.Or(version, "dev")},
 		&mcp.ServerOptions{
@@ -167,6 +217,12 @@ func newServer(p parts, sets []string, version string, logger *slog.Logger) (*Se
 	if slices.Contains(sets, "workflows") {
 		s.addWorkflowTools()
 	}
+	if slices.Contains(sets, "remote") {
+		s.addRemoteTools()
+	}
+	if slices.Contains(sets, "board") {
+		s.addBoardTools()
+	}
 	if len(s.tools) == 0 {
 		return nil, fmt.Errorf("the chosen toolsets (%s) have no tools in this version: add workflows", strings.Join(sets, ", "))
 	}
@@ -178,13 +234,17 @@ func newServer(p parts, sets []string, version string, logger *slog.Logger) (*Se
 // for tests.
 func (s *Server) MCP() *mcp.Server { return s.mcp }
 
-// Close ends every connection, cancelling calls in flight, then the engine and
-// the catalog, and waits for all of it until ctx ends. The error names what did
+// Close ends every connection, cancelling calls in flight, then the engines and
+// the catalogs, and waits for all of it until ctx ends. The error names what did
 // not stop.
 func (s *Server) Close(ctx context.Context) error {
 	var errs []error
+	s.willStop()
 	if left := s.conns.close(ctx); left > 0 {
 		errs = append(errs, fmt.Errorf("%d connections did not stop", left))
+	}
+	if s.remote != nil {
+		errs = append(errs, s.remote.close(ctx)...)
 	}
 	if s.parts.close != nil {
 		errs = append(errs, s.parts.close(ctx)...)

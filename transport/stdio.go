@@ -164,7 +164,7 @@ func (c *stdio) accept(ctx context.Context, l line) error {
 					Message: "invalid request: a call with this id is still in flight"}})
 				continue
 			}
-			call := call{batch: b, parked: req.Method == "subscriptions/listen"}
+			call := call{batch: b, parked: req.Method == listenMethod}
 			if call.parked {
 				call.batch = nil // its reply may never come, the others' must
 			} else {

@@ -22,12 +22,17 @@ type tool[A, R any] struct {
 	input       *jsonschema.Schema
 	output      *jsonschema.Schema // nil is derived from R
 	session     func(*A) *string   // the session_id among the arguments; nil: it has none
-	call        func(context.Context, agent, A) (R, error)
+	free        []string           // arguments whose value call judges, whatever it is
+	unlisted    []property         // arguments that are taken too, and that no schema tells of
+	call        func(context.Context, *connection, A) (R, error)
 	outcome     func(R) string // for the log; nil is "ok"
 }
 
 // hints are the tool annotations, which are set explicitly, all of them.
-type hints struct{ readOnly, destructive, idempotent bool }
+type hints struct {
+	readOnly, destructive, idempotent bool
+	open                              bool // it reaches systems that are not of the project
+}
 
 // addTool registers t. Schemas are made once, here; a schema that cannot be
 // made is a fault of the program and panics.
@@ -36,67 +41,110 @@ func addTool[A, R any](s *Server, t tool[A, *R]) {
 		t.output = outputSchema[R]()
 	}
 	check := newArguments(t.name, t.input)
-	s.tools[t.name] = true
-	s.mcp.AddTool(&mcp.Tool{
+	check.free = t.free
+	check.take(t.unlisted)
+	s.tools[t.name], s.reads[t.name] = true, t.hints.readOnly
+	listed := &mcp.Tool{
 		Name: t.name, Title: t.title, Description: t.description,
 		InputSchema: t.input, OutputSchema: t.output,
 		Annotations: &mcp.ToolAnnotations{
-			Title:           t.title,
 			ReadOnlyHint:    t.hints.readOnly,
 			DestructiveHint: new(t.hints.destructive),
 			IdempotentHint:  t.hints.idempotent,
-			OpenWorldHint:   new(false), // nothing but the project is touched
+			OpenWorldHint:   new(t.hints.open),
 		},
-	}, func(ctx context.Context, req *mcp.CallToolRequest) (res *mcp.CallToolResult, err error) {
-		conn := ctx.Value(connectionKey{}).(*connection)
-		log := callLog{logger: s.logger, tool: t.name, began: time.Now()}
-		defer func() {
-			if p := recover(); p != nil {
-				s.logger.LogAttrs(ctx, slog.LevelError, "panic in a tool",
-					slog.String("tool", t.name), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-				res, err = broken(t.name), nil
-				log.outcome = "panic"
-			}
-			log.end(ctx)
-		}()
-
-		var args A
-		fault := check.decode(req.Params.Arguments, &args)
-		if t.session != nil {
-			log.session = t.session(&args)
+	}
+	handler := func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		if borrowed, ok := ctx.Value(borrowedKey{}).(mcp.ToolHandler); ok {
+			return borrowed(ctx, req)
 		}
-		log.begin(ctx, conn.agent)
-		if fault != nil {
+		var args A
+		return s.serveCall(ctx, req, callLog{tool: t.name}, func(log *callLog) *session.Error {
+			fault := check.decode(req.Params.Arguments, &args)
+			if t.session != nil {
+				log.session = t.session(&args)
+			}
+			return fault
+		}, func(ctx context.Context, conn *connection) (any, string, error) {
+			reply, err := t.call(ctx, conn, args)
+			if err != nil || t.outcome == nil {
+				return reply, "ok", err
+			}
+			return reply, t.outcome(reply), nil
+		})
+	}
+	s.mcp.AddTool(listed, handler)
+	if s.first == "" {
+		// The SDK takes a tool that is registered again for a change, and tells every
+		// client once.
+		s.first, s.announce = t.name, func() { s.mcp.AddTool(listed, handler) }
+	}
+}
+
+// serveCall is the frame of every tool call: what is logged, counted and
+// recovered from, and what must be right before the tool's own work is done. log
+// has the tool's name; decode reads the arguments into wherever work finds them;
+// work returns the reply and, for the log, the outcome.
+func (s *Server) serveCall(ctx context.Context, req *mcp.CallToolRequest, log callLog, decode func(*callLog) *session.Error,
+	work func(context.Context, *connection) (reply any, outcome string, err error)) (res *mcp.CallToolResult, err error) {
+	conn := ctx.Value(connectionKey{}).(*connection)
+	log.logger, log.metrics, log.identity, log.began = s.logger, s.metrics, conn.identity, time.Now()
+	defer s.inflight.begin(&log)()
+	defer func() {
+		if p := recover(); p != nil {
+			s.logger.LogAttrs(ctx, slog.LevelError, "panic in a tool",
+				slog.String("tool", log.tool), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			res, err = s.broken(log.tool), nil
+			log.outcome = "panic"
+		}
+		if kind := errorKind(log.outcome, res, err); kind != "" {
+			s.metrics.errors.WithLabelValues(log.label(), kind).Inc()
+		}
+		log.end(ctx)
+	}()
+
+	fault := decode(&log)
+	log.begin(ctx, conn.agent)
+	if fault != nil {
+		log.outcome = fault.Code
+		return refused(fault), nil
+	}
+	if s.check != nil {
+		if _, err := s.check(ctx); err != nil {
+			fault := badConfig(err)
 			log.outcome = fault.Code
 			return refused(fault), nil
 		}
-		if s.check != nil {
-			if _, err := s.check(ctx); err != nil {
-				fault := badConfig(err)
-				log.outcome = fault.Code
-				return refused(fault), nil
-			}
+	}
+	ctx, quiet := s.withProgress(ctx, req)
+	defer quiet() // before the reply goes out
+	reply, outcome, err := work(ctx, conn)
+	if err == nil {
+		log.outcome = outcome
+		if res, err = accepted(reply); err == nil {
+			return res, nil
 		}
-		ctx, quiet := s.withProgress(ctx, req)
-		defer quiet() // before the reply goes out
-		reply, err := t.call(ctx, conn.agent, args)
-		if err == nil {
-			log.outcome = "ok"
-			if t.outcome != nil {
-				log.outcome = t.outcome(reply)
-			}
-			if res, err = accepted(reply); err == nil {
-				return res, nil
-			}
-			err = fmt.Errorf("encoding the reply: %w", err)
-		}
-		res, log.outcome, err = s.failed(ctx, t.name, err)
-		return res, err
-	})
+		err = fmt.Errorf("encoding the reply: %w", err)
+	}
+	res, log.outcome, err = s.failed(ctx, log.tool, err)
+	return res, err
 }
 
 // badConfig is how every call is refused while the config was never good.
 func badConfig(err error) *session.Error {
 	return session.NotNow("config_invalid",
 		"The project's configuration is not valid: %v. Correct .deepwork/config.yml and call again; no restart is needed.", err).Because(err)
+}
+
+// errorKind is what went wrong with a call, for the metrics, or "".
+func errorKind(outcome string, res *mcp.CallToolResult, err error) string {
+	switch {
+	case outcome == "panic" || outcome == "internal":
+		return "broken"
+	case err != nil:
+		return "cancelled"
+	case res != nil && res.IsError:
+		return "refused"
+	}
+	return ""
 }

@@ -22,8 +22,8 @@ func addAbortWorkflow(s *Server) {
 			requestID(),
 		),
 		session: func(a *workflow.AbortArgs) *string { return a.SessionID },
-		call: func(ctx context.Context, a agent, args workflow.AbortArgs) (*workflow.AbortReply, error) {
-			r, err := a.Abort(ctx, args)
+		call: func(ctx context.Context, c *connection, args workflow.AbortArgs) (*workflow.AbortReply, error) {
+			r, err := c.agent.Abort(ctx, args)
 			if err != nil {
 				return nil, err
 			}

@@ -34,8 +34,8 @@ func addFinishedStep(s *Server) {
 		),
 		session: func(a *workflow.FinishArgs) *string { return a.SessionID },
 		outcome: func(r *workflow.FinishReply) string { return string(r.Status) },
-		call: func(ctx context.Context, a agent, args workflow.FinishArgs) (*workflow.FinishReply, error) {
-			r, err := a.Finish(ctx, args)
+		call: func(ctx context.Context, c *connection, args workflow.FinishArgs) (*workflow.FinishReply, error) {
+			r, err := c.agent.Finish(ctx, args)
 			if err != nil {
 				return nil, err
 			}

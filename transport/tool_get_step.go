@@ -19,8 +19,8 @@ func addGetStep(s *Server) {
 		hints:   hints{readOnly: true, idempotent: true},
 		input:   inputSchema(sessionID()),
 		session: func(a *workflow.StepArgs) *string { return a.SessionID },
-		call: func(ctx context.Context, a agent, args workflow.StepArgs) (*workflow.StepReply, error) {
-			r, err := a.Step(ctx, args)
+		call: func(ctx context.Context, c *connection, args workflow.StepArgs) (*workflow.StepReply, error) {
+			r, err := c.agent.Step(ctx, args)
 			if err != nil {
 				return nil, err
 			}

@@ -24,8 +24,8 @@ func addGetWorkflows(s *Server) {
 		hints:  hints{readOnly: true, idempotent: true},
 		input:  inputSchema(),
 		output: workflowsSchema(),
-		call: func(ctx context.Context, a agent, _ noArgs) (*workflow.WorkflowsReply, error) {
-			r, err := a.GetWorkflows(ctx)
+		call: func(ctx context.Context, c *connection, _ noArgs) (*workflow.WorkflowsReply, error) {
+			r, err := c.agent.GetWorkflows(ctx)
 			if err != nil {
 				return nil, err
 			}

@@ -22,8 +22,8 @@ func addGoToStep(s *Server) {
 			requestID(),
 		),
 		session: func(a *workflow.GoToArgs) *string { return a.SessionID },
-		call: func(ctx context.Context, a agent, args workflow.GoToArgs) (*workflow.GoToReply, error) {
-			r, err := a.GoTo(ctx, args)
+		call: func(ctx context.Context, c *connection, args workflow.GoToArgs) (*workflow.GoToReply, error) {
+			r, err := c.agent.GoTo(ctx, args)
 			if err != nil {
 				return nil, err
 			}

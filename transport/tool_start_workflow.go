@@ -21,14 +21,14 @@ func addStartWorkflow(s *Server) {
 		input: inputSchema(
 			required("goal", maxText, "What the user wants to accomplish, in plain words, at most 100,000 characters; it is kept with the session and shown by get_step."),
 			required("job_name", maxName, "The job's name as get_workflows lists it, for example `competitive_research`."),
-			required("workflow_name", maxName, "The workflow's name as get_workflows lists it under the job. If the job has exactly one workflow, that one is taken whatever is given."),
+			required("workflow_name", maxName, "The workflow's name under the job. If the job has exactly one workflow, that one is taken whatever is given."),
 			optional("instance_id", maxName, "A short name for this run, for example `acme` or `q1-2026`; it becomes part of the branch name. Without it the date is used."),
-			optional("parent_session_id", maxName, "The session whose child this one is, 8 hexadecimal characters; for subagents that share one connection. "+
-				"Leave it out for the workflow on top of the stack."),
+			optional("parent_session_id", maxName, "The session whose child this one is, for subagents that share one connection. "+
+				"Leave it out for the top of the stack."),
 			requestID(),
 		),
-		call: func(ctx context.Context, a agent, args workflow.StartArgs) (*workflow.StartReply, error) {
-			r, err := a.Start(ctx, args)
+		call: func(ctx context.Context, c *connection, args workflow.StartArgs) (*workflow.StartReply, error) {
+			r, err := c.agent.Start(ctx, args)
 			if err != nil {
 				return nil, err
 			}

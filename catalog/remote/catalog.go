@@ -68,7 +68,7 @@ func Open(_ context.Context, o Options) (*Catalog, error) {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.hurry, c.hasten = context.WithCancel(context.Background())
 	c.system = actor.NewSystem(o.Logger)
-	state := &owner{c: c} // survives a crash: it is made of offers, which are immutable
+	state := &owner{c: c, leaving: make(map[string]<-chan struct{})} // survives a crash: it is made of offers, which are immutable
 	c.owner = actor.Spawn(c.system, actor.Options{Name: "remote"}, func() (actor.Behavior[message], error) { return state, nil })
 	c.running.Go(c.watch)
 	c.tell()

@@ -150,6 +150,34 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 	}
 }
 
+// TestReq003_4_4_ASourceTakenOutAndPutBack: it is begun again when the process
+// that it was before is gone, which may hold a port or a lock.
+func TestReq003_4_4_ASourceTakenOutAndPutBack(t *testing.T) {
+	pid := filepath.Join(t.TempDir(), "pid")
+	source := command("s", "stubborn")
+	source.Env["PID_FILE"] = pid
+	r := open(t, settings(source))
+	r.tools(t, "one", "two")
+	was, err := os.ReadFile(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*config.Config{settings(), settings(source)} {
+		r.settings.Store(c)
+		if err := r.Reconfigure(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.until(t, "another process", func(*remote.Snapshot) bool {
+		now, err := os.ReadFile(pid)
+		return err == nil && string(now) != string(was)
+	})
+	if alive(string(was)) {
+		t.Error("there were two of the source at once")
+	}
+	r.tools(t, "one", "two")
+}
+
 func TestReq003_6_4_NamesThatClash(t *testing.T) {
 	a := &fakery{list: listOf(workflow("1", "send"), workflow("2", "send"), workflow("f", "finished_step"), workflow("3", "alone"))}
 	b := &fakery{list: listOf(workflow("1", "send"))}
@@ -250,7 +278,7 @@ func TestReq003_5_1_BadSourcesDisturbNobody(t *testing.T) {
 	})
 	for _, source := range s.Sources {
 		want := map[string]string{
-			"exit": "no license", "garbage": "invalid character", "flood": "maximum line length", "none": "no such program",
+			"exit": "no license", "garbage": `is no message, 101 lines in a row: "<html>100`, "flood": "maximum line length", "none": "no such program",
 			"broken": "teapot", "nobody": "refused", "secret": `"DEEPWORK_TEST_NOT_SET" is not set`,
 		}[source.Name]
 		if want != "" && !strings.Contains(source.Err.Error(), want) {

@@ -15,10 +15,12 @@ import (
 
 // The SDK decodes what a tool answers into maps and floats: the order of keys and
 // the digits of large numbers are lost. So calls go through it as a method of our
-// own, whose answer stays as it is, and are renamed on their way out.
+// own, whose answer stays as it is, and are renamed on their way out. So is the
+// list of tools, of which the SDK takes none where one is not as it should be.
 const (
-	exactMethod = "deepwork/tools/call"
-	callMethod  = "tools/call"
+	exactMethod = exactPrefix + "tools/call"
+	toolsMethod = exactPrefix + "tools/list"
+	exactPrefix = "deepwork/"
 )
 
 // A request is one call of a source's tool.
@@ -28,9 +30,56 @@ type request struct {
 	Arguments json.RawMessage `json:"arguments"`
 }
 
+// A toolsRequest asks for a page of a source's tools.
+type toolsRequest struct {
+	mcp.ParamsBase
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// A toolsReply is a page of a source's tools.
+type toolsReply struct {
+	mcp.ResultBase
+	Names      []string
+	NextCursor string
+}
+
+// UnmarshalJSON implements json.Unmarshaler. It takes the names that it finds.
+func (r *toolsReply) UnmarshalJSON(data []byte) error {
+	var in struct {
+		Tools      []json.RawMessage `json:"tools"`
+		NextCursor json.RawMessage   `json:"nextCursor"`
+	}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return fmt.Errorf("its answer is no list of tools: %w", err)
+	}
+	for _, raw := range in.Tools {
+		var tool struct {
+			Name string `json:"name"`
+		}
+		if json.Unmarshal(raw, &tool) == nil {
+			r.Names = append(r.Names, tool.Name)
+		}
+	}
+	textOf(in.NextCursor, &r.NextCursor)
+	return nil
+}
+
 // registerExact lets a client send calls whose answers stay exact.
 func registerExact(c *mcp.Client) error {
+	if err := mcp.AddSendingCustomMethod[*toolsRequest, *toolsReply](c, toolsMethod); err != nil {
+		return err
+	}
 	return mcp.AddSendingCustomMethod[*request, *reply](c, exactMethod)
+}
+
+// listExact asks for a page of tools; the client's transport is to rename the
+// method.
+func listExact(ctx context.Context, s *mcp.ClientSession, r *toolsRequest) (*toolsReply, error) {
+	page, err := mcp.CallCustomMethod[*toolsRequest, *toolsReply](ctx, s, toolsMethod, r)
+	if err != nil {
+		return nil, renamedError{err}
+	}
+	return page, nil
 }
 
 // callExact calls a tool; the client's transport is to rename the method.
@@ -47,7 +96,7 @@ type renamedError struct{ error }
 
 // Error names the method as the source knows it.
 func (e renamedError) Error() string {
-	return strings.ReplaceAll(e.error.Error(), exactMethod, callMethod)
+	return strings.ReplaceAll(e.error.Error(), exactPrefix+"tools/", "tools/")
 }
 
 // Unwrap returns the error as it was.
@@ -58,9 +107,9 @@ type renaming struct{ mcp.Connection }
 
 // Write implements mcp.Connection.
 func (c renaming) Write(ctx context.Context, m jsonrpc.Message) error {
-	if r, ok := m.(*jsonrpc.Request); ok && r.Method == exactMethod {
+	if r, ok := m.(*jsonrpc.Request); ok && strings.HasPrefix(r.Method, exactPrefix) {
 		renamed := *r
-		renamed.Method = callMethod
+		renamed.Method = r.Method[len(exactPrefix):]
 		m = &renamed
 	}
 	return c.Connection.Write(ctx, m)
@@ -77,7 +126,7 @@ func renameBody(req *http.Request) (*http.Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the request: %w", err)
 	}
-	if bytes.Contains(body, []byte(exactMethod)) {
+	if bytes.Contains(body, []byte(exactPrefix)) {
 		var message struct {
 			Version string          `json:"jsonrpc"`
 			ID      json.RawMessage `json:"id,omitempty"`
@@ -87,8 +136,8 @@ func renameBody(req *http.Request) (*http.Request, error) {
 		if err := json.Unmarshal(body, &message); err != nil {
 			return nil, fmt.Errorf("reading the request: %w", err)
 		}
-		if message.Method == exactMethod {
-			message.Method = callMethod
+		if method, ours := strings.CutPrefix(message.Method, exactPrefix); ours {
+			message.Method = method
 			var out bytes.Buffer
 			encoder := json.NewEncoder(&out)
 			encoder.SetEscapeHTML(false)

@@ -26,7 +26,7 @@ const (
 	maxMessageText = 2000      // characters of a progress message
 	maxProgress    = 64        // notifications that wait for a slow receiver; the oldest go
 	maxStray       = 100       // lines of a command's output between two messages that are none
-	maxUnread      = 16 << 20  // bytes that a command sends while a request of its own waits for its answer to be read
+	maxUnread      = 4 << 20   // bytes that a command sends while a request of its own waits for its answer to be read
 )
 
 // How long things may take.

@@ -211,15 +211,15 @@ func (l *link) ping(ctx context.Context) error {
 // learn asks which of these tools the source has.
 func (l *link) learn(ctx context.Context, wanted ...string) error {
 	tools := make(map[string]bool)
-	params := &mcp.ListToolsParams{}
+	params := &toolsRequest{}
 	for range maxToolPages {
-		page, err := l.session.ListTools(ctx, params)
+		page, err := listExact(ctx, l.session, params)
 		if err != nil {
 			return fmt.Errorf("listing its tools: %w", err)
 		}
-		for _, t := range page.Tools {
-			if slices.Contains(wanted, t.Name) {
-				tools[t.Name] = true
+		for _, name := range page.Names {
+			if slices.Contains(wanted, name) {
+				tools[name] = true
 			}
 		}
 		if page.NextCursor == "" || page.NextCursor == params.Cursor {

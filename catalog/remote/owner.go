@@ -25,7 +25,8 @@ func (update) isMessage() {}
 type owner struct {
 	c        *Catalog
 	settings config.WorkflowTools
-	order    []*source // as in the config
+	order    []*source                  // as in the config
+	leaving  map[string]<-chan struct{} // sources that are configured no more, by name, until they have ended
 	skipped  map[string]bool
 
 	// What the published snapshot was made of.
@@ -93,9 +94,18 @@ func (o *owner) configure(ctx context.Context) error {
 		now[def.Name] = s
 		order = append(order, s)
 	}
+	maps.DeleteFunc(o.leaving, func(_ string, done <-chan struct{}) bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	})
 	for name, s := range old {
 		c.options.Logger.Info("a source is not configured any more", "source", name)
 		s.cancel()
+		o.leaving[name] = s.done
 	}
 	o.order = order
 	c.sources.Store(&now)
@@ -109,11 +119,12 @@ func sameSource(a, b config.WorkflowSource) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// start begins a source, after the one that it takes the place of.
+// start begins a source, after the one that it takes the place of: a command that
+// is started while its predecessor still runs may find its port or files taken.
 func (o *owner) start(def config.WorkflowSource, before *source, p policy) *source {
 	c := o.c
 	var known *offer
-	var after <-chan struct{}
+	after := o.leaving[def.Name]
 	if before != nil {
 		known, after = before.offer.Load(), before.done
 	}

@@ -67,10 +67,16 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		a.validateCommand(),
 		a.jobsCommand(),
 		a.sessionsCommand(),
+		a.boardCommand(),
+		a.checkCommand(),
 		a.schemaCommand(),
+		a.tokenCommand(),
 		a.demoCommand(),
 		a.versionCommand(),
 		a.completionCommand(),
+		attemptShimCommand(),
+		a.loadCommand(),
+		loadEchoCommand(a),
 	)
 	root.SetHelpCommand(helpCommand())
 	return root

@@ -18,7 +18,7 @@ func TestConfigTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := regexp.MustCompile(`^( *)([a-z_]+):\s`)
+	key := regexp.MustCompile(`^( *)(?:- )?\{?([A-Za-z_]+):\s`)
 	var text strings.Builder
 	found := map[string]bool{}
 	for line := range strings.Lines(string(template)) {
@@ -36,6 +36,9 @@ func TestConfigTemplate(t *testing.T) {
 	for _, name := range []string{
 		"version", "platforms", "quality_gate", "agent_review_command", "default_timeout", "default_max_attempts",
 		"max_concurrent_reviews", "reply_within", "max_inline_files", "git", "branch", "toolsets",
+		"workflow_tools", "enabled", "include", "exclude", "prefix", "refresh_interval", "execution_timeout", "status_interval",
+		"max_concurrent_executions", "keep_tools_for", "retry_attempts", "expose_jobs", "sources", "url", "headers",
+		"projects", "repos", "executors", "command", "prompt", "resume", "env", "variants", "attempts", "max_concurrent", "worktrees", "copy", "setup",
 	} {
 		if !found[name] {
 			t.Errorf("the template has no key %s", name)

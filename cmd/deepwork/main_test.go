@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	// Under the race detector a process sleeps for a second before it ends, and
 	// the tests run hundreds of them.
 	os.Setenv("GORACE", gorace)
-	testscript.Main(m, map[string]func(){"deepwork": main, "mcp-echo": echoServer, "reviewer": scriptedReviewer, "mcp-reviewer": quickReviewer})
+	testscript.Main(m, map[string]func(){"deepwork": main, "mcp-echo": echoServer, "reviewer": scriptedReviewer, "mcp-reviewer": quickReviewer, "deepwork-sim": simulatedServer, "coder": coder})
 }
 
 // TestScripts drives the real command as a user does.
@@ -37,6 +37,7 @@ func TestScripts(t *testing.T) {
 			"agent":   agent,
 			"exits":   exits,
 			"capture": capture,
+			"falsify": falsify,
 		},
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"deepwork/catalog/config"
 )
 
 var option = regexp.MustCompile(`(?m)^ +--[a-z-]+`)
@@ -22,7 +24,7 @@ func TestReadmeTellsOfEveryOption(t *testing.T) {
 	var check func(c *cobra.Command)
 	check = func(c *cobra.Command) {
 		for _, sub := range c.Commands() {
-			if sub.Name() != "help" {
+			if sub.Name() != "help" && !sub.Hidden {
 				check(sub)
 			}
 		}
@@ -45,6 +47,35 @@ func TestReadmeTellsOfEveryOption(t *testing.T) {
 		}
 	}
 	check((&app{}).root())
+}
+
+// What the README says of http are the defaults, and every key of it.
+func TestReadmeHTTP(t *testing.T) {
+	data, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(data), "```yaml config\n")
+	block, _, closed := strings.Cut(rest, "```")
+	if !found || !closed {
+		t.Fatal("README.md shows no config")
+	}
+	c, faults := config.Parse("config.yml", []byte(block))
+	if faults != nil {
+		t.Fatal(faults)
+	}
+	got, want := c.HTTP, config.Default().HTTP
+	if got.IdleTimeout != want.IdleTimeout || got.MaxConnections != want.MaxConnections || got.MaxRequests != want.MaxRequests ||
+		got.MaxBodyBytes != want.MaxBodyBytes || len(got.Tokens)+len(got.AllowedHosts)+len(got.AllowedOrigins) > 0 {
+		t.Errorf("README.md shows %+v, the defaults are %+v", got, want)
+	}
+	_, fault := config.Parse("config.yml", []byte("http: 7\n"))
+	_, keys, _ := strings.Cut(fault.Error(), "with the keys ")
+	for key := range strings.SplitSeq(keys, ", ") {
+		if !strings.Contains(block, "  "+key+": ") && !strings.Contains(block, "  # "+key+": ") {
+			t.Errorf("README.md does not tell of http.%s", key)
+		}
+	}
 }
 
 // The README's example of a verdict is one.

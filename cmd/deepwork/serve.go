@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -22,12 +23,17 @@ import (
 // the calls in flight have had their own grace period in the transport.
 const closeTimeout = 5 * time.Second
 
-// stopPatience is how long a server that was told to stop is left to it, whatever
-// more signals come: ended at once, it would leave its reviewers running.
+// stopPatience is how long a stdio server that was told to stop is left to it,
+// whatever more signals come: its client's wrapper (npx, a shell) sends on what
+// the terminal has sent already, and it stops within that time anyway. A network
+// server, which gives its calls 10 s, is started by whoever stops it: there a
+// second signal means it.
 const stopPatience = 3 * time.Second
 
+const transportStdio = "stdio"
+
 // transports are the values of --transport.
-var transports = []string{"stdio"}
+var transports = []string{transportStdio, transport.TransportSSE, transport.TransportHTTP}
 
 // toolsets are the values of --toolsets (DESIGN "Tool surface").
 var toolsets = []string{"workflows", "remote", "board"}
@@ -35,7 +41,7 @@ var toolsets = []string{"workflows", "remote", "board"}
 // serveFlags are the options of seed 001 "Server CLI Options", and ours.
 type serveFlags struct {
 	transport      string
-	port           int
+	network        networkFlags
 	qualityGate    string
 	noQualityGate  bool
 	externalRunner string
@@ -48,10 +54,17 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the MCP server",
-		Long: `Run the MCP server of a project. It speaks MCP on stdin and stdout and logs to
-stderr. It ends when stdin ends or a signal asks it to: calls in flight are
-finished first, and reviewers that run are ended. A signal that comes more than
-3 s after the first one ends it at once.`,
+		Long: `Run the MCP server of a project, and log to stderr.
+
+With --transport stdio, the default, it speaks MCP with one client on stdin and
+stdout, and ends when stdin ends. With http (streamable HTTP, at /mcp) or sse (at
+/sse) many clients connect to --host and --port; the log says "listening" with the
+URL. There are also /healthz, /readyz and /metrics. On another host than loopback
+callers need a bearer token: see "deepwork token new".
+
+A signal asks it to end: calls in flight are finished first (with http and sse
+within 10 s), and reviewers that run are ended. A second signal ends it at once;
+with stdio only one that comes more than 3 s after the first.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
@@ -63,7 +76,7 @@ finished first, and reviewers that run are ended. A signal that comes more than
 	a.pathFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.transport, "transport", "stdio", "how clients connect: "+strings.Join(transports, ", "))
-	flags.IntVar(&f.port, "port", 8000, "port of a network transport; not with stdio")
+	f.network.register(cmd)
 	flags.StringVar(&f.qualityGate, "quality-gate", "", "`command` that reviews outputs (overrides the config)")
 	flags.BoolVar(&f.noQualityGate, "no-quality-gate", false, "finish steps without reviews (wins over every other setting)")
 	flags.StringVar(&f.externalRunner, "external-runner", "", "who reviews: claude (default: the agent itself)")
@@ -81,8 +94,6 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 	switch {
 	case !slices.Contains(transports, f.transport):
 		return usagef(cmd, "--transport %q is not offered; there is %s", f.transport, strings.Join(transports, ", "))
-	case given("port"):
-		return usagef(cmd, "--port goes with a network transport; leave it out with --transport %s", f.transport)
 	case f.externalRunner != "" && f.externalRunner != "claude":
 		return usagef(cmd, "--external-runner %q is not one of claude", f.externalRunner)
 	case given("quality-gate") && strings.TrimSpace(f.qualityGate) == "":
@@ -97,14 +108,26 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 			return usagef(cmd, "--toolsets: %q is not one of %s", set, strings.Join(toolsets, ", "))
 		}
 	}
+	if err := f.network.check(cmd, f.transport); err != nil {
+		return err
+	}
 	return f.log.check(cmd)
 }
 
-// serve runs the server until stdin ends or a signal comes.
-func (a *app) serve(f serveFlags) (err error) {
-	ctx, stop := interruptible(context.Background(), stopPatience)
+// serve runs the server until a signal comes or, with stdio, stdin ends.
+func (a *app) serve(f serveFlags) error {
+	patience := stopPatience
+	if f.transport != transportStdio {
+		patience = 0
+	}
+	ctx, stop := interruptible(context.Background(), patience)
 	defer stop()
 	defer surviveBrokenPipes()()
+	return a.serveUntil(ctx, f)
+}
+
+// serveUntil is serve until ctx ends, which a signal does.
+func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	root, err := a.projectRoot()
 	if err != nil {
 		return err
@@ -115,10 +138,6 @@ func (a *app) serve(f serveFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
 
-	in, err := inStream(a.in)
-	if err != nil {
-		return err
-	}
 	version := readBuild().Version
 	tuneGC(gcPercentLoading)
 	server, err := transport.NewServer(transport.Options{
@@ -133,16 +152,52 @@ func (a *app) serve(f serveFlags) (err error) {
 	if err != nil {
 		return fmt.Errorf("starting the server: %w", err)
 	}
-	tuneGC(gcPercentServing)
+	following, stopFollowing := context.WithCancel(context.Background())
+	var heap sync.WaitGroup
+	heap.Go(func() { followHeap(following) })
+	defer func() { stopFollowing(); heap.Wait() }()
+	run, err := a.over(ctx, server, f, logger)
+	if err != nil && ctx.Err() != nil {
+		logger.Info("asked to stop before it served")
+		return closeServer(server, logger)
+	}
+	if err != nil {
+		return errors.Join(err, closeServer(server, logger))
+	}
 	logger.Info("server started", "root", root, "transport", f.transport, "version", version, "pid", os.Getpid())
 	defer context.AfterFunc(ctx, func() {
-		logger.Info("asked to stop: finishing the calls in flight", "patience", stopPatience)
+		logger.Info("asked to stop: finishing the calls in flight")
 	})()
-	serveErr := server.ServeStdio(ctx, in, outStream(a.rawOut))
-	if ctx.Err() != nil && errors.Is(serveErr, context.Canceled) {
-		serveErr = nil // this is what the signal asked for
+	serveErr := run(ctx)
+	if ctx.Err() == nil {
+		return errors.Join(serveErr, closeServer(server, logger))
 	}
-	return errors.Join(serveErr, closeServer(server, logger))
+	// A signal asked for the end, and here it is: what did not stop in time is
+	// named, and ends with the process.
+	if serveErr != nil && !errors.Is(serveErr, context.Canceled) {
+		logger.Error("not everything stopped in time", "error", serveErr)
+	}
+	if err := closeServer(server, logger); err != nil {
+		logger.Error("not everything stopped in time", "error", err)
+	}
+	return nil
+}
+
+// over opens the transport and returns what serves it until ctx ends.
+func (a *app) over(ctx context.Context, server *transport.Server, f serveFlags, logger *slog.Logger) (run func(context.Context) error, err error) {
+	if f.transport != transportStdio {
+		listening, err := server.Listen(ctx, f.network.options(f.transport))
+		if err != nil {
+			return nil, fmt.Errorf("starting the server: %w", err)
+		}
+		logger.Info("listening", "url", listening.URL())
+		return listening.Serve, nil
+	}
+	in, err := inStream(a.in)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error { return server.ServeStdio(ctx, in, outStream(a.rawOut)) }, nil
 }
 
 // closeServer stops what the server runs and says what did not stop.

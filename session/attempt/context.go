@@ -145,12 +145,13 @@ type News struct {
 	SessionID             string // 8 hex
 	Status                string // WorkflowActive, WorkflowCompleted or WorkflowAborted
 	Step                  string // the step it is at
+	Nested                bool   // it runs inside another session of the workspace
 }
 
 // Tell records a transition of a workflow in the workspace, durably: the task is
 // to be reviewed only when its workflow is complete. Where the task names a
-// workflow, those of others, such as nested ones, are not its own and are passed
-// over. It blocks for one write to the board; a caller that must not fail by it
+// workflow, those of others are not its own and are passed over; where it names
+// none, nested ones are. It blocks for one write to the board; a caller that must not fail by it
 // logs the error and tells the next transition.
 func (c *Context) Tell(ctx context.Context, n News) error {
 	b, err := c.open(ctx, true)
@@ -166,6 +167,9 @@ func (c *Context) Tell(ctx context.Context, n News) error {
 		return fault("reading the task", err)
 	}
 	if t.JobName != nil && (*t.JobName != n.JobName || t.WorkflowName == nil || *t.WorkflowName != n.WorkflowName) {
+		return nil
+	}
+	if t.JobName == nil && n.Nested {
 		return nil
 	}
 	if is(a.WorkflowSessionID, n.SessionID) && is(a.WorkflowStatus, n.Status) && is(a.WorkflowStep, n.Step) {

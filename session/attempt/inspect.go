@@ -20,8 +20,9 @@ import (
 
 // Inspect looks at the task board of the project at root, and at what belongs to
 // it: executions and who sees to them, worktrees, branches and rescue refs (issue
-// 8, "deepwork check"). cfg says where worktrees are made. It changes nothing, may
-// run beside servers, runs git and blocks for it and the disk. A project without a
+// 8, "deepwork check"). cfg says where worktrees are made. It changes nothing (of
+// SQLite, whoever reads makes board.db-shm and an empty board.db-wal), may run
+// beside servers, runs git and blocks for it and the disk. A project without a
 // board is well. What is under way may be among the findings: inspect again, and
 // see session.Report.Confirmed.
 func Inspect(ctx context.Context, root string, cfg *config.Config, logger *slog.Logger) (session.Report, error) {

@@ -3,6 +3,7 @@ package attempt
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -209,4 +210,45 @@ func TestInspectWorktrees(t *testing.T) {
 	p.finds("does not know this worktree of attempt " + r.AttemptID)
 	must(t, os.Rename(filepath.Join(p.root, ".git"), filepath.Join(p.root, "git")))
 	p.finds("the repository of attempt " + r.AttemptID + " cannot be used")
+}
+
+// Looking changes no file, and leaves none but SQLite's own, also where a server was killed and
+// has left the board's log.
+func TestInspectChangesNothing(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	r := s.ends(s.begin(s.newTask("! write a.txt a")).AttemptID)
+	home := filepath.Join(p.root, ".deepwork")
+	dead := filepath.Join(p.root, "..", "dead")
+	must(t, os.CopyFS(dead, os.DirFS(p.root))) // as it is while the board is open
+	s.stop()
+	list := func(root string) string {
+		t.Helper()
+		var b strings.Builder
+		must(t, filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+			must(t, err)
+			fi, err := d.Info()
+			must(t, err)
+			if path == root || strings.HasSuffix(path, "-shm") || strings.HasSuffix(path, "-wal") && fi.Size() == 0 {
+				return nil // SQLite makes these files when it reads
+			}
+			fmt.Fprintln(&b, path, fi.Size(), fi.ModTime(), fi.Mode())
+			return nil
+		}))
+		return b.String()
+	}
+	before := list(home)
+	p.finds()
+	if after := list(home); after != before {
+		t.Errorf("before\n%s\nafter\n%s", before, after)
+	}
+	before = list(filepath.Join(dead, ".deepwork"))
+	found, err := Inspect(ctx, dead, p.cfg.Load(), slog.New(slog.DiscardHandler))
+	must(t, err)
+	if after := list(filepath.Join(dead, ".deepwork")); after != before {
+		t.Errorf("before\n%s\nafter\n%s", before, after)
+	}
+	if !slices.ContainsFunc(found.Counts, func(c session.Count) bool { return c.What == "attempt" && c.N == 1 }) {
+		t.Errorf("attempt %s was not seen: %+v", r.AttemptID, found)
+	}
 }

@@ -189,6 +189,7 @@ func TestASourceThatTellsNoStatus(t *testing.T) {
 			p.onStatus = func(string) (*remote.Answer, error) { return &a, nil }
 			s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.ExecutionTimeout = 0 })
 			e := s.start(workflow(t, "w", true, script{lasts: time.Hour}), `{}`).over(Unknown, "workflow_unknown")
+			synctest.Wait() // the slot is given back after the caller is told
 			if !strings.Contains(e.Message, said) || len(e.Message) > 2000 || p.polls != refusals || s.Stats().Running != 0 {
 				t.Errorf("%q after %d polls, %+v", e.Message, p.polls, s.Stats())
 			}

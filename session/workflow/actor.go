@@ -24,9 +24,9 @@ type finishMessage struct {
 	caller
 	Args     FinishArgs
 	Arrived  time.Time
-	Gone     <-chan struct{}     // closed when the caller no longer waits
-	Progress ProgressFunc        // may be nil
-	Moved    func(*endedSession) // called once the transition is durable
+	Gone     <-chan struct{} // closed when the caller no longer waits
+	Progress ProgressFunc    // may be nil
+	Conn     *Conn           // is told once the transition is durable
 	Reply    actor.Reply[*finished]
 
 	// Step is the step that the call was found to be about when it came; it is
@@ -118,16 +118,21 @@ func (a *sessionActor) Start(ctx context.Context) error {
 	a.handle.publish(s)
 	a.engine.requests.learn(s)
 	if s.Status != Active {
-		a.engine.handles.forget(a.id)
+		a.engine.isOver(a.id)
+	} else {
+		a.engine.tellMoved(nil, s) // a transition may have been made that nobody was told of
 	}
 	return nil
 }
 
-// Stop answers whoever waits for a review: it will not come.
+// Stop answers whoever waits for a review: it will not come. A session that no
+// stack holds is given up, so that no server keeps it from others for nothing.
 func (a *sessionActor) Stop(context.Context) {
 	for _, r := range a.reviews {
 		a.drop(r, session.NotNow("shutting_down", "The server is shutting down, and the review of step '%s' was cancelled; the attempt does not count. When it is back, make the same call again with session_id '%s'.", r.stepID, a.id))
 	}
+	a.giveUp()
+	a.engine.records.Forget(a.id)
 }
 
 // Receive handles one call. A refusal is in the reply, and the state is as it was.
@@ -137,12 +142,16 @@ func (a *sessionActor) Receive(ctx context.Context, m message) error {
 		answer(m.Reply, func() (*finished, error) { return a.finish(ctx, m) })
 	case hashedMessage:
 		answer(m.M.Reply, func() (*finished, error) { return a.hashed(ctx, m) })
+		a.leave()
 	case verdictMessage:
 		a.verdict(m)
+		a.leave()
 	case dueMessage:
 		a.due(m)
+		a.leave()
 	case holdMessage:
 		a.holding(m)
+		a.leave()
 	case abortMessage:
 		answer(m.Reply, func() (*AbortReply, error) { return a.abort(m) })
 	case stepMessage:
@@ -153,6 +162,8 @@ func (a *sessionActor) Receive(ctx context.Context, m message) error {
 		answer(m.Reply, func() (*handle, error) { return a.takeUp(m) })
 	case replayMessage:
 		answer(m.Reply, func() (*StoredReply, error) { return a.replay(m) })
+	case wakeMessage:
+		m.Reply.Send(struct{}{})
 	default:
 		return fmt.Errorf("session %s was sent a %T", a.id, m)
 	}
@@ -181,11 +192,13 @@ func (a *sessionActor) commit(next *State) error {
 		}
 		return err
 	}
+	before := a.state
 	a.state = next
+	a.engine.tellMoved(before, next)
 	a.engine.requests.learn(next)
 	a.handle.publish(next)
 	if next.Status != Active {
-		a.engine.handles.forget(a.id)
+		a.engine.isOver(a.id)
 	}
 	for _, r := range a.reviews {
 		if !next.awaitsReview(r.stepID) {
@@ -213,12 +226,34 @@ func (a *sessionActor) alias(stored *StoredReply, c call) error {
 	if c.RequestID == nil || a.state.reply(c.Tool, *c.RequestID) != nil {
 		return nil
 	}
-	next := a.state.next(a.state.UpdatedAt)
-	next.remember(&StoredReply{
-		Tool: stored.Tool, RequestID: c.RequestID, ArgsDigest: c.ArgsDigest,
-		EntryIndex: stored.EntryIndex, Reply: stored.Reply, Raw: stored.Raw, // no StepID: it is there for its request_id alone
-	}, stored.EntryIndex)
-	return a.commit(next)
+	add := func(s *State) *State {
+		next := s.next(s.UpdatedAt)
+		next.remember(&StoredReply{
+			Tool: stored.Tool, RequestID: c.RequestID, ArgsDigest: c.ArgsDigest,
+			EntryIndex: stored.EntryIndex, Reply: stored.Reply, Raw: stored.Raw, // no StepID: it is there for its request_id alone
+		}, stored.EntryIndex)
+		return next
+	}
+	if a.state.Status == Active {
+		return a.commit(add(a.state))
+	}
+	// Nobody owns a session that has ended: another server may add to it just now.
+	next, err := a.engine.records.Update(a.id, func(now *State) (*State, error) {
+		if now.reply(c.Tool, *c.RequestID) != nil {
+			return nil, nil
+		}
+		return add(now), nil
+	})
+	if session.CodeOf(err) == "session_unreadable" {
+		err = notSaved(a.id, errors.Unwrap(err))
+	}
+	if err != nil {
+		return err
+	}
+	a.state = next
+	a.engine.requests.learn(next)
+	a.handle.publish(next)
+	return nil
 }
 
 // allow refuses callers that the session does not belong to, in the words for a

@@ -123,7 +123,7 @@ func (a *Archive) Damaged() ([]string, error) { return a.read.Damaged() }
 
 // Read returns one session.
 func (a *Archive) Read(id string) (*State, error) {
-	if !sessionIDPattern.MatchString(id) {
+	if !isSessionID(id) {
 		return nil, session.Wrong("bad_session_id", "'%s' is no session id: it is 8 hexadecimal characters, as `deepwork sessions list` shows it.", clip(id, 100))
 	}
 	return a.read.Load(id)

@@ -24,6 +24,10 @@ type FinishArgs struct {
 // step_id and outputs of the step that was finished last, or with the same
 // request_id, it gives the reply again and moves nothing.
 func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*FinishReply, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.calls.Done()
 	arrived := time.Now()
 	id := a.RequestID
 	a.RequestID = nil
@@ -31,12 +35,13 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*FinishReply, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ended string
+	var about, ended string
 	r, again, err := once(ctx, c, who, func() (*FinishReply, string, error) {
 		f, err := c.finish(ctx, who, a, arrived)
 		if err != nil {
 			return nil, "", err
 		}
+		about = f.ID
 		reply := *f.Reply
 		if reply.Status == WorkflowComplete {
 			ended = f.ID
@@ -52,13 +57,16 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*FinishReply, error) {
 	if err := c.resumeReplayed(ctx, again); err != nil {
 		return nil, err
 	}
-	if again != "" && r.Status == WorkflowComplete {
-		ended = again
+	if again != "" {
+		about = again
+		if r.Status == WorkflowComplete {
+			ended = again
+		}
 	}
 	if ended != "" {
 		r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, ended)
 	}
-	r.Stack = c.Stack()
+	r.Stack = c.stackOf(ctx, about)
 	return r, nil
 }
 
@@ -70,8 +78,7 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	}
 	asked := func(id string) (*finished, error) {
 		return askWithin(ctx, c.engine, id, c.engine.askTimeout+how.ReplyWithin, func(r actor.Reply[*finished]) message {
-			return &finishMessage{caller: who, Args: a, Arrived: arrived, Gone: ctx.Done(), Progress: progressOf(ctx), Reply: r,
-				Moved: func(ended *endedSession) { c.moved(c.engine.ctx, ended) }}
+			return &finishMessage{caller: who, Args: a, Arrived: arrived, Gone: ctx.Done(), Progress: progressOf(ctx), Conn: c, Reply: r}
 		})
 	}
 	if a.SessionID == nil && a.StepID != nil {
@@ -105,10 +112,13 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 }
 
 // lastEnded finds the session that the step of this call ended, by the
-// connection's transition since or a later one.
+// connection's transition since or a later one. On a stateless connection, which
+// agents share, only a call that named no session either can be repeated by this.
 func (c *Conn) lastEnded(ctx context.Context, a FinishArgs, since uint64) string {
 	same := func(have Outputs) bool { return sameOutputs(a.Outputs, have) }
-	id, err := askStack(ctx, c, func(r actor.Reply[string]) stackMessage { return lastEndedMessage{*a.StepID, same, since, r} })
+	id, err := askStack(ctx, c, func(r actor.Reply[string]) stackMessage {
+		return lastEndedMessage{*a.StepID, same, since, c.stateless, r}
+	})
 	if err != nil {
 		return ""
 	}
@@ -124,6 +134,10 @@ type AbortArgs struct {
 
 // Abort ends a session and takes it off the stack (seed 000, 001.6).
 func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*AbortReply, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.calls.Done()
 	id := a.RequestID
 	a.RequestID = nil
 	who, err := c.caller(ToolAbort, id, a)
@@ -140,7 +154,7 @@ func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*AbortReply, error) {
 		if err != nil {
 			return nil, "", err
 		}
-		c.moved(ctx, nil)
+		c.moved(ctx, nil, false)
 		aborted = h.id
 		reply := *r
 		return &reply, h.id, nil
@@ -155,7 +169,7 @@ func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*AbortReply, error) {
 		aborted = again
 	}
 	r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, aborted)
-	r.Stack = c.Stack()
+	r.Stack = c.stackOf(ctx, aborted)
 	return r, nil
 }
 
@@ -167,6 +181,10 @@ type StepArgs struct {
 // Step reads the current step without moving; it takes a session up as well
 // (DESIGN "Stacks").
 func (c *Conn) Step(ctx context.Context, a StepArgs) (*StepReply, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.calls.Done()
 	who, err := c.caller("get_step", nil, a)
 	if err != nil {
 		return nil, err
@@ -179,7 +197,7 @@ func (c *Conn) Step(ctx context.Context, a StepArgs) (*StepReply, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Stack = c.Stack()
+	r.Stack = c.stackOf(ctx, h.id)
 	return r, nil
 }
 
@@ -194,6 +212,10 @@ type GoToArgs struct {
 // progress of that step and all later ones is cleared and kept in the session's
 // history; files stay.
 func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*GoToReply, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.calls.Done()
 	id := a.RequestID
 	a.RequestID = nil
 	who, err := c.caller(ToolGoTo, id, a)
@@ -209,7 +231,7 @@ func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*GoToReply, error) {
 		if err != nil {
 			return nil, "", err
 		}
-		c.moved(ctx, nil)
+		c.moved(ctx, nil, false)
 		reply := *r
 		return &reply, h.id, nil
 	})
@@ -219,7 +241,7 @@ func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*GoToReply, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Stack = c.Stack()
+	r.Stack = c.stackOf(ctx, r.BeginStep.SessionID)
 	return r, nil
 }
 

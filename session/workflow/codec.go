@@ -3,7 +3,6 @@ package workflow
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 
 	"deepwork/session"
@@ -72,7 +71,18 @@ func (s *State) encode() ([]byte, error) {
 	return append(e.buf, "\n}"...), nil
 }
 
-var sessionIDPattern = regexp.MustCompile(`^[0-9a-f]{8}$`)
+// isSessionID tells whether a text is 8 lower-case hexadecimal characters.
+func isSessionID(text string) bool {
+	if len(text) != 8 {
+		return false
+	}
+	for _, c := range []byte(text) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
 
 // decode reads a session file's JSON and checks what the rest relies on.
 func decode(id string, data []byte) (*State, error) {

@@ -37,9 +37,16 @@ type Options struct {
 	Reviewing func(context.Context) (Reviewing, error)
 	// IdleAfter is how long a session's actor stays in memory unused; default 5 min.
 	IdleAfter time.Duration
+	// StatelessIdle tells how long a session that no call names stays with its
+	// identity's stateless Conn, as it is configured now; nil: 1 h. Then it is given
+	// up, and resumable. It may be called from any goroutine.
+	StatelessIdle func() time.Duration
 	// AskTimeout bounds the wait for a session's actor; default 60 s.
 	AskTimeout time.Duration
-	Now        func() time.Time // default time.Now
+	// Moved is told of each transition, by the goroutine that made it, once it is
+	// durable: it must not block. Of one session they come in order. nil: nobody is.
+	Moved func(Move)
+	Now   func() time.Time // default time.Now
 
 	// records and definitions stand in for the disk in benchmarks of all that is not it.
 	records     records
@@ -59,17 +66,28 @@ type Engine struct {
 	definitions definitions
 	handles     *handles
 	requests    *requests
+	endedAwake  endedQueue
 	system      *actor.System
 	sessions    *actor.Registry[string, message]
 	git         sync.Mutex // branches are made one at a time
 	jobs        atomic.Pointer[encodedJobs]
-	conns       atomic.Int64 // numbers the stacks' names
+	conns       atomic.Int64         // numbers the stacks' names
+	idle        func() time.Duration // Options.StatelessIdle
+	seen        seenList
 	gate        *gate.Gate
 	reviewing   func(context.Context) (Reviewing, error)
+	moved       func(Move)      // may be nil
 	runs        atomic.Uint64   // numbers the reviews
 	ctx         context.Context // of what runs beside the actors; ends with Close
 	cancel      context.CancelFunc
 	beside      sync.WaitGroup
+	stopping    atomic.Bool   // sessions are not given up any more
+	releasing   chan struct{} // capacity releasesAtOnce: held by what gives a session up
+
+	mu        sync.Mutex // guards what follows
+	closed    bool       // nothing more is begun beside the actors from outside them
+	stateless map[string]*Conn
+	kept      map[*handle]struct{} // to be given up later; nil: there are none
 }
 
 // Open makes the engine of a project. The project folder need not have a
@@ -79,7 +97,8 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{
 		root: o.Root, catalog: o.Catalog, config: o.Config, log: o.Logger, reviews: o.Reviews,
 		askTimeout: o.AskTimeout, clock: o.Now, records: o.records, definitions: o.definitions,
-		handles: newHandles(), gate: o.Gate, reviewing: o.Reviewing,
+		handles: newHandles(), gate: o.Gate, reviewing: o.Reviewing, moved: o.Moved, idle: o.StatelessIdle,
+		releasing: make(chan struct{}, releasesAtOnce), stateless: map[string]*Conn{},
 	}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if e.reviewing == nil || e.gate == nil {
@@ -89,10 +108,13 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		e.log = slog.New(slog.DiscardHandler)
 	}
 	if e.clock == nil {
-		e.clock = time.Now
+		e.clock = Clock
 	}
 	if e.askTimeout <= 0 {
 		e.askTimeout = time.Minute
+	}
+	if e.idle == nil {
+		e.idle = func() time.Duration { return time.Hour }
 	}
 	if o.IdleAfter <= 0 {
 		o.IdleAfter = 5 * time.Minute
@@ -116,17 +138,22 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Close stops every session actor; what was acknowledged is on disk already.
-// It returns the names of the actors that did not stop before ctx ended.
+// Close stops every session actor; what was acknowledged is on disk already,
+// and nothing is written: once this server's lock file is gone, its sessions are
+// anybody's. It returns the names of the actors that did not stop before ctx ended.
 func (e *Engine) Close(ctx context.Context) []string {
+	e.Stopping()
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
 	stuck := e.system.Stop(ctx)
 	e.cancel()
 	done := make(chan struct{}) // closed when nothing runs beside the actors any more
 	go func() { e.beside.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-ctx.Done(): // the read of a file that does not end, on a disk that hangs
-		stuck = append(stuck, "reading files for reviews")
+	case <-ctx.Done(): // a read or a write that does not end, on a disk that hangs
+		stuck = append(stuck, "reading files for reviews, or giving sessions up")
 	}
 	if err := e.records.Close(); err != nil {
 		e.log.Error("closing the session files", "error", err)
@@ -168,7 +195,7 @@ func (e *Engine) claim(id string) (*State, error) {
 		}
 		return nil, err
 	}
-	if s.Status == Active {
+	if s.Status == Active && previous != "" {
 		e.log.Info("session taken over from a server that is gone", "session", id, "server", previous)
 	}
 	return s, err

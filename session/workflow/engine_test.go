@@ -64,7 +64,7 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 		t.Fatal(err)
 	}
 	b := r.BeginStep
-	if !sessionIDPattern.MatchString(b.SessionID) {
+	if !isSessionID(b.SessionID) {
 		t.Errorf("session_id %q", b.SessionID)
 	}
 	if b.BranchName != "deepwork/alpha-main-acme-Inc" {

@@ -25,6 +25,13 @@ func (f *failing) Save(s *State) error {
 	return f.records.Save(s)
 }
 
+func (f *failing) Release(s *State) error {
+	if f.fail.Load() {
+		return errNoSpace
+	}
+	return f.records.Release(s)
+}
+
 func (f *failing) Create(s *State) error {
 	if f.fail.Load() {
 		return notSaved(s.SessionID, errNoSpace)

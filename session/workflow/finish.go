@@ -143,7 +143,8 @@ func (a *sessionActor) complete(ctx context.Context, base *State, c *candidate) 
 	if next.Status != Active {
 		done.Ended = &endedSession{id: a.id, step: c.plan.Step.ID, outputs: c.outputs}
 	}
-	c.m.Moved(done.Ended) // here, because the caller may have left
+	// Here, because the caller may have left.
+	c.m.Conn.moved(a.engine.ctx, done.Ended, c.m.Args.SessionID != nil)
 	return done, nil
 }
 

@@ -17,6 +17,10 @@ type encodedJobs struct {
 // GetWorkflows lists the jobs as they are now, an edit made before the call
 // included (seed 000, 001.2).
 func (c *Conn) GetWorkflows(ctx context.Context) (*WorkflowsReply, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.calls.Done()
 	snap, err := c.engine.catalog.Fresh(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("looking at the job folders: %w", err)
@@ -28,7 +32,11 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*WorkflowsReply, error) {
 		}
 		c.engine.jobs.Store(enc)
 	}
-	return &WorkflowsReply{Jobs: enc.jobs, Errors: enc.errors, Stack: c.Stack()}, nil
+	stack := c.Stack()
+	if c.stateless {
+		stack = c.onlyStack(ctx)
+	}
+	return &WorkflowsReply{Jobs: enc.jobs, Errors: enc.errors, Stack: stack}, nil
 }
 
 func encodeJobs(snap *catalog.Snapshot) (*encodedJobs, error) {

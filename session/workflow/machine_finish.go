@@ -134,7 +134,9 @@ type finish struct {
 // (seed 000, 001.4.15 to 001.4.18).
 func (s *State) applyFinish(def *Definition, p *plan, f finish) (*State, *FinishReply) {
 	n := s.next(f.At)
-	n.Definition = def.Ref
+	if def.Ref.Hash != "" { // else the job was edited before the last step ended, which needs no definition kept
+		n.Definition = def.Ref
+	}
 	n.CurrentEntryIndex = p.Index
 	n.ReportedByStepID = s.ReportedByStepID || p.ByStepID
 
@@ -155,7 +157,18 @@ func (s *State) applyFinish(def *Definition, p *plan, f finish) (*State, *Finish
 		}
 	}
 
-	r := &FinishReply{Status: NextStep, Notice: notice(def)}
+	made := &struct { // what is kept together is made together
+		stored StoredReply
+		reply  FinishReply
+	}{
+		stored: StoredReply{
+			Tool: ToolFinish, RequestID: f.Call.RequestID, ArgsDigest: f.Call.ArgsDigest,
+			StepID: p.Step.ID, EntryIndex: p.Index,
+		},
+		reply: FinishReply{Status: NextStep, Notice: notice(def)},
+	}
+	r := &made.reply
+	made.stored.Reply = r
 	switch {
 	case p.Pending != nil:
 		n.setProgress(changed...)
@@ -175,10 +188,7 @@ func (s *State) applyFinish(def *Definition, p *plan, f finish) (*State, *Finish
 		r.BeginStep, r.ConcurrentSteps = &infos[0], rest(infos)
 	}
 	n.settle(f.At)
-	n.remember(&StoredReply{
-		Tool: ToolFinish, RequestID: f.Call.RequestID, ArgsDigest: f.Call.ArgsDigest,
-		StepID: p.Step.ID, EntryIndex: p.Index, Reply: r,
-	}, p.Index)
+	n.remember(&made.stored, p.Index)
 	return n, r
 }
 

@@ -17,21 +17,27 @@ type Pair[V any] struct {
 
 // Get returns the value of a key.
 func (m OrderedMap[V]) Get(key string) (v V, ok bool) {
-	for _, p := range m {
-		if p.Key == key {
-			return p.Value, true
-		}
+	if i := m.find(key); i >= 0 {
+		return m[i].Value, true
 	}
 	return v, false
 }
 
+// find looks from the end, where the steps are that a session is at.
+func (m OrderedMap[V]) find(key string) int {
+	for i := len(m) - 1; i >= 0; i-- {
+		if m[i].Key == key {
+			return i
+		}
+	}
+	return -1
+}
+
 // Set replaces the value of a key in its place, or appends it, and returns the map.
 func (m OrderedMap[V]) Set(key string, v V) OrderedMap[V] {
-	for i := range m {
-		if m[i].Key == key {
-			m[i].Value = v
-			return m
-		}
+	if i := m.find(key); i >= 0 {
+		m[i].Value = v
+		return m
 	}
 	return append(m, Pair[V]{key, v})
 }

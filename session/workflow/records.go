@@ -21,6 +21,10 @@ type records interface {
 	Describe(server string) string
 	Create(s *State) error // filestore.ErrExists where the id is taken
 	Save(s *State) error
+	// Release is Save of a record that this server gives up with it: nothing is
+	// written once it is there, since it may be another server's by then.
+	Release(s *State) error
+	Forget(id string)               // it is loaded before it is saved again
 	Load(id string) (*State, error) // by who is to own it
 	Peek(id string) (*State, error) // by who only looks
 	// Update replaces a session's record while no other server can; a nil
@@ -88,6 +92,19 @@ func (r *fileRecords) Save(s *State) error {
 	return notSaved(s.SessionID, err)
 }
 
+// Release takes a write that the disk did not confirm for made: after a crash
+// this server is gone, and the record free, whichever of the two is there.
+func (r *fileRecords) Release(s *State) error {
+	body, err := s.encode()
+	if err != nil {
+		return err
+	}
+	if err := r.Write(s.SessionID, body); err != nil && !errors.Is(err, filestore.ErrUnsynced) {
+		return err
+	}
+	return nil
+}
+
 func (r *fileRecords) Peek(id string) (*State, error) {
 	body, err := r.Store.Peek(id)
 	if err != nil {
@@ -101,7 +118,15 @@ func (r *fileRecords) Load(id string) (*State, error) {
 	if err != nil {
 		return nil, r.unreadable(id, err)
 	}
-	return r.decode(id, body)
+	s, err := r.decode(id, body)
+	// An active session is written anew by who takes it up. One that has ended is
+	// told of as it is: another server may have ended it just now.
+	if err == nil && s.Status != Active && s.Owner != r.Server() {
+		if err := r.Settle(); err != nil {
+			return nil, r.unreadable(id, err)
+		}
+	}
+	return s, err
 }
 
 func (r *fileRecords) Update(id string, change func(*State) (*State, error)) (*State, error) {

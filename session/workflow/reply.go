@@ -10,7 +10,7 @@ import "encoding/json"
 type WorkflowsReply struct {
 	Jobs   json.RawMessage `json:"jobs"`   // []JobInfo, encoded once a snapshot
 	Errors json.RawMessage `json:"errors"` // []JobLoadError, likewise
-	Stack  []StackEntry    `json:"stack" jsonschema:"the workflows in progress on this connection, bottom first; the last is the one calls go to by default"`
+	Stack  []StackEntry    `json:"stack" jsonschema:"the workflows in progress here, bottom first; the last is the one calls go to by default"`
 }
 
 // JobInfo is one job of get_workflows.
@@ -36,18 +36,18 @@ type JobLoadError struct {
 
 // StackEntry is one session on the stack.
 type StackEntry struct {
-	Workflow  string `json:"workflow" jsonschema:"job name and workflow name, as job/workflow"`
-	Step      string `json:"step" jsonschema:"the id of the session's current step"`
-	SessionID string `json:"session_id" jsonschema:"the session's id, 8 hexadecimal characters"`
+	Workflow  string `json:"workflow" jsonschema:"its name, as job/workflow"`
+	Step      string `json:"step" jsonschema:"its current step's id"`
+	SessionID string `json:"session_id" jsonschema:"8 hexadecimal characters"`
 }
 
 // StepInfo tells an agent all it needs to do one step: seed 000, 001.3.11, and
 // the fields of seed 001 that it dropped.
 type StepInfo struct {
 	SessionID       string           `json:"session_id" jsonschema:"the session's id, 8 hexadecimal characters"`
-	BranchName      string           `json:"branch_name" jsonschema:"the git branch name of this session, deepwork/<job>-<workflow>-<instance or date>"`
-	StepID          string           `json:"step_id" jsonschema:"the id of the step; give it back as finished_step's step_id"`
-	JobDir          string           `json:"job_dir" jsonschema:"the absolute path of the job's folder, where templates and scripts of the job are"`
+	BranchName      string           `json:"branch_name" jsonschema:"the session's branch, deepwork/<job>-<workflow>-<instance or date>"`
+	StepID          string           `json:"step_id" jsonschema:"the step's id, for finished_step's step_id"`
+	JobDir          string           `json:"job_dir" jsonschema:"absolute path of the job's folder, with its templates and scripts"`
 	ExpectedOutputs []ExpectedOutput `json:"step_expected_outputs" jsonschema:"what finished_step must be given, in the author's order"`
 	Reviews         []ReviewInfo     `json:"step_reviews" jsonschema:"the reviews that the outputs will face"`
 	QualityCriteria []string         `json:"step_quality_criteria" jsonschema:"every question of every review, in order"`
@@ -61,12 +61,12 @@ type ExpectedOutput struct {
 	Type        string `json:"type" jsonschema:"file (one path) or files (a list of paths)"`
 	Description string `json:"description" jsonschema:"what the output is"`
 	Required    bool   `json:"required" jsonschema:"whether the step can be finished without it"`
-	Syntax      string `json:"syntax_for_finished_step_tool" jsonschema:"how the value is given: filepath, or array of filepaths for all individual files"`
+	Syntax      string `json:"syntax_for_finished_step_tool" jsonschema:"how finished_step wants the value"`
 }
 
 // ReviewInfo is one review of a step.
 type ReviewInfo struct {
-	RunEach  string             `json:"run_each" jsonschema:"step for one review of all outputs, or the name of the output that is reviewed; of a files output each file by itself"`
+	RunEach  string             `json:"run_each" jsonschema:"step: all outputs at once; else the output that is reviewed, a files output file by file"`
 	Criteria OrderedMap[string] `json:"quality_criteria" jsonschema:"the criteria's names and questions"`
 	Guidance *string            `json:"additional_review_guidance" jsonschema:"more for the reviewer, or null"`
 }
@@ -91,8 +91,8 @@ type FailedReview struct {
 type StartReply struct {
 	BeginStep       *StepInfo    `json:"begin_step" jsonschema:"the first step"`
 	ConcurrentSteps []StepInfo   `json:"concurrent_steps" jsonschema:"the other steps of the same concurrent group, each to be done in parallel and reported by its step_id; null where there is no group"`
-	Notice          *string      `json:"notice" jsonschema:"what else the agent should know, or null"`
-	Stack           []StackEntry `json:"stack" jsonschema:"the workflows in progress on this connection, bottom first"`
+	Notice          *string      `json:"notice" jsonschema:"what else there is to know"`
+	Stack           []StackEntry `json:"stack" jsonschema:"the workflows in progress here, bottom first"`
 }
 
 // Status is what came of finished_step (seed 000, 001.7.2).
@@ -108,18 +108,18 @@ const (
 // FinishReply answers finished_step (seed 000, 001.4).
 type FinishReply struct {
 	Status                 Status            `json:"status" jsonschema:"needs_work: act on feedback and call again; next_step: do begin_step; workflow_complete: done"`
-	Feedback               *string           `json:"feedback" jsonschema:"what to do now where status is needs_work or members of a group are pending, else null"`
+	Feedback               *string           `json:"feedback" jsonschema:"what to do on needs_work, or while members of a group are pending"`
 	FailedReviews          []FailedReview    `json:"failed_reviews" jsonschema:"the reviews that did not pass, or null"`
 	FailedCriteria         []CriterionResult `json:"failed_criteria" jsonschema:"every criterion of failed_reviews that was not met, or null"`
-	BeginStep              *StepInfo         `json:"begin_step" jsonschema:"the next step where status is next_step and the entry has advanced, else null"`
-	ConcurrentSteps        []StepInfo        `json:"concurrent_steps" jsonschema:"the other steps of begin_step's concurrent group, each to be done in parallel and reported by its step_id; null where there is no group"`
-	PendingConcurrentSteps []string          `json:"pending_concurrent_steps" jsonschema:"the members of the current group that are not finished yet, or null"`
-	Summary                *string           `json:"summary" jsonschema:"a sentence about the finished workflow where status is workflow_complete, else null"`
-	AllOutputs             *Outputs          `json:"all_outputs" jsonschema:"the outputs of all steps where status is workflow_complete, merged in the workflow's order, later ones winning; else null"`
-	ResumedWorkflow        *string           `json:"resumed_workflow" jsonschema:"the parent, as job/workflow, that goes on now that this workflow is complete, or null"`
+	BeginStep              *StepInfo         `json:"begin_step" jsonschema:"the next step, once the entry has advanced, else null"`
+	ConcurrentSteps        []StepInfo        `json:"concurrent_steps" jsonschema:"the rest of begin_step's concurrent group, to be done in parallel, each reported by its step_id"`
+	PendingConcurrentSteps []string          `json:"pending_concurrent_steps" jsonschema:"the members of the current group that are not finished yet"`
+	Summary                *string           `json:"summary" jsonschema:"a sentence about the finished workflow; null before workflow_complete"`
+	AllOutputs             *Outputs          `json:"all_outputs" jsonschema:"the outputs of all steps, merged in the workflow's order, later ones winning; null before workflow_complete"`
+	ResumedWorkflow        *string           `json:"resumed_workflow" jsonschema:"the parent that goes on now, as job/workflow, or null"`
 	ResumedStep            *string           `json:"resumed_step" jsonschema:"the parent's current step, or null"`
-	Notice                 *string           `json:"notice" jsonschema:"what else the agent should know, or null"`
-	Stack                  []StackEntry      `json:"stack" jsonschema:"the workflows in progress on this connection, bottom first"`
+	Notice                 *string           `json:"notice" jsonschema:"what else there is to know"`
+	Stack                  []StackEntry      `json:"stack" jsonschema:"the workflows in progress here, bottom first"`
 }
 
 // AbortReply answers abort_workflow (seed 000, 001.6.7).
@@ -127,9 +127,9 @@ type AbortReply struct {
 	AbortedWorkflow string       `json:"aborted_workflow" jsonschema:"the aborted workflow, as job/workflow"`
 	AbortedStep     string       `json:"aborted_step" jsonschema:"the step it was at"`
 	Explanation     string       `json:"explanation" jsonschema:"the explanation as given"`
-	ResumedWorkflow *string      `json:"resumed_workflow" jsonschema:"the parent, as job/workflow, that goes on, or null"`
+	ResumedWorkflow *string      `json:"resumed_workflow" jsonschema:"the parent that goes on now, as job/workflow, or null"`
 	ResumedStep     *string      `json:"resumed_step" jsonschema:"the parent's current step, or null"`
-	Stack           []StackEntry `json:"stack" jsonschema:"the workflows in progress on this connection, bottom first"`
+	Stack           []StackEntry `json:"stack" jsonschema:"the workflows in progress here, bottom first"`
 }
 
 // Member is the state of one step of the current entry.
@@ -145,20 +145,20 @@ type Member struct {
 // StepReply answers get_step.
 type StepReply struct {
 	BeginStep              *StepInfo    `json:"begin_step" jsonschema:"the current step, as when it was begun"`
-	ConcurrentSteps        []StepInfo   `json:"concurrent_steps" jsonschema:"the other steps of the same concurrent group, or null"`
+	ConcurrentSteps        []StepInfo   `json:"concurrent_steps" jsonschema:"the rest of its concurrent group, or null"`
 	Members                []Member     `json:"members" jsonschema:"the state of each step of the current entry; one where it is not a group"`
-	PendingConcurrentSteps []string     `json:"pending_concurrent_steps" jsonschema:"the members of the current group that are not finished yet, or null"`
+	PendingConcurrentSteps []string     `json:"pending_concurrent_steps" jsonschema:"the members of the current group that are not finished yet"`
 	Goal                   string       `json:"goal" jsonschema:"what the user wants to accomplish, as given to start_workflow"`
 	CompletedSteps         []string     `json:"completed_steps" jsonschema:"the steps already finished, in the workflow's order"`
-	Notice                 *string      `json:"notice" jsonschema:"what else the agent should know, or null"`
-	Stack                  []StackEntry `json:"stack" jsonschema:"the workflows in progress on this connection, bottom first"`
+	Notice                 *string      `json:"notice" jsonschema:"what else there is to know"`
+	Stack                  []StackEntry `json:"stack" jsonschema:"the workflows in progress here, bottom first"`
 }
 
 // GoToReply answers go_to_step.
 type GoToReply struct {
 	BeginStep        *StepInfo    `json:"begin_step" jsonschema:"the step that is current now"`
-	ConcurrentSteps  []StepInfo   `json:"concurrent_steps" jsonschema:"the other steps of the same concurrent group, or null"`
+	ConcurrentSteps  []StepInfo   `json:"concurrent_steps" jsonschema:"the rest of its concurrent group, or null"`
 	InvalidatedSteps []string     `json:"invalidated_steps" jsonschema:"the steps whose progress was cleared, in the workflow's order"`
-	Notice           *string      `json:"notice" jsonschema:"what else the agent should know, or null"`
-	Stack            []StackEntry `json:"stack" jsonschema:"the workflows in progress on this connection, bottom first"`
+	Notice           *string      `json:"notice" jsonschema:"what else there is to know"`
+	Stack            []StackEntry `json:"stack" jsonschema:"the workflows in progress here, bottom first"`
 }

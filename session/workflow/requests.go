@@ -22,9 +22,20 @@ type requests struct {
 	done    map[requestKey]string        // session id
 	current map[requestKey]chan struct{} // closed when the call ended
 
-	scan    sync.Mutex // one search at a time; guards scanned
-	scanned time.Time  // the last search
-	began   time.Time  // when it began
+	scan    sync.Mutex           // one search at a time; guards what follows
+	scanned time.Time            // the last search
+	began   time.Time            // when it began
+	alone   bool                 // no other server was there when it began
+	mark    int64                // of who had entered by then
+	looked  map[string]time.Time // the files that it has seen: session id -> the file's time
+}
+
+// A company is what knows of other servers on the same sessions.
+type company interface {
+	// Entered returns a mark that changes whenever a server enters.
+	Entered() (mark int64, err error)
+	// Alone tells whether no other server is there.
+	Alone() (bool, error)
 }
 
 // keptKeys is how many calls are remembered at most. A repetition that comes
@@ -35,6 +46,10 @@ const keptKeys = 100_000
 // requestHorizon is how far back, at the first request_id that this server does
 // not know, the session files are searched for it.
 const requestHorizon = 24 * time.Hour
+
+// settledAfter is when a file that is written again has another time, however
+// coarse the system's are.
+const settledAfter = 100 * time.Millisecond
 
 func newRequests() *requests {
 	return &requests{done: map[requestKey]string{}, current: map[requestKey]chan struct{}{}}
@@ -129,7 +144,9 @@ func once[R any](ctx context.Context, c *Conn, who caller, do func() (*R, string
 
 // searchRequest looks for a request_id that this server does not know in the
 // files of sessions that moved since it last looked: a client that lost its
-// reply to a server that died repeats the call to another.
+// reply to a server that died repeats the call to another. Nearly every call is
+// none that is repeated, so this must cost little: a server that has been alone
+// since it last looked knows without a look, and no file is read twice.
 func (e *Engine) searchRequest(k requestKey) string {
 	r := e.requests
 	asked := time.Now()
@@ -139,12 +156,27 @@ func (e *Engine) searchRequest(k requestKey) string {
 		return r.find(k)
 	}
 	r.began = time.Now()
+	others, _ := e.records.(company)
+	mark, alone := int64(0), false
+	if others != nil {
+		if m, err := others.Entered(); err == nil {
+			if r.alone && m == r.mark {
+				return r.find(k)
+			}
+			mark = m
+			alone, err = others.Alone() // before the search: what others wrote, it finds
+			if err != nil {
+				e.log.Warn("looking for other servers", "error", err)
+			}
+		}
+	}
 	now := e.clock()
 	since := r.scanned.Add(-2 * time.Second) // file times are coarse
 	if r.scanned.IsZero() {
 		since = now.Add(-requestHorizon)
 	}
 	whole := true
+	looked := map[string]time.Time{}
 	for info, err := range e.records.List() {
 		if err != nil {
 			e.log.Warn("searching the session files for request ids", "error", err)
@@ -153,6 +185,10 @@ func (e *Engine) searchRequest(k requestKey) string {
 		}
 		if info.ModTime.Before(since) || e.handles.get(info.ID) != nil {
 			continue // this server's own are known
+		}
+		if at, ok := r.looked[info.ID]; ok && at.Equal(info.ModTime) {
+			looked[info.ID] = at
+			continue
 		}
 		s, err := e.records.Peek(info.ID)
 		if err != nil {
@@ -163,10 +199,15 @@ func (e *Engine) searchRequest(k requestKey) string {
 			continue
 		}
 		r.learn(s)
+		if time.Since(info.ModTime) > settledAfter {
+			looked[info.ID] = info.ModTime
+		}
 	}
+	r.looked = looked
 	if whole {
 		r.scanned = now // else what was missed is looked for again
 	}
+	r.alone, r.mark = alone && whole, mark
 	return r.find(k)
 }
 

@@ -24,7 +24,7 @@ const (
 // stack: after a crash, a restart, or when its connection is gone. Of one that
 // has ended, which is returned all the same, only the ancestors.
 func (c *Conn) takeUp(ctx context.Context, id string) (*handle, error) {
-	h, err := c.reach(ctx, id)
+	h, err := c.hold(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,16 @@ func (c *Conn) takeUp(ctx context.Context, id string) (*handle, error) {
 	seen := map[string]bool{id: true}
 	for up := h.view.Load().Parent; up != "" && !seen[up]; {
 		seen[up] = true
-		p, err := c.reach(ctx, up)
+		p, err := c.hold(ctx, up)
+		if err != nil && ctx.Err() != nil {
+			// It is taken up with its ancestors: once it is on the stack, nobody
+			// looks for them any more.
+			if active {
+				push.Places = append(push.Places, next)
+			}
+			c.engine.letGo(push.Places)
+			return nil, err
+		}
 		if err != nil {
 			// The session can go on without: it was nested in something that
 			// cannot be reached.
@@ -61,7 +70,7 @@ func (c *Conn) takeUp(ctx context.Context, id string) (*handle, error) {
 	}
 	slices.Reverse(push.Places)
 	if len(push.Places) > 0 || push.Ended != "" {
-		if _, err := askStack(ctx, c, func(r actor.Reply[struct{}]) stackMessage { push.Reply = r; return push }); err != nil {
+		if err := c.push(ctx, push); err != nil {
 			return nil, err
 		}
 	}
@@ -69,10 +78,28 @@ func (c *Conn) takeUp(ctx context.Context, id string) (*handle, error) {
 	return h, nil
 }
 
+// hold reaches a session and pins it, if it is active. Where it was given up in
+// between, because the last connection that held it closed, it is reached anew.
+func (c *Conn) hold(ctx context.Context, id string) (*handle, error) {
+	for {
+		h, err := c.reach(ctx, id)
+		if err != nil || h.view.Load().Status != Active || c.engine.handles.pin(h) {
+			return h, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("taking up session %s: %w", id, err)
+		}
+	}
+}
+
 // reach wakes a session's actor, which makes this server its owner. A session
 // of another identity is not touched, and told to be unknown.
 func (c *Conn) reach(ctx context.Context, id string) (*handle, error) {
-	if c.engine.handles.get(id) == nil {
+	if h := c.engine.handles.get(id); h != nil {
+		if h.identity != c.identity {
+			return nil, unknownSession(id)
+		}
+	} else {
 		s, err := c.engine.records.Peek(id)
 		if err == nil && s.Identity != c.identity {
 			return nil, unknownSession(id)
@@ -86,7 +113,7 @@ func (c *Conn) reach(ctx context.Context, id string) (*handle, error) {
 // noSession says that there is no session to speak of, and which could be
 // resumed (seed 000, 001.4.4 and 001.6.4).
 func (c *Conn) noSession(ctx context.Context) error {
-	found, more := c.engine.resumable(ctx, c.identity)
+	found, more := c.engine.resumable(ctx, c.identity, keptListed)
 	if len(found) == 0 && more {
 		return session.NotNow(codeNoSession, "No active workflow session. Begin one with start_workflow; there are so many session files that only the newest were looked at: `deepwork sessions list` has those that could be resumed by their session_id.")
 	}
@@ -95,24 +122,35 @@ func (c *Conn) noSession(ctx context.Context) error {
 	}
 	var b strings.Builder
 	b.WriteString("No active workflow session on this connection. Begin one with start_workflow, or resume one of these by passing its session_id (get_step tells where it is):")
+	ids := listSessions(&b, found, more, func(s *State) string {
+		if h := c.engine.handles.get(s.SessionID); h != nil && h.stacks.Load() > 0 {
+			return " (in use on another connection)"
+		}
+		return ""
+	})
+	return session.NotNow(codeNoSession, "%s", b.String()).With("resumable", ids)
+}
+
+// listSessions writes a line for each session, with what remark says of it, and
+// returns their ids; more tells that these are not all.
+func listSessions(b *strings.Builder, found []*State, more bool, remark func(*State) string) []string {
 	ids := make([]string, len(found))
 	for i, s := range found {
 		ids[i] = s.SessionID
-		fmt.Fprintf(&b, "\n- %s: %s/%s, at step '%s', last moved %s, goal: %s",
-			s.SessionID, s.JobName, s.WorkflowName, s.CurrentStepID, s.UpdatedAt.Format("2006-01-02 15:04:05Z"), clip(strings.Join(strings.Fields(s.Goal), " "), 80))
-		if h := c.engine.handles.get(s.SessionID); h != nil && h.stacks.Load() > 0 {
-			b.WriteString(" (in use on another connection)")
-		}
+		fmt.Fprintf(b, "\n- %s: %s/%s, at step '%s', last moved %s, goal: %s%s",
+			s.SessionID, s.JobName, s.WorkflowName, s.CurrentStepID, s.UpdatedAt.Format("2006-01-02 15:04:05Z"),
+			clip(strings.Join(strings.Fields(s.Goal), " "), 80), remark(s))
 	}
 	if more {
 		b.WriteString("\nOlder ones are not listed; `deepwork sessions list` has them all.")
 	}
-	return session.NotNow(codeNoSession, "%s", b.String()).With("resumable", ids)
+	return ids
 }
 
 // resumable finds the newest active sessions of an identity that no other
-// living server owns.
-func (e *Engine) resumable(ctx context.Context, identity string) (found []*State, more bool) {
+// living server owns, this server's own included; at most so many, and more
+// tells that there are others, or may be.
+func (e *Engine) resumable(ctx context.Context, identity string, most int) (found []*State, more bool) {
 	var infos []filestore.Info
 	for info, err := range e.records.List() {
 		if err != nil {
@@ -123,8 +161,15 @@ func (e *Engine) resumable(ctx context.Context, identity string) (found []*State
 	}
 	slices.SortFunc(infos, func(a, b filestore.Info) int { return b.ModTime.Compare(a.ModTime) })
 	alive := map[string]bool{e.records.Server(): false}
-	for i, info := range infos {
-		if len(found) == keptListed || i == triedListed || ctx.Err() != nil {
+	tried := 0
+	for _, info := range infos {
+		if e.seen.skip(info, identity) {
+			continue
+		}
+		if h := e.handles.get(info.ID); h != nil && h.identity != identity {
+			continue
+		}
+		if tried++; tried > triedListed || ctx.Err() != nil {
 			return found, true
 		}
 		s, err := e.records.Peek(info.ID)
@@ -133,6 +178,7 @@ func (e *Engine) resumable(ctx context.Context, identity string) (found []*State
 			continue
 		}
 		if s.Status != Active || s.Identity != identity {
+			e.seen.add(info, s)
 			continue
 		}
 		elsewhere, known := alive[s.Owner]
@@ -140,9 +186,13 @@ func (e *Engine) resumable(ctx context.Context, identity string) (found []*State
 			elsewhere = e.records.Alive(s.Owner)
 			alive[s.Owner] = elsewhere
 		}
-		if !elsewhere {
-			found = append(found, s)
+		if elsewhere {
+			continue
 		}
+		if len(found) == most {
+			return found, true
+		}
+		found = append(found, s)
 	}
 	return found, false
 }

@@ -16,7 +16,7 @@ import (
 type stack struct {
 	entries []place
 	gone    map[string]string // ended sessions and the parents they had
-	ended   []endedSession    // the newest last
+	ended   endedSessions
 	shared  *atomic.Pointer[[]*handle]
 }
 
@@ -33,6 +33,7 @@ type endedSession struct {
 	id      string
 	step    string
 	outputs Outputs
+	named   bool   // the call gave its session_id
 	move    uint64 // which of the connection's transitions it was
 }
 
@@ -45,13 +46,14 @@ const keptGone = 4096
 type stackMessage interface{ stackMessage() }
 
 // resolveMessage asks which session a call is about. An id that is not on the
-// stack gives a nil handle: it has to be taken up.
+// stack gives a nil handle: it has to be taken up. A pool is always told an id.
 type resolveMessage struct {
 	ID    *string
 	Reply actor.Reply[*handle]
 }
 
-// pushMessage puts sessions on top, in this order; those already there stay.
+// pushMessage puts sessions, which are pinned, on top, in this order; those
+// already there stay.
 type pushMessage struct {
 	Places []place
 	// Ended is a session that was asked for and is over, and EndedParent the one
@@ -78,10 +80,11 @@ type endedMessage struct{ endedSession }
 // lastEndedMessage asks for the session that ended with this step and these
 // outputs, by the transition Since or a later one; "" where there is none.
 type lastEndedMessage struct {
-	StepID string
-	Same   func(Outputs) bool
-	Since  uint64
-	Reply  actor.Reply[string]
+	StepID  string
+	Same    func(Outputs) bool
+	Since   uint64
+	Unnamed bool // and by a call without a session_id
+	Reply   actor.Reply[string]
 }
 
 func (resolveMessage) stackMessage()   {}
@@ -99,6 +102,7 @@ func (s *stack) Receive(ctx context.Context, m stackMessage) error {
 	case pushMessage:
 		s.purge()
 		if m.Ended != "" && s.gone[m.Ended] == "" {
+			s.trim()
 			if s.gone == nil {
 				s.gone = map[string]string{}
 			}
@@ -112,12 +116,9 @@ func (s *stack) Receive(ctx context.Context, m stackMessage) error {
 	case resumesMessage:
 		m.Reply.Send(s.resumes(m.ID))
 	case endedMessage:
-		s.ended = append(s.ended, m.endedSession)
-		if n := len(s.ended) - keptEnded; n > 0 {
-			s.ended = append(s.ended[:0:0], s.ended[n:]...)
-		}
+		s.ended.add(m.endedSession)
 	case lastEndedMessage:
-		m.Reply.Send(s.lastEnded(m))
+		m.Reply.Send(s.ended.find(m))
 	default:
 		return fmt.Errorf("a stack was sent a %T", m)
 	}
@@ -151,6 +152,14 @@ func (s *stack) purge() {
 	s.publish()
 }
 
+// trim forgets the sessions that ended, where they are many: after purge every
+// entry has a living parent.
+func (s *stack) trim() {
+	if len(s.gone) > keptGone {
+		clear(s.gone)
+	}
+}
+
 // living follows a parent up to one that has not ended.
 func (s *stack) living(id string) string {
 	for {
@@ -181,17 +190,18 @@ func (s *stack) find(id string) *place {
 
 func (s *stack) push(places []place) {
 	for _, p := range places {
-		if s.find(p.handle.id) == nil {
-			delete(s.gone, p.handle.id) // it was lost, and is there again
-			p.parent = s.living(p.parent)
-			p.handle.stacks.Add(1)
-			s.entries = append(s.entries, p)
+		if s.find(p.handle.id) != nil {
+			p.handle.stacks.Add(-1) // it has a pin here already
+			continue
 		}
+		delete(s.gone, p.handle.id) // it was lost, and is there again
+		p.parent = s.living(p.parent)
+		s.entries = append(s.entries, p)
 	}
 	s.publish()
 }
 
-// Stop lets go of the sessions; they stay resumable.
+// Stop lets go of the sessions; whoever stops it sees to what becomes of them.
 func (s *stack) Stop(context.Context) {
 	for _, e := range s.entries {
 		e.handle.stacks.Add(-1)
@@ -263,19 +273,28 @@ func (s *stack) parent(id *string) (string, error) {
 func (s *stack) resumes(id string) *handle {
 	s.purge()
 	up := s.find(s.living(id))
-	if len(s.gone) > keptGone {
-		clear(s.gone) // every entry has a living parent by now
-	}
+	s.trim()
 	if up == nil {
 		return nil
 	}
 	return up.handle
 }
 
-func (s *stack) lastEnded(m lastEndedMessage) string {
-	for i := len(s.ended) - 1; i >= 0; i-- {
-		e := s.ended[i]
-		if e.move >= m.Since && e.step == m.StepID && m.Same(e.outputs) {
+// endedSessions are those that ended on a connection of late, the newest last.
+type endedSessions []endedSession
+
+func (es *endedSessions) add(e endedSession) {
+	*es = append(*es, e)
+	if n := len(*es) - keptEnded; n > 0 {
+		*es = append((*es)[:0:0], (*es)[n:]...)
+	}
+}
+
+// find answers a lastEndedMessage.
+func (es endedSessions) find(m lastEndedMessage) string {
+	for i := len(es) - 1; i >= 0; i-- {
+		e := es[i]
+		if e.move >= m.Since && e.step == m.StepID && !(m.Unnamed && e.named) && m.Same(e.outputs) {
 			return e.id
 		}
 	}

@@ -23,11 +23,19 @@ type StartArgs struct {
 	InstanceID      *string `json:"instance_id"`
 	ParentSessionID *string `json:"parent_session_id"`
 	RequestID       *string `json:"request_id"`
+
+	// Root begins a session that is nobody's child, whatever stands on the stack:
+	// one that was ordered from outside, and that others may go on with.
+	Root bool `json:"-"`
 }
 
 // Start begins a session and pushes it onto the stack (seed 000, 001.3). When
 // it returns, the session is on disk.
 func (c *Conn) Start(ctx context.Context, a StartArgs) (*StartReply, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.calls.Done()
 	id := a.RequestID
 	a.RequestID = nil
 	who, err := c.caller(ToolStart, id, a)
@@ -48,13 +56,13 @@ func (c *Conn) Start(ctx context.Context, a StartArgs) (*StartReply, error) {
 			r.Notice = join(r.Notice, fmt.Sprintf("This repeats the reply to the call that started session '%s', which has ended since (%s).", again, v.Status))
 		}
 	}
-	r.Stack = c.Stack()
+	r.Stack = c.stackOf(ctx, r.BeginStep.SessionID)
 	return r, nil
 }
 
 func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*StartReply, string, error) {
 	e := c.engine
-	j, err := e.findJob(ctx, a.JobName)
+	j, err := findJob(ctx, e.catalog, a.JobName)
 	if err != nil {
 		return nil, "", err
 	}
@@ -66,9 +74,11 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*StartReply,
 	if len(wf.Entries) == 0 {
 		return nil, "", noSteps(def)
 	}
-	parent, err := c.parent(ctx, a.ParentSessionID)
-	if err != nil {
-		return nil, "", err
+	parent := ""
+	if !a.Root {
+		if parent, err = c.parent(ctx, a.ParentSessionID); err != nil {
+			return nil, "", err
+		}
 	}
 	texts, err := e.definitions.Texts(def, wf.Entries[0])
 	if err != nil {
@@ -94,15 +104,14 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*StartReply,
 		undo()
 		return nil, "", err
 	}
+	e.tellMoved(nil, s)
 	e.requests.learn(s)
-	h := e.handles.of(s)
-	push := pushMessage{Places: []place{{handle: h, parent: parent}}}
 	// The session is on disk: a caller that left meanwhile finds it here when it
 	// repeats the call.
-	if _, err := askStack(context.WithoutCancel(ctx), c, func(p actor.Reply[struct{}]) stackMessage { push.Reply = p; return push }); err != nil {
+	if err := c.push(ctx, pushMessage{Places: []place{{handle: e.handles.pinned(s), parent: parent}}}); err != nil {
 		return nil, s.SessionID, err
 	}
-	c.moved(ctx, nil)
+	c.moved(ctx, nil, false)
 	reply := *r
 	return &reply, s.SessionID, nil
 }
@@ -136,8 +145,12 @@ func newSessionID() (string, error) {
 	return hex.EncodeToString(b[:]), nil
 }
 
-// parent finds whose child a new session is: the one named, or the top.
+// parent finds whose child a new session is: the one named, or the top. What
+// stands on top of a stateless connection is another agent's, if anything.
 func (c *Conn) parent(ctx context.Context, id *string) (string, error) {
+	if id == nil && c.stateless {
+		return "", nil
+	}
 	ask := func() (string, error) {
 		return askStack(ctx, c, func(r actor.Reply[string]) stackMessage { return parentMessage{id, r} })
 	}
@@ -145,7 +158,7 @@ func (c *Conn) parent(ctx context.Context, id *string) (string, error) {
 	if !errors.Is(err, errNotOnStack) {
 		return p, err
 	}
-	if !sessionIDPattern.MatchString(*id) {
+	if !isSessionID(*id) {
 		return "", session.Wrong("bad_session_id", "parent_session_id '%s' is none: it is 8 hexadecimal characters, as begin_step and stack tell it.", clip(*id, 100))
 	}
 	h, err := c.target(ctx, id)
@@ -159,8 +172,8 @@ func (c *Conn) parent(ctx context.Context, id *string) (string, error) {
 }
 
 // findJob finds a job by name (seed 000, 001.3.4).
-func (e *Engine) findJob(ctx context.Context, name string) (*job.Job, error) {
-	snap, err := e.catalog.FreshJob(ctx, name)
+func findJob(ctx context.Context, jobs *catalog.Catalog, name string) (*job.Job, error) {
+	snap, err := jobs.FreshJob(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("looking for job %s: %w", name, err)
 	}

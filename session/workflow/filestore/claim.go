@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -41,7 +40,7 @@ func (s *Store) underClaim(fn func() error) error {
 }
 
 func (s *Store) lockClaim(wait *backoff) (*flock.Flock, error) {
-	path := filepath.Join(s.dir, "claim.lock")
+	path := s.claimPath()
 	for {
 		if err := s.makeFolder(); err != nil {
 			return nil, err
@@ -69,7 +68,7 @@ func (s *Store) lockClaim(wait *backoff) (*flock.Flock, error) {
 
 func (s *Store) claimTimeout() error {
 	return fmt.Errorf("another server has held the lock %s for %v; wait for it, or end a deepwork process that hangs, and call again",
-		filepath.Join(s.dir, "claim.lock"), s.claimWait)
+		s.claimPath(), s.claimWait)
 }
 
 // isAt tells whether the locked file is the one that stands at path.

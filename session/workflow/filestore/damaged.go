@@ -134,7 +134,7 @@ func (s *Store) makeWay(id string) (*stamp, error) {
 // moves it, where files have one name only.
 func (s *Store) keep(path, why, kind, id string) (string, error) {
 	for name := range asideNames(s.dir, why, kind, id) {
-		err := os.Link(path, name)
+		err := carryOut(Op{Do: OpLink, Path: path, To: name}, func() error { return os.Link(path, name) })
 		if err == nil {
 			return name, nil
 		}

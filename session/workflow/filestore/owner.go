@@ -99,6 +99,10 @@ func (s *Store) claim() error {
 		lock.Close()
 		return err
 	}
+	if err := s.entered(); err != nil {
+		lock.Close()
+		return err
+	}
 	dir, err := openFolder(s.dir)
 	if err != nil {
 		lock.Close()

@@ -206,6 +206,6 @@ func (s *Store) Remove(id string) error {
 	if err := s.remove(s.recordPath(id)); err != nil {
 		return fmt.Errorf("removing session %s: %w", id, err)
 	}
-	s.forget(id)
+	s.Forget(id)
 	return nil
 }

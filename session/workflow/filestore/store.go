@@ -194,7 +194,9 @@ func (s *Store) recall(id string) (stamp, bool) {
 	return st, ok
 }
 
-func (s *Store) forget(id string) {
+// Forget drops what is remembered of a record that is not written again before
+// it is read again: a store that runs for months has seen many. It does not block.
+func (s *Store) Forget(id string) {
 	s.mu.Lock()
 	delete(s.known, idKey(id))
 	s.mu.Unlock()

@@ -378,3 +378,29 @@ func TestListYieldsRecordsAlone(t *testing.T) {
 		t.Errorf("listed %d and %d of %d records", len(got), ids, len(want))
 	}
 }
+
+func TestWhatIsForgottenIsRememberedWhenItIsRead(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const id = "0000000a"
+	if err := s.Create(id, []byte("{\n  \"a\": 1\n}")); err != nil {
+		t.Fatal(err)
+	}
+	s.Forget(id)
+	if n := len(s.known); n != 0 {
+		t.Errorf("%d records are remembered", n)
+	}
+	if _, err := s.Read(id); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Write(id, []byte("{\n  \"a\": 2\n}")); err != nil {
+		t.Fatal(err)
+	}
+	if aside, err := s.Damaged(); err != nil || aside != nil {
+		t.Errorf("set aside: %v, %v", aside, err)
+	}
+}

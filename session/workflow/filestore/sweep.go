@@ -60,8 +60,12 @@ func leftBy(name string) (server string, ok bool) {
 var ignored = []string{"tmp/", "worktrees/", "board.db*", "logs/"}
 
 // ignore sees to the .gitignore above the folder: missing lines are added, all
-// others left alone. That it cannot be written keeps no session from its work.
+// others left alone. A folder that hides itself from git, by a .gitignore of its
+// own, needs none. That it cannot be written keeps no session from its work.
 func (s *Store) ignore() {
+	if text, err := os.ReadFile(filepath.Join(s.dir, ".gitignore")); err == nil && string(bytes.TrimSpace(text)) == "*" {
+		return
+	}
 	path := filepath.Join(filepath.Dir(s.dir), ".gitignore")
 	if err := addLines(path, ignored); err != nil {
 		s.log.Warn("cannot see to the .gitignore of the session folder", "path", path, "error", err)

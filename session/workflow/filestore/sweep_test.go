@@ -34,6 +34,18 @@ func TestGitignore(t *testing.T) {
 	}
 }
 
+// A folder that hides itself, as in the workspace of an attempt, leaves the file
+// above it alone, which may be the project's own.
+func TestGitignoreOfAHiddenFolder(t *testing.T) {
+	dir := newDir(t)
+	must(t, os.MkdirAll(dir, 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("*\n"), 0o644))
+	must(t, open(t, dir, Options{}).Write("0123abcd", numbered(1)))
+	if _, err := os.Stat(filepath.Join(filepath.Dir(dir), ".gitignore")); !os.IsNotExist(err) {
+		t.Errorf("it was made all the same: %v", err)
+	}
+}
+
 func TestSweepSparesTheLiving(t *testing.T) {
 	dir := newDir(t)
 	a := open(t, dir, Options{})

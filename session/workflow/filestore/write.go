@@ -75,7 +75,7 @@ func (s *Store) putOnce(p *place, path string, data []byte, o putOptions) (*stam
 		return &st, fmt.Errorf("%w: %w", ErrUnsynced, err)
 	}
 	if !s.o.NoSync {
-		if err := p.folder.sync(); err != nil {
+		if err := carryOut(Op{Do: OpSyncDir, Path: s.dir}, p.folder.sync); err != nil {
 			// What is at temp may be the record after a crash: it is left alone.
 			return &st, fmt.Errorf("%w: syncing the folder %s: %w", ErrUnsynced, s.dir, err)
 		}
@@ -102,7 +102,11 @@ func (s *Store) writeTemp(data []byte, o putOptions) (temp string, st stamp, err
 	}
 	if f == nil {
 		temp = filepath.Join(s.dir, fmt.Sprintf("write_%s_%d.tmp", s.server, s.temps.Add(1)))
-		if f, err = os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+		err = carryOut(Op{Do: OpCreate, Path: temp}, func() (err error) {
+			f, err = os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+			return err
+		})
+		if err != nil {
 			return temp, st, err
 		}
 	}
@@ -114,11 +118,15 @@ func (s *Store) writeTemp(data []byte, o putOptions) (temp string, st stamp, err
 	if err := s.at("opened"); err != nil {
 		return temp, st, err
 	}
-	if _, err := f.Write(data); err != nil {
+	err = carryOut(Op{Do: OpWrite, Path: temp, File: f, Data: data}, func() error {
+		_, err := f.Write(data)
+		return err
+	})
+	if err != nil {
 		return temp, st, err
 	}
-	if int64(len(data)) < length {
-		if err := f.Truncate(int64(len(data))); err != nil {
+	if n := int64(len(data)); n < length {
+		if err := carryOut(Op{Do: OpTruncate, Path: temp, File: f}, func() error { return f.Truncate(n) }); err != nil {
 			return temp, st, err
 		}
 	}
@@ -126,7 +134,7 @@ func (s *Store) writeTemp(data []byte, o putOptions) (temp string, st stamp, err
 		return temp, st, err
 	}
 	if !s.o.NoSync {
-		if err := syncData(f); err != nil {
+		if err := carryOut(Op{Do: OpSync, Path: temp, File: f}, func() error { return syncData(f) }); err != nil {
 			return temp, st, err
 		}
 	}
@@ -141,22 +149,25 @@ func (s *Store) writeTemp(data []byte, o putOptions) (temp string, st stamp, err
 // name stands at temp now.
 func (s *Store) moveIn(temp, path string, o putOptions) (exchanged bool, err error) {
 	if !o.exclusive {
-		if s.noExchange.Load() {
-			return false, replace(temp, path)
+		replace := func() error {
+			return carryOut(Op{Do: OpMove, Path: temp, To: path}, func() error { return replace(temp, path) })
 		}
-		err := exchange(temp, path)
+		if s.noExchange.Load() {
+			return false, replace()
+		}
+		err := carryOut(Op{Do: OpExchange, Path: temp, To: path}, func() error { return exchange(temp, path) })
 		switch {
 		case err == nil:
 			return true, nil
 		case errors.Is(err, errNoExchange):
 			s.noExchange.Store(true)
-			return false, replace(temp, path)
+			return false, replace()
 		case errors.Is(err, fs.ErrNotExist):
-			return false, replace(temp, path) // there was nothing to exchange with
+			return false, replace() // there was nothing to exchange with
 		}
 		return false, err
 	}
-	err = s.exclusive(temp, path)
+	err = s.moveExclusive(temp, path)
 	if !errors.Is(err, errNoExclusive) {
 		return false, err
 	}
@@ -171,7 +182,7 @@ func (s *Store) moveIn(temp, path string, o putOptions) (exchanged bool, err err
 // file system cannot tell by itself it looks first, and the caller holds the
 // claim lock, or the name is one that nobody else would take.
 func (s *Store) moveNew(from, to string) error {
-	err := s.exclusive(from, to)
+	err := s.moveExclusive(from, to)
 	if !errors.Is(err, errNoExclusive) {
 		return err
 	}
@@ -180,7 +191,12 @@ func (s *Store) moveNew(from, to string) error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.Rename(from, to)
+	return carryOut(Op{Do: OpMove, Path: from, To: to}, func() error { return os.Rename(from, to) })
+}
+
+// moveExclusive moves a file to a name that must be free, or errNoExclusive.
+func (s *Store) moveExclusive(from, to string) error {
+	return carryOut(Op{Do: OpMove, Path: from, To: to}, func() error { return s.exclusive(from, to) })
 }
 
 // remove deletes a file, durably, and without claiming a place: there is
@@ -196,7 +212,8 @@ func (s *Store) remove(path string) error {
 	if fi.IsDir() {
 		return fmt.Errorf("%s is a folder; look what is in it and remove it by hand", path)
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err = carryOut(Op{Do: OpRemove, Path: path}, func() error { return os.Remove(path) })
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return explain(err, path)
 	}
 	if s.o.NoSync {
@@ -209,7 +226,7 @@ func (s *Store) remove(path string) error {
 			sync = p.folder.sync
 		}
 	}
-	if err := sync(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := carryOut(Op{Do: OpSyncDir, Path: s.dir}, sync); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return explain(fmt.Errorf("syncing the folder %s: %w", s.dir, err), s.dir)
 	}
 	return nil

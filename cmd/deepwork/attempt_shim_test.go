@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/session/attempt/runner"
+)
+
+// The command that servers start is the one that runs an agent.
+func TestAttemptShim(t *testing.T) {
+	self, err := exec.LookPath("deepwork")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	dir := t.TempDir()
+	r := runner.Runner{Shim: []string{self, runner.ShimCommand}}
+	p, err := r.Start(ctx, runner.Spec{
+		Dir: filepath.Join(dir, "run"), Log: filepath.Join(dir, "log"), Work: dir,
+		Command: []string{self, "version"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := p.Wait(ctx)
+	if err != nil || e.Code != 0 || e.NotStarted != "" || !strings.HasPrefix(e.FinalMessage, "deepwork ") {
+		t.Errorf("%+v, %v", e, err)
+	}
+}

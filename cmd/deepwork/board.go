@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"deepwork/catalog"
+	"deepwork/catalog/config"
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/workflow"
+)
+
+// atTerminal is the caller's name of who uses the command line, which is that of
+// stdio clients too.
+const atTerminal = "local"
+
+func (a *app) boardCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "board",
+		Short: "List, add, show and remove the tasks of a project's board",
+		Long: `List, add, show and remove the tasks of a project's board. It works beside running
+servers; agents are started by those, when a client calls start_task_attempt.`,
+		Args: unknownCommand,
+		RunE: needsSubcommand,
+	}
+	cmd.AddCommand(
+		a.boardProjectsCommand(),
+		a.boardTasksCommand(),
+		a.boardAddCommand(),
+		a.boardShowCommand(),
+		a.boardRmCommand(),
+	)
+	return cmd
+}
+
+// withBoard opens the project's board for use and closes it after it. It runs no
+// agents and takes none up: that is for servers.
+func (a *app) withBoard(use func(ctx context.Context, board *attempt.Engine) error) (err error) {
+	root, err := a.projectRoot()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	board, err := attempt.Open(ctx, attempt.Options{
+		Root: root, Config: config.Open(root).Current, Logger: logger, Passive: true,
+		CheckWorkflow: func(ctx context.Context, job, name string) error {
+			return a.withCatalog(ctx, func(_ string, jobs *catalog.Catalog) error { return workflow.CheckWorkflow(ctx, jobs, job, name) })
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("opening the task board of %s: %w", root, err)
+	}
+	defer func() {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		if left := board.Close(bounded); len(left) > 0 {
+			err = errors.Join(err, fmt.Errorf("parts of the task board did not stop: %s", strings.Join(left, ", ")))
+		}
+	}()
+	return forPeople(use(ctx, board))
+}
+
+// forPeople leaves out of a refusal the word by which agents tell its kind.
+func forPeople(err error) error {
+	refused, ok := errors.AsType[*session.Error](err)
+	if !ok {
+		return err
+	}
+	return peoplesError{strings.Replace(err.Error(), refused.Error(), refused.Message, 1), err}
+}
+
+// A peoplesError is an error in other words.
+type peoplesError struct {
+	words string
+	error
+}
+
+func (e peoplesError) Error() string { return e.words }
+func (e peoplesError) Unwrap() error { return e.error }
+
+// everything reads all pages of a list.
+func everything[T any](page func(cursor *string) (entries []T, next *string, err error)) ([]T, error) {
+	var all []T
+	for cursor := (*string)(nil); ; {
+		entries, next, err := page(cursor)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, entries...)
+		if cursor = next; cursor == nil {
+			return all, nil
+		}
+	}
+}
+
+func allProjects(ctx context.Context, board *attempt.Engine) ([]attempt.Project, error) {
+	return everything(func(cursor *string) ([]attempt.Project, *string, error) {
+		r, err := board.ListProjects(ctx, atTerminal, attempt.ListProjectsArgs{Limit: new(attempt.MaxLimit), Cursor: cursor})
+		if err != nil {
+			return nil, nil, fmt.Errorf("listing the projects: %w", err)
+		}
+		return r.Projects, r.NextCursor, nil
+	})
+}
+
+// oneProject finds a project by its name or id; "" is the project root.
+func oneProject(ctx context.Context, board *attempt.Engine, name string) (*attempt.Project, error) {
+	all, err := allProjects(ctx, board)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, p := range all {
+		if p.ProjectID == name || p.Name == name || name == "" && p.IsRoot {
+			return &p, nil
+		}
+		names = append(names, p.Name)
+	}
+	return nil, fmt.Errorf("there is no project %q on the board; there is %s", name, strings.Join(names, ", "))
+}
+
+// oneTask finds a task by its id or the beginning of it.
+func oneTask(ctx context.Context, board *attempt.Engine, id string) (*attempt.Task, error) {
+	if _, err := uuid.Parse(id); err == nil {
+		t, err := board.GetTask(ctx, atTerminal, attempt.TaskArgs{TaskID: id})
+		if session.CodeOf(err) == "unknown_task" {
+			return nil, fmt.Errorf("there is no task with the id %s; 'deepwork board tasks' lists them", id)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the task: %w", err)
+		}
+		return t, nil
+	}
+	projects, err := allProjects(ctx, board)
+	if err != nil {
+		return nil, err
+	}
+	var found []attempt.Task
+	for _, p := range projects {
+		tasks, err := allTasks(ctx, board, p.ProjectID, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range tasks {
+			if strings.HasPrefix(t.TaskID, strings.ToLower(id)) {
+				found = append(found, t)
+			}
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, fmt.Errorf("there is no task whose id begins with %q; 'deepwork board tasks' lists them", id)
+	case 1:
+		return &found[0], nil
+	}
+	return nil, fmt.Errorf("%d tasks have an id that begins with %q; give more of it", len(found), id)
+}
+
+// taskArgument checks that the one argument can be a task's id or its beginning.
+func taskArgument(cmd *cobra.Command, args []string) error {
+	if err := takes(1, 1, "a task's id")(cmd, args); err != nil {
+		return err
+	}
+	if id := args[0]; id == "" || len(id) > 36 || strings.Trim(strings.ToLower(id), "0123456789abcdef-") != "" {
+		return usagef(cmd, "%q is not a task's id, nor the beginning of one; 'deepwork board tasks' prints them", id)
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/session/attempt"
+	"deepwork/session/attempt/runner"
+)
+
+const boardConfig = `version: "1.0"
+executors:
+  CODER:
+    command: [coder, first]
+    resume: [coder, resumed]
+    variants:
+      PLAN: {command: [coder, plan], resume: [coder, plan-resumed]}
+`
+
+// A boardProject is a project with a git repository, a job and an executor, and a
+// client of a server on it.
+type boardProject struct {
+	t        *testing.T
+	root     string
+	client   *mcp.ClientSession
+	server   *exec.Cmd
+	project  string // ids
+	repo     string
+	received []string // every reply, as text
+}
+
+func newBoardProject(t *testing.T, more ...string) *boardProject {
+	t.Helper()
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", top)
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	t.Setenv(attempt.JobsEnv, "")
+	p := &boardProject{t: t, root: filepath.Join(top, "shop")}
+	writeFiles(t, p.root, map[string]string{"README": "hello\n"})
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "."}, {"commit", "-q", "-m", "first"}} {
+		p.git(p.root, args...)
+	}
+	writeFiles(t, p.root, map[string]string{
+		".deepwork/config.yml":           boardConfig + strings.Join(more, ""),
+		".deepwork/jobs/release/job.yml": jobText("release", "one", "two", "three"), ".deepwork/jobs/release/a.md": "Do it.",
+	})
+	t.Cleanup(p.endAgents)
+	p.client, p.server = startClient(t, p.root)
+	p.find()
+	return p
+}
+
+// find looks up the ids of the project root.
+func (p *boardProject) find() {
+	p.t.Helper()
+	p.project = boardCall[attempt.ProjectsReply](p, "list_projects", map[string]any{}).Projects[0].ProjectID
+	p.repo = boardCall[attempt.ReposReply](p, "list_repos", map[string]any{"project_id": p.project}).Repos[0].RepoID
+}
+
+func (p *boardProject) git(dir string, args ...string) string {
+	p.t.Helper()
+	out, err := gitOutput(dir, args...)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return out
+}
+
+// endAgents ends whatever agents a test has left.
+func (p *boardProject) endAgents() {
+	runs, _ := filepath.Glob(filepath.Join(p.root, ".deepwork", "logs", "attempts", "*", "runs", "*"))
+	for _, dir := range runs {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		if proc, err := new(runner.Runner).Find(ctx, dir); err == nil {
+			if _, err := proc.Stop(ctx, 0); err != nil {
+				p.t.Errorf("an agent goes on: %v", err)
+			}
+		}
+		cancel()
+	}
+}
+
+// boardCall makes a call that must succeed.
+func boardCall[R any](p *boardProject, tool string, args map[string]any) *R {
+	p.t.Helper()
+	text := callTool(p.t, p.client, tool, args)
+	p.received = append(p.received, string(text))
+	r := new(R)
+	if err := json.Unmarshal(text, r); err != nil {
+		p.t.Fatal(err)
+	}
+	return r
+}
+
+// refused makes a call that must be refused, and returns why.
+func (p *boardProject) refused(tool string, args map[string]any, kind string, mentions ...string) string {
+	p.t.Helper()
+	result, err := p.client.CallTool(p.t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	text := resultText(result)
+	if !result.IsError || !strings.HasPrefix(text, kind+": ") {
+		p.t.Errorf("%s %v: want a %s, got: %s", tool, args, kind, text)
+	}
+	for _, m := range mentions {
+		if !strings.Contains(text, m) {
+			p.t.Errorf("%s %v: %q is not in: %s", tool, args, m, text)
+		}
+	}
+	return text
+}
+
+// task makes a task whose description tells the coder what to do.
+func (p *boardProject) task(lines ...string) *attempt.Task {
+	p.t.Helper()
+	return boardCall[attempt.Task](p, "create_task", map[string]any{"project_id": p.project, "title": "Add a basket", "description": strings.Join(lines, "\n")})
+}
+
+// workflowTask makes one that names a workflow.
+func (p *boardProject) workflowTask(lines ...string) *attempt.Task {
+	p.t.Helper()
+	return boardCall[attempt.Task](p, "create_task", map[string]any{"project_id": p.project, "title": "Make a release", "description": strings.Join(lines, "\n"),
+		"job_name": "release", "workflow_name": "w"})
+}
+
+func (p *boardProject) start(t *attempt.Task) *attempt.AttemptReply {
+	p.t.Helper()
+	return boardCall[attempt.AttemptReply](p, "start_task_attempt", map[string]any{"task_id": t.TaskID, "executor": "CODER",
+		"repos": []map[string]any{{"repo_id": p.repo, "target_branch": "main"}}})
+}
+
+func (p *boardProject) get(id string) *attempt.AttemptReply {
+	p.t.Helper()
+	return boardCall[attempt.AttemptReply](p, "get_attempt", map[string]any{"attempt_id": id})
+}
+
+func (p *boardProject) getTask(id string) *attempt.Task {
+	p.t.Helper()
+	return boardCall[attempt.Task](p, "get_task", map[string]any{"task_id": id})
+}
+
+// reaches waits until an attempt is in one of the states, with no follow-up to come.
+func (p *boardProject) reaches(id string, states ...string) *attempt.AttemptReply {
+	p.t.Helper()
+	var now *attempt.AttemptReply
+	p.eventually(func() string {
+		now = p.get(id)
+		for _, state := range states {
+			if now.State == state {
+				return ""
+			}
+		}
+		return fmt.Sprintf("the attempt is %s (%s), and is to be %v", now.State, optional(now.Error), states)
+	})
+	return now
+}
+
+func (p *boardProject) ends(id string) *attempt.AttemptReply {
+	p.t.Helper()
+	return p.reaches(id, "completed", "failed", "stopped", "interrupted")
+}
+
+// output is what an attempt's agents wrote, a line each.
+func (p *boardProject) output(id string) string {
+	p.t.Helper()
+	r := boardCall[attempt.TailReply](p, "tail_attempt", map[string]any{"attempt_id": id, "after_index": -1, "limit": 1000})
+	var lines []string
+	for _, e := range r.Entries {
+		if e.Stream != "system" {
+			lines = append(lines, e.Text)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// eventually waits for what other processes do; check returns what is still amiss.
+func (p *boardProject) eventually(check func() string) {
+	p.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(time.Minute); ; <-tick.C {
+		amiss := check()
+		if amiss == "" {
+			return
+		}
+		if time.Now().After(end) {
+			p.t.Fatal(amiss)
+		}
+	}
+}
+
+// gate is a file that a coder awaits, and the function that makes it.
+func (p *boardProject) gate(name string) (path string, open func()) {
+	path = filepath.Join(p.root, "..", name)
+	return path, func() {
+		if err := os.WriteFile(path, nil, 0o644); err != nil {
+			p.t.Error(err)
+		}
+	}
+}
+
+func deref(s *string) string { return optional(s) }

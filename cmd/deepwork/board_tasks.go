@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"deepwork/session/attempt"
+)
+
+const (
+	titleWidth = 60 // how much of a title the list shows
+	shortID    = 8  // how much of a task's id
+)
+
+func (a *app) boardTasksCommand() *cobra.Command {
+	var project, status string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "tasks",
+		Short: "List the tasks of a project, newest first",
+		Long: `List the tasks of a project, newest first. ATTEMPT is what the latest attempt is
+doing, or how it ended; the other commands take an ID as it is shown here.`,
+		Args: takes(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			only := &status
+			if !cmd.Flags().Changed("status") {
+				only = nil
+			}
+			return a.withBoard(func(ctx context.Context, board *attempt.Engine) error {
+				return a.listTasks(ctx, board, project, only, asJSON)
+			})
+		},
+	}
+	a.pathFlag(cmd)
+	cmd.Flags().StringVar(&project, "project", "", "`name` or id of the project (default: the project root)")
+	cmd.Flags().StringVar(&status, "status", "", "only tasks of this status: todo, inprogress, inreview, done or cancelled")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print them as JSON")
+	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{"todo", "inprogress", "inreview", "done", "cancelled"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func allTasks(ctx context.Context, board *attempt.Engine, project string, status *string) ([]attempt.Task, error) {
+	return everything(func(cursor *string) ([]attempt.Task, *string, error) {
+		r, err := board.ListTasks(ctx, atTerminal, attempt.ListTasksArgs{ProjectID: project, Status: status, Limit: new(attempt.MaxLimit), Cursor: cursor})
+		if err != nil {
+			return nil, nil, fmt.Errorf("listing the tasks: %w", err)
+		}
+		return r.Tasks, r.NextCursor, nil
+	})
+}
+
+func (a *app) listTasks(ctx context.Context, board *attempt.Engine, project string, status *string, asJSON bool) error {
+	p, err := oneProject(ctx, board, project)
+	if err != nil {
+		return err
+	}
+	tasks, err := allTasks(ctx, board, p.ProjectID, status)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return a.printJSON(append([]attempt.Task{}, tasks...))
+	}
+	if len(tasks) == 0 {
+		fmt.Fprintln(a.out, "There are no tasks.")
+		return nil
+	}
+	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tSTATUS\tATTEMPT\tBRANCH\tAGE\tTITLE")
+	for _, t := range tasks {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", t.TaskID[:shortID], t.Status, attemptWord(t),
+			oneLine(dash(t.LatestWorkspaceBranch), 80), sinceText(t.CreatedAt), oneLine(t.Title, titleWidth))
+	}
+	return table.Flush()
+}
+
+// attemptWord says of a task's latest attempt what a list has room for.
+func attemptWord(t attempt.Task) string {
+	switch {
+	case t.HasInProgressAttempt:
+		return "in progress"
+	case t.LastAttemptFailed:
+		return "failed"
+	case t.LatestAttemptID != nil:
+		return "ended"
+	}
+	return "-"
+}
+
+func dash(s *string) string {
+	if s == nil {
+		return "-"
+	}
+	return *s
+}
+
+// sinceText is how long ago a time of a reply was.
+func sinceText(at string) string {
+	t, err := time.Parse(time.RFC3339, at)
+	if err != nil {
+		return "-"
+	}
+	return since(time.Now(), t)
+}

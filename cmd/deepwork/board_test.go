@@ -1,0 +1,359 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/session/attempt"
+)
+
+// A task with a workflow is to be reviewed only when that is complete (issue 7,
+// "With workflows"). The agent and the deepwork it walks it with are killed the
+// moment the last reply is there.
+func TestBoardTaskWithWorkflow(t *testing.T) {
+	p := newBoardProject(t)
+	v := p.workflowTask("! workflow 3")
+	x := p.ends(p.start(v).AttemptID)
+	out := p.output(x.AttemptID)
+	if x.State != "completed" || !strings.Contains(out, "workflow workflow_complete") {
+		t.Fatalf("%+v\n%s", x, out)
+	}
+	if deref(x.WorkflowStatus) != "completed" || deref(x.WorkflowStep) != "three" || len(deref(x.WorkflowSession)) != 8 {
+		t.Errorf("%+v", x)
+	}
+	if now := p.getTask(v.TaskID); now.Status != "inreview" || deref(now.JobName) != "release" {
+		t.Errorf("%+v", now)
+	}
+	if x.Repos[0].ChangedCount != 0 {
+		t.Errorf("the workflow's sessions are among the changes: %v", x.Repos[0].ChangedFiles)
+	}
+	sessions, _ := filepath.Glob(filepath.Join(x.Repos[0].WorktreePath, ".deepwork", "tmp", "session_*.json"))
+	if len(sessions) != 1 {
+		t.Errorf("sessions in the workspace: %v", sessions)
+	}
+	if outside, _ := filepath.Glob(filepath.Join(p.root, ".deepwork", "tmp", "session_*.json")); len(outside) != 0 {
+		t.Errorf("sessions in the project: %v", outside)
+	}
+}
+
+// A run of the task's workflow inside another one of the same is a part of that
+// one's work: its end is not the task's.
+func TestBoardNestedWorkflow(t *testing.T) {
+	p := newBoardProject(t)
+	v := p.workflowTask("! nest 3")
+	x := p.ends(p.start(v).AttemptID)
+	if out := p.output(x.AttemptID); x.State != "completed" || !strings.Contains(out, "workflow_complete") {
+		t.Fatalf("%+v\n%s", x, out)
+	}
+	if now := p.getTask(v.TaskID); now.Status != "inprogress" || deref(x.WorkflowStatus) != "active" || deref(x.WorkflowStep) != "one" {
+		t.Errorf("%+v\n%+v", now, x)
+	}
+}
+
+// An agent that stops early leaves its task inprogress with the step it stopped
+// at; a follow-up goes on from there.
+func TestBoardAgentStopsEarly(t *testing.T) {
+	p := newBoardProject(t)
+	v := p.workflowTask("! workflow 1")
+	x := p.ends(p.start(v).AttemptID)
+	if x.State != "completed" || deref(x.WorkflowStatus) != "active" || deref(x.WorkflowStep) != "two" {
+		t.Errorf("%+v\n%s", x, p.output(x.AttemptID))
+	}
+	if now := p.getTask(v.TaskID); now.Status != "inprogress" || now.LastAttemptFailed {
+		t.Errorf("%+v", now)
+	}
+	boardCall[attempt.FollowUpReply](p, "follow_up", map[string]any{"attempt_id": x.AttemptID, "action": "send", "prompt": "! context\n! workflow 2"})
+	x = p.ends(x.AttemptID)
+	out := p.output(x.AttemptID)
+	if !strings.Contains(out, `"workflow_session_id":"`+deref(x.WorkflowSession)) || !strings.Contains(out, `"workflow_step":"two"`) {
+		t.Errorf("get_context: %s", out)
+	}
+	if now := p.getTask(v.TaskID); now.Status != "inreview" || deref(x.WorkflowStatus) != "completed" {
+		t.Errorf("%+v %+v\n%s", now, x, out)
+	}
+	p.refused("create_task", map[string]any{"project_id": p.project, "title": "x", "job_name": "release", "workflow_name": "none"}, "ToolError", "Workflow 'none' not found")
+	p.refused("create_task", map[string]any{"project_id": p.project, "title": "x", "job_name": "none", "workflow_name": "w"}, "ToolError", "Job not found: none")
+	p.refused("create_task", map[string]any{"project_id": p.project, "title": "x", "job_name": "release"}, "ToolError", "workflow_name")
+}
+
+func TestBoardTailDiffStopDelete(t *testing.T) {
+	p := newBoardProject(t)
+	gate, open := p.gate("go")
+	v := p.task("! write done.txt committed", "! commit done", "! write loose.txt untracked", "! say before", "! await "+gate, "! say after", "! await "+gate+"-never")
+	id := p.start(v).AttemptID
+	p.reaches(id, "running")
+	tail := func(args map[string]any) *attempt.TailReply {
+		t.Helper()
+		args["attempt_id"] = id
+		return boardCall[attempt.TailReply](p, "tail_attempt", args)
+	}
+	p.eventually(func() string {
+		if out := p.output(id); !strings.Contains(out, "before") {
+			return out
+		}
+		return ""
+	})
+	last := tail(map[string]any{"limit": 1})
+	if len(last.Entries) != 1 || last.Entries[0].Text != "before" || last.NextIndex != last.Entries[0].Index {
+		t.Errorf("the last line: %+v", last)
+	}
+	open() // what comes next is waited for
+	var next *attempt.TailReply
+	for next == nil || len(next.Entries) == 0 {
+		next = tail(map[string]any{"after_index": last.NextIndex, "wait": 30})
+	}
+	if next.Entries[0].Text != "after" || next.State != "running" {
+		t.Errorf("what came next: %+v", next)
+	}
+
+	x := p.get(id)
+	if r := x.Repos[0]; r.Ahead != 1 || r.Behind != 0 || fmt.Sprint(r.ChangedFiles) != "[done.txt loose.txt]" {
+		t.Errorf("%+v", r)
+	}
+	diff := boardCall[attempt.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": id})
+	if len(diff.Diffs) != 1 || !strings.Contains(diff.Diffs[0].Diff, "+committed") || !strings.Contains(diff.Diffs[0].Diff, "+untracked") || diff.Truncated {
+		t.Errorf("%+v", diff)
+	}
+	if only := boardCall[attempt.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": id, "paths": []string{"loose.txt"}}); strings.Contains(only.Diffs[0].Diff, "committed") {
+		t.Errorf("%+v", only)
+	}
+	if cut := boardCall[attempt.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": id, "max_bytes": 20}); !cut.Truncated || len(cut.Diffs[0].Diff) > 20 {
+		t.Errorf("%+v", cut)
+	}
+
+	p.refused("delete_task", map[string]any{"task_id": v.TaskID}, "StateError", "stop_attempt")
+	boardCall[attempt.FollowUpReply](p, "follow_up", map[string]any{"attempt_id": id, "action": "queue", "prompt": "! say never"})
+	stopped := boardCall[attempt.AttemptReply](p, "stop_attempt", map[string]any{"attempt_id": id})
+	if stopped.State != "stopped" || stopped.QueuedFollowUp != nil || p.getTask(v.TaskID).Status != "inprogress" {
+		t.Errorf("%+v", stopped)
+	}
+	if again := boardCall[attempt.AttemptReply](p, "stop_attempt", map[string]any{"attempt_id": id}); again.State != "stopped" || again.Notice == nil {
+		t.Errorf("%+v", again)
+	}
+
+	gone := boardCall[attempt.DeleteReply](p, "delete_task", map[string]any{"task_id": v.TaskID})
+	if len(gone.Rescued) != 1 || !strings.HasPrefix(gone.Rescued[0].Ref, "refs/deepwork/rescue/"+id) {
+		t.Fatalf("%+v", gone)
+	}
+	if got := p.git(p.root, "show", gone.Rescued[0].Ref+":loose.txt"); got != "untracked" {
+		t.Errorf("the rescued file holds %q", got)
+	}
+	if got := p.git(p.root, "show", x.WorkspaceBranch+":done.txt"); got != "committed" {
+		t.Errorf("the branch's file holds %q", got)
+	}
+	if _, err := os.Stat(x.Repos[0].WorktreePath); !os.IsNotExist(err) {
+		t.Errorf("the worktree is still there: %v", err)
+	}
+	p.refused("get_task", map[string]any{"task_id": v.TaskID}, "ToolError", v.TaskID)
+	if changed := p.git(p.root, "status", "--porcelain"); strings.Contains(changed, "worktrees") || strings.Contains(changed, "board.db") {
+		t.Errorf("git sees the board:\n%s", changed)
+	}
+}
+
+// A server that is killed in mid-attempt: the agent goes on, and the next server
+// tells its result.
+func TestBoardServerKilled(t *testing.T) {
+	p := newBoardProject(t)
+	gate, open := p.gate("go")
+	v := p.task("! await "+gate, "! write late.txt precious")
+	id := p.start(v).AttemptID
+	p.reaches(id, "running")
+	if err := p.server.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	p.client.Close()
+	p.client, p.server = startClient(t, p.root)
+	if now := p.get(id); now.State != "running" {
+		t.Errorf("after the restart: %+v", now)
+	}
+	open()
+	x := p.ends(id)
+	if x.State != "completed" || deref(x.FinalMessage) != "all done" || fmt.Sprint(x.Repos[0].ChangedFiles) != "[late.txt]" {
+		t.Errorf("%+v", x)
+	}
+	if now := p.getTask(v.TaskID); now.Status != "inreview" {
+		t.Errorf("%+v", now)
+	}
+
+	// What ended while no server was there is told too.
+	gate2, open2 := p.gate("go2")
+	id = p.start(p.task("! await "+gate2, "! exit 4")).AttemptID
+	p.reaches(id, "running")
+	p.server.Process.Kill()
+	p.client.Close()
+	open2()
+	p.client, p.server = startClient(t, p.root)
+	if x := p.ends(id); x.State != "failed" || *x.ExitCode != 4 {
+		t.Errorf("%+v", x)
+	}
+}
+
+// Two servers on one board: what one starts the other sees, stops and goes on with;
+// no execution runs twice.
+func TestBoardTwoServers(t *testing.T) {
+	p := newBoardProject(t)
+	q := *p
+	q.client, q.server = startClient(t, p.root)
+	gate, open := p.gate("go")
+	v := p.task("! say once", "! await "+gate)
+	id := p.start(v).AttemptID
+	q.reaches(id, "running")
+	if x := boardCall[attempt.AttemptReply](&q, "stop_attempt", map[string]any{"attempt_id": id}); x.State != "stopped" {
+		t.Errorf("stopped by the other: %+v", x)
+	}
+	if r := boardCall[attempt.FollowUpReply](&q, "follow_up", map[string]any{"attempt_id": id, "action": "send", "prompt": "! say again\n! await " + gate}); r.Status != "started" {
+		t.Errorf("%+v", r)
+	}
+	p.reaches(id, "running")
+	p.server.Process.Kill()
+	p.client.Close()
+	open()
+	if x := q.ends(id); x.State != "completed" {
+		t.Errorf("%+v", x)
+	}
+	if out := q.output(id); strings.Count(out, "once") != 1 || strings.Count(out, "again") != 1 {
+		t.Errorf("output:\n%s", out)
+	}
+}
+
+// Figures of issue 7: fifty attempts at once with four slots all end, never more
+// than four at a time, and leave a sound repository.
+func TestBoardFiftyAttempts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
+	p := newBoardProject(t)
+	v := p.task("! write a.txt one", "! commit one")
+	ids := make([]string, 50)
+	most := 0
+	var wg sync.WaitGroup
+	for i := range ids {
+		wg.Go(func() {
+			q := *p
+			q.received = nil // a list of its own
+			ids[i] = q.start(v).AttemptID
+		})
+	}
+	wg.Wait()
+	p.eventually(func() string {
+		r := boardCall[attempt.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID, "limit": 500})
+		states := map[string]int{}
+		for _, a := range r.Attempts {
+			states[a.State]++
+		}
+		most = max(most, states["starting"]+states["running"])
+		if states["completed"] != len(ids) {
+			return fmt.Sprint(states)
+		}
+		return ""
+	})
+	if most > 4 {
+		t.Errorf("%d ran at once", most)
+	}
+	if fsck := p.git(p.root, "fsck", "--no-dangling"); strings.TrimSpace(fsck) != "" {
+		t.Errorf("git fsck: %s", fsck)
+	}
+	if list := p.git(p.root, "worktree", "list", "--porcelain"); strings.Contains(list, "\nlocked") || strings.Count(list, "worktree ") != len(ids)+1 {
+		t.Errorf("worktrees:\n%s", list)
+	}
+}
+
+// A server on a project that never uses the board makes none.
+func TestBoardIsMadeWhenItIsUsed(t *testing.T) {
+	root := t.TempDir()
+	client, _ := startClient(t, root)
+	callTool(t, client, "get_workflows", map[string]any{})
+	board := filepath.Join(root, ".deepwork", "board.db")
+	if _, err := os.Stat(board); !os.IsNotExist(err) {
+		t.Fatalf("there is a board: %v", err)
+	}
+	callTool(t, client, "list_projects", map[string]any{})
+	if _, err := os.Stat(board); err != nil {
+		t.Error(err)
+	}
+}
+
+// A deepwork in a workspace that was killed before it could tell the board where
+// its workflow stands: the next one there tells.
+func TestBoardIsToldByTheNextServer(t *testing.T) {
+	p := newBoardProject(t)
+	gate, open := p.gate("go")
+	v := p.workflowTask("! await " + gate)
+	x := p.reaches(p.start(v).AttemptID, "running")
+	workspace := x.Repos[0].WorktreePath
+	serve := func(env ...string) *mcp.ClientSession {
+		t.Helper()
+		server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", workspace, "--log-level", "error", "--no-quality-gate")
+		server.Stderr = t.Output()
+		server.Env = append(append(os.Environ(), attempt.JobsEnv+"="+filepath.Join(p.root, ".deepwork", "jobs")), env...)
+		client, err := connect(t.Context(), server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		return client
+	}
+	// Without the environment of the attempt nobody is told.
+	silent := serve()
+	callTool(t, silent, "start_workflow", map[string]any{"goal": "g", "job_name": "release", "workflow_name": "w"})
+	for _, step := range []string{"one", "two", "three"} {
+		callTool(t, silent, "finished_step", map[string]any{"outputs": map[string]any{}, "step_id": step})
+	}
+	silent.Close()
+	if now := p.get(x.AttemptID); now.WorkflowStatus != nil {
+		t.Fatalf("%+v", now)
+	}
+	serve(attempt.AttemptEnv+"="+x.AttemptID, attempt.BoardEnv+"="+filepath.Join(p.root, ".deepwork", "board.db"))
+	p.eventually(func() string {
+		if now := p.get(x.AttemptID); deref(now.WorkflowStatus) != "completed" {
+			return fmt.Sprintf("the board knows %+v", now)
+		}
+		return ""
+	})
+	open()
+	p.ends(x.AttemptID)
+	if now := p.getTask(v.TaskID); now.Status != "inreview" {
+		t.Errorf("%+v", now)
+	}
+}
+
+// The command line shows what servers run, and keeps what it removes.
+func TestBoardCommandLine(t *testing.T) {
+	p := newBoardProject(t)
+	v := p.task("! write loose.txt untracked")
+	x := p.ends(p.start(v).AttemptID)
+	run := func(args ...string) string {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), "deepwork", append(args, "--path", p.root)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	if out := run("board", "tasks"); !strings.Contains(out, "inreview  ended    "+x.WorkspaceBranch) {
+		t.Errorf("tasks:\n%s", out)
+	}
+	shown := run("board", "show", v.TaskID[:8])
+	for _, want := range []string{"attempt:     " + x.AttemptID, "state:       completed (exit code 0)", "executor:    CODER", "branch:      " + x.WorkspaceBranch,
+		"said:        all done", x.Repos[0].WorktreePath, "0 ahead of main, 0 behind, 1 file changed"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("show lacks %q:\n%s", want, shown)
+		}
+	}
+	removed := run("board", "rm", v.TaskID[:8])
+	ref := "refs/deepwork/rescue/" + x.AttemptID
+	if !strings.Contains(removed, "kept "+ref) {
+		t.Errorf("rm:\n%s", removed)
+	}
+	if got := p.git(p.root, "show", ref+":loose.txt"); got != "untracked" {
+		t.Errorf("the rescued file holds %q", got)
+	}
+	p.refused("get_task", map[string]any{"task_id": v.TaskID}, "ToolError", v.TaskID)
+}

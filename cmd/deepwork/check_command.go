@@ -1,0 +1,174 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"deepwork/catalog/config"
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/run"
+	"deepwork/session/workflow"
+)
+
+// checkPauses are the times between the looks that confirm what the first one
+// found while a server runs: one that takes over what another has left may need
+// half a second.
+var checkPauses = []time.Duration{100 * time.Millisecond, time.Second}
+
+func (a *app) checkCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Verify everything that a project has on disk",
+		Long: `Read every state file and the task board of a project and print what is wrong,
+where, and what can be done: checksums, references between sessions, definitions
+and replies, nested sessions, what was set aside; the board's pages and rows, open
+executions, worktrees, what was left half-done, and rescue refs; the journals of
+other systems' workflows.
+
+It changes nothing and may run beside servers: what is only under way is no fault.
+A line that begins with "note:" is none either; it tells what a killed server has
+left, which the next one puts right by itself. Exit 0: all is well. Exit 1: it is
+not, or could not be found out.`,
+		Args: takes(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			root, err := a.projectRoot()
+			if err != nil {
+				return err
+			}
+			report, err := confirmed(cmd.Context(), func(ctx context.Context) (session.Report, error) { return inspect(ctx, root) })
+			if err != nil {
+				return fmt.Errorf("checking %s: %w", root, err)
+			}
+			return a.printReport(root, report)
+		},
+	}
+	a.pathFlag(cmd)
+	return cmd
+}
+
+// confirmed looks, and where something is wrong while a server runs looks again,
+// later, and believes only what is still so.
+func confirmed(ctx context.Context, look func(context.Context) (session.Report, error)) (session.Report, error) {
+	report, err := look(ctx)
+	for _, pause := range checkPauses {
+		if err != nil || !report.Live || len(faults(report)) == 0 {
+			break
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return report, ctx.Err()
+		}
+		var later session.Report
+		if later, err = look(ctx); err == nil {
+			report = report.Confirmed(later)
+		}
+	}
+	return report, err
+}
+
+func faults(r session.Report) []session.Finding {
+	return slices.DeleteFunc(slices.Clone(r.Findings), func(f session.Finding) bool { return f.Note })
+}
+
+// inspect looks at everything once.
+func inspect(ctx context.Context, root string) (session.Report, error) {
+	var all session.Report
+	quiet := slog.New(slog.DiscardHandler) // what they would log are the findings
+	file := filepath.Join(root, ".deepwork", "config.yml")
+	cfg, err := readConfig(file)
+	if err != nil {
+		// Only worktrees outside of the usual folder are missed by that.
+		all.Fault(file, "the config cannot be read: "+reason(err), "run `deepwork validate`, which tells of every fault of it")
+		cfg = config.Default()
+	}
+	for _, part := range []func() (session.Report, error){
+		func() (session.Report, error) { return workflow.Inspect(ctx, root, quiet) },
+		func() (session.Report, error) { return attempt.Inspect(ctx, root, cfg, quiet) },
+		func() (session.Report, error) { return run.Inspect(ctx, root, quiet) },
+	} {
+		r, err := part()
+		if err != nil {
+			return all, err
+		}
+		all.Counts = append(all.Counts, r.Counts...)
+		all.Findings = append(all.Findings, r.Findings...)
+		all.Live = all.Live || r.Live
+	}
+	return all, nil
+}
+
+// readConfig reads a config as it stands; its defaults where there is none.
+func readConfig(file string) (*config.Config, error) {
+	info, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return config.Default(), nil
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is not a regular file") // reading a FIFO would block
+	}
+	if err != nil {
+		return nil, err
+	}
+	source, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	c, ds := config.Parse(file, source)
+	if c == nil {
+		return nil, ds
+	}
+	return c, nil
+}
+
+// printReport says what was found; its error is that something is wrong.
+func (a *app) printReport(root string, r session.Report) error {
+	slices.SortStableFunc(r.Findings, func(x, y session.Finding) int {
+		return cmp.Or(btoi(x.Note)-btoi(y.Note), strings.Compare(x.Where, y.Where), strings.Compare(x.What, y.What))
+	})
+	const width = 2000 // of a line: what stands on disk may be anything
+	for _, f := range r.Findings {
+		note := ""
+		if f.Note {
+			note = "note: "
+		}
+		fmt.Fprintf(a.out, "%s%s: %s\n    %s\n", note, oneLine(a.display(root, f.Where), width), oneLine(f.What, width), oneLine(f.Do, width))
+	}
+	var counts []string
+	for _, c := range r.Counts {
+		text := count(c.N, c.What)
+		if c.N > 0 && c.Of != "" {
+			text += " (" + c.Of + ")"
+		}
+		counts = append(counts, text)
+	}
+	verdict := "all is well"
+	n := len(faults(r))
+	if n > 0 {
+		verdict = count(n, "problem")
+	}
+	fmt.Fprintf(a.out, "%s: %s\n", strings.Join(counts, ", "), verdict)
+	if n > 0 {
+		return &reportedError{}
+	}
+	return nil
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

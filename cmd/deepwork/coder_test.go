@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// coder is the coding agent of the tests of the task board, a program of its own.
+// Lines of its prompt that begin with "! " tell it what to do, in its working
+// directory:
+//
+//	write FILE TEXT   writes a file
+//	commit TEXT       commits all
+//	say TEXT          prints a text
+//	await FILE        goes on when that absolute path is there
+//	context           asks the deepwork of the workspace for get_context and prints it
+//	workflow N        walks N steps of the workflow that the prompt names, and prints the last status
+//	nest N            begins that workflow, and in its first step once more, which it walks N steps
+//	exit N            ends
+func coder() {
+	prompt, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(98)
+	}
+	fmt.Println("coder", strings.Join(os.Args[1:], " "))
+	for line := range strings.Lines(string(prompt)) {
+		order, is := strings.CutPrefix(strings.TrimSpace(line), "! ")
+		if !is {
+			continue
+		}
+		verb, rest, _ := strings.Cut(order, " ")
+		if err := obey(verb, rest, string(prompt)); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", verb, err)
+			os.Exit(97)
+		}
+	}
+	fmt.Println("all done")
+}
+
+func obey(verb, rest, prompt string) error {
+	switch verb {
+	case "write":
+		name, text, _ := strings.Cut(rest, " ")
+		return os.WriteFile(name, []byte(text+"\n"), 0o644)
+	case "commit":
+		return errors.Join(runGit(".", "add", "-A"), runGit(".", "commit", "-q", "-m", rest))
+	case "say":
+		fmt.Println(rest)
+	case "await":
+		for {
+			if _, err := os.Stat(rest); err == nil {
+				return nil
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	case "context":
+		return inWorkspace(func(ctx context.Context, client *mcp.ClientSession) error {
+			reply, err := toolText(ctx, client, "get_context", map[string]any{})
+			fmt.Println("context", reply)
+			return err
+		})
+	case "workflow":
+		steps, err := strconv.Atoi(rest)
+		if err != nil {
+			return err
+		}
+		return walk(steps, prompt)
+	case "nest":
+		steps, err := strconv.Atoi(rest)
+		if err != nil {
+			return err
+		}
+		return nest(steps, prompt)
+	case "exit":
+		code, err := strconv.Atoi(rest)
+		if err == nil {
+			os.Exit(code)
+		}
+		return err
+	default:
+		return fmt.Errorf("unknown order")
+	}
+	return nil
+}
+
+// inWorkspace connects to a deepwork on the working directory. It is killed, and
+// never asked to end: an agent that dies gives it no time.
+func inWorkspace(use func(context.Context, *mcp.ClientSession) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	server := exec.CommandContext(ctx, "deepwork", "serve", "--path", ".", "--log-level", "error", "--no-quality-gate")
+	server.Stderr = os.Stderr
+	client, err := connect(ctx, server)
+	if err != nil {
+		return err
+	}
+	defer server.Process.Kill()
+	return use(ctx, client)
+}
+
+// after is the value of a key in what the prompt says of its workflow.
+func after(prompt, key string) string {
+	_, rest, _ := strings.Cut(prompt, key+`: "`)
+	value, _, _ := strings.Cut(rest, `"`)
+	return value
+}
+
+func startArgs(prompt string) map[string]any {
+	return map[string]any{"goal": after(prompt, "goal"), "job_name": after(prompt, "job_name"), "workflow_name": after(prompt, "workflow_name")}
+}
+
+func nest(steps int, prompt string) error {
+	return inWorkspace(func(ctx context.Context, client *mcp.ClientSession) error {
+		for range 2 {
+			if _, err := toolText(ctx, client, "start_workflow", startArgs(prompt)); err != nil {
+				return err
+			}
+		}
+		for range steps {
+			text, err := toolText(ctx, client, "finished_step", map[string]any{"outputs": map[string]any{}})
+			if err != nil {
+				return err
+			}
+			fmt.Println("nested", text)
+		}
+		return nil
+	})
+}
+
+// walk does what the prompt says of its workflow, for so many steps.
+func walk(steps int, prompt string) error {
+	return inWorkspace(func(ctx context.Context, client *mcp.ClientSession) error {
+		var around struct {
+			WorkflowSessionID *string `json:"workflow_session_id"`
+		}
+		text, err := toolText(ctx, client, "get_context", map[string]any{})
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal([]byte(text), &around); err != nil {
+			return err
+		}
+		var at struct {
+			Status    string
+			BeginStep struct {
+				SessionID string `json:"session_id"`
+				StepID    string `json:"step_id"`
+			} `json:"begin_step"`
+		}
+		tool, args := "start_workflow", startArgs(prompt)
+		if around.WorkflowSessionID != nil {
+			tool, args = "get_step", map[string]any{"session_id": *around.WorkflowSessionID}
+		}
+		for range steps + 1 {
+			if text, err = toolText(ctx, client, tool, args); err != nil {
+				return err
+			}
+			if err := json.Unmarshal([]byte(text), &at); err != nil {
+				return err
+			}
+			tool, args = "finished_step", map[string]any{"outputs": map[string]any{}, "step_id": at.BeginStep.StepID}
+		}
+		fmt.Println("workflow", at.Status)
+		return nil
+	})
+}
+
+// toolText makes a call that must succeed.
+func toolText(ctx context.Context, client *mcp.ClientSession, tool string, args any) (string, error) {
+	result, err := client.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		return "", err
+	}
+	if text := resultText(result); result.IsError {
+		return "", fmt.Errorf("%s was refused: %s", tool, text)
+	} else {
+		return text, nil
+	}
+}
+
+func runGit(dir string, args ...string) error {
+	_, err := gitOutput(dir, args...)
+	return err
+}
+
+func gitOutput(dir string, args ...string) (string, error) {
+	cmd := exec.Command("git", append([]string{"-c", "user.name=Tester", "-c", "user.email=tester@example.com"}, args...)...)
+	cmd.Dir = dir
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("git %s in %s: %w: %s", strings.Join(args, " "), dir, err, stderr.Bytes())
+	}
+	return strings.TrimRight(string(out), "\n"), nil
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// rooms are the parts of the house from top to bottom (README "The code"): a
+// package imports those of its own room and of the rooms below, never above.
+// catalog and gate are side by side, and so are those of session.
+var rooms = [][]string{{"cmd"}, {"transport"}, {"session"}, {"catalog", "gate"}, {"actor"}}
+
+// floor returns how far from the top the room of a package is, or -1.
+func floor(pkg string) int {
+	room, _, _ := strings.Cut(pkg, "/")
+	return slices.IndexFunc(rooms, func(side []string) bool { return slices.Contains(side, room) })
+}
+
+// forbidden says why a package may not import another of the project, or "".
+func forbidden(from, to string) string {
+	a, b := floor(from), floor(to)
+	roomA, _, _ := strings.Cut(from, "/")
+	roomB, _, _ := strings.Cut(to, "/")
+	switch {
+	case a < 0:
+		return from + " is in no room of the house"
+	case b < 0:
+		return to + " is in no room of the house"
+	case roomA == "actor" && roomB != "actor":
+		return "actor imports nothing of the project but itself"
+	case b < a:
+		return "imports run down from " + roomB + " to " + roomA + ", not up"
+	}
+	return ""
+}
+
+// TestImportsRunDown reads the imports of every file and keeps the direction of
+// the house.
+func TestImportsRunDown(t *testing.T) {
+	const module = "deepwork/"
+	root := filepath.Join("..", "..")
+	files, crossed := 0, map[string]bool{}
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "node_modules"):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go"):
+			return nil
+		}
+		rel, err := filepath.Rel(root, filepath.Dir(name))
+		if err != nil {
+			return err
+		}
+		from := filepath.ToSlash(rel)
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		files++
+		for _, spec := range f.Imports {
+			to, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			to, ours := strings.CutPrefix(to, module)
+			if !ours {
+				continue
+			}
+			if why := forbidden(from, to); why != "" {
+				t.Errorf("%s imports %s: %s", path.Join(from, d.Name()), to, why)
+			}
+			if floor(from) != floor(to) {
+				crossed[from+" -> "+to] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 100 || len(crossed) < 10 {
+		t.Errorf("only %d files with %d imports between rooms were read: is the house still at %s?", files, len(crossed), root)
+	}
+}
+
+// TestForbidden makes sure that the rule above can say no.
+func TestForbidden(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		ok       bool
+	}{
+		{"cmd/deepwork", "transport", true},
+		{"cmd/deepwork", "actor/process", true},
+		{"session/run", "session", true},
+		{"session/attempt", "catalog/task", true},
+		{"gate", "catalog/job", true},
+		{"actor", "actor/process", true},
+		{"actor", "catalog", false},
+		{"catalog/remote", "session/run", false},
+		{"session/run", "transport", false},
+		{"transport", "cmd/deepwork", false},
+		{"pkg/util", "actor", false},
+		{"transport", "pkg/util", false},
+	} {
+		if why := forbidden(c.from, c.to); (why == "") != c.ok {
+			t.Errorf("%s importing %s: %q", c.from, c.to, why)
+		}
+	}
+}
+
+// TestTopLevel keeps the top level to the rooms: dot files aside, nothing else
+// stands there.
+func TestTopLevel(t *testing.T) {
+	want := []string{"go.mod", "go.sum", "README.md"}
+	for _, side := range rooms {
+		want = append(want, side...)
+	}
+	entries, err := os.ReadDir(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") && !slices.Contains(want, e.Name()) {
+			t.Errorf("%s stands at the top level; what belongs there is %v", e.Name(), want)
+		}
+	}
+}

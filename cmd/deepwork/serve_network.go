@@ -1,0 +1,58 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"deepwork/transport"
+)
+
+// networkFlags are the flags of serve that go with http and sse.
+type networkFlags struct {
+	host      string
+	port      int
+	tokenFile string
+	tlsCert   string
+	tlsKey    string
+}
+
+// networkOnly are their names.
+var networkOnly = []string{"host", "port", "token-file", "tls-cert", "tls-key"}
+
+func (f *networkFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.host, "host", transport.DefaultHost, "address to listen on; off loopback callers need a token")
+	flags.IntVar(&f.port, "port", 8000, "port to listen on; 0 picks a free one")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`file` of lines name:sha256, one a caller; read again when it changes")
+	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM `file` of the certificate chain, for https")
+	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM `file` of its key")
+}
+
+// check refuses flags that do not go together.
+func (f *networkFlags) check(cmd *cobra.Command, over string) error {
+	given := cmd.Flags().Changed
+	for _, name := range networkOnly {
+		if over == transportStdio && given(name) {
+			return usagef(cmd, "--%s goes with a network transport; leave it out with --transport %s", name, over)
+		}
+	}
+	switch {
+	case f.port < 0 || f.port > 65535:
+		return usagef(cmd, "--port %d is not a port: it is 0 to 65535", f.port)
+	case strings.TrimSpace(f.host) == "":
+		return usagef(cmd, "--host is empty; give an address, or 0.0.0.0 for all of this machine's")
+	case given("token-file") && f.tokenFile == "":
+		return usagef(cmd, "--token-file is empty; give the path of a file")
+	case (f.tlsCert == "") != (f.tlsKey == ""):
+		return usagef(cmd, "--tls-cert and --tls-key go together; give both or neither")
+	}
+	return nil
+}
+
+func (f *networkFlags) options(over string) transport.HTTPOptions {
+	return transport.HTTPOptions{
+		Transport: over, Host: f.host, Port: f.port,
+		TokenFile: f.tokenFile, TLSCert: f.tlsCert, TLSKey: f.tlsKey,
+	}
+}

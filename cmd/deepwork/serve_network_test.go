@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+var listening = regexp.MustCompile(`msg=listening url=(\S+)`)
+
+// serveNetwork starts a server on a free port and returns it, where it listens,
+// and the rest of its log.
+func serveNetwork(t *testing.T, root string, options ...string) (server *exec.Cmd, url string, log *bufio.Reader) {
+	t.Helper()
+	server = exec.CommandContext(t.Context(), "deepwork", append([]string{"serve", "--path", root, "--port", "0"}, options...)...)
+	stderr, err := server.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if server.ProcessState == nil {
+			_ = server.Process.Kill()
+			_ = server.Wait()
+		}
+	})
+	log = bufio.NewReader(stderr)
+	var before strings.Builder
+	for {
+		line, err := log.ReadString('\n')
+		if err != nil {
+			t.Fatalf("the server ended: %v\n%s", err, before.String())
+		}
+		before.WriteString(line)
+		if m := listening.FindStringSubmatch(line); m != nil {
+			url = m[1]
+		}
+		if strings.Contains(line, "server started") && url != "" {
+			return server, url, log
+		}
+	}
+}
+
+// connectNetwork connects a client, with sessions.
+func connectNetwork(t *testing.T, url, token string) *mcp.ClientSession {
+	t.Helper()
+	client := &http.Client{Transport: withToken{token}}
+	var over mcp.Transport = &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: client}
+	if strings.HasSuffix(url, "/sse") {
+		over = &mcp.SSEClientTransport{Endpoint: url, HTTPClient: client}
+	}
+	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cs.Close() })
+	return cs
+}
+
+type withToken struct{ token string }
+
+func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+w.token)
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// A server over the network takes a token that token new made, works for several
+// clients, and ends with exit code 0 when it is told to.
+func TestServeNetwork(t *testing.T) {
+	for _, over := range []string{"http", "sse"} {
+		t.Run(over, func(t *testing.T) {
+			root := t.TempDir()
+			writeFiles(t, root, map[string]string{".deepwork/jobs/j/job.yml": jobText("j", "a"), ".deepwork/jobs/j/a.md": "Do it."})
+			file := filepath.Join(t.TempDir(), "tokens")
+			made := exec.CommandContext(t.Context(), "deepwork", "token", "new", "ann")
+			var line strings.Builder
+			made.Stderr = &line
+			token, err := made.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(line.String()), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			server, url, log := serveNetwork(t, root, "--transport", over, "--host", "0.0.0.0", "--token-file", file)
+			url = strings.Replace(url, "0.0.0.0", "127.0.0.1", 1)
+			if !strings.HasSuffix(url, map[string]string{"http": "/mcp", "sse": "/sse"}[over]) {
+				t.Errorf("it listens at %s", url)
+			}
+			for range 2 {
+				cs := connectNetwork(t, url, strings.TrimSpace(string(token)))
+				callTool(t, cs, "start_workflow", map[string]any{"goal": "g", "job_name": "j", "workflow_name": "w"})
+				callTool(t, cs, "finished_step", map[string]any{"outputs": map[string]any{}, "step_id": "a"})
+			}
+			if res, err := http.Get(url); err != nil || res.StatusCode != http.StatusUnauthorized {
+				t.Errorf("without a token: %v %v", res, err)
+			}
+			if runtime.GOOS == "windows" {
+				return // a process cannot be signalled there
+			}
+			if err := server.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			rest, err := io.ReadAll(log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := server.Wait(); err != nil {
+				t.Errorf("it ended with %v", err)
+			}
+			if got := string(rest); !strings.Contains(got, "caller=ann") || !strings.Contains(got, "server stopped") || strings.Contains(got, strings.TrimSpace(string(token))) {
+				t.Errorf("it logged\n%s", got)
+			}
+		})
+	}
+}
+
+// The port of another is not taken.
+func TestServeOnATakenPort(t *testing.T) {
+	_, url, _ := serveNetwork(t, t.TempDir(), "--transport", "http")
+	port := strings.TrimSuffix(url[strings.LastIndex(url, ":")+1:], "/mcp")
+	second := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", t.TempDir(), "--transport", "http", "--port", port)
+	log, err := second.CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitFailure || !strings.Contains(string(log), "listening on 127.0.0.1:"+port) {
+		t.Errorf("ended with %v:\n%s", err, log)
+	}
+}
+
+// A first signal lets a call in flight go on, a second one ends the server at once.
+func TestServeNetworkSecondSignal(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a process cannot be signalled there")
+	}
+	root := t.TempDir()
+	text := strings.Replace(jobText("j", "a"), "outputs: {}, reviews: []",
+		"outputs: {o: {type: file, description: O, required: true}}, reviews: [{run_each: step, quality_criteria: {c: C}}]", 1)
+	writeFiles(t, root, map[string]string{".deepwork/jobs/j/job.yml": text, ".deepwork/jobs/j/a.md": "Do it.", "o.txt": "o", "hang.sh": "touch reviewing\nexec sleep 100\n"})
+	server, url, log := serveNetwork(t, root, "--transport", "http", "--quality-gate", "sh hang.sh")
+	cs := connectNetwork(t, url, "")
+	callTool(t, cs, "start_workflow", map[string]any{"goal": "g", "job_name": "j", "workflow_name": "w"})
+	called := make(chan struct{})
+	go func() {
+		defer close(called)
+		_, _ = cs.CallTool(context.WithoutCancel(t.Context()), &mcp.CallToolParams{Name: "finished_step", Arguments: map[string]any{"outputs": map[string]any{"o": "o.txt"}}})
+	}()
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(root, "reviewing")); err == nil {
+			break
+		}
+		if time.Since(began) > 30*time.Second {
+			t.Fatal("no review runs")
+		}
+	}
+	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for { // until it has taken the signal
+		line, err := log.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(line, "asked to stop") {
+			break
+		}
+	}
+	health := strings.TrimSuffix(url, "/mcp") + "/readyz"
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		res, err := http.Get(health)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode == http.StatusServiceUnavailable {
+			break
+		}
+		if time.Since(began) > 5*time.Second {
+			t.Fatal("it says that it is ready")
+		}
+	}
+	began := time.Now()
+	ended := make(chan error, 1)
+	go func() { io.Copy(io.Discard, log); ended <- server.Wait() }()
+	for again := true; again; {
+		// Until the handler of the first is gone a signal is taken for it.
+		_ = server.Process.Signal(syscall.SIGTERM)
+		select {
+		case err := <-ended:
+			exit, ok := errors.AsType[*exec.ExitError](err)
+			if !ok || exit.Success() {
+				t.Errorf("ended with %v, want a signal", err)
+			}
+			again = false
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	cs.Close()
+	<-called
+}
+
+// A server that is told to stop before it listens has nothing to complain of.
+func TestStopBeforeListening(t *testing.T) {
+	var log bytes.Buffer
+	a := &app{in: strings.NewReader(""), out: io.Discard, rawOut: io.Discard, err: &log, path: t.TempDir()}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	f := serveFlags{transport: "http", network: networkFlags{host: "localhost"}}
+	f.log.level, f.log.format = "info", "text"
+	if err := a.serveUntil(ctx, f); err != nil || !strings.Contains(log.String(), "asked to stop") {
+		t.Errorf("%v; it logged %s", err, log.String())
+	}
+}

@@ -1,0 +1,66 @@
+package workflow
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	"deepwork/session"
+	"deepwork/session/workflow/filestore"
+)
+
+// Nobody owns a session that has ended, so the servers of a project may add what
+// they are repeated under to it at the same time: none loses another's, and none
+// takes another's for a change from outside.
+func TestRepeatedOnSeveralServersAfterTheEnd(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "a"}}, map[string]string{"main": "[a]"})
+	first, second := p.open(), p.open()
+	id := p.start(first.Connect("local"), "alpha", "main").BeginStep.SessionID
+	finish := func(srv *server, request string) {
+		t.Helper()
+		r, err := srv.Connect("local").Finish(ctx, FinishArgs{Outputs: json.RawMessage("{}"), StepID: new("a"), SessionID: &id, RequestID: &request})
+		if err != nil || r.Status != WorkflowComplete {
+			t.Fatalf("%s: %+v, %v", request, r, err)
+		}
+	}
+	finish(first, "one")
+	finish(second, "two")
+	finish(first, "three")
+	finish(second, "four")
+	s := p.record(id)
+	for _, request := range []string{"one", "two", "three", "four"} {
+		if s.reply(ToolFinish, request) == nil {
+			t.Errorf("the reply to request %s is not kept", request)
+		}
+	}
+	if aside, err := filepath.Glob(filepath.Join(TmpDir(p.root), "replaced_*")); err != nil || aside != nil {
+		t.Errorf("set aside: %v, %v", aside, err)
+	}
+}
+
+// What is told of a session that another server has ended is on disk by then.
+func TestTheEndOfAnotherServersSessionIsSettled(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "a"}}, map[string]string{"main": "[a]"})
+	first := p.open()
+	c := first.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	if _, err := c.Abort(ctx, AbortArgs{Explanation: "enough", SessionID: &id}); err != nil {
+		t.Fatal(err)
+	}
+	second := p.open()
+	settled := 0
+	filestore.Intercept = func(op filestore.Op, do func() error) error {
+		if op.Do == filestore.OpSyncDir {
+			settled++
+		}
+		return do()
+	}
+	defer func() { filestore.Intercept = nil }()
+	_, err := second.Connect("local").Step(ctx, StepArgs{SessionID: &id})
+	refused(t, err, session.StateError, "session_ended")
+	if settled == 0 {
+		t.Error("the folder was not synced before the answer")
+	}
+}

@@ -1,0 +1,69 @@
+package workflow
+
+import (
+	"context"
+	"slices"
+
+	"deepwork/session"
+)
+
+// An Execution is how far a session is, told to whoever asks about it from
+// outside: it is read from disk, and nothing is taken up or moved by that.
+type Execution struct {
+	SessionID    string
+	JobName      string
+	WorkflowName string
+	Status       SessionStatus
+	StepID       string  // the current one; of one that has ended, the last
+	Done, Total  int     // steps of the workflow, members of groups included
+	Outputs      Outputs // of all completed steps, merged as finished_step's all_outputs are
+	AbortReason  *string // of one that was aborted
+}
+
+// Execution tells how far a session of this identity is, whichever connection or
+// server has it, and also after it ended. Errors: a text that is no session_id is
+// a ToolError, bad_session_id; a session that is not there, or is another
+// identity's, a StateError, unknown_session; one whose file cannot be read, that
+// file's own.
+func (e *Engine) Execution(ctx context.Context, identity, sessionID string) (*Execution, error) {
+	if !isSessionID(sessionID) {
+		return nil, session.Wrong("bad_session_id", "'%s' is no session_id: it is 8 hexadecimal characters.", clip(sessionID, 100))
+	}
+	s, err := e.records.Peek(sessionID)
+	if err != nil {
+		return nil, err
+	}
+	if s.Identity != identity {
+		return nil, unknownSession(sessionID)
+	}
+	x := &Execution{
+		SessionID: s.SessionID, JobName: s.JobName, WorkflowName: s.WorkflowName, Status: s.Status,
+		StepID: s.CurrentStepID, AbortReason: s.AbortReason, Outputs: Outputs{},
+	}
+	def, err := e.definitions.Current(ctx, s)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		// The definition is lost; what was done is known all the same.
+		e.log.Warn("telling of a session without its definition", "session", sessionID, "error", err)
+		for _, p := range s.StepProgress {
+			x.Total++
+			if p.Value.CompletedAt != nil {
+				x.Done++
+				for _, o := range p.Value.Outputs {
+					x.Outputs = x.Outputs.Set(o.Key, o.Value)
+				}
+			}
+		}
+		return x, nil
+	}
+	x.Outputs = s.allOutputs(def)
+	for _, id := range slices.Concat(def.Workflow.Entries...) {
+		x.Total++
+		if p := s.progress(id); p != nil && (p.CompletedAt != nil || p.Unreported) {
+			x.Done++
+		}
+	}
+	return x, nil
+}

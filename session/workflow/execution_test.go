@@ -1,0 +1,80 @@
+package workflow
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"deepwork/session"
+)
+
+// An execution is told of to its own identity, on whatever server, also after
+// the end; nothing is taken up by that.
+func TestExecution(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	p.write("r.md", "x")
+	srv, other := p.open(), p.open()
+	c := srv.Connect("ann")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	look := func(s *server, done int, status SessionStatus) *Execution {
+		t.Helper()
+		x, err := s.Execution(ctx, "ann", id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x.SessionID != id || x.JobName != "alpha" || x.WorkflowName != "main" || x.Status != status || x.Done != done || x.Total != 2 {
+			t.Errorf("got %s", toJSON(t, x))
+		}
+		return x
+	}
+	look(srv, 0, Active)
+	p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	if x := look(other, 1, Active); x.StepID != "two" {
+		t.Errorf("at %s", x.StepID)
+	}
+	if p.record(id).Owner != srv.records.Server() {
+		t.Error("looking took it over")
+	}
+	p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	if x := look(other, 2, Completed); toJSON(t, x.Outputs) != `{"report":"r.md"}` {
+		t.Errorf("outputs %s", toJSON(t, x.Outputs))
+	}
+	// What was done is known when the job, and what was kept of it, are gone.
+	if err := os.RemoveAll(filepath.Join(p.root, ".deepwork", "jobs", "alpha")); err != nil {
+		t.Fatal(err)
+	}
+	if x := look(p.open(), 2, Completed); toJSON(t, x.Outputs) != `{"report":"r.md"}` {
+		t.Errorf("outputs %s", toJSON(t, x.Outputs))
+	}
+
+	_, err := srv.Execution(ctx, "mallory", id)
+	refused(t, err, session.StateError, "unknown_session")
+	_, err = srv.Execution(ctx, "ann", "00000000")
+	refused(t, err, session.StateError, "unknown_session")
+	_, err = srv.Execution(ctx, "ann", "../../etc")
+	refused(t, err, session.ToolError, "bad_session_id")
+}
+
+// A root session is nobody's child, and what is below it on the stack stays its
+// own.
+func TestARootSessionIsNobodysChild(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	c := p.open().Connect("ann")
+	first := p.start(c, "alpha", "main").BeginStep.SessionID
+	r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", Root: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := p.record(r.BeginStep.SessionID); s.ParentSessionID != nil {
+		t.Errorf("its parent is %s", *s.ParentSessionID)
+	}
+	// Both are open side by side, so a call has to say which it means.
+	_, err = c.Step(ctx, StepArgs{})
+	refused(t, err, session.StateError, "session_id_needed", first, r.BeginStep.SessionID)
+	reply, err := c.Abort(ctx, AbortArgs{Explanation: "e", SessionID: &r.BeginStep.SessionID})
+	if err != nil || reply.ResumedWorkflow != nil || len(reply.Stack) != 1 {
+		t.Errorf("got %s %v", toJSON(t, reply), err)
+	}
+}

@@ -1,0 +1,68 @@
+package filestore
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Leftovers lists, by absolute path and sorted, what servers that are gone have
+// left and the next one to write removes: their lock files, and the files that
+// they were writing or had kept as spares. live tells that other servers are
+// there. It changes nothing.
+func (s *Store) Leftovers() (left []string, live bool, err error) {
+	alive := map[string]bool{}
+	for entry, err := range s.names() {
+		if err != nil {
+			return nil, false, err
+		}
+		server, ok := leftBy(entry.Name())
+		if !ok {
+			continue
+		}
+		lives, asked := alive[server]
+		if !asked {
+			lives = s.Alive(server)
+			alive[server] = lives
+		}
+		live = live || lives
+		if !lives {
+			left = append(left, filepath.Join(s.dir, entry.Name()))
+		}
+	}
+	slices.Sort(left)
+	return left, live, nil
+}
+
+// Strangers lists, by absolute path and sorted, what is named like a record or a
+// definition and can be none, so that no server ever reads it.
+func (s *Store) Strangers() ([]string, error) {
+	var out []string
+	for entry, err := range s.names() {
+		if err != nil {
+			return nil, err
+		}
+		name := entry.Name()
+		digits := 8 // of a session's id
+		rest, is := strings.CutPrefix(name, "session_")
+		if !is {
+			digits = 64 // of a hash
+			rest, is = strings.CutPrefix(name, "definition_")
+		}
+		if id, ok := strings.CutSuffix(rest, ".json"); !is || ok && isHex(id, digits) {
+			continue
+		}
+		out = append(out, filepath.Join(s.dir, name))
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// IsServer tells whether a text is a server's id as Server gives it.
+func IsServer(id string) bool { return isHex(id, 16) }
+
+// RecordPath is where the record of a session is, whether or not there is one.
+func (s *Store) RecordPath(id string) string { return s.recordPath(id) }
+
+// DefinitionPath is where a definition is kept, whether or not it is.
+func (s *Store) DefinitionPath(hash string) string { return s.definitionPath(hash) }

@@ -1,0 +1,157 @@
+package workflow
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// wholeOf is all that a state and its replies are, made without what they keep of
+// their encoding.
+func wholeOf(t *testing.T, s *State) string {
+	t.Helper()
+	bare := *s
+	bare.Replies = nil
+	out := toJSON(t, bare)
+	for _, r := range s.Replies {
+		reply, err := json.Marshal(r.Reply)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out += fmt.Sprintf("\n%s %v %s %s %d %s", r.Tool, r.RequestID, r.ArgsDigest, r.StepID, r.EntryIndex, reply)
+	}
+	return out
+}
+
+// TestStatesNeverChange makes transitions from any state there was, so that many
+// have the same one before them, and looks at all of them in the end: what they
+// share is never written to.
+func TestStatesNeverChange(t *testing.T) {
+	for seed := range uint64(12) {
+		random := rand.New(rand.NewPCG(seed, 5))
+		def := memoryDefinition(t, [][]string{{"a"}, {"b", "c", "d"}, {"e"}, {"f", "g"}, {"h"}})
+		var ids []string
+		for _, st := range def.Job.Steps {
+			ids = append(ids, st.ID)
+		}
+		at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		first, _, err := begin(def, beginning{SessionID: "00000001", Goal: "g", Identity: "local", Owner: "o", At: at, Call: call{Tool: ToolStart}, Texts: Instructions{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		states, were := []*State{first}, []string{wholeOf(t, first)}
+		for i := range 300 {
+			at = at.Add(time.Second)
+			s := states[max(0, len(states)-1-random.IntN(8))]
+			id := ids[random.IntN(len(ids))]
+			c := call{Tool: ToolFinish}
+			if random.IntN(2) == 0 {
+				c.RequestID = new(fmt.Sprint("q", i))
+			}
+			var next *State
+			switch random.IntN(9) {
+			case 0, 1, 2, 3:
+				var stepID *string
+				if random.IntN(2) == 0 {
+					stepID = &id
+				}
+				if p, err := s.planFinish(def, stepID, func(Outputs) bool { return false }); err == nil {
+					f := finish{Call: c, At: at, Outputs: Outputs{{p.Step.ID + "_out", OutputValue{Paths: []string{fmt.Sprint(i)}}}}, Texts: Instructions{}}
+					if random.IntN(3) == 0 {
+						f.Override = &Override{At: at, Reason: fmt.Sprint(i)}
+					}
+					next, _ = s.applyFinish(def, p, f)
+				}
+			case 4:
+				if to, err := s.planGoTo(def, id); err == nil {
+					c.Tool = ToolGoTo
+					next, _ = s.applyGoTo(def, c, to, id, at, Instructions{})
+				}
+			case 5, 6:
+				if s.isCurrent(id) {
+					next = s.openAttempt(id, Attempt{OpenedAt: at, Digest: fmt.Sprint(i), Files: []FileHash{}})
+				}
+			case 7:
+				if s.awaitsReview(id) {
+					why := ""
+					if random.IntN(2) == 0 {
+						why = "broken"
+					}
+					next = s.closeAttempt(id, []*Verdict{{Key: "k", Passed: random.IntN(2) == 0}}, why, at)
+				} else if s.isCurrent(id) {
+					next = s.collectAttempt(id, at)
+				}
+			case 8:
+				if s.Status == Active && random.IntN(20) == 0 {
+					next, _ = s.applyAbort(call{Tool: ToolAbort}, "why", at)
+				} else { // as giving a session up and taking it up do
+					next = s.next(s.UpdatedAt)
+					next.Owner = fmt.Sprint(i)
+				}
+			}
+			if next == nil || next == s {
+				continue
+			}
+			if _, err := next.encode(); err != nil { // which keeps parts of it
+				t.Fatal(err)
+			}
+			states, were = append(states, next), append(were, wholeOf(t, next))
+		}
+		if len(states) < 60 {
+			t.Errorf("seed %d: %d states: hardly anything was tried", seed, len(states))
+		}
+		for i, s := range states {
+			if now := wholeOf(t, s); now != were[i] {
+				t.Fatalf("seed %d: state %d of %d has changed:\n%s\nwas\n%s", seed, i, len(states), now, were[i])
+			}
+			back, err := s.encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if read, err := decode(s.SessionID, back); err != nil || read.UpdatedAt != s.UpdatedAt || read.Status != s.Status {
+				t.Fatalf("seed %d: state %d does not read back: %v", seed, i, err)
+			}
+		}
+	}
+}
+
+// A hundred thousand handles of sessions that were read from files share their
+// texts, and one that stays as it is keeps what it has published.
+func TestHandlesShareTheirTexts(t *testing.T) {
+	read := func(id string) *State {
+		s, _, err := begin(loop(t, 2), beginning{SessionID: id, Goal: "g", Identity: "local", Owner: "o", At: time.Unix(1, 0).UTC(), Call: call{Tool: ToolStart}, Texts: Instructions{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := s.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, err = decode(id, body); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	hs := newHandles()
+	one, two := read("00000001"), read("00000002")
+	a, b := hs.of(one), hs.of(two)
+	va, vb := a.view.Load(), b.view.Load()
+	for _, x := range [][2]string{{a.identity, b.identity}, {va.Workflow, vb.Workflow}, {va.Step, vb.Step}, {string(va.Status), string(vb.Status)}} {
+		if x[0] != x[1] || unsafe.StringData(x[0]) != unsafe.StringData(x[1]) {
+			t.Errorf("%q is there twice", x[0])
+		}
+	}
+	a.publish(read("00000001"))
+	if a.view.Load() != va {
+		t.Error("nothing has moved, and a new view was made")
+	}
+	moved := one.next(one.UpdatedAt)
+	moved.CurrentStepID = "s1"
+	a.publish(moved)
+	if v := *a.view.Load(); v != (view{Workflow: "alpha/main", Step: "s1", Status: Active}) {
+		t.Errorf("published %+v", v)
+	}
+}

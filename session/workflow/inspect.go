@@ -1,0 +1,280 @@
+package workflow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"deepwork/session"
+	"deepwork/session/workflow/filestore"
+)
+
+// Inspect looks at every session of the project at root: whether its record and
+// its definition verify, whether what it says of steps, times, parents and
+// replies can be, and at what was set aside or left over (issue 8, "deepwork
+// check"). It writes nothing, waits for no lock and may run beside servers; it
+// blocks for the disk. What is under way may be among the findings: inspect
+// again, and see session.Report.Confirmed. The error is one of the system.
+func Inspect(ctx context.Context, root string, logger *slog.Logger) (session.Report, error) {
+	read, err := openRecords(root, filestore.Options{Logger: logger, ReadOnly: true})
+	if err != nil {
+		return session.Report{}, err
+	}
+	defer read.Close() // of what changes nothing: it cannot fail
+	i := &inspection{records: read, definitions: map[string]*keptDefinition{}, sessions: map[string]*seen{}, started: map[requestKey]string{}}
+	if err := i.run(ctx); err != nil {
+		return session.Report{}, fmt.Errorf("inspecting the sessions: %w", err)
+	}
+	return i.report, nil
+}
+
+// An inspection is one look at all sessions.
+type inspection struct {
+	records     *fileRecords
+	report      session.Report
+	definitions map[string]*keptDefinition
+	sessions    map[string]*seen
+	backwards   []string              // records whose times run backwards
+	started     map[requestKey]string // the session that a start_workflow began
+}
+
+// What is remembered of a session, for what others say of it.
+type seen struct {
+	parent, identity string
+	status           SessionStatus
+	startedAt        time.Time
+	unknown          bool // its record cannot be read
+}
+
+// A keptDefinition is a definition that was read, or why it was not.
+type keptDefinition struct {
+	def *Definition
+	err error
+}
+
+func (i *inspection) run(ctx context.Context) error {
+	inUse := 0
+	alive := map[string]bool{}
+	for info, err := range i.records.List() {
+		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		s := i.session(info.ID)
+		if s == nil || s.Status != Active || s.Owner == "" {
+			continue
+		}
+		lives, asked := alive[s.Owner]
+		if !asked {
+			lives = i.records.Alive(s.Owner)
+			alive[s.Owner] = lives
+		}
+		if lives {
+			inUse++
+		}
+	}
+	i.parents()
+	if n := len(i.backwards); n > 0 {
+		i.report.Note(slices.Min(i.backwards), fmt.Sprintf("the times of %s run backwards: the clock was set back while they were worked on", count(n, "session")), "nothing has to be done")
+	}
+	if err := i.files(); err != nil {
+		return err
+	}
+	active := 0
+	for _, s := range i.sessions {
+		if s.status == Active {
+			active++
+		}
+	}
+	i.report.Counts = append(i.report.Counts, session.Count{N: len(i.sessions), What: "session",
+		Of: fmt.Sprintf("%d active, %d of them with a server", active, inUse)})
+	return nil
+}
+
+// session looks at one record by itself; nil: there is none, or none to speak of.
+func (i *inspection) session(id string) *State {
+	path := i.records.RecordPath(id)
+	s, err := i.records.Peek(id)
+	switch {
+	case session.CodeOf(err) == "unknown_session":
+		return nil // removed while we looked
+	case session.CodeOf(err) == "session_too_new":
+		i.sessions[id] = &seen{unknown: true}
+		i.report.Note(path, "it was written by a newer deepwork, and was not looked at", "check it with that version")
+		return nil
+	case err != nil:
+		i.sessions[id] = &seen{unknown: true}
+		why := err
+		if d, ok := errors.AsType[*filestore.DamagedError](err); ok {
+			why = errors.New(d.Reason)
+		} else if e, ok := errors.AsType[*session.Error](err); ok && e.Err != nil {
+			why = e.Err
+		}
+		i.report.Fault(path, fmt.Sprintf("session %s is damaged: %v", id, why),
+			"restore the file from a backup, or leave it: the first call that names it has it set aside, and the workflow can be started anew")
+		return nil
+	}
+	i.sessions[id] = &seen{status: s.Status, identity: s.Identity, startedAt: s.StartedAt}
+	if s.ParentSessionID != nil {
+		i.sessions[id].parent = *s.ParentSessionID
+	}
+	c := &sessionCheck{State: s}
+	c.check()
+	c.checkDefinition(i.definition(s))
+	for _, what := range c.faults {
+		i.report.Fault(path, fmt.Sprintf("session %s: %s", id, what),
+			fmt.Sprintf("look at it with `deepwork sessions show %s`; if it cannot go on, end it with `deepwork sessions abort %s` and start the workflow anew", id, id))
+	}
+	if c.backwards {
+		i.backwards = append(i.backwards, path)
+	}
+	for _, r := range s.Replies {
+		if r.Tool != ToolStart || r.RequestID == nil {
+			continue
+		}
+		k := requestKey{s.Identity, r.Tool, *r.RequestID}
+		if other, twice := i.started[k]; twice && i.near(id, other) {
+			i.report.Fault(path, fmt.Sprintf("session %s and session %s were begun by one call, that with request_id %q", max(id, other), min(id, other), k.id),
+				"abort the one that nobody works on")
+		}
+		i.started[k] = id
+	}
+	return s
+}
+
+// near tells whether two sessions began so close to each other that a request_id
+// of both was for one call.
+func (i *inspection) near(a, b string) bool {
+	return i.sessions[a].startedAt.Sub(i.sessions[b].startedAt).Abs() < requestHorizon
+}
+
+// definition reads the definition of a session; of each only once.
+func (i *inspection) definition(s *State) *keptDefinition {
+	hash := s.Definition.Hash
+	if hash == "" {
+		return &keptDefinition{}
+	}
+	// What was kept under one hash by two job folders differs in nothing but the reference.
+	if k := i.definitions[hash]; k != nil {
+		return k
+	}
+	k := &keptDefinition{}
+	i.definitions[hash] = k
+	data, err := i.records.Definition(hash)
+	switch {
+	case errors.Is(err, filestore.ErrNotFound):
+		k.err = errors.New("it is not there")
+	case err != nil:
+		k.err = err
+		if d, ok := errors.AsType[*filestore.DamagedError](err); ok {
+			k.err = errors.New(d.Reason)
+		}
+	case digest(string(data)) != hash:
+		k.err = errors.New("its content has another hash than its name")
+	default:
+		k.def, k.err = decodeBundle(s.Definition, data)
+	}
+	return k
+}
+
+// parents looks at how sessions are nested.
+func (i *inspection) parents() {
+	for id, s := range i.sessions {
+		path := i.records.RecordPath(id)
+		up := i.sessions[s.parent]
+		switch {
+		case s.parent == "" || up == nil || up.unknown:
+			continue // none; or it was pruned, or is told of already
+		case up.identity != s.identity:
+			i.report.Fault(path, fmt.Sprintf("session %s of %q is nested in session %s of %q", id, s.identity, s.parent, up.identity),
+				"abort it and start the workflow anew")
+		}
+		on := []string{id}
+		for at := s.parent; i.sessions[at] != nil; at = i.sessions[at].parent {
+			if at == id {
+				if id == slices.Min(on) { // told once, and not by each of the circle
+					i.report.Fault(path, "sessions are nested in a circle: "+strings.Join(append(on, id), " in "), "abort one of them")
+				}
+				break
+			}
+			if slices.Contains(on, at) {
+				break // it leads into a circle that it is not part of
+			}
+			on = append(on, at)
+		}
+	}
+}
+
+// files looks at what else is in the folder.
+func (i *inspection) files() error {
+	aside, err := i.records.Damaged()
+	if err != nil {
+		return err
+	}
+	for _, path := range aside {
+		what, do := "a record that was changed by somebody else was set aside when its server wrote it again", "look what was changed, and delete it when it is not needed"
+		if strings.HasPrefix(filepath.Base(path), "damaged_") {
+			what, do = "a damaged file was set aside", "restore what it was from a backup if it is needed, then delete it"
+		}
+		i.report.Fault(path, what, do)
+	}
+	strangers, err := i.records.Strangers()
+	if err != nil {
+		return err
+	}
+	for _, path := range strangers {
+		i.report.Fault(path, "its name is that of no session or definition, so nothing ever reads it", "give it its right name back, or delete it")
+	}
+	left, live, err := i.records.Leftovers()
+	if err != nil {
+		return err
+	}
+	i.report.Live = live
+	if n := len(left); n > 0 {
+		i.report.Note(left[0], count(n, "file")+" left by servers that were killed", "the next server that writes removes them")
+	}
+	return i.reviews()
+}
+
+// reviews looks for the instructions of self-reviews that are of no use any more.
+func (i *inspection) reviews() error {
+	dir := TmpDir(i.records.root)
+	drafts, err := filepath.Glob(filepath.Join(escapeGlob(dir), ".review-*"))
+	if err != nil {
+		return err
+	}
+	drafts = slices.DeleteFunc(drafts, func(path string) bool {
+		fi, err := os.Lstat(path)
+		return err != nil || time.Since(fi.ModTime()) < time.Minute
+	})
+	notes, err := filepath.Glob(filepath.Join(escapeGlob(dir), "quality_review_????????_*.md"))
+	if err != nil {
+		return err
+	}
+	for _, path := range notes {
+		id := strings.TrimPrefix(filepath.Base(path), "quality_review_")[:8]
+		if isSessionID(id) && i.sessions[id] == nil {
+			drafts = append(drafts, path)
+		}
+	}
+	if n := len(drafts); n > 0 {
+		i.report.Note(drafts[0], count(n, "file")+" with review instructions that no session needs", "delete them at will")
+	}
+	return nil
+}
+
+// escapeGlob makes a path a pattern that matches it alone.
+func escapeGlob(path string) string {
+	if os.PathSeparator == '\\' {
+		return strings.ReplaceAll(path, "[", "[[]") // a backslash escapes nothing here
+	}
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
+}

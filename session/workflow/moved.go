@@ -1,0 +1,54 @@
+package workflow
+
+import (
+	"context"
+
+	"deepwork/catalog"
+	"deepwork/session"
+)
+
+// A Move is where a session stands after a transition.
+type Move struct {
+	SessionID    string // 8 hexadecimal characters
+	JobName      string
+	WorkflowName string
+	Status       SessionStatus
+	Step         string // the current one; of a session that has ended, the last
+	Parent       string // the session that it runs inside; "": it is a root
+}
+
+// tellMoved tells Options.Moved of a transition that is durable, if it is one that
+// others see: a new session, another step, an end.
+func (e *Engine) tellMoved(before, now *State) {
+	if e.moved == nil || before != nil && before.Status == now.Status && before.CurrentStepID == now.CurrentStepID {
+		return
+	}
+	m := Move{SessionID: now.SessionID, JobName: now.JobName, WorkflowName: now.WorkflowName, Status: now.Status, Step: now.CurrentStepID}
+	if now.ParentSessionID != nil {
+		m.Parent = *now.ParentSessionID
+	}
+	e.moved(m)
+}
+
+// CheckWorkflow tells whether there is a workflow of these very names, as the job
+// folders are now. Its error, a ToolError, says what there is instead: a name by
+// which start_workflow would find it too, such as that of the job's folder, is
+// told as the job has it.
+func CheckWorkflow(ctx context.Context, jobs *catalog.Catalog, jobName, workflowName string) error {
+	j, err := findJob(ctx, jobs, jobName)
+	if err != nil {
+		return err
+	}
+	if j.Name != jobName {
+		return session.Wrong("job_not_found", "Job not found: %s. The job in the folder of that name is called %s.", clip(jobName, 200), j.Name).With("job_name", jobName)
+	}
+	wf, err := findWorkflow(j, workflowName)
+	if err != nil {
+		return err
+	}
+	if wf.Name != workflowName {
+		return session.Wrong("workflow_not_found", "Workflow '%s' not found in job '%s'. Available workflows: %s.", clip(workflowName, 200), j.Name, wf.Name).
+			With("job_name", j.Name).With("available", []string{wf.Name})
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package workflow
+
+import (
+	"fmt"
+	"iter"
+	"sync/atomic"
+	"testing"
+
+	"deepwork/session/workflow/filestore"
+)
+
+// counted counts what is looked for in the folder.
+type counted struct {
+	*fileRecords
+	lists, peeks atomic.Int64
+}
+
+func (c *counted) List() iter.Seq2[filestore.Info, error] {
+	c.lists.Add(1)
+	return c.fileRecords.List()
+}
+
+func (c *counted) Peek(id string) (*State, error) {
+	c.peeks.Add(1)
+	return c.fileRecords.Peek(id)
+}
+
+// A request_id that is new costs no look through the folder while this server is
+// alone in it; and one that another server has seen is found all the same.
+func TestARequestIsLookedForWhereAnotherServerMayHaveSeenIt(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	srv := p.open()
+	records := &counted{fileRecords: srv.records.(*fileRecords)}
+	srv.records = records
+	c := srv.Connect("local")
+	start := func(c *Conn, request string) string {
+		t.Helper()
+		r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: &request})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.BeginStep.SessionID
+	}
+	for n := range 20 {
+		start(c, fmt.Sprintf("mine %d", n))
+	}
+	// Before it had entered the folder itself, and once it had.
+	if n := records.lists.Load(); n > 2 {
+		t.Errorf("20 requests looked through the folder %d times", n)
+	}
+
+	other := p.open()
+	theirs := other.Connect("local")
+	first := start(theirs, "theirs 1")
+	theirs.Close()
+	if got := start(c, "theirs 1"); got != first {
+		t.Errorf("repeated to another server that lives, it started %s beside %s", got, first)
+	}
+	theirs = other.Connect("local")
+	second := start(theirs, "theirs 2")
+	if left := other.Close(ctx); left != nil {
+		t.Fatal(left)
+	}
+	if got := start(c, "theirs 2"); got != second {
+		t.Errorf("repeated to another server than the one that is gone, it started %s beside %s", got, second)
+	}
+
+	start(c, "mine, alone again")
+	records.lists.Store(0)
+	for n := range 20 {
+		start(c, fmt.Sprintf("mine again %d", n))
+	}
+	if n := records.lists.Load(); n != 0 {
+		t.Errorf("alone again, 20 requests looked through the folder %d times", n)
+	}
+}
+
+// Sessions that have ended leave memory, and are there when they are asked for.
+func TestSessionsThatEndedDoNotStayInMemory(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	srv := p.open()
+	c := srv.Connect("local")
+	const n = keptAwake + 40
+	request, reason := "stop it", "enough"
+	var first string
+	for i := range n {
+		r := p.start(c, "alpha", "main")
+		a := AbortArgs{Explanation: reason}
+		if i == 0 {
+			first, a.RequestID = r.BeginStep.SessionID, &request
+		}
+		if _, err := c.Abort(ctx, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	srv.beside.Wait()
+	if s := srv.Stats(); s.Awake > keptAwake || s.Awake < 1 {
+		t.Errorf("of %d sessions that have ended %d are in memory", n, s.Awake)
+	}
+	r, err := c.Abort(ctx, AbortArgs{Explanation: reason, RequestID: &request})
+	if err != nil || r.Explanation != reason {
+		t.Errorf("the first call, repeated: %s, %v", toJSON(t, r), err)
+	}
+	if s := p.record(first); s.Status != Aborted {
+		t.Errorf("session %s is %s", first, s.Status)
+	}
+}

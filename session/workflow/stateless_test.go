@@ -1,0 +1,293 @@
+package workflow
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deepwork/session"
+)
+
+func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	p.write("r.md", "x")
+	srv := p.open()
+	c := srv.ConnectStateless("alice")
+	if srv.ConnectStateless("alice") != c || srv.ConnectStateless("bob") == c {
+		t.Error("a stateless connection is one an identity")
+	}
+	_, err := c.Step(ctx, StepArgs{})
+	refused(t, err, session.StateError, "no_active_session", "No active workflow session")
+
+	first := p.start(c, "alpha", "main")
+	id := first.BeginStep.SessionID
+	if len(first.Stack) != 1 || first.Stack[0].SessionID != id {
+		t.Errorf("stack %v", first.Stack)
+	}
+	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.BeginStep.StepID != "two" || len(r.Stack) != 1 {
+		t.Errorf("with one session: %s", toJSON(t, r))
+	}
+	if w, err := c.GetWorkflows(ctx); err != nil || len(w.Stack) != 1 || w.Stack[0] != (StackEntry{"alpha/main", "two", id}) {
+		t.Errorf("get_workflows: %s, %v", toJSON(t, w), err)
+	}
+
+	// A second root: it is not nested in the other agent's.
+	second := p.start(c, "alpha", "main")
+	if len(second.Stack) != 1 || p.record(second.BeginStep.SessionID).ParentSessionID != nil {
+		t.Errorf("the second session is nested: %v", second.Stack)
+	}
+	for _, call := range []func() error{
+		func() error { _, err := c.Step(ctx, StepArgs{}); return err },
+		func() error { _, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`)); return err },
+		func() error { _, err := c.Abort(ctx, AbortArgs{Explanation: "x"}); return err },
+		func() error { _, err := c.GoTo(ctx, GoToArgs{StepID: "one"}); return err },
+	} {
+		refused(t, call(), session.StateError, "session_id_needed", id, second.BeginStep.SessionID, "Pass session_id", "alpha/main")
+	}
+	if w, err := c.GetWorkflows(ctx); err != nil || len(w.Stack) != 0 {
+		t.Errorf("get_workflows: %s, %v", toJSON(t, w), err)
+	}
+	if r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`); r.Status != WorkflowComplete || len(r.Stack) != 0 || r.ResumedWorkflow != nil {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+	if r, err := c.Abort(ctx, AbortArgs{Explanation: "x"}); err != nil || r.AbortedStep != "one" || len(r.Stack) != 0 {
+		t.Errorf("with one session left: %s, %v", toJSON(t, r), err)
+	}
+}
+
+func TestAStatelessCallCountsTheSessionsOfOtherConnectionsAndOfTheDisk(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	gone := p.open()
+	id := p.start(gone.Connect("local"), "alpha", "main").BeginStep.SessionID
+	srv, other := p.open(), p.open()
+	c := srv.ConnectStateless("local")
+	_, err := c.Step(ctx, StepArgs{}) // a living server owns it
+	refused(t, err, session.StateError, "no_active_session")
+	gone.stop()
+	if r, err := c.Step(ctx, StepArgs{}); err != nil || r.BeginStep.SessionID != id {
+		t.Errorf("the one on disk: %s, %v", toJSON(t, r), err)
+	}
+	p.start(other.Connect("local"), "alpha", "main") // another living server's
+	p.start(srv.Connect("bob"), "alpha", "main")     // another identity's
+	if r, err := c.Step(ctx, StepArgs{}); err != nil || r.BeginStep.SessionID != id {
+		t.Errorf("still the only one: %s, %v", toJSON(t, r), err)
+	}
+	beside := p.start(srv.Connect("local"), "alpha", "main").BeginStep.SessionID
+	_, err = c.Step(ctx, StepArgs{})
+	refused(t, err, session.StateError, "session_id_needed", id, beside)
+}
+
+func TestAtMostTwentySessionsAreListed(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	c := p.open().ConnectStateless("local")
+	for range keptListed + 3 {
+		p.start(c, "alpha", "main")
+	}
+	_, err := c.Step(ctx, StepArgs{})
+	refused(t, err, session.StateError, "session_id_needed", "Older ones are not listed")
+	if n := strings.Count(err.Error(), "\n- "); n != keptListed {
+		t.Errorf("%d sessions are listed", n)
+	}
+	if len(err.Error()) > 8000 {
+		t.Errorf("the message has %d bytes", len(err.Error()))
+	}
+}
+
+func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	p.simple("beta")
+	p.write("r.md", "x")
+	srv := p.open()
+	c := srv.ConnectStateless("local")
+	nest := func(parent string) string {
+		t.Helper()
+		r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main", ParentSessionID: &parent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.BeginStep.SessionID
+	}
+	ids := func(stack []StackEntry) string {
+		var out []string
+		for _, e := range stack {
+			out = append(out, e.SessionID)
+		}
+		return strings.Join(out, " ")
+	}
+	root := p.start(c, "alpha", "main").BeginStep.SessionID
+	p.start(c, "alpha", "main") // another agent's
+	mid := nest(root)
+	leaf, sibling := nest(mid), nest(mid)
+	step, err := c.Step(ctx, StepArgs{SessionID: &leaf})
+	if err != nil || ids(step.Stack) != root+" "+mid+" "+leaf {
+		t.Errorf("stack %v, %v", step.Stack, err)
+	}
+	if got := ids(c.StackOf(ctx, &mid)); got != root+" "+mid {
+		t.Errorf("StackOf: %s", got)
+	}
+	if len(c.Stack()) != 0 || len(c.StackOf(ctx, nil)) != 0 {
+		t.Error("a stateless connection has no stack of its own")
+	}
+	a, err := c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &mid})
+	if err != nil || ids(a.Stack) != root || *a.ResumedWorkflow != "alpha/main" {
+		t.Errorf("abort in the middle: %s, %v", toJSON(t, a), err)
+	}
+	if step, err = c.Step(ctx, StepArgs{SessionID: &sibling}); err != nil || ids(step.Stack) != root+" "+sibling {
+		t.Errorf("stack %v, %v", step.Stack, err)
+	}
+	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
+	r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
+	if r.Status != WorkflowComplete || ids(r.Stack) != root || *r.ResumedWorkflow != "alpha/main" || *r.ResumedStep != "one" {
+		t.Errorf("completion: %s", toJSON(t, r))
+	}
+	_, err = c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main", ParentSessionID: &leaf})
+	refused(t, err, session.StateError, "session_ended", leaf)
+
+	// After a restart a nested session comes with its ancestors.
+	srv.stop()
+	c = p.open().ConnectStateless("local")
+	if step, err = c.Step(ctx, StepArgs{SessionID: &sibling}); err != nil || ids(step.Stack) != root+" "+sibling {
+		t.Errorf("stack %v, %v", step.Stack, err)
+	}
+}
+
+func TestStatelessRetries(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	p.write("r.md", "x")
+	srv := p.open()
+	c := srv.ConnectStateless("local")
+	start := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("q")}
+	var wg sync.WaitGroup
+	replies := make([]*StartReply, 8)
+	for i := range replies {
+		wg.Go(func() {
+			r, err := c.Start(ctx, start)
+			if err != nil {
+				t.Error(err)
+			}
+			replies[i] = r
+		})
+	}
+	wg.Wait()
+	for _, r := range replies {
+		if toJSON(t, r) != toJSON(t, replies[0]) {
+			t.Fatalf("two replies: %s, %s", toJSON(t, r), toJSON(t, replies[0]))
+		}
+	}
+	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
+	last := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)
+	if again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`); toJSON(t, again) != toJSON(t, last) {
+		t.Errorf("the reply differs: %s, %s", toJSON(t, last), toJSON(t, again))
+	}
+
+	// A call that names its session is not repeated by one that names none: that
+	// is another agent's.
+	one := p.start(c, "alpha", "main").BeginStep.SessionID
+	two := p.start(c, "alpha", "main").BeginStep.SessionID
+	for _, args := range []string{`"step_id":"one"`, `"step_id":"two"`} {
+		p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+one+`",`+args+`}`)
+	}
+	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+two+`","step_id":"one"}`)
+	if r := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`); r.Status != WorkflowComplete || r.Notice != nil || p.record(two).Status != Completed {
+		t.Errorf("the call got %s", toJSON(t, r))
+	}
+}
+
+func TestCloseOfAStatelessConnectionDoesNothing(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	srv := p.open()
+	c := srv.ConnectStateless("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	c.Close()
+	if _, err := c.Step(ctx, StepArgs{}); err != nil {
+		t.Error(err)
+	}
+	if s := p.record(id); s.Owner != srv.records.Server() {
+		t.Errorf("owner %q", s.Owner)
+	}
+}
+
+func TestSessionsLeaveAStatelessConnectionWhenTheyEndOrAreIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		def := loop(t, 2)
+		var idleTime atomic.Int64
+		idleTime.Store(int64(time.Hour))
+		e, err := Open(ctx, Options{Root: t.TempDir(), records: newMemory(), definitions: newFixed(def),
+			StatelessIdle: func() time.Duration { return time.Duration(idleTime.Load()) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close(ctx)
+		c := e.ConnectStateless("local")
+		begin := func(parent *string) string {
+			t.Helper()
+			s, _, err := e.create(def, beginning{Goal: "g", Identity: "local", Parent: parent, Owner: "this", At: e.now(), Call: call{Tool: ToolStart}, Texts: Instructions{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Step(ctx, StepArgs{SessionID: &s.SessionID}); err != nil {
+				t.Fatal(err)
+			}
+			return s.SessionID
+		}
+		outer := begin(nil)
+		inner := begin(&outer)
+		idle := begin(nil)
+		ended := begin(nil)
+		if _, err := c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &ended}); err != nil {
+			t.Fatal(err)
+		}
+		for range 12 { // two hours, in which only one of them is used
+			time.Sleep(10 * time.Minute)
+			if r, err := c.Step(ctx, StepArgs{SessionID: &inner}); err != nil || len(r.Stack) != 2 {
+				t.Fatalf("get_step: %s, %v", toJSON(t, r), err)
+			}
+		}
+		synctest.Wait()
+		owner := func(id string) string {
+			s, err := e.records.Load(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.Owner
+		}
+		if owner(idle) != "" || owner(outer) != "this" || owner(inner) != "this" {
+			t.Errorf("owners: idle %q, in use %q, its parent %q", owner(idle), owner(inner), owner(outer))
+		}
+		if s := e.Stats(); s.Active != 2 {
+			t.Errorf("stats %+v", s)
+		}
+		// The idle one can be gone on with.
+		if r, err := c.Step(ctx, StepArgs{SessionID: &idle}); err != nil || len(r.Stack) != 1 || owner(idle) != "this" {
+			t.Errorf("resumed: %s, %v, owner %q", toJSON(t, r), err, owner(idle))
+		}
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		if s := e.Stats(); s.Active != 0 || s.Awake != 0 || s.Actors.Actors != 1 || s.Actors.Waiting != 0 {
+			t.Errorf("after three idle hours: %+v", s)
+		}
+		// The time is the one that is configured now, also for what is held already.
+		idleTime.Store(int64(100 * 365 * 24 * time.Hour))
+		late := begin(nil)
+		time.Sleep(5 * time.Hour)
+		synctest.Wait()
+		if owner(late) != "this" {
+			t.Error("given up, with no limit configured")
+		}
+		idleTime.Store(int64(time.Minute))
+		time.Sleep(maxSweep)
+		synctest.Wait()
+		if owner(late) != "" {
+			t.Error("not given up when the time was made shorter")
+		}
+	})
+}

@@ -1,0 +1,324 @@
+package transport
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/catalog/config"
+)
+
+func TestNewToken(t *testing.T) {
+	seen := map[string]bool{}
+	for range 100 {
+		token, line, err := NewToken("ci.build-1")
+		sum := sha256.Sum256([]byte(token))
+		if err != nil || len(token) != 43 || seen[token] || line != "ci.build-1:"+hex.EncodeToString(sum[:]) {
+			t.Fatalf("%q %q %v", token, line, err)
+		}
+		seen[token] = true
+		all, err := parseTokens([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name, ok := identify(all, token); !ok || name != "ci.build-1" {
+			t.Errorf("its own token gives %q %v", name, ok)
+		}
+		if _, ok := identify(all, token+"x"); ok {
+			t.Error("another token is let in")
+		}
+	}
+	for _, name := range []string{"", "a b", "a:b", strings.Repeat("a", 65), "é", "a\n"} {
+		if token, _, err := NewToken(name); err == nil || token != "" {
+			t.Errorf("%q is a name", name)
+		}
+	}
+}
+
+func TestTokenFile(t *testing.T) {
+	hash := strings.Repeat("0123456789ABCDEF", 4)
+	good, err := parseTokens([]byte("# who\n\n  ann : " + hash + "  \r\nbob:" + strings.ToLower(hash)))
+	if err != nil || len(good) != 2 || good[0].name != "ann" || good[0].sum != good[1].sum {
+		t.Errorf("%v %v", good, err)
+	}
+	for text, want := range map[string]string{
+		"ann":                                   "line 1 is not name:sha256",
+		"\nann:secret":                          `line 2: what follows "ann" is not the SHA-256`,
+		"a b:" + hash:                           `line 1: "a b" is not a name`,
+		"ann:" + hash + "\nann:" + hash:         `line 2: "ann" is here a second time; the first is line 1`,
+		"ann:" + hash + " # old":                "line 1: what follows",
+		"ann:" + strings.Repeat("z", len(hash)): "line 1: what follows",
+	} {
+		_, err := parseTokens([]byte(text))
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// Who has no token, or a wrong one, is told to get one; who has one is who it says.
+func TestTokens(t *testing.T) {
+	for _, over := range []string{TransportHTTP, TransportSSE} {
+		t.Run(over, func(t *testing.T) {
+			s, f := fakeServer(t, nil, withHTTP(nil))
+			file, token := tokens(t, "ann", "bob")
+			h := overHTTP(t, s, HTTPOptions{Transport: over, TokenFile: file})
+			for _, header := range []string{"", "Authorization: Bearer ", "Authorization: Bearer " + token[0] + "x", "Authorization: Basic " + token[0],
+				"Authorization: " + token[0], "Authorization: Bearer " + strings.Repeat("x", 10_000)} {
+				for _, url := range []string{h.URL(), at(h, "/metrics")} {
+					r := send(t, httpClient(t, ""), "GET", url, "", header)
+					if r.status != 401 || !strings.HasPrefix(r.header.Get("WWW-Authenticate"), `Bearer realm="deepwork"`) || strings.Contains(r.body, token[0]) {
+						t.Errorf("%s with %q: %+v", url, clip(header, 60), r)
+					}
+				}
+			}
+			for _, path := range []string{"/healthz", "/readyz"} {
+				if r := send(t, httpClient(t, ""), "GET", at(h, path), ""); r.status != 200 {
+					t.Errorf("%s: %+v", path, r)
+				}
+			}
+			if r := send(t, httpClient(t, token[1]), "GET", at(h, "/metrics"), ""); r.status != 200 || !strings.Contains(r.body, `deepwork_refused_total{reason="token"} 12`) {
+				t.Errorf("metrics: %d", r.status)
+			}
+			for i, name := range []string{"ann", "bob"} {
+				callTool(t, dial(t, h, stateful, token[i]), "get_workflows", `{}`)
+				if got := f.agents[i].identity; got != name {
+					t.Errorf("the caller is %q, want %q", got, name)
+				}
+			}
+		})
+	}
+}
+
+// A stateless request is its own token's.
+func TestIdentityOfStatelessRequests(t *testing.T) {
+	s, f := fakeServer(t, nil, withHTTP(nil))
+	file, token := tokens(t, "ann", "bob")
+	h := overHTTP(t, s, HTTPOptions{TokenFile: file})
+	for i, name := range []string{"ann", "bob"} {
+		callTool(t, dial(t, h, "", token[i]), "get_workflows", `{}`)
+		if got := f.agents[i].identity; got != name {
+			t.Errorf("the caller is %q, want %q", got, name)
+		}
+	}
+}
+
+// Another caller's session is as unknown as one that never was.
+func TestSessionOfAnotherCaller(t *testing.T) {
+	s, f := fakeServer(t, nil, withHTTP(nil))
+	file, token := tokens(t, "ann", "bob")
+	h := overHTTP(t, s, HTTPOptions{TokenFile: file})
+	id := open(t, httpClient(t, token[0]), h)
+	for _, method := range []string{"GET", "POST", "DELETE"} {
+		mine := send(t, httpClient(t, token[1]), method, h.URL(), finishCall(1), id)
+		none := send(t, httpClient(t, token[1]), method, h.URL(), finishCall(1), "Mcp-Session-Id: NONE")
+		if mine.status != 404 || none.status != 404 || mine.body != none.body {
+			t.Errorf("%s: %+v and %+v", method, mine, none)
+		}
+	}
+	if r := send(t, httpClient(t, token[0]), "POST", h.URL(), finishCall(1), id); r.status != 200 || isClosed(f.agents[0]) {
+		t.Errorf("its own: %+v", r)
+	}
+
+	sse := overHTTP(t, s, HTTPOptions{Transport: TransportSSE, TokenFile: file})
+	stream := raw(t, sse, "GET /sse HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+token[0]+"\r\n\r\n")
+	data := make([]byte, 4096)
+	n := 0
+	for !strings.Contains(string(data[:n]), "\n\n") {
+		m, err := stream.Read(data[n:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += m
+	}
+	_, endpoint, _ := strings.Cut(string(data[:n]), "data: ")
+	endpoint, _, _ = strings.Cut(endpoint, "\n")
+	url := "http://" + address(sse) + endpoint
+	if r := send(t, httpClient(t, token[1]), "POST", url, initialize); r.status != 404 {
+		t.Errorf("another's: %+v", r)
+	}
+	if r := send(t, httpClient(t, token[0]), "POST", url, initialize); r.status != 202 {
+		t.Errorf("its own: %+v", r)
+	}
+}
+
+// The token file is followed: a change counts with the next request, a bad one
+// does not, and without any token nobody comes in.
+func TestTokenFileIsFollowed(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	file, token := tokens(t, "ann")
+	h := overHTTP(t, s, HTTPOptions{TokenFile: file})
+	second, line, err := NewToken("bob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	try := func(what string, ann, bob int) {
+		t.Helper()
+		for token, want := range map[string]int{token[0]: ann, second: bob} {
+			if r := send(t, httpClient(t, token), "POST", h.URL(), initialize); r.status != want {
+				t.Errorf("%s: %d, want %d", what, r.status, want)
+			}
+		}
+	}
+	old, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	try("at first", 200, 401)
+	write(string(old) + line + "\n")
+	try("with another", 200, 200)
+	write("nonsense")
+	try("a bad file", 200, 200)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	try("no file", 200, 200)
+	write(line)
+	try("one withdrawn", 401, 200)
+	write("# nobody\n")
+	try("an empty file", 401, 401)
+}
+
+// A file that was changed within the same tick of the clock, to the same size, is
+// noticed all the same.
+func TestTokenFileChangedInOneTick(t *testing.T) {
+	file, token := tokens(t, "ann")
+	f, err := openTokenFile(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	another, _ := tokens(t, "ann")
+	data, err := os.ReadFile(another)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(file, info.ModTime(), info.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		if _, ok := identify(f.tokens(), token[0]); !ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the change was not noticed")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Tokens of the config count as those of the file do, also on loopback, as long
+// as they are there.
+func TestTokensOfTheConfig(t *testing.T) {
+	s, root := project(t, nil)
+	h := overHTTP(t, s, HTTPOptions{})
+	old := dial(t, h, stateful, "")
+	callTool(t, old, "get_workflows", `{}`)
+	token, line, err := NewToken("ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := line[len("ann:"):]
+	write(t, root, map[string]string{".deepwork/config.yml": "http: {tokens: [{name: ann, sha256: " + hash + "}]}\n"})
+	if r := send(t, httpClient(t, ""), "POST", h.URL(), initialize); r.status != 401 {
+		t.Errorf("without a token: %+v", r)
+	}
+	c := httpClient(t, token)
+	open(t, c, h)
+	// The session that was there before is nobody's any more.
+	if r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+old.ID()); r.status != 404 {
+		t.Errorf("another's session: %+v", r)
+	}
+}
+
+// Off loopback the server does not start without a token, and says what to do.
+func TestOffLoopbackNeedsAToken(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	for _, host := range []string{"0.0.0.0", "::"} {
+		_, err := s.Listen(context.Background(), HTTPOptions{Host: host})
+		if err == nil || !strings.Contains(err.Error(), "deepwork token new") || !strings.Contains(err.Error(), "other machines") {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	file, token := tokens(t, "ann")
+	h := overHTTP(t, s, HTTPOptions{Host: "0.0.0.0", TokenFile: file})
+	_, port, _ := strings.Cut(address(h)[strings.LastIndex(address(h), "]")+1:], ":")
+	url := "http://127.0.0.1:" + port + "/mcp"
+	if r := send(t, httpClient(t, ""), "POST", url, initialize); r.status != 401 {
+		t.Errorf("without: %+v", r)
+	}
+	if r := send(t, httpClient(t, token[0]), "POST", url, initialize, "Host: any.example.com"); r.status != 200 {
+		t.Errorf("with: %+v", r)
+	}
+	if r := send(t, httpClient(t, token[0]), "POST", url, initialize, "Origin: http://localhost"); r.status != 403 {
+		t.Errorf("from a page of this machine: %+v", r)
+	}
+	configured := withHTTP(func(c *config.HTTP) { c.Tokens = []config.Token{{Name: "ann", SHA256: strings.Repeat("0", 64)}} })
+	s, _ = fakeServer(t, nil, configured)
+	overHTTP(t, s, HTTPOptions{Host: "0.0.0.0"})
+}
+
+// What is wrong with the options is said, with what to do.
+func TestListenErrors(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	taken := overHTTP(t, s, HTTPOptions{})
+	port := taken.sockets.Addr().(interface{ AddrPort() netip.AddrPort }).AddrPort().Port()
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, []byte("# nobody\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bad := filepath.Join(t.TempDir(), "bad")
+	if err := os.WriteFile(bad, []byte("x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		o    HTTPOptions
+		says []string
+	}{
+		{HTTPOptions{Port: int(port)}, []string{"listening on 127.0.0.1:", "choose another --port"}},
+		{HTTPOptions{Host: "no.such.host.invalid"}, []string{"listening on no.such.host.invalid:0"}},
+		{HTTPOptions{TokenFile: filepath.Join(t.TempDir(), "none")}, []string{"reading the token file"}},
+		{HTTPOptions{TokenFile: t.TempDir()}, []string{"reading the token file", "not a regular file"}},
+		{HTTPOptions{TokenFile: empty}, []string{"has no token", "deepwork token new"}},
+		{HTTPOptions{TokenFile: bad}, []string{"line 1 is not name:sha256"}},
+		{HTTPOptions{TLSCert: bad, TLSKey: bad}, []string{"loading the TLS certificate"}},
+	} {
+		h, err := s.Listen(context.Background(), test.o)
+		if err == nil {
+			h.Close()
+			t.Errorf("%+v: accepted", test.o)
+			continue
+		}
+		for _, want := range test.says {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: %v, want %q", test.o, err, want)
+			}
+		}
+	}
+	h, err := s.Listen(context.Background(), HTTPOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Close(); err != nil {
+		t.Errorf("closing one that was not served: %v", err)
+	}
+}

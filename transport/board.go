@@ -1,0 +1,162 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"deepwork/catalog"
+	"deepwork/catalog/config"
+	"deepwork/session/attempt"
+	"deepwork/session/workflow"
+)
+
+// A board is a server's share of the task board: the engine behind the tools, and
+// in a workspace of an attempt what ties the server to that. Its zero value is that
+// of a server without.
+type board struct {
+	engine  *attempt.Engine
+	context *attempt.Context // nil: the server is in no workspace
+	news    *newsroom        // nil: likewise
+
+	// inner tells whether a session in parent runs inside one of the same workflow.
+	inner func(job, name, parent string) bool
+}
+
+// openBoard opens the share of a server on root. In a workspace, which getenv
+// tells, that is the board of the attempt: there the tools know the ids that
+// get_context gives, and what is started is run by the servers of the project,
+// since this one ends with its agent. chosen tells whether the tools of the set are
+// offered at all. It returns at once; files are opened when they are needed.
+func openBoard(ctx context.Context, root string, chosen bool, settings *config.Source, jobs *catalog.Catalog, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
+	b = &board{}
+	o := attempt.Options{Root: root, Config: settings.Current, Logger: logger,
+		CheckWorkflow: func(ctx context.Context, job, name string) error { return workflow.CheckWorkflow(ctx, jobs, job, name) }}
+	if file, id, ok := attempt.Workspace(getenv); ok {
+		if b.context, err = attempt.OpenContext(file, id, logger); err != nil {
+			return nil, fmt.Errorf("opening the workspace of an attempt: %w", err)
+		}
+		b.news = newNewsroom(b.context.Tell, func(ctx context.Context) ([]attempt.News, error) { return pastNews(ctx, root, logger) }, logger)
+		b.inner = func(job, name, parent string) bool { return insideItself(root, logger, job, name, parent) }
+		if home := filepath.Dir(file); filepath.Base(home) == ".deepwork" {
+			around := config.Open(filepath.Dir(home))
+			around.Logger = logger
+			o.Root, o.Config, o.Passive = filepath.Dir(home), around.Current, true
+		}
+	}
+	if chosen {
+		if b.engine, err = attempt.Open(ctx, o); err != nil {
+			return nil, errors.Join(fmt.Errorf("opening the task board: %w", err), errors.Join(b.close(ctx)...))
+		}
+	}
+	return b, nil
+}
+
+// share makes the parts that a server has of it.
+func (b *board) share(p *parts) {
+	if b.engine != nil {
+		p.board, p.attempts = b.engine, b.engine.Stats
+	}
+	if b.context != nil {
+		p.workspace = b.context
+	}
+	if b.news == nil {
+		return
+	}
+	connect, stateless := p.agent, p.stateless
+	p.agent = func(identity string) agent { return telling{connect(identity), b.news} }
+	p.stateless = func(identity string) agent { return telling{stateless(identity), b.news} }
+}
+
+// moved is what the engine of workflows tells of each transition. What runs inside
+// a session of its own workflow is a part of that one's work and no news.
+func (b *board) moved() func(workflow.Move) {
+	if b.news == nil {
+		return nil
+	}
+	return func(m workflow.Move) {
+		if m.Parent != "" && b.inner(m.JobName, m.WorkflowName, m.Parent) {
+			return
+		}
+		b.news.put(attempt.News{JobName: m.JobName, WorkflowName: m.WorkflowName, SessionID: m.SessionID, Status: string(m.Status), Step: m.Step, Nested: m.Parent != ""})
+	}
+}
+
+// close comes after the last transition. Agents go on, and are seen to by the next
+// server.
+func (b *board) close(ctx context.Context) (errs []error) {
+	if b.news != nil {
+		if err := b.news.close(ctx); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if b.engine != nil {
+		if left := b.engine.Close(ctx); len(left) > 0 {
+			errs = append(errs, fmt.Errorf("parts of the task board that did not stop: %s", strings.Join(left, ", ")))
+		}
+	}
+	if b.context != nil {
+		if err := b.context.Close(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// telling is an agent in a workspace: before it answers a call that has moved a
+// workflow, the board is told, if it can be in a moment.
+type telling struct {
+	agent
+	news *newsroom
+}
+
+func (t telling) Start(ctx context.Context, a workflow.StartArgs) (*workflow.StartReply, error) {
+	r, err := t.agent.Start(ctx, a)
+	t.news.settle(ctx)
+	return r, err
+}
+
+func (t telling) Finish(ctx context.Context, a workflow.FinishArgs) (*workflow.FinishReply, error) {
+	r, err := t.agent.Finish(ctx, a)
+	t.news.settle(ctx)
+	return r, err
+}
+
+func (t telling) Abort(ctx context.Context, a workflow.AbortArgs) (*workflow.AbortReply, error) {
+	r, err := t.agent.Abort(ctx, a)
+	t.news.settle(ctx)
+	return r, err
+}
+
+func (t telling) GoTo(ctx context.Context, a workflow.GoToArgs) (*workflow.GoToReply, error) {
+	r, err := t.agent.GoTo(ctx, a)
+	t.news.settle(ctx)
+	return r, err
+}
+
+// keepApart keeps what a server writes in a workspace out of the attempt's own
+// changes: the folder of sessions hides itself, so that .deepwork/.gitignore, which
+// may be the project's, need not be touched.
+func keepApart(root string) error {
+	dir := workflow.TmpDir(root)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making the folder of sessions: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, ".gitignore"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err == nil {
+		_, err = f.WriteString("*\n")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("hiding the folder of sessions from git: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"deepwork/session/attempt"
+)
+
+// Seed 004, "Tools are discoverable".
+func TestReq004_ToolsAreDiscoverable(t *testing.T) {
+	s, _ := project(t, nil)
+	tools := listed(t, client(t, s))
+	for _, name := range []string{"list_projects", "list_repos", "list_tasks", "list_task_attempts", "get_task", "create_task", "update_task", "delete_task",
+		"start_task_attempt", "follow_up"} {
+		if tools[name] == nil {
+			t.Errorf("%s is not listed", name)
+		}
+	}
+	if tools["get_context"] != nil {
+		t.Error("get_context is listed outside of a workspace")
+	}
+}
+
+// Seed 004, "No workspace_id alias in MCP schemas".
+func TestReq004_NoWorkspaceIDInSchemas(t *testing.T) {
+	for _, tool := range listTools(t) {
+		text, err := json.Marshal(tool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "workspace_id") {
+			t.Errorf("%s: %s", tool.Name, text)
+		}
+	}
+}
+
+// Seed 004, "Field docs are present"; TestAllToolsAreDescribed asks it of all tools.
+func TestReq004_FieldDocsOfListTaskAttempts(t *testing.T) {
+	for _, tool := range listTools(t) {
+		if tool.Name != "list_task_attempts" {
+			continue
+		}
+		described(t, "input", schemaFrom(t, tool.InputSchema))
+		out := schemaFrom(t, tool.OutputSchema)
+		described(t, "output", out)
+		entry := out.Properties["attempts"].Items
+		for _, field := range []string{"attempt_id", "workspace_branch", "created_at", "updated_at", "latest_session_id", "latest_session_executor"} {
+			if entry.Properties[field] == nil {
+				t.Errorf("%s is not in the schema", field)
+			}
+		}
+		for field, format := range map[string]string{"attempt_id": "UUID", "latest_session_id": "UUID", "created_at": "RFC 3339", "updated_at": "RFC 3339"} {
+			if d := entry.Properties[field].Description; !strings.Contains(d, format) {
+				t.Errorf("%s does not tell its format: %s", field, d)
+			}
+		}
+		if e := entry.Properties["state"].Enum; len(e) != len(attemptStates) {
+			t.Errorf("state's values: %v", e)
+		}
+	}
+}
+
+// Enums of fields that may be null have null, or replies would not fit them.
+func TestNullableEnums(t *testing.T) {
+	s := boardSchema[attempt.AttemptReply]()
+	resolved, err := s.Properties["workflow_status"].Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for value, fits := range map[any]bool{nil: true, "active": true, "other": false} {
+		if err := resolved.Validate(value); (err == nil) != fits {
+			t.Errorf("%v: %v", value, err)
+		}
+	}
+}
+
+// repository makes the project folder a git repository with one commit on main.
+func repository(t *testing.T, root string) {
+	t.Helper()
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	t.Setenv("HOME", t.TempDir())
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "idea.txt"},
+		{"-c", "user.name=T", "-c", "user.email=t@example.com", "commit", "-q", "-m", "first"}} {
+		cmd := exec.Command("git", args...)
+		cmd.Dir = root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+}
+
+// The tools that run nothing, each reply against its schema (project does that).
+func TestBoardTools(t *testing.T) {
+	s, root := project(t, nil)
+	repository(t, root)
+	cs := client(t, s)
+	projects := into[attempt.ProjectsReply](t, cs, "list_projects", `{"limit":5}`)
+	if projects.Count != 1 || projects.Total != 1 || !projects.Projects[0].IsRoot || projects.Projects[0].Name != filepath.Base(root) {
+		t.Fatalf("%+v", projects)
+	}
+	id := projects.Projects[0].ProjectID
+	repos := into[attempt.ReposReply](t, cs, "list_repos", `{"project_id":"`+id+`"}`)
+	if repos.Count != 1 || repos.Repos[0].Path != root {
+		t.Fatalf("%+v", repos)
+	}
+	create := `{"project_id":"` + id + `","title":"Plan it","description":null,"job_name":"trip","workflow_name":"plan","request_id":"r1"}`
+	task := into[attempt.Task](t, cs, "create_task", create)
+	if task.Status != "todo" || task.Description != nil || *task.JobName != "trip" {
+		t.Errorf("%+v", task)
+	}
+	if again := into[attempt.Task](t, cs, "create_task", create); again.TaskID != task.TaskID {
+		t.Error("a repetition made another task")
+	}
+	if got := into[attempt.Task](t, cs, "update_task", `{"task_id":"`+task.TaskID+`","status":"done","title":"Planned","job_name":"","workflow_name":""}`); got.Status != "done" || got.Title != "Planned" || got.JobName != nil {
+		t.Errorf("%+v", got)
+	}
+	if got := into[attempt.TasksReply](t, cs, "list_tasks", `{"project_id":"`+id+`","status":"done"}`); got.Total != 1 || *got.Filters.Status != "done" {
+		t.Errorf("%+v", got)
+	}
+	if got := into[attempt.AttemptsReply](t, cs, "list_task_attempts", `{"task_id":"`+task.TaskID+`"}`); got.Count != 0 || got.LatestAttemptID != nil {
+		t.Errorf("%+v", got)
+	}
+	if got := into[attempt.ExecutorsReply](t, cs, "list_executors", `{}`); got.Count < 5 {
+		t.Errorf("%+v", got)
+	}
+	refusedWith(t, cs, "start_task_attempt", `{"task_id":"`+task.TaskID+`","executor":"NOBODY","repos":[{"repo_id":"`+repos.Repos[0].RepoID+`","target_branch":"main"}]}`, "ToolError")
+	if got := into[attempt.DeleteReply](t, cs, "delete_task", `{"task_id":"`+task.TaskID+`"}`); !got.Deleted || got.Rescued == nil {
+		t.Errorf("%+v", got)
+	}
+	refusedWith(t, cs, "get_task", `{"task_id":"`+task.TaskID+`"}`, "ToolError")
+}
+
+// What does not fit a schema is refused in words that name the field, and so is a
+// malformed UUID, which fits it.
+func TestBoardArguments(t *testing.T) {
+	s, _ := project(t, nil)
+	cs := client(t, s)
+	const id = "3b241101-e2bb-4255-8caf-4136c566a962"
+	for _, c := range []struct{ tool, args, code, says string }{
+		{"get_task", `{"task_id":"7"}`, "malformed_id", `"7" is not a UUID`},
+		{"get_task", `{"task_id":7}`, "invalid_argument", `"task_id" is a number`},
+		{"get_task", `{}`, "missing_argument", `"task_id"`},
+		{"get_attempt", `{"workspace_id":"` + id + `"}`, "unknown_argument", `"workspace_id"`},
+		{"list_tasks", `{"project_id":"` + id + `","limit":"5"}`, "invalid_argument", `"limit" is a string`},
+		{"list_tasks", `{"project_id":"` + id + `","limit":1.5}`, "invalid_argument", `"limit" is a number (1.5); it must be an integer`},
+		{"list_tasks", `{"project_id":"` + id + `","limit":0}`, "out_of_range", `limit`},
+		{"list_tasks", `{"project_id":"` + id + `","status":"open"}`, "unknown_status", `inreview`},
+		{"list_tasks", `{"project_id":"` + id + `"}`, "unknown_project", id},
+		{"follow_up", `{"attempt_id":"` + id + `","action":"push"}`, "unknown_action", `"push"`},
+		{"follow_up", `{"action":"cancel"}`, "no_target", "exactly one"},
+		{"follow_up", `{"workspace_id":7,"action":"cancel"}`, "invalid_argument", `"workspace_id"`},
+		{"follow_up", `{"workspace_id":"` + id + `","action":"cancel"}`, "unknown_attempt", id},
+		{"follow_up", `{"workspace_id":"` + id + `","session_id":"` + id + `","action":"cancel"}`, "two_targets", "exactly one"},
+		{"tail_attempt", `{"attempt_id":"` + id + `","wait":"1"}`, "invalid_argument", `"wait"`},
+		{"tail_attempt", `{"attempt_id":"` + id + `","wait":31}`, "out_of_range", `wait`},
+		{"get_attempt_diff", `{"attempt_id":"` + id + `","paths":"a"}`, "invalid_argument", `"paths" is a string`},
+		{"get_attempt_diff", `{"attempt_id":"` + id + `","paths":["a",7]}`, "invalid_argument", `"paths[1]" is a number`},
+		{"get_attempt_diff", `{"attempt_id":"` + id + `","paths":["../a"]}`, "bad_path", `../a`},
+		{"start_task_attempt", `{"task_id":"` + id + `","executor":"X","repos":{}}`, "invalid_argument", `"repos" is an object`},
+		{"start_task_attempt", `{"task_id":"` + id + `","executor":"X","repos":["a"]}`, "invalid_argument", `"repos[0]" is a string`},
+		{"start_task_attempt", `{"task_id":"` + id + `","executor":"X","repos":[{"repo_id":"a"}]}`, "missing_argument", `"target_branch"`},
+		{"start_task_attempt", `{"task_id":"` + id + `","executor":"X","repos":[{"repo_id":"a","target_branch":"b","branch":"c"}]}`, "unknown_argument", `"branch"`},
+		{"start_task_attempt", `{"task_id":"` + id + `","executor":"X","repos":[{"repo_id":"a","repo_id":"b","target_branch":"c"}]}`, "invalid_argument", `twice`},
+		{"start_task_attempt", `{"task_id":"` + id + `","executor":"X","repos":[` + strings.Repeat(`{"repo_id":"a","target_branch":"b"},`, 50) + `{"repo_id":"a","target_branch":"b"}]}`, "argument_too_large", `50 entries`},
+	} {
+		res := callTool(t, cs, c.tool, c.args)
+		if meta := errorMetaOf(t, res); meta["code"] != c.code || meta["type"] != "ToolError" || !strings.Contains(text(res), c.says) {
+			t.Errorf("%s(%s): want %s with %q, got %v: %s", c.tool, clip(c.args, 200), c.code, c.says, meta, clip(text(res), 300))
+		}
+	}
+}
+
+// Whoever never uses the board has none.
+func TestBoardIsOpenedWhenItIsUsed(t *testing.T) {
+	s, root := project(t, nil)
+	cs := client(t, s)
+	file := filepath.Join(root, ".deepwork", "board.db")
+	callTool(t, cs, "get_workflows", `{}`)
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("there is a board: %v", err)
+	}
+	callTool(t, cs, "list_projects", `{}`)
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
+}
+
+// In a workspace there is get_context, the board is that of the project around, and
+// the folder of sessions hides itself from git.
+func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
+	outside, root := project(t, nil)
+	repository(t, root)
+	cs := client(t, outside)
+	id := into[attempt.ProjectsReply](t, cs, "list_projects", `{}`).Projects[0].ProjectID
+	file := filepath.Join(root, ".deepwork", "board.db")
+
+	t.Setenv(attempt.AttemptEnv, "3b241101-e2bb-4255-8caf-4136c566a962")
+	t.Setenv(attempt.BoardEnv, file)
+	workspace := t.TempDir()
+	s, err := NewServer(Options{ProjectRoot: workspace, StandardJobs: fstest.MapFS{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	inside := client(t, s)
+	if listed(t, inside)["get_context"] == nil {
+		t.Error("get_context is not offered")
+	}
+	if res := callTool(t, inside, "get_context", `{}`); errorMetaOf(t, res)["code"] != "unknown_attempt" {
+		t.Errorf("%s", text(res))
+	}
+	if got := into[attempt.ProjectsReply](t, inside, "list_projects", `{}`); got.Projects[0].ProjectID != id {
+		t.Errorf("another board: %+v", got)
+	}
+	if _, err := os.Stat(filepath.Join(workspace, ".deepwork", "board.db")); !os.IsNotExist(err) {
+		t.Errorf("the workspace has a board of its own: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(workspace, ".deepwork", "tmp", ".gitignore")); err != nil {
+		t.Error(err)
+	}
+}
+
+// The tool takes arguments by their schema, and those it does not list.
+func TestUnlistedArguments(t *testing.T) {
+	a := newArguments("t", inputSchema(optional("a", 10, "A.")))
+	b := a
+	b.take([]property{{"b", false, &jsonschema.Schema{Type: "string", Description: "B."}}})
+	var got struct{ B string }
+	if fault := b.decode(json.RawMessage(`{"b":"x"}`), &got); fault != nil || got.B != "x" {
+		t.Errorf("%v, %+v", fault, got)
+	}
+	if fault := a.decode(json.RawMessage(`{"b":"x"}`), &got); fault == nil {
+		t.Error("the schema itself was changed")
+	}
+}
+
+var _ workspace = (*attempt.Context)(nil)
+var _ boardEngine = (*attempt.Engine)(nil)

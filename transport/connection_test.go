@@ -1,0 +1,122 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/config"
+	"deepwork/session/workflow"
+)
+
+// fromNetwork is the context of a network caller's requests.
+func fromNetwork(identity string, stateless bool) context.Context {
+	return context.WithValue(context.Background(), callerKey{}, &caller{identity: identity, stateless: stateless, remote: true})
+}
+
+func isClosed(a *fakeAgent) bool {
+	select {
+	case <-a.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// The time of a connection counts from the end of its last call, and stands still
+// during one. A connection that is not a network's lives for ever.
+func TestIdleTimeCounts(t *testing.T) {
+	for name, version := range map[string]string{"session": stateful, "stateless": ""} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				proceed := make(chan struct{})
+				s, f := fakeServer(t, func(a *fakeAgent) {
+					a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+						<-proceed
+						return fullFinish(), nil
+					}
+				}, withHTTP(func(c *config.HTTP) { c.IdleTimeout = time.Hour }))
+				here, there := mcp.NewInMemoryTransports()
+				ran := make(chan error, 1)
+				go func() { ran <- s.Run(fromNetwork("ann", version == ""), here) }()
+				cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), there, &mcp.ClientSessionOptions{ProtocolVersion: version})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { cs.Close(); <-ran }()
+				call := func(tool, args string) {
+					if _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)}); err != nil {
+						t.Error(err)
+					}
+				}
+				a := f.agents[0]
+				for range 3 { // calls, each just in time
+					time.Sleep(time.Hour - time.Second)
+					call("get_workflows", `{}`)
+				}
+				go call("finished_step", `{"outputs":{}}`)
+				time.Sleep(5 * time.Hour) // one call that takes long
+				synctest.Wait()
+				if isClosed(a) {
+					t.Fatal("closed during a call")
+				}
+				close(proceed)
+				synctest.Wait()
+				time.Sleep(time.Hour - time.Second)
+				if synctest.Wait(); isClosed(a) {
+					t.Fatal("closed before its time")
+				}
+				time.Sleep(2 * time.Second)
+				if synctest.Wait(); !isClosed(a) {
+					t.Fatal("still there after its time")
+				}
+				if n := s.conns.len(); n != 0 {
+					t.Errorf("%d connections are left", n)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s, f := fakeServer(t, nil, withHTTP(nil))
+		cs := client(t, s)
+		time.Sleep(100 * time.Hour)
+		callTool(t, cs, "get_workflows", `{}`)
+		if isClosed(f.agents[0]) {
+			t.Error("a local connection was closed")
+		}
+	})
+}
+
+// Closing ends shared connections, too: at once, or with their last call.
+func TestCloseEndsSharedConnections(t *testing.T) {
+	s, f := fakeServer(t, nil, withHTTP(nil))
+	ctx := fromNetwork("ann", true)
+	for _, who := range []string{"ann", "bob"} {
+		if _, err := s.conns.of(fromNetwork(who, true), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn, done, err := s.conns.acquire(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	if left := s.conns.close(over); left != 1 || conn.ctx.Err() == nil {
+		t.Errorf("%d are left, the call's context has ended: %v", left, conn.ctx.Err())
+	}
+	if isClosed(f.agents[0]) {
+		t.Error("closed during its call")
+	}
+	done()
+	if left := s.conns.close(ctx); left != 0 || !isClosed(f.agents[0]) || !isClosed(f.agents[1]) {
+		t.Errorf("%d are left", left)
+	}
+	if _, err := s.conns.of(ctx, nil); err != errStopping {
+		t.Errorf("after the end: %v", err)
+	}
+}

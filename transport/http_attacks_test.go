@@ -1,0 +1,393 @@
+package transport
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/config"
+	"deepwork/session/workflow"
+)
+
+// The body of a request that is refused, or that nobody reads, is not waited for
+// any longer than that of one that is served.
+func TestSlowBodyOfRefusedRequests(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	file, _ := tokens(t, "ann")
+	h := overHTTP(t, s, HTTPOptions{TokenFile: file}, func(h *HTTPServer) { h.body = 50 * time.Millisecond })
+	for begin, want := range map[string]int{
+		"POST /mcp HTTP/1.1\r\nHost: localhost":        401,
+		"POST /mcp HTTP/1.1\r\nHost: evil.example.com": 403,
+		"POST /none HTTP/1.1\r\nHost: localhost":       404,
+		"GET /metrics HTTP/1.1\r\nHost: localhost":     401,
+		"GET /healthz HTTP/1.1\r\nHost: localhost":     200,
+	} {
+		conn := raw(t, h, begin+"\r\nContent-Length: 100\r\n\r\n{")
+		conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if r := answer(t, conn); r.status != want {
+			t.Errorf("%s: %+v", begin, r)
+		}
+		if _, err := io.ReadAll(conn); err != nil {
+			t.Errorf("%s: its connection stays: %v", begin, err)
+		}
+	}
+	waitFor(t, "the end of all connections", func() bool { return h.sockets.len() == 0 })
+}
+
+// Two credentials are none: what stands in front may have looked at the other.
+func TestSeveralAuthorizationHeaders(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	file, all := tokens(t, "ann", "bob")
+	h := overHTTP(t, s, HTTPOptions{TokenFile: file})
+	for _, second := range []string{all[1], "x", all[0]} {
+		conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\nAuthorization: Bearer %s\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s",
+			all[0], second, len(initialize), initialize))
+		if r := answer(t, conn); r.status != 401 || !strings.Contains(r.body, "several") {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// A batch is as many requests as it has messages, and not more than so many; an
+// id that is there twice is refused before anything is carried out.
+func TestBatches(t *testing.T) {
+	var mu sync.Mutex
+	finished := 0
+	s, _ := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			finished++
+			return fullFinish(), nil
+		}
+	}, withHTTP(func(c *config.HTTP) { c.MaxRequests = 5 }))
+	h := overHTTP(t, s, HTTPOptions{})
+	c := httpClient(t, "")
+	id := open(t, c, h)
+	batch := func(ids ...int) string {
+		calls := make([]string, len(ids))
+		for i, id := range ids {
+			calls[i] = finishCall(id)
+		}
+		return " [" + strings.Join(calls, ",") + "]"
+	}
+	many := make([]int, maxBatch+1)
+	for i := range many {
+		many[i] = i
+	}
+	for _, test := range []struct {
+		body   string
+		status int
+		says   string
+		done   int
+	}{
+		{batch(1, 2, 3, 4, 5), 200, `"id":5`, 5},
+		{batch(1, 2, 3, 4, 5, 6), 429, "http.max_requests", 0},
+		{batch(1, 2, 1), 400, "two requests of the batch have the id 1", 0},
+		{batch(many...), 400, "1001 messages", 0},
+		{batch(7), 200, `"id":7`, 1},
+	} {
+		finished = 0
+		if r := send(t, c, "POST", h.URL(), test.body, id); r.status != test.status || !strings.Contains(r.body, test.says) || finished != test.done {
+			t.Errorf("%s: %d, %d carried out, %s", clip(test.body, 60), r.status, finished, clip(r.body, 300))
+		}
+	}
+	if n := h.requests.Load(); n != 0 {
+		t.Errorf("%d requests are counted at the end", n)
+	}
+}
+
+func TestInspect(t *testing.T) {
+	for body, want := range map[string]struct {
+		n     int
+		fault bool
+	}{
+		``: {1, false}, `{"id":1}`: {1, false}, `[`: {1, false}, `[]`: {1, false}, `[1,2]`: {1, false},
+		`[{"a":[1,2,{"b":",\","}]},{}]`: {2, false},
+		`[{"method":"m","id":1},{"method":"m","id":"1"},{"method":"m"},{"method":"m"}]`: {4, false},
+		`[{"id":1,"result":{}},{"method":"m","id":1}]`:                                  {2, false},
+		`{"id":1.5}`: {1, true}, `{"id":null}`: {1, false}, `{"id":"1.5"}`: {1, false},
+		`{"id":1}{"id":2}`: {1, true}, "{\"id\":1}\n": {1, false}, `7`: {1, false}, `{`: {1, true},
+		`[{"method":"m","id":1.5}]`: {0, true}, `[{"id":1}][]`: {1, false},
+		`[{"method":"m","id":1},{"method":"m","id":1.0}]`: {0, true},
+		"[" + strings.Repeat("1,", maxBatch) + "1]":       {maxBatch + 1, true},
+	} {
+		if n, fault := inspect([]byte(body)); n != want.n || (fault != "") != want.fault {
+			t.Errorf("%s: %d, %q", clip(body, 80), n, fault)
+		}
+	}
+}
+
+// What was carried out before the server stops is answered, over SSE too, where
+// the request that brought a call is over long before.
+func TestStopAnswersOverSSE(t *testing.T) {
+	const callers = 30
+	began, proceed := make(chan struct{}, callers), make(chan struct{})
+	s, _ := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+			began <- struct{}{}
+			<-proceed
+			return fullFinish(), nil
+		}
+	}, withHTTP(nil))
+	h, err := s.Listen(context.Background(), HTTPOptions{Transport: TransportSSE})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, tell := context.WithCancel(context.Background())
+	stopped := make(chan error, 1)
+	go func() { stopped <- h.Serve(ctx) }()
+	c := httpClient(t, "")
+	var wg sync.WaitGroup
+	for range callers {
+		conn := raw(t, h, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream := bufio.NewReader(res.Body)
+		until := func(begin, has string) string {
+			for {
+				line, err := stream.ReadString('\n')
+				if data, ok := strings.CutPrefix(line, begin); ok && strings.Contains(data, has) {
+					return strings.TrimSpace(data)
+				}
+				if err != nil {
+					t.Errorf("no %s: %v", has, err)
+					return ""
+				}
+			}
+		}
+		endpoint := "http://" + address(h) + until("data: ", "sessionid")
+		for _, body := range []string{initialize, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, finishCall(1)} {
+			if r := send(t, c, "POST", endpoint, body); r.status != 202 {
+				t.Fatalf("%+v", r)
+			}
+		}
+		until("data: ", `"id":0`)
+		wg.Go(func() { until("data: ", `"id":1`) })
+		<-began
+	}
+	if n := h.owed.Load(); n != callers {
+		t.Errorf("%d replies are owed", n)
+	}
+	tell()
+	waitFor(t, "it stops", h.stopping.Load)
+	close(proceed)
+	wg.Wait()
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	if n := h.owed.Load(); n != 0 {
+		t.Errorf("%d replies are owed at the end", n)
+	}
+}
+
+// The SDK's own client gets those replies, too, though it drops what it has not
+// looked at when the stream ends.
+func TestStopAnswersClientsOverSSE(t *testing.T) {
+	began, proceed := make(chan struct{}), make(chan struct{})
+	s, _ := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+			began <- struct{}{}
+			<-proceed
+			return fullFinish(), nil
+		}
+	}, withHTTP(nil))
+	h, err := s.Listen(context.Background(), HTTPOptions{Transport: TransportSSE})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, tell := context.WithCancel(context.Background())
+	stopped := make(chan error, 1)
+	go func() { stopped <- h.Serve(ctx) }()
+	var wg sync.WaitGroup
+	for range 10 {
+		cs := dial(t, h, "2024-11-05", "")
+		wg.Go(func() {
+			if res := callTool(t, cs, "finished_step", `{"outputs":{}}`); res.IsError {
+				t.Errorf("%s", text(res))
+			}
+		})
+		<-began
+	}
+	tell()
+	waitFor(t, "it stops", h.stopping.Load)
+	close(proceed)
+	wg.Wait()
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+// A reply that is being written when its call is over keeps the server, too.
+func TestStopWaitsForReplies(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	h := overHTTP(t, s, HTTPOptions{Transport: TransportSSE})
+	owed := &sseTransport{total: &h.owed}
+	owed.owe(1)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if h.quiet(ctx) {
+		t.Error("it does not wait")
+	}
+	owed.end()
+	owed.owe(-1) // a reply that comes after the end
+	if !h.quiet(context.Background()) || h.owed.Load() != 0 {
+		t.Errorf("%d are owed", h.owed.Load())
+	}
+}
+
+// The engine is told of the end before connections are closed: none of their
+// sessions is to be written for it.
+func TestStopTellsTheEngine(t *testing.T) {
+	var open *fakeAgent
+	told := make(chan bool, 9)
+	s, f := fakeServer(t, nil, withHTTP(nil), func(p *parts) { p.stops = func() { told <- !isClosed(open) } })
+	h, tell, stopped := stopping(t, s)
+	dial(t, h, stateful, "")
+	open = f.agents[0]
+	tell()
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	if len(told) == 0 || !<-told || !isClosed(open) {
+		t.Error("it was not told, or too late")
+	}
+}
+
+// There are never more connections than leave files for all else.
+func TestConnectionsLeaveFiles(t *testing.T) {
+	var log bytes.Buffer
+	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = math.MaxInt32 }))
+	s.logger = slog.New(slog.NewTextHandler(&log, nil))
+	h := overHTTP(t, s, HTTPOptions{})
+	most := openable()
+	if got := h.sockets.limit(); got != most {
+		t.Errorf("%d connections are taken, of %d that can be", got, most)
+	}
+	if clamped := most < math.MaxInt32; clamped != strings.Contains(log.String(), "ulimit") {
+		t.Errorf("the log says %s", log.String())
+	}
+}
+
+// While an idle session is being closed it is as unknown as it will be: a call
+// would be carried out, and its reply dropped.
+func TestSessionThatEndsIdle(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	h := overHTTP(t, s, HTTPOptions{})
+	c := httpClient(t, "")
+	id := open(t, c, h)
+	name := strings.TrimPrefix(id, "Mcp-Session-Id: ")
+	s.conns.mu.Lock()
+	conn := s.conns.byID[name]
+	conn.over = true
+	s.conns.mu.Unlock()
+	if _, done, err := s.conns.acquire(context.Background(), conn.ss); err != errIdle {
+		t.Errorf("a call: %v", err)
+		if done != nil {
+			done()
+		}
+	}
+	if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 404 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A client whose network was gone for a moment opens its stream anew, while the
+// server takes the one before for alive.
+func TestNewestStreamWins(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	h := overHTTP(t, s, HTTPOptions{})
+	c := httpClient(t, "")
+	id := open(t, c, h)
+	stream := func() (net.Conn, *http.Response) {
+		conn := raw(t, h, "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"+id+"\r\n\r\n")
+		conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.StatusCode != 200 {
+			t.Fatalf("%+v", res)
+		}
+		return conn, res
+	}
+	_, first := stream()
+	var last *http.Response
+	for range 5 {
+		_, last = stream()
+	}
+	if _, err := io.ReadAll(first.Body); err != nil {
+		t.Errorf("the first stream does not end in order: %v", err)
+	}
+	if n := h.streams.Load(); n != 1 {
+		waitFor(t, "the end of the others", func() bool { return h.streams.Load() == 1 })
+	}
+	if r := send(t, c, "GET", h.URL(), "", id, "Last-Event-Id: x_1"); r.status != 400 {
+		t.Errorf("%+v", r)
+	}
+	ended := make(chan struct{})
+	go func() { io.Copy(io.Discard, last.Body); close(ended) }()
+	if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 200 {
+		t.Errorf("%+v", r)
+	}
+	select {
+	case <-ended:
+		t.Error("the newest stream ended")
+	default:
+	}
+	if r := send(t, c, "DELETE", h.URL(), "", id); r.status != 204 {
+		t.Errorf("%+v", r)
+	}
+	<-ended
+}
+
+// A client that cancels a call is done with it: the call ends, and what comes of
+// it holds up nothing, over both transports.
+func TestCancelOverTheNetwork(t *testing.T) {
+	for _, over := range []string{TransportHTTP, TransportSSE} {
+		t.Run(over, func(t *testing.T) {
+			began, ended := make(chan struct{}), make(chan error, 1)
+			s, _ := fakeServer(t, func(a *fakeAgent) {
+				a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
+					close(began)
+					<-ctx.Done()
+					ended <- ctx.Err()
+					return nil, ctx.Err()
+				}
+			}, withHTTP(nil))
+			h := overHTTP(t, s, HTTPOptions{Transport: over})
+			cs := dial(t, h, map[string]string{TransportHTTP: stateful, TransportSSE: "2024-11-05"}[over], "")
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if _, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "finished_step", Arguments: map[string]any{"outputs": map[string]any{}}}); err == nil {
+					t.Error("a reply came")
+				}
+			})
+			<-began
+			cancel()
+			wg.Wait()
+			<-ended
+			waitFor(t, "the end of its request", func() bool {
+				return h.requests.Load() == 0 && h.owed.Load() == 0 && s.inflight.len() == 0
+			})
+			callTool(t, cs, "get_workflows", `{}`)
+		})
+	}
+}

@@ -1,0 +1,248 @@
+package transport
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/config"
+)
+
+// withHTTP sets the config of a server over fake agents.
+func withHTTP(set func(*config.HTTP)) func(*parts) {
+	c := config.Default()
+	if set != nil {
+		set(&c.HTTP)
+	}
+	return func(p *parts) { p.check = func(context.Context) (*config.Config, error) { return c, nil } }
+}
+
+// overHTTP serves s on a free port until the test ends, which is an orderly stop.
+func overHTTP(t testing.TB, s *Server, o HTTPOptions, change ...func(*HTTPServer)) *HTTPServer {
+	t.Helper()
+	h, err := s.Listen(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range change {
+		c(h)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- h.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return h
+}
+
+// at is another path of a server.
+func at(h *HTTPServer, path string) string {
+	u, _ := url.Parse(h.URL())
+	u.Path = path
+	return u.String()
+}
+
+// address is where a server listens.
+func address(h *HTTPServer) string { return h.sockets.Addr().String() }
+
+// bearer sends a token with each request.
+type bearer struct {
+	http.RoundTripper
+	token string
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	return b.RoundTripper.RoundTrip(r)
+}
+
+// httpClient is a client with connections of its own, closed when the test ends.
+func httpClient(t testing.TB, token string) *http.Client {
+	transport := &http.Transport{MaxIdleConnsPerHost: 100}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: bearer{transport, token}}
+}
+
+// stateful is a protocol version with sessions.
+const stateful = "2025-11-25"
+
+// dial connects a real client over streamable HTTP or SSE, with the protocol
+// version given, "" for the newest.
+func dial(t testing.TB, h *HTTPServer, version, token string) *mcp.ClientSession {
+	t.Helper()
+	var over mcp.Transport = &mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: httpClient(t, token)}
+	if strings.HasSuffix(h.URL(), "/sse") {
+		over = &mcp.SSEClientTransport{Endpoint: h.URL(), HTTPClient: httpClient(t, token)}
+	}
+	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	cs, err := c.Connect(context.Background(), over, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cs.Close() })
+	return cs
+}
+
+// reply is what came of one request.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// send makes one HTTP request. Headers are "Name: value".
+func send(t testing.TB, c *http.Client, method, url, body string, headers ...string) reply {
+	t.Helper()
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if name == "" {
+			continue
+		}
+		if req.Header.Set(name, value); name == "Host" {
+			req.Host = value
+		}
+	}
+	res, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{res.StatusCode, res.Header, string(data)}
+}
+
+const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+
+// open opens an MCP session by hand and returns the header that belongs to it.
+func open(t testing.TB, c *http.Client, h *HTTPServer) string {
+	t.Helper()
+	r := send(t, c, "POST", h.URL(), initialize)
+	id := r.header.Get("Mcp-Session-Id")
+	if r.status != 200 || len(id) < 20 {
+		t.Fatalf("initialize: %+v", r)
+	}
+	header := "Mcp-Session-Id: " + id
+	if r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","method":"notifications/initialized"}`, header); r.status != 202 {
+		t.Fatalf("initialized: %+v", r)
+	}
+	return header
+}
+
+// raw opens a network connection and writes to it.
+func raw(t testing.TB, h *HTTPServer, text string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address(h))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// answer reads a response from a connection.
+func answer(t testing.TB, conn net.Conn) reply {
+	t.Helper()
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	data, _ := io.ReadAll(res.Body)
+	return reply{res.StatusCode, res.Header, string(data)}
+}
+
+// tokens makes a token file for the names, and returns the tokens.
+func tokens(t testing.TB, names ...string) (file string, out []string) {
+	t.Helper()
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# callers\n\n")
+	for _, name := range names {
+		token, line, err := NewToken(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "  %s\r\n", line)
+		out = append(out, token)
+	}
+	file = filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file, out
+}
+
+// works checks that a server is unharmed: a new client makes a call.
+func works(t testing.TB, h *HTTPServer) {
+	t.Helper()
+	cs := dial(t, h, stateful, "")
+	if res := callTool(t, cs, "get_workflows", `{}`); res.IsError {
+		t.Errorf("get_workflows: %s", text(res))
+	}
+	cs.Close()
+}
+
+// idleSession opens an MCP session with one call, and its stream, on network
+// connections that are kept, and returns what ends them.
+func idleSession(t testing.TB, address, path string) (end func()) {
+	t.Helper()
+	connect := func() net.Conn {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	conn := connect()
+	post := func(body, more string) reply {
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n%s\r\n%s", path, len(body), more, body)
+		return answer(t, conn)
+	}
+	header := "Mcp-Session-Id: " + post(initialize, "").header.Get("Mcp-Session-Id") + "\r\n"
+	post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, header)
+	if r := post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+map[bool]string{true: "get_workflows", false: "echo"}[path == "/mcp"]+`"}}`, header); r.status != 200 {
+		t.Fatalf("%+v", r)
+	}
+	stream := connect()
+	fmt.Fprintf(stream, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n%s\r\n", path, header)
+	if _, err := io.ReadFull(stream, make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		fmt.Fprintf(conn, "DELETE %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", path, header)
+		if r := answer(t, conn); r.status != 204 {
+			t.Errorf("%+v", r)
+		}
+		conn.Close()
+		stream.Close()
+	}
+}

@@ -1,0 +1,324 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/config"
+	"deepwork/session/workflow"
+)
+
+// stopping serves s until stop is called, whose result is that of Serve.
+func stopping(t *testing.T, s *Server, change ...func(*HTTPServer)) (h *HTTPServer, tell func(), stopped chan error) {
+	t.Helper()
+	h, err := s.Listen(context.Background(), HTTPOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range change {
+		c(h)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped = make(chan error, 1)
+	go func() { stopped <- h.Serve(ctx) }()
+	t.Cleanup(cancel)
+	return h, cancel, stopped
+}
+
+// A server that was told to stop takes no new calls and says so; what is in
+// flight is finished and answered, and streams do not hold it up.
+func TestStopFinishesCalls(t *testing.T) {
+	for name, version := range map[string]string{"session": stateful, "stateless": ""} {
+		t.Run(name, func(t *testing.T) {
+			began, proceed := make(chan struct{}), make(chan struct{})
+			s, f := fakeServer(t, func(a *fakeAgent) {
+				a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+					close(began)
+					<-proceed
+					return fullFinish(), nil
+				}
+			}, withHTTP(nil))
+			h, tell, stopped := stopping(t, s)
+			cs := dial(t, h, version, "")
+			c := httpClient(t, "")
+			id := open(t, c, h)
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if res := callTool(t, cs, "finished_step", `{"outputs":{}}`); res.IsError || !strings.Contains(text(res), "needs_work") {
+					t.Errorf("in flight: %s", text(res))
+				}
+			})
+			<-began
+			if r := send(t, c, "GET", at(h, "/readyz"), ""); r.status != 200 {
+				t.Errorf("before: %+v", r)
+			}
+			tell()
+			waitFor(t, "the beginning of the end", h.stopping.Load)
+			if r := send(t, c, "GET", at(h, "/readyz"), ""); r.status != 503 || !strings.Contains(r.body, "stopping") {
+				t.Errorf("readyz: %+v", r)
+			}
+			if r := send(t, c, "GET", at(h, "/healthz"), ""); r.status != 200 {
+				t.Errorf("healthz: %+v", r)
+			}
+			if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 503 || !strings.Contains(r.body, "server is stopping") || r.header.Get("Retry-After") == "" {
+				t.Errorf("a new call: %+v", r)
+			}
+			select {
+			case err := <-stopped:
+				t.Fatalf("it did not wait for the call: %v", err)
+			default:
+			}
+			close(proceed)
+			wg.Wait()
+			if err := <-stopped; err != nil {
+				t.Error(err)
+			}
+			for _, a := range f.agents {
+				<-a.closed
+			}
+			if _, err := net.Dial("tcp", address(h)); err == nil {
+				t.Error("it still listens")
+			}
+		})
+	}
+}
+
+// A call that does not end in its time is cut off, told so, and named.
+func TestStopCutsCalls(t *testing.T) {
+	began := make(chan struct{})
+	s, _ := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
+			close(began)
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}
+	}, withHTTP(nil))
+	var log bytes.Buffer
+	s.logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	h, tell, stopped := stopping(t, s, func(h *HTTPServer) { h.grace = 20 * time.Millisecond })
+	cs := dial(t, h, stateful, "")
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if res := callTool(t, cs, "finished_step", `{"outputs":{}}`); !res.IsError || !strings.HasPrefix(text(res), "StateError: The server is stopping") {
+			t.Errorf("in flight: %s", text(res))
+		}
+	})
+	<-began
+	tell()
+	wg.Wait()
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	if got := log.String(); !strings.Contains(got, "calls in flight are cut off") || !strings.Contains(got, "finished_step of local") {
+		t.Errorf("it logged %s", got)
+	}
+}
+
+// A call that cannot be cut off does not keep the server from stopping.
+func TestStopLeavesWhatHangs(t *testing.T) {
+	began, proceed := make(chan struct{}), make(chan struct{})
+	s, _ := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+			close(began)
+			<-proceed
+			return fullFinish(), nil
+		}
+	}, withHTTP(nil))
+	h, tell, stopped := stopping(t, s, func(h *HTTPServer) { h.grace = 20 * time.Millisecond })
+	c := httpClient(t, "")
+	id := open(t, c, h)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		req, err := http.NewRequest("POST", h.URL(), strings.NewReader(finishCall(1)))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"*/*"}, "Mcp-Session-Id": {strings.TrimPrefix(id, "Mcp-Session-Id: ")}}
+		if res, err := c.Do(req); err == nil {
+			res.Body.Close()
+		}
+	})
+	<-began
+	tell()
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+	close(proceed)
+	s.conns.wg.Wait()
+}
+
+// Half-open connections and open streams do not hold up the end.
+func TestStopWithIdleConnections(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	h, tell, stopped := stopping(t, s)
+	raw(t, h, "")
+	raw(t, h, "POST /mcp HTTP")
+	dial(t, h, stateful, "")
+	dial(t, h, "", "")
+	began := time.Now()
+	tell()
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// A listener that breaks ends the server with the reason.
+func TestServeSaysWhyItEnds(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	h, _, stopped := stopping(t, s)
+	waitFor(t, "it serves", func() bool { return send(t, httpClient(t, ""), "GET", at(h, "/healthz"), "").status == 200 })
+	h.sockets.Listener.Close()
+	if err := <-stopped; !errors.Is(err, net.ErrClosed) || !strings.Contains(err.Error(), "serving http://127.0.0.1:") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Readiness follows the config, which may be bad only at the start; then calls
+// are refused, and no defaults let anybody in from elsewhere.
+func TestReadyWithTheConfig(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, map[string]string{".deepwork/config.yml": "http: [\n"})
+	s, err := NewServer(Options{ProjectRoot: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(context.Background())
+	if _, err := s.Listen(context.Background(), HTTPOptions{Host: "0.0.0.0"}); err == nil {
+		t.Error("it listens to everybody")
+	}
+	h := overHTTP(t, s, HTTPOptions{})
+	c := httpClient(t, "")
+	if r := send(t, c, "GET", at(h, "/readyz"), ""); r.status != 503 || !strings.Contains(r.body, "configuration") {
+		t.Errorf("%+v", r)
+	}
+	if r := send(t, c, "GET", at(h, "/healthz"), ""); r.status != 200 {
+		t.Errorf("%+v", r)
+	}
+	write(t, root, map[string]string{".deepwork/config.yml": "http: {}\n"})
+	if r := send(t, c, "GET", at(h, "/readyz"), ""); r.status != 200 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	s, _ := project(t, nil)
+	h := overHTTP(t, s, HTTPOptions{})
+	cs := dial(t, h, stateful, "")
+	into[workflow.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
+	refusedWith(t, cs, "finished_step", `{"outputs":{"idea":"none"}}`, "ToolError")
+	callTool(t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
+	send(t, httpClient(t, ""), "GET", h.URL(), "", "Origin: http://evil.example.com")
+	waitFor(t, "the stream", func() bool { return h.streams.Load() == 1 && h.requests.Load() == 0 })
+	r := send(t, httpClient(t, ""), "GET", at(h, "/metrics"), "")
+	for _, want := range []string{
+		`deepwork_calls_total{outcome="ok",tool="start_workflow"} 1`,
+		`deepwork_calls_total{outcome="workflow_complete",tool="finished_step"} 1`,
+		`deepwork_call_duration_seconds_count{outcome="ok",tool="start_workflow"} 1`,
+		`deepwork_call_duration_seconds_bucket{outcome="ok",tool="start_workflow",le="120"} 1`,
+		`deepwork_call_errors_total{kind="refused",tool="finished_step"} 1`,
+		`deepwork_refused_total{reason="origin"} 1`,
+		"deepwork_calls_in_flight 0",
+		"deepwork_mcp_connections 2", // with that of conforms
+		"deepwork_http_streams 1", "deepwork_http_requests_in_flight 0",
+		"deepwork_sessions_active ", "deepwork_sessions_awake ",
+		"deepwork_actors ", "deepwork_mailbox_messages 0", "deepwork_mailbox_deepest 0", "deepwork_mailbox_blocked 0",
+		"deepwork_reviews_running 0", "deepwork_reviews_waiting 0", "deepwork_review_pool_size 0", `deepwork_reviews_total{result="verdict"} 0`,
+		"go_goroutines ",
+	} {
+		if !strings.Contains(r.body, "\n"+want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if t.Failed() {
+		for line := range strings.Lines(r.body) {
+			if strings.HasPrefix(line, "deepwork_") && !strings.Contains(line, "_bucket") {
+				t.Log(line)
+			}
+		}
+	}
+}
+
+// certificate makes the files of a certificate for this machine.
+func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	chain := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	for name, data := range map[string][]byte{cert: chain, key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})} {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool = x509.NewCertPool()
+	pool.AppendCertsFromPEM(chain)
+	return cert, key, pool
+}
+
+func TestTLS(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 10 }))
+	cert, key, pool := certificate(t)
+	h := overHTTP(t, s, HTTPOptions{TLSCert: cert, TLSKey: key})
+	if !strings.HasPrefix(h.URL(), "https://127.0.0.1:") {
+		t.Errorf("the URL is %s", h.URL())
+	}
+	over := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}
+	defer over.CloseIdleConnections()
+	c := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil)
+	cs, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: &http.Client{Transport: over}},
+		&mcp.ClientSessionOptions{ProtocolVersion: stateful})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cs.Close()
+	callTool(t, cs, "get_workflows", `{}`)
+	for range 30 { // half open, in the handshake
+		raw(t, h, "\x16\x03")
+	}
+	callTool(t, cs, "get_workflows", `{}`)
+
+	old := &tls.Config{RootCAs: pool, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}
+	if conn, err := tls.Dial("tcp", address(h), old); err == nil {
+		conn.Close()
+		t.Error("TLS 1.1 is taken")
+	}
+	if r := answer(t, raw(t, h, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")); r.status != 400 {
+		t.Errorf("without TLS: %+v", r)
+	}
+}

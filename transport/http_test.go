@@ -1,0 +1,240 @@
+package transport
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/config"
+	"deepwork/session/workflow"
+)
+
+// every transport, and the way a client speaks over it.
+var network = []struct{ name, transport, version string }{
+	{"http", TransportHTTP, stateful},
+	{"http, oldest", TransportHTTP, "2025-03-26"},
+	{"http, newest", TransportHTTP, ""},
+	{"sse", TransportSSE, "2024-11-05"},
+}
+
+// All transports offer the same tools, with the same schemas.
+func TestSameToolsOnEveryTransport(t *testing.T) {
+	list := func(t *testing.T, cs *mcp.ClientSession) []string {
+		res, err := cs.ListTools(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, tool := range res.Tools {
+			data, err := encode(tool)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, string(data))
+		}
+		slices.Sort(out)
+		return out
+	}
+	s, _ := project(t, nil)
+	want := list(t, client(t, s))
+	if len(want) < 6 {
+		t.Fatalf("%d tools", len(want))
+	}
+	for _, n := range network {
+		t.Run(n.name, func(t *testing.T) {
+			cs := dial(t, overHTTP(t, serverOf(t), HTTPOptions{Transport: n.transport}), n.version, "")
+			if got := list(t, cs); !slices.Equal(got, want) {
+				t.Errorf("got %s\nwant %s", got, want)
+			}
+		})
+	}
+}
+
+func serverOf(t *testing.T) *Server {
+	s, _ := project(t, nil)
+	return s
+}
+
+// A workflow goes from start to end over each transport, with real clients.
+func TestWorkflowOverTheNetwork(t *testing.T) {
+	for _, n := range network {
+		t.Run(n.name, func(t *testing.T) {
+			s, _ := project(t, nil)
+			h := overHTTP(t, s, HTTPOptions{Transport: n.transport})
+			cs := dial(t, h, n.version, "")
+			if got := cs.InitializeResult(); !strings.Contains(got.Instructions, "failed to load") {
+				t.Errorf("instructions %q", got.Instructions)
+			}
+			start := into[workflow.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
+			if got := refusedWith(t, cs, "finished_step", `{"outputs":{"idea":"none.txt"}}`, "ToolError"); !strings.Contains(got, "none.txt") {
+				t.Error(got)
+			}
+			done := into[workflow.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"},"step_id":"idea","session_id":"`+start.BeginStep.SessionID+`"}`)
+			if done.Status != workflow.WorkflowComplete {
+				t.Errorf("%+v", done)
+			}
+		})
+	}
+}
+
+// Each MCP connection has its own stack; what is started on one is not on another's.
+func TestStacksOfConnections(t *testing.T) {
+	for _, n := range network[:2] {
+		t.Run(n.name, func(t *testing.T) {
+			s, _ := project(t, nil)
+			h := overHTTP(t, s, HTTPOptions{Transport: n.transport})
+			var wg sync.WaitGroup
+			for range 8 {
+				cs := dial(t, h, n.version, "")
+				wg.Go(func() {
+					for depth := range 3 {
+						start := into[workflow.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
+						if len(start.Stack) != depth+1 {
+							t.Errorf("a stack of %d at depth %d", len(start.Stack), depth)
+						}
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// The requests of the newest version have no connection: an identity has one
+// agent for all of them, made by another constructor, and keeps it.
+func TestStatelessRequestsShareAnAgent(t *testing.T) {
+	var shared fakes
+	s, own := fakeServer(t, nil, withHTTP(nil), func(p *parts) { p.stateless = shared.agent })
+	h := overHTTP(t, s, HTTPOptions{})
+	for range 3 {
+		cs := dial(t, h, "", "")
+		callTool(t, cs, "get_workflows", `{}`)
+		callTool(t, cs, "get_workflows", `{}`)
+	}
+	if len(shared.agents) != 1 || len(own.agents) != 0 || shared.agents[0].identity != "local" {
+		t.Errorf("%d shared agents and %d of connections", len(shared.agents), len(own.agents))
+	}
+	dial(t, h, stateful, "")
+	if len(own.agents) != 1 {
+		t.Errorf("%d agents of connections", len(own.agents))
+	}
+}
+
+// The version may stand in a header or, by mistake, in the body alone.
+func TestProtocolVersions(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	h := overHTTP(t, s, HTTPOptions{})
+	c := httpClient(t, "")
+	meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+	list := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}`
+	for _, test := range []struct {
+		name, body string
+		headers    []string
+		status     int
+		says       string
+	}{
+		{"newest", list, []string{"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/list"}, 200, `"finished_step"`},
+		{"newest without its header", list, nil, 400, "header is required"},
+		{"newest of another method", list, []string{"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call"}, 400, "Mcp-Method"},
+		{"unknown method", strings.Replace(list, "tools/list", "tools/lost", 1), []string{"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/lost"}, 404, "-32601"},
+		{"from the future", list, []string{"Mcp-Protocol-Version: 2099-01-01", "Mcp-Method: tools/list"}, 400, "2026-07-28"},
+		{"too old", initialize, []string{"Mcp-Protocol-Version: 1999-01-01"}, 400, "Unsupported protocol version"},
+		{"none", initialize, nil, 200, `"protocolVersion":"2025-06-18"`},
+	} {
+		if r := send(t, c, "POST", h.URL(), test.body, test.headers...); r.status != test.status || !strings.Contains(r.body, test.says) {
+			t.Errorf("%s: %d %s", test.name, r.status, clip(r.body, 400))
+		}
+	}
+	if r := send(t, c, "GET", h.URL(), "", "Mcp-Protocol-Version: 2026-07-28"); r.status != 405 {
+		t.Errorf("a stream of the newest version: %+v", r)
+	}
+}
+
+// A DELETE ends the session, what it runs, and nothing else.
+func TestDeleteEndsASession(t *testing.T) {
+	began := make(chan struct{})
+	s, f := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
+			close(began)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	}, withHTTP(nil))
+	h := overHTTP(t, s, HTTPOptions{})
+	c := httpClient(t, "")
+	id := open(t, c, h)
+	var wg sync.WaitGroup
+	wg.Go(func() { send(t, c, "POST", h.URL(), finishCall(1), id) })
+	<-began
+	if r := send(t, c, "DELETE", h.URL(), "", id); r.status != 204 {
+		t.Errorf("%+v", r)
+	}
+	wg.Wait()
+	<-f.agents[0].closed
+	for _, method := range []string{"POST", "GET", "DELETE"} {
+		if r := send(t, c, method, h.URL(), finishCall(2), id); r.status != 404 || !strings.Contains(r.body, "session_id") {
+			t.Errorf("%s after the end: %+v", method, r)
+		}
+	}
+	works(t, h)
+}
+
+// A session that is idle for longer than http.idle_timeout ends, and its agent
+// with it, also while a stream is open; the timeout is that of the config when
+// the connection was made.
+func TestIdleSessionsEnd(t *testing.T) {
+	for _, n := range network {
+		t.Run(n.name, func(t *testing.T) {
+			t.Parallel()
+			var mu sync.Mutex
+			c := config.Default()
+			c.HTTP.IdleTimeout = 0
+			s, f := fakeServer(t, nil, func(p *parts) {
+				p.check = func(context.Context) (*config.Config, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					now := *c
+					return &now, nil
+				}
+			})
+			h := overHTTP(t, s, HTTPOptions{Transport: n.transport})
+			if n.version != "" { // stateless requests have one connection, whose time is set
+				callTool(t, dial(t, h, n.version, ""), "get_workflows", `{}`)
+			}
+			before := len(f.agents)
+			mu.Lock()
+			c.HTTP.IdleTimeout = time.Second
+			mu.Unlock()
+			callTool(t, dial(t, h, n.version, ""), "get_workflows", `{}`)
+			<-f.agents[before].closed
+			if before > 0 {
+				select {
+				case <-f.agents[0].closed:
+					t.Error("the connection without a timeout was closed, too")
+				default:
+				}
+			}
+			works(t, overHTTP(t, s, HTTPOptions{}))
+		})
+	}
+}
+
+// The caller's name stands in the log.
+func TestCallerIsLogged(t *testing.T) {
+	var log strings.Builder
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	s.logger = slog.New(slog.NewTextHandler(&log, nil))
+	file, token := tokens(t, "ann")
+	h := overHTTP(t, s, HTTPOptions{TokenFile: file})
+	callTool(t, dial(t, h, stateful, token[0]), "get_workflows", `{}`)
+	h.drain() // the log is written by the call
+	if got := log.String(); strings.Count(got, "caller=ann") != 2 || strings.Contains(got, token[0]) {
+		t.Errorf("%s", got)
+	}
+}

@@ -1,0 +1,203 @@
+//go:build interop
+
+package interop
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// install puts the source and what it needs, in the versions of the lock file,
+// into a folder outside the checkout.
+func install(t *testing.T) (source string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"package.json", "package-lock.json", "source.mjs"} {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	return filepath.Join(dir, "source.mjs")
+}
+
+func run(t *testing.T, dir string, command ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", command, err, out)
+	}
+}
+
+// A session is a client of the built binary.
+type session struct {
+	*mcp.ClientSession
+	mu       sync.Mutex
+	progress []string
+	changed  chan struct{} // capacity 1
+}
+
+// serve builds the binary and connects a client to it, on a project with the
+// source.
+func serve(t *testing.T, source string) *session {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "deepwork")
+	run(t, filepath.Join("..", ".."), "go", "build", "-o", binary, "./cmd/deepwork")
+	root := t.TempDir()
+	config := fmt.Sprintf("workflow_tools:\n  status_interval: 150ms\n  sources:\n    - {name: typescript, command: [node, %q]}\n", source)
+	if err := os.MkdirAll(filepath.Join(root, ".deepwork"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, ".deepwork", "config.yml"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	server := exec.Command(binary, "serve", "--path", root)
+	server.Stderr = t.Output()
+	s := &session{changed: make(chan struct{}, 1)}
+	client := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, &mcp.ClientOptions{
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+			select {
+			case s.changed <- struct{}{}:
+			default:
+			}
+		},
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.progress = append(s.progress, r.Params.Message)
+		},
+	})
+	cs, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: server, TerminateDuration: 10 * time.Second}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cs.Close() })
+	s.ClientSession = cs
+	return s
+}
+
+// until waits until all of these tools are listed.
+func (s *session) until(t *testing.T, names ...string) map[string]*mcp.Tool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		all := map[string]*mcp.Tool{}
+		for tool, err := range s.Tools(ctx, nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[tool.Name] = tool
+		}
+		if !slices.ContainsFunc(names, func(name string) bool { return all[name] == nil }) {
+			return all
+		}
+		select {
+		case <-s.changed:
+		case <-ctx.Done():
+			t.Fatalf("waited for %v", names)
+		}
+	}
+}
+
+// call calls a tool that must succeed, and returns the run's result.
+func (s *session) call(t *testing.T, name, arguments string) string {
+	t.Helper()
+	params := &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)}
+	params.SetProgressToken(name)
+	res, err := s.CallTool(t.Context(), params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		State  string          `json:"state"`
+		Result json.RawMessage `json:"result"`
+	}
+	if err := json.Unmarshal([]byte(words(res)), &got); err != nil || res.IsError || got.State != "completed" {
+		t.Fatalf("%s: %s", name, words(res))
+	}
+	return string(got.Result)
+}
+
+func words(res *mcp.CallToolResult) string { return res.Content[0].(*mcp.TextContent).Text }
+
+func TestSourceOfTheTypeScriptSDK(t *testing.T) {
+	s := serve(t, install(t))
+	all := s.until(t, "greet", "count", "break", "wait", "grow")
+	if all["greet"].Description != "Greets somebody" {
+		t.Errorf("got %+v", all["greet"])
+	}
+	if got := s.call(t, "greet", `{"name":"Ada"}`); got != `{"greeting":"Hello, Ada"}` {
+		t.Errorf("greet: %s", got)
+	}
+	if got := s.call(t, "count", `{}`); got != `{"counted":3}` {
+		t.Errorf("count: %s", got)
+	}
+	s.mu.Lock()
+	if told := strings.Join(s.progress, "\n"); !strings.Contains(told, "of 3, at") {
+		t.Errorf("progress:\n%s", told)
+	}
+	s.mu.Unlock()
+	for name, want := range map[string]string{"break": "StateError: ", "greet": "ToolError: "} {
+		res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(`{}`)})
+		if err != nil || !res.IsError || !strings.HasPrefix(words(res), want) {
+			t.Errorf("%s: %v %v", name, res, err)
+		}
+		if name == "break" && !strings.Contains(words(res), "it broke") {
+			t.Errorf("%s: %s", name, words(res))
+		}
+	}
+
+	// A cancelled call ends there; its execution_id stands in its progress.
+	ctx, cancel := context.WithCancel(t.Context())
+	params := &mcp.CallToolParams{Name: "wait", Arguments: json.RawMessage(`{}`)}
+	params.SetProgressToken("wait")
+	ended := make(chan error, 1)
+	go func() { _, err := s.CallTool(ctx, params); ended <- err }()
+	id := ""
+	for deadline := time.Now().Add(time.Minute); id == "" && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		s.mu.Lock()
+		last := s.progress[len(s.progress)-1]
+		s.mu.Unlock()
+		if strings.HasSuffix(last, "at 1") || strings.HasSuffix(last, "at 2") {
+			id, _, _ = strings.Cut(strings.TrimPrefix(last, "execution_id "), ":")
+		}
+	}
+	cancel()
+	<-ended
+	state := ""
+	for deadline := time.Now().Add(time.Minute); state != "cancelled" && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "workflow_status", Arguments: map[string]string{"execution_id": id}})
+		if err != nil || res.IsError {
+			t.Fatal(err, res)
+		}
+		var now struct{ State string }
+		json.Unmarshal([]byte(words(res)), &now)
+		state = now.State
+	}
+	if state != "cancelled" {
+		t.Errorf("the run is %q", state)
+	}
+
+	// What comes later is a tool without being asked for.
+	s.call(t, "grow", `{}`)
+	s.until(t, "fresh")
+}

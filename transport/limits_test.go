@@ -1,0 +1,417 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"deepwork/catalog/config"
+	"deepwork/session/workflow"
+)
+
+// waitFor polls what no event tells of, the network's side of things.
+func waitFor(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+// scraped is a value of /metrics.
+func scraped(t testing.TB, h *HTTPServer, series string) string {
+	t.Helper()
+	r := send(t, httpClient(t, ""), "GET", at(h, "/metrics"), "")
+	for line := range strings.Lines(r.body) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "none"
+}
+
+// What is no request of MCP is refused, each with its status, and the rest go on.
+func TestBadRequests(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	h := overHTTP(t, s, HTTPOptions{})
+	c := httpClient(t, "")
+	id := open(t, c, h)
+	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_workflows"}}`
+	for _, test := range []struct {
+		name, method, body string
+		headers            []string
+		status             int
+		says               string
+	}{
+		{"broken JSON", "POST", `{"jsonrpc":`, []string{id}, 400, "malformed payload"},
+		{"broken JSON without a session", "POST", `{"jsonrpc":`, nil, 400, "malformed payload"},
+		{"no JSON-RPC", "POST", `{"a":1}`, []string{id}, 400, ""},
+		{"a number", "POST", `7`, []string{id}, 400, ""},
+		{"nothing", "POST", ``, []string{id}, 400, "non-empty body"},
+		{"binary", "POST", "\x00\xff\xfe", []string{id}, 400, "malformed payload"},
+		{"nested deeply", "POST", strings.Repeat("[", 100_000), []string{id}, 400, ""},
+		{"unknown method", "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/lost"}`, []string{id}, 400, "tools/lost"},
+		{"unknown tool", "POST", strings.Replace(call, "get_workflows", "nothing", 1), []string{id}, 200, `unknown tool`},
+		{"no session", "POST", call, nil, 200, "initialization"},
+		{"a session that never was", "POST", call, []string{"Mcp-Session-Id: X"}, 404, "Initialize a new one"},
+		{"a stream without a session", "GET", ``, nil, 400, "Mcp-Session-Id"},
+		{"an end without a session", "DELETE", ``, nil, 400, "Mcp-Session-Id"},
+		{"another method", "PUT", call, []string{id}, 405, ""},
+		{"another type", "POST", call, []string{id, "Content-Type: text/plain"}, 415, "application/json"},
+		{"no way to answer", "POST", call, []string{id, "Accept: text/html"}, 400, "Accept"},
+		{"wrong version", "POST", call, []string{id, "Mcp-Protocol-Version: 1.0"}, 400, "protocol version"},
+		{"a resumed stream", "GET", "", []string{id, "Last-Event-Id: x_1"}, 400, "replay"},
+	} {
+		if r := send(t, c, test.method, h.URL(), test.body, test.headers...); r.status != test.status || !strings.Contains(r.body, test.says) {
+			t.Errorf("%s: %d %s", test.name, r.status, clip(r.body, 300))
+		}
+		if r := send(t, c, "POST", h.URL(), call, id); r.status != 200 || !strings.Contains(r.body, "zebra") {
+			t.Errorf("after %s: %+v", test.name, r)
+		}
+	}
+	if r := send(t, c, "GET", at(h, "/sse"), ""); r.status != 404 {
+		t.Errorf("the other transport: %+v", r)
+	}
+}
+
+// The same over SSE, whose replies come on the stream.
+func TestBadRequestsOverSSE(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	h := overHTTP(t, s, HTTPOptions{Transport: TransportSSE})
+	cs := dial(t, h, "2024-11-05", "")
+	h.server.conns.mu.Lock()
+	n := len(h.server.conns.byKey)
+	h.server.conns.mu.Unlock()
+	if n != 1 {
+		t.Fatalf("%d connections", n)
+	}
+	c := httpClient(t, "")
+	for _, test := range []struct {
+		method, url, body string
+		headers           []string
+		status            int
+	}{
+		{"POST", h.URL(), initialize, nil, 404},
+		{"POST", h.URL() + "?sessionid=x", initialize, nil, 404},
+		{"POST", h.URL(), initialize, []string{"Content-Type: text/plain"}, 415},
+		{"DELETE", h.URL(), "", nil, 405},
+		{"GET", at(h, "/mcp"), "", nil, 404},
+	} {
+		if r := send(t, c, test.method, test.url, test.body, test.headers...); r.status != test.status {
+			t.Errorf("%s %s: %+v", test.method, test.url, r)
+		}
+	}
+	callTool(t, cs, "get_workflows", `{}`)
+}
+
+// Two calls of one id at once: the second is refused, the first is answered.
+func TestDuplicateIDs(t *testing.T) {
+	began, proceed := make(chan struct{}), make(chan struct{})
+	s, _ := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+			close(began)
+			<-proceed
+			return fullFinish(), nil
+		}
+	}, withHTTP(nil))
+	h := overHTTP(t, s, HTTPOptions{})
+	c := httpClient(t, "")
+	id := open(t, c, h)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 200 || !strings.Contains(r.body, "needs_work") {
+			t.Errorf("the first: %+v", r)
+		}
+	})
+	<-began
+	if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 400 || !strings.Contains(r.body, "duplicate") {
+		t.Errorf("the second: %+v", r)
+	}
+	close(proceed)
+	wg.Wait()
+}
+
+// endless is a body that has no end.
+type endless struct{ sent int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.sent += len(p)
+	return copy(p, bytes.Repeat([]byte("a"), len(p))), nil
+}
+
+// A body of 100 MB is refused when it has become too large, and not before its
+// sender has come so far; with a length it is refused as early.
+func TestLargeBody(t *testing.T) {
+	for _, over := range []string{TransportHTTP, TransportSSE} {
+		t.Run(over, func(t *testing.T) {
+			s, _ := fakeServer(t, nil, withHTTP(nil))
+			h := overHTTP(t, s, HTTPOptions{Transport: over})
+			for name, body := range map[string]io.Reader{
+				"with a length": strings.NewReader(strings.Repeat("a", 100<<20)),
+				"without one":   io.LimitReader(&endless{}, 100<<20),
+			} {
+				req, err := http.NewRequest("POST", h.URL(), body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Header.Set("Content-Type", "application/json")
+				req.Header.Set("Accept", "application/json, text/event-stream")
+				res, err := httpClient(t, "").Do(req)
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+					continue
+				}
+				if data, _ := io.ReadAll(res.Body); res.StatusCode != 413 || !strings.Contains(string(data), "4194304 bytes") {
+					t.Errorf("%s: %d %s", name, res.StatusCode, data)
+				}
+				res.Body.Close()
+			}
+			if got := scraped(t, h, `deepwork_refused_total{reason="body"}`); got != "2" {
+				t.Errorf("counted %s", got)
+			}
+		})
+	}
+}
+
+// The limit is the config's: one byte more is too much.
+func TestBodyLimit(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxBodyBytes = 2000 }))
+	h := overHTTP(t, s, HTTPOptions{})
+	for size, want := range map[int]int{2000: 200, 2001: 413} {
+		body := initialize + strings.Repeat(" ", size-len(initialize))
+		if r := send(t, httpClient(t, ""), "POST", h.URL(), body); r.status != want {
+			t.Errorf("%d bytes: %+v", size, r)
+		}
+	}
+}
+
+func TestLargeHeader(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	h := overHTTP(t, s, HTTPOptions{})
+	conn, err := net.Dial("tcp", address(h))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var wg sync.WaitGroup
+	wg.Go(func() { // it is cut off as it writes
+		io.WriteString(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: "+strings.Repeat("a", 1<<20)+"\r\n\r\n")
+	})
+	if r := answer(t, conn); r.status != 431 {
+		t.Errorf("%+v", r)
+	}
+	wg.Wait()
+	works(t, h)
+}
+
+// A body that does not come is not waited for.
+func TestSlowBody(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	h := overHTTP(t, s, HTTPOptions{}, func(h *HTTPServer) { h.body = 50 * time.Millisecond })
+	conn := raw(t, h, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+	if r := answer(t, conn); r.status != 408 {
+		t.Errorf("%+v", r)
+	}
+	// The time of the body is not that of the call.
+	began := make(chan struct{})
+	slow, _ := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
+			close(began)
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(300 * time.Millisecond):
+				return fullFinish(), nil
+			}
+		}
+	}, withHTTP(nil))
+	h = overHTTP(t, slow, HTTPOptions{}, func(h *HTTPServer) { h.body = 50 * time.Millisecond })
+	if res := callTool(t, dial(t, h, stateful, ""), "finished_step", `{"outputs":{}}`); res.IsError {
+		t.Errorf("%s", text(res))
+	}
+	<-began
+	works(t, h)
+}
+
+// A client that never reads what it asked for is dropped, and holds nothing up.
+func TestClientThatNeverReads(t *testing.T) {
+	large := fullFinish()
+	large.Notice = new(strings.Repeat("n", 16<<20))
+	s, _ := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) { return large, nil }
+	}, withHTTP(nil))
+	h := overHTTP(t, s, HTTPOptions{}, func(h *HTTPServer) { h.sockets.stall = 100 * time.Millisecond })
+	c := httpClient(t, "")
+	id := open(t, c, h)
+	before := h.sockets.len()
+	body := finishCall(1)
+	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body))
+	waitFor(t, "its connection", func() bool { return h.sockets.len() > before })
+	works(t, h)
+	waitFor(t, "its end", func() bool { return h.requests.Load() == 0 })
+	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	got, err := io.ReadAll(conn)
+	if len(got) == 0 || len(got) >= 16<<20 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("it was sent %d bytes, then %v", len(got), err)
+	}
+	if r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":2,"method":"ping"}`, id); r.status != 200 {
+		t.Errorf("the session: %+v", r)
+	}
+}
+
+// Requests beyond the limit are told to come later; streams take no one's place.
+func TestRequestLimit(t *testing.T) {
+	began, proceed := make(chan struct{}, 2), make(chan struct{})
+	s, _ := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+			began <- struct{}{}
+			<-proceed
+			return fullFinish(), nil
+		}
+	}, withHTTP(func(c *config.HTTP) { c.MaxRequests = 2 }))
+	h := overHTTP(t, s, HTTPOptions{})
+	for range 5 {
+		dial(t, h, stateful, "") // with a stream each
+		dial(t, h, "", "")
+	}
+	waitFor(t, "the streams", func() bool { return h.streams.Load() >= 5 && h.requests.Load() == 0 })
+	c := httpClient(t, "")
+	id := open(t, c, h)
+	var wg sync.WaitGroup
+	for i := range 2 {
+		wg.Go(func() {
+			if r := send(t, c, "POST", h.URL(), finishCall(i), id); r.status != 200 {
+				t.Errorf("within the limit: %+v", r)
+			}
+		})
+		<-began
+	}
+	if r := send(t, c, "POST", h.URL(), finishCall(3), id); r.status != 429 || r.header.Get("Retry-After") != "1" || !strings.Contains(r.body, "http.max_requests") {
+		t.Errorf("beyond it: %+v", r)
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		if r := send(t, c, "GET", at(h, path), ""); r.status != 200 {
+			t.Errorf("%s: %+v", path, r)
+		}
+	}
+	close(proceed)
+	wg.Wait()
+	if r := send(t, c, "POST", h.URL(), finishCall(4), id); r.status != 200 {
+		t.Errorf("later: %+v", r)
+	}
+}
+
+// A call whose client hangs up runs on, and is one of those that count.
+func TestAbandonedCallsCount(t *testing.T) {
+	began, proceed := make(chan struct{}), make(chan struct{})
+	s, _ := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+			close(began)
+			<-proceed
+			return fullFinish(), nil
+		}
+	}, withHTTP(func(c *config.HTTP) { c.MaxRequests = 1 }))
+	h := overHTTP(t, s, HTTPOptions{})
+	c := httpClient(t, "")
+	id := open(t, c, h)
+	body := finishCall(1)
+	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body))
+	<-began
+	conn.Close()
+	waitFor(t, "the end of the request", func() bool { return h.requests.Load() == 0 })
+	if r := send(t, c, "POST", h.URL(), finishCall(2), id); r.status != 429 {
+		t.Errorf("%+v", r)
+	}
+	close(proceed)
+	waitFor(t, "the end of the call", func() bool { return s.inflight.len() == 0 })
+	if r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":3,"method":"ping"}`, id); r.status != 200 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// However many connections are opened and say nothing, or half a header: others
+// are served.
+func TestHalfOpenConnections(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 20 }))
+	h := overHTTP(t, s, HTTPOptions{})
+	c := httpClient(t, "")
+	id := open(t, c, h)
+	for i := range 300 {
+		raw(t, h, []string{"", "P", "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: "}[i%3])
+	}
+	works(t, h)
+	if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 200 {
+		t.Errorf("the session from before: %+v", r)
+	}
+	if n := h.sockets.len(); n > 20 {
+		t.Errorf("%d connections", n)
+	}
+	if got := scraped(t, h, `deepwork_refused_total{reason="evicted"}`); got == "none" || got == "0" {
+		t.Errorf("%s were given up", got)
+	}
+}
+
+// A connection that does not get its header out is closed after a while.
+func TestSlowHeader(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	h := overHTTP(t, s, HTTPOptions{}, func(h *HTTPServer) { h.http.ReadHeaderTimeout = 50 * time.Millisecond })
+	conn := raw(t, h, "POST /mcp HTTP/1.1\r\nHost: local")
+	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.ReadAll(conn); err != nil {
+		t.Errorf("it was left open: %v", err)
+	}
+	waitFor(t, "its end", func() bool { return h.sockets.len() == 0 })
+}
+
+// Where every connection is at work a new one is refused and told so; with the
+// end of one there is room.
+func TestConnectionLimit(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 3 }))
+	h := overHTTP(t, s, HTTPOptions{Transport: TransportSSE})
+	var streams []net.Conn
+	for range 3 {
+		conn := raw(t, h, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		if _, err := io.ReadFull(conn, make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, conn)
+	}
+	r := answer(t, raw(t, h, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+	if r.status != 503 || r.header.Get("Retry-After") != "1" || !strings.Contains(r.body, "http.max_connections") {
+		t.Errorf("%+v", r)
+	}
+	streams[0].Close()
+	waitFor(t, "room", func() bool { return h.sockets.len() < 3 })
+	if got := scraped(t, h, `deepwork_refused_total{reason="connections"}`); got != "1" {
+		t.Errorf("counted %s", got)
+	}
+}
+
+// MCP sessions that nobody ends are bounded, too; those that are there go on.
+func TestSessionLimit(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 3 }))
+	h := overHTTP(t, s, HTTPOptions{})
+	c := httpClient(t, "")
+	var id string
+	for range 6 {
+		id = open(t, c, h)
+	}
+	if r := send(t, c, "POST", h.URL(), initialize); r.status != 503 || !strings.Contains(r.body, "6 MCP sessions are open") {
+		t.Errorf("one too many: %+v", r)
+	}
+	if r := send(t, c, "DELETE", h.URL(), "", id); r.status != 204 {
+		t.Errorf("%+v", r)
+	}
+	waitFor(t, "its end", func() bool { return s.conns.len() == 5 })
+	open(t, c, h)
+}

@@ -1,0 +1,212 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"deepwork/catalog/task"
+	"deepwork/session/attempt"
+)
+
+const (
+	// maxNews is how many sessions may have news that the board was not told yet;
+	// a workspace has one or a few. Past that the oldest are dropped: the next
+	// transition of theirs is told.
+	maxNews = 256
+	// settleFor is how long a reply waits for the board to be told of what the call
+	// moved: an agent that ends on that reply has its server killed with it.
+	settleFor = 2 * time.Second
+	// tellPatience bounds one attempt to tell the board.
+	tellPatience = 10 * time.Second
+	// tellPause and tellPauseMost are the pauses between such attempts.
+	tellPause, tellPauseMost = 100 * time.Millisecond, 5 * time.Second
+)
+
+// A newsroom tells the board what the workflows of a workspace do (issue 7, "With
+// workflows"). Transitions do not wait for it: of each session it keeps what is
+// newest, and one goroutine tells it, again and again where the board refuses.
+type newsroom struct {
+	tell func(context.Context, attempt.News) error
+	past func(context.Context) ([]attempt.News, error) // what was recorded before, oldest first; may be nil
+	log  *slog.Logger
+
+	ctx    context.Context // of the goroutine; ends with the context of close
+	cancel context.CancelFunc
+	wake   chan struct{} // capacity 1, never closed
+	ending chan struct{} // closed by close
+	once   sync.Once
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	pending []report // one a session, the one that moved last at the end
+	last    uint64
+	changed chan struct{} // closed, and made anew, when pending or failing changes
+	failing bool          // the board refused last
+}
+
+// A report is news with its number.
+type report struct {
+	attempt.News
+	number uint64
+}
+
+func newNewsroom(tell func(context.Context, attempt.News) error, past func(context.Context) ([]attempt.News, error), log *slog.Logger) *newsroom {
+	n := &newsroom{tell: tell, past: past, log: log, wake: make(chan struct{}, 1), ending: make(chan struct{}), changed: make(chan struct{})}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.wg.Go(n.run)
+	return n
+}
+
+// put takes news. It does not block.
+func (n *newsroom) put(news attempt.News) {
+	n.mu.Lock()
+	n.last++
+	n.pending = slices.DeleteFunc(n.pending, func(r report) bool { return r.SessionID == news.SessionID })
+	n.pending = append(n.pending, report{news, n.last})
+	if over := len(n.pending) - maxNews; over > 0 {
+		n.pending = slices.Delete(n.pending, 0, over)
+	}
+	n.mu.Unlock()
+	select {
+	case n.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// settle waits until all news of before was told, the board refuses, the time for
+// it is over, or ctx ends.
+func (n *newsroom) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleFor)
+	defer cancel()
+	n.mu.Lock()
+	until := n.last
+	for !n.failing && slices.ContainsFunc(n.pending, func(r report) bool { return r.number <= until }) {
+		changed := n.changed
+		n.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+		n.mu.Lock()
+	}
+	n.mu.Unlock()
+}
+
+// close tells what is left, each once, and ends the goroutine. It waits until ctx
+// ends; the error says what the board was not told.
+func (n *newsroom) close(ctx context.Context) error {
+	n.once.Do(func() { close(n.ending) })
+	defer context.AfterFunc(ctx, n.cancel)()
+	n.wg.Wait()
+	n.cancel()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.pending) > 0 {
+		return fmt.Errorf("the task board was not told where %d workflows stand", len(n.pending))
+	}
+	return nil
+}
+
+// run tells until close.
+func (n *newsroom) run() {
+	n.recall()
+	pause := tellPause
+	for {
+		r, there := n.first()
+		if !there {
+			select {
+			case <-n.wake:
+			case <-n.ending:
+				n.rest()
+				return
+			}
+			continue
+		}
+		if n.deliver(r) {
+			pause = tellPause
+			continue
+		}
+		timer := time.NewTimer(pause)
+		pause = min(2*pause, tellPauseMost)
+		select {
+		case <-timer.C:
+		case <-n.ending:
+			timer.Stop()
+			n.rest()
+			return
+		}
+	}
+}
+
+// rest tells what is left when the server ends.
+func (n *newsroom) rest() {
+	for {
+		r, there := n.first()
+		if !there || !n.deliver(r) {
+			return
+		}
+	}
+}
+
+// recall puts what a server before this one may have been killed over in front of
+// what has come meanwhile.
+func (n *newsroom) recall() {
+	if n.past == nil {
+		return
+	}
+	past, err := n.past(n.ctx)
+	if err != nil {
+		n.log.Warn("cannot tell the task board of the workflows that were in this workspace before", "error", err)
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var old []report
+	for _, news := range past {
+		if !slices.ContainsFunc(n.pending, func(r report) bool { return r.SessionID == news.SessionID }) {
+			old = append(old, report{News: news})
+		}
+	}
+	n.pending = append(old, n.pending...)
+}
+
+func (n *newsroom) first() (report, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.pending) == 0 {
+		return report{}, false
+	}
+	return n.pending[0], true
+}
+
+// deliver tells the board; false: it is to be tried again.
+func (n *newsroom) deliver(r report) bool {
+	ctx, cancel := context.WithTimeout(n.ctx, tellPatience)
+	defer cancel()
+	err := n.tell(ctx, r.News)
+	told := err == nil
+	if err != nil {
+		told = errors.Is(err, task.ErrNotFound)
+		if told {
+			n.log.Warn("the task board does not know this workspace's attempt any more", "workflow_session", r.SessionID, "error", err)
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !told && !n.failing {
+		n.log.Error("the task board cannot be told where a workflow stands; trying again until it can", "workflow_session", r.SessionID, "error", err)
+	}
+	n.failing = !told
+	if told {
+		n.pending = slices.DeleteFunc(n.pending, func(p report) bool { return p.SessionID == r.SessionID && p.number == r.number })
+	}
+	close(n.changed)
+	n.changed = make(chan struct{})
+	return told
+}

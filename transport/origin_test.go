@@ -1,0 +1,105 @@
+package transport
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"deepwork/catalog/config"
+)
+
+func TestHosts(t *testing.T) {
+	loopback := sites{loopback: true, host: "127.0.0.1", addr: netip.MustParseAddr("127.0.0.1")}
+	one := sites{host: "build.example.com", addr: netip.MustParseAddr("10.0.0.7")}
+	all := sites{host: "0.0.0.0", addr: netip.IPv4Unspecified()}
+	named := config.HTTP{AllowedHosts: []string{"deep.example.com", "::7"}}
+	for _, test := range []struct {
+		sites    sites
+		settings config.HTTP
+		hosts    string
+		taken    bool
+	}{
+		{loopback, config.HTTP{}, "localhost localhost:80 LocalHost:8000 127.0.0.1 127.0.0.1:8000 127.1.2.3:9 [::1] [::1]:8000 ::1 localhost.", true},
+		{loopback, config.HTTP{}, "example.com localhost.example.com 127.0.0.1.nip.io 10.0.0.7 0.0.0.0 [::2]:80 deep.example.com notlocalhost 127.0.0.1@evil.com 2130706433 0x7f.1", false},
+		{loopback, named, "deep.example.com Deep.Example.com:443 [::7]:8000 localhost:1", true},
+		{loopback, named, "example.com x.deep.example.com", false},
+		{one, config.HTTP{}, "build.example.com BUILD.example.com:8000 10.0.0.7 10.0.0.7:8000 [::ffff:10.0.0.7]:1", true},
+		{one, config.HTTP{}, "localhost example.com 10.0.0.8 127.0.0.1", false},
+		{all, config.HTTP{}, "whatever.example.com 10.0.0.7:1 localhost", true},
+		{all, named, "deep.example.com:1", true},
+		{all, named, "whatever.example.com 10.0.0.7", false},
+	} {
+		for host := range strings.FieldsSeq(test.hosts) {
+			if got := test.sites.takesHost(host, test.settings); got != test.taken {
+				t.Errorf("%s on %s: %v", host, test.sites.host, got)
+			}
+		}
+		if test.sites.loopback && test.sites.takesHost("", test.settings) {
+			t.Error("no host is taken")
+		}
+	}
+}
+
+func TestOrigins(t *testing.T) {
+	loopback, all := sites{loopback: true}, sites{}
+	named := config.HTTP{AllowedOrigins: []string{"https://app.example.com"}}
+	for _, test := range []struct {
+		sites    sites
+		settings config.HTTP
+		origins  string
+		taken    bool
+	}{
+		{loopback, config.HTTP{}, "http://localhost http://localhost:6274 https://127.0.0.1:1 http://[::1]:8000", true},
+		{loopback, config.HTTP{}, "null https://app.example.com http://localhost.example.com file:// http://10.0.0.7 localhost ftp://localhost", false},
+		{loopback, named, "https://app.example.com https://APP.example.com", true},
+		{loopback, named, "http://app.example.com https://app.example.com:444 https://x.app.example.com", false},
+		{all, named, "https://app.example.com", true},
+		{all, named, "http://localhost null", false},
+	} {
+		for origin := range strings.FieldsSeq(test.origins) {
+			if got := test.sites.takesOrigin(origin, test.settings); got != test.taken {
+				t.Errorf("%s, loopback %v: %v", origin, test.sites.loopback, got)
+			}
+		}
+		if !test.sites.takesOrigin("", test.settings) {
+			t.Error("what is no browser is refused")
+		}
+	}
+}
+
+// A page that was rebound to this server is refused, as is any page that is not
+// allowed; a page that is may do what a client does.
+func TestGuard(t *testing.T) {
+	for _, over := range []string{TransportHTTP, TransportSSE} {
+		t.Run(over, func(t *testing.T) {
+			s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) {
+				c.AllowedHosts = []string{"deep.example.com"}
+				c.AllowedOrigins = []string{"https://app.example.com"}
+			}))
+			h := overHTTP(t, s, HTTPOptions{Transport: over})
+			c := httpClient(t, "")
+			for _, url := range []string{h.URL(), at(h, "/metrics")} {
+				for _, headers := range [][]string{{"Host: evil.example.com"}, {"Origin: https://evil.example.com"}, {"Origin: null"}, {"Host: evil.example.com", "Origin: http://evil.example.com"}} {
+					r := send(t, c, "GET", url, "", headers...)
+					if r.status != 403 || r.header.Get("Access-Control-Allow-Origin") != "" || !strings.Contains(r.body, "http.allowed_") {
+						t.Errorf("%s %v: %+v", url, headers, r)
+					}
+				}
+			}
+			if r := send(t, c, "GET", at(h, "/metrics"), "", "Host: deep.example.com:80", "Origin: https://app.example.com"); r.status != 200 ||
+				r.header.Get("Access-Control-Allow-Origin") != "https://app.example.com" || r.header.Get("Access-Control-Expose-Headers") != "Mcp-Session-Id" {
+				t.Errorf("%+v", r)
+			}
+			r := send(t, c, "OPTIONS", h.URL(), "", "Origin: https://app.example.com", "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization,mcp-session-id")
+			if r.status != 204 || !strings.Contains(r.header.Get("Access-Control-Allow-Methods"), "DELETE") || r.header.Get("Access-Control-Allow-Headers") != "authorization,mcp-session-id" {
+				t.Errorf("preflight: %+v", r)
+			}
+			if r := send(t, c, "OPTIONS", h.URL(), "", "Origin: https://evil.example.com", "Access-Control-Request-Method: POST"); r.status != 403 {
+				t.Errorf("preflight of another: %+v", r)
+			}
+			if r := send(t, c, "GET", at(h, "/nothing"), ""); r.status != 404 {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}

@@ -1,0 +1,163 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/remote"
+	"deepwork/session"
+	"deepwork/session/run"
+)
+
+// countedAs is the name of all workflows' tools in the metrics.
+const countedAs = "workflow_tool"
+
+type borrowedKey struct{}
+
+// borrow has a call go to handler though the SDK does not know its tool: it goes
+// there under the name of one that it knows, and that tool hands it on. What the
+// SDK does to the results of calls it so does to these.
+func (s *Server) borrow(ctx context.Context, call *mcp.CallToolRequest, handler mcp.ToolHandler) (context.Context, *mcp.CallToolRequest) {
+	params := *call.Params
+	params.Name = s.first
+	lent := *call
+	lent.Params = &params
+	return context.WithValue(ctx, borrowedKey{}, handler), &lent
+}
+
+// workflowTool returns what serves the tool of a workflow, or nil.
+func (s *Server) workflowTool(ctx context.Context, name string) mcp.ToolHandler {
+	if s.remote == nil {
+		return nil
+	}
+	return s.remote.handler(ctx, name)
+}
+
+// A target is what a workflow's tool does with its arguments, and which outcome
+// is logged of it.
+type target func(ctx context.Context, conn *connection, arguments json.RawMessage) (reply any, outcome string, err error)
+
+// handler returns what serves the tool of a workflow, or nil: there is none of
+// that name (seed 003, 2.2).
+func (r *remotes) handler(ctx context.Context, name string) mcp.ToolHandler {
+	do := r.target(ctx, name)
+	if do == nil {
+		return nil
+	}
+	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return r.server.serveCall(ctx, req, callLog{tool: name, counted: countedAs},
+			func(*callLog) *session.Error { return nil }, // the workflow's own schema judges them
+			func(ctx context.Context, conn *connection) (any, string, error) {
+				return do(ctx, conn, req.Params.Arguments)
+			})
+	}
+}
+
+// target finds a tool by its name as it is now; nil: there is none.
+func (r *remotes) target(ctx context.Context, name string) target {
+	r.follow(ctx)
+	if t := r.catalog.Snapshot().Tool(name); t != nil && r.listing.Load().jobs[name] == nil {
+		return func(ctx context.Context, conn *connection, arguments json.RawMessage) (any, string, error) {
+			return r.run(ctx, conn, t, arguments)
+		}
+	}
+	if j := r.relist(ctx).jobs[name]; j != nil {
+		return j.start
+	}
+	return nil
+}
+
+// run runs a workflow at its source and waits for its end (seed 003, 2.2 to 2.5
+// and 7.1).
+func (r *remotes) run(ctx context.Context, conn *connection, t *remote.Tool, arguments json.RawMessage) (any, string, error) {
+	calling, release := byCaller(ctx)
+	defer release()
+	tell := wantsProgress(ctx)
+	id, said := "", ""
+	ended, err := r.runs.Call(calling, conn.identity, t, arguments, func(now run.Run) {
+		id = now.ExecutionID
+		if words := ""; tell {
+			if words = progressWords(&now); words != said {
+				tellProgress(ctx, words)
+				said = words
+			}
+		}
+	})
+	if err == nil {
+		return ended, string(ended.State), nil
+	}
+	refusal, refused := errors.AsType[*session.Error](err)
+	switch {
+	case context.Cause(calling) == run.ErrCancelled:
+		// Whoever cancels a call wants no answer to it, not even that it worked.
+		return nil, "", fmt.Errorf("running workflow %q: %w: %w", t.Name, context.Canceled, err)
+	case refused:
+		return nil, "", slim(refusal)
+	case errors.Is(err, errStopping) && id != "":
+		return nil, "", session.NotNow("stopping", "The server is stopping. Workflow '%s' goes on at its source '%s'; when the server is back, "+
+			"call workflow_status with execution_id '%s', and do not start it again.", t.Workflow.Name, t.Source, id).With("execution_id", id)
+	}
+	return nil, "", err
+}
+
+// byCaller returns a context that ends with ctx, and whose cause is
+// run.ErrCancelled where its caller cancelled the call: by a notification, which
+// ends the request's context and gives no reason, or, in the newest protocol over
+// HTTP, by hanging up, which is how it is done there. A connection that is lost
+// has its reason (io.EOF, errGone), and so has a server that stops; then runs go
+// on.
+func byCaller(ctx context.Context) (context.Context, func()) {
+	calling, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		cause := context.Cause(ctx)
+		if cause == context.Canceled {
+			cause = run.ErrCancelled
+		}
+		cancel(cause)
+	})
+	return calling, func() { stop(); cancel(nil) }
+}
+
+// progressWords are what a caller is told while it waits (seed 003, 7.3).
+func progressWords(now *run.Run) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "execution_id %s: ", now.ExecutionID)
+	p := now.Progress
+	if p == nil || p.Value == nil && p.Message == "" {
+		return b.String() + string(now.State)
+	}
+	if p.Value != nil {
+		b.WriteString(number(*p.Value))
+		if p.Total != nil {
+			b.WriteString(" of " + number(*p.Total))
+		}
+		if p.Message != "" {
+			b.WriteString(", ")
+		}
+	}
+	return b.String() + plain(p.Message)
+}
+
+func number(f float64) string { return strconv.FormatFloat(f, 'g', 6, 64) }
+
+// slim sees to it that a refusal's values for programs have room for its
+// execution_id: the run that it holds goes first.
+func slim(e *session.Error) *session.Error {
+	if e.Details["run"] == nil {
+		return e
+	}
+	if data, err := json.Marshal(e.Details["run"]); err == nil && len(data) < errorMetaBytes/2 {
+		return e
+	}
+	slimmer := *e
+	slimmer.Details = maps.Clone(e.Details)
+	delete(slimmer.Details, "run")
+	return &slimmer
+}

@@ -1,0 +1,273 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/session/run"
+)
+
+// onStdio serves a client over the stdio transport, and returns it with what
+// stops the server and how serving ended.
+func onStdio(t *testing.T, s *Server) (cs *mcp.ClientSession, stop func(), served <-chan error) {
+	t.Helper()
+	in, toServer := io.Pipe()
+	fromServer, out := io.Pipe()
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.ServeStdio(ctx, in, out) }()
+	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	cs, err := c.Connect(t.Context(), &mcp.IOTransport{Reader: fromServer, Writer: toServer}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cs.Close(); stop() })
+	return cs, stop, ended
+}
+
+// A way is how a client reaches the server.
+type way struct {
+	name    string
+	connect func(*testing.T, *Server) *mcp.ClientSession
+}
+
+var ways = []way{
+	{"stdio", func(t *testing.T, s *Server) *mcp.ClientSession { cs, _, _ := onStdio(t, s); return cs }},
+	{"http stateful", func(t *testing.T, s *Server) *mcp.ClientSession {
+		return dial(t, overHTTP(t, s, HTTPOptions{}), stateful, "")
+	}},
+	{"http stateless", func(t *testing.T, s *Server) *mcp.ClientSession {
+		return dial(t, overHTTP(t, s, HTTPOptions{}), "", "")
+	}},
+	{"sse", func(t *testing.T, s *Server) *mcp.ClientSession {
+		return dial(t, overHTTP(t, s, HTTPOptions{Transport: TransportSSE}), stateful, "")
+	}},
+}
+
+// inBackground makes a call and returns what ends it, as its caller would, and
+// what came of it.
+func inBackground(t *testing.T, cs *mcp.ClientSession, name string) (cancel func(), done <-chan *mcp.CallToolResult) {
+	t.Helper()
+	return inBackgroundWith(t, cs, name, `{}`)
+}
+
+func inBackgroundWith(t *testing.T, cs *mcp.ClientSession, name, arguments string) (cancel func(), done <-chan *mcp.CallToolResult) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan *mcp.CallToolResult, 1)
+	go func() {
+		res, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)})
+		if err != nil {
+			res = nil
+		}
+		ended <- res
+	}()
+	t.Cleanup(cancel)
+	return cancel, ended
+}
+
+// only is the one run there is, as its source's id finds it.
+func only(t *testing.T, s *Server) *run.Run {
+	t.Helper()
+	got, err := s.remote.runs.Status(t.Context(), localIdentity, "x-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// A call that its caller cancels ends the workflow at its source, over every
+// transport.
+func TestReq003_7_5_ACancelledCallIsCancelledAtTheSource(t *testing.T) {
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			f := newFactory(standardWorkflows...)
+			s, _ := withSource(t, f, "")
+			cs := w.connect(t, s)
+			for _, name := range []string{"hang", "block"} {
+				cancel, _ := inBackground(t, cs, name)
+				f.until(t, "the start of "+name, func() bool { return contains(f.started, "w-"+name) && (name == "block" || f.looked("x-1")) })
+				cancel()
+				f.until(t, "the end of "+name, func() bool { return len(f.cancelled) == 1 && (name == "hang" || len(f.ended) == 1) })
+			}
+			s.quiet(t)
+			if got := only(t, s); got.State != run.Cancelled {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+// looked tells whether an execution's status was asked for. The lock is held.
+func (f *factory) looked(id string) bool { r := f.runs[id]; return r != nil && r.looks > 0 }
+
+func contains(all []string, s string) bool {
+	return strings.Contains(" "+strings.Join(all, " ")+" ", " "+s+" ")
+}
+
+// quiet waits until no call is in flight.
+func (s *Server) quiet(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if !s.inflight.wait(ctx) {
+		t.Fatalf("still in flight: %v", s.inflight.names())
+	}
+}
+
+// finish lets an execution at the factory come to its end.
+func (f *factory) finish(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.runs[id].workflow, f.runs[id].looks = "w-steps", 10
+}
+
+// goesOn checks that a run goes on, by letting it end and finding its result.
+func (f *factory) goesOn(t *testing.T, s *Server) {
+	t.Helper()
+	if got := only(t, s); got.State != run.Running {
+		t.Errorf("got %+v", got)
+	}
+	f.finish("x-1")
+	deadline := time.Now().Add(10 * time.Second)
+	for only(t, s).State != run.Completed {
+		if time.Now().After(deadline) {
+			t.Fatalf("got %+v", only(t, s))
+		}
+		time.Sleep(5 * time.Millisecond) // it is asked at intervals
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.cancelled) > 0 || len(f.started) != 1 {
+		t.Errorf("cancelled %v, started %v", f.cancelled, f.started)
+	}
+}
+
+// A caller that is gone, and did not cancel, leaves its run going.
+func TestAVanishedCallersRunGoesOn(t *testing.T) {
+	begun := func(t *testing.T, f *factory) {
+		f.until(t, "the start", func() bool { return f.looked("x-1") })
+	}
+	t.Run("stdio", func(t *testing.T) {
+		f := newFactory(standardWorkflows...)
+		s, _ := withSource(t, f, "")
+		in, toServer := io.Pipe()
+		fromServer, out := io.Pipe()
+		served := make(chan error, 1)
+		go func() { served <- s.ServeStdio(context.Background(), in, out) }()
+		go io.Copy(io.Discard, fromServer)
+		fmt.Fprint(toServer, hello+`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`+"\n")
+		begun(t, f)
+		fromServer.Close() // and with it whoever could be answered
+		toServer.Close()
+		f.goesOn(t, s)
+		<-served
+	})
+	t.Run("http stateful, hung up", func(t *testing.T) {
+		f := newFactory(standardWorkflows...)
+		s, _ := withSource(t, f, "")
+		h := overHTTP(t, s, HTTPOptions{})
+		header := open(t, httpClient(t, ""), h)
+		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`
+		conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+			"Content-Length: %d\r\n%s\r\n\r\n%s", len(body), header, body))
+		begun(t, f)
+		conn.Close()
+		f.goesOn(t, s)
+	})
+	t.Run("http stateful, session ended", func(t *testing.T) {
+		f := newFactory(standardWorkflows...)
+		s, _ := withSource(t, f, "")
+		h := overHTTP(t, s, HTTPOptions{})
+		client := httpClient(t, "")
+		header := open(t, client, h)
+		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`
+		raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+			"Content-Length: %d\r\n%s\r\n\r\n%s", len(body), header, body))
+		begun(t, f)
+		send(t, client, "DELETE", h.URL(), "", header)
+		s.quiet(t)
+		f.goesOn(t, s)
+	})
+	t.Run("sse", func(t *testing.T) {
+		f := newFactory(standardWorkflows...)
+		s, _ := withSource(t, f, "")
+		h := overHTTP(t, s, HTTPOptions{Transport: TransportSSE})
+		stream := raw(t, h, "GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
+		var endpoint string
+		for lines := bufio.NewScanner(stream); endpoint == "" && lines.Scan(); {
+			endpoint, _ = strings.CutPrefix(lines.Text(), "data: ")
+			if !strings.HasPrefix(endpoint, "/sse?") {
+				endpoint = ""
+			}
+		}
+		post := strings.TrimSuffix(h.URL(), "/sse") + endpoint
+		for _, body := range []string{initialize, `{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`} {
+			if r := send(t, httpClient(t, ""), "POST", post, body); r.status != 202 {
+				t.Fatalf("%+v", r)
+			}
+		}
+		begun(t, f)
+		stream.Close()
+		s.quiet(t)
+		f.goesOn(t, s)
+	})
+}
+
+// In the newest protocol over HTTP hanging up is how a call is cancelled.
+func TestHangingUpCancelsAStatelessCall(t *testing.T) {
+	f := newFactory(standardWorkflows...)
+	s, _ := withSource(t, f, "")
+	h := overHTTP(t, s, HTTPOptions{})
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang","arguments":{},"_meta":{` +
+		`"io.modelcontextprotocol/protocolVersion":"` + statelessSince + `","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
+	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+		"Mcp-Protocol-Version: %s\r\nMcp-Method: tools/call\r\nMcp-Name: hang\r\nContent-Length: %d\r\n\r\n%s", statelessSince, len(body), body))
+	f.until(t, "the start", func() bool { return f.looked("x-1") })
+	conn.Close()
+	f.until(t, "the cancel", func() bool { return len(f.cancelled) == 1 })
+	s.quiet(t)
+	if got := only(t, s); got.State != run.Cancelled {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// A server that stops leaves runs going at their sources, and says how they are
+// found again.
+func TestAStoppedServersRunsGoOn(t *testing.T) {
+	f := newFactory(standardWorkflows...)
+	s, root := withSource(t, f, "")
+	cs, stop, served := onStdio(t, s)
+	_, done := inBackground(t, cs, "hang")
+	f.until(t, "the start", func() bool { return f.looked("x-1") })
+	stop()
+	res := <-done
+	if res == nil {
+		t.Fatal("the call was not answered")
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	id, _ := errorMetaOf(t, res)["execution_id"].(string)
+	if !strings.Contains(text(res), "workflow_status") || len(id) != 36 {
+		t.Errorf("got %s %v", text(res), res.Meta)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	next := serverOn(t, root, nil)
+	next.connected(t)
+	if got := into[run.Run](t, client(t, next), "workflow_status", `{"execution_id":"`+id+`"}`); got.State != run.Running {
+		t.Errorf("got %+v", got)
+	}
+	f.goesOn(t, next)
+}

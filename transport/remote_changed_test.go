@@ -1,0 +1,228 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/session/run"
+)
+
+// A watcher is a client that counts how often it is told that the list of tools
+// changed.
+type watcher struct {
+	*mcp.ClientSession
+	told atomic.Int64
+	news chan struct{} // capacity 1
+}
+
+func watching(t testing.TB, connect func(*mcp.ClientOptions) *mcp.ClientSession) *watcher {
+	w := &watcher{news: make(chan struct{}, 1)}
+	w.ClientSession = connect(&mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+		w.told.Add(1)
+		select {
+		case w.news <- struct{}{}:
+		default:
+		}
+	}})
+	return w
+}
+
+// until waits for so many notices, and then for what would be one too many: a
+// notice of ours is sent 10 ms after the change.
+func (w *watcher) until(t testing.TB, n int64) {
+	t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	for w.told.Load() < n {
+		select {
+		case <-w.news:
+		case <-deadline.C:
+			t.Fatalf("told %d times, want %d", w.told.Load(), n)
+		}
+	}
+	time.Sleep(60 * time.Millisecond)
+	if got := w.told.Load(); got != n {
+		t.Errorf("told %d times, want %d", got, n)
+	}
+}
+
+// ready waits until a client is told of changes at all, since a subscription is
+// opened beside the session, and begins to count.
+func (w *watcher) ready(t testing.TB, s *Server) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); w.told.Load() == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("the client is never told")
+		}
+		s.announce()
+		select {
+		case <-w.news:
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	for n := int64(-1); n != w.told.Load(); time.Sleep(60 * time.Millisecond) { // what is on its way
+		n = w.told.Load()
+	}
+	w.told.Store(0)
+}
+
+// One change is one notice to each client, however many tools it touches, in
+// sessions and in subscriptions.
+func TestOneChangeIsOneNotice(t *testing.T) {
+	f := newFactory(standardWorkflows...)
+	s, root := withSource(t, f, "")
+	h := overHTTP(t, s, HTTPOptions{})
+	over := func(version string) func(*mcp.ClientOptions) *mcp.ClientSession {
+		return func(o *mcp.ClientOptions) *mcp.ClientSession {
+			cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(),
+				&mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: httpClient(t, "")}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { cs.Close() })
+			return cs
+		}
+	}
+	all := []*watcher{
+		watching(t, func(o *mcp.ClientOptions) *mcp.ClientSession { return clientWith(t, s, o) }),
+		watching(t, over(stateful)),
+		watching(t, over("")),
+	}
+	for _, w := range all {
+		listed(t, w.ClientSession)
+	}
+	var many []string
+	for i := range 500 {
+		many = append(many, fmt.Sprintf(`{"id":"m%d","name":"many-%03d","description":"d"}`, i, i))
+	}
+	expect := func(n int64) {
+		t.Helper()
+		for _, w := range all {
+			w.until(t, n)
+		}
+	}
+	for _, w := range slices.Backward(all) { // the subscription first: the others are told while it is awaited
+		w.ready(t, s)
+	}
+	for _, w := range all {
+		w.told.Store(0)
+	}
+	f.offer(many...)
+	expect(1)
+	f.offer(many...) // nothing changed
+	s.remote.until(t, "the query", func(*listing) bool { f.mu.Lock(); defer f.mu.Unlock(); return f.lists >= 3 })
+	expect(1)
+	source := "  sources:\n    - {name: factory, url: " + f.url + "}\n"
+	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools:\n  include: [many-00*]\n" + source})
+	expect(2)
+	if n := len(s.remote.listing.Load().tools); n != 10 {
+		t.Errorf("%d tools", n)
+	}
+	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools:\n  include: [many-00*]\n  expose_jobs: true\n" + source})
+	expect(3)
+}
+
+func flowName(i int) string { return fmt.Sprintf("flow-%05d", i) }
+
+// thousands are so many workflows with schemas as people write them.
+func thousands(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`{"id":"id-%d","name":"flow-%05d","description":"Does the work number %d, for whoever asks","category":"bulk","version":"1.2.3","executionType":"sync",`+
+			`"inputSchema":{"type":"object","properties":{"customer":{"type":"string","description":"whose work it is"},"count":{"type":"integer","minimum":1}},"required":["customer"]}}`, i, i, i)
+	}
+	return all
+}
+
+// 10,000 workflows are there within 2 s of their query, all of them listed, page
+// by page, with one notice.
+func TestTenThousandWorkflowsAreOneChange(t *testing.T) {
+	f := newFactory()
+	s, _ := withSource(t, f, "")
+	w := watching(t, func(o *mcp.ClientOptions) *mcp.ClientSession { return clientWith(t, s, o) })
+	flows := thousands(plenty)
+	limit := 2 * time.Second * slowness
+	for try := int64(1); ; try += 2 {
+		began := time.Now()
+		f.offer(flows...)
+		s.remote.until(t, "all of them", func(l *listing) bool { return len(l.tools) == len(flows) })
+		took := time.Since(began)
+		w.until(t, try)
+		t.Logf("%d workflows after %v", plenty, took)
+		if took <= limit {
+			break
+		}
+		if try == 5 { // a machine that has other things to do is not the server's fault
+			t.Fatalf("it took %v, at most %v are allowed", took, limit)
+		}
+		f.offer()
+		s.remote.until(t, "none", func(l *listing) bool { return len(l.tools) == 0 })
+		w.until(t, try+1)
+	}
+	pages, names := 0, []string{}
+	for params := (&mcp.ListToolsParams{}); ; pages++ {
+		res, err := w.ListTools(t.Context(), params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(res.Tools) > pageTools {
+			t.Errorf("a page has %d tools", len(res.Tools))
+		}
+		for _, tool := range res.Tools {
+			if strings.HasPrefix(tool.Name, "flow-") {
+				names = append(names, tool.Name)
+			}
+		}
+		if params.Cursor = res.NextCursor; params.Cursor == "" {
+			break
+		}
+	}
+	if len(names) != len(flows) || !slices.IsSorted(names) || len(slices.Compact(names)) != len(flows) {
+		t.Errorf("%d tools on %d pages", len(names), pages+1)
+	}
+	if got := into[run.Run](t, w.ClientSession, flowName(plenty-1), `{"customer":"a"}`); got.WorkflowID != fmt.Sprintf("id-%d", plenty-1) {
+		t.Errorf("got %+v", got)
+	}
+	if _, err := w.ListTools(t.Context(), &mcp.ListToolsParams{Cursor: "nonsense"}); err == nil {
+		t.Error("a cursor that is none is taken")
+	}
+	short := into[listReply](t, w.ClientSession, "list_workflow_tools", `{}`)
+	if len(short.Tools) != listedShort || short.NextCursor == nil {
+		t.Errorf("%d tools, cursor %v", len(short.Tools), short.NextCursor)
+	}
+	next := into[listReply](t, w.ClientSession, "list_workflow_tools", `{"cursor":"`+*short.NextCursor+`"}`)
+	if next.Tools[0].Name != flowName(listedShort) {
+		t.Errorf("got %s", next.Tools[0].Name)
+	}
+}
+
+// A page goes by its bytes too.
+func TestPagesAreBounded(t *testing.T) {
+	f := newFactory()
+	filler := strings.Repeat("x", 200<<10)
+	var flows []string
+	for i := range 24 {
+		flows = append(flows, fmt.Sprintf(`{"id":"w%d","name":"big-%02d","description":"d","inputSchema":{"type":"object","description":%q}}`, i, i, filler))
+	}
+	f.workflows = flows
+	s, _ := withSource(t, f, "")
+	cs := client(t, s)
+	res, err := cs.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, _ := json.Marshal(res); len(data) > pageBytes+1<<20 || res.NextCursor == "" {
+		t.Errorf("a page has %d bytes, cursor %q", len(data), res.NextCursor)
+	}
+	if all := listed(t, cs); all["big-23"] == nil || all["get_step"] == nil {
+		t.Errorf("%d tools", len(all))
+	}
+}

@@ -1,0 +1,271 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/session/run"
+	"deepwork/session/workflow"
+)
+
+// innerProject is a project for a deepwork that is another one's source.
+func innerProject(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	write(t, root, map[string]string{
+		".deepwork/jobs/trip/job.yml": tripJob, ".deepwork/jobs/trip/idea.md": "Think.",
+		"idea.txt": "sea", "h1.txt": "x",
+	})
+	return root
+}
+
+// One deepwork as the source of another: what is called at the outer one is an
+// execution at the inner one, which an agent there moves on.
+func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
+	for _, over := range []string{"stdio", "http"} {
+		t.Run(over, func(t *testing.T) {
+			root := innerProject(t)
+			var source string
+			var agentOf func() *mcp.ClientSession
+			if over == "stdio" {
+				binary, err := os.Executable()
+				if err != nil {
+					t.Fatal(err)
+				}
+				source = fmt.Sprintf("{name: inner, command: [%q], env: {%s: \"1\", %s: %q}}", binary, sourceEnv, rootEnv, root)
+				agentOf = func() *mcp.ClientSession {
+					url, err := os.ReadFile(filepath.Join(root, "url"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return dialURL(t, string(url))
+				}
+			} else {
+				h := overHTTP(t, serverOn(t, root, nil), HTTPOptions{})
+				source = fmt.Sprintf("{name: inner, url: %q}", h.URL())
+				agentOf = func() *mcp.ClientSession { return dialURL(t, h.URL()) }
+			}
+			outer, _ := withConfig(t, "workflow_tools:\n"+fast+"  sources:\n    - "+source+"\n", nil)
+			outer.names(t, "trip-dream", "trip-plan")
+			conforms(t, outer)
+			cs := client(t, outer)
+			tool := listed(t, cs)["trip-plan"]
+			if !strings.HasPrefix(tool.Description, "From idea to booking") || tool.Meta[workflowMeta].(map[string]any)["id"] != "trip/plan" {
+				t.Errorf("got %+v", tool)
+			}
+			if got := refusedWith(t, cs, "trip-plan", `{}`, "ToolError"); !strings.Contains(got, "goal") {
+				t.Error(got)
+			}
+
+			ended := make(chan *mcp.CallToolResult, 1)
+			progress := make(chan string, 100)
+			go func() {
+				caller := clientWith(t, outer, &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+					select {
+					case progress <- r.Params.Message:
+					default:
+					}
+				}})
+				params := &mcp.CallToolParams{Name: "trip-plan", Arguments: json.RawMessage(`{"goal":"a week off"}`)}
+				params.SetProgressToken(1)
+				res, err := caller.CallTool(context.Background(), params)
+				if err != nil {
+					t.Error(err)
+				}
+				ended <- res
+			}()
+			for m := range progress {
+				if strings.Contains(m, "0 of 4, at step 'idea'") {
+					break
+				}
+			}
+
+			agent := agentOf()
+			_, kept, _ := strings.Cut(refusedWith(t, agent, "get_step", `{}`, "StateError"), "\n- ")
+			id, _, _ := strings.Cut(kept, ":")
+			for _, step := range []string{`"step_id":"idea","outputs":{"idea":"idea.txt"}`, `"step_id":"train","outputs":{}`,
+				`"step_id":"hotel","outputs":{"hotels":["h1.txt"]}`, `"step_id":"booking","outputs":{}`} {
+				into[workflow.FinishReply](t, agent, "finished_step", `{"session_id":"`+id+`",`+step+`}`)
+			}
+			res := <-ended
+			var got run.Run
+			if err := json.Unmarshal([]byte(text(res)), &got); err != nil || res.IsError {
+				t.Fatal(err, text(res))
+			}
+			if got.State != run.Completed || string(got.Result) != `{"idea":"idea.txt","hotels":["h1.txt"]}` || *got.SourceExecutionID != id {
+				t.Errorf("got %+v, result %s", got, got.Result)
+			}
+
+			// Cancelled there is cancelled here.
+			_, done := inBackgroundWith(t, cs, "trip-dream", `{"goal":"g"}`)
+			var second string
+			for second == "" {
+				_, kept, _ := strings.Cut(refusedWith(t, agent, "get_step", `{}`, "StateError"), "\n- ")
+				second, _, _ = strings.Cut(kept, ":")
+			}
+			into[workflow.AbortReply](t, agent, "abort_workflow", `{"explanation":"no money","session_id":"`+second+`"}`)
+			if res := <-done; res == nil || !res.IsError || errorMetaOf(t, res)["code"] != "workflow_cancelled" || !strings.Contains(text(res), "no money") {
+				t.Errorf("got %+v", res)
+			}
+		})
+	}
+}
+
+// dialURL connects a client to a server over HTTP.
+func dialURL(t *testing.T, url string) *mcp.ClientSession {
+	t.Helper()
+	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	cs, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: httpClient(t, "")}, &mcp.ClientSessionOptions{ProtocolVersion: stateful})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cs.Close() })
+	return cs
+}
+
+// The tools by which this server is a source, as another one sees them.
+func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
+	s, _ := bareProject(t, "", nil)
+	cs, other := client(t, s), client(t, s)
+
+	res := callTool(t, cs, "workflows-list-tool", `{}`)
+	var bare []map[string]any
+	if err := json.Unmarshal([]byte(text(res)), &bare); err != nil || len(bare) != 2 {
+		t.Fatalf("%v: %s", err, text(res))
+	}
+	within := res.StructuredContent.(map[string]any)["workflows"].([]any)
+	if len(within) != 2 || within[0].(map[string]any)["id"] != "trip/plan" {
+		t.Errorf("structured %v", within)
+	}
+	for _, w := range bare {
+		var schema jsonschema.Schema
+		data, _ := json.Marshal(w["inputSchema"])
+		if err := json.Unmarshal(data, &schema); err != nil || !slices.Equal(schema.Required, []string{"goal"}) || schema.Properties["instance_id"] == nil {
+			t.Errorf("inputSchema %s", data)
+		}
+		if w["executionType"] != "async" || w["category"] != "workflow" || w["version"] != "1.0.0" || w["description"] == "" || w["metadata"] == nil {
+			t.Errorf("got %v", w)
+		}
+	}
+
+	for args, want := range map[string]string{
+		`{"workflow_id":"trip/none","input":{"goal":"g"}}`:                    "workflows-list-tool",
+		`{"workflow_id":"trip","input":{"goal":"g"}}`:                         "workflows-list-tool",
+		`{"workflow_id":"trip/dream","input":{}}`:                             `"goal"`,
+		`{"workflow_id":"trip/dream","input":{"goal":"g","more":1}}`:          `"more"`,
+		`{"workflow_id":"trip/dream","input":"g"}`:                            "object",
+		`{"workflow_id":"trip/dream"}`:                                        `"input"`,
+		`{"workflow_id":"trip/dream","input":{"goal":"g","instance_id":[1]}}`: "instance_id",
+	} {
+		if got := refusedWith(t, cs, "workflows-execute-tool", args, "ToolError"); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", args, got)
+		}
+	}
+
+	// What is ordered from outside is nobody's child, whatever goes on here.
+	into[workflow.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"plan"}`)
+	started := into[startedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
+	if started.Status != run.Running || len(started.ExecutionID) != 8 {
+		t.Fatalf("got %+v", started)
+	}
+	about := `{"workflow_id":"trip/dream","execution_id":"` + started.ExecutionID + `"}`
+	if got := text(callTool(t, other, "workflows-status-tool", about)); got != `{"execution_id":"`+started.ExecutionID+`","status":"running","progress":{"progress":0,"total":1,"message":"at step 'idea'"},"output":null,"error":null}` {
+		t.Error(got)
+	}
+	if got := into[workflow.StepReply](t, other, "get_step", `{"session_id":"`+started.ExecutionID+`"}`); len(got.Stack) != 1 {
+		t.Errorf("its ancestors came along: %+v", got.Stack)
+	}
+	into[workflow.FinishReply](t, other, "finished_step", `{"session_id":"`+started.ExecutionID+`","outputs":{"idea":"idea.txt"}}`)
+	done := `{"execution_id":"` + started.ExecutionID + `","status":"completed","progress":{"progress":1,"total":1,"message":"complete"},"output":{"idea":"idea.txt"},"error":null}`
+	for _, tool := range []string{"workflows-status-tool", "workflows-cancel-tool"} { // too late to be cancelled
+		if got := text(callTool(t, cs, tool, about)); got != done {
+			t.Errorf("%s: %s", tool, got)
+		}
+	}
+
+	second := into[startedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
+	about = `{"workflow_id":"trip/dream","execution_id":"` + second.ExecutionID + `"}`
+	for range 2 {
+		if got := into[map[string]any](t, other, "workflows-cancel-tool", about); (*got)["status"] != "cancelled" || (*got)["error"] == nil {
+			t.Errorf("got %v", *got)
+		}
+	}
+	if got := refusedWith(t, cs, "workflows-status-tool", strings.Replace(about, "dream", "plan", 1), "ToolError"); !strings.Contains(got, "trip/dream") {
+		t.Error(got)
+	}
+	refusedWith(t, cs, "workflows-status-tool", `{"workflow_id":"trip/dream","execution_id":"x"}`, "ToolError")
+	refusedWith(t, cs, "workflows-status-tool", `{"workflow_id":"trip/dream","execution_id":"00000000"}`, "StateError")
+}
+
+// Two that are each other's sources do not pass on what they got for ever.
+func TestTwoDeepworksThatAreEachOthersSources(t *testing.T) {
+	root := innerProject(t)
+	a := serverOn(t, root, nil)
+	first := overHTTP(t, a, HTTPOptions{})
+	b, _ := withConfig(t, fmt.Sprintf("workflow_tools:\n  refresh_interval: 100ms\n  sources:\n    - {name: a, url: %q}\n", first.URL()), nil)
+	second := overHTTP(t, b, HTTPOptions{})
+	write(t, root, map[string]string{".deepwork/config.yml": fmt.Sprintf("workflow_tools:\n  refresh_interval: 100ms\n  sources:\n    - {name: b, url: %q}\n", second.URL())})
+	want := []string{"trip-dream", "trip-plan"}
+	a.names(t, want...)
+	b.names(t, want...)
+	for range 3 {
+		into[refreshReply](t, client(t, a), "refresh_workflow_tools", `{}`)
+		into[refreshReply](t, client(t, b), "refresh_workflow_tools", `{}`)
+	}
+	a.names(t, want...)
+	b.names(t, want...)
+}
+
+// Of another identity an execution is not there.
+func TestExecutionsAreTheirCallersAlone(t *testing.T) {
+	s, _ := bareProject(t, "", nil)
+	file, given := tokens(t, "ada", "bob")
+	h := overHTTP(t, s, HTTPOptions{TokenFile: file})
+	ada, bob := dial(t, h, stateful, given[0]), dial(t, h, stateful, given[1])
+	started := into[startedReply](t, ada, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
+	about := `{"workflow_id":"trip/dream","execution_id":"` + started.ExecutionID + `"}`
+	for _, tool := range []string{"workflows-status-tool", "workflows-cancel-tool"} {
+		if got := refusedWith(t, bob, tool, about, "StateError"); !strings.Contains(got, "not found") {
+			t.Error(got)
+		}
+	}
+	if got := into[map[string]any](t, ada, "workflows-status-tool", about); (*got)["status"] != "running" {
+		t.Errorf("got %v", *got)
+	}
+}
+
+// This project's workflows as tools of their own (expose_jobs).
+func TestExposedJobs(t *testing.T) {
+	s, root := bareProject(t, "workflow_tools: {expose_jobs: true}\n", nil)
+	s.names(t, "trip-dream", "trip-plan")
+	conforms(t, s)
+	cs := client(t, s)
+	got := into[workflow.StartReply](t, cs, "trip-dream", `{"goal":"g","instance_id":"x"}`)
+	if got.BeginStep == nil || got.BeginStep.StepID != "idea" || len(got.Stack) != 1 || !strings.HasSuffix(got.BeginStep.BranchName, "-x") {
+		t.Errorf("got %+v", got)
+	}
+	if said := refusedWith(t, cs, "trip-dream", `{"aim":"g"}`, "ToolError"); !strings.Contains(said, `"goal"`) || !strings.Contains(said, `"aim"`) {
+		t.Error(said)
+	}
+	// Whoever writes a job and asks at once sees it.
+	write(t, root, map[string]string{
+		".deepwork/jobs/two/job.yml": strings.Replace(tripJob, "name: trip", "name: two", 1), ".deepwork/jobs/two/idea.md": "Think.",
+	})
+	if all := listed(t, cs); all["two-plan"] == nil || all["two-plan"].Meta[workflowMeta].(map[string]any)["id"] != "two/plan" {
+		t.Error("the new job is not listed")
+	}
+	into[workflow.StartReply](t, cs, "two-plan", `{"goal":"g"}`)
+	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools: {expose_jobs: false}\n"})
+	if all := listed(t, cs); all["two-plan"] != nil {
+		t.Error("jobs are listed still")
+	}
+}

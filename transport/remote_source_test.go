@@ -1,0 +1,333 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// sourceEnv, when it is set, makes this test binary a source of workflows over
+// stdio.
+const sourceEnv = "DEEPWORK_TEST_SOURCE"
+
+// rootEnv, beside it, makes it a deepwork on this project, which agents reach over
+// HTTP at the URL that it writes into the project's file url.
+const rootEnv = "DEEPWORK_TEST_ROOT"
+
+func innerDeepwork(root string) {
+	fail := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	s, err := NewServer(Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}, Toolsets: []string{"workflows", "remote"}})
+	fail(err)
+	h, err := s.Listen(context.Background(), HTTPOptions{})
+	fail(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() { h.Serve(ctx) })
+	fail(os.WriteFile(filepath.Join(root, "url"), []byte(h.URL()), 0o600))
+	err = s.ServeStdio(ctx, os.Stdin, os.Stdout)
+	cancel()
+	serving.Wait()
+	fail(errors.Join(err, s.Close(context.Background())))
+	os.Exit(0)
+}
+
+func init() {
+	if os.Getenv(sourceEnv) == "" {
+		return
+	}
+	if os.Getenv(sourceEnv) == "dead" {
+		io.Copy(io.Discard, os.Stdin) // reads, and never answers
+		os.Exit(0)
+	}
+	if root := os.Getenv(rootEnv); root != "" {
+		innerDeepwork(root)
+	}
+	f := newFactory(standardWorkflows...)
+	if err := f.server().Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(0)
+}
+
+// standardWorkflows are what a factory can do.
+var standardWorkflows = []string{
+	`{"id":"w-echo","name":"echo","description":"Gives its input","category":"test","version":"2.1.0","executionType":"sync","metadata":{"team":"a","n":12345678901234567890},
+	  "inputSchema":{"type":"object","properties":{"customer":{"type":"string","description":"who"},"n":{"type":"integer"}},"required":["customer"]}}`,
+	`{"id":"w-boom","name":"boom","description":"Fails at once","executionType":"sync"}`,
+	`{"id":"w-block","name":"block","description":"Answers when it is let go","executionType":"sync"}`,
+	`{"id":"w-steps","name":"steps","description":"Goes on for three looks at its status","executionType":"async"}`,
+	`{"id":"w-fail","name":"fail","description":"Fails later","executionType":"async"}`,
+	`{"id":"w-hang","name":"hang","description":"Goes on until it is cancelled"}`,
+}
+
+// A factory is a source of workflows.
+type factory struct {
+	mu        sync.Mutex
+	workflows []string
+	lists     int
+	runs      map[string]*factoryRun
+	started   []string // workflow ids
+	inputs    []string
+	ended     []string // the workflows whose synchronous call was cut off
+	cancelled []string // execution ids
+	blind     bool     // it has no status tool
+	news      chan struct{}
+	let       chan struct{} // closed: block answers
+	mcp       *mcp.Server
+	url       string // once it is served
+}
+
+type factoryRun struct {
+	workflow  string
+	looks     int
+	cancelled bool
+}
+
+func newFactory(workflows ...string) *factory {
+	return &factory{workflows: workflows, runs: map[string]*factoryRun{}, news: make(chan struct{}, 1), let: make(chan struct{})}
+}
+
+// tell wakes whoever waits for something to happen here.
+func (f *factory) tell() {
+	select {
+	case f.news <- struct{}{}:
+	default:
+	}
+}
+
+// until waits until something is true of the factory.
+func (f *factory) until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	for {
+		f.mu.Lock()
+		is := ok()
+		f.mu.Unlock()
+		if is {
+			return
+		}
+		select {
+		case <-f.news:
+		case <-deadline.C:
+			t.Fatalf("waited for %s", what)
+		}
+	}
+}
+
+// offer changes the workflows, and says so.
+func (f *factory) offer(workflows ...string) {
+	f.mu.Lock()
+	f.workflows = workflows
+	f.mu.Unlock()
+	f.changed()
+}
+
+// changed sends a list_changed to whoever is connected.
+func (f *factory) changed() {
+	f.mcp.AddTool(&mcp.Tool{Name: "noise", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return said(`{}`), nil })
+}
+
+func said(text string) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
+}
+
+func refusedBy(text string) *mcp.CallToolResult {
+	r := said(text)
+	r.IsError = true
+	return r
+}
+
+func (f *factory) server() *mcp.Server {
+	f.mcp = mcp.NewServer(&mcp.Implementation{Name: "factory", Version: "1"}, nil)
+	add := func(name string, h func(ctx context.Context, r *mcp.CallToolRequest, in factoryInput) (*mcp.CallToolResult, error)) {
+		f.mcp.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			var in factoryInput
+			if err := json.Unmarshal(r.Params.Arguments, &in); err != nil {
+				return nil, err
+			}
+			defer f.tell()
+			return h(ctx, r, in)
+		})
+	}
+	add("workflows-list-tool", func(context.Context, *mcp.CallToolRequest, factoryInput) (*mcp.CallToolResult, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.lists++
+		return said("[" + strings.Join(f.workflows, ",") + "]"), nil
+	})
+	add("workflows-execute-tool", f.execute)
+	if !f.blind {
+		add("workflows-status-tool", f.status)
+	}
+	add("workflows-cancel-tool", func(_ context.Context, _ *mcp.CallToolRequest, in factoryInput) (*mcp.CallToolResult, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.cancelled = append(f.cancelled, in.ExecutionID)
+		if r := f.runs[in.ExecutionID]; r != nil {
+			r.cancelled = true
+		}
+		return said(`{"status":"cancelled"}`), nil
+	})
+	return f.mcp
+}
+
+type factoryInput struct {
+	WorkflowID  string          `json:"workflow_id"`
+	ExecutionID string          `json:"execution_id"`
+	Input       json.RawMessage `json:"input"`
+}
+
+func (f *factory) execute(ctx context.Context, _ *mcp.CallToolRequest, in factoryInput) (*mcp.CallToolResult, error) {
+	f.mu.Lock()
+	f.started = append(f.started, in.WorkflowID)
+	f.inputs = append(f.inputs, string(in.Input))
+	f.mu.Unlock()
+	f.tell()
+	switch in.WorkflowID {
+	case "w-boom":
+		return refusedBy("the press is out of ink"), nil
+	case "w-block":
+		select {
+		case <-f.let:
+			return said(`"let go"`), nil
+		case <-ctx.Done():
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.ended = append(f.ended, in.WorkflowID)
+			return nil, ctx.Err()
+		}
+	case "w-steps", "w-fail", "w-hang":
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		id := fmt.Sprintf("x-%d", len(f.runs)+1)
+		f.runs[id] = &factoryRun{workflow: in.WorkflowID}
+		return said(fmt.Sprintf(`{"execution_id":%q,"status":"running"}`, id)), nil
+	}
+	return said(fmt.Sprintf(`{"echo":%s,"big":12345678901234567890}`, in.Input)), nil
+}
+
+func (f *factory) status(_ context.Context, _ *mcp.CallToolRequest, in factoryInput) (*mcp.CallToolResult, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.runs[in.ExecutionID]
+	if r == nil {
+		return refusedBy("there is no such execution"), nil
+	}
+	r.looks++
+	switch {
+	case r.cancelled:
+		return said(`{"status":"cancelled"}`), nil
+	case r.workflow == "w-steps" && r.looks > 3:
+		return said(`{"status":"COMPLETED","output":{"pages":3}}`), nil
+	case r.workflow == "w-fail" && r.looks > 1:
+		return said(`{"status":"failed","error":"the paper tore"}`), nil
+	}
+	return said(fmt.Sprintf(`{"status":"running","progress":%d,"total":3,"message":"page %d"}`, min(r.looks, 3), min(r.looks, 3))), nil
+}
+
+// overWeb serves the factory over streamable HTTP until the test ends.
+func (f *factory) overWeb(t testing.TB) string {
+	t.Helper()
+	server := f.server()
+	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
+	t.Cleanup(func() {
+		for s := range server.Sessions() {
+			s.Close()
+		}
+		web.CloseClientConnections()
+		web.Close()
+	})
+	f.url = web.URL
+	return web.URL
+}
+
+// child is a source in another process, as the config names it.
+func child(t testing.TB, name, kind string) string {
+	t.Helper()
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("    - {name: %s, command: [%q], env: {%s: %q}}\n", name, binary, sourceEnv, kind)
+}
+
+// fast are settings for tests: what would take seconds takes milliseconds.
+const fast = "  status_interval: 20ms\n"
+
+// withSource is a project whose one source is the factory, over HTTP.
+func withSource(t testing.TB, f *factory, more string) (*Server, string) {
+	t.Helper()
+	return withConfig(t, "workflow_tools:\n"+fast+more+"  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", nil)
+}
+
+// withConfig is a project with this config, once all its sources are connected.
+func withConfig(t testing.TB, config string, change func(*Options)) (*Server, string) {
+	t.Helper()
+	s, root := bareProject(t, config, change)
+	s.connected(t)
+	return s, root
+}
+
+// connected waits until every source has told its workflows.
+func (s *Server) connected(t testing.TB) {
+	t.Helper()
+	s.remote.until(t, "the sources to be connected", func(l *listing) bool {
+		for _, source := range l.from.Sources {
+			if !source.Connected {
+				return false
+			}
+		}
+		return len(l.from.Sources) > 0
+	})
+}
+
+// until waits until the listing is as it should be.
+func (r *remotes) until(t testing.TB, what string, ok func(*listing) bool) *listing {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		l := r.relist(t.Context())
+		if ok(l) {
+			return l
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for %s; there are %d tools, skipped %+v", what, len(l.tools), skipped(l.from, l.from.Skipped))
+		}
+		time.Sleep(5 * time.Millisecond) // what is waited for comes from another process
+	}
+}
+
+// names waits until these workflow tools are listed, in this order.
+func (s *Server) names(t testing.TB, want ...string) {
+	t.Helper()
+	s.remote.until(t, fmt.Sprint(want), func(l *listing) bool { return slices.Equal(l.names(), want) })
+}
+
+func (l *listing) names() []string {
+	names := make([]string, len(l.tools))
+	for i, t := range l.tools {
+		names[i] = t.Name
+	}
+	return names
+}

@@ -1,0 +1,530 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/session/run"
+)
+
+// bareProject is a server on a project with the trip job and this config.
+func bareProject(t testing.TB, config string, change func(*Options)) (*Server, string) {
+	t.Helper()
+	root := t.TempDir()
+	write(t, root, map[string]string{
+		".deepwork/jobs/trip/job.yml": tripJob,
+		".deepwork/jobs/trip/idea.md": "Think.",
+		".deepwork/config.yml":        "version: \"1.0\"\n" + config,
+		"idea.txt":                    "sea", "h1.txt": "x",
+	})
+	return serverOn(t, root, change), root
+}
+
+// serverOn is a server on a project that is there.
+func serverOn(t testing.TB, root string, change func(*Options)) *Server {
+	t.Helper()
+	o := Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}, Toolsets: []string{"workflows", "remote"}}
+	if change != nil {
+		change(&o)
+	}
+	s, err := NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// clientWith connects a client with these options.
+func clientWith(t testing.TB, s *Server, o *mcp.ClientOptions) *mcp.ClientSession {
+	t.Helper()
+	here, there := mcp.NewInMemoryTransports()
+	done := make(chan struct{})
+	go func() { defer close(done); s.Run(context.Background(), here) }()
+	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(), there, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cs.Close(); <-done })
+	return cs
+}
+
+// listed is all tools, page by page.
+func listed(t testing.TB, cs *mcp.ClientSession) map[string]*mcp.Tool {
+	t.Helper()
+	all := map[string]*mcp.Tool{}
+	for tool, err := range cs.Tools(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all[tool.Name] != nil {
+			t.Errorf("%s is listed twice", tool.Name)
+		}
+		all[tool.Name] = tool
+	}
+	return all
+}
+
+// A logBook keeps what is logged.
+type logBook struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBook) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBook) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func (b *logBook) into(o *Options) {
+	o.Logger = slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// Whatever the server is asked at start is answered while no source is there.
+func TestReq003_1_1_SourcesAreQueriedAtStartAndWaitedForByNobody(t *testing.T) {
+	f := newFactory(standardWorkflows...)
+	began := time.Now()
+	s, _ := bareProject(t, "workflow_tools:\n  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", nil)
+	s.names(t, "block", "boom", "echo", "fail", "hang", "steps")
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the sources were connected after %v", took)
+	}
+}
+
+func TestReq003_1_2_EveryWorkflowIsATool(t *testing.T) {
+	s, _ := withSource(t, newFactory(standardWorkflows...), "")
+	s.names(t, "block", "boom", "echo", "fail", "hang", "steps")
+}
+
+func TestReq003_2_1_WorkflowsAreListedBesideTheStaticTools(t *testing.T) {
+	s, _ := withSource(t, newFactory(standardWorkflows...), "")
+	all := listed(t, client(t, s))
+	for _, name := range []string{"echo", "steps", "finished_step", "workflow_status", "workflows-list-tool"} {
+		if all[name] == nil {
+			t.Errorf("%s is not listed", name)
+		}
+	}
+}
+
+func TestReq003_1_3_AWorkflowThatIsGoneHasNoTool(t *testing.T) {
+	f := newFactory(standardWorkflows...)
+	s, _ := withSource(t, f, "")
+	cs := client(t, s)
+	f.offer(standardWorkflows[0])
+	s.names(t, "echo")
+	if _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "steps"}); err == nil || !strings.Contains(err.Error(), "unknown tool") {
+		t.Errorf("a tool that is gone: %v", err)
+	}
+}
+
+func TestReq003_1_4_and_5_1_WithoutASourceTheRestIsServed(t *testing.T) {
+	var log logBook
+	s, _ := bareProject(t, "workflow_tools:\n  sources:\n    - {name: gone, command: [./no-such-program]}\n", log.into)
+	s.remote.until(t, "the failure", func(l *listing) bool {
+		return len(l.from.Sources) == 1 && strings.Contains(fmt.Sprint(l.from.Sources[0].Err), "no-such-program")
+	})
+	cs := client(t, s)
+	if all := listed(t, cs); all["get_workflows"] == nil {
+		t.Error("the static tools are not listed")
+	}
+	callTool(t, cs, "get_workflows", `{}`)
+	if text := log.String(); !strings.Contains(text, "level=WARN") || !strings.Contains(text, "no-such-program") || !strings.Contains(text, "source=gone") {
+		t.Errorf("the log:\n%s", text)
+	}
+	res := into[listReply](t, cs, "list_workflow_tools", `{}`)
+	if len(res.Skipped) != 1 || res.Skipped[0].Source != "gone" || !strings.Contains(res.Skipped[0].Reason, "no-such-program") {
+		t.Errorf("got %+v", res)
+	}
+	if got := refusedWith(t, cs, "call_workflow_tool", `{"name":"x"}`, "StateError"); !strings.Contains(got, "list_workflow_tools") {
+		t.Error(got)
+	}
+}
+
+func TestReq003_2_2_and_2_3_ACallRunsTheWorkflow(t *testing.T) {
+	f := newFactory(standardWorkflows...)
+	s, _ := withSource(t, f, "")
+	conforms(t, s)
+	cs := client(t, s)
+	res := callTool(t, cs, "echo", `{"customer":"Ada"}`)
+	if res.IsError {
+		t.Fatal(text(res))
+	}
+	var got run.Run
+	if err := json.Unmarshal([]byte(text(res)), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.State != run.Completed || got.WorkflowID != "w-echo" || got.WorkflowName != "echo" || got.Source != "factory" || got.EndedAt == nil || len(got.ExecutionID) != 36 {
+		t.Errorf("got %+v", got)
+	}
+	if want := `{"echo":{"customer":"Ada"},"big":12345678901234567890}`; string(got.Result) != want {
+		t.Errorf("result %s, want %s", got.Result, want)
+	}
+	if res.StructuredContent == nil {
+		t.Error("no structured content")
+	}
+	// Asynchronous ones are waited for (7.1), and their result is kept (8.4).
+	steps := into[run.Run](t, cs, "steps", `{}`)
+	if steps.State != run.Completed || string(steps.Result) != `{"pages":3}` || steps.SourceExecutionID == nil {
+		t.Errorf("got %+v", steps)
+	}
+	for _, id := range []string{steps.ExecutionID, *steps.SourceExecutionID} {
+		if again := into[run.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); again.ExecutionID != steps.ExecutionID || string(again.Result) != `{"pages":3}` {
+			t.Errorf("status of %s: %+v", id, again)
+		}
+	}
+}
+
+func TestReq003_2_4_and_7_4_FailuresAreToolErrors(t *testing.T) {
+	s, _ := withSource(t, newFactory(standardWorkflows...), "")
+	conforms(t, s)
+	cs := client(t, s)
+	for name, why := range map[string]string{"boom": "the press is out of ink", "fail": "the paper tore"} {
+		res := callTool(t, cs, name, `{}`)
+		meta := errorMetaOf(t, res)
+		id, _ := meta["execution_id"].(string)
+		if !res.IsError || !strings.HasPrefix(text(res), "StateError: ") || !strings.Contains(text(res), why) || meta["code"] != "workflow_failed" || len(id) != 36 {
+			t.Errorf("%s: %s %v", name, text(res), meta)
+		}
+		if got := into[run.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); got.State != run.Failed || got.Error == nil || !strings.Contains(*got.Error, why) {
+			t.Errorf("%s: status %+v", name, got)
+		}
+	}
+}
+
+func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
+	f := newFactory(standardWorkflows...)
+	s, _ := withSource(t, f, "")
+	cs := client(t, s)
+	for args, field := range map[string]string{`{}`: "customer", `{"customer":7}`: "customer", `{"customer":"a","n":"x"}`: "n"} {
+		for name, call := range map[string]string{"echo": args, "call_workflow_tool": `{"name":"echo","arguments":` + args + `}`} {
+			if got := refusedWith(t, cs, name, call, "ToolError"); !strings.Contains(got, field) || !strings.Contains(got, "'echo'") {
+				t.Errorf("%s(%s): %s", name, args, got)
+			}
+		}
+	}
+	if len(f.started) != 0 {
+		t.Errorf("reached the source: %v", f.started)
+	}
+}
+
+func TestReq003_3_1_MetadataOfATool(t *testing.T) {
+	hidden := `{"id":"w-odd","name":"odd","description":"a\u0007b\u202ec\u200bd\ne","executionType":"sync"}`
+	long := fmt.Sprintf(`{"id":"w-long","name":"long","description":%q}`, strings.Repeat("ä", 5000))
+	s, _ := withSource(t, newFactory(append(slices.Clone(standardWorkflows), hidden, long)...), "")
+	all := listed(t, client(t, s))
+	echo := all["echo"]
+	meta, _ := json.Marshal(echo.Meta[workflowMeta])
+	want := `{"category":"test","execution_type":"sync","id":"w-echo","metadata":{"n":12345678901234567000,"team":"a"},"source":"factory","version":"2.1.0"}`
+	if string(meta) != want { // the client's decoder rounds the number, the server does not
+		t.Errorf("_meta %s", meta)
+	}
+	if echo.Description != "Gives its input" || echo.Title != "echo" {
+		t.Errorf("got %+v", echo)
+	}
+	in := schemaFrom(t, echo.InputSchema)
+	if in.Properties["customer"].Description != "who" || !slices.Equal(in.Required, []string{"customer"}) {
+		t.Errorf("input schema %+v", in)
+	}
+	described(t, "echo output", schemaFrom(t, echo.OutputSchema))
+	if a := echo.Annotations; a == nil || a.ReadOnlyHint || !*a.OpenWorldHint || !*a.DestructiveHint {
+		t.Errorf("annotations %+v", a)
+	}
+	if got := all["odd"].Description; got != "abcd\ne" {
+		t.Errorf("hidden characters are left: %q", got)
+	}
+	if n := len([]rune(all["long"].Description)); n > 2048 || n < 2000 {
+		t.Errorf("the description has %d characters", n)
+	}
+}
+
+// Seed 003, 3.2, 3.3, 6.1, 6.2 and 6.3, as a client sees them.
+func TestReq003_3_2_RequiredFieldsAreAskedForAndOthersHaveDefaults(t *testing.T) {
+	var log logBook
+	f := newFactory(`{"id":"w-plain","name":"plain","description":"d"}`, `{"id":"w-bad","name":"bad","description":"d","inputSchema":[1]}`,
+		`{"id":"w-null","name":"null","description":"d","inputSchema":null}`, `{"name":"no id","description":"d"}`, `{"id":"w-mute","name":"mute"}`, `7`)
+	s, _ := withConfig(t, "workflow_tools:\n  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", log.into)
+	cs := client(t, s)
+	all := listed(t, cs)
+	for _, name := range []string{"plain", "bad", "null"} {
+		if all[name] == nil {
+			t.Fatalf("%s is not listed", name)
+		}
+		schema := schemaFrom(t, all[name].InputSchema)
+		resolved, err := schema.Resolve(nil)
+		if err != nil || schema.Type != "object" || resolved.Validate(map[string]any{"any": []any{1.0}}) != nil {
+			t.Errorf("%s: %+v %v", name, schema, err)
+		}
+		meta := all[name].Meta[workflowMeta].(map[string]any)
+		if meta["category"] != "workflow" || meta["version"] != "1.0.0" || meta["execution_type"] != "async" {
+			t.Errorf("%s: %v", name, meta)
+		}
+	}
+	reply := into[listReply](t, cs, "list_workflow_tools", `{}`)
+	if len(reply.Tools) != 3 || len(reply.Skipped) != 3 {
+		t.Errorf("got %+v", reply)
+	}
+	for _, part := range []string{"w-mute", "description", "no id"} {
+		if !strings.Contains(log.String(), part) {
+			t.Errorf("the log does not say %q", part)
+		}
+	}
+}
+
+func TestReq003_4_1_and_4_4_EditsOfTheConfigAreFollowed(t *testing.T) {
+	f := newFactory(standardWorkflows...)
+	s, root := withSource(t, f, "")
+	cs := client(t, s)
+	sources := "  sources:\n    - {name: factory, url: " + f.url + "}\n"
+	edit := func(text string) {
+		write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\nworkflow_tools:\n" + fast + text + sources})
+	}
+	edit("  include: [\"s*\", echo]\n  exclude: [steps]\n") // 4.2
+	s.names(t, "echo")
+	if res := callTool(t, cs, "echo", `{"customer":"a"}`); res.IsError {
+		t.Error(text(res))
+	}
+	edit("  prefix: f_\n  include: [echo]\n")
+	s.names(t, "f_echo")
+	edit("  enabled: false\n")
+	s.names(t)
+	edit("")
+	s.names(t, "block", "boom", "echo", "fail", "hang", "steps")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lists > 3 {
+		t.Errorf("the source was asked %d times: filters and prefix need no question", f.lists)
+	}
+}
+
+func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
+	f := newFactory(standardWorkflows[0], standardWorkflows[1])
+	s, _ := withSource(t, f, "  refresh_interval: 0\n")
+	conforms(t, s)
+	cs := client(t, s)
+	f.mu.Lock()
+	f.workflows = []string{strings.Replace(standardWorkflows[0], "Gives", "Returns", 1), standardWorkflows[3], `{"id":"w-mute"}`}
+	f.mu.Unlock()
+	got := into[refreshReply](t, cs, "refresh_workflow_tools", `{}`)
+	if !slices.Equal(got.Added, []string{"steps"}) || !slices.Equal(got.Removed, []string{"boom"}) || !slices.Equal(got.Changed, []string{"echo"}) ||
+		len(got.Skipped) != 1 || got.Skipped[0].Workflow != "w-mute" {
+		t.Errorf("got %+v", got)
+	}
+	if tools := listed(t, cs); tools["steps"] == nil || tools["boom"] != nil || !strings.HasPrefix(tools["echo"].Description, "Returns") {
+		t.Error("tools/list is not as the refresh told")
+	}
+}
+
+func TestReq003_6_4_NamesThatClashHaveTheirIDs(t *testing.T) {
+	f := newFactory(`{"id":"a","name":"twin","description":"d","executionType":"sync"}`, `{"id":"b","name":"twin","description":"d","executionType":"sync"}`,
+		`{"id":"c","name":"finished_step","description":"d","executionType":"sync"}`, `{"id":"d","name":"workflows-list-tool","description":"d","executionType":"sync"}`)
+	s, _ := withSource(t, f, "")
+	s.names(t, "finished_step_c", "twin_a", "twin_b", "workflows-list-tool_d")
+	cs := client(t, s)
+	if got := into[run.Run](t, cs, "finished_step_c", `{}`); got.WorkflowID != "c" {
+		t.Errorf("got %+v", got)
+	}
+	// Ours is ours.
+	if got := refusedWith(t, cs, "finished_step", `{"outputs":{}}`, "StateError"); !strings.Contains(got, "No active workflow session") {
+		t.Error(got)
+	}
+}
+
+func TestReq003_7_2_ATimeoutIsToldAndCancelledAtTheSource(t *testing.T) {
+	f := newFactory(standardWorkflows...)
+	s, _ := withSource(t, f, "  execution_timeout: 300ms\n")
+	res := callTool(t, client(t, s), "hang", `{}`)
+	if !res.IsError || errorMetaOf(t, res)["code"] != "workflow_timed_out" || !strings.Contains(text(res), "300ms") {
+		t.Errorf("got %s", text(res))
+	}
+	f.until(t, "the cancel", func() bool { return len(f.cancelled) == 1 })
+}
+
+func TestReq003_7_3_and_8_3_ProgressIsPassedOn(t *testing.T) {
+	var log logBook
+	f := newFactory(standardWorkflows...)
+	s, _ := withConfig(t, "workflow_tools:\n  status_interval: 120ms\n  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", log.into)
+	var mu sync.Mutex
+	var told []*mcp.ProgressNotificationParams
+	cs := clientWith(t, s, &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, r.Params)
+	}})
+	params := &mcp.CallToolParams{Name: "steps", Arguments: json.RawMessage(`{}`)}
+	params.SetProgressToken("p")
+	res, err := cs.CallTool(t.Context(), params)
+	if err != nil || res.IsError {
+		t.Fatal(err, res)
+	}
+	var ended run.Run
+	json.Unmarshal([]byte(text(res)), &ended)
+	mu.Lock()
+	defer mu.Unlock()
+	last, pages := -1.0, false
+	for _, p := range told {
+		if p.Progress <= last || !strings.HasPrefix(p.Message, "execution_id "+ended.ExecutionID+": ") {
+			t.Errorf("after %v: %+v", last, p)
+		}
+		last = p.Progress
+		pages = pages || strings.Contains(p.Message, "of 3, page")
+	}
+	if len(told) < 2 || !pages {
+		t.Errorf("%d notifications", len(told))
+	}
+	if text := log.String(); !strings.Contains(text, "run progress") || !strings.Contains(text, "page") {
+		t.Error("progress is not logged")
+	}
+}
+
+func TestReq003_8_5_NotSupportedIsSaid(t *testing.T) {
+	f := newFactory(standardWorkflows...)
+	f.blind = true
+	s, _ := withSource(t, f, "")
+	conforms(t, s)
+	cs := client(t, s)
+	got := into[run.Run](t, cs, "hang", `{}`)
+	if got.State != run.Running || got.StatusSupported {
+		t.Errorf("got %+v", got)
+	}
+	if said := refusedWith(t, cs, "workflow_status", `{"execution_id":"`+got.ExecutionID+`"}`, "StateError"); !strings.Contains(said, "not supported") {
+		t.Error(said)
+	}
+}
+
+// Ten sources that never answer, and none: clients see no difference.
+func TestDeadSourcesDelayNobody(t *testing.T) {
+	var config strings.Builder
+	config.WriteString("workflow_tools:\n  sources:\n")
+	for i := range 10 {
+		if i%2 == 0 {
+			fmt.Fprintf(&config, "    - {name: dead%d, url: \"http://192.0.2.1:%d/mcp\"}\n", i, 9000+i) // nobody is there, and nobody says so
+		} else {
+			config.WriteString(child(t, fmt.Sprintf("dead%d", i), "dead"))
+		}
+	}
+	began := time.Now()
+	s, _ := bareProject(t, config.String(), nil)
+	cs := client(t, s)
+	all := listed(t, cs)
+	if took := time.Since(began); took > 2*time.Second || all["get_workflows"] == nil {
+		t.Errorf("%d tools after %v", len(all), took)
+	}
+}
+
+// A stdio source, as agents know them.
+func TestSourceOverStdio(t *testing.T) {
+	s, _ := withConfig(t, "workflow_tools:\n"+fast+"  sources:\n"+child(t, "child", "standard"), nil)
+	conforms(t, s)
+	cs := client(t, s)
+	if got := into[run.Run](t, cs, "echo", `{"customer":"a"}`); got.Source != "child" {
+		t.Errorf("got %+v", got)
+	}
+	if got := into[run.Run](t, cs, "steps", `{}`); string(got.Result) != `{"pages":3}` {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// For clients that ask for the list of tools once.
+func TestAFrozenListReachesThemAll(t *testing.T) {
+	f := newFactory()
+	s, _ := withSource(t, f, "  expose_jobs: true\n")
+	conforms(t, s)
+	cs := client(t, s)
+	f.offer(standardWorkflows...)
+	s.remote.until(t, "echo", func(l *listing) bool { return slices.Contains(l.names(), "echo") })
+
+	short := into[listReply](t, cs, "list_workflow_tools", `{}`)
+	if len(short.Tools) != 8 || string(short.Tools[0].InputSchema) != "null" || short.NextCursor != nil {
+		t.Errorf("got %+v", short)
+	}
+	full := into[listReply](t, cs, "list_workflow_tools", `{"name":"ech?"}`)
+	if len(full.Tools) != 1 || full.Tools[0].WorkflowID != "w-echo" || !full.Tools[0].Available || *full.Tools[0].Source != "factory" {
+		t.Fatalf("got %+v", full)
+	}
+	var schema jsonschema.Schema
+	if err := json.Unmarshal(full.Tools[0].InputSchema, &schema); err != nil || schema.Required[0] != "customer" {
+		t.Errorf("input_schema %s", full.Tools[0].InputSchema)
+	}
+	got := into[run.Run](t, cs, "call_workflow_tool", `{"name":"echo","arguments":{"customer":"a"}}`)
+	if got.State != run.Completed || !strings.Contains(string(got.Result), `"customer":"a"`) {
+		t.Errorf("got %+v", got)
+	}
+	if got := text(callTool(t, cs, "call_workflow_tool", `{"name":"trip-dream","arguments":{"goal":"g"}}`)); !strings.Contains(got, `"begin_step"`) {
+		t.Error(got)
+	}
+	for name, want := range map[string]string{"ecko": "echo", "finished_step": "call it directly"} {
+		if got := refusedWith(t, cs, "call_workflow_tool", `{"name":"`+name+`"}`, "ToolError"); !strings.Contains(got, want) {
+			t.Error(got)
+		}
+	}
+	refusedWith(t, cs, "list_workflow_tools", `{"name":"[x"}`, "ToolError")
+	refusedWith(t, cs, "list_workflow_tools", `{"cursor":"x"}`, "ToolError")
+	refusedWith(t, cs, "call_workflow_tool", `{"name":"echo","arguments":"customer"}`, "ToolError")
+}
+
+// A run that is in flight when the server ends goes on, and is known to the next.
+func TestReq003_8_1_ARestartKeepsRuns(t *testing.T) {
+	f := newFactory(standardWorkflows...)
+	config := "workflow_tools:\n" + fast + "  reply_within: 50ms\n  sources:\n    - {name: factory, url: " + f.overWeb(t) + "}\n"
+	first, root := bareProject(t, config, nil)
+	first.connected(t)
+	started := into[run.Run](t, client(t, first), "hang", `{}`)
+	id := started.ExecutionID
+	if started.State != run.Running {
+		t.Errorf("got %+v", started)
+	}
+	if err := first.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s := serverOn(t, root, nil)
+	s.connected(t)
+	cs := client(t, s)
+	if got := into[run.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); got.State != run.Running || got.WorkflowName != "hang" {
+		t.Errorf("got %+v", got)
+	}
+	f.mu.Lock()
+	for _, r := range f.runs {
+		r.workflow, r.looks = "w-steps", 10
+	}
+	starts := len(f.started)
+	f.mu.Unlock()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		got := into[run.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`)
+		if got.State == run.Completed {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("got %+v", got)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if starts != 1 {
+		t.Errorf("it was started %d times", starts)
+	}
+}

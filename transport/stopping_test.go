@@ -1,0 +1,102 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deepwork/session/workflow"
+)
+
+// A stdio server that is told to stop tells its engine before the connection is
+// closed, and so does Close: no session is written for the end of the program.
+func TestTheEngineKnowsOfTheEndFirst(t *testing.T) {
+	for _, how := range []string{"stdio", "Close"} {
+		t.Run(how, func(t *testing.T) {
+			var open *fakeAgent
+			told := make(chan bool, 9) // whether the connection was still open
+			s, f := fakeServer(t, nil, func(p *parts) { p.stops = func() { told <- !isClosed(open) } })
+			if how == "Close" {
+				client(t, s)
+				open = f.agents[0]
+				if err := s.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			} else {
+				in, ends := io.Pipe()
+				defer ends.Close()
+				ctx, stop := context.WithCancel(t.Context())
+				served := make(chan error, 1)
+				go func() { served <- s.ServeStdio(ctx, in, nopCloser{io.Discard}) }()
+				if _, err := io.WriteString(ends, hello); err != nil {
+					t.Fatal(err)
+				}
+				waitFor(t, "it is connected", func() bool { return s.conns.len() == 1 })
+				f.mu.Lock()
+				open = f.agents[0]
+				f.mu.Unlock()
+				stop()
+				if err := <-served; err != nil {
+					t.Error(err)
+				}
+			}
+			if len(told) == 0 || !<-told {
+				t.Error("it was not told, or too late")
+			}
+		})
+	}
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
+
+// At the end of the server the record of a session is as its last transition left
+// it; when a connection alone ends, the session is anybody's.
+func TestTheEndWritesNoSession(t *testing.T) {
+	s, root := project(t, nil)
+	cs, other := client(t, s), client(t, s)
+	const start = `{"goal":"g","job_name":"trip","workflow_name":"plan"}`
+	record := func(id string) string {
+		t.Helper()
+		data, err := os.ReadFile(filepath.Join(root, ".deepwork", "tmp", "session_"+id+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	freed := into[workflow.StartReply](t, other, "start_workflow", start).BeginStep.SessionID
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the session of a closed connection is free", func() bool { return strings.Contains(record(freed), `"owner": ""`) })
+	id := into[workflow.StartReply](t, cs, "start_workflow", start).BeginStep.SessionID
+	before := record(id)
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := record(id); after != before {
+		t.Errorf("the end wrote the session:\n%s\nwas\n%s", after, before)
+	}
+}
+
+// The log line of a stateless call has the stack that the call is about.
+func TestStatelessCallsAreLoggedWithTheirStack(t *testing.T) {
+	logger, log := logged(slog.LevelInfo)
+	s, _ := project(t, func(o *Options) { o.Logger = logger })
+	cs := dial(t, overHTTP(t, s, HTTPOptions{}), "", "")
+	start := `{"goal":"g","job_name":"trip","workflow_name":"plan"%s}`
+	outer := into[workflow.StartReply](t, cs, "start_workflow", fmt.Sprintf(start, "")).BeginStep.SessionID
+	inner := into[workflow.StartReply](t, cs, "start_workflow", fmt.Sprintf(start, `,"parent_session_id":"`+outer+`"`)).BeginStep.SessionID
+	into[workflow.StepReply](t, cs, "get_step", `{"session_id":"`+inner+`"}`)
+	lines := log.lines(t, "call")
+	last := lines[len(lines)-1]
+	if last["session"] != inner || fmt.Sprint(last["stack"]) != "[trip/plan trip/plan]" {
+		t.Errorf("logged: %v", last)
+	}
+}
