@@ -1,0 +1,113 @@
+//go:build unix
+
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// A history is every call that was made, by session. Its methods may be called by
+// many goroutines.
+type history struct {
+	begun time.Time
+
+	mu       sync.Mutex // guards what follows
+	sessions map[string][]porcupine.Operation
+	damaged  map[string]bool // sessions whose files were falsified
+	faults   []string
+	calls, lost, refused,
+	unknown int // starts that were never answered
+}
+
+func newHistory() *history {
+	return &history{begun: time.Now(), sessions: map[string][]porcupine.Operation{}, damaged: map[string]bool{}}
+}
+
+// never is when a call returns that may still take effect.
+const never = math.MaxInt64
+
+func (h *history) now() int64 { return int64(time.Since(h.begun)) }
+
+// add records an operation of a session.
+func (h *history) add(client int, session string, in input, call int64, out string, ret int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sessions[session] = append(h.sessions[session], porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: ret})
+}
+
+func (h *history) fault(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.faults) < 20 {
+		h.faults = append(h.faults, fmt.Sprintf(format, args...))
+	}
+}
+
+func (h *history) count(what *int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	*what++
+}
+
+// known are the sessions that there are, and not damaged, sorted.
+func (h *history) known() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(h.sessions)), func(id string) bool { return h.damaged[id] })
+}
+
+func (h *history) isDamaged(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.damaged[id]
+}
+
+// patience is how long the checker may think about one session.
+const patience = 30 * time.Second
+
+// check holds each session's history against the model. What it does not like it
+// draws, as a page in dir.
+func (h *history) check(dir string) {
+	for _, id := range slices.Sorted(maps.Keys(h.sessions)) {
+		ops := h.sessions[id]
+		end := h.now()
+		for i := range ops {
+			if ops[i].Return == never {
+				ops[i].Return = end
+			}
+		}
+		result, info := porcupine.CheckOperationsVerbose(model, ops, patience)
+		if result == porcupine.Ok {
+			continue
+		}
+		page := filepath.Join(dir, "session_"+id+".html")
+		if err := porcupine.VisualizePath(model, info, page); err != nil {
+			page = err.Error()
+		}
+		what := "cannot have come about"
+		if result == porcupine.Unknown {
+			what = "is too tangled to be judged"
+		}
+		h.fault("the history of session %s %s (%s):\n%s", id, what, page, describe(ops))
+	}
+}
+
+// describe lists operations, in the order in which they were called.
+func describe(ops []porcupine.Operation) string {
+	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	var b strings.Builder
+	for _, o := range ops {
+		fmt.Fprintf(&b, "  %9.1f to %9.1f ms  client %d: %v -> %v\n", float64(o.Call)/1e6, float64(o.Return)/1e6, o.ClientId, o.Input, o.Output)
+	}
+	return b.String()
+}

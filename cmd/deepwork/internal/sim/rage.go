@@ -1,0 +1,143 @@
+//go:build unix
+
+package sim
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"deepwork/session/workflow"
+	"deepwork/session/workflow/filestore"
+)
+
+// points are where servers are killed.
+var points = []string{
+	filestore.OpCreate, filestore.OpWrite, filestore.OpSync, filestore.OpMove, filestore.OpExchange, filestore.OpSyncDir,
+}
+
+// plan makes up what the next process is to suffer.
+func (w *world) plan() Plan {
+	p := Plan{Ledger: w.ledger}
+	r := w.random
+	switch r.IntN(6) {
+	case 0, 1:
+		p.Point = []string{"before ", "after "}[r.IntN(2)] + points[r.IntN(len(points))]
+		p.PointAt = 1 + r.IntN(40)
+	case 2:
+		p.FullAt, p.FullFor = 1+r.IntN(30), 1+r.IntN(10)
+	case 3:
+		p.Slow = time.Duration(1+r.IntN(20)) * time.Millisecond
+	case 4:
+		// Not by a day: what was done that long ago is not looked for when a client
+		// repeats a call.
+		p.Clock = time.Duration(r.IntN(1400)-700) * time.Minute
+	}
+	p.Torn = r.IntN(2) == 0
+	return p
+}
+
+// rage does what is bad for servers until ctx ends, and leaves all of them up.
+func (w *world) rage(ctx context.Context) error {
+	for ctx.Err() == nil {
+		pause(ctx, time.Duration(50+w.random.IntN(400))*time.Millisecond)
+		var err error
+		switch s := w.servers[w.random.IntN(len(w.servers))]; w.random.IntN(10) {
+		case 0, 1, 2, 3:
+			if r, _ := s.current(); r != nil {
+				w.result.Kills++
+				err = r.kill()
+			}
+		case 4:
+			if r, _ := s.current(); r != nil {
+				if err := r.stop(); err != nil {
+					w.history.fault("server %d: %v", s.number, err)
+				}
+			}
+		case 5, 6, 7:
+			err = w.cutPower()
+		case 8:
+			if len(w.history.damaged) == 0 { // only this goroutine writes to it
+				w.judge(context.WithoutCancel(ctx), "beside running servers")
+			}
+		}
+		if err == nil {
+			err = w.startAll(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startAll starts what has ended, by the world's hand or by its plan.
+func (w *world) startAll(ctx context.Context) error {
+	for _, s := range w.servers {
+		if r, _ := s.current(); r == nil {
+			if err := s.start(context.WithoutCancel(ctx), w.o, w.plan()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// cutPower ends all servers at once and takes from the disk what was not synced.
+// Now and then a file is damaged too.
+func (w *world) cutPower() error {
+	w.result.PowerCuts++
+	for _, s := range w.servers {
+		if r, _ := s.current(); r != nil {
+			if err := r.cmd.Process.Kill(); err != nil {
+				continue // it has ended by itself
+			}
+		}
+	}
+	for _, s := range w.servers {
+		if r, _ := s.current(); r != nil {
+			<-r.ended
+		}
+	}
+	w.calls.Lock() // whoever was called has got what there is to get
+	defer w.calls.Unlock()
+	dir := workflow.TmpDir(w.project())
+	if err := powerCut(dir, w.ledger, w.random.IntN(3) == 0, w.random.IntN(2) == 0); err != nil {
+		return fmt.Errorf("cutting the power: %w", err)
+	}
+	if w.random.IntN(4) == 0 {
+		if err := w.damage(dir); err != nil {
+			return fmt.Errorf("damaging a file: %w", err)
+		}
+		return rebase(dir, w.ledger)
+	}
+	return nil
+}
+
+// damage falsifies the file of a session.
+func (w *world) damage(dir string) error {
+	all := w.history.known()
+	if len(all) == 0 {
+		return nil
+	}
+	id := all[w.random.IntN(len(all))]
+	path := filepath.Join(dir, "session_"+id+".json")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil // that it is lost shows at its next call
+	}
+	switch w.random.IntN(3) {
+	case 0:
+		data[w.random.IntN(len(data))] ^= 1 << w.random.IntN(8)
+	case 1:
+		data = data[:w.random.IntN(len(data))]
+	case 2:
+		data = nil
+	}
+	w.history.mu.Lock()
+	w.history.damaged[id] = true
+	w.history.mu.Unlock()
+	return os.WriteFile(path, data, 0o600)
+}

@@ -1,0 +1,125 @@
+//go:build unix
+
+package sim
+
+import (
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"deepwork/session/workflow"
+	"deepwork/session/workflow/filestore"
+)
+
+// A disk is what stands between a server and its files.
+type disk struct {
+	plan   Plan
+	ledger *ledger
+	writes atomic.Int64
+	points atomic.Int64
+}
+
+func suffer(p Plan) error {
+	l, err := openLedger(p.Ledger)
+	if err != nil {
+		return err
+	}
+	d := &disk{plan: p, ledger: l}
+	filestore.Intercept = d.carryOut
+	if p.Tied {
+		go func() { // ends with the process
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(1)
+		}()
+	}
+	if p.Clock != 0 {
+		workflow.Clock = func() time.Time { return time.Now().Add(p.Clock) }
+	}
+	return nil
+}
+
+func (d *disk) carryOut(op filestore.Op, do func() error) error {
+	d.at("before "+op.Do, op)
+	if d.full(op) {
+		return &fs.PathError{Op: op.Do, Path: op.Path, Err: syscall.ENOSPC}
+	}
+	err := d.recorded(op, do)
+	if err == nil {
+		d.at("after "+op.Do, op)
+	}
+	return err
+}
+
+// recorded carries out an Op and writes down what it makes durable.
+func (d *disk) recorded(op filestore.Op, do func() error) error {
+	switch op.Do {
+	case filestore.OpCreate:
+		if err := do(); err != nil {
+			return err
+		}
+		return d.ledger.created(op.Path)
+	case filestore.OpSync:
+		done, err := d.ledger.syncing(op.Path)
+		if err != nil {
+			return err
+		}
+		d.slow()
+		return done(do())
+	case filestore.OpSyncDir:
+		done, err := d.ledger.naming(op.Path)
+		if err != nil {
+			return err
+		}
+		d.slow()
+		return done(do())
+	}
+	return do()
+}
+
+func (d *disk) slow() {
+	if d.plan.Slow > 0 {
+		time.Sleep(rand.N(d.plan.Slow))
+	}
+}
+
+// full tells whether the disk has no room for an Op.
+func (d *disk) full(op filestore.Op) bool {
+	if op.Do != filestore.OpWrite || d.plan.FullAt == 0 {
+		return false
+	}
+	n := int(d.writes.Add(1))
+	if n < d.plan.FullAt || n >= d.plan.FullAt+d.plan.FullFor {
+		return false
+	}
+	d.tear(op)
+	return true
+}
+
+// tear makes half of a write.
+func (d *disk) tear(op filestore.Op) {
+	if d.plan.Torn && op.Do == filestore.OpWrite {
+		_, _ = op.File.Write(op.Data[:len(op.Data)/2]) // that it is not whole is the point
+	}
+}
+
+// at ends the process where the plan says so.
+func (d *disk) at(point string, op filestore.Op) {
+	if point != d.plan.Point || int(d.points.Add(1)) != d.plan.PointAt {
+		return
+	}
+	if point == "before "+filestore.OpWrite {
+		d.tear(op)
+	}
+	p, err := os.FindProcess(os.Getpid())
+	if err == nil {
+		err = p.Kill()
+	}
+	if err != nil {
+		panic(err)
+	}
+	select {} // it takes an instant
+}
