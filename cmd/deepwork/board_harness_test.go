@@ -65,7 +65,11 @@ func newBoardProject(t *testing.T, more ...string) *boardProject {
 // find looks up the ids of the project root.
 func (p *boardProject) find() {
 	p.t.Helper()
-	p.project = boardCall[attempt.ProjectsReply](p, "list_projects", map[string]any{}).Projects[0].ProjectID
+	for _, project := range boardCall[attempt.ProjectsReply](p, "list_projects", map[string]any{}).Projects {
+		if project.IsRoot {
+			p.project = project.ProjectID
+		}
+	}
 	p.repo = boardCall[attempt.ReposReply](p, "list_repos", map[string]any{"project_id": p.project}).Repos[0].RepoID
 }
 
