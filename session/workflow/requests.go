@@ -2,8 +2,11 @@ package workflow
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -14,13 +17,37 @@ import (
 // A requestKey is what a request_id is scoped to (DESIGN "Retries").
 type requestKey struct{ identity, tool, id string }
 
+// A requestDigest stands for a requestKey in a table of many.
+type requestDigest [16]byte
+
+// digest tells keys apart: nobody can make two of one digest by chance, and who
+// tries is inside one identity, which is part of it.
+func (k requestKey) digest() requestDigest {
+	text := make([]byte, 0, 128)
+	for _, part := range []string{k.identity, k.tool, k.id} {
+		text = append(binary.AppendUvarint(text, uint64(len(part))), part...)
+	}
+	sum := sha256.Sum256(text)
+	return requestDigest(sum[:16])
+}
+
+// A sessionNumber is a session id's eight digits as the number they are.
+type sessionNumber uint32
+
+func numberOf(id string) (sessionNumber, bool) {
+	n, err := strconv.ParseUint(id, 16, 32)
+	return sessionNumber(n), err == nil && len(id) == 8
+}
+
+func (n sessionNumber) id() string { return fmt.Sprintf("%08x", uint32(n)) }
+
 // requests knows which session the call with a request_id was done in, and
 // holds a repetition back while the call is under way. The replies themselves
 // are in the session files: this is an index, made anew from them.
 type requests struct {
 	mu      sync.Mutex
-	done    map[requestKey]string        // session id
-	current map[requestKey]chan struct{} // closed when the call ended
+	done    map[requestDigest]sessionNumber // 20 bytes each, as there are many
+	current map[requestKey]chan struct{}    // closed when the call ended
 
 	scan    sync.Mutex           // one search at a time; guards what follows
 	scanned time.Time            // the last search
@@ -52,7 +79,7 @@ const requestHorizon = 24 * time.Hour
 const settledAfter = 100 * time.Millisecond
 
 func newRequests() *requests {
-	return &requests{done: map[requestKey]string{}, current: map[requestKey]chan struct{}{}}
+	return &requests{done: map[requestDigest]sessionNumber{}, current: map[requestKey]chan struct{}{}}
 }
 
 // learn files the request ids of a session.
@@ -65,6 +92,11 @@ func (r *requests) learn(s *State) {
 }
 
 func (r *requests) add(k requestKey, sessionID string) {
+	number, ok := numberOf(sessionID)
+	if !ok {
+		return
+	}
+	d := k.digest()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.done) >= keptKeys {
@@ -73,17 +105,18 @@ func (r *requests) add(k requestKey, sessionID string) {
 			break
 		}
 	}
-	r.done[k] = sessionID
+	r.done[d] = number
 }
 
 // begin claims a key: it returns the session the call was done in, or, with
 // claimed, the caller's duty to call end. It waits while the same call is under way.
 func (r *requests) begin(ctx context.Context, k requestKey) (sessionID string, claimed bool, err error) {
+	d := k.digest()
 	for {
 		r.mu.Lock()
-		if id, ok := r.done[k]; ok {
+		if number, ok := r.done[d]; ok {
 			r.mu.Unlock()
-			return id, false, nil
+			return number.id(), false, nil
 		}
 		wait, busy := r.current[k]
 		if !busy {
@@ -212,9 +245,13 @@ func (e *Engine) searchRequest(k requestKey) string {
 }
 
 func (r *requests) find(k requestKey) string {
+	d := k.digest()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.done[k]
+	if number, ok := r.done[d]; ok {
+		return number.id()
+	}
+	return ""
 }
 
 // storedAs returns a copy of a stored reply.
