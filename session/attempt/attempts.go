@@ -58,14 +58,11 @@ func (e *Engine) GetAttempt(ctx context.Context, identity string, a AttemptArgs)
 }
 
 func (e *Engine) attemptReply(ctx context.Context, b *task.Board, id string) (*AttemptReply, error) {
-	a, err := b.Attempt(ctx, id)
+	now, err := b.AttemptNow(ctx, id)
 	if err != nil {
 		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
 	}
-	x, err := b.LatestExecution(ctx, id)
-	if err != nil {
-		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
-	}
+	a, x := now.Attempt, now.Execution
 	r := &AttemptReply{
 		AttemptID: a.ID, TaskID: a.TaskID, State: string(x.State), ExitCode: x.ExitCode,
 		StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt), FinalMessage: x.FinalMessage, Error: a.Error,
@@ -73,14 +70,8 @@ func (e *Engine) attemptReply(ctx context.Context, b *task.Board, id string) (*A
 		WorkflowSession: a.WorkflowSessionID, WorkflowStatus: a.WorkflowStatus, WorkflowStep: a.WorkflowStep,
 		Repos: []AttemptRepo{}, CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt),
 	}
-	if a.LatestSessionID != nil {
-		s, err := b.Session(ctx, *a.LatestSessionID)
-		if err != nil {
-			return nil, found("reading the session", err, "attempt", "attempt_id", id, remedyAttempt)
-		}
-		if q := s.Queued; q != nil {
-			r.QueuedFollowUp = &QueuedFollowUp{Prompt: q.Prompt, Variant: q.Variant, QueuedAt: stamp(q.At)}
-		}
+	if s := now.Session; s != nil && s.Queued != nil {
+		r.QueuedFollowUp = &QueuedFollowUp{Prompt: s.Queued.Prompt, Variant: s.Queued.Variant, QueuedAt: stamp(s.Queued.At)}
 	}
 	if x.State == task.Waiting {
 		if r.Notice, err = e.whyWaiting(ctx, b, x); err != nil {
