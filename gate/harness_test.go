@@ -81,7 +81,7 @@ func (p *project) plan(s Submission) []Task {
 func (p *project) gate(settings func() Settings) *Gate {
 	g := Open(Options{Root: p.root, Settings: settings, Grace: 100 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(p.t.Output(), nil))})
 	p.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := g.Close(ctx); err != nil {
 			p.t.Error(err)

@@ -214,7 +214,7 @@ func TestTokenFileChangedInOneTick(t *testing.T) {
 	if err := os.Chtimes(file, info.ModTime(), info.ModTime()); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		if _, ok := identify(f.tokens(), token[0]); !ok {
 			return

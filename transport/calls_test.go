@@ -181,6 +181,7 @@ func TestBadConfigRefusesCalls(t *testing.T) {
 	if !res.IsError || !strings.HasPrefix(text(res), "StateError: ") || !strings.Contains(text(res), bad.Error()) || errorMetaOf(t, res)["code"] != "config_invalid" {
 		t.Errorf("got %s", text(res))
 	}
+	f.first(t)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.agents) != 1 {

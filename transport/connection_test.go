@@ -53,6 +53,7 @@ func TestIdleTimeCounts(t *testing.T) {
 						t.Error(err)
 					}
 				}
+				synctest.Wait()
 				a := f.agents[0]
 				for range 3 { // calls, each just in time
 					time.Sleep(time.Hour - time.Second)
@@ -83,6 +84,7 @@ func TestIdleTimeCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, f := fakeServer(t, nil, withHTTP(nil))
 		cs := client(t, s)
+		synctest.Wait()
 		time.Sleep(100 * time.Hour)
 		callTool(t, cs, "get_workflows", `{}`)
 		if isClosed(f.agents[0]) {

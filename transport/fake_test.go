@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"sync"
 	"testing"
 
@@ -16,7 +17,11 @@ import (
 	"deepwork/session/workflow"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// A program built with -race sleeps for a second at its end, each child too.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	goleak.VerifyTestMain(m)
+}
 
 // A fakeAgent answers as the test wants, so that replies which the engine gives
 // only after much work, or never should, can be had at once. What the engine
@@ -109,6 +114,21 @@ func (f *fakes) agent(identity string) agent {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.agents = append(f.agents, a)
+	return a
+}
+
+// first waits for the first agent: its connection's client may be answered a moment
+// before it is made.
+func (f *fakes) first(t testing.TB) (a *fakeAgent) {
+	t.Helper()
+	waitFor(t, "an agent", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if len(f.agents) > 0 {
+			a = f.agents[0]
+		}
+		return a != nil
+	})
 	return a
 }
 

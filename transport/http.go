@@ -231,6 +231,11 @@ func (h *HTTPServer) streamable() http.Handler {
 	var standing standalone
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who := callerOf(r.Context())
+		if r.Method == http.MethodPost && !isStream(r) {
+			made, done := h.server.replies.of(w, r)
+			defer done()
+			w = made
+		}
 		if isStateless(r) {
 			who.stateless = true
 			stateless.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, &who)))

@@ -35,7 +35,7 @@ func TestSlowBodyOfRefusedRequests(t *testing.T) {
 		"GET /healthz HTTP/1.1\r\nHost: localhost":     200,
 	} {
 		conn := raw(t, h, begin+"\r\nContent-Length: 100\r\n\r\n{")
-		conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		conn.SetReadDeadline(time.Now().Add(patience))
 		if r := answer(t, conn); r.status != want {
 			t.Errorf("%s: %+v", begin, r)
 		}
@@ -153,7 +153,7 @@ func TestStopAnswersOverSSE(t *testing.T) {
 	var wg sync.WaitGroup
 	for range callers {
 		conn := raw(t, h, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		conn.SetReadDeadline(time.Now().Add(patience))
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -259,7 +259,7 @@ func TestStopTellsTheEngine(t *testing.T) {
 	s, f := fakeServer(t, nil, withHTTP(nil), func(p *parts) { p.stops = func() { told <- !isClosed(open) } })
 	h, tell, stopped := stopping(t, s)
 	dial(t, h, stateful, "")
-	open = f.agents[0]
+	open = f.first(t)
 	tell()
 	if err := <-stopped; err != nil {
 		t.Error(err)
@@ -316,7 +316,7 @@ func TestNewestStreamWins(t *testing.T) {
 	id := open(t, c, h)
 	stream := func() (net.Conn, *http.Response) {
 		conn := raw(t, h, "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"+id+"\r\n\r\n")
-		conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		conn.SetReadDeadline(time.Now().Add(patience))
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
 			t.Fatal(err)

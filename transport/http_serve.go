@@ -11,10 +11,13 @@ import (
 
 const (
 	// httpGrace is how long calls in flight may go on after the program was told
-	// to stop: transitions take milliseconds, and reviews are cut off.
-	httpGrace = 10 * time.Second
+	// to stop: transitions take milliseconds, and reviews are cut off. Containers
+	// are killed after 10 s, so that what follows must fit into these too.
+	httpGrace = 5 * time.Second
+	// answerGrace is how long calls that were cut off have to say so.
+	answerGrace = time.Second
 	// closeGrace is how long connections have to end when all calls have.
-	closeGrace = 2 * time.Second
+	closeGrace = 1500 * time.Millisecond
 	// streamGrace is how long the streams of SSE outlive the last reply: clients
 	// that see the end of a stream at once with a reply drop the reply.
 	streamGrace = 200 * time.Millisecond
@@ -23,10 +26,14 @@ const (
 	drainPoll = 20 * time.Millisecond
 )
 
+// HTTPStopTime is how long HTTPServer.Serve takes at most from the end of its
+// context to its return, whatever hangs (issue 5, "Lifecycle").
+const HTTPStopTime = httpGrace + answerGrace + streamGrace + closeGrace
+
 // Serve serves until ctx ends or the listener breaks. When ctx ends, new calls are
-// refused (503) and /readyz says so; those in flight have 10 s to be answered,
+// refused (503) and /readyz says so; those in flight have 5 s to be answered,
 // then they are cancelled and told so, and named in the log. It blocks until all
-// of it is over, and returns nil then. It ends every connection of the Server, which
+// of it is over, HTTPStopTime at most, and returns nil then. It ends every connection of the Server, which
 // serves no other after it, and does not close the rest of it.
 func (h *HTTPServer) Serve(ctx context.Context) error {
 	serve := func() error { return h.http.Serve(h.sockets) }
@@ -81,7 +88,7 @@ func (h *HTTPServer) drain() {
 	}
 	h.server.logger.Warn("calls in flight are cut off", slog.Duration("after", h.grace), slog.Any("calls", h.server.inflight.names()))
 	h.server.conns.stop()
-	answers, cancel := context.WithTimeout(context.Background(), cutGrace)
+	answers, cancel := context.WithTimeout(context.Background(), answerGrace)
 	defer cancel()
 	h.quiet(answers)
 }

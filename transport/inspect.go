@@ -22,12 +22,11 @@ type enveloped struct {
 // twice: such a call may be carried out and never answered. What else is wrong
 // the SDK says.
 func inspect(body []byte) (n int, fault string) {
-	body = bytes.TrimLeft(body, " \t\r\n")
 	switch {
-	case len(body) == 0:
+	case len(bytes.TrimLeft(body, space)) == 0:
 		return 1, ""
-	case body[0] == '[':
-		return inspectBatch(body)
+	case isBatch(body):
+		return inspectBatch(bytes.TrimLeft(body, space))
 	case !json.Valid(body):
 		return 1, "malformed payload: the body is not one JSON value"
 	}
@@ -40,6 +39,11 @@ func inspect(body []byte) (n int, fault string) {
 	}
 	return 1, ""
 }
+
+// space is what JSON allows around a value.
+const space = " \t\r\n"
+
+func isBatch(body []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(body, space), []byte("[")) }
 
 func inspectBatch(body []byte) (n int, fault string) {
 	// Counted before it is decoded: what is too much is not to cost much.

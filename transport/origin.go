@@ -27,7 +27,7 @@ func isLoopback(host string) bool {
 		return true
 	}
 	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
+	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback() // a zone may be any text
 }
 
 // hostOf is the host of a Host header, without port and brackets, in lower case.

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -33,6 +34,9 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		if !ok || strings.HasPrefix(method, "notifications/") {
 			return next(ctx, method, req)
 		}
+		if undeclared[method] {
+			return nil, notOffered(method)
+		}
 		conn, done, err := s.connectionOf(ctx, ss, method)
 		if err != nil {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error() + ": connect anew"}
@@ -40,6 +44,7 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		defer done()
 		ctx, release := conn.joined(context.WithValue(ctx, connectionKey{}, conn))
 		defer release()
+		asked := req
 		if call, ok := req.(*mcp.CallToolRequest); ok && !s.tools[call.Params.Name] {
 			if handler := s.workflowTool(ctx, call.Params.Name); handler != nil {
 				ctx, req = s.borrow(ctx, call, handler)
@@ -66,7 +71,7 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			changed.Instructions = s.instructions(ctx)
 			res = &changed
 		case *mcp.CallToolResult:
-			res = encodedResult{r, conn.parcels.Load()}
+			res = encodedResult{r, cmp.Or(conn.parcels.Load(), s.replies.parcelsFor(asked))}
 		}
 		return res, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 // with the same call made to the source directly, each in turn, so that whatever
 // else the machine does weighs on both. times-direct is to be at most 2.5.
 func BenchmarkSyncCall(b *testing.B) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as `deepwork serve` has it over HTTP
 	binary, err := os.Executable()
 	if err != nil {
 		b.Fatal(err)
@@ -75,19 +77,28 @@ func onPipes(b *testing.B, s *Server, connect func(mcp.Transport) *mcp.ClientSes
 }
 
 // BenchmarkTenThousandWorkflows is the time from a source's list_changed until
-// its 10,000 workflows are tools: at most 2 s.
+// its 10,000 workflows are tools: at most 2 s. list-changed is how often a client was
+// told of that: once.
 func BenchmarkTenThousandWorkflows(b *testing.B) {
 	f := newFactory()
 	s, _ := withSource(b, f, "")
 	flows := thousands(10_000)
+	w := watching(b, func(o *mcp.ClientOptions) *mcp.ClientSession { return clientWith(b, s, o) })
+	w.ready(b, s)
+	told := int64(0)
 	for b.Loop() {
 		f.offer(flows...)
 		s.remote.until(b, "all of them", func(l *listing) bool { return len(l.tools) == len(flows) })
 		b.StopTimer()
+		w.until(b, 1)
+		told += w.told.Load()
 		f.offer()
 		s.remote.until(b, "none", func(l *listing) bool { return len(l.tools) == 0 })
+		w.until(b, 2)
+		w.told.Store(0)
 		b.StartTimer()
 	}
+	b.ReportMetric(float64(told)/float64(b.N), "list-changed")
 }
 
 // BenchmarkToolsListOfThousands is one page of tools/list, of 1,000 tools.

@@ -116,18 +116,24 @@ func contains(all []string, s string) bool {
 // quiet waits until no call is in flight.
 func (s *Server) quiet(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if !s.inflight.wait(ctx) {
 		t.Fatalf("still in flight: %v", s.inflight.names())
 	}
 }
 
-// finish lets an execution at the factory come to its end.
-func (f *factory) finish(id string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.runs[id].workflow, f.runs[id].looks = "w-steps", 10
+// finish lets an execution come to its end, once the factory has begun it: who
+// started it may have its reply before that.
+func (f *factory) finish(t *testing.T, id string) {
+	t.Helper()
+	f.until(t, "the start of "+id, func() bool {
+		r := f.runs[id]
+		if r != nil {
+			r.workflow, r.looks = "w-steps", 10
+		}
+		return r != nil
+	})
 }
 
 // goesOn checks that a run goes on, by letting it end and finding its result.
@@ -136,8 +142,8 @@ func (f *factory) goesOn(t *testing.T, s *Server) {
 	if got := only(t, s); got.State != run.Running {
 		t.Errorf("got %+v", got)
 	}
-	f.finish("x-1")
-	deadline := time.Now().Add(10 * time.Second)
+	f.finish(t, "x-1")
+	deadline := time.Now().Add(patience)
 	for only(t, s).State != run.Completed {
 		if time.Now().After(deadline) {
 			t.Fatalf("got %+v", only(t, s))

@@ -39,7 +39,7 @@ func watching(t testing.TB, connect func(*mcp.ClientOptions) *mcp.ClientSession)
 // notice of ours is sent 10 ms after the change.
 func (w *watcher) until(t testing.TB, n int64) {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	for w.told.Load() < n {
 		select {
@@ -58,7 +58,7 @@ func (w *watcher) until(t testing.TB, n int64) {
 // opened beside the session, and begins to count.
 func (w *watcher) ready(t testing.TB, s *Server) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); w.told.Load() == 0; {
+	for deadline := time.Now().Add(patience); w.told.Load() == 0; {
 		if time.Now().After(deadline) {
 			t.Fatal("the client is never told")
 		}
@@ -68,7 +68,7 @@ func (w *watcher) ready(t testing.TB, s *Server) {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	for n := int64(-1); n != w.told.Load(); time.Sleep(60 * time.Millisecond) { // what is on its way
+	for n := int64(-1); n != w.told.Load(); time.Sleep(300 * time.Millisecond) { // what is on its way
 		n = w.told.Load()
 	}
 	w.told.Store(0)
@@ -142,31 +142,16 @@ func thousands(n int) []string {
 	return all
 }
 
-// 10,000 workflows are there within 2 s of their query, all of them listed, page
-// by page, with one notice.
+// 10,000 workflows are all of them listed, page by page, with one notice.
+// BenchmarkTenThousandWorkflows measures how soon.
 func TestTenThousandWorkflowsAreOneChange(t *testing.T) {
 	f := newFactory()
 	s, _ := withSource(t, f, "")
 	w := watching(t, func(o *mcp.ClientOptions) *mcp.ClientSession { return clientWith(t, s, o) })
 	flows := thousands(plenty)
-	limit := 2 * time.Second * slowness
-	for try := int64(1); ; try += 2 {
-		began := time.Now()
-		f.offer(flows...)
-		s.remote.until(t, "all of them", func(l *listing) bool { return len(l.tools) == len(flows) })
-		took := time.Since(began)
-		w.until(t, try)
-		t.Logf("%d workflows after %v", plenty, took)
-		if took <= limit {
-			break
-		}
-		if try == 5 { // a machine that has other things to do is not the server's fault
-			t.Fatalf("it took %v, at most %v are allowed", took, limit)
-		}
-		f.offer()
-		s.remote.until(t, "none", func(l *listing) bool { return len(l.tools) == 0 })
-		w.until(t, try+1)
-	}
+	f.offer(flows...)
+	s.remote.until(t, "all of them", func(l *listing) bool { return len(l.tools) == len(flows) })
+	w.until(t, 1)
 	pages, names := 0, []string{}
 	for params := (&mcp.ListToolsParams{}); ; pages++ {
 		res, err := w.ListTools(t.Context(), params)
@@ -206,23 +191,38 @@ func TestTenThousandWorkflowsAreOneChange(t *testing.T) {
 
 // A page goes by its bytes too.
 func TestPagesAreBounded(t *testing.T) {
-	f := newFactory()
-	filler := strings.Repeat("x", 200<<10)
-	var flows []string
-	for i := range 24 {
-		flows = append(flows, fmt.Sprintf(`{"id":"w%d","name":"big-%02d","description":"d","inputSchema":{"type":"object","description":%q}}`, i, i, filler))
+	s, _ := bareProject(t, "", nil)
+	filler := json.RawMessage(`{"type":"object","description":"` + strings.Repeat("x", 200<<10) + `"}`)
+	s.remote.follow(t.Context()) // from here on nothing changes by itself
+	large := *s.remote.relist(t.Context())
+	large.tools = nil
+	for i := range 50 {
+		large.tools = append(large.tools, &mcp.Tool{Name: fmt.Sprintf("big-%02d", i), InputSchema: filler})
 	}
-	f.workflows = flows
-	s, _ := withSource(t, f, "")
-	cs := client(t, s)
-	res, err := cs.ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
+	s.remote.listing.Store(&large)
+	sdk := func(context.Context, string, mcp.Request) (mcp.Result, error) {
+		return &mcp.ListToolsResult{Tools: []*mcp.Tool{{Name: "get_step"}}}, nil
 	}
-	if data, _ := json.Marshal(res); len(data) > pageBytes+1<<20 || res.NextCursor == "" {
-		t.Errorf("a page has %d bytes, cursor %q", len(data), res.NextCursor)
+	var names []string
+	pages := 0
+	for params := (&mcp.ListToolsParams{}); params.Cursor != "" || pages == 0; pages++ {
+		res, err := s.remote.listTools(t.Context(), sdk, "tools/list", &mcp.ListToolsRequest{Params: params})
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, size := res.(*mcp.ListToolsResult), 0
+		for _, tool := range page.Tools {
+			names = append(names, tool.Name)
+			if tool.InputSchema != nil {
+				size += len(filler)
+			}
+		}
+		if size > pageBytes || size == 0 {
+			t.Errorf("page %d has %d bytes of schemas", pages, size)
+		}
+		params = &mcp.ListToolsParams{Cursor: page.NextCursor}
 	}
-	if all := listed(t, cs); all["big-23"] == nil || all["get_step"] == nil {
-		t.Errorf("%d tools", len(all))
+	if pages != 3 || len(names) != 51 || names[0] != "get_step" || !slices.IsSorted(names[1:]) || len(slices.Compact(names)) != 51 {
+		t.Errorf("%d tools on %d pages: %v", len(names), pages, names)
 	}
 }

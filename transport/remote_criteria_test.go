@@ -125,9 +125,9 @@ func TestReq003_8_2_StatusTellsStateProgressAndResult(t *testing.T) {
 	ask := func() *run.Run {
 		return into[run.Run](t, cs, "workflow_status", `{"execution_id":"`+began.ExecutionID+`"}`)
 	}
-	f.finish("x-1")
+	f.finish(t, "x-1")
 	now := ask()
-	for until := time.Now().Add(10 * time.Second); now.State == run.Running && time.Now().Before(until); now = ask() {
+	for until := time.Now().Add(patience); now.State == run.Running && time.Now().Before(until); now = ask() {
 	}
 	if now.State != run.Completed || now.EndedAt == nil || string(now.Result) != `{"pages":3}` {
 		t.Errorf("got %+v", now)
@@ -145,7 +145,7 @@ func TestReq003_8_3_UpdatesOfTheSourceAreTold(t *testing.T) {
 	f.until(t, "some updates", func() bool { r := f.runs["x-1"]; return r != nil && r.looks > 4 })
 	about := `{"execution_id":"` + began.ExecutionID + `"}`
 	now := into[run.Run](t, cs, "workflow_status", about)
-	for until := time.Now().Add(10 * time.Second); now.Progress == nil && time.Now().Before(until); {
+	for until := time.Now().Add(patience); now.Progress == nil && time.Now().Before(until); {
 		now = into[run.Run](t, cs, "workflow_status", about)
 	}
 	if now.State != run.Running || now.Progress == nil || *now.Progress.Total != 3 || !strings.HasPrefix(now.Progress.Message, "page ") {

@@ -112,7 +112,7 @@ func listedWorkflow(t *remote.Tool) *mcp.Tool {
 	return &mcp.Tool{
 		Meta: mcp.Meta{workflowMeta: metaOf(&t.Workflow)},
 		Name: t.Name, Title: title, Description: clip(plain(t.Description), descriptionChars),
-		InputSchema: t.InputSchema, OutputSchema: runSchemaJSON(),
+		InputSchema: withoutHeaders(t.InputSchema), OutputSchema: runSchemaJSON(),
 		// What a workflow does is not known here: the hints are those of the worst.
 		Annotations: &mcp.ToolAnnotations{Title: title, DestructiveHint: new(true), OpenWorldHint: new(true)},
 	}

@@ -117,7 +117,7 @@ func (f *factory) tell() {
 // until waits until something is true of the factory.
 func (f *factory) until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	for {
 		f.mu.Lock()
@@ -305,7 +305,7 @@ func (s *Server) connected(t testing.TB) {
 // until waits until the listing is as it should be.
 func (r *remotes) until(t testing.TB, what string, ok func(*listing) bool) *listing {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		l := r.relist(t.Context())
 		if ok(l) {

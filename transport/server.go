@@ -73,6 +73,7 @@ type Server struct {
 	announce func() // has the SDK tell all clients that the list of tools changed
 	metrics  *metrics
 	inflight inflight
+	replies  replyWriters                // to requests over streamable HTTP
 	network  atomic.Pointer[config.HTTP] // as last read, for those who must not wait
 }
 

@@ -2,7 +2,8 @@
 
 package transport
 
-const slowness = 1
-
 // plenty is how many workflows a source has that has very many.
 const plenty = 10_000
+
+// replyTools: of so many tools one is asked for replies of megabytes.
+const replyTools = 1

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -121,10 +122,13 @@ func (s *Server) serveCall(ctx context.Context, req *mcp.CallToolRequest, log ca
 	reply, outcome, err := work(ctx, conn)
 	if err == nil {
 		log.outcome = outcome
-		if res, err = accepted(reply); err == nil {
+		if res, err = accepted(reply); err != nil {
+			err = fmt.Errorf("encoding the reply: %w", err)
+		} else if n := len(res.StructuredContent.(json.RawMessage)); n > maxReplyBytes {
+			err = s.tooLarge(log.tool, n)
+		} else {
 			return res, nil
 		}
-		err = fmt.Errorf("encoding the reply: %w", err)
 	}
 	res, log.outcome, err = s.failed(ctx, log.tool, err)
 	return res, err

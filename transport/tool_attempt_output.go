@@ -33,7 +33,7 @@ func addGetAttemptDiff(s *Server) {
 		input: inputSchema(attemptID(),
 			property{"paths", false, &jsonschema.Schema{Types: []string{"null", "array"}, MaxItems: new(attempt.MaxPaths),
 				Items:       &jsonschema.Schema{Type: "string", MaxLength: new(4096), Description: "a file or folder, relative to the worktree, as changed_files gives it"},
-				Description: "Only changes of these files and folders. Default: all."}},
+				Description: "Only changes of these files and folders, relative to the worktree. Default: all."}},
 			integer("max_bytes", 1, attempt.MaxDiff, "How many bytes of diff are returned at most, from 1 to 1000000. Default 100000.")),
 		output: boardSchema[attempt.DiffReply](),
 		call:   onBoard(s, boardEngine.GetAttemptDiff),

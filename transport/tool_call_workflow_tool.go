@@ -59,17 +59,18 @@ func addCallWorkflowTool(s *Server) {
 func (r *remotes) noTool(name string) error {
 	const shown = 50
 	if r.server.tools[name] {
-		return session.Wrong("not_a_workflow_tool", "'%s' is a tool of this server and no workflow: call it directly.", name).With("name", name)
+		return session.Wrong("not_a_workflow_tool", "'%s' is a tool of this server and no workflow: call it directly.", name).With("argument", "name").With("value", name)
 	}
 	l := r.listing.Load()
 	if len(l.tools) == 0 {
 		return session.NotNow("unknown_workflow_tool", "There is no workflow tool '%s', and no other: no source of workflows is connected, or none offers any. "+
-			"list_workflow_tools tells how the sources are doing; refresh_workflow_tools asks them again.", clip(name, maxName)).With("name", clip(name, maxName))
+			"list_workflow_tools tells how the sources are doing; refresh_workflow_tools asks them again; new ones are named under workflow_tools.sources in .deepwork/config.yml.", clip(name, maxName)).
+			With("argument", "name").With("value", clip(name, maxName))
 	}
 	names := make([]string, 0, shown)
 	for _, t := range l.tools[:min(shown, len(l.tools))] {
 		names = append(names, t.Name)
 	}
 	return session.Wrong("unknown_workflow_tool", "There is no workflow tool '%s'. There are %d, among them: %s. list_workflow_tools lists all; call again with one of its names.",
-		clip(name, maxName), len(l.tools), strings.Join(names, ", ")).With("name", clip(name, maxName)).With("available", names)
+		clip(name, maxName), len(l.tools), strings.Join(names, ", ")).With("argument", "name").With("value", clip(name, maxName)).With("available", names)
 }

@@ -42,7 +42,7 @@ func workflowsSchema() *jsonschema.Schema {
 	s := outputSchema[workflow.WorkflowsReply]()
 	s.Properties["jobs"] = listSchema[workflow.JobInfo]("the jobs that can be started, in the order of their folders", "one job")
 	s.Properties["errors"] = listSchema[workflow.JobLoadError](
-		"the jobs that do not load as their files now stand, one entry a job; of one that is in jobs too, the last good definition is served",
+		"the jobs whose files do not load now, one entry a job; of one that is in jobs too, the last good definition is served",
 		"one job with faults")
 	return s
 }

@@ -71,14 +71,14 @@ func (r *remotes) list(ctx context.Context, args listArgs) (*listReply, error) {
 	if args.Name != nil {
 		pattern, size = *args.Name, listedFull
 		if _, err := path.Match(pattern, ""); err != nil {
-			return nil, session.Wrong("invalid_argument", "Argument \"name\" is %q, which is no name and no pattern: * stands for any text, ? for one character, [a-z] for one of them.", pattern)
+			return nil, session.Wrong("invalid_argument", "Argument \"name\" is %q, which is no name and no pattern: * stands for any text, ? for one character, [a-z] for one of them.", pattern).With("argument", "name").With("value", pattern)
 		}
 	}
 	after := ""
 	if args.Cursor != nil {
 		var ok bool
 		if after, ok = decodeCursor(*args.Cursor); !ok {
-			return nil, session.Wrong("invalid_argument", "Argument \"cursor\" is %q, which is none of ours: pass next_cursor of the page before, or leave it out.", clip(*args.Cursor, 100))
+			return nil, session.Wrong("invalid_argument", "Argument \"cursor\" is %q, which is none of ours: pass next_cursor of the page before, or leave it out.", clip(*args.Cursor, 100)).With("argument", "cursor").With("value", clip(*args.Cursor, 100))
 		}
 	}
 	r.follow(ctx)

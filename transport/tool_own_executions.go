@@ -88,7 +88,7 @@ func (s *Server) execute(ctx context.Context, c *connection, args executeArgs) (
 	j := s.jobs(ctx).Job(jobName)
 	if j == nil || j.Name != jobName || j.Workflow(flow) == nil {
 		return nil, session.Wrong("unknown_workflow", "There is no workflow with the id '%s'. workflows-list-tool lists those there are.", clip(args.WorkflowID, maxName)).
-			With("workflow_id", clip(args.WorkflowID, maxName))
+			With("argument", "workflow_id").With("value", clip(args.WorkflowID, maxName))
 	}
 	var in ownInput
 	if fault := newArguments("The workflow with its input", inputSchema(ownProperties()...)).decode(args.Input, &in); fault != nil {

@@ -65,7 +65,7 @@ func (s *Server) ownWorkflows(ctx context.Context, cursor *string) (*ownListRepl
 	after, skipping := "", false
 	if cursor != nil {
 		if after, skipping = decodeCursor(*cursor); !skipping {
-			return nil, session.Wrong("invalid_argument", "Argument \"cursor\" is %q, which is none of ours: pass nextCursor of the page before, or leave it out.", clip(*cursor, 100))
+			return nil, session.Wrong("invalid_argument", "Argument \"cursor\" is %q, which is none of ours: pass nextCursor of the page before, or leave it out.", clip(*cursor, 100)).With("argument", "cursor").With("value", clip(*cursor, 100))
 		}
 	}
 	reply := &ownListReply{Workflows: []ownWorkflow{}}
@@ -90,7 +90,7 @@ func (s *Server) ownWorkflows(ctx context.Context, cursor *string) (*ownListRepl
 		}
 	}
 	if skipping {
-		return nil, session.Wrong("invalid_argument", "Argument \"cursor\" names workflow %q, which is not there any more: list again from the beginning.", clip(after, 100))
+		return nil, session.Wrong("invalid_argument", "Argument \"cursor\" names workflow %q, which is not there any more: list again from the beginning.", clip(after, 100)).With("argument", "cursor").With("value", clip(*cursor, 100))
 	}
 	return reply, nil
 }

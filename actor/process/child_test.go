@@ -22,6 +22,9 @@ import (
 	"deepwork/actor/process"
 )
 
+// patience bounds the waits for what is to come, on a machine that is busy too.
+const patience = time.Minute
+
 // The test binary is the child too: modeEnv says what it does.
 const (
 	modeEnv = "PROCESS_TEST_MODE"
@@ -180,7 +183,7 @@ type visitor struct {
 
 // next waits until a process has reported.
 func (h *hub) next() *visitor {
-	h.l.(*net.TCPListener).SetDeadline(time.Now().Add(20 * time.Second))
+	h.l.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
 	c, err := h.l.Accept()
 	if err != nil {
 		h.t.Errorf("no process has reported: %v", err)
@@ -195,10 +198,11 @@ func (h *hub) next() *visitor {
 	return &visitor{h.t, pid, c}
 }
 
-// gone fails the test unless the process has ended, or does within a moment.
+// gone fails the test unless the process has ended, or does as soon as a busy
+// machine comes to it.
 func (v *visitor) gone() {
 	v.t.Helper()
-	v.conn.SetReadDeadline(time.Now().Add(time.Second))
+	v.conn.SetReadDeadline(time.Now().Add(patience))
 	if _, err := v.conn.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
 		v.t.Errorf("process %d is still there", v.pid)
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"time"
 )
 
 // lineSize is how much of one line of standard error a listener is told, in
@@ -67,14 +66,3 @@ func (w *watched) Close() error {
 }
 
 func (w *watched) end() { w.once.Do(func() { close(w.over) }) }
-
-// endWithin gives the reader some time to read what is left, then closes.
-func (w *watched) endWithin(limit time.Duration) {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-w.over:
-	case <-timer.C:
-	}
-	w.file.Close()
-}

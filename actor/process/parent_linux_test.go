@@ -27,7 +27,7 @@ func endsWithParent(t *testing.T, mode string) {
 		t.Fatal(err)
 	}
 	pid := 0
-	for end := time.Now().Add(20 * time.Second); pid == 0; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(patience); pid == 0; time.Sleep(2 * time.Millisecond) {
 		if text, err := os.ReadFile(pidFile); err == nil {
 			pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
 		}
@@ -39,7 +39,7 @@ func endsWithParent(t *testing.T, mode string) {
 		t.Fatal(err)
 	}
 	parent.Wait()
-	for end := time.Now().Add(20 * time.Second); !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(patience); !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH); time.Sleep(2 * time.Millisecond) {
 		if state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil && strings.Contains(string(state), ") Z ") {
 			break // dead, and waiting for whoever has adopted it
 		}

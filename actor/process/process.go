@@ -269,15 +269,12 @@ func (c *child) drain() {
 	done := make(chan struct{})
 	var waiter sync.WaitGroup
 	waiter.Go(func() { c.wg.Wait(); close(done) })
-	timer := time.NewTimer(drainFor)
-	defer timer.Stop()
+	read := c.pipes
 	if len(c.pipes) == 3 {
 		c.pipes[0].Close() // nobody reads any more; frees the goroutine that feeds
+		read = c.pipes[1:]
 	}
-	select {
-	case <-done:
-	case <-timer.C:
-	}
+	Drain(done, drainFor, read...)
 	c.closePipes()
 	waiter.Wait()
 }

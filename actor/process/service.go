@@ -83,7 +83,7 @@ func (s *Service) Err() error {
 // Stop ends the child as MCP asks it of those who start servers: its standard
 // input is closed; Spec.Grace later it gets SIGTERM, and Spec.Grace after that
 // its group gets SIGKILL. When ctx ends, SIGKILL comes at once. Stop returns when
-// Done is closed, about a second after the last of these at most. It may be
+// Done is closed, a few seconds after the last of these at most. It may be
 // called again, and by several at once.
 func (s *Service) Stop(ctx context.Context) {
 	s.Stdin.Close()
@@ -130,7 +130,8 @@ func (s *Service) own(begun chan<- error, listen func(string)) {
 	}
 	begun <- nil
 	var reader sync.WaitGroup
-	reader.Go(func() { s.heard.follow(s.errs, listen) })
+	heard := make(chan struct{})
+	reader.Go(func() { s.heard.follow(s.errs, listen); close(heard) })
 
 	s.cmd.Wait() // what it says is in ProcessState too
 	after := time.Since(s.started)
@@ -145,11 +146,11 @@ func (s *Service) own(begun chan<- error, listen func(string)) {
 		s.group.waitGone(goneFor)
 	}
 	// Whoever left the group may hold the pipes open for ever.
-	late := time.AfterFunc(drainFor, func() { s.errs.Close() })
-	reader.Wait()
-	late.Stop()
+	Drain(heard, drainFor, s.errs)
 	s.errs.Close()
-	s.out.endWithin(drainFor)
+	reader.Wait()
+	Drain(s.out.over, drainFor, s.out.file)
+	s.out.file.Close()
 	s.Stdin.Close()
 	s.group.close()
 	s.err = s.judge(after)

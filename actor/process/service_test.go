@@ -37,7 +37,7 @@ func stop(t *testing.T, s *process.Service) {
 	t.Helper()
 	began := time.Now()
 	s.Stop(context.Background())
-	if d := time.Since(began); d > 10*time.Second {
+	if d := time.Since(began); d > patience {
 		t.Errorf("Stop took %v", d)
 	}
 	select {

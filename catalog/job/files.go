@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
+
+	"deepwork/actor/durable"
 )
 
 // MaxInstructionsBytes is the largest instructions file that is read: 1 MiB.
@@ -134,7 +136,7 @@ func readResolved(dir, local string) ([]byte, *insideFault) {
 	case fault.tooLarge:
 		return nil, &insideFault{message: fmt.Sprintf("is larger than %d bytes (1 MiB): shorten it, or let it refer to other files", MaxInstructionsBytes)}
 	case fault.mode != 0:
-		return nil, &insideFault{message: fmt.Sprintf("is %s, not a regular file: put a text file in its place", modeName(fault.mode))}
+		return nil, &insideFault{message: fmt.Sprintf("is %s, not a regular file: put a text file in its place", durable.Kind(fault.mode))}
 	}
 	return nil, systemFault(fault.err, fmt.Sprintf("does not exist in %s: write the file, or correct the path in %s", dir, FileName))
 }

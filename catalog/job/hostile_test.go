@@ -173,7 +173,7 @@ func TestHostile(t *testing.T) {
 			checkBounded(t, j, ds)
 			// A second is the promise; a busy machine, or the race detector,
 			// takes several times as long, a quadratic check far more.
-			if took > 10*time.Second {
+			if took > time.Minute {
 				t.Errorf("took %v", took)
 			}
 		})

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"deepwork/actor/durable"
 )
 
 // Load reads and parses dir/job.yml. A file that is missing, unreadable, not a
@@ -34,7 +36,7 @@ func loadMessage(dir string, fault *fileFault) string {
 	case fault.tooLarge:
 		return fmt.Sprintf("is larger than %d bytes (1 MiB): move long texts to instructions files, or make two jobs of it", MaxBytes)
 	case fault.mode != 0:
-		return fmt.Sprintf("is %s, not a regular file: put a file in its place", modeName(fault.mode))
+		return fmt.Sprintf("is %s, not a regular file: put a file in its place", durable.Kind(fault.mode))
 	}
 	return fmt.Sprintf("cannot be read: %v", fault.err)
 }
@@ -101,18 +103,4 @@ func unfit(info fs.FileInfo, limit int) *fileFault {
 		return &fileFault{tooLarge: true}
 	}
 	return nil
-}
-
-func modeName(mode fs.FileMode) string {
-	switch {
-	case mode.IsDir():
-		return "a folder"
-	case mode&fs.ModeNamedPipe != 0:
-		return "a named pipe"
-	case mode&fs.ModeSocket != 0:
-		return "a socket"
-	case mode&fs.ModeDevice != 0:
-		return "a device"
-	}
-	return "something else"
 }

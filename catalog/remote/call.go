@@ -180,36 +180,14 @@ func (s *source) relinked(ctx context.Context, old *link) bool {
 func (l *link) follow(ctx context.Context, tool string, arguments json.RawMessage, progress func(Progress)) (*reply, error) {
 	r := &request{Name: tool, Arguments: arguments}
 	if progress == nil {
-		return l.call(ctx, r)
+		return l.call(ctx, r, nil, func() {})
 	}
 	token, sink := l.listen()
 	defer l.forget(token)
 	r.Meta = mcp.Meta{"progressToken": token}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type outcome struct {
-		reply *reply
-		err   error
-	}
-	done := make(chan outcome, 1)
-	if !l.begin(func() {
-		answer, err := l.call(ctx, r)
-		done <- outcome{answer, err}
-	}) {
-		return nil, transportError{errClosed}
-	}
-	hand := func() {
+	return l.call(ctx, r, sink.news, func() {
 		for _, p := range sink.take() {
 			progress(p)
 		}
-	}
-	for {
-		select {
-		case <-sink.news:
-			hand()
-		case o := <-done:
-			hand()
-			return o.reply, o.err
-		}
-	}
+	})
 }

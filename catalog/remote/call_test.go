@@ -169,7 +169,7 @@ func TestReq003_7_5_ACancelledCallIsCancelledAtTheSource(t *testing.T) {
 	}
 	select {
 	case <-left:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Error("the source was not told")
 	}
 }
@@ -215,7 +215,7 @@ func TestASourceThatHangsHoldsNobodyUp(t *testing.T) {
 		if !errors.Is(err, remote.ErrAway) {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Error("the call goes on")
 	}
 }

@@ -262,29 +262,26 @@ func TestReq003_5_1_BadSourcesDisturbNobody(t *testing.T) {
 		named(config.WorkflowSource{Name: "secret", URL: hung.URL, Headers: map[string]string{"Authorization": "Bearer ${DEEPWORK_TEST_NOT_SET}"}}),
 		overHTTP(t, "web", f),
 	}
-	began := time.Now()
 	r := open(t, settings(sources...))
-	if d := time.Since(began); d > time.Second {
-		t.Errorf("Open took %v", d)
+	for _, source := range r.Snapshot().Sources {
+		if source.Name == "hung" && (source.Err == nil || !strings.Contains(source.Err.Error(), "still being connected")) {
+			t.Errorf("Open has waited for one that hangs: %v", source.Err)
+		}
 	}
-	s := r.until(t, "the good ones, and the bad ones' errors", func(s *remote.Snapshot) bool {
+	want := map[string]string{
+		"exit": "no license", "garbage": `is no message, 101 lines in a row: "<html>100`, "flood": "maximum line length", "none": "no such program",
+		"broken": "teapot", "nobody": "refused", "secret": `"DEEPWORK_TEST_NOT_SET" is not set`,
+	}
+	// One may be known long before another: a flood takes a busy machine its time.
+	r.until(t, "the good ones, and the bad ones' errors", func(s *remote.Snapshot) bool {
 		known := 0
 		for _, source := range s.Sources {
-			if source.Err != nil && !strings.Contains(source.Err.Error(), "still being connected") {
+			if says := want[source.Name]; says != "" && source.Err != nil && strings.Contains(source.Err.Error(), says) {
 				known++
 			}
 		}
-		return toolNames(s) == "nine one two" && known >= 7
+		return toolNames(s) == "nine one two" && known == len(want)
 	})
-	for _, source := range s.Sources {
-		want := map[string]string{
-			"exit": "no license", "garbage": `is no message, 101 lines in a row: "<html>100`, "flood": "maximum line length", "none": "no such program",
-			"broken": "teapot", "nobody": "refused", "secret": `"DEEPWORK_TEST_NOT_SET" is not set`,
-		}[source.Name]
-		if want != "" && !strings.Contains(source.Err.Error(), want) {
-			t.Errorf("%s: %v", source.Name, source.Err)
-		}
-	}
 	r.until(t, "the noise to be cut", func(*remote.Snapshot) bool {
 		return strings.Contains(r.log.String(), "lines of a source's standard error were left out")
 	})
@@ -445,14 +442,10 @@ func TestCloseDoesNotWaitForTheStubborn(t *testing.T) {
 	source.Env["PID_FILE"] = pid
 	r := open(t, settings(source))
 	r.tools(t, "one", "two")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	began := time.Now()
-	if err := r.Close(ctx); err != nil {
-		t.Error(err)
-	}
-	if d := time.Since(began); d > 2*time.Second {
-		t.Errorf("Close took %v", d)
+	if err := r.Close(ctx); err != nil || ctx.Err() != nil {
+		t.Error(err, ctx.Err())
 	}
 	if runtime.GOOS != "windows" {
 		data, _ := os.ReadFile(pid)

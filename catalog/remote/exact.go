@@ -115,8 +115,15 @@ func (c renaming) Write(ctx context.Context, m jsonrpc.Message) error {
 	return c.Connection.Write(ctx, m)
 }
 
-// renameBody does the same to the body of an HTTP request, where the SDK takes
-// no connection but its own.
+// Headers that the newest version of MCP has beside the body, and that are to say
+// the same.
+const (
+	methodHeader = "Mcp-Method"
+	nameHeader   = "Mcp-Name"
+)
+
+// renameBody does the same to an HTTP request, where the SDK takes no connection
+// but its own.
 func renameBody(req *http.Request) (*http.Request, error) {
 	if req.Method != http.MethodPost || req.Body == nil {
 		return req, nil
@@ -126,6 +133,7 @@ func renameBody(req *http.Request) (*http.Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the request: %w", err)
 	}
+	name := "" // of the tool that is called
 	if bytes.Contains(body, []byte(exactPrefix)) {
 		var message struct {
 			Version string          `json:"jsonrpc"`
@@ -138,6 +146,12 @@ func renameBody(req *http.Request) (*http.Request, error) {
 		}
 		if method, ours := strings.CutPrefix(message.Method, exactPrefix); ours {
 			message.Method = method
+			var params struct {
+				Name string `json:"name"`
+			}
+			if json.Unmarshal(message.Params, &params) == nil {
+				name = params.Name
+			}
 			var out bytes.Buffer
 			encoder := json.NewEncoder(&out)
 			encoder.SetEscapeHTML(false)
@@ -148,6 +162,12 @@ func renameBody(req *http.Request) (*http.Request, error) {
 		}
 	}
 	next := req.Clone(req.Context())
+	if method, ours := strings.CutPrefix(next.Header.Get(methodHeader), exactPrefix); ours {
+		next.Header.Set(methodHeader, method)
+		if name != "" {
+			next.Header.Set(nameHeader, name)
+		}
+	}
 	next.Body = io.NopCloser(bytes.NewReader(body))
 	next.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	next.ContentLength = int64(len(body))

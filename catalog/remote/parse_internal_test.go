@@ -115,13 +115,15 @@ func TestPagesAreBounded(t *testing.T) {
 	if pages != maxPages || !strings.Contains(err.Error(), "pages") {
 		t.Errorf("%d: %v", pages, err)
 	}
+	const small = 1 << 10
 	g, err = newGathering("s", nil), nil
-	page := json.RawMessage("[" + strings.Repeat(" ", maxPage-2) + "]")
+	g.bytes = maxQuery - 8*small // of pages before
+	page := json.RawMessage("[" + strings.Repeat(" ", small-2) + "]")
 	for pages = 0; err == nil && pages < 20; pages++ {
 		_, err = g.add(page)
 	}
-	if pages != maxQuery/maxPage+1 {
-		t.Errorf("%d pages of %d bytes: %v", pages, maxPage, err)
+	if pages != 9 || !strings.Contains(err.Error(), "bytes") {
+		t.Errorf("%d pages of %d bytes: %v", pages, small, err)
 	}
 }
 

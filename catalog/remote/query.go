@@ -51,7 +51,7 @@ func (s *source) list(ctx context.Context, l *link) ([]*offered, []Skipped, erro
 		if cursor != "" {
 			arguments, _ = json.Marshal(map[string]string{"cursor": cursor}) // texts always have a JSON form
 		}
-		answer, err := l.call(ctx, &request{Name: s.def.ListTool, Arguments: arguments})
+		answer, err := l.follow(ctx, s.def.ListTool, arguments, nil)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -104,13 +104,9 @@ func TestWhatASourceAnswersIsReadOrRefused(t *testing.T) {
 		`{"content":"x"}`: "its content is a text", `{"content":[],"isError":"no"}`: "its isError is a text",
 		`{"isError":true}`: "an error that says nothing", `{"isError":true,"content":[]}`: "an error that says nothing",
 	} {
-		began := time.Now()
 		got, err := executeRaw(t, r, &tool.Workflow, order{Result: []byte(result)})
 		if e, ok := errors.AsType[*remote.RefusedError](err); !ok || !strings.Contains(e.Error(), want) || errors.Is(err, remote.ErrLost) {
 			t.Errorf("%s: %+v %v, want %q", result, got, err, want)
-		}
-		if d := time.Since(began); d > time.Second {
-			t.Errorf("%s took %v", result, d)
 		}
 	}
 }
@@ -133,6 +129,47 @@ func TestStrayLinesDoNotCostTheConnection(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	r.until(t, "the source to be back", func(s *remote.Snapshot) bool { return len(s.Tools) == 1 && s.Tools[0].Away == "" })
+}
+
+// What is not JSON in the place of an answer is that call's error, at once; the
+// connection, and other calls, go on (issue 6, "untrusted").
+func TestAnAnswerThatIsNotJSONCostsItsCallAlone(t *testing.T) {
+	r := open(t, settings(command("s", "raw")))
+	w := &r.tools(t, "raw").Tools[0].Workflow
+	connected := strings.Count(r.log.String(), "a source is connected")
+	for _, c := range []struct{ result, says string }{
+		{`{"content":[],"structuredContent":{"mean":NaN}}`, "'N'"},
+		{`{"content":[],"structuredContent":{"max":Infinity,"min":-Infinity,"says":"a \\ \"NaN\""}}`, "'I'"},
+		{`{"content":[]` + "\n" + `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}`, "not JSON"},
+		{`{"content":[]}} trailing {`, "not JSON"},
+		{`{"content":['a']}`, "not JSON"},
+		{`{"x":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`, "max depth"},
+	} {
+		began := time.Now()
+		got, err := executeRaw(t, r, w, order{Result: []byte(c.result)})
+		if e, ok := errors.AsType[*remote.RefusedError](err); !ok || !strings.Contains(e.Error(), "not JSON") || !strings.Contains(e.Error(), c.says) || errors.Is(err, remote.ErrLost) {
+			t.Errorf("%.60s: %+v %v", c.result, got, err)
+		}
+		if d := time.Since(began); d > 30*time.Second {
+			t.Errorf("%.60s took %v", c.result, d)
+		}
+	}
+	// What nobody waits for is left out.
+	answer := []byte(`{"content":[{"type":"text","text":"ok"}]}`)
+	for _, before := range []string{
+		`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":NaN}}` + "\n",
+		`{"level":"info","msg":"an object that is logged"}` + "\n",
+		"{ starting\n", "{\n  a: 1,\n}\n", "{\n", "[1, 2]\n", "  indented\n", "{\"open\n", "{'python': True}\n", "[\n", "{\"a\": [\n", "12\n", "\"a\"\n",
+		`{"jsonrpc":"2.0","id":"nobody's","result":{"x":NaN}}` + "\n",
+		strings.Repeat("{ x\n", 60), "{\"jsonrpc\":\"2.0\",\n\"method\":\"notifications/message\",\n\"params\":{\"level\":\"info\",\"data\":\ntrue\n}}\n",
+	} {
+		if got, err := executeRaw(t, r, w, order{Before: []byte(before), Result: answer}); err != nil || string(got.Output) != `"ok"` {
+			t.Errorf("%.40q: %+v %v", before, got, err)
+		}
+	}
+	if n := strings.Count(r.log.String(), "a source is connected"); n != connected {
+		t.Errorf("it was connected to %d times more", n-connected)
+	}
 }
 
 func TestASourceThatAsksAndDoesNotListenIsCutOff(t *testing.T) {

@@ -121,7 +121,7 @@ func TestCheckingIsBounded(t *testing.T) {
 		if err := check(json.RawMessage(arguments)); err == nil || !strings.Contains(err.Error(), "too large") {
 			t.Error(err)
 		}
-		if d := time.Since(began); d > 5*time.Second {
+		if d := time.Since(began); d > 30*time.Second {
 			t.Errorf("giving up took %v", d)
 		}
 		if err := check(json.RawMessage(`{}`)); err != nil {

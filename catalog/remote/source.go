@@ -47,6 +47,7 @@ type source struct {
 	done     chan struct{} // closed when run has returned
 
 	// What follows belongs to run.
+	version string       // of MCP, in which it is spoken to first
 	pending []chan error // requests that were taken, each with room for its answer
 	told    map[string]bool
 }
@@ -56,7 +57,7 @@ type source struct {
 func newSource(def config.WorkflowSource, o Options, before *offer, p policy, news func(), hurry context.Context) *source {
 	s := &source{
 		def: def, options: o, logger: o.Logger.With("source", def.Name), news: news, hurry: hurry,
-		requests: make(chan chan error), poked: make(chan struct{}, 1), done: make(chan struct{}),
+		version: handshake, requests: make(chan chan error), poked: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	s.policy.Store(&p)
 	first := &offer{err: errConnecting, since: time.Now()}
@@ -149,8 +150,28 @@ func (s *source) connection(ctx context.Context) (err error) {
 	return s.converse(ctx, l)
 }
 
-// dial opens the wire and initializes.
+// dial connects in the version of MCP that the source spoke last, and in the other
+// where it refuses that.
 func (s *source) dial(ctx context.Context) (*link, error) {
+	l, err := s.dialIn(ctx, s.version)
+	if err == nil || !refusesHandshake(err) || ctx.Err() != nil {
+		return l, err
+	}
+	other := newestVersion
+	if s.version == newestVersion {
+		other = handshake
+	}
+	l, again := s.dialIn(ctx, other)
+	if again != nil {
+		return nil, fmt.Errorf("%w; and in another version of MCP: %w", err, again)
+	}
+	s.logger.Debug("a source refuses initialize, and is spoken to in another version of MCP", "version", l.session.InitializeResult().ProtocolVersion, "error", err)
+	s.version = other
+	return l, nil
+}
+
+// dialIn opens the wire and begins a session in a version of MCP.
+func (s *source) dialIn(ctx context.Context, version string) (*link, error) {
 	var w wire
 	limit := dialTimeout
 	if s.def.URL != "" {
@@ -169,7 +190,7 @@ func (s *source) dial(ctx context.Context) (*link, error) {
 	}
 	ctx, cancel := bounded(ctx, limit, "its initialize")
 	defer cancel()
-	return connect(ctx, w, s.options)
+	return connect(ctx, w, s.options, version)
 }
 
 // converse queries the source whenever there is a reason to, until the link or

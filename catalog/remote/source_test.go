@@ -27,6 +27,8 @@ func TestMain(m *testing.M) {
 		beSource(mode)
 		return
 	}
+	// A program built with -race sleeps for a second at its end, each child too.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	goleak.VerifyTestMain(m)
 }
 
@@ -186,6 +188,9 @@ func beSource(mode string) {
 				fmt.Fprintln(os.Stderr, chunk)
 			}
 		}()
+	case "newest":
+		f.newest().Run(context.Background(), &mcp.StdioTransport{})
+		return
 	case "raw":
 		beRaw()
 		return

@@ -113,21 +113,32 @@ func TestReadmeLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+// What the bundled jobs may say of tools is what the document of all tools has,
+// which is made from their schemas; and the README names every one, and the commands.
 func TestReadmeNamesEveryToolAndCommand(t *testing.T) {
 	text := readme(t)
-	rows := make(map[string]string)
+	document, err := os.ReadFile(filepath.Join(repository, "transport", "TOOLS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make(map[string]bool)
 	for _, m := range toolName.FindAllStringSubmatch(text, -1) {
-		rows[m[1]] = strings.Split(m[0], " | ")[1]
+		rows[m[1]] = true
 	}
 	for tool, arguments := range tools {
-		row, ok := rows[tool]
-		if !ok {
+		if !rows[tool] {
 			t.Errorf("README.md has no row for the tool %s", tool)
+		}
+		_, section, found := strings.Cut(string(document), "\n### "+tool+"\n")
+		if !found {
+			t.Errorf("TOOLS.md does not tell of %s", tool)
 			continue
 		}
+		section, _, _ = strings.Cut(section, "\n### ")
+		section, _, _ = strings.Cut(section, "\n| field of the reply |")
 		for _, argument := range arguments {
-			if !strings.Contains(row, "`"+argument+"`") {
-				t.Errorf("README.md does not name the parameter %s of %s", argument, tool)
+			if !strings.Contains(section, "\n| `"+argument+"` |") {
+				t.Errorf("%s has no argument %s, says TOOLS.md", tool, argument)
 			}
 		}
 	}

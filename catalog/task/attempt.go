@@ -161,61 +161,6 @@ func (b *Board) Attempt(ctx context.Context, id string) (a *Attempt, err error) 
 	return a, err
 }
 
-// Now is an attempt with its newest execution and its newest session, as they
-// stood at one moment; Session is nil while no process of it was started.
-type Now struct {
-	Attempt   *Attempt
-	Execution *Execution
-	Session   *Session
-}
-
-// AttemptNow returns an attempt with what runs in it from one state of the board:
-// two calls could tell of a running agent and of no session (seed 004, "Task
-// attempt listing"). ErrNotFound where there is no such attempt.
-func (b *Board) AttemptNow(ctx context.Context, id string) (now *Now, err error) {
-	err = b.read(ctx, "reading an attempt", func(t tx) error {
-		now = &Now{}
-		if now.Attempt, err = t.attempt(id); err != nil {
-			return err
-		}
-		all, err := t.executions(`WHERE attempt_id = ? ORDER BY seq DESC LIMIT 1`, id)
-		if now.Execution, err = only(all, err, "attempt", id); err != nil {
-			return err
-		}
-		if s := now.Attempt.LatestSessionID; s != nil {
-			now.Session, err = t.session(*s)
-		}
-		return err
-	})
-	return now, err
-}
-
-// Attempts lists a task's attempts, newest first, of one microsecond the smaller
-// id first, or ErrNotFound; total is how many there are, next the cursor for more
-// (seed 004, "list_task_attempts returns attempt details").
-func (b *Board) Attempts(ctx context.Context, taskID string, p Page) (list []Attempt, total int, next string, err error) {
-	l, err := p.listing("attempts", taskID)
-	if err != nil {
-		return nil, 0, "", err
-	}
-	err = b.read(ctx, "listing attempts", func(t tx) error {
-		if err := t.exists("tasks", "task", taskID); err != nil {
-			return err
-		}
-		if _, err := t.one(`SELECT count(*) FROM attempts WHERE task_id = ?`, []any{taskID}, &total); err != nil {
-			return err
-		}
-		list, err = t.attempts(`WHERE a.task_id = ? AND a.created_at <= ? AND (a.created_at < ? OR a.id > ?)
-			ORDER BY a.created_at DESC, a.id LIMIT ?`, l.args(taskID)...)
-		return err
-	})
-	if err != nil {
-		return nil, 0, "", err
-	}
-	list, next = cut(l, list, func(a Attempt) position { return position{format(a.CreatedAt), a.ID} })
-	return list, total, next, nil
-}
-
 // AttemptIDs returns the ids of all attempts of the board, in no order.
 func (b *Board) AttemptIDs(ctx context.Context) (ids []string, err error) {
 	err = b.read(ctx, "listing all attempts", func(t tx) error {

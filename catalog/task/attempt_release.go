@@ -18,7 +18,7 @@ func (b *Board) Release(ctx context.Context, executionID, owner string) (release
 // it is.
 func (b *Board) StopWaiting(ctx context.Context, executionID string) (stopped bool, err error) {
 	return b.move(ctx, "stopping a waiting execution", executionID, Stopped,
-		`UPDATE executions SET state = 'stopped', ended_at = ? WHERE id = ? AND state = 'waiting'`, b.stamp(), executionID)
+		`UPDATE executions SET state = 'stopped', ended_at = max(?, created_at) WHERE id = ? AND state = 'waiting'`, b.stamp(), executionID)
 }
 
 // move carries out an update of one execution, and where it changed something

@@ -2,6 +2,7 @@ package task
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -64,22 +65,23 @@ func TestWhatIsNotThere(t *testing.T) {
 	_, _, queued := b.Queue(ctx, "x", nil)
 	_, _, ended := b.EndExecution(ctx, "x", Ending{State: Stopped})
 	for what, err := range map[string]error{
-		"attempt":        second(b.Attempt(ctx, "x")),
-		"attempts":       last(b.Attempts(ctx, "x", Page{Limit: 1})),
-		"ids":            second(b.TaskAttemptIDs(ctx, "x")),
-		"session":        second(b.Session(ctx, "x")),
-		"execution":      second(b.Execution(ctx, "x")),
-		"latest":         second(b.LatestExecution(ctx, "x")),
-		"waiting before": second(b.WaitingBefore(ctx, "x")),
-		"create":         second(b.CreateAttempt(ctx, Attempt{TaskID: "x"}, Execution{}, Request{})),
-		"workspace":      b.SetWorkspace(ctx, "x", nil),
-		"workflow":       b.SetWorkflow(ctx, "x", WorkflowNews{}),
-		"touch":          b.Touch(ctx, "x"),
-		"start":          second(b.StartExecution(ctx, "x", "X", 1)),
-		"add":            second(b.AddExecution(ctx, "x", "p", nil)),
-		"begin delete":   second(b.BeginDelete(ctx, "x")),
-		"queue":          queued,
-		"end":            ended,
+		"attempt":      second(b.Attempt(ctx, "x")),
+		"attempts":     second(b.TaskAttempts(ctx, "x", Page{Limit: 1})),
+		"ids":          second(b.TaskAttemptIDs(ctx, "x")),
+		"session":      second(b.Session(ctx, "x")),
+		"execution":    second(b.Execution(ctx, "x")),
+		"latest":       second(b.LatestExecution(ctx, "x")),
+		"now":          second(b.AttemptNow(ctx, "x")),
+		"place":        second(b.PlaceOf(ctx, "x")),
+		"create":       second(b.CreateAttempt(ctx, Attempt{TaskID: "x"}, Execution{}, Request{})),
+		"workspace":    b.SetWorkspace(ctx, "x", nil),
+		"workflow":     b.SetWorkflow(ctx, "x", WorkflowNews{}),
+		"touch":        b.Touch(ctx, "x"),
+		"start":        second(b.StartExecution(ctx, "x", "X", 1, time.Time{})),
+		"add":          second(b.AddExecution(ctx, "x", "p", nil)),
+		"begin delete": second(b.BeginDelete(ctx, "x")),
+		"queue":        queued,
+		"end":          ended,
 	} {
 		if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), `"x"`) {
 			t.Errorf("%s: %v", what, err)
@@ -144,13 +146,33 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 	if same, err := attempt(); err != nil || same.ID != a.ID || same.State != Running {
 		t.Errorf("%+v %v", same, err)
 	}
-	if _, total, _, err := b.Attempts(t.Context(), first.ID, Page{Limit: 1}); total != 1 || err != nil {
-		t.Error(total, err)
+	if l, err := b.TaskAttempts(t.Context(), first.ID, Page{Limit: 1}); err != nil || l.Total != 1 {
+		t.Error(l, err)
 	}
 
+	// A clock that is set forward forgets none of the newest calls; what is older
+	// than them is known for 30 days.
 	c.forward(requestsKept)
+	many := func(n int, name string) {
+		t.Helper()
+		for i := range n {
+			if _, err := create(Request{"me", "create_task", fmt.Sprint(name, i), "d"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	many(newestKept-6, "later")
+	if again, err := create(r); err != nil || again.ID != first.ID {
+		t.Errorf("forgotten after 30 days: %+v %v", again, err)
+	}
+	many(6, "last")
 	if id, err := b.FindRequest(t.Context(), r); id != "" || err != nil {
-		t.Error("known after 30 days:", id, err)
+		t.Error("known after 30 days and 100 calls:", id, err)
+	}
+	c.forward(requestsKept - 300*time.Minute)
+	many(newestKept, "much later")
+	if id, err := b.FindRequest(t.Context(), Request{"me", "create_task", "later0", "d"}); id == "" || err != nil {
+		t.Error("forgotten before 30 days:", id, err)
 	}
 	if s, err := create(r); err != nil || s.ID == first.ID {
 		t.Errorf("%+v %v", s, err)
@@ -160,8 +182,8 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 		_, err := x.one(`SELECT count(*) FROM requests`, nil, &kept)
 		return err
 	})
-	if err != nil || kept != 1 {
-		t.Errorf("%d requests are kept, want 1; %v", kept, err)
+	if want := 2*newestKept + 1; err != nil || kept != want {
+		t.Errorf("%d requests are kept, want %d; %v", kept, want, err)
 	}
 	s, err := b.CreateTask(t.Context(), NewTask{ProjectID: p.ID, Title: "one"}, bad)
 	if err != nil {
@@ -194,7 +216,7 @@ func TestDeleteTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("starting")
-	session, err := b.StartExecution(t.Context(), e.ID, "X", 1)
+	session, err := b.StartExecution(t.Context(), e.ID, "X", 1, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,8 @@ type TaskChange struct {
 }
 
 // UpdateTask changes a task and returns it, or ErrNotFound; ErrInvalid: see
-// CreateTask, or the status is unknown.
+// CreateTask, or the status is unknown. Where it is all that already, nothing is
+// written, and UpdatedAt stays (seed 004, update_task).
 func (b *Board) UpdateTask(ctx context.Context, id string, c TaskChange) (s *Summary, err error) {
 	if c.Status != nil && !c.Status.valid() {
 		return nil, wrap("updating a task", unknownStatus(*c.Status))
@@ -124,8 +125,10 @@ func (b *Board) UpdateTask(ctx context.Context, id string, c TaskChange) (s *Sum
 		if err := checkTask(s.Title, s.JobName, s.WorkflowName); err != nil {
 			return err
 		}
-		if _, err := t.exec(`UPDATE tasks SET title = ?, description = ?, status = ?, job_name = ?, workflow_name = ?, updated_at = ? WHERE id = ?`,
-			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, now, id); err != nil {
+		if _, err := t.exec(`UPDATE tasks SET title = ?, description = ?, status = ?, job_name = ?, workflow_name = ?, updated_at = ?
+			WHERE id = ? AND (title, description, status, job_name, workflow_name) IS NOT (?, ?, ?, ?, ?)`,
+			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, now, id,
+			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName); err != nil {
 			return err
 		}
 		s, err = t.task(id)

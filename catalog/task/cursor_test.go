@@ -38,7 +38,7 @@ func TestCursorsOfOtherListsAreRefused(t *testing.T) {
 		"tasks":    last(b.Tasks(t.Context(), p.ID, "", Page{Limit: 1, Cursor: projects})),
 		"projects": last(b.Projects(t.Context(), Page{Limit: 1, Cursor: tasks})),
 		"repos":    last(b.Repos(t.Context(), p.ID, Page{Limit: 1, Cursor: tasks})),
-		"attempts": last(b.Attempts(t.Context(), p.ID, Page{Limit: 1, Cursor: tasks})),
+		"attempts": second(b.TaskAttempts(t.Context(), p.ID, Page{Limit: 1, Cursor: tasks})),
 		"garbage":  last(b.Projects(t.Context(), Page{Limit: 1, Cursor: "garbage"})),
 		"long":     last(b.Projects(t.Context(), Page{Limit: 1, Cursor: strings.Repeat("ä", 10_000)})),
 	} {

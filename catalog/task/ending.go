@@ -13,7 +13,7 @@ type Ending struct {
 	FinalMessage *string
 	Error        *string
 	Task         Status     // what the task becomes; "": what it is
-	EndedAt      *time.Time // when, if that was before now: while no server was there; nil: now
+	EndedAt      *time.Time // when, if that was before now: while no server was there; nil: now; never before it was started
 }
 
 // EndExecution records an end: of the execution, its attempt and the task, in
@@ -40,12 +40,15 @@ func (b *Board) EndExecution(ctx context.Context, executionID string, e Ending) 
 		if err != nil || x.State.ended() {
 			return err
 		}
-		at := now
+		after, at := x.CreatedAt, time.Time{}
+		if x.StartedAt != nil {
+			after = *x.StartedAt
+		}
 		if e.EndedAt != nil {
-			at = min(max(format(*e.EndedAt), format(x.CreatedAt)), now)
+			at = *e.EndedAt
 		}
 		if _, err := t.exec(`UPDATE executions SET state = ?, exit_code = ?, final_message = ?, ended_at = ? WHERE id = ?`,
-			e.State, e.ExitCode, e.FinalMessage, at, executionID); err != nil {
+			e.State, e.ExitCode, e.FinalMessage, between(after, at, now), executionID); err != nil {
 			return err
 		}
 		if err := t.setAttempt(x.AttemptID, e.State, e.Error, now); err != nil {

@@ -103,19 +103,13 @@ func (b *Board) OpenExecutions(ctx context.Context) (all []Execution, err error)
 	return all, err
 }
 
-// WaitingBefore tells how many executions wait for a slot before this one: 0 if
-// it is the next, or does not wait; ErrNotFound if there is none such.
-func (b *Board) WaitingBefore(ctx context.Context, executionID string) (n int, err error) {
-	err = b.read(ctx, "counting waiting executions", func(t tx) error {
-		if err := t.exists("executions", "execution", executionID); err != nil {
-			return err
-		}
-		_, err := t.one(`SELECT count(*) FROM executions e JOIN executions o ON o.state = 'waiting' AND o.seq < e.seq
-			WHERE e.id = ? AND e.state = 'waiting'`, []any{executionID}, &n)
-		return err
-	})
-	return n, err
-}
+// openExecutions counts those that have a slot, and waitingBefore those that wait
+// for one before an execution.
+const (
+	openExecutions = `SELECT count(*) FROM executions WHERE state IN ('starting', 'running')`
+	waitingBefore  = `SELECT count(*) FROM executions e JOIN executions o ON o.state = 'waiting' AND o.seq < e.seq
+		WHERE e.id = ? AND e.state = 'waiting'`
+)
 
 // ClaimNext gives the oldest waiting execution to a server, if fewer than max are
 // starting or running on the whole board: it and its attempt are then starting.
@@ -162,7 +156,7 @@ func (b *Board) ClaimNext(ctx context.Context, owner string, max int) (claimed *
 // no room for it.
 func (t tx) claimable(max int) (id string, err error) {
 	var busy int
-	if _, err := t.one(`SELECT count(*) FROM executions WHERE state IN ('starting', 'running')`, nil, &busy); err != nil || busy >= max {
+	if _, err := t.one(openExecutions, nil, &busy); err != nil || busy >= max {
 		return "", err
 	}
 	_, err = t.one(`SELECT id FROM executions WHERE state = 'waiting' ORDER BY seq LIMIT 1`, nil, &id)
@@ -184,12 +178,13 @@ func (b *Board) Adopt(ctx context.Context, executionID, from, to string) (adopte
 	return adopted && err == nil, err
 }
 
-// StartExecution records that the process of an execution runs: the attempt and
+// StartExecution records that the process of an execution runs, since when (zero:
+// since now; never before the execution was made): the attempt and
 // it are running, and it belongs to the attempt's session, which is made if there
 // is none. Of one that runs already the process id is renewed. ErrEnded: it has
 // ended meanwhile, and the process is to be ended too; ErrInvalid: nobody has
 // claimed it; ErrNotFound.
-func (b *Board) StartExecution(ctx context.Context, executionID, executor string, pid int) (s *Session, err error) {
+func (b *Board) StartExecution(ctx context.Context, executionID, executor string, pid int, since time.Time) (s *Session, err error) {
 	now := b.stamp()
 	err = b.write(ctx, "starting an execution", func(t tx) error {
 		e, err := t.execution(executionID)
@@ -205,7 +200,7 @@ func (b *Board) StartExecution(ctx context.Context, executionID, executor string
 			return err
 		}
 		if _, err := t.exec(`UPDATE executions SET state = ?, session_id = ?, pid = ?, started_at = coalesce(started_at, ?) WHERE id = ?`,
-			Running, s.ID, pid, now, executionID); err != nil {
+			Running, s.ID, pid, between(e.CreatedAt, since, now), executionID); err != nil {
 			return err
 		}
 		return t.setAttempt(e.AttemptID, Running, nil, now)
@@ -214,4 +209,14 @@ func (b *Board) StartExecution(ctx context.Context, executionID, executor string
 		return nil, err
 	}
 	return s, nil
+}
+
+// between is a moment as the board writes it, zero for now, such that it is never
+// before what it follows, whatever the clock did since, nor in the future.
+func between(after, at time.Time, now string) string {
+	text := now
+	if !at.IsZero() {
+		text = min(format(at), now)
+	}
+	return max(text, format(after))
 }

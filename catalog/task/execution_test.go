@@ -19,8 +19,8 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 		waiting = append(waiting, e)
 	}
 	for i, e := range waiting {
-		if n, err := b.WaitingBefore(t.Context(), e.ID); n != i || err != nil {
-			t.Errorf("before %d wait %d; %v", i, n, err)
+		if n, err := b.AttemptNow(t.Context(), e.AttemptID); err != nil || n.Ahead != i || n.Open != 0 {
+			t.Errorf("before %d: %+v; %v", i, n, err)
 		}
 	}
 	claim := func(max int) *Execution {
@@ -48,11 +48,11 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 	if e := claim(2); e != nil {
 		t.Errorf("claimed %+v over the bound", e)
 	}
-	if n, err := b.WaitingBefore(t.Context(), waiting[3].ID); n != 1 || err != nil {
-		t.Error(n, err)
+	if n, err := b.AttemptNow(t.Context(), waiting[3].AttemptID); err != nil || n.Ahead != 1 || n.Open != 2 {
+		t.Errorf("%+v %v", n, err)
 	}
-	if n, err := b.WaitingBefore(t.Context(), waiting[0].ID); n != 0 || err != nil {
-		t.Error(n, err)
+	if n, err := b.AttemptNow(t.Context(), waiting[0].AttemptID); err != nil || n.Ahead != 0 || n.Open != 0 {
+		t.Errorf("%+v %v", n, err)
 	}
 	open, err := b.OpenExecutions(t.Context())
 	if err != nil || len(open) != 2 || open[0].ID != waiting[0].ID || open[1].Owner != "one" {
@@ -107,7 +107,7 @@ func TestStartExecution(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.StartExecution(t.Context(), e.ID, "X", 1); !errors.Is(err, ErrInvalid) {
+	if _, err := b.StartExecution(t.Context(), e.ID, "X", 1, time.Time{}); !errors.Is(err, ErrInvalid) {
 		t.Error("it started without being claimed:", err)
 	}
 	e, err = b.ClaimNext(t.Context(), "server", 1)
@@ -115,13 +115,13 @@ func TestStartExecution(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.forward(time.Second)
-	session, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", 42)
+	session, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", 42, time.Time{})
 	if err != nil || session.AttemptID != a.ID || session.Executor != "SCRIPTED" || session.Variant != nil || session.Queued != nil {
 		t.Fatalf("%+v %v", session, err)
 	}
 	started := c.at.UTC().Truncate(time.Microsecond)
 	c.forward(time.Second)
-	again, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", 43)
+	again, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", 43, time.Time{})
 	if err != nil || again.ID != session.ID {
 		t.Errorf("%+v %v", again, err)
 	}
@@ -137,7 +137,7 @@ func TestStartExecution(t *testing.T) {
 		t.Errorf("%+v", sum)
 	}
 	end(t, b, e, Ending{State: Stopped})
-	if _, err := b.StartExecution(t.Context(), e.ID, "X", 1); !errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), "is stopped") {
+	if _, err := b.StartExecution(t.Context(), e.ID, "X", 1, time.Time{}); !errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), "is stopped") {
 		t.Error(err)
 	}
 	// A follow-up goes on in the same session, whatever its variant.

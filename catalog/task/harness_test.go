@@ -17,6 +17,8 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv("BOARD_ROLE"); role != "" {
 		os.Exit(child(role))
 	}
+	// A program built with -race sleeps for a second at its end, each child too.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	goleak.VerifyTestMain(m)
 }
 
@@ -106,7 +108,7 @@ func run(t testing.TB, b *Board) (*Execution, *Session) {
 	if err != nil || e == nil {
 		t.Fatal("nothing to claim", err)
 	}
-	s, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", 4711)
+	s, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", 4711, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,6 +149,7 @@ var broken = map[string]string{
 		(SELECT state FROM executions WHERE attempt_id = a.id ORDER BY seq DESC LIMIT 1)`,
 	"an execution runs, and nobody owns it":   `SELECT id FROM executions WHERE state IN ('starting', 'running') AND owner IS NULL`,
 	"an execution ended without a time":       `SELECT id FROM executions WHERE (ended_at IS NULL) = (state IN ('completed', 'failed', 'stopped', 'interrupted'))`,
+	"an execution ended before it began":      `SELECT id FROM executions WHERE ended_at < coalesce(started_at, created_at) OR started_at < created_at`,
 	"a running execution without a session":   `SELECT id FROM executions WHERE state = 'running' AND session_id IS NULL`,
 	"a follow-up is queued, and nothing runs": `SELECT id FROM sessions s WHERE queued_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM executions WHERE attempt_id = s.attempt_id AND ended_at IS NULL)`,
 }

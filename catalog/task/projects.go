@@ -45,12 +45,17 @@ func (b *Board) Projects(ctx context.Context, p Page) (list []Project, total int
 
 // Project returns one, or ErrNotFound. One that is no longer in the config is
 // found too: its tasks are still there.
-func (b *Board) Project(ctx context.Context, id string) (*Project, error) {
-	var all []Project
-	err := b.read(ctx, "reading a project", func(t tx) error {
-		all = nil
-		return t.each(`SELECT `+projectColumns+` FROM projects WHERE id = ?`, []any{id}, collect(&all, scanProject))
+func (b *Board) Project(ctx context.Context, id string) (p *Project, err error) {
+	err = b.read(ctx, "reading a project", func(t tx) error {
+		p, err = t.project(id)
+		return err
 	})
+	return p, err
+}
+
+func (t tx) project(id string) (*Project, error) {
+	var all []Project
+	err := t.each(`SELECT `+projectColumns+` FROM projects WHERE id = ?`, []any{id}, collect(&all, scanProject))
 	return only(all, err, "project", id)
 }
 

@@ -188,9 +188,9 @@ func TestReq004_LatestAttempt(t *testing.T) {
 		if got.LatestAttemptID == nil || *got.LatestAttemptID != want || *got.LatestWorkspaceBranch != "deepwork/"+want[:4] || !got.HasInProgressAttempt {
 			t.Errorf("latest is %v, want %s", *got.LatestAttemptID, want)
 		}
-		list, total, _, err := b.Attempts(t.Context(), s.ID, Page{Limit: 50})
-		if err != nil || total != len(list) || list[0].ID != want {
-			t.Error(list, total, err)
+		l, err := b.TaskAttempts(t.Context(), s.ID, Page{Limit: 50})
+		if err != nil || l.Total != len(l.Attempts) || l.Attempts[0].ID != want || *l.Task.LatestAttemptID != want {
+			t.Error(l, err)
 		}
 	}
 	latest(a1)
@@ -200,13 +200,13 @@ func TestReq004_LatestAttempt(t *testing.T) {
 	c.forward(time.Hour + time.Microsecond)
 	attempt("44444444-0000-4000-8000-000000000000")
 	latest("44444444-0000-4000-8000-000000000000")
-	list, total, next, err := b.Attempts(t.Context(), s.ID, Page{Limit: 2})
-	if err != nil || total != 5 || len(list) != 2 || list[1].ID != a1 {
-		t.Fatal(list, total, err)
+	l, err := b.TaskAttempts(t.Context(), s.ID, Page{Limit: 2})
+	if err != nil || l.Total != 5 || len(l.Attempts) != 2 || l.Attempts[1].ID != a1 {
+		t.Fatal(l, err)
 	}
-	list, _, next, err = b.Attempts(t.Context(), s.ID, Page{Limit: 3, Cursor: next})
-	if err != nil || next != "" || len(list) != 3 || list[0].ID != a2 || list[1].ID != a3 {
-		t.Error(list, next, err)
+	l, err = b.TaskAttempts(t.Context(), s.ID, Page{Limit: 3, Cursor: l.Next})
+	if err != nil || l.Next != "" || len(l.Attempts) != 3 || l.Attempts[0].ID != a2 || l.Attempts[1].ID != a3 {
+		t.Error(l, err)
 	}
 	if ids, err := b.TaskAttemptIDs(t.Context(), s.ID); err != nil || len(ids) != 5 || ids[1] != a1 {
 		t.Error(ids, err)

@@ -17,7 +17,7 @@ func TestAttemptShim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	dir := t.TempDir()
 	r := runner.Runner{Shim: []string{self, runner.ShimCommand}}

@@ -86,7 +86,7 @@ func (p *boardProject) git(dir string, args ...string) string {
 func (p *boardProject) endAgents() {
 	runs, _ := filepath.Glob(filepath.Join(p.root, ".deepwork", "logs", "attempts", "*", "runs", "*"))
 	for _, dir := range runs {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		if proc, err := new(runner.Runner).Find(ctx, dir); err == nil {
 			if _, err := proc.Stop(ctx, 0); err != nil {
 				p.t.Errorf("an agent goes on: %v", err)
@@ -195,7 +195,7 @@ func (p *boardProject) eventually(check func() string) {
 	p.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(time.Minute); ; <-tick.C {
+	for end := time.Now().Add(3 * time.Minute); ; <-tick.C {
 		amiss := check()
 		if amiss == "" {
 			return

@@ -231,7 +231,7 @@ func TestBoardFiftyAttempts(t *testing.T) {
 	}
 	p := newBoardProject(t)
 	v := p.task("! write a.txt one", "! commit one")
-	ids := make([]string, 50)
+	ids := make([]string, manyAttempts)
 	most := 0
 	var wg sync.WaitGroup
 	for i := range ids {

@@ -9,10 +9,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"deepwork/session"
 )
 
 // templates is what init lays out under .deepwork.
@@ -22,9 +23,6 @@ var templates embed.FS
 
 // exampleJob is the folder of the example under template/jobs.
 const exampleJob = "release_notes"
-
-// ignoredByGit are the lines of .deepwork/.gitignore: what servers write there.
-var ignoredByGit = []string{"tmp/", "worktrees/", "board.db*", "logs/"}
 
 func (a *app) initCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -105,35 +103,17 @@ func layOutSchema(file string) (string, error) {
 
 // layOutIgnores adds the lines that a .gitignore lacks; the others stay.
 func layOutIgnores(file string) (string, error) {
-	there, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	_, missing := os.Lstat(file)
+	added, err := session.Ignore(file, session.Ignored())
+	switch {
+	case err != nil:
 		return "", err
+	case missing != nil:
+		return created, nil
+	case added:
+		return "extended", nil
 	}
-	newline := "\n"
-	if bytes.Contains(there, []byte("\r\n")) {
-		newline = "\r\n"
-	}
-	var lines []string
-	for line := range strings.Lines(string(there)) {
-		lines = append(lines, strings.TrimSpace(line))
-	}
-	text := bytes.Clone(there)
-	for _, want := range ignoredByGit {
-		if slices.Contains(lines, want) || slices.Contains(lines, "/"+want) {
-			continue
-		}
-		if len(text) > 0 && text[len(text)-1] != '\n' {
-			text = append(text, newline...)
-		}
-		text = append(text, want+newline...)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return createFile(file, text)
-	}
-	if bytes.Equal(text, there) {
-		return kept, nil
-	}
-	return "extended", replaceFile(file, text)
+	return kept, nil
 }
 
 // layOutExample puts the example job into a jobs folder that has no job yet. It

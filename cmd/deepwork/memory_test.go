@@ -2,18 +2,18 @@ package main
 
 import "testing"
 
-// A large heap is not held three times, and one in between stays as it was.
-func TestGCPercentFollowsTheHeap(t *testing.T) {
-	percent := gcPercentServing
+// The larger the heap, the smaller the part of it that may be garbage.
+func TestGarbageHasARoom(t *testing.T) {
 	for _, c := range []struct {
-		live uint64
-		want int
+		room gcRoom
+		live uint64 // MB
+		want int    // percent
 	}{
-		{10 << 20, gcPercentServing}, {largeHeap - 1, gcPercentServing}, {largeHeap + 1, gcPercentLarge},
-		{largeHeap - 1, gcPercentLarge}, {largeHeap / 2, gcPercentServing},
+		{gcStdio, 0, 200}, {gcStdio, 10, 200}, {gcStdio, 64, 150}, {gcStdio, 500, 100},
+		{gcNetwork, 0, 400}, {gcNetwork, 16, 400}, {gcNetwork, 20, 320}, {gcNetwork, 32, 200}, {gcNetwork, 64, 100}, {gcNetwork, 500, 100},
 	} {
-		if percent = gcPercent(percent, c.live); percent != c.want {
-			t.Errorf("with %d bytes alive it is %d, not %d", c.live, percent, c.want)
+		if got := c.room.percentOf(c.live << 20); got != c.want {
+			t.Errorf("with %d MB alive: %d%%, not %d%%", c.live, got, c.want)
 		}
 	}
 }

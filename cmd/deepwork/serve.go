@@ -23,10 +23,14 @@ import (
 // the calls in flight have had their own grace period in the transport.
 const closeTimeout = 5 * time.Second
 
+// stopTimeout bounds the same where a signal asked for the end: whoever sent it
+// kills what takes longer, clients of stdio after some 2 s, containers after 10.
+const stopTimeout = 2 * time.Second
+
 // stopPatience is how long a stdio server that was told to stop is left to it,
 // whatever more signals come: its client's wrapper (npx, a shell) sends on what
 // the terminal has sent already, and it stops within that time anyway. A network
-// server, which gives its calls 10 s, is started by whoever stops it: there a
+// server, which gives its calls 5 s, is started by whoever stops it: there a
 // second signal means it.
 const stopPatience = 3 * time.Second
 
@@ -63,7 +67,7 @@ URL. There are also /healthz, /readyz and /metrics. On another host than loopbac
 callers need a bearer token: see "deepwork token new".
 
 A signal asks it to end: calls in flight are finished first (with http and sse
-within 10 s), and reviewers that run are ended. A second signal ends it at once;
+within 5 s), and reviewers that run are ended; within 10 s all is over. A second signal ends it at once;
 with stdio only one that comes more than 3 s after the first.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -154,15 +158,19 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	}
 	following, stopFollowing := context.WithCancel(context.Background())
 	var heap sync.WaitGroup
-	heap.Go(func() { followHeap(following) })
+	room := gcStdio
+	if f.transport != transportStdio {
+		room = gcNetwork
+	}
+	heap.Go(func() { followHeap(following, room) })
 	defer func() { stopFollowing(); heap.Wait() }()
 	run, err := a.over(ctx, server, f, logger)
 	if err != nil && ctx.Err() != nil {
 		logger.Info("asked to stop before it served")
-		return closeServer(server, logger)
+		return closeServer(server, logger, stopTimeout)
 	}
 	if err != nil {
-		return errors.Join(err, closeServer(server, logger))
+		return errors.Join(err, closeServer(server, logger, closeTimeout))
 	}
 	logger.Info("server started", "root", root, "transport", f.transport, "version", version, "pid", os.Getpid())
 	defer context.AfterFunc(ctx, func() {
@@ -170,14 +178,14 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	})()
 	serveErr := run(ctx)
 	if ctx.Err() == nil {
-		return errors.Join(serveErr, closeServer(server, logger))
+		return errors.Join(serveErr, closeServer(server, logger, closeTimeout))
 	}
 	// A signal asked for the end, and here it is: what did not stop in time is
 	// named, and ends with the process.
 	if serveErr != nil && !errors.Is(serveErr, context.Canceled) {
 		logger.Error("not everything stopped in time", "error", serveErr)
 	}
-	if err := closeServer(server, logger); err != nil {
+	if err := closeServer(server, logger, stopTimeout); err != nil {
 		logger.Error("not everything stopped in time", "error", err)
 	}
 	return nil
@@ -200,9 +208,9 @@ func (a *app) over(ctx context.Context, server *transport.Server, f serveFlags, 
 	return func(ctx context.Context) error { return server.ServeStdio(ctx, in, outStream(a.rawOut)) }, nil
 }
 
-// closeServer stops what the server runs and says what did not stop.
-func closeServer(server *transport.Server, logger *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+// closeServer stops what the server runs, in this time, and says what did not stop.
+func closeServer(server *transport.Server, logger *slog.Logger, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	if err := server.Close(ctx); err != nil {
 		return fmt.Errorf("stopping the server: %w", err)

@@ -164,7 +164,7 @@ func TestServeNetworkSecondSignal(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(root, "reviewing")); err == nil {
 			break
 		}
-		if time.Since(began) > 30*time.Second {
+		if time.Since(began) > time.Minute {
 			t.Fatal("no review runs")
 		}
 	}
@@ -190,11 +190,10 @@ func TestServeNetworkSecondSignal(t *testing.T) {
 		if res.StatusCode == http.StatusServiceUnavailable {
 			break
 		}
-		if time.Since(began) > 5*time.Second {
+		if time.Since(began) > time.Minute {
 			t.Fatal("it says that it is ready")
 		}
 	}
-	began := time.Now()
 	ended := make(chan error, 1)
 	go func() { io.Copy(io.Discard, log); ended <- server.Wait() }()
 	for again := true; again; {
@@ -209,9 +208,6 @@ func TestServeNetworkSecondSignal(t *testing.T) {
 			again = false
 		case <-time.After(10 * time.Millisecond):
 		}
-	}
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("it took %v", took)
 	}
 	cs.Close()
 	<-called

@@ -36,13 +36,13 @@ func TestSimulation(t *testing.T) {
 	dir := t.TempDir()
 	r, err := sim.Run(t.Context(), sim.Options{
 		Seed: seed, Time: length, Clients: *simClients, Dir: dir,
-		Server: []string{"deepwork-sim"}, Check: []string{"deepwork"},
+		Server: []string{"deepwork-sim"}, Check: []string{"deepwork"}, Source: []string{"deepwork-sim-source"},
 	})
 	if err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
-	t.Logf("seed %d: %d sessions, %d calls (%d lost, %d without effect), %d kills, %d power cuts, %d files damaged",
-		seed, r.Sessions, r.Calls, r.Lost, r.Refused, r.Kills, r.PowerCuts, r.Damaged)
+	t.Logf("seed %d: %d sessions, %d tasks (%d attempts left, %d agents began, %d rescues), %d runs; %d calls (%d lost, %d without effect), %d kills, %d power cuts, %d files damaged",
+		seed, r.Sessions, r.Tasks, r.Attempts, r.Agents, r.Rescues, r.Runs, r.Calls, r.Lost, r.Refused, r.Kills, r.PowerCuts, r.Damaged)
 	if r.Sessions == 0 || r.Calls == 0 {
 		t.Error("nothing was done")
 	}
@@ -67,4 +67,12 @@ func simulatedServer() {
 		os.Exit(1)
 	}
 	main()
+}
+
+// simulatedSource is a source of workflows of the simulation.
+func simulatedSource() {
+	if err := sim.Source(); err != nil {
+		fmt.Fprintln(os.Stderr, "deepwork-sim-source:", err)
+		os.Exit(1)
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"deepwork/actor/durable"
 )
 
 // What became of a file that a command lays out.
@@ -48,30 +50,8 @@ func replaceFile(path string, data []byte) error {
 	return replaceWith(target, data, info.Mode().Perm())
 }
 
-// replaceWith writes a synced file beside path and renames it over path, so
-// that readers, and a machine that loses power, see all of it or nothing.
-func replaceWith(path string, data []byte, mode fs.FileMode) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	if _, err = f.Write(data); err != nil {
-		return err
-	}
-	if err = f.Chmod(mode); err != nil {
-		return err
-	}
-	if err = f.Sync(); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+// replaceWith makes data the content of path, so that readers, and a machine that
+// loses power, see all of it or nothing.
+func replaceWith(path string, data []byte, mode fs.FileMode) error {
+	return durable.Disk{}.Put(path, data, durable.PutOptions{Temp: "." + filepath.Base(path) + ".*", Mode: mode})
 }

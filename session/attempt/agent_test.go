@@ -128,18 +128,31 @@ func agentDo(verb, rest, prompt string) (code int, over bool, err error) {
 	return 0, false, nil
 }
 
-// agentSlot writes down how many agents run at the moment, itself included.
+// agentSlot writes down how many agents run at the moment, itself included. The
+// first waits for another.
 func agentSlot(dir string) error {
 	own := filepath.Join(dir, "running-"+strconv.Itoa(os.Getpid()))
 	if err := os.WriteFile(own, nil, 0o644); err != nil {
 		return err
 	}
-	running, err := filepath.Glob(filepath.Join(dir, "running-*"))
-	if err != nil {
-		return err
+	var running []string
+	met := filepath.Join(dir, "met")
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		var err error
+		if running, err = filepath.Glob(filepath.Join(dir, "running-*")); err != nil {
+			return err
+		}
+		if len(running) > 1 || exists(met) || time.Now().After(end) {
+			break
+		}
 	}
-	time.Sleep(30 * time.Millisecond) // so that they overlap
-	err = os.WriteFile(filepath.Join(dir, fmt.Sprintf("saw-%d-%d", len(running), os.Getpid())), nil, 0o644)
+	if len(running) > 1 {
+		if err := os.WriteFile(met, nil, 0o644); err != nil {
+			return err
+		}
+	}
+	time.Sleep(30 * time.Millisecond) // so that more of them overlap
+	err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("saw-%d-%d", len(running), os.Getpid())), nil, 0o644)
 	if err != nil {
 		return err
 	}

@@ -24,17 +24,13 @@ func (e *Engine) ListTaskAttempts(ctx context.Context, identity string, a ListTa
 	if err != nil {
 		return nil, err
 	}
-	t, err := b.Task(ctx, id)
+	l, err := b.TaskAttempts(ctx, id, p)
 	if err != nil {
-		return nil, found("reading the task", err, "task", "task_id", id, remedyTask)
+		return nil, found("listing the attempts", cursor(p, err), "task", "task_id", id, remedyTask)
 	}
-	all, total, next, err := b.Attempts(ctx, id, p)
-	if err != nil {
-		return nil, found("listing the attempts", err, "task", "task_id", id, remedyTask)
-	}
-	r := &AttemptsReply{Attempts: make([]AttemptSummary, 0, len(all)), LatestAttemptID: t.LatestAttemptID, LatestSessionID: t.LatestSessionID,
-		Count: len(all), Total: total, Filters: AttemptFilters{TaskID: id, Limit: p.Limit}, NextCursor: orNull(next)}
-	for _, v := range all {
+	r := &AttemptsReply{Attempts: make([]AttemptSummary, 0, len(l.Attempts)), LatestAttemptID: l.Task.LatestAttemptID, LatestSessionID: l.Task.LatestSessionID,
+		Count: len(l.Attempts), Total: l.Total, Filters: AttemptFilters{TaskID: id, Limit: p.Limit}, NextCursor: orNull(l.Next)}
+	for _, v := range l.Attempts {
 		r.Attempts = append(r.Attempts, AttemptSummary{
 			AttemptID: v.ID, WorkspaceBranch: v.Branch, State: string(v.State), Executor: v.Executor, Variant: v.Variant,
 			CreatedAt: stamp(v.CreatedAt), UpdatedAt: stamp(v.UpdatedAt), LatestSessionID: v.LatestSessionID, LatestSessionExecutor: v.LatestExecutor,
@@ -74,14 +70,14 @@ func (e *Engine) attemptReply(ctx context.Context, b *task.Board, id string) (*A
 		r.QueuedFollowUp = &QueuedFollowUp{Prompt: s.Queued.Prompt, Variant: s.Queued.Variant, QueuedAt: stamp(s.Queued.At)}
 	}
 	if x.State == task.Waiting {
-		if r.Notice, err = e.whyWaiting(ctx, b, x); err != nil {
-			return nil, fault("looking for who waits", err)
+		if r.Notice, err = e.whyWaiting(ctx, now); err != nil {
+			return nil, err
 		}
 	}
 	for _, repo := range a.Repos {
 		v, err := e.repoReply(ctx, a, repo)
 		if ctx.Err() != nil {
-			return nil, err
+			return nil, fmt.Errorf("looking at the attempt's worktrees: %w", ctx.Err())
 		}
 		if err != nil { // a repository that was moved is no reason to tell nothing
 			r.Notice = new(fmt.Sprintf("What is changed is not known: %v.", err))
@@ -92,21 +88,13 @@ func (e *Engine) attemptReply(ctx context.Context, b *task.Board, id string) (*A
 }
 
 // whyWaiting says what a waiting attempt waits for.
-func (e *Engine) whyWaiting(ctx context.Context, b *task.Board, x *task.Execution) (*string, error) {
-	open, err := b.OpenExecutions(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ahead, err := b.WaitingBefore(ctx, x.ID)
-	if err != nil {
-		return nil, err
-	}
+func (e *Engine) whyWaiting(ctx context.Context, now *task.Now) (*string, error) {
 	cfg, err := e.config(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if most := cfg.Attempts.MaxConcurrent; len(open) >= most || ahead > 0 {
-		return new(fmt.Sprintf("It waits for a slot: %d of %d are in use, and %d wait before it.", len(open), most, ahead)), nil
+	if most := cfg.Attempts.MaxConcurrent; now.Open >= most || now.Ahead > 0 {
+		return new(fmt.Sprintf("It waits for a slot: %d of %d are in use, and %d wait before it.", now.Open, most, now.Ahead)), nil
 	}
 	return new("It is about to be started."), nil
 }

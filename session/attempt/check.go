@@ -20,7 +20,8 @@ const (
 	MaxRepos       = 50      // repositories of one attempt
 	DefaultLimit   = 50      // entries of a list
 	MaxLimit       = 500
-	DefaultTail    = 100 // entries of tail_attempt
+	DefaultTail    = 100     // entries of tail_attempt
+	listBytes      = 1 << 20 // bytes of description in one list of tasks
 	MaxTail        = 1000
 	MaxWait        = 30 // seconds that tail_attempt waits
 	DefaultDiff    = 100_000
@@ -56,7 +57,7 @@ func checkText(field, text string, limit int) error {
 			With("argument", field).With("value", n).With("max", limit)
 	}
 	if strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
-		return session.Wrong("not_text", "%s holds a NUL character, or bytes that are not UTF-8. Pass plain text.", field).With("argument", field)
+		return session.Wrong("not_text", "%s holds a NUL character, or bytes that are not UTF-8. Pass plain text.", field).With("argument", field).With("value", clip(strings.ToValidUTF8(text, "\uFFFD")))
 	}
 	return nil
 }
@@ -65,10 +66,10 @@ func checkText(field, text string, limit int) error {
 func checkTitle(title string) (string, error) {
 	trimmed := strings.TrimSpace(title)
 	if trimmed == "" {
-		return "", session.Wrong("missing_title", "title is blank. Say in one line what is to be done.").With("argument", "title")
+		return "", session.Wrong("missing_title", "title is blank. Say in one line what is to be done.").With("argument", "title").With("value", clip(title))
 	}
 	if strings.ContainsAny(trimmed, "\r\n") {
-		return "", session.Wrong("title_lines", "title has more than one line. Put the rest into description.").With("argument", "title")
+		return "", session.Wrong("title_lines", "title has more than one line. Put the rest into description.").With("argument", "title").With("value", clip(trimmed))
 	}
 	return trimmed, checkText("title", trimmed, MaxTitle)
 }
@@ -126,7 +127,7 @@ func checkRequest(identity, tool string, id *string, args any) (task.Request, er
 		return task.Request{}, nil
 	}
 	if strings.TrimSpace(*id) == "" {
-		return task.Request{}, session.Wrong("blank_request_id", "request_id is blank. Leave it out, or pass a name that is new for each call.").With("argument", "request_id")
+		return task.Request{}, session.Wrong("blank_request_id", "request_id is blank. Leave it out, or pass a name that is new for each call.").With("argument", "request_id").With("value", clip(*id))
 	}
 	if err := checkText("request_id", *id, MaxName); err != nil {
 		return task.Request{}, err
@@ -140,7 +141,7 @@ func (t Target) id() (*string, error) {
 	if t.WorkspaceID != nil {
 		if given != nil && !strings.EqualFold(*given, *t.WorkspaceID) {
 			return nil, session.Wrong("two_targets", "attempt_id and workspace_id name two attempts, %q and %q. They are the same thing: pass attempt_id alone.",
-				clip(*given), clip(*t.WorkspaceID))
+				clip(*given), clip(*t.WorkspaceID)).With("argument", "workspace_id").With("value", clip(*t.WorkspaceID)).With("attempt_id", clip(*given))
 		}
 		given = t.WorkspaceID
 	}

@@ -116,18 +116,11 @@ func (c *Context) GetContext(ctx context.Context) (*ContextReply, error) {
 		return nil, err
 	}
 	const gone = "It was deleted; what is done here belongs to no task any more."
-	a, err := b.Attempt(ctx, c.attempt)
+	place, err := b.PlaceOf(ctx, c.attempt)
 	if err != nil {
 		return nil, found("reading the attempt", err, "attempt", AttemptEnv, c.attempt, gone)
 	}
-	t, err := b.Task(ctx, a.TaskID)
-	if err != nil {
-		return nil, found("reading the task", err, "task", "task_id", a.TaskID, gone)
-	}
-	p, err := b.Project(ctx, t.ProjectID)
-	if err != nil {
-		return nil, found("reading the project", err, "project", "project_id", t.ProjectID, gone)
-	}
+	a, t, p := place.Attempt, place.Task, place.Project
 	r := &ContextReply{
 		ProjectID: p.ID, ProjectName: p.Name, TaskID: t.ID, TaskTitle: t.Title, TaskDescription: t.Description, TaskStatus: string(t.Status),
 		AttemptID: a.ID, WorkspaceBranch: a.Branch, WorkspaceRepos: []ContextRepo{}, JobName: t.JobName, WorkflowName: t.WorkflowName,

@@ -44,7 +44,7 @@ type Options struct {
 	Grace time.Duration
 	// IdleAfter is how long an attempt's actor stays in memory unused; default 1 min.
 	IdleAfter time.Duration
-	Now       func() time.Time // default time.Now
+	Now       func() time.Time // default session.Clock
 }
 
 func (o Options) withDefaults() Options {
@@ -64,7 +64,7 @@ func (o Options) withDefaults() Options {
 		o.IdleAfter = time.Minute
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = session.Clock
 	}
 	return o
 }

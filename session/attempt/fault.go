@@ -31,8 +31,6 @@ func fault(doing string, err error) error {
 		return session.NotNow("board_newer", "The task board cannot be used: %v.", err).Because(err)
 	case errors.Is(err, task.ErrClosed):
 		return session.NotNow("shutting_down", "The server is shutting down. Call again when it is back.").Because(err)
-	case errors.Is(err, task.ErrCursor):
-		return session.Wrong("bad_cursor", "cursor is not one that this list gave with the same filters. Leave it out to begin anew.").With("argument", "cursor").Because(err)
 	case errors.Is(err, task.ErrDeleting):
 		return session.NotNow("being_deleted", "The task is being deleted, so nothing of it is started. Call delete_task to have that finished if it was cut short, or make a new task.").Because(err)
 	case errors.Is(err, task.ErrReused):
@@ -69,6 +67,15 @@ func found(doing string, err error, what, field, id, remedy string) error {
 		return unknown(what, field, id, remedy)
 	}
 	return fault(doing, err)
+}
+
+// cursor says of a list's error that its cursor is to blame, where it is.
+func cursor(p task.Page, err error) error {
+	if !errors.Is(err, task.ErrCursor) {
+		return err
+	}
+	return session.Wrong("bad_cursor", "cursor %q is not one that this list gave with the same filters. Pass next_cursor as the page before gave it, with the same filters, or leave it out to begin anew.", clip(p.Cursor)).
+		With("argument", "cursor").With("value", clip(p.Cursor)).Because(err)
 }
 
 // The remedies of unknown ids.

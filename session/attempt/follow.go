@@ -64,9 +64,11 @@ func checkFollowUp(a *FollowUpArgs) error {
 	}
 	switch {
 	case given == nil && a.SessionID == nil:
-		return session.Wrong("no_target", "Neither attempt_id nor session_id is given. Pass exactly one of them; list_task_attempts gives both.")
+		return session.Wrong("no_target", "Neither attempt_id nor session_id is given. Pass exactly one of them; list_task_attempts gives both.").
+			With("argument", "attempt_id").With("value", nil)
 	case given != nil && a.SessionID != nil:
-		return session.Wrong("two_targets", "Both attempt_id (%s) and session_id (%s) are given. Pass exactly one of them.", *given, clip(*a.SessionID))
+		return session.Wrong("two_targets", "Both attempt_id (%s) and session_id (%s) are given. Pass exactly one of them.", *given, clip(*a.SessionID)).
+			With("argument", "session_id").With("value", clip(*a.SessionID)).With("attempt_id", *given)
 	}
 	if a.SessionID != nil {
 		id, err := checkID("session_id", *a.SessionID)
@@ -100,7 +102,7 @@ func (e *Engine) target(ctx context.Context, b *task.Board, a FollowUpArgs) (*ta
 		return nil, nil, found("reading the attempt", err, "attempt", "attempt_id", *id, remedyAttempt)
 	}
 	if at.LatestSessionID == nil {
-		remedy := "Call get_attempt until its state is running, then follow up."
+		remedy := "Call get_attempt until latest_session_id is not null, then follow up."
 		if !at.State.Open() {
 			remedy = "Start a new attempt with start_task_attempt."
 		}

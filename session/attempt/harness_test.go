@@ -39,6 +39,8 @@ func TestMain(m *testing.M) {
 			os.Exit(serverMain(os.Args[2:]))
 		}
 	}
+	// A program built with -race sleeps for a second at its end, each child too.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	goleak.VerifyTestMain(m)
 }
 
@@ -164,7 +166,7 @@ func (s *server) stop() {
 		return
 	}
 	s.done = true
-	bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
+	bounded, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if stuck := s.Close(bounded); stuck != nil {
 		s.t.Errorf("did not end: %v", stuck)
@@ -208,7 +210,7 @@ func (p *project) endAgents() {
 	runs, _ := filepath.Glob(filepath.Join(p.root, ".deepwork", "logs", "attempts", "*", "runs", "*"))
 	r := runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}
 	for _, dir := range runs {
-		bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
+		bounded, cancel := context.WithTimeout(ctx, time.Minute)
 		if proc, err := r.Find(bounded, dir); err == nil {
 			if _, err := proc.Stop(bounded, 0); err != nil {
 				p.t.Errorf("an agent goes on: %v", err)
@@ -322,7 +324,7 @@ func (s *server) output(id string) string {
 // amiss, or "".
 func eventually(t testing.TB, check func() string) {
 	t.Helper()
-	const patience = 60 * time.Second
+	const patience = 3 * time.Minute
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(patience); ; <-tick.C {
@@ -334,6 +336,18 @@ func eventually(t testing.TB, check func() string) {
 			t.Fatalf("after %v: %s", patience, amiss)
 		}
 	}
+}
+
+// groupEnds waits until nothing of a process group runs: what was killed is gone
+// when the system comes to it.
+func groupEnds(t testing.TB, pid int) {
+	t.Helper()
+	eventually(t, func() string {
+		if groupAlive(pid) {
+			return "something of its group is alive"
+		}
+		return ""
+	})
 }
 
 func deref(s *string) string {

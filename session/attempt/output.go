@@ -2,16 +2,11 @@ package attempt
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
-	"deepwork/session/attempt/worktree"
 )
 
 // TailAttempt returns lines of what an attempt's agents wrote, and can wait for
@@ -58,73 +53,4 @@ func (e *Engine) TailAttempt(ctx context.Context, identity string, a TailArgs) (
 		}
 		after = &next // only what is new counts now
 	}
-}
-
-// GetAttemptDiff returns what an attempt changed, as git writes it (issue 7,
-// get_attempt_diff).
-func (e *Engine) GetAttemptDiff(ctx context.Context, identity string, a DiffArgs) (*DiffReply, error) {
-	id, err := a.must()
-	if err != nil {
-		return nil, err
-	}
-	left, err := within("max_bytes", a.MaxBytes, DefaultDiff, 1, MaxDiff)
-	if err != nil {
-		return nil, err
-	}
-	if len(a.Paths) > MaxPaths {
-		return nil, session.Wrong("too_many_paths", "paths has %d entries, and may have %d.", len(a.Paths), MaxPaths).With("argument", "paths")
-	}
-	for _, path := range a.Paths {
-		if err := checkPath(path); err != nil {
-			return nil, err
-		}
-	}
-	b, _, err := e.ready(ctx)
-	if err != nil {
-		return nil, err
-	}
-	at, err := b.Attempt(ctx, id)
-	if err != nil {
-		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
-	}
-	k, err := e.keeper(worktreesOf(at))
-	if err != nil {
-		return nil, fmt.Errorf("opening the worktrees folder: %w", err)
-	}
-	r := &DiffReply{AttemptID: id, Diffs: []RepoDiff{}}
-	for _, repo := range at.Repos {
-		d := RepoDiff{RepoID: repo.RepoID, RepoName: repo.RepoName}
-		switch {
-		case repo.BaseCommit == nil:
-			r.Notice = new(fmt.Sprintf("The workspace is not made yet: the attempt is %s.", at.State))
-		case !exists(repo.Worktree):
-			r.Notice = new(fmt.Sprintf("The worktree %s is gone; commits of it are on the branch %s.", repo.Worktree, at.Branch))
-		case left <= 0:
-			d.Truncated = true
-		default:
-			d.Diff, d.Truncated, err = k.Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, a.Paths, left)
-			switch {
-			case errors.Is(err, worktree.ErrNoWorktree):
-				r.Notice = new(fmt.Sprintf("%s is no git worktree any more: its .git was removed, and its entry in the repository too.", repo.Worktree))
-			case err != nil && ctx.Err() == nil:
-				return nil, gitFailed("The worktree "+repo.Worktree+" cannot be compared", err)
-			case err != nil:
-				return nil, fmt.Errorf("comparing the worktree %s: %w", repo.Worktree, err)
-			}
-			left -= len(d.Diff)
-		}
-		r.Truncated = r.Truncated || d.Truncated
-		r.Diffs = append(r.Diffs, d)
-	}
-	return r, nil
-}
-
-// checkPath refuses a path that is not one of a worktree.
-func checkPath(given string) error {
-	local := filepath.FromSlash(given)
-	if strings.TrimSpace(given) == "" || strings.ContainsRune(given, 0) || len(given) > 4096 || !filepath.IsLocal(local) || path.Clean(filepath.ToSlash(local)) == ".git" {
-		return session.Wrong("bad_path", "paths holds %q, which is not a path in a worktree. Pass paths as changed_files gives them, or folders, relative to the worktree.", clip(given)).
-			With("argument", "paths").With("value", clip(given))
-	}
-	return nil
 }

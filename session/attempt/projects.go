@@ -110,7 +110,7 @@ func (e *Engine) ListProjects(ctx context.Context, identity string, a ListProjec
 	}
 	all, total, next, err := b.Projects(ctx, p)
 	if err != nil {
-		return nil, fault("listing the projects", err)
+		return nil, fault("listing the projects", cursor(p, err))
 	}
 	r := &ProjectsReply{Projects: []Project{}, Count: len(all), Total: total, Filters: ProjectFilters{Limit: p.Limit}, NextCursor: orNull(next)}
 	for _, v := range all {
@@ -135,7 +135,7 @@ func (e *Engine) ListRepos(ctx context.Context, identity string, a ListReposArgs
 	}
 	all, total, next, err := b.Repos(ctx, id, p)
 	if err != nil {
-		return nil, found("listing the repositories", err, "project", "project_id", id, remedyProject)
+		return nil, found("listing the repositories", cursor(p, err), "project", "project_id", id, remedyProject)
 	}
 	r := &ReposReply{Repos: []Repo{}, Count: len(all), Total: total, Filters: RepoFilters{ProjectID: id, Limit: p.Limit}, NextCursor: orNull(next)}
 	for _, v := range all {

@@ -111,9 +111,7 @@ func TestInterrupted(t *testing.T) {
 	must(t, err)
 	n, err := strconv.Atoi(string(pid))
 	must(t, err)
-	if groupAlive(n) {
-		t.Error("the agent goes on")
-	}
+	groupEnds(t, n)
 	next.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say on")})
 	r = next.ends(r.AttemptID)
 	if out := next.output(r.AttemptID); r.State != "completed" || strings.Contains(out, "never") || strings.Count(out, "agent first") != 1 {
@@ -152,6 +150,38 @@ func TestClaimedAndNeverRun(t *testing.T) {
 				t.Errorf("%+v, %s: %s", r, deref(r.Error), next.output(r.AttemptID))
 			}
 		})
+	}
+}
+
+// An attempt that failed before its workspace was recorded, and whose worktrees a
+// full disk kept from being undone, leaves none: the next start undoes them.
+func TestFailedBeforeItsWorkspace(t *testing.T) {
+	p := newProject(t)
+	first := p.open(func(o *Options) { o.Passive = true })
+	r := first.begin(first.newTask("! say never"))
+	b, err := first.board(ctx)
+	must(t, err)
+	must(t, first.roster.enter())
+	x, err := b.ClaimNext(ctx, first.roster.own, 4)
+	must(t, err)
+	at, err := b.Attempt(ctx, r.AttemptID)
+	must(t, err)
+	k, err := first.keeper(worktreesOf(at))
+	must(t, err)
+	_, err = k.Create(ctx, at.ID, at.Branch, treesOf(at), nil)
+	must(t, err)
+	_, _, err = b.EndExecution(ctx, x.ID, task.Ending{State: task.Failed, Error: new("no room")})
+	must(t, err)
+	first.die()
+	next := p.open()
+	eventually(t, func() string {
+		if list := p.git(p.root, "worktree", "list"); strings.Count(list, "\n") != 0 {
+			return "worktrees are left:\n" + list
+		}
+		return ""
+	})
+	if now := next.get(r.AttemptID); now.State != "failed" || now.Repos[0].Exists {
+		t.Errorf("%+v", now)
 	}
 }
 

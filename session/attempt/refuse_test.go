@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +23,7 @@ func TestWrongArguments(t *testing.T) {
 	p.git(filepath.Join(p.root, "..", "plain"), "init", "-q", "-b", "main") // unborn
 	must(t, os.MkdirAll(filepath.Join(p.root, "..", "bare"), 0o755))
 	p.configure(func(c *config.Config) {
+		c.Executors = append(c.Executors, config.Executor{Name: "BARE"})
 		c.Projects = []config.Project{{Name: "front", Repos: []config.Repo{{Name: "web", Path: "../web"}, {Name: "plain", Path: "../plain"}, {Name: "bare", Path: "../bare"}}}}
 	})
 	s := p.open()
@@ -104,12 +106,15 @@ func TestWrongArguments(t *testing.T) {
 		"title of two lines": {creating(CreateTaskArgs{ProjectID: root, Title: "a\nb"}), "title_lines", nil},
 		"long description":   {creating(CreateTaskArgs{ProjectID: root, Title: "x", Description: &long}), "too_long", []string{"description"}},
 		"NUL":                {creating(CreateTaskArgs{ProjectID: root, Title: "x\x00"}), "not_text", nil},
+		"half a workflow":    {creating(CreateTaskArgs{ProjectID: root, Title: "x", JobName: new("release")}), "half_a_workflow", []string{`job_name is "release"`, "workflow_name is missing"}},
+		"its other half":     {creating(CreateTaskArgs{ProjectID: root, Title: "x", WorkflowName: new("write")}), "half_a_workflow", []string{`workflow_name is "write"`, "job_name is missing"}},
 		"no such project":    {creating(CreateTaskArgs{ProjectID: nobody, Title: "x"}), "unknown_project", nil},
 		"blank request_id":   {creating(CreateTaskArgs{ProjectID: root, Title: "x", RequestID: new(" ")}), "blank_request_id", nil},
 
 		"start of nobody":    {starting(func(a *StartArgs) { a.TaskID = nobody }), "unknown_task", nil},
 		"no executor":        {starting(func(a *StartArgs) { a.Executor = "" }), "missing_executor", []string{"TEST"}},
 		"unknown executor":   {starting(func(a *StartArgs) { a.Executor = "NOBODY" }), "unknown_executor", []string{"NOBODY", "TEST"}},
+		"no command":         {starting(func(a *StartArgs) { a.Executor = "BARE" }), "executor_without_command", []string{"BARE"}},
 		"unknown variant":    {starting(func(a *StartArgs) { a.Variant = new("X") }), "unknown_variant", []string{"X", "OTHER"}},
 		"missing program":    {starting(func(a *StartArgs) { a.Executor = "MISSING" }), "executor_unavailable", []string{"no-such-agent"}},
 		"long prompt":        {starting(func(a *StartArgs) { a.Prompt = &long }), "too_long", []string{"prompt", "100001"}},
@@ -154,7 +159,18 @@ func TestWrongArguments(t *testing.T) {
 			return err
 		}, "bad_path", []string{"../x"}},
 	} {
-		t.Run(name, func(t *testing.T) { refused(t, c.call(), session.ToolError, c.code, c.mentions...) })
+		t.Run(name, func(t *testing.T) {
+			err := c.call()
+			refused(t, err, session.ToolError, c.code, c.mentions...)
+			// Programs are told which argument it is, and its value where it has one.
+			e, _ := errors.AsType[*session.Error](err)
+			if argument, _ := e.Details["argument"].(string); argument == "" {
+				t.Errorf("%s names no argument: %v", c.code, e.Details)
+			}
+			if _, given := e.Details["value"]; !given && !strings.HasPrefix(c.code, "missing_") {
+				t.Errorf("%s tells no value: %v", c.code, e.Details)
+			}
+		})
 	}
 	for _, v := range []*Task{rootTask, frontTask} {
 		if now := s.task(v.TaskID); now.LatestAttemptID != nil || now.Status != "todo" {

@@ -89,7 +89,7 @@ func (r *run) record(ctx context.Context) (over bool, err error) {
 		if err != nil {
 			return r.gone(err)
 		}
-		if _, err := b.StartExecution(ctx, r.exec.ID, a.Executor, r.proc.PID()); err != nil {
+		if _, err := b.StartExecution(ctx, r.exec.ID, a.Executor, r.proc.PID(), r.proc.StartedAt()); err != nil {
 			return r.gone(err)
 		}
 		r.recorded = true

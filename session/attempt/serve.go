@@ -184,7 +184,10 @@ func (e *Engine) recoverIn(ctx context.Context, b *task.Board, dir string) error
 		return err
 	}
 	did, err := k.Recover(ctx, func(attempt string) bool {
-		_, err := b.Attempt(ctx, attempt)
+		a, err := b.Attempt(ctx, attempt)
+		if err == nil && !a.State.Open() && !made(a) {
+			return false // it has failed before it had a workspace, and will never have one
+		}
 		// What is not known to be gone stays, and what an agent works in: the board
 		// may have been moved away, or an older copy of it put back.
 		return !errors.Is(err, task.ErrNotFound) || e.runsStill(attempt)

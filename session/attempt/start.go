@@ -82,19 +82,20 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, identity string, a StartA
 
 // repeated answers a call whose request_id has made an attempt before.
 func (e *Engine) repeated(ctx context.Context, b *task.Board, id string) (*AttemptReply, error) {
-	if _, err := b.Attempt(ctx, id); errors.Is(err, task.ErrNotFound) {
+	r, err := e.attemptReply(ctx, b, id)
+	if session.CodeOf(err) == "unknown_attempt" {
 		return nil, deleted(err)
 	}
-	return e.attemptReply(ctx, b, id)
+	return r, err
 }
 
 // attemptRepos checks the repositories that an attempt is to work on.
 func attemptRepos(ctx context.Context, b *task.Board, keeper *worktree.Keeper, t *task.Task, args []RepoArgs) ([]task.AttemptRepo, error) {
 	switch {
 	case len(args) == 0:
-		return nil, session.Wrong("no_repos", "repos is empty. Name at least one repository and the branch to start from; list_repos(project_id: %q) gives those of the task's project.", t.ProjectID).With("argument", "repos")
+		return nil, session.Wrong("no_repos", "repos is empty. Name at least one repository and the branch to start from; list_repos(project_id: %q) gives those of the task's project.", t.ProjectID).With("argument", "repos").With("value", 0)
 	case len(args) > MaxRepos:
-		return nil, session.Wrong("too_many_repos", "repos names %d repositories, and may name %d.", len(args), MaxRepos).With("argument", "repos")
+		return nil, session.Wrong("too_many_repos", "repos names %d repositories, and may name %d.", len(args), MaxRepos).With("argument", "repos").With("value", len(args)).With("max", MaxRepos)
 	}
 	seen := make(map[string]bool)
 	var all []task.AttemptRepo

@@ -30,56 +30,67 @@ func (e *Engine) StopAttempt(ctx context.Context, identity string, a AttemptArgs
 	if err != nil {
 		return nil, err
 	}
-	at, err := b.Attempt(ctx, id)
+	before, err := b.AttemptNow(ctx, id)
 	if err != nil {
 		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
 	}
 	bounded, cancel := context.WithTimeout(ctx, e.o.Grace+stopPatience)
 	defer cancel()
-	err = e.stopOpen(bounded, b, id)
+	was, err := e.stopOpen(bounded, b, id)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return nil, session.NotNow("still_stopping", "Attempt %s is being stopped, and has not ended yet. Call get_attempt to see when it has.", id).With("attempt_id", id).Because(err)
 	}
 	if err != nil {
-		return nil, fault("stopping the attempt", err)
+		return nil, found("stopping the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
 	}
 	r, err := e.attemptReply(ctx, b, id)
-	if err == nil && !at.State.Open() {
-		r.Notice = new(fmt.Sprintf("Nothing ran: the attempt was %s already.", at.State))
+	switch {
+	case err != nil:
+	case !was.Open():
+		r.Notice = new(fmt.Sprintf("Nothing ran: the attempt was %s already.", was))
+	case before.Session != nil && before.Session.Queued != nil && r.QueuedFollowUp == nil:
+		r.Notice = new(fmt.Sprintf("The follow-up that was queued was dropped: %q. Call follow_up to have it done nevertheless.", clip(before.Session.Queued.Prompt)))
 	}
 	return r, err
 }
 
-// stopOpen stops what is open of an attempt, wherever it runs. What was queued
-// and began in the very moment is stopped too.
-func (e *Engine) stopOpen(ctx context.Context, b *task.Board, attempt string) error {
+// stopOpen stops what is open of an attempt, wherever it runs, and returns the
+// state in which it found it. What was queued and began in the very moment is
+// stopped too.
+func (e *Engine) stopOpen(ctx context.Context, b *task.Board, attempt string) (was task.AttemptState, err error) {
 	for {
 		x, err := b.LatestExecution(ctx, attempt)
-		if err != nil || !x.State.Open() {
-			return err
+		if err != nil {
+			return was, err
+		}
+		if was == "" {
+			was = x.State
+		}
+		if !x.State.Open() {
+			return was, nil
 		}
 		switch {
 		case x.State == task.Waiting:
 			if _, err := b.StopWaiting(ctx, x.ID); err != nil {
-				return err
+				return was, err
 			}
 			continue // where a server has just claimed it, it is to be stopped there
 		case x.Owner == e.roster.own:
 			here, err := ask(ctx, e, attempt, func(r actor.Reply[bool]) message { return stopMessage{x.ID, r} })
 			if err != nil {
-				return err
+				return was, err
 			}
 			if here {
 				continue
 			}
 		default:
 			if err := e.stopElsewhere(ctx, *x); err != nil {
-				return err
+				return was, err
 			}
 		}
 		e.kick() // an owner that is dead is noticed by that
 		if !e.pause(ctx, 50*time.Millisecond) {
-			return fmt.Errorf("waiting for its end: %w", ctx.Err())
+			return was, fmt.Errorf("waiting for its end: %w", ctx.Err())
 		}
 	}
 }

@@ -31,7 +31,14 @@ func (e *Engine) ListTasks(ctx context.Context, identity string, a ListTasksArgs
 	}
 	all, total, next, err := b.Tasks(ctx, id, status, p)
 	if err != nil {
-		return nil, found("listing the tasks", err, "project", "project_id", id, remedyProject)
+		return nil, found("listing the tasks", cursor(p, err), "project", "project_id", id, remedyProject)
+	}
+	if n := fitting(all); n < len(all) {
+		// The page ends sooner, and its cursor leads to the rest: a description is never cut.
+		shorter := task.Page{Limit: n, Cursor: p.Cursor}
+		if all, total, next, err = b.Tasks(ctx, id, status, shorter); err != nil {
+			return nil, found("listing the tasks", cursor(p, err), "project", "project_id", id, remedyProject)
+		}
 	}
 	r := &TasksReply{Tasks: make([]Task, 0, len(all)), Count: len(all), Total: total, NextCursor: orNull(next),
 		Filters: TaskFilters{ProjectID: id, Status: orNull(string(status)), Limit: p.Limit}}
@@ -39,6 +46,21 @@ func (e *Engine) ListTasks(ctx context.Context, identity string, a ListTasksArgs
 		r.Tasks = append(r.Tasks, *taskReply(&s))
 	}
 	return r, nil
+}
+
+// fitting is how many tasks of a page have no more than listBytes of text together;
+// at least one.
+func fitting(all []task.Summary) int {
+	left := listBytes
+	for i, s := range all {
+		if s.Description != nil {
+			left -= len(*s.Description)
+		}
+		if left < 0 {
+			return max(i, 1)
+		}
+	}
+	return len(all)
 }
 
 // GetTask returns a task (seed 004, get_task).
@@ -146,7 +168,12 @@ func (e *Engine) checkWorkflow(ctx context.Context, job, workflow *string) error
 	hasJob, hasWorkflow := job != nil && *job != "", workflow != nil && *workflow != ""
 	switch {
 	case hasJob != hasWorkflow:
-		return session.Wrong("half_a_workflow", "job_name and workflow_name name a workflow together: pass both, or neither. get_workflows gives the workflows there are; empty texts clear both.")
+		field, value, missing := "job_name", job, "workflow_name"
+		if hasWorkflow {
+			field, value, missing = "workflow_name", workflow, "job_name"
+		}
+		return session.Wrong("half_a_workflow", "%s is %q, and %s is missing: together they name a workflow. Pass both, or neither. get_workflows gives the workflows there are; empty texts clear both.", field, clip(*value), missing).
+			With("argument", field).With("value", clip(*value)).With("missing", missing)
 	case !hasJob:
 		return nil
 	}

@@ -83,7 +83,9 @@ func (a *runActor) Receive(ctx context.Context, m message) error {
 	case startMessage:
 		next := a.rec.next()
 		next.State, next.Deadline = starting, m.Deadline
-		if err := a.save(ctx, next, nil, a.rec.Async); err != nil {
+		// Synced whatever its kind: that it waits may be on disk with another run's
+		// sync, and who finds that after a loss of power says that nothing was started.
+		if err := a.save(ctx, next, nil, true); err != nil {
 			m.Reply.Fail(err) // nothing was sent: the driver gives up
 			return nil
 		}

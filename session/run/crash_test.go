@@ -223,7 +223,7 @@ func TestNoRunIsStartedTwiceOrForgottenThroughKills(t *testing.T) {
 
 // settle waits until a run does not run any more.
 func (s *server) settle(id string) (*Run, error) {
-	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	if n := s.kept.get("me", id); n != nil && n.done != nil {
 		select {

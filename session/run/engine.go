@@ -13,6 +13,7 @@ import (
 
 	"deepwork/actor"
 	"deepwork/catalog/config"
+	"deepwork/session"
 )
 
 // An Engine runs the workflows of a project's sources. Its methods may be called
@@ -53,7 +54,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		e.log = slog.New(slog.DiscardHandler)
 	}
 	if e.clock == nil {
-		e.clock = time.Now
+		e.clock = session.Clock
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	e.store = openStore(filepath.Join(o.Root, ".deepwork", "tmp", "runs"), e.log, e.kept.has)

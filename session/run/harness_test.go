@@ -24,7 +24,15 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// patience is how long a test waits for what must come, on a machine that is busy
+// with other things too; it never waits that long for what does not.
+const patience = time.Minute
+
+func TestMain(m *testing.M) {
+	// A program built with -race sleeps for a second at its end, each child too.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	goleak.VerifyTestMain(m)
+}
 
 // A plant is a system that runs workflows: any number at once, each for as long
 // as its workflow says. It counts what was ever started.
@@ -278,7 +286,7 @@ func (s *server) stop() {
 		return
 	}
 	s.closed = true
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if stuck := s.Close(ctx); stuck != nil {
 		s.t.Errorf("did not stop: %v", stuck)

@@ -10,6 +10,8 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+
+	"deepwork/actor/durable"
 )
 
 // append writes records to this server's journal, in one piece; held tells that
@@ -36,14 +38,14 @@ func (s *store) appendLines(ctx context.Context, sync, held bool, lines []byte) 
 	}
 	f, err := s.appendOnce(lines, !held)
 	if err != nil {
-		return fmt.Errorf("writing to %s: %w", s.journalPath(s.server), err)
+		return durable.Explain(fmt.Errorf("writing to %s: %w", s.journalPath(s.server), err), s.journalPath(s.server))
 	}
 	if !sync {
 		return nil
 	}
 	// One that was closed meanwhile was made shorter, and synced for that.
-	if err := f.Sync(); err != nil && !errors.Is(err, os.ErrClosed) {
-		return fmt.Errorf("syncing %s: %w", s.journalPath(s.server), err)
+	if err := s.disk.Sync(f); err != nil && !errors.Is(err, os.ErrClosed) {
+		return durable.Explain(fmt.Errorf("syncing %s: %w", s.journalPath(s.server), err), s.journalPath(s.server))
 	}
 	return nil
 }
@@ -59,10 +61,16 @@ func (s *store) appendOnce(lines []byte, shorten bool) (*os.File, error) {
 	if s.torn { // by a disk that was full; what is there of the line stays alone
 		lines = append([]byte{'\n'}, lines...)
 	}
-	n, err := s.file.Write(lines)
+	n, err := s.disk.Write(s.file, lines)
 	s.size += int64(n)
 	if err != nil {
-		s.torn = s.torn || n > 0
+		// A reader would take what is there of the line for damage. What cannot be
+		// taken back stays alone: a line break too many is no harm.
+		if s.disk.Truncate(s.file, s.size-int64(n)) == nil {
+			s.size -= int64(n)
+		} else {
+			s.torn = true
+		}
 		return nil, err
 	}
 	s.torn = false

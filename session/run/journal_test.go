@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/durable"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 	"deepwork/session"
@@ -166,6 +171,44 @@ func TestATornLineHarmsNoOther(t *testing.T) {
 	}
 }
 
+// TestAFullDiskLeavesNoHalfLine: a line of which only a part could be written goes,
+// so that nobody takes the journal for damaged.
+func TestAFullDiskLeavesNoHalfLine(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a file that is open to append cannot be cut off there")
+	}
+	p, root := newPlant(), newRoot(t)
+	s := open(t, root, p, nil)
+	s.start(workflow(t, "a", false, script{}), `{}`).wait()
+	var full atomic.Bool
+	s.store.mu.Lock()
+	s.store.disk.Carry = func(op durable.Op, do func() error) error {
+		if op.Do == durable.OpWrite && full.Load() {
+			_, err := op.File.Write(op.Data[:len(op.Data)/2])
+			return errors.Join(err, syscall.ENOSPC)
+		}
+		return do()
+	}
+	s.store.mu.Unlock()
+	full.Store(true)
+	_, err := s.call(t.Context(), "me", workflow(t, "b", false, script{}), json.RawMessage(`{}`), nil)
+	if session.CodeOf(err) != "run_not_saved" {
+		t.Errorf("it was not refused: %v", err)
+	}
+	full.Store(false)
+	c := s.start(workflow(t, "c", false, script{}), `{}`)
+	c.wait()
+	for l := range lines([]byte(files(t, root)["runs_"+s.store.server+".jsonl"])) {
+		if l.err != nil {
+			t.Errorf("%s: %v", l.raw, l.err)
+		}
+	}
+	s.stop()
+	if r := mustStatus(t, open(t, root, p, nil).Engine, c.id()); r.State != Completed {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestARunIsInTwoJournals: a server was killed while it took up another's runs.
 func TestARunIsInTwoJournals(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -288,4 +331,51 @@ func FuzzRecord(f *testing.F) {
 			t.Errorf("%s became %s", text, b)
 		}
 	})
+}
+
+// TestATornLineSpoilsNoOther: a disk that takes half of a line, or cannot sync,
+// makes the call fail that wrote it; what was written before and what is written
+// after is there.
+func TestATornLineSpoilsNoOther(t *testing.T) {
+	s := openStore(filepath.Join(t.TempDir(), "tmp", "runs"), slog.New(slog.DiscardHandler), func(string) bool { return true })
+	id := func(n int) string { return fmt.Sprintf("019aa000-0000-7000-8000-00000000000%d", n) }
+	save := func(n int) error {
+		return s.append(t.Context(), true, false, &record{
+			FormatVersion: 1, ExecutionID: id(n), Server: s.server, Identity: "me", State: starting, StartedAt: time.Now(),
+		})
+	}
+	broken := errors.New("the disk is broken")
+	failing := ""
+	s.disk.Carry = func(op durable.Op, do func() error) error {
+		if op.Do != failing {
+			return do()
+		}
+		if op.Do == durable.OpWrite {
+			if _, err := op.File.Write(op.Data[:len(op.Data)/2]); err != nil {
+				return err
+			}
+		}
+		return broken
+	}
+	for n, c := range []struct {
+		fail string
+		kept bool
+	}{{"", true}, {durable.OpWrite, false}, {"", true}, {durable.OpSync, true}, {"", true}} {
+		failing = c.fail
+		if err := save(n); errors.Is(err, broken) != (c.fail != "") || err != nil && !strings.Contains(err.Error(), s.dir) {
+			t.Errorf("record %d: %v", n, err)
+		}
+		failing = ""
+		if _, err := s.last(id(n)); (err == nil) != c.kept {
+			t.Errorf("record %d is read: %v", n, err)
+		}
+	}
+	for _, n := range []int{0, 2, 4} {
+		if _, err := s.last(id(n)); err != nil {
+			t.Errorf("record %d is gone: %v", n, err)
+		}
+	}
+	if err := s.close(); err != nil {
+		t.Error(err)
+	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"deepwork/actor/durable"
 )
 
 // claimWait is how long a call waits for the claim lock; whoever holds it does
@@ -38,17 +40,7 @@ func (s *store) enter(ctx context.Context, held bool) error {
 
 // stands tells whether this server's files are there. The lock is held.
 func (s *store) stands() bool {
-	return s.lock != nil && isAt(s.lock, s.lock.Path()) && isAt(s.file, s.file.Name())
-}
-
-// isAt tells whether an open file is the one that others see at a path.
-func isAt(f interface{ Stat() (fs.FileInfo, error) }, path string) bool {
-	held, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	fi, err := os.Lstat(path)
-	return err == nil && os.SameFile(fi, held)
+	return s.lock != nil && durable.Stands(s.lock, s.lock.Path()) && durable.Stands(s.file, s.file.Name())
 }
 
 // claim makes and locks this server's file, and opens its journal. The caller holds the claim lock, so
@@ -80,7 +72,7 @@ func (s *store) claim() error {
 		return fmt.Errorf("opening the journal of runs: %w", err)
 	}
 	s.lock, s.limit = lock, journalLimit
-	return syncDir(s.dir)
+	return s.disk.SyncFolder(s.dir)
 }
 
 // underClaim runs fn while no other server, and no other call here, holds the
@@ -103,7 +95,7 @@ func (s *store) underClaim(ctx context.Context, fn func() error) error {
 		lock := flock.New(s.claimPath(), flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
 		ok, err := lock.TryLockContext(ctx, 2*time.Millisecond)
 		switch {
-		case ok && isAt(lock, lock.Path()):
+		case ok && durable.Stands(lock, lock.Path()):
 			defer lock.Close()
 			return fn()
 		case ok:
@@ -121,11 +113,10 @@ func (s *store) makeFolder() error {
 	if fi, err := os.Stat(s.dir); err == nil && fi.IsDir() {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(filepath.Dir(s.dir)), 0o755); err != nil {
-		return fmt.Errorf("making the folder of runs: %w", err)
-	}
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return fmt.Errorf("making the folder of runs: %w", err)
+	for _, dir := range []string{filepath.Dir(s.dir), s.dir} {
+		if err := s.disk.MakeFolder(dir, 0o700); err != nil {
+			return durable.Explain(fmt.Errorf("making the folder of runs: %w", err), dir)
+		}
 	}
 	if err := os.WriteFile(filepath.Join(s.dir, ".gitignore"), []byte("*\n"), 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("making the folder of runs: %w", err)

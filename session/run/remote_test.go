@@ -121,7 +121,7 @@ func (s *system) connect(t testing.TB) (*server, *remote.Catalog) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := c.Close(ctx); err != nil {
 			t.Error(err)
@@ -129,7 +129,7 @@ func (s *system) connect(t testing.TB) (*server, *remote.Catalog) {
 	})
 	srv := open(t, root, c, nil)
 	srv.config.Store(cfg)
-	limit := time.After(20 * time.Second)
+	limit := time.After(patience)
 	for len(c.Snapshot().Tools) != 3 {
 		select {
 		case <-c.Changed():
@@ -209,7 +209,7 @@ func TestReq003_7_5_AgainstARealServer(t *testing.T) {
 			if got != want {
 				t.Errorf("%s was cancelled at the source, want %s", got, want)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("%s goes on at the source", name)
 		}
 	}

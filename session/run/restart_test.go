@@ -3,12 +3,17 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/durable"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 	"deepwork/session"
@@ -56,6 +61,55 @@ func TestARestartTakesUpWhatItsSourceCanTell(t *testing.T) {
 		time.Sleep(time.Minute)
 		if r := mustStatus(t, s.Engine, "x-1"); r.State != Completed || string(r.Result) != `1` || r.ExecutionID != c.id() || p.started["w"] != 1 {
 			t.Errorf("%+v, started %d times", r, p.started["w"])
+		}
+	})
+}
+
+// TestARunIsToldOnAFullDisk: that it cannot be taken up is no reason to say that it
+// was never started.
+func TestARunIsToldOnAFullDisk(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p, root := newPlant(), newRoot(t)
+		s := open(t, root, p, nil)
+		ended := s.start(workflow(t, "v", false, script{answer: remote.Answer{Output: json.RawMessage(`7`)}}), `{}`)
+		ended.wait()
+		runs := s.start(workflow(t, "w", true, script{lasts: time.Hour}), `{}`)
+		synctest.Wait()
+		s.stop()
+		var full atomic.Bool
+		durable.Intercept = func(op durable.Op, do func() error) error {
+			if op.Do == durable.OpWrite && full.Load() {
+				return syscall.ENOSPC
+			}
+			return do()
+		}
+		t.Cleanup(func() { durable.Intercept = nil })
+		full.Store(true)
+		s = open(t, root, p, nil)
+		for range 2 {
+			if r := mustStatus(t, s.Engine, ended.id()); r.State != Completed || string(r.Result) != `7` {
+				t.Errorf("%+v", r)
+			}
+			if r := mustStatus(t, s.Engine, runs.id()); r.State != Running || s.Stats().Running != 0 {
+				t.Errorf("%+v, %+v", r, s.Stats())
+			}
+		}
+		full.Store(false)
+		if r := mustStatus(t, s.Engine, runs.id()); r.State != Running || s.Stats().Running != 1 {
+			t.Errorf("it was not taken up: %+v, %+v", r, s.Stats())
+		}
+		// Where not even that can be read, it is not said that there is none.
+		s.stop()
+		s = open(t, root, p, nil)
+		lock := filepath.Join(s.store.dir, "claim.lock")
+		if err := errors.Join(os.Remove(lock), os.Mkdir(lock, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Status(t.Context(), "me", "01999999-0000-7000-8000-000000000000"); session.CodeOf(err) != "runs_unread" {
+			t.Errorf("%v", err)
+		}
+		if err := os.Remove(lock); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

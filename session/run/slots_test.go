@@ -2,11 +2,13 @@ package run
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/durable"
 	"deepwork/catalog/config"
 	"deepwork/session"
 )
@@ -44,6 +46,41 @@ func TestRunsWaitForASlotInOrder(t *testing.T) {
 		if p.most != 2 || !slices.Equal(p.inputs, want) {
 			t.Errorf("%d at once, in the order %v", p.most, p.inputs)
 		}
+	})
+}
+
+// TestThatAWaitingRunBeganIsOnDisk: before its source is asked, also where its
+// record need not outlive a loss of power: that it waits may do so, with the sync
+// of another run, and means that nothing was started.
+func TestThatAWaitingRunBeganIsOnDisk(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, newRoot(t), newPlant(), func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
+		synced := ""
+		s.store.disk.Carry = func(op durable.Op, do func() error) error {
+			if op.Do == durable.OpSync {
+				text, err := os.ReadFile(op.Path)
+				if err != nil {
+					t.Error(err)
+				}
+				synced = string(text)
+			}
+			return do()
+		}
+		first := s.start(workflow(t, "first", false, script{lasts: time.Minute}), `{}`)
+		synctest.Wait()
+		second := s.start(workflow(t, "second", false, script{lasts: time.Minute}), `{}`)
+		first.wait()
+		synctest.Wait()
+		var last *record
+		for l := range lines([]byte(synced)) {
+			if l.err == nil && l.rec.ExecutionID == second.id() {
+				last = l.rec
+			}
+		}
+		if last == nil || last.State != starting {
+			t.Errorf("on disk it is %+v", last)
+		}
+		second.wait()
 	})
 }
 

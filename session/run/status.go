@@ -31,7 +31,7 @@ func (e *Engine) Status(ctx context.Context, identity, executionID string) (*Run
 	e.config(ctx) // an edit of the limit takes effect now
 	given := strings.TrimSpace(executionID)
 	if given == "" {
-		return nil, session.Wrong("invalid_execution_id", "execution_id is empty. Pass the execution_id of a run, as the call that started it gave it.")
+		return nil, session.Wrong("invalid_execution_id", "execution_id is empty. Pass the execution_id of a run, as the call that started it gave it.").With("argument", "execution_id").With("value", "")
 	}
 	var id string
 	if parsed, err := uuid.Parse(given); err == nil {
@@ -46,9 +46,11 @@ func (e *Engine) Status(ctx context.Context, identity, executionID string) (*Run
 	case err != nil:
 		return nil, err
 	case v == nil && id == "":
-		return nil, session.Wrong("invalid_execution_id", "'%s' is not the execution_id of a run, which is a UUID, nor an id that a source gave to a run which is kept. %s", clip(given, 100), e.newest(identity))
+		return nil, session.Wrong("invalid_execution_id", "'%s' is not the execution_id of a run, which is a UUID, nor an id that a source gave to a run which is kept. %s", clip(given, 100), e.newest(identity)).
+			With("argument", "execution_id").With("value", clip(given, 100))
 	case v == nil:
-		return nil, session.NotNow("unknown_run", "There is no run with execution_id '%s': it was never started here, or ended so long ago that it is no longer kept. %s", clip(given, 100), e.newest(identity))
+		return nil, session.NotNow("unknown_run", "There is no run with execution_id '%s': it was never started here, or ended so long ago that it is no longer kept. %s", clip(given, 100), e.newest(identity)).
+			With("argument", "execution_id").With("value", clip(given, 100))
 	}
 	run := v.Run
 	if !run.StatusSupported && run.EndedAt == nil {
@@ -103,8 +105,7 @@ func (e *Engine) lookOnDisk(ctx context.Context, identity, given, id string) (*v
 		if ctx.Err() != nil {
 			return nil, nil, fmt.Errorf("looking for run %q: %w", given, context.Cause(ctx))
 		}
-		e.log.Warn("the runs of other servers cannot be read", "error", err)
-		return nil, nil, nil
+		return nil, nil, session.NotNow("runs_unread", "Whether there is a run with execution_id '%s' cannot be told now, because the runs of other servers cannot be read: %v. See to that and call again; do not start it again.", clip(given, 100), err).Because(err)
 	}
 	if v, err := e.look(identity, given, id); v != nil || err != nil {
 		return v, nil, err
@@ -142,13 +143,13 @@ func (e *Engine) lookOnDisk(ctx context.Context, identity, given, id string) (*v
 func (e *Engine) newest(identity string) string {
 	found := e.kept.find(identity, func(*view) bool { return true })
 	if len(found) == 0 {
-		return "No run is kept."
+		return "No run is kept: a call of a workflow's tool starts one, and its answer has the execution_id."
 	}
 	more := ""
 	if len(found) > listed {
 		more = fmt.Sprintf(", and %d older", len(found)-listed)
 	}
-	return fmt.Sprintf("Runs that are kept, the newest first: %s%s.", describe(found), more)
+	return fmt.Sprintf("Pass the id of one that is kept; the newest first: %s%s.", describe(found), more)
 }
 
 func describe(found []*entry) string {

@@ -7,17 +7,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 
 	"github.com/gofrs/flock"
 	"github.com/google/uuid"
+
+	"deepwork/actor/durable"
 )
 
 // A store keeps the records of runs in one folder that several servers share:
@@ -36,6 +36,7 @@ import (
 type store struct {
 	dir    string // absolute
 	server string // 16 hex characters
+	disk   durable.Disk
 	log    *slog.Logger
 	known  func(id string) bool // whether a run may still be asked about
 
@@ -84,44 +85,10 @@ func (s *store) save(ctx context.Context, r *record, result json.RawMessage, syn
 
 // replace makes data the content of a file, whole or not at all.
 func (s *store) replace(name string, data []byte, sync bool) error {
-	f, err := os.CreateTemp(s.dir, "write_"+s.server+"_*.tmp") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil && sync {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(s.dir, name))
-	}
-	if err != nil {
-		os.Remove(f.Name()) // the write's own error tells more
-		return err
-	}
-	if sync {
-		return syncDir(s.dir)
-	}
-	return nil
-}
-
-// syncDir makes the folder's entries durable, where the system knows such a thing.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := f.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return fmt.Errorf("syncing %s: %w", dir, err)
-	}
-	return nil
+	disk := s.disk
+	disk.NoSync = !sync
+	path := filepath.Join(s.dir, name)
+	return durable.Explain(disk.Put(path, data, durable.PutOptions{Temp: "write_" + s.server + "_*.tmp"}), path)
 }
 
 // result returns the result of a run that is over, from disk; nil: it has none.
@@ -148,22 +115,7 @@ func (s *store) removeResult(id string) {
 
 // read reads a regular file of a bounded size.
 func (s *store) read(name string, limit int64) ([]byte, error) {
-	path := filepath.Join(s.dir, name)
-	// Opening a named pipe would block.
-	if fi, err := os.Lstat(path); err != nil {
-		return nil, err
-	} else if !fi.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a file", path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%s has more than %d bytes", path, limit)
-	}
+	data, _, err := durable.Read(filepath.Join(s.dir, name), limit)
 	return data, err
 }
 

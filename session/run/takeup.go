@@ -13,7 +13,7 @@ import (
 )
 
 // takeUp makes the runs of servers that are gone this one's, and returns those of
-// servers that live, as they are written down.
+// servers that live, as they are written down; on a full disk the others too.
 func (e *Engine) takeUp(ctx context.Context) (others []*record, err error) {
 	s := e.store
 	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
@@ -62,7 +62,20 @@ func (e *Engine) takeUp(ctx context.Context) (others []*record, err error) {
 		}
 		if len(left) > 0 {
 			if err := e.adopt(ctx, left); err != nil {
-				return err
+				if ctx.Err() != nil || errors.Is(err, errStoreClosed) {
+					return err
+				}
+				// Reading works without: they are shown as they are written down, and
+				// taken up by the next one who asks.
+				s.log.Warn("the runs of servers that are gone cannot be taken up now", "error", err)
+				for _, j := range left {
+					for _, l := range j.lines {
+						if l.err == nil {
+							others = append(others, l.rec)
+						}
+					}
+				}
+				return nil
 			}
 		}
 		s.sweep(names, alive)
@@ -145,7 +158,7 @@ func (e *Engine) adopt(ctx context.Context, left []*journal) error {
 			continue
 		}
 		to := "damaged_" + j.name
-		if rerr := os.Rename(filepath.Join(s.dir, j.name), filepath.Join(s.dir, to)); rerr != nil {
+		if rerr := s.disk.Move(filepath.Join(s.dir, j.name), filepath.Join(s.dir, to)); rerr != nil {
 			err = errors.Join(err, rerr)
 		}
 		s.log.Warn("a journal of runs has lines that cannot be read; it is set aside, and what can be read is taken up", "file", to, "error", err)

@@ -115,7 +115,7 @@ func (a *sessionActor) Start(ctx context.Context) error {
 	}
 	a.state, a.reviews = s, map[string]*review{}
 	a.handle = a.engine.handles.of(s)
-	a.handle.publish(s)
+	a.engine.handles.publish(a.handle, s)
 	a.engine.requests.learn(s)
 	if s.Status != Active {
 		a.engine.isOver(a.id)
@@ -196,7 +196,7 @@ func (a *sessionActor) commit(next *State) error {
 	a.state = next
 	a.engine.tellMoved(before, next)
 	a.engine.requests.learn(next)
-	a.handle.publish(next)
+	a.engine.handles.publish(a.handle, next)
 	if next.Status != Active {
 		a.engine.isOver(a.id)
 	}
@@ -252,7 +252,7 @@ func (a *sessionActor) alias(stored *StoredReply, c call) error {
 	}
 	a.state = next
 	a.engine.requests.learn(next)
-	a.handle.publish(next)
+	a.engine.handles.publish(a.handle, next)
 	return nil
 }
 

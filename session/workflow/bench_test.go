@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -173,8 +174,9 @@ func beginMany(b testing.TB, e *Engine, def *Definition, n int) (*Conn, []string
 func BenchmarkPassivatedSessions(b *testing.B) {
 	const n = 100_000
 	def := loop(b, 25)
+	dir := b.TempDir()
 	e, err := Open(ctx, Options{Root: b.TempDir(), definitions: newFixed(def), IdleAfter: 50 * time.Millisecond,
-		records: noSync(b)})
+		records: noSync(b, dir)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -187,12 +189,21 @@ func BenchmarkPassivatedSessions(b *testing.B) {
 	debug.FreeOSMemory()
 	after := resident(b)
 	i := 0
+	var read time.Duration // of the bare file of another one, which is asleep as well
 	for b.Loop() {
+		b.StopTimer()
+		begun := time.Now()
+		if _, err := os.ReadFile(filepath.Join(dir, ".deepwork", "tmp", "session_"+ids[(i+n/2)%n]+".json")); err != nil {
+			b.Fatal(err)
+		}
+		read += time.Since(begun)
+		b.StartTimer()
 		if _, err := c.Step(ctx, StepArgs{SessionID: &ids[i%n]}); err != nil {
 			b.Fatal(err)
 		}
 		i += 7919
 	}
+	b.ReportMetric(float64(read.Nanoseconds())/float64(b.N), "read-ns")
 	b.ReportMetric(float64(after)/1e6, "MB-resident")
 	b.ReportMetric(float64(after-before)/n, "B/session")
 }
@@ -243,8 +254,9 @@ func BenchmarkTransitionInMemory(b *testing.B) {
 }
 
 // noSync are real files that are not synced, since 100,000 of them are only to be there.
-func noSync(b testing.TB) records {
-	r, err := openRecords(b.TempDir(), filestore.Options{NoSync: true})
+func noSync(b testing.TB, dir string) records {
+	b.Helper()
+	r, err := openRecords(dir, filestore.Options{NoSync: true})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"deepwork/catalog"
@@ -91,7 +92,27 @@ func (d *jobDefinitions) Texts(def *Definition, entry job.Entry) (Instructions, 
 		}
 		texts[id] = text
 	}
-	return texts, nil
+	return texts, fits(def, entry, texts)
+}
+
+// MaxEntryBytes is how much text the members of one entry may have together, each
+// with its job's common info, which a reply holds with each: 2 MiB. One step alone
+// never has more, since its file and job.yml are bounded.
+const MaxEntryBytes = job.MaxInstructionsBytes + job.MaxBytes
+
+// fits refuses a group whose texts are more than a reply can have.
+func fits(def *Definition, entry job.Entry, texts Instructions) error {
+	total := 0
+	for _, text := range texts {
+		total += len(text) + len(def.Job.CommonInfo)
+	}
+	if total <= MaxEntryBytes {
+		return nil
+	}
+	return session.Wrong("instructions_too_large",
+		"The concurrent steps %s of job '%s' cannot begin, so nothing has moved: their instructions, each with the job's common info, have %d bytes together, and %d are the most. "+
+			"Shorten the files, or have them name other files that are read when they are needed, and make the same call again.",
+		strings.Join(entry, ", "), def.Job.Name, total, MaxEntryBytes).With("steps", []string(entry)).With("bytes", total).With("max", MaxEntryBytes)
 }
 
 func (d *jobDefinitions) KeptTexts(ref DefinitionRef, entry job.Entry) (Instructions, error) {

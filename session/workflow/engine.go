@@ -108,7 +108,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		e.log = slog.New(slog.DiscardHandler)
 	}
 	if e.clock == nil {
-		e.clock = Clock
+		e.clock = session.Clock
 	}
 	if e.askTimeout <= 0 {
 		e.askTimeout = time.Minute

@@ -3,59 +3,80 @@ package workflow
 import (
 	"sync"
 	"sync/atomic"
-	"unique"
 )
 
 // A view is what others may know of a session without asking its actor. It is
-// immutable and published by the actor alone.
+// immutable, published by the actor alone, and the same one for all sessions that
+// look the same: what a hundred thousand of them cost the collector, while a few
+// move, is what their handles point at.
 type view struct {
 	Workflow string // job/workflow
 	Step     string
 	Status   SessionStatus
-	Parent   string // session id, or ""
+	Identity string // whose session it is
 }
 
 // A handle is where a session's view is published. There is one a session,
 // whether its actor is awake or not.
 type handle struct {
-	id       string
-	identity string // whose session it is
-	view     atomic.Pointer[view]
+	id     string
+	parent string // session id, or ""
+	view   atomic.Pointer[view]
 	// stacks is how many stacks it is on, or about to be pushed on: as long as
 	// there is one, this server keeps the session.
 	stacks atomic.Int32
 }
 
 // publish makes a state known.
-func (h *handle) publish(s *State) {
-	old := h.view.Load()
-	if old == nil {
-		v := &view{
-			Workflow: shared(s.JobName + "/" + s.WorkflowName),
-			Step:     shared(s.CurrentStepID), Status: shared(s.Status),
+func (hs *handles) publish(h *handle, s *State) {
+	now := view{Step: s.CurrentStepID, Status: s.Status, Identity: s.Identity}
+	if old := h.view.Load(); old != nil {
+		now.Workflow = old.Workflow
+		if now == *old {
+			return
 		}
-		if s.ParentSessionID != nil {
-			v.Parent = *s.ParentSessionID
-		}
-		h.view.Store(v)
-		return
+	} else {
+		now.Workflow = s.JobName + "/" + s.WorkflowName
 	}
-	if old.Step != s.CurrentStepID || old.Status != s.Status {
-		h.view.Store(&view{Workflow: old.Workflow, Step: s.CurrentStepID, Status: s.Status, Parent: old.Parent})
-	}
+	h.view.Store(hs.views.shared(now))
 }
 
-// shared returns one copy of a text for all handles that have the same: each
-// that was read from a file has its own, and the collector would look at
-// hundreds of thousands while a session moves.
-func shared[T ~string](text T) T { return unique.Make(text).Value() }
+// views are those that handles show. There are as many as there are steps that
+// sessions stand at; where edits of jobs have made them very many, the old ones
+// are left to the handles that show them.
+type views struct {
+	mu sync.RWMutex
+	m  map[view]*view
+}
+
+const maxViews = 10_000
+
+func (vs *views) shared(v view) *view {
+	vs.mu.RLock()
+	known := vs.m[v]
+	vs.mu.RUnlock()
+	if known != nil {
+		return known
+	}
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	if known := vs.m[v]; known != nil {
+		return known
+	}
+	if vs.m == nil || len(vs.m) >= maxViews {
+		vs.m = map[view]*view{}
+	}
+	vs.m[v] = &v
+	return &v
+}
 
 // handles are the sessions this server knows to be active. An ended one is
 // forgotten here; stacks that still hold it see that it ended. So is one that is
 // given up, which no stack holds.
 type handles struct {
-	mu sync.RWMutex
-	m  map[string]*handle
+	views views
+	mu    sync.RWMutex
+	m     map[string]*handle
 }
 
 func newHandles() *handles { return &handles{m: map[string]*handle{}} }
@@ -90,8 +111,11 @@ func (hs *handles) pinned(s *State) *handle {
 func (hs *handles) make(s *State) *handle {
 	h := hs.m[s.SessionID]
 	if h == nil {
-		h = &handle{id: s.SessionID, identity: shared(s.Identity)}
-		h.publish(s)
+		h = &handle{id: s.SessionID}
+		if s.ParentSessionID != nil {
+			h.parent = *s.ParentSessionID
+		}
+		hs.publish(h, s)
 		if s.Status == Active {
 			hs.m[s.SessionID] = h
 		}
@@ -158,7 +182,7 @@ func (hs *handles) lose(id string) {
 	}
 	v := *h.view.Load()
 	v.Status = lost
-	h.view.Store(&v)
+	h.view.Store(hs.views.shared(v))
 	delete(hs.m, id)
 }
 

@@ -132,7 +132,7 @@ func TestNothingIsHeldWhenAllHaveLeft(t *testing.T) {
 		d.steady.Store(true)
 	}
 	for i, s := range servers {
-		for end := time.Now().Add(20 * time.Second); s.Stats().Active > 0; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(patience); s.Stats().Active > 0; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("server %d holds sessions that nobody uses: %+v", i, s.Stats())
 			}

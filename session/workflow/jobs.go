@@ -4,14 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"deepwork/catalog"
+	"deepwork/catalog/job"
 )
 
 // encodedJobs is what get_workflows tells of a snapshot, encoded once.
 type encodedJobs struct {
 	snapshot     *catalog.Snapshot
 	jobs, errors json.RawMessage
+	notice       *string // what is left out of them
 }
 
 // GetWorkflows lists the jobs as they are now, an edit made before the call
@@ -36,28 +40,88 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*WorkflowsReply, error) {
 	if c.stateless {
 		stack = c.onlyStack(ctx)
 	}
-	return &WorkflowsReply{Jobs: enc.jobs, Errors: enc.errors, Stack: stack}, nil
+	return &WorkflowsReply{Jobs: enc.jobs, Errors: enc.errors, Notice: enc.notice, Stack: stack}, nil
 }
 
+// The bounds of a reply of get_workflows. What is over them is left out and told of:
+// there are no pages, since the tool takes no arguments (seed 000, 001.2).
+const (
+	jobsBytes       = 4 << 20 // of jobs, as JSON
+	loadErrorsBytes = 1 << 20 // of errors, as JSON
+	faultBytes      = 16 << 10
+)
+
 func encodeJobs(snap *catalog.Snapshot) (*encodedJobs, error) {
-	jobs := make([]JobInfo, len(snap.Jobs))
-	for i, j := range snap.Jobs {
-		jobs[i] = JobInfo{Name: j.Name, Summary: j.Summary, Description: j.Description, Workflows: make([]WorkflowInfo, len(j.Workflows))}
-		for k, wf := range j.Workflows {
-			jobs[i].Workflows[k] = WorkflowInfo{wf.Name, wf.Summary}
+	out := &encodedJobs{snapshot: snap}
+	var notices []string
+	jobs, whole, err := encodeList(snap.Jobs, jobsBytes, func(j *job.Job) any { return jobInfo(j, j.Description) })
+	if err == nil && whole < len(snap.Jobs) {
+		// Names and summaries tell what there is to choose from.
+		jobs, whole, err = encodeList(snap.Jobs, jobsBytes, func(j *job.Job) any { return jobInfo(j, nil) })
+		notices = append(notices, "The descriptions of the jobs are left out, since the reply would be too large: they stand in each job.yml.")
+		if whole < len(snap.Jobs) {
+			notices = append(notices, fmt.Sprintf("Only the first %d of %d jobs are listed; `deepwork jobs` lists all, and start_workflow takes each of them.", whole, len(snap.Jobs)))
 		}
 	}
-	errs := make([]JobLoadError, len(snap.Errors))
-	for i, e := range snap.Errors {
-		errs[i] = JobLoadError{e.JobName, e.JobDir, e.Diagnostics.Error()}
-	}
-	out := &encodedJobs{snapshot: snap}
-	var err error
-	if out.jobs, err = marshal(jobs); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	if out.errors, err = marshal(errs); err != nil {
+	cut := false
+	faults, told, err := encodeList(snap.Errors, loadErrorsBytes, func(e catalog.LoadError) any {
+		text := e.Diagnostics.Error()
+		if short := clipBytes(text, faultBytes); short != text {
+			cut, text = true, short+"\n…"
+		}
+		return JobLoadError{e.JobName, e.JobDir, text}
+	})
+	if err != nil {
 		return nil, err
+	}
+	if cut || told < len(snap.Errors) {
+		notices = append(notices, fmt.Sprintf("There are more faults than are listed, in %d jobs: `deepwork validate` prints all.", len(snap.Errors)))
+	}
+	out.jobs, out.errors = jobs, faults
+	if len(notices) > 0 {
+		out.notice = new(strings.Join(notices, " "))
 	}
 	return out, nil
+}
+
+func jobInfo(j *job.Job, description *string) JobInfo {
+	info := JobInfo{Name: j.Name, Summary: j.Summary, Description: description, Workflows: make([]WorkflowInfo, len(j.Workflows))}
+	for i, wf := range j.Workflows {
+		info.Workflows[i] = WorkflowInfo{wf.Name, wf.Summary}
+	}
+	return info
+}
+
+// encodeList encodes a list as JSON, as many of its entries as fit into most bytes,
+// and tells how many those are.
+func encodeList[T any](all []T, most int, encode func(T) any) (json.RawMessage, int, error) {
+	out := []byte{'['}
+	for i, entry := range all {
+		data, err := marshal(encode(entry))
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(out)+len(data)+2 > most {
+			return append(out, ']'), i, nil
+		}
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, data...)
+	}
+	return append(out, ']'), len(all), nil
+}
+
+// clipBytes cuts a text to most bytes, between two characters.
+func clipBytes(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
 }

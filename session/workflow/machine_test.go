@@ -222,7 +222,7 @@ func check(t *testing.T, i int, s *State, m *model, def *Definition) {
 }
 
 func TestMachineAgainstModel(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(modelSeeds) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		shape := make([]byte, 1+r.IntN(6))
 		commands := make([]byte, 40)

@@ -106,7 +106,6 @@ func (f *slowly) Save(s *State) error {
 	err := f.records.Save(s)
 	if g := f.during.Load(); g != nil {
 		(*g)()
-		time.Sleep(50 * time.Millisecond)
 	}
 	return err
 }
@@ -122,12 +121,14 @@ func TestACallerThatLeavesDuringTheLastStepGetsItsReplyLater(t *testing.T) {
 	p.start(c, "alpha", "main")
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	gone, leave := context.WithCancel(ctx)
-	g := func() { leave() }
+	left := make(chan struct{})
+	g := func() { leave(); <-left }
 	disk.during.Store(&g)
 	if _, err := c.Finish(gone, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"two"}`)); !errors.Is(err, context.Canceled) {
 		t.Errorf("the caller that left got %v", err)
 	}
 	disk.during.Store(nil)
+	close(left)
 	for len(c.Stack()) > 0 { // until the write is done
 		time.Sleep(time.Millisecond)
 	}

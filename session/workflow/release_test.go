@@ -261,7 +261,7 @@ func TestAReviewOutlivesItsConnectionAndThenTheSessionIsFree(t *testing.T) {
 	_, err := c2.Step(ctx, StepArgs{SessionID: &id})
 	refused(t, err, session.StateError, "session_owned")
 	rev.unset("wait")
-	for end := time.Now().Add(20 * time.Second); p.record(id).Owner != ""; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(patience); p.record(id).Owner != ""; time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the session was not given up after its review: %s", toJSON(t, p.record(id)))
 		}
@@ -306,7 +306,7 @@ func TestADeepStackIsGivenUpAsAWhole(t *testing.T) {
 	c, beside := first.Connect("local"), first.Connect("local")
 	p.start(beside, "alpha", "main")
 	var ids []string
-	for range 1000 {
+	for range deep {
 		ids = append(ids, p.start(c, "alpha", "main").BeginStep.SessionID)
 	}
 	c.Close()
@@ -314,8 +314,8 @@ func TestADeepStackIsGivenUpAsAWhole(t *testing.T) {
 	if s := first.Stats(); s.Active != 1 {
 		t.Errorf("stats %+v", s)
 	}
-	step, err := second.Connect("local").Step(ctx, StepArgs{SessionID: &ids[999]})
-	if err != nil || len(step.Stack) != 1000 {
+	step, err := second.Connect("local").Step(ctx, StepArgs{SessionID: &ids[deep-1]})
+	if err != nil || len(step.Stack) != deep {
 		t.Fatalf("taken up: depth %d, %v", len(step.Stack), err)
 	}
 	p.finish(beside, `{"outputs":{"report":"r.md"}}`)

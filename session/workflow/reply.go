@@ -10,7 +10,8 @@ import "encoding/json"
 type WorkflowsReply struct {
 	Jobs   json.RawMessage `json:"jobs"`   // []JobInfo, encoded once a snapshot
 	Errors json.RawMessage `json:"errors"` // []JobLoadError, likewise
-	Stack  []StackEntry    `json:"stack" jsonschema:"the workflows in progress here, bottom first; the last is the one calls go to by default"`
+	Notice *string         `json:"notice" jsonschema:"what was too much to list, or null"`
+	Stack  []StackEntry    `json:"stack" jsonschema:"the workflows in progress here, bottom first; calls go to the last by default"`
 }
 
 // JobInfo is one job of get_workflows.

@@ -12,6 +12,7 @@ import (
 
 	"deepwork/actor"
 	"deepwork/session"
+	"deepwork/session/workflow/filestore"
 )
 
 // A requestKey is what a request_id is scoped to (DESIGN "Retries").
@@ -50,8 +51,9 @@ type requests struct {
 	current map[requestKey]chan struct{}    // closed when the call ended
 
 	scan    sync.Mutex           // one search at a time; guards what follows
-	scanned time.Time            // the last search
-	began   time.Time            // when it began
+	scanned time.Time            // when the last whole search began, by the clock
+	passed  time.Time            // the same, by the time that goes by
+	began   time.Time            // when the last search began, whole or not
 	alone   bool                 // no other server was there when it began
 	mark    int64                // of who had entered by then
 	looked  map[string]time.Time // the files that it has seen: session id -> the file's time
@@ -71,7 +73,8 @@ type company interface {
 const keptKeys = 100_000
 
 // requestHorizon is how far back, at the first request_id that this server does
-// not know, the session files are searched for it.
+// not know, the session files are searched for it; and the newest of them are
+// whatever their age, for the clock may have been set forward meanwhile.
 const requestHorizon = 24 * time.Hour
 
 // settledAfter is when a file that is written again has another time, however
@@ -204,24 +207,20 @@ func (e *Engine) searchRequest(k requestKey) string {
 		}
 	}
 	now := e.clock()
-	since := r.scanned.Add(-2 * time.Second) // file times are coarse
+	var older newestFiles
+	since := r.scanned
 	if r.scanned.IsZero() {
 		since = now.Add(-requestHorizon)
+	} else if back := now.Add(-time.Since(r.passed)); back.Before(since) {
+		since = back // the clock was set back
 	}
+	since = since.Add(-2 * time.Second) // file times are coarse
 	whole := true
 	looked := map[string]time.Time{}
-	for info, err := range e.records.List() {
-		if err != nil {
-			e.log.Warn("searching the session files for request ids", "error", err)
-			whole = false
-			break
-		}
-		if info.ModTime.Before(since) || e.handles.get(info.ID) != nil {
-			continue // this server's own are known
-		}
+	look := func(info filestore.Info) {
 		if at, ok := r.looked[info.ID]; ok && at.Equal(info.ModTime) {
 			looked[info.ID] = at
-			continue
+			return
 		}
 		s, err := e.records.Peek(info.ID)
 		if err != nil {
@@ -229,16 +228,33 @@ func (e *Engine) searchRequest(k requestKey) string {
 			if code := session.CodeOf(err); code != "session_damaged" && code != "unknown_session" && code != "session_too_new" {
 				whole = false
 			}
-			continue
+			return
 		}
 		r.learn(s)
 		if time.Since(info.ModTime) > settledAfter {
 			looked[info.ID] = info.ModTime
 		}
 	}
+	for info, err := range e.records.List() {
+		if err != nil {
+			e.log.Warn("searching the session files for request ids", "error", err)
+			whole = false
+			break
+		}
+		switch {
+		case e.handles.get(info.ID) != nil: // this server's own are known
+		case !info.ModTime.Before(since):
+			look(info)
+		case r.scanned.IsZero():
+			older.add(info)
+		}
+	}
+	for _, info := range older.all() {
+		look(info)
+	}
 	r.looked = looked
 	if whole {
-		r.scanned = now // else what was missed is looked for again
+		r.scanned, r.passed = now, r.began // else what was missed is looked for again
 	}
 	r.alone, r.mark = alone && whole, mark
 	return r.find(k)

@@ -32,10 +32,10 @@ func (c *Conn) takeUp(ctx context.Context, id string) (*handle, error) {
 	next := place{handle: h} // of the chain so far, the one that still needs a parent
 	active := h.view.Load().Status == Active
 	if !active {
-		push.Ended, push.EndedParent = id, h.view.Load().Parent
+		push.Ended, push.EndedParent = id, h.parent
 	}
 	seen := map[string]bool{id: true}
-	for up := h.view.Load().Parent; up != "" && !seen[up]; {
+	for up := h.parent; up != "" && !seen[up]; {
 		seen[up] = true
 		p, err := c.hold(ctx, up)
 		if err != nil && ctx.Err() != nil {
@@ -63,7 +63,7 @@ func (c *Conn) takeUp(ctx context.Context, id string) (*handle, error) {
 			}
 			next, active = place{handle: p}, true
 		}
-		up = v.Parent
+		up = p.parent
 	}
 	if active {
 		push.Places = append(push.Places, next)
@@ -96,7 +96,7 @@ func (c *Conn) hold(ctx context.Context, id string) (*handle, error) {
 // of another identity is not touched, and told to be unknown.
 func (c *Conn) reach(ctx context.Context, id string) (*handle, error) {
 	if h := c.engine.handles.get(id); h != nil {
-		if h.identity != c.identity {
+		if h.view.Load().Identity != c.identity {
 			return nil, unknownSession(id)
 		}
 	} else {
@@ -166,7 +166,7 @@ func (e *Engine) resumable(ctx context.Context, identity string, most int) (foun
 		if e.seen.skip(info, identity) {
 			continue
 		}
-		if h := e.handles.get(info.ID); h != nil && h.identity != identity {
+		if h := e.handles.get(info.ID); h != nil && h.view.Load().Identity != identity {
 			continue
 		}
 		if tried++; tried > triedListed || ctx.Err() != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,7 +35,7 @@ func await(t *testing.T, got chan answered) answered {
 	select {
 	case x := <-got:
 		return x
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the call is not answered")
 	}
 	return answered{}
@@ -117,18 +118,14 @@ func TestCallsThatJoinedAFailingReviewAreOneAttempt(t *testing.T) {
 	rev.set("wait", "")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	var all []chan answered
+	joined := make(chan struct{}, 4) // a call is told how its review is as it joins it
 	for range 4 {
-		all = append(all, beside(t, ctx, c, `{"outputs":{"report":"bad.md"}}`))
+		once := sync.OnceFunc(func() { joined <- struct{}{} })
+		all = append(all, beside(t, WithProgress(ctx, func(int, int, string) { once() }), c, `{"outputs":{"report":"bad.md"}}`))
 	}
-	rev.runs(1)
-	for waiting := 0; waiting < 4; time.Sleep(time.Millisecond) { // until all have joined
-		if step, err := c.Step(ctx, StepArgs{}); err != nil {
-			t.Fatal(err)
-		} else if step.Members[0].ReviewRunning {
-			waiting++ // each round trip lets the hashes of the others come in
-		}
+	for range 4 {
+		<-joined
 	}
-	time.Sleep(50 * time.Millisecond)
 	rev.unset("wait")
 	for _, got := range all {
 		if x := await(t, got); x.err != nil || x.r.Status != NeedsWork || *x.r.Feedback != "bad.md was read" {

@@ -78,7 +78,7 @@ func (p *project) reopen(r *reviewer) *server {
 		return gate.Settings{Command: []string{os.Args[0], "reviewer", r.dir}, MaxConcurrent: 2, MaxInlineFiles: 5}
 	}})
 	p.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := g.Close(ctx); err != nil {
 			p.t.Error(err)
@@ -109,7 +109,7 @@ func (r *reviewer) calls() int {
 // runs waits until the reviewer has been started n times.
 func (r *reviewer) runs(n int) {
 	r.t.Helper()
-	for end := time.Now().Add(20 * time.Second); r.calls() < n; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(patience); r.calls() < n; time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			r.t.Fatalf("the reviewer was started %d times, want %d", r.calls(), n)
 		}
@@ -222,7 +222,7 @@ func TestTheActorAnswersWhileAReviewRuns(t *testing.T) {
 	if s := p.record(id); s.Status != Aborted || s.progress("one").attempt().State != AttemptVoid || s.progress("one").QualityAttempts != 0 {
 		t.Errorf("record %s", toJSON(t, s))
 	}
-	for end := time.Now().Add(20 * time.Second); rev.gate.Stats().Running > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); rev.gate.Stats().Running > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the reviewer of an aborted session runs on")
 		}
@@ -245,7 +245,7 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 	}
 	rev.unset("wait")
 	var one *StepProgress
-	for end := time.Now().Add(20 * time.Second); one == nil || one.attempt().open(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); one == nil || one.attempt().open(); time.Sleep(time.Millisecond) {
 		if one = p.record(id).progress("one"); time.Now().After(end) {
 			t.Fatal("the verdict was not recorded")
 		}
@@ -280,7 +280,7 @@ func TestAVerdictWhoseCallerLeftMovesNothing(t *testing.T) {
 		t.Errorf("the caller that left got %v", err)
 	}
 	rev.unset("wait")
-	for end := time.Now().Add(20 * time.Second); p.record(id).progress("one").attempt().open(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); p.record(id).progress("one").attempt().open(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the verdict was not recorded")
 		}

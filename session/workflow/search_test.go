@@ -3,8 +3,13 @@ package workflow
 import (
 	"fmt"
 	"iter"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"deepwork/session/workflow/filestore"
 )
@@ -105,5 +110,66 @@ func TestSessionsThatEndedDoNotStayInMemory(t *testing.T) {
 	}
 	if s := p.record(first); s.Status != Aborted {
 		t.Errorf("session %s is %s", first, s.Status)
+	}
+}
+
+// A clock that is set forward, or back, between a call and its repetition to
+// another server does not have it done twice (DESIGN "Retries").
+func TestARepetitionIsKnownThoughTheClockWasSet(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	start := func(c *Conn, request string) string {
+		t.Helper()
+		r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: &request})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.BeginStep.SessionID
+	}
+	first := p.open()
+	want := start(first.Connect("local"), "forward")
+	first.stop()
+	file := filepath.Join(p.root, ".deepwork", "tmp", "session_"+want+".json")
+	old := time.Now().Add(-40 * 24 * time.Hour)
+	if err := os.Chtimes(file, old, old); err != nil {
+		t.Fatal(err)
+	}
+	var back atomic.Int64
+	clock := func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }
+	second := p.open(func(o *Options) { o.Now = clock })
+	c := second.Connect("local")
+	if got := start(c, "forward"); got != want {
+		t.Errorf("after the clock was set forward %s was begun beside %s", got, want)
+	}
+
+	// The second server has looked by now; the clock goes back, and another writes.
+	back.Store(int64(time.Hour))
+	other := p.open(func(o *Options) { o.Now = clock })
+	want = start(other.Connect("local"), "back")
+	if left := other.Close(ctx); left != nil {
+		t.Fatal(left)
+	}
+	file = filepath.Join(p.root, ".deepwork", "tmp", "session_"+want+".json")
+	if err := os.Chtimes(file, clock(), clock()); err != nil {
+		t.Fatal(err)
+	}
+	if got := start(c, "back"); got != want {
+		t.Errorf("after the clock was set back %s was begun beside %s", got, want)
+	}
+}
+
+// Of many files those that were written last are kept, whatever the order.
+func TestNewestFiles(t *testing.T) {
+	var n newestFiles
+	began := time.Now()
+	for _, i := range rand.Perm(1000) {
+		n.add(filestore.Info{ID: strconv.Itoa(i), ModTime: began.Add(-time.Duration(i) * time.Hour)})
+		if len(n.files) >= 2*keptNewest {
+			t.Fatalf("%d are held", len(n.files))
+		}
+	}
+	all := n.all()
+	if len(all) != keptNewest || all[0].ID != "0" || all[keptNewest-1].ID != strconv.Itoa(keptNewest-1) {
+		t.Errorf("%d, from %+v to %+v", len(all), all[0], all[len(all)-1])
 	}
 }

@@ -184,7 +184,8 @@ func findJob(ctx context.Context, jobs *catalog.Catalog, name string) (*job.Job,
 		return nil, session.Wrong("job_broken", "Job '%s' in %s does not load:\n%s\nMend it (get_workflows tells when it is right) and call again.",
 			name, bad.JobDir, bad.Diagnostics.Error()).With("job_name", name).With("job_dir", bad.JobDir)
 	}
-	return nil, session.Wrong("job_not_found", "Job not found: %s. %s", clip(name, 200), jobsThereAre(snap)).With("job_name", name)
+	return nil, session.Wrong("job_not_found", "Job not found: %s. %s", clip(name, 200), jobsThereAre(snap)).
+		With("job_name", name).With("argument", "job_name").With("value", clip(name, 200))
 }
 
 func jobsThereAre(snap *catalog.Snapshot) string {
@@ -216,5 +217,5 @@ func findWorkflow(j *job.Job, name string) (*job.Workflow, error) {
 		available = "The job has no workflows; add one to " + j.Dir + "/" + job.FileName + "."
 	}
 	return nil, session.Wrong("workflow_not_found", "Workflow '%s' not found in job '%s'. %s", clip(name, 200), j.Name, available).
-		With("job_name", j.Name).With("available", names)
+		With("job_name", j.Name).With("available", names).With("argument", "workflow_name").With("value", clip(name, 200))
 }

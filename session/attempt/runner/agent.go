@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"deepwork/actor/process"
 )
 
 const (
@@ -216,12 +218,7 @@ func (a *agent) drain() {
 	if len(a.pipes) == 3 {
 		a.pipes[2].Close() // nobody reads any more; frees the goroutine that feeds
 	}
-	timer := time.NewTimer(drainFor)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
+	process.Drain(done, drainFor, a.pipes[:min(2, len(a.pipes))]...)
 	a.closePipes()
 	waiter.Wait()
 }

@@ -253,7 +253,7 @@ func (b *bench) run(spec Spec) Exit {
 
 func (b *bench) wait(p *Process) Exit {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(b.t.Context(), 2*time.Minute)
 	defer cancel()
 	e, err := p.Wait(ctx)
 	must(b.t, err)
@@ -310,7 +310,7 @@ type visitor struct {
 // next waits until a process has reported.
 func (b *bench) next() *visitor {
 	b.t.Helper()
-	b.hub.(*net.TCPListener).SetDeadline(time.Now().Add(30 * time.Second))
+	b.hub.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute))
 	c, err := b.hub.Accept()
 	must(b.t, err)
 	b.t.Cleanup(func() { c.Close() })
@@ -324,7 +324,7 @@ func (b *bench) next() *visitor {
 // gone fails the test unless the process has ended, or does within a moment.
 func (v *visitor) gone() {
 	v.t.Helper()
-	v.conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	v.conn.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := v.conn.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
 		v.t.Errorf("process %d is still there", v.pid)
 	}
@@ -338,7 +338,7 @@ func (b *bench) nothingLeft() {
 		if len(left) == 0 {
 			return
 		}
-		if time.Since(wait.began) > 10*time.Second {
+		if time.Since(wait.began) > time.Minute {
 			b.t.Errorf("processes are left: %v", left)
 			for _, pid := range left {
 				if p, err := os.FindProcess(pid); err == nil {

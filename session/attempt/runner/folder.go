@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"deepwork/actor/durable"
 )
 
 // The files of a run's folder.
@@ -75,36 +77,29 @@ func readJSON(dir, name string, v any) (found bool, err error) {
 	return true, nil
 }
 
+// disk is what the files of a run are written with.
+var disk durable.Disk
+
 // writeJSON makes a record durable, replacing one that is there as a whole.
 func writeJSON(dir, name string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, name+".*.tmp") // mode 0600
-	if err != nil {
-		return err
-	}
-	if err = fill(f, data); err == nil {
-		err = rename(f.Name(), filepath.Join(dir, name))
-	}
-	if err != nil {
-		os.Remove(f.Name())
-		return err
-	}
-	return syncDir(dir)
+	path := filepath.Join(dir, name)
+	return durable.Explain(disk.Put(path, data, durable.PutOptions{Temp: name + ".*.tmp"}), path)
 }
 
-// fill writes data from the file's beginning, makes it durable and closes it.
+// fill writes data to a file that was just opened, makes it durable and closes it.
 func fill(f *os.File, data []byte) error {
-	_, err := f.WriteAt(data, 0)
+	_, err := disk.Write(f, data)
 	if err == nil {
-		err = f.Sync()
+		err = disk.Sync(f)
 	}
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
-	return err
+	return durable.Explain(err, f.Name())
 }
 
 // putSpare sets room aside for the exit.
@@ -116,7 +111,7 @@ func putSpare(dir string) error {
 	if err := fill(f, bytes.Repeat([]byte(" "), spareSize)); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return disk.SyncFolder(dir)
 }
 
 // writeExit records how a run ended, durably, in the room that was set aside
@@ -139,38 +134,11 @@ func writeExit(dir string, e *Exit) error {
 	if err := fill(f, padded); err != nil {
 		return err
 	}
-	if err := rename(spare, filepath.Join(dir, exitFile)); err != nil {
+	if err := disk.Move(spare, filepath.Join(dir, exitFile)); err != nil {
 		return err
 	}
-	return syncDir(dir)
-}
-
-// renameTries and renamePause bound the wait for a reader to close a file, where
-// one that is open cannot be replaced.
-const (
-	renameTries = 100
-	renamePause = 5 * time.Millisecond
-)
-
-// rename gives a file its name, in place of one that has it.
-func rename(from, to string) error {
-	for try := 1; ; try++ {
-		err := os.Rename(from, to)
-		if err == nil || !isBusy(err) || try == renameTries {
-			return err
-		}
-		time.Sleep(renamePause)
-	}
+	return disk.SyncFolder(dir)
 }
 
 // removeFile removes a record, durably; that there is none is no error.
-func removeFile(dir, name string) error {
-	err := os.Remove(filepath.Join(dir, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return syncDir(dir)
-}
+func removeFile(dir, name string) error { return disk.Drop(filepath.Join(dir, name)) }

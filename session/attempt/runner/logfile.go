@@ -210,7 +210,7 @@ func (l *logFile) close() error {
 	defer l.mu.Unlock()
 	err := l.why
 	if l.f != nil {
-		err = errors.Join(err, l.f.Sync(), l.f.Close(), syncDir(l.dir))
+		err = errors.Join(err, disk.Sync(l.f), l.f.Close(), disk.SyncFolder(l.dir))
 		l.f = nil
 	}
 	return errors.Join(err, l.lock.Close())

@@ -156,7 +156,7 @@ func settle(ctx context.Context, dir string) error {
 	_, stopped := askedToStop(dir)
 	e := Exit{
 		Code: -1, Interrupted: true, Stopped: stopped,
-		StartedAt: v.started.StartedAt, EndedAt: time.Now().UTC(),
+		StartedAt: v.started.StartedAt, EndedAt: endOf(v.started.StartedAt, time.Now().UTC()),
 	}
 	if spec.Log != "" {
 		// The log is a help to people; without it the run is settled all the same.

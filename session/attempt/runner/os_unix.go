@@ -180,20 +180,3 @@ func nudge(s *startedRecord) bool {
 	}
 	return p.Signal(stopSignal) == nil
 }
-
-// syncDir makes the entries of a directory durable, where the file system can.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := f.Sync(); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSUP) {
-		return err
-	}
-	return nil
-}
-
-// isBusy tells whether a file cannot be replaced since somebody reads it: here
-// that is no hindrance.
-func isBusy(error) bool { return false }

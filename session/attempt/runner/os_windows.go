@@ -219,11 +219,3 @@ func endLeftovers(context.Context, *startedRecord, string) error { return nil }
 
 // endMarked does nothing: a command that is run has ended with its job.
 func endMarked(context.Context, string) error { return nil }
-
-// syncDir does nothing: a directory cannot be synced here.
-func syncDir(string) error { return nil }
-
-// isBusy tells whether a file cannot be replaced since somebody reads it.
-func isBusy(err error) bool {
-	return errors.Is(err, windows.ERROR_SHARING_VIOLATION) || errors.Is(err, windows.ERROR_ACCESS_DENIED)
-}

@@ -25,6 +25,15 @@ func (p *Process) PID() int {
 	return p.started.PID
 }
 
+// StartedAt is when the agent was started, by the clock of its shim; zero if it
+// never was.
+func (p *Process) StartedAt() time.Time {
+	if p.started == nil {
+		return time.Time{}
+	}
+	return p.started.StartedAt
+}
+
 // Wait blocks until the run has ended and its exit is recorded, or ctx ends. A
 // shim that dies without recording an exit is an Exit that is Interrupted, after
 // the agent's whole group was ended. The error is ctx's own, or that of a folder

@@ -113,7 +113,7 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 		}
 		return Recipe{}, session.Wrong("unknown_executor",
 			"There is no executor %q; name one of %s, or add it under 'executors' in .deepwork/config.yml.",
-			name, strings.Join(names, ", ")).With("executor", name).With("executors", names)
+			name, strings.Join(names, ", ")).With("argument", "executor").With("value", name).With("executors", names)
 	}
 	e := all[i]
 	r := Recipe{Command: e.Command, Resume: e.Resume, Prompt: e.Prompt}
@@ -135,7 +135,8 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 	}
 	if len(r.Command) == 0 {
 		return Recipe{}, session.Wrong("executor_without_command",
-			"The executor %q has no command; give it one under 'executors' in .deepwork/config.yml.", name).With("executor", name)
+			"The executor %q has no command; give it one under 'executors' in .deepwork/config.yml.", name).
+			With("argument", "executor").With("value", name)
 	}
 	if len(r.Resume) == 0 {
 		r.Resume = r.Command
@@ -157,5 +158,5 @@ func noVariant(e config.Executor, variant string) error {
 		there = "name one of " + strings.Join(names, ", ") + ", or leave 'variant' out"
 	}
 	return session.Wrong("unknown_variant", "The executor %q has no variant %q; %s.", e.Name, variant, there).
-		With("variant", variant).With("variants", names)
+		With("argument", "variant").With("value", variant).With("variants", names)
 }

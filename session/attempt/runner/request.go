@@ -21,7 +21,7 @@ func askToStop(dir string, grace time.Duration) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return disk.SyncFolder(dir)
 }
 
 // askedToStop returns the shortest grace period that somebody has asked for.

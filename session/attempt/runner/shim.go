@@ -107,7 +107,7 @@ func (s *shim) run(asked <-chan os.Signal) error {
 	}
 	s.log.system("started %s as process %d", s.spec.Command[0], mark.PID)
 	e := a.watch(s.dir, asked, recorded)
-	e.StartedAt = now
+	e.StartedAt, e.EndedAt = now, endOf(now, e.EndedAt)
 	s.log.system("%s", describe(&e))
 	s.log.close()
 	return s.record(&e)
@@ -134,8 +134,18 @@ func (s *shim) notStarted(at time.Time, why string) error {
 	_, stopped := askedToStop(s.dir)
 	return s.record(&Exit{
 		Code: -1, NotStarted: why, Stopped: stopped,
-		StartedAt: at, EndedAt: time.Now().UTC(),
+		StartedAt: at, EndedAt: endOf(at, time.Now().UTC()),
 	})
+}
+
+// endOf is when what began then has ended, by the system's clock, which goes on
+// while the machine sleeps; where that was set back meanwhile, by the time that
+// has gone by: no run ends before it began.
+func endOf(began, ended time.Time) time.Time {
+	if clock := ended.Round(0); !clock.Before(began.Round(0)) {
+		return clock
+	}
+	return began.Add(max(0, ended.Sub(began)))
 }
 
 // recordFor is how long a shim tries to record an exit.

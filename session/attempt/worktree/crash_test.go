@@ -177,6 +177,27 @@ func TestCrashAtEachPointOfCreate(t *testing.T) {
 			}
 			clean(t, k, trees)
 		}},
+		{"killed again, and finished", func(t *testing.T, k *Keeper, trees []Tree) {
+			for point := 2; point <= 4; point++ {
+				_ = crash{Dir: k.dir, Trees: trees, Op: "create", Point: point}.command(t).Run() // where it is done before, it ends
+			}
+			done, err := k.Create(t.Context(), attemptID, branchName, trees, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := k.Recover(t.Context(), func(string) bool { return true }); err != nil { // sweeps
+				t.Fatal(err)
+			}
+			for i, name := range []string{".env", "a.txt"} {
+				if !isThere(filepath.Join(done[i].Path, name)) {
+					t.Errorf("%s has no %s", done[i].Path, name)
+				}
+			}
+			if _, err := k.Remove(t.Context(), attemptID, nil); err != nil {
+				t.Fatal(err)
+			}
+			clean(t, k, trees)
+		}},
 		{"undone", func(t *testing.T, k *Keeper, trees []Tree) {
 			if _, err := k.Recover(t.Context(), func(string) bool { return false }); err != nil {
 				t.Fatal(err)

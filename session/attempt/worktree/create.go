@@ -159,9 +159,10 @@ func (j *journal) made() []Made {
 
 // build makes one worktree, from wherever it stands.
 func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string) error {
-	if e.Step == branching || e.Step == adding || adminOf(e.Common, e.Path) == "" && e.Step != planned {
-		// It was being made when the process ended; it is made anew, as nobody
-		// knows how much of it there is.
+	there := e.Step == added || e.Step == ready
+	if e.Step != planned && !(there && adminOf(e.Common, e.Path) != "") {
+		// It was being made when the process ended, or cleared for that; it is made
+		// anew, as nobody knows how much of it there is.
 		if err := k.clear(ctx, j, e, keepPresent); err != nil {
 			return err
 		}

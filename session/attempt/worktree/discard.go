@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"deepwork/actor/durable"
 )
 
 // binTries bounds how often a bin is made anew that another server has emptied
@@ -38,11 +40,12 @@ func (k *Keeper) discard(path, attempt string) (empty func(), err error) {
 			return nil, err
 		}
 	}
-	err = syncDir(bin)
+	var disk durable.Disk
+	err = disk.SyncFolder(bin)
 	if missing(err) {
 		err = nil // emptied already
 	}
-	if err := errors.Join(syncDir(filepath.Dir(path)), err); err != nil {
+	if err := errors.Join(disk.SyncFolder(filepath.Dir(path)), err); err != nil {
 		return nil, err
 	}
 	return func() {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"deepwork/actor/durable"
 )
 
 // journalVersion is that of the journal's format; one of a newer version is left
@@ -95,15 +97,11 @@ func (k *Keeper) load(attempt string) (*journal, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("reading the journal of attempt %s: %w", attempt, err)
 	}
-	var j journal
-	if err := json.Unmarshal(data, &j); err != nil {
-		return nil, fmt.Errorf("reading the journal of attempt %s: %s is damaged: %w", attempt, path, err)
+	j, err := parseJournal(attempt, data)
+	if err != nil {
+		return nil, fmt.Errorf("reading the journal of attempt %s: %s %w", attempt, path, err)
 	}
-	if j.Version != journalVersion || j.Attempt != attempt {
-		return nil, fmt.Errorf("reading the journal of attempt %s: %s is of another version (%d) or attempt (%q); use the deepwork that wrote it",
-			attempt, path, j.Version, j.Attempt)
-	}
-	return &j, nil
+	return j, nil
 }
 
 // save makes the journal durable, before and after each step.
@@ -113,19 +111,20 @@ func (k *Keeper) save(j *journal) error {
 	if err != nil {
 		return fmt.Errorf("writing the journal of attempt %s: %w", j.Attempt, err)
 	}
-	if err := replaceFile(k.draft(j.Attempt), k.journalPath(j.Attempt), append(data, '\n')); err != nil {
-		return fmt.Errorf("writing the journal of attempt %s: %w", j.Attempt, err)
+	path := k.journalPath(j.Attempt)
+	err = durable.Disk{}.Put(path, append(data, '\n'), durable.PutOptions{Temp: filepath.Base(k.draft(j.Attempt))})
+	if err != nil {
+		return durable.Explain(fmt.Errorf("writing the journal of attempt %s: %w", j.Attempt, err), path)
 	}
 	return nil
 }
 
 // forget ends a journal: everything it told of is done.
 func (k *Keeper) forget(attempt string) error {
-	err := os.Remove(k.journalPath(attempt))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := (durable.Disk{}).Drop(k.journalPath(attempt)); err != nil {
 		return fmt.Errorf("removing the journal of attempt %s: %w", attempt, err)
 	}
-	return syncDir(k.journals())
+	return nil
 }
 
 // turn enters a phase.
@@ -168,33 +167,6 @@ func (k *Keeper) attempts() ([]string, error) {
 		}
 	}
 	return slices.Sorted(maps.Keys(found)), nil
-}
-
-// replaceFile writes a synced file and renames it over another.
-func replaceFile(draft, path string, data []byte) (err error) {
-	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(draft)
-		}
-	}()
-	if _, err = f.Write(data); err != nil {
-		return err
-	}
-	if err = f.Sync(); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	if err = os.Rename(draft, path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
 }
 
 // scratch makes a folder for temporary files; done removes it. What a crash

@@ -62,7 +62,7 @@ func (k *Keeper) remove(ctx context.Context, j *journal, inUse func() bool) ([]R
 		return k.undo(ctx, j)
 	}
 	for _, e := range j.Trees {
-		if reason, locked := lockedBy(adminOf(e.Common, e.Path)); locked {
+		if reason, locked := lockedBy(adminOf(e.Common, e.Path)); locked && reason != initializing {
 			return nil, fmt.Errorf("%w: %s is locked (%s); run git worktree unlock", ErrInUse, e.Path, reason)
 		}
 	}

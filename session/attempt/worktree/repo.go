@@ -37,7 +37,10 @@ func (k *Keeper) findRepo(ctx context.Context, path string) (*repo, error) {
 		}
 		return nil, fmt.Errorf("%w: %s: %w", ErrNotRepo, path, err)
 	}
-	inside, gitDir, _ := strings.Cut(strings.TrimRight(out, "\r\n"), "\n")
+	inside, gitDir, told := strings.Cut(strings.TrimRight(out, "\r\n"), "\n")
+	if !told {
+		return nil, fmt.Errorf("looking at %s: git told %q, and no directory", path, out)
+	}
 	r := &repo{}
 	if r.common, err = commonDir(gitDir); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrNotRepo, path, err)

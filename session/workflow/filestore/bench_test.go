@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"deepwork/actor/durable"
 )
 
 // writers runs b.N calls of write, shared by n goroutines, each with a number
@@ -51,7 +53,7 @@ func BenchmarkWrite(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("bare/%d", n), func(b *testing.B) {
 			dir := b.TempDir()
-			folder, err := os.Open(dir)
+			folder, err := durable.Disk{}.OpenFolder(dir)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -78,7 +80,7 @@ func BenchmarkWrite(b *testing.B) {
 				if err := os.Rename(temp, filepath.Join(dir, fmt.Sprintf("record_%d", w))); err != nil {
 					return err
 				}
-				return syncDir(folder)
+				return folder.Sync()
 			})
 		})
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"deepwork/actor/durable"
 )
 
 // claimed runs fn under the claim lock; held tells that the caller has it.
@@ -46,7 +48,7 @@ func (s *Store) lockClaim(wait *backoff) (*flock.Flock, error) {
 			return nil, err
 		}
 		if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s is %s, not a file; move it out of the way and call again", path, kindOf(fi.Mode()))
+			return nil, fmt.Errorf("%s is %s, not a file; move it out of the way and call again", path, durable.Kind(fi.Mode()))
 		}
 		lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
 		ok, err := lock.TryLock()
@@ -54,8 +56,8 @@ func (s *Store) lockClaim(wait *backoff) (*flock.Flock, error) {
 		case errors.Is(err, fs.ErrNotExist):
 			// The folder vanished just now.
 		case err != nil:
-			return nil, explain(fmt.Errorf("locking %s: %w", path, err), path)
-		case ok && isAt(lock, path):
+			return nil, durable.Explain(fmt.Errorf("locking %s: %w", path, err), path)
+		case ok && durable.Stands(lock, path):
 			return lock, nil
 		case ok:
 			lock.Close() // somebody removed the file that was locked
@@ -69,16 +71,6 @@ func (s *Store) lockClaim(wait *backoff) (*flock.Flock, error) {
 func (s *Store) claimTimeout() error {
 	return fmt.Errorf("another server has held the lock %s for %v; wait for it, or end a deepwork process that hangs, and call again",
 		s.claimPath(), s.claimWait)
-}
-
-// isAt tells whether the locked file is the one that stands at path.
-func isAt(lock *flock.Flock, path string) bool {
-	held, err := lock.Stat()
-	if err != nil {
-		return false
-	}
-	fi, err := os.Lstat(path)
-	return err == nil && os.SameFile(fi, held)
 }
 
 // A backoff spaces the tries of a lock that cannot be waited for with a limit.

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"deepwork/actor/durable"
 )
 
 // A DamagedError is a record that does not verify. It was set aside, in the
@@ -34,8 +36,8 @@ func (e *DamagedError) Error() string {
 // damaged sets aside what stands at path and returns the DamagedError. check
 // reads the file again: if it is good by then, because its owner has written,
 // damaged returns nil and what check read counts.
-func (s *Store) damaged(path, kind, id string, bad *badFileError, held bool, check func() error) error {
-	out := &DamagedError{ID: id, Path: path, Reason: bad.reason}
+func (s *Store) damaged(path, kind, id string, bad *durable.BadFileError, held bool, check func() error) error {
+	out := &DamagedError{ID: id, Path: path, Reason: bad.Reason}
 	if s.begin() != nil {
 		return out // read-only or closed: whoever comes next sees to it
 	}
@@ -44,7 +46,7 @@ func (s *Store) damaged(path, kind, id string, bad *badFileError, held bool, che
 	err := s.claimed(held, func() error {
 		// Two servers may find it at once, and one has set it aside by now.
 		err := check()
-		bad, ok := errors.AsType[*badFileError](err)
+		bad, ok := errors.AsType[*durable.BadFileError](err)
 		if errors.Is(err, fs.ErrNotExist) {
 			out.Path = cmp.Or(s.newestAside(kind, id), path)
 			return nil
@@ -53,7 +55,7 @@ func (s *Store) damaged(path, kind, id string, bad *badFileError, held bool, che
 			good = err == nil
 			return err
 		}
-		out.Reason = bad.reason
+		out.Reason = bad.Reason
 		aside, err := s.setAside(path, "damaged", kind, id)
 		if err != nil {
 			return err
@@ -102,9 +104,9 @@ func (s *Store) makeWay(id string) (*stamp, error) {
 	if !fi.Mode().IsRegular() {
 		aside, err := s.setAside(path, "damaged", "session", id)
 		if err != nil {
-			return nil, fmt.Errorf("%s is %s and cannot be moved out of the way: %w", path, kindOf(fi.Mode()), err)
+			return nil, fmt.Errorf("%s is %s and cannot be moved out of the way: %w", path, durable.Kind(fi.Mode()), err)
 		}
-		s.log.Warn("what stood in a record's place was set aside", "id", id, "path", aside, "reason", "it is "+kindOf(fi.Mode()))
+		s.log.Warn("what stood in a record's place was set aside", "id", id, "path", aside, "reason", "it is "+durable.Kind(fi.Mode()))
 		return nil, nil
 	}
 	stands := stampOf(fi)
@@ -121,6 +123,9 @@ func (s *Store) makeWay(id string) (*stamp, error) {
 	why, reason := "replaced", "it is not what this server wrote or read last"
 	if err != nil {
 		why, reason = "damaged", err.Error()
+		if bad, ok := errors.AsType[*durable.BadFileError](err); ok {
+			reason = bad.Reason
+		}
 	}
 	aside, err := s.keep(path, why, "session", id)
 	if err != nil {
@@ -134,7 +139,7 @@ func (s *Store) makeWay(id string) (*stamp, error) {
 // moves it, where files have one name only.
 func (s *Store) keep(path, why, kind, id string) (string, error) {
 	for name := range asideNames(s.dir, why, kind, id) {
-		err := carryOut(Op{Do: OpLink, Path: path, To: name}, func() error { return os.Link(path, name) })
+		err := s.disk.Link(path, name)
 		if err == nil {
 			return name, nil
 		}
@@ -153,7 +158,7 @@ func (s *Store) setAside(path, why, kind, id string) (string, error) {
 			return name, nil
 		}
 		if !errors.Is(err, fs.ErrExist) {
-			return "", explain(err, path)
+			return "", durable.Explain(err, path)
 		}
 	}
 	return "", fmt.Errorf("setting %s aside: every name was taken", path)

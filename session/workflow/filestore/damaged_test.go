@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"deepwork/actor/durable"
 )
 
 // asides reads what was set aside, by name prefix.
@@ -34,7 +36,7 @@ func TestDamagedRecordsAreSetAside(t *testing.T) {
 		dir := newDir(t)
 		s := open(t, dir, Options{})
 		if noExclusive {
-			s.exclusive = func(string, string) error { return errNoExclusive }
+			s.exclusive = func(string, string) error { return durable.ErrNoExclusive }
 		}
 		for n, content := range []string{"", "{}", "garbage", strings.Repeat("\x00", 5000)} {
 			must(t, s.Write("0123abcd", numbered(1)))
@@ -239,7 +241,7 @@ func TestGoodRecordGoesBack(t *testing.T) {
 		if from == path {
 			must(t, owner.Write("0123abcd", numbered(2)))
 		}
-		return renameNew(from, to)
+		return reader.disk.MoveNew(from, to)
 	}
 	mustRead(t, reader, "0123abcd", numbered(2))
 	if got := asides(t, owner, ""); len(got) != 1 {

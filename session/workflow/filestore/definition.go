@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"deepwork/actor/durable"
 )
 
 // A definition's file is one line, "sha256:<hex>", over the bytes after it.
@@ -96,7 +98,7 @@ func (s *Store) putDefinition(hash string, data []byte) error {
 		}
 		aside, err := s.setAside(path, "damaged", "definition", hash)
 		if err != nil {
-			return fmt.Errorf("%s is %s and cannot be moved out of the way: %w", path, kindOf(fi.Mode()), err)
+			return fmt.Errorf("%s is %s and cannot be moved out of the way: %w", path, durable.Kind(fi.Mode()), err)
 		}
 		s.log.Warn("what stood in a definition's place was set aside", "hash", hash, "path", aside)
 	}
@@ -125,12 +127,12 @@ func (s *Store) Definition(hash string) ([]byte, error) {
 		}
 		data, err := openDefinition(file)
 		if err != nil {
-			return nil, &badFileError{err.Error()}
+			return nil, &durable.BadFileError{Path: path, Reason: err.Error()}
 		}
 		return data, nil
 	}
 	data, err := read()
-	if bad, ok := errors.AsType[*badFileError](err); ok {
+	if bad, ok := errors.AsType[*durable.BadFileError](err); ok {
 		err = s.damaged(path, "definition", hash, bad, false, func() (err error) {
 			data, err = read()
 			return err
@@ -138,7 +140,7 @@ func (s *Store) Definition(hash string) ([]byte, error) {
 	} else if errors.Is(err, fs.ErrNotExist) {
 		err = ErrNotFound
 	} else if err != nil {
-		err = explain(err, path)
+		err = durable.Explain(err, path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading definition %s: %w", hash, err)

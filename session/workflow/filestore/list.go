@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"deepwork/actor/durable"
 )
 
 // An Info is one record in the folder, not yet read.
@@ -82,7 +84,7 @@ func (s *Store) names() iter.Seq2[fs.DirEntry, error] {
 			return
 		}
 		if err != nil {
-			yield(nil, explain(err, s.dir))
+			yield(nil, durable.Explain(err, s.dir))
 			return
 		}
 		defer f.Close()
@@ -96,7 +98,7 @@ func (s *Store) names() iter.Seq2[fs.DirEntry, error] {
 			}
 			if len(entries) == 0 {
 				if err != nil && !errors.Is(err, io.EOF) {
-					yield(nil, explain(err, s.dir))
+					yield(nil, durable.Explain(err, s.dir))
 				}
 				return
 			}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"deepwork/actor/durable"
 )
 
 // Who else is here. A server that enters the folder leaves a mark that all see
@@ -18,7 +20,7 @@ func (s *Store) entered() error {
 	path := s.claimPath()
 	before, err := os.Stat(path)
 	if err != nil {
-		return explain(fmt.Errorf("entering the session folder: %w", err), path)
+		return durable.Explain(fmt.Errorf("entering the session folder: %w", err), path)
 	}
 	// The clock may have been set back, or be coarse: each mark is another one.
 	now := time.Now()
@@ -26,7 +28,7 @@ func (s *Store) entered() error {
 		now = before.ModTime().Add(time.Second)
 	}
 	if err := os.Chtimes(path, now, now); err != nil {
-		return explain(fmt.Errorf("entering the session folder: %w", err), path)
+		return durable.Explain(fmt.Errorf("entering the session folder: %w", err), path)
 	}
 	return nil
 }

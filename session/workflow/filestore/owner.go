@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"deepwork/actor/durable"
 )
 
 // A place is this server's standing among the servers of the folder: its lock
@@ -17,7 +19,7 @@ import (
 type place struct {
 	lock     *flock.Flock
 	lockInfo fs.FileInfo
-	folder   *folder
+	folder   *durable.Folder
 	refs     int // guarded by Store.mu; one is the store's own
 }
 
@@ -63,7 +65,7 @@ func (s *Store) leave(p *place) {
 	s.mu.Unlock()
 	if last {
 		p.lock.Close()
-		p.folder.close()
+		p.folder.Close()
 	}
 }
 
@@ -73,8 +75,7 @@ func (s *Store) stands(p *place) bool {
 	if err != nil || !os.SameFile(fi, p.lockInfo) {
 		return false
 	}
-	fi, err = os.Stat(s.dir)
-	return err == nil && os.SameFile(fi, p.folder.info)
+	return p.folder.Stands()
 }
 
 // claim makes the place. The caller holds the claim lock, so nobody who decides
@@ -103,10 +104,10 @@ func (s *Store) claim() error {
 		lock.Close()
 		return err
 	}
-	dir, err := openFolder(s.dir)
+	dir, err := s.disk.OpenFolder(s.dir)
 	if err != nil {
 		lock.Close()
-		return explain(err, s.dir)
+		return durable.Explain(err, s.dir)
 	}
 	s.mu.Lock()
 	old := s.place
@@ -131,7 +132,7 @@ func (s *Store) lockOwn() (*flock.Flock, error) {
 	}
 	// Left behind by a removal and restore, or by a claim that failed here.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, explain(fmt.Errorf("claiming a place in the session folder: %w", err), path)
+		return nil, durable.Explain(fmt.Errorf("claiming a place in the session folder: %w", err), path)
 	}
 	// The blank is the byte that is locked on Windows, where nobody else can
 	// read it.
@@ -141,7 +142,7 @@ func (s *Store) lockOwn() (*flock.Flock, error) {
 	}
 	if err != nil {
 		os.Remove(path)
-		return nil, explain(fmt.Errorf("claiming a place in the session folder: %w", err), path)
+		return nil, durable.Explain(fmt.Errorf("claiming a place in the session folder: %w", err), path)
 	}
 	lock := flock.New(path, flock.SetFlag(os.O_RDWR))
 	// One who asks Alive at this very moment holds a shared lock for an instant.
@@ -155,7 +156,7 @@ func (s *Store) lockOwn() (*flock.Flock, error) {
 		}
 		if err != nil {
 			os.Remove(path)
-			return nil, explain(fmt.Errorf("locking %s: %w; the file system must support file locks", path, err), path)
+			return nil, durable.Explain(fmt.Errorf("locking %s: %w; the file system must support file locks", path, err), path)
 		}
 	}
 }
@@ -218,7 +219,7 @@ func (s *Store) Describe(server string) string {
 	if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() {
 		return ""
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|openNoFollow, 0)
+	f, _, err := durable.OpenRegular(path, os.O_RDONLY)
 	if err != nil {
 		return ""
 	}

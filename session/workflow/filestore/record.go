@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+
+	"deepwork/actor/durable"
 )
 
 // Create writes a record that must not exist yet (ErrExists), durably.
@@ -103,12 +105,12 @@ func (s *Store) Peek(id string) ([]byte, error) {
 	}
 	path := s.recordPath(id)
 	body, _, err := readRecord(path)
-	if bad, ok := errors.AsType[*badFileError](err); ok {
-		err = &DamagedError{ID: id, Path: path, Reason: bad.reason}
+	if bad, ok := errors.AsType[*durable.BadFileError](err); ok {
+		err = &DamagedError{ID: id, Path: path, Reason: bad.Reason}
 	} else if errors.Is(err, fs.ErrNotExist) {
 		err = ErrNotFound
 	} else if err != nil {
-		err = explain(err, path)
+		err = durable.Explain(err, path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading session %s: %w", id, err)
@@ -122,7 +124,7 @@ func (s *Store) read(id string, held bool) ([]byte, error) {
 	}
 	path := s.recordPath(id)
 	body, st, err := readRecord(path)
-	if bad, ok := errors.AsType[*badFileError](err); ok {
+	if bad, ok := errors.AsType[*durable.BadFileError](err); ok {
 		err = s.damaged(path, "session", id, bad, held, func() (err error) {
 			body, st, err = readRecord(path)
 			return err
@@ -135,13 +137,13 @@ func (s *Store) read(id string, held bool) ([]byte, error) {
 		return nil, ErrNotFound
 	}
 	if err != nil {
-		return nil, explain(err, path)
+		return nil, durable.Explain(err, path)
 	}
 	s.remember(id, st)
 	return body, nil
 }
 
-// readRecord reads and verifies one file; a *badFileError is one that stands
+// readRecord reads and verifies one file; a *durable.BadFileError is one that stands
 // there and is no record.
 func readRecord(path string) ([]byte, stamp, error) {
 	data, fi, err := readFile(path)
@@ -150,7 +152,7 @@ func readRecord(path string) ([]byte, stamp, error) {
 	}
 	body, sum, err := openSealed(data)
 	if err != nil {
-		return nil, stamp{}, &badFileError{err.Error()}
+		return nil, stamp{}, &durable.BadFileError{Path: path, Reason: err.Error()}
 	}
 	st := stampOf(fi)
 	st.sum = sum

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"deepwork/actor/durable"
 )
 
 // A record is replaced by exchanging its name with that of the new file, where
@@ -46,12 +48,11 @@ func (s *Store) takeSpare() (spare, bool) {
 // openSpare opens a spare to be written, if it is still what it was, and tells
 // how long it is.
 func openSpare(sp spare) (*os.File, int64, bool) {
-	f, err := os.OpenFile(sp.path, os.O_WRONLY|openNoFollow, 0)
+	f, fi, err := durable.OpenRegular(sp.path, os.O_WRONLY)
 	if err != nil {
 		return nil, 0, false
 	}
-	fi, err := f.Stat()
-	if err != nil || !fi.Mode().IsRegular() || inode(fi) != sp.inode || names(fi) != 1 {
+	if durable.Inode(fi) != sp.inode || durable.Links(fi) != 1 {
 		f.Close()
 		return nil, 0, false
 	}
@@ -67,7 +68,7 @@ func (s *Store) giveBack(temp, path string, old *stamp) {
 		return
 	}
 	switch ours := old != nil && fi.Mode().IsRegular() && old.sameFile(stampOf(fi)); {
-	case !ours && names(fi) == 1:
+	case !ours && durable.Links(fi) == 1:
 		kind, id := "session", sessionOf(path)
 		if aside, err := s.setAside(temp, "replaced", kind, id); err != nil {
 			s.log.Warn("a record that was changed from outside could not be set aside", "id", id, "path", temp, "error", err)
@@ -75,11 +76,11 @@ func (s *Store) giveBack(temp, path string, old *stamp) {
 			s.log.Warn("a record that was changed from outside was set aside", "id", id, "path", aside)
 		}
 		return
-	case ours && names(fi) == 1 && fi.Size() <= spareSize:
+	case ours && durable.Links(fi) == 1 && fi.Size() <= spareSize:
 		s.mu.Lock()
 		kept := len(s.spares) < keptSpares && !s.closed
 		if kept {
-			s.spares = append(s.spares, spare{temp, inode(fi), time.Now()})
+			s.spares = append(s.spares, spare{temp, durable.Inode(fi), time.Now()})
 		}
 		s.mu.Unlock()
 		if kept {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"deepwork/actor/durable"
 )
 
 // identified is a record that tells which one it is, of a length of its own.
@@ -82,7 +84,7 @@ func TestAFileWithTwoNamesIsNoSpare(t *testing.T) {
 func TestSparesAreUsedAndBounded(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{NoSync: true})
-	if err := exchangeWorks(t, dir); err != nil {
+	if err := exchangeWorks(t); err != nil {
 		t.Skip("this file system cannot exchange names: ", err)
 	}
 	must(t, s.Create("0123abcd", numbered(0)))
@@ -103,9 +105,9 @@ func TestSparesAreUsedAndBounded(t *testing.T) {
 	mustRead(t, s, "0123abcd", numbered(3*keptSpares-1))
 }
 
-func exchangeWorks(t *testing.T, dir string) error {
+func exchangeWorks(t *testing.T) error {
 	a, b := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
 	must(t, os.WriteFile(a, nil, 0o600))
 	must(t, os.WriteFile(b, nil, 0o600))
-	return exchange(a, b)
+	return durable.Disk{}.Exchange(a, b)
 }

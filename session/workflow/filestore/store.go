@@ -30,6 +30,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"deepwork/actor/durable"
 )
 
 // The reasons why a record cannot be had.
@@ -74,6 +76,7 @@ type Store struct {
 	dir    string // absolute
 	server string // 16 hex characters
 	o      Options
+	disk   durable.Disk
 	log    *slog.Logger
 
 	temps      atomic.Uint64 // numbers the temporary files
@@ -81,7 +84,7 @@ type Store struct {
 	claiming   chan struct{} // capacity 1: held by the one caller that has, or waits for, the claim lock
 
 	// The seams of the tests: a hook is called at named points of a write and
-	// may fail it; exclusive is the platform's renameNew.
+	// may fail it; exclusive is the disk's MoveNew.
 	hook      func(point string) error
 	exclusive func(from, to string) error
 	claimWait time.Duration
@@ -113,12 +116,13 @@ func Open(dir string, o Options) (*Store, error) {
 		server:    hex.EncodeToString(id[:]),
 		o:         o,
 		log:       o.Logger,
+		disk:      durable.Disk{Carry: carryOut, NoSync: o.NoSync},
 		claiming:  make(chan struct{}, 1),
-		exclusive: renameNew,
 		claimWait: claimWait,
 		rest:      spareRest,
 		known:     make(map[uint32]stamp),
 	}
+	s.exclusive = s.disk.MoveNew
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

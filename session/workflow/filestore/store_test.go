@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"deepwork/actor/durable"
 )
 
 // TestMain lets the tests run this binary again, as another server.
@@ -23,6 +25,8 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv("FILESTORE_CHILD"); role != "" {
 		os.Exit(child(role))
 	}
+	// A program built with -race sleeps for a second at its end, each child too.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	goleak.VerifyTestMain(m)
 }
 
@@ -203,7 +207,7 @@ func TestCreateIsWonByOne(t *testing.T) {
 			stores := []*Store{open(t, dir, Options{NoSync: true}), open(t, dir, Options{NoSync: true})}
 			if kind != "exclusive rename" {
 				for _, s := range stores {
-					s.exclusive = func(string, string) error { return errNoExclusive }
+					s.exclusive = func(string, string) error { return durable.ErrNoExclusive }
 				}
 			}
 			start := make(chan struct{})

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"deepwork/session"
 )
 
 // sweep removes what dead servers left: their lock files and their unfinished
@@ -55,10 +57,6 @@ func leftBy(name string) (server string, ok bool) {
 	return "", false
 }
 
-// ignored are the lines that keep the server's own files out of the project's
-// repository (DESIGN "Sessions").
-var ignored = []string{"tmp/", "worktrees/", "board.db*", "logs/"}
-
 // ignore sees to the .gitignore above the folder: missing lines are added, all
 // others left alone. A folder that hides itself from git, by a .gitignore of its
 // own, needs none. That it cannot be written keeps no session from its work.
@@ -67,41 +65,7 @@ func (s *Store) ignore() {
 		return
 	}
 	path := filepath.Join(filepath.Dir(s.dir), ".gitignore")
-	if err := addLines(path, ignored); err != nil {
+	if _, err := session.Ignore(path, session.Ignored()); err != nil {
 		s.log.Warn("cannot see to the .gitignore of the session folder", "path", path, "error", err)
 	}
-}
-
-func addLines(path string, lines []string) error {
-	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
-		return errors.New("it is " + kindOf(fi.Mode()) + ", not a file")
-	}
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	have := make(map[string]bool)
-	for line := range bytes.Lines(text) {
-		have[string(bytes.TrimSpace(line))] = true
-	}
-	var add []byte
-	if len(text) > 0 && text[len(text)-1] != '\n' {
-		add = append(add, '\n')
-	}
-	missing := false
-	for _, line := range lines {
-		if !have[line] {
-			missing = true
-			add = append(append(add, line...), '\n')
-		}
-	}
-	if !missing {
-		return nil
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(add)
-	return errors.Join(err, f.Close())
 }

@@ -14,7 +14,7 @@ func TestGitignore(t *testing.T) {
 		{"", all},
 		{all, all},
 		{"# mine\n*.log", "# mine\n*.log\n" + all},
-		{"logs/\r\nmine\r\ntmp/\r\n", "logs/\r\nmine\r\ntmp/\r\nworktrees/\nboard.db*\n"},
+		{"logs/\r\nmine\r\ntmp/\r\n", "logs/\r\nmine\r\ntmp/\r\nworktrees/\r\nboard.db*\r\n"},
 		{"  tmp/\n\nlogs/", "  tmp/\n\nlogs/\nworktrees/\nboard.db*\n"},
 	} {
 		dir := newDir(t)

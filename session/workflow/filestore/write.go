@@ -3,10 +3,11 @@ package filestore
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"deepwork/actor/durable"
 )
 
 // A stamp tells, by one stat, whether a file is still the one that was written
@@ -18,7 +19,7 @@ type stamp struct {
 }
 
 func stampOf(fi fs.FileInfo) stamp {
-	return stamp{size: fi.Size(), mtime: fi.ModTime().UnixNano(), inode: inode(fi)}
+	return stamp{size: fi.Size(), mtime: fi.ModTime().UnixNano(), inode: durable.Inode(fi)}
 }
 
 func (a stamp) sameFile(b stamp) bool {
@@ -51,7 +52,7 @@ func (s *Store) put(path string, data []byte, o putOptions) (*stamp, error) {
 			continue
 		}
 		if err != nil && !errors.Is(err, fs.ErrExist) {
-			err = explain(err, path)
+			err = durable.Explain(err, path)
 		}
 		return st, err
 	}
@@ -74,11 +75,9 @@ func (s *Store) putOnce(p *place, path string, data []byte, o putOptions) (*stam
 	if err := s.at("renamed"); err != nil {
 		return &st, fmt.Errorf("%w: %w", ErrUnsynced, err)
 	}
-	if !s.o.NoSync {
-		if err := carryOut(Op{Do: OpSyncDir, Path: s.dir}, p.folder.sync); err != nil {
-			// What is at temp may be the record after a crash: it is left alone.
-			return &st, fmt.Errorf("%w: syncing the folder %s: %w", ErrUnsynced, s.dir, err)
-		}
+	if err := p.folder.Sync(); err != nil {
+		// What is at temp may be the record after a crash: it is left alone.
+		return &st, fmt.Errorf("%w: %w", ErrUnsynced, err)
 	}
 	if exchanged {
 		s.giveBack(temp, path, old)
@@ -102,11 +101,7 @@ func (s *Store) writeTemp(data []byte, o putOptions) (temp string, st stamp, err
 	}
 	if f == nil {
 		temp = filepath.Join(s.dir, fmt.Sprintf("write_%s_%d.tmp", s.server, s.temps.Add(1)))
-		err = carryOut(Op{Do: OpCreate, Path: temp}, func() (err error) {
-			f, err = os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-			return err
-		})
-		if err != nil {
+		if f, err = s.disk.Create(temp); err != nil {
 			return temp, st, err
 		}
 	}
@@ -118,25 +113,19 @@ func (s *Store) writeTemp(data []byte, o putOptions) (temp string, st stamp, err
 	if err := s.at("opened"); err != nil {
 		return temp, st, err
 	}
-	err = carryOut(Op{Do: OpWrite, Path: temp, File: f, Data: data}, func() error {
-		_, err := f.Write(data)
-		return err
-	})
-	if err != nil {
+	if _, err := s.disk.Write(f, data); err != nil {
 		return temp, st, err
 	}
 	if n := int64(len(data)); n < length {
-		if err := carryOut(Op{Do: OpTruncate, Path: temp, File: f}, func() error { return f.Truncate(n) }); err != nil {
+		if err := s.disk.Truncate(f, n); err != nil {
 			return temp, st, err
 		}
 	}
 	if err := s.at("written"); err != nil {
 		return temp, st, err
 	}
-	if !s.o.NoSync {
-		if err := carryOut(Op{Do: OpSync, Path: temp, File: f}, func() error { return syncData(f) }); err != nil {
-			return temp, st, err
-		}
+	if err := s.disk.Sync(f); err != nil {
+		return temp, st, err
 	}
 	fi, err := f.Stat()
 	if err != nil {
@@ -149,26 +138,23 @@ func (s *Store) writeTemp(data []byte, o putOptions) (temp string, st stamp, err
 // name stands at temp now.
 func (s *Store) moveIn(temp, path string, o putOptions) (exchanged bool, err error) {
 	if !o.exclusive {
-		replace := func() error {
-			return carryOut(Op{Do: OpMove, Path: temp, To: path}, func() error { return replace(temp, path) })
-		}
 		if s.noExchange.Load() {
-			return false, replace()
+			return false, s.disk.Move(temp, path)
 		}
-		err := carryOut(Op{Do: OpExchange, Path: temp, To: path}, func() error { return exchange(temp, path) })
+		err := s.disk.Exchange(temp, path)
 		switch {
 		case err == nil:
 			return true, nil
-		case errors.Is(err, errNoExchange):
+		case errors.Is(err, durable.ErrNoExchange):
 			s.noExchange.Store(true)
-			return false, replace()
+			return false, s.disk.Move(temp, path)
 		case errors.Is(err, fs.ErrNotExist):
-			return false, replace() // there was nothing to exchange with
+			return false, s.disk.Move(temp, path) // there was nothing to exchange with
 		}
 		return false, err
 	}
-	err = s.moveExclusive(temp, path)
-	if !errors.Is(err, errNoExclusive) {
+	err = s.exclusive(temp, path)
+	if !errors.Is(err, durable.ErrNoExclusive) {
 		return false, err
 	}
 	// This file system has no exclusive rename and no hard links. Every server
@@ -182,8 +168,8 @@ func (s *Store) moveIn(temp, path string, o putOptions) (exchanged bool, err err
 // file system cannot tell by itself it looks first, and the caller holds the
 // claim lock, or the name is one that nobody else would take.
 func (s *Store) moveNew(from, to string) error {
-	err := s.moveExclusive(from, to)
-	if !errors.Is(err, errNoExclusive) {
+	err := s.exclusive(from, to)
+	if !errors.Is(err, durable.ErrNoExclusive) {
 		return err
 	}
 	if _, err := os.Lstat(to); err == nil {
@@ -191,12 +177,7 @@ func (s *Store) moveNew(from, to string) error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return carryOut(Op{Do: OpMove, Path: from, To: to}, func() error { return os.Rename(from, to) })
-}
-
-// moveExclusive moves a file to a name that must be free, or errNoExclusive.
-func (s *Store) moveExclusive(from, to string) error {
-	return carryOut(Op{Do: OpMove, Path: from, To: to}, func() error { return s.exclusive(from, to) })
+	return s.disk.Move(from, to)
 }
 
 // remove deletes a file, durably, and without claiming a place: there is
@@ -207,35 +188,13 @@ func (s *Store) remove(path string) error {
 		return nil
 	}
 	if err != nil {
-		return explain(err, path)
+		return durable.Explain(err, path)
 	}
 	if fi.IsDir() {
 		return fmt.Errorf("%s is a folder; look what is in it and remove it by hand", path)
 	}
-	err = carryOut(Op{Do: OpRemove, Path: path}, func() error { return os.Remove(path) })
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return explain(err, path)
-	}
-	if s.o.NoSync {
-		return nil
-	}
-	sync := func() error { return syncPath(s.dir) }
-	if p := s.current(); p != nil {
-		defer s.leave(p)
-		if s.stands(p) {
-			sync = p.folder.sync
-		}
-	}
-	if err := carryOut(Op{Do: OpSyncDir, Path: s.dir}, sync); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return explain(fmt.Errorf("syncing the folder %s: %w", s.dir, err), s.dir)
-	}
-	return nil
+	return durable.Explain(s.disk.Drop(path), path)
 }
-
-// A badFileError says why a file that stands there cannot be a record.
-type badFileError struct{ reason string }
-
-func (e *badFileError) Error() string { return e.reason }
 
 // readTries is how often a file is read that is replaced while it is.
 const readTries = 50
@@ -245,7 +204,7 @@ const readTries = 50
 // meanwhile, and may then be written to as a spare, is read again.
 func readFile(path string) ([]byte, fs.FileInfo, error) {
 	for try := 1; ; try++ {
-		data, fi, err := readOnce(path)
+		data, fi, err := durable.Read(path, maxRecord)
 		now, lerr := os.Lstat(path)
 		switch {
 		case fi != nil && lerr == nil && os.SameFile(fi, now) && stampOf(fi).sameFile(stampOf(now)):
@@ -258,54 +217,4 @@ func readFile(path string) ([]byte, fs.FileInfo, error) {
 			return nil, nil, fmt.Errorf("%s is being replaced all the time; try again", path)
 		}
 	}
-}
-
-// readOnce reads what stands at a path; its FileInfo is from before the reading,
-// and nil where nothing could be opened.
-func readOnce(path string) ([]byte, fs.FileInfo, error) {
-	fi, err := os.Lstat(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !fi.Mode().IsRegular() {
-		return nil, nil, &badFileError{"it is " + kindOf(fi.Mode()) + ", not a file"}
-	}
-	f, err := os.OpenFile(path, os.O_RDONLY|openNoFollow, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-	// Asked again of what was opened: the name may have passed to another file.
-	if fi, err = f.Stat(); err != nil {
-		return nil, nil, err
-	}
-	if !fi.Mode().IsRegular() {
-		return nil, nil, &badFileError{"it is " + kindOf(fi.Mode()) + ", not a file"}
-	}
-	if fi.Size() > maxRecord {
-		return nil, fi, &badFileError{fmt.Sprintf("it has %d bytes, over the limit of %d", fi.Size(), maxRecord)}
-	}
-	data := make([]byte, fi.Size())
-	if _, err := io.ReadFull(f, data); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, fi, &badFileError{"it shrank while it was read"}
-	} else if err != nil {
-		return nil, nil, err
-	}
-	return data, fi, nil
-}
-
-func kindOf(m fs.FileMode) string {
-	switch {
-	case m.IsDir():
-		return "a folder"
-	case m&fs.ModeSymlink != 0:
-		return "a symbolic link"
-	case m&fs.ModeNamedPipe != 0:
-		return "a named pipe"
-	case m&fs.ModeSocket != 0:
-		return "a socket"
-	case m&fs.ModeDevice != 0:
-		return "a device"
-	}
-	return "something special"
 }

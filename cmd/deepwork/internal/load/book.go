@@ -93,6 +93,12 @@ func (b *book) mark(job, server int) mark {
 func (b *book) served(m mark, file, number int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.servedOne(m, file, number, number)
+}
+
+// servedOne is served, under the lock, for a reply that may be of any of the saves
+// from oldest to number: that it was made of the oldest is all that is known.
+func (b *book) servedOne(m mark, file, oldest, number int) error {
 	f := b.files[m.job][file]
 	name := b.fileName(m.job, file)
 	if number < 1 || number > len(f.saves) {
@@ -104,7 +110,7 @@ func (b *book) served(m mark, file, number int) error {
 	if number < m.ended[file] && !slices.ContainsFunc(f.saves[m.ended[file]:], func(s save) bool { return s.rough }) {
 		return fmt.Errorf("%s: save %d was served to a call that began after save %d had ended", name, number, m.ended[file])
 	}
-	f.seen[m.server] = max(f.seen[m.server], number)
+	f.seen[m.server] = max(f.seen[m.server], oldest)
 	return nil
 }
 
@@ -182,10 +188,10 @@ func (b *book) listed(m mark, summary string) error {
 		return fmt.Errorf("%s: the summary is of no save: %q", jobName(m.job), summary)
 	}
 	b.mu.Lock()
-	last := base // the newest of the saves that have this summary
+	defer b.mu.Unlock()
+	last := base // the newest of the saves that have this summary; it may not even be written
 	for f := b.files[m.job][0]; last < len(f.saves) && f.saves[last].base == base; {
 		last++
 	}
-	b.mu.Unlock()
-	return b.served(m, 0, last)
+	return b.servedOne(m, 0, base, last)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -66,8 +67,7 @@ func idle(ctx context.Context, o Options) (err error) {
 	if err = errors.Join(err, echo.child.stop()); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.Out, "%d idle connections: %.1f KB each with deepwork, %.1f KB with the bare SDK, %.1f KB more (under %d KB is wanted)\n",
-		o.Idle, each/1024, bare/1024, (each-bare)/1024, mostIdle>>10)
+	printIdle(o.Out, o.Idle, each, bare)
 	if o.Idle < fewIdle {
 		fmt.Fprintf(o.Out, "so few tell little: what a process takes by itself is as much\n")
 		return nil
@@ -77,6 +77,13 @@ func idle(ctx context.Context, o Options) (err error) {
 		return ErrWrong
 	}
 	return nil
+}
+
+// printIdle tells what each of n idle connections costs, in bytes, here and with the
+// bare SDK.
+func printIdle(out io.Writer, n int, each, bare float64) {
+	fmt.Fprintf(out, "%d idle connections: %.1f KB each with deepwork, %.1f KB with the bare SDK, %.1f KB more (under %d KB is wanted)\n",
+		n, each/1024, bare/1024, (each-bare)/1024, mostIdle>>10)
 }
 
 // patientConfig lets idle connections be.

@@ -124,3 +124,28 @@ func TestBookFindsWhatIsMixed(t *testing.T) {
 		}
 	}
 }
+
+// A list tells which save wrote a file, and not what was appended since: it is no
+// proof that what is being appended was served.
+func TestBookBelievesAListNoMoreThanItSays(t *testing.T) {
+	b := newBook(1, 1)
+	text := func(n int) string { return jobText("load_1", 1, n) }
+	b.begin(1, 0, 0, text, false)
+	b.end(1, 0)
+	b.begin(1, 0, 0, text, false)
+	b.end(1, 0)
+	b.begin(1, 0, 2, text, false) // an append to 2 goes on
+	if err := b.listed(b.mark(1, 0), summaryText("load_1", 2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.served(b.mark(1, 0), 0, 2); err != nil {
+		t.Errorf("what is appended need not be there yet: %v", err)
+	}
+	b.end(1, 0)
+	if err := b.listed(b.mark(1, 0), summaryText("load_1", 2)); err != nil {
+		t.Errorf("what was appended to: %v", err)
+	}
+	if b.listed(b.mark(1, 0), summaryText("load_1", 1)) == nil || b.served(b.mark(1, 0), 0, 1) == nil {
+		t.Error("one that is older than what was served")
+	}
+}

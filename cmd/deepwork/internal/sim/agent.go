@@ -4,8 +4,6 @@ package sim
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -44,13 +42,7 @@ const openSessions = 4
 
 // work makes calls until ctx ends.
 func (a *agent) work(ctx context.Context) {
-	defer func() {
-		for r, c := range a.clients {
-			if r.server.http {
-				_ = c.Close() // its server is gone, or goes
-			}
-		}
-	}()
+	defer a.hangUp()
 	for ctx.Err() == nil {
 		a.perform(ctx, a.choose())
 	}
@@ -123,18 +115,9 @@ func (a *agent) perform(ctx context.Context, in input) {
 		if ctx.Err() != nil {
 			break
 		}
-		where := a.home
-		if at != nil && a.alive(at) {
-			where = at.server // a client does not repeat elsewhere what may still be under way
-		} else if a.random.IntN(8) == 0 {
-			where = a.world.servers[a.random.IntN(len(a.world.servers))]
-		}
-		r, err := where.wait(ctx)
+		r, err := a.pick(ctx, at)
 		if err != nil {
 			break
-		}
-		if at != nil && r != at && a.alive(at) {
-			continue
 		}
 		at = r
 		call := h.now()
@@ -174,6 +157,26 @@ func (a *agent) perform(ctx context.Context, in input) {
 		h.count(&h.unknown)
 	case wasLost:
 		h.add(a.number, in.Session, in, begun, lost, never)
+	}
+}
+
+// pick waits for a process to call. at is the one that was called before: a client
+// does not repeat elsewhere what may still be under way.
+func (a *agent) pick(ctx context.Context, at *run) (*run, error) {
+	for {
+		where := a.home
+		if at != nil && a.alive(at) {
+			where = at.server
+		} else if a.random.IntN(8) == 0 {
+			where = a.world.servers[a.random.IntN(len(a.world.servers))]
+		}
+		r, err := where.wait(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if at == nil || r == at || !a.alive(at) {
+			return r, nil
+		}
 	}
 }
 
@@ -243,109 +246,5 @@ func (b *book) forget(id string) {
 			b.sessions = append(b.sessions[:i:i], b.sessions[i+1:]...)
 			return
 		}
-	}
-}
-
-// connection returns the agent's connection to a process.
-func (a *agent) connection(ctx context.Context, r *run) (*mcp.ClientSession, error) {
-	if r.client != nil {
-		return r.client, nil
-	}
-	if c := a.clients[r]; c != nil {
-		return c, nil
-	}
-	c, err := client().Connect(ctx, &mcp.StreamableClientTransport{Endpoint: r.url, MaxRetries: -1, DisableStandaloneSSE: true},
-		&mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"}) // one that has connections
-	if err != nil {
-		return nil, err
-	}
-	for old := range a.clients {
-		if !a.alive(old) {
-			delete(a.clients, old)
-		}
-	}
-	a.clients[r] = c
-	return c, nil
-}
-
-// callTime bounds a call; no server takes so long.
-const callTime = 30 * time.Second
-
-// call makes one call.
-func (a *agent) call(ctx context.Context, r *run, in input) answer {
-	// What the world does to the disk it does while no call is under way.
-	a.world.calls.RLock()
-	defer a.world.calls.RUnlock()
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
-	defer cancel()
-	began := time.Now()
-	cut := a.random.IntN(25) == 0
-	c, err := a.connection(bounded, r)
-	if err == nil {
-		if cut { // the client gives up
-			var giveUp context.CancelFunc
-			bounded, giveUp = context.WithTimeout(bounded, rand.N(4*time.Millisecond))
-			defer giveUp()
-		}
-		var result *mcp.CallToolResult
-		if result, err = c.CallTool(bounded, &mcp.CallToolParams{Name: in.Tool, Arguments: in.arguments()}); err == nil {
-			if a.random.IntN(25) == 0 {
-				return answer{kind: lostAnswer} // it came, and the client has lost it
-			}
-			ans := read(in, result)
-			session := in.Session
-			if ans.session != "" {
-				session = ans.session
-			}
-			ans.damaged = a.world.history.isDamaged(session)
-			return ans
-		}
-	}
-	if !cut && errors.Is(err, context.DeadlineExceeded) && time.Since(began) >= callTime && a.alive(r) {
-		return answer{kind: oddAnswer, reply: fmt.Sprintf("no answer within %v", callTime)}
-	}
-	if a.alive(r) && !cut {
-		// The process may be about to end; a connection that broke is not used again.
-		delete(a.clients, r)
-		pause(ctx, 5*time.Millisecond)
-	}
-	return answer{kind: lostAnswer}
-}
-
-func (in input) arguments() json.RawMessage {
-	args := map[string]any{}
-	put := func(key, value string) {
-		if value != "" {
-			args[key] = value
-		}
-	}
-	put("request_id", in.Request)
-	put("session_id", in.Session)
-	switch in.Tool {
-	case "start_workflow":
-		args = map[string]any{"goal": "g", "job_name": "sim", "workflow_name": in.Workflow}
-		put("request_id", in.Request)
-		put("parent_session_id", in.Parent)
-	case "finished_step":
-		args["outputs"] = map[string]any{}
-		put("step_id", in.Step)
-	case "go_to_step":
-		put("step_id", in.Step)
-	case "abort_workflow":
-		put("explanation", in.Text)
-	}
-	text, err := json.Marshal(args)
-	if err != nil {
-		panic(err) // a map of texts
-	}
-	return text
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

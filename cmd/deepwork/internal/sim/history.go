@@ -23,6 +23,7 @@ type history struct {
 
 	mu       sync.Mutex // guards what follows
 	sessions map[string][]porcupine.Operation
+	tasks    map[string][]porcupine.Operation
 	damaged  map[string]bool // sessions whose files were falsified
 	faults   []string
 	calls, lost, refused,
@@ -30,13 +31,21 @@ type history struct {
 }
 
 func newHistory() *history {
-	return &history{begun: time.Now(), sessions: map[string][]porcupine.Operation{}, damaged: map[string]bool{}}
+	return &history{begun: time.Now(), sessions: map[string][]porcupine.Operation{},
+		tasks: map[string][]porcupine.Operation{}, damaged: map[string]bool{}}
 }
 
 // never is when a call returns that may still take effect.
 const never = math.MaxInt64
 
 func (h *history) now() int64 { return int64(time.Since(h.begun)) }
+
+// addTask records an operation of a task of the board.
+func (h *history) addTask(client int, task string, in taskInput, call int64, out string, ret int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tasks[task] = append(h.tasks[task], porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: ret})
+}
 
 // add records an operation of a session.
 func (h *history) add(client int, session string, in input, call int64, out string, ret int64) {
@@ -75,11 +84,16 @@ func (h *history) isDamaged(id string) bool {
 // patience is how long the checker may think about one session.
 const patience = 30 * time.Second
 
-// check holds each session's history against the model. What it does not like it
-// draws, as a page in dir.
+// check holds each history against its model. What it does not like it draws, as a
+// page in dir.
 func (h *history) check(dir string) {
-	for _, id := range slices.Sorted(maps.Keys(h.sessions)) {
-		ops := h.sessions[id]
+	h.hold("session", h.sessions, model, dir)
+	h.hold("task", h.tasks, taskModel, dir)
+}
+
+func (h *history) hold(what string, histories map[string][]porcupine.Operation, model porcupine.Model, dir string) {
+	for _, id := range slices.Sorted(maps.Keys(histories)) {
+		ops := histories[id]
 		end := h.now()
 		for i := range ops {
 			if ops[i].Return == never {
@@ -90,15 +104,15 @@ func (h *history) check(dir string) {
 		if result == porcupine.Ok {
 			continue
 		}
-		page := filepath.Join(dir, "session_"+id+".html")
+		page := filepath.Join(dir, what+"_"+id+".html")
 		if err := porcupine.VisualizePath(model, info, page); err != nil {
 			page = err.Error()
 		}
-		what := "cannot have come about"
+		verdict := "cannot have come about"
 		if result == porcupine.Unknown {
-			what = "is too tangled to be judged"
+			verdict = "is too tangled to be judged"
 		}
-		h.fault("the history of session %s %s (%s):\n%s", id, what, page, describe(ops))
+		h.fault("the history of %s %s %s (%s):\n%s", what, id, verdict, page, describe(ops))
 	}
 }
 

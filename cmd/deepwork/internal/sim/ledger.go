@@ -3,13 +3,13 @@
 package sim
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,7 +29,10 @@ type entry struct {
 	Do    string            `json:"do"`              // created, syncing, naming, done
 	ID    string            `json:"id,omitempty"`    // of a sync
 	Inode uint64            `json:"inode,omitempty"` // created, syncing
+	Name  string            `json:"name,omitempty"`  // syncing: of a file that only grows
+	From  int64             `json:"from,omitempty"`  // syncing: where Data stands in the file; what is before it was told
 	Data  []byte            `json:"data,omitempty"`  // syncing
+	Dir   string            `json:"dir,omitempty"`   // naming: the folder's own name
 	Names map[string]uint64 `json:"names,omitempty"` // naming
 }
 
@@ -40,6 +43,7 @@ type ledger struct {
 	lock  *flock.Flock // held for a naming, which must be in the order of its entries
 	mu    sync.Mutex
 	count int
+	told  map[string]int64 // how much of each file that only grows, by path
 }
 
 func openLedger(path string) (*ledger, error) {
@@ -47,7 +51,7 @@ func openLedger(path string) (*ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the ledger: %w", err)
 	}
-	return &ledger{file: f, lock: flock.New(path + ".lock")}, nil
+	return &ledger{file: f, lock: flock.New(path + ".lock"), told: map[string]int64{}}, nil
 }
 
 func (l *ledger) append(e entry) error {
@@ -55,7 +59,9 @@ func (l *ledger) append(e entry) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.file.Write(append(line, '\n')) // in one piece, at the end
+	// At the end of the file, on a line of its own: a process that is killed in the
+	// middle of a long one spoils no other's.
+	_, err = l.file.Write(slices.Concat([]byte{'\n'}, line, []byte{'\n'}))
 	return err
 }
 
@@ -68,8 +74,14 @@ func (l *ledger) created(path string) error {
 	return l.append(entry{Do: "created", Inode: inode})
 }
 
+// growing tells whether a file is only appended to, under a name that no other
+// file ever has.
+func growing(path string) bool { return strings.HasSuffix(path, ".jsonl") }
+
 // syncing tells that a file is being synced.
 func (l *ledger) syncing(path string) (done func(error) error, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	inode, err := inodeOf(path)
 	if err != nil {
 		return nil, err
@@ -78,7 +90,14 @@ func (l *ledger) syncing(path string) (done func(error) error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.begin(entry{Do: "syncing", Inode: inode, Data: data})
+	e := entry{Do: "syncing", Inode: inode, Data: data}
+	if growing(path) {
+		e.Name = filepath.Base(path)
+		e.From = min(l.told[path], int64(len(data)))
+		e.Data = data[e.From:]
+		l.told[path] = int64(len(data))
+	}
+	return l.begin(e)
 }
 
 // naming tells that a folder is being synced.
@@ -93,16 +112,11 @@ func (l *ledger) naming(dir string) (done func(error) error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.beginLocked(entry{Do: "naming", Names: names})
+	return l.begin(entry{Do: "naming", Dir: filepath.Base(dir), Names: names})
 }
 
+// begin writes down what begins. The lock is held.
 func (l *ledger) begin(e entry) (done func(error) error, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.beginLocked(e)
-}
-
-func (l *ledger) beginLocked(e entry) (done func(error) error, err error) {
 	l.count++
 	e.ID = fmt.Sprintf("%d-%d", os.Getpid(), l.count)
 	if err := l.append(e); err != nil {
@@ -126,7 +140,11 @@ func inodeOf(path string) (uint64, error) {
 
 func inode(fi fs.FileInfo) uint64 { return uint64(fi.Sys().(*syscall.Stat_t).Ino) }
 
-// namesOf lists the records of a folder, and what was set aside.
+// kinds are the files of which the ledger tells: records of sessions, journals of
+// runs, long results, and what was set aside of them.
+var kinds = []string{".json", ".jsonl", ".result"}
+
+// namesOf lists what is in a folder of those kinds.
 func namesOf(dir string) (map[string]uint64, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -134,7 +152,7 @@ func namesOf(dir string) (map[string]uint64, error) {
 	}
 	names := map[string]uint64{}
 	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".json") {
+		if !slices.Contains(kinds, filepath.Ext(e.Name())) {
 			continue
 		}
 		if fi, err := e.Info(); err == nil {
@@ -142,125 +160,4 @@ func namesOf(dir string) (map[string]uint64, error) {
 		}
 	}
 	return names, nil
-}
-
-// A file of the ledger: an inode, and how often it was made anew.
-type fileKey struct {
-	inode uint64
-	made  int
-}
-
-// A stock is what a ledger says of the disk.
-type stock struct {
-	names    map[string]fileKey
-	contents map[fileKey][]byte // what each file was synced with last
-	made     map[uint64]int
-}
-
-// durable reads from a ledger what is on the disk.
-func durable(path string) (*stock, error) {
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	s := &stock{map[string]fileKey{}, map[fileKey][]byte{}, map[uint64]int{}}
-	var entries []entry
-	done := map[string]bool{}
-	for line := range bytes.Lines(text) {
-		var e entry
-		if json.Unmarshal(line, &e) != nil {
-			continue // a process was killed while it wrote this
-		}
-		done[e.ID] = done[e.ID] || e.Do == "done"
-		entries = append(entries, e)
-	}
-	for _, e := range entries {
-		switch {
-		case e.Do == "created":
-			s.made[e.Inode]++
-		case e.Do == "syncing" && done[e.ID]:
-			s.contents[fileKey{e.Inode, s.made[e.Inode]}] = e.Data
-		case e.Do == "naming" && done[e.ID]:
-			s.name(e.Names)
-		}
-	}
-	return s, nil
-}
-
-// name makes these the names of the folder.
-func (s *stock) name(names map[string]uint64) {
-	clear(s.names)
-	for name, inode := range names {
-		s.names[name] = fileKey{inode, s.made[inode]}
-	}
-}
-
-// powerCut makes of a folder what the disk has when the power fails, and begins
-// the ledger anew. All servers have ended. Names that were not synced are undone,
-// or, with keepNames, have reached the disk by themselves; what a file holds that
-// was never synced is decided by torn: nothing, or its first half.
-func powerCut(dir, path string, keepNames, torn bool) error {
-	disk, err := durable(path)
-	if err != nil {
-		return fmt.Errorf("reading the ledger: %w", err)
-	}
-	now, err := namesOf(dir)
-	if err != nil {
-		return err
-	}
-	if keepNames {
-		disk.name(now)
-	}
-	kept := map[string][]byte{}
-	for name, key := range disk.names {
-		data, synced := disk.contents[key]
-		if !synced && torn {
-			if data, err = os.ReadFile(filepath.Join(dir, name)); err == nil {
-				data = data[:len(data)/2]
-			}
-		}
-		kept[name] = data
-	}
-	for name := range now {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil {
-			return err
-		}
-	}
-	for name, data := range kept {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			return err
-		}
-	}
-	return rebase(dir, path)
-}
-
-// rebase begins a ledger with what is in a folder, all of it durable. No server
-// runs.
-func rebase(dir, path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	l, err := openLedger(path)
-	if err != nil {
-		return err
-	}
-	defer l.file.Close()
-	names, err := namesOf(dir)
-	if err != nil {
-		return err
-	}
-	for name := range names {
-		done, err := l.syncing(filepath.Join(dir, name))
-		if err != nil {
-			return err
-		}
-		if err := done(nil); err != nil {
-			return err
-		}
-	}
-	done, err := l.naming(dir)
-	if err != nil {
-		return err
-	}
-	return done(nil)
 }

@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"time"
+
+	"deepwork/session/attempt/runner"
 )
 
 // Env is the environment variable that holds the Plan of a server, as JSON.
@@ -22,8 +25,14 @@ type Plan struct {
 	FullFor int           `json:"full_for,omitempty"` // for how many
 	Torn    bool          `json:"torn,omitempty"`     // half of a write is made before it fails or kills
 	Slow    time.Duration `json:"slow,omitempty"`     // how long a sync takes at most
+	Commit  int           `json:"commit,omitempty"`   // at the how manieth commit to the board it is killed, from 1
+	Late    time.Duration `json:"late,omitempty"`     // how long after that commit has begun
+	Pages   int           `json:"pages,omitempty"`    // by how many pages less one the board may grow; 0: without a bound
 	Clock   time.Duration `json:"clock,omitempty"`    // by how much its clock is wrong
 }
+
+// full tells whether the disk has no room at some time.
+func (p Plan) full() bool { return p.FullAt > 0 }
 
 func (p Plan) env() string {
 	text, err := json.Marshal(p)
@@ -45,8 +54,8 @@ func planOf(text string) (p Plan, err error) {
 // anything else, in test binaries alone.
 func Suffer() error {
 	text := os.Getenv(Env)
-	if text == "" {
-		return nil
+	if text == "" || slices.Contains(os.Args, runner.ShimCommand) {
+		return nil // what runs an agent has the environment of its server
 	}
 	p, err := planOf(text)
 	if err != nil {

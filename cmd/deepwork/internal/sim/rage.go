@@ -22,7 +22,7 @@ var points = []string{
 func (w *world) plan() Plan {
 	p := Plan{Ledger: w.ledger}
 	r := w.random
-	switch r.IntN(6) {
+	switch r.IntN(8) {
 	case 0, 1:
 		p.Point = []string{"before ", "after "}[r.IntN(2)] + points[r.IntN(len(points))]
 		p.PointAt = 1 + r.IntN(40)
@@ -34,6 +34,13 @@ func (w *world) plan() Plan {
 		// Not by a day: what was done that long ago is not looked for when a client
 		// repeats a call.
 		p.Clock = time.Duration(r.IntN(1400)-700) * time.Minute
+	case 5:
+		p.Commit = 1 + r.IntN(40)
+		if r.IntN(4) > 0 {
+			p.Late = time.Duration(1+r.IntN(3000)) * time.Microsecond
+		}
+	case 6:
+		p.Pages = 1 + r.IntN(4)
 	}
 	p.Torn = r.IntN(2) == 0
 	return p
@@ -60,7 +67,12 @@ func (w *world) rage(ctx context.Context) error {
 			err = w.cutPower()
 		case 8:
 			if len(w.history.damaged) == 0 { // only this goroutine writes to it
-				w.judge(context.WithoutCancel(ctx), "beside running servers")
+				w.judge(context.WithoutCancel(ctx), "beside running servers", underWay...)
+			}
+		case 9:
+			if err = w.endSource(); err == nil {
+				pause(ctx, time.Duration(w.random.IntN(50))*time.Millisecond)
+				err = w.startSource()
 			}
 		}
 		if err == nil {
@@ -88,7 +100,7 @@ func (w *world) startAll(ctx context.Context) error {
 // cutPower ends all servers at once and takes from the disk what was not synced.
 // Now and then a file is damaged too.
 func (w *world) cutPower() error {
-	w.result.PowerCuts++
+	w.cuts.Add(1)
 	for _, s := range w.servers {
 		if r, _ := s.current(); r != nil {
 			if err := r.cmd.Process.Kill(); err != nil {
@@ -103,17 +115,26 @@ func (w *world) cutPower() error {
 	}
 	w.calls.Lock() // whoever was called has got what there is to get
 	defer w.calls.Unlock()
-	dir := workflow.TmpDir(w.project())
-	if err := powerCut(dir, w.ledger, w.random.IntN(3) == 0, w.random.IntN(2) == 0); err != nil {
+	if err := powerCut(w.folders(), w.ledger, w.random.IntN(3) == 0, w.random.IntN(2) == 0); err != nil {
 		return fmt.Errorf("cutting the power: %w", err)
 	}
 	if w.random.IntN(4) == 0 {
-		if err := w.damage(dir); err != nil {
+		if err := w.damage(workflow.TmpDir(w.project())); err != nil {
 			return fmt.Errorf("damaging a file: %w", err)
 		}
-		return rebase(dir, w.ledger)
+		return rebase(w.folders(), w.ledger)
 	}
 	return nil
+}
+
+// folders are those that lose what was not synced when the power fails. Agents, and
+// what they and git write, do not: it is the servers' power.
+func (w *world) folders() []string {
+	var all []string
+	for _, dir := range tracked {
+		all = append(all, w.project(dir))
+	}
+	return all
 }
 
 // damage falsifies the file of a session.

@@ -32,6 +32,7 @@ type server struct {
 // A run is one server process.
 type run struct {
 	server *server
+	plan   Plan
 	cmd    *exec.Cmd
 	url    string             // of http
 	client *mcp.ClientSession // of stdio: all clients share it
@@ -70,12 +71,12 @@ var listening = regexp.MustCompile(`msg=listening url=(\S+)`)
 // start begins a process that is to suffer a plan. That the plan ends it before
 // it is up is no error.
 func (s *server) start(ctx context.Context, o Options, p Plan) (err error) {
-	args := append(o.Server[1:len(o.Server):len(o.Server)], "serve", "--path", filepath.Join(o.Dir, "project"), "--no-quality-gate", "--toolsets", "workflows")
+	args := append(o.Server[1:len(o.Server):len(o.Server)], "serve", "--path", filepath.Join(o.Dir, "project"), "--no-quality-gate")
 	if s.http {
 		args = append(args, "--transport", "http", "--port", "0")
 	}
 	p.Tied = s.http
-	r := &run{server: s, ended: make(chan struct{})}
+	r := &run{server: s, plan: p, ended: make(chan struct{})}
 	r.cmd = exec.Command(o.Server[0], args...)
 	r.cmd.Env = append(os.Environ(), p.env(), "DEEPWORK_ADDITIONAL_JOBS_FOLDERS=")
 	log, err := os.OpenFile(filepath.Join(o.Dir, fmt.Sprintf("server-%d.log", s.number)), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)

@@ -2,9 +2,10 @@
 // real server processes on one folder, while servers are killed, the power fails,
 // the disk is full or slow, files are damaged, the clock jumps and editors save
 // (issue 8, "Faults"). Every history is checked for linearizability against a
-// model of the workflow tools: what was acknowledged is never lost and never done
-// twice, what was not is seen whole or not at all. At the end `deepwork check` is
-// the judge.
+// model of the workflow tools, or of a task of the board: what was acknowledged is
+// never lost and never done twice, what was not is seen whole or not at all. No
+// agent and no workflow of another system is started twice, and what they have
+// done is not lost. At the end `deepwork check` is the judge.
 //
 // The same seed makes the same choices of clients and faults. What comes of them
 // is decided by the timing of processes too, so a seed that has failed may have
@@ -20,12 +21,12 @@ import "time"
 type Options struct {
 	Seed    uint64
 	Time    time.Duration // how long clients work
-	Clients int
+	Clients int           // of workflows; of the board, and of runs, there are a quarter as many each
 	// Server is the command that is `deepwork`, in a binary that calls Suffer
-	// first; Check is `deepwork` itself.
-	Server, Check []string
-	Dir           string // an empty folder: the project, the ledger and the servers' logs
-	Logf          func(format string, args ...any)
+	// first; Check is `deepwork` itself; Source is a binary that calls Source.
+	Server, Check, Source []string
+	Dir                   string // an empty folder: the project, the ledger and the servers' logs
+	Logf                  func(format string, args ...any)
 }
 
 // A Result is what happened.
@@ -34,5 +35,9 @@ type Result struct {
 	Sessions             int
 	Kills, PowerCuts     int // of one server, of all at once with what was not synced
 	Damaged              int // session files
+	Tasks                int // of the board, that were acknowledged
+	Attempts, Agents     int // that there were in the end, and all that ever began
+	Rescues              int // refs that keep work of deleted attempts
+	Runs                 int // that a source of workflows was given
 	Faults               []string
 }

@@ -93,7 +93,7 @@ func TestPowerCut(t *testing.T) {
 			must(os.Rename(filepath.Join(dir, "both.json"), filepath.Join(dir, "moved.json")))
 			must(l.file.Close())
 
-			must(powerCut(dir, path, keepNames, true))
+			must(powerCut([]string{dir}, path, keepNames, true))
 			want := map[string]string{"both.json": "both.json 1", "torn.json": "torn.", "failed.json": "failed.json 1"}
 			if keepNames {
 				want["late.json"] = "late.json 1"
@@ -116,7 +116,7 @@ func TestPowerCut(t *testing.T) {
 			}
 			check()
 			// From there everything is on disk.
-			must(powerCut(dir, path, false, true))
+			must(powerCut([]string{dir}, path, false, true))
 			check()
 		})
 	}

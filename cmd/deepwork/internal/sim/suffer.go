@@ -7,11 +7,17 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"deepwork/session/workflow"
+	"modernc.org/sqlite"
+
+	"deepwork/actor/durable"
+	"deepwork/session"
 	"deepwork/session/workflow/filestore"
 )
 
@@ -29,7 +35,10 @@ func suffer(p Plan) error {
 		return err
 	}
 	d := &disk{plan: p, ledger: l}
-	filestore.Intercept = d.carryOut
+	durable.Intercept, filestore.Intercept = d.carryOut, d.carryOut
+	if p.Commit > 0 || p.Pages > 0 || p.Slow > 0 {
+		sqlite.RegisterConnectionHook((&database{plan: p}).connected)
+	}
 	if p.Tied {
 		go func() { // ends with the process
 			_, _ = io.Copy(io.Discard, os.Stdin)
@@ -37,7 +46,7 @@ func suffer(p Plan) error {
 		}()
 	}
 	if p.Clock != 0 {
-		workflow.Clock = func() time.Time { return time.Now().Add(p.Clock) }
+		session.Clock = func() time.Time { return time.Now().Add(p.Clock) }
 	}
 	return nil
 }
@@ -54,8 +63,19 @@ func (d *disk) carryOut(op filestore.Op, do func() error) error {
 	return err
 }
 
+// tracked are the folders of which the ledger tells, below the project.
+var tracked = []string{filepath.Join(".deepwork", "tmp"), filepath.Join(".deepwork", "tmp", "runs")}
+
 // recorded carries out an Op and writes down what it makes durable.
 func (d *disk) recorded(op filestore.Op, do func() error) error {
+	dir := op.Path
+	if op.Do != filestore.OpSyncDir {
+		dir = filepath.Dir(op.Path)
+	}
+	if !slices.ContainsFunc(tracked, func(t string) bool { return strings.HasSuffix(filepath.Clean(dir), string(filepath.Separator)+t) }) {
+		d.slow(op)
+		return do()
+	}
 	switch op.Do {
 	case filestore.OpCreate:
 		if err := do(); err != nil {
@@ -67,21 +87,22 @@ func (d *disk) recorded(op filestore.Op, do func() error) error {
 		if err != nil {
 			return err
 		}
-		d.slow()
+		d.slow(op)
 		return done(do())
 	case filestore.OpSyncDir:
 		done, err := d.ledger.naming(op.Path)
 		if err != nil {
 			return err
 		}
-		d.slow()
+		d.slow(op)
 		return done(do())
 	}
 	return do()
 }
 
-func (d *disk) slow() {
-	if d.plan.Slow > 0 {
+// slow lets a sync take its time.
+func (d *disk) slow(op filestore.Op) {
+	if d.plan.Slow > 0 && (op.Do == filestore.OpSync || op.Do == filestore.OpSyncDir) {
 		time.Sleep(rand.N(d.plan.Slow))
 	}
 }
@@ -114,6 +135,11 @@ func (d *disk) at(point string, op filestore.Op) {
 	if point == "before "+filestore.OpWrite {
 		d.tear(op)
 	}
+	die()
+}
+
+// die ends the process as kill -9 does.
+func die() {
 	p, err := os.FindProcess(os.Getpid())
 	if err == nil {
 		err = p.Kill()

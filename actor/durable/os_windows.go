@@ -1,4 +1,4 @@
-package filestore
+package durable
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// openNoFollow: readFile has looked at the kind of the file; there are no named
+// openNoFollow: Read has looked at the kind of the file; there are no named
 // pipes in a folder.
 const openNoFollow = 0
 
@@ -58,8 +58,9 @@ func move(from, to string, flags uint32) error {
 // through.
 func syncDir(*os.File) error { return nil }
 
-// inode: a stat does not tell.
-func inode(fs.FileInfo) uint64 { return 0 }
+// Inode is a number that no other file of the file system has while this one
+// exists; 0 where a stat does not tell, as here.
+func Inode(fs.FileInfo) uint64 { return 0 }
 
 func isNoSpace(err error) bool {
 	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL) ||
@@ -70,9 +71,10 @@ func isReadOnlyDisk(err error) bool { return errors.Is(err, windows.ERROR_WRITE_
 
 func isTooManyFiles(err error) bool { return errors.Is(err, windows.ERROR_TOO_MANY_OPEN_FILES) }
 
-func exchange(string, string) error { return errNoExchange }
+func exchange(string, string) error { return ErrNoExchange }
 
 func syncData(f *os.File) error { return f.Sync() }
 
-// names: a stat does not tell; files are never exchanged here.
-func names(fs.FileInfo) uint64 { return 1 }
+// Links is how many names, hard links, a file has; 1 or 0 where a stat does not
+// tell, as here.
+func Links(fs.FileInfo) uint64 { return 1 }

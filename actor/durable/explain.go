@@ -1,17 +1,10 @@
-package filestore
+package durable
 
 import (
 	"errors"
 	"fmt"
 	"io/fs"
 )
-
-// errNoExclusive: the file system can neither rename nor link without the risk
-// of replacing what stands at the new name.
-var errNoExclusive = errors.New("the file system has no exclusive rename")
-
-// errNoExchange: the system, or the file system, cannot exchange two names.
-var errNoExchange = errors.New("the file system cannot exchange names")
 
 // An explainedError adds to what the system said what to do about it, once.
 type explainedError struct {
@@ -22,9 +15,11 @@ type explainedError struct {
 func (e *explainedError) Error() string { return e.err.Error() + "; " + e.hint }
 func (e *explainedError) Unwrap() error { return e.err }
 
-// explain adds the remedy to an error that has one the user can apply; path is
-// what the call was about.
-func explain(err error, path string) error {
+// Explain adds the remedy to an error that has one which the user can apply: a
+// full or read-only disk, a missing permission, too many open files. path is what
+// the call was about. Other errors, and those that have their remedy, are
+// returned as they are; so is nil.
+func Explain(err error, path string) error {
 	if _, done := errors.AsType[*explainedError](err); done || err == nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package filestore
+package durable
 
 import (
 	"errors"
@@ -21,21 +21,24 @@ func replace(from, to string) error { return os.Rename(from, to) }
 // syncDir makes the directory's entries durable, where the file system can.
 func syncDir(f *os.File) error {
 	err := f.Sync()
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
 		return nil // some network file systems have no such thing
 	}
 	return err
 }
 
-func inode(fi fs.FileInfo) uint64 {
+// Inode is a number that no other file of the file system has while this one
+// exists; 0 where a stat does not tell.
+func Inode(fi fs.FileInfo) uint64 {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		return uint64(st.Ino)
 	}
 	return 0
 }
 
-// names is how many names, hard links, a file has.
-func names(fi fs.FileInfo) uint64 {
+// Links is how many names, hard links, a file has; 1 or 0 where a stat does not
+// tell.
+func Links(fi fs.FileInfo) uint64 {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		return uint64(st.Nlink)
 	}
@@ -48,9 +51,8 @@ func linkNew(from, to string) error {
 	switch {
 	case err == nil:
 		return os.Remove(from)
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.EOPNOTSUPP),
-		errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EMLINK):
-		return errNoExclusive
+	case errors.Is(err, unix.EPERM), errors.Is(err, errors.ErrUnsupported), errors.Is(err, unix.EMLINK):
+		return ErrNoExclusive
 	}
 	return err
 }

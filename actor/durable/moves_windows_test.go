@@ -1,0 +1,3 @@
+package durable
+
+var moves = map[string]func(from, to string) error{"the system's": Disk{}.MoveNew}

@@ -1,0 +1,88 @@
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// A BadFileError says why what stands at a path cannot be a file of ours.
+type BadFileError struct {
+	Path   string
+	Reason string // with "it" for the file
+}
+
+// Error names the file and says what is wrong with it.
+func (e *BadFileError) Error() string { return e.Path + " cannot be read: " + e.Reason }
+
+// Read returns the content of a regular file of at most limit bytes, and what a
+// stat told before it was read. It follows no link, opens no device and does not
+// wait for the other end of a pipe. What is appended while it reads is left out.
+// Errors: *BadFileError where something stands there that is no such file, then
+// with the FileInfo if it could be opened; else what the system said.
+func Read(path string, limit int64) ([]byte, fs.FileInfo, error) {
+	// Before it is opened, since opening a device can have effects; and after,
+	// since the name may have passed to another file.
+	fi, err := os.Lstat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !fi.Mode().IsRegular() {
+		return nil, nil, &BadFileError{path, "it is " + Kind(fi.Mode()) + ", not a file"}
+	}
+	f, fi, err := OpenRegular(path, os.O_RDONLY)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	if fi.Size() > limit {
+		return nil, fi, &BadFileError{path, fmt.Sprintf("it has %d bytes, over the limit of %d", fi.Size(), limit)}
+	}
+	data := make([]byte, fi.Size())
+	if _, err := io.ReadFull(f, data); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, fi, &BadFileError{path, "it shrank while it was read"}
+	} else if err != nil {
+		return nil, nil, err
+	}
+	return data, fi, nil
+}
+
+// OpenRegular opens a regular file that is there, with os.O_RDONLY, os.O_WRONLY
+// or os.O_RDWR, and tells what was opened. A link that took its place is not
+// followed, and a pipe does not block: both are errors.
+func OpenRegular(path string, flag int) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(path, flag|openNoFollow, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = &BadFileError{path, "it is " + Kind(fi.Mode()) + ", not a file"}
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, fi, nil
+}
+
+// Kind names a kind of file for people: "a folder", "a named pipe".
+func Kind(m fs.FileMode) string {
+	switch {
+	case m.IsRegular():
+		return "a file"
+	case m.IsDir():
+		return "a folder"
+	case m&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	case m&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case m&fs.ModeSocket != 0:
+		return "a socket"
+	case m&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "something special"
+}

@@ -1,0 +1,94 @@
+//go:build unix
+
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A pipe blocks nobody, and a link that takes a file's place is not followed.
+func TestOpenRegularOpensNothingElse(t *testing.T) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	must(t, unix.Mkfifo(pipe, 0o600))
+	if _, _, err := Read(pipe, 5); err == nil || !strings.Contains(err.Error(), "it is a named pipe") {
+		t.Errorf("reading a pipe: %v", err)
+	}
+	if f, _, err := OpenRegular(pipe, os.O_RDONLY); err == nil {
+		f.Close()
+		t.Error("a pipe was opened")
+	}
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	must(t, os.WriteFile(file, []byte("x"), 0o600))
+	must(t, os.Symlink(file, link))
+	if f, _, err := OpenRegular(link, os.O_WRONLY); err == nil {
+		f.Close()
+		t.Error("a link was followed")
+	}
+	f, fi, err := OpenRegular(file, os.O_RDWR)
+	must(t, err)
+	defer f.Close()
+	if fi.Size() != 1 || Links(fi) != 1 || Inode(fi) == 0 {
+		t.Errorf("%v", fi)
+	}
+	must(t, Disk{}.Link(file, file+"2"))
+	fi, err = f.Stat()
+	must(t, err)
+	if Links(fi) != 2 {
+		t.Errorf("with a second name it has %d", Links(fi))
+	}
+	if err := (Disk{}).Link(file, link); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a second name that is taken: %v", err)
+	}
+}
+
+// A full disk leaves the old file alone, and the error says what to do.
+func TestPutOnAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	must(t, os.WriteFile(path, []byte("old"), 0o600))
+	d := Disk{Carry: func(op Op, do func() error) error {
+		if op.Do != OpWrite {
+			return do()
+		}
+		if _, err := op.File.Write(op.Data[:3]); err != nil {
+			return err
+		}
+		return &fs.PathError{Op: "write", Path: op.Path, Err: unix.ENOSPC}
+	}}
+	err := Explain(d.Put(path, []byte("the new one"), PutOptions{}), path)
+	if !errors.Is(err, unix.ENOSPC) || !strings.HasSuffix(err.Error(), "; free space on the disk that holds "+path+" and call again") {
+		t.Errorf("the error is %v", err)
+	}
+	holds(t, dir, "a=old")
+}
+
+func TestExplain(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		hint string
+	}{
+		{unix.ENOSPC, "free space"}, {unix.EDQUOT, "free space"}, {unix.EROFS, "make it writable"}, {unix.EACCES, "permission for /p"},
+		{unix.EMFILE, "ulimit -n"}, {unix.ENFILE, "ulimit -n"}, {unix.EIO, ""},
+	} {
+		wrapped := fmt.Errorf("doing it: %w", &fs.PathError{Op: "open", Path: "/p", Err: c.err})
+		got := Explain(wrapped, "/p")
+		if !errors.Is(got, c.err) || !strings.Contains(got.Error(), c.hint) || (c.hint == "") != (got == wrapped) {
+			t.Errorf("%v: %v", c.err, got)
+		}
+		if again := Explain(fmt.Errorf("more: %w", got), "/q"); again.Error() != "more: "+got.Error() {
+			t.Errorf("explained twice: %v", again)
+		}
+	}
+	if Explain(nil, "/p") != nil {
+		t.Error("no error is explained")
+	}
+}

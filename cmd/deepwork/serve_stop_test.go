@@ -1,0 +1,16 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"deepwork/transport"
+)
+
+// However much hangs, a server that a signal asked to end is gone before whoever
+// sent it loses patience: containers are killed after 10 s (issue 5, "Lifecycle").
+func TestReq005_AStopIsOverInTime(t *testing.T) {
+	if worst := transport.HTTPStopTime + stopTimeout; worst >= 10*time.Second {
+		t.Errorf("an HTTP server takes up to %v to stop", worst)
+	}
+}

@@ -1,0 +1,135 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt/worktree"
+)
+
+// GetAttemptDiff returns what an attempt changed, as git writes it (issue 7,
+// get_attempt_diff).
+func (e *Engine) GetAttemptDiff(ctx context.Context, identity string, a DiffArgs) (*DiffReply, error) {
+	id, err := a.must()
+	if err != nil {
+		return nil, err
+	}
+	left, err := within("max_bytes", a.MaxBytes, DefaultDiff, 1, MaxDiff)
+	if err != nil {
+		return nil, err
+	}
+	if len(a.Paths) > MaxPaths {
+		return nil, session.Wrong("too_many_paths", "paths has %d entries, and may have %d. Name folders instead of files, or ask in parts.", len(a.Paths), MaxPaths).
+			With("argument", "paths").With("value", len(a.Paths)).With("max", MaxPaths)
+	}
+	for _, path := range a.Paths {
+		if err := checkPath(path); err != nil {
+			return nil, err
+		}
+	}
+	b, _, err := e.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, err := b.AttemptNow(ctx, id)
+	if err != nil {
+		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
+	}
+	at := now.Attempt
+	k, err := e.keeper(worktreesOf(at))
+	if err != nil {
+		return nil, fmt.Errorf("opening the worktrees folder: %w", err)
+	}
+	r := &DiffReply{AttemptID: id, Diffs: []RepoDiff{}}
+	var notices []string
+	notice := func(format string, args ...any) {
+		if text := fmt.Sprintf(format, args...); !slices.Contains(notices, text) {
+			notices = append(notices, text)
+		}
+	}
+	compared := 0
+	for _, repo := range at.Repos {
+		d := RepoDiff{RepoID: repo.RepoID, RepoName: repo.RepoName}
+		switch {
+		case repo.BaseCommit == nil:
+			notice("%s", noWorkspace(now))
+		case !exists(repo.Worktree):
+			notice("The worktree %s is gone; commits of it are on the branch %s.", repo.Worktree, at.Branch)
+		case left <= 0:
+			d.Truncated = true
+		default:
+			d.Diff, d.Truncated, err = k.Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, a.Paths, left)
+			switch {
+			case errors.Is(err, worktree.ErrNoWorktree):
+				notice("%s is no git worktree any more: its .git was removed, and its entry in the repository too. Commits of it are on the branch %s.", repo.Worktree, at.Branch)
+			case err != nil && ctx.Err() == nil:
+				return nil, gitFailed("The worktree "+repo.Worktree+" cannot be compared", err)
+			case err != nil:
+				return nil, fmt.Errorf("comparing the worktree %s: %w", repo.Worktree, err)
+			default:
+				compared++
+			}
+			left -= len(d.Diff)
+		}
+		r.Truncated = r.Truncated || d.Truncated
+		r.Diffs = append(r.Diffs, d)
+	}
+	empty := !slices.ContainsFunc(r.Diffs, func(d RepoDiff) bool { return d.Diff != "" || d.Truncated })
+	switch {
+	case !empty || compared == 0:
+	case len(a.Paths) > 0:
+		notice("None of these paths is changed: %s. changed_files of get_attempt lists what is; leave paths out to see all of it.", quoted(a.Paths))
+	default:
+		notice("Nothing is changed since the target branch.")
+	}
+	if len(notices) > 0 {
+		r.Notice = new(strings.Join(notices, " "))
+	}
+	return r, nil
+}
+
+// noWorkspace says why an attempt has no worktrees, and what to do about it.
+func noWorkspace(now *task.Now) string {
+	state := now.Execution.State
+	switch {
+	case state.Open():
+		return fmt.Sprintf("The workspace is not made yet: the attempt is %s. Call again when get_attempt says that it is running.", state)
+	case now.Attempt.Error != nil:
+		return fmt.Sprintf("The attempt is %s and has no workspace; its agent never ran. Why: %s Start a new attempt with start_task_attempt.", state, sentence(*now.Attempt.Error))
+	}
+	return fmt.Sprintf("The attempt is %s and has no workspace; its agent never ran. Start a new attempt with start_task_attempt.", state)
+}
+
+// sentence ends a text as one.
+func sentence(s string) string {
+	if s = strings.TrimSpace(s); s == "" || strings.ContainsRune(".!?", rune(s[len(s)-1])) {
+		return s
+	}
+	return s + "."
+}
+
+// quoted lists paths for a notice, not too many.
+func quoted(paths []string) string {
+	all := make([]string, len(paths))
+	for i, p := range paths {
+		all[i] = fmt.Sprintf("%q", clip(p))
+	}
+	return some(all, "none")
+}
+
+// checkPath refuses a path that is not one of a worktree.
+func checkPath(given string) error {
+	local := filepath.FromSlash(given)
+	if strings.TrimSpace(given) == "" || strings.ContainsRune(given, 0) || len(given) > 4096 || !filepath.IsLocal(local) || path.Clean(filepath.ToSlash(local)) == ".git" {
+		return session.Wrong("bad_path", "paths holds %q, which is not a path in a worktree. Pass paths as changed_files gives them, or folders, relative to the worktree.", clip(given)).
+			With("argument", "paths").With("value", clip(given))
+	}
+	return nil
+}

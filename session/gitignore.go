@@ -1,0 +1,65 @@
+package session
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"deepwork/actor/durable"
+)
+
+// Ignored returns the lines of .deepwork/.gitignore: they keep what servers write
+// there out of the project's repository (DESIGN "Sessions").
+func Ignored() []string { return []string{"tmp/", "worktrees/", "board.db*", "logs/"} }
+
+// Ignore adds the lines that a .gitignore lacks, with the file's own line breaks,
+// and makes the file, and its folder, where they are missing; all others are left
+// alone. A line that is there with a slash before it is not missing. added tells
+// whether there was something to add. Servers may do it at once: then a line may
+// stand twice. It blocks for the disk, without a sync: a line that is lost is
+// added by the next server.
+func Ignore(path string, lines []string) (added bool, err error) {
+	// Looked at first: reading a pipe would block.
+	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
+		return false, fmt.Errorf("adding lines to %s: it is %s, not a file", path, durable.Kind(fi.Mode()))
+	}
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("adding lines to a .gitignore: %w", err)
+	}
+	end := "\n"
+	if bytes.Contains(text, []byte("\r\n")) {
+		end = "\r\n"
+	}
+	have := make(map[string]bool)
+	for line := range bytes.Lines(text) {
+		have[string(bytes.TrimSpace(line))] = true
+	}
+	var add []byte
+	for _, line := range lines {
+		if !have[line] && !have["/"+line] {
+			add = append(add, line+end...)
+		}
+	}
+	if len(add) == 0 {
+		return false, nil
+	}
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		add = append([]byte(end), add...)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return false, fmt.Errorf("adding lines to %s: %w", path, err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return false, fmt.Errorf("adding lines to a .gitignore: %w", err)
+	}
+	_, err = f.Write(add)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return false, fmt.Errorf("adding lines to a .gitignore: %w", err)
+	}
+	return true, nil
+}

@@ -1,0 +1,56 @@
+package session
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestIgnore(t *testing.T) {
+	lines := []string{"tmp/", "logs/"}
+	for name, c := range map[string]struct {
+		there, want string
+		added       bool
+	}{
+		"empty":               {"", "tmp/\nlogs/\n", true},
+		"mine":                {"mine\n", "mine\ntmp/\nlogs/\n", true},
+		"no line break":       {"mine\ntmp/", "mine\ntmp/\nlogs/\n", true},
+		"of Windows":          {"mine\r\ntmp/", "mine\r\ntmp/\r\nlogs/\r\n", true},
+		"all there":           {"logs/\n  tmp/  \n", "logs/\n  tmp/  \n", false},
+		"with slashes before": {"/logs/\n/tmp/\n", "/logs/\n/tmp/\n", false},
+		"a longer one":        {"tmp/x\n", "tmp/x\ntmp/\nlogs/\n", true},
+	} {
+		path := filepath.Join(t.TempDir(), ".gitignore")
+		if err := os.WriteFile(path, []byte(c.there), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		added, err := Ignore(path, lines)
+		if added != c.added || err != nil {
+			t.Errorf("%s: %t, %v", name, added, err)
+		}
+		if got, err := os.ReadFile(path); string(got) != c.want || err != nil {
+			t.Errorf("%s: it holds %q, want %q; %v", name, got, c.want, err)
+		}
+		if added, err := Ignore(path, lines); added || err != nil {
+			t.Errorf("%s, again: %t, %v", name, added, err)
+		}
+	}
+}
+
+func TestIgnoreMakesAndRefuses(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "new", ".deepwork", ".gitignore")
+	if added, err := Ignore(path, Ignored()); !added || err != nil {
+		t.Errorf("%t, %v", added, err)
+	}
+	if got, err := os.ReadFile(path); string(got) != "tmp/\nworktrees/\nboard.db*\nlogs/\n" || err != nil {
+		t.Errorf("it holds %q; %v", got, err)
+	}
+	if added, err := Ignore(dir, Ignored()); added || err == nil || !strings.Contains(err.Error(), dir+": it is a folder, not a file") {
+		t.Errorf("a folder: %t, %v", added, err)
+	}
+	if added, err := Ignore(filepath.Join(path, "in", ".gitignore"), Ignored()); added || err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("in a file: %t, %v", added, err)
+	}
+}

@@ -1,8 +1,0 @@
-package workflow
-
-import "time"
-
-// Clock is the clock of engines whose Options name none. Simulations of faults
-// set another in a binary of their own, before the first engine is opened (issue
-// 8); nothing in the program does.
-var Clock = time.Now

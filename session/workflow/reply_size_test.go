@@ -1,0 +1,121 @@
+package workflow
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"deepwork/catalog"
+	"deepwork/catalog/job"
+	"deepwork/session"
+)
+
+// A group whose instructions are more than a reply can have does not begin, and
+// nothing has moved; when the files are shorter the same call goes on (issue 8, "each
+// reply's size bounded").
+func TestAGroupWithTooMuchTextDoesNotBegin(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "first", outputs: oneFile}, {id: "a", outputs: oneFile}, {id: "b", outputs: oneFile}, {id: "c", outputs: oneFile}},
+		map[string]string{"main": "[first, [a, b, c]]"})
+	p.write("r.md", "x")
+	part := strings.Repeat("Read this.\n", MaxEntryBytes/3/11)
+	for _, id := range []string{"a", "b", "c"} {
+		p.write(".deepwork/jobs/alpha/steps/"+id+".md", part)
+	}
+	c := p.open().Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	_, err := c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: &id})
+	refused(t, err, session.ToolError, "instructions_too_large", "a, b, c", "nothing has moved", fmt.Sprint(MaxEntryBytes))
+	if r, err := c.Step(ctx, StepArgs{SessionID: &id}); err != nil || r.BeginStep.StepID != "first" {
+		t.Fatalf("the session moved: %+v, %v", r, err)
+	}
+	p.write(".deepwork/jobs/alpha/steps/c.md", "Little.")
+	r, err := c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: &id})
+	if err != nil || len(r.ConcurrentSteps) != 2 || !strings.HasPrefix(r.BeginStep.Instructions, part[:len(part)-1]) {
+		t.Fatalf("%v", err)
+	}
+}
+
+// manyJobs is a snapshot of n jobs.
+func manyJobs(n, description int) *catalog.Snapshot {
+	snap := &catalog.Snapshot{}
+	for i := range n {
+		j := &job.Job{Name: fmt.Sprintf("job_%05d", i), Summary: strings.Repeat("s", 200), Workflows: []job.Workflow{{Name: "main", Summary: strings.Repeat("w", 200)}}}
+		if description > 0 {
+			j.Description = new(strings.Repeat("d", description))
+		}
+		snap.Jobs = append(snap.Jobs, j)
+	}
+	return snap
+}
+
+// get_workflows of any number of jobs is bounded: descriptions go first, then jobs,
+// and the notice says which and where they stand.
+func TestGetWorkflowsIsBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		snapshot *catalog.Snapshot
+		listed   int
+		words    []string
+	}{
+		"all of it":         {manyJobs(1000, 2000), 1000, nil},
+		"long descriptions": {manyJobs(1000, 20_000), 1000, []string{"descriptions of the jobs are left out", "job.yml"}},
+		"10,000 jobs":       {manyJobs(8000, 0), 8000, nil},
+		"too many jobs":     {manyJobs(20_000, 10), -1, []string{"descriptions", "of 20000 jobs are listed", "`deepwork jobs`"}},
+	} {
+		enc, err := encodeJobs(c.snapshot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var jobs []JobInfo
+		if err := json.Unmarshal(enc.jobs, &jobs); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if len(enc.jobs) > jobsBytes || len(jobs) != c.listed && c.listed >= 0 || len(jobs) < 1000 {
+			t.Errorf("%s: %d jobs in %d bytes", name, len(jobs), len(enc.jobs))
+		}
+		if whole := c.words == nil; whole != (enc.notice == nil) {
+			t.Errorf("%s: the notice is %v", name, enc.notice)
+		}
+		for _, word := range c.words {
+			if !strings.Contains(*enc.notice, word) {
+				t.Errorf("%s: the notice does not say %q: %s", name, word, *enc.notice)
+			}
+		}
+		for i, j := range jobs {
+			if j.Name != c.snapshot.Jobs[i].Name || len(j.Workflows) != 1 || len(c.words) > 0 && j.Description != nil {
+				t.Fatalf("%s: job %d is %+v", name, i, j)
+			}
+		}
+	}
+}
+
+// So are the faults of jobs, each by itself and all together.
+func TestTheFaultsOfGetWorkflowsAreBounded(t *testing.T) {
+	snap := &catalog.Snapshot{}
+	fault := func(n int) job.Diagnostics {
+		return job.Diagnostics{{File: "job.yml", Line: 1, Column: 1, Message: strings.Repeat("é", n/2)}}
+	}
+	for i := range 500 {
+		snap.Errors = append(snap.Errors, catalog.LoadError{JobName: fmt.Sprint("bad_", i), JobDir: "/p", Diagnostics: fault(100 << 10)})
+	}
+	enc, err := encodeJobs(snap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var faults []JobLoadError
+	if err := json.Unmarshal(enc.errors, &faults); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(faults); n < 50 || n == 500 || len(enc.errors) > loadErrorsBytes || !strings.HasPrefix(faults[n-1].Error, "job.yml:1:1: é") || strings.Contains(faults[n-1].Error, "\ufffd") {
+		t.Errorf("%d faults in %d bytes", n, len(enc.errors))
+	}
+	if enc.notice == nil || !strings.Contains(*enc.notice, "in 500 jobs: `deepwork validate` prints all") {
+		t.Errorf("the notice is %v", enc.notice)
+	}
+	snap.Errors = snap.Errors[:1]
+	snap.Errors[0].Diagnostics = fault(200)
+	if enc, err = encodeJobs(snap); err != nil || enc.notice != nil || string(enc.jobs) != "[]" {
+		t.Errorf("%v, %s", err, enc.jobs)
+	}
+}

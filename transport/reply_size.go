@@ -1,0 +1,47 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+
+	"deepwork/session"
+)
+
+// maxReplyBytes is how much JSON one reply may be; it goes out twice, as text and as
+// structured content. What can be large is bounded where it is made: lists have
+// pages, the output of agents and diffs have limits, get_workflows leaves things out
+// and says so, and a step or a group with more instructions than its bound does not
+// begin. This is for what is left, such as the result of another system's workflow
+// (issue 8, "each reply's size bounded").
+const maxReplyBytes = 8 << 20
+
+// errTooLarge is a reply that is not sent.
+var errTooLarge = errors.New("the reply is too large")
+
+// tooLarge is the error for a reply of n bytes of a call that was carried out. Nothing
+// is cut out of the reply, since nobody could see what is missing.
+func (s *Server) tooLarge(tool string, n int) *session.Error {
+	what, next := "was carried out, but its reply is not sent", s.again(tool)
+	if s.reads[tool] {
+		what = "has no reply that can be sent"
+		next = smaller[tool]
+		if next == "" {
+			next = "ask for less, where " + tool + " has an argument for it, or read the files of the project yourself."
+		}
+	}
+	return session.NotNow("reply_too_large", "%s %s: it would have %d bytes of JSON, and %d are the most. What to do now: %s", tool, what, n, maxReplyBytes, next).
+		With("bytes", n).With("max", maxReplyBytes).Because(fmt.Errorf("%w: %d bytes", errTooLarge, n))
+}
+
+// smaller tells, of tools that only read, how to get less at once.
+var smaller = map[string]string{
+	"get_step":            "the instructions stand in the job's folder, in the instructions_file of the step: read them there; shorter ones are taken up by go_to_step.",
+	"workflow_status":     "the run ended, and its result is at its source: have the workflow give a reference to a large result instead of the result.",
+	"list_workflow_tools": "give name, for one tool or for those of a pattern.",
+	"list_tasks":          "give limit, for fewer at once, and go on with next_cursor.",
+	"list_task_attempts":  "give limit, for fewer at once, and go on with next_cursor.",
+	"list_projects":       "give limit, for fewer at once, and go on with next_cursor.",
+	"list_repos":          "give limit, for fewer at once, and go on with next_cursor.",
+	"tail_attempt":        "give limit, for fewer entries at once, and go on with after_index.",
+	"get_attempt_diff":    "give max_bytes, or paths for a part of the changes.",
+}

@@ -1,0 +1,133 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/job"
+	"deepwork/session"
+	"deepwork/session/workflow"
+)
+
+// A hugeReply is one that no bound of its own holds back.
+type hugeReply struct {
+	Text string `json:"text"`
+}
+
+// Issue 8, "each reply's size bounded": whatever a tool would answer, what it does
+// answer has at most maxReplyBytes, and an error at most 8,000 characters; what is
+// too much is told with its size and with what to do, not cut.
+func TestEveryReplyIsBounded(t *testing.T) {
+	s, _ := fakeServer(t, nil, inWorkspace)
+	conn := &connection{agent: &fakeAgent{}}
+	ctx := context.WithValue(t.Context(), connectionKey{}, conn)
+	names := []string{"report_sales"} // the tool of another system's workflow
+	for _, tool := range listTools(t) {
+		names = append(names, tool.Name)
+	}
+	call := func(name string, work func() (any, string, error)) *mcp.CallToolResult {
+		t.Helper()
+		res, err := s.serveCall(ctx, &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: name}}, callLog{tool: name},
+			func(*callLog) *session.Error { return nil },
+			func(context.Context, *connection) (any, string, error) { return work() })
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return res
+	}
+	frame := len(`{"text":""}`)
+	for i, name := range names {
+		if i%replyTools != 0 {
+			continue
+		}
+		for size, fits := range map[int]bool{maxReplyBytes: true, maxReplyBytes + 1: false} {
+			res := call(name, func() (any, string, error) {
+				return &hugeReply{strings.Repeat("x", size-frame)}, "ok", nil
+			})
+			if fits {
+				if res.IsError || len(text(res)) != size {
+					t.Errorf("%s: %d bytes are refused: %.300s", name, size, text(res))
+				}
+				continue
+			}
+			got := text(res)
+			if !res.IsError || res.StructuredContent != nil || !strings.HasPrefix(got, "StateError: "+name+" ") || !strings.Contains(got, fmt.Sprintf("%d bytes of JSON, and %d are the most", size, maxReplyBytes)) {
+				t.Errorf("%s: %d bytes: %.300s", name, size, got)
+			}
+			if code := res.Meta[errorMeta].(map[string]any)["code"]; code != "reply_too_large" {
+				t.Errorf("%s: the code is %v", name, code)
+			}
+			if _, what, _ := strings.Cut(got, "What to do now: "); len(what) < 20 {
+				t.Errorf("%s: nothing says what to do: %s", name, got)
+			}
+			if carried := strings.Contains(got, "was carried out"); carried == s.reads[name] {
+				t.Errorf("%s only reads: %v; it says %s", name, s.reads[name], got)
+			}
+		}
+		res := call(name, func() (any, string, error) {
+			return nil, "", session.Wrong("long", "%s", strings.Repeat("é", 3*errorChars))
+		})
+		if n := utf8.RuneCountInString(text(res)); !res.IsError || n > errorChars {
+			t.Errorf("%s: an error of %d characters", name, n)
+		}
+	}
+}
+
+// What reads little at once says how in its own arguments.
+func TestRemediesForLargeRepliesNameArguments(t *testing.T) {
+	tools := map[string]*mcp.Tool{}
+	for _, tool := range listTools(t) {
+		tools[tool.Name] = tool
+	}
+	for name, how := range smaller {
+		tool := tools[name]
+		if tool == nil || !tool.Annotations.ReadOnlyHint {
+			t.Errorf("%s is no tool that only reads", name)
+			continue
+		}
+		argument, ok := strings.CutPrefix(how, "give ")
+		if !ok {
+			continue
+		}
+		argument, _, _ = strings.Cut(argument, ",")
+		if schemaFrom(t, tool.InputSchema).Properties[argument] == nil {
+			t.Errorf("%s has no argument %q, which its remedy names: %s", name, argument, how)
+		}
+	}
+}
+
+// The largest step there can be fits: an instructions file of 1 MiB is given whole,
+// with quotes and line ends that take two bytes each in JSON; a larger one is refused.
+func TestALargeStepIsGivenWhole(t *testing.T) {
+	root := t.TempDir()
+	largest := strings.Repeat("\"\n", job.MaxInstructionsBytes/2)
+	write(t, root, map[string]string{".deepwork/jobs/trip/job.yml": tripJob, ".deepwork/jobs/trip/idea.md": largest})
+	s, err := NewServer(Options{ProjectRoot: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(context.Background()) })
+	cs := client(t, s)
+	start := `{"goal":"g","job_name":"trip","workflow_name":"dream"}`
+	res := callTool(t, cs, "start_workflow", start)
+	if res.IsError {
+		t.Fatal(text(res))
+	}
+	var reply workflow.StartReply
+	if err := json.Unmarshal([]byte(text(res)), &reply); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(reply.BeginStep.Instructions, largest[:len(largest)-1]) {
+		t.Errorf("of %d bytes of instructions %d came", len(largest), len(reply.BeginStep.Instructions))
+	}
+	write(t, root, map[string]string{".deepwork/jobs/trip/idea.md": largest + "x"})
+	if res := callTool(t, cs, "start_workflow", start); !res.IsError || !strings.Contains(text(res), "idea.md") {
+		t.Errorf("one byte more: %.300s", text(res))
+	}
+}
