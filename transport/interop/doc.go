@@ -1,4 +1,22 @@
-// Package interop holds what is tested with software of others: source.mjs is a
-// source of workflows that is written with the official TypeScript SDK. The test
-// has the build tag interop and needs node and npm; .ci/run runs it.
+// Package interop holds what is tested with software of others, against the built
+// binary:
+//
+//   - client.mjs, an agent written with the official TypeScript SDK, over stdio and
+//     streamable HTTP;
+//   - client.py, one written with the official Python SDK, over stdio, SSE and
+//     streamable HTTP, in the versions of MCP with a connection and in the newest;
+//   - the command line of the MCP Inspector;
+//   - the scenarios of MCP's conformance suite that apply to such a server;
+//   - source.mjs, a source of workflows written with the official TypeScript SDK.
+//
+// A client prints what it sees, and a Go test judges that. The tests have the build
+// tag interop and need npm, and Python with venv; npm's packages, among them a Node
+// that is new enough, and Python's are installed into a temporary folder in the
+// versions that package-lock.json and requirements.txt name. .ci/run runs them:
+//
+//	go test -tags interop ./transport/interop
+//
+// The lock file has no addresses, so that any registry will do. To renew it:
+//
+//	npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved
 package interop

@@ -5,10 +5,7 @@ package interop
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,35 +15,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// install puts the source and what it needs, in the versions of the lock file,
-// into a folder outside the checkout.
-func install(t *testing.T) (source string) {
-	t.Helper()
-	dir := t.TempDir()
-	for _, name := range []string{"package.json", "package-lock.json", "source.mjs"} {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	run(t, dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	return filepath.Join(dir, "source.mjs")
-}
-
-func run(t *testing.T, dir string, command ...string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", command, err, out)
-	}
-}
-
 // A session is a client of the built binary.
 type session struct {
 	*mcp.ClientSession
@@ -55,21 +23,13 @@ type session struct {
 	changed  chan struct{} // capacity 1
 }
 
-// serve builds the binary and connects a client to it, on a project with the
-// source.
-func serve(t *testing.T, source string) *session {
+// serveSource connects a client to the built binary, on a project with the source.
+func serveSource(t *testing.T) *session {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "deepwork")
-	run(t, filepath.Join("..", ".."), "go", "build", "-o", binary, "./cmd/deepwork")
-	root := t.TempDir()
-	config := fmt.Sprintf("workflow_tools:\n  status_interval: 150ms\n  sources:\n    - {name: typescript, command: [node, %q]}\n", source)
-	if err := os.MkdirAll(filepath.Join(root, ".deepwork"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(root, ".deepwork", "config.yml"), []byte(config), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	server := exec.Command(binary, "serve", "--path", root)
+	p := newProject(t)
+	p.configure(t, sources(t))
+	argv := p.command(t)
+	server := exec.Command(argv[0], argv[1:]...)
 	server.Stderr = t.Output()
 	s := &session{changed: make(chan struct{}, 1)}
 	client := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, &mcp.ClientOptions{
@@ -140,7 +100,7 @@ func (s *session) call(t *testing.T, name, arguments string) string {
 func words(res *mcp.CallToolResult) string { return res.Content[0].(*mcp.TextContent).Text }
 
 func TestSourceOfTheTypeScriptSDK(t *testing.T) {
-	s := serve(t, install(t))
+	s := serveSource(t)
 	all := s.until(t, "greet", "count", "break", "wait", "grow")
 	if all["greet"].Description != "Greets somebody" {
 		t.Errorf("got %+v", all["greet"])
@@ -175,7 +135,10 @@ func TestSourceOfTheTypeScriptSDK(t *testing.T) {
 	id := ""
 	for deadline := time.Now().Add(time.Minute); id == "" && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		s.mu.Lock()
-		last := s.progress[len(s.progress)-1]
+		last := ""
+		if n := len(s.progress); n > 0 {
+			last = s.progress[n-1]
+		}
 		s.mu.Unlock()
 		if strings.HasSuffix(last, "at 1") || strings.HasSuffix(last, "at 2") {
 			id, _, _ = strings.Cut(strings.TrimPrefix(last, "execution_id "), ":")

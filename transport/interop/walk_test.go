@@ -1,0 +1,220 @@
+//go:build interop
+
+package interop
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// instructions are what a client is told, as the JSON of its one argument.
+type instructions struct {
+	Over    string   `json:"over,omitempty"` // stdio, sse or http
+	Mode    string   `json:"mode,omitempty"` // of the Python client: legacy, or auto for the newest version
+	Command []string `json:"command,omitempty"`
+	URL     string   `json:"url,omitempty"`
+	Token   string   `json:"token"`
+	Root    string   `json:"root"`
+	Told    string   `json:"told"`   // is to be made at the first notification of progress
+	Config  string   `json:"config"` // is to get the text Later in the middle of the walk
+	Later   string   `json:"later"`
+}
+
+func (p project) instructions(t *testing.T) instructions {
+	return instructions{Root: p.root, Told: p.told, Config: p.config(), Later: sources(t)}
+}
+
+// sight is a line that a client printed.
+type sight struct {
+	At         string          `json:"at"`
+	Error      bool            `json:"error"`
+	Text       string          `json:"text"`
+	Structured json.RawMessage `json:"structured"`
+	Names      []string        `json:"names"`
+	Without    []string        `json:"without"`
+	Status     int             `json:"status"`
+}
+
+// walk runs a client, a minute at most, and returns what it saw, by name.
+func walk(t *testing.T, told instructions, argv ...string) map[string]sight {
+	t.Helper()
+	argument, err := json.Marshal(told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := runClient(t, append(argv, string(argument))...)
+	all := map[string]sight{}
+	for line := range bytes.Lines(out) {
+		var s sight
+		if err := json.Unmarshal(line, &s); err != nil {
+			t.Fatalf("the client printed %q: %v", line, err)
+		}
+		if _, twice := all[s.At]; twice {
+			t.Fatalf("the client saw %q twice", s.At)
+		}
+		if string(s.Structured) == "null" {
+			s.Structured = nil
+		}
+		all[s.At] = s
+	}
+	if _, ok := all["end"]; !ok {
+		t.Fatalf("the client did not come to its end:\n%s", out)
+	}
+	return all
+}
+
+// A want is what a client must have seen: the value at a path of the structured
+// content, as JSON, or, where the path is "text", a part of the text.
+type want struct{ at, path, is string }
+
+// refusals are the calls that must have been refused; all others not.
+var refusals = []string{"nobody", "stranger", "nothing", "unknown", "refused", "mistyped", "ahead", "lost"}
+
+// everyWalk is what every client sees.
+var everyWalk = []want{
+	{"server", "name", `"deepwork"`},
+	{"server", "text", "trip/main"},
+	{"workflows", "jobs.0.name", `"trip"`},
+	{"workflows", "jobs.0.workflows.1.name", `"side"`},
+	{"workflows", "errors", `[]`},
+	{"unknown", "text", "ToolError: Workflow 'nowhere' not found"},
+	{"started", "begin_step.step_id", `"collect"`},
+	{"started", "stack.0.workflow", `"trip/main"`},
+	{"refused", "text", "ToolError: Output 'notes': file not found at 'docs/notes.md'"},
+	{"mistyped", "text", "declared as type 'file' and must be a single string path"},
+	{"nested", "begin_step.step_id", `"look"`},
+	{"nested", "stack.0.workflow", `"trip/main"`},
+	{"nested", "stack.1.workflow", `"trip/side"`},
+	{"unnested", "status", `"workflow_complete"`},
+	{"unnested", "resumed_workflow", `"trip/main"`},
+	{"unnested", "resumed_step", `"collect"`},
+	{"group", "status", `"next_step"`},
+	{"group", "begin_step.step_id", `"left"`},
+	{"group", "concurrent_steps.0.step_id", `"right"`},
+	{"group", "text", "**CONCURRENT STEPS**"},
+	{"right", "begin_step", `null`},
+	{"right", "pending_concurrent_steps", `["left"]`},
+	{"left", "begin_step.step_id", `"judge"`},
+	{"left", "begin_step.step_reviews.0.run_each", `"step"`},
+	{"failed", "status", `"needs_work"`},
+	{"failed", "feedback", `"say that it is good"`},
+	{"failed", "failed_reviews.0.passed", `false`},
+	{"passed", "begin_step.step_id", `"wrap"`},
+	{"back", "begin_step.step_id", `"judge"`},
+	{"greeted", "state", `"completed"`},
+	{"greeted", "result", `{"greeting":"Hello, Ada"}`},
+	{"projects", "projects.0.is_root", `true`},
+	{"created", "status", `"todo"`},
+	{"tasks", "tasks.0.title", `"Mend the door"`},
+	{"tasks", "count", `1`},
+	{"found", "begin_step.step_id", `"judge"`},
+	{"found", "goal", `"Walk"`},
+	{"resumed", "begin_step.step_id", `"wrap"`},
+	{"complete", "status", `"workflow_complete"`},
+	{"complete", "all_outputs.right", `["docs/right-1.md","docs/right-2.md"]`},
+	{"complete", "all_outputs.summary", `"docs/summary.md"`},
+	{"complete", "stack", `[]`},
+	{"second", "begin_step.step_id", `"look"`},
+	{"aborted", "aborted_workflow", `"trip/side"`},
+	{"aborted", "explanation", `"Seen enough"`},
+}
+
+// workflowTools must be listed, each with an output schema.
+var workflowTools = []string{"abort_workflow", "finished_step", "get_step", "get_workflows", "go_to_step", "start_workflow"}
+
+// judge holds what a client saw against wants, and against what holds for all.
+func judge(t *testing.T, told instructions, saw map[string]sight, wants ...want) {
+	t.Helper()
+	if told.Token != "" {
+		wants = append(wants, want{"nobody", "text", ""}, want{"stranger", "text", ""})
+	}
+	for _, w := range wants {
+		s, ok := saw[w.at]
+		if !ok {
+			t.Errorf("%s was not seen", w.at)
+			continue
+		}
+		if w.path == "text" {
+			if !strings.Contains(s.Text, w.is) {
+				t.Errorf("%s: %q has no %q", w.at, s.Text, w.is)
+			}
+		} else if got := s.value(t, w.path); got != w.is {
+			t.Errorf("%s: %s is %s, not %s", w.at, w.path, got, w.is)
+		}
+	}
+	for at, s := range saw {
+		if s.Error != slices.Contains(refusals, at) {
+			t.Errorf("%s: refused is %t: %s", at, s.Error, s.Text)
+		}
+		if s.Error && s.Structured != nil {
+			t.Errorf("%s is refused and has structured content: %s", at, s.Structured)
+		}
+		// What is in the text is for clients that do not know structured content.
+		if !s.Error && s.Structured != nil && strings.HasPrefix(s.Text, "{") && !sameJSON(t, s.Structured, []byte(s.Text)) {
+			t.Errorf("%s: structured content %s, text %s", at, s.Structured, s.Text)
+		}
+	}
+	if tools := saw["tools"]; len(tools.Without) > 0 || slices.ContainsFunc(workflowTools, func(name string) bool { return !slices.Contains(tools.Names, name) }) {
+		t.Errorf("tools %v, without an output schema %v", tools.Names, tools.Without)
+	}
+	for _, name := range []string{"greet", "count"} {
+		if slices.Contains(saw["tools"].Names, name) || !slices.Contains(saw["changed"].Names, name) {
+			t.Errorf("%s: in tools %v and, later, %v", name, saw["tools"].Names, saw["changed"].Names)
+		}
+	}
+	if before, after := saw["started"].value(t, "begin_step.session_id"), saw["found"].value(t, "begin_step.session_id"); before != after {
+		t.Errorf("session %s was resumed as %s", before, after)
+	}
+	progress := saw["progress"]
+	if got := progress.value(t, "0.message"); !strings.Contains(got, "quality review of step 'judge'") {
+		t.Errorf("progress %s", progress.Structured)
+	}
+}
+
+func sameJSON(t *testing.T, a, b []byte) bool {
+	t.Helper()
+	var x, y any
+	if err := json.Unmarshal(a, &x); err != nil {
+		t.Fatalf("%s: %v", a, err)
+	}
+	if err := json.Unmarshal(b, &y); err != nil {
+		t.Errorf("%s: %v", b, err)
+	}
+	return reflect.DeepEqual(x, y)
+}
+
+// value is what is at a path of the structured content, as JSON.
+func (s sight) value(t *testing.T, path string) string {
+	t.Helper()
+	if s.Structured == nil {
+		return "nothing"
+	}
+	var at any
+	if err := json.Unmarshal(s.Structured, &at); err != nil {
+		t.Fatalf("%s: %v", s.Structured, err)
+	}
+	for key := range strings.SplitSeq(path, ".") {
+		ok := false
+		switch v := at.(type) {
+		case map[string]any:
+			at, ok = v[key]
+		case []any:
+			if i, err := strconv.Atoi(key); err == nil && i < len(v) {
+				at, ok = v[i], true
+			}
+		}
+		if !ok {
+			return "nothing"
+		}
+	}
+	out, err := json.Marshal(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
