@@ -1,0 +1,168 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// A figure is one row of the table: something that an issue asks to be measured.
+type figure struct {
+	issue   int
+	what    string
+	op      string  // "<=", "<", ">=" or "", where it is only told
+	limit   float64 // what value is held against
+	unit    string  // of value and limit; "": a ratio
+	value   func(values) (float64, error)
+	against string // what it was compared with; {name unit} stands for a value
+	run     command
+	must    bool // a miss is a fault of the program, whatever the machine: the run fails
+}
+
+// A command is one command line whose output has the values of figures. It is run
+// once for all of them.
+type command struct {
+	program string // "go" or "deepwork"
+	args    string // by blanks; no argument has one in it
+	env     string // NAME=value, or ""
+}
+
+// String is the command line as a person types it in the checkout.
+func (c command) String() string {
+	var b strings.Builder
+	if c.env != "" {
+		b.WriteString(c.env + " ")
+	}
+	if c.program == deepwork {
+		b.WriteString("go run ./cmd/deepwork")
+	} else {
+		b.WriteString(c.program)
+	}
+	for word := range strings.FieldsSeq(c.args) {
+		b.WriteByte(' ')
+		if strings.ContainsAny(word, "^$|()*") {
+			word = "'" + word + "'"
+		}
+		b.WriteString(word)
+	}
+	return b.String()
+}
+
+const (
+	goTool   = "go"
+	deepwork = "deepwork"
+)
+
+// values are what a command printed: by the name of the benchmark or test, or
+// "load", and the unit.
+type values map[string]map[string]float64
+
+func (v values) get(name, unit string) (float64, error) {
+	x, ok := v[name][unit]
+	if !ok {
+		return 0, fmt.Errorf("the output has no %s of %s", unit, name)
+	}
+	return x, nil
+}
+
+func (v values) set(name, unit string, x float64) {
+	if v[name] == nil {
+		v[name] = map[string]float64{}
+	}
+	v[name][unit] = x
+}
+
+// one gives a value as it was printed, times scale.
+func one(name, unit string, scale float64) func(values) (float64, error) {
+	return func(v values) (float64, error) {
+		x, err := v.get(name, unit)
+		return x * scale, err
+	}
+}
+
+// ratio gives a value by another one.
+func ratio(name, unit, otherName, otherUnit string) func(values) (float64, error) {
+	return func(v values) (float64, error) {
+		x, err := v.get(name, unit)
+		if err != nil {
+			return 0, err
+		}
+		y, err := v.get(otherName, otherUnit)
+		if err != nil {
+			return 0, err
+		}
+		if y == 0 {
+			return 0, fmt.Errorf("%s of %s is 0", otherUnit, otherName)
+		}
+		return x / y, nil
+	}
+}
+
+// largest gives the largest of several.
+func largest(all ...func(values) (float64, error)) func(values) (float64, error) {
+	return func(v values) (float64, error) {
+		most := math.Inf(-1)
+		for _, f := range all {
+			x, err := f(v)
+			if err != nil {
+				return 0, err
+			}
+			most = max(most, x)
+		}
+		return most, nil
+	}
+}
+
+var placeholder = regexp.MustCompile(`\{([^ {}]+) ([^ {}]+)(?: /([0-9e]+))?\}`)
+
+// fill puts values into a text: {name unit}, or {name unit /1e6} for the value by
+// a number.
+func (v values) fill(text string) (string, error) {
+	var fault error
+	filled := placeholder.ReplaceAllStringFunc(text, func(p string) string {
+		m := placeholder.FindStringSubmatch(p)
+		x, err := v.get(m[1], m[2])
+		if err != nil {
+			fault = err
+			return p
+		}
+		if m[3] != "" {
+			by, err := strconv.ParseFloat(m[3], 64)
+			if err != nil {
+				fault = err
+				return p
+			}
+			x /= by
+		}
+		return short(x)
+	})
+	return filled, fault
+}
+
+// holds tells whether a measured value keeps the bound.
+func (f *figure) holds(x float64) bool {
+	switch f.op {
+	case "<":
+		return x < f.limit
+	case "<=":
+		return x <= f.limit
+	case ">=":
+		return x >= f.limit
+	}
+	return true
+}
+
+// short prints a number with three digits that tell something.
+func short(x float64) string {
+	switch a := math.Abs(x); {
+	case a >= 100 || x == math.Trunc(x):
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	case a >= 10:
+		return strconv.FormatFloat(x, 'f', 1, 64)
+	case a >= 0.01:
+		return strconv.FormatFloat(x, 'f', 2, 64)
+	}
+	return strconv.FormatFloat(x, 'g', 2, 64)
+}

@@ -1,0 +1,113 @@
+// Command figures prints all figures that the project promises, each beside what it
+// is compared with, from one run (issue 8, "Figures"):
+//
+//	go run ./cmd/deepwork/internal/figures           # about ten minutes
+//	go run ./cmd/deepwork/internal/figures -only load
+//	go run ./cmd/deepwork/internal/figures -write    # renews transport/BENCHMARKS.md
+//
+// It runs the benchmarks, tests and loads that there are, one after the other, and
+// reads what they print. It exits 1 where one of them fails, or finds something wrong; a bound that is not met
+// is told in the table, and is no failure, since a machine that is busy misses some.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"time"
+)
+
+// document is the file that keeps the last run, relative to the module.
+var document = filepath.Join("transport", "BENCHMARKS.md")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if errors.Is(err, flag.ErrHelp) {
+		os.Exit(2)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "figures:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the command: the table goes to stdout, what is being done to stderr. It
+// blocks until every command has ended, which an end of ctx makes soon.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("figures", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	only := flags.String("only", "", "measure only the figures whose row matches this `regexp`")
+	write := flags.Bool("write", false, "renew "+filepath.ToSlash(document)+" with the table")
+	benchtime := flags.String("benchtime", "", "for all benchmarks, in place of what is sensible for each")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("it takes no arguments, found %q", flags.Arg(0))
+	}
+	if *write && (*only != "" || *benchtime != "") {
+		return errors.New("-write keeps a whole run: leave out -only and -benchtime")
+	}
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		return fmt.Errorf("-only: %w", err)
+	}
+	var wanted []figure
+	for _, f := range figures {
+		if pattern.MatchString(fmt.Sprintf("issue %d: %s: %s", f.issue, f.what, f.run)) {
+			wanted = append(wanted, f)
+		}
+	}
+	if len(wanted) == 0 {
+		return fmt.Errorf("no figure matches -only %s", *only)
+	}
+
+	b, err := openBench(ctx, stderr)
+	if err != nil {
+		return err
+	}
+	b.benchtime = *benchtime
+	defer b.close()
+	began := time.Now()
+	rows := b.measure(ctx, wanted)
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("the run was cut short: %w", context.Cause(ctx))
+	}
+	text := table(rows, thisMachine(began, time.Since(began)))
+	if _, err := io.WriteString(stdout, text); err != nil {
+		return fmt.Errorf("printing the table: %w", err)
+	}
+	if *write {
+		if err := os.WriteFile(filepath.Join(b.module, document), []byte(preamble+text), 0o644); err != nil {
+			return fmt.Errorf("keeping the table: %w", err)
+		}
+	}
+	return verdict(rows)
+}
+
+// verdict is the error of a run in which something could not be measured, or was
+// wrong; a bound that is missed is none.
+func verdict(rows []row) error {
+	failed, wrong := 0, 0
+	for _, r := range rows {
+		switch {
+		case r.err != nil:
+			failed++
+		case r.must && !r.ok:
+			wrong++
+		}
+	}
+	if failed+wrong > 0 {
+		return fmt.Errorf("of %d figures %d could not be measured, and %d say that something is wrong", len(rows), failed, wrong)
+	}
+	return nil
+}

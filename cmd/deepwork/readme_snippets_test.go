@@ -1,0 +1,340 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/job"
+)
+
+// A snippet is a fenced block of README.md.
+type snippet struct {
+	kind string // what stands behind the fence
+	line int    // of its first line
+	text string
+}
+
+var fenced = regexp.MustCompile("(?ms)^```([^\n]*)\n(.*?)^```$")
+
+func readme(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// snippets gives the blocks of README.md, of the kinds named.
+func snippets(t *testing.T, kinds ...string) []snippet {
+	t.Helper()
+	text := readme(t)
+	var found []snippet
+	for _, m := range fenced.FindAllStringSubmatchIndex(text, -1) {
+		s := snippet{text[m[2]:m[3]], 1 + strings.Count(text[:m[4]], "\n"), text[m[4]:m[5]]}
+		if len(kinds) == 0 || slices.Contains(kinds, s.kind) {
+			found = append(found, s)
+		}
+	}
+	if len(found) == 0 {
+		t.Fatalf("README.md has no block of %q", kinds)
+	}
+	return found
+}
+
+// Each block is of a kind that one of the tests here looks into, or a picture.
+func TestReadmeSnippetsAreOfAKnownKind(t *testing.T) {
+	known := []string{"sh", "json", "json verdict", "toml", "yaml", "yaml job", "yaml config", "yaml sources", "yaml board", "mermaid"}
+	for _, s := range snippets(t) {
+		if !slices.Contains(known, s.kind) {
+			t.Errorf("README.md:%d: no test reads blocks of %q; the kinds are %q", s.line, s.kind, known)
+		}
+	}
+	if fences := strings.Count(readme(t), "\n```"); fences != 2*len(snippets(t)) {
+		t.Errorf("README.md has %d fences, and %d blocks: one is not closed, or indented", fences, len(snippets(t)))
+	}
+}
+
+// Every YAML block is what the program takes: a job, or a config.
+func TestReadmeYAMLIsTaken(t *testing.T) {
+	for _, s := range snippets(t, "yaml job") {
+		if _, faults := job.Parse(t.TempDir(), "README.md", []byte(s.text)); len(faults) > 0 {
+			t.Errorf("README.md:%d: the job has faults: %v", s.line, faults)
+		}
+	}
+	for _, s := range snippets(t, "yaml", "yaml config", "yaml sources", "yaml board") {
+		for kind, text := range map[string]string{"": s.text, " with what is commented out": uncommented(s.text)} {
+			if _, faults := config.Parse("README.md", []byte(text)); len(faults) > 0 {
+				t.Errorf("README.md:%d: the config%s has faults: %v", s.line, kind, faults)
+			}
+		}
+	}
+}
+
+var setting = regexp.MustCompile(`(?m)^(\s*)# ([a-z_]+: )`)
+
+// uncommented turns comments that are settings into settings, but for those that
+// say they are shown elsewhere.
+func uncommented(text string) string {
+	return setting.ReplaceAllString(regexp.MustCompile(`(?m)^.*# see below$`).ReplaceAllString(text, ""), "$1$2")
+}
+
+// Every key that the config's decoder takes stands in one of the blocks, where it
+// belongs.
+func TestReadmeShowsEveryConfigKey(t *testing.T) {
+	shown := map[string]bool{}
+	for _, s := range snippets(t, "yaml", "yaml config", "yaml sources", "yaml board") {
+		var top any
+		if err := yaml.Unmarshal([]byte(uncommented(s.text)), &top); err != nil {
+			t.Fatalf("README.md:%d: %v", s.line, err)
+		}
+		gather(top, "", shown)
+	}
+	keys := configKeys(t, func(inner string) string { return inner }, "")
+	if len(keys) < 50 {
+		t.Fatalf("the config's decoder told of %d keys only: %v", len(keys), keys)
+	}
+	for _, key := range keys {
+		// A variant has the keys of its executor, and the README says so.
+		if !shown[strings.ReplaceAll(key, ".variants.*.", ".")] {
+			t.Errorf("README.md does not show the config key %s", key)
+		}
+	}
+}
+
+// gather notes the path of every key under a value.
+func gather(v any, at string, into map[string]bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			path := at + key
+			into[path] = true
+			gather(value, path+".", into)
+			into[at+"*"] = true // where names are free
+			gather(value, at+"*.", into)
+		}
+	case []any:
+		for _, entry := range v {
+			gather(entry, at+"[].", into)
+		}
+	}
+}
+
+var takesKeys = regexp.MustCompile(`(?m)a number \(7\), and is to be a mapping with the keys ([a-z0-9_, ]+)$`)
+
+// configKeys asks the decoder itself which keys it takes, by giving it what is no
+// mapping: where it wants one, its fault lists the keys.
+func configKeys(t *testing.T, in func(string) string, at string) []string {
+	t.Helper()
+	var keys []string
+	for shape, under := range map[string]string{"%": "", "[%]": "[].", "{NAME: %}": "*."} {
+		wrap := func(inner string) string { return in(strings.Replace(shape, "%", inner, 1)) }
+		_, faults := config.Parse("config.yml", []byte(wrap("7")))
+		m := takesKeys.FindStringSubmatch(faults.Error())
+		if m == nil {
+			continue
+		}
+		for key := range strings.SplitSeq(m[1], ", ") {
+			keys = append(keys, at+under+key)
+			if strings.Count(at, ".") < 8 {
+				keys = append(keys, configKeys(t, func(inner string) string { return wrap("{" + key + ": " + inner + "}") }, at+under+key+".")...)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// The blocks of JSON and TOML configure clients, and start the server with options
+// that it has.
+func TestReadmeClientsStartTheServer(t *testing.T) {
+	for _, s := range snippets(t, "json") {
+		var v struct {
+			Servers map[string]struct {
+				Command string   `json:"command"`
+				Args    []string `json:"args"`
+			} `json:"mcpServers"`
+		}
+		d := json.NewDecoder(strings.NewReader(s.text))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&v); err != nil || len(v.Servers) == 0 {
+			t.Errorf("README.md:%d: this configures no client: %v", s.line, err)
+		}
+		for _, server := range v.Servers {
+			if server.Command != "deepwork" || len(server.Args) == 0 || server.Args[0] != "serve" {
+				t.Errorf("README.md:%d: %s %q does not start the server", s.line, server.Command, server.Args)
+			}
+			runnable(t, s.line, server.Args)
+		}
+	}
+	line := regexp.MustCompile(`(?m)^args = (\[.*\])$`)
+	for _, s := range snippets(t, "toml") {
+		m := line.FindStringSubmatch(s.text)
+		var args []string
+		if !strings.HasPrefix(s.text, "[mcp_servers.deepwork]\ncommand = \"deepwork\"\n") || m == nil || json.Unmarshal([]byte(m[1]), &args) != nil {
+			t.Errorf("README.md:%d: this does not start the server:\n%s", s.line, s.text)
+			continue
+		}
+		runnable(t, s.line, args)
+	}
+}
+
+// Every command line in the blocks for the shell is one: a command that there is,
+// with options it has and as many arguments as it takes.
+func TestReadmeCommandLines(t *testing.T) {
+	checked := 0
+	all := snippets(t, "sh")
+	if want := []string{"go run ./cmd/deepwork demo", "go test ./..."}; !slices.Equal(commandsOf(all[0].text), want) {
+		t.Errorf("README.md:%d begins with %q, and is to begin with %q", all[0].line, commandsOf(all[0].text), want)
+	}
+	for _, s := range all {
+		for i, text := range strings.Split(strings.TrimSuffix(s.text, "\n"), "\n") {
+			words := shellWords(text)
+			if len(words) == 0 {
+				continue
+			}
+			checkCommand(t, s.line+i, words)
+			checked++
+		}
+	}
+	// A command in the running text is checked as far as it is written there.
+	prose := fenced.ReplaceAllString(readme(t), "")
+	for _, m := range regexp.MustCompile("`((?:deepwork|go run|go test) [^`]+)`").FindAllStringSubmatch(prose, -1) {
+		text := strings.ReplaceAll(m[1], `\|`, "|")
+		if words := shellWords(strings.NewReplacer("[", " ", "]", " ", "…", "").Replace(text)); words[0] == "deepwork" {
+			named(t, text, words[1:])
+		} else {
+			checkCommand(t, 0, words)
+		}
+		checked++
+	}
+	if checked < 30 {
+		t.Errorf("README.md has %d command lines; were they found?", checked)
+	}
+}
+
+// checkCommand checks one command line of the shell.
+func checkCommand(t *testing.T, line int, words []string) {
+	t.Helper()
+	switch {
+	case words[0] == "deepwork":
+		runnable(t, line, words[1:])
+	case len(words) > 3 && slices.Equal(words[:3], []string{"go", "run", "./cmd/deepwork"}):
+		runnable(t, line, words[3:])
+	case words[0] == "go" && len(words) > 2 && slices.Contains([]string{"run", "test", "install"}, words[1]):
+		for _, w := range words[2:] {
+			if dir, ok := strings.CutPrefix(strings.TrimSuffix(w, "/..."), "./"); ok {
+				if _, err := os.Stat(filepath.Join("..", "..", filepath.FromSlash(dir))); err != nil {
+					t.Errorf("README.md:%d: %v", line, err)
+				}
+			}
+		}
+	case words[0] == "cd", slices.Equal(words[:min(3, len(words))], []string{"claude", "mcp", "add"}):
+		// not ours
+	default:
+		t.Errorf("README.md:%d: nobody knows how to check %q", line, words)
+	}
+}
+
+// runnable checks a command line of ours as the program does. A command that works
+// in a project is run, in one that does not exist: that far it must come, past all
+// that is checked of its options.
+func runnable(t *testing.T, line int, args []string) {
+	t.Helper()
+	cmd, rest, err := (&app{}).root().Find(args)
+	if err == nil {
+		err = cmd.ParseFlags(rest)
+	}
+	if err == nil {
+		err = cmd.ValidateArgs(cmd.Flags().Args())
+	}
+	if err == nil {
+		err = cmd.ValidateRequiredFlags()
+	}
+	if err == nil && cmd.HasSubCommands() && !cmd.Runnable() {
+		err = needsSubcommand(cmd, nil)
+	}
+	if err != nil {
+		t.Errorf("README.md:%d: deepwork %s: %v", line, strings.Join(args, " "), err)
+		return
+	}
+	if cmd.Flags().Lookup("path") == nil || cmd.Name() == "load" {
+		return
+	}
+	nowhere := filepath.Join(t.TempDir(), "nowhere")
+	var stdout, stderr bytes.Buffer
+	code := Main(append(slices.Clone(args), "--path", nowhere), strings.NewReader(""), &stdout, &stderr)
+	if code != exitFailure || !strings.Contains(stderr.String(), "nowhere") {
+		t.Errorf("README.md:%d: deepwork %s gives exit code %d before it looks for the project: %s", line, strings.Join(args, " "), code, stderr.String())
+	}
+}
+
+// named checks that a command is there, and every option that is named with it.
+func named(t *testing.T, text string, args []string) {
+	t.Helper()
+	cmd, _, err := (&app{}).root().Find(args)
+	if err != nil || !cmd.HasParent() {
+		t.Errorf("README.md names `%s`: there is no such command (%v)", text, err)
+		return
+	}
+	for _, word := range args {
+		if name, ok := strings.CutPrefix(word, "--"); ok && cmd.Flags().Lookup(name) == nil && cmd.InheritedFlags().Lookup(name) == nil {
+			t.Errorf("README.md names `%s`: there is no --%s", text, name)
+		}
+	}
+}
+
+// commandsOf gives the command lines of a block.
+func commandsOf(text string) []string {
+	var all []string
+	for line := range strings.Lines(text) {
+		if words := shellWords(line); len(words) > 0 {
+			all = append(all, strings.Join(words, " "))
+		}
+	}
+	return all
+}
+
+// shellWords splits a command line as the shell does, as far as the README uses it:
+// quotes, comments and redirections.
+func shellWords(line string) []string {
+	var words []string
+	for _, m := range regexp.MustCompile(`"([^"]*)"|'([^']*)'|(\S+)`).FindAllStringSubmatch(line, -1) {
+		switch word := m[1] + m[2] + m[3]; {
+		case strings.HasPrefix(m[3], "#"):
+			return words
+		case regexp.MustCompile(`^[0-9]?>`).MatchString(m[3]):
+		default:
+			words = append(words, word)
+		}
+	}
+	return words
+}
+
+// The checks above can fail: what is wrong is found.
+func TestReadmeChecksFindMistakes(t *testing.T) {
+	for text, want := range map[string][]string{
+		`deepwork token new ann 2>>tokens     # the token`: {"deepwork", "token", "new", "ann"},
+		`claude add --header "Authorization: Bearer X"`:    {"claude", "add", "--header", "Authorization: Bearer X"},
+		`# only a comment`: nil,
+	} {
+		if got := shellWords(text); !slices.Equal(got, want) {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
+	seen := map[string]bool{}
+	gather(map[string]any{"a": []any{map[string]any{"b": 1}}}, "", seen)
+	if want := []string{"*", "*.[].*", "*.[].b", "a", "a.[].*", "a.[].b"}; !slices.Equal(slices.Sorted(maps.Keys(seen)), want) {
+		t.Errorf("%v", seen)
+	}
+}

@@ -1,0 +1,352 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/session/attempt"
+)
+
+// toolsDoc is the document of all tools, beside this package's code.
+const toolsDoc = "TOOLS.md"
+
+// TOOLS.md is what the server lists, in tables: made from the schemas as a client
+// gets them, and not as the code has them (issue 8, "Documents that cannot go stale").
+func TestToolsDocument(t *testing.T) {
+	got := toolsDocument(t)
+	if *update {
+		if err := os.WriteFile(toolsDoc, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(toolsDoc)
+	if err != nil {
+		t.Fatalf("%v (go test ./transport -run TestToolsDocument -update writes it)", err)
+	}
+	if bytes.Equal(got, want) {
+		return
+	}
+	a, b := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			t.Fatalf("%s:%d is not what the server lists; go test ./transport -run TestToolsDocument -update renews it.\n got %s\nwant %s", toolsDoc, i+1, a[i], b[i])
+		}
+	}
+	t.Errorf("%s has %d lines, and what the server lists gives %d; go test ./transport -run TestToolsDocument -update renews it", toolsDoc, len(b), len(a))
+}
+
+// A change of any word of a schema is one of the document: nothing that is listed
+// is left out of it.
+func TestToolsDocumentHasEveryDescription(t *testing.T) {
+	doc := string(toolsDocument(t))
+	for _, tool := range listTools(t) {
+		if !strings.Contains(doc, "\n### "+tool.Name+"\n") || !strings.Contains(doc, "\n"+tool.Description+"\n") {
+			t.Errorf("%s stands not in the document, or not with its description", tool.Name)
+		}
+		var walk func(at string, s *jsonschema.Schema)
+		walk = func(at string, s *jsonschema.Schema) {
+			if s == nil || s.Not != nil {
+				return
+			}
+			if s.Description != "" && !strings.Contains(doc, cell(s.Description)) {
+				t.Errorf("%s: the document leaves out %q", at, s.Description)
+			}
+			for name, p := range s.Properties {
+				if !strings.Contains(doc, name) {
+					t.Errorf("%s: the document leaves out %s", at, name)
+				}
+				walk(at+"."+name, p)
+			}
+			for name, p := range s.Defs {
+				for field, p := range p.Properties { // of itself it says what it is where it is used
+					walk(at+"#"+name+"."+field, p)
+				}
+			}
+			walk(at+"[]", s.Items)
+			walk(at+".*", s.AdditionalProperties)
+		}
+		walk(tool.Name+" input", schemaFrom(t, tool.InputSchema))
+		walk(tool.Name+" output", schemaFrom(t, tool.OutputSchema))
+	}
+}
+
+// toolsDocument makes the whole document.
+func toolsDocument(t *testing.T) []byte {
+	t.Helper()
+	all := listedTools(t)
+	sets := map[string][]string{}
+	for _, set := range toolsets {
+		s, err := newServer(parts{agent: new(fakes).agent, workspace: new(attempt.Context)}, []string{set}, "", slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range listed(t, client(t, s)) {
+			sets[set] = append(sets[set], name)
+		}
+	}
+	known := slices.Concat(slices.Collect(maps.Values(sets))...)
+	for name := range all { // of two sets: they are offered where the workflows are, too
+		if !slices.Contains(known, name) {
+			sets["remote"] = append(sets["remote"], name)
+		}
+	}
+	for _, names := range sets {
+		slices.Sort(names)
+	}
+
+	var d document
+	d.line("# Tools\n")
+	d.line("Every tool of the server with its arguments and its reply, made from the schemas that it lists. Do not edit it: `go test ./transport -run TestToolsDocument -update` renews it, and a test fails where it is stale.\n")
+	d.line("A refused call has `isError` and one text, at most %d characters, that begins with `ToolError:` or `StateError:`; the tables tell of the other replies. Arguments that are not required may be left out or be `null`. A dot leads into an object, `[]` into each entry of a list, `.*` to the values of an object whose names are free. [README](../README.md#tools) says how the tools work together.\n", errorChars)
+	d.line("| tool | set | title | |\n|---|---|---|---|")
+	for _, set := range toolsets {
+		for _, name := range sets[set] {
+			d.line("| [%s](#%s) | `%s` | %s | %s |", name, name, set, all[name].Title, annotationsOf(all[name]))
+		}
+	}
+	for _, set := range toolsets {
+		d.line("\n## The set %s", set)
+		for _, name := range sets[set] {
+			d.tool(t, all[name])
+		}
+	}
+	if d.step != nil {
+		d.line("\n## A step\n\nWhat `begin_step` and each entry of `concurrent_steps` are, if not `null`.\n")
+		d.fields(d.step)
+	}
+	return d.Bytes()
+}
+
+// A listedTool is a tool as its bytes are: with the order of its properties.
+type listedTool struct {
+	Name, Title, Description  string
+	Annotations               *mcp.ToolAnnotations
+	InputSchema, OutputSchema json.RawMessage
+}
+
+// listedTools lists all tools there are, by name.
+func listedTools(t *testing.T) map[string]*listedTool {
+	t.Helper()
+	s, _ := fakeServer(t, nil, inWorkspace)
+	lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
+	var list struct{ Result struct{ Tools []*listedTool } }
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &list); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]*listedTool{}
+	for _, tool := range list.Result.Tools {
+		all[tool.Name] = tool
+	}
+	return all
+}
+
+// ordered reads a schema and keeps the order of its properties, which the schema's
+// own type forgets.
+func ordered(t *testing.T, data json.RawMessage) *jsonschema.Schema {
+	t.Helper()
+	s := schemaFrom(t, data)
+	var walk func(data json.RawMessage, s *jsonschema.Schema)
+	walk = func(data json.RawMessage, s *jsonschema.Schema) {
+		var raw struct {
+			Properties           json.RawMessage
+			Items                json.RawMessage
+			AdditionalProperties json.RawMessage
+			Defs                 map[string]json.RawMessage `json:"$defs"`
+		}
+		if s == nil || len(data) == 0 || data[0] != '{' {
+			return
+		}
+		if err := json.Unmarshal(data, &raw); err != nil {
+			t.Fatal(err)
+		}
+		if raw.Properties != nil {
+			d := json.NewDecoder(bytes.NewReader(raw.Properties))
+			d.Token() // {
+			for d.More() {
+				name, err := d.Token()
+				if err != nil {
+					t.Fatal(err)
+				}
+				var of json.RawMessage
+				if err := d.Decode(&of); err != nil {
+					t.Fatal(err)
+				}
+				s.PropertyOrder = append(s.PropertyOrder, name.(string))
+				walk(of, s.Properties[name.(string)])
+			}
+		}
+		walk(raw.Items, s.Items)
+		walk(raw.AdditionalProperties, s.AdditionalProperties)
+		for name, def := range raw.Defs {
+			walk(def, s.Defs[name])
+		}
+	}
+	walk(data, s)
+	return s
+}
+
+// A document is written from top to bottom.
+type document struct {
+	bytes.Buffer
+	replies map[string]string  // tables that stand in it already, and whose they are
+	step    *jsonschema.Schema // what the replies that describe steps share
+}
+
+func (d *document) line(format string, args ...any) { fmt.Fprintf(d, format+"\n", args...) }
+
+// tool writes the section of one tool.
+func (d *document) tool(t *testing.T, tool *listedTool) {
+	t.Helper()
+	d.line("\n### %s\n\n**%s.** %s\n\n%s\n", tool.Name, tool.Title, annotationsOf(tool), tool.Description)
+	input, output := ordered(t, tool.InputSchema), ordered(t, tool.OutputSchema)
+	if len(input.Properties) == 0 {
+		d.line("It takes no arguments.")
+	} else {
+		d.line("| argument | type | required | meaning |\n|---|---|---|---|")
+		rows(input, "", func(path string, needed bool, s *jsonschema.Schema) {
+			d.line("| `%s` | %s | %s | %s |", path, typeOf(s), map[bool]string{true: "yes", false: "no"}[needed], cell(s.Description))
+		})
+	}
+	for name, def := range output.Defs {
+		if def.Description = ""; d.step == nil {
+			d.step = def
+		} else if !reflect.DeepEqual(d.step, def) {
+			t.Errorf("the %s of %s is not that of the other tools", name, tool.Name)
+		}
+	}
+	var table document
+	if output.Description != "" {
+		table.line("%s\n", output.Description)
+	}
+	if len(output.Properties) > 0 {
+		table.fields(output)
+	}
+	if d.replies == nil {
+		d.replies = map[string]string{}
+	}
+	if other, ok := d.replies[table.String()]; ok {
+		d.line("\nThe reply is that of [%s](#%s).", other, other)
+		return
+	}
+	d.replies[table.String()] = tool.Name
+	d.line("\n%s", strings.TrimSuffix(table.String(), "\n"))
+}
+
+// fields writes the table of a reply.
+func (d *document) fields(s *jsonschema.Schema) {
+	d.line("| field of the reply | type | meaning |\n|---|---|---|")
+	rows(s, "", func(path string, always bool, s *jsonschema.Schema) {
+		kind := typeOf(s)
+		if !always {
+			kind += ", may be missing"
+		}
+		d.line("| `%s` | %s | %s |", path, kind, cell(s.Description))
+	})
+}
+
+// rows gives every property of a schema, at any depth, in the order of the schema,
+// and whether it is required.
+func rows(s *jsonschema.Schema, under string, row func(path string, required bool, s *jsonschema.Schema)) {
+	for _, name := range s.PropertyOrder {
+		p := s.Properties[name]
+		row(under+name, slices.Contains(s.Required, name), p)
+		inside(p, under+name, row)
+	}
+}
+
+// inside gives what stands in the entries of a list and in the values of an object.
+func inside(p *jsonschema.Schema, path string, row func(string, bool, *jsonschema.Schema)) {
+	rows(p, path+".", row)
+	if p.Items != nil {
+		row(path+"[]", true, p.Items)
+		inside(p.Items, path+"[]", row)
+	}
+	if more := p.AdditionalProperties; more != nil && more.Not == nil {
+		row(path+".*", true, more)
+		inside(more, path+".*", row)
+	}
+}
+
+// typeOf tells the type of a property, its values and its limits, in words.
+func typeOf(s *jsonschema.Schema) string {
+	kinds, null := slices.Clone(s.Types), slices.Contains(s.Types, "null")
+	if s.Type != "" {
+		kinds = []string{s.Type}
+	}
+	kinds = slices.DeleteFunc(kinds, func(k string) bool { return k == "null" })
+	text := strings.Join(kinds, " or ")
+	switch {
+	case len(kinds) == 0 || len(kinds) >= 5:
+		text, null = "any JSON", false
+	case len(kinds) == 1 && kinds[0] == "array":
+		text = "list"
+	}
+	if s.Ref != "" {
+		text = "[step](#a-step)"
+	}
+	var values []string
+	for _, v := range s.Enum {
+		if v != nil {
+			values = append(values, fmt.Sprintf("`%v`", v))
+		}
+	}
+	if len(values) > 0 {
+		text += ": " + strings.Join(values, ", ")
+	}
+	var limits []string
+	if s.Minimum != nil && s.Maximum != nil {
+		limits = append(limits, fmt.Sprintf("%v to %v", *s.Minimum, *s.Maximum))
+	}
+	if s.MaxLength != nil {
+		limits = append(limits, fmt.Sprintf("at most %d characters", *s.MaxLength))
+	}
+	if s.MinItems != nil {
+		limits = append(limits, fmt.Sprintf("at least %d", *s.MinItems))
+	}
+	if s.MaxItems != nil {
+		limits = append(limits, fmt.Sprintf("at most %d entries", *s.MaxItems))
+	}
+	if len(limits) > 0 {
+		text += ", " + strings.Join(limits, ", ")
+	}
+	if null {
+		text += ", or null"
+	}
+	return text
+}
+
+// cell is a text in a table of Markdown.
+func cell(s string) string {
+	return strings.NewReplacer("\n", " ", "|", `\|`, "<", `\<`).Replace(s)
+}
+
+// annotationsOf tells the annotations of a tool.
+func annotationsOf(tool *listedTool) string {
+	var words []string
+	switch a := tool.Annotations; {
+	case a.ReadOnlyHint:
+		words = append(words, "Only reads")
+	case *a.DestructiveHint:
+		words = append(words, "Changes or ends what there is")
+	default:
+		words = append(words, "Adds to what there is")
+	}
+	if a := tool.Annotations; a.IdempotentHint && !a.ReadOnlyHint {
+		words = append(words, "twice is as once")
+	}
+	if *tool.Annotations.OpenWorldHint {
+		words = append(words, "reaches beyond the project")
+	}
+	return strings.Join(words, "; ") + "."
+}
