@@ -22,12 +22,15 @@ var errTooLarge = errors.New("the reply is too large")
 // is cut out of the reply, since nobody could see what is missing.
 func (s *Server) tooLarge(tool string, n int) *session.Error {
 	what, next := "was carried out, but its reply is not sent", s.again(tool)
-	if s.reads[tool] {
+	switch how := recheck[tool]; {
+	case s.reads[tool]:
 		what = "has no reply that can be sent"
 		next = smaller[tool]
 		if next == "" {
 			next = "ask for less, where " + tool + " has an argument for it, or read the files of the project yourself."
 		}
+	case how == seeRun, how == "": // a workflow of another system
+		next = "the run ended, and its result is at its source: look there. Calling " + tool + " again runs the workflow again; before that, have it give a reference to a large result instead of the result."
 	}
 	return session.NotNow("reply_too_large", "%s %s: it would have %d bytes of JSON, and %d are the most. What to do now: %s", tool, what, n, maxReplyBytes, next).
 		With("bytes", n).With("max", maxReplyBytes).Because(fmt.Errorf("%w: %d bytes", errTooLarge, n))

@@ -66,6 +66,9 @@ func TestEveryReplyIsBounded(t *testing.T) {
 			if _, what, _ := strings.Cut(got, "What to do now: "); len(what) < 20 {
 				t.Errorf("%s: nothing says what to do: %s", name, got)
 			}
+			if strings.Contains(got, seeRun) {
+				t.Errorf("%s: it is told to see whether a run that ended was started: %s", name, got)
+			}
 			if carried := strings.Contains(got, "was carried out"); carried == s.reads[name] {
 				t.Errorf("%s only reads: %v; it says %s", name, s.reads[name], got)
 			}

@@ -154,13 +154,17 @@ func TestAnAnswerThatIsNotJSONCostsItsCallAlone(t *testing.T) {
 			t.Errorf("%.60s took %v", c.result, d)
 		}
 	}
+	var logged strings.Builder // objects with the id of every call that there may be
+	for id := range 90 {
+		fmt.Fprintf(&logged, "{\"id\":%d,\"result\":NaN}\n", id)
+	}
 	// What nobody waits for is left out.
 	answer := []byte(`{"content":[{"type":"text","text":"ok"}]}`)
 	for _, before := range []string{
 		`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":NaN}}` + "\n",
 		`{"level":"info","msg":"an object that is logged"}` + "\n",
 		"{ starting\n", "{\n  a: 1,\n}\n", "{\n", "[1, 2]\n", "  indented\n", "{\"open\n", "{'python': True}\n", "[\n", "{\"a\": [\n", "12\n", "\"a\"\n",
-		`{"jsonrpc":"2.0","id":"nobody's","result":{"x":NaN}}` + "\n",
+		`{"jsonrpc":"2.0","id":"nobody's","result":{"x":NaN}}` + "\n", logged.String(),
 		strings.Repeat("{ x\n", 60), "{\"jsonrpc\":\"2.0\",\n\"method\":\"notifications/message\",\n\"params\":{\"level\":\"info\",\"data\":\ntrue\n}}\n",
 	} {
 		if got, err := executeRaw(t, r, w, order{Before: []byte(before), Result: answer}); err != nil || string(got.Output) != `"ok"` {

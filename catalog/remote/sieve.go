@@ -108,7 +108,10 @@ func (s *sieve) next() {
 
 // refuse leaves out what is not JSON, or passes an error on in its place.
 func (s *sieve) refuse(text []byte, fault error) {
-	answer := inPlaceOf(text, fault)
+	var answer []byte
+	if isMessage(text) {
+		answer = inPlaceOf(text, fault)
+	}
 	if answer == nil {
 		s.drop(text)
 		return
@@ -117,9 +120,9 @@ func (s *sieve) refuse(text []byte, fault error) {
 	s.take(answer)
 }
 
-// take passes JSON on, if it is a message: some programs log objects.
+// take passes JSON on, if it is a message.
 func (s *sieve) take(text []byte) {
-	if !bytes.Contains(text, []byte(`"jsonrpc"`)) {
+	if !isMessage(text) {
 		s.drop(text)
 		return
 	}
@@ -183,7 +186,7 @@ func (f *frame) Read(p []byte) (int, error) {
 			f.err = err
 			return 0, err
 		}
-		if line[0] == '{' && bytes.Contains(line, []byte(`"jsonrpc"`)) && json.Valid(line) {
+		if line[0] == '{' && isMessage(line) && json.Valid(line) {
 			f.other = line
 			return 0, io.ErrUnexpectedEOF
 		}
@@ -200,6 +203,10 @@ type unread struct{}
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (*unread) UnmarshalJSON([]byte) error { return nil }
+
+// isMessage tells messages from the objects that some programs log, which may have
+// an id and a result of their own.
+func isMessage(text []byte) bool { return bytes.Contains(text, []byte(`"jsonrpc"`)) }
 
 func isBlank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }
 

@@ -96,7 +96,7 @@ func TestBoardTailDiffStopDelete(t *testing.T) {
 	}
 	p.eventually(func() string {
 		if out := p.output(id); !strings.Contains(out, "before") {
-			return out
+			return "the output is:\n" + out
 		}
 		return ""
 	})

@@ -44,14 +44,23 @@ func (e *Engine) StopAttempt(ctx context.Context, identity string, a AttemptArgs
 		return nil, found("stopping the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
 	}
 	r, err := e.attemptReply(ctx, b, id)
-	switch {
-	case err != nil:
-	case !was.Open():
-		r.Notice = new(fmt.Sprintf("Nothing ran: the attempt was %s already.", was))
-	case before.Session != nil && before.Session.Queued != nil && r.QueuedFollowUp == nil:
-		r.Notice = new(fmt.Sprintf("The follow-up that was queued was dropped: %q. Call follow_up to have it done nevertheless.", clip(before.Session.Queued.Prompt)))
+	if err != nil {
+		return nil, err
 	}
-	return r, err
+	notice := ""
+	switch {
+	case !was.Open():
+		notice = fmt.Sprintf("Nothing ran: the attempt was %s already.", was)
+	case before.Session != nil && before.Session.Queued != nil && r.QueuedFollowUp == nil:
+		notice = fmt.Sprintf("The follow-up that was queued was dropped: %q. Call follow_up to have it done nevertheless.", clip(before.Session.Queued.Prompt))
+	}
+	if r.Notice != nil && notice != "" {
+		notice += " " + *r.Notice
+	}
+	if notice != "" {
+		r.Notice = &notice
+	}
+	return r, nil
 }
 
 // stopOpen stops what is open of an attempt, wherever it runs, and returns the

@@ -24,7 +24,8 @@ const listed = 20
 // Errors: a text that is no UUID and no source's id is a ToolError,
 // invalid_execution_id; an id that is not known is a StateError, unknown_run,
 // that lists the newest; a source's id that several runs have is a ToolError,
-// ambiguous_execution_id, that lists ours; and a run whose source cannot be asked
+// ambiguous_execution_id, that lists ours; where the runs of other servers cannot
+// be read, an id that is not known here is a StateError, runs_unread; and a run whose source cannot be asked
 // is a StateError, status_not_supported, that holds the Run under "run" (8.5).
 func (e *Engine) Status(ctx context.Context, identity, executionID string) (*Run, error) {
 	e.sweep()
@@ -38,7 +39,7 @@ func (e *Engine) Status(ctx context.Context, identity, executionID string) (*Run
 		id = parsed.String()
 	}
 	v, err := e.look(identity, given, id)
-	var other *record // where it is another server's
+	var other *record // where it is not in this server's journal
 	if v == nil && err == nil {
 		v, other, err = e.lookOnDisk(ctx, identity, given, id)
 	}
@@ -127,7 +128,8 @@ func (e *Engine) lookOnDisk(ctx context.Context, identity, given, id string) (*v
 	case 0:
 		return nil, nil, nil
 	case 1:
-		// Its owner lives, and knows its progress; this is as far as it is written down.
+		// Its owner lives, and knows its progress, or is gone and could not be followed
+		// by this server; this is as far as it is written down.
 		r := found[0]
 		return &view{Run: r.run(), over: r.over(), stored: r.ResultKept}, r, nil
 	}

@@ -80,7 +80,11 @@ func (d *jobDefinitions) Current(ctx context.Context, s *State) (*Definition, er
 
 func (d *jobDefinitions) Texts(def *Definition, entry job.Entry) (Instructions, error) {
 	if def.Kept {
-		return def.keptTexts(entry)
+		texts, err := def.keptTexts(entry)
+		if err != nil {
+			return nil, err
+		}
+		return texts, fits(def, entry, texts)
 	}
 	texts := make(Instructions, len(entry))
 	for _, id := range entry {
@@ -109,10 +113,14 @@ func fits(def *Definition, entry job.Entry, texts Instructions) error {
 	if total <= MaxEntryBytes {
 		return nil
 	}
-	return session.Wrong("instructions_too_large",
-		"The concurrent steps %s of job '%s' cannot begin, so nothing has moved: their instructions, each with the job's common info, have %d bytes together, and %d are the most. "+
-			"Shorten the files, or have them name other files that are read when they are needed, and make the same call again.",
-		strings.Join(entry, ", "), def.Job.Name, total, MaxEntryBytes).With("steps", []string(entry)).With("bytes", total).With("max", MaxEntryBytes)
+	why := fmt.Errorf("their instructions, each with the job's common info, have %d bytes together, and %d are the most", total, MaxEntryBytes)
+	remedy := "Shorten the files, or have them name other files that are read when they are needed, and make the same call again."
+	if def.Kept { // no edit of the files reaches it
+		remedy = "Restore the job with shorter instructions and make the same call again, or abort the session with abort_workflow."
+	}
+	return session.Wrong("instructions_too_large", "The concurrent steps %s of job '%s' cannot begin, so nothing has moved: %v. %s",
+		strings.Join(entry, ", "), def.Job.Name, why, remedy).
+		With("steps", []string(entry)).With("bytes", total).With("max", MaxEntryBytes).Because(why)
 }
 
 func (d *jobDefinitions) KeptTexts(ref DefinitionRef, entry job.Entry) (Instructions, error) {

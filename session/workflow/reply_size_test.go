@@ -37,6 +37,48 @@ func TestAGroupWithTooMuchTextDoesNotBegin(t *testing.T) {
 	}
 }
 
+// A group that began and has too much text by now is read as it began, and get_step
+// says why.
+func TestAGroupWithTooMuchTextByNowIsReadAsItBegan(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "a", outputs: oneFile}, {id: "b", outputs: oneFile}, {id: "c", outputs: oneFile}},
+		map[string]string{"main": "[[a, b, c]]"})
+	c := p.open().Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	before, err := c.Step(ctx, StepArgs{SessionID: &id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		p.write(".deepwork/jobs/alpha/steps/"+name+".md", strings.Repeat("Read this.\n", MaxEntryBytes/3/11))
+	}
+	r, err := c.Step(ctx, StepArgs{SessionID: &id})
+	if err != nil || r.BeginStep.Instructions != before.BeginStep.Instructions {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if r.Notice == nil || !strings.Contains(*r.Notice, "those the step began with") || !strings.Contains(*r.Notice, fmt.Sprint(MaxEntryBytes)) || strings.Contains(*r.Notice, "nil") {
+		t.Errorf("the notice is %v", r.Notice)
+	}
+}
+
+// Nor does a group begin whose text was kept when the job was there still; the
+// remedy is another, since edits of the files do not reach it.
+func TestAKeptGroupWithTooMuchTextDoesNotBegin(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "first", outputs: oneFile}, {id: "a", outputs: oneFile}, {id: "b", outputs: oneFile}, {id: "c", outputs: oneFile}},
+		map[string]string{"main": "[first, [a, b, c]]"})
+	p.write("r.md", "x")
+	for _, name := range []string{"a", "b", "c"} {
+		p.write(".deepwork/jobs/alpha/steps/"+name+".md", strings.Repeat("Read this.\n", MaxEntryBytes/3/11))
+	}
+	c := p.open().Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	// Another job of this name, without the workflow.
+	p.job("alpha", []testStep{{id: "first", outputs: oneFile}}, map[string]string{"other": "[first]"})
+	_, err := c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: &id})
+	refused(t, err, session.ToolError, "instructions_too_large", "a, b, c", "nothing has moved", "Restore the job", "abort_workflow")
+}
+
 // manyJobs is a snapshot of n jobs.
 func manyJobs(n, description int) *catalog.Snapshot {
 	snap := &catalog.Snapshot{}

@@ -27,13 +27,14 @@ func (a *sessionActor) step(ctx context.Context, m stepMessage) (*StepReply, err
 	if err == nil {
 		return a.reading(def, entry, pending, texts), nil
 	}
-	// The step was begun, so its text is kept: reading it does not need the file.
+	// The step was begun, so its text is kept: reading it does not need the file,
+	// nor that the file is not too long by now.
 	texts, lost := a.engine.definitions.KeptTexts(a.state.Definition, entry)
 	if lost != nil {
 		return nil, err
 	}
 	r := a.reading(def, entry, pending, texts)
-	r.Notice = join(r.Notice, fmt.Sprintf("The instructions are those the step began with; they cannot be read any more: %v.", errors.Unwrap(err)))
+	r.Notice = join(r.Notice, fmt.Sprintf("The instructions are those the step began with; those of now cannot be used: %v.", errors.Unwrap(err)))
 	return r, nil
 }
 

@@ -99,7 +99,7 @@ func (k *Keeper) load(attempt string) (*journal, error) {
 	}
 	j, err := parseJournal(attempt, data)
 	if err != nil {
-		return nil, fmt.Errorf("reading the journal of attempt %s: %s %w", attempt, path, err)
+		return nil, fmt.Errorf("reading the journal of attempt %s: %s %w; its worktrees are left alone until it is mended: see to what is in them, then move that file away", attempt, path, err)
 	}
 	return j, nil
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// A figure is one row of the table: something that an issue asks to be measured.
+// A figure is one row of the table: something that is promised and can be measured.
 type figure struct {
-	issue   int
+	part    string // of the program
 	what    string
 	op      string  // "<=", "<", ">=" or "", where it is only told
 	limit   float64 // what value is held against

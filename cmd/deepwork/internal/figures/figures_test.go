@@ -71,7 +71,7 @@ func TestTable(t *testing.T) {
 	}
 	got := table(rows, "then, there")
 	want := "then, there. Of 5 figures 2 hold, 1 miss their bound, 2 could not be measured.\n\n" +
-		"| issue | figure | bound | measured | compared with | holds | by itself |\n|---|---|---|---|---|---|---|\n"
+		"| of | figure | bound | measured | compared with | holds | by itself |\n|---|---|---|---|---|---|---|\n"
 	if !strings.HasPrefix(got, want) {
 		t.Errorf("the table is\n%s", got)
 	}
@@ -131,11 +131,11 @@ func TestBounds(t *testing.T) {
 var pattern = regexp.MustCompile(`-(?:bench|run)=\^(\w+)\$`)
 
 // Every command names a benchmark or a test that there is, in a package that there
-// is; and of every issue that asks for figures there are some.
+// is; and there are some of every part of the program.
 func TestFiguresNameWhatThereIs(t *testing.T) {
-	issues := map[int]bool{}
+	seen := map[string]bool{}
 	for _, f := range figures {
-		issues[f.issue] = true
+		seen[f.part] = true
 		if f.run.program == deepwork {
 			continue
 		}
@@ -169,9 +169,9 @@ func TestFiguresNameWhatThereIs(t *testing.T) {
 			}
 		}
 	}
-	for issue := 3; issue <= 7; issue++ {
-		if !issues[issue] {
-			t.Errorf("issue %d has no figure", issue)
+	for _, part := range parts {
+		if !seen[part] {
+			t.Errorf("no figure is of the part %q", part)
 		}
 	}
 }
@@ -191,7 +191,7 @@ func TestDocumentIsOfTheseFigures(t *testing.T) {
 	}
 	rest := text
 	for _, f := range figures {
-		_, after, ok := strings.Cut(rest, "\n| "+short(float64(f.issue))+" | "+cell(f.what)+" | "+cell(f.bound())+" | ")
+		_, after, ok := strings.Cut(rest, "\n| "+f.part+" | "+cell(f.what)+" | "+cell(f.bound())+" | ")
 		if !ok {
 			t.Fatalf("%s has no row, or not in its place, for %q: run the command with -write", document, f.what)
 		}

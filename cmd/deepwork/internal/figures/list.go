@@ -10,7 +10,7 @@ func test(name, pkg string) command {
 	return command{program: goTool, args: "test -count=1 -timeout=10m -v -run=^" + name + "$ " + pkg}
 }
 
-// oftenKilled has a test of killed servers kill as many as the issue asks.
+// oftenKilled has a test of killed servers kill as many as is promised.
 func oftenKilled(c command) command {
 	c.env = "DEEPWORK_CRASH_ROUNDS=100"
 	return c
@@ -40,25 +40,37 @@ const (
 	manySessions   = "BenchmarkTransitionInMemory/sessions=100000"
 )
 
-// figures are all that the issues ask for, in their order. One that is new there
-// gets its row here, and its benchmark beside the code that it measures.
+// The parts of the program that figures are promised of.
+const (
+	engine  = "engine"
+	quality = "quality gate"
+	agents  = "many agents"
+	dynamic = "dynamic tools"
+	board   = "task board"
+)
+
+// parts are all of them, in the order of the table.
+var parts = []string{engine, quality, agents, dynamic, board}
+
+// figures are all that are promised. A new one gets its row here, and its benchmark
+// beside the code that it measures.
 var figures = []figure{
-	// Issue 3: the engine.
-	{3, "finished_step over stdio, durable, 1 caller: part of the time allowed, an echo and two writes", "<=", 1, "", one(oneCaller, "of-allowed(<=1)", 1),
+	// The engine.
+	{engine, "finished_step over stdio, durable, 1 caller: part of the time allowed, an echo and two writes", "<=", 1, "", one(oneCaller, "of-allowed(<=1)", 1),
 		"step {" + oneCaller + " step-µs} µs; echo of the bare SDK {" + oneCaller + " echo-µs} µs, synced write of 4 KB {" + oneCaller + " write-µs} µs", stdioSteps, false},
-	{3, "the same, 16 callers on one connection: part of 1/(1/e + 1/w)", ">=", 0.6, "", one(sixteenCallers, "of-ideal(>=0.6)", 1),
+	{engine, "the same, 16 callers on one connection: part of 1/(1/e + 1/w)", ">=", 0.6, "", one(sixteenCallers, "of-ideal(>=0.6)", 1),
 		"step {" + sixteenCallers + " step-µs} µs; echo {" + sixteenCallers + " echo-µs} µs, write {" + sixteenCallers + " write-µs} µs, each by 16 at once", stdioSteps, false},
-	{3, "resident after that, 100 jobs loaded", "<", 64, "MB", largest(one(oneCaller, "server-MB(<64)", 1), one(sixteenCallers, "server-MB(<64)", 1)),
+	{engine, "resident after that, 100 jobs loaded", "<", 64, "MB", largest(one(oneCaller, "server-MB(<64)", 1), one(sixteenCallers, "server-MB(<64)", 1)),
 		"", stdioSteps, false},
-	{3, "a step after 300 others by one after 10", "<=", 2, "", one("BenchmarkLateStep", "ratio(<=2)", 1),
+	{engine, "a step after 300 others by one after 10", "<=", 2, "", one("BenchmarkLateStep", "ratio(<=2)", 1),
 		"step 10 {BenchmarkLateStep step10-µs} µs, step 300 {BenchmarkLateStep step300-µs} µs", benchmark("BenchmarkLateStep", "./cmd/deepwork", "3x"), false},
-	{3, "a transition in memory, 10 sessions", "<", 5, "µs", one(fewSessions, "ns/op", 1e-3), "{" + fewSessions + " B/op} B, {" + fewSessions + " allocs/op} allocations", inMemory, false},
-	{3, "a transition in memory, 100,000 sessions", "<", 5, "µs", one(manySessions, "ns/op", 1e-3), "{" + manySessions + " B/op} B, {" + manySessions + " allocs/op} allocations", inMemory, false},
-	{3, "its growth from 10 to 100,000 sessions (none is wanted; a quarter is noise)", "<=", 1.25, "", ratio(manySessions, "ns/op", fewSessions, "ns/op"),
+	{engine, "a transition in memory, 10 sessions", "<", 5, "µs", one(fewSessions, "ns/op", 1e-3), "{" + fewSessions + " B/op} B, {" + fewSessions + " allocs/op} allocations", inMemory, false},
+	{engine, "a transition in memory, 100,000 sessions", "<", 5, "µs", one(manySessions, "ns/op", 1e-3), "{" + manySessions + " B/op} B, {" + manySessions + " allocs/op} allocations", inMemory, false},
+	{engine, "its growth from 10 to 100,000 sessions (none is wanted; a quarter is noise)", "<=", 1.25, "", ratio(manySessions, "ns/op", fewSessions, "ns/op"),
 		"{" + fewSessions + " ns/op} ns and {" + manySessions + " ns/op} ns", inMemory, false},
-	{3, "100,000 active sessions, all passivated: resident", "<", 100, "MB", one("BenchmarkPassivatedSessions", "MB-resident", 1),
+	{engine, "100,000 active sessions, all passivated: resident", "<", 100, "MB", one("BenchmarkPassivatedSessions", "MB-resident", 1),
 		"{BenchmarkPassivatedSessions B/session} B a session", passivated, false},
-	{3, "waking one and get_step, without the read of its file", "<", 1, "ms", func(v values) (float64, error) {
+	{engine, "waking one and get_step, without the read of its file", "<", 1, "ms", func(v values) (float64, error) {
 		all, err := v.get("BenchmarkPassivatedSessions", "ns/op")
 		if err != nil {
 			return 0, err
@@ -66,7 +78,7 @@ var figures = []figure{
 		read, err := v.get("BenchmarkPassivatedSessions", "read-ns")
 		return (all - read) / 1e6, err
 	}, "read of the bare file {BenchmarkPassivatedSessions read-ns /1000} µs", passivated, false},
-	{3, "get_step in a stack 1,000 deep by one of 1: growth of the call by that of the field stack", "<=", 1, "", func(v values) (float64, error) {
+	{engine, "get_step in a stack 1,000 deep by one of 1: growth of the call by that of the field stack", "<=", 1, "", func(v values) (float64, error) {
 		call, err := ratio("BenchmarkStackDepth/depth=1000", "ns/op", "BenchmarkStackDepth/depth=1", "ns/op")(v)
 		if err != nil {
 			return 0, err
@@ -78,46 +90,46 @@ var figures = []figure{
 		return call / field, nil
 	}, "call {BenchmarkStackDepth/depth=1 ns/op /1000} and {BenchmarkStackDepth/depth=1000 ns/op /1000} µs; field {BenchmarkStackDepth/depth=1 ns-of-it-stack-field /1000} and {BenchmarkStackDepth/depth=1000 ns-of-it-stack-field /1000} µs",
 		benchmark("BenchmarkStackDepth", "./session/workflow", "500x"), false},
-	{3, "start, finish and abort anywhere in a stack 1,000 deep", "", 0, "s", one("TestAStackAThousandDeep", "s", 1), "a test that passes", test("TestAStackAThousandDeep", "./session/workflow"), false},
-	{3, "10,000 jobs load", "<", 3, "s", one("BenchmarkOpen10000", "ns/op", 1e-9), "", benchmark("BenchmarkOpen10000", "./catalog", "3x"), false},
-	{3, "get_workflows with 1,000 jobs, the whole call", "<", 5, "ms", one("BenchmarkGetWorkflows", "ns/op", 1e-6), "", benchmark("BenchmarkGetWorkflows", "./transport", "1s"), false},
-	{3, "an edit of one of 1,000 jobs, until the next call has it; 10 ms of it the file is left alone", "", 0, "ms", one("BenchmarkEdit1000", "ns/op", 1e-6), "", benchmark("BenchmarkEdit1000", "./catalog", "50x"), false},
-	{3, "process start to the answer to initialize, 100 jobs of 25 steps", "<", 50, "ms", one("BenchmarkProcessStart", "ms(<50)", 1), "", benchmark("BenchmarkProcessStart", "./cmd/deepwork", "20x"), false},
+	{engine, "start, finish and abort anywhere in a stack 1,000 deep", "", 0, "s", one("TestAStackAThousandDeep", "s", 1), "a test that passes", test("TestAStackAThousandDeep", "./session/workflow"), false},
+	{engine, "10,000 jobs load", "<", 3, "s", one("BenchmarkOpen10000", "ns/op", 1e-9), "", benchmark("BenchmarkOpen10000", "./catalog", "3x"), false},
+	{engine, "get_workflows with 1,000 jobs, the whole call", "<", 5, "ms", one("BenchmarkGetWorkflows", "ns/op", 1e-6), "", benchmark("BenchmarkGetWorkflows", "./transport", "1s"), false},
+	{engine, "an edit of one of 1,000 jobs, until the next call has it; 10 ms of it the file is left alone", "", 0, "ms", one("BenchmarkEdit1000", "ns/op", 1e-6), "", benchmark("BenchmarkEdit1000", "./catalog", "50x"), false},
+	{engine, "process start to the answer to initialize, 100 jobs of 25 steps", "<", 50, "ms", one("BenchmarkProcessStart", "ms(<50)", 1), "", benchmark("BenchmarkProcessStart", "./cmd/deepwork", "20x"), false},
 
-	// Issue 4: the quality gate.
-	{4, "200 sessions ask for a review at once, 4 workers, a reviewer of 50 ms: by the ideal", "<=", 1.3, "", one("BenchmarkReviews", "of-ideal(<=1.3)", 1),
+	// The quality gate.
+	{quality, "200 sessions ask for a review at once, 4 workers, a reviewer of 50 ms: by the ideal", "<=", 1.3, "", one("BenchmarkReviews", "of-ideal(<=1.3)", 1),
 		"200/4 of the reviewer's own {BenchmarkReviews reviewer-ms} ms", manyReviews, false},
-	{4, "the same in the pool alone", "<=", 1.3, "", one("BenchmarkPool", "x-ideal", 1), "200/4 of the reviewer's own {BenchmarkPool ms-alone} ms", poolOnly, false},
-	{4, "reviewers that ran at once", "<=", 4, "", largest(one("BenchmarkReviews", "at-once(<=4)", 1)), "", manyReviews, false},
-	{4, "get_workflows meanwhile by its idle median", "<=", 3, "", one("BenchmarkReviews", "busy-list(<=3)", 1), "idle {BenchmarkReviews idle-list-µs} µs", manyReviews, false},
-	{4, "100 hanging reviews cancelled, until no process and no goroutine is left", "<=", 2, "s", one("TestFigure_CancellingAHundredHangingReviews", "gone-s", 1),
+	{quality, "the same in the pool alone", "<=", 1.3, "", one("BenchmarkPool", "x-ideal", 1), "200/4 of the reviewer's own {BenchmarkPool ms-alone} ms", poolOnly, false},
+	{quality, "reviewers that ran at once", "<=", 4, "", largest(one("BenchmarkReviews", "at-once(<=4)", 1)), "", manyReviews, false},
+	{quality, "get_workflows meanwhile by its idle median", "<=", 3, "", one("BenchmarkReviews", "busy-list(<=3)", 1), "idle {BenchmarkReviews idle-list-µs} µs", manyReviews, false},
+	{quality, "100 hanging reviews cancelled, until no process and no goroutine is left", "<=", 2, "s", one("TestFigure_CancellingAHundredHangingReviews", "gone-s", 1),
 		"each ignores SIGTERM, and so does its child", test("TestFigure_CancellingAHundredHangingReviews", "./gate"), false},
-	{4, "building a review of 5 files of 1 MB by reading them", "<=", 3, "", one("BenchmarkBuild", "x-read", 1), "reading {BenchmarkBuild ms-read} ms", benchmark("BenchmarkBuild", "./gate", "30x"), false},
+	{quality, "building a review of 5 files of 1 MB by reading them", "<=", 3, "", one("BenchmarkBuild", "x-read", 1), "reading {BenchmarkBuild ms-read} ms", benchmark("BenchmarkBuild", "./gate", "30x"), false},
 
-	// Issue 5: many agents.
-	{5, "64 connections, stacks 8 deep, groups of 4, an editor saving: calls and files that are wrong", "<=", 0, "", one("load", "wrong", 1),
+	// Many agents.
+	{agents, "64 connections, stacks 8 deep, groups of 4, an editor saving: calls and files that are wrong", "<=", 0, "", one("load", "wrong", 1),
 		"{load transitions} transitions acknowledged, {load checked} session files checked, {load saves} saves", edited, true},
-	{5, "growth of the server's memory after 20 s of 60", "<=", 1.1, "", ratio("load", "end-MB", "load", "settled-MB"), "{load settled-MB} MB, then {load end-MB} MB", edited, false},
-	{5, "throughput at 64 connections by 1/(1/e + 1/w)", ">=", 0.6, "", one("load", "of-ceiling", 1),
+	{agents, "growth of the server's memory after 20 s of 60", "<=", 1.1, "", ratio("load", "end-MB", "load", "settled-MB"), "{load settled-MB} MB, then {load end-MB} MB", edited, false},
+	{agents, "throughput at 64 connections by 1/(1/e + 1/w)", ">=", 0.6, "", one("load", "of-ceiling", 1),
 		"{load transitions/s} transitions a second; e {load echoes/s} echoes of the bare SDK, w {load writes/s} synced writes", benched, false},
-	{5, "p99 by p50 at 64 connections", "<=", 10, "", one("load", "p99/p50", 1), "", benched, false},
-	{5, "two servers on one folder, replies lost, an editor saving: calls and files that are wrong", "<=", 0, "", one("load", "wrong", 1),
+	{agents, "p99 by p50 at 64 connections", "<=", 10, "", one("load", "p99/p50", 1), "", benched, false},
+	{agents, "two servers on one folder, replies lost, an editor saving: calls and files that are wrong", "<=", 0, "", one("load", "wrong", 1),
 		"{load transitions} transitions acknowledged, {load moves} moves between the servers", twoServers, true},
-	{5, "5,000 idle connections: each above the bare SDK's", "<", 40, "KB", one("load", "more-KB", 1), "{load idle-KB} KB with deepwork, {load bare-KB} KB with the bare SDK", idleOnes, false},
+	{agents, "5,000 idle connections: each above the bare SDK's", "<", 40, "KB", one("load", "more-KB", 1), "{load idle-KB} KB with deepwork, {load bare-KB} KB with the bare SDK", idleOnes, false},
 
-	// Issue 6: workflows of other systems.
-	{6, "a sync call through the server by the same made directly, stdio", "<=", 2.5, "", one("BenchmarkSyncCall/stdio", "times-direct", 1),
+	// Workflows of other systems.
+	{dynamic, "a sync call through the server by the same made directly, stdio", "<=", 2.5, "", one("BenchmarkSyncCall/stdio", "times-direct", 1),
 		"{BenchmarkSyncCall/stdio ns-through /1000} µs; directly {BenchmarkSyncCall/stdio ns-direct /1000} µs", syncCalls, false},
-	{6, "the same, HTTP", "<=", 2.5, "", one("BenchmarkSyncCall/http", "times-direct", 1),
+	{dynamic, "the same, HTTP", "<=", 2.5, "", one("BenchmarkSyncCall/http", "times-direct", 1),
 		"{BenchmarkSyncCall/http ns-through /1000} µs; directly {BenchmarkSyncCall/http ns-direct /1000} µs", syncCalls, false},
-	{6, "10,000 workflows become tools", "<", 2, "s", one("BenchmarkTenThousandWorkflows", "ns/op", 1e-9), "", tenThousand, false},
-	{6, "list_changed that a client gets of that", "<=", 1, "", one("BenchmarkTenThousandWorkflows", "list-changed", 1), "", tenThousand, false},
-	{6, "200 async runs at once on 10 slots: all end, never more than 10 at the source", "", 0, "s", one("TestFigure003_200RunsAtOnceWith10Slots", "s", 1), "a test that passes",
+	{dynamic, "10,000 workflows become tools", "<", 2, "s", one("BenchmarkTenThousandWorkflows", "ns/op", 1e-9), "", tenThousand, false},
+	{dynamic, "list_changed that a client gets of that", "<=", 1, "", one("BenchmarkTenThousandWorkflows", "list-changed", 1), "", tenThousand, false},
+	{dynamic, "200 async runs at once on 10 slots: all end, never more than 10 at the source", "", 0, "s", one("TestFigure003_200RunsAtOnceWith10Slots", "s", 1), "a test that passes",
 		test("TestFigure003_200RunsAtOnceWith10Slots", "./session/run"), false},
 
-	// Issue 7: the task board.
-	{7, "list_tasks, 50 of 10,000 tasks with 30,000 attempts, by the bare query", "<=", 3, "", one("BenchmarkListTasks", "ratio", 1),
+	// The task board.
+	{board, "list_tasks, 50 of 10,000 tasks with 30,000 attempts, by the bare query", "<=", 3, "", one("BenchmarkListTasks", "ratio", 1),
 		"{BenchmarkListTasks µs/list} µs; bare {BenchmarkListTasks µs/bare} µs", benchmark("BenchmarkListTasks", "./catalog/task", "300x"), false},
-	{7, "50 attempts at once on 4 slots: all end, never more than 4, nothing locked, git whole", "", 0, "s", one("TestFiftyAttemptsOnFourSlots", "s", 1), "a test that passes", fiftyAtOnce, false},
-	{7, "servers killed at 100 random moments: no commit, byte or task is lost", "", 0, "s", one("TestKilledServersLoseNothing", "s", 1), "a test that passes", killedBoards, false},
+	{board, "50 attempts at once on 4 slots: all end, never more than 4, nothing locked, git whole", "", 0, "s", one("TestFiftyAttemptsOnFourSlots", "s", 1), "a test that passes", fiftyAtOnce, false},
+	{board, "servers killed at 100 random moments: no commit, byte or task is lost", "", 0, "s", one("TestKilledServersLoseNothing", "s", 1), "a test that passes", killedBoards, false},
 }

@@ -1,13 +1,14 @@
 // Command figures prints all figures that the project promises, each beside what it
-// is compared with, from one run (issue 8, "Figures"):
+// is compared with, from one run:
 //
 //	go run ./cmd/deepwork/internal/figures           # about ten minutes
 //	go run ./cmd/deepwork/internal/figures -only load
 //	go run ./cmd/deepwork/internal/figures -write    # renews transport/BENCHMARKS.md
 //
 // It runs the benchmarks, tests and loads that there are, one after the other, and
-// reads what they print. It exits 1 where one of them fails, or finds something wrong; a bound that is not met
-// is told in the table, and is no failure, since a machine that is busy misses some.
+// reads what they print. It exits 1 where one of them fails, or finds something
+// wrong; a bound that is not met is told in the table, and is no failure, since a
+// machine that is busy misses some.
 package main
 
 import (
@@ -63,7 +64,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	var wanted []figure
 	for _, f := range figures {
-		if pattern.MatchString(fmt.Sprintf("issue %d: %s: %s", f.issue, f.what, f.run)) {
+		if pattern.MatchString(fmt.Sprintf("%s: %s: %s", f.part, f.what, f.run)) {
 			wanted = append(wanted, f)
 		}
 	}

@@ -72,7 +72,7 @@ func table(rows []row, machine string) string {
 		}
 	}
 	fmt.Fprintf(&b, "%s. Of %d figures %d hold, %d miss their bound, %d could not be measured.\n\n", machine, len(rows), held, missed, failed)
-	b.WriteString("| issue | figure | bound | measured | compared with | holds | by itself |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| of | figure | bound | measured | compared with | holds | by itself |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range rows {
 		measured, holds := r.measured, "yes"
 		switch {
@@ -81,7 +81,7 @@ func table(rows []row, machine string) string {
 		case !r.ok:
 			holds = "**no**"
 		}
-		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s | %s | `%s` |\n", r.issue, cell(r.what), cell(r.bound()), cell(measured), cell(r.against), holds, cell(r.run.String()))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | `%s` |\n", r.part, cell(r.what), cell(r.bound()), cell(measured), cell(r.against), holds, cell(r.run.String()))
 	}
 	return b.String()
 }
