@@ -27,14 +27,16 @@ const (
 )
 
 // HTTPStopTime is how long HTTPServer.Serve takes at most from the end of its
-// context to its return, whatever hangs (issue 5, "Lifecycle").
+// context to its return, whatever hangs (issue 5, "Lifecycle"); half a second more
+// where a client is being turned away in that very moment.
 const HTTPStopTime = httpGrace + answerGrace + streamGrace + closeGrace
 
 // Serve serves until ctx ends or the listener breaks. When ctx ends, new calls are
 // refused (503) and /readyz says so; those in flight have 5 s to be answered,
 // then they are cancelled and told so, and named in the log. It blocks until all
-// of it is over, HTTPStopTime at most, and returns nil then. It ends every connection of the Server, which
-// serves no other after it, and does not close the rest of it.
+// of it is over, HTTPStopTime at most, and returns nil then. It ends every
+// connection of the Server, which serves no other after it, and does not close the
+// rest of it.
 func (h *HTTPServer) Serve(ctx context.Context) error {
 	serve := func() error { return h.http.Serve(h.sockets) }
 	if h.http.TLSConfig != nil {

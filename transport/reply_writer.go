@@ -11,17 +11,16 @@ import (
 )
 
 // A replyWriter is the response to one POST of streamable HTTP. The SDK writes every
-// message as an event of a stream, and sends it off at once. Where the one message
-// of a response is the answer to its call, which it mostly is, it goes out as
-// plain JSON, whole, with its length: that is one packet in place of two, nothing
-// is left to be read behind it, and the client need not look for events. Results
-// travel past the SDK as parcels.
+// message as an event of a stream. Where the one message of a response is the answer
+// to its call, which it mostly is, it goes out as plain JSON, with its length: that
+// is one packet in place of two, nothing is left to be read behind it, and the client
+// need not look for events. Results travel past the SDK as parcels. What is written
+// is sent off at once, as the SDK does it: a server that stops waits for no more.
 type replyWriter struct {
 	http.ResponseWriter
 	parcels parcels
 	single  bool // the request is one message, so that the first answer is the last message
 	begun   bool // the header is out, or is not to be changed
-	ended   bool // the answer is written: the end of the response sends it off
 }
 
 // Unwrap is for http.ResponseController.
@@ -35,9 +34,6 @@ func (r *replyWriter) WriteHeader(status int) {
 
 // FlushError is what http.ResponseController calls to flush.
 func (r *replyWriter) FlushError() error {
-	if r.ended {
-		return nil
-	}
 	r.begun = true
 	return http.NewResponseController(r.ResponseWriter).Flush()
 }
@@ -65,7 +61,6 @@ func (r *replyWriter) Write(event []byte) (int, error) {
 	head := message[:len(message)-len(result)]
 	result = r.parcels.unpack(result[:len(result)-1]) // without the brace that ends the message
 	plain := r.single && !r.begun
-	r.ended = r.single
 	whole := make([]byte, 0, len(eventHead)+len(head)+len(result)+len("}")+len(eventTail))
 	if !plain {
 		whole = append(whole, eventHead...)

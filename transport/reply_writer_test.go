@@ -41,7 +41,7 @@ func TestAnAnswerAloneIsPlainJSON(t *testing.T) {
 			t.Errorf("%s became %s", message, got)
 		}
 		h := rec.Result().Header
-		if h.Get("Content-Type") != "application/json" || h.Get("Content-Length") != strconv.Itoa(len(message)) || rec.Flushed {
+		if h.Get("Content-Type") != "application/json" || h.Get("Content-Length") != strconv.Itoa(len(message)) || !rec.Flushed {
 			t.Errorf("%s: %v, flushed %v", message, h, rec.Flushed)
 		}
 	}

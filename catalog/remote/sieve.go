@@ -109,7 +109,7 @@ func (s *sieve) next() {
 // refuse leaves out what is not JSON, or passes an error on in its place.
 func (s *sieve) refuse(text []byte, fault error) {
 	var answer []byte
-	if isMessage(text) {
+	if looksLikeMessage(text) {
 		answer = inPlaceOf(text, fault)
 	}
 	if answer == nil {
@@ -122,7 +122,7 @@ func (s *sieve) refuse(text []byte, fault error) {
 
 // take passes JSON on, if it is a message.
 func (s *sieve) take(text []byte) {
-	if !isMessage(text) {
+	if !looksLikeMessage(text) {
 		s.drop(text)
 		return
 	}
@@ -186,7 +186,7 @@ func (f *frame) Read(p []byte) (int, error) {
 			f.err = err
 			return 0, err
 		}
-		if line[0] == '{' && isMessage(line) && json.Valid(line) {
+		if line[0] == '{' && looksLikeMessage(line) && json.Valid(line) {
 			f.other = line
 			return 0, io.ErrUnexpectedEOF
 		}
@@ -204,9 +204,9 @@ type unread struct{}
 // UnmarshalJSON implements json.Unmarshaler.
 func (*unread) UnmarshalJSON([]byte) error { return nil }
 
-// isMessage tells messages from the objects that some programs log, which may have
+// looksLikeMessage tells messages from the objects that some programs log, which may have
 // an id and a result of their own.
-func isMessage(text []byte) bool { return bytes.Contains(text, []byte(`"jsonrpc"`)) }
+func looksLikeMessage(text []byte) bool { return bytes.Contains(text, []byte(`"jsonrpc"`)) }
 
 func isBlank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }
 

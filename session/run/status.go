@@ -24,9 +24,10 @@ const listed = 20
 // Errors: a text that is no UUID and no source's id is a ToolError,
 // invalid_execution_id; an id that is not known is a StateError, unknown_run,
 // that lists the newest; a source's id that several runs have is a ToolError,
-// ambiguous_execution_id, that lists ours; where the runs of other servers cannot
-// be read, an id that is not known here is a StateError, runs_unread; and a run whose source cannot be asked
-// is a StateError, status_not_supported, that holds the Run under "run" (8.5).
+// ambiguous_execution_id, that lists ours; an id that is not known here, while the
+// runs of other servers cannot be read, is a StateError, runs_unread; and a run
+// whose source cannot be asked is a StateError, status_not_supported, that holds
+// the Run under "run" (8.5).
 func (e *Engine) Status(ctx context.Context, identity, executionID string) (*Run, error) {
 	e.sweep()
 	e.config(ctx) // an edit of the limit takes effect now
