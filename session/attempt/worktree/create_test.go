@@ -372,6 +372,37 @@ func TestLocksOfOtherGitsAreWaitedFor(t *testing.T) {
 	}
 }
 
+// Git fails over a worktree that another program is making at that moment; one
+// that stays as it is, is told of.
+func TestWorktreesThatOthersMakeAreWaitedFor(t *testing.T) {
+	repo := newRepo(t)
+	git(t, repo, "worktree", "add", "-q", "--detach", filepath.Join(t.TempDir(), "other"))
+	k, _ := newKeeper(t)
+	half := filepath.Join(repo, ".git", "worktrees", "other", "commondir")
+	if err := os.Truncate(half, 0); err != nil {
+		t.Fatal(err)
+	}
+	waited := 0
+	k.at = func(point string) {
+		if point != "lock held" {
+			return
+		}
+		if waited++; waited == 2 {
+			write(t, repo, ".git/worktrees/other/commondir", "../..\n")
+		}
+	}
+	if _, err := k.Create(t.Context(), "attempt-1", "deepwork/x-0001", []Tree{tree(repo)}, nil); err != nil || waited != 2 {
+		t.Errorf("it waited %d times: %v", waited, err)
+	}
+	if err := os.Truncate(half, 0); err != nil {
+		t.Fatal(err)
+	}
+	k.at = func(string) {}
+	if _, err := k.Create(t.Context(), "attempt-2", "deepwork/x-0002", []Tree{tree(repo)}, nil); err == nil || !strings.Contains(err.Error(), "commondir") {
+		t.Errorf("one that is broken for good: %v", err)
+	}
+}
+
 func TestBranches(t *testing.T) {
 	repo := newRepo(t)
 	for _, b := range []string{"zeta", "alpha", "feature/x"} {

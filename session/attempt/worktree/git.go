@@ -79,7 +79,8 @@ func environ() []string {
 }
 
 // git runs git and returns what it wrote to standard output. A lock that another
-// git program holds is waited for. It blocks until git has ended.
+// git program holds is waited for, and so is a worktree that another one is making.
+// It blocks until git has ended.
 func (k *Keeper) git(ctx context.Context, c call) (string, error) {
 	out, _, err := k.gitBoth(ctx, c)
 	return out, err
@@ -92,10 +93,18 @@ func (k *Keeper) line(ctx context.Context, c call) (string, error) {
 }
 
 func (k *Keeper) gitBoth(ctx context.Context, c call) (out, warnings string, err error) {
-	give := time.Now().Add(lockPatience)
+	began := time.Now()
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		r, err := runGit(ctx, c)
-		if err == nil || !lockHeld.MatchString(r.Stderr) || time.Now().After(give) {
+		patience := time.Duration(0)
+		switch {
+		case err == nil:
+		case lockHeld.MatchString(r.Stderr):
+			patience = lockPatience
+		case halfMade.MatchString(r.Stderr):
+			patience = halfPatience
+		}
+		if time.Since(began) >= patience {
 			return string(r.Stdout), r.Stderr, err
 		}
 		k.at("lock held")
@@ -107,6 +116,14 @@ func (k *Keeper) gitBoth(ctx context.Context, c call) (out, warnings string, err
 
 // lockHeld is how git says that another one holds a lock.
 var lockHeld = regexp.MustCompile(`(?m)Unable to create '.*\.lock': File exists|could not lock config file .*: File exists`)
+
+// halfMade is how git says that it found another worktree of the repository while
+// another program was making it: its files are there and empty. Git ends over that
+// before it does anything.
+var halfMade = regexp.MustCompile(`failed to read .*[/\\]worktrees[/\\][^/\\]+[/\\](commondir|gitdir|HEAD)\b`)
+
+// halfPatience is for how long one is waited for that may also be broken for good.
+const halfPatience = 3 * time.Second
 
 func runGit(ctx context.Context, c call) (process.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
