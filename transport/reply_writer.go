@@ -10,33 +10,19 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A replyWriter is the response to one POST of streamable HTTP. The SDK writes every
-// message as an event of a stream. Where the one message of a response is the answer
-// to its call, which it mostly is, it goes out as plain JSON, with its length: that
-// is one packet in place of two, nothing is left to be read behind it, and the client
-// need not look for events. Results travel past the SDK as parcels. What is written
-// is sent off at once, as the SDK does it: a server that stops waits for no more.
+// A replyWriter is the response to one POST of streamable HTTP. Large results travel
+// past the SDK as parcels, and take their place in the event that the SDK writes.
+//
+// An answer alone could be plain JSON in place of a stream of one event, which is
+// cheaper. But the SDK's own client takes a call that is cancelled while such a body
+// arrives for the end of its connection.
 type replyWriter struct {
 	http.ResponseWriter
 	parcels parcels
-	single  bool // the request is one message, so that the first answer is the last message
-	begun   bool // the header is out, or is not to be changed
 }
 
 // Unwrap is for http.ResponseController.
 func (r *replyWriter) Unwrap() http.ResponseWriter { return r.ResponseWriter }
-
-// WriteHeader implements http.ResponseWriter.
-func (r *replyWriter) WriteHeader(status int) {
-	r.begun = true
-	r.ResponseWriter.WriteHeader(status)
-}
-
-// FlushError is what http.ResponseController calls to flush.
-func (r *replyWriter) FlushError() error {
-	r.begun = true
-	return http.NewResponseController(r.ResponseWriter).Flush()
-}
 
 // What the SDK writes around a message.
 const (
@@ -50,30 +36,19 @@ func (r *replyWriter) Write(event []byte) (int, error) {
 	if ok {
 		message, ok = bytes.CutSuffix(message, []byte(eventTail))
 	}
-	var result []byte
+	var said []byte
 	if ok {
-		result, ok = answerIn(message)
+		said, ok = answerIn(message)
 	}
 	if !ok { // no event, or one of a notification
-		r.begun = true
 		return r.ResponseWriter.Write(event)
 	}
-	head := message[:len(message)-len(result)]
-	result = r.parcels.unpack(result[:len(result)-1]) // without the brace that ends the message
-	plain := r.single && !r.begun
-	whole := make([]byte, 0, len(eventHead)+len(head)+len(result)+len("}")+len(eventTail))
-	if !plain {
-		whole = append(whole, eventHead...)
-	}
+	said = said[:len(said)-1] // without the brace that ends the message
+	result := r.parcels.unpack(said)
+	head := event[:len(event)-len(eventTail)-1-len(said)]
+	whole := make([]byte, 0, len(head)+len(result)+1+len(eventTail))
 	whole = append(append(append(whole, head...), result...), '}')
-	if plain {
-		h := r.Header()
-		h.Set("Content-Type", "application/json")
-		h.Set("Content-Length", strconv.Itoa(len(whole)))
-		r.begun = true
-	} else {
-		whole = append(whole, eventTail...)
-	}
+	whole = append(whole, eventTail...)
 	if _, err := r.ResponseWriter.Write(whole); err != nil {
 		return 0, err
 	}
@@ -127,9 +102,6 @@ const replyKey = "deepwork reply"
 func (rs *replyWriters) of(w http.ResponseWriter, r *http.Request) (made *replyWriter, done func()) {
 	key := strconv.FormatUint(rs.last.Add(1), 10)
 	made = &replyWriter{ResponseWriter: w}
-	if body, ok := r.Body.(*readBody); ok {
-		made.single = !isBatch(body.data)
-	}
 	r.Header[replyKey] = []string{key}
 	rs.open.Store(key, made)
 	return made, func() { rs.open.Delete(key) }
