@@ -124,7 +124,8 @@ func clip(s string) string {
 
 func quote(s string) string { return strconv.QuoteToGraphic(clip(s)) }
 
-// listing joins names for a message, at most ten of them.
+// listing joins names for a message, at most ten of them; what is no plain name is
+// quoted, since a message is one line.
 func listing(names []string) string {
 	const most = 10
 	var b strings.Builder
@@ -136,7 +137,11 @@ func listing(names []string) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(clip(n))
+		if plainKey(n) {
+			b.WriteString(n)
+		} else {
+			b.WriteString(quote(n))
+		}
 	}
 	return b.String()
 }
