@@ -40,13 +40,13 @@ const (
 // as much of it as fits, then how to work with the tools that are offered.
 func (s *Server) instructions(ctx context.Context) string {
 	var how []string
-	if s.tools["get_context"] {
+	if s.tools["get_context"] != nil {
 		how = append(how, inWorkspaceLine)
 	}
-	if s.tools["start_task_attempt"] {
+	if s.tools["start_task_attempt"] != nil {
 		how = append(how, onBoardLine)
 	}
-	if s.tools["start_workflow"] {
+	if s.tools["start_workflow"] != nil {
 		how = append(how, lifecycle)
 	}
 	all := strings.Join(how, "\n\n")
@@ -63,7 +63,7 @@ func (s *Server) news(ctx context.Context, room int) string {
 			return fit("The configuration of this project is not valid, and calls are refused until it is corrected:", []string{oneLine(err.Error(), 400)}, "", room)
 		}
 	}
-	if s.jobs == nil || !s.tools["start_workflow"] {
+	if s.jobs == nil || s.tools["start_workflow"] == nil {
 		return ""
 	}
 	snapshot := s.jobs(ctx)

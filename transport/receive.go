@@ -12,22 +12,18 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-type connectionKey struct{}
-
 // listenMethod opens a stream of notifications that lasts until the client ends it.
 const listenMethod = "subscriptions/listen"
 
 // receive is the middleware around every request: it survives a panic of
 // whatever handles it, gives it the caller's connection and a context that ends
-// with the server, and computes the instructions when they are asked for.
+// with the server, computes the instructions when they are asked for, and carries out
+// calls of tools, which never reach the SDK's own handlers.
 func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
 		defer func() {
 			if p := recover(); p != nil {
-				s.logger.LogAttrs(ctx, slog.LevelError, "panic while handling a request",
-					slog.String("method", method), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-				res, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
-					Message: fmt.Sprintf("handling %s broke on the server's side; the server goes on, so try again", method)}
+				res, err = nil, s.survived(ctx, method, p)
 			}
 		}()
 		ss, ok := req.GetSession().(*mcp.ServerSession)
@@ -42,17 +38,14 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error() + ": connect anew"}
 		}
 		defer done()
-		ctx, release := conn.joined(context.WithValue(ctx, connectionKey{}, conn))
+		ctx, release := conn.joined(ctx)
 		defer release()
-		asked := req
-		if call, ok := req.(*mcp.CallToolRequest); ok && !s.tools[call.Params.Name] {
-			if handler := s.workflowTool(ctx, call.Params.Name); handler != nil {
-				ctx, req = s.borrow(ctx, call, handler)
-			} else {
-				// Known tools log their calls themselves; the SDK refuses this one.
-				s.logger.LogAttrs(ctx, slog.LevelInfo, "call of an unknown tool",
-					slog.String("tool", clip(call.Params.Name, 200)), stackAttr(conn.agent.Stack()))
+		if call, ok := req.(*mcp.CallToolRequest); ok {
+			result, err := s.call(ctx, conn, calledOverSDK(call))
+			if err != nil {
+				return nil, err
 			}
+			return encodedResult{result, cmp.Or(conn.parcels.Load(), s.replies.parcelsFor(req))}, nil
 		}
 		if list, ok := req.(*mcp.ListToolsRequest); ok && s.remote != nil {
 			return s.remote.listTools(ctx, next, method, list)
@@ -70,11 +63,17 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			changed := *r
 			changed.Instructions = s.instructions(ctx)
 			res = &changed
-		case *mcp.CallToolResult:
-			res = encodedResult{r, cmp.Or(conn.parcels.Load(), s.replies.parcelsFor(asked))}
 		}
 		return res, nil
 	}
+}
+
+// survived logs a panic of whatever handled a request, and is its answer.
+func (s *Server) survived(ctx context.Context, method string, p any) error {
+	s.logger.LogAttrs(ctx, slog.LevelError, "panic while handling a request",
+		slog.String("method", method), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
+		Message: fmt.Sprintf("handling %s broke on the server's side; the server goes on, so try again", method)}
 }
 
 // connectionOf returns the connection of a request's caller. It is not idle until

@@ -87,7 +87,7 @@ func TestEveryToolCanBeRechecked(t *testing.T) {
 		}
 	}
 	for tool := range recheck {
-		if !s.tools[tool] {
+		if s.tools[tool] == nil {
 			t.Errorf("%s is no tool", tool)
 		}
 	}

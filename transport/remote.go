@@ -48,7 +48,7 @@ type remoteOptions struct {
 // earlier servers; it waits for no source.
 func (s *Server) openRemotes(o remoteOptions) error {
 	r := &remotes{server: s, settings: o.settings}
-	if s.tools["finished_step"] { // what is started could not be finished else
+	if s.tools["finished_step"] != nil { // what is started could not be finished else
 		r.jobs = s.parts.jobs
 	}
 	r.listing.Store(&listing{})

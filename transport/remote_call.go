@@ -19,21 +19,8 @@ import (
 // countedAs is the name of all workflows' tools in the metrics.
 const countedAs = "workflow_tool"
 
-type borrowedKey struct{}
-
-// borrow has a call go to handler though the SDK does not know its tool: it goes
-// there under the name of one that it knows, and that tool hands it on. What the
-// SDK does to the results of calls it so does to these.
-func (s *Server) borrow(ctx context.Context, call *mcp.CallToolRequest, handler mcp.ToolHandler) (context.Context, *mcp.CallToolRequest) {
-	params := *call.Params
-	params.Name = s.first
-	lent := *call
-	lent.Params = &params
-	return context.WithValue(ctx, borrowedKey{}, handler), &lent
-}
-
 // workflowTool returns what serves the tool of a workflow, or nil.
-func (s *Server) workflowTool(ctx context.Context, name string) mcp.ToolHandler {
+func (s *Server) workflowTool(ctx context.Context, name string) handler {
 	if s.remote == nil {
 		return nil
 	}
@@ -46,16 +33,16 @@ type target func(ctx context.Context, conn *connection, arguments json.RawMessag
 
 // handler returns what serves the tool of a workflow, or nil: there is none of
 // that name (seed 003, 2.2).
-func (r *remotes) handler(ctx context.Context, name string) mcp.ToolHandler {
+func (r *remotes) handler(ctx context.Context, name string) handler {
 	do := r.target(ctx, name)
 	if do == nil {
 		return nil
 	}
-	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return r.server.serveCall(ctx, req, callLog{tool: name, counted: countedAs},
+	return func(ctx context.Context, conn *connection, c *toolCall) (*mcp.CallToolResult, error) {
+		return r.server.serveCall(ctx, conn, c, callLog{tool: name, counted: countedAs},
 			func(*callLog) *session.Error { return nil }, // the workflow's own schema judges them
 			func(ctx context.Context, conn *connection) (any, string, error) {
-				return do(ctx, conn, req.Params.Arguments)
+				return do(ctx, conn, c.arguments)
 			})
 	}
 }

@@ -26,14 +26,14 @@ type hugeReply struct {
 func TestEveryReplyIsBounded(t *testing.T) {
 	s, _ := fakeServer(t, nil, inWorkspace)
 	conn := &connection{agent: &fakeAgent{}}
-	ctx := context.WithValue(t.Context(), connectionKey{}, conn)
+	ctx := t.Context()
 	names := []string{"report_sales"} // the tool of another system's workflow
 	for _, tool := range listTools(t) {
 		names = append(names, tool.Name)
 	}
 	call := func(name string, work func() (any, string, error)) *mcp.CallToolResult {
 		t.Helper()
-		res, err := s.serveCall(ctx, &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: name}}, callLog{tool: name},
+		res, err := s.serveCall(ctx, conn, &toolCall{name: name}, callLog{tool: name},
 			func(*callLog) *session.Error { return nil },
 			func(context.Context, *connection) (any, string, error) { return work() })
 		if err != nil {

@@ -65,9 +65,8 @@ type Server struct {
 	logger *slog.Logger
 	mcp    *mcp.Server
 	conns  connections
-	tools  map[string]bool // what is registered
+	tools  map[string]handler // what is registered
 	reads  map[string]bool // of that, what only reads
-	first  string          // the tool that was registered first
 	remote *remotes        // the workflows of other systems; nil: not chosen
 
 	announce func() // has the SDK tell all clients that the list of tools changed
@@ -200,7 +199,7 @@ func NewServer(o Options) (*Server, error) {
 
 // newServer registers the tools of the sets over p.
 func newServer(p parts, sets []string, version string, logger *slog.Logger) (*Server, error) {
-	s := &Server{parts: p, logger: logger, tools: map[string]bool{}, reads: map[string]bool{}, metrics: newMetrics()}
+	s := &Server{parts: p, logger: logger, tools: map[string]handler{}, reads: map[string]bool{}, metrics: newMetrics()}
 	if p.stateless == nil {
 		p.stateless = p.agent
 	}

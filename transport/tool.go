@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -44,7 +45,7 @@ func addTool[A, R any](s *Server, t tool[A, *R]) {
 	check := newArguments(t.name, t.input)
 	check.free = t.free
 	check.take(t.unlisted)
-	s.tools[t.name], s.reads[t.name] = true, t.hints.readOnly
+	s.reads[t.name] = t.hints.readOnly
 	listed := &mcp.Tool{
 		Name: t.name, Title: t.title, Description: t.description,
 		InputSchema: t.input, OutputSchema: t.output,
@@ -55,13 +56,10 @@ func addTool[A, R any](s *Server, t tool[A, *R]) {
 			OpenWorldHint:   new(t.hints.open),
 		},
 	}
-	handler := func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		if borrowed, ok := ctx.Value(borrowedKey{}).(mcp.ToolHandler); ok {
-			return borrowed(ctx, req)
-		}
+	s.tools[t.name] = func(ctx context.Context, conn *connection, c *toolCall) (*mcp.CallToolResult, error) {
 		var args A
-		return s.serveCall(ctx, req, callLog{tool: t.name}, func(log *callLog) *session.Error {
-			fault := check.decode(req.Params.Arguments, &args)
+		return s.serveCall(ctx, conn, c, callLog{tool: t.name}, func(log *callLog) *session.Error {
+			fault := check.decode(c.arguments, &args)
 			if t.session != nil {
 				log.session = t.session(&args)
 			}
@@ -74,21 +72,26 @@ func addTool[A, R any](s *Server, t tool[A, *R]) {
 			return reply, t.outcome(reply), nil
 		})
 	}
-	s.mcp.AddTool(listed, handler)
-	if s.first == "" {
+	s.mcp.AddTool(listed, listedOnly)
+	if s.announce == nil {
 		// The SDK takes a tool that is registered again for a change, and tells every
 		// client once.
-		s.first, s.announce = t.name, func() { s.mcp.AddTool(listed, handler) }
+		s.announce = func() { s.mcp.AddTool(listed, listedOnly) }
 	}
+}
+
+// listedOnly stands where the SDK wants a handler for a tool that it lists: receive
+// carries out the calls.
+func listedOnly(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	return nil, errors.New("the call passed by the middleware that carries it out")
 }
 
 // serveCall is the frame of every tool call: what is logged, counted and
 // recovered from, and what must be right before the tool's own work is done. log
 // has the tool's name; decode reads the arguments into wherever work finds them;
 // work returns the reply and, for the log, the outcome.
-func (s *Server) serveCall(ctx context.Context, req *mcp.CallToolRequest, log callLog, decode func(*callLog) *session.Error,
+func (s *Server) serveCall(ctx context.Context, conn *connection, c *toolCall, log callLog, decode func(*callLog) *session.Error,
 	work func(context.Context, *connection) (reply any, outcome string, err error)) (res *mcp.CallToolResult, err error) {
-	conn := ctx.Value(connectionKey{}).(*connection)
 	log.logger, log.metrics, log.identity, log.began = s.logger, s.metrics, conn.identity, time.Now()
 	defer s.inflight.begin(&log)()
 	defer func() {
@@ -117,7 +120,7 @@ func (s *Server) serveCall(ctx context.Context, req *mcp.CallToolRequest, log ca
 			return refused(fault), nil
 		}
 	}
-	ctx, quiet := s.withProgress(ctx, req)
+	ctx, quiet := s.withProgress(ctx, c)
 	defer quiet() // before the reply goes out
 	reply, outcome, err := work(ctx, conn)
 	if err == nil {

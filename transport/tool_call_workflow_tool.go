@@ -58,7 +58,7 @@ func addCallWorkflowTool(s *Server) {
 // noTool refuses a name that is no workflow's.
 func (r *remotes) noTool(name string) error {
 	const shown = 50
-	if r.server.tools[name] {
+	if r.server.tools[name] != nil {
 		return session.Wrong("not_a_workflow_tool", "'%s' is a tool of this server and no workflow: call it directly.", name).With("argument", "name").With("value", name)
 	}
 	l := r.listing.Load()

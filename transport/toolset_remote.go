@@ -18,7 +18,7 @@ func (s *Server) addRemoteTools() {
 	addCallWorkflowTool(s)
 	addWorkflowStatus(s)
 	addRefreshWorkflowTools(s)
-	if s.tools["finished_step"] {
+	if s.tools["finished_step"] != nil {
 		addOwnList(s)
 		addOwnExecute(s)
 		addOwnStatus(s)
