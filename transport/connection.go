@@ -67,6 +67,8 @@ type connection struct {
 	cancel   context.CancelCauseFunc
 
 	parcels atomic.Pointer[parcels] // of a transport that takes them
+	asked   asked                   // calls that the SDK does not know
+	holding sync.WaitGroup          // of hold; added to under the lock of connections
 
 	// Under the lock of connections.
 	key   any                // *mcp.ServerSession, or sharedKey
@@ -152,9 +154,10 @@ func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connect
 		c.byID[id] = conn
 	}
 	c.wg.Go(func() {
-		ss.Wait() // it returns when no call is in flight any more; how it ended is told to who serves it
+		ss.Wait() // it returns when no call that the SDK knows is in flight; how it ended is told to who serves it
 		c.forget(conn)
 		conn.cancel(errStopping)
+		conn.holding.Wait()
 		conn.agent.Close()
 	})
 	c.rest(conn)
@@ -261,15 +264,28 @@ func (c *connections) cutID(id string) {
 	}
 }
 
-// identityOf returns the identity that an MCP session belongs to.
-func (c *connections) identityOf(id string) (identity string, ok bool) {
+// known returns the connection of an MCP session, if it is the identity's.
+func (c *connections) known(id, identity string) (*connection, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	conn := c.byID[id]
-	if conn == nil || conn.over {
-		return "", false
+	if conn == nil || conn.over || conn.identity != identity {
+		return nil, false
 	}
-	return conn.identity, true
+	return conn, true
+}
+
+// hold is acquire for a call that the SDK does not know: the connection's agent is not
+// closed before done is called. It is false if the connection has ended.
+func (c *connections) hold(conn *connection) (done func(), ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byKey[conn.key] != conn || conn.over {
+		return nil, false
+	}
+	conn.calls++
+	conn.holding.Add(1)
+	return func() { c.release(conn); conn.holding.Done() }, true
 }
 
 // len is how many connections there are.

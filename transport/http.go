@@ -75,6 +75,7 @@ type HTTPServer struct {
 	requests atomic.Int64 // in flight, streams not counted
 	streams  atomic.Int64
 	owed     atomic.Int64 // replies to calls that came over SSE
+	direct   atomic.Int64 // calls that went past the SDK, since the beginning
 	told     refusals
 }
 
@@ -229,27 +230,35 @@ func (h *HTTPServer) streamable() http.Handler {
 	options.PropagateRequestCancellation = true // whoever hangs up gets no reply elsewhere
 	stateless := mcp.NewStreamableHTTPHandler(server, &options)
 	var standing standalone
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who := callerOf(r.Context())
+	serve := func(by http.Handler, w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost && !isStream(r) {
 			made, done := h.server.replies.of(w, r)
 			defer done()
 			w = made
 		}
+		by.ServeHTTP(w, r)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who := callerOf(r.Context())
 		if isStateless(r) {
 			who.stateless = true
-			stateless.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, &who)))
+			serve(stateless, w, r.WithContext(context.WithValue(r.Context(), callerKey{}, &who)))
 			return
 		}
 		if id := r.Header.Get("Mcp-Session-Id"); id != "" {
 			// Another caller's session is as unknown as one that has ended: the
 			// client is to begin one of its own.
-			if owner, ok := h.server.conns.identityOf(id); !ok || owner != who.identity {
+			conn, ok := h.server.conns.known(id, who.identity)
+			if !ok {
 				h.refuse(w, r, http.StatusNotFound, refusedSession,
 					"this MCP session is not known: it has ended, or was idle for too long. Initialize a new one; workflow sessions are resumed by their session_id")
 				return
 			}
 			switch r.Method {
+			case http.MethodPost:
+				if h.callDirectly(w, r, conn) {
+					return
+				}
 			case http.MethodDelete:
 				h.server.conns.cutID(id) // it is not to wait for a review
 			case http.MethodGet:
@@ -265,7 +274,7 @@ func (h *HTTPServer) streamable() http.Handler {
 				fmt.Sprintf("%d MCP sessions are open, as many as are allowed: end those that are not used (DELETE), or raise http.max_connections or lower http.idle_timeout in .deepwork/config.yml", limit))
 			return
 		}
-		stateful.ServeHTTP(w, r)
+		serve(stateful, w, r)
 	})
 }
 

@@ -114,18 +114,18 @@ func TestInspect(t *testing.T) {
 		n     int
 		fault bool
 	}{
-		``: {1, false}, `{"id":1}`: {1, false}, `[`: {1, false}, `[]`: {1, false}, `[1,2]`: {1, false},
+		``: {0, false}, `{"id":1}`: {1, false}, `[`: {0, false}, `[]`: {0, false}, `[1,2]`: {0, false},
 		`[{"a":[1,2,{"b":",\","}]},{}]`: {2, false},
 		`[{"method":"m","id":1},{"method":"m","id":"1"},{"method":"m"},{"method":"m"}]`: {4, false},
 		`[{"id":1,"result":{}},{"method":"m","id":1}]`:                                  {2, false},
-		`{"id":1.5}`: {1, true}, `{"id":null}`: {1, false}, `{"id":"1.5"}`: {1, false},
-		`{"id":1}{"id":2}`: {1, true}, "{\"id\":1}\n": {1, false}, `7`: {1, false}, `{`: {1, true},
-		`[{"method":"m","id":1.5}]`: {0, true}, `[{"id":1}][]`: {1, false},
+		`{"id":1.5}`: {0, true}, `{"id":null}`: {1, false}, `{"id":"1.5"}`: {1, false}, `{"ID":1.5}`: {1, false},
+		`{"id":1}{"id":2}`: {0, true}, "{\"id\":1}\n": {1, false}, `7`: {0, false}, `{`: {0, true},
+		`[{"method":"m","id":1.5}]`: {0, true}, `[{"id":1}][]`: {0, false},
 		`[{"method":"m","id":1},{"method":"m","id":1.0}]`: {0, true},
-		"[" + strings.Repeat("1,", maxBatch) + "1]":       {maxBatch + 1, true},
+		"[" + strings.Repeat("1,", maxBatch) + "1]":       {0, true},
 	} {
-		if n, fault := inspect([]byte(body)); n != want.n || (fault != "") != want.fault {
-			t.Errorf("%s: %d, %q", clip(body, 80), n, fault)
+		if messages, fault := inspect([]byte(body)); len(messages) != want.n || (fault != "") != want.fault {
+			t.Errorf("%s: %d, %q", clip(body, 80), len(messages), fault)
 		}
 	}
 }

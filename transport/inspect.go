@@ -3,41 +3,54 @@ package transport
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// An enveloped message is what is looked at of it before the SDK reads it.
+// An enveloped message is one of an HTTP request, with the members that are looked at
+// before anybody carries it out, as they were sent; nil is one that it has not.
 type enveloped struct {
-	ID     json.RawMessage `json:"id"`
-	Method json.RawMessage `json:"method"`
+	version, id, method, params json.RawMessage
 }
 
-// inspect looks into the body of an HTTP request: how many messages it has, more
-// than one in a batch, as older protocol versions allow, where each counts as a
-// request of its own; and what is wrong with it that the SDK would let pass. That
-// is what follows the first message and would be lost, an id that is no whole
-// number and would be cut to another one, and, in a batch, an id that is there
-// twice: such a call may be carried out and never answered. What else is wrong
-// the SDK says.
-func inspect(body []byte) (n int, fault string) {
+// UnmarshalJSON implements json.Unmarshaler. The names are case-sensitive, which a
+// struct's would not be.
+func (m *enveloped) UnmarshalJSON(data []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return err
+	}
+	m.version, m.id, m.method, m.params = fields["jsonrpc"], fields["id"], fields["method"], fields["params"]
+	return nil
+}
+
+// inspect looks into the body of an HTTP request: which messages it has, more than
+// one in a batch, as older protocol versions allow, where each counts as a request
+// of its own; and what is wrong with it that the SDK would let pass. That is what
+// follows the first message and would be lost, an id that is no whole number and
+// would be cut to another one, and, in a batch, an id that is there twice: such a
+// call may be carried out and never answered. What else is wrong the SDK says; such
+// a body has no messages here.
+func inspect(body []byte) (messages []enveloped, fault string) {
 	switch {
 	case len(bytes.TrimLeft(body, space)) == 0:
-		return 1, ""
+		return nil, ""
 	case isBatch(body):
 		return inspectBatch(bytes.TrimLeft(body, space))
-	case !json.Valid(body):
-		return 1, "malformed payload: the body is not one JSON value"
 	}
 	var m enveloped
-	if json.Unmarshal(body, &m) != nil {
-		return 1, ""
+	if err := m.UnmarshalJSON(body); err != nil {
+		if _, other := errors.AsType[*json.UnmarshalTypeError](err); other {
+			return nil, ""
+		}
+		return nil, "malformed payload: the body is not one JSON value"
 	}
-	if _, err := decodeID(m.ID); err != nil {
-		return 1, fmt.Sprintf("malformed payload: %v", err)
+	if _, err := decodeID(m.id); err != nil {
+		return nil, fmt.Sprintf("malformed payload: %v", err)
 	}
-	return 1, ""
+	return []enveloped{m}, ""
 }
 
 // space is what JSON allows around a value.
@@ -45,30 +58,29 @@ const space = " \t\r\n"
 
 func isBatch(body []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(body, space), []byte("[")) }
 
-func inspectBatch(body []byte) (n int, fault string) {
+func inspectBatch(body []byte) (messages []enveloped, fault string) {
 	// Counted before it is decoded: what is too much is not to cost much.
 	if n := commas(body) + 1; n > maxBatch {
-		return n, fmt.Sprintf("a batch of %d messages; at most %d are taken", n, maxBatch)
+		return nil, fmt.Sprintf("a batch of %d messages; at most %d are taken", n, maxBatch)
 	}
-	var messages []enveloped
 	if json.Unmarshal(body, &messages) != nil {
-		return 1, ""
+		return nil, ""
 	}
 	seen := make(map[jsonrpc.ID]bool, len(messages))
 	for _, m := range messages {
-		id, err := decodeID(m.ID)
+		id, err := decodeID(m.id)
 		if err != nil {
-			return 0, fmt.Sprintf("malformed payload: %v", err)
+			return nil, fmt.Sprintf("malformed payload: %v", err)
 		}
-		if !id.IsValid() || m.Method == nil {
+		if !id.IsValid() || m.method == nil {
 			continue
 		}
 		if seen[id] {
-			return 0, fmt.Sprintf("two requests of the batch have the id %s", clip(string(m.ID), 100))
+			return nil, fmt.Sprintf("two requests of the batch have the id %s", clip(string(m.id), 100))
 		}
 		seen[id] = true
 	}
-	return max(1, len(messages)), ""
+	return messages, ""
 }
 
 // commas counts those between the elements of a JSON list.

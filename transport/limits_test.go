@@ -336,7 +336,7 @@ func TestAbandonedCallsCount(t *testing.T) {
 	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body))
 	<-began
 	conn.Close()
-	waitFor(t, "the end of the request", func() bool { return h.requests.Load() == 0 })
+	waitFor(t, "the end of its connection", func() bool { return h.sockets.len() == 1 })
 	if r := send(t, c, "POST", h.URL(), finishCall(2), id); r.status != 429 {
 		t.Errorf("%+v", r)
 	}

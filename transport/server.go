@@ -66,8 +66,8 @@ type Server struct {
 	mcp    *mcp.Server
 	conns  connections
 	tools  map[string]handler // what is registered
-	reads  map[string]bool // of that, what only reads
-	remote *remotes        // the workflows of other systems; nil: not chosen
+	reads  map[string]bool    // of that, what only reads
+	remote *remotes           // the workflows of other systems; nil: not chosen
 
 	announce func() // has the SDK tell all clients that the list of tools changed
 	metrics  *metrics

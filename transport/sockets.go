@@ -238,3 +238,10 @@ func (s *sockets) track(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// release closes the connection of a request whose client has hung up.
+func release(r *http.Request) {
+	if c, ok := r.Context().Value(socketKey{}).(*socket); ok {
+		c.Close()
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
-	"mime"
 	"net/http"
 	"net/url"
 	"sync"
@@ -84,7 +83,7 @@ func (s *sse) open(w http.ResponseWriter, r *http.Request) {
 
 // post takes a message of a session's client.
 func (s *sse) post(w http.ResponseWriter, r *http.Request) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+	if !isJSON(r.Header.Get("Content-Type")) {
 		http.Error(w, "Content-Type must be application/json", http.StatusUnsupportedMediaType)
 		return
 	}

@@ -49,7 +49,7 @@ func (c *Catalog) Execute(ctx context.Context, w *Workflow, input json.RawMessag
 	if !given(input) {
 		input = json.RawMessage(`{}`)
 	}
-	arguments, err := json.Marshal(struct {
+	arguments, err := encodeExact(struct {
 		WorkflowID string          `json:"workflow_id"`
 		Input      json.RawMessage `json:"input"`
 	}{w.ID, input})

@@ -99,6 +99,10 @@ func (p patient) Write(b []byte) (int, error) {
 
 func (w *commandWire) end() { w.cut() }
 
+func (w *commandWire) caller(l *link) caller {
+	return l.callOverSDK
+}
+
 func (w *commandWire) leave(ctx context.Context, close func()) {
 	stop := context.AfterFunc(ctx, w.cut)
 	defer stop()

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,8 @@ import (
 // A urlWire is a source that is reached over streamable HTTP.
 type urlWire struct {
 	endpoint string
-	client   *http.Client
+	client   *http.Client // the SDK's
+	plain    *http.Client // for requests that are as they should be
 	base     *http.Transport
 	cutting  context.Context // ended by cut: every request ends with it
 	cut      context.CancelFunc
@@ -53,8 +55,9 @@ func openURL(s *config.WorkflowSource) (*urlWire, error) {
 		ExpectContinueTimeout: time.Second,
 	}}
 	w.cutting, w.cut = context.WithCancel(context.Background())
-	w.client = &http.Client{
-		Transport: &carrier{wire: w, headers: headers, host: endpoint.Host, scheme: endpoint.Scheme},
+	carrier := &carrier{wire: w, headers: headers, host: endpoint.Host, scheme: endpoint.Scheme}
+	w.plain = &http.Client{
+		Transport: carrier,
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			if r.URL.Host != endpoint.Host || r.URL.Scheme != endpoint.Scheme {
 				return fmt.Errorf("it sends us on to another server, %s; write that server's address into the config if it is meant", r.URL.Host)
@@ -65,6 +68,7 @@ func openURL(s *config.WorkflowSource) (*urlWire, error) {
 			return nil
 		},
 	}
+	w.client = &http.Client{Transport: renamingCarrier{carrier}, CheckRedirect: w.plain.CheckRedirect}
 	return w, nil
 }
 
@@ -98,6 +102,15 @@ func (w *urlWire) transport() mcp.Transport {
 
 func (w *urlWire) end() { w.cut() }
 
+// caller makes the calls of a link: past the SDK, where the version has sessions.
+func (w *urlWire) caller(l *link) caller {
+	version := l.session.InitializeResult().ProtocolVersion
+	if version > handshake {
+		return l.callOverSDK
+	}
+	return (&poster{link: l, wire: w, session: l.session.ID(), version: version}).callTool
+}
+
 func (w *urlWire) leave(ctx context.Context, close func()) {
 	// The farewell is a courtesy that a hanging server does not get for long.
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
@@ -127,12 +140,7 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := context.AfterFunc(c.wire.cutting, cancel)
 	release := sync.OnceFunc(func() { stop(); cancel() })
-	next, err := renameBody(r.WithContext(ctx))
-	if err != nil {
-		release()
-		return nil, err
-	}
-	next = next.Clone(ctx)
+	next := r.Clone(ctx)
 	if next.URL.Host == c.host && next.URL.Scheme == c.scheme {
 		for name, values := range c.headers {
 			next.Header[name] = values
@@ -163,6 +171,34 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 		limit = -1 // each event is bounded, not their number
 	}
 	resp.Body = &body{ReadCloser: resp.Body, left: limit, release: release}
+	return resp, nil
+}
+
+// A renamingCarrier carries the SDK's requests.
+type renamingCarrier struct{ *carrier }
+
+// RoundTrip implements http.RoundTripper.
+func (c renamingCarrier) RoundTrip(r *http.Request) (*http.Response, error) {
+	next, err := renameBody(r)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.carrier.RoundTrip(next)
+	if err != nil || r.Header.Get("Mcp-Session-Id") == "" ||
+		resp.StatusCode != http.StatusNotFound && resp.StatusCode != http.StatusBadRequest {
+		return resp, err
+	}
+	// The SDK knows one way to say that a session is not known, 404, and takes an
+	// error of JSON-RPC in the body, as many send it, for an answer to the request alone.
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	resp.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	if sessionUnknown(resp.StatusCode, body) {
+		resp.StatusCode, resp.Status, body = http.StatusNotFound, "404 Not Found", nil
+	}
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	return resp, nil
 }
 

@@ -28,6 +28,8 @@ const (
 // A wire is what carries a link: a command or a URL.
 type wire interface {
 	transport() mcp.Transport
+	// caller makes the calls of tools over a link whose session has begun.
+	caller(*link) caller
 	// end ends everything at once, so that whoever waits for the source returns; it
 	// does not block.
 	end()
@@ -38,10 +40,15 @@ type wire interface {
 	reason(err error) error
 }
 
+// A caller calls a tool of a source and waits for the answer. rest, which may be nil,
+// is to be called when the answer has been handed on.
+type caller func(context.Context, *request) (answer *reply, rest func(), err error)
+
 // A link is one connection to a source, from its initialize to its end.
 type link struct {
 	session *mcp.ClientSession
 	wire    wire
+	tell    caller
 	ctx     context.Context // ends with the link; its cause says why
 	cancel  context.CancelCauseFunc
 	changed chan struct{} // capacity 1: the source says that its tools changed
@@ -73,14 +80,9 @@ func connect(ctx context.Context, w wire, o Options, version string) (*link, err
 	}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	client := mcp.NewClient(&mcp.Implementation{Name: "deepwork", Version: o.Version}, &mcp.ClientOptions{
-		Capabilities:   &mcp.ClientCapabilities{},
-		MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
-		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
-			select {
-			case l.changed <- struct{}{}:
-			default:
-			}
-		},
+		Capabilities:                &mcp.ClientCapabilities{},
+		MultiRoundTrip:              &mcp.MultiRoundTripOptions{Disabled: true},
+		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { l.hearChange() },
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { l.route(r.Params) },
 	})
 	err := registerExact(client)
@@ -102,6 +104,7 @@ func connect(ctx context.Context, w wire, o Options, version string) (*link, err
 		l.cancel(err)
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
+	l.tell = w.caller(l)
 	l.wg.Go(func() {
 		err := l.session.Wait()
 		if err == nil {
@@ -171,12 +174,15 @@ func (l *link) call(ctx context.Context, r *request, news <-chan struct{}, hand 
 	done := make(chan outcome, 1)
 	l.calls.Add(1)
 	if !l.begin(func() {
-		defer l.calls.Add(-1)
-		answer, err := callExact(ctx, l.session, r)
+		answer, rest, err := l.tell(ctx, r)
 		if err == nil && answer.fault != "" {
 			err = &RefusedError{Text: "its answer is not what MCP asks of a tool's: " + answer.fault}
 		}
+		l.calls.Add(-1)
 		done <- outcome{answer, err}
+		if rest != nil {
+			rest()
+		}
 	}) {
 		l.calls.Add(-1)
 		return nil, transportError{errClosed}
@@ -209,11 +215,33 @@ func (l *link) call(ctx context.Context, r *request, news <-chan struct{}, hand 
 	if e, ok := errors.AsType[*jsonrpc.Error](o.err); ok && e.Code != rejected {
 		return nil, &RefusedError{Text: clip(e.Message, maxErrorText)}
 	}
+	l.doubt()
+	if lost, ok := errors.AsType[transportError](o.err); ok {
+		o.err = lost.error
+	}
+	return nil, transportError{l.wire.reason(o.err)}
+}
+
+// callOverSDK calls a tool by the SDK's own means.
+func (l *link) callOverSDK(ctx context.Context, r *request) (*reply, func(), error) {
+	answer, err := callExact(ctx, l.session, r)
+	return answer, nil, err
+}
+
+// doubt has the source asked whether it is still there.
+func (l *link) doubt() {
 	select {
 	case l.suspect <- struct{}{}:
 	default:
 	}
-	return nil, transportError{l.wire.reason(o.err)}
+}
+
+// hearChange notes that the source says that its tools changed.
+func (l *link) hearChange() {
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
 }
 
 // ping asks whether the source is there. An error that it answers is an answer.

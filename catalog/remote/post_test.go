@@ -1,0 +1,482 @@
+package remote_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/remote"
+)
+
+// A posted message is one that the source got.
+type posted struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
+}
+
+// A rawWeb is a source over HTTP that answers calls as the test writes it, byte for
+// byte; no SDK would.
+type rawWeb struct {
+	*httptest.Server
+	call   func(w http.ResponseWriter, r *http.Request, id string) // of the execute tool
+	resume func(w http.ResponseWriter, r *http.Request)            // of a GET with Last-Event-Id
+
+	mu      sync.Mutex
+	session int // counts those that were begun
+	got     []posted
+	conns   atomic.Int64
+}
+
+func newRawWeb(t *testing.T) *rawWeb {
+	s := &rawWeb{}
+	s.Server = httptest.NewUnstartedServer(s)
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			s.conns.Add(1)
+		}
+	}
+	s.Start()
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	return s
+}
+
+// open opens a catalog on the source, which offers one workflow.
+func (s *rawWeb) open(t *testing.T) (*rig, *remote.Workflow) {
+	c := settings(named(config.WorkflowSource{Name: "web", URL: s.URL, Headers: map[string]string{"X-Mine": "yes"}}))
+	c.WorkflowTools.RefreshInterval = 0
+	r := open(t, c)
+	return r, &r.tools(t, "raw").Tools[0].Workflow
+}
+
+func (s *rawWeb) sessionID() string { return fmt.Sprintf("session-%d", s.session) }
+
+// forget has the source not know its sessions any more.
+func (s *rawWeb) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.session += 1000
+}
+
+func (s *rawWeb) sessions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.session
+}
+
+// until waits for a message that the source gets.
+func (s *rawWeb) until(t *testing.T, what string, is func(posted) bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		s.mu.Lock()
+		for _, m := range s.got {
+			if is(m) {
+				s.mu.Unlock()
+				return
+			}
+		}
+		s.mu.Unlock()
+		if time.Now().After(end) {
+			t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+// unknown answers a request of a session that is not known.
+var unknown = func(w http.ResponseWriter) { http.Error(w, "session not found", http.StatusNotFound) }
+
+func (s *rawWeb) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet && r.Header.Get("Last-Event-Id") != "" && s.resume != nil {
+		s.resume(w, r)
+		return
+	}
+	if r.Method != http.MethodPost {
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	var m posted
+	if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	s.got = append(s.got, m)
+	if m.Method == "initialize" {
+		s.session++
+		w.Header().Set("Mcp-Session-Id", s.sessionID())
+	} else if r.Header.Get("Mcp-Session-Id") != s.sessionID() {
+		s.mu.Unlock()
+		unknown(w)
+		return
+	}
+	s.mu.Unlock()
+	result := `{}`
+	switch {
+	case m.ID == nil || m.Method == "":
+		w.WriteHeader(http.StatusAccepted)
+		return
+	case m.Method == "initialize":
+		result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"raw","version":"1"}}`
+	case m.Method == "tools/list":
+		result = `{"tools":[{"name":"workflows-list-tool","inputSchema":{"type":"object"}},{"name":"workflows-execute-tool","inputSchema":{"type":"object"}}]}`
+	case m.Method == "tools/call" && bytes.Contains(m.Params, []byte(`"workflows-execute-tool"`)):
+		s.call(w, r, string(m.ID))
+		return
+	case m.Method == "tools/call":
+		result = `{"content":[],"structuredContent":[{"id":"r","name":"raw","description":"d","executionType":"sync"}]}`
+	}
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+}
+
+// stream answers with events; %ID% stands for the id of the call.
+func stream(w http.ResponseWriter, id, events string) {
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	io.WriteString(w, strings.ReplaceAll(events, "%ID%", id))
+	_ = http.NewResponseController(w).Flush()
+}
+
+const rawAnswer = `{"jsonrpc":"2.0","id":%ID%,"result":{"content":[],"structuredContent":{"z":1,"a":12345678901234567890}}}`
+
+// A call over HTTP takes its answer in whatever form MCP and the standard of
+// server-sent events allow, and what comes before it is seen to.
+func TestAnAnswerOverHTTPInEveryForm(t *testing.T) {
+	s := newRawWeb(t)
+	r, w := s.open(t)
+	for name, c := range map[string]struct{ kind, body string }{
+		"JSON":                  {"application/json", rawAnswer},
+		"JSON with a charset":   {"application/json; charset=utf-8", " " + rawAnswer + "\r\n"},
+		"an event":              {"text/event-stream", "event: message\ndata: " + rawAnswer + "\n\n"},
+		"no name, no space":     {"text/event-stream", "data:" + rawAnswer + "\n\n"},
+		"carriage returns":      {"text/event-stream", "event: message\r\nid: 7\r\ndata: " + rawAnswer + "\r\n\r\n"},
+		"several lines of data": {"text/event-stream", "data: " + strings.ReplaceAll(rawAnswer, ",", ",\ndata: ") + "\n\n"},
+		"comments, others' events, an empty event with an id": {"text/event-stream",
+			": hello\n\nevent: ping\ndata: {}\n\nid: 1\ndata:\n\n:\n\nfoo: bar\nbaz\ndata: " + rawAnswer + "\n\n"},
+		"other messages first": {"text/event-stream",
+			"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1}}\n\n" +
+				"data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":1,\"message\":\"x\"}}\n\ndata: " + rawAnswer + "\n\n"},
+		"what comes after it is nobody's": {"text/event-stream", "data: " + rawAnswer + "\n\ndata: nonsense\n\n"},
+	} {
+		s.call = func(w http.ResponseWriter, r *http.Request, id string) {
+			if r.Header.Get("Mcp-Protocol-Version") != "2025-11-25" || r.Header.Get("X-Mine") != "yes" || r.Header.Get("Content-Type") != "application/json" {
+				t.Errorf("the header of the call: %v", r.Header)
+			}
+			if strings.HasPrefix(c.kind, "text/event-stream") {
+				stream(w, id, c.body)
+				return
+			}
+			w.Header().Set("Content-Type", c.kind)
+			io.WriteString(w, strings.ReplaceAll(c.body, "%ID%", id))
+		}
+		got, err := r.Execute(t.Context(), w, json.RawMessage(`{"a":"<&>"}`), func(remote.Progress) {})
+		if err != nil || strings.ReplaceAll(string(got.Output), "\n", "") != `{"z":1,"a":12345678901234567890}` {
+			t.Errorf("%s: %+v %v", name, got, err)
+		}
+	}
+	s.until(t, "the input as it was", func(m posted) bool { return bytes.Contains(m.Params, []byte(`"input":{"a":"<&>"}`)) })
+	if n := s.sessions(); n != 1 {
+		t.Errorf("%d sessions", n)
+	}
+}
+
+// What a source says in the middle of a call: its progress goes to that call, its
+// requests are answered, and news of its tools make it asked for them.
+func TestWhatASourceSaysInTheMiddleOfACall(t *testing.T) {
+	s := newRawWeb(t)
+	asked := func(id, method string) string {
+		return fmt.Sprintf("data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"method\":%q,\"params\":{}}\n\n", id, method)
+	}
+	s.call = func(w http.ResponseWriter, r *http.Request, id string) {
+		var token string
+		s.until(t, "the call", func(m posted) bool {
+			var p struct {
+				Meta struct {
+					ProgressToken string `json:"progressToken"`
+				} `json:"_meta"`
+			}
+			if m.Method == "tools/call" && json.Unmarshal(m.Params, &p) == nil {
+				token = p.Meta.ProgressToken
+			}
+			return token != ""
+		})
+		stream(w, id, fmt.Sprintf("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%q,\"progress\":2,\"total\":4,\"message\":\"half\"}}\n\n", token)+
+			"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":7}\n\n"+
+			asked(`"p-1"`, "ping")+asked("77", "sampling/createMessage")+
+			"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n")
+		s.until(t, "the answer to its ping", func(m posted) bool { return string(m.ID) == `"p-1"` && string(m.Result) == `{}` })
+		s.until(t, "the answer to its question", func(m posted) bool {
+			return string(m.ID) == `77` && m.Result == nil && bytes.Contains(m.Error, []byte("-32601"))
+		})
+		for i := range 200 { // no more than a hundred of them are answered
+			stream(w, id, asked(fmt.Sprint(1000+i), "ping"))
+		}
+		stream(w, id, "data: "+rawAnswer+"\n\n")
+	}
+	r, w := s.open(t)
+	var told []remote.Progress
+	if _, err := r.Execute(t.Context(), w, nil, func(p remote.Progress) { told = append(told, p) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(told) != 1 || *told[0].Value != 2 || *told[0].Total != 4 || told[0].Message != "half" {
+		t.Errorf("told %+v", told)
+	}
+	answers, lists := 0, 0
+	s.until(t, "its tools to be asked for again", func(m posted) bool {
+		if m.Method == "tools/list" {
+			lists++
+		}
+		return lists > 1
+	})
+	s.until(t, "all answers", func(m posted) bool {
+		if m.Method == "" {
+			answers++
+		}
+		return answers >= 100
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answers = 0
+	for _, m := range s.got {
+		if m.Method == "" {
+			answers++
+		}
+	}
+	if answers != 100 {
+		t.Errorf("%d requests were answered", answers)
+	}
+}
+
+// A stream that breaks off is taken up again where its source has said how.
+func TestAStreamThatBreaksOffIsTakenUpAgain(t *testing.T) {
+	s := newRawWeb(t)
+	executed, resumed := 0, 0
+	var callID string
+	s.call = func(w http.ResponseWriter, r *http.Request, id string) {
+		executed++
+		callID = id
+		stream(w, id, "id: e-1\nretry: 1\ndata:\n\n")
+	}
+	s.resume = func(w http.ResponseWriter, r *http.Request) {
+		resumed++
+		if r.Header.Get("Mcp-Session-Id") != "session-1" || r.Header.Get("Last-Event-Id") != fmt.Sprintf("e-%d", resumed) {
+			t.Errorf("taken up with %v", r.Header)
+		}
+		if resumed < 5 { // as often as there is something new
+			stream(w, callID, fmt.Sprintf("id: e-%d\ndata:\n\n", resumed+1))
+			return
+		}
+		stream(w, callID, "data: "+rawAnswer+"\n\n")
+	}
+	r, w := s.open(t)
+	if got, err := r.Execute(t.Context(), w, nil, nil); err != nil || got.State != remote.Completed || executed != 1 || resumed != 5 {
+		t.Errorf("%+v %v, executed %d, resumed %d", got, err, executed, resumed)
+	}
+	resumed = 0
+	s.resume = func(w http.ResponseWriter, r *http.Request) {
+		resumed++
+		stream(w, callID, "retry: 1\n\n")
+	}
+	if _, err := r.Execute(t.Context(), w, nil, nil); !errors.Is(err, remote.ErrLost) || resumed != 3 || executed != 2 {
+		t.Errorf("%v, executed %d, resumed %d", err, executed, resumed)
+	}
+	s.resume = nil // 405
+	if _, err := r.Execute(t.Context(), w, nil, nil); !errors.Is(err, remote.ErrLost) || !strings.Contains(err.Error(), "405") {
+		t.Error(err)
+	}
+}
+
+// What goes wrong with one call is told of that call, as lost where the source may
+// have begun; the session goes on.
+func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
+	s := newRawWeb(t)
+	r, w := s.open(t)
+	status := func(code int, kind, body string) func(http.ResponseWriter, *http.Request, string) {
+		return func(w http.ResponseWriter, _ *http.Request, id string) {
+			w.Header().Set("Content-Type", kind)
+			w.WriteHeader(code)
+			io.WriteString(w, strings.ReplaceAll(body, "%ID%", id))
+		}
+	}
+	events := func(all string) func(http.ResponseWriter, *http.Request, string) {
+		return func(w http.ResponseWriter, _ *http.Request, id string) { stream(w, id, all) }
+	}
+	const isJSON = "application/json"
+	for name, c := range map[string]struct {
+		call func(http.ResponseWriter, *http.Request, string)
+		lost bool
+		says string
+	}{
+		"an error":                    {status(200, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":-32602,"message":"no such region"}}`), false, "no such region"},
+		"an error that is none":       {status(200, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":7}`), false, "not what JSON-RPC asks"},
+		"NaN":                         {status(200, isJSON, `{"jsonrpc":"2.0","id":%ID%,"result":{"x":NaN}}`), false, "is not JSON"},
+		"NaN in a stream":             {events("data: {\"jsonrpc\":\"2.0\",\"id\":%ID%,\"result\":{\"x\":NaN}}\n\n"), false, "is not JSON"},
+		"nothing":                     {status(200, isJSON, ""), false, "is not JSON"},
+		"no result":                   {status(200, isJSON, `{"jsonrpc":"2.0","id":%ID%}`), false, "it is missing"},
+		"another's answer":            {status(200, isJSON, `{"jsonrpc":"2.0","id":1,"result":{}}`), true, "does not answer the call"},
+		"a text":                      {status(200, "text/plain", "hello"), true, "text/plain"},
+		"accepted, and nothing":       {status(202, "", ""), true, "202"},
+		"busy":                        {status(503, "text/plain", "later"), true, "503"},
+		"busy, in JSON":               {status(429, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"slow down"}}`), false, "slow down"},
+		"a bad request":               {status(400, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"too many words"}}`), false, "too many words"},
+		"not allowed":                 {status(403, "text/plain", "no"), true, "403"},
+		"a stream that ends":          {events("data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\n"), true, "broke off"},
+		"a stream that ends in a cut": {events("data: " + rawAnswer), true, "broke off"},
+		"too much":                    {events("data: " + strings.Repeat("x", 65<<20) + "\n\n"), true, "larger than"},
+	} {
+		s.call = c.call
+		got, err := r.Execute(t.Context(), w, nil, nil)
+		refused, _ := errors.AsType[*remote.RefusedError](err)
+		if err == nil || errors.Is(err, remote.ErrLost) != c.lost || (refused == nil) != c.lost || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %+v %v", name, got, err)
+		}
+	}
+	s.call = events("data: " + rawAnswer + "\n\n")
+	if _, err := r.Execute(t.Context(), w, nil, nil); err != nil || s.sessions() != 1 {
+		t.Errorf("%v, %d sessions", err, s.sessions())
+	}
+}
+
+// A source that was restarted does not know our session, however it says so: the
+// call had no effect, and is made once more in a session of its own.
+func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
+	was := unknown
+	defer func() { unknown = was }()
+	for name, answer := range map[string]func(http.ResponseWriter){
+		"the status": func(w http.ResponseWriter) { w.WriteHeader(404) },
+		"with an error of JSON-RPC": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(404)
+			io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}`)
+		},
+		"as a bad request": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(400)
+			io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`)
+		},
+		"as not initialized": func(w http.ResponseWriter) {
+			w.WriteHeader(400)
+			io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":null}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			unknown = answer
+			s := newRawWeb(t)
+			s.call = func(w http.ResponseWriter, r *http.Request, id string) { stream(w, id, "data: "+rawAnswer+"\n\n") }
+			r, w := s.open(t)
+			s.forget()
+			if got, err := r.Execute(t.Context(), w, nil, nil); err != nil || got.State != remote.Completed {
+				t.Errorf("%+v %v", got, err)
+			}
+			// So does it end the session where no call was made: a query finds out.
+			s.forget()
+			before := s.sessions()
+			if _, err := r.Refresh(t.Context()); err != nil {
+				t.Error(err)
+			}
+			r.until(t, "another session", func(*remote.Snapshot) bool { return s.sessions() > before })
+		})
+	}
+}
+
+// The connection that brought an answer brings the next one.
+func TestConnectionsAreUsedAgain(t *testing.T) {
+	s := newRawWeb(t)
+	s.call = func(w http.ResponseWriter, r *http.Request, id string) { stream(w, id, "data: "+rawAnswer+"\n\n") }
+	r, w := s.open(t)
+	before := s.conns.Load()
+	const calls = 40
+	for range calls {
+		if _, err := r.Execute(t.Context(), w, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Millisecond) // the end of the stream comes after the answer, and nobody tells of it
+	}
+	if n := s.conns.Load() - before; n > calls/2 {
+		t.Errorf("%d connections for %d calls", n, calls)
+	}
+}
+
+// A source that never ends its stream has no call wait for that.
+func TestAStreamThatGoesOnBehindTheAnswer(t *testing.T) {
+	s := newRawWeb(t)
+	ended := make(chan struct{})
+	s.call = func(w http.ResponseWriter, r *http.Request, id string) {
+		defer close(ended)
+		stream(w, id, "data: "+rawAnswer+"\n\n")
+		for r.Context().Err() == nil {
+			stream(w, id, ": still here\n\n")
+			time.Sleep(time.Millisecond)
+		}
+	}
+	r, w := s.open(t)
+	if _, err := r.Execute(t.Context(), w, nil, nil); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-ended: // it was cut off
+	case <-time.After(patience):
+		t.Error("the stream goes on")
+	}
+}
+
+// A call that is given up is told of with its id, and its request ends, wherever it
+// is: before the answer, in a stream, and in the wait before it is taken up again.
+func TestACallOverHTTPIsGivenUp(t *testing.T) {
+	for name, begin := range map[string]func(http.ResponseWriter, string){
+		"before the answer": func(http.ResponseWriter, string) {},
+		"in a stream":       func(w http.ResponseWriter, id string) { stream(w, id, ": hello\n\n") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newRawWeb(t)
+			began, ended := make(chan string, 1), make(chan struct{})
+			s.call = func(w http.ResponseWriter, r *http.Request, id string) {
+				defer close(ended)
+				begin(w, id)
+				began <- id
+				<-r.Context().Done()
+			}
+			r, w := s.open(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			failed := make(chan error, 1)
+			go func() {
+				_, err := r.Execute(ctx, w, nil, nil)
+				failed <- err
+			}()
+			id := <-began
+			cancel()
+			if err := <-failed; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			<-ended
+			s.until(t, "the word of it", func(m posted) bool {
+				return m.Method == "notifications/cancelled" && bytes.Contains(m.Params, []byte(`"requestId":`+id+`,`))
+			})
+		})
+	}
+	t.Run("before it is taken up again", func(t *testing.T) {
+		s := newRawWeb(t)
+		s.call = func(w http.ResponseWriter, r *http.Request, id string) {
+			stream(w, id, "id: 1\nretry: 3600000\ndata:\n\n")
+		}
+		r, w := s.open(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := r.Execute(ctx, w, nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
