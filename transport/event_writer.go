@@ -67,7 +67,7 @@ func writeAnswer(b *bytes.Buffer, id jsonrpc.ID, result *mcp.CallToolResult) err
 	if err != nil {
 		return err
 	}
-	data, err := encodedResult{result, nil}.MarshalJSON()
+	data, err := encodedResult{result, nil, false}.MarshalJSON()
 	if err != nil {
 		return err
 	}

@@ -63,6 +63,29 @@ func TestDirectCallsAreAnsweredAsTheSDKs(t *testing.T) {
 	}
 }
 
+// In the newest protocol a result says what it is, and who gives it; in the others it
+// does not. Clients of the newest one refuse a result that does not say so.
+func TestResultsAreTypedInTheNewestProtocol(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	h := overHTTP(t, s, HTTPOptions{})
+	c := httpClient(t, "")
+	const typed = `,"resultType":"complete"}`
+	for _, tool := range []string{"get_workflows", "start_workflow"} { // an answer and a refusal
+		r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":{},"_meta":{`+
+			`"io.modelcontextprotocol/protocolVersion":"`+statelessSince+`","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`,
+			"Mcp-Protocol-Version: "+statelessSince, "Mcp-Method: tools/call", "Mcp-Name: "+tool)
+		if r.status != 200 || !strings.Contains(r.body, typed) || !strings.Contains(r.body, `"io.modelcontextprotocol/serverInfo"`) {
+			t.Errorf("%s: %+v", tool, r)
+		}
+		for _, way := range []string{byTheSDK, "Accept: */*"} {
+			r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":{}}}`, open(t, c, h), way)
+			if r.status != 200 || strings.Contains(r.body, "resultType") || strings.Contains(r.body, "serverInfo") {
+				t.Errorf("%s: %+v", tool, r)
+			}
+		}
+	}
+}
+
 // What is out of the ordinary is the SDK's to answer, as it did.
 func TestWhatIsLeftToTheSDK(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))

@@ -45,7 +45,7 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			if err != nil {
 				return nil, err
 			}
-			return encodedResult{result, cmp.Or(conn.parcels.Load(), s.replies.parcelsFor(req))}, nil
+			return encodedResult{result, cmp.Or(conn.parcels.Load(), s.replies.parcelsFor(req)), isTyped(ss)}, nil
 		}
 		if list, ok := req.(*mcp.ListToolsRequest); ok && s.remote != nil {
 			return s.remote.listTools(ctx, next, method, list)

@@ -45,6 +45,14 @@ func encode(v any) ([]byte, error) {
 type encodedResult struct {
 	*mcp.CallToolResult
 	parcels *parcels // of the connection, if it has them
+	typed   bool     // it says that it is complete, as the newest protocol asks
+}
+
+// isTyped tells whether results say what they are in the protocol version that a
+// session speaks.
+func isTyped(ss *mcp.ServerSession) bool {
+	params := ss.InitializeParams()
+	return params != nil && params.ProtocolVersion >= statelessSince
 }
 
 // noContent is what the SDK writes for a result without content blocks.
@@ -52,6 +60,21 @@ var noContent = []byte(`"content":[]`)
 
 // MarshalJSON gives what the embedded result's own method would, or a parcel of it.
 func (r encodedResult) MarshalJSON() ([]byte, error) {
+	out, err := r.encode()
+	if err != nil {
+		return nil, err
+	}
+	if r.typed {
+		out = append(out[:len(out)-1], `,"resultType":"complete"}`...)
+	}
+	if r.parcels != nil && len(out) >= parcelFrom {
+		return r.parcels.pack(out), nil
+	}
+	return out, nil
+}
+
+// encode gives the result without its type.
+func (r encodedResult) encode() ([]byte, error) {
 	structured, ok := r.StructuredContent.(json.RawMessage)
 	if !ok || len(r.Content) != 1 {
 		return r.CallToolResult.MarshalJSON()
@@ -60,7 +83,7 @@ func (r encodedResult) MarshalJSON() ([]byte, error) {
 	if !ok || block.Meta != nil || block.Annotations != nil {
 		return r.CallToolResult.MarshalJSON()
 	}
-	// The SDK writes the rest, since some of it is hidden in the result.
+	// The SDK writes the rest, in its order.
 	rest := *r.CallToolResult
 	rest.Content, rest.StructuredContent = []mcp.Content{}, nil
 	frame, err := rest.MarshalJSON()
@@ -81,9 +104,5 @@ func (r encodedResult) MarshalJSON() ([]byte, error) {
 	out = append(out, text...)
 	out = append(out, `}],"structuredContent":`...)
 	out = append(out, structured...)
-	out = append(out, frame[at+len(noContent):]...)
-	if r.parcels != nil && len(out) >= parcelFrom {
-		return r.parcels.pack(out), nil
-	}
-	return out, nil
+	return append(out, frame[at+len(noContent):]...), nil
 }

@@ -363,7 +363,7 @@ func TestEncodedResultIsTheSDKs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := encodedResult{res, nil}.MarshalJSON()
+		got, err := encodedResult{res, nil, false}.MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
 		}
