@@ -10,10 +10,32 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
+// What the SDK writes around a message.
+const (
+	eventHead = "event: message\ndata: "
+	eventTail = "\n\n"
+)
+
 // An eventWriter writes the events that answer one call.
 type eventWriter struct {
-	w     http.ResponseWriter
-	begun bool
+	w        http.ResponseWriter
+	statuses bool // some errors are told by the status, where nothing has been written
+	begun    bool
+}
+
+// statusOf is the status of an answer that is an error, where it is not an event: as
+// the newest version of the protocol has it.
+func statusOf(err error) int {
+	fault, ok := err.(*jsonrpc.Error)
+	switch {
+	case !ok:
+		return 0
+	case fault.Code == jsonrpc.CodeMethodNotFound:
+		return http.StatusNotFound
+	case fault.Code == jsonrpc.CodeInvalidParams:
+		return http.StatusBadRequest
+	}
+	return 0
 }
 
 func (e *eventWriter) begin() {
@@ -42,7 +64,14 @@ func (e *eventWriter) progress(_ context.Context, p *mcp.ProgressNotificationPar
 
 // answer writes the last event; it goes out as the request ends. That a client is gone
 // is not to be told to anybody.
-func (e *eventWriter) answer(id jsonrpc.ID, result *mcp.CallToolResult, err error) {
+func (e *eventWriter) answer(id jsonrpc.ID, result encodedResult, err error) {
+	if status := statusOf(err); e.statuses && !e.begun && status != 0 {
+		e.w.Header().Set("Cache-Control", "no-cache, no-transform")
+		e.w.Header().Set("Content-Type", "application/json")
+		e.w.WriteHeader(status)
+		_, _ = e.w.Write(errorMessage(id, err))
+		return
+	}
 	e.begin()
 	var event bytes.Buffer
 	event.WriteString(eventHead)
@@ -51,23 +80,28 @@ func (e *eventWriter) answer(id jsonrpc.ID, result *mcp.CallToolResult, err erro
 	}
 	if err != nil {
 		event.Truncate(len(eventHead))
-		fault, failed := appendMessage(nil, &jsonrpc.Response{ID: id, Error: err})
-		if failed != nil {
-			fault = []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the answer could not be written"}}`)
-		}
-		event.Write(fault)
+		event.Write(errorMessage(id, err))
 	}
 	event.WriteString(eventTail)
 	_, _ = e.w.Write(event.Bytes())
 }
 
+// errorMessage is the answer to a call that is an error.
+func errorMessage(id jsonrpc.ID, err error) []byte {
+	message, failed := appendMessage(nil, &jsonrpc.Response{ID: id, Error: err})
+	if failed != nil {
+		return []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the answer could not be written"}}`)
+	}
+	return message
+}
+
 // writeAnswer writes the message that has a result.
-func writeAnswer(b *bytes.Buffer, id jsonrpc.ID, result *mcp.CallToolResult) error {
+func writeAnswer(b *bytes.Buffer, id jsonrpc.ID, result encodedResult) error {
 	head, err := json.Marshal(id.Raw())
 	if err != nil {
 		return err
 	}
-	data, err := encodedResult{result, nil, false}.MarshalJSON()
+	data, err := result.MarshalJSON()
 	if err != nil {
 		return err
 	}

@@ -230,19 +230,14 @@ func (h *HTTPServer) streamable() http.Handler {
 	options.PropagateRequestCancellation = true // whoever hangs up gets no reply elsewhere
 	stateless := mcp.NewStreamableHTTPHandler(server, &options)
 	var standing standalone
-	serve := func(by http.Handler, w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost && !isStream(r) {
-			made, done := h.server.replies.of(w, r)
-			defer done()
-			w = made
-		}
-		by.ServeHTTP(w, r)
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who := callerOf(r.Context())
 		if isStateless(r) {
 			who.stateless = true
-			serve(stateless, w, r.WithContext(context.WithValue(r.Context(), callerKey{}, &who)))
+			r = r.WithContext(context.WithValue(r.Context(), callerKey{}, &who))
+			if r.Method != http.MethodPost || !h.callAlone(w, r) {
+				stateless.ServeHTTP(w, r)
+			}
 			return
 		}
 		if id := r.Header.Get("Mcp-Session-Id"); id != "" {
@@ -256,7 +251,7 @@ func (h *HTTPServer) streamable() http.Handler {
 			}
 			switch r.Method {
 			case http.MethodPost:
-				if h.callDirectly(w, r, conn) {
+				if h.callInSession(w, r, conn) {
 					return
 				}
 			case http.MethodDelete:
@@ -274,7 +269,7 @@ func (h *HTTPServer) streamable() http.Handler {
 				fmt.Sprintf("%d MCP sessions are open, as many as are allowed: end those that are not used (DELETE), or raise http.max_connections or lower http.idle_timeout in .deepwork/config.yml", limit))
 			return
 		}
-		serve(stateful, w, r)
+		stateful.ServeHTTP(w, r)
 	})
 }
 

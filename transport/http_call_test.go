@@ -36,31 +36,55 @@ func TestDirectCallsAreAnsweredAsTheSDKs(t *testing.T) {
 	c := httpClient(t, "")
 	id := open(t, c, h)
 	for i, params := range []string{
-		`{"name":"get_workflows","arguments":{}}`,
-		`{"name":"get_workflows"}`,
-		`{"arguments":{},"name":"get_workflows","_meta":{"mine":{"a":1}}}`,
-		`{"name":"start_workflow","arguments":{"goal":"g","job_name":"j","workflow_name":"w"}}`,
-		`{"name":"start_workflow","arguments":{"goal":"panic","job_name":"j","workflow_name":"w"}}`,
-		`{"name":"start_workflow","arguments":{"goal":7,"x":"\u0000"}}`,
-		`{"name":"nobody","arguments":{}}`,
-		`{"name":"\u0067et_workflows","arguments":{"a":1,"a":2}}`,
+		`{"name":"get_workflows","arguments":{}META}`,
+		`{"name":"get_workflows"META}`,
+		`{"arguments":{},"name":"get_workflows"META}`,
+		`{"name":"start_workflow","arguments":{"goal":"g","job_name":"j","workflow_name":"w"}META}`,
+		`{"name":"start_workflow","arguments":{"goal":"panic","job_name":"j","workflow_name":"w"}META}`,
+		`{"name":"start_workflow","arguments":{"goal":7,"x":"\u0000"}META}`,
+		`{"name":"nobody","arguments":{}META}`,
+		`{"name":"\u0067et_workflows","arguments":{"a":1,"a":2}META}`,
 	} {
 		for _, callID := range []string{"1", "9007199254740992", "-5", "1.0", `"x\"\\,\u00e9\n"`, `""`} {
-			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":%s}`, callID, params)
-			before := h.direct.Load()
-			ours := send(t, c, "POST", h.URL(), body, id)
-			if h.direct.Load() != before+1 {
-				t.Errorf("%s: it went the SDK's way", body)
-			}
-			theirs := send(t, c, "POST", h.URL(), body, id, byTheSDK)
-			if h.direct.Load() != before+1 {
-				t.Errorf("%s: it did not go the SDK's way", body)
-			}
-			if ours.status != theirs.status || ours.body != theirs.body || ours.header.Get("Content-Type") != theirs.header.Get("Content-Type") || ours.header.Get("Cache-Control") != theirs.header.Get("Cache-Control") {
-				t.Errorf("%d, id %s:\n%d %v %.300s\n%d %v %.300s", i, callID, ours.status, ours.header, ours.body, theirs.status, theirs.header, theirs.body)
+			for version, headers := range map[string][]string{
+				"":             {id},
+				stateful:       {id, "Mcp-Protocol-Version: " + stateful},
+				statelessSince: newestHeaders(params),
+			} {
+				meta := `,"_meta":{"mine":{"a":1}}`
+				if version == statelessSince {
+					meta = `,"_meta":{"mine":{"a":1},` + newestTriple + `}`
+				}
+				body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":%s}`, callID, strings.Replace(params, "META", meta, 1))
+				before := h.direct.Load()
+				ours := send(t, c, "POST", h.URL(), body, headers...)
+				if h.direct.Load() != before+1 {
+					t.Errorf("%s: it went the SDK's way", body)
+				}
+				theirs := send(t, c, "POST", h.URL(), body, append(headers, byTheSDK)...)
+				if h.direct.Load() != before+1 {
+					t.Errorf("%s: it did not go the SDK's way", body)
+				}
+				if ours.status != theirs.status || ours.body != theirs.body || ours.header.Get("Content-Type") != theirs.header.Get("Content-Type") || ours.header.Get("Cache-Control") != theirs.header.Get("Cache-Control") {
+					t.Errorf("%d, id %s, version %q:\n%d %v %.300s\n%d %v %.300s", i, callID, version, ours.status, ours.header, ours.body, theirs.status, theirs.header, theirs.body)
+				}
 			}
 		}
 	}
+}
+
+// newestTriple is what each request of the newest version of the protocol says.
+const newestTriple = `"io.modelcontextprotocol/protocolVersion":"` + statelessSince + `","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}`
+
+// newestHeaders are the headers that go with a call in it.
+func newestHeaders(params string) []string {
+	var p struct {
+		Name string `json:"name"`
+	}
+	if err := json.Unmarshal([]byte(strings.Replace(params, "META", "", 1)), &p); err != nil {
+		panic(err)
+	}
+	return []string{"Mcp-Protocol-Version: " + statelessSince, "Mcp-Method: tools/call", "Mcp-Name: " + p.Name}
 }
 
 // In the newest protocol a result says what it is, and who gives it; in the others it
@@ -71,9 +95,8 @@ func TestResultsAreTypedInTheNewestProtocol(t *testing.T) {
 	c := httpClient(t, "")
 	const typed = `,"resultType":"complete"}`
 	for _, tool := range []string{"get_workflows", "start_workflow"} { // an answer and a refusal
-		r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":{},"_meta":{`+
-			`"io.modelcontextprotocol/protocolVersion":"`+statelessSince+`","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`,
-			"Mcp-Protocol-Version: "+statelessSince, "Mcp-Method: tools/call", "Mcp-Name: "+tool)
+		r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":{},"_meta":{`+newestTriple+`}}}`,
+			newestHeaders(`{"name":"`+tool+`"}`)...)
 		if r.status != 200 || !strings.Contains(r.body, typed) || !strings.Contains(r.body, `"io.modelcontextprotocol/serverInfo"`) {
 			t.Errorf("%s: %+v", tool, r)
 		}
@@ -120,6 +143,40 @@ func TestWhatIsLeftToTheSDK(t *testing.T) {
 		"a stream to take up": {plain, []string{"Last-Event-Id: 1"}, 400},
 	} {
 		if r := send(t, c, "POST", h.URL(), test.body, append([]string{id}, test.headers...)...); r.status != test.status || h.direct.Load() != 0 {
+			t.Errorf("%s, of which %d went past the SDK: %+v", name, h.direct.Load(), r)
+		}
+	}
+}
+
+// In the newest version of the protocol, too; there headers repeat the body.
+func TestWhatIsLeftToTheSDKInTheNewestProtocol(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	h := overHTTP(t, s, HTTPOptions{})
+	c := httpClient(t, "")
+	call := func(params string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`
+	}
+	with := func(meta string) string { return call(`{"name":"get_workflows","_meta":{` + meta + `}}`) }
+	plain := with(newestTriple)
+	headers := newestHeaders(`{"name":"get_workflows"}`)
+	for name, test := range map[string]struct {
+		body    string
+		headers []string
+		status  int
+	}{
+		"no method":            {plain, []string{"Mcp-Method: "}, 400},
+		"another method":       {plain, []string{"Mcp-Method: tools/list"}, 400},
+		"no name":              {plain, []string{"Mcp-Name: "}, 400},
+		"another name":         {plain, []string{"Mcp-Name: get_step"}, 400},
+		"another version":      {plain, []string{"Mcp-Protocol-Version: 2027-01-01"}, 400},
+		"no triple":            {with(""), nil, 400},
+		"a version of its own": {with(strings.Replace(newestTriple, statelessSince, "2027-01-01", 1)), nil, 400},
+		"no capabilities":      {with(newestTriple[:strings.LastIndex(newestTriple, ",")]), nil, 400},
+		"capabilities are 7":   {with(strings.Replace(newestTriple, `ilities":{}`, `ilities":7`, 1)), nil, 400},
+		"the client is 7":      {with(strings.Replace(newestTriple, `{"name":"t","version":"1"}`, "7", 1)), nil, 400},
+		"more of MCP's own":    {with(newestTriple + `,"io.modelcontextprotocol/logLevel":"debug"`), nil, 200},
+	} {
+		if r := send(t, c, "POST", h.URL(), test.body, append(append([]string{}, headers...), test.headers...)...); r.status != test.status || h.direct.Load() != 0 {
 			t.Errorf("%s, of which %d went past the SDK: %+v", name, h.direct.Load(), r)
 		}
 	}
@@ -201,10 +258,15 @@ func TestACancellationReachesADirectCall(t *testing.T) {
 // Progress comes on the stream that the answer comes on, at once and before it.
 func TestProgressOfADirectCall(t *testing.T) {
 	_, h, b := blocking(t)
-	id := open(t, httpClient(t, ""), h)
-	for _, token := range []string{`"t-1"`, `7`} {
-		body := strings.Replace(finishCall(1), `"params":{`, `"params":{"_meta":{"progressToken":`+token+`},`, 1)
-		conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body))
+	inSession := []string{open(t, httpClient(t, ""), h)}
+	for token, headers := range map[string][]string{`"t-1"`: inSession, `7`: inSession, `"n-1"`: newestHeaders(`{"name":"finished_step"}`)} {
+		meta := `"progressToken":` + token
+		if len(headers) > 1 {
+			meta += "," + newestTriple
+		}
+		body := strings.Replace(finishCall(1), `"params":{`, `"params":{"_meta":{`+meta+`},`, 1)
+		before := h.direct.Load()
+		conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", strings.Join(headers, "\r\n"), len(body), body))
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -219,7 +281,7 @@ func TestProgressOfADirectCall(t *testing.T) {
 				}
 			}
 		}
-		if len(events) != 2 || !strings.HasPrefix(events[0], `{"jsonrpc":"2.0","method":"notifications/progress","params":{`) ||
+		if h.direct.Load() != before+1 || len(events) != 2 || !strings.HasPrefix(events[0], `{"jsonrpc":"2.0","method":"notifications/progress","params":{`) ||
 			!strings.Contains(events[0], `"progressToken":`+token) || !strings.Contains(events[0], "it has begun") || !strings.HasPrefix(events[1], `{"jsonrpc":"2.0","id":1,"result":`) {
 			t.Errorf("%q", events)
 		}
@@ -249,6 +311,22 @@ func TestADirectCallWhoseClientHangsUp(t *testing.T) {
 	go func() { <-b.began; b.free <- struct{}{} }()
 	if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 200 || !strings.Contains(r.body, `"id":1,"result"`) {
 		t.Errorf("%+v", r)
+	}
+}
+
+// In the newest version of the protocol a client that hangs up has cancelled its call.
+func TestADirectCallOfTheNewestProtocolWhoseClientHangsUp(t *testing.T) {
+	s, h, b := blocking(t)
+	body := strings.Replace(finishCall(1), `"params":{`, `"params":{"_meta":{`+newestTriple+`},`, 1)
+	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", strings.Join(newestHeaders(`{"name":"finished_step"}`), "\r\n"), len(body), body))
+	<-b.began
+	conn.Close()
+	if err := <-b.ended; err != context.Canceled {
+		t.Errorf("the cause is %v", err)
+	}
+	waitFor(t, "the end of the call", func() bool { return s.inflight.len() == 0 && h.requests.Load() == 0 && h.sockets.len() == 0 })
+	if n := h.direct.Load(); n != 1 {
+		t.Errorf("%d went past the SDK", n)
 	}
 }
 
@@ -330,8 +408,8 @@ func FuzzOrdinaryCall(f *testing.F) {
 		if fault != "" || len(messages) != 1 || isBatch(body) {
 			return
 		}
-		ours, id, ok := ordinaryCall(&messages[0])
-		if !ok {
+		var ours ordinary
+		if !ours.take(&messages[0]) {
 			return
 		}
 		msg, err := jsonrpc.DecodeMessage(body)
@@ -343,10 +421,10 @@ func FuzzOrdinaryCall(f *testing.F) {
 		if err := json.Unmarshal(req.Params, &theirs); err != nil {
 			t.Fatalf("the SDK's params: %v", err)
 		}
-		if req.ID != id || theirs.Name != ours.name || string(theirs.Arguments) != string(ours.arguments) {
-			t.Errorf("ours: %v %q %s\ntheirs: %v %q %s", id, ours.name, ours.arguments, req.ID, theirs.Name, theirs.Arguments)
+		if req.ID != ours.id || theirs.Name != ours.name || string(theirs.Arguments) != string(ours.arguments) {
+			t.Errorf("ours: %v %q %s\ntheirs: %v %q %s", ours.id, ours.name, ours.arguments, req.ID, theirs.Name, theirs.Arguments)
 		}
-		want, got := theirs.GetProgressToken(), ours.token
+		want, got := theirs.GetProgressToken(), ours.meta.token
 		if f, ok := want.(float64); ok {
 			want = int64(f)
 		}

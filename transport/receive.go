@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -45,7 +44,7 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			if err != nil {
 				return nil, err
 			}
-			return encodedResult{result, cmp.Or(conn.parcels.Load(), s.replies.parcelsFor(req)), isTyped(ss)}, nil
+			return encodedResult{result, conn.parcels.Load(), isTyped(ss)}, nil
 		}
 		if list, ok := req.(*mcp.ListToolsRequest); ok && s.remote != nil {
 			return s.remote.listTools(ctx, next, method, list)

@@ -64,6 +64,7 @@ type Server struct {
 	parts
 	logger *slog.Logger
 	mcp    *mcp.Server
+	impl   *mcp.Implementation // what it tells of itself
 	conns  connections
 	tools  map[string]handler // what is registered
 	reads  map[string]bool    // of that, what only reads
@@ -72,7 +73,6 @@ type Server struct {
 	announce func() // has the SDK tell all clients that the list of tools changed
 	metrics  *metrics
 	inflight inflight
-	replies  replyWriters                // to requests over streamable HTTP
 	network  atomic.Pointer[config.HTTP] // as last read, for those who must not wait
 }
 
@@ -204,8 +204,9 @@ func newServer(p parts, sets []string, version string, logger *slog.Logger) (*Se
 		p.stateless = p.agent
 	}
 	s.conns.init(p.agent, p.stateless, func() time.Duration { return s.lastHTTP().IdleTimeout })
+	s.impl = &mcp.Implementation{Name: ServerName, Title: "DeepWork", Version: cmp.Or(version, "dev")}
 	s.mcp = mcp.NewServer(
-		&mcp.Implementation{Name: ServerName, Title: "DeepWork", Version: cmp.Or(version, "dev")},
+		s.impl,
 		&mcp.ServerOptions{
 			Logger: quiet(logger),
 			// Without this the SDK also offers MCP's logging, which is not ours.
