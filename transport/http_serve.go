@@ -27,7 +27,7 @@ const (
 )
 
 // HTTPStopTime is how long HTTPServer.Serve takes at most from the end of its
-// context to its return, whatever hangs (issue 5, "Lifecycle"); half a second more
+// context to its return, whatever hangs; half a second more
 // where a client is being turned away in that very moment.
 const HTTPStopTime = httpGrace + answerGrace + streamGrace + closeGrace
 

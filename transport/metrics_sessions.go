@@ -7,7 +7,7 @@ import (
 )
 
 // sessionFigures are the metrics of the workflow sessions, their actors and their
-// mailboxes (issue 5, "Transports"). They are read once a scrape, all at once.
+// mailboxes. They are read once a scrape, all at once.
 type sessionFigures func() workflow.Stats
 
 // sessionGauges say what is told of a workflow.Stats.

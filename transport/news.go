@@ -27,9 +27,9 @@ const (
 	tellPause, tellPauseMost = 100 * time.Millisecond, 5 * time.Second
 )
 
-// A newsroom tells the board what the workflows of a workspace do (issue 7, "With
-// workflows"). Transitions do not wait for it: of each session it keeps what is
-// newest, and one goroutine tells it, again and again where the board refuses.
+// A newsroom tells the board what the workflows of a workspace do. Transitions do not
+// wait for it: of each session it keeps what is newest, and one goroutine tells it,
+// again and again where the board refuses.
 type newsroom struct {
 	tell func(context.Context, attempt.News) error
 	past func(context.Context) ([]attempt.News, error) // what was recorded before, oldest first; may be nil

@@ -11,8 +11,7 @@ import (
 // structured content. What can be large is bounded where it is made: lists have
 // pages, the output of agents and diffs have limits, get_workflows leaves things out
 // and says so, and a step or a group with more instructions than its bound does not
-// begin. This is for what is left, such as the result of another system's workflow
-// (issue 8, "each reply's size bounded").
+// begin. This is for what is left, such as the result of another system's workflow.
 const maxReplyBytes = 8 << 20
 
 // errTooLarge is a reply that is not sent.

@@ -6,7 +6,7 @@ import (
 	"deepwork/session/attempt"
 )
 
-// addTailAttempt registers tail_attempt (issue 7, "Tools").
+// addTailAttempt registers tail_attempt.
 func addTailAttempt(s *Server) {
 	addTool(s, tool[attempt.TailArgs, *attempt.TailReply]{
 		name: "tail_attempt", title: "Read an attempt's output",
@@ -23,7 +23,7 @@ func addTailAttempt(s *Server) {
 	})
 }
 
-// addGetAttemptDiff registers get_attempt_diff (issue 7, "Tools").
+// addGetAttemptDiff registers get_attempt_diff.
 func addGetAttemptDiff(s *Server) {
 	addTool(s, tool[attempt.DiffArgs, *attempt.DiffReply]{
 		name: "get_attempt_diff", title: "See an attempt's changes",

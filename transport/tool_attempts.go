@@ -8,7 +8,7 @@ import (
 	"deepwork/session/attempt"
 )
 
-// addListExecutors registers list_executors (issue 7, "Tools").
+// addListExecutors registers list_executors.
 func addListExecutors(s *Server) {
 	addTool(s, tool[noArgs, *attempt.ExecutorsReply]{
 		name: "list_executors", title: "List executors",
@@ -67,7 +67,7 @@ func addListTaskAttempts(s *Server) {
 	})
 }
 
-// addGetAttempt registers get_attempt (issue 7, "Tools").
+// addGetAttempt registers get_attempt.
 func addGetAttempt(s *Server) {
 	addTool(s, tool[attempt.AttemptArgs, *attempt.AttemptReply]{
 		name: "get_attempt", title: "Get an attempt",
@@ -87,7 +87,7 @@ func attemptSchema() *jsonschema.Schema {
 	return s
 }
 
-// addStopAttempt registers stop_attempt (issue 7, "Tools").
+// addStopAttempt registers stop_attempt.
 func addStopAttempt(s *Server) {
 	addTool(s, tool[attempt.AttemptArgs, *attempt.AttemptReply]{
 		name: "stop_attempt", title: "Stop an attempt",

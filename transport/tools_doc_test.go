@@ -22,7 +22,7 @@ import (
 const toolsDoc = "TOOLS.md"
 
 // TOOLS.md is what the server lists, in tables: made from the schemas as a client
-// gets them, and not as the code has them (issue 8, "Documents that cannot go stale").
+// gets them, and not as the code has them.
 func TestToolsDocument(t *testing.T) {
 	got := toolsDocument(t)
 	if *update {

@@ -34,7 +34,7 @@ type workspace interface {
 }
 
 // addBoardTools registers the set "board": seed 004's tools, those that its users
-// need beside them (issue 7), and get_context where there is a workspace.
+// need beside them, and get_context where there is a workspace.
 func (s *Server) addBoardTools() {
 	addListProjects(s)
 	addListRepos(s)
@@ -90,7 +90,7 @@ var boardWords = words{
 }
 
 // The arguments that several tools of the board share. Ids are strings to the
-// schema, so that one that is no UUID is refused in words (issue 7, "Errors").
+// schema, so that one that is no UUID is refused in words.
 
 const uuidFormat = " A UUID, such as 3b241101-e2bb-4255-8caf-4136c566a962."
 

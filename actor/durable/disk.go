@@ -40,7 +40,7 @@ type Disk struct {
 }
 
 // Intercept, where it is set, carries out every Op of the Disks in this process
-// that have no Carry, as that does. It is for simulations of faults (issue 8),
+// that have no Carry, as that does. It is for simulations of faults,
 // which set it in a binary of their own before anything else; nothing in the
 // program does.
 var Intercept func(op Op, do func() error) error

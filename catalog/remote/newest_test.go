@@ -35,7 +35,7 @@ func (f *fakery) newest() *mcp.Server {
 }
 
 // A source that speaks only the newest version of MCP is reached, as a command and
-// by its URL, and its next connection begins in that version (issue 6).
+// by its URL, and its next connection begins in that version.
 func TestASourceOfTheNewestVersionIsReached(t *testing.T) {
 	f := &fakery{list: listOf(workflow("1", "one"), workflow("2", "two", `"executionType":"sync"`))}
 	web := listenAndServe(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return f.newest() }, &mcp.StreamableHTTPOptions{Stateless: true}))

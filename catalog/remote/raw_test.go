@@ -132,7 +132,7 @@ func TestStrayLinesDoNotCostTheConnection(t *testing.T) {
 }
 
 // What is not JSON in the place of an answer is that call's error, at once; the
-// connection, and other calls, go on (issue 6, "untrusted").
+// connection, and other calls, go on.
 func TestAnAnswerThatIsNotJSONCostsItsCallAlone(t *testing.T) {
 	r := open(t, settings(command("s", "raw")))
 	w := &r.tools(t, "raw").Tools[0].Workflow

@@ -158,7 +158,7 @@ func TestPlaceOf(t *testing.T) {
 }
 
 // An execution ends no sooner than it began, and begins no sooner than it was
-// made, whatever the clocks do (issue 7, get_attempt).
+// made, whatever the clocks do.
 func TestStartAndEndKeepTheirOrder(t *testing.T) {
 	for name, c := range map[string]struct {
 		back             time.Duration // the board's clock is set back by so much before the start

@@ -62,8 +62,7 @@ const (
 
 // Inspect looks for what is wrong on the board: pages, indexes and references as
 // SQLite checks them, and rows that contradict each other. It sees one state of
-// the board and changes nothing. A board of 100,000 rows takes about a second
-// (issue 8, "deepwork check").
+// the board and changes nothing. A board of 100,000 rows takes about a second.
 func (b *Board) Inspect(ctx context.Context) (found []Flaw, s Stock, err error) {
 	err = b.read(ctx, "inspecting the board", func(t tx) error {
 		found = nil

@@ -14,9 +14,8 @@ import (
 	"deepwork/session/attempt"
 )
 
-// A task with a workflow is to be reviewed only when that is complete (issue 7,
-// "With workflows"). The agent and the deepwork it walks it with are killed the
-// moment the last reply is there.
+// A task with a workflow is to be reviewed only when that is complete. The agent and
+// the deepwork it walks it with are killed the moment the last reply is there.
 func TestBoardTaskWithWorkflow(t *testing.T) {
 	p := newBoardProject(t)
 	v := p.workflowTask("! workflow 3")
@@ -223,7 +222,7 @@ func TestBoardTwoServers(t *testing.T) {
 	}
 }
 
-// Figures of issue 7: fifty attempts at once with four slots all end, never more
+// Fifty attempts at once with four slots all end, never more
 // than four at a time, and leave a sound repository.
 func TestBoardFiftyAttempts(t *testing.T) {
 	if testing.Short() {

@@ -8,7 +8,7 @@ import (
 )
 
 // However much hangs, a server that a signal asked to end is gone before whoever
-// sent it loses patience: containers are killed after 10 s (issue 5, "Lifecycle").
+// sent it loses patience: containers are killed after 10 s.
 func TestReq005_AStopIsOverInTime(t *testing.T) {
 	if worst := transport.HTTPStopTime + stopTimeout; worst >= 10*time.Second {
 		t.Errorf("an HTTP server takes up to %v to stop", worst)

@@ -30,7 +30,7 @@ var wellLine = regexp.MustCompile(`(?m)^all is well: `)
 
 // Figures reads the numbers of a report that Run has printed, by what they are:
 // "of-ceiling", "p99/p50", "more-KB" and so on; "wrong" is 0 where the report says
-// that all is well. What a report does not tell is left out (issue 8, "Figures").
+// that all is well. What a report does not tell is left out.
 func Figures(report string) map[string]float64 {
 	found := map[string]float64{}
 	for name, pattern := range reported {

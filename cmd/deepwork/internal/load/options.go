@@ -1,6 +1,6 @@
 // Package load is what `deepwork load` runs: many real MCP clients that work on a
 // server at once, an editor that saves the jobs meanwhile, and a judge that
-// compares every session file with what the clients were told (issue 5, "Load").
+// compares every session file with what the clients were told.
 package load
 
 import (

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The bounds of a run's figures (issue 5, "Load").
+// The bounds of a run's figures.
 const (
 	leastThroughput = 0.6 // of what the SDK and the disk leave
 	mostSpread      = 10  // p99 by p50
