@@ -327,6 +327,8 @@ func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
 		"nothing":                     {status(200, isJSON, ""), false, "is not JSON"},
 		"no result":                   {status(200, isJSON, `{"jsonrpc":"2.0","id":%ID%}`), false, "it is missing"},
 		"another's answer":            {status(200, isJSON, `{"jsonrpc":"2.0","id":1,"result":{}}`), true, "does not answer the call"},
+		"an error without an id":      {status(200, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"cannot read you"}}`), false, "cannot read you"},
+		"a list":                      {status(200, isJSON, `[{"jsonrpc":"2.0","id":%ID%,"result":{}}]`), false, "not what JSON-RPC asks"},
 		"a text":                      {status(200, "text/plain", "hello"), true, "text/plain"},
 		"accepted, and nothing":       {status(202, "", ""), true, "202"},
 		"busy":                        {status(503, "text/plain", "later"), true, "503"},
