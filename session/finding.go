@@ -2,8 +2,7 @@ package session
 
 import "slices"
 
-// A Finding is something that `deepwork check` has to say of what is on disk
-// (issue 8, "deepwork check").
+// A Finding is something that `deepwork check` has to say of what is on disk.
 type Finding struct {
 	Where string // a file, or a row of the board: absolute paths, ids
 	What  string // what is wrong with it, as a sentence without its full stop

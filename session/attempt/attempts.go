@@ -40,7 +40,7 @@ func (e *Engine) ListTaskAttempts(ctx context.Context, identity string, a ListTa
 }
 
 // GetAttempt returns an attempt with its agent's last run and what is changed in
-// its worktrees (issue 7, get_attempt).
+// its worktrees.
 func (e *Engine) GetAttempt(ctx context.Context, identity string, a AttemptArgs) (*AttemptReply, error) {
 	id, err := a.must()
 	if err != nil {

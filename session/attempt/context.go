@@ -22,7 +22,7 @@ const (
 
 // A Context is the board as a deepwork inside a workspace sees it: the attempt
 // whose workspace it is, to be read, and told of what its workflow does (seed
-// 004, "Workspace context data"; issue 7, "With workflows"). Its methods may be
+// 004, "Workspace context data"). Its methods may be
 // called from any goroutine.
 type Context struct {
 	board, attempt string

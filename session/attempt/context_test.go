@@ -64,8 +64,7 @@ func TestOutsideOfAWorkspace(t *testing.T) {
 	}
 }
 
-// A task with a workflow is to be reviewed only when that is complete (issue 7,
-// "With workflows").
+// A task with a workflow is to be reviewed only when that is complete.
 func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	p := newProject(t)
 	s := p.open()

@@ -14,8 +14,7 @@ import (
 	"deepwork/session/attempt/worktree"
 )
 
-// GetAttemptDiff returns what an attempt changed, as git writes it (issue 7,
-// get_attempt_diff).
+// GetAttemptDiff returns what an attempt changed, as git writes it.
 func (e *Engine) GetAttemptDiff(ctx context.Context, identity string, a DiffArgs) (*DiffReply, error) {
 	id, err := a.must()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"deepwork/catalog/task"
 )
 
-// A diff that is empty says why (issue 7, get_attempt_diff).
+// A diff that is empty says why.
 func TestAnEmptyDiffSaysWhy(t *testing.T) {
 	p := newProject(t)
 	s := p.open()
@@ -56,7 +56,7 @@ func TestAnEmptyDiffSaysWhy(t *testing.T) {
 	s.stopAttempt(first.AttemptID)
 }
 
-// An agent that ends at once has not ended before it began (issue 7, get_attempt).
+// An agent that ends at once has not ended before it began.
 func TestAnAgentEndsAfterItBegan(t *testing.T) {
 	s := newProject(t).open()
 	v := s.newTask("! say x")

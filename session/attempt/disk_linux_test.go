@@ -12,7 +12,7 @@ import (
 )
 
 // A disk that is full refuses calls, with a remedy, and makes nothing; reading
-// works; what ends meanwhile is recorded when there is room (issue 7, "Errors").
+// works; what ends meanwhile is recorded when there is room.
 func TestFullDisk(t *testing.T) {
 	p := newProject(t)
 	home := filepath.Join(p.root, ".deepwork")

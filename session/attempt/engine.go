@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/presence"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -78,7 +79,7 @@ type Engine struct {
 	log      *slog.Logger
 	home     string // <root>/.deepwork
 	runner   runner.Runner
-	roster   *roster
+	presence *presence.Server // of this server on the board
 	system   *actor.System
 	attempts *actor.Registry[string, message]
 	projects projects
@@ -119,7 +120,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		o: o, log: o.Logger, home: filepath.Join(o.Root, ".deepwork"), runner: runner.Runner{Shim: o.Shim},
 		kicks: make(chan struct{}, 1), tending: make(map[string]bool), keepers: make(map[string]*worktree.Keeper),
 	}
-	e.roster = newRoster(filepath.Join(e.home, "tmp", "board"), o.Logger)
+	e.presence = presence.New(e.presenceDir(), o.Logger)
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	e.serving, e.halt = context.WithCancel(e.ctx)
 	e.system = actor.NewSystem(o.Logger)
@@ -155,7 +156,10 @@ func (e *Engine) Close(ctx context.Context) []string {
 			e.log.Error("closing the task board", "error", err)
 		}
 	}
-	e.roster.leave() // last: until here nobody takes what is this server's
+	// Last: until here nobody takes what is this server's.
+	if err := e.presence.Leave(); err != nil {
+		e.log.Warn("leaving the task board", "error", err)
+	}
 	return stuck
 }
 

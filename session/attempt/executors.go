@@ -110,7 +110,7 @@ func installed(program string) bool {
 }
 
 // ListExecutors lists the coding agents that attempts can run: the well-known
-// ones and those of the config (issue 7, list_executors).
+// ones and those of the config.
 func (e *Engine) ListExecutors(ctx context.Context, identity string) (*ExecutorsReply, error) {
 	cfg, err := e.config(ctx)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"deepwork/session"
 )
 
-// fault makes of a board's error what an agent can act on (issue 7, "Errors").
+// fault makes of a board's error what an agent can act on.
 // What the caller knows better, such as which id was not found, it says before.
 func fault(doing string, err error) error {
 	if err == nil {

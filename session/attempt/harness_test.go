@@ -190,12 +190,7 @@ func (s *server) die() {
 	if board != nil {
 		board.Close()
 	}
-	s.roster.mu.Lock()
-	s.roster.closed = true
-	if s.roster.lock != nil {
-		s.roster.lock.Close() // the file stays, as a killed server's does
-	}
-	s.roster.mu.Unlock()
+	s.presence.Fall()
 }
 
 type testWriter struct{ t testing.TB }

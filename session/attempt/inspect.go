@@ -9,8 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"deepwork/actor/presence"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -28,8 +28,8 @@ import (
 func Inspect(ctx context.Context, root string, cfg *config.Config, logger *slog.Logger) (session.Report, error) {
 	// Opened by nobody: an engine that holds no board and runs nothing knows the paths.
 	e := &Engine{o: Options{Root: root}.withDefaults(), log: logger, home: filepath.Join(root, ".deepwork")}
-	i := &inspection{engine: e, roster: newRoster(filepath.Join(e.home, "tmp", "board"), logger),
-		usual: e.worktreesDir(cfg), dirs: map[string][]worktree.Expected{}}
+	e.presence = presence.New(e.presenceDir(), logger)
+	i := &inspection{engine: e, usual: e.worktreesDir(cfg), dirs: map[string][]worktree.Expected{}}
 	i.dirs[i.usual] = nil
 	if err := i.run(ctx); err != nil {
 		return session.Report{}, fmt.Errorf("inspecting the task board: %w", err)
@@ -39,7 +39,6 @@ func Inspect(ctx context.Context, root string, cfg *config.Config, logger *slog.
 
 type inspection struct {
 	engine *Engine
-	roster *roster
 	usual  string                         // the folder of worktrees, as configured
 	dirs   map[string][]worktree.Expected // by the folder that they have their worktrees in
 	repos  []string
@@ -107,7 +106,7 @@ func (i *inspection) board(ctx context.Context, stock *task.Stock) (known bool, 
 	if err != nil {
 		return false, i.unusable(ctx, err)
 	}
-	i.report.Live = i.roster.anyAlive()
+	i.report.Live = i.engine.anyAlive()
 	for _, x := range open {
 		if err := i.execution(ctx, b, x); err != nil {
 			return false, err
@@ -164,7 +163,7 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 
 // execution looks whether somebody sees to an execution that has not ended.
 func (i *inspection) execution(ctx context.Context, b *task.Board, x task.Execution) error {
-	if x.Owner == "" || i.roster.alive(x.Owner) {
+	if x.Owner == "" || i.engine.presence.Alive(x.Owner) {
 		return nil // without one is what the board's own inspection tells
 	}
 	dir := i.engine.runDir(x)
@@ -178,15 +177,6 @@ func (i *inspection) execution(ctx context.Context, b *task.Board, x task.Execut
 	i.report.Fault(i.engine.boardPath(), fmt.Sprintf("execution %s of attempt %s is %s, and neither its server nor its agent runs", x.ID, x.AttemptID, x.State),
 		"start a server on the project (deepwork serve): it records how the execution ended, or begins it")
 	return nil
-}
-
-// anyAlive tells whether a server of the board runs.
-func (r *roster) anyAlive() bool {
-	entries, err := os.ReadDir(r.dir)
-	return err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		id, is := strings.CutPrefix(strings.TrimSuffix(e.Name(), ".lock"), "server_")
-		return is && r.alive(id)
-	})
 }
 
 // disk looks at the worktrees and the repositories.

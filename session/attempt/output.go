@@ -10,7 +10,7 @@ import (
 )
 
 // TailAttempt returns lines of what an attempt's agents wrote, and can wait for
-// new ones (issue 7, tail_attempt).
+// new ones.
 func (e *Engine) TailAttempt(ctx context.Context, identity string, a TailArgs) (*TailReply, error) {
 	id, err := a.must()
 	if err != nil {

@@ -6,8 +6,7 @@ import (
 )
 
 // A page of tasks with long descriptions ends sooner, and its cursor leads to the
-// rest: no description is cut, and no task is left out (issue 8, "each reply's size
-// bounded").
+// rest: no description is cut, and no task is left out.
 func TestListTasksIsBounded(t *testing.T) {
 	p := newProject(t)
 	s := p.open()

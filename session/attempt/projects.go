@@ -11,7 +11,7 @@ import (
 )
 
 // projects keeps the board's projects what the config says: the project root is
-// one, the others are configured (issue 7, "Projects").
+// one, the others are configured.
 type projects struct {
 	turn sync.Mutex // one at a time; guards what follows
 	seen *config.Config

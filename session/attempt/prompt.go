@@ -8,8 +8,7 @@ import (
 )
 
 // firstPrompt is what an attempt's agent is told at first: the task, then the
-// caller's own words, then how to run the workflow that the task names (issue 7,
-// "Executors" and "With workflows").
+// caller's own words, then how to run the workflow that the task names.
 func firstPrompt(t *task.Task, prompt *string) string {
 	parts := []string{"# " + t.Title}
 	if t.Description != nil && strings.TrimSpace(*t.Description) != "" {

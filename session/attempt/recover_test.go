@@ -16,7 +16,7 @@ import (
 )
 
 // An agent outlives its server: a later one takes it up and it goes on, and its
-// queued follow-up runs (issue 7, "Executors").
+// queued follow-up runs.
 func TestAgentOutlivesServer(t *testing.T) {
 	for name, end := range map[string]func(*server){"ended": (*server).stop, "killed": (*server).die} {
 		t.Run(name, func(t *testing.T) {
@@ -129,8 +129,8 @@ func TestClaimedAndNeverRun(t *testing.T) {
 			r := first.begin(first.newTask("! say once"))
 			b, err := first.board(ctx)
 			must(t, err)
-			must(t, first.roster.enter())
-			_, err = b.ClaimNext(ctx, first.roster.own, 4)
+			must(t, first.enter(ctx))
+			_, err = b.ClaimNext(ctx, first.presence.ID(), 4)
 			must(t, err)
 			at, err := b.Attempt(ctx, r.AttemptID)
 			must(t, err)
@@ -161,8 +161,8 @@ func TestFailedBeforeItsWorkspace(t *testing.T) {
 	r := first.begin(first.newTask("! say never"))
 	b, err := first.board(ctx)
 	must(t, err)
-	must(t, first.roster.enter())
-	x, err := b.ClaimNext(ctx, first.roster.own, 4)
+	must(t, first.enter(ctx))
+	x, err := b.ClaimNext(ctx, first.presence.ID(), 4)
 	must(t, err)
 	at, err := b.Attempt(ctx, r.AttemptID)
 	must(t, err)

@@ -11,7 +11,7 @@ import (
 )
 
 // delete_task removes rows and worktrees, and no work: what is not committed is
-// under a ref, and branches with commits stay (issue 7, "Attempts").
+// under a ref, and branches with commits stay.
 func TestDeleteTask(t *testing.T) {
 	p := newProject(t)
 	s := p.open()

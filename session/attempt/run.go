@@ -51,7 +51,7 @@ func recordsGone() *outcome {
 }
 
 // outcomeOf says what an exit means: only an agent that ended by itself, and said
-// that all is well, has completed (issue 7, "Executors").
+// that all is well, has completed.
 func outcomeOf(x runner.Exit) *outcome {
 	o := &outcome{Ending: task.Ending{FinalMessage: orNull(x.FinalMessage)}}
 	if !x.EndedAt.IsZero() {
@@ -101,7 +101,7 @@ func (r *run) record(ctx context.Context) (over bool, err error) {
 	case r.end.drop:
 		return true, nil
 	case r.end.again && !r.stopping:
-		_, err := b.Release(ctx, r.exec.ID, r.engine.roster.own)
+		_, err := b.Release(ctx, r.exec.ID, r.engine.presence.ID())
 		return err == nil || errors.Is(err, task.ErrNotFound), ignoreGone(err)
 	case r.end.again:
 		r.end.again = false // stopped before it ran

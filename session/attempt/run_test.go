@@ -13,8 +13,7 @@ import (
 	"deepwork/session/attempt/runner"
 )
 
-// An attempt from its start to the review of its task (issue 7, "Attempts" and
-// "Executors").
+// An attempt from its start to the review of its task.
 func TestAttemptRuns(t *testing.T) {
 	p := newProject(t)
 	must(t, os.WriteFile(filepath.Join(p.root, "README"), []byte("dirty\n"), 0o644))

@@ -55,7 +55,7 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 		return err
 	}
 	// Whoever owns executions must look alive.
-	if err := e.roster.enter(); err != nil {
+	if err := e.enter(ctx); err != nil {
 		return err
 	}
 	if err := e.takeUp(ctx, b); err != nil {
@@ -75,7 +75,7 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 // claim gives what waits to this server, as far as there is room on the board.
 func (e *Engine) claim(ctx context.Context, b *task.Board, cfg *config.Config) error {
 	for ctx.Err() == nil {
-		x, err := b.ClaimNext(ctx, e.roster.own, cfg.Attempts.MaxConcurrent)
+		x, err := b.ClaimNext(ctx, e.presence.ID(), cfg.Attempts.MaxConcurrent)
 		if err != nil || x == nil {
 			return err
 		}
@@ -91,30 +91,25 @@ func (e *Engine) takeUp(ctx context.Context, b *task.Board) error {
 	if err != nil {
 		return err
 	}
-	alive := map[string]bool{e.roster.own: true}
+	alive := e.presence.Census()
 	for _, x := range open {
-		if x.Owner == e.roster.own {
+		if x.Owner == e.presence.ID() {
 			e.tend(x)
 			if exists(e.stopMark(x)) {
 				e.stopBeside(x)
 			}
 			continue
 		}
-		lives, asked := alive[x.Owner]
-		if !asked {
-			lives = e.roster.alive(x.Owner)
-			alive[x.Owner] = lives
-		}
-		if lives {
+		if alive(x.Owner) {
 			continue
 		}
-		taken, err := b.Adopt(ctx, x.ID, x.Owner, e.roster.own)
+		taken, err := b.Adopt(ctx, x.ID, x.Owner, e.presence.ID())
 		if err != nil {
 			return err
 		}
 		if taken {
 			e.log.Info("attempt taken over from a server that is gone", "attempt", x.AttemptID, "execution", x.ID, "server", x.Owner)
-			x.Owner = e.roster.own
+			x.Owner = e.presence.ID()
 			e.tend(x)
 		}
 	}

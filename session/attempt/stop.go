@@ -18,7 +18,7 @@ import (
 const stopPatience = 30 * time.Second
 
 // StopAttempt ends an attempt's agent with all that it started, or takes the
-// attempt from those that wait (issue 7, stop_attempt). It answers when the end
+// attempt from those that wait. It answers when the end
 // is on the board, or says that it takes longer. What is queued is dropped; the
 // worktree stays, and a follow-up goes on. One that has ended is left as it is.
 func (e *Engine) StopAttempt(ctx context.Context, identity string, a AttemptArgs) (*AttemptReply, error) {
@@ -84,7 +84,7 @@ func (e *Engine) stopOpen(ctx context.Context, b *task.Board, attempt string) (w
 				return was, err
 			}
 			continue // where a server has just claimed it, it is to be stopped there
-		case x.Owner == e.roster.own:
+		case x.Owner == e.presence.ID():
 			here, err := ask(ctx, e, attempt, func(r actor.Reply[bool]) message { return stopMessage{x.ID, r} })
 			if err != nil {
 				return was, err

@@ -20,7 +20,7 @@ func (s *server) stopAttempt(id string) *AttemptReply {
 }
 
 // stop_attempt ends the whole group, drops what is queued, keeps the worktree,
-// and a follow-up goes on (issue 7, "Executors").
+// and a follow-up goes on.
 func TestStop(t *testing.T) {
 	p := newProject(t)
 	up := filepath.Join(p.root, "..", "up")

@@ -176,7 +176,7 @@ func (a *runActor) end(ctx context.Context, o outcome) {
 	case size <= inlineLimit:
 		next.Result = o.result
 	case size <= maxOnDisk:
-		long, next.ResultKept = o.result, true
+		long, next.ResultKept, next.ResultSum = o.result, true, checksum(o.result)
 	case next.Error == nil:
 		next.Error = new(resultDropped(size))
 	}

@@ -2,23 +2,19 @@ package run
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/gofrs/flock"
 
 	"deepwork/session"
 )
 
 // Inspect looks at the journals of runs of the project at root: whether each line
 // can be read and is its server's, whether long results are there and whole, and
-// at what was set aside (issue 8, "deepwork check"). It changes nothing and may
+// at what was set aside. It changes nothing and may
 // run beside servers; it blocks for the disk. What is under way may be among the
 // findings: inspect again, and see session.Report.Confirmed.
 func Inspect(ctx context.Context, root string, logger *slog.Logger) (session.Report, error) {
@@ -59,11 +55,7 @@ func (i *inspection) run(ctx context.Context) error {
 			i.report.Fault(path, "a journal of runs that could not be read to its end was set aside", "look what is missing, and delete it when it is not needed")
 			continue
 		}
-		server, ok := serverOf(name, "server_", ".lock")
-		if !ok {
-			server, ok = serverOf(name, "write_", ".tmp")
-		}
-		if ok && !i.alive(server) {
+		if server, ok := leftBy(name); ok && !i.store.presence.Alive(server) {
 			left++
 		}
 	}
@@ -108,13 +100,16 @@ func (i *inspection) journal(name, server string) (whole bool, err error) {
 	n := 0
 	for l := range lines(data) {
 		n++
+		if l.joined {
+			i.report.Fault(path, fmt.Sprintf("the line break behind record %d was altered", n), "nothing is lost by it; the next server that starts after this one sets the journal aside and takes up what is in it")
+		}
 		switch {
 		case errors.Is(l.err, errNewer):
 			whole = false
 			i.report.Note(path, fmt.Sprintf("record %d was written by a newer deepwork, and was not looked at", n), "check it with that version")
 		case l.err != nil:
 			whole = false
-			i.report.Fault(path, fmt.Sprintf("record %d cannot be read: %v", n, l.err), "look at it; the next server that starts after this one sets the journal aside and takes up what can be read")
+			i.report.Fault(path, fmt.Sprintf("record %d cannot be read: %v", n, l.err), "look at it; the next server that starts after this one sets the journal aside, takes up what can be read, and tells a run as unknown whose end cannot be found out")
 		case l.rec.Server != server:
 			i.report.Fault(path, fmt.Sprintf("record %d, of run %s, is of server %s, and the journal of server %s", n, l.rec.ExecutionID, l.rec.Server, server), "move the journal away if it was copied here")
 		default:
@@ -137,26 +132,11 @@ func (i *inspection) result(r *record) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		err = errors.New("it is not there")
-	case err == nil && !json.Valid(data):
-		err = errors.New("it is no JSON")
+	case err == nil:
+		err = r.holds(data)
 	}
 	if err != nil {
 		i.report.Fault(path, fmt.Sprintf("the result of run %s is damaged: %v", r.ExecutionID, err), "run the workflow again if the result is needed")
 	}
 	return nil
-}
-
-// alive is the store's, with a shared lock, for one who looks must not be taken
-// for a server.
-func (i *inspection) alive(server string) bool {
-	path := i.store.lockPath(server)
-	if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() {
-		return false
-	}
-	probe := flock.New(path, flock.SetFlag(os.O_RDONLY))
-	free, err := probe.TryRLock()
-	if free {
-		probe.Close()
-	}
-	return !free && !errors.Is(err, fs.ErrNotExist)
 }

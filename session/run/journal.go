@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 
@@ -17,19 +16,31 @@ import (
 // append writes records to this server's journal, in one piece; held tells that
 // the caller has the claim lock.
 func (s *store) append(ctx context.Context, sync, held bool, records ...*record) error {
+	lines, err := encode(records)
+	if err != nil {
+		return err
+	}
+	return s.appendLines(ctx, sync, held, lines)
+}
+
+// encode makes lines of records.
+func encode(records []*record) ([]byte, error) {
 	var lines bytes.Buffer
 	enc := json.NewEncoder(&lines) // ends each with a line break, and has none within
 	enc.SetEscapeHTML(false)
 	for _, r := range records {
 		before := lines.Len()
 		if err := enc.Encode(r); err != nil {
-			return fmt.Errorf("encoding the record of run %s: %w", r.ExecutionID, err)
+			return nil, fmt.Errorf("encoding the record of run %s: %w", r.ExecutionID, err)
 		}
+		lines.Truncate(lines.Len() - len("\n"))
+		seal(&lines, before)
+		lines.WriteByte('\n')
 		if size := lines.Len() - before; size > recordLimit {
-			return fmt.Errorf("the record of run %s has %d bytes, over the limit of %d", r.ExecutionID, size, recordLimit)
+			return nil, fmt.Errorf("the record of run %s has %d bytes, over the limit of %d", r.ExecutionID, size, recordLimit)
 		}
 	}
-	return s.appendLines(ctx, sync, held, lines.Bytes())
+	return lines.Bytes(), nil
 }
 
 func (s *store) appendLines(ctx context.Context, sync, held bool, lines []byte) error {
@@ -127,8 +138,8 @@ func (s *store) openJournal() error {
 	return nil
 }
 
-// last returns the record of a run in this server's journal; an error that wraps
-// fs.ErrNotExist: there is none.
+// last returns the last record of a run in this server's journal that can be
+// trusted; an error that wraps fs.ErrNotExist: there is none.
 func (s *store) last(id string) (*record, error) {
 	data, err := s.read(filepath.Base(s.journalPath(s.server)), journalBounds)
 	if err != nil {
@@ -140,56 +151,14 @@ func (s *store) last(id string) (*record, error) {
 		if !bytes.Contains(raw, []byte(id)) {
 			continue
 		}
-		if r, err := parseRecord(raw); err == nil && r.ExecutionID == id {
-			found = r
+		for l := range lines(raw) {
+			if l.err == nil && l.rec.ExecutionID == id {
+				found = l.rec
+			}
 		}
 	}
 	if found == nil {
 		return nil, fmt.Errorf("looking for run %s: %w", id, fs.ErrNotExist)
 	}
 	return found, nil
-}
-
-// A line is one of a journal.
-type line struct {
-	rec *record // nil with err
-	raw []byte  // without its end
-	err error   // why it cannot be read
-}
-
-// lines returns what stands in a journal. What follows the last line break was
-// being written when its server ended, and is left out.
-func lines(journal []byte) iter.Seq[line] {
-	return func(yield func(line) bool) {
-		for raw := range bytes.Lines(journal) {
-			if raw[len(raw)-1] != '\n' {
-				return
-			}
-			if raw = bytes.TrimSpace(raw); len(raw) == 0 {
-				continue
-			}
-			r, err := parseRecord(raw)
-			if !yield(line{r, raw, err}) {
-				return
-			}
-		}
-	}
-}
-
-// latest returns the last line of each run, and those that cannot be read, in
-// the order in which the runs first appear.
-func latest(journal []byte) []line {
-	var all []line
-	at := make(map[string]int)
-	for l := range lines(journal) {
-		if l.err == nil {
-			if i, known := at[l.rec.ExecutionID]; known {
-				all[i] = l
-				continue
-			}
-			at[l.rec.ExecutionID] = len(all)
-		}
-		all = append(all, l)
-	}
-	return all
 }

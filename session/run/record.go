@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 	"unicode/utf8"
+
+	"deepwork/actor/presence"
 )
 
 // recordFormat is the version of a record's format; a newer one is left alone.
@@ -38,8 +40,9 @@ type record struct {
 	Deadline          *time.Time      `json:"deadline"`   // nil: none, or not at the source yet
 	EndedAt           *time.Time      `json:"ended_at"`
 	Error             *string         `json:"error"`
-	Result            json.RawMessage `json:"result"`      // a short one
-	ResultKept        bool            `json:"result_kept"` // a long one, in a file of its own
+	Result            json.RawMessage `json:"result"`                    // a short one
+	ResultKept        bool            `json:"result_kept"`               // a long one, in a file of its own
+	ResultSum         string          `json:"result_checksum,omitempty"` // of that file; "": an older version wrote it
 }
 
 func (r *record) next() *record {
@@ -49,6 +52,17 @@ func (r *record) next() *record {
 
 // over tells whether nothing more will be learned of it.
 func (r *record) over() bool { return r.EndedAt != nil || !r.StatusSupported }
+
+// holds is the error of what is not the long result of this run.
+func (r *record) holds(data []byte) error {
+	if !json.Valid(data) {
+		return errors.New("it is no JSON")
+	}
+	if r.ResultSum != "" && checksum(data) != r.ResultSum {
+		return errAltered
+	}
+	return nil
+}
 
 // run is what a caller is told.
 func (r *record) run() Run {
@@ -95,7 +109,7 @@ func parseRecord(data []byte) (*record, error) {
 		return nil, fmt.Errorf("format_version is %d", r.FormatVersion)
 	case !isID(r.ExecutionID):
 		return nil, fmt.Errorf("execution_id is %.60q", r.ExecutionID)
-	case r.StartedAt.IsZero() || !isHex(r.Server):
+	case r.StartedAt.IsZero() || !presence.IsID(r.Server):
 		return nil, errors.New("started_at or server is missing")
 	}
 	switch r.State {

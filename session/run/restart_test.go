@@ -90,12 +90,17 @@ func TestARunIsToldOnAFullDisk(t *testing.T) {
 			if r := mustStatus(t, s.Engine, ended.id()); r.State != Completed || string(r.Result) != `7` {
 				t.Errorf("%+v", r)
 			}
-			if r := mustStatus(t, s.Engine, runs.id()); r.State != Running || s.Stats().Running != 0 {
+			r := mustStatus(t, s.Engine, runs.id())
+			if r.State != Running || s.Stats().Running != 0 {
 				t.Errorf("%+v, %+v", r, s.Stats())
+			}
+			// Nobody follows it: who asks is told so, and why, and does not wait in vain.
+			if r.Error == nil || !strings.Contains(*r.Error, "server that followed it is gone") || !strings.Contains(*r.Error, syscall.ENOSPC.Error()) {
+				t.Errorf("it says %v", r.Error)
 			}
 		}
 		full.Store(false)
-		if r := mustStatus(t, s.Engine, runs.id()); r.State != Running || s.Stats().Running != 1 {
+		if r := mustStatus(t, s.Engine, runs.id()); r.State != Running || r.Error != nil || s.Stats().Running != 1 {
 			t.Errorf("it was not taken up: %+v, %+v", r, s.Stats())
 		}
 		// Where not even that can be read, it is not said that there is none.
@@ -112,6 +117,42 @@ func TestARunIsToldOnAFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestARunThatIsOverIsToldOnAFullDisk: what was not at its source when its server
+// ended has no other end than the one that is told already.
+func TestARunThatIsOverIsToldOnAFullDisk(t *testing.T) {
+	root := newRoot(t)
+	leave(t, root, encoded(t, written(1, waiting, nil), written(2, starting, nil), written(3, waiting, nil)),
+		altered(t, encoded(t, written(3, starting, nil)), `"workflow_name":"w`))
+	var full atomic.Bool
+	durable.Intercept = func(op durable.Op, do func() error) error {
+		if op.Do == durable.OpWrite && full.Load() {
+			return syscall.ENOSPC
+		}
+		return do()
+	}
+	t.Cleanup(func() { durable.Intercept = nil })
+	full.Store(true)
+	s := open(t, root, newPlant(), nil)
+	for _, isFull := range []bool{true, false} {
+		full.Store(isFull)
+		kept := 3
+		if isFull {
+			kept = 0
+		}
+		for n, want := range []struct {
+			state State
+			words string
+		}{{Failed, "nothing was started"}, {Unknown, "before the source had answered"}, {Unknown, "may be of this run"}} {
+			if r := mustStatus(t, s.Engine, testID(n+1)); r.State != want.state || r.EndedAt == nil || !strings.Contains(*r.Error, want.words) {
+				t.Errorf("the disk is full: %v: %+v", isFull, r)
+			}
+		}
+		if n := s.Stats().Kept; n != kept {
+			t.Errorf("the disk is full: %v: %d runs were taken up", isFull, n)
+		}
+	}
 }
 
 func TestARestartGoesOnCountingTheTime(t *testing.T) {

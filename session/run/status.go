@@ -23,11 +23,11 @@ const listed = 20
 //
 // Errors: a text that is no UUID and no source's id is a ToolError,
 // invalid_execution_id; an id that is not known is a StateError, unknown_run,
-// that lists the newest; a source's id that several runs have is a ToolError,
-// ambiguous_execution_id, that lists ours; an id that is not known here, while the
-// runs of other servers cannot be read, is a StateError, runs_unread; and a run
-// whose source cannot be asked is a StateError, status_not_supported, that holds
-// the Run under "run" (8.5).
+// that lists the newest, and says so if its record may be among what is damaged on
+// disk; a source's id that several runs have is a ToolError, ambiguous_execution_id,
+// that lists ours; an id that is not known here, while the runs of other servers
+// cannot be read, is a StateError, runs_unread; and a run whose source cannot be
+// asked is a StateError, status_not_supported, that holds the Run under "run" (8.5).
 func (e *Engine) Status(ctx context.Context, identity, executionID string) (*Run, error) {
 	e.sweep()
 	e.config(ctx) // an edit of the limit takes effect now
@@ -41,17 +41,20 @@ func (e *Engine) Status(ctx context.Context, identity, executionID string) (*Run
 	}
 	v, err := e.look(identity, given, id)
 	var other *record // where it is not in this server's journal
+	var around others
 	if v == nil && err == nil {
-		v, other, err = e.lookOnDisk(ctx, identity, given, id)
+		if around, err = e.others(ctx, given); err == nil {
+			v, other, err = e.lookOnDisk(around.runs, identity, given, id)
+		}
 	}
 	switch {
 	case err != nil:
 		return nil, err
 	case v == nil && id == "":
-		return nil, session.Wrong("invalid_execution_id", "'%s' is not the execution_id of a run, which is a UUID, nor an id that a source gave to a run which is kept. %s", clip(given, 100), e.newest(identity)).
+		return nil, session.Wrong("invalid_execution_id", "'%s' is not the execution_id of a run, which is a UUID, nor an id that a source gave to a run which is kept. %s%s", clip(given, 100), around.caution(), e.newest(identity)).
 			With("argument", "execution_id").With("value", clip(given, 100))
 	case v == nil:
-		return nil, session.NotNow("unknown_run", "There is no run with execution_id '%s': it was never started here, or ended so long ago that it is no longer kept. %s", clip(given, 100), e.newest(identity)).
+		return nil, session.NotNow("unknown_run", "There is no run with execution_id '%s': it was never started here, or ended so long ago that it is no longer kept. %s%s", clip(given, 100), around.caution(), e.newest(identity)).
 			With("argument", "execution_id").With("value", clip(given, 100))
 	}
 	run := v.Run
@@ -94,21 +97,39 @@ func (e *Engine) resultOf(id string, other *record) (json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
+		if !r.over() {
+			return nil, fmt.Errorf("looking for the end of run %s: its record cannot be read any more", id)
+		}
 		other = r
 	}
 	return e.store.result(other)
 }
 
+// others takes up what servers that are gone have left, and tells what others have,
+// for one who asks for a run.
+func (e *Engine) others(ctx context.Context, given string) (others, error) {
+	o, err := e.takeUp(ctx)
+	switch {
+	case err == nil:
+		return o, nil
+	case ctx.Err() != nil:
+		return o, fmt.Errorf("looking for run %q: %w", given, context.Cause(ctx))
+	}
+	return o, session.NotNow("runs_unread", "Whether there is a run with execution_id '%s' cannot be told now, because the runs of other servers cannot be read: %v. See to that and call again; do not start it again.", clip(given, 100), err).Because(err)
+}
+
+// caution says why a run may have been that is not found; "": no reason is known.
+func (o *others) caution() string {
+	if len(o.damaged) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("But records of runs cannot be read any more, and it may be one of them (run 'deepwork check'; %s in .deepwork/tmp/runs): see at its source whether it was carried out before you start it again. ",
+		strings.Join(o.damaged[:min(len(o.damaged), listed)], ", "))
+}
+
 // lookOnDisk finds a run that another server left, or that one has: then its
 // record comes with it.
-func (e *Engine) lookOnDisk(ctx context.Context, identity, given, id string) (*view, *record, error) {
-	others, err := e.takeUp(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, nil, fmt.Errorf("looking for run %q: %w", given, context.Cause(ctx))
-		}
-		return nil, nil, session.NotNow("runs_unread", "Whether there is a run with execution_id '%s' cannot be told now, because the runs of other servers cannot be read: %v. See to that and call again; do not start it again.", clip(given, 100), err).Because(err)
-	}
+func (e *Engine) lookOnDisk(others []*record, identity, given, id string) (*view, *record, error) {
 	if v, err := e.look(identity, given, id); v != nil || err != nil {
 		return v, nil, err
 	}
@@ -129,8 +150,8 @@ func (e *Engine) lookOnDisk(ctx context.Context, identity, given, id string) (*v
 	case 0:
 		return nil, nil, nil
 	case 1:
-		// Its owner lives, and knows its progress, or is gone and could not be followed
-		// by this server; this is as far as it is written down.
+		// Its owner lives, and knows its progress, or is gone and this server could not
+		// take it up; this is as far as it can be told.
 		r := found[0]
 		return &view{Run: r.run(), over: r.over(), stored: r.ResultKept}, r, nil
 	}

@@ -2,8 +2,6 @@ package run
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,23 +9,22 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 
-	"github.com/gofrs/flock"
 	"github.com/google/uuid"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/presence"
 )
 
 // A store keeps the records of runs in one folder that several servers share:
 //
-//	runs_<id>.jsonl          the journal of a server: records, the last of a run counts
+//	runs_<id>.jsonl          the journal of a server: records, each with its checksum, the last of a run counts
 //	server_<id>.lock         locked for as long as that server lives
 //	<uuid>.result            a result that is too long for a journal
 //	claim.lock               locked for moments, by who decides whose a run is
 //	write_<id>.tmp           a file that is being written
-//	damaged_runs_<id>.jsonl  a journal that could not be read to its end, set aside
+//	damaged_runs_<id>.jsonl  a journal with lines that cannot be trusted, set aside
 //
 // A journal is written by its server alone. When that is gone, another one makes
 // what is in it its own, under the claim lock. A journal, not a file a run: making
@@ -35,19 +32,19 @@ import (
 // does. Nothing is created before the first write.
 type store struct {
 	dir    string // absolute
-	server string // 16 hex characters
+	server string // presence.ID
 	disk   durable.Disk
 	log    *slog.Logger
 	known  func(id string) bool // whether a run may still be asked about
 
-	claiming chan struct{} // capacity 1: full while a call here has, or waits for, the claim lock
+	presence *presence.Server // of this server in the folder
+	claim    *presence.Claim  // held for one look through the folder
 
-	mu     sync.Mutex   // guards what follows
-	lock   *flock.Flock // this server's; nil before the first write
-	file   *os.File     // its journal; nil with lock
-	size   int64        // of the journal
-	limit  int64        // at which it is made shorter
-	torn   bool         // its last line is not whole
+	mu     sync.Mutex // guards what follows
+	file   *os.File   // this server's journal; nil before the first write
+	size   int64      // of the journal
+	limit  int64      // at which it is made shorter
+	torn   bool       // its last line is not whole
 	closed bool
 }
 
@@ -61,9 +58,10 @@ const (
 var errStoreClosed = errors.New("the server is shutting down")
 
 func openStore(dir string, log *slog.Logger, known func(id string) bool) *store {
-	var id [8]byte
-	rand.Read(id[:]) // never fails
-	return &store{dir: dir, server: hex.EncodeToString(id[:]), log: log, known: known, claiming: make(chan struct{}, 1)}
+	s := &store{dir: dir, log: log, known: known, presence: presence.New(dir, log)}
+	s.server = s.presence.ID()
+	s.claim = presence.NewClaim(dir, s.makeFolder)
+	return s
 }
 
 // save writes a record, and before it the result that it speaks of, where that
@@ -97,8 +95,8 @@ func (s *store) result(r *record) (json.RawMessage, error) {
 		return r.Result, nil
 	}
 	data, err := s.read(r.ExecutionID+".result", maxOnDisk)
-	if err == nil && !json.Valid(data) {
-		err = errors.New("it is damaged")
+	if err == nil {
+		err = r.holds(data)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the result of run %s: %w", r.ExecutionID, err)
@@ -137,10 +135,4 @@ func (s *store) names() ([]string, error) {
 func isID(text string) bool {
 	id, err := uuid.Parse(text)
 	return err == nil && id.String() == text
-}
-
-// isHex tells whether a text is a server's id.
-func isHex(text string) bool {
-	b, err := hex.DecodeString(text)
-	return err == nil && len(b) == 8 && strings.ToLower(text) == text
 }

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"deepwork/actor/durable"
 	"deepwork/session"
-	"deepwork/session/workflow/filestore"
 )
 
 // Nobody owns a session that has ended, so the servers of a project may add what
@@ -51,13 +51,13 @@ func TestTheEndOfAnotherServersSessionIsSettled(t *testing.T) {
 	}
 	second := p.open()
 	settled := 0
-	filestore.Intercept = func(op filestore.Op, do func() error) error {
-		if op.Do == filestore.OpSyncDir {
+	durable.Intercept = func(op durable.Op, do func() error) error {
+		if op.Do == durable.OpSyncDir {
 			settled++
 		}
 		return do()
 	}
-	defer func() { filestore.Intercept = nil }()
+	defer func() { durable.Intercept = nil }()
 	_, err := second.Connect("local").Step(ctx, StepArgs{SessionID: &id})
 	refused(t, err, session.StateError, "session_ended")
 	if settled == 0 {

@@ -15,12 +15,12 @@ import (
 	"deepwork/session/workflow/filestore"
 )
 
-// Inspect looks at every session of the project at root: whether its record and
-// its definition verify, whether what it says of steps, times, parents and
-// replies can be, and at what was set aside or left over (issue 8, "deepwork
-// check"). It writes nothing, waits for no lock and may run beside servers; it
-// blocks for the disk. What is under way may be among the findings: inspect
-// again, and see session.Report.Confirmed. The error is one of the system.
+// Inspect looks at every session of the project at root: whether its record and its
+// definition verify, whether what it says of steps, times, parents and replies can
+// be, and at what was set aside or left over. It writes nothing, waits for no lock
+// and may run beside servers; it blocks for the disk. What is under way may be among
+// the findings: inspect again, and see session.Report.Confirmed. The error is one of
+// the system.
 func Inspect(ctx context.Context, root string, logger *slog.Logger) (session.Report, error) {
 	read, err := openRecords(root, filestore.Options{Logger: logger, ReadOnly: true})
 	if err != nil {

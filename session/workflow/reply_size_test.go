@@ -12,8 +12,7 @@ import (
 )
 
 // A group whose instructions are more than a reply can have does not begin, and
-// nothing has moved; when the files are shorter the same call goes on (issue 8, "each
-// reply's size bounded").
+// nothing has moved; when the files are shorter the same call goes on.
 func TestAGroupWithTooMuchTextDoesNotBegin(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "first", outputs: oneFile}, {id: "a", outputs: oneFile}, {id: "b", outputs: oneFile}, {id: "c", outputs: oneFile}},

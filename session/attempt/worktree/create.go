@@ -28,8 +28,7 @@ const setupOutput = 64 << 20
 // other calls that work on this attempt or, briefly, on one of its repositories.
 // Errors are ErrNotRepo, ErrNoBranch, ErrBranchTaken, ErrSetup (with the exit
 // code and the last lines; a *process.Error is in the chain), ErrOutside (a copy
-// that leads out of the repository), or of git or the system (issue 7,
-// "Attempts").
+// that leads out of the repository), or of git or the system.
 func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tree, env []string) ([]Made, error) {
 	if err := checkAttempt(attempt); err != nil {
 		return nil, fmt.Errorf("making worktrees: %w", err)

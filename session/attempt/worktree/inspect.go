@@ -40,7 +40,7 @@ const (
 
 // Inspect compares the folder with the attempts that are to have their worktrees
 // in it, which are all that the board has, and looks for what crashes left
-// half-done (issue 8, "deepwork check"). It changes nothing and runs git once or
+// half-done. It changes nothing and runs git once or
 // twice for each repository. What a Create or Remove is at work on just now is
 // left out. Faults that another look does not confirm are none, see
 // session.Report.Confirmed.

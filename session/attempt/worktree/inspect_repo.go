@@ -59,7 +59,7 @@ func (k *Keeper) hasCommit(ctx context.Context, r *repoView, id string) (bool, e
 
 // InspectRepo looks at the rescue refs of a repository: whether each can be read,
 // and whether the commit it names is there with all its files and all that
-// nothing else reaches (issue 8, "deepwork check"). It changes nothing, and runs
+// nothing else reaches. It changes nothing, and runs
 // git a few times for each rescue ref. kept is how many there are.
 func (k *Keeper) InspectRepo(ctx context.Context, path string) (r session.Report, kept int, err error) {
 	v, err := k.lookAt(ctx, path)

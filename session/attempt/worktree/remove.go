@@ -20,8 +20,7 @@ import (
 //
 // Rescues tell of each worktree, and last of the attempt's folder if something
 // lay beside them. An attempt that has no worktrees gives none, and no error. It
-// blocks, and may be called again after an error or a crash (issue 7,
-// "Attempts").
+// blocks, and may be called again after an error or a crash.
 func (k *Keeper) Remove(ctx context.Context, attempt string, inUse func() bool) ([]Rescue, error) {
 	if err := checkAttempt(attempt); err != nil {
 		return nil, fmt.Errorf("removing worktrees: %w", err)

@@ -20,7 +20,7 @@ const (
 // or an earlier one: the answer of a Remove that was cut short by a crash is lost,
 // its refs are not. Each repository is looked at once, whichever of its worktrees
 // are named; one that is gone has none. It changes nothing, runs git and waits for
-// it. What is in the order of repos and then by ref (issue 7, "Attempts").
+// it. What is in the order of repos and then by ref.
 func (k *Keeper) Rescues(ctx context.Context, attempt string, repos []string) ([]Kept, error) {
 	if err := checkAttempt(attempt); err != nil {
 		return nil, fmt.Errorf("listing what was kept: %w", err)

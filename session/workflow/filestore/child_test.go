@@ -40,7 +40,7 @@ var roles = map[string]func(s *Store) error{
 	},
 	// lock holds the claim lock.
 	"lock": func(s *Store) error {
-		return s.underClaim(func() error {
+		return s.claimed(false, func() error {
 			fmt.Println(s.Server())
 			io.Copy(io.Discard, os.Stdin)
 			return nil

@@ -85,7 +85,7 @@ func TestCrash(t *testing.T) {
 				mustRead(t, s, "0123abcd", numbered(3))
 				noTemps(t, dir)
 				locks, err := filepath.Glob(filepath.Join(dir, "server_*.lock"))
-				if err != nil || len(locks) != 1 || locks[0] != s.lockPath(s.Server()) {
+				if err != nil || len(locks) != 1 || locks[0] != s.presence.Path(s.Server()) {
 					t.Errorf("the lock files are %v", locks)
 				}
 			})

@@ -6,12 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/presence"
 )
 
 // asides reads what was set aside, by name prefix.
@@ -200,11 +200,11 @@ func TestDamageThatIsGone(t *testing.T) {
 				err  error
 				left string
 			)
-			must(t, a.underClaim(func() (err2 error) {
+			wants := make(chan struct{}) // closed when the reader wants the claim lock
+			b.claim = presence.NewClaim(dir, sync.OnceValue(func() error { close(wants); return nil }))
+			must(t, a.claimed(false, func() (err2 error) {
 				wg.Go(func() { body, err = b.Read("0123abcd") })
-				for len(b.claiming) == 0 { // until the reader wants the claim lock
-					runtime.Gosched()
-				}
+				<-wants
 				switch c {
 				case "set aside by another":
 					left, err2 = a.setAside(path, "damaged", "session", "0123abcd")

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"deepwork/actor/presence"
 )
 
 // Leftovers lists, by absolute path and sorted, what servers that are gone have
@@ -11,7 +13,7 @@ import (
 // they were writing or had kept as spares. live tells that other servers are
 // there. It changes nothing.
 func (s *Store) Leftovers() (left []string, live bool, err error) {
-	alive := map[string]bool{}
+	alive := s.presence.Census()
 	for entry, err := range s.names() {
 		if err != nil {
 			return nil, false, err
@@ -20,11 +22,7 @@ func (s *Store) Leftovers() (left []string, live bool, err error) {
 		if !ok {
 			continue
 		}
-		lives, asked := alive[server]
-		if !asked {
-			lives = s.Alive(server)
-			alive[server] = lives
-		}
+		lives := alive(server)
 		live = live || lives
 		if !lives {
 			left = append(left, filepath.Join(s.dir, entry.Name()))
@@ -59,7 +57,7 @@ func (s *Store) Strangers() ([]string, error) {
 }
 
 // IsServer tells whether a text is a server's id as Server gives it.
-func IsServer(id string) bool { return isHex(id, 16) }
+func IsServer(id string) bool { return presence.IsID(id) }
 
 // RecordPath is where the record of a session is, whether or not there is one.
 func (s *Store) RecordPath(id string) string { return s.recordPath(id) }

@@ -3,11 +3,10 @@ package filestore
 import (
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/presence"
 )
 
 // Who else is here. A server that enters the folder leaves a mark that all see
@@ -17,7 +16,7 @@ import (
 // entered leaves the mark; the caller holds the claim lock, and its own lock
 // file is locked already.
 func (s *Store) entered() error {
-	path := s.claimPath()
+	path := s.claim.Path
 	before, err := os.Stat(path)
 	if err != nil {
 		return durable.Explain(fmt.Errorf("entering the session folder: %w", err), path)
@@ -33,13 +32,11 @@ func (s *Store) entered() error {
 	return nil
 }
 
-func (s *Store) claimPath() string { return filepath.Join(s.dir, "claim.lock") }
-
 // Entered returns a mark that changes whenever a server enters the folder, this
 // one included. It costs a stat, and does not block. An error says that it
 // cannot be told.
 func (s *Store) Entered() (mark int64, err error) {
-	fi, err := os.Stat(s.claimPath())
+	fi, err := os.Stat(s.claim.Path)
 	if err != nil {
 		return 0, fmt.Errorf("asking who has entered the session folder: %w", err)
 	}
@@ -54,8 +51,7 @@ func (s *Store) Alone() (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("asking who is in the session folder: %w", err)
 		}
-		server, ok := leftBy(entry.Name())
-		if ok && server != s.server && strings.HasPrefix(entry.Name(), "server_") && s.Alive(server) {
+		if server, ok := presence.LockOf(entry.Name()); ok && server != s.server && s.Alive(server) {
 			return false, nil
 		}
 	}

@@ -34,12 +34,12 @@ func TestAliveTellsWhoRuns(t *testing.T) {
 	if s.Alive(strings.Repeat("0", 16)) {
 		t.Error("a server that never was is alive")
 	}
-	must(t, os.Mkdir(s.lockPath(strings.Repeat("1", 16)), 0o700))
+	must(t, os.Mkdir(s.presence.Path(strings.Repeat("1", 16)), 0o700))
 	if s.Alive(strings.Repeat("1", 16)) {
 		t.Error("a folder is alive")
 	}
 	must(t, s.Write("00000001", numbered(1)))
-	if exists(s.lockPath(p.first)) {
+	if exists(s.presence.Path(p.first)) {
 		t.Error("the dead server's lock file is still there")
 	}
 }
@@ -49,7 +49,7 @@ func TestCleanEnd(t *testing.T) {
 	p := start(t, dir, "hold", "")
 	p.end(t)
 	s := open(t, dir, Options{})
-	if s.Alive(p.first) || exists(s.lockPath(p.first)) {
+	if s.Alive(p.first) || exists(s.presence.Path(p.first)) {
 		t.Error("a server that has ended left its place")
 	}
 }
@@ -171,7 +171,7 @@ func TestClaimLockHeldByAnother(t *testing.T) {
 	dir := newDir(t)
 	p := start(t, dir, "lock", "")
 	s := open(t, dir, Options{})
-	s.claimWait = 50 * time.Millisecond
+	s.claim.Wait = 50 * time.Millisecond
 	if err := s.Write("0123abcd", numbered(1)); err == nil || !strings.Contains(err.Error(), "claim.lock") || !strings.Contains(err.Error(), "50ms") {
 		t.Errorf("a claim that had to wait too long: %v", err)
 	}
@@ -179,7 +179,7 @@ func TestClaimLockHeldByAnother(t *testing.T) {
 		t.Error("a refused write wrote")
 	}
 	p.kill(t) // with it goes the lock
-	s.claimWait = claimWait
+	s.claim.Wait = 10 * time.Second
 	must(t, s.Write("0123abcd", numbered(1)))
 
 	// Inside one process, too, and a claimed place needs no claim lock.
@@ -193,7 +193,7 @@ func TestClaimLockHeldByAnother(t *testing.T) {
 	})
 	<-in
 	must(t, s.Write("00000001", numbered(1)))
-	s.claimWait = 20 * time.Millisecond
+	s.claim.Wait = 20 * time.Millisecond
 	if err := s.Update("0123abcd", nil); err == nil || !strings.Contains(err.Error(), "claim.lock") {
 		t.Errorf("an update that had to wait too long: %v", err)
 	}
@@ -222,7 +222,7 @@ func TestFailedClaimIsTriedAgain(t *testing.T) {
 	}
 	boom := errors.New("boom")
 	s.hook = func(string) error { return boom }
-	if err := s.Write("0123abcd", numbered(1)); !errors.Is(err, boom) || exists(s.lockPath(s.Server())) {
+	if err := s.Write("0123abcd", numbered(1)); !errors.Is(err, boom) || exists(s.presence.Path(s.Server())) {
 		t.Errorf("a failed claim: %v", err)
 	}
 	s.hook = nil
@@ -256,13 +256,13 @@ func TestThingsVanish(t *testing.T) {
 		}
 		noTemps(t, dir)
 	}
-	must(t, os.Remove(s.lockPath(s.Server())))
+	must(t, os.Remove(s.presence.Path(s.Server())))
 	check("lock file removed")
-	must(t, os.WriteFile(s.lockPath(s.Server())+"x", nil, 0o600))
-	must(t, os.Rename(s.lockPath(s.Server())+"x", s.lockPath(s.Server())))
+	must(t, os.WriteFile(s.presence.Path(s.Server())+"x", nil, 0o600))
+	must(t, os.Rename(s.presence.Path(s.Server())+"x", s.presence.Path(s.Server())))
 	check("lock file replaced")
 	must(t, os.Remove(filepath.Join(dir, "claim.lock")))
-	must(t, os.Remove(s.lockPath(s.Server())))
+	must(t, os.Remove(s.presence.Path(s.Server())))
 	check("both lock files removed")
 	must(t, os.RemoveAll(dir))
 	check("folder removed")
@@ -321,7 +321,7 @@ func TestAskingDoesNotDisturb(t *testing.T) {
 	s, a, b := open(t, dir, Options{}), open(t, dir, Options{}), open(t, dir, Options{})
 	must(t, s.Write("0123abcd", numbered(1)))
 	dead := strings.Repeat("d", 16)
-	must(t, os.WriteFile(s.lockPath(dead), nil, 0o600))
+	must(t, os.WriteFile(s.presence.Path(dead), nil, 0o600))
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for _, asker := range []*Store{a, b} {
@@ -342,13 +342,13 @@ func TestAskingDoesNotDisturb(t *testing.T) {
 	}
 	for n := range 20 {
 		if os.PathSeparator == '/' {
-			must(t, os.Remove(s.lockPath(s.Server())))
+			must(t, os.Remove(s.presence.Path(s.Server())))
 		}
 		must(t, s.Write("0123abcd", numbered(n)))
 	}
 	close(done)
 	wg.Wait()
-	probe := flock.New(s.lockPath(s.Server()))
+	probe := flock.New(s.presence.Path(s.Server()))
 	if free, err := probe.TryRLock(); err != nil || free {
 		t.Errorf("the server's lock is free: %v", err)
 	}

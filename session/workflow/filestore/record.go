@@ -178,7 +178,7 @@ func (s *Store) Update(id string, change func(body []byte) ([]byte, error)) erro
 		return fmt.Errorf("updating session %s: %w", id, ErrNotFound)
 	}
 	var refused error // change's own, which is returned as it is
-	err := s.underClaim(func() error {
+	err := s.claimed(false, func() error {
 		body, err := s.read(id, true)
 		if err != nil {
 			return err

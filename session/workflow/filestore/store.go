@@ -18,11 +18,8 @@
 package filestore
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -32,6 +29,7 @@ import (
 	"time"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/presence"
 )
 
 // The reasons why a record cannot be had.
@@ -53,10 +51,6 @@ var (
 // costs an error and not the process; writes keep to it too.
 const maxRecord = 64 << 20
 
-// claimWait is how long a call waits for the claim lock. Whoever holds it does
-// so for one write, or one look through the folder.
-const claimWait = 10 * time.Second
-
 // Options configure a Store. The zero value of a field is its default.
 type Options struct {
 	Logger *slog.Logger
@@ -74,24 +68,25 @@ type Options struct {
 // to that).
 type Store struct {
 	dir    string // absolute
-	server string // 16 hex characters
+	server string // presence.ID
 	o      Options
 	disk   durable.Disk
 	log    *slog.Logger
 
+	presence *presence.Server // of this server in the folder
+	claim    *presence.Claim  // held for one write, or one look through the folder
+
 	temps      atomic.Uint64 // numbers the temporary files
 	noExchange atomic.Bool   // the file system cannot
-	claiming   chan struct{} // capacity 1: held by the one caller that has, or waits for, the claim lock
 
 	// The seams of the tests: a hook is called at named points of a write and
 	// may fail it; exclusive is the disk's MoveNew.
 	hook      func(point string) error
 	exclusive func(from, to string) error
-	claimWait time.Duration
 	rest      time.Duration // spareRest
 
 	mu     sync.Mutex // guards what follows, and place.refs
-	place  *place     // nil before the first write
+	place  *place     // nil before the first write, and while it is claimed again
 	known  map[uint32]stamp
 	spares []spare        // the one that has rested longest first
 	calls  sync.WaitGroup // of calls that change the folder
@@ -109,23 +104,22 @@ func Open(dir string, o Options) (*Store, error) {
 	if fi, err := os.Stat(abs); err == nil && !fi.IsDir() {
 		return nil, fmt.Errorf("opening the session folder: %s is not a folder; move it out of the way", abs)
 	}
-	var id [8]byte
-	rand.Read(id[:]) // never fails
 	s := &Store{
-		dir:       abs,
-		server:    hex.EncodeToString(id[:]),
-		o:         o,
-		log:       o.Logger,
-		disk:      durable.Disk{Carry: carryOut, NoSync: o.NoSync},
-		claiming:  make(chan struct{}, 1),
-		claimWait: claimWait,
-		rest:      spareRest,
-		known:     make(map[uint32]stamp),
+		dir:   abs,
+		o:     o,
+		log:   o.Logger,
+		disk:  durable.Disk{NoSync: o.NoSync},
+		rest:  spareRest,
+		known: make(map[uint32]stamp),
 	}
-	s.exclusive = s.disk.MoveNew
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.exclusive = s.disk.MoveNew
+	s.presence = presence.New(abs, s.log)
+	s.presence.Written = func() error { return s.at("lock file") }
+	s.server = s.presence.ID()
+	s.claim = presence.NewClaim(abs, s.makeFolder)
 	return s, nil
 }
 
@@ -141,19 +135,9 @@ func (s *Store) Close() error {
 	s.closed = true
 	s.mu.Unlock()
 	s.calls.Wait()
-
-	s.mu.Lock()
-	p := s.place
-	s.place = nil
-	s.mu.Unlock()
-	if p == nil {
-		return nil
-	}
 	s.dropSpares()
-	s.leave(p)
-	// Only a file of this server's own id is removed, so nobody else's place is
-	// at stake; that it is unlocked first is for Windows.
-	if err := os.Remove(s.lockPath(s.server)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	s.dropPlace()
+	if err := s.presence.Leave(); err != nil {
 		return fmt.Errorf("closing the session folder: %w", err)
 	}
 	return nil
@@ -208,10 +192,6 @@ func (s *Store) Forget(id string) {
 
 func (s *Store) recordPath(id string) string {
 	return filepath.Join(s.dir, "session_"+id+".json")
-}
-
-func (s *Store) lockPath(server string) string {
-	return filepath.Join(s.dir, "server_"+server+".lock")
 }
 
 // idKey is the id as a number: the map of 100,000 stamps stays small.

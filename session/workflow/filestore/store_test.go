@@ -335,7 +335,7 @@ func TestClose(t *testing.T) {
 	}
 	mustRead(t, other, "0123abcd", numbered(2))
 	must(t, s.Close())
-	if exists(s.lockPath(s.Server())) {
+	if exists(s.presence.Path(s.Server())) {
 		t.Error("the lock file was left behind")
 	}
 }

@@ -9,28 +9,21 @@ import (
 	"strconv"
 	"strings"
 
+	"deepwork/actor/presence"
 	"deepwork/session"
 )
 
 // sweep removes what dead servers left: their lock files and their unfinished
 // writes. The caller holds the claim lock, under which lock files are made.
 func (s *Store) sweep() {
-	alive := map[string]bool{s.server: true}
+	alive := s.presence.Census()
 	for name, err := range s.names() {
 		if err != nil {
 			s.log.Warn("cannot look for what dead servers left", "error", err)
 			return
 		}
 		server, ok := leftBy(name.Name())
-		if !ok {
-			continue
-		}
-		lives, asked := alive[server]
-		if !asked {
-			lives = s.Alive(server)
-			alive[server] = lives
-		}
-		if lives {
+		if !ok || alive(server) {
 			continue
 		}
 		path := filepath.Join(s.dir, name.Name())
@@ -42,19 +35,14 @@ func (s *Store) sweep() {
 
 // leftBy tells which server a lock file or a temporary file belongs to.
 func leftBy(name string) (server string, ok bool) {
-	if rest, found := strings.CutPrefix(name, "server_"); found {
-		server, ok = strings.CutSuffix(rest, ".lock")
-		return server, ok && isHex(server, 16)
+	if server, ok = presence.LockOf(name); ok {
+		return server, true
 	}
-	if rest, found := strings.CutPrefix(name, "write_"); found {
-		if rest, ok = strings.CutSuffix(rest, ".tmp"); !ok {
-			return "", false
-		}
-		server, number, _ := strings.Cut(rest, "_")
-		_, err := strconv.ParseUint(number, 10, 64)
-		return server, err == nil && isHex(server, 16)
-	}
-	return "", false
+	rest, is := strings.CutPrefix(name, "write_")
+	rest, ends := strings.CutSuffix(rest, ".tmp")
+	server, number, _ := strings.Cut(rest, "_")
+	_, err := strconv.ParseUint(number, 10, 64)
+	return server, is && ends && err == nil && presence.IsID(server)
 }
 
 // ignore sees to the .gitignore above the folder: missing lines are added, all

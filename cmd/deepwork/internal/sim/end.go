@@ -51,7 +51,7 @@ func (w *world) end(ctx context.Context) error {
 	if err := r.stop(); err != nil {
 		w.history.fault("the last server: %v", err)
 	}
-	err = errors.Join(w.count(), w.judgeRuns(w.callers), w.judgeBoard(ctx, w.shelf))
+	err = errors.Join(w.count(), w.clearJournals(), w.judgeRuns(w.callers), w.judgeBoard(ctx, w.shelf))
 	w.judge(ctx, "at the end")
 	return err
 }

@@ -25,6 +25,8 @@ type history struct {
 	sessions map[string][]porcupine.Operation
 	tasks    map[string][]porcupine.Operation
 	damaged  map[string]bool // sessions whose files were falsified
+	journals map[string]bool // of runs, by name, that were falsified
+	losers   map[string]bool // runs of which a journal has lost the last record by that
 	faults   []string
 	calls, lost, refused,
 	unknown int // starts that were never answered
@@ -32,7 +34,7 @@ type history struct {
 
 func newHistory() *history {
 	return &history{begun: time.Now(), sessions: map[string][]porcupine.Operation{},
-		tasks: map[string][]porcupine.Operation{}, damaged: map[string]bool{}}
+		tasks: map[string][]porcupine.Operation{}, damaged: map[string]bool{}, journals: map[string]bool{}, losers: map[string]bool{}}
 }
 
 // never is when a call returns that may still take effect.

@@ -19,7 +19,7 @@ const Env = "DEEPWORK_FAULT"
 type Plan struct {
 	Tied    bool          `json:"tied,omitempty"`     // it ends when its stdin does, so that none is left of a test that was killed
 	Ledger  string        `json:"ledger"`             // the file in which it writes down what is on disk
-	Point   string        `json:"point,omitempty"`    // where it is killed: "before sync", "after move"; an Op of filestore
+	Point   string        `json:"point,omitempty"`    // where it is killed: "before sync", "after move"; an Op of durable
 	PointAt int           `json:"point_at,omitempty"` // at the how manieth time, from 1
 	FullAt  int           `json:"full_at,omitempty"`  // from which write on the disk is full
 	FullFor int           `json:"full_for,omitempty"` // for how many

@@ -5,17 +5,15 @@ package sim
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
 	"time"
 
-	"deepwork/session/workflow"
-	"deepwork/session/workflow/filestore"
+	"deepwork/actor/durable"
 )
 
 // points are where servers are killed.
 var points = []string{
-	filestore.OpCreate, filestore.OpWrite, filestore.OpSync, filestore.OpMove, filestore.OpExchange, filestore.OpSyncDir,
+	durable.OpCreate, durable.OpWrite, durable.OpSync, durable.OpMove, durable.OpExchange, durable.OpSyncDir,
 }
 
 // plan makes up what the next process is to suffer.
@@ -67,7 +65,11 @@ func (w *world) rage(ctx context.Context) error {
 			err = w.cutPower()
 		case 8:
 			if len(w.history.damaged) == 0 { // only this goroutine writes to it
-				w.judge(context.WithoutCancel(ctx), "beside running servers", underWay...)
+				but := underWay
+				if len(w.history.journals) > 0 {
+					but = slices.Concat(but, journalFindings)
+				}
+				w.judge(context.WithoutCancel(ctx), "beside running servers", but...)
 			}
 		case 9:
 			if err = w.endSource(); err == nil {
@@ -98,7 +100,7 @@ func (w *world) startAll(ctx context.Context) error {
 }
 
 // cutPower ends all servers at once and takes from the disk what was not synced.
-// Now and then a file is damaged too.
+// Now and then files are damaged too.
 func (w *world) cutPower() error {
 	w.cuts.Add(1)
 	for _, s := range w.servers {
@@ -118,13 +120,7 @@ func (w *world) cutPower() error {
 	if err := powerCut(w.folders(), w.ledger, w.random.IntN(3) == 0, w.random.IntN(2) == 0); err != nil {
 		return fmt.Errorf("cutting the power: %w", err)
 	}
-	if w.random.IntN(4) == 0 {
-		if err := w.damage(workflow.TmpDir(w.project())); err != nil {
-			return fmt.Errorf("damaging a file: %w", err)
-		}
-		return rebase(w.folders(), w.ledger)
-	}
-	return nil
+	return w.damage()
 }
 
 // folders are those that lose what was not synced when the power fails. Agents, and
@@ -135,30 +131,4 @@ func (w *world) folders() []string {
 		all = append(all, w.project(dir))
 	}
 	return all
-}
-
-// damage falsifies the file of a session.
-func (w *world) damage(dir string) error {
-	all := w.history.known()
-	if len(all) == 0 {
-		return nil
-	}
-	id := all[w.random.IntN(len(all))]
-	path := filepath.Join(dir, "session_"+id+".json")
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil // that it is lost shows at its next call
-	}
-	switch w.random.IntN(3) {
-	case 0:
-		data[w.random.IntN(len(data))] ^= 1 << w.random.IntN(8)
-	case 1:
-		data = data[:w.random.IntN(len(data))]
-	case 2:
-		data = nil
-	}
-	w.history.mu.Lock()
-	w.history.damaged[id] = true
-	w.history.mu.Unlock()
-	return os.WriteFile(path, data, 0o600)
 }

@@ -94,6 +94,8 @@ func (c *caller) ask(ctx context.Context, known *calledRun) (over bool) {
 	t := c.tell(ctx, r, "workflow_status", map[string]any{"execution_id": known.id}, runsPassing, runsUncertain, runsGone)
 	var reply runReply
 	switch {
+	case t.kind == goneAnswer && saysDamage(t.text) && c.world.history.hasLost(known.id):
+		return true
 	case t.kind == goneAnswer:
 		// What was not at its source when the power failed is not worth a sync.
 		if known.source || c.world.power() == known.power {
@@ -115,7 +117,9 @@ func (c *caller) learn(r *run, known *calledRun, reply runReply) {
 	if reply.ID != known.id {
 		wrong("it is another")
 	}
-	if known.state != "" && reply.State != known.state && (known.source || c.world.power() == known.power) {
+	// What nobody can read any more nobody is told, and nothing else either.
+	lost := reply.State == "unknown" && c.world.history.hasLost(known.id)
+	if known.state != "" && reply.State != known.state && !lost && (known.source || c.world.power() == known.power) {
 		wrong("it was %s, and is %s", known.state, reply.State)
 	}
 	switch reply.State {
@@ -126,7 +130,7 @@ func (c *caller) learn(r *run, known *calledRun, reply runReply) {
 		}
 	case "running":
 	case "unknown":
-		if known.source {
+		if known.source && !lost {
 			wrong("it was at its source, and is lost sight of")
 		}
 	case "failed":

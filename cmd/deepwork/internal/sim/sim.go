@@ -1,11 +1,11 @@
-// Package sim simulates what goes wrong: clients with random workflows against
-// real server processes on one folder, while servers are killed, the power fails,
-// the disk is full or slow, files are damaged, the clock jumps and editors save
-// (issue 8, "Faults"). Every history is checked for linearizability against a
-// model of the workflow tools, or of a task of the board: what was acknowledged is
-// never lost and never done twice, what was not is seen whole or not at all. No
-// agent and no workflow of another system is started twice, and what they have
-// done is not lost. At the end `deepwork check` is the judge.
+// Package sim simulates what goes wrong: clients with random workflows against real
+// server processes on one folder, while servers are killed, the power fails, the disk
+// is full or slow, files are damaged, the clock jumps and editors save. Every history
+// is checked for linearizability against a model of the workflow tools, or of a task
+// of the board: what was acknowledged is never lost and never done twice, what was
+// not is seen whole or not at all. No agent and no workflow of another system is
+// started twice, and what they have done is not lost. At the end `deepwork check` is
+// the judge.
 //
 // The same seed makes the same choices of clients and faults. What comes of them
 // is decided by the timing of processes too, so a seed that has failed may have
@@ -35,6 +35,7 @@ type Result struct {
 	Sessions             int
 	Kills, PowerCuts     int // of one server, of all at once with what was not synced
 	Damaged              int // session files
+	Journals, Losers     int // of runs, in which a bit was flipped; runs that have lost their last record by it
 	Tasks                int // of the board, that were acknowledged
 	Attempts, Agents     int // that there were in the end, and all that ever began
 	Rescues              int // refs that keep work of deleted attempts

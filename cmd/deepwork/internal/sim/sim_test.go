@@ -121,3 +121,20 @@ func TestPowerCut(t *testing.T) {
 		})
 	}
 }
+
+// A journal loses a run's last record with a byte of it, and with no other byte.
+func TestLosing(t *testing.T) {
+	const a, b = "019aa000-0000-7000-8000-00000000000a", "019aa000-0000-7000-8000-00000000000b"
+	line := func(id string) string { return `{"execution_id":"` + id + `","result":"\n"}` + "\n" }
+	journal := line(a) + line(b) + line(a) + line(a)[:60]
+	for at := range len(journal) {
+		n, rest := at/len(line(a)), at%len(line(a))
+		want := ""
+		if rest < len(line(a))-1 { // else it is the line break
+			want = []string{"", b, a, ""}[n]
+		}
+		if got := losing([]byte(journal), at); got != want {
+			t.Fatalf("byte %d of line %d: %q, and is to be %q", rest, n, got, want)
+		}
+	}
+}

@@ -18,7 +18,6 @@ import (
 
 	"deepwork/actor/durable"
 	"deepwork/session"
-	"deepwork/session/workflow/filestore"
 )
 
 // A disk is what stands between a server and its files.
@@ -35,7 +34,7 @@ func suffer(p Plan) error {
 		return err
 	}
 	d := &disk{plan: p, ledger: l}
-	durable.Intercept, filestore.Intercept = d.carryOut, d.carryOut
+	durable.Intercept = d.carryOut
 	if p.Commit > 0 || p.Pages > 0 || p.Slow > 0 {
 		sqlite.RegisterConnectionHook((&database{plan: p}).connected)
 	}
@@ -51,7 +50,7 @@ func suffer(p Plan) error {
 	return nil
 }
 
-func (d *disk) carryOut(op filestore.Op, do func() error) error {
+func (d *disk) carryOut(op durable.Op, do func() error) error {
 	d.at("before "+op.Do, op)
 	if d.full(op) {
 		return &fs.PathError{Op: op.Do, Path: op.Path, Err: syscall.ENOSPC}
@@ -67,9 +66,9 @@ func (d *disk) carryOut(op filestore.Op, do func() error) error {
 var tracked = []string{filepath.Join(".deepwork", "tmp"), filepath.Join(".deepwork", "tmp", "runs")}
 
 // recorded carries out an Op and writes down what it makes durable.
-func (d *disk) recorded(op filestore.Op, do func() error) error {
+func (d *disk) recorded(op durable.Op, do func() error) error {
 	dir := op.Path
-	if op.Do != filestore.OpSyncDir {
+	if op.Do != durable.OpSyncDir {
 		dir = filepath.Dir(op.Path)
 	}
 	if !slices.ContainsFunc(tracked, func(t string) bool { return strings.HasSuffix(filepath.Clean(dir), string(filepath.Separator)+t) }) {
@@ -77,19 +76,19 @@ func (d *disk) recorded(op filestore.Op, do func() error) error {
 		return do()
 	}
 	switch op.Do {
-	case filestore.OpCreate:
+	case durable.OpCreate:
 		if err := do(); err != nil {
 			return err
 		}
 		return d.ledger.created(op.Path)
-	case filestore.OpSync:
+	case durable.OpSync:
 		done, err := d.ledger.syncing(op.Path)
 		if err != nil {
 			return err
 		}
 		d.slow(op)
 		return done(do())
-	case filestore.OpSyncDir:
+	case durable.OpSyncDir:
 		done, err := d.ledger.naming(op.Path)
 		if err != nil {
 			return err
@@ -101,15 +100,15 @@ func (d *disk) recorded(op filestore.Op, do func() error) error {
 }
 
 // slow lets a sync take its time.
-func (d *disk) slow(op filestore.Op) {
-	if d.plan.Slow > 0 && (op.Do == filestore.OpSync || op.Do == filestore.OpSyncDir) {
+func (d *disk) slow(op durable.Op) {
+	if d.plan.Slow > 0 && (op.Do == durable.OpSync || op.Do == durable.OpSyncDir) {
 		time.Sleep(rand.N(d.plan.Slow))
 	}
 }
 
 // full tells whether the disk has no room for an Op.
-func (d *disk) full(op filestore.Op) bool {
-	if op.Do != filestore.OpWrite || d.plan.FullAt == 0 {
+func (d *disk) full(op durable.Op) bool {
+	if op.Do != durable.OpWrite || d.plan.FullAt == 0 {
 		return false
 	}
 	n := int(d.writes.Add(1))
@@ -121,18 +120,18 @@ func (d *disk) full(op filestore.Op) bool {
 }
 
 // tear makes half of a write.
-func (d *disk) tear(op filestore.Op) {
-	if d.plan.Torn && op.Do == filestore.OpWrite {
+func (d *disk) tear(op durable.Op) {
+	if d.plan.Torn && op.Do == durable.OpWrite {
 		_, _ = op.File.Write(op.Data[:len(op.Data)/2]) // that it is not whole is the point
 	}
 }
 
 // at ends the process where the plan says so.
-func (d *disk) at(point string, op filestore.Op) {
+func (d *disk) at(point string, op durable.Op) {
 	if point != d.plan.Point || int(d.points.Add(1)) != d.plan.PointAt {
 		return
 	}
-	if point == "before "+filestore.OpWrite {
+	if point == "before "+durable.OpWrite {
 		d.tear(op)
 	}
 	die()

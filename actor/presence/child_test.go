@@ -1,0 +1,211 @@
+package presence
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+const (
+	roleEnv = "PRESENCE_CHILD"
+	dirEnv  = "PRESENCE_DIR"
+)
+
+// TestMain lets the tests run this binary again, as another server.
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleEnv); role != "" {
+		s := newServer(os.Getenv(dirEnv))
+		if err := roles[role](s, bufio.NewScanner(os.Stdin)); err != nil {
+			fmt.Fprintln(os.Stderr, role+":", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	// A program built with -race sleeps for a second at its end, each child too.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	goleak.VerifyTestMain(m)
+}
+
+// roles are what a child does. It says what it has to say on stdout, one line
+// each, and hears on stdin when to go on; at the end of that it ends.
+var roles = map[string]func(s *Server, in *bufio.Scanner) error{
+	// hold enters, and at each line tells whether it stands, and enters again.
+	"hold": func(s *Server, in *bufio.Scanner) error {
+		if err := s.Enter(context.Background()); err != nil {
+			return err
+		}
+		fmt.Println(s.ID())
+		for in.Scan() {
+			stood := s.Stands()
+			if err := s.Enter(context.Background()); err != nil {
+				return err
+			}
+			fmt.Println(stood)
+		}
+		return s.Leave()
+	},
+	// claim holds the claim lock until it hears something.
+	"claim": func(s *Server, in *bufio.Scanner) error {
+		return testClaim(s).Do(context.Background(), func() error {
+			fmt.Println(s.ID())
+			in.Scan()
+			return nil
+		})
+	},
+	// win wants, at each line, what a dead server owns.
+	"win": func(s *Server, in *bufio.Scanner) error {
+		fmt.Println(s.ID())
+		for in.Scan() {
+			won := false
+			err := testClaim(s).Do(context.Background(), func() error {
+				path := filepath.Join(s.dir, "owner")
+				owner, err := os.ReadFile(path)
+				if err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+				if s.Alive(string(owner)) {
+					return nil
+				}
+				won = true
+				return errors.Join(s.Enter(context.Background()), os.WriteFile(path, []byte(s.ID()), 0o600))
+			})
+			if err != nil {
+				return err
+			}
+			fmt.Println(won)
+		}
+		return nil
+	},
+	// count adds to a number that many share, from its first line on.
+	"count": func(s *Server, in *bufio.Scanner) error {
+		fmt.Println(s.ID())
+		in.Scan()
+		for range 20 {
+			if err := testClaim(s).Do(context.Background(), func() error { return addOne(filepath.Join(s.dir, "n")) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	// die kills itself when its lock file is written and not yet locked.
+	"die": func(s *Server, _ *bufio.Scanner) error {
+		fmt.Println(s.ID())
+		s.Written = func() error {
+			p, err := os.FindProcess(os.Getpid())
+			if err == nil {
+				err = p.Kill()
+			}
+			if err == nil {
+				select {}
+			}
+			return err
+		}
+		return s.Enter(context.Background())
+	},
+}
+
+func newServer(dir string) *Server { return New(dir, slog.New(slog.DiscardHandler)) }
+
+// testClaim is a Claim that makes the folder.
+func testClaim(s *Server) *Claim {
+	return NewClaim(s.dir, func() error { return os.MkdirAll(s.dir, 0o700) })
+}
+
+func addOne(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(path, append(text, 'x'), 0o600)
+}
+
+// A process is a running child.
+type process struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *bufio.Reader
+	stderr *strings.Builder
+	id     string // the first line it said
+}
+
+// start runs a child and waits for its first line.
+func start(t testing.TB, dir, role string) *process {
+	t.Helper()
+	exe, err := os.Executable()
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &process{cmd: exec.CommandContext(ctx, exe), stderr: new(strings.Builder)}
+	p.cmd.Env = append(os.Environ(), roleEnv+"="+role, dirEnv+"="+dir)
+	p.cmd.Stderr = p.stderr
+	p.stdin, err = p.cmd.StdinPipe()
+	must(t, err)
+	out, err := p.cmd.StdoutPipe()
+	must(t, err)
+	p.stdout = bufio.NewReader(out)
+	must(t, p.cmd.Start())
+	t.Cleanup(func() {
+		cancel()
+		p.cmd.Wait() // an error by design, or waited for already
+	})
+	p.id = p.hear(t)
+	return p
+}
+
+// hear returns the next line that the child says, "" at its end.
+func (p *process) hear(t testing.TB) string {
+	t.Helper()
+	line, err := p.stdout.ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+	return strings.TrimSpace(line)
+}
+
+// tell has the child go on.
+func (p *process) tell(t testing.TB) {
+	t.Helper()
+	if _, err := io.WriteString(p.stdin, "\n"); err != nil {
+		t.Error(err)
+	}
+}
+
+// kill ends the child as a crash does.
+func (p *process) kill(t testing.TB) {
+	t.Helper()
+	must(t, p.cmd.Process.Kill())
+	if err := p.cmd.Wait(); err == nil {
+		t.Fatal("the child ended well before it was killed")
+	}
+}
+
+// end lets the child end by itself.
+func (p *process) end(t testing.TB) {
+	t.Helper()
+	must(t, p.stdin.Close())
+	if err := p.cmd.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, p.stderr)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

@@ -1,0 +1,379 @@
+package presence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// entered returns a server of this process that has entered.
+func entered(t testing.TB, dir string) *Server {
+	s := newServer(dir)
+	t.Cleanup(func() { s.Leave() })
+	must(t, s.Enter(t.Context()))
+	return s
+}
+
+// fakeID is an id that no server here draws.
+func fakeID(c string) string { return strings.Repeat(c, 16) }
+
+func TestAKilledServerIsDeadAndARunningOneAlive(t *testing.T) {
+	dir := t.TempDir()
+	p, q := start(t, dir, "hold"), start(t, dir, "hold")
+	s := newServer(dir)
+	if !s.Alive(p.id) || !s.Alive(q.id) {
+		t.Fatal("a running server looks dead")
+	}
+	if text, want := s.Describe(p.id), fmt.Sprintf("pid %d on ", p.cmd.Process.Pid); !strings.HasPrefix(text, want) || !strings.Contains(text, " since 2") {
+		t.Errorf("it is described as %q", text)
+	}
+	p.kill(t)
+	if s.Alive(p.id) || !exists(s.Path(p.id)) || s.Describe(p.id) == "" {
+		t.Error("a killed server does not look like one")
+	}
+	if !s.Alive(q.id) {
+		t.Error("the other one looks dead")
+	}
+	q.end(t)
+	if s.Alive(q.id) || exists(s.Path(q.id)) {
+		t.Error("a server that has ended left its lock file")
+	}
+	d := start(t, dir, "die")
+	if err := d.cmd.Wait(); err == nil || d.stderr.Len() > 0 {
+		t.Fatalf("the child did not die: %v: %s", err, d.stderr)
+	}
+	if s.Alive(d.id) || !exists(s.Path(d.id)) {
+		t.Error("a server that was killed before it locked its file does not look like one")
+	}
+}
+
+// A living server notices what was done to its lock file, which nobody who looks
+// takes for a living one, and makes it again.
+func TestALockFileThatIsReplacedOrDeleted(t *testing.T) {
+	if os.PathSeparator == '\\' {
+		t.Skip("open files cannot be removed here")
+	}
+	dir := filepath.Join(t.TempDir(), "servers")
+	must(t, os.Mkdir(dir, 0o700))
+	p, s := start(t, dir, "hold"), newServer(dir)
+	path := s.Path(p.id)
+	for what, do := range map[string]func() error{
+		"left alone": func() error { return nil },
+		"deleted":    func() error { return os.Remove(path) },
+		"replaced": func() error {
+			return errors.Join(os.WriteFile(path+"x", nil, 0o600), os.Rename(path+"x", path))
+		},
+		"deleted with the folder": func() error {
+			return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700))
+		},
+		"restored from a copy": func() error {
+			return errors.Join(os.Rename(dir, dir+".old"), os.CopyFS(dir, os.DirFS(dir+".old")), os.RemoveAll(dir+".old"))
+		},
+	} {
+		must(t, do())
+		alone := what == "left alone"
+		if s.Alive(p.id) != alone {
+			t.Errorf("%s: it looks alive: %v", what, !alone)
+		}
+		p.tell(t)
+		if stood := p.hear(t); stood != fmt.Sprint(alone) {
+			t.Errorf("%s: it stands: %q; %s", what, stood, p.stderr)
+		}
+		if !s.Alive(p.id) {
+			t.Errorf("%s: it looks dead after it has entered again", what)
+		}
+	}
+	must(t, os.RemoveAll(dir))
+	if err := newServer(dir).Enter(t.Context()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("entering no folder: %v", err)
+	}
+}
+
+func TestWhatIsNoServerIsNotAlive(t *testing.T) {
+	dir := t.TempDir()
+	s := newServer(dir)
+	must(t, os.Mkdir(s.Path(fakeID("1")), 0o700))
+	stranger := flock.New(s.Path("0123")) // has its lock, and is none of the servers
+	if ok, err := stranger.TryLock(); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	defer stranger.Close()
+	for _, id := range []string{"", "../x", "0123", fakeID("0"), fakeID("1"), strings.ToUpper(fakeID("a")), s.ID() + "0"} {
+		if s.Alive(id) || s.Describe(id) != "" {
+			t.Errorf("%q is alive", id)
+		}
+	}
+	for name, want := range map[string]bool{
+		"server_" + fakeID("a") + ".lock": true, "server_" + fakeID("A") + ".lock": false,
+		"server_" + fakeID("a"): false, fakeID("a") + ".lock": false, "server_.lock": false,
+		"server_" + fakeID("a") + ".lock.lock": false, "server_" + fakeID("g") + ".lock": false,
+	} {
+		if id, ok := LockOf(name); ok != want || ok && id != fakeID("a") {
+			t.Errorf("LockOf(%q) is %q, %v", name, id, ok)
+		}
+	}
+}
+
+// Older servers have nothing in their lock files, or no blank before what they
+// say, and some ask with an exclusive lock.
+func TestOlderServers(t *testing.T) {
+	dir := t.TempDir()
+	s := entered(t, dir)
+	for i, text := range []string{"", `{"host":"h","pid":7,"started_at":"2026-01-02T03:04:05Z"}` + "\n"} {
+		id := fakeID(fmt.Sprint(i))
+		must(t, os.WriteFile(s.Path(id), []byte(text), 0o600))
+		lock := flock.New(s.Path(id), flock.SetFlag(os.O_RDWR))
+		if ok, err := lock.TryLock(); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		if !s.Alive(id) {
+			t.Errorf("a server looks dead with %q in its file", text)
+		}
+		lock.Close()
+		if s.Alive(id) {
+			t.Errorf("a server that has ended looks alive with %q in its file", text)
+		}
+	}
+	probe := flock.New(s.Path(s.ID()), flock.SetFlag(os.O_RDWR))
+	if free, err := probe.TryLock(); free || err != nil {
+		t.Errorf("its lock is free for those who ask so: %v", err)
+	}
+}
+
+func TestACensusAsksOnce(t *testing.T) {
+	dir := t.TempDir()
+	s, other := newServer(dir), entered(t, dir)
+	alive := s.Census()
+	if !alive(other.ID()) || !alive(s.ID()) || alive(fakeID("0")) {
+		t.Error("it tells otherwise")
+	}
+	must(t, other.Leave())
+	if !alive(other.ID()) || s.Census()(other.ID()) {
+		t.Error("it has no memory, or too long a one")
+	}
+}
+
+func TestLeaving(t *testing.T) {
+	dir := t.TempDir()
+	other := newServer(dir)
+	never, gone, fell := newServer(dir), entered(t, dir), entered(t, dir)
+	must(t, never.Leave())
+	must(t, gone.Leave())
+	must(t, gone.Leave())
+	fell.Fall()
+	for _, s := range []*Server{never, gone, fell} {
+		if s.Alive(s.ID()) || other.Alive(s.ID()) || s.Stands() || exists(s.Path(s.ID())) != (s == fell) {
+			t.Error("a server that left looks alive")
+		}
+		if err := s.Enter(t.Context()); err != ErrLeft {
+			t.Errorf("it entered again: %v", err)
+		}
+	}
+}
+
+// Who has the lock file open delays a server, no longer than it is told to wait;
+// nothing is left of what failed.
+func TestEnteringThatFails(t *testing.T) {
+	dir := t.TempDir()
+	s := newServer(dir)
+	boom := errors.New("boom")
+	s.Written = func() error { return boom }
+	if err := s.Enter(t.Context()); !errors.Is(err, boom) || exists(s.Path(s.ID())) || s.Stands() {
+		t.Errorf("a failure: %v", err)
+	}
+	var probe *flock.Flock
+	s.Written = func() error {
+		probe = flock.New(s.Path(s.ID()), flock.SetFlag(os.O_RDONLY))
+		_, err := probe.TryRLock()
+		return err
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s.entering = make(chan struct{}, 1)
+		began := time.Now()
+		err := s.Enter(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "another process holds") || !strings.Contains(err.Error(), s.Path(s.ID())) || exists(s.Path(s.ID())) {
+			t.Errorf("a lock that another has: %v", err)
+		}
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("it waited for %v", took)
+		}
+		must(t, probe.Close())
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := s.Enter(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("a caller who has gone: %v", err)
+		}
+		must(t, probe.Close())
+		time.AfterFunc(time.Second, func() { probe.Close() })
+		must(t, s.Enter(t.Context()))
+		must(t, s.Leave())
+	})
+}
+
+// A server that is just making its lock file may lose it to one who sweeps.
+func TestALockFileThatIsSweptBeforeItIsLocked(t *testing.T) {
+	if os.PathSeparator == '\\' {
+		t.Skip("open files cannot be removed here")
+	}
+	dir := t.TempDir()
+	s, other := newServer(dir), newServer(dir)
+	swept := 0
+	s.Written = func() error {
+		if swept++; swept <= 3 {
+			other.Sweep()
+		}
+		return nil
+	}
+	must(t, s.Enter(t.Context()))
+	defer s.Leave()
+	if swept != 4 || !other.Alive(s.ID()) || !s.Stands() {
+		t.Errorf("it was written %d times", swept)
+	}
+}
+
+func TestSweepTakesTheDeadAlone(t *testing.T) {
+	dir := t.TempDir()
+	a, b := entered(t, dir), entered(t, dir)
+	p := start(t, dir, "hold")
+	p.kill(t)
+	must(t, os.Mkdir(a.Path(fakeID("1")), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, "note"), nil, 0o600))
+	b.Sweep()
+	if exists(a.Path(p.id)) != (os.PathSeparator == '\\') { // where an open file cannot be removed
+		t.Error("the dead one was not swept")
+	}
+	if !exists(a.Path(fakeID("1"))) || !exists(filepath.Join(dir, "note")) || !exists(a.Path(a.ID())) || !exists(b.Path(b.ID())) {
+		t.Error("too much was swept")
+	}
+	newServer(filepath.Join(dir, "none")).Sweep() // no folder, nothing to do
+}
+
+// A server that has entered has the lock of the file that others see, however many
+// sweep while it does.
+func TestEnteringWhileOthersSweep(t *testing.T) {
+	dir := t.TempDir()
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for s := newServer(dir); ; s.Sweep() {
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for range 1000 {
+		s := newServer(dir)
+		if err := s.Enter(t.Context()); err != nil || !s.Stands() {
+			t.Errorf("it was swept: %v", err)
+			break
+		}
+		must(t, s.Leave())
+	}
+	close(done)
+	wg.Wait()
+}
+
+// Calls at once make one lock file; that it is made again is told.
+func TestALockFileIsMadeOnce(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		s := New(dir, slog.New(slog.NewTextHandler(&log, nil)))
+		made, more := 0, make(chan struct{})
+		s.Written = func() error { made++; <-more; return nil }
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() {
+				if err := s.Enter(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		close(more)
+		wg.Wait()
+		if made != 1 || log.Len() != 0 {
+			t.Errorf("it was made %d times; %s", made, log.String())
+		}
+		if os.PathSeparator == '/' {
+			must(t, os.Remove(s.Path(s.ID())))
+			must(t, s.Enter(t.Context()))
+			if made != 2 || !strings.Contains(log.String(), "removed by somebody") {
+				t.Errorf("it was made %d times; %s", made, log.String())
+			}
+		}
+		must(t, s.Leave())
+	})
+}
+
+// Many servers enter, ask and sweep at the same time, and none looks dead that
+// has entered, whatever others do.
+func TestManyServersAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	all := make([]*Server, 20)
+	for i := range all {
+		all[i] = newServer(dir)
+		defer all[i].Leave()
+	}
+	var wg sync.WaitGroup
+	for i, s := range all {
+		for range 2 { // calls of one server
+			wg.Go(func() {
+				for range 20 {
+					if err := s.Enter(t.Context()); err != nil {
+						t.Error(err)
+					}
+					if !all[(i+1)%len(all)].Alive(s.ID()) {
+						t.Error("a server looks dead")
+					}
+					s.Alive(all[(i+7)%len(all)].ID())
+					s.Sweep()
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for _, s := range all {
+		if !s.Stands() {
+			t.Error("a server lost its lock file")
+		}
+	}
+}
+
+// One who asks must never make a dead server look alive to another who asks, nor
+// keep its lock.
+func TestAskingDoesNotDisturb(t *testing.T) {
+	s := newServer(t.TempDir())
+	dead := fakeID("d")
+	must(t, os.WriteFile(s.Path(dead), nil, 0o600))
+	another := flock.New(s.Path(dead), flock.SetFlag(os.O_RDONLY))
+	if ok, err := another.TryRLock(); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if s.Alive(dead) {
+		t.Error("one who asks was taken for the server")
+	}
+	another.Close()
+	if s.Alive(dead) {
+		t.Error("a dead server is alive")
+	}
+	if free, err := another.TryLock(); !free || err != nil {
+		t.Errorf("the lock was kept: %v", err)
+	}
+	another.Close()
+}
