@@ -41,8 +41,8 @@ func TestSimulation(t *testing.T) {
 	if err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
-	t.Logf("seed %d: %d sessions, %d tasks (%d attempts left, %d agents began, %d rescues), %d runs; %d calls (%d lost, %d without effect), %d kills, %d power cuts, %d files damaged, %d journals of runs (the last record of %d runs)",
-		seed, r.Sessions, r.Tasks, r.Attempts, r.Agents, r.Rescues, r.Runs, r.Calls, r.Lost, r.Refused, r.Kills, r.PowerCuts, r.Damaged, r.Journals, r.Losers)
+	t.Logf("seed %d: %d sessions (%d histories too tangled), %d tasks (%d attempts left, %d agents began, %d rescues), %d runs; %d calls (%d lost, %d without effect), %d kills, %d power cuts, %d files damaged, %d journals of runs (the last record of %d runs)",
+		seed, r.Sessions, r.Tangled, r.Tasks, r.Attempts, r.Agents, r.Rescues, r.Runs, r.Calls, r.Lost, r.Refused, r.Kills, r.PowerCuts, r.Damaged, r.Journals, r.Losers)
 	if r.Sessions == 0 || r.Calls == 0 {
 		t.Error("nothing was done")
 	}

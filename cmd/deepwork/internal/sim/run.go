@@ -60,7 +60,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	r := &w.result
 	r.Calls, r.Lost, r.Refused = w.history.calls, w.history.lost, w.history.refused
 	r.PowerCuts, r.Tasks = w.power(), len(w.shelf.tasks)
-	r.Sessions, r.Damaged = len(w.history.sessions), len(w.history.damaged)
+	r.Sessions, r.Tangled, r.Damaged = len(w.history.sessions), w.history.tangled, len(w.history.damaged)
 	r.Journals, r.Losers = len(w.history.journals), len(w.history.losers)
 	r.Faults = w.history.faults
 	return r, nil

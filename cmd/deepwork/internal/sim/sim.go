@@ -32,7 +32,7 @@ type Options struct {
 // A Result is what happened.
 type Result struct {
 	Calls, Lost, Refused int // that were answered, were not, and had no effect
-	Sessions             int
+	Sessions, Tangled    int // that were begun; histories that were too much for the checker
 	Kills, PowerCuts     int // of one server, of all at once with what was not synced
 	Damaged              int // session files
 	Journals, Losers     int // of runs, in which a bit was flipped; runs that have lost their last record by it
