@@ -55,6 +55,9 @@ func isTyped(ss *mcp.ServerSession) bool {
 	return params != nil && params.ProtocolVersion >= statelessSince
 }
 
+// bareFrame is what the SDK writes for a result that has nothing.
+var bareFrame = []byte(`{"content":[]}`)
+
 // noContent is what the SDK writes for a result without content blocks.
 var noContent = []byte(`"content":[]`)
 
@@ -83,12 +86,15 @@ func (r encodedResult) encode() ([]byte, error) {
 	if !ok || block.Meta != nil || block.Annotations != nil {
 		return r.CallToolResult.MarshalJSON()
 	}
-	// The SDK writes the rest, in its order.
-	rest := *r.CallToolResult
-	rest.Content, rest.StructuredContent = []mcp.Content{}, nil
-	frame, err := rest.MarshalJSON()
-	if err != nil {
-		return nil, err
+	frame := bareFrame
+	if r.Meta != nil || r.IsError || r.InputRequests != nil || r.RequestState != "" {
+		// The SDK writes the rest, in its order.
+		rest := *r.CallToolResult
+		rest.Content, rest.StructuredContent = []mcp.Content{}, nil
+		var err error
+		if frame, err = rest.MarshalJSON(); err != nil {
+			return nil, err
+		}
 	}
 	at := bytes.LastIndex(frame, noContent)
 	if at < 0 {

@@ -23,8 +23,9 @@ import (
 // A urlWire is a source that is reached over streamable HTTP.
 type urlWire struct {
 	endpoint string
+	headers  http.Header  // of the config, for each request
 	client   *http.Client // the SDK's
-	plain    *http.Client // for requests that are as they should be
+	own      *http.Client // for requests that have their headers, and end with cutting
 	base     *http.Transport
 	cutting  context.Context // ended by cut: every request ends with it
 	cut      context.CancelFunc
@@ -55,9 +56,9 @@ func openURL(s *config.WorkflowSource) (*urlWire, error) {
 		ExpectContinueTimeout: time.Second,
 	}}
 	w.cutting, w.cut = context.WithCancel(context.Background())
-	carrier := &carrier{wire: w, headers: headers, host: endpoint.Host, scheme: endpoint.Scheme}
-	w.plain = &http.Client{
-		Transport: carrier,
+	w.headers = headers
+	w.own = &http.Client{
+		Transport: w.base,
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			if r.URL.Host != endpoint.Host || r.URL.Scheme != endpoint.Scheme {
 				return fmt.Errorf("it sends us on to another server, %s; write that server's address into the config if it is meant", r.URL.Host)
@@ -68,7 +69,10 @@ func openURL(s *config.WorkflowSource) (*urlWire, error) {
 			return nil
 		},
 	}
-	w.client = &http.Client{Transport: renamingCarrier{carrier}, CheckRedirect: w.plain.CheckRedirect}
+	w.client = &http.Client{
+		Transport:     renamingCarrier{&carrier{wire: w, host: endpoint.Host, scheme: endpoint.Scheme}},
+		CheckRedirect: w.own.CheckRedirect,
+	}
 	return w, nil
 }
 
@@ -127,8 +131,17 @@ func (w *urlWire) reason(err error) error { return err }
 // A carrier sends the requests of one connection.
 type carrier struct {
 	wire         *urlWire
-	headers      http.Header
 	scheme, host string
+}
+
+// dress gives a request the headers of the config.
+func (w *urlWire) dress(r *http.Request) {
+	for name, values := range w.headers {
+		r.Header[name] = values
+	}
+	if host := w.headers.Get("Host"); host != "" {
+		r.Host = host
+	}
 }
 
 // listenWithin is how long a source may take to open the stream over which it
@@ -142,12 +155,7 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	release := sync.OnceFunc(func() { stop(); cancel() })
 	next := r.Clone(ctx)
 	if next.URL.Host == c.host && next.URL.Scheme == c.scheme {
-		for name, values := range c.headers {
-			next.Header[name] = values
-		}
-		if host := c.headers.Get("Host"); host != "" {
-			next.Host = host
-		}
+		c.wire.dress(next)
 	}
 	listening := r.Method == http.MethodGet
 	late := &time.Timer{}

@@ -72,7 +72,7 @@ func (p *poster) callTool(ctx context.Context, r *request) (answer *reply, rest 
 	id := strconv.AppendInt(nil, firstID+p.requests.Add(1), 10)
 	// The request outlives the call: what follows the answer, the end of the stream as
 	// a rule, has to be read for its connection to be used again.
-	asking, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	asking, cancel := context.WithCancel(p.wire.cutting)
 	attached := context.AfterFunc(ctx, cancel)
 	answer, body, err := p.exchange(asking, &wireMessage{Version: "2.0", ID: id, Method: "tools/call", Params: params})
 	attached()
@@ -110,7 +110,7 @@ func (p *poster) cancelled(ctx context.Context, id []byte) {
 		Reason    string          `json:"reason"`
 	}{id, ctx.Err().Error()})
 	if err == nil {
-		_ = p.notify(context.WithoutCancel(ctx), &wireMessage{Version: "2.0", Method: "notifications/cancelled", Params: params})
+		_ = p.notify(p.wire.cutting, &wireMessage{Version: "2.0", Method: "notifications/cancelled", Params: params})
 	}
 }
 
@@ -146,7 +146,8 @@ func (p *poster) do(req *http.Request) (*http.Response, error) {
 	if p.session != "" {
 		req.Header["Mcp-Session-Id"] = []string{p.session}
 	}
-	return p.wire.plain.Do(req)
+	p.wire.dress(req)
+	return p.wire.own.Do(req)
 }
 
 // exchange sends a call and reads on until its answer has come. body is what is still
@@ -163,7 +164,10 @@ func (p *poster) exchange(ctx context.Context, m *wireMessage) (answer *reply, b
 	switch kind {
 	case "application/json":
 		defer resp.Body.Close()
-		data, err := io.ReadAll(resp.Body)
+		data, err := io.ReadAll(io.LimitReader(resp.Body, maxMessage+1))
+		if err == nil && len(data) > maxMessage {
+			err = fmt.Errorf("it is larger than %d bytes, the most that is read", maxMessage)
+		}
 		if err != nil {
 			return nil, nil, transportError{fmt.Errorf("reading its answer: %w", err)}
 		}

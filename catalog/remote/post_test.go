@@ -337,6 +337,7 @@ func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
 		"not allowed":                 {status(403, "text/plain", "no"), true, "403"},
 		"a stream that ends":          {events("data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\n"), true, "broke off"},
 		"a stream that ends in a cut": {events("data: " + rawAnswer), true, "broke off"},
+		"too much JSON":               {status(200, isJSON, strings.Repeat(" ", 65<<20)), true, "larger than"},
 		"too much":                    {events("data: " + strings.Repeat("x", 65<<20) + "\n\n"), true, "larger than"},
 	} {
 		s.call = c.call
