@@ -12,34 +12,38 @@ import (
 // ids, so that its client can cancel them.
 type asked struct {
 	mu    sync.Mutex
-	calls map[jsonrpc.ID]context.CancelCauseFunc
+	calls map[jsonrpc.ID]*askedCall
 }
 
-// add enters a call, unless there is one of that id.
-func (a *asked) add(id jsonrpc.ID, cancel context.CancelCauseFunc) bool {
+// An askedCall is one of them; no two are the same.
+type askedCall struct{ cancel context.CancelCauseFunc }
+
+// add enters a call, until remove, which may be called again, is; nil: there is one of
+// that id.
+func (a *asked) add(id jsonrpc.ID, cancel context.CancelCauseFunc) (remove func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, there := a.calls[id]; there {
-		return false
+		return nil
 	}
 	if a.calls == nil {
-		a.calls = map[jsonrpc.ID]context.CancelCauseFunc{}
+		a.calls = map[jsonrpc.ID]*askedCall{}
 	}
-	a.calls[id] = cancel
-	return true
-}
-
-// remove ends what add began.
-func (a *asked) remove(id jsonrpc.ID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.calls, id)
+	mine := &askedCall{cancel}
+	a.calls[id] = mine
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.calls[id] == mine {
+			delete(a.calls, id)
+		}
+	}
 }
 
 // heed cancels the call that a message cancels, if it is a cancellation of one of
 // these. The cause is context.Canceled, as of those that the SDK cancels.
 func (a *asked) heed(m *enveloped) {
-	if string(m.method) != `"notifications/cancelled"` {
+	if m.id != nil && !isNull(m.id) || m.name() != "notifications/cancelled" {
 		return
 	}
 	var params map[string]json.RawMessage
@@ -51,9 +55,9 @@ func (a *asked) heed(m *enveloped) {
 		return
 	}
 	a.mu.Lock()
-	cancel := a.calls[id]
+	call := a.calls[id]
 	a.mu.Unlock()
-	if cancel != nil {
-		cancel(nil)
+	if call != nil {
+		call.cancel(nil)
 	}
 }

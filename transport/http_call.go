@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -24,13 +25,15 @@ func (h *HTTPServer) callInSession(w http.ResponseWriter, r *http.Request, conn 
 	if !ok {
 		return false
 	}
-	for i := range body.messages {
-		conn.asked.heed(&body.messages[i])
-	}
 	switch r.Header.Get("Mcp-Protocol-Version") {
 	case "", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25":
 	default:
 		return false
+	}
+	if isJSON(r.Header.Get("Content-Type")) { // else it is refused
+		for i := range body.messages {
+			conn.asked.heed(&body.messages[i])
+		}
 	}
 	c, ok := ordinaryCall(r.Header, body)
 	if !ok || c.meta.newest != nil || conn.ss.InitializeParams() == nil {
@@ -40,14 +43,16 @@ func (h *HTTPServer) callInSession(w http.ResponseWriter, r *http.Request, conn 
 	if !ok {
 		return false // it is ending
 	}
+	done = sync.OnceFunc(done)
 	defer done()
 	ctx, cancel := context.WithCancelCause(conn.ctx)
 	defer cancel(nil)
-	if !conn.asked.add(c.id, cancel) {
+	remove := conn.asked.add(c.id, cancel)
+	if remove == nil {
 		refuseID(w, c.id)
 		return true
 	}
-	defer conn.asked.remove(c.id)
+	defer remove()
 	// A client that hangs up has not cancelled its call, which goes on; its connection
 	// is not to stay open for that.
 	defer context.AfterFunc(r.Context(), func() { release(r) })()
@@ -55,8 +60,11 @@ func (h *HTTPServer) callInSession(w http.ResponseWriter, r *http.Request, conn 
 	h.direct.Add(1)
 	events := &eventWriter{w: w}
 	result, err := h.server.call(ctx, conn, c.told(events))
-	conn.asked.remove(c.id) // the client may use it again as soon as it has the answer
-	events.answer(c.id, encodedResult{CallToolResult: result}, err)
+	// Its client may use the id again as soon as it has the answer, and one that does
+	// not read it keeps nothing from ending.
+	remove()
+	done()
+	events.answer(c.id, encodedResult{CallToolResult: result, typed: isTyped(conn.ss)}, err)
 	return true
 }
 
@@ -75,6 +83,7 @@ func (h *HTTPServer) callAlone(w http.ResponseWriter, r *http.Request) bool {
 	if err != nil {
 		return false
 	}
+	done = sync.OnceFunc(done)
 	defer done()
 	ctx, cancel := context.WithCancelCause(conn.ctx)
 	defer cancel(nil)
@@ -83,6 +92,7 @@ func (h *HTTPServer) callAlone(w http.ResponseWriter, r *http.Request) bool {
 	h.direct.Add(1)
 	events := &eventWriter{w: w, statuses: true}
 	result, err := h.server.call(ctx, conn, c.told(events))
+	done()
 	if err == nil {
 		result = h.server.signed(result)
 	}

@@ -232,6 +232,12 @@ func TestACancellationReachesADirectCall(t *testing.T) {
 	}
 	accepted(cancel(`1`), other) // another session's
 	accepted(cancel(`2`), mine)
+	if r := send(t, c, "POST", h.URL(), strings.Replace(cancel(`1`), "{", `{"id":7,`, 1), mine); r.status != 400 { // no notification
+		t.Errorf("%+v", r)
+	}
+	if r := send(t, c, "POST", h.URL(), cancel(`1`), mine, "Content-Type: text/plain"); r.status != 415 {
+		t.Errorf("%+v", r)
+	}
 	accepted(cancel(`"2"`), mine)
 	accepted(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}`, mine)
 	select {
@@ -239,7 +245,7 @@ func TestACancellationReachesADirectCall(t *testing.T) {
 		t.Fatalf("a call ended: %v", err)
 	case <-time.After(20 * time.Millisecond):
 	}
-	accepted(cancel(`1`), mine)
+	accepted(strings.Replace(cancel(`1`), "s/c", `s\/c`, 1), mine) // as PHP writes it
 	if err := <-b.ended; err != context.Canceled {
 		t.Errorf("the cause is %v", err)
 	}
@@ -252,6 +258,30 @@ func TestACancellationReachesADirectCall(t *testing.T) {
 	}
 	if r := <-answers; r.status != 200 || !strings.Contains(r.body, `"id":"1","error"`) {
 		t.Errorf("the other: %+v", r)
+	}
+}
+
+// The id of a call is free when it is answered, and belongs then to who uses it next.
+func TestAnIDIsUsedAgain(t *testing.T) {
+	var a asked
+	_, cancelFirst := context.WithCancelCause(t.Context())
+	second, cancelSecond := context.WithCancelCause(t.Context())
+	id, err := jsonrpc.MakeID("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	remove := a.add(id, cancelFirst)
+	if a.add(id, cancelSecond) != nil {
+		t.Error("it was given twice")
+	}
+	remove()
+	if a.add(id, cancelSecond) == nil {
+		t.Fatal("it was not given again")
+	}
+	remove()
+	a.heed(&enveloped{method: json.RawMessage(`"notifications/cancelled"`), params: json.RawMessage(`{"requestId":"x"}`)})
+	if second.Err() == nil {
+		t.Error("it cannot be cancelled any more")
 	}
 }
 

@@ -26,6 +26,18 @@ func (m *enveloped) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// name is the method, or "".
+func (m *enveloped) name() string {
+	if n := len(m.method); n >= 2 && m.method[0] == '"' && !bytes.ContainsRune(m.method, '\\') {
+		return string(m.method[1 : n-1])
+	}
+	var name string
+	if json.Unmarshal(m.method, &name) != nil { // some write every slash with an escape
+		return ""
+	}
+	return name
+}
+
 // inspect looks into the body of an HTTP request: which messages it has, more than
 // one in a batch, as older protocol versions allow, where each counts as a request
 // of its own; and what is wrong with it that the SDK would let pass. That is what

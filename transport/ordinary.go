@@ -78,7 +78,7 @@ func takesBoth(accept []string) bool {
 
 // take fills o from a message; false: there is something about that.
 func (o *ordinary) take(m *enveloped) bool {
-	if string(m.method) != `"`+toolsCall+`"` || string(m.version) != `"2.0"` {
+	if m.name() != toolsCall || string(m.version) != `"2.0"` {
 		return false
 	}
 	id, err := decodeID(m.id)

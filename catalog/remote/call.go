@@ -132,11 +132,17 @@ func (s *source) call(ctx context.Context, tool string, arguments json.RawMessag
 			return nil, fmt.Errorf("waiting for source %q: %w", s.def.Name, context.Cause(ctx))
 		case !isLost:
 			return nil, err
-		case errors.Is(lost, mcp.ErrSessionMissing) && again && s.relinked(ctx, l):
+		case again && isSessionUnknown(lost) && s.relinked(ctx, l):
 			continue
 		}
 		return nil, s.away(lost)
 	}
+}
+
+// isSessionUnknown tells whether a call's own request was refused for that.
+func isSessionUnknown(err error) bool {
+	_, is := errors.AsType[sessionUnknownError](err)
+	return is
 }
 
 // away is the error of a call that cannot be made, or came to nothing.

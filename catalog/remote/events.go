@@ -23,6 +23,7 @@ type event struct {
 type eventReader struct {
 	in   *bufio.Reader
 	size int // bytes of the event that is being read
+	long []byte
 }
 
 func newEventReader(r io.Reader) *eventReader { return &eventReader{in: bufio.NewReader(r)} }
@@ -30,20 +31,25 @@ func newEventReader(r io.Reader) *eventReader { return &eventReader{in: bufio.Ne
 // errEventTooLarge is what a source sends that is not read to its end.
 var errEventTooLarge = fmt.Errorf("an event is larger than %d bytes, the most that is read", maxMessage)
 
-// next returns the next event that has data, an id or a time to retry after; one
-// that the end of the stream cuts off is none. The error is io.EOF at the end.
+// next returns the next event that has data, an id or a time to retry after. Of one
+// that a clean end of the stream leaves without its blank line the data is told, for
+// many forget that line; not its id, since what comes after it was perhaps not sent.
+// The error is io.EOF at the end.
 func (r *eventReader) next() (event, error) {
 	var e event
-	var data [][]byte
+	lines := 0 // of data
 	r.size = 0
 	for {
 		line, err := r.line()
-		if err != nil {
+		last := errors.Is(err, io.EOF)
+		switch {
+		case err != nil && !last, last && lines == 0 && !bytes.HasPrefix(line, []byte("data:")):
 			return event{}, err
+		case last && !bytes.HasPrefix(line, []byte("data:")):
+			return event{name: e.name, data: e.data}, nil
 		}
 		if len(line) == 0 {
-			if data != nil || e.id != "" || e.retry > 0 {
-				e.data = bytes.Join(data, []byte("\n"))
+			if lines > 0 || e.id != "" || e.retry > 0 {
 				return e, nil
 			}
 			e.name, r.size = "", 0
@@ -53,9 +59,12 @@ func (r *eventReader) next() (event, error) {
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch string(field) {
 		case "event":
-			e.name = string(value)
+			e.name = string(bytes.TrimSpace(value))
 		case "data":
-			data = append(data, value)
+			if lines++; lines > 1 {
+				e.data = append(e.data, '\n')
+			}
+			e.data = append(e.data, value...)
 		case "id":
 			if !bytes.ContainsRune(value, 0) {
 				e.id = string(value)
@@ -69,21 +78,22 @@ func (r *eventReader) next() (event, error) {
 }
 
 // line reads a line, which ends with a line feed, before which a carriage return may
-// stand. It is the caller's to keep.
+// stand, or with the stream (io.EOF). It is valid until the next one is read.
 func (r *eventReader) line() ([]byte, error) {
-	var line []byte
+	r.long = r.long[:0]
 	for {
 		part, err := r.in.ReadSlice('\n')
 		if r.size += len(part); r.size > maxMessage {
 			return nil, errEventTooLarge
 		}
-		line = append(line, part...)
 		if errors.Is(err, bufio.ErrBufferFull) {
+			r.long = append(r.long, part...)
 			continue
 		}
-		if err != nil {
-			return nil, err
+		if len(r.long) > 0 {
+			r.long = append(r.long, part...)
+			part = r.long
 		}
-		return bytes.TrimRight(line, "\r\n"), nil
+		return bytes.TrimRight(part, "\r\n"), err
 	}
 }

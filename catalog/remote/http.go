@@ -66,6 +66,9 @@ func openURL(s *config.WorkflowSource) (*urlWire, error) {
 			if len(via) >= 5 {
 				return errors.New("it sends us on and on")
 			}
+			if host := headers.Get("Host"); host != "" {
+				r.Host = host
+			}
 			return nil
 		},
 	}

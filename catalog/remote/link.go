@@ -146,6 +146,8 @@ func (l *link) begin(f func()) bool {
 	return !l.closed
 }
 
+var errForgotten = errors.New("it does not know the session any more")
+
 var errClosed = errors.New("the connection was closed by this server")
 
 // A transportError is a call that came to nothing without an answer of the
@@ -205,6 +207,12 @@ func (l *link) call(ctx context.Context, r *request, news <-chan struct{}, hand 
 	hand()
 	if o.reply != nil && o.err == nil {
 		return o.reply, nil
+	}
+	if isSessionUnknown(o.err) {
+		// The other calls of this link may be carried out all the same: they end with
+		// it, as lost, and are not made again.
+		l.cancel(errForgotten)
+		return nil, transportError{o.err}
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

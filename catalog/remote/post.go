@@ -4,17 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
-	"strconv"
 	"sync/atomic"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // A poster calls the tools of a source behind a URL with requests of its own, in the
@@ -29,29 +23,19 @@ type poster struct {
 	requests atomic.Int64
 }
 
-// firstID keeps a poster's ids apart from the SDK's, which counts from 1.
-const firstID = 1 << 40
+// firstID keeps a poster's ids apart from the SDK's, which counts from 1. Some sources
+// have 32 bits for them.
+const firstID = 1 << 30
 
 const (
-	// resumes is how often a stream that broke off is taken up again without anything
-	// new in it.
-	resumes = 2
-	// resumeAfter is how long to wait before that where the source does not say.
-	resumeAfter = time.Second
-	// maxResumeAfter bounds what a source may say.
-	maxResumeAfter = time.Minute
-	// maxRefusal is how much is read of the body of a response that is an error, in bytes.
-	maxRefusal = 64 << 10
-	// noticeTimeout bounds a message that is not answered.
-	noticeTimeout = 5 * time.Second
 	// drainTime and drainBytes bound what is read behind an answer.
 	drainTime  = time.Second
 	drainBytes = 4 << 10
-	// maxAsked is how many requests of the source's own are answered in one call.
-	maxAsked = 100
+	// noticeTimeout bounds a message that is not answered.
+	noticeTimeout = 5 * time.Second
 )
 
-// What a message is to whom it is sent.
+// A wireMessage is a message of JSON-RPC.
 type wireMessage struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id,omitempty"`
@@ -69,15 +53,15 @@ func (p *poster) callTool(ctx context.Context, r *request) (answer *reply, rest 
 	if err != nil {
 		return nil, nil, fmt.Errorf("writing the call of %q: %w", r.Name, err)
 	}
-	id := strconv.AppendInt(nil, firstID+p.requests.Add(1), 10)
+	x := &exchange{poster: p, id: firstID + p.requests.Add(1)}
 	// The request outlives the call: what follows the answer, the end of the stream as
 	// a rule, has to be read for its connection to be used again.
 	asking, cancel := context.WithCancel(p.wire.cutting)
 	attached := context.AfterFunc(ctx, cancel)
-	answer, body, err := p.exchange(asking, &wireMessage{Version: "2.0", ID: id, Method: "tools/call", Params: params})
+	answer, body, err := x.call(asking, params)
 	attached()
 	if err != nil && ctx.Err() != nil {
-		p.cancelled(ctx, id)
+		p.cancelled(ctx, x.id)
 	}
 	if body == nil {
 		cancel()
@@ -104,10 +88,10 @@ func encodeExact(v any) ([]byte, error) {
 }
 
 // cancelled tells the source that a call is given up. It is a courtesy.
-func (p *poster) cancelled(ctx context.Context, id []byte) {
+func (p *poster) cancelled(ctx context.Context, id int64) {
 	params, err := json.Marshal(struct {
-		RequestID json.RawMessage `json:"requestId"`
-		Reason    string          `json:"reason"`
+		RequestID int64  `json:"requestId"`
+		Reason    string `json:"reason"`
 	}{id, ctx.Err().Error()})
 	if err == nil {
 		_ = p.notify(p.wire.cutting, &wireMessage{Version: "2.0", Method: "notifications/cancelled", Params: params})
@@ -148,78 +132,4 @@ func (p *poster) do(req *http.Request) (*http.Response, error) {
 	}
 	p.wire.dress(req)
 	return p.wire.own.Do(req)
-}
-
-// exchange sends a call and reads on until its answer has come. body is what is still
-// to be read and closed, or nil.
-func (p *poster) exchange(ctx context.Context, m *wireMessage) (answer *reply, body io.ReadCloser, err error) {
-	resp, err := p.send(ctx, m)
-	if err != nil {
-		return nil, nil, transportError{err}
-	}
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return nil, nil, p.refusal(resp)
-	}
-	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	switch kind {
-	case "application/json":
-		defer resp.Body.Close()
-		data, err := io.ReadAll(io.LimitReader(resp.Body, maxMessage+1))
-		if err == nil && len(data) > maxMessage {
-			err = fmt.Errorf("it is larger than %d bytes, the most that is read", maxMessage)
-		}
-		if err != nil {
-			return nil, nil, transportError{fmt.Errorf("reading its answer: %w", err)}
-		}
-		answer, err := p.take(ctx, m.ID, data, new(int))
-		if answer == nil && err == nil {
-			err = unasked(data)
-		}
-		return answer, nil, err
-	case "text/event-stream":
-		return p.follow(ctx, m.ID, resp)
-	}
-	resp.Body.Close()
-	return nil, nil, transportError{fmt.Errorf("it answered with the content type %q and the status %s", clip(kind, 100), resp.Status)}
-}
-
-// unasked is the error of a response that does not answer the call it is a response
-// to: one that says what is wrong, without an id, is about the call all the same.
-func unasked(data []byte) error {
-	var m wireMessage
-	if err := json.Unmarshal(data, &m); err == nil && !given(m.ID) && given(m.Error) {
-		_, err := answerOf(&m)
-		return err
-	}
-	return transportError{errors.New("it answered with a message that does not answer the call")}
-}
-
-// refusal makes an error of a response that is one, and ends the link where that is
-// of no use any more.
-func (p *poster) refusal(resp *http.Response) error {
-	defer resp.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // what there is of it
-	if p.session != "" && sessionUnknown(resp.StatusCode, body) {
-		err := fmt.Errorf("calling a tool: %w", mcp.ErrSessionMissing)
-		p.link.cancel(err)
-		return transportError{err}
-	}
-	var said struct {
-		Error *jsonrpc.Error `json:"error"`
-	}
-	if json.Unmarshal(body, &said) == nil && said.Error != nil {
-		return &RefusedError{Text: clip(said.Error.Message, maxErrorText)}
-	}
-	return transportError{fmt.Errorf("calling a tool: %s", resp.Status)}
-}
-
-// sessionUnknown tells whether a response says that a session is not known: by its
-// status, as MCP asks, or, as many do, by 400 and words to that effect ("No valid
-// session ID provided", "Server not initialized"). Whoever says so has done nothing.
-func sessionUnknown(status int, body []byte) bool {
-	if status != http.StatusBadRequest {
-		return status == http.StatusNotFound
-	}
-	said := bytes.ToLower(body)
-	return bytes.Contains(said, []byte("session")) || bytes.Contains(said, []byte("initialized"))
 }

@@ -35,6 +35,7 @@ type rawWeb struct {
 	*httptest.Server
 	call   func(w http.ResponseWriter, r *http.Request, id string) // of the execute tool
 	resume func(w http.ResponseWriter, r *http.Request)            // of a GET with Last-Event-Id
+	deaf   chan struct{}                                           // answers to it are not taken before it is closed; nil: they are
 
 	mu      sync.Mutex
 	session int // counts those that were begun
@@ -126,6 +127,12 @@ func (s *rawWeb) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	result := `{}`
 	switch {
+	case m.Method == "" && s.deaf != nil:
+		select {
+		case <-s.deaf:
+		case <-r.Context().Done():
+		}
+		return
 	case m.ID == nil || m.Method == "":
 		w.WriteHeader(http.StatusAccepted)
 		return
@@ -169,6 +176,12 @@ func TestAnAnswerOverHTTPInEveryForm(t *testing.T) {
 		"other messages first": {"text/event-stream",
 			"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1}}\n\n" +
 				"data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":1,\"message\":\"x\"}}\n\ndata: " + rawAnswer + "\n\n"},
+		"no blank line at the end":        {"text/event-stream", "id: 7\ndata: " + rawAnswer + "\n"},
+		"no end of the line":              {"text/event-stream", "data: " + rawAnswer},
+		"a blank behind the name":         {"text/event-stream", "event: message \ndata: " + rawAnswer + "\n\n"},
+		"the id as a float":               {"text/event-stream", "data: " + strings.Replace(rawAnswer, "%ID%", "%ID%.0", 1) + "\n\n"},
+		"the id as a text":                {"application/json", strings.Replace(rawAnswer, "%ID%", `"%ID%"`, 1)},
+		"what cannot be read comes first": {"text/event-stream", "data: nonsense\n\ndata: {\"method\":7}\n\ndata: [7]\n\ndata: " + rawAnswer + "\n\n"},
 		"what comes after it is nobody's": {"text/event-stream", "data: " + rawAnswer + "\n\ndata: nonsense\n\n"},
 	} {
 		s.call = func(w http.ResponseWriter, r *http.Request, id string) {
@@ -221,9 +234,10 @@ func TestWhatASourceSaysInTheMiddleOfACall(t *testing.T) {
 		s.until(t, "the answer to its question", func(m posted) bool {
 			return string(m.ID) == `77` && m.Result == nil && bytes.Contains(m.Error, []byte("-32601"))
 		})
-		for i := range 200 { // no more than a hundred of them are answered
+		for i := range 200 {
 			stream(w, id, asked(fmt.Sprint(1000+i), "ping"))
 		}
+		s.until(t, "the answer to the last ping", func(m posted) bool { return string(m.ID) == "1199" })
 		stream(w, id, "data: "+rawAnswer+"\n\n")
 	}
 	r, w := s.open(t)
@@ -234,31 +248,36 @@ func TestWhatASourceSaysInTheMiddleOfACall(t *testing.T) {
 	if len(told) != 1 || *told[0].Value != 2 || *told[0].Total != 4 || told[0].Message != "half" {
 		t.Errorf("told %+v", told)
 	}
-	answers, lists := 0, 0
+	lists := 0
 	s.until(t, "its tools to be asked for again", func(m posted) bool {
 		if m.Method == "tools/list" {
 			lists++
 		}
 		return lists > 1
 	})
-	s.until(t, "all answers", func(m posted) bool {
-		if m.Method == "" {
-			answers++
+}
+
+// A source that does not take the answers to what it asks has its own answer read all
+// the same.
+func TestAnAnswerBehindRequestsThatAreNotAnswered(t *testing.T) {
+	s := newRawWeb(t)
+	s.deaf = make(chan struct{})
+	t.Cleanup(func() { close(s.deaf) })
+	s.call = func(w http.ResponseWriter, r *http.Request, id string) {
+		for i := range 3 {
+			stream(w, id, fmt.Sprintf("data: {\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"ping\"}\n\n", i))
 		}
-		return answers >= 100
-	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	answers = 0
-	for _, m := range s.got {
-		if m.Method == "" {
-			answers++
-		}
+		stream(w, id, "data: "+rawAnswer+"\n\n")
 	}
-	if answers != 100 {
-		t.Errorf("%d requests were answered", answers)
+	r, w := s.open(t)
+	began := time.Now()
+	if _, err := r.Execute(t.Context(), w, nil, nil); err != nil || time.Since(began) >= noticeTimeout {
+		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }
+
+// noticeTimeout is how long an answer to a source may take.
+const noticeTimeout = 5 * time.Second
 
 // A stream that breaks off is taken up again where its source has said how.
 func TestAStreamThatBreaksOffIsTakenUpAgain(t *testing.T) {
@@ -324,11 +343,19 @@ func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
 		"an error that is none":       {status(200, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":7}`), false, "not what JSON-RPC asks"},
 		"NaN":                         {status(200, isJSON, `{"jsonrpc":"2.0","id":%ID%,"result":{"x":NaN}}`), false, "is not JSON"},
 		"NaN in a stream":             {events("data: {\"jsonrpc\":\"2.0\",\"id\":%ID%,\"result\":{\"x\":NaN}}\n\n"), false, "is not JSON"},
-		"nothing":                     {status(200, isJSON, ""), false, "is not JSON"},
+		"nothing":                     {status(200, isJSON, ""), true, "unexpected end"},
+		"a part":                      {status(200, isJSON, `{"jsonrpc":"2.0","id":%ID%,"result":{"content":[`), true, "unexpected end"},
+		"an error in between":         {status(504, isJSON, `{"error":{"code":504,"message":"upstream request timeout"}}`), true, "504"},
+		"an error like JSON-RPC's":    {status(502, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":502,"message":"bad gateway"}}`), true, "502"},
+		"its own error, with 500":     {status(500, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":-32603,"message":"it broke"}}`), false, "it broke"},
+		"a token that is not known":   {status(401, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}`), true, "401"},
+		"there is no such thing":      {status(404, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":1,"message":"there is no order 7"}}`), false, "no order 7"},
+		"words about a session":       {status(400, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":1,"message":"no valid session"}}`), false, "no valid session"},
+		"other words about one":       {status(400, "text/plain", "the database session was closed after the order was placed"), true, "400"},
 		"no result":                   {status(200, isJSON, `{"jsonrpc":"2.0","id":%ID%}`), false, "it is missing"},
 		"another's answer":            {status(200, isJSON, `{"jsonrpc":"2.0","id":1,"result":{}}`), true, "does not answer the call"},
 		"an error without an id":      {status(200, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"cannot read you"}}`), false, "cannot read you"},
-		"a list":                      {status(200, isJSON, `[{"jsonrpc":"2.0","id":%ID%,"result":{}}]`), false, "not what JSON-RPC asks"},
+		"a list":                      {status(200, isJSON, `[{"jsonrpc":"2.0","id":%ID%,"result":{}}]`), true, "cannot be read"},
 		"a text":                      {status(200, "text/plain", "hello"), true, "text/plain"},
 		"accepted, and nothing":       {status(202, "", ""), true, "202"},
 		"busy":                        {status(503, "text/plain", "later"), true, "503"},
@@ -336,7 +363,7 @@ func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
 		"a bad request":               {status(400, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"too many words"}}`), false, "too many words"},
 		"not allowed":                 {status(403, "text/plain", "no"), true, "403"},
 		"a stream that ends":          {events("data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\n"), true, "broke off"},
-		"a stream that ends in a cut": {events("data: " + rawAnswer), true, "broke off"},
+		"a stream that ends in a cut": {events("data: " + rawAnswer[:len(rawAnswer)-3]), true, "broke off"},
 		"too much JSON":               {status(200, isJSON, strings.Repeat(" ", 65<<20)), true, "larger than"},
 		"too much":                    {events("data: " + strings.Repeat("x", 65<<20) + "\n\n"), true, "larger than"},
 	} {
@@ -392,6 +419,49 @@ func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 			}
 			r.until(t, "another session", func(*remote.Snapshot) bool { return s.sessions() > before })
 		})
+	}
+}
+
+// A call that is under way when another one's session is not known may be carried out
+// all the same: it is not made again.
+func TestACallIsNotRepeatedForAnother(t *testing.T) {
+	s := newRawWeb(t)
+	began := make(chan struct{}, 10)
+	var long atomic.Int64
+	s.call = func(w http.ResponseWriter, r *http.Request, id string) {
+		long.Add(1)
+		began <- struct{}{}
+		<-r.Context().Done()
+	}
+	r, w := s.open(t)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := r.Execute(t.Context(), w, nil, nil)
+		failed <- err
+	}()
+	<-began
+	s.call = func(w http.ResponseWriter, r *http.Request, id string) { stream(w, id, "data: "+rawAnswer+"\n\n") }
+	s.forget()
+	if _, err := r.Execute(t.Context(), w, nil, nil); err != nil {
+		t.Error(err)
+	}
+	if err := <-failed; !errors.Is(err, remote.ErrLost) || long.Load() != 1 {
+		t.Errorf("%v, carried out %d times", err, long.Load())
+	}
+}
+
+// A source that cannot be reached any more when its answer is to be taken up again
+// had begun.
+func TestASourceThatIsGoneBeforeItsAnswer(t *testing.T) {
+	s := newRawWeb(t)
+	s.call = func(w http.ResponseWriter, r *http.Request, id string) {
+		stream(w, id, "id: 1\nretry: 1\ndata:\n\n")
+		s.Listener.Close()
+		panic(http.ErrAbortHandler)
+	}
+	r, w := s.open(t)
+	if _, err := r.Execute(t.Context(), w, nil, nil); !errors.Is(err, remote.ErrLost) || !errors.Is(err, remote.ErrAway) {
+		t.Error(err)
 	}
 }
 
