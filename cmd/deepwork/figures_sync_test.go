@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// syncSource is a source with one synchronous workflow, which echoes, of the bare SDK:
+// over stdio, or, called with "http", over streamable HTTP at the URL that it writes
+// to its standard output, until its standard input ends.
+func syncSource() {
+	s := mcp.NewServer(&mcp.Implementation{Name: "source", Version: "1"}, nil)
+	add := func(name string, answer func(arguments json.RawMessage) (string, error)) {
+		s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			text, err := answer(r.Params.Arguments)
+			if err != nil {
+				return nil, err
+			}
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
+		})
+	}
+	add("workflows-list-tool", func(json.RawMessage) (string, error) {
+		return `[{"id":"w-echo","name":"echo","description":"Gives back what it gets.","executionType":"sync",
+			"inputSchema":{"type":"object","properties":{"customer":{"type":"string"}},"required":["customer"]}}]`, nil
+	})
+	add("workflows-execute-tool", func(arguments json.RawMessage) (string, error) {
+		var in struct {
+			Input json.RawMessage `json:"input"`
+		}
+		err := json.Unmarshal(arguments, &in)
+		return string(in.Input), err
+	})
+	fail := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "mcp-source:", err)
+			os.Exit(1)
+		}
+	}
+	if len(os.Args) < 2 {
+		fail(s.Run(context.Background(), &mcp.StdioTransport{}))
+		return
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	fail(err)
+	both := map[bool]http.Handler{}
+	for _, stateless := range []bool{true, false} {
+		both[stateless] = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: stateless})
+	}
+	web := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		both[r.Header.Get("Mcp-Protocol-Version") >= newest].ServeHTTP(w, r)
+	}), ReadHeaderTimeout: 10 * time.Second}
+	fmt.Printf("http://%s/mcp\n", l.Addr())
+	go func() {
+		bufio.NewReader(os.Stdin).ReadByte()
+		web.Close()
+	}()
+	if err := web.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		fail(err)
+	}
+}
+
+// The protocol versions that calls are measured in.
+const (
+	withSessions = "2025-11-25"
+	newest       = "2026-07-28"
+)
+
+// BenchmarkSyncCall compares a call of a synchronous workflow through the server with
+// the same call made to the source directly, each in turn, so that whatever else the
+// machine does weighs on both. Client, server and source are processes of their own.
+// times-direct is to be at most 2.5 (seed 003).
+func BenchmarkSyncCall(b *testing.B) {
+	for _, version := range []string{withSessions, newest} {
+		connect := func(b *testing.B, over mcp.Transport) *mcp.ClientSession {
+			cs, err := mcp.NewClient(&mcp.Implementation{Name: "figures", Version: "1"}, nil).Connect(b.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: version})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { cs.Close() })
+			return cs
+		}
+		command := func(args ...string) mcp.Transport {
+			return &mcp.CommandTransport{Command: exec.Command(args[0], args[1:]...)}
+		}
+		b.Run("stdio/"+version, func(b *testing.B) {
+			root := syncProject(b, "command: [mcp-source]")
+			compareSync(b, connect(b, command("mcp-source")), connect(b, command("deepwork", "serve", "--path", root, "--log-level", "warn")))
+		})
+		b.Run("http/"+version, func(b *testing.B) {
+			source := startLine(b, exec.Command("mcp-source", "http"), false)
+			root := syncProject(b, "url: "+source)
+			served := startLine(b, exec.Command("deepwork", "serve", "--path", root, "--transport", "http", "--port", "0"), true)
+			compareSync(b, connect(b, &mcp.StreamableClientTransport{Endpoint: source}), connect(b, &mcp.StreamableClientTransport{Endpoint: served}))
+		})
+	}
+}
+
+// syncProject is a project with one source.
+func syncProject(b *testing.B, how string) string {
+	root := b.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, ".deepwork"), 0o755); err != nil {
+		b.Fatal(err)
+	}
+	text := "workflow_tools:\n  sources:\n    - name: bench\n      " + how + "\n"
+	if err := os.WriteFile(filepath.Join(root, ".deepwork", "config.yml"), []byte(text), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	return root
+}
+
+// startLine starts a server that runs until the benchmark ends and returns the URL
+// that it writes, to its standard error or output.
+func startLine(b *testing.B, cmd *exec.Cmd, stderr bool) string {
+	b.Helper()
+	pipe := cmd.StdoutPipe
+	if stderr {
+		pipe = cmd.StderrPipe
+	}
+	out, err := pipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := cmd.StdinPipe(); err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		cmd.Wait() // an error by design
+	})
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if at := strings.Index(lines.Text(), "http://"); at >= 0 {
+			go func() {
+				for lines.Scan() { // a log that nobody reads would stop it
+				}
+			}()
+			url, _, _ := strings.Cut(lines.Text()[at:], " ")
+			return strings.Trim(url, `"`)
+		}
+	}
+	b.Fatalf("%v told no URL", cmd.Args)
+	return ""
+}
+
+func compareSync(b *testing.B, direct, through *mcp.ClientSession) {
+	one := func(cs *mcp.ClientSession, name, args string) (time.Duration, error) {
+		began := time.Now()
+		res, err := cs.CallTool(b.Context(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(args)})
+		if err == nil && res.IsError {
+			err = errors.New(res.Content[0].(*mcp.TextContent).Text)
+		}
+		return time.Since(began), err
+	}
+	const args = `{"customer":"ada"}`
+	// The source is connected in the background.
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		_, err := one(through, "echo", args)
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			b.Fatal(err)
+		}
+	}
+	var there, here time.Duration
+	for b.Loop() {
+		for _, call := range []struct {
+			cs         *mcp.ClientSession
+			name, args string
+			took       *time.Duration
+		}{{direct, "workflows-execute-tool", `{"workflow_id":"w-echo","input":` + args + `}`, &there}, {through, "echo", args, &here}} {
+			took, err := one(call.cs, call.name, call.args)
+			if err != nil {
+				b.Fatal(err)
+			}
+			*call.took += took
+		}
+	}
+	b.ReportMetric(float64(here)/float64(there), "times-direct")
+	b.ReportMetric(float64(there.Nanoseconds())/float64(b.N), "ns-direct")
+	b.ReportMetric(float64(here.Nanoseconds())/float64(b.N), "ns-through")
+}
