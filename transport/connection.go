@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/catalog/config"
+	"deepwork/session/run"
 )
 
 // errStopping is why calls are cancelled when the server ends.
@@ -65,6 +66,8 @@ type connection struct {
 	identity string          // the caller's name
 	ctx      context.Context // ends when its calls are to end; carries the cause
 	cancel   context.CancelCauseFunc
+	leaving  context.Context // ends when its calls are no longer to wait for runs at sources, or with ctx
+	leave    context.CancelCauseFunc
 
 	parcels atomic.Pointer[parcels] // of a transport that takes them
 	asked   asked                   // calls that the SDK does not know
@@ -139,6 +142,7 @@ func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connect
 	}
 	conn := &connection{identity: who.identity, key: key}
 	conn.ctx, conn.cancel = context.WithCancelCause(context.Background())
+	conn.leaving, conn.leave = context.WithCancelCause(conn.ctx)
 	if who.remote && c.idle != nil {
 		conn.idle = c.idle()
 	}
@@ -339,9 +343,10 @@ func (c *connections) isClosed() bool {
 }
 
 // joined returns a context for a call that ends with the request's and with the
-// connection's: the SDK does not pass the end of the program on to handlers.
+// connection's: the SDK does not pass the end of the program on to handlers. The
+// wait for a run at a source ends with leaving, too.
 func (c *connection) joined(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
-	return ctx, func() { stop(); cancel(nil) }
+	return run.WithLeaving(ctx, c.leaving), func() { stop(); cancel(nil) }
 }

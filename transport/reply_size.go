@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"deepwork/session"
+	"deepwork/session/run"
 )
 
 // maxReplyBytes is how much JSON one reply may be; it goes out twice, as text and as
@@ -18,8 +19,10 @@ const maxReplyBytes = 8 << 20
 var errTooLarge = errors.New("the reply is too large")
 
 // tooLarge is the error for a reply of n bytes of a call that was carried out. Nothing
-// is cut out of the reply, since nobody could see what is missing.
-func (s *Server) tooLarge(tool string, n int) *session.Error {
+// is cut out of the reply, since nobody could see what is missing. Of a run it has the
+// execution_id.
+func (s *Server) tooLarge(tool string, n int, reply any) *session.Error {
+	ran := runOf(reply)
 	what, next := "was carried out, but its reply is not sent", s.again(tool)
 	switch how := recheck[tool]; {
 	case s.reads[tool]:
@@ -28,11 +31,45 @@ func (s *Server) tooLarge(tool string, n int) *session.Error {
 		if next == "" {
 			next = "ask for less, where " + tool + " has an argument for it, or read the files of the project yourself."
 		}
+	case ran != nil:
+		next = fmt.Sprintf("the run, with execution_id %s, is %s, and its result is at its source: look there; workflow_status tells the run without its result. "+
+			"Calling %s again runs the workflow again; before that, have it give a reference to a large result instead of the result.", ran.ExecutionID, ran.State, tool)
 	case how == seeRun, how == "": // a workflow of another system
 		next = "the run ended, and its result is at its source: look there. Calling " + tool + " again runs the workflow again; before that, have it give a reference to a large result instead of the result."
 	}
-	return session.NotNow("reply_too_large", "%s %s: it would have %d bytes of JSON, and %d are the most. What to do now: %s", tool, what, n, maxReplyBytes, next).
+	e := session.NotNow("reply_too_large", "%s %s: it would have %d bytes of JSON, and %d are the most. What to do now: %s", tool, what, n, maxReplyBytes, next).
 		With("bytes", n).With("max", maxReplyBytes).Because(fmt.Errorf("%w: %d bytes", errTooLarge, n))
+	if ran != nil {
+		e = e.With("execution_id", ran.ExecutionID)
+	}
+	return e
+}
+
+// runOf is the run that a reply tells of; nil: it is another's.
+func runOf(reply any) *run.Run {
+	if called, ok := reply.(*calledReply); ok {
+		reply = called.value
+	}
+	ran, _ := reply.(*run.Run)
+	return ran
+}
+
+// sendable is a run as it can be told: without a result that no reply has room for.
+func sendable(r *run.Run) *run.Run {
+	if len(r.Result) <= maxReplyBytes/2 { // all else of a run is some 10 KB
+		return r
+	}
+	if data, err := encode(r); err != nil || len(data) <= maxReplyBytes {
+		return r
+	}
+	lighter := *r
+	lighter.Result = nil
+	why := fmt.Sprintf("its result is too large to be sent: it has %d bytes of JSON, and a reply may have %d; look for it at its source, and have the workflow give a reference to a large result instead of the result", len(r.Result), maxReplyBytes)
+	if r.Error != nil {
+		why = *r.Error + "; " + why
+	}
+	lighter.Error = &why
+	return &lighter
 }
 
 // smaller tells, of tools that only read, how to get less at once.

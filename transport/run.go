@@ -20,6 +20,9 @@ const (
 	// eofGrace is how long they may after the client closed its end; longer
 	// than a review's reply takes.
 	eofGrace = 2 * time.Minute
+	// runGrace is how long those of them may that do nothing but wait for a run at
+	// a source. It goes on there, and is asked about by the next server.
+	runGrace = 10 * time.Second
 	// cutGrace is how long cancelled calls have to answer.
 	cutGrace = 2 * time.Second
 )
@@ -50,11 +53,12 @@ func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
 	return err
 }
 
-// ServeStdio serves one client over in and out, one JSON-RPC message a line,
-// and closes both. It blocks until the input ends, with every call answered
-// (nil), until ctx ends, with calls in flight given 300 ms to be answered (nil),
-// or until out is closed or blocked for good (an error). Nothing but messages
-// is written to out. It may return while a read of in, which cannot be
+// ServeStdio serves one client over in and out, one JSON-RPC message a line, and
+// closes both. It blocks until the input ends, with every call answered (nil): with
+// its result, or, 10 s after the end, where it waits for a run at a source, with the
+// run's id and that it goes on; until ctx ends, with calls in flight given 300 ms to
+// be answered (nil); or until out is closed or blocked for good (an error). Nothing
+// but messages is written to out. It may return while a read of in, which cannot be
 // interrupted on every system, is still blocked.
 func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	return s.serve(ctx, newStdio(in, out, s.logger))
@@ -86,6 +90,9 @@ func (s *Server) serve(ctx context.Context, c *stdio) error {
 	timer := time.NewTimer(eofGrace)
 	defer timer.Stop()
 	timer.Stop()
+	leave := time.NewTimer(c.leaveAfter)
+	defer leave.Stop()
+	leave.Stop()
 	var stopped, cut bool
 	for {
 		select {
@@ -119,7 +126,10 @@ func (s *Server) serve(ctx context.Context, c *stdio) error {
 			ended = nil
 			if !stopped {
 				timer.Reset(eofGrace)
+				leave.Reset(c.leaveAfter)
 			}
+		case <-leave.C:
+			conn.leave(errStopping)
 		case <-timer.C:
 			if cut {
 				return fmt.Errorf("serving stdio: %w", c.unanswered())

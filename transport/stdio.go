@@ -33,6 +33,8 @@ type stdio struct {
 	logger *slog.Logger
 	stall  time.Duration // how long one write may take
 
+	leaveAfter time.Duration // after the end of the input calls wait so long for runs at sources
+
 	lines    chan line     // unbuffered, never closed; the last one has an error
 	ended    chan struct{} // closed by the reading goroutine when the input has ended
 	stopping chan struct{} // closed by stop: nothing more is read
@@ -72,7 +74,7 @@ type batch struct {
 
 func newStdio(in io.ReadCloser, out io.WriteCloser, logger *slog.Logger) *stdio {
 	return &stdio{
-		in: in, out: out, logger: logger, stall: stallAfter,
+		in: in, out: out, logger: logger, stall: stallAfter, leaveAfter: runGrace,
 		lines: make(chan line), ended: make(chan struct{}), stopping: make(chan struct{}),
 		closed: make(chan struct{}), answered: make(chan struct{}, 1), token: make(chan struct{}, 1),
 		calls: map[jsonrpc.ID]call{},

@@ -128,7 +128,7 @@ func (s *Server) serveCall(ctx context.Context, conn *connection, c *toolCall, l
 		if res, err = accepted(reply); err != nil {
 			err = fmt.Errorf("encoding the reply: %w", err)
 		} else if n := len(res.StructuredContent.(json.RawMessage)); n > maxReplyBytes {
-			err = s.tooLarge(log.tool, n)
+			err = s.tooLarge(log.tool, n, reply)
 		} else {
 			return res, nil
 		}

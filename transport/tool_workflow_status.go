@@ -25,7 +25,10 @@ func addWorkflowStatus(s *Server) {
 			if refusal, ok := err.(*session.Error); ok {
 				return nil, slim(refusal)
 			}
-			return r, err
+			if err != nil {
+				return nil, err
+			}
+			return sendable(r), nil
 		},
 		outcome: func(r *run.Run) string { return string(r.State) },
 	})

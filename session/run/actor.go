@@ -188,7 +188,7 @@ func (a *runActor) end(ctx context.Context, o outcome) {
 		run.Error = nil // what it says is true once the result is gone
 	}
 	was := a.entry.view.Load()
-	run.Progress = was.Progress
+	run.Progress = a.lastProgress(o, was)
 	attrs := []any{"state", run.State, "took", a.engine.time().Sub(run.StartedAt)}
 	switch {
 	case run.Error != nil:
@@ -198,7 +198,22 @@ func (a *runActor) end(ctx context.Context, o outcome) {
 	default:
 		a.log.Info("run ended", attrs...)
 	}
-	a.tell(&view{Run: run, version: was.version + 1, over: true, stored: stored, long: next.ResultKept, code: o.code})
+	a.tell(&view{Run: run, version: was.version + 1, over: true, stored: stored, long: next.ResultKept, code: o.code, unsure: o.unsure})
+}
+
+// lastProgress is how far a run was at its end: as its source said with the end, else
+// as it said before. What has ended waits for no slot any more, and what is completed
+// is at no part of it.
+func (a *runActor) lastProgress(o outcome, was *view) *remote.Progress {
+	switch {
+	case o.progress != nil:
+		p := *o.progress
+		p.Message = clip(p.Message, maxMessage)
+		return &p
+	case o.state == Completed, was.Progress == nil, was.Progress.Message == waitsForSlot && was.Progress.Value == nil:
+		return nil
+	}
+	return was.Progress
 }
 
 // publish shows the record to all, with this progress.

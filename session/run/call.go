@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,7 +34,8 @@ import (
 //
 // A ctx that ends with the cause ErrCancelled cancels the run, and Call returns
 // when it is, some seconds later at most. Any other end of ctx leaves the run
-// going, bounded by its timeout, and its result is kept for Status.
+// going, bounded by its timeout, and its result is kept for Status; so does what
+// WithLeaving is given.
 //
 // progress, which may be nil and must not block, is called one at a time with
 // the run as it is, at least when it starts to run and whenever its progress
@@ -67,12 +69,14 @@ func (e *Engine) call(ctx context.Context, identity string, w *remote.Workflow, 
 	default:
 		return nil, session.NotNow("config_invalid", "The configuration cannot be used: %v. Mend it and call again.", err).Because(err)
 	}
-	answerCtx := ctx
+	answerCtx, release := untilLeaving(ctx)
+	defer release()
 	if cfg.ReplyWithin > 0 {
 		var cancel context.CancelFunc
-		answerCtx, cancel = context.WithTimeoutCause(ctx, cfg.ReplyWithin, errReply)
+		answerCtx, cancel = context.WithTimeoutCause(answerCtx, cfg.ReplyWithin, errReply)
 		defer cancel()
 	}
+	setting := timeoutSetting(cfg, w.Source)
 	n, err := e.begin(ctx, identity, w, arguments, timeout(cfg, w.Source), cfg.MaxConcurrent)
 	if err != nil {
 		return nil, err
@@ -82,21 +86,22 @@ func (e *Engine) call(ctx context.Context, identity string, w *remote.Workflow, 
 		progress(first.Run)
 	}
 	v, err := e.await(answerCtx, n, first.version, progress)
+	why := cmp.Or(context.Cause(ctx), context.Cause(answerCtx)) // a cancellation is heeded first
 	switch {
 	case err == nil:
-		return answer(v)
+		return answer(v, setting)
 	case errors.Is(err, actor.ErrStopped):
 		return nil, closed(n.view.Load())
-	case answerCtx.Err() == nil:
+	case why == nil:
 		return nil, fmt.Errorf("waiting for run %s: %w", n.id, err)
-	case ctx.Err() == nil:
+	case why == errReply:
 		v = n.view.Load()
 		if v.over {
-			return answer(v)
+			return answer(v, setting)
 		}
 		return &v.Run, nil
-	case !errors.Is(context.Cause(ctx), ErrCancelled):
-		return nil, fmt.Errorf("waiting for run %s, which goes on: %w", n.id, context.Cause(ctx))
+	case !errors.Is(why, ErrCancelled):
+		return nil, fmt.Errorf("waiting for run %s, which goes on: %w", n.id, why)
 	}
 	n.cancel(ErrCancelled)
 	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*cancelTime)
@@ -107,8 +112,11 @@ func (e *Engine) call(ctx context.Context, identity string, w *remote.Workflow, 
 	case err != nil:
 		return nil, fmt.Errorf("waiting for run %s to be cancelled: %w", n.id, err)
 	}
-	return answer(v)
+	return answer(v, setting)
 }
+
+// waitsForSlot is the progress of a run that has not begun.
+const waitsForSlot = "waiting for a slot"
 
 // errReply is the cause of an answer that does not wait for the end.
 var errReply = errors.New("the time for a reply is over")
@@ -144,7 +152,7 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 		} else {
 			log.Info("run waits for a slot")
 			v := *n.view.Load()
-			v.Progress = &remote.Progress{Message: "waiting for a slot"}
+			v.Progress = &remote.Progress{Message: waitsForSlot}
 			n.view.Store(&v)
 		}
 		if e.hire(n, rec, func(ctx context.Context) (outcome, bool) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"deepwork/actor"
@@ -19,8 +20,11 @@ type outcome struct {
 	words    string // what went wrong; "": nothing did
 	code     string // of the error, where the state does not say it; else ""
 	blind    bool   // it goes on, and cannot be asked about
+	unsure   bool   // the workflow may have been carried out, or go on, whatever the state says
 	sourceID string // the source's id, where the actor has not been told it
 	left     bool   // it goes on, for the next server to take up
+
+	progress *remote.Progress // as the source said it with the end; nil: it did not
 }
 
 // An order is what a driver has to start.
@@ -117,7 +121,7 @@ func (e *Engine) execute(ctx context.Context, n *entry, d order) (o outcome, slo
 	case !w.Async && a.State == "":
 		return outcome{state: Completed, result: valid(a.Output), sourceID: a.ExecutionID}, true
 	case a.ExecutionID == "" && a.State == "":
-		return outcome{state: Failed, result: valid(a.Output), words: "its source answered with neither a status nor an execution_id, so its end cannot be waited for. If the workflow gives its result at once, have the source list it with executionType: sync"}, true
+		return outcome{state: Failed, result: valid(a.Output), words: "its source answered with neither a status nor an execution_id, so its end cannot be waited for. If the workflow gives its result at once, have the source list it with executionType: sync", unsure: true}, true
 	case a.ExecutionID == "":
 		return outcome{blind: true}, true
 	}
@@ -152,13 +156,13 @@ func (e *Engine) notExecuted(ctx context.Context, w *remote.Workflow, timeout ti
 	refused, ok := errors.AsType[*remote.RefusedError](err)
 	switch {
 	case ok:
-		return outcome{state: Failed, words: words(refused.Text)}
+		return outcome{state: Failed, words: words(refused.Text), unsure: strings.HasPrefix(refused.Text, garbled)}
 	case ctx.Err() != nil:
 		switch context.Cause(ctx) {
 		case errTimedOut:
-			return outcome{state: TimedOut, words: fmt.Sprintf("it was not answered within %v; its source was told that the request is cancelled", timeout)}
+			return outcome{state: TimedOut, words: fmt.Sprintf("it was not answered within %v; its source was told that the request is cancelled", timeout), unsure: true}
 		case ErrCancelled:
-			return outcome{state: Cancelled, words: "it was cancelled by its caller; its source was told that the request is cancelled"}
+			return outcome{state: Cancelled, words: "it was cancelled by its caller; its source was told that the request is cancelled", unsure: true}
 		}
 		return outcome{state: Unknown, code: "shutting_down", words: "this server shut down before the source had answered; whether the workflow was carried out is not known. Look at its source before you call again"}
 	case errors.Is(err, remote.ErrLost):
@@ -170,12 +174,16 @@ func (e *Engine) notExecuted(ctx context.Context, w *remote.Workflow, timeout ti
 	case errors.Is(err, remote.ErrUnsupported):
 		return outcome{state: Failed, words: fmt.Sprintf("source '%s' has no tool that executes workflows (execute_tool in workflow_tools.sources)", w.Source)}
 	}
-	return outcome{state: Failed, words: words(err.Error())}
+	return outcome{state: Failed, words: words(err.Error()), unsure: true}
 }
+
+// garbled is what the catalog's words for an answer begin with that is none: whoever
+// sends one may have carried out what it was asked for.
+const garbled = "its answer "
 
 // ended is the outcome that an answer tells; false: it tells of no end.
 func ended(a *remote.Answer) (outcome, bool) {
-	o := outcome{result: valid(a.Output)}
+	o := outcome{result: valid(a.Output), progress: a.Progress}
 	switch a.State {
 	case remote.Completed:
 		o.state = Completed

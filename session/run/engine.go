@@ -33,6 +33,7 @@ type Engine struct {
 	ctx     context.Context // of the drivers; ends with Close, the cause being errClosing
 	cancel  context.CancelCauseFunc
 	drivers sync.WaitGroup
+	looking chan struct{} // closed when keepLooking has ended
 }
 
 // Open makes the engine of a project and takes up the runs that servers which
@@ -40,8 +41,9 @@ type Engine struct {
 // again, and cancelled when their time is over; the others are unknown; none is
 // started again. It reads their journals, some MB, and waits for no source.
 // The folder need not be there, and is made with the first run; one that cannot
-// be read is logged, and keeps no new run from being tried. ctx bounds Open
-// alone; Close ends the engine.
+// be read is logged, and keeps no new run from being tried. Until Close the engine
+// goes on to look for runs of servers that are gone, every 10 s or so. ctx bounds
+// Open alone; Close ends the engine.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	switch {
 	case !filepath.IsAbs(o.Root):
@@ -49,7 +51,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	case o.Sources == nil, o.Settings == nil:
 		return nil, errors.New("opening the runs of a project: no sources, or no settings, are given")
 	}
-	e := &Engine{sources: o.Sources, current: o.Settings, log: o.Logger, clock: o.Now, kept: newKept()}
+	e := &Engine{sources: o.Sources, current: o.Settings, log: o.Logger, clock: o.Now, kept: newKept(), looking: make(chan struct{})}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
@@ -63,6 +65,10 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		e.log.Warn("the runs of earlier servers cannot be taken up now", "error", err)
 	}
 	e.sweep()
+	go func() {
+		defer close(e.looking)
+		e.keepLooking()
+	}()
 	return e, nil
 }
 
@@ -88,6 +94,11 @@ func (e *Engine) Close(ctx context.Context) []string {
 	live := e.kept.close()
 	e.cancel(errClosing)
 	var stuck []string
+	select {
+	case <-e.looking:
+	case <-ctx.Done():
+		stuck = append(stuck, "the look for runs of servers that are gone")
+	}
 	for _, n := range live {
 		select {
 		case <-n.done:
@@ -145,6 +156,16 @@ func timeout(w *config.WorkflowTools, source string) time.Duration {
 		}
 	}
 	return w.ExecutionTimeout
+}
+
+// timeoutSetting names what timeout takes it from.
+func timeoutSetting(w *config.WorkflowTools, source string) string {
+	for _, s := range w.Sources {
+		if s.Name == source && s.ExecutionTimeout != nil {
+			return fmt.Sprintf("workflow_tools.sources[%s].execution_timeout", source)
+		}
+	}
+	return "workflow_tools.execution_timeout"
 }
 
 // sweep forgets the runs that are over for too long.

@@ -24,7 +24,12 @@ func (e *Engine) follow(ctx context.Context, n *entry, t target) outcome {
 	failed, refused := 0, 0 // polls in a row
 	asked := false          // it has told a status once
 	for {
-		if !wait(ctx, pause) {
+		if failed == 0 {
+			wait(ctx, pause)
+		} else if e.waitOrBack(ctx, pause, t.source) {
+			failed = 0
+		}
+		if ctx.Err() != nil {
 			return e.broken(ctx, t)
 		}
 		a, err := e.poll(ctx, t)
@@ -103,9 +108,11 @@ func (e *Engine) broken(ctx context.Context, t target) outcome {
 	switch {
 	case errors.Is(err, remote.ErrUnsupported):
 		o.words += "; its source has no cancel tool, so it may go on there"
+		o.unsure = true
 	case err != nil:
 		e.log.Warn("a run could not be cancelled at its source", "source", t.source, "source_execution_id", t.execution, "error", err)
 		o.words += "; it could not be cancelled at its source and may go on there: " + err.Error()
+		o.unsure = true
 	case a == nil:
 		o.words += " and was cancelled at its source"
 	case a.State == remote.Completed:
@@ -115,11 +122,13 @@ func (e *Engine) broken(ctx context.Context, t target) outcome {
 				a = b
 			}
 		}
-		return outcome{state: Completed, result: valid(a.Output)}
+		return outcome{state: Completed, result: valid(a.Output), progress: a.Progress}
 	case a.State == remote.Failed: // it, or the cancelling of it
 		o.words += "; its source was asked to cancel it, and answered that it failed: " + words(a.Error)
+		o.unsure = true
 	case a.State == remote.Running:
 		o.words += "; its source was asked to cancel it, and said that it still runs there"
+		o.unsure = true
 	default:
 		o.words += " and was cancelled at its source"
 	}

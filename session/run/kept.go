@@ -17,6 +17,7 @@ type view struct {
 	stored  bool   // its result is on disk
 	long    bool   // in a file of its own
 	code    string // of the error that whoever waits for the end gets; "": by the state
+	unsure  bool   // it may have been carried out, or go on: whoever calls again is to look first
 }
 
 // An entry is what the engine knows of a run.

@@ -10,9 +10,13 @@ import (
 // nevertheless stand in the error; all of them would crowd out the rest.
 const resultInError = 4 << 10
 
+// seeFirst is said wherever a workflow may have been carried out that is not known
+// to have been.
+const seeFirst = "See at its source whether it was done before you call again"
+
 // answer is what a caller who waited for the end gets: the run, or an error that
-// holds it (seed 003, 2.3 and 2.4).
-func answer(v *view) (*Run, error) {
+// holds it (seed 003, 2.3 and 2.4). setting is where its timeout stands in the config.
+func answer(v *view, setting string) (*Run, error) {
 	run := v.Run
 	var code, what, next string
 	switch run.State {
@@ -21,19 +25,30 @@ func answer(v *view) (*Run, error) {
 	case Failed:
 		code, what = "workflow_failed", "failed"
 		next = "See what it says, correct what is wrong, and call again"
+		if v.unsure {
+			next = seeFirst
+		}
 	case Cancelled:
 		code, what = "workflow_cancelled", "was cancelled"
 		next = "Call again if it is wanted after all"
+		if v.unsure {
+			next = seeFirst
+		}
 	case TimedOut:
 		code, what = "workflow_timed_out", "timed out"
-		next = "If it needs longer, raise execution_timeout in workflow_tools of .deepwork/config.yml"
+		next = fmt.Sprintf("If it needs longer, raise %s in .deepwork/config.yml", setting)
+		if v.unsure {
+			next += ". " + seeFirst
+		}
 	default:
 		code, what = "workflow_unknown", "was lost sight of"
-		next = "See at its source whether it was done before you call again"
+		next = seeFirst
 	}
-	switch v.code {
-	case "":
-	case "source_away":
+	switch {
+	case v.code == "":
+	case run.State == Unknown:
+		code = v.code
+	case v.code == "source_away":
 		code, next = v.code, "Call again when the source can be reached"
 	default:
 		code, next = v.code, "Call again when the server is able to run it"

@@ -381,3 +381,36 @@ func TestAResultThatCannotBeReadAnyMore(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestTheProgressOfARunThatIsOver is what its source said with the end; else how far
+// it had come, and of one that is completed none: it is not at the first of two.
+func TestTheProgressOfARunThatIsOver(t *testing.T) {
+	first, both := &remote.Progress{Value: new(0.0), Total: new(2.0)}, &remote.Progress{Value: new(2.0), Total: new(2.0)}
+	for name, c := range map[string]struct {
+		end  remote.Answer
+		want *remote.Progress
+	}{
+		"completed, as it says": {remote.Answer{Progress: both}, both},
+		"completed":             {remote.Answer{}, nil},
+		"failed":                {remote.Answer{State: remote.Failed}, first},
+		"failed, as it says":    {remote.Answer{State: remote.Failed, Progress: both}, both},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := newPlant()
+				s := open(t, newRoot(t), p, nil)
+				call := s.start(workflow(t, "w", true, script{lasts: time.Minute, answer: c.end}), `{}`)
+				synctest.Wait()
+				p.with(func() { p.jobs["x-1"].told = first })
+				time.Sleep(30 * time.Second)
+				if r := mustStatus(t, s.Engine, call.id()); r.Progress == nil {
+					t.Fatalf("%+v", r)
+				}
+				call.wait()
+				if got := mustStatus(t, s.Engine, call.id()).Progress; (got == nil) != (c.want == nil) || got != nil && !sameProgress(*got, *c.want) {
+					t.Errorf("%+v", got)
+				}
+			})
+		})
+	}
+}
