@@ -27,7 +27,9 @@ type remotes struct {
 	catalog  *remote.Catalog
 	runs     *run.Engine
 	settings func(context.Context) (*config.Config, error)
+	refused  func() error                            // what is wrong with an edit of the config that is not in use
 	jobs     func(context.Context) *catalog.Snapshot // this project's own, for expose_jobs; nil: never exposed
+	patience time.Duration                           // how long a refresh waits for sources
 
 	making  sync.Mutex // held by who makes the next listing
 	listing atomic.Pointer[listing]
@@ -40,6 +42,7 @@ type remotes struct {
 type remoteOptions struct {
 	root, version string
 	settings      func(context.Context) (*config.Config, error)
+	refused       func() error
 	changes       func(context.Context) <-chan struct{} // of the jobs
 	logger        *slog.Logger
 }
@@ -47,7 +50,7 @@ type remoteOptions struct {
 // openRemotes connects the sources in the background and takes up the runs of
 // earlier servers; it waits for no source.
 func (s *Server) openRemotes(o remoteOptions) error {
-	r := &remotes{server: s, settings: o.settings}
+	r := &remotes{server: s, settings: o.settings, refused: o.refused, patience: refreshWithin}
 	if s.tools["finished_step"] != nil { // what is started could not be finished else
 		r.jobs = s.parts.jobs
 	}

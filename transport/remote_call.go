@@ -31,11 +31,15 @@ func (s *Server) workflowTool(ctx context.Context, name string) handler {
 // is logged of it.
 type target func(ctx context.Context, conn *connection, arguments json.RawMessage) (reply any, outcome string, err error)
 
-// handler returns what serves the tool of a workflow, or nil: there is none of
-// that name (seed 003, 2.2).
+// handler returns what serves the tool of a workflow, or refuses a name that others
+// share or that is gone with its source; nil: there is none of that name (seed 003,
+// 2.2).
 func (r *remotes) handler(ctx context.Context, name string) handler {
-	do := r.target(ctx, name)
-	if do == nil {
+	do, err := r.target(ctx, name)
+	switch {
+	case err != nil:
+		do = func(context.Context, *connection, json.RawMessage) (any, string, error) { return nil, "", err }
+	case do == nil:
 		return nil
 	}
 	return func(ctx context.Context, conn *connection, c *toolCall) (*mcp.CallToolResult, error) {
@@ -45,20 +49,6 @@ func (r *remotes) handler(ctx context.Context, name string) handler {
 				return do(ctx, conn, c.arguments)
 			})
 	}
-}
-
-// target finds a tool by its name as it is now; nil: there is none.
-func (r *remotes) target(ctx context.Context, name string) target {
-	r.follow(ctx)
-	if t := r.catalog.Snapshot().Tool(name); t != nil && r.listing.Load().jobs[name] == nil {
-		return func(ctx context.Context, conn *connection, arguments json.RawMessage) (any, string, error) {
-			return r.run(ctx, conn, t, arguments)
-		}
-	}
-	if j := r.relist(ctx).jobs[name]; j != nil {
-		return j.start
-	}
-	return nil
 }
 
 // run runs a workflow at its source and waits for its end (seed 003, 2.2 to 2.5

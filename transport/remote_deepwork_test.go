@@ -160,7 +160,7 @@ func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
 	for args, want := range map[string]string{
 		`{"workflow_id":"trip/none","input":{"goal":"g"}}`:                    "workflows-list-tool",
 		`{"workflow_id":"trip","input":{"goal":"g"}}`:                         "workflows-list-tool",
-		`{"workflow_id":"trip/dream","input":{}}`:                             `"goal"`,
+		`{"workflow_id":"trip/dream","input":{}}`:                             `Workflow 'trip/dream' was not called. Missing required argument "goal"`,
 		`{"workflow_id":"trip/dream","input":{"goal":"g","more":1}}`:          `"more"`,
 		`{"workflow_id":"trip/dream","input":"g"}`:                            "object",
 		`{"workflow_id":"trip/dream"}`:                                        `"input"`,

@@ -312,7 +312,7 @@ func (r *remotes) until(t testing.TB, what string, ok func(*listing) bool) *list
 			return l
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("waited for %s; there are %d tools, skipped %+v", what, len(l.tools), skipped(l.from, l.from.Skipped))
+			t.Fatalf("waited for %s; there are %d tools, skipped %+v", what, len(l.tools), skipped(nil, away(l.from), l.from.Skipped))
 		}
 		time.Sleep(5 * time.Millisecond) // what is waited for comes from another process
 	}

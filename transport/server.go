@@ -189,7 +189,7 @@ func NewServer(o Options) (*Server, error) {
 		return nil, errors.Join(append([]error{fmt.Errorf("making the server: %w", err)}, p.close(ctx)...)...)
 	}
 	if sets == nil || slices.Contains(sets, "remote") {
-		err := s.openRemotes(remoteOptions{root: root, version: o.Version, settings: settings.Current, changes: jobs.Changes, logger: logger})
+		err := s.openRemotes(remoteOptions{root: root, version: o.Version, settings: settings.Current, refused: settings.Refused, changes: jobs.Changes, logger: logger})
 		if err != nil {
 			return nil, errors.Join(append([]error{fmt.Errorf("making the server: %w", err)}, p.close(ctx)...)...)
 		}

@@ -3,11 +3,8 @@ package transport
 import (
 	"context"
 	"encoding/json"
-	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
-
-	"deepwork/session"
 )
 
 type callArgs struct {
@@ -41,9 +38,12 @@ func addCallWorkflowTool(s *Server) {
 		output: &jsonschema.Schema{Type: "object",
 			Description: "The run, as workflow_status tells it; of a workflow of this project what start_workflow returns."},
 		call: func(ctx context.Context, c *connection, args callArgs) (*calledReply, error) {
-			do := s.remote.target(ctx, args.Name)
+			do, err := s.remote.target(ctx, args.Name)
+			if err != nil {
+				return nil, err
+			}
 			if do == nil {
-				return nil, s.remote.noTool(args.Name)
+				return nil, s.remote.noTool(ctx, args.Name)
 			}
 			reply, outcome, err := do(ctx, c, args.Arguments)
 			if err != nil {
@@ -53,24 +53,4 @@ func addCallWorkflowTool(s *Server) {
 		},
 		outcome: func(r *calledReply) string { return r.outcome },
 	})
-}
-
-// noTool refuses a name that is no workflow's.
-func (r *remotes) noTool(name string) error {
-	const shown = 50
-	if r.server.tools[name] != nil {
-		return session.Wrong("not_a_workflow_tool", "'%s' is a tool of this server and no workflow: call it directly.", name).With("argument", "name").With("value", name)
-	}
-	l := r.listing.Load()
-	if len(l.tools) == 0 {
-		return session.NotNow("unknown_workflow_tool", "There is no workflow tool '%s', and no other: no source of workflows is connected, or none offers any. "+
-			"list_workflow_tools tells how the sources are doing; refresh_workflow_tools asks them again; new ones are named under workflow_tools.sources in .deepwork/config.yml.", clip(name, maxName)).
-			With("argument", "name").With("value", clip(name, maxName))
-	}
-	names := make([]string, 0, shown)
-	for _, t := range l.tools[:min(shown, len(l.tools))] {
-		names = append(names, t.Name)
-	}
-	return session.Wrong("unknown_workflow_tool", "There is no workflow tool '%s'. There are %d, among them: %s. list_workflow_tools lists all; call again with one of its names.",
-		clip(name, maxName), len(l.tools), strings.Join(names, ", ")).With("argument", "name").With("value", clip(name, maxName)).With("available", names)
 }

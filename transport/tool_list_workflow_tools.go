@@ -83,7 +83,7 @@ func (r *remotes) list(ctx context.Context, args listArgs) (*listReply, error) {
 	}
 	r.follow(ctx)
 	l := r.relist(ctx)
-	reply := &listReply{Tools: []toolInfo{}, Skipped: skipped(l.from, l.from.Skipped)}
+	reply := &listReply{Tools: []toolInfo{}, Skipped: skipped(r.unused(ctx), away(l.from), l.from.Skipped)}
 	begin, found := slices.BinarySearchFunc(l.tools, after, byName)
 	if found {
 		begin++

@@ -91,7 +91,7 @@ func (s *Server) execute(ctx context.Context, c *connection, args executeArgs) (
 			With("argument", "workflow_id").With("value", clip(args.WorkflowID, maxName))
 	}
 	var in ownInput
-	if fault := newArguments("The workflow with its input", inputSchema(ownProperties()...)).decode(args.Input, &in); fault != nil {
+	if fault := newArguments("Workflow '"+args.WorkflowID+"'", inputSchema(ownProperties()...)).decode(args.Input, &in); fault != nil {
 		return nil, fault
 	}
 	r, err := c.agent.Start(ctx, workflow.StartArgs{

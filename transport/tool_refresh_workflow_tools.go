@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -12,8 +11,8 @@ import (
 )
 
 // refreshWithin bounds the wait for sources: clients give up on a call after a
-// minute.
-const refreshWithin = 45 * time.Second
+// minute, some before.
+const refreshWithin = 20 * time.Second
 
 // skippedShown is how many skipped workflows a reply names.
 const skippedShown = 200
@@ -23,12 +22,12 @@ type refreshReply struct {
 	Added   []string      `json:"added" jsonschema:"names of new tools"`
 	Removed []string      `json:"removed" jsonschema:"names of tools that are gone"`
 	Changed []string      `json:"changed" jsonschema:"names of tools that are described anew"`
-	Skipped []skippedInfo `json:"skipped" jsonschema:"what is not offered, and sources that are away"`
+	Skipped []skippedInfo `json:"skipped" jsonschema:"what is not offered, and sources that did not answer"`
 }
 
 // A skippedInfo is a workflow that is not offered, or a source that is away.
 type skippedInfo struct {
-	Source   string `json:"source"`
+	Source   string `json:"source"`   // "": the config
 	Workflow string `json:"workflow"` // its id or name; "": the source as a whole
 	Reason   string `json:"reason"`
 }
@@ -39,7 +38,7 @@ func listOf(s *jsonschema.Schema, name, item string) {
 	s.Properties[name].Items = &jsonschema.Schema{Type: "object", Description: item}
 }
 
-const skippedItem = "{source, workflow, reason}; workflow is empty where the source as a whole is meant"
+const skippedItem = "{source, workflow, reason}; workflow is empty for a whole source, both are for config.yml"
 
 // addRefreshWorkflowTools registers refresh_workflow_tools (seed 003, 4.3).
 func addRefreshWorkflowTools(s *Server) {
@@ -63,23 +62,54 @@ func addRefreshWorkflowTools(s *Server) {
 }
 
 func (r *remotes) refresh(ctx context.Context) (*refreshReply, error) {
-	limited, cancel := context.WithTimeout(ctx, refreshWithin)
-	defer cancel()
-	report, err := r.catalog.Refresh(limited)
-	if err != nil && !(errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil) {
+	report, err := r.catalog.Refresh(ctx, r.patience)
+	if err != nil {
 		return nil, fmt.Errorf("refreshing the workflow tools: %w", err)
 	}
 	r.relist(ctx)
-	return &refreshReply{report.Added, report.Removed, report.Changed, skipped(r.catalog.Snapshot(), report.Skipped)}, nil
+	return &refreshReply{report.Added, report.Removed, report.Changed, skipped(r.unused(ctx), report.Silent, report.Skipped)}, nil
 }
 
-// skipped tells which sources are away and what else is not offered.
-func skipped(now *remote.Snapshot, workflows []remote.Skipped) []skippedInfo {
-	all := []skippedInfo{}
+// unused tells why the config, as it stands or as it is written, brings no tools.
+func (r *remotes) unused(ctx context.Context) []string {
+	var all []string
+	if err := r.refused(); err != nil {
+		all = append(all, "an edit of .deepwork/config.yml is refused, and what it said before stays in use: "+err.Error())
+	}
+	if r.disabled(ctx) {
+		all = append(all, disabledText)
+	}
+	return all
+}
+
+const disabledText = "workflow_tools.enabled is false in .deepwork/config.yml, so that no source is connected"
+
+// disabled tells whether sources are switched off.
+func (r *remotes) disabled(ctx context.Context) bool {
+	settings, err := r.settings(ctx)
+	return err == nil && !settings.WorkflowTools.Enabled
+}
+
+// away are the sources that cannot be asked now, and why.
+func away(now *remote.Snapshot) []remote.Skipped {
+	var all []remote.Skipped
 	for _, s := range now.Sources {
 		if s.Err != nil {
-			all = append(all, skippedInfo{s.Name, "", oneLine(plain(s.Err.Error()), 500)})
+			all = append(all, remote.Skipped{Source: s.Name, Reason: s.Err.Error()})
 		}
+	}
+	return all
+}
+
+// skipped tells what of the config is not in use, which sources are silent, and
+// which workflows are not offered.
+func skipped(config []string, sources, workflows []remote.Skipped) []skippedInfo {
+	all := []skippedInfo{}
+	for _, why := range config {
+		all = append(all, skippedInfo{"", "", oneLine(plain(why), 1000)})
+	}
+	for _, s := range sources {
+		all = append(all, skippedInfo{s.Source, "", oneLine(plain(s.Reason), 500)})
 	}
 	for i, w := range workflows {
 		if i == skippedShown {

@@ -105,6 +105,17 @@ func (r *reading) result() (*Config, error) {
 	return r.good, nil
 }
 
+// Refused returns what is wrong with the file as Current last read it, with line and
+// reason, while an earlier content stays in use; nil: the file itself is in use, or
+// none is. It does not touch the disk, and never blocks.
+func (s *Source) Refused() error {
+	r := s.read.Load()
+	if r.good == nil || r.bad == nil {
+		return nil
+	}
+	return faultsOf(r.bad)
+}
+
 // stale tells whether a look would find something new.
 func (s *Source) stale(r *reading) bool {
 	if s.file.Stat() != r.stamp {

@@ -302,3 +302,19 @@ func BenchmarkCurrentUnchanged(b *testing.B) {
 		}
 	}
 }
+
+func TestReq003_4_4_ARefusedEditIsTold(t *testing.T) {
+	s, _ := open(t)
+	put(t, s, "version: \"1.0\"\n")
+	if current(t, s); s.Refused() != nil {
+		t.Error(s.Refused())
+	}
+	put(t, s, "version: \"1.0\"\nworkflow_tools: {enabled: maybe}\n")
+	if current(t, s); s.Refused() == nil || !strings.HasPrefix(s.Refused().Error(), "config.yml:2:27: workflow_tools.enabled") {
+		t.Errorf("told of a refused edit: %v", s.Refused())
+	}
+	put(t, s, "version: \"1.0\"\nworkflow_tools: {enabled: true}\n")
+	if current(t, s); s.Refused() != nil {
+		t.Error(s.Refused())
+	}
+}

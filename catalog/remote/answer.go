@@ -116,7 +116,7 @@ func (r *reply) value() json.RawMessage {
 		if text := []byte(strings.TrimSpace(blocks[0].Text)); json.Valid(text) {
 			return text
 		}
-		text, _ := json.Marshal(blocks[0].Text) // a string always has a JSON form
+		text, _ := encodeExact(blocks[0].Text) // a string always has a JSON form
 		return text
 	case len(blocks) == 0 && (blocks != nil || !given(r.Content)):
 		return nil
@@ -130,7 +130,7 @@ func shallow(value json.RawMessage) json.RawMessage {
 	if depth(value) <= maxAnswer {
 		return value
 	}
-	text, _ := json.Marshal(string(value)) // a string always has a JSON form
+	text, _ := encodeExact(string(value)) // a string always has a JSON form
 	return text
 }
 
@@ -172,7 +172,7 @@ func (r *reply) list() json.RawMessage {
 		}
 		all = append(all, json.RawMessage(b.Text))
 	}
-	joined, err := json.Marshal(all)
+	joined, err := encodeExact(all)
 	if err != nil {
 		return value
 	}

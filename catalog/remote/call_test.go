@@ -51,7 +51,7 @@ func TestReq003_2_2_ASyncWorkflowRunsToItsEnd(t *testing.T) {
 			r := open(t, settings(source))
 			w := &r.tools(t, "sum").Tools[0].Workflow
 			for how, want := range map[string]string{
-				"structured": exact, "text": exact, "plain": `"all \u003cdone\u003e"`, "other": `"s/1"`, "nothing": "",
+				"structured": exact, "text": exact, "plain": `"all <done>"`, "other": `"s/1"`, "nothing": "",
 				"several": `[{"type":"text","text":"a"},{"type":"image","mimeType":"image/png","data":"AQ=="}]`,
 			} {
 				got, err := r.Execute(t.Context(), w, json.RawMessage(`{"how":"`+how+`"}`), nil)

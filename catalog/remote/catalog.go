@@ -68,7 +68,7 @@ func Open(_ context.Context, o Options) (*Catalog, error) {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.hurry, c.hasten = context.WithCancel(context.Background())
 	c.system = actor.NewSystem(o.Logger)
-	state := &owner{c: c, leaving: make(map[string]<-chan struct{})} // survives a crash: it is made of offers, which are immutable
+	state := &owner{c: c, leaving: make(map[string]<-chan struct{}), held: make(map[string]string)} // survives a crash: it is made of offers, which are immutable
 	c.owner = actor.Spawn(c.system, actor.Options{Name: "remote"}, func() (actor.Behavior[message], error) { return state, nil })
 	c.running.Go(c.watch)
 	c.tell()
@@ -131,46 +131,6 @@ func (c *Catalog) Reconfigure(ctx context.Context) error {
 		return nil
 	}
 	return c.update(ctx)
-}
-
-// Refresh queries every source now and waits for their answers, or for ctx
-// (seed 003, 4.3). One that is down is tried once, at once. Sources that fail are
-// no error: the snapshot's Sources say which. The error is that of the settings,
-// or of ctx, and then comes with what changed so far.
-func (c *Catalog) Refresh(ctx context.Context) (Report, error) {
-	before := c.Snapshot()
-	if err := c.Reconfigure(ctx); err != nil {
-		return compare(before, c.Snapshot()), err
-	}
-	var asking sync.WaitGroup
-	for _, s := range *c.sources.Load() {
-		asking.Go(func() { s.refresh(ctx) })
-	}
-	asking.Wait()
-	if ctx.Err() != nil {
-		return compare(before, c.Snapshot()), fmt.Errorf("waiting for the sources to answer: %w", context.Cause(ctx))
-	}
-	if err := c.update(ctx); err != nil {
-		return compare(before, c.Snapshot()), err
-	}
-	return compare(before, c.Snapshot()), nil
-}
-
-// refresh waits for a query that begins after the call.
-func (s *source) refresh(ctx context.Context) {
-	answer := make(chan error, 1)
-	select {
-	case s.requests <- answer:
-	case <-s.done:
-		return
-	case <-ctx.Done():
-		return
-	}
-	select {
-	case <-answer:
-	case <-s.done:
-	case <-ctx.Done():
-	}
 }
 
 // Close ends the connections and the commands that were started, and waits for

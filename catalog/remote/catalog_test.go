@@ -69,7 +69,7 @@ func TestReq003_4_1_NothingIsConnectedWhileDisabled(t *testing.T) {
 	c := settings(overHTTP(t, "web", f))
 	c.WorkflowTools.Enabled = false
 	r := open(t, c)
-	if report, err := r.Refresh(t.Context()); err != nil || len(report.Added) != 0 || f.asked() != 0 || len(r.Snapshot().Sources) != 0 {
+	if report, err := r.Refresh(t.Context(), patience); err != nil || len(report.Added) != 0 || f.asked() != 0 || len(r.Snapshot().Sources) != 0 {
 		t.Errorf("%+v %v, asked %d times, %s", report, err, f.asked(), show(r.Snapshot()))
 	}
 	on := *c
@@ -109,13 +109,13 @@ func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
 	r := open(t, settings(overHTTP(t, "web", f)))
 	r.tools(t, "one", "three", "two")
 	f.set(listOf(workflow("1", "one"), `{"id":"2","name":"two","description":"another"}`, workflow("4", "four"), `{"id":"5","name":"five"}`))
-	report, err := r.Refresh(t.Context())
+	report, err := r.Refresh(t.Context(), patience)
 	if err != nil || !slices.Equal(report.Added, []string{"four"}) || !slices.Equal(report.Removed, []string{"three"}) ||
 		!slices.Equal(report.Changed, []string{"two"}) || len(report.Skipped) != 1 || report.Skipped[0].Workflow != "5" ||
 		report.Skipped[0].Source != "web" || !strings.Contains(report.Skipped[0].Reason, "description is missing") {
 		t.Errorf("%+v %v", report, err)
 	}
-	if report, err = r.Refresh(t.Context()); err != nil || len(report.Added)+len(report.Removed)+len(report.Changed) != 0 {
+	if report, err = r.Refresh(t.Context(), patience); err != nil || len(report.Added)+len(report.Removed)+len(report.Changed) != 0 {
 		t.Errorf("the second time: %+v %v", report, err)
 	}
 }
@@ -316,14 +316,18 @@ func TestHeadersComeFromTheEnvironmentAtEachConnection(t *testing.T) {
 		}
 		inner.ServeHTTP(w, r)
 	}))
-	source := named(config.WorkflowSource{Name: "shop", URL: web.URL, Headers: map[string]string{"Authorization": "Bearer ${DEEPWORK_TEST_TOKEN}"}})
+	source := named(config.WorkflowSource{Name: "shop", URL: web.URL + "/mcp?key=s3cret", Headers: map[string]string{"Authorization": "Bearer ${DEEPWORK_TEST_TOKEN}"}})
 	t.Setenv("DEEPWORK_TEST_TOKEN", "wrong")
 	r := open(t, settings(source))
 	r.until(t, "a refusal", func(s *remote.Snapshot) bool {
 		return len(s.Sources) == 1 && s.Sources[0].Err != nil && strings.Contains(s.Sources[0].Err.Error(), "Unauthorized")
 	})
+	want := web.URL + "/mcp answers 401 Unauthorized; see headers of the source in config.yml"
+	if got := r.Snapshot().Sources[0].Err.Error(); !strings.Contains(got, want) || strings.Contains(got, "s3cret") {
+		t.Errorf("got %s, want %s", got, want)
+	}
 	t.Setenv("DEEPWORK_TEST_TOKEN", "s3cret")
-	if _, err := r.Refresh(t.Context()); err != nil {
+	if _, err := r.Refresh(t.Context(), patience); err != nil {
 		t.Fatal(err)
 	}
 	r.tools(t, "one")
@@ -350,7 +354,7 @@ func TestPagesAreFollowed(t *testing.T) {
 	f.set(func(string) *mcp.CallToolResult {
 		return structured(`{"workflows":[` + workflow("1", "one") + `],"nextCursor":"round"}`)
 	})
-	if _, err := r.Refresh(t.Context()); err != nil {
+	if _, err := r.Refresh(t.Context(), patience); err != nil {
 		t.Fatal(err)
 	}
 	s = r.Snapshot()
@@ -467,10 +471,21 @@ func TestBadSettingsAreToldByReconfigure(t *testing.T) {
 	if err := c.Reconfigure(t.Context()); !errors.Is(err, bad) {
 		t.Error(err)
 	}
-	if _, err := c.Refresh(t.Context()); !errors.Is(err, bad) {
+	if _, err := c.Refresh(t.Context(), patience); !errors.Is(err, bad) {
 		t.Error(err)
 	}
 	if len(c.Snapshot().Tools) != 0 {
 		t.Error("there are tools")
+	}
+}
+
+// What cannot be run is not offered, and is named.
+func TestASourceWithoutAnExecuteToolOffersNothing(t *testing.T) {
+	source := overHTTP(t, "half", &fakery{list: listOf(workflow("1", "one"), workflow("2", "two"))})
+	source.ExecuteTool = "run-it"
+	r := open(t, settings(source))
+	s := r.until(t, "two that are skipped", func(s *remote.Snapshot) bool { return len(s.Skipped) == 2 })
+	if len(s.Tools) != 0 || s.Skipped[1].Workflow != "2" || !strings.Contains(s.Skipped[1].Reason, `has no tool "run-it"`) {
+		t.Error(show(s))
 	}
 }

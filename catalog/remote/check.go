@@ -50,7 +50,11 @@ func checkAgainst(schema *jsonschema.Resolved, g *graph, arguments json.RawMessa
 		}
 	}()
 	if err := schema.Validate(object); err != nil {
-		return errors.New(clip(explain(err.Error()), 1000))
+		text := misfit{g, make(map[string]*regexp.Regexp)}.words(g.root, object, "")
+		if text == "" {
+			text = explain(err.Error())
+		}
+		return errors.New(clip(text, 1000))
 	}
 	return nil
 }
@@ -62,8 +66,8 @@ var (
 	surplus    = regexp.MustCompile(`^unexpected additional properties \[(.*)\]$`)
 )
 
-// explain names the argument that an error of the validator is about. What it
-// does not know is passed on as it is.
+// explain names the argument that an error of the validator is about, where a misfit
+// does not know it. What it does not know either is passed on as it is.
 func explain(text string) string {
 	where := ""
 	for {

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deepwork/catalog/config"
@@ -29,6 +30,8 @@ type urlWire struct {
 	base     *http.Transport
 	cutting  context.Context // ended by cut: every request ends with it
 	cut      context.CancelFunc
+	met      atomic.Bool  // the session has begun
+	refusal  atomic.Int32 // the status with which the last message before that was refused; 0: it was not
 }
 
 // openURL prepares a connection; headers take their variables from the
@@ -111,6 +114,8 @@ func (w *urlWire) end() { w.cut() }
 
 // caller makes the calls of a link: past the SDK, where the version has sessions.
 func (w *urlWire) caller(l *link) caller {
+	w.met.Store(true)
+	w.refusal.Store(0)
 	version := l.session.InitializeResult().ProtocolVersion
 	if version > handshake {
 		return l.callOverSDK
@@ -129,7 +134,28 @@ func (w *urlWire) leave(ctx context.Context, close func()) {
 	w.base.CloseIdleConnections()
 }
 
-func (w *urlWire) reason(err error) error { return err }
+// reason says with which status the source refused to begin a session; the SDK's
+// errors have its name alone, and not the address.
+func (w *urlWire) reason(err error) error {
+	status := int(w.refusal.Load())
+	if status == 0 {
+		return err
+	}
+	hint := ""
+	if status == http.StatusUnauthorized || status == http.StatusForbidden {
+		hint = "; see headers of the source in config.yml"
+	}
+	return fmt.Errorf("%s answers %d %s%s: %w", shownURL(w.endpoint), status, http.StatusText(status), hint, err)
+}
+
+// shownURL is an address without what may be secret in it.
+func shownURL(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return "its url"
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}
 
 // A carrier sends the requests of one connection.
 type carrier struct {
@@ -176,6 +202,13 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		release()
 		return nil, err
+	}
+	if r.Method == http.MethodPost && !c.wire.met.Load() {
+		status := int32(0)
+		if resp.StatusCode >= 400 {
+			status = int32(resp.StatusCode)
+		}
+		c.wire.refusal.Store(status)
 	}
 	limit := int64(maxMessage)
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {

@@ -80,8 +80,15 @@ func withDigest(name string, w *Workflow) string {
 // have a reserved one, get their id as a suffix, and what then still clashes gets
 // a digest of source and id. A workflow that has no name even then is skipped;
 // its name here is "".
-func nameAll(all []*offered, prefix string, reserved []string) []string {
+//
+// held are names that were a tool's, with its source: no other source's workflow
+// gets one, for whoever calls it means the one that he knows.
+func nameAll(all []*offered, prefix string, reserved []string, held map[string]string) []string {
 	names := make([]string, len(all))
+	others := func(i int) bool {
+		holder, was := held[names[i]]
+		return was && holder != all[i].Source
+	}
 	sharing := make(map[string]int, len(all))
 	taken := make(map[string]bool, len(all)+len(reserved))
 	for _, name := range reserved {
@@ -93,7 +100,7 @@ func nameAll(all []*offered, prefix string, reserved []string) []string {
 	}
 	var second []int
 	for i, name := range names {
-		if sharing[name] == 1 && !taken[name] {
+		if sharing[name] == 1 && !taken[name] && !others(i) {
 			taken[name] = true
 			continue
 		}
@@ -106,7 +113,7 @@ func nameAll(all []*offered, prefix string, reserved []string) []string {
 	}
 	var third []int
 	for _, i := range second {
-		if sharing[names[i]] > 1 || taken[names[i]] {
+		if sharing[names[i]] > 1 || taken[names[i]] || others(i) {
 			third = append(third, i)
 			continue
 		}

@@ -53,7 +53,7 @@ func TestASourceOfTheNewestVersionIsReached(t *testing.T) {
 			if err != nil || string(got.Output) != `{"n":12345678901234567890}` {
 				t.Errorf("%+v %v", got, err)
 			}
-			if report, err := r.Refresh(t.Context()); err != nil {
+			if report, err := r.Refresh(t.Context(), patience); err != nil {
 				t.Errorf("%+v %v", report, err)
 			}
 			const told = "spoken to in another version"

@@ -28,6 +28,7 @@ type owner struct {
 	order    []*source                  // as in the config
 	leaving  map[string]<-chan struct{} // sources that are configured no more, by name, until they have ended
 	skipped  map[string]bool
+	held     map[string]string // names that are or were tools', and of which source
 
 	// What the published snapshot was made of.
 	offers   []*offer
@@ -107,6 +108,8 @@ func (o *owner) configure(ctx context.Context) error {
 		s.cancel()
 		o.leaving[name] = s.done
 	}
+	// One that is taken out, or has another name now, holds no names.
+	maps.DeleteFunc(o.held, func(_, source string) bool { return now[source] == nil })
 	o.order = order
 	c.sources.Store(&now)
 	c.applied.Store(settings)
@@ -181,6 +184,7 @@ func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) (_ *
 			until := of.since.Add(o.settings.KeepToolsFor)
 			if !now.Before(until) {
 				next.Sources[i].Workflows = 0
+				next.gone = append(next.gone, goneTools{s.def.Name, of.err, of.workflows, o.settings})
 				continue
 			}
 			if due == nil || until.Before(*due) {
@@ -196,7 +200,12 @@ func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) (_ *
 		}
 	}
 	old := o.c.snapshot.Load()
-	names := nameAll(all, o.settings.Prefix, reserved)
+	names := nameAll(all, o.settings.Prefix, reserved, o.held)
+	plain := make([]string, len(all))
+	for i, w := range all {
+		plain[i] = plainName(o.settings.Prefix, &w.Workflow)
+	}
+	o.hold(all, names)
 	skipped := make(map[string]bool)
 	for i, w := range all {
 		if names[i] == "" {
@@ -209,8 +218,8 @@ func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) (_ *
 			continue
 		}
 		t := old.Tool(names[i])
-		if t == nil || t.origin != w || t.Away != away[i] {
-			t = &Tool{Name: names[i], Workflow: w.Workflow, Away: away[i], origin: w, check: w.check}
+		if t == nil || t.origin != w || t.Away != away[i] || t.plain != plain[i] {
+			t = &Tool{Name: names[i], Workflow: w.Workflow, Away: away[i], plain: plain[i], origin: w, check: w.check}
 		}
 		next.Tools = append(next.Tools, t)
 	}

@@ -33,7 +33,9 @@ type schemaBook map[[sha256.Size]byte]*compiled
 type compiled struct {
 	schema json.RawMessage
 	check  func(json.RawMessage) error
-	err    error
+	// unchecked are the keywords of the schema that are listed and not checked.
+	unchecked []string
+	err       error
 }
 
 func (b schemaBook) compile(raw json.RawMessage) *compiled {
@@ -41,7 +43,7 @@ func (b schemaBook) compile(raw json.RawMessage) *compiled {
 	c := b[sum]
 	if c == nil {
 		c = &compiled{}
-		c.schema, c.check, c.err = compileSchema(raw)
+		c.schema, c.check, c.unchecked, c.err = compileSchema(raw)
 		b[sum] = c
 	}
 	return c
@@ -206,6 +208,9 @@ func parseWorkflow(source string, text json.RawMessage, book schemaBook) (_ *off
 	c := book.compile(in.InputSchema)
 	if c.err != nil {
 		w.note("its inputSchema is not usable, so that any object is taken: %s", clip(c.err.Error(), 500))
+	}
+	if len(c.unchecked) > 0 {
+		w.note("its inputSchema is listed as it is, and arguments are checked against all of it but what this server cannot check: %s", strings.Join(c.unchecked, "; "))
 	}
 	w.InputSchema, w.check = c.schema, c.check
 	return w, label, nil

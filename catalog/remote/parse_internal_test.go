@@ -142,7 +142,7 @@ func FuzzParseWorkflows(f *testing.F) {
 		if err != nil {
 			return
 		}
-		names := nameAll(p.workflows, "", []string{"n"})
+		names := nameAll(p.workflows, "", []string{"n"}, nil)
 		for i, w := range p.workflows {
 			if w.ID == "" || w.Name == "" || w.Description == "" || !json.Valid(w.InputSchema) || !legalName(names[i]) && names[i] != "" {
 				t.Errorf("%+v %q", w, names[i])
@@ -190,7 +190,7 @@ func BenchmarkTenThousandWorkflows(b *testing.B) {
 		if _, err := g.add(page); err != nil || len(g.workflows) != maxWorkflows {
 			b.Fatal(err)
 		}
-		if names := nameAll(g.workflows, "", nil); names[0] != "report-0" {
+		if names := nameAll(g.workflows, "", nil, nil); names[0] != "report-0" {
 			b.Fatal(names[0])
 		}
 	}

@@ -414,7 +414,7 @@ func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 			// So does it end the session where no call was made: a query finds out.
 			s.forget()
 			before := s.sessions()
-			if _, err := r.Refresh(t.Context()); err != nil {
+			if _, err := r.Refresh(t.Context(), patience); err != nil {
 				t.Error(err)
 			}
 			r.until(t, "another session", func(*remote.Snapshot) bool { return s.sessions() > before })

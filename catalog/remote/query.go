@@ -63,6 +63,9 @@ func (s *source) list(ctx context.Context, l *link) ([]*offered, []Skipped, erro
 			return nil, nil, err
 		}
 		if next == "" {
+			if !l.has(s.def.ExecuteTool) {
+				g.withhold(fmt.Sprintf("the source has no tool %q to run it; name its execute tool as execute_tool in the config", s.def.ExecuteTool))
+			}
 			return g.workflows, g.reasons(), nil
 		}
 		cursor = next
@@ -140,6 +143,14 @@ func (g *gathering) skip(workflow, reason string) {
 		return
 	}
 	g.skipped = append(g.skipped, Skipped{Source: g.source, Workflow: workflow, Reason: clip(reason, 500)})
+}
+
+// withhold leaves all workflows out.
+func (g *gathering) withhold(reason string) {
+	for _, w := range g.workflows {
+		g.skip(clip(w.ID, 100), reason)
+	}
+	g.workflows = nil
 }
 
 // reasons are why workflows were skipped.

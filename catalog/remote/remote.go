@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A Workflow is one workflow that a source offers, checked, with what was
@@ -36,6 +37,7 @@ type Tool struct {
 	Workflow
 	Away string // why its source cannot be reached now; "": it can
 
+	plain  string // its name, were there no other of that name
 	origin *offered
 	check  func(json.RawMessage) error
 }
@@ -65,6 +67,10 @@ type Snapshot struct {
 	Tools   []*Tool // by name
 	Skipped []Skipped
 	Sources []SourceState // in the config's order
+
+	gone  []goneTools
+	known sync.Once
+	index index // made by known
 }
 
 // Tool returns the tool of this name, or nil.
@@ -82,6 +88,11 @@ type Report struct {
 	Removed []string
 	Changed []string // their description, schema or other data; not whether their source is away
 	Skipped []Skipped
+
+	// Silent are the sources that told nothing new, in the config's order, and why:
+	// they are away, refused, or did not answer in time. What is listed of them is
+	// what they said before.
+	Silent []Skipped
 }
 
 // compare tells what changed from one snapshot to another.

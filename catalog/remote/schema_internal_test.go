@@ -29,12 +29,12 @@ func TestReq003_6_3_AnInvalidSchemaTakesAnyObject(t *testing.T) {
 		"relative":       `{"$id":"http://x/y","allOf":[{"$ref":"y"}]}`,
 		"remote":         `{"properties":{"a":{"$ref":"http://127.0.0.1:1/schema.json"}}}`,
 		"nowhere":        `{"properties":{"a":{"$ref":"#/$defs/none"}}}`,
-		"dynamic":        `{"$dynamicAnchor":"a","properties":{"x":{"$dynamicRef":"#a"}}}`,
+		"wrong anywhere": `{"properties":{"a":{"pattern":"^(?!admin)"},"b":{"pattern":"["}}}`,
 		"inner id":       `{"properties":{"x":{"$id":"z"}}}`,
 		"anchor twice":   `{"properties":{"x":{"$anchor":"z"},"y":{"$anchor":"z"}}}`,
 		"not JSON after": `{"type":"object"} x`,
 	} {
-		schema, check, err := compileSchema(json.RawMessage(text))
+		schema, check, _, err := compileSchema(json.RawMessage(text))
 		if err == nil || string(schema) != string(anyObject) {
 			t.Errorf("%s: %.200s, %v", name, schema, err)
 			continue
@@ -46,7 +46,7 @@ func TestReq003_6_3_AnInvalidSchemaTakesAnyObject(t *testing.T) {
 }
 
 func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
-	schema, check, err := compileSchema(json.RawMessage(` {
+	schema, check, _, err := compileSchema(json.RawMessage(` {
 		"properties": {
 			"region": {"type": "string", "enum": ["eu", "us"]},
 			"who": {"type": "object", "properties": {"age": {"type": "integer", "minimum": 0}}, "additionalProperties": false},
@@ -72,8 +72,8 @@ func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
 		`{"region":"asia"}`:                `region: `,
 		`{"region":"eu","who":{"age":-1}}`: `who.age: `,
 		`{"region":"eu","who":{"name":1}}`: `who: there is no argument named "name"`,
-		`{"region":"eu","tags":["a",1]}`:   `tags[]: type: 1 has type "integer", want "string"`,
-		`{"region":"eu","tree":{"left":{"value":"x"}}}`:                                      `want "number"`,
+		`{"region":"eu","tags":["a",1]}`:   `tags[1]: 1 is an integer, and is to be a string`,
+		`{"region":"eu","tree":{"left":{"value":"x"}}}`:                                      `tree.left.value: "x" is a string, and is to be a number`,
 		`{"region":"eu","tree":` + strings.Repeat(`[`, 300) + strings.Repeat(`]`, 300) + `}`: `nested more than 200 deep`,
 		`{"region"`: `not JSON`,
 	} {
@@ -85,7 +85,7 @@ func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
 
 func TestDraftsAreRead(t *testing.T) {
 	for _, draft := range []string{"http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-07/schema", "https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-04/schema#", "urn:mine"} {
-		_, check, err := compileSchema(json.RawMessage(`{"$schema":"` + draft + `","type":"object","required":["a"]}`))
+		_, check, _, err := compileSchema(json.RawMessage(`{"$schema":"` + draft + `","type":"object","required":["a"]}`))
 		if err != nil || check(json.RawMessage(`{}`)) == nil || check(json.RawMessage(`{"a":1}`)) != nil {
 			t.Errorf("%s: %v", draft, err)
 		}
@@ -113,7 +113,7 @@ func TestCheckingIsBounded(t *testing.T) {
 		comparing: `{"x":["n19999"` + strings.Repeat(`,"n19999"`, 100_000) + `]}`,
 		demanding: `{"x":["n"` + strings.Repeat(`,1`, 100_000) + `]}`,
 	} {
-		_, check, err := compileSchema(json.RawMessage(schema))
+		_, check, _, err := compileSchema(json.RawMessage(schema))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestReq003_6_4_NamesAreUniqueLegalAndStable(t *testing.T) {
 		named("a", strings.Repeat("i", 500), "same"), named("a", "9", "same"), named("b", "10", "same_9"),
 		named("b", "11", "Émile"), named("b", "12", "same"), named("c", "12", "same"),
 	}
-	names := nameAll(all, "", []string{"get_workflows"})
+	names := nameAll(all, "", []string{"get_workflows"}, nil)
 	seen := map[string]bool{"get_workflows": true}
 	for i, name := range names {
 		if !legalName(name) || seen[name] {
@@ -163,12 +163,12 @@ func TestReq003_6_4_NamesAreUniqueLegalAndStable(t *testing.T) {
 	// The order in which they came does not matter.
 	reversed := slices.Clone(all)
 	slices.Reverse(reversed)
-	again := nameAll(reversed, "", []string{"get_workflows"})
+	again := nameAll(reversed, "", []string{"get_workflows"}, nil)
 	slices.Reverse(again)
 	if !slices.Equal(names, again) {
 		t.Errorf("%q\n%q", names, again)
 	}
-	for _, name := range nameAll(all, strings.Repeat("p", 32), nil) {
+	for _, name := range nameAll(all, strings.Repeat("p", 32), nil, nil) {
 		if !legalName(name) || !strings.HasPrefix(name, strings.Repeat("p", 32)) {
 			t.Errorf("%q", name)
 		}
@@ -225,6 +225,21 @@ func mustJSON(t *testing.T, v any) json.RawMessage {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// What a source answers in words stays readable.
+func TestAnswersAreNotEscapedForHTML(t *testing.T) {
+	r := reply{Content: mustJSON(t, []block{{"text", "a <b> & c"}})}
+	if got := string(r.syncAnswer().Output); got != `"a <b> & c"` {
+		t.Error(got)
+	}
+	r = reply{Content: json.RawMessage(`[{"type":"text","text":"{\"x\":\"<\"}"},{"type":"text","text":"{}"}]`)}
+	if got := string(r.list()); got != `[{"x":"<"},{}]` {
+		t.Error(got)
+	}
+	if got := string(shallow(json.RawMessage(strings.Repeat("[", 300) + `"<"` + strings.Repeat("]", 300)))); !strings.Contains(got, `\"<\"`) {
+		t.Error(got)
+	}
 }
 
 func TestListsThatFrameworksWrap(t *testing.T) {

@@ -1,0 +1,77 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Refresh queries every source now and waits for their answers for so long, or
+// until ctx ends (seed 003, 4.3). One that is down is tried once, at once. Sources
+// that fail, or do not answer in time, are no error: the report's Silent says which,
+// and why; their queries go on. The error is that of the settings, or of ctx, and
+// then comes with what changed so far.
+func (c *Catalog) Refresh(ctx context.Context, within time.Duration) (Report, error) {
+	before := c.Snapshot()
+	if err := c.Reconfigure(ctx); err != nil {
+		return compare(before, c.Snapshot()), err
+	}
+	late := fmt.Errorf("it did not answer within %v; what is listed of it is what it said before", within)
+	limited, cancel := context.WithTimeoutCause(ctx, within, late)
+	defer cancel()
+	var asking sync.WaitGroup
+	var mu sync.Mutex
+	silent := make(map[string]error)
+	for name, s := range *c.sources.Load() {
+		asking.Go(func() {
+			if err := s.refresh(limited); err != nil {
+				mu.Lock()
+				silent[name] = err
+				mu.Unlock()
+			}
+		})
+	}
+	asking.Wait()
+	if ctx.Err() != nil {
+		return compare(before, c.Snapshot()), fmt.Errorf("waiting for the sources to answer: %w", context.Cause(ctx))
+	}
+	if err := c.update(ctx); err != nil {
+		return compare(before, c.Snapshot()), err
+	}
+	now := c.Snapshot()
+	report := compare(before, now)
+	for _, s := range now.Sources {
+		why := silent[s.Name]
+		if errors.Is(why, late) {
+			why = cmp.Or(s.Err, why) // that it is away says more
+		}
+		if why = cmp.Or(why, s.Err); why != nil {
+			report.Silent = append(report.Silent, Skipped{Source: s.Name, Reason: why.Error()})
+		}
+	}
+	return report, nil
+}
+
+// refresh waits for a query that begins after the call, and returns its error; when
+// ctx ends first, the cause.
+func (s *source) refresh(ctx context.Context) error {
+	answer := make(chan error, 1)
+	select {
+	case s.requests <- answer:
+	case <-s.done:
+		return nil // it is not configured any more, or another has taken its place
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

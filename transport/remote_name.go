@@ -1,0 +1,113 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"deepwork/catalog/remote"
+	"deepwork/session"
+)
+
+// namesShown is how many tools a refusal names.
+const namesShown = 50
+
+// target finds a tool by its name as it is now. Where there was one, or are several,
+// the error says so; nil without an error: there is none of that name.
+func (r *remotes) target(ctx context.Context, name string) (target, error) {
+	r.follow(ctx)
+	now := r.catalog.Snapshot()
+	if t := now.Tool(name); t != nil && r.listing.Load().jobs[name] == nil {
+		return r.runOf(t), nil
+	}
+	if j := r.relist(ctx).jobs[name]; j != nil {
+		return j.start, nil
+	}
+	if r.server.tools[name] != nil {
+		return nil, nil
+	}
+	found := now.Find(name)
+	switch {
+	case found.Tool != nil:
+		return r.runOf(found.Tool), nil
+	case len(found.Candidates) > 0:
+		return nil, ambiguous(name, found)
+	case len(found.Gone) > 0:
+		gone := found.Gone[0]
+		return nil, session.NotNow("source_away", "Workflow tool '%s' is not there now: its source '%s' is away: %s. It comes back by itself when the source does; refresh_workflow_tools tries at once.",
+			clip(name, maxName), gone.Source, oneLine(plain(gone.Reason), 500)).With("source", gone.Source)
+	}
+	return nil, nil
+}
+
+// runOf is the target that runs a workflow.
+func (r *remotes) runOf(t *remote.Tool) target {
+	return func(ctx context.Context, conn *connection, arguments json.RawMessage) (any, string, error) {
+		return r.run(ctx, conn, t, arguments)
+	}
+}
+
+// ambiguous refuses a name that is no tool's because others have or had it.
+func ambiguous(name string, found remote.Found) error {
+	var names, told []string
+	for _, t := range found.Candidates[:min(namesShown, len(found.Candidates))] {
+		names = append(names, t.Name)
+		told = append(told, fmt.Sprintf("%s (source '%s')", t.Name, t.Source))
+	}
+	why := "several workflows share it"
+	if len(found.Candidates) == 1 {
+		why = "another source's workflow has or had it"
+	}
+	text := ""
+	if len(found.Gone) > 0 {
+		gone := found.Gone[0]
+		text = fmt.Sprintf(" Source '%s', which offered one of that name, is away: %s.", gone.Source, oneLine(plain(gone.Reason), 500))
+	}
+	return session.Wrong("ambiguous_workflow_tool", "'%s' is not the name of one workflow tool: %s.%s Call the one that you mean: %s.",
+		clip(name, maxName), why, text, strings.Join(told, ", ")).With("value", clip(name, maxName)).With("available", names)
+}
+
+// noTool refuses a name that is no workflow's.
+func (r *remotes) noTool(ctx context.Context, name string) error {
+	if r.server.tools[name] != nil {
+		return session.Wrong("not_a_workflow_tool", "'%s' is a tool of this server and no workflow: call it directly.", name).With("argument", "name").With("value", name)
+	}
+	shown := clip(name, maxName)
+	l, disabled := r.listing.Load(), ""
+	if r.disabled(ctx) {
+		disabled = disabledText + ". Set it to true, which takes effect at once."
+	}
+	var refusal *session.Error
+	switch {
+	case len(l.tools) == 0 && disabled != "":
+		refusal = session.NotNow("unknown_workflow_tool", "There is no workflow tool '%s', and no other: %s", shown, disabled)
+	case len(l.tools) == 0:
+		refusal = session.NotNow("unknown_workflow_tool", "There is no workflow tool '%s', and no other: no source of workflows is connected, or none offers any. "+
+			"list_workflow_tools tells how the sources are doing; refresh_workflow_tools asks them again; new ones are named under workflow_tools.sources in .deepwork/config.yml.", shown)
+	default:
+		names := l.firstNames(namesShown)
+		text := fmt.Sprintf("There are %d, among them: %s.", len(l.tools), strings.Join(names, ", "))
+		switch {
+		case len(l.tools) == 1:
+			text = fmt.Sprintf("There is one: %s.", names[0])
+		case len(l.tools) == len(names):
+			text = fmt.Sprintf("There are %d: %s.", len(names), strings.Join(names, ", "))
+		}
+		if disabled != "" {
+			text += " And " + disabled
+		}
+		refusal = session.Wrong("unknown_workflow_tool", "There is no workflow tool '%s'. %s list_workflow_tools lists all; call again with one of its names.", shown, text).
+			With("available", names)
+	}
+	return refusal.With("argument", "name").With("value", shown)
+}
+
+// firstNames are the names of so many tools.
+func (l *listing) firstNames(most int) []string {
+	var names []string
+	for _, t := range l.tools[:min(most, len(l.tools))] {
+		names = append(names, t.Name)
+	}
+	return names
+}
