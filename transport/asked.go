@@ -46,8 +46,13 @@ func (a *asked) heed(m *enveloped) {
 	if m.id != nil && !isNull(m.id) || m.name() != "notifications/cancelled" {
 		return
 	}
+	a.cancel(m.params)
+}
+
+// cancel cancels the call that the params of a cancellation name.
+func (a *asked) cancel(raw json.RawMessage) {
 	var params map[string]json.RawMessage
-	if json.Unmarshal(m.params, &params) != nil {
+	if json.Unmarshal(raw, &params) != nil {
 		return
 	}
 	id, err := decodeID(params["requestId"])

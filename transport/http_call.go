@@ -59,7 +59,7 @@ func (h *HTTPServer) callInSession(w http.ResponseWriter, r *http.Request, conn 
 
 	h.direct.Add(1)
 	events := &eventWriter{w: w}
-	result, err := h.server.call(ctx, conn, c.told(events))
+	result, err := h.server.call(ctx, conn, c.told(events.progress))
 	// Its client may use the id again as soon as it has the answer, and one that does
 	// not read it keeps nothing from ending.
 	remove()
@@ -91,7 +91,7 @@ func (h *HTTPServer) callAlone(w http.ResponseWriter, r *http.Request) bool {
 
 	h.direct.Add(1)
 	events := &eventWriter{w: w, statuses: true}
-	result, err := h.server.call(ctx, conn, c.told(events))
+	result, err := h.server.call(ctx, conn, c.told(events.progress))
 	done()
 	if err == nil {
 		result = h.server.signed(result)

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"encoding/json"
 	"mime"
 	"net/http"
@@ -29,8 +30,8 @@ type ordinaryMeta struct {
 type newestMeta struct{ version, client, capabilities json.RawMessage }
 
 // told is the call for those who carry it out.
-func (o *ordinary) told(events *eventWriter) *toolCall {
-	return &toolCall{name: o.name, arguments: o.arguments, token: o.meta.token, notify: events.progress}
+func (o *ordinary) told(notify func(context.Context, *mcp.ProgressNotificationParams) error) *toolCall {
+	return &toolCall{name: o.name, arguments: o.arguments, token: o.meta.token, notify: notify}
 }
 
 // ordinaryCall takes a request apart if it is one.
@@ -86,8 +87,12 @@ func (o *ordinary) take(m *enveloped) bool {
 		return false
 	}
 	o.id = id
+	return o.takeParams(m.params)
+}
+
+func (o *ordinary) takeParams(raw json.RawMessage) bool {
 	var params map[string]json.RawMessage
-	if json.Unmarshal(m.params, &params) != nil {
+	if json.Unmarshal(raw, &params) != nil {
 		return false
 	}
 	for name, value := range params {

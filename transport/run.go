@@ -75,6 +75,7 @@ func (s *Server) serve(ctx context.Context, c *stdio) error {
 		return fmt.Errorf("serving stdio: %w", err)
 	}
 	conn.parcels.Store(&c.parcels)
+	c.direct.Store(new(s.pastSDK(c, ss, conn)))
 	var wg sync.WaitGroup
 	over := make(chan error, 1) // one value, when no call is in flight any more
 	wg.Go(func() { over <- ss.Wait() })

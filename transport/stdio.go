@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -46,12 +47,15 @@ type stdio struct {
 	token chan struct{}     // capacity 1; who holds it writes
 	buf   []byte            // of who holds the token
 
-	parcels parcels // large results, on their way around the SDK
+	parcels parcels                                     // large results, on their way around the SDK
+	direct  atomic.Pointer[func(*jsonrpc.Request) bool] // carries out what need not go to the SDK
+	past    atomic.Int64                                // calls that went past it, since the beginning
 
 	stopOnce, closeOnce sync.Once
 
 	mu      sync.Mutex
 	calls   map[jsonrpc.ID]call // read and not yet answered
+	handed  int                 // of those, how many the SDK has and will answer
 	pending int                 // of those, and of replies being written, how many count
 	err     error               // why it broke, if it did
 }
@@ -60,6 +64,7 @@ type stdio struct {
 type call struct {
 	batch  *batch // the batch it came in, or nil
 	parked bool   // it is not answered before it is cancelled, so nobody waits for it
+	handed bool   // the SDK has it
 	// cancelled by the client, which does not want a reply any more (MCP
 	// "Cancellation") and takes one for a fault.
 	cancelled bool
@@ -110,6 +115,9 @@ func (c *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 		if len(c.queue) > 0 {
 			msg := c.queue[0]
 			c.queue = c.queue[1:]
+			if req, ok := msg.(*jsonrpc.Request); ok && c.carryOut(req) {
+				continue
+			}
 			return msg, nil
 		}
 		if !c.wait(maxInFlight - 1) {
@@ -142,6 +150,34 @@ func (c *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 			}
 		}
 	}
+}
+
+// carryOut has a call carried out past the SDK, if that can be, or notes that the SDK
+// has it. While it has one, the next go there too: they begin in the order in which
+// they came.
+func (c *stdio) carryOut(req *jsonrpc.Request) bool {
+	direct := c.direct.Load()
+	if !req.IsCall() {
+		if direct != nil {
+			(*direct)(req) // it may cancel one of those
+		}
+		return false
+	}
+	c.mu.Lock()
+	call, known := c.calls[req.ID]
+	first := c.handed == 0
+	c.mu.Unlock()
+	if direct != nil && first && known && !call.parked && (*direct)(req) {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if call, known = c.calls[req.ID]; known && !call.parked {
+		call.handed = true
+		c.calls[req.ID] = call
+		c.handed++
+	}
+	return false
 }
 
 // accept records the calls of a line and queues its messages; what is no
@@ -204,6 +240,9 @@ func (c *stdio) Write(ctx context.Context, msg jsonrpc.Message) error {
 	call, known := c.calls[resp.ID]
 	// The client may use the id again as soon as it has the reply.
 	delete(c.calls, resp.ID)
+	if call.handed {
+		c.handed--
+	}
 	var replies []jsonrpc.Message
 	done := 1
 	if !call.cancelled || resp.Error == nil {

@@ -186,14 +186,11 @@ func (s *source) relinked(ctx context.Context, old *link) bool {
 func (l *link) follow(ctx context.Context, tool string, arguments json.RawMessage, progress func(Progress)) (*reply, error) {
 	r := &request{Name: tool, Arguments: arguments}
 	if progress == nil {
-		return l.call(ctx, r, nil, func() {})
+		return l.call(ctx, r)
 	}
-	token, sink := l.listen()
+	token, sink := l.listen(progress)
 	defer l.forget(token)
+	defer sink.end()
 	r.Meta = mcp.Meta{"progressToken": token}
-	return l.call(ctx, r, sink.news, func() {
-		for _, p := range sink.take() {
-			progress(p)
-		}
-	})
+	return l.call(ctx, r)
 }

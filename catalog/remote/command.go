@@ -22,6 +22,7 @@ type commandWire struct {
 	cutting context.Context   // ended by cut: nothing is waited for any more
 	cut     context.CancelFunc
 	ending  sync.WaitGroup
+	shared  *shared // since Connect
 }
 
 // startCommand starts a source in the project root. What it writes to its
@@ -83,7 +84,8 @@ func (w *commandWire) Connect(ctx context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("speaking to the command: %w", err)
 	}
-	return renaming{&metered{Connection: c}}, nil
+	w.shared = &shared{Connection: renaming{&metered{Connection: c}}, cut: w.cut}
+	return w.shared, nil
 }
 
 // patient gives a source some time to read each message.
@@ -100,7 +102,13 @@ func (p patient) Write(b []byte) (int, error) {
 func (w *commandWire) end() { w.cut() }
 
 func (w *commandWire) caller(l *link) caller {
-	return l.callOverSDK
+	if l.session.InitializeResult().ProtocolVersion > handshake {
+		return l.callOverSDK
+	}
+	return func(ctx context.Context, r *request) (*reply, func(), error) {
+		answer, err := w.shared.call(ctx, l, r)
+		return answer, nil, err
+	}
 }
 
 func (w *commandWire) leave(ctx context.Context, close func()) {

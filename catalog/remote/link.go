@@ -161,79 +161,79 @@ func (e transportError) Unwrap() error { return e.error }
 const rejected = -32005
 
 // call calls a tool of the source and waits for the answer, until ctx or the link
-// ends. The SDK may hang in a write though its context has ended, so the call has
-// a goroutine of its own, which close waits for. For each of the news, which may
-// be nil, and in the end, hand is called, here.
-func (l *link) call(ctx context.Context, r *request, news <-chan struct{}, hand func()) (*reply, error) {
+// ends; close waits for it.
+func (l *link) call(ctx context.Context, r *request) (*reply, error) {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil, transportError{errClosed}
+	}
+	l.wg.Add(1)
+	l.mu.Unlock()
+	defer l.wg.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(l.ctx, func() { cancel(transportError{context.Cause(l.ctx)}) })
 	defer stop()
-	type outcome struct {
-		reply *reply
-		err   error
-	}
-	done := make(chan outcome, 1)
 	l.calls.Add(1)
-	if !l.begin(func() {
-		answer, rest, err := l.tell(ctx, r)
-		if err == nil && answer.fault != "" {
-			err = &RefusedError{Text: "its answer is not what MCP asks of a tool's: " + answer.fault}
-		}
-		l.calls.Add(-1)
-		done <- outcome{answer, err}
-		if rest != nil {
-			rest()
-		}
-	}) {
-		l.calls.Add(-1)
-		return nil, transportError{errClosed}
+	answer, rest, err := l.tell(ctx, r)
+	l.calls.Add(-1)
+	if rest != nil && !l.begin(rest) {
+		rest()
 	}
-	var o outcome
-	for waiting := true; waiting; {
-		select {
-		case <-news:
-			hand()
-			continue
-		case o = <-done:
-		case <-ctx.Done():
-			select {
-			case o = <-done: // both were ready: what is there is not thrown away
-			default:
-			}
-		}
-		waiting = false
+	if err == nil && answer.fault != "" {
+		err = &RefusedError{Text: "its answer is not what MCP asks of a tool's: " + answer.fault}
 	}
-	hand()
-	if o.reply != nil && o.err == nil {
-		return o.reply, nil
+	if err == nil {
+		return answer, nil
 	}
-	if isSessionUnknown(o.err) {
+	if isSessionUnknown(err) {
 		// The other calls of this link may be carried out all the same: they end with
 		// it, as lost, and are not made again.
 		l.cancel(errForgotten)
-		return nil, transportError{o.err}
+		return nil, transportError{err}
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if e, ok := errors.AsType[*RefusedError](o.err); ok {
+	if e, ok := errors.AsType[*RefusedError](err); ok {
 		return nil, e
 	}
-	if e, ok := errors.AsType[*jsonrpc.Error](o.err); ok && e.Code != rejected {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code != rejected {
 		return nil, &RefusedError{Text: clip(e.Message, maxErrorText)}
 	}
 	l.doubt()
-	if lost, ok := errors.AsType[transportError](o.err); ok {
-		o.err = lost.error
+	if lost, ok := errors.AsType[transportError](err); ok {
+		err = lost.error
 	}
-	return nil, transportError{l.wire.reason(o.err)}
+	return nil, transportError{l.wire.reason(err)}
 }
 
-// callOverSDK calls a tool by the SDK's own means.
+// callOverSDK calls a tool by the SDK's own means. That may hang in a write though its
+// context has ended, so it has a goroutine of its own, which close waits for.
 func (l *link) callOverSDK(ctx context.Context, r *request) (*reply, func(), error) {
-	answer, err := callExact(ctx, l.session, r)
-	return answer, nil, err
+	type outcome struct {
+		answer *reply
+		err    error
+	}
+	done := make(chan outcome, 1)
+	if !l.begin(func() {
+		answer, err := callExact(ctx, l.session, r)
+		done <- outcome{answer, err}
+	}) {
+		return nil, nil, transportError{errClosed}
+	}
+	select {
+	case o := <-done:
+		return o.answer, nil, o.err
+	case <-ctx.Done():
+	}
+	select {
+	case o := <-done: // both were ready: what is there is not thrown away
+		return o.answer, nil, o.err
+	default:
+		return nil, nil, context.Cause(ctx)
+	}
 }
 
 // doubt has the source asked whether it is still there.
@@ -293,9 +293,9 @@ func (l *link) has(tool string) bool {
 }
 
 // listen makes a sink for the progress of one call, and its token.
-func (l *link) listen() (token string, s *sink) {
+func (l *link) listen(hand func(Progress)) (token string, s *sink) {
 	token = strconv.FormatInt(l.tokens.Add(1), 10)
-	s = &sink{news: make(chan struct{}, 1)}
+	s = newSink(hand)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sinks[token] = s
@@ -328,33 +328,6 @@ func (l *link) route(p *mcp.ProgressNotificationParams) {
 		progress.Total = &p.Total
 	}
 	s.put(progress)
-}
-
-// A sink holds the progress of one call until its receiver takes it.
-type sink struct {
-	news chan struct{} // capacity 1: there is something
-	mu   sync.Mutex
-	held []Progress
-}
-
-func (s *sink) put(p Progress) {
-	s.mu.Lock()
-	if s.held = append(s.held, p); len(s.held) > maxProgress {
-		s.held = s.held[1:]
-	}
-	s.mu.Unlock()
-	select {
-	case s.news <- struct{}{}:
-	default:
-	}
-}
-
-func (s *sink) take() []Progress {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := s.held
-	s.held = nil
-	return all
 }
 
 // bounded is ctx with a timeout whose cause says what took too long.

@@ -2,7 +2,10 @@
 
 package main
 
-import "os"
+import (
+	"io"
+	"os"
+)
 
 // interruptibleStdin is stdin itself: a blocked Read of it ends with the process.
-func interruptibleStdin(file *os.File) (*os.File, error) { return file, nil }
+func interruptibleStdin(file *os.File) (io.ReadCloser, error) { return file, nil }

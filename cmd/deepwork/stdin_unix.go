@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 
@@ -21,7 +22,15 @@ type interruptibleFile struct {
 	closed     chan struct{}
 }
 
-func interruptibleStdin(file *os.File) (*interruptibleFile, error) {
+// interruptibleStdin is stdin as it is read while the program serves.
+func interruptibleStdin(file *os.File) (io.ReadCloser, error) {
+	if again := reopened(file); again != nil {
+		return again, nil // the poller ends its reads
+	}
+	return newInterruptible(file)
+}
+
+func newInterruptible(file *os.File) (*interruptibleFile, error) {
 	wake, woke, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("making stdin interruptible: %w", err)
