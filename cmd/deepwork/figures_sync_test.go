@@ -83,7 +83,7 @@ const (
 // machine does weighs on both. Client, server and source are processes of their own.
 // times-direct is to be at most 2.5 (seed 003).
 func BenchmarkSyncCall(b *testing.B) {
-	for _, version := range []string{withSessions, newest} {
+	for name, version := range map[string]string{"sessions": withSessions, "newest": newest} {
 		connect := func(b *testing.B, over mcp.Transport) *mcp.ClientSession {
 			cs, err := mcp.NewClient(&mcp.Implementation{Name: "figures", Version: "1"}, nil).Connect(b.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: version})
 			if err != nil {
@@ -95,11 +95,11 @@ func BenchmarkSyncCall(b *testing.B) {
 		command := func(args ...string) mcp.Transport {
 			return &mcp.CommandTransport{Command: exec.Command(args[0], args[1:]...)}
 		}
-		b.Run("stdio/"+version, func(b *testing.B) {
+		b.Run("stdio/"+name, func(b *testing.B) {
 			root := syncProject(b, "command: [mcp-source]")
 			compareSync(b, connect(b, command("mcp-source")), connect(b, command("deepwork", "serve", "--path", root, "--log-level", "warn")))
 		})
-		b.Run("http/"+version, func(b *testing.B) {
+		b.Run("http/"+name, func(b *testing.B) {
 			source := startLine(b, exec.Command("mcp-source", "http"), false)
 			root := syncProject(b, "url: "+source)
 			served := startLine(b, exec.Command("deepwork", "serve", "--path", root, "--transport", "http", "--port", "0"), true)

@@ -23,7 +23,7 @@ var (
 	passivated   = benchmark("BenchmarkPassivatedSessions", "./session/workflow", "1000x")
 	manyReviews  = benchmark("BenchmarkReviews", "./cmd/deepwork", "2x")
 	poolOnly     = benchmark("BenchmarkPool", "./gate", "2x")
-	syncCalls    = benchmark("BenchmarkSyncCall", "./transport", "1s")
+	syncCalls    = benchmark("BenchmarkSyncCall", "./cmd/deepwork", "2s")
 	tenThousand  = benchmark("BenchmarkTenThousandWorkflows", "./transport", "3x")
 	edited       = command{program: deepwork, args: "load --edit --duration 60s --seed 1"}
 	benched      = command{program: deepwork, args: "load --bench --duration 30s --seed 1"}
@@ -118,10 +118,14 @@ var figures = []figure{
 	{agents, "5,000 idle connections: each above the bare SDK's", "<", 40, "KB", one("load", "more-KB", 1), "{load idle-KB} KB with deepwork, {load bare-KB} KB with the bare SDK", idleOnes, false},
 
 	// Workflows of other systems.
-	{dynamic, "a sync call through the server by the same made directly, stdio", "<=", 2.5, "", one("BenchmarkSyncCall/stdio", "times-direct", 1),
-		"{BenchmarkSyncCall/stdio ns-through /1000} µs; directly {BenchmarkSyncCall/stdio ns-direct /1000} µs", syncCalls, false},
-	{dynamic, "the same, HTTP", "<=", 2.5, "", one("BenchmarkSyncCall/http", "times-direct", 1),
-		"{BenchmarkSyncCall/http ns-through /1000} µs; directly {BenchmarkSyncCall/http ns-direct /1000} µs", syncCalls, false},
+	{dynamic, "a sync call through the server by the same made directly, stdio, protocol 2025-11-25", "<=", 2.5, "", one("BenchmarkSyncCall/stdio/sessions", "times-direct", 1),
+		"{BenchmarkSyncCall/stdio/sessions ns-through /1000} µs; directly {BenchmarkSyncCall/stdio/sessions ns-direct /1000} µs", syncCalls, false},
+	{dynamic, "the same, stdio, protocol 2026-07-28", "<=", 2.5, "", one("BenchmarkSyncCall/stdio/newest", "times-direct", 1),
+		"{BenchmarkSyncCall/stdio/newest ns-through /1000} µs; directly {BenchmarkSyncCall/stdio/newest ns-direct /1000} µs", syncCalls, false},
+	{dynamic, "the same, HTTP, protocol 2025-11-25", "<=", 2.5, "", one("BenchmarkSyncCall/http/sessions", "times-direct", 1),
+		"{BenchmarkSyncCall/http/sessions ns-through /1000} µs; directly {BenchmarkSyncCall/http/sessions ns-direct /1000} µs", syncCalls, false},
+	{dynamic, "the same, HTTP, protocol 2026-07-28", "<=", 2.5, "", one("BenchmarkSyncCall/http/newest", "times-direct", 1),
+		"{BenchmarkSyncCall/http/newest ns-through /1000} µs; directly {BenchmarkSyncCall/http/newest ns-direct /1000} µs", syncCalls, false},
 	{dynamic, "10,000 workflows become tools", "<", 2, "s", one("BenchmarkTenThousandWorkflows", "ns/op", 1e-9), "", tenThousand, false},
 	{dynamic, "list_changed that a client gets of that", "<=", 1, "", one("BenchmarkTenThousandWorkflows", "list-changed", 1), "", tenThousand, false},
 	{dynamic, "200 async runs at once on 10 slots: all end, never more than 10 at the source", "", 0, "s", one("TestFigure003_200RunsAtOnceWith10Slots", "s", 1), "a test that passes",
