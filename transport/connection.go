@@ -97,6 +97,7 @@ type connections struct {
 	mu     sync.Mutex
 	byKey  map[any]*connection
 	byID   map[string]*connection // by the MCP session's id, where it has one
+	ending int                    // in no map any more, and not at their end
 	closed bool
 	wg     sync.WaitGroup // a goroutine for each MCP session, and a count for each shared connection
 }
@@ -163,16 +164,21 @@ func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connect
 		conn.cancel(errStopping)
 		conn.holding.Wait()
 		conn.agent.Close()
+		c.mu.Lock()
+		c.ending--
+		c.mu.Unlock()
 	})
 	c.rest(conn)
 	return conn, nil
 }
 
-// forget takes a connection out of the maps; its timer runs no more.
+// forget takes a connection whose session has ended out of the maps; its timer runs
+// no more, its calls and its agent may still be ending.
 func (c *connections) forget(conn *connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drop(conn)
+	c.ending++
 }
 
 // drop is forget under the lock. It reports whether the connection was there.
@@ -332,7 +338,9 @@ func (c *connections) close(ctx context.Context) (left int) {
 	case <-done:
 		return 0
 	case <-ctx.Done():
-		return c.len()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.byKey) + c.ending
 	}
 }
 

@@ -111,6 +111,9 @@ func (s *Server) serve(ctx context.Context, c *stdio) error {
 				if why := c.failure(); why != nil {
 					err = why
 				}
+				if !within(cutGrace, conn.holding.Wait) {
+					err = errors.Join(err, c.unanswered())
+				}
 				if err != nil && !errors.Is(err, io.EOF) {
 					return fmt.Errorf("serving stdio: %w", err)
 				}

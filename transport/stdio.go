@@ -153,8 +153,8 @@ func (c *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 }
 
 // carryOut has a call carried out past the SDK, if that can be, or notes that the SDK
-// has it. While it has one, the next go there too: they begin in the order in which
-// they came.
+// has it. While it has one, the next go there too: they begin in about the order in
+// which they came.
 func (c *stdio) carryOut(req *jsonrpc.Request) bool {
 	direct := c.direct.Load()
 	if !req.IsCall() {

@@ -2,6 +2,9 @@ package transport
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -11,8 +14,8 @@ import (
 
 // pastSDK returns what carries out calls of tools that come over a stdio connection
 // past the SDK, as those over HTTP are, and reports whether it did. It is called by
-// one goroutine, with each request and notification, and returns when the call has
-// begun.
+// one goroutine, with each request and notification, and returns when the call is about
+// to begin, so that calls begin in about the order in which they came.
 func (s *Server) pastSDK(c *stdio, ss *mcp.ServerSession, conn *connection) func(*jsonrpc.Request) bool {
 	notify := func(ctx context.Context, p *mcp.ProgressNotificationParams) error {
 		params, err := encode(p)
@@ -33,7 +36,8 @@ func (s *Server) pastSDK(c *stdio, ss *mcp.ServerSession, conn *connection) func
 			return false
 		}
 		newest := o.meta.newest != nil
-		if newest && !o.meta.newest.fits(statelessSince) || !newest && ss.InitializeParams() == nil {
+		// The SDK makes a session of the first request that it gets.
+		if ss.InitializeParams() == nil || newest && !o.meta.newest.fits(statelessSince) {
 			return false
 		}
 		done, ok := s.conns.hold(conn)
@@ -55,19 +59,29 @@ func (s *Server) pastSDK(c *stdio, ss *mcp.ServerSession, conn *connection) func
 			remove()
 			cancel(nil)
 			done()
-			resp := &jsonrpc.Response{ID: o.id}
+			resp := &jsonrpc.Response{ID: o.id, Error: err}
 			if err == nil {
-				if newest {
-					result = s.signed(result)
-				}
-				resp.Result, err = encodedResult{CallToolResult: result, typed: newest || isTyped(ss)}.MarshalJSON()
+				resp.Result, resp.Error = s.encodeAnswer(ctx, result, newest, newest || isTyped(ss))
 			}
-			if err != nil {
-				resp.Result, resp.Error = nil, err
+			if err := c.Write(context.Background(), resp); err != nil && c.failure() == nil {
+				s.logger.LogAttrs(ctx, slog.LevelError, "an answer could not be written", slog.String("tool", o.name), slog.Any("error", err))
+				_ = c.send(context.Background(), false, &jsonrpc.Response{ID: o.id, Error: wireError(errors.New("the answer could not be written"))})
 			}
-			_ = c.Write(context.Background(), resp) // a connection that is broken says so itself
 		}()
 		<-begun
 		return true
 	}
+}
+
+// encodeAnswer encodes a result. What breaks over it is that call's error.
+func (s *Server) encodeAnswer(ctx context.Context, result *mcp.CallToolResult, signed, typed bool) (data json.RawMessage, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			data, err = nil, s.survived(ctx, toolsCall, p)
+		}
+	}()
+	if signed {
+		result = s.signed(result)
+	}
+	return encodedResult{CallToolResult: result, typed: typed}.MarshalJSON()
 }

@@ -84,7 +84,7 @@ func (w *commandWire) Connect(ctx context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("speaking to the command: %w", err)
 	}
-	w.shared = &shared{Connection: renaming{&metered{Connection: c}}, cut: w.cut}
+	w.shared = &shared{Connection: renaming{&metered{Connection: c}}}
 	return w.shared, nil
 }
 

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -17,7 +15,6 @@ import (
 // ids are apart from the SDK's.
 type shared struct {
 	mcp.Connection
-	cut func() // ends the source
 
 	mu      sync.Mutex
 	last    int64
@@ -66,20 +63,21 @@ func (c *shared) end(err error) {
 	c.waiting = nil
 }
 
-// expect makes an id and a channel for the answer to it.
-func (c *shared) expect() (int64, <-chan *jsonrpc.Response) {
+// expect makes an id and a channel for the answer to it; the error is why nothing is
+// read any more.
+func (c *shared) expect() (int64, <-chan *jsonrpc.Response, error) {
 	answer := make(chan *jsonrpc.Response, 1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended != nil {
-		answer <- &jsonrpc.Response{Error: transportError{c.ended}}
+		return 0, nil, c.ended
 	}
 	if c.waiting == nil {
 		c.waiting = make(map[int64]chan<- *jsonrpc.Response)
 	}
 	c.last++
 	c.waiting[firstID+c.last] = answer
-	return firstID + c.last, answer
+	return firstID + c.last, answer, nil
 }
 
 func (c *shared) forget(id int64) {
@@ -89,68 +87,71 @@ func (c *shared) forget(id int64) {
 }
 
 // call calls a tool and waits for the answer, until ctx ends; then the source is told.
-// The error is a *RefusedError or a transportError. A message that cannot be written
-// ends the link: half of it may be out.
+// The error is a *RefusedError or a transportError. It is for link.call, which holds
+// the link's wait group. A source may not read for as long as it works, so what is
+// written has a goroutine of its own; a message that cannot be written ends the link,
+// since half of it may be out.
 func (c *shared) call(ctx context.Context, l *link, r *request) (*reply, error) {
 	params, err := encodeExact(r)
 	if err != nil {
 		return nil, fmt.Errorf("writing the call of %q: %w", r.Name, err)
 	}
-	if ctx.Err() != nil {
-		return nil, transportError{ctx.Err()}
-	}
-	id, answer := c.expect()
-	defer c.forget(id)
-	if err := c.send(ctx, id, "tools/call", params); err != nil {
-		l.cancel(err)
+	id, answer, err := c.expect()
+	if err != nil {
 		return nil, transportError{err}
 	}
+	defer c.forget(id)
+	written := make(chan struct{}) // closed when it is
+	l.wg.Go(func() {
+		defer close(written)
+		if err := c.send(id, "tools/call", params); err != nil {
+			l.cancel(transportError{l.wire.reason(err)})
+		}
+	})
+	var resp *jsonrpc.Response
 	select {
-	case resp := <-answer:
-		switch e := resp.Error.(type) {
-		case nil:
-		case transportError:
-			return nil, e
-		case *jsonrpc.Error:
-			return nil, &RefusedError{Text: clip(e.Message, maxErrorText)}
-		default:
-			return nil, &RefusedError{Text: clip(e.Error(), maxErrorText)}
-		}
-		answer := &reply{}
-		if err := answer.UnmarshalJSON(resp.Result); err != nil {
-			return nil, &RefusedError{Text: fmt.Sprintf("its answer cannot be read: %v", err)}
-		}
-		return answer, nil
+	case resp = <-answer:
 	case <-ctx.Done():
+		select {
+		case resp = <-answer: // both were ready: what is there is not thrown away
+		default:
+			l.wg.Go(func() {
+				<-written
+				c.cancelled(ctx, id)
+			})
+			return nil, transportError{ctx.Err()}
+		}
 	}
-	reason, err := json.Marshal(struct {
+	switch e := resp.Error.(type) {
+	case nil:
+	case transportError:
+		return nil, e
+	case *jsonrpc.Error:
+		return nil, &RefusedError{Text: clip(e.Message, maxErrorText)}
+	default:
+		return nil, &RefusedError{Text: clip(e.Error(), maxErrorText)}
+	}
+	given := &reply{}
+	if err := given.UnmarshalJSON(resp.Result); err != nil {
+		return nil, &RefusedError{Text: fmt.Sprintf("its answer cannot be read: %v", err)}
+	}
+	return given, nil
+}
+
+// cancelled tells the source that a call is given up. It is a courtesy.
+func (c *shared) cancelled(ctx context.Context, id int64) {
+	params, err := json.Marshal(struct {
 		RequestID int64  `json:"requestId"`
 		Reason    string `json:"reason"`
 	}{id, ctx.Err().Error()})
 	if err == nil {
-		err = c.send(ctx, 0, "notifications/cancelled", reason)
+		_ = c.send(0, "notifications/cancelled", params)
 	}
-	if err != nil {
-		l.cancel(err)
-	}
-	return nil, transportError{ctx.Err()}
 }
 
-// stuckFor is how long a write may go on when its call has ended.
-const stuckFor = time.Second
-
-// send writes a request, or without an id a notification. A source that does not read
-// is cut off where somebody waits for it in vain.
-func (c *shared) send(ctx context.Context, id int64, method string, params []byte) error {
-	var written atomic.Bool
-	defer written.Store(true)
-	defer context.AfterFunc(ctx, func() {
-		time.AfterFunc(stuckFor, func() {
-			if !written.Load() {
-				c.cut()
-			}
-		})
-	})()
+// send writes a request, or without an id a notification. How long that may take is
+// bounded by who writes to the command.
+func (c *shared) send(id int64, method string, params []byte) error {
 	m := &jsonrpc.Request{Method: method, Params: params}
 	if id != 0 {
 		var err error
@@ -158,5 +159,5 @@ func (c *shared) send(ctx context.Context, id int64, method string, params []byt
 			return err
 		}
 	}
-	return c.Write(context.WithoutCancel(ctx), m)
+	return c.Write(context.Background(), m)
 }

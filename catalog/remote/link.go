@@ -178,8 +178,8 @@ func (l *link) call(ctx context.Context, r *request) (*reply, error) {
 	l.calls.Add(1)
 	answer, rest, err := l.tell(ctx, r)
 	l.calls.Add(-1)
-	if rest != nil && !l.begin(rest) {
-		rest()
+	if rest != nil {
+		l.wg.Go(rest) // the count that is held keeps close from having waited
 	}
 	if err == nil && answer.fault != "" {
 		err = &RefusedError{Text: "its answer is not what MCP asks of a tool's: " + answer.fault}

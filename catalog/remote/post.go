@@ -60,18 +60,21 @@ func (p *poster) callTool(ctx context.Context, r *request) (answer *reply, rest 
 	attached := context.AfterFunc(ctx, cancel)
 	answer, body, err := x.call(asking, params)
 	attached()
-	if err != nil && ctx.Err() != nil {
-		p.cancelled(ctx, x.id)
-	}
-	if body == nil {
+	given := err != nil && ctx.Err() != nil // up, by the caller
+	if body == nil && !given {
 		cancel()
 		return answer, nil, err
 	}
 	return answer, func() {
-		late := time.AfterFunc(drainTime, cancel)
-		_, _ = io.CopyN(io.Discard, body, drainBytes)
-		late.Stop()
-		body.Close()
+		if given {
+			p.cancelled(ctx, x.id)
+		}
+		if body != nil {
+			late := time.AfterFunc(drainTime, cancel)
+			_, _ = io.CopyN(io.Discard, body, drainBytes)
+			late.Stop()
+			body.Close()
+		}
 		cancel()
 	}, err
 }

@@ -35,7 +35,7 @@ type rawWeb struct {
 	*httptest.Server
 	call   func(w http.ResponseWriter, r *http.Request, id string) // of the execute tool
 	resume func(w http.ResponseWriter, r *http.Request)            // of a GET with Last-Event-Id
-	deaf   chan struct{}                                           // answers to it are not taken before it is closed; nil: they are
+	deaf   chan struct{}                                           // answers and cancellations are not taken before it is closed; nil: they are
 
 	mu      sync.Mutex
 	session int // counts those that were begun
@@ -127,7 +127,7 @@ func (s *rawWeb) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	result := `{}`
 	switch {
-	case m.Method == "" && s.deaf != nil:
+	case (m.Method == "" || m.Method == "notifications/cancelled") && s.deaf != nil:
 		select {
 		case <-s.deaf:
 		case <-r.Context().Done():
@@ -503,6 +503,29 @@ func TestAStreamThatGoesOnBehindTheAnswer(t *testing.T) {
 	case <-ended: // it was cut off
 	case <-time.After(patience):
 		t.Error("the stream goes on")
+	}
+}
+
+// Who gives a call up does not wait until the source has taken the word of it.
+func TestACallIsGivenUpThoughTheSourceDoesNotListen(t *testing.T) {
+	s := newRawWeb(t)
+	s.deaf = make(chan struct{})
+	t.Cleanup(func() { close(s.deaf) })
+	began := make(chan struct{})
+	s.call = func(w http.ResponseWriter, r *http.Request, id string) {
+		close(began)
+		<-r.Context().Done()
+	}
+	r, w := s.open(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var given time.Time
+	go func() {
+		<-began
+		given = time.Now()
+		cancel()
+	}()
+	if _, err := r.Execute(ctx, w, nil, nil); !errors.Is(err, context.Canceled) || time.Since(given) >= noticeTimeout {
+		t.Errorf("%v after %v", err, time.Since(given))
 	}
 }
 

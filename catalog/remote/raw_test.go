@@ -2,10 +2,12 @@ package remote_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +21,8 @@ type order struct {
 	Before []byte `json:"before,omitempty"` // is written before the answer
 	Result []byte `json:"result,omitempty"` // is the answer's result, whatever it is
 	Pings  bool   `json:"pings,omitempty"`  // ask without end, and read nothing
+	Await  string `json:"await,omitempty"`  // is not answered before this file is there; .began beside it says that it has begun
+	Filler string `json:"filler,omitempty"` // says nothing
 }
 
 // beRaw is a source that writes, byte for byte, what it is ordered to; no SDK
@@ -54,6 +58,15 @@ func beRaw() {
 				break
 			}
 			o := m.Params.Arguments.Input
+			if o.Await != "" {
+				os.WriteFile(o.Await+".began", nil, 0o600)
+				for {
+					if _, err := os.Stat(o.Await); err == nil {
+						break
+					}
+					time.Sleep(2 * time.Millisecond)
+				}
+			}
 			os.Stdout.Write(o.Before)
 			out := bufio.NewWriter(os.Stdout)
 			for i := 0; o.Pings; i++ {
@@ -184,3 +197,46 @@ func TestASourceThatAsksAndDoesNotListenIsCutOff(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A source that does one thing at a time does not read while it works: a call that is
+// given up before it could be written returns at once, and costs the other nothing.
+func TestACallIsGivenUpWhileItsSourceWorks(t *testing.T) {
+	r := open(t, settings(command("s", "raw")))
+	w := &r.tools(t, "raw").Tools[0].Workflow
+	gate := filepath.Join(t.TempDir(), "gate")
+	done := make(chan error, 1)
+	go func() {
+		got, err := executeRaw(t, r, w, order{Await: gate, Result: []byte(`{"content":[],"structuredContent":{"a":1}}`)})
+		if err == nil && string(got.Output) != `{"a":1}` {
+			err = fmt.Errorf("it gave %s", got.Output)
+		}
+		done <- err
+	}()
+	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
+		if _, err := os.Stat(gate + ".began"); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("it does not begin")
+		}
+	}
+	input, err := json.Marshal(order{Filler: strings.Repeat("x", 1<<20)}) // more than a pipe holds
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if _, err := r.Execute(ctx, w, input, nil); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > writePatience {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("the other call: %v", err)
+	}
+}
+
+// writePatience is well below the time that a write to a command may take.
+const writePatience = 20 * time.Second

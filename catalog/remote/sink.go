@@ -12,6 +12,7 @@ type sink struct {
 	held    []Progress
 	handing bool // a goroutine is; end waits for it
 	over    bool
+	broke   any // the panic of hand, for end
 }
 
 func newSink(hand func(Progress)) *sink {
@@ -44,21 +45,35 @@ func (s *sink) pump() {
 		all := s.held
 		s.held = nil
 		s.mu.Unlock()
-		for _, p := range all {
-			s.hand(p)
-		}
+		broke := s.handAll(all)
 		s.mu.Lock()
+		if broke != nil {
+			s.broke, s.over, s.held = broke, true, nil
+		}
 	}
 	s.handing = false
 	s.quiet.Broadcast()
 }
 
-// end takes no more, and returns when all that there was has been handed on.
+// handAll hands on, and returns the panic of who is handed to.
+func (s *sink) handAll(all []Progress) (broke any) {
+	defer func() { broke = recover() }()
+	for _, p := range all {
+		s.hand(p)
+	}
+	return nil
+}
+
+// end takes no more, and returns when all that there was has been handed on; a panic of
+// who it was handed to comes up here.
 func (s *sink) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
 	for s.handing {
 		s.quiet.Wait()
+	}
+	if s.broke != nil {
+		panic(s.broke) // where the call is, and what guards it
 	}
 }
