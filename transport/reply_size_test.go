@@ -20,7 +20,7 @@ type hugeReply struct {
 	Text string `json:"text"`
 }
 
-// Issue 8, "each reply's size bounded": whatever a tool would answer, what it does
+// Whatever a tool would answer, what it does
 // answer has at most maxReplyBytes, and an error at most 8,000 characters; what is
 // too much is told with its size and with what to do, not cut.
 func TestEveryReplyIsBounded(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 
 const nobody = "3b241101-e2bb-4255-8caf-4136c566a962"
 
-// Issue 7, "Errors": each wrong argument is told with code, value and remedy, and
+// Each wrong argument is told with code, value and remedy, and
 // nothing is made.
 func TestWrongArguments(t *testing.T) {
 	p := newProject(t)

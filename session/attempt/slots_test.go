@@ -13,7 +13,7 @@ import (
 	"deepwork/catalog/task"
 )
 
-// Issue 7, "Figures": 50 attempts at once on 4 slots of two servers all end,
+// 50 attempts at once on 4 slots of two servers all end,
 // never more than 4 run, nothing is left locked, and git is whole.
 func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 	if testing.Short() {
