@@ -271,16 +271,23 @@ func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name s
 	if !began {
 		return
 	}
-	// What an agent said it had written is in its worktree, or under the ref.
+	// What an agent said it had written is in its worktree, or under the ref; while a
+	// deletion that was begun goes on, beside all else, it may be on its way there.
+	look := func(file string) string {
+		text, err := os.ReadFile(filepath.Join(s.home, "worktrees", attempt, "shop", file))
+		if err == nil {
+			return strings.TrimSpace(string(text))
+		}
+		kept, _ := gitIn(s.o.Root, "show", "refs/deepwork/rescue/"+attempt+":"+file)
+		return kept
+	}
 	read := func(file string) string {
-		if there {
-			text, err := os.ReadFile(filepath.Join(s.home, "worktrees", attempt, "shop", file))
-			if err == nil {
-				return strings.TrimSpace(string(text))
+		for end := time.Now().Add(time.Minute); ack.deleting[id] && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			if text := look(file); text != "" {
+				return text
 			}
 		}
-		text, _ := gitIn(s.o.Root, "show", "refs/deepwork/rescue/"+attempt+":"+file)
-		return text
+		return look(file)
 	}
 	for _, file := range []string{"committed", "loose"} {
 		if exists(filepath.Join(marks, file+"-"+name)) && read(file) != name {
@@ -298,7 +305,7 @@ func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name s
 			t.Errorf("the commit %s is lost: %q, %v", name, out, err)
 		}
 	}
-	if !there {
+	if !there || ack.deleting[id] {
 		return
 	}
 	r := s.get(attempt)
