@@ -205,6 +205,12 @@ func TestBoardTwoServers(t *testing.T) {
 	v := p.task("! say once", "! await "+gate)
 	id := p.start(v).AttemptID
 	q.reaches(id, "running")
+	q.eventually(func() string { // it runs a moment before it says so
+		if out := q.output(id); !strings.Contains(out, "\nonce") {
+			return "the output is:\n" + out
+		}
+		return ""
+	})
 	if x := boardCall[attempt.AttemptReply](&q, "stop_attempt", map[string]any{"attempt_id": id}); x.State != "stopped" {
 		t.Errorf("stopped by the other: %+v", x)
 	}
