@@ -92,7 +92,7 @@ func BenchmarkEncodeWorkflows(b *testing.B) {
 	}
 	reply := &workflow.WorkflowsReply{Jobs: data, Errors: json.RawMessage(`[]`), Stack: []workflow.StackEntry{}}
 	for name, wrap := range map[string]func(*mcp.CallToolResult) any{
-		"ours": func(r *mcp.CallToolResult) any { return encodedResult{r, nil, false} },
+		"ours": func(r *mcp.CallToolResult) any { return encodedResult{r, false} },
 		"sdk":  func(r *mcp.CallToolResult) any { return r },
 	} {
 		b.Run(name, func(b *testing.B) {

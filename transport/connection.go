@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -69,9 +68,8 @@ type connection struct {
 	leaving  context.Context // ends when its calls are no longer to wait for runs at sources, or with ctx
 	leave    context.CancelCauseFunc
 
-	parcels atomic.Pointer[parcels] // of a transport that takes them
-	asked   asked                   // calls that the SDK does not know
-	holding sync.WaitGroup          // of hold; added to under the lock of connections
+	asked   asked          // calls that the SDK does not know
+	holding sync.WaitGroup // of hold; added to under the lock of connections
 
 	// Under the lock of connections.
 	key   any                // *mcp.ServerSession, or sharedKey

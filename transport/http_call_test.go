@@ -4,11 +4,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -357,45 +355,6 @@ func TestADirectCallOfTheNewestProtocolWhoseClientHangsUp(t *testing.T) {
 	waitFor(t, "the end of the call", func() bool { return s.inflight.len() == 0 && h.requests.Load() == 0 && h.sockets.len() == 0 })
 	if n := h.direct.Load(); n != 1 {
 		t.Errorf("%d went past the SDK", n)
-	}
-}
-
-// A session that is ended has its direct calls cancelled, and its agent closed when
-// they are over, not before.
-func TestTheEndOfASessionWaitsForItsDirectCalls(t *testing.T) {
-	var agent *fakeAgent
-	began, ended := make(chan struct{}), make(chan error, 1)
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		agent = a
-		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
-			close(began)
-			<-ctx.Done()
-			time.Sleep(20 * time.Millisecond) // so that whoever does not wait is caught
-			select {
-			case <-a.closed:
-				ended <- errors.New("its agent was closed in the middle of a call")
-			default:
-				ended <- context.Cause(ctx)
-			}
-			return nil, ctx.Err()
-		}
-	}, withHTTP(nil))
-	h := overHTTP(t, s, HTTPOptions{})
-	c := httpClient(t, "")
-	id := open(t, c, h)
-	var wg sync.WaitGroup
-	wg.Go(func() { send(t, c, "POST", h.URL(), finishCall(1), id) })
-	<-began
-	if r := send(t, c, "DELETE", h.URL(), "", id); r.status != 204 {
-		t.Errorf("%+v", r)
-	}
-	if err := <-ended; !errors.Is(err, errGone) {
-		t.Error(err)
-	}
-	wg.Wait()
-	<-agent.closed
-	if r := send(t, c, "POST", h.URL(), finishCall(2), id); r.status != 404 {
-		t.Errorf("after the end: %+v", r)
 	}
 }
 

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -156,13 +157,20 @@ func TestProtocolVersions(t *testing.T) {
 	}
 }
 
-// A DELETE ends the session, what it runs, and nothing else.
+// A DELETE ends the session, what it runs, and nothing else; its agent is closed when
+// its calls are over, and not before.
 func TestDeleteEndsASession(t *testing.T) {
-	began := make(chan struct{})
+	began, ended := make(chan struct{}), make(chan error, 1)
 	s, f := fakeServer(t, func(a *fakeAgent) {
 		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
 			close(began)
 			<-ctx.Done()
+			select {
+			case <-a.closed:
+				ended <- errors.New("its agent was closed in the middle of a call")
+			case <-time.After(20 * time.Millisecond): // so that whoever does not wait is caught
+				ended <- context.Cause(ctx)
+			}
 			return nil, ctx.Err()
 		}
 	}, withHTTP(nil))
@@ -176,6 +184,9 @@ func TestDeleteEndsASession(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	wg.Wait()
+	if err := <-ended; !errors.Is(err, errGone) {
+		t.Error(err)
+	}
 	<-f.agents[0].closed
 	for _, method := range []string{"POST", "GET", "DELETE"} {
 		if r := send(t, c, method, h.URL(), finishCall(2), id); r.status != 404 || !strings.Contains(r.body, "session_id") {

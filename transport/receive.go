@@ -44,7 +44,7 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			if err != nil {
 				return nil, err
 			}
-			return encodedResult{result, conn.parcels.Load(), isTyped(ss)}, nil
+			return encodedResult{result, isTyped(ss)}, nil
 		}
 		if list, ok := req.(*mcp.ListToolsRequest); ok && s.remote != nil {
 			return s.remote.listTools(ctx, next, method, list)

@@ -44,8 +44,7 @@ func encode(v any) ([]byte, error) {
 // what a large reply costs.
 type encodedResult struct {
 	*mcp.CallToolResult
-	parcels *parcels // of the connection, if it has them
-	typed   bool     // it says that it is complete, as the newest protocol asks
+	typed bool // it says that it is complete, as the newest protocol asks
 }
 
 // isTyped tells whether results say what they are in the protocol version that a
@@ -61,7 +60,7 @@ var bareFrame = []byte(`{"content":[]}`)
 // noContent is what the SDK writes for a result without content blocks.
 var noContent = []byte(`"content":[]`)
 
-// MarshalJSON gives what the embedded result's own method would, or a parcel of it.
+// MarshalJSON gives what the embedded result's own method would.
 func (r encodedResult) MarshalJSON() ([]byte, error) {
 	out, err := r.encode()
 	if err != nil {
@@ -69,9 +68,6 @@ func (r encodedResult) MarshalJSON() ([]byte, error) {
 	}
 	if r.typed {
 		out = append(out[:len(out)-1], `,"resultType":"complete"}`...)
-	}
-	if r.parcels != nil && len(out) >= parcelFrom {
-		return r.parcels.pack(out), nil
 	}
 	return out, nil
 }

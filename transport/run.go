@@ -74,7 +74,6 @@ func (s *Server) serve(ctx context.Context, c *stdio) error {
 		ss.Close()
 		return fmt.Errorf("serving stdio: %w", err)
 	}
-	conn.parcels.Store(&c.parcels)
 	c.direct.Store(new(s.pastSDK(c, ss, conn)))
 	var wg sync.WaitGroup
 	over := make(chan error, 1) // one value, when no call is in flight any more

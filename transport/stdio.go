@@ -47,9 +47,8 @@ type stdio struct {
 	token chan struct{}     // capacity 1; who holds it writes
 	buf   []byte            // of who holds the token
 
-	parcels parcels                                     // large results, on their way around the SDK
-	direct  atomic.Pointer[func(*jsonrpc.Request) bool] // carries out what need not go to the SDK
-	past    atomic.Int64                                // calls that went past it, since the beginning
+	direct atomic.Pointer[func(*jsonrpc.Request) bool] // carries out what need not go to the SDK
+	past   atomic.Int64                                // calls that went past it, since the beginning
 
 	stopOnce, closeOnce sync.Once
 
@@ -150,34 +149,6 @@ func (c *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 			}
 		}
 	}
-}
-
-// carryOut has a call carried out past the SDK, if that can be, or notes that the SDK
-// has it. While it has one, the next go there too: they begin in about the order in
-// which they came.
-func (c *stdio) carryOut(req *jsonrpc.Request) bool {
-	direct := c.direct.Load()
-	if !req.IsCall() {
-		if direct != nil {
-			(*direct)(req) // it may cancel one of those
-		}
-		return false
-	}
-	c.mu.Lock()
-	call, known := c.calls[req.ID]
-	first := c.handed == 0
-	c.mu.Unlock()
-	if direct != nil && first && known && !call.parked && (*direct)(req) {
-		return true
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if call, known = c.calls[req.ID]; known && !call.parked {
-		call.handed = true
-		c.calls[req.ID] = call
-		c.handed++
-	}
-	return false
 }
 
 // accept records the calls of a line and queues its messages; what is no
@@ -307,9 +278,6 @@ func (c *stdio) send(ctx context.Context, list bool, msgs ...jsonrpc.Message) er
 	for i, m := range msgs {
 		if i > 0 {
 			b = append(b, ',')
-		}
-		if resp, ok := m.(*jsonrpc.Response); ok {
-			resp.Result = c.parcels.unpack(resp.Result)
 		}
 		var err error
 		if b, err = appendMessage(b, m); err != nil {

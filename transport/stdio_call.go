@@ -12,6 +12,34 @@ import (
 	"deepwork/session/run"
 )
 
+// carryOut has a call carried out past the SDK, if that can be, or notes that the SDK
+// has it. While it has one, the next go there too: they begin in about the order in
+// which they came.
+func (c *stdio) carryOut(req *jsonrpc.Request) bool {
+	direct := c.direct.Load()
+	if !req.IsCall() {
+		if direct != nil {
+			(*direct)(req) // it may cancel one of those
+		}
+		return false
+	}
+	c.mu.Lock()
+	call, known := c.calls[req.ID]
+	alone := c.handed == 0
+	c.mu.Unlock()
+	if direct != nil && alone && known && !call.parked && (*direct)(req) {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if call, known = c.calls[req.ID]; known && !call.parked {
+		call.handed = true
+		c.calls[req.ID] = call
+		c.handed++
+	}
+	return false
+}
+
 // pastSDK returns what carries out calls of tools that come over a stdio connection
 // past the SDK, as those over HTTP are, and reports whether it did. It is called by
 // one goroutine, with each request and notification, and returns when the call is about

@@ -444,10 +444,10 @@ func TestStdioBoundsCallsInFlight(t *testing.T) {
 	})
 }
 
-// A large reply takes its own way past the SDK, and is the same.
+// A large reply is whole.
 func TestStdioLargeReply(t *testing.T) {
 	want := fullFinish()
-	want.BeginStep.Instructions = strings.Repeat("<ö> \"\\\n", parcelFrom)
+	want.BeginStep.Instructions = strings.Repeat("<ö> \"\\\n", 10_000)
 	s, _ := fakeServer(t, func(a *fakeAgent) {
 		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) { return want, nil }
 	})

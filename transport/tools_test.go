@@ -363,7 +363,7 @@ func TestEncodedResultIsTheSDKs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := encodedResult{res, nil, false}.MarshalJSON()
+		got, err := encodedResult{res, false}.MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 
@@ -131,21 +130,13 @@ func (c *shared) call(ctx context.Context, l *link, r *request) (*reply, error) 
 	default:
 		return nil, &RefusedError{Text: clip(e.Error(), maxErrorText)}
 	}
-	given := &reply{}
-	if err := given.UnmarshalJSON(resp.Result); err != nil {
-		return nil, &RefusedError{Text: fmt.Sprintf("its answer cannot be read: %v", err)}
-	}
-	return given, nil
+	return replyOf(resp.Result)
 }
 
 // cancelled tells the source that a call is given up. It is a courtesy.
 func (c *shared) cancelled(ctx context.Context, id int64) {
-	params, err := json.Marshal(struct {
-		RequestID int64  `json:"requestId"`
-		Reason    string `json:"reason"`
-	}{id, ctx.Err().Error()})
-	if err == nil {
-		_ = c.send(0, "notifications/cancelled", params)
+	if params, err := cancellation(ctx, id); err == nil {
+		_ = c.send(0, cancelledMethod, params)
 	}
 }
 

@@ -67,11 +67,16 @@ func answerOf(m *wireMessage) (*reply, error) {
 		}
 		return nil, &RefusedError{Text: clip(e.Message, maxErrorText)}
 	}
-	answer := &reply{}
-	if err := answer.UnmarshalJSON(m.Result); err != nil {
+	return replyOf(m.Result)
+}
+
+// replyOf reads the result of a call.
+func replyOf(result json.RawMessage) (*reply, error) {
+	r := &reply{}
+	if err := r.UnmarshalJSON(result); err != nil {
 		return nil, &RefusedError{Text: fmt.Sprintf("its answer cannot be read: %v", err)}
 	}
-	return answer, nil
+	return r, nil
 }
 
 // answerLater has a request of the source's own answered, in turn, beside what goes on

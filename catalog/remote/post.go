@@ -92,13 +92,20 @@ func encodeExact(v any) ([]byte, error) {
 
 // cancelled tells the source that a call is given up. It is a courtesy.
 func (p *poster) cancelled(ctx context.Context, id int64) {
-	params, err := json.Marshal(struct {
+	if params, err := cancellation(ctx, id); err == nil {
+		_ = p.notify(p.wire.cutting, &wireMessage{Version: "2.0", Method: cancelledMethod, Params: params})
+	}
+}
+
+// cancelledMethod tells the source that a call is given up.
+const cancelledMethod = "notifications/cancelled"
+
+// cancellation is what it says of a call whose context has ended.
+func cancellation(ctx context.Context, id int64) ([]byte, error) {
+	return json.Marshal(struct {
 		RequestID int64  `json:"requestId"`
 		Reason    string `json:"reason"`
 	}{id, ctx.Err().Error()})
-	if err == nil {
-		_ = p.notify(p.wire.cutting, &wireMessage{Version: "2.0", Method: "notifications/cancelled", Params: params})
-	}
 }
 
 // notify sends what is not answered.
