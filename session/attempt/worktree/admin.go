@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 // git keeps of each worktree an administrative folder below the repository's
@@ -33,19 +31,25 @@ func admins(common string) []string {
 func adminOf(common, path string) string {
 	want := canonical(path)
 	for _, admin := range admins(common) {
-		data, err := os.ReadFile(filepath.Join(admin, "gitdir"))
-		if err != nil {
-			continue
-		}
-		at := filepath.FromSlash(strings.TrimRight(string(data), "\r\n"))
-		if !filepath.IsAbs(at) {
-			at = filepath.Join(admin, at)
-		}
-		if canonical(filepath.Dir(at)) == want {
+		if placeOf(admin) == want {
 			return admin
 		}
 	}
 	return ""
+}
+
+// placeOf is the path of the worktree that an administrative folder is of, without
+// symlinks; "" where that does not tell.
+func placeOf(admin string) string {
+	data, err := os.ReadFile(filepath.Join(admin, "gitdir"))
+	if err != nil || len(data) == 0 {
+		return ""
+	}
+	at := filepath.FromSlash(strings.TrimRight(string(data), "\r\n"))
+	if !filepath.IsAbs(at) {
+		at = filepath.Join(admin, at)
+	}
+	return canonical(filepath.Dir(at))
 }
 
 // canonical resolves the symlinks of a path, as far as it exists.
@@ -114,67 +118,4 @@ func removeNamed(admin string) error {
 		}
 	}
 	return os.RemoveAll(admin)
-}
-
-// A git that is killed with this process leaves the lock files of what it was
-// doing. The following remove those that can only be ours.
-
-// clearNameless removes what a killed worktree add left before it had told the
-// worktree's place, or a killed worktree remove after it had deleted that: an
-// administrative folder of no worktree at all.
-func (k *Keeper) clearNameless(ctx context.Context, common string, since time.Time) error {
-	for _, admin := range admins(common) {
-		place, err := os.ReadFile(filepath.Join(admin, "gitdir"))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) || len(place) > 0 {
-			continue
-		}
-		witness := filepath.Join(admin, "locked")
-		if reason, locked := lockedBy(admin); !locked {
-			witness = admin
-		} else if reason != initializing && reason != "" {
-			continue
-		}
-		if err := k.clearStale(ctx, witness, since, func() error { return os.RemoveAll(admin) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// clearRefLocks removes locks of a ref that is ours alone, and that of the packed
-// refs, which deleting a ref takes for a moment, if it is as old as our step.
-func (k *Keeper) clearRefLocks(ctx context.Context, common string, since time.Time, refs ...string) error {
-	for _, ref := range refs {
-		lock := filepath.Join(common, filepath.FromSlash(ref)+".lock")
-		if err := os.Remove(lock); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("removing the lock of a git that was killed: %w", err)
-		}
-	}
-	packed := filepath.Join(common, "packed-refs.lock")
-	return k.clearStale(ctx, packed, since, func() error { return os.Remove(packed) })
-}
-
-// staleAfter is how long a lock that may be somebody else's must lie unchanged.
-const staleAfter = 10 * time.Second
-
-// clearStale removes a lock that was made at or after a time and that stays as it
-// is for a while: nobody is at work behind it.
-func (k *Keeper) clearStale(ctx context.Context, lock string, since time.Time, remove func() error) error {
-	before, err := os.Lstat(lock)
-	if err != nil || before.ModTime().Before(since.Add(-time.Second)) {
-		return nil
-	}
-	for end := time.Now().Add(k.stale); time.Now().Before(end); {
-		if err := sleep(ctx, k.stale/20); err != nil {
-			return err
-		}
-		now, err := os.Lstat(lock)
-		if err != nil || !os.SameFile(before, now) || now.Size() != before.Size() || !now.ModTime().Equal(before.ModTime()) {
-			return nil
-		}
-	}
-	if err := remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing the lock of a git that was killed: %w", err)
-	}
-	return nil
 }

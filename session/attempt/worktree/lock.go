@@ -71,10 +71,19 @@ func (k *Keeper) attemptLock(attempt string) string {
 	return filepath.Join(k.locks(), "attempt-"+attempt+".lock")
 }
 
-// lockRepo waits until nobody else of ours writes to a repository.
+// lockRepo waits until nobody else of ours writes to a repository, and clears away what
+// killed servers have left there in the way of all.
 func (k *Keeper) lockRepo(ctx context.Context, r *repo) (unlock func(), err error) {
 	sum := sha256.Sum256([]byte(r.common))
-	return k.lock(ctx, filepath.Join(k.locks(), "repo-"+hex.EncodeToString(sum[:8])+".lock"))
+	unlock, err = k.lock(ctx, filepath.Join(k.locks(), "repo-"+hex.EncodeToString(sum[:8])+".lock"))
+	if err != nil {
+		return nil, err
+	}
+	if err := k.healForAll(ctx, r.common); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
 }
 
 // lock waits for a lock of this process and of all.

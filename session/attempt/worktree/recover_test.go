@@ -179,6 +179,83 @@ func TestHalfMadeWorktreesAreMadeAnew(t *testing.T) {
 	}
 }
 
+// What a killed server has left half-made keeps git from working with the repository at
+// all. Other attempts do not fail over that, though its own was not recovered yet.
+func TestWhatAKilledServerLeftDoesNotHinderOthers(t *testing.T) {
+	for _, left := range []string{"commondir", "HEAD", "gitdir", "packed-refs.lock"} {
+		t.Run(left, func(t *testing.T) {
+			repo := newRepo(t)
+			k, _ := newKeeper(t)
+			path := create(t, k, repo)
+			j, err := k.load(attemptID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			j.Phase, j.Trees[0].Step = creating, adding
+			if err := k.save(j); err != nil {
+				t.Fatal(err)
+			}
+			common := canonical(filepath.Join(repo, ".git"))
+			at := common
+			if left != packedLock {
+				at = adminOf(common, path)
+				write(t, at, "locked", initializing)
+			}
+			write(t, at, left, "")
+			other, err := k.Create(t.Context(), "other", branchName+"-other", []Tree{tree(repo)}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := k.Remove(t.Context(), "other", nil); err != nil || isThere(other[0].Path) {
+				t.Error(err)
+			}
+			if create(t, k, repo) != path || read(t, path, "a.txt") != "one\ntwo\n" {
+				t.Error("its own was not made anew")
+			}
+			sound(t, repo, 1)
+			remove(t, k)
+			sound(t, repo, 0)
+		})
+	}
+}
+
+// What is somebody else's, or of a server that lives, is not taken for a dead one's.
+func TestWhatIsNotOfAKilledServerStays(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	common := canonical(filepath.Join(repo, ".git"))
+	elsewhere := filepath.Join(t.TempDir(), "theirs")
+	git(t, repo, "worktree", "add", "-q", "--detach", elsewhere)
+	theirs := adminOf(common, canonical(elsewhere))
+	stays := func(what, file string) {
+		t.Helper()
+		write(t, filepath.Dir(file), filepath.Base(file), "")
+		if err := k.healForAll(t.Context(), common); err != nil || !isThere(file) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	stays("a lock, and nothing is half-done", filepath.Join(common, packedLock))
+	j, err := k.load(attemptID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Phase, j.Trees[0].Step = creating, adding
+	if err := k.save(j); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.healForAll(t.Context(), common); err != nil || isThere(filepath.Join(common, packedLock)) {
+		t.Errorf("the lock of a dead one stays: %v", err)
+	}
+	stays("another's worktree", filepath.Join(theirs, "commondir"))
+	unlock, err := k.lockAttempt(t.Context(), attemptID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	stays("a worktree at which somebody is at work", filepath.Join(adminOf(common, path), "commondir"))
+}
+
 func TestLocksThatAreOlderThanOurStepAreNotOurs(t *testing.T) {
 	dir := t.TempDir()
 	k, _ := newKeeper(t)

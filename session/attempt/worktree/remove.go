@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 )
 
 // Remove removes the worktrees of an attempt. What is not committed in them is
@@ -155,41 +153,6 @@ func (k *Keeper) clear(ctx context.Context, j *journal, e *record, mode keeping)
 		return err
 	}
 	return k.drop(ctx, j, e)
-}
-
-// heal removes the locks of a git that was killed in the middle of a step. The
-// journal is as another process left it.
-func (k *Keeper) heal(ctx context.Context, j *journal) error {
-	for _, e := range j.Trees {
-		interrupted := e.Step == branching || e.Step == adding || e.Step == dropping || j.Phase == removing && e.Step == ready
-		if !interrupted || !isDir(e.Common) {
-			continue
-		}
-		err := func() error {
-			unlock, err := k.lockRepo(ctx, e.repo())
-			if err != nil {
-				return err
-			}
-			defer unlock()
-			if e.Step == adding || e.Step == dropping {
-				if err := k.clearNameless(ctx, e.Common, j.Changed); err != nil {
-					return err
-				}
-			}
-			refs := []string{"refs/heads/" + e.Branch}
-			list, _ := os.ReadDir(filepath.Join(e.Common, filepath.FromSlash(rescueRefs))) // missing: no locks
-			for _, f := range list {
-				if name, ok := strings.CutSuffix(f.Name(), ".lock"); ok && strings.HasPrefix(name, j.Attempt) {
-					refs = append(refs, rescueRefs+name)
-				}
-			}
-			return k.clearRefLocks(ctx, e.Common, j.Changed, refs...)
-		}()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // drop removes one worktree, whose work is kept: its folder, its entry in the

@@ -1,0 +1,191 @@
+package worktree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A git that is killed with its server leaves the lock files of what it was doing,
+// and half of a worktree, which keeps git from working with all the others. The
+// following remove those that can only be ours.
+
+// interrupted tells whether a step at one worktree that git takes part in was begun
+// and not ended.
+func (j *journal) interrupted(e *record) bool {
+	return e.Step == branching || e.Step == adding || e.Step == dropping || j.Phase == removing && e.Step == ready
+}
+
+// heal removes the locks of a git that was killed in the middle of a step. The
+// journal is as another process left it.
+func (k *Keeper) heal(ctx context.Context, j *journal) error {
+	for _, e := range j.Trees {
+		if !j.interrupted(e) || !isDir(e.Common) {
+			continue
+		}
+		err := func() error {
+			unlock, err := k.lockRepo(ctx, e.repo())
+			if err != nil {
+				return err
+			}
+			defer unlock()
+			if e.Step == adding || e.Step == dropping {
+				if err := k.clearNameless(ctx, e.Common, j.Changed); err != nil {
+					return err
+				}
+			}
+			refs := []string{"refs/heads/" + e.Branch}
+			list, _ := os.ReadDir(filepath.Join(e.Common, filepath.FromSlash(rescueRefs))) // missing: no locks
+			for _, f := range list {
+				if name, ok := strings.CutSuffix(f.Name(), ".lock"); ok && strings.HasPrefix(name, j.Attempt) {
+					refs = append(refs, rescueRefs+name)
+				}
+			}
+			return k.clearRefLocks(ctx, e.Common, j.Changed, refs...)
+		}()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// healForAll removes from a repository what killed servers have left of other attempts'
+// worktrees and what stands in everybody's way. Their own calls could not: they wait
+// for the repository's lock, which is held.
+func (k *Keeper) healForAll(ctx context.Context, common string) error {
+	if !obstructed(common) {
+		return nil
+	}
+	all, err := k.attempts()
+	if err != nil {
+		return err
+	}
+	var paths []string
+	var since time.Time
+	for _, attempt := range all {
+		if k.busy(attempt) {
+			continue
+		}
+		j, err := k.load(attempt)
+		if err != nil || j == nil {
+			continue // Recover tells of it
+		}
+		for _, e := range j.Trees {
+			if e.Common != common || !j.interrupted(e) {
+				continue
+			}
+			paths = append(paths, canonical(e.Path))
+			if since.IsZero() || j.Changed.Before(since) {
+				since = j.Changed
+			}
+		}
+	}
+	if len(paths) == 0 {
+		return nil
+	}
+	for _, admin := range admins(common) {
+		witness := halfOf(admin)
+		if witness == "" || !slices.Contains(paths, placeOf(admin)) {
+			continue
+		}
+		if err := k.clearStale(ctx, witness, since, func() error { return removeNamed(admin) }); err != nil {
+			return err
+		}
+	}
+	if err := k.clearNameless(ctx, common, since); err != nil {
+		return err
+	}
+	return k.clearRefLocks(ctx, common, since)
+}
+
+// obstructed tells whether there is in a repository what git cannot work beside.
+func obstructed(common string) bool {
+	return isThere(filepath.Join(common, packedLock)) ||
+		slices.ContainsFunc(admins(common), func(admin string) bool { return halfOf(admin) != "" })
+}
+
+// halfOf is what tells that a worktree is half-made, or half-removed: a file of its
+// administrative folder that is empty, or the folder where one is missing. It is "" of
+// a whole one.
+func halfOf(admin string) string {
+	for _, name := range []string{"gitdir", "HEAD", "commondir"} {
+		path := filepath.Join(admin, name)
+		switch info, err := os.Lstat(path); {
+		case errors.Is(err, fs.ErrNotExist):
+			return admin
+		case err == nil && info.Size() == 0:
+			return path
+		}
+	}
+	return ""
+}
+
+// clearNameless removes what a killed worktree add left before it had told the
+// worktree's place, or a killed worktree remove after it had deleted that: an
+// administrative folder of no worktree at all.
+func (k *Keeper) clearNameless(ctx context.Context, common string, since time.Time) error {
+	for _, admin := range admins(common) {
+		place, err := os.ReadFile(filepath.Join(admin, "gitdir"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) || len(place) > 0 {
+			continue
+		}
+		witness := filepath.Join(admin, "locked")
+		if reason, locked := lockedBy(admin); !locked {
+			witness = admin
+		} else if reason != initializing && reason != "" {
+			continue
+		}
+		if err := k.clearStale(ctx, witness, since, func() error { return os.RemoveAll(admin) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clearRefLocks removes locks of a ref that is ours alone, and that of the packed
+// refs, which deleting a ref takes for a moment, if it is as old as our step.
+func (k *Keeper) clearRefLocks(ctx context.Context, common string, since time.Time, refs ...string) error {
+	for _, ref := range refs {
+		lock := filepath.Join(common, filepath.FromSlash(ref)+".lock")
+		if err := os.Remove(lock); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing the lock of a git that was killed: %w", err)
+		}
+	}
+	packed := filepath.Join(common, packedLock)
+	return k.clearStale(ctx, packed, since, func() error { return os.Remove(packed) })
+}
+
+// packedLock is the lock of a repository's packed refs.
+const packedLock = "packed-refs.lock"
+
+// staleAfter is how long a lock that may be somebody else's must lie unchanged.
+const staleAfter = 10 * time.Second
+
+// clearStale removes a lock that was made at or after a time and that stays as it
+// is for a while: nobody is at work behind it.
+func (k *Keeper) clearStale(ctx context.Context, lock string, since time.Time, remove func() error) error {
+	before, err := os.Lstat(lock)
+	if err != nil || before.ModTime().Before(since.Add(-time.Second)) {
+		return nil
+	}
+	for end := time.Now().Add(k.stale); time.Now().Before(end); {
+		if err := sleep(ctx, k.stale/20); err != nil {
+			return err
+		}
+		now, err := os.Lstat(lock)
+		if err != nil || !os.SameFile(before, now) || now.Size() != before.Size() || !now.ModTime().Equal(before.ModTime()) {
+			return nil
+		}
+	}
+	if err := remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the lock of a git that was killed: %w", err)
+	}
+	return nil
+}
