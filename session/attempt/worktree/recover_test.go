@@ -2,6 +2,7 @@ package worktree
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -142,8 +143,13 @@ func TestLocksOfAKilledGitAreHealed(t *testing.T) {
 
 // A worktree add that is killed may leave any part of what it makes.
 func TestHalfMadeWorktreesAreMadeAnew(t *testing.T) {
-	for _, lost := range []string{"commondir", "HEAD", "gitdir", "empty gitdir", "all"} {
-		t.Run(lost, func(t *testing.T) {
+	for _, c := range []struct {
+		lost   string
+		folder bool // its folder is there, as far as git makes it before that
+	}{{"commondir", false}, {"HEAD", false}, {"gitdir", false}, {"empty gitdir", false}, {"all", false},
+		{"commondir", true}, {"HEAD", true}, {"gitdir", true}, {"empty gitdir", true}, {"empty HEAD", true}, {"empty commondir", true}, {"all", true}} {
+		lost := c.lost
+		t.Run(fmt.Sprintf("%s, folder %t", lost, c.folder), func(t *testing.T) {
 			repo := newRepo(t)
 			k, _ := newKeeper(t)
 			path := create(t, k, repo)
@@ -155,7 +161,11 @@ func TestHalfMadeWorktreesAreMadeAnew(t *testing.T) {
 			if err := k.save(j); err != nil {
 				t.Fatal(err)
 			}
+			pointer := read(t, path, ".git")
 			os.RemoveAll(path)
+			if c.folder {
+				write(t, path, ".git", pointer)
+			}
 			admin := adminOf(canonical(filepath.Join(repo, ".git")), path)
 			list, _ := os.ReadDir(admin)
 			for _, f := range list {
@@ -163,8 +173,8 @@ func TestHalfMadeWorktreesAreMadeAnew(t *testing.T) {
 					os.RemoveAll(filepath.Join(admin, f.Name()))
 				}
 			}
-			if lost == "commondir" || lost == "empty gitdir" {
-				write(t, admin, strings.TrimPrefix(lost, "empty "), "")
+			if name, empty := strings.CutPrefix(lost, "empty "); empty {
+				write(t, admin, name, "")
 			}
 			if lost != "all" {
 				write(t, admin, "locked", initializing)
