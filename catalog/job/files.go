@@ -18,9 +18,10 @@ const MaxInstructionsBytes = 1 << 20
 
 // Instructions reads the instructions file of a step, now, following symlinks
 // only while they stay inside the job's folder, without its byte order mark. A
-// file that has not changed since it was last read is not read again. Errors name
-// the job, the step, the file and the remedy; errors.Is tells fs.ErrNotExist and
-// fs.ErrPermission (seed 000, 001.3.10).
+// file that has not changed since it was last read is not read again; one that seems
+// to be in the middle of a save is waited for, so it may block for half a second.
+// Errors name the job, the step, the file and the remedy; errors.Is tells
+// fs.ErrNotExist and fs.ErrPermission (seed 000, 001.3.10).
 func Instructions(j *Job, s *Step) (string, error) {
 	text, err := j.texts.read(j.Dir, s.InstructionsFile)
 	if err != nil {

@@ -1,12 +1,16 @@
 package job
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
 // write writes a file and the folders above it.
@@ -176,6 +180,79 @@ func TestInstructionsFaults(t *testing.T) {
 				t.Errorf("%v is not %v", err, c.is)
 			}
 		})
+	}
+}
+
+// A file that an editor is saving just now is waited for.
+func TestInstructionsThatAreBeingSaved(t *testing.T) {
+	for name, saving := range map[string]func(t *testing.T, file string){
+		"deleted, to be created": func(t *testing.T, file string) { os.Remove(file) },
+		"truncated":              func(t *testing.T, file string) { os.Truncate(file, 0) },
+		"half a letter":          func(t *testing.T, file string) { write(t, "Saved \xc3", file) },
+		"its folder moved away":  func(t *testing.T, file string) { os.RemoveAll(filepath.Dir(file)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 10 {
+				dir, j := baseJob(t)
+				file := filepath.Join(dir, "steps", "draft.md")
+				began := time.Now()
+				saving(t, file)
+				took := make(chan time.Duration)
+				go func() {
+					time.Sleep(5 * settle)
+					if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte("Saved é."), 0o666)); err != nil {
+						t.Error(err)
+					}
+					took <- time.Since(began)
+				}()
+				got, err := Instructions(j, j.Step("draft"))
+				if <-took > saveBound/2 {
+					continue // the machine stood still
+				}
+				if err != nil || got != "Saved é." {
+					t.Errorf("got %q, %v", got, err)
+				}
+				return
+			}
+			t.Skip("no save was quick enough here")
+		})
+	}
+}
+
+// A link that is led elsewhere all the time always leads to one of the texts.
+func TestInstructionsWhoseLinkMoves(t *testing.T) {
+	dir, j := baseJob(t)
+	file := filepath.Join(dir, "steps", "draft.md")
+	for _, n := range []string{"a", "b"} {
+		write(t, "Text "+n+".", dir, "saves", n)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			aside := filepath.Join(dir, "aside")
+			var err error
+			switch n % 3 {
+			case 0:
+				err = os.Symlink(filepath.Join(dir, "saves", "a"), aside)
+			case 1:
+				err = os.WriteFile(aside, []byte("Text c."), 0o644)
+			case 2:
+				err = os.Symlink("../saves/b", aside)
+			}
+			if err = errors.Join(err, os.Rename(aside, file)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	wanted := []string{"Draft.\n", "Text a.", "Text b.", "Text c."}
+	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		if got, err := Instructions(j, j.Step("draft")); err != nil || !slices.Contains(wanted, got) {
+			t.Fatalf("got %q, %v", got, err)
+		}
 	}
 }
 

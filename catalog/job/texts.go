@@ -1,6 +1,7 @@
 package job
 
 import (
+	"bytes"
 	"path/filepath"
 	"sync"
 	"time"
@@ -25,10 +26,32 @@ type readText struct {
 // keptText is the largest text that is kept, in bytes.
 const keptText = 64 << 10
 
-// read returns the text of a file of the folder, by a look at its signature
-// where it is known. The signature is that of what symlinks lead to: where they
-// are led elsewhere it is another file's, and whether it is inside is looked at.
+const (
+	// settle is how long a file must have been left alone before its text is believed,
+	// and settleBound for how long one that never is is waited for.
+	settle      = 10 * time.Millisecond
+	settleBound = 150 * time.Millisecond
+	// saveBound is for how long a file that cannot be used is taken for one that is
+	// being saved: editors delete and create, write in two goes, lead links elsewhere.
+	saveBound = 500 * time.Millisecond
+)
+
+// read returns the text of a file of the folder, by a look at its signature where it is
+// known. The signature is that of what symlinks lead to: where they are led elsewhere
+// it is another file's, and whether it is inside is looked at. What is just being saved
+// is waited for, so it may block for half a second.
 func (t *texts) read(dir, name string) (string, *insideFault) {
+	for began := time.Now(); ; time.Sleep(settle) {
+		text, fault, patience := t.look(dir, name)
+		if time.Since(began) >= patience {
+			return text, fault
+		}
+	}
+}
+
+// look is read as things are now; patience is for how long it is worth while to look
+// again, since somebody seems to be saving the file.
+func (t *texts) look(dir, name string) (text string, fault *insideFault, patience time.Duration) {
 	t.mu.Lock()
 	known, ok := t.m[name]
 	t.mu.Unlock()
@@ -37,14 +60,20 @@ func (t *texts) read(dir, name string) (string, *insideFault) {
 	}
 	now := known.path.Stat()
 	if ok && now == known.stamp {
-		return known.text, nil
+		return known.text, nil, 0
 	}
 	data, fault := readInside(dir, name)
-	if fault != nil {
-		return "", fault
+	switch {
+	case fault != nil && (changedWithin(saveBound, now) || changedWithin(saveBound, above(known.path.Name()))),
+		fault == nil && len(bytes.TrimSpace(data)) == 0 && changedWithin(saveBound, now):
+		return string(data), fault, saveBound
+	case fault != nil:
+		return "", fault, 0
+	case now.Kind != stamp.Regular || now != known.path.Stat() || changedWithin(settle, now):
+		return string(data), nil, settleBound
 	}
-	text := string(data)
-	if now.Kind == stamp.Regular && now == known.path.Stat() && now.Age(time.Now()) >= stamp.Racy && len(text) <= keptText {
+	text = string(data)
+	if now.Age(time.Now()) >= stamp.Racy && len(text) <= keptText {
 		known.stamp, known.text = now, text
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -53,5 +82,28 @@ func (t *texts) read(dir, name string) (string, *insideFault) {
 		}
 		t.m[name] = known
 	}
-	return text, nil
+	return text, nil, 0
+}
+
+// changedWithin tells whether a file was changed so shortly ago. A time in the future,
+// as another machine's clock may give it, does not say that.
+func changedWithin(d time.Duration, s stamp.Stamp) bool {
+	if s.Kind == stamp.Absent || s.Kind == stamp.Failed {
+		return false
+	}
+	age := time.Since(s.Changed())
+	return age >= 0 && age < d
+}
+
+// above is the signature of the nearest folder above a file that is there: that tells
+// when something in it was removed.
+func above(name string) stamp.Stamp {
+	for {
+		folder := filepath.Dir(name)
+		s := stamp.At(folder).Stat()
+		if s.Kind != stamp.Absent || folder == name {
+			return s
+		}
+		name = folder
+	}
 }
