@@ -104,8 +104,13 @@ func (a *agent) work(ctx context.Context) {
 			kind = "a call that was refused: " + code
 		} else if w, ok := errors.AsType[*wrongReply](err); ok {
 			kind = w.kind
+		} else if errors.Is(err, errAway) {
+			kind = ""
+			a.away.Add(1)
 		}
-		a.wrong.add(kind, err.Error())
+		if kind != "" {
+			a.wrong.add(kind, err.Error())
+		}
 		a.stack = nil
 		if a.client != nil {
 			a.client.vanish()
@@ -232,6 +237,17 @@ func (w *wrongReply) Error() string { return w.text }
 
 func wrongf(kind, format string, args ...any) error {
 	return &wrongReply{kind, fmt.Sprintf(format, args...)}
+}
+
+// errAway is of a call for which a job was not there, and need not have been.
+var errAway = errors.New("the machine has held up the editor in the middle of a save")
+
+// misdefined is a reply that is made of a wrong definition.
+func (a *agent) misdefined(m mark, format string, args ...any) error {
+	if a.book.wasAway(m) {
+		return errAway
+	}
+	return wrongf(wrongDefinition, format, args...)
 }
 
 // top is the session on top of the stack, or nil.

@@ -24,6 +24,9 @@ func (a *agent) start(ctx context.Context, level int) (*account, error) {
 	}
 	m := a.book.mark(job, a.client.server.index)
 	r, err := do[workflow.StartReply](ctx, a, how, workflow.ToolStart, args)
+	if refusedWith(err) == "job_not_found" && a.book.wasAway(m) {
+		return nil, errAway
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -60,10 +63,10 @@ func (a *agent) beginsWith(s *account, m mark, moved bool, entry []string, first
 		}
 		save, err := a.book.step(m, info, step)
 		if err != nil {
-			return wrongf(wrongDefinition, "session %s: %v", s.id, err)
+			return a.misdefined(m, "session %s: %v", s.id, err)
 		}
 		if i > 0 && save != oldest {
-			return wrongf(wrongDefinition, "session %s: one reply is made of the saves %d and %d of job.yml", s.id, oldest, save)
+			return a.misdefined(m, "session %s: one reply is made of the saves %d and %d of job.yml", s.id, oldest, save)
 		}
 		oldest = save
 	}
@@ -276,10 +279,10 @@ func (a *agent) list(ctx context.Context) error {
 		}
 		found++
 		if err := a.book.listed(marks[job], j.Summary); err != nil {
-			return wrongf(wrongDefinition, "get_workflows: %v", err)
+			return a.misdefined(marks[job], "get_workflows: %v", err)
 		}
 	}
-	if found != jobCount {
+	if found != jobCount && !slices.ContainsFunc(marks[:], a.book.wasAway) {
 		return wrongf(wrongDefinition, "get_workflows: it lists %d of the %d jobs: %.1000s; errors: %.1000s", found, jobCount, r.Jobs, r.Errors)
 	}
 	return nil

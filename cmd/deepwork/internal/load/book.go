@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"deepwork/session/workflow"
 )
@@ -16,9 +17,18 @@ type book struct {
 	group   int
 	servers int
 
-	mu    sync.Mutex
-	files [jobCount][]*savedFile // job.yml, then the instructions of each step in order
+	mu     sync.Mutex
+	files  [jobCount][]*savedFile // job.yml, then the instructions of each step in order
+	rough  [jobCount]time.Time    // when the rough save that goes on began; zero: there is none
+	heldUp [jobCount][]interval   // rough saves that took too long
 }
+
+// An interval is from when to when something was so.
+type interval struct{ from, to time.Time }
+
+// awayFor is how long a job.yml may be away, or half-written, without harm. Servers
+// wait for half a second (catalog.Options.Grace).
+const awayFor = 400 * time.Millisecond
 
 // A savedFile is one file and its saves; save number n is saves[n-1].
 type savedFile struct {
@@ -56,6 +66,9 @@ func (b *book) begin(job, file int, base int, content func(number int) string, r
 		base = number
 	}
 	f.saves = append(f.saves, save{base, hex.EncodeToString(sum[:]), rough})
+	if rough {
+		b.rough[job] = time.Now()
+	}
 	return number, text
 }
 
@@ -65,12 +78,30 @@ func (b *book) end(job, file int) {
 	defer b.mu.Unlock()
 	f := b.files[job][file]
 	f.ended = len(f.saves)
+	if from := b.rough[job]; file == 0 && !from.IsZero() {
+		b.rough[job] = time.Time{}
+		if now := time.Now(); now.Sub(from) > awayFor {
+			b.heldUp[job] = append(b.heldUp[job], interval{from, now})
+		}
+	}
+}
+
+// wasAway tells whether the machine has held up the editor in the middle of a rough
+// save, for longer than servers wait, while a call went on: then the job was not there.
+func (b *book) wasAway(m mark) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if from := b.rough[m.job]; !from.IsZero() && time.Since(from) > awayFor {
+		return true
+	}
+	return slices.ContainsFunc(b.heldUp[m.job], func(i interval) bool { return i.to.After(m.at) })
 }
 
 // A mark is what a call that begins now must see at least of a job's files.
 type mark struct {
 	job    int
 	server int
+	at     time.Time
 	ended  []int // the last save that had ended
 	seen   []int // the newest one that the server had told of
 }
@@ -78,7 +109,7 @@ type mark struct {
 func (b *book) mark(job, server int) mark {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	m := mark{job: job, server: server}
+	m := mark{job: job, server: server, at: time.Now()}
 	for _, f := range b.files[job] {
 		m.ended = append(m.ended, f.ended)
 		m.seen = append(m.seen, f.seen[server])

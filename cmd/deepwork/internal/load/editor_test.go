@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // However a file is saved, what stands there then is what the book has.
@@ -48,5 +49,30 @@ func TestEveryWayOfSavingSaves(t *testing.T) {
 	}
 	if _, err := os.Stat(jobDir(root, 0)); err == nil {
 		t.Error("the job is still there")
+	}
+}
+
+// A job that was away for longer than servers wait excuses the calls of that time, and
+// no others.
+func TestAnEditorThatIsHeldUp(t *testing.T) {
+	e := &editor{root: t.TempDir(), book: newBook(2, 1), wrong: wrong{newWrongs()}}
+	if err := e.layOut(); err != nil {
+		t.Fatal(err)
+	}
+	slow := func(d time.Duration) way {
+		return way{"slow", true, func(path, text string, _ int) error { time.Sleep(d); return writeWhole(path, text, 0) }}
+	}
+	before, other := e.book.mark(0, 0), e.book.mark(1, 0)
+	if err := e.save(0, 0, slow(0), 0); err != nil {
+		t.Fatal(err)
+	}
+	if e.book.wasAway(before) {
+		t.Skip("the machine stands still")
+	}
+	if err := e.save(0, 0, slow(awayFor+time.Millisecond), 0); err != nil {
+		t.Fatal(err)
+	}
+	if !e.book.wasAway(before) || e.book.wasAway(other) || e.book.wasAway(e.book.mark(0, 0)) {
+		t.Error("the calls of that time are not told from others")
 	}
 }

@@ -32,6 +32,9 @@ func (rep *report) print(r *run) {
 	fmt.Fprintf(out, "%d transitions acknowledged in %d sessions: %.0f a second\n", transitions, sessions, perSecond)
 	fmt.Fprintf(out, "%d saves of job files, %d replies lost, %d crashes of clients, %d moves between servers\n\n",
 		r.book.total(), r.lost.Load(), r.crashes.Load(), r.moves.Load())
+	if n := r.away.Load(); n > 0 {
+		fmt.Fprintf(out, "%d calls met a job whose file the machine had kept away for more than %v in the middle of a save; they are not judged\n\n", n, awayFor)
+	}
 
 	byTool, all := merged(rep.latencies)
 	fmt.Fprintf(out, "%-16s %9s %9s %9s %9s\n", "tool", "calls", "p50", "p99", "max")

@@ -34,6 +34,7 @@ type run struct {
 	crashes atomic.Int64 // of clients
 	moves   atomic.Int64 // to the other server
 	spots   atomic.Int64 // files looked at during the run
+	away    atomic.Int64 // calls that met a job which the editor was held up in saving
 }
 
 // Run puts the load on and reports. It blocks until it is over, everything that
