@@ -18,8 +18,12 @@ const (
 	fewIdle = 1000
 	// connectAtOnce is how many clients connect at the same time.
 	connectAtOnce = 16
-	// restFor is how long the connections are left alone before memory is read.
-	restFor = 3 * time.Second
+	// restFor is how long the connections are left alone before memory is read: until
+	// the garbage of their making is gone, too. A Go program that does nothing collects
+	// it every two minutes, and then gives the memory back bit by bit.
+	restFor = 150 * time.Second
+	// restOfFew is restFor of connections that are too few to judge by.
+	restOfFew = 3 * time.Second
 )
 
 // idle measures the memory of connections that do nothing: on a deepwork server,
@@ -134,7 +138,11 @@ func perConnection(ctx context.Context, s *server, o Options) (float64, error) {
 	if err := errors.Join(errs...); err != nil {
 		return 0, fmt.Errorf("opening %d idle connections: %w", o.Idle, err)
 	}
-	if err := wait(ctx, restFor); err != nil {
+	rest := restFor
+	if o.Idle < fewIdle {
+		rest = restOfFew
+	}
+	if err := wait(ctx, rest); err != nil {
 		return 0, err
 	}
 	after, err := metric(ctx, s, residentMemory)
