@@ -1,7 +1,7 @@
 // Command figures prints all figures that the project promises, each beside what it
 // is compared with, from one run:
 //
-//	go run ./cmd/deepwork/internal/figures           # about five minutes
+//	go run ./cmd/deepwork/internal/figures           # about ten minutes
 //	go run ./cmd/deepwork/internal/figures -only load
 //	go run ./cmd/deepwork/internal/figures -write    # renews transport/BENCHMARKS.md
 //

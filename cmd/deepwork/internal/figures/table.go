@@ -108,7 +108,7 @@ with in that run. This file is made by
 go run ./cmd/deepwork/internal/figures -write
 ` + "```" + `
 
-which takes about five minutes and wants a machine that does nothing else; without
+which takes about ten minutes and wants a machine that does nothing else; without
 ` + "`-write`" + ` it prints the table alone, with ` + "`-only REGEXP`" + ` a part of it. The last column is
 the command that measures one figure by itself. Times that a bound compares are
 measured in turns, so that whatever else the machine does weighs on both.

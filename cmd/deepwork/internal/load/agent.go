@@ -104,9 +104,9 @@ func (a *agent) work(ctx context.Context) {
 			kind = "a call that was refused: " + code
 		} else if w, ok := errors.AsType[*wrongReply](err); ok {
 			kind = w.kind
-		} else if errors.Is(err, errAway) {
+		} else if errors.Is(err, errHeldUp) {
 			kind = ""
-			a.away.Add(1)
+			a.heldUp.Add(1)
 		}
 		if kind != "" {
 			a.wrong.add(kind, err.Error())
@@ -239,13 +239,14 @@ func wrongf(kind, format string, args ...any) error {
 	return &wrongReply{kind, fmt.Sprintf(format, args...)}
 }
 
-// errAway is of a call for which a job was not there, and need not have been.
-var errAway = errors.New("the machine has held up the editor in the middle of a save")
+// errHeldUp is of a call that failed because the machine stood still for so long: a job
+// was away in the middle of a save, or a connection was idle.
+var errHeldUp = errors.New("the machine has held up the load")
 
 // misdefined is a reply that is made of a wrong definition.
 func (a *agent) misdefined(m mark, format string, args ...any) error {
 	if a.book.wasAway(m) {
-		return errAway
+		return errHeldUp
 	}
 	return wrongf(wrongDefinition, format, args...)
 }

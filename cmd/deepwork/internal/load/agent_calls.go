@@ -25,7 +25,7 @@ func (a *agent) start(ctx context.Context, level int) (*account, error) {
 	m := a.book.mark(job, a.client.server.index)
 	r, err := do[workflow.StartReply](ctx, a, how, workflow.ToolStart, args)
 	if refusedWith(err) == "job_not_found" && a.book.wasAway(m) {
-		return nil, errAway
+		return nil, errHeldUp
 	}
 	if err != nil {
 		return nil, err

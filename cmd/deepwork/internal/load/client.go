@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -21,6 +22,9 @@ type client struct {
 	server  *server
 	session *mcp.ClientSession
 	wire    *wire
+	// answered is when the last call that was answered began: whatever the server counts
+	// as idle came after it.
+	answered atomic.Pointer[time.Time]
 }
 
 // A wire is a client's way to its server. It can be cut, as if the client's
@@ -96,10 +100,15 @@ func refusedWith(err error) string {
 
 // call makes one tool call and returns the reply's JSON. A refusal is a *refusal.
 func (c *client) call(ctx context.Context, tool string, args map[string]any) (string, error) {
+	last, began := c.answered.Load(), time.Now()
 	result, err := c.session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
+	if errors.Is(err, mcp.ErrSessionMissing) && last != nil && time.Since(*last) > idleTimeout {
+		return "", fmt.Errorf("%s: %w: %w", tool, errHeldUp, err)
+	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", tool, err)
 	}
+	c.answered.Store(&began)
 	text := ""
 	if len(result.Content) == 1 {
 		if block, ok := result.Content[0].(*mcp.TextContent); ok {

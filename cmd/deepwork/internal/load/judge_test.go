@@ -40,8 +40,21 @@ func loaded(t *testing.T) *run {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.archive.Close() })
+	url, stop := serve(t, r.root)
+	r.servers = []*server{{url: url}}
+	r.work(t.Context(), e)
+	stop()
+	for _, w := range r.bag.all() {
+		t.Errorf("%s, %d times: %s", w.Kind, w.Count, w.Example)
+	}
+	return r
+}
+
+// serve has a server on a project, until stop is called.
+func serve(t *testing.T, root string) (url string, stop func()) {
+	t.Helper()
 	reviews := false
-	serving, err := transport.NewServer(transport.Options{ProjectRoot: r.root, Logger: slog.New(slog.DiscardHandler), EnableQualityGate: &reviews, Toolsets: []string{"workflows"}})
+	serving, err := transport.NewServer(transport.Options{ProjectRoot: root, Logger: slog.New(slog.DiscardHandler), EnableQualityGate: &reviews, Toolsets: []string{"workflows"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,22 +62,18 @@ func loaded(t *testing.T) *run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- listening.Serve(ctx) }()
-	r.servers = []*server{{url: listening.URL()}}
-	r.work(t.Context(), e)
-	stop()
-	if err := <-served; err != nil {
-		t.Error(err)
+	return listening.URL(), func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		if err := serving.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
 	}
-	if err := serving.Close(context.Background()); err != nil {
-		t.Error(err)
-	}
-	for _, w := range r.bag.all() {
-		t.Errorf("%s, %d times: %s", w.Kind, w.Count, w.Example)
-	}
-	return r
 }
 
 // judged judges the files and returns the kinds of what is wrong.

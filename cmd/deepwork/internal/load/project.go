@@ -14,19 +14,23 @@ const outputFiles = 64
 // outputPath is one of them, relative to the project.
 func outputPath(n int) string { return "load_outputs/" + strconv.Itoa(n) + ".md" }
 
-// forgottenAfter is when a server has surely let go of what a client that
-// vanished had: after the idle_timeout of configText, and some time for the work.
-const forgottenAfter = 6 * time.Second
+const (
+	// idleTimeout is after what time without a call the servers close a connection.
+	idleTimeout = 3 * time.Second
+	// forgottenAfter is when a server has surely let go of what a client that
+	// vanished had: after that, and some time for the work.
+	forgottenAfter = 2 * idleTimeout
+)
 
 // configText is the configuration of a project of ours: room for many connections,
 // and not much patience with those whose client has vanished.
-const configText = `version: "1.0"
+var configText = fmt.Sprintf(`version: "1.0"
 toolsets: [workflows]
 http:
-  idle_timeout: 3s
+  idle_timeout: %v
   max_connections: 40000
   max_requests: 20000
-`
+`, idleTimeout)
 
 // layOut writes what a load needs besides its jobs. own tells that the project
 // is ours, and is to be configured.

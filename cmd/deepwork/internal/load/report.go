@@ -32,8 +32,8 @@ func (rep *report) print(r *run) {
 	fmt.Fprintf(out, "%d transitions acknowledged in %d sessions: %.0f a second\n", transitions, sessions, perSecond)
 	fmt.Fprintf(out, "%d saves of job files, %d replies lost, %d crashes of clients, %d moves between servers\n\n",
 		r.book.total(), r.lost.Load(), r.crashes.Load(), r.moves.Load())
-	if n := r.away.Load(); n > 0 {
-		fmt.Fprintf(out, "%d calls met a job whose file the machine had kept away for more than %v in the middle of a save; they are not judged\n\n", n, awayFor)
+	if n := r.heldUp.Load(); n > 0 {
+		fmt.Fprintf(out, "%d calls are not judged: the machine stood still, so that a job file was away for more than %v in the middle of a save, or a connection idle for more than %v\n\n", n, awayFor, idleTimeout)
 	}
 
 	byTool, all := merged(rep.latencies)

@@ -34,7 +34,7 @@ type run struct {
 	crashes atomic.Int64 // of clients
 	moves   atomic.Int64 // to the other server
 	spots   atomic.Int64 // files looked at during the run
-	away    atomic.Int64 // calls that met a job which the editor was held up in saving
+	heldUp  atomic.Int64 // calls that failed because the machine stood still
 }
 
 // Run puts the load on and reports. It blocks until it is over, everything that
