@@ -18,14 +18,17 @@ type shared struct {
 	mu      sync.Mutex
 	last    int64
 	waiting map[int64]chan<- *jsonrpc.Response // each with room for its answer
-	ended   error                              // why nothing is read any more
+	ended   error                              // why nothing is read any more, a transportError
 }
 
-// Read implements mcp.Connection. The SDK gets to read what is not answered here.
+// Read implements mcp.Connection. The SDK gets to read what is not answered here. The
+// error is a transportError: the SDK gives it to the calls that wait, and what cannot
+// be read would be taken there for an error that the source has answered.
 func (c *shared) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		m, err := c.Connection.Read(ctx)
 		if err != nil {
+			err = transportError{err}
 			c.end(err)
 			return nil, err
 		}
@@ -57,13 +60,13 @@ func (c *shared) end(err error) {
 	defer c.mu.Unlock()
 	c.ended = err
 	for _, to := range c.waiting {
-		to <- &jsonrpc.Response{Error: transportError{err}}
+		to <- &jsonrpc.Response{Error: err}
 	}
 	c.waiting = nil
 }
 
-// expect makes an id and a channel for the answer to it; the error is why nothing is
-// read any more.
+// expect makes an id and a channel for the answer to it; the error is a transportError,
+// why nothing is read any more.
 func (c *shared) expect() (int64, <-chan *jsonrpc.Response, error) {
 	answer := make(chan *jsonrpc.Response, 1)
 	c.mu.Lock()
@@ -97,7 +100,7 @@ func (c *shared) call(ctx context.Context, l *link, r *request) (*reply, error) 
 	}
 	id, answer, err := c.expect()
 	if err != nil {
-		return nil, transportError{err}
+		return nil, err
 	}
 	defer c.forget(id)
 	written := make(chan struct{}) // closed when it is

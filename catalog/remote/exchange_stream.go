@@ -12,8 +12,9 @@ import (
 
 const (
 	// resumes is how often a stream that broke off is taken up again without anything
-	// new in it.
+	// new in it, if it was there briefly each time.
 	resumes = 2
+	briefly = time.Second
 	// resumeAfter is how long to wait before that where the source does not say;
 	// minResumeAfter and maxResumeAfter bound what it may say.
 	resumeAfter    = time.Second
@@ -26,22 +27,25 @@ const (
 func (x *exchange) follow(ctx context.Context, resp *http.Response) (*reply, io.ReadCloser, error) {
 	broke := errors.New("its answer broke off")
 	before := ""
-	for again := 0; ; {
+	for again, began := 0, time.Now(); ; {
+		brief := true
 		if resp != nil {
 			answer, err := x.read(ctx, resp.Body)
 			if answer != nil || err != nil {
 				return answer, resp.Body, err
 			}
 			resp.Body.Close()
+			brief = time.Since(began) < briefly
 		}
-		if again++; x.last != before {
+		// Some sources end a stream again and again, to have it taken up (polling).
+		if again++; x.last != before || !brief {
 			before, again = x.last, 0
 		}
 		if x.last == "" || again > resumes {
 			return nil, nil, transportError{broke}
 		}
 		var err error
-		if resp, err = x.resume(ctx); err != nil {
+		if resp, began, err = x.resume(ctx); err != nil {
 			// It has begun: how it cannot be reached now is not to be taken for that it
 			// never was.
 			broke = fmt.Errorf("its answer broke off, and it does not go on with it: %v", err)
@@ -80,8 +84,10 @@ func (x *exchange) read(ctx context.Context, body io.Reader) (*reply, error) {
 	}
 }
 
-// resume takes the stream up again, after some time.
-func (x *exchange) resume(ctx context.Context) (*http.Response, error) {
+// resume takes the stream up again, after some time; began is when it was asked for.
+// Many sources, those of the Go SDK too, send nothing, not even the headers, before
+// there is something to say: that is waited for like the answer to the call.
+func (x *exchange) resume(ctx context.Context) (resp *http.Response, began time.Time, err error) {
 	after := resumeAfter
 	if x.retry > 0 {
 		after = min(max(x.retry, minResumeAfter), maxResumeAfter)
@@ -91,27 +97,21 @@ func (x *exchange) resume(ctx context.Context) (*http.Response, error) {
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, began, ctx.Err()
 	}
-	asking, cancel := context.WithCancel(ctx)
-	late := time.AfterFunc(listenWithin, cancel)
-	req, err := http.NewRequestWithContext(asking, http.MethodGet, x.wire.endpoint, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, x.wire.endpoint, nil)
 	if err != nil {
-		cancel()
-		return nil, err
+		return nil, began, err
 	}
 	req.Header["Accept"] = []string{"text/event-stream"}
 	req.Header["Last-Event-Id"] = []string{x.last}
-	resp, err := x.do(req)
-	if err != nil {
-		cancel()
-		return nil, err
+	began = time.Now()
+	if resp, err = x.do(req); err != nil {
+		return nil, began, err
 	}
-	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); !late.Stop() || resp.StatusCode != http.StatusOK || kind != "text/event-stream" {
+	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); resp.StatusCode != http.StatusOK || kind != "text/event-stream" {
 		resp.Body.Close()
-		cancel()
-		return nil, errors.New(resp.Status)
+		return nil, began, errors.New(resp.Status)
 	}
-	resp.Body = &body{ReadCloser: resp.Body, left: -1, release: cancel}
-	return resp, nil
+	return resp, began, nil
 }

@@ -67,8 +67,7 @@ type link struct {
 // refusesHandshake tells of the error of a connect that the source was there and
 // answered initialize with an error.
 func refusesHandshake(err error) bool {
-	e, ok := errors.AsType[*jsonrpc.Error](err)
-	return ok && e.Code != rejected
+	return errorOf(err) != nil
 }
 
 // connect begins a session in a version of MCP over a wire; when ctx ends first,
@@ -187,7 +186,9 @@ func (l *link) call(ctx context.Context, r *request) (*reply, error) {
 	if err == nil {
 		return answer, nil
 	}
-	if isSessionUnknown(err) {
+	if unknown, is := errors.AsType[sessionUnknownError](err); is && l.isKnown() {
+		err = unknown.error // it spoke of the call, which may have been carried out
+	} else if is {
 		// The other calls of this link may be carried out all the same: they end with
 		// it, as lost, and are not made again.
 		l.cancel(errForgotten)
@@ -199,7 +200,7 @@ func (l *link) call(ctx context.Context, r *request) (*reply, error) {
 	if e, ok := errors.AsType[*RefusedError](err); ok {
 		return nil, e
 	}
-	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code != rejected {
+	if e := errorOf(err); e != nil {
 		return nil, &RefusedError{Text: clip(e.Message, maxErrorText)}
 	}
 	l.doubt()
@@ -207,6 +208,15 @@ func (l *link) call(ctx context.Context, r *request) (*reply, error) {
 		err = lost.error
 	}
 	return nil, transportError{l.wire.reason(err)}
+}
+
+// isKnown asks the source whether it does not know our session, as it seems to have said:
+// what it says of a ping speaks of nothing else. That it says nothing does not tell.
+func (l *link) isKnown() bool {
+	ctx, cancel := context.WithTimeout(l.ctx, noticeTimeout)
+	defer cancel()
+	err := l.ping(ctx) // where the session is not known, the link ends over it
+	return err == nil || errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 
 // callOverSDK calls a tool by the SDK's own means. That may hang in a write though its
@@ -252,10 +262,20 @@ func (l *link) hearChange() {
 	}
 }
 
+// errorOf is the error with which the source has answered a request, or nil: why a
+// connection broke may be an error of JSON-RPC, too, and so may why nothing was sent.
+func errorOf(err error) *jsonrpc.Error {
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	if _, lost := errors.AsType[transportError](err); !ok || lost || e.Code == rejected {
+		return nil
+	}
+	return e
+}
+
 // ping asks whether the source is there. An error that it answers is an answer.
 func (l *link) ping(ctx context.Context) error {
 	err := l.session.Ping(ctx, nil)
-	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code != rejected {
+	if errorOf(err) != nil {
 		return nil
 	}
 	return err

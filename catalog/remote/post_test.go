@@ -576,3 +576,59 @@ func TestACallOverHTTPIsGivenUp(t *testing.T) {
 		}
 	})
 }
+
+// A status that may speak of a session, and speaks of the call, does not have it made
+// twice, and costs no other call.
+func TestACallThatIsRefusedInALivingSessionIsNotRepeated(t *testing.T) {
+	s := newRawWeb(t)
+	for _, refuse := range []func(http.ResponseWriter){
+		func(w http.ResponseWriter) { w.WriteHeader(404) },
+		func(w http.ResponseWriter) { http.Error(w, "the shop session has expired while booking", 400) },
+	} {
+		executed := 0
+		s.call = func(w http.ResponseWriter, r *http.Request, id string) { executed++; refuse(w) }
+		r, w := s.open(t)
+		before := s.sessions()
+		if _, err := r.Execute(t.Context(), w, nil, nil); !errors.Is(err, remote.ErrLost) || executed != 1 || s.sessions() != before {
+			t.Errorf("%v, executed %d times, %d sessions more", err, executed, s.sessions()-before)
+		}
+	}
+}
+
+// A source may send nothing, not even headers, on a stream that is taken up again
+// before it has something to say, and may have it taken up again and again.
+func TestAStreamThatIsTakenUpAgainMayBeQuiet(t *testing.T) {
+	t.Parallel()
+	for name, quiet := range map[string][]time.Duration{
+		"for long":        {6 * time.Second},
+		"again and again": {1200 * time.Millisecond, 1200 * time.Millisecond, 1200 * time.Millisecond, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newRawWeb(t)
+			var callID string
+			var resumed atomic.Int32
+			s.call = func(w http.ResponseWriter, r *http.Request, id string) {
+				callID = id
+				stream(w, id, "id: e-1\nretry: 1\ndata:\n\n")
+			}
+			s.resume = func(w http.ResponseWriter, r *http.Request) {
+				n := int(resumed.Add(1))
+				if n > len(quiet) {
+					t.Error("it is asked once more")
+					return
+				}
+				time.Sleep(quiet[n-1])
+				if n == len(quiet) {
+					stream(w, callID, "data: "+rawAnswer+"\n\n")
+				} else {
+					stream(w, callID, "")
+				}
+			}
+			r, w := s.open(t)
+			if got, err := r.Execute(t.Context(), w, nil, nil); err != nil || got.State != remote.Completed {
+				t.Error(got, err)
+			}
+		})
+	}
+}

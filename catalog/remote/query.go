@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// query asks the source which workflows it has, answers whoever waits for that,
-// and publishes what it learnt (seed 003, 1.1 to 1.3).
+// query asks the source which workflows it has, publishes what it learnt, and answers
+// whoever waits for that (seed 003, 1.1 to 1.3). Whoever gets an error does the same
+// with that.
 func (s *source) query(ctx context.Context, l *link) error {
 	s.collect()
 	ctx, cancel := bounded(ctx, queryTimeout, "its list of workflows")
@@ -24,9 +25,7 @@ func (s *source) query(ctx context.Context, l *link) error {
 		if ctx.Err() != nil && l.ctx.Err() == nil {
 			err = context.Cause(ctx)
 		}
-		err = fmt.Errorf("asking for its workflows: %w", err)
-		s.answer(err)
-		return err
+		return fmt.Errorf("asking for its workflows: %w", err)
 	}
 	old := s.offer.Load()
 	now := &offer{workflows: workflows, skipped: skipped, queried: true, connected: true}
@@ -174,12 +173,14 @@ func (s *source) lost(err error) {
 	s.answer(err)
 }
 
-// failed publishes that a query failed; what the source offered before stays.
+// failed publishes that a query failed, and answers whoever waits for it; what the
+// source offered before stays.
 func (s *source) failed(err error) {
 	old := s.offer.Load()
 	now := *old
 	now.connected, now.err = true, err
 	s.publish(old, &now)
+	s.answer(err)
 }
 
 func (s *source) publish(old, now *offer) {

@@ -240,3 +240,15 @@ func TestACallIsGivenUpWhileItsSourceWorks(t *testing.T) {
 
 // writePatience is well below the time that a write to a command may take.
 const writePatience = 20 * time.Second
+
+// An error that answers nothing ends the connection, and is not taken for what the
+// source says of the calls that are under way.
+func TestAnErrorThatAnswersNothingIsNoAnswer(t *testing.T) {
+	r := open(t, settings(command("s", "raw")))
+	w := &r.tools(t, "raw").Tools[0].Workflow
+	_, err := executeRaw(t, r, w, order{Before: []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}` + "\n"), Result: []byte("{}")})
+	if _, refused := errors.AsType[*remote.RefusedError](err); refused || !errors.Is(err, remote.ErrLost) {
+		t.Errorf("%v", err)
+	}
+	r.until(t, "the source to be back", func(s *remote.Snapshot) bool { return len(s.Tools) == 1 && s.Tools[0].Away == "" })
+}
