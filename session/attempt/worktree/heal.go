@@ -36,7 +36,7 @@ func (k *Keeper) heal(ctx context.Context, j *journal) error {
 			}
 			defer unlock()
 			if e.Step == adding || e.Step == dropping {
-				if err := k.clearNameless(ctx, e.Common, j.Changed); err != nil {
+				if err := k.clearNameless(ctx, e.Common, period{j.Changed, j.Changed}); err != nil {
 					return err
 				}
 			}
@@ -47,7 +47,7 @@ func (k *Keeper) heal(ctx context.Context, j *journal) error {
 					refs = append(refs, rescueRefs+name)
 				}
 			}
-			return k.clearRefLocks(ctx, e.Common, j.Changed, refs...)
+			return k.clearRefLocks(ctx, e.Common, period{j.Changed, j.Changed}, refs...)
 		}()
 		if err != nil {
 			return err
@@ -67,8 +67,8 @@ func (k *Keeper) healForAll(ctx context.Context, common string) error {
 	if err != nil {
 		return err
 	}
-	var paths []string
-	var since time.Time
+	var paths []string // of worktrees that git was making or removing
+	var begun period
 	for _, attempt := range all {
 		if k.busy(attempt) {
 			continue
@@ -81,13 +81,18 @@ func (k *Keeper) healForAll(ctx context.Context, common string) error {
 			if e.Common != common || !j.interrupted(e) {
 				continue
 			}
-			paths = append(paths, canonical(e.Path))
-			if since.IsZero() || j.Changed.Before(since) {
-				since = j.Changed
+			if e.Step == adding || e.Step == dropping { // else what it has may not be kept yet
+				paths = append(paths, canonical(e.Path))
+			}
+			if begun.first.IsZero() || j.Changed.Before(begun.first) {
+				begun.first = j.Changed
+			}
+			if j.Changed.After(begun.last) {
+				begun.last = j.Changed
 			}
 		}
 	}
-	if len(paths) == 0 {
+	if begun.first.IsZero() {
 		return nil
 	}
 	for _, admin := range admins(common) {
@@ -95,19 +100,19 @@ func (k *Keeper) healForAll(ctx context.Context, common string) error {
 		if witness == "" || !slices.Contains(paths, placeOf(admin)) {
 			continue
 		}
-		if err := k.clearStale(ctx, witness, since, func() error { return removeNamed(admin) }); err != nil {
+		if err := k.clearStale(ctx, witness, begun, func() error { return removeNamed(admin) }); err != nil {
 			return err
 		}
 	}
-	if err := k.clearNameless(ctx, common, since); err != nil {
+	if err := k.clearNameless(ctx, common, begun); err != nil {
 		return err
 	}
-	return k.clearRefLocks(ctx, common, since)
+	return k.clearRefLocks(ctx, common, begun)
 }
 
 // obstructed tells whether there is in a repository what git cannot work beside.
 func obstructed(common string) bool {
-	return isThere(filepath.Join(common, packedLock)) ||
+	return isThere(filepath.Join(common, packedLock)) || isThere(filepath.Join(common, packedNew)) ||
 		slices.ContainsFunc(admins(common), func(admin string) bool { return halfOf(admin) != "" })
 }
 
@@ -130,7 +135,7 @@ func halfOf(admin string) string {
 // clearNameless removes what a killed worktree add left before it had told the
 // worktree's place, or a killed worktree remove after it had deleted that: an
 // administrative folder of no worktree at all.
-func (k *Keeper) clearNameless(ctx context.Context, common string, since time.Time) error {
+func (k *Keeper) clearNameless(ctx context.Context, common string, begun period) error {
 	for _, admin := range admins(common) {
 		place, err := os.ReadFile(filepath.Join(admin, "gitdir"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) || len(place) > 0 {
@@ -142,7 +147,7 @@ func (k *Keeper) clearNameless(ctx context.Context, common string, since time.Ti
 		} else if reason != initializing && reason != "" {
 			continue
 		}
-		if err := k.clearStale(ctx, witness, since, func() error { return os.RemoveAll(admin) }); err != nil {
+		if err := k.clearStale(ctx, witness, begun, func() error { return os.RemoveAll(admin) }); err != nil {
 			return err
 		}
 	}
@@ -151,28 +156,47 @@ func (k *Keeper) clearNameless(ctx context.Context, common string, since time.Ti
 
 // clearRefLocks removes locks of a ref that is ours alone, and that of the packed
 // refs, which deleting a ref takes for a moment, if it is as old as our step.
-func (k *Keeper) clearRefLocks(ctx context.Context, common string, since time.Time, refs ...string) error {
+func (k *Keeper) clearRefLocks(ctx context.Context, common string, begun period, refs ...string) error {
 	for _, ref := range refs {
 		lock := filepath.Join(common, filepath.FromSlash(ref)+".lock")
 		if err := os.Remove(lock); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing the lock of a git that was killed: %w", err)
 		}
 	}
-	packed := filepath.Join(common, packedLock)
-	return k.clearStale(ctx, packed, since, func() error { return os.Remove(packed) })
+	lock, draft := filepath.Join(common, packedLock), filepath.Join(common, packedNew)
+	witness := lock
+	if isThere(draft) {
+		witness = draft // that is written, and the lock never is
+	}
+	return k.clearStale(ctx, witness, begun, func() error {
+		if err := os.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return os.Remove(lock)
+	})
 }
 
-// packedLock is the lock of a repository's packed refs.
-const packedLock = "packed-refs.lock"
+// packedLock is the lock of a repository's packed refs; packedNew is what whoever has
+// it writes, and does not where there is one.
+const (
+	packedLock = "packed-refs.lock"
+	packedNew  = "packed-refs.new"
+)
 
 // staleAfter is how long a lock that may be somebody else's must lie unchanged.
 const staleAfter = 10 * time.Second
 
-// clearStale removes a lock that was made at or after a time and that stays as it
-// is for a while: nobody is at work behind it.
-func (k *Keeper) clearStale(ctx context.Context, lock string, since time.Time, remove func() error) error {
+// A period is when the first and the last step began that was interrupted.
+type period struct{ first, last time.Time }
+
+// stepLasts is how long a step lasts at most: what was made later is somebody else's.
+const stepLasts = time.Hour
+
+// clearStale removes a lock that was made in a step that began in a period, and that
+// stays as it is for a while: nobody is at work behind it.
+func (k *Keeper) clearStale(ctx context.Context, lock string, begun period, remove func() error) error {
 	before, err := os.Lstat(lock)
-	if err != nil || before.ModTime().Before(since.Add(-time.Second)) {
+	if err != nil || before.ModTime().Before(begun.first.Add(-time.Second)) || before.ModTime().After(begun.last.Add(stepLasts)) {
 		return nil
 	}
 	for end := time.Now().Add(k.stale); time.Now().Before(end); {

@@ -1,9 +1,12 @@
 package worktree
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -266,15 +269,98 @@ func TestWhatIsNotOfAKilledServerStays(t *testing.T) {
 	stays("a worktree at which somebody is at work", filepath.Join(adminOf(common, path), "commondir"))
 }
 
-func TestLocksThatAreOlderThanOurStepAreNotOurs(t *testing.T) {
+func TestLocksOfAnotherTimeAreNotOurs(t *testing.T) {
 	dir := t.TempDir()
 	k, _ := newKeeper(t)
-	write(t, dir, "packed-refs.lock", "")
-	if err := k.clearRefLocks(t.Context(), dir, time.Now().Add(time.Hour), "refs/heads/x"); err != nil {
-		t.Error(err)
+	write(t, dir, packedLock, "")
+	for _, begun := range []time.Time{time.Now().Add(time.Hour), time.Now().Add(-stepLasts - time.Minute)} {
+		if err := k.clearRefLocks(t.Context(), dir, period{begun, begun}, "refs/heads/x"); err != nil {
+			t.Error(err)
+		}
+		if !isThere(filepath.Join(dir, packedLock)) {
+			t.Error("it was removed")
+		}
 	}
-	if !isThere(filepath.Join(dir, "packed-refs.lock")) {
-		t.Error("it was removed")
+}
+
+// A git that was killed while it deleted a branch that is packed leaves a lock and a
+// draft, and no git deletes another one while they are there.
+func TestAKilledDeletionOfABranch(t *testing.T) {
+	for _, others := range []bool{false, true} {
+		repo := newRepo(t)
+		k, _ := newKeeper(t)
+		create(t, k, repo)
+		git(t, repo, "branch", "topic")
+		git(t, repo, "pack-refs", "--all")
+		j, err := k.load(attemptID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.Phase, j.Trees[0].Step = removing, dropping
+		if err := k.save(j); err != nil {
+			t.Fatal(err)
+		}
+		deletion := exec.Command("git", "update-ref", "--stdin")
+		deletion.Dir, deletion.Env = repo, environ()
+		in, err := deletion.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := deletion.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := deletion.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(in, "start\ndelete refs/heads/"+branchName+"\nprepare\n"); err != nil {
+			t.Fatal(err)
+		}
+		for said := bufio.NewScanner(out); said.Scan() && said.Text() != "prepare: ok"; {
+		}
+		if err := deletion.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		deletion.Wait()
+		if common := filepath.Join(repo, ".git"); !isThere(filepath.Join(common, packedNew)) || !isThere(filepath.Join(common, packedLock)) {
+			t.Skip("this git leaves other traces")
+		}
+		if others {
+			if _, err := k.Create(t.Context(), "other", branchName+"-other", []Tree{tree(repo)}, nil); err != nil {
+				t.Error(err)
+			}
+			if _, err := k.Remove(t.Context(), "other", nil); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := k.Recover(t.Context(), func(string) bool { return false }); err != nil {
+			t.Error(err)
+		}
+		git(t, repo, "branch", "-D", "topic")
+		nothingLeft(t, k)
+		sound(t, repo, 0)
+	}
+}
+
+// Commits that only a worktree's own log leads to are lost with its administrative
+// folder: while they are not kept, that stays, whatever has become of it.
+func TestWhatIsNotKeptYetIsNotCleared(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	j, err := k.load(attemptID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Phase = removing
+	if err := k.save(j); err != nil {
+		t.Fatal(err)
+	}
+	common := canonical(filepath.Join(repo, ".git"))
+	admin := adminOf(common, path)
+	write(t, admin, "commondir", "")
+	if err := k.healForAll(t.Context(), common); err != nil || !isThere(filepath.Join(admin, "logs")) {
+		t.Errorf("it was cleared away: %v", err)
 	}
 }
 
