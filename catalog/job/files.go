@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"deepwork/actor/durable"
@@ -22,8 +23,14 @@ const MaxInstructionsBytes = 1 << 20
 // to be in the middle of a save is waited for, so it may block for half a second.
 // Errors name the job, the step, the file and the remedy; errors.Is tells
 // fs.ErrNotExist and fs.ErrPermission (seed 000, 001.3.10).
-func Instructions(j *Job, s *Step) (string, error) {
-	text, err := j.texts.read(j.Dir, s.InstructionsFile)
+func Instructions(j *Job, s *Step) (string, error) { return instructions(j, s, saveBound) }
+
+// Glance is Instructions for those of many steps that need not be there: it waits for
+// a save for 20 ms at most.
+func Glance(j *Job, s *Step) (string, error) { return instructions(j, s, glanceBound) }
+
+func instructions(j *Job, s *Step, bound time.Duration) (string, error) {
+	text, err := j.texts.read(j.Dir, s.InstructionsFile, bound)
 	if err != nil {
 		return "", fmt.Errorf("reading the instructions of step %q of job %q: %w", s.ID, j.Name,
 			&instructionsError{file: s.InstructionsFile, fault: err})

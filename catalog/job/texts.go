@@ -34,16 +34,18 @@ const (
 	// saveBound is for how long a file that cannot be used is taken for one that is
 	// being saved: editors delete and create, write in two goes, lead links elsewhere.
 	saveBound = 500 * time.Millisecond
+	// glanceBound is for how long a glance waits.
+	glanceBound = 2 * settle
 )
 
 // read returns the text of a file of the folder, by a look at its signature where it is
 // known. The signature is that of what symlinks lead to: where they are led elsewhere
 // it is another file's, and whether it is inside is looked at. What is just being saved
-// is waited for, so it may block for half a second.
-func (t *texts) read(dir, name string) (string, *insideFault) {
+// is waited for, but no longer than bound.
+func (t *texts) read(dir, name string, bound time.Duration) (string, *insideFault) {
 	for began := time.Now(); ; time.Sleep(settle) {
 		text, fault, patience := t.look(dir, name)
-		if time.Since(began) >= patience {
+		if time.Since(began) >= min(patience, bound) {
 			return text, fault
 		}
 	}

@@ -189,7 +189,7 @@ func (d *jobDefinitions) keep(def *Definition, texts Instructions) (DefinitionRe
 	for _, id := range slices.Concat(def.Workflow.Entries...) {
 		if text, ok := texts[id]; ok {
 			b.Instructions[id] = text
-		} else if text, err := job.Instructions(def.Job, def.Job.Step(id)); err == nil {
+		} else if text, err := job.Glance(def.Job, def.Job.Step(id)); err == nil {
 			b.Instructions[id] = text
 		}
 	}
