@@ -69,7 +69,8 @@ func decodeID(raw json.RawMessage) (jsonrpc.ID, error) {
 		return jsonrpc.MakeID(s)
 	}
 	f, err := strconv.ParseFloat(string(raw), 64)
-	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+	n, exact := strconv.ParseInt(string(raw), 10, 64) // 2^53+1 has no float of its own
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 || exact == nil && (n > 1<<53 || n < -1<<53) {
 		return jsonrpc.ID{}, fmt.Errorf("the id %s is neither a string nor an integer of at most 2^53", clip(string(raw), 40))
 	}
 	return jsonrpc.MakeID(f)

@@ -97,6 +97,9 @@ func (s *Server) serve(ctx context.Context, c *stdio) error {
 	for {
 		select {
 		case err := <-over:
+			if why := c.failure(); why != nil { // the SDK does not know of what it did not write
+				err = why
+			}
 			if err != nil && !errors.Is(err, io.EOF) {
 				return fmt.Errorf("serving stdio: %w", err)
 			}

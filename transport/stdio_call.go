@@ -65,7 +65,7 @@ func (s *Server) pastSDK(c *stdio, ss *mcp.ServerSession, conn *connection) func
 		}
 		newest := o.meta.newest != nil
 		// The SDK makes a session of the first request that it gets.
-		if ss.InitializeParams() == nil || newest && !o.meta.newest.fits(statelessSince) {
+		if ss.InitializeParams() == nil || newest && !(o.meta.newest.fits(statelessSince) && isTyped(ss)) {
 			return false
 		}
 		done, ok := s.conns.hold(conn)
