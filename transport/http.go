@@ -137,6 +137,7 @@ func (s *Server) Listen(ctx context.Context, o HTTPOptions) (*HTTPServer, error)
 		IdleTimeout:       keepAlive,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ConnContext:       withSocket,
+		ConnState:         h.sockets.follow,
 		Protocols:         new(http.Protocols),
 		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
 	}

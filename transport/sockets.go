@@ -53,9 +53,8 @@ type socket struct {
 	once  sync.Once // of Close
 
 	// Under the lock of the owner.
-	requests int             // being served
-	queue    *queues.List    // fresh or resting; nil: at work
-	place    *queues.Element // in it
+	queue *queues.List    // fresh or resting; nil: at work
+	place *queues.Element // in it
 }
 
 // Accept implements net.Listener.
@@ -175,19 +174,24 @@ func (s *sockets) len() int {
 	return len(s.open)
 }
 
-// busy says that a connection serves a request, until done is called.
-func (s *sockets) busy(c *socket) (done func()) {
+// busy says that a connection serves a request. It does until it is idle: when the
+// request is handled, part of the response may still have to be written.
+func (s *sockets) busy(c *socket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.requests++
 	s.dequeue(c)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		c.requests--
-		if _, open := s.open[c]; open && c.requests == 0 {
-			s.enqueue(c, &s.resting)
-		}
+}
+
+// follow is the ConnState of the HTTP server.
+func (s *sockets) follow(conn net.Conn, state http.ConnState) {
+	c, ok := socketOf(conn)
+	if !ok || state != http.StateIdle {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, open := s.open[c]; open && c.queue == nil {
+		s.enqueue(c, &s.resting)
 	}
 }
 
@@ -221,19 +225,26 @@ func (c *socket) Close() error {
 
 type socketKey struct{}
 
-// withSocket is the ConnContext of the HTTP server.
-func withSocket(ctx context.Context, conn net.Conn) context.Context {
+// socketOf is the socket of a connection of the HTTP server.
+func socketOf(conn net.Conn) (*socket, bool) {
 	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		conn = wrapped.NetConn()
 	}
-	return context.WithValue(ctx, socketKey{}, conn)
+	c, ok := conn.(*socket)
+	return c, ok
+}
+
+// withSocket is the ConnContext of the HTTP server.
+func withSocket(ctx context.Context, conn net.Conn) context.Context {
+	c, _ := socketOf(conn)
+	return context.WithValue(ctx, socketKey{}, c)
 }
 
 // track keeps a connection from being given up while it serves a request.
 func (s *sockets) track(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, ok := r.Context().Value(socketKey{}).(*socket); ok {
-			defer s.busy(c)()
+		if c, ok := r.Context().Value(socketKey{}).(*socket); ok && c != nil {
+			s.busy(c)
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -241,7 +252,7 @@ func (s *sockets) track(next http.Handler) http.Handler {
 
 // release closes the connection of a request whose client has hung up.
 func release(r *http.Request) {
-	if c, ok := r.Context().Value(socketKey{}).(*socket); ok {
+	if c, ok := r.Context().Value(socketKey{}).(*socket); ok && c != nil {
 		c.Close()
 	}
 }
