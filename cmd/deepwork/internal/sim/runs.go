@@ -32,7 +32,7 @@ func newCaller(a *agent) *caller { return &caller{agent: *a, tokens: map[string]
 // The codes of refusals of runs, as those of the board.
 var (
 	runsPassing   = []string{"run_not_saved", "too_many_runs", "unknown_workflow_tool", "config_invalid", "runs_unread"}
-	runsUncertain = []string{"shutting_down", "source_away", "workflow_unknown", "workflow_cancelled"}
+	runsUncertain = []string{"shutting_down", "stopping", "source_away", "workflow_unknown", "workflow_cancelled"}
 	runsGone      = []string{"unknown_run"}
 )
 
@@ -50,6 +50,9 @@ func (c *caller) work(ctx context.Context) {
 
 // nothingStarted is what is said of a run that its source was never asked for.
 var nothingStarted = regexp.MustCompile(`(?i)nothing was started|was not started`)
+
+// goesOn is what is said of a run by a server that stops: it is to be asked about.
+var goesOn = regexp.MustCompile(`goes on at its source .*execution_id '([^']+)'`)
 
 // A runReply is what a tool tells of a run.
 type runReply struct {
@@ -76,6 +79,9 @@ func (c *caller) begin(ctx context.Context) {
 	}, runsPassing, runsUncertain, runsGone)
 	nothing := t.kind == noEffect || nothingStarted.MatchString(t.text)
 	c.tokens[token] = nothing
+	if id := goesOn.FindStringSubmatch(t.text); id != nil {
+		c.runs = append(c.runs, &calledRun{id: id[1], token: token, power: power})
+	}
 	var reply runReply
 	if t.kind != given || !c.reads(t, &reply) {
 		return
