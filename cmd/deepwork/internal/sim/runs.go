@@ -123,8 +123,9 @@ func (c *caller) learn(r *run, known *calledRun, reply runReply) {
 	if reply.ID != known.id {
 		wrong("it is another")
 	}
-	// What nobody can read any more nobody is told, and nothing else either.
-	lost := reply.State == "unknown" && c.world.history.hasLost(known.id)
+	// What nobody can read any more nobody is told, and nothing else either: the run is
+	// lost sight of or, where what came before tells that its source has it, asked about anew.
+	lost := (reply.State == "unknown" || reply.State == "running") && c.world.history.hasLost(known.id)
 	if known.state != "" && reply.State != known.state && !lost && (known.source || c.world.power() == known.power) {
 		wrong("it was %s, and is %s", known.state, reply.State)
 	}
