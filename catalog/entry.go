@@ -14,11 +14,7 @@ import (
 )
 
 const (
-	// settle is how long a file must have been left alone before it is believed:
-	// an editor that truncates and writes is caught between the two otherwise.
-	settle = 10 * time.Millisecond
-
-	// doubt is settle for content that is likely to be half of a save: it does not
+	// doubt is stamp.Settle for content that is likely to be half of a save: it does not
 	// parse, or has lost the line break at its end. The writer may have been held
 	// up in the middle.
 	doubt = 50 * time.Millisecond
@@ -107,7 +103,7 @@ func (e *entry) look(grace time.Duration) *entry {
 	data, got, err := n.file.Read(job.MaxBytes)
 	switch {
 	case errors.Is(err, stamp.ErrMoving):
-		return n.wait(now, settle)
+		return n.wait(now, stamp.Settle)
 	case err != nil:
 		return n.lookOdd(e, now)
 	case got != n.newest:
@@ -168,7 +164,7 @@ func (n *entry) lookGone(e *entry, now time.Time, grace time.Duration) *entry {
 func (n *entry) lookOdd(e *entry, now time.Time) *entry {
 	good, faults := job.Load(n.dir)
 	if good != nil || len(faults) == 0 {
-		return n.wait(now, settle) // it has just become a file: read it in the usual way
+		return n.wait(now, stamp.Settle) // it has just become a file: read it in the usual way
 	}
 	n.take([sha256.Size]byte{}, now)
 	// There is no content that a second write could have changed.
@@ -186,10 +182,10 @@ func (n *entry) lookRead(e *entry, data []byte, now time.Time) *entry {
 		return n
 	}
 	age := n.age(now)
-	if age < settle {
+	if age < stamp.Settle {
 		forced := e.phase == moving && now.Sub(e.since) >= settleBound && e.good == nil
 		if !forced {
-			return n.wait(now, settle-age)
+			return n.wait(now, stamp.Settle-age)
 		}
 	}
 	if n.good != nil && len(data) < len(n.good.Source) && bytes.HasPrefix(n.good.Source, data) && age < tornFor {

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/catalog/internal/stamp"
 	"deepwork/catalog/job"
 )
 
 // freshBound is for how long a call waits for a file that is being written; then
 // it gets the last good definition.
-const freshBound = settleBound + 5*settle
+const freshBound = settleBound + 5*stamp.Settle
 
 // Fresh returns a snapshot that includes every write to the job folders that
 // ended before the call: new, changed and removed jobs (DESIGN "Read your own

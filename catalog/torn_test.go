@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"deepwork/catalog/internal/stamp"
 )
 
 // TestOnlyWholeDefinitionsAreServed saves in halves, at several paces, while
@@ -37,7 +39,7 @@ func TestOnlyWholeDefinitionsAreServed(t *testing.T) {
 						case <-stop:
 							return
 						case <-ticker.C:
-							if took := tearing(t, p.jobFile("one"), tearable(i)); took > settle/2 {
+							if took := tearing(t, p.jobFile("one"), tearable(i)); took > stamp.Settle/2 {
 								late.Store(i, took)
 							}
 							saves.Store(int64(i))

@@ -243,7 +243,7 @@ func withSocket(ctx context.Context, conn net.Conn) context.Context {
 // track keeps a connection from being given up while it serves a request.
 func (s *sockets) track(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, ok := r.Context().Value(socketKey{}).(*socket); ok && c != nil {
+		if c, _ := r.Context().Value(socketKey{}).(*socket); c != nil {
 			s.busy(c)
 		}
 		next.ServeHTTP(w, r)
@@ -252,7 +252,7 @@ func (s *sockets) track(next http.Handler) http.Handler {
 
 // release closes the connection of a request whose client has hung up.
 func release(r *http.Request) {
-	if c, ok := r.Context().Value(socketKey{}).(*socket); ok && c != nil {
+	if c, _ := r.Context().Value(socketKey{}).(*socket); c != nil {
 		c.Close()
 	}
 }

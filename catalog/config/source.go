@@ -17,7 +17,6 @@ import (
 )
 
 const (
-	settle      = 10 * time.Millisecond  // how long a file must have been left alone before it is believed
 	settleBound = 200 * time.Millisecond // for how long one that never settles is waited for
 	tornFor     = 500 * time.Millisecond // for how long what looks like half a save is not believed
 )
@@ -156,7 +155,7 @@ func (s *Source) look(r *reading, forced bool) (next *reading, wait time.Duratio
 	data, got, err := s.file.Read(MaxBytes)
 	switch {
 	case errors.Is(err, stamp.ErrMoving) && !forced:
-		return &n, settle
+		return &n, stamp.Settle
 	case errors.Is(err, stamp.ErrMoving):
 		if n.good == nil {
 			n.bad = s.wrap(errBeingWritten)
@@ -179,9 +178,9 @@ func (s *Source) judge(n *reading, data []byte, now time.Time, forced bool) (*re
 	age := max(n.newest.Age(now), now.Sub(n.seen))
 	sum := sha256.Sum256(data)
 	known := n.stamp.Kind == stamp.Regular && sum == n.sum
-	if age < settle && !known {
+	if age < stamp.Settle && !known {
 		if !forced {
-			return n, settle - age
+			return n, stamp.Settle - age
 		}
 		if n.good == nil {
 			n.bad = s.wrap(errBeingWritten)

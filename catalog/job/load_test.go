@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"deepwork/catalog/internal/stamp"
 )
 
 // write writes a file and the folders above it.
@@ -199,7 +201,7 @@ func TestInstructionsThatAreBeingSaved(t *testing.T) {
 				saving(t, file)
 				took := make(chan time.Duration)
 				go func() {
-					time.Sleep(5 * settle)
+					time.Sleep(5 * stamp.Settle)
 					if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte("Saved é."), 0o666)); err != nil {
 						t.Error(err)
 					}

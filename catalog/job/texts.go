@@ -27,15 +27,13 @@ type readText struct {
 const keptText = 64 << 10
 
 const (
-	// settle is how long a file must have been left alone before its text is believed,
-	// and settleBound for how long one that never is is waited for.
-	settle      = 10 * time.Millisecond
+	// settleBound is for how long a file that never settles is waited for.
 	settleBound = 150 * time.Millisecond
 	// saveBound is for how long a file that cannot be used is taken for one that is
 	// being saved: editors delete and create, write in two goes, lead links elsewhere.
 	saveBound = 500 * time.Millisecond
 	// glanceBound is for how long a glance waits.
-	glanceBound = 2 * settle
+	glanceBound = 2 * stamp.Settle
 )
 
 // read returns the text of a file of the folder, by a look at its signature where it is
@@ -43,7 +41,7 @@ const (
 // it is another file's, and whether it is inside is looked at. What is just being saved
 // is waited for, but no longer than bound.
 func (t *texts) read(dir, name string, bound time.Duration) (string, *insideFault) {
-	for began := time.Now(); ; time.Sleep(settle) {
+	for began := time.Now(); ; time.Sleep(stamp.Settle) {
 		text, fault, patience := t.look(dir, name)
 		if time.Since(began) >= min(patience, bound) {
 			return text, fault
@@ -71,7 +69,7 @@ func (t *texts) look(dir, name string) (text string, fault *insideFault, patienc
 		return string(data), fault, saveBound
 	case fault != nil:
 		return "", fault, 0
-	case now.Kind != stamp.Regular || now != known.path.Stat() || changedWithin(settle, now):
+	case now.Kind != stamp.Regular || now != known.path.Stat() || changedWithin(stamp.Settle, now):
 		return string(data), nil, settleBound
 	}
 	text = string(data)

@@ -42,6 +42,10 @@ type Stamp struct {
 // compared itself (DESIGN "Read your own writes").
 const Racy = 50 * time.Millisecond
 
+// Settle is how long a file must have been left alone before it is believed: an
+// editor that truncates and writes is caught between the two otherwise.
+const Settle = 10 * time.Millisecond
+
 // Changed returns when the file was last written, renamed or otherwise touched,
 // as far as the stamp tells.
 func (s Stamp) Changed() time.Time { return time.Unix(0, max(s.Mod, s.Change)) }

@@ -124,6 +124,19 @@ func create(t testing.TB, k *Keeper, repo string) string {
 	return done[0].Path
 }
 
+// cutShort has the journal of the attempt say that its server was killed in a step.
+func cutShort(t testing.TB, k *Keeper, p phase, s step) {
+	t.Helper()
+	j, err := k.load(attemptID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Phase, j.Trees[0].Step = p, s
+	if err := k.save(j); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // remove removes the attempt and returns the only rescue.
 func remove(t testing.TB, k *Keeper) Rescue {
 	t.Helper()

@@ -106,15 +106,8 @@ func TestLocksOfAKilledGitAreHealed(t *testing.T) {
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
 	write(t, path, "new", "work")
-	j, err := k.load(attemptID)
-	if err != nil {
-		t.Fatal(err)
-	}
 	// As if it had been killed while it deleted the branch of a first go.
-	j.Phase, j.Trees[0].Step = removing, dropping
-	if err := k.save(j); err != nil {
-		t.Fatal(err)
-	}
+	cutShort(t, k, removing, dropping)
 	common := filepath.Join(repo, ".git")
 	write(t, common, "refs/heads/"+branchName+".lock", "")
 	write(t, common, "refs/deepwork/rescue/"+attemptID+".lock", "")
@@ -126,13 +119,7 @@ func TestLocksOfAKilledGitAreHealed(t *testing.T) {
 
 	// And while worktree add had only begun.
 	path = create(t, k, repo)
-	if j, err = k.load(attemptID); err != nil {
-		t.Fatal(err)
-	}
-	j.Phase, j.Trees[0].Step = creating, adding
-	if err := k.save(j); err != nil {
-		t.Fatal(err)
-	}
+	cutShort(t, k, creating, adding)
 	os.RemoveAll(path)
 	admin := adminOf(canonical(common), path)
 	os.Remove(filepath.Join(admin, "gitdir"))
@@ -156,14 +143,7 @@ func TestHalfMadeWorktreesAreMadeAnew(t *testing.T) {
 			repo := newRepo(t)
 			k, _ := newKeeper(t)
 			path := create(t, k, repo)
-			j, err := k.load(attemptID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			j.Phase, j.Trees[0].Step = creating, adding
-			if err := k.save(j); err != nil {
-				t.Fatal(err)
-			}
+			cutShort(t, k, creating, adding)
 			pointer := read(t, path, ".git")
 			os.RemoveAll(path)
 			if c.folder {
@@ -200,14 +180,7 @@ func TestWhatAKilledServerLeftDoesNotHinderOthers(t *testing.T) {
 			repo := newRepo(t)
 			k, _ := newKeeper(t)
 			path := create(t, k, repo)
-			j, err := k.load(attemptID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			j.Phase, j.Trees[0].Step = creating, adding
-			if err := k.save(j); err != nil {
-				t.Fatal(err)
-			}
+			cutShort(t, k, creating, adding)
 			common := canonical(filepath.Join(repo, ".git"))
 			at := common
 			if left != packedLock {
@@ -249,14 +222,7 @@ func TestWhatIsNotOfAKilledServerStays(t *testing.T) {
 		}
 	}
 	stays("a lock, and nothing is half-done", filepath.Join(common, packedLock))
-	j, err := k.load(attemptID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	j.Phase, j.Trees[0].Step = creating, adding
-	if err := k.save(j); err != nil {
-		t.Fatal(err)
-	}
+	cutShort(t, k, creating, adding)
 	if err := k.healForAll(t.Context(), common); err != nil || isThere(filepath.Join(common, packedLock)) {
 		t.Errorf("the lock of a dead one stays: %v", err)
 	}
@@ -292,14 +258,7 @@ func TestAKilledDeletionOfABranch(t *testing.T) {
 		create(t, k, repo)
 		git(t, repo, "branch", "topic")
 		git(t, repo, "pack-refs", "--all")
-		j, err := k.load(attemptID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		j.Phase, j.Trees[0].Step = removing, dropping
-		if err := k.save(j); err != nil {
-			t.Fatal(err)
-		}
+		cutShort(t, k, removing, dropping)
 		deletion := exec.Command("git", "update-ref", "--stdin")
 		deletion.Dir, deletion.Env = repo, environ()
 		in, err := deletion.StdinPipe()
@@ -348,14 +307,7 @@ func TestWhatIsNotKeptYetIsNotCleared(t *testing.T) {
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
-	j, err := k.load(attemptID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	j.Phase = removing
-	if err := k.save(j); err != nil {
-		t.Fatal(err)
-	}
+	cutShort(t, k, removing, ready)
 	common := canonical(filepath.Join(repo, ".git"))
 	admin := adminOf(common, path)
 	write(t, admin, "commondir", "")
@@ -370,14 +322,7 @@ func TestRemoveOfAnUnfinishedCreation(t *testing.T) {
 	path := create(t, k, repo)
 	write(t, path, "early", "somebody was here")
 	os.Remove(filepath.Join(path, "lib/b.txt")) // as if the checkout had not come so far
-	j, err := k.load(attemptID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	j.Phase, j.Trees[0].Step = creating, adding
-	if err := k.save(j); err != nil {
-		t.Fatal(err)
-	}
+	cutShort(t, k, creating, adding)
 	r := remove(t, k)
 	if show(t, repo, r.Commit, "early") != "somebody was here" {
 		t.Error("a file is lost")
