@@ -1,0 +1,107 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"deepwork/actor/wait"
+)
+
+// A FileLock is an advisory lock on a file, shared by all processes of the
+// machine. The system releases it when the process ends, however it ends.
+//
+// A file that is locked must never be replaced by a rename: a lock on a file that
+// others do not see guards nothing. Lock notices a file that was removed or
+// replaced before it was locked, and Stands tells whether that happened later.
+type FileLock struct {
+	path string
+	lock *flock.Flock
+}
+
+// Lock locks the file at path exclusively; it creates the file with mode 0600 if
+// it is missing. It blocks until it has the lock or ctx ends, and then returns
+// context.Cause(ctx). Errors: fs.ErrNotExist if the folder is missing; an error that
+// says what is there if path is not a regular file; otherwise the system's.
+// Two Locks in one process exclude each other too, in no particular order.
+func Lock(ctx context.Context, path string) (*FileLock, error) {
+	for pause := (wait.Backoff{Min: 500 * time.Microsecond, Max: 15 * time.Millisecond}); ; {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		l, err := TryLock(path)
+		if l != nil || err != nil {
+			return l, err
+		}
+		if err := pause.Wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// TryLock is Lock that does not wait: it returns nil and no error if another
+// process, or another lock of this one, has the lock.
+func TryLock(path string) (*FileLock, error) {
+	for {
+		if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s is %s, not a file; move it out of the way and call again", path, Kind(fi.Mode()))
+		}
+		lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
+		ok, err := lock.TryLock()
+		switch {
+		case err != nil:
+			return nil, Explain(fmt.Errorf("locking %s: %w", path, err), path)
+		case !ok:
+			return nil, nil
+		}
+		if l := (&FileLock{path, lock}); l.Stands() {
+			return l, nil
+		}
+		lock.Close() // the file was removed or replaced before it was locked
+	}
+}
+
+// Locked reports whether anybody holds the lock on the file at path, without
+// creating or changing the file. A file that is missing, or is not a regular
+// file, is not locked. It holds a shared lock for an instant, so concurrent calls
+// do not take each other for the owner.
+func Locked(path string) (bool, error) {
+	// Opening a named pipe would block.
+	fi, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !fi.Mode().IsRegular() {
+		return false, nil
+	}
+	probe := flock.New(path, flock.SetFlag(os.O_RDONLY))
+	free, err := probe.TryRLock()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	case free:
+		probe.Close()
+	}
+	return !free, nil
+}
+
+// Stands reports whether the locked file is still the one that others see at its path.
+func (l *FileLock) Stands() bool { return Stands(l.lock, l.path) }
+
+// Unlock releases the lock and closes the file, which stays.
+func (l *FileLock) Unlock() error { return l.lock.Close() }
+
+// Remove removes the file and releases the lock. The file is removed while it is
+// locked, where the system allows that, so no other process can lose a lock that it
+// has just taken.
+func (l *FileLock) Remove() error {
+	err := os.Remove(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, l.lock.Close())
+}

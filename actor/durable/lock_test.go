@@ -1,0 +1,79 @@
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"deepwork/actor/durable"
+)
+
+func TestLockExcludesUntilItIsUnlocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.lock")
+	if locked, err := durable.Locked(path); locked || err != nil {
+		t.Fatalf("Locked of a missing file = %v, %v", locked, err)
+	}
+	first, err := durable.Lock(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := durable.TryLock(path); second != nil || err != nil {
+		t.Fatalf("TryLock of a locked file = %v, %v", second, err)
+	}
+	if locked, err := durable.Locked(path); !locked || err != nil {
+		t.Fatalf("Locked of a locked file = %v, %v", locked, err)
+	}
+	reason := errors.New("enough waited")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Millisecond, reason)
+	defer cancel()
+	if _, err := durable.Lock(ctx, path); !errors.Is(err, reason) {
+		t.Fatalf("Lock of a locked file = %v, want %v", err, reason)
+	}
+	got := make(chan error, 1)
+	go func() {
+		l, err := durable.Lock(t.Context(), path)
+		if err == nil {
+			err = l.Remove()
+		}
+		got <- err
+	}()
+	if err := first.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-got; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("the file after Remove: %v", err)
+	}
+}
+
+func TestLockNoticesThatItsFileWasReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.lock")
+	l, err := durable.Lock(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Unlock()
+	if !l.Stands() {
+		t.Error("a lock just taken does not stand")
+	}
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Skip("an open file cannot be renamed here:", err)
+	}
+	if l.Stands() {
+		t.Error("a lock stands whose file has gone")
+	}
+}
+
+func TestLockRefusesWhatIsNoFile(t *testing.T) {
+	if _, err := durable.Lock(t.Context(), t.TempDir()); err == nil {
+		t.Error("a folder was locked")
+	}
+	if _, err := durable.Lock(t.Context(), filepath.Join(t.TempDir(), "missing", "a.lock")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Lock in a missing folder = %v", err)
+	}
+}

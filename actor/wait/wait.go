@@ -1,0 +1,58 @@
+// Package wait holds the ways to wait: For sleeps, a Backoff spaces retries, a
+// Signal wakes a goroutine. Every wait ends with its context.
+package wait
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// For waits until d has passed and returns nil, or until ctx ends and returns
+// context.Cause(ctx). A d of zero or less returns at once, with the cause if ctx
+// has ended already.
+func For(ctx context.Context, d time.Duration) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// A Backoff spaces retries: each pause is twice the one before, from Min up to Max,
+// and each is shortened by a random part of up to half, so that callers that failed
+// together do not retry together. It is for one goroutine.
+type Backoff struct {
+	Min, Max time.Duration
+
+	pause time.Duration // the last one, before it was shortened; zero means none yet
+}
+
+// Next returns the next pause.
+func (b *Backoff) Next() time.Duration {
+	b.pause = min(max(2*b.pause, b.Min), b.Max)
+	return Jitter(b.pause)
+}
+
+// Wait waits for the next pause. Its error is context.Cause(ctx), if ctx ends first.
+func (b *Backoff) Wait(ctx context.Context) error { return For(ctx, b.Next()) }
+
+// Reset makes the next pause Min again; call it after a success.
+func (b *Backoff) Reset() { b.pause = 0 }
+
+// Jitter returns d shortened by a random part of up to half.
+func Jitter(d time.Duration) time.Duration {
+	if d < 2 {
+		return d
+	}
+	return d - rand.N(d/2)
+}

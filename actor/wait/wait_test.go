@@ -1,0 +1,56 @@
+package wait_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deepwork/actor/wait"
+)
+
+func TestForWaitsForTheTimeOrTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		if err := wait.For(t.Context(), 3*time.Second); err != nil || time.Since(began) != 3*time.Second {
+			t.Errorf("For(3s) = %v after %v", err, time.Since(began))
+		}
+		reason := errors.New("the caller left")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(reason) })
+		began = time.Now()
+		if err := wait.For(ctx, time.Hour); err != reason || time.Since(began) != time.Second {
+			t.Errorf("For with a context that ends after 1s = %v after %v, want %v", err, time.Since(began), reason)
+		}
+		if err := wait.For(ctx, 0); err != reason {
+			t.Errorf("For(0) with an ended context = %v, want %v", err, reason)
+		}
+	})
+}
+
+func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
+	b := wait.Backoff{Min: 10 * time.Millisecond, Max: 80 * time.Millisecond}
+	for _, most := range []time.Duration{10, 20, 40, 80, 80} {
+		most *= time.Millisecond
+		if got := b.Next(); got > most || got < most/2 {
+			t.Errorf("Next() = %v, want between %v and %v", got, most/2, most)
+		}
+	}
+	b.Reset()
+	if got := b.Next(); got > 10*time.Millisecond {
+		t.Errorf("Next() after Reset() = %v, want at most 10ms", got)
+	}
+}
+
+func TestSignalKeepsOneWake(t *testing.T) {
+	s := wait.NewSignal()
+	s.Wake()
+	s.Wake()
+	<-s
+	select {
+	case <-s:
+		t.Error("two calls of Wake were received as two")
+	default:
+	}
+}
