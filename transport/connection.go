@@ -10,7 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/catalog/config"
-	"deepwork/session/run"
+	"deepwork/session/execution"
 )
 
 // errStopping is why calls are cancelled when the server ends.
@@ -354,5 +354,5 @@ func (c *connections) isClosed() bool {
 func (c *connection) joined(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
-	return run.WithLeaving(ctx, c.leaving), func() { stop(); cancel(nil) }
+	return execution.WithLeaving(ctx, c.leaving), func() { stop(); cancel(nil) }
 }

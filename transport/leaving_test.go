@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"deepwork/session/run"
+	"deepwork/session/execution"
 )
 
 // A client that closed its end is not waited for until its runs have ended: each call
@@ -51,7 +51,7 @@ func TestStdioDoesNotWaitForRunsAfterEOF(t *testing.T) {
 	if len(got) != 4 {
 		t.Errorf("%d replies: %s", len(got), data)
 	}
-	if r := only(t, s); r.State != run.Running {
+	if r := only(t, s); r.State != execution.Running {
 		t.Errorf("the run: %+v", r)
 	}
 	f.mu.Lock()

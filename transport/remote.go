@@ -15,7 +15,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
-	"deepwork/session/run"
+	"deepwork/session/execution"
 )
 
 // remotes are the workflows of other systems, as tools of this server (seed 003).
@@ -25,7 +25,7 @@ import (
 type remotes struct {
 	server   *Server
 	catalog  *remote.Catalog
-	runs     *run.Engine
+	runs     *execution.Engine
 	settings func(context.Context) (*config.Config, error)
 	refused  func() error                            // what is wrong with an edit of the config that is not in use
 	jobs     func(context.Context) *catalog.Snapshot // this project's own, for expose_jobs; nil: never exposed
@@ -65,7 +65,7 @@ func (s *Server) openRemotes(o remoteOptions) error {
 		cancel()
 		return err
 	}
-	r.runs, err = run.Open(ctx, run.Options{Root: o.root, Sources: r.catalog, Settings: o.settings, Logger: o.logger})
+	r.runs, err = execution.Open(ctx, execution.Options{Root: o.root, Sources: r.catalog, Settings: o.settings, Logger: o.logger})
 	if err != nil {
 		cancel()
 		return errors.Join(err, r.catalog.Close(context.Background()))

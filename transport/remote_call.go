@@ -13,7 +13,7 @@ import (
 
 	"deepwork/catalog/remote"
 	"deepwork/session"
-	"deepwork/session/run"
+	"deepwork/session/execution"
 )
 
 // countedAs is the name of all workflows' tools in the metrics.
@@ -58,7 +58,7 @@ func (r *remotes) run(ctx context.Context, conn *connection, t *remote.Tool, arg
 	defer release()
 	tell := wantsProgress(ctx)
 	id, said := "", ""
-	ended, err := r.runs.Call(calling, conn.identity, t, arguments, func(now run.Run) {
+	ended, err := r.runs.Call(calling, conn.identity, t, arguments, func(now execution.Execution) {
 		id = now.ExecutionID
 		if words := ""; tell {
 			if words = progressWords(&now); words != said {
@@ -72,7 +72,7 @@ func (r *remotes) run(ctx context.Context, conn *connection, t *remote.Tool, arg
 	}
 	refusal, refused := errors.AsType[*session.Error](err)
 	switch {
-	case context.Cause(calling) == run.ErrCancelled:
+	case context.Cause(calling) == execution.ErrCancelled:
 		// Whoever cancels a call wants no answer to it, not even that it worked.
 		return nil, "", fmt.Errorf("running workflow %q: %w: %w", t.Name, context.Canceled, err)
 	case refused:
@@ -85,7 +85,7 @@ func (r *remotes) run(ctx context.Context, conn *connection, t *remote.Tool, arg
 }
 
 // byCaller returns a context that ends with ctx, and whose cause is
-// run.ErrCancelled where its caller cancelled the call: by a notification, which
+// execution.ErrCancelled where its caller cancelled the call: by a notification, which
 // ends the request's context and gives no reason, or, in the newest protocol over
 // HTTP, by hanging up, which is how it is done there. A connection that is lost
 // has its reason (io.EOF, errGone), and so has a server that stops; then runs go
@@ -95,7 +95,7 @@ func byCaller(ctx context.Context) (context.Context, func()) {
 	stop := context.AfterFunc(ctx, func() {
 		cause := context.Cause(ctx)
 		if cause == context.Canceled {
-			cause = run.ErrCancelled
+			cause = execution.ErrCancelled
 		}
 		cancel(cause)
 	})
@@ -103,7 +103,7 @@ func byCaller(ctx context.Context) (context.Context, func()) {
 }
 
 // progressWords are what a caller is told while it waits (seed 003, 7.3).
-func progressWords(now *run.Run) string {
+func progressWords(now *execution.Execution) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "execution_id %s: ", now.ExecutionID)
 	p := now.Progress

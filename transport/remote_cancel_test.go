@@ -12,7 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"deepwork/session/run"
+	"deepwork/session/execution"
 )
 
 // onStdio serves a client over the stdio transport, and returns it with what
@@ -75,7 +75,7 @@ func inBackgroundWith(t *testing.T, cs *mcp.ClientSession, name, arguments strin
 }
 
 // only is the one run there is, as its source's id finds it.
-func only(t *testing.T, s *Server) *run.Run {
+func only(t *testing.T, s *Server) *execution.Execution {
 	t.Helper()
 	got, err := s.remote.runs.Status(t.Context(), localIdentity, "x-1")
 	if err != nil {
@@ -99,7 +99,7 @@ func TestReq003_7_5_ACancelledCallIsCancelledAtTheSource(t *testing.T) {
 				f.until(t, "the end of "+name, func() bool { return len(f.cancelled) == 1 && (name == "hang" || len(f.ended) == 1) })
 			}
 			s.quiet(t)
-			if got := only(t, s); got.State != run.Cancelled {
+			if got := only(t, s); got.State != execution.Cancelled {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -139,12 +139,12 @@ func (f *factory) finish(t *testing.T, id string) {
 // goesOn checks that a run goes on, by letting it end and finding its result.
 func (f *factory) goesOn(t *testing.T, s *Server) {
 	t.Helper()
-	if got := only(t, s); got.State != run.Running {
+	if got := only(t, s); got.State != execution.Running {
 		t.Errorf("got %+v", got)
 	}
 	f.finish(t, "x-1")
 	deadline := time.Now().Add(patience)
-	for only(t, s).State != run.Completed {
+	for only(t, s).State != execution.Completed {
 		if time.Now().After(deadline) {
 			t.Fatalf("got %+v", only(t, s))
 		}
@@ -242,7 +242,7 @@ func TestHangingUpCancelsAStatelessCall(t *testing.T) {
 	conn.Close()
 	f.until(t, "the cancel", func() bool { return len(f.cancelled) == 1 })
 	s.quiet(t)
-	if got := only(t, s); got.State != run.Cancelled {
+	if got := only(t, s); got.State != execution.Cancelled {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -272,7 +272,7 @@ func TestAStoppedServersRunsGoOn(t *testing.T) {
 	}
 	next := serverOn(t, root, nil)
 	next.connected(t)
-	if got := into[run.Run](t, client(t, next), "workflow_status", `{"execution_id":"`+id+`"}`); got.State != run.Running {
+	if got := into[execution.Execution](t, client(t, next), "workflow_status", `{"execution_id":"`+id+`"}`); got.State != execution.Running {
 		t.Errorf("got %+v", got)
 	}
 	f.goesOn(t, next)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"deepwork/session/run"
+	"deepwork/session/execution"
 )
 
 // A watcher is a client that counts how often it is told that the list of tools
@@ -173,7 +173,7 @@ func TestTenThousandWorkflowsAreOneChange(t *testing.T) {
 	if len(names) != len(flows) || !slices.IsSorted(names) || len(slices.Compact(names)) != len(flows) {
 		t.Errorf("%d tools on %d pages", len(names), pages+1)
 	}
-	if got := into[run.Run](t, w.ClientSession, flowName(plenty-1), `{"customer":"a"}`); got.WorkflowID != fmt.Sprintf("id-%d", plenty-1) {
+	if got := into[execution.Execution](t, w.ClientSession, flowName(plenty-1), `{"customer":"a"}`); got.WorkflowID != fmt.Sprintf("id-%d", plenty-1) {
 		t.Errorf("got %+v", got)
 	}
 	if _, err := w.ListTools(t.Context(), &mcp.ListToolsParams{Cursor: "nonsense"}); err == nil {

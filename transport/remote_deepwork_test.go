@@ -13,7 +13,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"deepwork/session/run"
+	"deepwork/session/execution"
 	"deepwork/session/workflow"
 )
 
@@ -97,11 +97,11 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 				into[workflow.FinishReply](t, agent, "finished_step", `{"session_id":"`+id+`",`+step+`}`)
 			}
 			res := <-ended
-			var got run.Run
+			var got execution.Execution
 			if err := json.Unmarshal([]byte(text(res)), &got); err != nil || res.IsError {
 				t.Fatal(err, text(res))
 			}
-			if got.State != run.Completed || string(got.Result) != `{"idea":"idea.txt","hotels":["h1.txt"]}` || *got.SourceExecutionID != id {
+			if got.State != execution.Completed || string(got.Result) != `{"idea":"idea.txt","hotels":["h1.txt"]}` || *got.SourceExecutionID != id {
 				t.Errorf("got %+v, result %s", got, got.Result)
 			}
 
@@ -174,7 +174,7 @@ func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
 	// What is ordered from outside is nobody's child, whatever goes on here.
 	into[workflow.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"plan"}`)
 	started := into[startedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
-	if started.Status != run.Running || len(started.ExecutionID) != 8 {
+	if started.Status != execution.Running || len(started.ExecutionID) != 8 {
 		t.Fatalf("got %+v", started)
 	}
 	about := `{"workflow_id":"trip/dream","execution_id":"` + started.ExecutionID + `"}`

@@ -16,7 +16,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"deepwork/session/run"
+	"deepwork/session/execution"
 )
 
 // bareProject is a server on a project with the trip job and this config.
@@ -170,11 +170,11 @@ func TestReq003_2_2_and_2_3_ACallRunsTheWorkflow(t *testing.T) {
 	if res.IsError {
 		t.Fatal(text(res))
 	}
-	var got run.Run
+	var got execution.Execution
 	if err := json.Unmarshal([]byte(text(res)), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.State != run.Completed || got.WorkflowID != "w-echo" || got.WorkflowName != "echo" || got.Source != "factory" || got.EndedAt == nil || len(got.ExecutionID) != 36 {
+	if got.State != execution.Completed || got.WorkflowID != "w-echo" || got.WorkflowName != "echo" || got.Source != "factory" || got.EndedAt == nil || len(got.ExecutionID) != 36 {
 		t.Errorf("got %+v", got)
 	}
 	if want := `{"echo":{"customer":"Ada"},"big":12345678901234567890}`; string(got.Result) != want {
@@ -184,12 +184,12 @@ func TestReq003_2_2_and_2_3_ACallRunsTheWorkflow(t *testing.T) {
 		t.Error("no structured content")
 	}
 	// Asynchronous ones are waited for (7.1), and their result is kept (8.4).
-	steps := into[run.Run](t, cs, "steps", `{}`)
-	if steps.State != run.Completed || string(steps.Result) != `{"pages":3}` || steps.SourceExecutionID == nil {
+	steps := into[execution.Execution](t, cs, "steps", `{}`)
+	if steps.State != execution.Completed || string(steps.Result) != `{"pages":3}` || steps.SourceExecutionID == nil {
 		t.Errorf("got %+v", steps)
 	}
 	for _, id := range []string{steps.ExecutionID, *steps.SourceExecutionID} {
-		if again := into[run.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); again.ExecutionID != steps.ExecutionID || string(again.Result) != `{"pages":3}` {
+		if again := into[execution.Execution](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); again.ExecutionID != steps.ExecutionID || string(again.Result) != `{"pages":3}` {
 			t.Errorf("status of %s: %+v", id, again)
 		}
 	}
@@ -206,7 +206,7 @@ func TestReq003_2_4_and_7_4_FailuresAreToolErrors(t *testing.T) {
 		if !res.IsError || !strings.HasPrefix(text(res), "StateError: ") || !strings.Contains(text(res), why) || meta["code"] != "workflow_failed" || len(id) != 36 {
 			t.Errorf("%s: %s %v", name, text(res), meta)
 		}
-		if got := into[run.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); got.State != run.Failed || got.Error == nil || !strings.Contains(*got.Error, why) {
+		if got := into[execution.Execution](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); got.State != execution.Failed || got.Error == nil || !strings.Contains(*got.Error, why) {
 			t.Errorf("%s: status %+v", name, got)
 		}
 	}
@@ -341,7 +341,7 @@ func TestReq003_6_4_NamesThatClashHaveTheirIDs(t *testing.T) {
 	s, _ := withSource(t, f, "")
 	s.names(t, "finished_step_c", "twin_a", "twin_b", "workflows-list-tool_d")
 	cs := client(t, s)
-	if got := into[run.Run](t, cs, "finished_step_c", `{}`); got.WorkflowID != "c" {
+	if got := into[execution.Execution](t, cs, "finished_step_c", `{}`); got.WorkflowID != "c" {
 		t.Errorf("got %+v", got)
 	}
 	// Ours is ours.
@@ -402,7 +402,7 @@ func TestReq003_7_3_and_8_3_ProgressIsPassedOn(t *testing.T) {
 	if res == nil || res.IsError {
 		t.Fatal(res)
 	}
-	var got run.Run
+	var got execution.Execution
 	json.Unmarshal([]byte(text(res)), &got)
 	if len(ids) != 1 || !ids["execution_id "+got.ExecutionID] {
 		t.Errorf("told of %v, and it was %s", ids, got.ExecutionID)
@@ -418,8 +418,8 @@ func TestReq003_8_5_NotSupportedIsSaid(t *testing.T) {
 	s, _ := withSource(t, f, "")
 	conforms(t, s)
 	cs := client(t, s)
-	got := into[run.Run](t, cs, "hang", `{}`)
-	if got.State != run.Running || got.StatusSupported {
+	got := into[execution.Execution](t, cs, "hang", `{}`)
+	if got.State != execution.Running || got.StatusSupported {
 		t.Errorf("got %+v", got)
 	}
 	if said := refusedWith(t, cs, "workflow_status", `{"execution_id":"`+got.ExecutionID+`"}`, "StateError"); !strings.Contains(said, "not supported") {
@@ -456,10 +456,10 @@ func TestSourceOverStdio(t *testing.T) {
 	s, _ := withConfig(t, "workflow_tools:\n"+fast+"  sources:\n"+child(t, "child", "standard"), nil)
 	conforms(t, s)
 	cs := client(t, s)
-	if got := into[run.Run](t, cs, "echo", `{"customer":"a"}`); got.Source != "child" {
+	if got := into[execution.Execution](t, cs, "echo", `{"customer":"a"}`); got.Source != "child" {
 		t.Errorf("got %+v", got)
 	}
-	if got := into[run.Run](t, cs, "steps", `{}`); string(got.Result) != `{"pages":3}` {
+	if got := into[execution.Execution](t, cs, "steps", `{}`); string(got.Result) != `{"pages":3}` {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -485,8 +485,8 @@ func TestAFrozenListReachesThemAll(t *testing.T) {
 	if err := json.Unmarshal(full.Tools[0].InputSchema, &schema); err != nil || schema.Required[0] != "customer" {
 		t.Errorf("input_schema %s", full.Tools[0].InputSchema)
 	}
-	got := into[run.Run](t, cs, "call_workflow_tool", `{"name":"echo","arguments":{"customer":"a"}}`)
-	if got.State != run.Completed || !strings.Contains(string(got.Result), `"customer":"a"`) {
+	got := into[execution.Execution](t, cs, "call_workflow_tool", `{"name":"echo","arguments":{"customer":"a"}}`)
+	if got.State != execution.Completed || !strings.Contains(string(got.Result), `"customer":"a"`) {
 		t.Errorf("got %+v", got)
 	}
 	if got := text(callTool(t, cs, "call_workflow_tool", `{"name":"trip-dream","arguments":{"goal":"g"}}`)); !strings.Contains(got, `"begin_step"`) {
@@ -508,9 +508,9 @@ func TestReq003_8_1_ARestartKeepsRuns(t *testing.T) {
 	config := "workflow_tools:\n" + fast + "  reply_within: 50ms\n  sources:\n    - {name: factory, url: " + f.overWeb(t) + "}\n"
 	first, root := bareProject(t, config, nil)
 	first.connected(t)
-	started := into[run.Run](t, client(t, first), "hang", `{}`)
+	started := into[execution.Execution](t, client(t, first), "hang", `{}`)
 	id := started.ExecutionID
-	if started.State != run.Running {
+	if started.State != execution.Running {
 		t.Errorf("got %+v", started)
 	}
 	f.until(t, "the start", func() bool { return f.looked("x-1") })
@@ -520,7 +520,7 @@ func TestReq003_8_1_ARestartKeepsRuns(t *testing.T) {
 	s := serverOn(t, root, nil)
 	s.connected(t)
 	cs := client(t, s)
-	if got := into[run.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); got.State != run.Running || got.WorkflowName != "hang" {
+	if got := into[execution.Execution](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); got.State != execution.Running || got.WorkflowName != "hang" {
 		t.Errorf("got %+v", got)
 	}
 	f.mu.Lock()
@@ -531,8 +531,8 @@ func TestReq003_8_1_ARestartKeepsRuns(t *testing.T) {
 	f.mu.Unlock()
 	deadline := time.Now().Add(patience)
 	for {
-		got := into[run.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`)
-		if got.State == run.Completed {
+		got := into[execution.Execution](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`)
+		if got.State == execution.Completed {
 			break
 		}
 		if time.Now().After(deadline) {

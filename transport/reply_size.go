@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"deepwork/session"
-	"deepwork/session/run"
+	"deepwork/session/execution"
 )
 
 // maxReplyBytes is how much JSON one reply may be; it goes out twice, as text and as
@@ -46,16 +46,16 @@ func (s *Server) tooLarge(tool string, n int, reply any) *session.Error {
 }
 
 // runOf is the run that a reply tells of; nil: it is another's.
-func runOf(reply any) *run.Run {
+func runOf(reply any) *execution.Execution {
 	if called, ok := reply.(*calledReply); ok {
 		reply = called.value
 	}
-	ran, _ := reply.(*run.Run)
+	ran, _ := reply.(*execution.Execution)
 	return ran
 }
 
 // sendable is a run as it can be told: without a result that no reply has room for.
-func sendable(r *run.Run) *run.Run {
+func sendable(r *execution.Execution) *execution.Execution {
 	if len(r.Result) <= maxReplyBytes/2 { // all else of a run is some 10 KB
 		return r
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"deepwork/session/run"
+	"deepwork/session/execution"
 )
 
 // carryOut has a call carried out past the SDK, if that can be, or notes that the SDK
@@ -72,7 +72,7 @@ func (s *Server) pastSDK(c *stdio, ss *mcp.ServerSession, conn *connection) func
 		if !ok {
 			return false // it is ending
 		}
-		ctx, cancel := context.WithCancelCause(run.WithLeaving(conn.ctx, conn.leaving))
+		ctx, cancel := context.WithCancelCause(execution.WithLeaving(conn.ctx, conn.leaving))
 		remove := conn.asked.add(o.id, cancel)
 		if remove == nil { // the connection has looked for that
 			cancel(nil)

@@ -7,7 +7,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"deepwork/session"
-	"deepwork/session/run"
+	"deepwork/session/execution"
 	"deepwork/session/workflow"
 )
 
@@ -24,7 +24,7 @@ type executionArgs struct {
 // An executionReply is what a source says of an execution.
 type executionReply struct {
 	ExecutionID string            `json:"execution_id" jsonschema:"the session's session_id"`
-	Status      run.State         `json:"status" jsonschema:"how it is now"`
+	Status      execution.State   `json:"status" jsonschema:"how it is now"`
 	Progress    ownProgress       `json:"progress" jsonschema:"{progress, total, message}: steps done, of so many, and where it is"`
 	Output      *workflow.Outputs `json:"output" jsonschema:"all outputs, once completed, else null"`
 	Error       *string           `json:"error" jsonschema:"why it was cancelled, else null"`
@@ -38,12 +38,12 @@ type ownProgress struct {
 
 // A startedReply is what it says of one that it has just started.
 type startedReply struct {
-	ExecutionID string    `json:"execution_id" jsonschema:"the session's session_id"`
-	Status      run.State `json:"status" jsonschema:"running"`
+	ExecutionID string          `json:"execution_id" jsonschema:"the session's session_id"`
+	Status      execution.State `json:"status" jsonschema:"running"`
 }
 
 // executionWords are those of executionReply.
-var executionWords = words{enums: map[string][]any{"status": {string(run.Running), string(run.Completed), string(run.Cancelled)}}}
+var executionWords = words{enums: map[string][]any{"status": {string(execution.Running), string(execution.Completed), string(execution.Cancelled)}}}
 
 func executionSchema() *jsonschema.Schema {
 	s := outputSchemaIn[executionReply](executionWords)
@@ -100,7 +100,7 @@ func (s *Server) execute(ctx context.Context, c *connection, args executeArgs) (
 	if err != nil {
 		return nil, err
 	}
-	return &startedReply{r.BeginStep.SessionID, run.Running}, nil
+	return &startedReply{r.BeginStep.SessionID, execution.Running}, nil
 }
 
 // addOwnStatus registers workflows-status-tool.
@@ -130,14 +130,14 @@ func addOwnCancel(s *Server) {
 		session:     func(a *executionArgs) *string { return &a.ExecutionID },
 		call: func(ctx context.Context, c *connection, args executionArgs) (*executionReply, error) {
 			now, err := s.executionOf(ctx, c, args)
-			if err != nil || now.Status != run.Running {
+			if err != nil || now.Status != execution.Running {
 				return now, err
 			}
 			_, aborted := c.agent.Abort(ctx, workflow.AbortArgs{
 				Explanation: "cancelled through workflows-cancel-tool by the system that ordered it", SessionID: &args.ExecutionID,
 			})
 			// It may have ended in between, which is as good.
-			if now, err = s.executionOf(ctx, c, args); aborted != nil && (err != nil || now.Status == run.Running) {
+			if now, err = s.executionOf(ctx, c, args); aborted != nil && (err != nil || now.Status == execution.Running) {
 				return nil, aborted
 			}
 			return now, err
@@ -160,11 +160,11 @@ func (s *Server) executionOf(ctx context.Context, c *connection, args executionA
 	r := &executionReply{ExecutionID: x.SessionID, Progress: ownProgress{x.Done, x.Total, "at step '" + x.StepID + "'"}}
 	switch x.Status {
 	case workflow.Completed:
-		r.Status, r.Output, r.Progress.Message = run.Completed, &x.Outputs, "complete"
+		r.Status, r.Output, r.Progress.Message = execution.Completed, &x.Outputs, "complete"
 	case workflow.Aborted:
-		r.Status, r.Error = run.Cancelled, x.AbortReason
+		r.Status, r.Error = execution.Cancelled, x.AbortReason
 	default:
-		r.Status = run.Running
+		r.Status = execution.Running
 	}
 	return r, nil
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"deepwork/session"
-	"deepwork/session/run"
+	"deepwork/session/execution"
 )
 
 type statusArgs struct {
@@ -13,14 +13,14 @@ type statusArgs struct {
 
 // addWorkflowStatus registers workflow_status (seed 003, requirement 8).
 func addWorkflowStatus(s *Server) {
-	addTool(s, tool[statusArgs, *run.Run]{
+	addTool(s, tool[statusArgs, *execution.Execution]{
 		name: "workflow_status", title: "Status of a run",
 		description: "Tells where a run of a workflow tool is: state, progress, result or error, also after it ended (for a day). Call it when a call was cut off " +
 			"or answered `running`, and do not start the workflow again. Where its source cannot be asked, that is `not supported`.",
 		hints:  hints{readOnly: true, idempotent: true, open: true},
 		input:  inputSchema(required("execution_id", maxExecutionID, "The run's execution_id, as progress messages, results and errors have it, or its source's id of it.")),
 		output: runSchema(),
-		call: func(ctx context.Context, c *connection, args statusArgs) (*run.Run, error) {
+		call: func(ctx context.Context, c *connection, args statusArgs) (*execution.Execution, error) {
 			r, err := s.remote.runs.Status(ctx, c.identity, args.ExecutionID)
 			if refusal, ok := err.(*session.Error); ok {
 				return nil, slim(refusal)
@@ -30,7 +30,7 @@ func addWorkflowStatus(s *Server) {
 			}
 			return sendable(r), nil
 		},
-		outcome: func(r *run.Run) string { return string(r.State) },
+		outcome: func(r *execution.Execution) string { return string(r.State) },
 	})
 }
 

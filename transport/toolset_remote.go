@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"deepwork/session/run"
+	"deepwork/session/execution"
 )
 
 // addRemoteTools registers the set "remote": what there is to ask of other
@@ -32,9 +32,9 @@ var anything = []string{"null", "boolean", "object", "array", "number", "string"
 // runSchema is the schema of a run: what calls of workflows and workflow_status
 // answer with (seed 003, 2.3 and 8.2).
 func runSchema() *jsonschema.Schema {
-	s := outputSchemaIn[run.Run](words{enums: map[string][]any{"state": {
-		string(run.Running), string(run.Completed), string(run.Failed),
-		string(run.Cancelled), string(run.TimedOut), string(run.Unknown),
+	s := outputSchemaIn[execution.Execution](words{enums: map[string][]any{"state": {
+		string(execution.Running), string(execution.Completed), string(execution.Failed),
+		string(execution.Cancelled), string(execution.TimedOut), string(execution.Unknown),
 	}}})
 	openProperty(s, "result", anything...)
 	return s

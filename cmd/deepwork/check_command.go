@@ -18,7 +18,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/attempt"
-	"deepwork/session/run"
+	"deepwork/session/execution"
 	"deepwork/session/workflow"
 )
 
@@ -97,7 +97,7 @@ func inspect(ctx context.Context, root string) (session.Report, error) {
 	for _, part := range []func() (session.Report, error){
 		func() (session.Report, error) { return workflow.Inspect(ctx, root, quiet) },
 		func() (session.Report, error) { return attempt.Inspect(ctx, root, cfg, quiet) },
-		func() (session.Report, error) { return run.Inspect(ctx, root, quiet) },
+		func() (session.Report, error) { return execution.Inspect(ctx, root, quiet) },
 	} {
 		r, err := part()
 		if err != nil {

@@ -129,7 +129,7 @@ var figures = []figure{
 	{dynamic, "10,000 workflows become tools", "<", 2, "s", one("BenchmarkTenThousandWorkflows", "ns/op", 1e-9), "", tenThousand, false},
 	{dynamic, "list_changed that a client gets of that", "<=", 1, "", one("BenchmarkTenThousandWorkflows", "list-changed", 1), "", tenThousand, false},
 	{dynamic, "200 async runs at once on 10 slots: all end, never more than 10 at the source", "", 0, "s", one("TestFigure003_200RunsAtOnceWith10Slots", "s", 1), "a test that passes",
-		test("TestFigure003_200RunsAtOnceWith10Slots", "./session/run"), false},
+		test("TestFigure003_200RunsAtOnceWith10Slots", "./session/execution"), false},
 
 	// The task board.
 	{board, "list_tasks, 50 of 10,000 tasks with 30,000 attempts, by the bare query", "<=", 3, "", one("BenchmarkListTasks", "ratio", 1),

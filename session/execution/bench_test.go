@@ -1,0 +1,32 @@
+package execution
+
+import (
+	"encoding/json"
+	"testing"
+
+	"deepwork/catalog/remote"
+)
+
+// BenchmarkOverhead is what the engine adds to a synchronous call: a source that
+// answers at once.
+func BenchmarkOverhead(b *testing.B) {
+	s := open(b, newRoot(b), newPlant(), nil)
+	w := workflow(b, "w", false, script{answer: remote.Answer{Output: json.RawMessage(`{"sum":3}`)}})
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.call(b.Context(), "me", w, json.RawMessage(`{}`), nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkLine is what one line of a journal costs before it is written.
+func BenchmarkLine(b *testing.B) {
+	r := written(1, Completed, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := encode([]*record{r}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package execution
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"deepwork/actor"
+	"deepwork/catalog/remote"
+	"deepwork/session"
+
+	"github.com/google/uuid"
+)
+
+// Call runs a tool's workflow and waits for its end, or until the configured
+// reply_within, when it answers with an Execution that is running (seed 003, 7.1). So
+// does it where the source gives no way to ask for the end: that Execution's
+// StatusSupported is false.
+//
+// Arguments that the tool's schema does not allow are a ToolError,
+// invalid_arguments, and nothing leaves (2.5). A run that failed, was cancelled,
+// timed out or was lost is a *session.Error, a StateError, that holds the *Execution
+// under the detail "run" and its id under "execution_id"; its code is
+// workflow_failed, workflow_cancelled, workflow_timed_out or workflow_unknown,
+// or source_away or shutting_down where that is why (2.4, 7.2, 7.4, 7.5). Where
+// the source is away before anything began, source_away has no run.
+//
+// No more than max_concurrent_executions run at the sources at once; the others
+// wait, in the order in which they came, as runs that are running and whose
+// progress says so. execution_timeout counts from when the run has its slot.
+//
+// A ctx that ends with the cause ErrCancelled cancels the run, and Call returns
+// when it is, some seconds later at most. Any other end of ctx leaves the run
+// going, bounded by its timeout, and its result is kept for Status; so does what
+// WithLeaving is given.
+//
+// progress, which may be nil and must not block, is called one at a time with
+// the run as it is, at least when it starts to run and whenever its progress
+// changes, and not after Call returned. What changes faster than progress
+// returns is told as it is in the end.
+func (e *Engine) Call(ctx context.Context, identity string, t *remote.Tool, arguments json.RawMessage, progress func(Execution)) (*Execution, error) {
+	if len(arguments) == 0 {
+		arguments = json.RawMessage("{}")
+	}
+	if err := t.Check(arguments); err != nil {
+		return nil, session.Wrong("invalid_arguments", "The arguments of '%s' are not as its input schema says: %s. Nothing was started; correct them and call again.",
+			t.Name, clip(err.Error(), maxWords)).Because(err)
+	}
+	if t.Away != "" {
+		return nil, session.NotNow("source_away", "Workflow '%s' cannot be run now, because its source '%s' cannot be reached: %s. Nothing was started. It is tried again all the time; call again in a while, or see to the source.",
+			t.Workflow.Name, t.Source, clip(t.Away, maxWords))
+	}
+	return e.call(ctx, identity, &t.Workflow, arguments, progress)
+}
+
+// call is Call with what has been checked.
+func (e *Engine) call(ctx context.Context, identity string, w *remote.Workflow, arguments json.RawMessage, progress func(Execution)) (*Execution, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("starting workflow %q: %w", w.Name, context.Cause(ctx))
+	}
+	cfg, err := e.settings(ctx)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("starting workflow %q: %w", w.Name, context.Cause(ctx))
+	default:
+		return nil, session.NotNow("config_invalid", "The configuration cannot be used: %v. Mend it and call again.", err).Because(err)
+	}
+	answerCtx, release := untilLeaving(ctx)
+	defer release()
+	if cfg.ReplyWithin > 0 {
+		var cancel context.CancelFunc
+		answerCtx, cancel = context.WithTimeoutCause(answerCtx, cfg.ReplyWithin, errReply)
+		defer cancel()
+	}
+	setting := timeoutSetting(cfg, w.Source)
+	n, err := e.begin(ctx, identity, w, arguments, timeout(cfg, w.Source), cfg.MaxConcurrent)
+	if err != nil {
+		return nil, err
+	}
+	first := n.view.Load()
+	if progress != nil {
+		progress(first.Execution)
+	}
+	v, err := e.await(answerCtx, n, first.version, progress)
+	why := cmp.Or(context.Cause(ctx), context.Cause(answerCtx)) // a cancellation is heeded first
+	switch {
+	case err == nil:
+		return answer(v, setting)
+	case errors.Is(err, actor.ErrStopped):
+		return nil, closed(n.view.Load())
+	case why == nil:
+		return nil, fmt.Errorf("waiting for run %s: %w", n.id, err)
+	case why == errReply:
+		v = n.view.Load()
+		if v.over {
+			return answer(v, setting)
+		}
+		return &v.Execution, nil
+	case !errors.Is(why, ErrCancelled):
+		return nil, fmt.Errorf("waiting for run %s, which goes on: %w", n.id, why)
+	}
+	n.cancel(ErrCancelled)
+	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*cancelTime)
+	defer cancel()
+	switch v, err = e.await(ended, n, 0, nil); {
+	case errors.Is(err, actor.ErrStopped):
+		return nil, closed(n.view.Load())
+	case err != nil:
+		return nil, fmt.Errorf("waiting for run %s to be cancelled: %w", n.id, err)
+	}
+	return answer(v, setting)
+}
+
+// waitsForSlot is the progress of a run that has not begun.
+const waitsForSlot = "waiting for a slot"
+
+// errReply is the cause of an answer that does not wait for the end.
+var errReply = errors.New("the time for a reply is over")
+
+// begin makes a run, writes down what is meant to be done, and has its driver do
+// it.
+func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow, arguments json.RawMessage, limit time.Duration, slots int) (*entry, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("making a run's id: %w", err)
+	}
+	t, ok := e.slots.enter(slots)
+	if !ok {
+		return nil, session.NotNow("too_many_runs", "Workflow '%s' cannot be run now: %d runs wait for one of the %d slots (workflow_tools.max_concurrent_executions) already. Call again when some have ended.", w.Name, maxWaiting, slots)
+	}
+	rec := &record{
+		FormatVersion: recordFormat, ExecutionID: id.String(), Server: e.store.server, Identity: identity,
+		Source: w.Source, WorkflowID: w.ID, WorkflowName: w.Name, Async: w.Async,
+		State: starting, StatusSupported: true, StartedAt: e.time(), Timeout: limit,
+	}
+	if t != nil {
+		rec.State = waiting
+	} else {
+		rec.Deadline = e.deadline(limit)
+	}
+	// A run that is not at its source when the machine stops has its end with it;
+	// only what can be found again there is worth a sync.
+	if err = e.store.save(ctx, rec, nil, w.Async && t == nil); err == nil {
+		n := e.enter(rec)
+		log := e.log.With("execution_id", n.id, "workflow", w.Name, "source", w.Source)
+		if t == nil {
+			log.Info("run started")
+		} else {
+			log.Info("run waits for a slot")
+			v := *n.view.Load()
+			v.Progress = &remote.Progress{Message: waitsForSlot}
+			n.view.Store(&v)
+		}
+		if e.hire(n, rec, func(ctx context.Context) (outcome, bool) {
+			return e.execute(ctx, n, order{w, arguments, t, limit})
+		}) {
+			return n, nil
+		}
+		err = errStoreClosed // the next server finds the record, and that it was not answered
+	}
+	e.giveUp(t)
+	switch {
+	case errors.Is(err, errStoreClosed):
+		return nil, session.NotNow("shutting_down", "The server is shutting down; workflow '%s' was not started. Call again when it is back.", w.Name).Because(err)
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("starting workflow %q: %w", w.Name, context.Cause(ctx))
+	}
+	return nil, session.NotNow("run_not_saved", "Workflow '%s' was not started, because that must be written down first: %v. See to the disk and call again.", w.Name, err).Because(err)
+}
+
+// giveUp gives back what slots.enter gave.
+func (e *Engine) giveUp(t *ticket) {
+	if t != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if e.slots.wait(ctx, t) != nil {
+			return
+		}
+	}
+	e.slots.leave()
+}
+
+// enter makes an entry that shows a record.
+func (e *Engine) enter(rec *record) *entry {
+	n := &entry{id: rec.ExecutionID, identity: rec.Identity}
+	n.view.Store(&view{Execution: rec.run(), version: 1, over: rec.over(), stored: rec.ResultKept || len(rec.Result) > 0, long: rec.ResultKept})
+	return n
+}
+
+// hire gives a run its actor and its driver; false: the engine is closed.
+func (e *Engine) hire(n *entry, rec *record, work func(context.Context) (outcome, bool)) bool {
+	ctx, cancel := context.WithCancelCause(e.ctx)
+	n.cancel, n.done = cancel, make(chan struct{})
+	n.ref = actor.Spawn(e.system, actor.Options{Name: "run " + n.id, Logger: e.log}, func() (actor.Behavior[message], error) {
+		a := &runActor{engine: e, entry: n, rec: rec}
+		rec = nil // an incarnation after a crash believes the disk alone
+		return a, nil
+	})
+	if !e.kept.add(n) {
+		cancel(errClosing)
+		stop, end := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
+		defer end()
+		_ = n.ref.Stop(stop) // it has nothing to do
+		return false
+	}
+	e.drive(ctx, n, work)
+	return true
+}
+
+// await blocks until the run is over, telling progress of what changes after a
+// version, or until ctx ends.
+func (e *Engine) await(ctx context.Context, n *entry, since uint64, progress func(Execution)) (*view, error) {
+	for {
+		v, err := actor.Ask(ctx, n.ref, func(r actor.Reply[*view]) message { return watchMessage{since, r} })
+		if _, crashed := errors.AsType[*actor.PanicError](err); crashed && ctx.Err() == nil {
+			continue // the next incarnation goes on; how often it may crash is bounded
+		}
+		if err != nil {
+			if v = n.view.Load(); v.over {
+				return v, nil // it ended, and with it its actor, just now
+			}
+			return nil, err
+		}
+		if v.over {
+			return v, nil
+		}
+		if since = v.version; progress != nil {
+			progress(v.Execution)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package execution
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"deepwork/actor"
+	"deepwork/catalog/remote"
+)
+
+// An outcome is how a run ended, as its driver found out.
+type outcome struct {
+	state    State
+	result   json.RawMessage
+	words    string // what went wrong; "": nothing did
+	code     string // of the error, where the state does not say it; else ""
+	blind    bool   // it goes on, and cannot be asked about
+	unsure   bool   // the workflow may have been carried out, or go on, whatever the state says
+	sourceID string // the source's id, where the actor has not been told it
+	left     bool   // it goes on, for the next server to take up
+
+	progress *remote.Progress // as the source said it with the end; nil: it did not
+}
+
+// An order is what a driver has to start.
+type order struct {
+	workflow *remote.Workflow
+	input    json.RawMessage
+	ticket   *ticket       // nil: it has a slot
+	timeout  time.Duration // 0: none
+}
+
+// drive runs a run's driver, work, on a goroutine of its own, with a slot or a
+// ticket for one that work waits for; then it ends the actor.
+func (e *Engine) drive(ctx context.Context, n *entry, work func(context.Context) (o outcome, slot bool)) {
+	e.drivers.Go(func() {
+		defer close(n.done)
+		defer n.cancel(nil)
+		o, slot := e.guarded(ctx, n, work)
+		if !o.left {
+			if err := e.ask(n, func(r actor.Reply[struct{}]) message { return endMessage{o, r} }); err != nil && !errors.Is(err, actor.ErrStopped) {
+				e.log.Error("a run has ended, and its actor could not be told", "execution_id", n.id, "state", o.state, "error", err)
+			}
+		}
+		if slot {
+			e.slots.leave()
+		}
+		e.sweep()
+		if o.left {
+			return // whoever waits is told by Close
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
+		defer cancel()
+		if err := n.ref.Stop(ctx); err != nil {
+			e.log.Error("the actor of a run does not stop", "execution_id", n.id, "error", err)
+		}
+	})
+}
+
+// guarded keeps a panic, of a source's answer say, from ending the process.
+func (e *Engine) guarded(ctx context.Context, n *entry, work func(context.Context) (outcome, bool)) (o outcome, slot bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.log.Error("the driver of a run panicked", "execution_id", n.id, "panic", p, "stack", string(debug.Stack()))
+			// Whether it had a slot is not known here: only one that waits has none.
+			o, slot = outcome{state: Unknown, words: fmt.Sprintf("this server failed while it drove the run: %v; whether the workflow goes on at its source is not known", p)}, true
+		}
+	}()
+	return work(ctx)
+}
+
+// ask sends a message to a run's actor and waits until it is handled, also while
+// the engine closes. What an incarnation crashed over the next one is told again;
+// how often one may crash is bounded.
+func (e *Engine) ask(n *entry, build func(actor.Reply[struct{}]) message) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), writeTime)
+	defer cancel()
+	for {
+		_, err := actor.Ask(ctx, n.ref, build)
+		if _, crashed := errors.AsType[*actor.PanicError](err); !crashed || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// execute is the driver of a new run: a slot, then the source, then its status
+// until the end (seed 003, 7.1).
+func (e *Engine) execute(ctx context.Context, n *entry, d order) (o outcome, slot bool) {
+	if d.ticket != nil {
+		if err := e.slots.wait(ctx, d.ticket); err != nil {
+			return notStarted(err), false
+		}
+	}
+	if d.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, d.timeout, errTimedOut)
+		defer cancel()
+	}
+	if d.ticket != nil {
+		deadline := e.deadline(d.timeout)
+		err := e.ask(n, func(r actor.Reply[struct{}]) message { return startMessage{deadline, r} })
+		if err != nil {
+			return outcome{state: Failed, code: "run_not_saved", words: fmt.Sprintf("it was not started, because that must be written down first: %v", err)}, true
+		}
+	}
+	w := d.workflow
+	a, err := e.sources.Execute(ctx, w, d.input, func(p remote.Progress) { e.progress(ctx, n, p) })
+	if err != nil {
+		return e.notExecuted(ctx, w, d.timeout, err), true
+	}
+	if o, over := ended(a); over {
+		o.sourceID = a.ExecutionID
+		return o, true
+	}
+	switch {
+	case !w.Async && a.State == "":
+		return outcome{state: Completed, result: valid(a.Output), sourceID: a.ExecutionID}, true
+	case a.ExecutionID == "" && a.State == "":
+		return outcome{state: Failed, result: valid(a.Output), words: "its source answered with neither a status nor an execution_id, so its end cannot be waited for. If the workflow gives its result at once, have the source list it with executionType: sync", unsure: true}, true
+	case a.ExecutionID == "":
+		return outcome{blind: true}, true
+	}
+	if err := e.ask(n, func(r actor.Reply[struct{}]) message { return acceptMessage{a.ExecutionID, r} }); err != nil {
+		e.log.Error("the actor of a run could not be told its source's id", "execution_id", n.id, "error", err)
+	}
+	if a.Progress != nil {
+		e.progress(ctx, n, *a.Progress)
+	}
+	return e.follow(ctx, n, target{w.Source, w.ID, a.ExecutionID, d.timeout}), true
+}
+
+// progress tells the actor how far the run is.
+func (e *Engine) progress(ctx context.Context, n *entry, p remote.Progress) {
+	p.Message = clip(p.Message, maxMessage)
+	// An error: the run or the server is ending, and progress is of no use.
+	_ = n.ref.Tell(ctx, progressMessage{p})
+}
+
+// notStarted is the outcome of a run that never got a slot.
+func notStarted(cause error) outcome {
+	switch cause {
+	case ErrCancelled:
+		return outcome{state: Cancelled, words: "it was cancelled by its caller while it waited for a slot; nothing was started"}
+	default:
+		return outcome{state: Failed, code: "shutting_down", words: "the server shut down while it waited for a slot; nothing was started. Call again"}
+	}
+}
+
+// notExecuted is the outcome where Execute gave no answer.
+func (e *Engine) notExecuted(ctx context.Context, w *remote.Workflow, timeout time.Duration, err error) outcome {
+	refused, ok := errors.AsType[*remote.RefusedError](err)
+	switch {
+	case ok:
+		return outcome{state: Failed, words: words(refused.Text), unsure: strings.HasPrefix(refused.Text, garbled)}
+	case ctx.Err() != nil:
+		switch context.Cause(ctx) {
+		case errTimedOut:
+			return outcome{state: TimedOut, words: fmt.Sprintf("it was not answered within %v; its source was told that the request is cancelled", timeout), unsure: true}
+		case ErrCancelled:
+			return outcome{state: Cancelled, words: "it was cancelled by its caller; its source was told that the request is cancelled", unsure: true}
+		}
+		return outcome{state: Unknown, code: "shutting_down", words: "this server shut down before the source had answered; whether the workflow was carried out is not known. Look at its source before you call again"}
+	case errors.Is(err, remote.ErrLost):
+		return outcome{state: Unknown, words: fmt.Sprintf("whether it was carried out is not known: %v", err)}
+	case errors.Is(err, remote.ErrAway):
+		return outcome{state: Failed, code: "source_away", words: fmt.Sprintf("nothing was started: %v", err)}
+	case errors.Is(err, remote.ErrUnknown):
+		return outcome{state: Failed, code: "source_away", words: fmt.Sprintf("source '%s' is no longer configured in workflow_tools.sources", w.Source)}
+	case errors.Is(err, remote.ErrUnsupported):
+		return outcome{state: Failed, words: fmt.Sprintf("source '%s' has no tool that executes workflows (execute_tool in workflow_tools.sources)", w.Source)}
+	}
+	return outcome{state: Failed, words: words(err.Error()), unsure: true}
+}
+
+// garbled is what the catalog's words for an answer begin with that is none: whoever
+// sends one may have carried out what it was asked for.
+const garbled = "its answer "
+
+// ended is the outcome that an answer tells; false: it tells of no end.
+func ended(a *remote.Answer) (outcome, bool) {
+	o := outcome{result: valid(a.Output), progress: a.Progress}
+	switch a.State {
+	case remote.Completed:
+		o.state = Completed
+	case remote.Failed:
+		o.state, o.words = Failed, words(a.Error)
+	case remote.Cancelled:
+		o.state, o.words = Cancelled, "it was cancelled at its source"
+		if a.Error != "" {
+			o.words += ": " + a.Error
+		}
+	default:
+		return outcome{}, false
+	}
+	return o, true
+}
+
+// words is what a source says went wrong, if anything.
+func words(said string) string {
+	if said == "" {
+		return "its source says that it failed, and not why"
+	}
+	return said
+}
+
+// valid is a result as JSON; what is not JSON becomes a JSON text.
+func valid(result json.RawMessage) json.RawMessage {
+	if len(result) == 0 || json.Valid(result) {
+		return result
+	}
+	text, err := json.Marshal(string(result))
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// deadline is when a run that starts now has to end; nil: it has not.
+func (e *Engine) deadline(timeout time.Duration) *time.Time {
+	if timeout <= 0 {
+		return nil
+	}
+	return new(e.time().Add(timeout))
+}

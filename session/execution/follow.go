@@ -1,0 +1,159 @@
+package execution
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"deepwork/catalog/remote"
+)
+
+// A target is an execution at a source.
+type target struct {
+	source, workflow, execution string
+	timeout                     time.Duration // what the run was given; for words
+}
+
+// follow asks the source for the status until the execution has ended, or ctx
+// does (seed 003, 7.1 to 7.5). A source that is away is asked again, for as long
+// as the run may take.
+func (e *Engine) follow(ctx context.Context, n *entry, t target) outcome {
+	interval := e.statusInterval(ctx)
+	pause := min(interval, firstPoll)
+	failed, refused := 0, 0 // polls in a row
+	asked := false          // it has told a status once
+	for {
+		if failed == 0 {
+			wait(ctx, pause)
+		} else if e.waitOrBack(ctx, pause, t.source) {
+			failed = 0
+		}
+		if ctx.Err() != nil {
+			return e.broken(ctx, t)
+		}
+		a, err := e.poll(ctx, t)
+		interval = e.statusInterval(ctx)
+		if err == nil && a.State == "" && a.Progress == nil {
+			err = silent(a)
+		}
+		if err == nil {
+			if o, over := ended(a); over {
+				return o
+			}
+			if a.Progress != nil {
+				e.progress(ctx, n, *a.Progress)
+			}
+			pause, failed, refused, asked = interval, 0, 0, true
+			continue
+		}
+		if ctx.Err() != nil {
+			return e.broken(ctx, t)
+		}
+		failed++
+		_, is := errors.AsType[*remote.RefusedError](err)
+		switch {
+		case errors.Is(err, remote.ErrUnsupported) && !asked:
+			return outcome{blind: true}
+		case is, errors.Is(err, remote.ErrUnknown), errors.Is(err, remote.ErrUnsupported):
+			// A source that begins anew may not have all its tools at once.
+			if refused++; refused == refusals {
+				return outcome{state: Unknown, words: fmt.Sprintf("its source could not be asked about it any more, %d times in a row: %v", refused, err)}
+			}
+		default:
+			refused = 0
+		}
+		if failed == 1 {
+			e.log.Warn("the status of a run cannot be had; trying again", "execution_id", n.id, "source", t.source, "error", err)
+		}
+		pause = min(interval<<min(failed-1, 10), max(maxPause, interval))
+	}
+}
+
+// silent is the error of an answer that tells neither a status nor progress: a run
+// is not to wait for ever on a source that talks of something else.
+func silent(a *remote.Answer) error {
+	said := a.Error
+	if said == "" {
+		said = string(a.Output)
+	}
+	if said == "" {
+		said = "nothing"
+	}
+	return &remote.RefusedError{Text: "its answer has no status; it says " + clip(said, maxMessage)}
+}
+
+// poll asks once, and not for long: the next one may fare better.
+func (e *Engine) poll(ctx context.Context, t target) (*remote.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, pollTime)
+	defer cancel()
+	return e.sources.Status(ctx, t.source, t.workflow, t.execution)
+}
+
+// broken ends an execution that is not to go on: it is cancelled at its source,
+// where that is possible (seed 003, 7.5). When the server closes it does go on.
+func (e *Engine) broken(ctx context.Context, t target) outcome {
+	var o outcome
+	switch context.Cause(ctx) {
+	case errTimedOut:
+		o = outcome{state: TimedOut, words: fmt.Sprintf("it did not end within %v", t.timeout)}
+	case ErrCancelled:
+		o = outcome{state: Cancelled, words: "it was cancelled by its caller"}
+	default:
+		return outcome{left: true}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
+	defer cancel()
+	a, err := e.sources.Cancel(ctx, t.source, t.workflow, t.execution)
+	switch {
+	case errors.Is(err, remote.ErrUnsupported):
+		o.words += "; its source has no cancel tool, so it may go on there"
+		o.unsure = true
+	case err != nil:
+		e.log.Warn("a run could not be cancelled at its source", "source", t.source, "source_execution_id", t.execution, "error", err)
+		o.words += "; it could not be cancelled at its source and may go on there: " + err.Error()
+		o.unsure = true
+	case a == nil:
+		o.words += " and was cancelled at its source"
+	case a.State == remote.Completed:
+		// It was faster: what it gave is not thrown away.
+		if a.Output == nil {
+			if b, err := e.sources.Status(ctx, t.source, t.workflow, t.execution); err == nil && b.State == remote.Completed {
+				a = b
+			}
+		}
+		return outcome{state: Completed, result: valid(a.Output), progress: a.Progress}
+	case a.State == remote.Failed: // it, or the cancelling of it
+		o.words += "; its source was asked to cancel it, and answered that it failed: " + words(a.Error)
+		o.unsure = true
+	case a.State == remote.Running:
+		o.words += "; its source was asked to cancel it, and said that it still runs there"
+		o.unsure = true
+	default:
+		o.words += " and was cancelled at its source"
+	}
+	return o
+}
+
+// statusInterval is the pause between polls, as it is configured now.
+func (e *Engine) statusInterval(ctx context.Context) time.Duration {
+	if cfg := e.config(ctx); cfg != nil && cfg.StatusInterval > 0 {
+		return cfg.StatusInterval
+	}
+	return 2 * time.Second
+}
+
+// wait blocks for so long; false: ctx ended.
+func wait(ctx context.Context, d time.Duration) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,418 @@
+package execution
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/remote"
+	"deepwork/session"
+
+	"go.uber.org/goleak"
+)
+
+// patience is how long a test waits for what must come, on a machine that is busy
+// with other things too; it never waits that long for what does not.
+const patience = time.Minute
+
+func TestMain(m *testing.M) {
+	// A program built with -race sleeps for a second at its end, each child too.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	goleak.VerifyTestMain(m)
+}
+
+// A plant is a system that runs workflows: any number at once, each for as long
+// as its workflow says. It counts what was ever started.
+type plant struct {
+	mu        sync.Mutex
+	jobs      map[string]*job // by execution id
+	started   map[string]int  // by the workflow's id
+	inputs    []string        // in the order of their starts
+	busy      int             // synchronous executions now
+	most      int             // executions that ever were here at once
+	polls     int
+	cancelled []string
+
+	away     error // what every call gets
+	statuses bool  // it has a status tool
+	cancels  bool  // it has a cancel tool
+	onStatus func(id string) (*remote.Answer, error)
+	onCancel func(id string) (*remote.Answer, error)
+}
+
+// A job is an execution.
+type job struct {
+	until  time.Time
+	answer remote.Answer // once it is over
+	told   *remote.Progress
+}
+
+// A script is what a workflow of the plant does.
+type script struct {
+	lasts    time.Duration
+	answer   remote.Answer // at the end
+	err      error
+	accepted *remote.Answer // what an asynchronous start answers; nil: as usual
+	progress []remote.Progress
+	deaf     bool // does not end with its context
+	panics   bool
+}
+
+func newPlant() *plant {
+	return &plant{jobs: map[string]*job{}, started: map[string]int{}, statuses: true, cancels: true}
+}
+
+var scripts sync.Map // of *script, by workflow id
+
+// workflow makes a workflow that does what the script says.
+func workflow(t testing.TB, id string, async bool, l script) *remote.Workflow {
+	t.Helper()
+	id = t.Name() + "/" + id
+	scripts.Store(id, &l)
+	t.Cleanup(func() { scripts.Delete(id) })
+	return &remote.Workflow{Source: "plant", ID: id, Name: id[strings.LastIndex(id, "/")+1:], Async: async}
+}
+
+func (p *plant) count() int {
+	n := p.busy
+	for _, j := range p.jobs {
+		if time.Now().Before(j.until) {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *plant) Execute(ctx context.Context, w *remote.Workflow, input json.RawMessage, progress func(remote.Progress)) (*remote.Answer, error) {
+	v, _ := scripts.Load(w.ID)
+	l := v.(*script)
+	p.mu.Lock()
+	if p.away != nil {
+		defer p.mu.Unlock()
+		return nil, p.away
+	}
+	p.started[w.Name]++
+	p.inputs = append(p.inputs, string(input))
+	if l.panics {
+		defer p.mu.Unlock()
+		panic("the source's answer is cursed")
+	}
+	if w.Async {
+		defer p.mu.Unlock()
+		if l.err != nil {
+			return nil, l.err
+		}
+		if l.accepted != nil {
+			return l.accepted, nil
+		}
+		id := fmt.Sprintf("x-%d", len(p.jobs)+1)
+		p.jobs[id] = &job{until: time.Now().Add(l.lasts), answer: l.answer}
+		p.most = max(p.most, p.count())
+		return &remote.Answer{ExecutionID: id, State: remote.Running}, nil
+	}
+	p.busy++
+	p.most = max(p.most, p.count())
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		p.busy--
+		p.mu.Unlock()
+	}()
+	for _, pr := range l.progress {
+		progress(pr)
+	}
+	if l.lasts > 0 {
+		timer := time.NewTimer(l.lasts)
+		defer timer.Stop()
+		done := ctx.Done()
+		if l.deaf {
+			done = nil
+		}
+		select {
+		case <-timer.C:
+		case <-done:
+			return nil, ctx.Err()
+		}
+	}
+	if l.err != nil {
+		return nil, l.err
+	}
+	return &l.answer, nil
+}
+
+func (p *plant) Status(ctx context.Context, source, workflowID, id string) (*remote.Answer, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.polls++
+	switch j := p.jobs[id]; {
+	case p.away != nil:
+		return nil, p.away
+	case !p.statuses:
+		return nil, remote.ErrUnsupported
+	case p.onStatus != nil:
+		return p.onStatus(id)
+	case j == nil:
+		return nil, &remote.RefusedError{Text: "no such execution: " + id}
+	case time.Now().Before(j.until):
+		return &remote.Answer{ExecutionID: id, State: remote.Running, Progress: j.told}, nil
+	default:
+		a := j.answer
+		if a.State == "" {
+			a.State = remote.Completed
+		}
+		return &a, nil
+	}
+}
+
+func (p *plant) Cancel(ctx context.Context, source, workflowID, id string) (*remote.Answer, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.away != nil:
+		return nil, p.away
+	case !p.cancels:
+		return nil, remote.ErrUnsupported
+	}
+	p.cancelled = append(p.cancelled, id)
+	if p.onCancel != nil {
+		return p.onCancel(id)
+	}
+	if j := p.jobs[id]; j != nil {
+		j.until, j.answer = time.Now(), remote.Answer{State: remote.Cancelled}
+	}
+	return &remote.Answer{State: remote.Cancelled}, nil
+}
+
+// with changes the plant.
+func (p *plant) with(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
+}
+
+// A server is an engine in a test, and what it is told.
+type server struct {
+	*Engine
+	t      testing.TB
+	log    *logbook
+	config atomic.Pointer[config.Config]
+	onNow  atomic.Pointer[func()] // called when the engine asks for the time
+	closed bool
+}
+
+type logbook struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (j *logbook) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.Write(p)
+}
+
+func (j *logbook) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.String()
+}
+
+func (j *logbook) has(parts ...string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for line := range strings.Lines(j.b.String()) {
+		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
+			return true
+		}
+	}
+	return false
+}
+
+func newRoot(t testing.TB) string {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// open opens an engine; it is closed with the test.
+func open(t testing.TB, root string, s Sources, edit func(*config.WorkflowTools)) *server {
+	t.Helper()
+	srv := &server{t: t, log: &logbook{}}
+	srv.configure(edit)
+	e, err := Open(t.Context(), Options{
+		Root: root, Sources: s, Logger: slog.New(slog.NewTextHandler(srv.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Settings: func(context.Context) (*config.Config, error) { return srv.config.Load(), nil },
+		Now: func() time.Time {
+			if f := srv.onNow.Load(); f != nil {
+				(*f)()
+			}
+			return time.Now()
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Engine = e
+	t.Cleanup(srv.stop)
+	return srv
+}
+
+func (s *server) configure(edit func(*config.WorkflowTools)) {
+	c := config.Default()
+	if edit != nil {
+		edit(&c.WorkflowTools)
+	}
+	s.config.Store(c)
+}
+
+func (s *server) stop() {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if stuck := s.Close(ctx); stuck != nil {
+		s.t.Errorf("did not stop: %v", stuck)
+	}
+}
+
+// A pending call runs on its own goroutine.
+type pending struct {
+	t      testing.TB
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	run    *Execution
+	err    error
+
+	mu   sync.Mutex
+	told []Execution // by progress
+}
+
+// start makes a call and returns when the engine has begun with it.
+func (s *server) start(w *remote.Workflow, input string) *pending {
+	s.t.Helper()
+	ctx, cancel := context.WithCancelCause(s.t.Context())
+	p := &pending{t: s.t, cancel: cancel, done: make(chan struct{})}
+	begun := make(chan struct{})
+	go func() {
+		defer close(p.done)
+		p.run, p.err = s.call(ctx, "me", w, json.RawMessage(input), func(r Execution) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if p.told = append(p.told, r); len(p.told) == 1 {
+				close(begun)
+			}
+		})
+	}()
+	s.t.Cleanup(func() { cancel(nil); <-p.done })
+	select {
+	case <-begun:
+	case <-p.done:
+	}
+	return p
+}
+
+func (p *pending) progress() []Execution {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.told)
+}
+
+func (p *pending) id() string {
+	p.t.Helper()
+	if told := p.progress(); len(told) > 0 {
+		return told[0].ExecutionID
+	}
+	p.t.Fatalf("the call was refused: %v", p.err)
+	return ""
+}
+
+// wait returns what the call gave.
+func (p *pending) wait() (*Execution, error) {
+	<-p.done
+	return p.run, p.err
+}
+
+// over is wait for a call that ends in an error that holds its run.
+func (p *pending) over(state State, code string) *session.Error {
+	p.t.Helper()
+	_, err := p.wait()
+	return refusedAs(p.t, err, state, code)
+}
+
+func refusedAs(t testing.TB, err error, state State, code string) *session.Error {
+	t.Helper()
+	e, ok := errors.AsType[*session.Error](err)
+	if !ok {
+		t.Fatalf("err = %v, want a session.Error %s", err, code)
+	}
+	r, _ := e.Details["run"].(*Execution)
+	if e.Kind != session.StateError || e.Code != code || r == nil || r.State != state || e.Details["execution_id"] != r.ExecutionID {
+		t.Fatalf("%s %q, run %+v; want %s with state %s", e.Code, e, r, code, state)
+	}
+	return e
+}
+
+func mustStatus(t testing.TB, e *Engine, id string) *Execution {
+	t.Helper()
+	r, err := e.Status(t.Context(), "me", id)
+	if err != nil {
+		t.Fatalf("status of %s: %v", id, err)
+	}
+	return r
+}
+
+func wantCode(t testing.TB, err error, kind session.Kind, code string, words ...string) {
+	t.Helper()
+	e, ok := errors.AsType[*session.Error](err)
+	if !ok || e.Kind != kind || e.Code != code {
+		t.Fatalf("err = %v, want %s %s", err, kind, code)
+	}
+	for _, w := range words {
+		if !strings.Contains(e.Message, w) {
+			t.Errorf("%q is not in %q", w, e.Message)
+		}
+	}
+}
+
+// files returns what stands in the folder of runs, by name, locks left out.
+func files(t testing.TB, root string) map[string]string {
+	t.Helper()
+	dir := filepath.Join(root, ".deepwork", "tmp", "runs")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".lock") || e.Name() == ".gitignore" {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[e.Name()] = string(data)
+	}
+	return found
+}
+
+// bubble runs a test whose time passes by itself.
+func bubble(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }

@@ -1,0 +1,82 @@
+package execution
+
+import (
+	"fmt"
+
+	"deepwork/session"
+)
+
+// resultInError is how many bytes of what a run that did not complete gave
+// nevertheless stand in the error; all of them would crowd out the rest.
+const resultInError = 4 << 10
+
+// seeFirst is said wherever a workflow may have been carried out that is not known
+// to have been.
+const seeFirst = "See at its source whether it was done before you call again"
+
+// answer is what a caller who waited for the end gets: the run, or an error that
+// holds it (seed 003, 2.3 and 2.4). setting is where its timeout stands in the config.
+func answer(v *view, setting string) (*Execution, error) {
+	run := v.Execution
+	var code, what, next string
+	switch run.State {
+	case Running, Completed:
+		return &run, nil
+	case Failed:
+		code, what = "workflow_failed", "failed"
+		next = "See what it says, correct what is wrong, and call again"
+		if v.unsure {
+			next = seeFirst
+		}
+	case Cancelled:
+		code, what = "workflow_cancelled", "was cancelled"
+		next = "Call again if it is wanted after all"
+		if v.unsure {
+			next = seeFirst
+		}
+	case TimedOut:
+		code, what = "workflow_timed_out", "timed out"
+		next = fmt.Sprintf("If it needs longer, raise %s in .deepwork/config.yml", setting)
+		if v.unsure {
+			next += ". " + seeFirst
+		}
+	default:
+		code, what = "workflow_unknown", "was lost sight of"
+		next = seeFirst
+	}
+	switch {
+	case v.code == "":
+	case run.State == Unknown:
+		code = v.code
+	case v.code == "source_away":
+		code, next = v.code, "Call again when the source can be reached"
+	default:
+		code, next = v.code, "Call again when the server is able to run it"
+	}
+	why := "no reason is known"
+	if run.Error != nil {
+		why = *run.Error
+	}
+	if len(run.Result) > resultInError {
+		run.Result = nil // workflow_status has it
+	}
+	return nil, refusal(&run, code, "Workflow '%s' of source '%s' %s: %s. %s. (execution_id %s)",
+		run.WorkflowName, run.Source, what, why, next, run.ExecutionID)
+}
+
+// refusal is a StateError that holds a run.
+func refusal(run *Execution, code, format string, args ...any) *session.Error {
+	return session.NotNow(code, format, args...).With("run", run).With("execution_id", run.ExecutionID)
+}
+
+// closed is what a caller gets whose run goes on while the server ends.
+func closed(v *view) error {
+	run := v.Execution
+	return refusal(&run, "shutting_down", "The server is shutting down. Workflow '%s' goes on at its source '%s'; when the server is back, call workflow_status with execution_id '%s', and do not start it again.",
+		run.WorkflowName, run.Source, run.ExecutionID)
+}
+
+// resultDropped is the error of a completed run whose result is not there any more.
+func resultDropped(size int) string {
+	return fmt.Sprintf("the result is no longer kept: it has %d bytes, and results over %d bytes are kept in memory only, for a while", size, maxOnDisk)
+}

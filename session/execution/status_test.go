@@ -1,0 +1,416 @@
+package execution
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/remote"
+	"deepwork/session"
+)
+
+func TestReq003_8_1_to_8_4_StatusWhileItRunsAndAfter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPlant()
+		s := open(t, newRoot(t), p, nil)
+		c := s.start(workflow(t, "w", true, script{lasts: time.Minute, answer: remote.Answer{Output: json.RawMessage(`[1]`)}}), `{}`)
+		time.Sleep(time.Second)
+		for _, id := range []string{c.id(), strings.ToUpper(c.id()), " " + c.id() + "\n", "x-1"} {
+			if r := mustStatus(t, s.Engine, id); r.State != Running || r.ExecutionID != c.id() || *r.SourceExecutionID != "x-1" || r.Result != nil || r.EndedAt != nil {
+				t.Errorf("%q: %+v", id, r)
+			}
+		}
+		if _, err := c.wait(); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{c.id(), "x-1"} {
+			if r := mustStatus(t, s.Engine, id); r.State != Completed || string(r.Result) != `[1]` || r.EndedAt == nil {
+				t.Errorf("%q: %+v", id, r)
+			}
+		}
+	})
+}
+
+func TestReq003_8_5_StatusNotSupported(t *testing.T) {
+	for name, l := range map[string]script{
+		"no status tool": {lasts: time.Hour},
+		"no id":          {accepted: &remote.Answer{State: remote.Running}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := newPlant()
+				p.statuses = false
+				root := newRoot(t)
+				s := open(t, root, p, func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
+				c := s.start(workflow(t, "w", true, l), `{}`)
+				r, err := c.wait()
+				if err != nil || r.State != Running || r.StatusSupported || r.EndedAt != nil {
+					t.Fatalf("%+v, %v", r, err)
+				}
+				for range 2 { // now, and after a restart
+					_, err = s.Status(t.Context(), "me", c.id())
+					wantCode(t, err, session.StateError, "status_not_supported", "not supported", c.id(), "'plant'")
+					refusedAs(t, err, Running, "status_not_supported")
+					synctest.Wait()
+					if n := s.Stats(); n != (Stats{Kept: 1}) {
+						t.Errorf("%+v", n) // what cannot be seen to end holds no slot
+					}
+					s.stop()
+					s = open(t, root, p, nil)
+				}
+			})
+		})
+	}
+}
+
+func TestStatusIsForWhoStartedIt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, newRoot(t), newPlant(), nil)
+		c := s.start(workflow(t, "w", true, script{lasts: time.Second}), `{}`)
+		c.wait()
+		_, err := s.Status(t.Context(), "other", c.id())
+		wantCode(t, err, session.StateError, "unknown_run", c.id(), "No run is kept")
+		if strings.Contains(err.Error(), "(w,") {
+			t.Errorf("%v tells of another's run", err)
+		}
+		_, err = s.Status(t.Context(), "other", "x-1")
+		wantCode(t, err, session.ToolError, "invalid_execution_id", "x-1")
+	})
+}
+
+func TestStatusOfWhatIsNotThere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, newRoot(t), newPlant(), nil)
+		_, err := s.Status(t.Context(), "me", "")
+		wantCode(t, err, session.ToolError, "invalid_execution_id", "empty")
+		_, err = s.Status(t.Context(), "me", "0190-nonsense")
+		wantCode(t, err, session.ToolError, "invalid_execution_id", "0190-nonsense", "UUID")
+		_, err = s.Status(t.Context(), "me", "019aa000-0000-7000-8000-000000000000")
+		wantCode(t, err, session.StateError, "unknown_run", "019aa000")
+		for i := range listed + 3 {
+			s.start(workflow(t, fmt.Sprint("w", i), false, script{}), `{}`).wait()
+			time.Sleep(time.Second)
+		}
+		_, err = s.Status(t.Context(), "me", "019aa000-0000-7000-8000-000000000000")
+		wantCode(t, err, session.StateError, "unknown_run", "(w22, completed)", "(w3, completed)", "and 3 older")
+		if strings.Contains(err.Error(), "(w2,") {
+			t.Errorf("%v", err)
+		}
+		_, err = s.Status(t.Context(), "me", "../../x")
+		wantCode(t, err, session.ToolError, "invalid_execution_id")
+	})
+}
+
+func TestASourcesIdThatIsNotUnique(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, newRoot(t), newPlant(), nil)
+		w := workflow(t, "w", true, script{accepted: &remote.Answer{ExecutionID: "17", State: remote.Completed}})
+		a := s.start(w, `{}`)
+		a.wait()
+		if r := mustStatus(t, s.Engine, "17"); r.ExecutionID != a.id() {
+			t.Errorf("%+v", r)
+		}
+		b := s.start(w, `{}`)
+		b.wait()
+		_, err := s.Status(t.Context(), "me", "17")
+		wantCode(t, err, session.ToolError, "ambiguous_execution_id", "2 runs", a.id(), b.id())
+	})
+}
+
+func TestASourceThatIsAwayIsAskedUntilItIsBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPlant()
+		s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.ExecutionTimeout = 0 })
+		c := s.start(workflow(t, "w", true, script{lasts: time.Minute}), `{}`)
+		synctest.Wait()
+		p.with(func() { p.away = fmt.Errorf("%w: it restarts", remote.ErrAway) })
+		time.Sleep(time.Hour)
+		var polls int
+		p.with(func() { polls, p.away = p.polls, nil })
+		// 2, 4, 8, 16 and then every 30 seconds.
+		if polls < 118 || polls > 126 {
+			t.Errorf("asked %d times in an hour", polls)
+		}
+		if !s.log.has("level=WARN", "it restarts", c.id()) {
+			t.Error("not logged")
+		}
+		back := time.Now()
+		if r, err := c.wait(); err != nil || r.State != Completed || time.Since(back) > maxPause {
+			t.Errorf("%+v, %v, %v after it was back", r, err, time.Since(back))
+		}
+	})
+}
+
+func TestASourceThatIsAwayForTooLong(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPlant()
+		s := open(t, newRoot(t), p, nil)
+		began := time.Now()
+		c := s.start(workflow(t, "w", true, script{lasts: time.Minute}), `{}`)
+		synctest.Wait()
+		p.with(func() { p.away = fmt.Errorf("%w: it burnt down", remote.ErrAway) })
+		e := c.over(TimedOut, "workflow_timed_out")
+		if time.Since(began) != 5*time.Minute || !strings.Contains(e.Message, "it burnt down") {
+			t.Errorf("%q after %v", e.Message, time.Since(began))
+		}
+	})
+}
+
+func TestASourceThatForgotTheRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPlant()
+		s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.ExecutionTimeout = 0 })
+		c := s.start(workflow(t, "w", true, script{lasts: time.Hour}), `{}`)
+		synctest.Wait()
+		p.with(func() { clear(p.jobs) })
+		e := c.over(Unknown, "workflow_unknown")
+		if !strings.Contains(e.Message, "no such execution: x-1") || p.polls != refusals {
+			t.Errorf("%q after %d polls", e.Message, p.polls)
+		}
+	})
+}
+
+// TestASourceThatTellsNoStatus: a run is not to wait for ever, and hold a slot,
+// where the answers are no statuses.
+func TestASourceThatTellsNoStatus(t *testing.T) {
+	for said, a := range map[string]remote.Answer{
+		"it says nothing":          {},
+		`it says "{output: NaN}"`:  {Output: json.RawMessage(`"{output: NaN}"`)},
+		"it says who knows":        {Error: "who knows"},
+		"it says " + "xxxxxxxxxxx": {Output: json.RawMessage(strings.Repeat("x", 5000))},
+	} {
+		bubble(t, func(t *testing.T) {
+			p := newPlant()
+			p.onStatus = func(string) (*remote.Answer, error) { return &a, nil }
+			s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.ExecutionTimeout = 0 })
+			e := s.start(workflow(t, "w", true, script{lasts: time.Hour}), `{}`).over(Unknown, "workflow_unknown")
+			synctest.Wait() // the slot is given back after the caller is told
+			if !strings.Contains(e.Message, said) || len(e.Message) > 2000 || p.polls != refusals || s.Stats().Running != 0 {
+				t.Errorf("%q after %d polls, %+v", e.Message, p.polls, s.Stats())
+			}
+		})
+	}
+}
+
+func TestAStatusOfProgressAloneIsOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPlant()
+		p.onStatus = func(string) (*remote.Answer, error) {
+			if p.polls == 20 {
+				return &remote.Answer{State: remote.Completed}, nil
+			}
+			return &remote.Answer{Progress: &remote.Progress{Message: "busy"}}, nil
+		}
+		s := open(t, newRoot(t), p, nil)
+		if r, err := s.start(workflow(t, "w", true, script{lasts: time.Hour}), `{}`).wait(); err != nil || r.State != Completed {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+// TestASourceWhoseToolsComeOneByOne: after its restart it has its status tool a
+// little later; a run that it could be asked about is not given up for that.
+func TestASourceWhoseToolsComeOneByOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPlant()
+		s := open(t, newRoot(t), p, nil)
+		c := s.start(workflow(t, "w", true, script{lasts: 10 * time.Second, answer: remote.Answer{Output: json.RawMessage(`1`)}}), `{}`)
+		time.Sleep(3 * time.Second)
+		p.with(func() { p.statuses = false })
+		time.Sleep(5 * time.Second)
+		p.with(func() { p.statuses = true })
+		if r, err := c.wait(); err != nil || r.State != Completed || string(r.Result) != `1` {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+func TestAPollThatHangsIsGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := &hanging{plant: newPlant(), hangs: 2}
+		s := open(t, newRoot(t), h, nil)
+		c := s.start(workflow(t, "w", true, script{lasts: time.Second}), `{}`)
+		began := time.Now()
+		if _, err := c.wait(); err != nil || time.Since(began) < 2*pollTime || time.Since(began) > 2*pollTime+time.Minute {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// TestLongResults: results that are too long for a record, or for the disk.
+func TestLongResults(t *testing.T) {
+	text := func(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", n-2) + `"`) }
+	for name, c := range map[string]struct {
+		size int
+		disk bool
+	}{
+		"in the record":         {inlineLimit, true},
+		"in a file":             {inlineLimit + 1, true},
+		"in a file, just":       {maxOnDisk, true},
+		"too long for the disk": {maxOnDisk + 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, p := newRoot(t), newPlant()
+			s := open(t, root, p, nil)
+			call := s.start(workflow(t, "w", false, script{answer: remote.Answer{Output: text(c.size)}}), `{}`)
+			r, err := call.wait()
+			if err != nil || len(r.Result) != c.size || r.Error != nil {
+				t.Fatalf("%d bytes, %v", len(r.Result), err)
+			}
+			if r := mustStatus(t, s.Engine, call.id()); len(r.Result) != c.size {
+				t.Errorf("status gives %d bytes", len(r.Result))
+			}
+			s.stop()
+			s = open(t, root, p, nil)
+			r = mustStatus(t, s.Engine, call.id())
+			switch {
+			case r.State != Completed:
+				t.Errorf("%+v", r)
+			case c.disk && (string(r.Result) != string(text(c.size)) || r.Error != nil):
+				t.Errorf("after a restart: %d bytes, %v", len(r.Result), r.Error)
+			case !c.disk && (r.Result != nil || r.Error == nil || !strings.Contains(*r.Error, fmt.Sprint(c.size))):
+				t.Errorf("after a restart: %d bytes, %v", len(r.Result), r.Error)
+			}
+		})
+	}
+}
+
+func TestResultsDoNotFillTheMemory(t *testing.T) {
+	root, p := newRoot(t), newPlant()
+	s := open(t, root, p, nil)
+	short := json.RawMessage(`"short"`)
+	first := s.start(workflow(t, "first", false, script{answer: remote.Answer{Output: short}}), `{}`)
+	first.wait()
+	big := json.RawMessage(`"` + strings.Repeat("x", 10<<20) + `"`)
+	w := workflow(t, "w", false, script{answer: remote.Answer{Output: big}})
+	second := s.start(w, `{}`)
+	second.wait()
+	for range 6 {
+		if r, err := s.start(w, `{}`).wait(); err != nil || len(r.Result) != len(big) {
+			t.Fatal(err)
+		}
+	}
+	s.kept.mu.Lock()
+	bytes := s.kept.bytes
+	s.kept.mu.Unlock()
+	if bytes > keepMemory || bytes < keepMemory/2 {
+		t.Errorf("%d bytes are kept", bytes)
+	}
+	if r := mustStatus(t, s.Engine, first.id()); string(r.Result) != `"short"` || r.Error != nil {
+		t.Errorf("the first: %s, %v", r.Result, r.Error) // from disk
+	}
+	if r := mustStatus(t, s.Engine, second.id()); r.State != Completed || r.Result != nil || r.Error == nil {
+		t.Errorf("the second: %d bytes, %v", len(r.Result), r.Error)
+	}
+}
+
+func TestAResultThatIsNoJSON(t *testing.T) {
+	s := open(t, newRoot(t), newPlant(), nil)
+	r, err := s.start(workflow(t, "w", false, script{answer: remote.Answer{Output: json.RawMessage(`all "is" well`)}}), `{}`).wait()
+	if err != nil || string(r.Result) != `"all \"is\" well"` {
+		t.Errorf("%s, %v", r.Result, err)
+	}
+}
+
+func TestEndedRunsAreKeptForADay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		root := newRoot(t)
+		s := open(t, root, newPlant(), nil)
+		c := s.start(workflow(t, "w", false, script{answer: remote.Answer{Output: json.RawMessage(`"` + strings.Repeat("x", 2*inlineLimit) + `"`)}}), `{}`)
+		c.wait()
+		time.Sleep(keepFor - 1)
+		mustStatus(t, s.Engine, c.id())
+		if n := len(files(t, root)); n != 2 {
+			t.Errorf("%d files", n)
+		}
+		time.Sleep(time.Nanosecond)
+		_, err := s.Status(t.Context(), "me", c.id())
+		wantCode(t, err, session.StateError, "unknown_run")
+		if f := files(t, root); len(f) != 1 || s.Stats() != (Stats{}) { // the journal
+			t.Errorf("%v, %+v", f, s.Stats())
+		}
+	})
+}
+
+func TestTheLastThousandAreKept(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		root := newRoot(t)
+		s := open(t, root, newPlant(), nil)
+		w := workflow(t, "w", false, script{})
+		var ids []string
+		for range keepEnded + 2 {
+			c := s.start(w, `{}`)
+			c.wait()
+			ids = append(ids, c.id())
+			synctest.Wait()
+			time.Sleep(time.Millisecond)
+		}
+		_, err := s.Status(t.Context(), "me", ids[1])
+		wantCode(t, err, session.StateError, "unknown_run")
+		mustStatus(t, s.Engine, ids[2])
+		if n := s.Stats(); n != (Stats{Kept: keepEnded}) {
+			t.Errorf("%+v", n)
+		}
+		s.stop()
+		s = open(t, root, newPlant(), nil)
+		mustStatus(t, s.Engine, ids[2])
+		s.start(w, `{}`).wait()
+		synctest.Wait()
+		_, err = s.Status(t.Context(), "me", ids[2]) // the oldest goes first after a restart too
+		wantCode(t, err, session.StateError, "unknown_run")
+		mustStatus(t, s.Engine, ids[3])
+	})
+}
+
+func TestAResultThatCannotBeReadAnyMore(t *testing.T) {
+	root := newRoot(t)
+	s := open(t, root, newPlant(), nil)
+	c := s.start(workflow(t, "w", false, script{answer: remote.Answer{Output: json.RawMessage(`"` + strings.Repeat("x", 2*inlineLimit) + `"`)}}), `{}`)
+	c.wait()
+	s.stop()
+	if err := os.Remove(s.store.dir + "/" + c.id() + ".result"); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, root, newPlant(), nil)
+	if r := mustStatus(t, s.Engine, c.id()); r.State != Completed || r.Error == nil || !strings.Contains(*r.Error, "no longer be read") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestTheProgressOfARunThatIsOver is what its source said with the end; else how far
+// it had come, and of one that is completed none: it is not at the first of two.
+func TestTheProgressOfARunThatIsOver(t *testing.T) {
+	first, both := &remote.Progress{Value: new(0.0), Total: new(2.0)}, &remote.Progress{Value: new(2.0), Total: new(2.0)}
+	for name, c := range map[string]struct {
+		end  remote.Answer
+		want *remote.Progress
+	}{
+		"completed, as it says": {remote.Answer{Progress: both}, both},
+		"completed":             {remote.Answer{}, nil},
+		"failed":                {remote.Answer{State: remote.Failed}, first},
+		"failed, as it says":    {remote.Answer{State: remote.Failed, Progress: both}, both},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := newPlant()
+				s := open(t, newRoot(t), p, nil)
+				call := s.start(workflow(t, "w", true, script{lasts: time.Minute, answer: c.end}), `{}`)
+				synctest.Wait()
+				p.with(func() { p.jobs["x-1"].told = first })
+				time.Sleep(30 * time.Second)
+				if r := mustStatus(t, s.Engine, call.id()); r.Progress == nil {
+					t.Fatalf("%+v", r)
+				}
+				call.wait()
+				if got := mustStatus(t, s.Engine, call.id()).Progress; (got == nil) != (c.want == nil) || got != nil && !sameProgress(*got, *c.want) {
+					t.Errorf("%+v", got)
+				}
+			})
+		})
+	}
+}
