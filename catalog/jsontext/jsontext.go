@@ -1,0 +1,160 @@
+// Package jsontext reads and writes JSON as text: without decoding it into maps
+// and floats, which lose the order of keys and the digits of large numbers. It
+// also clips texts for messages.
+package jsontext
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"iter"
+)
+
+// Kind returns the JSON Schema type of a valid JSON value, judged by its first
+// byte: object, array, string, number, boolean or null. It returns "" if raw is
+// blank. Every number is a "number".
+func Kind(raw []byte) string {
+	switch First(raw) {
+	case 0:
+		return ""
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	case '"':
+		return "string"
+	case 't', 'f':
+		return "boolean"
+	case 'n':
+		return "null"
+	}
+	return "number"
+}
+
+// First returns the first byte of raw that is not white space, or 0.
+func First(raw []byte) byte {
+	for _, b := range raw {
+		if b != ' ' && b != '\t' && b != '\r' && b != '\n' {
+			return b
+		}
+	}
+	return 0
+}
+
+// IsNull reports whether a value is missing or null.
+func IsNull(raw []byte) bool {
+	b := First(raw)
+	return b == 0 || b == 'n'
+}
+
+// WithArticle returns a JSON Schema type as it reads in a sentence: "an object",
+// "a string", "null"; "missing" for "".
+func WithArticle(kind string) string {
+	switch kind {
+	case "":
+		return "missing"
+	case "null":
+		return kind
+	case "object", "array", "integer":
+		return "an " + kind
+	}
+	return "a " + kind
+}
+
+// Depth returns how deep a JSON value is nested: 0 for "x", 1 for []. It is exact
+// for valid JSON and safe for any text.
+func Depth(raw []byte) (deepest int) {
+	var depth int
+	var inString, escaped bool
+	for _, b := range raw {
+		switch {
+		case escaped:
+			escaped = false
+		case inString:
+			escaped, inString = b == '\\', b != '"'
+		case b == '"':
+			inString = true
+		case b == '{' || b == '[':
+			depth++
+			deepest = max(deepest, depth)
+		case b == '}' || b == ']':
+			depth--
+		}
+	}
+	return deepest
+}
+
+// A Member is one name and value of an object. Value is a copy.
+type Member struct {
+	Name  string
+	Value json.RawMessage
+}
+
+// ErrNotObject is the error of Members for a value of another kind.
+var ErrNotObject = errors.New("not an object")
+
+// Members yields the members of an object in their order, also those whose name
+// occurs twice. It yields at most one error, as the last pair: ErrNotObject, or
+// that of the JSON. What follows the object is not read.
+func Members(raw []byte) iter.Seq2[Member, error] {
+	return func(yield func(Member, error) bool) {
+		d := json.NewDecoder(bytes.NewReader(raw))
+		t, err := d.Token()
+		if err == nil && t != json.Delim('{') {
+			err = ErrNotObject
+		}
+		for err == nil && d.More() {
+			var m Member
+			if t, err = d.Token(); err != nil {
+				break
+			}
+			m.Name = t.(string) // the decoder accepts nothing else as a name
+			if err = d.Decode(&m.Value); err == nil && !yield(m, nil) {
+				return
+			}
+		}
+		if err == nil {
+			_, err = d.Token()
+		}
+		if err != nil {
+			yield(Member{}, err)
+		}
+	}
+}
+
+// Encode is json.Marshal without the escapes for HTML, which agents would read.
+func Encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// Quote returns a text as a JSON string, without the escapes for HTML.
+func Quote(s string) []byte {
+	text, err := Encode(s)
+	if err != nil {
+		panic(err) // a string always has a JSON form
+	}
+	return text
+}
+
+// Clip cuts a text to at most n characters, of which the last is then an ellipsis.
+func Clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	cut, count := 0, 0 // cut is where the character n-1 begins
+	for i := range s {
+		if count == n-1 {
+			cut = i
+		}
+		if count++; count > n {
+			return s[:cut] + "…"
+		}
+	}
+	return s
+}

@@ -1,0 +1,72 @@
+package jsontext
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestKindAndDepth(t *testing.T) {
+	for _, c := range []struct {
+		raw, kind, words string
+		depth            int
+	}{
+		{"", "", "missing", 0}, {" \n", "", "missing", 0},
+		{" null", "null", "null", 0}, {"true", "boolean", "a boolean", 0},
+		{"-1.5e3", "number", "a number", 0}, {`"[{\"["`, "string", "a string", 0},
+		{"[]", "array", "an array", 1}, {`{"a":[{"b\\":"]"},[[]]]}`, "object", "an object", 4},
+	} {
+		raw := []byte(c.raw)
+		if Kind(raw) != c.kind || WithArticle(Kind(raw)) != c.words || Depth(raw) != c.depth || IsNull(raw) != (c.kind == "" || c.kind == "null") {
+			t.Errorf("%q: kind %q, %q, depth %d, null %v", c.raw, Kind(raw), WithArticle(Kind(raw)), Depth(raw), IsNull(raw))
+		}
+	}
+}
+
+func TestMembersKeepsOrderDigitsAndDuplicates(t *testing.T) {
+	var got strings.Builder
+	for m, err := range Members([]byte(` {"b": 9007199254740993, "a" : {"x":[1, 2]}, "b":null} `)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.WriteString(m.Name + "=" + string(m.Value) + ";")
+	}
+	if want := `b=9007199254740993;a={"x":[1, 2]};b=null;`; got.String() != want {
+		t.Errorf("got %s, want %s", got.String(), want)
+	}
+	for raw, notObject := range map[string]bool{"": false, "[]": true, "3": true, `{"a":1`: false, `{"a":}`: false, `{"a" 1}`: false, `{"a":1,}`: false} {
+		var last error
+		for _, err := range Members([]byte(raw)) {
+			if last != nil {
+				t.Errorf("%q: something follows the error %v", raw, last)
+			}
+			last = err
+		}
+		if last == nil || errors.Is(last, ErrNotObject) != notObject {
+			t.Errorf("%q: error %v", raw, last)
+		}
+	}
+}
+
+func TestEncode(t *testing.T) {
+	if got := string(Quote("<a&b>\n\xff")); got != `"<a&b>\n\ufffd"` {
+		t.Errorf("got %s", got)
+	}
+	if _, err := Encode(make(chan int)); err == nil {
+		t.Error("a channel was encoded")
+	}
+}
+
+func TestClip(t *testing.T) {
+	for _, c := range []struct {
+		s    string
+		n    int
+		want string
+	}{
+		{"", 3, ""}, {"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"äöü", 3, "äöü"}, {"äöüß", 3, "äö…"}, {"日本語", 1, "…"}, {"a\xffbc", 3, "a\xff…"},
+	} {
+		if got := Clip(c.s, c.n); got != c.want {
+			t.Errorf("Clip(%q, %d) = %q, want %q", c.s, c.n, got, c.want)
+		}
+	}
+}
