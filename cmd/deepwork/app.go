@@ -75,8 +75,6 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		a.versionCommand(),
 		a.completionCommand(),
 		attemptShimCommand(),
-		a.loadCommand(),
-		loadEchoCommand(a),
 	)
 	root.SetHelpCommand(helpCommand())
 	return root

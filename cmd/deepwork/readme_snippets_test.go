@@ -268,7 +268,7 @@ func runnable(t *testing.T, line int, args []string) {
 		t.Errorf("README.md:%d: deepwork %s: %v", line, strings.Join(args, " "), err)
 		return
 	}
-	if cmd.Flags().Lookup("path") == nil || cmd.Name() == "load" {
+	if cmd.Flags().Lookup("path") == nil {
 		return
 	}
 	nowhere := filepath.Join(t.TempDir(), "nowhere")

@@ -1,4 +1,4 @@
-package main
+package figures
 
 import (
 	"fmt"
@@ -105,7 +105,7 @@ All figures that the project promises, from one run, each beside what it was com
 with in that run. This file is made by
 
 ` + "```sh" + `
-go run ./cmd/deepwork/internal/figures -write
+go run ./cmd/proof figures -write
 ` + "```" + `
 
 which takes about ten minutes and wants a machine that does nothing else; without

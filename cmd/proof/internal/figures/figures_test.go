@@ -1,4 +1,4 @@
-package main
+package figures
 
 import (
 	"bytes"
@@ -136,7 +136,7 @@ func TestFiguresNameWhatThereIs(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range figures {
 		seen[f.part] = true
-		if f.run.program == deepwork {
+		if f.run.program == proof {
 			continue
 		}
 		words := strings.Fields(f.run.args)
@@ -212,7 +212,7 @@ func TestUse(t *testing.T) {
 		"flag provided but not": {"-bench"},
 	} {
 		var out, progress bytes.Buffer
-		if err := run(t.Context(), args, &out, &progress); err == nil || !strings.Contains(err.Error(), want) || out.Len() > 0 || strings.Contains(progress.String(), "building") {
+		if err := Run(t.Context(), args, &out, &progress); err == nil || !strings.Contains(err.Error(), want) || out.Len() > 0 || strings.Contains(progress.String(), "building") {
 			t.Errorf("%q: %v, %s", args, err, progress.String())
 		}
 	}

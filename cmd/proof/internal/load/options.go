@@ -13,6 +13,8 @@ import (
 // Options say what load is put on a server. The zero value of a number is its
 // default where one is named.
 type Options struct {
+	// Self is the binary that serves echoes when it is run as EchoCommand.
+	Self string
 	// Program is the deepwork binary that is served from; the servers of a run
 	// and the echo servers it is compared with are its children.
 	Program string

@@ -1,4 +1,4 @@
-package main
+package figures
 
 import (
 	"bytes"
@@ -35,11 +35,11 @@ func openBench(ctx context.Context, progress io.Writer) (*bench, error) {
 	if b.temp, err = os.MkdirTemp("", "deepwork-figures-"); err != nil {
 		return nil, fmt.Errorf("making a folder for the program: %w", err)
 	}
-	fmt.Fprintln(progress, "building deepwork")
-	build := exec.CommandContext(ctx, goTool, "build", "-o", b.program(), "./cmd/deepwork")
+	fmt.Fprintln(progress, "building proof")
+	build := exec.CommandContext(ctx, goTool, "build", "-o", b.program(), "./cmd/proof")
 	build.Dir, build.Stdout, build.Stderr = b.module, progress, progress
 	if err := build.Run(); err != nil {
-		return nil, errors.Join(fmt.Errorf("building deepwork: %w", err), b.close())
+		return nil, errors.Join(fmt.Errorf("building proof: %w", err), b.close())
 	}
 	return b, nil
 }
@@ -47,7 +47,7 @@ func openBench(ctx context.Context, progress io.Writer) (*bench, error) {
 func (b *bench) close() error { return os.RemoveAll(b.temp) }
 
 func (b *bench) program() string {
-	name := filepath.Join(b.temp, deepwork)
+	name := filepath.Join(b.temp, proof)
 	if runtime.GOOS == "windows" {
 		name += ".exe"
 	}
@@ -86,7 +86,7 @@ func (b *bench) execute(ctx context.Context, c command) (values, error) {
 	defer cancel()
 	args := strings.Fields(c.args)
 	program := c.program
-	if program == deepwork {
+	if program == proof {
 		program = b.program()
 	} else if b.benchtime != "" {
 		for i, a := range args {
@@ -109,13 +109,13 @@ func (b *bench) execute(ctx context.Context, c command) (values, error) {
 			err = context.Cause(ctx)
 		}
 		err = fmt.Errorf("%w: %s", err, lastLines(out.String(), 12))
-		if report := parseLoad(out.String()); c.program == deepwork && ctx.Err() == nil && report["load"]["wrong"] > 0 {
+		if report := parseLoad(out.String()); c.program == proof && ctx.Err() == nil && report["load"]["wrong"] > 0 {
 			fmt.Fprintf(b.progress, "  %v\n", err)
 			return report, nil // it is a figure of its own how much is wrong
 		}
 		return nil, err
 	}
-	if c.program == deepwork {
+	if c.program == proof {
 		return parseLoad(out.String()), nil
 	}
 	return parseGoTest(out.String())

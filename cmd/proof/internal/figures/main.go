@@ -1,15 +1,15 @@
-// Command figures prints all figures that the project promises, each beside what it
+// Package figures prints all figures that the project promises, each beside what it
 // is compared with, from one run:
 //
-//	go run ./cmd/deepwork/internal/figures           # about ten minutes
-//	go run ./cmd/deepwork/internal/figures -only load
-//	go run ./cmd/deepwork/internal/figures -write    # renews transport/BENCHMARKS.md
+//	go run ./cmd/proof figures           # about ten minutes
+//	go run ./cmd/proof figures -only load
+//	go run ./cmd/proof figures -write    # renews transport/BENCHMARKS.md
 //
 // It runs the benchmarks, tests and loads that there are, one after the other, and
 // reads what they print. It exits 1 where one of them fails, or finds something
 // wrong; a bound that is not met is told in the table, and is no failure, since a
 // machine that is busy misses some.
-package main
+package figures
 
 import (
 	"context"
@@ -18,32 +18,17 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
-	"syscall"
 	"time"
 )
 
 // document is the file that keeps the last run, relative to the module.
 var document = filepath.Join("transport", "BENCHMARKS.md")
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	if errors.Is(err, flag.ErrHelp) {
-		os.Exit(2)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "figures:", err)
-		os.Exit(1)
-	}
-}
-
-// run is the command: the table goes to stdout, what is being done to stderr. It
+// Run is the command: the table goes to stdout, what is being done to stderr. It
 // blocks until every command has ended, which an end of ctx makes soon.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("figures", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	only := flags.String("only", "", "measure only the figures whose row matches this `regexp`")

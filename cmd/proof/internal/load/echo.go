@@ -19,7 +19,7 @@ import (
 )
 
 // EchoCommand is the hidden subcommand that serves Echo.
-const EchoCommand = "load-echo"
+const EchoCommand = "echo"
 
 // echoTool is the one tool of an echo server; it gives its arguments back.
 const echoTool = "echo"
@@ -60,7 +60,7 @@ func startEcho(ctx context.Context, o Options, folder string) (*server, error) {
 	}
 	defer said.Close()
 	s := &server{}
-	if s.child, err = startChild(ctx, o, said, EchoCommand); err != nil {
+	if s.child, err = startChild(ctx, o, o.Self, said, EchoCommand); err != nil {
 		return nil, err
 	}
 	s.url, err = s.child.waitFor(ctx, func() (string, error) {

@@ -1,4 +1,4 @@
-package main
+package figures
 
 // benchmark is a run of one benchmark and nothing else.
 func benchmark(pattern, pkg, time string) command {
@@ -25,10 +25,10 @@ var (
 	poolOnly     = benchmark("BenchmarkPool", "./gate", "2x")
 	syncCalls    = benchmark("BenchmarkSyncCall", "./cmd/deepwork", "2s")
 	tenThousand  = benchmark("BenchmarkTenThousandWorkflows", "./transport", "3x")
-	edited       = command{program: deepwork, args: "load --edit --duration 60s --seed 1"}
-	benched      = command{program: deepwork, args: "load --bench --duration 30s --seed 1"}
-	twoServers   = command{program: deepwork, args: "load --edit --servers 2 --lose 0.01 --duration 20s --seed 1"}
-	idleOnes     = command{program: deepwork, args: "load --idle 5000"}
+	edited       = command{program: proof, args: "load --edit --duration 60s --seed 1"}
+	benched      = command{program: proof, args: "load --bench --duration 30s --seed 1"}
+	twoServers   = command{program: proof, args: "load --edit --servers 2 --lose 0.01 --duration 20s --seed 1"}
+	idleOnes     = command{program: proof, args: "load --idle 5000"}
 	fiftyAtOnce  = test("TestFiftyAttemptsOnFourSlots", "./session/attempt")
 	killedBoards = oftenKilled(test("TestKilledServersLoseNothing", "./session/attempt"))
 )

@@ -1,4 +1,4 @@
-package main
+package figures
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"deepwork/cmd/deepwork/internal/load"
+	"deepwork/cmd/proof/internal/load"
 )
 
 var (
@@ -63,5 +63,5 @@ func parseGoTest(output string) (values, error) {
 	return v, nil
 }
 
-// parseLoad reads the report of `deepwork load`.
+// parseLoad reads the report of `proof load`.
 func parseLoad(output string) values { return values{"load": load.Figures(output)} }

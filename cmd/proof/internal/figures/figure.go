@@ -1,4 +1,4 @@
-package main
+package figures
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ type figure struct {
 // A command is one command line whose output has the values of figures. It is run
 // once for all of them.
 type command struct {
-	program string // "go" or "deepwork"
+	program string // "go" or "proof"
 	args    string // by blanks; no argument has one in it
 	env     string // NAME=value, or ""
 }
@@ -35,8 +35,8 @@ func (c command) String() string {
 	if c.env != "" {
 		b.WriteString(c.env + " ")
 	}
-	if c.program == deepwork {
-		b.WriteString("go run ./cmd/deepwork")
+	if c.program == proof {
+		b.WriteString("go run ./cmd/proof")
 	} else {
 		b.WriteString(c.program)
 	}
@@ -51,8 +51,8 @@ func (c command) String() string {
 }
 
 const (
-	goTool   = "go"
-	deepwork = "deepwork"
+	goTool = "go"
+	proof  = "proof"
 )
 
 // values are what a command printed: by the name of the benchmark or test, or

@@ -40,9 +40,9 @@ type child struct {
 
 // startChild starts the binary; its end is waited for by a goroutine of its own,
 // until which the child is ended by stop or by ctx.
-func startChild(ctx context.Context, o Options, stdout *os.File, args ...string) (*child, error) {
+func startChild(ctx context.Context, o Options, program string, stdout *os.File, args ...string) (*child, error) {
 	c := &child{ended: make(chan struct{})}
-	c.cmd = exec.CommandContext(ctx, o.Program, args...)
+	c.cmd = exec.CommandContext(ctx, program, args...)
 	c.cmd.Env = append(os.Environ(), o.Env...)
 	c.cmd.Stderr = &c.stderr
 	if stdout != nil {
@@ -50,7 +50,7 @@ func startChild(ctx context.Context, o Options, stdout *os.File, args ...string)
 	}
 	c.cmd.WaitDelay = time.Second
 	if err := c.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting %s %s: %w", o.Program, args[0], err)
+		return nil, fmt.Errorf("starting %s %s: %w", program, args[0], err)
 	}
 	go func() {
 		c.err = c.cmd.Wait()
@@ -88,7 +88,7 @@ func (c *child) stop() error {
 func startServer(ctx context.Context, o Options, root, logs string, index int) (*server, error) {
 	s := &server{index: index, log: filepath.Join(logs, fmt.Sprintf("server%d.log", index+1))}
 	var err error
-	s.child, err = startChild(ctx, o, nil, "serve", "--path", root, "--transport", "http", "--port", "0",
+	s.child, err = startChild(ctx, o, o.Program, nil, "serve", "--path", root, "--transport", "http", "--port", "0",
 		"--no-quality-gate", "--toolsets", "workflows", "--log-format", "json", "--log-file", s.log)
 	if err != nil {
 		return nil, err

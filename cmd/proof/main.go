@@ -1,0 +1,100 @@
+// Command proof tests the deepwork program from outside: it puts many real agents on
+// its servers, simulates what goes wrong, and measures every figure that is promised.
+// It builds the program from the checkout that it is run in:
+//
+//	go run ./cmd/proof load -edit -servers 2
+//	go run ./cmd/proof sim -time 3h
+//	go run ./cmd/proof figures -only 'task board'
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"deepwork/cmd/proof/internal/figures"
+	"deepwork/cmd/proof/internal/load"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run runs a command line and returns the exit code: 0, 1 if something is wrong, 2
+// if the command line is.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
+		"load": runLoad, "figures": runFigures,
+		load.EchoCommand: func(ctx context.Context, _ []string, out, _ io.Writer) error { return load.Echo(ctx, out) },
+	}
+	if len(args) == 0 || commands[args[0]] == nil {
+		fmt.Fprintln(stderr, "usage: proof load|sim|figures [FLAG...]; -h after one of them lists its flags")
+		return 2
+	}
+	err := commands[args[0]](ctx, args[1:], stdout, stderr)
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errUsage):
+		return 2 // the flag package has said why
+	case !errors.Is(err, load.ErrWrong): // else the report says it
+		fmt.Fprintf(stderr, "proof: %v\n", err)
+	}
+	return 1
+}
+
+// errUsage is the error of a command line that makes no sense. It was reported.
+var errUsage = errors.New("wrong usage")
+
+// parse parses flags; check, if not nil, finds what makes no sense in them.
+func parse(flags *flag.FlagSet, args []string, stderr io.Writer, check func() error) error {
+	flags.SetOutput(stderr)
+	if err := flags.Parse(args); err != nil {
+		return errUsage
+	}
+	var err error
+	if flags.NArg() > 0 {
+		err = fmt.Errorf("%s takes no arguments, found %q", flags.Name(), flags.Arg(0))
+	} else if check != nil {
+		err = check()
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "proof: %v\n", err)
+		return errUsage
+	}
+	return nil
+}
+
+func runFigures(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	return figures.Run(ctx, args, stdout, stderr)
+}
+
+// build builds deepwork from the module of the working directory into a folder, and
+// returns its path.
+func build(ctx context.Context, dir string, options ...string) (string, error) {
+	module, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the module (run this in the checkout): %w", err)
+	}
+	program := filepath.Join(dir, "deepwork")
+	if runtime.GOOS == "windows" {
+		program += ".exe"
+	}
+	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", program}, options...), "./cmd/deepwork")...)
+	cmd.Dir = strings.TrimSpace(string(module))
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building deepwork: %w\n%s", err, said)
+	}
+	return program, nil
+}
