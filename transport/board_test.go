@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"deepwork/catalog/config"
 	"deepwork/session/attempt"
 )
 
@@ -203,8 +204,8 @@ func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
 	id := into[attempt.ProjectsReply](t, cs, "list_projects", `{}`).Projects[0].ProjectID
 	file := filepath.Join(root, ".deepwork", "board.db")
 
-	t.Setenv(attempt.AttemptEnv, "3b241101-e2bb-4255-8caf-4136c566a962")
-	t.Setenv(attempt.BoardEnv, file)
+	t.Setenv(config.AttemptEnv, "3b241101-e2bb-4255-8caf-4136c566a962")
+	t.Setenv(config.BoardEnv, file)
 	workspace := t.TempDir()
 	s, err := NewServer(Options{ProjectRoot: workspace, StandardJobs: fstest.MapFS{}})
 	if err != nil {

@@ -11,11 +11,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-)
 
-// AdditionalJobsEnv names the environment variable with more job folders:
-// absolute paths, separated as the system separates lists (`:`, on Windows `;`).
-const AdditionalJobsEnv = "DEEPWORK_ADDITIONAL_JOBS_FOLDERS"
+	"deepwork/catalog/config"
+)
 
 // Options are the parameters of NewServer (seed 000, 001.1.2 to 001.1.6). The
 // zero value of a field is its default.
@@ -40,7 +38,7 @@ type Options struct {
 	Version string
 
 	// AdditionalJobs are job folders after the standard ones, absolute paths;
-	// nil takes them from the environment (AdditionalJobsEnv).
+	// nil takes them from the environment (config.JobsFoldersEnv).
 	AdditionalJobs []string
 	// StandardJobs replaces the jobs bundled with the binary; nil is those.
 	StandardJobs fs.FS
@@ -101,7 +99,7 @@ func additionalJobs(list string, logger *slog.Logger) []string {
 		switch {
 		case dir == "":
 		case !filepath.IsAbs(dir):
-			logger.Warn("ignoring a job folder that is not an absolute path: make it absolute", "variable", AdditionalJobsEnv, "folder", dir)
+			logger.Warn("ignoring a job folder that is not an absolute path: make it absolute", "variable", config.JobsFoldersEnv, "folder", dir)
 		default:
 			dirs = append(dirs, filepath.Clean(dir))
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"deepwork/catalog/config"
 )
 
 // What is wrong with the options is said before anything is opened.
@@ -62,7 +64,7 @@ func TestAdditionalJobs(t *testing.T) {
 	}
 	log.mu.Lock()
 	defer log.mu.Unlock()
-	if n := strings.Count(log.b.String(), "relative/jobs"); n != 1 || !strings.Contains(log.b.String(), AdditionalJobsEnv) {
+	if n := strings.Count(log.b.String(), "relative/jobs"); n != 1 || !strings.Contains(log.b.String(), config.JobsFoldersEnv) {
 		t.Errorf("log: %s", log.b.String())
 	}
 }

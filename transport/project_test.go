@@ -15,6 +15,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/catalog/config"
 	"deepwork/session/workflow"
 )
 
@@ -87,7 +88,7 @@ func project(t testing.TB, change func(*Options)) (*Server, string) {
 		"idea.txt":                      "sea",
 		"h1.txt":                        "x",
 	})
-	t.Setenv(AdditionalJobsEnv, "")
+	t.Setenv(config.JobsFoldersEnv, "")
 	o := Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	if change != nil {
 		change(&o)
@@ -287,7 +288,7 @@ func TestAdditionalJobsFromTheEnvironment(t *testing.T) {
 	more := t.TempDir()
 	write(t, more, map[string]string{"extra/job.yml": strings.Replace(tripJob, "name: trip", "name: extra", 1)})
 	root := t.TempDir()
-	t.Setenv(AdditionalJobsEnv, " "+more+" "+string(filepath.ListSeparator))
+	t.Setenv(config.JobsFoldersEnv, " "+more+" "+string(filepath.ListSeparator))
 	s, err := NewServer(Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
 	if err != nil {
 		t.Fatal(err)

@@ -115,7 +115,7 @@ func NewServer(o Options) (*Server, error) {
 
 	additional := o.AdditionalJobs
 	if additional == nil {
-		additional = additionalJobs(os.Getenv(AdditionalJobsEnv), logger)
+		additional = additionalJobs(os.Getenv(config.JobsFoldersEnv), logger)
 	}
 	bundled := o.StandardJobs
 	if bundled == nil {

@@ -1,9 +1,5 @@
 package config
 
-// KnownExecutors are the executors that the program has a command for, so that
-// the config need not give one (issue "Executors").
-var KnownExecutors = []string{"CLAUDE_CODE", "CODEX", "CURSOR_AGENT", "GEMINI", "OPENCODE"}
-
 // A Project is one of the task board besides the project root (key projects).
 type Project struct {
 	Name  string // unique

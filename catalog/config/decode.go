@@ -9,9 +9,6 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// toolsets are the names that toolsets may hold (DESIGN "Tool surface").
-var toolsets = []string{"workflows", "remote", "board"}
-
 // A field decodes the value of one key.
 type field func(n *yaml.Node, path string)
 
@@ -71,7 +68,7 @@ func (p *parser) toolsets(n *yaml.Node, path string) []string {
 		return nil
 	}
 	if n.Kind != yaml.SequenceNode {
-		p.at(n, path, "is %s, and is to be a list of %s", kindName(n), strings.Join(toolsets, ", "))
+		p.at(n, path, "is %s, and is to be a list of %s", kindName(n), strings.Join(Toolsets, ", "))
 		return nil
 	}
 	if len(n.Content) == 0 {
@@ -79,7 +76,7 @@ func (p *parser) toolsets(n *yaml.Node, path string) []string {
 	}
 	var out []string
 	for i, item := range n.Content {
-		if s, ok := p.oneOf(item, element(path, i), toolsets); ok && !slices.Contains(out, s) {
+		if s, ok := p.oneOf(item, element(path, i), Toolsets); ok && !slices.Contains(out, s) {
 			out = append(out, s)
 		}
 	}

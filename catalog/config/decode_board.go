@@ -13,9 +13,6 @@ import (
 // constant is what the names of executors and variants look like.
 var constant = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
 
-// ownEnv are the variables that each attempt's process gets from the program.
-var ownEnv = []string{"DEEPWORK_ATTEMPT_ID", "DEEPWORK_BOARD"}
-
 func (p *parser) projects(n *yaml.Node, path string, to *[]Project) {
 	first := make(map[string]int)
 	p.items(n, path, "projects", func(n *yaml.Node, path string) {
@@ -266,7 +263,7 @@ func (p *parser) env(n *yaml.Node, path string) map[string]string {
 		switch {
 		case k.Value == "" || strings.ContainsAny(k.Value, "=\x00"):
 			p.at(k, path, "%q is not the name of an environment variable", clip(k.Value))
-		case slices.ContainsFunc(ownEnv, func(own string) bool { return strings.EqualFold(own, k.Value) }):
+		case strings.EqualFold(k.Value, AttemptEnv), strings.EqualFold(k.Value, BoardEnv):
 			p.at(k, path, "is set by deepwork itself: leave it out")
 		case n.Kind != yaml.ScalarNode || isNull(n):
 			p.at(n, path, `is %s, and is to be a text; "" is an empty one`, kindName(n))

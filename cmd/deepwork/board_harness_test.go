@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/catalog/config"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/runner"
 )
@@ -46,7 +47,7 @@ func newBoardProject(t *testing.T, more ...string) *boardProject {
 	}
 	t.Setenv("HOME", top)
 	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
-	t.Setenv(attempt.JobsEnv, "")
+	t.Setenv(config.JobsFoldersEnv, "")
 	p := &boardProject{t: t, root: filepath.Join(top, "shop")}
 	writeFiles(t, p.root, map[string]string{"README": "hello\n"})
 	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "."}, {"commit", "-q", "-m", "first"}} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/catalog/config"
 	"deepwork/session/attempt"
 )
 
@@ -298,7 +299,7 @@ func TestBoardIsToldByTheNextServer(t *testing.T) {
 		t.Helper()
 		server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", workspace, "--log-level", "error", "--no-quality-gate")
 		server.Stderr = t.Output()
-		server.Env = append(append(os.Environ(), attempt.JobsEnv+"="+filepath.Join(p.root, ".deepwork", "jobs")), env...)
+		server.Env = append(append(os.Environ(), config.JobsFoldersEnv+"="+filepath.Join(p.root, ".deepwork", "jobs")), env...)
 		client, err := connect(t.Context(), server)
 		if err != nil {
 			t.Fatal(err)
@@ -316,7 +317,7 @@ func TestBoardIsToldByTheNextServer(t *testing.T) {
 	if now := p.get(x.AttemptID); now.WorkflowStatus != nil {
 		t.Fatalf("%+v", now)
 	}
-	serve(attempt.AttemptEnv+"="+x.AttemptID, attempt.BoardEnv+"="+filepath.Join(p.root, ".deepwork", "board.db"))
+	serve(config.AttemptEnv+"="+x.AttemptID, config.BoardEnv+"="+filepath.Join(p.root, ".deepwork", "board.db"))
 	p.eventually(func() string {
 		if now := p.get(x.AttemptID); deref(now.WorkflowStatus) != "completed" {
 			return fmt.Sprintf("the board knows %+v", now)

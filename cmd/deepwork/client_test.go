@@ -14,7 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"deepwork/transport"
+	"deepwork/catalog/config"
 )
 
 // agent is the script command `agent ROOT CALLS [OPTION...]`: a real client starts
@@ -29,7 +29,7 @@ func agent(ts *testscript.TestScript, neg bool, args []string) {
 	server := exec.CommandContext(ctx, "deepwork", append([]string{"serve", "--path", ts.MkAbs(args[0]), "--log-level", "error"}, args[2:]...)...)
 	var log bytes.Buffer
 	server.Stderr = &log
-	server.Env = append(os.Environ(), transport.AdditionalJobsEnv+"=")
+	server.Env = append(os.Environ(), config.JobsFoldersEnv+"=")
 	session, err := connect(ctx, server)
 	if err != nil {
 		ts.Fatalf("connecting: %v\n%s", err, log.String())

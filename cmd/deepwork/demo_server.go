@@ -13,7 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"deepwork/transport"
+	"deepwork/catalog/config"
 )
 
 // A demoServer is `deepwork serve` as a subprocess, with an MCP client on it.
@@ -29,7 +29,7 @@ func (d *demo) startServer(ctx context.Context) (*demoServer, error) {
 	// The context ends the process too, however it ends.
 	s.command = exec.CommandContext(ctx, d.self, "serve", "--path", d.dir, "--log-level", "warn")
 	s.command.Stderr = s.log
-	s.command.Env = append(os.Environ(), transport.AdditionalJobsEnv+"=") // this project's jobs alone
+	s.command.Env = append(os.Environ(), config.JobsFoldersEnv+"=") // this project's jobs alone
 	client := mcp.NewClient(&mcp.Implementation{Name: "deepwork-demo", Version: readBuild().Version}, nil)
 	var err error
 	s.client, err = client.Connect(ctx, &mcp.CommandTransport{Command: s.command, TerminateDuration: 2 * time.Second}, nil)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"deepwork/transport"
+	"deepwork/catalog/config"
 )
 
 const gorace = "atexit_sleep_ms=0"
@@ -30,7 +30,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("GORACE", gorace)
-			e.Setenv(transport.AdditionalJobsEnv, "")
+			e.Setenv(config.JobsFoldersEnv, "")
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/catalog"
+	"deepwork/catalog/config"
 	"deepwork/catalog/standard"
 	"deepwork/session/workflow"
-	"deepwork/transport"
 )
 
 // pathFlag gives cmd the --path that all commands on a project share.
@@ -60,7 +60,7 @@ func (a *app) display(root, path string) string {
 // out, as the server does: they would depend on where a process was started.
 func additionalFolders() []string {
 	var folders []string
-	for _, f := range filepath.SplitList(os.Getenv(transport.AdditionalJobsEnv)) {
+	for _, f := range filepath.SplitList(os.Getenv(config.JobsFoldersEnv)) {
 		if f = strings.TrimSpace(f); filepath.IsAbs(f) {
 			folders = append(folders, filepath.Clean(f))
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepwork/catalog/config"
 	"deepwork/transport"
 )
 
@@ -38,9 +39,6 @@ const transportStdio = "stdio"
 
 // transports are the values of --transport.
 var transports = []string{transportStdio, transport.TransportSSE, transport.TransportHTTP}
-
-// toolsets are the values of --toolsets (DESIGN "Tool surface").
-var toolsets = []string{"workflows", "remote", "board"}
 
 // serveFlags are the options of seed 001 "Server CLI Options", and ours.
 type serveFlags struct {
@@ -84,10 +82,10 @@ with stdio only one that comes more than 3 s after the first.`,
 	flags.StringVar(&f.qualityGate, "quality-gate", "", "`command` that reviews outputs (overrides the config)")
 	flags.BoolVar(&f.noQualityGate, "no-quality-gate", false, "finish steps without reviews (wins over every other setting)")
 	flags.StringVar(&f.externalRunner, "external-runner", "", "who reviews: claude (default: the agent itself)")
-	flags.StringSliceVar(&f.toolsets, "toolsets", nil, "sets of tools, of "+strings.Join(toolsets, ",")+" (default: as configured, else all)")
+	flags.StringSliceVar(&f.toolsets, "toolsets", nil, "sets of tools, of "+strings.Join(config.Toolsets, ",")+" (default: as configured, else all)")
 	_ = cmd.RegisterFlagCompletionFunc("transport", cobra.FixedCompletions(transports, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("external-runner", cobra.FixedCompletions([]string{"claude"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("toolsets", cobra.FixedCompletions(toolsets, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("toolsets", cobra.FixedCompletions(config.Toolsets, cobra.ShellCompDirectiveNoFileComp))
 	f.log.register(cmd)
 	return cmd
 }
@@ -105,11 +103,11 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 	case f.externalRunner != "" && f.qualityGate != "":
 		return usagef(cmd, "--external-runner and --quality-gate both name a reviewer; give one of them")
 	case given("toolsets") && len(f.toolsets) == 0:
-		return usagef(cmd, "--toolsets is empty; give one or more of %s", strings.Join(toolsets, ", "))
+		return usagef(cmd, "--toolsets is empty; give one or more of %s", strings.Join(config.Toolsets, ", "))
 	}
 	for _, set := range f.toolsets {
-		if !slices.Contains(toolsets, set) {
-			return usagef(cmd, "--toolsets: %q is not one of %s", set, strings.Join(toolsets, ", "))
+		if !slices.Contains(config.Toolsets, set) {
+			return usagef(cmd, "--toolsets: %q is not one of %s", set, strings.Join(config.Toolsets, ", "))
 		}
 	}
 	if err := f.network.check(cmd, f.transport); err != nil {

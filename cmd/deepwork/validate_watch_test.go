@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/catalog/config"
 	"deepwork/session/workflow"
-	"deepwork/transport"
 )
 
 // TestValidateWatch edits a job in the ways editors save and reads what the
@@ -29,7 +29,7 @@ func TestValidateWatch(t *testing.T) {
 	session := startSession(t, root)
 
 	watch := exec.CommandContext(t.Context(), "deepwork", "validate", "--watch", "--path", root)
-	watch.Env = append(os.Environ(), transport.AdditionalJobsEnv+"=")
+	watch.Env = append(os.Environ(), config.JobsFoldersEnv+"=")
 	out, err := watch.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
 )
@@ -38,8 +39,8 @@ type Context struct {
 // Workspace returns the board's file and the attempt that an agent's environment
 // names; ok tells whether it does, which is whether get_context is offered.
 func Workspace(getenv func(string) string) (board, attempt string, ok bool) {
-	board, attempt = getenv(BoardEnv), getenv(AttemptEnv)
-	if _, err := checkID(AttemptEnv, attempt); err != nil || !filepath.IsAbs(board) {
+	board, attempt = getenv(config.BoardEnv), getenv(config.AttemptEnv)
+	if _, err := checkID(config.AttemptEnv, attempt); err != nil || !filepath.IsAbs(board) {
 		return "", "", false
 	}
 	return board, attempt, true
@@ -118,7 +119,7 @@ func (c *Context) GetContext(ctx context.Context) (*ContextReply, error) {
 	const gone = "It was deleted; what is done here belongs to no task any more."
 	place, err := b.PlaceOf(ctx, c.attempt)
 	if err != nil {
-		return nil, found("reading the attempt", err, "attempt", AttemptEnv, c.attempt, gone)
+		return nil, found("reading the attempt", err, "attempt", config.AttemptEnv, c.attempt, gone)
 	}
 	a, t, p := place.Attempt, place.Task, place.Project
 	r := &ContextReply{

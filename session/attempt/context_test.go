@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
 )
@@ -18,7 +19,7 @@ func TestReq004_GetContext(t *testing.T) {
 	v := s.newTask("! await " + hold)
 	r := s.begin(v)
 	s.reaches(r.AttemptID, task.Running)
-	env := map[string]string{AttemptEnv: r.AttemptID, BoardEnv: s.boardPath()}
+	env := map[string]string{config.AttemptEnv: r.AttemptID, config.BoardEnv: s.boardPath()}
 	board, attempt, ok := Workspace(func(k string) string { return env[k] })
 	if !ok || board != s.boardPath() || attempt != r.AttemptID {
 		t.Fatal("the environment of an agent was not understood")
@@ -48,7 +49,7 @@ func TestReq004_GetContext(t *testing.T) {
 
 func TestOutsideOfAWorkspace(t *testing.T) {
 	for _, env := range []map[string]string{
-		{}, {AttemptEnv: nobody}, {BoardEnv: "/x/board.db"}, {AttemptEnv: "7", BoardEnv: "/x/board.db"}, {AttemptEnv: nobody, BoardEnv: "board.db"},
+		{}, {config.AttemptEnv: nobody}, {config.BoardEnv: "/x/board.db"}, {config.AttemptEnv: "7", config.BoardEnv: "/x/board.db"}, {config.AttemptEnv: nobody, config.BoardEnv: "board.db"},
 	} {
 		if _, _, ok := Workspace(func(k string) string { return env[k] }); ok {
 			t.Errorf("%v is taken for a workspace", env)

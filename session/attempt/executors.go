@@ -144,10 +144,10 @@ func (e *Engine) ListExecutors(ctx context.Context, identity string) (*Executors
 // environment is what an attempt's programs get beside the server's own: the
 // executor's, and then what leads a deepwork there back to this board.
 func (e *Engine) environment(attempt string, own []string) []string {
-	jobs := os.Getenv(JobsEnv)
+	jobs := os.Getenv(config.JobsFoldersEnv)
 	var env []string
 	for _, kv := range own {
-		if v, is := strings.CutPrefix(kv, JobsEnv+"="); is {
+		if v, is := strings.CutPrefix(kv, config.JobsFoldersEnv+"="); is {
 			jobs = v
 			continue
 		}
@@ -157,5 +157,5 @@ func (e *Engine) environment(attempt string, own []string) []string {
 	if jobs != "" {
 		folders += string(os.PathListSeparator) + jobs
 	}
-	return append(env, AttemptEnv+"="+attempt, BoardEnv+"="+e.boardPath(), JobsEnv+"="+folders)
+	return append(env, config.AttemptEnv+"="+attempt, config.BoardEnv+"="+e.boardPath(), config.JobsFoldersEnv+"="+folders)
 }

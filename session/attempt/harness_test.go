@@ -69,7 +69,7 @@ func newProject(t testing.TB) *project {
 	if t, is := t.(*testing.T); is {
 		t.Setenv("HOME", home)
 		t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
-		t.Setenv(JobsEnv, "")
+		t.Setenv(config.JobsFoldersEnv, "")
 	}
 	p := &project{t: t, root: root}
 	p.repo(root)

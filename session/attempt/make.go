@@ -16,14 +16,6 @@ import (
 	"deepwork/session/attempt/worktree"
 )
 
-// The environment of an agent, beside the executor's own.
-const (
-	AttemptEnv = "DEEPWORK_ATTEMPT_ID" // the attempt's id
-	BoardEnv   = "DEEPWORK_BOARD"      // the board's file, absolute
-	// JobsEnv lists job folders; the project's own is put before what is there.
-	JobsEnv = "DEEPWORK_ADDITIONAL_JOBS_FOLDERS"
-)
-
 // make finds the run's process, or makes the workspace and starts one, and
 // reports to the actor.
 func (r *run) make() {

@@ -18,7 +18,7 @@ func TestAttemptRuns(t *testing.T) {
 	p := newProject(t)
 	must(t, os.WriteFile(filepath.Join(p.root, "README"), []byte("dirty\n"), 0o644))
 	s := p.open()
-	v := s.newTask("Put things into it.", "! prompt", "! pwd", "! env MODE", "! env "+AttemptEnv, "! env "+BoardEnv, "! env "+JobsEnv,
+	v := s.newTask("Put things into it.", "! prompt", "! pwd", "! env MODE", "! env "+config.AttemptEnv, "! env "+config.BoardEnv, "! env "+config.JobsFoldersEnv,
 		"! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose", "! say all is well", "! exit 0")
 	r := s.begin(v, func(a *StartArgs) { a.Prompt = new("Be quick.") })
 	if r.State != "waiting" && r.State != "starting" && r.State != "running" || r.TaskID != v.TaskID || r.Executor != "TEST" {
@@ -45,7 +45,7 @@ func TestAttemptRuns(t *testing.T) {
 	}
 	out := s.output(r.AttemptID)
 	for _, want := range []string{"agent first", "# Add a basket", "Put things into it.", "Be quick.", "pwd " + repo.WorktreePath, "MODE=quick",
-		AttemptEnv + "=" + r.AttemptID, BoardEnv + "=" + filepath.Join(p.root, ".deepwork", "board.db"), JobsEnv + "=" + filepath.Join(p.root, ".deepwork", "jobs")} {
+		config.AttemptEnv + "=" + r.AttemptID, config.BoardEnv + "=" + filepath.Join(p.root, ".deepwork", "board.db"), config.JobsFoldersEnv + "=" + filepath.Join(p.root, ".deepwork", "jobs")} {
 		if !strings.Contains(out+"\n", want+"\n") {
 			t.Errorf("the agent did not print %q but:\n%s", want, out)
 		}
@@ -161,7 +161,7 @@ func TestSeveralRepos(t *testing.T) {
 	}
 	p.configure(func(c *config.Config) {
 		c.Projects = []config.Project{{Name: "front", Repos: []config.Repo{
-			{Name: "web", Path: "../web", Copy: []string{".env"}, Setup: []string{os.Args[0], "agent", "setup", "! env " + AttemptEnv + "\n! write setup.txt ready"}},
+			{Name: "web", Path: "../web", Copy: []string{".env"}, Setup: []string{os.Args[0], "agent", "setup", "! env " + config.AttemptEnv + "\n! write setup.txt ready"}},
 			{Name: "the api", Path: "../api"},
 		}}}
 	})
