@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"deepwork/actor/process"
+	"deepwork/catalog/jsontext"
 )
 
 // Why Run takes nothing; test for them with errors.Is.
@@ -114,20 +115,5 @@ func words(command []string) string {
 			quoted[i] = strconv.Quote(w)
 		}
 	}
-	return shorten(strings.Join(quoted, " "), 200)
-}
-
-// shorten cuts a text to n runes and says so.
-func shorten(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	count := 0
-	for i := range s {
-		if count == n {
-			return s[:i] + "…"
-		}
-		count++
-	}
-	return s
+	return jsontext.Clip(strings.Join(quoted, " "), 200)
 }

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"deepwork/actor/durable"
 )
 
 var (
@@ -86,8 +88,8 @@ func openFile(root, path string) (*openedFile, error) {
 	if err != nil || !filepath.IsLocal(rel) {
 		return nil, errOutside
 	}
-	// Before it is opened, since opening a device can have effects; and after, since
-	// something else may stand there by then.
+	// Checked before the file is opened, since opening a device can have effects, and
+	// again by OpenRegular, since another file may have the name by then.
 	info, err := os.Stat(real)
 	switch {
 	case err != nil:
@@ -95,16 +97,11 @@ func openFile(root, path string) (*openedFile, error) {
 	case !info.Mode().IsRegular():
 		return nil, errNotRegular
 	}
-	f, err := os.OpenFile(real, os.O_RDONLY|nonblock, 0)
-	if err != nil {
-		return nil, plain(err)
-	}
-	info, err = f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errNotRegular
+	f, info, err := durable.OpenRegular(real, os.O_RDONLY)
+	if _, irregular := errors.AsType[*durable.BadFileError](err); irregular {
+		return nil, errNotRegular
 	}
 	if err != nil {
-		f.Close()
 		return nil, plain(err)
 	}
 	first, _, _ := strings.Cut(filepath.ToSlash(rel), "/")

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"deepwork/actor/wait"
 )
 
 // A Gate runs reviews in a pool of bounded size that all sessions share in
@@ -18,10 +20,10 @@ type Gate struct {
 	ctx     context.Context // ends when the gate is closed
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup // the dispatcher, the deliveries and the reviews
-	wake    chan struct{}  // capacity 1, never closed: there may be something to start
+	wake    wait.Signal    // there may be a review to start
 
 	// A lock and not messages: Run is called by the actors of sessions and must
-	// not wait for anything, also not for a dispatcher that reads the settings.
+	// not wait for anything, not even for a dispatcher that reads the settings.
 	mu      sync.Mutex
 	closed  bool
 	queue   queue
@@ -65,7 +67,7 @@ func Open(o Options) *Gate {
 	o.fill()
 	g := &Gate{
 		options: o,
-		wake:    make(chan struct{}, 1),
+		wake:    wait.NewSignal(),
 		running: make(map[*review]struct{}),
 		open:    make(map[*batch]struct{}),
 	}
@@ -105,7 +107,7 @@ func (g *Gate) Run(ctx context.Context, session string, s Submission, tasks []Ta
 	g.open[b] = struct{}{}
 	g.queue.push(session, reviews...)
 	g.wg.Go(func() { g.deliver(b) })
-	g.rouse()
+	g.wake.Wake()
 	return nil
 }
 
@@ -135,11 +137,6 @@ func (g *Gate) Close(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-	}
-	select {
-	case <-done:
-		return nil
-	default:
 		return fmt.Errorf("closing the quality gate: %w; not stopped: %s", context.Cause(ctx), strings.Join(g.stuck(), ", "))
 	}
 }
@@ -166,14 +163,6 @@ func (g *Gate) stuck() []string {
 	return names
 }
 
-// rouse makes the dispatcher look.
-func (g *Gate) rouse() {
-	select {
-	case g.wake <- struct{}{}:
-	default:
-	}
-}
-
 // dispatch starts reviews while there are any and there is room.
 func (g *Gate) dispatch() {
 	again := time.NewTimer(0)
@@ -194,7 +183,7 @@ func (g *Gate) dispatch() {
 			g.wg.Go(func() {
 				v := g.review(r.batch.ctx, r, settings)
 				g.ended(r, v, true)
-				g.rouse()
+				g.wake.Wake()
 			})
 		}
 		if g.Stats().Queued > 0 {

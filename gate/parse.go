@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 )
 
 // parseVerdict reads the one verdict in what a reviewer wrote: a JSON object,
@@ -93,10 +94,10 @@ func readEnvelope(fields map[string]json.RawMessage) (*reading, error) {
 	if failed {
 		what := "it says of itself that it failed"
 		if subtype != "" && subtype != "success" {
-			what += " (" + shorten(subtype, 100) + ")"
+			what += " (" + jsontext.Clip(subtype, 100) + ")"
 		}
 		if result != "" {
-			what += ": " + shorten(strings.Join(strings.Fields(result), " "), 300)
+			what += ": " + jsontext.Clip(strings.Join(strings.Fields(result), " "), 300)
 		}
 		return nil, &misreading{Crashed, what}
 	}
@@ -174,7 +175,7 @@ func read(fields map[string]json.RawMessage, name, wants string, to any, at ...s
 	}
 	if err := json.Unmarshal(raw, to); err != nil {
 		return &misreading{NoVerdict, fmt.Sprintf("%s%s in its answer is %s, and is to be %s",
-			strings.Join(at, ""), name, shorten(string(raw), 100), wants)}
+			strings.Join(at, ""), name, jsontext.Clip(string(raw), 100), wants)}
 	}
 	return nil
 }
@@ -185,25 +186,17 @@ var ours = []string{"passed", "feedback", "criteria_results", "criterion", "stru
 // members returns the members of an object. One that is there twice is not
 // settled by taking the last: it may be the verdict.
 func members(object []byte) (map[string]json.RawMessage, error) {
-	d := json.NewDecoder(bytes.NewReader(object))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, &misreading{NoVerdict, "its answer has " + shorten(string(object), 100) + " where an object is to be"}
-	}
 	fields := make(map[string]json.RawMessage)
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
+	for m, err := range jsontext.Members(object) {
+		switch _, twice := fields[m.Name]; {
+		case errors.Is(err, jsontext.ErrNotObject):
+			return nil, &misreading{NoVerdict, "its answer has " + jsontext.Clip(string(object), 100) + " where an object is to be"}
+		case err != nil:
 			return nil, fmt.Errorf("reading an object: %w", err)
+		case twice && slices.Contains(ours, m.Name):
+			return nil, &misreading{TwoVerdicts, fmt.Sprintf("an object in its answer has %q twice", jsontext.Clip(m.Name, 100))}
 		}
-		name, _ := t.(string)
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return nil, fmt.Errorf("reading %q: %w", name, err)
-		}
-		if _, twice := fields[name]; twice && slices.Contains(ours, name) {
-			return nil, &misreading{TwoVerdicts, fmt.Sprintf("an object in its answer has %q twice", shorten(name, 100))}
-		}
-		fields[name] = value
+		fields[m.Name] = m.Value
 	}
 	return fields, nil
 }
@@ -270,5 +263,5 @@ func declaredName(said string, criteria []job.Criteria) string {
 
 // clean makes a reviewer's text fit to be stored and shown.
 func clean(s string, limit int) string {
-	return shorten(strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\uFFFD")), limit)
+	return jsontext.Clip(strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\uFFFD")), limit)
 }

@@ -88,17 +88,14 @@ func (s *Submission) writeReview(b *strings.Builder, r *job.Review) {
 }
 
 func (s *Submission) writePaths(b *strings.Builder, output string) {
-	for _, o := range s.Outputs {
-		if o.Name != output {
-			continue
-		}
-		for _, p := range o.Paths {
-			fmt.Fprintf(b, "  - `%s`\n", p)
-		}
-		b.WriteString("\n")
-		return
+	paths, submitted := s.paths(output)
+	if !submitted {
+		b.WriteString("  - (not submitted)\n")
 	}
-	b.WriteString("  - (not submitted)\n\n")
+	for _, p := range paths {
+		fmt.Fprintf(b, "  - `%s`\n", p)
+	}
+	b.WriteString("\n")
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

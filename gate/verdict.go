@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 )
 
 // A Verdict is what came of a Task.
@@ -83,7 +84,7 @@ func (r *reading) check(criteria []job.Criteria) *misreading {
 	judged := make(map[string]bool, len(r.criteria))
 	for _, c := range r.criteria {
 		if !c.Passed {
-			return &misreading{Contradiction, "it says passed, and beside it that the criterion \"" + shorten(c.Criterion, 200) + "\" is not"}
+			return &misreading{Contradiction, "it says passed, and beside it that the criterion \"" + jsontext.Clip(c.Criterion, 200) + "\" is not"}
 		}
 		judged[c.Criterion] = true
 	}

@@ -134,7 +134,7 @@ func TestVerdictIsBounded(t *testing.T) {
 		text  string
 		limit int
 	}{"feedback": {r.feedback, feedbackLimit}, "criterion": {r.criteria[0].Criterion, criterionLimit}, "its feedback": {*r.criteria[0].Feedback, criterionLimit}} {
-		if n := utf8.RuneCountInString(c.text); n != c.limit+1 || !strings.HasSuffix(c.text, "é…") {
+		if n := utf8.RuneCountInString(c.text); n != c.limit || !strings.HasSuffix(c.text, "é…") {
 			t.Errorf("%s has %d characters", what, n)
 		}
 	}
