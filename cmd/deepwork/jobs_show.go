@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"deepwork/catalog"
 	"deepwork/catalog/job"
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
+
+	"github.com/spf13/cobra"
 )
 
 func (a *app) jobsShowCommand() *cobra.Command {
@@ -56,7 +57,7 @@ func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string, a
 		}
 		return fmt.Errorf("job %s has no step %q; there are %s", j.Name, stepID, strings.Join(ids, ", "))
 	}
-	info, err := workflow.Preview(j, step)
+	info, err := machine.Preview(j, step)
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (a *app) showSteps(j *job.Job, asJSON bool) error {
 	var failed []error
 	infos := make([]*workflow.StepInfo, 0, len(j.Steps))
 	for i := range j.Steps {
-		info, err := workflow.Preview(j, &j.Steps[i])
+		info, err := machine.Preview(j, &j.Steps[i])
 		if err != nil {
 			failed = append(failed, err)
 			continue

@@ -9,6 +9,7 @@ import (
 
 	"deepwork/actor"
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // message is what a session's actor receives.
@@ -17,7 +18,7 @@ type message interface{ sessionMessage() }
 // A caller is who makes a call, and how it is told from others.
 type caller struct {
 	Identity string
-	Call     call
+	Call     machine.Call
 }
 
 type finishMessage struct {
@@ -75,7 +76,7 @@ type takeUpMessage struct {
 // replayMessage asks for the reply to a call with a request_id that was done.
 type replayMessage struct {
 	caller
-	Reply actor.Reply[*StoredReply]
+	Reply actor.Reply[*machine.StoredReply]
 }
 
 func (*finishMessage) sessionMessage() {}
@@ -161,7 +162,7 @@ func (a *sessionActor) Receive(ctx context.Context, m message) error {
 	case takeUpMessage:
 		answer(m.Reply, func() (*handle, error) { return a.takeUp(m) })
 	case replayMessage:
-		answer(m.Reply, func() (*StoredReply, error) { return a.replay(m) })
+		answer(m.Reply, func() (*machine.StoredReply, error) { return a.replay(m) })
 	case wakeMessage:
 		m.Reply.Send(struct{}{})
 	default:
@@ -201,7 +202,7 @@ func (a *sessionActor) commit(next *State) error {
 		a.engine.isOver(a.id)
 	}
 	for _, r := range a.reviews {
-		if !next.awaitsReview(r.stepID) {
+		if !next.AwaitsReview(r.stepID) {
 			a.drop(r, session.NotNow("step_moved_on", "Step '%s' of session '%s' has moved on, or the session has ended, while its review ran; the review was cancelled. get_step tells where the session is.", r.stepID, a.id))
 		}
 	}
@@ -209,11 +210,11 @@ func (a *sessionActor) commit(next *State) error {
 }
 
 // repetition finds the reply to a call with a request_id that was carried out.
-func (a *sessionActor) repetition(c call) (*StoredReply, error) {
+func (a *sessionActor) repetition(c machine.Call) (*machine.StoredReply, error) {
 	if c.RequestID == nil {
 		return nil, nil
 	}
-	r := a.state.reply(c.Tool, *c.RequestID)
+	r := a.state.StoredReply(c.Tool, *c.RequestID)
 	if r != nil && r.ArgsDigest != c.ArgsDigest {
 		return nil, requestMismatch(*c.RequestID)
 	}
@@ -222,13 +223,13 @@ func (a *sessionActor) repetition(c call) (*StoredReply, error) {
 
 // alias stores a reply under the request_id of a call that repeats another
 // without one, or with another one, so that it can be repeated in turn.
-func (a *sessionActor) alias(stored *StoredReply, c call) error {
-	if c.RequestID == nil || a.state.reply(c.Tool, *c.RequestID) != nil {
+func (a *sessionActor) alias(stored *machine.StoredReply, c machine.Call) error {
+	if c.RequestID == nil || a.state.StoredReply(c.Tool, *c.RequestID) != nil {
 		return nil
 	}
 	add := func(s *State) *State {
-		next := s.next(s.UpdatedAt)
-		next.remember(&StoredReply{
+		next := s.Next(s.UpdatedAt)
+		next.Remember(&machine.StoredReply{
 			Tool: stored.Tool, RequestID: c.RequestID, ArgsDigest: c.ArgsDigest,
 			EntryIndex: stored.EntryIndex, Reply: stored.Reply, Raw: stored.Raw, // no StepID: it is there for its request_id alone
 		}, stored.EntryIndex)
@@ -239,7 +240,7 @@ func (a *sessionActor) alias(stored *StoredReply, c call) error {
 	}
 	// Nobody owns a session that has ended: another server may add to it just now.
 	next, err := a.engine.records.Update(a.id, func(now *State) (*State, error) {
-		if now.reply(c.Tool, *c.RequestID) != nil {
+		if now.StoredReply(c.Tool, *c.RequestID) != nil {
 			return nil, nil
 		}
 		return add(now), nil
@@ -275,16 +276,16 @@ func (a *sessionActor) abort(m abortMessage) (*AbortReply, error) {
 		return storedAs[AbortReply](r)
 	}
 	if a.state.Status != Active {
-		r := a.state.replayAbort(m.Explanation)
+		r := a.state.ReplayAbort(m.Explanation)
 		if r == nil {
-			return nil, a.state.ended()
+			return nil, a.state.Ended()
 		}
 		if err := a.alias(r, m.Call); err != nil {
 			return nil, err
 		}
 		return storedAs[AbortReply](r)
 	}
-	next, r := a.state.applyAbort(m.Call, m.Explanation, a.engine.now())
+	next, r := a.state.Abort(m.Call, m.Explanation, a.engine.now())
 	if err := a.commit(next); err != nil {
 		return nil, err
 	}
@@ -301,13 +302,13 @@ func (a *sessionActor) goTo(ctx context.Context, m goToMessage) (*GoToReply, err
 		return storedAs[GoToReply](r)
 	}
 	if a.state.Status != Active {
-		return nil, a.state.ended()
+		return nil, a.state.Ended()
 	}
 	def, err := a.engine.definitions.Current(ctx, a.state)
 	if err != nil {
 		return nil, err
 	}
-	to, err := a.state.planGoTo(def, m.StepID)
+	to, err := a.state.PlanGoTo(def, m.StepID)
 	if err != nil {
 		return nil, err
 	}
@@ -318,7 +319,7 @@ func (a *sessionActor) goTo(ctx context.Context, m goToMessage) (*GoToReply, err
 	if def, err = a.engine.definitions.Keep(def, texts); err != nil {
 		return nil, err
 	}
-	next, r := a.state.applyGoTo(def, m.Call, to, m.StepID, a.engine.now(), texts)
+	next, r := a.state.GoTo(def, m.Call, to, m.StepID, a.engine.now(), texts)
 	if err := a.commit(next); err != nil {
 		return nil, err
 	}
@@ -332,11 +333,11 @@ func (a *sessionActor) takeUp(m takeUpMessage) (*handle, error) {
 	return a.handle, nil
 }
 
-func (a *sessionActor) replay(m replayMessage) (*StoredReply, error) {
+func (a *sessionActor) replay(m replayMessage) (*machine.StoredReply, error) {
 	if err := a.allow(m.caller); err != nil {
 		return nil, err
 	}
-	r := a.state.reply(m.Call.Tool, *m.Call.RequestID)
+	r := a.state.StoredReply(m.Call.Tool, *m.Call.RequestID)
 	switch {
 	case r == nil:
 		return nil, session.NotNow("reply_forgotten",

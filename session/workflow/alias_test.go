@@ -30,7 +30,7 @@ func TestRepeatedOnSeveralServersAfterTheEnd(t *testing.T) {
 	finish(second, "four")
 	s := p.record(id)
 	for _, request := range []string{"one", "two", "three", "four"} {
-		if s.reply(ToolFinish, request) == nil {
+		if s.StoredReply(ToolFinish, request) == nil {
 			t.Errorf("the reply to request %s is not kept", request)
 		}
 	}

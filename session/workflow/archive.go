@@ -13,6 +13,7 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/workflow/filestore"
+	"deepwork/session/workflow/machine"
 )
 
 // An Archive reads and tends the sessions on disk from outside a server: it is
@@ -123,7 +124,7 @@ func (a *Archive) Damaged() ([]string, error) { return a.read.Damaged() }
 
 // Read returns one session.
 func (a *Archive) Read(id string) (*State, error) {
-	if !isSessionID(id) {
+	if !machine.IsSessionID(id) {
 		return nil, session.Wrong("bad_session_id", "'%s' is no session id: it is 8 hexadecimal characters, as `deepwork sessions list` shows it.", clip(id, 100))
 	}
 	return a.read.Load(id)
@@ -135,7 +136,7 @@ func (a *Archive) Show(ctx context.Context, id string) (json.RawMessage, error) 
 	if err != nil {
 		return nil, err
 	}
-	return s.encode()
+	return s.Encode()
 }
 
 // Abort ends an active session; it is refused while a living server owns it.
@@ -149,13 +150,13 @@ func (a *Archive) Abort(ctx context.Context, id, reason string) error {
 	}
 	_, err = w.Update(id, func(s *State) (*State, error) {
 		if s.Status != Active {
-			return nil, s.ended()
+			return nil, s.Ended()
 		}
 		if s.Owner != w.Server() && w.Alive(s.Owner) {
 			return nil, session.NotNow("session_owned",
 				"Session '%s' is in use by a deepwork server that is running (%s). Abort it there with abort_workflow, or stop that server first.", id, w.Describe(s.Owner))
 		}
-		next, _ := s.applyAbort(call{Tool: ToolAbort}, reason, time.Now().UTC().Truncate(time.Microsecond))
+		next, _ := s.Abort(machine.Call{Tool: ToolAbort}, reason, time.Now().UTC().Truncate(time.Microsecond))
 		next.Owner = ""
 		return next, nil
 	})

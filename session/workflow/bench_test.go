@@ -18,6 +18,7 @@ import (
 
 	"deepwork/catalog/job"
 	"deepwork/session/workflow/filestore"
+	"deepwork/session/workflow/machine"
 )
 
 // The figures of transitions, sessions and stacks. Run them with
@@ -44,7 +45,7 @@ func (r *memory) Server() string         { return "this" }
 func (r *memory) Alive(s string) bool    { return s == "this" }
 func (r *memory) Describe(string) string { return "" }
 func (r *memory) Create(s *State) error {
-	body, err := s.encode()
+	body, err := s.Encode()
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func (r *memory) Load(id string) (*State, error) {
 		return s, nil
 	}
 	if body := r.cold[id]; body != nil {
-		return decode(id, bytes.ReplaceAll(*body, []byte(idHere), []byte(id)))
+		return machine.Decode(id, bytes.ReplaceAll(*body, []byte(idHere), []byte(id)))
 	}
 	return nil, unknownSession(id)
 }
@@ -100,27 +101,31 @@ func (r *memory) Close() error                       { return nil }
 
 // fixed is a definition that never changes, with its texts in memory.
 type fixed struct {
-	def   *Definition
-	texts Instructions
+	def   *machine.Definition
+	texts machine.Instructions
 }
 
-func newFixed(def *Definition) fixed {
-	texts := Instructions{}
+func newFixed(def *machine.Definition) fixed {
+	texts := machine.Instructions{}
 	for _, st := range def.Job.Steps {
 		texts[st.ID] = "Do it."
 	}
 	return fixed{def, texts}
 }
 
-func (d fixed) Current(context.Context, *State) (*Definition, error)     { return d.def, nil }
-func (d fixed) Texts(*Definition, job.Entry) (Instructions, error)       { return d.texts, nil }
-func (d fixed) KeptTexts(DefinitionRef, job.Entry) (Instructions, error) { return nil, nil }
-func (d fixed) Keep(def *Definition, _ Instructions) (*Definition, error) {
+func (d fixed) Current(context.Context, *State) (*machine.Definition, error) { return d.def, nil }
+func (d fixed) Texts(*machine.Definition, job.Entry) (machine.Instructions, error) {
+	return d.texts, nil
+}
+func (d fixed) KeptTexts(machine.DefinitionRef, job.Entry) (machine.Instructions, error) {
+	return nil, nil
+}
+func (d fixed) Keep(def *machine.Definition, _ machine.Instructions) (*machine.Definition, error) {
 	return def, nil
 }
 
 // loop is a workflow of n steps without outputs.
-func loop(b testing.TB, n int) *Definition {
+func loop(b testing.TB, n int) *machine.Definition {
 	b.Helper()
 	src := "name: alpha\nversion: \"1.0.0\"\nsummary: s\ncommon_job_info_provided_to_all_steps_at_runtime: c\nsteps:\n"
 	var ids []string
@@ -133,10 +138,10 @@ func loop(b testing.TB, n int) *Definition {
 	if j == nil {
 		b.Fatal(faults)
 	}
-	return &Definition{Job: j, Workflow: &j.Workflows[0], Ref: DefinitionRef{Hash: "h", Source: j.Hash, JobDir: "/job"}}
+	return &machine.Definition{Job: j, Workflow: &j.Workflows[0], Ref: machine.DefinitionRef{Hash: "h", Source: j.Hash, JobDir: "/job"}}
 }
 
-func memoryEngine(b testing.TB, def *Definition, idle time.Duration) *Engine {
+func memoryEngine(b testing.TB, def *machine.Definition, idle time.Duration) *Engine {
 	b.Helper()
 	e, err := Open(ctx, Options{Root: b.TempDir(), records: newMemory(), definitions: newFixed(def), IdleAfter: idle})
 	if err != nil {
@@ -147,7 +152,7 @@ func memoryEngine(b testing.TB, def *Definition, idle time.Duration) *Engine {
 }
 
 // beginMany makes sessions on connections of a hundred each, and returns their ids.
-func beginMany(b testing.TB, e *Engine, def *Definition, n int) (*Conn, []string) {
+func beginMany(b testing.TB, e *Engine, def *machine.Definition, n int) (*Conn, []string) {
 	b.Helper()
 	ids := make([]string, n)
 	at := e.now() // the same for all, so that their records are alike
@@ -156,7 +161,7 @@ func beginMany(b testing.TB, e *Engine, def *Definition, n int) (*Conn, []string
 		if i%100 == 0 {
 			c = e.Connect("local")
 		}
-		s, _, err := e.create(def, beginning{Goal: "g", Identity: "local", Owner: e.records.Server(), At: at, Call: call{Tool: ToolStart}, Texts: Instructions{}})
+		s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Owner: e.records.Server(), At: at, Call: machine.Call{Tool: ToolStart}, Texts: machine.Instructions{}})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -287,7 +292,7 @@ func BenchmarkStackDepth(b *testing.B) {
 			c := e.Connect("local")
 			var parent *string
 			for range depth {
-				s, _, err := e.create(def, beginning{Goal: "g", Identity: "local", Owner: "this", Parent: parent, At: e.now(), Call: call{Tool: ToolStart}, Texts: Instructions{}})
+				s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Owner: "this", Parent: parent, At: e.now(), Call: machine.Call{Tool: ToolStart}, Texts: machine.Instructions{}})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -322,26 +327,26 @@ func BenchmarkEncode(b *testing.B) {
 		b.Run(fmt.Sprintf("step=%d", done), func(b *testing.B) {
 			def := loop(b, 301)
 			at := time.Now().UTC()
-			s, _, err := begin(def, beginning{SessionID: "00000001", Goal: "g", Owner: "o", At: at, Call: call{Tool: ToolStart}, Texts: Instructions{}})
+			s, _, err := machine.Begin(def, machine.NewSession{SessionID: "00000001", Goal: "g", Owner: "o", At: at, Call: machine.Call{Tool: ToolStart}, Texts: machine.Instructions{}})
 			if err != nil {
 				b.Fatal(err)
 			}
 			step := func() *State {
-				p, err := s.planFinish(def, nil, nil)
+				p, err := s.PlanFinish(def, nil, nil)
 				if err != nil {
 					b.Fatal(err)
 				}
-				n, _ := s.applyFinish(def, p, finish{Call: call{Tool: ToolFinish}, At: at, Texts: Instructions{}})
+				n, _ := s.Finish(def, p, machine.FinishInput{Call: machine.Call{Tool: ToolFinish}, At: at, Texts: machine.Instructions{}})
 				return n
 			}
 			for range done - 1 {
 				s = step()
-				if _, err := s.encode(); err != nil {
+				if _, err := s.Encode(); err != nil {
 					b.Fatal(err)
 				}
 			}
 			for b.Loop() {
-				if _, err := step().encode(); err != nil {
+				if _, err := step().Encode(); err != nil {
 					b.Fatal(err)
 				}
 			}

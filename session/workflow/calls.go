@@ -8,6 +8,7 @@ import (
 
 	"deepwork/actor"
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // FinishArgs are the parameters of finished_step (seed 000, 001.4.2 and 3).
@@ -115,7 +116,7 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 // connection's transition since or a later one. On a stateless connection, which
 // agents share, only a call that named no session either can be repeated by this.
 func (c *Conn) lastEnded(ctx context.Context, a FinishArgs, since uint64) string {
-	same := func(have Outputs) bool { return sameOutputs(a.Outputs, have) }
+	same := func(have Outputs) bool { return machine.SameOutputs(a.Outputs, have) }
 	id, err := askStack(ctx, c, func(r actor.Reply[string]) stackMessage {
 		return lastEndedMessage{*a.StepID, same, since, c.stateless, r}
 	})

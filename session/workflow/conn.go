@@ -13,6 +13,7 @@ import (
 
 	"deepwork/actor"
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // What a stack's actor answers; whoever asked makes words of it.
@@ -116,7 +117,7 @@ func (c *Conn) push(ctx context.Context, m pushMessage) error {
 // stateless connection, which tells no callers apart, that is the only one the
 // identity has.
 func (c *Conn) target(ctx context.Context, id *string) (*handle, error) {
-	if id != nil && !isSessionID(*id) {
+	if id != nil && !machine.IsSessionID(*id) {
 		return nil, session.Wrong("bad_session_id", "session_id '%s' is none: it is 8 hexadecimal characters, as begin_step and stack tell it.", clip(*id, 100))
 	}
 	if id == nil && c.stateless {
@@ -176,14 +177,14 @@ func (c *Conn) resumed(ctx context.Context, id string) (workflow, step *string) 
 // request_id are told from others by their arguments.
 func (c *Conn) caller(tool string, requestID *string, args any) (caller, error) {
 	if requestID == nil {
-		return caller{Identity: c.identity, Call: call{Tool: tool}}, nil
+		return caller{Identity: c.identity, Call: machine.Call{Tool: tool}}, nil
 	}
 	raw, err := json.Marshal(args)
 	if err != nil {
 		return caller{}, fmt.Errorf("encoding the arguments of %s: %w", tool, err)
 	}
 	sum := sha256.Sum256(raw)
-	return caller{Identity: c.identity, Call: call{Tool: tool, RequestID: requestID, ArgsDigest: hex.EncodeToString(sum[:])}}, nil
+	return caller{Identity: c.identity, Call: machine.Call{Tool: tool, RequestID: requestID, ArgsDigest: hex.EncodeToString(sum[:])}}, nil
 }
 
 // clip cuts a text for a message.

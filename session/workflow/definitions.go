@@ -12,6 +12,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/workflow/filestore"
+	"deepwork/session/workflow/machine"
 )
 
 // definitions finds the definition a session runs on, and keeps each one that
@@ -21,14 +22,14 @@ type definitions interface {
 	// Current returns the definition for a session: the job as it is now where
 	// that still has the workflow and the current step, else the kept one.
 	// It writes nothing.
-	Current(ctx context.Context, s *State) (*Definition, error)
+	Current(ctx context.Context, s *State) (*machine.Definition, error)
 	// Texts reads the instructions of the steps of an entry, now.
-	Texts(def *Definition, entry job.Entry) (Instructions, error)
+	Texts(def *machine.Definition, entry job.Entry) (machine.Instructions, error)
 	// KeptTexts returns those that were kept when the entry began.
-	KeptTexts(ref DefinitionRef, entry job.Entry) (Instructions, error)
+	KeptTexts(ref machine.DefinitionRef, entry job.Entry) (machine.Instructions, error)
 	// Keep makes sure that the definition is kept with these texts in it, and
 	// returns it with the reference to what was kept.
-	Keep(def *Definition, texts Instructions) (*Definition, error)
+	Keep(def *machine.Definition, texts machine.Instructions) (*machine.Definition, error)
 }
 
 // jobDefinitions takes definitions from the catalog.
@@ -44,7 +45,7 @@ func newJobDefinitions(c *catalog.Catalog, r records) *jobDefinitions {
 	return &jobDefinitions{catalog: c, records: r, known: map[string]map[string]string{}}
 }
 
-func (d *jobDefinitions) Current(ctx context.Context, s *State) (*Definition, error) {
+func (d *jobDefinitions) Current(ctx context.Context, s *State) (*machine.Definition, error) {
 	snap, err := d.catalog.FreshJob(ctx, s.JobName)
 	if err != nil {
 		return nil, fmt.Errorf("looking for job %s: %w", s.JobName, err)
@@ -62,9 +63,9 @@ func (d *jobDefinitions) Current(ctx context.Context, s *State) (*Definition, er
 		why = fmt.Sprintf("no longer has the step '%s' in workflow '%s'", s.CurrentStepID, s.WorkflowName)
 	}
 	if why == "" {
-		def := &Definition{Job: j, Workflow: j.Workflow(s.WorkflowName), Ref: s.Definition}
+		def := &machine.Definition{Job: j, Workflow: j.Workflow(s.WorkflowName), Ref: s.Definition}
 		if j.Hash != s.Definition.Source || j.Dir != s.Definition.JobDir {
-			def.Ref = DefinitionRef{} // edited: not kept yet
+			def.Ref = machine.DefinitionRef{} // edited: not kept yet
 		}
 		return def, nil
 	}
@@ -78,15 +79,15 @@ func (d *jobDefinitions) Current(ctx context.Context, s *State) (*Definition, er
 	return def, nil
 }
 
-func (d *jobDefinitions) Texts(def *Definition, entry job.Entry) (Instructions, error) {
+func (d *jobDefinitions) Texts(def *machine.Definition, entry job.Entry) (machine.Instructions, error) {
 	if def.Kept {
-		texts, err := def.keptTexts(entry)
+		texts, err := def.KeptTexts(entry)
 		if err != nil {
 			return nil, err
 		}
 		return texts, fits(def, entry, texts)
 	}
-	texts := make(Instructions, len(entry))
+	texts := make(machine.Instructions, len(entry))
 	for _, id := range entry {
 		text, err := job.Instructions(def.Job, def.Job.Step(id))
 		if err != nil {
@@ -105,7 +106,7 @@ func (d *jobDefinitions) Texts(def *Definition, entry job.Entry) (Instructions, 
 const MaxEntryBytes = job.MaxInstructionsBytes + job.MaxBytes
 
 // fits refuses a group whose texts are more than a reply can have.
-func fits(def *Definition, entry job.Entry, texts Instructions) error {
+func fits(def *machine.Definition, entry job.Entry, texts machine.Instructions) error {
 	total := 0
 	for _, text := range texts {
 		total += len(text) + len(def.Job.CommonInfo)
@@ -123,15 +124,15 @@ func fits(def *Definition, entry job.Entry, texts Instructions) error {
 		With("steps", []string(entry)).With("bytes", total).With("max", MaxEntryBytes).Because(why)
 }
 
-func (d *jobDefinitions) KeptTexts(ref DefinitionRef, entry job.Entry) (Instructions, error) {
+func (d *jobDefinitions) KeptTexts(ref machine.DefinitionRef, entry job.Entry) (machine.Instructions, error) {
 	def, err := d.kept(ref)
 	if err != nil {
 		return nil, err
 	}
-	return def.keptTexts(entry)
+	return def.KeptTexts(entry)
 }
 
-func (d *jobDefinitions) Keep(def *Definition, texts Instructions) (*Definition, error) {
+func (d *jobDefinitions) Keep(def *machine.Definition, texts machine.Instructions) (*machine.Definition, error) {
 	if def.Kept || (def.Ref.Hash != "" && d.have(def.Ref.Hash, texts)) {
 		return def, nil
 	}
@@ -145,7 +146,7 @@ func (d *jobDefinitions) Keep(def *Definition, texts Instructions) (*Definition,
 }
 
 // have tells whether the kept definition is known to hold these texts.
-func (d *jobDefinitions) have(hash string, texts Instructions) bool {
+func (d *jobDefinitions) have(hash string, texts machine.Instructions) bool {
 	d.mu.Lock()
 	digests, ok := d.known[hash]
 	d.mu.Unlock()
@@ -154,14 +155,14 @@ func (d *jobDefinitions) have(hash string, texts Instructions) bool {
 		if err != nil {
 			return false
 		}
-		def, err := decodeBundle(DefinitionRef{Hash: hash}, data)
+		def, err := machine.DecodeBundle(machine.DefinitionRef{Hash: hash}, data)
 		if err != nil {
 			return false
 		}
-		digests = d.learn(hash, def.texts)
+		digests = d.learn(hash, def.Texts)
 	}
 	for id, text := range texts {
-		if digests[id] != digest(text) {
+		if digests[id] != machine.Digest(text) {
 			return false
 		}
 	}
@@ -171,7 +172,7 @@ func (d *jobDefinitions) have(hash string, texts Instructions) bool {
 func (d *jobDefinitions) learn(hash string, texts map[string]string) map[string]string {
 	digests := make(map[string]string, len(texts))
 	for id, text := range texts {
-		digests[id] = digest(text)
+		digests[id] = machine.Digest(text)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,8 +185,8 @@ func (d *jobDefinitions) learn(hash string, texts map[string]string) map[string]
 
 // keep writes a definition with these texts, and of the other steps the
 // instructions that their files hold now.
-func (d *jobDefinitions) keep(def *Definition, texts Instructions) (DefinitionRef, error) {
-	b := bundle{JobDir: def.Job.Dir, Workflow: def.Workflow.Name, Source: string(def.Job.Source), Instructions: map[string]string{}}
+func (d *jobDefinitions) keep(def *machine.Definition, texts machine.Instructions) (machine.DefinitionRef, error) {
+	b := machine.Bundle{JobDir: def.Job.Dir, Workflow: def.Workflow.Name, Source: string(def.Job.Source), Instructions: map[string]string{}}
 	for _, id := range slices.Concat(def.Workflow.Entries...) {
 		if text, ok := texts[id]; ok {
 			b.Instructions[id] = text
@@ -193,19 +194,19 @@ func (d *jobDefinitions) keep(def *Definition, texts Instructions) (DefinitionRe
 			b.Instructions[id] = text
 		}
 	}
-	data, hash, err := b.encode()
+	data, hash, err := b.Encode()
 	if err != nil {
-		return DefinitionRef{}, err
+		return machine.DefinitionRef{}, err
 	}
 	if err := d.records.PutDefinition(hash, data); err != nil {
-		return DefinitionRef{}, session.NotNow("not_saved",
+		return machine.DefinitionRef{}, session.NotNow("not_saved",
 			"The definition of job '%s' could not be kept, so nothing has moved: %v. Mend that and make the same call again.", def.Job.Name, err).Because(err)
 	}
 	d.learn(hash, b.Instructions)
-	return DefinitionRef{Hash: hash, Source: def.Job.Hash, JobDir: def.Job.Dir}, nil
+	return machine.DefinitionRef{Hash: hash, Source: def.Job.Hash, JobDir: def.Job.Dir}, nil
 }
 
-func (d *jobDefinitions) kept(ref DefinitionRef) (*Definition, error) {
+func (d *jobDefinitions) kept(ref machine.DefinitionRef) (*machine.Definition, error) {
 	data, err := d.records.Definition(ref.Hash)
 	if errors.Is(err, filestore.ErrNotFound) {
 		return nil, errors.New("it is not on disk any more")
@@ -213,5 +214,5 @@ func (d *jobDefinitions) kept(ref DefinitionRef) (*Definition, error) {
 	if err != nil {
 		return nil, err
 	}
-	return decodeBundle(ref, data)
+	return machine.DecodeBundle(ref, data)
 }

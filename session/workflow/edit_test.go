@@ -147,7 +147,7 @@ func TestGoToStep(t *testing.T) {
 		t.Fatalf("reply %s, %v", toJSON(t, r), err)
 	}
 	s := p.record(id)
-	if s.progress("c") != nil || s.progress("b").CompletedAt != nil || s.progress("a").CompletedAt == nil {
+	if s.Progress("c") != nil || s.Progress("b").CompletedAt != nil || s.Progress("a").CompletedAt == nil {
 		t.Errorf("record %s", toJSON(t, s.StepProgress))
 	}
 	if len(s.History) != 1 || s.History[0].To != "b" || s.History[0].From != "c" || s.History[0].Progress[0].Value.Outputs[0].Value.Paths[0] != "r.md" {

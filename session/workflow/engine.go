@@ -185,7 +185,7 @@ func (e *Engine) claim(id string) (*State, error) {
 		if now.Owner != e.records.Server() && e.records.Alive(now.Owner) {
 			return nil, e.owned(now)
 		}
-		next := now.next(now.UpdatedAt)
+		next := now.Next(now.UpdatedAt)
 		next.Owner = e.records.Server()
 		return next, nil
 	})

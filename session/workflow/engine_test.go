@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/catalog/job"
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 var ctx = context.Background()
@@ -64,7 +66,7 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 		t.Fatal(err)
 	}
 	b := r.BeginStep
-	if !isSessionID(b.SessionID) {
+	if !machine.IsSessionID(b.SessionID) {
 		t.Errorf("session_id %q", b.SessionID)
 	}
 	if b.BranchName != "deepwork/alpha-main-acme-Inc" {
@@ -92,7 +94,7 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 		t.Errorf("stack %s", got)
 	}
 	s := p.record(b.SessionID)
-	if s.Status != Active || s.Goal != "the goal" || s.progress("one") == nil || s.progress("one").CompletedAt != nil {
+	if s.Status != Active || s.Goal != "the goal" || s.Progress("one") == nil || s.Progress("one").CompletedAt != nil {
 		t.Errorf("record %s", toJSON(t, s))
 	}
 	if fi, err := os.Stat(filepath.Join(TmpDir(p.root), "session_"+b.SessionID+".json")); err != nil || fi.Mode().Perm() != 0o600 {
@@ -140,7 +142,7 @@ func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
 	s := p.record(id)
-	if one := s.progress("one"); one.CompletedAt == nil || *one.Notes != "went well" || one.Outputs[0].Value.Paths[0] != "r1.md" || s.CurrentStepID != "two" || s.CurrentEntryIndex != 1 {
+	if one := s.Progress("one"); one.CompletedAt == nil || *one.Notes != "went well" || one.Outputs[0].Value.Paths[0] != "r1.md" || s.CurrentStepID != "two" || s.CurrentEntryIndex != 1 {
 		t.Errorf("record %s", toJSON(t, s))
 	}
 	r = p.finish(c, `{"outputs":{"report":"r2.md"}}`)
@@ -278,7 +280,7 @@ func TestReq001_4_10_SelfReview(t *testing.T) {
 	if r.Status != WorkflowComplete {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
-	o := p.record(id).progress("one").Overrides
+	o := p.record(id).Progress("one").Overrides
 	if len(o) != 1 || o[0].Reason != "a subagent passed it" || o[0].Identity != "local" || o[0].At.IsZero() || o[0].Skipped[0] != "step" {
 		t.Errorf("overrides %s", toJSON(t, o))
 	}
@@ -330,4 +332,20 @@ func TestReq001_6_AbortTellsWhatIsResumed(t *testing.T) {
 	_, err = c.Abort(ctx, AbortArgs{Explanation: "more"})
 	refused(t, err, session.StateError, "no_active_session")
 	_, _ = a, g
+}
+
+func FuzzOutputs(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"a_out":"x"}`, `["x"]`, `[["x"]]`, `null`, ``, `{"a_out":["x",null]}`, `{"a_out":{}}`} {
+		f.Add([]byte(seed))
+	}
+	step := &job.Step{ID: "a", Outputs: []job.Output{{Name: "a_out", Type: job.File, Required: true}}}
+	e := &Engine{root: f.TempDir()}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if out, err := e.checkOutputs(step, raw); err == nil {
+			t.Fatalf("accepted in an empty project: %v", out)
+		} else if session.CodeOf(err) == "" {
+			t.Fatalf("not a refusal: %v", err)
+		}
+		machine.SameOutputs(raw, Outputs{{Key: "a_out", Value: OutputValue{Paths: []string{"x"}}}})
+	})
 }

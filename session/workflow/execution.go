@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // An Execution is how far a session is, told to whoever asks about it from
@@ -26,7 +27,7 @@ type Execution struct {
 // identity's, a StateError, unknown_session; one whose file cannot be read, that
 // file's own.
 func (e *Engine) Execution(ctx context.Context, identity, sessionID string) (*Execution, error) {
-	if !isSessionID(sessionID) {
+	if !machine.IsSessionID(sessionID) {
 		return nil, session.Wrong("bad_session_id", "'%s' is no session_id: it is 8 hexadecimal characters, as workflows-execute-tool gives it.", clip(sessionID, 100)).With("argument", "execution_id").With("value", clip(sessionID, 100))
 	}
 	s, err := e.records.Peek(sessionID)
@@ -58,10 +59,10 @@ func (e *Engine) Execution(ctx context.Context, identity, sessionID string) (*Ex
 		}
 		return x, nil
 	}
-	x.Outputs = s.allOutputs(def)
+	x.Outputs = s.AllOutputs(def)
 	for _, id := range slices.Concat(def.Workflow.Entries...) {
 		x.Total++
-		if p := s.progress(id); p != nil && (p.CompletedAt != nil || p.Unreported) {
+		if p := s.Progress(id); p != nil && (p.CompletedAt != nil || p.Unreported) {
 			x.Done++
 		}
 	}

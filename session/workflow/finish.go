@@ -10,6 +10,7 @@ import (
 
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // finished is what came of a finished_step.
@@ -24,10 +25,10 @@ type finished struct {
 // its outputs are valid.
 type candidate struct {
 	m        *finishMessage
-	def      *Definition
-	plan     *plan
+	def      *machine.Definition
+	plan     *machine.Plan
 	outputs  Outputs
-	override *Override
+	override *machine.Override
 }
 
 // finish does a finished_step: find the step, look at its outputs, have them
@@ -55,7 +56,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishMessage) (*finished,
 			a.hash(m, c.outputs)
 			return nil, errLater
 		}
-		c.override = &Override{At: a.engine.now(), Identity: m.Identity, Reason: reason}
+		c.override = &machine.Override{At: a.engine.now(), Identity: m.Identity, Reason: reason}
 		for _, r := range c.plan.Step.Reviews {
 			c.override.Skipped = append(c.override.Skipped, r.RunEach)
 		}
@@ -75,10 +76,10 @@ func (a *sessionActor) prepare(ctx context.Context, base *State, m *finishMessag
 		done, err = a.again(r, m.Call)
 		return nil, done, err
 	}
-	same := func(have Outputs) bool { return sameOutputs(m.Args.Outputs, have) }
-	if m.Step != "" && !base.isCurrent(m.Step) && !a.closes(ctx, base, m.Step) {
+	same := func(have Outputs) bool { return machine.SameOutputs(m.Args.Outputs, have) }
+	if m.Step != "" && !base.IsCurrent(m.Step) && !a.closes(ctx, base, m.Step) {
 		// It was current when the call came: another call has finished it since.
-		if r := base.replay(m.Step, same); r != nil {
+		if r := base.Replay(m.Step, same); r != nil {
 			done, err = a.again(r, m.Call)
 			return nil, done, err
 		}
@@ -90,7 +91,7 @@ func (a *sessionActor) prepare(ctx context.Context, base *State, m *finishMessag
 			return nil, nil, err
 		}
 	}
-	if c.plan, err = base.planFinish(c.def, m.Args.StepID, same); err != nil {
+	if c.plan, err = base.PlanFinish(c.def, m.Args.StepID, same); err != nil {
 		return nil, nil, err
 	}
 	if c.plan.Replay != nil {
@@ -116,13 +117,13 @@ func (a *sessionActor) closes(ctx context.Context, base *State, stepID string) b
 	if err != nil {
 		return false
 	}
-	_, entry, pending := base.place(def)
+	_, entry, pending := base.Position(def)
 	return len(pending) == 0 && slices.Contains(entry, stepID)
 }
 
 // complete makes the transition from base.
 func (a *sessionActor) complete(ctx context.Context, base *State, c *candidate) (*finished, error) {
-	f := finish{Call: c.m.Call, At: a.engine.now(), Outputs: c.outputs, Notes: c.m.Args.Notes, Override: c.override}
+	f := machine.FinishInput{Call: c.m.Call, At: a.engine.now(), Outputs: c.outputs, Notes: c.m.Args.Notes, Override: c.override}
 	var err error
 	if c.plan.Next != nil {
 		if f.Texts, err = a.engine.definitions.Texts(c.def, c.plan.Next); err != nil {
@@ -135,7 +136,7 @@ func (a *sessionActor) complete(ctx context.Context, base *State, c *candidate) 
 			return nil, err
 		}
 	}
-	next, r := base.applyFinish(def, c.plan, f)
+	next, r := base.Finish(def, c.plan, f)
 	if err := a.commit(next); err != nil {
 		return nil, err
 	}
@@ -154,7 +155,7 @@ func (a *sessionActor) movedOn(stepID string) error {
 }
 
 // again gives a stored reply.
-func (a *sessionActor) again(stored *StoredReply, c call) (*finished, error) {
+func (a *sessionActor) again(stored *machine.StoredReply, c machine.Call) (*finished, error) {
 	if err := a.alias(stored, c); err != nil {
 		return nil, err
 	}
@@ -176,7 +177,7 @@ func (a *sessionActor) selfReview(c *candidate) (*finished, error) {
 	}
 	return &finished{ID: a.id, Reply: &FinishReply{
 		Status: NeedsWork,
-		Notice: notice(c.def),
+		Notice: machine.NoticeOf(c.def),
 		Feedback: new(fmt.Sprintf(`Quality review required for step '%s' before it is finished.
 
 1. Spawn a subagent (the Task tool, or whatever starts one here) with this prompt: "Read %s and follow it. Report PASS or FAIL for each criterion."

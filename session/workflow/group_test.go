@@ -35,7 +35,7 @@ func TestReq001_4_18_GroupIsDescribedInFull(t *testing.T) {
 	}
 	s := p.record(r.BeginStep.SessionID)
 	for _, id := range []string{"a", "b", "c"} {
-		if s.progress(id) == nil {
+		if s.Progress(id) == nil {
 			t.Errorf("%s was not begun", id)
 		}
 	}
@@ -51,7 +51,7 @@ func TestGroupWithoutStepIDAdvancesWithItsPrimary(t *testing.T) {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
 	s := p.record(id)
-	if !s.progress("b").Unreported || s.progress("b").CompletedAt != nil || s.progress("a").Unreported {
+	if !s.Progress("b").Unreported || s.Progress("b").CompletedAt != nil || s.Progress("a").Unreported {
 		t.Errorf("record %s", toJSON(t, s))
 	}
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`))

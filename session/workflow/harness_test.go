@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// deep is how many sessions tests put on one stack.
+const deep = 500
+
 // A project is a project folder in a test.
 type project struct {
 	t    testing.TB

@@ -13,6 +13,7 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/workflow/filestore"
+	"deepwork/session/workflow/machine"
 )
 
 // Inspect looks at every session of the project at root: whether its record and its
@@ -54,7 +55,7 @@ type seen struct {
 
 // A keptDefinition is a definition that was read, or why it was not.
 type keptDefinition struct {
-	def *Definition
+	def *machine.Definition
 	err error
 }
 
@@ -83,7 +84,7 @@ func (i *inspection) run(ctx context.Context) error {
 	}
 	i.parents()
 	if n := len(i.backwards); n > 0 {
-		i.report.Note(slices.Min(i.backwards), fmt.Sprintf("the times of %s run backwards: the clock was set back while they were worked on", count(n, "session")), "nothing has to be done")
+		i.report.Note(slices.Min(i.backwards), fmt.Sprintf("the times of %s run backwards: the clock was set back while they were worked on", machine.Count(n, "session")), "nothing has to be done")
 	}
 	if err := i.files(); err != nil {
 		return err
@@ -177,10 +178,10 @@ func (i *inspection) definition(s *State) *keptDefinition {
 		if d, ok := errors.AsType[*filestore.DamagedError](err); ok {
 			k.err = errors.New(d.Reason)
 		}
-	case digest(string(data)) != hash:
+	case machine.Digest(string(data)) != hash:
 		k.err = errors.New("its content has another hash than its name")
 	default:
-		k.def, k.err = decodeBundle(s.Definition, data)
+		k.def, k.err = machine.DecodeBundle(s.Definition, data)
 	}
 	return k
 }
@@ -239,7 +240,7 @@ func (i *inspection) files() error {
 	}
 	i.report.Live = live
 	if n := len(left); n > 0 {
-		i.report.Note(left[0], count(n, "file")+" left by servers that were killed", "the next server that writes removes them")
+		i.report.Note(left[0], machine.Count(n, "file")+" left by servers that were killed", "the next server that writes removes them")
 	}
 	return i.reviews()
 }
@@ -261,12 +262,12 @@ func (i *inspection) reviews() error {
 	}
 	for _, path := range notes {
 		id := strings.TrimPrefix(filepath.Base(path), "quality_review_")[:8]
-		if isSessionID(id) && i.sessions[id] == nil {
+		if machine.IsSessionID(id) && i.sessions[id] == nil {
 			drafts = append(drafts, path)
 		}
 	}
 	if n := len(drafts); n > 0 {
-		i.report.Note(drafts[0], count(n, "file")+" with review instructions that no session needs", "delete them at will")
+		i.report.Note(drafts[0], machine.Count(n, "file")+" with review instructions that no session needs", "delete them at will")
 	}
 	return nil
 }

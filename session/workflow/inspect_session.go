@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"deepwork/session/workflow/filestore"
+	"deepwork/session/workflow/machine"
 )
 
 // A sessionCheck holds one record against what the state machine can make of it.
@@ -32,10 +33,10 @@ func (c *sessionCheck) check() {
 	if c.Owner != "" && !filestore.IsServer(c.Owner) {
 		c.fault("its owner %.60q is the id of no server", c.Owner)
 	}
-	if c.ParentSessionID != nil && !isSessionID(*c.ParentSessionID) {
+	if c.ParentSessionID != nil && !machine.IsSessionID(*c.ParentSessionID) {
 		c.fault("its parent %.60q is the id of no session", *c.ParentSessionID)
 	}
-	if c.progress(c.CurrentStepID) == nil {
+	if c.Progress(c.CurrentStepID) == nil {
 		c.fault("its current step %q was never begun", c.CurrentStepID)
 	}
 	for _, p := range c.StepProgress {
@@ -50,7 +51,7 @@ func (c *sessionCheck) check() {
 		counted := 0
 		for _, a := range p.Value.Attempts {
 			switch a.State {
-			case AttemptPassed, AttemptFailed:
+			case machine.AttemptPassed, machine.AttemptFailed:
 				counted++
 			case AttemptOpen, AttemptVoid:
 			default:
@@ -107,7 +108,7 @@ func (c *sessionCheck) replies() {
 		case r.EntryIndex < 0:
 			c.fault("its reply %d, to %s, is of entry %d", i, r.Tool, r.EntryIndex)
 		}
-		if r.Tool == ToolFinish && r.StepID != "" && c.progress(r.StepID) == nil {
+		if r.Tool == ToolFinish && r.StepID != "" && c.Progress(r.StepID) == nil {
 			c.fault("its reply %d is to the finish of step %q, which was never begun", i, r.StepID)
 		}
 		if r.RequestID == nil {
@@ -120,13 +121,13 @@ func (c *sessionCheck) replies() {
 			}
 		}
 	}
-	if requests > keptRequests {
-		c.fault("it keeps %d replies to calls with a request_id, and never does more than %d", requests, keptRequests)
+	if requests > machine.KeptRequests {
+		c.fault("it keeps %d replies to calls with a request_id, and never does more than %d", requests, machine.KeptRequests)
 	}
 }
 
 // beginningOf reads a stored reply and returns the step that it begins.
-func beginningOf[R any](r *StoredReply, begun func(*R) *StepInfo) (*StepInfo, error) {
+func beginningOf[R any](r *machine.StoredReply, begun func(*R) *StepInfo) (*StepInfo, error) {
 	var v *R
 	if err := json.Unmarshal(r.Raw, &v); err != nil {
 		return nil, err
@@ -162,13 +163,13 @@ func (c *sessionCheck) checkDefinition(k *keptDefinition) {
 	}
 	entry := k.def.Workflow.Entries[at]
 	pending := slices.ContainsFunc(entry, func(id string) bool {
-		p := c.progress(id)
+		p := c.Progress(id)
 		return p == nil || p.CompletedAt == nil
 	})
 	if c.Status == Active && !pending {
 		c.fault("all steps of its current entry are completed, and it is active")
 	}
-	if _, err := k.def.keptTexts(entry); err != nil && c.Status == Active {
+	if _, err := k.def.KeptTexts(entry); err != nil && c.Status == Active {
 		c.fault("its definition %s lacks instructions of the current entry", c.Definition.Hash)
 	}
 }

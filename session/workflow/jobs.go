@@ -9,6 +9,7 @@ import (
 
 	"deepwork/catalog"
 	"deepwork/catalog/job"
+	"deepwork/session/workflow/machine"
 )
 
 // encodedJobs is what get_workflows tells of a snapshot, encoded once.
@@ -72,7 +73,7 @@ func encodeJobs(snap *catalog.Snapshot) (*encodedJobs, error) {
 		if short := clipBytes(text, faultBytes); short != text {
 			cut, text = true, short+"\n…"
 		}
-		return JobLoadError{e.JobName, e.JobDir, text}
+		return JobLoadError{JobName: e.JobName, JobDir: e.JobDir, Error: text}
 	})
 	if err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func encodeJobs(snap *catalog.Snapshot) (*encodedJobs, error) {
 func jobInfo(j *job.Job, description *string) JobInfo {
 	info := JobInfo{Name: j.Name, Summary: j.Summary, Description: description, Workflows: make([]WorkflowInfo, len(j.Workflows))}
 	for i, wf := range j.Workflows {
-		info.Workflows[i] = WorkflowInfo{wf.Name, wf.Summary}
+		info.Workflows[i] = WorkflowInfo{Name: wf.Name, Summary: wf.Summary}
 	}
 	return info
 }
@@ -100,7 +101,7 @@ func jobInfo(j *job.Job, description *string) JobInfo {
 func encodeList[T any](all []T, most int, encode func(T) any) (json.RawMessage, int, error) {
 	out := []byte{'['}
 	for i, entry := range all {
-		data, err := marshal(encode(entry))
+		data, err := machine.Marshal(encode(entry))
 		if err != nil {
 			return nil, 0, err
 		}

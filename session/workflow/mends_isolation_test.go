@@ -13,6 +13,7 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/workflow/filestore"
+	"deepwork/session/workflow/machine"
 )
 
 // peeked tells of each record that is looked at.
@@ -84,11 +85,11 @@ func (d *slowRelease) Release(s *State) error {
 }
 
 // nested begins sessions, each nested in the one before, on a connection.
-func nested(t *testing.T, e *Engine, c *Conn, def *Definition, n int) (ids []string) {
+func nested(t *testing.T, e *Engine, c *Conn, def *machine.Definition, n int) (ids []string) {
 	t.Helper()
 	var parent *string
 	for range n {
-		s, _, err := e.create(def, beginning{Goal: "g", Identity: "local", Parent: parent, Owner: "this", At: e.now(), Call: call{Tool: ToolStart}, Texts: Instructions{}})
+		s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Parent: parent, Owner: "this", At: e.now(), Call: machine.Call{Tool: ToolStart}, Texts: machine.Instructions{}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // A session lost (file unreadable), restored, taken up again, ended.
@@ -147,7 +148,7 @@ func TestRepetitionsWithFreshRequestIDsDoNotGrowTheRecord(t *testing.T) {
 	for i := range 30 {
 		p.finish(c, fmt.Sprintf(`{"outputs":{"report":"r.md"},"step_id":"one","session_id":"%s","request_id":"q%d"}`, id, i))
 	}
-	if n := len(p.record(id).Replies); n > keptRequests+2 {
+	if n := len(p.record(id).Replies); n > machine.KeptRequests+2 {
 		t.Errorf("%d replies are kept", n)
 	}
 }

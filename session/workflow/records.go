@@ -10,6 +10,7 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/workflow/filestore"
+	"deepwork/session/workflow/machine"
 )
 
 // records is where sessions and definitions are kept. What Create and Save
@@ -57,7 +58,7 @@ func openRecords(root string, o filestore.Options) (*fileRecords, error) {
 }
 
 func (r *fileRecords) Create(s *State) error {
-	body, err := s.encode()
+	body, err := s.Encode()
 	if err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func (r *fileRecords) Create(s *State) error {
 }
 
 func (r *fileRecords) Save(s *State) error {
-	body, err := s.encode()
+	body, err := s.Encode()
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (r *fileRecords) Save(s *State) error {
 // Release takes a write that the disk did not confirm for made: after a crash
 // this server is gone, and the record free, whichever of the two is there.
 func (r *fileRecords) Release(s *State) error {
-	body, err := s.encode()
+	body, err := s.Encode()
 	if err != nil {
 		return err
 	}
@@ -142,7 +143,7 @@ func (r *fileRecords) Update(id string, change func(*State) (*State, error)) (*S
 			return nil, err
 		}
 		now = next
-		return next.encode()
+		return next.Encode()
 	})
 	if err != nil {
 		return nil, r.unreadable(id, err)
@@ -153,7 +154,7 @@ func (r *fileRecords) Update(id string, change func(*State) (*State, error)) (*S
 // decode reads a body whose checksum is right. One that is no session all the
 // same is reported and left as it is.
 func (r *fileRecords) decode(id string, body []byte) (*State, error) {
-	s, err := decode(id, body)
+	s, err := machine.Decode(id, body)
 	if err == nil {
 		return s, nil
 	}

@@ -170,7 +170,7 @@ func (a *sessionActor) giveUp() {
 	if a.state.Status != Active || e.stopping.Load() || !e.handles.retire(a.handle) {
 		return
 	}
-	next := a.state.next(a.state.UpdatedAt)
+	next := a.state.Next(a.state.UpdatedAt)
 	next.Owner = ""
 	if err := e.records.Release(next); err != nil {
 		e.handles.restore(a.handle)

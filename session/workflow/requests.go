@@ -13,6 +13,7 @@ import (
 	"deepwork/actor"
 	"deepwork/session"
 	"deepwork/session/workflow/filestore"
+	"deepwork/session/workflow/machine"
 )
 
 // A requestKey is what a request_id is scoped to (DESIGN "Retries").
@@ -170,7 +171,7 @@ func once[R any](ctx context.Context, c *Conn, who caller, do func() (*R, string
 		}
 		recorded = id
 	}
-	stored, err := ask(ctx, c.engine, id, func(p actor.Reply[*StoredReply]) message { return replayMessage{who, p} })
+	stored, err := ask(ctx, c.engine, id, func(p actor.Reply[*machine.StoredReply]) message { return replayMessage{who, p} })
 	if err != nil {
 		return nil, "", err
 	}
@@ -271,7 +272,7 @@ func (r *requests) find(k requestKey) string {
 }
 
 // storedAs returns a copy of a stored reply.
-func storedAs[R any](s *StoredReply) (*R, error) {
+func storedAs[R any](s *machine.StoredReply) (*R, error) {
 	if r, ok := s.Reply.(*R); ok {
 		c := *r
 		return &c, nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 func TestASessionIsResumedAfterACrashWithItsAncestors(t *testing.T) {
@@ -218,7 +219,7 @@ func TestANewerFormatIsRefusedAndUntouched(t *testing.T) {
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	s := p.record(id)
-	s.FormatVersion = FormatVersion + 1
+	s.FormatVersion = machine.FormatVersion + 1
 	if err := srv.records.Save(s); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"deepwork/actor"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // Reviewing says how steps are reviewed now.
@@ -124,14 +125,14 @@ func (a *sessionActor) hashed(ctx context.Context, h hashedMessage) (*finished, 
 		a.join(running, c.m, how)
 		return nil, errLater
 	}
-	p := a.state.progress(stepID)
-	last := p.attempt()
+	p := a.state.Progress(stepID)
+	last := p.Newest()
 	joined := p != nil && h.M.Attempt == len(p.Attempts) // then another that joined it may have collected it first
-	if running == nil && last.counts() && last.Digest == digest && (!last.Collected || joined) {
-		return a.conclude(ctx, a.state.collectAttempt(stepID, a.engine.now()), c)
+	if running == nil && last.Counts() && last.Digest == digest && (!last.Collected || joined) {
+		return a.conclude(ctx, a.state.CollectAttempt(stepID, a.engine.now()), c)
 	}
-	if n := p.attemptsLeft(how.MaxAttempts); n <= 0 {
-		if judged := p.lastCounted(); judged != nil && judged.State == AttemptFailed && judged.Digest == digest {
+	if n := p.AttemptsLeft(how.MaxAttempts); n <= 0 {
+		if judged := p.LastCounted(); judged != nil && judged.State == machine.AttemptFailed && judged.Digest == digest {
 			return nil, gateFailed(p.QualityAttempts, stepID, judged,
 				"Nothing was reviewed this time, because the outputs are those that failed. Change them and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason.")
 		}
@@ -147,7 +148,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 	var todo []gate.Task
 	for i, t := range tasks {
 		r.order[t.Key] = i
-		if v := a.state.progress(stepID).passedBefore(t.Key, t.Digest); v != nil {
+		if v := a.state.Progress(stepID).PassedBefore(t.Key, t.Digest); v != nil {
 			again := *v
 			again.Reused = true
 			r.reused = append(r.reused, &again)
@@ -158,18 +159,18 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 	r.total = len(todo)
 	base := a.state
 	if old := a.reviews[stepID]; old != nil {
-		base = base.closeAttempt(stepID, nil, "other outputs were submitted while the review ran", r.began)
+		base = base.CloseAttempt(stepID, nil, "other outputs were submitted while the review ran", r.began)
 	}
 	if len(tasks) == 0 {
 		return a.complete(ctx, base, c) // no review is about what was submitted
 	}
-	next := base.openAttempt(stepID, Attempt{OpenedAt: r.began, Outputs: c.outputs, Files: fileHashes(c.outputs, hashes), Digest: digest})
+	next := base.OpenAttempt(stepID, Attempt{OpenedAt: r.began, Outputs: c.outputs, Files: machine.FileHashes(c.outputs, hashes), Digest: digest})
 	if c.plan.ByStepID && len(c.plan.Pending) > 0 {
 		next.ReportedByStepID = true // its group waits for it from now on
 	}
 	if len(todo) == 0 {
 		// Everything there is to judge was passed before, as it is.
-		next = next.closeAttempt(stepID, r.reused, "", r.began).collectAttempt(stepID, r.began)
+		next = next.CloseAttempt(stepID, r.reused, "", r.began).CollectAttempt(stepID, r.began)
 		return a.complete(ctx, next, c)
 	}
 	if err := a.commit(next); err != nil {
@@ -189,7 +190,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 	if err != nil {
 		delete(a.reviews, stepID)
 		cancel()
-		if cerr := a.commit(a.state.closeAttempt(stepID, nil, err.Error(), a.engine.now())); cerr != nil {
+		if cerr := a.commit(a.state.CloseAttempt(stepID, nil, err.Error(), a.engine.now())); cerr != nil {
 			a.engine.log.Warn("an attempt could not be voided", "session", a.id, "step", stepID, "error", cerr)
 		}
 		return nil, session.NotNow("review_not_started", "The review of step '%s' could not be begun: %v. The attempt does not count; make the same call again later.", stepID, err).Because(err)
@@ -207,7 +208,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 
 // join lets a call wait for a review, as long as its budget lasts.
 func (a *sessionActor) join(r *review, m *finishMessage, how Reviewing) {
-	m.Attempt = len(a.state.progress(r.stepID).Attempts)
+	m.Attempt = len(a.state.Progress(r.stepID).Attempts)
 	w := &waiter{m: m}
 	left := max(how.ReplyWithin-time.Since(m.Arrived), 0)
 	w.timer = time.AfterFunc(left, func() {

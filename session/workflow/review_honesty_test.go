@@ -78,7 +78,7 @@ func TestAReviewAddedWhileOneRunsIsNotSkipped(t *testing.T) {
 		t.Fatalf("reply %s, %v", toJSON(t, x.r), x.err)
 	}
 	strict := 0
-	for _, a := range p.record(id).progress("one").Attempts {
+	for _, a := range p.record(id).Progress("one").Attempts {
 		for _, v := range a.Verdicts {
 			if v.RunEach == "report" {
 				strict++
@@ -132,7 +132,7 @@ func TestCallsThatJoinedAFailingReviewAreOneAttempt(t *testing.T) {
 			t.Errorf("reply %s, %v", toJSON(t, x.r), x.err)
 		}
 	}
-	if one := p.record(id).progress("one"); one.QualityAttempts != 1 || rev.calls() != 1 {
+	if one := p.record(id).Progress("one"); one.QualityAttempts != 1 || rev.calls() != 1 {
 		t.Errorf("%d attempts, %d reviews", one.QualityAttempts, rev.calls())
 	}
 }
@@ -151,7 +151,7 @@ func TestAServerKilledInMidReviewLeavesNoOpenAttemptBehindAnOverride(t *testing.
 	rev.unset("wait")
 	c = p.reopen(rev).Connect("local")
 	p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"the user said so","session_id":"`+id+`"}`)
-	if a := p.record(id).progress("one").attempt(); a.State != AttemptVoid {
+	if a := p.record(id).Progress("one").Newest(); a.State != AttemptVoid {
 		t.Errorf("the attempt of a finished step is %s", a.State)
 	}
 }

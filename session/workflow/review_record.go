@@ -12,33 +12,6 @@ import (
 	"deepwork/gate"
 )
 
-// counts tells whether an attempt has a verdict behind it.
-func (a *Attempt) counts() bool {
-	return a != nil && (a.State == AttemptPassed || a.State == AttemptFailed)
-}
-
-func (a *Attempt) open() bool { return a != nil && a.State == AttemptOpen }
-
-// lastCounted is the newest attempt with a verdict, or nil.
-func (p *StepProgress) lastCounted() *Attempt {
-	if p == nil {
-		return nil
-	}
-	for _, a := range slices.Backward(p.Attempts) {
-		if a.counts() {
-			return a
-		}
-	}
-	return nil
-}
-
-func (p *StepProgress) attemptsLeft(most int) int {
-	if p == nil {
-		return most
-	}
-	return most - p.QualityAttempts
-}
-
 // submission is what the gate is handed.
 func (a *sessionActor) submission(c *candidate) gate.Submission {
 	s := gate.Submission{
@@ -67,16 +40,6 @@ func contentDigest(outputs Outputs, tasks []gate.Task) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func fileHashes(outputs Outputs, hashes map[string]string) []FileHash {
-	out := []FileHash{}
-	for _, o := range outputs {
-		for _, p := range o.Value.Paths {
-			out = append(out, FileHash{p, hashes[p]})
-		}
-	}
-	return out
-}
-
 // recorded turns what the gate gave into what the session file keeps, in the
 // order of the step's reviews; failure says what kept it from a verdict, or "".
 func recorded(r *review) (verdicts []*Verdict, failure string) {
@@ -94,7 +57,7 @@ func recorded(r *review) (verdicts []*Verdict, failure string) {
 			Seconds: v.EndedAt.Sub(v.StartedAt).Seconds(),
 		}
 		for _, f := range v.Task.Files {
-			out.Files = append(out.Files, FileHash{f.Path, f.SHA256})
+			out.Files = append(out.Files, FileHash{Path: f.Path, SHA256: f.SHA256})
 		}
 		for _, c := range v.Criteria {
 			out.Criteria = append(out.Criteria, CriterionResult{Criterion: questionOf(v.Task.Criteria, c.Criterion), Passed: c.Passed, Feedback: c.Feedback})

@@ -15,6 +15,7 @@ import (
 
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // reviewerMain is the test binary as a reviewer: `workflow.test reviewer DIR`.
@@ -142,8 +143,8 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 	if f := r.FailedCriteria; len(f) != 1 || *f[0].Feedback != "no" {
 		t.Errorf("failed_criteria %s", toJSON(t, f))
 	}
-	one := p.record(id).progress("one")
-	if one.QualityAttempts != 1 || one.Attempts[0].State != AttemptFailed || one.Attempts[0].Verdicts[0].Passed || one.Attempts[0].Files[0].SHA256 == "" || one.CompletedAt != nil {
+	one := p.record(id).Progress("one")
+	if one.QualityAttempts != 1 || one.Attempts[0].State != machine.AttemptFailed || one.Attempts[0].Verdicts[0].Passed || one.Attempts[0].Files[0].SHA256 == "" || one.CompletedAt != nil {
 		t.Errorf("record %s", toJSON(t, one))
 	}
 	p.finish(c, `{"outputs":{"report":"bad.md"}}`)                              // unchanged outputs count too
@@ -159,8 +160,8 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 	if r.Status != NextStep || r.BeginStep.StepID != "two" {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
-	one = p.record(id).progress("one")
-	if one.QualityAttempts != 4 || one.attempt().State != AttemptPassed || one.attempt().Verdicts[0].Reviewer == "" || one.CompletedAt == nil {
+	one = p.record(id).Progress("one")
+	if one.QualityAttempts != 4 || one.Newest().State != machine.AttemptPassed || one.Newest().Verdicts[0].Reviewer == "" || one.CompletedAt == nil {
 		t.Errorf("record %s", toJSON(t, one))
 	}
 }
@@ -182,8 +183,8 @@ func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
 		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
 		refused(t, err, session.ToolError, "review_failed", words...)
 		rev.unset("exit")
-		one := p.record(id).progress("one")
-		if one.QualityAttempts != 0 || one.attempt().State != AttemptVoid || one.attempt().Error == nil || one.CompletedAt != nil {
+		one := p.record(id).Progress("one")
+		if one.QualityAttempts != 0 || one.Newest().State != AttemptVoid || one.Newest().Error == nil || one.CompletedAt != nil {
 			t.Errorf("%s: record %s", what, toJSON(t, one))
 		}
 	}
@@ -211,7 +212,7 @@ func TestTheActorAnswersWhileAReviewRuns(t *testing.T) {
 	if err != nil || !step.Members[0].ReviewRunning {
 		t.Errorf("get_step %s, %v", toJSON(t, step), err)
 	}
-	if a := p.record(id).progress("one").attempt(); !a.open() || a.Number != 1 {
+	if a := p.record(id).Progress("one").Newest(); !a.Open() || a.Number != 1 {
 		t.Errorf("the attempt is not recorded, open: %s", toJSON(t, a))
 	}
 	r, err := c.Abort(ctx, AbortArgs{Explanation: "x"})
@@ -219,7 +220,7 @@ func TestTheActorAnswersWhileAReviewRuns(t *testing.T) {
 		t.Errorf("abort %s, %v", toJSON(t, r), err)
 	}
 	refused(t, <-got, session.StateError, "step_moved_on")
-	if s := p.record(id); s.Status != Aborted || s.progress("one").attempt().State != AttemptVoid || s.progress("one").QualityAttempts != 0 {
+	if s := p.record(id); s.Status != Aborted || s.Progress("one").Newest().State != AttemptVoid || s.Progress("one").QualityAttempts != 0 {
 		t.Errorf("record %s", toJSON(t, s))
 	}
 	for end := time.Now().Add(patience); rev.gate.Stats().Running > 0; time.Sleep(time.Millisecond) {
@@ -245,18 +246,18 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 	}
 	rev.unset("wait")
 	var one *StepProgress
-	for end := time.Now().Add(patience); one == nil || one.attempt().open(); time.Sleep(time.Millisecond) {
-		if one = p.record(id).progress("one"); time.Now().After(end) {
+	for end := time.Now().Add(patience); one == nil || one.Newest().Open(); time.Sleep(time.Millisecond) {
+		if one = p.record(id).Progress("one"); time.Now().After(end) {
 			t.Fatal("the verdict was not recorded")
 		}
 	}
-	if one.attempt().State != AttemptPassed || one.attempt().Collected || one.CompletedAt != nil || c.Stack()[0].Step != "one" {
+	if one.Newest().State != machine.AttemptPassed || one.Newest().Collected || one.CompletedAt != nil || c.Stack()[0].Step != "one" {
 		t.Errorf("a verdict that nobody waited for moved the session: %s", toJSON(t, one))
 	}
 	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != NextStep {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
-	if one = p.record(id).progress("one"); one.QualityAttempts != 1 || rev.calls() != 1 {
+	if one = p.record(id).Progress("one"); one.QualityAttempts != 1 || rev.calls() != 1 {
 		t.Errorf("%d attempts, %d calls of the reviewer", one.QualityAttempts, rev.calls())
 	}
 }
@@ -280,7 +281,7 @@ func TestAVerdictWhoseCallerLeftMovesNothing(t *testing.T) {
 		t.Errorf("the caller that left got %v", err)
 	}
 	rev.unset("wait")
-	for end := time.Now().Add(patience); p.record(id).progress("one").attempt().open(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); p.record(id).Progress("one").Newest().Open(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the verdict was not recorded")
 		}
@@ -320,7 +321,7 @@ func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
 	if r := <-passed; r == nil || r.Status != NextStep {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
-	if one := p.record(id).progress("one"); one.QualityAttempts != 1 || one.Attempts[0].State != AttemptVoid || one.Attempts[1].Number != 1 {
+	if one := p.record(id).Progress("one"); one.QualityAttempts != 1 || one.Attempts[0].State != AttemptVoid || one.Attempts[1].Number != 1 {
 		t.Errorf("attempts %s", toJSON(t, one.Attempts))
 	}
 }
@@ -367,7 +368,7 @@ func TestPassedReviewsOfUnchangedContentAreNotRunAgain(t *testing.T) {
 		t.Errorf("reply %s after %d reviews, want 5", toJSON(t, r), rev.calls())
 	}
 	reused := 0
-	for _, v := range p.record(id).progress("one").attempt().Verdicts {
+	for _, v := range p.record(id).Progress("one").Newest().Verdicts {
 		if v.Reused {
 			reused++
 		}
@@ -392,7 +393,7 @@ func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
 	rev.runs(1)
 	srv.stop()
 	refused(t, <-got, session.StateError, "shutting_down")
-	if a := p.record(id).progress("one").attempt(); !a.open() {
+	if a := p.record(id).Progress("one").Newest(); !a.Open() {
 		t.Errorf("attempt %s", toJSON(t, a))
 	}
 	rev.unset("wait")
@@ -400,7 +401,7 @@ func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
 	if r := p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`); r.Status != NextStep {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
-	one := p.record(id).progress("one")
+	one := p.record(id).Progress("one")
 	if one.QualityAttempts != 1 || len(one.Attempts) != 2 || one.Attempts[0].State != AttemptVoid || rev.calls() != 2 {
 		t.Errorf("%d calls, record %s", rev.calls(), toJSON(t, one))
 	}
@@ -424,7 +425,7 @@ func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, <-got, session.StateError, "step_moved_on")
-	if h := p.record(id).History; h[0].Progress[0].Value.attempt().State != AttemptVoid {
+	if h := p.record(id).History; h[0].Progress[0].Value.Newest().State != AttemptVoid {
 		t.Errorf("history %s", toJSON(t, h))
 	}
 	go call()
@@ -434,8 +435,8 @@ func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
 	refused(t, <-got, session.StateError, "step_moved_on")
-	one := p.record(id).progress("one")
-	if one.attempt().State != AttemptVoid || len(one.Overrides) != 1 || one.QualityAttempts != 0 {
+	one := p.record(id).Progress("one")
+	if one.Newest().State != AttemptVoid || len(one.Overrides) != 1 || one.QualityAttempts != 0 {
 		t.Errorf("record %s", toJSON(t, one))
 	}
 	rev.unset("wait")
@@ -457,7 +458,7 @@ func TestContentThatChangesUnderAReviewIsNotPassed(t *testing.T) {
 	p.write("good.md", "something else")
 	rev.unset("wait")
 	refused(t, <-got, session.ToolError, "review_failed", "good.md")
-	if s := p.record(id); s.CurrentStepID != "one" || s.progress("one").QualityAttempts != 0 {
+	if s := p.record(id); s.CurrentStepID != "one" || s.Progress("one").QualityAttempts != 0 {
 		t.Errorf("record %s", toJSON(t, s))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // verdict takes one verdict of a running review.
@@ -30,7 +31,7 @@ func (a *sessionActor) judged(r *review) {
 	r.cancel()
 	r.hold.Send(struct{}{})
 	verdicts, failure := recorded(r)
-	err := a.commit(a.state.closeAttempt(r.stepID, verdicts, failure, a.engine.now()))
+	err := a.commit(a.state.CloseAttempt(r.stepID, verdicts, failure, a.engine.now()))
 	if err == nil && failure != "" {
 		err = session.Wrong("review_failed", "%s\nNothing has moved.", failure).With("step_id", r.stepID)
 	}
@@ -51,9 +52,9 @@ func (a *sessionActor) judged(r *review) {
 // collected: it moves on, or says what to change (seed 000, 001.4.12 to 001.4.14).
 func (a *sessionActor) conclude(ctx context.Context, base *State, c *candidate) (*finished, error) {
 	stepID := c.plan.Step.ID
-	p := base.progress(stepID)
-	judged := p.attempt()
-	if judged.State == AttemptPassed {
+	p := base.Progress(stepID)
+	judged := p.Newest()
+	if judged.State == machine.AttemptPassed {
 		return a.complete(ctx, base, c)
 	}
 	how, err := a.engine.reviewing(ctx)
@@ -65,12 +66,12 @@ func (a *sessionActor) conclude(ctx context.Context, base *State, c *candidate) 
 			return nil, err
 		}
 	}
-	if p.attemptsLeft(how.MaxAttempts) <= 0 {
+	if p.AttemptsLeft(how.MaxAttempts) <= 0 {
 		return nil, gateFailed(p.QualityAttempts, stepID, judged,
 			"Change the outputs and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason.")
 	}
-	failed := judged.failedReviews()
-	r := &FinishReply{Status: NeedsWork, Notice: notice(c.def), Feedback: new(combined(failed)), FailedReviews: failed, FailedCriteria: []CriterionResult{}}
+	failed := judged.FailedReviews()
+	r := &FinishReply{Status: NeedsWork, Notice: machine.NoticeOf(c.def), Feedback: new(combined(failed)), FailedReviews: failed, FailedCriteria: []CriterionResult{}}
 	for _, f := range failed {
 		for _, cr := range f.Criteria {
 			if !cr.Passed {
@@ -83,7 +84,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *State, c *candidate) 
 
 // gateFailed refuses a step whose attempts are used up (seed 000, 001.4.13).
 func gateFailed(n int, stepID string, judged *Attempt, what string) error {
-	return session.Wrong("quality_gate_failed", "Quality gate failed after %d attempts of step '%s'.\n%s\n%s", n, stepID, combined(judged.failedReviews()), what).
+	return session.Wrong("quality_gate_failed", "Quality gate failed after %d attempts of step '%s'.\n%s\n%s", n, stepID, combined(judged.FailedReviews()), what).
 		With("step_id", stepID).With("attempts", n)
 }
 

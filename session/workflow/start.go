@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/workflow/filestore"
+	"deepwork/session/workflow/machine"
 )
 
 // StartArgs are the parameters of start_workflow (seed 000, 001.3.2 and 3).
@@ -70,9 +71,9 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*StartReply,
 	if err != nil {
 		return nil, "", err
 	}
-	def := &Definition{Job: j, Workflow: wf}
+	def := &machine.Definition{Job: j, Workflow: wf}
 	if len(wf.Entries) == 0 {
-		return nil, "", noSteps(def)
+		return nil, "", machine.NoSteps(def)
 	}
 	parent := ""
 	if !a.Root {
@@ -87,7 +88,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*StartReply,
 	if def, err = e.definitions.Keep(def, texts); err != nil {
 		return nil, "", err
 	}
-	b := beginning{
+	b := machine.NewSession{
 		Goal: a.Goal, InstanceID: a.InstanceID, Identity: c.identity, Owner: e.records.Server(),
 		At: e.now(), Call: who.Call, Texts: texts,
 	}
@@ -117,14 +118,14 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*StartReply,
 }
 
 // create makes the session durable under a fresh id.
-func (e *Engine) create(def *Definition, b beginning) (*State, *StartReply, error) {
+func (e *Engine) create(def *machine.Definition, b machine.NewSession) (*State, *StartReply, error) {
 	for range 20 {
 		id, err := newSessionID()
 		if err != nil {
 			return nil, nil, err
 		}
 		b.SessionID = id
-		s, r, err := begin(def, b)
+		s, r, err := machine.Begin(def, b)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -158,7 +159,7 @@ func (c *Conn) parent(ctx context.Context, id *string) (string, error) {
 	if !errors.Is(err, errNotOnStack) {
 		return p, err
 	}
-	if !isSessionID(*id) {
+	if !machine.IsSessionID(*id) {
 		return "", session.Wrong("bad_session_id", "parent_session_id '%s' is none: it is 8 hexadecimal characters, as begin_step and stack tell it.", clip(*id, 100))
 	}
 	h, err := c.target(ctx, id)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
@@ -31,7 +32,7 @@ func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
 	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.BeginStep.StepID != "two" || len(r.Stack) != 1 {
 		t.Errorf("with one session: %s", toJSON(t, r))
 	}
-	if w, err := c.GetWorkflows(ctx); err != nil || len(w.Stack) != 1 || w.Stack[0] != (StackEntry{"alpha/main", "two", id}) {
+	if w, err := c.GetWorkflows(ctx); err != nil || len(w.Stack) != 1 || w.Stack[0] != (StackEntry{Workflow: "alpha/main", Step: "two", SessionID: id}) {
 		t.Errorf("get_workflows: %s, %v", toJSON(t, w), err)
 	}
 
@@ -230,7 +231,7 @@ func TestSessionsLeaveAStatelessConnectionWhenTheyEndOrAreIdle(t *testing.T) {
 		c := e.ConnectStateless("local")
 		begin := func(parent *string) string {
 			t.Helper()
-			s, _, err := e.create(def, beginning{Goal: "g", Identity: "local", Parent: parent, Owner: "this", At: e.now(), Call: call{Tool: ToolStart}, Texts: Instructions{}})
+			s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Parent: parent, Owner: "this", At: e.now(), Call: machine.Call{Tool: ToolStart}, Texts: machine.Instructions{}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"deepwork/catalog/job"
+	"deepwork/session/workflow/machine"
 )
 
 // step tells where a session is, without moving it (get_step).
@@ -16,13 +17,13 @@ func (a *sessionActor) step(ctx context.Context, m stepMessage) (*StepReply, err
 		return nil, err
 	}
 	if a.state.Status != Active {
-		return nil, a.state.ended()
+		return nil, a.state.Ended()
 	}
 	def, err := a.engine.definitions.Current(ctx, a.state)
 	if err != nil {
 		return nil, err
 	}
-	_, entry, pending := a.state.place(def)
+	_, entry, pending := a.state.Position(def)
 	texts, err := a.engine.definitions.Texts(def, entry)
 	if err == nil {
 		return a.reading(def, entry, pending, texts), nil
@@ -39,16 +40,16 @@ func (a *sessionActor) step(ctx context.Context, m stepMessage) (*StepReply, err
 }
 
 // reading makes get_step's reply, but for the stack.
-func (a *sessionActor) reading(def *Definition, entry job.Entry, pending []string, texts Instructions) *StepReply {
+func (a *sessionActor) reading(def *machine.Definition, entry job.Entry, pending []string, texts machine.Instructions) *StepReply {
 	s := a.state
-	infos := s.describe(def, entry, texts)
+	infos := s.Describe(def, entry, texts)
 	r := &StepReply{
-		BeginStep: &infos[0], ConcurrentSteps: rest(infos),
-		Goal: s.Goal, CompletedSteps: []string{}, Notice: notice(def),
+		BeginStep: &infos[0], ConcurrentSteps: machine.Rest(infos),
+		Goal: s.Goal, CompletedSteps: []string{}, Notice: machine.NoticeOf(def),
 	}
 	for _, id := range entry {
 		m := Member{StepID: id, State: "started", ReviewRunning: a.reviews[id] != nil}
-		if p := s.progress(id); p != nil {
+		if p := s.Progress(id); p != nil {
 			m.StartedAt = new(p.StartedAt.Format(time.RFC3339Nano))
 			m.QualityAttempts = p.QualityAttempts
 			if p.CompletedAt != nil {
@@ -65,7 +66,7 @@ func (a *sessionActor) reading(def *Definition, entry job.Entry, pending []strin
 		}
 	}
 	for _, id := range slices.Concat(def.Workflow.Entries...) {
-		if p := s.progress(id); p != nil && p.CompletedAt != nil {
+		if p := s.Progress(id); p != nil && p.CompletedAt != nil {
 			r.CompletedSteps = append(r.CompletedSteps, id)
 		}
 	}

@@ -1,4 +1,4 @@
-package workflow
+package machine
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 // whose steps can be described, or refused with words.
 func FuzzKeptDefinition(f *testing.F) {
 	const source = "name: alpha\nversion: \"1.0.0\"\nsummary: s\ncommon_job_info_provided_to_all_steps_at_runtime: c\nsteps:\n  - {id: a, name: n, description: d, instructions_file: a.md, outputs: {}, reviews: []}\nworkflows:\n  - {name: main, summary: s, steps: [a]}\n"
-	for _, b := range []bundle{
+	for _, b := range []Bundle{
 		{JobDir: "/job", Source: source, Workflow: "main", Instructions: Instructions{"a": "Do it."}},
 		{JobDir: "/job", Source: source, Workflow: "main"},
 		{JobDir: "/job", Source: source, Workflow: "other"},
@@ -23,7 +23,7 @@ func FuzzKeptDefinition(f *testing.F) {
 	}
 	f.Add([]byte("null"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		def, err := decodeBundle(DefinitionRef{Hash: "h"}, data)
+		def, err := DecodeBundle(DefinitionRef{Hash: "h"}, data)
 		if err != nil {
 			return
 		}
@@ -31,7 +31,7 @@ func FuzzKeptDefinition(f *testing.F) {
 			t.Fatalf("%+v", def)
 		}
 		for _, entry := range def.Workflow.Entries {
-			texts, err := def.keptTexts(entry)
+			texts, err := def.KeptTexts(entry)
 			if err == nil && len(texts) != len(entry) {
 				t.Errorf("%d texts of %v", len(texts), entry)
 			}

@@ -1,4 +1,4 @@
-package workflow
+package machine
 
 import (
 	"slices"
@@ -56,15 +56,15 @@ type Verdict struct {
 }
 
 // attempt returns the newest attempt of a step, or nil.
-func (p *StepProgress) attempt() *Attempt {
+func (p *StepProgress) Newest() *Attempt {
 	if p == nil || len(p.Attempts) == 0 {
 		return nil
 	}
 	return p.Attempts[len(p.Attempts)-1]
 }
 
-// passedBefore finds a verdict that passed exactly this content.
-func (p *StepProgress) passedBefore(key, digest string) *Verdict {
+// PassedBefore finds a verdict that passed exactly this content.
+func (p *StepProgress) PassedBefore(key, digest string) *Verdict {
 	if p == nil {
 		return nil
 	}
@@ -78,8 +78,8 @@ func (p *StepProgress) passedBefore(key, digest string) *Verdict {
 	return nil
 }
 
-// failedReviews are the verdicts of an attempt that did not pass, in order.
-func (a *Attempt) failedReviews() []FailedReview {
+// FailedReviews are the verdicts of an attempt that did not pass, in order.
+func (a *Attempt) FailedReviews() []FailedReview {
 	var out []FailedReview
 	for _, v := range a.Verdicts {
 		if v.Passed {
@@ -94,13 +94,13 @@ func (a *Attempt) failedReviews() []FailedReview {
 	return out
 }
 
-// openAttempt records an attempt before its reviewer is called. One that was
+// OpenAttempt records an attempt before its reviewer is called. One that was
 // cut off by a server that died is void by then.
-func (s *State) openAttempt(stepID string, a Attempt) *State {
-	n := s.next(a.OpenedAt)
+func (s *State) OpenAttempt(stepID string, a Attempt) *State {
+	n := s.Next(a.OpenedAt)
 	p := n.progressOrNew(stepID, a.OpenedAt)
 	p.Attempts = slices.Clone(p.Attempts)
-	if last := p.attempt(); last != nil && last.State == AttemptOpen {
+	if last := p.Newest(); last != nil && last.State == AttemptOpen {
 		p.Attempts[len(p.Attempts)-1] = last.void("no verdict was recorded before the server ended or the disk failed", a.OpenedAt)
 	}
 	a.Number, a.State = p.QualityAttempts+1, AttemptOpen
@@ -135,12 +135,12 @@ func (a *Attempt) void(why string, at time.Time) *Attempt {
 	return &v
 }
 
-// closeAttempt records what became of the newest attempt of a step: void, with
+// CloseAttempt records what became of the newest attempt of a step: void, with
 // the reason, or counted.
-func (s *State) closeAttempt(stepID string, verdicts []*Verdict, void string, at time.Time) *State {
-	n := s.next(at)
+func (s *State) CloseAttempt(stepID string, verdicts []*Verdict, void string, at time.Time) *State {
+	n := s.Next(at)
 	p := n.progressOrNew(stepID, at)
-	a := p.attempt()
+	a := p.Newest()
 	if a == nil || a.State != AttemptOpen {
 		return s
 	}
@@ -162,11 +162,11 @@ func (s *State) closeAttempt(stepID string, verdicts []*Verdict, void string, at
 	return n
 }
 
-// collectAttempt notes that a call was told the verdict of the newest attempt.
-func (s *State) collectAttempt(stepID string, at time.Time) *State {
-	n := s.next(at)
+// CollectAttempt notes that a call was told the verdict of the newest attempt.
+func (s *State) CollectAttempt(stepID string, at time.Time) *State {
+	n := s.Next(at)
 	p := n.progressOrNew(stepID, at)
-	a := p.attempt()
+	a := p.Newest()
 	if a == nil || a.Collected {
 		return s
 	}
@@ -177,15 +177,15 @@ func (s *State) collectAttempt(stepID string, at time.Time) *State {
 	return n
 }
 
-// isCurrent tells whether a step was begun and not yet finished or left behind.
-func (s *State) isCurrent(stepID string) bool {
-	p := s.progress(stepID)
+// IsCurrent tells whether a step was begun and not yet finished or left behind.
+func (s *State) IsCurrent(stepID string) bool {
+	p := s.Progress(stepID)
 	return s.Status == Active && p != nil && p.CompletedAt == nil && !p.Unreported
 }
 
-// awaitsReview tells whether a step is current and its newest attempt open.
-func (s *State) awaitsReview(stepID string) bool {
-	return s.isCurrent(stepID) && s.progress(stepID).attempt().open()
+// AwaitsReview tells whether a step is current and its newest attempt open.
+func (s *State) AwaitsReview(stepID string) bool {
+	return s.IsCurrent(stepID) && s.Progress(stepID).Newest().Open()
 }
 
 // settle voids the attempts of steps that the transition to s moved on from: no
@@ -193,7 +193,7 @@ func (s *State) awaitsReview(stepID string) bool {
 func (s *State) settle(at time.Time) {
 	var changed []*StepProgress
 	for _, p := range s.StepProgress {
-		if p.Value.attempt().open() && !s.awaitsReview(p.Key) {
+		if p.Value.Newest().Open() && !s.AwaitsReview(p.Key) {
 			changed = append(changed, p.Value.settled(at))
 		}
 	}
@@ -208,4 +208,41 @@ func (p *StepProgress) settled(at time.Time) *StepProgress {
 	last := len(p.Attempts) - 1
 	n.Attempts = append(slices.Clone(p.Attempts[:last]), p.Attempts[last].void("the step moved on before there was a verdict", at))
 	return n
+}
+
+// counts tells whether an attempt has a verdict behind it.
+func (a *Attempt) Counts() bool {
+	return a != nil && (a.State == AttemptPassed || a.State == AttemptFailed)
+}
+
+func (a *Attempt) Open() bool { return a != nil && a.State == AttemptOpen }
+
+// LastCounted is the newest attempt with a verdict, or nil.
+func (p *StepProgress) LastCounted() *Attempt {
+	if p == nil {
+		return nil
+	}
+	for _, a := range slices.Backward(p.Attempts) {
+		if a.Counts() {
+			return a
+		}
+	}
+	return nil
+}
+
+func (p *StepProgress) AttemptsLeft(most int) int {
+	if p == nil {
+		return most
+	}
+	return most - p.QualityAttempts
+}
+
+func FileHashes(outputs Outputs, hashes map[string]string) []FileHash {
+	out := []FileHash{}
+	for _, o := range outputs {
+		for _, p := range o.Value.Paths {
+			out = append(out, FileHash{p, hashes[p]})
+		}
+	}
+	return out
 }

@@ -1,4 +1,4 @@
-package workflow
+package machine
 
 import (
 	"bytes"
@@ -49,11 +49,11 @@ func (m OrderedMap[V]) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		k, err := marshal(p.Key)
+		k, err := Marshal(p.Key)
 		if err != nil {
 			return nil, err
 		}
-		v, err := marshal(p.Value)
+		v, err := Marshal(p.Value)
 		if err != nil {
 			return nil, err
 		}

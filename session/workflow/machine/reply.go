@@ -1,4 +1,4 @@
-package workflow
+package machine
 
 import "encoding/json"
 

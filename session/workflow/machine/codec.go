@@ -1,4 +1,4 @@
-package workflow
+package machine
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 // encode gives the session file's JSON: keys in State's order, indented by two
 // spaces, ending in "\n}". What did not change since it was last encoded is not
 // encoded again, so that a step late in a long workflow costs what the first did.
-func (s *State) encode() ([]byte, error) {
+func (s *State) Encode() ([]byte, error) {
 	size := 8192
 	for _, p := range s.StepProgress {
 		if b := p.Value.encoded.Load(); b != nil {
@@ -60,7 +60,7 @@ func (s *State) encode() ([]byte, error) {
 	for i, r := range s.Replies {
 		e.element(i)
 		if r.Raw == nil && e.err == nil {
-			r.Raw, e.err = marshal(r.Reply)
+			r.Raw, e.err = Marshal(r.Reply)
 		}
 		e.cached(&r.encoded, func() { e.reply(r) })
 	}
@@ -71,8 +71,8 @@ func (s *State) encode() ([]byte, error) {
 	return append(e.buf, "\n}"...), nil
 }
 
-// isSessionID tells whether a text is 8 lower-case hexadecimal characters.
-func isSessionID(text string) bool {
+// IsSessionID tells whether a text is 8 lower-case hexadecimal characters.
+func IsSessionID(text string) bool {
 	if len(text) != 8 {
 		return false
 	}
@@ -85,7 +85,7 @@ func isSessionID(text string) bool {
 }
 
 // decode reads a session file's JSON and checks what the rest relies on.
-func decode(id string, data []byte) (*State, error) {
+func Decode(id string, data []byte) (*State, error) {
 	var head struct {
 		FormatVersion int `json:"format_version"`
 	}
@@ -133,7 +133,7 @@ func (s *State) check(id string) error {
 			return fmt.Errorf("step_progress of %q has an attempt that is none", p.Key)
 		}
 	}
-	if s.Status == Active && s.progress(s.CurrentStepID) == nil {
+	if s.Status == Active && s.Progress(s.CurrentStepID) == nil {
 		return fmt.Errorf("current step %q was never begun", s.CurrentStepID)
 	}
 	for i, w := range s.History {

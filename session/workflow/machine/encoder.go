@@ -1,4 +1,4 @@
-package workflow
+package machine
 
 import (
 	"bytes"
@@ -126,7 +126,7 @@ func (e *encoder) value(v any, prefix string) {
 			return
 		}
 	}
-	raw, err := marshal(v)
+	raw, err := Marshal(v)
 	if err != nil {
 		e.err = err
 		return
@@ -190,7 +190,7 @@ func (e *encoder) cached(cache *atomic.Pointer[[]byte], write func()) {
 }
 
 // marshal is json.Marshal that leaves <, > and & readable.
-func marshal(v any) ([]byte, error) {
+func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

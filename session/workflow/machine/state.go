@@ -1,4 +1,4 @@
-package workflow
+package machine
 
 import (
 	"encoding/json"
@@ -103,17 +103,17 @@ type StoredReply struct {
 	encoded atomic.Pointer[[]byte]
 }
 
-// keptRequests is how many replies to calls with a request_id a session keeps.
-const keptRequests = 8
+// KeptRequests is how many replies to calls with a request_id a session keeps.
+const KeptRequests = 8
 
 // progress returns what is known of a step, or nil.
-func (s *State) progress(stepID string) *StepProgress {
+func (s *State) Progress(stepID string) *StepProgress {
 	p, _ := s.StepProgress.Get(stepID)
 	return p
 }
 
 // next returns a copy to be changed; slices are cloned where they are changed.
-func (s *State) next(at time.Time) *State {
+func (s *State) Next(at time.Time) *State {
 	n := *s
 	n.UpdatedAt = at
 	return &n
@@ -141,7 +141,7 @@ func (p *StepProgress) clone() *StepProgress {
 // remember adds a reply and forgets those that no retry can ask for any more:
 // finished_step's of entries before the one that ended last, and all but the
 // newest few of calls with a request_id.
-func (s *State) remember(r *StoredReply, oldestEntry int) {
+func (s *State) Remember(r *StoredReply, oldestEntry int) {
 	kept := make([]*StoredReply, 0, len(s.Replies)+1)
 	requests := 0
 	if r.RequestID != nil {
@@ -150,7 +150,7 @@ func (s *State) remember(r *StoredReply, oldestEntry int) {
 	for i := len(s.Replies) - 1; i >= 0; i-- {
 		o := s.Replies[i]
 		byStep := o.Tool == ToolFinish && o.StepID != "" && o.EntryIndex >= oldestEntry
-		byRequest := o.RequestID != nil && requests < keptRequests
+		byRequest := o.RequestID != nil && requests < KeptRequests
 		if byRequest {
 			requests++
 		}
@@ -174,7 +174,7 @@ func (r *StoredReply) clone() *StoredReply {
 }
 
 // reply finds the stored reply to a call with this request_id.
-func (s *State) reply(tool, requestID string) *StoredReply {
+func (s *State) StoredReply(tool, requestID string) *StoredReply {
 	for _, r := range s.Replies {
 		if r.Tool == tool && r.RequestID != nil && *r.RequestID == requestID {
 			return r

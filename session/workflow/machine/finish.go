@@ -1,4 +1,4 @@
-package workflow
+package machine
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 )
 
 // A plan is what a finished_step will do, found before its outputs are looked at.
-type plan struct {
+type Plan struct {
 	Replay   *StoredReply // the call was done before: give this again, nothing else
 	Step     *job.Step    // the step that is being finished
 	ByStepID bool         // named by step_id
@@ -19,20 +19,20 @@ type plan struct {
 	Next     job.Entry    // the entry that then begins; nil: the workflow is complete
 }
 
-// planFinish finds which step a finished_step is about (seed 000, 001.4;
+// PlanFinish finds which step a finished_step is about (seed 000, 001.4;
 // DESIGN "Concurrent steps" and "Retries"). same tells whether the call's
 // outputs are these.
-func (s *State) planFinish(def *Definition, stepID *string, same func(Outputs) bool) (*plan, error) {
+func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) bool) (*Plan, error) {
 	if s.Status != Active {
 		if stepID != nil {
-			if r := s.replay(*stepID, same); r != nil {
-				return &plan{Replay: r}, nil
+			if r := s.Replay(*stepID, same); r != nil {
+				return &Plan{Replay: r}, nil
 			}
 		}
-		return nil, s.ended()
+		return nil, s.Ended()
 	}
-	index, entry, pending := s.place(def)
-	p := &plan{Index: index}
+	index, entry, pending := s.Position(def)
+	p := &Plan{Index: index}
 	switch {
 	case len(pending) == 0 && (stepID == nil || slices.Contains(entry, *stepID)):
 		// An edit took the last open member out of the group: whoever reports
@@ -53,8 +53,8 @@ func (s *State) planFinish(def *Definition, stepID *string, same func(Outputs) b
 	case slices.Contains(pending, *stepID):
 		p.Step, p.ByStepID = def.Job.Step(*stepID), true
 	default:
-		if r := s.replay(*stepID, same); r != nil {
-			return &plan{Replay: r}, nil
+		if r := s.Replay(*stepID, same); r != nil {
+			return &Plan{Replay: r}, nil
 		}
 		return nil, s.notCurrent(def, *stepID, pending)
 	}
@@ -73,8 +73,8 @@ func (s *State) planFinish(def *Definition, stepID *string, same func(Outputs) b
 
 // replay finds the reply to the finished_step that finished this step with the
 // same outputs, if it is kept.
-func (s *State) replay(stepID string, same func(Outputs) bool) *StoredReply {
-	p := s.progress(stepID)
+func (s *State) Replay(stepID string, same func(Outputs) bool) *StoredReply {
+	p := s.Progress(stepID)
 	if p == nil || p.CompletedAt == nil || !same(p.Outputs) {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (s *State) replay(stepID string, same func(Outputs) bool) *StoredReply {
 }
 
 // ended refuses a call to a session that is over.
-func (s *State) ended() error {
+func (s *State) Ended() error {
 	why := "is completed"
 	if s.Status == Aborted {
 		why = "was aborted"
@@ -99,7 +99,7 @@ func (s *State) ended() error {
 
 // notCurrent refuses a step_id that cannot be finished now, and says which can.
 func (s *State) notCurrent(def *Definition, stepID string, pending []string) error {
-	p := s.progress(stepID)
+	p := s.Progress(stepID)
 	at := def.Workflow.Find(stepID)
 	current := "the current step is '" + s.CurrentStepID + "'"
 	if len(pending) > 1 || (len(pending) == 1 && pending[0] != s.CurrentStepID) {
@@ -121,8 +121,8 @@ func (s *State) notCurrent(def *Definition, stepID string, pending []string) err
 
 // A finish is a finished_step whose outputs are valid and whose reviews, if
 // any, are passed or overridden.
-type finish struct {
-	Call     call
+type FinishInput struct {
+	Call     Call
 	At       time.Time
 	Outputs  Outputs // validated, in the author's order
 	Notes    *string
@@ -130,10 +130,10 @@ type finish struct {
 	Texts    Instructions // of plan.Next
 }
 
-// applyFinish completes the plan's step, and advances when its entry is done
+// Finish completes the plan's step, and advances when its entry is done
 // (seed 000, 001.4.15 to 001.4.18).
-func (s *State) applyFinish(def *Definition, p *plan, f finish) (*State, *FinishReply) {
-	n := s.next(f.At)
+func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *FinishReply) {
+	n := s.Next(f.At)
 	if def.Ref.Hash != "" { // else the job was edited before the last step ended, which needs no definition kept
 		n.Definition = def.Ref
 	}
@@ -149,7 +149,7 @@ func (s *State) applyFinish(def *Definition, p *plan, f finish) (*State, *Finish
 	changed := []*StepProgress{done}
 	if p.Pending == nil {
 		for _, id := range def.Workflow.Entries[p.Index] {
-			if m := n.progress(id); id != p.Step.ID && (m == nil || m.CompletedAt == nil) {
+			if m := n.Progress(id); id != p.Step.ID && (m == nil || m.CompletedAt == nil) {
 				m = n.progressOrNew(id, f.At)
 				m.Unreported = true
 				changed = append(changed, m)
@@ -165,7 +165,7 @@ func (s *State) applyFinish(def *Definition, p *plan, f finish) (*State, *Finish
 			Tool: ToolFinish, RequestID: f.Call.RequestID, ArgsDigest: f.Call.ArgsDigest,
 			StepID: p.Step.ID, EntryIndex: p.Index,
 		},
-		reply: FinishReply{Status: NextStep, Notice: notice(def)},
+		reply: FinishReply{Status: NextStep, Notice: NoticeOf(def)},
 	}
 	r := &made.reply
 	made.stored.Reply = r
@@ -181,21 +181,21 @@ func (s *State) applyFinish(def *Definition, p *plan, f finish) (*State, *Finish
 		n.Status, n.CompletedAt = Completed, &at
 		r.Status = WorkflowComplete
 		r.Summary = new(n.summary(def))
-		all := n.allOutputs(def)
+		all := n.AllOutputs(def)
 		r.AllOutputs = &all
 	default:
 		infos := n.enter(def, p.Index+1, f.At, f.Texts, changed...)
-		r.BeginStep, r.ConcurrentSteps = &infos[0], rest(infos)
+		r.BeginStep, r.ConcurrentSteps = &infos[0], Rest(infos)
 	}
 	n.settle(f.At)
-	n.remember(&made.stored, p.Index)
+	n.Remember(&made.stored, p.Index)
 	return n, r
 }
 
 // progressOrNew copies a step's progress; an edit may have added the step to
 // the entry after it began.
 func (s *State) progressOrNew(id string, at time.Time) *StepProgress {
-	if p := s.progress(id); p != nil {
+	if p := s.Progress(id); p != nil {
 		return p.clone()
 	}
 	return &StepProgress{StepID: id, StartedAt: at}

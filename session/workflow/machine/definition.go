@@ -1,4 +1,4 @@
-package workflow
+package machine
 
 import (
 	"crypto/sha256"
@@ -22,11 +22,11 @@ type Definition struct {
 	// the definition that was kept, instructions included.
 	Kept bool
 
-	texts map[string]string // of a kept one: the instructions by step
+	Texts map[string]string // of a kept one: the instructions by step
 }
 
 // A bundle is the file a definition is kept in.
-type bundle struct {
+type Bundle struct {
 	JobDir       string            `json:"job_dir"`
 	Workflow     string            `json:"workflow"`
 	Source       string            `json:"source"`       // of job.yml
@@ -34,8 +34,8 @@ type bundle struct {
 }
 
 // encode gives the bundle's bytes and their hash.
-func (b *bundle) encode() (data []byte, hash string, err error) {
-	data, err = marshal(b) // the keys of a map come sorted: the same bundle, the same bytes
+func (b *Bundle) Encode() (data []byte, hash string, err error) {
+	data, err = Marshal(b) // the keys of a map come sorted: the same Bundle, the same bytes
 	if err != nil {
 		return nil, "", err
 	}
@@ -43,9 +43,9 @@ func (b *bundle) encode() (data []byte, hash string, err error) {
 	return data, hex.EncodeToString(sum[:]), nil
 }
 
-// decodeBundle makes a kept definition of a bundle's bytes.
-func decodeBundle(ref DefinitionRef, data []byte) (*Definition, error) {
-	var b bundle
+// DecodeBundle makes a kept definition of a bundle's bytes.
+func DecodeBundle(ref DefinitionRef, data []byte) (*Definition, error) {
+	var b Bundle
 	if err := json.Unmarshal(data, &b); err != nil {
 		return nil, fmt.Errorf("reading the kept definition %s: %w", ref.Hash, err)
 	}
@@ -57,14 +57,14 @@ func decodeBundle(ref DefinitionRef, data []byte) (*Definition, error) {
 	if wf == nil {
 		return nil, fmt.Errorf("reading the kept definition %s: it has no workflow %q", ref.Hash, b.Workflow)
 	}
-	return &Definition{Job: j, Workflow: wf, Ref: ref, Kept: true, texts: b.Instructions}, nil
+	return &Definition{Job: j, Workflow: wf, Ref: ref, Kept: true, Texts: b.Instructions}, nil
 }
 
-// keptTexts are the instructions of an entry of a kept definition.
-func (def *Definition) keptTexts(entry job.Entry) (Instructions, error) {
+// KeptTexts are the instructions of an entry of a kept definition.
+func (def *Definition) KeptTexts(entry job.Entry) (Instructions, error) {
 	texts := make(Instructions, len(entry))
 	for _, id := range entry {
-		text, ok := def.texts[id]
+		text, ok := def.Texts[id]
 		if !ok {
 			return nil, session.NotNow("instructions_lost",
 				"The instructions of step '%s' of job '%s' were not kept, because their file was missing when they should have been. Restore the job, or abort the session with abort_workflow.",
@@ -76,7 +76,7 @@ func (def *Definition) keptTexts(entry job.Entry) (Instructions, error) {
 }
 
 // digest is the hex SHA-256 of a text.
-func digest(text string) string {
+func Digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }

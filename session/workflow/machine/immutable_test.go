@@ -1,4 +1,4 @@
-package workflow
+package machine
 
 import (
 	"encoding/json"
@@ -14,7 +14,11 @@ func wholeOf(t *testing.T, s *State) string {
 	t.Helper()
 	bare := *s
 	bare.Replies = nil
-	out := toJSON(t, bare)
+	raw, err := json.Marshal(bare)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := string(raw)
 	for _, r := range s.Replies {
 		reply, err := json.Marshal(r.Reply)
 		if err != nil {
@@ -37,7 +41,7 @@ func TestStatesNeverChange(t *testing.T) {
 			ids = append(ids, st.ID)
 		}
 		at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-		first, _, err := begin(def, beginning{SessionID: "00000001", Goal: "g", Identity: "local", Owner: "o", At: at, Call: call{Tool: ToolStart}, Texts: Instructions{}})
+		first, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", Owner: "o", At: at, Call: Call{Tool: ToolStart}, Texts: Instructions{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +50,7 @@ func TestStatesNeverChange(t *testing.T) {
 			at = at.Add(time.Second)
 			s := states[max(0, len(states)-1-random.IntN(8))]
 			id := ids[random.IntN(len(ids))]
-			c := call{Tool: ToolFinish}
+			c := Call{Tool: ToolFinish}
 			if random.IntN(2) == 0 {
 				c.RequestID = new(fmt.Sprint("q", i))
 			}
@@ -57,44 +61,44 @@ func TestStatesNeverChange(t *testing.T) {
 				if random.IntN(2) == 0 {
 					stepID = &id
 				}
-				if p, err := s.planFinish(def, stepID, func(Outputs) bool { return false }); err == nil {
-					f := finish{Call: c, At: at, Outputs: Outputs{{p.Step.ID + "_out", OutputValue{Paths: []string{fmt.Sprint(i)}}}}, Texts: Instructions{}}
+				if p, err := s.PlanFinish(def, stepID, func(Outputs) bool { return false }); err == nil {
+					f := FinishInput{Call: c, At: at, Outputs: Outputs{{p.Step.ID + "_out", OutputValue{Paths: []string{fmt.Sprint(i)}}}}, Texts: Instructions{}}
 					if random.IntN(3) == 0 {
 						f.Override = &Override{At: at, Reason: fmt.Sprint(i)}
 					}
-					next, _ = s.applyFinish(def, p, f)
+					next, _ = s.Finish(def, p, f)
 				}
 			case 4:
-				if to, err := s.planGoTo(def, id); err == nil {
+				if to, err := s.PlanGoTo(def, id); err == nil {
 					c.Tool = ToolGoTo
-					next, _ = s.applyGoTo(def, c, to, id, at, Instructions{})
+					next, _ = s.GoTo(def, c, to, id, at, Instructions{})
 				}
 			case 5, 6:
-				if s.isCurrent(id) {
-					next = s.openAttempt(id, Attempt{OpenedAt: at, Digest: fmt.Sprint(i), Files: []FileHash{}})
+				if s.IsCurrent(id) {
+					next = s.OpenAttempt(id, Attempt{OpenedAt: at, Digest: fmt.Sprint(i), Files: []FileHash{}})
 				}
 			case 7:
-				if s.awaitsReview(id) {
+				if s.AwaitsReview(id) {
 					why := ""
 					if random.IntN(2) == 0 {
 						why = "broken"
 					}
-					next = s.closeAttempt(id, []*Verdict{{Key: "k", Passed: random.IntN(2) == 0}}, why, at)
-				} else if s.isCurrent(id) {
-					next = s.collectAttempt(id, at)
+					next = s.CloseAttempt(id, []*Verdict{{Key: "k", Passed: random.IntN(2) == 0}}, why, at)
+				} else if s.IsCurrent(id) {
+					next = s.CollectAttempt(id, at)
 				}
 			case 8:
 				if s.Status == Active && random.IntN(20) == 0 {
-					next, _ = s.applyAbort(call{Tool: ToolAbort}, "why", at)
+					next, _ = s.Abort(Call{Tool: ToolAbort}, "why", at)
 				} else { // as giving a session up and taking it up do
-					next = s.next(s.UpdatedAt)
+					next = s.Next(s.UpdatedAt)
 					next.Owner = fmt.Sprint(i)
 				}
 			}
 			if next == nil || next == s {
 				continue
 			}
-			if _, err := next.encode(); err != nil { // which keeps parts of it
+			if _, err := next.Encode(); err != nil { // which keeps parts of it
 				t.Fatal(err)
 			}
 			states, were = append(states, next), append(were, wholeOf(t, next))
@@ -106,49 +110,13 @@ func TestStatesNeverChange(t *testing.T) {
 			if now := wholeOf(t, s); now != were[i] {
 				t.Fatalf("seed %d: state %d of %d has changed:\n%s\nwas\n%s", seed, i, len(states), now, were[i])
 			}
-			back, err := s.encode()
+			back, err := s.Encode()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if read, err := decode(s.SessionID, back); err != nil || read.UpdatedAt != s.UpdatedAt || read.Status != s.Status {
+			if read, err := Decode(s.SessionID, back); err != nil || read.UpdatedAt != s.UpdatedAt || read.Status != s.Status {
 				t.Fatalf("seed %d: state %d does not read back: %v", seed, i, err)
 			}
 		}
-	}
-}
-
-// Handles of sessions that look the same, though each was read from a file of its
-// own, show one view, and one that stays as it is keeps what it shows.
-func TestHandlesShareTheirViews(t *testing.T) {
-	read := func(id string) *State {
-		s, _, err := begin(loop(t, 2), beginning{SessionID: id, Goal: "g", Identity: "local", Owner: "o", At: time.Unix(1, 0).UTC(), Call: call{Tool: ToolStart}, Texts: Instructions{}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := s.encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s, err = decode(id, body); err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	hs := newHandles()
-	one, two := read("00000001"), read("00000002")
-	a, b := hs.of(one), hs.of(two)
-	va := a.view.Load()
-	if b.view.Load() != va {
-		t.Error("two sessions look the same, and show two views")
-	}
-	hs.publish(a, read("00000001"))
-	if a.view.Load() != va {
-		t.Error("nothing has moved, and a new view was made")
-	}
-	moved := one.next(one.UpdatedAt)
-	moved.CurrentStepID = "s1"
-	hs.publish(a, moved)
-	if v := *a.view.Load(); v != (view{Workflow: "alpha/main", Step: "s1", Status: Active, Identity: "local"}) {
-		t.Errorf("published %+v", v)
 	}
 }

@@ -1,4 +1,4 @@
-package workflow
+package machine
 
 import (
 	"strings"
@@ -14,7 +14,7 @@ const (
 
 // describe tells an agent all about the steps of an entry; the first one's
 // instructions end with the message about its group (seed 000, 001.4.18).
-func (s *State) describe(def *Definition, entry job.Entry, texts Instructions) []StepInfo {
+func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) []StepInfo {
 	infos := make([]StepInfo, len(entry))
 	for i, id := range entry {
 		infos[i] = stepInfo(def, def.Job.Step(id), texts[id])
@@ -60,7 +60,7 @@ func withGroup(instructions string, entry job.Entry) string {
 // concurrentMessage tells how the members of a group are done.
 func concurrentMessage(entry job.Entry) string {
 	return "**CONCURRENT STEPS**\n\n" +
-		"This step is one of " + count(len(entry), "step") + " that are done in parallel: " + quoteList(entry) + ".\n" +
+		"This step is one of " + Count(len(entry), "step") + " that are done in parallel: " + quoteList(entry) + ".\n" +
 		"Use the Task tool, or whatever starts subagents here, to do them at the same time: one subagent for each. " +
 		"Give each subagent its step's whole description: this one is begin_step, the others are in concurrent_steps. " +
 		"Each reports its own step with finished_step, passing session_id, step_id and that step's outputs, in any order. " +
@@ -69,14 +69,14 @@ func concurrentMessage(entry job.Entry) string {
 }
 
 // rest is all but the first, nil where there is nothing more.
-func rest(infos []StepInfo) []StepInfo {
+func Rest(infos []StepInfo) []StepInfo {
 	if len(infos) < 2 {
 		return nil
 	}
 	return infos[1:]
 }
 
-func notice(def *Definition) *string {
+func NoticeOf(def *Definition) *string {
 	if def.Notice == "" {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package workflow
+package machine
 
 import (
 	"bytes"
@@ -117,7 +117,7 @@ func drive(t *testing.T, shape, commands []byte) {
 	def := memoryDefinition(t, entries)
 	m := &model{entries: entries, done: map[string]bool{}, status: Active}
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	s, _, err := begin(def, beginning{SessionID: "00000001", Goal: "g", Identity: "local", Owner: "o", At: at, Call: call{Tool: ToolStart}, Texts: Instructions{}})
+	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", Owner: "o", At: at, Call: Call{Tool: ToolStart}, Texts: Instructions{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func drive(t *testing.T, shape, commands []byte) {
 	for i, b := range commands {
 		at = at.Add(time.Second)
 		before := s
-		frozen, err := before.encode()
+		frozen, err := before.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,11 +141,11 @@ func drive(t *testing.T, shape, commands []byte) {
 				want = m.finish("")
 			}
 			got := "refused"
-			p, err := s.planFinish(def, stepID, never)
+			p, err := s.PlanFinish(def, stepID, never)
 			if err == nil {
 				out := Outputs{{p.Step.ID + "_out", OutputValue{Paths: []string{fmt.Sprint(i)}}}}
 				var r *FinishReply
-				s, r = s.applyFinish(def, p, finish{Call: call{Tool: ToolFinish}, At: at, Outputs: out, Texts: Instructions{}})
+				s, r = s.Finish(def, p, FinishInput{Call: Call{Tool: ToolFinish}, At: at, Outputs: out, Texts: Instructions{}})
 				got = string(r.Status)
 				if r.PendingConcurrentSteps != nil {
 					got = "pending"
@@ -153,12 +153,12 @@ func drive(t *testing.T, shape, commands []byte) {
 				// The repetition is recognised, and another output is none.
 				same := func(have Outputs) bool { return reflect.DeepEqual(have, out) }
 				if s.Status == Active || stepID != nil {
-					again, err := s.planFinish(def, &p.Step.ID, same)
+					again, err := s.PlanFinish(def, &p.Step.ID, same)
 					if err != nil || again.Replay == nil || again.Replay.Reply != r {
 						t.Fatalf("command %d: the repetition of %s gives %v, %v", i, p.Step.ID, again, err)
 					}
 				}
-				if _, err := s.planFinish(def, &p.Step.ID, never); err == nil {
+				if _, err := s.PlanFinish(def, &p.Step.ID, never); err == nil {
 					t.Fatalf("command %d: %s can be finished twice", i, p.Step.ID)
 				}
 			} else if session.CodeOf(err) == "" {
@@ -169,22 +169,22 @@ func drive(t *testing.T, shape, commands []byte) {
 			}
 		case 6:
 			want := m.goTo(id)
-			to, err := s.planGoTo(def, id)
+			to, err := s.PlanGoTo(def, id)
 			if (err == nil) != want {
 				t.Fatalf("command %d: go_to_step %s: %v, want %v", i, id, err, want)
 			}
 			if err == nil {
-				s, _ = s.applyGoTo(def, call{Tool: ToolGoTo}, to, id, at, Instructions{})
+				s, _ = s.GoTo(def, Call{Tool: ToolGoTo}, to, id, at, Instructions{})
 			}
 		case 7:
 			if b == 255 && s.Status == Active {
-				s, _ = s.applyAbort(call{Tool: ToolAbort}, "why", at)
+				s, _ = s.Abort(Call{Tool: ToolAbort}, "why", at)
 				m.status = Aborted
 			}
 		}
 		check(t, i, s, m, def)
 		// What was published before has not changed.
-		if again, err := (before).encode(); err != nil || string(again) != string(frozen) {
+		if again, err := (before).Encode(); err != nil || string(again) != string(frozen) {
 			t.Fatalf("command %d changed the state before it", i)
 		}
 	}
@@ -198,24 +198,24 @@ func check(t *testing.T, i int, s *State, m *model, def *Definition) {
 	}
 	for _, e := range m.entries {
 		for _, id := range e {
-			p := s.progress(id)
+			p := s.Progress(id)
 			if done := p != nil && p.CompletedAt != nil; done != m.done[id] {
 				t.Fatalf("command %d: %s completed: %v, want %v", i, id, done, m.done[id])
 			}
 		}
 	}
-	if s.Status == Completed && len(s.allOutputs(def)) != len(m.done) {
-		t.Fatalf("command %d: all_outputs %v, done %v", i, s.allOutputs(def), m.done)
+	if s.Status == Completed && len(s.AllOutputs(def)) != len(m.done) {
+		t.Fatalf("command %d: all_outputs %v, done %v", i, s.AllOutputs(def), m.done)
 	}
-	data, err := s.encode()
+	data, err := s.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := decode(s.SessionID, data)
+	back, err := Decode(s.SessionID, data)
 	if err != nil {
 		t.Fatalf("command %d: %v\n%s", i, err, data)
 	}
-	again, err := back.encode()
+	again, err := back.Encode()
 	if err != nil || string(again) != string(data) {
 		t.Fatalf("command %d: read and written again it differs:\n%s\n%s", i, data, again)
 	}
@@ -248,44 +248,27 @@ func FuzzMachine(f *testing.F) {
 
 func FuzzDecode(f *testing.F) {
 	def := memoryDefinition(f, [][]string{{"a"}, {"b", "c"}})
-	s, _, err := begin(def, beginning{SessionID: "00000001", Goal: "g", Owner: "o", At: time.Unix(0, 0).UTC(), Call: call{Tool: ToolStart, RequestID: new("r")}, Texts: Instructions{}})
+	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Owner: "o", At: time.Unix(0, 0).UTC(), Call: Call{Tool: ToolStart, RequestID: new("r")}, Texts: Instructions{}})
 	if err != nil {
 		f.Fatal(err)
 	}
-	data, err := s.encode()
+	data, err := s.Encode()
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := decode("00000001", data)
+		s, err := Decode("00000001", data)
 		if err != nil {
 			return
 		}
-		again, err := s.encode()
+		again, err := s.Encode()
 		if err != nil {
 			t.Fatalf("what was read cannot be written: %v", err)
 		}
-		if _, err := decode("00000001", again); err != nil {
+		if _, err := Decode("00000001", again); err != nil {
 			t.Fatalf("what was written cannot be read: %v\n%s", err, again)
 		}
-	})
-}
-
-func FuzzOutputs(f *testing.F) {
-	def := memoryDefinition(f, [][]string{{"a"}})
-	for _, seed := range []string{`{}`, `{"a_out":"x"}`, `["x"]`, `[["x"]]`, `null`, ``, `{"a_out":["x",null]}`, `{"a_out":{}}`} {
-		f.Add([]byte(seed))
-	}
-	root := f.TempDir()
-	e := &Engine{root: root}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		if out, err := e.checkOutputs(def.Job.Step("a"), raw); err == nil {
-			t.Fatalf("accepted in an empty project: %v", out)
-		} else if session.CodeOf(err) == "" {
-			t.Fatalf("not a refusal: %v", err)
-		}
-		sameOutputs(raw, Outputs{{"a_out", OutputValue{Paths: []string{"x"}}}})
 	})
 }
 
@@ -301,11 +284,11 @@ func TestEncodeIsWhatMarshalGives(t *testing.T) {
 		History: []*Withdrawal{{At: at, From: "a", To: "b", Progress: OrderedMap[*StepProgress]{{"z", &StepProgress{StepID: "z", StartedAt: at}}}}},
 		Replies: []*StoredReply{{Tool: ToolAbort, RequestID: new("q"), ArgsDigest: "d", StepID: "s", EntryIndex: 3, Raw: []byte(`{"a":[1,{}]}`)}}}
 	for _, s := range []*State{full, {FormatVersion: 1, Replies: []*StoredReply{}, History: []*Withdrawal{}}} {
-		got, err := s.encode()
+		got, err := s.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw, err := marshal(s)
+		raw, err := Marshal(s)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,94 @@
+package machine
+
+import (
+	"slices"
+	"time"
+
+	"deepwork/session"
+)
+
+// Abort ends the session (seed 000, 001.6.5).
+func (s *State) Abort(c Call, explanation string, at time.Time) (*State, *AbortReply) {
+	n := s.Next(at)
+	n.Status, n.AbortReason, n.CompletedAt = Aborted, &explanation, &at
+	n.settle(at)
+	r := &AbortReply{
+		AbortedWorkflow: s.JobName + "/" + s.WorkflowName,
+		AbortedStep:     s.CurrentStepID,
+		Explanation:     explanation,
+	}
+	n.Remember(&StoredReply{Tool: ToolAbort, RequestID: c.RequestID, ArgsDigest: c.ArgsDigest, Reply: r}, s.CurrentEntryIndex)
+	return n, r
+}
+
+// ReplayAbort finds the reply to the same abort.
+func (s *State) ReplayAbort(explanation string) *StoredReply {
+	if s.Status != Aborted || s.AbortReason == nil || *s.AbortReason != explanation {
+		return nil
+	}
+	for _, r := range s.Replies {
+		if r.Tool == ToolAbort {
+			return r
+		}
+	}
+	return nil
+}
+
+// PlanGoTo finds the entry a go_to_step leads to.
+func (s *State) PlanGoTo(def *Definition, stepID string) (int, error) {
+	if s.Status != Active {
+		return 0, s.Ended()
+	}
+	here, _, _ := s.Position(def)
+	to := def.Workflow.Find(stepID)
+	switch {
+	case to < 0:
+		return 0, session.Wrong("unknown_step", "Step '%s' is not in workflow '%s/%s'. Its steps up to the current one: %s.",
+			stepID, s.JobName, s.WorkflowName, quoteList(slices.Concat(def.Workflow.Entries[:here+1]...)))
+	case to > here:
+		return 0, session.NotNow("step_ahead", "Step '%s' is ahead of the current step '%s'; go_to_step only leads back. To go forward, finish the current step with finished_step.",
+			stepID, s.CurrentStepID).With("current_step", s.CurrentStepID)
+	}
+	return to, nil
+}
+
+// GoTo clears the progress of an entry and all later ones, keeps it in the
+// history, and begins the entry anew.
+func (s *State) GoTo(def *Definition, c Call, to int, stepID string, at time.Time, texts Instructions) (*State, *GoToReply) {
+	n := s.Next(at)
+	n.Definition = def.Ref
+	w := &Withdrawal{At: at, From: s.CurrentStepID, To: stepID}
+	r := &GoToReply{InvalidatedSteps: []string{}, Notice: NoticeOf(def)}
+	for _, id := range slices.Concat(def.Workflow.Entries[to:]...) {
+		if p := s.Progress(id); p != nil {
+			if p.Newest().Open() {
+				p = p.settled(at)
+			}
+			w.Progress = append(w.Progress, Pair[*StepProgress]{id, p})
+			r.InvalidatedSteps = append(r.InvalidatedSteps, id)
+		}
+	}
+	n.History = append(slices.Clone(s.History), w)
+	n.StepProgress = nil
+	for _, p := range s.StepProgress {
+		if !slices.Contains(r.InvalidatedSteps, p.Key) {
+			n.StepProgress = append(n.StepProgress, p)
+		}
+	}
+	n.Replies = nil
+	for _, o := range s.Replies {
+		if o.Tool == ToolFinish && slices.Contains(r.InvalidatedSteps, o.StepID) {
+			if o.RequestID == nil {
+				continue // its step will be finished again, and must not be taken for a repetition
+			}
+			kept := o.clone()
+			kept.StepID = "" // it is there for its request_id alone
+			o = kept
+		}
+		n.Replies = append(n.Replies, o)
+	}
+	infos := n.enter(def, to, at, texts)
+	r.BeginStep, r.ConcurrentSteps = &infos[0], Rest(infos)
+	n.Remember(&StoredReply{Tool: ToolGoTo, RequestID: c.RequestID, ArgsDigest: c.ArgsDigest, Reply: r}, to)
+	return n, r
+}

@@ -1,0 +1,158 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"deepwork/catalog/job"
+	"deepwork/session"
+)
+
+// The state machine of one session. Everything here is pure: time, ids, the
+// texts of instructions and what was found on disk arrive in the arguments, and
+// the same arguments give the same state and reply. A refused call gives an
+// error and no state.
+
+// Instructions are the texts of the steps that a transition begins, by step id.
+type Instructions map[string]string
+
+// A beginning is what a new session is made of.
+type NewSession struct {
+	SessionID  string
+	Goal       string
+	InstanceID *string
+	BranchName string
+	Parent     *string
+	Identity   string
+	Owner      string
+	At         time.Time
+	Call       Call
+	Texts      Instructions
+}
+
+// A call is what identifies a tool call when it is repeated.
+type Call struct {
+	Tool       string
+	RequestID  *string
+	ArgsDigest string
+}
+
+// begin makes a new session at the first entry of its workflow
+// (seed 000, 001.3.7 to 001.3.14).
+func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
+	if len(def.Workflow.Entries) == 0 {
+		return nil, nil, NoSteps(def)
+	}
+	s := &State{
+		FormatVersion: FormatVersion, SessionID: b.SessionID,
+		JobName: def.Job.Name, WorkflowName: def.Workflow.Name,
+		Goal: b.Goal, InstanceID: b.InstanceID, BranchName: b.BranchName,
+		Status: Active, ParentSessionID: b.Parent,
+		StartedAt: b.At, UpdatedAt: b.At,
+		Identity: b.Identity, Owner: b.Owner, Definition: def.Ref,
+	}
+	infos := s.enter(def, 0, b.At, b.Texts)
+	r := &StartReply{BeginStep: &infos[0], ConcurrentSteps: Rest(infos), Notice: NoticeOf(def)}
+	s.Remember(&StoredReply{Tool: ToolStart, RequestID: b.Call.RequestID, ArgsDigest: b.Call.ArgsDigest, Reply: r}, 0)
+	return s, r, nil
+}
+
+func NoSteps(def *Definition) error {
+	return session.Wrong("workflow_without_steps",
+		"Workflow '%s' of job '%s' has no steps. Add steps to it in %s/%s, or start another workflow.",
+		def.Workflow.Name, def.Job.Name, def.Job.Dir, job.FileName)
+}
+
+// enter begins every step of an entry and describes them; changed is what else
+// the transition made of the progress. s is being made.
+func (s *State) enter(def *Definition, index int, at time.Time, texts Instructions, changed ...*StepProgress) []StepInfo {
+	entry := def.Workflow.Entries[index]
+	from := s.CurrentStepID
+	s.CurrentEntryIndex, s.CurrentStepID, s.ReportedByStepID = index, entry[0], false
+	var over OrderedMap[*StepProgress]
+	for _, id := range entry {
+		// Begun before, and moved behind the current step by an edit of the job.
+		if p := s.Progress(id); p != nil {
+			if p.Newest().Open() {
+				p = p.settled(at)
+			}
+			over = append(over, Pair[*StepProgress]{id, p})
+		}
+		changed = append(changed, &StepProgress{StepID: id, StartedAt: at})
+	}
+	if over != nil {
+		s.History = append(slices.Clone(s.History), &Withdrawal{At: at, From: from, To: entry[0], Progress: over})
+	}
+	s.setProgress(changed...)
+	return s.Describe(def, entry, texts)
+}
+
+// place finds the current entry in the definition anew, because the job may
+// have been edited, and the members that are not completed.
+func (s *State) Position(def *Definition) (index int, entry job.Entry, pending []string) {
+	index = def.Workflow.Find(s.CurrentStepID)
+	entry = def.Workflow.Entries[index] // whoever chose def saw to it that it is there
+	for _, id := range entry {
+		if p := s.Progress(id); p == nil || p.CompletedAt == nil {
+			pending = append(pending, id)
+		}
+	}
+	return index, entry, pending
+}
+
+// AllOutputs merges the outputs of all completed steps in the workflow's order,
+// members included, later ones winning; of steps that an edit took out of the
+// workflow, first (seed 000, 001.4.16).
+func (s *State) AllOutputs(def *Definition) Outputs {
+	all := Outputs{}
+	add := func(p *StepProgress) {
+		if p != nil && p.CompletedAt != nil {
+			for _, o := range p.Outputs {
+				all = all.Set(o.Key, o.Value)
+			}
+		}
+	}
+	for _, p := range s.StepProgress {
+		if def.Workflow.Find(p.Key) < 0 {
+			add(p.Value)
+		}
+	}
+	for _, id := range slices.Concat(def.Workflow.Entries...) {
+		add(s.Progress(id))
+	}
+	return all
+}
+
+func (s *State) summary(def *Definition) string {
+	done, unreported := 0, []string(nil)
+	for _, p := range s.StepProgress {
+		switch {
+		case p.Value.CompletedAt != nil:
+			done++
+		case p.Value.Unreported:
+			unreported = append(unreported, p.Key)
+		}
+	}
+	text := fmt.Sprintf("Workflow '%s/%s' is complete: %s finished.", s.JobName, def.Workflow.Name, Count(done, "step"))
+	if unreported != nil {
+		text += " Members of concurrent groups that were never reported: " + quoteList(unreported) + "."
+	}
+	return text
+}
+
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// quoteList gives 'a', 'b', 'c'.
+func quoteList(names []string) string {
+	if len(names) == 0 {
+		return "(none)"
+	}
+	return "'" + strings.Join(names, "', '") + "'"
+}

@@ -1,0 +1,209 @@
+package machine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"deepwork/catalog/job"
+	"deepwork/session"
+)
+
+// Outputs maps an output's name to its value, in the author's order.
+type Outputs = OrderedMap[OutputValue]
+
+// An OutputValue is one path, or a list of paths, as submitted.
+type OutputValue struct {
+	Paths []string
+	List  bool
+}
+
+// MarshalJSON returns a string, or an array of strings.
+func (v OutputValue) MarshalJSON() ([]byte, error) {
+	if !v.List {
+		if len(v.Paths) != 1 {
+			return nil, fmt.Errorf("a file output has %d paths", len(v.Paths))
+		}
+		return Marshal(v.Paths[0])
+	}
+	if v.Paths == nil {
+		return []byte("[]"), nil
+	}
+	return Marshal(v.Paths)
+}
+
+// UnmarshalJSON reads a string, or an array of strings.
+func (v *OutputValue) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '"' {
+		v.List, v.Paths = false, make([]string, 1)
+		return json.Unmarshal(data, &v.Paths[0])
+	}
+	v.List = true
+	return json.Unmarshal(data, &v.Paths)
+}
+
+// ParseOutputs reads the outputs argument of finished_step by the step's
+// declaration: names, presence and types (seed 000, 001.5). It does not look at
+// the files. The result is in the author's order.
+func ParseOutputs(st *job.Step, raw json.RawMessage) (Outputs, error) {
+	given, err := decodeOutputs(st, raw)
+	if err != nil {
+		return nil, err
+	}
+	var unknown []string
+	for _, g := range given {
+		if st.Output(g.Key) == nil {
+			unknown = append(unknown, g.Key)
+		}
+	}
+	if unknown != nil {
+		return nil, session.Wrong("unknown_outputs", "Unknown output names: %s. Step '%s' declares: %s.",
+			strings.Join(unknown, ", "), st.ID, declared(st)).With("unknown", unknown).With("step_id", st.ID)
+	}
+	var out Outputs
+	var missing []string
+	for _, o := range st.Outputs {
+		raw, ok := given.Get(o.Name)
+		if !ok || string(raw) == "null" {
+			if o.Required {
+				missing = append(missing, o.Name)
+			}
+			continue
+		}
+		v, err := outputValue(o, raw)
+		if err != nil {
+			return nil, err
+		}
+		if o.Required && len(v.Paths) == 0 {
+			missing = append(missing, o.Name+" (needs at least one path)")
+			continue
+		}
+		out = append(out, Pair[OutputValue]{o.Name, v})
+	}
+	if missing != nil {
+		return nil, session.Wrong("missing_outputs", "Missing required outputs: %s. Step '%s' declares: %s.",
+			strings.Join(missing, ", "), st.ID, declared(st)).With("missing", missing).With("step_id", st.ID)
+	}
+	return out, nil
+}
+
+// declared lists a step's outputs for an error's reader.
+func declared(st *job.Step) string {
+	if len(st.Outputs) == 0 {
+		return "none, so outputs must be {}"
+	}
+	names := make([]string, len(st.Outputs))
+	for i, o := range st.Outputs {
+		names[i] = fmt.Sprintf("%s (%s, %s)", o.Name, o.Type, map[bool]string{true: "required", false: "optional"}[o.Required])
+	}
+	return strings.Join(names, ", ")
+}
+
+// decodeOutputs reads an object, or, as seed 001 has it, a list of paths where
+// the step declares exactly one output.
+func decodeOutputs(st *job.Step, raw json.RawMessage) (OrderedMap[json.RawMessage], error) {
+	raw = bytes.TrimSpace(raw)
+	unreadable := func(err error) error {
+		return session.Wrong("bad_outputs", "outputs cannot be read: %v. Give an object of output names and paths.", err).Because(err)
+	}
+	switch {
+	case bytes.HasPrefix(raw, []byte("{")):
+		var m OrderedMap[json.RawMessage]
+		if err := json.Unmarshal(raw, &m); err != nil {
+			return nil, unreadable(err)
+		}
+		return m, nil
+	case bytes.HasPrefix(raw, []byte("[")) && len(st.Outputs) == 1:
+		only := st.Outputs[0]
+		if only.Type == job.File {
+			var list []json.RawMessage
+			if err := json.Unmarshal(raw, &list); err != nil {
+				return nil, unreadable(err)
+			}
+			if len(list) == 0 {
+				return nil, nil
+			}
+			if len(list) == 1 {
+				raw = list[0]
+			}
+		}
+		return OrderedMap[json.RawMessage]{{only.Name, raw}}, nil
+	case bytes.HasPrefix(raw, []byte("[")):
+		return nil, session.Wrong("bad_outputs", "outputs is a list, which is only understood where a step declares exactly one output. Give an object; step '%s' declares: %s.", st.ID, declared(st))
+	}
+	return nil, session.Wrong("bad_outputs", "outputs is %s. Give an object of output names and paths; step '%s' declares: %s.", kindOf(raw), st.ID, declared(st))
+}
+
+// outputValue reads one value by its declared type.
+func outputValue(o job.Output, raw json.RawMessage) (v OutputValue, err error) {
+	if o.Type == job.File {
+		if raw[0] != '"' || json.Unmarshal(raw, &v) != nil {
+			return v, session.Wrong("output_type",
+				"Output '%s' is declared as type 'file' and must be a single string path; it is %s.", o.Name, kindOf(raw)).With("output", o.Name)
+		}
+		return v, nil
+	}
+	var list []json.RawMessage
+	if raw[0] != '[' || json.Unmarshal(raw, &list) != nil {
+		return v, session.Wrong("output_type",
+			"Output '%s' is declared as type 'files' and must be a list of paths; it is %s.", o.Name, kindOf(raw)).With("output", o.Name)
+	}
+	v = OutputValue{List: true, Paths: make([]string, len(list))}
+	for i, item := range list {
+		if item[0] != '"' || json.Unmarshal(item, &v.Paths[i]) != nil {
+			return v, session.Wrong("output_type",
+				"Output '%s' is declared as type 'files' and must be a list of paths; its element %d is %s.", o.Name, i, kindOf(item)).With("output", o.Name)
+		}
+	}
+	return v, nil
+}
+
+// kindOf names what a JSON value is.
+func kindOf(raw json.RawMessage) string {
+	if len(raw) == 0 {
+		return "missing"
+	}
+	switch raw[0] {
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	}
+	return "a number"
+}
+
+// SameOutputs reports whether an outputs argument says what was recorded.
+func SameOutputs(raw json.RawMessage, have Outputs) bool {
+	raw = bytes.TrimSpace(raw)
+	if bytes.HasPrefix(raw, []byte("[")) {
+		var list, paths []string
+		for _, o := range have {
+			paths = append(paths, o.Value.Paths...)
+		}
+		return len(have) <= 1 && json.Unmarshal(raw, &list) == nil && slices.Equal(list, paths)
+	}
+	var given OrderedMap[*OutputValue]
+	if !bytes.HasPrefix(raw, []byte("{")) || json.Unmarshal(raw, &given) != nil {
+		return false
+	}
+	n := 0
+	for _, g := range given {
+		if g.Value == nil {
+			continue
+		}
+		want, ok := have.Get(g.Key)
+		if !ok || g.Value.List != want.List || !slices.Equal(g.Value.Paths, want.Paths) {
+			return false
+		}
+		n++
+	}
+	return n == len(have)
+}

@@ -1,0 +1,134 @@
+package workflow
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"deepwork/catalog/job"
+	"deepwork/session"
+	"deepwork/session/workflow/machine"
+)
+
+// checkOutputs reads the outputs argument by the step's declaration and checks
+// that each path is a regular file inside the project (seed 000, 001.5).
+func (e *Engine) checkOutputs(st *job.Step, raw json.RawMessage) (Outputs, error) {
+	out, err := machine.ParseOutputs(st, raw)
+	if err != nil || len(out) == 0 {
+		return out, err
+	}
+	root, err := e.realRoot()
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range out {
+		for _, p := range o.Value.Paths {
+			if err := checkPath(root, o.Key, p); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// checkPath tells whether a submitted path is a regular file inside the
+// project, after symlinks are resolved. root is resolved already.
+func checkPath(root, output, path string) error {
+	refuse := func(code, format string, args ...any) error {
+		for i, a := range args {
+			if text, ok := a.(string); ok {
+				args[i] = clip(text, 500)
+			}
+		}
+		return session.Wrong(code, "Output '%s': "+format, append([]any{output}, args...)...).With("output", output).With("path", clip(path, 500))
+	}
+	notFound := func() error {
+		return refuse("file_not_found", "file not found at '%s'. Paths are relative to the project root (%s); make the file first, or mend the path.", path, root)
+	}
+	if path == "" || strings.ContainsRune(path, 0) {
+		return notFound()
+	}
+	full := filepath.FromSlash(path)
+	if !filepath.IsAbs(full) {
+		if plainFile(root, full) {
+			return nil
+		}
+		full = filepath.Join(root, full)
+	}
+	real, err := filepath.EvalSymlinks(full)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return refuse("file_unreadable", "'%s' cannot be reached: permission denied.", path)
+	case err != nil:
+		return notFound()
+	case !inside(root, real):
+		return refuse("outside_project", "'%s' leads outside the project root (%s). Put the file inside it.", path, root)
+	}
+	info, err := os.Stat(real)
+	switch {
+	case err != nil:
+		return notFound()
+	case info.IsDir():
+		return refuse("not_a_file", "'%s' is a directory. Give the path of each file in it.", path)
+	case !info.Mode().IsRegular():
+		return refuse("not_a_file", "'%s' is not a regular file.", path)
+	}
+	return nil
+}
+
+// plainFile tells whether a path below a resolved folder is a regular file with
+// no symlink on the way, which is what most are: then nothing has to be resolved.
+func plainFile(root, path string) bool {
+	if !filepath.IsLocal(path) {
+		return false
+	}
+	path = filepath.Clean(path)
+	for i := 0; i < len(path); i++ {
+		if os.IsPathSeparator(path[i]) {
+			if fi, err := os.Lstat(filepath.Join(root, path[:i])); err != nil || !fi.IsDir() {
+				return false
+			}
+		}
+	}
+	fi, err := os.Lstat(filepath.Join(root, path))
+	return err == nil && fi.Mode().IsRegular()
+}
+
+// realRoot is the project root with symlinks resolved.
+func (e *Engine) realRoot() (string, error) {
+	real, err := filepath.EvalSymlinks(e.root)
+	if err != nil {
+		return "", projectGone(e.root, err)
+	}
+	return real, nil
+}
+
+// inside tells whether a resolved path is below a resolved folder.
+func inside(root, path string) bool {
+	rel, err := filepath.Rel(root, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) && !filepath.IsAbs(rel)
+}
+
+// repeated adds to a refusal of outputs that they are those of the step that was
+// finished last: the caller has probably lost the reply.
+func (a *sessionActor) repeated(err error, same func(Outputs) bool) error {
+	var e *session.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	for i := len(a.state.Replies) - 1; i >= 0; i-- {
+		r := a.state.Replies[i]
+		if r.Tool != ToolFinish {
+			continue
+		}
+		if p := a.state.Progress(r.StepID); p != nil && p.CompletedAt != nil && len(p.Outputs) > 0 && same(p.Outputs) {
+			e.Message += fmt.Sprintf(" These are the outputs of step '%s', which is finished already; if you lost its reply, call get_step, or repeat the call with step_id '%s'.", r.StepID, r.StepID)
+		}
+		break
+	}
+	return e
+}
