@@ -58,13 +58,13 @@ func (h *HTTPServer) admit(next http.Handler) http.Handler {
 			if !ok {
 				return
 			}
-			messages, fault := inspect(body)
+			n, fault := inspect(body)
 			if fault != "" {
 				http.Error(w, fault, http.StatusBadRequest)
 				return
 			}
-			r.Body = &readBody{*bytes.NewReader(body), body, messages}
-			if n := len(messages); n > 1 {
+			r.Body = &readBody{*bytes.NewReader(body), body}
+			if n > 1 {
 				limit := int64(h.server.lastHTTP().MaxRequests)
 				all := h.requests.Add(int64(n - 1))
 				defer h.requests.Add(int64(1 - n))
@@ -95,8 +95,7 @@ func isStream(r *http.Request) bool {
 // context, which lives as long as the MCP session.
 type readBody struct {
 	bytes.Reader
-	data     []byte
-	messages []enveloped // as inspect found them
+	data []byte
 }
 
 // Close implements io.Closer.

@@ -91,23 +91,16 @@ func BenchmarkEncodeWorkflows(b *testing.B) {
 		b.Fatal(err)
 	}
 	reply := &workflow.WorkflowsReply{Jobs: data, Errors: json.RawMessage(`[]`), Stack: []workflow.StackEntry{}}
-	for name, wrap := range map[string]func(*mcp.CallToolResult) any{
-		"ours": func(r *mcp.CallToolResult) any { return encodedResult{r, false} },
-		"sdk":  func(r *mcp.CallToolResult) any { return r },
-	} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				res, err := accepted(reply)
-				if err != nil {
-					b.Fatal(err)
-				}
-				out, err := encode(wrap(res)) // what the SDK does with a result
-				if err != nil {
-					b.Fatal(err)
-				}
-				b.SetBytes(int64(len(out)))
-			}
-		})
+	for b.Loop() {
+		res, err := accepted(reply)
+		if err != nil {
+			b.Fatal(err)
+		}
+		out, err := encode(res) // what the SDK does with a result
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.SetBytes(int64(len(out)))
 	}
 }
 

@@ -68,9 +68,6 @@ type connection struct {
 	leaving  context.Context // ends when its calls are no longer to wait for runs at sources, or with ctx
 	leave    context.CancelCauseFunc
 
-	asked   asked          // calls that the SDK does not know
-	holding sync.WaitGroup // of hold; added to under the lock of connections
-
 	// Under the lock of connections.
 	key   any                // *mcp.ServerSession, or sharedKey
 	ss    *mcp.ServerSession // nil: shared by the stateless requests of an identity
@@ -78,7 +75,7 @@ type connection struct {
 	idle  time.Duration      // how long it may be without any; 0: for ever
 	until time.Time          // when that is over
 	timer *time.Timer        // looks whether it is
-	over  bool               // it was idle for too long, and its session is being closed
+	over  bool               // its session has ended, or is being closed since it was idle for too long
 }
 
 // sharedKey is the key of an identity's stateless requests.
@@ -95,7 +92,6 @@ type connections struct {
 	mu     sync.Mutex
 	byKey  map[any]*connection
 	byID   map[string]*connection // by the MCP session's id, where it has one
-	ending int                    // in no map any more, and not at their end
 	closed bool
 	wg     sync.WaitGroup // a goroutine for each MCP session, and a count for each shared connection
 }
@@ -157,29 +153,22 @@ func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connect
 		c.byID[id] = conn
 	}
 	c.wg.Go(func() {
-		ss.Wait() // it returns when no call that the SDK knows is in flight; how it ended is told to who serves it
-		c.forget(conn)
+		ss.Wait() // it returns when no call is in flight; how it ended is told to who serves it
+		c.mu.Lock()
+		conn.over = true
+		c.mu.Unlock()
 		conn.cancel(errStopping)
-		conn.holding.Wait()
 		conn.agent.Close()
 		c.mu.Lock()
-		c.ending--
+		c.drop(conn)
 		c.mu.Unlock()
 	})
 	c.rest(conn)
 	return conn, nil
 }
 
-// forget takes a connection whose session has ended out of the maps; its timer runs
-// no more, its calls and its agent may still be ending.
-func (c *connections) forget(conn *connection) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.drop(conn)
-	c.ending++
-}
-
-// drop is forget under the lock. It reports whether the connection was there.
+// drop removes a connection from the maps, under the lock. It reports whether the
+// connection was there.
 func (c *connections) drop(conn *connection) bool {
 	if c.byKey[conn.key] != conn {
 		return false
@@ -228,7 +217,7 @@ func (c *connections) rest(conn *connection) {
 func (c *connections) look(conn *connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.byKey[conn.key] != conn {
+	if c.byKey[conn.key] != conn || conn.over {
 		return
 	}
 	if left := time.Until(conn.until); conn.calls > 0 || left > 0 {
@@ -272,28 +261,12 @@ func (c *connections) cutID(id string) {
 	}
 }
 
-// known returns the connection of an MCP session, if it is the identity's.
-func (c *connections) known(id, identity string) (*connection, bool) {
+// known reports whether an MCP session is open and the identity's.
+func (c *connections) known(id, identity string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	conn := c.byID[id]
-	if conn == nil || conn.over || conn.identity != identity {
-		return nil, false
-	}
-	return conn, true
-}
-
-// hold is acquire for a call that the SDK does not know: the connection's agent is not
-// closed before done is called. It is false if the connection has ended.
-func (c *connections) hold(conn *connection) (done func(), ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byKey[conn.key] != conn || conn.over {
-		return nil, false
-	}
-	conn.calls++
-	conn.holding.Add(1)
-	return func() { c.release(conn); conn.holding.Done() }, true
+	return conn != nil && !conn.over && conn.identity == identity
 }
 
 // len is how many connections there are.
@@ -338,7 +311,7 @@ func (c *connections) close(ctx context.Context) (left int) {
 	case <-ctx.Done():
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return len(c.byKey) + c.ending
+		return len(c.byKey)
 	}
 }
 

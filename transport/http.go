@@ -75,7 +75,6 @@ type HTTPServer struct {
 	requests atomic.Int64 // in flight, streams not counted
 	streams  atomic.Int64
 	owed     atomic.Int64 // replies to calls that came over SSE
-	direct   atomic.Int64 // calls that went past the SDK, since the beginning
 	told     refusals
 }
 
@@ -236,25 +235,18 @@ func (h *HTTPServer) streamable() http.Handler {
 		if isStateless(r) {
 			who.stateless = true
 			r = r.WithContext(context.WithValue(r.Context(), callerKey{}, &who))
-			if r.Method != http.MethodPost || !h.callAlone(w, r) {
-				stateless.ServeHTTP(w, r)
-			}
+			stateless.ServeHTTP(w, r)
 			return
 		}
 		if id := r.Header.Get("Mcp-Session-Id"); id != "" {
 			// Another caller's session is as unknown as one that has ended: the
 			// client is to begin one of its own.
-			conn, ok := h.server.conns.known(id, who.identity)
-			if !ok {
+			if !h.server.conns.known(id, who.identity) {
 				h.refuse(w, r, http.StatusNotFound, refusedSession,
 					"this MCP session is not known: it has ended, or was idle for too long. Initialize a new one; workflow sessions are resumed by their session_id")
 				return
 			}
 			switch r.Method {
-			case http.MethodPost:
-				if h.callInSession(w, r, conn) {
-					return
-				}
 			case http.MethodDelete:
 				h.server.conns.cutID(id) // it is not to wait for a review
 			case http.MethodGet:

@@ -124,8 +124,8 @@ func TestInspect(t *testing.T) {
 		`[{"method":"m","id":1},{"method":"m","id":1.0}]`: {0, true},
 		"[" + strings.Repeat("1,", maxBatch) + "1]":       {0, true},
 	} {
-		if messages, fault := inspect([]byte(body)); len(messages) != want.n || (fault != "") != want.fault {
-			t.Errorf("%s: %d, %q", clip(body, 80), len(messages), fault)
+		if n, fault := inspect([]byte(body)); n != want.n || (fault != "") != want.fault {
+			t.Errorf("%s: %d, %q", clip(body, 80), n, fault)
 		}
 	}
 }

@@ -99,11 +99,11 @@ func parseLine(text []byte) line {
 		l.add(text)
 		return l
 	}
-	var parts []json.RawMessage
-	if err := json.Unmarshal(text, &parts); err != nil {
+	parts, n, err := splitBatch(text)
+	if err != nil {
 		return rejected(jsonrpc.ID{}, jsonrpc.CodeParseError, "parse error: "+err.Error())
 	}
-	if n := len(parts); n == 0 || n > maxBatch {
+	if n == 0 || n > maxBatch {
 		return rejected(jsonrpc.ID{}, jsonrpc.CodeInvalidRequest,
 			fmt.Sprintf("invalid request: a batch of %d messages; it must have 1 to %d", n, maxBatch))
 	}
@@ -112,6 +112,21 @@ func parseLine(text []byte) line {
 		l.add(p)
 	}
 	return l
+}
+
+// splitBatch returns the first maxBatch messages of a JSON list, and how many there are.
+func splitBatch(text []byte) (messages []json.RawMessage, n int, err error) {
+	if err := json.Unmarshal(text, new(json.RawMessage)); err != nil {
+		return nil, 0, err
+	}
+	d := json.NewDecoder(bytes.NewReader(text)) // its errors would be those of Unmarshal
+	for _, err = d.Token(); err == nil && d.More(); n++ {
+		var message json.RawMessage
+		if err = d.Decode(&message); n < maxBatch {
+			messages = append(messages, message)
+		}
+	}
+	return messages, n, err
 }
 
 func (l *line) add(text []byte) {

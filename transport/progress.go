@@ -36,8 +36,9 @@ func wantsProgress(ctx context.Context) bool { return ctx.Value(progressKey{}) !
 // silent calls does not. The value is the call's age in seconds, since it has to
 // grow; what there is to tell is in the message. The returned function ends it
 // and waits.
-func (s *Server) withProgress(ctx context.Context, c *toolCall) (context.Context, func()) {
-	if c.token == nil {
+func (s *Server) withProgress(ctx context.Context, req *mcp.CallToolRequest) (context.Context, func()) {
+	token := req.Params.GetProgressToken()
+	if token == nil {
 		return ctx, func() {}
 	}
 	began := time.Now()
@@ -60,8 +61,8 @@ func (s *Server) withProgress(ctx context.Context, c *toolCall) (context.Context
 			case <-ctx.Done():
 				return
 			}
-			err := c.notify(ctx, &mcp.ProgressNotificationParams{
-				ProgressToken: c.token, Progress: time.Since(began).Seconds(), Message: message,
+			err := req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+				ProgressToken: token, Progress: time.Since(began).Seconds(), Message: message,
 			})
 			if err != nil {
 				s.logger.LogAttrs(ctx, slog.LevelDebug, "a progress notification was not sent", slog.Any("error", err))

@@ -16,8 +16,8 @@ const listenMethod = "subscriptions/listen"
 
 // receive is the middleware around every request: it survives a panic of
 // whatever handles it, gives it the caller's connection and a context that ends
-// with the server, computes the instructions when they are asked for, and carries out
-// calls of tools, which never reach the SDK's own handlers.
+// with the server, computes the instructions when they are asked for, and finds the
+// handler of a called tool.
 func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
 		defer func() {
@@ -40,11 +40,7 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		ctx, release := conn.joined(ctx)
 		defer release()
 		if call, ok := req.(*mcp.CallToolRequest); ok {
-			result, err := s.call(ctx, conn, calledOverSDK(call))
-			if err != nil {
-				return nil, err
-			}
-			return encodedResult{result, isTyped(ss)}, nil
+			return s.dispatch(ctx, conn, call, next, method)
 		}
 		if list, ok := req.(*mcp.ListToolsRequest); ok && s.remote != nil {
 			return s.remote.listTools(ctx, next, method, list)

@@ -42,11 +42,11 @@ func (r *remotes) handler(ctx context.Context, name string) handler {
 	case do == nil:
 		return nil
 	}
-	return func(ctx context.Context, conn *connection, c *toolCall) (*mcp.CallToolResult, error) {
-		return r.server.serveCall(ctx, conn, c, callLog{tool: name, counted: countedAs},
+	return func(ctx context.Context, conn *connection, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return r.server.serveCall(ctx, conn, req, callLog{tool: name, counted: countedAs},
 			func(*callLog) *session.Error { return nil }, // the workflow's own schema judges them
 			func(ctx context.Context, conn *connection) (any, string, error) {
-				return do(ctx, conn, c.arguments)
+				return do(ctx, conn, req.Params.Arguments)
 			})
 	}
 }

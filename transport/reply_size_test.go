@@ -33,7 +33,7 @@ func TestEveryReplyIsBounded(t *testing.T) {
 	}
 	call := func(name string, work func() (any, string, error)) *mcp.CallToolResult {
 		t.Helper()
-		res, err := s.serveCall(ctx, conn, &toolCall{name: name}, callLog{tool: name},
+		res, err := s.serveCall(ctx, conn, &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: name}}, callLog{tool: name},
 			func(*callLog) *session.Error { return nil },
 			func(context.Context, *connection) (any, string, error) { return work() })
 		if err != nil {

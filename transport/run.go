@@ -74,7 +74,6 @@ func (s *Server) serve(ctx context.Context, c *stdio) error {
 		ss.Close()
 		return fmt.Errorf("serving stdio: %w", err)
 	}
-	c.direct.Store(new(s.pastSDK(c, ss, conn)))
 	var wg sync.WaitGroup
 	over := make(chan error, 1) // one value, when no call is in flight any more
 	wg.Go(func() { over <- ss.Wait() })
@@ -112,9 +111,6 @@ func (s *Server) serve(ctx context.Context, c *stdio) error {
 			case err := <-over:
 				if why := c.failure(); why != nil {
 					err = why
-				}
-				if !within(cutGrace, conn.holding.Wait) {
-					err = errors.Join(err, c.unanswered())
 				}
 				if err != nil && !errors.Is(err, io.EOF) {
 					return fmt.Errorf("serving stdio: %w", err)

@@ -71,6 +71,7 @@ type Server struct {
 	remote *remotes           // the workflows of other systems; nil: not chosen
 
 	announce func() // has the SDK tell all clients that the list of tools changed
+	anyTool  string // the name of a registered tool
 	metrics  *metrics
 	inflight inflight
 	network  atomic.Pointer[config.HTTP] // as last read, for those who must not wait

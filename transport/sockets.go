@@ -249,10 +249,3 @@ func (s *sockets) track(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
-
-// release closes the connection of a request whose client has hung up.
-func release(r *http.Request) {
-	if c, _ := r.Context().Value(socketKey{}).(*socket); c != nil {
-		c.Close()
-	}
-}

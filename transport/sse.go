@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"mime"
 	"net/http"
 	"net/url"
 	"sync"
@@ -83,7 +84,7 @@ func (s *sse) open(w http.ResponseWriter, r *http.Request) {
 
 // post takes a message of a session's client.
 func (s *sse) post(w http.ResponseWriter, r *http.Request) {
-	if !isJSON(r.Header.Get("Content-Type")) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		http.Error(w, "Content-Type must be application/json", http.StatusUnsupportedMediaType)
 		return
 	}

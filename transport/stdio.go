@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -47,14 +46,10 @@ type stdio struct {
 	token chan struct{}     // capacity 1; who holds it writes
 	buf   []byte            // of who holds the token
 
-	direct atomic.Pointer[func(*jsonrpc.Request) bool] // carries out what need not go to the SDK
-	past   atomic.Int64                                // calls that went past it, since the beginning
-
 	stopOnce, closeOnce sync.Once
 
 	mu      sync.Mutex
 	calls   map[jsonrpc.ID]call // read and not yet answered
-	handed  int                 // of those, how many the SDK has and will answer
 	pending int                 // of those, and of replies being written, how many count
 	err     error               // why it broke, if it did
 }
@@ -63,7 +58,6 @@ type stdio struct {
 type call struct {
 	batch  *batch // the batch it came in, or nil
 	parked bool   // it is not answered before it is cancelled, so nobody waits for it
-	handed bool   // the SDK has it
 	// cancelled by the client, which does not want a reply any more (MCP
 	// "Cancellation") and takes one for a fault.
 	cancelled bool
@@ -114,9 +108,6 @@ func (c *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 		if len(c.queue) > 0 {
 			msg := c.queue[0]
 			c.queue = c.queue[1:]
-			if req, ok := msg.(*jsonrpc.Request); ok && c.carryOut(req) {
-				continue
-			}
 			return msg, nil
 		}
 		if !c.wait(maxInFlight - 1) {
@@ -211,9 +202,6 @@ func (c *stdio) Write(ctx context.Context, msg jsonrpc.Message) error {
 	call, known := c.calls[resp.ID]
 	// The client may use the id again as soon as it has the reply.
 	delete(c.calls, resp.ID)
-	if call.handed {
-		c.handed--
-	}
 	var replies []jsonrpc.Message
 	done := 1
 	if !call.cancelled || resp.Error == nil {

@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -56,10 +55,10 @@ func addTool[A, R any](s *Server, t tool[A, *R]) {
 			OpenWorldHint:   new(t.hints.open),
 		},
 	}
-	s.tools[t.name] = func(ctx context.Context, conn *connection, c *toolCall) (*mcp.CallToolResult, error) {
+	s.tools[t.name] = func(ctx context.Context, conn *connection, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		var args A
-		return s.serveCall(ctx, conn, c, callLog{tool: t.name}, func(log *callLog) *session.Error {
-			fault := check.decode(c.arguments, &args)
+		return s.serveCall(ctx, conn, req, callLog{tool: t.name}, func(log *callLog) *session.Error {
+			fault := check.decode(req.Params.Arguments, &args)
 			if t.session != nil {
 				log.session = t.session(&args)
 			}
@@ -72,25 +71,20 @@ func addTool[A, R any](s *Server, t tool[A, *R]) {
 			return reply, t.outcome(reply), nil
 		})
 	}
-	s.mcp.AddTool(listed, listedOnly)
+	s.mcp.AddTool(listed, dispatched)
 	if s.announce == nil {
 		// The SDK takes a tool that is registered again for a change, and tells every
 		// client once.
-		s.announce = func() { s.mcp.AddTool(listed, listedOnly) }
+		s.announce = func() { s.mcp.AddTool(listed, dispatched) }
+		s.anyTool = t.name
 	}
-}
-
-// listedOnly stands where the SDK wants a handler for a tool that it lists: receive
-// carries out the calls.
-func listedOnly(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	return nil, errors.New("the call passed by the middleware that carries it out")
 }
 
 // serveCall is the frame of every tool call: what is logged, counted and
 // recovered from, and what must be right before the tool's own work is done. log
 // has the tool's name; decode reads the arguments into wherever work finds them;
 // work returns the reply and, for the log, the outcome.
-func (s *Server) serveCall(ctx context.Context, conn *connection, c *toolCall, log callLog, decode func(*callLog) *session.Error,
+func (s *Server) serveCall(ctx context.Context, conn *connection, req *mcp.CallToolRequest, log callLog, decode func(*callLog) *session.Error,
 	work func(context.Context, *connection) (reply any, outcome string, err error)) (res *mcp.CallToolResult, err error) {
 	log.logger, log.metrics, log.identity, log.began = s.logger, s.metrics, conn.identity, time.Now()
 	defer s.inflight.begin(&log)()
@@ -120,7 +114,7 @@ func (s *Server) serveCall(ctx context.Context, conn *connection, c *toolCall, l
 			return refused(fault), nil
 		}
 	}
-	ctx, quiet := s.withProgress(ctx, c)
+	ctx, quiet := s.withProgress(ctx, req)
 	defer quiet() // before the reply goes out
 	reply, outcome, err := work(ctx, conn)
 	if err == nil {

@@ -1,0 +1,225 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/catalog/config"
+	"deepwork/session/workflow"
+)
+
+// newestTriple is what each request of the newest version of the protocol says.
+const newestTriple = `"io.modelcontextprotocol/protocolVersion":"` + statelessSince + `","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}`
+
+// newestHeaders are the headers that go with a call in it.
+func newestHeaders(params string) []string {
+	var p struct {
+		Name string `json:"name"`
+	}
+	if err := json.Unmarshal([]byte(strings.Replace(params, "META", "", 1)), &p); err != nil {
+		panic(err)
+	}
+	return []string{"Mcp-Protocol-Version: " + statelessSince, "Mcp-Method: tools/call", "Mcp-Name: " + p.Name}
+}
+
+// In the newest protocol a result says what it is, and who gives it; in the others it
+// does not. Clients of the newest one refuse a result that does not say so.
+func TestResultsAreTypedInTheNewestProtocol(t *testing.T) {
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	h := overHTTP(t, s, HTTPOptions{})
+	c := httpClient(t, "")
+	const typed = `,"resultType":"complete"}`
+	for _, tool := range []string{"get_workflows", "start_workflow"} { // an answer and a refusal
+		r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":{},"_meta":{`+newestTriple+`}}}`,
+			newestHeaders(`{"name":"`+tool+`"}`)...)
+		if r.status != 200 || !strings.Contains(r.body, typed) || !strings.Contains(r.body, `"io.modelcontextprotocol/serverInfo"`) {
+			t.Errorf("%s: %+v", tool, r)
+		}
+		for _, way := range []string{"Accept: application/*, text/*", "Accept: */*"} {
+			r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":{}}}`, open(t, c, h), way)
+			if r.status != 200 || strings.Contains(r.body, "resultType") || strings.Contains(r.body, "serverInfo") {
+				t.Errorf("%s: %+v", tool, r)
+			}
+		}
+	}
+}
+
+// A blocked call lasts until it is let go, or its context ends.
+type blocked struct {
+	began chan string // the step it is about
+	ended chan error  // the cause, or nil
+	free  chan struct{}
+}
+
+func blocking(t *testing.T) (*Server, *HTTPServer, *blocked) {
+	b := &blocked{began: make(chan string, 100), ended: make(chan error, 100), free: make(chan struct{})}
+	s, _ := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(ctx context.Context, args workflow.FinishArgs) (*workflow.FinishReply, error) {
+			tellProgress(ctx, "it has begun")
+			b.began <- "begun"
+			select {
+			case <-b.free:
+				b.ended <- nil
+				return fullFinish(), nil
+			case <-ctx.Done():
+				b.ended <- context.Cause(ctx)
+				return nil, ctx.Err()
+			}
+		}
+	}, withHTTP(nil))
+	return s, overHTTP(t, s, HTTPOptions{}), b
+}
+
+// A cancellation reaches the call that it names, of its own session, and no other,
+// alone or in a batch; the caller's request ends.
+func TestACancellationReachesItsCall(t *testing.T) {
+	_, h, b := blocking(t)
+	c := httpClient(t, "")
+	mine, other := open(t, c, h), open(t, c, h)
+	cancel := func(id string) string {
+		return `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":"enough"}}`
+	}
+	answers := make(chan reply, 2)
+	for _, id := range []string{`"1"`, `1`} { // which are two
+		go func() {
+			answers <- send(t, c, "POST", h.URL(), strings.Replace(finishCall(1), `"id":1`, `"id":`+id, 1), mine)
+		}()
+		<-b.began
+	}
+	accepted := func(body string, headers ...string) {
+		t.Helper()
+		if r := send(t, c, "POST", h.URL(), body, headers...); r.status != 202 {
+			t.Errorf("%s: %+v", body, r)
+		}
+	}
+	accepted(cancel(`1`), other) // another session's
+	accepted(cancel(`2`), mine)
+	if r := send(t, c, "POST", h.URL(), strings.Replace(cancel(`1`), "{", `{"id":7,`, 1), mine); r.status != 400 { // no notification
+		t.Errorf("%+v", r)
+	}
+	if r := send(t, c, "POST", h.URL(), cancel(`1`), mine, "Content-Type: text/plain"); r.status != 415 {
+		t.Errorf("%+v", r)
+	}
+	accepted(cancel(`"2"`), mine)
+	accepted(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}`, mine)
+	select {
+	case err := <-b.ended:
+		t.Fatalf("a call ended: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	accepted(strings.Replace(cancel(`1`), "s/c", `s\/c`, 1), mine) // as PHP writes it
+	if err := <-b.ended; err != context.Canceled {
+		t.Errorf("the cause is %v", err)
+	}
+	if r := <-answers; r.status != 200 || !strings.Contains(r.body, `"id":1,"error"`) {
+		t.Errorf("the cancelled one: %+v", r)
+	}
+	accepted("["+cancel(`"1"`)+"]", strings.Replace(mine, stateful, "2025-03-26", 1), "Mcp-Protocol-Version: 2025-03-26")
+	if err := <-b.ended; err != context.Canceled {
+		t.Errorf("the cause is %v", err)
+	}
+	if r := <-answers; r.status != 200 || !strings.Contains(r.body, `"id":"1","error"`) {
+		t.Errorf("the other: %+v", r)
+	}
+}
+
+// Progress comes on the stream that the answer comes on, at once and before it.
+func TestProgressOfACall(t *testing.T) {
+	_, h, b := blocking(t)
+	inSession := []string{open(t, httpClient(t, ""), h)}
+	for token, headers := range map[string][]string{`"t-1"`: inSession, `7`: inSession, `"n-1"`: newestHeaders(`{"name":"finished_step"}`)} {
+		meta := `"progressToken":` + token
+		if len(headers) > 1 {
+			meta += "," + newestTriple
+		}
+		body := strings.Replace(finishCall(1), `"params":{`, `"params":{"_meta":{`+meta+`},`, 1)
+		conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", strings.Join(headers, "\r\n"), len(body), body))
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var events []string
+		lines := bufio.NewScanner(resp.Body)
+		for lines.Scan() {
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				if events = append(events, data); len(events) == 1 {
+					<-b.began
+					b.free <- struct{}{} // it is still going on
+				}
+			}
+		}
+		if len(events) != 2 || !strings.HasPrefix(events[0], `{"jsonrpc":"2.0","method":"notifications/progress","params":{`) ||
+			!strings.Contains(events[0], `"progressToken":`+token) || !strings.Contains(events[0], "it has begun") || !strings.HasPrefix(events[1], `{"jsonrpc":"2.0","id":1,"result":`) {
+			t.Errorf("%q", events)
+		}
+		<-b.ended
+	}
+}
+
+// A client that hangs up has its connection closed, and its call goes on.
+func TestACallWhoseClientHangsUp(t *testing.T) {
+	s, h, b := blocking(t)
+	c := httpClient(t, "")
+	id := open(t, c, h)
+	body := strings.Replace(finishCall(1), `"params":{`, `"params":{"_meta":{"progressToken":1},`, 1)
+	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body))
+	<-b.began
+	conn.Close()
+	waitFor(t, "the connection to close", func() bool { return h.sockets.len() == 1 }) // the other one is kept
+	if n := s.inflight.len(); n != 1 {
+		t.Errorf("%d calls in flight", n)
+	}
+	b.free <- struct{}{}
+	if err := <-b.ended; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	waitFor(t, "the end of the call", func() bool { return s.inflight.len() == 0 && h.requests.Load() == 0 })
+	// Its id is free again.
+	go func() { <-b.began; b.free <- struct{}{} }()
+	waitFor(t, "the answer to a call of the same id", func() bool {
+		r := send(t, c, "POST", h.URL(), finishCall(1), id)
+		return r.status == 200 && strings.Contains(r.body, `"id":1,"result"`)
+	})
+}
+
+// In the newest version of the protocol a client that hangs up has cancelled its call.
+func TestACallOfTheNewestProtocolWhoseClientHangsUp(t *testing.T) {
+	s, h, b := blocking(t)
+	body := strings.Replace(finishCall(1), `"params":{`, `"params":{"_meta":{`+newestTriple+`},`, 1)
+	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", strings.Join(newestHeaders(`{"name":"finished_step"}`), "\r\n"), len(body), body))
+	<-b.began
+	conn.Close()
+	if err := <-b.ended; err != context.Canceled {
+		t.Errorf("the cause is %v", err)
+	}
+	waitFor(t, "the end of the call", func() bool { return s.inflight.len() == 0 && h.requests.Load() == 0 && h.sockets.len() == 0 })
+}
+
+// A session is not idle while a call goes on.
+func TestACallKeepsItsSession(t *testing.T) {
+	const idle = 50 * time.Millisecond
+	b := make(chan struct{})
+	s, _ := fakeServer(t, func(a *fakeAgent) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+			<-b
+			return fullFinish(), nil
+		}
+	}, withHTTP(func(c *config.HTTP) { c.IdleTimeout = idle }))
+	h := overHTTP(t, s, HTTPOptions{})
+	c := httpClient(t, "")
+	id := open(t, c, h)
+	time.AfterFunc(5*idle, func() { close(b) })
+	if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 200 || !strings.Contains(r.body, `"id":1,"result"`) {
+		t.Errorf("%+v", r)
+	}
+	waitFor(t, "the session to be let go", func() bool { return s.conns.len() == 0 })
+	if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 404 {
+		t.Errorf("%+v", r)
+	}
+}
