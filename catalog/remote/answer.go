@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/jsontext"
 )
 
 // Progress is how far a run is.
@@ -53,7 +55,7 @@ type reply struct {
 // with a field of a wrong type is a bad answer, not a connection that is lost.
 func (r *reply) UnmarshalJSON(data []byte) error {
 	data = bytes.ToValidUTF8(data, []byte("\uFFFD"))
-	if first(data) != '{' {
+	if jsontext.First(data) != '{' {
 		r.fault = "it is " + kindOf(data) + ", and is to be an object"
 		return nil
 	}
@@ -68,9 +70,9 @@ func (r *reply) UnmarshalJSON(data []byte) error {
 	r.Content, r.Structured = in.Content, in.Structured
 	r.IsError = bytes.Equal(bytes.TrimSpace(in.IsError), []byte("true"))
 	switch {
-	case given(in.IsError) && kindOf(in.IsError) != "a boolean":
+	case !jsontext.IsNull(in.IsError) && kindOf(in.IsError) != "a boolean":
 		r.fault = "its isError is " + kindOf(in.IsError) + ", and is to be a boolean"
-	case given(in.Content) && first(in.Content) != '[':
+	case !jsontext.IsNull(in.Content) && jsontext.First(in.Content) != '[':
 		r.fault = "its content is " + kindOf(in.Content) + ", and is to be an array"
 	}
 	return nil
@@ -84,7 +86,7 @@ type block struct {
 
 func (r *reply) blocks() []block {
 	var all []block
-	if first(r.Content) != '[' || json.Unmarshal(r.Content, &all) != nil {
+	if jsontext.First(r.Content) != '[' || json.Unmarshal(r.Content, &all) != nil {
 		return nil
 	}
 	return all
@@ -98,16 +100,16 @@ func (r *reply) text() string {
 			parts = append(parts, strings.TrimSpace(b.Text))
 		}
 	}
-	if len(parts) == 0 && given(r.Structured) {
+	if len(parts) == 0 && !jsontext.IsNull(r.Structured) {
 		return errorText(r.Structured)
 	}
-	return clip(strings.Join(parts, "\n"), maxErrorText)
+	return jsontext.Clip(strings.Join(parts, "\n"), maxErrorText)
 }
 
 // value is the reply as JSON: its structured content; else its one text, which
 // is JSON or becomes a JSON string; else its contents as they are. nil: nothing.
 func (r *reply) value() json.RawMessage {
-	if given(r.Structured) {
+	if !jsontext.IsNull(r.Structured) {
 		return r.Structured
 	}
 	blocks := r.blocks()
@@ -116,9 +118,9 @@ func (r *reply) value() json.RawMessage {
 		if text := []byte(strings.TrimSpace(blocks[0].Text)); json.Valid(text) {
 			return text
 		}
-		text, _ := encodeExact(blocks[0].Text) // a string always has a JSON form
+		text, _ := jsontext.Encode(blocks[0].Text) // a string always has a JSON form
 		return text
-	case len(blocks) == 0 && (blocks != nil || !given(r.Content)):
+	case len(blocks) == 0 && (blocks != nil || jsontext.IsNull(r.Content)):
 		return nil
 	}
 	return bytes.Clone(r.Content)
@@ -127,10 +129,10 @@ func (r *reply) value() json.RawMessage {
 // shallow is JSON as it is, or, where it is nested so deep that those who read it
 // further on may fail over it, as a text.
 func shallow(value json.RawMessage) json.RawMessage {
-	if depth(value) <= maxAnswer {
+	if jsontext.Depth(value) <= maxAnswer {
 		return value
 	}
-	text, _ := encodeExact(string(value)) // a string always has a JSON form
+	text, _ := jsontext.Encode(string(value)) // a string always has a JSON form
 	return text
 }
 
@@ -138,7 +140,7 @@ func shallow(value json.RawMessage) json.RawMessage {
 // of a tool: {"result": …}, and in it a text where that is what the tool gave.
 func (r *reply) unwrapped() json.RawMessage {
 	value := r.value()
-	if first(value) != '{' {
+	if jsontext.First(value) != '{' {
 		return value
 	}
 	var wrapped map[string]json.RawMessage
@@ -147,10 +149,10 @@ func (r *reply) unwrapped() json.RawMessage {
 	}
 	inner := wrapped["result"]
 	var text string
-	if first(inner) == '"' && json.Unmarshal(inner, &text) == nil && json.Valid([]byte(text)) {
+	if jsontext.First(inner) == '"' && json.Unmarshal(inner, &text) == nil && json.Valid([]byte(text)) {
 		inner = json.RawMessage(text)
 	}
-	switch first(inner) {
+	switch jsontext.First(inner) {
 	case '{', '[':
 		return inner
 	}
@@ -162,17 +164,17 @@ func (r *reply) unwrapped() json.RawMessage {
 func (r *reply) list() json.RawMessage {
 	value := r.unwrapped()
 	blocks := r.blocks()
-	if given(r.Structured) || len(blocks) < 2 {
+	if !jsontext.IsNull(r.Structured) || len(blocks) < 2 {
 		return value
 	}
 	var all []json.RawMessage
 	for _, b := range blocks {
-		if b.Type != "text" || first([]byte(b.Text)) != '{' || !json.Valid([]byte(b.Text)) {
+		if b.Type != "text" || jsontext.First([]byte(b.Text)) != '{' || !json.Valid([]byte(b.Text)) {
 			return value
 		}
 		all = append(all, json.RawMessage(b.Text))
 	}
-	joined, err := encodeExact(all)
+	joined, err := jsontext.Encode(all)
 	if err != nil {
 		return value
 	}
@@ -186,7 +188,7 @@ func (r *reply) syncAnswer() *Answer { return &Answer{State: Completed, Output: 
 // object says nothing but itself: it is the output, with no state.
 func (r *reply) answer() *Answer {
 	value := r.unwrapped()
-	if first(value) != '{' {
+	if jsontext.First(value) != '{' {
 		return &Answer{Output: shallow(value)}
 	}
 	var in struct {
@@ -210,10 +212,10 @@ func (r *reply) answer() *Answer {
 	if textOf(in.Status, &status) == "" {
 		a.State = stateOf(status)
 	}
-	if given(in.Output) {
+	if !jsontext.IsNull(in.Output) {
 		a.Output = shallow(in.Output)
 	}
-	if given(in.Error) {
+	if !jsontext.IsNull(in.Error) {
 		a.Error = errorText(in.Error)
 	}
 	return a
@@ -235,10 +237,10 @@ func stateOf(status string) State {
 func identifier(raw json.RawMessage) string {
 	var s string
 	switch {
-	case !given(raw):
-	case first(raw) == '"':
+	case jsontext.IsNull(raw):
+	case jsontext.First(raw) == '"':
 		json.Unmarshal(raw, &s)
-	case strings.IndexByte("0123456789-", first(raw)) >= 0:
+	case strings.IndexByte("0123456789-", jsontext.First(raw)) >= 0:
 		s = strings.TrimSpace(string(raw))
 	}
 	if len(s) > maxID {
@@ -250,10 +252,10 @@ func identifier(raw json.RawMessage) string {
 // errorText makes words of an error: a text, an object with a message, or JSON.
 func errorText(raw json.RawMessage) string {
 	var s string
-	if first(raw) == '"' && json.Unmarshal(raw, &s) == nil {
-		return clip(s, maxErrorText)
+	if jsontext.First(raw) == '"' && json.Unmarshal(raw, &s) == nil {
+		return jsontext.Clip(s, maxErrorText)
 	}
-	if first(raw) == '{' {
+	if jsontext.First(raw) == '{' {
 		var in struct {
 			Message json.RawMessage `json:"message"`
 			Error   json.RawMessage `json:"error"`
@@ -261,16 +263,16 @@ func errorText(raw json.RawMessage) string {
 		if json.Unmarshal(raw, &in) == nil {
 			for _, m := range []json.RawMessage{in.Message, in.Error} {
 				if textOf(m, &s) == "" {
-					return clip(s, maxErrorText)
+					return jsontext.Clip(s, maxErrorText)
 				}
 			}
 		}
 	}
 	var compact bytes.Buffer
 	if json.Compact(&compact, raw) != nil {
-		return clip(string(raw), maxErrorText)
+		return jsontext.Clip(string(raw), maxErrorText)
 	}
-	return clip(compact.String(), maxErrorText)
+	return jsontext.Clip(compact.String(), maxErrorText)
 }
 
 // progressOf reads a progress: a number, with a total beside it, or out of 1 or
@@ -279,17 +281,17 @@ func progressOf(raw, total, message json.RawMessage) *Progress {
 	p := &Progress{}
 	textOf(message, &p.Message)
 	switch {
-	case !given(raw):
+	case jsontext.IsNull(raw):
 		return nil
-	case first(raw) == '"':
+	case jsontext.First(raw) == '"':
 		textOf(raw, &p.Message)
-	case first(raw) == '{':
+	case jsontext.First(raw) == '{':
 		var in struct {
 			Progress json.RawMessage `json:"progress"`
 			Total    json.RawMessage `json:"total"`
 			Message  json.RawMessage `json:"message"`
 		}
-		if json.Unmarshal(raw, &in) != nil || first(in.Progress) == '{' {
+		if json.Unmarshal(raw, &in) != nil || jsontext.First(in.Progress) == '{' {
 			return nil
 		}
 		if inner := progressOf(in.Progress, in.Total, in.Message); inner != nil {
@@ -309,7 +311,7 @@ func progressOf(raw, total, message json.RawMessage) *Progress {
 			}
 		}
 	}
-	if p.Message = clip(p.Message, maxMessageText); p.Value == nil && p.Message == "" {
+	if p.Message = jsontext.Clip(p.Message, maxMessageText); p.Value == nil && p.Message == "" {
 		return nil
 	}
 	return p
@@ -317,7 +319,7 @@ func progressOf(raw, total, message json.RawMessage) *Progress {
 
 func number(raw json.RawMessage) *float64 {
 	var n float64
-	if !given(raw) || json.Unmarshal(raw, &n) != nil || math.IsInf(n, 0) {
+	if jsontext.IsNull(raw) || json.Unmarshal(raw, &n) != nil || math.IsInf(n, 0) {
 		return nil
 	}
 	return &n

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/jsontext"
 )
 
 // The errors of calls to a source.
@@ -46,10 +48,10 @@ func (c *Catalog) Execute(ctx context.Context, w *Workflow, input json.RawMessag
 	if err != nil {
 		return nil, err
 	}
-	if !given(input) {
+	if jsontext.IsNull(input) {
 		input = json.RawMessage(`{}`)
 	}
-	arguments, err := encodeExact(struct {
+	arguments, err := jsontext.Encode(struct {
 		WorkflowID string          `json:"workflow_id"`
 		Input      json.RawMessage `json:"input"`
 	}{w.ID, input})

@@ -7,6 +7,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/jsontext"
 )
 
 // A shared connection to a command carries calls of our own beside what the SDK sends
@@ -94,7 +96,7 @@ func (c *shared) forget(id int64) {
 // written has a goroutine of its own; a message that cannot be written ends the link,
 // since half of it may be out.
 func (c *shared) call(ctx context.Context, l *link, r *request) (*reply, error) {
-	params, err := encodeExact(r)
+	params, err := jsontext.Encode(r)
 	if err != nil {
 		return nil, fmt.Errorf("writing the call of %q: %w", r.Name, err)
 	}
@@ -129,9 +131,9 @@ func (c *shared) call(ctx context.Context, l *link, r *request) (*reply, error) 
 	case transportError:
 		return nil, e
 	case *jsonrpc.Error:
-		return nil, &RefusedError{Text: clip(e.Message, maxErrorText)}
+		return nil, &RefusedError{Text: jsontext.Clip(e.Message, maxErrorText)}
 	default:
-		return nil, &RefusedError{Text: clip(e.Error(), maxErrorText)}
+		return nil, &RefusedError{Text: jsontext.Clip(e.Error(), maxErrorText)}
 	}
 	return replyOf(resp.Result)
 }

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"deepwork/catalog/jsontext"
 )
 
 // An exchange is one call of a poster's: a request, and what comes back.
@@ -45,7 +47,7 @@ func (x *exchange) call(ctx context.Context, params []byte) (answer *reply, body
 		return x.follow(ctx, resp)
 	}
 	resp.Body.Close()
-	return nil, nil, transportError{fmt.Errorf("it answered with the content type %q and the status %s", clip(kind, 100), resp.Status)}
+	return nil, nil, transportError{fmt.Errorf("it answered with the content type %q and the status %s", jsontext.Clip(kind, 100), resp.Status)}
 }
 
 // single reads an answer that is all there is in a response.
@@ -65,7 +67,7 @@ func (x *exchange) single(ctx context.Context, body io.ReadCloser) (*reply, erro
 	if err := json.Unmarshal(data, &m); err != nil {
 		return nil, transportError{fmt.Errorf("its answer cannot be read: %w", err)}
 	}
-	if m.isRefusal() && !given(m.ID) {
+	if m.isRefusal() && jsontext.IsNull(m.ID) {
 		return answerOf(&m) // whom else should it refuse
 	}
 	return nil, transportError{errors.New("it answered with a message that does not answer the call")}
@@ -73,7 +75,7 @@ func (x *exchange) single(ctx context.Context, body io.ReadCloser) (*reply, erro
 
 // isRefusal tells whether a message is an error of JSON-RPC.
 func (m *wireMessage) isRefusal() bool {
-	return m.Version == "2.0" && m.Method == "" && given(m.Error)
+	return m.Version == "2.0" && m.Method == "" && !jsontext.IsNull(m.Error)
 }
 
 // maxRefusal is how much is read of the body of a response that is an error, in bytes.
@@ -92,7 +94,7 @@ func (x *exchange) refusal(resp *http.Response) error {
 	var m wireMessage
 	if json.Unmarshal(body, &m) == nil && m.isRefusal() {
 		switch mine := x.isMine(m.ID); {
-		case mine, !given(m.ID) && resp.StatusCode < 500 && resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden:
+		case mine, jsontext.IsNull(m.ID) && resp.StatusCode < 500 && resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden:
 			_, err := answerOf(&m)
 			return err
 		}
@@ -128,8 +130,8 @@ func sessionUnknown(status int, body []byte) bool {
 	}
 	said := string(body)
 	var m wireMessage
-	if json.Unmarshal(body, &m) == nil && given(m.Error) {
-		if given(m.ID) {
+	if json.Unmarshal(body, &m) == nil && !jsontext.IsNull(m.Error) {
+		if !jsontext.IsNull(m.ID) {
 			return false
 		}
 		var fault struct {

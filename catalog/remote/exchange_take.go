@@ -11,6 +11,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/jsontext"
 )
 
 // maxAsked is how many requests of the source's own may wait for their answers.
@@ -30,7 +32,7 @@ func (x *exchange) take(ctx context.Context, data []byte) (*reply, error) {
 	case m.Method == "" && x.isMine(m.ID):
 		return answerOf(&m)
 	case m.Method == "": // of another call; nobody waits for it here
-	case given(m.ID):
+	case !jsontext.IsNull(m.ID):
 		x.answerLater(ctx, m)
 	case m.Method == "notifications/progress":
 		var params mcp.ProgressNotificationParams
@@ -60,12 +62,12 @@ func (x *exchange) unreadable(data []byte, why error) error {
 
 // answerOf is what the answer to a call says.
 func answerOf(m *wireMessage) (*reply, error) {
-	if given(m.Error) {
+	if !jsontext.IsNull(m.Error) {
 		var e jsonrpc.Error
 		if err := json.Unmarshal(m.Error, &e); err != nil {
-			return nil, &RefusedError{Text: "its answer is an error that is not what JSON-RPC asks of one: " + clip(string(m.Error), 200)}
+			return nil, &RefusedError{Text: "its answer is an error that is not what JSON-RPC asks of one: " + jsontext.Clip(string(m.Error), 200)}
 		}
-		return nil, &RefusedError{Text: clip(e.Message, maxErrorText)}
+		return nil, &RefusedError{Text: jsontext.Clip(e.Message, maxErrorText)}
 	}
 	return replyOf(m.Result)
 }
@@ -99,7 +101,7 @@ func (x *exchange) answerLater(ctx context.Context, m wireMessage) {
 		x.asked = asked
 	}
 	select {
-	case x.asked <- wireMessage{ID: bytes.Clone(m.ID), Method: clip(strings.ToValidUTF8(m.Method, "?"), 100)}:
+	case x.asked <- wireMessage{ID: bytes.Clone(m.ID), Method: jsontext.Clip(strings.ToValidUTF8(m.Method, "?"), 100)}:
 	default:
 	}
 }

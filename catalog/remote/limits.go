@@ -46,22 +46,3 @@ const (
 	queryAgain    = time.Minute            // after a failed query's retries, where there is no interval
 	lookInterval  = time.Second            // between looks at the settings
 )
-
-// clip cuts a text to so many characters, and says so with an ellipsis.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	n := 0
-	for i := range s {
-		if n == most-1 {
-			// i is a character's beginning; is more than one left?
-			if len(s)-i <= 4 && len([]rune(s[i:])) == 1 {
-				return s
-			}
-			return s[:i] + "…"
-		}
-		n++
-	}
-	return s
-}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/jsontext"
 )
 
 // The versions of MCP that sources are spoken to in. handshake is the newest that
@@ -201,7 +203,7 @@ func (l *link) call(ctx context.Context, r *request) (*reply, error) {
 		return nil, e
 	}
 	if e := errorOf(err); e != nil {
-		return nil, &RefusedError{Text: clip(e.Message, maxErrorText)}
+		return nil, &RefusedError{Text: jsontext.Clip(e.Message, maxErrorText)}
 	}
 	l.doubt()
 	if lost, ok := errors.AsType[transportError](err); ok {
@@ -343,7 +345,7 @@ func (l *link) route(p *mcp.ProgressNotificationParams) {
 	if s == nil {
 		return
 	}
-	progress := Progress{Value: &p.Progress, Message: clip(p.Message, maxMessageText)}
+	progress := Progress{Value: &p.Progress, Message: jsontext.Clip(p.Message, maxMessageText)}
 	if p.Total > 0 {
 		progress.Total = &p.Total
 	}

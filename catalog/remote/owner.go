@@ -11,6 +11,7 @@ import (
 
 	"deepwork/actor"
 	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
 )
 
 // A message is what the owner is asked for.
@@ -210,10 +211,10 @@ func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) (_ *
 	for i, w := range all {
 		if names[i] == "" {
 			reason := "no name is left for its tool: others have it, and the one that its id makes"
-			next.Skipped = append(next.Skipped, Skipped{Source: w.Source, Workflow: clip(w.ID, 100), Reason: reason})
+			next.Skipped = append(next.Skipped, Skipped{Source: w.Source, Workflow: jsontext.Clip(w.ID, 100), Reason: reason})
 			key := w.Source + "\x00" + w.ID
 			if skipped[key] = true; !o.skipped[key] {
-				o.c.options.Logger.Warn("a workflow is not offered", "source", w.Source, "workflow", clip(w.ID, 100), "reason", reason)
+				o.c.options.Logger.Warn("a workflow is not offered", "source", w.Source, "workflow", jsontext.Clip(w.ID, 100), "reason", reason)
 			}
 			continue
 		}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"deepwork/catalog/jsontext"
 )
 
 // An offered workflow is one that was checked, with what it takes to call it.
@@ -101,7 +103,7 @@ func (p *page) skip(source, label string, i int, why error) {
 
 // splitPage finds the list of workflows in an answer, and where it goes on.
 func splitPage(text json.RawMessage) (list json.RawMessage, next string, err error) {
-	switch first(text) {
+	switch jsontext.First(text) {
 	case '[':
 		if !json.Valid(text) {
 			return nil, "", errors.New("its answer is not JSON")
@@ -115,33 +117,25 @@ func splitPage(text json.RawMessage) (list json.RawMessage, next string, err err
 		if err := json.Unmarshal(text, &object); err != nil {
 			return nil, "", fmt.Errorf("its answer is not JSON: %w", err)
 		}
-		if first(object.Workflows) != '[' {
+		if jsontext.First(object.Workflows) != '[' {
 			return nil, "", errors.New(`its answer is an object without a list "workflows"`)
 		}
 		list = object.Workflows
-		if len(object.NextCursor) > 0 && first(object.NextCursor) != 'n' {
+		if len(object.NextCursor) > 0 && jsontext.First(object.NextCursor) != 'n' {
 			if json.Unmarshal(object.NextCursor, &next) != nil || len(next) > maxCursor {
 				return nil, "", fmt.Errorf("its nextCursor is no text of at most %d bytes", maxCursor)
 			}
 		}
 	default:
-		return nil, "", fmt.Errorf("its answer is no list of workflows: %q", clip(string(text), 80))
+		return nil, "", fmt.Errorf("its answer is no list of workflows: %q", jsontext.Clip(string(text), 80))
 	}
 	return list, next, nil
-}
-
-// first is the first byte that is no blank, or 0.
-func first(text []byte) byte {
-	if text = bytes.TrimLeft(text, " \t\r\n"); len(text) > 0 {
-		return text[0]
-	}
-	return 0
 }
 
 // parseWorkflow checks one workflow and fills in what is missing (seed 003, 3.3,
 // 6.1 and 6.3). With an error comes what it may be known by.
 func parseWorkflow(source string, text json.RawMessage, book schemaBook) (_ *offered, label string, _ error) {
-	if first(text) != '{' {
+	if jsontext.First(text) != '{' {
 		return nil, "", fmt.Errorf("it is %s, and is to be an object", kindOf(text))
 	}
 	var in struct {
@@ -177,11 +171,11 @@ func parseWorkflow(source string, text json.RawMessage, book schemaBook) (_ *off
 	if label = w.ID; label == "" {
 		label = w.Name
 	}
-	if label = clip(label, 100); len(faults) > 0 {
+	if label = jsontext.Clip(label, 100); len(faults) > 0 {
 		return nil, label, errors.New(strings.Join(faults, "; "))
 	}
 	if n := utf8.RuneCountInString(w.Description); n > maxDescription {
-		w.Description = clip(w.Description, maxDescription)
+		w.Description = jsontext.Clip(w.Description, maxDescription)
 		w.note("its description has %d characters and was cut", n)
 	}
 	w.Category = w.field("category", in.Category, "workflow")
@@ -193,13 +187,13 @@ func parseWorkflow(source string, text json.RawMessage, book schemaBook) (_ *off
 	default:
 		w.note("its executionType %q is not one of sync, async; async is used", kind)
 	}
-	if given(in.Metadata) {
+	if !jsontext.IsNull(in.Metadata) {
 		switch {
-		case first(in.Metadata) != '{':
+		case jsontext.First(in.Metadata) != '{':
 			w.note("its metadata is %s, not an object, and was left out", kindOf(in.Metadata))
 		case len(in.Metadata) > maxMetadata:
 			w.note("its metadata has %d bytes and was left out", len(in.Metadata))
-		case depth(in.Metadata) > maxDepth:
+		case jsontext.Depth(in.Metadata) > maxDepth:
 			w.note("its metadata is nested more than %d deep and was left out", maxDepth)
 		default:
 			w.Metadata = in.Metadata
@@ -207,7 +201,7 @@ func parseWorkflow(source string, text json.RawMessage, book schemaBook) (_ *off
 	}
 	c := book.compile(in.InputSchema)
 	if c.err != nil {
-		w.note("its inputSchema is not usable, so that any object is taken: %s", clip(c.err.Error(), 500))
+		w.note("its inputSchema is not usable, so that any object is taken: %s", jsontext.Clip(c.err.Error(), 500))
 	}
 	if len(c.unchecked) > 0 {
 		w.note("its inputSchema is listed as it is, and arguments are checked against all of it but what this server cannot check: %s", strings.Join(c.unchecked, "; "))
@@ -222,7 +216,7 @@ func (w *offered) note(format string, args ...any) {
 
 // field is an optional text of a workflow.
 func (w *offered) field(key string, raw json.RawMessage, otherwise string) string {
-	if !given(raw) {
+	if jsontext.IsNull(raw) {
 		return otherwise
 	}
 	var s string
@@ -237,14 +231,12 @@ func (w *offered) field(key string, raw json.RawMessage, otherwise string) strin
 	return s
 }
 
-func given(raw json.RawMessage) bool { return len(raw) > 0 && first(raw) != 'n' }
-
 // textOf takes a text that is not blank, or says what there is instead.
 func textOf(raw json.RawMessage, to *string) (fault string) {
-	if !given(raw) {
+	if jsontext.IsNull(raw) {
 		return "is missing"
 	}
-	if first(raw) != '"' {
+	if jsontext.First(raw) != '"' {
 		return "is " + kindOf(raw) + ", and is to be a text"
 	}
 	if err := json.Unmarshal(raw, to); err != nil {
@@ -258,19 +250,8 @@ func textOf(raw json.RawMessage, to *string) (fault string) {
 
 // kindOf names the kind of a JSON value.
 func kindOf(raw json.RawMessage) string {
-	switch first(raw) {
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case '"':
-		return "a text"
-	case 't', 'f':
-		return "a boolean"
-	case 'n':
-		return "null"
-	case 0:
-		return "missing"
+	if kind := jsontext.Kind(raw); kind != "string" {
+		return jsontext.WithArticle(kind)
 	}
-	return "a number"
+	return "a text"
 }

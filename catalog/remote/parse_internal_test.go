@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"deepwork/catalog/jsontext"
 )
 
 func one(t *testing.T, text string) *offered {
@@ -73,8 +75,8 @@ func TestLongTextsAreCut(t *testing.T) {
 		t.Errorf("%d characters, %q", n, w.notes)
 	}
 	for s, want := range map[string]string{"abcd": "abcd", "abcde": "abc…", "äöüß": "äöüß", "äöüßx": "äöü…", "": "", "日本語だよ": "日本語…"} {
-		if got := clip(s, 4); got != want {
-			t.Errorf("clip(%q) = %q", s, got)
+		if got := jsontext.Clip(s, 4); got != want {
+			t.Errorf("jsontext.Clip(%q) = %q", s, got)
 		}
 	}
 }

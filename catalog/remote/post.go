@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"deepwork/catalog/jsontext"
 )
 
 // A poster calls the tools of a source behind a URL with requests of its own, in the
@@ -49,7 +51,7 @@ type wireMessage struct {
 // told. The error is a *RefusedError, a transportError, or ctx's. What is left to do
 // when the caller has its answer is for rest, which may block for drainTime.
 func (p *poster) callTool(ctx context.Context, r *request) (answer *reply, rest func(), err error) {
-	params, err := encodeExact(r)
+	params, err := jsontext.Encode(r)
 	if err != nil {
 		return nil, nil, fmt.Errorf("writing the call of %q: %w", r.Name, err)
 	}
@@ -77,17 +79,6 @@ func (p *poster) callTool(ctx context.Context, r *request) (answer *reply, rest 
 		}
 		cancel()
 	}, err
-}
-
-// encodeExact is json.Marshal without the escapes for HTML.
-func encodeExact(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // cancelled tells the source that a call is given up. It is a courtesy.
@@ -121,7 +112,7 @@ func (p *poster) notify(ctx context.Context, m *wireMessage) error {
 
 // send sends a message and returns the response to it.
 func (p *poster) send(ctx context.Context, m *wireMessage) (*http.Response, error) {
-	data, err := encodeExact(m)
+	data, err := jsontext.Encode(m)
 	if err != nil {
 		return nil, err
 	}

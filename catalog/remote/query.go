@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"deepwork/catalog/jsontext"
 )
 
 // query asks the source which workflows it has, publishes what it learnt, and answers
@@ -118,7 +120,7 @@ func (g *gathering) add(text json.RawMessage) (next string, err error) {
 			g.skip("", fmt.Sprintf("the source offers more than %d workflows; those after that are left out", maxWorkflows))
 			return "", nil
 		case g.ids[w.ID]:
-			g.skip(clip(w.ID, 100), "a second workflow of this id; the first is taken")
+			g.skip(jsontext.Clip(w.ID, 100), "a second workflow of this id; the first is taken")
 		default:
 			g.ids[w.ID] = true
 			g.workflows = append(g.workflows, w)
@@ -128,7 +130,7 @@ func (g *gathering) add(text json.RawMessage) (next string, err error) {
 	case p.next == "":
 		return "", nil
 	case g.cursors[p.next]:
-		return "", fmt.Errorf("its nextCursor %q came before: its pages go round in a circle", clip(p.next, 80))
+		return "", fmt.Errorf("its nextCursor %q came before: its pages go round in a circle", jsontext.Clip(p.next, 80))
 	case len(g.cursors) >= maxPages-1:
 		return "", fmt.Errorf("its list has more than %d pages", maxPages)
 	}
@@ -141,13 +143,13 @@ func (g *gathering) skip(workflow, reason string) {
 		g.more++
 		return
 	}
-	g.skipped = append(g.skipped, Skipped{Source: g.source, Workflow: workflow, Reason: clip(reason, 500)})
+	g.skipped = append(g.skipped, Skipped{Source: g.source, Workflow: workflow, Reason: jsontext.Clip(reason, 500)})
 }
 
 // withhold leaves all workflows out.
 func (g *gathering) withhold(reason string) {
 	for _, w := range g.workflows {
-		g.skip(clip(w.ID, 100), reason)
+		g.skip(jsontext.Clip(w.ID, 100), reason)
 	}
 	g.workflows = nil
 }
@@ -241,7 +243,7 @@ func (s *source) tell(old, now *offer) {
 	}
 	for _, w := range now.workflows {
 		for _, note := range w.notes {
-			say("a workflow is offered with a default", clip(w.ID, 100), note)
+			say("a workflow is offered with a default", jsontext.Clip(w.ID, 100), note)
 		}
 	}
 	if lines > most {

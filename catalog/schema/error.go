@@ -1,0 +1,199 @@
+package schema
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"deepwork/catalog/jsontext"
+)
+
+// An Error is a value that does not fit its schema.
+type Error struct {
+	Violations []Violation // at least one, by path
+}
+
+// A Violation is one way in which a value does not fit.
+type Violation struct {
+	Path    string   // of what does not fit, as items[1].qty; "" is the whole value
+	Keyword string   // of the schema: required, type, additionalProperties, …
+	Names   []string // the members that are missing, or not allowed
+	Text    string   // what is wrong there
+}
+
+// Error returns the violations in words, in at most 1,000 characters.
+func (e *Error) Error() string {
+	texts := make([]string, len(e.Violations))
+	for i, v := range e.Violations {
+		texts[i] = v.String()
+	}
+	return jsontext.Clip(strings.Join(texts, "; "), 1000)
+}
+
+// String returns the text with the path before it.
+func (v Violation) String() string {
+	if v.Path == "" {
+		return v.Text
+	}
+	return jsontext.Clip(v.Path, 300) + ": " + v.Text
+}
+
+// maxViolations is how many violations of one value are told.
+const maxViolations = 10
+
+// A wording puts the errors of one check into words.
+type wording struct {
+	schema *jsonschema.Schema
+	value  any
+}
+
+// violations flattens an error of the validator.
+func (w *wording) violations(e *jsonschema.ValidationError) []Violation {
+	var all []Violation
+	switch e.ErrorKind.(type) {
+	case *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf:
+		for _, cause := range e.Causes {
+			all = append(all, w.violations(cause)...)
+		}
+	default:
+		v := Violation{Keyword: strings.Join(e.ErrorKind.KeywordPath(), ".")}
+		at := w.value
+		v.Path, at = locate(at, e.InstanceLocation)
+		v.Text, v.Names = w.words(e, at)
+		all = append(all, v)
+	}
+	slices.SortStableFunc(all, func(a, b Violation) int { return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Text, b.Text)) })
+	return all[:min(len(all), maxViolations)]
+}
+
+var printer = message.NewPrinter(language.English)
+
+// words says what is wrong with a value.
+func (w *wording) words(e *jsonschema.ValidationError, value any) (text string, names []string) {
+	switch k := e.ErrorKind.(type) {
+	case *kind.Type:
+		return notOfType(value, k.Want), nil
+	case *kind.Required:
+		return "missing required " + list(k.Missing), k.Missing
+	case *kind.AdditionalProperties:
+		slices.Sort(k.Properties)
+		text = "there is no argument named " + list(k.Properties)
+		all, _ := reachable(w.schema)
+		if i := slices.IndexFunc(all, func(s *jsonschema.Schema) bool { return s.Location == e.SchemaURL }); i >= 0 && len(all[i].Properties) > 0 {
+			known := slices.Sorted(maps.Keys(all[i].Properties))
+			text += "; there are " + jsontext.Clip(strings.Join(known, ", "), 300)
+		}
+		return text, k.Properties
+	case *kind.FalseSchema:
+		return "nothing may be given here", nil
+	case *kind.Enum:
+		return shown(value) + " is none of " + list(k.Want[:min(len(k.Want), 30)]), nil
+	case *kind.AnyOf:
+		return w.formless(e, value), nil
+	case *kind.OneOf:
+		if k.Subschemas == nil {
+			return w.formless(e, value), nil
+		}
+	}
+	return jsontext.Clip(e.ErrorKind.LocalizedString(printer), 500), nil
+}
+
+// formless says that a value has none of several forms.
+func (w *wording) formless(e *jsonschema.ValidationError, value any) string {
+	var types, why []string
+	mistyped := 0
+	for _, form := range e.Causes {
+		if k, ok := form.ErrorKind.(*kind.Type); ok && len(form.InstanceLocation) == len(e.InstanceLocation) {
+			types = append(types, k.Want...)
+			mistyped++
+		}
+		why = append(why, w.violations(form)[0].String())
+	}
+	switch {
+	case mistyped == len(e.Causes):
+		return notOfType(value, types)
+	case len(why) == 1:
+		return why[0]
+	}
+	return fmt.Sprintf("%s fits none of the %d forms that it may have: %s", shown(value), len(why), jsontext.Clip(strings.Join(why, "; or: "), 500))
+}
+
+func notOfType(value any, types []string) string {
+	articles := make([]string, len(types))
+	for i, t := range types {
+		articles[i] = jsontext.WithArticle(t)
+	}
+	slices.Sort(articles)
+	return fmt.Sprintf("%s is %s, and is to be %s", shown(value), jsontext.WithArticle(typeOf(value)), strings.Join(slices.Compact(articles), " or "))
+}
+
+// typeOf returns the type of a decoded value.
+func typeOf(value any) string {
+	switch v := value.(type) {
+	case map[string]any:
+		return "object"
+	case []any:
+		return "array"
+	case float64:
+		if v == math.Trunc(v) {
+			return "integer"
+		}
+	}
+	text, _ := jsontext.Encode(value)
+	return jsontext.Kind(text)
+}
+
+// list returns values as JSON, with commas.
+func list[T any](values []T) string {
+	all := make([]string, len(values))
+	for i, value := range values {
+		all[i] = shown(value)
+	}
+	return jsontext.Clip(strings.Join(all, ", "), 500)
+}
+
+// shown returns a value as JSON, clipped.
+func shown(value any) string {
+	text, err := jsontext.Encode(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	return jsontext.Clip(string(text), 100)
+}
+
+var plainName = regexp.MustCompile(`^[\pL\pN_$-]+$`)
+
+// locate returns the path of a location and the value there.
+func locate(value any, location []string) (path string, at any) {
+	for _, token := range location {
+		switch v := value.(type) {
+		case []any:
+			i, err := strconv.Atoi(token)
+			if err != nil || i >= len(v) {
+				return path, value
+			}
+			path, value = path+"["+token+"]", v[i]
+		case map[string]any:
+			switch {
+			case !plainName.MatchString(token):
+				path += "[" + shown(token) + "]"
+			case path == "":
+				path = token
+			default:
+				path += "." + token
+			}
+			value = v[token]
+		}
+	}
+	return path, value
+}

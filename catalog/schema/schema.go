@@ -1,0 +1,146 @@
+// Package schema checks JSON values against JSON Schemas and words what does not
+// fit, with its location: `items[1].qty: "2" is a string, and is to be an
+// integer`. It is the one validator of the program.
+//
+// Schemas may come from a system that is not trusted: compiling and checking are
+// bounded, nothing is fetched, and keywords that cannot be checked here are left
+// out of the check (see Compile).
+//
+// The validator is santhosh-tekuri/jsonschema. Its errors are values with a
+// location and a kind, and its compiled schemas show where references lead, so
+// that work can be bounded. google/jsonschema-go, which the MCP SDK uses to
+// describe Go types, has errors that are texts without the location of the value,
+// and needed 700 lines of ours to make up for both. It compiles as fast.
+package schema
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"deepwork/catalog/jsontext"
+)
+
+const (
+	maxSchemas = 5000    // subschemas of one schema; compiling takes their square
+	maxSteps   = 500_000 // of one check
+	maxDepth   = 200     // of the nesting of a value
+)
+
+// A Schema is a compiled schema. It is immutable and may be used by any goroutine.
+type Schema struct {
+	root      *jsonschema.Schema
+	Unchecked []string // keywords that are not checked, and where: at most five, and how many more
+}
+
+// Compile compiles a schema. One without a known $schema is read as draft 2020-12.
+// Formats are not checked. Keywords that are valid and that Go cannot check
+// (regular expressions with a lookahead, dynamic references) are named in
+// Unchecked, and the rest is checked so that nothing is refused that the whole
+// schema accepts. An error says why the schema is not usable.
+func Compile(raw json.RawMessage) (s *Schema, err error) {
+	var document any
+	if err := json.Unmarshal(raw, &document); err != nil {
+		return nil, err
+	}
+	p := &preparation{}
+	p.schema(document, "#")
+	if p.count > maxSchemas {
+		return nil, fmt.Errorf("it has more than %d parts", maxSchemas)
+	}
+	if len(p.unchecked) > 0 {
+		relax(document)
+	}
+	if root, ok := document.(map[string]any); ok {
+		if draft, _ := root["$schema"].(string); !isDraft(draft) {
+			delete(root, "$schema")
+		}
+	}
+	defer func() {
+		if r := recover(); r != nil { // the library asserts what it takes for granted
+			err = fmt.Errorf("it cannot be read: %v", r)
+		}
+	}()
+	c := jsonschema.NewCompiler()
+	c.UseLoader(noLoader{})
+	const location = "schema:///root"
+	if err := c.AddResource(location, document); err != nil {
+		return nil, err
+	}
+	root, err := c.Compile(location)
+	if err != nil {
+		return nil, errors.New(strings.ReplaceAll(err.Error(), location, ""))
+	}
+	if _, ok := reachable(root); !ok {
+		return nil, errors.New("one of its $ref leads back to itself")
+	}
+	return &Schema{root: root, Unchecked: p.names()}, nil
+}
+
+// isDraft reports whether a $schema names a draft that the library has.
+func isDraft(name string) bool {
+	_, name, _ = strings.Cut(strings.TrimSuffix(name, "#"), "://")
+	switch name {
+	case "json-schema.org/draft-04/schema", "json-schema.org/draft-06/schema", "json-schema.org/draft-07/schema",
+		"json-schema.org/draft/2019-09/schema", "json-schema.org/draft/2020-12/schema":
+		return true
+	}
+	return false
+}
+
+type noLoader struct{}
+
+// Load implements jsonschema.URLLoader.
+func (noLoader) Load(url string) (any, error) {
+	return nil, fmt.Errorf("%s is outside of it, and nothing is fetched", url)
+}
+
+// Check returns what is wrong with the arguments of a call, or nil. Empty arguments
+// and null are an empty object; other values than objects are refused. The error
+// is an *Error unless the arguments cannot be checked at all.
+func (s *Schema) Check(arguments json.RawMessage) error {
+	object, err := Decode(arguments)
+	if err != nil {
+		return err
+	}
+	return s.Validate(object)
+}
+
+// Decode reads the arguments of a call, as Check does.
+func Decode(arguments json.RawMessage) (map[string]any, error) {
+	switch kind := jsontext.Kind(arguments); kind {
+	case "", "null":
+		return map[string]any{}, nil
+	case "object":
+	default:
+		return nil, fmt.Errorf("the arguments are %s, and are to be an object", jsontext.WithArticle(kind))
+	}
+	if jsontext.Depth(arguments) > maxDepth {
+		return nil, fmt.Errorf("the arguments are nested more than %d deep", maxDepth)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(arguments, &object); err != nil {
+		return nil, fmt.Errorf("the arguments are not JSON: %w", err)
+	}
+	return object, nil
+}
+
+// Validate checks a value as json.Unmarshal decodes it. Its error is that of Check.
+func (s *Schema) Validate(value any) (err error) {
+	if !affordable(s.root, value) {
+		return errors.New("the arguments are too large, or too deeply nested, for the workflow's schema to be checked; send less at once")
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the arguments cannot be checked against the workflow's schema: %v", r)
+		}
+	}()
+	err = s.root.Validate(value)
+	if found, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
+		return &Error{Violations: (&wording{s.root, value}).violations(found)}
+	}
+	return err
+}

@@ -1,0 +1,176 @@
+package schema
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func compile(t *testing.T, text string) *Schema {
+	t.Helper()
+	s, err := Compile(json.RawMessage(text))
+	if err != nil {
+		t.Fatalf("%.300s: %v", text, err)
+	}
+	return s
+}
+
+// What is wrong is said with its place, the value and the limit.
+func TestReq003_2_5_WhatDoesNotFitIsNamed(t *testing.T) {
+	const schema = `{
+		"$defs": {"item": {"type": "object", "properties": {"sku": {"type": "string", "pattern": "^[a-z]+$"}, "qty": {"type": "integer", "exclusiveMinimum": 0}},
+			"required": ["sku", "qty"], "additionalProperties": false}},
+		"type": "object",
+		"properties": {
+			"items": {"type": "array", "items": {"$ref": "#/$defs/item"}, "minItems": 1, "maxItems": 3},
+			"pair": {"type": "array", "prefixItems": [{"type": "string"}, {"type": "number", "maximum": 5}], "items": false},
+			"ship": {"$ref": "#/$defs/item"},
+			"note": {"anyOf": [{"type": "string", "maxLength": 3}, {"type": "null"}]},
+			"part": {"anyOf": [{"type": ["string", "null"]}, {"type": "number", "minimum": 5}]},
+			"size": {"enum": ["s", "m<l"]},
+			"never": false,
+			"more": {"type": "object", "patternProperties": {"^x": {"type": "boolean"}}, "additionalProperties": {"type": "string", "minLength": 2}},
+			"kind": {"const": 1},
+			"both": {"allOf": [{"type": "number"}, {"minimum": 1, "exclusiveMaximum": 2}]},
+			"odd": {"type": "integer", "multipleOf": 2}
+		},
+		"required": ["items"], "additionalProperties": false}`
+	check := compile(t, schema).Check
+	const fine = `{"sku":"a","qty":1}`
+	for arguments, want := range map[string]string{
+		`{}`:            `missing required "items"`,
+		`{"items":"x"}`: `items: "x" is a string, and is to be an array`,
+		`{"items":[]}`:  `items: minItems: got 0, want 1`,
+		`{"items":[1]}`: `items[0]: 1 is an integer, and is to be an object`,
+		`{"items":[` + fine + `,{"sku":"b","qty":"2"}]}`:                  `items[1].qty: "2" is a string, and is to be an integer`,
+		`{"items":[{"sku":"b"}]}`:                                         `items[0]: missing required "qty"`,
+		`{"items":[{"sku":"b","qty":0}]}`:                                 `items[0].qty: exclusiveMinimum: got 0, want 0`,
+		`{"items":[{"sku":"B","qty":1}]}`:                                 `items[0].sku: 'B' does not match pattern '^[a-z]+$'`,
+		`{"items":[` + fine + `,` + fine + `,` + fine + `,` + fine + `]}`: `items: maxItems: got 4, want 3`,
+		`"ship":{"sku":"a","qty":1,"x":1}`:                                `ship: there is no argument named "x"; there are qty, sku`,
+		`"note":5`:                                                        `note: 5 is an integer, and is to be a string or null`,
+		`"note":"long"`:                                                   `note: "long" fits none of the 2 forms that it may have: note: maxLength: got 4, want 3; or: note: "long" is a string, and is to be null`,
+		`"part":3`:                                                        `part: 3 fits none of the 2 forms`,
+		`"size":"<"`:                                                      `size: "<" is none of "s", "m<l"`,
+		`"never":1`:                                                       `never: nothing may be given here`,
+		`"pair":["a",6]`:                                                  `pair[1]: maximum: got 6, want 5`,
+		`"pair":[1]`:                                                      `pair[0]: 1 is an integer, and is to be a string`,
+		`"pair":["a",1,1]`:                                                `pair[2]: nothing may be given here`,
+		`"more":{"x1":1}`:                                                 `more.x1: 1 is an integer, and is to be a boolean`,
+		`"more":{"a b":"c"}`:                                              `more["a b"]: minLength: got 1, want 2`,
+		`"kind":2`:                                                        `kind: value must be 1`,
+		`"both":0.5`:                                                      `both: minimum: got 0.5, want 1`,
+		`"both":2`:                                                        `both: exclusiveMaximum: got 2, want 2`,
+		`"other":1`:                                                       `there is no argument named "other"; there are both, items, kind`,
+		`"odd":3`:                                                         `odd: multipleOf`, // in the validator's words
+	} {
+		if arguments[0] == '"' {
+			arguments = `{"items":[` + fine + `],` + arguments + `}`
+		}
+		if err := check(json.RawMessage(arguments)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s:\n got %v\nwant %s", arguments, err, want)
+		}
+	}
+	if err := check(json.RawMessage(`{"items":[` + fine + `],"pair":["a",5],"note":null,"size":"s","more":{"x":true,"y":"zz"},"both":1.5}`)); err != nil {
+		t.Error(err)
+	}
+	// Of draft-07, whose lists are told otherwise.
+	check = compile(t, `{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"pair":{"items":[{"type":"string"}],"additionalItems":{"type":"null"}}}}`).Check
+	if err := check(json.RawMessage(`{"pair":["a",1]}`)); err == nil || err.Error() != `pair[1]: 1 is an integer, and is to be null` {
+		t.Error(err)
+	}
+}
+
+// A keyword that cannot be checked costs neither the schema nor the rest of the
+// check.
+func TestReq003_3_4_WhatCannotBeCheckedCostsNothingElse(t *testing.T) {
+	const user = `{"type":"object","properties":{"user":{"type":"string","maxLength":5,"pattern":"^(?!admin)[a-z]+$"},"n":{"type":"integer"}},"required":["user"]}`
+	const tree = `{"type":"object","$defs":{"node":{"$dynamicAnchor":"node","type":"object","properties":{"next":{"$dynamicRef":"#node"},"top":{"$ref":"#node"},"n":{"type":"integer"}}}},"properties":{"tree":{"$ref":"#/$defs/node"}}}`
+	const keys = `{"type":"object","patternProperties":{"^(?=x)":{"type":"string"},"^y":{"type":"integer"}},"additionalProperties":false}`
+	for _, test := range []struct{ schema, note, good, bad string }{
+		{user, `#/properties/user/pattern ^(?!admin)[a-z]+$`, `{"user":"admin"}`, `{"user":"admins"}`},
+		{user, `pattern`, `{"user":"ann","n":1}`, `{"user":"ann","n":"x"}`},
+		{tree, `#/$defs/node/properties/next/$dynamicRef #node`, `{"tree":{"next":7}}`, `{"tree":{"top":{"n":"x"}}}`},
+		{keys, `#/patternProperties ^(?=x)`, `{"x":1,"y":1}`, `{"y":"1"}`},
+		// What takes more inside is not to refuse more outside.
+		{`{"properties":{"a":{"type":"string","not":{"pattern":"^(?=x)"}}}}`, `not/pattern`, `{"a":"y"}`, `{"a":1}`},
+		{`{"properties":{"a":{"type":"string","if":{"pattern":"^(?=x)"},"then":{"maxLength":1}}}}`, `if/pattern`, `{"a":"yy"}`, `{"a":1}`},
+		{`{"properties":{"a":{"type":"string","oneOf":[{"pattern":"^(?=x)"},{"pattern":"^y"}]}}}`, `oneOf/0/pattern`, `{"a":"y"}`, `{"a":1}`},
+		{`{"properties":{"a":{"type":"array","contains":{"pattern":"^(?=x)"},"maxContains":1}}}`, `contains/pattern`, `{"a":["y","z"]}`, `{"a":[]}`},
+		{`{"$defs":{"x":{"pattern":"(?=x)"}},"properties":{"a":{"type":"string","not":{"$ref":"#/$defs/x"}}}}`, `$defs/x/pattern`, `{"a":"y"}`, `{"a":1}`},
+		{`{"properties":{"x":true},"if":{"required":["x"],"properties":{"x":{"pattern":"\\1"}}},"then":{"properties":{"y":{"type":"string"}}},"unevaluatedProperties":false,"required":["x"]}`, `x/pattern`, `{"x":1,"y":2}`, `{"y":"z"}`},
+	} {
+		s := compile(t, test.schema)
+		if !strings.Contains(strings.Join(s.Unchecked, "; "), test.note) {
+			t.Errorf("%s: %q", test.schema, s.Unchecked)
+		}
+		if err := s.Check(json.RawMessage(test.good)); err != nil {
+			t.Errorf("%s refuses %s: %v", test.schema, test.good, err)
+		}
+		if s.Check(json.RawMessage(test.bad)) == nil {
+			t.Errorf("%s takes %s", test.schema, test.bad)
+		}
+	}
+	// What can be checked is checked whole.
+	if s := compile(t, `{"properties":{"a":{"not":{"pattern":"^x"}}},"unevaluatedProperties":false}`); s.Unchecked != nil ||
+		s.Check(json.RawMessage(`{"a":"x"}`)) == nil || s.Check(json.RawMessage(`{"b":1}`)) == nil {
+		t.Error(s.Unchecked)
+	}
+	many := `{"properties":{"a":{"pattern":"(?!a)"},"b":{"pattern":"(?!a)"}`
+	for _, name := range strings.Fields("c d e f g h") {
+		many += `,"` + name + `":{"pattern":"(?!a)"}`
+	}
+	if s := compile(t, many+`}}`); len(s.Unchecked) != maxUnchecked+1 || s.Unchecked[maxUnchecked] != "and 3 more" {
+		t.Errorf("%q", s.Unchecked)
+	}
+}
+
+func TestForeignExpressions(t *testing.T) {
+	for pattern, want := range map[string]bool{
+		`^(?!admin)`: true, `(?<=a)b`: true, `(a)\1`: true, `\u0041`: true, `\p{Script=Greek}`: true, `a{1,2000}`: true, `[^]`: true, `\cA`: true,
+		`^[a-z]+$`: false, `(`: false, `)`: false, `[`: false, `[z-a]`: false, `*`: false, `\`: false,
+	} {
+		if isForeign(pattern) != want {
+			t.Errorf("%s: %v", pattern, !want)
+		}
+	}
+}
+
+// A schema of a few lines that would take for ever is given up.
+func TestCheckingIsBounded(t *testing.T) {
+	doubling := `{"type":"object","$defs":{"d00":{}`
+	for i := 1; i <= 40; i++ {
+		a, b := itoa(i), itoa(i-1)
+		doubling += `,"d` + a + `":{"allOf":[{"$ref":"#/$defs/d` + b + `"},{"$ref":"#/$defs/d` + b + `"}]}`
+	}
+	doubling += `},"properties":{"x":{"$ref":"#/$defs/d40"}}}`
+	branching := `{"type":"object","properties":{"x":{"anyOf":[{"$ref":"#"},{"$ref":"#"},{"type":"string"}]}}}`
+	deep := strings.Repeat(`{"x":`, 60) + `1` + strings.Repeat(`}`, 60)
+	var names strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&names, `,"n%d"`, i)
+	}
+	comparing := `{"type":"object","properties":{"x":{"items":{"enum":[0` + names.String() + `]}}}}`
+	demanding := `{"type":"object","properties":{"x":{"items":{"required":["n"` + names.String() + `]}}}}`
+	for schema, arguments := range map[string]string{
+		doubling: `{"x":1}`, branching: deep,
+		comparing: `{"x":["n19999"` + strings.Repeat(`,"n19999"`, 100_000) + `]}`,
+		demanding: `{"x":["n"` + strings.Repeat(`,1`, 100_000) + `]}`,
+	} {
+		check := compile(t, schema).Check
+		began := time.Now()
+		if err := check(json.RawMessage(arguments)); err == nil || !strings.Contains(err.Error(), "too large") {
+			t.Error(err)
+		}
+		if d := time.Since(began); d > 30*time.Second {
+			t.Errorf("giving up took %v", d)
+		}
+		if err := check(json.RawMessage(`{}`)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func itoa(i int) string { return string(rune('0'+i/10)) + string(rune('0'+i%10)) }
