@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"deepwork/actor/presence"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/session/attempt"
@@ -33,9 +34,9 @@ type board struct {
 // get_context gives, and what is started is run by the servers of the project,
 // since this one ends with its agent. chosen tells whether the tools of the set are
 // offered at all. It returns at once; files are opened when they are needed.
-func openBoard(ctx context.Context, root string, chosen bool, settings *config.Source, jobs *catalog.Catalog, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
+func openBoard(ctx context.Context, root string, member *presence.Member, chosen bool, settings *config.Source, jobs *catalog.Catalog, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
 	b = &board{}
-	o := attempt.Options{Root: root, Config: settings.Current, Logger: logger,
+	o := attempt.Options{Root: root, Config: settings.Current, Logger: logger, Member: member,
 		CheckWorkflow: func(ctx context.Context, job, name string) error { return workflow.CheckWorkflow(ctx, jobs, job, name) }}
 	if file, id, ok := attempt.Workspace(getenv); ok {
 		if b.context, err = attempt.OpenContext(file, id, logger); err != nil {
@@ -46,7 +47,7 @@ func openBoard(ctx context.Context, root string, chosen bool, settings *config.S
 		if home := filepath.Dir(file); filepath.Base(home) == ".deepwork" {
 			around := config.Open(filepath.Dir(home))
 			around.Logger = logger
-			o.Root, o.Config, o.Passive = filepath.Dir(home), around.Current, true
+			o.Root, o.Config, o.Member, o.Passive = filepath.Dir(home), around.Current, nil, true
 		}
 	}
 	if chosen {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"deepwork/actor/presence"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
@@ -41,6 +42,7 @@ type remotes struct {
 // remoteOptions are what remotes stand on.
 type remoteOptions struct {
 	root, version string
+	member        *presence.Member
 	settings      func(context.Context) (*config.Config, error)
 	refused       func() error
 	changes       func(context.Context) <-chan struct{} // of the jobs
@@ -65,7 +67,7 @@ func (s *Server) openRemotes(o remoteOptions) error {
 		cancel()
 		return err
 	}
-	r.runs, err = execution.Open(ctx, execution.Options{Root: o.root, Sources: r.catalog, Settings: o.settings, Logger: o.logger})
+	r.runs, err = execution.Open(ctx, execution.Options{Root: o.root, Member: o.member, Sources: r.catalog, Settings: o.settings, Logger: o.logger})
 	if err != nil {
 		cancel()
 		return errors.Join(err, r.catalog.Close(context.Background()))

@@ -18,6 +18,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/standard"
 	"deepwork/gate"
+	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/workflow"
 )
@@ -141,12 +142,13 @@ func NewServer(o Options) (*Server, error) {
 		}
 		return judge.Close(ctx)
 	}
-	tasks, err := openBoard(ctx, root, sets == nil || slices.Contains(sets, "board"), settings, jobs, logger, os.Getenv)
+	member := session.NewMember(workflow.TmpDir(root), logger)
+	tasks, err := openBoard(ctx, root, member, sets == nil || slices.Contains(sets, "board"), settings, jobs, logger, os.Getenv)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("making the server: %w", err), closeGate(ctx), jobs.Close(ctx))
 	}
 	engine, err := workflow.Open(ctx, workflow.Options{
-		Root: root, Catalog: jobs, Config: settings, Logger: logger,
+		Root: root, Catalog: jobs, Config: settings, Logger: logger, Member: member,
 		Reviews: reviews.enabled(), Gate: judge, Reviewing: reviews.now, Moved: tasks.moved(),
 		StatelessIdle: func() time.Duration { return idleTimeout(settings) },
 	})
@@ -178,6 +180,9 @@ func NewServer(o Options) (*Server, error) {
 			if err := jobs.Close(ctx); err != nil {
 				errs = append(errs, fmt.Errorf("the catalog did not stop: %w", err))
 			}
+			if err := member.Leave(); err != nil { // last: until here nobody takes what is this server's
+				errs = append(errs, err)
+			}
 			return errs
 		},
 	}
@@ -190,7 +195,7 @@ func NewServer(o Options) (*Server, error) {
 		return nil, errors.Join(append([]error{fmt.Errorf("making the server: %w", err)}, p.close(ctx)...)...)
 	}
 	if sets == nil || slices.Contains(sets, "remote") {
-		err := s.openRemotes(remoteOptions{root: root, version: o.Version, settings: settings.Current, refused: settings.Refused, changes: jobs.Changes, logger: logger})
+		err := s.openRemotes(remoteOptions{root: root, member: member, version: o.Version, settings: settings.Current, refused: settings.Refused, changes: jobs.Changes, logger: logger})
 		if err != nil {
 			return nil, errors.Join(append([]error{fmt.Errorf("making the server: %w", err)}, p.close(ctx)...)...)
 		}

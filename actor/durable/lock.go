@@ -22,6 +22,7 @@ import (
 type FileLock struct {
 	path string
 	lock *flock.Flock
+	info fs.FileInfo // of the locked file
 }
 
 // Lock locks the file at path exclusively; it creates the file with mode 0600 if
@@ -59,7 +60,11 @@ func TryLock(path string) (*FileLock, error) {
 		case !ok:
 			return nil, nil
 		}
-		if l := (&FileLock{path, lock}); l.Stands() {
+		info, err := lock.Stat()
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("locking %s: %w", path, err), lock.Close())
+		}
+		if l := (&FileLock{path, lock, info}); l.Stands() {
 			return l, nil
 		}
 		lock.Close() // the file was removed or replaced before it was locked
@@ -89,19 +94,30 @@ func Locked(path string) (bool, error) {
 	return !free, nil
 }
 
-// Stands reports whether the locked file is still the one that others see at its path.
-func (l *FileLock) Stands() bool { return Stands(l.lock, l.path) }
+// Stands reports whether the locked file is still the one that others see at its
+// path. It costs one stat.
+func (l *FileLock) Stands() bool {
+	fi, err := os.Lstat(l.path)
+	return err == nil && os.SameFile(fi, l.info)
+}
 
 // Unlock releases the lock and closes the file, which stays.
 func (l *FileLock) Unlock() error { return l.lock.Close() }
 
-// Remove removes the file and releases the lock. The file is removed while it is
-// locked, where the system allows that, so no other process can lose a lock that it
-// has just taken.
+// Remove removes the file, unless another one has taken its path, and releases the
+// lock. The file is removed while it is locked, where the system allows that, so no
+// other process can lose a lock that it has just taken.
 func (l *FileLock) Remove() error {
+	if !l.Stands() {
+		return l.lock.Close()
+	}
 	err := os.Remove(l.path)
+	cerr := l.lock.Close()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err = os.Remove(l.path) // Windows removes no file that is open
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return errors.Join(err, l.lock.Close())
+	return errors.Join(err, cerr)
 }

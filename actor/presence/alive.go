@@ -1,87 +1,112 @@
 package presence
 
 import (
+	"encoding/json"
 	"errors"
-	"io/fs"
+	"fmt"
+	"io"
 	"os"
-
-	"github.com/gofrs/flock"
+	"path/filepath"
 
 	"deepwork/actor/durable"
 )
 
-// Alive tells whether the server with this id runs, here or in another process.
-// What cannot be told (a lock file of another user, say) counts as alive, since
-// nothing must ever be taken from a server that lives. It does not block, and
-// remembers nothing: each call asks the system.
-func (s *Server) Alive(server string) bool {
-	if server == s.id {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return !s.left
-	}
-	if !IsID(server) {
-		return false
-	}
-	path := s.Path(server)
-	// Opening a named pipe would block.
-	fi, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !fi.Mode().IsRegular() {
-		return false
-	}
-	// Shared, so that two who ask at once do not take each other for the server.
-	probe := flock.New(path, flock.SetFlag(os.O_RDONLY))
-	free, err := probe.TryRLock()
+// Alive reports whether the member with this id runs, in this or another process.
+// If that cannot be found out (a lock file of another user, say) it counts as alive,
+// since nothing may be taken from a process that runs. It does not block.
+func (m *Member) Alive(id string) bool {
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case id == m.id:
+		return !m.left.Load()
+	case !IsID(id):
 		return false
-	case err != nil:
-		s.log.Warn("cannot tell whether a server lives; taking it for alive", "server", server, "path", path, "error", err)
-		return true
-	case free:
-		probe.Close()
 	}
-	return !free
+	for _, dir := range m.dirs() {
+		path := lockPath(dir, id)
+		locked, err := durable.Locked(path)
+		if err != nil {
+			m.o.Logger.Warn("cannot tell whether a server lives; taking it for alive", "server", id, "path", path, "error", err)
+		}
+		if locked || err != nil {
+			return true
+		}
+	}
+	return false
 }
 
-// Census returns Alive with a memory, for one look through a folder: each server
-// is asked about once. It is for one goroutine.
-func (s *Server) Census() func(server string) bool {
+func (m *Member) dirs() []string { return append([]string{m.o.Dir}, m.o.Earlier...) }
+
+// Census returns Alive with a memory, for one look through many records: it finds
+// out once about each member. It is for one goroutine.
+func (m *Member) Census() func(id string) bool {
 	known := make(map[string]bool)
-	return func(server string) bool {
-		lives, asked := known[server]
+	return func(id string) bool {
+		lives, asked := known[id]
 		if !asked {
-			lives = s.Alive(server)
-			known[server] = lives
+			lives = m.Alive(id)
+			known[id] = lives
 		}
 		return lives
 	}
 }
 
-// Sweep removes the lock files of dead servers from a folder whose servers have no
-// Claim: each while it is locked, so that none is taken from a server that is just
-// making it. A file that cannot be removed is left to the next one who sweeps.
-func (s *Server) Sweep() {
-	entries, err := os.ReadDir(s.dir)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		server, ok := LockOf(e.Name())
-		if !ok || !e.Type().IsRegular() {
-			continue
-		}
-		path := s.Path(server)
-		lock := flock.New(path, flock.SetFlag(os.O_RDWR))
-		if ok, err := lock.TryLock(); err != nil || !ok {
-			continue
-		}
-		// Its server may have made another one, after somebody else had swept this.
-		if durable.Stands(lock, path) {
-			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				s.log.Debug("cannot remove the lock file of a dead server", "path", path, "error", err)
+// Others returns the paths of the lock files in the folder, except this member's:
+// those of members that run, and those of dead ones.
+func (m *Member) Others() (alive, dead []string) {
+	for _, dir := range m.dirs() {
+		entries, _ := os.ReadDir(dir) // what cannot be read has none
+		for _, e := range entries {
+			id, ok := LockOf(e.Name())
+			if !ok || !e.Type().IsRegular() || id == m.id {
+				continue
+			}
+			path := filepath.Join(dir, e.Name())
+			if m.Alive(id) {
+				alive = append(alive, path)
+			} else {
+				dead = append(dead, path)
 			}
 		}
-		lock.Close()
 	}
+	return alive, dead
+}
+
+// Sweep removes the lock files of dead members, each while it is locked, so that
+// none is taken from a process that is just making it. A file that cannot be removed
+// is left to the next process that sweeps.
+func (m *Member) Sweep() {
+	_, dead := m.Others()
+	for _, path := range dead {
+		lock, err := durable.TryLock(path)
+		if lock != nil {
+			err = lock.Remove()
+		}
+		if err != nil {
+			m.o.Logger.Debug("cannot remove the lock file of a dead server", "path", path, "error", err)
+		}
+	}
+}
+
+// Describe tells people which process a member is, as "pid 123 on host since
+// 2026-01-31T12:00:00Z", or "" if its lock file is missing or cannot be read.
+func (m *Member) Describe(id string) string {
+	if !IsID(id) {
+		return ""
+	}
+	for _, dir := range m.dirs() {
+		path := lockPath(dir, id)
+		if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() {
+			continue // opening a named pipe would block
+		}
+		f, _, err := durable.OpenRegular(path, os.O_RDONLY)
+		if err != nil {
+			continue
+		}
+		text, err := io.ReadAll(io.NewSectionReader(f, 1, 4096))
+		var p description
+		if err = errors.Join(err, f.Close(), json.Unmarshal(text, &p)); err == nil && p.PID != 0 {
+			return fmt.Sprintf("pid %d on %s since %s", p.PID, p.Host, p.StartedAt)
+		}
+	}
+	return ""
 }

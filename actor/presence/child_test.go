@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,7 +24,7 @@ const (
 // TestMain lets the tests run this binary again, as another server.
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleEnv); role != "" {
-		s := newServer(os.Getenv(dirEnv))
+		s := newMember(os.Getenv(dirEnv))
 		if err := roles[role](s, bufio.NewScanner(os.Stdin)); err != nil {
 			fmt.Fprintln(os.Stderr, role+":", err)
 			os.Exit(1)
@@ -39,9 +38,9 @@ func TestMain(m *testing.M) {
 
 // roles are what a child does. It says what it has to say on stdout, one line
 // each, and hears on stdin when to go on; at the end of that it ends.
-var roles = map[string]func(s *Server, in *bufio.Scanner) error{
+var roles = map[string]func(s *Member, in *bufio.Scanner) error{
 	// hold enters, and at each line tells whether it stands, and enters again.
-	"hold": func(s *Server, in *bufio.Scanner) error {
+	"hold": func(s *Member, in *bufio.Scanner) error {
 		if err := s.Enter(context.Background()); err != nil {
 			return err
 		}
@@ -56,7 +55,7 @@ var roles = map[string]func(s *Server, in *bufio.Scanner) error{
 		return s.Leave()
 	},
 	// claim holds the claim lock until it hears something.
-	"claim": func(s *Server, in *bufio.Scanner) error {
+	"claim": func(s *Member, in *bufio.Scanner) error {
 		return testClaim(s).Do(context.Background(), func() error {
 			fmt.Println(s.ID())
 			in.Scan()
@@ -64,12 +63,12 @@ var roles = map[string]func(s *Server, in *bufio.Scanner) error{
 		})
 	},
 	// win wants, at each line, what a dead server owns.
-	"win": func(s *Server, in *bufio.Scanner) error {
+	"win": func(s *Member, in *bufio.Scanner) error {
 		fmt.Println(s.ID())
 		for in.Scan() {
 			won := false
 			err := testClaim(s).Do(context.Background(), func() error {
-				path := filepath.Join(s.dir, "owner")
+				path := filepath.Join(s.o.Dir, "owner")
 				owner, err := os.ReadFile(path)
 				if err != nil && !errors.Is(err, fs.ErrNotExist) {
 					return err
@@ -88,38 +87,23 @@ var roles = map[string]func(s *Server, in *bufio.Scanner) error{
 		return nil
 	},
 	// count adds to a number that many share, from its first line on.
-	"count": func(s *Server, in *bufio.Scanner) error {
+	"count": func(s *Member, in *bufio.Scanner) error {
 		fmt.Println(s.ID())
 		in.Scan()
 		for range 20 {
-			if err := testClaim(s).Do(context.Background(), func() error { return addOne(filepath.Join(s.dir, "n")) }); err != nil {
+			if err := testClaim(s).Do(context.Background(), func() error { return addOne(filepath.Join(s.o.Dir, "n")) }); err != nil {
 				return err
 			}
 		}
 		return nil
 	},
-	// die kills itself when its lock file is written and not yet locked.
-	"die": func(s *Server, _ *bufio.Scanner) error {
-		fmt.Println(s.ID())
-		s.Written = func() error {
-			p, err := os.FindProcess(os.Getpid())
-			if err == nil {
-				err = p.Kill()
-			}
-			if err == nil {
-				select {}
-			}
-			return err
-		}
-		return s.Enter(context.Background())
-	},
 }
 
-func newServer(dir string) *Server { return New(dir, slog.New(slog.DiscardHandler)) }
+func newMember(dir string) *Member { return New(Options{Dir: dir}) }
 
 // testClaim is a Claim that makes the folder.
-func testClaim(s *Server) *Claim {
-	return NewClaim(s.dir, func() error { return os.MkdirAll(s.dir, 0o700) })
+func testClaim(s *Member) *Claim {
+	return NewClaim(s.o.Dir, func() error { return os.MkdirAll(s.o.Dir, 0o700) })
 }
 
 func addOne(path string) error {

@@ -44,8 +44,8 @@ func TestClaimedWhileTheConfigIsBad(t *testing.T) {
 	r := first.begin(first.newTask("! say once"))
 	b, err := first.board(ctx)
 	must(t, err)
-	must(t, first.enter(ctx))
-	_, err = b.ClaimNext(ctx, first.presence.ID(), 4)
+	must(t, first.member.Enter(ctx))
+	_, err = b.ClaimNext(ctx, first.member.ID(), 4)
 	must(t, err)
 	first.die()
 	var good atomic.Bool

@@ -28,8 +28,9 @@ import (
 type Options struct {
 	Root   string // project root, absolute
 	Config func(context.Context) (*config.Config, error)
-	Shim   []string     // the command line of the shim without its last argument; default [this program, runner.ShimCommand]
-	Logger *slog.Logger // default: discards
+	Shim   []string         // the command line of the shim without its last argument; default [this program, runner.ShimCommand]
+	Logger *slog.Logger     // default: discards
+	Member *presence.Member // this process; default: one of its own, which leaves at Close
 
 	// CheckWorkflow tells whether there is such a workflow, when a task names it;
 	// its error is the caller's answer. nil: it is not checked.
@@ -79,7 +80,8 @@ type Engine struct {
 	log      *slog.Logger
 	home     string // <root>/.deepwork
 	runner   runner.Runner
-	presence *presence.Server // of this server on the board
+	member   *presence.Member
+	leave    bool // at Close
 	system   *actor.System
 	attempts *actor.Registry[string, message]
 	projects projects
@@ -120,7 +122,9 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		o: o, log: o.Logger, home: filepath.Join(o.Root, ".deepwork"), runner: runner.Runner{Shim: o.Shim},
 		kicks: make(chan struct{}, 1), tending: make(map[string]bool), keepers: make(map[string]*worktree.Keeper),
 	}
-	e.presence = presence.New(e.presenceDir(), o.Logger)
+	if e.member = o.Member; e.member == nil {
+		e.member, e.leave = newMember(e.home, o.Logger), true
+	}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	e.serving, e.halt = context.WithCancel(e.ctx)
 	e.system = actor.NewSystem(o.Logger)
@@ -157,8 +161,10 @@ func (e *Engine) Close(ctx context.Context) []string {
 		}
 	}
 	// Last: until here nobody takes what is this server's.
-	if err := e.presence.Leave(); err != nil {
-		e.log.Warn("leaving the task board", "error", err)
+	if e.leave {
+		if err := e.member.Leave(); err != nil {
+			e.log.Warn("leaving the task board", "error", err)
+		}
 	}
 	return stuck
 }

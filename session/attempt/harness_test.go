@@ -190,7 +190,7 @@ func (s *server) die() {
 	if board != nil {
 		board.Close()
 	}
-	s.presence.Fall()
+	s.member.Fall()
 }
 
 type testWriter struct{ t testing.TB }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"deepwork/actor/presence"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -28,7 +27,7 @@ import (
 func Inspect(ctx context.Context, root string, cfg *config.Config, logger *slog.Logger) (session.Report, error) {
 	// Opened by nobody: an engine that holds no board and runs nothing knows the paths.
 	e := &Engine{o: Options{Root: root}.withDefaults(), log: logger, home: filepath.Join(root, ".deepwork")}
-	e.presence = presence.New(e.presenceDir(), logger)
+	e.member = newMember(e.home, logger)
 	i := &inspection{engine: e, usual: e.worktreesDir(cfg), dirs: map[string][]worktree.Expected{}}
 	i.dirs[i.usual] = nil
 	if err := i.run(ctx); err != nil {
@@ -106,7 +105,8 @@ func (i *inspection) board(ctx context.Context, stock *task.Stock) (known bool, 
 	if err != nil {
 		return false, i.unusable(ctx, err)
 	}
-	i.report.Live = i.engine.anyAlive()
+	others, _ := i.engine.member.Others()
+	i.report.Live = len(others) > 0
 	for _, x := range open {
 		if err := i.execution(ctx, b, x); err != nil {
 			return false, err
@@ -163,7 +163,7 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 
 // execution looks whether somebody sees to an execution that has not ended.
 func (i *inspection) execution(ctx context.Context, b *task.Board, x task.Execution) error {
-	if x.Owner == "" || i.engine.presence.Alive(x.Owner) {
+	if x.Owner == "" || i.engine.member.Alive(x.Owner) {
 		return nil // without one is what the board's own inspection tells
 	}
 	dir := i.engine.runDir(x)

@@ -135,7 +135,7 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 	if err != nil && !errors.Is(err, task.ErrNotFound) {
 		return nil, r.hindered("reading the board", err)
 	}
-	if err != nil || now.State != task.Starting || now.Owner != e.presence.ID() {
+	if err != nil || now.State != task.Starting || now.Owner != e.member.ID() {
 		return nil, &outcome{drop: true}
 	}
 	a, err := b.Attempt(ctx, r.exec.AttemptID)

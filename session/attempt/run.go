@@ -101,7 +101,7 @@ func (r *run) record(ctx context.Context) (over bool, err error) {
 	case r.end.drop:
 		return true, nil
 	case r.end.again && !r.stopping:
-		_, err := b.Release(ctx, r.exec.ID, r.engine.presence.ID())
+		_, err := b.Release(ctx, r.exec.ID, r.engine.member.ID())
 		return err == nil || errors.Is(err, task.ErrNotFound), ignoreGone(err)
 	case r.end.again:
 		r.end.again = false // stopped before it ran

@@ -55,7 +55,7 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 		return err
 	}
 	// Whoever owns executions must look alive.
-	if err := e.enter(ctx); err != nil {
+	if err := e.member.Enter(ctx); err != nil {
 		return err
 	}
 	if err := e.takeUp(ctx, b); err != nil {
@@ -75,7 +75,7 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 // claim gives what waits to this server, as far as there is room on the board.
 func (e *Engine) claim(ctx context.Context, b *task.Board, cfg *config.Config) error {
 	for ctx.Err() == nil {
-		x, err := b.ClaimNext(ctx, e.presence.ID(), cfg.Attempts.MaxConcurrent)
+		x, err := b.ClaimNext(ctx, e.member.ID(), cfg.Attempts.MaxConcurrent)
 		if err != nil || x == nil {
 			return err
 		}
@@ -91,9 +91,9 @@ func (e *Engine) takeUp(ctx context.Context, b *task.Board) error {
 	if err != nil {
 		return err
 	}
-	alive := e.presence.Census()
+	alive := e.member.Census()
 	for _, x := range open {
-		if x.Owner == e.presence.ID() {
+		if x.Owner == e.member.ID() {
 			e.tend(x)
 			if exists(e.stopMark(x)) {
 				e.stopBeside(x)
@@ -103,13 +103,13 @@ func (e *Engine) takeUp(ctx context.Context, b *task.Board) error {
 		if alive(x.Owner) {
 			continue
 		}
-		taken, err := b.Adopt(ctx, x.ID, x.Owner, e.presence.ID())
+		taken, err := b.Adopt(ctx, x.ID, x.Owner, e.member.ID())
 		if err != nil {
 			return err
 		}
 		if taken {
 			e.log.Info("attempt taken over from a server that is gone", "attempt", x.AttemptID, "execution", x.ID, "server", x.Owner)
-			x.Owner = e.presence.ID()
+			x.Owner = e.member.ID()
 			e.tend(x)
 		}
 	}

@@ -84,7 +84,7 @@ func (e *Engine) stopOpen(ctx context.Context, b *task.Board, attempt string) (w
 				return was, err
 			}
 			continue // where a server has just claimed it, it is to be stopped there
-		case x.Owner == e.presence.ID():
+		case x.Owner == e.member.ID():
 			here, err := ask(ctx, e, attempt, func(r actor.Reply[bool]) message { return stopMessage{x.ID, r} })
 			if err != nil {
 				return was, err

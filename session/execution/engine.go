@@ -59,7 +59,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		e.clock = session.Clock
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	e.store = openStore(filepath.Join(o.Root, ".deepwork", "tmp", "runs"), e.log, e.kept.has)
+	e.store = openStore(filepath.Join(o.Root, ".deepwork", "tmp", "runs"), o.Member, e.log, e.kept.has)
 	e.system = actor.NewSystem(e.log)
 	if _, err := e.takeUp(ctx); err != nil {
 		e.log.Warn("the runs of earlier servers cannot be taken up now", "error", err)

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"time"
 
+	"deepwork/actor/presence"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 )
@@ -66,6 +67,7 @@ type Options struct {
 	Sources  Sources
 	Settings func(context.Context) (*config.Config, error) // asked at each call, so that edits take effect
 	Logger   *slog.Logger                                  // default: discards
+	Member   *presence.Member                              // this process; default: one of its own, which leaves at Close
 	Now      func() time.Time                              // default time.Now; for what is written down, not for timers
 }
 

@@ -18,7 +18,7 @@ import (
 // run beside servers; it blocks for the disk. What is under way may be among the
 // findings: inspect again, and see session.Report.Confirmed.
 func Inspect(ctx context.Context, root string, logger *slog.Logger) (session.Report, error) {
-	i := &inspection{store: openStore(filepath.Join(root, ".deepwork", "tmp", "runs"), logger, nil), runs: map[string]*record{}}
+	i := &inspection{store: openStore(filepath.Join(root, ".deepwork", "tmp", "runs"), nil, logger, nil), runs: map[string]*record{}}
 	if err := i.run(ctx); err != nil {
 		return session.Report{}, fmt.Errorf("inspecting the runs of workflows: %w", err)
 	}
@@ -55,7 +55,7 @@ func (i *inspection) run(ctx context.Context) error {
 			i.report.Fault(path, "a journal of runs that could not be read to its end was set aside", "look what is missing, and delete it when it is not needed")
 			continue
 		}
-		if server, ok := leftBy(name); ok && !i.store.presence.Alive(server) {
+		if server, ok := leftBy(name); ok && !i.store.member.Alive(server) {
 			left++
 		}
 	}

@@ -84,9 +84,6 @@ func TestRecordsThatCannotBeTakenUp(t *testing.T) {
 	if len(f) != 0 {
 		t.Errorf("there is still %v", f)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "server_0123456789abcdef.lock")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the lock file of a server that is gone: %v", err)
-	}
 	if !s.log.has("level=WARN", "newer") || !s.log.has("level=WARN", "set aside") {
 		t.Error(s.log)
 	}
@@ -337,7 +334,7 @@ func FuzzRecord(f *testing.F) {
 // makes the call fail that wrote it; what was written before and what is written
 // after is there.
 func TestATornLineSpoilsNoOther(t *testing.T) {
-	s := openStore(filepath.Join(t.TempDir(), "tmp", "runs"), slog.New(slog.DiscardHandler), func(string) bool { return true })
+	s := openStore(filepath.Join(t.TempDir(), "tmp", "runs"), nil, slog.New(slog.DiscardHandler), func(string) bool { return true })
 	id := func(n int) string { return fmt.Sprintf("019aa000-0000-7000-8000-00000000000%d", n) }
 	save := func(n int) error {
 		return s.append(t.Context(), true, false, &record{

@@ -70,6 +70,6 @@ func (l *lookout) left() []string {
 	}
 	return slices.DeleteFunc(names, func(name string) bool {
 		server, ok := serverOf(name, "runs_", ".jsonl")
-		return !ok || s.presence.Alive(server)
+		return !ok || s.member.Alive(server)
 	})
 }

@@ -33,7 +33,7 @@ func (s *store) enter(ctx context.Context, held bool) error {
 
 // stands tells whether this server's files are there. The lock is held.
 func (s *store) stands() bool {
-	return s.file != nil && s.presence.Stands() && durable.Stands(s.file, s.file.Name())
+	return s.file != nil && s.member.Stands() && durable.Stands(s.file, s.file.Name())
 }
 
 // claimPlace makes and locks this server's file, and opens its journal. The caller
@@ -51,7 +51,7 @@ func (s *store) claimPlace(ctx context.Context) error {
 		s.file.Close()
 		s.file = nil
 	}
-	if err := s.presence.Enter(ctx); err != nil {
+	if err := s.member.Enter(ctx); err != nil {
 		return err
 	}
 	if err := s.openJournal(); err != nil {
@@ -88,11 +88,8 @@ func (s *store) sweep(names []string, alive func(server string) bool) {
 	}
 }
 
-// leftBy tells which server a lock file or a temporary file belongs to.
+// leftBy tells which server a temporary file belongs to.
 func leftBy(name string) (server string, ok bool) {
-	if server, ok = presence.LockOf(name); ok {
-		return server, true
-	}
 	return serverOf(name, "write_", ".tmp")
 }
 
@@ -121,7 +118,10 @@ func (s *store) close() error {
 	if file != nil {
 		err = file.Close()
 	}
-	if err := errors.Join(err, s.presence.Leave()); err != nil {
+	if s.leave {
+		err = errors.Join(err, s.member.Leave())
+	}
+	if err != nil {
 		return fmt.Errorf("closing the folder of runs: %w", err)
 	}
 	return nil

@@ -15,12 +15,12 @@ import (
 
 	"deepwork/actor/durable"
 	"deepwork/actor/presence"
+	"deepwork/session"
 )
 
 // A store keeps the records of runs in one folder that several servers share:
 //
 //	runs_<id>.jsonl          the journal of a server: records, each with its checksum, the last of a run counts
-//	server_<id>.lock         locked for as long as that server lives
 //	<uuid>.result            a result that is too long for a journal
 //	claim.lock               locked for moments, by who decides whose a run is
 //	write_<id>.tmp           a file that is being written
@@ -37,8 +37,9 @@ type store struct {
 	log    *slog.Logger
 	known  func(id string) bool // whether a run may still be asked about
 
-	presence *presence.Server // of this server in the folder
-	claim    *presence.Claim  // held for one look through the folder
+	member *presence.Member
+	leave  bool            // at close
+	claim  *presence.Claim // held for one look through the folder
 
 	mu     sync.Mutex // guards what follows
 	file   *os.File   // this server's journal; nil before the first write
@@ -57,9 +58,12 @@ const (
 
 var errStoreClosed = errors.New("the server is shutting down")
 
-func openStore(dir string, log *slog.Logger, known func(id string) bool) *store {
-	s := &store{dir: dir, log: log, known: known, presence: presence.New(dir, log)}
-	s.server = s.presence.ID()
+func openStore(dir string, member *presence.Member, log *slog.Logger, known func(id string) bool) *store {
+	s := &store{dir: dir, log: log, known: known, member: member, leave: member == nil}
+	if s.leave {
+		s.member = session.NewMember(filepath.Dir(dir), log)
+	}
+	s.server = s.member.ID()
 	s.claim = presence.NewClaim(dir, s.makeFolder)
 	return s
 }

@@ -34,7 +34,7 @@ func (e *Engine) takeUp(ctx context.Context) (o others, err error) {
 		if err != nil {
 			return err
 		}
-		alive := s.presence.Census()
+		alive := s.member.Census()
 		var left []*journal
 		var unsure []*record // whose runs may be known from other lines
 		sure := true         // that all runs are seen

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/presence"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/gate"
@@ -27,6 +28,9 @@ type Options struct {
 	Config  *config.Source
 	Logger  *slog.Logger // default: discards
 
+	// Member is this process among the servers of the project. A nil one is made, and
+	// leaves when the engine is closed.
+	Member *presence.Member
 	// Reviews false is --no-quality-gate: steps are not reviewed (seed 000, 001.1.9).
 	Reviews bool
 	// Gate is the external reviewer; nil: there is none, and agents have their
@@ -120,7 +124,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		o.IdleAfter = 5 * time.Minute
 	}
 	if e.records == nil {
-		r, err := openRecords(o.Root, filestore.Options{Logger: e.log})
+		r, err := openRecords(o.Root, filestore.Options{Logger: e.log, Member: o.Member})
 		if err != nil {
 			return nil, err
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"deepwork/session/workflow/filestore"
+	"deepwork/actor/presence"
 	"deepwork/session/workflow/machine"
 )
 
@@ -30,7 +30,7 @@ func (c *sessionCheck) check() {
 	case c.Status == Aborted && c.AbortReason == nil:
 		c.fault("it was aborted, and has no reason")
 	}
-	if c.Owner != "" && !filestore.IsServer(c.Owner) {
+	if c.Owner != "" && !presence.IsID(c.Owner) {
 		c.fault("its owner %.60q is the id of no server", c.Owner)
 	}
 	if c.ParentSessionID != nil && !machine.IsSessionID(*c.ParentSessionID) {

@@ -151,7 +151,7 @@ func TestNamedPipes(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{})
 	must(t, s.Write("0123abcd", numbered(1)))
-	for _, path := range []string{s.recordPath("0123abce"), s.recordPath("0123abcf"), s.presence.Path(strings.Repeat("f", 16))} {
+	for _, path := range []string{s.recordPath("0123abce"), s.recordPath("0123abcf"), s.member.Path(strings.Repeat("f", 16))} {
 		must(t, unix.Mkfifo(path, 0o600))
 	}
 	_, err := s.Read("0123abce")

@@ -4,8 +4,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"deepwork/actor/presence"
 )
 
 // Leftovers lists, by absolute path and sorted, what servers that are gone have
@@ -13,23 +11,18 @@ import (
 // they were writing or had kept as spares. live tells that other servers are
 // there. It changes nothing.
 func (s *Store) Leftovers() (left []string, live bool, err error) {
-	alive := s.presence.Census()
+	others, left := s.member.Others()
+	alive := s.member.Census()
 	for entry, err := range s.names() {
 		if err != nil {
 			return nil, false, err
 		}
-		server, ok := leftBy(entry.Name())
-		if !ok {
-			continue
-		}
-		lives := alive(server)
-		live = live || lives
-		if !lives {
+		if server, ok := writtenBy(entry.Name()); ok && !alive(server) {
 			left = append(left, filepath.Join(s.dir, entry.Name()))
 		}
 	}
 	slices.Sort(left)
-	return left, live, nil
+	return left, len(others) > 0, nil
 }
 
 // Strangers lists, by absolute path and sorted, what is named like a record or a
@@ -55,9 +48,6 @@ func (s *Store) Strangers() ([]string, error) {
 	slices.Sort(out)
 	return out, nil
 }
-
-// IsServer tells whether a text is a server's id as Server gives it.
-func IsServer(id string) bool { return presence.IsID(id) }
 
 // RecordPath is where the record of a session is, whether or not there is one.
 func (s *Store) RecordPath(id string) string { return s.recordPath(id) }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"deepwork/actor/presence"
 )
 
 // Of a file's name it is told which server left it, or nothing: what is removed when
@@ -15,7 +17,10 @@ func FuzzLeftBy(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		got, ok := leftBy(name)
+		got, ok := writtenBy(name)
+		if !ok {
+			got, ok = presence.LockOf(name)
+		}
 		if !ok {
 			return
 		}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"deepwork/actor/durable"
-	"deepwork/actor/presence"
 )
 
 // Who else is here. A server that enters the folder leaves a mark that all see
@@ -47,13 +46,6 @@ func (s *Store) Entered() (mark int64, err error) {
 // and with the same mark later, it tells that nobody has written since either.
 // It reads the folder's names.
 func (s *Store) Alone() (bool, error) {
-	for entry, err := range s.names() {
-		if err != nil {
-			return false, fmt.Errorf("asking who is in the session folder: %w", err)
-		}
-		if server, ok := presence.LockOf(entry.Name()); ok && server != s.server && s.Alive(server) {
-			return false, nil
-		}
-	}
-	return true, nil
+	others, _ := s.member.Others()
+	return len(others) == 0, nil
 }

@@ -63,32 +63,3 @@ func TestWhoElseIsInTheFolder(t *testing.T) {
 		t.Error("the folder is gone, and a mark was told")
 	}
 }
-
-// A server that looked dead for a while may have been overlooked by one that found
-// itself alone: it writes nothing before it has left a mark again.
-func TestAMarkThatCannotBeLeftIsTriedAgain(t *testing.T) {
-	if os.PathSeparator == '\\' {
-		t.Skip("open files cannot be removed here")
-	}
-	dir := newDir(t)
-	s := open(t, dir, Options{})
-	must(t, s.Write("0123abcd", numbered(1)))
-	before, err := s.Entered()
-	must(t, err)
-	must(t, os.Remove(s.presence.Path(s.Server())))
-	path := s.claim.Path
-	s.hook = func(point string) error {
-		if point == "lock file" {
-			s.claim.Path = "\x00"
-		}
-		return nil
-	}
-	if err := s.Write("0123abcd", numbered(2)); err == nil {
-		t.Error("it wrote without a mark")
-	}
-	s.hook, s.claim.Path = nil, path
-	must(t, s.Write("0123abcd", numbered(2)))
-	if now, err := s.Entered(); err != nil || now == before {
-		t.Errorf("the mark is the old one, %v", err)
-	}
-}

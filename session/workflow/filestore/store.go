@@ -30,6 +30,7 @@ import (
 
 	"deepwork/actor/durable"
 	"deepwork/actor/presence"
+	"deepwork/session"
 )
 
 // The reasons why a record cannot be had.
@@ -59,6 +60,9 @@ type Options struct {
 	// for an instant, a shared lock on the other server's file; there is no
 	// other way to know.)
 	ReadOnly bool
+	// Member is this process among the servers of the project. A nil one is made,
+	// and leaves when the store is closed.
+	Member *presence.Member
 	// NoSync leaves out every fsync; for benchmarks of all that is not the disk.
 	NoSync bool
 }
@@ -73,8 +77,9 @@ type Store struct {
 	disk   durable.Disk
 	log    *slog.Logger
 
-	presence *presence.Server // of this server in the folder
-	claim    *presence.Claim  // held for one write, or one look through the folder
+	member *presence.Member
+	leave  bool            // at Close
+	claim  *presence.Claim // held for one write, or one look through the folder
 
 	temps      atomic.Uint64 // numbers the temporary files
 	noExchange atomic.Bool   // the file system cannot
@@ -85,8 +90,11 @@ type Store struct {
 	exclusive func(from, to string) error
 	rest      time.Duration // spareRest
 
-	mu     sync.Mutex // guards what follows, and place.refs
-	place  *place     // nil before the first write, and while it is claimed again
+	// folder is open for syncs; nil before the first write. One that was replaced is
+	// closed by the garbage collector, after the last write that uses it.
+	folder atomic.Pointer[durable.Folder]
+
+	mu     sync.Mutex // guards what follows
 	known  map[uint32]stamp
 	spares []spare        // the one that has rested longest first
 	calls  sync.WaitGroup // of calls that change the folder
@@ -116,15 +124,16 @@ func Open(dir string, o Options) (*Store, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.exclusive = s.disk.MoveNew
-	s.presence = presence.New(abs, s.log)
-	s.presence.Written = func() error { return s.at("lock file") }
-	s.server = s.presence.ID()
-	s.claim = presence.NewClaim(abs, s.makeFolder)
+	if s.member = o.Member; s.member == nil {
+		s.member, s.leave = session.NewMember(abs, s.log), true
+	}
+	s.server = s.member.ID()
+	s.claim = presence.NewClaim(abs, func() error { return session.MakeFolder(abs) })
 	return s, nil
 }
 
-// Close releases this server's place; its records are then anybody's. It waits
-// for the calls in progress; later calls that would change the folder fail.
+// Close waits for the calls in progress; later calls that would change the folder
+// fail. It leaves Options.Member, whose records are anybody's once that has left.
 // Closing twice is no error.
 func (s *Store) Close() error {
 	s.mu.Lock()
@@ -136,8 +145,14 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	s.calls.Wait()
 	s.dropSpares()
-	s.dropPlace()
-	if err := s.presence.Leave(); err != nil {
+	var errs []error
+	if f := s.folder.Swap(nil); f != nil {
+		errs = append(errs, f.Close())
+	}
+	if s.leave {
+		errs = append(errs, s.member.Leave())
+	}
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("closing the session folder: %w", err)
 	}
 	return nil

@@ -110,7 +110,7 @@ func noTemps(t testing.TB, dir string) {
 
 // isSpare tells whether a file is a spare of a store that a test has opened.
 func isSpare(name string) bool {
-	server, _ := leftBy(name)
+	server, _ := writtenBy(name)
 	opened, ok := stores.Load(server)
 	if !ok {
 		return false
@@ -335,7 +335,7 @@ func TestClose(t *testing.T) {
 	}
 	mustRead(t, other, "0123abcd", numbered(2))
 	must(t, s.Close())
-	if exists(s.presence.Path(s.Server())) {
+	if exists(s.member.Path(s.Server())) {
 		t.Error("the lock file was left behind")
 	}
 }

@@ -60,7 +60,7 @@ func TestSweepSparesTheLiving(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	must(t, open(t, dir, Options{}).Write("00000001", numbered(1)))
-	for _, name := range append(keep, a.presence.Path(a.Server())[len(dir)+1:]) {
+	for _, name := range append(keep, a.member.Path(a.Server())[len(dir)+1:]) {
 		if !exists(filepath.Join(dir, name)) {
 			t.Errorf("%s was removed", name)
 		}

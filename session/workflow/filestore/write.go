@@ -41,12 +41,11 @@ type putOptions struct {
 // if the file took its place nevertheless.
 func (s *Store) put(path string, data []byte, o putOptions) (*stamp, error) {
 	for try := 1; ; try++ {
-		p, err := s.enter(o.held)
+		folder, err := s.enter(o.held)
 		if err != nil {
 			return nil, err
 		}
-		st, err := s.putOnce(p, path, data, o)
-		s.leave(p)
+		st, err := s.putOnce(folder, path, data, o)
 		// Somebody removed the folder, or the temporary file, in between.
 		if st == nil && errors.Is(err, fs.ErrNotExist) && try < putTries {
 			continue
@@ -58,7 +57,7 @@ func (s *Store) put(path string, data []byte, o putOptions) (*stamp, error) {
 	}
 }
 
-func (s *Store) putOnce(p *place, path string, data []byte, o putOptions) (*stamp, error) {
+func (s *Store) putOnce(folder *durable.Folder, path string, data []byte, o putOptions) (*stamp, error) {
 	temp, st, err := s.writeTemp(data, o)
 	var old *stamp
 	if err == nil && o.before != nil {
@@ -75,7 +74,7 @@ func (s *Store) putOnce(p *place, path string, data []byte, o putOptions) (*stam
 	if err := s.at("renamed"); err != nil {
 		return &st, fmt.Errorf("%w: %w", ErrUnsynced, err)
 	}
-	if err := p.folder.Sync(); err != nil {
+	if err := folder.Sync(); err != nil {
 		// What is at temp may be the record after a crash: it is left alone.
 		return &st, fmt.Errorf("%w: %w", ErrUnsynced, err)
 	}

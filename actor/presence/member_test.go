@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -18,8 +17,8 @@ import (
 )
 
 // entered returns a server of this process that has entered.
-func entered(t testing.TB, dir string) *Server {
-	s := newServer(dir)
+func entered(t testing.TB, dir string) *Member {
+	s := newMember(dir)
 	t.Cleanup(func() { s.Leave() })
 	must(t, s.Enter(t.Context()))
 	return s
@@ -31,7 +30,7 @@ func fakeID(c string) string { return strings.Repeat(c, 16) }
 func TestAKilledServerIsDeadAndARunningOneAlive(t *testing.T) {
 	dir := t.TempDir()
 	p, q := start(t, dir, "hold"), start(t, dir, "hold")
-	s := newServer(dir)
+	s := newMember(dir)
 	if !s.Alive(p.id) || !s.Alive(q.id) {
 		t.Fatal("a running server looks dead")
 	}
@@ -49,13 +48,6 @@ func TestAKilledServerIsDeadAndARunningOneAlive(t *testing.T) {
 	if s.Alive(q.id) || exists(s.Path(q.id)) {
 		t.Error("a server that has ended left its lock file")
 	}
-	d := start(t, dir, "die")
-	if err := d.cmd.Wait(); err == nil || d.stderr.Len() > 0 {
-		t.Fatalf("the child did not die: %v: %s", err, d.stderr)
-	}
-	if s.Alive(d.id) || !exists(s.Path(d.id)) {
-		t.Error("a server that was killed before it locked its file does not look like one")
-	}
 }
 
 // A living server notices what was done to its lock file, which nobody who looks
@@ -66,7 +58,7 @@ func TestALockFileThatIsReplacedOrDeleted(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "servers")
 	must(t, os.Mkdir(dir, 0o700))
-	p, s := start(t, dir, "hold"), newServer(dir)
+	p, s := start(t, dir, "hold"), newMember(dir)
 	path := s.Path(p.id)
 	for what, do := range map[string]func() error{
 		"left alone": func() error { return nil },
@@ -74,9 +66,7 @@ func TestALockFileThatIsReplacedOrDeleted(t *testing.T) {
 		"replaced": func() error {
 			return errors.Join(os.WriteFile(path+"x", nil, 0o600), os.Rename(path+"x", path))
 		},
-		"deleted with the folder": func() error {
-			return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700))
-		},
+		"deleted with the folder": func() error { return os.RemoveAll(dir) },
 		"restored from a copy": func() error {
 			return errors.Join(os.Rename(dir, dir+".old"), os.CopyFS(dir, os.DirFS(dir+".old")), os.RemoveAll(dir+".old"))
 		},
@@ -94,15 +84,11 @@ func TestALockFileThatIsReplacedOrDeleted(t *testing.T) {
 			t.Errorf("%s: it looks dead after it has entered again", what)
 		}
 	}
-	must(t, os.RemoveAll(dir))
-	if err := newServer(dir).Enter(t.Context()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("entering no folder: %v", err)
-	}
 }
 
 func TestWhatIsNoServerIsNotAlive(t *testing.T) {
 	dir := t.TempDir()
-	s := newServer(dir)
+	s := newMember(dir)
 	must(t, os.Mkdir(s.Path(fakeID("1")), 0o700))
 	stranger := flock.New(s.Path("0123")) // has its lock, and is none of the servers
 	if ok, err := stranger.TryLock(); !ok || err != nil {
@@ -153,7 +139,7 @@ func TestOlderServers(t *testing.T) {
 
 func TestACensusAsksOnce(t *testing.T) {
 	dir := t.TempDir()
-	s, other := newServer(dir), entered(t, dir)
+	s, other := newMember(dir), entered(t, dir)
 	alive := s.Census()
 	if !alive(other.ID()) || !alive(s.ID()) || alive(fakeID("0")) {
 		t.Error("it tells otherwise")
@@ -166,13 +152,13 @@ func TestACensusAsksOnce(t *testing.T) {
 
 func TestLeaving(t *testing.T) {
 	dir := t.TempDir()
-	other := newServer(dir)
-	never, gone, fell := newServer(dir), entered(t, dir), entered(t, dir)
+	other := newMember(dir)
+	never, gone, fell := newMember(dir), entered(t, dir), entered(t, dir)
 	must(t, never.Leave())
 	must(t, gone.Leave())
 	must(t, gone.Leave())
 	fell.Fall()
-	for _, s := range []*Server{never, gone, fell} {
+	for _, s := range []*Member{never, gone, fell} {
 		if s.Alive(s.ID()) || other.Alive(s.ID()) || s.Stands() || exists(s.Path(s.ID())) != (s == fell) {
 			t.Error("a server that left looks alive")
 		}
@@ -186,20 +172,17 @@ func TestLeaving(t *testing.T) {
 // nothing is left of what failed.
 func TestEnteringThatFails(t *testing.T) {
 	dir := t.TempDir()
-	s := newServer(dir)
 	boom := errors.New("boom")
-	s.Written = func() error { return boom }
+	s := New(Options{Dir: dir, Prepare: func() error { return boom }})
 	if err := s.Enter(t.Context()); !errors.Is(err, boom) || exists(s.Path(s.ID())) || s.Stands() {
 		t.Errorf("a failure: %v", err)
 	}
-	var probe *flock.Flock
-	s.Written = func() error {
-		probe = flock.New(s.Path(s.ID()), flock.SetFlag(os.O_RDONLY))
-		_, err := probe.TryRLock()
-		return err
-	}
 	synctest.Test(t, func(t *testing.T) {
-		s.entering = make(chan struct{}, 1)
+		s := newMember(dir)
+		probe := flock.New(s.Path(s.ID()))
+		if ok, err := probe.TryRLock(); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
 		began := time.Now()
 		err := s.Enter(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "another process holds") || !strings.Contains(err.Error(), s.Path(s.ID())) || exists(s.Path(s.ID())) {
@@ -214,32 +197,13 @@ func TestEnteringThatFails(t *testing.T) {
 		if err := s.Enter(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("a caller who has gone: %v", err)
 		}
-		must(t, probe.Close())
+		if ok, err := probe.TryRLock(); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
 		time.AfterFunc(time.Second, func() { probe.Close() })
 		must(t, s.Enter(t.Context()))
 		must(t, s.Leave())
 	})
-}
-
-// A server that is just making its lock file may lose it to one who sweeps.
-func TestALockFileThatIsSweptBeforeItIsLocked(t *testing.T) {
-	if os.PathSeparator == '\\' {
-		t.Skip("open files cannot be removed here")
-	}
-	dir := t.TempDir()
-	s, other := newServer(dir), newServer(dir)
-	swept := 0
-	s.Written = func() error {
-		if swept++; swept <= 3 {
-			other.Sweep()
-		}
-		return nil
-	}
-	must(t, s.Enter(t.Context()))
-	defer s.Leave()
-	if swept != 4 || !other.Alive(s.ID()) || !s.Stands() {
-		t.Errorf("it was written %d times", swept)
-	}
 }
 
 func TestSweepTakesTheDeadAlone(t *testing.T) {
@@ -256,7 +220,7 @@ func TestSweepTakesTheDeadAlone(t *testing.T) {
 	if !exists(a.Path(fakeID("1"))) || !exists(filepath.Join(dir, "note")) || !exists(a.Path(a.ID())) || !exists(b.Path(b.ID())) {
 		t.Error("too much was swept")
 	}
-	newServer(filepath.Join(dir, "none")).Sweep() // no folder, nothing to do
+	newMember(filepath.Join(dir, "none")).Sweep() // no folder, nothing to do
 }
 
 // A server that has entered has the lock of the file that others see, however many
@@ -267,7 +231,7 @@ func TestEnteringWhileOthersSweep(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			for s := newServer(dir); ; s.Sweep() {
+			for s := newMember(dir); ; s.Sweep() {
 				select {
 				case <-done:
 					return
@@ -277,7 +241,7 @@ func TestEnteringWhileOthersSweep(t *testing.T) {
 		})
 	}
 	for range 1000 {
-		s := newServer(dir)
+		s := newMember(dir)
 		if err := s.Enter(t.Context()); err != nil || !s.Stands() {
 			t.Errorf("it was swept: %v", err)
 			break
@@ -288,14 +252,12 @@ func TestEnteringWhileOthersSweep(t *testing.T) {
 	wg.Wait()
 }
 
-// Calls at once make one lock file; that it is made again is told.
+// Calls at once make one lock file; that it is made again is logged.
 func TestALockFileIsMadeOnce(t *testing.T) {
-	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		s := New(dir, slog.New(slog.NewTextHandler(&log, nil)))
 		made, more := 0, make(chan struct{})
-		s.Written = func() error { made++; <-more; return nil }
+		s := New(Options{Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil)), Prepare: func() error { made++; <-more; return nil }})
 		var wg sync.WaitGroup
 		for range 5 {
 			wg.Go(func() {
@@ -304,7 +266,6 @@ func TestALockFileIsMadeOnce(t *testing.T) {
 				}
 			})
 		}
-		synctest.Wait()
 		close(more)
 		wg.Wait()
 		if made != 1 || log.Len() != 0 {
@@ -321,13 +282,28 @@ func TestALockFileIsMadeOnce(t *testing.T) {
 	})
 }
 
+// A process of an older version, with its lock file in a folder of its own, is alive.
+func TestEarlierFolders(t *testing.T) {
+	dir, earlier := t.TempDir(), t.TempDir()
+	s, older := New(Options{Dir: dir, Earlier: []string{earlier}}), entered(t, earlier)
+	alive, dead := s.Others()
+	if !s.Alive(older.ID()) || s.Describe(older.ID()) == "" || len(alive) != 1 || len(dead) != 0 {
+		t.Errorf("alive are %v, dead %v", alive, dead)
+	}
+	older.Fall()
+	s.Sweep()
+	if s.Alive(older.ID()) || exists(older.Path(older.ID())) {
+		t.Error("a dead one was not swept")
+	}
+}
+
 // Many servers enter, ask and sweep at the same time, and none looks dead that
 // has entered, whatever others do.
 func TestManyServersAtOnce(t *testing.T) {
 	dir := t.TempDir()
-	all := make([]*Server, 20)
+	all := make([]*Member, 20)
 	for i := range all {
-		all[i] = newServer(dir)
+		all[i] = newMember(dir)
 		defer all[i].Leave()
 	}
 	var wg sync.WaitGroup
@@ -358,7 +334,7 @@ func TestManyServersAtOnce(t *testing.T) {
 // One who asks must never make a dead server look alive to another who asks, nor
 // keep its lock.
 func TestAskingDoesNotDisturb(t *testing.T) {
-	s := newServer(t.TempDir())
+	s := newMember(t.TempDir())
 	dead := fakeID("d")
 	must(t, os.WriteFile(s.Path(dead), nil, 0o600))
 	another := flock.New(s.Path(dead), flock.SetFlag(os.O_RDONLY))

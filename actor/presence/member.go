@@ -1,0 +1,195 @@
+// Package presence tells which of the processes that share a folder run. Each has
+// one Member there, and with it one lock file, server_<id>.lock, which it keeps
+// locked until it ends, however it ends: the system releases the lock of a process
+// that died. A process runs if its lock is held.
+//
+// A process whose lock file was removed looks dead. So before it takes anything in
+// its own name it calls Enter, which costs one stat if the file is in its place and
+// makes it again otherwise.
+package presence
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"deepwork/actor/durable"
+)
+
+// ErrLeft is the error of Enter once the member has left.
+var ErrLeft = errors.New("this server has left the folder")
+
+// enterWait bounds Enter: a process that asks whether this one runs, or sweeps, has
+// the lock for an instant.
+const enterWait = 10 * time.Second
+
+// Options configure a Member.
+type Options struct {
+	Dir    string // folder of the lock files, absolute
+	Logger *slog.Logger
+	// Earlier are folders in which older versions keep lock files of the same form.
+	// Their processes count too.
+	Earlier []string
+	// Prepare creates the folder, and whatever belongs beside it; default: the
+	// folder alone, with mode 0700. Enter calls it before it makes the lock file.
+	Prepare func() error
+}
+
+// A Member is one process among those that share a folder. Its methods may be
+// called concurrently.
+type Member struct {
+	o  Options
+	id string
+
+	entering sync.Mutex // held while the lock file is made, or given up
+	lock     atomic.Pointer[durable.FileLock]
+	left     atomic.Bool
+}
+
+// New returns a member with an id that none has had before. It changes nothing in
+// the folder, which need not exist: a member that never enters can ask for others.
+func New(o Options) *Member {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Prepare == nil {
+		o.Prepare = func() error { return durable.Disk{}.MakeFolder(o.Dir, 0o700) }
+	}
+	var id [8]byte
+	rand.Read(id[:]) // never fails
+	return &Member{o: o, id: hex.EncodeToString(id[:])}
+}
+
+// ID returns the member's id, 16 lower-case hexadecimal characters.
+func (m *Member) ID() string { return m.id }
+
+// IsID reports whether text is an id as ID returns it; nothing else ever becomes
+// part of a path.
+func IsID(text string) bool {
+	id, err := hex.DecodeString(text)
+	return err == nil && len(id) == 8 && strings.ToLower(text) == text
+}
+
+// Path returns the path of a member's lock file, whether or not it exists.
+func (m *Member) Path(id string) string { return lockPath(m.o.Dir, id) }
+
+func lockPath(dir, id string) string { return filepath.Join(dir, "server_"+id+".lock") }
+
+// LockOf returns the id of the member whose lock file has this name.
+func LockOf(name string) (id string, ok bool) {
+	rest, is := strings.CutPrefix(name, "server_")
+	id, ends := strings.CutSuffix(rest, ".lock")
+	return id, is && ends && IsID(id)
+}
+
+// Enter makes this process look alive: it makes and locks the lock file, again if
+// the file or the whole folder was removed or replaced. It blocks for 10 s at most,
+// while another process has the lock. Errors: ErrLeft, or the system's with the
+// remedy.
+func (m *Member) Enter(ctx context.Context) error {
+	if m.Stands() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, enterWait, errors.New("another process holds a lock on it; end that, and call again"))
+	defer cancel()
+	m.entering.Lock()
+	defer m.entering.Unlock()
+	switch {
+	case m.left.Load():
+		return ErrLeft
+	case m.Stands():
+		return nil // another call was faster
+	}
+	path := m.Path(m.id)
+	if old := m.lock.Swap(nil); old != nil {
+		m.o.Logger.Warn("this server's lock file was removed by somebody; making it again", "path", path, "server", m.id)
+		old.Unlock()
+	}
+	for {
+		if err := m.o.Prepare(); err != nil {
+			return err
+		}
+		writeDescription(path)
+		lock, err := durable.Lock(ctx, path)
+		if errors.Is(err, fs.ErrNotExist) && ctx.Err() == nil {
+			continue // the folder vanished again
+		}
+		if err != nil {
+			os.Remove(path) // the lock's own error says more
+			if ctx.Err() != nil {
+				err = fmt.Errorf("locking %s: %w", path, err)
+			}
+			return err
+		}
+		m.lock.Store(lock)
+		return nil
+	}
+}
+
+// Stands reports whether this process has entered and still looks alive. It costs
+// one stat.
+func (m *Member) Stands() bool {
+	lock := m.lock.Load()
+	return lock != nil && lock.Stands()
+}
+
+// Leave makes this process look dead, for good; what it owned is then anybody's. It
+// waits for an Enter under way. Leaving twice, or without having entered, is no error.
+func (m *Member) Leave() error {
+	lock := m.giveUp()
+	if lock == nil {
+		return nil
+	}
+	if err := lock.Remove(); err != nil {
+		return fmt.Errorf("removing this server's lock file: %w", err)
+	}
+	return nil
+}
+
+// Fall leaves as a killed process does: its lock file stays. It is for tests.
+func (m *Member) Fall() {
+	if lock := m.giveUp(); lock != nil {
+		lock.Unlock()
+	}
+}
+
+func (m *Member) giveUp() *durable.FileLock {
+	m.left.Store(true)
+	m.entering.Lock()
+	defer m.entering.Unlock()
+	return m.lock.Swap(nil)
+}
+
+// description is what a lock file says, for people.
+type description struct {
+	PID       int    `json:"pid"`
+	Host      string `json:"host"`
+	StartedAt string `json:"started_at"` // RFC 3339, UTC
+}
+
+// writeDescription creates a lock file with this process's description. Whether it
+// succeeds matters to people only: the lock creates the file if it is missing.
+func writeDescription(path string) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	f.WriteString(" ") // the byte that Windows locks
+	json.NewEncoder(f).Encode(description{os.Getpid(), host, time.Now().UTC().Format(time.RFC3339)})
+}
