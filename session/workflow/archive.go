@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"deepwork/session"
-	"deepwork/session/workflow/filestore"
+	"deepwork/session/store/local"
 	"deepwork/session/workflow/machine"
 )
 
@@ -31,7 +31,7 @@ func OpenArchive(root string, logger *slog.Logger) (*Archive, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	read, err := openRecords(root, filestore.Options{Logger: logger, ReadOnly: true})
+	read, err := openRecords(root, local.Options{Logger: logger, ReadOnly: true})
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (a *Archive) Close() error {
 
 func (a *Archive) writable() (*fileRecords, error) {
 	if a.written == nil {
-		w, err := openRecords(a.root, filestore.Options{Logger: a.log})
+		w, err := openRecords(a.root, local.Options{Logger: a.log})
 		if err != nil {
 			return nil, err
 		}

@@ -17,7 +17,8 @@ import (
 	"time"
 
 	"deepwork/catalog/job"
-	"deepwork/session/workflow/filestore"
+	"deepwork/session/store"
+	"deepwork/session/store/local"
 	"deepwork/session/workflow/machine"
 )
 
@@ -53,7 +54,7 @@ func (r *memory) Create(s *State) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cold[s.SessionID] != nil || r.hot[s.SessionID] != nil {
-		return filestore.ErrExists
+		return store.ErrExists
 	}
 	if r.body == nil || !bytes.Equal(*r.body, body) {
 		r.body = &body
@@ -92,11 +93,11 @@ func (r *memory) Update(id string, change func(*State) (*State, error)) (*State,
 	}
 	return next, r.Save(next)
 }
-func (r *memory) List() iter.Seq2[filestore.Info, error] {
-	return func(func(filestore.Info, error) bool) {}
+func (r *memory) List() iter.Seq2[store.Info, error] {
+	return func(func(store.Info, error) bool) {}
 }
 func (r *memory) PutDefinition(string, []byte) error { return nil }
-func (r *memory) Definition(string) ([]byte, error)  { return nil, filestore.ErrNotFound }
+func (r *memory) Definition(string) ([]byte, error)  { return nil, store.ErrNotFound }
 func (r *memory) Close() error                       { return nil }
 
 // fixed is a definition that never changes, with its texts in memory.
@@ -261,7 +262,7 @@ func BenchmarkTransitionInMemory(b *testing.B) {
 // noSync are real files that are not synced, since 100,000 of them are only to be there.
 func noSync(b testing.TB, dir string) records {
 	b.Helper()
-	r, err := openRecords(dir, filestore.Options{NoSync: true})
+	r, err := openRecords(dir, local.Options{NoSync: true})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/job"
 	"deepwork/session"
-	"deepwork/session/workflow/filestore"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -208,7 +208,7 @@ func (d *jobDefinitions) keep(def *machine.Definition, texts machine.Instruction
 
 func (d *jobDefinitions) kept(ref machine.DefinitionRef) (*machine.Definition, error) {
 	data, err := d.records.Definition(ref.Hash)
-	if errors.Is(err, filestore.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return nil, errors.New("it is not on disk any more")
 	}
 	if err != nil {

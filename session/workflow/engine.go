@@ -18,7 +18,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/gate"
 	"deepwork/session"
-	"deepwork/session/workflow/filestore"
+	"deepwork/session/store/local"
 )
 
 // Options configure an Engine. The zero value of a field is its default.
@@ -124,7 +124,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		o.IdleAfter = 5 * time.Minute
 	}
 	if e.records == nil {
-		r, err := openRecords(o.Root, filestore.Options{Logger: e.log, Member: o.Member})
+		r, err := openRecords(o.Root, local.Options{Logger: e.log, Member: o.Member})
 		if err != nil {
 			return nil, err
 		}

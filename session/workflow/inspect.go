@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"deepwork/session"
-	"deepwork/session/workflow/filestore"
+	"deepwork/session/store"
+	"deepwork/session/store/local"
 	"deepwork/session/workflow/machine"
 )
 
@@ -23,7 +24,7 @@ import (
 // the findings: inspect again, and see session.Report.Confirmed. The error is one of
 // the system.
 func Inspect(ctx context.Context, root string, logger *slog.Logger) (session.Report, error) {
-	read, err := openRecords(root, filestore.Options{Logger: logger, ReadOnly: true})
+	read, err := openRecords(root, local.Options{Logger: logger, ReadOnly: true})
 	if err != nil {
 		return session.Report{}, err
 	}
@@ -114,7 +115,7 @@ func (i *inspection) session(id string) *State {
 	case err != nil:
 		i.sessions[id] = &seen{unknown: true}
 		why := err
-		if d, ok := errors.AsType[*filestore.DamagedError](err); ok {
+		if d, ok := errors.AsType[*store.DamagedError](err); ok {
 			why = errors.New(d.Reason)
 		} else if e, ok := errors.AsType[*session.Error](err); ok && e.Err != nil {
 			why = e.Err
@@ -171,11 +172,11 @@ func (i *inspection) definition(s *State) *keptDefinition {
 	i.definitions[hash] = k
 	data, err := i.records.Definition(hash)
 	switch {
-	case errors.Is(err, filestore.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		k.err = errors.New("it is not there")
 	case err != nil:
 		k.err = err
-		if d, ok := errors.AsType[*filestore.DamagedError](err); ok {
+		if d, ok := errors.AsType[*store.DamagedError](err); ok {
 			k.err = errors.New(d.Reason)
 		}
 	case machine.Digest(string(data)) != hash:

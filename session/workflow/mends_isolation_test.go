@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"deepwork/session"
-	"deepwork/session/workflow/filestore"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -205,9 +205,9 @@ func TestTheSeenListIsBounded(t *testing.T) {
 	var l seenList
 	at := time.Unix(1, 0)
 	for i := range keptSeen + 10 {
-		l.add(filestore.Info{ID: fmt.Sprintf("%08x", i), ModTime: at}, &State{Status: Active, Identity: "bob"})
+		l.add(store.Info{ID: fmt.Sprintf("%08x", i), ModTime: at}, &State{Status: Active, Identity: "bob"})
 	}
-	last := filestore.Info{ID: fmt.Sprintf("%08x", keptSeen+9), ModTime: at}
+	last := store.Info{ID: fmt.Sprintf("%08x", keptSeen+9), ModTime: at}
 	if len(l.m) > keptSeen || !l.skip(last, "alice") || l.skip(last, "bob") {
 		t.Errorf("%d are remembered", len(l.m))
 	}

@@ -9,7 +9,8 @@ import (
 	"strings"
 
 	"deepwork/session"
-	"deepwork/session/workflow/filestore"
+	"deepwork/session/store"
+	"deepwork/session/store/local"
 	"deepwork/session/workflow/machine"
 )
 
@@ -20,7 +21,7 @@ type records interface {
 	Server() string
 	Alive(server string) bool
 	Describe(server string) string
-	Create(s *State) error // filestore.ErrExists where the id is taken
+	Create(s *State) error // store.ErrExists where the id is taken
 	Save(s *State) error
 	// Release is Save of a record that this server gives up with it: nothing is
 	// written once it is there, since it may be another server's by then.
@@ -31,7 +32,7 @@ type records interface {
 	// Update replaces a session's record while no other server can; a nil
 	// state from change writes nothing. It returns what the record then is.
 	Update(id string, change func(*State) (*State, error)) (*State, error)
-	List() iter.Seq2[filestore.Info, error]
+	List() iter.Seq2[store.Info, error]
 	PutDefinition(hash string, data []byte) error
 	Definition(hash string) ([]byte, error)
 	Close() error
@@ -45,12 +46,12 @@ func TmpDir(root string) string { return filepath.Join(root, ".deepwork", "tmp")
 
 // fileRecords keeps each session in a file of its own.
 type fileRecords struct {
-	*filestore.Store
+	*local.Store
 	root string
 }
 
-func openRecords(root string, o filestore.Options) (*fileRecords, error) {
-	store, err := filestore.Open(TmpDir(root), o)
+func openRecords(root string, o local.Options) (*fileRecords, error) {
+	store, err := local.Open(TmpDir(root), o)
 	if err != nil {
 		return nil, fmt.Errorf("opening the session files: %w", err)
 	}
@@ -63,9 +64,9 @@ func (r *fileRecords) Create(s *State) error {
 		return err
 	}
 	switch err := r.Store.Create(s.SessionID, body); {
-	case err == nil, errors.Is(err, filestore.ErrExists):
+	case err == nil, errors.Is(err, store.ErrExists):
 		return err
-	case errors.Is(err, filestore.ErrUnsynced):
+	case errors.Is(err, store.ErrUnsynced):
 		// It must not be there after the call was refused.
 		return notSaved(s.SessionID, errors.Join(err, r.Remove(s.SessionID)))
 	default:
@@ -79,13 +80,13 @@ func (r *fileRecords) Save(s *State) error {
 		return err
 	}
 	err = r.Write(s.SessionID, body)
-	if errors.Is(err, filestore.ErrUnsynced) {
+	if errors.Is(err, store.ErrUnsynced) {
 		err = r.Write(s.SessionID, body) // it stands; once more, so that it stays
 	}
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, filestore.ErrUnsynced):
+	case errors.Is(err, store.ErrUnsynced):
 		return session.NotNow(codeUncertain,
 			"Session '%s' may have moved or not: its record was written, but the disk did not confirm it (%v). Mend that, then call get_step to see where the session is.", s.SessionID, err).
 			With("session_id", s.SessionID).Because(err)
@@ -100,7 +101,7 @@ func (r *fileRecords) Release(s *State) error {
 	if err != nil {
 		return err
 	}
-	if err := r.Write(s.SessionID, body); err != nil && !errors.Is(err, filestore.ErrUnsynced) {
+	if err := r.Write(s.SessionID, body); err != nil && !errors.Is(err, store.ErrUnsynced) {
 		return err
 	}
 	return nil
@@ -171,7 +172,7 @@ func (r *fileRecords) unreadable(id string, err error) error {
 	if _, ok := errors.AsType[*session.Error](err); ok {
 		return err
 	}
-	if errors.Is(err, filestore.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		if _, gone := os.Stat(r.root); gone != nil {
 			return projectGone(r.root, gone)
 		}
@@ -186,7 +187,7 @@ func (r *fileRecords) unreadable(id string, err error) error {
 		}
 		return e
 	}
-	if d, ok := errors.AsType[*filestore.DamagedError](err); ok {
+	if d, ok := errors.AsType[*store.DamagedError](err); ok {
 		return session.NotNow("session_damaged",
 			"The file of session '%s' is damaged (%s). It is at %s; nothing was overwritten. Restore it from a backup, or start the workflow anew: the files it made are where they were.",
 			id, d.Reason, d.Path).With("session_id", id).With("path", d.Path).Because(err)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"deepwork/session"
-	"deepwork/session/workflow/filestore"
+	"deepwork/session/store"
 )
 
 func TestAClosedConnectionsSessionsGoToAnotherServerAtOnce(t *testing.T) {
@@ -184,7 +184,7 @@ func (u unconfirmed) Release(s *State) error {
 	if err := u.records.Release(s); err != nil {
 		return err
 	}
-	return errors.Join(filestore.ErrUnsynced)
+	return errors.Join(store.ErrUnsynced)
 }
 
 func TestASessionThatMayHaveBeenGivenUpIsClaimedAnew(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 	"deepwork/actor"
 	"deepwork/session"
-	"deepwork/session/workflow/filestore"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -218,7 +218,7 @@ func (e *Engine) searchRequest(k requestKey) string {
 	since = since.Add(-2 * time.Second) // file times are coarse
 	whole := true
 	looked := map[string]time.Time{}
-	look := func(info filestore.Info) {
+	look := func(info store.Info) {
 		if at, ok := r.looked[info.ID]; ok && at.Equal(info.ModTime) {
 			looked[info.ID] = at
 			return

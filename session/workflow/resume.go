@@ -8,7 +8,7 @@ import (
 
 	"deepwork/actor"
 	"deepwork/session"
-	"deepwork/session/workflow/filestore"
+	"deepwork/session/store"
 )
 
 const codeNoSession = "no_active_session"
@@ -151,7 +151,7 @@ func listSessions(b *strings.Builder, found []*State, more bool, remark func(*St
 // living server owns, this server's own included; at most so many, and more
 // tells that there are others, or may be.
 func (e *Engine) resumable(ctx context.Context, identity string, most int) (found []*State, more bool) {
-	var infos []filestore.Info
+	var infos []store.Info
 	for info, err := range e.records.List() {
 		if err != nil {
 			e.log.Warn("listing the session files", "error", err)
@@ -159,7 +159,7 @@ func (e *Engine) resumable(ctx context.Context, identity string, most int) (foun
 		}
 		infos = append(infos, info)
 	}
-	slices.SortFunc(infos, func(a, b filestore.Info) int { return b.ModTime.Compare(a.ModTime) })
+	slices.SortFunc(infos, func(a, b store.Info) int { return b.ModTime.Compare(a.ModTime) })
 	alive := map[string]bool{e.records.Server(): false}
 	tried := 0
 	for _, info := range infos {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"deepwork/session/workflow/filestore"
+	"deepwork/session/store"
 )
 
 // counted counts what is looked for in the folder.
@@ -20,7 +20,7 @@ type counted struct {
 	lists, peeks atomic.Int64
 }
 
-func (c *counted) List() iter.Seq2[filestore.Info, error] {
+func (c *counted) List() iter.Seq2[store.Info, error] {
 	c.lists.Add(1)
 	return c.fileRecords.List()
 }
@@ -163,7 +163,7 @@ func TestNewestFiles(t *testing.T) {
 	var n newestFiles
 	began := time.Now()
 	for _, i := range rand.Perm(1000) {
-		n.add(filestore.Info{ID: strconv.Itoa(i), ModTime: began.Add(-time.Duration(i) * time.Hour)})
+		n.add(store.Info{ID: strconv.Itoa(i), ModTime: began.Add(-time.Duration(i) * time.Hour)})
 		if len(n.files) >= 2*keptNewest {
 			t.Fatalf("%d are held", len(n.files))
 		}

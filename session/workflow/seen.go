@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"deepwork/session/workflow/filestore"
+	"deepwork/session/store"
 )
 
 // A seenList remembers, of records that were read, whose they are and which are
@@ -26,14 +26,14 @@ type seenRecord struct {
 const keptSeen = 100_000
 
 // skip tells whether a record is known to be no active one of this identity.
-func (l *seenList) skip(info filestore.Info, identity string) bool {
+func (l *seenList) skip(info store.Info, identity string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s, ok := l.m[info.ID]
 	return ok && s.at.Equal(info.ModTime) && (s.over || s.identity != identity)
 }
 
-func (l *seenList) add(info filestore.Info, s *State) {
+func (l *seenList) add(info store.Info, s *State) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.m == nil || len(l.m) >= keptSeen {

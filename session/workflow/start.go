@@ -12,7 +12,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/job"
 	"deepwork/session"
-	"deepwork/session/workflow/filestore"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -130,7 +130,7 @@ func (e *Engine) create(def *machine.Definition, b machine.NewSession) (*State, 
 			return nil, nil, err
 		}
 		err = e.records.Create(s)
-		if errors.Is(err, filestore.ErrExists) {
+		if errors.Is(err, store.ErrExists) {
 			continue
 		}
 		return s, r, err

@@ -16,8 +16,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/session/store/local"
 	"deepwork/session/workflow"
-	"deepwork/session/workflow/filestore"
 )
 
 // end stops all servers, looks with a last one where each session is, and has
@@ -117,7 +117,7 @@ func finds(report string, but []string) bool {
 // what was damaged on purpose.
 func (w *world) count() error {
 	dir := workflow.TmpDir(w.project())
-	store, err := filestore.Open(dir, filestore.Options{ReadOnly: true})
+	store, err := local.Open(dir, local.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}

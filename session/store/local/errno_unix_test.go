@@ -1,6 +1,6 @@
 //go:build unix
 
-package filestore
+package local
 
 import "golang.org/x/sys/unix"
 

@@ -1,4 +1,4 @@
-package filestore
+package local
 
 import "deepwork/actor/durable"
 

@@ -1,4 +1,4 @@
-package filestore
+package local
 
 import (
 	"errors"
@@ -8,26 +8,19 @@ import (
 	"iter"
 	"os"
 	"strings"
-	"time"
 
 	"deepwork/actor/durable"
+	"deepwork/session/store"
 )
-
-// An Info is one record in the folder, not yet read.
-type Info struct {
-	ID      string
-	ModTime time.Time
-	Size    int64
-}
 
 // List yields the records there are, in no order, without reading them. It
 // costs a stat each; IDs does not. A record that vanishes meanwhile is left
 // out. An error ends it. A folder that does not exist has none.
-func (s *Store) List() iter.Seq2[Info, error] {
-	return func(yield func(Info, error) bool) {
+func (s *Store) List() iter.Seq2[store.Info, error] {
+	return func(yield func(store.Info, error) bool) {
 		for entry, err := range s.names() {
 			if err != nil {
-				yield(Info{}, fmt.Errorf("listing the sessions: %w", err))
+				yield(store.Info{}, fmt.Errorf("listing the sessions: %w", err))
 				return
 			}
 			id, ok := recordID(entry.Name())
@@ -39,10 +32,10 @@ func (s *Store) List() iter.Seq2[Info, error] {
 				continue
 			}
 			if err != nil {
-				yield(Info{}, fmt.Errorf("listing the sessions: %w", err))
+				yield(store.Info{}, fmt.Errorf("listing the sessions: %w", err))
 				return
 			}
-			if !yield(Info{ID: id, ModTime: fi.ModTime(), Size: fi.Size()}, nil) {
+			if !yield(store.Info{ID: id, ModTime: fi.ModTime(), Size: fi.Size()}, nil) {
 				return
 			}
 		}

@@ -1,4 +1,4 @@
-package filestore
+package local
 
 import (
 	"errors"
@@ -7,9 +7,10 @@ import (
 	"os"
 
 	"deepwork/actor/durable"
+	"deepwork/session/store"
 )
 
-// Create writes a record that must not exist yet (ErrExists), durably.
+// Create writes a record that must not exist yet (store.ErrExists), durably.
 // body is a JSON object, indented by two spaces, that ends in "\n}"; the store
 // adds the checksum as its last key. It blocks for the disk; the first write of
 // a store claims its place too, which waits for others that claim, at most 10 s.
@@ -34,7 +35,7 @@ func (s *Store) create(id string, body []byte) error {
 	}
 	path := s.recordPath(id)
 	if _, err := os.Lstat(path); err == nil {
-		return ErrExists
+		return store.ErrExists
 	}
 	st, err := s.put(path, data, putOptions{exclusive: true})
 	if st != nil {
@@ -42,7 +43,7 @@ func (s *Store) create(id string, body []byte) error {
 		s.remember(id, *st)
 	}
 	if errors.Is(err, fs.ErrExist) {
-		return ErrExists
+		return store.ErrExists
 	}
 	return err
 }
@@ -86,7 +87,7 @@ func (s *Store) write(id string, body []byte, held bool) error {
 }
 
 // Read returns a record as it was given to Create or Write. Errors:
-// ErrNotFound, *DamagedError, or what the system said. A damaged record is set
+// store.ErrNotFound, *store.DamagedError, or what the system said. A damaged record is set
 // aside under the claim lock, for which it waits at most 10 s; otherwise Read
 // blocks for the disk alone.
 func (s *Store) Read(id string) ([]byte, error) {
@@ -101,14 +102,14 @@ func (s *Store) Read(id string) ([]byte, error) {
 // and does not make the store take what it saw for what it wrote or read last.
 func (s *Store) Peek(id string) ([]byte, error) {
 	if err := checkID(id); err != nil {
-		return nil, fmt.Errorf("reading session %.40s: %w: %w", id, ErrNotFound, err)
+		return nil, fmt.Errorf("reading session %.40s: %w: %w", id, store.ErrNotFound, err)
 	}
 	path := s.recordPath(id)
 	body, _, err := readRecord(path)
 	if bad, ok := errors.AsType[*durable.BadFileError](err); ok {
-		err = &DamagedError{ID: id, Path: path, Reason: bad.Reason}
+		err = &store.DamagedError{ID: id, Path: path, Reason: bad.Reason}
 	} else if errors.Is(err, fs.ErrNotExist) {
-		err = ErrNotFound
+		err = store.ErrNotFound
 	} else if err != nil {
 		err = durable.Explain(err, path)
 	}
@@ -120,7 +121,7 @@ func (s *Store) Peek(id string) ([]byte, error) {
 
 func (s *Store) read(id string, held bool) ([]byte, error) {
 	if err := checkID(id); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotFound, err)
+		return nil, fmt.Errorf("%w: %w", store.ErrNotFound, err)
 	}
 	path := s.recordPath(id)
 	body, st, err := readRecord(path)
@@ -134,7 +135,7 @@ func (s *Store) read(id string, held bool) ([]byte, error) {
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, ErrNotFound
+		return nil, store.ErrNotFound
 	}
 	if err != nil {
 		return nil, durable.Explain(err, path)
@@ -172,10 +173,10 @@ func (s *Store) Update(id string, change func(body []byte) ([]byte, error)) erro
 	defer s.calls.Done()
 	// Asked first, so that an unknown id creates no folder.
 	if err := checkID(id); err != nil {
-		return fmt.Errorf("updating session %.40s: %w: %w", id, ErrNotFound, err)
+		return fmt.Errorf("updating session %.40s: %w: %w", id, store.ErrNotFound, err)
 	}
 	if _, err := os.Lstat(s.recordPath(id)); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("updating session %s: %w", id, ErrNotFound)
+		return fmt.Errorf("updating session %s: %w", id, store.ErrNotFound)
 	}
 	var refused error // change's own, which is returned as it is
 	err := s.claimed(false, func() error {

@@ -1,4 +1,4 @@
-package filestore
+package local
 
 import (
 	"errors"
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"deepwork/session/store"
 )
 
 func TestAliveTellsWhoRuns(t *testing.T) {
@@ -103,7 +105,7 @@ func TestTakeover(t *testing.T) {
 func TestUpdate(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{})
-	if err := s.Update("0123abcd", nil); !errors.Is(err, ErrNotFound) || exists(dir) {
+	if err := s.Update("0123abcd", nil); !errors.Is(err, store.ErrNotFound) || exists(dir) {
 		t.Errorf("an update of nothing: %v", err)
 	}
 	must(t, s.Write("0123abcd", numbered(1)))
@@ -121,7 +123,7 @@ func TestUpdate(t *testing.T) {
 	}
 	must(t, os.WriteFile(s.recordPath("0123abcd"), []byte("garbage"), 0o600))
 	err = s.Update("0123abcd", func([]byte) ([]byte, error) { t.Error("called"); return nil, nil })
-	if bad, ok := errors.AsType[*DamagedError](err); !ok || !exists(bad.Path) || bad.Path == s.recordPath("0123abcd") {
+	if bad, ok := errors.AsType[*store.DamagedError](err); !ok || !exists(bad.Path) || bad.Path == s.recordPath("0123abcd") {
 		t.Errorf("an update of a damaged record: %v", err)
 	}
 }

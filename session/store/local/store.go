@@ -1,4 +1,4 @@
-// Package filestore keeps session records as files of one folder
+// Package local keeps session records as files of one folder
 // (.deepwork/tmp), shared by several server processes: each record replaced
 // atomically and synced, sealed with a checksum, owned by one server at a time.
 //
@@ -15,7 +15,7 @@
 //
 // Lock files are never replaced, for a lock on a file that is replaced guards
 // nothing; records are always replaced, and so never locked.
-package filestore
+package local
 
 import (
 	"errors"
@@ -31,16 +31,6 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/actor/presence"
 	"deepwork/session"
-)
-
-// The reasons why a record cannot be had.
-var (
-	ErrNotFound = errors.New("no such record")
-	ErrExists   = errors.New("the record exists")
-
-	// ErrUnsynced says that a write has taken its place, but that this may not be
-	// on disk: whether it is there after a crash is not known.
-	ErrUnsynced = errors.New("the record was written, but may not survive a crash")
 )
 
 var (

@@ -1,4 +1,4 @@
-package filestore
+package local
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"deepwork/session/store"
 )
 
 // A server is killed at each point of a write. What the next server finds is
@@ -37,7 +39,7 @@ func TestCrash(t *testing.T) {
 				}
 				read := func(id string) string {
 					body, err := s.Read(id)
-					if err != nil && !errors.Is(err, ErrNotFound) {
+					if err != nil && !errors.Is(err, store.ErrNotFound) {
 						t.Error(err)
 					}
 					return string(body)
@@ -60,7 +62,7 @@ func TestCrash(t *testing.T) {
 				}
 				if op == "define" {
 					data, err := s.Definition(strings.Repeat("a", 64))
-					if after && (err != nil || string(data) != "whole") || !after && !errors.Is(err, ErrNotFound) {
+					if after && (err != nil || string(data) != "whole") || !after && !errors.Is(err, store.ErrNotFound) {
 						t.Errorf("the definition is %q, %v", data, err)
 					}
 				}

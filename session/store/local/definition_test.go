@@ -1,4 +1,4 @@
-package filestore
+package local
 
 import (
 	"bytes"
@@ -9,13 +9,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/session/store"
 )
 
 func TestDefinitions(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{})
 	hash, other := strings.Repeat("0a", 32), strings.Repeat("0b", 32)
-	if _, err := s.Definition(hash); !errors.Is(err, ErrNotFound) {
+	if _, err := s.Definition(hash); !errors.Is(err, store.ErrNotFound) {
 		t.Error(err)
 	}
 	for _, data := range []string{"", "name: x\n", "\x00\xff"} {
@@ -44,7 +46,7 @@ func TestDefinitions(t *testing.T) {
 	}
 	must(t, os.WriteFile(path, whole[:len(whole)-1], 0o600))
 	_, err = s.Definition(hash)
-	bad, ok := errors.AsType[*DamagedError](err)
+	bad, ok := errors.AsType[*store.DamagedError](err)
 	if !ok || bad.ID != hash || !strings.HasPrefix(filepath.Base(bad.Path), "damaged_definition_"+hash+"_") || !exists(bad.Path) {
 		t.Fatalf("a damaged definition: %v", err)
 	}

@@ -1,4 +1,4 @@
-package filestore
+package local
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"deepwork/actor/durable"
+	"deepwork/session/store"
 )
 
 // A stamp tells, by one stat, whether a file is still the one that was written
@@ -72,11 +73,11 @@ func (s *Store) putOnce(folder *durable.Folder, path string, data []byte, o putO
 		return nil, err
 	}
 	if err := s.at("renamed"); err != nil {
-		return &st, fmt.Errorf("%w: %w", ErrUnsynced, err)
+		return &st, fmt.Errorf("%w: %w", store.ErrUnsynced, err)
 	}
 	if err := folder.Sync(); err != nil {
 		// What is at temp may be the record after a crash: it is left alone.
-		return &st, fmt.Errorf("%w: %w", ErrUnsynced, err)
+		return &st, fmt.Errorf("%w: %w", store.ErrUnsynced, err)
 	}
 	if exchanged {
 		s.giveBack(temp, path, old)

@@ -1,4 +1,4 @@
-package filestore
+package local
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"deepwork/actor/durable"
+	"deepwork/session/store"
 )
 
 // A definition's file is one line, "sha256:<hex>", over the bytes after it.
@@ -112,12 +113,12 @@ func (s *Store) putDefinition(hash string, data []byte) error {
 	return err
 }
 
-// Definition returns what PutDefinition kept, verified; ErrNotFound where there
-// is none, *DamagedError (its ID is the hash) where it does not verify: then it
+// Definition returns what PutDefinition kept, verified; store.ErrNotFound where there
+// is none, *store.DamagedError (its ID is the hash) where it does not verify: then it
 // was set aside, and can be put anew.
 func (s *Store) Definition(hash string) ([]byte, error) {
 	if err := checkHash(hash); err != nil {
-		return nil, fmt.Errorf("reading a definition: %w: %w", ErrNotFound, err)
+		return nil, fmt.Errorf("reading a definition: %w: %w", store.ErrNotFound, err)
 	}
 	path := s.definitionPath(hash)
 	read := func() ([]byte, error) {
@@ -138,7 +139,7 @@ func (s *Store) Definition(hash string) ([]byte, error) {
 			return err
 		})
 	} else if errors.Is(err, fs.ErrNotExist) {
-		err = ErrNotFound
+		err = store.ErrNotFound
 	} else if err != nil {
 		err = durable.Explain(err, path)
 	}

@@ -1,4 +1,4 @@
-package filestore
+package local
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"deepwork/session/store"
 )
 
 // mount gives a file system of its own, of size bytes.
@@ -77,7 +79,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	s = open(t, dir, Options{})
 	mustRead(t, s, "0123abcd", numbered(1))
 	_, err := s.Read("00000bad")
-	if bad, ok := errors.AsType[*DamagedError](err); !ok || bad.Path != s.recordPath("00000bad") {
+	if bad, ok := errors.AsType[*store.DamagedError](err); !ok || bad.Path != s.recordPath("00000bad") {
 		t.Errorf("a damaged record: %v", err)
 	}
 	for what, err := range map[string]error{
@@ -155,7 +157,7 @@ func TestNamedPipes(t *testing.T) {
 		must(t, unix.Mkfifo(path, 0o600))
 	}
 	_, err := s.Read("0123abce")
-	if bad, ok := errors.AsType[*DamagedError](err); !ok || !strings.Contains(bad.Reason, "a named pipe") {
+	if bad, ok := errors.AsType[*store.DamagedError](err); !ok || !strings.Contains(bad.Reason, "a named pipe") {
 		t.Error(err)
 	}
 	must(t, s.Write("0123abcf", numbered(2)))
@@ -180,7 +182,7 @@ func TestMoveByLink(t *testing.T) {
 		return os.Remove(from)
 	}
 	must(t, s.Create("0123abcd", numbered(1)))
-	if err := s.Create("0123abcd", numbered(2)); !errors.Is(err, ErrExists) {
+	if err := s.Create("0123abcd", numbered(2)); !errors.Is(err, store.ErrExists) {
 		t.Error(err)
 	}
 	to := s.recordPath("0123abcd")

@@ -1,4 +1,4 @@
-package filestore
+package local
 
 import (
 	"bytes"
@@ -18,11 +18,12 @@ import (
 	"go.uber.org/goleak"
 
 	"deepwork/actor/durable"
+	"deepwork/session/store"
 )
 
 // TestMain lets the tests run this binary again, as another server.
 func TestMain(m *testing.M) {
-	if role := os.Getenv("FILESTORE_CHILD"); role != "" {
+	if role := os.Getenv("STORE_CHILD"); role != "" {
 		os.Exit(child(role))
 	}
 	// A program built with -race sleeps for a second at its end, each child too.
@@ -138,16 +139,16 @@ func TestRecordsComeBackAsGiven(t *testing.T) {
 	}
 	must(t, s.Write("00000001", sample(300_000)))
 	mustRead(t, open(t, dir, Options{}), "00000001", sample(300_000))
-	if err := s.Create("0123abcd", numbered(9)); !errors.Is(err, ErrExists) {
+	if err := s.Create("0123abcd", numbered(9)); !errors.Is(err, store.ErrExists) {
 		t.Errorf("Create over a record: %v", err)
 	}
 	mustRead(t, s, "0123abcd", numbered(19))
-	if _, err := s.Read("ffffffff"); !errors.Is(err, ErrNotFound) {
+	if _, err := s.Read("ffffffff"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("reading nothing: %v", err)
 	}
 	must(t, s.Remove("0123abcd"))
 	must(t, s.Remove("0123abcd"))
-	if _, err := s.Read("0123abcd"); !errors.Is(err, ErrNotFound) {
+	if _, err := s.Read("0123abcd"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("reading what was removed: %v", err)
 	}
 	noTemps(t, dir)
@@ -170,10 +171,10 @@ func TestIDsThatAreNone(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{})
 	for _, id := range []string{"", "0123abc", "0123abcde", "0123ABCD", "../../xx", "0123abc/", "0123abcg", "a\x00bcdefg"} {
-		if _, err := s.Read(id); !errors.Is(err, ErrNotFound) {
+		if _, err := s.Read(id); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("Read(%q): %v", id, err)
 		}
-		if err := s.Update(id, nil); !errors.Is(err, ErrNotFound) {
+		if err := s.Update(id, nil); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("Update(%q): %v", id, err)
 		}
 		for what, err := range map[string]error{
@@ -188,7 +189,7 @@ func TestIDsThatAreNone(t *testing.T) {
 		if err := s.PutDefinition(hash, nil); err == nil {
 			t.Errorf("PutDefinition(%q) passed", hash)
 		}
-		if _, err := s.Definition(hash); !errors.Is(err, ErrNotFound) {
+		if _, err := s.Definition(hash); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("Definition(%q): %v", hash, err)
 		}
 	}
@@ -219,7 +220,7 @@ func TestCreateIsWonByOne(t *testing.T) {
 					switch err := stores[n%2].Create("0123abcd", numbered(n)); {
 					case err == nil:
 						won <- n
-					case !errors.Is(err, ErrExists):
+					case !errors.Is(err, store.ErrExists):
 						t.Error(err)
 					}
 				})
@@ -239,7 +240,7 @@ func TestCreateIsWonByOne(t *testing.T) {
 func TestReadOnlyTouchesNothing(t *testing.T) {
 	dir := newDir(t)
 	r := open(t, dir, Options{ReadOnly: true})
-	if _, err := r.Read("0123abcd"); !errors.Is(err, ErrNotFound) {
+	if _, err := r.Read("0123abcd"); !errors.Is(err, store.ErrNotFound) {
 		t.Error(err)
 	}
 	w := open(t, dir, Options{})
@@ -248,7 +249,7 @@ func TestReadOnlyTouchesNothing(t *testing.T) {
 	before := tree(t, dir)
 	mustRead(t, r, "0123abcd", numbered(1))
 	_, err := r.Read("00000bad")
-	bad, ok := errors.AsType[*DamagedError](err)
+	bad, ok := errors.AsType[*store.DamagedError](err)
 	if !ok || bad.Path != r.recordPath("00000bad") || !strings.Contains(err.Error(), "it stands at") {
 		t.Errorf("a damaged record: %v", err)
 	}

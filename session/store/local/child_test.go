@@ -1,4 +1,4 @@
-package filestore
+package local
 
 import (
 	"bufio"
@@ -16,7 +16,7 @@ import (
 // child is another server: this binary, run again with a role. It says what it
 // has to say on stdout, one line each.
 func child(role string) int {
-	s, err := Open(os.Getenv("FILESTORE_DIR"), Options{})
+	s, err := Open(os.Getenv("STORE_DIR"), Options{})
 	if err == nil {
 		s.rest = 0
 		err = roles[role](s)
@@ -60,7 +60,7 @@ var roles = map[string]func(s *Store) error{
 	},
 	// die writes, and kills itself at a point of a later write.
 	"die": func(s *Store) error {
-		op, point, _ := strings.Cut(os.Getenv("FILESTORE_ARG"), "/")
+		op, point, _ := strings.Cut(os.Getenv("STORE_ARG"), "/")
 		for range 3 { // the last one, and what follows, in spares
 			if err := s.Write("0123abcd", numbered(1)); err != nil {
 				return err
@@ -130,7 +130,7 @@ func start(t testing.TB, dir, role, arg string) *process {
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &process{cmd: exec.CommandContext(ctx, exe), stderr: new(strings.Builder)}
-	p.cmd.Env = append(os.Environ(), "FILESTORE_CHILD="+role, "FILESTORE_DIR="+dir, "FILESTORE_ARG="+arg)
+	p.cmd.Env = append(os.Environ(), "STORE_CHILD="+role, "STORE_DIR="+dir, "STORE_ARG="+arg)
 	p.cmd.Stderr = p.stderr
 	p.stdin, err = p.cmd.StdinPipe()
 	must(t, err)

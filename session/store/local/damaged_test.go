@@ -1,4 +1,4 @@
-package filestore
+package local
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 
 	"deepwork/actor/durable"
 	"deepwork/actor/presence"
+	"deepwork/session/store"
 )
 
 // asides reads what was set aside, by name prefix.
@@ -42,7 +43,7 @@ func TestDamagedRecordsAreSetAside(t *testing.T) {
 			must(t, s.Write("0123abcd", numbered(1)))
 			must(t, os.WriteFile(s.recordPath("0123abcd"), []byte(content), 0o600))
 			_, err := s.Read("0123abcd")
-			bad, ok := errors.AsType[*DamagedError](err)
+			bad, ok := errors.AsType[*store.DamagedError](err)
 			if !ok {
 				t.Fatalf("%q was read: %v", content, err)
 			}
@@ -57,7 +58,7 @@ func TestDamagedRecordsAreSetAside(t *testing.T) {
 			if got := asides(t, s, "damaged_session_0123abcd_"); len(got) != n+1 {
 				t.Errorf("%d were set aside, %v", n+1, got)
 			}
-			if _, err := s.Read("0123abcd"); !errors.Is(err, ErrNotFound) {
+			if _, err := s.Read("0123abcd"); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("the second read: %v", err)
 			}
 		}
@@ -142,7 +143,7 @@ func TestReadFollowsNothing(t *testing.T) {
 	must(t, os.Mkdir(s.recordPath("0123abce"), 0o700))
 	for id, kind := range map[string]string{"0123abcd": "a symbolic link", "0123abce": "a folder"} {
 		_, err := s.Read(id)
-		bad, ok := errors.AsType[*DamagedError](err)
+		bad, ok := errors.AsType[*store.DamagedError](err)
 		if !ok || !strings.Contains(bad.Reason, kind) || !exists(bad.Path) || exists(s.recordPath(id)) {
 			t.Errorf("%s: %v", kind, err)
 		}
@@ -167,7 +168,7 @@ func TestDamageFoundWhileTheOwnerWrites(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			body, err := reader.Read("0123abcd")
-			if _, damaged := errors.AsType[*DamagedError](err); err != nil && !damaged && !errors.Is(err, ErrNotFound) {
+			if _, damaged := errors.AsType[*store.DamagedError](err); err != nil && !damaged && !errors.Is(err, store.ErrNotFound) {
 				t.Error(err)
 			} else if err == nil && string(body) != string(numbered(n+1000)) {
 				t.Errorf("read %q", body)
@@ -222,7 +223,7 @@ func TestDamageThatIsGone(t *testing.T) {
 				}
 				return
 			}
-			if bad, ok := errors.AsType[*DamagedError](err); !ok || bad.Path != left {
+			if bad, ok := errors.AsType[*store.DamagedError](err); !ok || bad.Path != left {
 				t.Errorf("read %q, %v; want it to be at %s", body, err, left)
 			}
 		})
@@ -263,8 +264,8 @@ func TestDamageFoundTwice(t *testing.T) {
 	for _, s := range []*Store{a, b, a, b} {
 		wg.Go(func() {
 			_, err := s.Read("0123abcd")
-			bad, ok := errors.AsType[*DamagedError](err)
-			if !ok && !errors.Is(err, ErrNotFound) {
+			bad, ok := errors.AsType[*store.DamagedError](err)
+			if !ok && !errors.Is(err, store.ErrNotFound) {
 				t.Error(err)
 			}
 			if ok && !exists(bad.Path) {
@@ -287,7 +288,7 @@ func TestOversizedFileIsDamage(t *testing.T) {
 		t.Skip(err)
 	}
 	_, err := s.Read("0123abcd")
-	if bad, ok := errors.AsType[*DamagedError](err); !ok || !strings.Contains(bad.Reason, "over the limit") {
+	if bad, ok := errors.AsType[*store.DamagedError](err); !ok || !strings.Contains(bad.Reason, "over the limit") {
 		t.Error(err)
 	}
 }

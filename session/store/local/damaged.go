@@ -1,7 +1,6 @@
-package filestore
+package local
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,32 +11,14 @@ import (
 	"time"
 
 	"deepwork/actor/durable"
+	"deepwork/session/store"
 )
 
-// A DamagedError is a record that does not verify. It was set aside, in the
-// same folder, under a name with its id in it; nothing of it was overwritten.
-// Where that could not be done (a ReadOnly store, a read-only disk) Path is
-// where it always was.
-type DamagedError struct {
-	ID     string // of the session, or a definition's hash
-	Path   string // where it is now, absolute
-	Reason string
-}
-
-// Error says what is damaged, why, and where it is now.
-func (e *DamagedError) Error() string {
-	where := "it stands at " + e.Path
-	if isAside(filepath.Base(e.Path)) {
-		where = "it was set aside as " + e.Path
-	}
-	return fmt.Sprintf("the record of %s is damaged: %s; %s", e.ID, e.Reason, where)
-}
-
-// damaged sets aside what stands at path and returns the DamagedError. check
+// damaged sets aside what stands at path and returns the store.DamagedError. check
 // reads the file again: if it is good by then, because its owner has written,
 // damaged returns nil and what check read counts.
 func (s *Store) damaged(path, kind, id string, bad *durable.BadFileError, held bool, check func() error) error {
-	out := &DamagedError{ID: id, Path: path, Reason: bad.Reason}
+	out := &store.DamagedError{ID: id, Path: path, Reason: bad.Reason}
 	if s.begin() != nil {
 		return out // read-only or closed: whoever comes next sees to it
 	}
@@ -48,7 +29,9 @@ func (s *Store) damaged(path, kind, id string, bad *durable.BadFileError, held b
 		err := check()
 		bad, ok := errors.AsType[*durable.BadFileError](err)
 		if errors.Is(err, fs.ErrNotExist) {
-			out.Path = cmp.Or(s.newestAside(kind, id), path)
+			if aside := s.newestAside(kind, id); aside != "" {
+				out.Path, out.Aside = aside, true
+			}
 			return nil
 		}
 		if !ok {
@@ -60,7 +43,7 @@ func (s *Store) damaged(path, kind, id string, bad *durable.BadFileError, held b
 		if err != nil {
 			return err
 		}
-		out.Path = aside
+		out.Path, out.Aside = aside, true
 		// The owner may have written between the look and the move: what was
 		// moved is then good, and goes back unless there is a newer one.
 		if data, _, err := readFile(aside); err == nil {

@@ -1,0 +1,43 @@
+// Package store has the interfaces of what keeps the state of a project, and the
+// values and errors that they share. Package local keeps it in files.
+package store
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The reasons why a record cannot be had.
+var (
+	ErrNotFound = errors.New("no such record")
+	ErrExists   = errors.New("the record exists")
+
+	// ErrUnsynced says that a write has taken its place, but that this may not be
+	// on disk: whether it is there after a crash is not known.
+	ErrUnsynced = errors.New("the record was written, but may not survive a crash")
+)
+
+// An Info is one record in a list, not yet read.
+type Info struct {
+	ID      string
+	ModTime time.Time
+	Size    int64
+}
+
+// A DamagedError is a record that does not verify. Nothing of it was overwritten.
+type DamagedError struct {
+	ID     string // of the session, or a definition's hash
+	Path   string // where it is now, absolute
+	Reason string
+	Aside  bool // it was set aside, under a name with its id in it
+}
+
+// Error says what is damaged, why, and where it is now.
+func (e *DamagedError) Error() string {
+	where := "it stands at " + e.Path
+	if e.Aside {
+		where = "it was set aside as " + e.Path
+	}
+	return fmt.Sprintf("the record of %s is damaged: %s; %s", e.ID, e.Reason, where)
+}
