@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"deepwork/session/workflow"
 )
@@ -134,12 +133,11 @@ func (d *demo) parallel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	replies, err := d.finishMembers(ctx)
+	waiting, last, err := d.finishMembers(ctx)
 	if err != nil {
 		return err
 	}
-	waiting, last := replies[0], replies[1]
-	if waiting.BeginStep != nil {
+	if waiting.BeginStep != nil { // replies that come at the same moment may pass each other
 		waiting, last = last, waiting
 	}
 	return errors.Join(
@@ -148,24 +146,30 @@ func (d *demo) parallel(ctx context.Context) error {
 	)
 }
 
-// finishMembers reports both members of the group in parallel and prints the
-// exchanges once both are over.
-func (d *demo) finishMembers(ctx context.Context) ([2]*workflow.FinishReply, error) {
-	var replies [2]*workflow.FinishReply
-	var texts [2]string
-	var errs [2]error
-	show := []string{"status", "begin_step.step_id", "pending_concurrent_steps", "feedback"}
-	calls := [2]demoCall{
-		{"finished_step", map[string]any{"step_id": "news", "outputs": map[string]any{"news": "drafts/news.md"}}, show},
-		{"finished_step", map[string]any{"step_id": "tips", "outputs": map[string]any{"tips": []string{"drafts/tip_1.md", "drafts/tip_2.md"}}}, show},
+// finishMembers reports both members of the group in parallel. It prints each
+// exchange when its reply arrives, and returns the replies in that order.
+func (d *demo) finishMembers(ctx context.Context) (first, second *workflow.FinishReply, err error) {
+	type arrival struct {
+		text  string
+		reply *workflow.FinishReply
+		err   error
 	}
-	var both sync.WaitGroup
-	for i, c := range calls {
-		both.Go(func() { texts[i], replies[i], errs[i] = exchange[workflow.FinishReply](ctx, d, c) })
+	arrivals := make(chan arrival, 2)
+	for _, args := range []map[string]any{
+		{"step_id": "news", "outputs": map[string]any{"news": "drafts/news.md"}},
+		{"step_id": "tips", "outputs": map[string]any{"tips": []string{"drafts/tip_1.md", "drafts/tip_2.md"}}},
+	} {
+		go func() {
+			text, reply, err := exchange[workflow.FinishReply](ctx, d, demoCall{"finished_step", args,
+				[]string{"status", "begin_step.step_id", "pending_concurrent_steps", "feedback"}})
+			arrivals <- arrival{text, reply, err}
+		}()
 	}
-	both.Wait()
-	fmt.Fprint(d.out, texts[0]+texts[1])
-	return replies, errors.Join(errs[:]...)
+	a := <-arrivals
+	fmt.Fprint(d.out, a.text)
+	b := <-arrivals
+	fmt.Fprint(d.out, b.text)
+	return a.reply, b.reply, errors.Join(a.err, b.err)
 }
 
 func (d *demo) edit(ctx context.Context) error {
