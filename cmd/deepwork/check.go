@@ -1,203 +1,173 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 
-	"gopkg.in/yaml.v3"
+	"github.com/spf13/cobra"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/config"
-	"deepwork/catalog/job"
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/execution"
+	"deepwork/session/workflow"
 )
 
-// A check is what validating one file found.
-type check struct {
-	file        string // as printed
-	dir         string // the job's folder, absolute; "" for the config
-	isJob       bool
-	job         *job.Job // nil where it has faults
-	lastGood    *job.Job // where job is nil: what it was before, if watched
-	source      []byte   // of the file, where it could be read
-	diagnostics job.Diagnostics
+// checkPauses are the times between the looks that confirm what the first one
+// found while a server runs: one that takes over what another has left may need
+// half a second.
+var checkPauses = []time.Duration{100 * time.Millisecond, time.Second}
+
+func (a *app) checkCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Verify everything that a project has on disk",
+		Long: `Read every state file and the task board of a project and print what is wrong,
+where, and what can be done: checksums, references between sessions, definitions
+and replies, nested sessions, what was set aside; the board's pages and rows, open
+executions, worktrees, what was left half-done, and rescue refs; the journals of
+other systems' workflows.
+
+It changes nothing and may run beside servers: what is only under way is no fault.
+A line that begins with "note:" is none either; it tells what a killed server has
+left, which the next one puts right by itself. Exit 0: all is well. Exit 1: it is
+not, or could not be found out.`,
+		Args: takes(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			root, err := a.projectRoot()
+			if err != nil {
+				return err
+			}
+			report, err := confirmed(cmd.Context(), func(ctx context.Context) (session.Report, error) { return inspect(ctx, root) })
+			if err != nil {
+				return fmt.Errorf("checking %s: %w", root, err)
+			}
+			return a.printReport(root, report)
+		},
+	}
+	a.pathFlag(cmd)
+	return cmd
 }
 
-// scan validates every target as it now stands.
-func (v *validator) scan() ([]*check, error) {
-	if len(v.dirs) == 0 {
-		return v.scanProject()
+// confirmed looks, and where something is wrong while a server runs looks again,
+// later, and believes only what is still so.
+func confirmed(ctx context.Context, look func(context.Context) (session.Report, error)) (session.Report, error) {
+	report, err := look(ctx)
+	for _, pause := range checkPauses {
+		if err != nil || !report.Live || len(faults(report)) == 0 {
+			break
+		}
+		if err := wait.For(ctx, pause); err != nil {
+			return report, err
+		}
+		var later session.Report
+		if later, err = look(ctx); err == nil {
+			report = report.Confirmed(later)
+		}
 	}
-	var checks []*check
-	for _, dir := range v.dirs {
-		found, err := scanTarget(dir)
+	return report, err
+}
+
+func faults(r session.Report) []session.Finding {
+	return slices.DeleteFunc(slices.Clone(r.Findings), func(f session.Finding) bool { return f.Note })
+}
+
+// inspect looks at everything once.
+func inspect(ctx context.Context, root string) (session.Report, error) {
+	var all session.Report
+	quiet := slog.New(slog.DiscardHandler) // what they would log are the findings
+	file := filepath.Join(root, ".deepwork", "config.yml")
+	cfg, err := readConfig(file)
+	if err != nil {
+		// Only worktrees outside of the usual folder are missed by that.
+		all.Fault(file, "the config cannot be read: "+reason(err), "run `deepwork validate`, which tells of every fault of it")
+		cfg = config.Default()
+	}
+	for _, part := range []func() (session.Report, error){
+		func() (session.Report, error) { return workflow.Inspect(ctx, root, quiet) },
+		func() (session.Report, error) { return attempt.Inspect(ctx, root, cfg, quiet) },
+		func() (session.Report, error) { return execution.Inspect(ctx, root, quiet) },
+	} {
+		r, err := part()
 		if err != nil {
-			return nil, err
+			return all, err
 		}
-		checks = append(checks, found...)
+		all.Counts = append(all.Counts, r.Counts...)
+		all.Findings = append(all.Findings, r.Findings...)
+		all.Live = all.Live || r.Live
 	}
-	return checks, nil
+	return all, nil
 }
 
-// scanProject validates the project's config and its own jobs.
-func (v *validator) scanProject() ([]*check, error) {
-	var checks []*check
-	if c := checkConfig(v.app.display(v.root, filepath.Join(v.root, ".deepwork", "config.yml"))); c != nil {
-		checks = append(checks, c)
-	}
-	folder := filepath.Join(v.root, ".deepwork", "jobs")
-	jobs, err := scanFolder(v.app.display(v.root, folder))
-	if err != nil && !(errors.Is(err, fs.ErrNotExist) && len(checks) > 0) {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%w: %s does not exist; run 'deepwork init', or name a folder", errNoJobs, folder)
-		}
-		return nil, err
-	}
-	return append(checks, jobs...), nil
-}
-
-// checkConfig validates a config.yml; nil where there is none.
-func checkConfig(file string) *check {
+// readConfig reads a config as it stands; its defaults where there is none.
+func readConfig(file string) (*config.Config, error) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return config.Default(), nil
 	}
-	c := &check{file: file}
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("it is not a regular file") // reading a FIFO would block
 	}
-	if err == nil {
-		c.source, err = os.ReadFile(file)
-	}
 	if err != nil {
-		c.diagnostics = job.Diagnostics{{File: file, Message: "cannot be read: " + reason(err)}}
-		return c
+		return nil, err
 	}
-	_, c.diagnostics = config.Parse(file, c.source)
-	return c
-}
-
-// scanTarget validates a job's folder, its job.yml, or a folder of jobs.
-func scanTarget(target string) ([]*check, error) {
-	info, err := os.Stat(target)
+	source, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("validating %s: %s; name a job's folder or a folder of jobs", target, reason(err))
+		return nil, err
 	}
-	if !info.IsDir() {
-		if filepath.Base(target) != job.FileName {
-			return nil, fmt.Errorf("validating %s: it is not a directory; name a job's folder or a folder of jobs", target)
-		}
-		target = filepath.Dir(target)
+	c, ds := config.Parse(file, source)
+	if c == nil {
+		return nil, ds
 	}
-	if hasJobFile(target) {
-		return []*check{checkJob(target)}, nil
-	}
-	checks, err := scanFolder(target)
-	if err == nil && len(checks) == 0 {
-		err = fmt.Errorf("%w: neither %s nor a folder in it has a %s", errNoJobs, target, job.FileName)
-	}
-	return checks, err
+	return c, nil
 }
 
-// scanFolder validates every job of a folder, in the order of their names.
-func scanFolder(folder string) ([]*check, error) {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return nil, fmt.Errorf("validating %s: %w", folder, err)
-	}
-	var checks []*check
-	for _, e := range entries {
-		dir := filepath.Join(folder, e.Name())
-		// Stat, not the entry's type: a job's folder may be a symlink.
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() || !hasJobFile(dir) {
-			continue
+// printReport says what was found; its error is that something is wrong.
+func (a *app) printReport(root string, r session.Report) error {
+	slices.SortStableFunc(r.Findings, func(x, y session.Finding) int {
+		return cmp.Or(btoi(x.Note)-btoi(y.Note), strings.Compare(x.Where, y.Where), strings.Compare(x.What, y.What))
+	})
+	const width = 2000 // of a line: what stands on disk may be anything
+	for _, f := range r.Findings {
+		note := ""
+		if f.Note {
+			note = "note: "
 		}
-		checks = append(checks, checkJob(dir))
+		fmt.Fprintf(a.out, "%s%s: %s\n    %s\n", note, oneLine(a.display(root, f.Where), width), oneLine(f.What, width), oneLine(f.Do, width))
 	}
-	findDuplicates(checks)
-	return checks, nil
+	var counts []string
+	for _, c := range r.Counts {
+		text := count(c.N, c.What)
+		if c.N > 0 && c.Of != "" {
+			text += " (" + c.Of + ")"
+		}
+		counts = append(counts, text)
+	}
+	verdict := "all is well"
+	n := len(faults(r))
+	if n > 0 {
+		verdict = count(n, "problem")
+	}
+	fmt.Fprintf(a.out, "%s: %s\n", strings.Join(counts, ", "), verdict)
+	if n > 0 {
+		return &reportedError{}
+	}
+	return nil
 }
 
-func hasJobFile(dir string) bool {
-	_, err := os.Lstat(filepath.Join(dir, job.FileName))
-	return err == nil
-}
-
-// checkJob validates one job with the files it names.
-func checkJob(dir string) *check {
-	c := &check{file: filepath.Join(dir, job.FileName), isJob: true}
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		c.diagnostics = job.Diagnostics{{File: c.file, Message: reason(err)}}
-		return c
+func btoi(b bool) int {
+	if b {
+		return 1
 	}
-	c.dir = abs
-	j, ds := job.Load(abs)
-	if j == nil {
-		c.diagnostics = ds
-	} else {
-		c.job, c.source = j, j.Source
-		c.diagnostics = slices.Concat(ds, j.Warnings, job.CheckFiles(j))
-		slices.SortStableFunc(c.diagnostics, func(a, b job.Diagnostic) int {
-			if a.Line != b.Line {
-				return a.Line - b.Line
-			}
-			return a.Column - b.Column
-		})
-		c.diagnostics = slices.Compact(c.diagnostics)
-	}
-	for i := range c.diagnostics {
-		d := &c.diagnostics[i]
-		d.File = c.file
-		if d.Line == 0 {
-			d.Line, d.Column = 1, 1 // about the whole file: editors want a place
-		}
-	}
-	return c
-}
-
-// findDuplicates adds a fault to every job whose name an earlier one has.
-func findDuplicates(checks []*check) {
-	first := make(map[string]*check, len(checks))
-	for _, c := range checks {
-		if c.job == nil {
-			continue
-		}
-		other, ok := first[c.job.Name]
-		if !ok {
-			first[c.job.Name] = c
-			continue
-		}
-		line, column := keyPosition(c.source, "name")
-		c.diagnostics = append(c.diagnostics, job.Diagnostic{
-			File: c.file, Line: line, Column: column, Path: "name",
-			Message: fmt.Sprintf("%q is also the name of %s; rename one of them", c.job.Name, other.file),
-		})
-	}
-}
-
-// keyPosition finds where the value of a key of the document stands, from 1.
-func keyPosition(source []byte, key string) (line, column int) {
-	var document yaml.Node
-	if yaml.NewDecoder(bytes.NewReader(source)).Decode(&document) != nil || len(document.Content) == 0 {
-		return 0, 0
-	}
-	members := document.Content[0].Content
-	for i := 0; i+1 < len(members); i += 2 {
-		if members[i].Value == key {
-			return members[i+1].Line, members[i+1].Column
-		}
-	}
-	return 0, 0
-}
-
-// reason is an error without the operation and the path that a message names already.
-func reason(err error) string {
-	if p, ok := errors.AsType[*fs.PathError](err); ok {
-		return p.Err.Error()
-	}
-	return err.Error()
+	return 0
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 )
 
 // newMCPFile is a .mcp.json that has this server alone (seed 001 "Example MCP
@@ -81,11 +82,12 @@ func insertServer(text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, leftAlone("it is not a JSON object")
 	}
-	entry := objectText{{"command", `"deepwork"`}, {"args", `["serve", "--path", "."]`}}
+	const entry = "\"deepwork\": {\n  \"command\": \"deepwork\",\n  \"args\": [\"serve\", \"--path\", \".\"]\n}"
 	servers, n := top.find(serversKey)
 	switch n {
 	case 0:
-		return top.insert(text, serversKey, objectText{{serverName, entry}}, top.style(text, nil)), nil
+		servers := "\"mcpServers\": {\n  " + strings.ReplaceAll(entry, "\n", "\n  ") + "\n}"
+		return top.insert(text, servers, top.style(text, nil)), nil
 	case 1:
 	default:
 		return nil, leftAlone("%q stands in it %d times", serversKey, n)
@@ -97,7 +99,7 @@ func insertServer(text []byte) ([]byte, error) {
 	if _, n := object.find(serverName); n > 0 {
 		return text, nil
 	}
-	return object.insert(text, serverName, entry, object.style(text, top)), nil
+	return object.insert(text, entry, object.style(text, top)), nil
 }
 
 // checkJSON tells why a text is not one JSON value, with the line.

@@ -22,15 +22,8 @@ type interruptibleFile struct {
 	closed     chan struct{}
 }
 
-// interruptibleStdin is stdin as it is read while the program serves.
+// interruptibleStdin returns stdin as it is read while the program serves.
 func interruptibleStdin(file *os.File) (io.ReadCloser, error) {
-	if again := reopened(file); again != nil {
-		return again, nil // the poller ends its reads
-	}
-	return newInterruptible(file)
-}
-
-func newInterruptible(file *os.File) (*interruptibleFile, error) {
 	wake, woke, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("making stdin interruptible: %w", err)

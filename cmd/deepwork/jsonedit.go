@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -119,60 +120,28 @@ func (o *jsonObject) gapBefore(text []byte, offset int) int {
 // lineIndent is the indentation of the line that a gap ends on.
 func lineIndent(gap string) string { return gap[strings.LastIndexByte(gap, '\n')+1:] }
 
-// insert returns the text with one more member at the end of the object.
-func (o *jsonObject) insert(text []byte, key string, value objectText, s jsonStyle) []byte {
-	member := quoteJSON(key) + s.colon + value.render(s)
+// insert returns the text with one more member at the end of the object. The member
+// is given as text that is indented by two spaces a level, and gets the style.
+func (o *jsonObject) insert(text []byte, member string, s jsonStyle) []byte {
+	var b strings.Builder
+	for i, line := range strings.Split(strings.ReplaceAll(member, ": ", s.colon), "\n") {
+		content := strings.TrimLeft(line, " ")
+		switch depth := (len(line) - len(content)) / 2; {
+		case i == 0:
+		case s.unit != "":
+			b.WriteString(s.before + strings.Repeat(s.unit, depth))
+		case depth > 0 && strings.HasSuffix(b.String(), ","):
+			b.WriteString(s.before)
+		}
+		b.WriteString(content)
+	}
 	if len(o.members) == 0 {
-		return splice(text, o.start+1, o.end-1, s.before+member+s.after)
+		return splice(text, o.start+1, o.end-1, s.before+b.String()+s.after)
 	}
 	last := o.members[len(o.members)-1].valueEnd
-	return splice(text, last, last, ","+s.before+member)
+	return splice(text, last, last, ","+s.before+b.String())
 }
 
 func splice(text []byte, from, to int, with string) []byte {
-	out := make([]byte, 0, len(text)+len(with))
-	out = append(out, text[:from]...)
-	out = append(out, with...)
-	return append(out, text[to:]...)
-}
-
-// An objectText is an object to be written: its values are JSON, or objects.
-type objectText []struct {
-	key   string
-	value any // string or objectText
-}
-
-// render writes the object as the value of a member that stands in style s.
-func (t objectText) render(s jsonStyle) string {
-	inner := s
-	if s.unit != "" {
-		inner.before = s.before + s.unit
-	}
-	var b strings.Builder
-	b.WriteByte('{')
-	for i, m := range t {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		if i > 0 || s.unit != "" {
-			b.WriteString(inner.before)
-		}
-		b.WriteString(quoteJSON(m.key) + s.colon)
-		switch v := m.value.(type) {
-		case string:
-			b.WriteString(v)
-		case objectText:
-			b.WriteString(v.render(inner))
-		}
-	}
-	if s.unit != "" {
-		b.WriteString(s.before)
-	}
-	b.WriteByte('}')
-	return b.String()
-}
-
-func quoteJSON(s string) string {
-	b, _ := json.Marshal(s) // a string always encodes
-	return string(b)
+	return slices.Concat(text[:from], []byte(with), text[to:])
 }

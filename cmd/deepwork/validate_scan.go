@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"gopkg.in/yaml.v3"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/job"
+)
+
+// A check is what validating one file found.
+type check struct {
+	file        string // as printed
+	dir         string // the job's folder, absolute; "" for the config
+	isJob       bool
+	job         *job.Job // nil where it has faults
+	lastGood    *job.Job // where job is nil: what it was before, if watched
+	source      []byte   // of the file, where it could be read
+	diagnostics job.Diagnostics
+}
+
+// scan validates every target as it now stands.
+func (v *validator) scan() ([]*check, error) {
+	if len(v.dirs) == 0 {
+		return v.scanProject()
+	}
+	var checks []*check
+	for _, dir := range v.dirs {
+		found, err := scanTarget(dir)
+		if err != nil {
+			return nil, err
+		}
+		checks = append(checks, found...)
+	}
+	return checks, nil
+}
+
+// scanProject validates the project's config and its own jobs.
+func (v *validator) scanProject() ([]*check, error) {
+	var checks []*check
+	if c := checkConfig(v.app.display(v.root, filepath.Join(v.root, ".deepwork", "config.yml"))); c != nil {
+		checks = append(checks, c)
+	}
+	folder := filepath.Join(v.root, ".deepwork", "jobs")
+	jobs, err := scanFolder(v.app.display(v.root, folder))
+	if err != nil && !(errors.Is(err, fs.ErrNotExist) && len(checks) > 0) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w: %s does not exist; run 'deepwork init', or name a folder", errNoJobs, folder)
+		}
+		return nil, err
+	}
+	return append(checks, jobs...), nil
+}
+
+// checkConfig validates a config.yml; nil where there is none.
+func checkConfig(file string) *check {
+	info, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	c := &check{file: file}
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is not a regular file") // reading a FIFO would block
+	}
+	if err == nil {
+		c.source, err = os.ReadFile(file)
+	}
+	if err != nil {
+		c.diagnostics = job.Diagnostics{{File: file, Message: "cannot be read: " + reason(err)}}
+		return c
+	}
+	_, c.diagnostics = config.Parse(file, c.source)
+	return c
+}
+
+// scanTarget validates a job's folder, its job.yml, or a folder of jobs.
+func scanTarget(target string) ([]*check, error) {
+	info, err := os.Stat(target)
+	if err != nil {
+		return nil, fmt.Errorf("validating %s: %s; name a job's folder or a folder of jobs", target, reason(err))
+	}
+	if !info.IsDir() {
+		if filepath.Base(target) != job.FileName {
+			return nil, fmt.Errorf("validating %s: it is not a directory; name a job's folder or a folder of jobs", target)
+		}
+		target = filepath.Dir(target)
+	}
+	if hasJobFile(target) {
+		return []*check{checkJob(target)}, nil
+	}
+	checks, err := scanFolder(target)
+	if err == nil && len(checks) == 0 {
+		err = fmt.Errorf("%w: neither %s nor a folder in it has a %s", errNoJobs, target, job.FileName)
+	}
+	return checks, err
+}
+
+// scanFolder validates every job of a folder, in the order of their names.
+func scanFolder(folder string) ([]*check, error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fmt.Errorf("validating %s: %w", folder, err)
+	}
+	var checks []*check
+	for _, e := range entries {
+		dir := filepath.Join(folder, e.Name())
+		// Stat, not the entry's type: a job's folder may be a symlink.
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() || !hasJobFile(dir) {
+			continue
+		}
+		checks = append(checks, checkJob(dir))
+	}
+	findDuplicates(checks)
+	return checks, nil
+}
+
+func hasJobFile(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, job.FileName))
+	return err == nil
+}
+
+// checkJob validates one job with the files it names.
+func checkJob(dir string) *check {
+	c := &check{file: filepath.Join(dir, job.FileName), isJob: true}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		c.diagnostics = job.Diagnostics{{File: c.file, Message: reason(err)}}
+		return c
+	}
+	c.dir = abs
+	j, ds := job.Load(abs)
+	if j == nil {
+		c.diagnostics = ds
+	} else {
+		c.job, c.source = j, j.Source
+		c.diagnostics = slices.Concat(ds, j.Warnings, job.CheckFiles(j))
+		slices.SortStableFunc(c.diagnostics, func(a, b job.Diagnostic) int {
+			if a.Line != b.Line {
+				return a.Line - b.Line
+			}
+			return a.Column - b.Column
+		})
+		c.diagnostics = slices.Compact(c.diagnostics)
+	}
+	for i := range c.diagnostics {
+		d := &c.diagnostics[i]
+		d.File = c.file
+		if d.Line == 0 {
+			d.Line, d.Column = 1, 1 // about the whole file: editors want a place
+		}
+	}
+	return c
+}
+
+// findDuplicates adds a fault to every job whose name an earlier one has.
+func findDuplicates(checks []*check) {
+	first := make(map[string]*check, len(checks))
+	for _, c := range checks {
+		if c.job == nil {
+			continue
+		}
+		other, ok := first[c.job.Name]
+		if !ok {
+			first[c.job.Name] = c
+			continue
+		}
+		line, column := keyPosition(c.source, "name")
+		c.diagnostics = append(c.diagnostics, job.Diagnostic{
+			File: c.file, Line: line, Column: column, Path: "name",
+			Message: fmt.Sprintf("%q is also the name of %s; rename one of them", c.job.Name, other.file),
+		})
+	}
+}
+
+// keyPosition finds where the value of a key of the document stands, from 1.
+func keyPosition(source []byte, key string) (line, column int) {
+	var document yaml.Node
+	if yaml.NewDecoder(bytes.NewReader(source)).Decode(&document) != nil || len(document.Content) == 0 {
+		return 0, 0
+	}
+	members := document.Content[0].Content
+	for i := 0; i+1 < len(members); i += 2 {
+		if members[i].Value == key {
+			return members[i+1].Line, members[i+1].Column
+		}
+	}
+	return 0, 0
+}
+
+// reason is an error without the operation and the path that a message names already.
+func reason(err error) string {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err.Error()
+	}
+	return err.Error()
+}
