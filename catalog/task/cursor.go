@@ -6,96 +6,77 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 )
 
-// A position is where a page ended: after this row, in a list that is ordered by
-// created_at, newest first, then by id. Rows that are added or removed elsewhere
-// do not move it.
-type position struct{ createdAt, id string }
+// timeLayout is RFC 3339 in UTC with six decimals, always, so that times sort as text.
+const timeLayout = "2006-01-02T15:04:05.000000Z"
 
-// first is the position before all rows: later than any time.
-var first = position{createdAt: "9999-12-31T23:59:59.999999Z"}
+// FormatTime writes a time so that times sort as text.
+func FormatTime(t time.Time) string { return t.UTC().Format(timeLayout) }
 
-// scope names a list, so that a cursor of another is told from its own: what
-// does not belong to it would leave rows out silently.
-func scope(list ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(list, "\x00")))
-	return hex.EncodeToString(sum[:6])
-}
+// ParseTime reads what FormatTime wrote.
+func ParseTime(s string) (time.Time, error) { return time.Parse(timeLayout, s) }
 
-// encode makes a cursor, which has no meaning for callers.
-func (p position) encode(scope string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte("1 " + scope + " " + p.createdAt + " " + p.id))
-}
-
-// decode reads a cursor of a list; "" is its beginning.
-func decode(cursor, scope string) (position, error) {
-	if cursor == "" {
-		return first, nil
-	}
-	refused := func(why string) (position, error) {
-		return position{}, fmt.Errorf("%w: %q %s; give the cursor that this list's last page came with, with the same arguments, or none to begin anew", ErrCursor, clip(cursor), why)
-	}
-	text, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
-	if err != nil || strings.ContainsAny(cursor, "\r\n") {
-		return refused("is malformed")
-	}
-	parts := strings.Split(string(text), " ")
-	if len(parts) != 4 || parts[0] != "1" {
-		return refused("is malformed")
-	}
-	if parts[1] != scope {
-		return refused("is of another list")
-	}
-	p := position{parts[2], parts[3]}
-	if at, err := parse(p.createdAt); err != nil || format(at) != p.createdAt {
-		return refused("is malformed")
-	}
-	if id, err := uuid.Parse(p.id); err != nil || id.String() != p.id {
-		return refused("is malformed")
-	}
-	return p, nil
-}
-
-// clip shortens a value for a message.
-func clip(s string) string {
-	const most = 80
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
-}
-
-// maxPage is how many rows a page has at most, whatever is asked for.
+// maxPage is the most rows that a page has, whatever is asked for.
 const maxPage = 100_000
 
-// A listing is one page that is being read.
-type listing struct {
+// A Page is a part of a list, newest first.
+type Page struct {
+	Limit  int    // from 1 to 100,000; what is beyond is taken for the nearest
+	Cursor string // as the page before gave it; "" for the first
+}
+
+// A Listing is one page that is being read: at most Limit rows that come after a
+// row of CreatedAt and ID, in a list ordered by time of creation, newest first, then
+// by id. Rows that are added or removed elsewhere do not move that position.
+type Listing struct {
+	Limit         int
+	CreatedAt, ID string
+
 	scope string
-	limit int
-	from  position
 }
 
-func (p Page) listing(list ...string) (listing, error) {
-	l := listing{scope: scope(list...), limit: min(max(1, p.Limit), maxPage)}
-	var err error
-	l.from, err = decode(p.Cursor, l.scope)
-	return l, err
+// Listing decodes the cursor of a page of the list that is named, with its filters.
+// A cursor of another list is refused with ErrCursor, since rows that do not belong
+// to it would be left out silently.
+func (p Page) Listing(list ...string) (Listing, error) {
+	sum := sha256.Sum256([]byte(strings.Join(list, "\x00")))
+	l := Listing{Limit: min(max(1, p.Limit), maxPage), scope: hex.EncodeToString(sum[:6]), CreatedAt: "9999-12-31T23:59:59.999999Z"}
+	if p.Cursor == "" {
+		return l, nil
+	}
+	refused := func(why string) (Listing, error) {
+		return l, fmt.Errorf("%w: %q %s; give the cursor that this list's last page came with, with the same arguments, or none to begin anew", ErrCursor, Clip(p.Cursor), why)
+	}
+	text, err := base64.RawURLEncoding.Strict().DecodeString(p.Cursor)
+	parts := strings.Split(string(text), " ")
+	if err != nil || strings.ContainsAny(p.Cursor, "\r\n") || len(parts) != 4 || parts[0] != "1" {
+		return refused("is malformed")
+	}
+	if parts[1] != l.scope {
+		return refused("is of another list")
+	}
+	l.CreatedAt, l.ID = parts[2], parts[3]
+	at, err := ParseTime(l.CreatedAt)
+	if err != nil || FormatTime(at) != l.CreatedAt {
+		return refused("is malformed")
+	}
+	if id, err := uuid.Parse(l.ID); err != nil || id.String() != l.ID {
+		return refused("is malformed")
+	}
+	return l, nil
 }
 
-// args are the arguments of a query whose condition is (project or the like, then)
-// created_at <= ? AND (created_at < ? OR id > ?) … LIMIT ?: one row more than the
-// page has tells whether there is a next one.
-func (l listing) args(before ...any) []any {
-	return append(before, l.from.createdAt, l.from.createdAt, l.from.id, l.limit+1)
-}
-
-// cut ends a list at its limit; next is the cursor of what was cut off.
-func cut[T any](l listing, rows []T, at func(row T) position) (page []T, next string) {
-	if len(rows) <= l.limit {
+// Cut ends a list, of which one row more than the limit was read, at its limit;
+// next is the cursor for what was cut off, "" if nothing was.
+func Cut[T any](l Listing, rows []T, at func(row T) (createdAt time.Time, id string)) (page []T, next string) {
+	if len(rows) <= l.Limit {
 		return rows, ""
 	}
-	return rows[:l.limit], at(rows[l.limit-1]).encode(l.scope)
+	createdAt, id := at(rows[l.Limit-1])
+	cursor := "1 " + l.scope + " " + FormatTime(createdAt) + " " + id
+	return rows[:l.Limit], base64.RawURLEncoding.EncodeToString([]byte(cursor))
 }

@@ -1,15 +1,17 @@
-// Package task is the task board: projects, their repositories, tasks, and the
-// rows of what is attempted, in an embedded SQLite database that several
-// servers share (seed 004; DESIGN "Task board").
-//
-// What a Board writes is durable when the method returns: a process that is
-// killed, or a machine that loses power, loses nothing that was acknowledged.
+// Package task holds the types of the task board and the rules that every store of
+// it follows: projects, their repositories, tasks, and what is attempted of them
+// (seed 004; DESIGN "Task board"). The store itself is store.Board, in session/store.
 package task
 
 import (
 	"errors"
+	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
+
+	"deepwork/catalog/jsontext"
 )
 
 // Status is a task's.
@@ -27,7 +29,13 @@ const (
 // Statuses are all of them, in the order of a task's life.
 var Statuses = []Status{Todo, InProgress, InReview, Done, Cancelled}
 
-func (s Status) valid() bool { return slices.Contains(Statuses, s) }
+// Check returns ErrInvalid if s is not one of Statuses.
+func (s Status) Check() error {
+	if slices.Contains(Statuses, s) {
+		return nil
+	}
+	return fmt.Errorf("%w: status %q is not one of %v", ErrInvalid, Clip(string(s)), Statuses)
+}
 
 // A Project groups repositories and tasks. The project root is one.
 type Project struct {
@@ -87,10 +95,111 @@ type RepoSpec struct {
 	Path string // absolute
 }
 
-// A Page is a part of a list, newest first.
-type Page struct {
-	Limit  int    // from 1 to 100,000; what is beyond is taken for the nearest
-	Cursor string // as the page before gave it; "" for the first
+// CheckProjects returns ErrInvalid if a name is empty or given twice, there are two
+// roots, or a path is not absolute.
+func CheckProjects(all []ProjectSpec) error {
+	roots, names := 0, make(map[string]bool)
+	for _, p := range all {
+		switch {
+		case p.Name == "":
+			return fmt.Errorf("%w: a project has no name", ErrInvalid)
+		case p.Root:
+			roots++
+		case names[p.Name]:
+			return fmt.Errorf("%w: two projects are named %q", ErrInvalid, p.Name)
+		default:
+			names[p.Name] = true
+		}
+		repos := make(map[string]bool)
+		for _, r := range p.Repos {
+			switch {
+			case r.Name == "":
+				return fmt.Errorf("%w: a repo of project %q has no name", ErrInvalid, p.Name)
+			case repos[r.Name]:
+				return fmt.Errorf("%w: two repos of project %q are named %q", ErrInvalid, p.Name, r.Name)
+			case !filepath.IsAbs(r.Path):
+				return fmt.Errorf("%w: the path %q of repo %q of project %q is not absolute", ErrInvalid, r.Path, r.Name, p.Name)
+			}
+			repos[r.Name] = true
+		}
+	}
+	if roots > 1 {
+		return fmt.Errorf("%w: %d projects are the root", ErrInvalid, roots)
+	}
+	return nil
+}
+
+// A NewTask is a task to be made; its status is todo. An empty Description,
+// JobName or WorkflowName means none.
+type NewTask struct {
+	ProjectID, Title      string
+	Description           *string
+	JobName, WorkflowName *string
+}
+
+// A TaskChange sets what is not nil; an empty Description, JobName or
+// WorkflowName clears it.
+type TaskChange struct {
+	Title, Description    *string
+	Status                *Status
+	JobName, WorkflowName *string
+}
+
+// Apply makes the change to t and checks the result.
+func (c TaskChange) Apply(t *Task) error {
+	if c.Title != nil {
+		t.Title = *c.Title
+	}
+	if c.Status != nil {
+		t.Status = *c.Status
+	}
+	for _, f := range []struct{ to, from **string }{
+		{&t.Description, &c.Description}, {&t.JobName, &c.JobName}, {&t.WorkflowName, &c.WorkflowName},
+	} {
+		if *f.from != nil {
+			*f.to = NonEmpty(*f.from)
+		}
+	}
+	return t.Check()
+}
+
+// Check returns ErrInvalid if the title is blank, the status is unknown, or there
+// is a job without a workflow or the reverse.
+func (t *Task) Check() error {
+	switch {
+	case strings.TrimSpace(t.Title) == "":
+		return fmt.Errorf("%w: the title is blank", ErrInvalid)
+	case t.JobName != nil && t.WorkflowName == nil:
+		return fmt.Errorf("%w: job_name is %q, and workflow_name is missing: a task names both or neither", ErrInvalid, Clip(*t.JobName))
+	case t.JobName == nil && t.WorkflowName != nil:
+		return fmt.Errorf("%w: workflow_name is %q, and job_name is missing: a task names both or neither", ErrInvalid, Clip(*t.WorkflowName))
+	}
+	return t.Status.Check()
+}
+
+// NonEmpty returns s, or nil if it is empty.
+func NonEmpty(s *string) *string {
+	if s == nil || *s == "" {
+		return nil
+	}
+	return s
+}
+
+// A Request names a call, so that its repetition gives the same result: RequestID
+// is scoped to Identity and Tool, and is known for 30 days; the newest 100 of a
+// board for longer. The zero value is a call without a name.
+type Request struct{ Identity, Tool, RequestID, ArgsDigest string }
+
+// A Flaw is something on the board that this program never writes.
+type Flaw struct {
+	What string // what is wrong, with the ids that it is about
+	Do   string // what can be done
+}
+
+// A Stock is how much is on a board.
+type Stock struct {
+	Projects, Tasks, Attempts int
+	Open                      int // executions that have not ended
 }
 
 // Errors that callers tell apart; each is wrapped with what it is about.
@@ -108,3 +217,9 @@ var (
 	ErrNewer    = errors.New("the board's file is of a newer version")
 	ErrClosed   = errors.New("the board is closed")
 )
+
+// Clip shortens a value for a message.
+func Clip(s string) string { return jsontext.Clip(s, 81) }
+
+// Missing returns ErrNotFound for something of this kind and id.
+func Missing(what, id string) error { return fmt.Errorf("%s %q: %w", what, Clip(id), ErrNotFound) }

@@ -7,6 +7,7 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/store"
 )
 
 // ListTaskAttempts lists the attempts of a task, newest first (seed 004,
@@ -53,7 +54,7 @@ func (e *Engine) GetAttempt(ctx context.Context, identity string, a AttemptArgs)
 	return e.attemptReply(ctx, b, id)
 }
 
-func (e *Engine) attemptReply(ctx context.Context, b *task.Board, id string) (*AttemptReply, error) {
+func (e *Engine) attemptReply(ctx context.Context, b store.Board, id string) (*AttemptReply, error) {
 	now, err := b.AttemptNow(ctx, id)
 	if err != nil {
 		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)

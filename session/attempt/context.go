@@ -12,6 +12,8 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/store"
+	"deepwork/session/store/local/sqlite"
 )
 
 // The values of News.Status, as the session files of workflows have them.
@@ -31,8 +33,8 @@ type Context struct {
 	now            func() time.Time
 
 	mu     sync.Mutex
-	reader *task.Board // nil: not open yet
-	writer *task.Board // nil: not needed yet
+	reader *sqlite.DB // nil: not open yet
+	writer *sqlite.DB // nil: not needed yet
 	closed bool
 }
 
@@ -71,7 +73,7 @@ func (c *Context) Close() error {
 	defer c.mu.Unlock()
 	c.closed = true
 	var first error
-	for _, b := range []**task.Board{&c.reader, &c.writer} {
+	for _, b := range []**sqlite.DB{&c.reader, &c.writer} {
 		if *b == nil {
 			continue
 		}
@@ -85,7 +87,7 @@ func (c *Context) Close() error {
 
 // open returns the board, opened the first time; it is opened for writing only
 // when there is something to write.
-func (c *Context) open(ctx context.Context, write bool) (*task.Board, error) {
+func (c *Context) open(ctx context.Context, write bool) (store.Board, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	to := &c.reader
@@ -96,17 +98,17 @@ func (c *Context) open(ctx context.Context, write bool) (*task.Board, error) {
 	case c.closed:
 		return nil, fault("opening the board", task.ErrClosed)
 	case *to != nil:
-		return *to, nil
+		return (*to).Board(), nil
 	}
 	if _, err := os.Stat(c.board); err != nil {
 		return nil, session.NotNow("no_board", "The task board %s of this workspace cannot be read: %v. The attempt, or its project, may have been removed.", c.board, err).Because(err)
 	}
-	b, err := task.Open(ctx, task.Options{Path: c.board, ReadOnly: !write, Logger: c.log, Now: c.now})
+	b, err := sqlite.Open(ctx, sqlite.Options{Path: c.board, ReadOnly: !write, Logger: c.log, Now: c.now})
 	if err != nil {
 		return nil, fault("opening the board", err)
 	}
 	*to = b
-	return b, nil
+	return b.Board(), nil
 }
 
 // GetContext tells which project, task and attempt this workspace is of (seed

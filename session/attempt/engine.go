@@ -22,6 +22,8 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/store"
+	"deepwork/session/store/local/sqlite"
 )
 
 // Options configure an Engine. The zero value of a field is its default.
@@ -96,7 +98,7 @@ type Engine struct {
 	kicks   chan struct{} // capacity 1, never closed: a slot or something that waits may be there
 
 	mu      sync.Mutex // guards what follows; held while the board is opened
-	opened  *task.Board
+	opened  *sqlite.DB
 	closed  bool
 	tending map[string]bool // ids of the executions that this server sees to
 	keepers map[string]*worktree.Keeper
@@ -170,16 +172,16 @@ func (e *Engine) Close(ctx context.Context) []string {
 }
 
 // board returns the board, and opens it the first time.
-func (e *Engine) board(ctx context.Context) (*task.Board, error) {
+func (e *Engine) board(ctx context.Context) (store.Board, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return nil, fault("opening the task board", task.ErrClosed)
 	}
 	if e.opened != nil {
-		return e.opened, nil
+		return e.opened.Board(), nil
 	}
-	b, err := task.Open(ctx, task.Options{Path: e.boardPath(), Logger: e.log, Now: e.o.Now})
+	b, err := sqlite.Open(ctx, sqlite.Options{Path: e.boardPath(), Logger: e.log, Now: e.o.Now})
 	if err != nil {
 		return nil, fault("opening the task board", err)
 	}
@@ -188,11 +190,11 @@ func (e *Engine) board(ctx context.Context) (*task.Board, error) {
 		e.log.Warn("git may take the board for one of the project's own files", "error", err)
 	}
 	e.kick()
-	return b, nil
+	return b.Board(), nil
 }
 
 // boardIfThere is board where there is one already; else nil.
-func (e *Engine) boardIfThere(ctx context.Context) (*task.Board, error) {
+func (e *Engine) boardIfThere(ctx context.Context) (store.Board, error) {
 	if _, err := os.Stat(e.boardPath()); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -201,7 +203,7 @@ func (e *Engine) boardIfThere(ctx context.Context) (*task.Board, error) {
 
 // ready returns the board with the projects that the config now has, and that
 // config: what every call begins with.
-func (e *Engine) ready(ctx context.Context) (*task.Board, *config.Config, error) {
+func (e *Engine) ready(ctx context.Context) (store.Board, *config.Config, error) {
 	cfg, err := e.config(ctx)
 	if err != nil {
 		return nil, nil, err

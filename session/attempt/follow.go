@@ -11,6 +11,7 @@ import (
 	"deepwork/actor"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/store"
 )
 
 // FollowUp sends an agent another prompt, queues one for the end of its current
@@ -87,7 +88,7 @@ func checkFollowUp(a *FollowUpArgs) error {
 }
 
 // target finds the session a follow-up is for: of an attempt its latest.
-func (e *Engine) target(ctx context.Context, b *task.Board, a FollowUpArgs) (*task.Session, *task.Attempt, error) {
+func (e *Engine) target(ctx context.Context, b store.Board, a FollowUpArgs) (*task.Session, *task.Attempt, error) {
 	id, _ := a.id() // checked
 	if id == nil {
 		s, err := b.Session(ctx, *a.SessionID)
@@ -164,7 +165,7 @@ func (m followMessage) follow(ctx context.Context, a *attemptActor) (*FollowUpRe
 }
 
 // queue queues the prompt, or begins where nothing runs.
-func (m followMessage) queue(ctx context.Context, a *attemptActor, b *task.Board) (*FollowUpReply, error) {
+func (m followMessage) queue(ctx context.Context, a *attemptActor, b store.Board) (*FollowUpReply, error) {
 	for ctx.Err() == nil {
 		before, idle, err := b.Queue(ctx, m.Session, &task.Queued{Prompt: *m.Args.Prompt, Variant: m.Args.Variant})
 		if err != nil {
@@ -190,7 +191,7 @@ func (m followMessage) queue(ctx context.Context, a *attemptActor, b *task.Board
 }
 
 // begin has the prompt run as soon as a slot is free, which is at once as a rule.
-func (m followMessage) begin(ctx context.Context, a *attemptActor, b *task.Board) error {
+func (m followMessage) begin(ctx context.Context, a *attemptActor, b store.Board) error {
 	if exists(a.engine.removingMark(a.id)) {
 		return session.NotNow("being_removed", "The worktrees of attempt %s are being removed. Call delete_task again to have that finished, or start a new attempt.", a.id).With("attempt_id", a.id)
 	}

@@ -15,6 +15,8 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/store"
+	"deepwork/session/store/local/sqlite"
 )
 
 // Inspect looks at the task board of the project at root, and at what belongs to
@@ -71,11 +73,12 @@ func (i *inspection) run(ctx context.Context) error {
 // board looks at the rows; known tells that it could.
 func (i *inspection) board(ctx context.Context, stock *task.Stock) (known bool, err error) {
 	path := i.engine.boardPath()
-	b, err := task.Open(ctx, task.Options{Path: path, ReadOnly: true, Logger: i.engine.log})
+	db, err := sqlite.Open(ctx, sqlite.Options{Path: path, ReadOnly: true, Logger: i.engine.log})
 	if err != nil {
 		return false, i.unusable(ctx, err)
 	}
-	defer b.Close() // of what was only read
+	defer db.Close() // of what was only read
+	b := db.Board()
 	found, s, err := b.Inspect(ctx)
 	if err != nil {
 		return false, i.unusable(ctx, err)
@@ -162,7 +165,7 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 }
 
 // execution looks whether somebody sees to an execution that has not ended.
-func (i *inspection) execution(ctx context.Context, b *task.Board, x task.Execution) error {
+func (i *inspection) execution(ctx context.Context, b store.Board, x task.Execution) error {
 	if x.Owner == "" || i.engine.member.Alive(x.Owner) {
 		return nil // without one is what the board's own inspection tells
 	}

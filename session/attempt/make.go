@@ -14,6 +14,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/store"
 )
 
 // make finds the run's process, or makes the workspace and starts one, and
@@ -178,7 +179,7 @@ func made(a *task.Attempt) bool {
 
 // makeWorkspace makes the worktrees of an attempt, all or none, or finishes that
 // after a crash.
-func (e *Engine) makeWorkspace(ctx context.Context, b *task.Board, cfg *config.Config, a *task.Attempt, env []string) error {
+func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.Config, a *task.Attempt, env []string) error {
 	t, err := b.Task(ctx, a.TaskID)
 	if err != nil {
 		return err

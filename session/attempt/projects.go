@@ -8,6 +8,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/session/store"
 )
 
 // projects keeps the board's projects what the config says: the project root is
@@ -21,7 +22,7 @@ type projects struct {
 
 // sync brings the board's projects up to date. While nothing changed it costs a
 // few looks at the disk.
-func (p *projects) sync(ctx context.Context, b *task.Board, root string, cfg *config.Config) error {
+func (p *projects) sync(ctx context.Context, b store.Board, root string, cfg *config.Config) error {
 	top := topLevel(root)
 	p.turn.Lock()
 	defer p.turn.Unlock()

@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/store"
 )
 
 // removePatience bounds the removal of one attempt's worktrees, however large.
@@ -53,7 +54,7 @@ func (e *Engine) DeleteTask(ctx context.Context, identity string, a TaskArgs) (*
 }
 
 // delete removes the worktrees of a task that is marked, and then the task.
-func (e *Engine) delete(ctx context.Context, b *task.Board, id string, attempts []string) (*DeleteReply, error) {
+func (e *Engine) delete(ctx context.Context, b store.Board, id string, attempts []string) (*DeleteReply, error) {
 	reply := &DeleteReply{TaskID: id, Deleted: true, Rescued: []Rescue{}}
 	for _, attempt := range attempts {
 		kept, err := askWithin(ctx, removePatience, e, attempt, func(r actor.Reply[[]Rescue]) message { return removeMessage{r} })
@@ -179,7 +180,7 @@ func (e *Engine) keptBefore(ctx context.Context, k *worktree.Keeper, at *task.At
 	return more
 }
 
-func isOpen(ctx context.Context, b *task.Board, attempt string) (bool, error) {
+func isOpen(ctx context.Context, b store.Board, attempt string) (bool, error) {
 	x, err := b.LatestExecution(ctx, attempt)
 	if errors.Is(err, task.ErrNotFound) {
 		return false, nil

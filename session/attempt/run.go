@@ -9,6 +9,7 @@ import (
 	"deepwork/actor"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/store"
 )
 
 // A run is one execution while this server sees to it. Its actor owns it; make
@@ -147,7 +148,7 @@ func ignoreGone(err error) error {
 // taskAfter is what the task becomes: it is to be reviewed once its agent has
 // completed, and where it names a workflow, once that is complete. What somebody
 // made of it meanwhile stays.
-func (r *run) taskAfter(ctx context.Context, b *task.Board, state task.AttemptState) (task.Status, error) {
+func (r *run) taskAfter(ctx context.Context, b store.Board, state task.AttemptState) (task.Status, error) {
 	if state != task.Completed {
 		return "", nil
 	}

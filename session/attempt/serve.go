@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/store"
 )
 
 // serve hands out slots and takes up what dead servers left, when something
@@ -73,7 +74,7 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 }
 
 // claim gives what waits to this server, as far as there is room on the board.
-func (e *Engine) claim(ctx context.Context, b *task.Board, cfg *config.Config) error {
+func (e *Engine) claim(ctx context.Context, b store.Board, cfg *config.Config) error {
 	for ctx.Err() == nil {
 		x, err := b.ClaimNext(ctx, e.member.ID(), cfg.Attempts.MaxConcurrent)
 		if err != nil || x == nil {
@@ -86,7 +87,7 @@ func (e *Engine) claim(ctx context.Context, b *task.Board, cfg *config.Config) e
 
 // takeUp takes the executions of dead servers, and sees to those of this one that
 // nobody sees to, or that others asked it to stop.
-func (e *Engine) takeUp(ctx context.Context, b *task.Board) error {
+func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 	open, err := b.OpenExecutions(ctx)
 	if err != nil {
 		return err
@@ -155,7 +156,7 @@ func (e *Engine) stopBeside(x task.Execution) {
 
 // recoverWorktrees finishes or undoes what crashes left of worktrees, wherever the
 // config says or said that they are.
-func (e *Engine) recoverWorktrees(ctx context.Context, b *task.Board, cfg *config.Config) {
+func (e *Engine) recoverWorktrees(ctx context.Context, b store.Board, cfg *config.Config) {
 	dirs, err := b.WorktreeFolders(ctx)
 	if err != nil && ctx.Err() == nil {
 		e.log.Error("cannot look for where worktrees are", "error", err)
@@ -173,7 +174,7 @@ func (e *Engine) recoverWorktrees(ctx context.Context, b *task.Board, cfg *confi
 	}
 }
 
-func (e *Engine) recoverIn(ctx context.Context, b *task.Board, dir string) error {
+func (e *Engine) recoverIn(ctx context.Context, b store.Board, dir string) error {
 	k, err := e.keeper(dir)
 	if err != nil {
 		return err
@@ -210,7 +211,7 @@ func (e *Engine) runsStill(attempt string) bool {
 
 // sweepRecords removes the logs of attempts that delete_task has removed and a
 // crash has kept it from finishing.
-func (e *Engine) sweepRecords(ctx context.Context, b *task.Board) {
+func (e *Engine) sweepRecords(ctx context.Context, b store.Board) {
 	folders, err := os.ReadDir(e.records(""))
 	if err != nil {
 		return // there are none

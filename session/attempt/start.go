@@ -12,6 +12,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/store"
 )
 
 // StartTaskAttempt makes an attempt of a task (seed 004, start_task_attempt). It
@@ -81,7 +82,7 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, identity string, a StartA
 }
 
 // repeated answers a call whose request_id has made an attempt before.
-func (e *Engine) repeated(ctx context.Context, b *task.Board, id string) (*AttemptReply, error) {
+func (e *Engine) repeated(ctx context.Context, b store.Board, id string) (*AttemptReply, error) {
 	r, err := e.attemptReply(ctx, b, id)
 	if session.CodeOf(err) == "unknown_attempt" {
 		return nil, deleted(err)
@@ -90,7 +91,7 @@ func (e *Engine) repeated(ctx context.Context, b *task.Board, id string) (*Attem
 }
 
 // attemptRepos checks the repositories that an attempt is to work on.
-func attemptRepos(ctx context.Context, b *task.Board, keeper *worktree.Keeper, t *task.Task, args []RepoArgs) ([]task.AttemptRepo, error) {
+func attemptRepos(ctx context.Context, b store.Board, keeper *worktree.Keeper, t *task.Task, args []RepoArgs) ([]task.AttemptRepo, error) {
 	switch {
 	case len(args) == 0:
 		return nil, session.Wrong("no_repos", "repos is empty. Name at least one repository and the branch to start from; list_repos(project_id: %q) gives those of the task's project.", t.ProjectID).With("argument", "repos").With("value", 0)
@@ -152,7 +153,7 @@ func checkBranch(ctx context.Context, keeper *worktree.Keeper, repo *task.Repo, 
 
 // newBranch makes up a branch that neither the repositories nor another attempt
 // has.
-func newBranch(ctx context.Context, b *task.Board, keeper *worktree.Keeper, title string, repos []task.AttemptRepo) (string, error) {
+func newBranch(ctx context.Context, b store.Board, keeper *worktree.Keeper, title string, repos []task.AttemptRepo) (string, error) {
 	const tries = 100
 	for range tries {
 		branch := worktree.BranchFor(title)

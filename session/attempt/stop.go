@@ -12,6 +12,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/store"
 )
 
 // stopPatience bounds a stop_attempt, beside the grace that the agent has.
@@ -66,7 +67,7 @@ func (e *Engine) StopAttempt(ctx context.Context, identity string, a AttemptArgs
 // stopOpen stops what is open of an attempt, wherever it runs, and returns the
 // state in which it found it. What was queued and began in the very moment is
 // stopped too.
-func (e *Engine) stopOpen(ctx context.Context, b *task.Board, attempt string) (was task.AttemptState, err error) {
+func (e *Engine) stopOpen(ctx context.Context, b store.Board, attempt string) (was task.AttemptState, err error) {
 	for {
 		x, err := b.LatestExecution(ctx, attempt)
 		if err != nil {

@@ -11,11 +11,13 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"deepwork/catalog/task"
+	"deepwork/session/store"
+	"deepwork/session/store/local/sqlite"
 )
 
 // openBoard opens the task board to read it, beside servers too.
-func (w *world) openBoard(ctx context.Context) (*task.Board, error) {
-	return task.Open(ctx, task.Options{Path: w.project(".deepwork", "board.db"), ReadOnly: true})
+func (w *world) openBoard(ctx context.Context) (*sqlite.DB, error) {
+	return sqlite.Open(ctx, sqlite.Options{Path: w.project(".deepwork", "board.db"), ReadOnly: true})
 }
 
 // settleBoard waits until every attempt has ended.
@@ -26,7 +28,7 @@ func (w *world) settleBoard(ctx context.Context) error {
 	}
 	defer b.Close()
 	for until := time.Now().Add(settleTime); ; pause(ctx, 50*time.Millisecond) {
-		all, err := b.AllAttempts(ctx)
+		all, err := b.Board().AllAttempts(ctx)
 		if err != nil {
 			return err
 		}
@@ -46,7 +48,7 @@ func (w *world) settleBoard(ctx context.Context) error {
 type audit struct {
 	*world
 	shelf    *shelf
-	board    *task.Board
+	board    store.Board
 	did      agentLog
 	attempts map[string]task.Attempt
 	runs     map[string][]task.Execution // by the token of their prompts
@@ -58,7 +60,7 @@ func (w *world) judgeBoard(ctx context.Context, s *shelf) error {
 		return err
 	}
 	defer b.Close()
-	a := &audit{world: w, shelf: s, board: b, attempts: map[string]task.Attempt{}, runs: map[string][]task.Execution{}}
+	a := &audit{world: w, shelf: s, board: b.Board(), attempts: map[string]task.Attempt{}, runs: map[string][]task.Execution{}}
 	if a.did, err = readAgentLog(w.agentLog()); err != nil {
 		return err
 	}

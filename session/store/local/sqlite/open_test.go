@@ -1,4 +1,4 @@
-package task
+package sqlite
 
 import (
 	"bytes"
@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"deepwork/catalog/task"
 )
 
 func dbPath(t testing.TB) string {
@@ -48,24 +50,18 @@ func TestOpenMakesAPrivateDurableFile(t *testing.T) {
 			t.Error(name, info.Mode(), err)
 		}
 	}
-	for _, p := range []*pool{b.writer, b.reading} {
-		err := p.prepare(t.Context(), func(l *link) error {
-			for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
-				var got string
-				if err := l.conn.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
-					t.Errorf("%s is %q, want %q; %v", pragma, got, want, err)
-				}
+	for _, pool := range []*sql.DB{b.writer, b.reader} {
+		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
+			var got string
+			if err := pool.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
+				t.Errorf("%s is %q, want %q; %v", pragma, got, want, err)
 			}
-			return nil
-		})
-		if err != nil {
-			t.Error(err)
 		}
 	}
 }
 
 func TestOpenRefusesARelativePath(t *testing.T) {
-	if _, err := Open(t.Context(), Options{Path: "board.db"}); !errors.Is(err, ErrInvalid) {
+	if _, err := openBoard(t.Context(), Options{Path: "board.db"}); !errors.Is(err, task.ErrInvalid) {
 		t.Error(err)
 	}
 }
@@ -78,10 +74,10 @@ func TestWhatWasWrittenIsThereAgain(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Task(t.Context(), s.ID); !errors.Is(err, ErrClosed) {
+	if _, err := b.Task(t.Context(), s.ID); !errors.Is(err, task.ErrClosed) {
 		t.Error(err)
 	}
-	if err := b.DeleteTask(t.Context(), s.ID); !errors.Is(err, ErrClosed) {
+	if err := b.DeleteTask(t.Context(), s.ID); !errors.Is(err, task.ErrClosed) {
 		t.Error(err)
 	}
 	again := openAt(t, path, newClock().now)
@@ -104,7 +100,7 @@ func TestNewerVersionIsLeftUntouched(t *testing.T) {
 	if err := newer.Close(); err != nil {
 		t.Fatal(err)
 	}
-	unchanged(t, path, ErrNewer, fmt.Sprintf("%d, and this deepwork knows versions up to %d: update deepwork", latest()+1, latest()))
+	unchanged(t, path, task.ErrNewer, fmt.Sprintf("%d, and this deepwork knows versions up to %d: update deepwork", latest()+1, latest()))
 }
 
 // unchanged opens a file, and sees that it is refused and left as it is.
@@ -115,9 +111,9 @@ func unchanged(t *testing.T, path string, want error, text string) {
 		t.Fatal(err)
 	}
 	for _, readOnly := range []bool{false, true} {
-		b, err := Open(t.Context(), Options{Path: path, ReadOnly: readOnly})
+		b, err := openBoard(t.Context(), Options{Path: path, ReadOnly: readOnly})
 		if err == nil {
-			_, _, _, err = b.Projects(t.Context(), Page{Limit: 1})
+			_, _, _, err = b.Projects(t.Context(), task.Page{Limit: 1})
 			err = errors.Join(err, b.Close())
 		}
 		if !errors.Is(err, want) || !strings.Contains(fmt.Sprint(err), text) || !strings.Contains(fmt.Sprint(err), path) {
@@ -156,7 +152,7 @@ func TestDamagedFilesAreLeftUntouched(t *testing.T) {
 			if err := os.WriteFile(path, bad, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			unchanged(t, path, ErrDamaged, "move it away to begin an empty board")
+			unchanged(t, path, task.ErrDamaged, "move it away to begin an empty board")
 		})
 	}
 	t.Run("pages", func(t *testing.T) { // which are found when they are read
@@ -168,20 +164,20 @@ func TestDamagedFilesAreLeftUntouched(t *testing.T) {
 		if err := os.WriteFile(path, bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		unchanged(t, path, ErrDamaged, "restore it from a copy")
+		unchanged(t, path, task.ErrDamaged, "restore it from a copy")
 	})
 	t.Run("another program's", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "board.db")
 		raw(t, path, "CREATE TABLE notes (text)").Close()
-		unchanged(t, path, ErrDamaged, "the database of another program")
+		unchanged(t, path, task.ErrDamaged, "the database of another program")
 	})
 	t.Run("another program's id", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "board.db")
 		raw(t, path, "PRAGMA application_id = 7; PRAGMA user_version = 1", "CREATE TABLE projects (text)").Close()
-		unchanged(t, path, ErrDamaged, "the database of another program")
+		unchanged(t, path, task.ErrDamaged, "the database of another program")
 	})
 	t.Run("a folder", func(t *testing.T) {
-		if _, err := Open(t.Context(), Options{Path: t.TempDir()}); !errors.Is(err, ErrDamaged) {
+		if _, err := openBoard(t.Context(), Options{Path: t.TempDir()}); !errors.Is(err, task.ErrDamaged) {
 			t.Error(err)
 		}
 	})
@@ -196,8 +192,8 @@ func TestDamagedFilesAreLeftUntouched(t *testing.T) {
 			if err := os.WriteFile(path+"-wal", good, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := Open(t.Context(), Options{Path: path})
-			if !errors.Is(err, ErrDamaged) {
+			_, err := openBoard(t.Context(), Options{Path: path})
+			if !errors.Is(err, task.ErrDamaged) {
 				t.Error(err)
 			}
 			if kept, err := os.ReadFile(path + "-wal"); err != nil || !bytes.Equal(kept, good) {
@@ -218,8 +214,8 @@ func TestMovedFileRefusesChanges(t *testing.T) {
 	if err := os.Rename(path, path+".away"); err != nil {
 		t.Fatal(err)
 	}
-	_, err := b.CreateTask(t.Context(), NewTask{ProjectID: p.ID, Title: "lost"}, Request{})
-	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "moved, removed or replaced") {
+	_, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "lost"}, task.Request{})
+	if !errors.Is(err, task.ErrDamaged) || !strings.Contains(err.Error(), "moved, removed or replaced") {
 		t.Error(err)
 	}
 	if err := os.Rename(path+".away", path); err != nil {
@@ -232,32 +228,29 @@ func TestFullDiskIsSaidAndNothingHalfMadeStays(t *testing.T) {
 	b, _, p := newBoard(t)
 	s := addTask(t, b, p, "before")
 	limit := func(pages int) {
-		err := b.writer.prepare(t.Context(), func(l *link) error {
-			return l.conn.QueryRowContext(t.Context(), fmt.Sprintf("PRAGMA max_page_count = %d", pages)).Scan(new(int))
-		})
-		if err != nil {
+		if err := b.writer.QueryRow(fmt.Sprintf("PRAGMA max_page_count = %d", pages)).Scan(new(int)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	limit(1) // taken for the present size
 	huge := strings.Repeat("x", 1<<20)
-	_, err := b.CreateAttempt(t.Context(), Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, Execution{Prompt: huge}, Request{})
-	if !errors.Is(err, ErrFull) || code(err) == 0 || !strings.Contains(err.Error(), "free space on the disk that holds "+b.file.path) {
+	_, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: huge}, task.Request{})
+	if !errors.Is(err, task.ErrFull) || code(err) == 0 || !strings.Contains(err.Error(), "free space on the disk that holds "+b.o.Path) {
 		t.Errorf("%v", err)
 	}
 	if got := taskOf(t, b, s.ID); *got != *s {
 		t.Errorf("%+v, want %+v", got, s)
 	}
 	limit(1 << 20)
-	if _, err := b.CreateAttempt(t.Context(), Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, Execution{Prompt: huge}, Request{}); err != nil {
+	if _, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: huge}, task.Request{}); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestReadOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sub", "board.db")
-	open := func() *Board {
-		b, err := Open(t.Context(), Options{Path: path, ReadOnly: true})
+	open := func() board {
+		b, err := openBoard(t.Context(), Options{Path: path, ReadOnly: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,7 +258,7 @@ func TestReadOnly(t *testing.T) {
 		return b
 	}
 	b := open()
-	if list, total, next, err := b.Projects(t.Context(), Page{Limit: 5}); len(list) != 0 || total != 0 || next != "" || err != nil {
+	if list, total, next, err := b.Projects(t.Context(), task.Page{Limit: 5}); len(list) != 0 || total != 0 || next != "" || err != nil {
 		t.Error(list, total, next, err)
 	}
 	if ids, err := b.AttemptIDs(t.Context()); len(ids) != 0 || err != nil {
@@ -274,7 +267,7 @@ func TestReadOnly(t *testing.T) {
 	if err := b.SyncProjects(t.Context(), nil); err != nil {
 		t.Error("nothing differs:", err)
 	}
-	if err := b.SyncProjects(t.Context(), []ProjectSpec{root}); !errors.Is(err, ErrFull) {
+	if err := b.SyncProjects(t.Context(), []task.ProjectSpec{root}); !errors.Is(err, task.ErrFull) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, fs.ErrNotExist) {
@@ -287,7 +280,7 @@ func TestReadOnly(t *testing.T) {
 	if got := taskOf(t, b, s.ID); *got != *s {
 		t.Errorf("%+v, want %+v", got, s)
 	}
-	if err := b.DeleteTask(t.Context(), s.ID); !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "for reading only") {
+	if err := b.DeleteTask(t.Context(), s.ID); !errors.Is(err, task.ErrFull) || !strings.Contains(err.Error(), "for reading only") {
 		t.Error(err)
 	}
 	later := addTask(t, w, p, "two")
@@ -307,12 +300,12 @@ func TestReadOnlyFile(t *testing.T) {
 	if err := os.Chmod(path, 0o400); err != nil {
 		t.Fatal(err)
 	}
-	b, err := Open(t.Context(), Options{Path: path})
+	b, err := openBoard(t.Context(), Options{Path: path})
 	if err == nil {
 		defer b.Close()
 		err = b.SyncProjects(t.Context(), nil)
 	}
-	if !errors.Is(err, ErrFull) {
+	if !errors.Is(err, task.ErrFull) {
 		t.Error(err)
 	}
 }
@@ -338,24 +331,24 @@ func TestReadOnlyFolder(t *testing.T) {
 		}
 	})
 	for _, readOnly := range []bool{false, true} {
-		b, err := Open(t.Context(), Options{Path: path, ReadOnly: readOnly})
+		b, err := openBoard(t.Context(), Options{Path: path, ReadOnly: readOnly})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := taskOf(t, b, s.ID); *got != *s {
 			t.Errorf("%+v, want %+v", got, s)
 		}
-		if _, err := b.CreateTask(t.Context(), NewTask{ProjectID: p.ID, Title: "x"}, Request{}); !errors.Is(err, ErrFull) {
+		if _, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{}); !errors.Is(err, task.ErrFull) {
 			t.Error(err)
 		}
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := Open(t.Context(), Options{Path: filepath.Join(filepath.Dir(path), "x", "board.db")}); !errors.Is(err, ErrFull) {
+	if _, err := openBoard(t.Context(), Options{Path: filepath.Join(filepath.Dir(path), "x", "board.db")}); !errors.Is(err, task.ErrFull) {
 		t.Error(err)
 	}
-	if _, err := Open(t.Context(), Options{Path: filepath.Join(filepath.Dir(path), "new.db")}); !errors.Is(err, ErrFull) {
+	if _, err := openBoard(t.Context(), Options{Path: filepath.Join(filepath.Dir(path), "new.db")}); !errors.Is(err, task.ErrFull) {
 		t.Error(err)
 	}
 }
@@ -377,15 +370,15 @@ func TestLockedBoardIsWaitedFor(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()
-	if _, err := b.CreateTask(ctx, NewTask{ProjectID: p.ID, Title: "x"}, Request{}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := b.CreateTask(ctx, task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
-	if _, total, _, err := b.Tasks(t.Context(), p.ID, "", Page{Limit: 1}); err != nil || total != 0 {
+	if _, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1}); err != nil || total != 0 {
 		t.Error("a reader waits for a writer:", total, err)
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := b.CreateTask(t.Context(), NewTask{ProjectID: p.ID, Title: "x"}, Request{})
+		_, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{})
 		done <- err
 	}()
 	if _, err := other.ExecContext(t.Context(), "COMMIT"); err != nil {
@@ -396,7 +389,7 @@ func TestLockedBoardIsWaitedFor(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := b.CreateTask(ended, NewTask{ProjectID: p.ID, Title: "x"}, Request{}); !errors.Is(err, context.Canceled) {
+	if _, err := b.CreateTask(ended, task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if _, err := b.AttemptIDs(ended); !errors.Is(err, context.Canceled) {
@@ -409,7 +402,7 @@ func TestPanicUndoesAChange(t *testing.T) {
 	b, _, p := newBoard(t)
 	func() {
 		defer func() { _ = recover() }()
-		_ = b.write(t.Context(), "failing", func(x tx) error {
+		_ = change(t.Context(), b.DB, "failing", func(x tx) error {
 			if _, err := x.exec(`DELETE FROM projects`); err != nil {
 				t.Error(err)
 			}

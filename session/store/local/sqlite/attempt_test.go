@@ -1,4 +1,4 @@
-package task
+package sqlite
 
 import (
 	"errors"
@@ -7,40 +7,42 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/catalog/task"
 )
 
 func TestCreateAttempt(t *testing.T) {
 	b, c, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	c.forward(time.Minute)
-	want := Attempt{ID: "11111111-0000-4000-8000-000000000000", TaskID: s.ID, Executor: "SCRIPTED", Variant: new("PLAN"), Prompt: new("be quick"),
-		Branch: "deepwork/one-0000", Workspace: abs("w"), Repos: []AttemptRepo{
+	want := task.Attempt{ID: "11111111-0000-4000-8000-000000000000", TaskID: s.ID, Executor: "SCRIPTED", Variant: new("PLAN"), Prompt: new("be quick"),
+		Branch: "deepwork/one-0000", Workspace: abs("w"), Repos: []task.AttemptRepo{
 			{RepoID: "r2", RepoName: "web", RepoPath: abs("web"), TargetBranch: "main", Worktree: abs("w/web")},
 			{RepoID: "r1", RepoName: "api", RepoPath: abs("api"), TargetBranch: "next", Worktree: abs("w/api")},
 		}}
-	a, err := b.CreateAttempt(t.Context(), want, Execution{ID: "e1", Prompt: "all of it", Variant: new("PLAN")}, Request{})
+	a, err := b.CreateAttempt(t.Context(), want, task.Execution{ID: "e1", Prompt: "all of it", Variant: new("PLAN")}, task.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want.State, want.CreatedAt, want.UpdatedAt = Waiting, a.CreatedAt, a.UpdatedAt
+	want.State, want.CreatedAt, want.UpdatedAt = task.Waiting, a.CreatedAt, a.UpdatedAt
 	if !reflect.DeepEqual(*a, want) || !a.CreatedAt.Equal(c.at.Truncate(time.Microsecond)) {
 		t.Errorf("%+v, want %+v", a, want)
 	}
 	e, err := b.LatestExecution(t.Context(), a.ID)
-	if err != nil || e.ID != "e1" || e.State != Waiting || e.FollowUp || e.SessionID != nil || e.Prompt != "all of it" || *e.Variant != "PLAN" || e.Owner != "" || e.PID != 0 {
+	if err != nil || e.ID != "e1" || e.State != task.Waiting || e.FollowUp || e.SessionID != nil || e.Prompt != "all of it" || *e.Variant != "PLAN" || e.Owner != "" || e.PID != 0 {
 		t.Errorf("%+v %v", e, err)
 	}
 	got := taskOf(t, b, s.ID)
-	if got.Status != InProgress || !got.UpdatedAt.Equal(a.CreatedAt) || !got.HasInProgressAttempt || *got.LatestAttemptID != a.ID || got.LatestSessionID != nil {
+	if got.Status != task.InProgress || !got.UpdatedAt.Equal(a.CreatedAt) || !got.HasInProgressAttempt || *got.LatestAttemptID != a.ID || got.LatestSessionID != nil {
 		t.Errorf("%+v", got)
 	}
 	if err := b.SetWorkspace(t.Context(), a.ID, map[string]string{"r1": "aaaa", "r2": "bbbb"}); err != nil {
 		t.Error(err)
 	}
-	if err := b.SetWorkspace(t.Context(), a.ID, map[string]string{"r9": "cccc"}); !errors.Is(err, ErrNotFound) {
+	if err := b.SetWorkspace(t.Context(), a.ID, map[string]string{"r9": "cccc"}); !errors.Is(err, task.ErrNotFound) {
 		t.Error(err)
 	}
-	if err := b.SetWorkflow(t.Context(), a.ID, WorkflowNews{SessionID: "0123abcd", Status: "active", Step: "draft"}); err != nil {
+	if err := b.SetWorkflow(t.Context(), a.ID, task.WorkflowNews{SessionID: "0123abcd", Status: "active", Step: "draft"}); err != nil {
 		t.Error(err)
 	}
 	c.forward(time.Minute)
@@ -51,7 +53,7 @@ func TestCreateAttempt(t *testing.T) {
 		*a.WorkflowSessionID != "0123abcd" || *a.WorkflowStatus != "active" || *a.WorkflowStep != "draft" || !a.UpdatedAt.Equal(c.at.Truncate(time.Microsecond)) {
 		t.Errorf("%+v %v", a, err)
 	}
-	if err := b.SetWorkflow(t.Context(), a.ID, WorkflowNews{SessionID: "0123abcd", Status: "completed"}); err != nil {
+	if err := b.SetWorkflow(t.Context(), a.ID, task.WorkflowNews{SessionID: "0123abcd", Status: "completed"}); err != nil {
 		t.Error(err)
 	}
 	if a, err = b.Attempt(t.Context(), a.ID); err != nil || *a.WorkflowStatus != "completed" || a.WorkflowStep != nil {
@@ -63,19 +65,19 @@ func TestWhatIsNotThere(t *testing.T) {
 	b, _, _ := newBoard(t)
 	ctx := t.Context()
 	_, _, queued := b.Queue(ctx, "x", nil)
-	_, _, ended := b.EndExecution(ctx, "x", Ending{State: Stopped})
+	_, _, ended := b.EndExecution(ctx, "x", task.Ending{State: task.Stopped})
 	for what, err := range map[string]error{
 		"attempt":      second(b.Attempt(ctx, "x")),
-		"attempts":     second(b.TaskAttempts(ctx, "x", Page{Limit: 1})),
+		"attempts":     second(b.TaskAttempts(ctx, "x", task.Page{Limit: 1})),
 		"ids":          second(b.TaskAttemptIDs(ctx, "x")),
 		"session":      second(b.Session(ctx, "x")),
 		"execution":    second(b.Execution(ctx, "x")),
 		"latest":       second(b.LatestExecution(ctx, "x")),
 		"now":          second(b.AttemptNow(ctx, "x")),
 		"place":        second(b.PlaceOf(ctx, "x")),
-		"create":       second(b.CreateAttempt(ctx, Attempt{TaskID: "x"}, Execution{}, Request{})),
+		"create":       second(b.CreateAttempt(ctx, task.Attempt{TaskID: "x"}, task.Execution{}, task.Request{})),
 		"workspace":    b.SetWorkspace(ctx, "x", nil),
-		"workflow":     b.SetWorkflow(ctx, "x", WorkflowNews{}),
+		"workflow":     b.SetWorkflow(ctx, "x", task.WorkflowNews{}),
 		"touch":        b.Touch(ctx, "x"),
 		"start":        second(b.StartExecution(ctx, "x", "X", 1, time.Time{})),
 		"add":          second(b.AddExecution(ctx, "x", "p", nil)),
@@ -83,7 +85,7 @@ func TestWhatIsNotThere(t *testing.T) {
 		"queue":        queued,
 		"end":          ended,
 	} {
-		if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), `"x"`) {
+		if !errors.Is(err, task.ErrNotFound) || !strings.Contains(err.Error(), `"x"`) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -94,13 +96,13 @@ func TestWhatIsNotThere(t *testing.T) {
 
 func TestRequestsGiveTheSameResult(t *testing.T) {
 	b, c, p := newBoard(t)
-	r := Request{Identity: "me", Tool: "create_task", RequestID: "r1", ArgsDigest: "d1"}
+	r := task.Request{Identity: "me", Tool: "create_task", RequestID: "r1", ArgsDigest: "d1"}
 	if id, err := b.FindRequest(t.Context(), r); id != "" || err != nil {
 		t.Error(id, err)
 	}
-	create := func(r Request) (*Summary, error) {
+	create := func(r task.Request) (*task.Summary, error) {
 		c.forward(time.Minute)
-		return b.CreateTask(t.Context(), NewTask{ProjectID: p.ID, Title: "one"}, r)
+		return b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, r)
 	}
 	first, err := create(r)
 	if err != nil {
@@ -115,38 +117,38 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 	}
 	other := r
 	other.ArgsDigest = "d2"
-	if _, err := create(other); !errors.Is(err, ErrReused) || !strings.Contains(err.Error(), `request_id "r1"`) {
+	if _, err := create(other); !errors.Is(err, task.ErrReused) || !strings.Contains(err.Error(), `request_id "r1"`) {
 		t.Error(err)
 	}
-	if _, err := b.FindRequest(t.Context(), other); !errors.Is(err, ErrReused) {
+	if _, err := b.FindRequest(t.Context(), other); !errors.Is(err, task.ErrReused) {
 		t.Error(err)
 	}
-	for _, scope := range []Request{{"you", "create_task", "r1", "d1"}, {"me", "another_tool", "r1", "d1"}, {"me", "create_task", "r2", "d1"}, {}, {}} {
+	for _, scope := range []task.Request{{Identity: "you", Tool: "create_task", RequestID: "r1", ArgsDigest: "d1"}, {Identity: "me", Tool: "another_tool", RequestID: "r1", ArgsDigest: "d1"}, {Identity: "me", Tool: "create_task", RequestID: "r2", ArgsDigest: "d1"}, {}, {}} {
 		if s, err := create(scope); err != nil || s.ID == first.ID {
 			t.Errorf("%+v: %+v %v", scope, s, err)
 		}
 	}
-	bad := Request{Identity: "me", Tool: "create_task", RequestID: "r3", ArgsDigest: "d"}
-	if _, err := b.CreateTask(t.Context(), NewTask{ProjectID: p.ID}, bad); !errors.Is(err, ErrInvalid) {
+	bad := task.Request{Identity: "me", Tool: "create_task", RequestID: "r3", ArgsDigest: "d"}
+	if _, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID}, bad); !errors.Is(err, task.ErrInvalid) {
 		t.Error(err)
 	}
 	if id, err := b.FindRequest(t.Context(), bad); id != "" || err != nil {
 		t.Error("a refused call is kept:", id, err)
 	}
 
-	ar := Request{Identity: "me", Tool: "start_task_attempt", RequestID: "r1", ArgsDigest: "d"}
-	attempt := func() (*Attempt, error) {
-		return b.CreateAttempt(t.Context(), Attempt{TaskID: first.ID, Executor: "X", Branch: "b", Workspace: "/w"}, Execution{Prompt: "p"}, ar)
+	ar := task.Request{Identity: "me", Tool: "start_task_attempt", RequestID: "r1", ArgsDigest: "d"}
+	attempt := func() (*task.Attempt, error) {
+		return b.CreateAttempt(t.Context(), task.Attempt{TaskID: first.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "p"}, ar)
 	}
 	a, err := attempt()
 	if err != nil {
 		t.Fatal(err)
 	}
 	run(t, b)
-	if same, err := attempt(); err != nil || same.ID != a.ID || same.State != Running {
+	if same, err := attempt(); err != nil || same.ID != a.ID || same.State != task.Running {
 		t.Errorf("%+v %v", same, err)
 	}
-	if l, err := b.TaskAttempts(t.Context(), first.ID, Page{Limit: 1}); err != nil || l.Total != 1 {
+	if l, err := b.TaskAttempts(t.Context(), first.ID, task.Page{Limit: 1}); err != nil || l.Total != 1 {
 		t.Error(l, err)
 	}
 
@@ -156,7 +158,7 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 	many := func(n int, name string) {
 		t.Helper()
 		for i := range n {
-			if _, err := create(Request{"me", "create_task", fmt.Sprint(name, i), "d"}); err != nil {
+			if _, err := create(task.Request{Identity: "me", Tool: "create_task", RequestID: fmt.Sprint(name, i), ArgsDigest: "d"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -171,28 +173,28 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 	}
 	c.forward(requestsKept - 300*time.Minute)
 	many(newestKept, "much later")
-	if id, err := b.FindRequest(t.Context(), Request{"me", "create_task", "later0", "d"}); id == "" || err != nil {
+	if id, err := b.FindRequest(t.Context(), task.Request{Identity: "me", Tool: "create_task", RequestID: "later0", ArgsDigest: "d"}); id == "" || err != nil {
 		t.Error("forgotten before 30 days:", id, err)
 	}
 	if s, err := create(r); err != nil || s.ID == first.ID {
 		t.Errorf("%+v %v", s, err)
 	}
 	var kept int
-	err = b.read(t.Context(), "counting", func(x tx) error {
-		_, err := x.one(`SELECT count(*) FROM requests`, nil, &kept)
+	err = inspect(t.Context(), b, func(x tx) (err error) {
+		kept, err = x.count(`SELECT count(*) FROM requests`)
 		return err
 	})
 	if want := 2*newestKept + 1; err != nil || kept != want {
 		t.Errorf("%d requests are kept, want %d; %v", kept, want, err)
 	}
-	s, err := b.CreateTask(t.Context(), NewTask{ProjectID: p.ID, Title: "one"}, bad)
+	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, bad)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := b.DeleteTask(t.Context(), s.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := create(bad); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "was deleted since") {
+	if _, err := create(bad); !errors.Is(err, task.ErrNotFound) || !strings.Contains(err.Error(), "was deleted since") {
 		t.Error(err)
 	}
 }
@@ -203,10 +205,10 @@ func TestDeleteTask(t *testing.T) {
 	a := try(t, b, s)
 	refused := func(when string) {
 		t.Helper()
-		if err := b.DeleteTask(t.Context(), s.ID); !errors.Is(err, ErrRunning) {
+		if err := b.DeleteTask(t.Context(), s.ID); !errors.Is(err, task.ErrRunning) {
 			t.Errorf("%s: %v", when, err)
 		}
-		if _, err := b.BeginDelete(t.Context(), s.ID); !errors.Is(err, ErrRunning) {
+		if _, err := b.BeginDelete(t.Context(), s.ID); !errors.Is(err, task.ErrRunning) {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
@@ -221,7 +223,7 @@ func TestDeleteTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("running")
-	end(t, b, e, Ending{State: Completed})
+	end(t, b, e, task.Ending{State: task.Completed})
 	for range 2 {
 		if ids, err := b.BeginDelete(t.Context(), s.ID); err != nil || len(ids) != 1 || ids[0] != a.ID {
 			t.Error(ids, err)
@@ -230,10 +232,10 @@ func TestDeleteTask(t *testing.T) {
 	if ids, err := b.Deleting(t.Context()); err != nil || len(ids) != 1 || ids[0] != s.ID {
 		t.Error(ids, err)
 	}
-	if _, err := b.AddExecution(t.Context(), session.ID, "p", nil); !errors.Is(err, ErrDeleting) {
+	if _, err := b.AddExecution(t.Context(), session.ID, "p", nil); !errors.Is(err, task.ErrDeleting) {
 		t.Error(err)
 	}
-	if _, err := b.CreateAttempt(t.Context(), Attempt{TaskID: s.ID}, Execution{}, Request{}); !errors.Is(err, ErrDeleting) {
+	if _, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID}, task.Execution{}, task.Request{}); !errors.Is(err, task.ErrDeleting) {
 		t.Error(err)
 	}
 	if err := b.UndoDelete(t.Context(), s.ID); err != nil {
@@ -244,13 +246,13 @@ func TestDeleteTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("follow-up waiting")
-	end(t, b, e, Ending{State: Stopped})
+	end(t, b, e, task.Ending{State: task.Stopped})
 	if err := b.DeleteTask(t.Context(), s.ID); err != nil {
 		t.Error(err)
 	}
-	err = b.read(t.Context(), "looking", func(x tx) error {
+	err = inspect(t.Context(), b, func(x tx) error {
 		for _, table := range []string{"tasks", "attempts", "attempt_repos", "sessions", "executions"} {
-			if left, err := x.strings(`SELECT * FROM ` + table); err != nil || len(left) > 0 {
+			if left, err := x.ids(`SELECT * FROM ` + table); err != nil || len(left) > 0 {
 				t.Error(table, "has", left, err)
 			}
 		}

@@ -1,4 +1,4 @@
-package task
+package sqlite
 
 import (
 	"database/sql"
@@ -6,25 +6,27 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"deepwork/catalog/task"
 )
 
 // fill makes 10,000 tasks with 30,000 attempts, each of which has a session.
-func fill(t testing.TB, b *Board, p Project) {
+func fill(t testing.TB, b board, p task.Project) {
 	t.Helper()
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	err := b.write(t.Context(), "filling", func(x tx) error {
+	err := change(t.Context(), b.DB, "filling", func(x tx) error {
 		for i := range 10_000 {
-			task := id(1, i)
+			of := id(1, i)
 			at = at.Add(time.Second)
 			if _, err := x.exec(`INSERT INTO tasks (id, project_id, title, description, status, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-				task, p.ID, fmt.Sprintf("Task number %d", i), "What is to be done, in some words more than the title has.", Statuses[i%len(Statuses)], format(at), format(at)); err != nil {
+				of, p.ID, fmt.Sprintf("Task number %d", i), "What is to be done, in some words more than the title has.", task.Statuses[i%len(task.Statuses)], task.FormatTime(at), task.FormatTime(at)); err != nil {
 				return err
 			}
 			for j := range 3 {
-				attempt, when := id(2, 3*i+j), format(at.Add(time.Duration(j)*time.Minute))
-				state := []AttemptState{Completed, Failed, Stopped, Interrupted}[(i+j)%4]
+				attempt, when := id(2, 3*i+j), task.FormatTime(at.Add(time.Duration(j)*time.Minute))
+				state := []task.AttemptState{task.Completed, task.Failed, task.Stopped, task.Interrupted}[(i+j)%4]
 				if _, err := x.exec(`INSERT INTO attempts (id, task_id, executor, branch, workspace, state, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-					attempt, task, "CODEX", "deepwork/task-0000", "/w", state, when, when); err != nil {
+					attempt, of, "CODEX", "deepwork/task-0000", "/w", state, when, when); err != nil {
 					return err
 				}
 				if _, err := x.exec(`INSERT INTO sessions (id, attempt_id, executor, created_at, updated_at) VALUES (?, ?, ?, ?, ?)`,
@@ -86,7 +88,7 @@ func BenchmarkListTasks(b *testing.B) {
 	var spent, spentBare time.Duration
 	for b.Loop() { // in turns, so that both meet the same machine
 		begun := time.Now()
-		list, total, next, err := board.Tasks(b.Context(), p.ID, "", Page{Limit: 50})
+		list, total, next, err := board.Tasks(b.Context(), p.ID, "", task.Page{Limit: 50})
 		if err != nil || len(list) != 50 || total != 10_000 || next == "" {
 			b.Fatal(len(list), total, next, err)
 		}
@@ -107,14 +109,14 @@ func BenchmarkListTasksDeep(b *testing.B) {
 	board := openAt(b, filepath.Join(b.TempDir(), "board.db"), newClock().now)
 	p := rootOf(b, board)
 	fill(b, board, p)
-	for _, status := range []Status{"", InReview} {
-		_, _, deep, err := board.Tasks(b.Context(), p.ID, status, Page{Limit: 1900})
+	for _, status := range []task.Status{"", task.InReview} {
+		_, _, deep, err := board.Tasks(b.Context(), p.ID, status, task.Page{Limit: 1900})
 		if err != nil || deep == "" {
 			b.Fatal(deep, err)
 		}
 		b.Run("status="+string(status), func(b *testing.B) {
 			for b.Loop() {
-				if list, _, _, err := board.Tasks(b.Context(), p.ID, status, Page{Limit: 50, Cursor: deep}); err != nil || len(list) != 50 {
+				if list, _, _, err := board.Tasks(b.Context(), p.ID, status, task.Page{Limit: 50, Cursor: deep}); err != nil || len(list) != 50 {
 					b.Fatal(len(list), err)
 				}
 			}

@@ -1,4 +1,4 @@
-package task
+package sqlite
 
 import (
 	"database/sql"
@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"deepwork/catalog/task"
 )
 
 var update = flag.Bool("update", false, "write the board of the present version into testdata")
@@ -30,12 +32,12 @@ func TestGoldenBoardOfThisVersion(t *testing.T) {
 	s := addTask(t, b, p, "it's one")
 	try(t, b, s)
 	e, session := run(t, b)
-	if _, _, err := b.Queue(t.Context(), session.ID, &Queued{Prompt: "more"}); err != nil {
+	if _, _, err := b.Queue(t.Context(), session.ID, &task.Queued{Prompt: "more"}); err != nil {
 		t.Fatal(err)
 	}
-	end(t, b, e, Ending{State: Failed, ExitCode: new(3), Error: new("it broke"), Task: InReview})
-	_, err := b.CreateTask(t.Context(), NewTask{ProjectID: p.ID, Title: "two", Description: new("text"), JobName: new("j"), WorkflowName: new("w")},
-		Request{Identity: "me", Tool: "create_task", RequestID: "r", ArgsDigest: "d"})
+	end(t, b, e, task.Ending{State: task.Failed, ExitCode: new(3), Error: new("it broke"), Task: task.InReview})
+	_, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "two", Description: new("text"), JobName: new("j"), WorkflowName: new("w")},
+		task.Request{Identity: "me", Tool: "create_task", RequestID: "r", ArgsDigest: "d"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +79,7 @@ func TestMigrationFromEachVersion(t *testing.T) {
 			var boards sync.WaitGroup
 			for range 4 { // servers that start at once
 				boards.Go(func() {
-					b, err := Open(t.Context(), Options{Path: path})
+					b, err := openBoard(t.Context(), Options{Path: path})
 					if err != nil {
 						t.Error(err)
 						return
@@ -94,7 +96,7 @@ func TestMigrationFromEachVersion(t *testing.T) {
 			b := openAt(t, path, newClock().now)
 			p := rootOf(t, b)
 			if v > 0 {
-				list, total, _, err := b.Tasks(t.Context(), p.ID, "", Page{Limit: 9})
+				list, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 9})
 				if err != nil || total != 2 {
 					t.Fatal(list, total, err)
 				}
@@ -119,20 +121,20 @@ func TestFailedMigrationIsUndone(t *testing.T) {
 	}
 	migrations = append(was[:len(was):len(was)], "CREATE TABLE half (x); INSERT INTO nowhere VALUES (1);")
 	before := schemaOf(t, path)
-	_, err := Open(t.Context(), Options{Path: path})
+	_, err := openBoard(t.Context(), Options{Path: path})
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("migrating it from version %d to %d", len(was), len(was)+1)) {
 		t.Error(err)
 	}
 	if got := schemaOf(t, path); !reflect.DeepEqual(got, before) {
 		t.Errorf("left behind: %v", got)
 	}
-	if _, err := Open(t.Context(), Options{Path: path, ReadOnly: true}); err == nil || !strings.Contains(err.Error(), "is to be migrated") {
+	if _, err := openBoard(t.Context(), Options{Path: path, ReadOnly: true}); err == nil || !strings.Contains(err.Error(), "is to be migrated") {
 		t.Error(err)
 	}
 	migrations = append(was[:len(was):len(was)], "CREATE TABLE whole (x);")
 	openAt(t, path, time.Now)
 	migrations = was
-	if _, err := Open(t.Context(), Options{Path: path}); !errors.Is(err, ErrNewer) {
+	if _, err := openBoard(t.Context(), Options{Path: path}); !errors.Is(err, task.ErrNewer) {
 		t.Error(err)
 	}
 }

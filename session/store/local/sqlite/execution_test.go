@@ -1,15 +1,17 @@
-package task
+package sqlite
 
 import (
 	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/catalog/task"
 )
 
 func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 	b, c, p := newBoard(t)
-	var waiting []*Execution
+	var waiting []*task.Execution
 	for i := range 4 {
 		c.forward(-time.Minute) // the clock does not decide
 		e, err := b.LatestExecution(t.Context(), try(t, b, addTask(t, b, p, string(rune('a'+i)))).ID)
@@ -23,7 +25,7 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 			t.Errorf("before %d: %+v; %v", i, n, err)
 		}
 	}
-	claim := func(max int) *Execution {
+	claim := func(max int) *task.Execution {
 		t.Helper()
 		e, err := b.ClaimNext(t.Context(), "one", max)
 		if err != nil {
@@ -38,10 +40,10 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 	}
 	for i := range 2 {
 		e := claim(2)
-		if e == nil || e.ID != waiting[i].ID || e.State != Starting || e.Owner != "one" {
+		if e == nil || e.ID != waiting[i].ID || e.State != task.Starting || e.Owner != "one" {
 			t.Fatalf("claimed %+v, want %s", e, waiting[i].ID)
 		}
-		if a, err := b.Attempt(t.Context(), e.AttemptID); err != nil || a.State != Starting {
+		if a, err := b.Attempt(t.Context(), e.AttemptID); err != nil || a.State != task.Starting {
 			t.Error(a.State, err)
 		}
 	}
@@ -58,16 +60,16 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 	if err != nil || len(open) != 2 || open[0].ID != waiting[0].ID || open[1].Owner != "one" {
 		t.Error(open, err)
 	}
-	end(t, b, waiting[0], Ending{State: Failed})
-	end(t, b, waiting[2], Ending{State: Stopped}) // one that waits
+	end(t, b, waiting[0], task.Ending{State: task.Failed})
+	end(t, b, waiting[2], task.Ending{State: task.Stopped}) // one that waits
 	if e := claim(2); e == nil || e.ID != waiting[3].ID {
 		t.Errorf("claimed %+v", e)
 	}
-	end(t, b, waiting[1], Ending{State: Failed})
+	end(t, b, waiting[1], task.Ending{State: task.Failed})
 	if e := claim(2); e != nil {
 		t.Errorf("claimed %+v of nothing", e)
 	}
-	if _, err := b.ClaimNext(t.Context(), "", 2); !errors.Is(err, ErrInvalid) {
+	if _, err := b.ClaimNext(t.Context(), "", 2); !errors.Is(err, task.ErrInvalid) {
 		t.Error(err)
 	}
 }
@@ -87,13 +89,13 @@ func TestAdopt(t *testing.T) {
 	if adopt("another", "me") || !adopt("server", "me") || adopt("server", "you") || !adopt("me", "you") {
 		t.Error("it is adopted from who does not own it, or the reverse")
 	}
-	if e, err := b.Execution(t.Context(), e.ID); err != nil || e.Owner != "you" || e.State != Running || e.PID != 4711 {
+	if e, err := b.Execution(t.Context(), e.ID); err != nil || e.Owner != "you" || e.State != task.Running || e.PID != 4711 {
 		t.Errorf("%+v %v", e, err)
 	}
-	if _, err := b.Adopt(t.Context(), e.ID, "you", ""); !errors.Is(err, ErrInvalid) {
+	if _, err := b.Adopt(t.Context(), e.ID, "you", ""); !errors.Is(err, task.ErrInvalid) {
 		t.Error(err)
 	}
-	end(t, b, e, Ending{State: Interrupted})
+	end(t, b, e, task.Ending{State: task.Interrupted})
 	if adopt("you", "me") {
 		t.Error("adopted after its end")
 	}
@@ -107,7 +109,7 @@ func TestStartExecution(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.StartExecution(t.Context(), e.ID, "X", 1, time.Time{}); !errors.Is(err, ErrInvalid) {
+	if _, err := b.StartExecution(t.Context(), e.ID, "X", 1, time.Time{}); !errors.Is(err, task.ErrInvalid) {
 		t.Error("it started without being claimed:", err)
 	}
 	e, err = b.ClaimNext(t.Context(), "server", 1)
@@ -126,26 +128,26 @@ func TestStartExecution(t *testing.T) {
 		t.Errorf("%+v %v", again, err)
 	}
 	e, err = b.Execution(t.Context(), e.ID)
-	if err != nil || e.State != Running || e.PID != 43 || *e.SessionID != session.ID || !e.StartedAt.Equal(started) || e.EndedAt != nil {
+	if err != nil || e.State != task.Running || e.PID != 43 || *e.SessionID != session.ID || !e.StartedAt.Equal(started) || e.EndedAt != nil {
 		t.Errorf("%+v %v", e, err)
 	}
 	got, err := b.Attempt(t.Context(), a.ID)
-	if err != nil || got.State != Running || *got.LatestSessionID != session.ID || *got.LatestExecutor != "SCRIPTED" {
+	if err != nil || got.State != task.Running || *got.LatestSessionID != session.ID || *got.LatestExecutor != "SCRIPTED" {
 		t.Errorf("%+v %v", got, err)
 	}
 	if sum := taskOf(t, b, s.ID); *sum.LatestSessionID != session.ID || *sum.LatestSessionExecutor != "SCRIPTED" || !sum.HasInProgressAttempt {
 		t.Errorf("%+v", sum)
 	}
-	end(t, b, e, Ending{State: Stopped})
-	if _, err := b.StartExecution(t.Context(), e.ID, "X", 1, time.Time{}); !errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), "is stopped") {
+	end(t, b, e, task.Ending{State: task.Stopped})
+	if _, err := b.StartExecution(t.Context(), e.ID, "X", 1, time.Time{}); !errors.Is(err, task.ErrEnded) || !strings.Contains(err.Error(), "is stopped") {
 		t.Error(err)
 	}
 	// A follow-up goes on in the same session, whatever its variant.
 	f, err := b.AddExecution(t.Context(), session.ID, "on", new("PLAN"))
-	if err != nil || f.State != Waiting || !f.FollowUp || *f.Variant != "PLAN" || f.Prompt != "on" {
+	if err != nil || f.State != task.Waiting || !f.FollowUp || *f.Variant != "PLAN" || f.Prompt != "on" {
 		t.Fatalf("%+v %v", f, err)
 	}
-	if _, err := b.AddExecution(t.Context(), session.ID, "on", nil); !errors.Is(err, ErrRunning) {
+	if _, err := b.AddExecution(t.Context(), session.ID, "on", nil); !errors.Is(err, task.ErrRunning) {
 		t.Error(err)
 	}
 	if f, s2 := run(t, b); s2.ID != session.ID || s2.Variant != nil || f.PID != 0 {
@@ -162,7 +164,7 @@ func TestStartExecution(t *testing.T) {
 }
 
 func TestEndExecution(t *testing.T) {
-	for _, state := range []AttemptState{Completed, Failed, Stopped, Interrupted} {
+	for _, state := range []task.AttemptState{task.Completed, task.Failed, task.Stopped, task.Interrupted} {
 		for _, queued := range []bool{false, true} {
 			t.Run(string(state), func(t *testing.T) {
 				b, c, p := newBoard(t)
@@ -170,13 +172,13 @@ func TestEndExecution(t *testing.T) {
 				a := try(t, b, s)
 				e, session := run(t, b)
 				if queued {
-					if _, idle, err := b.Queue(t.Context(), session.ID, &Queued{Prompt: "more", Variant: new("PLAN")}); idle || err != nil {
+					if _, idle, err := b.Queue(t.Context(), session.ID, &task.Queued{Prompt: "more", Variant: new("PLAN")}); idle || err != nil {
 						t.Fatal(idle, err)
 					}
 				}
 				c.forward(time.Minute)
-				next := end(t, b, e, Ending{State: state, ExitCode: new(7), FinalMessage: new("bye"), Error: new("why"), Task: InReview})
-				runs := queued && (state == Completed || state == Failed)
+				next := end(t, b, e, task.Ending{State: state, ExitCode: new(7), FinalMessage: new("bye"), Error: new("why"), Task: task.InReview})
+				runs := queued && (state == task.Completed || state == task.Failed)
 				if (next != nil) != runs {
 					t.Fatalf("next is %+v", next)
 				}
@@ -190,16 +192,16 @@ func TestEndExecution(t *testing.T) {
 				a, err = b.Attempt(t.Context(), a.ID)
 				sum := taskOf(t, b, s.ID)
 				if runs {
-					if next.State != Waiting || !next.FollowUp || next.Prompt != "more" || *next.Variant != "PLAN" || *next.SessionID != session.ID ||
-						a.State != Waiting || a.Error != nil || sum.Status != InProgress || !sum.HasInProgressAttempt {
+					if next.State != task.Waiting || !next.FollowUp || next.Prompt != "more" || *next.Variant != "PLAN" || *next.SessionID != session.ID ||
+						a.State != task.Waiting || a.Error != nil || sum.Status != task.InProgress || !sum.HasInProgressAttempt {
 						t.Errorf("%+v %+v %+v %v", next, a, sum, err)
 					}
-				} else if a.State != state || *a.Error != "why" || sum.Status != InReview || sum.HasInProgressAttempt ||
-					sum.LastAttemptFailed != (state == Failed || state == Interrupted) {
+				} else if a.State != state || *a.Error != "why" || sum.Status != task.InReview || sum.HasInProgressAttempt ||
+					sum.LastAttemptFailed != (state == task.Failed || state == task.Interrupted) {
 					t.Errorf("%+v %+v %v", a, sum, err)
 				}
 				before := *sum
-				if next, ended, err := b.EndExecution(t.Context(), e.ID, Ending{State: Interrupted, Task: Todo}); next != nil || ended || err != nil {
+				if next, ended, err := b.EndExecution(t.Context(), e.ID, task.Ending{State: task.Interrupted, Task: task.Todo}); next != nil || ended || err != nil {
 					t.Error("it ended twice:", next, ended, err)
 				}
 				if again := taskOf(t, b, s.ID); again.Status != before.Status || again.LastAttemptFailed != before.LastAttemptFailed {
@@ -218,18 +220,18 @@ func TestEndExecutionOfOneThatNeverStarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if next := end(t, b, e, Ending{State: Failed, Error: new("no such branch")}); next != nil {
+	if next := end(t, b, e, task.Ending{State: task.Failed, Error: new("no such branch")}); next != nil {
 		t.Error(next)
 	}
 	got, err := b.Attempt(t.Context(), a.ID)
-	if err != nil || got.State != Failed || *got.Error != "no such branch" || got.LatestSessionID != nil {
+	if err != nil || got.State != task.Failed || *got.Error != "no such branch" || got.LatestSessionID != nil {
 		t.Errorf("%+v %v", got, err)
 	}
-	if sum := taskOf(t, b, s.ID); sum.Status != InProgress || !sum.LastAttemptFailed || sum.HasInProgressAttempt {
+	if sum := taskOf(t, b, s.ID); sum.Status != task.InProgress || !sum.LastAttemptFailed || sum.HasInProgressAttempt {
 		t.Errorf("%+v", sum)
 	}
-	for _, e := range []Ending{{}, {State: Running}, {State: "gone"}, {State: Failed, Task: "gone"}} {
-		if _, _, err := b.EndExecution(t.Context(), "x", e); !errors.Is(err, ErrInvalid) {
+	for _, e := range []task.Ending{{}, {State: task.Running}, {State: "gone"}, {State: task.Failed, Task: "gone"}} {
+		if _, _, err := b.EndExecution(t.Context(), "x", e); !errors.Is(err, task.ErrInvalid) {
 			t.Errorf("%+v: %v", e, err)
 		}
 	}
@@ -238,14 +240,14 @@ func TestEndExecutionOfOneThatNeverStarted(t *testing.T) {
 // What somebody decided while the agent ran is not undone by its end.
 func TestEndExecutionKeepsADecision(t *testing.T) {
 	b, _, p := newBoard(t)
-	for _, decided := range []Status{Done, Cancelled, Todo, InReview} {
+	for _, decided := range []task.Status{task.Done, task.Cancelled, task.Todo, task.InReview} {
 		s := addTask(t, b, p, "one")
 		try(t, b, s)
 		e, session := run(t, b)
-		if _, err := b.UpdateTask(t.Context(), s.ID, TaskChange{Status: &decided}); err != nil {
+		if _, err := b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &decided}); err != nil {
 			t.Fatal(err)
 		}
-		end(t, b, e, Ending{State: Completed, Task: InReview})
+		end(t, b, e, task.Ending{State: task.Completed, Task: task.InReview})
 		if got := taskOf(t, b, s.ID); got.Status != decided {
 			t.Errorf("it is %s, and was set to %s", got.Status, decided)
 		}
@@ -253,10 +255,10 @@ func TestEndExecutionKeepsADecision(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := taskOf(t, b, s.ID); got.Status != InProgress {
+		if got := taskOf(t, b, s.ID); got.Status != task.InProgress {
 			t.Errorf("it is %s after a follow-up", got.Status)
 		}
-		end(t, b, e, Ending{State: Stopped})
+		end(t, b, e, task.Ending{State: task.Stopped})
 	}
 }
 
@@ -264,7 +266,7 @@ func TestQueue(t *testing.T) {
 	b, c, p := newBoard(t)
 	try(t, b, addTask(t, b, p, "one"))
 	e, session := run(t, b)
-	queue := func(q *Queued) (before *Queued, idle bool) {
+	queue := func(q *task.Queued) (before *task.Queued, idle bool) {
 		t.Helper()
 		before, idle, err := b.Queue(t.Context(), session.ID, q)
 		if err != nil {
@@ -275,12 +277,12 @@ func TestQueue(t *testing.T) {
 	if before, idle := queue(nil); before != nil || idle {
 		t.Error("cancelled", before, idle)
 	}
-	if before, idle := queue(&Queued{Prompt: "a", Variant: new("PLAN")}); before != nil || idle {
+	if before, idle := queue(&task.Queued{Prompt: "a", Variant: new("PLAN")}); before != nil || idle {
 		t.Error(before, idle)
 	}
 	at := c.at.UTC().Truncate(time.Microsecond)
 	c.forward(time.Minute)
-	if before, idle := queue(&Queued{Prompt: "b"}); idle || before == nil || before.Prompt != "a" || *before.Variant != "PLAN" || !before.At.Equal(at) {
+	if before, idle := queue(&task.Queued{Prompt: "b"}); idle || before == nil || before.Prompt != "a" || *before.Variant != "PLAN" || !before.At.Equal(at) {
 		t.Errorf("%+v %v", before, idle)
 	}
 	if before, idle := queue(nil); idle || before == nil || before.Prompt != "b" || before.Variant != nil {
@@ -289,16 +291,16 @@ func TestQueue(t *testing.T) {
 	if before, idle := queue(nil); before != nil || idle {
 		t.Error(before, idle)
 	}
-	queue(&Queued{Prompt: ""}) // an empty prompt is one
-	next := end(t, b, e, Ending{State: Completed})
+	queue(&task.Queued{Prompt: ""}) // an empty prompt is one
+	next := end(t, b, e, task.Ending{State: task.Completed})
 	if next == nil || next.Prompt != "" {
 		t.Fatal(next)
 	}
-	if before, idle := queue(&Queued{Prompt: "c"}); before != nil || idle { // while it waits
+	if before, idle := queue(&task.Queued{Prompt: "c"}); before != nil || idle { // while it waits
 		t.Error(before, idle)
 	}
-	end(t, b, next, Ending{State: Stopped})
-	for _, q := range []*Queued{nil, {Prompt: "late"}} {
+	end(t, b, next, task.Ending{State: task.Stopped})
+	for _, q := range []*task.Queued{nil, {Prompt: "late"}} {
 		if before, idle := queue(q); before != nil || !idle {
 			t.Error(before, idle)
 		}
@@ -323,7 +325,7 @@ func TestReleaseAndStopWaiting(t *testing.T) {
 	if ok, err := b.Release(t.Context(), first.ID, "one"); !ok || err != nil {
 		t.Error(ok, err)
 	}
-	if got, err := b.Attempt(t.Context(), a.ID); err != nil || got.State != Waiting {
+	if got, err := b.Attempt(t.Context(), a.ID); err != nil || got.State != task.Waiting {
 		t.Error(got.State, err)
 	}
 	if ok, err := b.Release(t.Context(), first.ID, "one"); ok || err != nil {
@@ -339,18 +341,18 @@ func TestReleaseAndStopWaiting(t *testing.T) {
 	if ok, err := b.StopWaiting(t.Context(), e.ID); ok || err != nil {
 		t.Error("stopped while it runs", ok, err)
 	}
-	if _, _, err := b.Queue(t.Context(), session.ID, &Queued{Prompt: "more"}); err != nil {
+	if _, _, err := b.Queue(t.Context(), session.ID, &task.Queued{Prompt: "more"}); err != nil {
 		t.Fatal(err)
 	}
-	next := end(t, b, e, Ending{State: Completed, Task: InReview})
-	if _, _, err := b.Queue(t.Context(), session.ID, &Queued{Prompt: "even more"}); err != nil {
+	next := end(t, b, e, task.Ending{State: task.Completed, Task: task.InReview})
+	if _, _, err := b.Queue(t.Context(), session.ID, &task.Queued{Prompt: "even more"}); err != nil {
 		t.Fatal(err)
 	}
 	if ok, err := b.StopWaiting(t.Context(), next.ID); !ok || err != nil {
 		t.Error(ok, err)
 	}
 	got, err := b.Attempt(t.Context(), a.ID)
-	if err != nil || got.State != Stopped || taskOf(t, b, s.ID).Status != InProgress {
+	if err != nil || got.State != task.Stopped || taskOf(t, b, s.ID).Status != task.InProgress {
 		t.Error(got.State, err)
 	}
 	if session, err = b.Session(t.Context(), session.ID); err != nil || session.Queued != nil {
@@ -359,7 +361,7 @@ func TestReleaseAndStopWaiting(t *testing.T) {
 	for what, err := range map[string]error{
 		"release": second(b.Release(t.Context(), "x", "one")), "stop": second(b.StopWaiting(t.Context(), "x")),
 	} {
-		if !errors.Is(err, ErrNotFound) {
+		if !errors.Is(err, task.ErrNotFound) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

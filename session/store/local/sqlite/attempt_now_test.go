@@ -1,4 +1,4 @@
-package task
+package sqlite
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"deepwork/catalog/task"
 )
 
 // An attempt is read with its session and its execution from one state of the
@@ -22,9 +24,9 @@ func TestReq004_RunningMeansASession(t *testing.T) {
 	ids := make([]chan string, readers) // capacity 1, closed by the writer
 	read := make(chan struct{}, readers*rounds)
 	var group sync.WaitGroup
-	seen := make([]map[AttemptState]bool, readers)
+	seen := make([]map[task.AttemptState]bool, readers)
 	for i := range readers {
-		ids[i], seen[i] = make(chan string, 1), map[AttemptState]bool{}
+		ids[i], seen[i] = make(chan string, 1), map[task.AttemptState]bool{}
 		group.Go(func() {
 			id, open := <-ids[i]
 			for told := false; open && ctx.Err() == nil; {
@@ -39,7 +41,7 @@ func TestReq004_RunningMeansASession(t *testing.T) {
 				if why := contradiction(now); why != "" {
 					t.Errorf("%s: %+v %+v %+v", why, now.Attempt, now.Execution, now.Session)
 				}
-				l, err := b.TaskAttempts(ctx, s.ID, Page{Limit: 1})
+				l, err := b.TaskAttempts(ctx, s.ID, task.Page{Limit: 1})
 				if err == nil && (*l.Task.LatestAttemptID != l.Attempts[0].ID || !same(l.Task.LatestSessionID, l.Attempts[0].LatestSessionID)) {
 					t.Errorf("the task and the list tell of two moments: %+v %+v", l.Task, l.Attempts[0])
 				}
@@ -67,30 +69,30 @@ func TestReq004_RunningMeansASession(t *testing.T) {
 			<-read
 		}
 		e, _ := run(t, b)
-		end(t, b, e, Ending{State: Completed})
+		end(t, b, e, task.Ending{State: task.Completed})
 	}
 	for i := range readers {
 		close(ids[i])
 	}
 	group.Wait()
 	for i, states := range seen {
-		if !states[Waiting] {
+		if !states[task.Waiting] {
 			t.Errorf("reader %d saw none that waits: %v", i, states)
 		}
 	}
 }
 
 // contradiction says what of an attempt cannot be at one moment.
-func contradiction(now *Now) string {
+func contradiction(now *task.Now) string {
 	x, s := now.Execution, now.Session
 	switch {
 	case x.State != now.Attempt.State:
 		return "the attempt and its execution are in two states"
-	case x.State == Running && s == nil:
+	case x.State == task.Running && s == nil:
 		return "it runs and has no session"
 	case x.SessionID != nil && (s == nil || s.ID != *x.SessionID):
 		return "its execution is of another session"
-	case x.State == Waiting && now.Open > 0 && now.Ahead > 0:
+	case x.State == task.Waiting && now.Open > 0 && now.Ahead > 0:
 		return "there is one attempt open at a time, and one waits before it"
 	}
 	return ""
@@ -104,17 +106,17 @@ func TestReq004_AnAttemptIsReadFromOneState(t *testing.T) {
 	b, _, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
-	err := b.read(t.Context(), "reading", func(x tx) error {
+	err := inspect(t.Context(), b, func(x tx) error {
 		before, err := x.attempt(a.ID)
 		if err != nil {
 			return err
 		}
 		run(t, b) // in the middle of the reading
-		e, err := x.executions(`WHERE attempt_id = ?`, a.ID)
+		e, err := list(x, scanExecution, executionRows+`WHERE attempt_id = ?`, a.ID)
 		if err != nil {
 			return err
 		}
-		if before.State != Waiting || before.LatestSessionID != nil || e[0].State != Waiting || e[0].SessionID != nil {
+		if before.State != task.Waiting || before.LatestSessionID != nil || e[0].State != task.Waiting || e[0].SessionID != nil {
 			t.Errorf("two moments: %+v %+v", before, e[0])
 		}
 		return nil
@@ -122,7 +124,7 @@ func TestReq004_AnAttemptIsReadFromOneState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if now, err := b.AttemptNow(t.Context(), a.ID); err != nil || now.Execution.State != Running || now.Session == nil {
+	if now, err := b.AttemptNow(t.Context(), a.ID); err != nil || now.Execution.State != task.Running || now.Session == nil {
 		t.Errorf("%+v %v", now, err)
 	}
 }
@@ -136,7 +138,7 @@ func TestPlaceOf(t *testing.T) {
 	if err != nil || place.Attempt.ID != a.ID || len(place.Attempt.Repos) != 1 || place.Task.ID != s.ID || *place.Project != p {
 		t.Errorf("%+v %v", place, err)
 	}
-	if _, err := b.BeginDelete(t.Context(), s.ID); !errors.Is(err, ErrRunning) {
+	if _, err := b.BeginDelete(t.Context(), s.ID); !errors.Is(err, task.ErrRunning) {
 		t.Fatal(err)
 	}
 	e, err := b.LatestExecution(t.Context(), a.ID)
@@ -152,7 +154,7 @@ func TestPlaceOf(t *testing.T) {
 	if err := b.DeleteTask(t.Context(), s.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.PlaceOf(t.Context(), a.ID); !errors.Is(err, ErrNotFound) {
+	if _, err := b.PlaceOf(t.Context(), a.ID); !errors.Is(err, task.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -185,7 +187,7 @@ func TestStartAndEndKeepTheirOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 			clock.forward(time.Minute)
-			ending := Ending{State: Completed}
+			ending := task.Ending{State: task.Completed}
 			if c.ended != 0 {
 				ending.EndedAt = new(x.CreatedAt.Add(c.ended))
 			}
@@ -206,13 +208,13 @@ func TestReq004_UpdatingToTheSameChangesNothing(t *testing.T) {
 	b, c, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	c.forward(time.Hour)
-	same := []TaskChange{{}, {Title: new("one")}, {Status: new(Todo)}, {Description: new("")}, {JobName: new(""), WorkflowName: new("")}}
+	same := []task.TaskChange{{}, {Title: new("one")}, {Status: new(task.Todo)}, {Description: new("")}, {JobName: new(""), WorkflowName: new("")}}
 	for _, change := range same {
 		if got, err := b.UpdateTask(t.Context(), s.ID, change); err != nil || !got.UpdatedAt.Equal(s.UpdatedAt) {
 			t.Errorf("%+v: %v, and was %v; %v", change, got.UpdatedAt, s.UpdatedAt, err)
 		}
 	}
-	for _, change := range []TaskChange{{Title: new("two")}, {Status: new(Done)}, {Description: new("d")}, {JobName: new("j"), WorkflowName: new("w")}, {Description: new("")}} {
+	for _, change := range []task.TaskChange{{Title: new("two")}, {Status: new(task.Done)}, {Description: new("d")}, {JobName: new("j"), WorkflowName: new("w")}, {Description: new("")}} {
 		was := taskOf(t, b, s.ID)
 		c.forward(time.Hour)
 		if got, err := b.UpdateTask(t.Context(), s.ID, change); err != nil || !got.UpdatedAt.After(was.UpdatedAt) {

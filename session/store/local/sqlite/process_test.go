@@ -1,4 +1,4 @@
-package task
+package sqlite
 
 import (
 	"bufio"
@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"deepwork/catalog/task"
 )
 
 // most is how many executions the servers of these tests run at once.
@@ -23,19 +25,19 @@ const most = 3
 // ends it. It says what was acknowledged, one line each, as soon as it was.
 type worker struct {
 	name string
-	b    *Board
+	b    board
 	say  func(format string, args ...any)
 }
 
 func (w worker) work(ctx context.Context, project string, rounds int) error {
 	for i := range rounds {
-		s, err := w.b.CreateTask(ctx, NewTask{ProjectID: project, Title: fmt.Sprintf("%s %d", w.name, i)}, Request{})
+		s, err := w.b.CreateTask(ctx, task.NewTask{ProjectID: project, Title: fmt.Sprintf("%s %d", w.name, i)}, task.Request{})
 		if err != nil {
 			return err
 		}
 		w.say("task %s", s.ID)
-		a, err := w.b.CreateAttempt(ctx, Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"},
-			Execution{Prompt: "do it"}, Request{Identity: w.name, Tool: "start_task_attempt", RequestID: strconv.Itoa(i)})
+		a, err := w.b.CreateAttempt(ctx, task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"},
+			task.Execution{Prompt: "do it"}, task.Request{Identity: w.name, Tool: "start_task_attempt", RequestID: strconv.Itoa(i)})
 		if err != nil {
 			return err
 		}
@@ -54,11 +56,11 @@ func (w worker) work(ctx context.Context, project string, rounds int) error {
 		}
 		w.say("session %s", session.ID)
 		if i%3 == 0 {
-			if _, _, err := w.b.Queue(ctx, session.ID, &Queued{Prompt: "more"}); err != nil {
+			if _, _, err := w.b.Queue(ctx, session.ID, &task.Queued{Prompt: "more"}); err != nil {
 				return err
 			}
 		}
-		next, ended, err := w.b.EndExecution(ctx, e.ID, Ending{State: Completed, Task: InReview})
+		next, ended, err := w.b.EndExecution(ctx, e.ID, task.Ending{State: task.Completed, Task: task.InReview})
 		if err != nil || !ended {
 			return fmt.Errorf("ended %v: %w", ended, err)
 		}
@@ -73,7 +75,7 @@ func (w worker) work(ctx context.Context, project string, rounds int) error {
 // child is another server: this binary, run again with a role.
 func child(role string) int {
 	ctx := context.Background()
-	b, err := Open(ctx, Options{Path: os.Getenv("BOARD_PATH")})
+	b, err := openBoard(ctx, Options{Path: os.Getenv("BOARD_PATH")})
 	if err == nil {
 		rounds := 20
 		if role == "for ever" {
@@ -123,7 +125,7 @@ func (j *journal) add(line string) {
 }
 
 // judge sees that what was acknowledged is there, and nothing was given twice.
-func (j *journal) judge(t *testing.T, b *Board) {
+func (j *journal) judge(t *testing.T, b board) {
 	t.Helper()
 	given := make(map[string]bool)
 	for _, id := range j.all["claim"] {
@@ -138,14 +140,14 @@ func (j *journal) judge(t *testing.T, b *Board) {
 		"session": func(id string) error { _, err := b.Session(t.Context(), id); return err },
 		"claim": func(id string) error {
 			e, err := b.Execution(t.Context(), id)
-			if err == nil && e.State == Waiting {
+			if err == nil && e.State == task.Waiting {
 				err = fmt.Errorf("execution %s waits again", id)
 			}
 			return err
 		},
 		"end": func(id string) error {
 			e, err := b.Execution(t.Context(), id)
-			if err == nil && e.State != Completed {
+			if err == nil && e.State != task.Completed {
 				err = fmt.Errorf("execution %s is %s", id, e.State)
 			}
 			return err
@@ -164,7 +166,7 @@ func (j *journal) judge(t *testing.T, b *Board) {
 
 // watch looks how many executions are open until ctx ends, and returns how many
 // there were at most.
-func watch(ctx context.Context, b *Board) (seen int, err error) {
+func watch(ctx context.Context, b board) (seen int, err error) {
 	for ctx.Err() == nil {
 		open, err := b.OpenExecutions(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -190,7 +192,7 @@ func TestSeveralServersShareABoard(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for i, b := range []*Board{one, two, one} {
+	for i, b := range []board{one, two, one} {
 		servers.Go(func() {
 			w := worker{fmt.Sprint("here", i), b, func(format string, args ...any) { j.add(fmt.Sprintf(format+"\n", args...)) }}
 			if err := w.work(t.Context(), p.ID, 20); err != nil {
@@ -222,7 +224,7 @@ func TestSeveralServersShareABoard(t *testing.T) {
 	if n := len(j.all["task"]); n != 5*20 {
 		t.Errorf("%d tasks were made", n)
 	}
-	if _, total, _, err := two.Tasks(t.Context(), p.ID, "", Page{Limit: 1}); err != nil || total != 5*20 {
+	if _, total, _, err := two.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1}); err != nil || total != 5*20 {
 		t.Error(total, err)
 	}
 	j.judge(t, two)
@@ -280,7 +282,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 			if ok, err := b.Adopt(t.Context(), e.ID, name, "here"); !ok || err != nil {
 				t.Error("not adopted", e, err)
 			}
-			if next := end(t, b, &e, Ending{State: Interrupted}); next != nil {
+			if next := end(t, b, &e, task.Ending{State: task.Interrupted}); next != nil {
 				t.Error("what was queued runs after an interruption", next)
 			}
 			adopted++

@@ -1,4 +1,4 @@
-package task
+package sqlite
 
 import (
 	"errors"
@@ -8,27 +8,29 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/catalog/task"
 )
 
 func TestTasksAreCreatedChangedAndDeleted(t *testing.T) {
 	b, c, p := newBoard(t)
-	s, err := b.CreateTask(t.Context(), NewTask{ProjectID: p.ID, Title: "Ein Titel\x00\n", Description: new("text"), JobName: new("job"), WorkflowName: new("flow")}, Request{})
+	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "Ein Titel\x00\n", Description: new("text"), JobName: new("job"), WorkflowName: new("flow")}, task.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	made := c.at.UTC().Truncate(time.Microsecond)
-	if s.Title != "Ein Titel\x00\n" || *s.Description != "text" || s.Status != Todo || *s.JobName != "job" || *s.WorkflowName != "flow" ||
+	if s.Title != "Ein Titel\x00\n" || *s.Description != "text" || s.Status != task.Todo || *s.JobName != "job" || *s.WorkflowName != "flow" ||
 		s.ProjectID != p.ID || !s.CreatedAt.Equal(made) || !s.UpdatedAt.Equal(made) || s.LatestAttemptID != nil || s.HasInProgressAttempt || s.LastAttemptFailed {
 		t.Errorf("%+v", s)
 	}
 	c.forward(time.Minute)
-	s, err = b.UpdateTask(t.Context(), s.ID, TaskChange{Title: new("New"), Status: new(Done)})
-	if err != nil || s.Title != "New" || s.Status != Done || *s.Description != "text" || *s.JobName != "job" ||
+	s, err = b.UpdateTask(t.Context(), s.ID, task.TaskChange{Title: new("New"), Status: new(task.Done)})
+	if err != nil || s.Title != "New" || s.Status != task.Done || *s.Description != "text" || *s.JobName != "job" ||
 		!s.CreatedAt.Equal(made) || !s.UpdatedAt.Equal(made.Add(time.Minute)) {
 		t.Errorf("%+v %v", s, err)
 	}
-	s, err = b.UpdateTask(t.Context(), s.ID, TaskChange{Description: new(""), JobName: new(""), WorkflowName: new("")})
-	if err != nil || s.Description != nil || s.JobName != nil || s.WorkflowName != nil || s.Title != "New" || s.Status != Done {
+	s, err = b.UpdateTask(t.Context(), s.ID, task.TaskChange{Description: new(""), JobName: new(""), WorkflowName: new("")})
+	if err != nil || s.Description != nil || s.JobName != nil || s.WorkflowName != nil || s.Title != "New" || s.Status != task.Done {
 		t.Errorf("%+v %v", s, err)
 	}
 	if got := taskOf(t, b, s.ID); *got != *s {
@@ -38,9 +40,9 @@ func TestTasksAreCreatedChangedAndDeleted(t *testing.T) {
 		t.Error(err)
 	}
 	_, read := b.Task(t.Context(), s.ID)
-	_, changed := b.UpdateTask(t.Context(), s.ID, TaskChange{Title: new("x")})
+	_, changed := b.UpdateTask(t.Context(), s.ID, task.TaskChange{Title: new("x")})
 	for what, err := range map[string]error{"read": read, "changed": changed, "deleted": b.DeleteTask(t.Context(), s.ID)} {
-		if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), fmt.Sprintf("task %q", s.ID)) {
+		if !errors.Is(err, task.ErrNotFound) || !strings.Contains(err.Error(), fmt.Sprintf("task %q", s.ID)) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -49,20 +51,20 @@ func TestTasksAreCreatedChangedAndDeleted(t *testing.T) {
 func TestTasksThatAreRefused(t *testing.T) {
 	b, _, p := newBoard(t)
 	s := addTask(t, b, p, "one")
-	create := func(n NewTask) error { _, err := b.CreateTask(t.Context(), n, Request{}); return err }
-	change := func(c TaskChange) error { _, err := b.UpdateTask(t.Context(), s.ID, c); return err }
+	create := func(n task.NewTask) error { _, err := b.CreateTask(t.Context(), n, task.Request{}); return err }
+	change := func(c task.TaskChange) error { _, err := b.UpdateTask(t.Context(), s.ID, c); return err }
 	for name, test := range map[string]struct {
 		err  error
 		want error
 		text string
 	}{
-		"no project":       {create(NewTask{ProjectID: "nobody", Title: "x"}), ErrNotFound, `project "nobody"`},
-		"blank title":      {create(NewTask{ProjectID: p.ID, Title: " \t"}), ErrInvalid, "title is blank"},
-		"job alone":        {create(NewTask{ProjectID: p.ID, Title: "x", JobName: new("j")}), ErrInvalid, "workflow_name is missing"},
-		"workflow alone":   {create(NewTask{ProjectID: p.ID, Title: "x", JobName: new(""), WorkflowName: new("w")}), ErrInvalid, "job_name is missing"},
-		"changed to blank": {change(TaskChange{Title: new("")}), ErrInvalid, "title is blank"},
-		"unknown status":   {change(TaskChange{Status: new(Status("paused"))}), ErrInvalid, `status "paused" is not one of [todo inprogress inreview done cancelled]`},
-		"job added alone":  {change(TaskChange{JobName: new("j")}), ErrInvalid, "both or neither"},
+		"no project":       {create(task.NewTask{ProjectID: "nobody", Title: "x"}), task.ErrNotFound, `project "nobody"`},
+		"blank title":      {create(task.NewTask{ProjectID: p.ID, Title: " \t"}), task.ErrInvalid, "title is blank"},
+		"job alone":        {create(task.NewTask{ProjectID: p.ID, Title: "x", JobName: new("j")}), task.ErrInvalid, "workflow_name is missing"},
+		"workflow alone":   {create(task.NewTask{ProjectID: p.ID, Title: "x", JobName: new(""), WorkflowName: new("w")}), task.ErrInvalid, "job_name is missing"},
+		"changed to blank": {change(task.TaskChange{Title: new("")}), task.ErrInvalid, "title is blank"},
+		"unknown status":   {change(task.TaskChange{Status: new(task.Status("paused"))}), task.ErrInvalid, `status "paused" is not one of [todo inprogress inreview done cancelled]`},
+		"job added alone":  {change(task.TaskChange{JobName: new("j")}), task.ErrInvalid, "both or neither"},
 	} {
 		if !errors.Is(test.err, test.want) || !strings.Contains(fmt.Sprint(test.err), test.text) {
 			t.Errorf("%s: %v, want %v with %q", name, test.err, test.want, test.text)
@@ -71,7 +73,7 @@ func TestTasksThatAreRefused(t *testing.T) {
 	if got := taskOf(t, b, s.ID); *got != *s {
 		t.Errorf("%+v, want %+v", got, s)
 	}
-	if _, total, _, err := b.Tasks(t.Context(), p.ID, "", Page{Limit: 1}); total != 1 || err != nil {
+	if _, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1}); total != 1 || err != nil {
 		t.Error(total, err)
 	}
 }
@@ -80,14 +82,14 @@ func TestTasksThatAreRefused(t *testing.T) {
 // removed, with several rows in one microsecond.
 func TestReq004_ListTasksNewestFirst(t *testing.T) {
 	b, c, p := newBoard(t)
-	var want []*Summary
+	var want []*task.Summary
 	for i := range 23 {
 		if i%3 == 0 {
 			c.forward(time.Microsecond)
 		}
 		want = append(want, addTask(t, b, p, fmt.Sprint(i)))
 	}
-	slices.SortFunc(want, func(x, y *Summary) int {
+	slices.SortFunc(want, func(x, y *task.Summary) int {
 		if n := y.CreatedAt.Compare(x.CreatedAt); n != 0 {
 			return n
 		}
@@ -97,7 +99,7 @@ func TestReq004_ListTasksNewestFirst(t *testing.T) {
 		var got []string
 		cursor := ""
 		for pages := 0; ; pages++ {
-			list, total, next, err := b.Tasks(t.Context(), p.ID, "", Page{Limit: limit, Cursor: cursor})
+			list, total, next, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: limit, Cursor: cursor})
 			if err != nil || total != len(want) || len(list) == 0 || len(list) > max(1, limit) || pages > len(want) {
 				t.Fatal(limit, list, total, err)
 			}
@@ -117,7 +119,7 @@ func TestReq004_ListTasksNewestFirst(t *testing.T) {
 			}
 		}
 	}
-	first, _, next, err := b.Tasks(t.Context(), p.ID, "", Page{Limit: 10})
+	first, _, next, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +128,7 @@ func TestReq004_ListTasksNewestFirst(t *testing.T) {
 	if err := b.DeleteTask(t.Context(), first[9].ID); err != nil { // where the cursor stands
 		t.Fatal(err)
 	}
-	rest, total, next, err := b.Tasks(t.Context(), p.ID, "", Page{Limit: 100, Cursor: next})
+	rest, total, next, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 100, Cursor: next})
 	if err != nil || total != 23 || next != "" || len(rest) != 13 || rest[0].ID != want[10].ID {
 		t.Error(len(rest), total, next, err)
 	}
@@ -134,15 +136,15 @@ func TestReq004_ListTasksNewestFirst(t *testing.T) {
 
 func TestReq004_ListTasksByStatus(t *testing.T) {
 	b, c, p := newBoard(t)
-	for i, status := range []Status{Todo, Done, Todo, InReview, Done, Done} {
+	for i, status := range []task.Status{task.Todo, task.Done, task.Todo, task.InReview, task.Done, task.Done} {
 		c.forward(time.Second)
 		s := addTask(t, b, p, fmt.Sprint(i))
-		if _, err := b.UpdateTask(t.Context(), s.ID, TaskChange{Status: &status}); err != nil {
+		if _, err := b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &status}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	titles := func(status Status, p Project) (all []string) {
-		list, total, next, err := b.Tasks(t.Context(), p.ID, status, Page{Limit: 50})
+	titles := func(status task.Status, p task.Project) (all []string) {
+		list, total, next, err := b.Tasks(t.Context(), p.ID, status, task.Page{Limit: 50})
 		if err != nil || total != len(list) || next != "" {
 			t.Errorf("%s: %d of %d, %q, %v", status, len(list), total, next, err)
 		}
@@ -151,18 +153,18 @@ func TestReq004_ListTasksByStatus(t *testing.T) {
 		}
 		return all
 	}
-	for status, want := range map[Status][]string{"": {"5", "4", "3", "2", "1", "0"}, Done: {"5", "4", "1"}, Todo: {"2", "0"}, InReview: {"3"}, Cancelled: nil, InProgress: nil} {
+	for status, want := range map[task.Status][]string{"": {"5", "4", "3", "2", "1", "0"}, task.Done: {"5", "4", "1"}, task.Todo: {"2", "0"}, task.InReview: {"3"}, task.Cancelled: nil, task.InProgress: nil} {
 		if got := titles(status, p); !slices.Equal(got, want) {
 			t.Errorf("status %q: %v, want %v", status, got, want)
 		}
 	}
-	if _, total, next, err := b.Tasks(t.Context(), p.ID, Done, Page{Limit: 2}); total != 3 || next == "" || err != nil {
+	if _, total, next, err := b.Tasks(t.Context(), p.ID, task.Done, task.Page{Limit: 2}); total != 3 || next == "" || err != nil {
 		t.Error(total, next, err)
 	}
-	if _, _, _, err := b.Tasks(t.Context(), p.ID, "finished", Page{Limit: 2}); !errors.Is(err, ErrInvalid) {
+	if _, _, _, err := b.Tasks(t.Context(), p.ID, "finished", task.Page{Limit: 2}); !errors.Is(err, task.ErrInvalid) {
 		t.Error(err)
 	}
-	if _, _, _, err := b.Tasks(t.Context(), "nobody", "", Page{Limit: 2}); !errors.Is(err, ErrNotFound) {
+	if _, _, _, err := b.Tasks(t.Context(), "nobody", "", task.Page{Limit: 2}); !errors.Is(err, task.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -174,7 +176,7 @@ func TestReq004_LatestAttempt(t *testing.T) {
 	other := addTask(t, b, p, "other")
 	try(t, b, other)
 	attempt := func(id string) {
-		if _, err := b.CreateAttempt(t.Context(), Attempt{ID: id, TaskID: s.ID, Executor: "X", Branch: "deepwork/" + id[:4], Workspace: "/w"}, Execution{Prompt: "p"}, Request{}); err != nil {
+		if _, err := b.CreateAttempt(t.Context(), task.Attempt{ID: id, TaskID: s.ID, Executor: "X", Branch: "deepwork/" + id[:4], Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -188,7 +190,7 @@ func TestReq004_LatestAttempt(t *testing.T) {
 		if got.LatestAttemptID == nil || *got.LatestAttemptID != want || *got.LatestWorkspaceBranch != "deepwork/"+want[:4] || !got.HasInProgressAttempt {
 			t.Errorf("latest is %v, want %s", *got.LatestAttemptID, want)
 		}
-		l, err := b.TaskAttempts(t.Context(), s.ID, Page{Limit: 50})
+		l, err := b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 50})
 		if err != nil || l.Total != len(l.Attempts) || l.Attempts[0].ID != want || *l.Task.LatestAttemptID != want {
 			t.Error(l, err)
 		}
@@ -200,11 +202,11 @@ func TestReq004_LatestAttempt(t *testing.T) {
 	c.forward(time.Hour + time.Microsecond)
 	attempt("44444444-0000-4000-8000-000000000000")
 	latest("44444444-0000-4000-8000-000000000000")
-	l, err := b.TaskAttempts(t.Context(), s.ID, Page{Limit: 2})
+	l, err := b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 2})
 	if err != nil || l.Total != 5 || len(l.Attempts) != 2 || l.Attempts[1].ID != a1 {
 		t.Fatal(l, err)
 	}
-	l, err = b.TaskAttempts(t.Context(), s.ID, Page{Limit: 3, Cursor: l.Next})
+	l, err = b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 3, Cursor: l.Next})
 	if err != nil || l.Next != "" || len(l.Attempts) != 3 || l.Attempts[0].ID != a2 || l.Attempts[1].ID != a3 {
 		t.Error(l, err)
 	}
@@ -220,35 +222,34 @@ func TestReq004_LatestAttempt(t *testing.T) {
 // nothing is sorted.
 func TestListsUseIndexes(t *testing.T) {
 	b, _, p := newBoard(t)
-	l, err := Page{Limit: 50}.listing()
+	l, err := task.Page{Limit: 50}.Listing()
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = b.read(t.Context(), "explaining", func(x tx) error {
+	err = inspect(t.Context(), b, func(x tx) error {
 		for query, args := range map[string][]any{
-			summary + `WHERE t.project_id = ? AND t.created_at <= ? AND (t.created_at < ? OR t.id > ?) ORDER BY t.created_at DESC, t.id LIMIT ?`:                  l.args(p.ID),
-			summary + `WHERE t.project_id = ? AND t.status = ? AND t.created_at <= ? AND (t.created_at < ? OR t.id > ?) ORDER BY t.created_at DESC, t.id LIMIT ?`: l.args(p.ID, Done),
-			attemptRows + `WHERE a.task_id = ? AND a.created_at <= ? AND (a.created_at < ? OR a.id > ?) ORDER BY a.created_at DESC, a.id LIMIT ?`:                 l.args("x"),
+			summary + `WHERE t.project_id = ? AND t.created_at <= ? AND (t.created_at < ? OR t.id > ?) ORDER BY t.created_at DESC, t.id LIMIT ?`:                  position(l, p.ID),
+			summary + `WHERE t.project_id = ? AND t.status = ? AND t.created_at <= ? AND (t.created_at < ? OR t.id > ?) ORDER BY t.created_at DESC, t.id LIMIT ?`: position(l, p.ID, task.Done),
+			attemptRows + `WHERE a.task_id = ? AND a.created_at <= ? AND (a.created_at < ? OR a.id > ?) ORDER BY a.created_at DESC, a.id LIMIT ?`:                 position(l, "x"),
 			executionRows + `WHERE state IN ('starting', 'running') ORDER BY seq`:                                                                                 nil,
 			executionRows + `WHERE attempt_id = ? ORDER BY seq DESC LIMIT 1`:                                                                                      {"x"},
 			`SELECT id FROM executions WHERE state = 'waiting' ORDER BY seq LIMIT 1`:                                                                              nil,
 			`SELECT count(*) FROM executions WHERE state IN ('starting', 'running')`:                                                                              nil,
 			`SELECT 1 FROM executions WHERE attempt_id = ? AND state IN ('waiting', 'starting', 'running')`:                                                       {"x"},
-			`SELECT coalesce(sum(tasks), 0) FROM task_counts WHERE project_id = ?`:                                                                                {"x"},
+			`SELECT coalesce(sum(tasks), 0) FROM task_counts t WHERE t.project_id = ?`:                                                                            {"x"},
 			`SELECT count(*) FROM executions e JOIN executions o ON o.state = 'waiting' AND o.seq < e.seq WHERE e.id = ? AND e.state = 'waiting'`:                 {"x"},
-			`SELECT 1 FROM attempts WHERE branch = ? LIMIT 1`:                                                                                                     {"x"},
+			`SELECT 1 FROM attempts WHERE branch = ?`:                                                                                                             {"x"},
 			`DELETE FROM requests WHERE created_at < ?`:                                                                                                           {"x"},
 		} {
-			err := x.each("EXPLAIN QUERY PLAN "+query, args, func(scan scanner) error {
+			_, err := list(x, func(scan scanner) (step string, err error) {
 				var skipped any
-				var step string
-				err := scan(&skipped, &skipped, &skipped, &step)
+				err = scan(&skipped, &skipped, &skipped, &step)
 				// Those that run are few: they may be sorted.
 				if strings.HasPrefix(step, "SCAN") && step != "SCAN CONSTANT ROW" || strings.Contains(step, "TEMP B-TREE") && !strings.Contains(query, "'running') ORDER BY") {
 					t.Errorf("%s\n%s", step, query)
 				}
-				return err
-			})
+				return step, err
+			}, "EXPLAIN QUERY PLAN "+query, args...)
 			if err != nil {
 				return fmt.Errorf("%s: %w", query, err)
 			}

@@ -1,21 +1,11 @@
-package task
+package sqlite
 
 import (
 	"context"
 	"fmt"
+
+	"deepwork/catalog/task"
 )
-
-// A Flaw is something on the board that this program never writes.
-type Flaw struct {
-	What string // what is wrong, with the ids that it is about
-	Do   string // what can be done
-}
-
-// A Stock is how much is on a board.
-type Stock struct {
-	Projects, Tasks, Attempts int
-	Open                      int // executions that have not ended
-}
 
 // flaws are what must never be found: queries whose rows are what is wrong, each
 // one text, which completes what.
@@ -60,65 +50,41 @@ const (
 	doBoard   = "stop the servers and restore the board from a copy, or save what can be read with `sqlite3 board.db .recover`"
 )
 
-// Inspect looks for what is wrong on the board: pages, indexes and references as
-// SQLite checks them, and rows that contradict each other. It sees one state of
-// the board and changes nothing. A board of 100,000 rows takes about a second.
-func (b *Board) Inspect(ctx context.Context) (found []Flaw, s Stock, err error) {
-	err = b.read(ctx, "inspecting the board", func(t tx) error {
-		found = nil
-		damage, err := t.strings(`PRAGMA integrity_check`)
+func (b board) Inspect(ctx context.Context) (found []task.Flaw, s task.Stock, err error) {
+	found, err = read(ctx, b.DB, "inspecting the board", func(t tx) (found []task.Flaw, err error) {
+		damage, err := t.ids(`PRAGMA integrity_check`)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, what := range damage {
 			if what != "ok" {
-				found = append(found, Flaw{"SQLite finds: " + what, doBoard})
+				found = append(found, task.Flaw{What: "SQLite finds: " + what, Do: doBoard})
 			}
 		}
 		if found != nil {
-			return nil // what else it says cannot be relied on
+			return found, nil // what else it says cannot be relied on
 		}
-		err = t.each(`SELECT "table", coalesce(rowid, 0), parent FROM pragma_foreign_key_check`, nil, func(scan scanner) error {
+		found, err = list(t, func(scan scanner) (f task.Flaw, err error) {
 			var table, parent string
 			var row int64
-			err := scan(&table, &row, &parent)
-			found = append(found, Flaw{fmt.Sprintf("row %d of %s names a row of %s that is not there", row, table, parent), doBoard})
-			return err
-		})
+			err = scan(&table, &row, &parent)
+			return task.Flaw{What: fmt.Sprintf("row %d of %s names a row of %s that is not there", row, table, parent), Do: doBoard}, err
+		}, `SELECT "table", coalesce(rowid, 0), parent FROM pragma_foreign_key_check`)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, f := range flaws {
-			about, err := t.strings(f.query)
+			about, err := t.ids(f.query)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			for _, what := range about {
-				found = append(found, Flaw{fmt.Sprintf(f.what, what), f.do})
+				found = append(found, task.Flaw{What: fmt.Sprintf(f.what, what), Do: f.do})
 			}
 		}
-		_, err = t.one(`SELECT (SELECT count(*) FROM projects WHERE listed), (SELECT count(*) FROM tasks), (SELECT count(*) FROM attempts),
+		_, err = t.first(`SELECT (SELECT count(*) FROM projects WHERE listed), (SELECT count(*) FROM tasks), (SELECT count(*) FROM attempts),
 			(SELECT count(*) FROM executions WHERE state IN ('waiting', 'starting', 'running'))`, nil, &s.Projects, &s.Tasks, &s.Attempts, &s.Open)
-		return err
+		return found, err
 	})
 	return found, s, err
-}
-
-// AllAttempts returns every attempt of the board with its repos, by id.
-func (b *Board) AllAttempts(ctx context.Context) (all []Attempt, err error) {
-	err = b.read(ctx, "reading all attempts", func(t tx) error {
-		all, err = t.attempts(`ORDER BY a.id`)
-		return err
-	})
-	return all, err
-}
-
-// RepoPaths returns the absolute paths of the repositories that the board knows,
-// those of attempts included, each once, sorted.
-func (b *Board) RepoPaths(ctx context.Context) (paths []string, err error) {
-	err = b.read(ctx, "reading the paths of repositories", func(t tx) error {
-		paths, err = t.strings(`SELECT path FROM repos UNION SELECT repo_path FROM attempt_repos ORDER BY 1`)
-		return err
-	})
-	return paths, err
 }

@@ -1,4 +1,4 @@
-package task
+package sqlite
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"deepwork/catalog/task"
 )
 
 // TestMain makes the test binary another server too: with a role in its
@@ -33,10 +35,15 @@ func (c *clock) now() time.Time { return c.at }
 
 func (c *clock) forward(d time.Duration) { c.at = c.at.Add(d) }
 
+func openBoard(ctx context.Context, o Options) (board, error) {
+	d, err := Open(ctx, o)
+	return board{d}, err
+}
+
 // openAt opens a board that is checked and closed at the end of the test.
-func openAt(t testing.TB, path string, now func() time.Time) *Board {
+func openAt(t testing.TB, path string, now func() time.Time) board {
 	t.Helper()
-	b, err := Open(t.Context(), Options{Path: path, Now: now})
+	b, err := openBoard(t.Context(), Options{Path: path, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,14 +57,14 @@ func openAt(t testing.TB, path string, now func() time.Time) *Board {
 }
 
 // newBoard is a board of one project, whose clock is the caller's.
-func newBoard(t testing.TB) (*Board, *clock, Project) {
+func newBoard(t testing.TB) (board, *clock, task.Project) {
 	t.Helper()
 	c := newClock()
 	b := openAt(t, filepath.Join(t.TempDir(), "board.db"), c.now)
 	return b, c, rootOf(t, b)
 }
 
-var root = ProjectSpec{Name: "shop", Root: true, Repos: []RepoSpec{{Name: "shop", Path: abs("shop")}}}
+var root = task.ProjectSpec{Name: "shop", Root: true, Repos: []task.RepoSpec{{Name: "shop", Path: abs("shop")}}}
 
 func abs(name string) string {
 	path, err := filepath.Abs(filepath.Join(string(filepath.Separator), "srv", name))
@@ -68,21 +75,21 @@ func abs(name string) string {
 }
 
 // rootOf makes the root project, and returns it.
-func rootOf(t testing.TB, b *Board) Project {
+func rootOf(t testing.TB, b board) task.Project {
 	t.Helper()
-	if err := b.SyncProjects(t.Context(), []ProjectSpec{root}); err != nil {
+	if err := b.SyncProjects(t.Context(), []task.ProjectSpec{root}); err != nil {
 		t.Fatal(err)
 	}
-	list, total, _, err := b.Projects(t.Context(), Page{Limit: 1})
+	list, total, _, err := b.Projects(t.Context(), task.Page{Limit: 1})
 	if err != nil || total != 1 {
 		t.Fatal(list, total, err)
 	}
 	return list[0]
 }
 
-func addTask(t testing.TB, b *Board, p Project, title string) *Summary {
+func addTask(t testing.TB, b board, p task.Project, title string) *task.Summary {
 	t.Helper()
-	s, err := b.CreateTask(t.Context(), NewTask{ProjectID: p.ID, Title: title}, Request{})
+	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,11 +97,11 @@ func addTask(t testing.TB, b *Board, p Project, title string) *Summary {
 }
 
 // try makes an attempt at a task; it waits.
-func try(t testing.TB, b *Board, s *Summary) *Attempt {
+func try(t testing.TB, b board, s *task.Summary) *task.Attempt {
 	t.Helper()
-	a, err := b.CreateAttempt(t.Context(), Attempt{TaskID: s.ID, Executor: "SCRIPTED", Branch: "deepwork/x-0000", Workspace: abs("w"),
-		Repos: []AttemptRepo{{RepoID: "r1", RepoName: "web", RepoPath: abs("web"), TargetBranch: "main", Worktree: abs("w/web")}},
-	}, Execution{Prompt: "do it"}, Request{})
+	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "SCRIPTED", Branch: "deepwork/x-0000", Workspace: abs("w"),
+		Repos: []task.AttemptRepo{{RepoID: "r1", RepoName: "web", RepoPath: abs("web"), TargetBranch: "main", Worktree: abs("w/web")}},
+	}, task.Execution{Prompt: "do it"}, task.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +109,7 @@ func try(t testing.TB, b *Board, s *Summary) *Attempt {
 }
 
 // run claims and starts the oldest waiting execution.
-func run(t testing.TB, b *Board) (*Execution, *Session) {
+func run(t testing.TB, b board) (*task.Execution, *task.Session) {
 	t.Helper()
 	e, err := b.ClaimNext(t.Context(), "server", 1000)
 	if err != nil || e == nil {
@@ -116,7 +123,7 @@ func run(t testing.TB, b *Board) (*Execution, *Session) {
 }
 
 // end ends an execution and returns the next one.
-func end(t testing.TB, b *Board, e *Execution, how Ending) *Execution {
+func end(t testing.TB, b board, e *task.Execution, how task.Ending) *task.Execution {
 	t.Helper()
 	next, ended, err := b.EndExecution(t.Context(), e.ID, how)
 	if err != nil || !ended {
@@ -126,13 +133,19 @@ func end(t testing.TB, b *Board, e *Execution, how Ending) *Execution {
 }
 
 // taskOf reads a task anew.
-func taskOf(t testing.TB, b *Board, id string) *Summary {
+func taskOf(t testing.TB, b board, id string) *task.Summary {
 	t.Helper()
 	s, err := b.Task(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// inspect reads the database itself.
+func inspect(ctx context.Context, b board, f func(x tx) error) error {
+	_, err := read(ctx, b.DB, "looking", func(x tx) (struct{}, error) { return struct{}{}, f(x) })
+	return err
 }
 
 // broken are queries that find a row where the board contradicts itself.
@@ -155,16 +168,14 @@ var broken = map[string]string{
 }
 
 // verify checks that the board is consistent.
-func verify(t testing.TB, b *Board) {
+func verify(t testing.TB, b board) {
 	t.Helper()
-	select {
-	case <-b.reading.closed:
+	if b.closing.Err() != nil {
 		return
-	default:
 	}
-	err := b.read(context.Background(), "verifying", func(x tx) error {
+	err := inspect(context.Background(), b, func(x tx) error {
 		for what, query := range broken {
-			found, err := x.strings(query)
+			found, err := x.ids(query)
 			if err != nil {
 				return fmt.Errorf("%s: %w", what, err)
 			}

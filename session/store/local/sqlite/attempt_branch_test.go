@@ -1,4 +1,4 @@
-package task
+package sqlite
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"deepwork/catalog/task"
 )
 
 func TestBranchTaken(t *testing.T) {
@@ -30,7 +32,7 @@ func TestEndedBefore(t *testing.T) {
 			x, _ := run(t, b)
 			clock.forward(time.Hour)
 			at := x.CreatedAt.Add(c.ended)
-			end(t, b, x, Ending{State: Completed, EndedAt: &at})
+			end(t, b, x, task.Ending{State: task.Completed, EndedAt: &at})
 			got, err := b.Execution(t.Context(), x.ID)
 			if err != nil || got.EndedAt == nil || got.EndedAt.Sub(x.CreatedAt) != c.want {
 				t.Errorf("it ended at %v, %v", got.EndedAt, err)
@@ -49,13 +51,13 @@ func TestSetBranch(t *testing.T) {
 	if got, err := b.Attempt(t.Context(), a.ID); err != nil || got.Branch != "deepwork/other-1111" {
 		t.Errorf("%+v %v", got, err)
 	}
-	if err := b.SetBranch(t.Context(), "nobody", "x"); !errors.Is(err, ErrNotFound) {
+	if err := b.SetBranch(t.Context(), "nobody", "x"); !errors.Is(err, task.ErrNotFound) {
 		t.Error(err)
 	}
 	if err := b.SetWorkspace(t.Context(), a.ID, map[string]string{a.Repos[0].RepoID: "abc"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.SetBranch(t.Context(), a.ID, "deepwork/third-1111"); !errors.Is(err, ErrInvalid) {
+	if err := b.SetBranch(t.Context(), a.ID, "deepwork/third-1111"); !errors.Is(err, task.ErrInvalid) {
 		t.Errorf("a branch with a worktree was renamed: %v", err)
 	}
 }
@@ -69,8 +71,8 @@ func TestWorktreeFolders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		repo := AttemptRepo{RepoID: "r", RepoName: "r", RepoPath: "/r", TargetBranch: "main", Worktree: filepath.Join(folder, id, "r")}
-		if _, err := b.CreateAttempt(t.Context(), Attempt{ID: id, TaskID: s.ID, Branch: "b", Workspace: repo.Worktree, Repos: []AttemptRepo{repo}}, Execution{}, Request{}); err != nil {
+		repo := task.AttemptRepo{RepoID: "r", RepoName: "r", RepoPath: "/r", TargetBranch: "main", Worktree: filepath.Join(folder, id, "r")}
+		if _, err := b.CreateAttempt(t.Context(), task.Attempt{ID: id, TaskID: s.ID, Branch: "b", Workspace: repo.Worktree, Repos: []task.AttemptRepo{repo}}, task.Execution{}, task.Request{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package task
+package sqlite
 
 import (
 	"context"
@@ -9,19 +9,21 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/catalog/task"
 )
 
 // ids are the ids of what is listed, by name; repos as project/repo.
-func ids(t *testing.T, b *Board) map[string]string {
+func ids(t *testing.T, b board) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
-	projects, total, _, err := b.Projects(t.Context(), Page{Limit: 100})
+	projects, total, _, err := b.Projects(t.Context(), task.Page{Limit: 100})
 	if err != nil || total != len(projects) {
 		t.Fatal(projects, total, err)
 	}
 	for _, p := range projects {
 		all[p.Name] = p.ID
-		repos, total, _, err := b.Repos(t.Context(), p.ID, Page{Limit: 100})
+		repos, total, _, err := b.Repos(t.Context(), p.ID, task.Page{Limit: 100})
 		if err != nil || total != len(repos) {
 			t.Fatal(repos, total, err)
 		}
@@ -38,7 +40,7 @@ func ids(t *testing.T, b *Board) map[string]string {
 	return all
 }
 
-func resync(t *testing.T, b *Board, all ...ProjectSpec) map[string]string {
+func resync(t *testing.T, b board, all ...task.ProjectSpec) map[string]string {
 	t.Helper()
 	if err := b.SyncProjects(t.Context(), all); err != nil {
 		t.Fatal(err)
@@ -46,10 +48,10 @@ func resync(t *testing.T, b *Board, all ...ProjectSpec) map[string]string {
 	return ids(t, b)
 }
 
-func project(name string, repos ...string) ProjectSpec {
-	p := ProjectSpec{Name: name}
+func project(name string, repos ...string) task.ProjectSpec {
+	p := task.ProjectSpec{Name: name}
 	for _, r := range repos {
-		p.Repos = append(p.Repos, RepoSpec{Name: r, Path: abs(r)})
+		p.Repos = append(p.Repos, task.RepoSpec{Name: r, Path: abs(r)})
 	}
 	return p
 }
@@ -58,21 +60,21 @@ func TestProjectsKeepTheirIDs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "board.db")
 	c := newClock()
 	b := openAt(t, path, c.now)
-	shop := ProjectSpec{Name: "shop", Root: true, Repos: []RepoSpec{{Name: "shop", Path: abs("shop")}}}
+	shop := task.ProjectSpec{Name: "shop", Root: true, Repos: []task.RepoSpec{{Name: "shop", Path: abs("shop")}}}
 	was := resync(t, b, shop, project("web", "web", "api"), project("shop", "tool")) // one of the root's name
 	if len(slices.Compact(slices.Sorted(maps.Values(was)))) != len(was) {
 		t.Fatal(was)
 	}
-	root := func() Project {
-		list, _, _, err := b.Projects(t.Context(), Page{Limit: 100})
+	root := func() task.Project {
+		list, _, _, err := b.Projects(t.Context(), task.Page{Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return list[slices.IndexFunc(list, func(p Project) bool { return p.Root })]
+		return list[slices.IndexFunc(list, func(p task.Project) bool { return p.Root })]
 	}
 	before := root()
 	web := was["web"]
-	s, err := b.CreateTask(t.Context(), NewTask{ProjectID: web, Title: "kept"}, Request{})
+	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "kept"}, task.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,17 +88,17 @@ func TestProjectsKeepTheirIDs(t *testing.T) {
 	if len(now) != 2 || now["store/shop"] == "" {
 		t.Errorf("listed are %v", now)
 	}
-	if _, err := b.Repo(t.Context(), was["web/api"]); !errors.Is(err, ErrNotFound) {
+	if _, err := b.Repo(t.Context(), was["web/api"]); !errors.Is(err, task.ErrNotFound) {
 		t.Error("a repo that is not in the config:", err)
 	}
 	if got := taskOf(t, b, s.ID); *got != *s {
 		t.Errorf("%+v, want %+v", got, s)
 	}
-	if list, total, _, err := b.Tasks(t.Context(), web, "", Page{Limit: 5}); err != nil || total != 1 || len(list) != 1 {
+	if list, total, _, err := b.Tasks(t.Context(), web, "", task.Page{Limit: 5}); err != nil || total != 1 || len(list) != 1 {
 		t.Error(list, total, err)
 	}
-	_, err = b.CreateTask(t.Context(), NewTask{ProjectID: web, Title: "x"}, Request{})
-	if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "no longer in the config") {
+	_, err = b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "x"}, task.Request{})
+	if !errors.Is(err, task.ErrNotFound) || !strings.Contains(err.Error(), "no longer in the config") {
 		t.Error(err)
 	}
 
@@ -112,20 +114,20 @@ func TestProjectsKeepTheirIDs(t *testing.T) {
 	if now["web/web"] != was["web/web"] || now["web/new"] != "" {
 		t.Errorf("%v, was %v", now, was)
 	}
-	if _, err := b.CreateTask(t.Context(), NewTask{ProjectID: web, Title: "x"}, Request{}); err != nil {
+	if _, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "x"}, task.Request{}); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestUnchangedProjectsAreNotWritten(t *testing.T) {
 	b, c, p := newBoard(t)
-	repos, _, _, err := b.Repos(t.Context(), p.ID, Page{Limit: 5})
+	repos, _, _, err := b.Repos(t.Context(), p.ID, task.Page{Limit: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.forward(time.Hour)
-	all := []ProjectSpec{root}
-	held, err := b.writer.take(t.Context())
+	all := []task.ProjectSpec{root}
+	held, err := b.writer.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,12 +136,12 @@ func TestUnchangedProjectsAreNotWritten(t *testing.T) {
 	if err := b.SyncProjects(ctx, all); err != nil { // for writing it would wait
 		t.Error(err)
 	}
-	b.writer.free <- held
+	held.Close()
 	if got := rootOf(t, b); got != p {
 		t.Errorf("%+v, want %+v", got, p)
 	}
 	moved := root
-	moved.Repos = []RepoSpec{{Name: "shop", Path: abs("elsewhere")}}
+	moved.Repos = []task.RepoSpec{{Name: "shop", Path: abs("elsewhere")}}
 	resync(t, b, moved)
 	got, err := b.Repo(t.Context(), repos[0].ID)
 	if err != nil || got.Path != abs("elsewhere") || !got.UpdatedAt.After(repos[0].UpdatedAt) || !got.CreatedAt.Equal(repos[0].CreatedAt) {
@@ -149,15 +151,15 @@ func TestUnchangedProjectsAreNotWritten(t *testing.T) {
 
 func TestProjectsThatAreRefused(t *testing.T) {
 	b, _, p := newBoard(t)
-	for want, specs := range map[string][]ProjectSpec{
+	for want, specs := range map[string][]task.ProjectSpec{
 		"a project has no name":                {{}},
 		`two projects are named "a"`:           {project("a"), project("a")},
 		"2 projects are the root":              {root, root},
 		`a repo of project "a" has no name`:    {project("a", "")},
 		`two repos of project "a" are named`:   {project("a", "x", "x")},
-		`"x" of repo "r" of project "a" is no`: {{Name: "a", Repos: []RepoSpec{{Name: "r", Path: "x"}}}},
+		`"x" of repo "r" of project "a" is no`: {{Name: "a", Repos: []task.RepoSpec{{Name: "r", Path: "x"}}}},
 	} {
-		if err := b.SyncProjects(t.Context(), specs); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
+		if err := b.SyncProjects(t.Context(), specs); !errors.Is(err, task.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -167,9 +169,9 @@ func TestProjectsThatAreRefused(t *testing.T) {
 	for what, err := range map[string]error{
 		"project": second(b.Project(t.Context(), "nobody")),
 		"repo":    second(b.Repo(t.Context(), "nobody")),
-		"repos":   last(b.Repos(t.Context(), "nobody", Page{Limit: 1})),
+		"repos":   last(b.Repos(t.Context(), "nobody", task.Page{Limit: 1})),
 	} {
-		if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), `"nobody"`) {
+		if !errors.Is(err, task.ErrNotFound) || !strings.Contains(err.Error(), `"nobody"`) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -1,0 +1,167 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"deepwork/catalog/task"
+)
+
+// A Board stores projects, repositories, tasks and what is attempted of them. Its
+// methods may be called from any goroutine and by several processes; each change is
+// one transaction, and durable when the method returns. Those that name something
+// that does not exist return task.ErrNotFound; every one may return task.ErrFull,
+// ErrDamaged, ErrNewer or ErrClosed, or the context's error.
+type Board interface {
+	// SyncProjects makes the board's projects what the config says: known ones keep
+	// their ids, by name (the root by being it); those that are no longer there are
+	// not listed any more, and are again, with their tasks, when they come back. A
+	// repository keeps its id by project and name. Where nothing differs nothing is
+	// written. Its own error is that of task.CheckProjects.
+	SyncProjects(ctx context.Context, all []task.ProjectSpec) error
+	// Projects lists the projects, newest first, and how many there are in all; next
+	// is the cursor for more, "" where there are no more (seed 004, "MCP task tool
+	// set"). task.ErrCursor refuses a cursor of another list.
+	Projects(ctx context.Context, p task.Page) (list []task.Project, total int, next string, err error)
+	// Project returns one, also if it is no longer in the config: its tasks are
+	// still there.
+	Project(ctx context.Context, id string) (*task.Project, error)
+	// Repos lists a project's repositories; total and next are as for Projects.
+	Repos(ctx context.Context, projectID string, p task.Page) (list []task.Repo, total int, next string, err error)
+	// Repo returns one that is in the config.
+	Repo(ctx context.Context, id string) (*task.Repo, error)
+	// RepoPaths returns the absolute paths of the repositories that the board knows,
+	// those of attempts included, each once, sorted.
+	RepoPaths(ctx context.Context) ([]string, error)
+
+	// Tasks lists a project's tasks of a status (all, if ""), newest first, each with
+	// a summary of its attempts (seed 004, "list_tasks provides attempt summary");
+	// total is how many match, next is as for Projects.
+	Tasks(ctx context.Context, projectID string, status task.Status, p task.Page) (list []task.Summary, total int, next string, err error)
+	Task(ctx context.Context, id string) (*task.Summary, error)
+	// CreateTask makes a task, or finds the one that the same request made before
+	// and returns it as it is now. ErrNotFound: there is no such project in the
+	// config; ErrDeleted as well: the task that the request made was deleted;
+	// ErrReused: the request was another; ErrInvalid: see task.Task.Check.
+	CreateTask(ctx context.Context, n task.NewTask, r task.Request) (*task.Summary, error)
+	// UpdateTask changes a task and returns it; ErrInvalid: see task.Task.Check.
+	// Where it is all that already, nothing is written, and UpdatedAt stays (seed
+	// 004, update_task).
+	UpdateTask(ctx context.Context, id string, c task.TaskChange) (*task.Summary, error)
+	// BeginDelete marks a task whose worktrees are about to be removed: from then on
+	// no server starts an attempt at it or a follow-up (ErrDeleting), until
+	// DeleteTask removes it or UndoDelete takes the mark away. It returns the ids of
+	// the task's attempts, newest first. ErrRunning: an attempt of it has not ended.
+	// A task that is marked already may be marked again, by any caller that finishes
+	// what another began.
+	BeginDelete(ctx context.Context, id string) (attemptIDs []string, err error)
+	// UndoDelete takes the mark of BeginDelete away; without one it does nothing.
+	UndoDelete(ctx context.Context, id string) error
+	// Deleting returns the ids of the tasks that are marked, the first one first:
+	// after a crash, what must be finished.
+	Deleting(ctx context.Context) ([]string, error)
+	// DeleteTask removes a task with its attempts' rows; ErrRunning if one is
+	// waiting, starting or running. Their worktrees must be removed before, between
+	// BeginDelete and this.
+	DeleteTask(ctx context.Context, id string) error
+	// FindRequest returns the result (an id) of the call that was made before under
+	// this name, "" if there was none, or ErrReused (DESIGN "Retries").
+	FindRequest(ctx context.Context, r task.Request) (result string, err error)
+
+	// CreateAttempt makes an attempt (its ID, Branch, Workspace and Repos are the
+	// caller's; an empty ID is made) with its first execution (its Prompt and Variant
+	// are the caller's, and its ID, if it is not empty), both waiting, and puts the
+	// task inprogress; or finds the one that the same request made before. Errors are
+	// those of CreateTask, and ErrDeleting.
+	CreateAttempt(ctx context.Context, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error)
+	Attempt(ctx context.Context, id string) (*task.Attempt, error)
+	// AllAttempts returns every attempt of the board, by id, AttemptIDs their ids in
+	// no order, TaskAttemptIDs those of a task, newest first.
+	AllAttempts(ctx context.Context) ([]task.Attempt, error)
+	AttemptIDs(ctx context.Context) ([]string, error)
+	TaskAttemptIDs(ctx context.Context, taskID string) ([]string, error)
+	// AttemptNow returns an attempt with what runs in it from one state of the board:
+	// two calls could tell of a running agent and of no session (seed 004, "Task
+	// attempt listing").
+	AttemptNow(ctx context.Context, id string) (*task.Now, error)
+	// TaskAttempts lists a task's attempts with the task from one state of the board,
+	// so that its latest attempt is the first of the first page (seed 004,
+	// "list_task_attempts returns attempt details").
+	TaskAttempts(ctx context.Context, taskID string, p task.Page) (*task.AttemptList, error)
+	// PlaceOf returns what an attempt belongs to, from one state of the board (seed
+	// 004, "Workspace context data").
+	PlaceOf(ctx context.Context, attemptID string) (*task.Place, error)
+	// SetWorkspace records the base commits of an attempt's worktrees, by the id of
+	// their repo.
+	SetWorkspace(ctx context.Context, attemptID string, base map[string]string) error
+	// SetWorkflow records where the workflow of an attempt is.
+	SetWorkflow(ctx context.Context, attemptID string, n task.WorkflowNews) error
+	// Touch sets the time at which an attempt was last changed to now.
+	Touch(ctx context.Context, attemptID string) error
+	// BranchTaken reports whether an attempt of the board has a branch of this name,
+	// be it made already or not.
+	BranchTaken(ctx context.Context, branch string) (bool, error)
+	// SetBranch gives an attempt whose worktrees are not made yet another branch, as
+	// two servers may have drawn the same name at once; ErrInvalid: one of them is made.
+	SetBranch(ctx context.Context, attemptID, branch string) error
+	// WorktreeFolders returns the folders that attempts have theirs in, each once, in
+	// no order: the config may have named several in the course of time.
+	WorktreeFolders(ctx context.Context) ([]string, error)
+
+	Execution(ctx context.Context, id string) (*task.Execution, error)
+	// LatestExecution returns an attempt's newest execution; Executions all of them,
+	// newest first, none if there is no such attempt; OpenExecutions those of the
+	// board that are starting or running, the oldest first.
+	LatestExecution(ctx context.Context, attemptID string) (*task.Execution, error)
+	Executions(ctx context.Context, attemptID string) ([]task.Execution, error)
+	OpenExecutions(ctx context.Context) ([]task.Execution, error)
+	// AddExecution adds a follow-up, waiting, and puts the task inprogress;
+	// ErrRunning: an execution of its attempt has not ended; ErrDeleting: the task is
+	// being deleted (seed 004, "follow_up targeting").
+	AddExecution(ctx context.Context, sessionID, prompt string, variant *string) (*task.Execution, error)
+	// ClaimNext gives the oldest waiting execution to a server, if fewer than max are
+	// starting or running on the whole board: it and its attempt are then starting.
+	// nil: there is none, or no room. No other call on this board, in any process,
+	// gets the same one.
+	ClaimNext(ctx context.Context, owner string, max int) (*task.Execution, error)
+	// Release gives a claimed execution whose process was never started back to the
+	// board: it and its attempt wait again, in the position they had. false: it is
+	// not this owner's, or is not starting any more.
+	Release(ctx context.Context, executionID, owner string) (released bool, err error)
+	// StopWaiting ends an execution that waits, so that it never runs, and drops what
+	// is queued in its session. false: it does not wait any more. The task stays what
+	// it is.
+	StopWaiting(ctx context.Context, executionID string) (stopped bool, err error)
+	// Adopt makes a server the owner of an execution that another owned; false: it is
+	// no longer that other's, or has ended.
+	Adopt(ctx context.Context, executionID, from, to string) (adopted bool, err error)
+	// StartExecution records that the process of an execution runs, since when (zero
+	// means now; never before the execution was made): the attempt and it are running,
+	// and it belongs to the attempt's session, which is made if there is none. Of one
+	// that runs already the process id is renewed. ErrEnded: it has ended meanwhile,
+	// and the process must be ended too; ErrInvalid: nobody has claimed it.
+	StartExecution(ctx context.Context, executionID, executor string, pid int, since time.Time) (*task.Session, error)
+	// EndExecution records an end: of the execution, its attempt and the task, in
+	// one. If it completed or failed and a follow-up is queued in its session, that
+	// becomes the next, waiting, execution, which is returned, and the task is
+	// inprogress; if it was stopped or interrupted the queued one is dropped. A task
+	// that is not inprogress any more stays what somebody has set it to meanwhile;
+	// where a follow-up runs next that holds for done and cancelled alone. An
+	// execution that has ended is left as it is: false. ErrInvalid: e.State or e.Task
+	// is not one of those that are allowed.
+	EndExecution(ctx context.Context, executionID string, e task.Ending) (next *task.Execution, ended bool, err error)
+
+	Session(ctx context.Context, id string) (*task.Session, error)
+	// Sessions returns all of an attempt, newest first; none if its process was never
+	// started, or there is no such attempt.
+	Sessions(ctx context.Context, attemptID string) ([]task.Session, error)
+	// Queue sets or, with nil, clears what is queued in a session while an execution
+	// of its attempt has not ended, and returns what was queued before; q.At is set
+	// to now. idle: none runs, nothing was queued, and nothing was set.
+	Queue(ctx context.Context, sessionID string, q *task.Queued) (before *task.Queued, idle bool, err error)
+
+	// Inspect looks for what is wrong on the board: its storage, its references, and
+	// rows that contradict each other. It sees one state of the board and changes
+	// nothing. A board of 100,000 rows takes about a second.
+	Inspect(ctx context.Context) (found []task.Flaw, s task.Stock, err error)
+}

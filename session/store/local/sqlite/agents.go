@@ -1,0 +1,258 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"deepwork/catalog/task"
+)
+
+const executionRows = `SELECT id, attempt_id, session_id, follow_up, prompt, variant, state, coalesce(owner, ''),
+	coalesce(pid, 0), exit_code, final_message, created_at, started_at, ended_at FROM executions `
+
+func scanExecution(scan scanner) (e task.Execution, err error) {
+	err = scan(&e.ID, &e.AttemptID, &e.SessionID, &e.FollowUp, &e.Prompt, &e.Variant, &e.State, &e.Owner,
+		&e.PID, &e.ExitCode, &e.FinalMessage, moment{&e.CreatedAt}, perhaps{&e.StartedAt}, perhaps{&e.EndedAt})
+	return e, err
+}
+
+func (t tx) execution(id string) (*task.Execution, error) {
+	return only(t, "execution", id, scanExecution, executionRows+`WHERE id = ?`, id)
+}
+
+// latest is the newest execution of an attempt.
+func (t tx) latest(attemptID string) (*task.Execution, error) {
+	return only(t, "attempt", attemptID, scanExecution, executionRows+`WHERE attempt_id = ? ORDER BY seq DESC LIMIT 1`, attemptID)
+}
+
+// addExecution adds a waiting execution; its attempt waits then too.
+func (t tx) addExecution(e task.Execution, now string) (id string, err error) {
+	if e.ID == "" {
+		if e.ID, err = newID(); err != nil {
+			return "", err
+		}
+	}
+	if _, err := t.exec(`INSERT INTO executions (id, attempt_id, session_id, follow_up, prompt, variant, state, created_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		e.ID, e.AttemptID, e.SessionID, e.FollowUp, e.Prompt, e.Variant, task.Waiting, now); err != nil {
+		return "", err
+	}
+	return e.ID, t.setAttempt(e.AttemptID, task.Waiting, nil, now)
+}
+
+func (t tx) setAttempt(id string, s task.AttemptState, why *string, now string) error {
+	_, err := t.exec(`UPDATE attempts SET state = ?, error = ?, updated_at = ? WHERE id = ?`, s, why, now, id)
+	return err
+}
+
+func (b board) Execution(ctx context.Context, id string) (*task.Execution, error) {
+	return read(ctx, b.DB, "reading an execution", func(t tx) (*task.Execution, error) { return t.execution(id) })
+}
+
+func (b board) LatestExecution(ctx context.Context, attemptID string) (*task.Execution, error) {
+	return read(ctx, b.DB, "reading an execution", func(t tx) (*task.Execution, error) { return t.latest(attemptID) })
+}
+
+func (b board) Executions(ctx context.Context, attemptID string) ([]task.Execution, error) {
+	return read(ctx, b.DB, "listing executions", func(t tx) ([]task.Execution, error) {
+		return list(t, scanExecution, executionRows+`WHERE attempt_id = ? ORDER BY seq DESC`, attemptID)
+	})
+}
+
+func (b board) OpenExecutions(ctx context.Context) ([]task.Execution, error) {
+	return read(ctx, b.DB, "listing open executions", func(t tx) ([]task.Execution, error) {
+		return list(t, scanExecution, executionRows+`WHERE state IN ('starting', 'running') ORDER BY seq`)
+	})
+}
+
+// openExecutions counts those that have a slot.
+const openExecutions = `SELECT count(*) FROM executions WHERE state IN ('starting', 'running')`
+
+// claimable is the id of the oldest waiting execution, "" if there is none, or no
+// room for it.
+func (t tx) claimable(max int) (id string, err error) {
+	if busy, err := t.count(openExecutions); err != nil || busy >= max {
+		return "", err
+	}
+	_, err = t.first(`SELECT id FROM executions WHERE state = 'waiting' ORDER BY seq LIMIT 1`, nil, &id)
+	return id, err
+}
+
+func (b board) ClaimNext(ctx context.Context, owner string, max int) (*task.Execution, error) {
+	const doing = "claiming an execution"
+	if owner == "" {
+		return nil, wrap(doing, fmt.Errorf("%w: the owner is empty", task.ErrInvalid))
+	}
+	// Servers ask again and again: most find nothing, and need no lock for it.
+	id, err := read(ctx, b.DB, doing, func(t tx) (string, error) { return t.claimable(max) })
+	if err != nil || id == "" {
+		return nil, err
+	}
+	now := b.stamp()
+	return write(ctx, b.DB, doing, func(t tx) (*task.Execution, error) {
+		id, err := t.claimable(max)
+		if err != nil || id == "" {
+			return nil, err
+		}
+		if _, err := t.exec(`UPDATE executions SET state = ?, owner = ? WHERE id = ?`, task.Starting, owner, id); err != nil {
+			return nil, err
+		}
+		e, err := t.execution(id)
+		if err != nil {
+			return nil, err
+		}
+		return e, t.setAttempt(e.AttemptID, task.Starting, nil, now)
+	})
+}
+
+func (b board) Release(ctx context.Context, executionID, owner string) (bool, error) {
+	return b.move(ctx, "releasing an execution", executionID, task.Waiting,
+		`UPDATE executions SET state = 'waiting', owner = NULL WHERE id = ? AND owner = ? AND state = 'starting'`, executionID, owner)
+}
+
+func (b board) StopWaiting(ctx context.Context, executionID string) (bool, error) {
+	return b.move(ctx, "stopping a waiting execution", executionID, task.Stopped,
+		`UPDATE executions SET state = 'stopped', ended_at = max(?, created_at) WHERE id = ? AND state = 'waiting'`, b.stamp(), executionID)
+}
+
+// move carries out an update of one execution, and if it changed something gives its
+// attempt the same state.
+func (b board) move(ctx context.Context, doing, executionID string, to task.AttemptState, update string, args ...any) (bool, error) {
+	now := b.stamp()
+	return write(ctx, b.DB, doing, func(t tx) (bool, error) {
+		e, err := t.execution(executionID)
+		if err != nil {
+			return false, err
+		}
+		n, err := t.exec(update, args...)
+		if err != nil || n == 0 {
+			return false, err
+		}
+		if err := t.setAttempt(e.AttemptID, to, nil, now); err != nil {
+			return false, err
+		}
+		if to == task.Stopped && e.SessionID != nil {
+			err = t.setQueued(*e.SessionID, nil, now)
+		}
+		return true, err
+	})
+}
+
+func (b board) Adopt(ctx context.Context, executionID, from, to string) (bool, error) {
+	const doing = "adopting an execution"
+	if to == "" {
+		return false, wrap(doing, fmt.Errorf("%w: the owner is empty", task.ErrInvalid))
+	}
+	return write(ctx, b.DB, doing, func(t tx) (bool, error) {
+		n, err := t.exec(`UPDATE executions SET owner = ? WHERE id = ? AND owner = ? AND state IN ('starting', 'running')`, to, executionID, from)
+		return n > 0, err
+	})
+}
+
+func (b board) StartExecution(ctx context.Context, executionID, executor string, pid int, since time.Time) (*task.Session, error) {
+	now := b.stamp()
+	return write(ctx, b.DB, "starting an execution", func(t tx) (*task.Session, error) {
+		e, err := t.execution(executionID)
+		switch {
+		case err != nil:
+			return nil, err
+		case e.State.Ended():
+			return nil, fmt.Errorf("execution %q is %s: %w", executionID, e.State, task.ErrEnded)
+		case e.State == task.Waiting:
+			return nil, fmt.Errorf("%w: execution %q is not claimed", task.ErrInvalid, executionID)
+		}
+		s, err := t.sessionOf(e, executor, now)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := t.exec(`UPDATE executions SET state = ?, session_id = ?, pid = ?, started_at = coalesce(started_at, ?) WHERE id = ?`,
+			task.Running, s.ID, pid, between(e.CreatedAt, since, now), executionID); err != nil {
+			return nil, err
+		}
+		return s, t.setAttempt(e.AttemptID, task.Running, nil, now)
+	})
+}
+
+// between is a moment as the board holds it, zero for now, such that it is never
+// before what it follows, whatever the clock did since, nor in the future.
+func between(after, at time.Time, now string) string {
+	text := now
+	if !at.IsZero() {
+		text = min(task.FormatTime(at), now)
+	}
+	return max(text, task.FormatTime(after))
+}
+
+func (b board) EndExecution(ctx context.Context, executionID string, e task.Ending) (next *task.Execution, ended bool, err error) {
+	const doing = "ending an execution"
+	if !e.State.Ended() {
+		return nil, false, wrap(doing, fmt.Errorf("%w: state %q is not an end", task.ErrInvalid, e.State))
+	}
+	if e.Task != "" {
+		if err := e.Task.Check(); err != nil {
+			return nil, false, wrap(doing, err)
+		}
+	}
+	now := b.stamp()
+	next, err = write(ctx, b.DB, doing, func(t tx) (*task.Execution, error) {
+		ended = false
+		x, err := t.execution(executionID)
+		if err != nil || x.State.Ended() {
+			return nil, err
+		}
+		after, at := x.CreatedAt, time.Time{}
+		if x.StartedAt != nil {
+			after = *x.StartedAt
+		}
+		if e.EndedAt != nil {
+			at = *e.EndedAt
+		}
+		if _, err := t.exec(`UPDATE executions SET state = ?, exit_code = ?, final_message = ?, ended_at = ? WHERE id = ?`,
+			e.State, e.ExitCode, e.FinalMessage, between(after, at, now), executionID); err != nil {
+			return nil, err
+		}
+		if err := t.setAttempt(x.AttemptID, e.State, e.Error, now); err != nil {
+			return nil, err
+		}
+		ended = true
+		status, stays := e.Task, `status <> 'inprogress'`
+		next, err := t.nextOf(x, e.State, now)
+		if err != nil {
+			return nil, err
+		}
+		if next != nil {
+			status, stays = task.InProgress, `status IN ('done', 'cancelled', 'inprogress')`
+		}
+		if status != "" {
+			_, err = t.exec(`UPDATE tasks SET status = ?1, updated_at = ?2
+				WHERE id = (SELECT task_id FROM attempts WHERE id = ?3) AND NOT (`+stays+`)`, status, now, x.AttemptID)
+		}
+		return next, err
+	})
+	return next, ended && err == nil, err
+}
+
+// nextOf takes what is queued in an ended execution's session, and makes an
+// execution of it if it is to run.
+func (t tx) nextOf(x *task.Execution, how task.AttemptState, now string) (*task.Execution, error) {
+	if x.SessionID == nil {
+		return nil, nil
+	}
+	s, err := t.session(*x.SessionID)
+	if err != nil || s.Queued == nil {
+		return nil, err
+	}
+	if err := t.setQueued(s.ID, nil, now); err != nil {
+		return nil, err
+	}
+	if how != task.Completed && how != task.Failed {
+		return nil, nil
+	}
+	id, err := t.addExecution(task.Execution{AttemptID: x.AttemptID, SessionID: x.SessionID, FollowUp: true,
+		Prompt: s.Queued.Prompt, Variant: s.Queued.Variant}, now)
+	if err != nil {
+		return nil, err
+	}
+	return t.execution(id)
+}

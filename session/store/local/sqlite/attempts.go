@@ -1,0 +1,253 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"deepwork/catalog/task"
+)
+
+const attemptRows = `SELECT a.id, a.task_id, a.executor, a.variant, a.prompt, a.branch, a.workspace, a.state, a.error,
+	a.workflow_session_id, a.workflow_status, a.workflow_step, a.created_at, a.updated_at, s.id, s.executor
+FROM attempts a
+LEFT JOIN sessions s ON s.id = (SELECT id FROM sessions WHERE attempt_id = a.id ORDER BY created_at DESC, id LIMIT 1)
+`
+
+const attemptIDs = `SELECT id FROM attempts WHERE task_id = ? ORDER BY created_at DESC, id`
+
+func scanAttempt(scan scanner) (a task.Attempt, err error) {
+	err = scan(&a.ID, &a.TaskID, &a.Executor, &a.Variant, &a.Prompt, &a.Branch, &a.Workspace, &a.State, &a.Error,
+		&a.WorkflowSessionID, &a.WorkflowStatus, &a.WorkflowStep, moment{&a.CreatedAt}, moment{&a.UpdatedAt},
+		&a.LatestSessionID, &a.LatestExecutor)
+	return a, err
+}
+
+func scanAttemptRepo(scan scanner) (r task.AttemptRepo, err error) {
+	err = scan(&r.RepoID, &r.RepoName, &r.RepoPath, &r.TargetBranch, &r.BaseCommit, &r.Worktree)
+	return r, err
+}
+
+// attempts reads attempts with their repos.
+func (t tx) attempts(where string, args ...any) ([]task.Attempt, error) {
+	all, err := list(t, scanAttempt, attemptRows+where, args...)
+	for i := range all {
+		if all[i].Repos, err = list(t, scanAttemptRepo, `SELECT repo_id, repo_name, repo_path, target_branch, base_commit, worktree
+			FROM attempt_repos WHERE attempt_id = ? ORDER BY position`, all[i].ID); err != nil {
+			return nil, err
+		}
+	}
+	return all, err
+}
+
+func (t tx) attempt(id string) (*task.Attempt, error) {
+	all, err := t.attempts(`WHERE a.id = ?`, id)
+	if err == nil && len(all) == 0 {
+		err = task.Missing("attempt", id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &all[0], nil
+}
+
+func (b board) CreateAttempt(ctx context.Context, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error) {
+	now := b.stamp()
+	return write(ctx, b.DB, "creating an attempt", func(t tx) (*task.Attempt, error) {
+		id, err := b.makeOnce(t, r, func() (string, error) { return t.createAttempt(a, first, now) })
+		if err != nil {
+			return nil, err
+		}
+		made, err := t.attempt(id)
+		return made, deletedSince(err, r)
+	})
+}
+
+func (t tx) createAttempt(a task.Attempt, e task.Execution, now string) (id string, err error) {
+	if a.ID == "" {
+		if a.ID, err = newID(); err != nil {
+			return "", err
+		}
+	}
+	if err := t.staying(a.TaskID); err != nil {
+		return "", err
+	}
+	if _, err := t.exec(`INSERT INTO attempts (id, task_id, executor, variant, prompt, branch, workspace, state, created_at, updated_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		a.ID, a.TaskID, a.Executor, a.Variant, a.Prompt, a.Branch, a.Workspace, task.Waiting, now, now); err != nil {
+		return "", err
+	}
+	for i, r := range a.Repos {
+		if _, err := t.exec(`INSERT INTO attempt_repos (attempt_id, position, repo_id, repo_name, repo_path, target_branch, base_commit, worktree)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+			a.ID, i, r.RepoID, r.RepoName, r.RepoPath, r.TargetBranch, r.BaseCommit, r.Worktree); err != nil {
+			return "", err
+		}
+	}
+	if _, err := t.addExecution(task.Execution{ID: e.ID, AttemptID: a.ID, Prompt: e.Prompt, Variant: e.Variant}, now); err != nil {
+		return "", err
+	}
+	return a.ID, t.setTask(a.TaskID, task.InProgress, now)
+}
+
+func (b board) Attempt(ctx context.Context, id string) (*task.Attempt, error) {
+	return read(ctx, b.DB, "reading an attempt", func(t tx) (*task.Attempt, error) { return t.attempt(id) })
+}
+
+func (b board) AllAttempts(ctx context.Context) ([]task.Attempt, error) {
+	return read(ctx, b.DB, "reading all attempts", func(t tx) ([]task.Attempt, error) { return t.attempts(`ORDER BY a.id`) })
+}
+
+func (b board) AttemptIDs(ctx context.Context) ([]string, error) {
+	return read(ctx, b.DB, "listing all attempts", func(t tx) ([]string, error) { return t.ids(`SELECT id FROM attempts`) })
+}
+
+func (b board) TaskAttemptIDs(ctx context.Context, taskID string) ([]string, error) {
+	return read(ctx, b.DB, "listing a task's attempts", func(t tx) ([]string, error) {
+		if err := t.exists("tasks", "task", taskID); err != nil {
+			return nil, err
+		}
+		return t.ids(attemptIDs, taskID)
+	})
+}
+
+func (b board) AttemptNow(ctx context.Context, id string) (*task.Now, error) {
+	return read(ctx, b.DB, "reading an attempt", func(t tx) (now *task.Now, err error) {
+		now = &task.Now{}
+		if now.Attempt, err = t.attempt(id); err != nil {
+			return nil, err
+		}
+		if now.Execution, err = t.latest(id); err != nil {
+			return nil, err
+		}
+		if s := now.Attempt.LatestSessionID; s != nil {
+			if now.Session, err = t.session(*s); err != nil {
+				return nil, err
+			}
+		}
+		if now.Execution.State != task.Waiting {
+			return now, nil
+		}
+		if now.Open, err = t.count(openExecutions); err == nil {
+			now.Ahead, err = t.count(`SELECT count(*) FROM executions e JOIN executions o ON o.state = 'waiting' AND o.seq < e.seq
+				WHERE e.id = ? AND e.state = 'waiting'`, now.Execution.ID)
+		}
+		return now, err
+	})
+}
+
+func (b board) TaskAttempts(ctx context.Context, taskID string, p task.Page) (*task.AttemptList, error) {
+	l, err := p.Listing("attempts", taskID)
+	if err != nil {
+		return nil, err
+	}
+	return read(ctx, b.DB, "listing attempts", func(t tx) (r *task.AttemptList, err error) {
+		r = &task.AttemptList{}
+		if r.Task, err = t.task(taskID); err != nil {
+			return nil, err
+		}
+		if r.Total, err = t.count(`SELECT count(*) FROM attempts WHERE task_id = ?`, taskID); err != nil {
+			return nil, err
+		}
+		r.Attempts, err = t.attempts(`WHERE a.task_id = ? AND a.created_at <= ? AND (a.created_at < ? OR a.id > ?)
+			ORDER BY a.created_at DESC, a.id LIMIT ?`, position(l, taskID)...)
+		r.Attempts, r.Next = task.Cut(l, r.Attempts, func(a task.Attempt) (time.Time, string) { return a.CreatedAt, a.ID })
+		return r, err
+	})
+}
+
+func (b board) PlaceOf(ctx context.Context, attemptID string) (*task.Place, error) {
+	return read(ctx, b.DB, "reading what an attempt belongs to", func(t tx) (p *task.Place, err error) {
+		p = &task.Place{}
+		if p.Attempt, err = t.attempt(attemptID); err != nil {
+			return nil, err
+		}
+		if p.Task, err = t.task(p.Attempt.TaskID); err != nil {
+			return nil, err
+		}
+		p.Project, err = t.project(p.Task.ProjectID)
+		return p, err
+	})
+}
+
+func (b board) SetWorkspace(ctx context.Context, attemptID string, base map[string]string) error {
+	now := b.stamp()
+	return change(ctx, b.DB, "recording a workspace", func(t tx) error {
+		if err := t.touch(attemptID, now); err != nil {
+			return err
+		}
+		for repo, commit := range base {
+			n, err := t.exec(`UPDATE attempt_repos SET base_commit = ? WHERE attempt_id = ? AND repo_id = ?`, commit, attemptID, repo)
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				return fmt.Errorf("attempt %q: %w", attemptID, task.Missing("repo", repo))
+			}
+		}
+		return nil
+	})
+}
+
+func (b board) SetWorkflow(ctx context.Context, attemptID string, n task.WorkflowNews) error {
+	now := b.stamp()
+	return change(ctx, b.DB, "recording an attempt's workflow", func(t tx) error {
+		if err := t.touch(attemptID, now); err != nil {
+			return err
+		}
+		_, err := t.exec(`UPDATE attempts SET workflow_session_id = ?, workflow_status = ?, workflow_step = ? WHERE id = ?`,
+			task.NonEmpty(&n.SessionID), task.NonEmpty(&n.Status), task.NonEmpty(&n.Step), attemptID)
+		return err
+	})
+}
+
+func (b board) Touch(ctx context.Context, attemptID string) error {
+	now := b.stamp()
+	return change(ctx, b.DB, "touching an attempt", func(t tx) error { return t.touch(attemptID, now) })
+}
+
+func (t tx) touch(attemptID, now string) error {
+	n, err := t.exec(`UPDATE attempts SET updated_at = ? WHERE id = ?`, now, attemptID)
+	if err == nil && n == 0 {
+		err = task.Missing("attempt", attemptID)
+	}
+	return err
+}
+
+func (b board) BranchTaken(ctx context.Context, branch string) (bool, error) {
+	return read(ctx, b.DB, "looking for a branch", func(t tx) (bool, error) {
+		return t.first(`SELECT 1 FROM attempts WHERE branch = ?`, []any{branch}, new(int))
+	})
+}
+
+func (b board) SetBranch(ctx context.Context, attemptID, branch string) error {
+	now := b.stamp()
+	return change(ctx, b.DB, "renaming the branch of an attempt", func(t tx) error {
+		if err := t.touch(attemptID, now); err != nil {
+			return err
+		}
+		made, err := t.first(`SELECT 1 FROM attempt_repos WHERE attempt_id = ? AND base_commit IS NOT NULL`, []any{attemptID}, new(int))
+		if err != nil {
+			return err
+		}
+		if made {
+			return fmt.Errorf("%w: attempt %q has its worktrees already", task.ErrInvalid, attemptID)
+		}
+		_, err = t.exec(`UPDATE attempts SET branch = ? WHERE id = ?`, branch, attemptID)
+		return err
+	})
+}
+
+func (b board) WorktreeFolders(ctx context.Context) ([]string, error) {
+	return read(ctx, b.DB, "listing the folders of worktrees", func(t tx) ([]string, error) {
+		// <folder>/<attempt>/<repo>
+		return t.ids(`SELECT DISTINCT substr(worktree, 1, instr(worktree, attempt_id) - 2) FROM attempt_repos
+			WHERE instr(worktree, attempt_id) > 2`)
+	})
+}
+
+func (b board) RepoPaths(ctx context.Context) ([]string, error) {
+	return read(ctx, b.DB, "reading the paths of repositories", func(t tx) ([]string, error) {
+		return t.ids(`SELECT path FROM repos UNION SELECT repo_path FROM attempt_repos ORDER BY 1`)
+	})
+}

@@ -1,0 +1,51 @@
+package sqlite
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"deepwork/catalog/task"
+)
+
+func TestCursorsOfOtherListsAreRefused(t *testing.T) {
+	b, _, p := newBoard(t)
+	if err := b.SyncProjects(t.Context(), []task.ProjectSpec{root, {Name: "other", Repos: []task.RepoSpec{{Name: "a", Path: abs("a")}}}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		addTask(t, b, p, "x")
+	}
+	_, _, tasks, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1})
+	if err != nil || tasks == "" {
+		t.Fatal(err)
+	}
+	_, _, projects, err := b.Projects(t.Context(), task.Page{Limit: 1})
+	if err != nil || projects == "" {
+		t.Fatal(err)
+	}
+	list, _, _, err := b.Projects(t.Context(), task.Page{Limit: 9})
+	if err != nil || len(list) != 2 {
+		t.Fatal(err)
+	}
+	other := list[0].ID
+	if other == p.ID {
+		other = list[1].ID
+	}
+	for what, err := range map[string]error{
+		"status":   last(b.Tasks(t.Context(), p.ID, task.Todo, task.Page{Limit: 1, Cursor: tasks})),
+		"project":  last(b.Tasks(t.Context(), other, "", task.Page{Limit: 1, Cursor: tasks})),
+		"tasks":    last(b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1, Cursor: projects})),
+		"projects": last(b.Projects(t.Context(), task.Page{Limit: 1, Cursor: tasks})),
+		"repos":    last(b.Repos(t.Context(), p.ID, task.Page{Limit: 1, Cursor: tasks})),
+		"attempts": second(b.TaskAttempts(t.Context(), p.ID, task.Page{Limit: 1, Cursor: tasks})),
+		"garbage":  last(b.Projects(t.Context(), task.Page{Limit: 1, Cursor: "garbage"})),
+		"long":     last(b.Projects(t.Context(), task.Page{Limit: 1, Cursor: strings.Repeat("ä", 10_000)})),
+	} {
+		if !errors.Is(err, task.ErrCursor) || !strings.Contains(err.Error(), "the cursor that this list's last page came with") || len(err.Error()) > 500 {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func last[T any](_ []T, _ int, _ string, err error) error { return err }

@@ -1,0 +1,339 @@
+// Package sqlite keeps the task board, executions and requests of a project in an
+// embedded SQLite database (.deepwork/board.db) that several servers share. It
+// implements store.Board, store.Executions and store.Requests.
+//
+// What a method writes is durable when it returns: a process that is killed, or a
+// machine that loses power, loses nothing that was acknowledged.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"deepwork/actor/wait"
+	"deepwork/catalog/task"
+	"deepwork/session/store"
+
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// readers is the number of connections that read at once. Readers never wait for
+// the writer, nor it for them.
+const readers = 4
+
+// Options configure a DB.
+type Options struct {
+	Path     string // of the database file, absolute; its folder is made
+	ReadOnly bool   // a database that is not there when it is opened is empty then
+	Logger   *slog.Logger
+	Now      func() time.Time
+}
+
+// A DB is the database. It is opened at the first call of a method, and made if it
+// is not there; a call whose opening fails returns that error, and the next call
+// tries again. Methods may be called from any goroutine, by several processes on one
+// file; each change is one transaction. A method blocks while another change is made,
+// here or in another process, until its context ends; a change that has begun is
+// finished even if its context ends meanwhile, so that its outcome is known.
+//
+// Nothing but SQLite in this process may open the file: on Unix, closing any handle
+// of it drops SQLite's locks. A file that is moved or replaced while it is open is
+// not written to any more (task.ErrDamaged).
+//
+// Every method may return, beside its own errors, task.ErrFull (the disk is full or
+// not writable), ErrDamaged (the file is no board any more), ErrNewer, ErrClosed, or
+// the context's error.
+type DB struct {
+	o       Options
+	closing context.Context // ends when Close begins
+	halt    context.CancelFunc
+
+	mu     sync.RWMutex // held by each call for reading, to open and to close for writing
+	writer *sql.DB      // one connection; nil if not open, or opened for reading only
+	reader *sql.DB      // nil if not open
+	info   os.FileInfo  // of the file that was opened for writing
+	closed bool
+}
+
+// New returns a database that is not opened yet. The caller closes it.
+func New(o Options) *DB {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	d := &DB{o: o}
+	d.closing, d.halt = context.WithCancel(context.Background())
+	return d
+}
+
+// Open returns a database that is open, migrated if it is of an earlier version. One
+// of a newer version is refused with ErrNewer, a file that is no board with
+// ErrDamaged; both are left untouched. One on a disk that is not writable can be
+// read, and changes get ErrFull.
+func Open(ctx context.Context, o Options) (*DB, error) {
+	d := New(o)
+	release, err := d.use(ctx)
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	release()
+	return d, nil
+}
+
+// Board returns the task board. Its Close does nothing.
+func (d *DB) Board() store.Board { return board{d} }
+
+// Exists reports whether the file is there, so that reading need not make it. An
+// error other than its absence counts as being there: the next call reports it.
+func (d *DB) Exists() bool {
+	_, err := os.Stat(d.o.Path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// Close closes the database; it waits for the calls that are under way, and later
+// ones get ErrClosed.
+func (d *DB) Close() error {
+	d.halt()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	return d.disconnect()
+}
+
+func (d *DB) disconnect() error {
+	var err error
+	if d.reader != nil {
+		err = d.reader.Close()
+	}
+	if d.writer != nil { // goes last: it may tidy up the file
+		err = errors.Join(err, d.writer.Close())
+	}
+	d.reader, d.writer = nil, nil
+	return wrap("closing the task board "+d.o.Path, err)
+}
+
+// use opens the database if it is not open, and keeps it from being closed until
+// release is called.
+func (d *DB) use(ctx context.Context) (release func(), err error) {
+	d.mu.RLock()
+	if d.reader == nil && !d.closed {
+		d.mu.RUnlock()
+		d.mu.Lock()
+		if d.reader == nil && !d.closed {
+			err = d.open(ctx)
+		}
+		d.mu.Unlock()
+		if err != nil {
+			return nil, fmt.Errorf("opening the task board %s: %w", d.o.Path, err)
+		}
+		d.mu.RLock()
+	}
+	if d.closed {
+		d.mu.RUnlock()
+		return nil, task.ErrClosed
+	}
+	return d.mu.RUnlock, nil
+}
+
+func (d *DB) open(ctx context.Context) (err error) {
+	if !filepath.IsAbs(d.o.Path) {
+		return fmt.Errorf("%w: its path is to be absolute", task.ErrInvalid)
+	}
+	there, err := look(d.o.Path)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.disconnect())
+		}
+	}()
+	if there {
+		if err := d.peek(ctx); err != nil {
+			return err
+		}
+	}
+	switch {
+	case d.o.ReadOnly && !there: // stands in for the one that is not there
+		d.reader = connect("file::memory:?", 1, "")
+		err = d.prepare(ctx, d.reader, d.migrate)
+	case d.o.ReadOnly:
+		err = d.openReadOnly(ctx, source(d.o.Path, "ro"))
+	default:
+		err = d.openFile(ctx)
+	}
+	if c := code(err); !there || c != sqlite3.SQLITE_CANTOPEN && c != sqlite3.SQLITE_READONLY {
+		return err
+	}
+	// In a folder that cannot be written SQLite can make no index of its log: the
+	// file is read as if nobody changed it, provided that there is no log.
+	if _, log, serr := sizeOf(d.o.Path + "-wal"); serr != nil || log {
+		return err
+	}
+	why := errors.Join(err, d.disconnect())
+	if err := d.openReadOnly(ctx, source(d.o.Path, "ro")+"&immutable=1"); err != nil {
+		return err
+	}
+	d.o.Logger.Warn("the task board can only be read, as it is now", "path", d.o.Path, "error", why)
+	return nil
+}
+
+// openReadOnly opens a database that this program can read as it is: it cannot be
+// migrated.
+func (d *DB) openReadOnly(ctx context.Context, dsn string) error {
+	d.reader = connect(dsn, readers, readOnly)
+	return d.prepare(ctx, d.reader, func(ctx context.Context, c *sql.Conn) error {
+		v, err := ours(ctx, c)
+		if err == nil && v < latest() {
+			err = fmt.Errorf("it is of version %d, and is to be migrated to %d before it can be read: run a command that writes it, such as deepwork serve", v, latest())
+		}
+		return err
+	})
+}
+
+// openFile opens a database for reading and writing, and makes it if it is not there.
+func (d *DB) openFile(ctx context.Context) error {
+	if err := os.MkdirAll(filepath.Dir(d.o.Path), 0o755); err != nil {
+		return fmt.Errorf("%w: %w", task.ErrFull, err)
+	}
+	// Prompts are private. If this fails, so does SQLite, whose error says what to do.
+	if f, err := os.OpenFile(d.o.Path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+		f.Close()
+	}
+	d.writer = connect(source(d.o.Path, "rwc"), 1, "&_txlock=immediate")
+	d.reader = connect(source(d.o.Path, "rwc"), readers, readOnly)
+	return d.prepare(ctx, d.writer, func(ctx context.Context, c *sql.Conn) (err error) {
+		if d.info, err = os.Stat(d.o.Path); err != nil {
+			return err
+		}
+		// Readers and the writer then work side by side. Where the file system has no
+		// shared memory the database is slower and no less safe.
+		var mode string
+		if err := c.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode); err != nil {
+			return err
+		}
+		if mode != "wal" {
+			d.o.Logger.Warn("the file system of the task board has no write-ahead log", "journal_mode", mode)
+		}
+		return d.migrate(ctx, c)
+	})
+}
+
+// prepare runs f on a connection, outside of a transaction, again while another
+// process has the database locked.
+func (d *DB) prepare(ctx context.Context, pool *sql.DB, f func(context.Context, *sql.Conn) error) error {
+	return d.retry(ctx, func() error {
+		c, err := pool.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return f(ctx, c)
+	})
+}
+
+// retry calls f again and again while it finds the database locked and ctx lives.
+// SQLite itself waits only shortly, since that wait cannot be canceled.
+func (d *DB) retry(ctx context.Context, f func() error) error {
+	for begun := time.Now(); ; {
+		err := ctx.Err()
+		if err == nil {
+			err = f()
+		}
+		if !busy(err) {
+			return d.explain(err)
+		}
+		if waited := time.Since(begun); waited > 5*time.Second {
+			d.o.Logger.Warn("the task board is locked by another process", "path", d.o.Path, "waited", waited.Round(time.Millisecond))
+			begun = time.Now()
+		}
+		if wait.For(ctx, time.Duration(1+rand.IntN(5))*time.Millisecond) != nil {
+			return fmt.Errorf("another process has the board locked: %w", ctx.Err())
+		}
+		if d.closing.Err() != nil {
+			return task.ErrClosed
+		}
+	}
+}
+
+// read runs f in a transaction that sees one state of the database.
+func read[T any](ctx context.Context, d *DB, doing string, f func(t tx) (T, error)) (result T, err error) {
+	return transact(ctx, ctx, d, doing, false, f)
+}
+
+// write runs f in the one transaction that changes the database now. It is not cut
+// short, so that the caller learns whether the change was made. f may run again where
+// another process was in the way.
+func write[T any](ctx context.Context, d *DB, doing string, f func(t tx) (T, error)) (result T, err error) {
+	return transact(ctx, context.WithoutCancel(ctx), d, doing, true, f)
+}
+
+// change is write for an f without a result.
+func change(ctx context.Context, d *DB, doing string, f func(t tx) error) error {
+	_, err := write(ctx, d, doing, func(t tx) (struct{}, error) { return struct{}{}, f(t) })
+	return err
+}
+
+// transact waits for a connection as long as ctx lives, and runs f within the other
+// context. What f does is undone if it fails or panics.
+func transact[T any](ctx, within context.Context, d *DB, doing string, writing bool, f func(t tx) (T, error)) (result T, err error) {
+	release, err := d.use(ctx)
+	if err != nil {
+		return result, wrap(doing, err)
+	}
+	defer release()
+	pool := d.reader
+	if writing {
+		if pool = d.writer; pool == nil {
+			return result, wrap(doing, fmt.Errorf("%w: %s was opened for reading only; if that was not asked for, make it and its folder writable and start the server again", task.ErrFull, d.o.Path))
+		}
+	}
+	err = d.retry(ctx, func() error {
+		c, err := pool.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := d.inPlace(); err != nil && writing {
+			return err
+		}
+		began, err := c.BeginTx(within, nil)
+		if err != nil {
+			return err
+		}
+		defer began.Rollback() // does nothing once it is committed
+		if result, err = f(tx{within, began}); err != nil {
+			return err
+		}
+		return began.Commit()
+	})
+	if err != nil {
+		var none T
+		if !writing && ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return none, wrap(doing, err)
+	}
+	return result, nil
+}
+
+func wrap(doing string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
+}
+
+// stamp is the present as the database holds it.
+func (d *DB) stamp() string { return task.FormatTime(d.o.Now()) }

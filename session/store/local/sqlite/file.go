@@ -1,0 +1,161 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"deepwork/catalog/task"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// pragmas are what each connection is set to: SQLite itself waits for a lock only
+// shortly, and a commit is on the disk when it returns.
+const pragmas = "&_pragma=busy_timeout(50)&_pragma=foreign_keys(1)&_pragma=synchronous(2)&_pragma=journal_size_limit(16777216)"
+
+const readOnly = "&_pragma=query_only(1)"
+
+// connect returns a pool of at most n connections, which are kept.
+func connect(dsn string, n int, more string) *sql.DB {
+	db, err := sql.Open("sqlite", dsn+pragmas+more)
+	if err != nil {
+		panic(err) // the driver is not linked in
+	}
+	db.SetMaxOpenConns(n)
+	db.SetMaxIdleConns(n)
+	return db
+}
+
+// source is the data source name of a file in one of SQLite's modes: ro, or rwc.
+func source(path, mode string) string {
+	slashed := filepath.ToSlash(path)
+	if !strings.HasPrefix(slashed, "/") {
+		slashed = "/" + slashed // C:/x
+	}
+	u := url.URL{Scheme: "file", Path: slashed, RawQuery: "mode=" + mode}
+	return u.String()
+}
+
+// smallest is the size of the smallest database file, in bytes.
+const smallest = 512
+
+// look reports whether there is a database file. A write-ahead log without its
+// database is what is left of a board: SQLite would delete it, so it is refused.
+func look(path string) (bool, error) {
+	size, there, err := sizeOf(path)
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case size >= smallest:
+		return true, nil
+	case size > 0: // SQLite would take it for an empty one
+		return true, damaged(path, fmt.Errorf("it is cut off after %d bytes", size))
+	}
+	if wal, _, err := sizeOf(path + "-wal"); err != nil {
+		return false, err
+	} else if wal > 0 {
+		state := "is not there"
+		if there {
+			state = "is empty"
+		}
+		return false, fmt.Errorf("%w: it %s, but its write-ahead log %s-wal has data: put the file back that belongs to it, or move the log away to begin an empty board", task.ErrDamaged, state, path)
+	}
+	return false, nil
+}
+
+func sizeOf(path string) (size int64, there bool, err error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, false, nil
+	case err != nil:
+		return 0, false, err
+	case !info.Mode().IsRegular():
+		return 0, true, fmt.Errorf("%w: %s is not a regular file", task.ErrDamaged, path)
+	}
+	return info.Size(), true, nil
+}
+
+// peek refuses a file that is not this program's to migrate, before anything is
+// written: even closing a database that is open for writing changes its file.
+func (d *DB) peek(ctx context.Context) error {
+	pool := connect(source(d.o.Path, "ro"), 1, readOnly)
+	err := d.prepare(ctx, pool, func(ctx context.Context, c *sql.Conn) error {
+		_, err := ours(ctx, c)
+		return err
+	})
+	err = errors.Join(err, pool.Close())
+	switch code(err) {
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
+		return nil // it must be recovered from a crash first, which takes a writer
+	}
+	return err
+}
+
+// inPlace checks that the path still names the file that was opened. What is written
+// into one that was deleted or replaced would be acknowledged and lost.
+func (d *DB) inPlace() error {
+	if d.info == nil {
+		return nil
+	}
+	if now, err := os.Stat(d.o.Path); err == nil && os.SameFile(d.info, now) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s was moved, removed or replaced while it was open: put it back, or start the server again for the file that is there now", task.ErrDamaged, d.o.Path)
+}
+
+// explain gives an error of SQLite the name that callers know, and a remedy.
+func (d *DB) explain(err error) error {
+	e, is := errors.AsType[*sqlite.Error](err)
+	if !is {
+		return err
+	}
+	path := d.o.Path
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_FULL:
+		return fmt.Errorf("%w: free space on the disk that holds %s and call again: %w", task.ErrFull, path, err)
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
+		return fmt.Errorf("%w: make %s and its folder writable and call again: %w", task.ErrFull, path, err)
+	case sqlite3.SQLITE_IOERR:
+		switch e.Code() {
+		case sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC,
+			sqlite3.SQLITE_IOERR_TRUNCATE, sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE,
+			sqlite3.SQLITE_IOERR_SHMMAP:
+			return fmt.Errorf("%w: see that the disk that holds %s has space and can be written, and call again: %w", task.ErrFull, path, err)
+		}
+		return fmt.Errorf("reading %s: see that its disk works: %w", path, err)
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return damaged(path, err)
+	}
+	return err
+}
+
+// damaged says what to do about a file that cannot be read. Nothing is done
+// automatically: there may be a copy, or something to save.
+func damaged(path string, why error) error {
+	return fmt.Errorf("%w: %s was left as it is; restore it from a copy (with its -wal file, if it has one), save what can be read with `sqlite3 %s .recover`, or move it away to begin an empty board: %w",
+		task.ErrDamaged, path, filepath.Base(path), why)
+}
+
+// code is the primary result code of SQLite in an error, 0 if there is none.
+func code(err error) int {
+	if e, is := errors.AsType[*sqlite.Error](err); is {
+		return e.Code() & 0xff
+	}
+	return 0
+}
+
+// busy reports that another connection is in the way, for now.
+func busy(err error) bool {
+	c := code(err)
+	return c == sqlite3.SQLITE_BUSY || c == sqlite3.SQLITE_PROTOCOL
+}

@@ -1,0 +1,100 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"deepwork/catalog/task"
+)
+
+// applicationID marks the file as a board of ours, in SQLite's header.
+const applicationID = 0x64776264 // dwbd
+
+//go:embed migrations/*.sql
+var files embed.FS
+
+// migrations are the steps from an empty file to the present schema, each a
+// script; the version of a board is how many it has had.
+var migrations = load(files)
+
+// load reads the scripts, whose names begin with their numbers, 0001 and so on,
+// without a gap.
+func load(from fs.FS) []string {
+	names, err := fs.Glob(from, "migrations/*.sql")
+	if err != nil {
+		panic(err)
+	}
+	scripts := make([]string, len(names))
+	for i, name := range names { // sorted
+		if !strings.HasPrefix(path.Base(name), fmt.Sprintf("%04d_", i+1)) {
+			panic(fmt.Sprintf("%s is not migration number %d", name, i+1))
+		}
+		script, err := fs.ReadFile(from, name)
+		if err != nil {
+			panic(err)
+		}
+		scripts[i] = string(script)
+	}
+	return scripts
+}
+
+// latest is the version that this program writes.
+func latest() int { return len(migrations) }
+
+// ours returns the version of a database. It refuses one of another program and one
+// of a newer version of this program.
+func ours(ctx context.Context, c interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}) (v int, err error) {
+	var id, tables int
+	// One statement, so one state: another server may be migrating it just now.
+	err = c.QueryRowContext(ctx, `SELECT (SELECT user_version FROM pragma_user_version),
+		(SELECT application_id FROM pragma_application_id), (SELECT count(*) FROM sqlite_schema)`).Scan(&v, &id, &tables)
+	switch {
+	case err != nil:
+		return 0, err
+	case v > latest():
+		return 0, fmt.Errorf("%w: %d, and this deepwork knows versions up to %d: update deepwork", task.ErrNewer, v, latest())
+	case id != applicationID && (id != 0 || v != 0 || tables > 0):
+		return 0, fmt.Errorf("%w: it is the database of another program, and was left as it is: move it away to begin an empty board", task.ErrDamaged)
+	}
+	return v, nil
+}
+
+// migrate brings a database to the present version, step by step. Another process
+// may do the same: the second one finds it done.
+func (d *DB) migrate(ctx context.Context, c *sql.Conn) error {
+	ctx = context.WithoutCancel(ctx)
+	for {
+		v, err := ours(ctx, c)
+		if err != nil || v == latest() {
+			return err
+		}
+		t, err := c.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		if v, err = ours(ctx, t); err == nil && v < latest() {
+			if _, err = t.ExecContext(ctx, migrations[v]); err != nil {
+				err = fmt.Errorf("migrating it from version %d to %d: %w", v, v+1, err)
+			} else {
+				_, err = t.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, v+1))
+			}
+		}
+		if err == nil {
+			err = t.Commit()
+		}
+		if err != nil {
+			t.Rollback()
+			return err
+		}
+		if v > 0 {
+			d.o.Logger.Info("migrated the task board", "path", d.o.Path, "version", v+1)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"deepwork/catalog/task"
+)
+
+// summary reads a task with its latest attempt and that one's latest session.
+// Each is found by the first entry of an index, so a page costs the same however
+// many tasks and attempts there are.
+const summary = `SELECT t.id, t.project_id, t.title, t.description, t.status, t.job_name, t.workflow_name,
+	t.created_at, t.updated_at, a.id, a.branch, s.id, s.executor,
+	EXISTS (SELECT 1 FROM attempts o WHERE o.task_id = t.id AND o.state IN ('waiting', 'starting', 'running')),
+	coalesce(a.state IN ('failed', 'interrupted'), 0)
+FROM tasks t
+LEFT JOIN attempts a ON a.id = (SELECT id FROM attempts WHERE task_id = t.id ORDER BY created_at DESC, id LIMIT 1)
+LEFT JOIN sessions s ON s.id = (SELECT id FROM sessions WHERE attempt_id = a.id ORDER BY created_at DESC, id LIMIT 1)
+`
+
+func scanSummary(scan scanner) (s task.Summary, err error) {
+	err = scan(&s.ID, &s.ProjectID, &s.Title, &s.Description, &s.Status, &s.JobName, &s.WorkflowName,
+		moment{&s.CreatedAt}, moment{&s.UpdatedAt}, &s.LatestAttemptID, &s.LatestWorkspaceBranch,
+		&s.LatestSessionID, &s.LatestSessionExecutor, &s.HasInProgressAttempt, &s.LastAttemptFailed)
+	return s, err
+}
+
+func (b board) Tasks(ctx context.Context, projectID string, status task.Status, p task.Page) ([]task.Summary, int, string, error) {
+	where, args := `t.project_id = ?`, []any{projectID}
+	if status != "" {
+		if err := status.Check(); err != nil {
+			return nil, 0, "", err
+		}
+		where, args = where+` AND t.status = ?`, append(args, status)
+	}
+	l, err := p.Listing("tasks", projectID, string(status))
+	if err != nil {
+		return nil, 0, "", err
+	}
+	got, err := read(ctx, b.DB, "listing tasks", func(t tx) (r page[task.Summary], err error) {
+		if err = t.exists("projects", "project", projectID); err != nil {
+			return r, err
+		}
+		if r.total, err = t.count(`SELECT coalesce(sum(tasks), 0) FROM task_counts t WHERE `+where, args...); err == nil {
+			r.rows, err = list(t, scanSummary, summary+`WHERE `+where+` AND t.created_at <= ? AND (t.created_at < ? OR t.id > ?)
+				ORDER BY t.created_at DESC, t.id LIMIT ?`, position(l, args...)...)
+		}
+		return r, err
+	})
+	rows, next := task.Cut(l, got.rows, func(s task.Summary) (time.Time, string) { return s.CreatedAt, s.ID })
+	return rows, got.total, next, err
+}
+
+func (b board) Task(ctx context.Context, id string) (*task.Summary, error) {
+	return read(ctx, b.DB, "reading a task", func(t tx) (*task.Summary, error) { return t.task(id) })
+}
+
+func (t tx) task(id string) (*task.Summary, error) {
+	return only(t, "task", id, scanSummary, summary+`WHERE t.id = ?`, id)
+}
+
+func (b board) CreateTask(ctx context.Context, n task.NewTask, r task.Request) (*task.Summary, error) {
+	now := b.stamp()
+	return write(ctx, b.DB, "creating a task", func(t tx) (*task.Summary, error) {
+		id, err := b.makeOnce(t, r, func() (string, error) { return t.createTask(n, now) })
+		if err != nil {
+			return nil, err
+		}
+		s, err := t.task(id)
+		return s, deletedSince(err, r)
+	})
+}
+
+// deletedSince says that what a request made is gone.
+func deletedSince(err error, r task.Request) error {
+	if errors.Is(err, task.ErrNotFound) && r.RequestID != "" {
+		return fmt.Errorf("what the call with request_id %q made %w; give another request_id to make a new one: %w", task.Clip(r.RequestID), task.ErrDeleted, err)
+	}
+	return err
+}
+
+func (t tx) createTask(n task.NewTask, now string) (string, error) {
+	made := task.Task{Title: n.Title, Status: task.Todo, JobName: task.NonEmpty(n.JobName), WorkflowName: task.NonEmpty(n.WorkflowName)}
+	if err := made.Check(); err != nil {
+		return "", err
+	}
+	var listed bool
+	found, err := t.first(`SELECT listed FROM projects WHERE id = ?`, []any{n.ProjectID}, &listed)
+	switch {
+	case err != nil:
+		return "", err
+	case !found:
+		return "", task.Missing("project", n.ProjectID)
+	case !listed:
+		return "", fmt.Errorf("project %q is no longer in the config: %w: put it back under projects to add tasks to it", task.Clip(n.ProjectID), task.ErrNotFound)
+	}
+	id, err := newID()
+	if err != nil {
+		return "", err
+	}
+	_, err = t.exec(`INSERT INTO tasks (id, project_id, title, description, status, job_name, workflow_name, created_at, updated_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		id, n.ProjectID, n.Title, task.NonEmpty(n.Description), task.Todo, made.JobName, made.WorkflowName, now, now)
+	return id, err
+}
+
+func (b board) UpdateTask(ctx context.Context, id string, c task.TaskChange) (*task.Summary, error) {
+	const doing = "updating a task"
+	if c.Status != nil {
+		if err := c.Status.Check(); err != nil {
+			return nil, wrap(doing, err)
+		}
+	}
+	now := b.stamp()
+	return write(ctx, b.DB, doing, func(t tx) (*task.Summary, error) {
+		s, err := t.task(id)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.Apply(&s.Task); err != nil {
+			return nil, err
+		}
+		if _, err := t.exec(`UPDATE tasks SET title = ?1, description = ?2, status = ?3, job_name = ?4, workflow_name = ?5, updated_at = ?6
+			WHERE id = ?7 AND (title, description, status, job_name, workflow_name) IS NOT (?1, ?2, ?3, ?4, ?5)`,
+			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, now, id); err != nil {
+			return nil, err
+		}
+		return t.task(id)
+	})
+}
+
+func (b board) BeginDelete(ctx context.Context, id string) ([]string, error) {
+	now := b.stamp()
+	return write(ctx, b.DB, "deleting a task", func(t tx) ([]string, error) {
+		if err := t.idle(id); err != nil {
+			return nil, err
+		}
+		if _, err := t.exec(`UPDATE tasks SET deleting_at = coalesce(deleting_at, ?) WHERE id = ?`, now, id); err != nil {
+			return nil, err
+		}
+		return t.ids(attemptIDs, id)
+	})
+}
+
+func (b board) UndoDelete(ctx context.Context, id string) error {
+	return change(ctx, b.DB, "keeping a task", func(t tx) error {
+		_, err := t.exec(`UPDATE tasks SET deleting_at = NULL WHERE id = ?`, id)
+		return err
+	})
+}
+
+func (b board) Deleting(ctx context.Context) ([]string, error) {
+	return read(ctx, b.DB, "listing tasks that are being deleted", func(t tx) ([]string, error) {
+		return t.ids(`SELECT id FROM tasks WHERE deleting_at IS NOT NULL ORDER BY deleting_at, id`)
+	})
+}
+
+func (b board) DeleteTask(ctx context.Context, id string) error {
+	return change(ctx, b.DB, "deleting a task", func(t tx) error {
+		if err := t.idle(id); err != nil {
+			return err
+		}
+		_, err := t.exec(`DELETE FROM tasks WHERE id = ?`, id)
+		return err
+	})
+}
+
+// idle returns ErrNotFound if there is no such task, and ErrRunning if an attempt
+// of it has not ended.
+func (t tx) idle(id string) error {
+	s, err := t.task(id)
+	if err == nil && s.HasInProgressAttempt {
+		err = fmt.Errorf("task %q: %w: stop it first", id, task.ErrRunning)
+	}
+	return err
+}
+
+// staying returns ErrNotFound if there is no such task, and ErrDeleting if it is
+// being deleted.
+func (t tx) staying(id string) error {
+	var deleting bool
+	found, err := t.first(`SELECT deleting_at IS NOT NULL FROM tasks WHERE id = ?`, []any{id}, &deleting)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return task.Missing("task", id)
+	case deleting:
+		return fmt.Errorf("task %q: %w", id, task.ErrDeleting)
+	}
+	return nil
+}
+
+// setTask changes the status of a task, if it has another.
+func (t tx) setTask(id string, status task.Status, now string) error {
+	_, err := t.exec(`UPDATE tasks SET status = ?1, updated_at = ?2 WHERE id = ?3 AND status <> ?1`, status, now, id)
+	return err
+}
+
+// requestsKept is how long a request_id is known, and newestKept how many are known
+// however old they seem to be: a clock that was set forward between a call and its
+// repetition must not have it done twice.
+const (
+	requestsKept = 30 * 24 * time.Hour
+	newestKept   = 100
+)
+
+func (b board) FindRequest(ctx context.Context, r task.Request) (string, error) {
+	return read(ctx, b.DB, "looking up a request_id", func(t tx) (string, error) { return t.findRequest(r) })
+}
+
+func (t tx) findRequest(r task.Request) (result string, err error) {
+	if r.RequestID == "" {
+		return "", nil
+	}
+	var digest string
+	found, err := t.first(`SELECT args_digest, result FROM requests WHERE identity = ? AND tool = ? AND request_id = ?`,
+		[]any{r.Identity, r.Tool, r.RequestID}, &digest, &result)
+	if err != nil || !found {
+		return "", err
+	}
+	if digest != r.ArgsDigest {
+		return "", fmt.Errorf("request_id %q of %s: %w: give another request_id, or the same arguments as before", task.Clip(r.RequestID), r.Tool, task.ErrReused)
+	}
+	return result, nil
+}
+
+// makeOnce makes what a call asks for, or finds what the same call made before. It
+// forgets requests that are too old. Rows have the numbers of their order, whatever
+// the clock said.
+func (b board) makeOnce(t tx, r task.Request, create func() (id string, err error)) (id string, err error) {
+	if id, err = t.findRequest(r); err != nil || id != "" {
+		return id, err
+	}
+	if id, err = create(); err != nil || r.RequestID == "" {
+		return id, err
+	}
+	if _, err := t.exec(`DELETE FROM requests WHERE created_at < ? AND rowid <= (SELECT max(rowid) FROM requests) - ?`,
+		task.FormatTime(b.o.Now().Add(-requestsKept)), newestKept-1); err != nil {
+		return "", err
+	}
+	_, err = t.exec(`INSERT INTO requests (identity, tool, request_id, args_digest, result, created_at) VALUES (?, ?, ?, ?, ?, ?)`,
+		r.Identity, r.Tool, r.RequestID, r.ArgsDigest, id, b.stamp())
+	return id, err
+}
