@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/transport/wire"
 )
 
 // timely bounds how long the body of any request may take, also of one that is
@@ -88,7 +90,7 @@ func (h *HTTPServer) refuseBusy(w http.ResponseWriter, r *http.Request, limit in
 // version a subscription, where the SDK sees to it that the header is true.
 func isStream(r *http.Request) bool {
 	return r.Method == http.MethodGet ||
-		r.Header.Get("Mcp-Method") == listenMethod && r.Header.Get("Mcp-Protocol-Version") >= statelessSince
+		r.Header.Get("Mcp-Method") == wire.ListenMethod && r.Header.Get("Mcp-Protocol-Version") >= statelessSince
 }
 
 // A readBody is the body of a request that admit has read. It is not put into the

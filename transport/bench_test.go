@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -147,16 +148,16 @@ func BenchmarkGetWorkflows(b *testing.B) {
 	fromServer, out := io.Pipe()
 	served := make(chan error, 1)
 	go func() { served <- s.ServeStdio(context.Background(), in, out) }()
-	lines := newLineReader(fromServer)
+	lines := bufio.NewReader(fromServer)
 	io.WriteString(toServer, hello)
-	lines.read()
+	lines.ReadString('\n')
 	for b.Loop() {
 		io.WriteString(toServer, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_workflows"}}`+"\n")
-		_, size, _, err := lines.read()
+		line, err := lines.ReadString('\n')
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.SetBytes(int64(size))
+		b.SetBytes(int64(len(line)))
 	}
 	toServer.Close()
 	if err := <-served; err != nil {

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -101,32 +100,6 @@ func FuzzListCursor(f *testing.F) {
 			if again, ok := decodeCursor(encodeCursor(after)); !ok || again != after {
 				t.Errorf("%q gives %q, and that %q", s, after, again)
 			}
-		}
-	})
-}
-
-// The id that is found in the bytes of a message is the one that a decoder finds.
-func FuzzFindID(f *testing.F) {
-	for _, s := range []string{`{"id":1}`, `{"method":"x","id":"a","params":{"id":2}}`, `{"params":[{"id":3}],"id":-4.5}`, `{"id":null}`, `{"id":{"id":1}}`, `{"id":1,"id":"b"}`, `{"a":"\"id\":7","id":8}`, `[{"id":1}]`, `{"id" : 1e2 }`} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		var finder idFinder
-		finder.Write(data)
-		got := finder.id()
-		var top map[string]json.RawMessage
-		if json.Unmarshal(data, &top) != nil || top == nil || strings.Contains(string(data), "\\") || len(top["id"]) > maxID {
-			return // only without escapes are its keys what they look like
-		}
-		if !strings.Contains(strings.ReplaceAll(string(data), " ", ""), `"id"`) {
-			return
-		}
-		want, err := decodeID(top["id"])
-		switch raw := strings.TrimSpace(string(top["id"])); {
-		case err != nil || raw == "" || raw[0] == '{' || raw[0] == '[':
-			// no id that could be answered to; whatever is found was one before
-		case got.Raw() != want.Raw():
-			t.Errorf("%s: found %v, want %v", data, got.Raw(), want.Raw())
 		}
 	})
 }

@@ -19,6 +19,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/session/workflow"
+	"deepwork/transport/wire"
 )
 
 // The body of a request that is refused, or that nobody reads, is not waited for
@@ -83,7 +84,7 @@ func TestBatches(t *testing.T) {
 		}
 		return " [" + strings.Join(calls, ",") + "]"
 	}
-	many := make([]int, maxBatch+1)
+	many := make([]int, wire.MaxBatch+1)
 	for i := range many {
 		many[i] = i
 	}
@@ -122,7 +123,7 @@ func TestInspect(t *testing.T) {
 		`{"id":1}{"id":2}`: {0, true}, "{\"id\":1}\n": {1, false}, `7`: {0, false}, `{`: {0, true},
 		`[{"method":"m","id":1.5}]`: {0, true}, `[{"id":1}][]`: {0, false},
 		`[{"method":"m","id":1},{"method":"m","id":1.0}]`: {0, true},
-		"[" + strings.Repeat("1,", maxBatch) + "1]":       {0, true},
+		"[" + strings.Repeat("1,", wire.MaxBatch) + "1]":  {0, true},
 	} {
 		if n, fault := inspect([]byte(body)); n != want.n || (fault != "") != want.fault {
 			t.Errorf("%s: %d, %q", clip(body, 80), n, fault)

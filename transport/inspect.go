@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"deepwork/transport/wire"
 )
 
 // inspect counts the messages in the body of an HTTP request (more than one in a
@@ -21,8 +23,8 @@ func inspect(body []byte) (n int, fault string) {
 	batch := bytes.HasPrefix(body, []byte("["))
 	if batch {
 		var err error
-		if messages, n, err = splitBatch(body); n > maxBatch {
-			return 0, fmt.Sprintf("a batch of %d messages; at most %d are taken", n, maxBatch)
+		if messages, n, err = wire.SplitBatch(body); n > wire.MaxBatch {
+			return 0, fmt.Sprintf("a batch of %d messages; at most %d are taken", n, wire.MaxBatch)
 		} else if err != nil {
 			return 0, ""
 		}
@@ -38,7 +40,7 @@ func inspect(body []byte) (n int, fault string) {
 			}
 			return 0, "malformed payload: the body is not one JSON value"
 		}
-		id, err := decodeID(fields["id"])
+		id, err := wire.DecodeID(fields["id"])
 		switch {
 		case err != nil:
 			return 0, fmt.Sprintf("malformed payload: %v", err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"deepwork/session/execution"
+	"deepwork/transport/wire"
 )
 
 // A client that closed its end is not waited for until its runs have ended: each call
@@ -17,13 +18,11 @@ func TestStdioDoesNotWaitForRunsAfterEOF(t *testing.T) {
 	s, _ := withSource(t, f, "")
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
-	c := newStdio(in, out, s.logger)
-	if c.leaveAfter != 10*time.Second {
-		t.Errorf("it waits for %v", c.leaveAfter)
+	if runGrace != 10*time.Second {
+		t.Errorf("it waits for %v", runGrace)
 	}
-	c.leaveAfter = time.Millisecond
 	began, served := time.Now(), make(chan error, 1)
-	go func() { served <- s.serve(t.Context(), c) }()
+	go func() { served <- s.serveStdio(t.Context(), wire.NewStdio(in, out, s.logger), time.Millisecond) }()
 	go func() {
 		io.WriteString(toServer, hello+toolsCallOf("1", "hang", `{}`)+toolsCallOf("2", "call_workflow_tool", `{"name":"block"}`))
 		f.until(t, "both runs", func() bool { return f.looked("x-1") && contains(f.started, "w-block") })

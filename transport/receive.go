@@ -9,10 +9,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-)
 
-// listenMethod opens a stream of notifications that lasts until the client ends it.
-const listenMethod = "subscriptions/listen"
+	"deepwork/transport/wire"
+)
 
 // receive is the middleware around every request: it survives a panic of
 // whatever handles it, gives it the caller's connection and a context that ends
@@ -75,7 +74,7 @@ func (s *Server) survived(ctx context.Context, method string, p any) error {
 // done is called, except that a subscription, which lasts as long as its client
 // listens, keeps no connection from being idle.
 func (s *Server) connectionOf(ctx context.Context, ss *mcp.ServerSession, method string) (conn *connection, done func(), err error) {
-	if method == listenMethod {
+	if method == wire.ListenMethod {
 		conn, err = s.conns.of(ctx, ss)
 		return conn, func() {}, err
 	}

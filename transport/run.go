@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/transport/wire"
 )
 
 const (
@@ -61,84 +64,67 @@ func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
 // but messages is written to out. It may return while a read of in, which cannot be
 // interrupted on every system, is still blocked.
 func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-	return s.serve(ctx, newStdio(in, out, s.logger))
+	return s.serveStdio(ctx, wire.NewStdio(in, out, s.logger), runGrace)
 }
 
-func (s *Server) serve(ctx context.Context, c *stdio) error {
+func (s *Server) serveStdio(ctx context.Context, c *wire.Stdio, runGrace time.Duration) (err error) {
+	var serving sync.WaitGroup
+	defer func() {
+		c.Close()
+		if !within(cutGrace, serving.Wait, c.Wait) {
+			s.logger.Debug("standard input or output is still blocked; leaving it")
+		}
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		if err != nil {
+			err = fmt.Errorf("serving stdio: %w", err)
+		}
+	}()
 	ss, err := s.mcp.Connect(context.WithoutCancel(ctx), c, nil)
 	if err != nil {
-		return fmt.Errorf("serving stdio: %w", err)
+		return err
 	}
 	conn, err := s.conns.of(ctx, ss)
 	if err != nil {
 		ss.Close()
-		return fmt.Errorf("serving stdio: %w", err)
+		return err
 	}
-	var wg sync.WaitGroup
-	over := make(chan error, 1) // one value, when no call is in flight any more
-	wg.Go(func() { over <- ss.Wait() })
-
-	defer func() {
-		c.Close()
-		if !within(cutGrace, wg.Wait, c.wg.Wait) {
-			s.logger.Debug("standard input or output is still blocked; leaving it")
-		}
-	}()
-
-	stop, ended := ctx.Done(), c.ended
-	timer := time.NewTimer(eofGrace)
-	defer timer.Stop()
-	timer.Stop()
-	leave := time.NewTimer(c.leaveAfter)
-	defer leave.Stop()
-	leave.Stop()
-	var stopped, cut bool
-	for {
+	over := make(chan error, 1)                                           // one value, when no call is in flight any more
+	serving.Go(func() { err := ss.Wait(); over <- cmp.Or(c.Err(), err) }) // the SDK does not know of what it did not write
+	stop, ended := ctx.Done(), c.Ended
+	var deadline, leave <-chan time.Time
+	for cut := false; ; {
 		select {
 		case err := <-over:
-			if why := c.failure(); why != nil { // the SDK does not know of what it did not write
-				err = why
-			}
-			if err != nil && !errors.Is(err, io.EOF) {
-				return fmt.Errorf("serving stdio: %w", err)
-			}
-			return nil
-		case <-c.closed:
-			// The client is gone or does not read: what is in flight has no
-			// one to answer to.
+			return err
+		case <-c.Closed:
+			// The client is gone or does not read: the calls in flight have no one
+			// to answer to.
 			conn.cancel(errStopping)
 			select {
 			case err := <-over:
-				if why := c.failure(); why != nil {
-					err = why
-				}
-				if err != nil && !errors.Is(err, io.EOF) {
-					return fmt.Errorf("serving stdio: %w", err)
-				}
-				return nil
+				return err
 			case <-time.After(cutGrace):
-				return fmt.Errorf("serving stdio: %w", errors.Join(c.failure(), c.unanswered()))
+				return errors.Join(c.Err(), c.Unanswered())
 			}
 		case <-stop:
-			stop, stopped = nil, true
+			stop, ended = nil, nil
 			s.willStop() // the connection is closed because the program ends
-			c.stop()
-			timer.Reset(stopGrace)
+			c.Stop()
+			deadline = time.After(stopGrace)
 		case <-ended:
 			ended = nil
-			if !stopped {
-				timer.Reset(eofGrace)
-				leave.Reset(c.leaveAfter)
-			}
-		case <-leave.C:
+			deadline, leave = time.After(eofGrace), time.After(runGrace)
+		case <-leave:
 			conn.leave(errStopping)
-		case <-timer.C:
+		case <-deadline:
 			if cut {
-				return fmt.Errorf("serving stdio: %w", c.unanswered())
+				return c.Unanswered()
 			}
 			cut = true
 			conn.cancel(errStopping)
-			timer.Reset(cutGrace)
+			deadline = time.After(cutGrace)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/transport/wire"
 )
 
 // An sseTransport counts the calls of an SSE session that are not answered yet.
@@ -35,7 +37,7 @@ func (t *sseTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 func (t *sseTransport) post(w http.ResponseWriter, r *http.Request) {
 	var msg jsonrpc.Message
 	if body, ok := r.Body.(*readBody); ok {
-		msg, _, _ = decodeMessage(body.data)
+		msg, _, _ = wire.DecodeMessage(body.data)
 	}
 	call, ok := msg.(*jsonrpc.Request)
 	if !ok || !call.IsCall() {

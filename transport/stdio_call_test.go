@@ -13,7 +13,6 @@ import (
 
 // A talk is a client that speaks over stdio a line at a time.
 type talk struct {
-	c     *stdio
 	to    *io.PipeWriter
 	lines *bufio.Scanner
 }
@@ -22,10 +21,10 @@ func talking(t *testing.T, s *Server, begin bool) *talk {
 	t.Helper()
 	in, to := io.Pipe()
 	from, out := io.Pipe()
-	w := &talk{c: newStdio(in, out, s.logger), to: to, lines: bufio.NewScanner(from)}
+	w := &talk{to: to, lines: bufio.NewScanner(from)}
 	w.lines.Buffer(nil, 16<<20)
 	served := make(chan error, 1)
-	go func() { served <- s.serve(context.Background(), w.c) }()
+	go func() { served <- s.ServeStdio(context.Background(), in, out) }()
 	t.Cleanup(func() {
 		to.Close()
 		for w.lines.Scan() {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"deepwork/session/workflow"
+	"deepwork/transport/wire"
 )
 
 func finishCall(id int) string {
@@ -99,9 +100,9 @@ func TestStdioSurvivesGarbage(t *testing.T) {
 		"old version":           {`{"jsonrpc":"1.0","id":"s","method":"ping"}`, `"s"`, -32600},
 		"a number":              {`42`, `null`, -32600},
 		"object for id":         {`{"jsonrpc":"2.0","id":{},"method":"ping"}`, `null`, -32600},
-		"too long":              {`{"jsonrpc":"2.0","id":7,"method":"` + strings.Repeat("x", maxLine) + `"}`, `7`, -32600},
-		"too long, the id last": {`{"method":"tools/call","params":{"id":1,"x":"\",\"id\":2,` + strings.Repeat("x", maxLine) + `","y":[{"id":3}]},"jsonrpc":"2.0","id":"s"}`, `"s"`, -32600},
-		"too long, no id":       {`{"jsonrpc":"2.0","method":{"id":5},"id":{"id":4},"params":"` + strings.Repeat("x", maxLine) + `"}`, `null`, -32600},
+		"too long":              {`{"jsonrpc":"2.0","id":7,"method":"` + strings.Repeat("x", wire.MaxLine) + `"}`, `7`, -32600},
+		"too long, the id last": {`{"method":"tools/call","params":{"id":1,"x":"\",\"id\":2,` + strings.Repeat("x", wire.MaxLine) + `","y":[{"id":3}]},"jsonrpc":"2.0","id":"s"}`, `"s"`, -32600},
+		"too long, no id":       {`{"jsonrpc":"2.0","method":{"id":5},"id":{"id":4},"params":"` + strings.Repeat("x", wire.MaxLine) + `"}`, `null`, -32600},
 		"20 MB":                 {strings.Repeat("y", 20_000_000), `null`, -32600},
 		"deep":                  {`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_step","arguments":` + strings.Repeat("[", 5_000) + strings.Repeat("]", 5_000) + `}}`, `7`, -32602},
 		"fraction":              {`{"jsonrpc":"2.0","id":7.5,"method":"ping"}`, `null`, -32600},
@@ -110,7 +111,7 @@ func TestStdioSurvivesGarbage(t *testing.T) {
 		"other case":            {`{"jsonrpc":"2.0","id":7,"Method":"ping"}`, `7`, -32600},
 		"very deep":             {`{"jsonrpc":"2.0","id":7,"method":"ping","params":` + strings.Repeat("[", 50_000) + strings.Repeat("]", 50_000) + `}`, `7`, -32700},
 		"empty batch":           {`[]`, `null`, -32600},
-		"large batch":           {`[` + strings.Repeat(`1,`, maxBatch) + `1]`, `null`, -32600},
+		"large batch":           {`[` + strings.Repeat(`1,`, wire.MaxBatch) + `1]`, `null`, -32600},
 		"torn batch":            {`[{"jsonrpc"`, `null`, -32700},
 		"unknown method":        {`{"jsonrpc":"2.0","id":7,"method":"no/such"}`, `7`, -32601},
 	} {
@@ -366,10 +367,10 @@ func TestStdioBlockedOutput(t *testing.T) {
 		_, call, _, _, served := serving(t, func(context.Context) error { return nil })
 		call() // nobody reads the reply
 		began := time.Now()
-		if err := <-served; !errors.Is(err, errStalled) {
+		if err := <-served; !errors.Is(err, wire.ErrStalled) {
 			t.Errorf("ServeStdio: %v", err)
 		}
-		if took := time.Since(began); took < stallAfter || took > stallAfter+time.Minute {
+		if took := time.Since(began); took < wire.StallAfter || took > wire.StallAfter+time.Minute {
 			t.Errorf("it took %v", took)
 		}
 	})
@@ -416,7 +417,7 @@ func TestStdioClosedOutput(t *testing.T) {
 // More calls than may be in flight wait to be read, and are all answered.
 func TestStdioBoundsCallsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		running := make(chan struct{}, 10*maxInFlight)
+		running := make(chan struct{}, 10*wire.MaxInFlight)
 		release := make(chan struct{})
 		s, _ := fakeServer(t, func(a *fakeAgent) {
 			a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
@@ -425,7 +426,7 @@ func TestStdioBoundsCallsInFlight(t *testing.T) {
 				return &workflow.FinishReply{Status: workflow.NextStep}, nil
 			}
 		})
-		const n = maxInFlight + 50
+		const n = wire.MaxInFlight + 50
 		var in strings.Builder
 		in.WriteString(hello)
 		for i := range n {
@@ -433,8 +434,8 @@ func TestStdioBoundsCallsInFlight(t *testing.T) {
 		}
 		go func() {
 			synctest.Wait()
-			if got := len(running); got != maxInFlight {
-				t.Errorf("%d calls in flight, want %d", got, maxInFlight)
+			if got := len(running); got != wire.MaxInFlight {
+				t.Errorf("%d calls in flight, want %d", got, wire.MaxInFlight)
 			}
 			close(release)
 		}()
@@ -459,28 +460,4 @@ func TestStdioLargeReply(t *testing.T) {
 			t.Errorf("call %s: %s", id, clip(fmt.Sprint(got[id]), 300))
 		}
 	}
-}
-
-func FuzzLine(f *testing.F) {
-	for _, s := range []string{finishCall(1), `[` + finishCall(1) + `,2]`, `{"jsonrpc":"2.0","id":1.5,"method":null}`, `{"id":"x"}`, `[[`, "\xff", `{"jsonrpc":"2.0","id":1,"result":{}}`} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, in string) {
-		r := newLineReader(strings.NewReader(in))
-		for range len(in) + 2 {
-			l := r.next()
-			if l.err != nil {
-				return
-			}
-			if len(l.messages)+len(l.faults) == 0 {
-				t.Fatalf("%q: a line that is neither message nor fault", in)
-			}
-			for _, m := range l.messages {
-				if b, err := appendMessage(nil, m); err != nil || strings.Contains(string(b), "\n") {
-					t.Fatalf("%q: %q, %v", in, b, err)
-				}
-			}
-		}
-		t.Fatalf("%q: no end", in)
-	})
 }

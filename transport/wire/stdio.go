@@ -1,6 +1,7 @@
-package transport
+package wire
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,34 +13,36 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/wait"
 )
 
 const (
-	// maxInFlight is how many calls may be unanswered before no more are read.
-	maxInFlight = 1024
-	// stallAfter is how long one write may take while the client is there.
-	stallAfter = 5 * time.Minute
+	// MaxInFlight is how many calls may be unanswered before no more are read.
+	MaxInFlight = 1024
+	// StallAfter is how long one write may take while the client is there.
+	StallAfter = 5 * time.Minute
 )
 
-var errStalled = errors.New("the client does not read: standard output has been blocked for too long")
+// ErrStalled is why a connection is given up whose client does not read.
+var ErrStalled = errors.New("the client does not read: standard output has been blocked for too long")
 
-// A stdio is the server's end of newline-delimited JSON-RPC. The SDK's own
-// ends at the first line that is no message, and drops the replies to calls in
-// flight when its input ends; this one answers what is broken and goes on, and
-// tells of the end of its input only when all replies are written.
-type stdio struct {
+// A Stdio is the server's end of newline-delimited JSON-RPC. The SDK's own ends at the
+// first malformed line, and drops the replies to calls in flight when its input ends;
+// this one answers malformed lines and goes on, and reports the end of its input only
+// when all replies are written.
+type Stdio struct {
+	Ended  chan struct{} // closed when the input has ended
+	Closed chan struct{} // closed when the connection is closed, or has failed
+
 	in     io.ReadCloser
 	out    io.WriteCloser
 	logger *slog.Logger
 	stall  time.Duration // how long one write may take
 
-	leaveAfter time.Duration // after the end of the input calls wait so long for runs at sources
-
 	lines    chan line     // unbuffered, never closed; the last one has an error
-	ended    chan struct{} // closed by the reading goroutine when the input has ended
-	stopping chan struct{} // closed by stop: nothing more is read
-	closed   chan struct{} // closed by fail
-	answered chan struct{} // capacity 1; tells Read that fewer calls are in flight
+	stopping chan struct{} // closed by Stop: nothing more is read
+	answered wait.Signal   // fewer calls are in flight
 	wg       sync.WaitGroup
 
 	queue []jsonrpc.Message // of Read alone: the rest of a batch
@@ -70,24 +73,25 @@ type batch struct {
 	replies []jsonrpc.Message
 }
 
-func newStdio(in io.ReadCloser, out io.WriteCloser, logger *slog.Logger) *stdio {
-	return &stdio{
-		in: in, out: out, logger: logger, stall: stallAfter, leaveAfter: runGrace,
-		lines: make(chan line), ended: make(chan struct{}), stopping: make(chan struct{}),
-		closed: make(chan struct{}), answered: make(chan struct{}, 1), token: make(chan struct{}, 1),
+// NewStdio returns a connection over in and out, which it closes when it is closed.
+func NewStdio(in io.ReadCloser, out io.WriteCloser, logger *slog.Logger) *Stdio {
+	return &Stdio{
+		in: in, out: out, logger: logger, stall: StallAfter,
+		lines: make(chan line), Ended: make(chan struct{}), stopping: make(chan struct{}),
+		Closed: make(chan struct{}), answered: wait.NewSignal(), token: make(chan struct{}, 1),
 		calls: map[jsonrpc.ID]call{},
 	}
 }
 
 // Connect implements mcp.Transport; it begins to read.
-func (c *stdio) Connect(context.Context) (mcp.Connection, error) {
+func (c *Stdio) Connect(context.Context) (mcp.Connection, error) {
 	c.wg.Go(func() {
-		defer close(c.ended)
+		defer close(c.Ended)
 		for r := newLineReader(c.in); ; {
 			l := r.next()
 			select {
 			case c.lines <- l:
-			case <-c.closed:
+			case <-c.Closed:
 				return
 			}
 			if l.err != nil {
@@ -99,18 +103,18 @@ func (c *stdio) Connect(context.Context) (mcp.Connection, error) {
 }
 
 // SessionID implements mcp.Connection: there is one session, without an id.
-func (c *stdio) SessionID() string { return "" }
+func (c *Stdio) SessionID() string { return "" }
 
 // Read returns the next message. At the end of the input, or after stop, it
 // waits until every call is answered before it says so.
-func (c *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
+func (c *Stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		if len(c.queue) > 0 {
 			msg := c.queue[0]
 			c.queue = c.queue[1:]
 			return msg, nil
 		}
-		if !c.wait(maxInFlight - 1) {
+		if !c.wait(MaxInFlight - 1) {
 			return nil, io.EOF
 		}
 		select {
@@ -122,7 +126,7 @@ func (c *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-c.closed:
+		case <-c.Closed:
 			return nil, io.EOF
 		case <-c.stopping:
 			c.wait(0)
@@ -144,7 +148,7 @@ func (c *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 
 // accept records the calls of a line and queues its messages; what is no
 // message is answered at once.
-func (c *stdio) accept(ctx context.Context, l line) error {
+func (c *Stdio) accept(ctx context.Context, l line) error {
 	var replies []jsonrpc.Message
 	for _, f := range l.faults {
 		c.logger.Warn("refusing a line of input", "fault", f.fault.Message)
@@ -164,7 +168,7 @@ func (c *stdio) accept(ctx context.Context, l line) error {
 					Message: "invalid request: a call with this id is still in flight"}})
 				continue
 			}
-			call := call{batch: b, parked: req.Method == listenMethod}
+			call := call{batch: b, parked: req.Method == ListenMethod}
 			if call.parked {
 				call.batch = nil // its reply may never come, the others' must
 			} else {
@@ -193,7 +197,7 @@ func (c *stdio) accept(ctx context.Context, l line) error {
 
 // Write writes one message as a line. A reply to a call of a batch waits for
 // the others of its batch.
-func (c *stdio) Write(ctx context.Context, msg jsonrpc.Message) error {
+func (c *Stdio) Write(ctx context.Context, msg jsonrpc.Message) error {
 	resp, ok := msg.(*jsonrpc.Response)
 	if !ok || !resp.ID.IsValid() {
 		return c.send(ctx, false, msg)
@@ -225,23 +229,20 @@ func (c *stdio) Write(ctx context.Context, msg jsonrpc.Message) error {
 		c.mu.Lock()
 		c.pending -= done
 		c.mu.Unlock()
-		select {
-		case c.answered <- struct{}{}:
-		default: // told already
-		}
+		c.answered.Wake()
 	}
 	return err
 }
 
 // cancelled notes that a call's reply is not wanted. The caller holds the lock.
-func (c *stdio) cancelled(params json.RawMessage) {
+func (c *Stdio) cancelled(params json.RawMessage) {
 	var p struct {
 		ID json.RawMessage `json:"requestId"`
 	}
 	if json.Unmarshal(params, &p) != nil {
 		return // the SDK says what is wrong with it
 	}
-	id, err := decodeID(p.ID)
+	id, err := DecodeID(p.ID)
 	if call, ok := c.calls[id]; err == nil && ok && !call.parked {
 		call.cancelled = true
 		c.calls[id] = call
@@ -250,13 +251,13 @@ func (c *stdio) cancelled(params json.RawMessage) {
 
 // send writes messages as one line, in one Write. When that fails the
 // connection ends: half a line may be out.
-func (c *stdio) send(ctx context.Context, list bool, msgs ...jsonrpc.Message) error {
+func (c *Stdio) send(ctx context.Context, list bool, msgs ...jsonrpc.Message) error {
 	select {
 	case c.token <- struct{}{}:
 		defer func() { <-c.token }()
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-c.closed:
+	case <-c.Closed:
 		return c.why()
 	}
 	b := c.buf[:0]
@@ -280,11 +281,11 @@ func (c *stdio) send(ctx context.Context, list bool, msgs ...jsonrpc.Message) er
 		c.buf = b
 	}
 	select {
-	case <-c.closed:
+	case <-c.Closed:
 		return c.why()
 	default:
 	}
-	watch := time.AfterFunc(c.stall, func() { c.fail(errStalled) })
+	watch := time.AfterFunc(c.stall, func() { c.fail(ErrStalled) })
 	_, err := c.out.Write(b)
 	watch.Stop()
 	if err != nil {
@@ -295,7 +296,7 @@ func (c *stdio) send(ctx context.Context, list bool, msgs ...jsonrpc.Message) er
 
 // wait returns when at most n calls are in flight, or false when the connection
 // was closed.
-func (c *stdio) wait(n int) bool {
+func (c *Stdio) wait(n int) bool {
 	for {
 		c.mu.Lock()
 		ok := c.pending <= n
@@ -305,54 +306,51 @@ func (c *stdio) wait(n int) bool {
 		}
 		select {
 		case <-c.answered:
-		case <-c.closed:
+		case <-c.Closed:
 			return false
 		}
 	}
 }
 
-// stop ends the reading: calls in flight are still answered.
-func (c *stdio) stop() { c.stopOnce.Do(func() { close(c.stopping) }) }
+// Stop ends the reading; calls in flight are still answered.
+func (c *Stdio) Stop() { c.stopOnce.Do(func() { close(c.stopping) }) }
 
 // fail closes the connection because of err.
-func (c *stdio) fail(err error) {
+func (c *Stdio) fail(err error) {
 	c.closeOnce.Do(func() {
 		c.mu.Lock()
 		c.err = err
 		c.mu.Unlock()
-		close(c.closed)
+		close(c.Closed)
 		// Closing a file that another thread is blocked on may itself block.
 		c.wg.Go(func() { c.in.Close() })
 		c.wg.Go(func() { c.out.Close() })
 	})
 }
 
-// why is the error of what is tried after the end.
-func (c *stdio) why() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err != nil {
-		return c.err
-	}
-	return io.ErrClosedPipe
-}
+// why is the error of a write after the end.
+func (c *Stdio) why() error { return cmp.Or(c.Err(), io.ErrClosedPipe) }
 
 // Close implements mcp.Connection.
-func (c *stdio) Close() error {
+func (c *Stdio) Close() error {
 	c.fail(nil)
 	return nil
 }
 
-// failure is why the connection broke, or nil.
-func (c *stdio) failure() error {
+// Err returns why the connection failed, or nil.
+func (c *Stdio) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// unanswered says how many calls were given up.
-func (c *stdio) unanswered() error {
+// Unanswered returns an error that says how many calls were given up.
+func (c *Stdio) Unanswered() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return fmt.Errorf("%d calls did not end in time and were given up", c.pending)
 }
+
+// Wait returns when no goroutine of the connection is left. One that is blocked in a
+// read or write that the system cannot interrupt may be left for good.
+func (c *Stdio) Wait() { c.wg.Wait() }

@@ -1,4 +1,6 @@
-package transport
+// Package wire speaks JSON-RPC on standard input and output, one message per line,
+// and decodes messages more strictly than the SDK does.
+package wire
 
 import (
 	"bytes"
@@ -11,34 +13,39 @@ import (
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"deepwork/catalog/jsontext"
 )
 
-// decodeMessage is jsonrpc.DecodeMessage, which takes the first value for the
-// whole line, cuts fractions off ids, and makes buffers of 32 KB three times a
-// message. Of what is no message it returns the id, where it has one.
-func decodeMessage(text []byte) (jsonrpc.Message, jsonrpc.ID, *jsonrpc.Error) {
+// ListenMethod opens a stream of notifications that lasts until the client ends it.
+const ListenMethod = "subscriptions/listen"
+
+// DecodeMessage decodes one message. Unlike jsonrpc.DecodeMessage it refuses text after
+// the message and ids with a fraction. If text is no message, it returns the reason and
+// the id, if there is one.
+func DecodeMessage(text []byte) (jsonrpc.Message, jsonrpc.ID, *jsonrpc.Error) {
 	var fields map[string]json.RawMessage // names are case-sensitive, which a struct's would not be
 	if err := json.Unmarshal(text, &fields); err != nil {
 		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return nil, jsonrpc.ID{}, invalidRequest("a message is an object, this is %s", article(kindOf(text)))
+			return nil, jsonrpc.ID{}, invalidRequest("a message is an object, this is %s", jsontext.WithArticle(jsontext.Kind(text)))
 		}
-		var finder idFinder
+		var id jsonrpc.ID
 		if strings.Contains(err.Error(), "exceeded max depth") { // else what looks like an id may be anything
-			finder.Write(text)
+			id = findID(text, text)
 		}
-		return nil, finder.id(), &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: fmt.Sprintf("parse error: %v", err)}
+		return nil, id, &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: fmt.Sprintf("parse error: %v", err)}
 	}
-	id, err := decodeID(fields["id"])
+	id, err := DecodeID(fields["id"])
 	if err != nil {
 		return nil, id, invalidRequest("%v", err)
 	}
 	if v := string(fields["jsonrpc"]); v != `"2.0"` {
-		return nil, id, invalidRequest("jsonrpc is %s, not \"2.0\"", cmp.Or(clip(v, 40), "missing"))
+		return nil, id, invalidRequest("jsonrpc is %s, not \"2.0\"", cmp.Or(jsontext.Clip(v, 40), "missing"))
 	}
 	if name, ok := fields["method"]; ok {
 		var method string
 		if err := json.Unmarshal(name, &method); err != nil {
-			return nil, id, invalidRequest("method is %s, not a string", article(kindOf(name)))
+			return nil, id, invalidRequest("method is %s, not a string", jsontext.WithArticle(jsontext.Kind(name)))
 		}
 		return &jsonrpc.Request{ID: id, Method: method, Params: fields["params"]}, id, nil
 	}
@@ -47,7 +54,7 @@ func decodeMessage(text []byte) (jsonrpc.Message, jsonrpc.ID, *jsonrpc.Error) {
 		return nil, id, invalidRequest("it has no method, and is no reply to a request")
 	}
 	resp := &jsonrpc.Response{ID: id, Result: result}
-	if fault != nil && !isNull(fault) {
+	if fault != nil && !jsontext.IsNull(fault) {
 		e := new(jsonrpc.Error)
 		if err := json.Unmarshal(fault, e); err != nil {
 			return nil, id, invalidRequest("error is not usable: %v", err)
@@ -57,8 +64,9 @@ func decodeMessage(text []byte) (jsonrpc.Message, jsonrpc.ID, *jsonrpc.Error) {
 	return resp, id, nil
 }
 
-func decodeID(raw json.RawMessage) (jsonrpc.ID, error) {
-	if len(raw) == 0 || isNull(raw) {
+// DecodeID decodes an id: a string, an integer of at most 2^53, or none (null).
+func DecodeID(raw json.RawMessage) (jsonrpc.ID, error) {
+	if jsontext.IsNull(raw) {
 		return jsonrpc.ID{}, nil
 	}
 	if raw[0] == '"' {
@@ -71,7 +79,7 @@ func decodeID(raw json.RawMessage) (jsonrpc.ID, error) {
 	f, err := strconv.ParseFloat(string(raw), 64)
 	n, exact := strconv.ParseInt(string(raw), 10, 64) // 2^53+1 has no float of its own
 	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 || exact == nil && (n > 1<<53 || n < -1<<53) {
-		return jsonrpc.ID{}, fmt.Errorf("the id %s is neither a string nor an integer of at most 2^53", clip(string(raw), 40))
+		return jsonrpc.ID{}, fmt.Errorf("the id %s is neither a string nor an integer of at most 2^53", jsontext.Clip(string(raw), 40))
 	}
 	return jsonrpc.MakeID(f)
 }
