@@ -3,52 +3,97 @@
 package process
 
 import (
+	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// A group is a child and all it has started, but for what left it on purpose.
-type group struct{ id int }
-
-// isolate makes the child the leader of a process group of its own.
-func isolate(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	dieWithParent(cmd.SysProcAttr)
+// A group is a process group: a child and everything it has started that has not
+// left it on purpose.
+type group struct {
+	all     bool // Spec.Descendants
+	id      int
+	orphans chan os.Signal // SIGCHLD, if all; one is enough, since each look reaps every child
 }
 
-// adopt returns the group of a child that was started isolated.
-func adopt(p *os.Process) (*group, error) { return &group{id: p.Pid}, nil }
+// start starts a command as the leader of a group of its own.
+func (g *group) start(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	dieWithParent(cmd.SysProcAttr)
+	if g.all {
+		becomeReaper()
+		g.orphans = make(chan os.Signal, 1)
+		signal.Notify(g.orphans, syscall.SIGCHLD)
+	}
+	if err := cmd.Start(); err != nil {
+		g.close()
+		return err
+	}
+	g.id = cmd.Process.Pid
+	return nil
+}
+
+// wait reaps the leader, and meanwhile the orphans that this process adopts.
+func (g *group) wait(cmd *exec.Cmd) (code int, signal string) {
+	if !g.all {
+		cmd.Wait() // what it returns is in ProcessState too
+		return exitOf(cmd.ProcessState.Sys().(syscall.WaitStatus))
+	}
+	for {
+		if leader := g.reap(); leader != nil {
+			return exitOf(*leader)
+		}
+		<-g.orphans
+	}
+}
+
+// reap reaps every child that has ended, and returns how the leader did if it is
+// one of them.
+func (g *group) reap() (leader *syscall.WaitStatus) {
+	for {
+		var status syscall.WaitStatus
+		switch pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil); {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil || pid <= 0:
+			return leader
+		case pid == g.id:
+			leader = &status
+		}
+	}
+}
 
 // terminate asks the group to end.
 func (g *group) terminate() error { return unix.Kill(-g.id, unix.SIGTERM) }
 
-// kill ends the group. It tells whether there was something to end.
+// kill kills the group, and reports whether there was something to kill.
 func (g *group) kill() bool { return unix.Kill(-g.id, unix.SIGKILL) == nil }
 
-// alive tells whether something of the group is left, zombies included.
-func (g *group) alive() bool { return unix.Kill(-g.id, 0) == nil }
+// alive reports whether anything of the group is left, zombies included. It is
+// called when the leader is reaped.
+func (g *group) alive() bool {
+	if g.all {
+		g.reap()
+	}
+	return unix.Kill(-g.id, 0) == nil
+}
 
-// waitGone waits until nothing is left, but no longer than limit.
-func (g *group) waitGone(limit time.Duration) {
-	for pause, end := time.Millisecond, time.Now().Add(limit); g.alive() && time.Now().Before(end); pause = min(2*pause, 20*time.Millisecond) {
-		time.Sleep(pause)
+func (g *group) close() {
+	if g.all {
+		signal.Stop(g.orphans)
 	}
 }
 
-func (g *group) close() {}
-
-// signalName is the name of the signal that ended a process, or "".
-func signalName(s *os.ProcessState) string {
-	status, ok := s.Sys().(syscall.WaitStatus)
-	if !ok || !status.Signaled() {
-		return ""
+// exitOf returns the exit code, or -1 and the name of a signal.
+func exitOf(status syscall.WaitStatus) (code int, signal string) {
+	if !status.Signaled() {
+		return status.ExitStatus(), ""
 	}
 	if name := unix.SignalName(status.Signal()); name != "" {
-		return name
+		return -1, name
 	}
-	return status.Signal().String()
+	return -1, status.Signal().String()
 }

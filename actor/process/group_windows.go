@@ -6,47 +6,58 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
 )
 
-// A group is a child and all it has started: a job object, which its members
-// cannot leave.
+// A group is a child and everything it has started: a job object, which its
+// members cannot leave unless all is set.
 type group struct {
+	all bool // Spec.Descendants
 	job windows.Handle
 	pid uint32
 }
 
-// isolate lets the child begin suspended, so that it is in its job object before
-// it can start anything, and in a console group of its own, so that it alone can
-// be sent a break.
-func isolate(cmd *exec.Cmd) {
+// start starts a command in a job object of its own. The command begins suspended,
+// so that it can start nothing outside the job, and in a console group of its own,
+// so that it alone can be sent a break.
+func (g *group) start(cmd *exec.Cmd) (err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		CreationFlags: windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_SUSPENDED,
 	}
-}
-
-// adopt puts a child that was started isolated into a job object and lets it run.
-func adopt(p *os.Process) (*group, error) {
-	job, err := windows.CreateJobObject(nil, nil)
-	if err != nil {
-		return nil, fmt.Errorf("creating a job object: %w", err)
+	if g.job, err = windows.CreateJobObject(nil, nil); err != nil {
+		return fmt.Errorf("creating a job object: %w", err)
 	}
-	g := &group{job: job, pid: uint32(p.Pid)}
-	if err := g.take(p); err != nil {
+	if err := cmd.Start(); err != nil {
 		g.close()
-		return nil, err
+		return err
 	}
-	return g, nil
+	g.pid = uint32(cmd.Process.Pid)
+	if err := g.take(cmd.Process); err != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+		g.close()
+		return err
+	}
+	return nil
 }
 
+// wait waits for the end of the command itself. There are no signals here.
+func (g *group) wait(cmd *exec.Cmd) (code int, signal string) {
+	cmd.Wait() // what it returns is in ProcessState too
+	return cmd.ProcessState.ExitCode(), ""
+}
+
+// take puts a suspended process into the job and lets it run.
 func (g *group) take(p *os.Process) error {
 	info := windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION{
 		BasicLimitInformation: windows.JOBOBJECT_BASIC_LIMIT_INFORMATION{
 			LimitFlags: windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE,
 		},
+	}
+	if g.all {
+		info.BasicLimitInformation.LimitFlags |= windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK
 	}
 	if _, err := windows.SetInformationJobObject(g.job, windows.JobObjectExtendedLimitInformation,
 		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info))); err != nil {
@@ -116,14 +127,7 @@ func (g *group) alive() bool {
 	return err == nil && a.active > 0
 }
 
-// waitGone waits until nothing is left, but no longer than limit.
-func (g *group) waitGone(limit time.Duration) {
-	for end := time.Now().Add(limit); g.alive() && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond)
-	}
-}
+// endDescendants does nothing: members do not leave the job unnoticed.
+func (g *group) endDescendants() {}
 
 func (g *group) close() { windows.CloseHandle(g.job) }
-
-// signalName is "": there are no signals here.
-func signalName(*os.ProcessState) string { return "" }

@@ -1,8 +1,6 @@
 package process
 
 import (
-	"io"
-	"os"
 	"regexp"
 	"strings"
 	"unicode"
@@ -26,22 +24,16 @@ func newCapture(limit int) *capture {
 	return &capture{limit: limit, flooded: make(chan struct{})}
 }
 
-// readFrom reads to the end, or until there is too much.
-func (c *capture) readFrom(f *os.File) {
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := f.Read(buf)
-		if room := c.limit - len(c.data); n > room {
-			c.data = append(c.data, buf[:room]...)
-			c.over = true
-			close(c.flooded)
-			return
-		}
-		c.data = append(c.data, buf[:n]...)
-		if err != nil {
-			return
-		}
+// Write keeps what there is room for, and fails if that is not all of it.
+func (c *capture) Write(p []byte) (int, error) {
+	n := min(len(p), c.limit-len(c.data))
+	c.data = append(c.data, p[:n]...)
+	if n < len(p) {
+		c.over = true
+		close(c.flooded)
+		return n, ErrTooMuchOutput
 	}
+	return n, nil
 }
 
 // A tail keeps the last bytes of what is written.
@@ -52,9 +44,6 @@ type tail struct {
 }
 
 func newTail(limit int) *tail { return &tail{limit: limit} }
-
-// readFrom reads to the end.
-func (t *tail) readFrom(f *os.File) { io.Copy(t, f) }
 
 // Write keeps the end of what was written so far.
 func (t *tail) Write(p []byte) (int, error) {

@@ -1,17 +1,16 @@
-// Package process runs an operating system command as a supervised child: in a
-// process group of its own that is killed whole, with its output bounded, its
-// standard input fed and nothing of it left when [Run] returns.
+// Package process starts operating system commands. Each runs in a process group
+// of its own (on Windows a job object) that is killed as a whole.
 //
-// The package knows nothing of any domain and imports nothing of the project.
+//   - [Run] feeds a command its input, waits for its end and returns its output.
+//   - [Serve] starts a long-lived command that is spoken to over pipes.
+//   - [Spawn] starts a command whose output is handled while it runs.
+//   - [Detach] starts a command that outlives this process.
+//   - [EndMarked] and [EndLeftovers] end what processes that were killed have left.
 package process
 
 import (
 	"context"
 	"errors"
-	"os"
-	"os/exec"
-	"runtime"
-	"sync"
 	"time"
 )
 
@@ -20,15 +19,6 @@ const (
 	DefaultStdoutLimit = 1 << 20         // bytes
 	DefaultStderrLimit = 16 << 10        // bytes
 	DefaultGrace       = 2 * time.Second // from SIGTERM to SIGKILL
-)
-
-const (
-	// drainFor bounds the wait for what is still in the pipes once the group is
-	// dead: whoever left the group (setsid) may hold them open for ever.
-	drainFor = time.Second
-	// goneFor bounds the wait for killed descendants to be gone: where nothing
-	// reaps orphans they stay as zombies.
-	goneFor = 250 * time.Millisecond
 )
 
 // A Spec says what to run. The zero value of a field is its default.
@@ -55,6 +45,28 @@ type Spec struct {
 	// Grace is the time from SIGTERM, when the context ends, to SIGKILL. Default
 	// DefaultGrace.
 	Grace time.Duration
+	// Descendants makes the group include, on Linux, the processes that have left it
+	// for a session of their own, except those that Detach started. This process then
+	// adopts and reaps every orphan, so it must have no other child. On Windows it
+	// lets members leave the job object if they ask for it, as Detach does.
+	Descendants bool
+}
+
+func (s *Spec) withDefaults() (Spec, error) {
+	d := *s
+	if d.StdoutLimit <= 0 {
+		d.StdoutLimit = DefaultStdoutLimit
+	}
+	if d.StderrLimit <= 0 {
+		d.StderrLimit = DefaultStderrLimit
+	}
+	if d.Grace <= 0 {
+		d.Grace = DefaultGrace
+	}
+	if len(d.Command) == 0 || d.Command[0] == "" {
+		return d, &Error{Kind: Start, ExitCode: -1, Err: errors.New("no program is named")}
+	}
+	return d, nil
 }
 
 // A Result is what came of a child that was started.
@@ -78,236 +90,46 @@ type Result struct {
 // exit with code 0 is an *Error, with the Result beside it as far as there is
 // one.
 func Run(ctx context.Context, spec Spec) (Result, error) {
-	if spec.StdoutLimit <= 0 {
-		spec.StdoutLimit = DefaultStdoutLimit
-	}
-	if spec.StderrLimit <= 0 {
-		spec.StderrLimit = DefaultStderrLimit
-	}
-	if spec.Grace <= 0 {
-		spec.Grace = DefaultGrace
-	}
-	if len(spec.Command) == 0 || spec.Command[0] == "" {
-		return Result{ExitCode: -1}, &Error{Kind: Start, ExitCode: -1, Err: errors.New("no program is named")}
+	spec, err := spec.withDefaults()
+	if err != nil {
+		return Result{ExitCode: -1}, err
 	}
 	if ctx.Err() != nil {
 		return Result{ExitCode: -1}, ended(ctx, &spec, 0)
 	}
-	// Where the child is to end with this process, even if that is killed, the
-	// system takes the thread that started it for the process.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	c, err := start(&spec)
+	stdout, stderr := newCapture(spec.StdoutLimit), newTail(spec.StderrLimit)
+	c, err := Spawn(spec, stdout, stderr)
 	if err != nil {
-		return Result{ExitCode: -1}, err
+		return Result{ExitCode: -1}, startError(&spec, err)
 	}
-	return c.supervise(ctx)
-}
-
-// A child is one that has been started. All its goroutines are in wg.
-type child struct {
-	spec    *Spec
-	cmd     *exec.Cmd
-	group   *group
-	started time.Time
-
-	stdout *capture
-	stderr *tail
-	pipes  []*os.File     // our ends
-	wg     sync.WaitGroup // feeds and reads the pipes
-	exited chan struct{}  // closed by the waiter once the child is reaped
-	ended  time.Time      // valid once exited is closed
-}
-
-// start starts the child and the goroutines that serve its pipes.
-func start(spec *Spec) (*child, error) {
-	if spec.Dir != "" {
-		// With process attributes set, a missing directory would be reported as a
-		// missing program.
-		if info, err := os.Stat(spec.Dir); err != nil {
-			return nil, startError(spec, err)
-		} else if !info.IsDir() {
-			return nil, startError(spec, &os.PathError{Op: "chdir", Path: spec.Dir, Err: errors.New("not a directory")})
-		}
-	}
-	c := &child{
-		spec:   spec,
-		cmd:    exec.Command(spec.Command[0], spec.Command[1:]...),
-		stdout: newCapture(spec.StdoutLimit),
-		stderr: newTail(spec.StderrLimit),
-		exited: make(chan struct{}),
-	}
-	c.cmd.Dir, c.cmd.Env = spec.Dir, spec.Env
-	isolate(c.cmd)
-
-	// The pipes are ours, not exec's, so that Wait waits for the child alone: the
-	// group is to be killed as soon as its leader is gone, whoever holds them.
-	var theirs []*os.File
-	pipe := func(input bool) (ours, child *os.File, err error) {
-		r, w, err := os.Pipe()
-		if err != nil {
-			return nil, nil, err
-		}
-		if ours, child = r, w; input {
-			ours, child = w, r
-		}
-		c.pipes, theirs = append(c.pipes, ours), append(theirs, child)
-		return ours, child, nil
-	}
-	defer func() {
-		for _, f := range theirs {
-			f.Close()
-		}
-	}()
-	var in, out, errs *os.File
-	if err := func() (err error) {
-		var f *os.File
-		if spec.Stdin != nil {
-			if in, f, err = pipe(true); err != nil {
-				return err
-			}
-			c.cmd.Stdin = f
-		}
-		if out, f, err = pipe(false); err != nil {
-			return err
-		}
-		c.cmd.Stdout = f
-		if errs, f, err = pipe(false); err != nil {
-			return err
-		}
-		c.cmd.Stderr = f
-		c.started = time.Now()
-		if err := c.cmd.Start(); err != nil {
-			return err
-		}
-		if c.group, err = adopt(c.cmd.Process); err != nil {
-			c.cmd.Process.Kill()
-			c.cmd.Wait()
-		}
-		return err
-	}(); err != nil {
-		c.closePipes()
-		return nil, startError(spec, err)
-	}
-
-	if in != nil {
-		c.wg.Go(func() {
-			// A child that reads less than there is, or exits early, is its own affair.
-			in.Write(spec.Stdin)
-			in.Close()
-		})
-	}
-	c.wg.Go(func() { c.stdout.readFrom(out) })
-	c.wg.Go(func() { c.stderr.readFrom(errs) })
-	return c, nil
-}
-
-// supervise waits for the end, or brings it about.
-func (c *child) supervise(ctx context.Context) (Result, error) {
-	var waiter sync.WaitGroup
-	waiter.Go(func() {
-		c.cmd.Wait() // what it says is in ProcessState too
-		c.ended = time.Now()
-		close(c.exited)
-	})
-
-	var ourDoing *Error // why it was killed; nil: it ended by itself
+	var reason *Error // why it was killed; nil means that it ended on its own
 	select {
-	case <-c.exited:
-	case <-c.stdout.flooded:
-		ourDoing = &Error{Kind: TooMuchOutput, Err: ErrTooMuchOutput}
+	case <-c.Exited():
+	case <-stdout.flooded:
 	case <-ctx.Done():
 		select {
-		case <-c.exited: // it was in time
+		case <-c.Exited(): // it was in time
 		default:
-			ourDoing = ended(ctx, c.spec, time.Since(c.started))
-			c.terminate()
+			reason = ended(ctx, &spec, time.Since(c.Started()))
+			c.stop(spec.Grace)
 		}
 	}
-	// The leader may have been reaped just now: its number is not given out again
-	// before the system has gone round all others, so this reaches nobody else.
-	survivors := c.group.kill()
-	waiter.Wait()
-	if survivors {
-		c.group.waitGone(goneFor)
+	c.Close()
+	if reason == nil && stdout.over {
+		reason = &Error{Kind: TooMuchOutput, Err: ErrTooMuchOutput}
 	}
-	c.drain()
-	c.group.close()
-	if ourDoing == nil && c.stdout.over {
-		// Both happened at once, or the child wrote its last words and was gone.
-		ourDoing = &Error{Kind: TooMuchOutput, Err: ErrTooMuchOutput}
-	}
-	return c.result(ourDoing)
-}
-
-// terminate asks the group to end and gives it the grace period to do so. It
-// returns early once nothing of the group is left.
-func (c *child) terminate() {
-	if err := c.group.terminate(); err != nil {
-		return
-	}
-	grace := time.NewTimer(c.spec.Grace)
-	defer grace.Stop()
-	select {
-	case <-c.exited:
-	case <-grace.C:
-		return
-	}
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for c.group.alive() {
-		select {
-		case <-look.C:
-		case <-grace.C:
-			return
-		}
-	}
-}
-
-// drain waits until the pipes are read to their end, or closes them.
-func (c *child) drain() {
-	done := make(chan struct{})
-	var waiter sync.WaitGroup
-	waiter.Go(func() { c.wg.Wait(); close(done) })
-	read := c.pipes
-	if len(c.pipes) == 3 {
-		c.pipes[0].Close() // nobody reads any more; frees the goroutine that feeds
-		read = c.pipes[1:]
-	}
-	Drain(done, drainFor, read...)
-	c.closePipes()
-	waiter.Wait()
-}
-
-func (c *child) closePipes() {
-	for _, f := range c.pipes {
-		f.Close() // twice is harmless
-	}
-}
-
-// result puts together what is known, and judges it.
-func (c *child) result(ourDoing *Error) (Result, error) {
 	r := Result{
-		ExitCode: c.cmd.ProcessState.ExitCode(),
-		Signal:   signalName(c.cmd.ProcessState),
-		Stdout:   c.stdout.data,
-		Stderr:   c.stderr.text(),
-		Started:  c.started,
-		Duration: c.ended.Sub(c.started),
+		ExitCode: c.code, Signal: c.signal, Stdout: stdout.data, Stderr: stderr.text(),
+		Started: c.started, Duration: c.ended.Sub(c.started),
 	}
-	e := ourDoing
-	switch {
-	case e != nil:
-	case r.Signal != "":
-		e = &Error{Kind: Signal}
-	case r.ExitCode != 0:
-		e = &Error{Kind: Exit}
-	default:
+	if reason == nil && r.ExitCode == 0 && r.Signal == "" {
 		return r, nil
 	}
-	e.Command, e.ExitCode, e.Signal = c.spec.Command[0], r.ExitCode, r.Signal
-	e.Limit, e.After = c.spec.StdoutLimit, r.Duration
-	if e.Tail = Tail(r.Stderr, tailSize); e.Tail == "" {
+	e := c.failure(&spec, stderr)
+	if reason != nil {
+		e.Kind, e.Err = reason.Kind, reason.Err
+	}
+	if e.Tail == "" {
 		e.Tail = Tail(string(lastBytes(r.Stdout, 4*tailSize)), tailSize)
 	}
 	return r, e

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/actor/process"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -252,7 +253,7 @@ func setupMark(attempt string) string { return "setup-" + attempt }
 func endSetup(ctx context.Context, attempt string, trees []worktree.Tree) error {
 	for _, t := range trees {
 		if len(t.Setup) > 0 {
-			return runner.EndMarked(ctx, setupMark(attempt))
+			return process.EndMarked(ctx, runner.Mark(setupMark(attempt)))
 		}
 	}
 	return nil

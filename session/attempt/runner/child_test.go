@@ -61,7 +61,7 @@ func child(mode string) int {
 	case "tell":
 		wd, _ := os.Getwd()
 		json.NewEncoder(os.Stdout).Encode(map[string]any{"dir": wd, "pwd": os.Getenv("PWD"), "tell": os.Getenv("TELL"),
-			"shim": os.Getenv(shimEnv), "mark": os.Getenv(markEnv), "args": os.Args[1:]})
+			"shim": os.Getenv("PROCESS_DETACHED"), "mark": os.Getenv(markEnv), "args": os.Args[1:]})
 	case "exit":
 		fmt.Println("done")
 		fmt.Println("   ")
@@ -333,12 +333,12 @@ func (v *visitor) gone() {
 // nothingLeft fails the test if a process of it lives: each has the bench's
 // folder in its environment, or as its argument.
 func (b *bench) nothingLeft() {
-	for wait := newPace(50 * time.Millisecond); ; {
+	for pause, end := looks(lookMax), time.Now().Add(time.Minute); ; {
 		left := processesOf(b.dir)
 		if len(left) == 0 {
 			return
 		}
-		if time.Since(wait.began) > time.Minute {
+		if time.Now().After(end) {
 			b.t.Errorf("processes are left: %v", left)
 			for _, pid := range left {
 				if p, err := os.FindProcess(pid); err == nil {
@@ -347,7 +347,7 @@ func (b *bench) nothingLeft() {
 			}
 			return
 		}
-		wait.next(context.Background())
+		pause.Wait(context.Background())
 	}
 }
 

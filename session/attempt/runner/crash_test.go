@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"deepwork/actor/process"
 )
 
 // A shim that is killed takes its agent with it, or whoever notices does, and
@@ -61,7 +63,7 @@ func TestShimKilledInBetween(t *testing.T) {
 	b := newBench(t)
 	s := b.spec("1", "echo")
 	must(t, putSpec(t.Context(), s))
-	must(t, writeJSON(s.Dir, startedFile, &startedRecord{Boot: bootID(), StartedAt: time.Now()}))
+	must(t, writeJSON(s.Dir, startedFile, &startedRecord{Boot: process.Boot(), StartedAt: time.Now()}))
 	if e := b.run(s); !e.Interrupted || b.ran() != 0 {
 		t.Errorf("%+v, %d ran", e, b.ran())
 	}
@@ -75,15 +77,15 @@ func TestForeignProcessesAreLeftAlone(t *testing.T) {
 	other.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	must(t, other.Start())
 	defer func() { other.Process.Kill(); other.Wait() }()
-	start, _ := startOf(other.Process.Pid)
+	start := process.Identify(other.Process.Pid).Start
 	for i, r := range []startedRecord{
 		{PID: other.Process.Pid, Start: start, ShimPID: other.Process.Pid, ShimStart: start, Boot: "another"},
-		{PID: other.Process.Pid, Start: "1", ShimPID: os.Getpid(), ShimStart: "1", Boot: bootID()},
+		{PID: other.Process.Pid, Start: "1", ShimPID: os.Getpid(), ShimStart: "1", Boot: process.Boot()},
 	} {
 		s := b.spec(fmt.Sprint(i), "echo")
 		must(t, putSpec(t.Context(), s))
 		must(t, writeJSON(s.Dir, startedFile, &r))
-		if nudge(&r) {
+		if (process.ID{PID: r.ShimPID, Start: r.ShimStart, Boot: r.Boot}).Nudge() {
 			t.Error("a stranger was told to stop")
 		}
 		if e := b.run(s); !e.Interrupted {

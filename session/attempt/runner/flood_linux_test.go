@@ -20,12 +20,12 @@ func TestFlood(t *testing.T) {
 	b := newBench(t)
 	p := b.start(b.spec("1", "flood:100000000"))
 	most := 0
-	for look := newPace(20 * time.Millisecond); !exists(p.dir, exitFile); {
+	for pause := looks(20 * time.Millisecond); !exists(p.dir, exitFile); {
 		most = max(most, residentKB(p.started.ShimPID))
 		if got := size(t, b.path("log")); got > MaxLogBytes {
 			t.Fatalf("the log has %d bytes", got)
 		}
-		must(t, look.next(t.Context()))
+		must(t, pause.Wait(t.Context()))
 	}
 	e := b.wait(p)
 	if e.Code != 0 || e.FinalMessage != "the end, without a line break" {

@@ -2,13 +2,14 @@ package runner
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"deepwork/actor/durable"
@@ -50,10 +51,17 @@ type startedRecord struct {
 	LogFrom   int64     `json:"log_from"` // the index of the run's first log entry
 }
 
-func newMark() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails
-	return fmt.Sprintf("%x", b)
+// markEnv holds the mark of a run in the environment of the agent and of all that
+// it starts.
+const markEnv = "DEEPWORK_ATTEMPT_RUN"
+
+// Mark returns an entry of an environment by which process.EndMarked finds the
+// processes that were given it, or "" if name is "". No name may begin another.
+func Mark(name string) string {
+	if name == "" {
+		return ""
+	}
+	return markEnv + "=" + name
 }
 
 func exists(dir, name string) bool {
@@ -61,20 +69,21 @@ func exists(dir, name string) bool {
 	return err == nil
 }
 
-// readJSON reads a record; found is false where there is none. A record is
-// replaced as a whole, so one that cannot be parsed is an error.
-func readJSON(dir, name string, v any) (found bool, err error) {
+// readJSON reads a record; it returns nil if there is none. A record is replaced
+// as a whole, so one that cannot be parsed is an error.
+func readJSON[T any](dir, name string) (*T, error) {
 	data, err := os.ReadFile(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return nil, nil
+	}
+	v := new(T)
+	if err == nil {
+		err = json.Unmarshal(data, v)
 	}
 	if err != nil {
-		return false, err
+		return nil, fmt.Errorf("reading %s: %w", filepath.Join(dir, name), err)
 	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return false, fmt.Errorf("reading %s: %w", filepath.Join(dir, name), err)
-	}
-	return true, nil
+	return v, nil
 }
 
 // disk is what the files of a run are written with.
@@ -142,3 +151,38 @@ func writeExit(dir string, e *Exit) error {
 
 // removeFile removes a record, durably; that there is none is no error.
 func removeFile(dir, name string) error { return disk.Drop(filepath.Join(dir, name)) }
+
+// maxGrace is the longest grace period of a stop.
+const maxGrace = 24 * time.Hour
+
+// requestStop records a request to stop the run, with a grace period. Each grace
+// is a name of its own, so no request takes back another.
+func requestStop(dir string, grace time.Duration) error {
+	f, err := os.OpenFile(filepath.Join(dir, stopPrefix+strconv.FormatInt(grace.Milliseconds(), 10)), os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return disk.SyncFolder(dir)
+}
+
+// requestedStop returns the shortest grace period of the requests to stop the run.
+func requestedStop(dir string) (grace time.Duration, requested bool) {
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, false
+	}
+	for _, name := range names {
+		digits, ok := strings.CutPrefix(name.Name(), stopPrefix)
+		ms, err := strconv.ParseInt(digits, 10, 64)
+		if !ok || err != nil || ms < 0 || ms > int64(maxGrace/time.Millisecond) {
+			continue
+		}
+		if d := time.Duration(ms) * time.Millisecond; !requested || d < grace {
+			grace, requested = d, true
+		}
+	}
+	return grace, requested
+}

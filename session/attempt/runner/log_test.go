@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -253,55 +252,6 @@ func TestTailWhileWriting(t *testing.T) {
 			}
 		}
 		after = next
-	}
-}
-
-func TestLinesAreSplit(t *testing.T) {
-	split := func(size int, text string) (lines []string) {
-		s := newSplitter(func(got [][]byte) {
-			for _, line := range got {
-				lines = append(lines, string(line))
-			}
-		})
-		for p := []byte(text); len(p) > 0; {
-			n := min(len(p), 1+rand.N(size))
-			block := bytes.Clone(p[:n])
-			s.Write(block)
-			for i := range block {
-				block[i] = '!' // what was given is not used any more
-			}
-			if len(s.rest) > MaxLine {
-				t.Fatalf("it keeps %d bytes", len(s.rest))
-			}
-			p = p[n:]
-		}
-		s.end()
-		return lines
-	}
-	long := strings.Repeat("é", MaxLine)
-	full := strings.Repeat("f", MaxLine)
-	for _, size := range []int{1, 7, 1000, 3 * MaxLine} {
-		if got := strings.Join(split(size, "a\r\n\nb\r\rc\n"), "|"); got != "a||b\r\rc" {
-			t.Errorf("%d: %q", size, got)
-		}
-		if size == 1 {
-			continue
-		}
-		got := split(size, "first\n"+long+"\nlast"+full)
-		if strings.Join(got, "") != "first"+long+"last"+full || got[0] != "first" || len(got) != 5 {
-			t.Errorf("%d: %d lines", size, len(got))
-		}
-		for _, line := range got {
-			if len(line) > MaxLine || !utf8.ValidString(line) {
-				t.Errorf("%d: a line of %d bytes, %t", size, len(line), utf8.ValidString(line))
-			}
-		}
-		if got := split(size, full+"\nx\n"); len(got) != 2 {
-			t.Errorf("%d: a full line is %d", size, len(got))
-		}
-		if got := split(size, full+"\r\n"+full+full+"\n"); len(got) != 3 {
-			t.Errorf("%d: full lines are %d", size, len(got))
-		}
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gofrs/flock"
+	"deepwork/actor/durable"
+	"deepwork/actor/process"
 )
 
 // MaxLogBytes is how much of an attempt's log is kept; the oldest goes first.
@@ -31,7 +32,7 @@ const (
 // can be written again.
 type logFile struct {
 	dir  string
-	lock *flock.Flock
+	lock *durable.FileLock
 
 	mu    sync.Mutex
 	f     *os.File  // the last segment; nil: there is none yet
@@ -51,15 +52,10 @@ func openLog(dir string, patience time.Duration) (*logFile, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("opening the log: %w", err)
 	}
-	lock := flock.New(filepath.Join(dir, logLock), flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errors.New("a run writes it now"))
 	defer cancel()
-	ok, err := lock.TryLockContext(ctx, 5*time.Millisecond)
-	if errors.Is(err, context.DeadlineExceeded) || err == nil && !ok {
-		err = errors.New("a run writes it now")
-	}
+	lock, err := durable.Lock(ctx, filepath.Join(dir, logLock))
 	if err != nil {
-		lock.Close()
 		return nil, fmt.Errorf("opening the log %s: %w", dir, err)
 	}
 	l := &logFile{dir: dir, lock: lock}
@@ -213,7 +209,7 @@ func (l *logFile) close() error {
 		err = errors.Join(err, disk.Sync(l.f), l.f.Close(), disk.SyncFolder(l.dir))
 		l.f = nil
 	}
-	return errors.Join(err, l.lock.Close())
+	return errors.Join(err, l.lock.Unlock())
 }
 
 // Note writes a system entry to a log in which no run writes now, and makes the
@@ -226,9 +222,9 @@ func Note(log, text string) error {
 	if err != nil {
 		return fmt.Errorf("noting something in a log: %w", err)
 	}
-	s := newSplitter(func(lines [][]byte) { l.write(System, lines...) })
+	s := process.NewLines(MaxLine, func(lines [][]byte) { l.write(System, lines...) })
 	s.Write([]byte(text))
-	s.end()
+	s.End()
 	if err := l.close(); err != nil {
 		return fmt.Errorf("noting something in the log %s: %w", log, err)
 	}

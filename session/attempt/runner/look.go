@@ -2,129 +2,84 @@ package runner
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/gofrs/flock"
+	"deepwork/actor/durable"
+	"deepwork/actor/process"
+	"deepwork/actor/wait"
 )
 
-// lockPatience bounds the wait for a lock that others hold for a moment only.
-const lockPatience = 10 * time.Second
+const (
+	// lockPatience bounds the wait for a lock that others hold for a moment only.
+	lockPatience = 10 * time.Second
+	// lookMax is the longest pause between looks at a folder that others change.
+	lookMax = 50 * time.Millisecond
+)
 
-// A pace spaces the looks at something that others change: at once at first, and
-// then the slower the longer it takes.
-type pace struct {
-	began time.Time
-	most  time.Duration
+// looks spaces looks at a folder that others change.
+func looks(most time.Duration) *wait.Backoff {
+	return &wait.Backoff{Min: 2 * time.Millisecond, Max: most}
 }
 
-func newPace(most time.Duration) *pace { return &pace{began: time.Now(), most: most} }
-
-// next waits for the next look, or until ctx ends.
-func (p *pace) next(ctx context.Context) error {
-	timer := time.NewTimer(min(max(time.Since(p.began)/10, 2*time.Millisecond), p.most))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// lockRun takes the lock of a run. It gives up, without an error and without a
-// lock, once a shim that holds it has marked the folder, or after patience.
-func lockRun(ctx context.Context, dir string, patience time.Duration) (*flock.Flock, error) {
-	path := filepath.Join(dir, lockFile)
-	for wait := newPace(50 * time.Millisecond); ; {
-		lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
-		ok, err := lock.TryLock()
-		if ok {
-			return lock, nil
+// lockRun takes the lock of a run. It returns nil and no error if a shim that holds
+// it has marked the folder, or after patience.
+func lockRun(ctx context.Context, dir string) (*durable.FileLock, error) {
+	for pause, end := looks(lookMax), time.Now().Add(lockPatience); ; {
+		lock, err := durable.TryLock(filepath.Join(dir, lockFile))
+		if lock != nil || err != nil {
+			return lock, err
 		}
-		lock.Close()
-		if err != nil {
-			return nil, fmt.Errorf("locking %s: %w", path, err)
-		}
-		if exists(dir, startedFile) || exists(dir, exitFile) || time.Since(wait.began) > patience {
+		if exists(dir, startedFile) || exists(dir, exitFile) || time.Now().After(end) {
 			return nil, nil
 		}
-		if err := wait.next(ctx); err != nil {
+		if err := pause.Wait(ctx); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// held tells whether somebody holds the lock of a run.
-func held(dir string) (bool, error) {
-	// Shared, so that many who look at once do not take each other for a shim.
-	probe := flock.New(filepath.Join(dir, lockFile), flock.SetFlag(os.O_RDONLY))
-	free, err := probe.TryRLock()
-	probe.Close()
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("looking at the lock of %s: %w", dir, err)
-	}
-	return !free, nil
-}
+// Alive reports whether the run of a folder goes on, by the lock that its shim
+// holds. Unlike Find it settles nothing, and makes nothing on disk.
+func Alive(dir string) (bool, error) { return durable.Locked(filepath.Join(dir, lockFile)) }
 
 // A view is what a folder says at one moment.
 type view struct {
 	started *startedRecord // nil: the folder is not marked
 	exit    *Exit          // nil: no exit is recorded
-	held    bool           // a shim lives; valid where there is no exit
+	alive   bool           // a shim lives; valid if there is no exit
 }
 
 // look reads a folder.
-func look(dir string) (view, error) {
-	var v view
-	var err error
-	// The lock before the records: a shim records and then lets go.
-	if v.held, err = held(dir); err != nil {
+func look(dir string) (v view, err error) {
+	// The lock before the records: a shim records and then unlocks.
+	if v.alive, err = Alive(dir); err != nil {
 		return v, err
 	}
-	var e Exit
-	found, err := readJSON(dir, exitFile, &e)
-	if err != nil {
+	if v.exit, err = readJSON[Exit](dir, exitFile); err != nil {
 		return v, err
 	}
-	if found {
-		v.exit = &e
-	}
-	var s startedRecord
-	if found, err = readJSON(dir, startedFile, &s); err != nil {
-		return v, err
-	}
-	if found {
-		v.started = &s
-	}
-	return v, nil
+	v.started, err = readJSON[startedRecord](dir, startedFile)
+	return v, err
 }
 
-// find returns the run of a folder, or nil where no agent was ever started and
-// no shim is about to. What a shim that died has left it ends and records.
+// find returns the run of a folder, or nil if no agent was ever started and no
+// shim is about to. What a shim that died has left it ends and records.
 func find(ctx context.Context, dir string) (*Process, error) {
-	for wait := newPace(50 * time.Millisecond); ; {
+	for pause := looks(lookMax); ; {
 		v, err := look(dir)
-		if err != nil {
-			return nil, fmt.Errorf("looking for a run in %s: %w", dir, err)
-		}
 		switch {
-		case v.exit != nil, v.held && v.started != nil && v.started.PID != 0:
+		case err != nil:
+		case v.exit != nil, v.alive && v.started != nil && v.started.PID != 0:
 			return &Process{dir: dir, started: v.started, exit: v.exit}, nil
-		case !v.held && v.started == nil:
+		case !v.alive && v.started == nil:
 			return nil, nil
-		case !v.held:
+		case !v.alive:
 			err = settle(ctx, dir)
 		}
 		if err == nil {
-			err = wait.next(ctx)
+			err = pause.Wait(ctx)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("looking for a run in %s: %w", dir, err)
@@ -133,34 +88,35 @@ func find(ctx context.Context, dir string) (*Process, error) {
 }
 
 // settle ends what a dead shim has left and records that its run was cut short.
-// Where somebody else is at it, it returns and leaves it to them.
+// If another process does so already, it returns and leaves it to that.
 func settle(ctx context.Context, dir string) error {
-	lock := flock.New(filepath.Join(dir, lockFile), flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
-	defer lock.Close()
-	if ok, err := lock.TryLock(); err != nil || !ok {
+	lock, err := durable.TryLock(filepath.Join(dir, lockFile))
+	if lock == nil {
 		return err
 	}
-	v, err := look(dir) // anew, under the lock
+	defer lock.Unlock()
+	v, err := look(dir) // again, under the lock
 	if err != nil || v.exit != nil || v.started == nil {
 		return err
 	}
-	var spec specRecord
-	if _, err := readJSON(dir, specFile, &spec); err != nil {
+	spec, err := readJSON[specRecord](dir, specFile)
+	if err != nil {
 		return err
 	}
-	if v.started.Boot == bootID() {
-		if err := endLeftovers(ctx, v.started, spec.Mark); err != nil {
+	if spec == nil {
+		spec = &specRecord{}
+	}
+	s := v.started
+	if s.Boot == process.Boot() {
+		if err := process.EndLeftovers(ctx, process.ID{PID: s.PID, Start: s.Start, Boot: s.Boot}, s.ShimPID, Mark(spec.Mark)); err != nil {
 			return fmt.Errorf("ending what the run in %s has left: %w", dir, err)
 		}
 	}
-	_, stopped := askedToStop(dir)
-	e := Exit{
-		Code: -1, Interrupted: true, Stopped: stopped,
-		StartedAt: v.started.StartedAt, EndedAt: endOf(v.started.StartedAt, time.Now().UTC()),
-	}
+	_, stopped := requestedStop(dir)
+	e := Exit{Code: -1, Interrupted: true, Stopped: stopped, StartedAt: s.StartedAt, EndedAt: endOf(s.StartedAt, time.Now().UTC())}
 	if spec.Log != "" {
 		// The log is a help to people; without it the run is settled all the same.
-		e.FinalMessage = finalOf(spec.Log, v.started.LogFrom)
+		e.FinalMessage = finalOf(spec.Log, s.LogFrom)
 		Note(spec.Log, "the run was cut short: what watched over it was killed, or the system went down")
 	}
 	return writeExit(dir, &e)

@@ -2,12 +2,15 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"deepwork/actor/process"
 )
 
-// waitPace is the longest time from the end of a run to when Wait tells.
-const waitPace = 250 * time.Millisecond
+// waitMax is the longest time from the end of a run to when Wait returns.
+const waitMax = 250 * time.Millisecond
 
 // A Process is a run, this server's or another's. Any number of goroutines and
 // servers may wait for one and stop it.
@@ -42,19 +45,19 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	if p.exit != nil {
 		return *p.exit, nil
 	}
-	for wait := newPace(waitPace); ; {
+	for pause := looks(waitMax); ; {
 		v, err := look(p.dir)
-		if err == nil && v.exit != nil {
+		switch {
+		case err != nil:
+		case v.exit != nil:
 			return *v.exit, nil
-		}
-		if err == nil && !v.held {
-			if v.started == nil {
-				return Exit{}, fmt.Errorf("waiting for the run in %s: its records were removed", p.dir)
-			}
+		case !v.alive && v.started == nil:
+			err = errors.New("its records were removed")
+		case !v.alive:
 			err = settle(ctx, p.dir)
 		}
 		if err == nil {
-			err = wait.next(ctx)
+			err = pause.Wait(ctx)
 		}
 		if err != nil {
 			return Exit{}, fmt.Errorf("waiting for the run in %s: %w", p.dir, err)
@@ -71,11 +74,10 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) (Exit, error) {
 		return *p.exit, nil
 	}
 	v, err := look(p.dir)
-	if err == nil && v.exit == nil && v.held {
-		err = askToStop(p.dir, min(max(grace, 0), maxGrace))
-		// The signal is quicker than the file, and counts by itself where the file
-		// cannot be made.
-		if nudge(p.started) {
+	if err == nil && v.exit == nil && v.alive {
+		err = requestStop(p.dir, min(max(grace, 0), maxGrace))
+		// The signal is quicker than the file, and is enough if there can be no file.
+		if p.started != nil && (process.ID{PID: p.started.ShimPID, Start: p.started.ShimStart, Boot: p.started.Boot}).Nudge() {
 			err = nil
 		}
 	}

@@ -21,7 +21,7 @@ func FuzzRunRecords(f *testing.F) {
 			}
 		}
 		v, err := look(dir)
-		if err == nil && (v.exit == nil || v.started == nil || v.held) {
+		if err == nil && (v.exit == nil || v.started == nil || v.alive) {
 			t.Errorf("%s and %s are there, and it says %+v", exitFile, startedFile, v)
 		}
 	})

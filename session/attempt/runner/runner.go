@@ -17,7 +17,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/google/uuid"
+
+	"deepwork/actor/process"
 )
 
 // ShimCommand is the hidden subcommand that is the shim; it takes the run's
@@ -85,7 +90,7 @@ func (r *Runner) Start(ctx context.Context, spec Spec) (*Process, error) {
 		if err := putSpec(ctx, spec); err != nil {
 			return nil, fmt.Errorf("starting a run in %s: %w", spec.Dir, err)
 		}
-		said, err := r.launch(ctx, spec.Dir)
+		said, err := r.startShim(ctx, spec.Dir)
 		if err != nil {
 			return nil, fmt.Errorf("starting the shim of the run in %s: %w", spec.Dir, err)
 		}
@@ -124,6 +129,24 @@ func (r *Runner) Find(ctx context.Context, dir string) (*Process, error) {
 	}
 }
 
+// gitEnv are variables by which git works on another repository than that of its
+// working directory. A server has them if git itself has started it; an agent
+// would commit to the main checkout.
+var gitEnv = []string{
+	"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY",
+	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_QUARANTINE_PATH", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_IMPLICIT_WORK_TREE",
+}
+
+// startShim starts the shim of a folder and returns when it has recorded that the
+// agent runs, or that it does not, or has ended. said is why it could record
+// neither.
+func (r *Runner) startShim(ctx context.Context, dir string) (said string, err error) {
+	if len(r.Shim) == 0 {
+		return "", errors.New("no command line of the shim is set")
+	}
+	return process.Detach(ctx, append(slices.Clone(r.Shim), dir), process.Without(os.Environ(), append(gitEnv, markEnv)...))
+}
+
 func (s *Spec) check() error {
 	switch {
 	case len(s.Command) == 0 || s.Command[0] == "":
@@ -143,20 +166,20 @@ func putSpec(ctx context.Context, spec Spec) error {
 	if err := os.MkdirAll(spec.Dir, 0o700); err != nil {
 		return err
 	}
-	lock, err := lockRun(ctx, spec.Dir, lockPatience)
+	lock, err := lockRun(ctx, spec.Dir)
 	if err != nil {
 		return err
 	}
 	if lock == nil {
 		return nil // a shim has it: the Spec is there
 	}
-	defer lock.Close()
+	defer lock.Unlock()
 	if exists(spec.Dir, specFile) {
 		return nil
 	}
 	return writeJSON(spec.Dir, specFile, &specRecord{
 		Command: spec.Command, Work: spec.Work, Log: spec.Log,
-		Env: slices.Clone(spec.Env), Stdin: spec.Stdin, Mark: newMark(),
+		Env: slices.Clone(spec.Env), Stdin: spec.Stdin, Mark: strings.ReplaceAll(uuid.NewString(), "-", ""),
 	})
 }
 
@@ -166,11 +189,11 @@ func forget(ctx context.Context, dir string) (bool, error) {
 	if !exists(dir, specFile) && !exists(dir, startedFile) && !exists(dir, exitFile) {
 		return true, nil
 	}
-	lock, err := lockRun(ctx, dir, lockPatience)
+	lock, err := lockRun(ctx, dir)
 	if err != nil || lock == nil {
 		return false, err
 	}
-	defer lock.Close()
+	defer lock.Unlock()
 	if exists(dir, startedFile) || exists(dir, exitFile) {
 		return false, nil
 	}

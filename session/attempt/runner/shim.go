@@ -3,143 +3,111 @@ package runner
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"runtime"
 	"time"
+
+	"deepwork/actor/process"
 )
 
 // RunShim is the shim's main function: it runs what the folder's Spec says, and
 // returns when that has ended and everything is recorded. A folder that has no
 // Spec, or whose agent was started before, it leaves alone.
 //
-// Called by anybody but a shim of the same folder it starts that shim as a
-// process of its own, in a session of its own and a child of nobody, and returns.
-// The process's standard output is the line to the Runner that waits for it:
-// nothing else may write to it. The process must do nothing else.
+// It makes this process one that outlives its parent (see process.Detached). The
+// standard output is the connection to the Runner that waits for it: nothing else
+// may write to it. The process must do nothing else.
 func RunShim(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("running a shim: the run's folder %q is not an absolute path", dir)
 	}
-	if os.Getenv(shimEnv) != dir {
-		return leave(dir)
-	}
-	os.Unsetenv(shimEnv)
-	// The system ends the agent with the thread that started it.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	asked := make(chan os.Signal, 8)
-	signal.Notify(asked, survived...) // taken and not ignored: children inherit what is ignored
-	defer signal.Stop(asked)
-	s := &shim{dir: dir}
-	err := s.run(asked)
+	nudges, err := process.Detached()
 	if err != nil {
-		s.tell(err.Error())
-		err = fmt.Errorf("running the agent of %s: %w", dir, err)
+		return fmt.Errorf("starting a shim: %w", err)
 	}
-	s.tell("")
-	return err
-}
-
-// A shim is one run from within.
-type shim struct {
-	dir  string
-	spec specRecord
-	log  *logFile
-	told bool // the Runner has been answered
-}
-
-// tell answers the Runner that waits, once: with nothing, where what it is to
-// know is recorded.
-func (s *shim) tell(words string) {
-	if s.told {
-		return
+	if nudges == nil {
+		return nil // another process is the shim
 	}
-	s.told = true
-	io.WriteString(os.Stdout, words)
-	hangUp()
+	if err := runShim(dir, nudges); err != nil {
+		process.Answer(err.Error())
+		return fmt.Errorf("running the agent of %s: %w", dir, err)
+	}
+	process.Answer("")
+	return nil
 }
 
-// run does it all, with the run's lock held.
-func (s *shim) run(asked <-chan os.Signal) error {
-	lock, err := lockRun(context.Background(), s.dir, lockPatience)
+// runShim runs the agent with the run's lock held.
+func runShim(dir string, nudges <-chan os.Signal) error {
+	lock, err := lockRun(context.Background(), dir)
 	if err != nil {
 		return err
 	}
 	if lock == nil {
-		return s.await() // another shim was faster
+		return await(dir) // another shim was faster
 	}
-	defer lock.Close()
-	found, err := readJSON(s.dir, specFile, &s.spec)
-	if err != nil || !found || exists(s.dir, startedFile) || exists(s.dir, exitFile) {
+	defer lock.Unlock()
+	spec, err := readJSON[specRecord](dir, specFile)
+	if err != nil || spec == nil || exists(dir, startedFile) || exists(dir, exitFile) {
 		return err
 	}
-	// Before anything runs: where not even this can be written, nothing is begun.
-	if err := putSpare(s.dir); err != nil {
+	// Before anything runs: if not even this can be written, nothing is begun.
+	if err := putSpare(dir); err != nil {
 		return err
 	}
 	now := time.Now().UTC()
-	if s.log, err = openLog(s.spec.Log, runPatience); err != nil {
-		return s.notStarted(now, err.Error())
+	log, err := openLog(spec.Log, runPatience)
+	if err != nil {
+		return notStarted(dir, nil, now, err.Error())
 	}
-	defer s.log.close()
-	if _, asked := askedToStop(s.dir); asked {
-		return s.notStarted(now, "it was stopped before it began")
+	defer log.close()
+	if _, asked := requestedStop(dir); asked {
+		return notStarted(dir, log, now, "it was stopped before it began")
 	}
-	mark := startedRecord{
-		ShimPID: os.Getpid(), Boot: bootID(), StartedAt: now, LogFrom: s.log.next,
+	self := process.Identify(os.Getpid())
+	mark := startedRecord{ShimPID: self.PID, ShimStart: self.Start, Boot: self.Boot, StartedAt: now, LogFrom: log.next}
+	if err := writeJSON(dir, startedFile, &mark); err != nil {
+		return notStarted(dir, log, now, fmt.Sprintf("its start could not be recorded: %v", err))
 	}
-	mark.ShimStart, _ = startOf(os.Getpid())
-	if err := writeJSON(s.dir, startedFile, &mark); err != nil {
-		return s.notStarted(now, fmt.Sprintf("its start could not be recorded: %v", err))
-	}
-	a, why := startAgent(&s.spec, s.log)
+	a, why := startAgent(spec, log)
 	if a == nil {
-		return s.notStarted(now, why)
+		return notStarted(dir, log, now, why)
 	}
-	mark.PID = a.cmd.Process.Pid
-	mark.Start, _ = startOf(mark.PID)
-	recorded := writeJSON(s.dir, startedFile, &mark)
+	mark.PID = a.child.PID()
+	mark.Start = process.Identify(mark.PID).Start
+	recorded := writeJSON(dir, startedFile, &mark)
 	if recorded == nil {
-		s.tell("")
+		process.Answer("")
 	}
-	s.log.system("started %s as process %d", s.spec.Command[0], mark.PID)
-	e := a.watch(s.dir, asked, recorded)
+	log.system("started %s as process %d", spec.Command[0], mark.PID)
+	e := a.watch(dir, nudges, recorded)
 	e.StartedAt, e.EndedAt = now, endOf(now, e.EndedAt)
-	s.log.system("%s", describe(&e))
-	s.log.close()
-	return s.record(&e)
+	log.system("%s", describe(&e))
+	log.close()
+	return record(dir, &e)
 }
 
-// await waits until the shim that is at it has answered for both.
-func (s *shim) await() error {
-	for wait := newPace(50 * time.Millisecond); ; {
-		v, err := look(s.dir)
-		if err != nil || v.exit != nil || !v.held || v.started != nil && v.started.PID != 0 {
+// await waits until the shim that is faster has answered for both.
+func await(dir string) error {
+	for pause := looks(lookMax); ; {
+		v, err := look(dir)
+		if err != nil || v.exit != nil || !v.alive || v.started != nil && v.started.PID != 0 {
 			return err
 		}
-		if err := wait.next(context.Background()); err != nil {
-			return err
-		}
+		pause.Wait(context.Background())
 	}
 }
 
 // notStarted records why there is no agent.
-func (s *shim) notStarted(at time.Time, why string) error {
-	if s.log != nil {
-		s.log.system("not started: %s", why)
+func notStarted(dir string, log *logFile, at time.Time, why string) error {
+	if log != nil {
+		log.system("not started: %s", why)
 	}
-	_, stopped := askedToStop(s.dir)
-	return s.record(&Exit{
-		Code: -1, NotStarted: why, Stopped: stopped,
-		StartedAt: at, EndedAt: endOf(at, time.Now().UTC()),
-	})
+	_, stopped := requestedStop(dir)
+	return record(dir, &Exit{Code: -1, NotStarted: why, Stopped: stopped, StartedAt: at, EndedAt: endOf(at, time.Now().UTC())})
 }
 
-// endOf is when what began then has ended, by the system's clock, which goes on
-// while the machine sleeps; where that was set back meanwhile, by the time that
+// endOf returns when what began then has ended, by the system's clock, which goes
+// on while the machine sleeps. If that was set back meanwhile it is by the time that
 // has gone by: no run ends before it began.
 func endOf(began, ended time.Time) time.Time {
 	if clock := ended.Round(0); !clock.Before(began.Round(0)) {
@@ -151,17 +119,15 @@ func endOf(began, ended time.Time) time.Time {
 // recordFor is how long a shim tries to record an exit.
 const recordFor = 10 * time.Second
 
-// record makes the exit durable. What cannot be is tried again for a while; after
+// record makes the exit durable. It tries again for a while if that fails; after
 // that the run counts as interrupted, since nobody knows how it ended.
-func (s *shim) record(e *Exit) error {
-	for wait := newPace(time.Second); ; {
-		err := writeExit(s.dir, e)
-		if err == nil || time.Since(wait.began) > recordFor {
+func record(dir string, e *Exit) error {
+	for pause, end := looks(time.Second), time.Now().Add(recordFor); ; {
+		err := writeExit(dir, e)
+		if err == nil || time.Now().After(end) {
 			return err
 		}
-		if wait.next(context.Background()) != nil {
-			return err
-		}
+		pause.Wait(context.Background())
 	}
 }
 

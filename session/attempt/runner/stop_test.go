@@ -75,7 +75,7 @@ func TestStopBeforeItBegan(t *testing.T) {
 	b := newBench(t)
 	s := b.spec("1", "hang")
 	must(t, os.MkdirAll(s.Dir, 0o700))
-	must(t, askToStop(s.Dir, 0))
+	must(t, requestStop(s.Dir, 0))
 	if e := b.run(s); !e.Stopped || e.NotStarted == "" || b.ran() != 0 {
 		t.Errorf("%+v, %d ran", e, b.ran())
 	}
@@ -89,10 +89,10 @@ func TestStopWhileStarting(t *testing.T) {
 		s.Env = append(s.Env, hubEnv+"=") // nobody listens
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			for look := newPace(time.Millisecond); !exists(s.Dir, specFile); {
-				look.next(t.Context())
+			for pause := looks(2 * time.Millisecond); !exists(s.Dir, specFile); {
+				pause.Wait(t.Context())
 			}
-			askToStop(s.Dir, time.Duration(i)*time.Millisecond)
+			requestStop(s.Dir, time.Duration(i)*time.Millisecond)
 		})
 		e := b.run(s)
 		wg.Wait()

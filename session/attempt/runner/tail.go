@@ -38,7 +38,7 @@ const (
 func Tail(ctx context.Context, log string, after *int64, limit int, wait time.Duration) (entries []Entry, next int64, err error) {
 	limit = min(max(limit, 1), MaxTail)
 	deadline := time.Now().Add(wait)
-	for looks, misses := newPace(tailPace), 0; ; {
+	for pause, misses := looks(tailPace), 0; ; {
 		entries, next, err = read(log, after, limit)
 		switch {
 		case (errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF)) && misses < tailTries:
@@ -54,7 +54,7 @@ func Tail(ctx context.Context, log string, after *int64, limit int, wait time.Du
 		if after == nil || *after > next {
 			after = new(next)
 		}
-		if err := looks.next(ctx); err != nil {
+		if err := pause.Wait(ctx); err != nil {
 			return nil, 0, fmt.Errorf("reading the log %s: %w", log, err)
 		}
 	}

@@ -1,0 +1,247 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"time"
+
+	"deepwork/actor/wait"
+)
+
+const (
+	// drainFor bounds the wait for what is still in the pipes when the group is
+	// dead: a process that has left the group may hold them open for ever.
+	drainFor = time.Second
+	// goneFor bounds the wait for killed descendants to be gone: if nothing reaps
+	// orphans they stay as zombies.
+	goneFor = 250 * time.Millisecond
+)
+
+// A Child is a command that Spawn has started. The caller waits for Exited and
+// then calls Close, or calls Close to kill it.
+type Child struct {
+	cmd     *exec.Cmd
+	group   *group
+	pipes   [3]*os.File    // our ends of stdin, stdout and stderr; nil if there is none
+	readers sync.WaitGroup // of the pipes, and the writer of the input
+	owner   sync.WaitGroup // the goroutine that starts and reaps the command
+	exited  chan struct{}  // closed once the command itself is reaped
+	abandon func()         // called when the pipes are closed; may be nil
+
+	started, ended time.Time // ended, code and signal are valid once exited is closed
+	code           int
+	signal         string
+
+	mu     sync.Mutex // held while the group is sent a signal
+	closed bool       // under mu: the group is gone, and its number may be another's
+}
+
+// Spawn starts a command and returns when it runs. What it writes is passed to
+// stdout and stderr, each called from a goroutine of its own; the command waits
+// while they block, and an error that they return ends the reading. StdoutLimit,
+// StderrLimit and Grace of the Spec have no effect. The error is the system's.
+//
+// On Linux the command itself, but not its descendants, ends when this process is
+// killed; elsewhere it then only sees the ends of its pipes.
+func Spawn(spec Spec, stdout, stderr io.Writer) (*Child, error) {
+	c, err := start(spec, spec.Stdin != nil)
+	if err != nil {
+		return nil, err
+	}
+	if in := c.pipes[0]; in != nil {
+		c.readers.Go(func() {
+			in.Write(spec.Stdin) // a child may read less than there is
+			in.Close()
+		})
+	}
+	c.read(c.pipes[1], stdout)
+	c.read(c.pipes[2], stderr)
+	return c, nil
+}
+
+func (c *Child) read(f *os.File, w io.Writer) {
+	c.readers.Go(func() { io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{f}, make([]byte, 64<<10)) })
+}
+
+// start starts a command with pipes that nobody reads yet.
+func start(spec Spec, input bool) (*Child, error) {
+	if spec.Dir != "" {
+		// With process attributes set, a missing directory would be reported as a
+		// missing program.
+		if info, err := os.Stat(spec.Dir); err != nil {
+			return nil, err
+		} else if !info.IsDir() {
+			return nil, &os.PathError{Op: "chdir", Path: spec.Dir, Err: errors.New("not a directory")}
+		}
+	}
+	c := &Child{
+		cmd: exec.Command(spec.Command[0], spec.Command[1:]...), group: &group{all: spec.Descendants}, exited: make(chan struct{}),
+	}
+	c.cmd.Dir, c.cmd.Env = spec.Dir, spec.Env
+	theirs, err := c.makePipes(input)
+	if err == nil {
+		begun := make(chan error, 1)
+		c.owner.Go(func() { c.own(begun) })
+		err = <-begun
+	}
+	closeAll(theirs[:])
+	if err != nil {
+		closeAll(c.pipes[:])
+		return nil, err
+	}
+	return c, nil
+}
+
+// makePipes makes the pipes. They are ours and not exec's, so that the end of the
+// command is noticed while descendants hold them open.
+func (c *Child) makePipes(input bool) (theirs [3]*os.File, err error) {
+	for i := range c.pipes {
+		if i == 0 && !input {
+			continue
+		}
+		r, w, err := os.Pipe()
+		if err != nil {
+			return theirs, err
+		}
+		if c.pipes[i], theirs[i] = r, w; i == 0 {
+			c.pipes[i], theirs[i] = w, r
+		}
+	}
+	if input {
+		c.cmd.Stdin = theirs[0]
+	}
+	c.cmd.Stdout, c.cmd.Stderr = theirs[1], theirs[2]
+	return theirs, nil
+}
+
+// own starts the command and reaps it, all on one thread: the system takes the
+// thread that starts a child for its parent, and ends the child with it.
+func (c *Child) own(begun chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c.started = time.Now()
+	err := c.group.start(c.cmd)
+	begun <- err
+	if err != nil {
+		return
+	}
+	c.code, c.signal = c.group.wait(c.cmd)
+	c.ended = time.Now()
+	close(c.exited)
+}
+
+// PID returns the process id of the command.
+func (c *Child) PID() int { return c.cmd.Process.Pid }
+
+// Started returns when the command was started.
+func (c *Child) Started() time.Time { return c.started }
+
+// Exited is closed when the command itself has ended. Its descendants may live on.
+func (c *Child) Exited() <-chan struct{} { return c.exited }
+
+// Exit returns the exit code, or -1 and the name of the signal that ended the
+// command, such as SIGKILL. It is valid once Exited is closed.
+func (c *Child) Exit() (code int, signal string) { return c.code, c.signal }
+
+// Terminate asks the group to end: SIGTERM, or a break on Windows. It reports
+// false if it cannot be asked.
+func (c *Child) Terminate() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.closed && c.group.terminate() == nil
+}
+
+// Kill kills the group, and reports whether there was something to kill.
+func (c *Child) Kill() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.closed && c.group.kill()
+}
+
+// Alive reports whether anything of the group lives.
+func (c *Child) Alive() bool {
+	select {
+	case <-c.exited:
+		return c.group.alive()
+	default:
+		return true
+	}
+}
+
+// stop asks the group to end, and waits until nothing of it is left, but no longer
+// than grace.
+func (c *Child) stop(grace time.Duration) {
+	if !c.Terminate() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	select {
+	case <-c.exited:
+		c.waitGone(ctx)
+	case <-ctx.Done():
+	}
+}
+
+// waitGone waits until nothing of the group is left or ctx ends.
+func (c *Child) waitGone(ctx context.Context) {
+	for pause := (wait.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond}); c.Alive() && pause.Wait(ctx) == nil; {
+	}
+}
+
+// Close kills what is left of the group and waits until the command is reaped and
+// its output read. Processes that have left the group may live on; they delay it
+// by no more than a second, or three while there is output that was not read. It
+// is called once.
+func (c *Child) Close() {
+	survivors := c.Kill()
+	c.owner.Wait()
+	c.mu.Lock()
+	// The number of a leader that was just reaped is not used again before the
+	// system has gone round all others, so the kill could reach nobody else.
+	c.closed = true
+	c.mu.Unlock()
+	c.group.endDescendants()
+	if survivors {
+		ctx, cancel := context.WithTimeout(context.Background(), goneFor)
+		c.waitGone(ctx)
+		cancel()
+	}
+	if c.pipes[0] != nil {
+		c.pipes[0].Close() // frees the goroutine that writes the input
+	}
+	done := make(chan struct{})
+	c.owner.Go(func() { c.readers.Wait(); close(done) })
+	Drain(done, drainFor, c.pipes[1:]...)
+	closeAll(c.pipes[:])
+	if c.abandon != nil {
+		c.abandon()
+	}
+	c.owner.Wait()
+	c.group.close()
+}
+
+// failure describes the end of a command that did not end with exit code 0.
+func (c *Child) failure(spec *Spec, stderr *tail) *Error {
+	e := &Error{
+		Command: spec.Command[0], Kind: Exit, ExitCode: c.code, Signal: c.signal, Limit: spec.StdoutLimit,
+		After: c.ended.Sub(c.started), Tail: Tail(stderr.text(), tailSize),
+	}
+	if c.signal != "" {
+		e.Kind = Signal
+	}
+	return e
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		if f != nil {
+			f.Close() // twice is harmless
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// detachedEnv is set in the environment of a process that Detach has started.
+const detachedEnv = "PROCESS_DETACHED"
+
+// Detach starts a command that outlives this process: in a session of its own and
+// not a child of this one. It must be a program that calls Detached before
+// anything else. Its environment is env; its working directory the root. Detach
+// returns what the command passes to Answer, or "" if it ends without that. When
+// ctx ends, its error is returned and the command may come up nevertheless.
+func Detach(ctx context.Context, command, env []string) (answer string, err error) {
+	hear, say, err := os.Pipe()
+	if err != nil {
+		return "", err
+	}
+	defer hear.Close()
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Env = append(Without(env, detachedEnv), firstEnv...)
+	cmd.Dir = rootDir()
+	cmd.Stdout = say
+	err = startDetached(cmd)
+	say.Close()
+	if err != nil {
+		return "", err
+	}
+	// The only other holder of the pipe is the command.
+	stop := context.AfterFunc(ctx, func() { hear.Close() })
+	defer stop()
+	words, err := io.ReadAll(io.LimitReader(hear, 4000))
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	if err != nil {
+		return "", fmt.Errorf("listening to it: %w", err)
+	}
+	return strings.TrimSpace(string(words)), nil
+}
+
+// Detached makes this process one that outlives its parent. Called by any other
+// process than one that Detach has started, it starts this command line again as
+// such a process and returns nil: the caller must return at once. Otherwise it
+// returns a channel that receives a signal for each Nudge, and from then on the
+// process ignores the signals that terminals and people send.
+func Detached() (nudges <-chan os.Signal, err error) {
+	if os.Getenv(detachedEnv) == "" {
+		return nil, leave()
+	}
+	os.Unsetenv(detachedEnv)
+	return survive(), nil
+}
+
+// Answer answers the Detach that started this process and ends the connection to
+// it; nothing else may be written to standard output. Only the first call counts.
+func Answer(text string) {
+	answer.Do(func() {
+		io.WriteString(os.Stdout, text)
+		hangUp()
+	})
+}
+
+var answer sync.Once // of this process, whose standard output it is about
+
+// again returns this command line, to be run as a detached process.
+func again() (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return &exec.Cmd{
+		Path: self, Args: os.Args, Dir: rootDir(), Stdout: os.Stdout,
+		Env: append(Without(os.Environ(), detachedEnv), detachedEnv+"=1"),
+	}, nil
+}
+
+// rootDir is a folder that is never removed or unmounted.
+func rootDir() string {
+	self, _ := os.Executable()
+	return filepath.VolumeName(self) + string(filepath.Separator)
+}
+
+// Without returns a copy of an environment that lacks some variables.
+func Without(env []string, names ...string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.Contains(names, name)
+	})
+}

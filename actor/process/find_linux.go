@@ -1,0 +1,160 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"deepwork/actor/wait"
+)
+
+// endFor bounds the attempts to kill processes. Only one that the system itself
+// cannot end, in the middle of I/O, takes that long.
+const endFor = 5 * time.Second
+
+// becomeReaper makes orphans among the descendants children of this process,
+// whatever session they have moved to.
+func becomeReaper() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// dieWithParent has the system end the child when this process is killed; what
+// the child has started it does not reach.
+func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
+
+// replaceFile makes the file of one number that of another too.
+func replaceFile(from, to int) error { return unix.Dup3(from, to, 0) }
+
+// Boot identifies the run of the system, and the name space in which it numbers
+// processes.
+func Boot() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	space, _ := os.Readlink("/proc/self/ns/pid")
+	return strings.TrimSpace(string(id)) + " " + space
+}
+
+// startOf returns when a process was started, in ticks since boot.
+func startOf(pid int) string { return readProc(pid).start }
+
+// A proc is what the system says of a process.
+type proc struct {
+	pid, parent, group, session int // pid is 0 if there is no such process
+	state                       byte
+	start                       string
+}
+
+func readProc(pid int) (p proc) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return proc{}
+	}
+	// The name in parentheses may hold anything, parentheses too.
+	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
+	if len(fields) < 20 {
+		return proc{}
+	}
+	for field, to := range map[int]*int{1: &p.parent, 2: &p.group, 3: &p.session} {
+		if *to, err = strconv.Atoi(string(fields[field])); err != nil {
+			return proc{}
+		}
+	}
+	p.pid, p.state, p.start = pid, fields[0][0], string(fields[19])
+	return p
+}
+
+// eachProc calls fn with every process that has not ended.
+func eachProc(fn func(proc)) error {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			if p := readProc(pid); p.pid != 0 && p.state != 'Z' && p.state != 'X' {
+				fn(p)
+			}
+		}
+	}
+	return nil
+}
+
+// hasEnv reports whether a process was started with an environment in which an
+// entry begins like that.
+func hasEnv(pid int, begin string) bool {
+	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	return err == nil && begin != "" && (bytes.HasPrefix(env, []byte(begin)) || bytes.Contains(env, []byte("\x00"+begin)))
+}
+
+// endDescendants kills and reaps the children of this process until there are no
+// more: as it is the reaper of its descendants, all of them come to be its
+// children. Detached processes are left alone.
+func (g *group) endDescendants() {
+	if !g.all {
+		return
+	}
+	self := os.Getpid()
+	endAll(context.Background(), func(p proc) bool { return p.parent == self && !hasEnv(p.pid, detachedEnv+"=") })
+	g.reap()
+}
+
+// EndLeftovers kills what a child with Spec.Descendants has left whose parent was
+// killed: every process with an entry in its environment (see EndMarked), and the
+// child's group as far as it can be told from a later one. parent is the process
+// that started the child. It returns when nothing of it is left.
+func EndLeftovers(ctx context.Context, child ID, parent int, entry string) error {
+	return endAll(ctx, func(p proc) bool {
+		return child.PID != 0 && p.pid == child.PID && p.start == child.Start ||
+			child.PID != 0 && p.group == child.PID && p.session == parent || hasEnv(p.pid, entry)
+	})
+}
+
+func endMarked(ctx context.Context, entry string) error {
+	self := os.Getpid()
+	return endAll(ctx, func(p proc) bool { return p.pid != self && hasEnv(p.pid, entry) })
+}
+
+// endAll kills processes until none of them is left.
+func endAll(ctx context.Context, ours func(proc) bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, endFor, errors.New("it does not end"))
+	defer cancel()
+	for pause := (wait.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}); ; {
+		left := 0
+		if err := eachProc(func(p proc) {
+			if ours(p) {
+				end(p)
+				left++
+			}
+		}); err != nil || left == 0 {
+			return err
+		}
+		if err := pause.Wait(ctx); err != nil {
+			return fmt.Errorf("%d processes do not end: %w", left, err)
+		}
+	}
+}
+
+// end kills a process if it is still the one that was seen.
+func end(p proc) {
+	handle, err := os.FindProcess(p.pid)
+	if err != nil {
+		return
+	}
+	defer handle.Release()
+	if readProc(p.pid).start == p.start {
+		handle.Kill()
+	}
+}

@@ -1,0 +1,39 @@
+package process_test
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"deepwork/actor/process"
+)
+
+// What bears a mark is found by it, in whatever session it is; what bears another
+// is left alone.
+func TestEndMarked(t *testing.T) {
+	begin := func(mark string) *exec.Cmd {
+		cmd := exec.Command("sleep", "1000")
+		cmd.Env = append(os.Environ(), "PROCESS_TEST_MARK="+mark)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		return cmd
+	}
+	mine, other := begin("setup-1"), begin("setup-2")
+	if err := process.EndMarked(t.Context(), "PROCESS_TEST_MARK=setup-1"); err != nil {
+		t.Fatal(err)
+	}
+	mine.Wait()
+	if s := mine.ProcessState.Sys().(syscall.WaitStatus); !s.Signaled() || s.Signal() != syscall.SIGKILL {
+		t.Errorf("it ended by %v", mine.ProcessState)
+	}
+	if err := other.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("another's is gone: %v", err)
+	}
+	if err := process.EndMarked(t.Context(), "PROCESS_TEST_MARK=setup-1"); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,59 @@
+package process
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestLinesAreSplit(t *testing.T) {
+	const maxLine = 64 << 10
+	split := func(size int, text string) (lines []string) {
+		s := NewLines(maxLine, func(got [][]byte) {
+			for _, line := range got {
+				lines = append(lines, string(line))
+			}
+		})
+		for p := []byte(text); len(p) > 0; {
+			n := min(len(p), 1+rand.N(size))
+			block := bytes.Clone(p[:n])
+			s.Write(block)
+			for i := range block {
+				block[i] = '!' // what was given is not used any more
+			}
+			if len(s.rest) > maxLine {
+				t.Fatalf("it keeps %d bytes", len(s.rest))
+			}
+			p = p[n:]
+		}
+		s.End()
+		return lines
+	}
+	long := strings.Repeat("é", maxLine)
+	full := strings.Repeat("f", maxLine)
+	for _, size := range []int{1, 7, 1000, 3 * maxLine} {
+		if got := strings.Join(split(size, "a\r\n\nb\r\rc\n"), "|"); got != "a||b\r\rc" {
+			t.Errorf("%d: %q", size, got)
+		}
+		if size == 1 {
+			continue
+		}
+		got := split(size, "first\n"+long+"\nlast"+full)
+		if strings.Join(got, "") != "first"+long+"last"+full || got[0] != "first" || len(got) != 5 {
+			t.Errorf("%d: %d lines", size, len(got))
+		}
+		for _, line := range got {
+			if len(line) > maxLine || !utf8.ValidString(line) {
+				t.Errorf("%d: a line of %d bytes, %t", size, len(line), utf8.ValidString(line))
+			}
+		}
+		if got := split(size, full+"\nx\n"); len(got) != 2 {
+			t.Errorf("%d: a full line is %d", size, len(got))
+		}
+		if got := split(size, full+"\r\n"+full+full+"\n"); len(got) != 3 {
+			t.Errorf("%d: full lines are %d", size, len(got))
+		}
+	}
+}
