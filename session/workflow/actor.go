@@ -10,6 +10,7 @@ import (
 	"deepwork/actor"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
+	"deepwork/session/workflow/stack"
 )
 
 // message is what a session's actor receives.
@@ -70,7 +71,7 @@ type goToMessage struct {
 // takeUpMessage asks for the session to be on a stack.
 type takeUpMessage struct {
 	caller
-	Reply actor.Reply[*handle]
+	Reply actor.Reply[*stack.Handle]
 }
 
 // replayMessage asks for the reply to a call with a request_id that was done.
@@ -91,7 +92,7 @@ func (replayMessage) sessionMessage()  {}
 type sessionActor struct {
 	engine *Engine
 	id     string
-	handle *handle
+	handle *stack.Handle
 	state  *State
 
 	reviews   map[string]*review // that run, by step
@@ -106,20 +107,20 @@ func (a *sessionActor) Start(ctx context.Context) error {
 		_, passing := errors.AsType[syscall.Errno](err) // the next call may read it
 		switch session.CodeOf(err) {
 		case "unknown_session", "session_damaged":
-			a.engine.handles.lose(a.id)
+			a.engine.handles.Lose(a.id)
 		case "session_unreadable":
 			if !passing {
-				a.engine.handles.lose(a.id)
+				a.engine.handles.Lose(a.id)
 			}
 		}
 		return err
 	}
 	a.state, a.reviews = s, map[string]*review{}
-	a.handle = a.engine.handles.of(s)
-	a.engine.handles.publish(a.handle, s)
+	a.handle = a.engine.handles.Of(s, false)
+	a.handle.Publish(s)
 	a.engine.requests.learn(s)
 	if s.Status != Active {
-		a.engine.isOver(a.id)
+		a.engine.over(a.id)
 	} else {
 		a.engine.tellMoved(nil, s) // a transition may have been made that nobody was told of
 	}
@@ -160,7 +161,7 @@ func (a *sessionActor) Receive(ctx context.Context, m message) error {
 	case goToMessage:
 		answer(m.Reply, func() (*GoToReply, error) { return a.goTo(ctx, m) })
 	case takeUpMessage:
-		answer(m.Reply, func() (*handle, error) { return a.takeUp(m) })
+		answer(m.Reply, func() (*stack.Handle, error) { return a.takeUp(m) })
 	case replayMessage:
 		answer(m.Reply, func() (*machine.StoredReply, error) { return a.replay(m) })
 	case wakeMessage:
@@ -197,9 +198,9 @@ func (a *sessionActor) commit(next *State) error {
 	a.state = next
 	a.engine.tellMoved(before, next)
 	a.engine.requests.learn(next)
-	a.engine.handles.publish(a.handle, next)
+	a.handle.Publish(next)
 	if next.Status != Active {
-		a.engine.isOver(a.id)
+		a.engine.over(a.id)
 	}
 	for _, r := range a.reviews {
 		if !next.AwaitsReview(r.stepID) {
@@ -253,7 +254,7 @@ func (a *sessionActor) alias(stored *machine.StoredReply, c machine.Call) error 
 	}
 	a.state = next
 	a.engine.requests.learn(next)
-	a.engine.handles.publish(a.handle, next)
+	a.handle.Publish(next)
 	return nil
 }
 
@@ -326,7 +327,7 @@ func (a *sessionActor) goTo(ctx context.Context, m goToMessage) (*GoToReply, err
 	return r, nil
 }
 
-func (a *sessionActor) takeUp(m takeUpMessage) (*handle, error) {
+func (a *sessionActor) takeUp(m takeUpMessage) (*stack.Handle, error) {
 	if err := a.allow(m.caller); err != nil {
 		return nil, err
 	}

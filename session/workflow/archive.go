@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/store/local"
 	"deepwork/session/workflow/machine"
@@ -125,7 +126,7 @@ func (a *Archive) Damaged() ([]string, error) { return a.read.Damaged() }
 // Read returns one session.
 func (a *Archive) Read(id string) (*State, error) {
 	if !machine.IsSessionID(id) {
-		return nil, session.Wrong("bad_session_id", "'%s' is no session id: it is 8 hexadecimal characters, as `deepwork sessions list` shows it.", clip(id, 100))
+		return nil, session.Wrong("bad_session_id", "'%s' is no session id: it is 8 hexadecimal characters, as `deepwork sessions list` shows it.", jsontext.Clip(id, 100))
 	}
 	return a.read.Load(id)
 }

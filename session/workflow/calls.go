@@ -9,7 +9,59 @@ import (
 	"deepwork/actor"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
+	"deepwork/session/workflow/stack"
 )
+
+// An outcome is what came of a call.
+type outcome[R any] struct {
+	reply    *R
+	id       string // the session it was about
+	recorded bool   // its reply is stored there, so that a repetition is given the same
+}
+
+// call carries out a call of a connection, or, if it has the request_id of one
+// that was carried out before, returns that one's reply. finish completes a copy of
+// the reply with what may have changed since; replayed is the session if the reply
+// is a repetition, else nil.
+func call[R any](ctx context.Context, c *Conn, tool string, requestID *string, args any,
+	do func(who caller) (outcome[R], error), finish func(r *R, id string, replayed *stack.Handle)) (*R, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.calls.Done()
+	who, err := c.caller(tool, requestID, args)
+	if err != nil {
+		return nil, err
+	}
+	var id string
+	r, again, err := once(ctx, c, who, func() (*R, string, error) {
+		o, err := do(who)
+		recorded := ""
+		if o.recorded {
+			recorded = o.id
+		}
+		if err != nil {
+			return nil, recorded, err
+		}
+		id = o.id
+		reply := *o.reply // which may be stored
+		return &reply, recorded, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var replayed *stack.Handle
+	if again != "" {
+		// The connection that made the call may be gone: whoever repeats it goes on
+		// with the session, or with what is below one that has ended.
+		id = again
+		if replayed, err = c.target(ctx, &again); err != nil {
+			return nil, err
+		}
+	}
+	finish(r, id, replayed)
+	return r, nil
+}
 
 // FinishArgs are the parameters of finished_step (seed 000, 001.4.2 and 3).
 type FinishArgs struct {
@@ -25,50 +77,20 @@ type FinishArgs struct {
 // step_id and outputs of the step that was finished last, or with the same
 // request_id, it gives the reply again and moves nothing.
 func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*FinishReply, error) {
-	if err := c.enter(); err != nil {
-		return nil, err
-	}
-	defer c.calls.Done()
-	arrived := time.Now()
-	id := a.RequestID
+	arrived, id := time.Now(), a.RequestID
 	a.RequestID = nil
-	who, err := c.caller(ToolFinish, id, a)
-	if err != nil {
-		return nil, err
-	}
-	var about, ended string
-	r, again, err := once(ctx, c, who, func() (*FinishReply, string, error) {
+	return call(ctx, c, ToolFinish, id, a, func(who caller) (outcome[FinishReply], error) {
 		f, err := c.finish(ctx, who, a, arrived)
 		if err != nil {
-			return nil, "", err
+			return outcome[FinishReply]{}, err
 		}
-		about = f.ID
-		reply := *f.Reply
-		if reply.Status == WorkflowComplete {
-			ended = f.ID
-		}
-		if !f.Recorded {
-			return &reply, "", nil
-		}
-		return &reply, f.ID, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := c.resumeReplayed(ctx, again); err != nil {
-		return nil, err
-	}
-	if again != "" {
-		about = again
+		return outcome[FinishReply]{f.Reply, f.ID, f.Recorded}, nil
+	}, func(r *FinishReply, id string, _ *stack.Handle) {
 		if r.Status == WorkflowComplete {
-			ended = again
+			r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, id)
 		}
-	}
-	if ended != "" {
-		r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, ended)
-	}
-	r.Stack = c.stackOf(ctx, about)
-	return r, nil
+		r.Stack = c.stackOf(ctx, id)
+	})
 }
 
 // finish finds the session a finished_step is about and asks it.
@@ -77,16 +99,17 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	if err != nil {
 		return nil, err
 	}
-	asked := func(id string) (*finished, error) {
+	finish := func(id string) (*finished, error) {
 		return askWithin(ctx, c.engine, id, c.engine.askTimeout+how.ReplyWithin, func(r actor.Reply[*finished]) message {
 			return &finishMessage{caller: who, Args: a, Arrived: arrived, Gone: ctx.Done(), Progress: progressOf(ctx), Conn: c, Reply: r}
 		})
 	}
+	same := func(have Outputs) bool { return machine.SameOutputs(a.Outputs, have) }
 	if a.SessionID == nil && a.StepID != nil {
 		// The session that this step ended has left the stack: the call may be
 		// the repetition of the one whose reply was lost.
-		if id := c.lastEnded(ctx, a, c.moves.Load()); id != "" {
-			f, err := asked(id)
+		if id := c.stack.LastEnded(ctx, *a.StepID, true, same); id != "" {
+			f, err := finish(id)
 			if err == nil && !f.Recorded {
 				if stack := c.Stack(); len(stack) > 0 {
 					top := stack[len(stack)-1]
@@ -103,27 +126,13 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	h, err := c.target(ctx, a.SessionID)
 	if err != nil {
 		if a.StepID != nil && session.CodeOf(err) == codeNoSession {
-			if id := c.lastEnded(ctx, a, 0); id != "" {
-				return asked(id)
+			if id := c.stack.LastEnded(ctx, *a.StepID, false, same); id != "" {
+				return finish(id)
 			}
 		}
 		return nil, err
 	}
-	return asked(h.id)
-}
-
-// lastEnded finds the session that the step of this call ended, by the
-// connection's transition since or a later one. On a stateless connection, which
-// agents share, only a call that named no session either can be repeated by this.
-func (c *Conn) lastEnded(ctx context.Context, a FinishArgs, since uint64) string {
-	same := func(have Outputs) bool { return machine.SameOutputs(a.Outputs, have) }
-	id, err := askStack(ctx, c, func(r actor.Reply[string]) stackMessage {
-		return lastEndedMessage{*a.StepID, same, since, c.stateless, r}
-	})
-	if err != nil {
-		return ""
-	}
-	return id
+	return finish(h.ID)
 }
 
 // AbortArgs are the parameters of abort_workflow (seed 000, 001.6).
@@ -135,43 +144,28 @@ type AbortArgs struct {
 
 // Abort ends a session and takes it off the stack (seed 000, 001.6).
 func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*AbortReply, error) {
-	if err := c.enter(); err != nil {
-		return nil, err
-	}
-	defer c.calls.Done()
 	id := a.RequestID
 	a.RequestID = nil
-	who, err := c.caller(ToolAbort, id, a)
-	if err != nil {
-		return nil, err
-	}
-	aborted := ""
-	r, again, err := once(ctx, c, who, func() (*AbortReply, string, error) {
-		h, err := c.target(ctx, a.SessionID)
-		if err != nil {
-			return nil, "", err
-		}
-		r, err := ask(ctx, c.engine, h.id, func(p actor.Reply[*AbortReply]) message { return abortMessage{who, a.Explanation, p} })
-		if err != nil {
-			return nil, "", err
-		}
-		c.moved(ctx, nil, false)
-		aborted = h.id
-		reply := *r
-		return &reply, h.id, nil
+	return call(ctx, c, ToolAbort, id, a, func(who caller) (outcome[AbortReply], error) {
+		return move(ctx, c, a.SessionID, func(p actor.Reply[*AbortReply]) message { return abortMessage{who, a.Explanation, p} })
+	}, func(r *AbortReply, id string, _ *stack.Handle) {
+		r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, id)
+		r.Stack = c.stackOf(ctx, id)
 	})
+}
+
+// move asks the session that a call is about to make a transition.
+func move[R any](ctx context.Context, c *Conn, sessionID *string, build func(actor.Reply[*R]) message) (outcome[R], error) {
+	h, err := c.target(ctx, sessionID)
 	if err != nil {
-		return nil, err
+		return outcome[R]{}, err
 	}
-	if err := c.resumeReplayed(ctx, again); err != nil {
-		return nil, err
+	r, err := ask(ctx, c.engine, h.ID, build)
+	if err != nil {
+		return outcome[R]{}, err
 	}
-	if again != "" {
-		aborted = again
-	}
-	r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, aborted)
-	r.Stack = c.stackOf(ctx, aborted)
-	return r, nil
+	c.stack.Moved(ctx, nil)
+	return outcome[R]{r, h.ID, true}, nil
 }
 
 // StepArgs are the parameters of get_step.
@@ -186,19 +180,16 @@ func (c *Conn) Step(ctx context.Context, a StepArgs) (*StepReply, error) {
 		return nil, err
 	}
 	defer c.calls.Done()
-	who, err := c.caller("get_step", nil, a)
-	if err != nil {
-		return nil, err
-	}
 	h, err := c.target(ctx, a.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	r, err := ask(ctx, c.engine, h.id, func(p actor.Reply[*StepReply]) message { return stepMessage{who, p} })
+	who := caller{Identity: c.identity}
+	r, err := ask(ctx, c.engine, h.ID, func(p actor.Reply[*StepReply]) message { return stepMessage{who, p} })
 	if err != nil {
 		return nil, err
 	}
-	r.Stack = c.stackOf(ctx, h.id)
+	r.Stack = c.stackOf(ctx, h.ID)
 	return r, nil
 }
 
@@ -213,46 +204,9 @@ type GoToArgs struct {
 // progress of that step and all later ones is cleared and kept in the session's
 // history; files stay.
 func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*GoToReply, error) {
-	if err := c.enter(); err != nil {
-		return nil, err
-	}
-	defer c.calls.Done()
 	id := a.RequestID
 	a.RequestID = nil
-	who, err := c.caller(ToolGoTo, id, a)
-	if err != nil {
-		return nil, err
-	}
-	r, again, err := once(ctx, c, who, func() (*GoToReply, string, error) {
-		h, err := c.target(ctx, a.SessionID)
-		if err != nil {
-			return nil, "", err
-		}
-		r, err := ask(ctx, c.engine, h.id, func(p actor.Reply[*GoToReply]) message { return goToMessage{who, a.StepID, p} })
-		if err != nil {
-			return nil, "", err
-		}
-		c.moved(ctx, nil, false)
-		reply := *r
-		return &reply, h.id, nil
-	})
-	if err == nil {
-		err = c.resumeReplayed(ctx, again)
-	}
-	if err != nil {
-		return nil, err
-	}
-	r.Stack = c.stackOf(ctx, r.BeginStep.SessionID)
-	return r, nil
-}
-
-// resumeReplayed puts the session whose reply was given again by its request_id
-// on the stack, since the caller goes on with it, or what is below one that has
-// ended: the connection that it was on may be gone.
-func (c *Conn) resumeReplayed(ctx context.Context, id string) error {
-	if id == "" {
-		return nil
-	}
-	_, err := c.target(ctx, &id)
-	return err
+	return call(ctx, c, ToolGoTo, id, a, func(who caller) (outcome[GoToReply], error) {
+		return move(ctx, c, a.SessionID, func(p actor.Reply[*GoToReply]) message { return goToMessage{who, a.StepID, p} })
+	}, func(r *GoToReply, id string, _ *stack.Handle) { r.Stack = c.stackOf(ctx, id) })
 }

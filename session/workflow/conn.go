@@ -7,19 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
+	"time"
 
-	"deepwork/actor"
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
-)
-
-// What a stack's actor answers; whoever asked makes words of it.
-var (
-	errNoSession  = errors.New("the stack is empty")
-	errNotOnStack = errors.New("the session is not on the stack")
+	"deepwork/session/workflow/stack"
 )
 
 // A Conn is one MCP connection's view of the engine: its stack of sessions. Its
@@ -28,10 +23,8 @@ var (
 type Conn struct {
 	engine    *Engine
 	identity  string
-	stateless bool // made by ConnectStateless: it has a pool in place of a stack
-	stack     *actor.Ref[stackMessage]
-	handles   atomic.Pointer[[]*handle] // published by the stack's actor
-	moves     atomic.Uint64             // transitions made on this connection
+	stateless bool // made by ConnectStateless
+	stack     *stack.Stack
 
 	mu       sync.Mutex // guards closed, and that no call begins after it
 	closed   bool
@@ -42,24 +35,46 @@ type Conn struct {
 // Connect makes the stack of one MCP connection. identity is the caller's name;
 // a session is reached only by callers of the identity that started it.
 func (e *Engine) Connect(identity string) *Conn {
-	c := &Conn{engine: e, identity: identity, released: make(chan struct{})}
-	c.handles.Store(&[]*handle{})
-	s := &stack{shared: &c.handles}
-	// The stack is this connection's alone and in memory alone: after a crash of
-	// its actor it is what it was, since its fields are kept.
-	c.stack = actor.Spawn(e.system, actor.Options{Name: fmt.Sprintf("stack/%d", e.conns.Add(1)), Logger: e.log},
-		func() (actor.Behavior[stackMessage], error) { return s, nil })
+	o := stack.Options{Name: fmt.Sprintf("stack/%d", e.conns.Add(1)), Logger: e.log}
+	return &Conn{engine: e, identity: identity, stack: stack.New(e.system, o), released: make(chan struct{})}
+}
+
+// ConnectStateless returns the one Conn that all stateless requests of an
+// identity share: MCP requests that come without a connection to tell callers
+// apart (DESIGN "Stacks"). It differs from other Conns in this:
+//
+//   - A call without session_id needs the identity to have exactly one active
+//     session, on any connection of this server or on disk, and not owned by
+//     another living server; else the StateError session_id_needed lists them.
+//   - start_workflow without parent_session_id begins a root session.
+//   - The stack of a reply is the session concerned and what it is nested in, so
+//     that what one agent does is invisible to the others. That of get_workflows
+//     is empty unless the identity has exactly one session.
+//   - Sessions leave it when they have ended, and when no call has been about
+//     them, or about one nested in them, for Options.StatelessIdle; then they are
+//     given up, as Close of another Conn does, and stay resumable.
+//
+// It lives until Engine.Close; its own Close does nothing. It does not block.
+func (e *Engine) ConnectStateless(identity string) *Conn {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.stateless[identity]
+	if c == nil {
+		o := stack.Options{Name: fmt.Sprintf("pool/%d", e.conns.Add(1)), Logger: e.log, Idle: e.idle, Release: e.releaseSoon}
+		c = &Conn{engine: e, identity: identity, stateless: true, stack: stack.New(e.system, o)}
+		e.stateless[identity] = c
+	}
 	return c
 }
 
 // Stack returns the stack as it is now, bottom first. It never blocks. A
 // stateless Conn, which has none, returns an empty one; StackOf tells more.
-func (c *Conn) Stack() []StackEntry { return entries(*c.handles.Load()) }
+func (c *Conn) Stack() []StackEntry { return entries(c.stack.Handles()) }
 
 // StackOf returns the stack that a call with this session_id is about: of a
 // stateless Conn the session and what it is nested in, bottom first, as far as
-// they are held there; of any other its whole stack. nil is no session_id. It
-// waits for no session.
+// they are on its stack; of any other its whole stack. nil means no session_id.
+// It waits for no session.
 func (c *Conn) StackOf(ctx context.Context, sessionID *string) []StackEntry {
 	if sessionID == nil {
 		return c.Stack()
@@ -71,43 +86,30 @@ func (c *Conn) stackOf(ctx context.Context, id string) []StackEntry {
 	if !c.stateless {
 		return c.Stack()
 	}
-	hs, err := askStack(ctx, c, func(r actor.Reply[[]*handle]) stackMessage { return chainMessage{id, r} })
+	hs, err := c.stack.Chain(ctx, id)
 	if err != nil {
 		return []StackEntry{} // the connection is closing
 	}
 	return entries(hs)
 }
 
-// entries are the sessions that are still active.
-func entries(hs []*handle) []StackEntry {
+// entries returns the sessions that are still active.
+func entries(hs []*stack.Handle) []StackEntry {
 	out := make([]StackEntry, 0, len(hs))
 	for _, h := range hs {
-		if v := h.view.Load(); v.Status == Active {
-			out = append(out, StackEntry{Workflow: v.Workflow, Step: v.Step, SessionID: h.id})
+		if v := h.View(); v.Status == Active {
+			out = append(out, StackEntry{Workflow: v.Workflow, Step: v.Step, SessionID: h.ID})
 		}
 	}
 	return out
 }
 
-// askStack sends a message to the stack's actor.
-func askStack[R any](ctx context.Context, c *Conn, build func(actor.Reply[R]) stackMessage) (R, error) {
-	r, err := actor.Ask(ctx, c.stack, build)
-	if errors.Is(err, actor.ErrStopped) {
-		return r, closing().Because(err)
-	}
-	return r, err
-}
-
-func closing() *session.Error {
-	return session.NotNow("shutting_down", "This connection is closing. Connect anew; its sessions can be resumed by their session_id.")
-}
-
-// push puts pinned sessions on the stack, also where the caller has left; a
-// stack that is closing lets go of them.
-func (c *Conn) push(ctx context.Context, m pushMessage) error {
-	_, err := askStack(context.WithoutCancel(ctx), c, func(r actor.Reply[struct{}]) stackMessage { m.Reply = r; return m })
+// push puts pinned sessions on the stack, even if the caller has left; those that
+// a closing stack does not take are given up.
+func (c *Conn) push(ctx context.Context, links ...stack.Link) error {
+	err := c.stack.Push(ctx, links)
 	if err != nil {
-		c.engine.letGo(m.Places)
+		c.engine.letGo(links)
 	}
 	return err
 }
@@ -116,82 +118,133 @@ func (c *Conn) push(ctx context.Context, m pushMessage) error {
 // not on the stack, or the only one open (seed 000, 001.4.4 and 001.4.5). On a
 // stateless connection, which tells no callers apart, that is the only one the
 // identity has.
-func (c *Conn) target(ctx context.Context, id *string) (*handle, error) {
-	if id != nil && !machine.IsSessionID(*id) {
-		return nil, session.Wrong("bad_session_id", "session_id '%s' is none: it is 8 hexadecimal characters, as begin_step and stack tell it.", clip(*id, 100))
-	}
-	if id == nil && c.stateless {
+func (c *Conn) target(ctx context.Context, id *string) (h *stack.Handle, err error) {
+	switch {
+	case id != nil && !machine.IsSessionID(*id):
+		return nil, session.Wrong("bad_session_id", "session_id '%s' is none: it is 8 hexadecimal characters, as begin_step and stack tell it.", jsontext.Clip(*id, 100))
+	case id == nil && c.stateless:
 		only, err := c.only(ctx)
 		if err != nil {
 			return nil, err
 		}
 		id = &only
-	}
-	if id != nil {
-		// What is published is enough to find a session that is named.
-		for _, h := range slices.Backward(*c.handles.Load()) {
-			if h.id == *id && h.view.Load().Status == Active {
-				return h, nil
-			}
+	case id == nil:
+		if h, err = c.stack.Default(ctx); errors.Is(err, stack.ErrEmpty) {
+			return nil, c.noSession(ctx)
 		}
+		return h, err
 	}
-	h, err := askStack(ctx, c, func(r actor.Reply[*handle]) stackMessage { return resolveMessage{id, r} })
-	switch {
-	case errors.Is(err, errNoSession):
-		return nil, c.noSession(ctx)
-	case err != nil:
-		return nil, err
-	case h != nil:
-		return h, nil
+	if h, err = c.stack.Find(ctx, *id); h != nil || err != nil {
+		return h, err
 	}
 	return c.takeUp(ctx, *id)
 }
 
-// moved notes that a transition was made, and which session it ended, if any;
-// named tells whether the call gave its session_id.
-func (c *Conn) moved(ctx context.Context, ended *endedSession, named bool) {
-	n := c.moves.Add(1)
-	if ended == nil {
-		return
+// only finds the one active session that the identity has.
+func (c *Conn) only(ctx context.Context) (string, error) {
+	found, more := c.engine.resumable(ctx, c.identity, keptListed)
+	switch {
+	case len(found) == 0:
+		return "", c.noSession(ctx)
+	case len(found) == 1 && !more:
+		return found[0].SessionID, nil
 	}
-	last := *ended
-	last.move, last.named = n, named
-	// It serves retries alone: a connection that is closing needs none.
-	if err := c.stack.Tell(ctx, endedMessage{last}); err != nil {
-		c.engine.log.Debug("telling a stack of an ended session", "error", err)
-	}
+	var b strings.Builder
+	b.WriteString("Several workflows are active, and this request comes without a connection to tell them apart. Pass session_id to say which one you mean:")
+	ids := listSessions(&b, found, more, func(*State) string { return "" })
+	return "", session.NotNow("session_id_needed", "%s", b.String()).With("session_ids", ids)
 }
 
-// resumed tells what goes on below a session that ended
-// (seed 000, 001.6.8).
+// onlyStack is the stack of get_workflows, which takes nothing up.
+func (c *Conn) onlyStack(ctx context.Context) []StackEntry {
+	if !c.stateless {
+		return c.Stack()
+	}
+	found, more := c.engine.resumable(ctx, c.identity, 1)
+	if len(found) != 1 || more {
+		return []StackEntry{}
+	}
+	s := found[0]
+	return []StackEntry{{Workflow: s.JobName + "/" + s.WorkflowName, Step: s.CurrentStepID, SessionID: s.SessionID}}
+}
+
+// resumed returns what goes on below a session that ended (seed 000, 001.6.8).
 func (c *Conn) resumed(ctx context.Context, id string) (workflow, step *string) {
-	h, err := askStack(ctx, c, func(r actor.Reply[*handle]) stackMessage { return resumesMessage{id, r} })
+	h, err := c.stack.Resumed(ctx, id)
 	if err != nil || h == nil {
 		return nil, nil
 	}
-	v := h.view.Load()
+	v := h.View()
 	return &v.Workflow, &v.Step
 }
 
 // caller identifies a call for its session's actor. Only calls with a
 // request_id are told from others by their arguments.
 func (c *Conn) caller(tool string, requestID *string, args any) (caller, error) {
+	who := caller{Identity: c.identity, Call: machine.Call{Tool: tool, RequestID: requestID}}
 	if requestID == nil {
-		return caller{Identity: c.identity, Call: machine.Call{Tool: tool}}, nil
+		return who, nil
 	}
 	raw, err := json.Marshal(args)
 	if err != nil {
 		return caller{}, fmt.Errorf("encoding the arguments of %s: %w", tool, err)
 	}
 	sum := sha256.Sum256(raw)
-	return caller{Identity: c.identity, Call: machine.Call{Tool: tool, RequestID: requestID, ArgsDigest: hex.EncodeToString(sum[:])}}, nil
+	who.Call.ArgsDigest = hex.EncodeToString(sum[:])
+	return who, nil
 }
 
-// clip cuts a text for a message.
-func clip(s string, n int) string {
-	r := []rune(s)
-	if len(r) <= n {
-		return s
+// closeWait is how long Close waits for its work to be done.
+const closeWait = 5 * time.Second
+
+// Close ends the connection: calls that come later are refused, those in flight
+// are finished, and then the sessions that are on no other stack of this server
+// are given up, so that any server on the project may take them up by their ids.
+// A session whose review runs is given up when the review is over: it is paid
+// for, and whoever takes the session up collects its verdict. Where a record
+// cannot be written that is logged, and the session stays this server's until it
+// can: that is tried again every 30 s.
+//
+// Close blocks until that is done, reviews excepted, at most 5 s; the rest is
+// done behind it. In a server that is stopping nothing is written, since its
+// sessions are anybody's when it has ended. Close may be called again. That of a
+// Conn made by ConnectStateless does nothing: it is shared, and ends with the Engine.
+func (c *Conn) Close() {
+	if c.stateless {
+		return
 	}
-	return string(r[:n]) + "…"
+	c.mu.Lock()
+	again := c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if !again && !c.engine.aside(c.end) {
+		close(c.released) // the engine has ended the stack
+	}
+	select {
+	case <-c.released:
+	case <-time.After(closeWait):
+		c.engine.log.Info("a connection has closed, and its sessions are still being given up")
+	}
+}
+
+// enter begins a call, which c.calls.Done ends.
+func (c *Conn) enter() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return stack.Closing()
+	}
+	c.calls.Add(1)
+	return nil
+}
+
+// end is the work of Close.
+func (c *Conn) end() {
+	defer close(c.released)
+	c.calls.Wait()
+	held, err := c.stack.Stop(c.engine.ctx) // bottom first: who takes up the top finds its ancestors free
+	if err != nil {
+		c.engine.log.Debug("closing a connection's stack", "error", err) // the engine closes
+	}
+	c.engine.release(held)
 }

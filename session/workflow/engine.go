@@ -19,6 +19,7 @@ import (
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/store/local"
+	"deepwork/session/workflow/stack"
 )
 
 // Options configure an Engine. The zero value of a field is its default.
@@ -68,9 +69,8 @@ type Engine struct {
 	clock       func() time.Time
 	records     records
 	definitions definitions
-	handles     *handles
+	handles     *stack.Table
 	requests    *requests
-	endedAwake  endedQueue
 	system      *actor.System
 	sessions    *actor.Registry[string, message]
 	git         sync.Mutex // branches are made one at a time
@@ -87,11 +87,11 @@ type Engine struct {
 	beside      sync.WaitGroup
 	stopping    atomic.Bool   // sessions are not given up any more
 	releasing   chan struct{} // capacity releasesAtOnce: held by what gives a session up
+	unreleased  atomic.Bool   // a session could not be given up
 
 	mu        sync.Mutex // guards what follows
 	closed    bool       // nothing more is begun beside the actors from outside them
 	stateless map[string]*Conn
-	kept      map[*handle]struct{} // to be given up later; nil: there are none
 }
 
 // Open makes the engine of a project. The project folder need not have a
@@ -101,7 +101,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{
 		root: o.Root, catalog: o.Catalog, config: o.Config, log: o.Logger, reviews: o.Reviews,
 		askTimeout: o.AskTimeout, clock: o.Now, records: o.records, definitions: o.definitions,
-		handles: newHandles(), gate: o.Gate, reviewing: o.Reviewing, moved: o.Moved, idle: o.StatelessIdle,
+		handles: stack.NewTable(), gate: o.Gate, reviewing: o.Reviewing, moved: o.Moved, idle: o.StatelessIdle,
 		releasing: make(chan struct{}, releasesAtOnce), stateless: map[string]*Conn{},
 	}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -139,6 +139,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		func(id string) (actor.Behavior[message], error) {
 			return &sessionActor{engine: e, id: id}, nil
 		})
+	e.beside.Go(e.releaseFailed)
 	return e, nil
 }
 

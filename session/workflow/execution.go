@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -28,7 +29,7 @@ type Execution struct {
 // file's own.
 func (e *Engine) Execution(ctx context.Context, identity, sessionID string) (*Execution, error) {
 	if !machine.IsSessionID(sessionID) {
-		return nil, session.Wrong("bad_session_id", "'%s' is no session_id: it is 8 hexadecimal characters, as workflows-execute-tool gives it.", clip(sessionID, 100)).With("argument", "execution_id").With("value", clip(sessionID, 100))
+		return nil, session.Wrong("bad_session_id", "'%s' is no session_id: it is 8 hexadecimal characters, as workflows-execute-tool gives it.", jsontext.Clip(sessionID, 100)).With("argument", "execution_id").With("value", jsontext.Clip(sessionID, 100))
 	}
 	s, err := e.records.Peek(sessionID)
 	if err != nil {

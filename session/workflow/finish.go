@@ -11,14 +11,15 @@ import (
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
+	"deepwork/session/workflow/stack"
 )
 
 // finished is what came of a finished_step.
 type finished struct {
 	ID       string
 	Reply    *FinishReply
-	Recorded bool          // a transition was made; else it was a repetition, or needs work
-	Ended    *endedSession // where the session is over now
+	Recorded bool         // a transition was made; else it was a repetition, or needs work
+	Ended    *stack.Ended // where the session is over now
 }
 
 // A candidate is a finished_step that may be carried out: its step is found and
@@ -142,10 +143,10 @@ func (a *sessionActor) complete(ctx context.Context, base *State, c *candidate) 
 	}
 	done := &finished{ID: a.id, Reply: r, Recorded: true}
 	if next.Status != Active {
-		done.Ended = &endedSession{id: a.id, step: c.plan.Step.ID, outputs: c.outputs}
+		done.Ended = &stack.Ended{ID: a.id, Step: c.plan.Step.ID, Outputs: c.outputs, Named: c.m.Args.SessionID != nil}
 	}
 	// Here, because the caller may have left.
-	c.m.Conn.moved(a.engine.ctx, done.Ended, c.m.Args.SessionID != nil)
+	c.m.Conn.stack.Moved(a.engine.ctx, done.Ended)
 	return done, nil
 }
 

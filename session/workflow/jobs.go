@@ -37,11 +37,7 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*WorkflowsReply, error) {
 		}
 		c.engine.jobs.Store(enc)
 	}
-	stack := c.Stack()
-	if c.stateless {
-		stack = c.onlyStack(ctx)
-	}
-	return &WorkflowsReply{Jobs: enc.jobs, Errors: enc.errors, Notice: enc.notice, Stack: stack}, nil
+	return &WorkflowsReply{Jobs: enc.jobs, Errors: enc.errors, Notice: enc.notice, Stack: c.onlyStack(ctx)}, nil
 }
 
 // The bounds of a reply of get_workflows. What is over them is left out and told of:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -213,22 +212,5 @@ func TestTheSeenListIsBounded(t *testing.T) {
 	}
 	if last.ModTime = at.Add(1); l.skip(last, "alice") {
 		t.Error("a file that is another by now was skipped")
-	}
-}
-
-// Asking again and again about sessions that are over leaves nothing behind.
-func TestAStackRemembersSoManyEndedSessions(t *testing.T) {
-	var shared atomic.Pointer[[]*handle]
-	s := &stack{shared: &shared}
-	for i := range 3 * keptGone {
-		if err := s.Receive(ctx, pushMessage{Ended: strconv.Itoa(i), EndedParent: "up"}); err != nil {
-			t.Fatal(err)
-		}
-		if up := s.living(strconv.Itoa(i)); up != "up" {
-			t.Fatalf("session %d was nested in %q", i, up)
-		}
-	}
-	if n := len(s.gone); n > keptGone+1 {
-		t.Errorf("%d ended sessions are remembered", n)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"deepwork/catalog"
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 )
 
@@ -40,14 +41,14 @@ func CheckWorkflow(ctx context.Context, jobs *catalog.Catalog, jobName, workflow
 		return err
 	}
 	if j.Name != jobName {
-		return session.Wrong("job_not_found", "Job not found: %s. The job in the folder of that name is called %s.", clip(jobName, 200), j.Name).With("job_name", jobName)
+		return session.Wrong("job_not_found", "Job not found: %s. The job in the folder of that name is called %s.", jsontext.Clip(jobName, 200), j.Name).With("job_name", jobName)
 	}
 	wf, err := findWorkflow(j, workflowName)
 	if err != nil {
 		return err
 	}
 	if wf.Name != workflowName {
-		return session.Wrong("workflow_not_found", "Workflow '%s' not found in job '%s'. Available workflows: %s.", clip(workflowName, 200), j.Name, wf.Name).
+		return session.Wrong("workflow_not_found", "Workflow '%s' not found in job '%s'. Available workflows: %s.", jsontext.Clip(workflowName, 200), j.Name, wf.Name).
 			With("job_name", j.Name).With("available", []string{wf.Name})
 	}
 	return nil

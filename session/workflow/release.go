@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/wait"
+	"deepwork/session/workflow/stack"
 )
 
 // How a session is given up. A server owns a session for as long as one of its
@@ -22,67 +24,14 @@ import (
 // come first.
 const releasesAtOnce = 4
 
-// closeWait is how long Close waits for its work to be done.
-const closeWait = 5 * time.Second
+// releaseAgain is how long it is until sessions that could not be given up, on a
+// disk that was full or could not be written, are tried again.
+const releaseAgain = 30 * time.Second
 
-// wakeMessage wakes the actor, that it may end in order.
+// wakeMessage wakes the actor, so that it ends in order.
 type wakeMessage struct{ Reply actor.Reply[struct{}] }
 
 func (wakeMessage) sessionMessage() {}
-
-// Close ends the connection: calls that come later are refused, those in flight
-// are finished, and then the sessions that are on no other stack of this server
-// are given up, so that any server on the project may take them up by their ids.
-// A session whose review runs is given up when the review is over: it is paid
-// for, and whoever takes the session up collects its verdict. Where a record
-// cannot be written that is logged, and the session stays this server's until it
-// can: that is tried again every 30 s.
-//
-// Close blocks until that is done, reviews excepted, at most 5 s; the rest is
-// done behind it. In a server that is stopping nothing is written, since its
-// sessions are anybody's when it has ended. Close may be called again. That of a
-// Conn made by ConnectStateless does nothing: it is shared, and ends with the Engine.
-func (c *Conn) Close() {
-	if c.stateless {
-		return
-	}
-	c.mu.Lock()
-	again := c.closed
-	c.closed = true
-	c.mu.Unlock()
-	if !again && !c.engine.aside(c.end) {
-		close(c.released) // the engine has ended the stack
-	}
-	timeout := time.NewTimer(closeWait)
-	defer timeout.Stop()
-	select {
-	case <-c.released:
-	case <-timeout.C:
-		c.engine.log.Info("a connection has closed, and its sessions are still being given up")
-	}
-}
-
-// enter begins a call, which c.calls.Done ends.
-func (c *Conn) enter() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return closing()
-	}
-	c.calls.Add(1)
-	return nil
-}
-
-// end is the work of Close.
-func (c *Conn) end() {
-	defer close(c.released)
-	c.calls.Wait()
-	held := *c.handles.Load() // bottom first: who takes up the top finds its ancestors free
-	if err := c.stack.Stop(c.engine.ctx); err != nil {
-		c.engine.log.Debug("closing a connection's stack", "error", err) // the engine closes
-	}
-	c.engine.release(held)
-}
 
 // Stopping tells the engine that its server is about to stop: connections that
 // close from now on give no session up, for a server that has ended owns none,
@@ -90,7 +39,8 @@ func (c *Conn) end() {
 // does not block.
 func (e *Engine) Stopping() { e.stopping.Store(true) }
 
-// aside runs f beside the actors; false: the engine is closing, and does not.
+// aside runs f beside the actors. It reports false, and does not run f, if the
+// engine is closing.
 func (e *Engine) aside(f func()) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -101,30 +51,30 @@ func (e *Engine) aside(f func()) bool {
 	return true
 }
 
+// letGo takes back the pins of sessions that no stack was given, and gives up what
+// no other stack holds.
+func (e *Engine) letGo(links []stack.Link) {
+	hs := make([]*stack.Handle, len(links))
+	for i, l := range links {
+		l.Handle.Unpin()
+		hs[i] = l.Handle
+	}
+	e.releaseSoon(hs)
+}
+
 // releaseSoon is release by another goroutine.
-func (e *Engine) releaseSoon(hs []*handle) {
+func (e *Engine) releaseSoon(hs []*stack.Handle) {
 	if len(hs) > 0 && !e.stopping.Load() {
 		e.aside(func() { e.release(hs) })
 	}
 }
 
-// letGo takes pins back that no stack was given, and gives up what nobody else
-// holds.
-func (e *Engine) letGo(places []place) {
-	hs := make([]*handle, len(places))
-	for i, p := range places {
-		p.handle.stacks.Add(-1)
-		hs[i] = p.handle
-	}
-	e.releaseSoon(hs)
-}
-
 // release gives up those of the sessions that no stack holds any more, one after
 // the other from the bottom, and waits until that is done: whoever finds one of
 // them free finds what it is nested in free too.
-func (e *Engine) release(hs []*handle) {
+func (e *Engine) release(hs []*stack.Handle) {
 	for _, h := range hs {
-		if h.stacks.Load() > 0 || e.handles.get(h.id) != h {
+		if h.Pinned() || e.handles.Get(h.ID) != h {
 			continue // held elsewhere, or over, or given up
 		}
 		select {
@@ -132,7 +82,7 @@ func (e *Engine) release(hs []*handle) {
 		case <-e.ctx.Done():
 			return
 		}
-		if !e.stopping.Load() && e.handles.get(h.id) == h { // still, after the wait
+		if !e.stopping.Load() && e.handles.Get(h.ID) == h { // still, after the wait
 			e.end(h)
 		}
 		<-e.releasing
@@ -140,26 +90,47 @@ func (e *Engine) release(hs []*handle) {
 }
 
 // end has a session's actor end, awake or not: the rest is the actor's.
-func (e *Engine) end(h *handle) {
-	_, err := ask(e.ctx, e, h.id, func(r actor.Reply[struct{}]) message { return wakeMessage{r} })
+func (e *Engine) end(h *stack.Handle) {
+	_, err := ask(e.ctx, e, h.ID, func(r actor.Reply[struct{}]) message { return wakeMessage{r} })
 	if err == nil {
-		ctx, cancel := context.WithTimeout(e.ctx, e.askTimeout)
-		defer cancel()
-		err = e.sessions.Passivate(ctx, h.id)
+		err = e.passivate(h.ID)
 	}
 	switch {
 	case errors.Is(err, actor.ErrBusy):
-		e.log.Debug("a session is given up later", "session", h.id, "reason", err)
+		e.log.Debug("a session is given up later", "session", h.ID, "reason", err)
 	case err != nil && !e.stopping.Load():
-		e.log.Warn("a session was not given up", "session", h.id, "error", err)
-		e.keep(h)
+		e.log.Warn("a session was not given up", "session", h.ID, "error", err)
+		e.unreleased.Store(true)
 	}
 }
 
-// leave sees to a session that was busy when its last stack let go of it.
+// passivate ends a session's actor.
+func (e *Engine) passivate(id string) error {
+	ctx, cancel := context.WithTimeout(e.ctx, e.askTimeout)
+	defer cancel()
+	return e.sessions.Passivate(ctx, id)
+}
+
+// releaseFailed tries again to give up sessions that could not be, until the
+// engine closes: no other server can take them up before. It stops at the first
+// that fails again, since the disk is as it was.
+func (e *Engine) releaseFailed() {
+	for wait.For(e.ctx, releaseAgain) == nil {
+		if !e.unreleased.Swap(false) {
+			continue
+		}
+		for _, h := range e.handles.Unpinned() {
+			if e.release([]*stack.Handle{h}); e.unreleased.Load() {
+				break
+			}
+		}
+	}
+}
+
+// leave gives up a session that was busy when its last stack let go of it.
 func (a *sessionActor) leave() {
-	if a.handle.stacks.Load() == 0 && a.state.Status == Active && len(a.reviews) == 0 {
-		a.engine.releaseSoon([]*handle{a.handle})
+	if !a.handle.Pinned() && a.state.Status == Active && len(a.reviews) == 0 {
+		a.engine.releaseSoon([]*stack.Handle{a.handle})
 	}
 }
 
@@ -167,18 +138,29 @@ func (a *sessionActor) leave() {
 // an incarnation does.
 func (a *sessionActor) giveUp() {
 	e := a.engine
-	if a.state.Status != Active || e.stopping.Load() || !e.handles.retire(a.handle) {
+	if a.state.Status != Active || e.stopping.Load() || !e.handles.Retire(a.handle) {
 		return
 	}
 	next := a.state.Next(a.state.UpdatedAt)
 	next.Owner = ""
 	if err := e.records.Release(next); err != nil {
-		e.handles.restore(a.handle)
-		e.keep(a.handle)
+		e.handles.Restore(a.handle)
+		e.unreleased.Store(true)
 		e.log.Warn("a session could not be given up; it stays this server's for now", "session", a.id, "error", err, "again_in", releaseAgain)
 		return
 	}
 	e.log.Debug("session given up", "session", a.id)
+}
+
+// over removes a session that has ended, and has its actor end: a call that is
+// repeated reads its file. It is called by the actor, and does not wait.
+func (e *Engine) over(id string) {
+	e.handles.Remove(id)
+	e.aside(func() {
+		if err := e.passivate(id); err != nil && !errors.Is(err, actor.ErrBusy) {
+			e.log.Debug("a session that has ended stays in memory", "session", id, "error", err)
+		}
+	})
 }
 
 // Stats are figures of an Engine, for metrics.
@@ -191,5 +173,5 @@ type Stats struct {
 // Stats returns the figures as they are now. It looks at every actor in memory,
 // which holds none of them up.
 func (e *Engine) Stats() Stats {
-	return Stats{Active: e.handles.len(), Awake: e.sessions.Len(), Actors: e.system.Stats()}
+	return Stats{Active: e.handles.Len(), Awake: e.sessions.Len(), Actors: e.system.Stats()}
 }

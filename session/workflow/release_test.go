@@ -282,8 +282,7 @@ func TestAnUnheldSessionIsGivenUpWhenItsActorIsIdle(t *testing.T) {
 		defer e.Close(ctx)
 		_, ids := beginMany(t, e, def, 2)
 		// A caller that asked for the session and left before it was on a stack.
-		h := e.handles.get(ids[0])
-		h.stacks.Add(-1)
+		e.handles.Get(ids[0]).Unpin()
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		for i, want := range []string{"", "this"} {

@@ -243,7 +243,7 @@ func (e *Engine) searchRequest(k requestKey) string {
 			break
 		}
 		switch {
-		case e.handles.get(info.ID) != nil: // this server's own are known
+		case e.handles.Get(info.ID) != nil: // this server's own are known
 		case !info.ModTime.Before(since):
 			look(info)
 		case r.scanned.IsZero():

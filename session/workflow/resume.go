@@ -7,8 +7,10 @@ import (
 	"strings"
 
 	"deepwork/actor"
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/store"
+	"deepwork/session/workflow/stack"
 )
 
 const codeNoSession = "no_active_session"
@@ -23,28 +25,20 @@ const (
 // takeUp puts a session that is named by its id, and its ancestors, on the
 // stack: after a crash, a restart, or when its connection is gone. Of one that
 // has ended, which is returned all the same, only the ancestors.
-func (c *Conn) takeUp(ctx context.Context, id string) (*handle, error) {
+func (c *Conn) takeUp(ctx context.Context, id string) (*stack.Handle, error) {
 	h, err := c.hold(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	push := pushMessage{}
-	next := place{handle: h} // of the chain so far, the one that still needs a parent
-	active := h.view.Load().Status == Active
-	if !active {
-		push.Ended, push.EndedParent = id, h.parent
-	}
+	links := []stack.Link{{Handle: h}} // from the session up
 	seen := map[string]bool{id: true}
-	for up := h.parent; up != "" && !seen[up]; {
+	for up := h.Parent; up != "" && !seen[up]; {
 		seen[up] = true
 		p, err := c.hold(ctx, up)
 		if err != nil && ctx.Err() != nil {
 			// It is taken up with its ancestors: once it is on the stack, nobody
 			// looks for them any more.
-			if active {
-				push.Places = append(push.Places, next)
-			}
-			c.engine.letGo(push.Places)
+			c.engine.letGo(links)
 			return nil, err
 		}
 		if err != nil {
@@ -53,37 +47,26 @@ func (c *Conn) takeUp(ctx context.Context, id string) (*handle, error) {
 			c.engine.log.Warn("an ancestor of a resumed session was not taken up", "session", id, "ancestor", up, "error", err)
 			break
 		}
-		v := p.view.Load()
-		if v.Status == Active {
-			if active {
-				next.parent = up
-				push.Places = append(push.Places, next)
-			} else {
-				push.EndedParent = up // the nearest that goes on
-			}
-			next, active = place{handle: p}, true
+		if p.Active() { // else the next one goes on below it
+			links[len(links)-1].Parent = up
+			links = append(links, stack.Link{Handle: p})
 		}
-		up = p.parent
+		up = p.Parent
 	}
-	if active {
-		push.Places = append(push.Places, next)
+	slices.Reverse(links)
+	if err := c.push(ctx, links...); err != nil {
+		return nil, err
 	}
-	slices.Reverse(push.Places)
-	if len(push.Places) > 0 || push.Ended != "" {
-		if err := c.push(ctx, push); err != nil {
-			return nil, err
-		}
-	}
-	c.engine.log.Info("session taken up", "session", id, "on_the_stack", len(push.Places))
+	c.engine.log.Info("session taken up", "session", id, "on_the_stack", len(links))
 	return h, nil
 }
 
 // hold reaches a session and pins it, if it is active. Where it was given up in
 // between, because the last connection that held it closed, it is reached anew.
-func (c *Conn) hold(ctx context.Context, id string) (*handle, error) {
+func (c *Conn) hold(ctx context.Context, id string) (*stack.Handle, error) {
 	for {
 		h, err := c.reach(ctx, id)
-		if err != nil || h.view.Load().Status != Active || c.engine.handles.pin(h) {
+		if err != nil || !h.Active() || c.engine.handles.Pin(h) {
 			return h, err
 		}
 		if err := ctx.Err(); err != nil {
@@ -94,9 +77,9 @@ func (c *Conn) hold(ctx context.Context, id string) (*handle, error) {
 
 // reach wakes a session's actor, which makes this server its owner. A session
 // of another identity is not touched, and told to be unknown.
-func (c *Conn) reach(ctx context.Context, id string) (*handle, error) {
-	if h := c.engine.handles.get(id); h != nil {
-		if h.view.Load().Identity != c.identity {
+func (c *Conn) reach(ctx context.Context, id string) (*stack.Handle, error) {
+	if h := c.engine.handles.Get(id); h != nil {
+		if h.View().Identity != c.identity {
 			return nil, unknownSession(id)
 		}
 	} else {
@@ -107,7 +90,7 @@ func (c *Conn) reach(ctx context.Context, id string) (*handle, error) {
 		// What cannot be read is looked at again, and set aside, by the actor.
 	}
 	who := caller{Identity: c.identity}
-	return ask(ctx, c.engine, id, func(r actor.Reply[*handle]) message { return takeUpMessage{who, r} })
+	return ask(ctx, c.engine, id, func(r actor.Reply[*stack.Handle]) message { return takeUpMessage{who, r} })
 }
 
 // noSession says that there is no session to speak of, and which could be
@@ -123,7 +106,7 @@ func (c *Conn) noSession(ctx context.Context) error {
 	var b strings.Builder
 	b.WriteString("No active workflow session on this connection. Begin one with start_workflow, or resume one of these by passing its session_id (get_step tells where it is):")
 	ids := listSessions(&b, found, more, func(s *State) string {
-		if h := c.engine.handles.get(s.SessionID); h != nil && h.stacks.Load() > 0 {
+		if h := c.engine.handles.Get(s.SessionID); h != nil && h.Pinned() {
 			return " (in use on another connection)"
 		}
 		return ""
@@ -139,7 +122,7 @@ func listSessions(b *strings.Builder, found []*State, more bool, remark func(*St
 		ids[i] = s.SessionID
 		fmt.Fprintf(b, "\n- %s: %s/%s, at step '%s', last moved %s, goal: %s%s",
 			s.SessionID, s.JobName, s.WorkflowName, s.CurrentStepID, s.UpdatedAt.Format("2006-01-02 15:04:05Z"),
-			clip(strings.Join(strings.Fields(s.Goal), " "), 80), remark(s))
+			jsontext.Clip(strings.Join(strings.Fields(s.Goal), " "), 80), remark(s))
 	}
 	if more {
 		b.WriteString("\nOlder ones are not listed; `deepwork sessions list` has them all.")
@@ -166,7 +149,7 @@ func (e *Engine) resumable(ctx context.Context, identity string, most int) (foun
 		if e.seen.skip(info, identity) {
 			continue
 		}
-		if h := e.handles.get(info.ID); h != nil && h.view.Load().Identity != identity {
+		if h := e.handles.Get(info.ID); h != nil && h.View().Identity != identity {
 			continue
 		}
 		if tried++; tried > triedListed || ctx.Err() != nil {

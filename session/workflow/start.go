@@ -8,12 +8,13 @@ import (
 	"fmt"
 	"strings"
 
-	"deepwork/actor"
 	"deepwork/catalog"
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
+	"deepwork/session/workflow/stack"
 )
 
 // StartArgs are the parameters of start_workflow (seed 000, 001.3.2 and 3).
@@ -33,60 +34,44 @@ type StartArgs struct {
 // Start begins a session and pushes it onto the stack (seed 000, 001.3). When
 // it returns, the session is on disk.
 func (c *Conn) Start(ctx context.Context, a StartArgs) (*StartReply, error) {
-	if err := c.enter(); err != nil {
-		return nil, err
-	}
-	defer c.calls.Done()
 	id := a.RequestID
 	a.RequestID = nil
-	who, err := c.caller(ToolStart, id, a)
-	if err != nil {
-		return nil, err
-	}
-	r, again, err := once(ctx, c, who, func() (*StartReply, string, error) { return c.start(ctx, who, a) })
-	if err != nil {
-		return nil, err
-	}
-	if again != "" {
-		// The connection that started it may be gone: whoever repeats the call goes on with it.
-		h, err := c.target(ctx, &again)
-		if err != nil {
-			return nil, err
+	return call(ctx, c, ToolStart, id, a, func(who caller) (outcome[StartReply], error) {
+		return c.start(ctx, who, a)
+	}, func(r *StartReply, id string, replayed *stack.Handle) {
+		if replayed != nil && !replayed.Active() {
+			r.Notice = join(r.Notice, fmt.Sprintf("This repeats the reply to the call that started session '%s', which has ended since (%s).", id, replayed.View().Status))
 		}
-		if v := h.view.Load(); v.Status != Active {
-			r.Notice = join(r.Notice, fmt.Sprintf("This repeats the reply to the call that started session '%s', which has ended since (%s).", again, v.Status))
-		}
-	}
-	r.Stack = c.stackOf(ctx, r.BeginStep.SessionID)
-	return r, nil
+		r.Stack = c.stackOf(ctx, id)
+	})
 }
 
-func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*StartReply, string, error) {
+func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (o outcome[StartReply], err error) {
 	e := c.engine
 	j, err := findJob(ctx, e.catalog, a.JobName)
 	if err != nil {
-		return nil, "", err
+		return o, err
 	}
 	wf, err := findWorkflow(j, a.WorkflowName)
 	if err != nil {
-		return nil, "", err
+		return o, err
 	}
 	def := &machine.Definition{Job: j, Workflow: wf}
 	if len(wf.Entries) == 0 {
-		return nil, "", machine.NoSteps(def)
+		return o, machine.NoSteps(def)
 	}
 	parent := ""
 	if !a.Root {
 		if parent, err = c.parent(ctx, a.ParentSessionID); err != nil {
-			return nil, "", err
+			return o, err
 		}
 	}
 	texts, err := e.definitions.Texts(def, wf.Entries[0])
 	if err != nil {
-		return nil, "", err
+		return o, err
 	}
 	if def, err = e.definitions.Keep(def, texts); err != nil {
-		return nil, "", err
+		return o, err
 	}
 	b := machine.NewSession{
 		Goal: a.Goal, InstanceID: a.InstanceID, Identity: c.identity, Owner: e.records.Server(),
@@ -97,24 +82,24 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*StartReply,
 	}
 	branch, undo, err := e.branch(ctx, branchName(j.Name, wf.Name, a.InstanceID, b.At))
 	if err != nil {
-		return nil, "", err
+		return o, err
 	}
 	b.BranchName = branch
 	s, r, err := e.create(def, b)
 	if err != nil {
 		undo()
-		return nil, "", err
+		return o, err
 	}
 	e.tellMoved(nil, s)
 	e.requests.learn(s)
 	// The session is on disk: a caller that left meanwhile finds it here when it
 	// repeats the call.
-	if err := c.push(ctx, pushMessage{Places: []place{{handle: e.handles.pinned(s), parent: parent}}}); err != nil {
-		return nil, s.SessionID, err
+	o = outcome[StartReply]{r, s.SessionID, true}
+	if err := c.push(ctx, stack.Link{Handle: e.handles.Of(s, true), Parent: parent}); err != nil {
+		return o, err
 	}
-	c.moved(ctx, nil, false)
-	reply := *r
-	return &reply, s.SessionID, nil
+	c.stack.Moved(ctx, nil)
+	return o, nil
 }
 
 // create makes the session durable under a fresh id.
@@ -149,27 +134,20 @@ func newSessionID() (string, error) {
 // parent finds whose child a new session is: the one named, or the top. What
 // stands on top of a stateless connection is another agent's, if anything.
 func (c *Conn) parent(ctx context.Context, id *string) (string, error) {
-	if id == nil && c.stateless {
-		return "", nil
-	}
-	ask := func() (string, error) {
-		return askStack(ctx, c, func(r actor.Reply[string]) stackMessage { return parentMessage{id, r} })
-	}
-	p, err := ask()
-	if !errors.Is(err, errNotOnStack) {
-		return p, err
+	if id == nil {
+		return c.stack.Top(ctx)
 	}
 	if !machine.IsSessionID(*id) {
-		return "", session.Wrong("bad_session_id", "parent_session_id '%s' is none: it is 8 hexadecimal characters, as begin_step and stack tell it.", clip(*id, 100))
+		return "", session.Wrong("bad_session_id", "parent_session_id '%s' is none: it is 8 hexadecimal characters, as begin_step and stack tell it.", jsontext.Clip(*id, 100))
 	}
 	h, err := c.target(ctx, id)
 	if err != nil {
 		return "", err
 	}
-	if v := h.view.Load(); v.Status != Active {
+	if v := h.View(); v.Status != Active {
 		return "", session.NotNow("session_ended", "parent_session_id '%s' is a session that has ended (%s). Leave it out, or name an active one.", *id, v.Status)
 	}
-	return ask()
+	return *id, nil
 }
 
 // findJob finds a job by name (seed 000, 001.3.4).
@@ -185,8 +163,8 @@ func findJob(ctx context.Context, jobs *catalog.Catalog, name string) (*job.Job,
 		return nil, session.Wrong("job_broken", "Job '%s' in %s does not load:\n%s\nMend it (get_workflows tells when it is right) and call again.",
 			name, bad.JobDir, bad.Diagnostics.Error()).With("job_name", name).With("job_dir", bad.JobDir)
 	}
-	return nil, session.Wrong("job_not_found", "Job not found: %s. %s", clip(name, 200), jobsThereAre(snap)).
-		With("job_name", name).With("argument", "job_name").With("value", clip(name, 200))
+	return nil, session.Wrong("job_not_found", "Job not found: %s. %s", jsontext.Clip(name, 200), jobsThereAre(snap)).
+		With("job_name", name).With("argument", "job_name").With("value", jsontext.Clip(name, 200))
 }
 
 func jobsThereAre(snap *catalog.Snapshot) string {
@@ -197,7 +175,7 @@ func jobsThereAre(snap *catalog.Snapshot) string {
 	for _, j := range snap.Jobs {
 		names = append(names, j.Name)
 	}
-	return "The jobs there are: " + clip(strings.Join(names, ", "), 4000) + "."
+	return "The jobs there are: " + jsontext.Clip(strings.Join(names, ", "), 4000) + "."
 }
 
 // findWorkflow finds a workflow of a job; the only one of a job is taken
@@ -217,6 +195,6 @@ func findWorkflow(j *job.Job, name string) (*job.Workflow, error) {
 	if len(names) == 0 {
 		available = "The job has no workflows; add one to " + j.Dir + "/" + job.FileName + "."
 	}
-	return nil, session.Wrong("workflow_not_found", "Workflow '%s' not found in job '%s'. %s", clip(name, 200), j.Name, available).
-		With("job_name", j.Name).With("available", names).With("argument", "workflow_name").With("value", clip(name, 200))
+	return nil, session.Wrong("workflow_not_found", "Workflow '%s' not found in job '%s'. %s", jsontext.Clip(name, 200), j.Name, available).
+		With("job_name", j.Name).With("available", names).With("argument", "workflow_name").With("value", jsontext.Clip(name, 200))
 }

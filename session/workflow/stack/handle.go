@@ -1,0 +1,170 @@
+package stack
+
+import (
+	"sync"
+	"sync/atomic"
+	"unique"
+
+	"deepwork/session/workflow/machine"
+)
+
+// A View is what others may know of a session without asking its actor.
+type View struct {
+	Workflow string // job/workflow
+	Step     string
+	Status   machine.SessionStatus
+	Identity string // the caller it belongs to
+}
+
+// ViewOf returns the view of a state.
+func ViewOf(s *machine.State) View {
+	return View{Workflow: s.JobName + "/" + s.WorkflowName, Step: s.CurrentStepID, Status: s.Status, Identity: s.Identity}
+}
+
+// lost is the status, in views alone, of a session whose record cannot be read.
+const lost machine.SessionStatus = "lost"
+
+// A Handle is where a session's view is published, whether its actor is awake or
+// not. A server has one for each session it knows to be active.
+type Handle struct {
+	ID     string
+	Parent string // session id, or ""
+	// view is a unique.Handle[View]: of a hundred thousand sessions, most are at
+	// the same few steps.
+	view atomic.Value
+	pins atomic.Int32
+}
+
+// View returns the view as it is now.
+func (h *Handle) View() View { return h.view.Load().(unique.Handle[View]).Value() }
+
+// Active reports whether the session is in progress.
+func (h *Handle) Active() bool { return h.View().Status == machine.Active }
+
+// Pinned reports whether the session is on a stack, or about to be pushed onto
+// one. As long as it is, this server keeps the session.
+func (h *Handle) Pinned() bool { return h.pins.Load() > 0 }
+
+// Unpin takes back one pin.
+func (h *Handle) Unpin() { h.pins.Add(-1) }
+
+// Publish makes the view of a state known. Only the session's actor calls it.
+func (h *Handle) Publish(s *machine.State) {
+	now := View{Workflow: h.View().Workflow, Step: s.CurrentStepID, Status: s.Status, Identity: s.Identity}
+	if h.View() != now {
+		h.view.Store(unique.Make(now))
+	}
+}
+
+// A Table has the handles of the sessions that this server knows to be active. An
+// ended session is removed from it; stacks that still hold its handle see that it
+// ended. So is one that is given up, which no stack holds. Its methods may be
+// called from any goroutine.
+type Table struct {
+	mu      sync.RWMutex
+	handles map[string]*Handle
+}
+
+// NewTable returns an empty table.
+func NewTable() *Table { return &Table{handles: map[string]*Handle{}} }
+
+// Get returns the handle of an active session, or nil.
+func (t *Table) Get(id string) *Handle {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.handles[id]
+}
+
+// Of returns the handle of the session with this state; it makes and publishes
+// one if there is none. pin pins it, for a stack that it is to be pushed onto.
+func (t *Table) Of(s *machine.State, pin bool) *Handle {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.handles[s.SessionID]
+	if h == nil {
+		h = &Handle{ID: s.SessionID}
+		if s.ParentSessionID != nil {
+			h.Parent = *s.ParentSessionID
+		}
+		h.view.Store(unique.Make(ViewOf(s)))
+		if s.Status == machine.Active {
+			t.handles[s.SessionID] = h
+		}
+	}
+	if pin {
+		h.pins.Add(1)
+	}
+	return h
+}
+
+// Pin pins a session for a stack that it is to be pushed onto. It reports false if
+// the session has been given up, or has ended, since the caller got the handle.
+func (t *Table) Pin(h *Handle) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if t.handles[h.ID] != h {
+		return false
+	}
+	h.pins.Add(1)
+	return true
+}
+
+// Retire removes an active session that no stack holds, so that it can no longer
+// be pinned. It reports false if a stack holds it, or if it is gone already.
+func (t *Table) Retire(h *Handle) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.handles[h.ID] != h || h.Pinned() {
+		return false
+	}
+	delete(t.handles, h.ID)
+	return true
+}
+
+// Restore undoes Retire. Only the session's actor retires, restores and makes the
+// handle of a session that is on disk, so nothing has taken its place.
+func (t *Table) Restore(h *Handle) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.handles[h.ID] = h
+}
+
+// Remove removes a session that ended.
+func (t *Table) Remove(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.handles, id)
+}
+
+// Lose removes a session whose record is gone or damaged; it leaves every stack
+// that it is on.
+func (t *Table) Lose(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if h := t.handles[id]; h != nil {
+		v := h.View()
+		v.Status = lost
+		h.view.Store(unique.Make(v))
+		delete(t.handles, id)
+	}
+}
+
+// Len returns how many sessions are in the table.
+func (t *Table) Len() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.handles)
+}
+
+// Unpinned returns the sessions that no stack holds.
+func (t *Table) Unpinned() []*Handle {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var out []*Handle
+	for _, h := range t.handles {
+		if !h.Pinned() {
+			out = append(out, h)
+		}
+	}
+	return out
+}
