@@ -1,17 +1,15 @@
 package workflow
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"time"
 	"unicode"
 
 	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/session/git"
 )
 
 // branchName is deepwork/<job>-<workflow>-<instance or date>, made a legal git
@@ -163,24 +161,10 @@ func (e *Engine) freeBranch(ctx context.Context, name string) (string, error) {
 	return free, nil
 }
 
-// runGit runs git in the project root and returns its output, trimmed at the end.
+// runGit runs git in the project root and returns its output without the line break
+// at its end.
 func (e *Engine) runGit(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "git", args...)
-	cmd.Dir = e.root
-	cmd.Env = append(os.Environ(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0")
-	cmd.WaitDelay = time.Second
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			return "", fmt.Errorf("git %s: %w", args[0], ctx.Err())
-		}
-		if text := strings.TrimSpace(errs.String()); text != "" {
-			return "", fmt.Errorf("git %s: %s", args[0], text)
-		}
-		return "", fmt.Errorf("git %s: %w", args[0], err)
-	}
-	return strings.TrimRight(out.String(), "\n"), nil
+	return git.Line(ctx, git.Command{Dir: e.root, Args: args})
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"deepwork/session/git"
 )
 
 // git keeps of each worktree an administrative folder below the repository's
@@ -91,7 +93,7 @@ func (k *Keeper) dropAdmin(ctx context.Context, r *repo, path string) error {
 	if err == nil || adminOf(r.common, path) == "" {
 		return nil
 	}
-	if exitCode(err) < 0 {
+	if git.ExitCode(err) < 0 {
 		return fmt.Errorf("removing the worktree %s: %w", path, err)
 	}
 	// What a killed git left half-made, git neither reads nor removes, and then

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"deepwork/session/git"
 )
 
 // slugLength is the most characters of a title that a branch name takes.
@@ -45,7 +47,7 @@ func slug(text, empty string) string {
 // makeBranch makes a branch that must not exist. It is not made by worktree add,
 // so that a failure tells whose branch it is.
 func (k *Keeper) makeBranch(ctx context.Context, r *repo, branch, at string) error {
-	if _, err := k.git(ctx, call{dir: r.common, args: []string{"check-ref-format", "refs/heads/" + branch}}); err != nil {
+	if _, err := k.git(ctx, git.Command{Dir: r.common, Args: []string{"check-ref-format", "refs/heads/" + branch}}); err != nil {
 		return fmt.Errorf("%q cannot be a branch's name", branch)
 	}
 	_, err := k.git(ctx, r.call("update-ref", "-m", "branch: created by deepwork", "refs/heads/"+branch, at, ""))

@@ -146,7 +146,7 @@ func TestCrashAtEachPointOfCreate(t *testing.T) {
 	clean := func(t *testing.T, k *Keeper, trees []Tree) {
 		for _, tr := range trees {
 			sound(t, tr.Repo, 0)
-			if out := git(t, tr.Repo, "for-each-ref", "--format=%(refname)"); out != "refs/heads/main" {
+			if out := gitIn(t, tr.Repo, "for-each-ref", "--format=%(refname)"); out != "refs/heads/main" {
 				t.Errorf("refs are left: %s", out)
 			}
 		}
@@ -168,7 +168,7 @@ func TestCrashAtEachPointOfCreate(t *testing.T) {
 				t.Error("a file is missing")
 			}
 			for _, m := range done {
-				if out := git(t, m.Path, "status", "--porcelain", "--branch"); out != "## "+branchName {
+				if out := gitIn(t, m.Path, "status", "--porcelain", "--branch"); out != "## "+branchName {
 					t.Errorf("git status says %q", out)
 				}
 			}
@@ -240,7 +240,7 @@ func TestCrashAtEachPointOfRemove(t *testing.T) {
 			if got := show(t, trees[i].Repo, ref, "untracked"); got != want {
 				t.Errorf("%s holds %q", trees[i].Name, got)
 			}
-			if out := git(t, trees[i].Repo, "for-each-ref", "--format=%(refname)", "refs/deepwork"); out != ref {
+			if out := gitIn(t, trees[i].Repo, "for-each-ref", "--format=%(refname)", "refs/deepwork"); out != ref {
 				t.Errorf("it was kept more than once: %s", out)
 			}
 		}

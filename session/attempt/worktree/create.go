@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"deepwork/actor/process"
+	"deepwork/session/git"
 )
 
 // setupOutput is how much a setup command may print to its standard output.
@@ -199,8 +200,8 @@ func (k *Keeper) add(ctx context.Context, j *journal, e *record) error {
 	if admin == "" {
 		return fmt.Errorf("the worktree %s is gone already", e.Path) // and git would find another one
 	}
-	if _, err := k.git(ctx, call{dir: e.Path, gitDir: admin, workTree: e.Path,
-		args: []string{"reset", "--hard", "--quiet", "--no-recurse-submodules"}}); err != nil {
+	if _, err := k.git(ctx, git.Command{Dir: e.Path, GitDir: admin, WorkTree: e.Path,
+		Args: []string{"reset", "--hard", "--quiet", "--no-recurse-submodules"}}); err != nil {
 		return fmt.Errorf("checking the files out: %w", err)
 	}
 	k.at("checked out " + e.Name)
@@ -230,7 +231,7 @@ func (k *Keeper) addLocked(ctx context.Context, j *journal, e *record, r *repo) 
 		return err
 	}
 	c := r.call("worktree", "add", "--quiet", "--no-checkout", e.Path, e.Branch)
-	c.dir = filepath.Dir(e.Path)
+	c.Dir = filepath.Dir(e.Path)
 	if _, err := k.git(ctx, c); err != nil {
 		return fmt.Errorf("adding the worktree: %w", err)
 	}
@@ -244,7 +245,7 @@ func (k *Keeper) setup(ctx context.Context, e *record, env []string) error {
 		return nil
 	}
 	_, err := process.Run(ctx, process.Spec{
-		Command: e.Setup, Dir: e.Path, Env: append(environ(), env...), StdoutLimit: setupOutput,
+		Command: e.Setup, Dir: e.Path, Env: append(git.Environ(), env...), StdoutLimit: setupOutput,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSetup, err)

@@ -14,11 +14,12 @@ import (
 	"testing"
 
 	"deepwork/actor/process"
+	"deepwork/session/git"
 )
 
 func TestCreateAndRemove(t *testing.T) {
 	repo := newRepo(t)
-	base := git(t, repo, "rev-parse", "main")
+	base := gitIn(t, repo, "rev-parse", "main")
 	k, _ := newKeeper(t)
 	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
 	if err != nil {
@@ -31,7 +32,7 @@ func TestCreateAndRemove(t *testing.T) {
 	if got := read(t, want.Path, "lib/b.txt"); got != "bee\n" {
 		t.Errorf("the worktree has %q", got)
 	}
-	if out := git(t, want.Path, "status", "--porcelain", "--branch"); out != "## "+branchName {
+	if out := gitIn(t, want.Path, "status", "--porcelain", "--branch"); out != "## "+branchName {
 		t.Errorf("git status says %q", out)
 	}
 	again, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
@@ -44,7 +45,7 @@ func TestCreateAndRemove(t *testing.T) {
 	if r := remove(t, k); r.Ref != "" || r.Commit != "" || r.Path != want.Path {
 		t.Errorf("of a clean worktree was kept: %+v", r)
 	}
-	if out := git(t, repo, "for-each-ref", "--format=%(refname)"); out != "refs/heads/main" {
+	if out := gitIn(t, repo, "for-each-ref", "--format=%(refname)"); out != "refs/heads/main" {
 		t.Errorf("refs are left: %s", out)
 	}
 	sound(t, repo, 0)
@@ -56,13 +57,13 @@ func TestCreateAndRemove(t *testing.T) {
 // dirty makes a checkout as untidy as people leave theirs.
 func dirty(t *testing.T, repo string) {
 	write(t, repo, "a.txt", "stashed\n")
-	git(t, repo, "stash", "-q")
+	gitIn(t, repo, "stash", "-q")
 	write(t, repo, "a.txt", "one\nstaged\n")
-	git(t, repo, "add", "a.txt")
+	gitIn(t, repo, "add", "a.txt")
 	write(t, repo, "a.txt", "one\nunstaged\n")
 	write(t, repo, "untracked", "x")
 	write(t, repo, ".env", "SECRET=1")
-	git(t, repo, "config", "user.nickname", "x")
+	gitIn(t, repo, "config", "user.nickname", "x")
 }
 
 func TestTheMainCheckoutIsNeverTouchedNorAReasonToRefuse(t *testing.T) {
@@ -88,7 +89,7 @@ func TestTheMainCheckoutIsNeverTouchedNorAReasonToRefuse(t *testing.T) {
 		t.Error("nothing was kept")
 	}
 	if after := digest(t, repo); after != before {
-		t.Errorf("the main checkout changed:\n%s", git(t, repo, "status", "--short"))
+		t.Errorf("the main checkout changed:\n%s", gitIn(t, repo, "status", "--short"))
 	}
 	sound(t, repo, 0)
 }
@@ -96,9 +97,9 @@ func TestTheMainCheckoutIsNeverTouchedNorAReasonToRefuse(t *testing.T) {
 func TestRepositoriesOfAllKinds(t *testing.T) {
 	bare := filepath.Join(t.TempDir(), "bare.git")
 	repo := newRepo(t)
-	git(t, repo, "clone", "-q", "--bare", repo, bare)
+	gitIn(t, repo, "clone", "-q", "--bare", repo, bare)
 	linked := filepath.Join(t.TempDir(), "linked")
-	git(t, repo, "worktree", "add", "-q", "-b", "side", linked)
+	gitIn(t, repo, "worktree", "add", "-q", "-b", "side", linked)
 	for name, path := range map[string]string{"bare": bare, "a folder inside": filepath.Join(repo, "lib"), "the git folder": filepath.Join(repo, ".git"), "a linked worktree": linked} {
 		t.Run(name, func(t *testing.T) {
 			k, _ := newKeeper(t)
@@ -120,9 +121,9 @@ func TestRepositoriesOfAllKinds(t *testing.T) {
 func TestWhatIsNoRepositoryOrBranchIsSaid(t *testing.T) {
 	k, _ := newKeeper(t)
 	repo, plain, unborn := newRepo(t), t.TempDir(), t.TempDir()
-	git(t, unborn, "init", "-q")
+	gitIn(t, unborn, "init", "-q")
 	write(t, plain, "file", "")
-	git(t, repo, "tag", "v1")
+	gitIn(t, repo, "tag", "v1")
 	for name, c := range map[string]struct {
 		repo, branch string
 		want         error
@@ -184,11 +185,11 @@ func TestNamesThatAreNoFolders(t *testing.T) {
 func TestBranchThatExistsIsRefusedAndStays(t *testing.T) {
 	k, _ := newKeeper(t)
 	repo := newRepo(t)
-	git(t, repo, "branch", branchName)
+	gitIn(t, repo, "branch", branchName)
 	if _, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil); !errors.Is(err, ErrBranchTaken) {
 		t.Errorf("got %v", err)
 	}
-	git(t, repo, "rev-parse", "--verify", branchName)
+	gitIn(t, repo, "rev-parse", "--verify", branchName)
 	nothingLeft(t, k)
 	if _, err := k.Create(t.Context(), attemptID, "deepwork/a..b", []Tree{tree(repo)}, nil); err == nil || !strings.Contains(err.Error(), "cannot be a branch's name") {
 		t.Errorf("got %v", err)
@@ -217,7 +218,7 @@ func TestTwoReposOfOneAttemptThatAreOne(t *testing.T) {
 		if kept[i].Ref != "refs/deepwork/rescue/"+attemptID+suffix {
 			t.Errorf("ref %d is %s", i, kept[i].Ref)
 		}
-		if git(t, repo, "rev-parse", kept[i].Ref) != kept[i].Commit {
+		if gitIn(t, repo, "rev-parse", kept[i].Ref) != kept[i].Commit {
 			t.Errorf("%s is not the commit that was told", kept[i].Ref)
 		}
 	}
@@ -277,7 +278,7 @@ func TestFailedSetupIsUndoneAndTold(t *testing.T) {
 	nothingLeft(t, k)
 	for _, repo := range []string{first, second} {
 		sound(t, repo, 0)
-		if out := git(t, repo, "for-each-ref", "--format=%(refname)"); out != "refs/heads/main" {
+		if out := gitIn(t, repo, "for-each-ref", "--format=%(refname)"); out != "refs/heads/main" {
 			t.Errorf("refs are left: %s", out)
 		}
 	}
@@ -354,7 +355,7 @@ func TestLocksOfOtherGitsAreWaitedFor(t *testing.T) {
 	k, _ := newKeeper(t)
 	lock := filepath.Join(repo, ".git", "packed-refs.lock")
 	write(t, repo, ".git/packed-refs.lock", "")
-	pack := call{dir: repo, config: []string{"core.packedRefsTimeout=10"}, args: []string{"pack-refs", "--all"}}
+	pack := git.Command{Dir: repo, Config: []string{"core.packedRefsTimeout=10"}, Args: []string{"pack-refs", "--all"}}
 	waited := 0
 	k.at = func(point string) {
 		if waited++; point == "lock held" && waited == 2 {
@@ -376,7 +377,7 @@ func TestLocksOfOtherGitsAreWaitedFor(t *testing.T) {
 // that stays as it is, is told of.
 func TestWorktreesThatOthersMakeAreWaitedFor(t *testing.T) {
 	repo := newRepo(t)
-	git(t, repo, "worktree", "add", "-q", "--detach", filepath.Join(t.TempDir(), "other"))
+	gitIn(t, repo, "worktree", "add", "-q", "--detach", filepath.Join(t.TempDir(), "other"))
 	k, _ := newKeeper(t)
 	half := filepath.Join(repo, ".git", "worktrees", "other", "commondir")
 	if err := os.Truncate(half, 0); err != nil {
@@ -406,14 +407,14 @@ func TestWorktreesThatOthersMakeAreWaitedFor(t *testing.T) {
 func TestBranches(t *testing.T) {
 	repo := newRepo(t)
 	for _, b := range []string{"zeta", "alpha", "feature/x"} {
-		git(t, repo, "branch", b)
+		gitIn(t, repo, "branch", b)
 	}
 	k, _ := newKeeper(t)
 	got, err := k.Branches(t.Context(), filepath.Join(repo, "lib"))
 	if want := []string{"main", "alpha", "feature/x", "zeta"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v, want %v", got, err, want)
 	}
-	git(t, repo, "checkout", "-q", "--detach")
+	gitIn(t, repo, "checkout", "-q", "--detach")
 	got, err = k.Branches(t.Context(), repo)
 	if want := []string{"alpha", "feature/x", "main", "zeta"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("detached: got %v, %v, want %v", got, err, want)
@@ -435,7 +436,7 @@ func TestBranchForIsALegalRef(t *testing.T) {
 		if !legal.MatchString(b) || !strings.HasPrefix(b, "deepwork/"+slug+"-") {
 			t.Errorf("BranchFor(%q) = %q", title, b)
 		}
-		git(t, ".", "check-ref-format", "--branch", b)
+		gitIn(t, ".", "check-ref-format", "--branch", b)
 	}
 	for range 50 {
 		seen[BranchFor("same")] = true

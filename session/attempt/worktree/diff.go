@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"deepwork/actor/process"
+	"deepwork/session/git"
 )
 
 // defaultDiff is how much of a diff is given where no limit is, in bytes.
@@ -60,9 +61,9 @@ func (k *Keeper) diff(ctx context.Context, path, base, target string, specs []st
 	}
 	c := v.call(append([]string{"diff", "--no-color", "--no-ext-diff", "--no-textconv",
 		"--src-prefix=a/", "--dst-prefix=b/", v.from, "--"}, specs...)...)
-	c.index, c.limit = index, maxBytes
-	c.config = []string{"diff.noprefix=false", "diff.mnemonicPrefix=false", "diff.relative=false", "color.ui=false"}
-	r, err := runGit(ctx, c)
+	c.Index, c.Limit = index, maxBytes
+	c.Config = []string{"diff.noprefix=false", "diff.mnemonicPrefix=false", "diff.relative=false", "color.ui=false"}
+	r, err := git.Once(ctx, c)
 	if errors.Is(err, process.ErrTooMuchOutput) {
 		return cut(r.Stdout), true, nil
 	}
@@ -115,7 +116,7 @@ func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 	index := filepath.Join(tmp, "index")
 	run := func(stdin []byte, args ...string) error {
 		c := v.call(args...)
-		c.index, c.stdin = index, stdin
+		c.Index, c.Stdin = index, stdin
 		_, err := v.k.git(ctx, c)
 		return err
 	}
@@ -132,7 +133,7 @@ func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 	if err != nil || len(loose) == 0 {
 		return index, err
 	}
-	empty, err := v.k.line(ctx, call{dir: tmp, gitDir: v.admin, args: []string{"hash-object", "--stdin"}})
+	empty, err := v.k.line(ctx, git.Command{Dir: tmp, GitDir: v.admin, Args: []string{"hash-object", "--stdin"}})
 	if err != nil {
 		return "", err
 	}

@@ -12,6 +12,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"deepwork/session/git"
 )
 
 // An agent may clone or make repositories inside a worktree. git would keep no
@@ -36,7 +38,7 @@ func (s *scan) embedded(ctx context.Context, name string, link blob) error {
 	}
 	if link != (blob{}) && !history {
 		head, err := s.k.line(ctx, within(dir, "rev-parse", "--verify", "--quiet", "HEAD"))
-		if err != nil && exitCode(err) != 1 {
+		if err != nil && git.ExitCode(err) != 1 {
 			return err
 		}
 		dirt, err := s.k.git(ctx, within(dir, "status", "--porcelain", "-z", "--untracked-files=all", "--ignore-submodules=none"))
@@ -59,7 +61,7 @@ func (s *scan) embedded(ctx context.Context, name string, link blob) error {
 	if err != nil {
 		return err
 	}
-	for _, line := range fields(out) {
+	for _, line := range git.Fields(out) {
 		meta, file, _ := strings.Cut(line, "\t")
 		file = path.Join(name, file)
 		if !strings.HasPrefix(meta, modeRepo) {
@@ -83,8 +85,8 @@ func (s *scan) embedded(ctx context.Context, name string, link blob) error {
 }
 
 // within is a run of git in a repository inside, and in none around it.
-func within(dir string, args ...string) call {
-	return call{dir: dir, env: []string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(canonical(dir))}, args: args, limit: listLimit}
+func within(dir string, args ...string) git.Command {
+	return git.Command{Dir: dir, Env: []string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(canonical(dir))}, Args: args, Limit: listLimit}
 }
 
 // filesOf lists the files of a repository inside a worktree, tracked and
@@ -100,7 +102,7 @@ func (k *Keeper) filesOf(ctx context.Context, root, name string) ([]string, erro
 		return nil, err
 	}
 	var out []string
-	for _, file := range append(fields(tracked), untracked...) {
+	for _, file := range append(git.Fields(tracked), untracked...) {
 		file = path.Join(name, file) // without the slash of a repository in it
 		info, err := os.Lstat(filepath.Join(root, filepath.FromSlash(file)))
 		switch {
@@ -188,7 +190,7 @@ func (s *scan) overlay(ctx context.Context, name string) error {
 	dir := s.file(name)
 	gitDir, err := s.k.line(ctx, within(dir, "rev-parse", "--absolute-git-dir"))
 	if err != nil {
-		if exitCode(err) < 0 {
+		if git.ExitCode(err) < 0 {
 			return err
 		}
 		if gitDir = filepath.Join(dir, ".git"); isDir(gitDir) {
@@ -212,7 +214,7 @@ func (s *scan) history(ctx context.Context, name, dir, gitDir string) (bool, err
 	}
 	tips := []string{"HEAD"}
 	head, err := s.k.line(ctx, within(dir, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"))
-	if err != nil && exitCode(err) != 1 {
+	if err != nil && git.ExitCode(err) != 1 {
 		return false, err
 	}
 	if head == "" {
@@ -229,7 +231,7 @@ func (s *scan) history(ctx context.Context, name, dir, gitDir string) (bool, err
 		_, err := s.k.line(ctx, within(dir, "show-ref", "--verify", "--hash", "--", "refs/stash"))
 		if err == nil {
 			tips = append(tips, "refs/stash")
-		} else if !said(err, "not a valid ref") {
+		} else if !git.Said(err, "not a valid ref") {
 			return false, err
 		}
 	} else {

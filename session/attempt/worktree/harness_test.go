@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"deepwork/session/git"
 )
 
 // TestMain leaves git without any identity or configuration of the machine's.
@@ -37,8 +39,8 @@ func TestMain(m *testing.M) {
 
 const attemptID = "3f1c7a52-9d1e-4c44-8b7e-0a5c1d2e3f40"
 
-// git runs the real git in a folder and returns what it wrote, trimmed.
-func git(t testing.TB, dir string, args ...string) string {
+// gitIn runs the real git in a folder and returns what it wrote, trimmed.
+func gitIn(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	out, err := tryGit(dir, args...)
 	if err != nil {
@@ -49,7 +51,7 @@ func git(t testing.TB, dir string, args ...string) string {
 
 func tryGit(dir string, args ...string) (string, error) {
 	cmd := exec.Command("git", append([]string{"-c", "user.name=Somebody", "-c", "user.email=some@body", "-c", "protocol.file.allow=always"}, args...)...)
-	cmd.Dir, cmd.Env = dir, environ()
+	cmd.Dir, cmd.Env = dir, git.Environ()
 	out, err := cmd.CombinedOutput()
 	return strings.TrimRight(string(out), "\n"), err
 }
@@ -82,7 +84,7 @@ func newRepo(t testing.TB) string {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	git(t, dir, "init", "-q", "-b", "main")
+	gitIn(t, dir, "init", "-q", "-b", "main")
 	write(t, dir, "a.txt", "one\ntwo\n")
 	write(t, dir, "lib/b.txt", "bee\n")
 	write(t, dir, ".gitignore", ".env\n*.log\nnode_modules/\n")
@@ -92,9 +94,9 @@ func newRepo(t testing.TB) string {
 
 func commit(t testing.TB, dir, message string) string {
 	t.Helper()
-	git(t, dir, "add", "-A")
-	git(t, dir, "commit", "-q", "--no-verify", "-m", message)
-	return git(t, dir, "rev-parse", "HEAD")
+	gitIn(t, dir, "add", "-A")
+	gitIn(t, dir, "commit", "-q", "--no-verify", "-m", message)
+	return gitIn(t, dir, "rev-parse", "HEAD")
 }
 
 func newKeeper(t testing.TB) (*Keeper, *bytes.Buffer) {
@@ -169,7 +171,7 @@ func sound(t testing.TB, repo string, worktrees int) {
 	if out, err := tryGit(repo, "fsck", "--strict", "--no-dangling"); err != nil || strings.Contains(out, "error") || strings.Contains(out, "missing") {
 		t.Errorf("git fsck: %v\n%s", err, out)
 	}
-	common := git(t, repo, "rev-parse", "--path-format=absolute", "--git-common-dir")
+	common := gitIn(t, repo, "rev-parse", "--path-format=absolute", "--git-common-dir")
 	filepath.WalkDir(common, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && (strings.HasSuffix(path, ".lock") || d.Name() == "locked") {
 			t.Errorf("a lock is left: %s", path)
@@ -221,7 +223,7 @@ func digest(t testing.TB, repo string) string {
 func show(t testing.TB, repo, commit, name string) string {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), "git", "cat-file", "blob", commit+":"+name)
-	cmd.Dir, cmd.Env = repo, environ()
+	cmd.Dir, cmd.Env = repo, git.Environ()
 	out, err := cmd.Output()
 	if err != nil {
 		t.Errorf("%s is not in the rescue commit: %v", name, err)
@@ -232,7 +234,7 @@ func show(t testing.TB, repo, commit, name string) string {
 // files lists the paths of a commit.
 func files(t testing.TB, repo, commit string) []string {
 	t.Helper()
-	return fields(git(t, repo, "ls-tree", "-r", "-z", "--name-only", commit) + "")
+	return git.Fields(gitIn(t, repo, "ls-tree", "-r", "-z", "--name-only", commit) + "")
 }
 
 func contextThatEnds(t testing.TB, after time.Duration) (context.Context, context.CancelFunc) {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"deepwork/actor/wait"
 )
 
 // A git that is killed with its server leaves the lock files of what it was doing,
@@ -200,7 +202,7 @@ func (k *Keeper) clearStale(ctx context.Context, lock string, begun period, remo
 		return nil
 	}
 	for end := time.Now().Add(k.stale); time.Now().Before(end); {
-		if err := sleep(ctx, k.stale/20); err != nil {
+		if err := wait.For(ctx, k.stale/20); err != nil {
 			return err
 		}
 		now, err := os.Lstat(lock)

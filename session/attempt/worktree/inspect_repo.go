@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"deepwork/session"
+	"deepwork/session/git"
 )
 
 // A repoView is what a repository was found to have.
@@ -23,9 +24,9 @@ func (k *Keeper) lookAt(ctx context.Context, path string) (*repoView, error) {
 	if v.repo, v.err = k.findRepo(ctx, path); v.err != nil {
 		return v, ctx.Err()
 	}
-	out, warnings, err := k.gitBoth(ctx, call{
-		dir: v.common, gitDir: v.common, limit: listLimit,
-		args: []string{"for-each-ref", "--format=%(refname) %(objectname)", "refs/heads", "refs/deepwork"},
+	out, warnings, err := k.gitBoth(ctx, git.Command{
+		Dir: v.common, GitDir: v.common, Limit: listLimit,
+		Args: []string{"for-each-ref", "--format=%(refname) %(objectname)", "refs/heads", "refs/deepwork"},
 	})
 	if err != nil {
 		v.err = err
@@ -50,7 +51,7 @@ func (k *Keeper) hasCommit(ctx context.Context, r *repoView, id string) (bool, e
 		return there, nil
 	}
 	_, err := k.git(ctx, r.call("cat-file", "-e", id+"^{commit}"))
-	if err != nil && exitCode(err) < 0 {
+	if err != nil && git.ExitCode(err) < 0 {
 		return false, err
 	}
 	r.commits[id] = err == nil
@@ -86,7 +87,7 @@ func (k *Keeper) InspectRepo(ctx context.Context, path string) (r session.Report
 			if err == nil {
 				continue
 			}
-			if exitCode(err) < 0 {
+			if git.ExitCode(err) < 0 {
 				return r, 0, fmt.Errorf("inspecting the repository %s: %w", path, err)
 			}
 			r.Fault(v.common, fmt.Sprintf("what %s keeps is not all there: %v", ref, err), do)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"deepwork/actor/wait"
 )
 
 // Locks order what the calls of one process and of several do: an attempt's is
@@ -98,7 +100,7 @@ func (k *Keeper) lock(ctx context.Context, path string) (unlock func(), err erro
 			return func() { f.Close(); release() }, nil
 		}
 		if errors.Is(err, errBusy) {
-			err = sleep(ctx, pause/2+rand.N(pause))
+			err = wait.For(ctx, pause/2+rand.N(pause))
 		}
 		if err != nil {
 			release()

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"deepwork/actor/wait"
 )
 
 const (
@@ -49,7 +51,7 @@ func (k *Keeper) Recover(ctx context.Context, known func(attempt string) bool) (
 				faults = append(faults, fmt.Errorf("recovering attempt %s: %w", attempt, err))
 			}
 		}
-		if all = busy; len(all) == 0 || time.Now().After(end) || sleep(ctx, busyFor/10) != nil {
+		if all = busy; len(all) == 0 || time.Now().After(end) || wait.For(ctx, busyFor/10) != nil {
 			break
 		}
 	}

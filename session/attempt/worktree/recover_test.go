@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/session/git"
 )
 
 func TestRecoverUndoesWhatNobodyKnowsAndKeepsItsWork(t *testing.T) {
@@ -86,7 +88,7 @@ func TestRecoverTakesAwayLocksOfDeadGitsAlone(t *testing.T) {
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
-	lock := git(t, path, "rev-parse", "--git-path", "index.lock")
+	lock := gitIn(t, path, "rev-parse", "--git-path", "index.lock")
 	write(t, filepath.Dir(lock), "index.lock", "")
 	all := func(string) bool { return true }
 	if did, err := k.Recover(t.Context(), all); len(did) > 0 || err != nil || !isThere(lock) {
@@ -212,7 +214,7 @@ func TestWhatIsNotOfAKilledServerStays(t *testing.T) {
 	path := create(t, k, repo)
 	common := canonical(filepath.Join(repo, ".git"))
 	elsewhere := filepath.Join(t.TempDir(), "theirs")
-	git(t, repo, "worktree", "add", "-q", "--detach", elsewhere)
+	gitIn(t, repo, "worktree", "add", "-q", "--detach", elsewhere)
 	theirs := adminOf(common, canonical(elsewhere))
 	stays := func(what, file string) {
 		t.Helper()
@@ -256,11 +258,11 @@ func TestAKilledDeletionOfABranch(t *testing.T) {
 		repo := newRepo(t)
 		k, _ := newKeeper(t)
 		create(t, k, repo)
-		git(t, repo, "branch", "topic")
-		git(t, repo, "pack-refs", "--all")
+		gitIn(t, repo, "branch", "topic")
+		gitIn(t, repo, "pack-refs", "--all")
 		cutShort(t, k, removing, dropping)
 		deletion := exec.Command("git", "update-ref", "--stdin")
-		deletion.Dir, deletion.Env = repo, environ()
+		deletion.Dir, deletion.Env = repo, git.Environ()
 		in, err := deletion.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -295,7 +297,7 @@ func TestAKilledDeletionOfABranch(t *testing.T) {
 		if _, err := k.Recover(t.Context(), func(string) bool { return false }); err != nil {
 			t.Error(err)
 		}
-		git(t, repo, "branch", "-D", "topic")
+		gitIn(t, repo, "branch", "-D", "topic")
 		nothingLeft(t, k)
 		sound(t, repo, 0)
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"deepwork/session/git"
 )
 
 // A repo is a repository that was found.
@@ -18,8 +20,8 @@ type repo struct {
 }
 
 // call is a run of git on the repository as such, on no worktree of it.
-func (r *repo) call(args ...string) call {
-	return call{dir: r.common, gitDir: r.common, args: args}
+func (r *repo) call(args ...string) git.Command {
+	return git.Command{Dir: r.common, GitDir: r.common, Args: args}
 }
 
 // findRepo finds the repository that a path is in. A folder inside a repository
@@ -30,9 +32,9 @@ func (k *Keeper) findRepo(ctx context.Context, path string) (*repo, error) {
 	} else if !info.IsDir() {
 		return nil, fmt.Errorf("%w: %s is a file", ErrNotRepo, path)
 	}
-	out, err := k.git(ctx, call{dir: path, args: []string{"rev-parse", "--is-inside-work-tree", "--absolute-git-dir"}})
+	out, err := k.git(ctx, git.Command{Dir: path, Args: []string{"rev-parse", "--is-inside-work-tree", "--absolute-git-dir"}})
 	if err != nil {
-		if exitCode(err) < 0 {
+		if git.ExitCode(err) < 0 {
 			return nil, fmt.Errorf("looking at %s: %w", path, err)
 		}
 		return nil, fmt.Errorf("%w: %s: %w", ErrNotRepo, path, err)
@@ -48,10 +50,10 @@ func (k *Keeper) findRepo(ctx context.Context, path string) (*repo, error) {
 	if strings.TrimSpace(inside) != "true" {
 		return r, nil
 	}
-	if r.top, err = k.line(ctx, call{dir: path, args: []string{"rev-parse", "--show-toplevel"}}); err != nil {
+	if r.top, err = k.line(ctx, git.Command{Dir: path, Args: []string{"rev-parse", "--show-toplevel"}}); err != nil {
 		return nil, fmt.Errorf("looking at %s: %w", path, err)
 	}
-	prefix, err := k.line(ctx, call{dir: path, args: []string{"rev-parse", "--show-prefix"}})
+	prefix, err := k.line(ctx, git.Command{Dir: path, Args: []string{"rev-parse", "--show-prefix"}})
 	if err != nil {
 		return nil, fmt.Errorf("looking at %s: %w", path, err)
 	}
@@ -87,7 +89,7 @@ func (k *Keeper) refTip(ctx context.Context, r *repo, ref string) (string, error
 	// Not rev-parse: that would take main~3 for a branch.
 	id, err := k.line(ctx, r.call("show-ref", "--verify", "--hash", "--", ref))
 	if err != nil {
-		if said(err, "not a valid ref") {
+		if git.Said(err, "not a valid ref") {
 			return "", nil
 		}
 		return "", err
@@ -135,7 +137,7 @@ func (k *Keeper) Branches(ctx context.Context, repo string) ([]string, error) {
 	if _, err := k.findRepo(ctx, repo); err != nil {
 		return nil, err
 	}
-	out, err := k.git(ctx, call{dir: repo, args: []string{"for-each-ref", "--format=%(refname)", "refs/heads"}, limit: listLimit})
+	out, err := k.git(ctx, git.Command{Dir: repo, Args: []string{"for-each-ref", "--format=%(refname)", "refs/heads"}, Limit: listLimit})
 	if err != nil {
 		return nil, fmt.Errorf("listing the branches of %s: %w", repo, err)
 	}
@@ -143,8 +145,8 @@ func (k *Keeper) Branches(ctx context.Context, repo string) ([]string, error) {
 	for i, name := range all {
 		all[i] = strings.TrimPrefix(name, "refs/heads/")
 	}
-	head, err := k.line(ctx, call{dir: repo, args: []string{"symbolic-ref", "--quiet", "HEAD"}})
-	if err != nil && exitCode(err) != 1 { // 1: detached
+	head, err := k.line(ctx, git.Command{Dir: repo, Args: []string{"symbolic-ref", "--quiet", "HEAD"}})
+	if err != nil && git.ExitCode(err) != 1 { // 1: detached
 		return nil, fmt.Errorf("reading the current branch of %s: %w", repo, err)
 	}
 	head = strings.TrimPrefix(head, "refs/heads/")

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"deepwork/session/git"
 )
 
 // A Rescue is what was kept of a worktree before it was removed: a commit whose
@@ -105,7 +107,7 @@ func (k *Keeper) headOf(ctx context.Context, s *scan, e *record) (string, error)
 		return e.Base, nil
 	}
 	head, err := k.line(ctx, s.call("rev-parse", "--verify", "--quiet", "HEAD^{commit}"))
-	if err != nil && exitCode(err) != 1 {
+	if err != nil && git.ExitCode(err) != 1 {
 		return "", err
 	}
 	return head, nil
@@ -141,9 +143,9 @@ func (s *scan) stagedCommit(ctx context.Context) (string, error) {
 			return "", err
 		}
 		date = "@" + at + " +0000"
-		c.args = append(c.args, "-p", s.headID)
+		c.Args = append(c.Args, "-p", s.headID)
 	}
-	c.env = []string{"GIT_AUTHOR_DATE=" + date, "GIT_COMMITTER_DATE=" + date}
+	c.Env = []string{"GIT_AUTHOR_DATE=" + date, "GIT_COMMITTER_DATE=" + date}
 	return s.k.line(ctx, c)
 }
 
@@ -175,7 +177,7 @@ func (k *Keeper) inDanger(ctx context.Context, attempt string, s *scan) ([]strin
 		// The reflog may tell of commits that were cleaned up long since.
 		if id, err := k.line(ctx, s.repo.call("rev-parse", "--verify", "--quiet", id+"^{commit}")); err == nil {
 			known = append(known, id)
-		} else if exitCode(err) < 0 {
+		} else if git.ExitCode(err) < 0 {
 			return nil, err
 		}
 	}
@@ -226,9 +228,9 @@ func (k *Keeper) pin(ctx context.Context, s *scan, names []string, tree string, 
 		}
 		if commit == "" {
 			c := s.repo.call("commit-tree", tree, "-m", message)
-			c.config = []string{"core.fsync=all"}
+			c.Config = []string{"core.fsync=all"}
 			for _, p := range parents {
-				c.args = append(c.args, "-p", p)
+				c.Args = append(c.Args, "-p", p)
 			}
 			if commit, err = k.line(ctx, c); err != nil {
 				return "", "", err
@@ -236,7 +238,7 @@ func (k *Keeper) pin(ctx context.Context, s *scan, names []string, tree string, 
 		}
 		k.at("rescue commit")
 		c := s.repo.call("update-ref", ref, commit, "")
-		c.config = []string{"core.fsync=all"}
+		c.Config = []string{"core.fsync=all"}
 		if _, err := k.git(ctx, c); err == nil {
 			k.at("rescue ref")
 			return ref, commit, nil

@@ -28,24 +28,24 @@ func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
 	}
 	write(t, path, "a.txt", "staged\n")
 	write(t, path, "staged-only", "was staged, then deleted")
-	git(t, path, "add", "a.txt", "staged-only")
+	gitIn(t, path, "add", "a.txt", "staged-only")
 	write(t, path, "a.txt", "unstaged\n")
 	os.Remove(filepath.Join(path, "staged-only"))
 	os.Remove(filepath.Join(path, "lib/b.txt"))
 	write(t, path, "forced.log", "ignored, but added")
-	git(t, path, "add", "-f", "forced.log")
+	gitIn(t, path, "add", "-f", "forced.log")
 	write(t, path, "other.log", "ignored")
 	write(t, path, "node_modules/x/y.js", "ignored")
-	head := git(t, path, "rev-parse", "HEAD")
-	index := read(t, git(t, path, "rev-parse", "--git-path", "index"))
+	head := gitIn(t, path, "rev-parse", "HEAD")
+	index := read(t, gitIn(t, path, "rev-parse", "--git-path", "index"))
 	k.at = func(point string) {
-		if point == "rescue ref" && read(t, git(t, path, "rev-parse", "--git-path", "index")) != index {
+		if point == "rescue ref" && read(t, gitIn(t, path, "rev-parse", "--git-path", "index")) != index {
 			t.Error("the worktree's own index was touched")
 		}
 	}
 
 	r := remove(t, k)
-	if r.Ref != "refs/deepwork/rescue/"+attemptID || git(t, repo, "rev-parse", r.Ref) != r.Commit {
+	if r.Ref != "refs/deepwork/rescue/"+attemptID || gitIn(t, repo, "rev-parse", r.Ref) != r.Commit {
 		t.Fatalf("kept as %+v", r)
 	}
 	for _, name := range awkward {
@@ -59,7 +59,7 @@ func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
 	if show(t, repo, r.Commit, "forced.log") != "ignored, but added" {
 		t.Error("an ignored file that was added is lost")
 	}
-	if git(t, repo, "rev-parse", r.Commit+"^1") != head {
+	if gitIn(t, repo, "rev-parse", r.Commit+"^1") != head {
 		t.Error("the first parent is not HEAD")
 	}
 	if got := show(t, repo, r.Commit+"^2", "a.txt"); got != "staged\n" {
@@ -74,7 +74,7 @@ func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
 			t.Errorf("%s is in the rescue commit", gone)
 		}
 	}
-	if got := git(t, repo, "show", "-s", "--format=%an <%ae>", r.Commit); got != "deepwork <deepwork@localhost>" {
+	if got := gitIn(t, repo, "show", "-s", "--format=%an <%ae>", r.Commit); got != "deepwork <deepwork@localhost>" {
 		t.Errorf("it is by %s", got)
 	}
 	sound(t, repo, 0)
@@ -89,7 +89,7 @@ func TestCommitsStayAndEmptyBranchesGo(t *testing.T) {
 	if r := remove(t, k); r.Ref != "" {
 		t.Errorf("kept %+v, though all is committed", r)
 	}
-	if git(t, repo, "rev-parse", branchName) != tip {
+	if gitIn(t, repo, "rev-parse", branchName) != tip {
 		t.Error("the branch lost its commit")
 	}
 	sound(t, repo, 0)
@@ -99,16 +99,16 @@ func TestBranchThatIsCheckedOutElsewhereStays(t *testing.T) {
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
-	git(t, path, "checkout", "-q", "--detach")
-	git(t, repo, "checkout", "-q", branchName)
+	gitIn(t, path, "checkout", "-q", "--detach")
+	gitIn(t, repo, "checkout", "-q", branchName)
 	remove(t, k)
-	git(t, repo, "rev-parse", "--verify", "HEAD")
+	gitIn(t, repo, "rev-parse", "--verify", "HEAD")
 }
 
 func TestBranchWithTheLastRefToItsBaseStays(t *testing.T) {
 	repo := newRepo(t)
 	write(t, repo, "only", "on main")
-	git(t, repo, "checkout", "-q", "-b", "gone")
+	gitIn(t, repo, "checkout", "-q", "-b", "gone")
 	base := commit(t, repo, "on gone alone")
 	k, _ := newKeeper(t)
 	tr := tree(repo)
@@ -116,10 +116,10 @@ func TestBranchWithTheLastRefToItsBaseStays(t *testing.T) {
 	if _, err := k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil); err != nil {
 		t.Fatal(err)
 	}
-	git(t, repo, "checkout", "-q", "main")
-	git(t, repo, "branch", "-q", "-D", "gone")
+	gitIn(t, repo, "checkout", "-q", "main")
+	gitIn(t, repo, "branch", "-q", "-D", "gone")
 	remove(t, k)
-	if got := git(t, repo, "rev-parse", branchName); got != base {
+	if got := gitIn(t, repo, "rev-parse", branchName); got != base {
 		t.Errorf("the branch is at %s", got)
 	}
 }
@@ -128,19 +128,19 @@ func TestCommitsOnNoBranchAreKept(t *testing.T) {
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
-	git(t, path, "checkout", "-q", "--detach")
+	gitIn(t, path, "checkout", "-q", "--detach")
 	write(t, path, "left", "1")
 	left := commit(t, path, "left behind")
-	git(t, path, "checkout", "-q", "main~0")
+	gitIn(t, path, "checkout", "-q", "main~0")
 	write(t, path, "here", "2")
 	head := commit(t, path, "detached")
-	git(t, path, "update-ref", "refs/worktree/mine", git(t, path, "commit-tree", "-m", "private", "HEAD^{tree}"))
-	private := git(t, path, "rev-parse", "refs/worktree/mine")
+	gitIn(t, path, "update-ref", "refs/worktree/mine", gitIn(t, path, "commit-tree", "-m", "private", "HEAD^{tree}"))
+	private := gitIn(t, path, "rev-parse", "refs/worktree/mine")
 	r := remove(t, k)
 	if r.Ref == "" {
 		t.Fatal("nothing was kept")
 	}
-	if git(t, repo, "rev-parse", r.Commit+"^1") != head {
+	if gitIn(t, repo, "rev-parse", r.Commit+"^1") != head {
 		t.Error("the first parent is not HEAD")
 	}
 	for _, id := range []string{left, private} {
@@ -188,7 +188,7 @@ func TestMergeRebaseAndUnbornStatesAreKept(t *testing.T) {
 		}
 		r := remove(t, k)
 		found := false
-		for _, id := range strings.Fields(git(t, repo, "show", "-s", "--format=%P", r.Commit)) {
+		for _, id := range strings.Fields(gitIn(t, repo, "show", "-s", "--format=%P", r.Commit)) {
 			if out, err := tryGit(repo, "show", id+":lib/b.txt"); err == nil && out == "not committed" {
 				found = true
 			}
@@ -200,7 +200,7 @@ func TestMergeRebaseAndUnbornStatesAreKept(t *testing.T) {
 	})
 	t.Run("orphan", func(t *testing.T) {
 		k, repo, path := prepare(t)
-		git(t, path, "checkout", "-q", "--orphan", "fresh")
+		gitIn(t, path, "checkout", "-q", "--orphan", "fresh")
 		write(t, path, "new", "n")
 		r := remove(t, k)
 		if show(t, repo, r.Commit, "new") != "n" || show(t, repo, r.Commit, "a.txt") != "ours\n" {
@@ -215,7 +215,7 @@ func TestRepositoriesInsideAreKept(t *testing.T) {
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
 	identity := func(dir string) {
-		git(t, path, "init", "-q", dir)
+		gitIn(t, path, "init", "-q", dir)
 	}
 	identity("nested")
 	write(t, path, "nested/old", "1")
@@ -230,7 +230,7 @@ func TestRepositoriesInsideAreKept(t *testing.T) {
 	identity("lib") // in a folder with tracked files
 	write(t, path, "lib/c", "c")
 	commit(t, filepath.Join(path, "lib"), "in lib")
-	git(t, path, "clone", "-q", repo, filepath.Join(path, "clone"))
+	gitIn(t, path, "clone", "-q", repo, filepath.Join(path, "clone"))
 
 	st, err := k.Status(t.Context(), path, "", "main")
 	if err != nil || !slices.Contains(st.Changed, "nested/deeper/x") || !slices.Contains(st.Changed, "nested/new") {
@@ -256,7 +256,7 @@ func TestRepositoriesInsideAreKept(t *testing.T) {
 	// The archive is a working repository.
 	back := t.TempDir()
 	unpack(t, show(t, repo, r.Commit, "nested/.deepwork-git.tar"), back)
-	if got := git(t, back, "log", "-1", "--format=%s"); got != "in nested" {
+	if got := gitIn(t, back, "log", "-1", "--format=%s"); got != "in nested" {
 		t.Errorf("the history that was kept says %q", got)
 	}
 	sound(t, repo, 0)
@@ -295,13 +295,13 @@ func TestReplacedAndRemovedGitFiles(t *testing.T) {
 			write(t, path, "new", "work")
 			write(t, path, "a.txt", "changed")
 			write(t, path, "staged", "staged")
-			git(t, path, "add", "staged")
+			gitIn(t, path, "add", "staged")
 			switch c {
 			case "removed":
 				os.Remove(filepath.Join(path, ".git"))
 			case "replaced":
 				os.Remove(filepath.Join(path, ".git"))
-				git(t, path, "init", "-q")
+				gitIn(t, path, "init", "-q")
 				commit(t, path, "another life")
 				write(t, path, "new", "more work")
 			case "pruned":
@@ -322,7 +322,7 @@ func TestReplacedAndRemovedGitFiles(t *testing.T) {
 				want["new"] = "more work"
 				back := t.TempDir()
 				unpack(t, show(t, repo, r.Commit, ".deepwork-git.tar"), back)
-				if got := git(t, back, "log", "-1", "--format=%s"); got != "another life" {
+				if got := gitIn(t, back, "log", "-1", "--format=%s"); got != "another life" {
 					t.Errorf("the history that was kept says %q", got)
 				}
 			case "deleted by hand":
@@ -344,19 +344,19 @@ func TestReplacedAndRemovedGitFiles(t *testing.T) {
 func TestSubmodules(t *testing.T) {
 	lib := newRepo(t)
 	repo := newRepo(t)
-	git(t, repo, "submodule", "add", "-q", lib, "sub")
-	git(t, repo, "submodule", "add", "-q", lib, "other")
+	gitIn(t, repo, "submodule", "add", "-q", lib, "sub")
+	gitIn(t, repo, "submodule", "add", "-q", lib, "other")
 	commit(t, repo, "submodules")
 	prepare := func(t *testing.T) (*Keeper, string) {
 		k, _ := newKeeper(t)
 		path := create(t, k, repo)
-		git(t, path, "submodule", "update", "-q", "--init", "sub")
+		gitIn(t, path, "submodule", "update", "-q", "--init", "sub")
 		return k, path
 	}
 	t.Run("clean", func(t *testing.T) {
 		k, _ := prepare(t)
 		if r := remove(t, k); r.Ref != "" {
-			t.Errorf("kept %v: %s", r, git(t, repo, "diff", "--stat", r.Commit+"^", r.Commit))
+			t.Errorf("kept %v: %s", r, gitIn(t, repo, "diff", "--stat", r.Commit+"^", r.Commit))
 		}
 	})
 	t.Run("with work", func(t *testing.T) {
@@ -384,23 +384,23 @@ func TestBytesAreKeptExactly(t *testing.T) {
 	write(t, repo, "t.up", "lower")
 	write(t, repo, "t.bad", "x")
 	commit(t, repo, "attributes")
-	git(t, repo, "config", "core.autocrlf", "true")
-	git(t, repo, "config", "filter.up.clean", "tr a-z A-Z")
-	git(t, repo, "config", "filter.bad.clean", "exit 1")
-	git(t, repo, "config", "filter.bad.smudge", "cat")
-	git(t, repo, "config", "filter.bad.required", "true")
+	gitIn(t, repo, "config", "core.autocrlf", "true")
+	gitIn(t, repo, "config", "filter.up.clean", "tr a-z A-Z")
+	gitIn(t, repo, "config", "filter.bad.clean", "exit 1")
+	gitIn(t, repo, "config", "filter.bad.smudge", "cat")
+	gitIn(t, repo, "config", "filter.bad.required", "true")
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
 	if got := read(t, path, "t.crlf"); got != "a\r\nb\r\n" {
 		t.Fatalf("checked out as %q", got)
 	}
 	if r := remove(t, k); r.Ref != "" {
-		diff := git(t, repo, "diff", "--stat", r.Commit+"^", r.Commit)
+		diff := gitIn(t, repo, "diff", "--stat", r.Commit+"^", r.Commit)
 		if strings.Contains(diff, "t.crlf") || strings.Contains(diff, "a.txt") {
 			t.Errorf("line ends were taken for work: %s", diff)
 		}
 	}
-	git(t, repo, "update-ref", "-d", rescueRefs+attemptID)
+	gitIn(t, repo, "update-ref", "-d", rescueRefs+attemptID)
 	path = create(t, k, repo)
 	binary := "\x00\x01\r\n\n\r\xff"
 	for _, name := range []string{"t.crlf", "t.up", "t.bad", "new.crlf", "new.up", "new.bad", "a.txt"} {
@@ -442,7 +442,7 @@ func TestSymlinksProgramsAndSwaps(t *testing.T) {
 	do(os.Chmod(filepath.Join(path, "run"), 0o755))
 	do(exec.Command("mkfifo", filepath.Join(path, "pipe")).Run())
 	r := remove(t, k)
-	out := git(t, repo, "ls-tree", "-r", r.Commit)
+	out := gitIn(t, repo, "ls-tree", "-r", r.Commit)
 	for name, mode := range map[string]string{"link": modeLink, "dangling": modeLink, "dir": modeLink, "flat/now": modeFile, "run": modeExec} {
 		if !strings.Contains("\n"+out, "\n"+mode+" blob") || !regexpLine(out, mode, name) {
 			t.Errorf("%s is not kept with mode %s:\n%s", name, mode, out)
@@ -473,12 +473,12 @@ func TestFlagsAndSparseCheckoutsHideNothing(t *testing.T) {
 	commit(t, repo, "big")
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
-	git(t, path, "sparse-checkout", "set", "--no-cone", "/*", "!/big/")
+	gitIn(t, path, "sparse-checkout", "set", "--no-cone", "/*", "!/big/")
 	if isThere(filepath.Join(path, "big")) {
 		t.Fatal("it is not sparse")
 	}
-	git(t, path, "update-index", "--assume-unchanged", "a.txt")
-	git(t, path, "update-index", "--skip-worktree", "lib/b.txt")
+	gitIn(t, path, "update-index", "--assume-unchanged", "a.txt")
+	gitIn(t, path, "update-index", "--skip-worktree", "lib/b.txt")
 	write(t, path, "a.txt", "hidden change")
 	write(t, path, "lib/b.txt", "hidden too")
 	write(t, path, "big/x", "changed behind its back")
@@ -502,7 +502,7 @@ func TestNothingIsRemovedWhileInUse(t *testing.T) {
 	if _, err := k.Remove(t.Context(), attemptID, func() bool { asked++; return asked > 1 }); !errors.Is(err, ErrInUse) {
 		t.Errorf("used just before it is removed: got %v", err)
 	}
-	git(t, repo, "worktree", "lock", "--reason", "mine", path)
+	gitIn(t, repo, "worktree", "lock", "--reason", "mine", path)
 	if _, err := k.Remove(t.Context(), attemptID, nil); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "mine") {
 		t.Errorf("locked: got %v", err)
 	}
@@ -513,7 +513,7 @@ func TestNothingIsRemovedWhileInUse(t *testing.T) {
 	if read(t, path, "new") != "work" {
 		t.Error("the work is gone")
 	}
-	git(t, repo, "worktree", "unlock", path)
+	gitIn(t, repo, "worktree", "unlock", path)
 	if r := remove(t, k); show(t, repo, r.Commit, "new") != "work" {
 		t.Error("the work is lost")
 	}
@@ -577,7 +577,7 @@ func TestLargeFileIsStreamed(t *testing.T) {
 	if used := after.TotalAlloc - before.TotalAlloc; used > 8<<20 {
 		t.Errorf("%d bytes were allocated", used)
 	}
-	if got := git(t, repo, "cat-file", "-s", r.Commit+":large"); got != "52428800" {
+	if got := gitIn(t, repo, "cat-file", "-s", r.Commit+":large"); got != "52428800" {
 		t.Errorf("its size is %s", got)
 	}
 	sound(t, repo, 0)
@@ -629,7 +629,7 @@ func TestRepositoriesWithSHA256(t *testing.T) {
 	path := create(t, k, repo)
 	write(t, path, "a", "changed")
 	os.Remove(filepath.Join(path, "b"))
-	if st, err := k.Status(t.Context(), path, git(t, repo, "rev-parse", "HEAD"), ""); err != nil || !slices.Equal(st.Changed, []string{"a", "b"}) {
+	if st, err := k.Status(t.Context(), path, gitIn(t, repo, "rev-parse", "HEAD"), ""); err != nil || !slices.Equal(st.Changed, []string{"a", "b"}) {
 		t.Errorf("status: %+v, %v", st, err)
 	}
 	r := remove(t, k)

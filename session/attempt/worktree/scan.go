@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"deepwork/session/git"
 )
 
 // The modes of a tree's entries.
@@ -58,13 +60,13 @@ const (
 
 // call is a run of git on the worktree, or, where that is missing, on its
 // administrative folder.
-func (s *scan) call(args ...string) call {
-	c := call{dir: s.root, gitDir: s.admin, workTree: s.root, args: args, limit: listLimit}
+func (s *scan) call(args ...string) git.Command {
+	c := git.Command{Dir: s.root, GitDir: s.admin, WorkTree: s.root, Args: args, Limit: listLimit}
 	if s.admin == "" {
-		c.gitDir, c.index = s.repo.common, filepath.Join(s.tmp, "no-index")
+		c.GitDir, c.Index = s.repo.common, filepath.Join(s.tmp, "no-index")
 	}
 	if !isDir(s.root) {
-		c.dir, c.workTree = s.tmp, s.tmp
+		c.Dir, c.WorkTree = s.tmp, s.tmp
 	}
 	return c
 }
@@ -128,7 +130,7 @@ func (s *scan) run(ctx context.Context) error {
 // flag reads a boolean setting that is on unless it is set off.
 func (s *scan) flag(ctx context.Context, name string) (bool, error) {
 	out, err := s.k.line(ctx, s.call("config", "--type=bool", "--get", name))
-	if err != nil && exitCode(err) != 1 {
+	if err != nil && git.ExitCode(err) != 1 {
 		return false, err
 	}
 	return out != "false", nil
@@ -142,7 +144,7 @@ func (s *scan) readHead(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, line := range fields(out) {
+	for _, line := range git.Fields(out) {
 		meta, name, _ := strings.Cut(line, "\t")
 		if f := strings.Fields(meta); len(f) == 3 {
 			s.head[name] = blob{f[0], f[2]}
@@ -159,7 +161,7 @@ func (s *scan) readIndex(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, line := range fields(out) {
+	for _, line := range git.Fields(out) {
 		meta, name, _ := strings.Cut(line, "\t")
 		f := strings.Fields(meta)
 		if len(f) != 4 {
@@ -180,14 +182,14 @@ func (s *scan) readIndex(ctx context.Context) error {
 // untracked lists the files that git neither knows nor ignores; a repository
 // inside is one entry, with a slash at its end. Warnings name folders that cannot
 // be read.
-func (k *Keeper) untracked(ctx context.Context, c call) (files []string, warnings string, err error) {
-	c.args, c.limit = []string{"ls-files", "--others", "--exclude-standard", "-z"}, listLimit
+func (k *Keeper) untracked(ctx context.Context, c git.Command) (files []string, warnings string, err error) {
+	c.Args, c.Limit = []string{"ls-files", "--others", "--exclude-standard", "-z"}, listLimit
 	out, warnings, err := k.gitBoth(ctx, c)
-	return fields(out), warnings, err
+	return git.Fields(out), warnings, err
 }
 
 // allUntracked is untracked, and fails where it cannot tell all.
-func (k *Keeper) allUntracked(ctx context.Context, c call) ([]string, error) {
+func (k *Keeper) allUntracked(ctx context.Context, c git.Command) ([]string, error) {
 	files, warnings, err := k.untracked(ctx, c)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"deepwork/session/git"
 )
 
 // A Status is what was changed in one worktree since its target branch.
@@ -54,7 +56,7 @@ func (k *Keeper) status(ctx context.Context, path, base, target string) (Status,
 		if out, err = k.git(ctx, v.call("diff-tree", "-r", "-z", "--name-only", "--no-renames", v.from, v.head)); err != nil {
 			return Status{}, err
 		}
-		for _, name := range fields(out) {
+		for _, name := range git.Fields(out) {
 			changed[name] = true
 		}
 	}
@@ -62,7 +64,7 @@ func (k *Keeper) status(ctx context.Context, path, base, target string) (Status,
 	if err != nil {
 		return Status{}, err
 	}
-	for _, line := range fields(out) {
+	for _, line := range git.Fields(out) {
 		if len(line) > 3 {
 			changed[line[3:]] = true
 		}
@@ -88,8 +90,8 @@ type view struct {
 	from   string // where it left the target
 }
 
-func (v *view) call(args ...string) call {
-	return call{dir: v.path, gitDir: v.admin, workTree: v.path, args: args, limit: listLimit}
+func (v *view) call(args ...string) git.Command {
+	return git.Command{Dir: v.path, GitDir: v.admin, WorkTree: v.path, Args: args, Limit: listLimit}
 }
 
 // view finds out what a worktree is to be compared with.
@@ -108,20 +110,20 @@ func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, 
 		}
 	}
 	if v.target == "" && commitID.MatchString(base) {
-		if v.target, err = k.line(ctx, v.call("rev-parse", "--verify", "--quiet", base+"^{commit}")); err != nil && exitCode(err) < 0 {
+		if v.target, err = k.line(ctx, v.call("rev-parse", "--verify", "--quiet", base+"^{commit}")); err != nil && git.ExitCode(err) < 0 {
 			return nil, err
 		}
 	}
 	if v.target == "" {
 		return nil, fmt.Errorf("neither the branch %q nor the commit %q is in the repository", target, base)
 	}
-	if v.head, err = k.line(ctx, v.call("rev-parse", "--verify", "--quiet", "HEAD^{commit}")); err != nil && exitCode(err) != 1 {
+	if v.head, err = k.line(ctx, v.call("rev-parse", "--verify", "--quiet", "HEAD^{commit}")); err != nil && git.ExitCode(err) != 1 {
 		return nil, err
 	}
 	v.from = v.target
 	if v.head != "" {
 		from, err := k.line(ctx, v.call("merge-base", v.target, v.head))
-		if err != nil && exitCode(err) != 1 { // 1: they have nothing in common
+		if err != nil && git.ExitCode(err) != 1 { // 1: they have nothing in common
 			return nil, err
 		}
 		if from != "" {
@@ -186,7 +188,7 @@ func (v *view) loose(ctx context.Context) ([]string, error) {
 		}
 		inner, err := v.k.filesOf(ctx, v.path, dir)
 		if err != nil {
-			if exitCode(err) < 0 && !errors.Is(err, os.ErrNotExist) {
+			if git.ExitCode(err) < 0 && !errors.Is(err, os.ErrNotExist) {
 				return nil, err
 			}
 			inner = []string{name} // it cannot be read: it is named as a whole

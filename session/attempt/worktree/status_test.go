@@ -12,7 +12,7 @@ import (
 
 func TestStatus(t *testing.T) {
 	repo := newRepo(t)
-	base := git(t, repo, "rev-parse", "HEAD")
+	base := gitIn(t, repo, "rev-parse", "HEAD")
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
 	check := func(target string, want Status) {
@@ -33,7 +33,7 @@ func TestStatus(t *testing.T) {
 	write(t, path, "with space/ü 日本", "2")
 	write(t, path, "x.log", "ignored")
 	write(t, path, "staged", "3")
-	git(t, path, "add", "staged")
+	gitIn(t, path, "add", "staged")
 	want := []string{"a.txt", "committed", "lib/b.txt", "staged", "with space/ü 日本"}
 	if runtime.GOOS != "windows" {
 		write(t, path, "line\nbreak", "4")
@@ -52,8 +52,8 @@ func TestStatus(t *testing.T) {
 	check("main", Status{Ahead: 1, Behind: 2, Changed: want}) // what others did is not counted
 	check("vanished", Status{Ahead: 1, Changed: want})
 	check("", Status{Ahead: 1, Changed: want})
-	git(t, path, "reset", "-q", "--", "staged")
-	git(t, path, "merge", "-q", "main", "-m", "merge")
+	gitIn(t, path, "reset", "-q", "--", "staged")
+	gitIn(t, path, "merge", "-q", "main", "-m", "merge")
 	check("main", Status{Ahead: 2, Changed: want})
 
 	if st, err := k.Status(t.Context(), path+"-none", base, "main"); err != nil || st.Exists {
@@ -68,7 +68,7 @@ func TestStatus(t *testing.T) {
 }
 
 func commitEmpty(t *testing.T, dir string) {
-	git(t, dir, "commit", "-q", "--allow-empty", "-m", "empty")
+	gitIn(t, dir, "commit", "-q", "--allow-empty", "-m", "empty")
 }
 
 func TestStatusNeverSeesTheCheckoutAround(t *testing.T) {
@@ -96,7 +96,7 @@ func TestStatusNeverSeesTheCheckoutAround(t *testing.T) {
 func TestDiff(t *testing.T) {
 	repo := newRepo(t)
 	for key, value := range map[string]string{"diff.noprefix": "true", "diff.external": "false", "color.ui": "always", "diff.mnemonicPrefix": "true"} {
-		git(t, repo, "config", key, value)
+		gitIn(t, repo, "config", key, value)
 	}
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
@@ -110,7 +110,7 @@ func TestDiff(t *testing.T) {
 	write(t, path, "binary", "\x00\x01\x02")
 	write(t, repo, "upstream", "u\n")
 	commit(t, repo, "upstream")
-	indexAt := git(t, path, "rev-parse", "--git-path", "index")
+	indexAt := gitIn(t, path, "rev-parse", "--git-path", "index")
 	index := read(t, indexAt)
 	text, truncated, err := k.Diff(t.Context(), path, "", "main", nil, 0)
 	if err != nil || truncated {

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"deepwork/session/git"
 )
 
 // newHash is that of a repository's objects, "sha1" or "sha256".
@@ -77,7 +79,7 @@ func (s *scan) hashObjects(ctx context.Context, files []string, args ...string) 
 			list.WriteString(quote(f))
 		}
 		c := s.call(append([]string{"hash-object", "--stdin-paths"}, args...)...)
-		c.stdin, c.config = []byte(list.String()), []string{"core.fsync=all"}
+		c.Stdin, c.Config = []byte(list.String()), []string{"core.fsync=all"}
 		out, err := s.k.git(ctx, c)
 		if err != nil {
 			return nil, err
@@ -109,7 +111,7 @@ func (s *scan) cleaned(ctx context.Context, names []string) (map[string]string, 
 		}
 		return out, nil
 	}
-	if exitCode(err) < 0 {
+	if git.ExitCode(err) < 0 {
 		return nil, err
 	}
 	s.k.log.Warn("git's filters fail; files are kept as they are", "worktree", s.root, "error", err)
@@ -119,7 +121,7 @@ func (s *scan) cleaned(ctx context.Context, names []string) (map[string]string, 
 	for _, name := range names {
 		if ids, err = s.hashObjects(ctx, []string{name}); err == nil {
 			out[name] = ids[0]
-		} else if exitCode(err) < 0 {
+		} else if git.ExitCode(err) < 0 {
 			return nil, err
 		}
 	}
@@ -165,7 +167,7 @@ func (s *scan) writeTree(ctx context.Context, changes map[string]blob) (string, 
 	os.Remove(index)
 	run := func(stdin []byte, args ...string) (string, error) {
 		c := s.call(args...)
-		c.index, c.stdin = index, stdin
+		c.Index, c.Stdin = index, stdin
 		return s.k.line(ctx, c)
 	}
 	if s.headID != "" {

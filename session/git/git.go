@@ -1,0 +1,199 @@
+// Package git is the one way in which this program runs git: without hooks,
+// daemons, housekeeping or signatures, without variables of the environment that
+// would make git look at another repository, in the C locale, bounded in time and
+// output. A lock that another git program holds is waited for.
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"deepwork/actor/process"
+	"deepwork/actor/wait"
+)
+
+const (
+	// timeout bounds one git command; a checkout of a huge repository is the
+	// longest.
+	timeout = 15 * time.Minute
+	// lockPatience is how long a lock of another git program is waited for.
+	lockPatience = 30 * time.Second
+	// halfMadePatience is how long a half-made worktree is waited for, which may
+	// also be broken for good.
+	halfMadePatience = 3 * time.Second
+)
+
+// A Command is one run of git. The zero value of a field is its default.
+type Command struct {
+	Dir      string   // working directory
+	GitDir   string   // found from Dir by default
+	WorkTree string   // as git finds it by default
+	Index    string   // another index file than the worktree's own
+	Env      []string // more environment
+	Config   []string // more settings, key=value
+	Args     []string
+	Stdin    []byte
+	Limit    int    // of standard output, in bytes; default process's
+	Waiting  func() // called before each pause for a lock; for tests
+}
+
+// settings hold for every run: no hooks, no daemons, no housekeeping, no
+// signatures; git waits for the locks of others.
+var settings = []string{
+	"core.hooksPath=" + os.DevNull,
+	"core.fsmonitor=false",
+	"core.safecrlf=false",
+	"core.filesRefLockTimeout=5000",
+	"core.packedRefsTimeout=10000",
+	"core.bigFileThreshold=16m", // larger files are streamed, not held in memory
+	"gc.auto=0",
+	"maintenance.auto=false",
+	"commit.gpgSign=false",
+	"submodule.recurse=false",
+}
+
+// foreign holds the variables that would make git look at another repository, index
+// or file than it is told to, or change what it prints.
+var foreign = map[string]bool{
+	"GIT_DIR": true, "GIT_WORK_TREE": true, "GIT_INDEX_FILE": true, "GIT_COMMON_DIR": true,
+	"GIT_OBJECT_DIRECTORY": true, "GIT_ALTERNATE_OBJECT_DIRECTORIES": true, "GIT_QUARANTINE_PATH": true,
+	"GIT_NAMESPACE": true, "GIT_PREFIX": true, "GIT_INTERNAL_SUPER_PREFIX": true, "GIT_IMPLICIT_WORK_TREE": true,
+	"GIT_CONFIG": true, "GIT_CONFIG_PARAMETERS": true, "GIT_GRAFT_FILE": true, "GIT_SHALLOW_FILE": true,
+	"GIT_NO_REPLACE_OBJECTS": true, "GIT_REPLACE_REF_BASE": true, "GIT_ATTR_SOURCE": true, "GIT_DEFAULT_HASH": true,
+	"GIT_LITERAL_PATHSPECS": true, "GIT_GLOB_PATHSPECS": true, "GIT_NOGLOB_PATHSPECS": true, "GIT_ICASE_PATHSPECS": true,
+	"GIT_EXTERNAL_DIFF": true, "GIT_DIFF_OPTS": true, "GIT_REFLOG_ACTION": true, "GIT_INDEX_VERSION": true,
+	"GIT_AUTHOR_NAME": true, "GIT_AUTHOR_EMAIL": true, "GIT_AUTHOR_DATE": true,
+	"GIT_COMMITTER_NAME": true, "GIT_COMMITTER_EMAIL": true, "GIT_COMMITTER_DATE": true,
+	"GIT_TRACE": true, "GIT_TRACE2": true, "GIT_TRACE_SETUP": true, "GIT_EDITOR": true, "GIT_CEILING_DIRECTORIES": true,
+}
+
+// Environ returns this process's environment without what binds git to a repository.
+func Environ() []string {
+	all := os.Environ()
+	out := make([]string, 0, len(all)+8)
+	for _, kv := range all {
+		if name, _, _ := strings.Cut(kv, "="); !foreign[strings.ToUpper(name)] {
+			out = append(out, kv)
+		}
+	}
+	return out
+}
+
+// Run runs git and returns what it wrote to standard output and to standard error.
+// While another git program holds a lock, or is making a worktree of the repository,
+// it waits and tries again. It blocks until git has ended. Errors: *Error; the
+// context's cause if that ends during a pause.
+func Run(ctx context.Context, c Command) (out, warnings string, err error) {
+	began := time.Now()
+	for pause := (wait.Backoff{Min: 20 * time.Millisecond, Max: time.Second}); ; {
+		r, err := Once(ctx, c)
+		patience := time.Duration(0)
+		switch {
+		case err == nil:
+		case lockHeld.MatchString(r.Stderr):
+			patience = lockPatience
+		case halfMade.MatchString(r.Stderr):
+			patience = halfMadePatience
+		}
+		if time.Since(began) >= patience {
+			return string(r.Stdout), r.Stderr, err
+		}
+		if c.Waiting != nil {
+			c.Waiting()
+		}
+		if err := pause.Wait(ctx); err != nil {
+			return "", "", err
+		}
+	}
+}
+
+// Line is Run that returns standard output alone, without the line break at its end.
+func Line(ctx context.Context, c Command) (string, error) {
+	out, _, err := Run(ctx, c)
+	return strings.TrimRight(out, "\r\n"), err
+}
+
+// lockHeld matches what git says if another one holds a lock.
+var lockHeld = regexp.MustCompile(`(?m)Unable to create '.*\.lock': File exists|could not lock config file .*: File exists`)
+
+// halfMade matches what git says if it found another worktree of the repository
+// while another program was making it: its files are there and empty. Git ends
+// before it does anything.
+var halfMade = regexp.MustCompile(`failed to read .*[/\\]worktrees[/\\][^/\\]+[/\\](commondir|gitdir|HEAD)\b`)
+
+// Once is Run that does not wait for locks.
+func Once(ctx context.Context, c Command) (process.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	command := []string{"git", "--no-pager", "--no-optional-locks"}
+	for _, s := range settings {
+		command = append(command, "-c", s)
+	}
+	for _, s := range c.Config {
+		command = append(command, "-c", s)
+	}
+	env := append(Environ(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_EDITOR=true",
+		"GIT_AUTHOR_NAME=deepwork", "GIT_AUTHOR_EMAIL=deepwork@localhost",
+		"GIT_COMMITTER_NAME=deepwork", "GIT_COMMITTER_EMAIL=deepwork@localhost")
+	for name, value := range map[string]string{"GIT_DIR": c.GitDir, "GIT_WORK_TREE": c.WorkTree, "GIT_INDEX_FILE": c.Index} {
+		if value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	r, err := process.Run(ctx, process.Spec{
+		Command: append(command, c.Args...), Dir: c.Dir, Env: append(env, c.Env...),
+		Stdin: c.Stdin, StdoutLimit: c.Limit,
+	})
+	if err != nil {
+		return r, &Error{Command: c.Args[0], Err: err}
+	}
+	return r, nil
+}
+
+// An Error is a run of git that failed.
+type Error struct {
+	Command string // git's subcommand
+	Err     error  // usually a *process.Error
+}
+
+// Error says what git said last, or why it could not be run.
+func (e *Error) Error() string {
+	p, ok := errors.AsType[*process.Error](e.Err)
+	switch {
+	case ok && p.Kind == process.NotFound:
+		return "the git program is not in PATH; install git, or start deepwork where it is found"
+	case ok && p.Kind == process.Exit && p.Tail != "":
+		return fmt.Sprintf("git %s: %s", e.Command, p.Tail)
+	}
+	return fmt.Sprintf("git %s: %v", e.Command, e.Err)
+}
+
+// Unwrap returns why the run failed.
+func (e *Error) Unwrap() error { return e.Err }
+
+// ExitCode returns the code with which git ended, or -1 if err is something else.
+func ExitCode(err error) int {
+	if p, ok := errors.AsType[*process.Error](err); ok && p.Kind == process.Exit {
+		return p.ExitCode
+	}
+	return -1
+}
+
+// Said reports whether git's last words contain text.
+func Said(err error, text string) bool {
+	p, ok := errors.AsType[*process.Error](err)
+	return ok && strings.Contains(p.Tail, text)
+}
+
+// Fields splits what git wrote with -z.
+func Fields(out string) []string {
+	if out == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
+}
