@@ -1,117 +1,59 @@
 package config
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"gopkg.in/yaml.v3"
+	"deepwork/catalog/internal/yamltree"
 )
 
-// A field decodes the value of one key.
-type field func(n *yaml.Node, path string)
+// mapping reads a mapping with these keys, all of them optional; null is an empty
+// mapping, as in a file whose entries are commented out.
+func (p *parser) mapping(v value, keys ...yamltree.Key) { p.Mapping(v, &yamltree.Shape{Keys: keys}) }
 
-func (p *parser) config(doc *yaml.Node, c *Config) {
-	fields := map[string]field{
-		"version":      func(n *yaml.Node, path string) { p.version(n, path, &c.Version) },
-		"platforms":    func(n *yaml.Node, path string) { c.Platforms = p.stringList(n, path) },
-		"quality_gate": func(n *yaml.Node, path string) { p.qualityGate(n, path, &c.QualityGate) },
-		"git":          func(n *yaml.Node, path string) { p.git(n, path, &c.Git) },
-		"toolsets":     func(n *yaml.Node, path string) { c.Toolsets = p.toolsets(n, path) },
+// key is one of a mapping's.
+var key = yamltree.Optional
 
-		"http":           func(n *yaml.Node, path string) { p.http(n, path, &c.HTTP) },
-		"workflow_tools": func(n *yaml.Node, path string) { p.workflowTools(n, path, &c.WorkflowTools) },
-		"projects":       func(n *yaml.Node, path string) { p.projects(n, path, &c.Projects) },
-		"executors":      func(n *yaml.Node, path string) { p.executors(n, path, &c.Executors) },
-		"attempts":       func(n *yaml.Node, path string) { p.attempts(n, path, &c.Attempts) },
-	}
-	p.mapping(doc, "", fields)
+func (p *parser) config(v value, c *Config) {
+	p.mapping(v,
+		key("version", p.version(&c.Version)),
+		key("platforms", p.texts(&c.Platforms)),
+		key("quality_gate", func(v value) { p.qualityGate(v, &c.QualityGate) }),
+		key("git", func(v value) {
+			p.mapping(v, key("branch", func(v value) {
+				if s, ok := p.oneOf(v, string(BranchName), string(BranchCreate), string(BranchCheckout)); ok {
+					c.Git.Branch = GitBranch(s)
+				}
+			}))
+		}),
+		key("toolsets", func(v value) { p.toolsets(v, &c.Toolsets) }),
+		key("http", func(v value) { p.http(v, &c.HTTP) }),
+		key("workflow_tools", func(v value) { p.workflowTools(v, &c.WorkflowTools) }),
+		key("projects", func(v value) { p.projects(v, &c.Projects) }),
+		key("executors", func(v value) { p.executors(v, &c.Executors) }),
+		key("attempts", func(v value) { p.attempts(v, &c.Attempts) }),
+	)
 }
 
-func (p *parser) qualityGate(n *yaml.Node, path string, q *QualityGate) {
-	p.mapping(n, path, map[string]field{
-		"agent_review_command": func(n *yaml.Node, path string) {
-			q.AgentReviewCommand = p.command(n, path)
-		},
-		"default_timeout": func(n *yaml.Node, path string) {
-			p.duration(n, path, 0, &q.DefaultTimeout)
-		},
-		"default_max_attempts": func(n *yaml.Node, path string) {
-			p.count(n, path, 1, &q.DefaultMaxAttempts)
-		},
-		"max_concurrent_reviews": func(n *yaml.Node, path string) {
-			p.count(n, path, 1, &q.MaxConcurrentReviews)
-		},
-		"reply_within": func(n *yaml.Node, path string) {
-			p.duration(n, path, time.Millisecond, &q.ReplyWithin)
-		},
-		"max_inline_files": func(n *yaml.Node, path string) {
-			p.count(n, path, 0, &q.MaxInlineFiles)
-		},
+func (p *parser) qualityGate(v value, q *QualityGate) {
+	p.mapping(v,
+		key("agent_review_command", p.command(&q.AgentReviewCommand)),
+		key("default_timeout", p.duration(0, &q.DefaultTimeout)),
+		key("default_max_attempts", p.whole(1, maxCount, &q.DefaultMaxAttempts)),
+		key("max_concurrent_reviews", p.whole(1, maxCount, &q.MaxConcurrentReviews)),
+		key("reply_within", p.duration(time.Millisecond, &q.ReplyWithin)),
+		key("max_inline_files", p.whole(0, maxCount, &q.MaxInlineFiles)),
+	)
+}
+
+func (p *parser) toolsets(v value, to *[]string) {
+	count, ok := p.List(v, "a list of "+strings.Join(Toolsets, ", "), func(_ int, v value) {
+		if s, ok := p.oneOf(v, Toolsets...); ok && !slices.Contains(*to, s) {
+			*to = append(*to, s)
+		}
 	})
-}
-
-func (p *parser) git(n *yaml.Node, path string, g *Git) {
-	p.mapping(n, path, map[string]field{
-		"branch": func(n *yaml.Node, path string) {
-			all := []string{string(BranchName), string(BranchCreate), string(BranchCheckout)}
-			if s, ok := p.oneOf(n, path, all); ok {
-				g.Branch = GitBranch(s)
-			}
-		},
-	})
-}
-
-func (p *parser) toolsets(n *yaml.Node, path string) []string {
-	if n = deref(n); isNull(n) {
-		return nil
-	}
-	if n.Kind != yaml.SequenceNode {
-		p.at(n, path, "is %s, and is to be a list of %s", kindName(n), strings.Join(Toolsets, ", "))
-		return nil
-	}
-	if len(n.Content) == 0 {
-		p.at(n, path, "is empty, which would leave no tool; leave the key out to have all")
-	}
-	var out []string
-	for i, item := range n.Content {
-		if s, ok := p.oneOf(item, element(path, i), Toolsets); ok && !slices.Contains(out, s) {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// mapping decodes a mapping key by key. null is an empty one: a key whose
-// content is commented out.
-func (p *parser) mapping(n *yaml.Node, path string, fields map[string]field) {
-	if n = deref(n); isNull(n) {
-		return
-	}
-	if n.Kind != yaml.MappingNode {
-		p.at(n, path, "is %s, and is to be a mapping with the keys %s",
-			kindName(n), strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
-		return
-	}
-	first := make(map[string]int, len(n.Content)/2)
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		k := n.Content[i]
-		if k.Kind != yaml.ScalarNode {
-			p.at(k, path, "a key is %s, and is to be a name", kindName(k))
-			continue
-		}
-		at := member(path, k.Value)
-		if line, twice := first[k.Value]; twice {
-			p.at(k, at, "the key is here a second time; the first is in line %d", line)
-			continue
-		}
-		first[k.Value] = k.Line
-		decode, known := fields[k.Value]
-		if !known {
-			p.at(k, at, "unknown key%s", suggestion(k.Value, slices.Sorted(maps.Keys(fields))))
-			continue
-		}
-		decode(n.Content[i+1], at)
+	if ok && count == 0 {
+		p.fault(v, "is empty, which would leave no tool; leave the key out to have all")
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
+
+	"deepwork/catalog/internal/yamltree"
 )
 
 // HTTP configures the network transports (key http).
@@ -51,84 +53,86 @@ const (
 	maxBody        = 256 << 20
 )
 
-func (p *parser) http(n *yaml.Node, path string, h *HTTP) {
-	p.mapping(n, path, map[string]field{
-		"tokens": func(n *yaml.Node, path string) { h.Tokens = p.tokens(n, path) },
-		"idle_timeout": func(n *yaml.Node, path string) {
-			p.duration(n, path, 0, &h.IdleTimeout)
-		},
-		"allowed_hosts":   func(n *yaml.Node, path string) { h.AllowedHosts = p.checked(n, path, hostName) },
-		"allowed_origins": func(n *yaml.Node, path string) { h.AllowedOrigins = p.checked(n, path, origin) },
-		"max_connections": func(n *yaml.Node, path string) { p.whole(n, path, 1, maxConnections, &h.MaxConnections) },
-		"max_requests":    func(n *yaml.Node, path string) { p.whole(n, path, 1, maxRequests, &h.MaxRequests) },
-		"max_body_bytes":  func(n *yaml.Node, path string) { p.whole(n, path, leastBody, maxBody, &h.MaxBodyBytes) },
+func (p *parser) http(v value, h *HTTP) {
+	p.mapping(v,
+		key("tokens", func(v value) { p.tokens(v, &h.Tokens) }),
+		key("idle_timeout", p.duration(0, &h.IdleTimeout)),
+		key("allowed_hosts", p.uniform(&h.AllowedHosts, hostName)),
+		key("allowed_origins", p.uniform(&h.AllowedOrigins, origin)),
+		key("max_connections", p.whole(1, maxConnections, &h.MaxConnections)),
+		key("max_requests", p.whole(1, maxRequests, &h.MaxRequests)),
+		key("max_body_bytes", p.whole(leastBody, maxBody, &h.MaxBodyBytes)),
+	)
+}
+
+func (p *parser) tokens(v value, to *[]Token) {
+	first := make(map[string]int) // the line of each name
+	p.List(v, "a list of tokens, each {name: …, sha256: …}", func(_ int, v value) {
+		if yamltree.IsNull(v.Target()) {
+			p.wrong(v, "a token, {name: …, sha256: …}")
+			return
+		}
+		before := p.Faults()
+		var t Token
+		var hasName, hasHash bool
+		p.mapping(v,
+			key("name", func(v value) { t.Name, hasName = p.tokenName(v, first), true }),
+			key("sha256", func(v value) { t.SHA256, hasHash = p.tokenHash(v), true }),
+		)
+		if v.Target().Kind == yaml.MappingNode && !hasName {
+			p.fault(v, "has no name")
+		}
+		if v.Target().Kind == yaml.MappingNode && !hasHash {
+			p.fault(v, "has no sha256")
+		}
+		if p.Faults() == before {
+			*to = append(*to, t)
+		}
 	})
 }
 
-func (p *parser) tokens(n *yaml.Node, path string) []Token {
-	if n = deref(n); isNull(n) {
-		return nil
-	}
-	if n.Kind != yaml.SequenceNode {
-		p.at(n, path, "is %s, and is to be a list of tokens, each {name: …, sha256: …}", kindName(n))
-		return nil
-	}
-	var out []Token
-	first := make(map[string]int, len(n.Content)) // the line of each name
-	for i, item := range n.Content {
-		at, item := element(path, i), deref(item)
-		if isNull(item) {
-			p.at(item, at, "is empty, and is to be a token, {name: …, sha256: …}")
-			continue
-		}
-		before := len(p.faults)
-		var t Token
-		var given [2]bool
-		p.mapping(item, at, map[string]field{
-			"name":   func(n *yaml.Node, path string) { t.Name, given[0] = p.tokenName(n, path, first), true },
-			"sha256": func(n *yaml.Node, path string) { t.SHA256, given[1] = p.tokenHash(n, path), true },
-		})
-		if item.Kind == yaml.MappingNode {
-			for i, key := range []string{"name", "sha256"} {
-				if !given[i] {
-					p.at(item, at, "has no %s", key)
-				}
-			}
-		}
-		if len(p.faults) == before {
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
-func (p *parser) tokenName(n *yaml.Node, path string, first map[string]int) string {
-	s, ok := p.text(n, path)
+func (p *parser) tokenName(v value, first map[string]int) string {
+	s, ok := p.text(v)
 	if !ok {
 		return ""
 	}
 	if err := CheckTokenName(s); err != nil {
-		p.at(n, path, "%v", err)
+		p.fault(v, "%v", err)
 		return ""
 	}
 	if line, twice := first[s]; twice {
-		p.at(n, path, "%q is here a second time; the first is in line %d", s, line)
+		p.fault(v, "%q is here a second time; the first is in line %d", s, line)
 		return ""
 	}
-	first[s] = n.Line
+	first[s] = v.Target().Line
 	return s
 }
 
-func (p *parser) tokenHash(n *yaml.Node, path string) string {
-	s, ok := p.text(n, path)
+func (p *parser) tokenHash(v value) string {
+	s, ok := p.text(v)
 	if !ok {
 		return ""
 	}
 	hash, err := ParseTokenHash(s)
 	if err != nil {
-		p.at(n, path, "%v", err)
+		p.fault(v, "%v", err)
 	}
 	return hash
+}
+
+// uniform reads a list of texts, each of which normalize makes uniform or refuses.
+// Each value is kept once.
+func (p *parser) uniform(to *[]string, normalize func(string) (string, error)) func(value) {
+	var seen []string
+	return p.textsThat(to, func(v value, s string) (string, bool) {
+		uniform, err := normalize(s)
+		if err != nil {
+			p.fault(v, "%q %v", clip(s), err)
+		}
+		twice := slices.Contains(seen, uniform)
+		seen = append(seen, uniform)
+		return uniform, err == nil && !twice
+	})
 }
 
 // CheckTokenName returns what is wrong with a token's name, or nil. Names are
@@ -156,32 +160,6 @@ func ParseTokenHash(s string) (string, error) {
 	return strings.ToLower(s), nil
 }
 
-// checked takes a list of texts, each of which check makes uniform or refuses.
-// Each value is kept once.
-func (p *parser) checked(n *yaml.Node, path string, check func(string) (string, error)) []string {
-	if n = deref(n); isNull(n) {
-		return nil
-	}
-	if n.Kind != yaml.SequenceNode {
-		p.at(n, path, "is %s, and is to be a list of texts", kindName(n))
-		return nil
-	}
-	var out []string
-	for i, item := range n.Content {
-		s, ok := p.text(item, element(path, i))
-		if !ok {
-			continue
-		}
-		uniform, err := check(s)
-		if err != nil {
-			p.at(item, element(path, i), "%q %v", clip(s), err)
-		} else if !slices.Contains(out, uniform) {
-			out = append(out, uniform)
-		}
-	}
-	return out
-}
-
 func hostName(s string) (string, error) {
 	host := strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"))
 	if net.ParseIP(host) != nil {
@@ -202,17 +180,4 @@ func origin(s string) (string, error) {
 		return "", fmt.Errorf("is not an origin: write scheme://host or scheme://host:port, without a path and wildcards, as in https://app.example.com")
 	}
 	return strings.ToLower(u.Scheme + "://" + u.Host), nil
-}
-
-// whole takes a whole number from least to most.
-func (p *parser) whole(n *yaml.Node, path string, least, most int, to *int) {
-	if n = deref(n); isNull(n) {
-		return
-	}
-	var v int
-	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || n.Decode(&v) != nil || v < least || v > most {
-		p.at(n, path, "is %s, and is to be a whole number from %d to %d", kindName(n), least, most)
-		return
-	}
-	*to = v
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/catalog/job"
 )
 
 func TestEmptyFileIsTheDefaults(t *testing.T) {
@@ -148,7 +150,7 @@ func TestFaults(t *testing.T) {
 
 func TestFaultsAreBounded(t *testing.T) {
 	_, faults := Parse("config.yml", []byte("platforms: ["+strings.Repeat("1,", 50_000)+"]"))
-	if len(faults) != maxFaults+1 || !strings.Contains(faults[maxFaults].Message, "49900 faults more") {
+	if len(faults) != job.MaxDiagnostics+1 || !strings.Contains(faults[job.MaxDiagnostics].Message, "49900 faults more") {
 		t.Errorf("%d faults, the last: %v", len(faults), faults[len(faults)-1])
 	}
 }

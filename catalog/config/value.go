@@ -3,30 +3,23 @@ package config
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"gopkg.in/yaml.v3"
+
+	"deepwork/catalog/internal/yamltree"
 )
 
-// maxDuration and maxCount are more than anybody means.
+// maxDuration and maxCount are larger than any sensible value.
 const (
 	maxDuration = 7 * 24 * time.Hour
 	maxCount    = 10_000
 )
 
-// deref follows an alias to what it stands for; aliases of aliases do not exist.
-func deref(n *yaml.Node) *yaml.Node {
-	if n.Kind == yaml.AliasNode && n.Alias != nil {
-		return n.Alias
-	}
-	return n
-}
-
-func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
-
-// kindName says what a node is, for people.
+// kindName names the kind of a value, and shows a scalar.
 func kindName(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -56,155 +49,187 @@ func clip(s string) string {
 	return s
 }
 
-func member(path, key string) string {
-	if path == "" {
-		return clip(key)
-	}
-	return path + "." + clip(key)
+// fault reports a fault of a value.
+func (p *parser) fault(v value, format string, args ...any) {
+	p.Fault(yamltree.At(v.Target()), format, args...)
 }
 
-func element(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
-
-// text returns a string scalar.
-func (p *parser) text(n *yaml.Node, path string) (string, bool) {
-	if n = deref(n); n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
-		p.at(n, path, "is %s, and is to be a text", kindName(n))
-		return "", false
-	}
-	return n.Value, true
+// wrong reports that a value is not what was expected.
+func (p *parser) wrong(v value, expected string) {
+	p.fault(v, "is %s, and is to be %s", kindName(v.Target()), expected)
 }
 
-// version takes 1.0 without quotes too, as it is written.
-func (p *parser) version(n *yaml.Node, path string, to *string) {
-	if n = deref(n); isNull(n) {
-		return
-	}
-	tag := n.ShortTag()
-	if n.Kind != yaml.ScalarNode || tag != "!!str" && tag != "!!float" && tag != "!!int" || strings.TrimSpace(n.Value) == "" {
-		p.at(n, path, `is %s, and is to be a text like "1.0"`, kindName(n))
-		return
-	}
-	*to = n.Value
-}
-
-func (p *parser) stringList(n *yaml.Node, path string) []string {
-	if n = deref(n); isNull(n) {
-		return nil
-	}
-	if n.Kind != yaml.SequenceNode {
-		p.at(n, path, "is %s, and is to be a list of texts", kindName(n))
-		return nil
-	}
-	out := make([]string, 0, len(n.Content))
-	for i, item := range n.Content {
-		if s, ok := p.text(item, element(path, i)); ok {
-			out = append(out, s)
+// set makes the Read of a key that may be null, which leaves the default.
+func set(read func(v value, n *yaml.Node)) func(value) {
+	return func(v value) {
+		if n := v.Target(); !yamltree.IsNull(n) {
+			read(v, n)
 		}
 	}
-	return out
 }
 
-func (p *parser) oneOf(n *yaml.Node, path string, all []string) (string, bool) {
-	n = deref(n)
-	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
-		for _, s := range all {
-			if n.Value == s {
-				return s, true
+func isText(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" }
+
+// text returns a string.
+func (p *parser) text(v value) (string, bool) {
+	if !isText(v.Target()) {
+		p.wrong(v, "a text")
+		return "", false
+	}
+	return v.Target().Value, true
+}
+
+// checked reads a string that check accepts: it returns what is wrong, or "".
+func (p *parser) checked(to *string, check func(s string) string) func(value) {
+	return set(func(v value, _ *yaml.Node) {
+		s, ok := p.text(v)
+		if !ok {
+			return
+		}
+		if fault := check(s); fault != "" {
+			p.fault(v, "%s", fault)
+			return
+		}
+		*to = s
+	})
+}
+
+// version also reads 1.0 without quotes, as it is written.
+func (p *parser) version(to *string) func(value) {
+	return set(func(v value, n *yaml.Node) {
+		tag := n.ShortTag()
+		if n.Kind != yaml.ScalarNode || tag != "!!str" && tag != "!!float" && tag != "!!int" || strings.TrimSpace(n.Value) == "" {
+			p.wrong(v, `a text like "1.0"`)
+			return
+		}
+		*to = n.Value
+	})
+}
+
+// texts reads a list of strings.
+func (p *parser) texts(to *[]string) func(value) {
+	return p.textsThat(to, func(v value, s string) (string, bool) { return s, true })
+}
+
+// textsThat reads a list of strings that accept returns, and does not refuse.
+func (p *parser) textsThat(to *[]string, accept func(v value, s string) (string, bool)) func(value) {
+	return func(v value) {
+		var out []string
+		_, ok := p.List(v, "a list of texts", func(_ int, v value) {
+			if s, ok := p.text(v); ok {
+				if s, ok = accept(v, s); ok {
+					out = append(out, s)
+				}
 			}
+		})
+		if ok {
+			*to = out
 		}
-		p.at(n, path, "%q is not one of %s%s", clip(n.Value), strings.Join(all, ", "), suggestion(n.Value, all))
-		return "", false
 	}
-	p.at(n, path, "is %s, and is to be one of %s", kindName(n), strings.Join(all, ", "))
+}
+
+func (p *parser) oneOf(v value, all ...string) (string, bool) {
+	n := v.Target()
+	switch {
+	case !isText(n):
+		p.wrong(v, "one of "+strings.Join(all, ", "))
+	case !slices.Contains(all, n.Value):
+		p.fault(v, "%q is not one of %s%s", clip(n.Value), strings.Join(all, ", "), didYouMean(yamltree.Suggest(n.Value, all)))
+	default:
+		return n.Value, true
+	}
 	return "", false
 }
 
-// command takes a command line, or the list of its words.
-func (p *parser) command(n *yaml.Node, path string) []string {
-	n = deref(n)
-	switch {
-	case isNull(n):
-		return nil
-	case n.Kind == yaml.SequenceNode:
-		words := p.stringList(n, path)
+// command reads a command line, or the list of its words; empty means nil.
+func (p *parser) command(to *[]string) func(value) {
+	return set(func(v value, n *yaml.Node) {
 		switch {
-		case len(n.Content) == 0:
-			return nil
-		case len(words) > 0 && len(words) == len(n.Content) && strings.TrimSpace(words[0]) == "":
-			p.at(n.Content[0], element(path, 0), "is empty, and is to be the program to run")
-		}
-		for i, w := range words {
-			if strings.ContainsRune(w, 0) && len(words) == len(n.Content) {
-				p.at(n.Content[i], element(path, i), "has a NUL byte in it")
+		case n.Kind == yaml.SequenceNode:
+			*to = nil
+			p.List(v, "", func(i int, v value) {
+				s, ok := p.text(v)
+				switch {
+				case ok && i == 0 && strings.TrimSpace(s) == "":
+					p.fault(v, "is empty, and is to be the program to run")
+				case strings.ContainsRune(s, 0):
+					p.fault(v, "has a NUL byte in it")
+				}
+				*to = append(*to, s)
+			})
+		case isText(n):
+			words, err := SplitCommand(n.Value)
+			if err == nil && len(words) > 0 && strings.TrimSpace(words[0]) == "" {
+				err = fmt.Errorf("its first word, the program to run, is empty")
 			}
-		}
-		return words
-	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str":
-		words, err := SplitCommand(n.Value)
-		if err == nil && len(words) > 0 && strings.TrimSpace(words[0]) == "" {
-			err = fmt.Errorf("its first word, the program to run, is empty")
-		}
-		if err != nil {
-			p.at(n, path, "is not a command line: %v", err)
-			return nil
-		}
-		return words
-	}
-	p.at(n, path, "is %s, and is to be a command line or the list of its words", kindName(n))
-	return nil
-}
-
-// count takes a whole number of at least least.
-func (p *parser) count(n *yaml.Node, path string, least int, to *int) {
-	if n = deref(n); isNull(n) {
-		return
-	}
-	var v int
-	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || n.Decode(&v) != nil || v < least || v > maxCount {
-		p.at(n, path, "is %s, and is to be a whole number from %d to %d", kindName(n), least, maxCount)
-		return
-	}
-	*to = v
-}
-
-// duration takes a number of seconds, or a text like 2m30s; it is 0, where that
-// is allowed, or at least least.
-func (p *parser) duration(n *yaml.Node, path string, least time.Duration, to *time.Duration) {
-	if n = deref(n); isNull(n) {
-		return
-	}
-	const form = "is to be a number of seconds, or a text like 90s or 2m30s"
-	if n.Kind != yaml.ScalarNode {
-		p.at(n, path, "is %s, and %s", kindName(n), form)
-		return
-	}
-	var d time.Duration
-	switch n.ShortTag() {
-	case "!!int", "!!float":
-		var seconds float64
-		// Anything beyond the bound, infinite and NaN too, is out before it is converted.
-		if n.Decode(&seconds) != nil || math.IsNaN(seconds) || math.Abs(seconds) > 2*maxDuration.Seconds() {
-			p.at(n, path, "is %s, and %s, at most %v", kindName(n), form, maxDuration)
-			return
-		}
-		d = time.Duration(math.Round(seconds * float64(time.Second)))
-	case "!!str":
-		var err error
-		if d, err = time.ParseDuration(n.Value); err != nil {
-			if s, numErr := strconv.ParseFloat(n.Value, 64); numErr == nil && s >= 0 {
-				p.at(n, path, "is %s; write it without quotes for seconds, or with a unit, as in 90s", kindName(n))
+			if err != nil {
+				p.fault(v, "is not a command line: %v", err)
 				return
 			}
-			p.at(n, path, "is %s, and %s", kindName(n), form)
+			*to = words
+		default:
+			p.wrong(v, "a command line or the list of its words")
+		}
+	})
+}
+
+// boolean reads true or false.
+func (p *parser) boolean(to *bool) func(value) {
+	return set(func(v value, n *yaml.Node) {
+		var b bool
+		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(&b) != nil {
+			p.wrong(v, "true or false")
 			return
 		}
-	default:
-		p.at(n, path, "is %s, and %s", kindName(n), form)
-		return
-	}
-	if d < least || d > maxDuration {
-		p.at(n, path, "is %v, and is to be from %v to %v", d, least, maxDuration)
-		return
-	}
-	*to = d
+		*to = b
+	})
+}
+
+// whole reads a whole number from least to most.
+func (p *parser) whole(least, most int, to *int) func(value) {
+	return set(func(v value, n *yaml.Node) {
+		var i int
+		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || n.Decode(&i) != nil || i < least || i > most {
+			p.wrong(v, fmt.Sprintf("a whole number from %d to %d", least, most))
+			return
+		}
+		*to = i
+	})
+}
+
+// duration reads a number of seconds, or a text like 2m30s; it is at least least.
+func (p *parser) duration(least time.Duration, to *time.Duration) func(value) {
+	return set(func(v value, n *yaml.Node) {
+		const form = "a number of seconds, or a text like 90s or 2m30s"
+		var d time.Duration
+		switch tag := n.ShortTag(); {
+		case n.Kind == yaml.ScalarNode && (tag == "!!int" || tag == "!!float"):
+			var seconds float64
+			// Anything beyond the bound, also infinite and NaN, is refused before it is converted.
+			if n.Decode(&seconds) != nil || math.IsNaN(seconds) || math.Abs(seconds) > 2*maxDuration.Seconds() {
+				p.wrong(v, fmt.Sprintf("%s, at most %v", form, maxDuration))
+				return
+			}
+			d = time.Duration(math.Round(seconds * float64(time.Second)))
+		case isText(n):
+			var err error
+			if d, err = time.ParseDuration(n.Value); err == nil {
+				break
+			}
+			if s, err := strconv.ParseFloat(n.Value, 64); err == nil && s >= 0 {
+				p.fault(v, "is %s; write it without quotes for seconds, or with a unit, as in 90s", kindName(n))
+				return
+			}
+			p.wrong(v, form)
+			return
+		default:
+			p.wrong(v, form)
+			return
+		}
+		if d < least || d > maxDuration {
+			p.fault(v, "is %v, and is to be from %v to %v", d, least, maxDuration)
+			return
+		}
+		*to = d
+	})
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"path"
 	"regexp"
 	"time"
@@ -63,72 +64,46 @@ func defaultWorkflowTools() WorkflowTools {
 	}
 }
 
-func (p *parser) workflowTools(n *yaml.Node, path string, w *WorkflowTools) {
-	p.mapping(n, path, map[string]field{
-		"enabled": func(n *yaml.Node, path string) { p.toolsSwitch(n, path, &w.Enabled) },
-		"include": func(n *yaml.Node, path string) { w.Include = p.nameGlobs(n, path) },
-		"exclude": func(n *yaml.Node, path string) { w.Exclude = p.nameGlobs(n, path) },
-		"prefix":  func(n *yaml.Node, path string) { p.toolPrefix(n, path, &w.Prefix) },
-		"refresh_interval": func(n *yaml.Node, path string) {
+func (p *parser) workflowTools(v value, w *WorkflowTools) {
+	p.mapping(v,
+		key("enabled", p.boolean(&w.Enabled)),
+		key("include", p.globs(&w.Include)),
+		key("exclude", p.globs(&w.Exclude)),
+		key("prefix", set(func(v value, n *yaml.Node) {
+			s, ok := p.text(v)
+			switch {
+			case !ok:
+			case len(s) > maxPrefix || !prefixForm.MatchString(s):
+				p.wrong(v, fmt.Sprintf("at most %d letters, digits, '_' and '-'", maxPrefix))
+			default:
+				w.Prefix = s
+			}
+		})),
+		key("refresh_interval", func(v value) {
 			d := w.RefreshInterval
-			if p.duration(n, path, 0, &d); d != 0 && d < leastRefresh {
-				p.at(deref(n), path, "is %v, and is to be 0, for never, or at least %v", d, leastRefresh)
+			if p.duration(0, &d)(v); d != 0 && d < leastRefresh {
+				p.fault(v, "is %v, and is to be 0, for never, or at least %v", d, leastRefresh)
 				return
 			}
 			w.RefreshInterval = d
-		},
-		"execution_timeout": func(n *yaml.Node, path string) { p.duration(n, path, 0, &w.ExecutionTimeout) },
-		"reply_within":      func(n *yaml.Node, path string) { p.duration(n, path, 0, &w.ReplyWithin) },
-		"status_interval": func(n *yaml.Node, path string) {
-			p.duration(n, path, leastStatusPeriod, &w.StatusInterval)
-		},
-		"max_concurrent_executions": func(n *yaml.Node, path string) { p.count(n, path, 1, &w.MaxConcurrent) },
-		"keep_tools_for":            func(n *yaml.Node, path string) { p.duration(n, path, 0, &w.KeepToolsFor) },
-		"retry_attempts":            func(n *yaml.Node, path string) { p.count(n, path, 0, &w.RetryAttempts) },
-		"expose_jobs":               func(n *yaml.Node, path string) { p.toolsSwitch(n, path, &w.ExposeJobs) },
-		"sources":                   func(n *yaml.Node, path string) { w.Sources = p.workflowSources(n, path) },
-	})
+		}),
+		key("execution_timeout", p.duration(0, &w.ExecutionTimeout)),
+		key("reply_within", p.duration(0, &w.ReplyWithin)),
+		key("status_interval", p.duration(leastStatusPeriod, &w.StatusInterval)),
+		key("max_concurrent_executions", p.whole(1, maxCount, &w.MaxConcurrent)),
+		key("keep_tools_for", p.duration(0, &w.KeepToolsFor)),
+		key("retry_attempts", p.whole(0, maxCount, &w.RetryAttempts)),
+		key("expose_jobs", p.boolean(&w.ExposeJobs)),
+		key("sources", func(v value) { w.Sources = p.workflowSources(v) }),
+	)
 }
 
-// toolsSwitch takes true or false.
-func (p *parser) toolsSwitch(n *yaml.Node, path string, to *bool) {
-	if n = deref(n); isNull(n) {
-		return
-	}
-	var v bool
-	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(&v) != nil {
-		p.at(n, path, "is %s, and is to be true or false", kindName(n))
-		return
-	}
-	*to = v
-}
-
-// nameGlobs takes patterns that path.Match can match.
-func (p *parser) nameGlobs(n *yaml.Node, at string) []string {
-	all := p.stringList(n, at)
-	n = deref(n)
-	if len(all) != len(n.Content) {
-		return all // what is no text was told already
-	}
-	for i, glob := range all {
+// globs reads patterns that path.Match can match.
+func (p *parser) globs(to *[]string) func(value) {
+	return p.textsThat(to, func(v value, glob string) (string, bool) {
 		if _, err := path.Match(glob, ""); err != nil || glob == "" {
-			p.at(n.Content[i], element(at, i), "%q is not a pattern: * stands for any text, ? for one character, [a-z] for one of them", clip(glob))
+			p.fault(v, "%q is not a pattern: * stands for any text, ? for one character, [a-z] for one of them", clip(glob))
 		}
-	}
-	return all
-}
-
-func (p *parser) toolPrefix(n *yaml.Node, path string, to *string) {
-	if n = deref(n); isNull(n) {
-		return
-	}
-	s, ok := p.text(n, path)
-	if !ok {
-		return
-	}
-	if len(s) > maxPrefix || !prefixForm.MatchString(s) {
-		p.at(n, path, "is %s, and is to be at most %d letters, digits, '_' and '-'", kindName(n), maxPrefix)
-		return
-	}
-	*to = s
+		return glob, true
+	})
 }

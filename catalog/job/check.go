@@ -3,6 +3,8 @@ package job
 import (
 	"fmt"
 	"strings"
+
+	"deepwork/catalog/internal/yamltree"
 )
 
 // checkSteps checks what steps say of each other and of themselves: unique ids,
@@ -15,8 +17,8 @@ func (d *decoder) checkSteps(j *Job) {
 			continue
 		}
 		if first, ok := j.steps[id]; ok {
-			d.add(placeOf(at), fmt.Sprintf("steps[%d].id", i), "%s is the id of steps[%d] too, in line %d: give each step an id of its own",
-				quote(id), first, d.stepNodes[first].id.Line)
+			d.FaultIn(yamltree.At(at), fmt.Sprintf("steps[%d].id", i), "%s is the id of steps[%d] too, in line %d: give each step an id of its own",
+				yamltree.Quote(id), first, d.stepNodes[first].id.Line)
 			continue
 		}
 		j.steps[id] = i
@@ -32,9 +34,9 @@ func (d *decoder) checkDependencies(j *Job, i int) {
 	s, nodes := &j.Steps[i], &d.stepNodes[i]
 	declared := make(map[string]bool, len(s.Dependencies))
 	for k, dep := range s.Dependencies {
-		at, index := placeOf(nodes.dependencies[k].node), nodes.dependencies[k].index
+		at, index := yamltree.At(nodes.dependencies[k].node), nodes.dependencies[k].index
 		if declared[dep] {
-			d.warn(at, fmt.Sprintf("steps[%d].dependencies[%d]", i, index), "%s stands twice: remove one", quote(dep))
+			d.WarnIn(at, fmt.Sprintf("steps[%d].dependencies[%d]", i, index), "%s stands twice: remove one", yamltree.Quote(dep))
 		}
 		declared[dep] = true
 		if _, ok := j.steps[dep]; !ok {
@@ -49,19 +51,18 @@ func (d *decoder) checkDependencies(j *Job, i int) {
 		from := s.Inputs[k].FromStep
 		path := func() string { return fmt.Sprintf("steps[%d].inputs[%d].from_step", i, spot.index) }
 		if t, ok := j.steps[from]; !ok {
-			d.unknownStep(j, placeOf(at), path, from)
+			d.unknownStep(j, yamltree.At(at), path, from)
 		} else if t == i {
-			d.add(placeOf(at), path(), "a step cannot take a file from itself: name the earlier step that makes it")
+			d.FaultIn(yamltree.At(at), path(), "a step cannot take a file from itself: name the earlier step that makes it")
 		} else if !declared[from] {
-			d.add(placeOf(at), path(), "%s is not among the dependencies of this step: add it to dependencies", quote(from))
+			d.FaultIn(yamltree.At(at), path(), "%s is not among the dependencies of this step: add it to dependencies", yamltree.Quote(from))
 		}
 	}
 }
 
 // unknownStep reports a reference to a step that does not exist.
-func (d *decoder) unknownStep(j *Job, at place, path func() string, id string) {
-	if d.full() {
-		d.more++
+func (d *decoder) unknownStep(j *Job, at yamltree.Position, path func() string, id string) {
+	if d.Full() {
 		return
 	}
 	ids := make([]string, 0, len(j.Steps))
@@ -70,10 +71,10 @@ func (d *decoder) unknownStep(j *Job, at place, path func() string, id string) {
 			ids = append(ids, j.Steps[i].ID)
 		}
 	}
-	if hint := suggest(id, ids); hint != "" {
-		d.add(at, path(), "there is no step %s: did you mean %s?", quote(id), hint)
+	if hint := yamltree.Suggest(id, ids); hint != "" {
+		d.FaultIn(at, path(), "there is no step %s: did you mean %s?", yamltree.Quote(id), hint)
 	} else {
-		d.add(at, path(), "there is no step %s: the steps are %s", quote(id), listing(ids))
+		d.FaultIn(at, path(), "there is no step %s: the steps are %s", yamltree.Quote(id), yamltree.Join(ids))
 	}
 }
 
@@ -91,8 +92,7 @@ func (d *decoder) checkRunEach(j *Job, i int) {
 		if at == nil || each == "step" || outputs[each] {
 			continue
 		}
-		if d.full() {
-			d.more++
+		if d.Full() {
 			continue
 		}
 		names := []string{"step"}
@@ -100,10 +100,10 @@ func (d *decoder) checkRunEach(j *Job, i int) {
 			names = append(names, s.Outputs[k].Name)
 		}
 		path := fmt.Sprintf("steps[%d].reviews[%d].run_each", i, spot.index)
-		if hint := suggest(each, names); hint != "" {
-			d.add(placeOf(at), path, "%s is neither step nor an output of this step: did you mean %s?", quote(each), hint)
+		if hint := yamltree.Suggest(each, names); hint != "" {
+			d.FaultIn(yamltree.At(at), path, "%s is neither step nor an output of this step: did you mean %s?", yamltree.Quote(each), hint)
 		} else {
-			d.add(placeOf(at), path, "%s is neither step nor an output of this step: write one of %s", quote(each), listing(names))
+			d.FaultIn(yamltree.At(at), path, "%s is neither step nor an output of this step: write one of %s", yamltree.Quote(each), yamltree.Join(names))
 		}
 	}
 }
@@ -115,17 +115,16 @@ func (d *decoder) checkCircles(j *Job) {
 		for _, i := range circle {
 			d.stepNodes[i].circular = true
 		}
-		if d.full() {
-			d.more++
+		if d.Full() {
 			return
 		}
 		spot := d.stepNodes[step].dependencies[dependency]
-		at, path := placeOf(spot.node), fmt.Sprintf("steps[%d].dependencies[%d]", step, spot.index)
+		at, path := yamltree.At(spot.node), fmt.Sprintf("steps[%d].dependencies[%d]", step, spot.index)
 		if len(circle) == 1 {
-			d.add(at, path, "a step cannot depend on itself: remove it")
+			d.FaultIn(at, path, "a step cannot depend on itself: remove it")
 			return
 		}
-		d.add(at, path, "the dependencies go in a circle, %s: remove one of them", trailText(j, circle))
+		d.FaultIn(at, path, "the dependencies go in a circle, %s: remove one of them", trailText(j, circle))
 	}
 	g.visitAll()
 }
@@ -141,9 +140,9 @@ func trailText(j *Job, circle []int) string {
 			}
 			continue
 		}
-		b.WriteString(clip(j.Steps[i].ID) + " -> ")
+		b.WriteString(yamltree.Clip(j.Steps[i].ID) + " -> ")
 	}
-	return b.String() + clip(j.Steps[circle[0]].ID)
+	return b.String() + yamltree.Clip(j.Steps[circle[0]].ID)
 }
 
 // checkWorkflows checks that workflows have names of their own, and steps that
@@ -156,14 +155,14 @@ func (d *decoder) checkWorkflows(j *Job) {
 		w, nodes := &j.Workflows[i], &d.workflowNodes[i]
 		if nodes.name != nil {
 			if first, ok := j.workflows[w.Name]; ok {
-				d.add(placeOf(nodes.name), fmt.Sprintf("workflows[%d].name", i), "%s is the name of workflows[%d] too, in line %d: give each workflow a name of its own",
-					quote(w.Name), first, d.workflowNodes[first].name.Line)
+				d.FaultIn(yamltree.At(nodes.name), fmt.Sprintf("workflows[%d].name", i), "%s is the name of workflows[%d] too, in line %d: give each workflow a name of its own",
+					yamltree.Quote(w.Name), first, d.workflowNodes[first].name.Line)
 			} else {
 				j.workflows[w.Name] = i
 			}
 		}
 		if nodes.steps != nil && len(w.Entries) == 0 {
-			d.warn(placeOf(nodes.steps), fmt.Sprintf("workflows[%d].steps", i), "has no steps, so it cannot be started: name some, or remove the workflow")
+			d.WarnIn(yamltree.At(nodes.steps), fmt.Sprintf("workflows[%d].steps", i), "has no steps, so it cannot be started: name some, or remove the workflow")
 		}
 		refs := d.resolve(j, i)
 		for _, r := range refs {
@@ -198,11 +197,11 @@ func (d *decoder) resolve(j *Job, i int) []ref {
 			r := ref{entry: &nodes.entries[e], spot: nodes.entries[e].members[m]}
 			var ok bool
 			if r.step, ok = j.steps[id]; !ok {
-				d.unknownStep(j, placeOf(r.node), func() string { return r.path(i) }, id)
+				d.unknownStep(j, yamltree.At(r.node), func() string { return r.path(i) }, id)
 				continue
 			}
 			if line, ok := first[r.step]; ok {
-				d.add(placeOf(r.node), r.path(i), "%s stands twice in this workflow, the first time in line %d: keep one of them", quote(id), line)
+				d.FaultIn(yamltree.At(r.node), r.path(i), "%s stands twice in this workflow, the first time in line %d: keep one of them", yamltree.Quote(id), line)
 				continue
 			}
 			first[r.step] = r.node.Line
@@ -215,13 +214,13 @@ func (d *decoder) resolve(j *Job, i int) []ref {
 func (d *decoder) warnUnused(j *Job, used []bool) {
 	if len(j.Workflows) == 0 {
 		if len(j.Steps) > 0 {
-			d.warn(place{}, "", "has no workflows, so none of its steps can be started: add workflows")
+			d.WarnIn(yamltree.Position{}, "", "has no workflows, so none of its steps can be started: add workflows")
 		}
 		return
 	}
 	for i := range j.Steps {
 		if !used[i] && d.stepNodes[i].id != nil {
-			d.warn(placeOf(d.stepNodes[i].id), fmt.Sprintf("steps[%d]", i), "%s is in no workflow, so it never runs: name it in one, or remove it", quote(j.Steps[i].ID))
+			d.WarnIn(yamltree.At(d.stepNodes[i].id), fmt.Sprintf("steps[%d]", i), "%s is in no workflow, so it never runs: name it in one, or remove it", yamltree.Quote(j.Steps[i].ID))
 		}
 	}
 }

@@ -1,49 +1,83 @@
 package job
 
-import "gopkg.in/yaml.v3"
+import (
+	"strings"
 
-// The shapes of the mappings of a job.yml. job.schema.json says the same to
-// editors; a test holds the two together.
-var (
-	jobShape = newShape("a job",
-		keyShape{"name", "the job's name, such as name: monthly_report"},
-		keyShape{"version", `three numbers, such as version: "1.0.0"`},
-		keyShape{"summary", "what the job is for, in 1 to 200 characters"},
-		keyShape{"common_job_info_provided_to_all_steps_at_runtime", "what every step should know"},
-		keyShape{"steps", "a list of at least one step"},
-		keyShape{"description", ""},
-		keyShape{"workflows", ""},
-	)
-	stepShape = newShape("a step",
-		keyShape{"id", "an id, such as id: draft"},
-		keyShape{"name", "a title for people"},
-		keyShape{"description", "what the step does"},
-		keyShape{"instructions_file", "the path of a Markdown file, such as instructions_file: steps/draft.md"},
-		keyShape{"outputs", "a mapping of output names, or outputs: {} for none"},
-		keyShape{"reviews", "a list of reviews, or reviews: [] for none"},
-		keyShape{"inputs", ""},
-		keyShape{"dependencies", ""},
-		keyShape{"hooks", ""},
-		keyShape{"stop_hooks", ""},
-		keyShape{"exposed", ""},
-		keyShape{"hidden", ""},
-		keyShape{"agent", ""},
-	)
-	workflowShape = newShape("a workflow",
-		keyShape{"name", "a name, such as name: new_report"},
-		keyShape{"summary", "what the workflow does, in 1 to 200 characters"},
-		keyShape{"steps", "a list of step ids"},
-	)
+	"gopkg.in/yaml.v3"
+
+	"deepwork/catalog/internal/yamltree"
 )
 
-// A spot is an item of a list where it stands. What was faulty is not in the
-// model, so an item's index in the file can be larger than there.
+// A Diagnostic is one fault, or one warning, of a file, with its position.
+type Diagnostic = yamltree.Diagnostic
+
+// Diagnostics are all faults of one file, ordered by position.
+type Diagnostics = yamltree.Diagnostics
+
+// MaxDiagnostics is how many faults of one file are reported in full; one more
+// Diagnostic says how many others there are.
+const MaxDiagnostics = yamltree.MaxDiagnostics
+
+// dialect is how the faults of a job.yml are worded.
+var dialect = yamltree.Dialect{
+	WrongKind:    "is %s, but must be %s",
+	WrongKey:     "a key is %s, but must be text",
+	Repeated:     "this key stands twice, the first time in line %d: keep one of them",
+	More:         "%d more faults were found: mend the ones above first",
+	MoreWarnings: "%d more warnings were found: see to the ones above first",
+	Describe: func(what string, keys []string) string {
+		return what + ", a mapping of " + strings.Join(keys, ", ")
+	},
+	UnknownKey: func(what string, keys []string, hint string) string {
+		if hint != "" {
+			return "unknown key: did you mean " + hint + "?"
+		}
+		return "unknown key: " + what + " has " + strings.Join(keys, ", ")
+	},
+	Kind: kindOf,
+}
+
+// kindOf names the kind of a value.
+func kindOf(n *yaml.Node) string {
+	n = yamltree.Target(n)
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	switch n.Tag {
+	case "!!int", "!!float":
+		return "a number"
+	case "!!bool":
+		return "a boolean"
+	case "!!timestamp":
+		return "a date"
+	case "!!null":
+		return "empty"
+	}
+	return "text"
+}
+
+// A decoder turns the tree of one file into a Job, and collects every fault on the
+// way. The shapes below are also in job.schema.json, for editors; a test compares
+// the two.
+type decoder struct {
+	yamltree.Decoder
+	stepNodes     []stepNodes     // parallel to Job.Steps
+	workflowNodes []workflowNodes // parallel to Job.Workflows
+}
+
+type value = yamltree.Value
+
+// A spot is the position of an item in a list. Items with faults are not in the
+// model, so the index in the file can be larger than there.
 type spot struct {
-	node  *yaml.Node // nil where the item has no value of that kind
+	node  *yaml.Node // nil if the item has no value of that kind
 	index int
 }
 
-// stepNodes are the nodes of a step that checks over the whole job point at.
+// stepNodes are the nodes of a step that checks over the whole job refer to.
 type stepNodes struct {
 	id           *yaml.Node
 	dependencies []spot // parallel to Step.Dependencies
@@ -65,140 +99,86 @@ type entryNodes struct {
 	group   bool   // whether it is written as a list
 }
 
-func (d *decoder) job(j *Job, root *yaml.Node) {
-	var fs [7]field
-	if !d.object(field{root, root}, jobShape, fs[:]) {
-		return
-	}
-	j.Name, _ = d.textIn("name", fs[0], identifier)
-	j.Version, _ = d.textIn("version", fs[1], version)
-	j.Summary, _ = d.textIn("summary", fs[2], summary)
-	j.CommonInfo, _ = d.textIn("common_job_info_provided_to_all_steps_at_runtime", fs[3])
-	j.Description = d.optionalText("description", fs[5])
-
-	if steps, ok := d.list("steps", fs[4], "a list of steps"); ok {
-		if len(steps) == 0 {
-			d.add(fs[4].at(), "steps", "has no items: add at least one step")
-		}
-		j.Steps = make([]Step, 0, len(steps))
-		d.stepNodes = make([]stepNodes, 0, len(steps))
-		d.each("steps", steps, func(_ int, f field) {
-			s, nodes := d.step(f)
-			j.Steps = append(j.Steps, s)
-			d.stepNodes = append(d.stepNodes, nodes)
-		})
-	}
-	if workflows, ok := d.list("workflows", fs[6], "a list of workflows"); ok {
-		j.Workflows = make([]Workflow, 0, len(workflows))
-		d.workflowNodes = make([]workflowNodes, 0, len(workflows))
-		d.each("workflows", workflows, func(_ int, f field) {
-			w, nodes := d.workflow(f)
-			j.Workflows = append(j.Workflows, w)
-			d.workflowNodes = append(d.workflowNodes, nodes)
-		})
-	}
+func (d *decoder) jobShape(j *Job) *yamltree.Shape {
+	return &yamltree.Shape{What: "a job", Keys: []yamltree.Key{
+		yamltree.Required("name", "the job's name, such as name: monthly_report", d.into(&j.Name, identifier)),
+		yamltree.Required("version", `three numbers, such as version: "1.0.0"`, d.into(&j.Version, version)),
+		yamltree.Required("summary", "what the job is for, in 1 to 200 characters", d.into(&j.Summary, summary)),
+		yamltree.Required("common_job_info_provided_to_all_steps_at_runtime", "what every step should know", d.into(&j.CommonInfo)),
+		yamltree.Required("steps", "a list of at least one step", func(v value) {
+			count, ok := d.List(v, "a list of steps", func(_ int, v value) {
+				s, nodes := d.step(v)
+				j.Steps, d.stepNodes = append(j.Steps, s), append(d.stepNodes, nodes)
+			})
+			if ok && count == 0 {
+				d.Fault(v.At(), "has no items: add at least one step")
+			}
+		}),
+		yamltree.Optional("description", d.optional(&j.Description)),
+		yamltree.Optional("workflows", func(v value) {
+			d.List(v, "a list of workflows", func(_ int, v value) {
+				w, nodes := d.workflow(v)
+				j.Workflows, d.workflowNodes = append(j.Workflows, w), append(d.workflowNodes, nodes)
+			})
+		}),
+	}}
 }
 
-// list reads the list under a key; not ok where it is absent or no list.
-func (d *decoder) list(name string, f field, what string) ([]*yaml.Node, bool) {
-	if f.value == nil {
-		return nil, false
-	}
-	d.into(name)
-	defer d.out()
-	return d.items(f, what)
-}
-
-// each calls read with each item of a list, with the path set to it.
-func (d *decoder) each(name string, items []*yaml.Node, read func(int, field)) {
-	d.into(name)
-	defer d.out()
-	for i, n := range items {
-		d.item(i)
-		read(i, field{key: n, value: n})
-		d.out()
-	}
-}
-
-// texts reads a list of texts and returns it with the spot of each.
-func (d *decoder) texts(name string, f field, what string, rules ...textRule) (texts []string, spots []spot) {
-	items, ok := d.list(name, f, what)
-	if !ok {
-		return nil, nil
-	}
-	d.each(name, items, func(i int, f field) {
-		if s, ok := d.text(f, rules...); ok {
-			texts, spots = append(texts, s), append(spots, spot{f.value, i})
-		}
-	})
-	return texts, spots
-}
-
-func (d *decoder) workflow(f field) (w Workflow, nodes workflowNodes) {
-	var fs [3]field
-	if !d.object(f, workflowShape, fs[:]) {
-		return w, nodes
-	}
-	var ok bool
-	if w.Name, ok = d.textIn("name", fs[0], workflowName); ok {
-		nodes.name = fs[0].value
-	}
-	w.Summary, _ = d.textIn("summary", fs[1], summary)
-	items, ok := d.list("steps", fs[2], "a list of step ids, or of lists of them")
-	if !ok {
-		return w, nodes
-	}
-	nodes.steps = fs[2].key
-	d.each("steps", items, func(i int, f field) {
-		if entry, at := d.entry(i, f); len(entry) > 0 {
-			w.Entries, nodes.entries = append(w.Entries, entry), append(nodes.entries, at)
-		}
-	})
+func (d *decoder) workflow(v value) (w Workflow, nodes workflowNodes) {
+	d.Mapping(v, d.workflowShape(&w, &nodes))
 	return w, nodes
 }
 
-func (d *decoder) entry(i int, f field) (entry Entry, at entryNodes) {
+func (d *decoder) workflowShape(w *Workflow, nodes *workflowNodes) *yamltree.Shape {
+	return &yamltree.Shape{What: "a workflow", Keys: []yamltree.Key{
+		yamltree.Required("name", "a name, such as name: new_report", func(v value) {
+			var ok bool
+			if w.Name, ok = d.text(v, workflowName); ok {
+				nodes.name = v.Node
+			}
+		}),
+		yamltree.Required("summary", "what the workflow does, in 1 to 200 characters", d.into(&w.Summary, summary)),
+		yamltree.Required("steps", "a list of step ids", func(v value) {
+			_, ok := d.List(v, "a list of step ids, or of lists of them", func(i int, v value) {
+				if entry, at := d.entry(i, v); len(entry) > 0 {
+					w.Entries, nodes.entries = append(w.Entries, entry), append(nodes.entries, at)
+				}
+			})
+			if ok {
+				nodes.steps = v.Key
+			}
+		}),
+	}}
+}
+
+func (d *decoder) entry(i int, v value) (entry Entry, at entryNodes) {
 	at.index = i
-	n := f.value
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	if n.Kind != yaml.SequenceNode {
-		if s, ok := d.stepID(f); ok {
-			entry, at.members = Entry{s}, []spot{{node: f.value}}
+	if v.Target().Kind != yaml.SequenceNode {
+		if s, ok := d.stepID(v); ok {
+			entry, at.members = Entry{s}, []spot{{node: v.Node}}
 		}
 		return entry, at
 	}
 	at.group = true
-	members, ok := d.items(f, "a list of step ids")
-	if !ok {
-		return nil, at
-	}
-	if len(members) == 0 {
-		d.fault(placeOf(f.value), "is an empty group: name the steps that run concurrently, or remove it")
-	}
-	for i, m := range members {
-		d.item(i)
-		if kindOf(m) == "a list" {
-			d.fault(placeOf(m), "is a list inside of a group: groups do not nest, name the step itself")
-		} else if s, ok := d.stepID(field{m, m}); ok {
-			entry, at.members = append(entry, s), append(at.members, spot{m, i})
+	count, ok := d.List(v, "a list of step ids", func(i int, v value) {
+		if v.Target().Kind == yaml.SequenceNode {
+			d.Fault(yamltree.At(v.Node), "is a list inside of a group: groups do not nest, name the step itself")
+		} else if s, ok := d.stepID(v); ok {
+			entry, at.members = append(entry, s), append(at.members, spot{v.Node, i})
 		}
-		d.out()
+	})
+	if ok && count == 0 {
+		d.Fault(yamltree.At(v.Node), "is an empty group: name the steps that run concurrently, or remove it")
 	}
 	return entry, at
 }
 
-// stepID reads the id of a step that is named elsewhere; whether there is such
-// a step is checked when all are read.
-func (d *decoder) stepID(f field) (string, bool) {
-	n := f.value
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	if n.Kind != yaml.ScalarNode {
-		d.fault(placeOf(n), "is %s, but must be the id of a step, or a list of ids that run concurrently", kindOf(n))
+// stepID reads the id of a step that is named elsewhere; whether there is such a
+// step is checked when all are read.
+func (d *decoder) stepID(v value) (string, bool) {
+	if n := v.Target(); n.Kind != yaml.ScalarNode {
+		d.Fault(yamltree.At(n), "is %s, but must be the id of a step, or a list of ids that run concurrently", kindOf(n))
 		return "", false
 	}
-	return d.text(f, filled)
+	return d.text(v, filled)
 }

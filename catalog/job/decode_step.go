@@ -3,230 +3,194 @@ package job
 import (
 	"path"
 
-	"gopkg.in/yaml.v3"
+	"deepwork/catalog/internal/yamltree"
 )
 
-var (
-	inputShape = newShape("an input",
-		keyShape{"name", ""}, keyShape{"description", ""}, keyShape{"file", ""}, keyShape{"from_step", ""},
-	)
-	outputShape = newShape("an output",
-		keyShape{"type", "type: file, or type: files"},
-		keyShape{"description", "what the output is"},
-		keyShape{"required", ""},
-	)
-	reviewShape = newShape("a review",
-		keyShape{"run_each", "run_each: step, or the name of an output"},
-		keyShape{"quality_criteria", "a mapping of criteria to questions"},
-		keyShape{"additional_review_guidance", ""},
-	)
-	hooksShape = newShape("hooks",
-		keyShape{"after_agent", ""}, keyShape{"before_tool", ""}, keyShape{"before_prompt", ""},
-	)
-	hookShape = newShape("a hook",
-		keyShape{"prompt", ""}, keyShape{"prompt_file", ""}, keyShape{"script", ""},
-	)
-)
-
-func (d *decoder) step(f field) (s Step, nodes stepNodes) {
-	var fs [13]field
-	if !d.object(f, stepShape, fs[:]) {
-		return s, nodes
-	}
-	// An id that breaks the pattern still is one that others may name.
-	if s.ID, _ = d.textIn("id", fs[0], identifier); s.ID != "" {
-		nodes.id = fs[0].value
-	}
-	s.Name, _ = d.textIn("name", fs[1])
-	s.Description, _ = d.textIn("description", fs[2])
-	if file, ok := d.textIn("instructions_file", fs[3], insidePath); ok {
-		s.InstructionsFile = path.Clean(file)
-		s.instructionsAt = placeOf(fs[3].key)
-	}
-	if fs[4].value != nil {
-		s.Outputs = d.outputs(fs[4])
-	}
-	s.Reviews, nodes.runEach = d.reviews(fs[5])
-	s.Inputs, nodes.fromSteps = d.inputs(fs[6])
-	s.Dependencies, nodes.dependencies = d.texts("dependencies", fs[7], "a list of step ids", filled)
-	s.Hooks = d.hooks(fs[8])
-	s.Hooks.AfterAgent = append(s.Hooks.AfterAgent, d.hookList("stop_hooks", fs[9])...)
-	s.Exposed = d.boolean("exposed", fs[10], false)
-	s.Hidden = d.boolean("hidden", fs[11], false)
-	s.Agent = d.optionalText("agent", fs[12])
+func (d *decoder) step(v value) (s Step, nodes stepNodes) {
+	var stopHooks []Hook
+	d.Mapping(v, d.stepShape(&s, &nodes, &stopHooks))
+	s.Hooks.AfterAgent = append(s.Hooks.AfterAgent, stopHooks...)
 	return s, nodes
 }
 
-func (d *decoder) outputs(f field) []Output {
-	d.into("outputs")
-	defer d.out()
-	entries, ok := d.entries(f, "a mapping of output names ({} for none)")
+func (d *decoder) stepShape(s *Step, nodes *stepNodes, stopHooks *[]Hook) *yamltree.Shape {
+	return &yamltree.Shape{What: "a step", Keys: []yamltree.Key{
+		yamltree.Required("id", "an id, such as id: draft", func(v value) {
+			// An id that breaks the pattern is still one that others may name.
+			if s.ID, _ = d.text(v, identifier); s.ID != "" {
+				nodes.id = v.Node
+			}
+		}),
+		yamltree.Required("name", "a title for people", d.into(&s.Name)),
+		yamltree.Required("description", "what the step does", d.into(&s.Description)),
+		yamltree.Required("instructions_file", "the path of a Markdown file, such as instructions_file: steps/draft.md", func(v value) {
+			if file, ok := d.text(v, insidePath); ok {
+				s.InstructionsFile, s.instructionsAt = path.Clean(file), yamltree.At(v.Key)
+			}
+		}),
+		yamltree.Required("outputs", "a mapping of output names, or outputs: {} for none", func(v value) { s.Outputs = d.outputs(v) }),
+		yamltree.Required("reviews", "a list of reviews, or reviews: [] for none", func(v value) {
+			d.List(v, "a list of reviews ([] for none)", func(i int, v value) {
+				r, at := Review{}, spot{index: i}
+				if d.Mapping(v, d.reviewShape(&r, &at)) {
+					s.Reviews, nodes.runEach = append(s.Reviews, r), append(nodes.runEach, at)
+				}
+			})
+		}),
+		yamltree.Optional("inputs", func(v value) {
+			d.List(v, "a list of inputs", func(i int, v value) {
+				if in, at, ok := d.input(i, v); ok {
+					s.Inputs, nodes.fromSteps = append(s.Inputs, in), append(nodes.fromSteps, at)
+				}
+			})
+		}),
+		yamltree.Optional("dependencies", func(v value) {
+			d.List(v, "a list of step ids", func(i int, v value) {
+				if id, ok := d.text(v, filled); ok {
+					s.Dependencies, nodes.dependencies = append(s.Dependencies, id), append(nodes.dependencies, spot{v.Node, i})
+				}
+			})
+		}),
+		yamltree.Optional("hooks", func(v value) { d.Mapping(v, d.hooksShape(&s.Hooks)) }),
+		yamltree.Optional("stop_hooks", d.hooks(stopHooks)),
+		yamltree.Optional("exposed", d.boolean(&s.Exposed)),
+		yamltree.Optional("hidden", d.boolean(&s.Hidden)),
+		yamltree.Optional("agent", d.optional(&s.Agent)),
+	}}
+}
+
+func (d *decoder) outputs(v value) []Output {
+	outputs := []Output{}
+	_, ok := d.Entries(v, "a mapping of output names ({} for none)", func(v value) {
+		if fault := freeName(v.Key.Value); fault != "" {
+			d.Fault(yamltree.At(v.Key), "%s", fault)
+		}
+		o := Output{Name: v.Key.Value, Required: true}
+		d.Mapping(v, d.outputShape(&o))
+		outputs = append(outputs, o)
+	})
 	if !ok {
 		return nil
-	}
-	outputs := make([]Output, 0, len(entries))
-	for _, e := range entries {
-		d.into(e.key.Value)
-		if fault := freeName(e.key.Value); fault != "" {
-			d.fault(placeOf(e.key), "%s", fault)
-		}
-		var fs [3]field
-		o := Output{Name: e.key.Value, Required: true}
-		if d.object(e, outputShape, fs[:]) {
-			o.Type = d.outputType(fs[0])
-			o.Description, _ = d.textIn("description", fs[1])
-			o.Required = d.boolean("required", fs[2], true)
-		}
-		outputs = append(outputs, o)
-		d.out()
 	}
 	return outputs
 }
 
-func (d *decoder) outputType(f field) OutputType {
-	s, ok := d.textIn("type", f, func(s string) string {
-		switch OutputType(s) {
-		case File, Files:
-			return ""
-		}
-		return quote(s) + " is not one of file, files"
-	})
-	if !ok {
-		return ""
-	}
-	return OutputType(s)
+func (d *decoder) outputShape(o *Output) *yamltree.Shape {
+	return &yamltree.Shape{What: "an output", Keys: []yamltree.Key{
+		yamltree.Required("type", "type: file, or type: files", func(v value) {
+			if s, ok := d.text(v, outputType); ok {
+				o.Type = OutputType(s)
+			}
+		}),
+		yamltree.Required("description", "what the output is", d.into(&o.Description)),
+		yamltree.Optional("required", d.boolean(&o.Required)),
+	}}
 }
 
-func (d *decoder) reviews(f field) (reviews []Review, runEach []spot) {
-	items, ok := d.list("reviews", f, "a list of reviews ([] for none)")
-	if !ok {
-		return nil, nil
-	}
-	d.each("reviews", items, func(i int, f field) {
-		var fs [3]field
-		if !d.object(f, reviewShape, fs[:]) {
-			return
-		}
-		var r Review
-		var at *yaml.Node
-		if r.RunEach, ok = d.textIn("run_each", fs[0], filled); ok {
-			at = fs[0].value
-		}
-		if fs[1].value != nil {
-			r.Criteria = d.criteria(fs[1])
-		}
-		r.Guidance = d.optionalText("additional_review_guidance", fs[2])
-		reviews, runEach = append(reviews, r), append(runEach, spot{at, i})
-	})
-	return reviews, runEach
-}
-
-func (d *decoder) criteria(f field) []Criteria {
-	d.into("quality_criteria")
-	defer d.out()
-	entries, ok := d.entries(f, "a mapping of criteria to questions")
-	if !ok {
-		return nil
-	}
-	if len(entries) == 0 {
-		d.fault(f.at(), "has no entries: add at least one criterion, as in Complete: Does it cover everything?")
-	}
-	criteria := make([]Criteria, 0, len(entries))
-	for _, e := range entries {
-		d.into(e.key.Value)
-		if fault := filled(e.key.Value); fault != "" {
-			d.fault(placeOf(e.key), "is an empty name: give it one")
-		}
-		if q, ok := d.text(e, filled); ok {
-			criteria = append(criteria, Criteria{e.key.Value, q})
-		}
-		d.out()
-	}
-	return criteria
-}
-
-func (d *decoder) inputs(f field) (inputs []Input, fromSteps []spot) {
-	items, ok := d.list("inputs", f, "a list of inputs")
-	if !ok {
-		return nil, nil
-	}
-	d.each("inputs", items, func(i int, f field) {
-		var fs [4]field
-		if !d.object(f, inputShape, fs[:]) {
-			return
-		}
-		var in Input
-		var from *yaml.Node
-		byUser := fs[0].value != nil || fs[1].value != nil
-		byStep := fs[2].value != nil || fs[3].value != nil
-		const forms = "write either name and description, or file and from_step"
-		switch {
-		case byUser && byStep:
-			d.fault(f.at(), "mixes two kinds of input: %s", forms)
-		case !byUser && !byStep:
-			d.fault(f.at(), "says nothing: %s", forms)
-		default:
-			for i, k := range inputShape.keys {
-				if fs[i].value == nil && (i < 2) == byUser {
-					d.fault(f.at(), "%s is missing: %s", k.name, forms)
+func (d *decoder) reviewShape(r *Review, at *spot) *yamltree.Shape {
+	return &yamltree.Shape{What: "a review", Keys: []yamltree.Key{
+		yamltree.Required("run_each", "run_each: step, or the name of an output", func(v value) {
+			var ok bool
+			if r.RunEach, ok = d.text(v, filled); ok {
+				at.node = v.Node
+			}
+		}),
+		yamltree.Required("quality_criteria", "a mapping of criteria to questions", func(v value) {
+			count, ok := d.Entries(v, "a mapping of criteria to questions", func(v value) {
+				if filled(v.Key.Value) != "" {
+					d.Fault(yamltree.At(v.Key), "is an empty name: give it one")
 				}
+				if q, ok := d.text(v, filled); ok {
+					r.Criteria = append(r.Criteria, Criteria{v.Key.Value, q})
+				}
+			})
+			if ok && count == 0 {
+				d.Fault(v.At(), "has no entries: add at least one criterion, as in Complete: Does it cover everything?")
 			}
-		}
-		in.Name, _ = d.textIn("name", fs[0], freeName)
-		in.Description, _ = d.textIn("description", fs[1])
-		in.File, _ = d.textIn("file", fs[2], freeName)
-		if in.FromStep, ok = d.textIn("from_step", fs[3], filled); ok {
-			from = fs[3].value
-		}
-		inputs, fromSteps = append(inputs, in), append(fromSteps, spot{from, i})
-	})
-	return inputs, fromSteps
+		}),
+		yamltree.Optional("additional_review_guidance", d.optional(&r.Guidance)),
+	}}
 }
 
-func (d *decoder) hooks(f field) (h Hooks) {
-	if f.value == nil {
-		return h
+func (d *decoder) input(i int, v value) (in Input, at spot, ok bool) {
+	var given [4]bool // parallel to the keys of the shape
+	at.index = i
+	shape := d.inputShape(&in, &at, &given)
+	if !d.Mapping(v, shape) {
+		return in, at, false
 	}
-	d.into("hooks")
-	defer d.out()
-	var fs [3]field
-	if d.object(f, hooksShape, fs[:]) {
-		h.AfterAgent = d.hookList("after_agent", fs[0])
-		h.BeforeTool = d.hookList("before_tool", fs[1])
-		h.BeforePrompt = d.hookList("before_prompt", fs[2])
-	}
-	return h
-}
-
-func (d *decoder) hookList(name string, f field) (hooks []Hook) {
-	items, ok := d.list(name, f, "a list of hooks")
-	if !ok {
-		return nil
-	}
-	d.each(name, items, func(_ int, f field) {
-		var fs [3]field
-		if !d.object(f, hookShape, fs[:]) {
-			return
-		}
-		count := 0
-		h := Hook{}
-		for i := range fs {
-			if fs[i].value != nil {
-				count++
-				h.at = placeOf(fs[i].key)
+	byUser, byStep := given[0] || given[1], given[2] || given[3]
+	const forms = "write either name and description, or file and from_step"
+	switch {
+	case byUser && byStep:
+		d.Fault(v.At(), "mixes two kinds of input: %s", forms)
+	case !byUser && !byStep:
+		d.Fault(v.At(), "says nothing: %s", forms)
+	default:
+		for i, k := range shape.Keys {
+			if !given[i] && (i < 2) == byUser {
+				d.Fault(v.At(), "%s is missing: %s", k.Name, forms)
 			}
 		}
-		if count != 1 {
-			d.fault(f.at(), "has %d of prompt, prompt_file and script: write exactly one", count)
+	}
+	return in, at, true
+}
+
+func (d *decoder) inputShape(in *Input, at *spot, given *[4]bool) *yamltree.Shape {
+	read := func(i int, to *string, rule textRule) func(value) {
+		return func(v value) {
+			given[i] = true
+			var ok bool
+			if *to, ok = d.text(v, rule); ok && i == 3 {
+				at.node = v.Node
+			}
 		}
-		h.Prompt, _ = d.textIn("prompt", fs[0], filled)
-		if file, ok := d.textIn("prompt_file", fs[1], insidePath); ok {
-			h.PromptFile, h.path = path.Clean(file), d.path()+".prompt_file"
-		}
-		if file, ok := d.textIn("script", fs[2], insidePath); ok {
-			h.Script, h.path = path.Clean(file), d.path()+".script"
-		}
-		hooks = append(hooks, h)
-	})
-	return hooks
+	}
+	return &yamltree.Shape{What: "an input", Keys: []yamltree.Key{
+		yamltree.Optional("name", read(0, &in.Name, freeName)),
+		yamltree.Optional("description", read(1, &in.Description, anything)),
+		yamltree.Optional("file", read(2, &in.File, freeName)),
+		yamltree.Optional("from_step", read(3, &in.FromStep, filled)),
+	}}
+}
+
+func (d *decoder) hooksShape(h *Hooks) *yamltree.Shape {
+	return &yamltree.Shape{What: "hooks", Keys: []yamltree.Key{
+		yamltree.Optional("after_agent", d.hooks(&h.AfterAgent)),
+		yamltree.Optional("before_tool", d.hooks(&h.BeforeTool)),
+		yamltree.Optional("before_prompt", d.hooks(&h.BeforePrompt)),
+	}}
+}
+
+func (d *decoder) hooks(to *[]Hook) func(value) {
+	return func(v value) {
+		d.List(v, "a list of hooks", func(_ int, v value) {
+			var h Hook
+			count := 0
+			if !d.Mapping(v, d.hookShape(&h, &count)) {
+				return
+			}
+			if count != 1 {
+				d.Fault(v.At(), "has %d of prompt, prompt_file and script: write exactly one", count)
+			}
+			*to = append(*to, h)
+		})
+	}
+}
+
+func (d *decoder) hookShape(h *Hook, count *int) *yamltree.Shape {
+	read := func(name string, to *string, rule textRule) yamltree.Key {
+		return yamltree.Optional(name, func(v value) {
+			*count++
+			if s, ok := d.text(v, rule); ok {
+				if name != "prompt" {
+					s = path.Clean(s)
+				}
+				*to, h.at, h.path = s, yamltree.At(v.Key), d.Path()
+			}
+		})
+	}
+	return &yamltree.Shape{What: "a hook", Keys: []yamltree.Key{
+		read("prompt", &h.Prompt, filled), read("prompt_file", &h.PromptFile, insidePath), read("script", &h.Script, insidePath),
+	}}
 }

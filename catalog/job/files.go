@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"deepwork/actor/durable"
+	"deepwork/catalog/internal/yamltree"
 )
 
 // MaxInstructionsBytes is the largest instructions file that is read: 1 MiB.
@@ -54,30 +54,29 @@ func (e *instructionsError) Unwrap() error { return e.fault.err }
 // text or lead outside the folder, each where job.yml names it. It is what
 // `deepwork validate` adds to Parse. It reads the files, and so may block.
 func CheckFiles(j *Job) Diagnostics {
-	f := faults{file: FileName}
+	d := decoder{Decoder: yamltree.Decoder{Dialect: &dialect, File: FileName}}
 	for i := range j.Steps {
 		s := &j.Steps[i]
-		f.checkFile(j, s.instructionsAt, fmt.Sprintf("steps[%d].instructions_file", i), s.InstructionsFile)
+		d.checkFile(j, s.instructionsAt, fmt.Sprintf("steps[%d].instructions_file", i), s.InstructionsFile)
 		for _, hooks := range [][]Hook{s.Hooks.AfterAgent, s.Hooks.BeforeTool, s.Hooks.BeforePrompt} {
 			for _, h := range hooks {
 				if name := h.PromptFile + h.Script; name != "" {
-					f.checkFile(j, h.at, h.path, name)
+					d.checkFile(j, h.at, h.path, name)
 				}
 			}
 		}
 	}
-	f.found = append(f.found, f.warnings...)
-	return f.sorted()
+	return d.All()
 }
 
-func (f *faults) checkFile(j *Job, at place, path, name string) {
+func (d *decoder) checkFile(j *Job, at yamltree.Position, path, name string) {
 	data, fault := readInside(j.Dir, name)
 	if fault != nil {
-		f.add(at, path, "%s %s", quote(name), fault.message)
+		d.FaultIn(at, path, "%s %s", yamltree.Quote(name), fault.message)
 		return
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
-		f.warn(at, path, "%s is empty: write what it should say", quote(name))
+		d.WarnIn(at, path, "%s is empty: write what it should say", yamltree.Quote(name))
 	}
 }
 
@@ -99,19 +98,11 @@ func readInside(dir, name string) ([]byte, *insideFault) {
 		return nil, fault
 	}
 	data = bytes.TrimPrefix(data, utf8BOM)
-	if !utf8.Valid(data) {
-		at := 0
-		for at < len(data) {
-			r, size := utf8.DecodeRune(data[at:])
-			if r == utf8.RuneError && size == 1 {
-				break
-			}
-			at += size
-		}
-		return nil, &insideFault{message: fmt.Sprintf("is not UTF-8 text (line %d): save the file as UTF-8", placeAt(data, at).line)}
+	if at, found := yamltree.NotUTF8(data); found {
+		return nil, &insideFault{message: fmt.Sprintf("is not UTF-8 text (line %d): save the file as UTF-8", yamltree.PositionAt(data, at).Line)}
 	}
 	if at := bytes.IndexByte(data, 0); at >= 0 {
-		return nil, &insideFault{message: fmt.Sprintf("is not a text file, it has a NUL byte in line %d: put a text in its place", placeAt(data, at).line)}
+		return nil, &insideFault{message: fmt.Sprintf("is not a text file, it has a NUL byte in line %d: put a text in its place", yamltree.PositionAt(data, at).Line)}
 	}
 	return data, nil
 }

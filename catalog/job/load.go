@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"deepwork/actor/durable"
+	"deepwork/catalog/internal/yamltree"
 )
 
 // Load reads and parses dir/job.yml. A file that is missing, unreadable, not a
@@ -18,7 +19,7 @@ import (
 func Load(dir string) (*Job, Diagnostics) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, Diagnostics{{File: FileName, Message: fmt.Sprintf("the folder %s cannot be resolved: %v", quote(dir), err)}}
+		return nil, Diagnostics{{File: FileName, Message: fmt.Sprintf("the folder %s cannot be resolved: %v", yamltree.Quote(dir), err)}}
 	}
 	source, fault := readRegular(os.Stat, os.OpenFile, filepath.Join(abs, FileName), MaxBytes)
 	if fault != nil {

@@ -4,6 +4,8 @@
 // Nothing here watches or caches; that is package catalog.
 package job
 
+import "deepwork/catalog/internal/yamltree"
+
 // A Job is one job.yml, parsed and found valid. It is immutable: whoever
 // holds one may read it from any goroutine.
 type Job struct {
@@ -56,7 +58,7 @@ type Step struct {
 	Hidden           bool
 	Agent            *string
 
-	instructionsAt place // of the key, for CheckFiles
+	instructionsAt yamltree.Position // of the key, for CheckFiles
 }
 
 // Output returns the declared output with this name, or nil.
@@ -121,8 +123,8 @@ type Hook struct {
 	PromptFile string
 	Script     string
 
-	at   place  // of the key, for CheckFiles
-	path string // of the key, where it names a file
+	at   yamltree.Position // of the key, for CheckFiles
+	path string            // of the key, for CheckFiles
 }
 
 // A Workflow is a named way through the steps of a job.

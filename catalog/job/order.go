@@ -1,5 +1,7 @@
 package job
 
+import "deepwork/catalog/internal/yamltree"
+
 // order checks that no step of a workflow stands before, or in one group with,
 // what it depends on.
 type order struct {
@@ -15,7 +17,7 @@ func newOrder(d *decoder, j *Job) *order { return &order{d: d, job: j} }
 func (o *order) check(workflow int, refs []ref) {
 	// A file with this many faults will be checked again; the sets of a job
 	// that is nothing but faults could be large.
-	if len(refs) < 2 || o.d.full() {
+	if len(refs) < 2 || o.d.Faults() >= MaxDiagnostics {
 		return
 	}
 	if o.needs == nil {
@@ -48,8 +50,7 @@ func (o *order) check(workflow int, refs []ref) {
 // report tells every direct dependency that comes too late; else the first that
 // is needed through steps of which none comes too late by itself.
 func (o *order) report(workflow int, r ref) {
-	if o.d.full() {
-		o.d.more++
+	if o.d.Full() {
 		return
 	}
 	step := &o.job.Steps[r.step]
@@ -71,7 +72,7 @@ func (o *order) report(workflow int, r ref) {
 		}
 		for i := range o.job.Steps {
 			if o.needs[t].has(i) && o.later.has(i) && i != r.step {
-				o.tell(workflow, r, i, " through "+quote(dep))
+				o.tell(workflow, r, i, " through "+yamltree.Quote(dep))
 				return
 			}
 		}
@@ -79,10 +80,10 @@ func (o *order) report(workflow int, r ref) {
 }
 
 func (o *order) tell(workflow int, r ref, needed int, through string) {
-	id, need := quote(o.job.Steps[r.step].ID), quote(o.job.Steps[needed].ID)
+	id, need := yamltree.Quote(o.job.Steps[r.step].ID), yamltree.Quote(o.job.Steps[needed].ID)
 	if o.entries[needed] == r.entry.index {
-		o.d.add(placeOf(r.node), r.path(workflow), "%s is in one group with %s, which it depends on%s: put it into a later entry", id, need, through)
+		o.d.FaultIn(yamltree.At(r.node), r.path(workflow), "%s is in one group with %s, which it depends on%s: put it into a later entry", id, need, through)
 		return
 	}
-	o.d.add(placeOf(r.node), r.path(workflow), "%s stands before %s, which it depends on%s: put it behind", id, need, through)
+	o.d.FaultIn(yamltree.At(r.node), r.path(workflow), "%s stands before %s, which it depends on%s: put it behind", id, need, through)
 }

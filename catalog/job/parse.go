@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+
+	"deepwork/catalog/internal/yamltree"
 )
 
 // FileName is the name of the file that makes a folder a job.
@@ -11,10 +13,6 @@ const FileName = "job.yml"
 
 // MaxBytes is the largest job.yml that is read: 1 MiB.
 const MaxBytes = 1 << 20
-
-// MaxDiagnostics is how many faults of one file are told in full; the last
-// Diagnostic of a file that has more says how many.
-const MaxDiagnostics = 100
 
 // Parse reads the bytes of a job.yml. dir is the job's folder, absolute; file
 // is the name diagnostics carry. It never touches the disk and never panics.
@@ -27,28 +25,24 @@ func Parse(dir, file string, source []byte) (j *Job, ds Diagnostics) {
 	defer func() {
 		if r := recover(); r != nil {
 			j, ds = nil, Diagnostics{{File: file, Message: fmt.Sprintf(
-				"cannot be read as YAML (%s): take out what was added last, or write it in a simpler form", clip(fmt.Sprint(r)))}}
+				"cannot be read as YAML (%s): take out what was added last, or write it in a simpler form", yamltree.Clip(fmt.Sprint(r)))}}
 		}
 	}()
 
-	d := &decoder{faults: faults{file: file}}
-	body, ok := d.checkBytes(source)
+	d := &decoder{Decoder: yamltree.Decoder{Dialect: &dialect, File: file}}
+	root, ok := d.document(source)
 	if !ok {
-		return nil, d.sorted()
-	}
-	root, ok := d.readTree(body)
-	if !ok {
-		return nil, d.sorted()
+		return nil, d.Diagnostics()
 	}
 	j = &Job{Dir: dir, Source: source, texts: new(texts)}
-	d.job(j, root)
+	d.Mapping(yamltree.Self(root), d.jobShape(j))
 	d.checkSteps(j)
 	d.checkWorkflows(j)
-	if d.any() {
-		return nil, d.sorted()
+	if d.Faults() > 0 {
+		return nil, d.Diagnostics()
 	}
 	sum := sha256.Sum256(source)
 	j.Hash = hex.EncodeToString(sum[:])
-	j.Warnings = d.sortedWarnings()
+	j.Warnings = d.Warnings()
 	return j, nil
 }

@@ -3,8 +3,12 @@ package job
 import (
 	"fmt"
 	"path"
+	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
+
+	"deepwork/catalog/internal/yamltree"
 )
 
 // maxName is the longest name or id, and maxSummary the longest summary, in
@@ -22,7 +26,7 @@ func identifier(s string) string {
 		ok = c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_'
 	}
 	if !ok {
-		return quote(s) + " is not a valid name: use lower-case letters, digits and _, beginning with a letter"
+		return yamltree.Quote(s) + " is not a valid name: use lower-case letters, digits and _, beginning with a letter"
 	}
 	return tooLong(s, maxName)
 }
@@ -36,7 +40,7 @@ func workflowName(s string) string {
 		ok = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || i > 0 && (c == '_' || c == '-')
 	}
 	if !ok {
-		return quote(s) + " is not a valid workflow name: use letters, digits, _ and -, beginning with a letter or digit"
+		return yamltree.Quote(s) + " is not a valid workflow name: use letters, digits, _ and -, beginning with a letter or digit"
 	}
 	return tooLong(s, maxName)
 }
@@ -47,7 +51,7 @@ func freeName(s string) string {
 		return "is an empty name: give it one"
 	}
 	if strings.ContainsFunc(s, unicode.IsControl) {
-		return quote(s) + " has control characters in it: remove them"
+		return yamltree.Quote(s) + " has control characters in it: remove them"
 	}
 	return tooLong(s, maxName)
 }
@@ -60,7 +64,7 @@ func version(s string) string {
 		ok = ok && p != "" && strings.Trim(p, "0123456789") == ""
 	}
 	if !ok {
-		return quote(s) + ` is not a version: write three numbers, as in "1.0.0"`
+		return yamltree.Quote(s) + ` is not a version: write three numbers, as in "1.0.0"`
 	}
 	return tooLong(s, maxName)
 }
@@ -70,6 +74,16 @@ func summary(s string) string {
 		return fmt.Sprintf("is empty: say in 1 to %d characters what this is for", maxSummary)
 	}
 	return tooLong(s, maxSummary)
+}
+
+// anything is the rule of a text that may say anything.
+func anything(string) string { return "" }
+
+func outputType(s string) string {
+	if t := OutputType(s); t != File && t != Files {
+		return yamltree.Quote(s) + " is not one of file, files"
+	}
+	return ""
 }
 
 func filled(s string) string {
@@ -88,20 +102,31 @@ func insidePath(s string) string {
 	case s == "":
 		return "is empty: " + rule
 	case strings.ContainsFunc(s, unicode.IsControl):
-		return quote(s) + " has control characters in it: " + rule
+		return yamltree.Quote(s) + " has control characters in it: " + rule
 	case strings.Contains(s, `\`):
-		return quote(s) + " has backslashes in it: separate folders with /"
+		return yamltree.Quote(s) + " has backslashes in it: separate folders with /"
 	case s[0] == '/':
-		return quote(s) + " is absolute: " + rule
+		return yamltree.Quote(s) + " is absolute: " + rule
 	case len(s) >= 2 && s[1] == ':' && (s[0]|0x20) >= 'a' && (s[0]|0x20) <= 'z':
-		return quote(s) + " begins with a drive letter: " + rule
+		return yamltree.Quote(s) + " begins with a drive letter: " + rule
 	}
 	clean := path.Clean(s)
 	switch {
 	case clean == ".." || strings.HasPrefix(clean, "../"):
-		return quote(s) + " leads out of the job's folder: move the file into the folder, and " + rule
+		return yamltree.Quote(s) + " leads out of the job's folder: move the file into the folder, and " + rule
 	case clean == "." || s[len(s)-1] == '/' || strings.HasSuffix(s, "/.") || strings.HasSuffix(s, "/.."):
-		return quote(s) + " is a folder, not a file: " + rule
+		return yamltree.Quote(s) + " is a folder, not a file: " + rule
+	}
+	return ""
+}
+
+// tooLong checks the length of a text, in characters.
+func tooLong(s string, most int) string {
+	if len(s) <= most {
+		return ""
+	}
+	if n := utf8.RuneCountInString(s); n > most {
+		return "is " + strconv.Itoa(n) + " characters long, but at most " + strconv.Itoa(most) + " are allowed: shorten it"
 	}
 	return ""
 }

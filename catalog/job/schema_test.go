@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"gopkg.in/yaml.v3"
+
+	"deepwork/catalog/internal/yamltree"
 )
 
 func resolvedSchema(t *testing.T) *jsonschema.Resolved {
@@ -120,40 +122,41 @@ func TestSchemaHasTheShapes(t *testing.T) {
 		return o
 	}
 	root := parse(Schema())
-	check := func(s *shape, o object) {
+	check := func(s *yamltree.Shape, o object) {
 		t.Helper()
 		var required []string
-		for _, k := range s.keys {
-			if k.missing != "" {
-				required = append(required, k.name)
+		for _, k := range s.Keys {
+			if k.Missing != "" {
+				required = append(required, k.Name)
 			}
 		}
-		if got, want := slices.Sorted(maps.Keys(o.Properties)), slices.Sorted(slices.Values(s.names())); !slices.Equal(got, want) {
-			t.Errorf("%s: the schema has %v, the parser %v", s.what, got, want)
+		if got, want := slices.Sorted(maps.Keys(o.Properties)), slices.Sorted(slices.Values(s.Names())); !slices.Equal(got, want) {
+			t.Errorf("%s: the schema has %v, the parser %v", s.What, got, want)
 		}
 		if got, want := slices.Sorted(slices.Values(o.Required)), slices.Sorted(slices.Values(required)); !slices.Equal(got, want) {
-			t.Errorf("%s: the schema requires %v, the parser %v", s.what, got, want)
+			t.Errorf("%s: the schema requires %v, the parser %v", s.What, got, want)
 		}
 		if o.AdditionalProperties == nil || *o.AdditionalProperties {
-			t.Errorf("%s: the schema allows other keys", s.what)
+			t.Errorf("%s: the schema allows other keys", s.What)
 		}
 		for name, p := range o.Properties {
 			var described struct {
 				Description string `json:"description"`
 			}
 			if err := json.Unmarshal(p, &described); err != nil || len(described.Description) < 10 {
-				t.Errorf("%s: property %s has no description", s.what, name)
+				t.Errorf("%s: property %s has no description", s.What, name)
 			}
 		}
 	}
-	check(jobShape, root)
-	check(stepShape, parse(root.Defs["step"]))
-	check(outputShape, parse(root.Defs["output"]))
-	check(reviewShape, parse(root.Defs["review"]))
-	check(inputShape, parse(root.Defs["input"]))
-	check(hookShape, parse(root.Defs["hook"]))
-	check(workflowShape, parse(root.Defs["workflow"]))
-	check(hooksShape, parse(parse(root.Defs["step"]).Properties["hooks"]))
+	d := &decoder{}
+	check(d.jobShape(new(Job)), root)
+	check(d.stepShape(new(Step), nil, nil), parse(root.Defs["step"]))
+	check(d.outputShape(new(Output)), parse(root.Defs["output"]))
+	check(d.reviewShape(new(Review), nil), parse(root.Defs["review"]))
+	check(d.inputShape(new(Input), nil, nil), parse(root.Defs["input"]))
+	check(d.hookShape(new(Hook), nil), parse(root.Defs["hook"]))
+	check(d.workflowShape(new(Workflow), nil), parse(root.Defs["workflow"]))
+	check(d.hooksShape(new(Hooks)), parse(parse(root.Defs["step"]).Properties["hooks"]))
 }
 
 // TestSchemaIsACopy: a caller cannot change what the next one gets.

@@ -8,45 +8,13 @@ import (
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"deepwork/catalog/internal/yamltree"
 )
 
-const emptyFile = "is empty: write name, version, summary, common_job_info_provided_to_all_steps_at_runtime, steps and workflows"
-
-// readTree reads the one YAML document of a file, and sees to it that walking
-// the tree ends soon whatever its aliases are.
-func (d *decoder) readTree(body []byte) (*yaml.Node, bool) {
-	lines := &lineReader{rest: body}
-	dec := yaml.NewDecoder(lines)
-	var doc yaml.Node
-	if err := dec.Decode(&doc); err == io.EOF {
-		d.add(place{1, 1}, "", emptyFile)
-		return nil, false
-	} else if err != nil {
-		d.addSyntax(body, lines.count, err)
-		return nil, false
-	}
-	var second yaml.Node
-	switch err := dec.Decode(&second); {
-	case err == nil:
-		d.add(placeOf(&second), "", "a second document begins here: a job is one document, remove the --- and what follows it, or move that to a job of its own")
-	case err != io.EOF:
-		d.addSyntax(body, lines.count, err)
-		return nil, false
-	}
-	root := doc.Content[0]
-	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
-		d.add(placeOf(root), "", emptyFile)
-		return nil, false
-	}
-	if bytes.IndexByte(body, '*') >= 0 && !d.checkAliases(root) {
-		return nil, false
-	}
-	return root, true
-}
-
-// A lineReader hands out one line at a time, so that its count tells which
-// line the YAML parser was at when it failed: its own messages often name the
-// beginning of the surrounding block, or nothing.
+// A lineReader returns one line at a time. Its count is the line that the YAML
+// parser was at when it failed: the parser's own messages often name the beginning
+// of the surrounding block, or nothing.
 type lineReader struct {
 	rest  []byte
 	count int
@@ -68,7 +36,7 @@ func (r *lineReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// remedies says what to do about what the YAML parser complains of.
+// remedies say what to do about the errors of the YAML parser.
 var remedies = []struct{ problem, remedy string }{
 	{"mapping values are not allowed", `a value that contains ": " must be put in quotes; else the indentation is wrong here`},
 	{"found character that cannot start any token", "a value that begins with @, ` or % must be put in quotes; indentation must be spaces, never tabs"},
@@ -90,15 +58,17 @@ var remedies = []struct{ problem, remedy string }{
 	{"block scalar", "after | or > nothing but + or - may follow; begin the text on the next line, indented"},
 }
 
-func (d *decoder) addSyntax(body []byte, reached int, err error) {
-	problem := strings.TrimPrefix(err.Error(), "yaml: ")
-	told := 0
-	if rest, ok := strings.CutPrefix(problem, "line "); ok {
-		number, text, ok := strings.Cut(rest, ": ")
-		if n, err := strconv.Atoi(number); ok && err == nil {
-			told, problem = n, text
-		}
-	}
+// exactUpTo is the largest file that is parsed again to find where a syntax error
+// began; it bounds the cost of a hostile file.
+const exactUpTo = 64 << 10
+
+// maxReadAhead is how many lines the parser reads ahead at most, by experience less.
+const maxReadAhead = 8
+
+// syntaxFault reports an error of the YAML parser, which had read up to the line
+// reached.
+func (d *decoder) syntaxFault(body []byte, reached int, err error) {
+	problem, named := problemOf(err)
 	remedy := "put the value in quotes, or mend the indentation"
 	for _, r := range remedies {
 		if strings.Contains(problem, r.problem) {
@@ -106,50 +76,69 @@ func (d *decoder) addSyntax(body []byte, reached int, err error) {
 			break
 		}
 	}
-	d.add(syntaxPlace(body, problem, told, reached), "", "%s: %s", clip(problem), remedy)
-}
-
-// exactUpTo is the largest file that is parsed again to find where a syntax
-// error began; it bounds what a hostile file costs.
-const exactUpTo = 64 << 10
-
-// maxBack is how many lines the parser reads ahead at most, by experience less.
-const maxBack = 8
-
-// syntaxPlace finds where a syntax error is. Faults of single tokens carry
-// their line; faults of structure do not, but the parser has read no further
-// than to the token it could not place, or a little ahead.
-func syntaxPlace(body []byte, problem string, told, reached int) place {
-	line := max(told, 1)
+	f := fileLines{body: body, lines: bytes.SplitAfter(body, []byte("\n"))}
+	line := max(reached, 1)
 	switch {
-	case strings.Contains(problem, "unexpected end of stream"),
-		strings.Contains(problem, "',' or"):
-		line = opening(body, problem, max(reached, 1))
+	case strings.Contains(problem, "unexpected end of stream"), strings.Contains(problem, "',' or"):
+		line = f.opening(problem, line)
 	case strings.HasPrefix(problem, "did not find expected") && !strings.Contains(problem, "alphabetic"),
 		strings.HasPrefix(problem, "unknown anchor"), strings.HasPrefix(problem, "found undefined tag"),
 		strings.HasPrefix(problem, "found a tab"):
-		line = max(reached, 1)
-		for range maxBack {
-			before := previousLine(body, line)
-			if before == 0 || len(body) > exactUpTo || problemOf(firstLines(body, before)) != problem {
-				break
-			}
-			line = before
-		}
+		line = f.first(problem, line)
+	default: // errors of single tokens name their line
+		line = max(named, 1)
 	}
-	return place{line, columnOf(body, line, problem)}
+	d.FaultIn(yamltree.Position{Line: line, Column: f.column(line, problem)}, "", "%s: %s", yamltree.Clip(problem), remedy)
 }
 
-// opening finds the line after which the rest of the file is inside of quotes
-// or brackets.
-func opening(body []byte, problem string, last int) int {
-	if len(body) > exactUpTo {
+// problemOf returns an error of the YAML parser without its line, and the line.
+func problemOf(err error) (problem string, line int) {
+	problem = strings.TrimPrefix(err.Error(), "yaml: ")
+	if rest, ok := strings.CutPrefix(problem, "line "); ok {
+		number, text, ok := strings.Cut(rest, ": ")
+		if n, err := strconv.Atoi(number); ok && err == nil {
+			return text, n
+		}
+	}
+	return problem, 0
+}
+
+// fileLines are the lines of a file that does not parse.
+type fileLines struct {
+	body  []byte
+	lines [][]byte // with their line breaks
+}
+
+// problem returns the error of a file that ends after n lines, or "".
+func (f fileLines) problem(n int) string {
+	size := 0
+	for _, l := range f.lines[:min(n, len(f.lines))] {
+		size += len(l)
+	}
+	if err := yaml.Unmarshal(f.body[:size], new(yaml.Node)); err != nil {
+		problem, _ := problemOf(err)
+		return problem
+	}
+	return ""
+}
+
+func (f fileLines) line(n int) []byte {
+	if n > len(f.lines) {
+		return nil
+	}
+	return bytes.TrimSuffix(f.lines[n-1], []byte("\n"))
+}
+
+// opening returns the line after which the rest of the file is inside quotes or
+// brackets that are never closed.
+func (f fileLines) opening(problem string, last int) int {
+	if len(f.body) > exactUpTo {
 		return last
 	}
 	good, bad := 0, last
 	for bad-good > 1 {
 		mid := (good + bad) / 2
-		if strings.Contains(problemOf(firstLines(body, mid)), problem) {
+		if strings.Contains(f.problem(mid), problem) {
 			bad = mid
 		} else {
 			good = mid
@@ -158,35 +147,24 @@ func opening(body []byte, problem string, last int) int {
 	return bad
 }
 
-func problemOf(body []byte) string {
-	var doc yaml.Node
-	err := yaml.NewDecoder(bytes.NewReader(body)).Decode(&doc)
-	if err == nil || err == io.EOF {
-		return ""
-	}
-	problem := strings.TrimPrefix(err.Error(), "yaml: ")
-	if strings.HasPrefix(problem, "line ") {
-		_, problem, _ = strings.Cut(problem, ": ")
-	}
-	return problem
-}
-
-func firstLines(body []byte, n int) []byte {
-	end := 0
-	for range n {
-		i := bytes.IndexByte(body[end:], '\n')
-		if i < 0 {
-			return body
+// first returns the line of a problem of structure: the parser has read up to the
+// token that it could not place, or a little further.
+func (f fileLines) first(problem string, line int) int {
+	for range maxReadAhead {
+		before := f.previous(line)
+		if before == 0 || len(f.body) > exactUpTo || f.problem(before) != problem {
+			break
 		}
-		end += i + 1
+		line = before
 	}
-	return body[:end]
+	return line
 }
 
-// previousLine returns the last line before this one that says something, or 0.
-func previousLine(body []byte, line int) int {
+// previous returns the last line before this one that is not blank or a comment,
+// or 0.
+func (f fileLines) previous(line int) int {
 	for n := line - 1; n > 0 && n > line-100; n-- {
-		text := bytes.TrimSpace(lineAt(body, n))
+		text := bytes.TrimSpace(f.line(n))
 		if len(text) > 0 && text[0] != '#' {
 			return n
 		}
@@ -194,18 +172,10 @@ func previousLine(body []byte, line int) int {
 	return 0
 }
 
-func lineAt(body []byte, line int) []byte {
-	rest := body[len(firstLines(body, line-1)):]
-	if i := bytes.IndexByte(rest, '\n'); i >= 0 {
-		rest = rest[:i]
-	}
-	return rest
-}
-
-// columnOf points at the colon that should be in quotes, else at the first
-// thing in the line.
-func columnOf(body []byte, line int, problem string) int {
-	text := lineAt(body, line)
+// column returns that of the colon that should be in quotes, else of the first
+// character that is not blank.
+func (f fileLines) column(line int, problem string) int {
+	text := f.line(line)
 	at := len(text) - len(bytes.TrimLeft(text, " "))
 	if strings.HasPrefix(problem, "mapping values") {
 		if first := bytes.Index(text, []byte(": ")); first >= 0 {

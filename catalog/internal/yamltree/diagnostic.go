@@ -1,16 +1,19 @@
-package job
+// Package yamltree decodes a YAML file node by node. It reports every fault with
+// its position, its path and, for a misspelled name, the name that was probably
+// meant. What the messages say is the caller's: see Dialect.
+package yamltree
 
 import (
 	"fmt"
 	"strings"
 )
 
-// A Diagnostic is one fault, or one warning, of a file, where it stands.
-// Line and Column count from 1; both are 0 where the fault is the whole file.
+// A Diagnostic is one fault, or one warning, of a file. Line and Column count from
+// 1; both are 0 if the fault concerns the whole file.
 type Diagnostic struct {
 	File    string // as the caller named it; "job.yml" inside a load error
 	Line    int
-	Column  int
+	Column  int    // in characters
 	Path    string // steps[2].outputs.report.type; empty for the document
 	Message string
 	Warning bool
@@ -35,8 +38,8 @@ func (d Diagnostic) String() string {
 	return b.String()
 }
 
-// Diagnostics is every fault of one file, in the order of their positions.
-// As an error it prints one a line.
+// Diagnostics are all faults of one file, ordered by position. As an error they
+// print one per line.
 type Diagnostics []Diagnostic
 
 func (ds Diagnostics) Error() string {

@@ -1,0 +1,154 @@
+package yamltree
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// MaxDiagnostics is how many faults of one file are reported in full; one more
+// Diagnostic says how many others there are.
+const MaxDiagnostics = 100
+
+// A Dialect holds the words of one kind of file, and what else differs.
+type Dialect struct {
+	WrongKind    string // format of the kind that a value has and the one expected
+	WrongKey     string // format of the kind of a key that is not text
+	Repeated     string // format of the line of a key's first occurrence
+	More         string // format of the number of faults that are not reported
+	MoreWarnings string
+
+	// Describe describes a mapping with fixed keys.
+	Describe func(what string, keys []string) string
+	// UnknownKey is the fault of a key that such a mapping does not have; hint is
+	// the key that was probably meant, or "".
+	UnknownKey func(what string, keys []string, hint string) string
+	// Kind names the kind of a value.
+	Kind func(n *yaml.Node) string
+	// Lenient accepts null as an empty list or mapping, and any scalar as a key,
+	// which paths show without quotes.
+	Lenient bool
+}
+
+// A Position is a line and a column, both counted from 1.
+type Position struct{ Line, Column int }
+
+// At returns the position of a node.
+func At(n *yaml.Node) Position { return Position{n.Line, n.Column} }
+
+// A Decoder collects the faults of one file while its tree is read. After a fault
+// the caller goes on with what could be read. Past MaxDiagnostics it only counts,
+// so that a hostile file costs neither time nor memory.
+type Decoder struct {
+	*Dialect
+	File string
+
+	path                   []segment // of the value that is being read
+	found, warnings        Diagnostics
+	dropped, droppedWarned int
+}
+
+// A segment is one element of a path: a key, or an index if isIndex is set.
+type segment struct {
+	key     string
+	index   int
+	isIndex bool
+}
+
+// In calls read while key is the last element of the path.
+func (d *Decoder) In(key string, read func()) { d.within(segment{key: key}, read) }
+
+// Item calls read while an index is the last element of the path.
+func (d *Decoder) Item(i int, read func()) { d.within(segment{index: i, isIndex: true}, read) }
+
+func (d *Decoder) within(s segment, read func()) {
+	d.path = append(d.path, s)
+	read()
+	d.path = d.path[:len(d.path)-1]
+}
+
+// Path returns the path of the value that is being read, such as
+// steps[2].outputs.report.type.
+func (d *Decoder) Path() string {
+	var b strings.Builder
+	for _, s := range d.path {
+		switch {
+		case s.isIndex:
+			b.WriteString("[" + strconv.Itoa(s.index) + "]")
+		case !d.Lenient && !plain(s.key):
+			b.WriteString("[" + Quote(s.key) + "]")
+		case b.Len() > 0:
+			b.WriteString("." + Clip(s.key))
+		default:
+			b.WriteString(Clip(s.key))
+		}
+	}
+	return b.String()
+}
+
+// Fault adds a fault of the value that is being read.
+func (d *Decoder) Fault(at Position, format string, args ...any) {
+	if !d.Full() {
+		d.FaultIn(at, d.Path(), format, args...)
+	}
+}
+
+// FaultIn adds a fault of the value with this path.
+func (d *Decoder) FaultIn(at Position, path, format string, args ...any) {
+	if !d.Full() {
+		d.found = append(d.found, Diagnostic{File: d.File, Line: at.Line, Column: at.Column, Path: path, Message: fmt.Sprintf(format, args...)})
+	}
+}
+
+// WarnIn adds a warning.
+func (d *Decoder) WarnIn(at Position, path, format string, args ...any) {
+	if len(d.warnings) >= MaxDiagnostics {
+		d.droppedWarned++
+		return
+	}
+	d.warnings = append(d.warnings, Diagnostic{
+		File: d.File, Line: at.Line, Column: at.Column, Path: path, Message: fmt.Sprintf(format, args...), Warning: true,
+	})
+}
+
+// Faults returns how many faults there are so far.
+func (d *Decoder) Faults() int { return len(d.found) + d.dropped }
+
+// Full reports whether no more faults are kept. It counts the one that the caller
+// is about to report if so: such a caller does not have to work out its message.
+func (d *Decoder) Full() bool {
+	if len(d.found) < MaxDiagnostics {
+		return false
+	}
+	d.dropped++
+	return true
+}
+
+// Diagnostics returns the faults, ordered by position; nil means none.
+func (d *Decoder) Diagnostics() Diagnostics {
+	return d.sorted(d.found, d.dropped, d.More)
+}
+
+// Warnings returns the warnings, ordered by position; nil means none.
+func (d *Decoder) Warnings() Diagnostics {
+	return d.sorted(d.warnings, d.droppedWarned, d.MoreWarnings)
+}
+
+func (d *Decoder) sorted(ds Diagnostics, dropped int, more string) Diagnostics {
+	slices.SortStableFunc(ds, func(a, b Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	if dropped > 0 {
+		ds = append(ds, Diagnostic{File: d.File, Message: fmt.Sprintf(more, dropped), Warning: ds[0].Warning})
+	}
+	return ds
+}
+
+// All returns the faults and the warnings together, ordered by position.
+func (d *Decoder) All() Diagnostics {
+	return d.sorted(append(d.found, d.warnings...), d.dropped, d.More)
+}

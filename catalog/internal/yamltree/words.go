@@ -1,0 +1,128 @@
+package yamltree
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// PositionAt returns the position of an offset in a file.
+func PositionAt(file []byte, offset int) Position {
+	before := file[:offset]
+	start := bytes.LastIndexByte(before, '\n') + 1
+	return Position{bytes.Count(before, []byte{'\n'}) + 1, utf8.RuneCount(before[start:]) + 1}
+}
+
+// NotUTF8 returns the offset of the first byte that is not UTF-8, if there is one.
+func NotUTF8(file []byte) (offset int, found bool) {
+	for offset < len(file) {
+		r, size := utf8.DecodeRune(file[offset:])
+		if r == utf8.RuneError && size == 1 {
+			return offset, true
+		}
+		offset += size
+	}
+	return 0, false
+}
+
+// maxQuoted is how many bytes of a file's text a message repeats at most.
+const maxQuoted = 80
+
+// Clip shortens a text for a message.
+func Clip(s string) string {
+	if len(s) <= maxQuoted {
+		return s
+	}
+	end := maxQuoted
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "…"
+}
+
+// Quote quotes a text for a message, shortened.
+func Quote(s string) string { return strconv.QuoteToGraphic(Clip(s)) }
+
+// plain reports whether a name can be written in a path or list without quotes.
+func plain(s string) bool {
+	return s != "" && len(s) <= maxQuoted && strings.IndexFunc(s, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-'
+	}) < 0
+}
+
+// Join joins names for a message, at most ten of them; a message is one line, so
+// names that are not plain are quoted.
+func Join(names []string) string {
+	const most = 10
+	shown := make([]string, min(len(names), most))
+	for i := range shown {
+		if shown[i] = names[i]; !plain(names[i]) {
+			shown[i] = Quote(names[i])
+		}
+	}
+	text := strings.Join(shown, ", ")
+	if len(names) > most {
+		text += fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return text
+}
+
+// Suggest returns the candidate that name was probably meant to be, or "".
+func Suggest(name string, candidates []string) string {
+	// A typo is worth guessing at only in a name that a person would type, and
+	// the search must not grow with a hostile file.
+	if len(name) > 64 || len(candidates) > 1000 {
+		return ""
+	}
+	best, bestDistance := "", 3
+	if len(name) < 4 {
+		bestDistance = 2
+	}
+	folded := fold(name)
+	for _, c := range candidates {
+		if len(c) > 64 || c == "" {
+			continue
+		}
+		if fold(c) == folded {
+			return c
+		}
+		if d := distance(name, c, bestDistance); d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	return best
+}
+
+// fold removes the differences that people make without meaning to.
+func fold(s string) string {
+	return strings.NewReplacer("-", "", "_", "", " ", "").Replace(strings.ToLower(s))
+}
+
+// distance counts the insertions, deletions, substitutions and swaps of neighbors
+// between a and b, in bytes. It returns limit if there are that many or more.
+func distance(a, b string, limit int) int {
+	if diff := len(a) - len(b); diff >= limit || -diff >= limit {
+		return limit
+	}
+	before, previous, current := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for k := range previous {
+		previous[k] = k
+	}
+	for i := 1; i <= len(a); i++ {
+		current[0] = i
+		for k := 1; k <= len(b); k++ {
+			cost := 1
+			if a[i-1] == b[k-1] {
+				cost = 0
+			}
+			current[k] = min(previous[k]+1, current[k-1]+1, previous[k-1]+cost)
+			if i > 1 && k > 1 && a[i-1] == b[k-2] && a[i-2] == b[k-1] {
+				current[k] = min(current[k], before[k-2]+1)
+			}
+		}
+		before, previous, current = previous, current, before
+	}
+	return min(previous[len(b)], limit)
+}

@@ -1,0 +1,180 @@
+package job
+
+import (
+	"bytes"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+
+	"deepwork/catalog/internal/yamltree"
+)
+
+const emptyFile = "is empty: write name, version, summary, common_job_info_provided_to_all_steps_at_runtime, steps and workflows"
+
+// maxDirectives bounds the %TAG lines of a file: the YAML parser compares each
+// with all before it.
+const maxDirectives = 16
+
+// What the aliases of a file may add to it: nodes that are visited again, and
+// bytes of text that are repeated.
+const (
+	maxAliasNodes = 100_000
+	maxAliasBytes = MaxBytes
+)
+
+var utf8BOM = []byte("\xef\xbb\xbf")
+
+// document returns the root of the one YAML document of a file. Walking the tree
+// ends soon, whatever its aliases are.
+func (d *decoder) document(source []byte) (*yaml.Node, bool) {
+	body, ok := d.checkBytes(source)
+	if !ok {
+		return nil, false
+	}
+	lines := &lineReader{rest: body}
+	doc, second, err := yamltree.Documents(lines)
+	switch {
+	case err != nil:
+		d.syntaxFault(body, lines.count, err)
+		return nil, false
+	case doc == nil:
+		d.FaultIn(yamltree.Position{Line: 1, Column: 1}, "", emptyFile)
+		return nil, false
+	case second != nil: // the faults of the first are reported too
+		d.FaultIn(yamltree.At(second), "", "a second document begins here: a job is one document, remove the --- and what follows it, or move that to a job of its own")
+	}
+	root := doc.Content[0]
+	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
+		d.FaultIn(yamltree.At(root), "", emptyFile)
+		return nil, false
+	}
+	if bytes.IndexByte(body, '*') >= 0 && !d.checkAliases(root) {
+		return nil, false
+	}
+	return root, true
+}
+
+// checkBytes refuses a file that is not text or that YAML does not allow, and
+// returns the text without its byte order mark.
+func (d *decoder) checkBytes(source []byte) ([]byte, bool) {
+	fault := func(at yamltree.Position, format string, args ...any) ([]byte, bool) {
+		d.FaultIn(at, "", format, args...)
+		return nil, false
+	}
+	switch {
+	case len(source) > MaxBytes:
+		return fault(yamltree.Position{}, "is larger than %d bytes (1 MiB): move long texts to instructions files, or make two jobs of it", MaxBytes)
+	case bytes.HasPrefix(source, []byte("\xff\xfe")), bytes.HasPrefix(source, []byte("\xfe\xff")):
+		return fault(yamltree.Position{Line: 1, Column: 1}, "is UTF-16: save the file as UTF-8")
+	}
+	body := bytes.TrimPrefix(source, utf8BOM)
+	if at, ok := firstBad(body); ok {
+		where, offset := yamltree.PositionAt(body, at), at+len(source)-len(body)
+		r, size := utf8.DecodeRune(body[at:])
+		switch {
+		case r == utf8.RuneError && size <= 1:
+			return fault(where, "the byte 0x%02x at offset %d is not UTF-8: save the file as UTF-8", body[at], offset)
+		case r == 0:
+			return fault(where, "the byte at offset %d is NUL: this is not a text file, or it was cut off while it was written; write it anew", offset)
+		}
+		return fault(where, "the character %U at offset %d is not allowed in YAML: remove it, or write it as an escape in double quotes", r, offset)
+	}
+	if at, ok := excessDirective(body); ok {
+		return fault(yamltree.PositionAt(body, at), "there are more than %d %%TAG directives: remove them, a job needs none", maxDirectives)
+	}
+	return body, true
+}
+
+// firstBad finds the first byte that does not begin a character YAML allows.
+func firstBad(b []byte) (int, bool) {
+	for i := 0; i < len(b); {
+		c := b[i]
+		if c >= 0x20 && c < 0x7f || c == '\n' || c == '\r' || c == '\t' {
+			i++
+			continue
+		}
+		if c < utf8.RuneSelf {
+			return i, true
+		}
+		r, size := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && size <= 1 || r < 0xa0 && r != 0x85 || r == 0xfeff || r == 0xfffe || r == 0xffff {
+			return i, true
+		}
+		i += size
+	}
+	return 0, false
+}
+
+func excessDirective(b []byte) (int, bool) {
+	count, tag := 0, []byte("%TAG")
+	for at := 0; at < len(b); {
+		if bytes.HasPrefix(b[at:], tag) {
+			if count++; count > maxDirectives {
+				return at, true
+			}
+		}
+		// The YAML parser ends a line at a lone carriage return too, and at the
+		// breaks of Unicode, so the next % may follow any of them.
+		next := bytes.Index(b[at+1:], tag)
+		if next < 0 {
+			break
+		}
+		at += 1 + next
+	}
+	return 0, false
+}
+
+// checkAliases walks the tree as the decoder would at most, and refuses it
+// where an alias contains itself or all of them together expand to too much.
+func (d *decoder) checkAliases(root *yaml.Node) bool {
+	w := aliasWalk{open: map[*yaml.Node]bool{}}
+	w.walk(root, nil)
+	switch {
+	case w.circle != nil:
+		d.FaultIn(yamltree.At(w.circle), "", "the alias *%s stands inside of what it names, so it would never end: write the value out", yamltree.Clip(w.circle.Value))
+	case w.excess != nil:
+		d.FaultIn(yamltree.At(w.excess), "", "the aliases of this file expand to more than %d values or %d bytes (here at *%s): write less with aliases", maxAliasNodes, maxAliasBytes, yamltree.Clip(w.excess.Value))
+	default:
+		return true
+	}
+	return false
+}
+
+type aliasWalk struct {
+	open           map[*yaml.Node]bool // anchored nodes that are being walked
+	nodes, bytes   int
+	circle, excess *yaml.Node
+}
+
+// walk visits n; via is the outermost alias that led here, or nil.
+func (w *aliasWalk) walk(n, via *yaml.Node) {
+	if w.circle != nil || w.excess != nil {
+		return
+	}
+	if via != nil {
+		w.nodes++
+		w.bytes += len(n.Value)
+		if w.nodes > maxAliasNodes || w.bytes > maxAliasBytes {
+			w.excess = via
+			return
+		}
+	}
+	if n.Kind == yaml.AliasNode {
+		if w.open[n.Alias] {
+			w.circle = n
+			return
+		}
+		if via == nil {
+			via = n
+		}
+		w.walk(n.Alias, via)
+		return
+	}
+	if n.Anchor != "" {
+		w.open[n] = true
+		defer delete(w.open, n)
+	}
+	for _, c := range n.Content {
+		w.walk(c, via)
+	}
+}

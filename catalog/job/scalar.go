@@ -1,0 +1,85 @@
+package job
+
+import (
+	"fmt"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"deepwork/catalog/internal/yamltree"
+)
+
+// A textRule checks a text; it returns what is wrong with it and what to do, or "".
+type textRule func(s string) string
+
+// text reads a string and checks it. A value that YAML reads as something else is
+// refused: it would change its look (1.0 becomes 1).
+func (d *decoder) text(v value, rules ...textRule) (string, bool) {
+	n, ok := d.Is(v, yaml.ScalarNode, "text")
+	if !ok {
+		return "", false
+	}
+	fault := func(s string) string {
+		for _, rule := range rules {
+			if fault := rule(s); fault != "" {
+				return fault
+			}
+		}
+		return ""
+	}
+	switch n.Tag {
+	case "!!str", "!!merge":
+	case "!!null":
+		d.Empty(v, "text")
+		return "", false
+	default:
+		remedy := fmt.Sprintf("put it in quotes, as in %q", yamltree.Clip(n.Value))
+		if fault := fault(n.Value); fault != "" {
+			remedy = "put it in quotes; besides, " + fault
+		}
+		d.Fault(yamltree.At(n), "%s is %s, but must be text: %s", yamltree.Clip(n.Value), kindOf(n), remedy)
+		return "", false
+	}
+	if strings.IndexByte(n.Value, 0) >= 0 {
+		d.Fault(yamltree.At(n), "contains a NUL character: remove it")
+		return "", false
+	}
+	if fault := fault(n.Value); fault != "" {
+		d.Fault(yamltree.At(n), "%s", fault)
+		return n.Value, false
+	}
+	return n.Value, true
+}
+
+// into reads a text into to, as the Read of a Key.
+func (d *decoder) into(to *string, rules ...textRule) func(value) {
+	return func(v value) { *to, _ = d.text(v, rules...) }
+}
+
+// optional reads a text that is nil if it is absent or has a fault.
+func (d *decoder) optional(to **string) func(value) {
+	return func(v value) {
+		if s, ok := d.text(v); ok {
+			*to = &s
+		}
+	}
+}
+
+// boolean reads true or false.
+func (d *decoder) boolean(to *bool) func(value) {
+	return func(v value) {
+		n, ok := d.Is(v, yaml.ScalarNode, "true or false")
+		if !ok {
+			return
+		}
+		// A tag can claim !!bool for any text, so the text decides as well.
+		switch lower := strings.ToLower(n.Value); {
+		case n.Tag == "!!bool" && (lower == "true" || lower == "false"):
+			*to = lower == "true"
+		case n.Tag == "!!null":
+			d.Empty(v, "true or false")
+		default:
+			d.Fault(yamltree.At(n), "%s is not true or false, without quotes", yamltree.Quote(n.Value))
+		}
+	}
+}
