@@ -133,7 +133,7 @@ var figures = []figure{
 
 	// The task board.
 	{board, "list_tasks, 50 of 10,000 tasks with 30,000 attempts, by the bare query", "<=", 3, "", one("BenchmarkListTasks", "ratio", 1),
-		"{BenchmarkListTasks µs/list} µs; bare {BenchmarkListTasks µs/bare} µs", benchmark("BenchmarkListTasks", "./catalog/task", "300x"), false},
+		"{BenchmarkListTasks µs/list} µs; bare {BenchmarkListTasks µs/bare} µs", benchmark("BenchmarkListTasks", "./session/store/local/sqlite", "300x"), false},
 	{board, "50 attempts at once on 4 slots: all end, never more than 4, nothing locked, git whole", "", 0, "s", one("TestFiftyAttemptsOnFourSlots", "s", 1), "a test that passes", fiftyAtOnce, false},
 	{board, "servers killed at 100 random moments: no commit, byte or task is lost", "", 0, "s", one("TestKilledServersLoseNothing", "s", 1), "a test that passes", killedBoards, false},
 }

@@ -60,8 +60,11 @@ type DB struct {
 	mu     sync.RWMutex // held by each call for reading, to open and to close for writing
 	writer *sql.DB      // one connection; nil if not open, or opened for reading only
 	reader *sql.DB      // nil if not open
-	info   os.FileInfo  // of the file that was opened for writing
-	closed bool
+	// watcher has one connection, which is kept: the version of the database that it
+	// reads changes when any other connection has changed something.
+	watcher *sql.DB
+	info    os.FileInfo // of the file that was opened for writing
+	closed  bool
 }
 
 // New returns a database that is not opened yet. The caller closes it.
@@ -91,8 +94,11 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	return d, nil
 }
 
-// Board returns the task board. Its Close does nothing.
+// Board returns the task board.
 func (d *DB) Board() store.Board { return board{d} }
+
+// Requests returns the requests to owners.
+func (d *DB) Requests() store.Requests { return requests{d} }
 
 // Exists reports whether the file is there, so that reading need not make it. An
 // error other than its absence counts as being there: the next call reports it.
@@ -113,13 +119,12 @@ func (d *DB) Close() error {
 
 func (d *DB) disconnect() error {
 	var err error
-	if d.reader != nil {
-		err = d.reader.Close()
+	for _, pool := range []**sql.DB{&d.watcher, &d.reader, &d.writer} { // the last one may tidy up the file
+		if *pool != nil {
+			err = errors.Join(err, (*pool).Close())
+		}
+		*pool = nil
 	}
-	if d.writer != nil { // goes last: it may tidy up the file
-		err = errors.Join(err, d.writer.Close())
-	}
-	d.reader, d.writer = nil, nil
 	return wrap("closing the task board "+d.o.Path, err)
 }
 
@@ -192,7 +197,7 @@ func (d *DB) open(ctx context.Context) (err error) {
 // openReadOnly opens a database that this program can read as it is: it cannot be
 // migrated.
 func (d *DB) openReadOnly(ctx context.Context, dsn string) error {
-	d.reader = connect(dsn, readers, readOnly)
+	d.reader, d.watcher = connect(dsn, readers, readOnly), connect(dsn, 1, readOnly)
 	return d.prepare(ctx, d.reader, func(ctx context.Context, c *sql.Conn) error {
 		v, err := ours(ctx, c)
 		if err == nil && v < latest() {
@@ -212,7 +217,7 @@ func (d *DB) openFile(ctx context.Context) error {
 		f.Close()
 	}
 	d.writer = connect(source(d.o.Path, "rwc"), 1, "&_txlock=immediate")
-	d.reader = connect(source(d.o.Path, "rwc"), readers, readOnly)
+	d.reader, d.watcher = connect(source(d.o.Path, "rwc"), readers, readOnly), connect(source(d.o.Path, "rwc"), 1, readOnly)
 	return d.prepare(ctx, d.writer, func(ctx context.Context, c *sql.Conn) (err error) {
 		if d.info, err = os.Stat(d.o.Path); err != nil {
 			return err

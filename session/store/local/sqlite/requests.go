@@ -1,0 +1,198 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"deepwork/actor/wait"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/store"
+)
+
+// The pauses between two looks for answers and for requests. A look is a read of
+// the database's version; only if that has changed it is more.
+const (
+	lookForAnswer  = 50 * time.Millisecond
+	lookForRequest = 200 * time.Millisecond
+	answersKept    = time.Hour
+)
+
+// requests is a DB as store.Requests.
+type requests struct{ *DB }
+
+// An answer is what an owner stored.
+type answer struct {
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  string          `json:"error,omitempty"`
+	Kind   session.Kind    `json:"kind,omitempty"` // of a session.Error
+	Code   string          `json:"code,omitempty"`
+	Detail map[string]any  `json:"details,omitempty"`
+}
+
+func (r requests) Ask(ctx context.Context, q store.Request) (json.RawMessage, error) {
+	id, err := newID()
+	if err != nil {
+		return nil, err
+	}
+	var arguments *string
+	if q.Arguments != nil {
+		arguments = new(string(q.Arguments))
+	}
+	now := r.o.Now()
+	err = change(ctx, r.DB, "asking the owner", func(t tx) error {
+		if _, err := t.exec(`DELETE FROM owner_requests WHERE asked_at < ?`, task.FormatTime(now.Add(-answersKept))); err != nil {
+			return err
+		}
+		_, err := t.exec(`INSERT INTO owner_requests (id, kind, target, action, arguments, caller, channel, state, asked_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, 'asked', ?)`, id, q.Kind, q.Target, q.Action, arguments, q.Caller, q.Channel, task.FormatTime(now))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	patience, cancel := context.WithTimeoutCause(ctx, store.AnswerTime, store.ErrNotAnswered)
+	defer cancel()
+	var text string
+	err = r.watch(patience, lookForAnswer, func() (done bool, err error) {
+		return read(patience, r.DB, "waiting for the answer", func(t tx) (bool, error) {
+			return t.first(`SELECT answer FROM owner_requests WHERE id = ? AND state = 'answered'`, []any{id}, &text)
+		})
+	})
+	if err != nil {
+		if ctx.Err() == nil && patience.Err() != nil {
+			err = store.ErrNotAnswered
+		}
+		return nil, err
+	}
+	var a answer
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		return nil, fmt.Errorf("reading the answer of the owner: %w", err)
+	}
+	switch {
+	case a.Kind != "":
+		return nil, &session.Error{Kind: a.Kind, Code: a.Code, Message: a.Error, Details: a.Detail}
+	case a.Error != "":
+		return nil, errors.New(a.Error)
+	}
+	return a.Result, nil
+}
+
+// watch calls look at once and whenever another connection has changed the database,
+// until it is done or fails. Its error may be the cause of the end of ctx.
+func (d *DB) watch(ctx context.Context, every time.Duration, look func() (done bool, err error)) error {
+	var seen int64 = -1
+	for {
+		version, err := d.version(ctx)
+		if err != nil {
+			return err
+		}
+		if version != seen {
+			if done, err := look(); done || err != nil {
+				return err
+			}
+			seen = version
+		}
+		if err := wait.For(ctx, every); err != nil {
+			return err
+		}
+	}
+}
+
+// version changes whenever any other connection commits, in this process or another.
+// It is 0 while there is no file.
+func (d *DB) version(ctx context.Context) (v int64, err error) {
+	if !d.Exists() {
+		return 0, nil
+	}
+	release, err := d.use(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	err = d.retry(ctx, func() error { return d.watcher.QueryRowContext(ctx, "PRAGMA data_version").Scan(&v) })
+	return v, err
+}
+
+func scanRequest(scan scanner) (q store.Request, err error) {
+	var arguments *string
+	err = scan(&q.ID, &q.Kind, &q.Target, &q.Action, &arguments, &q.Caller, &q.Channel, moment{&q.AskedAt})
+	if arguments != nil {
+		q.Arguments = json.RawMessage(*arguments)
+	}
+	return q, err
+}
+
+func (r requests) Serve(ctx context.Context, kind string, owns func(id string) bool, do func(context.Context, store.Request) (any, error)) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	const doing = "looking for requests"
+	logged := ""
+	for ctx.Err() == nil {
+		err := r.watch(ctx, lookForRequest, func() (again bool, err error) {
+			if !r.Exists() {
+				return false, nil
+			}
+			asked, err := read(ctx, r.DB, doing, func(t tx) ([]store.Request, error) {
+				return list(t, scanRequest, `SELECT id, kind, target, action, arguments, caller, channel, asked_at FROM owner_requests
+					WHERE state = 'asked' AND kind = ? AND asked_at > ?`, kind, task.FormatTime(r.o.Now().Add(-store.RequestLife)))
+			})
+			for _, q := range asked {
+				again = true // one that is not owned here yet may be soon
+				if err == nil && owns(q.Target) {
+					err = r.take(ctx, &running, q, do)
+				}
+			}
+			return again, err
+		})
+		said := logged
+		if logged = ""; err != nil && ctx.Err() == nil {
+			logged = err.Error()
+		}
+		if logged != said && logged != "" {
+			r.o.Logger.Warn("requests of other processes cannot be read now; trying again", "kind", kind, "error", err)
+		}
+		_ = wait.For(ctx, lookForRequest)
+	}
+}
+
+// take claims a request, and carries it out on a goroutine of its own unless another
+// process was faster.
+func (r requests) take(ctx context.Context, running *sync.WaitGroup, q store.Request, do func(context.Context, store.Request) (any, error)) error {
+	taken, err := write(ctx, r.DB, "taking a request", func(t tx) (int64, error) {
+		return t.exec(`UPDATE owner_requests SET state = 'taken', taken_at = ? WHERE id = ? AND state = 'asked'`, r.stamp(), q.ID)
+	})
+	if err != nil || taken == 0 {
+		return err
+	}
+	running.Go(func() {
+		var a answer
+		result, err := do(ctx, q)
+		if err == nil && result != nil {
+			a.Result, err = json.Marshal(result)
+		}
+		if e, is := errors.AsType[*session.Error](err); is {
+			a = answer{Error: e.Message, Kind: e.Kind, Code: e.Code, Detail: e.Details}
+		} else if err != nil {
+			a = answer{Error: err.Error()}
+		}
+		text, err := json.Marshal(a)
+		if err == nil {
+			// Also while the server ends: what was done is answered.
+			patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.AnswerTime)
+			defer cancel()
+			err = change(patience, r.DB, "answering", func(t tx) error {
+				_, err := t.exec(`UPDATE owner_requests SET state = 'answered', answer = ?, answered_at = ? WHERE id = ?`, string(text), r.stamp(), q.ID)
+				return err
+			})
+		}
+		if err != nil {
+			r.o.Logger.Warn("a request of another process cannot be answered", "kind", q.Kind, "target", q.Target, "action", q.Action, "error", err)
+		}
+	})
+	return nil
+}

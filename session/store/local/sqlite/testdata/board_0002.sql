@@ -1,0 +1,188 @@
+PRAGMA foreign_keys = OFF;
+CREATE TABLE projects (
+	id         TEXT PRIMARY KEY,
+	name       TEXT NOT NULL,
+	root       INTEGER NOT NULL,           -- 1: the project root itself
+	listed     INTEGER NOT NULL DEFAULT 1, -- 0: no longer in the config
+	created_at TEXT NOT NULL,
+	updated_at TEXT NOT NULL
+) STRICT;
+CREATE TABLE repos (
+	id         TEXT PRIMARY KEY,
+	project_id TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
+	name       TEXT NOT NULL,
+	path       TEXT NOT NULL, -- absolute
+	listed     INTEGER NOT NULL DEFAULT 1,
+	created_at TEXT NOT NULL,
+	updated_at TEXT NOT NULL,
+	UNIQUE (project_id, name)
+) STRICT;
+CREATE TABLE tasks (
+	id            TEXT PRIMARY KEY,
+	project_id    TEXT NOT NULL REFERENCES projects (id),
+	title         TEXT NOT NULL,
+	description   TEXT,
+	status        TEXT NOT NULL CHECK (status IN ('todo', 'inprogress', 'inreview', 'done', 'cancelled')),
+	job_name      TEXT,
+	workflow_name TEXT,
+	deleting_at   TEXT, -- since when its worktrees are being removed, so that it can be
+	created_at    TEXT NOT NULL,
+	updated_at    TEXT NOT NULL,
+	CHECK ((job_name IS NULL) = (workflow_name IS NULL))
+) STRICT;
+CREATE TABLE task_counts (
+	project_id TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
+	status     TEXT NOT NULL,
+	tasks      INTEGER NOT NULL,
+	PRIMARY KEY (project_id, status)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE attempts (
+	id                  TEXT PRIMARY KEY,
+	task_id             TEXT NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,
+	executor            TEXT NOT NULL,
+	variant             TEXT,
+	prompt              TEXT,          -- what is added to the task's title and description
+	branch              TEXT NOT NULL, -- of its worktrees
+	workspace           TEXT NOT NULL, -- the folder that the agent works in, absolute
+	state               TEXT NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'stopped', 'interrupted')),
+	error               TEXT,          -- why its last execution failed, where that is known
+	workflow_session_id TEXT,          -- of the workflow that its agent runs, 8 hex
+	workflow_status     TEXT,          -- active, completed or aborted
+	workflow_step       TEXT,
+	created_at          TEXT NOT NULL,
+	updated_at          TEXT NOT NULL
+) STRICT;
+CREATE TABLE attempt_repos (
+	attempt_id    TEXT NOT NULL REFERENCES attempts (id) ON DELETE CASCADE,
+	position      INTEGER NOT NULL,
+	repo_id       TEXT NOT NULL,
+	repo_name     TEXT NOT NULL,
+	repo_path     TEXT NOT NULL,
+	target_branch TEXT NOT NULL,
+	base_commit   TEXT, -- once the worktree is made
+	worktree      TEXT NOT NULL, -- absolute
+	PRIMARY KEY (attempt_id, position),
+	UNIQUE (attempt_id, repo_id)
+) STRICT;
+CREATE TABLE sessions (
+	id             TEXT PRIMARY KEY,
+	attempt_id     TEXT NOT NULL REFERENCES attempts (id) ON DELETE CASCADE,
+	executor       TEXT NOT NULL,
+	variant        TEXT,
+	queued_prompt  TEXT,
+	queued_variant TEXT,
+	queued_at      TEXT,
+	created_at     TEXT NOT NULL,
+	updated_at     TEXT NOT NULL,
+	CHECK ((queued_prompt IS NULL) = (queued_at IS NULL))
+) STRICT;
+CREATE TABLE executions (
+	seq           INTEGER PRIMARY KEY AUTOINCREMENT,
+	id            TEXT NOT NULL UNIQUE,
+	attempt_id    TEXT NOT NULL REFERENCES attempts (id) ON DELETE CASCADE,
+	session_id    TEXT REFERENCES sessions (id) ON DELETE CASCADE, -- null before the process was started
+	follow_up     INTEGER NOT NULL,
+	prompt        TEXT NOT NULL, -- all that the agent is given
+	variant       TEXT,
+	state         TEXT NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'stopped', 'interrupted')),
+	owner         TEXT, -- the server that sees to it
+	pid           INTEGER,
+	exit_code     INTEGER,
+	final_message TEXT,
+	created_at    TEXT NOT NULL,
+	started_at    TEXT,
+	ended_at      TEXT
+) STRICT;
+CREATE TABLE requests (
+	identity    TEXT NOT NULL,
+	tool        TEXT NOT NULL,
+	request_id  TEXT NOT NULL,
+	args_digest TEXT NOT NULL,
+	result      TEXT NOT NULL, -- the id of what was made
+	created_at  TEXT NOT NULL,
+	PRIMARY KEY (identity, tool, request_id)
+) STRICT;
+CREATE TABLE workflow_executions (
+	id                  TEXT PRIMARY KEY,
+	owner               TEXT NOT NULL, -- the server that follows it
+	identity            TEXT NOT NULL, -- of the caller; nobody else sees it
+	source              TEXT NOT NULL,
+	workflow_id         TEXT NOT NULL,
+	workflow_name       TEXT NOT NULL,
+	async               INTEGER NOT NULL,
+	-- waiting: nothing was sent; starting: its request may have been sent; running:
+	-- the source has given it an id; or how it ended.
+	state               TEXT NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'cancelled', 'timed_out', 'unknown')),
+	source_execution_id TEXT,
+	status_supported    INTEGER NOT NULL, -- 0: nothing more will be learned of it
+	timeout             INTEGER NOT NULL, -- nanoseconds; 0: none
+	deadline            TEXT,
+	started_at          TEXT NOT NULL,
+	ended_at            TEXT,
+	error               TEXT,
+	CHECK ((state IN ('waiting', 'starting', 'running')) = (ended_at IS NULL)),
+	CHECK (state <> 'running' OR status_supported = 0 OR source_execution_id IS NOT NULL)
+) STRICT;
+CREATE TABLE workflow_results (
+	execution_id TEXT PRIMARY KEY REFERENCES workflow_executions (id) ON DELETE CASCADE,
+	result       TEXT NOT NULL
+) STRICT;
+CREATE TABLE owner_requests (
+	id          TEXT PRIMARY KEY,
+	kind        TEXT NOT NULL, -- of the target: session, execution, attempt
+	target      TEXT NOT NULL,
+	action      TEXT NOT NULL,
+	arguments   TEXT,
+	caller      TEXT NOT NULL,
+	channel     TEXT NOT NULL,
+	state       TEXT NOT NULL CHECK (state IN ('asked', 'taken', 'answered')),
+	answer      TEXT, -- JSON
+	asked_at    TEXT NOT NULL,
+	taken_at    TEXT,
+	answered_at TEXT
+) STRICT;
+INSERT INTO projects VALUES ('a0f51f8a-73c4-4a84-99ed-d1caa2a10090', 'shop', 1, 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO repos VALUES ('a2556d77-3696-4ed9-b2a0-8c3c7cba8c76', 'a0f51f8a-73c4-4a84-99ed-d1caa2a10090', 'shop', '/srv/shop', 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO tasks VALUES ('1406c7b9-d596-47f8-91e1-c4241ef7c8d5', 'a0f51f8a-73c4-4a84-99ed-d1caa2a10090', 'it''s one', NULL, 'inprogress', NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO tasks VALUES ('607eb7aa-a365-4d2b-b31f-3d1fa596a8e6', 'a0f51f8a-73c4-4a84-99ed-d1caa2a10090', 'two', 'text', 'todo', 'j', 'w', NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO task_counts VALUES ('a0f51f8a-73c4-4a84-99ed-d1caa2a10090', 'inprogress', 1);
+INSERT INTO task_counts VALUES ('a0f51f8a-73c4-4a84-99ed-d1caa2a10090', 'todo', 1);
+INSERT INTO attempts VALUES ('0611d547-eb68-42e1-ab9a-190c1a6107ad', '1406c7b9-d596-47f8-91e1-c4241ef7c8d5', 'SCRIPTED', NULL, NULL, 'deepwork/x-0000', '/srv/w', 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO attempt_repos VALUES ('0611d547-eb68-42e1-ab9a-190c1a6107ad', 0, 'r1', 'web', '/srv/web', 'main', NULL, '/srv/w/web');
+INSERT INTO sessions VALUES ('676c2a62-948c-4ea9-8d5d-0a73fd640081', '0611d547-eb68-42e1-ab9a-190c1a6107ad', 'SCRIPTED', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO executions VALUES (1, '27b62d93-197e-430f-933d-1b0b5ac02b71', '0611d547-eb68-42e1-ab9a-190c1a6107ad', '676c2a62-948c-4ea9-8d5d-0a73fd640081', 0, 'do it', NULL, 'failed', 'server', 4711, 3, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO executions VALUES (2, '21fd601f-5cc2-48f9-a3e6-33b9afb41177', '0611d547-eb68-42e1-ab9a-190c1a6107ad', '676c2a62-948c-4ea9-8d5d-0a73fd640081', 1, 'more', NULL, 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', NULL, NULL);
+INSERT INTO requests VALUES ('me', 'create_task', 'r', 'd', '607eb7aa-a365-4d2b-b31f-3d1fa596a8e6', '2026-03-01T11:00:00.123456Z');
+CREATE UNIQUE INDEX projects_root ON projects (root) WHERE root = 1;
+CREATE UNIQUE INDEX projects_name ON projects (name) WHERE root = 0;
+CREATE INDEX tasks_newest ON tasks (project_id, created_at DESC, id);
+CREATE INDEX tasks_newest_of_status ON tasks (project_id, status, created_at DESC, id);
+CREATE INDEX tasks_deleting ON tasks (deleting_at) WHERE deleting_at IS NOT NULL;
+CREATE TRIGGER tasks_count_new AFTER INSERT ON tasks BEGIN
+	INSERT INTO task_counts VALUES (new.project_id, new.status, 1)
+		ON CONFLICT DO UPDATE SET tasks = tasks + 1;
+END;
+CREATE TRIGGER tasks_count_gone AFTER DELETE ON tasks BEGIN
+	UPDATE task_counts SET tasks = tasks - 1 WHERE project_id = old.project_id AND status = old.status;
+END;
+CREATE TRIGGER tasks_count_moved AFTER UPDATE OF project_id, status ON tasks BEGIN
+	UPDATE task_counts SET tasks = tasks - 1 WHERE project_id = old.project_id AND status = old.status;
+	INSERT INTO task_counts VALUES (new.project_id, new.status, 1)
+		ON CONFLICT DO UPDATE SET tasks = tasks + 1;
+END;
+CREATE INDEX attempts_newest ON attempts (task_id, created_at DESC, id);
+CREATE INDEX attempts_branch ON attempts (branch);
+CREATE INDEX attempts_open ON attempts (task_id) WHERE state IN ('waiting', 'starting', 'running');
+CREATE INDEX sessions_newest ON sessions (attempt_id, created_at DESC, id);
+CREATE INDEX executions_of ON executions (attempt_id, seq);
+CREATE INDEX executions_of_session ON executions (session_id) WHERE session_id IS NOT NULL;
+CREATE INDEX executions_state ON executions (state, seq);
+CREATE UNIQUE INDEX executions_one_open ON executions (attempt_id) WHERE state IN ('waiting', 'starting', 'running');
+CREATE INDEX requests_oldest ON requests (created_at);
+CREATE INDEX workflow_executions_open ON workflow_executions (owner) WHERE ended_at IS NULL AND status_supported = 1;
+CREATE INDEX workflow_executions_newest ON workflow_executions (identity, started_at DESC);
+CREATE INDEX workflow_executions_at_source ON workflow_executions (source_execution_id);
+CREATE INDEX workflow_executions_over ON workflow_executions (coalesce(ended_at, started_at)) WHERE ended_at IS NOT NULL OR status_supported = 0;
+CREATE INDEX owner_requests_asked ON owner_requests (kind, asked_at) WHERE state = 'asked';
+PRAGMA application_id = 1685545572;
+PRAGMA user_version = 2;
