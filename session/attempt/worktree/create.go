@@ -66,11 +66,11 @@ func (k *Keeper) create(ctx context.Context, attempt, branch string, trees []Tre
 	case j.Phase == removing:
 		return nil, errors.New("its worktrees are being removed")
 	case j.Phase == creating && same:
-		if err := k.heal(ctx, j); err != nil {
+		if err := k.clearOwn(ctx, j); err != nil {
 			return nil, err
 		}
 	default: // what was begun is not what is wanted now
-		if err := k.heal(ctx, j); err != nil {
+		if err := k.clearOwn(ctx, j); err != nil {
 			return nil, err
 		}
 		if _, err := k.undo(ctx, j); err != nil {

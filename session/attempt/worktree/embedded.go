@@ -65,7 +65,7 @@ func (s *scan) embedded(ctx context.Context, name string, link blob) error {
 		meta, file, _ := strings.Cut(line, "\t")
 		file = path.Join(name, file)
 		if !strings.HasPrefix(meta, modeRepo) {
-			s.candid[file] = true
+			s.candidates[file] = true
 		} else if err := s.insideLink(ctx, file, blob{}); err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (s *scan) embedded(ctx context.Context, name string, link blob) error {
 	}
 	for _, file := range untracked {
 		if sub, is := strings.CutSuffix(file, "/"); !is {
-			s.candid[path.Join(name, file)] = true
+			s.candidates[path.Join(name, file)] = true
 		} else if err := s.embedded(ctx, path.Join(name, sub), blob{}); err != nil {
 			return err
 		}
@@ -145,7 +145,7 @@ func (s *scan) insideLink(ctx context.Context, name string, link blob) error {
 			return err
 		}
 		found = true
-		s.candid[filepath.ToSlash(rel)] = true
+		s.candidates[filepath.ToSlash(rel)] = true
 		return nil
 	})
 	if found && link.mode == modeRepo {
@@ -166,7 +166,7 @@ func (s *scan) rootRepo(ctx context.Context) error {
 // overlaid keeps the history of repositories that were made in folders with
 // tracked files: git does not take those for repositories.
 func (s *scan) overlaid(ctx context.Context) error {
-	for name := range maps.Clone(s.candid) {
+	for name := range maps.Clone(s.candidates) {
 		for dir := path.Dir(name); !s.repos[dir]; dir = path.Dir(dir) {
 			s.repos[dir] = true
 			if _, err := os.Lstat(filepath.Join(s.file(dir), ".git")); err != nil {
@@ -290,7 +290,7 @@ func (s *scan) archive(name, gitDir string) (err error) {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	s.candid[dest], s.contents[dest] = true, f.Name()
+	s.candidates[dest], s.contents[dest] = true, f.Name()
 	return nil
 }
 

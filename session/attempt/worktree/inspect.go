@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gofrs/flock"
-
 	"deepwork/session"
 )
 
@@ -63,15 +61,6 @@ type inspection struct {
 	repos    map[string]*repoView // by path
 	journals map[string]bool      // attempts that have one
 	report   session.Report
-}
-
-// busy tells whether a call works on an attempt just now.
-func (k *Keeper) busy(attempt string) bool {
-	// Shared, and on a file that is there: who only looks makes no lock file.
-	probe := flock.New(k.attemptLock(attempt), flock.SetFlag(os.O_RDONLY))
-	defer probe.Close()
-	free, err := probe.TryRLock()
-	return !free && !errors.Is(err, fs.ErrNotExist)
 }
 
 // journaled looks at the journals, and at what else is kept beside them.

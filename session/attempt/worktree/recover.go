@@ -60,13 +60,11 @@ func (k *Keeper) Recover(ctx context.Context, known func(attempt string) bool) (
 }
 
 func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(string) bool) ([]string, error) {
-	path := k.attemptLock(attempt)
-	f, err := k.tryLock(path)
+	unlock, err := k.tryLockAttempt(attempt)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	defer k.tidyLock(attempt)
+	defer unlock()
 	k.clearDrafts(attempt)
 	j, err := k.load(attempt)
 	if err != nil || j == nil || k.foreign(j) {
@@ -81,7 +79,7 @@ func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(stri
 		kept, err = k.remove(ctx, j, func() bool { return false })
 	case j.Phase == undoing, !isKnown:
 		what = "undid the unfinished worktrees of attempt " + attempt
-		if err = k.heal(ctx, j); err == nil {
+		if err = k.clearOwn(ctx, j); err == nil {
 			kept, err = k.undo(ctx, j)
 		}
 	case j.Phase == made:

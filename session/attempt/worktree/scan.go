@@ -28,25 +28,25 @@ type blob struct{ mode, id string }
 // A scan finds out what of a folder differs from a commit. It trusts no cache
 // and no flag of an index: what decides is the content.
 type scan struct {
-	k        *Keeper
-	repo     *repo
-	admin    string // "": the repository has forgotten the worktree
-	root     string // the worktree; may be missing
-	tmp      string // for temporary files
-	headID   string // the commit; "": none
-	keeping  keeping
-	skip     map[string]bool // names in root that are no part of it
-	exec     bool            // the file system tells which files are programs
-	links    bool            // it has symlinks
-	head     map[string]blob
-	index    map[string]blob   // merged entries only
-	absent   map[string]bool   // paths that a sparse checkout leaves out
-	candid   map[string]bool   // paths that may have something to keep
-	contents map[string]string // a path in the tree -> a file elsewhere that is its content
-	changes  map[string]blob   // what differs; the zero blob: deleted
-	commits  []string          // that are in danger besides the head
-	repos    map[string]bool   // folders of repositories inside, with slashes, that were seen to
-	plain    map[string]bool   // whether a folder is one, and no symlink, all the way from root
+	k          *Keeper
+	repo       *repo
+	admin      string // "": the repository has forgotten the worktree
+	root       string // the worktree; may be missing
+	tmp        string // for temporary files
+	headID     string // the commit; "": none
+	keeping    keeping
+	skip       map[string]bool // names in root that are no part of it
+	exec       bool            // the file system tells which files are programs
+	links      bool            // it has symlinks
+	head       map[string]blob
+	index      map[string]blob   // merged entries only
+	absent     map[string]bool   // paths that a sparse checkout leaves out
+	candidates map[string]bool   // paths that may have something to keep
+	contents   map[string]string // a path in the tree -> a file elsewhere that is its content
+	changes    map[string]blob   // what differs; the zero blob: deleted
+	commits    []string          // that are in danger besides the head
+	repos      map[string]bool   // folders of repositories inside, with slashes, that were seen to
+	plain      map[string]bool   // whether a folder is one, and no symlink, all the way from root
 }
 
 // A keeping says what is to be kept.
@@ -74,7 +74,7 @@ func (s *scan) call(args ...string) git.Command {
 // run fills changes.
 func (s *scan) run(ctx context.Context) error {
 	s.head, s.index, s.changes = map[string]blob{}, map[string]blob{}, map[string]blob{}
-	s.absent, s.candid, s.contents = map[string]bool{}, map[string]bool{}, map[string]string{}
+	s.absent, s.candidates, s.contents = map[string]bool{}, map[string]bool{}, map[string]string{}
 	s.plain, s.repos = map[string]bool{".": true}, map[string]bool{".": true}
 	if err := s.readHead(ctx); err != nil {
 		return err
@@ -110,12 +110,12 @@ func (s *scan) run(ctx context.Context) error {
 			}
 			continue
 		}
-		s.candid[name] = true
+		s.candidates[name] = true
 	}
 	for _, all := range []map[string]blob{s.head, s.index} {
 		for name, b := range all {
 			if b.mode != modeRepo {
-				s.candid[name] = true
+				s.candidates[name] = true
 			} else if err := s.submodule(ctx, name); err != nil {
 				return err
 			}
@@ -170,7 +170,7 @@ func (s *scan) readIndex(ctx context.Context) error {
 		if f[3] == "0" {
 			s.index[name] = blob{f[1], f[2]}
 		} else {
-			s.candid[name] = true // in conflict: what counts is the file
+			s.candidates[name] = true // in conflict: what counts is the file
 		}
 		if strings.EqualFold(f[0], "S") {
 			s.absent[name] = true
@@ -205,7 +205,7 @@ func (k *Keeper) allUntracked(ctx context.Context, c git.Command) ([]string, err
 // compare looks at each path that may have something to keep.
 func (s *scan) compare(ctx context.Context) error {
 	var write, ask []string // paths whose content is to be stored; whose filters are to be asked first
-	for _, name := range slices.Sorted(maps.Keys(s.candid)) {
+	for _, name := range slices.Sorted(maps.Keys(s.candidates)) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

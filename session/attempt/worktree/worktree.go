@@ -35,12 +35,11 @@ type Options struct {
 // A Keeper keeps the worktrees of one board. Its methods may be called from any
 // goroutine, and by several processes on one folder.
 type Keeper struct {
-	dir     string
-	owner   string
-	log     *slog.Logger
-	waiting turns
-	stale   time.Duration      // how long a lock must lie unchanged before it is taken for a dead git's
-	at      func(point string) // tests end the process here
+	dir   string
+	owner string
+	log   *slog.Logger
+	stale time.Duration      // how long a lock must lie unchanged before it is taken for a dead git's
+	at    func(point string) // tests end the process here
 }
 
 // Open makes a keeper. It does not touch the disk. It fails where Dir is not an

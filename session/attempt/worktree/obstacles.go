@@ -24,9 +24,9 @@ func (j *journal) interrupted(e *record) bool {
 	return e.Step == branching || e.Step == adding || e.Step == dropping || j.Phase == removing && e.Step == ready
 }
 
-// heal removes the locks of a git that was killed in the middle of a step. The
+// clearOwn removes the locks of a git that was killed in the middle of a step. The
 // journal is as another process left it.
-func (k *Keeper) heal(ctx context.Context, j *journal) error {
+func (k *Keeper) clearOwn(ctx context.Context, j *journal) error {
 	for _, e := range j.Trees {
 		if !j.interrupted(e) || !isDir(e.Common) {
 			continue
@@ -58,10 +58,10 @@ func (k *Keeper) heal(ctx context.Context, j *journal) error {
 	return nil
 }
 
-// healForAll removes from a repository what killed servers have left of other attempts'
+// clearObstacles removes from a repository what killed servers have left of other attempts'
 // worktrees and what stands in everybody's way. Their own calls could not: they wait
 // for the repository's lock, which is held.
-func (k *Keeper) healForAll(ctx context.Context, common string) error {
+func (k *Keeper) clearObstacles(ctx context.Context, common string) error {
 	if !obstructed(common) {
 		return nil
 	}
