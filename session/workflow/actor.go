@@ -210,41 +210,39 @@ func (a *sessionActor) commit(next *State) error {
 	return nil
 }
 
-// repetition finds the reply to a call with a request_id that was carried out.
-func (a *sessionActor) repetition(c machine.Call) (*machine.StoredReply, error) {
-	if c.RequestID == nil {
+// repetition returns the stored reply to a call with a request_id that was carried
+// out, or nil. It refuses callers that the session does not belong to, in the words
+// for a session that does not exist: they are not to learn that it does.
+func (a *sessionActor) repetition(c caller) (*machine.StoredReply, error) {
+	if c.Identity != a.state.Identity {
+		return nil, unknownSession(a.id)
+	}
+	if c.Call.RequestID == nil {
 		return nil, nil
 	}
-	r := a.state.StoredReply(c.Tool, *c.RequestID)
-	if r != nil && r.ArgsDigest != c.ArgsDigest {
-		return nil, requestMismatch(*c.RequestID)
+	r := a.state.StoredReply(c.Call.Tool, *c.Call.RequestID)
+	if r != nil && r.ArgsDigest != c.Call.ArgsDigest {
+		return nil, session.Wrong("request_id_reused",
+			"request_id '%s' was used before with other arguments. Repeat a call with exactly the arguments it had, or pass a fresh request_id.", *c.Call.RequestID)
 	}
 	return r, nil
 }
 
-// alias stores a reply under the request_id of a call that repeats another
-// without one, or with another one, so that it can be repeated in turn.
+// alias keeps a reply under the request_id of a call that repeats another one too.
 func (a *sessionActor) alias(stored *machine.StoredReply, c machine.Call) error {
-	if c.RequestID == nil || a.state.StoredReply(c.Tool, *c.RequestID) != nil {
+	next := a.state.Alias(stored, c)
+	if next == a.state {
 		return nil
 	}
-	add := func(s *State) *State {
-		next := s.Next(s.UpdatedAt)
-		next.Remember(&machine.StoredReply{
-			Tool: stored.Tool, RequestID: c.RequestID, ArgsDigest: c.ArgsDigest,
-			EntryIndex: stored.EntryIndex, Reply: stored.Reply, Raw: stored.Raw, // no StepID: it is there for its request_id alone
-		}, stored.EntryIndex)
-		return next
-	}
 	if a.state.Status == Active {
-		return a.commit(add(a.state))
+		return a.commit(next)
 	}
 	// Nobody owns a session that has ended: another server may add to it just now.
 	next, err := a.engine.records.Update(a.id, func(now *State) (*State, error) {
-		if now.StoredReply(c.Tool, *c.RequestID) != nil {
-			return nil, nil
+		if next := now.Alias(stored, c); next != now {
+			return next, nil
 		}
-		return add(now), nil
+		return nil, nil
 	})
 	if session.CodeOf(err) == "session_unreadable" {
 		err = notSaved(a.id, errors.Unwrap(err))
@@ -258,49 +256,31 @@ func (a *sessionActor) alias(stored *machine.StoredReply, c machine.Call) error 
 	return nil
 }
 
-// allow refuses callers that the session does not belong to, in the words for a
-// session that does not exist: they are not to learn that it does.
-func (a *sessionActor) allow(c caller) error {
-	if c.Identity != a.state.Identity {
-		return unknownSession(a.id)
-	}
-	return nil
-}
-
 func (a *sessionActor) abort(m abortMessage) (*AbortReply, error) {
-	if err := a.allow(m.caller); err != nil {
+	r, err := a.repetition(m.caller)
+	if err != nil {
 		return nil, err
 	}
-	if r, err := a.repetition(m.Call); err != nil {
-		return nil, err
-	} else if r != nil {
-		return storedAs[AbortReply](r)
-	}
-	if a.state.Status != Active {
-		r := a.state.ReplayAbort(m.Explanation)
-		if r == nil {
+	if r == nil && a.state.Status != Active {
+		if r = a.state.ReplayAbort(m.Explanation); r == nil {
 			return nil, a.state.Ended()
 		}
 		if err := a.alias(r, m.Call); err != nil {
 			return nil, err
 		}
-		return storedAs[AbortReply](r)
 	}
-	next, r := a.state.Abort(m.Call, m.Explanation, a.engine.now())
-	if err := a.commit(next); err != nil {
-		return nil, err
+	if r != nil {
+		return machine.ReplyOf[AbortReply](r)
 	}
-	return r, nil
+	next, reply := a.state.Abort(m.Call, m.Explanation, a.engine.now())
+	return reply, a.commit(next)
 }
 
 func (a *sessionActor) goTo(ctx context.Context, m goToMessage) (*GoToReply, error) {
-	if err := a.allow(m.caller); err != nil {
-		return nil, err
-	}
-	if r, err := a.repetition(m.Call); err != nil {
+	if r, err := a.repetition(m.caller); err != nil {
 		return nil, err
 	} else if r != nil {
-		return storedAs[GoToReply](r)
+		return machine.ReplyOf[GoToReply](r)
 	}
 	if a.state.Status != Active {
 		return nil, a.state.Ended()
@@ -321,36 +301,22 @@ func (a *sessionActor) goTo(ctx context.Context, m goToMessage) (*GoToReply, err
 		return nil, err
 	}
 	next, r := a.state.GoTo(def, m.Call, to, m.StepID, a.engine.now(), texts)
-	if err := a.commit(next); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return r, a.commit(next)
 }
 
+// takeUp returns the handle of a session that is to be on the caller's stack.
 func (a *sessionActor) takeUp(m takeUpMessage) (*stack.Handle, error) {
-	if err := a.allow(m.caller); err != nil {
-		return nil, err
-	}
-	return a.handle, nil
+	_, err := a.repetition(m.caller)
+	return a.handle, err
 }
 
+// replay returns the stored reply to a call that was carried out in this session.
 func (a *sessionActor) replay(m replayMessage) (*machine.StoredReply, error) {
-	if err := a.allow(m.caller); err != nil {
-		return nil, err
-	}
-	r := a.state.StoredReply(m.Call.Tool, *m.Call.RequestID)
-	switch {
-	case r == nil:
+	r, err := a.repetition(m.caller)
+	if r == nil && err == nil {
 		return nil, session.NotNow("reply_forgotten",
 			"The call with request_id '%s' was done in session '%s', but so much has followed that its reply is no longer kept. get_step tells where the session is.",
 			*m.Call.RequestID, a.id).With("session_id", a.id)
-	case r.ArgsDigest != m.Call.ArgsDigest:
-		return nil, requestMismatch(*m.Call.RequestID)
 	}
-	return r, nil
-}
-
-func requestMismatch(id string) error {
-	return session.Wrong("request_id_reused",
-		"request_id '%s' was used before with other arguments. Repeat a call with exactly the arguments it had, or pass a fresh request_id.", id)
+	return r, err
 }

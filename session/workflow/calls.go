@@ -12,19 +12,12 @@ import (
 	"deepwork/session/workflow/stack"
 )
 
-// An outcome is what came of a call.
-type outcome[R any] struct {
-	reply    *R
-	id       string // the session it was about
-	recorded bool   // its reply is stored there, so that a repetition is given the same
-}
-
 // call carries out a call of a connection, or, if it has the request_id of one
-// that was carried out before, returns that one's reply. finish completes a copy of
-// the reply with what may have changed since; replayed is the session if the reply
-// is a repetition, else nil.
+// that was carried out before, returns that one's reply. do returns the reply and
+// the session it is about. finish completes a copy of the reply with what may have
+// changed since; replayed is the session if the reply is a repetition, else nil.
 func call[R any](ctx context.Context, c *Conn, tool string, requestID *string, args any,
-	do func(who caller) (outcome[R], error), finish func(r *R, id string, replayed *stack.Handle)) (*R, error) {
+	do func(who caller) (*R, string, error), finish func(r *R, id string, replayed *stack.Handle)) (*R, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
@@ -33,34 +26,48 @@ func call[R any](ctx context.Context, c *Conn, tool string, requestID *string, a
 	if err != nil {
 		return nil, err
 	}
-	var id string
-	r, again, err := once(ctx, c, who, func() (*R, string, error) {
-		o, err := do(who)
-		recorded := ""
-		if o.recorded {
-			recorded = o.id
-		}
-		if err != nil {
-			return nil, recorded, err
-		}
-		id = o.id
-		reply := *o.reply // which may be stored
-		return &reply, recorded, nil
-	})
+	r, id, again, err := once(ctx, c, who, do)
 	if err != nil {
 		return nil, err
 	}
 	var replayed *stack.Handle
-	if again != "" {
+	if again {
 		// The connection that made the call may be gone: whoever repeats it goes on
 		// with the session, or with what is below one that has ended.
-		id = again
-		if replayed, err = c.target(ctx, &again); err != nil {
+		if replayed, err = c.target(ctx, &id); err != nil {
 			return nil, err
 		}
 	}
-	finish(r, id, replayed)
-	return r, nil
+	reply := *r // which may be stored
+	finish(&reply, id, replayed)
+	return &reply, nil
+}
+
+// once carries out a call unless one with its request_id was carried out before;
+// then it returns that one's reply, and again is true.
+func once[R any](ctx context.Context, c *Conn, who caller, do func(who caller) (*R, string, error)) (r *R, id string, again bool, err error) {
+	if who.Call.RequestID == nil {
+		r, id, err = do(who)
+		return r, id, false, err
+	}
+	k := requestKey{who.Identity, who.Call.Tool, *who.Call.RequestID}
+	id, claimed, err := c.engine.requests.begin(ctx, k)
+	if err != nil {
+		return nil, "", false, err
+	}
+	if claimed {
+		defer c.engine.requests.end(k)
+		if id = c.engine.searchRequest(k); id == "" {
+			r, id, err = do(who)
+			return r, id, false, err
+		}
+	}
+	stored, err := ask(ctx, c.engine, id, func(p actor.Reply[*machine.StoredReply]) message { return replayMessage{who, p} })
+	if err != nil {
+		return nil, "", false, err
+	}
+	r, err = machine.ReplyOf[R](stored)
+	return r, id, true, err
 }
 
 // FinishArgs are the parameters of finished_step (seed 000, 001.4.2 and 3).
@@ -79,12 +86,12 @@ type FinishArgs struct {
 func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*FinishReply, error) {
 	arrived, id := time.Now(), a.RequestID
 	a.RequestID = nil
-	return call(ctx, c, ToolFinish, id, a, func(who caller) (outcome[FinishReply], error) {
+	return call(ctx, c, ToolFinish, id, a, func(who caller) (*FinishReply, string, error) {
 		f, err := c.finish(ctx, who, a, arrived)
 		if err != nil {
-			return outcome[FinishReply]{}, err
+			return nil, "", err
 		}
-		return outcome[FinishReply]{f.Reply, f.ID, f.Recorded}, nil
+		return f.Reply, f.ID, nil
 	}, func(r *FinishReply, id string, _ *stack.Handle) {
 		if r.Status == WorkflowComplete {
 			r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, id)
@@ -146,7 +153,7 @@ type AbortArgs struct {
 func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*AbortReply, error) {
 	id := a.RequestID
 	a.RequestID = nil
-	return call(ctx, c, ToolAbort, id, a, func(who caller) (outcome[AbortReply], error) {
+	return call(ctx, c, ToolAbort, id, a, func(who caller) (*AbortReply, string, error) {
 		return move(ctx, c, a.SessionID, func(p actor.Reply[*AbortReply]) message { return abortMessage{who, a.Explanation, p} })
 	}, func(r *AbortReply, id string, _ *stack.Handle) {
 		r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, id)
@@ -155,17 +162,17 @@ func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*AbortReply, error) {
 }
 
 // move asks the session that a call is about to make a transition.
-func move[R any](ctx context.Context, c *Conn, sessionID *string, build func(actor.Reply[*R]) message) (outcome[R], error) {
+func move[R any](ctx context.Context, c *Conn, sessionID *string, build func(actor.Reply[*R]) message) (*R, string, error) {
 	h, err := c.target(ctx, sessionID)
 	if err != nil {
-		return outcome[R]{}, err
+		return nil, "", err
 	}
 	r, err := ask(ctx, c.engine, h.ID, build)
 	if err != nil {
-		return outcome[R]{}, err
+		return nil, "", err
 	}
 	c.stack.Moved(ctx, nil)
-	return outcome[R]{r, h.ID, true}, nil
+	return r, h.ID, nil
 }
 
 // StepArgs are the parameters of get_step.
@@ -206,7 +213,7 @@ type GoToArgs struct {
 func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*GoToReply, error) {
 	id := a.RequestID
 	a.RequestID = nil
-	return call(ctx, c, ToolGoTo, id, a, func(who caller) (outcome[GoToReply], error) {
+	return call(ctx, c, ToolGoTo, id, a, func(who caller) (*GoToReply, string, error) {
 		return move(ctx, c, a.SessionID, func(p actor.Reply[*GoToReply]) message { return goToMessage{who, a.StepID, p} })
 	}, func(r *GoToReply, id string, _ *stack.Handle) { r.Stack = c.stackOf(ctx, id) })
 }

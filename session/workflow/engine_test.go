@@ -149,7 +149,7 @@ func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
 	if r.Status != WorkflowComplete || len(r.Stack) != 0 || r.BeginStep != nil {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
-	if !strings.Contains(*r.Summary, "alpha/main") {
+	if !strings.Contains(*r.Summary, "alpha/main' is completed") {
 		t.Errorf("summary %q", *r.Summary)
 	}
 	if got := toJSON(t, r.AllOutputs); got != `{"report":"r2.md"}` {

@@ -68,10 +68,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishMessage) (*finished,
 // prepare finds out what a finished_step is about, in base. done is the reply
 // where the call was carried out before.
 func (a *sessionActor) prepare(ctx context.Context, base *State, m *finishMessage) (c *candidate, done *finished, err error) {
-	if err := a.allow(m.caller); err != nil {
-		return nil, nil, err
-	}
-	if r, err := a.repetition(m.Call); err != nil {
+	if r, err := a.repetition(m.caller); err != nil {
 		return nil, nil, err
 	} else if r != nil {
 		done, err = a.again(r, m.Call)
@@ -160,7 +157,7 @@ func (a *sessionActor) again(stored *machine.StoredReply, c machine.Call) (*fini
 	if err := a.alias(stored, c); err != nil {
 		return nil, err
 	}
-	r, err := storedAs[FinishReply](stored)
+	r, err := machine.ReplyOf[FinishReply](stored)
 	if err != nil {
 		return nil, err
 	}

@@ -85,14 +85,17 @@ func (c *sessionCheck) replies() {
 	for i, r := range c.Replies {
 		var begun *StepInfo
 		var err error
-		switch r.Tool {
-		case ToolStart:
+		switch {
+		case r.Refusal != nil && r.Tool != ToolFinish:
+			err = fmt.Errorf("it is a refusal")
+		case r.Refusal != nil: // of a review
+		case r.Tool == ToolStart:
 			begun, err = beginningOf[StartReply](r, func(s *StartReply) *StepInfo { return s.BeginStep })
-		case ToolFinish:
+		case r.Tool == ToolFinish:
 			begun, err = beginningOf[FinishReply](r, func(f *FinishReply) *StepInfo { return f.BeginStep })
-		case ToolGoTo:
+		case r.Tool == ToolGoTo:
 			begun, err = beginningOf[GoToReply](r, func(g *GoToReply) *StepInfo { return g.BeginStep })
-		case ToolAbort:
+		case r.Tool == ToolAbort:
 			_, err = beginningOf[AbortReply](r, func(*AbortReply) *StepInfo { return nil })
 			if c.Status != Aborted {
 				c.fault("it keeps the reply to an abort, and was not aborted")

@@ -4,16 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"sync"
 	"time"
 
-	"deepwork/actor"
 	"deepwork/session"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // A requestKey is what a request_id is scoped to (DESIGN "Retries").
@@ -138,45 +135,12 @@ func (r *requests) begin(ctx context.Context, k requestKey) (sessionID string, c
 	}
 }
 
-// end gives a claimed key back; sessionID is where its call was done, or "".
-func (r *requests) end(k requestKey, sessionID string) {
-	if sessionID != "" {
-		r.add(k, sessionID)
-	}
+// end gives a claimed key back. A call that was done has been learned by then.
+func (r *requests) end(k requestKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	close(r.current[k])
 	delete(r.current, k)
-}
-
-// once does a call, or, where a call with its request_id was done before, gives
-// its reply again. do returns the session it recorded the reply in, or "" where
-// it recorded none, so that the call may be done again.
-func once[R any](ctx context.Context, c *Conn, who caller, do func() (*R, string, error)) (r *R, replayed string, err error) {
-	if who.Call.RequestID == nil {
-		r, _, err = do()
-		return r, "", err
-	}
-	k := requestKey{who.Identity, who.Call.Tool, *who.Call.RequestID}
-	id, claimed, err := c.engine.requests.begin(ctx, k)
-	if err != nil {
-		return nil, "", err
-	}
-	if claimed {
-		recorded := ""
-		defer func() { c.engine.requests.end(k, recorded) }()
-		if id = c.engine.searchRequest(k); id == "" {
-			r, recorded, err = do()
-			return r, "", err
-		}
-		recorded = id
-	}
-	stored, err := ask(ctx, c.engine, id, func(p actor.Reply[*machine.StoredReply]) message { return replayMessage{who, p} })
-	if err != nil {
-		return nil, "", err
-	}
-	r, err = storedAs[R](stored)
-	return r, id, err
 }
 
 // searchRequest looks for a request_id that this server does not know in the
@@ -269,17 +233,4 @@ func (r *requests) find(k requestKey) string {
 		return number.id()
 	}
 	return ""
-}
-
-// storedAs returns a copy of a stored reply.
-func storedAs[R any](s *machine.StoredReply) (*R, error) {
-	if r, ok := s.Reply.(*R); ok {
-		c := *r
-		return &c, nil
-	}
-	r := new(R)
-	if err := json.Unmarshal(s.Raw, r); err != nil {
-		return nil, fmt.Errorf("reading the stored reply to %s: %w", s.Tool, err)
-	}
-	return r, nil
 }

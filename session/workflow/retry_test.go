@@ -157,3 +157,46 @@ func TestARefusedCallWithARequestIDMayBeMadeAgain(t *testing.T) {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
 }
+
+// A call with a request_id that a review refused is answered as it was when it is
+// repeated, also by another server, and spends no further attempt. Only an attempt
+// without a verdict is reviewed again.
+func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	srv, rev := p.reviewed()
+	rev.how.Store(&Reviewing{External: true, MaxAttempts: 2, ReplyWithin: patience})
+	c := srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	call := func(request string) (string, error) {
+		r, err := c.Finish(ctx, FinishArgs{Outputs: outputs("report", "bad.md"), SessionID: &id, RequestID: &request})
+		return toJSON(t, r), err
+	}
+	rev.set("exit", "")
+	p.write("bad.md", "nothing to object to, if there were a verdict")
+	if _, err := call("void"); session.CodeOf(err) != "review_failed" {
+		t.Fatalf("a reviewer that fails: %v", err)
+	}
+	rev.unset("exit")
+	p.write("bad.md", "CONTENT OF bad.md")
+	void, err := call("void")
+	if err != nil || !strings.Contains(void, string(NeedsWork)) {
+		t.Fatalf("the void attempt, repeated: %s, %v", void, err)
+	}
+	_, final := call("final")
+	refused(t, final, session.ToolError, "quality_gate_failed", "Quality gate failed after 2 attempts", "bad.md was read")
+	for _, when := range []string{"at once", "after a restart"} {
+		if again, err := call("void"); err != nil || again != void {
+			t.Errorf("%s: the first reply was %s, the repetition gave %s, %v", when, void, again, err)
+		}
+		if _, err := call("final"); err == nil || err.Error() != final.Error() {
+			t.Errorf("%s: the refusal was %v, the repetition gave %v", when, final, err)
+		}
+		if one := p.record(id).Progress("one"); one.QualityAttempts != 2 || rev.calls() != 3 {
+			t.Errorf("%s: %d attempts, %d calls of the reviewer", when, one.QualityAttempts, rev.calls())
+		}
+		srv.stop()
+		srv = p.reopen(rev)
+		c = srv.Connect("local")
+	}
+}

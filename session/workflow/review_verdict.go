@@ -61,29 +61,36 @@ func (a *sessionActor) conclude(ctx context.Context, base *State, c *candidate) 
 	if err != nil {
 		return nil, err
 	}
-	if base != a.state { // another call that joined the review may have collected it
-		if err := a.commit(base); err != nil {
-			return nil, err
-		}
-	}
+	var r *FinishReply
+	var refusal *session.Error
 	if p.AttemptsLeft(how.MaxAttempts) <= 0 {
-		return nil, gateFailed(p.QualityAttempts, stepID, judged,
+		refusal = gateFailed(p.QualityAttempts, stepID, judged,
 			"Change the outputs and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason.")
-	}
-	failed := judged.FailedReviews()
-	r := &FinishReply{Status: NeedsWork, Notice: machine.NoticeOf(c.def), Feedback: new(combined(failed)), FailedReviews: failed, FailedCriteria: []CriterionResult{}}
-	for _, f := range failed {
-		for _, cr := range f.Criteria {
-			if !cr.Passed {
-				r.FailedCriteria = append(r.FailedCriteria, cr)
+	} else {
+		failed := judged.FailedReviews()
+		r = &FinishReply{Status: NeedsWork, Notice: machine.NoticeOf(c.def), Feedback: new(combined(failed)), FailedReviews: failed, FailedCriteria: []CriterionResult{}}
+		for _, f := range failed {
+			for _, cr := range f.Criteria {
+				if !cr.Passed {
+					r.FailedCriteria = append(r.FailedCriteria, cr)
+				}
 			}
 		}
 	}
-	return &finished{ID: a.id, Reply: r}, nil
+	next := base.KeepAnswer(c.m.Call, c.plan.Index, r, refusal)
+	if next != a.state { // else another call that joined the review has collected it
+		if err := a.commit(next); err != nil {
+			return nil, err
+		}
+	}
+	if refusal != nil {
+		return nil, refusal
+	}
+	return &finished{ID: a.id, Reply: r, Recorded: next != base}, nil
 }
 
 // gateFailed refuses a step whose attempts are used up (seed 000, 001.4.13).
-func gateFailed(n int, stepID string, judged *Attempt, what string) error {
+func gateFailed(n int, stepID string, judged *Attempt, what string) *session.Error {
 	return session.Wrong("quality_gate_failed", "Quality gate failed after %d attempts of step '%s'.\n%s\n%s", n, stepID, combined(judged.FailedReviews()), what).
 		With("step_id", stepID).With("attempts", n)
 }

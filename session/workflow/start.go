@@ -36,7 +36,7 @@ type StartArgs struct {
 func (c *Conn) Start(ctx context.Context, a StartArgs) (*StartReply, error) {
 	id := a.RequestID
 	a.RequestID = nil
-	return call(ctx, c, ToolStart, id, a, func(who caller) (outcome[StartReply], error) {
+	return call(ctx, c, ToolStart, id, a, func(who caller) (*StartReply, string, error) {
 		return c.start(ctx, who, a)
 	}, func(r *StartReply, id string, replayed *stack.Handle) {
 		if replayed != nil && !replayed.Active() {
@@ -46,32 +46,32 @@ func (c *Conn) Start(ctx context.Context, a StartArgs) (*StartReply, error) {
 	})
 }
 
-func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (o outcome[StartReply], err error) {
+func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*StartReply, string, error) {
 	e := c.engine
 	j, err := findJob(ctx, e.catalog, a.JobName)
 	if err != nil {
-		return o, err
+		return nil, "", err
 	}
 	wf, err := findWorkflow(j, a.WorkflowName)
 	if err != nil {
-		return o, err
+		return nil, "", err
 	}
 	def := &machine.Definition{Job: j, Workflow: wf}
 	if len(wf.Entries) == 0 {
-		return o, machine.NoSteps(def)
+		return nil, "", machine.NoSteps(def)
 	}
 	parent := ""
 	if !a.Root {
 		if parent, err = c.parent(ctx, a.ParentSessionID); err != nil {
-			return o, err
+			return nil, "", err
 		}
 	}
 	texts, err := e.definitions.Texts(def, wf.Entries[0])
 	if err != nil {
-		return o, err
+		return nil, "", err
 	}
 	if def, err = e.definitions.Keep(def, texts); err != nil {
-		return o, err
+		return nil, "", err
 	}
 	b := machine.NewSession{
 		Goal: a.Goal, InstanceID: a.InstanceID, Identity: c.identity, Owner: e.records.Server(),
@@ -82,24 +82,23 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (o outcome[St
 	}
 	branch, undo, err := e.branch(ctx, branchName(j.Name, wf.Name, a.InstanceID, b.At))
 	if err != nil {
-		return o, err
+		return nil, "", err
 	}
 	b.BranchName = branch
 	s, r, err := e.create(def, b)
 	if err != nil {
 		undo()
-		return o, err
+		return nil, "", err
 	}
 	e.tellMoved(nil, s)
 	e.requests.learn(s)
 	// The session is on disk: a caller that left meanwhile finds it here when it
 	// repeats the call.
-	o = outcome[StartReply]{r, s.SessionID, true}
 	if err := c.push(ctx, stack.Link{Handle: e.handles.Of(s, true), Parent: parent}); err != nil {
-		return o, err
+		return nil, "", err
 	}
 	c.stack.Moved(ctx, nil)
-	return o, nil
+	return r, s.SessionID, nil
 }
 
 // create makes the session durable under a fresh id.

@@ -13,7 +13,7 @@ import (
 
 // step tells where a session is, without moving it (get_step).
 func (a *sessionActor) step(ctx context.Context, m stepMessage) (*StepReply, error) {
-	if err := a.allow(m.caller); err != nil {
+	if _, err := a.repetition(m.caller); err != nil {
 		return nil, err
 	}
 	if a.state.Status != Active {

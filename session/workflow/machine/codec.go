@@ -8,7 +8,7 @@ import (
 	"deepwork/session"
 )
 
-// encode gives the session file's JSON: keys in State's order, indented by two
+// Encode gives the session file's JSON: keys in State's order, indented by two
 // spaces, ending in "\n}". What did not change since it was last encoded is not
 // encoded again, so that a step late in a long workflow costs what the first did.
 func (s *State) Encode() ([]byte, error) {
@@ -84,7 +84,7 @@ func IsSessionID(text string) bool {
 	return true
 }
 
-// decode reads a session file's JSON and checks what the rest relies on.
+// Decode reads a session file's JSON and checks what the rest relies on.
 func Decode(id string, data []byte) (*State, error) {
 	var head struct {
 		FormatVersion int `json:"format_version"`

@@ -33,7 +33,7 @@ type Bundle struct {
 	Instructions map[string]string `json:"instructions"` // by step id; those that could be read
 }
 
-// encode gives the bundle's bytes and their hash.
+// Encode gives the bundle's bytes and their hash.
 func (b *Bundle) Encode() (data []byte, hash string, err error) {
 	data, err = Marshal(b) // the keys of a map come sorted: the same Bundle, the same bytes
 	if err != nil {

@@ -74,6 +74,9 @@ func (e *encoder) reply(r *StoredReply) {
 		e.field("entry_index", r.EntryIndex)
 		e.key("reply")
 		e.indent(r.Raw, "      ")
+		if r.Refusal != nil {
+			e.field("error", r.Refusal)
+		}
 	})
 }
 

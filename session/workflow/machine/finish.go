@@ -71,7 +71,7 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 	return p, nil
 }
 
-// replay finds the reply to the finished_step that finished this step with the
+// Replay finds the reply to the finished_step that finished this step with the
 // same outputs, if it is kept.
 func (s *State) Replay(stepID string, same func(Outputs) bool) *StoredReply {
 	p := s.Progress(stepID)
@@ -86,7 +86,7 @@ func (s *State) Replay(stepID string, same func(Outputs) bool) *StoredReply {
 	return nil
 }
 
-// ended refuses a call to a session that is over.
+// Ended refuses a call to a session that is over.
 func (s *State) Ended() error {
 	why := "is completed"
 	if s.Status == Aborted {
@@ -157,18 +157,9 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 		}
 	}
 
-	made := &struct { // what is kept together is made together
-		stored StoredReply
-		reply  FinishReply
-	}{
-		stored: StoredReply{
-			Tool: ToolFinish, RequestID: f.Call.RequestID, ArgsDigest: f.Call.ArgsDigest,
-			StepID: p.Step.ID, EntryIndex: p.Index,
-		},
-		reply: FinishReply{Status: NextStep, Notice: NoticeOf(def)},
-	}
-	r := &made.reply
-	made.stored.Reply = r
+	r := &FinishReply{Status: NextStep, Notice: NoticeOf(def)}
+	stored := f.Call.stored(r)
+	stored.StepID, stored.EntryIndex = p.Step.ID, p.Index
 	switch {
 	case p.Pending != nil:
 		n.setProgress(changed...)
@@ -188,7 +179,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 		r.BeginStep, r.ConcurrentSteps = &infos[0], Rest(infos)
 	}
 	n.settle(f.At)
-	n.Remember(&made.stored, p.Index)
+	n.remember(stored, p.Index)
 	return n, r
 }
 

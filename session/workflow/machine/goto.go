@@ -17,7 +17,7 @@ func (s *State) Abort(c Call, explanation string, at time.Time) (*State, *AbortR
 		AbortedStep:     s.CurrentStepID,
 		Explanation:     explanation,
 	}
-	n.Remember(&StoredReply{Tool: ToolAbort, RequestID: c.RequestID, ArgsDigest: c.ArgsDigest, Reply: r}, s.CurrentEntryIndex)
+	n.remember(c.stored(r), s.CurrentEntryIndex)
 	return n, r
 }
 
@@ -89,6 +89,6 @@ func (s *State) GoTo(def *Definition, c Call, to int, stepID string, at time.Tim
 	}
 	infos := n.enter(def, to, at, texts)
 	r.BeginStep, r.ConcurrentSteps = &infos[0], Rest(infos)
-	n.Remember(&StoredReply{Tool: ToolGoTo, RequestID: c.RequestID, ArgsDigest: c.ArgsDigest, Reply: r}, to)
+	n.remember(c.stored(r), to)
 	return n, r
 }

@@ -39,7 +39,12 @@ type Call struct {
 	ArgsDigest string
 }
 
-// begin makes a new session at the first entry of its workflow
+// stored returns what is kept of the reply to the call.
+func (c Call) stored(reply any) *StoredReply {
+	return &StoredReply{Tool: c.Tool, RequestID: c.RequestID, ArgsDigest: c.ArgsDigest, Reply: reply}
+}
+
+// Begin makes a new session at the first entry of its workflow
 // (seed 000, 001.3.7 to 001.3.14).
 func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 	if len(def.Workflow.Entries) == 0 {
@@ -55,7 +60,7 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 	}
 	infos := s.enter(def, 0, b.At, b.Texts)
 	r := &StartReply{BeginStep: &infos[0], ConcurrentSteps: Rest(infos), Notice: NoticeOf(def)}
-	s.Remember(&StoredReply{Tool: ToolStart, RequestID: b.Call.RequestID, ArgsDigest: b.Call.ArgsDigest, Reply: r}, 0)
+	s.remember(b.Call.stored(r), 0)
 	return s, r, nil
 }
 
@@ -89,7 +94,7 @@ func (s *State) enter(def *Definition, index int, at time.Time, texts Instructio
 	return s.Describe(def, entry, texts)
 }
 
-// place finds the current entry in the definition anew, because the job may
+// Position finds the current entry in the definition anew, because the job may
 // have been edited, and the members that are not completed.
 func (s *State) Position(def *Definition) (index int, entry job.Entry, pending []string) {
 	index = def.Workflow.Find(s.CurrentStepID)
@@ -135,7 +140,7 @@ func (s *State) summary(def *Definition) string {
 			unreported = append(unreported, p.Key)
 		}
 	}
-	text := fmt.Sprintf("Workflow '%s/%s' is complete: %s finished.", s.JobName, def.Workflow.Name, Count(done, "step"))
+	text := fmt.Sprintf("Workflow '%s/%s' is completed: %s finished.", s.JobName, def.Workflow.Name, Count(done, "step"))
 	if unreported != nil {
 		text += " Members of concurrent groups that were never reported: " + quoteList(unreported) + "."
 	}

@@ -2,8 +2,13 @@ package machine
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	"deepwork/session"
 )
 
 // FormatVersion is the version of the session file this program writes. A file
@@ -94,25 +99,50 @@ type Withdrawal struct {
 type StoredReply struct {
 	Tool       string          `json:"tool"`
 	RequestID  *string         `json:"request_id"`
-	ArgsDigest string          `json:"args_digest"` // of the call's arguments, without request_id
-	StepID     string          `json:"step_id"`     // finished_step: which
-	EntryIndex int             `json:"entry_index"` // finished_step: of that step's entry
-	Reply      any             `json:"-"`           // *StartReply, *FinishReply, *AbortReply or *GoToReply
-	Raw        json.RawMessage `json:"reply"`       // Reply as JSON; made when it is first encoded
+	ArgsDigest string          `json:"args_digest"`     // of the call's arguments, without request_id
+	StepID     string          `json:"step_id"`         // finished_step: which
+	EntryIndex int             `json:"entry_index"`     // finished_step: of that step's entry
+	Reply      any             `json:"-"`               // *StartReply, *FinishReply, *AbortReply or *GoToReply
+	Raw        json.RawMessage `json:"reply"`           // Reply as JSON; made when it is first encoded
+	Refusal    *Refusal        `json:"error,omitempty"` // the answer in place of a reply
 
 	encoded atomic.Pointer[[]byte]
+}
+
+// A Refusal is a *session.Error that is kept.
+type Refusal struct {
+	Kind    session.Kind   `json:"type"`
+	Code    string         `json:"code"`
+	Message string         `json:"message"`
+	Details map[string]any `json:"details"`
+}
+
+// ReplyOf returns a copy of a stored reply, or the error that was the answer.
+func ReplyOf[R any](s *StoredReply) (*R, error) {
+	if e := s.Refusal; e != nil {
+		return nil, &session.Error{Kind: e.Kind, Code: e.Code, Message: e.Message, Details: maps.Clone(e.Details)}
+	}
+	if r, ok := s.Reply.(*R); ok {
+		c := *r
+		return &c, nil
+	}
+	r := new(R)
+	if err := json.Unmarshal(s.Raw, r); err != nil {
+		return nil, fmt.Errorf("reading the stored reply to %s: %w", s.Tool, err)
+	}
+	return r, nil
 }
 
 // KeptRequests is how many replies to calls with a request_id a session keeps.
 const KeptRequests = 8
 
-// progress returns what is known of a step, or nil.
+// Progress returns what is known of a step, or nil.
 func (s *State) Progress(stepID string) *StepProgress {
 	p, _ := s.StepProgress.Get(stepID)
 	return p
 }
 
-// next returns a copy to be changed; slices are cloned where they are changed.
+// Next returns a copy to be changed; slices are cloned where they are changed.
 func (s *State) Next(at time.Time) *State {
 	n := *s
 	n.UpdatedAt = at
@@ -141,14 +171,13 @@ func (p *StepProgress) clone() *StepProgress {
 // remember adds a reply and forgets those that no retry can ask for any more:
 // finished_step's of entries before the one that ended last, and all but the
 // newest few of calls with a request_id.
-func (s *State) Remember(r *StoredReply, oldestEntry int) {
+func (s *State) remember(r *StoredReply, oldestEntry int) {
 	kept := make([]*StoredReply, 0, len(s.Replies)+1)
 	requests := 0
 	if r.RequestID != nil {
 		requests++
 	}
-	for i := len(s.Replies) - 1; i >= 0; i-- {
-		o := s.Replies[i]
+	for _, o := range slices.Backward(s.Replies) {
 		byStep := o.Tool == ToolFinish && o.StepID != "" && o.EntryIndex >= oldestEntry
 		byRequest := o.RequestID != nil && requests < KeptRequests
 		if byRequest {
@@ -159,9 +188,7 @@ func (s *State) Remember(r *StoredReply, oldestEntry int) {
 			kept = append(kept, o)
 		}
 	}
-	for i, j := 0, len(kept)-1; i < j; i, j = i+1, j-1 {
-		kept[i], kept[j] = kept[j], kept[i]
-	}
+	slices.Reverse(kept)
 	s.Replies = append(kept, r)
 }
 
@@ -169,11 +196,11 @@ func (s *State) Remember(r *StoredReply, oldestEntry int) {
 func (r *StoredReply) clone() *StoredReply {
 	return &StoredReply{
 		Tool: r.Tool, RequestID: r.RequestID, ArgsDigest: r.ArgsDigest,
-		StepID: r.StepID, EntryIndex: r.EntryIndex, Reply: r.Reply, Raw: r.Raw,
+		StepID: r.StepID, EntryIndex: r.EntryIndex, Reply: r.Reply, Raw: r.Raw, Refusal: r.Refusal,
 	}
 }
 
-// reply finds the stored reply to a call with this request_id.
+// StoredReply returns the reply to a call with this request_id.
 func (s *State) StoredReply(tool, requestID string) *StoredReply {
 	for _, r := range s.Replies {
 		if r.Tool == tool && r.RequestID != nil && *r.RequestID == requestID {
@@ -181,6 +208,35 @@ func (s *State) StoredReply(tool, requestID string) *StoredReply {
 		}
 	}
 	return nil
+}
+
+// KeepAnswer keeps the answer to a finished_step that moved nothing, a reply or a
+// refusal, under the call's request_id. It returns s if the call has none.
+func (s *State) KeepAnswer(c Call, entry int, reply *FinishReply, refusal *session.Error) *State {
+	if c.RequestID == nil {
+		return s
+	}
+	stored := c.stored(reply)
+	stored.EntryIndex = entry
+	if refusal != nil {
+		stored.Refusal = &Refusal{Kind: refusal.Kind, Code: refusal.Code, Message: refusal.Message, Details: maps.Clone(refusal.Details)}
+	}
+	n := s.Next(s.UpdatedAt)
+	n.remember(stored, 0)
+	return n
+}
+
+// Alias keeps a reply under the request_id of a call that repeats the one it was
+// given to. It returns s if there is one under it, or if the call has none.
+func (s *State) Alias(r *StoredReply, c Call) *State {
+	if c.RequestID == nil || s.StoredReply(c.Tool, *c.RequestID) != nil {
+		return s
+	}
+	stored := c.stored(r.Reply) // no StepID: it is there for its request_id alone
+	stored.EntryIndex, stored.Raw = r.EntryIndex, r.Raw
+	n := s.Next(s.UpdatedAt)
+	n.remember(stored, r.EntryIndex)
+	return n
 }
 
 // The names of the tools, as replies and request ids are filed under them.
