@@ -14,6 +14,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/session/attempt"
+	"deepwork/session/store"
 	"deepwork/session/workflow"
 )
 
@@ -34,9 +35,9 @@ type board struct {
 // get_context gives, and what is started is run by the servers of the project,
 // since this one ends with its agent. chosen tells whether the tools of the set are
 // offered at all. It returns at once; files are opened when they are needed.
-func openBoard(ctx context.Context, root string, member *presence.Member, chosen bool, settings *config.Source, jobs *catalog.Catalog, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
+func openBoard(ctx context.Context, root string, member *presence.Member, db store.Database, chosen bool, settings *config.Source, jobs *catalog.Catalog, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
 	b = &board{}
-	o := attempt.Options{Root: root, Config: settings.Current, Logger: logger, Member: member,
+	o := attempt.Options{Root: root, Config: settings.Current, Logger: logger, Member: member, Database: db,
 		CheckWorkflow: func(ctx context.Context, job, name string) error { return workflow.CheckWorkflow(ctx, jobs, job, name) }}
 	if file, id, ok := attempt.Workspace(getenv); ok {
 		if b.context, err = attempt.OpenContext(file, id, logger); err != nil {
@@ -47,7 +48,7 @@ func openBoard(ctx context.Context, root string, member *presence.Member, chosen
 		if home := filepath.Dir(file); filepath.Base(home) == ".deepwork" {
 			around := config.Open(filepath.Dir(home))
 			around.Logger = logger
-			o.Root, o.Config, o.Member, o.Passive = filepath.Dir(home), around.Current, nil, true
+			o.Root, o.Config, o.Member, o.Database, o.Passive = filepath.Dir(home), around.Current, nil, nil, true
 		}
 	}
 	if chosen {

@@ -20,6 +20,7 @@ import (
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/store/local/sqlite"
 	"deepwork/session/workflow"
 )
 
@@ -143,7 +144,8 @@ func NewServer(o Options) (*Server, error) {
 		return judge.Close(ctx)
 	}
 	member := session.NewMember(workflow.TmpDir(root), logger)
-	tasks, err := openBoard(ctx, root, member, sets == nil || slices.Contains(sets, "board"), settings, jobs, logger, os.Getenv)
+	db := sqlite.New(sqlite.Options{Path: sqlite.Path(root), Logger: logger})
+	tasks, err := openBoard(ctx, root, member, db, sets == nil || slices.Contains(sets, "board"), settings, jobs, logger, os.Getenv)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("making the server: %w", err), closeGate(ctx), jobs.Close(ctx))
 	}
@@ -179,6 +181,9 @@ func NewServer(o Options) (*Server, error) {
 			}
 			if err := jobs.Close(ctx); err != nil {
 				errs = append(errs, fmt.Errorf("the catalog did not stop: %w", err))
+			}
+			if err := db.Close(); err != nil {
+				errs = append(errs, err)
 			}
 			if err := member.Leave(); err != nil { // last: until here nobody takes what is this server's
 				errs = append(errs, err)

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -33,6 +32,8 @@ type Options struct {
 	Shim   []string         // the command line of the shim without its last argument; default [this program, runner.ShimCommand]
 	Logger *slog.Logger     // default: discards
 	Member *presence.Member // this process; default: one of its own, which leaves at Close
+
+	Database store.Database // of the project; default: .deepwork/board.db, closed at Close
 
 	// CheckWorkflow tells whether there is such a workflow, when a task names it;
 	// its error is the caller's answer. nil: it is not checked.
@@ -86,6 +87,7 @@ type Engine struct {
 	leave    bool // at Close
 	system   *actor.System
 	attempts *actor.Registry[string, message]
+	db       store.Database
 	projects projects
 	stats    stats
 
@@ -98,7 +100,7 @@ type Engine struct {
 	kicks   chan struct{} // capacity 1, never closed: a slot or something that waits may be there
 
 	mu      sync.Mutex // guards what follows; held while the board is opened
-	opened  *sqlite.DB
+	used    bool       // the database is open
 	closed  bool
 	tending map[string]bool // ids of the executions that this server sees to
 	keepers map[string]*worktree.Keeper
@@ -127,6 +129,9 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if e.member = o.Member; e.member == nil {
 		e.member, e.leave = newMember(e.home, o.Logger), true
 	}
+	if e.db = o.Database; e.db == nil {
+		e.db = sqlite.New(sqlite.Options{Path: e.boardPath(), Logger: o.Logger, Now: o.Now})
+	}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	e.serving, e.halt = context.WithCancel(e.ctx)
 	e.system = actor.NewSystem(o.Logger)
@@ -154,11 +159,9 @@ func (e *Engine) Close(ctx context.Context) []string {
 	stuck = append(stuck, e.system.Stop(ctx)...)
 	e.mu.Lock()
 	e.closed = true
-	board := e.opened
-	e.opened = nil
 	e.mu.Unlock()
-	if board != nil {
-		if err := board.Close(); err != nil {
+	if e.o.Database == nil {
+		if err := e.db.Close(); err != nil {
 			e.log.Error("closing the task board", "error", err)
 		}
 	}
@@ -178,24 +181,23 @@ func (e *Engine) board(ctx context.Context) (store.Board, error) {
 	if e.closed {
 		return nil, fault("opening the task board", task.ErrClosed)
 	}
-	if e.opened != nil {
-		return e.opened.Board(), nil
+	if e.used {
+		return e.db.Board(), nil
 	}
-	b, err := sqlite.Open(ctx, sqlite.Options{Path: e.boardPath(), Logger: e.log, Now: e.o.Now})
-	if err != nil {
+	if err := e.db.Open(ctx); err != nil {
 		return nil, fault("opening the task board", err)
 	}
-	e.opened = b
+	e.used = true
 	if err := ignore(e.o.Root, filepath.Join(e.home, "worktrees")); err != nil {
 		e.log.Warn("git may take the board for one of the project's own files", "error", err)
 	}
 	e.kick()
-	return b.Board(), nil
+	return e.db.Board(), nil
 }
 
 // boardIfThere is board where there is one already; else nil.
 func (e *Engine) boardIfThere(ctx context.Context) (store.Board, error) {
-	if _, err := os.Stat(e.boardPath()); errors.Is(err, fs.ErrNotExist) {
+	if !e.db.Exists() {
 		return nil, nil
 	}
 	return e.board(ctx)

@@ -184,12 +184,8 @@ func (s *server) die() {
 	s.beside.close(ctx)
 	s.mu.Lock()
 	s.closed = true
-	board := s.opened
-	s.opened = nil
 	s.mu.Unlock()
-	if board != nil {
-		board.Close()
-	}
+	s.db.Close()
 	s.member.Fall()
 }
 

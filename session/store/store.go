@@ -3,6 +3,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -17,6 +18,21 @@ var (
 	// on disk: whether it is there after a crash is not known.
 	ErrUnsynced = errors.New("the record was written, but may not survive a crash")
 )
+
+// A Database is what one process has of a project's stores that are not files of
+// their own. It is opened at the first call that needs it. Its methods may be called
+// from any goroutine.
+type Database interface {
+	Board() Board
+	Requests() Requests
+	// Open opens it now, and makes it if it is not there, so that the caller learns
+	// whether that works.
+	Open(ctx context.Context) error
+	// Exists reports whether it has been made, so that reading need not make it.
+	Exists() bool
+	// Close waits for the calls that are under way; later ones fail.
+	Close() error
+}
 
 // An Info is one record in a list, not yet read.
 type Info struct {

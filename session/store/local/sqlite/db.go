@@ -21,6 +21,7 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/store"
 
 	sqlite3 "modernc.org/sqlite/lib"
@@ -29,6 +30,9 @@ import (
 // readers is the number of connections that read at once. Readers never wait for
 // the writer, nor it for them.
 const readers = 4
+
+// Path returns the path of the database of the project at root.
+func Path(root string) string { return filepath.Join(root, ".deepwork", "board.db") }
 
 // Options configure a DB.
 type Options struct {
@@ -73,7 +77,7 @@ func New(o Options) *DB {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = session.Clock
 	}
 	d := &DB{o: o}
 	d.closing, d.halt = context.WithCancel(context.Background())
@@ -86,12 +90,19 @@ func New(o Options) *DB {
 // read, and changes get ErrFull.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	d := New(o)
-	release, err := d.use(ctx)
-	if err != nil {
+	if err := d.Open(ctx); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	release()
 	return d, nil
+}
+
+// Open opens the database if it is not open, with the errors of the function Open.
+func (d *DB) Open(ctx context.Context) error {
+	release, err := d.use(ctx)
+	if err == nil {
+		release()
+	}
+	return err
 }
 
 // Board returns the task board.
