@@ -9,7 +9,7 @@ import (
 
 	"deepwork/catalog"
 	"deepwork/catalog/job"
-	"deepwork/session/workflow/machine"
+	"deepwork/catalog/jsontext"
 )
 
 // encodedJobs is what get_workflows tells of a snapshot, encoded once.
@@ -97,7 +97,7 @@ func jobInfo(j *job.Job, description *string) JobInfo {
 func encodeList[T any](all []T, most int, encode func(T) any) (json.RawMessage, int, error) {
 	out := []byte{'['}
 	for i, entry := range all {
-		data, err := machine.Marshal(encode(entry))
+		data, err := jsontext.Encode(encode(entry))
 		if err != nil {
 			return nil, 0, err
 		}

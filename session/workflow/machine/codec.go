@@ -8,69 +8,6 @@ import (
 	"deepwork/session"
 )
 
-// Encode gives the session file's JSON: keys in State's order, indented by two
-// spaces, ending in "\n}". What did not change since it was last encoded is not
-// encoded again, so that a step late in a long workflow costs what the first did.
-func (s *State) Encode() ([]byte, error) {
-	size := 8192
-	for _, p := range s.StepProgress {
-		if b := p.Value.encoded.Load(); b != nil {
-			size += len(*b) + len(p.Key) + 16
-		}
-	}
-	e := encoder{buf: make([]byte, 0, size)}
-	e.buf = append(e.buf, '{')
-	e.field("format_version", s.FormatVersion)
-	e.field("session_id", s.SessionID)
-	e.field("job_name", s.JobName)
-	e.field("workflow_name", s.WorkflowName)
-	e.field("goal", s.Goal)
-	e.field("instance_id", s.InstanceID)
-	e.field("branch_name", s.BranchName)
-	e.field("status", s.Status)
-	e.field("current_step_id", s.CurrentStepID)
-	e.field("current_entry_index", s.CurrentEntryIndex)
-	e.field("reported_by_step_id", s.ReportedByStepID)
-	e.key("step_progress")
-	e.open('{')
-	for i, p := range s.StepProgress {
-		e.element(i)
-		e.string(p.Key)
-		e.buf = append(e.buf, ": "...)
-		e.cached(&p.Value.encoded, func() { e.progress(p.Value) })
-	}
-	e.close('}', len(s.StepProgress))
-	e.field("parent_session_id", s.ParentSessionID)
-	e.field("abort_reason", s.AbortReason)
-	e.field("started_at", s.StartedAt)
-	e.field("updated_at", s.UpdatedAt)
-	e.field("completed_at", s.CompletedAt)
-	e.field("identity", s.Identity)
-	e.field("owner", s.Owner)
-	e.field("definition", s.Definition)
-	e.key("history")
-	e.open('[')
-	for i, w := range s.History {
-		e.element(i)
-		e.cached(&w.encoded, func() { e.value(w, "    ") })
-	}
-	e.close(']', len(s.History))
-	e.key("replies")
-	e.open('[')
-	for i, r := range s.Replies {
-		e.element(i)
-		if r.Raw == nil && e.err == nil {
-			r.Raw, e.err = Marshal(r.Reply)
-		}
-		e.cached(&r.encoded, func() { e.reply(r) })
-	}
-	e.close(']', len(s.Replies))
-	if e.err != nil {
-		return nil, fmt.Errorf("encoding session %s: %w", s.SessionID, e.err)
-	}
-	return append(e.buf, "\n}"...), nil
-}
-
 // IsSessionID tells whether a text is 8 lower-case hexadecimal characters.
 func IsSessionID(text string) bool {
 	if len(text) != 8 {

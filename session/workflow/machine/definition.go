@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 )
 
@@ -35,7 +36,7 @@ type Bundle struct {
 
 // Encode gives the bundle's bytes and their hash.
 func (b *Bundle) Encode() (data []byte, hash string, err error) {
-	data, err = Marshal(b) // the keys of a map come sorted: the same Bundle, the same bytes
+	data, err = jsontext.Encode(b) // the keys of a map come sorted: the same Bundle, the same bytes
 	if err != nil {
 		return nil, "", err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 )
 
@@ -289,7 +290,7 @@ func TestEncodeIsWhatMarshalGives(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw, err := Marshal(s)
+		raw, err := jsontext.Encode(s)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,9 +1,10 @@
 package machine
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
+
+	"deepwork/catalog/jsontext"
 )
 
 // An OrderedMap is a JSON object whose keys keep their order.
@@ -49,11 +50,11 @@ func (m OrderedMap[V]) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		k, err := Marshal(p.Key)
+		k, err := jsontext.Encode(p.Key)
 		if err != nil {
 			return nil, err
 		}
-		v, err := Marshal(p.Value)
+		v, err := jsontext.Encode(p.Value)
 		if err != nil {
 			return nil, err
 		}
@@ -64,42 +65,24 @@ func (m OrderedMap[V]) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads an object and keeps its order; a key that stands twice is an error.
 func (m *OrderedMap[V]) UnmarshalJSON(data []byte) error {
-	if string(data) == "{}" {
-		*m = OrderedMap[V]{}
-		return nil
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	t, err := d.Token()
-	if err != nil {
-		return err
-	}
-	if t == nil {
+	if jsontext.IsNull(data) {
 		*m = nil
 		return nil
 	}
-	if t != json.Delim('{') {
-		return fmt.Errorf("expected an object, found %v", t)
-	}
-	out := OrderedMap[V]{}
-	seen := map[string]bool{}
-	for d.More() {
-		k, err := d.Token()
+	out, seen := OrderedMap[V]{}, map[string]bool{}
+	for p, err := range jsontext.Members(data) {
 		if err != nil {
 			return err
 		}
-		key := k.(string)
-		if seen[key] {
-			return fmt.Errorf("key %q stands twice", key)
+		if seen[p.Name] {
+			return fmt.Errorf("key %q stands twice", p.Name)
 		}
-		seen[key] = true
+		seen[p.Name] = true
 		var v V
-		if err := d.Decode(&v); err != nil {
+		if err := json.Unmarshal(p.Value, &v); err != nil {
 			return err
 		}
-		out = append(out, Pair[V]{key, v})
-	}
-	if _, err := d.Token(); err != nil {
-		return err
+		out = append(out, Pair[V]{p.Name, v})
 	}
 	*m = out
 	return nil

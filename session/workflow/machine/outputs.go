@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 )
 
@@ -26,12 +27,12 @@ func (v OutputValue) MarshalJSON() ([]byte, error) {
 		if len(v.Paths) != 1 {
 			return nil, fmt.Errorf("a file output has %d paths", len(v.Paths))
 		}
-		return Marshal(v.Paths[0])
+		return jsontext.Encode(v.Paths[0])
 	}
 	if v.Paths == nil {
 		return []byte("[]"), nil
 	}
-	return Marshal(v.Paths)
+	return jsontext.Encode(v.Paths)
 }
 
 // UnmarshalJSON reads a string, or an array of strings.
@@ -162,22 +163,10 @@ func outputValue(o job.Output, raw json.RawMessage) (v OutputValue, err error) {
 
 // kindOf names what a JSON value is.
 func kindOf(raw json.RawMessage) string {
-	if len(raw) == 0 {
-		return "missing"
+	if kind := jsontext.Kind(raw); kind != "array" {
+		return jsontext.WithArticle(kind)
 	}
-	switch raw[0] {
-	case '{':
-		return "an object"
-	case '[':
-		return "a list"
-	case '"':
-		return "a string"
-	case 't', 'f':
-		return "a boolean"
-	case 'n':
-		return "null"
-	}
-	return "a number"
+	return "a list"
 }
 
 // SameOutputs reports whether an outputs argument says what was recorded.
