@@ -4,8 +4,8 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // registerAttempts tells what this server does for the task board.
 func (s *Server) registerAttempts(r *prometheus.Registry, gauge func(name, help string, value func() int)) {
-	gauge("deepwork_attempts_running", "Runs of agents that this server sees to now, starting ones included.", func() int { return s.attempts().Tending })
-	gauge("deepwork_attempts_awake", "Attempts whose actor is in memory.", func() int { return s.attempts().Actors })
+	gauge("deepwork_attempts_running", "Runs of agents that this server sees to now, starting ones included.", func() int { return s.attempts().Running })
+	gauge("deepwork_attempts_awake", "Attempts whose actor is in memory.", func() int { return s.attempts().Running })
 	counter := func(name, help string, labels prometheus.Labels, value func() uint64) {
 		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels},
 			func() float64 { return float64(value()) }))

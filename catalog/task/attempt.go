@@ -97,7 +97,6 @@ type Execution struct {
 	Variant      *string
 	State        AttemptState
 	Owner        string // the server that manages it; "" means none
-	PID          int    // 0 means none
 	ExitCode     *int
 	FinalMessage *string
 	CreatedAt    time.Time

@@ -10,8 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gofrs/flock"
-
+	"deepwork/actor/durable"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
@@ -168,20 +167,21 @@ func TestAgentOutlivesItsBoard(t *testing.T) {
 	})
 }
 
-// A run whose actor is gone stops looking for its process: the next one looks.
-func TestFindEndsWithItsActor(t *testing.T) {
+// A run that this server no longer leads stops looking for its process.
+func TestFindEndsWithItsContext(t *testing.T) {
 	p := newProject(t)
 	s := p.open(func(o *Options) { o.Passive, o.Logger = true, nil })
 	x := task.Execution{ID: nobody, AttemptID: nobody}
-	must(t, os.MkdirAll(s.runDir(x), 0o700))
-	shim := flock.New(filepath.Join(s.runDir(x), "run.lock")) // one that is about to start its agent
-	if ok, err := shim.TryLock(); err != nil || !ok {
-		t.Fatal(ok, err)
+	dir := local{home: s.home}.run(x.AttemptID, x.ID)
+	must(t, os.MkdirAll(dir, 0o700))
+	shim, err := durable.TryLock(filepath.Join(dir, "run.lock")) // one that is about to start its agent
+	if err != nil || shim == nil {
+		t.Fatal(shim, err)
 	}
-	defer shim.Close()
+	defer shim.Unlock()
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	must(t, os.WriteFile(filepath.Join(s.runDir(x), "spec.json"), []byte("{}"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "spec.json"), []byte("{}"), 0o600))
 	done := make(chan struct{})
 	go func() { defer close(done); (&run{engine: s.Engine, ctx: gone, exec: x}).find() }()
 	select {

@@ -8,8 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/gofrs/flock"
-
+	"deepwork/actor/durable"
 	"deepwork/session"
 )
 
@@ -103,21 +102,23 @@ func TestDeleteKeepsStartsOut(t *testing.T) {
 	s, other := p.open(), p.open()
 	v := s.newTask("! say x")
 	r := s.ends(s.begin(v).AttemptID)
-	lock := flock.New(filepath.Join(s.home, "worktrees", ".journal", "locks", "attempt-"+r.AttemptID+".lock"))
-	if ok, err := lock.TryLock(); err != nil || !ok {
-		t.Fatal(ok, err)
+	lock, err := durable.TryLock(filepath.Join(s.home, "worktrees", ".journal", "locks", "attempt-"+r.AttemptID+".lock"))
+	if err != nil || lock == nil {
+		t.Fatal(lock, err)
 	}
 	done := make(chan error, 1)
 	go func() { _, err := s.DeleteTask(ctx, "me", TaskArgs{v.TaskID}); done <- err }()
 	eventually(t, func() string {
-		if !exists(s.removingMark(r.AttemptID)) {
+		b, err := s.board(ctx)
+		must(t, err)
+		if marked, err := b.Deleting(ctx); err != nil || len(marked) == 0 {
 			return "the removal has not begun"
 		}
 		return ""
 	})
 	_, repo := other.rootProject()
-	_, err := other.StartTaskAttempt(ctx, "me", StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
+	_, err = other.StartTaskAttempt(ctx, "me", StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
 	refused(t, err, session.StateError, "being_deleted", "delete_task")
-	must(t, lock.Close())
+	must(t, lock.Unlock())
 	must(t, <-done)
 }

@@ -43,7 +43,7 @@ func TestFullDisk(t *testing.T) {
 	must(t, os.WriteFile(hold, nil, 0o644))
 	dirs, err := filepath.Glob(filepath.Join(s.records(r.AttemptID), "runs", "*"))
 	must(t, err)
-	proc, err := s.runner.Find(ctx, dirs[0])
+	proc, err := s.executor.Find(ctx, r.AttemptID, filepath.Base(dirs[0]))
 	must(t, err)
 	_, err = proc.Wait(ctx)
 	must(t, err)

@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"deepwork/actor"
 	"deepwork/actor/presence"
+	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -29,7 +29,11 @@ import (
 type Options struct {
 	Root   string // project root, absolute
 	Config func(context.Context) (*config.Config, error)
-	Shim   []string         // the command line of the shim without its last argument; default [this program, runner.ShimCommand]
+	// Executor runs the agents; default: as processes of this machine, each with the
+	// command line Shim, without its last argument; default [this program, runner.ShimCommand].
+	Executor Executor
+	Shim     []string
+
 	Logger *slog.Logger     // default: discards
 	Member *presence.Member // this process; default: one of its own, which leaves at Close
 
@@ -47,9 +51,7 @@ type Options struct {
 	// Grace is the time from SIGTERM to SIGKILL of an agent that is stopped;
 	// default 5 s.
 	Grace time.Duration
-	// IdleAfter is how long an attempt's actor stays in memory unused; default 1 min.
-	IdleAfter time.Duration
-	Now       func() time.Time // default session.Clock
+	Now   func() time.Time // default session.Clock
 }
 
 func (o Options) withDefaults() Options {
@@ -65,9 +67,6 @@ func (o Options) withDefaults() Options {
 	if o.Grace <= 0 {
 		o.Grace = 5 * time.Second
 	}
-	if o.IdleAfter <= 0 {
-		o.IdleAfter = time.Minute
-	}
 	if o.Now == nil {
 		o.Now = session.Clock
 	}
@@ -82,27 +81,25 @@ type Engine struct {
 	o        Options
 	log      *slog.Logger
 	home     string // <root>/.deepwork
-	runner   runner.Runner
+	executor Executor
 	member   *presence.Member
 	leave    bool // at Close
-	system   *actor.System
-	attempts *actor.Registry[string, message]
 	db       store.Database
 	projects projects
 	stats    stats
 
-	ctx     context.Context // of what runs beside the actors; ends with Close
+	ctx     context.Context // of every goroutine; ends with Close
 	cancel  context.CancelFunc
 	serving context.Context // of what begins something new; ends when Close begins
 	halt    context.CancelFunc
-	makers  crew          // hands out slots, makes workspaces, starts agents
-	beside  crew          // every other goroutine but the actors'
-	kicks   chan struct{} // capacity 1, never closed: a slot or something that waits may be there
+	makers  sync.WaitGroup // what hands out slots, makes workspaces and starts agents
+	beside  sync.WaitGroup // every goroutine of the engine
+	kicks   wait.Signal    // a slot, or an execution that waits, may be there
 
 	mu      sync.Mutex // guards what follows; held while the board is opened
 	used    bool       // the database is open
 	closed  bool
-	tending map[string]bool // ids of the executions that this server sees to
+	runs    map[string]*run // by execution: what this server runs
 	keepers map[string]*worktree.Keeper
 }
 
@@ -114,31 +111,32 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if !filepath.IsAbs(o.Root) {
 		return nil, errors.New("opening the task board: the project root is to be an absolute path")
 	}
-	if len(o.Shim) == 0 {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("opening the task board: finding this program, which is the agents' shim: %w", err)
-		}
-		o.Shim = []string{self, runner.ShimCommand}
-	}
 	o = o.withDefaults()
 	e := &Engine{
-		o: o, log: o.Logger, home: filepath.Join(o.Root, ".deepwork"), runner: runner.Runner{Shim: o.Shim},
-		kicks: make(chan struct{}, 1), tending: make(map[string]bool), keepers: make(map[string]*worktree.Keeper),
+		o: o, log: o.Logger, home: filepath.Join(o.Root, ".deepwork"), executor: o.Executor,
+		kicks: wait.NewSignal(), runs: make(map[string]*run), keepers: make(map[string]*worktree.Keeper),
+	}
+	if e.executor == nil {
+		if len(o.Shim) == 0 {
+			self, err := os.Executable()
+			if err != nil {
+				return nil, fmt.Errorf("opening the task board: finding this program, which is the agents' shim: %w", err)
+			}
+			o.Shim = []string{self, runner.ShimCommand}
+		}
+		e.executor = local{runner.Runner{Shim: o.Shim}, e.home}
 	}
 	if e.member = o.Member; e.member == nil {
-		e.member, e.leave = newMember(e.home, o.Logger), true
+		e.member, e.leave = session.NewMember(filepath.Join(e.home, "tmp"), o.Logger), true
 	}
 	if e.db = o.Database; e.db == nil {
 		e.db = sqlite.New(sqlite.Options{Path: e.boardPath(), Logger: o.Logger, Now: o.Now})
 	}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	e.serving, e.halt = context.WithCancel(e.ctx)
-	e.system = actor.NewSystem(o.Logger)
-	e.attempts = actor.NewRegistry(e.system, actor.Options{Name: "attempt", Idle: o.IdleAfter, Logger: o.Logger},
-		func(id string) (actor.Behavior[message], error) { return &attemptActor{engine: e, id: id}, nil })
 	if !o.Passive {
-		e.makers.do(e.serve)
+		e.makers.Add(1)
+		e.beside.Go(e.serve)
 	}
 	return e, nil
 }
@@ -149,14 +147,13 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 func (e *Engine) Close(ctx context.Context) []string {
 	e.halt()
 	var stuck []string
-	if !e.makers.close(ctx) { // a setup command that is being killed
+	if !waited(ctx, &e.makers) { // a setup command that is being killed
 		stuck = append(stuck, "making workspaces")
 	}
 	e.cancel()
-	if !e.beside.close(ctx) {
+	if !waited(ctx, &e.beside) {
 		stuck = append(stuck, "waiting for agents")
 	}
-	stuck = append(stuck, e.system.Stop(ctx)...)
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
@@ -244,9 +241,16 @@ func (e *Engine) keeper(dir string) (*worktree.Keeper, error) {
 }
 
 // kick has the slots looked at. It does not block.
-func (e *Engine) kick() {
+func (e *Engine) kick() { e.kicks.Wake() }
+
+// waited waits for a group of goroutines; it reports false if ctx ends first.
+func waited(ctx context.Context, group *sync.WaitGroup) bool {
+	done := make(chan struct{}) // closed when all have ended
+	go func() { group.Wait(); close(done) }()
 	select {
-	case e.kicks <- struct{}{}:
-	default: // a look is due already
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }

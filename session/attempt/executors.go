@@ -116,9 +116,9 @@ func (e *Engine) ListExecutors(ctx context.Context, identity string) (*Executors
 	if err != nil {
 		return nil, err
 	}
-	r := &ExecutorsReply{Executors: []Executor{}}
+	r := &ExecutorsReply{Executors: []ExecutorInfo{}}
 	for _, x := range runner.Merge(cfg.Executors) {
-		v := Executor{Name: x.Name, Variants: []string{}, CanContinue: len(x.Resume) > 0}
+		v := ExecutorInfo{Name: x.Name, Variants: []string{}, CanContinue: len(x.Resume) > 0}
 		for _, variant := range x.Variants {
 			v.Variants = append(v.Variants, variant.Name)
 		}
@@ -128,7 +128,7 @@ func (e *Engine) ListExecutors(ctx context.Context, identity string) (*Executors
 		}
 		r.Executors = append(r.Executors, v)
 	}
-	slices.SortStableFunc(r.Executors, func(a, b Executor) int {
+	slices.SortStableFunc(r.Executors, func(a, b ExecutorInfo) int {
 		switch {
 		case a.Available == b.Available:
 			return 0

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"deepwork/actor"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
@@ -43,13 +42,17 @@ func (e *Engine) FollowUp(ctx context.Context, identity string, a FollowUpArgs) 
 			return nil, err
 		}
 	}
-	r, err := ask(ctx, e, at.ID, func(r actor.Reply[*FollowUpReply]) message {
-		return followMessage{Args: a, Session: s.ID, Workspace: at.Workspace, Branch: at.Branch, Reply: r}
-	})
-	if err == nil && r.Status == FollowUpStarted {
+	ctx, cancel := context.WithTimeout(ctx, boardPatience)
+	defer cancel()
+	r, err := e.followUp(ctx, b, a, s.ID, at)
+	if err != nil {
+		return nil, found("following up", err, "session", "session_id", s.ID, remedySession)
+	}
+	r.SessionID, r.AttemptID, r.Action = s.ID, at.ID, a.Action
+	if r.Status == FollowUpStarted {
 		e.kick()
 	}
-	return r, err
+	return r, nil
 }
 
 // checkFollowUp checks what does not need the board.
@@ -114,45 +117,20 @@ func (e *Engine) target(ctx context.Context, b store.Board, a FollowUpArgs) (*ta
 	return s, at, found("reading the session", err, "attempt", "attempt_id", *id, remedyAttempt)
 }
 
-// followMessage carries out a follow-up. What runs, and what waits for its end,
-// is the board's to decide, since other servers write there too; the actor sees
-// to it that nothing of this server comes in between.
-type followMessage struct {
-	Args              FollowUpArgs
-	Session           string
-	Workspace, Branch string
-	Reply             actor.Reply[*FollowUpReply]
-}
-
-func (m followMessage) handle(ctx context.Context, a *attemptActor) error {
-	bounded, cancel := context.WithTimeout(ctx, boardPatience)
-	defer cancel()
-	r, err := m.follow(bounded, a)
-	if err != nil {
-		m.Reply.Fail(found("following up", err, "session", "session_id", m.Session, remedySession))
-		return nil
-	}
-	r.SessionID, r.AttemptID, r.Action = m.Session, a.id, m.Args.Action
-	m.Reply.Send(r)
-	return nil
-}
-
-func (m followMessage) follow(ctx context.Context, a *attemptActor) (*FollowUpReply, error) {
-	b, err := a.engine.board(ctx)
-	if err != nil {
-		return nil, err
-	}
-	switch m.Args.Action {
+// followUp carries out a follow-up of a session. What runs, and what waits for its
+// end, is the board's to decide, since other servers write there too.
+func (e *Engine) followUp(ctx context.Context, b store.Board, a FollowUpArgs, id string, at *task.Attempt) (*FollowUpReply, error) {
+	switch a.Action {
 	case ActionSend:
-		if err := m.begin(ctx, a, b); errors.Is(err, task.ErrRunning) {
-			return nil, session.NotNow("attempt_running", "The agent of attempt %s has not ended. Use action queue to have this prompt run when it does, or stop_attempt first.", a.id).
-				With("attempt_id", a.id)
+		if err := beginFollowUp(ctx, b, a, id, at); errors.Is(err, task.ErrRunning) {
+			return nil, session.NotNow("attempt_running", "The agent of attempt %s has not ended. Use action queue to have this prompt run when it does, or stop_attempt first.", at.ID).
+				With("attempt_id", at.ID)
 		} else if err != nil {
 			return nil, err
 		}
 		return &FollowUpReply{Status: FollowUpStarted}, nil
 	case ActionCancel:
-		before, _, err := b.Queue(ctx, m.Session, nil)
+		before, _, err := b.Queue(ctx, id, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -161,50 +139,42 @@ func (m followMessage) follow(ctx context.Context, a *attemptActor) (*FollowUpRe
 		}
 		return &FollowUpReply{Status: FollowUpCancelled, DroppedPrompt: &before.Prompt}, nil
 	}
-	return m.queue(ctx, a, b)
-}
-
-// queue queues the prompt, or begins where nothing runs.
-func (m followMessage) queue(ctx context.Context, a *attemptActor, b store.Board) (*FollowUpReply, error) {
 	for ctx.Err() == nil {
-		before, idle, err := b.Queue(ctx, m.Session, &task.Queued{Prompt: *m.Args.Prompt, Variant: m.Args.Variant})
+		before, idle, err := b.Queue(ctx, id, &task.Queued{Prompt: *a.Prompt, Variant: a.Variant})
 		if err != nil {
 			return nil, err
 		}
 		if !idle {
-			r := &FollowUpReply{Status: FollowUpQueued, QueuedPrompt: m.Args.Prompt}
+			r := &FollowUpReply{Status: FollowUpQueued, QueuedPrompt: a.Prompt}
 			if before != nil {
 				r.DroppedPrompt = &before.Prompt
 				r.Notice = new(fmt.Sprintf("It replaces the follow-up that was queued before: %q.", clip(before.Prompt)))
 			}
 			return r, nil
 		}
-		if err := m.begin(ctx, a, b); !errors.Is(err, task.ErrRunning) {
+		if err := beginFollowUp(ctx, b, a, id, at); !errors.Is(err, task.ErrRunning) {
 			if err != nil {
 				return nil, err
 			}
 			return &FollowUpReply{Status: FollowUpStarted, Notice: new("Nothing ran, so it was started at once.")}, nil
 		}
-		// Another server has begun something in between: it is queued after all.
+		// Another call has begun something in between: it is queued after all.
 	}
 	return nil, ctx.Err()
 }
 
-// begin has the prompt run as soon as a slot is free, which is at once as a rule.
-func (m followMessage) begin(ctx context.Context, a *attemptActor, b store.Board) error {
-	if exists(a.engine.removingMark(a.id)) {
-		return session.NotNow("being_removed", "The worktrees of attempt %s are being removed. Call delete_task again to have that finished, or start a new attempt.", a.id).With("attempt_id", a.id)
-	}
-	last, err := b.LatestExecution(ctx, a.id)
+// beginFollowUp has the prompt run as soon as a slot is free.
+func beginFollowUp(ctx context.Context, b store.Board, a FollowUpArgs, id string, at *task.Attempt) error {
+	last, err := b.LatestExecution(ctx, at.ID)
 	if err != nil {
 		return err
 	}
 	if last.State.Open() {
 		return task.ErrRunning
 	}
-	if fi, err := os.Stat(m.Workspace); err != nil || !fi.IsDir() {
-		return session.NotNow("workspace_gone", "The workspace %s of attempt %s is gone. Start a new attempt; commits of this one are on the branch %s.", m.Workspace, a.id, m.Branch).With("attempt_id", a.id)
+	if fi, err := os.Stat(at.Workspace); err != nil || !fi.IsDir() {
+		return session.NotNow("workspace_gone", "The workspace %s of attempt %s is gone. Start a new attempt; commits of this one are on the branch %s.", at.Workspace, at.ID, at.Branch).With("attempt_id", at.ID)
 	}
-	_, err = b.AddExecution(ctx, m.Session, *m.Args.Prompt, m.Args.Variant)
+	_, err = b.AddExecution(ctx, id, *a.Prompt, a.Variant)
 	return err
 }

@@ -179,9 +179,7 @@ func (s *server) die() {
 	s.done = true
 	s.halt()
 	s.cancel()
-	s.system.Stop(ctx)
-	s.makers.close(ctx)
-	s.beside.close(ctx)
+	waited(ctx, &s.beside)
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()

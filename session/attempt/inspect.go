@@ -29,7 +29,7 @@ import (
 func Inspect(ctx context.Context, root string, cfg *config.Config, logger *slog.Logger) (session.Report, error) {
 	// Opened by nobody: an engine that holds no board and runs nothing knows the paths.
 	e := &Engine{o: Options{Root: root}.withDefaults(), log: logger, home: filepath.Join(root, ".deepwork")}
-	e.member = newMember(e.home, logger)
+	e.member = session.NewMember(filepath.Join(e.home, "tmp"), logger)
 	i := &inspection{engine: e, usual: e.worktreesDir(cfg), dirs: map[string][]worktree.Expected{}}
 	i.dirs[i.usual] = nil
 	if err := i.run(ctx); err != nil {
@@ -138,10 +138,7 @@ func (i *inspection) unusable(ctx context.Context, err error) error {
 func (i *inspection) expect(a task.Attempt, deleting bool) {
 	x := worktree.Expected{
 		Attempt: a.ID, Branch: a.Branch, Open: a.State.Open(), Made: made(&a),
-		Deleting: deleting || exists(i.engine.removingMark(a.ID)),
-	}
-	if x.Deleting && !deleting {
-		i.report.Fault(i.engine.removingMark(a.ID), fmt.Sprintf("the removal of attempt %s was cut short", a.ID), fmt.Sprintf("call delete_task for task %s again", a.TaskID))
+		Deleting: deleting,
 	}
 	dir := i.usual
 	if len(a.Repos) > 0 {
@@ -169,7 +166,7 @@ func (i *inspection) execution(ctx context.Context, b store.Board, x task.Execut
 	if x.Owner == "" || i.engine.member.Alive(x.Owner) {
 		return nil // without one is what the board's own inspection tells
 	}
-	dir := i.engine.runDir(x)
+	dir := local{home: i.engine.home}.run(x.AttemptID, x.ID)
 	switch running, err := runner.Alive(dir); {
 	case err != nil:
 		return err

@@ -190,11 +190,6 @@ func TestInspectWorktrees(t *testing.T) {
 	must(t, os.Remove(stranger))
 	p.finds()
 
-	mark := s.removingMark(r.AttemptID)
-	must(t, os.WriteFile(mark, nil, 0o600))
-	p.finds("the removal of attempt " + r.AttemptID + " was cut short")
-	must(t, os.Remove(mark))
-
 	must(t, os.Rename(tree, tree+"-away"))
 	p.finds("the worktree of attempt " + r.AttemptID + " is gone")
 	must(t, os.Rename(tree+"-away", tree))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"deepwork/actor/process"
+	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -18,22 +19,9 @@ import (
 	"deepwork/session/store"
 )
 
-// make finds the run's process, or makes the workspace and starts one, and
-// reports to the actor.
-func (r *run) make() {
-	proc, end := r.launch()
-	if proc == nil && *end == (outcome{}) {
-		return // nothing is known, and nothing was begun: the board is looked at again
-	}
-	if end != nil && end.Error != nil {
-		r.note(*end.Error)
-	}
-	r.tell(madeMessage{r, proc, end})
-}
-
 // launch returns the process of the run, or why there is none. Whatever was begun
 // before, here or by a server that is dead, it goes on with.
-func (r *run) launch() (*runner.Process, *outcome) {
+func (r *run) launch() (Process, *outcome) {
 	e := r.engine
 	proc, end := r.find()
 	switch {
@@ -52,7 +40,7 @@ func (r *run) launch() (*runner.Process, *outcome) {
 	// Not with making: whether the agent runs must be known, and it takes no time.
 	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
 	defer cancel()
-	proc, err := e.runner.Start(ctx, *spec)
+	proc, err := e.executor.Start(ctx, r.exec.AttemptID, r.exec.ID, *spec)
 	if err == nil {
 		return proc, nil
 	}
@@ -65,25 +53,18 @@ func (r *run) launch() (*runner.Process, *outcome) {
 // find returns the process of the run, if one was begun; both nil: there is none,
 // and there will be none. It goes on looking until it knows: an agent that runs
 // must never be taken for one that does not.
-func (r *run) find() (*runner.Process, *outcome) {
+func (r *run) find() (Process, *outcome) {
 	for {
-		proc, err := r.engine.runner.Find(r.ctx, r.engine.runDir(r.exec))
+		proc, err := r.engine.executor.Find(r.ctx, r.exec.AttemptID, r.exec.ID)
 		switch {
 		case err == nil:
 			return proc, nil
 		case errors.Is(err, runner.ErrNoRun):
 			return nil, nil
-		case r.ctx.Err() != nil, !r.engine.pause(r.engine.serving, time.Second):
-			return nil, &outcome{} // the next server looks, or the actor that begins anew
+		case r.ctx.Err() != nil, wait.For(r.engine.serving, time.Second) != nil:
+			return nil, &outcome{drop: true} // the next server looks
 		}
 		r.engine.log.Error("cannot tell whether an agent runs; looking again", "attempt", r.exec.AttemptID, "error", err)
-	}
-}
-
-// note writes to the attempt's log what people who read it should know.
-func (r *run) note(text string) {
-	if err := runner.Note(r.engine.logDir(r.exec.AttemptID), text); err != nil {
-		r.engine.log.Debug("cannot write to an attempt's log", "attempt", r.exec.AttemptID, "error", err)
 	}
 }
 
@@ -91,7 +72,7 @@ func (r *run) note(text string) {
 // server ends, what never ran waits again; else it has failed, with its reason.
 func (r *run) hindered(doing string, err error) *outcome {
 	if r.ctx.Err() != nil {
-		return &outcome{}
+		return &outcome{drop: true}
 	}
 	if r.making.Err() != nil {
 		return &outcome{Ending: task.Ending{State: task.Stopped}, again: true}
@@ -106,11 +87,9 @@ func (r *run) hindered(doing string, err error) *outcome {
 // forbidden says why the agent must not be started after all.
 func (r *run) forbidden() *outcome {
 	switch {
-	case exists(r.engine.removingMark(r.exec.AttemptID)):
-		return failed("The attempt's worktrees are being removed: call delete_task to have that finished.")
 	case exists(r.engine.stopMark(r.exec)):
 		return &outcome{Ending: task.Ending{State: task.Stopped}}
-	case r.making.Err() != nil: // by a stop, or the end of the server: the actor knows
+	case r.making.Err() != nil: // by a stop, or the end of the server: recordEnd tells them apart
 		return &outcome{Ending: task.Ending{State: task.Stopped}, again: true}
 	}
 	return nil
@@ -163,7 +142,7 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 	if r.exec.FollowUp {
 		r.note("follow-up: " + clip(r.exec.Prompt))
 	}
-	spec := &runner.Spec{Dir: e.runDir(r.exec), Log: e.logDir(a.ID), Work: a.Workspace, Env: env}
+	spec := &runner.Spec{Work: a.Workspace, Env: env}
 	spec.Command, spec.Stdin = agent.give(r.exec.Prompt, r.exec.FollowUp)
 	return spec, nil
 }
@@ -231,7 +210,7 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 			break
 		}
 		e.log.Warn("the board does not take a new workspace; trying again", "attempt", a.ID, "error", err)
-		if !e.pause(ctx, time.Second) {
+		if wait.For(ctx, time.Second) != nil {
 			break
 		}
 	}

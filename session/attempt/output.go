@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"deepwork/session"
-	"deepwork/session/attempt/runner"
 )
 
 // TailAttempt returns lines of what an attempt's agents wrote, and can wait for
@@ -44,7 +43,7 @@ func (e *Engine) TailAttempt(ctx context.Context, identity string, a TailArgs) (
 		if !at.State.Open() {
 			left = 0
 		}
-		entries, next, err := runner.Tail(ctx, e.logDir(id), after, limit, max(0, min(left, 500*time.Millisecond)))
+		entries, next, err := e.executor.Tail(ctx, id, after, limit, max(0, min(left, 500*time.Millisecond)))
 		if err != nil {
 			return nil, fmt.Errorf("reading the attempt's log: %w", err)
 		}

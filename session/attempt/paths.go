@@ -15,7 +15,6 @@ import (
 //	.deepwork/logs/attempts/<attempt>/log             what the attempt's agents wrote
 //	.deepwork/logs/attempts/<attempt>/runs/<execution>
 //	.deepwork/logs/attempts/<attempt>/stop-<execution>  somebody asks its server to stop it
-//	.deepwork/logs/attempts/<attempt>/removing          its worktrees are being removed
 
 func (e *Engine) boardPath() string { return filepath.Join(e.home, "board.db") }
 
@@ -31,21 +30,11 @@ func (e *Engine) owner() string {
 
 // records is the folder of what is written about an attempt beside the board.
 func (e *Engine) records(attempt string) string {
-	return filepath.Join(e.home, "logs", "attempts", attempt)
-}
-
-func (e *Engine) logDir(attempt string) string { return filepath.Join(e.records(attempt), "log") }
-
-func (e *Engine) runDir(x task.Execution) string {
-	return filepath.Join(e.records(x.AttemptID), "runs", x.ID)
+	return local{home: e.home}.records(attempt)
 }
 
 func (e *Engine) stopMark(x task.Execution) string {
 	return filepath.Join(e.records(x.AttemptID), "stop-"+x.ID)
-}
-
-func (e *Engine) removingMark(attempt string) string {
-	return filepath.Join(e.records(attempt), "removing")
 }
 
 // worktreesDir is where new attempts have their worktrees.

@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
 )
 
@@ -64,7 +66,7 @@ func TestEndedWithoutServer(t *testing.T) {
 	must(t, os.WriteFile(hold, nil, 0o644))
 	var last time.Time
 	for _, dir := range dirs {
-		proc, err := s.runner.Find(ctx, dir)
+		proc, err := s.executor.Find(ctx, filepath.Base(filepath.Dir(filepath.Dir(dir))), filepath.Base(dir))
 		must(t, err)
 		exit, err := proc.Wait(ctx)
 		must(t, err)
@@ -271,23 +273,48 @@ func TestRecordsRemoved(t *testing.T) {
 	}
 }
 
-type crashMessage struct{}
+// faulty panics in the first calls of Wait.
+type faulty struct {
+	Executor
+	calls atomic.Int32
+}
 
-func (crashMessage) handle(context.Context, *attemptActor) error { panic("a fault of the program") }
+type faultyProcess struct {
+	Process
+	of *faulty
+}
 
-// An actor that crashes begins anew from the board and the run's folder: the
+func (f *faulty) Start(ctx context.Context, attempt, execution string, spec runner.Spec) (Process, error) {
+	p, err := f.Executor.Start(ctx, attempt, execution, spec)
+	return faultyProcess{p, f}, err
+}
+
+func (f *faulty) Find(ctx context.Context, attempt, execution string) (Process, error) {
+	p, err := f.Executor.Find(ctx, attempt, execution)
+	if err != nil {
+		return nil, err
+	}
+	return faultyProcess{p, f}, nil
+}
+
+func (p faultyProcess) Wait(ctx context.Context) (runner.Exit, error) {
+	if p.of.calls.Add(1) <= 3 {
+		panic("a fault of the program")
+	}
+	return p.Process.Wait(ctx)
+}
+
+// A run that crashes begins again from the board and what the executor knows: the
 // agent goes on, once, and its end is recorded.
-func TestActorCrashes(t *testing.T) {
+func TestRunCrashes(t *testing.T) {
 	p := newProject(t)
 	hold, once := filepath.Join(p.root, "..", "hold"), filepath.Join(p.root, "..", "once")
-	s := p.open(func(o *Options) { o.Logger = nil })
+	f := &faulty{Executor: local{runner.Runner{Shim: p.options().Shim}, filepath.Join(p.root, ".deepwork")}}
+	s := p.open(func(o *Options) { o.Logger, o.Executor = nil, f })
 	r := s.begin(s.newTask("! once "+once, "! await "+hold))
 	s.reaches(r.AttemptID, task.Running)
-	for range 3 {
-		must(t, s.attempts.For(r.AttemptID).Tell(ctx, crashMessage{}))
-	}
 	must(t, os.WriteFile(hold, nil, 0o644))
-	if r := s.ends(r.AttemptID); r.State != "completed" {
-		t.Errorf("%+v", r)
+	if r := s.ends(r.AttemptID); r.State != "completed" || f.calls.Load() <= 3 {
+		t.Errorf("%+v after %d calls", r, f.calls.Load())
 	}
 }

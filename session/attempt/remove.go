@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
-	"deepwork/actor"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
@@ -57,7 +54,7 @@ func (e *Engine) DeleteTask(ctx context.Context, identity string, a TaskArgs) (*
 func (e *Engine) delete(ctx context.Context, b store.Board, id string, attempts []string) (*DeleteReply, error) {
 	reply := &DeleteReply{TaskID: id, Deleted: true, Rescued: []Rescue{}}
 	for _, attempt := range attempts {
-		kept, err := askWithin(ctx, removePatience, e, attempt, func(r actor.Reply[[]Rescue]) message { return removeMessage{r} })
+		kept, err := e.removeWorktrees(ctx, b, attempt)
 		if errors.Is(err, task.ErrRunning) {
 			return nil, stillRunning(id)
 		}
@@ -72,7 +69,7 @@ func (e *Engine) delete(ctx context.Context, b store.Board, id string, attempts 
 		return nil, keptSoFar(found("deleting the task", err, "task", "task_id", id, remedyTask), reply.Rescued)
 	}
 	for _, attempt := range attempts {
-		if err := os.RemoveAll(e.records(attempt)); err != nil {
+		if err := e.executor.Remove(attempt); err != nil {
 			e.log.Warn("cannot remove the log of a deleted attempt", "folder", e.records(attempt), "error", err)
 		}
 	}
@@ -93,65 +90,38 @@ func keptSoFar(err error, kept []Rescue) error {
 	return err
 }
 
-// removeMessage removes the worktrees of an attempt that does not run. It keeps
-// follow-ups of this server out while it does; those of others by a mark.
-type removeMessage struct{ Reply actor.Reply[[]Rescue] }
-
-func (m removeMessage) handle(ctx context.Context, a *attemptActor) error {
-	kept, err := a.remove(ctx)
-	if err != nil {
-		m.Reply.Fail(err)
-		return nil
-	}
-	m.Reply.Send(kept)
-	return nil
-}
-
-func (a *attemptActor) remove(ctx context.Context) ([]Rescue, error) {
-	e := a.engine
-	b, err := e.board(ctx)
-	if err != nil {
-		return nil, err
-	}
-	at, err := b.Attempt(ctx, a.id)
+// removeWorktrees removes the worktrees of an attempt of a task that is marked.
+func (e *Engine) removeWorktrees(ctx context.Context, b store.Board, id string) ([]Rescue, error) {
+	ctx, cancel := context.WithTimeout(ctx, removePatience)
+	defer cancel()
+	at, err := b.Attempt(ctx, id)
 	if errors.Is(err, task.ErrNotFound) {
 		return nil, nil // another call was faster
 	}
 	if err != nil {
 		return nil, fault("reading the attempt", err)
 	}
-	// First the mark, then the look at the board: whoever starts something writes
-	// to the board first and looks for the mark then, so one of both gives way.
-	mark := e.removingMark(a.id)
-	if err := os.MkdirAll(filepath.Dir(mark), 0o700); err != nil {
-		return nil, notRemoved(at, err)
+	inUse := func() bool { // by a follow-up, if the mark was taken away meanwhile
+		open, err := isOpen(ctx, b, id)
+		return open || err != nil
 	}
-	if err := os.WriteFile(mark, nil, 0o600); err != nil {
-		return nil, notRemoved(at, err)
-	}
-	if open, err := isOpen(ctx, b, a.id); err != nil || open {
-		drop(mark)
-		if err == nil {
-			err = task.ErrRunning
-		}
+	if open, err := isOpen(ctx, b, id); err != nil {
 		return nil, err
+	} else if open {
+		return nil, task.ErrRunning
 	}
 	k, err := e.keeper(worktreesOf(at))
 	if err != nil {
 		return nil, notRemoved(at, err)
 	}
-	all, err := k.Remove(ctx, a.id, func() bool {
-		open, err := isOpen(ctx, b, a.id)
-		return open || err != nil
-	})
+	all, err := k.Remove(ctx, id, inUse)
 	if err != nil {
-		drop(mark)
 		return nil, notRemoved(at, err)
 	}
 	var kept []Rescue
 	for _, r := range all {
 		if r.Ref != "" {
-			kept = append(kept, Rescue{AttemptID: a.id, Worktree: r.Path, RepoPath: repoOf(at, r.Path), Ref: r.Ref, Commit: r.Commit})
+			kept = append(kept, Rescue{AttemptID: id, Worktree: r.Path, RepoPath: repoOf(at, r.Path), Ref: r.Ref, Commit: r.Commit})
 		}
 	}
 	return append(kept, e.keptBefore(ctx, k, at, kept)...), nil

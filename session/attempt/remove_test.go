@@ -85,13 +85,14 @@ func TestDeleteIsFinishedByRepetition(t *testing.T) {
 	v := s.newTask("! write loose.txt loose")
 	r := s.ends(s.begin(v).AttemptID)
 	// As a server leaves it that is killed between the worktrees and the rows.
-	must(t, os.WriteFile(s.removingMark(r.AttemptID), nil, 0o600))
 	b, err := s.board(ctx)
+	must(t, err)
+	_, err = b.BeginDelete(ctx, v.TaskID)
 	must(t, err)
 	at, err := b.Attempt(ctx, r.AttemptID)
 	must(t, err)
 	_, err = s.FollowUp(ctx, "me", FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})
-	refused(t, err, session.StateError, "being_removed", "delete_task")
+	refused(t, err, session.StateError, "being_deleted", "delete_task")
 	k, err := s.keeper(worktreesOf(at))
 	must(t, err)
 	_, err = k.Remove(ctx, r.AttemptID, func() bool { return false })
@@ -106,19 +107,5 @@ func TestDeleteIsFinishedByRepetition(t *testing.T) {
 	}
 	if text := p.git(p.root, "show", "refs/deepwork/rescue/"+r.AttemptID+":loose.txt"); text != "loose" {
 		t.Errorf("kept is %q", text)
-	}
-}
-
-// Whoever starts an agent and whoever removes its worktree never both do: a run
-// that finds the mark fails, and has not run.
-func TestStartGivesWayToRemoval(t *testing.T) {
-	p := newProject(t)
-	s := p.open(func(o *Options) { o.Passive = true })
-	r := s.begin(s.newTask("! say never"))
-	must(t, os.MkdirAll(s.records(r.AttemptID), 0o700))
-	must(t, os.WriteFile(s.removingMark(r.AttemptID), nil, 0o600))
-	other := p.open()
-	if r := other.ends(r.AttemptID); r.State != "failed" || !strings.Contains(deref(r.Error), "delete_task") || r.StartedAt != nil {
-		t.Errorf("%+v: %s", r, deref(r.Error))
 	}
 }

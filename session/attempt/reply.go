@@ -224,8 +224,8 @@ type RepoDiff struct {
 	Truncated bool   `json:"truncated" jsonschema:"whether this diff was cut"`
 }
 
-// Executor is one executor of list_executors.
-type Executor struct {
+// ExecutorInfo is one executor of list_executors.
+type ExecutorInfo struct {
 	Name        string   `json:"name" jsonschema:"the name for start_task_attempt's executor"`
 	Variants    []string `json:"variants" jsonschema:"the names for start_task_attempt's variant"`
 	Program     string   `json:"program" jsonschema:"the program that it runs"`
@@ -235,8 +235,8 @@ type Executor struct {
 
 // ExecutorsReply answers list_executors.
 type ExecutorsReply struct {
-	Executors []Executor `json:"executors" jsonschema:"the coding agents that attempts can run, available ones first"`
-	Count     int        `json:"count" jsonschema:"how many there are"`
+	Executors []ExecutorInfo `json:"executors" jsonschema:"the coding agents that attempts can run, available ones first"`
+	Count     int            `json:"count" jsonschema:"how many there are"`
 }
 
 // ContextReply answers get_context (seed 004, "Workspace context data").

@@ -4,31 +4,104 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
+	"sync"
 	"time"
 
-	"deepwork/actor"
+	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/store"
 )
 
-// A run is one execution while this server sees to it. Its actor owns it; make
-// and wait run beside the actor, read nothing that it changes, and report to it.
+// boardPatience bounds the wait for the board, which another process may have
+// locked, in one step.
+const boardPatience = 20 * time.Second
+
+// A run is one execution while this server runs it. One goroutine leads it from
+// its start to its end; it keeps nothing that the board and the executor do not
+// know, so it can begin again at any time, in any server.
 type run struct {
 	engine *Engine
-	ctx    context.Context // ends when this server has no more to do with it
 	exec   task.Execution
-	done   actor.Reply[struct{}]
+	ctx    context.Context // ends when this server has no more to do with it
 
-	making     context.Context // of what make does; ends with stop and with Close
-	stopMaking context.CancelFunc
+	stopping context.Context // ends with ctx, and by stop
+	stop     context.CancelFunc
+	making   context.Context // of what makes the workspace; ends with stopping, and when Close begins
+	done     chan struct{}   // closed when this server has no more to do with it
+}
 
-	proc     *runner.Process // nil: not known yet, or never started
-	recorded bool            // the board says that it runs
-	end      *outcome        // nil: it has not ended
-	stopping bool
-	stopped  []actor.Reply[bool] // who waits for its end
-	failures int                 // of the board, one after another
+// stopped reports whether the run was stopped.
+func (r *run) stopped() bool { return r.stopping.Err() != nil && r.ctx.Err() == nil }
+
+// lead has an execution of this server led to its end, once at a time.
+func (e *Engine) lead(x task.Execution) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.runs[x.ID] != nil {
+		return
+	}
+	r := &run{engine: e, exec: x, done: make(chan struct{})}
+	var cancel, stopMaking context.CancelFunc
+	r.ctx, cancel = context.WithCancel(e.ctx)
+	r.stopping, r.stop = context.WithCancel(r.ctx)
+	r.making, stopMaking = context.WithCancel(r.stopping)
+	untie := context.AfterFunc(e.serving, stopMaking)
+	e.runs[x.ID] = r
+	e.makers.Add(1)
+	e.beside.Go(func() {
+		defer func() {
+			if fault := recover(); fault != nil {
+				e.log.Error("an attempt is not seen to; trying again", "attempt", x.AttemptID,
+					"error", fmt.Sprint(fault), "stack", string(debug.Stack()))
+				wait.For(e.serving, 4*e.o.Poll)
+			}
+			untie()
+			cancel()
+			e.mu.Lock()
+			delete(e.runs, x.ID)
+			e.mu.Unlock()
+			close(r.done)
+			e.kick()
+		}()
+		r.lead()
+	})
+}
+
+func (r *run) lead() {
+	begun := sync.OnceFunc(r.engine.makers.Done)
+	defer begun()
+	proc, end := r.launch()
+	if end != nil && end.Error != nil {
+		r.note(*end.Error)
+	}
+	if proc != nil {
+		var watch sync.WaitGroup
+		defer watch.Wait()
+		ended := make(chan struct{}) // closed when the process has ended
+		defer close(ended)
+		watch.Go(func() {
+			select {
+			case <-r.stopping.Done():
+				r.end(proc)
+			case <-ended:
+			}
+		})
+		if at := proc.StartedAt(); !at.IsZero() {
+			err := r.record(func(ctx context.Context, b store.Board) error { return r.recordStart(ctx, b, at) })
+			if errors.Is(err, task.ErrEnded) || errors.Is(err, task.ErrNotFound) {
+				r.stop() // it was ended or deleted by another process
+			} else if err != nil {
+				return
+			}
+		}
+		begun()
+		end = r.wait(proc)
+	}
+	if end != nil && !end.drop {
+		r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
+	}
 }
 
 // An outcome is how a run ended, as the board is to record it.
@@ -36,7 +109,7 @@ type outcome struct {
 	task.Ending
 	// again: the agent never ran and is to: it goes back to what waits.
 	again bool
-	// drop: it is not this server's to see to any more; nothing is recorded.
+	// drop: this server no longer has to do with it; nothing is recorded.
 	drop bool
 }
 
@@ -45,14 +118,14 @@ func failed(format string, args ...any) *outcome {
 	return &outcome{Ending: task.Ending{State: task.Failed, Error: new(fmt.Sprintf(format, args...))}}
 }
 
-// recordsGone is the outcome of a run whose folder somebody removed.
+// recordsGone is the outcome of a run whose records somebody removed.
 func recordsGone() *outcome {
 	return &outcome{Ending: task.Ending{State: task.Interrupted,
 		Error: new("The records of the agent's run are gone, so it is not known how it ended.")}}
 }
 
-// outcomeOf says what an exit means: only an agent that ended by itself, and said
-// that all is well, has completed.
+// outcomeOf says what an exit means: only an agent that ended on its own, with
+// exit code 0, has completed.
 func outcomeOf(x runner.Exit) *outcome {
 	o := &outcome{Ending: task.Ending{FinalMessage: orNull(x.FinalMessage)}}
 	if !x.EndedAt.IsZero() {
@@ -79,74 +152,67 @@ func outcomeOf(x runner.Exit) *outcome {
 	return o
 }
 
-// record writes to the board what it does not have yet; over: that was the end.
-func (r *run) record(ctx context.Context) (over bool, err error) {
-	b, err := r.engine.board(ctx)
-	if err != nil {
-		return false, err
-	}
-	if r.proc != nil && r.proc.PID() != 0 && !r.recorded {
-		a, err := b.Attempt(ctx, r.exec.AttemptID)
+// record writes to the board. If the board cannot be written it tries again until
+// it can, since nothing of a run may be forgotten. The error is f's if the
+// execution has ended or is gone, or ctx's.
+func (r *run) record(f func(context.Context, store.Board) error) error {
+	once := func() error {
+		ctx, cancel := context.WithTimeout(r.ctx, boardPatience)
+		defer cancel()
+		b, err := r.engine.board(ctx)
 		if err != nil {
-			return r.gone(err)
+			return err
 		}
-		if _, err := b.StartExecution(ctx, r.exec.ID, a.Executor, r.proc.PID(), r.proc.StartedAt()); err != nil {
-			return r.gone(err)
-		}
-		r.recorded = true
-		r.engine.stats.started.Add(1)
+		return f(ctx, b)
 	}
-	switch {
-	case r.end == nil:
-		return false, nil
-	case r.end.drop:
-		return true, nil
-	case r.end.again && !r.stopping:
+	said := false
+	for pause := (wait.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second}); ; {
+		err := once()
+		if err == nil || errors.Is(err, task.ErrEnded) || errors.Is(err, task.ErrNotFound) {
+			return err
+		}
+		if r.ctx.Err() == nil && !said {
+			said = true
+			r.engine.log.Error("the board does not take what became of an attempt; trying again until it does",
+				"attempt", r.exec.AttemptID, "execution", r.exec.ID, "error", err)
+		}
+		if err := pause.Wait(r.ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *run) recordStart(ctx context.Context, b store.Board, at time.Time) error {
+	a, err := b.Attempt(ctx, r.exec.AttemptID)
+	if err != nil {
+		return err
+	}
+	if _, err := b.StartExecution(ctx, r.exec.ID, a.Executor, at); err != nil {
+		return err
+	}
+	r.engine.stats.started.Add(1)
+	return nil
+}
+
+func (r *run) recordEnd(ctx context.Context, b store.Board, end *outcome) (err error) {
+	if end.again && !r.stopped() {
 		_, err := b.Release(ctx, r.exec.ID, r.engine.member.ID())
-		return err == nil || errors.Is(err, task.ErrNotFound), ignoreGone(err)
-	case r.end.again:
-		r.end.again = false // stopped before it ran
+		return err
 	}
-	ending := r.end.Ending
+	ending := end.Ending
 	if ending.Task, err = r.taskAfter(ctx, b, ending.State); err != nil {
-		return r.gone(err)
+		return err
 	}
 	_, ended, err := b.EndExecution(ctx, r.exec.ID, ending)
-	if err != nil {
-		return r.gone(err)
-	}
-	if ended {
+	if err == nil && ended {
 		r.engine.stats.count(ending.State)
 		r.engine.log.Info("attempt ended", "attempt", r.exec.AttemptID, "execution", r.exec.ID, "state", ending.State)
-	}
-	drop(r.engine.stopMark(r.exec))
-	return true, nil
-}
-
-// gone handles the board's refusal: what has ended, or was deleted, by somebody
-// else needs no record, but its process is to end too.
-func (r *run) gone(err error) (over bool, _ error) {
-	if !errors.Is(err, task.ErrEnded) && !errors.Is(err, task.ErrNotFound) {
-		return false, err
-	}
-	if r.end != nil {
-		return true, nil
-	}
-	r.recorded = true // there is nothing to record
-	r.stopping = true
-	r.stop()
-	return false, nil
-}
-
-func ignoreGone(err error) error {
-	if errors.Is(err, task.ErrNotFound) {
-		return nil
 	}
 	return err
 }
 
-// taskAfter is what the task becomes: it is to be reviewed once its agent has
-// completed, and where it names a workflow, once that is complete. What somebody
+// taskAfter returns what the task becomes: it is to be reviewed once its agent has
+// completed, and, if it names a workflow, once that is complete. What somebody
 // made of it meanwhile stays.
 func (r *run) taskAfter(ctx context.Context, b store.Board, state task.AttemptState) (task.Status, error) {
 	if state != task.Completed {
@@ -160,83 +226,44 @@ func (r *run) taskAfter(ctx context.Context, b store.Board, state task.AttemptSt
 	if err != nil {
 		return "", err
 	}
-	if t.Status != task.InProgress {
-		return "", nil
-	}
-	if t.WorkflowName != nil && (a.WorkflowStatus == nil || *a.WorkflowStatus != WorkflowCompleted) {
+	if t.Status != task.InProgress || t.WorkflowName != nil && !is(a.WorkflowStatus, WorkflowCompleted) {
 		return "", nil
 	}
 	return task.InReview, nil
 }
 
-// again has record tried again, the later the more often it failed.
-func (r *run) again(err error) {
-	if r.failures == 0 {
-		r.engine.log.Error("the board does not take what became of an attempt; trying again until it does",
-			"attempt", r.exec.AttemptID, "execution", r.exec.ID, "error", err)
-	}
-	pause := min(200*time.Millisecond<<min(r.failures, 5), 5*time.Second)
-	r.failures++
-	r.engine.beside.do(func() {
-		timer := time.NewTimer(pause)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			r.tell(againMessage{r})
-		case <-r.ctx.Done():
-		}
-	})
-}
-
-// tell reports to the run's actor. That it is gone is no concern of who reports:
-// the board says what is left to do.
-func (r *run) tell(m message) {
-	if err := r.engine.attempts.For(r.exec.AttemptID).Tell(r.ctx, m); err != nil && r.ctx.Err() == nil {
-		r.engine.log.Warn("an attempt's actor cannot be told", "attempt", r.exec.AttemptID, "error", err)
-	}
-}
-
-// wait reports the end of the process.
-func (r *run) wait(proc *runner.Process) {
+// wait waits for the end of the process; it returns nil if this server ends first,
+// and the agent goes on without it.
+func (r *run) wait(proc Process) *outcome {
 	for {
 		exit, err := proc.Wait(r.ctx)
 		if err == nil {
-			r.tell(exitMessage{r, outcomeOf(exit)})
-			return
+			return outcomeOf(exit)
 		}
-		if !r.engine.pause(r.ctx, time.Second) {
-			return // the agent goes on without this server
+		if wait.For(r.ctx, time.Second) != nil {
+			return nil
 		}
 		r.engine.log.Error("cannot tell whether an agent runs; looking again", "attempt", r.exec.AttemptID, "error", err)
 		if found, end := r.find(); found == nil && end == nil {
-			r.tell(exitMessage{r, recordsGone()})
-			return
+			return recordsGone()
 		}
 	}
 }
 
-// stop ends the process with its whole group; wait reports that.
-func (r *run) stop() {
-	proc := r.proc
-	r.engine.beside.do(func() {
-		for {
-			_, err := proc.Stop(r.ctx, r.engine.o.Grace)
-			if err == nil || !r.engine.pause(r.ctx, time.Second) {
-				return
-			}
-			r.engine.log.Error("an agent cannot be stopped; trying again", "attempt", r.exec.AttemptID, "error", err)
+// end stops the process, unless this server itself ends.
+func (r *run) end(proc Process) {
+	for r.ctx.Err() == nil {
+		_, err := proc.Stop(r.ctx, r.engine.o.Grace)
+		if err == nil || wait.For(r.ctx, time.Second) != nil {
+			return
 		}
-	})
+		r.engine.log.Error("an agent cannot be stopped; trying again", "attempt", r.exec.AttemptID, "error", err)
+	}
 }
 
-// pause waits; false: ctx ended before.
-func (e *Engine) pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
+// note writes to the attempt's log what people who read it should know.
+func (r *run) note(text string) {
+	if err := r.engine.executor.Note(r.exec.AttemptID, text); err != nil {
+		r.engine.log.Debug("cannot write to an attempt's log", "attempt", r.exec.AttemptID, "error", err)
 	}
 }

@@ -311,7 +311,7 @@ func TestListExecutors(t *testing.T) {
 	s := p.open()
 	r, err := s.ListExecutors(ctx, "me")
 	must(t, err)
-	byName := map[string]Executor{}
+	byName := map[string]ExecutorInfo{}
 	for _, x := range r.Executors {
 		byName[x.Name] = x
 	}

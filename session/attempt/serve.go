@@ -5,14 +5,11 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
-	"deepwork/actor"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
-	"deepwork/session/attempt/runner"
 	"deepwork/session/store"
 )
 
@@ -20,6 +17,7 @@ import (
 // happens here and every now and then for what happens elsewhere. It runs on a
 // goroutine of its own until Close begins.
 func (e *Engine) serve() {
+	defer e.makers.Done()
 	ctx := e.serving
 	ticker := time.NewTicker(e.o.Poll)
 	defer ticker.Stop()
@@ -68,7 +66,8 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 	}
 	if !*recovered {
 		*recovered = true
-		e.makers.do(func() { e.recoverWorktrees(ctx, b, cfg); e.sweepRecords(ctx, b) })
+		e.makers.Add(1)
+		e.beside.Go(func() { defer e.makers.Done(); e.recoverWorktrees(ctx, b, cfg) })
 	}
 	return e.claim(ctx, b, cfg)
 }
@@ -80,7 +79,7 @@ func (e *Engine) claim(ctx context.Context, b store.Board, cfg *config.Config) e
 		if err != nil || x == nil {
 			return err
 		}
-		e.tend(*x)
+		e.lead(*x)
 	}
 	return nil
 }
@@ -95,9 +94,9 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 	alive := e.member.Census()
 	for _, x := range open {
 		if x.Owner == e.member.ID() {
-			e.tend(x)
+			e.lead(x)
 			if exists(e.stopMark(x)) {
-				e.stopBeside(x)
+				e.stopHere(x.ID)
 			}
 			continue
 		}
@@ -111,47 +110,10 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 		if taken {
 			e.log.Info("attempt taken over from a server that is gone", "attempt", x.AttemptID, "execution", x.ID, "server", x.Owner)
 			x.Owner = e.member.ID()
-			e.tend(x)
+			e.lead(x)
 		}
 	}
 	return nil
-}
-
-// tend has the attempt's actor see to an execution, once.
-func (e *Engine) tend(x task.Execution) {
-	e.mu.Lock()
-	known := e.tending[x.ID]
-	e.tending[x.ID] = true
-	e.mu.Unlock()
-	if known {
-		return
-	}
-	e.beside.do(func() {
-		defer func() {
-			e.mu.Lock()
-			delete(e.tending, x.ID)
-			e.mu.Unlock()
-			e.kick()
-		}()
-		ctx, cancel := context.WithCancel(e.ctx)
-		defer cancel() // ends what an actor that crashed has left running beside it
-		_, err := actor.Ask(ctx, e.attempts.For(x.AttemptID), func(r actor.Reply[struct{}]) message { return takeMessage{ctx, x, r} })
-		if err == nil || e.serving.Err() != nil {
-			return
-		}
-		e.log.Error("an attempt is not seen to; trying again", "attempt", x.AttemptID, "error", err)
-		e.pause(e.serving, 4*e.o.Poll)
-	})
-}
-
-// stopBeside has an execution of this server stopped that another was asked to stop.
-func (e *Engine) stopBeside(x task.Execution) {
-	e.beside.do(func() {
-		_, err := actor.Ask(e.ctx, e.attempts.For(x.AttemptID), func(r actor.Reply[bool]) message { return stopMessage{x.ID, r} })
-		if err != nil && e.ctx.Err() == nil {
-			e.log.Warn("an attempt cannot be stopped for another server", "attempt", x.AttemptID, "error", err)
-		}
-	})
 }
 
 // recoverWorktrees finishes or undoes what crashes left of worktrees, wherever the
@@ -186,46 +148,14 @@ func (e *Engine) recoverIn(ctx context.Context, b store.Board, dir string) error
 		}
 		// What is not known to be gone stays, and what an agent works in: the board
 		// may have been moved away, or an older copy of it put back.
-		return !errors.Is(err, task.ErrNotFound) || e.runsStill(attempt)
+		if !errors.Is(err, task.ErrNotFound) {
+			return true
+		}
+		alive, err := e.executor.Alive(attempt, "")
+		return alive || err != nil
 	})
 	for _, what := range did {
 		e.log.Info("recovered after a crash", "what", what)
 	}
 	return err
-}
-
-// runsStill tells whether an agent of an attempt runs, or may run, whatever the
-// board says.
-func (e *Engine) runsStill(attempt string) bool {
-	runs, err := os.ReadDir(filepath.Join(e.records(attempt), "runs"))
-	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist)
-	}
-	for _, run := range runs {
-		if alive, err := runner.Alive(filepath.Join(e.records(attempt), "runs", run.Name())); alive || err != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// sweepRecords removes the logs of attempts that delete_task has removed and a
-// crash has kept it from finishing.
-func (e *Engine) sweepRecords(ctx context.Context, b store.Board) {
-	folders, err := os.ReadDir(e.records(""))
-	if err != nil {
-		return // there are none
-	}
-	for _, f := range folders {
-		attempt := f.Name()
-		if ctx.Err() != nil || !exists(e.removingMark(attempt)) {
-			continue
-		}
-		if _, err := b.Attempt(ctx, attempt); !errors.Is(err, task.ErrNotFound) {
-			continue
-		}
-		if err := os.RemoveAll(e.records(attempt)); err != nil {
-			e.log.Warn("cannot remove the log of a deleted attempt", "folder", e.records(attempt), "error", err)
-		}
-	}
 }

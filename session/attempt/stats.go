@@ -9,8 +9,7 @@ import (
 // Stats are figures of this server since it was opened. They are for metrics and
 // are not read together at one moment.
 type Stats struct {
-	Tending     int    // executions that this server sees to now
-	Actors      int    // attempts in memory
+	Running     int    // executions that this server runs now, starting ones included
 	Started     uint64 // agents that began to run
 	Completed   uint64 // executions by how they ended, as this server recorded
 	Failed      uint64
@@ -38,11 +37,11 @@ func (s *stats) count(state task.AttemptState) {
 // Stats returns the figures as they are now. It does not block for long.
 func (e *Engine) Stats() Stats {
 	e.mu.Lock()
-	tending := len(e.tending)
+	running := len(e.runs)
 	e.mu.Unlock()
 	s := &e.stats
 	return Stats{
-		Tending: tending, Actors: e.attempts.Len(), Started: s.started.Load(), Completed: s.completed.Load(),
+		Running: running, Started: s.started.Load(), Completed: s.completed.Load(),
 		Failed: s.failed.Load(), Stopped: s.stopped.Load(), Interrupted: s.interrupted.Load(),
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"deepwork/actor"
+	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
@@ -86,12 +86,12 @@ func (e *Engine) stopOpen(ctx context.Context, b store.Board, attempt string) (w
 			}
 			continue // where a server has just claimed it, it is to be stopped there
 		case x.Owner == e.member.ID():
-			here, err := ask(ctx, e, attempt, func(r actor.Reply[bool]) message { return stopMessage{x.ID, r} })
-			if err != nil {
-				return was, err
-			}
-			if here {
-				continue
+			if done := e.stopHere(x.ID); done != nil {
+				select {
+				case <-done:
+					continue
+				case <-ctx.Done():
+				}
 			}
 		default:
 			if err := e.stopElsewhere(ctx, *x); err != nil {
@@ -99,10 +99,23 @@ func (e *Engine) stopOpen(ctx context.Context, b store.Board, attempt string) (w
 			}
 		}
 		e.kick() // an owner that is dead is noticed by that
-		if !e.pause(ctx, 50*time.Millisecond) {
-			return was, fmt.Errorf("waiting for its end: %w", ctx.Err())
+		if err := wait.For(ctx, 50*time.Millisecond); err != nil {
+			return was, fmt.Errorf("waiting for its end: %w", err)
 		}
 	}
+}
+
+// stopHere stops an execution that this server runs. The channel is closed when its
+// end is on the board; nil means that it does not run here.
+func (e *Engine) stopHere(id string) (done <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.runs[id]
+	if r == nil {
+		return nil
+	}
+	r.stop()
+	return r.done
 }
 
 // stopElsewhere stops an execution that another server sees to: its process,
@@ -110,7 +123,7 @@ func (e *Engine) stopOpen(ctx context.Context, b store.Board, attempt string) (w
 // looks for.
 func (e *Engine) stopElsewhere(ctx context.Context, x task.Execution) error {
 	if x.State == task.Running {
-		p, err := e.runner.Find(ctx, e.runDir(x))
+		p, err := e.executor.Find(ctx, x.AttemptID, x.ID)
 		if err == nil {
 			_, err = p.Stop(ctx, e.o.Grace)
 		}

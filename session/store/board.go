@@ -137,10 +137,10 @@ type Board interface {
 	Adopt(ctx context.Context, executionID, from, to string) (adopted bool, err error)
 	// StartExecution records that the process of an execution runs, since when (zero
 	// means now; never before the execution was made): the attempt and it are running,
-	// and it belongs to the attempt's session, which is made if there is none. Of one
-	// that runs already the process id is renewed. ErrEnded: it has ended meanwhile,
-	// and the process must be ended too; ErrInvalid: nobody has claimed it.
-	StartExecution(ctx context.Context, executionID, executor string, pid int, since time.Time) (*task.Session, error)
+	// and it belongs to the attempt's session, which is made if there is none. One that
+	// runs already is left as it is. ErrEnded: it has ended meanwhile, and the process
+	// must be ended too; ErrInvalid: nobody has claimed it.
+	StartExecution(ctx context.Context, executionID, executor string, since time.Time) (*task.Session, error)
 	// EndExecution records an end: of the execution, its attempt and the task, in
 	// one. If it completed or failed and a follow-up is queued in its session, that
 	// becomes the next, waiting, execution, which is returned, and the task is

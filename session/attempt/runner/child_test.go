@@ -245,6 +245,14 @@ func (b *bench) start(spec Spec) *Process {
 	return p
 }
 
+// pid is the agent's process id, 0 if it was never started.
+func (p *Process) pid() int {
+	if p.started == nil {
+		return 0
+	}
+	return p.started.PID
+}
+
 // run starts an agent and waits for its end.
 func (b *bench) run(spec Spec) Exit {
 	b.t.Helper()

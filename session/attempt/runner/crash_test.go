@@ -120,8 +120,8 @@ func TestServerKilled(t *testing.T) {
 	server.Wait()
 	p, err := testRunner().Find(t.Context(), s.Dir)
 	must(t, err)
-	if p.PID() != v.pid {
-		t.Errorf("found %d, the agent is %d", p.PID(), v.pid)
+	if p.pid() != v.pid {
+		t.Errorf("found %d, the agent is %d", p.pid(), v.pid)
 	}
 	if e := b.stop(p, time.Minute); !e.Stopped || e.FinalMessage != "tidied up" {
 		t.Errorf("%+v", e)
@@ -176,8 +176,8 @@ func TestNestedRun(t *testing.T) {
 	}
 	found, err := testRunner().Find(t.Context(), inner.Dir)
 	must(t, err)
-	if found.PID() != v.pid {
-		t.Errorf("found %d, want %d", found.PID(), v.pid)
+	if found.pid() != v.pid {
+		t.Errorf("found %d, want %d", found.pid(), v.pid)
 	}
 	if e := b.stop(found, time.Minute); !e.Stopped || e.Interrupted {
 		t.Errorf("%+v", e)

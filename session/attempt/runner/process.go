@@ -20,18 +20,10 @@ type Process struct {
 	exit    *Exit          // nil: it ran when it was found
 }
 
-// PID is the agent's process id, 0 if it was never started.
-func (p *Process) PID() int {
-	if p.started == nil {
-		return 0
-	}
-	return p.started.PID
-}
-
 // StartedAt is when the agent was started, by the clock of its shim; zero if it
 // never was.
 func (p *Process) StartedAt() time.Time {
-	if p.started == nil {
+	if p.started == nil || p.started.PID == 0 {
 		return time.Time{}
 	}
 	return p.started.StartedAt

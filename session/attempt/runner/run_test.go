@@ -27,8 +27,8 @@ func TestRun(t *testing.T) {
 	if e.Code != 0 || e.Signal != "" || e.Stopped || e.Interrupted || e.NotStarted != "" || e.FinalMessage != "last words" {
 		t.Errorf("exit %+v", e)
 	}
-	if p.PID() == 0 || e.StartedAt.Before(before) || e.EndedAt.Before(e.StartedAt) {
-		t.Errorf("pid %d, %v to %v", p.PID(), e.StartedAt, e.EndedAt)
+	if p.pid() == 0 || e.StartedAt.Before(before) || e.EndedAt.Before(e.StartedAt) {
+		t.Errorf("pid %d, %v to %v", p.pid(), e.StartedAt, e.EndedAt)
 	}
 	log := b.log()
 	if got, want := texts(log, Stdout), "reading|héllo||last words"; got != want {
@@ -45,7 +45,7 @@ func TestRun(t *testing.T) {
 	// Whoever comes later finds the same.
 	again, err := testRunner().Find(t.Context(), s.Dir)
 	must(t, err)
-	if got := b.wait(again); got != e || again.PID() != p.PID() {
+	if got := b.wait(again); got != e || again.pid() != p.pid() {
 		t.Errorf("found %+v, want %+v", got, e)
 	}
 	if got := b.run(s); got != e || b.ran() != 1 {
@@ -116,7 +116,7 @@ func TestNotStarted(t *testing.T) {
 		s := b.spec("not"+string(rune('a'+i)), "echo")
 		c.change(&s)
 		p := b.start(s)
-		if e := b.wait(p); !strings.Contains(e.NotStarted, c.want) || p.PID() != 0 || e.Code != -1 || e.Interrupted {
+		if e := b.wait(p); !strings.Contains(e.NotStarted, c.want) || p.pid() != 0 || e.Code != -1 || e.Interrupted {
 			t.Errorf("%d: %+v", i, e)
 		}
 	}
@@ -204,7 +204,7 @@ func TestStartTwice(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			pids[i] = p.PID()
+			pids[i] = p.pid()
 		})
 	}
 	v := b.next()

@@ -9,11 +9,11 @@ import (
 )
 
 const executionRows = `SELECT id, attempt_id, session_id, follow_up, prompt, variant, state, coalesce(owner, ''),
-	coalesce(pid, 0), exit_code, final_message, created_at, started_at, ended_at FROM executions `
+	exit_code, final_message, created_at, started_at, ended_at FROM executions `
 
 func scanExecution(scan scanner) (e task.Execution, err error) {
 	err = scan(&e.ID, &e.AttemptID, &e.SessionID, &e.FollowUp, &e.Prompt, &e.Variant, &e.State, &e.Owner,
-		&e.PID, &e.ExitCode, &e.FinalMessage, moment{&e.CreatedAt}, perhaps{&e.StartedAt}, perhaps{&e.EndedAt})
+		&e.ExitCode, &e.FinalMessage, moment{&e.CreatedAt}, perhaps{&e.StartedAt}, perhaps{&e.EndedAt})
 	return e, err
 }
 
@@ -150,7 +150,7 @@ func (b board) Adopt(ctx context.Context, executionID, from, to string) (bool, e
 	})
 }
 
-func (b board) StartExecution(ctx context.Context, executionID, executor string, pid int, since time.Time) (*task.Session, error) {
+func (b board) StartExecution(ctx context.Context, executionID, executor string, since time.Time) (*task.Session, error) {
 	now := b.stamp()
 	return write(ctx, b.DB, "starting an execution", func(t tx) (*task.Session, error) {
 		e, err := t.execution(executionID)
@@ -166,8 +166,8 @@ func (b board) StartExecution(ctx context.Context, executionID, executor string,
 		if err != nil {
 			return nil, err
 		}
-		if _, err := t.exec(`UPDATE executions SET state = ?, session_id = ?, pid = ?, started_at = coalesce(started_at, ?) WHERE id = ?`,
-			task.Running, s.ID, pid, between(e.CreatedAt, since, now), executionID); err != nil {
+		if _, err := t.exec(`UPDATE executions SET state = ?, session_id = ?, started_at = coalesce(started_at, ?) WHERE id = ?`,
+			task.Running, s.ID, between(e.CreatedAt, since, now), executionID); err != nil {
 			return nil, err
 		}
 		return s, t.setAttempt(e.AttemptID, task.Running, nil, now)

@@ -183,7 +183,7 @@ func TestStartAndEndKeepTheirOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 			clock.forward(time.Minute - c.back)
-			if _, err := b.StartExecution(t.Context(), x.ID, "X", 1, x.CreatedAt.Add(c.since)); err != nil {
+			if _, err := b.StartExecution(t.Context(), x.ID, "X", x.CreatedAt.Add(c.since)); err != nil {
 				t.Fatal(err)
 			}
 			clock.forward(time.Minute)

@@ -29,7 +29,7 @@ func TestCreateAttempt(t *testing.T) {
 		t.Errorf("%+v, want %+v", a, want)
 	}
 	e, err := b.LatestExecution(t.Context(), a.ID)
-	if err != nil || e.ID != "e1" || e.State != task.Waiting || e.FollowUp || e.SessionID != nil || e.Prompt != "all of it" || *e.Variant != "PLAN" || e.Owner != "" || e.PID != 0 {
+	if err != nil || e.ID != "e1" || e.State != task.Waiting || e.FollowUp || e.SessionID != nil || e.Prompt != "all of it" || *e.Variant != "PLAN" || e.Owner != "" {
 		t.Errorf("%+v %v", e, err)
 	}
 	got := taskOf(t, b, s.ID)
@@ -79,7 +79,7 @@ func TestWhatIsNotThere(t *testing.T) {
 		"workspace":    b.SetWorkspace(ctx, "x", nil),
 		"workflow":     b.SetWorkflow(ctx, "x", task.WorkflowNews{}),
 		"touch":        b.Touch(ctx, "x"),
-		"start":        second(b.StartExecution(ctx, "x", "X", 1, time.Time{})),
+		"start":        second(b.StartExecution(ctx, "x", "X", time.Time{})),
 		"add":          second(b.AddExecution(ctx, "x", "p", nil)),
 		"begin delete": second(b.BeginDelete(ctx, "x")),
 		"queue":        queued,
@@ -218,7 +218,7 @@ func TestDeleteTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("starting")
-	session, err := b.StartExecution(t.Context(), e.ID, "X", 1, time.Time{})
+	session, err := b.StartExecution(t.Context(), e.ID, "X", time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}

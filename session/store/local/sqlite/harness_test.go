@@ -115,7 +115,7 @@ func run(t testing.TB, b board) (*task.Execution, *task.Session) {
 	if err != nil || e == nil {
 		t.Fatal("nothing to claim", err)
 	}
-	s, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", 4711, time.Time{})
+	s, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func (w worker) work(ctx context.Context, project string, rounds int) error {
 			continue
 		}
 		w.say("claim %s", e.ID)
-		session, err := w.b.StartExecution(ctx, e.ID, "X", 1, time.Time{})
+		session, err := w.b.StartExecution(ctx, e.ID, "X", time.Time{})
 		if err != nil {
 			return err
 		}

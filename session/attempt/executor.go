@@ -1,0 +1,108 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"deepwork/session/attempt/runner"
+)
+
+// An Executor runs the agents of attempts so that they outlive this process. Its
+// methods may be called from any goroutine, and by several processes on one
+// project. An execution is named by its attempt's id and its own.
+type Executor interface {
+	// Start starts the agent of an execution, or finds it if that was done before:
+	// however often and by whomever it is called, the agent is started once at most.
+	// It returns when the agent runs, or when it is known why it does not, which
+	// Wait tells. After an error nothing runs, unless the error is ctx's.
+	Start(ctx context.Context, attempt, execution string, spec runner.Spec) (Process, error)
+	// Find returns the agent of an execution, alive or ended, whoever started it: an
+	// engine that takes over from one that was killed goes on with it. The error is
+	// runner.ErrNoRun if the agent was never started and will not be.
+	Find(ctx context.Context, attempt, execution string) (Process, error)
+	// Alive reports whether the agent of an execution runs, or, if that is "", any
+	// agent of the attempt. It changes nothing.
+	Alive(attempt, execution string) (bool, error)
+	// Tail returns what the agents of an attempt wrote after an entry; see runner.Tail.
+	Tail(ctx context.Context, attempt string, after *int64, limit int, wait time.Duration) (entries []runner.Entry, next int64, err error)
+	// Note adds what deepwork has to say to an attempt's output; it fails while an
+	// agent of the attempt runs.
+	Note(attempt, text string) error
+	// Remove removes all that is kept of an attempt whose agents have ended.
+	Remove(attempt string) error
+}
+
+// A Process is the agent of one execution.
+type Process interface {
+	// StartedAt returns when the agent was started, zero if it never was.
+	StartedAt() time.Time
+	// Wait waits until it has ended and that is recorded.
+	Wait(ctx context.Context) (runner.Exit, error)
+	// Stop ends the agent with everything that it has started: it asks, and after the
+	// grace period kills. Of several calls the shortest grace counts.
+	Stop(ctx context.Context, grace time.Duration) (runner.Exit, error)
+}
+
+// local is the Executor whose agents are processes of this machine. It keeps what
+// it knows of an attempt in a folder of its own, <home>/logs/attempts/<attempt>:
+// the output in log, and each execution in runs/<execution>.
+type local struct {
+	runner.Runner
+	home string
+}
+
+func (l local) records(attempt string) string {
+	return filepath.Join(l.home, "logs", "attempts", attempt)
+}
+
+func (l local) log(attempt string) string { return filepath.Join(l.records(attempt), "log") }
+
+func (l local) run(attempt, execution string) string {
+	return filepath.Join(l.records(attempt), "runs", execution)
+}
+
+func (l local) Start(ctx context.Context, attempt, execution string, spec runner.Spec) (Process, error) {
+	spec.Dir, spec.Log = l.run(attempt, execution), l.log(attempt)
+	p, err := l.Runner.Start(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (l local) Find(ctx context.Context, attempt, execution string) (Process, error) {
+	p, err := l.Runner.Find(ctx, l.run(attempt, execution))
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (l local) Alive(attempt, execution string) (bool, error) {
+	if execution != "" {
+		return runner.Alive(l.run(attempt, execution))
+	}
+	runs, err := os.ReadDir(l.run(attempt, ""))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	for _, run := range runs {
+		var alive bool
+		if alive, err = runner.Alive(l.run(attempt, run.Name())); alive || err != nil {
+			return alive, err
+		}
+	}
+	return false, err
+}
+
+func (l local) Tail(ctx context.Context, attempt string, after *int64, limit int, wait time.Duration) ([]runner.Entry, int64, error) {
+	return runner.Tail(ctx, l.log(attempt), after, limit, wait)
+}
+
+func (l local) Note(attempt, text string) error { return runner.Note(l.log(attempt), text) }
+
+func (l local) Remove(attempt string) error { return os.RemoveAll(l.records(attempt)) }
