@@ -137,6 +137,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if !o.Passive {
 		e.makers.Add(1)
 		e.beside.Go(e.serve)
+		e.beside.Go(e.serveRequests)
 	}
 	return e, nil
 }

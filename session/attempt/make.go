@@ -86,10 +86,7 @@ func (r *run) hindered(doing string, err error) *outcome {
 
 // forbidden says why the agent must not be started after all.
 func (r *run) forbidden() *outcome {
-	switch {
-	case exists(r.engine.stopMark(r.exec)):
-		return &outcome{Ending: task.Ending{State: task.Stopped}}
-	case r.making.Err() != nil: // by a stop, or the end of the server: recordEnd tells them apart
+	if r.making.Err() != nil { // by a stop, or the end of the server: recordEnd tells them apart
 		return &outcome{Ending: task.Ending{State: task.Stopped}, again: true}
 	}
 	return nil

@@ -10,11 +10,9 @@ import (
 // Where the board keeps its things, below the project root:
 //
 //	.deepwork/board.db                                the board
-//	.deepwork/tmp/board/server_<id>.lock              which servers live
 //	.deepwork/worktrees/<attempt>/<repo>              the worktrees, as configured
 //	.deepwork/logs/attempts/<attempt>/log             what the attempt's agents wrote
 //	.deepwork/logs/attempts/<attempt>/runs/<execution>
-//	.deepwork/logs/attempts/<attempt>/stop-<execution>  somebody asks its server to stop it
 
 func (e *Engine) boardPath() string { return filepath.Join(e.home, "board.db") }
 
@@ -31,10 +29,6 @@ func (e *Engine) owner() string {
 // records is the folder of what is written about an attempt beside the board.
 func (e *Engine) records(attempt string) string {
 	return local{home: e.home}.records(attempt)
-}
-
-func (e *Engine) stopMark(x task.Execution) string {
-	return filepath.Join(e.records(x.AttemptID), "stop-"+x.ID)
 }
 
 // worktreesDir is where new attempts have their worktrees.

@@ -29,7 +29,6 @@ type run struct {
 	stopping context.Context // ends with ctx, and by stop
 	stop     context.CancelFunc
 	making   context.Context // of what makes the workspace; ends with stopping, and when Close begins
-	done     chan struct{}   // closed when this server has no more to do with it
 }
 
 // stopped reports whether the run was stopped.
@@ -42,7 +41,7 @@ func (e *Engine) lead(x task.Execution) {
 	if e.runs[x.ID] != nil {
 		return
 	}
-	r := &run{engine: e, exec: x, done: make(chan struct{})}
+	r := &run{engine: e, exec: x}
 	var cancel, stopMaking context.CancelFunc
 	r.ctx, cancel = context.WithCancel(e.ctx)
 	r.stopping, r.stop = context.WithCancel(r.ctx)
@@ -62,7 +61,6 @@ func (e *Engine) lead(x task.Execution) {
 			e.mu.Lock()
 			delete(e.runs, x.ID)
 			e.mu.Unlock()
-			close(r.done)
 			e.kick()
 		}()
 		r.lead()

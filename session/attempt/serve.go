@@ -85,7 +85,7 @@ func (e *Engine) claim(ctx context.Context, b store.Board, cfg *config.Config) e
 }
 
 // takeUp takes the executions of dead servers, and sees to those of this one that
-// nobody sees to, or that others asked it to stop.
+// it does not lead yet.
 func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 	open, err := b.OpenExecutions(ctx)
 	if err != nil {
@@ -95,9 +95,6 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 	for _, x := range open {
 		if x.Owner == e.member.ID() {
 			e.lead(x)
-			if exists(e.stopMark(x)) {
-				e.stopHere(x.ID)
-			}
 			continue
 		}
 		if alive(x.Owner) {

@@ -2,16 +2,14 @@ package attempt
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session"
-	"deepwork/session/attempt/runner"
 	"deepwork/session/store"
 )
 
@@ -37,7 +35,7 @@ func (e *Engine) StopAttempt(ctx context.Context, identity string, a AttemptArgs
 	}
 	bounded, cancel := context.WithTimeout(ctx, e.o.Grace+stopPatience)
 	defer cancel()
-	was, err := e.stopOpen(bounded, b, id)
+	was, err := e.stopOpen(bounded, b, identity, id)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return nil, session.NotNow("still_stopping", "Attempt %s is being stopped, and has not ended yet. Call get_attempt to see when it has.", id).With("attempt_id", id).Because(err)
 	}
@@ -67,8 +65,8 @@ func (e *Engine) StopAttempt(ctx context.Context, identity string, a AttemptArgs
 // stopOpen stops what is open of an attempt, wherever it runs, and returns the
 // state in which it found it. What was queued and began in the very moment is
 // stopped too.
-func (e *Engine) stopOpen(ctx context.Context, b store.Board, attempt string) (was task.AttemptState, err error) {
-	for {
+func (e *Engine) stopOpen(ctx context.Context, b store.Board, identity, attempt string) (was task.AttemptState, err error) {
+	for asked := ""; ; { // the owner and execution of the last request that was granted
 		x, err := b.LatestExecution(ctx, attempt)
 		if err != nil {
 			return was, err
@@ -76,26 +74,23 @@ func (e *Engine) stopOpen(ctx context.Context, b store.Board, attempt string) (w
 		if was == "" {
 			was = x.State
 		}
-		if !x.State.Open() {
-			return was, nil
-		}
 		switch {
+		case !x.State.Open():
+			return was, nil
 		case x.State == task.Waiting:
 			if _, err := b.StopWaiting(ctx, x.ID); err != nil {
 				return was, err
 			}
-			continue // where a server has just claimed it, it is to be stopped there
+			continue // if a server has just claimed it, it is stopped there
 		case x.Owner == e.member.ID():
-			if done := e.stopHere(x.ID); done != nil {
-				select {
-				case <-done:
-					continue
-				case <-ctx.Done():
-				}
-			}
-		default:
-			if err := e.stopElsewhere(ctx, *x); err != nil {
+			e.stopHere(x.ID)
+		case x.Owner+x.ID != asked:
+			stopping, err := e.askOwner(ctx, identity, x)
+			if err != nil {
 				return was, err
+			}
+			if stopping {
+				asked = x.Owner + x.ID
 			}
 		}
 		e.kick() // an owner that is dead is noticed by that
@@ -105,42 +100,52 @@ func (e *Engine) stopOpen(ctx context.Context, b store.Board, attempt string) (w
 	}
 }
 
-// stopHere stops an execution that this server runs. The channel is closed when its
-// end is on the board; nil means that it does not run here.
-func (e *Engine) stopHere(id string) (done <-chan struct{}) {
+// actionStop is the only action of a request to the owner of an attempt. Its argument
+// is the id of the execution, its answer whether that runs there.
+const actionStop = "stop"
+
+// askOwner has the server that leads an execution stop it. It reports false if that
+// has not been answered, or the server does not lead it yet.
+func (e *Engine) askOwner(ctx context.Context, identity string, x *task.Execution) (stopping bool, err error) {
+	answer, err := e.db.Requests().Ask(ctx, store.Request{
+		Kind: store.OfAttempt, Target: x.AttemptID, Action: actionStop, Arguments: fmt.Appendf(nil, "%q", x.ID), Caller: identity,
+	})
+	if errors.Is(err, store.ErrNotAnswered) {
+		return false, nil
+	}
+	return string(answer) == "true", err
+}
+
+// serveRequests carries out what other servers ask of the owner of an attempt. A
+// stop is answered when it has begun: the board tells when it is over.
+func (e *Engine) serveRequests() {
+	owns := func(attempt string) bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		for _, r := range e.runs {
+			if r.exec.AttemptID == attempt {
+				return true
+			}
+		}
+		return false
+	}
+	e.db.Requests().Serve(e.ctx, store.OfAttempt, owns, func(_ context.Context, q store.Request) (any, error) {
+		var id string
+		if err := json.Unmarshal(q.Arguments, &id); err != nil || q.Action != actionStop {
+			return nil, fmt.Errorf("an attempt's owner cannot %s %s", q.Action, q.Arguments)
+		}
+		return e.stopHere(id), nil
+	})
+}
+
+// stopHere has an execution that this server leads end; it reports false if this
+// server does not lead it.
+func (e *Engine) stopHere(execution string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r := e.runs[id]
-	if r == nil {
-		return nil
+	r := e.runs[execution]
+	if r != nil {
+		r.stop()
 	}
-	r.stop()
-	return r.done
+	return r != nil
 }
-
-// stopElsewhere stops an execution that another server sees to: its process,
-// which any server can reach, or, while there is none, by a mark that its server
-// looks for.
-func (e *Engine) stopElsewhere(ctx context.Context, x task.Execution) error {
-	if x.State == task.Running {
-		p, err := e.executor.Find(ctx, x.AttemptID, x.ID)
-		if err == nil {
-			_, err = p.Stop(ctx, e.o.Grace)
-		}
-		if !errors.Is(err, runner.ErrNoRun) {
-			return err
-		}
-	}
-	mark := e.stopMark(x)
-	if err := os.MkdirAll(filepath.Dir(mark), 0o700); err != nil {
-		return fmt.Errorf("asking its server to stop it: %w", err)
-	}
-	if err := os.WriteFile(mark, nil, 0o600); err != nil {
-		return fmt.Errorf("asking its server to stop it: %w", err)
-	}
-	return nil
-}
-
-// drop removes a mark; that there is none is no error, and one that stays
-// is harmless.
-func drop(path string) { _ = os.Remove(path) }
