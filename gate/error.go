@@ -11,7 +11,7 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// Why Run takes nothing; test for them with errors.Is.
+// The reasons why Run refuses tasks; test for them with errors.Is.
 var (
 	// ErrBusy says that too many reviews are waiting.
 	ErrBusy = errors.New("too many reviews are waiting")
@@ -28,8 +28,8 @@ const (
 	Crashed        Code = "crashed"         // it ended with an exit code other than 0, by a signal, or says that it failed
 	TimedOut       Code = "timed_out"       // it did not end in time
 	Flooded        Code = "flooded"         // it wrote too much
-	Cancelled      Code = "cancelled"       // whoever wanted the verdict does not any more, or the server stops
-	NoVerdict      Code = "no_verdict"      // what it wrote holds none, or one that cannot be understood
+	Cancelled      Code = "cancelled"       // nobody wants the verdict any more, or the server stops
+	NoVerdict      Code = "no_verdict"      // its output has no verdict, or one that cannot be understood
 	TwoVerdicts    Code = "two_verdicts"    // it holds more than one
 	Contradiction  Code = "contradiction"   // it says passed beside a criterion that is not
 	ContentChanged Code = "content_changed" // the files are not those any more that were to be judged
@@ -41,9 +41,9 @@ type Error struct {
 	Code     Code
 	Reviewer string        // "claude", or the command's words
 	Review   string        // which review, for the reader
-	ExitCode int           // of the reviewer; -1 where there is none
+	ExitCode int           // the reviewer's; -1 if it did not exit
 	After    time.Duration // how long it ran
-	Timeout  time.Duration // how long it might have
+	Timeout  time.Duration // how long it was allowed to run
 	What     string        // what is wrong, a sentence's end
 	Tail     string        // the last lines it wrote, at most 20 and 2,000 bytes
 	Remedy   string        // what to do
@@ -56,7 +56,7 @@ const (
 	tailLines = 20
 )
 
-// lastLines makes of what a reviewer wrote what can be shown of it.
+// lastLines returns the end of a reviewer's output, bounded for an error message.
 func lastLines(s string) string {
 	s = process.Tail(s, tailSize)
 	at := len(s)
@@ -89,7 +89,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// remedy is what to do about a code, where nothing more exact is known.
+// remedy returns what to do about a code if nothing more specific is known.
 func (c Code) remedy() string {
 	const mend = " If that happens again, the reviewer is at fault, not the work: tell the user to run the command by hand and to mend it or its configuration (quality_gate in .deepwork/config.yml, or the flags of deepwork serve)."
 	switch c {
@@ -107,7 +107,7 @@ func (c Code) remedy() string {
 
 func indent(s string) string { return "    " + strings.ReplaceAll(s, "\n", "\n    ") }
 
-// words writes a command as it can be read, in quotes where a word needs them.
+// words formats a command for a message, with quotes around words that need them.
 func words(command []string) string {
 	quoted := make([]string, len(command))
 	for i, w := range command {

@@ -75,7 +75,7 @@ func (s stoppable) Read(p []byte) (int, error) {
 type openedFile struct {
 	*os.File
 	size int64
-	own  bool // it is under .deepwork, whatever the path to it
+	own  bool // its resolved path is under .deepwork
 }
 
 // openFile opens a submitted file for reading. root is resolved already.
@@ -108,7 +108,7 @@ func openFile(root, path string) (*openedFile, error) {
 	return &openedFile{File: f, size: info.Size(), own: isOwn(first)}, nil
 }
 
-// fullPath is where a submitted path leads.
+// fullPath returns the absolute path of a submitted path.
 func fullPath(root, path string) string {
 	if path = filepath.FromSlash(path); filepath.IsAbs(path) {
 		return path
@@ -116,11 +116,11 @@ func fullPath(root, path string) string {
 	return filepath.Join(root, path)
 }
 
-// isOwn tells whether a folder of the project root is the server's. Some file
-// systems do not tell case apart.
+// isOwn reports whether name is the server's own folder in the project root. Some
+// file systems ignore case.
 func isOwn(name string) bool { return strings.EqualFold(name, ".deepwork") }
 
-// plain leaves out the path, which the message has already.
+// plain returns err without its path, which the message has already.
 func plain(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err

@@ -58,8 +58,8 @@ type review struct {
 	task  Task
 }
 
-// lookAgain is how often the settings are read while reviews wait: a pool that
-// was made larger is used even though none of its reviews ends.
+// lookAgain is how often the settings are read while reviews wait, so that a pool
+// that was enlarged is used before one of its reviews ends.
 const lookAgain = time.Second
 
 // Open starts a gate. It reads no settings yet. Close ends it.
@@ -83,8 +83,8 @@ func Open(o Options) *Gate {
 // each still gets a Verdict for every task, with an Error of code Cancelled.
 // session is the key by which sessions take turns.
 //
-// Run does not block. It returns an error, and calls each never, where the gate
-// is closed (ErrClosed) or its queue is full (ErrBusy).
+// Run does not block. It returns an error, and never calls each, if the gate is
+// closed (ErrClosed) or its queue is full (ErrBusy).
 func (g *Gate) Run(ctx context.Context, session string, s Submission, tasks []Task, each func(Verdict)) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -111,7 +111,7 @@ func (g *Gate) Run(ctx context.Context, session string, s Submission, tasks []Ta
 	return nil
 }
 
-// Stats tells what the gate is doing. It does not block.
+// Stats returns what the gate is doing. It does not block.
 func (g *Gate) Stats() Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -121,8 +121,8 @@ func (g *Gate) Stats() Stats {
 }
 
 // Close cancels all reviews, kills their process groups, delivers their verdicts
-// and waits for it. Where that is not over when ctx ends, the error names what
-// has not stopped. It may be called again to wait on.
+// and waits for all of that. If ctx ends first, the error names what has not
+// stopped. It may be called again to continue waiting.
 func (g *Gate) Close(ctx context.Context) error {
 	g.mu.Lock()
 	g.closed = true
@@ -141,7 +141,7 @@ func (g *Gate) Close(ctx context.Context) error {
 	}
 }
 
-// stuck names what has not stopped.
+// stuck returns the names of what has not stopped.
 func (g *Gate) stuck() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -273,7 +273,7 @@ func (g *Gate) drop(b *batch) {
 	}
 }
 
-// call calls the batch's function. A panic in it is not the gate's end.
+// call calls the batch's function and recovers from a panic in it.
 func (g *Gate) call(b *batch, v Verdict) {
 	defer func() {
 		if p := recover(); p != nil {

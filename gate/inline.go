@@ -17,7 +17,7 @@ import (
 // inlineLimit is the size of the largest file that is shown, in bytes.
 const inlineLimit = 4 << 20
 
-// errChanged says that a file is not the one any more that is to be judged.
+// errChanged is the error of a file that has changed since it was submitted.
 type errChanged struct {
 	path string
 	err  error // why it cannot be read, or nil
@@ -32,10 +32,10 @@ func (e *errChanged) Error() string {
 
 func (e *errChanged) Unwrap() error { return e.err }
 
-// A span is where the content of a shown file stands in a prompt.
+// A span is the place of an inlined file in a prompt.
 type span struct{ begin, end int }
 
-// outputs writes the files: shown, or where they are too many, named.
+// outputs writes the files: their content, or only their paths if there are too many.
 func (b *builder) outputs(ctx context.Context) error {
 	files := b.task.Files
 	if len(files) == 0 {
@@ -60,8 +60,8 @@ func (b *builder) outputs(ctx context.Context) error {
 	return nil
 }
 
-// makeRoom makes the prompt large enough for the files at once: to grow it file
-// by file takes several times as long as to read them.
+// makeRoom makes the prompt large enough for all files at once: growing it file by
+// file takes several times as long as reading them.
 func (b *builder) makeRoom(files []File) {
 	room := 4 << 10
 	for _, f := range files {
@@ -102,8 +102,8 @@ func (b *builder) file(i int, f File, shown bool) error {
 	return nil
 }
 
-// check tells whether the files are those that are to be judged: of a shown one
-// the very bytes that the reviewer is given, else the file.
+// check returns an error if a file is not the one that was submitted: it hashes the
+// bytes that the prompt has of an inlined file, and the file itself otherwise.
 func (b *builder) check(ctx context.Context) error {
 	var named []File
 	for i, f := range b.task.Files {
@@ -126,7 +126,7 @@ func (b *builder) check(ctx context.Context) error {
 	return unchanged(ctx, b.root, named)
 }
 
-// name writes what stands for a file that is not shown.
+// name writes the path of a file that is not inlined, and why.
 func (b *builder) name(f File, shown bool, text string) {
 	if !shown {
 		b.write("- output `", f.Output, "`: ", code(f.Path), ", ", text, "\n")
@@ -135,8 +135,7 @@ func (b *builder) name(f File, shown bool, text string) {
 	b.write(b.marker("FILE", "output `"+f.Output+"`:", code(f.Path)), "\n", text, "\n")
 }
 
-// show reads a file right into the prompt, and takes it out again where it is
-// no text.
+// show reads a file into the prompt, and removes it again if it is not text.
 func (b *builder) show(i int, f File, o *openedFile) error {
 	before := len(b.stdin)
 	b.write(b.marker("FILE", "output `"+f.Output+"`:", code(f.Path)), "\n")
@@ -174,7 +173,7 @@ func (b *builder) show(i int, f File, o *openedFile) error {
 	return nil
 }
 
-// unchanged tells whether the files still have the content that was judged.
+// unchanged returns an error if a file no longer has the content that was judged.
 func unchanged(ctx context.Context, root string, files []File) error {
 	buf := make([]byte, 256<<10)
 	for _, f := range files {

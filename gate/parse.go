@@ -52,7 +52,7 @@ func parseVerdict(out []byte, criteria []job.Criteria) (*reading, error) {
 }
 
 // readObject reads an object that may be a verdict, an envelope with one in it,
-// or neither: then it returns nil. whole tells whether it is certainly meant as
+// or neither: then it returns nil. whole reports whether it is certainly meant as
 // one, and not an object that has feedback by chance.
 func readObject(object []byte) (r *reading, whole bool, err error) {
 	fields, err := members(object)
@@ -70,7 +70,7 @@ func readObject(object []byte) (r *reading, whole bool, err error) {
 		r, err = readVerdict(fields)
 		return r, true, err
 	case has("result") && json.Unmarshal(fields["result"], &result) == nil:
-		// Some other program's envelope, or an object that is nobody's verdict.
+		// Some other program's envelope, or an object that is not a verdict.
 		r, err = parseVerdict([]byte(result), nil)
 		if m, ok := errors.AsType[*misreading](err); ok && m.code == NoVerdict {
 			return nil, false, nil
@@ -83,8 +83,8 @@ func readObject(object []byte) (r *reading, whole bool, err error) {
 	return nil, false, nil
 }
 
-// readEnvelope reads what claude prints: the verdict in structured_output, with
-// the same or none in result, or in result alone.
+// readEnvelope reads what claude prints: the verdict is in structured_output, and
+// perhaps again in result, or it is in result alone.
 func readEnvelope(fields map[string]json.RawMessage) (*reading, error) {
 	var result, subtype string
 	var failed bool
@@ -126,8 +126,8 @@ func readEnvelope(fields map[string]json.RawMessage) (*reading, error) {
 	return r, nil
 }
 
-// readVerdict reads the members of a verdict. passed is false where it is
-// missing (DESIGN "Reviews").
+// readVerdict reads the members of a verdict. A missing passed is false (DESIGN
+// "Reviews").
 func readVerdict(fields map[string]json.RawMessage) (*reading, error) {
 	r := &reading{}
 	if err := read(fields, "passed", "true or false", &r.passed); err != nil {
@@ -204,8 +204,8 @@ func members(object []byte) (map[string]json.RawMessage, error) {
 // objects yields each JSON object of a text that is not inside another.
 func objects(text []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		// What begins like an object and is none is read in vain; nested a
-		// thousandfold it would be read a thousand times.
+		// Text that begins like an object but is not one costs a read; nested a
+		// thousand times it would cost a thousand.
 		budget := 8*int64(len(text)) + 1<<20
 		for {
 			i := bytes.IndexByte(text, '{')
@@ -245,7 +245,7 @@ func objects(text []byte) iter.Seq2[[]byte, error] {
 }
 
 // declaredName returns the name of the criterion that a reviewer means: by its
-// name or its question, whatever the case and the blanks.
+// name or its question, ignoring case and blanks.
 func declaredName(said string, criteria []job.Criteria) string {
 	said = strings.Join(strings.Fields(said), " ")
 	for _, c := range criteria {

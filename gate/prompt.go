@@ -15,7 +15,7 @@ import (
 
 // A prompt is what a reviewer is given.
 type prompt struct {
-	system string // task, criteria and guidance; "" where they are in stdin
+	system string // task, criteria and guidance; "" if they are in stdin
 	stdin  []byte // the goal, the outputs and the notes
 }
 
@@ -39,13 +39,13 @@ type builder struct {
 	inline int    // up to how many files are shown
 	nonce  string
 	stdin  []byte
-	spans  map[int]span // by file: where it is shown
+	spans  map[int]span // by file: its place in stdin
 	sums   []string     // by file: the hash of what was read and is not shown, or ""
 }
 
-// build makes the prompt of one task. Each file that is shown is read once. What
-// was read is held against the hashes by check, after it. apart says that task, criteria and guidance go
-// where the author's words do not reach: into the system prompt.
+// build makes the prompt of one task. Each inlined file is read once; check then
+// compares what was read with the hashes. If apart is true, task, criteria and
+// guidance go into the system prompt, apart from the author's words.
 func (b *builder) build(ctx context.Context, apart bool) (prompt, error) {
 	var p prompt
 	if brief := b.brief(); !apart {
@@ -67,8 +67,8 @@ func (b *builder) build(ctx context.Context, apart bool) (prompt, error) {
 	return p, nil
 }
 
-// brief is the reviewer's task: what nobody but the job's author and this
-// program has written.
+// brief returns the reviewer's task, which only the job's author and this program
+// have written.
 func (b *builder) brief() string {
 	var w strings.Builder
 	st := b.sub.Step
@@ -122,7 +122,7 @@ func (b *builder) scope() string {
 	return fmt.Sprintf("output `%s`, the file %s.", t.RunEach, code(*t.Target))
 }
 
-// quoted writes a section of somebody else's words, none where there are none.
+// quoted writes a section that quotes text, unless text is blank.
 func (b *builder) quoted(title, about, text string) {
 	if text = strings.TrimSpace(text); text == "" {
 		return
@@ -140,12 +140,12 @@ func (b *builder) write(texts ...string) {
 	}
 }
 
-// marker is a line that only this program can have written.
+// marker returns a line that only this program can have written.
 func (b *builder) marker(what string, more ...string) string {
 	return "==== " + strings.Join(append([]string{what, b.nonce}, more...), " ") + " ===="
 }
 
-// code writes a path as code on one line, whatever characters it has.
+// code formats a path as code on one line, and escapes unusual characters.
 func code(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return r == '`' || !unicode.IsPrint(r) }) {
 		return strconv.Quote(s)
@@ -153,7 +153,7 @@ func code(s string) string {
 	return "`" + s + "`"
 }
 
-// isOwnPath tells whether a path as submitted is under .deepwork.
+// isOwnPath reports whether a path as submitted is under .deepwork.
 func isOwnPath(root, path string) bool {
 	rel, err := filepath.Rel(root, fullPath(root, path))
 	first, _, _ := strings.Cut(filepath.ToSlash(rel), "/")

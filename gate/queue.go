@@ -26,7 +26,7 @@ func (q *queue) push(session string, reviews ...*review) {
 	q.size += len(reviews)
 }
 
-// pop takes the review whose turn it is; nil where none waits.
+// pop removes and returns the review whose turn it is, or nil if none waits.
 func (q *queue) pop() *review {
 	if q.size == 0 {
 		return nil
@@ -46,7 +46,7 @@ func (q *queue) pop() *review {
 	return r
 }
 
-// remove takes out all reviews of a batch.
+// remove removes and returns all reviews of a batch.
 func (q *queue) remove(b *batch) (removed []*review) {
 	var kept []*review
 	for _, r := range q.lanes[b.session] {

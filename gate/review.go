@@ -13,8 +13,8 @@ import (
 	"deepwork/actor/process"
 )
 
-// ReviewEnv is the environment variable that reviewers are given, with the value
-// 1, so that they, and what they start, can tell.
+// ReviewEnv is the environment variable that is 1 for reviewers and the processes
+// that they start.
 const ReviewEnv = "DEEPWORK_REVIEW"
 
 // review runs one review to its end.
@@ -121,7 +121,7 @@ func environment(root string) []string {
 	return append(env, ReviewEnv+"=1", "PWD="+root)
 }
 
-// explain says for people what became of a reviewer that did not exit with 0.
+// explain says for people how a reviewer failed that did not exit with 0.
 func explain(e *process.Error, s Settings, limit time.Duration) (Code, string) {
 	name := s.Reviewer()
 	after := e.After.Round(time.Millisecond)
@@ -140,7 +140,7 @@ func explain(e *process.Error, s Settings, limit time.Duration) (Code, string) {
 	return Crashed, fmt.Sprintf("the reviewer `%s` ended with exit code %d after %v", name, e.ExitCode, after)
 }
 
-// cancelled says why nobody waits for a review any more.
+// cancelled returns the error of a review whose context has ended.
 func cancelled(ctx context.Context, r *review) *Error {
 	cause := context.Cause(ctx)
 	what := "it was cancelled"
@@ -153,7 +153,7 @@ func cancelled(ctx context.Context, r *review) *Error {
 	return &Error{Code: Cancelled, Review: r.task.name(), ExitCode: -1, What: what, Remedy: Cancelled.remedy(), Err: cause}
 }
 
-// name names a review for people.
+// name returns what people call a review.
 func (t *Task) name() string {
 	switch {
 	case t.Target != nil:

@@ -7,7 +7,7 @@ import (
 )
 
 // schemaLimit bounds the verdict's schema, in bytes: it is an argument of a
-// command line, which Windows bounds to 32,767 characters altogether.
+// command line, which Windows bounds to 32,767 characters in total.
 const schemaLimit = 4000
 
 // verdictSchema is the JSON Schema of the verdict that is wanted. The criteria's

@@ -8,7 +8,7 @@ import (
 	"deepwork/actor/process"
 )
 
-// Settings say how reviews are run. They are read anew for each review, so that
+// Settings say how reviews are run. They are read again for each review, so that
 // an edited config takes effect for what has not been started (DESIGN
 // "Configuration").
 type Settings struct {
@@ -30,10 +30,10 @@ type Settings struct {
 	MaxInlineFiles int
 }
 
-// External tells whether there is an external runner; else steps get self-review.
+// External reports whether there is an external runner; otherwise steps get self-review.
 func (s Settings) External() bool { return s.Claude || len(s.Command) > 0 }
 
-// Reviewer names who judges: "claude", or the command's words.
+// Reviewer returns the name of the reviewer: "claude", or the command's words.
 func (s Settings) Reviewer() string {
 	if s.Claude {
 		return "claude"
@@ -69,7 +69,7 @@ type Options struct {
 	// blocks, no review starts; Run does not wait for it.
 	Settings func() Settings
 	// QueueLimit is how many reviews may wait. Default 1000. A submission that
-	// comes when none waits is taken whatever its size.
+	// comes when none waits is accepted regardless of its size.
 	QueueLimit int
 	// Grace is the time a reviewer that is cancelled or too late has to end by
 	// itself before it is killed. Default 1 s.

@@ -4,8 +4,8 @@
 // turns, and reads their verdicts. What is not a clear verdict is an error and
 // never passes a step.
 //
-// It keeps nothing: whoever asks keeps the verdicts, for the content that they
-// judged (Task.Digest).
+// It stores nothing: the caller keeps the verdicts, for the content that they judged
+// (Task.Digest).
 package gate
 
 import "deepwork/catalog/job"
@@ -24,10 +24,10 @@ type Submission struct {
 	Step      *job.Step
 	Goal      string
 	Outputs   []Output // in the author's order
-	Notes     string   // the author's, "" where there are none
+	Notes     string   // the author's; may be empty
 }
 
-// paths returns what was submitted for an output; ok tells whether it was.
+// paths returns the paths submitted for an output; ok reports whether it was submitted.
 func (s *Submission) paths(output string) (paths []string, ok bool) {
 	for _, o := range s.Outputs {
 		if o.Name == output {

@@ -13,7 +13,7 @@ import (
 type File struct {
 	Output string // the output's name
 	Path   string // as submitted, relative to the project root
-	SHA256 string // hex, of the content that is to be judged; "" where it could not be read
+	SHA256 string // hex, of the content to judge; "" if it could not be read
 }
 
 // A Task is one judgement: one review of a step, or one file of a review whose
@@ -36,7 +36,7 @@ type Task struct {
 
 // Plan returns the reviews of a submission, in the author's order: one task for
 // a review of the whole step or of a `file` output, one for each file of a
-// `files` output. A review of an output that was not submitted is none. hash has
+// `files` output. An output that was not submitted has no review. hash has
 // the hex SHA-256 of each submitted path, as HashFiles gives it. Plan is pure.
 func Plan(s Submission, hash map[string]string) []Task {
 	var tasks []Task

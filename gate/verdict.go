@@ -16,7 +16,7 @@ type Verdict struct {
 	Criteria []CriterionResult // as the reviewer gave them; may be empty
 	Reviewer string            // "claude", or the command's words
 	// StartedAt is when the review left the queue, EndedAt when its verdict was
-	// in; both UTC. They are the same where it was cancelled while it waited.
+	// in; both UTC. They are the same if it was cancelled while it waited.
 	StartedAt, EndedAt time.Time
 	// Err, an *Error, says that there is no verdict: the attempt is void.
 	Err error
@@ -43,7 +43,7 @@ type reading struct {
 }
 
 // explain gives a verdict that fails without feedback the words of its criteria:
-// the feedback is all that its author is told.
+// the author sees only the feedback.
 func (r *reading) explain() {
 	if r.passed || r.feedback != "" {
 		return
@@ -65,7 +65,7 @@ func (r *reading) explain() {
 	r.feedback = clean(b.String(), feedbackLimit)
 }
 
-// A misreading says why an output holds no verdict.
+// A misreading is the error of an output without a usable verdict.
 type misreading struct {
 	code Code
 	what string
@@ -73,7 +73,7 @@ type misreading struct {
 
 func (m *misreading) Error() string { return m.what }
 
-// check holds a verdict against the criteria that were to be judged.
+// check compares a verdict with the criteria that were to be judged.
 func (r *reading) check(criteria []job.Criteria) *misreading {
 	for i := range r.criteria {
 		r.criteria[i].Criterion = declaredName(r.criteria[i].Criterion, criteria)
