@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"deepwork/catalog/jsontext"
 )
 
 // An Entry is one line of an attempt's log.
@@ -48,34 +50,8 @@ func appendEntry(dst []byte, index int64, at []byte, stream byte, text []byte) [
 	dst = append(dst, `,"s":"`...)
 	dst = append(dst, stream)
 	dst = append(dst, `","x":`...)
-	dst = appendText(dst, text)
+	dst = append(dst, jsontext.Quote(string(text))...) // what is not UTF-8 is replaced
 	return append(dst, "}\n"...)
-}
-
-// appendText encodes a text as a JSON string; what is not UTF-8 is replaced.
-func appendText(dst, text []byte) []byte {
-	if plain(text) {
-		dst = append(dst, '"')
-		dst = append(dst, text...)
-		return append(dst, '"')
-	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(string(text)); err != nil {
-		panic(err) // a string has an encoding, and a buffer room
-	}
-	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
-}
-
-// plain tells whether a text is its own JSON.
-func plain(text []byte) bool {
-	for _, c := range text {
-		if c < ' ' || c > '~' || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return true
 }
 
 // decodeEntry decodes a line.

@@ -45,12 +45,11 @@ func finalOf(log string, from int64) string {
 	return Final(of)
 }
 
-// A final looks for the final message while lines go by. It keeps the two last
-// ones and the answer, each bounded.
+// A final looks for the final message while lines go by. What it keeps is bounded.
 type final struct {
 	out, err []byte // the last lines that are not blank
 	answer   []byte // in the program's own words
-	parts    bool   // the answer is being put together of parts
+	more     bool   // the last event was a part of the answer
 	long     []byte // the pieces of a line that was split
 }
 
@@ -77,22 +76,16 @@ func (f *final) event(text []byte) {
 		}
 		text, f.long = f.long, nil
 	}
-	if text = bytes.TrimSpace(text); len(text) < 2 || text[0] != '{' || text[len(text)-1] != '}' {
-		return
-	}
 	var e event
-	if json.Unmarshal(text, &e) != nil {
+	if text = bytes.TrimSpace(text); !bytes.HasPrefix(text, []byte("{")) || json.Unmarshal(text, &e) != nil {
 		return
 	}
 	words, part := e.words()
-	if words == "" {
-		f.parts = false
-		return
-	}
-	if !part || !f.parts {
+	if !(part && f.more) && words != "" {
 		f.answer = f.answer[:0]
 	}
-	if f.parts = part; len(f.answer) < utf8.UTFMax*MaxFinal {
+	f.more = part && words != ""
+	if len(f.answer) < utf8.UTFMax*MaxFinal {
 		f.answer = append(f.answer, words...)
 	}
 }
@@ -115,7 +108,7 @@ type event struct {
 	}
 }
 
-// words are what the program says to its user; part tells that more may follow.
+// words returns what the program says to its user, and whether more may follow.
 func (e *event) words() (words string, part bool) {
 	var said any
 	switch {
@@ -134,7 +127,7 @@ func (e *event) words() (words string, part bool) {
 	return words, part
 }
 
-// message is what was found.
+// message returns what was found.
 func (f *final) message() string {
 	for _, found := range [][]byte{f.answer, f.out, f.err} {
 		if text := clip(found); text != "" {
@@ -153,12 +146,6 @@ func keep(last *[]byte, line []byte) {
 
 // clip makes a text one that can be shown: valid, trimmed, not too long.
 func clip(text []byte) string {
-	s := strings.TrimSpace(strings.ToValidUTF8(string(text), string(utf8.RuneError)))
-	left := MaxFinal
-	for i := range s {
-		if left--; left < 0 {
-			return strings.TrimSpace(s[:i])
-		}
-	}
-	return s
+	s := []rune(strings.TrimSpace(string(bytes.ToValidUTF8(text, []byte(string(utf8.RuneError))))))
+	return strings.TrimSpace(string(s[:min(len(s), MaxFinal)]))
 }

@@ -84,16 +84,13 @@ func (l *logFile) takeUp() error {
 		return err
 	}
 	l.f, l.next = f, last.first
-	good := int64(0)
-	if err := eachLineBack(f, last.size, func(line []byte, end int64) bool {
-		e, err := decodeEntry(line)
-		if err != nil {
-			return true // torn by a crash of the system
-		}
-		good, l.next = end, e.Index+1
-		return false
-	}); err != nil {
+	found := page{limit: 1}
+	good, err := last.last(l.dir, &found)
+	if err != nil {
 		return err
+	}
+	if len(found.entries) > 0 {
+		l.next = found.entries[0].Index + 1
 	}
 	if good < last.size {
 		if err := f.Truncate(good); err != nil {

@@ -10,16 +10,15 @@ import (
 	"deepwork/session"
 )
 
-// Merge returns all executors there are: the known ones in their order, and then
-// those of the config in theirs. A configured executor of a known name that has a
-// command of its own takes the known one's place as a whole, since the rest of
-// that belongs to its command line; one without a command changes only what it
-// sets (prompt, resume, env, and variants by their names). It keeps nothing of
-// its argument.
+// Merge returns all executors: the known ones in their order, and then those of the
+// config in theirs. A configured executor of a known name that has a command of its
+// own replaces the known one as a whole, since the rest of that belongs to its
+// command line; one without a command changes only what it sets (prompt, resume,
+// env, and variants by their names). The result shares slices and maps with its
+// argument; they must not be changed.
 func Merge(configured []config.Executor) []config.Executor {
 	all := Known()
 	for _, c := range configured {
-		c = clone(c)
 		i := slices.IndexFunc(all, func(e config.Executor) bool { return e.Name == c.Name })
 		switch {
 		case i < 0:
@@ -35,47 +34,39 @@ func Merge(configured []config.Executor) []config.Executor {
 
 // overlay changes what c sets.
 func overlay(e *config.Executor, c config.Executor) {
-	e.Prompt = cmp.Or(c.Prompt, e.Prompt)
-	if len(c.Resume) > 0 {
-		e.Resume = c.Resume
-	}
-	e.Env = merged(e.Env, c.Env)
+	e.Prompt, e.Resume, e.Env = cmp.Or(c.Prompt, e.Prompt), either(c.Resume, e.Resume), merged(e.Env, c.Env)
 	for _, v := range c.Variants {
 		i := slices.IndexFunc(e.Variants, func(o config.Variant) bool { return o.Name == v.Name })
-		if i < 0 {
+		switch {
+		case i < 0:
 			e.Variants = append(e.Variants, v)
-			continue
+		case len(v.Command) > 0:
+			e.Variants[i] = v
+		default:
+			o := &e.Variants[i]
+			o.Prompt, o.Resume, o.Env = cmp.Or(v.Prompt, o.Prompt), either(v.Resume, o.Resume), merged(o.Env, v.Env)
 		}
-		o := &e.Variants[i]
-		if len(v.Command) > 0 {
-			*o = v
-			continue
-		}
-		o.Prompt = cmp.Or(v.Prompt, o.Prompt)
-		if len(v.Resume) > 0 {
-			o.Resume = v.Resume
-		}
-		o.Env = merged(o.Env, v.Env)
 	}
 }
 
-func clone(e config.Executor) config.Executor {
-	e.Command, e.Resume, e.Env = slices.Clone(e.Command), slices.Clone(e.Resume), maps.Clone(e.Env)
-	e.Variants = slices.Clone(e.Variants)
-	for i := range e.Variants {
-		v := &e.Variants[i]
-		v.Command, v.Resume, v.Env = slices.Clone(v.Command), slices.Clone(v.Resume), maps.Clone(v.Env)
+// either returns the first command line that is set.
+func either(a, b []string) []string {
+	if len(a) > 0 {
+		return a
 	}
-	return e
+	return b
 }
 
 func merged(a, b map[string]string) map[string]string {
 	if len(b) == 0 {
 		return a
 	}
-	m := make(map[string]string, len(a)+len(b))
-	maps.Copy(m, a)
-	maps.Copy(m, b)
+	m := maps.Clone(b)
+	for k, v := range a {
+		if _, set := m[k]; !set {
+			m[k] = v
+		}
+	}
 	return m
 }
 
@@ -87,8 +78,8 @@ type Recipe struct {
 	Env     []string          // "KEY=value", sorted by key
 }
 
-// Run is the command line and the standard input of one run with a prompt: of a
-// follow-up where resume is set.
+// Run returns the command line and the standard input of one run with a prompt; of
+// a follow-up if resume is set.
 func (r *Recipe) Run(prompt string, resume bool) (command []string, stdin []byte) {
 	command = slices.Clone(r.Command)
 	if resume {
@@ -100,10 +91,10 @@ func (r *Recipe) Run(prompt string, resume bool) (command []string, stdin []byte
 	return command, []byte(prompt)
 }
 
-// Resolve returns how an executor of Merge's list is run, in a variant or, with
-// "", as it is. What a variant does not set is its executor's; a resume that
+// Resolve returns how an executor of Merge's list is run, in a variant or, if that
+// is "", without one. What a variant does not set is its executor's; a resume that
 // neither sets is the command. It fails with a ToolError, unknown_executor,
-// unknown_variant or executor_without_command, that lists what there is.
+// unknown_variant or executor_without_command, that lists the available ones.
 func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 	i := slices.IndexFunc(all, func(e config.Executor) bool { return e.Name == name })
 	if i < 0 {
@@ -124,13 +115,7 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 			return Recipe{}, noVariant(e, variant)
 		}
 		v := e.Variants[j]
-		if len(v.Command) > 0 {
-			r.Command = v.Command
-		}
-		if len(v.Resume) > 0 {
-			r.Resume = v.Resume
-		}
-		r.Prompt = cmp.Or(v.Prompt, r.Prompt)
+		r = Recipe{Command: either(v.Command, r.Command), Resume: either(v.Resume, r.Resume), Prompt: cmp.Or(v.Prompt, r.Prompt)}
 		env = merged(env, v.Env)
 	}
 	if len(r.Command) == 0 {
@@ -138,10 +123,7 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 			"The executor %q has no command; give it one under 'executors' in .deepwork/config.yml.", name).
 			With("argument", "executor").With("value", name)
 	}
-	if len(r.Resume) == 0 {
-		r.Resume = r.Command
-	}
-	r.Prompt = cmp.Or(r.Prompt, config.PromptStdin)
+	r.Resume, r.Prompt = either(r.Resume, r.Command), cmp.Or(r.Prompt, config.PromptStdin)
 	for _, key := range slices.Sorted(maps.Keys(env)) {
 		r.Env = append(r.Env, key+"="+env[key])
 	}
