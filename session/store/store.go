@@ -17,6 +17,11 @@ var (
 	// ErrUnsynced says that a write has taken its place, but that this may not be
 	// on disk: whether it is there after a crash is not known.
 	ErrUnsynced = errors.New("the record was written, but may not survive a crash")
+
+	// ErrPending says that a call has not returned by its deadline and goes on: whether
+	// it will do what it was to do is not known. Later calls about the same record wait
+	// for it.
+	ErrPending = errors.New("the disk has not answered in time, and the call may still be carried out")
 )
 
 // A Database is what one process has of a project's stores that are not files of

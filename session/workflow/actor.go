@@ -9,6 +9,7 @@ import (
 
 	"deepwork/actor"
 	"deepwork/session"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 	"deepwork/session/workflow/stack"
 )
@@ -105,6 +106,7 @@ func (a *sessionActor) Start(ctx context.Context) error {
 	s, err := a.engine.claim(a.id)
 	if err != nil {
 		_, passing := errors.AsType[syscall.Errno](err) // the next call may read it
+		passing = passing || errors.Is(err, store.ErrPending)
 		switch session.CodeOf(err) {
 		case "unknown_session", "session_damaged":
 			a.engine.handles.Lose(a.id)

@@ -121,7 +121,7 @@ func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) {
 }
 
 // Damaged lists the files of sessions that were set aside, by absolute path.
-func (a *Archive) Damaged() ([]string, error) { return a.read.Damaged() }
+func (a *Archive) Damaged() ([]string, error) { return a.read.Damaged(context.Background()) }
 
 // Read returns one session.
 func (a *Archive) Read(id string) (*State, error) {
@@ -190,7 +190,7 @@ func (a *Archive) Prune(ctx context.Context, cutoff time.Time) ([]string, error)
 	}
 	var removed []string
 	for _, s := range old {
-		if err := w.Remove(s.SessionID); err != nil {
+		if err := w.Remove(ctx, s.SessionID); err != nil {
 			return removed, fmt.Errorf("removing session %s: %w", s.SessionID, err)
 		}
 		removed = append(removed, s.SessionID)
@@ -213,7 +213,7 @@ func (a *Archive) Prune(ctx context.Context, cutoff time.Time) ([]string, error)
 		}
 		needed[s.Definition.Hash] = true
 	}
-	_, err = w.PruneDefinitions(cutoff, func(hash string) bool { return needed[hash] })
+	_, err = w.PruneDefinitions(ctx, cutoff, func(hash string) bool { return needed[hash] })
 	return removed, err
 }
 

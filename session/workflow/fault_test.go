@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"deepwork/actor/durable"
 	"deepwork/session"
 )
 
@@ -107,4 +109,35 @@ func TestAProjectThatVanishesIsNamed(t *testing.T) {
 	}
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
 	refused(t, err, session.StateError, "project_gone", p.root)
+}
+
+// A disk that does not answer fails calls in time. Until it has answered the session
+// refuses them, and then what is on disk counts.
+func TestADiskThatHangsHoldsNoSession(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	p.write("r.md", "x")
+	srv := p.open()
+	c := srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	srv.records.(*fileRecords).timeout = 50 * time.Millisecond
+	answer := make(chan struct{})
+	durable.Intercept = func(op durable.Op, do func() error) error {
+		if op.Do == durable.OpSyncDir { // the record is in place, and not known to stay
+			<-answer
+		}
+		return do()
+	}
+	defer func() { durable.Intercept = nil }()
+	args := `{"outputs":{"report":"r.md"},"session_id":"` + id + `"}`
+	_, err := c.Finish(ctx, finishArgs(t, args))
+	refused(t, err, session.StateError, codeUncertain, "has not answered in time")
+	for range 2 {
+		_, err = c.Step(ctx, StepArgs{SessionID: &id})
+		refused(t, err, session.StateError, "session_unreadable", "has not answered in time")
+	}
+	close(answer)
+	if r, err := c.Step(ctx, StepArgs{SessionID: &id}); err != nil || r.BeginStep.StepID != "two" {
+		t.Errorf("after the disk has answered: %s, %v", toJSON(t, r), err)
+	}
 }

@@ -87,7 +87,7 @@ func (i *inspection) run(ctx context.Context) error {
 	if n := len(i.backwards); n > 0 {
 		i.report.Note(slices.Min(i.backwards), fmt.Sprintf("the times of %s run backwards: the clock was set back while they were worked on", machine.Count(n, "session")), "nothing has to be done")
 	}
-	if err := i.files(); err != nil {
+	if err := i.files(ctx); err != nil {
 		return err
 	}
 	active := 0
@@ -216,8 +216,8 @@ func (i *inspection) parents() {
 }
 
 // files looks at what else is in the folder.
-func (i *inspection) files() error {
-	aside, err := i.records.Damaged()
+func (i *inspection) files(ctx context.Context) error {
+	aside, err := i.records.Damaged(ctx)
 	if err != nil {
 		return err
 	}
@@ -228,14 +228,14 @@ func (i *inspection) files() error {
 		}
 		i.report.Fault(path, what, do)
 	}
-	strangers, err := i.records.Strangers()
+	strangers, err := i.records.Strangers(ctx)
 	if err != nil {
 		return err
 	}
 	for _, path := range strangers {
 		i.report.Fault(path, "its name is that of no session or definition, so nothing ever reads it", "give it its right name back, or delete it")
 	}
-	left, live, err := i.records.Leftovers()
+	left, live, err := i.records.Leftovers(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,12 +1,14 @@
 package workflow
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"deepwork/session"
 	"deepwork/session/store"
@@ -16,7 +18,7 @@ import (
 
 // records is where sessions and definitions are kept. What Create and Save
 // have returned from is durable. Errors that callers can do something about
-// are *session.Error.
+// are *session.Error. Each call waits for the disk for storeTimeout at most.
 type records interface {
 	Server() string
 	Alive(server string) bool
@@ -44,10 +46,15 @@ const codeUncertain = "session_uncertain"
 // TmpDir is where session files are, below the project root.
 func TmpDir(root string) string { return filepath.Join(root, ".deepwork", "tmp") }
 
+// storeTimeout is how long a call waits for the store; one that takes the claim lock,
+// for which another server may make it wait, twice as long.
+const storeTimeout = 10 * time.Second
+
 // fileRecords keeps each session in a file of its own.
 type fileRecords struct {
 	*local.Store
-	root string
+	root    string
+	timeout time.Duration
 }
 
 func openRecords(root string, o local.Options) (*fileRecords, error) {
@@ -55,7 +62,12 @@ func openRecords(root string, o local.Options) (*fileRecords, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the session files: %w", err)
 	}
-	return &fileRecords{store, root}, nil
+	return &fileRecords{store, root, storeTimeout}, nil
+}
+
+// bounded returns a context for a call to the store.
+func (r *fileRecords) bounded() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), r.timeout)
 }
 
 func (r *fileRecords) Create(s *State) error {
@@ -63,12 +75,14 @@ func (r *fileRecords) Create(s *State) error {
 	if err != nil {
 		return err
 	}
-	switch err := r.Store.Create(s.SessionID, body); {
+	ctx, cancel := r.bounded()
+	defer cancel()
+	switch err := r.Store.Create(ctx, s.SessionID, body); {
 	case err == nil, errors.Is(err, store.ErrExists):
 		return err
 	case errors.Is(err, store.ErrUnsynced):
 		// It must not be there after the call was refused.
-		return notSaved(s.SessionID, errors.Join(err, r.Remove(s.SessionID)))
+		return notSaved(s.SessionID, errors.Join(err, r.Remove(ctx, s.SessionID)))
 	default:
 		return notSaved(s.SessionID, err)
 	}
@@ -79,13 +93,19 @@ func (r *fileRecords) Save(s *State) error {
 	if err != nil {
 		return err
 	}
-	err = r.Write(s.SessionID, body)
+	ctx, cancel := r.bounded()
+	defer cancel()
+	err = r.Write(ctx, s.SessionID, body)
 	if errors.Is(err, store.ErrUnsynced) {
-		err = r.Write(s.SessionID, body) // it stands; once more, so that it stays
+		err = r.Write(ctx, s.SessionID, body) // it is in place; once more, so that it stays
 	}
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, store.ErrPending):
+		return session.NotNow(codeUncertain,
+			"Session '%s' may have moved or not: %v. Call get_step to see where the session is.", s.SessionID, err).
+			With("session_id", s.SessionID).Because(err)
 	case errors.Is(err, store.ErrUnsynced):
 		return session.NotNow(codeUncertain,
 			"Session '%s' may have moved or not: its record was written, but the disk did not confirm it (%v). Mend that, then call get_step to see where the session is.", s.SessionID, err).
@@ -101,14 +121,18 @@ func (r *fileRecords) Release(s *State) error {
 	if err != nil {
 		return err
 	}
-	if err := r.Write(s.SessionID, body); err != nil && !errors.Is(err, store.ErrUnsynced) {
+	ctx, cancel := r.bounded()
+	defer cancel()
+	if err := r.Write(ctx, s.SessionID, body); err != nil && !errors.Is(err, store.ErrUnsynced) {
 		return err
 	}
 	return nil
 }
 
 func (r *fileRecords) Peek(id string) (*State, error) {
-	body, err := r.Store.Peek(id)
+	ctx, cancel := r.bounded()
+	defer cancel()
+	body, err := r.Store.Peek(ctx, id)
 	if err != nil {
 		return nil, r.unreadable(id, err)
 	}
@@ -116,15 +140,17 @@ func (r *fileRecords) Peek(id string) (*State, error) {
 }
 
 func (r *fileRecords) Load(id string) (*State, error) {
-	body, err := r.Read(id)
+	ctx, cancel := r.bounded()
+	defer cancel()
+	body, err := r.Read(ctx, id)
 	if err != nil {
 		return nil, r.unreadable(id, err)
 	}
 	s, err := r.decode(id, body)
-	// An active session is written anew by who takes it up. One that has ended is
-	// told of as it is: another server may have ended it just now.
+	// An active session is written again by the server that takes it up. One that has
+	// ended is reported as it is: another server may have ended it just now.
 	if err == nil && s.Status != Active && s.Owner != r.Server() {
-		if err := r.Settle(); err != nil {
+		if err := r.Settle(ctx); err != nil {
 			return nil, r.unreadable(id, err)
 		}
 	}
@@ -132,8 +158,10 @@ func (r *fileRecords) Load(id string) (*State, error) {
 }
 
 func (r *fileRecords) Update(id string, change func(*State) (*State, error)) (*State, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*r.timeout)
+	defer cancel()
 	var now *State
-	err := r.Store.Update(id, func(body []byte) ([]byte, error) {
+	err := r.Store.Update(ctx, id, func(body []byte) ([]byte, error) {
 		s, err := r.decode(id, body)
 		if err != nil {
 			return nil, err
@@ -150,6 +178,26 @@ func (r *fileRecords) Update(id string, change func(*State) (*State, error)) (*S
 		return nil, r.unreadable(id, err)
 	}
 	return now, nil
+}
+
+func (r *fileRecords) List() iter.Seq2[store.Info, error] { return r.Store.List(context.Background()) }
+
+func (r *fileRecords) PutDefinition(hash string, data []byte) error {
+	ctx, cancel := r.bounded()
+	defer cancel()
+	return r.Store.PutDefinition(ctx, hash, data)
+}
+
+func (r *fileRecords) Definition(hash string) ([]byte, error) {
+	ctx, cancel := r.bounded()
+	defer cancel()
+	return r.Store.Definition(ctx, hash)
+}
+
+func (r *fileRecords) Close() error {
+	ctx, cancel := r.bounded()
+	defer cancel()
+	return r.Store.Close(ctx)
 }
 
 // decode reads a body whose checksum is right. One that is no session all the
@@ -177,7 +225,7 @@ func (r *fileRecords) unreadable(id string, err error) error {
 			return projectGone(r.root, gone)
 		}
 		e := unknownSession(id).Because(err)
-		if aside, lerr := r.Damaged(); lerr == nil {
+		if aside, lerr := r.Damaged(context.Background()); lerr == nil {
 			for _, path := range aside {
 				if strings.Contains(filepath.Base(path), "damaged_session_"+id) {
 					e.Message += fmt.Sprintf(" Its file was damaged, and set aside as %s.", path)

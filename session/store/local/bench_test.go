@@ -43,12 +43,12 @@ func BenchmarkWrite(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer s.Close()
-			if err := s.Create("00000000", body); err != nil {
+			defer s.Close(ctx)
+			if err := s.Create(ctx, "00000000", body); err != nil {
 				b.Fatal(err)
 			}
 			writers(b, n, func(w, turn int) error {
-				return s.Write(fmt.Sprintf("%08x", w), body)
+				return s.Write(ctx, fmt.Sprintf("%08x", w), body)
 			})
 		})
 		b.Run(fmt.Sprintf("bare/%d", n), func(b *testing.B) {
@@ -92,10 +92,10 @@ func BenchmarkWriteNoSync(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer s.Close()
+	defer s.Close(ctx)
 	body := sample(4096)
 	for b.Loop() {
-		if err := s.Write("00000000", body); err != nil {
+		if err := s.Write(ctx, "00000000", body); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -109,13 +109,13 @@ func BenchmarkRead(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer s.Close()
-			if err := s.Write("00000000", sample(size)); err != nil {
+			defer s.Close(ctx)
+			if err := s.Write(ctx, "00000000", sample(size)); err != nil {
 				b.Fatal(err)
 			}
 			b.SetBytes(int64(size))
 			for b.Loop() {
-				if _, err := s.Read("00000000"); err != nil {
+				if _, err := s.Read(ctx, "00000000"); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -142,7 +142,7 @@ func BenchmarkList(b *testing.B) {
 	b.Run("List", func(b *testing.B) {
 		for b.Loop() {
 			n := 0
-			for _, err := range s.List() {
+			for _, err := range s.List(ctx) {
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -156,7 +156,7 @@ func BenchmarkList(b *testing.B) {
 	b.Run("IDs", func(b *testing.B) {
 		for b.Loop() {
 			n := 0
-			for _, err := range s.IDs() {
+			for _, err := range s.List(ctx) {
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -3,6 +3,8 @@ package local
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +14,8 @@ import (
 	"strings"
 	"testing"
 )
+
+var ctx = context.Background()
 
 // child is another server: this binary, run again with a role. It says what it
 // has to say on stdout, one line each.
@@ -31,16 +35,16 @@ func child(role string) int {
 var roles = map[string]func(s *Store) error{
 	// hold owns a record and lives until it is told to end, or is killed.
 	"hold": func(s *Store) error {
-		if err := s.Create("0123abcd", ownedBy(s.Server())); err != nil {
+		if err := s.Create(ctx, "0123abcd", ownedBy(s.Server())); err != nil {
 			return err
 		}
 		fmt.Println(s.Server())
 		io.Copy(io.Discard, os.Stdin)
-		return s.Close()
+		return s.Close(ctx)
 	},
 	// lock holds the claim lock.
 	"lock": func(s *Store) error {
-		return s.claimed(false, func() error {
+		return s.claimed(ctx, false, func() error {
 			fmt.Println(s.Server())
 			io.Copy(io.Discard, os.Stdin)
 			return nil
@@ -49,20 +53,20 @@ var roles = map[string]func(s *Store) error{
 	// count adds to a record that many share.
 	"count": func(s *Store) error {
 		for range 5 {
-			err := s.Update("0123abcd", func(body []byte) ([]byte, error) {
+			err := s.Update(ctx, "0123abcd", func(body []byte) ([]byte, error) {
 				return addOne(body)
 			})
 			if err != nil {
 				return err
 			}
 		}
-		return s.Close()
+		return s.Close(ctx)
 	},
 	// die writes, and kills itself at a point of a later write.
 	"die": func(s *Store) error {
 		op, point, _ := strings.Cut(os.Getenv("STORE_ARG"), "/")
 		for range 3 { // the last one, and what follows, in spares
-			if err := s.Write("0123abcd", numbered(1)); err != nil {
+			if err := s.Write(ctx, "0123abcd", numbered(1)); err != nil {
 				return err
 			}
 		}
@@ -91,13 +95,13 @@ var roles = map[string]func(s *Store) error{
 		}
 		switch op {
 		case "create":
-			return s.Create("00000002", numbered(2))
+			return s.Create(ctx, "00000002", numbered(2))
 		case "update":
-			return s.Update("0123abcd", func([]byte) ([]byte, error) { return numbered(2), nil })
+			return s.Update(ctx, "0123abcd", func([]byte) ([]byte, error) { return numbered(2), nil })
 		case "define":
-			return s.PutDefinition(strings.Repeat("a", 64), []byte("whole"))
+			return s.PutDefinition(ctx, hashOf("whole"), []byte("whole"))
 		}
-		return s.Write("0123abcd", numbered(2))
+		return s.Write(ctx, "0123abcd", numbered(2))
 	},
 }
 
@@ -165,4 +169,10 @@ func (p *process) end(t testing.TB) {
 	if err := p.cmd.Wait(); err != nil {
 		t.Fatalf("%v: %s", err, p.stderr)
 	}
+}
+
+// hashOf is the hash of a definition.
+func hashOf(data string) string {
+	sum := sha256.Sum256([]byte(data))
+	return hex.EncodeToString(sum[:])
 }

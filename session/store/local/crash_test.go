@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"deepwork/session/store"
@@ -38,7 +37,7 @@ func TestCrash(t *testing.T) {
 					t.Error("a killed server looks alive")
 				}
 				read := func(id string) string {
-					body, err := s.Read(id)
+					body, err := s.Read(ctx, id)
 					if err != nil && !errors.Is(err, store.ErrNotFound) {
 						t.Error(err)
 					}
@@ -61,7 +60,7 @@ func TestCrash(t *testing.T) {
 					t.Error("half a Create is there")
 				}
 				if op == "define" {
-					data, err := s.Definition(strings.Repeat("a", 64))
+					data, err := s.Definition(ctx, hashOf("whole"))
 					if after && (err != nil || string(data) != "whole") || !after && !errors.Is(err, store.ErrNotFound) {
 						t.Errorf("the definition is %q, %v", data, err)
 					}
@@ -77,7 +76,7 @@ func TestCrash(t *testing.T) {
 						t.Errorf("kept %q, %v", body, err)
 					}
 				}
-				must(t, s.Write("0123abcd", numbered(3)))
+				must(t, s.Write(ctx, "0123abcd", numbered(3)))
 				mustRead(t, s, "0123abcd", numbered(3))
 				noTemps(t, dir)
 				locks, err := filepath.Glob(filepath.Join(dir, "server_*.lock"))

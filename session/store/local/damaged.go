@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,14 +18,13 @@ import (
 // damaged sets aside what stands at path and returns the store.DamagedError. check
 // reads the file again: if it is good by then, because its owner has written,
 // damaged returns nil and what check read counts.
-func (s *Store) damaged(path, kind, id string, bad *durable.BadFileError, held bool, check func() error) error {
+func (s *Store) damaged(ctx context.Context, path, kind, id string, bad *durable.BadFileError, held bool, check func() error) error {
 	out := &store.DamagedError{ID: id, Path: path, Reason: bad.Reason}
-	if s.begin() != nil {
-		return out // read-only or closed: whoever comes next sees to it
+	if s.o.ReadOnly {
+		return out // the next one who may write sets it aside
 	}
-	defer s.calls.Done()
 	good := false
-	err := s.claimed(held, func() error {
+	err := s.claimed(ctx, held, func() error {
 		// Two servers may find it at once, and one has set it aside by now.
 		err := check()
 		bad, ok := errors.AsType[*durable.BadFileError](err)
@@ -47,7 +47,7 @@ func (s *Store) damaged(path, kind, id string, bad *durable.BadFileError, held b
 		// The owner may have written between the look and the move: what was
 		// moved is then good, and goes back unless there is a newer one.
 		if data, _, err := readFile(aside); err == nil {
-			if _, _, err := verify(kind, data); err == nil {
+			if err := verify(kind, id, data); err == nil {
 				if err := s.moveNew(aside, path); err != nil && !errors.Is(err, fs.ErrExist) {
 					return err
 				}
@@ -179,9 +179,9 @@ func isAside(name string) bool {
 
 // Damaged lists the files that were set aside, damaged or replaced, by absolute
 // path, sorted. A folder that does not exist has none.
-func (s *Store) Damaged() ([]string, error) {
+func (s *Store) Damaged(ctx context.Context) ([]string, error) {
 	var out []string
-	for entry, err := range s.names() {
+	for entry, err := range s.names(ctx) {
 		if err != nil {
 			return nil, fmt.Errorf("looking for damaged sessions: %w", err)
 		}
@@ -195,7 +195,7 @@ func (s *Store) Damaged() ([]string, error) {
 
 // newestAside finds where another server has set a damaged record aside, or "".
 func (s *Store) newestAside(kind, id string) string {
-	all, err := s.Damaged()
+	all, err := s.Damaged(context.Background())
 	if err != nil {
 		return ""
 	}
@@ -206,4 +206,14 @@ func (s *Store) newestAside(kind, id string) string {
 		}
 	}
 	return ""
+}
+
+// verify returns the error of a file that is not a whole record, or definition.
+func verify(kind, id string, file []byte) (err error) {
+	if kind == "definition" {
+		_, err = openDefinition(id, file)
+	} else {
+		_, _, err = openSealed(file)
+	}
+	return err
 }

@@ -18,7 +18,7 @@ import (
 // asides reads what was set aside, by name prefix.
 func asides(t testing.TB, s *Store, prefix string) []string {
 	t.Helper()
-	paths, err := s.Damaged()
+	paths, err := s.Damaged(ctx)
 	must(t, err)
 	var out []string
 	for _, p := range paths {
@@ -40,9 +40,9 @@ func TestDamagedRecordsAreSetAside(t *testing.T) {
 			s.exclusive = func(string, string) error { return durable.ErrNoExclusive }
 		}
 		for n, content := range []string{"", "{}", "garbage", strings.Repeat("\x00", 5000)} {
-			must(t, s.Write("0123abcd", numbered(1)))
+			must(t, s.Write(ctx, "0123abcd", numbered(1)))
 			must(t, os.WriteFile(s.recordPath("0123abcd"), []byte(content), 0o600))
-			_, err := s.Read("0123abcd")
+			_, err := s.Read(ctx, "0123abcd")
 			bad, ok := errors.AsType[*store.DamagedError](err)
 			if !ok {
 				t.Fatalf("%q was read: %v", content, err)
@@ -58,11 +58,11 @@ func TestDamagedRecordsAreSetAside(t *testing.T) {
 			if got := asides(t, s, "damaged_session_0123abcd_"); len(got) != n+1 {
 				t.Errorf("%d were set aside, %v", n+1, got)
 			}
-			if _, err := s.Read("0123abcd"); !errors.Is(err, store.ErrNotFound) {
+			if _, err := s.Read(ctx, "0123abcd"); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("the second read: %v", err)
 			}
 		}
-		for range s.List() {
+		for range s.List(ctx) {
 			t.Error("what was set aside is listed as a record")
 		}
 	}
@@ -108,12 +108,12 @@ func TestWriteKeepsWhatIsNotItsOwn(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := newDir(t)
 			s := open(t, dir, Options{})
-			must(t, s.Write("0123abcd", numbered(1)))
+			must(t, s.Write(ctx, "0123abcd", numbered(1)))
 			path := s.recordPath("0123abcd")
 			c.make(t, s, path)
-			must(t, s.Write("0123abcd", numbered(2)))
+			must(t, s.Write(ctx, "0123abcd", numbered(2)))
 			mustRead(t, s, "0123abcd", numbered(2))
-			all, err := s.Damaged()
+			all, err := s.Damaged(ctx)
 			must(t, err)
 			if c.prefix == "" {
 				if len(all) != 0 {
@@ -136,20 +136,20 @@ func TestWriteKeepsWhatIsNotItsOwn(t *testing.T) {
 func TestReadFollowsNothing(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{})
-	must(t, s.Write("00000001", numbered(1)))
+	must(t, s.Write(ctx, "00000001", numbered(1)))
 	if err := os.Symlink(s.recordPath("00000001"), s.recordPath("0123abcd")); err != nil {
 		t.Skip(err)
 	}
 	must(t, os.Mkdir(s.recordPath("0123abce"), 0o700))
 	for id, kind := range map[string]string{"0123abcd": "a symbolic link", "0123abce": "a folder"} {
-		_, err := s.Read(id)
+		_, err := s.Read(ctx, id)
 		bad, ok := errors.AsType[*store.DamagedError](err)
 		if !ok || !strings.Contains(bad.Reason, kind) || !exists(bad.Path) || exists(s.recordPath(id)) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
 	must(t, os.Mkdir(s.recordPath("0123abcf"), 0o700))
-	if err := s.Remove("0123abcf"); err == nil || !exists(s.recordPath("0123abcf")) {
+	if err := s.Remove(ctx, "0123abcf"); err == nil || !exists(s.recordPath("0123abcf")) {
 		t.Errorf("a folder was removed: %v", err)
 	}
 	mustRead(t, s, "00000001", numbered(1))
@@ -162,12 +162,12 @@ func TestDamageFoundWhileTheOwnerWrites(t *testing.T) {
 	owner, reader := open(t, dir, Options{NoSync: true}), open(t, dir, Options{NoSync: true})
 	path := owner.recordPath("0123abcd")
 	for n := range 300 {
-		must(t, owner.Write("0123abcd", numbered(n)))
+		must(t, owner.Write(ctx, "0123abcd", numbered(n)))
 		// In place, so that a reader may hold the file in any state.
 		must(t, os.WriteFile(path, fmt.Appendf(nil, "garbage %d", n), 0o600))
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			body, err := reader.Read("0123abcd")
+			body, err := reader.Read(ctx, "0123abcd")
 			if _, damaged := errors.AsType[*store.DamagedError](err); err != nil && !damaged && !errors.Is(err, store.ErrNotFound) {
 				t.Error(err)
 			} else if err == nil && string(body) != string(numbered(n+1000)) {
@@ -175,7 +175,7 @@ func TestDamageFoundWhileTheOwnerWrites(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
-			if err := owner.Write("0123abcd", numbered(n+1000)); err != nil {
+			if err := owner.Write(ctx, "0123abcd", numbered(n+1000)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -192,7 +192,7 @@ func TestDamageThatIsGone(t *testing.T) {
 		t.Run(c, func(t *testing.T) {
 			dir := newDir(t)
 			a, b := open(t, dir, Options{}), open(t, dir, Options{})
-			must(t, a.Write("0123abcd", numbered(1)))
+			must(t, a.Write(ctx, "0123abcd", numbered(1)))
 			path := a.recordPath("0123abcd")
 			must(t, os.WriteFile(path, []byte("garbage"), 0o600))
 			var (
@@ -203,14 +203,14 @@ func TestDamageThatIsGone(t *testing.T) {
 			)
 			wants := make(chan struct{}) // closed when the reader wants the claim lock
 			b.claim = presence.NewClaim(dir, sync.OnceValue(func() error { close(wants); return nil }))
-			must(t, a.claimed(false, func() (err2 error) {
-				wg.Go(func() { body, err = b.Read("0123abcd") })
+			must(t, a.claimed(ctx, false, func() (err2 error) {
+				wg.Go(func() { body, err = b.Read(ctx, "0123abcd") })
 				<-wants
 				switch c {
 				case "set aside by another":
 					left, err2 = a.setAside(path, "damaged", "session", "0123abcd")
 				case "mended by its owner":
-					err2 = a.write("0123abcd", numbered(2), true)
+					err2 = a.write(ctx, "0123abcd", numbered(2), true)
 				default:
 					left, err2 = path, os.Remove(path)
 				}
@@ -235,12 +235,12 @@ func TestDamageThatIsGone(t *testing.T) {
 func TestGoodRecordGoesBack(t *testing.T) {
 	dir := newDir(t)
 	owner, reader := open(t, dir, Options{}), open(t, dir, Options{})
-	must(t, owner.Write("0123abcd", numbered(1)))
+	must(t, owner.Write(ctx, "0123abcd", numbered(1)))
 	path := owner.recordPath("0123abcd")
 	must(t, os.WriteFile(path, []byte("garbage"), 0o600))
 	reader.exclusive = func(from, to string) error {
 		if from == path {
-			must(t, owner.Write("0123abcd", numbered(2)))
+			must(t, owner.Write(ctx, "0123abcd", numbered(2)))
 		}
 		return reader.disk.MoveNew(from, to)
 	}
@@ -248,7 +248,7 @@ func TestGoodRecordGoesBack(t *testing.T) {
 	if got := asides(t, owner, ""); len(got) != 1 {
 		t.Errorf("set aside %v", got) // the garbage, by the owner
 	}
-	must(t, owner.Write("0123abcd", numbered(3)))
+	must(t, owner.Write(ctx, "0123abcd", numbered(3)))
 	if got := asides(t, owner, ""); len(got) != 1 {
 		t.Errorf("set aside %v", got)
 	}
@@ -263,7 +263,7 @@ func TestDamageFoundTwice(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, s := range []*Store{a, b, a, b} {
 		wg.Go(func() {
-			_, err := s.Read("0123abcd")
+			_, err := s.Read(ctx, "0123abcd")
 			bad, ok := errors.AsType[*store.DamagedError](err)
 			if !ok && !errors.Is(err, store.ErrNotFound) {
 				t.Error(err)
@@ -282,12 +282,12 @@ func TestDamageFoundTwice(t *testing.T) {
 func TestOversizedFileIsDamage(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{})
-	must(t, s.Write("00000001", numbered(1)))
+	must(t, s.Write(ctx, "00000001", numbered(1)))
 	must(t, os.WriteFile(s.recordPath("0123abcd"), nil, 0o600))
 	if err := os.Truncate(s.recordPath("0123abcd"), maxRecord+1); err != nil {
 		t.Skip(err)
 	}
-	_, err := s.Read("0123abcd")
+	_, err := s.Read(ctx, "0123abcd")
 	if bad, ok := errors.AsType[*store.DamagedError](err); !ok || !strings.Contains(bad.Reason, "over the limit") {
 		t.Error(err)
 	}
@@ -300,7 +300,7 @@ func TestFailedWriteMovesNothing(t *testing.T) {
 		t.Run(point, func(t *testing.T) {
 			dir := newDir(t)
 			s := open(t, dir, Options{})
-			must(t, s.Write("0123abcd", numbered(1)))
+			must(t, s.Write(ctx, "0123abcd", numbered(1)))
 			must(t, os.WriteFile(s.recordPath("00000bad"), []byte("garbage"), 0o600))
 			before := tree(t, dir)
 			boom := &fs.PathError{Op: "write", Path: "there", Err: noSpace}
@@ -311,11 +311,11 @@ func TestFailedWriteMovesNothing(t *testing.T) {
 				return nil
 			}
 			for what, err := range map[string]error{
-				"Write":  s.Write("0123abcd", numbered(2)),
-				"damage": s.Write("00000bad", numbered(2)),
-				"Create": s.Create("00000001", numbered(2)),
-				"Update": s.Update("0123abcd", func([]byte) ([]byte, error) { return numbered(2), nil }),
-				"define": s.PutDefinition(strings.Repeat("a", 64), nil),
+				"Write":  s.Write(ctx, "0123abcd", numbered(2)),
+				"damage": s.Write(ctx, "00000bad", numbered(2)),
+				"Create": s.Create(ctx, "00000001", numbered(2)),
+				"Update": s.Update(ctx, "0123abcd", func([]byte) ([]byte, error) { return numbered(2), nil }),
+				"define": s.PutDefinition(ctx, strings.Repeat("a", 64), nil),
 			} {
 				if !errors.Is(err, boom) || !strings.Contains(err.Error(), "free space on the disk that holds "+dir) {
 					t.Errorf("%s: %v", what, err)
@@ -326,7 +326,7 @@ func TestFailedWriteMovesNothing(t *testing.T) {
 				t.Errorf("the folder changed\nfrom %s\nto   %s", before, after)
 			}
 			s.hook = nil
-			must(t, s.Write("0123abcd", numbered(3)))
+			must(t, s.Write(ctx, "0123abcd", numbered(3)))
 			mustRead(t, s, "0123abcd", numbered(3))
 		})
 	}
@@ -342,7 +342,7 @@ func afterFirstLine(text string) string {
 func TestFailedFolderSync(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{})
-	must(t, s.Write("0123abcd", numbered(1)))
+	must(t, s.Write(ctx, "0123abcd", numbered(1)))
 	boom := errors.New("boom")
 	s.hook = func(at string) error {
 		if at == "renamed" {
@@ -350,12 +350,12 @@ func TestFailedFolderSync(t *testing.T) {
 		}
 		return nil
 	}
-	if err := s.Write("0123abcd", numbered(2)); !errors.Is(err, boom) {
+	if err := s.Write(ctx, "0123abcd", numbered(2)); !errors.Is(err, boom) {
 		t.Error(err)
 	}
 	s.hook = nil
 	mustRead(t, s, "0123abcd", numbered(2))
-	must(t, s.Write("0123abcd", numbered(3)))
+	must(t, s.Write(ctx, "0123abcd", numbered(3)))
 	if got := asides(t, s, ""); len(got) != 0 {
 		t.Errorf("set aside %v", got)
 	}

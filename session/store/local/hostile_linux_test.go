@@ -34,18 +34,18 @@ func TestFullDisk(t *testing.T) {
 	root := mount(t, "size=256k")
 	dir := filepath.Join(root, ".deepwork", "tmp")
 	s := open(t, dir, Options{})
-	must(t, s.Write("0123abcd", numbered(1)))
-	must(t, s.PutDefinition(strings.Repeat("a", 64), []byte("x")))
+	must(t, s.Write(ctx, "0123abcd", numbered(1)))
+	must(t, s.PutDefinition(ctx, strings.Repeat("a", 64), []byte("x")))
 	if err := os.WriteFile(filepath.Join(root, "ballast"), make([]byte, 1<<20), 0o600); err == nil {
 		t.Fatal("the disk is not full")
 	}
 	before := tree(t, dir)
 	big := sample(20_000)
 	for what, err := range map[string]error{
-		"Write":  s.Write("0123abcd", big),
-		"Create": s.Create("00000001", big),
-		"Update": s.Update("0123abcd", func([]byte) ([]byte, error) { return big, nil }),
-		"define": s.PutDefinition(strings.Repeat("b", 64), big),
+		"Write":  s.Write(ctx, "0123abcd", big),
+		"Create": s.Create(ctx, "00000001", big),
+		"Update": s.Update(ctx, "0123abcd", func([]byte) ([]byte, error) { return big, nil }),
+		"define": s.PutDefinition(ctx, strings.Repeat("b", 64), big),
 	} {
 		if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "free space on the disk that holds "+dir) {
 			t.Errorf("%s: %v", what, err)
@@ -58,12 +58,12 @@ func TestFullDisk(t *testing.T) {
 	// A server that comes now cannot claim a place, and can read.
 	late := open(t, dir, Options{})
 	mustRead(t, late, "0123abcd", numbered(1))
-	if err := late.Write("0123abcd", big); !errors.Is(err, unix.ENOSPC) {
+	if err := late.Write(ctx, "0123abcd", big); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("a late server: %v", err)
 	}
 	must(t, os.Remove(filepath.Join(root, "ballast")))
-	must(t, s.Write("0123abcd", big))
-	must(t, late.Write("00000001", big))
+	must(t, s.Write(ctx, "0123abcd", big))
+	must(t, late.Write(ctx, "00000001", big))
 	mustRead(t, s, "0123abcd", big)
 }
 
@@ -71,22 +71,22 @@ func TestReadOnlyDisk(t *testing.T) {
 	root := mount(t, "size=1m")
 	dir := filepath.Join(root, ".deepwork", "tmp")
 	s := open(t, dir, Options{})
-	must(t, s.Write("0123abcd", numbered(1)))
+	must(t, s.Write(ctx, "0123abcd", numbered(1)))
 	must(t, os.WriteFile(s.recordPath("00000bad"), []byte("garbage"), 0o600))
-	must(t, s.Close())
+	must(t, s.Close(ctx))
 	remount := func(flags uintptr) { must(t, unix.Mount("", root, "", unix.MS_REMOUNT|flags, "size=1m")) }
 	remount(unix.MS_RDONLY)
 	s = open(t, dir, Options{})
 	mustRead(t, s, "0123abcd", numbered(1))
-	_, err := s.Read("00000bad")
+	_, err := s.Read(ctx, "00000bad")
 	if bad, ok := errors.AsType[*store.DamagedError](err); !ok || bad.Path != s.recordPath("00000bad") {
 		t.Errorf("a damaged record: %v", err)
 	}
 	for what, err := range map[string]error{
-		"Write":  s.Write("0123abcd", numbered(2)),
-		"Create": s.Create("00000001", numbered(2)),
-		"Remove": s.Remove("0123abcd"),
-		"Update": s.Update("0123abcd", func([]byte) ([]byte, error) { return numbered(2), nil }),
+		"Write":  s.Write(ctx, "0123abcd", numbered(2)),
+		"Create": s.Create(ctx, "00000001", numbered(2)),
+		"Remove": s.Remove(ctx, "0123abcd"),
+		"Update": s.Update(ctx, "0123abcd", func([]byte) ([]byte, error) { return numbered(2), nil }),
 	} {
 		if !errors.Is(err, unix.EROFS) || !strings.Contains(err.Error(), "is read-only: make it writable") || !strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: %v", what, err)
@@ -94,7 +94,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	}
 	mustRead(t, s, "0123abcd", numbered(1))
 	remount(0)
-	must(t, s.Write("0123abcd", numbered(2)))
+	must(t, s.Write(ctx, "0123abcd", numbered(2)))
 	mustRead(t, s, "0123abcd", numbered(2))
 }
 
@@ -103,7 +103,7 @@ func TestReadOnlyFolder(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	dir := newDir(t)
 	s := open(t, dir, Options{})
-	must(t, s.Write("0123abcd", numbered(1)))
+	must(t, s.Write(ctx, "0123abcd", numbered(1)))
 	other := open(t, dir, Options{})
 	secret := s.recordPath("0123abce")
 	must(t, os.WriteFile(secret, nil, 0))
@@ -123,17 +123,17 @@ func TestReadOnlyFolder(t *testing.T) {
 	}
 	hint := "give the user who runs deepwork read and write permission for " + dir
 	for what, err := range map[string]error{
-		"Write":    s.Write("0123abcd", numbered(2)),
-		"Create":   s.Create("00000001", numbered(2)),
-		"Remove":   s.Remove("0123abcd"),
-		"newcomer": other.Create("00000001", numbered(2)),
-		"Update":   other.Update("0123abcd", func([]byte) ([]byte, error) { return numbered(2), nil }),
+		"Write":    s.Write(ctx, "0123abcd", numbered(2)),
+		"Create":   s.Create(ctx, "00000001", numbered(2)),
+		"Remove":   s.Remove(ctx, "0123abcd"),
+		"newcomer": other.Create(ctx, "00000001", numbered(2)),
+		"Update":   other.Update(ctx, "0123abcd", func([]byte) ([]byte, error) { return numbered(2), nil }),
 	} {
 		if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), hint) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := s.Read("0123abce"); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), hint) {
+	if _, err := s.Read(ctx, "0123abce"); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), hint) {
 		t.Errorf("an unreadable record: %v", err)
 	}
 	if os.Getuid() == 0 {
@@ -146,21 +146,21 @@ func TestReadOnlyFolder(t *testing.T) {
 	must(t, os.Chmod(dir, 0o700))
 	mustRead(t, s, "0123abcd", numbered(1))
 	noTemps(t, dir)
-	must(t, s.Write("0123abcd", numbered(2)))
+	must(t, s.Write(ctx, "0123abcd", numbered(2)))
 }
 
 func TestNamedPipes(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{})
-	must(t, s.Write("0123abcd", numbered(1)))
+	must(t, s.Write(ctx, "0123abcd", numbered(1)))
 	for _, path := range []string{s.recordPath("0123abce"), s.recordPath("0123abcf"), s.member.Path(strings.Repeat("f", 16))} {
 		must(t, unix.Mkfifo(path, 0o600))
 	}
-	_, err := s.Read("0123abce")
+	_, err := s.Read(ctx, "0123abce")
 	if bad, ok := errors.AsType[*store.DamagedError](err); !ok || !strings.Contains(bad.Reason, "a named pipe") {
 		t.Error(err)
 	}
-	must(t, s.Write("0123abcf", numbered(2)))
+	must(t, s.Write(ctx, "0123abcf", numbered(2)))
 	mustRead(t, s, "0123abcf", numbered(2))
 	if got := asides(t, s, "damaged_session_0123abc"); len(got) != 2 {
 		t.Errorf("set aside %v", got)
@@ -168,7 +168,7 @@ func TestNamedPipes(t *testing.T) {
 	if s.Alive(strings.Repeat("f", 16)) || s.Describe(strings.Repeat("f", 16)) != "" {
 		t.Error("a named pipe is alive")
 	}
-	must(t, open(t, dir, Options{}).Write("00000001", numbered(1)))
+	must(t, open(t, dir, Options{}).Write(ctx, "00000001", numbered(1)))
 }
 
 // Without the kernel's exclusive rename a second name does the same.
@@ -181,13 +181,13 @@ func TestMoveByLink(t *testing.T) {
 		}
 		return os.Remove(from)
 	}
-	must(t, s.Create("0123abcd", numbered(1)))
-	if err := s.Create("0123abcd", numbered(2)); !errors.Is(err, store.ErrExists) {
+	must(t, s.Create(ctx, "0123abcd", numbered(1)))
+	if err := s.Create(ctx, "0123abcd", numbered(2)); !errors.Is(err, store.ErrExists) {
 		t.Error(err)
 	}
 	to := s.recordPath("0123abcd")
 	must(t, os.WriteFile(to, bytes.Repeat([]byte("x"), 9), 0o600))
-	if _, err := s.Read("0123abcd"); err == nil || exists(to) {
+	if _, err := s.Read(ctx, "0123abcd"); err == nil || exists(to) {
 		t.Errorf("a damaged record: %v", err)
 	}
 	noTemps(t, dir)

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,10 +11,10 @@ import (
 // left and the next one to write removes: their lock files, and the files that
 // they were writing or had kept as spares. live tells that other servers are
 // there. It changes nothing.
-func (s *Store) Leftovers() (left []string, live bool, err error) {
+func (s *Store) Leftovers(ctx context.Context) (left []string, live bool, err error) {
 	others, left := s.member.Others()
 	alive := s.member.Census()
-	for entry, err := range s.names() {
+	for entry, err := range s.names(ctx) {
 		if err != nil {
 			return nil, false, err
 		}
@@ -27,9 +28,9 @@ func (s *Store) Leftovers() (left []string, live bool, err error) {
 
 // Strangers lists, by absolute path and sorted, what is named like a record or a
 // definition and can be none, so that no server ever reads it.
-func (s *Store) Strangers() ([]string, error) {
+func (s *Store) Strangers(ctx context.Context) ([]string, error) {
 	var out []string
-	for entry, err := range s.names() {
+	for entry, err := range s.names(ctx) {
 		if err != nil {
 			return nil, err
 		}
@@ -51,6 +52,3 @@ func (s *Store) Strangers() ([]string, error) {
 
 // RecordPath is where the record of a session is, whether or not there is one.
 func (s *Store) RecordPath(id string) string { return s.recordPath(id) }
-
-// DefinitionPath is where a definition is kept, whether or not it is.
-func (s *Store) DefinitionPath(hash string) string { return s.definitionPath(hash) }

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,11 +15,11 @@ import (
 )
 
 // List yields the records there are, in no order, without reading them. It
-// costs a stat each; IDs does not. A record that vanishes meanwhile is left
+// costs a stat each. A record that vanishes meanwhile is left
 // out. An error ends it. A folder that does not exist has none.
-func (s *Store) List() iter.Seq2[store.Info, error] {
+func (s *Store) List(ctx context.Context) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
-		for entry, err := range s.names() {
+		for entry, err := range s.names(ctx) {
 			if err != nil {
 				yield(store.Info{}, fmt.Errorf("listing the sessions: %w", err))
 				return
@@ -42,22 +43,6 @@ func (s *Store) List() iter.Seq2[store.Info, error] {
 	}
 }
 
-// IDs yields the ids of the records there are, in no order, by reading the
-// directory alone. An error ends it. A folder that does not exist has none.
-func (s *Store) IDs() iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		for entry, err := range s.names() {
-			if err != nil {
-				yield("", fmt.Errorf("listing the sessions: %w", err))
-				return
-			}
-			if id, ok := recordID(entry.Name()); ok && !yield(id, nil) {
-				return
-			}
-		}
-	}
-}
-
 // recordID takes the id from a record's file name.
 func recordID(name string) (string, bool) {
 	rest, ok := strings.CutPrefix(name, "session_")
@@ -70,7 +55,7 @@ func recordID(name string) (string, bool) {
 
 // names yields the entries of the folder in the system's order, a few at a
 // time, so that a folder of 100,000 costs no memory to speak of.
-func (s *Store) names() iter.Seq2[fs.DirEntry, error] {
+func (s *Store) names(ctx context.Context) iter.Seq2[fs.DirEntry, error] {
 	return func(yield func(fs.DirEntry, error) bool) {
 		f, err := os.Open(s.dir)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -82,6 +67,10 @@ func (s *Store) names() iter.Seq2[fs.DirEntry, error] {
 		}
 		defer f.Close()
 		for {
+			if ctx.Err() != nil {
+				yield(nil, context.Cause(ctx))
+				return
+			}
 			// At the end of the folder the error is io.EOF and the list empty.
 			entries, err := f.ReadDir(512)
 			for _, e := range entries {

@@ -51,8 +51,9 @@ func FuzzListedNames(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer s.Close()
-		for id, err := range s.IDs() {
+		defer s.Close(ctx)
+		for info, err := range s.List(ctx) {
+			id := info.ID
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,7 @@ func TestWhoElseIsInTheFolder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { s.Close() })
+		t.Cleanup(func() { s.Close(ctx) })
 		return s
 	}
 	mark := func(s *Store) int64 {
@@ -34,10 +34,10 @@ func TestWhoElseIsInTheFolder(t *testing.T) {
 	if _, err := first.Entered(); err == nil {
 		t.Error("nobody has entered, and that was told")
 	}
-	must(t, first.Create("0000000a", numbered(1)))
+	must(t, first.Create(ctx, "0000000a", numbered(1)))
 	before := mark(first)
 	for n := range 5 {
-		must(t, first.Write("0000000a", numbered(n)))
+		must(t, first.Write(ctx, "0000000a", numbered(n)))
 	}
 	if now := mark(first); now != before {
 		t.Errorf("writing changed the mark from %d to %d", before, now)
@@ -45,7 +45,7 @@ func TestWhoElseIsInTheFolder(t *testing.T) {
 	alone(first, true)
 	seen := map[int64]bool{before: true}
 	for i, s := range []*Store{second, third} { // at once, however coarse the clock is
-		must(t, s.Create([]string{"0000000b", "0000000c"}[i], numbered(1)))
+		must(t, s.Create(ctx, []string{"0000000b", "0000000c"}[i], numbered(1)))
 		if m := mark(first); seen[m] {
 			t.Errorf("server %d has entered, and the mark is an old one", i+2)
 		} else {
@@ -53,9 +53,9 @@ func TestWhoElseIsInTheFolder(t *testing.T) {
 		}
 	}
 	alone(first, false)
-	must(t, second.Close())
+	must(t, second.Close(ctx))
 	alone(first, false)
-	must(t, third.Close())
+	must(t, third.Close(ctx))
 	alone(first, true)
 	alone(open(), false)
 	must(t, os.RemoveAll(dir))

@@ -12,12 +12,12 @@ import (
 // enter returns the folder, held open, after it made sure that this server looks
 // alive: a server that believes it owns records must not look dead. held means that
 // the caller has the claim lock.
-func (s *Store) enter(held bool) (*durable.Folder, error) {
+func (s *Store) enter(ctx context.Context, held bool) (*durable.Folder, error) {
 	for range putTries {
 		if f := s.folder.Load(); s.stands(f) {
 			return f, nil
 		}
-		if err := s.claimed(held, s.claimPlace); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := s.claimed(ctx, held, func() error { return s.claimPlace(ctx) }); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
@@ -31,15 +31,15 @@ func (s *Store) stands(f *durable.Folder) bool {
 }
 
 // claimPlace enters the folder. The caller holds the claim lock.
-func (s *Store) claimPlace() error {
+func (s *Store) claimPlace(ctx context.Context) error {
 	if s.stands(s.folder.Load()) {
 		return nil // another call of this store was faster
 	}
 	s.folder.Store(nil) // it counts again when all that follows has been done
-	if err := s.member.Enter(context.Background()); err != nil {
+	if err := s.member.Enter(ctx); err != nil {
 		return fmt.Errorf("claiming a place in the session folder: %w", err)
 	}
-	s.sweep()
+	s.sweep(ctx)
 	if err := s.entered(); err != nil {
 		return err
 	}
@@ -52,11 +52,11 @@ func (s *Store) claimPlace() error {
 }
 
 // claimed runs fn under the claim lock; held tells that the caller has it.
-func (s *Store) claimed(held bool, fn func() error) error {
+func (s *Store) claimed(ctx context.Context, held bool, fn func() error) error {
 	if held {
 		return fn()
 	}
-	return s.claim.Do(context.Background(), fn)
+	return s.claim.Do(ctx, fn)
 }
 
 // Alive is presence.Member.Alive.

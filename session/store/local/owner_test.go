@@ -40,7 +40,7 @@ func TestAliveTellsWhoRuns(t *testing.T) {
 	if s.Alive(strings.Repeat("1", 16)) {
 		t.Error("a folder is alive")
 	}
-	must(t, s.Write("00000001", numbered(1)))
+	must(t, s.Write(ctx, "00000001", numbered(1)))
 	if exists(s.member.Path(p.first)) {
 		t.Error("the dead server's lock file is still there")
 	}
@@ -72,7 +72,7 @@ func TestTakeover(t *testing.T) {
 		for n := range 4 * len(servers) {
 			s := servers[n%len(servers)]
 			wg.Go(func() {
-				err := s.Update("0123abcd", func(body []byte) ([]byte, error) {
+				err := s.Update(ctx, "0123abcd", func(body []byte) ([]byte, error) {
 					if s.Alive(owner(body)) {
 						return nil, errOwned
 					}
@@ -95,7 +95,7 @@ func TestTakeover(t *testing.T) {
 	if n := race(); n != 1 {
 		t.Fatalf("%d took the record", n)
 	}
-	body, err := servers[0].Read("0123abcd")
+	body, err := servers[0].Read(ctx, "0123abcd")
 	must(t, err)
 	if !servers[0].Alive(owner(body)) || owner(body) == p.first {
 		t.Errorf("it is owned by %s", owner(body))
@@ -105,24 +105,24 @@ func TestTakeover(t *testing.T) {
 func TestUpdate(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{})
-	if err := s.Update("0123abcd", nil); !errors.Is(err, store.ErrNotFound) || exists(dir) {
+	if err := s.Update(ctx, "0123abcd", nil); !errors.Is(err, store.ErrNotFound) || exists(dir) {
 		t.Errorf("an update of nothing: %v", err)
 	}
-	must(t, s.Write("0123abcd", numbered(1)))
+	must(t, s.Write(ctx, "0123abcd", numbered(1)))
 	before, err := os.Stat(s.recordPath("0123abcd"))
 	must(t, err)
 	boom := errors.New("boom")
-	if err := s.Update("0123abcd", func([]byte) ([]byte, error) { return numbered(2), boom }); err != boom {
+	if err := s.Update(ctx, "0123abcd", func([]byte) ([]byte, error) { return numbered(2), boom }); err != boom {
 		t.Errorf("change's error came back as %v", err)
 	}
-	must(t, s.Update("0123abcd", func([]byte) ([]byte, error) { return nil, nil }))
+	must(t, s.Update(ctx, "0123abcd", func([]byte) ([]byte, error) { return nil, nil }))
 	after, err := os.Stat(s.recordPath("0123abcd"))
 	must(t, err)
 	if !os.SameFile(before, after) {
 		t.Error("an update of nothing wrote")
 	}
 	must(t, os.WriteFile(s.recordPath("0123abcd"), []byte("garbage"), 0o600))
-	err = s.Update("0123abcd", func([]byte) ([]byte, error) { t.Error("called"); return nil, nil })
+	err = s.Update(ctx, "0123abcd", func([]byte) ([]byte, error) { t.Error("called"); return nil, nil })
 	if bad, ok := errors.AsType[*store.DamagedError](err); !ok || !exists(bad.Path) || bad.Path == s.recordPath("0123abcd") {
 		t.Errorf("an update of a damaged record: %v", err)
 	}
@@ -132,7 +132,7 @@ func TestUpdate(t *testing.T) {
 func TestManyProcesses(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{})
-	must(t, s.Write("0123abcd", numbered(0)))
+	must(t, s.Write(ctx, "0123abcd", numbered(0)))
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
@@ -154,7 +154,7 @@ func TestManyStoresClaimAtOnce(t *testing.T) {
 	for n := range stores {
 		stores[n] = open(t, dir, Options{NoSync: true})
 		wg.Go(func() {
-			if err := stores[n].Create(fmt.Sprintf("%08x", n), numbered(n)); err != nil {
+			if err := stores[n].Create(ctx, fmt.Sprintf("%08x", n), numbered(n)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -174,7 +174,7 @@ func TestClaimLockHeldByAnother(t *testing.T) {
 	p := start(t, dir, "lock", "")
 	s := open(t, dir, Options{})
 	s.claim.Wait = 50 * time.Millisecond
-	if err := s.Write("0123abcd", numbered(1)); err == nil || !strings.Contains(err.Error(), "claim.lock") || !strings.Contains(err.Error(), "50ms") {
+	if err := s.Write(ctx, "0123abcd", numbered(1)); err == nil || !strings.Contains(err.Error(), "claim.lock") || !strings.Contains(err.Error(), "50ms") {
 		t.Errorf("a claim that had to wait too long: %v", err)
 	}
 	if exists(s.recordPath("0123abcd")) {
@@ -182,21 +182,21 @@ func TestClaimLockHeldByAnother(t *testing.T) {
 	}
 	p.kill(t) // with it goes the lock
 	s.claim.Wait = 10 * time.Second
-	must(t, s.Write("0123abcd", numbered(1)))
+	must(t, s.Write(ctx, "0123abcd", numbered(1)))
 
 	// Inside one process, too, and a claimed place needs no claim lock.
 	in, out := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		err := s.Update("0123abcd", func([]byte) ([]byte, error) { close(in); <-out; return nil, nil })
+		err := s.Update(ctx, "0123abcd", func([]byte) ([]byte, error) { close(in); <-out; return nil, nil })
 		if err != nil {
 			t.Error(err)
 		}
 	})
 	<-in
-	must(t, s.Write("00000001", numbered(1)))
+	must(t, s.Write(ctx, "00000001", numbered(1)))
 	s.claim.Wait = 20 * time.Millisecond
-	if err := s.Update("0123abcd", nil); err == nil || !strings.Contains(err.Error(), "claim.lock") {
+	if err := s.Update(ctx, "00000001", nil); err == nil || !strings.Contains(err.Error(), "claim.lock") {
 		t.Errorf("an update that had to wait too long: %v", err)
 	}
 	close(out)
@@ -209,7 +209,7 @@ func TestFailedClaimIsTriedAgain(t *testing.T) {
 	s := open(t, dir, Options{})
 	must(t, os.MkdirAll(filepath.Dir(dir), 0o755))
 	must(t, os.WriteFile(dir, nil, 0o600))
-	if err := s.Write("0123abcd", numbered(1)); err == nil || !strings.Contains(err.Error(), "is not a folder") {
+	if err := s.Write(ctx, "0123abcd", numbered(1)); err == nil || !strings.Contains(err.Error(), "is not a folder") {
 		t.Errorf("a file in the folder's place: %v", err)
 	}
 	if _, err := Open(dir, Options{}); err == nil {
@@ -217,25 +217,25 @@ func TestFailedClaimIsTriedAgain(t *testing.T) {
 	}
 	must(t, os.Remove(dir))
 	if err := os.Symlink("nowhere", dir); err == nil {
-		if err := s.Write("0123abcd", numbered(1)); err == nil || !strings.Contains(err.Error(), "a link that leads nowhere") {
+		if err := s.Write(ctx, "0123abcd", numbered(1)); err == nil || !strings.Contains(err.Error(), "a link that leads nowhere") {
 			t.Errorf("a link to nowhere in the folder's place: %v", err)
 		}
 		must(t, os.Remove(dir))
 	}
 	boom := errors.New("boom")
 	s.hook = func(string) error { return boom }
-	if err := s.Write("0123abcd", numbered(1)); !errors.Is(err, boom) {
+	if err := s.Write(ctx, "0123abcd", numbered(1)); !errors.Is(err, boom) {
 		t.Errorf("a failed write: %v", err)
 	}
 	s.hook = nil
 	must(t, s.folder.Swap(nil).Close())
 	must(t, os.Remove(filepath.Join(dir, "claim.lock")))
 	must(t, os.Mkdir(filepath.Join(dir, "claim.lock"), 0o700))
-	if err := s.Write("0123abcd", numbered(1)); err == nil || !strings.Contains(err.Error(), "is a folder, not a file") {
+	if err := s.Write(ctx, "0123abcd", numbered(1)); err == nil || !strings.Contains(err.Error(), "is a folder, not a file") {
 		t.Errorf("a folder in the claim lock's place: %v", err)
 	}
 	must(t, os.Remove(filepath.Join(dir, "claim.lock")))
-	must(t, s.Write("0123abcd", numbered(1)))
+	must(t, s.Write(ctx, "0123abcd", numbered(1)))
 }
 
 // Whatever is removed under a running server, it writes on and looks alive.
@@ -245,12 +245,12 @@ func TestThingsVanish(t *testing.T) {
 	}
 	dir := newDir(t)
 	s, other := open(t, dir, Options{}), open(t, dir, Options{})
-	must(t, s.Write("0123abcd", numbered(0)))
+	must(t, s.Write(ctx, "0123abcd", numbered(0)))
 	n := 0
 	check := func(what string) {
 		t.Helper()
 		n++
-		if err := s.Write("0123abcd", numbered(n)); err != nil {
+		if err := s.Write(ctx, "0123abcd", numbered(n)); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 		mustRead(t, other, "0123abcd", numbered(n))
@@ -307,7 +307,7 @@ func TestThingsVanish(t *testing.T) {
 		}
 		return nil
 	}
-	if err := s.Write("0123abcd", numbered(99)); err == nil {
+	if err := s.Write(ctx, "0123abcd", numbered(99)); err == nil {
 		t.Error("a write into a folder that always vanishes passed")
 	}
 	s.hook = nil
@@ -319,7 +319,7 @@ func TestThingsVanish(t *testing.T) {
 func TestAskingDoesNotDisturb(t *testing.T) {
 	dir := newDir(t)
 	s, a, b := open(t, dir, Options{}), open(t, dir, Options{}), open(t, dir, Options{})
-	must(t, s.Write("0123abcd", numbered(1)))
+	must(t, s.Write(ctx, "0123abcd", numbered(1)))
 	dead := strings.Repeat("d", 16)
 	must(t, os.WriteFile(s.member.Path(dead), nil, 0o600))
 	done := make(chan struct{})
@@ -344,7 +344,7 @@ func TestAskingDoesNotDisturb(t *testing.T) {
 		if os.PathSeparator == '/' {
 			must(t, os.Remove(s.member.Path(s.Server())))
 		}
-		must(t, s.Write("0123abcd", numbered(n)))
+		must(t, s.Write(ctx, "0123abcd", numbered(n)))
 	}
 	close(done)
 	wg.Wait()

@@ -23,7 +23,7 @@ func TestReadersNeverGetASpare(t *testing.T) {
 	w := open(t, dir, Options{NoSync: true})
 	ids := []string{"0000000a", "0000000b", "0000000c"}
 	for _, id := range ids {
-		must(t, w.Create(id, identified(id, 0)))
+		must(t, w.Create(ctx, id, identified(id, 0)))
 	}
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -37,7 +37,7 @@ func TestReadersNeverGetASpare(t *testing.T) {
 					return
 				default:
 				}
-				body, err := r.Read(id)
+				body, err := r.Read(ctx, id)
 				if err != nil {
 					t.Errorf("reading %s: %v", id, err)
 					return
@@ -51,11 +51,11 @@ func TestReadersNeverGetASpare(t *testing.T) {
 	}
 	for n := range 3000 {
 		id := ids[n%len(ids)]
-		must(t, w.Write(id, identified(id, n)))
+		must(t, w.Write(ctx, id, identified(id, n)))
 	}
 	close(stop)
 	wg.Wait()
-	if aside, err := w.Damaged(); err != nil || len(aside) != 0 {
+	if aside, err := w.Damaged(ctx); err != nil || len(aside) != 0 {
 		t.Errorf("set aside: %v, %v", aside, err)
 	}
 	noTemps(t, dir)
@@ -65,13 +65,13 @@ func TestReadersNeverGetASpare(t *testing.T) {
 func TestAFileWithTwoNamesIsNoSpare(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{})
-	must(t, s.Create("0123abcd", numbered(1)))
+	must(t, s.Create(ctx, "0123abcd", numbered(1)))
 	backup := filepath.Join(t.TempDir(), "backup")
 	must(t, os.Link(s.recordPath("0123abcd"), backup))
 	before, err := os.ReadFile(backup)
 	must(t, err)
 	for n := range 10 {
-		must(t, s.Write("0123abcd", numbered(n)))
+		must(t, s.Write(ctx, "0123abcd", numbered(n)))
 	}
 	after, err := os.ReadFile(backup)
 	must(t, err)
@@ -87,16 +87,16 @@ func TestSparesAreUsedAndBounded(t *testing.T) {
 	if err := exchangeWorks(t); err != nil {
 		t.Skip("this file system cannot exchange names: ", err)
 	}
-	must(t, s.Create("0123abcd", numbered(0)))
+	must(t, s.Create(ctx, "0123abcd", numbered(0)))
 	for n := range 100 {
-		must(t, s.Write("0123abcd", numbered(n)))
+		must(t, s.Write(ctx, "0123abcd", numbered(n)))
 	}
 	if made := s.temps.Load(); made > 2 {
 		t.Errorf("%d files were made for one record", made)
 	}
 	s.rest = spareRest * 1000 // none rests long enough
 	for n := range 3 * keptSpares {
-		must(t, s.Write("0123abcd", numbered(n)))
+		must(t, s.Write(ctx, "0123abcd", numbered(n)))
 	}
 	if n := len(s.spares); n != keptSpares {
 		t.Errorf("%d spares are kept", n)

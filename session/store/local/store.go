@@ -18,6 +18,7 @@
 package local
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,6 +32,7 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/actor/presence"
 	"deepwork/session"
+	"deepwork/session/store"
 )
 
 var (
@@ -84,11 +86,12 @@ type Store struct {
 	// closed by the garbage collector, after the last write that uses it.
 	folder atomic.Pointer[durable.Folder]
 
-	mu     sync.Mutex // guards what follows
-	known  map[uint32]stamp
-	spares []spare        // the one that has rested longest first
-	calls  sync.WaitGroup // of calls that change the folder
-	closed bool
+	mu      sync.Mutex // guards what follows
+	known   map[uint32]stamp
+	spares  []spare                  // the one that has rested longest first
+	running map[string]chan struct{} // calls about one record, by its id; closed when the call has returned
+	calls   sync.WaitGroup           // of calls that change the folder
+	closed  bool
 }
 
 // Open opens the folder. Nothing is created before the first write, so a
@@ -103,12 +106,13 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("opening the session folder: %s is not a folder; move it out of the way", abs)
 	}
 	s := &Store{
-		dir:   abs,
-		o:     o,
-		log:   o.Logger,
-		disk:  durable.Disk{NoSync: o.NoSync},
-		rest:  spareRest,
-		known: make(map[uint32]stamp),
+		dir:     abs,
+		o:       o,
+		log:     o.Logger,
+		disk:    durable.Disk{NoSync: o.NoSync},
+		rest:    spareRest,
+		known:   make(map[uint32]stamp),
+		running: make(map[string]chan struct{}),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -122,10 +126,10 @@ func Open(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Close waits for the calls in progress; later calls that would change the folder
-// fail. It leaves Options.Member, whose records are anybody's once that has left.
-// Closing twice is no error.
-func (s *Store) Close() error {
+// Close waits for the calls in progress until ctx ends; later calls that would
+// change the folder fail. It leaves Options.Member, whose records are anybody's once
+// that has left. Closing twice is no error.
+func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -133,7 +137,13 @@ func (s *Store) Close() error {
 	}
 	s.closed = true
 	s.mu.Unlock()
-	s.calls.Wait()
+	done := make(chan struct{}) // closed when no call is in progress
+	go func() { s.calls.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return fmt.Errorf("closing the session folder: %w", store.ErrPending)
+	}
 	s.dropSpares()
 	var errs []error
 	if f := s.folder.Swap(nil); f != nil {
@@ -152,18 +162,80 @@ func (s *Store) Close() error {
 // that ever ran here.
 func (s *Store) Server() string { return s.server }
 
-// begin admits a call that changes the folder; s.calls.Done ends it.
-func (s *Store) begin() error {
-	if s.o.ReadOnly {
+// A call is one use of the disk.
+type call struct {
+	id    string // of the record; calls about one record do not overlap. "" is about none.
+	reads bool   // it changes nothing
+	undo  func() // what is done if it succeeded after its caller had gone; may be nil
+}
+
+// do runs fn and returns its error. If ctx ends first it returns store.ErrPending, and
+// fn goes on alone, since a call of the system cannot be cancelled: later calls about
+// the same record wait for it.
+func (s *Store) do(ctx context.Context, c call, fn func() error) error {
+	if s.o.ReadOnly && !c.reads {
 		return errReadOnly
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return errClosed
+	over := make(chan struct{})
+	for begun := false; !begun; {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		s.mu.Lock()
+		if s.closed && !c.reads {
+			s.mu.Unlock()
+			return errClosed
+		}
+		earlier := s.running[c.id]
+		if begun = earlier == nil; begun {
+			if c.id != "" {
+				s.running[c.id] = over
+			}
+			if !c.reads {
+				s.calls.Add(1)
+			}
+		}
+		s.mu.Unlock()
+		if !begun {
+			select {
+			case <-earlier:
+			case <-ctx.Done():
+				return store.ErrPending
+			}
+		}
 	}
-	s.calls.Add(1)
-	return nil
+	end := func() {
+		s.mu.Lock()
+		delete(s.running, c.id)
+		s.mu.Unlock()
+		close(over)
+		if !c.reads {
+			s.calls.Done()
+		}
+	}
+	if ctx.Done() == nil {
+		defer end()
+		return fn()
+	}
+	answer, gone := make(chan error), make(chan struct{}) // without room, so that one of the two is certain
+	go func() {
+		defer end()
+		err := fn()
+		select {
+		case answer <- err:
+		case <-gone:
+			if err == nil && c.undo != nil {
+				c.undo()
+			}
+		}
+	}()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		close(gone)
+		return store.ErrPending
+	}
 }
 
 // at calls the hook.
@@ -225,3 +297,9 @@ func checkID(id string) error {
 	}
 	return nil
 }
+
+var (
+	_ store.Sessions    = (*Store)(nil)
+	_ store.Definitions = (*Store)(nil)
+	_ store.Members     = (*presence.Member)(nil)
+)

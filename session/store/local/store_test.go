@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -59,7 +60,7 @@ func open(t testing.TB, dir string, o Options) *Store {
 	stores.Store(s.server, s)
 	t.Cleanup(func() {
 		stores.Delete(s.server)
-		if err := s.Close(); err != nil {
+		if err := s.Close(ctx); err != nil {
 			t.Error(err)
 		}
 	})
@@ -68,7 +69,7 @@ func open(t testing.TB, dir string, o Options) *Store {
 
 func mustRead(t testing.TB, s *Store, id string, want []byte) {
 	t.Helper()
-	got, err := s.Read(id)
+	got, err := s.Read(ctx, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,28 +132,28 @@ func TestRecordsComeBackAsGiven(t *testing.T) {
 	if names := files(t, filepath.Dir(dir)); len(names) != 0 {
 		t.Fatalf("Open created %v", names)
 	}
-	must(t, s.Create("0123abcd", numbered(1)))
+	must(t, s.Create(ctx, "0123abcd", numbered(1)))
 	mustRead(t, s, "0123abcd", numbered(1))
 	for n := range 20 {
-		must(t, s.Write("0123abcd", numbered(n)))
+		must(t, s.Write(ctx, "0123abcd", numbered(n)))
 		mustRead(t, s, "0123abcd", numbered(n))
 	}
-	must(t, s.Write("00000001", sample(300_000)))
+	must(t, s.Write(ctx, "00000001", sample(300_000)))
 	mustRead(t, open(t, dir, Options{}), "00000001", sample(300_000))
-	if err := s.Create("0123abcd", numbered(9)); !errors.Is(err, store.ErrExists) {
+	if err := s.Create(ctx, "0123abcd", numbered(9)); !errors.Is(err, store.ErrExists) {
 		t.Errorf("Create over a record: %v", err)
 	}
 	mustRead(t, s, "0123abcd", numbered(19))
-	if _, err := s.Read("ffffffff"); !errors.Is(err, store.ErrNotFound) {
+	if _, err := s.Read(ctx, "ffffffff"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("reading nothing: %v", err)
 	}
-	must(t, s.Remove("0123abcd"))
-	must(t, s.Remove("0123abcd"))
-	if _, err := s.Read("0123abcd"); !errors.Is(err, store.ErrNotFound) {
+	must(t, s.Remove(ctx, "0123abcd"))
+	must(t, s.Remove(ctx, "0123abcd"))
+	if _, err := s.Read(ctx, "0123abcd"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("reading what was removed: %v", err)
 	}
 	noTemps(t, dir)
-	must(t, s.Close())
+	must(t, s.Close(ctx))
 	if got := files(t, dir); !slices.Contains(got, "session_00000001.json") || slices.ContainsFunc(got, func(n string) bool { return strings.HasSuffix(n, ".tmp") }) {
 		t.Errorf("the folder holds %v", got)
 	}
@@ -171,14 +172,14 @@ func TestIDsThatAreNone(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{})
 	for _, id := range []string{"", "0123abc", "0123abcde", "0123ABCD", "../../xx", "0123abc/", "0123abcg", "a\x00bcdefg"} {
-		if _, err := s.Read(id); !errors.Is(err, store.ErrNotFound) {
+		if _, err := s.Read(ctx, id); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("Read(%q): %v", id, err)
 		}
-		if err := s.Update(id, nil); !errors.Is(err, store.ErrNotFound) {
+		if err := s.Update(ctx, id, nil); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("Update(%q): %v", id, err)
 		}
 		for what, err := range map[string]error{
-			"Create": s.Create(id, numbered(1)), "Write": s.Write(id, numbered(1)), "Remove": s.Remove(id),
+			"Create": s.Create(ctx, id, numbered(1)), "Write": s.Write(ctx, id, numbered(1)), "Remove": s.Remove(ctx, id),
 		} {
 			if err == nil || !strings.Contains(err.Error(), "8 lower-case hexadecimal") {
 				t.Errorf("%s(%q): %v", what, id, err)
@@ -186,10 +187,10 @@ func TestIDsThatAreNone(t *testing.T) {
 		}
 	}
 	for _, hash := range []string{"", "../x", strings.Repeat("A", 64), strings.Repeat("a", 63)} {
-		if err := s.PutDefinition(hash, nil); err == nil {
+		if err := s.PutDefinition(ctx, hash, nil); err == nil {
 			t.Errorf("PutDefinition(%q) passed", hash)
 		}
-		if _, err := s.Definition(hash); !errors.Is(err, store.ErrNotFound) {
+		if _, err := s.Definition(ctx, hash); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("Definition(%q): %v", hash, err)
 		}
 	}
@@ -217,7 +218,7 @@ func TestCreateIsWonByOne(t *testing.T) {
 			for n := range 50 {
 				wg.Go(func() {
 					<-start
-					switch err := stores[n%2].Create("0123abcd", numbered(n)); {
+					switch err := stores[n%2].Create(ctx, "0123abcd", numbered(n)); {
 					case err == nil:
 						won <- n
 					case !errors.Is(err, store.ErrExists):
@@ -240,15 +241,15 @@ func TestCreateIsWonByOne(t *testing.T) {
 func TestReadOnlyTouchesNothing(t *testing.T) {
 	dir := newDir(t)
 	r := open(t, dir, Options{ReadOnly: true})
-	if _, err := r.Read("0123abcd"); !errors.Is(err, store.ErrNotFound) {
+	if _, err := r.Read(ctx, "0123abcd"); !errors.Is(err, store.ErrNotFound) {
 		t.Error(err)
 	}
 	w := open(t, dir, Options{})
-	must(t, w.Create("0123abcd", numbered(1)))
+	must(t, w.Create(ctx, "0123abcd", numbered(1)))
 	must(t, os.WriteFile(w.recordPath("00000bad"), []byte("{}"), 0o600))
 	before := tree(t, dir)
 	mustRead(t, r, "0123abcd", numbered(1))
-	_, err := r.Read("00000bad")
+	_, err := r.Read(ctx, "00000bad")
 	bad, ok := errors.AsType[*store.DamagedError](err)
 	if !ok || bad.Path != r.recordPath("00000bad") || !strings.Contains(err.Error(), "it stands at") {
 		t.Errorf("a damaged record: %v", err)
@@ -257,9 +258,9 @@ func TestReadOnlyTouchesNothing(t *testing.T) {
 		t.Error("a living server looks dead")
 	}
 	for what, err := range map[string]error{
-		"Create": r.Create("11111111", numbered(1)), "Write": r.Write("0123abcd", numbered(2)),
-		"Remove": r.Remove("0123abcd"), "PutDefinition": r.PutDefinition(strings.Repeat("a", 64), nil),
-		"Update": r.Update("0123abcd", func(b []byte) ([]byte, error) { return b, nil }),
+		"Create": r.Create(ctx, "11111111", numbered(1)), "Write": r.Write(ctx, "0123abcd", numbered(2)),
+		"Remove": r.Remove(ctx, "0123abcd"), "PutDefinition": r.PutDefinition(ctx, strings.Repeat("a", 64), nil),
+		"Update": r.Update(ctx, "0123abcd", func(b []byte) ([]byte, error) { return b, nil }),
 	} {
 		if !errors.Is(err, errReadOnly) {
 			t.Errorf("%s: %v", what, err)
@@ -291,7 +292,7 @@ func tree(t testing.TB, dir string) string {
 func TestClose(t *testing.T) {
 	dir := newDir(t)
 	s, other := open(t, dir, Options{}), open(t, dir, Options{})
-	must(t, s.Create("0123abcd", numbered(1)))
+	must(t, s.Create(ctx, "0123abcd", numbered(1)))
 	if !other.Alive(s.Server()) || !s.Alive(s.Server()) {
 		t.Fatal("a living server looks dead")
 	}
@@ -306,16 +307,17 @@ func TestClose(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := s.Write("0123abcd", numbered(2)); err != nil {
+		if err := s.Write(ctx, "0123abcd", numbered(2)); err != nil {
 			t.Error(err)
 		}
 	})
 	<-in
 	closed := make(chan error, 1)
-	wg.Go(func() { closed <- s.Close() })
-	for s.begin() == nil { // until Close has begun
-		s.calls.Done()
-		runtime.Gosched()
+	wg.Go(func() { closed <- s.Close(ctx) })
+	for begun := false; !begun; runtime.Gosched() {
+		s.mu.Lock()
+		begun = s.closed
+		s.mu.Unlock()
 	}
 	select {
 	case <-closed:
@@ -331,11 +333,11 @@ func TestClose(t *testing.T) {
 	if other.Alive(s.Server()) || s.Alive(s.Server()) {
 		t.Error("a closed server looks alive")
 	}
-	if err := s.Write("0123abcd", numbered(3)); !errors.Is(err, errClosed) {
+	if err := s.Write(ctx, "0123abcd", numbered(3)); !errors.Is(err, errClosed) {
 		t.Errorf("a write after Close: %v", err)
 	}
 	mustRead(t, other, "0123abcd", numbered(2))
-	must(t, s.Close())
+	must(t, s.Close(ctx))
 	if exists(s.member.Path(s.Server())) {
 		t.Error("the lock file was left behind")
 	}
@@ -349,7 +351,7 @@ func exists(path string) bool {
 func TestListYieldsRecordsAlone(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{})
-	for range s.List() {
+	for range s.List(ctx) {
 		t.Error("a folder that does not exist has records")
 	}
 	want := map[string]bool{}
@@ -364,23 +366,15 @@ func TestListYieldsRecordsAlone(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	got := map[string]bool{}
-	for info, err := range s.List() {
+	for info, err := range s.List(ctx) {
 		must(t, err)
 		if got[info.ID] || !want[info.ID] || info.Size != 5 || time.Since(info.ModTime).Abs() > time.Hour {
 			t.Fatalf("listed %+v", info)
 		}
 		got[info.ID] = true
 	}
-	ids := 0
-	for id, err := range s.IDs() {
-		must(t, err)
-		if !want[id] {
-			t.Fatalf("listed %q", id)
-		}
-		ids++
-	}
-	if len(got) != len(want) || ids != len(want) {
-		t.Errorf("listed %d and %d of %d records", len(got), ids, len(want))
+	if len(got) != len(want) {
+		t.Errorf("listed %d of %d records", len(got), len(want))
 	}
 }
 
@@ -390,22 +384,61 @@ func TestWhatIsForgottenIsRememberedWhenItIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer s.Close(ctx)
 	const id = "0000000a"
-	if err := s.Create(id, []byte("{\n  \"a\": 1\n}")); err != nil {
+	if err := s.Create(ctx, id, []byte("{\n  \"a\": 1\n}")); err != nil {
 		t.Fatal(err)
 	}
 	s.Forget(id)
 	if n := len(s.known); n != 0 {
 		t.Errorf("%d records are remembered", n)
 	}
-	if _, err := s.Read(id); err != nil {
+	if _, err := s.Read(ctx, id); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Write(id, []byte("{\n  \"a\": 2\n}")); err != nil {
+	if err := s.Write(ctx, id, []byte("{\n  \"a\": 2\n}")); err != nil {
 		t.Fatal(err)
 	}
-	if aside, err := s.Damaged(); err != nil || aside != nil {
+	if aside, err := s.Damaged(ctx); err != nil || aside != nil {
 		t.Errorf("set aside: %v, %v", aside, err)
+	}
+}
+
+// A call that the disk does not answer ends with its context; until the disk has
+// answered, calls about the same record wait, and others do not.
+func TestADiskThatHangs(t *testing.T) {
+	s := open(t, newDir(t), Options{})
+	must(t, s.Write(ctx, "0123abcd", numbered(1)))
+	answer := make(chan struct{})
+	s.disk.Carry = func(op durable.Op, do func() error) error {
+		if op.Do == durable.OpSync {
+			<-answer
+		}
+		return do()
+	}
+	short := func() context.Context {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	write, create := s.Write(short(), "0123abcd", numbered(2)), s.Create(short(), "00000001", numbered(1))
+	_, read := s.Read(short(), "0123abcd")
+	for _, err := range []error{write, create, read, s.Remove(short(), "00000001")} {
+		if !errors.Is(err, store.ErrPending) {
+			t.Errorf("the disk hangs: %v", err)
+		}
+	}
+	if _, err := s.Peek(short(), "0123abcd"); err != nil {
+		t.Errorf("a read by another caller: %v", err)
+	}
+	close(answer)
+	mustRead(t, s, "0123abcd", numbered(2))
+	if _, err := s.Read(ctx, "00000001"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a record that nobody waited for is there: %v", err)
+	}
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := s.Write(gone, "0123abcd", numbered(3)); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller who had gone: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -12,10 +13,10 @@ import (
 )
 
 // sweep removes what dead servers left: their lock files and their unfinished writes.
-func (s *Store) sweep() {
+func (s *Store) sweep(ctx context.Context) {
 	s.member.Sweep()
 	alive := s.member.Census()
-	for name, err := range s.names() {
+	for name, err := range s.names(ctx) {
 		if err != nil {
 			s.log.Warn("cannot look for what dead servers left", "error", err)
 			return

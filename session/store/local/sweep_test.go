@@ -24,7 +24,7 @@ func TestGitignore(t *testing.T) {
 			must(t, os.WriteFile(path, []byte(c.have), 0o644))
 		}
 		for n := range 2 {
-			must(t, open(t, dir, Options{}).Write(fmt.Sprintf("%08x", n), numbered(1)))
+			must(t, open(t, dir, Options{}).Write(ctx, fmt.Sprintf("%08x", n), numbered(1)))
 		}
 		got, err := os.ReadFile(path)
 		must(t, err)
@@ -40,7 +40,7 @@ func TestGitignoreOfAHiddenFolder(t *testing.T) {
 	dir := newDir(t)
 	must(t, os.MkdirAll(dir, 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("*\n"), 0o644))
-	must(t, open(t, dir, Options{}).Write("0123abcd", numbered(1)))
+	must(t, open(t, dir, Options{}).Write(ctx, "0123abcd", numbered(1)))
 	if _, err := os.Stat(filepath.Join(filepath.Dir(dir), ".gitignore")); !os.IsNotExist(err) {
 		t.Errorf("it was made all the same: %v", err)
 	}
@@ -49,7 +49,7 @@ func TestGitignoreOfAHiddenFolder(t *testing.T) {
 func TestSweepSparesTheLiving(t *testing.T) {
 	dir := newDir(t)
 	a := open(t, dir, Options{})
-	must(t, a.Write("0123abcd", numbered(1)))
+	must(t, a.Write(ctx, "0123abcd", numbered(1)))
 	dead := strings.Repeat("d", 16)
 	keep := []string{
 		"write_" + a.Server() + "_7.tmp", "write_" + dead + "_x.tmp", "write_short_1.tmp",
@@ -59,7 +59,7 @@ func TestSweepSparesTheLiving(t *testing.T) {
 	for _, name := range append(keep, gone...) {
 		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
-	must(t, open(t, dir, Options{}).Write("00000001", numbered(1)))
+	must(t, open(t, dir, Options{}).Write(ctx, "00000001", numbered(1)))
 	for _, name := range append(keep, a.member.Path(a.Server())[len(dir)+1:]) {
 		if !exists(filepath.Join(dir, name)) {
 			t.Errorf("%s was removed", name)

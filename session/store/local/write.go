@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,13 +41,13 @@ type putOptions struct {
 
 // put makes data the content of path, durably. With an error it returns a stamp
 // if the file took its place nevertheless.
-func (s *Store) put(path string, data []byte, o putOptions) (*stamp, error) {
+func (s *Store) put(ctx context.Context, path string, data []byte, o putOptions) (*stamp, error) {
 	for try := 1; ; try++ {
-		folder, err := s.enter(o.held)
+		folder, err := s.enter(ctx, o.held)
 		if err != nil {
 			return nil, err
 		}
-		st, err := s.putOnce(folder, path, data, o)
+		st, err := s.putOnce(ctx, folder, path, data, o)
 		// Somebody removed the folder, or the temporary file, in between.
 		if st == nil && errors.Is(err, fs.ErrNotExist) && try < putTries {
 			continue
@@ -58,7 +59,7 @@ func (s *Store) put(path string, data []byte, o putOptions) (*stamp, error) {
 	}
 }
 
-func (s *Store) putOnce(folder *durable.Folder, path string, data []byte, o putOptions) (*stamp, error) {
+func (s *Store) putOnce(ctx context.Context, folder *durable.Folder, path string, data []byte, o putOptions) (*stamp, error) {
 	temp, st, err := s.writeTemp(data, o)
 	var old *stamp
 	if err == nil && o.before != nil {
@@ -66,7 +67,7 @@ func (s *Store) putOnce(folder *durable.Folder, path string, data []byte, o putO
 	}
 	exchanged := false
 	if err == nil {
-		exchanged, err = s.moveIn(temp, path, o)
+		exchanged, err = s.moveIn(ctx, temp, path, o)
 	}
 	if err != nil {
 		os.Remove(temp) // the write's own error tells more
@@ -136,7 +137,7 @@ func (s *Store) writeTemp(data []byte, o putOptions) (temp string, st stamp, err
 
 // moveIn gives the temporary file its name. exchanged tells that what had the
 // name stands at temp now.
-func (s *Store) moveIn(temp, path string, o putOptions) (exchanged bool, err error) {
+func (s *Store) moveIn(ctx context.Context, temp, path string, o putOptions) (exchanged bool, err error) {
 	if !o.exclusive {
 		if s.noExchange.Load() {
 			return false, s.disk.Move(temp, path)
@@ -159,7 +160,7 @@ func (s *Store) moveIn(temp, path string, o putOptions) (exchanged bool, err err
 	}
 	// This file system has no exclusive rename and no hard links. Every server
 	// finds that out the same way, and so they meet under the claim lock.
-	return false, s.claimed(o.held, func() error {
+	return false, s.claimed(ctx, o.held, func() error {
 		return s.moveNew(temp, path)
 	})
 }

@@ -51,7 +51,7 @@ func (w *world) end(ctx context.Context) error {
 	if err := r.stop(); err != nil {
 		w.history.fault("the last server: %v", err)
 	}
-	err = errors.Join(w.count(), w.clearJournals(), w.judgeRuns(w.callers), w.judgeBoard(ctx, w.shelf))
+	err = errors.Join(w.count(ctx), w.clearJournals(), w.judgeRuns(w.callers), w.judgeBoard(ctx, w.shelf))
 	w.judge(ctx, "at the end")
 	return err
 }
@@ -115,13 +115,13 @@ func finds(report string, but []string) bool {
 
 // count holds the sessions on disk against those that were begun, and takes away
 // what was damaged on purpose.
-func (w *world) count() error {
+func (w *world) count(ctx context.Context) error {
 	dir := workflow.TmpDir(w.project())
 	store, err := local.Open(dir, local.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}
-	aside, err := store.Damaged()
+	aside, err := store.Damaged(ctx)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (w *world) count() error {
 		}
 	}
 	there := 0
-	for info, err := range store.List() {
+	for info, err := range store.List(ctx) {
 		if err != nil {
 			return err
 		}
@@ -150,5 +150,5 @@ func (w *world) count() error {
 	if there < begun || there > begun+w.history.unknown {
 		w.history.fault("%d sessions are on disk; %d were begun, and %d more may have been", there, begun, w.history.unknown)
 	}
-	return store.Close()
+	return store.Close(ctx)
 }
