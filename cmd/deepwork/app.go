@@ -17,8 +17,8 @@ const (
 )
 
 // Main runs the command line args (without the program's name) on the given
-// streams and returns the exit code: 0, 1 where the command failed, 2 where it
-// was called wrongly. It blocks until the command has ended.
+// streams and returns the exit code: 0, 1 if the command failed, 2 if it was called
+// wrongly. It blocks until the command has ended.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	out := &checkedWriter{w: stdout}
 	a := &app{in: stdin, out: out, rawOut: stdout, err: stderr}
@@ -114,7 +114,7 @@ func (a *app) report(err error) int {
 	return exitFailure
 }
 
-// A reportedError fails a command that has said why already.
+// A reportedError fails a command that has already printed why.
 type reportedError struct{}
 
 func (*reportedError) Error() string { return "failed" }
@@ -129,7 +129,7 @@ func (e *usageError) Error() string {
 	return fmt.Sprintf("%s (see '%s --help')", e.message, e.command)
 }
 
-// usagef makes a usageError of cmd, on one line.
+// usagef returns a usageError of cmd, on one line.
 func usagef(cmd *cobra.Command, format string, args ...any) error {
 	message := strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
 	return &usageError{command: cmd.CommandPath(), message: message}

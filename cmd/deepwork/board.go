@@ -43,8 +43,8 @@ servers; agents are started by those, when a client calls start_task_attempt.`,
 	return cmd
 }
 
-// withBoard opens the project's board for use and closes it after it. It runs no
-// agents and takes none up: that is for servers.
+// withBoard opens the project's board, calls use, and closes it. It starts no agents
+// and adopts none: servers do.
 func (a *app) withBoard(use func(ctx context.Context, board *attempt.Engine) error) (err error) {
 	root, err := a.projectRoot()
 	if err != nil {
@@ -72,7 +72,7 @@ func (a *app) withBoard(use func(ctx context.Context, board *attempt.Engine) err
 	return forPeople(use(ctx, board))
 }
 
-// forPeople leaves out of a refusal the word by which agents tell its kind.
+// forPeople removes from a refusal the word that names its kind for agents.
 func forPeople(err error) error {
 	refused, ok := errors.AsType[*session.Error](err)
 	if !ok {
@@ -90,7 +90,7 @@ type peoplesError struct {
 func (e peoplesError) Error() string { return e.words }
 func (e peoplesError) Unwrap() error { return e.error }
 
-// everything reads all pages of a list.
+// everything returns the entries of all pages of a list.
 func everything[T any](page func(cursor *string) (entries []T, next *string, err error)) ([]T, error) {
 	var all []T
 	for cursor := (*string)(nil); ; {

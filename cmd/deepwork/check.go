@@ -59,8 +59,8 @@ not, or could not be found out.`,
 	return cmd
 }
 
-// confirmed looks, and where something is wrong while a server runs looks again,
-// later, and believes only what is still so.
+// confirmed calls look. If it finds a fault while a server runs, it looks again
+// later, and keeps only the faults that are still there.
 func confirmed(ctx context.Context, look func(context.Context) (session.Report, error)) (session.Report, error) {
 	report, err := look(ctx)
 	for _, pause := range checkPauses {
@@ -109,7 +109,7 @@ func inspect(ctx context.Context, root string) (session.Report, error) {
 	return all, nil
 }
 
-// readConfig reads a config as it stands; its defaults where there is none.
+// readConfig reads a config file. It returns the defaults if there is none.
 func readConfig(file string) (*config.Config, error) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -132,12 +132,12 @@ func readConfig(file string) (*config.Config, error) {
 	return c, nil
 }
 
-// printReport says what was found; its error is that something is wrong.
+// printReport prints what was found. It returns an error if something is wrong.
 func (a *app) printReport(root string, r session.Report) error {
 	slices.SortStableFunc(r.Findings, func(x, y session.Finding) int {
 		return cmp.Or(btoi(x.Note)-btoi(y.Note), strings.Compare(x.Where, y.Where), strings.Compare(x.What, y.What))
 	})
-	const width = 2000 // of a line: what stands on disk may be anything
+	const width = 2000 // of a line: files may contain anything
 	for _, f := range r.Findings {
 		note := ""
 		if f.Note {

@@ -16,7 +16,7 @@ import (
 	"deepwork/session"
 )
 
-// templates is what init lays out under .deepwork.
+// templates holds the files that init lays out under .deepwork.
 //
 //go:embed template
 var templates embed.FS
@@ -87,8 +87,8 @@ func (a *app) initMCP(root string) error {
 	return nil
 }
 
-// layOutSchema keeps a schema that is there, and says so where it is not this
-// binary's: a person may have changed it.
+// layOutSchema keeps an existing schema, and says so if it is not this binary's: a
+// person may have changed it.
 func layOutSchema(file string) (string, error) {
 	schema := schemaFile()
 	done, err := createFile(file, schema)

@@ -68,7 +68,7 @@ func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string, a
 	return nil
 }
 
-// findJob names the jobs there are, or what is wrong with this one.
+// findJob returns a job; its error names the available jobs, or this one's faults.
 func findJob(snapshot *catalog.Snapshot, name string) (*job.Job, error) {
 	if j := snapshot.Job(name); j != nil {
 		return j, nil
@@ -151,7 +151,7 @@ func (a *app) printStepInfo(j *job.Job, s *job.Step, info *workflow.StepInfo) {
 	a.printText(info.CommonJobInfo)
 }
 
-// printText prints a text as it is, and sees to it that its last line ends.
+// printText prints a text and ends its last line.
 func (a *app) printText(text string) {
 	text = plain(text)
 	if !strings.HasSuffix(text, "\n") {
@@ -160,7 +160,7 @@ func (a *app) printText(text string) {
 	fmt.Fprint(a.out, text)
 }
 
-// places tells where a step stands in the job's workflows.
+// places returns the places of a step in the job's workflows.
 func places(j *job.Job, stepID string) []string {
 	var out []string
 	for i := range j.Workflows {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A jsonObject is where an object and its members stand in a JSON text.
+// A jsonObject is the place of an object and its members in a JSON text.
 type jsonObject struct {
 	start, end int // of the braces: text[start] is '{', text[end-1] is '}'
 	members    []jsonMember

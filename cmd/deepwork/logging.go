@@ -32,7 +32,7 @@ func (f *logFlags) register(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions(logFormats, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// check refuses values that are none of the allowed ones.
+// check refuses values that are not allowed.
 func (f *logFlags) check(cmd *cobra.Command) error {
 	if !slices.Contains(logLevels, f.level) {
 		return usagef(cmd, "--log-level %q is not one of %s", f.level, strings.Join(logLevels, ", "))
@@ -44,7 +44,7 @@ func (f *logFlags) check(cmd *cobra.Command) error {
 }
 
 // open makes the logger. It writes to stderr, or appends to the file, which
-// only its owner may read: it tells what people work on. close ends it.
+// only its owner may read, since it says what people work on. close ends it.
 func (f *logFlags) open(stderr io.Writer) (logger *slog.Logger, close func() error, err error) {
 	w, close := stderr, func() error { return nil }
 	if f.file != "" {

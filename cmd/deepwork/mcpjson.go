@@ -37,8 +37,8 @@ func leftAlone(format string, args ...any) error {
 	return &leftAloneError{fmt.Sprintf(format, args...)}
 }
 
-// addServer sees to it that the file names this server. Whatever else it says,
-// and how, stays byte for byte: the entry is inserted into the text.
+// addServer adds this server to the file unless it is there. Everything else stays
+// byte for byte, since the entry is inserted into the text.
 func addServer(file string) (done string, err error) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -102,7 +102,7 @@ func insertServer(text []byte) ([]byte, error) {
 	return object.insert(text, entry, object.style(text, top)), nil
 }
 
-// checkJSON tells why a text is not one JSON value, with the line.
+// checkJSON returns why a text is not one JSON value, with the line.
 func checkJSON(text []byte) error {
 	var v json.RawMessage
 	err := json.Unmarshal(text, &v)

@@ -24,14 +24,14 @@ import (
 // the calls in flight have had their own grace period in the transport.
 const closeTimeout = 5 * time.Second
 
-// stopTimeout bounds the same where a signal asked for the end: whoever sent it
+// stopTimeout bounds the same after a signal: its sender
 // kills what takes longer, clients of stdio after some 2 s, containers after 10.
 const stopTimeout = 2 * time.Second
 
-// stopPatience is how long a stdio server that was told to stop is left to it,
-// whatever more signals come: its client's wrapper (npx, a shell) sends on what
+// stopPatience is how long a stdio server that was asked to stop ignores further
+// signals: its client's wrapper (npx, a shell) forwards what
 // the terminal has sent already, and it stops within that time anyway. A network
-// server, which gives its calls 5 s, is started by whoever stops it: there a
+// server, which gives its calls 5 s, is stopped by the person who started it: there a
 // second signal means it.
 const stopPatience = 3 * time.Second
 

@@ -9,7 +9,7 @@ import (
 	"deepwork/session/workflow"
 )
 
-// defaultAbortReason is recorded where the person gives none.
+// defaultAbortReason is recorded if the person gives no reason.
 const defaultAbortReason = "aborted from the command line"
 
 func (a *app) sessionsAbortCommand() *cobra.Command {

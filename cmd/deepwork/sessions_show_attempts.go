@@ -9,7 +9,7 @@ import (
 )
 
 // printAttempts shows what external reviewers said of a step: each attempt, each
-// verdict, and the content that it was about, so that whoever doubts a verdict
+// verdict, and the content that it was about, so that a person who doubts a verdict
 // can compare the files with it.
 func printAttempts(detail func(format string, args ...any), attempts []*workflow.Attempt) {
 	for _, at := range attempts {

@@ -17,7 +17,7 @@ import (
 // process on a terminal or pipe that it shares with others.
 type interruptibleFile struct {
 	file       *os.File
-	wake, woke *os.File // Close closes woke, which wakes whoever polls wake
+	wake, woke *os.File // Close closes woke, which wakes the poll of wake
 	once       sync.Once
 	closed     chan struct{}
 }
@@ -55,7 +55,7 @@ func (f *interruptibleFile) Read(p []byte) (int, error) {
 }
 
 // Close ends a Read that is blocked, and all later ones. The file itself stays
-// open: what was not read belongs to whoever shares it.
+// open: unread input belongs to the processes that share it.
 func (f *interruptibleFile) Close() error {
 	err := os.ErrClosed
 	f.once.Do(func() {

@@ -52,7 +52,7 @@ const watchInterval = 100 * time.Millisecond
 type validator struct {
 	app  *app
 	root string
-	dirs []string // as given; none: the project
+	dirs []string // as given; empty means the project
 }
 
 // once prints every diagnostic, then a summary; a fault is a reportedError.

@@ -20,13 +20,13 @@ type check struct {
 	file        string // as printed
 	dir         string // the job's folder, absolute; "" for the config
 	isJob       bool
-	job         *job.Job // nil where it has faults
-	lastGood    *job.Job // where job is nil: what it was before, if watched
-	source      []byte   // of the file, where it could be read
+	job         *job.Job // nil if it has faults
+	lastGood    *job.Job // if job is nil and it is watched, the last one without faults
+	source      []byte   // of the file, if it could be read
 	diagnostics job.Diagnostics
 }
 
-// scan validates every target as it now stands.
+// scan validates every target.
 func (v *validator) scan() ([]*check, error) {
 	if len(v.dirs) == 0 {
 		return v.scanProject()
@@ -59,7 +59,7 @@ func (v *validator) scanProject() ([]*check, error) {
 	return append(checks, jobs...), nil
 }
 
-// checkConfig validates a config.yml; nil where there is none.
+// checkConfig validates a config.yml. It returns nil if there is none.
 func checkConfig(file string) *check {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -179,7 +179,7 @@ func findDuplicates(checks []*check) {
 	}
 }
 
-// keyPosition finds where the value of a key of the document stands, from 1.
+// keyPosition returns the line and column of a key's value, from 1.
 func keyPosition(source []byte, key string) (line, column int) {
 	var document yaml.Node
 	if yaml.NewDecoder(bytes.NewReader(source)).Decode(&document) != nil || len(document.Content) == 0 {

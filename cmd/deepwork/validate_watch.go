@@ -112,7 +112,7 @@ func summarizeMap(checks map[string]*check) summary {
 	return summarize(list)
 }
 
-// same tells whether two looks at a file saw and found the same.
+// same reports whether two scans of a file read and found the same.
 func (c *check) same(other *check) bool {
 	return c != nil && other != nil &&
 		bytes.Equal(c.source, other.source) &&
@@ -182,14 +182,14 @@ func stranded(s workflow.SessionInfo, j *job.Job) string {
 	return ""
 }
 
-// isProjectJob tells whether a job's folder is one of those the project serves.
+// isProjectJob reports whether the project serves a job's folder.
 func (v *validator) isProjectJob(dir string) bool {
 	folders := append([]string{filepath.Join(v.root, ".deepwork", "jobs")}, additionalFolders()...)
 	parent := resolved(filepath.Dir(dir))
 	return slices.ContainsFunc(folders, func(f string) bool { return resolved(f) == parent })
 }
 
-// resolved follows symlinks where it can.
+// resolved resolves symlinks if possible.
 func resolved(path string) string {
 	if r, err := filepath.EvalSymlinks(path); err == nil {
 		return r

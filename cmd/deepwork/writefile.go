@@ -16,8 +16,8 @@ const (
 	kept    = "kept"
 )
 
-// createFile makes a file whole, with the folders above it; one that is there
-// is kept, whatever it is.
+// createFile writes a file, and makes the folders above it. It keeps whatever is
+// there already.
 func createFile(path string, data []byte) (done string, err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return kept, nil
