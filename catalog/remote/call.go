@@ -8,8 +8,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
+	"deepwork/actor/wait"
 	"deepwork/catalog/jsontext"
 )
 
@@ -111,19 +110,19 @@ func (c *Catalog) source(name string) (*source, error) {
 	return s, nil
 }
 
-// call calls a tool over the link as it is now. A source that says it never heard
-// of our session was restarted and has done nothing: the call is made once more,
-// over the next link.
+// call calls a tool over the link as it is now. A call that has not reached the
+// source, or was refused since the source was restarted and does not know our
+// session, has done nothing: it is made once more, over the next link.
 func (s *source) call(ctx context.Context, tool string, arguments json.RawMessage, progress func(Progress)) (*reply, error) {
+	var l *link
 	for again := true; ; again = false {
-		l := s.link.Load()
-		if l == nil {
+		if l = s.current(ctx, l); l == nil {
 			return nil, s.away(nil)
 		}
 		if l.tools.Load() != nil && !l.has(tool) {
 			return nil, fmt.Errorf("source %q has no tool %q: %w", s.def.Name, tool, ErrUnsupported)
 		}
-		answer, err := l.follow(ctx, tool, arguments, progress)
+		answer, err := l.call(ctx, tool, arguments, progress)
 		lost, isLost := errors.AsType[transportError](err)
 		switch {
 		case err == nil && answer.IsError:
@@ -134,23 +133,20 @@ func (s *source) call(ctx context.Context, tool string, arguments json.RawMessag
 			return nil, fmt.Errorf("waiting for source %q: %w", s.def.Name, context.Cause(ctx))
 		case !isLost:
 			return nil, err
-		case again && isSessionUnknown(lost) && s.relinked(ctx, l):
+		case again && errors.Is(lost, errUndone):
 			continue
 		}
 		return nil, s.away(lost)
 	}
 }
 
-// isSessionUnknown tells whether a call's own request was refused for that.
-func isSessionUnknown(err error) bool {
-	_, is := errors.AsType[sessionUnknownError](err)
-	return is
-}
-
 // away is the error of a call that cannot be made, or came to nothing.
 func (s *source) away(lost error) error {
 	if dial, ok := errors.AsType[*net.OpError](lost); ok && dial.Op == "dial" {
 		return fmt.Errorf("source %q: %w: %w", s.def.Name, ErrAway, lost) // nothing was sent
+	}
+	if errors.Is(lost, errUndone) {
+		return fmt.Errorf("source %q: %w: %w", s.def.Name, ErrAway, lost)
 	}
 	if lost != nil {
 		return fmt.Errorf("source %q: %w: %w: %w", s.def.Name, ErrAway, ErrLost, lost)
@@ -164,35 +160,19 @@ func (s *source) away(lost error) error {
 // relinkWithin bounds the wait for the next link.
 const relinkWithin = 10 * time.Second
 
-// relinked waits until the source has another link; false: it has none in time.
-func (s *source) relinked(ctx context.Context, old *link) bool {
+// current returns the link, and waits for it if the source is just being connected
+// again; not is one that is of no use any more. It returns nil if there is none in
+// time.
+func (s *source) current(ctx context.Context, not *link) *link {
 	ctx, cancel := context.WithTimeout(ctx, relinkWithin)
 	defer cancel()
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
 	for {
-		if l := s.link.Load(); l != nil && l != old && l.ctx.Err() == nil {
-			return true
+		l := s.link.Load()
+		if l != nil && l != not && l.ctx.Err() == nil {
+			return l
 		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-s.done:
-			return false
-		case <-look.C:
+		if l == nil && !s.offer.Load().connected || wait.For(ctx, 20*time.Millisecond) != nil || s.ended() {
+			return nil
 		}
 	}
-}
-
-// follow makes a call and hands on its progress until it is answered.
-func (l *link) follow(ctx context.Context, tool string, arguments json.RawMessage, progress func(Progress)) (*reply, error) {
-	r := &request{Name: tool, Arguments: arguments}
-	if progress == nil {
-		return l.call(ctx, r)
-	}
-	token, sink := l.listen(progress)
-	defer l.forget(token)
-	defer sink.end()
-	r.Meta = mcp.Meta{"progressToken": token}
-	return l.call(ctx, r)
 }

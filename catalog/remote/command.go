@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -22,7 +23,6 @@ type commandWire struct {
 	cutting context.Context   // ended by cut: nothing is waited for any more
 	cut     context.CancelFunc
 	ending  sync.WaitGroup
-	shared  *shared // since Connect
 }
 
 // startCommand starts a source in the project root. What it writes to its
@@ -79,13 +79,12 @@ func (w *commandWire) transport() mcp.Transport { return w }
 // Connect implements mcp.Transport.
 func (w *commandWire) Connect(ctx context.Context) (mcp.Connection, error) {
 	c, err := (&mcp.IOTransport{
-		Reader: newSieve(w.service.Stdout, w.stray), Writer: patient{w.service.Stdin}, MaxLineLength: maxMessage,
+		Reader: newLineFilter(w.service.Stdout, w.stray), Writer: patient{w.service.Stdin}, MaxLineLength: maxMessage,
 	}).Connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("speaking to the command: %w", err)
 	}
-	w.shared = &shared{Connection: renaming{&metered{Connection: c}}}
-	return w.shared, nil
+	return rawConn{c, &unanswered{}}, nil
 }
 
 // patient gives a source some time to read each message.
@@ -101,15 +100,7 @@ func (p patient) Write(b []byte) (int, error) {
 
 func (w *commandWire) end() { w.cut() }
 
-func (w *commandWire) caller(l *link) caller {
-	if l.session.InitializeResult().ProtocolVersion > handshake {
-		return l.callOverSDK
-	}
-	return func(ctx context.Context, r *request) (*reply, func(), error) {
-		answer, err := w.shared.call(ctx, l, r)
-		return answer, nil, err
-	}
-}
+func (w *commandWire) begun() {}
 
 func (w *commandWire) leave(ctx context.Context, close func()) {
 	stop := context.AfterFunc(ctx, w.cut)
@@ -121,6 +112,9 @@ func (w *commandWire) leave(ctx context.Context, close func()) {
 }
 
 func (w *commandWire) reason(err error) error {
+	if _, ok := errors.AsType[malformedError](err); ok {
+		return err
+	}
 	// The pipe ends before the command does; how that ends is what matters.
 	timer := time.NewTimer(time.Second + stopGrace)
 	defer timer.Stop()

@@ -4,29 +4,31 @@ import "time"
 
 // The bounds on what a source may send: it is not trusted.
 const (
-	maxMessage     = 64 << 20  // bytes of one JSON-RPC message
-	maxPage        = 16 << 20  // bytes of one page of workflows
-	maxQuery       = 128 << 20 // bytes of all pages of one query
-	maxPages       = 1000      // of one query
-	maxToolPages   = 100       // of a source's tools/list
-	maxCursor      = 64 << 10  // bytes
-	maxWorkflows   = 10_000    // of one source
-	maxSkipped     = 100       // reasons kept of one source; the rest is counted
-	maxID          = 1024      // bytes
-	maxName        = 256       // characters
-	maxDescription = 8000      // characters; what is longer is cut
-	maxField       = 256       // characters of a category and a version
-	maxMetadata    = 64 << 10  // bytes; what is larger is left out
-	maxSchema      = 256 << 10 // bytes
-	maxDepth       = 64        // of a schema's nesting
-	maxArguments   = 200       // of the nesting of a call's arguments
-	maxAnswer      = 200       // of the nesting of what a tool gave; what is deeper becomes a text
-	maxSteps       = 500_000   // that checking the arguments of one call may take
-	maxErrorText   = 8000      // characters of what a source says went wrong
-	maxMessageText = 2000      // characters of a progress message
-	maxProgress    = 64        // notifications that wait for a slow receiver; the oldest go
-	maxStray       = 100       // lines of a command's output between two messages that are none
-	maxUnread      = 4 << 20   // bytes that a command sends while a request of its own waits for its answer to be read
+	maxMessage     = 64 << 20       // bytes of one JSON-RPC message
+	maxStream      = 4 * maxMessage // bytes of one stream of events
+	maxRefusal     = 64 << 10       // bytes of the answer to a ping about a session
+	maxPage        = 16 << 20       // bytes of one page of workflows
+	maxQuery       = 128 << 20      // bytes of all pages of one query
+	maxPages       = 1000           // of one query
+	maxToolPages   = 100            // of a source's tools/list
+	maxCursor      = 64 << 10       // bytes
+	maxWorkflows   = 10_000         // of one source
+	maxSkipped     = 100            // reasons kept of one source; the rest is counted
+	maxID          = 1024           // bytes
+	maxName        = 256            // characters
+	maxDescription = 8000           // characters; what is longer is cut
+	maxField       = 256            // characters of a category and a version
+	maxMetadata    = 64 << 10       // bytes; what is larger is left out
+	maxSchema      = 256 << 10      // bytes
+	maxDepth       = 64             // of a schema's nesting
+	maxArguments   = 200            // of the nesting of a call's arguments
+	maxAnswer      = 200            // of the nesting of what a tool gave; what is deeper becomes a text
+	maxSteps       = 500_000        // that checking the arguments of one call may take
+	maxErrorText   = 8000           // characters of what a source says went wrong
+	maxMessageText = 2000           // characters of a progress message
+	maxProgress    = 64             // notifications that wait for a slow receiver; the oldest go
+	maxStray       = 100            // lines of a command's output between two messages that are none
+	maxUnread      = 4 << 20        // bytes that a command sends while a request of its own waits for its answer to be read
 )
 
 // How long things may take.
@@ -36,13 +38,17 @@ const (
 	queryTimeout  = time.Minute      // of one query, all pages
 	probeInterval = 15 * time.Second // between looks whether a URL that is quiet still answers
 	probeTimeout  = 10 * time.Second
+	noticeTimeout = 5 * time.Second        // of a ping about a session
+	drainTime     = time.Second            // for the end of the stream behind an answer
 	farewell      = 300 * time.Millisecond // for the news that calls in flight are cancelled
 	closeTimeout  = time.Second            // of the farewell to a URL
 	stopGrace     = 400 * time.Millisecond // from the end of a command's input to SIGTERM, and to SIGKILL
 	writeTimeout  = 30 * time.Second       // of one message to a command that does not read
 	settleFor     = 100 * time.Millisecond // how long a burst of list_changed is gathered
 	settleBetween = time.Second            // between the queries that list_changed brings about
-	steadyAfter   = 10 * time.Second       // a connection that lasted so long was a good one
-	queryAgain    = time.Minute            // after a failed query's retries, where there is no interval
-	lookInterval  = time.Second            // between looks at the settings
+	firstRetry    = 500 * time.Millisecond // the longest pause before the first retry; each is up to twice as long
+	lastRetry     = 30 * time.Second
+	steadyAfter   = 10 * time.Second // a connection that lasted so long was a good one
+	queryAgain    = time.Minute      // after a failed query's retries, where there is no interval
+	lookInterval  = time.Second      // between looks at the settings
 )

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/jsontext"
 )
 
@@ -30,8 +31,8 @@ const (
 // A wire is what carries a link: a command or a URL.
 type wire interface {
 	transport() mcp.Transport
-	// caller makes the calls of tools over a link whose session has begun.
-	caller(*link) caller
+	// begun notes that the session has begun.
+	begun()
 	// end ends everything at once, so that whoever waits for the source returns; it
 	// does not block.
 	end()
@@ -42,28 +43,22 @@ type wire interface {
 	reason(err error) error
 }
 
-// A caller calls a tool of a source and waits for the answer. rest, which may be nil,
-// is to be called when the answer has been handed on.
-type caller func(context.Context, *request) (answer *reply, rest func(), err error)
-
 // A link is one connection to a source, from its initialize to its end.
 type link struct {
 	session *mcp.ClientSession
 	wire    wire
-	tell    caller
 	ctx     context.Context // ends with the link; its cause says why
 	cancel  context.CancelCauseFunc
-	changed chan struct{} // capacity 1: the source says that its tools changed
+	changed wait.Signal // the source says that its tools changed
+	suspect wait.Signal // a call came to nothing, the source may be gone
 	tools   atomic.Pointer[map[string]bool]
 	calls   atomic.Int64 // in flight
 	tokens  atomic.Int64
 	wg      sync.WaitGroup
 
-	suspect chan struct{} // capacity 1: a call came to nothing, the source may be gone
-
-	mu     sync.Mutex
-	closed bool             // no goroutine may be started any more
-	sinks  map[string]*sink // by progress token
+	mu       sync.Mutex
+	closed   bool                     // no goroutine may be started any more
+	progress map[string]chan Progress // of the calls that want it, by token
 }
 
 // refusesHandshake tells of the error of a connect that the source was there and
@@ -76,17 +71,17 @@ func refusesHandshake(err error) bool {
 // it fails and nothing of the wire is left.
 func connect(ctx context.Context, w wire, o Options, version string) (*link, error) {
 	l := &link{
-		wire: w, changed: make(chan struct{}, 1), suspect: make(chan struct{}, 1),
-		sinks: make(map[string]*sink),
+		wire: w, changed: wait.NewSignal(), suspect: wait.NewSignal(),
+		progress: make(map[string]chan Progress),
 	}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	client := mcp.NewClient(&mcp.Implementation{Name: "deepwork", Version: o.Version}, &mcp.ClientOptions{
 		Capabilities:                &mcp.ClientCapabilities{},
 		MultiRoundTrip:              &mcp.MultiRoundTripOptions{Disabled: true},
-		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { l.hearChange() },
+		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { l.changed.Wake() },
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { l.route(r.Params) },
 	})
-	err := registerExact(client)
+	err := registerRaw(client)
 	if err == nil {
 		// Not every wait of the SDK ends with its context; the wire's end ends all.
 		stop := context.AfterFunc(ctx, w.end)
@@ -105,7 +100,7 @@ func connect(ctx context.Context, w wire, o Options, version string) (*link, err
 		l.cancel(err)
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
-	l.tell = w.caller(l)
+	w.begun()
 	l.wg.Go(func() {
 		err := l.session.Wait()
 		if err == nil {
@@ -137,7 +132,7 @@ func (l *link) close(ctx context.Context) {
 	l.wg.Wait()
 }
 
-// begin starts a goroutine that close waits for; false: it is too late for one.
+// begin starts a goroutine that close waits for, or reports false if it is too late.
 func (l *link) begin(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,9 +142,11 @@ func (l *link) begin(f func()) bool {
 	return !l.closed
 }
 
-var errForgotten = errors.New("it does not know the session any more")
-
-var errClosed = errors.New("the connection was closed by this server")
+var (
+	errForgotten = errors.New("it does not know the session any more")
+	errUndone    = errors.New("it has not got the call, or refused it, since the connection or the session is gone") // it has done nothing
+	errClosed    = errors.New("the connection was closed by this server")
+)
 
 // A transportError is a call that came to nothing without an answer of the
 // source.
@@ -157,121 +154,151 @@ type transportError struct{ error }
 
 func (e transportError) Unwrap() error { return e.error }
 
-// rejected is the code that the SDK gives its own errors of sending; it does not
-// export it.
-const rejected = -32005
+// A call is a call of a tool that is in flight. The context of its HTTP request
+// holds it.
+type call struct {
+	tool      string
+	sent      atomic.Bool // the source may have got it
+	forgotten atomic.Bool // the source has refused it, since it does not know the session
+}
+
+type callKey struct{}
+
+// callIn returns the call that a request belongs to, or nil.
+func callIn(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
 
 // call calls a tool of the source and waits for the answer, until ctx or the link
-// ends; close waits for it.
-func (l *link) call(ctx context.Context, r *request) (*reply, error) {
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		return nil, transportError{errClosed}
+// ends; then the source is told. progress, which may be nil, gets the progress
+// meanwhile. The error is a *RefusedError, a transportError, or the cause of ctx.
+func (l *link) call(ctx context.Context, tool string, arguments []byte, progress func(Progress)) (*reply, error) {
+	r := &callRequest{Name: tool, Arguments: arguments}
+	var progressed chan Progress
+	if progress != nil {
+		token := strconv.FormatInt(l.tokens.Add(1), 10)
+		r.Meta = mcp.Meta{"progressToken": token}
+		progressed = make(chan Progress, maxProgress)
+		l.listen(token, progressed)
+		defer l.listen(token, nil)
 	}
-	l.wg.Add(1)
-	l.mu.Unlock()
-	defer l.wg.Done()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := context.AfterFunc(l.ctx, func() { cancel(transportError{context.Cause(l.ctx)}) })
-	defer stop()
-	l.calls.Add(1)
-	answer, rest, err := l.tell(ctx, r)
-	l.calls.Add(-1)
-	if rest != nil {
-		l.wg.Go(rest) // the count that is held keeps close from having waited
-	}
-	if err == nil && answer.fault != "" {
-		err = &RefusedError{Text: "its answer is not what MCP asks of a tool's: " + answer.fault}
-	}
-	if err == nil {
-		return answer, nil
-	}
-	if unknown, is := errors.AsType[sessionUnknownError](err); is && l.isKnown() {
-		err = unknown.error // it spoke of the call, which may have been carried out
-	} else if is {
-		// The other calls of this link may be carried out all the same: they end with
-		// it, as lost, and are not made again.
-		l.cancel(errForgotten)
-		return nil, transportError{err}
-	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if e, ok := errors.AsType[*RefusedError](err); ok {
-		return nil, e
-	}
-	if e := errorOf(err); e != nil {
-		return nil, &RefusedError{Text: jsontext.Clip(e.Message, maxErrorText)}
-	}
-	l.doubt()
-	if lost, ok := errors.AsType[transportError](err); ok {
-		err = lost.error
-	}
-	return nil, transportError{l.wire.reason(err)}
-}
-
-// isKnown asks the source whether it does not know our session, as it seems to have said:
-// what it says of a ping speaks of nothing else. That it says nothing does not tell.
-func (l *link) isKnown() bool {
-	ctx, cancel := context.WithTimeout(l.ctx, noticeTimeout)
-	defer cancel()
-	err := l.ping(ctx) // where the session is not known, the link ends over it
-	return err == nil || errors.Is(ctx.Err(), context.DeadlineExceeded)
-}
-
-// callOverSDK calls a tool by the SDK's own means. That may hang in a write though its
-// context has ended, so it has a goroutine of its own, which close waits for.
-func (l *link) callOverSDK(ctx context.Context, r *request) (*reply, func(), error) {
 	type outcome struct {
 		answer *reply
 		err    error
 	}
 	done := make(chan outcome, 1)
+	c := &call{tool: tool}
+	// The request outlives the call: what follows the answer, the end of the stream as
+	// a rule, has to be read for its connection to be used again.
+	sending, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), callKey{}, c))
+	l.calls.Add(1)
+	defer l.calls.Add(-1)
+	// The SDK may hang in a write though its context has ended.
 	if !l.begin(func() {
-		answer, err := callExact(ctx, l.session, r)
+		answer, err := callRaw(sending, l.session, r)
 		done <- outcome{answer, err}
 	}) {
-		return nil, nil, transportError{errClosed}
+		cancel()
+		return nil, transportError{errClosed}
 	}
-	select {
-	case o := <-done:
-		return o.answer, nil, o.err
-	case <-ctx.Done():
+	var o outcome
+	for waiting := true; waiting; {
+		select {
+		case p := <-progressed:
+			progress(p)
+			continue
+		case o = <-done:
+		case <-ctx.Done():
+			o.err = context.Cause(ctx)
+		case <-l.ctx.Done():
+			o.err = transportError{context.Cause(l.ctx)}
+		}
+		waiting = false
 	}
-	select {
-	case o := <-done: // both were ready: what is there is not thrown away
-		return o.answer, nil, o.err
-	default:
-		return nil, nil, context.Cause(ctx)
+	for len(progressed) > 0 {
+		progress(<-progressed)
 	}
+	if o.answer == nil && len(done) > 0 {
+		o = <-done // both were ready: what is there is not thrown away
+	}
+	if o.err == nil {
+		time.AfterFunc(drainTime, cancel)
+		if o.answer.fault != "" {
+			return nil, &RefusedError{Text: "its answer is not what MCP asks of a tool's: " + o.answer.fault}
+		}
+		return o.answer, nil
+	}
+	cancel()
+	return nil, l.failed(ctx, c, o.err)
 }
 
-// doubt has the source asked whether it is still there.
-func (l *link) doubt() {
-	select {
-	case l.suspect <- struct{}{}:
-	default:
+// failed says what became of a call that has no answer.
+func (l *link) failed(ctx context.Context, c *call, err error) error {
+	if c.forgotten.Load() {
+		// The other calls of this link may be carried out all the same: they end with
+		// it, as lost, and are not made again.
+		l.cancel(errForgotten)
+		return transportError{errUndone}
 	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if e := errorOf(err); e != nil {
+		return &RefusedError{Text: jsontext.Clip(e.Message, maxErrorText)}
+	}
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == unansweredCode {
+		err = errors.New(e.Message)
+	}
+	if lost, ok := errors.AsType[transportError](err); ok {
+		err = lost.error
+	}
+	l.suspect.Wake()
+	if !c.sent.Load() {
+		return transportError{errUndone}
+	}
+	return transportError{l.wire.reason(err)}
 }
 
-// hearChange notes that the source says that its tools changed.
-func (l *link) hearChange() {
-	select {
-	case l.changed <- struct{}{}:
-	default:
+// listen has progress with this token sent to a channel; nil ends that.
+func (l *link) listen(token string, to chan Progress) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if to == nil {
+		delete(l.progress, token)
+		return
 	}
+	l.progress[token] = to
 }
 
-// errorOf is the error with which the source has answered a request, or nil: why a
-// connection broke may be an error of JSON-RPC, too, and so may why nothing was sent.
-func errorOf(err error) *jsonrpc.Error {
-	e, ok := errors.AsType[*jsonrpc.Error](err)
-	if _, lost := errors.AsType[transportError](err); !ok || lost || e.Code == rejected {
-		return nil
+// route hands a progress notification to the call it belongs to. Where it comes
+// faster than it is taken, the newest is kept.
+func (l *link) route(p *mcp.ProgressNotificationParams) {
+	if p == nil {
+		return
 	}
-	return e
+	token, _ := p.ProgressToken.(string)
+	progress := Progress{Value: &p.Progress, Message: jsontext.Clip(p.Message, maxMessageText)}
+	if p.Total > 0 {
+		progress.Total = &p.Total
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	to := l.progress[token]
+	if to == nil {
+		return
+	}
+	for { // nobody else sends
+		select {
+		case to <- progress:
+			return
+		default:
+		}
+		select {
+		case <-to:
+		default:
+		}
+	}
 }
 
 // ping asks whether the source is there. An error that it answers is an answer.
@@ -286,9 +313,9 @@ func (l *link) ping(ctx context.Context) error {
 // learn asks which of these tools the source has.
 func (l *link) learn(ctx context.Context, wanted ...string) error {
 	tools := make(map[string]bool)
-	params := &toolsRequest{}
+	params := &listRequest{}
 	for range maxToolPages {
-		page, err := listExact(ctx, l.session, params)
+		page, err := listRaw(ctx, l.session, params)
 		if err != nil {
 			return fmt.Errorf("listing its tools: %w", err)
 		}
@@ -312,44 +339,6 @@ func (l *link) learn(ctx context.Context, wanted ...string) error {
 func (l *link) has(tool string) bool {
 	tools := l.tools.Load()
 	return tools != nil && (*tools)[tool]
-}
-
-// listen makes a sink for the progress of one call, and its token.
-func (l *link) listen(hand func(Progress)) (token string, s *sink) {
-	token = strconv.FormatInt(l.tokens.Add(1), 10)
-	s = newSink(hand)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.sinks[token] = s
-	return token, s
-}
-
-func (l *link) forget(token string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.sinks, token)
-}
-
-// route hands a progress notification to the call it belongs to.
-func (l *link) route(p *mcp.ProgressNotificationParams) {
-	if p == nil {
-		return
-	}
-	token, ok := p.ProgressToken.(string)
-	if !ok {
-		return
-	}
-	l.mu.Lock()
-	s := l.sinks[token]
-	l.mu.Unlock()
-	if s == nil {
-		return
-	}
-	progress := Progress{Value: &p.Progress, Message: jsontext.Clip(p.Message, maxMessageText)}
-	if p.Total > 0 {
-		progress.Total = &p.Total
-	}
-	s.put(progress)
 }
 
 // bounded is ctx with a timeout whose cause says what took too long.

@@ -62,16 +62,6 @@ func TestConnectingIsBounded(t *testing.T) {
 	}
 }
 
-func TestBackoffGrowsToABound(t *testing.T) {
-	for failures, most := range map[int]time.Duration{1: 500 * time.Millisecond, 2: time.Second, 5: 8 * time.Second, 10: 30 * time.Second, 1000: 30 * time.Second} {
-		for range 20 {
-			if d := backoff(failures); d > most || d < most/2 {
-				t.Errorf("after %d failures %v", failures, d)
-			}
-		}
-	}
-}
-
 func TestTheSameErrorIsToldOnce(t *testing.T) {
 	for _, c := range []struct {
 		a, b error

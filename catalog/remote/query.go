@@ -52,7 +52,7 @@ func (s *source) list(ctx context.Context, l *link) ([]*offered, []Skipped, erro
 		if cursor != "" {
 			arguments, _ = json.Marshal(map[string]string{"cursor": cursor}) // texts always have a JSON form
 		}
-		answer, err := l.follow(ctx, s.def.ListTool, arguments, nil)
+		answer, err := l.call(ctx, s.def.ListTool, arguments, nil)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -219,7 +219,8 @@ func (s *source) tell(old, now *offer) {
 		s.logger.Warn("a source cannot be asked for its workflows; asking again", "error", now.err)
 	case now.err != nil && !errors.Is(now.err, errConnecting):
 		s.logger.Warn("a source cannot be reached; trying again", "error", now.err)
-	case now.err == nil && (!old.connected || old.err != nil):
+	case now.err == nil && (!old.connected || old.err != nil || s.broken):
+		s.broken = false
 		s.logger.Info("a source is connected", "workflows", len(now.workflows), "skipped", len(now.skipped))
 	}
 	if now.err != nil {

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/config"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // A policy is what of the settings a source follows without reconnecting.
@@ -42,7 +44,7 @@ type source struct {
 	link    atomic.Pointer[link]
 
 	requests chan chan error // each wants a query that begins after it was sent; unbuffered
-	poked    chan struct{}   // capacity 1: the policy is another one
+	poked    wait.Signal     // the policy is another one
 	cancel   context.CancelFunc
 	done     chan struct{} // closed when run has returned
 
@@ -50,6 +52,8 @@ type source struct {
 	version string       // of MCP, in which it is spoken to first
 	pending []chan error // requests that were taken, each with room for its answer
 	told    map[string]bool
+	served  bool // this connection has answered a query
+	broken  bool // the one before broke, and this one has not answered yet
 }
 
 // newSource makes a source; before is what is known of an earlier one of the same
@@ -57,7 +61,7 @@ type source struct {
 func newSource(def config.WorkflowSource, o Options, before *offer, p policy, news func(), hurry context.Context) *source {
 	s := &source{
 		def: def, options: o, logger: o.Logger.With("source", def.Name), news: news, hurry: hurry,
-		version: handshake, requests: make(chan chan error), poked: make(chan struct{}, 1), done: make(chan struct{}),
+		version: handshake, requests: make(chan chan error), poked: wait.NewSignal(), done: make(chan struct{}),
 	}
 	s.policy.Store(&p)
 	first := &offer{err: errConnecting, since: time.Now()}
@@ -81,10 +85,7 @@ func (s *source) follow(p policy) {
 		return
 	}
 	s.policy.Store(&p)
-	select {
-	case s.poked <- struct{}{}:
-	default:
-	}
+	s.poked.Wake()
 }
 
 // run keeps the source connected until ctx ends. after is closed when an earlier
@@ -94,27 +95,41 @@ func (s *source) run(ctx context.Context, after <-chan struct{}) {
 	if after != nil {
 		<-after // its end is bounded
 	}
-	for failures := 0; ctx.Err() == nil; {
+	pause := wait.Backoff{Min: firstRetry, Max: lastRetry}
+	var repaired time.Time // when a good connection was last replaced at once
+	for ctx.Err() == nil {
 		began := time.Now()
 		err := s.connection(ctx)
 		if ctx.Err() != nil {
 			break
 		}
-		if failures++; time.Since(began) > steadyAfter {
-			failures = 1
+		if time.Since(began) > steadyAfter {
+			pause.Reset()
 		}
+		_, malformed := errors.AsType[malformedError](err)
+		if s.served && (malformed || s.def.URL != "") && time.Since(repaired) > settleBetween {
+			// A good connection that breaks over a message is replaced at once, and the
+			// source is not away meanwhile: calls wait for the next one.
+			s.served, s.broken, repaired = false, true, time.Now()
+			s.logger.Warn("a source cannot be reached; trying again", "error", err)
+			continue
+		}
+		s.served = false
 		s.lost(err)
-		s.rest(ctx, backoff(failures))
+		s.rest(ctx, pause.Next())
 	}
 	s.collect()
 	s.answer(errClosed)
 }
 
-// backoff is how long to wait after so many failures in a row: half a second,
-// then twice as long each time up to half a minute, and up to a half of it less.
-func backoff(failures int) time.Duration {
-	d := min(500*time.Millisecond<<min(failures-1, 10), 30*time.Second)
-	return d - rand.N(d/2)
+// ended reports whether run has returned.
+func (s *source) ended() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // rest waits before the next attempt, or until somebody asks for one.
@@ -202,7 +217,8 @@ func (s *source) converse(ctx context.Context, l *link) error {
 		defer ticker.Stop()
 		probe = ticker.C
 	}
-	due, failures := time.Now(), 0      // zero due: never
+	due, failures := time.Now(), 0 // zero due: never
+	pause := wait.Backoff{Min: firstRetry, Max: lastRetry}
 	asked := false                      // a new policy is not to put off the first query
 	noticed, last := false, time.Time{} // whether a notice waits for a query; when the last one got it
 	timer := time.NewTimer(0)
@@ -253,6 +269,8 @@ func (s *source) converse(ctx context.Context, l *link) error {
 		}
 		switch {
 		case err == nil:
+			s.served = true
+			pause.Reset()
 			failures, due = 0, s.nextQuery()
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -264,9 +282,10 @@ func (s *source) converse(ctx context.Context, l *link) error {
 		default:
 			s.failed(err)
 			if failures++; failures <= s.policy.Load().retries {
-				due = time.Now().Add(backoff(failures))
+				due = time.Now().Add(pause.Next())
 				break
 			}
+			pause.Reset()
 			if failures, due = 0, s.nextQuery(); due.IsZero() {
 				due = time.Now().Add(queryAgain)
 			}
@@ -294,6 +313,9 @@ func (s *source) probe(ctx context.Context, l *link) error {
 	stop := context.AfterFunc(l.ctx, cancel)
 	defer stop()
 	if err := l.ping(ctx); err != nil && l.calls.Load() == 0 {
+		if errors.Is(err, mcp.ErrConnectionClosed) && wait.For(l.ctx, closeTimeout) != nil {
+			return context.Cause(l.ctx) // says why
+		}
 		return fmt.Errorf("it does not answer: %w", err)
 	}
 	return nil

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Whatever a command writes, what comes through the sieve are messages, each valid
+// Whatever a command writes, what comes through the filter are messages, each valid
 // JSON with "jsonrpc" in it, and there is an end of it.
-func FuzzSieve(f *testing.F) {
+func FuzzLineFilter(f *testing.F) {
 	for _, s := range []string{
 		"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n", "hello\n{\"jsonrpc\":\"2.0\",\n\"id\":1,\"result\":{}}\nbye\n",
 		"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"x\":NaN}}\n{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}\n", "{\"jsonrpc\":\"2.0\",\"id\":1,\n", "{}\n[]\n\"\"\n\n  \n", "{\"a\":\"\xff\"}{",
@@ -18,7 +18,7 @@ func FuzzSieve(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		s := newSieve(io.NopCloser(bytes.NewReader(in)), func(line string) {
+		s := newLineFilter(io.NopCloser(bytes.NewReader(in)), func(line string) {
 			if len(line) > 10_000 {
 				t.Errorf("%d bytes of a stray line are told", len(line))
 			}

@@ -1,0 +1,111 @@
+package remote
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"deepwork/actor/process"
+	"deepwork/catalog/jsontext"
+)
+
+// A malformedError says what a source sent that cannot be read.
+type malformedError struct{ error }
+
+// A lineFilter is the standard output of a command without the lines that are no
+// messages: many programs greet there, or log. A message that is not JSON ends it
+// with an error.
+type lineFilter struct {
+	from  io.ReadCloser
+	in    *bufio.Reader
+	stray func(line string) // gets the first stray line of each run of them
+	out   []byte            // what is still to be read of a message
+	count int               // stray lines in a row
+	blank int               // bytes of blank lines in a row
+	err   error
+}
+
+func newLineFilter(from io.ReadCloser, stray func(string)) *lineFilter {
+	return &lineFilter{from: from, in: bufio.NewReaderSize(from, 64<<10), stray: stray}
+}
+
+// Read implements io.Reader.
+func (f *lineFilter) Read(p []byte) (int, error) {
+	for len(f.out) == 0 && f.err == nil && len(p) > 0 {
+		f.out, f.err = f.next()
+	}
+	if len(f.out) == 0 {
+		return 0, f.err
+	}
+	n := copy(p, f.out)
+	if f.out = f.out[n:]; len(f.out) == 0 {
+		f.out = nil // it may have been large
+	}
+	return n, nil
+}
+
+// Close implements io.Closer.
+func (f *lineFilter) Close() error { return f.from.Close() }
+
+// next returns the next line if it is a message, or nil.
+func (f *lineFilter) next() ([]byte, error) {
+	line, err := f.line()
+	switch first := jsontext.First(line); {
+	case err != nil:
+		return nil, err
+	case first == 0:
+		if f.blank += len(line); f.blank > maxMessage {
+			return nil, fmt.Errorf("it writes nothing but blanks to its standard output, %d bytes of them", f.blank)
+		}
+		return nil, nil
+	case first != '{' && first != '[', !bytes.Contains(line, []byte(`"jsonrpc"`)):
+		// Objects without it are logged by some programs, which may have an id and a
+		// result of their own.
+		return nil, f.drop(line)
+	}
+	f.count, f.blank = 0, 0
+	if json.Valid(line) {
+		return line, nil
+	}
+	fault := json.Unmarshal(line, new(json.RawMessage))
+	return nil, malformedError{fmt.Errorf("its answer is not JSON: %v; NaN and Infinity, for example, have no place in it, and a message is one line: %q", fault, shown(line))}
+}
+
+// drop leaves a line out.
+func (f *lineFilter) drop(line []byte) error {
+	if f.count++; f.count == 1 {
+		f.stray(shown(line))
+	}
+	if f.count > maxStray {
+		return malformedError{fmt.Errorf("it writes to its standard output what is no message, %d lines in a row: %q", f.count, shown(line))}
+	}
+	return nil
+}
+
+func shown(line []byte) string { return process.Tail(string(line[:min(len(line), 300)]), 300) }
+
+// line reads a line, with its end. Of one that cannot be a message only the
+// beginning is kept, however long it is.
+func (f *lineFilter) line() ([]byte, error) {
+	var line []byte
+	for {
+		part, err := f.in.ReadSlice('\n')
+		first := jsontext.First(line)
+		switch {
+		case len(line) > 300 && first != '{' && first != '[':
+		case len(line)+len(part) > maxMessage:
+			return nil, fmt.Errorf("it sends a message of more than %d bytes, which is the maximum line length", maxMessage)
+		default:
+			line = append(line, part...)
+		}
+		switch {
+		case err == nil, errors.Is(err, io.EOF) && len(line) > 0:
+			return line, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		}
+	}
+}
