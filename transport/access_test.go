@@ -2,79 +2,30 @@ package transport
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
+	"deepwork/transport/web"
 )
-
-func TestNewToken(t *testing.T) {
-	seen := map[string]bool{}
-	for range 100 {
-		token, line, err := NewToken("ci.build-1")
-		sum := sha256.Sum256([]byte(token))
-		if err != nil || len(token) != 43 || seen[token] || line != "ci.build-1:"+hex.EncodeToString(sum[:]) {
-			t.Fatalf("%q %q %v", token, line, err)
-		}
-		seen[token] = true
-		all, err := parseTokens([]byte(line))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if name, ok := identify(all, token); !ok || name != "ci.build-1" {
-			t.Errorf("its own token gives %q %v", name, ok)
-		}
-		if _, ok := identify(all, token+"x"); ok {
-			t.Error("another token is let in")
-		}
-	}
-	for _, name := range []string{"", "a b", "a:b", strings.Repeat("a", 65), "é", "a\n"} {
-		if token, _, err := NewToken(name); err == nil || token != "" {
-			t.Errorf("%q is a name", name)
-		}
-	}
-}
-
-func TestTokenFile(t *testing.T) {
-	hash := strings.Repeat("0123456789ABCDEF", 4)
-	good, err := parseTokens([]byte("# who\n\n  ann : " + hash + "  \r\nbob:" + strings.ToLower(hash)))
-	if err != nil || len(good) != 2 || good[0].name != "ann" || good[0].sum != good[1].sum {
-		t.Errorf("%v %v", good, err)
-	}
-	for text, want := range map[string]string{
-		"ann":                                   "line 1 is not name:sha256",
-		"\nann:secret":                          `line 2: what follows "ann" is not the SHA-256`,
-		"a b:" + hash:                           `line 1: "a b" is not a name`,
-		"ann:" + hash + "\nann:" + hash:         `line 2: "ann" is here a second time; the first is line 1`,
-		"ann:" + hash + " # old":                "line 1: what follows",
-		"ann:" + strings.Repeat("z", len(hash)): "line 1: what follows",
-	} {
-		_, err := parseTokens([]byte(text))
-		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q: %v", text, err)
-		}
-	}
-}
 
 // Who has no token, or a wrong one, is told to get one; who has one is who it says.
 func TestTokens(t *testing.T) {
-	for _, over := range []string{TransportHTTP, TransportSSE} {
+	for _, over := range []string{web.HTTP, web.SSE} {
 		t.Run(over, func(t *testing.T) {
 			s, f := fakeServer(t, nil, withHTTP(nil))
 			file, token := tokens(t, "ann", "bob")
-			h := overHTTP(t, s, HTTPOptions{Transport: over, TokenFile: file})
+			h := overHTTP(t, s, web.Options{Transport: over, TokenFile: file})
 			for _, header := range []string{"", "Authorization: Bearer ", "Authorization: Bearer " + token[0] + "x", "Authorization: Basic " + token[0],
 				"Authorization: " + token[0], "Authorization: Bearer " + strings.Repeat("x", 10_000)} {
 				for _, url := range []string{h.URL(), at(h, "/metrics")} {
 					r := send(t, httpClient(t, ""), "GET", url, "", header)
 					if r.status != 401 || !strings.HasPrefix(r.header.Get("WWW-Authenticate"), `Bearer realm="deepwork"`) || strings.Contains(r.body, token[0]) {
-						t.Errorf("%s with %q: %+v", url, clip(header, 60), r)
+						t.Errorf("%s with %q: %+v", url, jsontext.Clip(header, 60), r)
 					}
 				}
 			}
@@ -100,7 +51,7 @@ func TestTokens(t *testing.T) {
 func TestIdentityOfStatelessRequests(t *testing.T) {
 	s, f := fakeServer(t, nil, withHTTP(nil))
 	file, token := tokens(t, "ann", "bob")
-	h := overHTTP(t, s, HTTPOptions{TokenFile: file})
+	h := overHTTP(t, s, web.Options{TokenFile: file})
 	for i, name := range []string{"ann", "bob"} {
 		callTool(t, dial(t, h, "", token[i]), "get_workflows", `{}`)
 		if got := f.agents[i].identity; got != name {
@@ -113,7 +64,7 @@ func TestIdentityOfStatelessRequests(t *testing.T) {
 func TestSessionOfAnotherCaller(t *testing.T) {
 	s, f := fakeServer(t, nil, withHTTP(nil))
 	file, token := tokens(t, "ann", "bob")
-	h := overHTTP(t, s, HTTPOptions{TokenFile: file})
+	h := overHTTP(t, s, web.Options{TokenFile: file})
 	id := open(t, httpClient(t, token[0]), h)
 	for _, method := range []string{"GET", "POST", "DELETE"} {
 		mine := send(t, httpClient(t, token[1]), method, h.URL(), finishCall(1), id)
@@ -126,7 +77,7 @@ func TestSessionOfAnotherCaller(t *testing.T) {
 		t.Errorf("its own: %+v", r)
 	}
 
-	sse := overHTTP(t, s, HTTPOptions{Transport: TransportSSE, TokenFile: file})
+	sse := overHTTP(t, s, web.Options{Transport: web.SSE, TokenFile: file})
 	stream := raw(t, sse, "GET /sse HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+token[0]+"\r\n\r\n")
 	data := make([]byte, 4096)
 	n := 0
@@ -153,8 +104,8 @@ func TestSessionOfAnotherCaller(t *testing.T) {
 func TestTokenFileIsFollowed(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	file, token := tokens(t, "ann")
-	h := overHTTP(t, s, HTTPOptions{TokenFile: file})
-	second, line, err := NewToken("bob")
+	h := overHTTP(t, s, web.Options{TokenFile: file})
+	second, line, err := web.NewToken("bob")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,49 +142,14 @@ func TestTokenFileIsFollowed(t *testing.T) {
 	try("an empty file", 401, 401)
 }
 
-// A file that was changed within the same tick of the clock, to the same size, is
-// noticed all the same.
-func TestTokenFileChangedInOneTick(t *testing.T) {
-	file, token := tokens(t, "ann")
-	f, err := openTokenFile(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	another, _ := tokens(t, "ann")
-	data, err := os.ReadFile(another)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(file, info.ModTime(), info.ModTime()); err != nil {
-		t.Fatal(err)
-	}
-	deadline := time.Now().Add(patience)
-	for {
-		if _, ok := identify(f.tokens(), token[0]); !ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the change was not noticed")
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
 // Tokens of the config count as those of the file do, also on loopback, as long
 // as they are there.
 func TestTokensOfTheConfig(t *testing.T) {
 	s, root := project(t, nil)
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	old := dial(t, h, stateful, "")
 	callTool(t, old, "get_workflows", `{}`)
-	token, line, err := NewToken("ann")
+	token, line, err := web.NewToken("ann")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,13 +170,13 @@ func TestTokensOfTheConfig(t *testing.T) {
 func TestOffLoopbackNeedsAToken(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	for _, host := range []string{"0.0.0.0", "::"} {
-		_, err := s.Listen(context.Background(), HTTPOptions{Host: host})
+		_, err := s.Listen(context.Background(), web.Options{Host: host})
 		if err == nil || !strings.Contains(err.Error(), "deepwork token new") || !strings.Contains(err.Error(), "other machines") {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
 	file, token := tokens(t, "ann")
-	h := overHTTP(t, s, HTTPOptions{Host: "0.0.0.0", TokenFile: file})
+	h := overHTTP(t, s, web.Options{Host: "0.0.0.0", TokenFile: file})
 	_, port, _ := strings.Cut(address(h)[strings.LastIndex(address(h), "]")+1:], ":")
 	url := "http://127.0.0.1:" + port + "/mcp"
 	if r := send(t, httpClient(t, ""), "POST", url, initialize); r.status != 401 {
@@ -274,14 +190,14 @@ func TestOffLoopbackNeedsAToken(t *testing.T) {
 	}
 	configured := withHTTP(func(c *config.HTTP) { c.Tokens = []config.Token{{Name: "ann", SHA256: strings.Repeat("0", 64)}} })
 	s, _ = fakeServer(t, nil, configured)
-	overHTTP(t, s, HTTPOptions{Host: "0.0.0.0"})
+	overHTTP(t, s, web.Options{Host: "0.0.0.0"})
 }
 
 // What is wrong with the options is said, with what to do.
 func TestListenErrors(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
-	taken := overHTTP(t, s, HTTPOptions{})
-	port := taken.sockets.Addr().(interface{ AddrPort() netip.AddrPort }).AddrPort().Port()
+	taken := overHTTP(t, s, web.Options{})
+	port, _ := strconv.Atoi(address(taken)[strings.LastIndex(address(taken), ":")+1:])
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, []byte("# nobody\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -291,16 +207,16 @@ func TestListenErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
-		o    HTTPOptions
+		o    web.Options
 		says []string
 	}{
-		{HTTPOptions{Port: int(port)}, []string{"listening on 127.0.0.1:", "choose another --port"}},
-		{HTTPOptions{Host: "no.such.host.invalid"}, []string{"listening on no.such.host.invalid:0"}},
-		{HTTPOptions{TokenFile: filepath.Join(t.TempDir(), "none")}, []string{"reading the token file"}},
-		{HTTPOptions{TokenFile: t.TempDir()}, []string{"reading the token file", "not a regular file"}},
-		{HTTPOptions{TokenFile: empty}, []string{"has no token", "deepwork token new"}},
-		{HTTPOptions{TokenFile: bad}, []string{"line 1 is not name:sha256"}},
-		{HTTPOptions{TLSCert: bad, TLSKey: bad}, []string{"loading the TLS certificate"}},
+		{web.Options{Port: port}, []string{"listening on 127.0.0.1:", "choose another --port"}},
+		{web.Options{Host: "no.such.host.invalid"}, []string{"listening on no.such.host.invalid:0"}},
+		{web.Options{TokenFile: filepath.Join(t.TempDir(), "none")}, []string{"reading the token file"}},
+		{web.Options{TokenFile: t.TempDir()}, []string{"reading the token file", "not a regular file"}},
+		{web.Options{TokenFile: empty}, []string{"has no token", "deepwork token new"}},
+		{web.Options{TokenFile: bad}, []string{"line 1 is not name:sha256"}},
+		{web.Options{TLSCert: bad, TLSKey: bad}, []string{"loading the TLS certificate"}},
 	} {
 		h, err := s.Listen(context.Background(), test.o)
 		if err == nil {
@@ -314,7 +230,7 @@ func TestListenErrors(t *testing.T) {
 			}
 		}
 	}
-	h, err := s.Listen(context.Background(), HTTPOptions{})
+	h, err := s.Listen(context.Background(), web.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

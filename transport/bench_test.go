@@ -79,32 +79,6 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkEncodeWorkflows is what the transport makes of the reply of
-// get_workflows with 1,000 jobs, up to the bytes that are written.
-func BenchmarkEncodeWorkflows(b *testing.B) {
-	var jobs []workflow.JobInfo
-	for i := range 1000 {
-		jobs = append(jobs, workflow.JobInfo{Name: fmt.Sprintf("job_%d", i), Summary: strings.Repeat("s", 80), Description: new(strings.Repeat("A line.\n", 30)),
-			Workflows: []workflow.WorkflowInfo{{Name: "one", Summary: strings.Repeat("w", 80)}, {Name: "two", Summary: strings.Repeat("w", 80)}}})
-	}
-	data, err := json.Marshal(jobs)
-	if err != nil {
-		b.Fatal(err)
-	}
-	reply := &workflow.WorkflowsReply{Jobs: data, Errors: json.RawMessage(`[]`), Stack: []workflow.StackEntry{}}
-	for b.Loop() {
-		res, err := accepted(reply)
-		if err != nil {
-			b.Fatal(err)
-		}
-		out, err := encode(res) // what the SDK does with a result
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.SetBytes(int64(len(out)))
-	}
-}
-
 // manyJobs makes a project with n jobs.
 func manyJobs(b *testing.B, n int) string {
 	b.Helper()

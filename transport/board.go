@@ -16,6 +16,7 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
+	"deepwork/transport/tool"
 )
 
 // A board is a server's share of the task board: the engine behind the tools, and
@@ -59,20 +60,20 @@ func openBoard(ctx context.Context, root string, member *presence.Member, db sto
 	return b, nil
 }
 
-// share makes the parts that a server has of it.
-func (b *board) share(p *parts) {
+// share adds it to the engines of a server.
+func (b *board) share(e *engines) {
 	if b.engine != nil {
-		p.board, p.attempts = b.engine, b.engine.Stats
+		e.board, e.metrics = b.engine, append(e.metrics, attemptMetrics(b.engine.Stats)...)
 	}
 	if b.context != nil {
-		p.workspace = b.context
+		e.workspace = b.context
 	}
 	if b.news == nil {
 		return
 	}
-	connect, stateless := p.agent, p.stateless
-	p.agent = func(identity string) agent { return telling{connect(identity), b.news} }
-	p.stateless = func(identity string) agent { return telling{stateless(identity), b.news} }
+	connect, stateless := e.connect, e.connectStateless
+	e.connect = func(identity string) tool.WorkflowCaller { return reporting{connect(identity), b.news} }
+	e.connectStateless = func(identity string) tool.WorkflowCaller { return reporting{stateless(identity), b.news} }
 }
 
 // moved is what the engine of workflows tells of each transition. What runs inside
@@ -110,35 +111,31 @@ func (b *board) close(ctx context.Context) (errs []error) {
 	return errs
 }
 
-// telling is an agent in a workspace: before it answers a call that has moved a
+// reporting is a connection in a workspace: before it answers a call that has moved a
 // workflow, the board is told, if it can be in a moment.
-type telling struct {
-	agent
+type reporting struct {
+	tool.WorkflowCaller
 	news *newsroom
 }
 
-func (t telling) Start(ctx context.Context, a workflow.StartArgs) (*workflow.StartReply, error) {
-	r, err := t.agent.Start(ctx, a)
-	t.news.settle(ctx)
-	return r, err
+func (r reporting) Start(ctx context.Context, a workflow.StartArgs) (*workflow.StartReply, error) {
+	defer r.news.settle(ctx)
+	return r.WorkflowCaller.Start(ctx, a)
 }
 
-func (t telling) Finish(ctx context.Context, a workflow.FinishArgs) (*workflow.FinishReply, error) {
-	r, err := t.agent.Finish(ctx, a)
-	t.news.settle(ctx)
-	return r, err
+func (r reporting) Finish(ctx context.Context, a workflow.FinishArgs) (*workflow.FinishReply, error) {
+	defer r.news.settle(ctx)
+	return r.WorkflowCaller.Finish(ctx, a)
 }
 
-func (t telling) Abort(ctx context.Context, a workflow.AbortArgs) (*workflow.AbortReply, error) {
-	r, err := t.agent.Abort(ctx, a)
-	t.news.settle(ctx)
-	return r, err
+func (r reporting) Abort(ctx context.Context, a workflow.AbortArgs) (*workflow.AbortReply, error) {
+	defer r.news.settle(ctx)
+	return r.WorkflowCaller.Abort(ctx, a)
 }
 
-func (t telling) GoTo(ctx context.Context, a workflow.GoToArgs) (*workflow.GoToReply, error) {
-	r, err := t.agent.GoTo(ctx, a)
-	t.news.settle(ctx)
-	return r, err
+func (r reporting) GoTo(ctx context.Context, a workflow.GoToArgs) (*workflow.GoToReply, error) {
+	defer r.news.settle(ctx)
+	return r.WorkflowCaller.GoTo(ctx, a)
 }
 
 // keepApart keeps what a server writes in a workspace out of the attempt's own

@@ -15,8 +15,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/workflow"
+	"deepwork/transport/tool"
 )
 
 // A logBuffer collects log lines as JSON objects.
@@ -76,21 +78,21 @@ func TestErrorTextIsBounded(t *testing.T) {
 	s, _ := fakeServer(t, finishing(session.Wrong("x", "%s", long).With("all", long).With("bad", func() {})))
 	res := callTool(t, client(t, s), "finished_step", `{"outputs":{}}`)
 	got := text(res)
-	if n := len([]rune(got)); n > errorChars || n < errorChars-100 {
-		t.Errorf("%d characters, want at most %d", n, errorChars)
+	if n := len([]rune(got)); n > tool.ErrorChars || n < tool.ErrorChars-100 {
+		t.Errorf("%d characters, want at most %d", n, tool.ErrorChars)
 	}
 	if !strings.HasPrefix(got, "ToolError: first") || !strings.HasSuffix(got, " last") || !strings.Contains(got, "characters cut") || strings.Contains(got, "\uFFFD") {
-		t.Errorf("got %s … %s", clip(got, 50), got[len(got)-50:])
+		t.Errorf("got %s … %s", jsontext.Clip(got, 50), got[len(got)-50:])
 	}
 	if meta := errorMetaOf(t, res); meta["code"] != "x" || meta["details_omitted"] != true {
-		t.Errorf("_meta %v", clip(fmt.Sprint(meta), 200))
+		t.Errorf("_meta %v", jsontext.Clip(fmt.Sprint(meta), 200))
 	}
 }
 
 func TestBrokenCall(t *testing.T) {
 	logger, log := logged(slog.LevelInfo)
 	s, _ := fakeServer(t, finishing(errors.New("disk on fire")))
-	s.logger = logger
+	s.logger, s.tools.Logger = logger, logger
 	res := callTool(t, client(t, s), "finished_step", `{"outputs":{}}`)
 	if got := text(res); !res.IsError || !strings.HasPrefix(got, "ToolError: ") || !strings.Contains(got, "server's side") || strings.Contains(got, "disk on fire") {
 		t.Errorf("got %s", got)
@@ -108,7 +110,7 @@ func TestPanicIsOneFailedCall(t *testing.T) {
 	s, _ := fakeServer(t, func(a *fakeAgent) {
 		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) { panic("boom") }
 	})
-	s.logger = logger
+	s.logger, s.tools.Logger = logger, logger
 	cs := client(t, s)
 	res := callTool(t, cs, "finished_step", `{"outputs":{}}`)
 	if !res.IsError || errorMetaOf(t, res)["code"] != "internal" {
@@ -130,7 +132,7 @@ func TestPanicIsOneFailedCall(t *testing.T) {
 func TestPanicInAnyRequest(t *testing.T) {
 	logger, log := logged(slog.LevelInfo)
 	s, _ := fakeServer(t, nil)
-	s.logger = logger
+	s.logger, s.tools.Logger = logger, logger
 	cs := client(t, s)
 	s.mcp.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return s.receive(func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -155,7 +157,7 @@ func TestPanicInAnyRequest(t *testing.T) {
 func TestUnknownToolIsAProtocolError(t *testing.T) {
 	logger, log := logged(slog.LevelInfo)
 	s, _ := fakeServer(t, nil)
-	s.logger = logger
+	s.logger, s.tools.Logger = logger, logger
 	_, err := client(t, s).CallTool(context.Background(), &mcp.CallToolParams{Name: "finish"})
 	if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != jsonrpc.CodeInvalidParams || !strings.Contains(e.Message, `"finish"`) {
 		t.Errorf("got %v", err)
@@ -167,7 +169,7 @@ func TestUnknownToolIsAProtocolError(t *testing.T) {
 
 func TestBadConfigRefusesCalls(t *testing.T) {
 	bad := errors.New(".deepwork/config.yml:3:1: unknown key")
-	s, f := fakeServer(t, nil, func(p *parts) {
+	s, f := fakeServer(t, nil, func(p *engines) {
 		p.check = func(context.Context) (*config.Config, error) { return nil, bad }
 	})
 	cs := client(t, s)
@@ -195,7 +197,7 @@ func TestReq001_1_12_CallsAreLogged(t *testing.T) {
 	s, f := fakeServer(t, func(a *fakeAgent) {
 		a.stack = []workflow.StackEntry{{Workflow: "j/outer"}, {Workflow: "j/inner"}}
 	})
-	s.logger = logger
+	s.logger, s.tools.Logger = logger, logger
 	cs := client(t, s)
 	callTool(t, cs, "finished_step", `{"outputs":{},"session_id":"0a1b2c3d"}`)
 	callTool(t, cs, "finished_step", `{}`)
@@ -216,14 +218,14 @@ func TestReq001_1_12_CallsAreLogged(t *testing.T) {
 	f.agents[0].stack = make([]workflow.StackEntry, 1000)
 	f.mu.Unlock()
 	callTool(t, cs, "get_step", `{}`)
-	if stack := log.lines(t, "call")[2]["stack"].(map[string]any); stack["depth"] != 1000.0 || len(stack["top"].([]any)) != stackLogged {
+	if stack := log.lines(t, "call")[2]["stack"].(map[string]any); stack["depth"] != 1000.0 || len(stack["top"].([]any)) != tool.StackLogged {
 		t.Errorf("stack %v", stack)
 	}
 }
 
 func TestSDKIsQuiet(t *testing.T) {
 	logger, log := logged(slog.LevelInfo)
-	s, err := newServer(parts{agent: new(fakes).agent}, nil, "", logger)
+	s, err := newServer(engines{connect: new(fakes).agent}, nil, "", logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +317,7 @@ func TestCloseNamesWhatDidNotStop(t *testing.T) {
 			<-release
 			return fullFinish(), nil
 		}
-	}, func(p *parts) {
+	}, func(p *engines) {
 		p.close = func(context.Context) []error { return []error{errors.New("sessions that did not stop: x")} }
 	})
 	cs := client(t, s)

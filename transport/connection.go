@@ -11,10 +11,9 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/session/execution"
+	"deepwork/transport/tool"
+	"deepwork/transport/web"
 )
-
-// errStopping is why calls are cancelled when the server ends.
-var errStopping = errors.New("the server is stopping")
 
 // errGone is why the calls of a client are cancelled that can not be answered
 // any more.
@@ -22,21 +21,6 @@ var errGone = errors.New("the client is gone")
 
 // errIdle is why a call is not carried out that comes as its session ends.
 var errIdle = errors.New("the connection was idle for too long and is being closed")
-
-// localIdentity is the name of callers without a token: whoever started the
-// server, or may reach it on loopback.
-const localIdentity = "local"
-
-// A caller says whose call a request is. A network transport puts it into the
-// context of each HTTP request; the SDK keeps that of the request that opened an
-// MCP session in the context of all the session's calls.
-type caller struct {
-	identity  string // the name that owns the sessions
-	stateless bool   // there is no MCP session: what tells callers apart is the identity
-	remote    bool   // over the network: let go when it has been idle for long
-}
-
-type callerKey struct{}
 
 // forEver is an idle timeout that is never over, as 0 in the config means.
 const forEver = 100 * 365 * 24 * time.Hour
@@ -50,23 +34,13 @@ func idleTimeout(settings *config.Source) time.Duration {
 	return cmp.Or(c.HTTP.IdleTimeout, forEver)
 }
 
-// callerOf is the caller of a request; without one it is the only client of a
-// transport like stdio.
-func callerOf(ctx context.Context) caller {
-	if c, ok := ctx.Value(callerKey{}).(*caller); ok {
-		return *c
-	}
-	return caller{identity: localIdentity}
-}
-
-// A connection is one caller's agent, and the context of its calls.
+// A connection is one caller, and the context of its calls.
 type connection struct {
-	agent    agent
-	identity string          // the caller's name
-	ctx      context.Context // ends when its calls are to end; carries the cause
-	cancel   context.CancelCauseFunc
-	leaving  context.Context // ends when its calls are no longer to wait for runs at sources, or with ctx
-	leave    context.CancelCauseFunc
+	tool.Caller
+	ctx     context.Context // ends when its calls are to end; carries the cause
+	cancel  context.CancelCauseFunc
+	leaving context.Context // ends when its calls are no longer to wait for runs at sources, or with ctx
+	leave   context.CancelCauseFunc
 
 	// Under the lock of connections.
 	key   any                // *mcp.ServerSession, or sharedKey
@@ -85,8 +59,8 @@ type sharedKey string
 // sight of its MCP session, and closes it when that ends or was idle for too
 // long. Requests without a session share one for each identity.
 type connections struct {
-	agent     func(identity string) agent
-	stateless func(identity string) agent
+	connect   func(identity string) tool.WorkflowCaller
+	stateless func(identity string) tool.WorkflowCaller
 	idle      func() time.Duration // of a connection that is made now; nil: no limit
 
 	mu     sync.Mutex
@@ -96,16 +70,22 @@ type connections struct {
 	wg     sync.WaitGroup // a goroutine for each MCP session, and a count for each shared connection
 }
 
-func (c *connections) init(agent, stateless func(string) agent, idle func() time.Duration) {
-	c.agent, c.stateless, c.idle = agent, stateless, idle
+func (c *connections) init(connect, stateless func(string) tool.WorkflowCaller, idle func() time.Duration) {
+	c.connect, c.stateless, c.idle = connect, stateless, idle
 	c.byKey, c.byID = map[any]*connection{}, map[string]*connection{}
 }
 
-// of returns the connection of a request's caller, or errStopping.
+// of returns the connection of a request's caller, or tool.ErrStopping.
 func (c *connections) of(ctx context.Context, ss *mcp.ServerSession) (*connection, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.find(ctx, ss)
+}
+
+// Open is of for a session whose client makes no call yet.
+func (c *connections) Open(ctx context.Context, ss *mcp.ServerSession) error {
+	_, err := c.of(ctx, ss)
+	return err
 }
 
 // acquire is of for a call: until done is called, the connection is not idle.
@@ -121,10 +101,10 @@ func (c *connections) acquire(ctx context.Context, ss *mcp.ServerSession) (conn 
 
 // find is of under the lock.
 func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connection, error) {
-	who := callerOf(ctx)
+	who := web.CallerOf(ctx)
 	key := any(ss)
-	if who.stateless {
-		key = sharedKey(who.identity)
+	if who.Stateless {
+		key = sharedKey(who.Identity)
 	}
 	if conn := c.byKey[key]; conn != nil {
 		if conn.over {
@@ -133,22 +113,22 @@ func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connect
 		return conn, nil
 	}
 	if c.closed {
-		return nil, errStopping
+		return nil, tool.ErrStopping
 	}
-	conn := &connection{identity: who.identity, key: key}
+	conn := &connection{Caller: tool.Caller{Identity: who.Identity}, key: key}
 	conn.ctx, conn.cancel = context.WithCancelCause(context.Background())
 	conn.leaving, conn.leave = context.WithCancelCause(conn.ctx)
-	if who.remote && c.idle != nil {
+	if who.Remote && c.idle != nil {
 		conn.idle = c.idle()
 	}
 	c.byKey[key] = conn
-	if who.stateless {
-		conn.agent = c.stateless(who.identity)
+	if who.Stateless {
+		conn.Workflows = c.stateless(who.Identity)
 		c.wg.Add(1) // until closeShared
 		c.rest(conn)
 		return conn, nil
 	}
-	conn.agent, conn.ss = c.agent(who.identity), ss
+	conn.Workflows, conn.ss = c.connect(who.Identity), ss
 	if id := ss.ID(); id != "" {
 		c.byID[id] = conn
 	}
@@ -157,8 +137,8 @@ func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connect
 		c.mu.Lock()
 		conn.over = true
 		c.mu.Unlock()
-		conn.cancel(errStopping)
-		conn.agent.Close()
+		conn.cancel(tool.ErrStopping)
+		conn.Workflows.Close()
 		c.mu.Lock()
 		c.drop(conn)
 		c.mu.Unlock()
@@ -239,12 +219,12 @@ func (c *connections) look(conn *connection) {
 // closeShared ends a shared connection that was dropped.
 func (c *connections) closeShared(conn *connection) {
 	defer c.wg.Done()
-	conn.cancel(errStopping)
-	conn.agent.Close()
+	conn.cancel(tool.ErrStopping)
+	conn.Workflows.Close()
 }
 
-// cut cancels the calls of an MCP session whose client is gone.
-func (c *connections) cut(ss *mcp.ServerSession) {
+// Cut cancels the calls of an MCP session whose client is gone.
+func (c *connections) Cut(ss *mcp.ServerSession) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if conn := c.byKey[ss]; conn != nil {
@@ -252,8 +232,8 @@ func (c *connections) cut(ss *mcp.ServerSession) {
 	}
 }
 
-// cutID is cut by the id of the session.
-func (c *connections) cutID(id string) {
+// CutID is cut by the id of the session.
+func (c *connections) CutID(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if conn := c.byID[id]; conn != nil {
@@ -261,36 +241,36 @@ func (c *connections) cutID(id string) {
 	}
 }
 
-// known reports whether an MCP session is open and the identity's.
-func (c *connections) known(id, identity string) bool {
+// Known reports whether an MCP session is open and the identity's.
+func (c *connections) Known(id, identity string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	conn := c.byID[id]
-	return conn != nil && !conn.over && conn.identity == identity
+	return conn != nil && !conn.over && conn.Identity == identity
 }
 
-// len is how many connections there are.
-func (c *connections) len() int {
+// Len is how many connections there are.
+func (c *connections) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.byKey)
 }
 
-// stop cancels all calls, with errStopping as the cause, and admits no new
+// Stop cancels all calls, with tool.ErrStopping as the cause, and admits no new
 // connections.
-func (c *connections) stop() {
+func (c *connections) Stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
 	for _, conn := range c.byKey {
-		conn.cancel(errStopping)
+		conn.cancel(tool.ErrStopping)
 	}
 }
 
-// close is stop, and closes the sessions and waits until ctx ends; it returns
+// Close is stop, and closes the sessions and waits until ctx ends; it returns
 // how many were still there.
-func (c *connections) close(ctx context.Context) (left int) {
-	c.stop()
+func (c *connections) Close(ctx context.Context) (left int) {
+	c.Stop()
 	c.mu.Lock()
 	for _, conn := range c.byKey {
 		switch {

@@ -11,11 +11,13 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/session/workflow"
+	"deepwork/transport/tool"
+	"deepwork/transport/web"
 )
 
 // fromNetwork is the context of a network caller's requests.
 func fromNetwork(identity string, stateless bool) context.Context {
-	return context.WithValue(context.Background(), callerKey{}, &caller{identity: identity, stateless: stateless, remote: true})
+	return web.WithCaller(context.Background(), web.Caller{Identity: identity, Stateless: stateless, Remote: true})
 }
 
 func isClosed(a *fakeAgent) bool {
@@ -75,7 +77,7 @@ func TestIdleTimeCounts(t *testing.T) {
 				if synctest.Wait(); !isClosed(a) {
 					t.Fatal("still there after its time")
 				}
-				if n := s.conns.len(); n != 0 {
+				if n := s.conns.Len(); n != 0 {
 					t.Errorf("%d connections are left", n)
 				}
 			})
@@ -108,17 +110,17 @@ func TestCloseEndsSharedConnections(t *testing.T) {
 	}
 	over, cancel := context.WithCancel(ctx)
 	cancel()
-	if left := s.conns.close(over); left != 1 || conn.ctx.Err() == nil {
+	if left := s.conns.Close(over); left != 1 || conn.ctx.Err() == nil {
 		t.Errorf("%d are left, the call's context has ended: %v", left, conn.ctx.Err())
 	}
 	if isClosed(f.agents[0]) {
 		t.Error("closed during its call")
 	}
 	done()
-	if left := s.conns.close(ctx); left != 0 || !isClosed(f.agents[0]) || !isClosed(f.agents[1]) {
+	if left := s.conns.Close(ctx); left != 0 || !isClosed(f.agents[0]) || !isClosed(f.agents[1]) {
 		t.Errorf("%d are left", left)
 	}
-	if _, err := s.conns.of(ctx, nil); err != errStopping {
+	if _, err := s.conns.of(ctx, nil); err != tool.ErrStopping {
 		t.Errorf("after the end: %v", err)
 	}
 }

@@ -3,6 +3,8 @@ package transport
 import (
 	"strings"
 	"testing"
+
+	"deepwork/catalog/jsontext"
 )
 
 // An error names the argument that is to blame, and its value, for programs too
@@ -37,7 +39,7 @@ func TestErrorsNameTheArgumentAndItsValue(t *testing.T) {
 		meta := errorMetaOf(t, callTool(t, cs, c.tool, c.args))
 		value, told := meta["value"]
 		if meta["code"] != c.code || meta["argument"] != c.argument || !told || value != c.value {
-			t.Errorf("%s(%s): %v", c.tool, clip(c.args, 200), meta)
+			t.Errorf("%s(%s): %v", c.tool, jsontext.Clip(c.args, 200), meta)
 		}
 	}
 }

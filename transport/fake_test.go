@@ -15,6 +15,7 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/workflow"
+	"deepwork/transport/tool"
 )
 
 func TestMain(m *testing.M) {
@@ -106,7 +107,7 @@ type fakes struct {
 	agents []*fakeAgent
 }
 
-func (f *fakes) agent(identity string) agent {
+func (f *fakes) agent(identity string) tool.WorkflowCaller {
 	a := &fakeAgent{identity: identity, closed: make(chan struct{})}
 	if f.setup != nil {
 		f.setup(a)
@@ -133,10 +134,10 @@ func (f *fakes) first(t testing.TB) (a *fakeAgent) {
 }
 
 // fakeServer makes a server over fake agents.
-func fakeServer(t testing.TB, setup func(*fakeAgent), more ...func(*parts)) (*Server, *fakes) {
+func fakeServer(t testing.TB, setup func(*fakeAgent), more ...func(*engines)) (*Server, *fakes) {
 	t.Helper()
 	f := &fakes{setup: setup}
-	p := parts{agent: f.agent}
+	p := engines{connect: f.agent}
 	for _, m := range more {
 		m(&p)
 	}
@@ -186,9 +187,9 @@ func text(res *mcp.CallToolResult) string {
 // errorMetaOf returns what `_meta` says of an error.
 func errorMetaOf(t testing.TB, res *mcp.CallToolResult) map[string]any {
 	t.Helper()
-	m, ok := res.Meta[errorMeta].(map[string]any)
+	m, ok := res.Meta[tool.ErrorMeta].(map[string]any)
 	if !ok {
-		t.Fatalf("no %s in _meta of %+v", errorMeta, res)
+		t.Fatalf("no %s in _meta of %+v", tool.ErrorMeta, res)
 	}
 	return m
 }

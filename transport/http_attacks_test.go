@@ -2,12 +2,9 @@ package transport
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"strings"
@@ -18,7 +15,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow"
+	"deepwork/transport/web"
 	"deepwork/transport/wire"
 )
 
@@ -27,7 +26,7 @@ import (
 func TestSlowBodyOfRefusedRequests(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	file, _ := tokens(t, "ann")
-	h := overHTTP(t, s, HTTPOptions{TokenFile: file}, func(h *HTTPServer) { h.body = 50 * time.Millisecond })
+	h := overHTTP(t, s, web.Options{TokenFile: file, BodyTimeout: 50 * time.Millisecond})
 	for begin, want := range map[string]int{
 		"POST /mcp HTTP/1.1\r\nHost: localhost":        401,
 		"POST /mcp HTTP/1.1\r\nHost: evil.example.com": 403,
@@ -44,14 +43,14 @@ func TestSlowBodyOfRefusedRequests(t *testing.T) {
 			t.Errorf("%s: its connection stays: %v", begin, err)
 		}
 	}
-	waitFor(t, "the end of all connections", func() bool { return h.sockets.len() == 0 })
+	waitFor(t, "the end of all connections", func() bool { return h.Stats().Connections == 0 })
 }
 
 // Two credentials are none: what stands in front may have looked at the other.
 func TestSeveralAuthorizationHeaders(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	file, all := tokens(t, "ann", "bob")
-	h := overHTTP(t, s, HTTPOptions{TokenFile: file})
+	h := overHTTP(t, s, web.Options{TokenFile: file})
 	for _, second := range []string{all[1], "x", all[0]} {
 		conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\nAuthorization: Bearer %s\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s",
 			all[0], second, len(initialize), initialize))
@@ -74,7 +73,7 @@ func TestBatches(t *testing.T) {
 			return fullFinish(), nil
 		}
 	}, withHTTP(func(c *config.HTTP) { c.MaxRequests = 5 }))
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	c := httpClient(t, "")
 	id := open(t, c, h)
 	batch := func(ids ...int) string {
@@ -102,32 +101,11 @@ func TestBatches(t *testing.T) {
 	} {
 		finished = 0
 		if r := send(t, c, "POST", h.URL(), test.body, id); r.status != test.status || !strings.Contains(r.body, test.says) || finished != test.done {
-			t.Errorf("%s: %d, %d carried out, %s", clip(test.body, 60), r.status, finished, clip(r.body, 300))
+			t.Errorf("%s: %d, %d carried out, %s", jsontext.Clip(test.body, 60), r.status, finished, jsontext.Clip(r.body, 300))
 		}
 	}
-	if n := h.requests.Load(); n != 0 {
+	if n := h.Stats().Requests; n != 0 {
 		t.Errorf("%d requests are counted at the end", n)
-	}
-}
-
-func TestInspect(t *testing.T) {
-	for body, want := range map[string]struct {
-		n     int
-		fault bool
-	}{
-		``: {0, false}, `{"id":1}`: {1, false}, `[`: {0, false}, `[]`: {0, false}, `[1,2]`: {0, false},
-		`[{"a":[1,2,{"b":",\","}]},{}]`: {2, false},
-		`[{"method":"m","id":1},{"method":"m","id":"1"},{"method":"m"},{"method":"m"}]`: {4, false},
-		`[{"id":1,"result":{}},{"method":"m","id":1}]`:                                  {2, false},
-		`{"id":1.5}`: {0, true}, `{"id":null}`: {1, false}, `{"id":"1.5"}`: {1, false}, `{"ID":1.5}`: {1, false},
-		`{"id":1}{"id":2}`: {0, true}, "{\"id\":1}\n": {1, false}, `7`: {0, false}, `{`: {0, true},
-		`[{"method":"m","id":1.5}]`: {0, true}, `[{"id":1}][]`: {0, false},
-		`[{"method":"m","id":1},{"method":"m","id":1.0}]`: {0, true},
-		"[" + strings.Repeat("1,", wire.MaxBatch) + "1]":  {0, true},
-	} {
-		if n, fault := inspect([]byte(body)); n != want.n || (fault != "") != want.fault {
-			t.Errorf("%s: %d, %q", clip(body, 80), n, fault)
-		}
 	}
 }
 
@@ -143,7 +121,7 @@ func TestStopAnswersOverSSE(t *testing.T) {
 			return fullFinish(), nil
 		}
 	}, withHTTP(nil))
-	h, err := s.Listen(context.Background(), HTTPOptions{Transport: TransportSSE})
+	h, err := s.Listen(context.Background(), web.Options{Transport: web.SSE})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,17 +160,17 @@ func TestStopAnswersOverSSE(t *testing.T) {
 		wg.Go(func() { until("data: ", `"id":1`) })
 		<-began
 	}
-	if n := h.owed.Load(); n != callers {
+	if n := h.Stats().Owed; n != callers {
 		t.Errorf("%d replies are owed", n)
 	}
 	tell()
-	waitFor(t, "it stops", h.stopping.Load)
+	waitFor(t, "it stops", func() bool { return send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").status == 503 })
 	close(proceed)
 	wg.Wait()
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
-	if n := h.owed.Load(); n != 0 {
+	if n := h.Stats().Owed; n != 0 {
 		t.Errorf("%d replies are owed at the end", n)
 	}
 }
@@ -208,7 +186,7 @@ func TestStopAnswersClientsOverSSE(t *testing.T) {
 			return fullFinish(), nil
 		}
 	}, withHTTP(nil))
-	h, err := s.Listen(context.Background(), HTTPOptions{Transport: TransportSSE})
+	h, err := s.Listen(context.Background(), web.Options{Transport: web.SSE})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,29 +204,11 @@ func TestStopAnswersClientsOverSSE(t *testing.T) {
 		<-began
 	}
 	tell()
-	waitFor(t, "it stops", h.stopping.Load)
+	waitFor(t, "it stops", func() bool { return send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").status == 503 })
 	close(proceed)
 	wg.Wait()
 	if err := <-stopped; err != nil {
 		t.Error(err)
-	}
-}
-
-// A reply that is being written when its call is over keeps the server, too.
-func TestStopWaitsForReplies(t *testing.T) {
-	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h := overHTTP(t, s, HTTPOptions{Transport: TransportSSE})
-	owed := &sseTransport{total: &h.owed}
-	owed.owe(1)
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	if h.quiet(ctx) {
-		t.Error("it does not wait")
-	}
-	owed.end()
-	owed.owe(-1) // a reply that comes after the end
-	if !h.quiet(context.Background()) || h.owed.Load() != 0 {
-		t.Errorf("%d are owed", h.owed.Load())
 	}
 }
 
@@ -257,8 +217,8 @@ func TestStopWaitsForReplies(t *testing.T) {
 func TestStopTellsTheEngine(t *testing.T) {
 	var open *fakeAgent
 	told := make(chan bool, 9)
-	s, f := fakeServer(t, nil, withHTTP(nil), func(p *parts) { p.stops = func() { told <- !isClosed(open) } })
-	h, tell, stopped := stopping(t, s)
+	s, f := fakeServer(t, nil, withHTTP(nil), func(p *engines) { p.stopping = func() { told <- !isClosed(open) } })
+	h, tell, stopped := stopping(t, s, 0)
 	dial(t, h, stateful, "")
 	open = f.first(t)
 	tell()
@@ -270,26 +230,11 @@ func TestStopTellsTheEngine(t *testing.T) {
 	}
 }
 
-// There are never more connections than leave files for all else.
-func TestConnectionsLeaveFiles(t *testing.T) {
-	var log bytes.Buffer
-	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = math.MaxInt32 }))
-	s.logger = slog.New(slog.NewTextHandler(&log, nil))
-	h := overHTTP(t, s, HTTPOptions{})
-	most := openable()
-	if got := h.sockets.limit(); got != most {
-		t.Errorf("%d connections are taken, of %d that can be", got, most)
-	}
-	if clamped := most < math.MaxInt32; clamped != strings.Contains(log.String(), "ulimit") {
-		t.Errorf("the log says %s", log.String())
-	}
-}
-
 // While an idle session is being closed it is as unknown as it will be: a call
 // would be carried out, and its reply dropped.
 func TestSessionThatEndsIdle(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	c := httpClient(t, "")
 	id := open(t, c, h)
 	name := strings.TrimPrefix(id, "Mcp-Session-Id: ")
@@ -312,7 +257,7 @@ func TestSessionThatEndsIdle(t *testing.T) {
 // server takes the one before for alive.
 func TestNewestStreamWins(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	c := httpClient(t, "")
 	id := open(t, c, h)
 	stream := func() (net.Conn, *http.Response) {
@@ -335,8 +280,8 @@ func TestNewestStreamWins(t *testing.T) {
 	if _, err := io.ReadAll(first.Body); err != nil {
 		t.Errorf("the first stream does not end in order: %v", err)
 	}
-	if n := h.streams.Load(); n != 1 {
-		waitFor(t, "the end of the others", func() bool { return h.streams.Load() == 1 })
+	if n := h.Stats().Streams; n != 1 {
+		waitFor(t, "the end of the others", func() bool { return h.Stats().Streams == 1 })
 	}
 	if r := send(t, c, "GET", h.URL(), "", id, "Last-Event-Id: x_1"); r.status != 400 {
 		t.Errorf("%+v", r)
@@ -360,7 +305,7 @@ func TestNewestStreamWins(t *testing.T) {
 // A client that cancels a call is done with it: the call ends, and what comes of
 // it holds up nothing, over both transports.
 func TestCancelOverTheNetwork(t *testing.T) {
-	for _, over := range []string{TransportHTTP, TransportSSE} {
+	for _, over := range []string{web.HTTP, web.SSE} {
 		t.Run(over, func(t *testing.T) {
 			began, ended := make(chan struct{}), make(chan error, 1)
 			s, _ := fakeServer(t, func(a *fakeAgent) {
@@ -371,8 +316,8 @@ func TestCancelOverTheNetwork(t *testing.T) {
 					return nil, ctx.Err()
 				}
 			}, withHTTP(nil))
-			h := overHTTP(t, s, HTTPOptions{Transport: over})
-			cs := dial(t, h, map[string]string{TransportHTTP: stateful, TransportSSE: "2024-11-05"}[over], "")
+			h := overHTTP(t, s, web.Options{Transport: over})
+			cs := dial(t, h, map[string]string{web.HTTP: stateful, web.SSE: "2024-11-05"}[over], "")
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			var wg sync.WaitGroup
@@ -386,7 +331,7 @@ func TestCancelOverTheNetwork(t *testing.T) {
 			wg.Wait()
 			<-ended
 			waitFor(t, "the end of its request", func() bool {
-				return h.requests.Load() == 0 && h.owed.Load() == 0 && s.inflight.len() == 0
+				return h.Stats().Requests == 0 && h.Stats().Owed == 0 && s.tools.InFlight.Len() == 0
 			})
 			callTool(t, cs, "get_workflows", `{}`)
 		})

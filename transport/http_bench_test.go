@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/session/workflow"
+	"deepwork/transport/web"
 )
 
 // bareEcho is the SDK's own server over streamable HTTP, with one tool that echoes.
@@ -75,7 +76,7 @@ func BenchmarkHTTPCall(b *testing.B) {
 			s, _ := fakeServer(b, func(a *fakeAgent) {
 				a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) { return reply, nil }
 			}, withHTTP(nil))
-			run(b, connectTo(b, overHTTP(b, s, HTTPOptions{}).URL(), version, clients), "finished_step")
+			run(b, connectTo(b, overHTTP(b, s, web.Options{}).URL(), version, clients), "finished_step")
 		})
 		b.Run(fmt.Sprintf("echo/%s", name), func(b *testing.B) {
 			run(b, connectTo(b, bareEcho(b, version == ""), version, clients), "echo")
@@ -112,7 +113,7 @@ func BenchmarkIdleConnection(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { s.Close(context.Background()) })
-		measure(b, overHTTP(b, s, HTTPOptions{}).URL())
+		measure(b, overHTTP(b, s, web.Options{}).URL())
 	})
 	b.Run("sdk", func(b *testing.B) { measure(b, bareEcho(b, false)) })
 }

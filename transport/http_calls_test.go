@@ -12,10 +12,12 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/session/workflow"
+	"deepwork/transport/tool"
+	"deepwork/transport/web"
 )
 
 // newestTriple is what each request of the newest version of the protocol says.
-const newestTriple = `"io.modelcontextprotocol/protocolVersion":"` + statelessSince + `","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}`
+const newestTriple = `"io.modelcontextprotocol/protocolVersion":"` + web.StatelessSince + `","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}`
 
 // newestHeaders are the headers that go with a call in it.
 func newestHeaders(params string) []string {
@@ -25,14 +27,14 @@ func newestHeaders(params string) []string {
 	if err := json.Unmarshal([]byte(strings.Replace(params, "META", "", 1)), &p); err != nil {
 		panic(err)
 	}
-	return []string{"Mcp-Protocol-Version: " + statelessSince, "Mcp-Method: tools/call", "Mcp-Name: " + p.Name}
+	return []string{"Mcp-Protocol-Version: " + web.StatelessSince, "Mcp-Method: tools/call", "Mcp-Name: " + p.Name}
 }
 
 // In the newest protocol a result says what it is, and who gives it; in the others it
 // does not. Clients of the newest one refuse a result that does not say so.
 func TestResultsAreTypedInTheNewestProtocol(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	c := httpClient(t, "")
 	const typed = `,"resultType":"complete"}`
 	for _, tool := range []string{"get_workflows", "start_workflow"} { // an answer and a refusal
@@ -57,11 +59,11 @@ type blocked struct {
 	free  chan struct{}
 }
 
-func blocking(t *testing.T) (*Server, *HTTPServer, *blocked) {
+func blocking(t *testing.T) (*Server, *web.Server, *blocked) {
 	b := &blocked{began: make(chan string, 100), ended: make(chan error, 100), free: make(chan struct{})}
 	s, _ := fakeServer(t, func(a *fakeAgent) {
 		a.finish = func(ctx context.Context, args workflow.FinishArgs) (*workflow.FinishReply, error) {
-			tellProgress(ctx, "it has begun")
+			tool.Progress(ctx, "it has begun")
 			b.began <- "begun"
 			select {
 			case <-b.free:
@@ -73,7 +75,7 @@ func blocking(t *testing.T) (*Server, *HTTPServer, *blocked) {
 			}
 		}
 	}, withHTTP(nil))
-	return s, overHTTP(t, s, HTTPOptions{}), b
+	return s, overHTTP(t, s, web.Options{}), b
 }
 
 // A cancellation reaches the call that it names, of its own session, and no other,
@@ -171,15 +173,15 @@ func TestACallWhoseClientHangsUp(t *testing.T) {
 	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body))
 	<-b.began
 	conn.Close()
-	waitFor(t, "the connection to close", func() bool { return h.sockets.len() == 1 }) // the other one is kept
-	if n := s.inflight.len(); n != 1 {
+	waitFor(t, "the connection to close", func() bool { return h.Stats().Connections == 1 }) // the other one is kept
+	if n := s.tools.InFlight.Len(); n != 1 {
 		t.Errorf("%d calls in flight", n)
 	}
 	b.free <- struct{}{}
 	if err := <-b.ended; err != nil {
 		t.Errorf("it ended with %v", err)
 	}
-	waitFor(t, "the end of the call", func() bool { return s.inflight.len() == 0 && h.requests.Load() == 0 })
+	waitFor(t, "the end of the call", func() bool { return s.tools.InFlight.Len() == 0 && h.Stats().Requests == 0 })
 	// Its id is free again.
 	go func() { <-b.began; b.free <- struct{}{} }()
 	waitFor(t, "the answer to a call of the same id", func() bool {
@@ -198,7 +200,9 @@ func TestACallOfTheNewestProtocolWhoseClientHangsUp(t *testing.T) {
 	if err := <-b.ended; err != context.Canceled {
 		t.Errorf("the cause is %v", err)
 	}
-	waitFor(t, "the end of the call", func() bool { return s.inflight.len() == 0 && h.requests.Load() == 0 && h.sockets.len() == 0 })
+	waitFor(t, "the end of the call", func() bool {
+		return s.tools.InFlight.Len() == 0 && h.Stats().Requests == 0 && h.Stats().Connections == 0
+	})
 }
 
 // A session is not idle while a call goes on.
@@ -211,14 +215,14 @@ func TestACallKeepsItsSession(t *testing.T) {
 			return fullFinish(), nil
 		}
 	}, withHTTP(func(c *config.HTTP) { c.IdleTimeout = idle }))
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	c := httpClient(t, "")
 	id := open(t, c, h)
 	time.AfterFunc(5*idle, func() { close(b) })
 	if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 200 || !strings.Contains(r.body, `"id":1,"result"`) {
 		t.Errorf("%+v", r)
 	}
-	waitFor(t, "the session to be let go", func() bool { return s.conns.len() == 0 })
+	waitFor(t, "the session to be let go", func() bool { return s.conns.Len() == 0 })
 	if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 404 {
 		t.Errorf("%+v", r)
 	}

@@ -17,26 +17,24 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/catalog/config"
+	"deepwork/transport/web"
 )
 
 // withHTTP sets the config of a server over fake agents.
-func withHTTP(set func(*config.HTTP)) func(*parts) {
+func withHTTP(set func(*config.HTTP)) func(*engines) {
 	c := config.Default()
 	if set != nil {
 		set(&c.HTTP)
 	}
-	return func(p *parts) { p.check = func(context.Context) (*config.Config, error) { return c, nil } }
+	return func(p *engines) { p.check = func(context.Context) (*config.Config, error) { return c, nil } }
 }
 
 // overHTTP serves s on a free port until the test ends, which is an orderly stop.
-func overHTTP(t testing.TB, s *Server, o HTTPOptions, change ...func(*HTTPServer)) *HTTPServer {
+func overHTTP(t testing.TB, s *Server, o web.Options) *web.Server {
 	t.Helper()
 	h, err := s.Listen(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, c := range change {
-		c(h)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -51,14 +49,14 @@ func overHTTP(t testing.TB, s *Server, o HTTPOptions, change ...func(*HTTPServer
 }
 
 // at is another path of a server.
-func at(h *HTTPServer, path string) string {
+func at(h *web.Server, path string) string {
 	u, _ := url.Parse(h.URL())
 	u.Path = path
 	return u.String()
 }
 
 // address is where a server listens.
-func address(h *HTTPServer) string { return h.sockets.Addr().String() }
+func address(h *web.Server) string { u, _ := url.Parse(h.URL()); return u.Host }
 
 // bearer sends a token with each request.
 type bearer struct {
@@ -86,7 +84,7 @@ const stateful = "2025-11-25"
 
 // dial connects a real client over streamable HTTP or SSE, with the protocol
 // version given, "" for the newest.
-func dial(t testing.TB, h *HTTPServer, version, token string) *mcp.ClientSession {
+func dial(t testing.TB, h *web.Server, version, token string) *mcp.ClientSession {
 	t.Helper()
 	var over mcp.Transport = &mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: httpClient(t, token)}
 	if strings.HasSuffix(h.URL(), "/sse") {
@@ -141,7 +139,7 @@ func send(t testing.TB, c *http.Client, method, url, body string, headers ...str
 const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
 
 // open opens an MCP session by hand and returns the header that belongs to it.
-func open(t testing.TB, c *http.Client, h *HTTPServer) string {
+func open(t testing.TB, c *http.Client, h *web.Server) string {
 	t.Helper()
 	r := send(t, c, "POST", h.URL(), initialize)
 	id := r.header.Get("Mcp-Session-Id")
@@ -156,7 +154,7 @@ func open(t testing.TB, c *http.Client, h *HTTPServer) string {
 }
 
 // raw opens a network connection and writes to it.
-func raw(t testing.TB, h *HTTPServer, text string) net.Conn {
+func raw(t testing.TB, h *web.Server, text string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address(h))
 	if err != nil {
@@ -187,7 +185,7 @@ func tokens(t testing.TB, names ...string) (file string, out []string) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# callers\n\n")
 	for _, name := range names {
-		token, line, err := NewToken(name)
+		token, line, err := web.NewToken(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +200,7 @@ func tokens(t testing.TB, names ...string) (file string, out []string) {
 }
 
 // works checks that a server is unharmed: a new client makes a call.
-func works(t testing.TB, h *HTTPServer) {
+func works(t testing.TB, h *web.Server) {
 	t.Helper()
 	cs := dial(t, h, stateful, "")
 	if res := callTool(t, cs, "get_workflows", `{}`); res.IsError {

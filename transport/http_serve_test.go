@@ -25,17 +25,15 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/session/workflow"
+	"deepwork/transport/web"
 )
 
 // stopping serves s until stop is called, whose result is that of Serve.
-func stopping(t *testing.T, s *Server, change ...func(*HTTPServer)) (h *HTTPServer, tell func(), stopped chan error) {
+func stopping(t *testing.T, s *Server, grace time.Duration) (h *web.Server, tell func(), stopped chan error) {
 	t.Helper()
-	h, err := s.Listen(context.Background(), HTTPOptions{})
+	h, err := s.Listen(context.Background(), web.Options{Grace: grace})
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, c := range change {
-		c(h)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped = make(chan error, 1)
@@ -57,7 +55,7 @@ func TestStopFinishesCalls(t *testing.T) {
 					return fullFinish(), nil
 				}
 			}, withHTTP(nil))
-			h, tell, stopped := stopping(t, s)
+			h, tell, stopped := stopping(t, s, 0)
 			cs := dial(t, h, version, "")
 			c := httpClient(t, "")
 			id := open(t, c, h)
@@ -72,7 +70,7 @@ func TestStopFinishesCalls(t *testing.T) {
 				t.Errorf("before: %+v", r)
 			}
 			tell()
-			waitFor(t, "the beginning of the end", h.stopping.Load)
+			waitFor(t, "the beginning of the end", func() bool { return send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").status == 503 })
 			if r := send(t, c, "GET", at(h, "/readyz"), ""); r.status != 503 || !strings.Contains(r.body, "stopping") {
 				t.Errorf("readyz: %+v", r)
 			}
@@ -114,7 +112,8 @@ func TestStopCutsCalls(t *testing.T) {
 	}, withHTTP(nil))
 	var log bytes.Buffer
 	s.logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	h, tell, stopped := stopping(t, s, func(h *HTTPServer) { h.grace = 20 * time.Millisecond })
+	s.tools.Logger = s.logger
+	h, tell, stopped := stopping(t, s, 20*time.Millisecond)
 	cs := dial(t, h, stateful, "")
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -143,7 +142,7 @@ func TestStopLeavesWhatHangs(t *testing.T) {
 			return fullFinish(), nil
 		}
 	}, withHTTP(nil))
-	h, tell, stopped := stopping(t, s, func(h *HTTPServer) { h.grace = 20 * time.Millisecond })
+	h, tell, stopped := stopping(t, s, 20*time.Millisecond)
 	c := httpClient(t, "")
 	id := open(t, c, h)
 	var wg sync.WaitGroup
@@ -165,7 +164,7 @@ func TestStopLeavesWhatHangs(t *testing.T) {
 		t.Error(err)
 	}
 	// The calls' own time is another here; the rest of it is as it is.
-	if d, most := time.Since(asked), h.grace+HTTPStopTime-httpGrace; d > most+2*time.Second {
+	if d, most := time.Since(asked), 20*time.Millisecond+web.StopTime-5*time.Second; d > most+2*time.Second {
 		t.Errorf("it stopped after %v, and is to after %v", d, most)
 	}
 	wg.Wait()
@@ -176,7 +175,7 @@ func TestStopLeavesWhatHangs(t *testing.T) {
 // Half-open connections and open streams do not hold up the end.
 func TestStopWithIdleConnections(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h, tell, stopped := stopping(t, s, func(h *HTTPServer) { h.grace = time.Hour })
+	h, tell, stopped := stopping(t, s, time.Hour)
 	raw(t, h, "")
 	raw(t, h, "POST /mcp HTTP")
 	dial(t, h, stateful, "")
@@ -192,13 +191,13 @@ func TestStopWithIdleConnections(t *testing.T) {
 	}
 }
 
-// A listener that breaks ends the server with the reason.
+// A listener that is closed ends the server with the reason.
 func TestServeSaysWhyItEnds(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h, _, stopped := stopping(t, s)
+	h, _, stopped := stopping(t, s, 0)
 	waitFor(t, "it serves", func() bool { return send(t, httpClient(t, ""), "GET", at(h, "/healthz"), "").status == 200 })
-	h.sockets.Listener.Close()
-	if err := <-stopped; !errors.Is(err, net.ErrClosed) || !strings.Contains(err.Error(), "serving http://127.0.0.1:") {
+	h.Close()
+	if err := <-stopped; !errors.Is(err, http.ErrServerClosed) || !strings.Contains(err.Error(), "serving http://127.0.0.1:") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -213,10 +212,10 @@ func TestReadyWithTheConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close(context.Background())
-	if _, err := s.Listen(context.Background(), HTTPOptions{Host: "0.0.0.0"}); err == nil {
+	if _, err := s.Listen(context.Background(), web.Options{Host: "0.0.0.0"}); err == nil {
 		t.Error("it listens to everybody")
 	}
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	c := httpClient(t, "")
 	if r := send(t, c, "GET", at(h, "/readyz"), ""); r.status != 503 || !strings.Contains(r.body, "configuration") {
 		t.Errorf("%+v", r)
@@ -232,13 +231,13 @@ func TestReadyWithTheConfig(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	s, _ := project(t, nil)
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	cs := dial(t, h, stateful, "")
 	into[workflow.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
 	refusedWith(t, cs, "finished_step", `{"outputs":{"idea":"none"}}`, "ToolError")
 	callTool(t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
 	send(t, httpClient(t, ""), "GET", h.URL(), "", "Origin: http://evil.example.com")
-	waitFor(t, "the stream", func() bool { return h.streams.Load() == 1 && h.requests.Load() == 0 })
+	waitFor(t, "the stream", func() bool { return h.Stats().Streams == 1 && h.Stats().Requests == 0 })
 	r := send(t, httpClient(t, ""), "GET", at(h, "/metrics"), "")
 	for _, want := range []string{
 		`deepwork_calls_total{outcome="ok",tool="start_workflow"} 1`,
@@ -300,7 +299,7 @@ func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 func TestTLS(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 10 }))
 	cert, key, pool := certificate(t)
-	h := overHTTP(t, s, HTTPOptions{TLSCert: cert, TLSKey: key})
+	h := overHTTP(t, s, web.Options{TLSCert: cert, TLSKey: key})
 	if !strings.HasPrefix(h.URL(), "https://127.0.0.1:") {
 		t.Errorf("the URL is %s", h.URL())
 	}

@@ -13,15 +13,17 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow"
+	"deepwork/transport/web"
 )
 
 // every transport, and the way a client speaks over it.
 var network = []struct{ name, transport, version string }{
-	{"http", TransportHTTP, stateful},
-	{"http, oldest", TransportHTTP, "2025-03-26"},
-	{"http, newest", TransportHTTP, ""},
-	{"sse", TransportSSE, "2024-11-05"},
+	{"http", web.HTTP, stateful},
+	{"http, oldest", web.HTTP, "2025-03-26"},
+	{"http, newest", web.HTTP, ""},
+	{"sse", web.SSE, "2024-11-05"},
 }
 
 // All transports offer the same tools, with the same schemas.
@@ -33,7 +35,7 @@ func TestSameToolsOnEveryTransport(t *testing.T) {
 		}
 		var out []string
 		for _, tool := range res.Tools {
-			data, err := encode(tool)
+			data, err := jsontext.Encode(tool)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +51,7 @@ func TestSameToolsOnEveryTransport(t *testing.T) {
 	}
 	for _, n := range network {
 		t.Run(n.name, func(t *testing.T) {
-			cs := dial(t, overHTTP(t, serverOf(t), HTTPOptions{Transport: n.transport}), n.version, "")
+			cs := dial(t, overHTTP(t, serverOf(t), web.Options{Transport: n.transport}), n.version, "")
 			if got := list(t, cs); !slices.Equal(got, want) {
 				t.Errorf("got %s\nwant %s", got, want)
 			}
@@ -67,7 +69,7 @@ func TestWorkflowOverTheNetwork(t *testing.T) {
 	for _, n := range network {
 		t.Run(n.name, func(t *testing.T) {
 			s, _ := project(t, nil)
-			h := overHTTP(t, s, HTTPOptions{Transport: n.transport})
+			h := overHTTP(t, s, web.Options{Transport: n.transport})
 			cs := dial(t, h, n.version, "")
 			if got := cs.InitializeResult(); !strings.Contains(got.Instructions, "failed to load") {
 				t.Errorf("instructions %q", got.Instructions)
@@ -89,7 +91,7 @@ func TestStacksOfConnections(t *testing.T) {
 	for _, n := range network[:2] {
 		t.Run(n.name, func(t *testing.T) {
 			s, _ := project(t, nil)
-			h := overHTTP(t, s, HTTPOptions{Transport: n.transport})
+			h := overHTTP(t, s, web.Options{Transport: n.transport})
 			var wg sync.WaitGroup
 			for range 8 {
 				cs := dial(t, h, n.version, "")
@@ -111,8 +113,8 @@ func TestStacksOfConnections(t *testing.T) {
 // agent for all of them, made by another constructor, and keeps it.
 func TestStatelessRequestsShareAnAgent(t *testing.T) {
 	var shared fakes
-	s, own := fakeServer(t, nil, withHTTP(nil), func(p *parts) { p.stateless = shared.agent })
-	h := overHTTP(t, s, HTTPOptions{})
+	s, own := fakeServer(t, nil, withHTTP(nil), func(p *engines) { p.connectStateless = shared.agent })
+	h := overHTTP(t, s, web.Options{})
 	for range 3 {
 		cs := dial(t, h, "", "")
 		callTool(t, cs, "get_workflows", `{}`)
@@ -130,7 +132,7 @@ func TestStatelessRequestsShareAnAgent(t *testing.T) {
 // The version may stand in a header or, by mistake, in the body alone.
 func TestProtocolVersions(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	c := httpClient(t, "")
 	meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
 	list := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}`
@@ -149,7 +151,7 @@ func TestProtocolVersions(t *testing.T) {
 		{"none", initialize, nil, 200, `"protocolVersion":"2025-06-18"`},
 	} {
 		if r := send(t, c, "POST", h.URL(), test.body, test.headers...); r.status != test.status || !strings.Contains(r.body, test.says) {
-			t.Errorf("%s: %d %s", test.name, r.status, clip(r.body, 400))
+			t.Errorf("%s: %d %s", test.name, r.status, jsontext.Clip(r.body, 400))
 		}
 	}
 	if r := send(t, c, "GET", h.URL(), "", "Mcp-Protocol-Version: 2026-07-28"); r.status != 405 {
@@ -174,7 +176,7 @@ func TestDeleteEndsASession(t *testing.T) {
 			return nil, ctx.Err()
 		}
 	}, withHTTP(nil))
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	c := httpClient(t, "")
 	id := open(t, c, h)
 	var wg sync.WaitGroup
@@ -206,7 +208,7 @@ func TestIdleSessionsEnd(t *testing.T) {
 			var mu sync.Mutex
 			c := config.Default()
 			c.HTTP.IdleTimeout = 0
-			s, f := fakeServer(t, nil, func(p *parts) {
+			s, f := fakeServer(t, nil, func(p *engines) {
 				p.check = func(context.Context) (*config.Config, error) {
 					mu.Lock()
 					defer mu.Unlock()
@@ -214,7 +216,7 @@ func TestIdleSessionsEnd(t *testing.T) {
 					return &now, nil
 				}
 			})
-			h := overHTTP(t, s, HTTPOptions{Transport: n.transport})
+			h := overHTTP(t, s, web.Options{Transport: n.transport})
 			if n.version != "" { // stateless requests have one connection, whose time is set
 				callTool(t, dial(t, h, n.version, ""), "get_workflows", `{}`)
 			}
@@ -231,7 +233,7 @@ func TestIdleSessionsEnd(t *testing.T) {
 				default:
 				}
 			}
-			works(t, overHTTP(t, s, HTTPOptions{}))
+			works(t, overHTTP(t, s, web.Options{}))
 		})
 	}
 }
@@ -241,10 +243,11 @@ func TestCallerIsLogged(t *testing.T) {
 	var log strings.Builder
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	s.logger = slog.New(slog.NewTextHandler(&log, nil))
+	s.tools.Logger = s.logger
 	file, token := tokens(t, "ann")
-	h := overHTTP(t, s, HTTPOptions{TokenFile: file})
+	h := overHTTP(t, s, web.Options{TokenFile: file})
 	callTool(t, dial(t, h, stateful, token[0]), "get_workflows", `{}`)
-	h.drain() // the log is written by the call
+	waitFor(t, "the end of the call", func() bool { return s.tools.InFlight.Len() == 0 }) // the log is written by it
 	if got := log.String(); strings.Count(got, "caller=ann") != 2 || strings.Contains(got, token[0]) {
 		t.Errorf("%s", got)
 	}

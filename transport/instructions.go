@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"deepwork/catalog"
+	"deepwork/transport/tool"
 )
 
 // instructionBytes is where clients cut instructions, silently; that many bytes
@@ -40,13 +40,13 @@ const (
 // as much of it as fits, then how to work with the tools that are offered.
 func (s *Server) instructions(ctx context.Context) string {
 	var how []string
-	if s.tools["get_context"] != nil {
+	if s.tools.Has("get_context") {
 		how = append(how, inWorkspaceLine)
 	}
-	if s.tools["start_task_attempt"] != nil {
+	if s.tools.Has("start_task_attempt") {
 		how = append(how, onBoardLine)
 	}
-	if s.tools["start_workflow"] != nil {
+	if s.tools.Has("start_workflow") {
 		how = append(how, lifecycle)
 	}
 	all := strings.Join(how, "\n\n")
@@ -60,24 +60,24 @@ func (s *Server) instructions(ctx context.Context) string {
 func (s *Server) news(ctx context.Context, room int) string {
 	if s.check != nil {
 		if _, err := s.check(ctx); err != nil {
-			return fit("The configuration of this project is not valid, and calls are refused until it is corrected:", []string{oneLine(err.Error(), 400)}, "", room)
+			return fit("The configuration of this project is not valid, and calls are refused until it is corrected:", []string{tool.OneLine(err.Error(), 400)}, "", room)
 		}
 	}
-	if s.jobs == nil || s.tools["start_workflow"] == nil {
+	if s.jobs == nil || !s.tools.Has("start_workflow") {
 		return ""
 	}
 	snapshot := s.jobs(ctx)
 	if n := len(snapshot.Errors); n > 0 {
 		items := make([]string, 0, n)
 		for _, e := range snapshot.Errors {
-			items = append(items, "- "+oneLine(e.JobName, 80)+": "+firstFault(e))
+			items = append(items, "- "+tool.OneLine(e.JobName, 80)+": "+firstFault(e))
 		}
 		return fit(fmt.Sprintf("%s failed to load (correct the file, then call get_workflows):", count(n, "job", "jobs")), items, "get_workflows tells all", room)
 	}
 	var items []string
 	for _, j := range snapshot.Jobs {
 		for _, w := range j.Workflows {
-			items = append(items, fmt.Sprintf("- %s/%s: %s", j.Name, w.Name, oneLine(w.Summary, 120)))
+			items = append(items, fmt.Sprintf("- %s/%s: %s", j.Name, w.Name, tool.OneLine(w.Summary, 120)))
 		}
 	}
 	if len(items) == 0 {
@@ -89,7 +89,7 @@ func (s *Server) news(ctx context.Context, room int) string {
 func firstFault(e catalog.LoadError) string {
 	for _, d := range e.Diagnostics {
 		if !d.Warning {
-			return oneLine(d.String(), 200)
+			return tool.OneLine(d.String(), 200)
 		}
 	}
 	return "it does not load"
@@ -122,17 +122,4 @@ func count(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
-}
-
-// oneLine makes a text from a file fit a line of ours, in at most max bytes.
-func oneLine(text string, max int) string {
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
-	if len(text) <= max {
-		return text
-	}
-	cut := max - len("…")
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "…"
 }

@@ -10,10 +10,11 @@ import (
 
 	"deepwork/catalog"
 	"deepwork/catalog/job"
+	"deepwork/transport/tool"
 )
 
-func withSnapshot(snap *catalog.Snapshot) func(*parts) {
-	return func(p *parts) { p.jobs = func(context.Context) *catalog.Snapshot { return snap } }
+func withSnapshot(snap *catalog.Snapshot) func(*engines) {
+	return func(p *engines) { p.jobs = func(context.Context) *catalog.Snapshot { return snap } }
 }
 
 func jobsNamed(n int, summary string) []*job.Job {
@@ -81,7 +82,7 @@ func TestInstructionsAreBounded(t *testing.T) {
 // What changes is told as it is when a client connects, not as it was at start.
 func TestInstructionsAreOfTheMoment(t *testing.T) {
 	snap := &catalog.Snapshot{Jobs: jobsNamed(1, "s")}
-	s, _ := fakeServer(t, nil, func(p *parts) {
+	s, _ := fakeServer(t, nil, func(p *engines) {
 		p.jobs = func(context.Context) *catalog.Snapshot { return snap }
 	})
 	before := client(t, s).InitializeResult().Instructions
@@ -102,8 +103,8 @@ func TestOneLine(t *testing.T) {
 		max  int
 		want string
 	}{{"a\n\tb", 10, "a b"}, {"éééé", 7, "éé…"}, {"éééé", 8, "éééé"}, {"a\xffb", 10, "a\uFFFDb"}, {"", 3, ""}} {
-		if got := oneLine(c.in, c.max); got != c.want {
-			t.Errorf("oneLine(%q, %d) = %q, want %q", c.in, c.max, got, c.want)
+		if got := tool.OneLine(c.in, c.max); got != c.want {
+			t.Errorf("tool.OneLine(%q, %d) = %q, want %q", c.in, c.max, got, c.want)
 		}
 	}
 }

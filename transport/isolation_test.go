@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"deepwork/session/workflow"
+	"deepwork/transport/web"
 )
 
 // A workflow is reached from another connection by its session_id, and by its own
@@ -13,7 +14,7 @@ import (
 func TestWorkflowsOfCallers(t *testing.T) {
 	s, _ := project(t, nil)
 	file, token := tokens(t, "ann", "bob")
-	h := overHTTP(t, s, HTTPOptions{TokenFile: file})
+	h := overHTTP(t, s, web.Options{TokenFile: file})
 	const start = `{"goal":"g","job_name":"trip","workflow_name":"plan"}`
 	first, second, bob := dial(t, h, stateful, token[0]), dial(t, h, stateful, token[0]), dial(t, h, stateful, token[1])
 	id := into[workflow.StartReply](t, first, "start_workflow", start).BeginStep.SessionID

@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow"
+	"deepwork/transport/web"
 )
 
 // patience is how long a test waits for what must come, on a machine that is busy
@@ -33,7 +35,7 @@ func waitFor(t testing.TB, what string, is func() bool) {
 }
 
 // scraped is a value of /metrics.
-func scraped(t testing.TB, h *HTTPServer, series string) string {
+func scraped(t testing.TB, h *web.Server, series string) string {
 	t.Helper()
 	r := send(t, httpClient(t, ""), "GET", at(h, "/metrics"), "")
 	for line := range strings.Lines(r.body) {
@@ -47,7 +49,7 @@ func scraped(t testing.TB, h *HTTPServer, series string) string {
 // What is no request of MCP is refused, each with its status, and the rest go on.
 func TestBadRequests(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	c := httpClient(t, "")
 	id := open(t, c, h)
 	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_workflows"}}`
@@ -77,7 +79,7 @@ func TestBadRequests(t *testing.T) {
 		{"a resumed stream", "GET", "", []string{id, "Last-Event-Id: x_1"}, 400, "replay"},
 	} {
 		if r := send(t, c, test.method, h.URL(), test.body, test.headers...); r.status != test.status || !strings.Contains(r.body, test.says) {
-			t.Errorf("%s: %d %s", test.name, r.status, clip(r.body, 300))
+			t.Errorf("%s: %d %s", test.name, r.status, jsontext.Clip(r.body, 300))
 		}
 		if r := send(t, c, "POST", h.URL(), call, id); r.status != 200 || !strings.Contains(r.body, "zebra") {
 			t.Errorf("after %s: %+v", test.name, r)
@@ -91,11 +93,11 @@ func TestBadRequests(t *testing.T) {
 // The same over SSE, whose replies come on the stream.
 func TestBadRequestsOverSSE(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h := overHTTP(t, s, HTTPOptions{Transport: TransportSSE})
+	h := overHTTP(t, s, web.Options{Transport: web.SSE})
 	cs := dial(t, h, "2024-11-05", "")
-	h.server.conns.mu.Lock()
-	n := len(h.server.conns.byKey)
-	h.server.conns.mu.Unlock()
+	s.conns.mu.Lock()
+	n := len(s.conns.byKey)
+	s.conns.mu.Unlock()
 	if n != 1 {
 		t.Fatalf("%d connections", n)
 	}
@@ -128,7 +130,7 @@ func TestDuplicateIDs(t *testing.T) {
 			return fullFinish(), nil
 		}
 	}, withHTTP(nil))
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	c := httpClient(t, "")
 	id := open(t, c, h)
 	var wg sync.WaitGroup
@@ -156,10 +158,10 @@ func (e *endless) Read(p []byte) (int, error) {
 // A body of 100 MB is refused when it has become too large, and not before its
 // sender has come so far; with a length it is refused as early.
 func TestLargeBody(t *testing.T) {
-	for _, over := range []string{TransportHTTP, TransportSSE} {
+	for _, over := range []string{web.HTTP, web.SSE} {
 		t.Run(over, func(t *testing.T) {
 			s, _ := fakeServer(t, nil, withHTTP(nil))
-			h := overHTTP(t, s, HTTPOptions{Transport: over})
+			h := overHTTP(t, s, web.Options{Transport: over})
 			for name, body := range map[string]io.Reader{
 				"with a length": strings.NewReader(strings.Repeat("a", 100<<20)),
 				"without one":   io.LimitReader(&endless{}, 100<<20),
@@ -190,7 +192,7 @@ func TestLargeBody(t *testing.T) {
 // The limit is the config's: one byte more is too much.
 func TestBodyLimit(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxBodyBytes = 2000 }))
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	for size, want := range map[int]int{2000: 200, 2001: 413} {
 		body := initialize + strings.Repeat(" ", size-len(initialize))
 		if r := send(t, httpClient(t, ""), "POST", h.URL(), body); r.status != want {
@@ -201,7 +203,7 @@ func TestBodyLimit(t *testing.T) {
 
 func TestLargeHeader(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	conn, err := net.Dial("tcp", address(h))
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +223,7 @@ func TestLargeHeader(t *testing.T) {
 // A body that does not come is not waited for.
 func TestSlowBody(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h := overHTTP(t, s, HTTPOptions{}, func(h *HTTPServer) { h.body = 50 * time.Millisecond })
+	h := overHTTP(t, s, web.Options{BodyTimeout: 50 * time.Millisecond})
 	conn := raw(t, h, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
 	if r := answer(t, conn); r.status != 408 {
 		t.Errorf("%+v", r)
@@ -239,7 +241,7 @@ func TestSlowBody(t *testing.T) {
 			}
 		}
 	}, withHTTP(nil))
-	h = overHTTP(t, slow, HTTPOptions{}, func(h *HTTPServer) { h.body = time.Second })
+	h = overHTTP(t, slow, web.Options{BodyTimeout: time.Second})
 	if res := callTool(t, dial(t, h, stateful, ""), "finished_step", `{"outputs":{}}`); res.IsError {
 		t.Errorf("%s", text(res))
 	}
@@ -259,14 +261,14 @@ func TestClientThatNeverReads(t *testing.T) {
 			return large, nil
 		}
 	}, withHTTP(nil))
-	h := overHTTP(t, s, HTTPOptions{}, func(h *HTTPServer) { h.sockets.stall = 100 * time.Millisecond })
+	h := overHTTP(t, s, web.Options{WriteTimeout: 100 * time.Millisecond})
 	c := httpClient(t, "")
 	id := open(t, c, h)
 	body := finishCall(1)
 	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body))
 	<-began
 	works(t, h)
-	waitFor(t, "its end", func() bool { return h.requests.Load() == 0 })
+	waitFor(t, "its end", func() bool { return h.Stats().Requests == 0 })
 	conn.SetReadDeadline(time.Now().Add(patience))
 	got, err := io.ReadAll(conn)
 	if len(got) == 0 || len(got) >= 2*size || errors.Is(err, os.ErrDeadlineExceeded) {
@@ -287,12 +289,12 @@ func TestRequestLimit(t *testing.T) {
 			return fullFinish(), nil
 		}
 	}, withHTTP(func(c *config.HTTP) { c.MaxRequests = 2 }))
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	for range 5 {
 		dial(t, h, stateful, "") // with a stream each
 		dial(t, h, "", "")
 	}
-	waitFor(t, "the streams", func() bool { return h.streams.Load() >= 5 && h.requests.Load() == 0 })
+	waitFor(t, "the streams", func() bool { return h.Stats().Streams >= 5 && h.Stats().Requests == 0 })
 	c := httpClient(t, "")
 	id := open(t, c, h)
 	var wg sync.WaitGroup
@@ -329,19 +331,19 @@ func TestAbandonedCallsCount(t *testing.T) {
 			return fullFinish(), nil
 		}
 	}, withHTTP(func(c *config.HTTP) { c.MaxRequests = 1 }))
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	c := httpClient(t, "")
 	id := open(t, c, h)
 	body := finishCall(1)
 	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body))
 	<-began
 	conn.Close()
-	waitFor(t, "the end of its connection", func() bool { return h.sockets.len() == 1 })
+	waitFor(t, "the end of its connection", func() bool { return h.Stats().Connections == 1 })
 	if r := send(t, c, "POST", h.URL(), finishCall(2), id); r.status != 429 {
 		t.Errorf("%+v", r)
 	}
 	close(proceed)
-	waitFor(t, "the end of the call", func() bool { return s.inflight.len() == 0 })
+	waitFor(t, "the end of the call", func() bool { return s.tools.InFlight.Len() == 0 })
 	if r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":3,"method":"ping"}`, id); r.status != 200 {
 		t.Errorf("%+v", r)
 	}
@@ -351,7 +353,7 @@ func TestAbandonedCallsCount(t *testing.T) {
 // are served.
 func TestHalfOpenConnections(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 20 }))
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	c := httpClient(t, "")
 	id := open(t, c, h)
 	for i := range 300 {
@@ -361,7 +363,7 @@ func TestHalfOpenConnections(t *testing.T) {
 	if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 200 {
 		t.Errorf("the session from before: %+v", r)
 	}
-	if n := h.sockets.len(); n > 20 {
+	if n := h.Stats().Connections; n > 20 {
 		t.Errorf("%d connections", n)
 	}
 	if got := scraped(t, h, `deepwork_refused_total{reason="evicted"}`); got == "none" || got == "0" {
@@ -372,20 +374,20 @@ func TestHalfOpenConnections(t *testing.T) {
 // A connection that does not get its header out is closed after a while.
 func TestSlowHeader(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h := overHTTP(t, s, HTTPOptions{}, func(h *HTTPServer) { h.http.ReadHeaderTimeout = 50 * time.Millisecond })
+	h := overHTTP(t, s, web.Options{HeaderTimeout: 50 * time.Millisecond})
 	conn := raw(t, h, "POST /mcp HTTP/1.1\r\nHost: local")
 	conn.SetReadDeadline(time.Now().Add(patience))
 	if _, err := io.ReadAll(conn); err != nil {
 		t.Errorf("it was left open: %v", err)
 	}
-	waitFor(t, "its end", func() bool { return h.sockets.len() == 0 })
+	waitFor(t, "its end", func() bool { return h.Stats().Connections == 0 })
 }
 
 // Where every connection is at work a new one is refused and told so; with the
 // end of one there is room.
 func TestConnectionLimit(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 3 }))
-	h := overHTTP(t, s, HTTPOptions{Transport: TransportSSE})
+	h := overHTTP(t, s, web.Options{Transport: web.SSE})
 	var streams []net.Conn
 	for range 3 {
 		conn := raw(t, h, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -399,7 +401,7 @@ func TestConnectionLimit(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	streams[0].Close()
-	waitFor(t, "room", func() bool { return h.sockets.len() < 3 })
+	waitFor(t, "room", func() bool { return h.Stats().Connections < 3 })
 	if got := scraped(t, h, `deepwork_refused_total{reason="connections"}`); got != "1" {
 		t.Errorf("counted %s", got)
 	}
@@ -408,7 +410,7 @@ func TestConnectionLimit(t *testing.T) {
 // MCP sessions that nobody ends are bounded, too; those that are there go on.
 func TestSessionLimit(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 3 }))
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	c := httpClient(t, "")
 	var id string
 	for range 6 {
@@ -420,6 +422,6 @@ func TestSessionLimit(t *testing.T) {
 	if r := send(t, c, "DELETE", h.URL(), "", id); r.status != 204 {
 		t.Errorf("%+v", r)
 	}
-	waitFor(t, "its end", func() bool { return s.conns.len() == 5 })
+	waitFor(t, "its end", func() bool { return s.conns.Len() == 5 })
 	open(t, c, h)
 }

@@ -1,107 +1,77 @@
 package transport
 
 import (
-	"log/slog"
-	"net/http"
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"deepwork/gate"
+	"deepwork/session/attempt"
+	"deepwork/session/workflow"
+	"deepwork/transport/tool"
 )
 
-// Why a request or a connection is refused, as the label reason of
-// deepwork_refused_total.
-const (
-	refusedHost        = "host"
-	refusedOrigin      = "origin"
-	refusedToken       = "token"
-	refusedSession     = "session"     // unknown, ended, or another identity's
-	refusedSessions    = "sessions"    // too many MCP sessions
-	refusedStopping    = "stopping"    // the server ends
-	refusedRequests    = "requests"    // too many in flight
-	refusedConnections = "connections" // too many open
-	refusedEvicted     = "evicted"     // idle or half open, and closed for a new one
-	refusedBody        = "body"        // larger than allowed
-	refusedSlow        = "slow"        // the body did not come in time
-)
+// sessionMetrics are the metrics of the workflow sessions, their actors and their
+// mailboxes. They are read once per scrape, all at once.
+type sessionMetrics func() workflow.Stats
 
-// metrics are what the server counts as it goes; all else is asked when somebody
-// scrapes.
-type metrics struct {
-	calls   *prometheus.CounterVec
-	took    *prometheus.HistogramVec
-	errors  *prometheus.CounterVec
-	refused *prometheus.CounterVec
+// sessionGauges are the values of a workflow.Stats.
+var sessionGauges = []struct {
+	desc  *prometheus.Desc
+	value func(workflow.Stats) int
+}{
+	{gaugeDesc("deepwork_sessions_active", "Workflow sessions that this server has in hand and that have not ended."),
+		func(s workflow.Stats) int { return s.Active }},
+	{gaugeDesc("deepwork_sessions_awake", "Workflow sessions whose actor, with its mailbox, is in memory."),
+		func(s workflow.Stats) int { return s.Awake }},
+	{gaugeDesc("deepwork_actors", "Actors in memory: of sessions, and of the stacks of connections. Each has a mailbox."),
+		func(s workflow.Stats) int { return s.Actors.Actors }},
+	{gaugeDesc("deepwork_mailbox_messages", "Messages in all mailboxes that no actor has taken yet."),
+		func(s workflow.Stats) int { return s.Actors.Waiting }},
+	{gaugeDesc("deepwork_mailbox_deepest", "Messages in the mailbox that has the most."),
+		func(s workflow.Stats) int { return s.Actors.Deepest }},
+	{gaugeDesc("deepwork_mailbox_blocked", "Senders that wait because a mailbox is full."),
+		func(s workflow.Stats) int { return s.Actors.Blocked }},
 }
 
-func newMetrics() *metrics {
-	return &metrics{
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "deepwork_calls_total",
-			Help: "Tool calls that ended, by tool and outcome (ok, a status, or the code of the refusal)."}, []string{"tool", "outcome"}),
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "deepwork_call_duration_seconds",
-			Help:    "How long tool calls took, by tool and outcome.",
-			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120},
-		}, []string{"tool", "outcome"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "deepwork_call_errors_total",
-			Help: "Tool calls that were refused (the agent's to correct), broken (ours) or cancelled."}, []string{"tool", "kind"}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "deepwork_refused_total",
-			Help: "HTTP requests and connections that were refused, by reason."}, []string{"reason"}),
+func gaugeDesc(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, nil) }
+
+// Describe implements prometheus.Collector.
+func (sessionMetrics) Describe(to chan<- *prometheus.Desc) {
+	for _, g := range sessionGauges {
+		to <- g.desc
 	}
 }
 
-// ended counts a call.
-func (m *metrics) ended(tool, outcome string, took time.Duration) {
-	m.calls.WithLabelValues(tool, outcome).Inc()
-	m.took.WithLabelValues(tool, outcome).Observe(took.Seconds())
+// Collect implements prometheus.Collector.
+func (read sessionMetrics) Collect(to chan<- prometheus.Metric) {
+	now := read()
+	for _, g := range sessionGauges {
+		to <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(g.value(now)))
+	}
 }
 
-// metricsHandler makes a registry of everything there is to tell, and its handler. It
-// is of this server alone: nothing is registered globally.
-func (h *HTTPServer) metricsHandler() http.Handler {
-	s := h.server
-	r := prometheus.NewRegistry()
-	r.MustRegister(
-		s.metrics.calls, s.metrics.took, s.metrics.errors, s.metrics.refused,
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
-	gauge := func(name, help string, value func() int) {
-		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
+func reviewMetrics(read func() gate.Stats) []prometheus.Collector {
+	const ended, help = "deepwork_reviews_total", "Reviews that ended, with a verdict or without one."
+	return []prometheus.Collector{
+		tool.Gauge("deepwork_reviews_running", "Reviews that run now.", func() int { return read().Running }),
+		tool.Gauge("deepwork_reviews_waiting", "Reviews that wait for room in the pool.", func() int { return read().Queued }),
+		tool.Gauge("deepwork_review_pool_size", "How many reviews may run at once; 0 before the first.", func() int { return read().Capacity }),
+		tool.Counter(ended, help, prometheus.Labels{"result": "verdict"}, func() int { return read().Done }),
+		tool.Counter(ended, help, prometheus.Labels{"result": "failed"}, func() int { return read().Failed }),
 	}
-	gauge("deepwork_calls_in_flight", "Tool calls that run now.", s.inflight.len)
-	gauge("deepwork_mcp_connections", "MCP connections, each with a stack of its own; the stateless requests of an identity are one.", s.conns.len)
-	gauge("deepwork_http_connections", "Network connections that are open.", h.sockets.len)
-	gauge("deepwork_http_requests_in_flight", "HTTP requests that are in flight, streams not counted.", func() int { return int(h.requests.Load()) })
-	gauge("deepwork_http_streams", "HTTP responses that stay open for messages from the server.", func() int { return int(h.streams.Load()) })
-	if s.sessions != nil {
-		r.MustRegister(sessionFigures(s.sessions))
+}
+
+// attemptMetrics are what this server does for the task board.
+func attemptMetrics(read func() attempt.Stats) []prometheus.Collector {
+	ended := func(state string, value func(attempt.Stats) uint64) prometheus.Collector {
+		return tool.Counter("deepwork_attempts_ended_total", "Runs of agents that ended, by how they did.", prometheus.Labels{"state": state}, func() uint64 { return value(read()) })
 	}
-	if s.attempts != nil {
-		s.registerAttempts(r, gauge)
+	return []prometheus.Collector{
+		tool.Gauge("deepwork_attempts_running", "Runs of agents that this server sees to now, starting ones included.", func() int { return read().Running }),
+		tool.Gauge("deepwork_attempts_awake", "Attempts whose actor is in memory.", func() int { return read().Running }),
+		tool.Counter("deepwork_attempts_started_total", "Runs of agents that began.", nil, func() uint64 { return read().Started }),
+		ended("completed", func(s attempt.Stats) uint64 { return s.Completed }),
+		ended("failed", func(s attempt.Stats) uint64 { return s.Failed }),
+		ended("stopped", func(s attempt.Stats) uint64 { return s.Stopped }),
+		ended("interrupted", func(s attempt.Stats) uint64 { return s.Interrupted }),
 	}
-	if s.remote != nil {
-		runs := s.remote.runs.Stats
-		gauge("deepwork_runs_running", "Workflows of other systems that run at their sources now.", func() int { return runs().Running })
-		gauge("deepwork_runs_waiting", "Runs that wait for a slot.", func() int { return runs().Waiting })
-		gauge("deepwork_workflow_tools", "Workflows that are listed as tools.", func() int { return len(s.remote.listing.Load().tools) })
-	}
-	if s.reviews != nil {
-		gauge("deepwork_reviews_running", "Reviews that run now.", func() int { return s.reviews().Running })
-		gauge("deepwork_reviews_waiting", "Reviews that wait for room in the pool.", func() int { return s.reviews().Queued })
-		gauge("deepwork_review_pool_size", "How many reviews may run at once; 0 before the first.", func() int { return s.reviews().Capacity })
-		for result, value := range map[string]func() int{
-			"verdict": func() int { return s.reviews().Done },
-			"failed":  func() int { return s.reviews().Failed },
-		} {
-			r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "deepwork_reviews_total",
-				Help:        "Reviews that ended, with a verdict or without one.",
-				ConstLabels: prometheus.Labels{"result": result}}, func() float64 { return float64(value()) }))
-		}
-	}
-	return promhttp.HandlerFor(r, promhttp.HandlerOpts{
-		ErrorLog:            slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn),
-		MaxRequestsInFlight: 4,
-		Timeout:             10 * time.Second,
-	})
 }

@@ -45,11 +45,11 @@ func TestNewServerRefusesBadOptions(t *testing.T) {
 
 // A server without any tool is of no use to anyone.
 func TestToolsetsWithoutTools(t *testing.T) {
-	if _, err := newServer(parts{agent: new(fakes).agent}, []string{}, "", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "workflows") {
+	if _, err := newServer(engines{connect: new(fakes).agent}, []string{}, "", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "workflows") {
 		t.Errorf("no sets: %v", err)
 	}
 	for _, sets := range [][]string{nil, {"workflows"}, {"board"}, {"board", "remote"}} {
-		if _, err := newServer(parts{agent: new(fakes).agent}, sets, "", slog.New(slog.DiscardHandler)); err != nil {
+		if _, err := newServer(engines{connect: new(fakes).agent}, sets, "", slog.New(slog.DiscardHandler)); err != nil {
 			t.Errorf("%v: %v", sets, err)
 		}
 	}

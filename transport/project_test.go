@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow"
 )
 
@@ -325,7 +326,7 @@ func TestStandardJobs(t *testing.T) {
 	}
 	defer s.Close(context.Background())
 	if got := text(callTool(t, client(t, s), "get_workflows", `{}`)); !strings.Contains(got, `"deepwork_jobs"`) || !strings.Contains(got, `"new_job"`) {
-		t.Error(clip(got, 2000))
+		t.Error(jsontext.Clip(got, 2000))
 	}
 }
 

@@ -39,10 +39,10 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		ctx, release := conn.joined(ctx)
 		defer release()
 		if call, ok := req.(*mcp.CallToolRequest); ok {
-			return s.dispatch(ctx, conn, call, next, method)
+			return s.tools.Dispatch(ctx, &conn.Caller, call, next, method)
 		}
-		if list, ok := req.(*mcp.ListToolsRequest); ok && s.remote != nil {
-			return s.remote.listTools(ctx, next, method, list)
+		if list, ok := req.(*mcp.ListToolsRequest); ok && s.tools.Unregistered != nil {
+			return s.remote.ListTools(ctx, next, method, list)
 		}
 		res, err = next(ctx, method, req)
 		if err != nil {

@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"deepwork/session/attempt"
+	"deepwork/transport/tool"
+	boardtools "deepwork/transport/tools/board"
 )
 
 // A brokenBoard fails at two tools, or waits there until the call is cut short;
 // the others are never called.
 type brokenBoard struct {
-	boardEngine
+	boardtools.Engine
 	err error
 }
 
@@ -39,7 +41,7 @@ const createOne = `{"project_id":"3b241101-e2bb-4255-8caf-4136c566a962","title":
 // A tool of the board that breaks tells where on the board to look, and one that
 // only reads can be called again.
 func TestBrokenBoardCall(t *testing.T) {
-	s, _ := fakeServer(t, nil, func(p *parts) { p.board = brokenBoard{err: errors.New("disk on fire")} })
+	s, _ := fakeServer(t, nil, func(p *engines) { p.board = brokenBoard{err: errors.New("disk on fire")} })
 	cs := client(t, s)
 	for tool, c := range map[string]struct{ args, says string }{
 		"create_task": {createOne, "before you call create_task again, call list_tasks"},
@@ -54,16 +56,16 @@ func TestBrokenBoardCall(t *testing.T) {
 
 // So does one that is cut short by the end of the server.
 func TestBoardCallCutShort(t *testing.T) {
-	s := &Server{logger: slog.New(slog.DiscardHandler), reads: map[string]bool{"get_task": true}}
+	s, _ := fakeServer(t, nil)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errStopping)
-	for tool, says := range map[string]string{
+	cancel(tool.ErrStopping)
+	for name, says := range map[string]string{
 		"create_task": "Connect again; before you call create_task again, call list_tasks",
 		"get_task":    "Connect again; it only reads, so call get_task again",
 	} {
-		res, code, err := s.failed(ctx, tool, brokenBoard{}.fail(ctx))
-		if err != nil || code != "stopping" || !strings.Contains(text(res), says) {
-			t.Errorf("%s: %v, %s: %s", tool, err, code, text(res))
+		res, err := serve(ctx, s, name, func() (any, string, error) { return nil, "", brokenBoard{}.fail(ctx) })
+		if err != nil || errorMetaOf(t, res)["code"] != "stopping" || !strings.Contains(text(res), says) {
+			t.Errorf("%s: %v: %s", name, err, text(res))
 		}
 	}
 }
@@ -72,23 +74,19 @@ func TestBoardCallCutShort(t *testing.T) {
 func TestEveryToolCanBeRechecked(t *testing.T) {
 	s, _ := fakeServer(t, nil)
 	name := regexp.MustCompile(`\b(?:get|list)_[a-z_]+|workflow_status|workflows-status-tool`)
-	for tool := range s.tools {
-		if s.reads[tool] != (recheck[tool] == "") {
-			t.Errorf("%s: reads %v, and is rechecked by %q", tool, s.reads[tool], recheck[tool])
+	for _, tool := range s.tools.Names() {
+		r := s.tools.Remedies(tool)
+		if r.ReadOnly != (r.Recheck == "") {
+			t.Errorf("%s: reads %v, and is rechecked by %q", tool, r.ReadOnly, r.Recheck)
 		}
-		named := name.FindAllString(recheck[tool], -1)
-		if !s.reads[tool] && len(named) == 0 {
-			t.Errorf("%s: no tool is named in %q", tool, recheck[tool])
+		named := name.FindAllString(r.Recheck, -1)
+		if !r.ReadOnly && len(named) == 0 {
+			t.Errorf("%s: no tool is named in %q", tool, r.Recheck)
 		}
 		for _, n := range named {
-			if !s.reads[n] {
+			if !s.tools.Remedies(n).ReadOnly {
 				t.Errorf("%s: %s is no tool that reads", tool, n)
 			}
-		}
-	}
-	for tool := range recheck {
-		if s.tools[tool] == nil {
-			t.Errorf("%s is no tool", tool)
 		}
 	}
 }
@@ -106,7 +104,7 @@ func TestInstructionsFitTheToolsets(t *testing.T) {
 		{[]string{"board"}, false, []string{onBoardLine}, []string{"get_workflows", "workflows"}},
 	} {
 		server, _ := project(t, func(o *Options) { o.Toolsets = c.sets })
-		p := server.parts
+		p := server.engines
 		if c.inside {
 			p.workspace = (*attempt.Context)(nil)
 		}

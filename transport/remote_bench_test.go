@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	remotetools "deepwork/transport/tools/remote"
 )
 
 // BenchmarkTenThousandWorkflows is the time from a source's list_changed until
@@ -18,12 +20,12 @@ func BenchmarkTenThousandWorkflows(b *testing.B) {
 	told := int64(0)
 	for b.Loop() {
 		f.offer(flows...)
-		s.remote.until(b, "all of them", func(l *listing) bool { return len(l.tools) == len(flows) })
+		until(b, s, "all of them", func(l *remotetools.Listing) bool { return len(l.Tools) == len(flows) })
 		b.StopTimer()
 		w.until(b, 1)
 		told += w.told.Load()
 		f.offer()
-		s.remote.until(b, "none", func(l *listing) bool { return len(l.tools) == 0 })
+		until(b, s, "none", func(l *remotetools.Listing) bool { return len(l.Tools) == 0 })
 		w.until(b, 2)
 		w.told.Store(0)
 		b.StartTimer()

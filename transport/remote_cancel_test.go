@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/session/execution"
+	"deepwork/transport/web"
 )
 
 // onStdio serves a client over the stdio transport, and returns it with what
@@ -42,13 +43,13 @@ type way struct {
 var ways = []way{
 	{"stdio", func(t *testing.T, s *Server) *mcp.ClientSession { cs, _, _ := onStdio(t, s); return cs }},
 	{"http stateful", func(t *testing.T, s *Server) *mcp.ClientSession {
-		return dial(t, overHTTP(t, s, HTTPOptions{}), stateful, "")
+		return dial(t, overHTTP(t, s, web.Options{}), stateful, "")
 	}},
 	{"http stateless", func(t *testing.T, s *Server) *mcp.ClientSession {
-		return dial(t, overHTTP(t, s, HTTPOptions{}), "", "")
+		return dial(t, overHTTP(t, s, web.Options{}), "", "")
 	}},
 	{"sse", func(t *testing.T, s *Server) *mcp.ClientSession {
-		return dial(t, overHTTP(t, s, HTTPOptions{Transport: TransportSSE}), stateful, "")
+		return dial(t, overHTTP(t, s, web.Options{Transport: web.SSE}), stateful, "")
 	}},
 }
 
@@ -77,7 +78,7 @@ func inBackgroundWith(t *testing.T, cs *mcp.ClientSession, name, arguments strin
 // only is the one run there is, as its source's id finds it.
 func only(t *testing.T, s *Server) *execution.Execution {
 	t.Helper()
-	got, err := s.remote.runs.Status(t.Context(), localIdentity, "x-1")
+	got, err := s.remote.Executions.Status(t.Context(), web.LocalIdentity, "x-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,11 +117,7 @@ func contains(all []string, s string) bool {
 // quiet waits until no call is in flight.
 func (s *Server) quiet(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if !s.inflight.wait(ctx) {
-		t.Fatalf("still in flight: %v", s.inflight.names())
-	}
+	waitFor(t, "the end of all calls", func() bool { return s.tools.InFlight.Len() == 0 })
 }
 
 // finish lets an execution come to its end, once the factory has begun it: who
@@ -180,7 +177,7 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 	t.Run("http stateful, hung up", func(t *testing.T) {
 		f := newFactory(standardWorkflows...)
 		s, _ := withSource(t, f, "")
-		h := overHTTP(t, s, HTTPOptions{})
+		h := overHTTP(t, s, web.Options{})
 		header := open(t, httpClient(t, ""), h)
 		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`
 		conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
@@ -192,7 +189,7 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 	t.Run("http stateful, session ended", func(t *testing.T) {
 		f := newFactory(standardWorkflows...)
 		s, _ := withSource(t, f, "")
-		h := overHTTP(t, s, HTTPOptions{})
+		h := overHTTP(t, s, web.Options{})
 		client := httpClient(t, "")
 		header := open(t, client, h)
 		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`
@@ -206,7 +203,7 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 	t.Run("sse", func(t *testing.T) {
 		f := newFactory(standardWorkflows...)
 		s, _ := withSource(t, f, "")
-		h := overHTTP(t, s, HTTPOptions{Transport: TransportSSE})
+		h := overHTTP(t, s, web.Options{Transport: web.SSE})
 		stream := raw(t, h, "GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
 		var endpoint string
 		for lines := bufio.NewScanner(stream); endpoint == "" && lines.Scan(); {
@@ -233,11 +230,11 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 func TestHangingUpCancelsAStatelessCall(t *testing.T) {
 	f := newFactory(standardWorkflows...)
 	s, _ := withSource(t, f, "")
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang","arguments":{},"_meta":{` +
-		`"io.modelcontextprotocol/protocolVersion":"` + statelessSince + `","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
+		`"io.modelcontextprotocol/protocolVersion":"` + web.StatelessSince + `","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
 	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
-		"Mcp-Protocol-Version: %s\r\nMcp-Method: tools/call\r\nMcp-Name: hang\r\nContent-Length: %d\r\n\r\n%s", statelessSince, len(body), body))
+		"Mcp-Protocol-Version: %s\r\nMcp-Method: tools/call\r\nMcp-Name: hang\r\nContent-Length: %d\r\n\r\n%s", web.StatelessSince, len(body), body))
 	f.until(t, "the start", func() bool { return f.looked("x-1") })
 	conn.Close()
 	f.until(t, "the cancel", func() bool { return len(f.cancelled) == 1 })

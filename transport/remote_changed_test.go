@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +12,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/session/execution"
+	remotetools "deepwork/transport/tools/remote"
+	"deepwork/transport/web"
 )
 
 // A watcher is a client that counts how often it is told that the list of tools
@@ -62,7 +63,7 @@ func (w *watcher) ready(t testing.TB, s *Server) {
 		if time.Now().After(deadline) {
 			t.Fatal("the client is never told")
 		}
-		s.announce()
+		s.tools.Announce()
 		select {
 		case <-w.news:
 		case <-time.After(100 * time.Millisecond):
@@ -79,7 +80,7 @@ func (w *watcher) ready(t testing.TB, s *Server) {
 func TestOneChangeIsOneNotice(t *testing.T) {
 	f := newFactory(standardWorkflows...)
 	s, root := withSource(t, f, "")
-	h := overHTTP(t, s, HTTPOptions{})
+	h := overHTTP(t, s, web.Options{})
 	over := func(version string) func(*mcp.ClientOptions) *mcp.ClientSession {
 		return func(o *mcp.ClientOptions) *mcp.ClientSession {
 			cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(),
@@ -118,12 +119,12 @@ func TestOneChangeIsOneNotice(t *testing.T) {
 	f.offer(many...)
 	expect(1)
 	f.offer(many...) // nothing changed
-	s.remote.until(t, "the query", func(*listing) bool { f.mu.Lock(); defer f.mu.Unlock(); return f.lists >= 3 })
+	until(t, s, "the query", func(*remotetools.Listing) bool { f.mu.Lock(); defer f.mu.Unlock(); return f.lists >= 3 })
 	expect(1)
 	source := "  sources:\n    - {name: factory, url: " + f.url + "}\n"
 	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools:\n  include: [many-00*]\n" + source})
 	expect(2)
-	if n := len(s.remote.listing.Load().tools); n != 10 {
+	if n := len(s.remote.Listing(t.Context()).Tools); n != 10 {
 		t.Errorf("%d tools", n)
 	}
 	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools:\n  include: [many-00*]\n  expose_jobs: true\n" + source})
@@ -150,7 +151,7 @@ func TestTenThousandWorkflowsAreOneChange(t *testing.T) {
 	w := watching(t, func(o *mcp.ClientOptions) *mcp.ClientSession { return clientWith(t, s, o) })
 	flows := thousands(plenty)
 	f.offer(flows...)
-	s.remote.until(t, "all of them", func(l *listing) bool { return len(l.tools) == len(flows) })
+	until(t, s, "all of them", func(l *remotetools.Listing) bool { return len(l.Tools) == len(flows) })
 	w.until(t, 1)
 	pages, names := 0, []string{}
 	for params := (&mcp.ListToolsParams{}); ; pages++ {
@@ -158,7 +159,7 @@ func TestTenThousandWorkflowsAreOneChange(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(res.Tools) > pageTools {
+		if len(res.Tools) > remotetools.PageTools {
 			t.Errorf("a page has %d tools", len(res.Tools))
 		}
 		for _, tool := range res.Tools {
@@ -179,50 +180,12 @@ func TestTenThousandWorkflowsAreOneChange(t *testing.T) {
 	if _, err := w.ListTools(t.Context(), &mcp.ListToolsParams{Cursor: "nonsense"}); err == nil {
 		t.Error("a cursor that is none is taken")
 	}
-	short := into[listReply](t, w.ClientSession, "list_workflow_tools", `{}`)
-	if len(short.Tools) != listedShort || short.NextCursor == nil {
+	short := into[remotetools.ListReply](t, w.ClientSession, "list_workflow_tools", `{}`)
+	if len(short.Tools) != remotetools.ListedShort || short.NextCursor == nil {
 		t.Errorf("%d tools, cursor %v", len(short.Tools), short.NextCursor)
 	}
-	next := into[listReply](t, w.ClientSession, "list_workflow_tools", `{"cursor":"`+*short.NextCursor+`"}`)
-	if next.Tools[0].Name != flowName(listedShort) {
+	next := into[remotetools.ListReply](t, w.ClientSession, "list_workflow_tools", `{"cursor":"`+*short.NextCursor+`"}`)
+	if next.Tools[0].Name != flowName(remotetools.ListedShort) {
 		t.Errorf("got %s", next.Tools[0].Name)
-	}
-}
-
-// A page goes by its bytes too.
-func TestPagesAreBounded(t *testing.T) {
-	s, _ := bareProject(t, "", nil)
-	filler := json.RawMessage(`{"type":"object","description":"` + strings.Repeat("x", 200<<10) + `"}`)
-	s.remote.follow(t.Context()) // from here on nothing changes by itself
-	large := *s.remote.relist(t.Context())
-	large.tools = nil
-	for i := range 50 {
-		large.tools = append(large.tools, &mcp.Tool{Name: fmt.Sprintf("big-%02d", i), InputSchema: filler})
-	}
-	s.remote.listing.Store(&large)
-	sdk := func(context.Context, string, mcp.Request) (mcp.Result, error) {
-		return &mcp.ListToolsResult{Tools: []*mcp.Tool{{Name: "get_step"}}}, nil
-	}
-	var names []string
-	pages := 0
-	for params := (&mcp.ListToolsParams{}); params.Cursor != "" || pages == 0; pages++ {
-		res, err := s.remote.listTools(t.Context(), sdk, "tools/list", &mcp.ListToolsRequest{Params: params})
-		if err != nil {
-			t.Fatal(err)
-		}
-		page, size := res.(*mcp.ListToolsResult), 0
-		for _, tool := range page.Tools {
-			names = append(names, tool.Name)
-			if tool.InputSchema != nil {
-				size += len(filler)
-			}
-		}
-		if size > pageBytes || size == 0 {
-			t.Errorf("page %d has %d bytes of schemas", pages, size)
-		}
-		params = &mcp.ListToolsParams{Cursor: page.NextCursor}
-	}
-	if pages != 3 || len(names) != 51 || names[0] != "get_step" || !slices.IsSorted(names[1:]) || len(slices.Compact(names)) != 51 {
-		t.Errorf("%d tools on %d pages: %v", len(names), pages, names)
 	}
 }

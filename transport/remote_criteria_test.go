@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/session/execution"
+	"deepwork/transport/web"
 )
 
 func TestReq003_2_3_AResultIsAnMCPToolResult(t *testing.T) {
@@ -157,7 +158,7 @@ func TestReq003_8_3_UpdatesOfTheSourceAreTold(t *testing.T) {
 func TestARunIsItsCallersAlone(t *testing.T) {
 	s, _ := withSource(t, newFactory(standardWorkflows...), "  reply_within: 20ms\n")
 	file, given := tokens(t, "ada", "bob")
-	h := overHTTP(t, s, HTTPOptions{TokenFile: file})
+	h := overHTTP(t, s, web.Options{TokenFile: file})
 	began := into[execution.Execution](t, dial(t, h, stateful, given[0]), "hang", `{}`)
 	about := `{"execution_id":"` + began.ExecutionID + `"}`
 	if got := into[execution.Execution](t, dial(t, h, "", given[0]), "workflow_status", about); got.State != execution.Running {

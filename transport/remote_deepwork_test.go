@@ -15,6 +15,9 @@ import (
 
 	"deepwork/session/execution"
 	"deepwork/session/workflow"
+	remotetools "deepwork/transport/tools/remote"
+	"deepwork/transport/tools/source"
+	"deepwork/transport/web"
 )
 
 // innerProject is a project for a deepwork that is another one's source.
@@ -50,7 +53,7 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 					return dialURL(t, string(url))
 				}
 			} else {
-				h := overHTTP(t, serverOn(t, root, nil), HTTPOptions{})
+				h := overHTTP(t, serverOn(t, root, nil), web.Options{})
 				source = fmt.Sprintf("{name: inner, url: %q}", h.URL())
 				agentOf = func() *mcp.ClientSession { return dialURL(t, h.URL()) }
 			}
@@ -59,7 +62,7 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 			conforms(t, outer)
 			cs := client(t, outer)
 			tool := listed(t, cs)["trip-plan"]
-			if !strings.HasPrefix(tool.Description, "From idea to booking") || tool.Meta[workflowMeta].(map[string]any)["id"] != "trip/plan" {
+			if !strings.HasPrefix(tool.Description, "From idea to booking") || tool.Meta[remotetools.WorkflowMeta].(map[string]any)["id"] != "trip/plan" {
 				t.Errorf("got %+v", tool)
 			}
 			if got := refusedWith(t, cs, "trip-plan", `{}`, "ToolError"); !strings.Contains(got, "goal") {
@@ -173,7 +176,7 @@ func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
 
 	// What is ordered from outside is nobody's child, whatever goes on here.
 	into[workflow.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"plan"}`)
-	started := into[startedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
+	started := into[source.StartedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
 	if started.Status != execution.Running || len(started.ExecutionID) != 8 {
 		t.Fatalf("got %+v", started)
 	}
@@ -192,7 +195,7 @@ func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
 		}
 	}
 
-	second := into[startedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
+	second := into[source.StartedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
 	about = `{"workflow_id":"trip/dream","execution_id":"` + second.ExecutionID + `"}`
 	for range 2 {
 		if got := into[map[string]any](t, other, "workflows-cancel-tool", about); (*got)["status"] != "cancelled" || (*got)["error"] == nil {
@@ -210,16 +213,16 @@ func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
 func TestTwoDeepworksThatAreEachOthersSources(t *testing.T) {
 	root := innerProject(t)
 	a := serverOn(t, root, nil)
-	first := overHTTP(t, a, HTTPOptions{})
+	first := overHTTP(t, a, web.Options{})
 	b, _ := withConfig(t, fmt.Sprintf("workflow_tools:\n  refresh_interval: 100ms\n  sources:\n    - {name: a, url: %q}\n", first.URL()), nil)
-	second := overHTTP(t, b, HTTPOptions{})
+	second := overHTTP(t, b, web.Options{})
 	write(t, root, map[string]string{".deepwork/config.yml": fmt.Sprintf("workflow_tools:\n  refresh_interval: 100ms\n  sources:\n    - {name: b, url: %q}\n", second.URL())})
 	want := []string{"trip-dream", "trip-plan"}
 	a.names(t, want...)
 	b.names(t, want...)
 	for range 3 {
-		into[refreshReply](t, client(t, a), "refresh_workflow_tools", `{}`)
-		into[refreshReply](t, client(t, b), "refresh_workflow_tools", `{}`)
+		into[remotetools.RefreshReply](t, client(t, a), "refresh_workflow_tools", `{}`)
+		into[remotetools.RefreshReply](t, client(t, b), "refresh_workflow_tools", `{}`)
 	}
 	a.names(t, want...)
 	b.names(t, want...)
@@ -229,9 +232,9 @@ func TestTwoDeepworksThatAreEachOthersSources(t *testing.T) {
 func TestExecutionsAreTheirCallersAlone(t *testing.T) {
 	s, _ := bareProject(t, "", nil)
 	file, given := tokens(t, "ada", "bob")
-	h := overHTTP(t, s, HTTPOptions{TokenFile: file})
+	h := overHTTP(t, s, web.Options{TokenFile: file})
 	ada, bob := dial(t, h, stateful, given[0]), dial(t, h, stateful, given[1])
-	started := into[startedReply](t, ada, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
+	started := into[source.StartedReply](t, ada, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
 	about := `{"workflow_id":"trip/dream","execution_id":"` + started.ExecutionID + `"}`
 	for _, tool := range []string{"workflows-status-tool", "workflows-cancel-tool"} {
 		if got := refusedWith(t, bob, tool, about, "StateError"); !strings.Contains(got, "not found") {
@@ -260,7 +263,7 @@ func TestExposedJobs(t *testing.T) {
 	write(t, root, map[string]string{
 		".deepwork/jobs/two/job.yml": strings.Replace(tripJob, "name: trip", "name: two", 1), ".deepwork/jobs/two/idea.md": "Think.",
 	})
-	if all := listed(t, cs); all["two-plan"] == nil || all["two-plan"].Meta[workflowMeta].(map[string]any)["id"] != "two/plan" {
+	if all := listed(t, cs); all["two-plan"] == nil || all["two-plan"].Meta[remotetools.WorkflowMeta].(map[string]any)["id"] != "two/plan" {
 		t.Error("the new job is not listed")
 	}
 	into[workflow.StartReply](t, cs, "two-plan", `{"goal":"g"}`)

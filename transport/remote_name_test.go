@@ -48,7 +48,7 @@ func TestReq003_6_4_NamesOfToolsThatComeAndGo(t *testing.T) {
 	if got := refusedWith(t, cs, "call_workflow_tool", `{"name":"twin"}`, "ToolError"); !strings.Contains(got, "twin_b") || !strings.Contains(got, "'one'") {
 		t.Error(got)
 	}
-	if l := s.remote.listing.Load(); slices.Contains(l.names(), "twin") {
-		t.Error(l.names())
+	if l := s.remote.Listing(t.Context()); slices.Contains(namesOf(l), "twin") {
+		t.Error(namesOf(l))
 	}
 }

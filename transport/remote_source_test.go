@@ -18,6 +18,9 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	remotetools "deepwork/transport/tools/remote"
+	"deepwork/transport/web"
 )
 
 // sourceEnv, when it is set, makes this test binary a source of workflows over
@@ -37,7 +40,7 @@ func innerDeepwork(root string) {
 	}
 	s, err := NewServer(Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}, Toolsets: []string{"workflows", "remote"}})
 	fail(err)
-	h, err := s.Listen(context.Background(), HTTPOptions{})
+	h, err := s.Listen(context.Background(), web.Options{})
 	fail(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
@@ -292,27 +295,27 @@ func withConfig(t testing.TB, config string, change func(*Options)) (*Server, st
 // connected waits until every source has told its workflows.
 func (s *Server) connected(t testing.TB) {
 	t.Helper()
-	s.remote.until(t, "the sources to be connected", func(l *listing) bool {
-		for _, source := range l.from.Sources {
+	until(t, s, "the sources to be connected", func(l *remotetools.Listing) bool {
+		for _, source := range l.From.Sources {
 			if !source.Connected {
 				return false
 			}
 		}
-		return len(l.from.Sources) > 0
+		return len(l.From.Sources) > 0
 	})
 }
 
 // until waits until the listing is as it should be.
-func (r *remotes) until(t testing.TB, what string, ok func(*listing) bool) *listing {
+func until(t testing.TB, s *Server, what string, ok func(*remotetools.Listing) bool) *remotetools.Listing {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
-		l := r.relist(t.Context())
+		l := s.remote.Listing(t.Context())
 		if ok(l) {
 			return l
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("waited for %s; there are %d tools, skipped %+v", what, len(l.tools), skipped(nil, away(l.from), l.from.Skipped))
+			t.Fatalf("waited for %s; there are %d tools, skipped %+v", what, len(l.Tools), l.From.Skipped)
 		}
 		time.Sleep(5 * time.Millisecond) // what is waited for comes from another process
 	}
@@ -321,12 +324,12 @@ func (r *remotes) until(t testing.TB, what string, ok func(*listing) bool) *list
 // names waits until these workflow tools are listed, in this order.
 func (s *Server) names(t testing.TB, want ...string) {
 	t.Helper()
-	s.remote.until(t, fmt.Sprint(want), func(l *listing) bool { return slices.Equal(l.names(), want) })
+	until(t, s, fmt.Sprint(want), func(l *remotetools.Listing) bool { return slices.Equal(namesOf(l), want) })
 }
 
-func (l *listing) names() []string {
-	names := make([]string, len(l.tools))
-	for i, t := range l.tools {
+func namesOf(l *remotetools.Listing) []string {
+	names := make([]string, len(l.Tools))
+	for i, t := range l.Tools {
 		names[i] = t.Name
 	}
 	return names

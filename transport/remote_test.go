@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/session/execution"
+	remotetools "deepwork/transport/tools/remote"
 )
 
 // bareProject is a server on a project with the trip job and this config.
@@ -141,8 +142,8 @@ func TestReq003_1_3_AWorkflowThatIsGoneHasNoTool(t *testing.T) {
 func TestReq003_1_4_and_5_1_WithoutASourceTheRestIsServed(t *testing.T) {
 	var log logBook
 	s, _ := bareProject(t, "workflow_tools:\n  sources:\n    - {name: gone, command: [./no-such-program]}\n", log.into)
-	s.remote.until(t, "the failure", func(l *listing) bool {
-		return len(l.from.Sources) == 1 && strings.Contains(fmt.Sprint(l.from.Sources[0].Err), "no-such-program")
+	until(t, s, "the failure", func(l *remotetools.Listing) bool {
+		return len(l.From.Sources) == 1 && strings.Contains(fmt.Sprint(l.From.Sources[0].Err), "no-such-program")
 	})
 	cs := client(t, s)
 	if all := listed(t, cs); all["get_workflows"] == nil {
@@ -152,7 +153,7 @@ func TestReq003_1_4_and_5_1_WithoutASourceTheRestIsServed(t *testing.T) {
 	if text := log.String(); !strings.Contains(text, "level=WARN") || !strings.Contains(text, "no-such-program") || !strings.Contains(text, "source=gone") {
 		t.Errorf("the log:\n%s", text)
 	}
-	res := into[listReply](t, cs, "list_workflow_tools", `{}`)
+	res := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
 	if len(res.Skipped) != 1 || res.Skipped[0].Source != "gone" || !strings.Contains(res.Skipped[0].Reason, "no-such-program") {
 		t.Errorf("got %+v", res)
 	}
@@ -234,7 +235,7 @@ func TestReq003_3_1_MetadataOfATool(t *testing.T) {
 	s, _ := withSource(t, newFactory(append(slices.Clone(standardWorkflows), hidden, long)...), "")
 	all := listed(t, client(t, s))
 	echo := all["echo"]
-	meta, _ := json.Marshal(echo.Meta[workflowMeta])
+	meta, _ := json.Marshal(echo.Meta[remotetools.WorkflowMeta])
 	want := `{"category":"test","execution_type":"sync","id":"w-echo","metadata":{"n":12345678901234567000,"team":"a"},"source":"factory","version":"2.1.0"}`
 	if string(meta) != want { // the client's decoder rounds the number, the server does not
 		t.Errorf("_meta %s", meta)
@@ -275,12 +276,12 @@ func TestReq003_3_2_RequiredFieldsAreAskedForAndOthersHaveDefaults(t *testing.T)
 		if err != nil || schema.Type != "object" || resolved.Validate(map[string]any{"any": []any{1.0}}) != nil {
 			t.Errorf("%s: %+v %v", name, schema, err)
 		}
-		meta := all[name].Meta[workflowMeta].(map[string]any)
+		meta := all[name].Meta[remotetools.WorkflowMeta].(map[string]any)
 		if meta["category"] != "workflow" || meta["version"] != "1.0.0" || meta["execution_type"] != "async" {
 			t.Errorf("%s: %v", name, meta)
 		}
 	}
-	reply := into[listReply](t, cs, "list_workflow_tools", `{}`)
+	reply := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
 	if len(reply.Tools) != 3 || len(reply.Skipped) != 3 {
 		t.Errorf("got %+v", reply)
 	}
@@ -325,7 +326,7 @@ func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
 	f.mu.Lock()
 	f.workflows = []string{strings.Replace(standardWorkflows[0], "Gives", "Returns", 1), standardWorkflows[3], `{"id":"w-mute"}`}
 	f.mu.Unlock()
-	got := into[refreshReply](t, cs, "refresh_workflow_tools", `{}`)
+	got := into[remotetools.RefreshReply](t, cs, "refresh_workflow_tools", `{}`)
 	if !slices.Equal(got.Added, []string{"steps"}) || !slices.Equal(got.Removed, []string{"boom"}) || !slices.Equal(got.Changed, []string{"echo"}) ||
 		len(got.Skipped) != 1 || got.Skipped[0].Workflow != "w-mute" {
 		t.Errorf("got %+v", got)
@@ -443,7 +444,7 @@ func TestDeadSourcesDelayNobody(t *testing.T) {
 	if all := listed(t, cs); all["get_workflows"] == nil {
 		t.Errorf("%d tools", len(all))
 	}
-	for i, source := range s.remote.relist(t.Context()).from.Sources {
+	for i, source := range s.remote.Listing(t.Context()).From.Sources {
 		// Of an address some systems know at once that nobody is there.
 		if i%2 == 1 && (source.Err == nil || !strings.Contains(source.Err.Error(), "still being connected")) {
 			t.Errorf("%s was waited for: %v", source.Name, source.Err)
@@ -471,13 +472,13 @@ func TestAFrozenListReachesThemAll(t *testing.T) {
 	conforms(t, s)
 	cs := client(t, s)
 	f.offer(standardWorkflows...)
-	s.remote.until(t, "echo", func(l *listing) bool { return slices.Contains(l.names(), "echo") })
+	until(t, s, "echo", func(l *remotetools.Listing) bool { return slices.Contains(namesOf(l), "echo") })
 
-	short := into[listReply](t, cs, "list_workflow_tools", `{}`)
+	short := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
 	if len(short.Tools) != 8 || string(short.Tools[0].InputSchema) != "null" || short.NextCursor != nil {
 		t.Errorf("got %+v", short)
 	}
-	full := into[listReply](t, cs, "list_workflow_tools", `{"name":"ech?"}`)
+	full := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{"name":"ech?"}`)
 	if len(full.Tools) != 1 || full.Tools[0].WorkflowID != "w-echo" || !full.Tools[0].Available || *full.Tools[0].Source != "factory" {
 		t.Fatalf("got %+v", full)
 	}

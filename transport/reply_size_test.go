@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/workflow"
+	"deepwork/transport/tool"
 )
 
 // A hugeReply is one that no bound of its own holds back.
@@ -20,22 +21,25 @@ type hugeReply struct {
 	Text string `json:"text"`
 }
 
+// serve carries out a call of a tool whose work is work.
+func serve(ctx context.Context, s *Server, name string, work func() (any, string, error)) (*mcp.CallToolResult, error) {
+	return s.tools.Serve(ctx, &tool.Caller{Workflows: &fakeAgent{}}, &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: name}}, tool.CallLog{Tool: name},
+		func(*tool.CallLog) *session.Error { return nil },
+		func(context.Context) (any, string, error) { return work() })
+}
+
 // Whatever a tool would answer, what it does
-// answer has at most maxReplyBytes, and an error at most 8,000 characters; what is
+// answer has at most tool.MaxReplyBytes, and an error at most 8,000 characters; what is
 // too much is told with its size and with what to do, not cut.
 func TestEveryReplyIsBounded(t *testing.T) {
 	s, _ := fakeServer(t, nil, inWorkspace)
-	conn := &connection{agent: &fakeAgent{}}
-	ctx := t.Context()
 	names := []string{"report_sales"} // the tool of another system's workflow
 	for _, tool := range listTools(t) {
 		names = append(names, tool.Name)
 	}
 	call := func(name string, work func() (any, string, error)) *mcp.CallToolResult {
 		t.Helper()
-		res, err := s.serveCall(ctx, conn, &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: name}}, callLog{tool: name},
-			func(*callLog) *session.Error { return nil },
-			func(context.Context, *connection) (any, string, error) { return work() })
+		res, err := serve(t.Context(), s, name, work)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -46,7 +50,7 @@ func TestEveryReplyIsBounded(t *testing.T) {
 		if i%replyTools != 0 {
 			continue
 		}
-		for size, fits := range map[int]bool{maxReplyBytes: true, maxReplyBytes + 1: false} {
+		for size, fits := range map[int]bool{tool.MaxReplyBytes: true, tool.MaxReplyBytes + 1: false} {
 			res := call(name, func() (any, string, error) {
 				return &hugeReply{strings.Repeat("x", size-frame)}, "ok", nil
 			})
@@ -57,26 +61,26 @@ func TestEveryReplyIsBounded(t *testing.T) {
 				continue
 			}
 			got := text(res)
-			if !res.IsError || res.StructuredContent != nil || !strings.HasPrefix(got, "StateError: "+name+" ") || !strings.Contains(got, fmt.Sprintf("%d bytes of JSON, and %d are the most", size, maxReplyBytes)) {
+			if !res.IsError || res.StructuredContent != nil || !strings.HasPrefix(got, "StateError: "+name+" ") || !strings.Contains(got, fmt.Sprintf("%d bytes of JSON, and %d are the most", size, tool.MaxReplyBytes)) {
 				t.Errorf("%s: %d bytes: %.300s", name, size, got)
 			}
-			if code := res.Meta[errorMeta].(map[string]any)["code"]; code != "reply_too_large" {
+			if code := res.Meta[tool.ErrorMeta].(map[string]any)["code"]; code != "reply_too_large" {
 				t.Errorf("%s: the code is %v", name, code)
 			}
 			if _, what, _ := strings.Cut(got, "What to do now: "); len(what) < 20 {
 				t.Errorf("%s: nothing says what to do: %s", name, got)
 			}
-			if strings.Contains(got, seeRun) {
+			if strings.Contains(got, tool.SeeExecution) {
 				t.Errorf("%s: it is told to see whether a run that ended was started: %s", name, got)
 			}
-			if carried := strings.Contains(got, "was carried out"); carried == s.reads[name] {
-				t.Errorf("%s only reads: %v; it says %s", name, s.reads[name], got)
+			if carried := strings.Contains(got, "was carried out"); carried == s.tools.Remedies(name).ReadOnly {
+				t.Errorf("%s only reads: %v; it says %s", name, s.tools.Remedies(name).ReadOnly, got)
 			}
 		}
 		res := call(name, func() (any, string, error) {
-			return nil, "", session.Wrong("long", "%s", strings.Repeat("é", 3*errorChars))
+			return nil, "", session.Wrong("long", "%s", strings.Repeat("é", 3*tool.ErrorChars))
 		})
-		if n := utf8.RuneCountInString(text(res)); !res.IsError || n > errorChars {
+		if n := utf8.RuneCountInString(text(res)); !res.IsError || n > tool.ErrorChars {
 			t.Errorf("%s: an error of %d characters", name, n)
 		}
 	}
@@ -88,9 +92,10 @@ func TestRemediesForLargeRepliesNameArguments(t *testing.T) {
 	for _, tool := range listTools(t) {
 		tools[tool.Name] = tool
 	}
-	for name, how := range smaller {
-		tool := tools[name]
-		if tool == nil || !tool.Annotations.ReadOnlyHint {
+	s, _ := fakeServer(t, nil, inWorkspace)
+	for name, tool := range tools {
+		how := s.tools.Remedies(name).Smaller
+		if how != "" && !tool.Annotations.ReadOnlyHint {
 			t.Errorf("%s is no tool that only reads", name)
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/gate"
 	"deepwork/session/workflow"
+	"deepwork/transport/tool"
 )
 
 // reviewing says how reviews are done: off, by what the options name, by what
@@ -62,7 +63,7 @@ func (r *reviewing) merge(c *config.Config) gate.Settings {
 func (r *reviewing) now(ctx context.Context) (workflow.Reviewing, error) {
 	c, err := r.current(ctx)
 	if err != nil {
-		return workflow.Reviewing{}, badConfig(err)
+		return workflow.Reviewing{}, tool.BadConfig(err)
 	}
 	how := workflow.Reviewing{
 		External:    r.merge(c).External(),

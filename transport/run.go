@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/transport/tool"
 	"deepwork/transport/wire"
 )
 
@@ -43,7 +44,7 @@ func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
 		return errors.Join(err, ss.Close())
 	}
 	stop := context.AfterFunc(ctx, func() {
-		conn.cancel(errStopping)
+		conn.cancel(tool.ErrStopping)
 		ss.Close()
 	})
 	err = ss.Wait()
@@ -101,7 +102,7 @@ func (s *Server) serveStdio(ctx context.Context, c *wire.Stdio, runGrace time.Du
 		case <-c.Closed:
 			// The client is gone or does not read: the calls in flight have no one
 			// to answer to.
-			conn.cancel(errStopping)
+			conn.cancel(tool.ErrStopping)
 			select {
 			case err := <-over:
 				return err
@@ -117,13 +118,13 @@ func (s *Server) serveStdio(ctx context.Context, c *wire.Stdio, runGrace time.Du
 			ended = nil
 			deadline, leave = time.After(eofGrace), time.After(runGrace)
 		case <-leave:
-			conn.leave(errStopping)
+			conn.leave(tool.ErrStopping)
 		case <-deadline:
 			if cut {
 				return c.Unanswered()
 			}
 			cut = true
-			conn.cancel(errStopping)
+			conn.cancel(tool.ErrStopping)
 			deadline = time.After(cutGrace)
 		}
 	}

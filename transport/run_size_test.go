@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/session/execution"
+	"deepwork/transport/tool"
 )
 
 // hugeWorkflows is a source whose workflows give so many bytes of JSON: one gives them
@@ -46,7 +47,7 @@ func hugeWorkflows(t *testing.T, size int) string {
 // A run whose result no reply has room for is told all the same: by the call with its
 // execution_id, and by workflow_status with its state and how large the result is.
 func TestARunWithTooLargeAResultIsTold(t *testing.T) {
-	const size = maxReplyBytes + 1
+	const size = tool.MaxReplyBytes + 1
 	s, _ := withConfig(t, fmt.Sprintf("workflow_tools: {status_interval: 20ms, sources: [{name: far, url: %q}]}\n", hugeWorkflows(t, size)), nil)
 	cs := client(t, s)
 	for _, c := range []struct {
@@ -77,7 +78,7 @@ func TestARunWithTooLargeAResultIsTold(t *testing.T) {
 
 // What fits is sent whole.
 func TestARunWithALargeResultIsToldWhole(t *testing.T) {
-	const size = maxReplyBytes - 4096
+	const size = tool.MaxReplyBytes - 4096
 	s, _ := withConfig(t, fmt.Sprintf("workflow_tools: {sources: [{name: far, url: %q}]}\n", hugeWorkflows(t, size)), nil)
 	cs := client(t, s)
 	id := into[execution.Execution](t, cs, "huge", `{}`).ExecutionID

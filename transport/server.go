@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"deepwork/catalog"
 	"deepwork/catalog/config"
@@ -22,61 +23,44 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/store/local/sqlite"
 	"deepwork/session/workflow"
+	"deepwork/transport/tool"
+	boardtools "deepwork/transport/tools/board"
+	remotetools "deepwork/transport/tools/remote"
+	"deepwork/transport/tools/source"
+	"deepwork/transport/tools/workflows"
+	"deepwork/transport/web"
 )
 
 // ServerName is the name clients are told (seed 000, 001.1.10).
 const ServerName = "deepwork"
 
-// An agent is what the tools call: one connection's view of the engine. It is
-// a *workflow.Conn.
-type agent interface {
-	Close()
-	Stack() []workflow.StackEntry
-	StackOf(ctx context.Context, sessionID *string) []workflow.StackEntry
-	GetWorkflows(context.Context) (*workflow.WorkflowsReply, error)
-	Start(context.Context, workflow.StartArgs) (*workflow.StartReply, error)
-	Finish(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error)
-	Abort(context.Context, workflow.AbortArgs) (*workflow.AbortReply, error)
-	Step(context.Context, workflow.StepArgs) (*workflow.StepReply, error)
-	GoTo(context.Context, workflow.GoToArgs) (*workflow.GoToReply, error)
+// engines are what a Server serves. A nil function is not available.
+type engines struct {
+	check    func(context.Context) (*config.Config, error) // the config, before each call
+	jobs     func(context.Context) *catalog.Snapshot       // for the instructions
+	close    func(context.Context) []error                 // in reverse order of opening
+	stopping func()                                        // called before the connections are closed for good
+
+	connect          func(identity string) tool.WorkflowCaller // for a new connection
+	connectStateless func(identity string) tool.WorkflowCaller // for the requests of an identity without a connection
+	execution        func(ctx context.Context, identity, sessionID string) (*workflow.Execution, error)
+
+	board     boardtools.Engine
+	workspace boardtools.Workspace // nil if the server is in none; then it offers no get_context
+
+	metrics []prometheus.Collector
 }
 
-// parts are what a Server stands on. The functions are those of the catalog,
-// the config and the engine; a nil check or jobs is none.
-type parts struct {
-	check func(context.Context) (*config.Config, error) // the config, before each call
-	jobs  func(context.Context) *catalog.Snapshot       // for the instructions
-	agent func(identity string) agent                   // a new connection's
-	close func(context.Context) []error                 // in reverse order of opening
-	stops func()                                        // told before the connections are closed for good; may be nil
-
-	stateless func(identity string) agent // of an identity's requests without a connection
-	execution func(ctx context.Context, identity, sessionID string) (*workflow.Execution, error)
-	sessions  func() workflow.Stats // for the metrics; nil: not told
-	reviews   func() gate.Stats     // likewise
-
-	board     boardEngine          // of the set board
-	workspace workspace            // nil: the server is in none, and offers no get_context
-	attempts  func() attempt.Stats // for the metrics; nil: not told
-}
-
-// A Server is the MCP server of one project: its catalog, its engine and its
+// A Server is the MCP server of one project: its catalog, its engines and its
 // tools. All transports share one (seed 000, 001.1.1).
 type Server struct {
-	parts
-	logger *slog.Logger
-	mcp    *mcp.Server
-	impl   *mcp.Implementation // what it tells of itself
-	conns  connections
-	tools  map[string]handler // what is registered
-	reads  map[string]bool    // of that, what only reads
-	remote *remotes           // the workflows of other systems; nil: not chosen
-
-	announce func() // has the SDK tell all clients that the list of tools changed
-	anyTool  string // the name of a registered tool
-	metrics  *metrics
-	inflight inflight
-	network  atomic.Pointer[config.HTTP] // as last read, for those who must not wait
+	engines
+	logger  *slog.Logger
+	mcp     *mcp.Server
+	tools   *tool.Set
+	conns   connections
+	remote  *remotetools.Tools          // the workflows of other systems; nil if they were not chosen
+	network atomic.Pointer[config.HTTP] // as last read, for callers that must not wait
 }
 
 // NewServer opens the project of the options and registers the tools. It
@@ -158,7 +142,7 @@ func NewServer(o Options) (*Server, error) {
 		return nil, errors.Join(fmt.Errorf("making the server: opening the sessions of %s: %w", root, err), errors.Join(tasks.close(ctx)...), closeGate(ctx), jobs.Close(ctx))
 	}
 
-	p := parts{
+	e := engines{
 		check: settings.Current,
 		jobs: func(ctx context.Context) *catalog.Snapshot {
 			if fresh, err := jobs.Fresh(ctx); err == nil {
@@ -166,11 +150,11 @@ func NewServer(o Options) (*Server, error) {
 			}
 			return jobs.Snapshot()
 		},
-		agent:     func(identity string) agent { return engine.Connect(identity) },
-		stateless: func(identity string) agent { return engine.ConnectStateless(identity) },
-		sessions:  engine.Stats,
-		execution: engine.Execution,
-		stops:     engine.Stopping,
+		connect:          func(identity string) tool.WorkflowCaller { return engine.Connect(identity) },
+		connectStateless: func(identity string) tool.WorkflowCaller { return engine.ConnectStateless(identity) },
+		execution:        engine.Execution,
+		stopping:         engine.Stopping,
+		metrics:          []prometheus.Collector{sessionMetrics(engine.Stats)},
 		close: func(ctx context.Context) (errs []error) {
 			if left := engine.Close(ctx); len(left) > 0 {
 				errs = append(errs, fmt.Errorf("sessions that did not stop: %s", strings.Join(left, ", ")))
@@ -192,50 +176,60 @@ func NewServer(o Options) (*Server, error) {
 		},
 	}
 	if judge != nil {
-		p.reviews = judge.Stats
+		e.metrics = append(e.metrics, reviewMetrics(judge.Stats)...)
 	}
-	tasks.share(&p)
-	s, err := newServer(p, sets, o.Version, logger)
+	tasks.share(&e)
+	failed := func(err error) (*Server, error) {
+		return nil, errors.Join(append([]error{fmt.Errorf("making the server: %w", err)}, e.close(ctx)...)...)
+	}
+	s, err := newServer(e, sets, o.Version, logger)
 	if err != nil {
-		return nil, errors.Join(append([]error{fmt.Errorf("making the server: %w", err)}, p.close(ctx)...)...)
+		return failed(err)
 	}
-	if sets == nil || slices.Contains(sets, "remote") {
-		err := s.openRemotes(remoteOptions{root: root, member: member, version: o.Version, settings: settings.Current, refused: settings.Refused, changes: jobs.Changes, logger: logger})
-		if err != nil {
-			return nil, errors.Join(append([]error{fmt.Errorf("making the server: %w", err)}, p.close(ctx)...)...)
+	if s.remote != nil {
+		o := remotetools.Options{Root: root, Version: o.Version, Member: member, Settings: settings.Current, Refused: settings.Refused, Changes: jobs.Changes}
+		if s.tools.Has("finished_step") { // a workflow that is started could not be finished otherwise
+			o.Jobs = e.jobs
+		}
+		if err := s.remote.Open(o); err != nil {
+			return failed(err)
 		}
 	}
 	return s, nil
 }
 
-// newServer registers the tools of the sets over p.
-func newServer(p parts, sets []string, version string, logger *slog.Logger) (*Server, error) {
-	s := &Server{parts: p, logger: logger, tools: map[string]handler{}, reads: map[string]bool{}, metrics: newMetrics()}
-	if p.stateless == nil {
-		p.stateless = p.agent
+// newServer registers the tools of the sets. Those of the set remote, if they were
+// chosen, are to be opened.
+func newServer(e engines, sets []string, version string, logger *slog.Logger) (*Server, error) {
+	if e.connectStateless == nil {
+		e.connectStateless = e.connect
 	}
-	s.conns.init(p.agent, p.stateless, func() time.Duration { return s.lastHTTP().IdleTimeout })
-	s.impl = &mcp.Implementation{Name: ServerName, Title: "DeepWork", Version: cmp.Or(version, "dev")}
+	s := &Server{engines: e, logger: logger}
+	s.conns.init(e.connect, e.connectStateless, func() time.Duration { return s.lastHTTP().IdleTimeout })
 	s.mcp = mcp.NewServer(
-		s.impl,
+		&mcp.Implementation{Name: ServerName, Title: "DeepWork", Version: cmp.Or(version, "dev")},
 		&mcp.ServerOptions{
-			Logger: quiet(logger),
+			Logger: web.Quiet(logger),
 			// Without this the SDK also offers MCP's logging, which is not ours.
 			Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}},
 		})
+	s.tools = tool.NewSet(s.mcp, logger, e.check)
 	if sets == nil {
 		sets = toolsets
 	}
 	if slices.Contains(sets, "workflows") {
-		s.addWorkflowTools()
+		workflows.Add(s.tools)
 	}
 	if slices.Contains(sets, "remote") {
-		s.addRemoteTools()
+		s.remote = remotetools.New(s.tools)
+		if s.tools.Has("finished_step") {
+			source.Add(s.tools, source.Options{Jobs: e.jobs, Execution: e.execution})
+		}
 	}
 	if slices.Contains(sets, "board") {
-		s.addBoardTools()
+		boardtools.Add(s.tools, e.board, e.workspace)
 	}
-	if len(s.tools) == 0 {
+	if len(s.tools.Names()) == 0 {
 		return nil, fmt.Errorf("the chosen toolsets (%s) have no tools in this version: add workflows", strings.Join(sets, ", "))
 	}
 	s.mcp.AddReceivingMiddleware(s.receive)
@@ -252,17 +246,67 @@ func (s *Server) MCP() *mcp.Server { return s.mcp }
 func (s *Server) Close(ctx context.Context) error {
 	var errs []error
 	s.willStop()
-	if left := s.conns.close(ctx); left > 0 {
+	if left := s.conns.Close(ctx); left > 0 {
 		errs = append(errs, fmt.Errorf("%d connections did not stop", left))
 	}
 	if s.remote != nil {
-		errs = append(errs, s.remote.close(ctx)...)
+		errs = append(errs, s.remote.Close(ctx)...)
 	}
-	if s.parts.close != nil {
-		errs = append(errs, s.parts.close(ctx)...)
+	if s.engines.close != nil {
+		errs = append(errs, s.engines.close(ctx)...)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("closing the server: %w", err)
 	}
 	return nil
+}
+
+// Listen opens the address of a network transport; see web.Listen.
+func (s *Server) Listen(ctx context.Context, o web.Options) (*web.Server, error) {
+	metrics := slices.Concat(s.metrics, s.tools.Collectors())
+	if s.tools.Unregistered != nil {
+		metrics = append(metrics, s.remote.Collectors()...)
+	}
+	return web.Listen(ctx, web.Backend{
+		MCP: s.mcp, Logger: s.logger, Settings: s.settings, LastSettings: s.lastHTTP, Check: s.ready,
+		Sessions: &s.conns, InFlight: &s.tools.InFlight, Stopping: s.willStop, Metrics: metrics,
+	}, o)
+}
+
+// ready returns why calls are refused, or nil.
+func (s *Server) ready(ctx context.Context) error {
+	if s.check == nil {
+		return nil
+	}
+	_, err := s.check(ctx)
+	return err
+}
+
+// settings returns what the config says of HTTP; while it was never good, the defaults.
+func (s *Server) settings(ctx context.Context) config.HTTP {
+	now := config.Default().HTTP
+	if s.check != nil {
+		if c, err := s.check(ctx); err == nil {
+			now = c.HTTP
+		}
+	}
+	s.network.Store(&now)
+	return now
+}
+
+// lastHTTP returns what settings found last, which is never longer ago than the
+// beginning of the request that is being served. It does not wait.
+func (s *Server) lastHTTP() config.HTTP {
+	if last := s.network.Load(); last != nil {
+		return *last
+	}
+	return s.settings(context.Background())
+}
+
+// willStop tells the engine that the connections which are closed from now on are
+// closed with the server, so that no session is written for that.
+func (s *Server) willStop() {
+	if s.stopping != nil {
+		s.stopping()
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"deepwork/session/workflow"
+	"deepwork/transport/tool"
 )
 
 // A talk is a client that speaks over stdio a line at a time.
@@ -60,7 +61,7 @@ func TestCallsOverStdioAreFollowedAndCancelled(t *testing.T) {
 	began, free, ended := make(chan struct{}, 1), make(chan struct{}), make(chan error, 1)
 	s, _ := fakeServer(t, func(a *fakeAgent) {
 		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
-			tellProgress(ctx, "it has begun")
+			tool.Progress(ctx, "it has begun")
 			began <- struct{}{}
 			select {
 			case <-free:

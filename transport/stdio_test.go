@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow"
 	"deepwork/transport/wire"
 )
@@ -27,7 +28,7 @@ func replies(t testing.TB, lines []string) map[string]map[string]any {
 	for _, l := range lines {
 		var m map[string]any
 		if err := json.Unmarshal([]byte(l), &m); err != nil {
-			t.Fatalf("not JSON: %s", clip(l, 200))
+			t.Fatalf("not JSON: %s", jsontext.Clip(l, 200))
 		}
 		id, err := json.Marshal(m["id"])
 		if err != nil {
@@ -120,11 +121,11 @@ func TestStdioSurvivesGarbage(t *testing.T) {
 			lines := overStdio(t, s, hello+"\n  \r\n"+c.line+"\n"+finishCall(1)+"\r\n")
 			got := replies(t, lines)
 			if len(lines) != 3 || got["1"]["result"] == nil || got[`"hello"`]["result"] == nil {
-				t.Fatalf("%d lines: %s", len(lines), clip(strings.Join(lines, "\n"), 1000))
+				t.Fatalf("%d lines: %s", len(lines), jsontext.Clip(strings.Join(lines, "\n"), 1000))
 			}
 			fault, _ := got[c.id]["error"].(map[string]any)
 			if fault["code"] != c.code || fault["message"] == "" {
-				t.Errorf("got %v, want id %s, code %v", clip(fmt.Sprint(got[c.id]), 500), c.id, c.code)
+				t.Errorf("got %v, want id %s, code %v", jsontext.Clip(fmt.Sprint(got[c.id]), 500), c.id, c.code)
 			}
 		})
 	}
@@ -178,7 +179,7 @@ func TestStdioBatch(t *testing.T) {
 		}
 	}
 	if len(lines) != 4 || len(lists) != 2 || len(lists[0])+len(lists[1]) != 5 {
-		t.Fatalf("%d lines, %d lists:\n%s", len(lines), len(lists), clip(strings.Join(lines, "\n"), 2000))
+		t.Fatalf("%d lines, %d lists:\n%s", len(lines), len(lists), jsontext.Clip(strings.Join(lines, "\n"), 2000))
 	}
 	ids := map[any]int{}
 	for _, l := range lists {
@@ -298,7 +299,7 @@ type lineWriter struct {
 func (w *lineWriter) Write(p []byte) (int, error) {
 	w.n++
 	if n := strings.Count(string(p), "\n"); n != 1 || p[len(p)-1] != '\n' || !json.Valid(p) {
-		w.t.Errorf("a write of %q", clip(string(p), 200))
+		w.t.Errorf("a write of %q", jsontext.Clip(string(p), 200))
 	}
 	return len(p), nil
 }
@@ -457,7 +458,7 @@ func TestStdioLargeReply(t *testing.T) {
 		result, _ := got[id]["result"].(map[string]any)
 		step, _ := result["structuredContent"].(map[string]any)["begin_step"].(map[string]any)
 		if step["step_instructions"] != want.BeginStep.Instructions {
-			t.Errorf("call %s: %s", id, clip(fmt.Sprint(got[id]), 300))
+			t.Errorf("call %s: %s", id, jsontext.Clip(fmt.Sprint(got[id]), 300))
 		}
 	}
 }

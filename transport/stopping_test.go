@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"deepwork/session/workflow"
+	"deepwork/transport/web"
 )
 
 // A stdio server that is told to stop tells its engine before the connection is
@@ -20,7 +21,7 @@ func TestTheEngineKnowsOfTheEndFirst(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			var open *fakeAgent
 			told := make(chan bool, 9) // whether the connection was still open
-			s, f := fakeServer(t, nil, func(p *parts) { p.stops = func() { told <- !isClosed(open) } })
+			s, f := fakeServer(t, nil, func(p *engines) { p.stopping = func() { told <- !isClosed(open) } })
 			if how == "Close" {
 				client(t, s)
 				open = f.agents[0]
@@ -36,7 +37,7 @@ func TestTheEngineKnowsOfTheEndFirst(t *testing.T) {
 				if _, err := io.WriteString(ends, hello); err != nil {
 					t.Fatal(err)
 				}
-				waitFor(t, "it is connected", func() bool { return s.conns.len() == 1 })
+				waitFor(t, "it is connected", func() bool { return s.conns.Len() == 1 })
 				f.mu.Lock()
 				open = f.agents[0]
 				f.mu.Unlock()
@@ -89,7 +90,7 @@ func TestTheEndWritesNoSession(t *testing.T) {
 func TestStatelessCallsAreLoggedWithTheirStack(t *testing.T) {
 	logger, log := logged(slog.LevelInfo)
 	s, _ := project(t, func(o *Options) { o.Logger = logger })
-	cs := dial(t, overHTTP(t, s, HTTPOptions{}), "", "")
+	cs := dial(t, overHTTP(t, s, web.Options{}), "", "")
 	start := `{"goal":"g","job_name":"trip","workflow_name":"plan"%s}`
 	outer := into[workflow.StartReply](t, cs, "start_workflow", fmt.Sprintf(start, "")).BeginStep.SessionID
 	inner := into[workflow.StartReply](t, cs, "start_workflow", fmt.Sprintf(start, `,"parent_session_id":"`+outer+`"`)).BeginStep.SessionID

@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/session/attempt"
+	"deepwork/transport/tool"
 )
 
 // toolsDoc is the document of all tools, beside this package's code.
@@ -87,7 +88,7 @@ func toolsDocument(t *testing.T) []byte {
 	all := listedTools(t)
 	sets := map[string][]string{}
 	for _, set := range toolsets {
-		s, err := newServer(parts{agent: new(fakes).agent, workspace: new(attempt.Context)}, []string{set}, "", slog.New(slog.DiscardHandler))
+		s, err := newServer(engines{connect: new(fakes).agent, workspace: new(attempt.Context)}, []string{set}, "", slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +109,7 @@ func toolsDocument(t *testing.T) []byte {
 	var d document
 	d.line("# Tools\n")
 	d.line("Every tool of the server with its arguments and its reply, made from the schemas that it lists. Do not edit it: `go test ./transport -run TestToolsDocument -update` renews it, and a test fails where it is stale.\n")
-	d.line("A refused call has `isError` and one text, at most %d characters, that begins with `ToolError:` or `StateError:`; the tables tell of the other replies. Arguments that are not required may be left out or be `null`. A dot leads into an object, `[]` into each entry of a list, `.*` to the values of an object whose names are free. [README](../README.md#tools) says how the tools work together.\n", errorChars)
+	d.line("A refused call has `isError` and one text, at most %d characters, that begins with `ToolError:` or `StateError:`; the tables tell of the other replies. Arguments that are not required may be left out or be `null`. A dot leads into an object, `[]` into each entry of a list, `.*` to the values of an object whose names are free. [README](../README.md#tools) says how the tools work together.\n", tool.ErrorChars)
 	d.line("| tool | set | title | |\n|---|---|---|---|")
 	for _, set := range toolsets {
 		for _, name := range sets[set] {

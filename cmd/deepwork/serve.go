@@ -18,6 +18,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/transport"
+	"deepwork/transport/web"
 )
 
 // closeTimeout bounds how long the parts of a server may take to stop, after
@@ -38,7 +39,7 @@ const stopPatience = 3 * time.Second
 const transportStdio = "stdio"
 
 // transports are the values of --transport.
-var transports = []string{transportStdio, transport.TransportSSE, transport.TransportHTTP}
+var transports = []string{transportStdio, web.SSE, web.HTTP}
 
 // serveFlags are the options of seed 001 "Server CLI Options", and ours.
 type serveFlags struct {

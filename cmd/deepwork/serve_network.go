@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"deepwork/transport"
+	"deepwork/transport/web"
 )
 
 // networkFlags are the flags of serve that go with http and sse.
@@ -22,7 +22,7 @@ var networkOnly = []string{"host", "port", "token-file", "tls-cert", "tls-key"}
 
 func (f *networkFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.host, "host", transport.DefaultHost, "address to listen on; off loopback callers need a token")
+	flags.StringVar(&f.host, "host", web.DefaultHost, "address to listen on; off loopback callers need a token")
 	flags.IntVar(&f.port, "port", 8000, "port to listen on; 0 picks a free one")
 	flags.StringVar(&f.tokenFile, "token-file", "", "`file` of lines name:sha256, one a caller; read again when it changes")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM `file` of the certificate chain, for https")
@@ -50,8 +50,8 @@ func (f *networkFlags) check(cmd *cobra.Command, over string) error {
 	return nil
 }
 
-func (f *networkFlags) options(over string) transport.HTTPOptions {
-	return transport.HTTPOptions{
+func (f *networkFlags) options(over string) web.Options {
+	return web.Options{
 		Transport: over, Host: f.host, Port: f.port,
 		TokenFile: f.tokenFile, TLSCert: f.tlsCert, TLSKey: f.tlsKey,
 	}

@@ -4,13 +4,13 @@ import (
 	"testing"
 	"time"
 
-	"deepwork/transport"
+	"deepwork/transport/web"
 )
 
 // However much hangs, a server that a signal asked to end is gone before whoever
 // sent it loses patience: containers are killed after 10 s.
 func TestReq005_AStopIsOverInTime(t *testing.T) {
-	if worst := transport.HTTPStopTime + stopTimeout; worst >= 10*time.Second {
+	if worst := web.StopTime + stopTimeout; worst >= 10*time.Second {
 		t.Errorf("an HTTP server takes up to %v to stop", worst)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/catalog/config"
-	"deepwork/transport"
+	"deepwork/transport/web"
 )
 
 func (a *app) tokenCommand() *cobra.Command {
@@ -35,7 +35,7 @@ out of the reach of the others, and the name stands in logs and session files.
 			if err := config.CheckTokenName(args[0]); err != nil {
 				return usagef(cmd, "%v", err)
 			}
-			token, line, err := transport.NewToken(args[0])
+			token, line, err := web.NewToken(args[0])
 			if err != nil {
 				return err
 			}

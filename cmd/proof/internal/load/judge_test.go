@@ -18,6 +18,7 @@ import (
 
 	"deepwork/session/workflow"
 	"deepwork/transport"
+	"deepwork/transport/web"
 )
 
 // A loaded project has been under a small load, and its server is gone.
@@ -58,7 +59,7 @@ func serve(t *testing.T, root string) (url string, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listening, err := serving.Listen(t.Context(), transport.HTTPOptions{})
+	listening, err := serving.Listen(t.Context(), web.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

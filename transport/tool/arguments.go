@@ -1,0 +1,199 @@
+package tool
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"deepwork/catalog/jsontext"
+	"deepwork/catalog/schema"
+	"deepwork/session"
+)
+
+// The limits of arguments. A character is a Unicode code point.
+const (
+	MaxText          = 100_000 // goal, explanation, notes and reasons
+	MaxName          = 200     // names and ids
+	MaxArgumentBytes = 1 << 20 // any other value, as JSON
+	maxArgumentDepth = 10
+)
+
+// arguments checks and decodes the arguments of a tool.
+type arguments struct {
+	tool  string
+	input *jsonschema.Schema
+	check *schema.Schema // without what the engines check, which know what to do instead
+	known map[string]*jsonschema.Schema
+	free  []string
+}
+
+func newArguments(tool string, input *jsonschema.Schema, free []string, unlisted []Property) arguments {
+	a := arguments{tool: tool, input: input, known: input.CloneSchemas().Properties, free: free}
+	for _, p := range unlisted {
+		a.known[p.Name] = p.Schema.CloneSchemas()
+	}
+	for _, name := range free {
+		a.known[name] = &jsonschema.Schema{Description: a.known[name].Description}
+	}
+	checked := *input
+	checked.Properties = a.known
+	typesAndLengths(&checked)
+	var err error
+	if a.check, err = schema.Compile(MustJSON(&checked)); err != nil {
+		panic(fmt.Sprintf("transport: the input schema of %s: %v", tool, err))
+	}
+	return a
+}
+
+// typesAndLengths removes from a schema the ranges of numbers and the values of texts,
+// and has it accept a list for an object of any members (outputs as in seed 001).
+func typesAndLengths(s *jsonschema.Schema) {
+	for _, p := range s.Properties {
+		p.Enum, p.Minimum, p.Maximum, p.MinItems = nil, nil, nil, nil
+		p.Types = slices.DeleteFunc(slices.Clone(p.Types), func(t string) bool { return t == "null" }) // null is left out before
+		if p.Type == "object" && p.Properties == nil {
+			p.Type, p.Types = "", []string{"object", "array"}
+		}
+		if p.Items != nil {
+			typesAndLengths(p.Items)
+		}
+	}
+}
+
+// decode fills args, a pointer to a struct, from the arguments of a call. What does not
+// fit the schema is a ToolError that names every fault; null for an optional argument
+// is the same as leaving it out.
+func (a arguments) decode(raw json.RawMessage, args any) *session.Error {
+	if jsontext.IsNull(raw) {
+		raw = json.RawMessage("{}")
+	}
+	given, tooLarge, err := a.members(raw)
+	if err == nil && len(tooLarge) == 0 {
+		err = a.check.Validate(given)
+	}
+	if wrong, ok := errors.AsType[*schema.Error](err); ok || len(tooLarge) > 0 {
+		return a.refuse(tooLarge, wrong)
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, args)
+	}
+	if err != nil {
+		return session.Wrong("invalid_arguments", "The arguments of %s are not usable: %v. %s", a.tool, err, a.usage())
+	}
+	return nil
+}
+
+// members decodes the arguments that are not null. A name that is given twice is an
+// error: which of the two was meant cannot be known.
+func (a arguments) members(raw json.RawMessage) (given map[string]any, tooLarge []fault, err error) {
+	if kind := jsontext.Kind(raw); kind != "object" {
+		return nil, nil, fmt.Errorf("they are %s, not an object", jsontext.WithArticle(kind))
+	}
+	seen := map[string]bool{}
+	given = map[string]any{}
+	for m, err := range jsontext.Members(raw) {
+		if err != nil {
+			return nil, nil, err
+		}
+		if seen[m.Name] {
+			return nil, nil, fmt.Errorf("%q is given twice", jsontext.Clip(m.Name, MaxName))
+		}
+		if seen[m.Name] = true; len(seen) > 1000 {
+			return nil, nil, errors.New("there are more than 1000 of them")
+		}
+		if kind := jsontext.Kind(m.Value); kind != "null" && !slices.Contains(a.free, m.Name) {
+			if kind != "string" && len(m.Value) > MaxArgumentBytes {
+				tooLarge = append(tooLarge, large(m.Name, fmt.Sprintf("is %d bytes of JSON; at most %d bytes are allowed", len(m.Value), MaxArgumentBytes)))
+				continue
+			}
+			if d := jsontext.Depth(m.Value); d > maxArgumentDepth {
+				tooLarge = append(tooLarge, large(m.Name, fmt.Sprintf("is nested %d deep; at most a depth of %d are allowed", d, maxArgumentDepth)))
+				continue
+			}
+		} else if kind == "null" && a.known[m.Name] != nil {
+			continue
+		}
+		var value any
+		if err := json.Unmarshal(m.Value, &value); err != nil {
+			return nil, nil, err
+		}
+		given[m.Name] = value
+	}
+	return given, tooLarge, nil
+}
+
+type fault struct{ code, argument, text string }
+
+func large(name, is string) fault {
+	return fault{"argument_too_large", name, fmt.Sprintf("Argument %q %s. Shorten it, or put the content in a file and give its path.", name, is)}
+}
+
+// refuse makes the error for a call: first unknown arguments, then wrong ones, then
+// missing ones.
+func (a arguments) refuse(faults []fault, wrong *schema.Error) *session.Error {
+	var unknown, missing []fault
+	if wrong == nil {
+		wrong = &schema.Error{}
+	}
+	for _, v := range wrong.Violations {
+		name, _, _ := strings.Cut(strings.ReplaceAll(v.Path, "[", "."), ".")
+		switch {
+		case v.Path == "" && v.Keyword == "required":
+			for _, name := range v.Names {
+				missing = append(missing, fault{"missing_argument", name, fmt.Sprintf("Missing required argument %q: %s", name, a.known[name].Description)})
+			}
+		case v.Path == "" && v.Keyword == "additionalProperties":
+			for _, name := range v.Names {
+				unknown = append(unknown, fault{"unknown_argument", name, fmt.Sprintf("Unknown argument %q.", jsontext.Clip(name, MaxName))})
+			}
+		case v.Keyword == "maxLength" || v.Keyword == "maxItems":
+			faults = append(faults, large(v.Path, "is too long ("+v.Text+")"))
+		default:
+			code := map[string]string{"required": "missing_argument", "additionalProperties": "unknown_argument"}[v.Keyword]
+			if code == "" {
+				code = "invalid_argument"
+			}
+			faults = append(faults, fault{code, v.Path, fmt.Sprintf("Argument %q: %s: %s", v.Path, v.Text, a.known[name].Description)})
+		}
+	}
+	faults = slices.Concat(unknown, faults, missing)
+	const shown = 20
+	var texts []string
+	for _, f := range faults[:min(shown, len(faults))] {
+		texts = append(texts, f.text)
+	}
+	if more := len(faults) - shown; more > 0 {
+		texts = append(texts, fmt.Sprintf("And %d more.", more))
+	}
+	texts = append(texts, a.usage())
+	return session.Wrong(faults[0].code, "%s was not called. %s", a.tool, strings.Join(texts, "\n")).
+		With("argument", jsontext.Clip(faults[0].argument, MaxName)).With("allowed", a.input.PropertyOrder)
+}
+
+// usage says what the tool takes, and what to do next.
+func (a arguments) usage() string {
+	if len(a.input.PropertyOrder) == 0 {
+		return fmt.Sprintf("%s takes no arguments: call it again with {}.", a.tool)
+	}
+	optional := slices.DeleteFunc(slices.Clone(a.input.PropertyOrder), func(n string) bool { return slices.Contains(a.input.Required, n) })
+	var takes []string
+	if len(a.input.Required) > 0 {
+		takes = append(takes, "requires "+strings.Join(a.input.Required, ", "))
+	}
+	if len(optional) > 0 {
+		takes = append(takes, "may be given "+strings.Join(optional, ", "))
+	}
+	return fmt.Sprintf("%s %s: correct the arguments and call it again.", a.tool, strings.Join(takes, " and "))
+}
+
+// Decode fills args as a tool of that input schema would. subject names what is called.
+func Decode(subject string, input *jsonschema.Schema, raw json.RawMessage, args any) error {
+	if fault := newArguments(subject, input, nil, nil).decode(raw, args); fault != nil {
+		return fault
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/session"
+)
+
+const (
+	// ErrorChars is how long the text of a refused call may be.
+	ErrorChars = 8000
+	// ErrorMetaBytes bounds the values for programs beside it.
+	ErrorMetaBytes = 16 << 10
+	// ErrorMeta is their key in `_meta`.
+	ErrorMeta = "deepwork/error"
+)
+
+// ErrStopping is the cause of the contexts of calls that are cancelled because the
+// server ends.
+var ErrStopping = errors.New("the server is stopping")
+
+// refused makes the result of a call that was refused: one text block that
+// begins with the kind, and the code for programs in `_meta`. It has no
+// structured content, since clients check that against the output schema.
+func refused(e *session.Error) *mcp.CallToolResult {
+	meta := map[string]any{}
+	for k, v := range e.Details {
+		meta[k] = v
+	}
+	if data, err := json.Marshal(meta); err != nil || len(data) > ErrorMetaBytes {
+		meta = map[string]any{"details_omitted": true}
+	}
+	meta["type"], meta["code"] = string(e.Kind), e.Code
+	return &mcp.CallToolResult{
+		Meta:    mcp.Meta{ErrorMeta: meta},
+		Content: []mcp.Content{&mcp.TextContent{Text: bounded(e.Error(), ErrorChars)}},
+		IsError: true,
+	}
+}
+
+// broken is the result of a call that broke on our side.
+func (s *Set) broken(tool string) *mcp.CallToolResult {
+	return refused(session.Wrong("internal",
+		"%s broke on the server's side, through no fault of your arguments; the server's log has the details. What to do now: %s", tool, s.again(tool)))
+}
+
+// failed makes the result of a call whose handler returned an error, and the
+// outcome for the log.
+func (s *Set) failed(ctx context.Context, tool string, err error) (*mcp.CallToolResult, string, error) {
+	if e, ok := errors.AsType[*session.Error](err); ok {
+		if e.Err != nil {
+			s.Logger.LogAttrs(ctx, slog.LevelWarn, "call refused", slog.String("tool", tool), slog.String("code", e.Code), slog.Any("error", e.Err))
+		}
+		return refused(e), e.Code, nil
+	}
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
+		if errors.Is(context.Cause(ctx), ErrStopping) {
+			return refused(session.NotNow("stopping", "The server is stopping, and %s was cut short. "+
+				"What was acknowledged is safe. Connect again; %s", tool, s.again(tool))), "stopping", nil
+		}
+		return nil, "cancelled", context.Canceled
+	}
+	s.Logger.LogAttrs(ctx, slog.LevelError, "call failed", slog.String("tool", tool), slog.Any("error", err))
+	return s.broken(tool), "internal", nil
+}
+
+// bounded cuts a text to max characters: what is cut is the middle, since the
+// beginning says what is wrong and the end what to do.
+func bounded(text string, max int) string {
+	n := utf8.RuneCountInString(text)
+	if n <= max {
+		return text
+	}
+	note := func(cut int) string { return fmt.Sprintf("\n[… %d characters cut …]\n", cut) }
+	keep := max - utf8.RuneCountInString(note(n))
+	runes := []rune(text)
+	head := keep * 3 / 4
+	tail := keep - head
+	return string(runes[:head]) + note(n-keep) + string(runes[n-tail:])
+}
+
+// errorKind returns what went wrong with a call, for the metrics, or "".
+func errorKind(outcome string, res *mcp.CallToolResult, err error) string {
+	switch {
+	case outcome == "panic" || outcome == "internal":
+		return "broken"
+	case err != nil:
+		return "cancelled"
+	case res != nil && res.IsError:
+		return "refused"
+	}
+	return ""
+}

@@ -1,0 +1,71 @@
+package tool
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"time"
+
+	"deepwork/catalog/jsontext"
+	"deepwork/session/workflow"
+)
+
+// StackLogged is how many entries of a stack stand in a log line, the top ones.
+const StackLogged = 20
+
+// A CallLog is the two log lines of a call: one as it enters, with the stack as
+// it is then (seed 000, 001.1.12), one as it ends.
+type CallLog struct {
+	logger   *slog.Logger
+	metrics  *metrics
+	identity string // the caller's
+	Tool     string
+	Counted  string // the tool's name in the metrics, if it is not Tool
+	session  *string
+	began    time.Time
+	outcome  string
+}
+
+func (l *CallLog) begin(ctx context.Context, w WorkflowCaller) {
+	if !l.logger.Enabled(ctx, slog.LevelInfo) {
+		return
+	}
+	l.logger.LogAttrs(ctx, slog.LevelInfo, "call", l.attrs(stackAttr(w.StackOf(ctx, l.session)))...)
+}
+
+func (l *CallLog) end(ctx context.Context) {
+	took := time.Since(l.began)
+	l.metrics.ended(l.label(), l.outcome, took)
+	if !l.logger.Enabled(ctx, slog.LevelInfo) {
+		return
+	}
+	l.logger.LogAttrs(ctx, slog.LevelInfo, "call ended",
+		l.attrs(slog.String("outcome", l.outcome), slog.Duration("took", took))...)
+}
+
+// label is the tool's name in the metrics: what other systems name is counted
+// together, since there is no end to it.
+func (l *CallLog) label() string { return cmp.Or(l.Counted, l.Tool) }
+
+func (l *CallLog) attrs(more ...slog.Attr) []slog.Attr {
+	attrs := make([]slog.Attr, 0, 5)
+	attrs = append(attrs, slog.String("tool", l.Tool), slog.String("caller", l.identity))
+	if l.session != nil {
+		attrs = append(attrs, slog.String("session", jsontext.Clip(*l.session, 200)))
+	}
+	return append(attrs, more...)
+}
+
+// stackAttr gives the workflows in progress, bottom first; of a deep stack how
+// deep it is and the top of it.
+func stackAttr(stack []workflow.StackEntry) slog.Attr {
+	top := stack[max(0, len(stack)-StackLogged):]
+	names := make([]string, len(top))
+	for i, e := range top {
+		names[i] = e.Workflow
+	}
+	if len(top) < len(stack) {
+		return slog.Group("stack", slog.Int("depth", len(stack)), slog.Any("top", names))
+	}
+	return slog.Any("stack", names)
+}

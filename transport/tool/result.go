@@ -1,0 +1,78 @@
+package tool
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/jsontext"
+	"deepwork/session"
+	"deepwork/session/execution"
+)
+
+// MaxReplyBytes is how much JSON one reply may be; it goes out twice, as text and as
+// structured content. Replies that can be large are bounded where they are made: lists
+// have pages, the output of agents and diffs have limits, get_workflows leaves things
+// out and says so, and a step or a group with more instructions than its bound does not
+// begin. This limit is for all others, such as the result of another system's workflow.
+const MaxReplyBytes = 8 << 20
+
+// accepted encodes a reply once, with the order of its fields kept: as structured
+// content, and the same bytes as the only text block, unless the reply has a TextValue
+// for that.
+func accepted(reply any) (*mcp.CallToolResult, error) {
+	data, err := jsontext.Encode(reply)
+	if err != nil {
+		return nil, err
+	}
+	text := data
+	if other, ok := reply.(interface{ TextValue() any }); ok {
+		if text, err = jsontext.Encode(other.TextValue()); err != nil {
+			return nil, err
+		}
+	}
+	return &mcp.CallToolResult{
+		Content:           []mcp.Content{&mcp.TextContent{Text: string(text)}},
+		StructuredContent: json.RawMessage(data),
+	}, nil
+}
+
+// errTooLarge is a reply that is not sent.
+var errTooLarge = errors.New("the reply is too large")
+
+// tooLarge is the error for a reply of n bytes of a call that was carried out. Nothing
+// is cut out of the reply, since nobody could see what is missing.
+func (s *Set) tooLarge(tool string, n int, reply any) *session.Error {
+	x := executionOf(reply)
+	what, next := "was carried out, but its reply is not sent", s.again(tool)
+	switch r := s.remedies[tool]; {
+	case r.ReadOnly:
+		what = "has no reply that can be sent"
+		next = r.Smaller
+		if next == "" {
+			next = "ask for less, where " + tool + " has an argument for it, or read the files of the project yourself."
+		}
+	case x != nil:
+		next = fmt.Sprintf("the run, with execution_id %s, is %s, and its result is at its source: look there; workflow_status tells the run without its result. "+
+			"Calling %s again runs the workflow again; before that, have it give a reference to a large result instead of the result.", x.ExecutionID, x.State, tool)
+	case s.recheck(tool) == SeeExecution:
+		next = "the run ended, and its result is at its source: look there. Calling " + tool + " again runs the workflow again; before that, have it give a reference to a large result instead of the result."
+	}
+	e := session.NotNow("reply_too_large", "%s %s: it would have %d bytes of JSON, and %d are the most. What to do now: %s", tool, what, n, MaxReplyBytes, next).
+		With("bytes", n).With("max", MaxReplyBytes).Because(fmt.Errorf("%w: %d bytes", errTooLarge, n))
+	if x != nil {
+		e = e.With("execution_id", x.ExecutionID)
+	}
+	return e
+}
+
+// executionOf returns the execution that a reply is about, or nil.
+func executionOf(reply any) *execution.Execution {
+	if called, ok := reply.(interface{ Reply() any }); ok { // of call_workflow_tool
+		reply = called.Reply()
+	}
+	x, _ := reply.(*execution.Execution)
+	return x
+}

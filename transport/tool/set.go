@@ -1,0 +1,146 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
+	"deepwork/session"
+)
+
+// A Handler carries out the calls of one tool. Its error is a protocol error; what the
+// caller is to read is a result.
+type Handler func(context.Context, *Caller, *mcp.CallToolRequest) (*mcp.CallToolResult, error)
+
+// A Set is the tools of one server.
+type Set struct {
+	MCP    *mcp.Server
+	Logger *slog.Logger
+	// Check returns the config, or why no call is carried out; nil if there is none.
+	Check func(context.Context) (*config.Config, error)
+	// Unregistered finds the handler of a tool that is not registered; nil if there are
+	// no such tools.
+	Unregistered func(ctx context.Context, name string) Handler
+	InFlight     InFlight
+
+	handlers map[string]Handler
+	remedies map[string]Remedies
+	first    *mcp.Tool // that was registered
+	metrics  metrics
+}
+
+// NewSet returns a set without tools.
+func NewSet(server *mcp.Server, logger *slog.Logger, check func(context.Context) (*config.Config, error)) *Set {
+	return &Set{MCP: server, Logger: logger, Check: check, handlers: map[string]Handler{}, remedies: map[string]Remedies{}, metrics: newMetrics()}
+}
+
+// Has reports whether a tool is registered.
+func (s *Set) Has(name string) bool { return s.handlers[name] != nil }
+
+// Names returns the names of the registered tools, in no order.
+func (s *Set) Names() []string { return slices.Collect(maps.Keys(s.handlers)) }
+
+func (s *Set) register(listed *mcp.Tool, r Remedies, h Handler) {
+	s.handlers[listed.Name], s.remedies[listed.Name] = h, r
+	if s.first == nil {
+		s.first = listed
+	}
+	s.MCP.AddTool(listed, dispatched)
+}
+
+// Announce has the SDK notify every client, once, that the list of tools changed: it
+// takes a tool that is registered again for a change.
+func (s *Set) Announce() { s.MCP.AddTool(s.first, dispatched) }
+
+type dispatchKey struct{}
+
+// Dispatch has next carry out a call with the handler of its tool. A tool that is not
+// registered with the SDK is called under the name of one that is.
+func (s *Set) Dispatch(ctx context.Context, c *Caller, req *mcp.CallToolRequest, next mcp.MethodHandler, method string) (mcp.Result, error) {
+	registered := *req
+	do := s.handlers[req.Params.Name]
+	if do == nil {
+		if s.Unregistered != nil {
+			do = s.Unregistered(ctx, req.Params.Name)
+		}
+		if do == nil {
+			// The other tools log their calls themselves.
+			s.Logger.LogAttrs(ctx, slog.LevelInfo, "call of an unknown tool",
+				slog.String("tool", jsontext.Clip(req.Params.Name, 200)), stackAttr(c.Workflows.Stack()))
+			return next(ctx, method, req) // the SDK refuses it
+		}
+		params := *req.Params
+		params.Name = s.first.Name
+		registered.Params = &params
+	}
+	carryOut := func(ctx context.Context) (*mcp.CallToolResult, error) { return do(ctx, c, req) }
+	return next(context.WithValue(ctx, dispatchKey{}, carryOut), method, &registered)
+}
+
+// dispatched is the SDK's handler of every registered tool.
+func dispatched(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	return ctx.Value(dispatchKey{}).(func(context.Context) (*mcp.CallToolResult, error))(ctx)
+}
+
+// Serve is the frame of every tool call: logs, metrics, recovery from a panic, and the
+// checks before the tool's own work. log has the tool's name; decode decodes the
+// arguments for work, which returns the reply and, for the log, the outcome.
+func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, log CallLog, decode func(*CallLog) *session.Error,
+	work func(context.Context) (reply any, outcome string, err error)) (res *mcp.CallToolResult, err error) {
+	log.logger, log.metrics, log.identity, log.began = s.Logger, &s.metrics, c.Identity, time.Now()
+	defer s.InFlight.begin(&log)()
+	defer func() {
+		if p := recover(); p != nil {
+			s.Logger.LogAttrs(ctx, slog.LevelError, "panic in a tool",
+				slog.String("tool", log.Tool), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			res, err = s.broken(log.Tool), nil
+			log.outcome = "panic"
+		}
+		if kind := errorKind(log.outcome, res, err); kind != "" {
+			s.metrics.errors.WithLabelValues(log.label(), kind).Inc()
+		}
+		log.end(ctx)
+	}()
+
+	fault := decode(&log)
+	log.begin(ctx, c.Workflows)
+	if fault == nil && s.Check != nil {
+		if _, err := s.Check(ctx); err != nil {
+			fault = BadConfig(err)
+		}
+	}
+	if fault != nil {
+		log.outcome = fault.Code
+		return refused(fault), nil
+	}
+	ctx, quiet := s.withProgress(ctx, req)
+	defer quiet() // before the reply goes out
+	reply, outcome, err := work(ctx)
+	if err == nil {
+		log.outcome = outcome
+		if res, err = accepted(reply); err != nil {
+			err = fmt.Errorf("encoding the reply: %w", err)
+		} else if n := len(res.StructuredContent.(json.RawMessage)); n > MaxReplyBytes {
+			err = s.tooLarge(log.Tool, n, reply)
+		} else {
+			return res, nil
+		}
+	}
+	res, log.outcome, err = s.failed(ctx, log.Tool, err)
+	return res, err
+}
+
+// BadConfig is how every call is refused while the config was never good.
+func BadConfig(err error) *session.Error {
+	return session.NotNow("config_invalid",
+		"The project's configuration is not valid: %v. Correct .deepwork/config.yml and call again; no restart is needed.", err).Because(err)
+}

@@ -1,0 +1,99 @@
+// Package tool is the frame around every MCP tool: it registers tools with their
+// schemas, checks and decodes arguments, carries out calls, and encodes replies and
+// errors. The tools themselves are in the packages below transport/tools.
+package tool
+
+import (
+	"context"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/session"
+	"deepwork/session/workflow"
+)
+
+// A WorkflowCaller is one connection's view of the workflow engine. It is a
+// *workflow.Conn.
+type WorkflowCaller interface {
+	Close()
+	Stack() []workflow.StackEntry
+	StackOf(ctx context.Context, sessionID *string) []workflow.StackEntry
+	GetWorkflows(context.Context) (*workflow.WorkflowsReply, error)
+	Start(context.Context, workflow.StartArgs) (*workflow.StartReply, error)
+	Finish(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error)
+	Abort(context.Context, workflow.AbortArgs) (*workflow.AbortReply, error)
+	Step(context.Context, workflow.StepArgs) (*workflow.StepReply, error)
+	GoTo(context.Context, workflow.GoToArgs) (*workflow.GoToReply, error)
+}
+
+// A Caller is who calls a tool.
+type Caller struct {
+	Identity  string // its name
+	Workflows WorkflowCaller
+}
+
+// A Tool is one MCP tool: A is the struct of its arguments, decoded by their json
+// tags, and R its reply, a pointer to a struct.
+type Tool[A, R any] struct {
+	Name, Title string
+	Description string // for the agent: when to call it, what comes back, what to do then
+	Hints       Hints
+	Input       *jsonschema.Schema
+	Output      *jsonschema.Schema
+	Session     func(*A) *string // the session_id among the arguments; nil if it has none
+	Free        []string         // arguments whose values Call checks
+	Unlisted    []Property       // arguments that are accepted, and that no schema lists
+	Call        func(context.Context, *Caller, A) (R, error)
+	Outcome     func(R) string // for the log; nil means "ok"
+
+	// Recheck says, of a tool that changes something, how a caller whose call was cut
+	// short or broke finds out what it did.
+	Recheck string
+	// Smaller says, of a tool that only reads, how to get a smaller reply.
+	Smaller string
+}
+
+// Hints are the tool annotations. All of them are set explicitly.
+type Hints struct {
+	ReadOnly, Destructive, Idempotent bool
+	Open                              bool // it reaches systems outside the project
+}
+
+// NoArgs are the arguments of a tool that has none.
+type NoArgs struct{}
+
+// Add registers a tool. A schema that cannot be made is a bug in the program, and
+// panics.
+func Add[A, R any](s *Set, t Tool[A, *R]) {
+	if t.Output == nil {
+		t.Output = OutputSchema[R](Words{})
+	}
+	check := newArguments(t.Name, t.Input, t.Free, t.Unlisted)
+	listed := &mcp.Tool{
+		Name: t.Name, Title: t.Title, Description: t.Description,
+		InputSchema: t.Input, OutputSchema: t.Output,
+		Annotations: &mcp.ToolAnnotations{
+			ReadOnlyHint:    t.Hints.ReadOnly,
+			DestructiveHint: new(t.Hints.Destructive),
+			IdempotentHint:  t.Hints.Idempotent,
+			OpenWorldHint:   new(t.Hints.Open),
+		},
+	}
+	s.register(listed, Remedies{t.Hints.ReadOnly, t.Recheck, t.Smaller}, func(ctx context.Context, c *Caller, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		var args A
+		return s.Serve(ctx, c, req, CallLog{Tool: t.Name}, func(log *CallLog) *session.Error {
+			fault := check.decode(req.Params.Arguments, &args)
+			if t.Session != nil {
+				log.session = t.Session(&args)
+			}
+			return fault
+		}, func(ctx context.Context) (any, string, error) {
+			reply, err := t.Call(ctx, c, args)
+			if err != nil || t.Outcome == nil {
+				return reply, "ok", err
+			}
+			return reply, t.Outcome(reply), nil
+		})
+	})
+}

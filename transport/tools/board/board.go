@@ -1,0 +1,135 @@
+// Package board has the tools of the set "board", by which agents and people put tasks
+// on the board and have coding agents work on them.
+package board
+
+import (
+	"context"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"deepwork/session/attempt"
+	"deepwork/transport/tool"
+)
+
+// An Engine carries out the calls of these tools. It is an *attempt.Engine; identity is
+// the caller's name.
+type Engine interface {
+	ListProjects(ctx context.Context, identity string, a attempt.ListProjectsArgs) (*attempt.ProjectsReply, error)
+	ListRepos(ctx context.Context, identity string, a attempt.ListReposArgs) (*attempt.ReposReply, error)
+	ListTasks(ctx context.Context, identity string, a attempt.ListTasksArgs) (*attempt.TasksReply, error)
+	ListTaskAttempts(ctx context.Context, identity string, a attempt.ListTaskAttemptsArgs) (*attempt.AttemptsReply, error)
+	GetTask(ctx context.Context, identity string, a attempt.TaskArgs) (*attempt.Task, error)
+	CreateTask(ctx context.Context, identity string, a attempt.CreateTaskArgs) (*attempt.Task, error)
+	UpdateTask(ctx context.Context, identity string, a attempt.UpdateTaskArgs) (*attempt.Task, error)
+	DeleteTask(ctx context.Context, identity string, a attempt.TaskArgs) (*attempt.DeleteReply, error)
+	StartTaskAttempt(ctx context.Context, identity string, a attempt.StartArgs) (*attempt.AttemptReply, error)
+	FollowUp(ctx context.Context, identity string, a attempt.FollowUpArgs) (*attempt.FollowUpReply, error)
+	GetAttempt(ctx context.Context, identity string, a attempt.AttemptArgs) (*attempt.AttemptReply, error)
+	TailAttempt(ctx context.Context, identity string, a attempt.TailArgs) (*attempt.TailReply, error)
+	GetAttemptDiff(ctx context.Context, identity string, a attempt.DiffArgs) (*attempt.DiffReply, error)
+	StopAttempt(ctx context.Context, identity string, a attempt.AttemptArgs) (*attempt.AttemptReply, error)
+	ListExecutors(ctx context.Context, identity string) (*attempt.ExecutorsReply, error)
+}
+
+// A Workspace is the workspace of an attempt. It is an *attempt.Context.
+type Workspace interface {
+	GetContext(ctx context.Context) (*attempt.ContextReply, error)
+}
+
+// Add registers the set: seed 004's tools, those that its users need beside them, and
+// get_context if there is a workspace.
+func Add(s *tool.Set, engine Engine, workspace Workspace) {
+	addListProjects(s, engine)
+	addListRepos(s, engine)
+	addListTasks(s, engine)
+	addGetTask(s, engine)
+	addCreateTask(s, engine)
+	addUpdateTask(s, engine)
+	addDeleteTask(s, engine)
+	addListExecutors(s, engine)
+	addStartTaskAttempt(s, engine)
+	addListTaskAttempts(s, engine)
+	addGetAttempt(s, engine)
+	addTailAttempt(s, engine)
+	addGetAttemptDiff(s, engine)
+	addFollowUp(s, engine)
+	addStopAttempt(s, engine)
+	if workspace != nil {
+		addGetContext(s, workspace)
+	}
+}
+
+// call makes the Call of a tool of a method.
+func call[A, R any](e Engine, method func(Engine, context.Context, string, A) (R, error)) func(context.Context, *tool.Caller, A) (R, error) {
+	return func(ctx context.Context, c *tool.Caller, args A) (R, error) {
+		return method(e, ctx, c.Identity, args)
+	}
+}
+
+// smallerPage is the Smaller of tools that list.
+const smallerPage = "give limit, for fewer at once, and go on with next_cursor."
+
+// outputSchema is the output schema of a tool of the board.
+func outputSchema[R any]() *jsonschema.Schema { return tool.OutputSchema[R](words) }
+
+var (
+	taskStatuses  = []any{"todo", "inprogress", "inreview", "done", "cancelled"}
+	attemptStates = []any{"waiting", "starting", "running", "completed", "failed", "stopped", "interrupted"}
+)
+
+// words are what the types of the board's replies cannot tell.
+var words = tool.Words{
+	Enums: map[string][]any{
+		"status":          taskStatuses,
+		"task_status":     taskStatuses,
+		"state":           attemptStates,
+		"workflow_status": {attempt.WorkflowActive, attempt.WorkflowCompleted, attempt.WorkflowAborted},
+		"stream":          {"stdout", "stderr", "system"},
+		"action":          {attempt.ActionSend, attempt.ActionQueue, attempt.ActionCancel},
+	},
+	Items: map[string]string{
+		"projects": "one project", "repos": "one repository", "tasks": "one task", "attempts": "one attempt",
+		"executors": "one executor", "variants": "a variant's name", "changed_files": "a path, relative to the worktree",
+		"entries": "one line", "diffs": "the changes in one repository", "rescued": "what was kept of one worktree",
+		"workspace_repos": "one repository",
+	},
+}
+
+// The arguments that several tools of the board share. Ids are strings to the
+// schema, so that one that is no UUID is refused in words.
+
+const uuidFormat = " A UUID, such as 3b241101-e2bb-4255-8caf-4136c566a962."
+
+func projectID() tool.Property {
+	return tool.Required("project_id", tool.MaxName, "The project, as list_projects gives it."+uuidFormat)
+}
+
+func taskID() tool.Property {
+	return tool.Required("task_id", tool.MaxName, "The task, as list_tasks or create_task gives it."+uuidFormat)
+}
+
+func attemptID() tool.Property {
+	return tool.Required("attempt_id", tool.MaxName, "The attempt, as start_task_attempt or list_task_attempts gives it."+uuidFormat)
+}
+
+func listLimit() tool.Property {
+	return integer("limit", 1, attempt.MaxLimit, "How many are returned at most, from 1 to 500. Default 50.")
+}
+
+func cursor() tool.Property {
+	return tool.Optional("cursor", 1000, "The next_cursor of the reply before, with the same other arguments; leave it out to begin with the newest.")
+}
+
+// integer is a number that may be left out, or be null.
+func integer(name string, least, most float64, description string) tool.Property {
+	return tool.Property{Name: name, Schema: &jsonschema.Schema{Types: []string{"null", "integer"}, Minimum: &least, Maximum: &most, Description: description}}
+}
+
+// oneOf gives the values that a string may have.
+func oneOf(p tool.Property, values []any) tool.Property {
+	p.Schema.Enum = values
+	if !p.Required {
+		p.Schema.Enum = append(values[:len(values):len(values)], nil)
+	}
+	return p
+}

@@ -1,0 +1,63 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"deepwork/catalog/jsontext"
+	"deepwork/transport/tool"
+)
+
+type callArgs struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+// A calledReply is what the tool that was called replied.
+type calledReply struct {
+	value   any
+	outcome string
+}
+
+// Reply returns what the tool replied.
+func (r *calledReply) Reply() any { return r.value }
+
+// MarshalJSON gives the reply as it is.
+func (r *calledReply) MarshalJSON() ([]byte, error) { return jsontext.Encode(r.value) }
+
+// addCallWorkflowTool registers call_workflow_tool, for clients that ask for the
+// list of tools once and never again.
+func addCallWorkflowTool(s *tool.Set, r *Tools) {
+	tool.Add(s, tool.Tool[callArgs, *calledReply]{
+		Name: "call_workflow_tool", Title: "Call a workflow tool",
+		Description: "Calls a workflow tool by name, as a call of the tool itself would. For clients whose list of tools does not follow changes: " +
+			"list_workflow_tools gives names and input schemas. If the call is cut off, ask workflow_status.",
+		Hints: tool.Hints{Destructive: true, Open: true},
+		Input: tool.InputSchema(
+			tool.Required("name", tool.MaxName, "The tool's name, as list_workflow_tools gives it."),
+			tool.Property{Name: "arguments", Schema: &jsonschema.Schema{Types: []string{"null", "object"},
+				Description: "The tool's arguments, an object that its input_schema allows; none are {}."}},
+		),
+		Free: []string{"arguments"},
+		Output: &jsonschema.Schema{Type: "object",
+			Description: "The run, as workflow_status tells it; of a workflow of this project what start_workflow returns."},
+		Call: func(ctx context.Context, c *tool.Caller, args callArgs) (*calledReply, error) {
+			do, err := r.target(ctx, args.Name)
+			if err != nil {
+				return nil, err
+			}
+			if do == nil {
+				return nil, r.noTool(ctx, args.Name)
+			}
+			reply, outcome, err := do(ctx, c, args.Arguments)
+			if err != nil {
+				return nil, err
+			}
+			return &calledReply{reply, outcome}, nil
+		},
+		Outcome: func(r *calledReply) string { return r.outcome },
+		Recheck: tool.SeeExecution,
+	})
+}

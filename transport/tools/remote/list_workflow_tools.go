@@ -1,0 +1,124 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"path"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/jsontext"
+	"deepwork/session"
+	"deepwork/transport/tool"
+)
+
+const (
+	ListedShort = 100 // tools in a page without their schemas
+	listedFull  = 20  // and with them
+	shortChars  = 300 // of a description without the schema
+)
+
+type listArgs struct {
+	Name   *string `json:"name"`
+	Cursor *string `json:"cursor"`
+}
+
+// A ListReply is what list_workflow_tools answers.
+type ListReply struct {
+	Tools      []toolInfo    `json:"tools" jsonschema:"the workflow tools, by name"`
+	Skipped    []SkippedInfo `json:"skipped" jsonschema:"what is not offered, and sources that are away"`
+	NextCursor *string       `json:"next_cursor" jsonschema:"cursor of the next page; null: this is the last"`
+}
+
+// A toolInfo is one of them.
+type toolInfo struct {
+	Name          string          `json:"name"`
+	Description   string          `json:"description"` // cut, unless a name was given
+	Source        *string         `json:"source"`      // nil: this project
+	WorkflowID    string          `json:"workflow_id"`
+	Category      string          `json:"category"`
+	Version       string          `json:"version"`
+	ExecutionType string          `json:"execution_type"`
+	Available     bool            `json:"available"`    // its source can be reached now
+	InputSchema   json.RawMessage `json:"input_schema"` // null, unless a name was given
+}
+
+const toolItem = "{name, description, source (null: this project), workflow_id, category, version, execution_type (sync or async), " +
+	"available (its source can be reached), input_schema (null unless name is given)}"
+
+// addListWorkflowTools registers list_workflow_tools.
+func addListWorkflowTools(s *tool.Set, r *Tools) {
+	output := tool.OutputSchema[ListReply](tool.Words{})
+	listOf(output, "tools", toolItem)
+	listOf(output, "skipped", skippedItem)
+	tool.Add(s, tool.Tool[listArgs, *ListReply]{
+		Name: "list_workflow_tools", Title: "List workflow tools",
+		Description: "Lists the workflows of other systems that are tools here. Call it where your own list of tools may be old. " +
+			"With name the input_schema comes too: call the tool itself, or through call_workflow_tool.",
+		Hints: tool.Hints{ReadOnly: true, Idempotent: true},
+		Input: tool.InputSchema(
+			tool.Optional("name", tool.MaxName, "A tool's name, or a pattern of names such as `data-*`: only these, in full."),
+			tool.Optional("cursor", tool.MaxName, "next_cursor of the page before."),
+		),
+		Output: output,
+		Call: func(ctx context.Context, _ *tool.Caller, args listArgs) (*ListReply, error) {
+			return r.list(ctx, args)
+		},
+		Smaller: "give name, for one tool or for those of a pattern.",
+	})
+}
+
+func (r *Tools) list(ctx context.Context, args listArgs) (*ListReply, error) {
+	pattern, size := "", ListedShort
+	if args.Name != nil {
+		pattern, size = *args.Name, listedFull
+		if _, err := path.Match(pattern, ""); err != nil {
+			return nil, session.Wrong("invalid_argument", "Argument \"name\" is %q, which is no name and no pattern: * stands for any text, ? for one character, [a-z] for one of them.", pattern).With("argument", "name").With("value", pattern)
+		}
+	}
+	after, _, err := tool.CursorArgument(args.Cursor, "next_cursor")
+	if err != nil {
+		return nil, err
+	}
+	r.follow(ctx)
+	l := r.Listing(ctx)
+	reply := &ListReply{Tools: []toolInfo{}, Skipped: skipped(r.unused(ctx), away(l.From), l.From.Skipped)}
+	begin, found := slices.BinarySearchFunc(l.Tools, after, byName)
+	if found {
+		begin++
+	}
+	for _, t := range l.Tools[begin:] {
+		if pattern != "" {
+			if ok, err := path.Match(pattern, t.Name); !ok || err != nil {
+				continue
+			}
+		}
+		if len(reply.Tools) == size {
+			reply.NextCursor = new(tool.EncodeCursor(reply.Tools[size-1].Name))
+			break
+		}
+		reply.Tools = append(reply.Tools, l.describe(t, pattern != ""))
+	}
+	return reply, nil
+}
+
+// describe tells of a tool, in full or in short.
+func (l *Listing) describe(t *mcp.Tool, full bool) toolInfo {
+	meta := t.Meta[WorkflowMeta].(listedMeta)
+	info := toolInfo{
+		Name: t.Name, Description: t.Description, WorkflowID: meta.ID, Category: meta.Category,
+		Version: meta.Version, ExecutionType: meta.ExecutionType, Available: true, InputSchema: json.RawMessage("null"),
+	}
+	if meta.Source != "" {
+		info.Source = &meta.Source
+		now := l.From.Tool(t.Name)
+		info.Available = now != nil && now.Away == ""
+	}
+	if full {
+		info.InputSchema = t.InputSchema.(json.RawMessage) // as every listed workflow has it
+	} else {
+		info.Description = jsontext.Clip(info.Description, shortChars)
+	}
+	return info
+}

@@ -1,0 +1,176 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog"
+	"deepwork/catalog/jsontext"
+	sources "deepwork/catalog/remote"
+	"deepwork/transport/tool"
+)
+
+const (
+	// PageTools is how many tools are in one page of tools/list; the SDK's is as long.
+	PageTools = 1000
+	// pageBytes is about how large a page becomes; a source's schemas may be large.
+	pageBytes = 4 << 20
+	// WorkflowMeta is the key in a tool's `_meta` for what MCP has no field for.
+	WorkflowMeta = "deepwork/workflow"
+	// descriptionChars is where clients cut descriptions, silently.
+	descriptionChars = 2047
+)
+
+// A Listing is the tools that workflows became, at one moment. It is immutable.
+type Listing struct {
+	From    *sources.Snapshot
+	exposed *catalog.Snapshot // nil: jobs are not exposed
+	Tools   []*mcp.Tool       // by name; one that did not change is the same pointer as before
+	of      map[*sources.Tool]*mcp.Tool
+	jobs    map[string]*jobTool // by name
+}
+
+// newListing makes the listing that follows old.
+func newListing(old *Listing, from *sources.Snapshot, exposed *catalog.Snapshot) *Listing {
+	l := &Listing{From: from, exposed: exposed, jobs: old.jobs, of: make(map[*sources.Tool]*mcp.Tool, len(from.Tools))}
+	if exposed != old.exposed {
+		l.jobs = jobTools(exposed, old.jobs)
+	}
+	l.Tools = make([]*mcp.Tool, 0, len(from.Tools)+len(l.jobs))
+	for _, t := range from.Tools {
+		if l.jobs[t.Name] != nil {
+			continue // it gets another name as soon as the catalog has seen this one
+		}
+		listed := old.of[t]
+		if listed == nil {
+			listed = listedWorkflow(t)
+			if i, found := slices.BinarySearchFunc(old.Tools, t.Name, byName); found && sameTool(old.Tools[i], listed) {
+				listed = old.Tools[i]
+			}
+		}
+		l.of[t] = listed
+		l.Tools = append(l.Tools, listed)
+	}
+	if len(l.jobs) > 0 {
+		for _, j := range l.jobs {
+			l.Tools = append(l.Tools, j.listed)
+		}
+		slices.SortFunc(l.Tools, func(a, b *mcp.Tool) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return l
+}
+
+func byName(t *mcp.Tool, name string) int { return strings.Compare(t.Name, name) }
+
+// sameTool tells whether clients see no difference between two workflows' tools
+// of the same name.
+func sameTool(a, b *mcp.Tool) bool {
+	x, y := a.Meta[WorkflowMeta].(listedMeta), b.Meta[WorkflowMeta].(listedMeta)
+	input, ok := a.InputSchema.(json.RawMessage)
+	other, too := b.InputSchema.(json.RawMessage)
+	same := x.Source == y.Source && x.ID == y.ID && x.Category == y.Category && x.Version == y.Version &&
+		x.ExecutionType == y.ExecutionType && bytes.Equal(x.Metadata, y.Metadata)
+	return same && ok && too && bytes.Equal(input, other) && a.Title == b.Title && a.Description == b.Description
+}
+
+// listedMeta is what stands under WorkflowMeta.
+type listedMeta struct {
+	Source        string          `json:"source"`
+	ID            string          `json:"id"`
+	Category      string          `json:"category"`
+	Version       string          `json:"version"`
+	ExecutionType string          `json:"execution_type"`
+	Metadata      json.RawMessage `json:"metadata"`
+}
+
+func metaOf(w *sources.Workflow) listedMeta {
+	m := listedMeta{
+		Source: w.Source, ID: w.ID, Category: tool.Plain(w.Category), Version: tool.Plain(w.Version),
+		ExecutionType: executionType(w.Async), Metadata: w.Metadata,
+	}
+	if len(m.Metadata) == 0 {
+		m.Metadata = json.RawMessage("null")
+	}
+	return m
+}
+
+func executionType(async bool) string {
+	if async {
+		return "async"
+	}
+	return "sync"
+}
+
+// listedWorkflow is a workflow of a source as tools/list has it (seed 003, 3.1).
+func listedWorkflow(t *sources.Tool) *mcp.Tool {
+	title := tool.Plain(t.Workflow.Name)
+	return &mcp.Tool{
+		Meta: mcp.Meta{WorkflowMeta: metaOf(&t.Workflow)},
+		Name: t.Name, Title: title, Description: jsontext.Clip(tool.Plain(t.Description), descriptionChars),
+		InputSchema: withoutHeaders(t.InputSchema), OutputSchema: executionJSON(),
+		// What a workflow does is not known here: the hints are those of the worst.
+		Annotations: &mcp.ToolAnnotations{Title: title, DestructiveHint: new(true), OpenWorldHint: new(true)},
+	}
+}
+
+// ListTools answers tools/list: the SDK's tools, which are in its first page, and
+// after them the workflows' (seed 003, 2.1).
+func (r *Tools) ListTools(ctx context.Context, next mcp.MethodHandler, method string, req *mcp.ListToolsRequest) (mcp.Result, error) {
+	after, ours := "", false
+	if req.Params != nil {
+		if after, ours = tool.DecodeCursor(req.Params.Cursor); ours {
+			first, params := *req, *req.Params
+			params.Cursor = ""
+			first.Params, req = &params, &first
+		}
+	}
+	res, err := next(ctx, method, req)
+	list, ok := res.(*mcp.ListToolsResult)
+	if err != nil || !ok || list.NextCursor != "" {
+		return res, err
+	}
+	r.follow(ctx)
+	page := *list
+	if ours {
+		page.Tools = nil
+	}
+	page.Tools, page.NextCursor = r.Listing(ctx).page(page.Tools, after)
+	return &page, nil
+}
+
+// page returns first and the tools after the name after, as many as fit, and the cursor
+// of the next page.
+func (l *Listing) page(first []*mcp.Tool, after string) (tools []*mcp.Tool, next string) {
+	tools = append([]*mcp.Tool{}, first...)
+	begin, found := slices.BinarySearchFunc(l.Tools, after, byName)
+	if found {
+		begin++
+	}
+	size := 0
+	for i, t := range l.Tools[begin:] {
+		size += weight(t)
+		// Without one of ours on the page there would be no name to go on from.
+		if i > 0 && (len(tools) >= PageTools || size > pageBytes) {
+			return tools, tool.EncodeCursor(l.Tools[begin+i-1].Name)
+		}
+		tools = append(tools, t)
+	}
+	return tools, ""
+}
+
+// weight is about how many bytes of a page are the source's.
+func weight(t *mcp.Tool) int {
+	n := len(t.Description)
+	if input, ok := t.InputSchema.(json.RawMessage); ok {
+		n += len(input)
+	}
+	if meta, ok := t.Meta[WorkflowMeta].(listedMeta); ok {
+		n += len(meta.Metadata)
+	}
+	return n
+}

@@ -1,0 +1,115 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"deepwork/catalog/jsontext"
+	sources "deepwork/catalog/remote"
+	"deepwork/session"
+	"deepwork/transport/tool"
+)
+
+// namesShown is how many tools a refusal names.
+const namesShown = 50
+
+// target finds a tool by its name as it is now. Where there was one, or are several,
+// the error says so; nil without an error: there is none of that name.
+func (r *Tools) target(ctx context.Context, name string) (target, error) {
+	r.follow(ctx)
+	now := r.catalog.Snapshot()
+	if t := now.Tool(name); t != nil && r.listing.Load().jobs[name] == nil {
+		return r.runOf(t), nil
+	}
+	if j := r.Listing(ctx).jobs[name]; j != nil {
+		return j.start, nil
+	}
+	if r.set.Has(name) {
+		return nil, nil
+	}
+	found := now.Find(name)
+	switch {
+	case found.Tool != nil:
+		return r.runOf(found.Tool), nil
+	case len(found.Candidates) > 0:
+		return nil, ambiguous(name, found)
+	case len(found.Gone) > 0:
+		gone := found.Gone[0]
+		return nil, session.NotNow("source_away", "Workflow tool '%s' is not there now: its source '%s' is away: %s. It comes back by itself when the source does; refresh_workflow_tools tries at once.",
+			jsontext.Clip(name, tool.MaxName), gone.Source, tool.OneLine(tool.Plain(gone.Reason), 500)).With("source", gone.Source)
+	}
+	return nil, nil
+}
+
+// runOf is the target that runs a workflow.
+func (r *Tools) runOf(t *sources.Tool) target {
+	return func(ctx context.Context, c *tool.Caller, arguments json.RawMessage) (any, string, error) {
+		return r.run(ctx, c, t, arguments)
+	}
+}
+
+// ambiguous refuses a name that is no tool's because others have or had it.
+func ambiguous(name string, found sources.Found) error {
+	var names, told []string
+	for _, t := range found.Candidates[:min(namesShown, len(found.Candidates))] {
+		names = append(names, t.Name)
+		told = append(told, fmt.Sprintf("%s (source '%s')", t.Name, t.Source))
+	}
+	why := "several workflows share it"
+	if len(found.Candidates) == 1 {
+		why = "another source's workflow has or had it"
+	}
+	text := ""
+	if len(found.Gone) > 0 {
+		gone := found.Gone[0]
+		text = fmt.Sprintf(" Source '%s', which offered one of that name, is away: %s.", gone.Source, tool.OneLine(tool.Plain(gone.Reason), 500))
+	}
+	return session.Wrong("ambiguous_workflow_tool", "'%s' is not the name of one workflow tool: %s.%s Call the one that you mean: %s.",
+		jsontext.Clip(name, tool.MaxName), why, text, strings.Join(told, ", ")).With("value", jsontext.Clip(name, tool.MaxName)).With("available", names)
+}
+
+// noTool refuses a name that is no workflow's.
+func (r *Tools) noTool(ctx context.Context, name string) error {
+	if r.set.Has(name) {
+		return session.Wrong("not_a_workflow_tool", "'%s' is a tool of this server and no workflow: call it directly.", name).With("argument", "name").With("value", name)
+	}
+	shown := jsontext.Clip(name, tool.MaxName)
+	l, disabled := r.listing.Load(), ""
+	if r.disabled(ctx) {
+		disabled = disabledText + ". Set it to true, which takes effect at once."
+	}
+	var refusal *session.Error
+	switch {
+	case len(l.Tools) == 0 && disabled != "":
+		refusal = session.NotNow("unknown_workflow_tool", "There is no workflow tool '%s', and no other: %s", shown, disabled)
+	case len(l.Tools) == 0:
+		refusal = session.NotNow("unknown_workflow_tool", "There is no workflow tool '%s', and no other: no source of workflows is connected, or none offers any. "+
+			"list_workflow_tools tells how the sources are doing; refresh_workflow_tools asks them again; new ones are named under workflow_tools.sources in .deepwork/config.yml.", shown)
+	default:
+		names := l.firstNames(namesShown)
+		text := fmt.Sprintf("There are %d, among them: %s.", len(l.Tools), strings.Join(names, ", "))
+		switch {
+		case len(l.Tools) == 1:
+			text = fmt.Sprintf("There is one: %s.", names[0])
+		case len(l.Tools) == len(names):
+			text = fmt.Sprintf("There are %d: %s.", len(names), strings.Join(names, ", "))
+		}
+		if disabled != "" {
+			text += " And " + disabled
+		}
+		refusal = session.Wrong("unknown_workflow_tool", "There is no workflow tool '%s'. %s list_workflow_tools lists all; call again with one of its names.", shown, text).
+			With("available", names)
+	}
+	return refusal.With("argument", "name").With("value", shown)
+}
+
+// firstNames are the names of so many tools.
+func (l *Listing) firstNames(most int) []string {
+	var names []string
+	for _, t := range l.Tools[:min(most, len(l.Tools))] {
+		names = append(names, t.Name)
+	}
+	return names
+}

@@ -1,0 +1,124 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	sources "deepwork/catalog/remote"
+	"deepwork/transport/tool"
+)
+
+// refreshWithin bounds the wait for sources: clients give up on a call after a
+// minute, some before.
+const refreshWithin = 20 * time.Second
+
+// skippedShown is how many skipped workflows a reply names.
+const skippedShown = 200
+
+// A RefreshReply is what refresh_workflow_tools answers.
+type RefreshReply struct {
+	Added   []string      `json:"added" jsonschema:"names of new tools"`
+	Removed []string      `json:"removed" jsonschema:"names of tools that are gone"`
+	Changed []string      `json:"changed" jsonschema:"names of tools that are described anew"`
+	Skipped []SkippedInfo `json:"skipped" jsonschema:"what is not offered, and sources that did not answer"`
+}
+
+// A SkippedInfo is a workflow that is not offered, or a source that is away.
+type SkippedInfo struct {
+	Source   string `json:"source"`   // "": the config
+	Workflow string `json:"workflow"` // its id or name; "": the source as a whole
+	Reason   string `json:"reason"`
+}
+
+// listOf is the schema of a list whose items are told in words: every client
+// reads tools/list at every start, and few read this.
+func listOf(s *jsonschema.Schema, name, item string) {
+	s.Properties[name].Items = &jsonschema.Schema{Type: "object", Description: item}
+}
+
+const skippedItem = "{source, workflow, reason}; workflow is empty for a whole source, both are for config.yml"
+
+// addRefreshWorkflowTools registers refresh_workflow_tools (seed 003, 4.3).
+func addRefreshWorkflowTools(s *tool.Set, r *Tools) {
+	output := tool.OutputSchema[RefreshReply](tool.Words{Items: map[string]string{"added": "a name", "removed": "a name", "changed": "a name"}})
+	listOf(output, "skipped", skippedItem)
+	tool.Add(s, tool.Tool[tool.NoArgs, *RefreshReply]{
+		Name: "refresh_workflow_tools", Title: "Refresh workflow tools",
+		Description: "Asks every source for its workflows now, and tells what changed. Call it when a workflow was just added or mended at its source; else tools follow by themselves.",
+		Hints:       tool.Hints{Idempotent: true, Open: true},
+		Input:       tool.InputSchema(), Output: output,
+		Call: func(ctx context.Context, _ *tool.Caller, _ tool.NoArgs) (*RefreshReply, error) {
+			return r.refresh(ctx)
+		},
+		Outcome: func(r *RefreshReply) string {
+			if len(r.Added)+len(r.Removed)+len(r.Changed) == 0 {
+				return "unchanged"
+			}
+			return "changed"
+		},
+		Recheck: "call list_workflow_tools to see which there are now",
+	})
+}
+
+func (r *Tools) refresh(ctx context.Context) (*RefreshReply, error) {
+	report, err := r.catalog.Refresh(ctx, r.Patience)
+	if err != nil {
+		return nil, fmt.Errorf("refreshing the workflow tools: %w", err)
+	}
+	r.Listing(ctx)
+	return &RefreshReply{report.Added, report.Removed, report.Changed, skipped(r.unused(ctx), report.Silent, report.Skipped)}, nil
+}
+
+// unused tells why the config, as it stands or as it is written, brings no tools.
+func (r *Tools) unused(ctx context.Context) []string {
+	var all []string
+	if err := r.Refused(); err != nil {
+		all = append(all, "an edit of .deepwork/config.yml is refused, and what it said before stays in use: "+err.Error())
+	}
+	if r.disabled(ctx) {
+		all = append(all, disabledText)
+	}
+	return all
+}
+
+const disabledText = "workflow_tools.enabled is false in .deepwork/config.yml, so that no source is connected"
+
+// disabled tells whether sources are switched off.
+func (r *Tools) disabled(ctx context.Context) bool {
+	settings, err := r.Settings(ctx)
+	return err == nil && !settings.WorkflowTools.Enabled
+}
+
+// away are the sources that cannot be asked now, and why.
+func away(now *sources.Snapshot) []sources.Skipped {
+	var all []sources.Skipped
+	for _, s := range now.Sources {
+		if s.Err != nil {
+			all = append(all, sources.Skipped{Source: s.Name, Reason: s.Err.Error()})
+		}
+	}
+	return all
+}
+
+// skipped tells what of the config is not in use, which sources are silent, and
+// which workflows are not offered.
+func skipped(config []string, sources, workflows []sources.Skipped) []SkippedInfo {
+	all := []SkippedInfo{}
+	for _, why := range config {
+		all = append(all, SkippedInfo{"", "", tool.OneLine(tool.Plain(why), 1000)})
+	}
+	for _, s := range sources {
+		all = append(all, SkippedInfo{s.Source, "", tool.OneLine(tool.Plain(s.Reason), 500)})
+	}
+	for i, w := range workflows {
+		if i == skippedShown {
+			all = append(all, SkippedInfo{w.Source, "", fmt.Sprintf("and %d more workflows; the log has them", len(workflows)-i)})
+			break
+		}
+		all = append(all, SkippedInfo{w.Source, tool.Plain(w.Workflow), tool.OneLine(tool.Plain(w.Reason), 500)})
+	}
+	return all
+}

@@ -1,0 +1,60 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+
+	"deepwork/catalog/jsontext"
+	"deepwork/session"
+	"deepwork/session/execution"
+	"deepwork/transport/tool"
+)
+
+type statusArgs struct {
+	ExecutionID string `json:"execution_id"`
+}
+
+// addWorkflowStatus registers workflow_status (seed 003, requirement 8).
+func addWorkflowStatus(s *tool.Set, r *Tools) {
+	tool.Add(s, tool.Tool[statusArgs, *execution.Execution]{
+		Name: "workflow_status", Title: "Status of a run",
+		Description: "Tells where a run of a workflow tool is: state, progress, result or error, also after it ended (for a day). Call it when a call was cut off " +
+			"or answered `running`, and do not start the workflow again. Where its source cannot be asked, that is `not supported`.",
+		Hints:  tool.Hints{ReadOnly: true, Idempotent: true, Open: true},
+		Input:  tool.InputSchema(tool.Required("execution_id", maxExecutionID, "The run's execution_id, as progress messages, results and errors have it, or its source's id of it.")),
+		Output: executionSchema(),
+		Call: func(ctx context.Context, c *tool.Caller, args statusArgs) (*execution.Execution, error) {
+			r, err := r.Executions.Status(ctx, c.Identity, args.ExecutionID)
+			if refusal, ok := err.(*session.Error); ok {
+				return nil, slim(refusal)
+			}
+			if err != nil {
+				return nil, err
+			}
+			return sendable(r), nil
+		},
+		Outcome: func(r *execution.Execution) string { return string(r.State) },
+		Smaller: "the run ended, and its result is at its source: have the workflow give a reference to a large result instead of the result.",
+	})
+}
+
+// maxExecutionID is how long a source's id of a run may be, in characters.
+const maxExecutionID = 1024
+
+// sendable returns an execution without a result that no reply has room for.
+func sendable(x *execution.Execution) *execution.Execution {
+	if len(x.Result) <= tool.MaxReplyBytes/2 { // all else is some 10 KB
+		return x
+	}
+	if data, err := jsontext.Encode(x); err != nil || len(data) <= tool.MaxReplyBytes {
+		return x
+	}
+	lighter := *x
+	lighter.Result = nil
+	why := fmt.Sprintf("its result is too large to be sent: it has %d bytes of JSON, and a reply may have %d; look for it at its source, and have the workflow give a reference to a large result instead of the result", len(x.Result), tool.MaxReplyBytes)
+	if x.Error != nil {
+		why = *x.Error + "; " + why
+	}
+	lighter.Error = &why
+	return &lighter
+}

@@ -1,0 +1,72 @@
+package source
+
+import (
+	"context"
+	"slices"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"deepwork/catalog/jsontext"
+	"deepwork/session"
+	"deepwork/transport/tool"
+)
+
+// pageSize is how many workflows are in one reply.
+const pageSize = 1000
+
+// A listReply is what workflows-list-tool answers.
+type listReply struct {
+	Workflows  []Workflow `json:"workflows"`
+	NextCursor *string    `json:"nextCursor"`
+}
+
+// TextValue is what the text of the result has: the bare array.
+func (r *listReply) TextValue() any { return r.Workflows }
+
+type listArgs struct {
+	Cursor *string `json:"cursor"`
+}
+
+// addList registers workflows-list-tool (seed 003, 6.1).
+func addList(s *tool.Set, o Options) {
+	tool.Add(s, tool.Tool[listArgs, *listReply]{
+		Name: "workflows-list-tool", Title: "Workflows as a source",
+		Description: "For servers that make tools of this project's workflows; agents use get_workflows. Lists what workflows-execute-tool can run.",
+		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
+		Input:       tool.InputSchema(tool.Optional("cursor", tool.MaxName, "nextCursor of the page before.")),
+		Output: &jsonschema.Schema{
+			Type: "object",
+			Properties: map[string]*jsonschema.Schema{
+				"workflows": {Type: "array", Description: "the workflows: {id, name, description, category, version, inputSchema, executionType, metadata}",
+					Items: &jsonschema.Schema{Type: "object", Description: "one workflow"}},
+				"nextCursor": {Types: []string{"null", "string"}, Description: "cursor of the next page; null: this is the last"},
+			},
+			PropertyOrder: []string{"workflows", "nextCursor"},
+			Required:      []string{"workflows"},
+		},
+		Call: func(ctx context.Context, _ *tool.Caller, args listArgs) (*listReply, error) {
+			return list(Workflows(o.Jobs(ctx)), args.Cursor)
+		},
+	})
+}
+
+// list returns the page after the workflow whose id the cursor holds.
+func list(all []Workflow, cursor *string) (*listReply, error) {
+	after, given, err := tool.CursorArgument(cursor, "nextCursor")
+	if err != nil {
+		return nil, err
+	}
+	if given {
+		i := slices.IndexFunc(all, func(w Workflow) bool { return w.ID == after })
+		if i < 0 {
+			return nil, session.Wrong("invalid_argument", "Argument \"cursor\" names workflow %q, which is not there any more: list again from the beginning.", jsontext.Clip(after, 100)).
+				With("argument", "cursor").With("value", jsontext.Clip(*cursor, 100))
+		}
+		all = all[i+1:]
+	}
+	reply := &listReply{Workflows: append([]Workflow{}, all[:min(pageSize, len(all))]...)}
+	if len(all) > pageSize {
+		reply.NextCursor = new(tool.EncodeCursor(all[pageSize-1].ID))
+	}
+	return reply, nil
+}

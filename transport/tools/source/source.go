@@ -1,0 +1,118 @@
+// Package source has the tools by which other servers find and run this project's
+// workflows (seed 003): to them this server is a source of workflows. It offers this
+// project's own workflows only: two servers that are each other's sources would
+// otherwise pass on the same ones for ever.
+package source
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"deepwork/catalog"
+	"deepwork/catalog/job"
+	"deepwork/session/workflow"
+	"deepwork/transport/tool"
+	"deepwork/transport/tools/workflows"
+)
+
+// Options are what the tools need.
+type Options struct {
+	Jobs      func(context.Context) *catalog.Snapshot
+	Execution func(ctx context.Context, identity, sessionID string) (*workflow.Execution, error)
+}
+
+// Add registers the tools.
+func Add(s *tool.Set, o Options) {
+	addList(s, o)
+	addExecute(s, o)
+	addStatus(s, o)
+	addCancel(s, o)
+}
+
+// A Workflow is a workflow of this project in the schema of seed 003, 6.1.
+type Workflow struct {
+	ID            string          `json:"id"`
+	Name          string          `json:"name"` // fit for a tool
+	Description   string          `json:"description"`
+	Category      string          `json:"category"`
+	Version       string          `json:"version"`
+	InputSchema   json.RawMessage `json:"inputSchema"`
+	ExecutionType string          `json:"executionType"`
+	Metadata      json.RawMessage `json:"metadata"`
+
+	JobName      string `json:"-"`
+	WorkflowName string `json:"-"`
+	Summary      string `json:"-"`
+}
+
+// Workflows returns the workflows that can be started, in the order of their folders
+// and files.
+func Workflows(jobs *catalog.Snapshot) (all []Workflow) {
+	for _, j := range jobs.Jobs {
+		for i := range j.Workflows {
+			if w := &j.Workflows[i]; len(w.Entries) > 0 {
+				all = append(all, newWorkflow(j, w))
+			}
+		}
+	}
+	return all
+}
+
+func newWorkflow(j *job.Job, w *job.Workflow) Workflow {
+	steps := 0
+	for _, e := range w.Entries {
+		steps += len(e)
+	}
+	return Workflow{
+		ID: j.Name + "/" + w.Name, Name: toolName(j.Name + "-" + w.Name), Description: fmt.Sprintf("%s (job %s: %s)", w.Summary, j.Name, j.Summary),
+		Category: "workflow", Version: j.Version, InputSchema: inputJSON(), ExecutionType: "async",
+		Metadata: tool.MustJSON(struct {
+			Job      string `json:"job"`
+			Workflow string `json:"workflow"`
+			Steps    int    `json:"steps"`
+		}{j.Name, w.Name, steps}),
+		JobName: j.Name, WorkflowName: w.Name, Summary: w.Summary,
+	}
+}
+
+// toolName bounds a name. Neither part of it has a hyphen, so no two workflows share
+// one.
+func toolName(name string) string {
+	const most = 64
+	if len(name) > most {
+		sum := sha256.Sum256([]byte(name))
+		name = name[:most-9] + "_" + hex.EncodeToString(sum[:])[:8]
+	}
+	return name
+}
+
+// input is what a workflow is started with.
+func input() *jsonschema.Schema {
+	return tool.InputSchema(
+		tool.Required("goal", tool.MaxText, "What is to be accomplished, in plain words, at most 100,000 characters."),
+		tool.Optional("instance_id", tool.MaxName, "A short name for this run, at most 200 characters; it becomes part of the branch name. Without it the date is used."),
+	)
+}
+
+var inputJSON = sync.OnceValue(func() json.RawMessage { return tool.MustJSON(input()) })
+
+// Start starts a session of a workflow with arguments of its input schema. subject
+// names what is called, in errors. A root session is nested in no other.
+func (w *Workflow) Start(ctx context.Context, c *tool.Caller, subject string, arguments json.RawMessage, root bool) (*workflow.StartReply, error) {
+	var in struct {
+		Goal       string  `json:"goal"`
+		InstanceID *string `json:"instance_id"`
+	}
+	if err := tool.Decode(subject, input(), arguments, &in); err != nil {
+		return nil, err
+	}
+	return workflows.Start(ctx, c, workflow.StartArgs{
+		Goal: in.Goal, JobName: w.JobName, WorkflowName: w.WorkflowName, InstanceID: in.InstanceID, Root: root,
+	})
+}

@@ -1,0 +1,46 @@
+package workflows
+
+import (
+	"context"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"deepwork/session/workflow"
+	"deepwork/transport/tool"
+)
+
+// addGetWorkflows registers get_workflows (seed 000, 001.2).
+func addGetWorkflows(s *tool.Set) {
+	tool.Add(s, tool.Tool[tool.NoArgs, *workflow.WorkflowsReply]{
+		Name: "get_workflows", Title: "List workflows",
+		Description: "Lists all jobs of this project and their workflows. Call it first, to discover what there is, and again after a job.yml was " +
+			"written or changed: the reply is always as the files are now.\n\n" +
+			"Returns jobs (each with name, summary, description and its workflows), errors (jobs whose job.yml has faults, each fault with line " +
+			"and column, so that you can correct it) and stack (the workflows in progress on this connection).\n\n" +
+			"Then call start_workflow with the job_name and workflow_name that fit what the user wants. If stack is not empty, a workflow is in " +
+			"progress already: get_step tells where it stands.",
+		Hints:  tool.Hints{ReadOnly: true, Idempotent: true},
+		Input:  tool.InputSchema(),
+		Output: workflowsSchema(),
+		Call: call(func(w tool.WorkflowCaller, ctx context.Context, _ tool.NoArgs) (*workflow.WorkflowsReply, error) {
+			return w.GetWorkflows(ctx)
+		}),
+	})
+}
+
+// workflowsSchema is the schema of get_workflows: its lists reach the transport
+// encoded already, so their types are told here.
+func workflowsSchema() *jsonschema.Schema {
+	s := OutputSchema[workflow.WorkflowsReply]()
+	s.Properties["jobs"] = listSchema[workflow.JobInfo]("the jobs that can be started, in the order of their folders", "one job")
+	s.Properties["errors"] = listSchema[workflow.JobLoadError](
+		"the jobs whose files do not load now, one entry a job; of one that is in jobs too, the last good definition is served",
+		"one job with faults")
+	return s
+}
+
+func listSchema[T any](description, item string) *jsonschema.Schema {
+	items := OutputSchema[T]()
+	items.Description = item
+	return &jsonschema.Schema{Type: "array", Description: description, Items: items}
+}

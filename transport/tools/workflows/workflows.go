@@ -1,0 +1,105 @@
+// Package workflows has the tools of the set "workflows", by which agents walk the
+// workflows of a project.
+package workflows
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"deepwork/session/workflow"
+	"deepwork/transport/tool"
+)
+
+// Add registers the set: seed 000's four tools, and two for agents that lost their
+// place or must go back.
+func Add(s *tool.Set) {
+	addGetWorkflows(s)
+	addStartWorkflow(s)
+	addFinishedStep(s)
+	addAbortWorkflow(s)
+	addGetStep(s)
+	addGoToStep(s)
+}
+
+// seeStep is the Recheck of these tools.
+const seeStep = "call get_step, with your session_id if you have one, to see where the workflow stands: what it does not show was not recorded"
+
+// call makes the Call of a tool of a method. A list that may not be null is [] in the
+// reply.
+func call[A, R any](method func(tool.WorkflowCaller, context.Context, A) (*R, error)) func(context.Context, *tool.Caller, A) (*R, error) {
+	return func(ctx context.Context, c *tool.Caller, args A) (*R, error) {
+		r, err := method(c.Workflows, ctx, args)
+		if err != nil {
+			return nil, err
+		}
+		reply := *r // the engine may give one reply to several callers
+		fields := reflect.ValueOf(&reply).Elem()
+		for i := range fields.NumField() {
+			name, _, _ := strings.Cut(fields.Type().Field(i).Tag.Get("json"), ",")
+			if f := fields.Field(i); f.Kind() == reflect.Slice && f.IsNil() && !slices.Contains(words.Nullable, name) {
+				f.Set(reflect.MakeSlice(f.Type(), 0, 0))
+			}
+		}
+		return &reply, nil
+	}
+}
+
+// Start starts a workflow, as start_workflow does.
+var Start = call(tool.WorkflowCaller.Start)
+
+// words are those of the replies of these tools.
+var words = tool.Words{
+	Nullable: []string{"concurrent_steps", "failed_reviews", "failed_criteria", "pending_concurrent_steps"},
+	Enums: map[string][]any{
+		"status":                        {string(workflow.NeedsWork), string(workflow.NextStep), string(workflow.WorkflowComplete)},
+		"state":                         {"started", "completed"},
+		"type":                          {"file", "files"},
+		"syntax_for_finished_step_tool": {"filepath", "array of filepaths for all individual files"},
+	},
+	Items: map[string]string{
+		"stack":                    "one workflow in progress",
+		"workflows":                "one workflow of the job",
+		"concurrent_steps":         "one step of the group, in full",
+		"step_expected_outputs":    "one expected output",
+		"step_reviews":             "one review",
+		"step_quality_criteria":    "one question",
+		"failed_reviews":           "one review that did not pass",
+		"failed_criteria":          "the verdict on one criterion",
+		"criteria_results":         "the verdict on one criterion",
+		"pending_concurrent_steps": "a step's id",
+		"invalidated_steps":        "a step's id",
+		"completed_steps":          "a step's id",
+		"members":                  "the state of one step",
+	},
+}
+
+// OutputSchema is the schema of a reply of these tools. It has the schema of a step,
+// the largest part, once, also if the reply describes steps in two fields: clients read
+// tools/list at every start. The fields keep their type and description beside the
+// reference, for clients that do not follow it; the definition allows null, for those
+// that follow the reference alone.
+func OutputSchema[R any]() *jsonschema.Schema {
+	const name = "step"
+	s := tool.OutputSchema[R](words)
+	for _, field := range []string{"begin_step", "concurrent_steps"} {
+		p := s.Properties[field]
+		if p == nil {
+			continue
+		}
+		if p.Items != nil {
+			p = p.Items
+		}
+		if s.Defs == nil {
+			def := p.CloneSchemas()
+			def.Type, def.Types, def.Description = "", []string{"null", "object"}, "all that is needed to do a step"
+			s.Defs = map[string]*jsonschema.Schema{name: def}
+		}
+		p.Ref = "#/$defs/" + name
+		p.Properties, p.PropertyOrder, p.Required, p.AdditionalProperties = nil, nil, nil, nil
+	}
+	return s
+}

@@ -1,0 +1,74 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"deepwork/catalog/config"
+)
+
+// access decides who may call. Tokens come from the token file and from the
+// config, and are looked at afresh with each request.
+type access struct {
+	file     *tokenFile // nil: none was given
+	loopback bool       // the server is reached from this machine alone
+}
+
+// check refuses to serve where everybody could call: off loopback without a token.
+func (a *access) check(address string, settings config.HTTP) error {
+	if a.loopback || a.file != nil || len(settings.Tokens) > 0 {
+		return nil
+	}
+	return fmt.Errorf("%s can be reached from other machines, and there is no token: whoever reaches it could act as you. "+
+		"Run deepwork token new NAME and give the line that it prints to stderr by --token-file, or under http.tokens in .deepwork/config.yml; "+
+		"or leave --host at 127.0.0.1", address)
+}
+
+// caller returns the identity of a request, or an error for its sender and
+// whether it came with a token.
+func (a *access) caller(r *http.Request, settings config.HTTP) (identity string, given bool, err error) {
+	credentials := configured(settings.Tokens)
+	if a.file != nil {
+		credentials = append(credentials, a.file.tokens()...)
+	}
+	if len(credentials) == 0 && a.file == nil && a.loopback {
+		return LocalIdentity, false, nil
+	}
+	headers := r.Header.Values("Authorization")
+	if len(headers) > 1 {
+		// A proxy in front may have looked at the other one.
+		return "", false, errors.New("there are several Authorization headers: send one")
+	}
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		return "", false, errors.New("a bearer token is needed: send it as Authorization: Bearer TOKEN (deepwork token new makes one)")
+	}
+	scheme, token, _ := strings.Cut(header, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", false, errors.New("the Authorization header is not a bearer token: send Authorization: Bearer TOKEN")
+	}
+	name, ok := identify(credentials, strings.TrimSpace(token))
+	if !ok {
+		return "", true, errors.New("the bearer token is not known here: it was mistyped or withdrawn; ask whoever runs the server for a new one")
+	}
+	return name, true, nil
+}
+
+// authenticate lets callers in, with their identity in the context of the request.
+func (h *Server) authenticate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		identity, given, err := h.access.caller(r, h.Settings(r.Context()))
+		if err != nil {
+			challenge := `Bearer realm="deepwork"`
+			if given {
+				challenge += `, error="invalid_token"`
+			}
+			w.Header().Set("WWW-Authenticate", challenge)
+			h.refuse(w, r, http.StatusUnauthorized, refusedToken, err.Error())
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(WithCaller(r.Context(), Caller{Identity: identity, Remote: true})))
+	})
+}

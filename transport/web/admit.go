@@ -1,0 +1,176 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/jsontext"
+	"deepwork/transport/wire"
+)
+
+// timely bounds how long the body of any request may take, also of one that is
+// refused: net/http reads what is left of a body before it answers.
+func (h *Server) timely(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if hasBody(r) {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.options.BodyTimeout)) // it is offered by net/http
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
+
+// admit bounds what callers ask at once, and how much, and reads the body of a
+// request within its time.
+func (h *Server) admit(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h.stopping.Load() {
+			w.Header().Set("Connection", "close")
+			w.Header().Set("Retry-After", "1")
+			h.refuse(w, r, http.StatusServiceUnavailable, refusedStopping,
+				"the server is stopping: connect again when it is back; workflow sessions are resumed by their session_id")
+			return
+		}
+		// Streams last as long as their client; they are bounded as connections are.
+		if isStream(r) {
+			h.streams.Add(1)
+			defer h.streams.Add(-1)
+		} else {
+			limit := int64(h.LastSettings().MaxRequests)
+			n := h.requests.Add(1)
+			defer h.requests.Add(-1)
+			// A call whose client hung up runs on, and counts.
+			if n > limit || int64(h.InFlight.Len()) >= limit {
+				h.refuseBusy(w, r, limit)
+				return
+			}
+		}
+		if hasBody(r) {
+			body, ok := h.read(w, r)
+			if !ok {
+				return
+			}
+			n, fault := inspect(body)
+			if fault != "" {
+				http.Error(w, fault, http.StatusBadRequest)
+				return
+			}
+			r.Body = &readBody{*bytes.NewReader(body), body}
+			if n > 1 {
+				limit := int64(h.LastSettings().MaxRequests)
+				all := h.requests.Add(int64(n - 1))
+				defer h.requests.Add(int64(1 - n))
+				if all > limit || int64(h.InFlight.Len()+n) > limit {
+					h.refuseBusy(w, r, limit)
+					return
+				}
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (h *Server) refuseBusy(w http.ResponseWriter, r *http.Request, limit int64) {
+	w.Header().Set("Retry-After", "1")
+	h.refuse(w, r, http.StatusTooManyRequests, refusedRequests,
+		fmt.Sprintf("%d requests are in flight, as many as are allowed at once: try again in a moment, or raise http.max_requests in .deepwork/config.yml", limit))
+}
+
+// isStream tells the requests whose responses last: a GET, and in the newest
+// version a subscription, where the SDK sees to it that the header is true.
+func isStream(r *http.Request) bool {
+	return r.Method == http.MethodGet ||
+		r.Header.Get("Mcp-Method") == wire.ListenMethod && r.Header.Get("Mcp-Protocol-Version") >= StatelessSince
+}
+
+// A readBody is the body of a request that admit has read. It is not put into the
+// context, which lives as long as the MCP session.
+type readBody struct {
+	bytes.Reader
+	data []byte
+}
+
+// Close implements io.Closer.
+func (*readBody) Close() error { return nil }
+
+// read takes in the body of a request, or refuses it (false).
+func (h *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	limit := int64(h.LastSettings().MaxBodyBytes)
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if err == nil {
+		// The deadline must not pass during the call: the connection would be
+		// taken for broken.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+		return body, true
+	}
+	w.Header().Set("Connection", "close") // what is left of the body is not waited for
+	_, large := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case large:
+		h.refuse(w, r, http.StatusRequestEntityTooLarge, refusedBody,
+			fmt.Sprintf("the body of the request is larger than %d bytes: give files by their paths, or raise http.max_body_bytes in .deepwork/config.yml", limit))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		h.refuse(w, r, http.StatusRequestTimeout, refusedSlow, fmt.Sprintf("the body of the request did not come within %v", h.options.BodyTimeout))
+	default:
+		http.Error(w, "the body of the request could not be read", http.StatusBadRequest)
+	}
+	return nil, false
+}
+
+// refuse answers a request that is not served, and counts it.
+func (h *Server) refuse(w http.ResponseWriter, r *http.Request, status int, reason, message string) {
+	h.refused.WithLabelValues(reason).Inc()
+	http.Error(w, message, status)
+	if more, due := h.told.due(time.Now()); due {
+		h.Logger.LogAttrs(r.Context(), slog.LevelWarn, "request refused",
+			slog.String("reason", reason), slog.Int("status", status), slog.String("remote", r.RemoteAddr),
+			slog.String("method", r.Method), slog.String("path", jsontext.Clip(r.URL.Path, 100)), slog.Int("not_logged", more))
+	}
+}
+
+// refusals lets one refusal a second into the log, and counts the rest: nobody
+// who is refused is to fill a disk.
+type refusals struct {
+	mu   sync.Mutex
+	next time.Time
+	more int
+}
+
+func (r *refusals) due(now time.Time) (more int, due bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Before(r.next) {
+		r.more++
+		return 0, false
+	}
+	more, r.more, r.next = r.more, 0, now.Add(time.Second)
+	return more, true
+}
+
+// metaVersion is the protocol version that a request has in its body, or "".
+func metaVersion(body []byte) string {
+	if !bytes.Contains(body, []byte(mcp.MetaKeyProtocolVersion)) {
+		return ""
+	}
+	var m struct {
+		Params struct {
+			Meta map[string]any `json:"_meta"`
+		} `json:"params"`
+	}
+	if json.Unmarshal(body, &m) != nil {
+		return "" // the handler says what is wrong with it
+	}
+	version, _ := m.Params.Meta[mcp.MetaKeyProtocolVersion].(string)
+	return version
+}

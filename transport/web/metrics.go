@@ -1,0 +1,55 @@
+package web
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"deepwork/transport/tool"
+)
+
+// Why a request or a connection is refused, as the label reason of
+// deepwork_refused_total.
+const (
+	refusedHost        = "host"
+	refusedOrigin      = "origin"
+	refusedToken       = "token"
+	refusedSession     = "session"     // unknown, ended, or another identity's
+	refusedSessions    = "sessions"    // too many MCP sessions
+	refusedStopping    = "stopping"    // the server ends
+	refusedRequests    = "requests"    // too many in flight
+	refusedConnections = "connections" // too many open
+	refusedEvicted     = "evicted"     // idle or half open, and closed for a new one
+	refusedBody        = "body"        // larger than allowed
+	refusedSlow        = "slow"        // the body did not come in time
+)
+
+func newRefused() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "deepwork_refused_total",
+		Help: "HTTP requests and connections that were refused, by reason."}, []string{"reason"})
+}
+
+// metrics is the handler of /metrics. Its registry is of this server alone: nothing is
+// registered globally.
+func (h *Server) metrics() http.Handler {
+	r := prometheus.NewRegistry()
+	r.MustRegister(h.Metrics...)
+	r.MustRegister(
+		h.refused,
+		tool.Gauge("deepwork_mcp_connections", "MCP connections, each with a stack of its own; the stateless requests of an identity are one.", h.Sessions.Len),
+		tool.Gauge("deepwork_http_connections", "Network connections that are open.", h.sockets.len),
+		tool.Gauge("deepwork_http_requests_in_flight", "HTTP requests that are in flight, streams not counted.", func() int { return h.Stats().Requests }),
+		tool.Gauge("deepwork_http_streams", "HTTP responses that stay open for messages from the server.", func() int { return h.Stats().Streams }),
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{
+		ErrorLog:            slog.NewLogLogger(h.Logger.Handler(), slog.LevelWarn),
+		MaxRequestsInFlight: 4,
+		Timeout:             10 * time.Second,
+	})
+}

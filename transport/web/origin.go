@@ -1,0 +1,106 @@
+package web
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
+)
+
+// sites are the Host and Origin headers that are taken. A web page that a user
+// visits can make the browser send requests here, under a name that its author
+// lets point to this machine (DNS rebinding): Host tells the name, Origin the page.
+type sites struct {
+	loopback bool       // listens on loopback
+	host     string     // as --host has it, in lower case
+	addr     netip.Addr // that is listened on
+}
+
+// isLoopback tells whether a host name is this machine's own.
+func isLoopback(host string) bool {
+	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback() // a zone may be any text
+}
+
+// hostOf is the host of a Host header, without port and brackets, in lower case.
+func hostOf(header string) string {
+	host, _, err := net.SplitHostPort(header)
+	if err != nil {
+		host = header
+	}
+	return strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+}
+
+// host tells whether a Host header is taken: of loopback its names; of another
+// address that address, or the name it was given as; of all addresses (0.0.0.0)
+// any, unless the config names those that are allowed, since a caller has a token
+// there, which no page has. What the config allows is allowed everywhere.
+func (s sites) takesHost(header string, settings config.HTTP) bool {
+	host := hostOf(header)
+	if slices.Contains(settings.AllowedHosts, host) {
+		return true
+	}
+	switch {
+	case s.loopback:
+		return isLoopback(host)
+	case s.addr.IsUnspecified() && len(settings.AllowedHosts) == 0:
+		return true
+	case host == s.host:
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap() == s.addr.Unmap()
+}
+
+// takesOrigin tells whether pages of an origin may call: those of this machine
+// where only this machine can call, and those that the config allows. Whatever
+// is no browser sends no Origin.
+func (s sites) takesOrigin(header string, settings config.HTTP) bool {
+	if header == "" || slices.Contains(settings.AllowedOrigins, strings.ToLower(header)) {
+		return true
+	}
+	u, err := url.Parse(header)
+	return err == nil && s.loopback && (u.Scheme == "http" || u.Scheme == "https") && isLoopback(u.Hostname())
+}
+
+// guard refuses requests for other hosts and from other sites' pages (403), and
+// tells browsers what pages of the allowed ones may do (CORS).
+func (h *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		settings := h.Settings(r.Context())
+		if !h.sites.takesHost(r.Host, settings) {
+			h.refuse(w, r, http.StatusForbidden, refusedHost,
+				fmt.Sprintf("the Host %q is not served here: use the address the server listens on, or add the name to http.allowed_hosts in .deepwork/config.yml", jsontext.Clip(r.Host, 200)))
+			return
+		}
+		origins := r.Header.Values("Origin")
+		if len(origins) > 1 || len(origins) == 1 && !h.sites.takesOrigin(origins[0], settings) {
+			h.refuse(w, r, http.StatusForbidden, refusedOrigin,
+				fmt.Sprintf("pages of the origin %q may not call: add it to http.allowed_origins in .deepwork/config.yml if they should", jsontext.Clip(strings.Join(origins, ", "), 200)))
+			return
+		}
+		if len(origins) == 1 {
+			head := w.Header()
+			head.Set("Access-Control-Allow-Origin", origins[0])
+			head.Add("Vary", "Origin")
+			head.Set("Access-Control-Expose-Headers", "Mcp-Session-Id")
+			if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+				head.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+				head.Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
+				head.Set("Access-Control-Max-Age", "600")
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}

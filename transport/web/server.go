@@ -1,0 +1,327 @@
+// Package web serves MCP over the network: streamable HTTP, HTTP with server-sent
+// events, who may call, and how much.
+package web
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"deepwork/catalog/config"
+	"deepwork/transport/tool"
+)
+
+// The network transports, as Options.Transport has them.
+const (
+	HTTP = "http" // streamable HTTP, at /mcp
+	SSE  = "sse"  // HTTP with server-sent events, at /sse (seed 001)
+)
+
+// DefaultHost is where a network transport listens: on this machine alone.
+const DefaultHost = "127.0.0.1"
+
+const (
+	headerTimeout, bodyTimeout = 10 * time.Second, 30 * time.Second
+	// keepAlive is how long a connection may be open between two requests.
+	keepAlive = 2 * time.Minute
+	// maxHeaderBytes bounds the header of a request; net/http adds 4 KiB.
+	maxHeaderBytes = 64 << 10
+)
+
+// Options say how a network transport is reached. The zero value of a field
+// is its default. Limits, allowed hosts and origins, and more tokens are in the
+// config (key http) and followed as it changes.
+type Options struct {
+	// Transport is HTTP (the default) or SSE.
+	Transport string
+	// Host is the address or name to listen on; default DefaultHost.
+	Host string
+	// Port is the TCP port, 0 to 65535; 0 picks a free one.
+	Port int
+	// TokenFile is a file of lines name:sha256; "": there is none. It must be
+	// good and have a token; it is read again whenever it changes.
+	TokenFile string
+	// TLSCert and TLSKey are the PEM files of a certificate chain and its key;
+	// both or neither. They are read once.
+	TLSCert, TLSKey string
+
+	// HeaderTimeout is how long a client may take to send the header of a request, TLS
+	// handshake included (default 10 s), BodyTimeout for the body (30 s), WriteTimeout how long one write may take (20 s), and Grace how long calls
+	// in flight may go on after the server was told to stop (5 s).
+	HeaderTimeout, BodyTimeout, WriteTimeout, Grace time.Duration
+}
+
+// A Backend is what a Server serves.
+type Backend struct {
+	MCP    *mcp.Server
+	Logger *slog.Logger
+	// Settings returns the config of HTTP. It may wait for a file that is being written;
+	// LastSettings does not, and returns what Settings found last.
+	Settings     func(context.Context) config.HTTP
+	LastSettings func() config.HTTP
+	Check        func(context.Context) error // why calls are refused, or nil
+	Sessions     Sessions
+	InFlight     *tool.InFlight
+	Stopping     func() // is called before connections are closed because the server ends
+	Metrics      []prometheus.Collector
+}
+
+// Sessions are the MCP sessions of the clients.
+type Sessions interface {
+	Open(context.Context, *mcp.ServerSession) error
+	Known(id, identity string) bool // reports whether a session is open and the identity's
+	Cut(*mcp.ServerSession)         // cancels the calls of a session whose client is gone
+	CutID(id string)
+	Len() int
+	Stop()                            // cancels all calls and admits no new session
+	Close(context.Context) (left int) // waits for all sessions to end
+}
+
+// A Caller says whose call a request is. It is in the context of each HTTP request; the
+// SDK keeps that of the request that opened an MCP session in the context of all the
+// session's calls.
+type Caller struct {
+	Identity  string // the name that owns the sessions
+	Stateless bool   // there is no MCP session: callers are told apart by their identity
+	Remote    bool   // over the network: let go when it has been idle for long
+}
+
+// LocalIdentity is the name of callers without a token: whoever started the server, or
+// may reach it on loopback.
+const LocalIdentity = "local"
+
+type callerKey struct{}
+
+// CallerOf returns the caller of a request, which is local without the network.
+func CallerOf(ctx context.Context) Caller {
+	if c, ok := ctx.Value(callerKey{}).(*Caller); ok {
+		return *c
+	}
+	return Caller{Identity: LocalIdentity}
+}
+
+// WithCaller returns a context with the caller of its request.
+func WithCaller(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, &c)
+}
+
+// A Server serves the tools of a backend to many clients over the network. It has /mcp
+// or /sse, and /healthz, /readyz and /metrics.
+type Server struct {
+	Backend
+	options  Options
+	url      string
+	access   *access
+	sites    sites
+	sockets  *sockets
+	http     *http.Server
+	refused  *prometheus.CounterVec
+	stopping atomic.Bool
+	requests atomic.Int64 // in flight, streams not counted
+	streams  atomic.Int64
+	owed     atomic.Int64 // replies to calls that came over SSE
+	told     refusals
+}
+
+// Stats are what a Server has open.
+type Stats struct{ Connections, Requests, Streams, Owed int }
+
+// Stats returns what is open now.
+func (h *Server) Stats() Stats {
+	return Stats{h.sockets.len(), int(h.requests.Load()), int(h.streams.Load()), int(h.owed.Load())}
+}
+
+// Listen opens the address and checks that who may call is settled: the error
+// says what is wrong with the address, the certificate, the token file, or that
+// a token is needed. Nothing is served before Serve; a server that is not to be
+// served is closed by Close.
+func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
+	o.Host = cmp.Or(strings.TrimSuffix(strings.TrimPrefix(o.Host, "["), "]"), DefaultHost)
+	o.Transport = cmp.Or(o.Transport, HTTP)
+	o.HeaderTimeout, o.BodyTimeout, o.WriteTimeout, o.Grace = cmp.Or(o.HeaderTimeout, headerTimeout), cmp.Or(o.BodyTimeout, bodyTimeout), cmp.Or(o.WriteTimeout, writeTimeout), cmp.Or(o.Grace, grace)
+	h := &Server{Backend: b, options: o, access: &access{}, refused: newRefused()}
+	var certificates []tls.Certificate
+	if o.TLSCert != "" || o.TLSKey != "" {
+		pair, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
+		if err != nil {
+			return nil, fmt.Errorf("loading the TLS certificate %s and its key %s: %w", o.TLSCert, o.TLSKey, err)
+		}
+		certificates = []tls.Certificate{pair}
+	}
+	if o.TokenFile != "" {
+		file, err := openTokenFile(o.TokenFile, b.Logger)
+		if err != nil {
+			return nil, err
+		}
+		h.access.file = file
+	}
+	address := net.JoinHostPort(o.Host, strconv.Itoa(o.Port))
+	var listening net.ListenConfig
+	listener, err := listening.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening on %s: %w; choose another --port (0 picks a free one) or --host", address, bareNet(err))
+	}
+	bound := listener.Addr().(*net.TCPAddr)
+	addr, _ := netip.AddrFromSlice(bound.IP)
+	h.sites = sites{loopback: bound.IP.IsLoopback(), host: strings.ToLower(o.Host), addr: addr}
+	h.access.loopback = h.sites.loopback
+	if err := h.access.check(address, h.Settings(ctx)); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+
+	scheme, path := "http", "/mcp"
+	if certificates != nil {
+		scheme = "https"
+	}
+	if o.Transport == SSE {
+		path = "/sse"
+	}
+	h.url = scheme + "://" + net.JoinHostPort(o.Host, strconv.Itoa(bound.Port)) + path
+	most := openable()
+	if limit := b.LastSettings().MaxConnections; limit > most {
+		b.Logger.Warn("fewer connections are taken than http.max_connections allows: the process may have too few files open; raise its limit (ulimit -n)",
+			"max_connections", limit, "taken", most)
+	}
+	h.sockets = newSockets(listener, certificates == nil, o.WriteTimeout, func() int { return min(b.LastSettings().MaxConnections, most) },
+		func(reason string) { h.refused.WithLabelValues(reason).Inc() })
+	h.http = &http.Server{
+		Handler:           h.routes(path),
+		ReadHeaderTimeout: o.HeaderTimeout,
+		IdleTimeout:       keepAlive,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ConnContext:       withSocket,
+		ConnState:         h.sockets.follow,
+		Protocols:         new(http.Protocols),
+		ErrorLog:          slog.NewLogLogger(b.Logger.Handler(), slog.LevelDebug),
+	}
+	// HTTP/2 would put many requests and streams on one connection, past the
+	// limit on connections, and no MCP client needs it.
+	h.http.Protocols.SetHTTP1(true)
+	if certificates != nil {
+		h.http.TLSConfig = &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12}
+	}
+	return h, nil
+}
+
+// URL returns where clients connect: scheme, host, port and path.
+func (h *Server) URL() string { return h.url }
+
+// Close stops listening and cuts every connection. It is for a server that is
+// not served; Serve stops in order.
+func (h *Server) Close() error {
+	return errors.Join(h.http.Close(), ignoreClosed(h.sockets.Close()))
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// bareNet leaves out of an error what is said beside it.
+func bareNet(err error) error {
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// routes is the handler of everything there is at the address.
+func (h *Server) routes(path string) http.Handler {
+	endpoint := http.Handler(newSSE(h))
+	if path == "/mcp" {
+		endpoint = h.streamable()
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", h.healthz)
+	mux.HandleFunc("GET /readyz", h.readyz)
+	mux.Handle("GET /metrics", h.guard(h.authenticate(h.metrics())))
+	mux.Handle(path, h.guard(h.authenticate(h.admit(endpoint))))
+	return h.sockets.track(h.timely(mux))
+}
+
+// sessionsPerConnection is how many MCP sessions there may be for each network
+// connection that there may be: a session needs none between its calls, and some
+// clients leave theirs behind.
+const sessionsPerConnection = 2
+
+// streamable is streamable HTTP. The newest protocol version has no sessions, the
+// older ones do, and the SDK wants a handler for each.
+func (h *Server) streamable() http.Handler {
+	options := mcp.StreamableHTTPOptions{
+		Logger:                     Quiet(h.Logger),
+		MaxRequestBodyBytes:        -1,   // admit has read it, within its limit
+		DisableLocalhostProtection: true, // guard has looked, and knows what the config allows
+	}
+	server := func(*http.Request) *mcp.Server { return h.MCP }
+	stateful := mcp.NewStreamableHTTPHandler(server, &options)
+	options.Stateless = true
+	options.PropagateRequestCancellation = true // whoever hangs up gets no reply elsewhere
+	stateless := mcp.NewStreamableHTTPHandler(server, &options)
+	var standing standalone
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who := CallerOf(r.Context())
+		if isStateless(r) {
+			who.Stateless = true
+			r = r.WithContext(WithCaller(r.Context(), who))
+			stateless.ServeHTTP(w, r)
+			return
+		}
+		if id := r.Header.Get("Mcp-Session-Id"); id != "" {
+			// Another caller's session is as unknown as one that has ended: the
+			// client is to begin one of its own.
+			if !h.Sessions.Known(id, who.Identity) {
+				h.refuse(w, r, http.StatusNotFound, refusedSession,
+					"this MCP session is not known: it has ended, or was idle for too long. Initialize a new one; workflow sessions are resumed by their session_id")
+				return
+			}
+			switch r.Method {
+			case http.MethodDelete:
+				h.Sessions.CutID(id) // it is not to wait for a review
+			case http.MethodGet:
+				if r.Header.Get("Last-Event-Id") == "" { // else it is refused
+					var release func()
+					r, release = standing.take(id, r)
+					defer release()
+				}
+			}
+		} else if limit := sessionsPerConnection * h.LastSettings().MaxConnections; h.Sessions.Len() >= limit {
+			w.Header().Set("Retry-After", "60")
+			h.refuse(w, r, http.StatusServiceUnavailable, refusedSessions,
+				fmt.Sprintf("%d MCP sessions are open, as many as are allowed: end those that are not used (DELETE), or raise http.max_connections or lower http.idle_timeout in .deepwork/config.yml", limit))
+			return
+		}
+		stateful.ServeHTTP(w, r)
+	})
+}
+
+// StatelessSince is the first protocol version without sessions.
+const StatelessSince = "2026-07-28"
+
+// isStateless tells by the protocol version, which compares like a date, whether
+// a request belongs to no MCP session. It stands in a header; a request that has
+// it in its body alone is told by the stateless handler that the header is missing.
+func isStateless(r *http.Request) bool {
+	if version := r.Header.Get("Mcp-Protocol-Version"); version != "" {
+		return version >= StatelessSince
+	}
+	if r.Header.Get("Mcp-Session-Id") != "" {
+		return false
+	}
+	body, ok := r.Body.(*readBody)
+	return ok && metaVersion(body.data) >= StatelessSince
+}

@@ -1,0 +1,73 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
+	"deepwork/transport/tool"
+	"deepwork/transport/wire"
+)
+
+func TestInspect(t *testing.T) {
+	for body, want := range map[string]struct {
+		n     int
+		fault bool
+	}{
+		``: {0, false}, `{"id":1}`: {1, false}, `[`: {0, false}, `[]`: {0, false}, `[1,2]`: {0, false},
+		`[{"a":[1,2,{"b":",\","}]},{}]`: {2, false},
+		`[{"method":"m","id":1},{"method":"m","id":"1"},{"method":"m"},{"method":"m"}]`: {4, false},
+		`[{"id":1,"result":{}},{"method":"m","id":1}]`:                                  {2, false},
+		`{"id":1.5}`: {0, true}, `{"id":null}`: {1, false}, `{"id":"1.5"}`: {1, false}, `{"ID":1.5}`: {1, false},
+		`{"id":1}{"id":2}`: {0, true}, "{\"id\":1}\n": {1, false}, `7`: {0, false}, `{`: {0, true},
+		`[{"method":"m","id":1.5}]`: {0, true}, `[{"id":1}][]`: {0, false},
+		`[{"method":"m","id":1},{"method":"m","id":1.0}]`: {0, true},
+		"[" + strings.Repeat("1,", wire.MaxBatch) + "1]":  {0, true},
+	} {
+		if n, fault := inspect([]byte(body)); n != want.n || (fault != "") != want.fault {
+			t.Errorf("%s: %d, %q", jsontext.Clip(body, 80), n, fault)
+		}
+	}
+}
+
+// A reply that is being written when its call is over keeps the server, too.
+func TestStopWaitsForReplies(t *testing.T) {
+	h := &Server{Backend: Backend{InFlight: new(tool.InFlight)}}
+	owed := &sseTransport{total: &h.owed}
+	owed.owe(1)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if h.quiet(ctx) {
+		t.Error("it does not wait")
+	}
+	owed.end()
+	owed.owe(-1) // a reply that comes after the end
+	if !h.quiet(context.Background()) || h.owed.Load() != 0 {
+		t.Errorf("%d are owed", h.owed.Load())
+	}
+}
+
+// There are never more connections than leave files for all else.
+func TestConnectionsLeaveFiles(t *testing.T) {
+	var log bytes.Buffer
+	settings := func() config.HTTP { return config.HTTP{MaxConnections: math.MaxInt32} }
+	h, err := Listen(t.Context(), Backend{Logger: slog.New(slog.NewTextHandler(&log, nil)), Sessions: struct{ Sessions }{}, InFlight: new(tool.InFlight),
+		LastSettings: settings, Settings: func(context.Context) config.HTTP { return settings() }}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	most := openable()
+	if got := h.sockets.limit(); got != most {
+		t.Errorf("%d connections are taken, of %d that can be", got, most)
+	}
+	if clamped := most < math.MaxInt32; clamped != strings.Contains(log.String(), "ulimit") {
+		t.Errorf("the log says %s", log.String())
+	}
+}

@@ -1,0 +1,251 @@
+package web
+
+import (
+	queues "container/list"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// writeTimeout is how long one write may take before its client is taken for
+	// one that never reads.
+	writeTimeout = 20 * time.Second
+	// lingerFor is how long a client that was refused at the door has to read why.
+	lingerFor = 500 * time.Millisecond
+	// maxLingering is how many of those there may be at once; more are cut off.
+	maxLingering = 64
+)
+
+// sockets is the listener of the HTTP server. It bounds the connections that are
+// open: at the limit a new one takes the place of the one that has waited longest
+// without a request, first of those that never completed one (half open, or
+// slowly sending its header), then of those kept alive between two. Where every
+// connection is at work, the new one is refused with 503.
+type sockets struct {
+	net.Listener
+	limit   func() int
+	plain   bool // without TLS, so that a refusal can be said
+	refused func(reason string)
+	stall   time.Duration // how long one write may take
+
+	mu        sync.Mutex
+	open      map[*socket]struct{}
+	fresh     queues.List // of *socket: accepted, without a complete request; the oldest in front
+	resting   queues.List // of *socket: between two requests; the longest in front
+	lingering int
+	wg        sync.WaitGroup // those that linger
+}
+
+func newSockets(l net.Listener, plain bool, stall time.Duration, limit func() int, refused func(reason string)) *sockets {
+	return &sockets{Listener: l, plain: plain, limit: limit, refused: refused, stall: stall, open: map[*socket]struct{}{}}
+}
+
+// A socket is a connection that was accepted. Each write has a deadline of its
+// own: responses may last for hours, but a client must read what it is sent.
+type socket struct {
+	net.Conn
+	owner *sockets
+	once  sync.Once // of Close
+
+	// Under the lock of the owner.
+	queue *queues.List    // fresh or resting; nil: at work
+	place *queues.Element // in it
+}
+
+// Accept implements net.Listener.
+func (s *sockets) Accept() (net.Conn, error) {
+	for {
+		conn, err := s.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if c := s.admit(conn); c != nil {
+			return c, nil
+		}
+	}
+}
+
+// admit makes room for a connection, or refuses it (nil).
+func (s *sockets) admit(conn net.Conn) *socket {
+	var victim *socket
+	s.mu.Lock()
+	limit := s.limit()
+	if len(s.open) >= limit {
+		if victim = s.longest(); victim == nil {
+			s.mu.Unlock()
+			s.refused(refusedConnections)
+			s.turnAway(conn, limit)
+			return nil
+		}
+		s.forget(victim)
+	}
+	c := &socket{Conn: conn, owner: s}
+	s.open[c] = struct{}{}
+	s.enqueue(c, &s.fresh)
+	s.mu.Unlock()
+	if victim != nil {
+		s.refused(refusedEvicted)
+		victim.Conn.Close()
+	}
+	return c
+}
+
+// longest is the connection to give up for another one, or nil.
+func (s *sockets) longest() *socket {
+	for _, l := range []*queues.List{&s.fresh, &s.resting} {
+		if front := l.Front(); front != nil {
+			return front.Value.(*socket)
+		}
+	}
+	return nil
+}
+
+// closeWaiting closes the connections that serve no request.
+func (s *sockets) closeWaiting() {
+	s.mu.Lock()
+	var waiting []*socket
+	for c := range s.open {
+		if c.queue != nil {
+			waiting = append(waiting, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range waiting {
+		c.Close()
+	}
+}
+
+// turnAway says why, if there is a way, and closes the connection.
+func (s *sockets) turnAway(conn net.Conn, limit int) {
+	s.mu.Lock()
+	say := s.plain && s.lingering < maxLingering
+	if say {
+		s.lingering++
+	}
+	s.mu.Unlock()
+	if !say {
+		conn.Close()
+		return
+	}
+	s.wg.Go(func() {
+		defer func() {
+			conn.Close()
+			s.mu.Lock()
+			s.lingering--
+			s.mu.Unlock()
+		}()
+		conn.SetDeadline(time.Now().Add(lingerFor))
+		body := fmt.Sprintf("all %d connections are in use: try again later, or raise http.max_connections in .deepwork/config.yml\n", limit)
+		fmt.Fprintf(conn, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		if half, ok := conn.(interface{ CloseWrite() error }); ok {
+			half.CloseWrite()
+		}
+		// Closing with something unread would reset the connection, and the
+		// client would lose what it was told.
+		io.Copy(io.Discard, io.LimitReader(conn, 1<<20))
+	})
+}
+
+func (s *sockets) enqueue(c *socket, l *queues.List) {
+	c.queue, c.place = l, l.PushBack(c)
+}
+
+func (s *sockets) dequeue(c *socket) {
+	if c.queue != nil {
+		c.queue.Remove(c.place)
+		c.queue, c.place = nil, nil
+	}
+}
+
+func (s *sockets) forget(c *socket) {
+	s.dequeue(c)
+	delete(s.open, c)
+}
+
+// len is how many connections are open.
+func (s *sockets) len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open)
+}
+
+// busy says that a connection serves a request. It does until it is idle: when the
+// request is handled, part of the response may still have to be written.
+func (s *sockets) busy(c *socket) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dequeue(c)
+}
+
+// follow is the ConnState of the HTTP server.
+func (s *sockets) follow(conn net.Conn, state http.ConnState) {
+	c, ok := socketOf(conn)
+	if !ok || state != http.StateIdle {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, open := s.open[c]; open && c.queue == nil {
+		s.enqueue(c, &s.resting)
+	}
+}
+
+// writeChunk is how much must get through within the time of one write.
+const writeChunk = 64 << 10
+
+// Write implements net.Conn.
+func (c *socket) Write(p []byte) (n int, err error) {
+	for {
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(c.owner.stall)); err != nil {
+			return n, err
+		}
+		m, err := c.Conn.Write(p[n:min(len(p), n+writeChunk)])
+		if n += m; err != nil || n >= len(p) {
+			return n, err
+		}
+	}
+}
+
+// Close implements net.Conn.
+func (c *socket) Close() error {
+	err := net.ErrClosed
+	c.once.Do(func() {
+		c.owner.mu.Lock()
+		c.owner.forget(c)
+		c.owner.mu.Unlock()
+		err = c.Conn.Close()
+	})
+	return err
+}
+
+type socketKey struct{}
+
+// socketOf is the socket of a connection of the HTTP server.
+func socketOf(conn net.Conn) (*socket, bool) {
+	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
+		conn = wrapped.NetConn()
+	}
+	c, ok := conn.(*socket)
+	return c, ok
+}
+
+// withSocket is the ConnContext of the HTTP server.
+func withSocket(ctx context.Context, conn net.Conn) context.Context {
+	c, _ := socketOf(conn)
+	return context.WithValue(ctx, socketKey{}, c)
+}
+
+// track keeps a connection from being given up while it serves a request.
+func (s *sockets) track(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, _ := r.Context().Value(socketKey{}).(*socket); c != nil {
+			s.busy(c)
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,101 @@
+package web
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"deepwork/catalog/config"
+)
+
+// tokenBytes is how many random bytes a token has.
+const tokenBytes = 32
+
+// maxTokenFile is how large a token file may be.
+const maxTokenFile = 1 << 20
+
+// NewToken makes a bearer token for the caller name: token is for the caller, to
+// be shown once and kept nowhere; line is what a token file keeps, name:sha256.
+// The error says what is wrong with the name (issue "Access").
+func NewToken(name string) (token, line string, err error) {
+	if err := config.CheckTokenName(name); err != nil {
+		return "", "", fmt.Errorf("making a token: %w", err)
+	}
+	secret := make([]byte, tokenBytes)
+	rand.Read(secret) // it never fails
+	token = base64.RawURLEncoding.EncodeToString(secret)
+	sum := sha256.Sum256([]byte(token))
+	return token, name + ":" + hex.EncodeToString(sum[:]), nil
+}
+
+// A credential is a token that lets in, as it is kept.
+type credential struct {
+	name string
+	sum  [sha256.Size]byte
+}
+
+// identify returns the name of the caller that has this token. It takes as long
+// for every token that is wrong, and for every one that is right.
+func identify(all []credential, token string) (name string, ok bool) {
+	sum := sha256.Sum256([]byte(token))
+	found := 0
+	for i := range all {
+		same := subtle.ConstantTimeCompare(sum[:], all[i].sum[:])
+		found = subtle.ConstantTimeSelect(same, i+1, found)
+	}
+	if found == 0 {
+		return "", false
+	}
+	return all[found-1].name, true
+}
+
+// configured are the credentials of the config, which has checked them.
+func configured(tokens []config.Token) []credential {
+	out := make([]credential, 0, len(tokens))
+	for _, t := range tokens {
+		c := credential{name: t.Name}
+		if n, err := hex.Decode(c.sum[:], []byte(t.SHA256)); err == nil && n == len(c.sum) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// parseTokens reads a token file: lines name:sha256, blank lines, and comments
+// that begin with #. The error names the line and never shows what stands after
+// the colon, which may be a token that was put there by mistake.
+func parseTokens(data []byte) ([]credential, error) {
+	var out []credential
+	lines := map[string]int{}
+	n := 0
+	for line := range bytes.Lines(data) {
+		n++
+		text := strings.TrimSpace(string(line))
+		if text == "" || text[0] == '#' {
+			continue
+		}
+		name, hash, found := strings.Cut(text, ":")
+		if !found {
+			return nil, fmt.Errorf("line %d is not name:sha256; deepwork token new prints such a line", n)
+		}
+		name = strings.TrimSpace(name)
+		if err := config.CheckTokenName(name); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if first := lines[name]; first > 0 {
+			return nil, fmt.Errorf("line %d: %q is here a second time; the first is line %d", n, name, first)
+		}
+		lines[name] = n
+		hash, err := config.ParseTokenHash(strings.TrimSpace(hash))
+		if err != nil {
+			return nil, fmt.Errorf("line %d: what follows %q %w", n, name, err)
+		}
+		out = append(out, configured([]config.Token{{Name: name, SHA256: hash}})...)
+	}
+	return out, nil
+}

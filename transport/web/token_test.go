@@ -1,0 +1,100 @@
+package web
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestNewToken(t *testing.T) {
+	seen := map[string]bool{}
+	for range 100 {
+		token, line, err := NewToken("ci.build-1")
+		sum := sha256.Sum256([]byte(token))
+		if err != nil || len(token) != 43 || seen[token] || line != "ci.build-1:"+hex.EncodeToString(sum[:]) {
+			t.Fatalf("%q %q %v", token, line, err)
+		}
+		seen[token] = true
+		all, err := parseTokens([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name, ok := identify(all, token); !ok || name != "ci.build-1" {
+			t.Errorf("its own token gives %q %v", name, ok)
+		}
+		if _, ok := identify(all, token+"x"); ok {
+			t.Error("another token is let in")
+		}
+	}
+	for _, name := range []string{"", "a b", "a:b", strings.Repeat("a", 65), "é", "a\n"} {
+		if token, _, err := NewToken(name); err == nil || token != "" {
+			t.Errorf("%q is a name", name)
+		}
+	}
+}
+
+func TestTokenFile(t *testing.T) {
+	hash := strings.Repeat("0123456789ABCDEF", 4)
+	good, err := parseTokens([]byte("# who\n\n  ann : " + hash + "  \r\nbob:" + strings.ToLower(hash)))
+	if err != nil || len(good) != 2 || good[0].name != "ann" || good[0].sum != good[1].sum {
+		t.Errorf("%v %v", good, err)
+	}
+	for text, want := range map[string]string{
+		"ann":                                   "line 1 is not name:sha256",
+		"\nann:secret":                          `line 2: what follows "ann" is not the SHA-256`,
+		"a b:" + hash:                           `line 1: "a b" is not a name`,
+		"ann:" + hash + "\nann:" + hash:         `line 2: "ann" is here a second time; the first is line 1`,
+		"ann:" + hash + " # old":                "line 1: what follows",
+		"ann:" + strings.Repeat("z", len(hash)): "line 1: what follows",
+	} {
+		_, err := parseTokens([]byte(text))
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// A file that was changed within the same tick of the clock, to the same size, is
+// noticed all the same.
+func TestTokenFileChangedInOneTick(t *testing.T) {
+	token, line, err := NewToken("ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := openTokenFile(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, another, err := NewToken("ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(another), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(file, info.ModTime(), info.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		if _, ok := identify(f.tokens(), token); !ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the change was not noticed")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
