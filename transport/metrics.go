@@ -3,6 +3,7 @@ package transport
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"deepwork/catalog/task"
 	"deepwork/gate"
 	"deepwork/session/attempt"
 	"deepwork/session/workflow"
@@ -62,16 +63,13 @@ func reviewMetrics(read func() gate.Stats) []prometheus.Collector {
 
 // attemptMetrics are what this server does for the task board.
 func attemptMetrics(read func() attempt.Stats) []prometheus.Collector {
-	ended := func(state string, value func(attempt.Stats) uint64) prometheus.Collector {
-		return tool.Counter("deepwork_attempts_ended_total", "Runs of agents that ended, by how they did.", prometheus.Labels{"state": state}, func() uint64 { return value(read()) })
+	ended := func(state task.AttemptState) prometheus.Collector {
+		return tool.Counter("deepwork_attempts_ended_total", "Runs of agents that ended, by how they did.", prometheus.Labels{"state": string(state)}, func() uint64 { return read().Ended[state] })
 	}
 	return []prometheus.Collector{
 		tool.Gauge("deepwork_attempts_running", "Runs of agents that this server sees to now, starting ones included.", func() int { return read().Running }),
 		tool.Gauge("deepwork_attempts_awake", "Attempts whose actor is in memory.", func() int { return read().Running }),
 		tool.Counter("deepwork_attempts_started_total", "Runs of agents that began.", nil, func() uint64 { return read().Started }),
-		ended("completed", func(s attempt.Stats) uint64 { return s.Completed }),
-		ended("failed", func(s attempt.Stats) uint64 { return s.Failed }),
-		ended("stopped", func(s attempt.Stats) uint64 { return s.Stopped }),
-		ended("interrupted", func(s attempt.Stats) uint64 { return s.Interrupted }),
+		ended(task.Completed), ended(task.Failed), ended(task.Stopped), ended(task.Interrupted),
 	}
 }

@@ -13,15 +13,7 @@ import (
 // ListTaskAttempts lists the attempts of a task, newest first (seed 004,
 // "list_task_attempts returns attempt details").
 func (e *Engine) ListTaskAttempts(ctx context.Context, identity string, a ListTaskAttemptsArgs) (*AttemptsReply, error) {
-	id, err := checkID("task_id", a.TaskID)
-	if err != nil {
-		return nil, err
-	}
-	p, err := page(a.Limit, a.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	b, _, err := e.ready(ctx)
+	b, id, p, err := e.openList(ctx, "task_id", a.TaskID, a.Limit, a.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -43,11 +35,7 @@ func (e *Engine) ListTaskAttempts(ctx context.Context, identity string, a ListTa
 // GetAttempt returns an attempt with its agent's last run and what is changed in
 // its worktrees.
 func (e *Engine) GetAttempt(ctx context.Context, identity string, a AttemptArgs) (*AttemptReply, error) {
-	id, err := a.must()
-	if err != nil {
-		return nil, err
-	}
-	b, _, err := e.ready(ctx)
+	b, id, err := e.openAttempt(ctx, a.Target)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
 )
@@ -41,14 +42,8 @@ func checkID(field, value string) (string, error) {
 	return id.String(), nil
 }
 
-// clip keeps what an error quotes short.
-func clip(s string) string {
-	r := []rune(s)
-	if len(r) <= MaxName {
-		return s
-	}
-	return string(r[:MaxName]) + "…"
-}
+// clip shortens what an error quotes.
+func clip(s string) string { return jsontext.Clip(s, MaxName+1) }
 
 // checkText refuses a text that is too long, or that no agent could be given.
 func checkText(field, text string, limit int) error {

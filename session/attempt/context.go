@@ -2,12 +2,11 @@ package attempt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
-	"time"
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
@@ -23,23 +22,16 @@ const (
 	WorkflowAborted   = "aborted"
 )
 
-// A Context is the board as a deepwork inside a workspace sees it: the attempt
-// whose workspace it is, to be read, and told of what its workflow does (seed
-// 004, "Workspace context data"). Its methods may be
-// called from any goroutine.
+// A Context is the board as a deepwork inside a workspace sees it: it reads the
+// attempt whose workspace it is, and records what its workflow does (seed 004,
+// "Workspace context data"). Its methods may be called from any goroutine.
 type Context struct {
 	board, attempt string
-	log            *slog.Logger
-	now            func() time.Time
-
-	mu     sync.Mutex
-	reader *sqlite.DB // nil: not open yet
-	writer *sqlite.DB // nil: not needed yet
-	closed bool
+	reader, writer *sqlite.DB // opened when they are needed
 }
 
 // Workspace returns the board's file and the attempt that an agent's environment
-// names; ok tells whether it does, which is whether get_context is offered.
+// names; ok reports whether it does, and so whether get_context is offered.
 func Workspace(getenv func(string) string) (board, attempt string, ok bool) {
 	board, attempt = getenv(config.BoardEnv), getenv(config.AttemptEnv)
 	if _, err := checkID(config.AttemptEnv, attempt); err != nil || !filepath.IsAbs(board) {
@@ -58,10 +50,11 @@ func OpenContext(board, attempt string, logger *slog.Logger) (*Context, error) {
 	if !filepath.IsAbs(board) {
 		return nil, fmt.Errorf("opening the board %q: its path is to be absolute", board)
 	}
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
-	return &Context{board: board, attempt: id, log: logger, now: time.Now}, nil
+	return &Context{
+		board: board, attempt: id,
+		reader: sqlite.New(sqlite.Options{Path: board, ReadOnly: true, Logger: logger}),
+		writer: sqlite.New(sqlite.Options{Path: board, Logger: logger}),
+	}, nil
 }
 
 // AttemptID returns the id of the attempt.
@@ -69,52 +62,24 @@ func (c *Context) AttemptID() string { return c.attempt }
 
 // Close closes the board.
 func (c *Context) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	var first error
-	for _, b := range []**sqlite.DB{&c.reader, &c.writer} {
-		if *b == nil {
-			continue
-		}
-		if err := (*b).Close(); err != nil && first == nil {
-			first = fmt.Errorf("closing the board: %w", err)
-		}
-		*b = nil
+	if err := errors.Join(c.reader.Close(), c.writer.Close()); err != nil {
+		return fmt.Errorf("closing the board: %w", err)
 	}
-	return first
+	return nil
 }
 
-// open returns the board, opened the first time; it is opened for writing only
-// when there is something to write.
-func (c *Context) open(ctx context.Context, write bool) (store.Board, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	to := &c.reader
-	if write {
-		to = &c.writer
-	}
-	switch {
-	case c.closed:
-		return nil, fault("opening the board", task.ErrClosed)
-	case *to != nil:
-		return (*to).Board(), nil
-	}
+// open returns the board, which must exist.
+func (c *Context) open(db *sqlite.DB) (store.Board, error) {
 	if _, err := os.Stat(c.board); err != nil {
 		return nil, session.NotNow("no_board", "The task board %s of this workspace cannot be read: %v. The attempt, or its project, may have been removed.", c.board, err).Because(err)
 	}
-	b, err := sqlite.Open(ctx, sqlite.Options{Path: c.board, ReadOnly: !write, Logger: c.log, Now: c.now})
-	if err != nil {
-		return nil, fault("opening the board", err)
-	}
-	*to = b
-	return b.Board(), nil
+	return db.Board(), nil
 }
 
-// GetContext tells which project, task and attempt this workspace is of (seed
+// GetContext returns which project, task and attempt this workspace is of (seed
 // 004, get_context).
 func (c *Context) GetContext(ctx context.Context) (*ContextReply, error) {
-	b, err := c.open(ctx, false)
+	b, err := c.open(c.reader)
 	if err != nil {
 		return nil, err
 	}
@@ -145,12 +110,12 @@ type News struct {
 }
 
 // Tell records a transition of a workflow in the workspace, durably: the task is
-// to be reviewed only when its workflow is complete. Where the task names a
-// workflow, those of others are not its own and are passed over; where it names
-// none, nested ones are. It blocks for one write to the board; a caller that must not fail by it
-// logs the error and tells the next transition.
+// to be reviewed only when its workflow is complete. If the task names a workflow,
+// transitions of others are ignored; if it names none, those of nested ones. It
+// blocks for one write to the board; a caller that must not fail because of it logs
+// the error and tells the next transition.
 func (c *Context) Tell(ctx context.Context, n News) error {
-	b, err := c.open(ctx, true)
+	b, err := c.open(c.writer)
 	if err != nil {
 		return err
 	}
@@ -169,10 +134,10 @@ func (c *Context) Tell(ctx context.Context, n News) error {
 		return nil
 	}
 	if is(a.WorkflowSessionID, n.SessionID) && is(a.WorkflowStatus, n.Status) && is(a.WorkflowStep, n.Step) {
-		return nil // told before
+		return nil // recorded before
 	}
 	if n.Status == WorkflowAborted && a.WorkflowSessionID != nil && !is(a.WorkflowSessionID, n.SessionID) {
-		return nil // another one was begun since, and is what counts
+		return nil // another one was begun since, and counts
 	}
 	err = b.SetWorkflow(ctx, c.attempt, task.WorkflowNews{SessionID: n.SessionID, Status: n.Status, Step: n.Step})
 	return fault("recording the workflow's step", err)

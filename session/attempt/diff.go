@@ -16,7 +16,7 @@ import (
 
 // GetAttemptDiff returns what an attempt changed, as git writes it.
 func (e *Engine) GetAttemptDiff(ctx context.Context, identity string, a DiffArgs) (*DiffReply, error) {
-	id, err := a.must()
+	b, id, err := e.openAttempt(ctx, a.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -32,10 +32,6 @@ func (e *Engine) GetAttemptDiff(ctx context.Context, identity string, a DiffArgs
 		if err := checkPath(path); err != nil {
 			return nil, err
 		}
-	}
-	b, _, err := e.ready(ctx)
-	if err != nil {
-		return nil, err
 	}
 	now, err := b.AttemptNow(ctx, id)
 	if err != nil {

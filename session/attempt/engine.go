@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -86,7 +87,6 @@ type Engine struct {
 	leave    bool // at Close
 	db       store.Database
 	projects projects
-	stats    stats
 
 	ctx     context.Context // of every goroutine; ends with Close
 	cancel  context.CancelFunc
@@ -101,6 +101,7 @@ type Engine struct {
 	closed  bool
 	runs    map[string]*run // by execution: what this server runs
 	keepers map[string]*worktree.Keeper
+	stats   Stats
 }
 
 // Open makes the engine of a project. The board is opened, and made, at the
@@ -115,6 +116,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{
 		o: o, log: o.Logger, home: filepath.Join(o.Root, ".deepwork"), executor: o.Executor,
 		kicks: wait.NewSignal(), runs: make(map[string]*run), keepers: make(map[string]*worktree.Keeper),
+		stats: Stats{Ended: make(map[task.AttemptState]uint64)},
 	}
 	if e.executor == nil {
 		if len(o.Shim) == 0 {
@@ -218,6 +220,30 @@ func (e *Engine) ready(ctx context.Context) (store.Board, *config.Config, error)
 	return b, cfg, nil
 }
 
+// open is ready for a call that names something by an id, which it checks first.
+func (e *Engine) open(ctx context.Context, field, given string) (b store.Board, id string, err error) {
+	if id, err = checkID(field, given); err == nil {
+		b, _, err = e.ready(ctx)
+	}
+	return b, id, err
+}
+
+// openAttempt is ready for a call that names an attempt.
+func (e *Engine) openAttempt(ctx context.Context, t Target) (b store.Board, id string, err error) {
+	if id, err = t.must(); err == nil {
+		b, _, err = e.ready(ctx)
+	}
+	return b, id, err
+}
+
+// openList is open for a list with a limit and a cursor.
+func (e *Engine) openList(ctx context.Context, field, given string, limit *int, cursor *string) (b store.Board, id string, p task.Page, err error) {
+	if p, err = page(limit, cursor); err == nil {
+		b, id, err = e.open(ctx, field, given)
+	}
+	return b, id, p, err
+}
+
 func (e *Engine) config(ctx context.Context) (*config.Config, error) {
 	cfg, err := e.o.Config(ctx)
 	if err != nil {
@@ -239,6 +265,29 @@ func (e *Engine) keeper(dir string) (*worktree.Keeper, error) {
 		e.keepers[dir] = k
 	}
 	return k, err
+}
+
+// Stats are figures of this server since the engine was opened.
+type Stats struct {
+	Running int                          // executions that this server leads now, starting ones included
+	Started uint64                       // agents that began to run
+	Ended   map[task.AttemptState]uint64 // executions by how they ended, as this server recorded
+}
+
+// Stats returns the figures.
+func (e *Engine) Stats() Stats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.stats
+	s.Running, s.Ended = len(e.runs), maps.Clone(s.Ended)
+	return s
+}
+
+// count changes the figures.
+func (e *Engine) count(change func(*Stats)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	change(&e.stats)
 }
 
 // kick has the slots looked at. It does not block.

@@ -30,11 +30,7 @@ func (e *Engine) FollowUp(ctx context.Context, identity string, a FollowUpArgs) 
 	if a.Action == ActionCancel {
 		a.Prompt, a.Variant = nil, nil
 	} else {
-		variant := a.Variant
-		if variant == nil {
-			variant = s.Variant
-		}
-		agent, err := e.agent(cfg, s.Executor, variant)
+		agent, err := e.recipe(cfg, s.Executor, either(a.Variant, s.Variant))
 		if err != nil {
 			return nil, err
 		}

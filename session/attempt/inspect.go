@@ -15,19 +15,18 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
-	"deepwork/session/store"
 	"deepwork/session/store/local/sqlite"
 )
 
 // Inspect looks at the task board of the project at root, and at what belongs to
-// it: executions and who sees to them, worktrees, branches and rescue refs (issue
-// 8, "deepwork check"). cfg says where worktrees are made. It changes nothing (of
-// SQLite, whoever reads makes board.db-shm and an empty board.db-wal), may run
-// beside servers, runs git and blocks for it and the disk. A project without a
-// board is well. What is under way may be among the findings: inspect again, and
-// see session.Report.Confirmed.
+// it: executions and the servers that lead them, worktrees, branches and rescue refs
+// ("deepwork check"). cfg says where worktrees are made. It changes nothing (of
+// SQLite, every reader makes board.db-shm and an empty board.db-wal), may run beside
+// servers, runs git and blocks for it and the disk. A project without a board is
+// well. What is under way may be among the findings: inspect again, and see
+// session.Report.Confirmed.
 func Inspect(ctx context.Context, root string, cfg *config.Config, logger *slog.Logger) (session.Report, error) {
-	// Opened by nobody: an engine that holds no board and runs nothing knows the paths.
+	// An engine that opens no board and runs nothing, but knows the paths.
 	e := &Engine{o: Options{Root: root}.withDefaults(), log: logger, home: filepath.Join(root, ".deepwork")}
 	e.member = session.NewMember(filepath.Join(e.home, "tmp"), logger)
 	i := &inspection{engine: e, usual: e.worktreesDir(cfg), dirs: map[string][]worktree.Expected{}}
@@ -39,107 +38,100 @@ func Inspect(ctx context.Context, root string, cfg *config.Config, logger *slog.
 }
 
 type inspection struct {
-	engine *Engine
-	usual  string                         // the folder of worktrees, as configured
-	dirs   map[string][]worktree.Expected // by the folder that they have their worktrees in
-	repos  []string
-	kept   int // rescue refs
-	report session.Report
+	engine  *Engine
+	board   contents
+	usual   string                         // the folder of worktrees, as configured
+	dirs    map[string][]worktree.Expected // by the folder that they have their worktrees in
+	rescues int                            // rescue refs
+	report  session.Report
+}
+
+// contents are the rows of the board.
+type contents struct {
+	flaws           []task.Flaw
+	stock           task.Stock
+	attempts        []task.Attempt
+	deleting, repos []string
+	open            []task.Execution
 }
 
 func (i *inspection) run(ctx context.Context) error {
-	var stock task.Stock
-	known := true
-	if _, err := os.Stat(i.engine.boardPath()); !errors.Is(err, fs.ErrNotExist) || exists(i.engine.boardPath()+"-wal") {
-		if known, err = i.board(ctx, &stock); err != nil {
-			return err
-		}
+	path := i.engine.boardPath()
+	var err error
+	if exists(path) || exists(path+"-wal") {
+		err = i.read(ctx, path)
 	}
-	if known {
-		if err := i.disk(ctx); err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		do := "see that it can be read, and check again"
+		switch {
+		case errors.Is(err, task.ErrDamaged):
+			do = "restore it from a copy, or save what can be read with `sqlite3 board.db .recover`"
+		case errors.Is(err, task.ErrNewer):
+			do = "check it with the deepwork that wrote it"
+		}
+		i.report.Fault(path, fmt.Sprintf("the task board cannot be read: %v", err), do)
+	default:
+		if err := i.judge(ctx, path); err != nil {
 			return err
 		}
 	}
 	i.report.Counts = []session.Count{
-		{N: stock.Tasks, What: "task"},
-		{N: stock.Attempts, What: "attempt", Of: fmt.Sprintf("%d waiting or running", stock.Open)},
+		{N: i.board.stock.Tasks, What: "task"},
+		{N: i.board.stock.Attempts, What: "attempt", Of: fmt.Sprintf("%d waiting or running", i.board.stock.Open)},
 	}
-	if i.kept > 0 {
-		i.report.Counts = append(i.report.Counts, session.Count{N: i.kept, What: "rescue ref"})
+	if i.rescues > 0 {
+		i.report.Counts = append(i.report.Counts, session.Count{N: i.rescues, What: "rescue ref"})
 	}
 	return nil
 }
 
-// board looks at the rows; known tells that it could.
-func (i *inspection) board(ctx context.Context, stock *task.Stock) (known bool, err error) {
-	path := i.engine.boardPath()
-	db, err := sqlite.Open(ctx, sqlite.Options{Path: path, ReadOnly: true, Logger: i.engine.log})
-	if err != nil {
-		return false, i.unusable(ctx, err)
-	}
+// read reads the board.
+func (i *inspection) read(ctx context.Context, path string) error {
+	db := sqlite.New(sqlite.Options{Path: path, ReadOnly: true, Logger: i.engine.log})
 	defer db.Close() // of what was only read
-	b := db.Board()
-	found, s, err := b.Inspect(ctx)
-	if err != nil {
-		return false, i.unusable(ctx, err)
+	var err error
+	b, c := db.Board(), &i.board
+	for _, read := range []func(){
+		func() { c.flaws, c.stock, err = b.Inspect(ctx) },
+		func() { c.attempts, err = b.AllAttempts(ctx) },
+		func() { c.deleting, err = b.Deleting(ctx) },
+		func() { c.repos, err = b.RepoPaths(ctx) },
+		func() { c.open, err = b.OpenExecutions(ctx) },
+	} {
+		if read(); err != nil {
+			return err
+		}
 	}
-	*stock = s
-	for _, f := range found {
+	return nil
+}
+
+// judge looks at the rows, the worktrees and the repositories.
+func (i *inspection) judge(ctx context.Context, path string) error {
+	for _, f := range i.board.flaws {
 		i.report.Fault(path, f.What, f.Do)
 	}
-	all, err := b.AllAttempts(ctx)
-	if err != nil {
-		return false, i.unusable(ctx, err)
-	}
-	deleting, err := b.Deleting(ctx)
-	if err != nil {
-		return false, i.unusable(ctx, err)
-	}
-	if i.repos, err = b.RepoPaths(ctx); err != nil {
-		return false, i.unusable(ctx, err)
-	}
-	for _, id := range deleting {
+	for _, id := range i.board.deleting {
 		i.report.Fault(path, fmt.Sprintf("task %s is half deleted", id), "call delete_task for it again")
 	}
-	for _, a := range all {
-		i.expect(a, slices.Contains(deleting, a.TaskID))
-	}
-	open, err := b.OpenExecutions(ctx)
-	if err != nil {
-		return false, i.unusable(ctx, err)
+	for _, a := range i.board.attempts {
+		i.expect(a, slices.Contains(i.board.deleting, a.TaskID))
 	}
 	others, _ := i.engine.member.Others()
 	i.report.Live = len(others) > 0
-	for _, x := range open {
-		if err := i.execution(ctx, b, x); err != nil {
-			return false, err
+	for _, x := range i.board.open {
+		if err := i.execution(x); err != nil {
+			return err
 		}
 	}
-	return true, nil
-}
-
-// unusable tells of a board that cannot be read; the end of ctx is an error.
-func (i *inspection) unusable(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return err
-	}
-	do := "see that it can be read, and check again"
-	switch {
-	case errors.Is(err, task.ErrDamaged):
-		do = "restore it from a copy, or save what can be read with `sqlite3 board.db .recover`"
-	case errors.Is(err, task.ErrNewer):
-		do = "check it with the deepwork that wrote it"
-	}
-	i.report.Fault(i.engine.boardPath(), fmt.Sprintf("the task board cannot be read: %v", err), do)
-	return nil
+	return i.disk(ctx)
 }
 
 // expect notes the worktrees that an attempt is to have.
 func (i *inspection) expect(a task.Attempt, deleting bool) {
-	x := worktree.Expected{
-		Attempt: a.ID, Branch: a.Branch, Open: a.State.Open(), Made: made(&a),
-		Deleting: deleting,
-	}
+	x := worktree.Expected{Attempt: a.ID, Branch: a.Branch, Open: a.State.Open(), Made: made(&a), Deleting: deleting}
 	dir := i.usual
 	if len(a.Repos) > 0 {
 		dir = worktreesOf(&a)
@@ -161,10 +153,10 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 	i.dirs[dir] = append(i.dirs[dir], x)
 }
 
-// execution looks whether somebody sees to an execution that has not ended.
-func (i *inspection) execution(ctx context.Context, b store.Board, x task.Execution) error {
+// execution looks whether a server leads an execution that has not ended.
+func (i *inspection) execution(x task.Execution) error {
 	if x.Owner == "" || i.engine.member.Alive(x.Owner) {
-		return nil // without one is what the board's own inspection tells
+		return nil // the board's own inspection reports one without an owner
 	}
 	dir := local{home: i.engine.home}.run(x.AttemptID, x.ID)
 	switch running, err := runner.Alive(dir); {
@@ -199,12 +191,12 @@ func (i *inspection) disk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, path := range i.repos {
-		r, kept, err := k.InspectRepo(ctx, path)
+	for _, path := range i.board.repos {
+		r, rescues, err := k.InspectRepo(ctx, path)
 		if err != nil {
 			return err
 		}
-		i.kept += kept
+		i.rescues += rescues
 		i.report.Findings = append(i.report.Findings, r.Findings...)
 	}
 	return nil

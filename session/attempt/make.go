@@ -120,7 +120,7 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 	if err != nil {
 		return nil, r.hindered("reading the attempt", err)
 	}
-	agent, err := e.agentOf(cfg, a, r.exec)
+	agent, err := e.recipe(cfg, a.Executor, either(r.exec.Variant, a.Variant))
 	if err != nil {
 		return nil, r.hindered("choosing the agent's command", err)
 	}

@@ -11,7 +11,7 @@ import (
 // TailAttempt returns lines of what an attempt's agents wrote, and can wait for
 // new ones.
 func (e *Engine) TailAttempt(ctx context.Context, identity string, a TailArgs) (*TailReply, error) {
-	id, err := a.must()
+	b, id, err := e.openAttempt(ctx, a.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -28,10 +28,6 @@ func (e *Engine) TailAttempt(ctx context.Context, identity string, a TailArgs) (
 			return nil, session.Wrong("out_of_range", "wait is %v seconds, and is to be from 0 to %d.", *a.Wait, MaxWait).With("argument", "wait").With("value", fmt.Sprint(*a.Wait))
 		}
 		wait = time.Duration(*a.Wait * float64(time.Second))
-	}
-	b, _, err := e.ready(ctx)
-	if err != nil {
-		return nil, err
 	}
 	after := a.AfterIndex
 	for until := time.Now().Add(wait); ; {

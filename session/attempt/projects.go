@@ -122,15 +122,7 @@ func (e *Engine) ListProjects(ctx context.Context, identity string, a ListProjec
 
 // ListRepos lists the repositories of a project (seed 004, list_repos).
 func (e *Engine) ListRepos(ctx context.Context, identity string, a ListReposArgs) (*ReposReply, error) {
-	id, err := checkID("project_id", a.ProjectID)
-	if err != nil {
-		return nil, err
-	}
-	p, err := page(a.Limit, a.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	b, _, err := e.ready(ctx)
+	b, id, p, err := e.openList(ctx, "project_id", a.ProjectID, a.Limit, a.Cursor)
 	if err != nil {
 		return nil, err
 	}

@@ -21,11 +21,7 @@ const removePatience = 10 * time.Minute
 // where; branches with commits stay. A task with an attempt that waits or runs is
 // refused. What a crash cuts short, the same call finishes.
 func (e *Engine) DeleteTask(ctx context.Context, identity string, a TaskArgs) (*DeleteReply, error) {
-	id, err := checkID("task_id", a.TaskID)
-	if err != nil {
-		return nil, err
-	}
-	b, _, err := e.ready(ctx)
+	b, id, err := e.open(ctx, "task_id", a.TaskID)
 	if err != nil {
 		return nil, err
 	}

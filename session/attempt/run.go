@@ -188,7 +188,7 @@ func (r *run) recordStart(ctx context.Context, b store.Board, at time.Time) erro
 	if _, err := b.StartExecution(ctx, r.exec.ID, a.Executor, at); err != nil {
 		return err
 	}
-	r.engine.stats.started.Add(1)
+	r.engine.count(func(s *Stats) { s.Started++ })
 	return nil
 }
 
@@ -203,7 +203,7 @@ func (r *run) recordEnd(ctx context.Context, b store.Board, end *outcome) (err e
 	}
 	_, ended, err := b.EndExecution(ctx, r.exec.ID, ending)
 	if err == nil && ended {
-		r.engine.stats.count(ending.State)
+		r.engine.count(func(s *Stats) { s.Ended[ending.State]++ })
 		r.engine.log.Info("attempt ended", "attempt", r.exec.AttemptID, "execution", r.exec.ID, "state", ending.State)
 	}
 	return err

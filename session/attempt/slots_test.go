@@ -59,7 +59,7 @@ func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 		t.Errorf("%d agents ran, %d at once at most", saw, most)
 	}
 	eventually(t, func() string { // they count when the board has it
-		if a, b := one.Stats(), two.Stats(); a.Completed+b.Completed != attempts || a.Started+b.Started != attempts {
+		if a, b := one.Stats(), two.Stats(); a.Ended[task.Completed]+b.Ended[task.Completed] != attempts || a.Started+b.Started != attempts {
 			return fmt.Sprintf("the servers count %+v and %+v", a, b)
 		}
 		return ""

@@ -46,7 +46,7 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, identity string, a StartA
 	if err != nil {
 		return nil, found("reading the task", err, "task", "task_id", taskID, remedyTask)
 	}
-	agent, err := e.agent(cfg, a.Executor, a.Variant)
+	agent, err := e.recipe(cfg, a.Executor, a.Variant)
 	if err != nil {
 		return nil, err
 	}

@@ -21,11 +21,7 @@ const stopPatience = 30 * time.Second
 // is on the board, or says that it takes longer. What is queued is dropped; the
 // worktree stays, and a follow-up goes on. One that has ended is left as it is.
 func (e *Engine) StopAttempt(ctx context.Context, identity string, a AttemptArgs) (*AttemptReply, error) {
-	id, err := a.must()
-	if err != nil {
-		return nil, err
-	}
-	b, _, err := e.ready(ctx)
+	b, id, err := e.openAttempt(ctx, a.Target)
 	if err != nil {
 		return nil, err
 	}

@@ -130,7 +130,7 @@ func TestStopElsewhere(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	eventually(t, func() string { // it counts when the board has it
-		if got := s.Stats(); got.Stopped != 1 || got.Started != 1 {
+		if got := s.Stats(); got.Ended[task.Stopped] != 1 || got.Started != 1 {
 			return fmt.Sprintf("its own server counts %+v", got)
 		}
 		return ""

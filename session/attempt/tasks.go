@@ -11,7 +11,7 @@ import (
 // ListTasks lists a project's tasks, newest first, each with its attempts'
 // summary (seed 004, "list_tasks provides attempt summary").
 func (e *Engine) ListTasks(ctx context.Context, identity string, a ListTasksArgs) (*TasksReply, error) {
-	id, err := checkID("project_id", a.ProjectID)
+	b, id, p, err := e.openList(ctx, "project_id", a.ProjectID, a.Limit, a.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -20,14 +20,6 @@ func (e *Engine) ListTasks(ctx context.Context, identity string, a ListTasksArgs
 		if status, err = checkStatus(*a.Status); err != nil {
 			return nil, err
 		}
-	}
-	p, err := page(a.Limit, a.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	b, _, err := e.ready(ctx)
-	if err != nil {
-		return nil, err
 	}
 	all, total, next, err := b.Tasks(ctx, id, status, p)
 	if err != nil {
@@ -65,11 +57,7 @@ func fitting(all []task.Summary) int {
 
 // GetTask returns a task (seed 004, get_task).
 func (e *Engine) GetTask(ctx context.Context, identity string, a TaskArgs) (*Task, error) {
-	id, err := checkID("task_id", a.TaskID)
-	if err != nil {
-		return nil, err
-	}
-	b, _, err := e.ready(ctx)
+	b, id, err := e.open(ctx, "task_id", a.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +76,8 @@ func (e *Engine) CreateTask(ctx context.Context, identity string, a CreateTaskAr
 	if err != nil {
 		return nil, err
 	}
-	if a.ProjectID, err = checkID("project_id", a.ProjectID); err != nil {
+	b, projectID, err := e.open(ctx, "project_id", a.ProjectID)
+	if err != nil {
 		return nil, err
 	}
 	if a.Title, err = checkTitle(a.Title); err != nil {
@@ -98,10 +87,6 @@ func (e *Engine) CreateTask(ctx context.Context, identity string, a CreateTaskAr
 		return nil, err
 	}
 	job, workflow := trimmed(a.JobName), trimmed(a.WorkflowName)
-	b, _, err := e.ready(ctx)
-	if err != nil {
-		return nil, err
-	}
 	// A repetition gets its reply, whatever has become of the workflow meanwhile.
 	if done, err := b.FindRequest(ctx, request); err != nil {
 		return nil, fault("looking for the request_id", err)
@@ -111,17 +96,17 @@ func (e *Engine) CreateTask(ctx context.Context, identity string, a CreateTaskAr
 		}
 	}
 	s, err := b.CreateTask(ctx, task.NewTask{
-		ProjectID: a.ProjectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow,
+		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow,
 	}, request)
 	if err != nil {
-		return nil, found("creating the task", err, "project", "project_id", a.ProjectID, remedyProject)
+		return nil, found("creating the task", err, "project", "project_id", projectID, remedyProject)
 	}
 	return taskReply(s), nil
 }
 
 // UpdateTask changes what is given of a task (seed 004, update_task).
 func (e *Engine) UpdateTask(ctx context.Context, identity string, a UpdateTaskArgs) (*Task, error) {
-	id, err := checkID("task_id", a.TaskID)
+	b, id, err := e.open(ctx, "task_id", a.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -142,10 +127,6 @@ func (e *Engine) UpdateTask(ctx context.Context, identity string, a UpdateTaskAr
 			return nil, err
 		}
 		change.Status = &status
-	}
-	b, _, err := e.ready(ctx)
-	if err != nil {
-		return nil, err
 	}
 	if change.JobName != nil || change.WorkflowName != nil {
 		was, err := b.Task(ctx, id)
