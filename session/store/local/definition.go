@@ -34,12 +34,15 @@ func (s *Store) definitionPath(hash string) string {
 
 // openDefinition returns the definition in a file, verified.
 func openDefinition(hash string, file []byte) ([]byte, error) {
-	data, ok := bytes.CutPrefix(file, []byte(defHead+hash+"\n"))
-	if !ok {
+	head, data, _ := bytes.Cut(file, []byte("\n"))
+	sum := sha256.Sum256(data)
+	switch content := hex.EncodeToString(sum[:]); {
+	case !bytes.HasPrefix(head, []byte(defHead)):
 		return nil, errors.New("it does not begin with a checksum line: it was cut off, or is no definition")
-	}
-	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != hash {
+	case string(head) != defHead+content:
 		return nil, errors.New("its checksum does not match: it was altered")
+	case content != hash:
+		return nil, errors.New("its content has another hash than its name")
 	}
 	return data, nil
 }
