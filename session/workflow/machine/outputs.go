@@ -110,6 +110,8 @@ func decodeOutputs(st *job.Step, raw json.RawMessage) (OrderedMap[json.RawMessag
 		return session.Wrong("bad_outputs", "outputs cannot be read: %v. Give an object of output names and paths.", err).Because(err)
 	}
 	switch {
+	case string(raw) == "{}":
+		return nil, nil
 	case bytes.HasPrefix(raw, []byte("{")):
 		var m OrderedMap[json.RawMessage]
 		if err := json.Unmarshal(raw, &m); err != nil {
