@@ -125,13 +125,13 @@ func (a *sessionActor) hashed(ctx context.Context, h hashedMessage) (*finished, 
 		a.join(running, c.m, how)
 		return nil, errLater
 	}
-	p := a.state.Progress(stepID)
+	p := a.state.ProgressOrNew(stepID, a.engine.now())
 	last := p.Newest()
-	joined := p != nil && h.M.Attempt == len(p.Attempts) // then another that joined it may have collected it first
+	joined := h.M.Attempt == len(p.Attempts) // then another that joined it may have collected it first
 	if running == nil && last.Counts() && last.Digest == digest && (!last.Collected || joined) {
 		return a.conclude(ctx, a.state.CollectAttempt(stepID, a.engine.now()), c)
 	}
-	if n := p.AttemptsLeft(how.MaxAttempts); n <= 0 {
+	if p.QualityAttempts >= how.MaxAttempts {
 		if judged := p.LastCounted(); judged != nil && judged.State == machine.AttemptFailed && judged.Digest == digest {
 			return nil, gateFailed(p.QualityAttempts, stepID, judged,
 				"Nothing was reviewed this time, because the outputs are those that failed. Change them and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason.")
@@ -148,7 +148,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 	var todo []gate.Task
 	for i, t := range tasks {
 		r.order[t.Key] = i
-		if v := a.state.Progress(stepID).PassedBefore(t.Key, t.Digest); v != nil {
+		if v := a.state.ProgressOrNew(stepID, r.began).PassedBefore(t.Key, t.Digest); v != nil {
 			again := *v
 			again.Reused = true
 			r.reused = append(r.reused, &again)

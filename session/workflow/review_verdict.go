@@ -63,7 +63,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *State, c *candidate) 
 	}
 	var r *FinishReply
 	var refusal *session.Error
-	if p.AttemptsLeft(how.MaxAttempts) <= 0 {
+	if p.QualityAttempts >= how.MaxAttempts {
 		refusal = gateFailed(p.QualityAttempts, stepID, judged,
 			"Change the outputs and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason.")
 	} else {

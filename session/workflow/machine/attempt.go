@@ -55,7 +55,7 @@ type Verdict struct {
 	Reused     bool              `json:"reused"` // given in an earlier attempt, for the same content
 }
 
-// attempt returns the newest attempt of a step, or nil.
+// Newest returns the newest attempt of a step, or nil. p may be nil.
 func (p *StepProgress) Newest() *Attempt {
 	if p == nil || len(p.Attempts) == 0 {
 		return nil
@@ -63,11 +63,26 @@ func (p *StepProgress) Newest() *Attempt {
 	return p.Attempts[len(p.Attempts)-1]
 }
 
-// PassedBefore finds a verdict that passed exactly this content.
-func (p *StepProgress) PassedBefore(key, digest string) *Verdict {
-	if p == nil {
-		return nil
+// Open reports whether an attempt has no verdict yet. a may be nil.
+func (a *Attempt) Open() bool { return a != nil && a.State == AttemptOpen }
+
+// Counts reports whether an attempt has a verdict. a may be nil.
+func (a *Attempt) Counts() bool {
+	return a != nil && (a.State == AttemptPassed || a.State == AttemptFailed)
+}
+
+// LastCounted returns the newest attempt with a verdict, or nil.
+func (p *StepProgress) LastCounted() *Attempt {
+	for _, a := range slices.Backward(p.Attempts) {
+		if a.Counts() {
+			return a
+		}
 	}
+	return nil
+}
+
+// PassedBefore returns a verdict that passed exactly this content, or nil.
+func (p *StepProgress) PassedBefore(key, digest string) *Verdict {
 	for _, a := range slices.Backward(p.Attempts) {
 		for _, v := range a.Verdicts {
 			if v.Passed && v.Key == key && v.Digest == digest {
@@ -78,165 +93,19 @@ func (p *StepProgress) PassedBefore(key, digest string) *Verdict {
 	return nil
 }
 
-// FailedReviews are the verdicts of an attempt that did not pass, in order.
+// FailedReviews returns the verdicts of an attempt that did not pass, in order.
 func (a *Attempt) FailedReviews() []FailedReview {
 	var out []FailedReview
 	for _, v := range a.Verdicts {
-		if v.Passed {
-			continue
+		if !v.Passed {
+			criteria := append([]CriterionResult{}, v.Criteria...)
+			out = append(out, FailedReview{RunEach: v.RunEach, TargetFile: v.TargetFile, Feedback: v.Feedback, Criteria: criteria})
 		}
-		criteria := v.Criteria
-		if criteria == nil {
-			criteria = []CriterionResult{}
-		}
-		out = append(out, FailedReview{RunEach: v.RunEach, TargetFile: v.TargetFile, Feedback: v.Feedback, Criteria: criteria})
 	}
 	return out
 }
 
-// OpenAttempt records an attempt before its reviewer is called. One that was
-// cut off by a server that died is void by then.
-func (s *State) OpenAttempt(stepID string, a Attempt) *State {
-	n := s.Next(a.OpenedAt)
-	p := n.progressOrNew(stepID, a.OpenedAt)
-	p.Attempts = slices.Clone(p.Attempts)
-	if last := p.Newest(); last != nil && last.State == AttemptOpen {
-		p.Attempts[len(p.Attempts)-1] = last.void("no verdict was recorded before the server ended or the disk failed", a.OpenedAt)
-	}
-	a.Number, a.State = p.QualityAttempts+1, AttemptOpen
-	p.Attempts = append(withoutOldVoids(p.Attempts), &a)
-	n.setProgress(p)
-	return n
-}
-
-// keptVoids is how many void attempts of a step are kept: a reviewer that never
-// gives a verdict must not make the record grow without end.
-const keptVoids = 10
-
-func withoutOldVoids(attempts []*Attempt) []*Attempt {
-	voids := 0
-	for _, a := range attempts {
-		if a.State == AttemptVoid {
-			voids++
-		}
-	}
-	return slices.DeleteFunc(attempts, func(a *Attempt) bool { // the oldest come first
-		drop := a.State == AttemptVoid && voids > keptVoids
-		if drop {
-			voids--
-		}
-		return drop
-	})
-}
-
-func (a *Attempt) void(why string, at time.Time) *Attempt {
-	v := *a
-	v.State, v.Error, v.ClosedAt = AttemptVoid, &why, &at
-	return &v
-}
-
-// CloseAttempt records what became of the newest attempt of a step: void, with
-// the reason, or counted.
-func (s *State) CloseAttempt(stepID string, verdicts []*Verdict, void string, at time.Time) *State {
-	n := s.Next(at)
-	p := n.progressOrNew(stepID, at)
-	a := p.Newest()
-	if a == nil || a.State != AttemptOpen {
-		return s
-	}
-	var closed *Attempt
-	if void != "" {
-		closed = a.void(void, at)
-	} else {
-		c := *a
-		c.State, c.ClosedAt = AttemptPassed, &at
-		if slices.ContainsFunc(verdicts, func(v *Verdict) bool { return !v.Passed }) {
-			c.State = AttemptFailed
-		}
-		closed = &c
-		p.QualityAttempts++
-	}
-	closed.Verdicts = verdicts
-	p.Attempts = append(slices.Clone(p.Attempts[:len(p.Attempts)-1]), closed)
-	n.setProgress(p)
-	return n
-}
-
-// CollectAttempt notes that a call was told the verdict of the newest attempt.
-func (s *State) CollectAttempt(stepID string, at time.Time) *State {
-	n := s.Next(at)
-	p := n.progressOrNew(stepID, at)
-	a := p.Newest()
-	if a == nil || a.Collected {
-		return s
-	}
-	c := *a
-	c.Collected = true
-	p.Attempts = append(slices.Clone(p.Attempts[:len(p.Attempts)-1]), &c)
-	n.setProgress(p)
-	return n
-}
-
-// IsCurrent tells whether a step was begun and not yet finished or left behind.
-func (s *State) IsCurrent(stepID string) bool {
-	p := s.Progress(stepID)
-	return s.Status == Active && p != nil && p.CompletedAt == nil && !p.Unreported
-}
-
-// AwaitsReview tells whether a step is current and its newest attempt open.
-func (s *State) AwaitsReview(stepID string) bool {
-	return s.IsCurrent(stepID) && s.Progress(stepID).Newest().Open()
-}
-
-// settle voids the attempts of steps that the transition to s moved on from: no
-// verdict on them will be taken. s is being made.
-func (s *State) settle(at time.Time) {
-	var changed []*StepProgress
-	for _, p := range s.StepProgress {
-		if p.Value.Newest().Open() && !s.AwaitsReview(p.Key) {
-			changed = append(changed, p.Value.settled(at))
-		}
-	}
-	if changed != nil {
-		s.setProgress(changed...)
-	}
-}
-
-// settled is the progress with its open attempt void.
-func (p *StepProgress) settled(at time.Time) *StepProgress {
-	n := p.clone()
-	last := len(p.Attempts) - 1
-	n.Attempts = append(slices.Clone(p.Attempts[:last]), p.Attempts[last].void("the step moved on before there was a verdict", at))
-	return n
-}
-
-// counts tells whether an attempt has a verdict behind it.
-func (a *Attempt) Counts() bool {
-	return a != nil && (a.State == AttemptPassed || a.State == AttemptFailed)
-}
-
-func (a *Attempt) Open() bool { return a != nil && a.State == AttemptOpen }
-
-// LastCounted is the newest attempt with a verdict, or nil.
-func (p *StepProgress) LastCounted() *Attempt {
-	if p == nil {
-		return nil
-	}
-	for _, a := range slices.Backward(p.Attempts) {
-		if a.Counts() {
-			return a
-		}
-	}
-	return nil
-}
-
-func (p *StepProgress) AttemptsLeft(most int) int {
-	if p == nil {
-		return most
-	}
-	return most - p.QualityAttempts
-}
-
+// FileHashes returns the hashes of the files of outputs, in their order.
 func FileHashes(outputs Outputs, hashes map[string]string) []FileHash {
 	out := []FileHash{}
 	for _, o := range outputs {
@@ -245,4 +114,109 @@ func FileHashes(outputs Outputs, hashes map[string]string) []FileHash {
 		}
 	}
 	return out
+}
+
+// keptVoids is how many void attempts of a step are kept: a reviewer that never
+// gives a verdict must not make the record grow without end.
+const keptVoids = 10
+
+// OpenAttempt records an attempt before its reviewer is called. One that was
+// cut off by a server that died is void by then.
+func (s *State) OpenAttempt(stepID string, a Attempt) *State {
+	n := s.Next(a.OpenedAt)
+	p := n.ProgressOrNew(stepID, a.OpenedAt).voided("no verdict was recorded before the server ended or the disk failed", a.OpenedAt)
+	a.Number, a.State = p.QualityAttempts+1, AttemptOpen
+	attempts, voids := append(slices.Clone(p.Attempts), &a), 0
+	slices.Reverse(attempts)
+	attempts = slices.DeleteFunc(attempts, func(a *Attempt) bool {
+		if a.State == AttemptVoid {
+			voids++
+		}
+		return a.State == AttemptVoid && voids > keptVoids
+	})
+	slices.Reverse(attempts)
+	p.Attempts = attempts
+	n.setProgress(p)
+	return n
+}
+
+// CloseAttempt records what became of the newest attempt of a step: void, with
+// the reason, or counted. It returns s if that attempt is not open.
+func (s *State) CloseAttempt(stepID string, verdicts []*Verdict, void string, at time.Time) *State {
+	p := s.Progress(stepID)
+	if !p.Newest().Open() {
+		return s
+	}
+	n, p := s.Next(at), p.voided(void, at)
+	a := p.Newest() // a copy
+	a.Verdicts = verdicts
+	if void == "" {
+		p.QualityAttempts++
+		a.State, a.Error = AttemptPassed, nil
+		if slices.ContainsFunc(verdicts, func(v *Verdict) bool { return !v.Passed }) {
+			a.State = AttemptFailed
+		}
+	}
+	n.setProgress(p)
+	return n
+}
+
+// CollectAttempt records that a call was told the verdict of the newest attempt. It
+// returns s if that was recorded before.
+func (s *State) CollectAttempt(stepID string, at time.Time) *State {
+	p := s.Progress(stepID)
+	if a := p.Newest(); a == nil || a.Collected {
+		return s
+	}
+	n, p := s.Next(at), p.withOwnNewest()
+	p.Newest().Collected = true
+	n.setProgress(p)
+	return n
+}
+
+// withOwnNewest returns a copy whose newest attempt is a copy, too.
+func (p *StepProgress) withOwnNewest() *StepProgress {
+	n, a := p.clone(), *p.Newest()
+	n.Attempts = append(slices.Clone(p.Attempts[:len(p.Attempts)-1]), &a)
+	return n
+}
+
+// voided returns the progress with its open attempt void, or p if none is open.
+func (p *StepProgress) voided(why string, at time.Time) *StepProgress {
+	if !p.Newest().Open() {
+		return p
+	}
+	n := p.withOwnNewest()
+	a := n.Newest()
+	a.State, a.Error, a.ClosedAt = AttemptVoid, &why, &at
+	return n
+}
+
+// movedOn is why an attempt is void whose step has moved on: no verdict on it will
+// be taken.
+const movedOn = "the step moved on before there was a verdict"
+
+// settle voids the attempts of steps that the transition to s moved on from. s is
+// being made.
+func (s *State) settle(at time.Time) {
+	var changed []*StepProgress
+	for _, p := range s.StepProgress {
+		if p.Value.Newest().Open() && !s.IsCurrent(p.Key) {
+			changed = append(changed, p.Value.voided(movedOn, at))
+		}
+	}
+	if changed != nil {
+		s.setProgress(changed...)
+	}
+}
+
+// IsCurrent reports whether a step was begun and not yet finished or left behind.
+func (s *State) IsCurrent(stepID string) bool {
+	p := s.Progress(stepID)
+	return s.Status == Active && p != nil && p.CompletedAt == nil && !p.Unreported
+}
+
+// AwaitsReview reports whether a step is current and its newest attempt open.
+func (s *State) AwaitsReview(stepID string) bool {
+	return s.IsCurrent(stepID) && s.Progress(stepID).Newest().Open()
 }

@@ -140,7 +140,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	n.CurrentEntryIndex = p.Index
 	n.ReportedByStepID = s.ReportedByStepID || p.ByStepID
 
-	done := n.progressOrNew(p.Step.ID, f.At)
+	done := n.ProgressOrNew(p.Step.ID, f.At)
 	at := f.At
 	done.CompletedAt, done.Outputs, done.Notes = &at, f.Outputs, f.Notes
 	if f.Override != nil {
@@ -150,7 +150,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	if p.Pending == nil {
 		for _, id := range def.Workflow.Entries[p.Index] {
 			if m := n.Progress(id); id != p.Step.ID && (m == nil || m.CompletedAt == nil) {
-				m = n.progressOrNew(id, f.At)
+				m = n.ProgressOrNew(id, f.At)
 				m.Unreported = true
 				changed = append(changed, m)
 			}
@@ -183,9 +183,9 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	return n, r
 }
 
-// progressOrNew copies a step's progress; an edit may have added the step to
+// ProgressOrNew returns a copy of a step's progress; an edit may have added the step to
 // the entry after it began.
-func (s *State) progressOrNew(id string, at time.Time) *StepProgress {
+func (s *State) ProgressOrNew(id string, at time.Time) *StepProgress {
 	if p := s.Progress(id); p != nil {
 		return p.clone()
 	}

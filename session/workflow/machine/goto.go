@@ -61,10 +61,7 @@ func (s *State) GoTo(def *Definition, c Call, to int, stepID string, at time.Tim
 	r := &GoToReply{InvalidatedSteps: []string{}, Notice: NoticeOf(def)}
 	for _, id := range slices.Concat(def.Workflow.Entries[to:]...) {
 		if p := s.Progress(id); p != nil {
-			if p.Newest().Open() {
-				p = p.settled(at)
-			}
-			w.Progress = append(w.Progress, Pair[*StepProgress]{id, p})
+			w.Progress = append(w.Progress, Pair[*StepProgress]{id, p.voided(movedOn, at)})
 			r.InvalidatedSteps = append(r.InvalidatedSteps, id)
 		}
 	}

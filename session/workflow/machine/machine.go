@@ -80,10 +80,7 @@ func (s *State) enter(def *Definition, index int, at time.Time, texts Instructio
 	for _, id := range entry {
 		// Begun before, and moved behind the current step by an edit of the job.
 		if p := s.Progress(id); p != nil {
-			if p.Newest().Open() {
-				p = p.settled(at)
-			}
-			over = append(over, Pair[*StepProgress]{id, p})
+			over = append(over, Pair[*StepProgress]{id, p.voided(movedOn, at)})
 		}
 		changed = append(changed, &StepProgress{StepID: id, StartedAt: at})
 	}
