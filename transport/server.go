@@ -135,7 +135,7 @@ func NewServer(o Options) (*Server, error) {
 	}
 	engine, err := workflow.Open(ctx, workflow.Options{
 		Root: root, Catalog: jobs, Config: settings, Logger: logger, Member: member,
-		Reviews: reviews.enabled(), Gate: judge, Reviewing: reviews.now, Moved: tasks.moved(),
+		Reviews: reviews.enabled(), Gate: judge, Reviewing: reviews.now, Moved: tasks.moved(), Requests: db.Requests(),
 		StatelessIdle: func() time.Duration { return idleTimeout(settings) },
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/store"
 	"deepwork/session/store/local"
 	"deepwork/session/workflow/machine"
 )
@@ -140,8 +141,9 @@ func (a *Archive) Show(ctx context.Context, id string) (json.RawMessage, error) 
 	return s.Encode()
 }
 
-// Abort ends an active session; it is refused while a living server owns it.
-func (a *Archive) Abort(ctx context.Context, id, reason string) error {
+// Abort ends an active session. A server that is running and owns it is asked to;
+// it is refused if that does not answer.
+func (a *Archive) Abort(ctx context.Context, id, reason string, requests store.Requests) error {
 	if _, err := a.Read(id); err != nil {
 		return err
 	}
@@ -149,18 +151,31 @@ func (a *Archive) Abort(ctx context.Context, id, reason string) error {
 	if err != nil {
 		return err
 	}
+	owner := ""
 	_, err = w.Update(id, func(s *State) (*State, error) {
 		if s.Status != Active {
 			return nil, s.Ended()
 		}
 		if s.Owner != w.Server() && w.Alive(s.Owner) {
-			return nil, session.NotNow("session_owned",
-				"Session '%s' is in use by a deepwork server that is running (%s). Abort it there with abort_workflow, or stop that server first.", id, w.Describe(s.Owner))
+			owner = s.Owner
+			return nil, nil
 		}
 		next, _ := s.Abort(machine.Call{Tool: ToolAbort}, reason, time.Now().UTC().Truncate(time.Microsecond))
 		next.Owner = ""
 		return next, nil
 	})
+	if err != nil || owner == "" {
+		return err
+	}
+	arguments, err := jsontext.Encode(reason)
+	if err != nil {
+		return err
+	}
+	_, err = requests.Ask(ctx, store.Request{Kind: store.OfSession, Target: id, Action: actionAbort, Arguments: arguments, Channel: "terminal"})
+	if errors.Is(err, store.ErrNotAnswered) {
+		return session.NotNow("session_owned",
+			"Session '%s' is in use by a deepwork server that is running (%s). It was asked to abort the session and has not answered yet. Look whether it did with `deepwork sessions show %s`, or stop that server and call again.", id, w.Describe(owner), id)
+	}
 	return err
 }
 

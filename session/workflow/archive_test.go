@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -9,7 +10,15 @@ import (
 	"time"
 
 	"deepwork/session"
+	"deepwork/session/store"
 )
+
+// silentOwner is asked, and does not answer.
+type silentOwner struct{ store.Requests }
+
+func (silentOwner) Ask(context.Context, store.Request) (json.RawMessage, error) {
+	return nil, store.ErrNotAnswered
+}
 
 func TestArchive(t *testing.T) {
 	p := newProject(t)
@@ -52,10 +61,11 @@ func TestArchive(t *testing.T) {
 	}
 	_, err = a.Show(ctx, "../../x")
 	refused(t, err, session.ToolError, "bad_session_id")
-	refused(t, a.Abort(ctx, open, "r"), session.StateError, "session_owned", "pid")
-	refused(t, a.Abort(ctx, done, "r"), session.StateError, "session_ended")
+	silent := silentOwner{}
+	refused(t, a.Abort(ctx, open, "r", silent), session.StateError, "session_owned", "pid", "not answered yet")
+	refused(t, a.Abort(ctx, done, "r", silent), session.StateError, "session_ended")
 	srv.stop()
-	if err := a.Abort(ctx, open, "by hand"); err != nil {
+	if err := a.Abort(ctx, open, "by hand", silent); err != nil {
 		t.Fatal(err)
 	}
 	if s := p.record(open); s.Status != Aborted || *s.AbortReason != "by hand" {

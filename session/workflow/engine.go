@@ -18,6 +18,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/store"
 	"deepwork/session/store/local"
 	"deepwork/session/workflow/stack"
 )
@@ -42,6 +43,9 @@ type Options struct {
 	Reviewing func(context.Context) (Reviewing, error)
 	// IdleAfter is how long a session's actor stays in memory unused; default 5 min.
 	IdleAfter time.Duration
+	// Requests has the engine carry out what other processes ask about its sessions;
+	// nil means that nobody asks.
+	Requests store.Requests
 	// StatelessIdle tells how long a session that no call names stays with its
 	// identity's stateless Conn, as it is configured now; nil: 1 h. Then it is given
 	// up, and resumable. It may be called from any goroutine.
@@ -140,6 +144,9 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 			return &sessionActor{engine: e, id: id}, nil
 		})
 	e.beside.Go(e.releaseFailed)
+	if o.Requests != nil {
+		e.beside.Go(func() { e.serveRequests(o.Requests) })
+	}
 	return e, nil
 }
 

@@ -63,7 +63,7 @@ func (e *Engine) Execution(ctx context.Context, identity, sessionID string) (*Ex
 	x.Outputs = s.AllOutputs(def)
 	for _, id := range slices.Concat(def.Workflow.Entries...) {
 		x.Total++
-		if p := s.Progress(id); p != nil && (p.CompletedAt != nil || p.Unreported) {
+		if p := s.Progress(id); p.Done() || p != nil && p.Unreported {
 			x.Done++
 		}
 	}

@@ -165,10 +165,7 @@ func (c *sessionCheck) checkDefinition(k *keptDefinition) {
 		return
 	}
 	entry := k.def.Workflow.Entries[at]
-	pending := slices.ContainsFunc(entry, func(id string) bool {
-		p := c.Progress(id)
-		return p == nil || p.CompletedAt == nil
-	})
+	pending := slices.ContainsFunc(entry, func(id string) bool { return !c.Progress(id).Done() })
 	if c.Status == Active && !pending {
 		c.fault("all steps of its current entry are completed, and it is active")
 	}

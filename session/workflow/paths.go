@@ -126,7 +126,7 @@ func (a *sessionActor) repeated(err error, same func(Outputs) bool) error {
 		if r.Tool != ToolFinish {
 			continue
 		}
-		if p := a.state.Progress(r.StepID); p != nil && p.CompletedAt != nil && len(p.Outputs) > 0 && same(p.Outputs) {
+		if p := a.state.Progress(r.StepID); p.Done() && len(p.Outputs) > 0 && same(p.Outputs) {
 			e.Message += fmt.Sprintf(" These are the outputs of step '%s', which is finished already; if you lost its reply, call get_step, or repeat the call with step_id '%s'.", r.StepID, r.StepID)
 		}
 		break

@@ -42,11 +42,8 @@ func (a *sessionActor) step(ctx context.Context, m stepMessage) (*StepReply, err
 // reading makes get_step's reply, but for the stack.
 func (a *sessionActor) reading(def *machine.Definition, entry job.Entry, pending []string, texts machine.Instructions) *StepReply {
 	s := a.state
-	infos := s.Describe(def, entry, texts)
-	r := &StepReply{
-		BeginStep: &infos[0], ConcurrentSteps: machine.Rest(infos),
-		Goal: s.Goal, CompletedSteps: []string{}, Notice: machine.NoticeOf(def),
-	}
+	r := &StepReply{Goal: s.Goal, CompletedSteps: []string{}, Notice: machine.NoticeOf(def)}
+	r.BeginStep, r.ConcurrentSteps = s.Describe(def, entry, texts)
 	for _, id := range entry {
 		m := Member{StepID: id, State: "started", ReviewRunning: a.reviews[id] != nil}
 		if p := s.Progress(id); p != nil {
@@ -66,7 +63,7 @@ func (a *sessionActor) reading(def *machine.Definition, entry job.Entry, pending
 		}
 	}
 	for _, id := range slices.Concat(def.Workflow.Entries...) {
-		if p := s.Progress(id); p != nil && p.CompletedAt != nil {
+		if s.Progress(id).Done() {
 			r.CompletedSteps = append(r.CompletedSteps, id)
 		}
 	}

@@ -213,7 +213,7 @@ func (s *State) settle(at time.Time) {
 // IsCurrent reports whether a step was begun and not yet finished or left behind.
 func (s *State) IsCurrent(stepID string) bool {
 	p := s.Progress(stepID)
-	return s.Status == Active && p != nil && p.CompletedAt == nil && !p.Unreported
+	return s.Status == Active && p != nil && !p.Done() && !p.Unreported
 }
 
 // AwaitsReview reports whether a step is current and its newest attempt open.

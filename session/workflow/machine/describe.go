@@ -12,18 +12,19 @@ const (
 	filesSyntax = "array of filepaths for all individual files"
 )
 
-// describe tells an agent all about the steps of an entry; the first one's
-// instructions end with the message about its group (seed 000, 001.4.18).
-func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) []StepInfo {
+// Describe returns all that an agent needs to know of the steps of an entry, the
+// first apart; its instructions end with the message about its group (seed 000,
+// 001.4.18). others is nil if there is no group.
+func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) (first *StepInfo, others []StepInfo) {
 	infos := make([]StepInfo, len(entry))
 	for i, id := range entry {
 		infos[i] = stepInfo(def, def.Job.Step(id), texts[id])
 		infos[i].SessionID, infos[i].BranchName = s.SessionID, s.BranchName
 	}
 	if len(entry) > 1 {
-		infos[0].Instructions = withGroup(infos[0].Instructions, entry)
+		infos[0].Instructions, others = withGroup(infos[0].Instructions, entry), infos[1:]
 	}
-	return infos
+	return &infos[0], others
 }
 
 // stepInfo describes one step (seed 000, 001.3.11 to 001.3.14).
@@ -68,14 +69,7 @@ func concurrentMessage(entry job.Entry) string {
 		"Where there are no subagents, do them one after the other in the same way."
 }
 
-// rest is all but the first, nil where there is nothing more.
-func Rest(infos []StepInfo) []StepInfo {
-	if len(infos) < 2 {
-		return nil
-	}
-	return infos[1:]
-}
-
+// NoticeOf returns the notice of a definition, or nil.
 func NoticeOf(def *Definition) *string {
 	if def.Notice == "" {
 		return nil

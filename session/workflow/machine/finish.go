@@ -75,7 +75,7 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 // same outputs, if it is kept.
 func (s *State) Replay(stepID string, same func(Outputs) bool) *StoredReply {
 	p := s.Progress(stepID)
-	if p == nil || p.CompletedAt == nil || !same(p.Outputs) {
+	if !p.Done() || !same(p.Outputs) {
 		return nil
 	}
 	for i := len(s.Replies) - 1; i >= 0; i-- {
@@ -107,7 +107,7 @@ func (s *State) notCurrent(def *Definition, stepID string, pending []string) err
 	}
 	var e *session.Error
 	switch {
-	case p != nil && p.CompletedAt != nil:
+	case p.Done():
 		e = session.NotNow("step_finished", "Step '%s' is finished already; %s. To do it again, call go_to_step first.", stepID, current)
 	case p != nil && p.Unreported:
 		e = session.NotNow("group_moved_on", "Step '%s' can no longer be reported: its concurrent group was finished without it and has moved on; %s. To do it again, call go_to_step with step_id '%s'.", stepID, current, stepID)
@@ -149,8 +149,8 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	changed := []*StepProgress{done}
 	if p.Pending == nil {
 		for _, id := range def.Workflow.Entries[p.Index] {
-			if m := n.Progress(id); id != p.Step.ID && (m == nil || m.CompletedAt == nil) {
-				m = n.ProgressOrNew(id, f.At)
+			if id != p.Step.ID && !n.Progress(id).Done() {
+				m := n.ProgressOrNew(id, f.At)
 				m.Unreported = true
 				changed = append(changed, m)
 			}
@@ -175,8 +175,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 		all := n.AllOutputs(def)
 		r.AllOutputs = &all
 	default:
-		infos := n.enter(def, p.Index+1, f.At, f.Texts, changed...)
-		r.BeginStep, r.ConcurrentSteps = &infos[0], Rest(infos)
+		r.BeginStep, r.ConcurrentSteps = n.enter(def, p.Index+1, f.At, f.Texts, changed...)
 	}
 	n.settle(f.At)
 	n.remember(stored, p.Index)

@@ -84,8 +84,7 @@ func (s *State) GoTo(def *Definition, c Call, to int, stepID string, at time.Tim
 		}
 		n.Replies = append(n.Replies, o)
 	}
-	infos := n.enter(def, to, at, texts)
-	r.BeginStep, r.ConcurrentSteps = &infos[0], Rest(infos)
+	r.BeginStep, r.ConcurrentSteps = n.enter(def, to, at, texts)
 	n.remember(c.stored(r), to)
 	return n, r
 }

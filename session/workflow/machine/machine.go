@@ -18,7 +18,7 @@ import (
 // Instructions are the texts of the steps that a transition begins, by step id.
 type Instructions map[string]string
 
-// A beginning is what a new session is made of.
+// NewSession holds the inputs of Begin.
 type NewSession struct {
 	SessionID  string
 	Goal       string
@@ -32,7 +32,7 @@ type NewSession struct {
 	Texts      Instructions
 }
 
-// A call is what identifies a tool call when it is repeated.
+// A Call is what identifies a tool call when it is repeated.
 type Call struct {
 	Tool       string
 	RequestID  *string
@@ -58,21 +58,22 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 		StartedAt: b.At, UpdatedAt: b.At,
 		Identity: b.Identity, Owner: b.Owner, Definition: def.Ref,
 	}
-	infos := s.enter(def, 0, b.At, b.Texts)
-	r := &StartReply{BeginStep: &infos[0], ConcurrentSteps: Rest(infos), Notice: NoticeOf(def)}
+	r := &StartReply{Notice: NoticeOf(def)}
+	r.BeginStep, r.ConcurrentSteps = s.enter(def, 0, b.At, b.Texts)
 	s.remember(b.Call.stored(r), 0)
 	return s, r, nil
 }
 
+// NoSteps refuses to begin a workflow without steps.
 func NoSteps(def *Definition) error {
 	return session.Wrong("workflow_without_steps",
 		"Workflow '%s' of job '%s' has no steps. Add steps to it in %s/%s, or start another workflow.",
 		def.Workflow.Name, def.Job.Name, def.Job.Dir, job.FileName)
 }
 
-// enter begins every step of an entry and describes them; changed is what else
-// the transition made of the progress. s is being made.
-func (s *State) enter(def *Definition, index int, at time.Time, texts Instructions, changed ...*StepProgress) []StepInfo {
+// enter begins every step of an entry and describes them; changed is the other
+// progress that the transition changes. s is being made.
+func (s *State) enter(def *Definition, index int, at time.Time, texts Instructions, changed ...*StepProgress) (first *StepInfo, others []StepInfo) {
 	entry := def.Workflow.Entries[index]
 	from := s.CurrentStepID
 	s.CurrentEntryIndex, s.CurrentStepID, s.ReportedByStepID = index, entry[0], false
@@ -91,13 +92,13 @@ func (s *State) enter(def *Definition, index int, at time.Time, texts Instructio
 	return s.Describe(def, entry, texts)
 }
 
-// Position finds the current entry in the definition anew, because the job may
-// have been edited, and the members that are not completed.
+// Position returns the current entry, found by its step's id because the job may
+// have been edited, and its members that are not completed. def has that step.
 func (s *State) Position(def *Definition) (index int, entry job.Entry, pending []string) {
 	index = def.Workflow.Find(s.CurrentStepID)
-	entry = def.Workflow.Entries[index] // whoever chose def saw to it that it is there
+	entry = def.Workflow.Entries[index]
 	for _, id := range entry {
-		if p := s.Progress(id); p == nil || p.CompletedAt == nil {
+		if !s.Progress(id).Done() {
 			pending = append(pending, id)
 		}
 	}
@@ -110,7 +111,7 @@ func (s *State) Position(def *Definition) (index int, entry job.Entry, pending [
 func (s *State) AllOutputs(def *Definition) Outputs {
 	all := Outputs{}
 	add := func(p *StepProgress) {
-		if p != nil && p.CompletedAt != nil {
+		if p.Done() {
 			for _, o := range p.Outputs {
 				all = all.Set(o.Key, o.Value)
 			}
@@ -131,7 +132,7 @@ func (s *State) summary(def *Definition) string {
 	done, unreported := 0, []string(nil)
 	for _, p := range s.StepProgress {
 		switch {
-		case p.Value.CompletedAt != nil:
+		case p.Value.Done():
 			done++
 		case p.Value.Unreported:
 			unreported = append(unreported, p.Key)
@@ -144,6 +145,7 @@ func (s *State) summary(def *Definition) string {
 	return text
 }
 
+// Count returns "1 step", "2 steps".
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -151,7 +153,7 @@ func Count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// quoteList gives 'a', 'b', 'c'.
+// quoteList returns 'a', 'b', 'c'.
 func quoteList(names []string) string {
 	if len(names) == 0 {
 		return "(none)"

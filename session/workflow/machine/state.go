@@ -159,6 +159,9 @@ func (s *State) setProgress(changed ...*StepProgress) {
 	s.StepProgress = m
 }
 
+// Done reports whether the step was finished. p may be nil.
+func (p *StepProgress) Done() bool { return p != nil && p.CompletedAt != nil }
+
 // clone copies a step's progress without its cached encoding.
 func (p *StepProgress) clone() *StepProgress {
 	return &StepProgress{
