@@ -59,7 +59,7 @@ func TestASessionOfALivingServerIsNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	refused(t, a.Abort(ctx, id, "x", nil), session.StateError, "session_owned")
+	refused(t, a.Abort(ctx, id, "x", silentOwner{}), session.StateError, "session_owned")
 
 	first.stop()
 	if _, err := c2.Step(ctx, StepArgs{SessionID: &id}); err != nil {
