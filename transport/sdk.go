@@ -1,0 +1,50 @@
+package transport
+
+import (
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// This server relies on the following behavior of the MCP SDK that the SDK does not
+// document. sdk_test.go has a test for each, against the bare SDK: if one fails after an
+// upgrade, correct the code that is named here.
+//
+//   - The handler of a call is that of the tool that middleware puts into the request,
+//     and middleware's context reaches it: tool.Set.Dispatch.
+//   - Raw JSON goes in and out as it is, with its numbers and the order of its keys, but
+//     for escapes: the arguments of a call, and structured content: tool.accepted.
+//   - A tool that is registered again is one notification to each client:
+//     tool.Set.Announce.
+//   - tools/list has all registered tools in its first page, and refuses a cursor that
+//     is not its own: remote.Tools.ListTools.
+//   - A notification that cancels a call ends its context with the cause
+//     context.Canceled; a connection that is lost ends it with another cause: byCaller in
+//     tools/remote.
+//   - ServerSession.Wait returns when no call is in flight any more: connections.
+//   - The context of a session's calls has the values of the one that it was connected
+//     with, and over streamable HTTP of its first request: web.CallerOf.
+//   - Methods of capabilities that are not declared are answered: undeclared.
+//   - A cancelled call is answered with an error, which wire.Stdio drops.
+//   - A second stream of a session for messages from the server is refused:
+//     web.standalone.
+//   - Ids with a fraction are cut to whole numbers, and text after a message is ignored:
+//     wire.DecodeMessage, and inspect in web.
+
+// undeclared are the methods of capabilities that the server does not declare, since it
+// has tools only. The SDK would answer them with empty lists; a client that asks would
+// take that for support (found by MCP's conformance suite, SEP-2575).
+var undeclared = map[string]bool{
+	"logging/setLevel":         true,
+	"prompts/get":              true,
+	"prompts/list":             true,
+	"resources/list":           true,
+	"resources/read":           true,
+	"resources/templates/list": true,
+}
+
+// notOffered is the answer to a method that the server does not have.
+func notOffered(method string) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
+		Message: fmt.Sprintf("method not found: %q: this server offers tools only; tools/list lists them", method)}
+}

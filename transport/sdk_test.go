@@ -1,0 +1,210 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// The tests of this file are of the SDK alone: of what sdk.go says that we rely on.
+
+type sdkKey struct{}
+
+// bareSDK is a server of the SDK with one tool, and a client of it.
+func bareSDK(t *testing.T, o *mcp.ClientOptions, handler mcp.ToolHandler) (*mcp.Server, *mcp.ServerSession, *mcp.ClientSession) {
+	t.Helper()
+	s := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}})
+	s.AddTool(bareTool("echo"), handler)
+	here, there := mcp.NewInMemoryTransports()
+	ss, err := s.Connect(context.WithValue(t.Context(), sdkKey{}, "connected"), here, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(), there, &mcp.ClientSessionOptions{ProtocolVersion: stateful})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cs.Close(); ss.Wait() })
+	return s, ss, cs
+}
+
+func bareTool(name string) *mcp.Tool {
+	return &mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}
+}
+
+func nothing(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	return &mcp.CallToolResult{}, nil
+}
+
+func TestSDKCallsTheToolThatMiddlewareNames(t *testing.T) {
+	const exact = `{"z":9007199254740993,"a":[1.0,1e2],"b":""}`
+	s, _, cs := bareSDK(t, nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		if req.Params.Name != "echo" || ctx.Value(sdkKey{}) != "middleware" || string(req.Params.Arguments) != exact {
+			t.Errorf("%s, %v, arguments %s", req.Params.Name, ctx.Value(sdkKey{}), req.Params.Arguments)
+		}
+		return &mcp.CallToolResult{StructuredContent: req.Params.Arguments}, nil
+	})
+	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			call, ok := req.(*mcp.CallToolRequest)
+			if !ok {
+				return next(ctx, method, req)
+			}
+			if ctx.Value(sdkKey{}) != "connected" {
+				t.Error("a call's context does not have the values of the one that its session was connected with")
+			}
+			other, params := *call, *call.Params
+			params.Name = "echo"
+			other.Params = &params
+			res, err := next(context.WithValue(ctx, sdkKey{}, "middleware"), method, &other)
+			if data, _ := json.Marshal(res); !strings.Contains(string(data), `"structuredContent":`+exact) {
+				t.Errorf("raw JSON was changed: %s", data)
+			}
+			return res, err
+		}
+	})
+	if _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "not registered", Arguments: json.RawMessage(exact)}); err != nil {
+		t.Errorf("a tool that middleware names in the request is not called: %v", err)
+	}
+}
+
+func TestSDKNotifiesOnceOfAToolThatIsRegisteredAgain(t *testing.T) {
+	told := make(chan struct{}, 9)
+	s, _, cs := bareSDK(t, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { told <- struct{}{} }}, nothing)
+	s.AddTool(bareTool("echo"), nothing)
+	<-told
+	time.Sleep(100 * time.Millisecond)
+	if len(told) > 0 {
+		t.Error("one change is more than one notification")
+	}
+	for i := range 900 {
+		s.AddTool(bareTool(fmt.Sprintf("t%d", i)), nothing)
+	}
+	res, err := cs.ListTools(t.Context(), nil)
+	if err != nil || res.NextCursor != "" {
+		t.Errorf("the first page does not have all tools: %v, %v", res, err)
+	}
+	if _, err := cs.ListTools(t.Context(), &mcp.ListToolsParams{Cursor: "d29ya2Zsb3c6eA"}); err == nil {
+		t.Error("a cursor that is not the SDK's is taken")
+	}
+	if _, err := cs.ListPrompts(t.Context(), nil); err != nil {
+		t.Errorf("a capability that is not declared is refused, so that undeclared is not needed: %v", err)
+	}
+}
+
+// rawSDK is a server of the SDK whose only tool is echo, on pipes.
+func rawSDK(t *testing.T, handler mcp.ToolHandler) (ss *mcp.ServerSession, to *io.PipeWriter, from *json.Decoder) {
+	t.Helper()
+	s := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, nil)
+	s.AddTool(bareTool("echo"), handler)
+	in, to := io.Pipe()
+	out, w := io.Pipe()
+	ss, err := s.Connect(t.Context(), &mcp.IOTransport{Reader: in, Writer: w}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ss, to, json.NewDecoder(out)
+}
+
+const echoCall = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo"}}` + "\n"
+
+func TestSDKSaysWhyACallEnds(t *testing.T) {
+	for name, lost := range map[string]bool{"cancelled": false, "lost": true} {
+		began, causes, proceed := make(chan struct{}), make(chan error), make(chan struct{})
+		ss, to, from := rawSDK(t, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			close(began)
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			<-proceed
+			return nil, ctx.Err()
+		})
+		go func() {
+			for from.Decode(new(any)) == nil {
+			}
+		}()
+		io.WriteString(to, hello+echoCall)
+		<-began
+		if lost {
+			to.Close()
+		} else {
+			io.WriteString(to, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`+"\n")
+		}
+		if err := <-causes; (err == context.Canceled) == lost {
+			t.Errorf("%s: the cause is %v", name, err)
+		}
+		waited := make(chan struct{})
+		go func() { ss.Wait(); close(waited) }()
+		to.Close()
+		select {
+		case <-waited:
+			t.Errorf("%s: Wait returns while a call is in flight", name)
+		case <-time.After(50 * time.Millisecond):
+		}
+		close(proceed)
+		<-waited
+	}
+}
+
+func TestSDKAnswersCancelledCallsAndDecodesLoosely(t *testing.T) {
+	for text, want := range map[string]any{`{"jsonrpc":"2.0","id":1.5,"method":"m"}`: int64(1), `{"jsonrpc":"2.0","id":1,"method":"m"} x`: int64(1)} {
+		msg, err := jsonrpc.DecodeMessage([]byte(text))
+		if req, ok := msg.(*jsonrpc.Request); !ok || req.ID.Raw() != want {
+			t.Errorf("%s is refused (%v), so that our own decoding may not be needed", text, err)
+		}
+	}
+	ss, to, answers := rawSDK(t, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	go io.WriteString(to, hello+echoCall+`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`+"\n")
+	var got []string
+	for range 2 {
+		var m struct {
+			ID    any             `json:"id"`
+			Error json.RawMessage `json:"error"`
+		}
+		if err := answers.Decode(&m); err != nil {
+			t.Fatal(err)
+		}
+		id, _ := json.Marshal(m.ID)
+		got = append(got, string(id)+map[bool]string{true: " error", false: ""}[m.Error != nil])
+	}
+	if !slices.Equal(got, []string{`"hello"`, "7 error"}) {
+		t.Errorf("answers %v", got)
+	}
+	to.Close()
+	ss.Wait()
+}
+
+func TestSDKRefusesASecondStream(t *testing.T) {
+	s := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, nil)
+	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
+	defer web.Close()
+	c := httpClient(t, "")
+	r := send(t, c, "POST", web.URL, initialize)
+	id := "Mcp-Session-Id: " + r.header.Get("Mcp-Session-Id")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, _ := http.NewRequestWithContext(ctx, "GET", web.URL, nil)
+	req.Header = http.Header{"Accept": {"text/event-stream"}, "Mcp-Session-Id": {r.header.Get("Mcp-Session-Id")}}
+	first, err := c.Do(req)
+	if err != nil || first.StatusCode != 200 {
+		t.Fatal(err, first)
+	}
+	defer first.Body.Close()
+	if r := send(t, c, "GET", web.URL, "", id); r.status != http.StatusConflict {
+		t.Errorf("a second stream gets %d, so that web.standalone may not be needed", r.status)
+	}
+	cancel()
+	send(t, c, "DELETE", web.URL, "", id)
+}
