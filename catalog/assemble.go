@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"gopkg.in/yaml.v3"
-
+	"deepwork/catalog/internal/follow"
 	"deepwork/catalog/job"
 )
 
@@ -28,9 +27,9 @@ func assemble(folders []*folder, version uint64) *Snapshot {
 		errs:    make(map[string]*LoadError),
 	}
 	for _, e := range list {
-		if e.good != nil && e.twin == nil {
-			s.Jobs = append(s.Jobs, e.good)
-			s.byName[e.good.Name] = e.good
+		if e.Good != nil && e.twin == nil {
+			s.Jobs = append(s.Jobs, e.Good)
+			s.byName[e.Good.Name] = e.Good
 		}
 		if faults := e.allFaults(); len(faults) > 0 {
 			s.Errors = append(s.Errors, LoadError{JobName: e.name, JobDir: e.dir, Diagnostics: faults})
@@ -38,19 +37,19 @@ func assemble(folders []*folder, version uint64) *Snapshot {
 	}
 	// Names come before directory names, whosever they are.
 	for _, e := range list {
-		if _, taken := s.byName[e.name]; !taken && e.good != nil && e.twin == nil {
-			s.byName[e.name] = e.good
+		if _, taken := s.byName[e.name]; !taken && e.Good != nil && e.twin == nil {
+			s.byName[e.name] = e.Good
 		}
 	}
 	for i := range s.Errors {
 		s.errs[s.Errors[i].JobName] = &s.Errors[i]
 	}
 	for _, e := range list {
-		if e.good == nil || e.twin != nil || len(e.faults) == 0 {
+		if e.Good == nil || e.twin != nil || len(e.faults()) == 0 {
 			continue
 		}
-		if _, taken := s.errs[e.good.Name]; !taken {
-			s.errs[e.good.Name] = s.errs[e.name]
+		if _, taken := s.errs[e.Good.Name]; !taken {
+			s.errs[e.Good.Name] = s.errs[e.name]
 		}
 	}
 	return s
@@ -76,9 +75,9 @@ func winners(folders []*folder) []served {
 			}
 			taken[e.name] = struct{}{}
 			list = append(list, served{entry: e})
-			if e.good != nil && e.phase != vanished {
-				if _, ok := alive[e.good.Name]; !ok {
-					alive[e.good.Name] = e
+			if e.Good != nil && e.Phase != follow.Vanished {
+				if _, ok := alive[e.Good.Name]; !ok {
+					alive[e.Good.Name] = e
 				}
 			}
 		}
@@ -88,13 +87,13 @@ func winners(folders []*folder) []served {
 	gone := make(map[string]*entry)
 	out := list[:0]
 	for _, s := range list {
-		if s.good != nil {
-			first := alive[s.good.Name]
-			if s.phase == vanished {
-				if first != nil || gone[s.good.Name] != nil {
+		if s.Good != nil {
+			first := alive[s.Good.Name]
+			if s.Phase == follow.Vanished {
+				if first != nil || gone[s.Good.Name] != nil {
 					continue
 				}
-				gone[s.good.Name] = s.entry
+				gone[s.Good.Name] = s.entry
 			} else if first != s.entry {
 				s.twin = first
 			}
@@ -104,36 +103,17 @@ func winners(folders []*folder) []served {
 	return out
 }
 
-// allFaults is what Errors says of the entry.
+// allFaults returns the faults of the file, and that of its name.
 func (s served) allFaults() job.Diagnostics {
 	if s.twin == nil {
-		return s.faults
+		return s.faults()
 	}
-	line, column := namePosition(s.good.Source)
-	faults := slices.Clone(s.faults)
-	return append(faults, job.Diagnostic{
-		File: job.FileName, Line: line, Column: column, Path: "name",
-		Message: fmt.Sprintf("%q is the name of the job in %s too, which comes first; rename one of the two (this one is in %s)",
-			s.good.Name, s.twin.dir, s.dir),
-	})
+	return append(slices.Clone(s.faults()), s.Good.NameFault(job.FileName, fmt.Sprintf(
+		"%q is the name of the job in %s too, which comes first; rename one of the two (this one is in %s)",
+		s.Good.Name, s.twin.dir, s.dir)))
 }
 
-// namePosition finds where a definition says its name; 0, 0: not found.
-func namePosition(source []byte) (line, column int) {
-	var doc yaml.Node
-	if yaml.Unmarshal(source, &doc) != nil || len(doc.Content) == 0 {
-		return 0, 0
-	}
-	top := doc.Content[0].Content
-	for i := 0; i+1 < len(top); i += 2 {
-		if top[i].Value == "name" {
-			return top[i+1].Line, top[i+1].Column
-		}
-	}
-	return 0, 0
-}
-
-// sameView tells whether readers would find no difference between two snapshots.
+// sameView reports whether readers would find no difference between two snapshots.
 func sameView(a, b *Snapshot) bool {
 	return slices.Equal(a.Jobs, b.Jobs) && slices.EqualFunc(a.Errors, b.Errors, sameError)
 }

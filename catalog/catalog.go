@@ -1,11 +1,11 @@
-// Package catalog knows which jobs there are: one goroutine owns the job
-// folders, watches them, and publishes immutable snapshots.
+// Package catalog knows the jobs of a project: one goroutine owns the job folders,
+// watches them, and publishes immutable snapshots.
 //
 // Everything known is one immutable state, published through an atomic pointer:
-// readers take the snapshot in it and never lock. Whoever may have heard of a
-// change (the watcher, the poller, a timer, a call that compared the files with
-// the state) asks the owner to look at what it names; the owner looks, and
-// publishes the next state.
+// readers take the snapshot in it and never lock. Any goroutine that may have heard of
+// a change (the watcher, the poller, a timer, a call that compared the files with the
+// state) asks the owner to look at what it names; the owner looks, and publishes the
+// next state.
 package catalog
 
 import (
@@ -14,7 +14,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -22,20 +22,22 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/wait"
+	"deepwork/catalog/internal/follow"
 )
 
 // Options configure a Catalog. The zero value of a field is its default.
 type Options struct {
 	Root       string   // project root, absolute
 	Additional []string // more job folders, absolute, after the standard ones
-	Standard   fs.FS    // jobs bundled with the binary; nil: none
+	Standard   fs.FS    // jobs bundled with the binary; nil means none
 	Logger     *slog.Logger
-	Debounce   time.Duration // how long a burst of events is gathered; default 50 ms
+	Debounce   time.Duration // how long a burst of events is collected; default 50 ms
 	Grace      time.Duration // how long a vanished job stays served; default 500 ms
-	Poll       time.Duration // interval where no watch can be had; default 1 s
+	Poll       time.Duration // interval if the system cannot watch; default 1 s
 	NoWatch    bool          // poll only
 
-	// notifier makes what tells of events; tests put one here that fails.
+	// notifier makes the source of events; tests replace it.
 	notifier func() (notifier, error)
 }
 
@@ -64,19 +66,18 @@ const JobsFolder = ".deepwork/jobs"
 // A Catalog serves the jobs of a project. Its methods may be called from any
 // goroutine.
 type Catalog struct {
-	options  Options
-	state    atomic.Pointer[state]
-	bundle   *bundle // the standard jobs; nil: none
-	placed   atomic.Pointer[placement]
-	failed   atomic.Pointer[string] // what of the standard jobs was logged last
-	system   *actor.System
-	owner    *actor.Ref[message]
-	alarm    *alarm
-	watching *eventWatch
-	changes  changes
-	cancel   context.CancelFunc
-	running  chan struct{} // closed when every goroutine but the owner's has ended
-	closing  sync.Once
+	options     Options
+	state       atomic.Pointer[state]
+	standard    *standardJobs // nil means none
+	system      *actor.System
+	owner       *actor.Ref[message]
+	changes     *changes    // heard by the watcher
+	rescheduled wait.Signal // state.due has changed
+	watcher     *watcher
+	listeners   listeners
+	cancel      context.CancelFunc
+	running     chan struct{} // closed when every goroutine but the owner's has ended
+	closing     sync.Once
 }
 
 // Open loads every job folder, publishes the first snapshot and begins to watch.
@@ -88,16 +89,16 @@ func Open(ctx context.Context, o Options) (*Catalog, error) {
 		return nil, fmt.Errorf("opening the catalog: the project root %q is not an absolute path", o.Root)
 	}
 	o.Root = filepath.Clean(o.Root)
-	c := &Catalog{options: o, alarm: newAlarm(), running: make(chan struct{})}
-	c.watching = newEventWatch(o, c.state.Load)
+	c := &Catalog{options: o, changes: newChanges(), rescheduled: wait.NewSignal(), running: make(chan struct{})}
+	c.watcher = newWatcher(o, c.state.Load, c.changes)
 
 	paths := []string{filepath.Join(o.Root, filepath.FromSlash(JobsFolder))}
 	if o.Standard != nil {
-		b, err := readBundle(o.Standard)
+		standard, err := readStandard(o.Root, o.Standard)
 		if err != nil {
 			return nil, fmt.Errorf("opening the catalog: reading the standard jobs: %w", err)
 		}
-		c.bundle = b
+		c.standard = standard
 		paths = append(paths, standardDir(o.Root))
 	}
 	for _, dir := range o.Additional {
@@ -109,8 +110,8 @@ func Open(ctx context.Context, o Options) (*Catalog, error) {
 		}
 	}
 	first := newState(paths)
-	if c.bundle != nil {
-		first.folders[1] = c.bundle.folder(standardDir(o.Root))
+	if c.standard != nil {
+		first.folders[1] = c.standard.folder(standardDir(o.Root))
 	}
 	c.state.Store(first)
 	if err := c.load(ctx); err != nil {
@@ -120,25 +121,24 @@ func Open(ctx context.Context, o Options) (*Catalog, error) {
 	return c, nil
 }
 
-// load makes and publishes the first real state.
+// load makes and publishes the first state of what is on disk.
 func (c *Catalog) load(ctx context.Context) error {
 	st := c.state.Load()
-	out := st.look(st.everything(), c.options.Grace)
-	for began := time.Now(); out.wait > 0 && time.Since(began) < freshBound; {
-		if err := sleep(ctx, out.wait); err != nil {
+	l := st.look(st.listings(), c.options.Grace)
+	for began := time.Now(); l.wait > 0 && time.Since(began) < follow.Bound; {
+		if err := wait.For(ctx, l.wait); err != nil {
 			return fmt.Errorf("waiting for a job file that is being written: %w", err)
 		}
-		out = out.next.look(nil, c.options.Grace)
+		l = l.next.look(nil, c.options.Grace)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	out.visible = true
-	c.publish(out)
+	c.publish(l.next, true, true)
 	return nil
 }
 
-// start begins everything that goes on in the background.
+// start starts the owner and the background goroutines.
 func (c *Catalog) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
@@ -147,11 +147,8 @@ func (c *Catalog) start() {
 		return owner{c}, nil
 	})
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		c.alarm.run(ctx, func() time.Time { return c.state.Load().due }, func(ctx context.Context) {
-			c.ask(ctx, nil)
-		})
-	})
+	wg.Go(func() { c.lookWhenDue(ctx) })
+	wg.Go(func() { c.lookAtChanges(ctx) })
 	wg.Go(func() { c.watch(ctx) })
 	go func() {
 		wg.Wait()
@@ -159,39 +156,77 @@ func (c *Catalog) start() {
 	}()
 }
 
-// watch follows events, or, where there are none to be had, polls.
+// watch follows events, or, if the system has none, polls.
 func (c *Catalog) watch(ctx context.Context) {
 	if !c.options.NoWatch {
-		err := c.watching.run(ctx, c.hear)
+		err := c.watcher.run(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		c.options.Logger.Warn("job folders cannot be watched; looking at them at intervals instead",
 			"interval", c.options.Poll, "error", err)
 	}
-	pollWatch{c.options.Poll}.run(ctx, c.hear)
+	for ctx.Err() == nil {
+		c.lookIfStale(ctx, c.state.Load().stale())
+		_ = wait.For(ctx, c.options.Poll)
+	}
 }
 
-// hear has the owner look at what of a batch really changed.
-func (c *Catalog) hear(ctx context.Context, b batch) {
-	st := c.state.Load()
-	keys := b.keys
-	if b.all {
-		keys = st.stale()
-	} else {
-		keys = slices.DeleteFunc(keys, func(k key) bool { return !st.staleKey(k) })
+// lookAtChanges has the owner look at what the watcher heard, once per burst of events.
+func (c *Catalog) lookAtChanges(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.changes.Signal:
+		}
+		if wait.For(ctx, c.options.Debounce) != nil {
+			return
+		}
+		st := c.state.Load()
+		heard, all := c.changes.take()
+		keys := slices.DeleteFunc(slices.Collect(maps.Keys(heard)), func(k key) bool { return !st.staleKey(k) })
+		if all {
+			keys = st.stale()
+		}
+		c.lookIfStale(ctx, keys)
 	}
+}
+
+// retryDue is how long lookWhenDue pauses if a look left something overdue.
+const retryDue = 100 * time.Millisecond
+
+// lookWhenDue has the owner look when something is due: a job that vanished and is to
+// go, content that was too young to be used.
+func (c *Catalog) lookWhenDue(ctx context.Context) {
+	for ctx.Err() == nil {
+		pause := time.Hour
+		if st := c.state.Load(); st.overdue(time.Now()) {
+			c.tryLook(ctx, nil)
+			if !c.state.Load().overdue(time.Now()) {
+				continue
+			}
+			pause = retryDue
+		} else if !st.due.IsZero() {
+			pause = time.Until(st.due)
+		}
+		select {
+		case <-ctx.Done():
+		case <-c.rescheduled:
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (c *Catalog) lookIfStale(ctx context.Context, keys []key) {
 	if len(keys) > 0 {
-		c.ask(ctx, keys)
+		c.tryLook(ctx, keys)
 	}
 }
 
-// ask is lookAt for those who have nobody to give the answer to.
-func (c *Catalog) ask(ctx context.Context, keys []key) {
-	_, err := actor.Ask(ctx, c.owner, func(reply actor.Reply[looked]) message {
-		return lookAt{keys: keys, reply: reply}
-	})
-	if err != nil && ctx.Err() == nil && !errors.Is(err, actor.ErrStopped) {
+// tryLook is ask for a background goroutine: it logs the error.
+func (c *Catalog) tryLook(ctx context.Context, keys []key) {
+	if _, err := c.ask(ctx, keys); err != nil && ctx.Err() == nil && !errors.Is(err, actor.ErrStopped) {
 		c.options.Logger.Error("job folders could not be looked at", "error", err)
 	}
 }
@@ -201,7 +236,7 @@ func (c *Catalog) Snapshot() *Snapshot { return c.state.Load().snap }
 
 // Changes returns a channel (capacity 1, coalescing) that receives after each
 // published change, until ctx ends. It is never closed.
-func (c *Catalog) Changes(ctx context.Context) <-chan struct{} { return c.changes.listen(ctx) }
+func (c *Catalog) Changes(ctx context.Context) <-chan struct{} { return c.listeners.listen(ctx) }
 
 // Close stops the goroutine and the watches and waits for them until ctx ends.
 // Snapshots stay good; what was laid out in a temporary folder, because the
@@ -218,10 +253,8 @@ func (c *Catalog) Close(ctx context.Context) error {
 		errs = append(errs, fmt.Errorf("closing the catalog: waiting for its watches: %w", ctx.Err()))
 	}
 	c.closing.Do(func() {
-		if p := c.placed.Load(); p != nil && p.private {
-			if err := os.RemoveAll(p.base); err != nil {
-				errs = append(errs, fmt.Errorf("closing the catalog: removing the standard jobs' folder: %w", err))
-			}
+		if err := c.standard.removePrivate(); err != nil {
+			errs = append(errs, fmt.Errorf("closing the catalog: removing the standard jobs' folder: %w", err))
 		}
 	})
 	return errors.Join(errs...)

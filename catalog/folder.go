@@ -4,144 +4,130 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
-	"deepwork/catalog/internal/stamp"
+	"deepwork/catalog/internal/follow"
 )
 
-// relist is how long after a folder could not be listed it is tried again.
-const relist = time.Second
+// relistAfter is how long after a folder could not be listed it is tried again.
+const relistAfter = time.Second
 
-// A folder is one place where jobs are looked for, as it was when last looked
-// at. It is immutable: a look returns another one.
+// A folder is a job folder as it was when last looked at. It is immutable: list and
+// with return another one.
 type folder struct {
-	at       stamp.Path
-	standard bool        // its entries come with the binary; it is not looked at
-	stamp    stamp.Stamp // of the listing
-	racy     bool        // another entry may have left the same stamp
-	due      time.Time   // when to list again though nothing was heard; zero: never
-	newest   stamp.Stamp
-	seen     time.Time
-	names    []string // directories and links that the listing has, sorted
-	entries  []*entry // sorted by name: those of names, and those that vanish
-	fault    string   // why it cannot be listed; "" where it can, or is missing
+	follow.Track          // of the listing
+	standard     bool     // its entries come with the binary; it is not looked at
+	names        []string // directories and links in the listing, sorted
+	entries      []*entry // sorted by name: those of names, and those that vanish
+	fault        string   // why it cannot be listed; "" if it can, or is missing
 }
 
-// find returns where the entry of this name is, or would be.
-func (f *folder) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(f.entries, name, func(e *entry, name string) int {
-		return strings.Compare(e.name, name)
-	})
+func newFolder(dir string) *folder {
+	return &folder{Track: follow.Track{Path: follow.Path(dir)}}
 }
+
+func (f *folder) dir() string { return string(f.Path) }
 
 // entry returns the entry of this name, or nil.
 func (f *folder) entry(name string) *entry {
-	if i, ok := f.find(name); ok {
-		return f.entries[i]
+	i, ok := slices.BinarySearchFunc(f.entries, name, func(e *entry, name string) int {
+		return strings.Compare(e.name, name)
+	})
+	if !ok {
+		return nil
 	}
-	return nil
+	return f.entries[i]
 }
 
-// stale tells, without changing anything, whether the folder's listing may have
-// changed. It is called from any goroutine.
+// stale reports whether the folder's listing may have changed. It changes nothing,
+// and may be called from any goroutine.
 func (f *folder) stale() bool {
-	if f.standard {
+	switch {
+	case f.standard:
 		return false
-	}
-	if f.at.Stat() != f.stamp {
+	case f.Stat() != f.Stamp:
 		return true
-	}
-	if !f.racy {
+	case !f.Racy:
 		return false
 	}
-	names, err := subdirectories(f.at.Name())
+	names, err := subdirectories(f.dir())
 	return err != nil || !slices.Equal(names, f.names)
 }
 
-// list reads the folder anew. The entries of what it returns are still those of
-// f; names that came or went are returned for a look at each.
+// list reads the listing again. The entries of the folder it returns are still those
+// of f; names that came or went are returned for a look at each.
 func (f *folder) list() (n *folder, touched []string) {
 	c := *f
 	n = &c
-	n.due, n.racy = time.Time{}, false
-	st := n.at.Stat()
-	now := time.Now()
-	if st != n.newest {
-		n.newest, n.seen = st, now
-	}
-	n.stamp = st
+	n.Due, n.Racy = time.Time{}, false
+	st, now := n.Stat(), time.Now()
+	n.Observe(st, now)
+	n.Stamp = st
 	switch st.Kind {
-	case stamp.Absent:
+	case follow.Absent:
 		n.names, n.fault = nil, ""
-	case stamp.Dir:
-		names, err := subdirectories(n.at.Name())
+	case follow.Dir:
+		names, err := subdirectories(n.dir())
 		if err != nil {
-			// Its entries may still be reached: the last listing stays.
-			// What hinders may have nothing to do with the folder (too many open
-			// files), so its stamp would not tell when it is over.
-			n.fault, n.due = err.Error(), now.Add(relist)
+			// Its entries may still be reachable: the last listing stays. The cause may
+			// lie outside the folder (too many open files), so its stamp would not show
+			// when it is over.
+			n.fault, n.Due = err.Error(), now.Add(relistAfter)
 			break
 		}
 		n.names, n.fault = names, ""
-		// The stamp is older than the listing, so whatever came in between shows
-		// as a change at the next comparison.
-		age := max(st.Age(now), now.Sub(n.seen))
-		if n.racy = age < stamp.Racy; n.racy {
-			n.due = now.Add(stamp.Racy - age)
-		}
+		// The stamp is older than the listing: what came in between is a change at
+		// the next comparison.
+		n.Take(now)
 	default:
 		n.names, n.fault = nil, "it is not a directory that can be read"
 	}
-	if dev, ino := st.Identity(); ino != 0 {
-		if d, i := f.stamp.Identity(); d == dev && i == ino {
-			return n, difference(f.names, n.names)
-		}
+	touched = difference(f.names, n.names)
+	if st.Ino == 0 || st.Dev != f.Stamp.Dev || st.Ino != f.Stamp.Ino {
+		// Another folder has taken its place, so its files are others whatever they
+		// are called.
+		touched = append(touched, n.names...)
 	}
-	// Another folder has taken its place, and its files that of the old ones,
-	// whatever they are called.
-	return n, append(difference(f.names, n.names), n.names...)
+	return n, touched
 }
 
-// with returns the folder with these entries in place of those of the same
-// names. Entries that are nothing any more are left out.
+// with returns the folder with these entries in place of those of the same names.
+// Entries that are gone are left out.
 func (f *folder) with(changed map[string]*entry) *folder {
 	n := *f
 	n.entries = make([]*entry, 0, len(f.entries)+len(changed))
-	added := 0
 	for _, e := range f.entries {
 		if c, ok := changed[e.name]; ok {
 			e = c
-			added++
+			delete(changed, e.name)
 		}
 		if f.keeps(e) {
 			n.entries = append(n.entries, e)
 		}
 	}
-	if added == len(changed) {
-		return &n
-	}
-	for name, e := range changed {
-		if _, old := f.find(name); !old && f.keeps(e) {
-			n.entries = append(n.entries, e)
+	if len(changed) > 0 {
+		for _, e := range changed {
+			if f.keeps(e) {
+				n.entries = append(n.entries, e)
+			}
 		}
+		slices.SortFunc(n.entries, func(a, b *entry) int { return strings.Compare(a.name, b.name) })
 	}
-	slices.SortFunc(n.entries, func(a, b *entry) int { return strings.Compare(a.name, b.name) })
 	return &n
 }
 
-// keeps tells whether an entry belongs into the folder.
+// keeps reports whether an entry belongs in the folder.
 func (f *folder) keeps(e *entry) bool {
-	if e.phase != absent {
+	if e.Phase != follow.Gone {
 		return true
 	}
-	i := sort.SearchStrings(f.names, e.name)
-	return i < len(f.names) && f.names[i] == e.name
+	_, listed := slices.BinarySearch(f.names, e.name)
+	return listed
 }
 
-// subdirectories lists what may be a job's directory, sorted: directories, and
-// links, which may lead to one.
+// subdirectories lists what may be a job's directory, sorted: directories, and links,
+// which may lead to one.
 func subdirectories(dir string) ([]string, error) {
 	list, err := os.ReadDir(dir)
 	if err != nil {
@@ -157,18 +143,15 @@ func subdirectories(dir string) ([]string, error) {
 	return names, nil
 }
 
-// difference returns what is in one of two sorted lists and not in the other.
+// difference returns the names that are in only one of two lists.
 func difference(a, b []string) []string {
-	var out []string
-	for len(a) > 0 && len(b) > 0 {
-		switch c := strings.Compare(a[0], b[0]); {
-		case c == 0:
-			a, b = a[1:], b[1:]
-		case c < 0:
-			out, a = append(out, a[0]), a[1:]
-		default:
-			out, b = append(out, b[0]), b[1:]
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	var once []string
+	for i, name := range all {
+		if (i == 0 || all[i-1] != name) && (i+1 == len(all) || all[i+1] != name) {
+			once = append(once, name)
 		}
 	}
-	return append(append(out, a...), b...)
+	return once
 }

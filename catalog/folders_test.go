@@ -186,7 +186,7 @@ func TestFreshSeesPastLooksThatCameBetween(t *testing.T) {
 		},
 		"of a file that is too young": func(p *project, c *Catalog) {
 			p.put("one", source("one", "new"))
-			c.ask(p.t.Context(), c.state.Load().everything())
+			c.tryLook(p.t.Context(), c.state.Load().listings())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestFreshSeesPastLooksThatCameBetween(t *testing.T) {
 			c := p.open(silent())
 			st := c.state.Load()
 			between(p, c)
-			got, err := c.look(t.Context(), st, st.everything(), (*state).stale)
+			got, err := c.look(t.Context(), st, st.listings(), (*state).stale)
 			must(t, err)
 			if summary(got.snap, "one") != "new" {
 				t.Errorf("serves %q", names(got.snap))

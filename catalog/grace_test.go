@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"deepwork/catalog/internal/follow"
 )
 
 // inBubble runs a test on a clock that moves only when all else waits. A watch
@@ -134,7 +136,7 @@ func TestFileThatNeverSettlesHoldsNobodyUp(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		began := time.Now()
 		s := fresh(t, c)
-		if took := time.Since(began); took > freshBound {
+		if took := time.Since(began); took > follow.Bound {
 			t.Errorf("Fresh took %v", took)
 		}
 		if s.Job("one") != before {
@@ -149,41 +151,15 @@ func TestFileThatNeverSettlesHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-func TestRacyContentIsComparedItself(t *testing.T) {
-	p := newProject(t)
-	p.put("one", source("one", "first"))
-	c := p.open(silent())
-	e := c.state.Load().folders[0].entry("one")
-	if !e.racy {
-		t.Skip("the file was old when it was read: this machine is too slow for the test")
-	}
-	// Another write that leaves the same stamp cannot be brought about, but an
-	// entry that has another sum is the same thing seen from the other side.
-	other := *e
-	other.sum[0]++
-	if !other.stale() {
-		t.Error("content that differs under the same stamp goes unnoticed")
-	}
-	if e.stale() {
-		t.Error("the same content is taken for another")
-	}
-	settled := *e
-	settled.racy = false
-	settled.sum[0]++
-	if settled.stale() {
-		t.Error("the content of an old file is read again")
-	}
-}
-
 func TestRacyContentIsSettledByItself(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *project, c *Catalog) {
-		if !c.state.Load().folders[0].entry("one").racy {
+		if !c.state.Load().folders[0].entry("one").Racy {
 			t.Fatal("a file as young as the clock is not racy")
 		}
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
 		st := c.state.Load()
-		if st.folders[0].entry("one").racy || st.folders[0].racy || !st.due.IsZero() {
+		if st.folders[0].entry("one").Racy || st.folders[0].Racy || !st.due.IsZero() {
 			t.Error("still racy")
 		}
 		if st.snap.Version != 1 {

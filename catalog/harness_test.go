@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"deepwork/catalog/internal/follow"
 	"deepwork/catalog/job"
 )
 
@@ -138,7 +139,7 @@ func inTime(t *testing.T, look func(context.Context) (*Snapshot, error)) (s *Sna
 		var err error
 		s, err = look(t.Context())
 		must(t, err)
-		if time.Since(began) <= freshBound {
+		if time.Since(began) <= follow.Bound {
 			break
 		}
 	}

@@ -3,129 +3,23 @@ package catalog
 import (
 	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"deepwork/catalog/internal/follow"
 )
 
-// An outcome is what came of a look.
-type outcome struct {
-	next    *state        // without a snapshot of its own; the old one where nothing changed
+// A look compares parts of a state with the disk. Its results are the fields up to
+// wait.
+type look struct {
+	next    *state        // without a snapshot of its own; the old state if nothing changed
 	visible bool          // readers will find a difference
-	shape   bool          // other directories than before may have to be watched
-	wait    time.Duration // how long to wait before asking again, as one of the keys is being written; 0: settled
-}
+	rewatch bool          // other directories than before may have to be watched
+	wait    time.Duration // how long until a file that is being written is to be looked at again; 0 means settled
 
-// look compares what the keys name, and what is due, with the disk. It is called
-// by the owner of the state alone.
-func (s *state) look(keys []key, grace time.Duration) outcome {
-	l := &glance{
-		out:  outcome{next: &state{snap: s.snap, folders: slices.Clone(s.folders)}},
-		seen: make(map[key]struct{}, len(keys)),
-	}
-	for _, k := range keys {
-		if k.name == "" {
-			l.list(k.folder)
-		}
-	}
-	for _, k := range keys {
-		// A name that is no entry is somebody's file in the folder.
-		if k.name != "" && l.out.next.folders[k.folder].entry(k.name) != nil {
-			l.add(k.folder, k.name)
-		}
-	}
-	if now := time.Now(); s.overdue(now) {
-		for i, f := range s.folders {
-			if !f.due.IsZero() && !now.Before(f.due) {
-				l.list(i)
-			}
-			for _, e := range f.entries {
-				if e.awake(now) {
-					l.add(i, e.name)
-				}
-			}
-		}
-	}
-	lookAll(l.targets, grace)
-	if !l.settle() && !l.out.shape {
-		l.out.next = s
-		return l.out
-	}
-	l.out.next.due = l.out.next.nextDue()
-	return l.out
-}
-
-// A glance is one look under way.
-type glance struct {
-	out     outcome
 	seen    map[key]struct{} // what was listed or is a target already
 	targets []target
-}
-
-// first tells whether a key is met for the first time.
-func (l *glance) first(k key) bool {
-	_, twice := l.seen[k]
-	l.seen[k] = struct{}{}
-	return !twice
-}
-
-// list reads a folder's listing anew and adds what came or went.
-func (l *glance) list(i int) {
-	f := l.out.next.folders[i]
-	if f.standard || !l.first(key{folder: i}) {
-		return
-	}
-	f, touched := f.list()
-	l.out.next.folders[i], l.out.shape = f, true
-	for _, name := range touched {
-		l.add(i, name)
-	}
-	// Who asks for the listing waits for what is new in it, also where somebody
-	// else has found that before.
-	for _, e := range f.entries {
-		if e.phase == moving {
-			l.add(i, e.name)
-		}
-	}
-}
-
-// add makes an entry a target, one that is not known yet too.
-func (l *glance) add(i int, name string) {
-	f := l.out.next.folders[i]
-	if f.standard || !l.first(key{i, name}) {
-		return
-	}
-	e := f.entry(name)
-	if e == nil {
-		e = newEntry(f.at.Name(), name)
-	}
-	l.targets = append(l.targets, target{folder: i, was: e})
-}
-
-// settle puts what became of the targets into their folders, and tells whether
-// anything did.
-func (l *glance) settle() bool {
-	replaced := make(map[int]map[string]*entry)
-	now := time.Now()
-	for _, t := range l.targets {
-		f := l.out.next.folders[t.folder]
-		if t.is.phase == moving {
-			l.out.wait = max(l.out.wait, t.is.due.Sub(now), time.Millisecond)
-		}
-		if t.is == t.was && f.entry(t.was.name) != nil && f.keeps(t.is) {
-			continue
-		}
-		l.out.visible = l.out.visible || t.visible()
-		l.out.shape = l.out.shape || t.is.link != t.was.link || t.is.phase != t.was.phase
-		if replaced[t.folder] == nil {
-			replaced[t.folder] = make(map[string]*entry)
-		}
-		replaced[t.folder][t.was.name] = t.is
-	}
-	for i, m := range replaced {
-		l.out.next.folders[i] = l.out.next.folders[i].with(m)
-	}
-	return len(replaced) > 0
 }
 
 // A target is an entry that is looked at, before and after.
@@ -134,35 +28,120 @@ type target struct {
 	was, is *entry
 }
 
-// visible tells whether the target serves something else than before.
-func (t target) visible() bool {
-	return t.was.good != t.is.good || (t.was.phase == vanished) != (t.is.phase == vanished) ||
-		!slices.Equal(t.was.faults, t.is.faults)
-}
-
-// lookAll looks at all targets, on as many goroutines as there are processors,
-// and waits for them.
-func lookAll(targets []target, grace time.Duration) {
-	const few = 16 // below this a goroutine costs more than it saves
-	workers := min(runtime.GOMAXPROCS(0), (len(targets)+few-1)/few)
-	if workers <= 1 {
-		for i := range targets {
-			targets[i].is = targets[i].was.look(grace)
-		}
-		return
+// look compares what the keys name, and what is due, with the disk. Only the owner of
+// the state calls it.
+func (s *state) look(keys []key, grace time.Duration) *look {
+	l := &look{
+		next: &state{snap: s.snap, folders: slices.Clone(s.folders)},
+		seen: make(map[key]struct{}, len(keys)),
 	}
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(targets) {
-					return
-				}
-				targets[i].is = targets[i].was.look(grace)
+	for _, k := range keys {
+		if k.name == "" {
+			l.list(k.folder)
+		}
+	}
+	for _, k := range keys {
+		// A name without an entry is an ordinary file in the folder.
+		if k.name != "" && l.next.folders[k.folder].entry(k.name) != nil {
+			l.add(k.folder, k.name)
+		}
+	}
+	if now := time.Now(); s.overdue(now) {
+		for i, f := range s.folders {
+			if f.Awake(now) {
+				l.list(i)
 			}
+			for _, e := range f.entries {
+				if e.Awake(now) {
+					l.add(i, e.name)
+				}
+			}
+		}
+	}
+	// Parsing needs the processor, so more goroutines than processors do not help. Each
+	// looks at many targets, since the stack of a new one has to grow for the parser.
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for targets := range slices.Chunk(l.targets, 64) {
+		g.Go(func() error {
+			for i, t := range targets {
+				targets[i].is = t.was.look(grace)
+			}
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = g.Wait() // a look has no error
+	if !l.apply() && !l.rewatch {
+		l.next = s
+	} else {
+		l.next.due = l.next.nextDue()
+	}
+	return l
+}
+
+// first reports whether a key is seen for the first time.
+func (l *look) first(k key) bool {
+	_, seen := l.seen[k]
+	l.seen[k] = struct{}{}
+	return !seen
+}
+
+// list reads a folder's listing again and adds what came or went.
+func (l *look) list(i int) {
+	f := l.next.folders[i]
+	if f.standard || !l.first(key{folder: i}) {
+		return
+	}
+	f, touched := f.list()
+	l.next.folders[i], l.rewatch = f, true
+	for _, name := range touched {
+		l.add(i, name)
+	}
+	// A caller that asks for the listing waits for what is new in it, also if another
+	// look has found that before.
+	for _, e := range f.entries {
+		if e.Phase == follow.Moving {
+			l.add(i, e.name)
+		}
+	}
+}
+
+// add makes an entry a target, also one that is not known yet.
+func (l *look) add(i int, name string) {
+	f := l.next.folders[i]
+	if f.standard || !l.first(key{i, name}) {
+		return
+	}
+	e := f.entry(name)
+	if e == nil {
+		e = newEntry(f.dir(), name)
+	}
+	l.targets = append(l.targets, target{folder: i, was: e})
+}
+
+// apply puts the targets that changed into their folders, and reports whether there
+// are any.
+func (l *look) apply() bool {
+	changed := make(map[int]map[string]*entry)
+	now := time.Now()
+	for _, t := range l.targets {
+		f := l.next.folders[t.folder]
+		if t.is.Phase == follow.Moving {
+			l.wait = max(l.wait, t.is.Due.Sub(now), time.Millisecond)
+		}
+		if t.is == t.was && f.entry(t.was.name) != nil && f.keeps(t.is) {
+			continue
+		}
+		vanished := (t.was.Phase == follow.Vanished) != (t.is.Phase == follow.Vanished)
+		l.visible = l.visible || vanished || t.was.Good != t.is.Good || !slices.Equal(t.was.faults(), t.is.faults())
+		l.rewatch = l.rewatch || vanished || t.was.link != t.is.link
+		if changed[t.folder] == nil {
+			changed[t.folder] = make(map[string]*entry)
+		}
+		changed[t.folder][t.was.name] = t.is
+	}
+	for i, m := range changed {
+		l.next.folders[i] = l.next.folders[i].with(m)
+	}
+	return len(changed) > 0
 }

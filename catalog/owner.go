@@ -8,10 +8,10 @@ import (
 	"deepwork/actor"
 )
 
-// A message is what the catalog's goroutine is asked for.
+// A message is a request to the catalog's goroutine.
 type message interface{ isMessage() }
 
-// lookAt has what the keys name, and what is due, compared with the disk.
+// lookAt compares what the keys name, and what is due, with the disk.
 type lookAt struct {
 	keys  []key
 	reply actor.Reply[looked]
@@ -21,18 +21,18 @@ type lookAt struct {
 type looked struct {
 	base  *state        // what was known before
 	state *state        // what is known now
-	wait  time.Duration // ask again after that: a file is being written; 0: settled
+	wait  time.Duration // ask again after that: a file is being written; 0 means settled
 }
 
-// layOut has the standard jobs written to disk, as far as they are not there.
+// layOut writes the standard jobs to disk, as far as they are not there.
 type layOut struct{ reply actor.Reply[struct{}] }
 
 func (lookAt) isMessage() {}
 func (layOut) isMessage() {}
 
-// An owner is the one that may replace the catalog's state. The state itself is
-// published, immutable and made of what is on disk, so an owner that is
-// restarted goes on from it, last good definitions included.
+// An owner is the one goroutine that replaces the catalog's state. The state itself is
+// published, immutable and made of what is on disk, so an owner that is restarted
+// continues from it, last good definitions included.
 type owner struct{ c *Catalog }
 
 // Receive implements actor.Behavior.
@@ -40,11 +40,11 @@ func (o owner) Receive(_ context.Context, m message) error {
 	switch m := m.(type) {
 	case lookAt:
 		base := o.c.state.Load()
-		out := base.look(m.keys, o.c.options.Grace)
-		o.c.publish(out)
-		m.reply.Send(looked{base: base, state: o.c.state.Load(), wait: out.wait})
+		l := base.look(m.keys, o.c.options.Grace)
+		o.c.publish(l.next, l.visible, l.rewatch)
+		m.reply.Send(looked{base: base, state: o.c.state.Load(), wait: l.wait})
 	case layOut:
-		if err := o.c.layOut(); err != nil {
+		if err := o.c.standard.layOut(o.c); err != nil {
 			m.reply.Fail(err)
 			return nil
 		}
@@ -53,36 +53,35 @@ func (o owner) Receive(_ context.Context, m message) error {
 	return nil
 }
 
-// publish makes the outcome of a look the state. The owner alone calls it, and
-// Open before there is one.
-func (c *Catalog) publish(out outcome) {
+// publish makes next the state, with a new snapshot if readers will find a difference.
+// Only the owner calls it, and Open before there is one.
+func (c *Catalog) publish(next *state, visible, rewatch bool) {
 	old := c.state.Load()
-	if out.next == old {
+	if next == old {
 		return
 	}
-	logFolders(c.options.Logger, old.folders, out.next.folders)
+	logFolders(c.options.Logger, old.folders, next.folders)
 	changed := false
-	if out.visible || old.snap.Version == 0 {
-		snap := assemble(out.next.folders, old.snap.Version+1)
-		if changed = old.snap.Version == 0 || !sameView(old.snap, snap); changed {
-			out.next.snap = snap
+	if first := old.snap.Version == 0; visible || first {
+		snap := assemble(next.folders, old.snap.Version+1)
+		if changed = first || !sameView(old.snap, snap); changed {
+			next.snap = snap
 			logErrors(c.options.Logger, old.snap, snap)
 		}
 	}
-	c.state.Store(out.next)
-	if !out.next.due.Equal(old.due) {
-		c.alarm.set()
+	c.state.Store(next)
+	if !next.due.Equal(old.due) {
+		c.rescheduled.Wake()
 	}
-	if out.shape {
-		c.watching.follow()
+	if rewatch {
+		c.watcher.rewatch.Wake()
 	}
 	if changed {
-		c.changes.tell()
+		c.listeners.wake()
 	}
 }
 
-// logErrors logs each error that was not there, or was another, and each that
-// is gone.
+// logErrors logs each error that is new or different, and each that is gone.
 func logErrors(logger *slog.Logger, old, now *Snapshot) {
 	for i := range now.Errors {
 		e := &now.Errors[i]
@@ -105,7 +104,7 @@ func logFolders(logger *slog.Logger, old, now []*folder) {
 	for i, f := range now {
 		if f.fault != "" && f.fault != old[i].fault {
 			logger.Warn("job folder cannot be listed; its jobs stay as they were last seen",
-				"folder", f.at.Name(), "error", f.fault)
+				"folder", f.dir(), "error", f.fault)
 		}
 	}
 }

@@ -1,38 +1,39 @@
 package catalog
 
 import (
+	"path/filepath"
 	"time"
 
-	"deepwork/catalog/internal/stamp"
+	"deepwork/catalog/job"
 )
 
-// A state is all that is known at one moment: the snapshot readers see, and what
+// A state is everything known at one moment: the snapshot that readers see, and what
 // it was made of. It is immutable; the catalog's goroutine publishes the next.
 type state struct {
 	snap    *Snapshot
 	folders []*folder
-	due     time.Time // when to look again though nothing was heard; zero: never
+	due     time.Time // when to look again though nothing was heard; zero means never
 }
 
-// A key names what is to be looked at: an entry of a folder, or, where name is
-// "", the folder's listing.
+// A key names what to look at: an entry of a folder, or, if name is "", the folder's
+// listing.
 type key struct {
 	folder int // index in state.folders
 	name   string
 }
 
-// newState is a state in which nothing has been looked at.
+// newState returns a state in which nothing has been looked at.
 func newState(paths []string) *state {
 	s := &state{}
 	for _, p := range paths {
-		s.folders = append(s.folders, &folder{at: stamp.At(p)})
+		s.folders = append(s.folders, newFolder(p))
 	}
 	s.snap = assemble(s.folders, 0)
 	return s
 }
 
-// everything returns the keys of all listings.
-func (s *state) everything() []key {
+// listings returns the keys of all folders.
+func (s *state) listings() []key {
 	keys := make([]key, len(s.folders))
 	for i := range s.folders {
 		keys[i] = key{folder: i}
@@ -40,20 +41,13 @@ func (s *state) everything() []key {
 	return keys
 }
 
-// stale compares everything with the disk, changing nothing, and returns what a
-// look would find changed. It may be called from any goroutine, and allocates
-// nothing while nothing changed.
+// stale compares everything with the disk and returns what a look would find changed.
+// It changes nothing, and may be called from any goroutine.
 func (s *state) stale() []key {
-	var keys []key
+	keys := s.staleListings()
 	for i, f := range s.folders {
-		if f.standard {
-			continue
-		}
-		if f.stale() {
-			keys = append(keys, key{folder: i})
-		}
 		for _, e := range f.entries {
-			if e.stale() {
+			if !f.standard && e.Stale() {
 				keys = append(keys, key{i, e.name})
 			}
 		}
@@ -61,7 +55,7 @@ func (s *state) stale() []key {
 	return keys
 }
 
-// staleListings is stale for the folders alone.
+// staleListings is stale for the listings of the folders only.
 func (s *state) staleListings() []key {
 	var keys []key
 	for i, f := range s.folders {
@@ -72,26 +66,6 @@ func (s *state) staleListings() []key {
 	return keys
 }
 
-// overdue tells whether the time has come to look at something again.
-func (s *state) overdue(now time.Time) bool { return !s.due.IsZero() && !now.Before(s.due) }
-
-// nextDue returns the earliest due of all, or the zero time.
-func (s *state) nextDue() time.Time {
-	var due time.Time
-	earlier := func(t time.Time) {
-		if !t.IsZero() && (due.IsZero() || t.Before(due)) {
-			due = t
-		}
-	}
-	for _, f := range s.folders {
-		earlier(f.due)
-		for _, e := range f.entries {
-			earlier(e.due)
-		}
-	}
-	return due
-}
-
 // staleKey is stale for what one key names.
 func (s *state) staleKey(k key) bool {
 	f := s.folders[k.folder]
@@ -99,5 +73,54 @@ func (s *state) staleKey(k key) bool {
 		return f.stale()
 	}
 	e := f.entry(k.name)
-	return e != nil && e.stale()
+	return e != nil && e.Stale()
+}
+
+// staleFor is stale for the job of one name: the listings and that job, or everything
+// if the name is not known.
+func (s *state) staleFor(name string) []key {
+	k, e := s.origin(s.snap.Job(name))
+	if e == nil {
+		return s.stale()
+	}
+	keys := s.staleListings()
+	if e.Stale() {
+		keys = append(keys, k)
+	}
+	return keys
+}
+
+// origin finds the entry that a served job was read from, or nil for a standard job
+// and for nil.
+func (s *state) origin(j *job.Job) (key, *entry) {
+	if j == nil {
+		return key{}, nil
+	}
+	for i, f := range s.folders {
+		if !f.standard && f.dir() == filepath.Dir(j.Dir) {
+			if e := f.entry(filepath.Base(j.Dir)); e != nil {
+				return key{i, e.name}, e
+			}
+		}
+	}
+	return key{}, nil
+}
+
+// overdue reports whether it is time to look at something again.
+func (s *state) overdue(now time.Time) bool { return !s.due.IsZero() && !now.Before(s.due) }
+
+// nextDue returns the earliest due of all, or the zero time.
+func (s *state) nextDue() (due time.Time) {
+	earlier := func(t time.Time) {
+		if !t.IsZero() && (due.IsZero() || t.Before(due)) {
+			due = t
+		}
+	}
+	for _, f := range s.folders {
+		earlier(f.Due)
+		for _, e := range f.entries {
+			earlier(e.Due)
+		}
+	}
+	return due
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"deepwork/catalog/internal/stamp"
+	"deepwork/catalog/internal/follow"
 )
 
 // TestOnlyWholeDefinitionsAreServed saves in halves, at several paces, while
@@ -39,7 +39,7 @@ func TestOnlyWholeDefinitionsAreServed(t *testing.T) {
 						case <-stop:
 							return
 						case <-ticker.C:
-							if took := tearing(t, p.jobFile("one"), tearable(i)); took > stamp.Settle/2 {
+							if took := tearing(t, p.jobFile("one"), tearable(i)); took > follow.Settle/2 {
 								late.Store(i, took)
 							}
 							saves.Store(int64(i))

@@ -101,7 +101,10 @@ type entryNodes struct {
 
 func (d *decoder) jobShape(j *Job) *yamltree.Shape {
 	return &yamltree.Shape{What: "a job", Keys: []yamltree.Key{
-		yamltree.Required("name", "the job's name, such as name: monthly_report", d.into(&j.Name, identifier)),
+		yamltree.Required("name", "the job's name, such as name: monthly_report", func(v value) {
+			j.Name, _ = d.text(v, identifier)
+			j.nameAt = v.At()
+		}),
 		yamltree.Required("version", `three numbers, such as version: "1.0.0"`, d.into(&j.Version, version)),
 		yamltree.Required("summary", "what the job is for, in 1 to 200 characters", d.into(&j.Summary, summary)),
 		yamltree.Required("common_job_info_provided_to_all_steps_at_runtime", "what every step should know", d.into(&j.CommonInfo)),

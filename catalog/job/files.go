@@ -11,23 +11,24 @@ import (
 	"time"
 
 	"deepwork/actor/durable"
+	"deepwork/catalog/internal/follow"
 	"deepwork/catalog/internal/yamltree"
 )
 
 // MaxInstructionsBytes is the largest instructions file that is read: 1 MiB.
 const MaxInstructionsBytes = 1 << 20
 
-// Instructions reads the instructions file of a step, now, following symlinks
-// only while they stay inside the job's folder, without its byte order mark. A
-// file that has not changed since it was last read is not read again; one that seems
-// to be in the middle of a save is waited for, so it may block for half a second.
-// Errors name the job, the step, the file and the remedy; errors.Is tells
-// fs.ErrNotExist and fs.ErrPermission (seed 000, 001.3.10).
-func Instructions(j *Job, s *Step) (string, error) { return instructions(j, s, saveBound) }
+// Instructions reads the instructions file of a step, following symlinks only while
+// they stay inside the job's folder, without its byte order mark. A file that has not
+// changed since it was last read is not read again; one that seems to be in the middle
+// of a save is waited for, so it may block for half a second. Errors name the job, the
+// step, the file and the remedy; errors.Is recognizes fs.ErrNotExist and
+// fs.ErrPermission (seed 000, 001.3.10).
+func Instructions(j *Job, s *Step) (string, error) { return instructions(j, s, follow.SaveBound) }
 
-// Glance is Instructions for those of many steps that need not be there: it waits for
-// a save for 20 ms at most.
-func Glance(j *Job, s *Step) (string, error) { return instructions(j, s, glanceBound) }
+// InstructionsNow is Instructions for callers that can do without: it waits for a save
+// for 20 ms at most.
+func InstructionsNow(j *Job, s *Step) (string, error) { return instructions(j, s, 2*follow.Settle) }
 
 func instructions(j *Job, s *Step, bound time.Duration) (string, error) {
 	text, err := j.texts.read(j.Dir, s.InstructionsFile, bound)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"deepwork/actor/durable"
+	"deepwork/catalog/internal/follow"
 	"deepwork/catalog/internal/yamltree"
 )
 
@@ -64,7 +65,7 @@ func readRegular(
 	if fault := unfit(info, limit); fault != nil {
 		return nil, fault
 	}
-	f, err := open(name, os.O_RDONLY|nonblock, 0)
+	f, err := open(name, os.O_RDONLY|follow.NonBlocking, 0)
 	if err != nil {
 		return nil, &fileFault{err: err}
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"deepwork/catalog/internal/stamp"
+	"deepwork/catalog/internal/follow"
 )
 
 // write writes a file and the folders above it.
@@ -201,14 +201,14 @@ func TestInstructionsThatAreBeingSaved(t *testing.T) {
 				saving(t, file)
 				took := make(chan time.Duration)
 				go func() {
-					time.Sleep(5 * stamp.Settle)
+					time.Sleep(5 * follow.Settle)
 					if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte("Saved é."), 0o666)); err != nil {
 						t.Error(err)
 					}
 					took <- time.Since(began)
 				}()
 				got, err := Instructions(j, j.Step("draft"))
-				if <-took > saveBound/2 {
+				if <-took > follow.SaveBound/2 {
 					continue // the machine stood still
 				}
 				if err != nil || got != "Saved é." {

@@ -22,9 +22,15 @@ type Job struct {
 	Hash     string       // hex SHA-256 of Source
 	Warnings []Diagnostic // what is legal and probably not meant
 
+	nameAt    yamltree.Position
 	steps     map[string]int // id -> index in Steps
 	workflows map[string]int // name -> index in Workflows
 	texts     *texts         // instructions as they were last read
+}
+
+// NameFault returns a fault of the job's name, in its file.
+func (j *Job) NameFault(file, message string) Diagnostic {
+	return Diagnostic{File: file, Line: j.nameAt.Line, Column: j.nameAt.Column, Path: "name", Message: message}
 }
 
 // Step returns the step with this id, or nil.

@@ -6,42 +6,34 @@ import (
 	"sync"
 	"time"
 
-	"deepwork/catalog/internal/stamp"
+	"deepwork/catalog/internal/follow"
 )
 
-// texts are the instructions of a job as they were last read. A file is read
-// again when its signature says that it may have changed; one that changed so
-// shortly before it was read that another change may not show is not kept.
+// texts are the instructions of a job as they were last read. A file is read again
+// when its stamp says that it may have changed; a file that changed so shortly before
+// it was read that another change may not show is not cached.
 type texts struct {
 	mu sync.Mutex
-	m  map[string]readText // by instructions_file
+	m  map[string]cachedText // by instructions_file
 }
 
-type readText struct {
-	path  stamp.Path
-	stamp stamp.Stamp
+type cachedText struct {
+	stamp follow.Stamp
 	text  string
 }
 
-// keptText is the largest text that is kept, in bytes.
-const keptText = 64 << 10
-
 const (
-	// settleBound is for how long a file that never settles is waited for.
+	// maxCached is the largest text that is cached, in bytes.
+	maxCached = 64 << 10
+	// settleBound is how long a file that never settles is waited for.
 	settleBound = 150 * time.Millisecond
-	// saveBound is for how long a file that cannot be used is taken for one that is
-	// being saved: editors delete and create, write in two goes, lead links elsewhere.
-	saveBound = 500 * time.Millisecond
-	// glanceBound is for how long a glance waits.
-	glanceBound = 2 * stamp.Settle
 )
 
-// read returns the text of a file of the folder, by a look at its signature where it is
-// known. The signature is that of what symlinks lead to: where they are led elsewhere
-// it is another file's, and whether it is inside is looked at. What is just being saved
-// is waited for, but no longer than bound.
+// read returns the text of a file of the folder. A cached text costs one look at the
+// stamp, which is that of the file a symlink leads to. A file that is being saved is
+// waited for, at most for bound.
 func (t *texts) read(dir, name string, bound time.Duration) (string, *insideFault) {
-	for began := time.Now(); ; time.Sleep(stamp.Settle) {
+	for began := time.Now(); ; time.Sleep(follow.Settle) {
 		text, fault, patience := t.look(dir, name)
 		if time.Since(began) >= min(patience, bound) {
 			return text, fault
@@ -49,61 +41,55 @@ func (t *texts) read(dir, name string, bound time.Duration) (string, *insideFaul
 	}
 }
 
-// look is read as things are now; patience is for how long it is worth while to look
-// again, since somebody seems to be saving the file.
+// look is read without waiting; patience is how long looking again makes sense, as
+// the file seems to be in the middle of a save: editors delete and create, write in
+// two parts, point links elsewhere.
 func (t *texts) look(dir, name string) (text string, fault *insideFault, patience time.Duration) {
 	t.mu.Lock()
 	known, ok := t.m[name]
 	t.mu.Unlock()
-	if !ok {
-		known.path = stamp.At(filepath.Join(dir, filepath.FromSlash(name)))
-	}
-	now := known.path.Stat()
+	path := follow.Path(filepath.Join(dir, filepath.FromSlash(name)))
+	now := path.Stat()
 	if ok && now == known.stamp {
 		return known.text, nil, 0
 	}
 	data, fault := readInside(dir, name)
 	switch {
-	case fault != nil && (changedWithin(saveBound, now) || changedWithin(saveBound, above(known.path.Name()))),
-		fault == nil && len(bytes.TrimSpace(data)) == 0 && changedWithin(saveBound, now):
-		return string(data), fault, saveBound
+	case fault != nil && (changedWithin(follow.SaveBound, now) || changedWithin(follow.SaveBound, above(path))),
+		fault == nil && len(bytes.TrimSpace(data)) == 0 && changedWithin(follow.SaveBound, now):
+		return string(data), fault, follow.SaveBound
 	case fault != nil:
 		return "", fault, 0
-	case now.Kind != stamp.Regular || now != known.path.Stat() || changedWithin(stamp.Settle, now):
+	case now.Kind != follow.Regular || now != path.Stat() || changedWithin(follow.Settle, now):
 		return string(data), nil, settleBound
 	}
 	text = string(data)
-	if now.Age(time.Now()) >= stamp.Racy && len(text) <= keptText {
-		known.stamp, known.text = now, text
+	if now.Age(time.Now()) >= follow.Racy && len(text) <= maxCached {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if t.m == nil {
-			t.m = map[string]readText{}
+			t.m = map[string]cachedText{}
 		}
-		t.m[name] = known
+		t.m[name] = cachedText{now, text}
 	}
 	return text, nil, 0
 }
 
-// changedWithin tells whether a file was changed so shortly ago. A time in the future,
-// as another machine's clock may give it, does not say that.
-func changedWithin(d time.Duration, s stamp.Stamp) bool {
-	if s.Kind == stamp.Absent || s.Kind == stamp.Failed {
-		return false
-	}
+// changedWithin reports whether a file changed in the last d. A time in the future,
+// as another machine's clock may give it, does not count.
+func changedWithin(d time.Duration, s follow.Stamp) bool {
 	age := time.Since(s.Changed())
-	return age >= 0 && age < d
+	return s.Kind != follow.Absent && s.Kind != follow.Failed && age >= 0 && age < d
 }
 
-// above is the signature of the nearest folder above a file that is there: that tells
+// above returns the stamp of the nearest folder above a file that exists: it shows
 // when something in it was removed.
-func above(name string) stamp.Stamp {
+func above(file follow.Path) follow.Stamp {
 	for {
-		folder := filepath.Dir(name)
-		s := stamp.At(folder).Stat()
-		if s.Kind != stamp.Absent || folder == name {
+		folder := follow.Path(filepath.Dir(string(file)))
+		if s := folder.Stat(); s.Kind != follow.Absent || folder == file {
 			return s
 		}
-		name = folder
+		file = folder
 	}
 }

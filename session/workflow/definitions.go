@@ -190,7 +190,7 @@ func (d *jobDefinitions) keep(def *machine.Definition, texts machine.Instruction
 	for _, id := range slices.Concat(def.Workflow.Entries...) {
 		if text, ok := texts[id]; ok {
 			b.Instructions[id] = text
-		} else if text, err := job.Glance(def.Job, def.Job.Step(id)); err == nil {
+		} else if text, err := job.InstructionsNow(def.Job, def.Job.Step(id)); err == nil {
 			b.Instructions[id] = text
 		}
 	}

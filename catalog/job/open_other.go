@@ -1,6 +1,0 @@
-//go:build !unix
-
-package job
-
-// nonblock is not needed where pipes are not files of a folder.
-const nonblock = 0

@@ -1,8 +1,0 @@
-//go:build unix
-
-package job
-
-import "syscall"
-
-// nonblock keeps the opening of a pipe from waiting for its writer.
-const nonblock = syscall.O_NONBLOCK

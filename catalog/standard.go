@@ -1,0 +1,259 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"deepwork/actor"
+	"deepwork/catalog/internal/follow"
+	"deepwork/catalog/job"
+)
+
+// standardJobs are the jobs that come with the binary: in memory, and laid out on disk
+// before one is needed. A nil *standardJobs has none.
+type standardJobs struct {
+	root  string // of the project
+	files []standardFile
+	laid  atomic.Pointer[layout]
+	cause atomic.Pointer[string] // the failure that was logged last
+}
+
+// A standardFile is one file of a standard job.
+type standardFile struct {
+	name string // slash-separated, beginning with the job's directory
+	data []byte
+}
+
+// A layout is where the standard jobs were laid out, and the stamps that their files
+// had then. It is immutable.
+type layout struct {
+	base    string // holds the jobs' directories, absolute
+	private bool   // base is a temporary folder of this catalog, removed by Close
+	stamps  map[follow.Path]follow.Stamp
+}
+
+// standardFolder is where the standard jobs of a project are laid out, relative to its
+// root.
+const standardFolder = ".deepwork/tmp/standard_jobs"
+
+func standardDir(root string) string { return filepath.Join(root, filepath.FromSlash(standardFolder)) }
+
+// readStandard reads every file of the jobs in fsys: of each top-level directory that
+// has a job.yml.
+func readStandard(root string, fsys fs.FS) (*standardJobs, error) {
+	s := &standardJobs{root: root}
+	jobs, err := fs.Glob(fsys, path.Join("*", job.FileName))
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range jobs {
+		err := fs.WalkDir(fsys, path.Dir(file), func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			data, err := fs.ReadFile(fsys, name)
+			s.files = append(s.files, standardFile{name, data})
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("job %s: %w", path.Dir(file), err)
+		}
+	}
+	return s, nil
+}
+
+// folder returns the jobs as they are when laid out in dir. It touches no disk.
+func (s *standardJobs) folder(dir string) *folder {
+	f := newFolder(dir)
+	f.standard = true
+	for _, file := range s.files {
+		name, rest, _ := strings.Cut(file.name, "/")
+		if rest != job.FileName {
+			continue
+		}
+		e := newEntry(dir, name)
+		j, faults := job.Parse(e.dir, job.FileName, file.data)
+		e.Phase, e.Good, e.Bad = follow.Present, j, asError(faults)
+		f.names, f.entries = append(f.names, name), append(f.entries, e)
+	}
+	return f
+}
+
+// has reports whether a served job is a standard one: its source is.
+func (s *standardJobs) has(j *job.Job) bool {
+	name := path.Join(filepath.Base(j.Dir), job.FileName)
+	return s != nil && slices.ContainsFunc(s.files, func(f standardFile) bool {
+		return f.name == name && bytes.Equal(f.data, j.Source)
+	})
+}
+
+// onDisk makes sure that the folders of the standard jobs hold what the binary has.
+// While they do it costs a look at each file and does not wait.
+func (s *standardJobs) onDisk(ctx context.Context, c *Catalog) error {
+	if s == nil || len(s.files) == 0 || s.intact() {
+		return nil
+	}
+	_, err := actor.Ask(ctx, c.owner, func(reply actor.Reply[struct{}]) message { return layOut{reply} })
+	return err
+}
+
+// intact reports whether the files are laid out and unchanged since.
+func (s *standardJobs) intact() bool {
+	l := s.laid.Load()
+	if l == nil {
+		return false
+	}
+	for file, stamp := range l.stamps {
+		if file.Stat() != stamp {
+			return false
+		}
+	}
+	return true
+}
+
+// logFailure logs why the standard jobs are not on disk, each reason once in a row.
+func (s *standardJobs) logFailure(logger *slog.Logger, err error) {
+	text := err.Error()
+	if was := s.cause.Swap(&text); was == nil || *was != text {
+		logger.Error("standard jobs cannot be started: their folders cannot be written", "error", err)
+	}
+}
+
+// layOut writes what is not on disk. If the project cannot be written to, the jobs go
+// to a temporary folder, and their directories with them. Only the owner calls it.
+func (s *standardJobs) layOut(c *Catalog) error {
+	if s.intact() {
+		return nil // another caller asked first
+	}
+	old := s.laid.Load()
+	base, root, below := standardDir(s.root), s.root, standardFolder
+	if old != nil && old.private {
+		base, root, below = old.base, old.base, "."
+	}
+	stamps, err := s.writeTo(root, below)
+	if err == nil {
+		s.laid.Store(&layout{base, old != nil && old.private, stamps})
+		return nil
+	}
+	private, tempErr := os.MkdirTemp("", "deepwork-standard-jobs-")
+	if tempErr != nil {
+		return errors.Join(err, tempErr)
+	}
+	if stamps, tempErr = s.writeTo(private, "."); tempErr != nil {
+		return errors.Join(err, tempErr, os.RemoveAll(private))
+	}
+	if err := s.removePrivate(); err != nil {
+		c.options.Logger.Warn("temporary folder left behind", "folder", old.base, "error", err)
+	}
+	c.options.Logger.Warn("standard jobs are in a temporary folder, as they cannot be written into the project",
+		"folder", private, "error", err)
+	s.laid.Store(&layout{private, true, stamps})
+
+	st := c.state.Load()
+	next := &state{snap: st.snap, due: st.due, folders: slices.Clone(st.folders)}
+	for i, f := range next.folders {
+		if f.standard {
+			next.folders[i] = s.folder(private)
+		}
+	}
+	c.publish(next, true, false)
+	return nil
+}
+
+// removePrivate removes the temporary folder, if there is one.
+func (s *standardJobs) removePrivate() error {
+	if s == nil {
+		return nil
+	}
+	if l := s.laid.Load(); l != nil && l.private {
+		return os.RemoveAll(l.base)
+	}
+	return nil
+}
+
+// writeTo makes root/below hold the files, and returns their stamps. A file that
+// differs is replaced atomically, so that two servers may do it at once; other files
+// are left alone, unless they are in the way. Nothing is written outside root,
+// wherever links in it lead.
+func (s *standardJobs) writeTo(root, below string) (map[follow.Path]follow.Stamp, error) {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	stamps := make(map[follow.Path]follow.Stamp, len(s.files))
+	for _, file := range s.files {
+		name := path.Join(below, file.name)
+		at := follow.Path(filepath.Join(root, filepath.FromSlash(name)))
+		// The stamp is taken first: a change after it shows.
+		stamp := at.Stat()
+		if !holds(r, name, file.data) {
+			if err := replace(r, name, file.data); err != nil {
+				clearWay(r, below, file.name)
+				if err := replace(r, name, file.data); err != nil {
+					return nil, fmt.Errorf("writing %s: %w", at, err)
+				}
+			}
+			stamp = at.Stat()
+		}
+		stamps[at] = stamp
+	}
+	return stamps, nil
+}
+
+// holds reports whether a regular file has this content.
+func holds(r *os.Root, name string, data []byte) bool {
+	fi, err := r.Lstat(name)
+	if err != nil || !fi.Mode().IsRegular() || fi.Size() != int64(len(data)) {
+		return false
+	}
+	got, err := r.ReadFile(name)
+	return err == nil && bytes.Equal(got, data)
+}
+
+// replace writes a file atomically. It is not synced: one that a crash tears differs,
+// and is written again.
+func replace(r *os.Root, name string, data []byte) error {
+	dir, base := path.Split(name)
+	if err := r.MkdirAll(path.Clean(dir), 0o755); err != nil {
+		return err
+	}
+	temp := path.Join(dir, "."+base+"."+rand.Text()[:8]+".tmp")
+	f, err := r.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = r.Rename(temp, name)
+	}
+	if err != nil {
+		_ = r.Remove(temp) // the first error is the one to report
+	}
+	return err
+}
+
+// clearWay removes what has the name of a file's folder and is none, or the name of
+// the file and is a folder. It ignores errors: writing the file reports them.
+func clearWay(r *os.Root, below, name string) {
+	for i := range name + "/" {
+		if i < len(name) && name[i] != '/' {
+			continue
+		}
+		at := path.Join(below, name[:i])
+		if fi, err := r.Lstat(at); err == nil && fi.IsDir() != (i < len(name)) {
+			_ = r.RemoveAll(at)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sync/errgroup"
+
+	"deepwork/actor/wait"
+)
+
+// A notifier is the system's way to report events in directories. Add may block until
+// somebody receives from events, so no goroutine may do both.
+type notifier interface {
+	Add(dir string) error
+	Remove(dir string) error
+	Close() error
+	events() <-chan fsnotify.Event
+	errors() <-chan error
+}
+
+type fsNotifier struct{ *fsnotify.Watcher }
+
+func (n fsNotifier) events() <-chan fsnotify.Event { return n.Events }
+func (n fsNotifier) errors() <-chan error          { return n.Errors }
+
+func openNotifier() (notifier, error) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	return fsNotifier{w}, nil
+}
+
+// maxHeard is how many keys are collected one by one; with more, looking at everything
+// is no more work.
+const maxHeard = 1024
+
+// changes are what may have changed since take was last called.
+type changes struct {
+	wait.Signal // woken by each addition
+
+	mu   sync.Mutex
+	keys map[key]struct{}
+	all  bool // too much happened, or it is not known what: look at everything
+}
+
+func newChanges() *changes { return &changes{Signal: wait.NewSignal(), keys: make(map[key]struct{})} }
+
+func (c *changes) add(all bool, keys ...key) {
+	c.mu.Lock()
+	for _, k := range keys {
+		c.keys[k] = struct{}{}
+	}
+	c.all = c.all || all || len(c.keys) > maxHeard
+	c.mu.Unlock()
+	c.Wake()
+}
+
+func (c *changes) take() (keys map[key]struct{}, all bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	keys, all = c.keys, c.all
+	c.keys, c.all = make(map[key]struct{}), false
+	return keys, all
+}
+
+// A watcher turns the system's events into changes. Two goroutines share the work,
+// because each would block the other: one receives events and never waits for anything
+// else; one adds and removes watches, which the system may delay until events are
+// received.
+type watcher struct {
+	root    string
+	open    func() (notifier, error)
+	state   func() *state
+	logger  *slog.Logger
+	changes *changes
+
+	rewatch wait.Signal          // other directories may have to be watched
+	plan    atomic.Pointer[plan] // by the path that events come under
+
+	mu      sync.Mutex
+	ended   map[string]bool // watches that the system has removed
+	unknown bool            // any may have been removed: events were lost
+}
+
+func newWatcher(o Options, state func() *state, changes *changes) *watcher {
+	w := &watcher{
+		root: o.Root, open: o.notifier, state: state, logger: o.Logger, changes: changes,
+		rewatch: wait.NewSignal(), ended: make(map[string]bool),
+	}
+	w.plan.Store(&plan{})
+	return w
+}
+
+// run watches until ctx ends, or until the system cannot do it any more, which is the
+// error it returns.
+func (w *watcher) run(ctx context.Context) error {
+	n, err := w.open()
+	if err != nil {
+		return err
+	}
+	w.rewatch.Wake()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return w.receive(ctx, n) })
+	g.Go(func() error { return w.keepWatches(ctx, n) })
+	// Close comes first: a system that delays an Add until its events are received
+	// would never return from it.
+	g.Go(func() error {
+		<-ctx.Done()
+		return n.Close()
+	})
+	return g.Wait()
+}
+
+// receive takes events and adds what they are about to the changes.
+func (w *watcher) receive(ctx context.Context, n notifier) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case ev, ok := <-n.events():
+			if !ok {
+				return fsnotify.ErrClosed
+			}
+			keys, known := w.route(ev)
+			w.changes.add(!known, keys...)
+		case err, ok := <-n.errors():
+			if !ok {
+				return fsnotify.ErrClosed
+			}
+			// Whatever it says, events may be missing (fsnotify.ErrEventOverflow), also
+			// those that report the end of a watch.
+			if !errors.Is(err, fsnotify.ErrEventOverflow) {
+				w.logger.Debug("events of the job folders may be missing", "error", err)
+			}
+			w.lose("")
+			w.changes.add(true)
+		}
+	}
+}
+
+// route returns what an event is about; known is false if nothing is watched there.
+func (w *watcher) route(ev fsnotify.Event) (keys []key, known bool) {
+	plan := *w.plan.Load()
+	self, isSelf := plan[ev.Name]
+	if isSelf && (ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename)) {
+		w.lose(ev.Name)
+	}
+	for _, i := range self {
+		keys = append(keys, i.keysFor("")...)
+	}
+	above, isBelow := plan[filepath.Dir(ev.Name)]
+	base := filepath.Base(ev.Name)
+	for _, i := range above {
+		keys = append(keys, i.keysFor(base)...)
+		if i.only == base {
+			w.rewatch.Wake()
+		}
+	}
+	return keys, isSelf || isBelow
+}
+
+// lose records that a watch has ended, or, for "", that any may have.
+func (w *watcher) lose(dir string) {
+	w.mu.Lock()
+	w.ended[dir] = true
+	w.unknown = w.unknown || dir == ""
+	w.mu.Unlock()
+	w.rewatch.Wake()
+}
+
+// takeLost returns what was lost since it was last called.
+func (w *watcher) takeLost() (ended map[string]bool, unknown bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ended, unknown = w.ended, w.unknown
+	w.ended, w.unknown = make(map[string]bool), false
+	return ended, unknown
+}

@@ -1,0 +1,190 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/fsnotify/fsnotify"
+
+	"deepwork/catalog/internal/follow"
+)
+
+// An interest is why a directory is watched: what to look at when something in it
+// changes.
+type interest struct {
+	key    key
+	listed bool   // the directory is the folder itself: the names in it are entries
+	only   string // the directory is above the folder: this name in it leads there; else ""
+}
+
+// keysFor returns what an event on a name in the directory is about; "" is the
+// directory itself.
+func (i interest) keysFor(base string) []key {
+	switch {
+	case i.only != "" && base != "" && base != i.only:
+		return nil
+	case i.listed && base != "":
+		return []key{i.key, {i.key.folder, base}}
+	}
+	return []key{i.key}
+}
+
+// A plan is which directories are to be watched, and why.
+type plan map[string][]interest
+
+// planFor makes the plan for a state: each job's directory, each folder, and the
+// directories above it through which it may appear or be swapped: up to the root
+// within the project, else the nearest one that exists.
+func planFor(root string, s *state) plan {
+	p := make(plan)
+	add := func(dir string, i interest) { p[dir] = append(p[dir], i) }
+	for n, f := range s.folders {
+		if f.standard {
+			continue
+		}
+		self := key{folder: n}
+		if f.Stamp.Kind == follow.Dir {
+			add(f.dir(), interest{key: self, listed: true})
+		}
+		for _, e := range f.entries {
+			if e.Phase != follow.Vanished {
+				add(e.dir, interest{key: key{n, e.name}})
+			}
+			if e.link != "" {
+				add(e.link, interest{key: key{n, e.name}})
+			}
+		}
+		for at := f.dir(); ; {
+			parent := filepath.Dir(at)
+			if parent == at {
+				break
+			}
+			exists := isDir(parent)
+			if exists {
+				add(parent, interest{key: self, only: filepath.Base(at)})
+			}
+			if exists && !strings.HasPrefix(parent, root+string(filepath.Separator)) {
+				break
+			}
+			at = parent
+		}
+	}
+	return p
+}
+
+func isDir(path string) bool { return follow.Path(path).Stat().Kind == follow.Dir }
+
+// An identity is a directory, whatever its name: two names of one directory share one
+// watch, and events come under one name.
+type identity struct {
+	dev, ino uint64
+	path     string // on systems without these numbers
+}
+
+// A watchSet is the set of installed watches, by path.
+type watchSet map[string]identity
+
+// keepWatches keeps the watches as the state needs them until ctx ends. What was not
+// watched before may have changed before it was, so it is added to the changes.
+func (w *watcher) keepWatches(ctx context.Context, n notifier) error {
+	installed := make(watchSet)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.rewatch:
+		}
+		// A directory that a watch was added for may contain by now what the next one
+		// is for, so this is repeated until there is none to add.
+		for {
+			added, err := w.install(ctx, n, installed)
+			if err != nil {
+				return err
+			}
+			if len(added) == 0 {
+				break
+			}
+			for _, i := range added {
+				w.changes.add(false, i.key)
+			}
+		}
+	}
+}
+
+// install makes one round, and returns the interests whose watches are new.
+func (w *watcher) install(ctx context.Context, n notifier, installed watchSet) (added []interest, err error) {
+	ended, unknown := w.takeLost()
+	wanted := planFor(w.root, w.state())
+
+	// Names of one directory share the watch of one of them, if possible of the one
+	// that has it.
+	names := slices.Sorted(maps.Keys(wanted))
+	directory := make(watchSet, len(names))
+	holder := make(map[identity]string, len(names))
+	for _, name := range names {
+		st := follow.Path(name).Stat()
+		if st.Kind != follow.Dir {
+			continue
+		}
+		id := identity{dev: st.Dev, ino: st.Ino}
+		if st.Ino == 0 {
+			id.path = name
+		}
+		directory[name] = id
+		if _, taken := holder[id]; !taken || installed[name] == id {
+			holder[id] = name
+		}
+	}
+	routes := make(plan, len(holder))
+	for _, name := range names {
+		if id, ok := directory[name]; ok {
+			routes[holder[id]] = append(routes[holder[id]], wanted[name]...)
+		}
+	}
+	for name, id := range installed {
+		if is, ok := directory[name]; ended[name] || !ok || is != id || holder[id] != name {
+			_ = n.Remove(name) // the system has removed some already
+			delete(installed, name)
+		}
+	}
+	// Before the first event can come under a new name.
+	w.plan.Store(&routes)
+
+	for name := range routes {
+		_, has := installed[name]
+		if has && !unknown {
+			continue
+		}
+		// Adding an existing watch does no harm, and renews one that has ended.
+		err := n.Add(name)
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case usedUp(err):
+			return nil, fmt.Errorf("watching %s: %w", name, err)
+		case errors.Is(err, fsnotify.ErrClosed):
+			return nil, err
+		case err != nil: // it is gone, which its parent reports, or cannot be watched
+			delete(installed, name)
+			continue
+		}
+		installed[name] = directory[name]
+		if !has {
+			added = append(added, routes[name]...)
+		}
+	}
+	return added, nil
+}
+
+// usedUp reports whether an error of Add means that there are no more watches, and not
+// that this directory cannot have one.
+func usedUp(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) ||
+		errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
+}
