@@ -20,8 +20,8 @@ var (
 	ErrUnsupported = errors.New("the source has no tool for this") // no status or cancel tool
 )
 
-// A RefusedError is a source's answer that is an error: what the source said, at
-// most 8,000 characters.
+// A RefusedError is an answer of a source that is an error, in at most 8,000
+// characters.
 type RefusedError struct{ Text string }
 
 // Error returns what the source said.
@@ -32,16 +32,16 @@ func (e *RefusedError) Error() string {
 	return e.Text
 }
 
-// Execute starts a workflow at its source, or, where it is synchronous, runs it
-// to its end; it blocks until the source answers or ctx ends. When ctx ends the
-// source is told that the request is cancelled. progress, which may be nil, is
-// called for each progress notification, one at a time, and not after Execute
-// returned; where it is slow and the source is not, the newest 64 are kept.
+// Execute starts a workflow at its source, or runs it to its end if it is
+// synchronous; it blocks until the source answers or ctx ends. If ctx ends the
+// request is cancelled at the source. progress, which may be nil, is called for
+// progress notifications, one at a time, and not after Execute has returned; if it
+// is slower than the source, the newest 64 are kept.
 //
-// The answer of a synchronous workflow is Completed, with what it gave as Output.
-// Errors: ErrUnknown, ErrAway (with ErrLost where the source may have begun), a
-// *RefusedError, ErrUnsupported where the source has no execute tool, or one that
-// wraps the cause of ctx.
+// The answer of a synchronous workflow is Completed, with its result as Output.
+// Errors: ErrUnknown, ErrAway (with ErrLost if the source may have begun), a
+// *RefusedError, ErrUnsupported if the source has no execute tool, or one that wraps
+// the cause of ctx.
 func (c *Catalog) Execute(ctx context.Context, w *Workflow, input json.RawMessage, progress func(Progress)) (*Answer, error) {
 	s, err := c.source(w.Source)
 	if err != nil {
@@ -68,14 +68,14 @@ func (c *Catalog) Execute(ctx context.Context, w *Workflow, input json.RawMessag
 }
 
 // Status asks a source about an execution and blocks until it answers or ctx
-// ends. Errors are those of Execute, and ErrUnsupported where the source has no
+// ends. Errors are those of Execute, and ErrUnsupported if the source has no
 // status tool (seed 003, 8.5).
 func (c *Catalog) Status(ctx context.Context, source, workflowID, executionID string) (*Answer, error) {
 	return c.about(ctx, source, toolOfStatus, workflowID, executionID)
 }
 
 // Cancel asks a source to end an execution (seed 003, 7.5) and blocks until it
-// answers or ctx ends. Errors are those of Execute, and ErrUnsupported where the
+// answers or ctx ends. Errors are those of Execute, and ErrUnsupported if the
 // source has no cancel tool.
 func (c *Catalog) Cancel(ctx context.Context, source, workflowID, executionID string) (*Answer, error) {
 	return c.about(ctx, source, toolOfCancel, workflowID, executionID)
@@ -140,7 +140,7 @@ func (s *source) call(ctx context.Context, tool string, arguments json.RawMessag
 	}
 }
 
-// away is the error of a call that cannot be made, or came to nothing.
+// away returns the error of a call that cannot be made, or has no answer.
 func (s *source) away(lost error) error {
 	if dial, ok := errors.AsType[*net.OpError](lost); ok && dial.Op == "dial" {
 		return fmt.Errorf("source %q: %w: %w", s.def.Name, ErrAway, lost) // nothing was sent
@@ -160,9 +160,8 @@ func (s *source) away(lost error) error {
 // relinkWithin bounds the wait for the next link.
 const relinkWithin = 10 * time.Second
 
-// current returns the link, and waits for it if the source is just being connected
-// again; not is one that is of no use any more. It returns nil if there is none in
-// time.
+// current returns the link, other than not, and waits for it if the source is just
+// being connected again. It returns nil if there is none in time.
 func (s *source) current(ctx context.Context, not *link) *link {
 	ctx, cancel := context.WithTimeout(ctx, relinkWithin)
 	defer cancel()

@@ -84,7 +84,7 @@ func (w *commandWire) Connect(ctx context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("speaking to the command: %w", err)
 	}
-	return rawConn{c, &unanswered{}}, nil
+	return &rawConn{Connection: c}, nil
 }
 
 // patient gives a source some time to read each message.

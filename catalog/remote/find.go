@@ -2,17 +2,17 @@ package remote
 
 import "deepwork/catalog/config"
 
-// A Found is what a name that somebody calls may mean.
+// A Found is what the name in a call may mean.
 type Found struct {
-	Tool *Tool // the one; nil: none, or several
+	Tool *Tool // nil means none, or several
 
-	// Where Tool is nil: the tools that would have the name, did no others share it or
-	// hold it, by name, and the workflows that had it whose sources are away, and why.
+	// If Tool is nil: the tools that would have the name if no others shared it, by
+	// name, and the workflows that had it and whose sources are away, with the reasons.
 	Candidates []*Tool
 	Gone       []Skipped
 }
 
-// goneTools are what a source offered that is away for so long that its tools are not
+// goneTools are the workflows of a source that is away for so long that they are not
 // listed any more.
 type goneTools struct {
 	source    string
@@ -21,19 +21,19 @@ type goneTools struct {
 	settings  config.WorkflowTools // whose filters and prefix apply
 }
 
-// An index knows the other names of tools: those that they have not, but would have
-// where others came or went.
+// An index holds the names that tools do not have, but would have if others came or
+// went.
 type index struct {
 	plain map[string][]*Tool
 	long  map[string][]*Tool
 	gone  map[string][]Skipped
 }
 
-// Find returns what a name means (seed 003, 6.4). A tool has its name, and is found
-// under the name with its id too, which it has or would have beside others of its
-// name, so that a caller may use that one always. The first call on a snapshot costs
-// some milliseconds for thousands of tools, and only where the name is no tool's; it
-// never blocks on anything else and may be called from any goroutine.
+// Find returns what a name means (seed 003, 6.4). A tool is found under its name, and
+// under the name with its id, which it has, or would have beside others of its name,
+// so that callers can always use that. The first call for a name that is no tool's
+// costs some milliseconds with thousands of tools. It never blocks and may be called
+// from any goroutine.
 func (s *Snapshot) Find(name string) Found {
 	if t := s.Tool(name); t != nil {
 		return Found{Tool: t}
@@ -74,8 +74,8 @@ func (s *Snapshot) learn() {
 	}
 }
 
-// longNames are the names of a tool that shares its plain one: with its id, and with
-// a digest behind that.
+// longNames returns the names of a tool that shares its plain one: with its id, and
+// with a digest after that.
 func longNames(plain string, w *Workflow) []string {
 	long := withID(plain, w)
 	return []string{long, withDigest(long, w)}

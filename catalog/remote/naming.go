@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// maxToolName is what the strictest clients take: ^[a-zA-Z0-9_-]{1,64}$.
+// maxToolName is what the strictest clients accept: ^[a-zA-Z0-9_-]{1,64}$.
 const maxToolName = 64
 
 // maxIDSuffix leaves room for the longest prefix and a digest before it.
 const maxIDSuffix = 22
 
-// legal makes a text fit for a tool's name: what is no ASCII letter, digit, '_'
-// or '-' becomes '_', once where several stand together. It may be empty.
+// legal makes a text fit for a tool's name: each run of characters other than ASCII
+// letters, digits, '_' and '-' becomes one '_'. It may return "".
 func legal(s string) string {
 	var b strings.Builder
 	gap := false
@@ -81,13 +81,13 @@ func withDigest(name string, w *Workflow) string {
 // a digest of source and id. A workflow that has no name even then is skipped;
 // its name here is "".
 //
-// held are names that were a tool's, with its source: no other source's workflow
-// gets one, for whoever calls it means the one that he knows.
-func nameAll(all []*offered, prefix string, reserved []string, held map[string]string) []string {
+// sources are names that are or were those of tools, with their sources: no other
+// source's workflow gets one, since its callers mean the one that they know.
+func nameAll(all []*offered, prefix string, reserved []string, sources map[string]string) []string {
 	names := make([]string, len(all))
 	others := func(i int) bool {
-		holder, was := held[names[i]]
-		return was && holder != all[i].Source
+		source, known := sources[names[i]]
+		return known && source != all[i].Source
 	}
 	sharing := make(map[string]int, len(all))
 	taken := make(map[string]bool, len(all)+len(reserved))
@@ -119,8 +119,8 @@ func nameAll(all []*offered, prefix string, reserved []string, held map[string]s
 		}
 		taken[names[i]] = true
 	}
-	// Whoever chose a name to look like such a digest loses it to whoever comes
-	// first by source and id.
+	// A name that was chosen to look like such a digest goes to the first by source
+	// and id.
 	slices.SortFunc(third, func(a, b int) int {
 		if c := strings.Compare(all[a].Source, all[b].Source); c != 0 {
 			return c

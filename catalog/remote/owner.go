@@ -14,24 +14,24 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// A message is what the owner is asked for.
+// A message to the owner.
 type message interface{ isMessage() }
 
-// update has the settings applied and the snapshot made anew.
+// update applies the settings and makes a new snapshot.
 type update struct{ reply actor.Reply[struct{}] }
 
 func (update) isMessage() {}
 
-// An owner is the one that starts and ends sources and publishes the snapshot.
+// An owner starts and ends sources and publishes the snapshot.
 type owner struct {
 	c        *Catalog
 	settings config.WorkflowTools
 	order    []*source                  // as in the config
-	leaving  map[string]<-chan struct{} // sources that are configured no more, by name, until they have ended
-	skipped  map[string]bool
-	held     map[string]string // names that are or were tools', and of which source
+	leaving  map[string]<-chan struct{} // sources that were removed, by name, until they have ended
+	skipped  map[string]bool            // workflows that the log has reported
+	names    map[string]string          // names that are or were those of tools, and their sources
 
-	// What the published snapshot was made of.
+	// The published snapshot was made of these.
 	offers   []*offer
 	reserved []string
 	made     config.WorkflowTools
@@ -109,22 +109,21 @@ func (o *owner) configure(ctx context.Context) error {
 		s.cancel()
 		o.leaving[name] = s.done
 	}
-	// One that is taken out, or has another name now, holds no names.
-	maps.DeleteFunc(o.held, func(_, source string) bool { return now[source] == nil })
+	maps.DeleteFunc(o.names, func(_, source string) bool { return now[source] == nil })
 	o.order = order
 	c.sources.Store(&now)
 	c.applied.Store(settings)
 	return nil
 }
 
-// sameSource tells whether two definitions lead to the same connection.
+// sameSource reports whether two definitions lead to the same connection.
 func sameSource(a, b config.WorkflowSource) bool {
-	a.ExecutionTimeout, b.ExecutionTimeout = nil, nil // whoever runs a workflow reads it
+	a.ExecutionTimeout, b.ExecutionTimeout = nil, nil // read by the caller of a workflow
 	return reflect.DeepEqual(a, b)
 }
 
-// start begins a source, after the one that it takes the place of: a command that
-// is started while its predecessor still runs may find its port or files taken.
+// start starts a source after the one that it replaces has ended: a command may find
+// its port or files taken while its predecessor still runs.
 func (o *owner) start(def config.WorkflowSource, before *source, p policy) *source {
 	c := o.c
 	var known *offer
@@ -132,15 +131,14 @@ func (o *owner) start(def config.WorkflowSource, before *source, p policy) *sour
 	if before != nil {
 		known, after = before.offer.Load(), before.done
 	}
-	s := newSource(def, c.options, known, p, c.tell, c.hurry)
+	s := newSource(def, c.options, known, p, c.offers, c.grace)
 	ctx, cancel := context.WithCancel(c.ctx)
 	s.cancel = cancel
 	c.running.Go(func() { s.run(ctx, after) })
 	return s
 }
 
-// publish makes the snapshot of what all sources offer, if anything that it is
-// made of is not as it was.
+// publish makes a snapshot of all offers, if anything that it is made of changed.
 func (o *owner) publish() {
 	c := o.c
 	now := time.Now()
@@ -162,14 +160,11 @@ func (o *owner) publish() {
 		return
 	}
 	c.snapshot.Store(next)
-	select {
-	case c.changed <- struct{}{}:
-	default:
-	}
+	c.changed.Wake()
 }
 
-// snapshot names what is offered. due is when tools of a source that is away are
-// to go; nil: none is.
+// snapshot gives the offered workflows their names. due is when tools of an
+// unreachable source are to go; nil means never.
 func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) (_ *Snapshot, due *time.Time) {
 	next := &Snapshot{Sources: make([]SourceState, len(offers))}
 	var all []*offered
@@ -201,12 +196,12 @@ func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) (_ *
 		}
 	}
 	old := o.c.snapshot.Load()
-	names := nameAll(all, o.settings.Prefix, reserved, o.held)
+	names := nameAll(all, o.settings.Prefix, reserved, o.names)
 	plain := make([]string, len(all))
 	for i, w := range all {
 		plain[i] = plainName(o.settings.Prefix, &w.Workflow)
 	}
-	o.hold(all, names)
+	o.remember(all, names)
 	skipped := make(map[string]bool)
 	for i, w := range all {
 		if names[i] == "" {
@@ -229,7 +224,23 @@ func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) (_ *
 	return next, due
 }
 
-// sameSnapshot tells whether nobody could see a difference.
+// maxNames is how many names of tools are remembered.
+const maxNames = 100_000
+
+// remember notes the sources of the names of all. If there are too many, names that
+// no tool has now are forgotten.
+func (o *owner) remember(all []*offered, names []string) {
+	if len(o.names)+len(all) > maxNames {
+		clear(o.names)
+	}
+	for i, w := range all {
+		if names[i] != "" {
+			o.names[names[i]] = w.Source
+		}
+	}
+}
+
+// sameSnapshot reports whether two snapshots look the same from outside.
 func sameSnapshot(a, b *Snapshot) bool {
 	return slices.Equal(a.Tools, b.Tools) && slices.Equal(a.Skipped, b.Skipped) &&
 		slices.EqualFunc(a.Sources, b.Sources, func(x, y SourceState) bool {

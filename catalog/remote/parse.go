@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -12,7 +11,7 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// An offered workflow is one that was checked, with what it takes to call it.
+// An offered workflow is a valid one, with what it takes to call it.
 type offered struct {
 	Workflow
 	check func(json.RawMessage) error
@@ -20,27 +19,18 @@ type offered struct {
 	notes []string          // what of it was replaced by something usable
 }
 
-// A page is what one answer of a list tool came to.
-type page struct {
-	workflows []*offered
-	skipped   []Skipped // at most maxSkipped
-	more      int       // that were skipped beyond these
-	next      string    // the next page's cursor; "": this is the last
-}
-
-// A schemaBook holds the schemas that one query has seen: many workflows share
-// theirs, and compiling one costs more than all the rest.
-type schemaBook map[[sha256.Size]byte]*compiled
+// A schemaCache holds the schemas of one query: many workflows share theirs, and
+// compiling one costs more than all the rest.
+type schemaCache map[[sha256.Size]byte]*compiled
 
 type compiled struct {
-	schema json.RawMessage
-	check  func(json.RawMessage) error
-	// unchecked are the keywords of the schema that are listed and not checked.
-	unchecked []string
+	schema    json.RawMessage
+	check     func(json.RawMessage) error
+	unchecked []string // keywords of the schema that are listed and not checked
 	err       error
 }
 
-func (b schemaBook) compile(raw json.RawMessage) *compiled {
+func (b schemaCache) compile(raw json.RawMessage) *compiled {
 	sum := sha256.Sum256(raw)
 	c := b[sum]
 	if c == nil {
@@ -51,90 +41,9 @@ func (b schemaBook) compile(raw json.RawMessage) *compiled {
 	return c
 }
 
-// parsePage reads an answer of a list tool: an array of workflows, or an object
-// that holds one under "workflows" and may have a nextCursor (seed 003, 6.1).
-// What is no workflow is skipped, with the reason (6.2). A workflow that known has
-// for its bytes is not read again. The error says that it is no list of
-// workflows at all.
-func parsePage(source string, text json.RawMessage, known map[[sha256.Size]byte]*offered, book schemaBook) (*page, error) {
-	if len(text) > maxPage {
-		return nil, fmt.Errorf("its answer has %d bytes, and may have at most %d a page", len(text), maxPage)
-	}
-	list, next, err := splitPage(text)
-	if err != nil {
-		return nil, err
-	}
-	p := &page{next: next}
-	d := json.NewDecoder(bytes.NewReader(list))
-	d.Token() // the list's bracket; that all is JSON is known
-	// One by one, so that millions of zeros are not held at once; whoever gathers
-	// the pages says that there are too many.
-	for i := 1; d.More() && i <= 2*maxWorkflows; i++ {
-		var item json.RawMessage
-		if err := d.Decode(&item); err != nil {
-			return nil, fmt.Errorf("its list of workflows is not JSON: %w", err)
-		}
-		sum := sha256.Sum256(item)
-		w := known[sum]
-		if w == nil {
-			var label string
-			if w, label, err = parseWorkflow(source, item, book); err != nil {
-				p.skip(source, label, i, err)
-				continue
-			}
-			w.sum = sum
-		}
-		p.workflows = append(p.workflows, w)
-	}
-	return p, nil
-}
-
-// skip notes that the i-th workflow is none.
-func (p *page) skip(source, label string, i int, why error) {
-	if len(p.skipped) >= maxSkipped {
-		p.more++
-		return
-	}
-	if label == "" {
-		label = fmt.Sprintf("number %d", i)
-	}
-	p.skipped = append(p.skipped, Skipped{Source: source, Workflow: label, Reason: why.Error()})
-}
-
-// splitPage finds the list of workflows in an answer, and where it goes on.
-func splitPage(text json.RawMessage) (list json.RawMessage, next string, err error) {
-	switch jsontext.First(text) {
-	case '[':
-		if !json.Valid(text) {
-			return nil, "", errors.New("its answer is not JSON")
-		}
-		list = text
-	case '{':
-		var object struct {
-			Workflows  json.RawMessage `json:"workflows"`
-			NextCursor json.RawMessage `json:"nextCursor"`
-		}
-		if err := json.Unmarshal(text, &object); err != nil {
-			return nil, "", fmt.Errorf("its answer is not JSON: %w", err)
-		}
-		if jsontext.First(object.Workflows) != '[' {
-			return nil, "", errors.New(`its answer is an object without a list "workflows"`)
-		}
-		list = object.Workflows
-		if len(object.NextCursor) > 0 && jsontext.First(object.NextCursor) != 'n' {
-			if json.Unmarshal(object.NextCursor, &next) != nil || len(next) > maxCursor {
-				return nil, "", fmt.Errorf("its nextCursor is no text of at most %d bytes", maxCursor)
-			}
-		}
-	default:
-		return nil, "", fmt.Errorf("its answer is no list of workflows: %q", jsontext.Clip(string(text), 80))
-	}
-	return list, next, nil
-}
-
 // parseWorkflow checks one workflow and fills in what is missing (seed 003, 3.3,
 // 6.1 and 6.3). With an error comes what it may be known by.
-func parseWorkflow(source string, text json.RawMessage, book schemaBook) (_ *offered, label string, _ error) {
+func parseWorkflow(source string, text json.RawMessage, schemas schemaCache) (_ *offered, label string, _ error) {
 	if jsontext.First(text) != '{' {
 		return nil, "", fmt.Errorf("it is %s, and is to be an object", kindOf(text))
 	}
@@ -199,7 +108,7 @@ func parseWorkflow(source string, text json.RawMessage, book schemaBook) (_ *off
 			w.Metadata = in.Metadata
 		}
 	}
-	c := book.compile(in.InputSchema)
+	c := schemas.compile(in.InputSchema)
 	if c.err != nil {
 		w.note("its inputSchema is not usable, so that any object is taken: %s", jsontext.Clip(c.err.Error(), 500))
 	}

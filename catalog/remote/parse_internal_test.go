@@ -9,9 +9,16 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
+// list reads a page.
+func list(page json.RawMessage) (*listing, error) {
+	l := newListing("s", nil)
+	_, err := l.add(page)
+	return l, err
+}
+
 func one(t *testing.T, text string) *offered {
 	t.Helper()
-	p, err := parsePage("s", json.RawMessage(text), nil, schemaBook{})
+	p, err := list(json.RawMessage(text))
 	if err != nil || len(p.workflows) != 1 {
 		t.Fatalf("%+v %v", p, err)
 	}
@@ -53,7 +60,7 @@ func TestReq003_6_2_AWorkflowWithoutARequiredFieldIsSkipped(t *testing.T) {
 		`{"id":"` + long + `","name":"n","description":"d"}`: "id has 5000 bytes",
 		`null`: "it is null", `7`: "it is a number", `[]`: "it is an array", `"x"`: "it is a text",
 	} {
-		p, err := parsePage("s", json.RawMessage(`[`+text+`,{"id":"2","name":"good","description":"d"}]`), nil, schemaBook{})
+		p, err := list(json.RawMessage(`[` + text + `,{"id":"2","name":"good","description":"d"}]`))
 		if err != nil || len(p.workflows) != 1 || len(p.skipped) != 1 || !strings.Contains(p.skipped[0].Reason, want) || len(p.skipped[0].Workflow) > 110 {
 			t.Errorf("%.100s: %+v %v, want %q", text, p, err, want)
 		}
@@ -63,7 +70,7 @@ func TestReq003_6_2_AWorkflowWithoutARequiredFieldIsSkipped(t *testing.T) {
 func TestAnswersThatAreNoList(t *testing.T) {
 	for _, text := range []string{``, ` `, `null`, `7`, `"x"`, `{}`, `{"workflows":{}}`, `{"workflows":null}`, `[`, `[1,`, `{"workflows":[]`,
 		`{"workflows":[],"nextCursor":7}`, `{"workflows":[],"nextCursor":"` + strings.Repeat("x", maxCursor+1) + `"}`, `[` + strings.Repeat(" ", maxPage) + `]`} {
-		if p, err := parsePage("s", json.RawMessage(text), nil, schemaBook{}); err == nil {
+		if p, err := list(json.RawMessage(text)); err == nil {
 			t.Errorf("%.50q: %+v", text, p)
 		}
 	}
@@ -84,11 +91,11 @@ func TestLongTextsAreCut(t *testing.T) {
 // What did not change from one query to the next is the same, unread.
 func TestUnchangedWorkflowsAreKept(t *testing.T) {
 	text := json.RawMessage(`[{"id":"1","name":"n","description":"d"},{"id":"2","name":"m","description":"d"}]`)
-	first := newGathering("s", nil)
+	first := newListing("s", nil)
 	if _, err := first.add(text); err != nil {
 		t.Fatal(err)
 	}
-	second := newGathering("s", first.workflows)
+	second := newListing("s", first.workflows)
 	if _, err := second.add(json.RawMessage(strings.Replace(string(text), `"m"`, `"k"`, 1))); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +105,7 @@ func TestUnchangedWorkflowsAreKept(t *testing.T) {
 }
 
 func TestWhatIsSkippedIsBounded(t *testing.T) {
-	g := newGathering("s", nil)
+	g := newListing("s", nil)
 	if _, err := g.add(json.RawMessage("[" + strings.Repeat("null,", 300) + "null]")); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +115,7 @@ func TestWhatIsSkippedIsBounded(t *testing.T) {
 }
 
 func TestPagesAreBounded(t *testing.T) {
-	g := newGathering("s", nil)
+	g := newListing("s", nil)
 	var err error
 	pages := 0
 	for ; err == nil; pages++ {
@@ -118,7 +125,7 @@ func TestPagesAreBounded(t *testing.T) {
 		t.Errorf("%d: %v", pages, err)
 	}
 	const small = 1 << 10
-	g, err = newGathering("s", nil), nil
+	g, err = newListing("s", nil), nil
 	g.bytes = maxQuery - 8*small // of pages before
 	page := json.RawMessage("[" + strings.Repeat(" ", small-2) + "]")
 	for pages = 0; err == nil && pages < 20; pages++ {
@@ -140,7 +147,7 @@ func FuzzParseWorkflows(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := parsePage("s", data, nil, schemaBook{})
+		p, err := list(data)
 		if err != nil {
 			return
 		}
@@ -188,7 +195,7 @@ func BenchmarkTenThousandWorkflows(b *testing.B) {
 	text.WriteString("]")
 	page := json.RawMessage(text.String())
 	for b.Loop() {
-		g := newGathering("s", nil)
+		g := newListing("s", nil)
 		if _, err := g.add(page); err != nil || len(g.workflows) != maxWorkflows {
 			b.Fatal(err)
 		}

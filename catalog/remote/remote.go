@@ -6,7 +6,8 @@
 // Each source has a goroutine that connects, queries, reconnects and, alone,
 // replaces what is known of it (an immutable offer). One actor applies the
 // config and makes the snapshot of all offers. What a source sends is untrusted:
-// it is bounded, checked and named before it reaches anybody.
+// it is bounded, checked and named before it reaches others. Connections and calls
+// are the MCP SDK's; sdk.go lists what is relied on beyond its documentation.
 package remote
 
 import (
@@ -25,7 +26,7 @@ type Workflow struct {
 	Description string          // at most 8,000 characters
 	Category    string          // default "workflow"
 	Version     string          // default "1.0.0"
-	InputSchema json.RawMessage // an object schema; where there was none that is usable, one that takes any object
+	InputSchema json.RawMessage // an object schema; that of any object, if the source gave none that is usable
 	Async       bool            // default true
 	Metadata    json.RawMessage // an object, or nil
 }
@@ -35,34 +36,34 @@ type Workflow struct {
 type Tool struct {
 	Name string // ^[A-Za-z0-9_-]{1,64}$; unique among the snapshot and the names reserved
 	Workflow
-	Away string // why its source cannot be reached now; "": it can
+	Away string // why its source cannot be reached now; "" means it can
 
-	plain  string // its name, were there no other of that name
+	plain  string // its name if no other tool had it
 	origin *offered
 	check  func(json.RawMessage) error
 }
 
-// Check returns what is wrong with the arguments of a call, naming the field,
-// or nil (seed 003, 2.5). Empty arguments and null are an empty object. It never
+// Check returns what is wrong with the arguments of a call, with its location, or
+// nil (seed 003, 2.5). Empty arguments and null are an empty object. It never
 // blocks and may be called from any goroutine.
 func (t *Tool) Check(arguments json.RawMessage) error { return t.check(arguments) }
 
-// A Skipped workflow is one that is not offered, and why.
+// A Skipped is a workflow that is not offered, and the reason.
 type Skipped struct {
 	Source   string `json:"source"`
-	Workflow string `json:"workflow"` // its id or name, as far as it has one
+	Workflow string `json:"workflow"` // its id or name, if it has one
 	Reason   string `json:"reason"`
 }
 
-// A SourceState is how a source is doing.
+// A SourceState is the state of a source.
 type SourceState struct {
 	Name      string
 	Connected bool
-	Err       error // why it is not, or why its last query failed; nil: all is well
-	Workflows int   // that it offers
+	Err       error // why it is not connected, or why its last query failed
+	Workflows int   // how many it offers
 }
 
-// A Snapshot is all that the sources offer now. It is immutable.
+// A Snapshot is what all sources offer at one moment. It is immutable.
 type Snapshot struct {
 	Tools   []*Tool // by name
 	Skipped []Skipped
@@ -70,7 +71,7 @@ type Snapshot struct {
 
 	gone  []goneTools
 	known sync.Once
-	index index // made by known
+	index index // made once, by known
 }
 
 // Tool returns the tool of this name, or nil.
@@ -82,20 +83,20 @@ func (s *Snapshot) Tool(name string) *Tool {
 	return s.Tools[i]
 }
 
-// A Report is what a refresh changed, by the tools' names.
+// A Report lists what a refresh changed, by the tools' names.
 type Report struct {
 	Added   []string
 	Removed []string
-	Changed []string // their description, schema or other data; not whether their source is away
+	Changed []string // in description, schema or other data; not in whether their source is away
 	Skipped []Skipped
 
-	// Silent are the sources that told nothing new, in the config's order, and why:
-	// they are away, refused, or did not answer in time. What is listed of them is
-	// what they said before.
+	// Silent are the sources that gave no new list, in the config's order, and the
+	// reasons: they are away, refused, or did not answer in time. Their tools are
+	// those of before.
 	Silent []Skipped
 }
 
-// compare tells what changed from one snapshot to another.
+// compare returns what changed from one snapshot to another.
 func compare(old, now *Snapshot) Report {
 	r := Report{Added: []string{}, Removed: []string{}, Changed: []string{}, Skipped: now.Skipped}
 	for _, t := range now.Tools {

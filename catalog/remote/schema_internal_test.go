@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -226,5 +227,20 @@ func TestVariablesOfTheEnvironment(t *testing.T) {
 		if got, err := expand(value, lookup); err == nil {
 			t.Errorf("%q: %q", value, got)
 		}
+	}
+}
+
+// Names are remembered up to a bound: those that no tool has now go first.
+func TestRememberedNamesAreBounded(t *testing.T) {
+	o := &owner{names: make(map[string]string)}
+	one := []*offered{named("a", "1", "one")}
+	for i := range maxNames + 10 {
+		o.remember(one, []string{strconv.Itoa(i)})
+		if len(o.names) > maxNames {
+			t.Fatalf("%d names are remembered", len(o.names))
+		}
+	}
+	if o.names[strconv.Itoa(maxNames+9)] != "a" {
+		t.Error("the newest name is not remembered")
 	}
 }

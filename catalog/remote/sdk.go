@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -161,36 +162,60 @@ func failure(id json.RawMessage, code int64, format string, args ...any) []byte 
 // own requests: the SDK queues those without a bound.
 type rawConn struct {
 	mcp.Connection
-	unanswered *unanswered
+
+	mu   sync.Mutex
+	open map[jsonrpc.ID]bool // requests that are not answered
+	size int                 // bytes, about, of requests and notifications since one has been open
 }
 
 // Read implements mcp.Connection. The error is a transportError, so that it is not
 // taken for an answer to the calls that wait.
-func (c rawConn) Read(ctx context.Context) (jsonrpc.Message, error) {
+func (c *rawConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	m, err := c.Connection.Read(ctx)
-	if r, ok := m.(*jsonrpc.Request); ok && err == nil {
-		err = c.unanswered.received(r)
-	}
 	if err != nil {
 		return nil, transportError{err}
+	}
+	if r, ok := m.(*jsonrpc.Request); ok && !c.accept(r) {
+		return nil, transportError{errors.New("it goes on sending, and does not read what its requests are answered")}
 	}
 	return m, nil
 }
 
+// accept reports whether a message of the command is within the bound.
+func (c *rawConn) accept(r *jsonrpc.Request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.IsCall() {
+		if c.open == nil {
+			c.open = make(map[jsonrpc.ID]bool)
+		}
+		c.open[r.ID] = true
+	}
+	if len(c.open) > 0 {
+		c.size += 1024 + len(r.Params)
+	}
+	return c.size <= maxUnread
+}
+
 // Write implements mcp.Connection.
-func (c rawConn) Write(ctx context.Context, m jsonrpc.Message) error {
-	switch r := m.(type) {
-	case *jsonrpc.Request:
+func (c *rawConn) Write(ctx context.Context, m jsonrpc.Message) error {
+	if r, ok := m.(*jsonrpc.Request); ok {
 		if call := callIn(ctx); call != nil {
 			call.sent.Store(true)
 		}
-		if method, ours := strings.CutPrefix(r.Method, rawPrefix); ours {
+		if method, raw := strings.CutPrefix(r.Method, rawPrefix); raw {
 			renamed := *r
 			renamed.Method = method
 			m = &renamed
 		}
-	case *jsonrpc.Response:
-		defer c.unanswered.answered(r.ID)
 	}
-	return c.Connection.Write(ctx, m)
+	err := c.Connection.Write(ctx, m)
+	if r, ok := m.(*jsonrpc.Response); ok {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if delete(c.open, r.ID); len(c.open) == 0 {
+			c.size = 0
+		}
+	}
+	return err
 }

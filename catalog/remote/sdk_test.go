@@ -66,7 +66,7 @@ func (c *written) Read(ctx context.Context) (jsonrpc.Message, error) {
 func (w *memoryWire) Connect(ctx context.Context) (mcp.Connection, error) {
 	c, err := w.other.Connect(ctx)
 	w.conn = &written{Connection: c}
-	return rawConn{w.conn, &unanswered{}}, err
+	return &rawConn{Connection: w.conn}, err
 }
 func (w *memoryWire) transport() mcp.Transport          { return w }
 func (w *memoryWire) begun()                            {}

@@ -15,7 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A policy is what of the settings a source follows without reconnecting.
+// A policy holds the settings that a source follows without reconnecting.
 type policy struct {
 	refresh time.Duration
 	retries int
@@ -27,7 +27,7 @@ type offer struct {
 	skipped   []Skipped
 	queried   bool // a query has succeeded once
 	connected bool
-	since     time.Time // when it was lost, where it is not connected
+	since     time.Time // when the connection was lost
 	err       error     // why it is not connected, or why its last query failed
 }
 
@@ -37,31 +37,31 @@ type source struct {
 	def     config.WorkflowSource
 	options Options
 	logger  *slog.Logger
-	news    func()          // tells that the offer is another one; never blocks
-	hurry   context.Context // when it ends, nothing is waited for any more
+	changed wait.Signal     // the offer changed
+	grace   context.Context // when it ends, the connection is ended at once
 	policy  atomic.Pointer[policy]
 	offer   atomic.Pointer[offer]
 	link    atomic.Pointer[link]
 
-	requests chan chan error // each wants a query that begins after it was sent; unbuffered
-	poked    wait.Signal     // the policy is another one
+	requests chan chan error // each asks for a query that begins after it was sent; unbuffered
+	adjusted wait.Signal     // the policy changed
 	cancel   context.CancelFunc
 	done     chan struct{} // closed when run has returned
 
-	// What follows belongs to run.
-	version string       // of MCP, in which it is spoken to first
-	pending []chan error // requests that were taken, each with room for its answer
-	told    map[string]bool
-	served  bool // this connection has answered a query
-	broken  bool // the one before broke, and this one has not answered yet
+	// The rest belongs to run.
+	version string          // of MCP, that is tried first
+	pending []chan error    // requests that were received, each with room for its answer
+	logged  map[string]bool // skipped workflows and defaults of the last query
+	served  bool            // this connection has answered a query
+	broken  bool            // the one before broke, and this one has not answered yet
 }
 
-// newSource makes a source; before is what is known of an earlier one of the same
-// name, whose tools stay listed until this one has told its own.
-func newSource(def config.WorkflowSource, o Options, before *offer, p policy, news func(), hurry context.Context) *source {
+// newSource makes a source. before is the offer of an earlier one of the same name,
+// or nil; its tools stay listed until the first query.
+func newSource(def config.WorkflowSource, o Options, before *offer, p policy, changed wait.Signal, grace context.Context) *source {
 	s := &source{
-		def: def, options: o, logger: o.Logger.With("source", def.Name), news: news, hurry: hurry,
-		version: handshake, requests: make(chan chan error), poked: wait.NewSignal(), done: make(chan struct{}),
+		def: def, options: o, logger: o.Logger.With("source", def.Name), changed: changed, grace: grace,
+		version: handshake, requests: make(chan chan error), adjusted: wait.NewSignal(), done: make(chan struct{}),
 	}
 	s.policy.Store(&p)
 	first := &offer{err: errConnecting, since: time.Now()}
@@ -85,15 +85,15 @@ func (s *source) follow(p policy) {
 		return
 	}
 	s.policy.Store(&p)
-	s.poked.Wake()
+	s.adjusted.Wake()
 }
 
 // run keeps the source connected until ctx ends. after is closed when an earlier
-// source of the same name is gone; nil: there was none.
+// source of the same name is gone; nil means there was none.
 func (s *source) run(ctx context.Context, after <-chan struct{}) {
 	defer close(s.done)
 	if after != nil {
-		<-after // its end is bounded
+		<-after // bounded
 	}
 	pause := wait.Backoff{Min: firstRetry, Max: lastRetry}
 	var repaired time.Time // when a good connection was last replaced at once
@@ -132,7 +132,7 @@ func (s *source) ended() bool {
 	}
 }
 
-// rest waits before the next attempt, or until somebody asks for one.
+// rest waits before the next attempt, or until one is requested.
 func (s *source) rest(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -144,8 +144,8 @@ func (s *source) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// connection connects once and stays until the connection is lost. A panic is an
-// error like others: one source's answers are not to end the rest.
+// connection connects once and returns when the connection is lost. A panic is an
+// error like others, so that one source does not end the rest.
 func (s *source) connection(ctx context.Context) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -159,14 +159,14 @@ func (s *source) connection(ctx context.Context) (err error) {
 	}
 	defer func() {
 		s.link.Store(nil)
-		l.close(s.hurry)
+		l.close(s.grace)
 	}()
 	s.link.Store(l)
 	return s.converse(ctx, l)
 }
 
-// dial connects in the version of MCP that the source spoke last, and in the other
-// where it refuses that.
+// dial connects in the version of MCP that the source spoke last, or in the other one
+// if it refuses that.
 func (s *source) dial(ctx context.Context) (*link, error) {
 	l, err := s.dialIn(ctx, s.version)
 	if err == nil || !refusesHandshake(err) || ctx.Err() != nil {
@@ -219,7 +219,7 @@ func (s *source) converse(ctx context.Context, l *link) error {
 	}
 	due, failures := time.Now(), 0 // zero due: never
 	pause := wait.Backoff{Min: firstRetry, Max: lastRetry}
-	asked := false                      // a new policy is not to put off the first query
+	asked := false                      // a new policy does not put off the first query
 	noticed, last := false, time.Time{} // whether a notice waits for a query; when the last one got it
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -234,7 +234,7 @@ func (s *source) converse(ctx context.Context, l *link) error {
 			return ctx.Err()
 		case <-l.ctx.Done():
 			return context.Cause(l.ctx)
-		case <-s.poked:
+		case <-s.adjusted:
 			if asked && failures == 0 && !noticed {
 				due = s.nextQuery()
 			}
@@ -277,7 +277,7 @@ func (s *source) converse(ctx context.Context, l *link) error {
 		case l.ctx.Err() != nil:
 			return context.Cause(l.ctx)
 		case errors.Is(err, context.DeadlineExceeded) && l.calls.Load() == 0:
-			// One that is busy with a call may be slow to answer; one that is not hangs.
+			// A source that is busy with a call may be slow to answer; another one hangs.
 			return err
 		default:
 			s.failed(err)
@@ -293,7 +293,7 @@ func (s *source) converse(ctx context.Context, l *link) error {
 	}
 }
 
-// nextQuery is when the interval is over; zero: never.
+// nextQuery returns when the interval is over; zero means never.
 func (s *source) nextQuery() time.Time {
 	d := s.policy.Load().refresh
 	if d == 0 {
@@ -302,8 +302,8 @@ func (s *source) nextQuery() time.Time {
 	return time.Now().Add(d)
 }
 
-// probe finds out whether a source behind a URL is still there: nothing else
-// tells where it keeps no stream open.
+// probe asks whether the source is still there; over HTTP nothing else shows it if it
+// keeps no stream open.
 func (s *source) probe(ctx context.Context, l *link) error {
 	if l.calls.Load() > 0 {
 		return nil
@@ -321,7 +321,7 @@ func (s *source) probe(ctx context.Context, l *link) error {
 	return nil
 }
 
-// collect takes the requests that wait, so that the next query answers them.
+// collect receives the waiting requests, so that the next query answers them.
 func (s *source) collect() {
 	for {
 		select {
