@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	// Under the race detector a process sleeps for a second before it ends, and
 	// the tests run hundreds of them.
 	os.Setenv("GORACE", gorace)
-	testscript.Main(m, map[string]func(){"deepwork": main, "mcp-echo": echoServer, "mcp-source": syncSource, "reviewer": scriptedReviewer, "mcp-reviewer": quickReviewer, "deepwork-sim": simulatedServer, "deepwork-sim-source": simulatedSource, "coder": coder})
+	testscript.Main(m, map[string]func(){"deepwork": main, "mcp-echo": echoServer, "mcp-source": syncSource, "reviewer": scriptedReviewer, "mcp-reviewer": quickReviewer, "coder": coder})
 }
 
 // TestScripts drives the real command as a user does.

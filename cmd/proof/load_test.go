@@ -10,13 +10,11 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"deepwork/cmd/proof/internal/load"
 )
 
 // TestMain makes this test binary the command proof for the echo servers that it starts.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == load.EchoCommand {
+	if len(os.Args) > 1 && (os.Args[1] == "echo" || os.Args[1] == "source") {
 		main()
 	}
 	os.Exit(m.Run())
@@ -47,7 +45,7 @@ func TestLoad(t *testing.T) {
 		{"--duration 30s --connections 4 --depth 2 --group 1 --sessions 12 --stateless --lose 0.05", 0, []string{
 			`(?m)^[0-9]+ transitions acknowledged in 12 sessions`, `(?m)^all is well`}},
 		{"--idle 20", 0, []string{`(?m)^20 idle connections: .* KB each with deepwork, .* KB with the bare SDK`, `(?m)^so few tell little`}},
-		{"--servers 3", 2, []string{`^proof: --servers 3: 1 or 2 are possible`}},
+		{"--servers 3", 2, []string{`^proof: --servers 3: 1 to 2 is possible`}},
 		{"--lose 0.9", 2, []string{`--lose 0.9: 0 to 0.5 is possible`}},
 		{"--token-file tokens", 2, []string{`--token-file and --path go with --url`}},
 		{nowhere + "--servers 2", 2, []string{`--url and --servers 2 do not go together`}},

@@ -22,7 +22,6 @@ import (
 	"syscall"
 
 	"deepwork/cmd/proof/internal/figures"
-	"deepwork/cmd/proof/internal/load"
 )
 
 func main() {
@@ -34,21 +33,31 @@ func main() {
 // run runs a command line and returns the exit code: 0, 1 if something is wrong, 2
 // if the command line is.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
-		"load": runLoad, "figures": runFigures,
-		load.EchoCommand: func(ctx context.Context, _ []string, out, _ io.Writer) error { return load.Echo(ctx, out) },
+	commands := map[string]func() error{
+		"load": func() error {
+			_, err := runLoad(ctx, args[1:], stdout, stderr)
+			return err
+		},
+		"sim": func() error { return runSim(ctx, args[1:], stdout, stderr) },
+		"figures": func() error {
+			return figures.Run(ctx, args[1:], func(ctx context.Context, args []string, report io.Writer) (map[string]float64, error) {
+				return runLoad(ctx, args, report, report)
+			}, stdout, stderr)
+		},
+		"echo":   func() error { return serveEcho(ctx) },
+		"source": func() error { return serveSource(ctx, args[1:]) },
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
 		fmt.Fprintln(stderr, "usage: proof load|sim|figures [FLAG...]; -h after one of them lists its flags")
 		return 2
 	}
-	err := commands[args[0]](ctx, args[1:], stdout, stderr)
+	err := commands[args[0]]()
 	switch {
 	case err == nil:
 		return 0
 	case errors.Is(err, errUsage):
 		return 2 // the flag package has said why
-	case !errors.Is(err, load.ErrWrong): // else the report says it
+	case !errors.Is(err, errWrong): // else the report says it
 		fmt.Fprintf(stderr, "proof: %v\n", err)
 	}
 	return 1
@@ -76,9 +85,8 @@ func parse(flags *flag.FlagSet, args []string, stderr io.Writer, check func() er
 	return nil
 }
 
-func runFigures(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	return figures.Run(ctx, args, stdout, stderr)
-}
+// buildOptions are the options of go build for a program with faults.
+var buildOptions = []string{"-tags", "faults"}
 
 // build builds deepwork from the module of the working directory into a folder, and
 // returns its path.

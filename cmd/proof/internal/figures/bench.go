@@ -3,55 +3,27 @@ package figures
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 )
 
 // commandTimeout is how long one command may take.
-const commandTimeout = 10 * time.Minute
+const commandTimeout = 15 * time.Minute
+
+// A Load runs the subcommand load of proof and returns the numbers of its report; with
+// an error too, if the report says that something is wrong.
+type Load func(ctx context.Context, args []string, report io.Writer) (map[string]float64, error)
 
 // A bench runs the commands.
 type bench struct {
 	module    string // the folder of go.mod
-	temp      string // has the built program
+	load      Load
 	benchtime string // for all benchmarks; "": their own
 	progress  io.Writer
-}
-
-// openBench finds the module and builds the program. close removes what it made.
-func openBench(ctx context.Context, progress io.Writer) (*bench, error) {
-	out, err := exec.CommandContext(ctx, goTool, "list", "-m", "-f", "{{.Dir}}").Output()
-	if err != nil {
-		return nil, fmt.Errorf("finding the module (run this in the checkout): %w", err)
-	}
-	b := &bench{module: strings.TrimSpace(string(out)), progress: progress}
-	if b.temp, err = os.MkdirTemp("", "deepwork-figures-"); err != nil {
-		return nil, fmt.Errorf("making a folder for the program: %w", err)
-	}
-	fmt.Fprintln(progress, "building proof")
-	build := exec.CommandContext(ctx, goTool, "build", "-o", b.program(), "./cmd/proof")
-	build.Dir, build.Stdout, build.Stderr = b.module, progress, progress
-	if err := build.Run(); err != nil {
-		return nil, errors.Join(fmt.Errorf("building proof: %w", err), b.close())
-	}
-	return b, nil
-}
-
-func (b *bench) close() error { return os.RemoveAll(b.temp) }
-
-func (b *bench) program() string {
-	name := filepath.Join(b.temp, proof)
-	if runtime.GOOS == "windows" {
-		name += ".exe"
-	}
-	return name
 }
 
 // measure runs each command once, in the order of the figures, and gives a row for
@@ -85,38 +57,40 @@ func (b *bench) execute(ctx context.Context, c command) (values, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, commandTimeout, fmt.Errorf("it took longer than %v", commandTimeout))
 	defer cancel()
 	args := strings.Fields(c.args)
-	program := c.program
-	if program == proof {
-		program = b.program()
-	} else if b.benchtime != "" {
-		for i, a := range args {
-			if strings.HasPrefix(a, "-benchtime=") {
-				args[i] = "-benchtime=" + b.benchtime
+	var out bytes.Buffer
+	if c.program == proof {
+		var all samples
+		for range max(1, c.runs) {
+			report, err := b.load(ctx, args[1:], &out)
+			if wrong := report["wrong"] > 0; err != nil && (!wrong || ctx.Err() != nil) {
+				return nil, fmt.Errorf("%w: %s", err, lastLines(out.String(), 12))
+			} else if wrong { // it is a figure of its own how much is wrong
+				fmt.Fprintf(b.progress, "  %v: %s\n", err, lastLines(out.String(), 12))
+			}
+			for unit, x := range report {
+				all.add("load", unit, x)
 			}
 		}
+		return all.medians(), nil
 	}
-	cmd := exec.CommandContext(ctx, program, args...)
+	for i, a := range args {
+		if b.benchtime != "" && strings.HasPrefix(a, "-benchtime=") {
+			args[i] = "-benchtime=" + b.benchtime
+		}
+	}
+	cmd := exec.CommandContext(ctx, c.program, args...)
 	// It ends what it started before it ends itself, if it is asked to.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	if c.env != "" {
 		cmd.Env = append(os.Environ(), c.env)
 	}
-	var out bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr = b.module, &out, &out
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		err = fmt.Errorf("%w: %s", err, lastLines(out.String(), 12))
-		if report := parseLoad(out.String()); c.program == proof && ctx.Err() == nil && report["load"]["wrong"] > 0 {
-			fmt.Fprintf(b.progress, "  %v\n", err)
-			return report, nil // it is a figure of its own how much is wrong
-		}
-		return nil, err
-	}
-	if c.program == proof {
-		return parseLoad(out.String()), nil
+		return nil, fmt.Errorf("%w: %s", err, lastLines(out.String(), 12))
 	}
 	return parseGoTest(out.String())
 }

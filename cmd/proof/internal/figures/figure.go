@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -27,6 +28,7 @@ type command struct {
 	program string // "go" or "proof"
 	args    string // by blanks; no argument has one in it
 	env     string // NAME=value, or ""
+	runs    int    // of a load: how many the medians are of; 0 means 1
 }
 
 // String is the command line as a person types it in the checkout.
@@ -67,11 +69,30 @@ func (v values) get(name, unit string) (float64, error) {
 	return x, nil
 }
 
-func (v values) set(name, unit string, x float64) {
-	if v[name] == nil {
-		v[name] = map[string]float64{}
+// samples are what several runs of a command printed, likewise.
+type samples map[string]map[string][]float64
+
+func (s *samples) add(name, unit string, x float64) {
+	if *s == nil {
+		*s = samples{}
 	}
-	v[name][unit] = x
+	if (*s)[name] == nil {
+		(*s)[name] = map[string][]float64{}
+	}
+	(*s)[name][unit] = append((*s)[name][unit], x)
+}
+
+// medians gives the median of each value.
+func (s samples) medians() values {
+	v := values{}
+	for name, units := range s {
+		v[name] = map[string]float64{}
+		for unit, all := range units {
+			slices.Sort(all)
+			v[name][unit] = all[len(all)/2]
+		}
+	}
+	return v
 }
 
 // one gives a value as it was printed, times scale.

@@ -18,8 +18,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -27,8 +29,8 @@ import (
 var document = filepath.Join("transport", "BENCHMARKS.md")
 
 // Run is the command: the table goes to stdout, what is being done to stderr. It
-// blocks until every command has ended, which an end of ctx makes soon.
-func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+// blocks until every command has ended, which an end of ctx makes soon. load runs loads.
+func Run(ctx context.Context, args []string, load Load, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("figures", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	only := flags.String("only", "", "measure only the figures whose row matches this `regexp`")
@@ -57,12 +59,11 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("no figure matches -only %s", *only)
 	}
 
-	b, err := openBench(ctx, stderr)
+	module, err := exec.CommandContext(ctx, goTool, "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
-		return err
+		return fmt.Errorf("finding the module (run this in the checkout): %w", err)
 	}
-	b.benchtime = *benchtime
-	defer b.close()
+	b := &bench{module: strings.TrimSpace(string(module)), load: load, benchtime: *benchtime, progress: stderr}
 	began := time.Now()
 	rows := b.measure(ctx, wanted)
 	if err := ctx.Err(); err != nil {

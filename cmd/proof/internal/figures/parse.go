@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"deepwork/cmd/proof/internal/load"
 )
 
 var (
@@ -17,10 +15,10 @@ var (
 )
 
 // parseGoTest reads the output of go test: of each benchmark its values by their
-// units, of each test the seconds it took. A test that failed, or was skipped, is an
-// error, and so is output with neither.
+// units, of each test the seconds it took; of several runs, the medians. A test that
+// failed, or was skipped, is an error, and so is output with neither.
 func parseGoTest(output string) (values, error) {
-	v := values{}
+	var all samples
 	var inside string // the test whose log is read
 	for line := range strings.Lines(output) {
 		line = strings.TrimRight(line, "\r\n")
@@ -35,12 +33,12 @@ func parseGoTest(output string) (values, error) {
 			if err != nil {
 				return nil, err
 			}
-			v.set(m[2], "s", seconds)
+			all.add(m[2], "s", seconds)
 			continue
 		}
 		if m := goneLine.FindStringSubmatch(line); m != nil {
 			if d, err := time.ParseDuration(m[1]); err == nil {
-				v.set(inside, "gone-s", d.Seconds())
+				all.add(inside, "gone-s", d.Seconds())
 			}
 			continue
 		}
@@ -54,14 +52,11 @@ func parseGoTest(output string) (values, error) {
 			if err != nil {
 				break // it is the log of a benchmark, not its result
 			}
-			v.set(m[1], fields[i+1], x)
+			all.add(m[1], fields[i+1], x)
 		}
 	}
-	if len(v) == 0 {
+	if len(all) == 0 {
 		return nil, errors.New("no benchmark and no test of that name was run: " + lastLines(output, 3))
 	}
-	return v, nil
+	return all.medians(), nil
 }
-
-// parseLoad reads the report of `proof load`.
-func parseLoad(output string) values { return values{"load": load.Figures(output)} }

@@ -1,0 +1,379 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"deepwork/actor/wait"
+)
+
+// An agent is a client that keeps to one server, mostly. Its methods may be called by
+// many goroutines.
+type agent struct {
+	*world
+	number int
+	home   *server
+	lose   float64 // the part of the replies that are lost
+	took   latencies
+
+	mu      sync.Mutex // guards what follows
+	random  *rand.Rand
+	conns   map[*process]*conn
+	serial  int
+	crashed time.Time // when the client crashed last
+}
+
+func (a *agent) chance(part float64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.random.Float64() < part
+}
+
+func (a *agent) below(n int) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.random.IntN(n)
+}
+
+// token makes a name that no other call has.
+func (a *agent) token(kind string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.serial++
+	return fmt.Sprintf("%s%d-%d", kind, a.number, a.serial)
+}
+
+// request makes a request_id that no other call has, not even of another load.
+func (a *agent) request() string { return fmt.Sprintf("%s-%x", a.token("r"), a.seed) }
+
+// outputs makes up the outputs of a step.
+func (a *agent) outputs() string {
+	o := outputs{Report: outputPath(a.below(outputFiles))}
+	for range a.below(3) {
+		o.Papers = append(o.Papers, outputPath(a.below(outputFiles)))
+	}
+	return o.String()
+}
+
+// conn returns the agent's connection to a process.
+func (a *agent) conn(ctx context.Context, p *process) (*conn, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c := a.conns[p]; c != nil {
+		return c, nil
+	}
+	c, err := connect(ctx, p, a.version(), !a.strict)
+	if err != nil {
+		return nil, err
+	}
+	for old := range a.conns {
+		if !old.alive() {
+			delete(a.conns, old)
+		}
+	}
+	a.conns[p] = c
+	return c, nil
+}
+
+// drop ends the connection to a process: in order, or as if the client had crashed.
+func (a *agent) drop(p *process, crashed bool) error {
+	a.mu.Lock()
+	c := a.conns[p]
+	delete(a.conns, p)
+	if crashed {
+		a.crashed = time.Now()
+	}
+	a.mu.Unlock()
+	switch {
+	case c == nil:
+	case crashed:
+		c.vanish()
+	default:
+		return c.leave()
+	}
+	return nil
+}
+
+// leave ends all connections.
+func (a *agent) leave() error {
+	var errs []error
+	for p := range a.conns {
+		errs = append(errs, a.drop(p, false))
+	}
+	return errors.Join(errs...)
+}
+
+// The codes of answers that a strict world does not allow.
+const (
+	failedCall = "a call that failed"
+	otherReply = "a repetition with another reply"
+)
+
+// callWithin bounds a call; no server takes so long.
+const callWithin = 30 * time.Second
+
+// How the reply to a call is lost.
+type loss int
+
+const (
+	kept      loss = iota
+	dropped        // it came, and the agent did not get it
+	cancelled      // the call was given up while it ran
+	crashed        // the client was gone while it ran
+)
+
+// losing decides whether the reply to the next call is lost, and how; alone reports
+// that no other call runs on the connection.
+func (a *agent) losing(alone bool) loss {
+	if a.lose == 0 || !a.chance(a.lose) {
+		return kept
+	}
+	if how := loss(1 + a.below(3)); how != crashed || alone && a.strict && !a.stateless {
+		return how
+	}
+	return dropped
+}
+
+// exchange makes one call of any tool. reply is what came of one that is lost, if
+// something did.
+func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[string]any, alone bool) (t answer, reply string) {
+	// What is done to the disk is done while no call is under way.
+	a.calls.RLock()
+	defer a.calls.RUnlock()
+	h := a.history
+	call := h.now()
+	defer func() {
+		t.by, t.call, t.ret = p, call, h.now()
+		h.with(func() {
+			h.calls++
+			switch t.kind {
+			case lost:
+				h.lost++
+				if p.alive() {
+					t.ret = never
+				}
+			case noEffect:
+				h.refused++
+			}
+		})
+		if id, ok := args["session_id"].(string); ok {
+			t.damaged = h.isDamaged(id)
+		}
+	}()
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), callWithin)
+	defer cancel()
+	how := a.losing(alone)
+	c, err := a.conn(bounded, p)
+	if err != nil {
+		return a.unanswered(p, kept, fmt.Errorf("%s: %w", tool, err)), ""
+	}
+	if how == cancelled || how == crashed {
+		early := time.AfterFunc(rand.N(5*time.Millisecond), func() {
+			if how == crashed {
+				c.wire.cut.Store(true)
+			}
+			cancel()
+		})
+		defer early.Stop()
+	}
+	began := time.Now()
+	text, result, err := c.call(bounded, tool, args)
+	took := time.Since(began)
+	if how == crashed {
+		_ = a.drop(p, true)
+	}
+	switch {
+	case err != nil:
+		return a.unanswered(p, how, err), ""
+	case how != kept && !result.IsError:
+		t.kind = lost
+		return t, text
+	case how != kept:
+		t.kind = lost
+		return t, ""
+	}
+	a.took.add(tool, took)
+	t.text = text
+	if result.IsError {
+		meta, _ := result.Meta["deepwork/error"].(map[string]any)
+		t.code, _ = meta["code"].(string)
+		t.status, _ = meta["status"].(string)
+		t.kind = refusalOf(tool, t.code)
+	}
+	return t, ""
+}
+
+// unanswered says what a call was that failed.
+func (a *agent) unanswered(p *process, how loss, err error) answer {
+	t := answer{kind: lost, text: err.Error()}
+	switch {
+	case how != kept:
+	case errors.Is(err, errHeldUp):
+		t.kind = heldUp
+	case a.strict:
+		t.kind, t.code = odd, failedCall
+	case p.alive() && errors.Is(err, context.DeadlineExceeded):
+		t.kind = odd
+	case p.alive():
+		// The process may be about to end; a connection that broke is not used again.
+		if p.stdio == nil {
+			_ = a.drop(p, true)
+		}
+		select {
+		case <-p.ended:
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return t
+}
+
+// tries is how often a call is made that gets no answer.
+const tries = 12
+
+// try makes a call, again if its answer is lost and again says that it may be made
+// again. unsure are the calls whose answers were lost.
+func (a *agent) try(ctx context.Context, tool string, args map[string]any, again, alone bool) (t answer, unsure []answer) {
+	var at *process
+	var first string // the reply that was lost
+	for range tries {
+		p, err := a.pick(ctx, at)
+		if err != nil {
+			return answer{kind: noEffect, code: "over", text: err.Error()}, unsure
+		}
+		at = p
+		var reply string
+		t, reply = a.exchange(ctx, p, tool, args, alone)
+		switch {
+		case t.kind == lost:
+			unsure = append(unsure, t)
+			if first == "" {
+				first = reply
+			}
+			if !again {
+				return t, unsure
+			}
+		case t.kind == noEffect && again && len(unsure) > 0 && !a.strict:
+			_ = wait.For(ctx, 10*time.Millisecond)
+		case t.kind == given && first != "" && tool != "get_step" && a.strict && !sameReply(first, t.text):
+			t.kind, t.code = odd, otherReply
+			t.text = fmt.Sprintf("the reply was %.1000s, and when the call was repeated %.1000s", first, t.text)
+			return t, unsure
+		default:
+			return t, unsure
+		}
+	}
+	return t, unsure
+}
+
+// notRepeated are the fields of a reply that are told as they are when it is given.
+var notRepeated = []string{"stack", "resumed_workflow", "resumed_step", "notice"}
+
+// sameReply compares what a transition came to.
+func sameReply(x, y string) bool {
+	var a, b map[string]any
+	if json.Unmarshal([]byte(x), &a) != nil || json.Unmarshal([]byte(y), &b) != nil {
+		return false
+	}
+	for _, field := range notRepeated {
+		delete(a, field)
+		delete(b, field)
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// pick waits for a process to call. at is the one that was called before: a client
+// does not repeat elsewhere what may still be under way.
+func (a *agent) pick(ctx context.Context, at *process) (*process, error) {
+	for {
+		where := a.home
+		if at != nil && at.alive() {
+			where = at.where
+		} else if a.roam && a.below(8) == 0 {
+			where = a.servers[a.below(len(a.servers))]
+		}
+		p, err := where.wait(ctx)
+		if err != nil || ctx.Err() != nil {
+			return nil, errors.Join(err, ctx.Err())
+		}
+		if at == nil || p == at || !at.alive() {
+			return p, nil
+		}
+	}
+}
+
+// perform makes a call of a workflow tool, again if its answer is lost, and records what
+// came of it. The calls of one request_id are one operation, and so are all that a
+// strict world's agent repeats, which it does at once; others are as many.
+func (a *agent) perform(ctx context.Context, in input, alone bool) answer {
+	h := a.history
+	var e *effect
+	if in.Tool == "start_workflow" {
+		e = h.ask("session", in.Goal, &effect{job: in.Job})
+	}
+	whole := in.Request != "" || a.strict
+	begun := h.now()
+	t, unsure := a.try(ctx, in.Tool, in.arguments(), whole || in.Tool != "get_step" && a.chance(0.75), alone)
+	t.read(in)
+	if !whole {
+		for _, l := range unsure {
+			h.add(a.number, in.Session, in, l.call, lostReply, l.ret)
+		}
+		begun = t.call
+	}
+	switch {
+	case t.kind == given && e != nil:
+		in.Session = t.reply.Begin.Session
+		h.with(func() {
+			e.id = in.Session
+			h.sessions[in.Session] = &session{start: in}
+		})
+	case e != nil:
+		h.with(func() { e.refused = len(unsure) == 0 && t.kind == noEffect })
+		return t
+	}
+	switch {
+	case t.kind == given && t.damaged:
+		h.fault("a damaged session", "client %d: %v: session %s, whose file was damaged, answers %s", a.number, in, in.Session, t.said)
+	case t.kind == given:
+		h.add(a.number, in.Session, in, begun, t.said, t.ret)
+	case t.kind == gone && !t.damaged:
+		h.fault("a lost session", "client %d: %v of session %s: %s", a.number, in, in.Session, t.text)
+	case t.kind == odd && !a.strict:
+		h.fault("an odd answer", "client %d: %v of session %s: %s", a.number, in, in.Session, t.text)
+	}
+	if whole && len(unsure) > 0 && t.kind != given {
+		h.add(a.number, in.Session, in, begun, lostReply, never)
+	}
+	return t
+}
+
+// tell makes a call of a tool that is no workflow's, and reports odd answers.
+func (a *agent) tell(ctx context.Context, tool string, args map[string]any, again bool) (t answer, unsure []answer) {
+	t, unsure = a.try(ctx, tool, args, again, true)
+	if t.kind == odd {
+		a.history.fault("an odd answer", "client %d: %s %v: code %q: %s", a.number, tool, args, t.code, t.text)
+	}
+	return t, unsure
+}
+
+// reads decodes a reply, and reports if it cannot be.
+func (a *agent) reads(t answer, into any) bool {
+	if t.kind != given {
+		return false
+	}
+	if err := json.Unmarshal([]byte(t.text), into); err != nil {
+		a.history.fault("a reply that cannot be read", "client %d: %v: %.300s", a.number, err, t.text)
+		return false
+	}
+	return true
+}
+
+// isRefusal reports whether an answer, as the model writes it, is a refusal.
+func isRefusal(said string) bool { return strings.HasPrefix(said, "!") }

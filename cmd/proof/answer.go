@@ -1,0 +1,161 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// An answer is what one call of a tool came to.
+type answer struct {
+	kind      kind
+	by        *process
+	code      string // of a refusal
+	status    string // session_ended: how
+	text      string // the reply as JSON, or why there is none
+	reply     reply  // of a workflow tool
+	said      string // the reply as the model writes it
+	damaged   bool   // the session's file was damaged before the call
+	call, ret int64  // of a lost one, ret is when it can have no effect any more
+}
+
+type kind int
+
+const (
+	given    kind = iota
+	lost          // no answer: the call may have taken effect
+	noEffect      // refused for what has nothing to do with the state of what was called
+	gone          // there is no such session, task, attempt or execution
+	heldUp        // the machine stood still for so long that the call could not but fail
+	odd           // what must not be
+)
+
+// refusals are the codes of refusals that are no matter of the models.
+var refusals = func() map[string]kind {
+	all := map[string]kind{}
+	for kind, codes := range map[kind]string{
+		noEffect: "session_owned not_saved shutting_down " + // another server, the disk, the end of this one
+			"job_broken job_not_found definition_lost instructions_missing " + // an editor saves
+			"disk_full attempt_running attempt_busy being_deleted being_removed no_session " +
+			"workspace_gone not_removed work_not_kept worktree_in_use git_failed " +
+			"run_not_saved too_many_runs unknown_workflow_tool config_invalid runs_unread",
+		lost: "session_uncertain session_busy stopping board_busy still_stopping source_away workflow_unknown workflow_cancelled",
+		gone: "unknown_session session_damaged unknown_task unknown_attempt deleted_since unknown_run",
+	} {
+		for code := range strings.FieldsSeq(codes) {
+			all[code] = kind
+		}
+	}
+	return all
+}()
+
+// refusalOf returns what a refusal of a tool says of the call.
+func refusalOf(tool, code string) kind {
+	k, known := refusals[code]
+	switch {
+	case !known:
+		return odd
+	case tool == "start_workflow" && k == gone: // its parent
+		return noEffect
+	case tool == "call_workflow_tool" && code == "shutting_down":
+		return lost
+	}
+	return k
+}
+
+// A reply is what is read of the replies of the workflow tools.
+type reply struct {
+	Status     string          `json:"status"`
+	Begin      *stepInfo       `json:"begin_step"`
+	Group      []stepInfo      `json:"concurrent_steps"`
+	Pending    []string        `json:"pending_concurrent_steps"`
+	Completed  []string        `json:"completed_steps"`
+	Cleared    []string        `json:"invalidated_steps"`
+	AllOutputs json.RawMessage `json:"all_outputs"`
+	Goal       string          `json:"goal"`
+	Aborted    string          `json:"aborted_step"`
+	Resumed    *string         `json:"resumed_workflow"`
+	ResumedAt  *string         `json:"resumed_step"`
+	Stack      []struct {
+		Workflow string `json:"workflow"`
+		Step     string `json:"step"`
+		Session  string `json:"session_id"`
+	} `json:"stack"`
+}
+
+// A stepInfo is what is read of a step that begins.
+type stepInfo struct {
+	Session string `json:"session_id"`
+	Step    string `json:"step_id"`
+	Outputs []struct {
+		Name        string `json:"name"`
+		Description string `json:"description"`
+	} `json:"step_expected_outputs"`
+	Instructions string `json:"step_instructions"`
+	Info         string `json:"common_job_info"`
+}
+
+// infos are all the steps that a reply describes, and steps are their ids.
+func (r *reply) infos() []stepInfo {
+	if r.Begin == nil {
+		return nil
+	}
+	return append([]stepInfo{*r.Begin}, r.Group...)
+}
+
+func (r *reply) steps() (ids []string) {
+	for _, info := range r.infos() {
+		ids = append(ids, info.Step)
+	}
+	return ids
+}
+
+// read decodes the answer of a workflow tool, and writes it as the model does.
+func (a *answer) read(in input) {
+	switch a.kind {
+	case odd:
+		switch a.code { // the refusals that the model knows
+		case "reply_forgotten":
+			a.kind, a.said = given, forgotten
+		case "session_ended":
+			a.kind, a.said = given, "!session_ended "+a.status
+			if in.Tool == "start_workflow" { // its parent, by now
+				a.kind = noEffect
+			}
+		case "step_id_needed", "step_finished", "group_moved_on", "step_not_current", "unknown_step", "step_ahead":
+			a.kind, a.said = given, "!"+a.code
+		}
+		return
+	case given:
+	default:
+		return
+	}
+	r := &a.reply
+	if err := json.Unmarshal([]byte(a.text), r); err != nil {
+		a.kind, a.text = odd, fmt.Sprintf("cannot be read: %v: %.300s", err, a.text)
+		return
+	}
+	steps := strings.Join(r.steps(), ",")
+	switch {
+	case in.Tool == "get_step" && r.Begin != nil:
+		a.said = "at " + steps + " done " + strings.Join(r.Completed, ",")
+	case in.Tool == "go_to_step" && r.Begin != nil:
+		a.said = "back to " + steps + " clears " + strings.Join(r.Cleared, ",")
+	case in.Tool == "abort_workflow":
+		a.said = "aborted " + r.Aborted
+	case (in.Tool == "start_workflow" || r.Status == "next_step") && r.Begin != nil:
+		a.said = "begin " + steps
+	case r.Status == "next_step":
+		a.said = "pending " + strings.Join(r.Pending, ",")
+	case r.Status == "workflow_complete":
+		a.said = "complete " + string(r.AllOutputs)
+	default:
+		a.kind, a.text = odd, fmt.Sprintf("is no reply to %s: %.300s", in.Tool, a.text)
+	}
+}
+
+// over reports whether an answer says that the session has ended.
+func (a *answer) over() bool {
+	word, _, _ := strings.Cut(a.said, " ")
+	return word == "aborted" || word == "complete" || word == "!session_ended"
+}

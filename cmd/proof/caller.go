@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"regexp"
+	"time"
+
+	"deepwork/actor/wait"
+)
+
+// A caller is a client that runs workflows of another system, and asks later how
+// they went, whichever server was killed meanwhile.
+type caller struct {
+	*agent
+	known []*execution
+}
+
+// An execution is one that a call was told of.
+type execution struct {
+	id, token string
+	source    bool   // the source's id of it was told too, and is kept
+	state     string // of its end, once that was told and is kept
+}
+
+func (c *caller) work(ctx context.Context) {
+	for ctx.Err() == nil {
+		if len(c.known) == 0 || c.below(2) == 0 {
+			c.begin(ctx)
+		} else {
+			c.ask(ctx, c.known[c.below(len(c.known))])
+		}
+		_ = wait.For(ctx, time.Duration(c.below(120))*time.Millisecond)
+	}
+	_ = c.leave() // their servers are gone, or go
+}
+
+// nothingStarted is what is said of an execution that its source was never asked for.
+var nothingStarted = regexp.MustCompile(`(?i)nothing was started|was not started`)
+
+// goesOn is what is said of an execution by a server that stops: it is to be asked about.
+var goesOn = regexp.MustCompile(`goes on at its source .*execution_id '([^']+)'`)
+
+// An executionReply is what a tool tells of an execution.
+type executionReply struct {
+	ID     string          `json:"execution_id"`
+	Source *string         `json:"source_execution_id"`
+	State  string          `json:"state"`
+	Result json.RawMessage `json:"result"`
+	Error  *string         `json:"error"`
+}
+
+// begin runs a workflow. Such a call has no request_id, so it is made once.
+func (c *caller) begin(ctx context.Context) {
+	token, name := c.token("x"), quickWorkflow
+	if c.below(3) > 0 {
+		name = slowWorkflow
+	}
+	e := c.history.ask("workflow at the source", token, &effect{})
+	t, _ := c.tell(ctx, "call_workflow_tool", map[string]any{"name": name, "arguments": map[string]any{"token": token, "lasts": c.below(400)}}, false)
+	c.history.with(func() { e.refused = t.kind == noEffect || nothingStarted.MatchString(t.text) })
+	known := &execution{token: token}
+	var r executionReply
+	if m := goesOn.FindStringSubmatch(t.text); m != nil {
+		known.id = m[1]
+	} else if c.reads(t, &r) {
+		known.id = r.ID
+		c.learn(known, r, t.by.full)
+	} else {
+		return
+	}
+	c.known = append(c.known, known)
+}
+
+// ask asks how an execution went.
+func (c *caller) ask(ctx context.Context, known *execution) (over bool) {
+	t, _ := c.tell(ctx, "workflow_status", map[string]any{"execution_id": known.id}, false)
+	var r executionReply
+	switch {
+	case t.kind == gone:
+		c.history.fault("a lost execution", "client %d: execution %s of %s: %s", c.number, known.id, known.token, t.text)
+		return true
+	case c.reads(t, &r):
+		c.learn(known, r, t.by.full)
+		return r.State != "running"
+	}
+	return false
+}
+
+// learn compares what is told of an execution with what was told before.
+func (c *caller) learn(known *execution, r executionReply, full bool) {
+	wrong := func(format string, args ...any) {
+		c.history.fault("a wrong execution", "client %d: execution %s of %s: %s: %+v", c.number, known.id, known.token, fmt.Sprintf(format, args...), r)
+	}
+	if r.ID != known.id {
+		wrong("it is another")
+	}
+	if known.state != "" && r.State != known.state {
+		wrong("it was %s, and is %s", known.state, r.State)
+	}
+	switch r.State {
+	case "completed":
+		var got any
+		if err := json.Unmarshal(r.Result, &got); err != nil || !reflect.DeepEqual(got, outputOf(known.token)) {
+			wrong("its result is not what the source gave")
+		}
+	case "running":
+	case "unknown":
+		if known.source {
+			wrong("it was at its source, and is lost sight of")
+		}
+	case "failed":
+		if !nothingStarted.MatchString(orEmpty(r.Error)) {
+			wrong("nothing fails here")
+		}
+		c.history.with(func() { c.history.effects["workflow at the source"][known.token].refused = true })
+	default:
+		wrong("nobody has ended it")
+	}
+	if full { // what a source has accepted, or ended, may not have been written down
+		return
+	}
+	known.source = known.source || r.Source != nil
+	if r.State != "running" {
+		known.state = r.State
+	}
+}
+
+// settle asks until every execution has ended.
+func (c *caller) settle(ctx context.Context) {
+	until := time.Now().Add(settleTime)
+	for _, known := range c.known {
+		for !c.ask(ctx, known) {
+			if ctx.Err() != nil || time.Now().After(until) {
+				c.history.fault("an execution that does not end", "client %d: execution %s of %s", c.number, known.id, known.token)
+				break
+			}
+			_ = wait.For(ctx, 20*time.Millisecond)
+		}
+	}
+}
+
+// judgeExecutions compares what was started at the source with the calls.
+func (s *simulation) judgeExecutions() error {
+	all, err := readRan(s.sourceFile())
+	if err != nil {
+		return fmt.Errorf("reading what the source did: %w", err)
+	}
+	there := map[string][]string{}
+	for _, e := range all {
+		there[e.Token] = append(there[e.Token], e.ID)
+	}
+	s.executions = len(there)
+	completed := map[string]bool{}
+	for _, c := range s.callers {
+		for _, known := range c.known {
+			completed[known.token] = known.state == "completed"
+		}
+	}
+	s.history.once("workflow at the source", there, func(token string, _ *effect) bool { return completed[token] })
+	return nil
+}

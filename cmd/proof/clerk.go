@@ -1,0 +1,342 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"deepwork/actor/wait"
+)
+
+// A clerk is a client of the task board: it makes, changes and deletes tasks, and
+// has agents work on them. All clerks work on the same tasks.
+type clerk struct {
+	*agent
+	sim           *simulation
+	project, repo string // the ids of the project root and of its repository
+}
+
+// A task is one of the board, that a call has made.
+type task struct {
+	attempts []string
+	closed   bool // nobody works on it any more
+	removing bool // its deletion was asked for
+}
+
+// The kinds of effects of the board's tools.
+const (
+	aTask     = "task"    // its token is its request_id and its description
+	anAttempt = "attempt" // its token is its request_id and its first order's
+	anOrder   = "order"
+)
+
+// openTasks is how many tasks are worked on at once.
+const openTasks = 5
+
+// An order is what one execution of an agent is told. Its token is in no other.
+type order struct {
+	token  string
+	rests  int  // milliseconds
+	exit   int  // its exit code
+	commit bool // what it has written; else that stays in the worktree
+}
+
+const (
+	orderPrefix = "sim-order" // begins the line of a prompt that is an order
+	failing     = 3           // the exit code of agents that are to fail
+)
+
+func newOrder(token string, r func(n int) int) order {
+	o := order{token: token, rests: r(300), commit: r(3) == 0}
+	if r(5) == 0 {
+		o.exit = failing
+	}
+	return o
+}
+
+func (o order) String() string {
+	return fmt.Sprintf("%s %s 0.%03d %d %t", orderPrefix, o.token, o.rests, o.exit, o.commit)
+}
+
+// tokenIn is the token of a prompt's order, "" if it has none.
+func tokenIn(prompt string) string {
+	for line := range strings.Lines(prompt) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == orderPrefix {
+			return f[1]
+		}
+	}
+	return ""
+}
+
+// agentScript is the agent of attempts. It does what an order says: it logs its start,
+// writes a file of its own into the worktree, and logs that and its end. All agents share
+// the log, each line in one piece.
+const agentScript = `#!/bin/sh
+log=$1
+set -- $(grep '^` + orderPrefix + ` ')
+echo "start $2 $$" >>"$log"
+echo "$2" >"work-$2" || exit 98
+echo "wrote $2 $$" >>"$log"
+if [ "$5" = true ]; then
+	git add -A && git -c user.name=Sim -c user.email=sim@example.com commit -q -m "$2"
+fi
+sleep "$3"
+echo "end $2 $$" >>"$log"
+echo "done $2"
+exit "$4"
+`
+
+// work makes calls until ctx ends.
+func (c *clerk) work(ctx context.Context) {
+	for ctx.Err() == nil {
+		if c.project == "" && !c.find(ctx) {
+			_ = wait.For(ctx, 20*time.Millisecond)
+			continue
+		}
+		c.choose(ctx)
+		_ = wait.For(ctx, time.Duration(c.below(60))*time.Millisecond)
+	}
+	_ = c.leave() // their servers are gone, or go
+}
+
+// find asks for the ids of the project root and of its repository.
+func (c *clerk) find(ctx context.Context) bool {
+	var r struct {
+		Projects []struct {
+			ID string `json:"project_id"`
+		}
+		Repos []struct {
+			ID string `json:"repo_id"`
+		}
+	}
+	t, _ := c.tell(ctx, "list_projects", map[string]any{}, true)
+	if !c.reads(t, &r) || len(r.Projects) != 1 {
+		return false
+	}
+	t, _ = c.tell(ctx, "list_repos", map[string]any{"project_id": r.Projects[0].ID}, true)
+	if !c.reads(t, &r) || len(r.Repos) != 1 {
+		return false
+	}
+	c.project, c.repo = r.Projects[0].ID, r.Repos[0].ID
+	return true
+}
+
+// choose makes up the next call, and makes it.
+func (c *clerk) choose(ctx context.Context) {
+	var open []string
+	var task, attempt string
+	var attempts []string
+	c.history.with(func() {
+		open = slices.DeleteFunc(slices.Sorted(maps.Keys(c.sim.tasks)), func(id string) bool { return c.sim.tasks[id].closed })
+		if len(open) > 0 {
+			task = open[c.below(len(open))]
+			attempts = c.sim.tasks[task].attempts
+		}
+	})
+	if len(attempts) > 0 {
+		attempt = attempts[c.below(len(attempts))]
+	}
+	k := c.below(100)
+	switch {
+	case len(open) == 0 || len(open) < openTasks && k < 20:
+		c.create(ctx)
+	case k < 30:
+		c.register(ctx, task, taskInput{Tool: "update_task", Title: c.token("title ")})
+	case k < 40:
+		c.register(ctx, task, taskInput{Tool: "get_task"})
+	case k < 46:
+		closed := c.below(4) > 0 // else others go on with it
+		c.history.with(func() { c.sim.tasks[task].closed = closed })
+		c.register(ctx, task, taskInput{Tool: "delete_task"})
+	case k < 52:
+		c.repeat(ctx)
+	case attempt == "" || k < 66 && len(attempts) < 4:
+		c.start(ctx, task)
+	case k < 82:
+		c.follow(ctx, attempt)
+	case k < 90:
+		// Another client may follow up at once, so that it has ended is not looked for.
+		c.history.with(func() { c.sim.stops[attempt] = true })
+		defer c.dropping(attempt, "")()
+		c.look(ctx, "stop_attempt", attempt)
+	default:
+		c.look(ctx, "get_attempt", attempt)
+	}
+}
+
+// create makes a task. Its description, which nobody changes, tells which call it
+// is from.
+func (c *clerk) create(ctx context.Context) {
+	request, title := c.token("c"), c.token("title ")
+	e := c.history.ask(aTask, request, &effect{args: map[string]any{"project_id": c.project, "title": title, "description": request, "request_id": request}})
+	begun := c.history.now()
+	t, unsure := c.tell(ctx, "create_task", e.args, true)
+	var made struct {
+		ID string `json:"task_id"`
+	}
+	if !c.reads(t, &made) {
+		c.history.with(func() { e.refused = t.kind == noEffect && len(unsure) == 0 })
+		return
+	}
+	c.history.with(func() {
+		e.id = made.ID
+		c.sim.tasks[made.ID] = &task{}
+	})
+	c.note(made.ID, taskInput{Tool: "create_task", Title: title, Request: request}, begun, t)
+}
+
+// note records what came of a call of a task that has an answer.
+func (c *clerk) note(task string, in taskInput, begun int64, t answer) {
+	said := taskGone
+	var r struct{ Title string }
+	switch {
+	case t.kind == gone:
+	case t.kind != given || !c.reads(t, &r):
+		return
+	case in.Tool == "delete_task":
+		said = taskDeleted
+	default:
+		said = "is " + r.Title
+	}
+	c.history.addTask(c.number, task, in, begun, said, t.ret)
+}
+
+// register makes a call that has no request_id: each try is an operation of its own.
+func (c *clerk) register(ctx context.Context, task string, in taskInput) answer {
+	args := map[string]any{"task_id": task}
+	if in.Tool == "update_task" {
+		args["title"] = in.Title
+	}
+	of := c.sim.tasks
+	removes := in.Tool == "delete_task"
+	c.history.with(func() { of[task].removing = of[task].removing || removes })
+	t, unsure := c.tell(ctx, in.Tool, args, c.below(4) > 0)
+	for _, l := range unsure {
+		c.history.addTask(c.number, task, in, l.call, lostReply, l.ret)
+	}
+	c.note(task, in, t.call, t)
+	c.history.with(func() {
+		switch {
+		case t.kind == gone || removes && t.kind == given:
+			of[task].closed = true
+		case removes && t.kind == noEffect:
+			of[task].closed = false
+		}
+	})
+	return t
+}
+
+// repeat makes a call with a request_id once more, which must give what it gave.
+func (c *clerk) repeat(ctx context.Context) {
+	kind, id, request := aTask, "", ""
+	if c.below(2) == 0 {
+		kind = anAttempt
+	}
+	var args map[string]any
+	c.history.with(func() {
+		var answered []string
+		for token, e := range c.history.effects[kind] {
+			if e.id != "" {
+				answered = append(answered, token)
+			}
+		}
+		if slices.Sort(answered); len(answered) > 0 {
+			request = answered[c.below(len(answered))]
+			e := c.history.effects[kind][request]
+			id, args = e.id, e.args
+		}
+	})
+	if args == nil {
+		return
+	}
+	tool, key := "create_task", "task_id"
+	if kind == anAttempt {
+		tool, key = "start_task_attempt", "attempt_id"
+	}
+	begun := c.history.now()
+	t, _ := c.tell(ctx, tool, args, true)
+	var r map[string]any
+	if t.kind == given && c.reads(t, &r) && r[key] != id {
+		c.history.fault("a repetition with another reply", "client %d: the request %s was answered %s, and again %v", c.number, request, id, r[key])
+	}
+	if kind == aTask {
+		c.note(id, taskInput{Tool: tool, Title: args["title"].(string), Request: request}, begun, t)
+	}
+}
+
+// start has an agent work on a task.
+func (c *clerk) start(ctx context.Context, task string) {
+	name := c.token("s")
+	o := &effect{order: newOrder(name, c.below)}
+	e := &effect{of: task, args: map[string]any{
+		"task_id": task, "executor": "SIM", "prompt": o.order.String(), "request_id": name,
+		"repos": []map[string]any{{"repo_id": c.repo, "target_branch": "main"}},
+	}}
+	c.history.ask(anAttempt, name, e)
+	c.history.ask(anOrder, name, o)
+	t, unsure := c.tell(ctx, "start_task_attempt", e.args, true)
+	var made struct {
+		ID string `json:"attempt_id"`
+	}
+	is := c.reads(t, &made)
+	c.history.with(func() {
+		if is {
+			e.id, o.of, o.said = made.ID, made.ID, "started"
+			c.sim.tasks[task].attempts = append(c.sim.tasks[task].attempts, made.ID)
+		} else if len(unsure) == 0 {
+			o.refused, e.refused = true, true
+		}
+	})
+}
+
+// follow tells an agent more. It has no request_id, so it is told once.
+func (c *clerk) follow(ctx context.Context, attempt string) {
+	action := []string{"send", "queue", "queue", "cancel"}[c.below(4)]
+	args := map[string]any{"attempt_id": attempt, "action": action}
+	o := &effect{of: attempt}
+	if action != "cancel" {
+		o.order = newOrder(c.token("f"), c.below)
+		args["prompt"] = o.order.String()
+		c.history.ask(anOrder, o.order.token, o)
+	}
+	if action != "send" {
+		defer c.dropping(attempt, o.order.token)()
+	}
+	t, _ := c.tell(ctx, "follow_up", args, false)
+	var r struct{ Status string }
+	is := c.reads(t, &r)
+	c.history.with(func() {
+		if is {
+			o.said = r.Status
+		}
+		o.refused = t.kind == noEffect
+	})
+}
+
+// dropping notes that what is queued at an attempt may be gone, but for one order: before
+// a call, and when it returns. Of orders given meanwhile nobody can tell.
+func (c *clerk) dropping(attempt, but string) func() {
+	drop := func() {
+		c.history.with(func() {
+			for token, o := range c.history.effects[anOrder] {
+				o.dropped = o.dropped || o.of == attempt && token != but
+			}
+		})
+	}
+	drop()
+	return drop
+}
+
+// look makes a call that tells of an attempt.
+func (c *clerk) look(ctx context.Context, tool, attempt string) {
+	t, _ := c.tell(ctx, tool, map[string]any{"attempt_id": attempt}, true)
+	var r struct {
+		ID string `json:"attempt_id"`
+	}
+	if c.reads(t, &r) && r.ID != attempt {
+		c.history.fault("an odd answer", "client %d: %s of attempt %s answers %.500s", c.number, tool, attempt, t.text)
+	}
+}

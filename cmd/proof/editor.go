@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// A way is how an editor saves a file.
+type way struct {
+	name  string
+	rough bool // the file is away for a moment, or has half of its content
+	more  bool // it appends
+	do    func(path, text string, number int) error
+}
+
+// ways are how a job.yml is saved, in turns.
+var ways = []way{
+	{"truncate and write", true, false, writeWhole},
+	{"truncate and write in halves", true, false, writeHalves},
+	{"rename", false, false, writeRename},
+	{"delete and create", true, false, writeAnew},
+	{"append", false, true, writeMore},
+	{"symlink swap", false, false, writeLink},
+}
+
+// edit saves the files of one job until ctx ends, at each tick: job.yml each time in
+// another way, and the instructions in turns, by rename and by symlink: of half a text
+// nobody could tell that it is one.
+func (w *world) edit(ctx context.Context, job int, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for n := job; ; n++ { // the jobs are not all saved in the same way at once
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := w.save(job, 0, ways[n%len(ways)])
+		if err == nil {
+			err = w.save(job, 1+n%(len(w.saves.names)-1), ways[2+3*(n/len(ways)%2)])
+		}
+		if err != nil {
+			w.history.fault("the editor", "%v", err)
+			return
+		}
+	}
+}
+
+// writeJobs writes the first save of every file of every job.
+func (w *world) writeJobs() error {
+	for job := range jobCount {
+		if err := os.MkdirAll(jobDir(w.root, jobName(job)), 0o755); err != nil {
+			return err
+		}
+		for file := range w.saves.names {
+			if err := w.save(job, file, ways[0]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// save writes the next save of a file.
+func (w *world) save(job, file int, how way) error {
+	path := filepath.Join(jobDir(w.root, jobName(job)), w.saves.names[file])
+	number, text := w.saves.begin(job, file, how.more, how.rough)
+	if err := how.do(path, text, number); err != nil {
+		return fmt.Errorf("saving %s (%s): %w", path, how.name, err)
+	}
+	w.saves.end(job, file)
+	return nil
+}
+
+func writeWhole(path, text string, _ int) error { return os.WriteFile(path, []byte(text), 0o644) }
+
+// writeHalves writes what is no valid job yet, and the rest a moment later.
+func writeHalves(path, text string, number int) error {
+	half := 1 + number*37%strings.Index(text, infoKey)
+	if err := os.WriteFile(path, []byte(text[:half]), 0o644); err != nil {
+		return err
+	}
+	time.Sleep(time.Duration(number%5) * time.Millisecond)
+	return appendTo(path, text[half:])
+}
+
+// writeMore appends the last line of the text, by one write.
+func writeMore(path, text string, _ int) error {
+	return appendTo(path, text[1+strings.LastIndexByte(text[:len(text)-1], '\n'):])
+}
+
+func appendTo(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+func writeRename(path, text string, _ int) error {
+	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
+	if err := os.WriteFile(temp, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(temp, path)
+}
+
+func writeAnew(path, text string, _ int) error {
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(text), 0o644)
+}
+
+// writeLink makes the file a symlink to another one, in turns a relative and an
+// absolute link; where links cannot be made it is a rename.
+func writeLink(path, text string, number int) error {
+	dir, name := filepath.Split(path)
+	saved := filepath.Join(dir, ".saves")
+	if err := os.MkdirAll(saved, 0o755); err != nil {
+		return err
+	}
+	// Two are enough: the one that is led to is never written.
+	to := filepath.Join(saved, fmt.Sprintf("%d-%s", number%2, name))
+	if led, err := os.Readlink(path); err == nil && filepath.Base(led) == filepath.Base(to) {
+		to = filepath.Join(saved, fmt.Sprintf("%d-%s", 1-number%2, name))
+	}
+	if err := os.RemoveAll(to); err != nil {
+		return err
+	}
+	if err := os.WriteFile(to, []byte(text), 0o644); err != nil {
+		return err
+	}
+	target := to
+	if number%4 < 2 {
+		target = filepath.Join(".saves", filepath.Base(to))
+	}
+	link := filepath.Join(dir, "."+name+".link")
+	if err := os.Symlink(target, link); err != nil {
+		return writeRename(path, text, number)
+	}
+	return os.Rename(link, path)
+}

@@ -1,0 +1,67 @@
+package fault
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"modernc.org/sqlite"
+)
+
+// A database is what a server does to its task board.
+type database struct {
+	plan    Plan
+	commits atomic.Int64
+}
+
+// connected prepares a connection: SQLite itself finds the file full, and says
+// when a commit begins.
+func (d *database) connected(c sqlite.ExecQuerierContext, _ string) error {
+	if d.plan.Pages > 0 {
+		rows, err := c.QueryContext(context.Background(), "PRAGMA page_count", nil)
+		if err != nil {
+			return err
+		}
+		now := make([]driver.Value, 1)
+		err = errors.Join(rows.Next(now), rows.Close())
+		if err != nil {
+			return err
+		}
+		pages, is := now[0].(int64)
+		if !is {
+			return fmt.Errorf("the page count of the board is %v", now[0])
+		}
+		if pages > 0 { // else it is about to be made
+			if _, err := c.ExecContext(context.Background(), fmt.Sprintf("PRAGMA max_page_count = %d", pages+int64(d.plan.Pages)-1), nil); err != nil {
+				return err
+			}
+		}
+	}
+	hooks, is := c.(sqlite.HookRegisterer)
+	if !is {
+		return errors.New("the driver's connections tell of no commit")
+	}
+	if d.plan.Commit > 0 || d.plan.Slow > 0 {
+		hooks.RegisterCommitHook(d.commit)
+	}
+	return nil
+}
+
+// commit ends the process where the plan says so: before the commit that begins,
+// while it is written and synced, or shortly after.
+func (d *database) commit() int32 {
+	if d.plan.Slow > 0 {
+		time.Sleep(rand.N(d.plan.Slow))
+	}
+	if int(d.commits.Add(1)) == d.plan.Commit {
+		if d.plan.Late == 0 {
+			die()
+		}
+		time.AfterFunc(d.plan.Late, die)
+	}
+	return 0
+}

@@ -1,0 +1,94 @@
+package fault
+
+import (
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"deepwork/actor/durable"
+)
+
+// tracked is the folder, below the project, that loses what was not synced.
+var tracked = filepath.Join(".deepwork", "tmp")
+
+// A disk carries out what a server does to its files.
+type disk struct {
+	plan   Plan
+	image  Image
+	writes atomic.Int64
+	points atomic.Int64
+}
+
+func (d *disk) carryOut(op durable.Op, do func() error) error {
+	d.killAt("before "+op.Do, op)
+	if d.isFull(op) {
+		return &fs.PathError{Op: op.Do, Path: op.Path, Err: syscall.ENOSPC}
+	}
+	err := d.recorded(op, do)
+	if err == nil {
+		d.killAt("after "+op.Do, op)
+	}
+	return err
+}
+
+// recorded carries out an Op, and records in the image what it makes durable.
+func (d *disk) recorded(op durable.Op, do func() error) error {
+	slowly := func() error {
+		if d.plan.Slow > 0 {
+			time.Sleep(rand.N(d.plan.Slow))
+		}
+		return do()
+	}
+	is := func(dir string) bool {
+		return strings.HasSuffix(filepath.Clean(dir), string(filepath.Separator)+tracked)
+	}
+	switch {
+	case op.Do == durable.OpSyncDir && is(op.Path):
+		return d.image.naming(op.Path, slowly)
+	case op.Do == durable.OpSync && is(filepath.Dir(op.Path)):
+		return d.image.syncing(op.Path, slowly)
+	case op.Do == durable.OpCreate && is(filepath.Dir(op.Path)):
+		if err := do(); err != nil {
+			return err
+		}
+		return d.image.created(op.Path)
+	case op.Do == durable.OpSync || op.Do == durable.OpSyncDir:
+		return slowly()
+	}
+	return do()
+}
+
+// isFull reports whether the disk has no room for an Op.
+func (d *disk) isFull(op durable.Op) bool {
+	if op.Do != durable.OpWrite || d.plan.FullAt == 0 {
+		return false
+	}
+	n := int(d.writes.Add(1))
+	full := n >= d.plan.FullAt && n < d.plan.FullAt+d.plan.FullFor
+	if full {
+		d.tear(op)
+	}
+	return full
+}
+
+// tear makes half of a write, if the plan says so.
+func (d *disk) tear(op durable.Op) {
+	if d.plan.Torn {
+		_, _ = op.File.Write(op.Data[:len(op.Data)/2]) // that it is not whole is the point
+	}
+}
+
+// killAt ends the process where the plan says so.
+func (d *disk) killAt(point string, op durable.Op) {
+	if point != d.plan.Point || int(d.points.Add(1)) != d.plan.PointAt {
+		return
+	}
+	if point == "before "+durable.OpWrite {
+		d.tear(op)
+	}
+	die()
+}

@@ -1,0 +1,177 @@
+package fault
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"deepwork/actor/durable"
+)
+
+// An Image is the folder that holds what is on the disk. Killing a process does not
+// lose what it has written and not synced: the system still has it. Therefore the
+// servers keep beside their folder what a loss of power leaves of it: the content of
+// each file, by inode, as of its last sync, and the names in the folder as of the last
+// sync of the folder.
+type Image struct{ Dir string }
+
+func (i Image) content(inode uint64) string {
+	return filepath.Join(i.Dir, strconv.FormatUint(inode, 10))
+}
+
+// names is the file with the names as of a sync; the latest counts.
+func (i Image) names(begun int64) string {
+	return filepath.Join(i.Dir, fmt.Sprintf("names-%020d", begun))
+}
+
+// created forgets what the inode of a new file held before.
+func (i Image) created(path string) error {
+	inode, err := inodeOf(path)
+	if err == nil {
+		err = os.Remove(i.content(inode))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// syncing records the content of a file once sync has made it durable.
+func (i Image) syncing(path string, sync func() error) error {
+	inode, err := inodeOf(path)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := sync(); err != nil {
+		return err
+	}
+	return replace(i.content(inode), data)
+}
+
+// naming records the names in a folder once sync has made them durable.
+func (i Image) naming(dir string, sync func() error) error {
+	// Locked, so that who reads the names later has the later time.
+	lock, err := durable.Lock(context.Background(), filepath.Join(i.Dir, "lock"))
+	if err != nil {
+		return err
+	}
+	begun := time.Now().UnixNano()
+	names, err := namesIn(dir)
+	if err = errors.Join(err, lock.Unlock()); err != nil {
+		return err
+	}
+	if err := sync(); err != nil {
+		return err
+	}
+	text, err := json.Marshal(names)
+	if err != nil {
+		return err
+	}
+	return replace(i.names(begun), text)
+}
+
+// replace replaces a file of the image, whole or not at all if the process is killed.
+func replace(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "new-")
+	if err == nil {
+		_, err = f.Write(data)
+		err = errors.Join(err, f.Close())
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	return err
+}
+
+// namesIn lists the records in a folder, with their inodes.
+func namesIn(dir string) (map[string]uint64, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	names := map[string]uint64{}
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) != ".json" {
+			continue
+		}
+		if inode, err := inodeOf(filepath.Join(dir, e.Name())); err == nil {
+			names[e.Name()] = inode
+		}
+	}
+	return names, nil
+}
+
+// CutPower makes a project's folder what the disk has when the power fails, and begins
+// the image anew. All servers must have ended. Names that were not synced are undone or,
+// with keepNames, have reached the disk anyway; what a file holds that was never synced
+// is nothing or, with torn, its first half.
+func (i Image) CutPower(project string, keepNames, torn bool) error {
+	dir := filepath.Join(project, tracked)
+	now, err := namesIn(dir)
+	if err != nil {
+		return err
+	}
+	names := now
+	if !keepNames {
+		names = map[string]uint64{}
+		if all, _ := filepath.Glob(filepath.Join(i.Dir, "names-*")); len(all) > 0 {
+			text, err := os.ReadFile(slices.Max(all))
+			if err == nil {
+				err = json.Unmarshal(text, &names)
+			}
+			if err != nil {
+				return fmt.Errorf("reading the names on disk: %w", err)
+			}
+		}
+	}
+	contents := map[string][]byte{}
+	for name, inode := range names {
+		data, err := os.ReadFile(i.content(inode))
+		if err != nil && torn {
+			if data, err = os.ReadFile(filepath.Join(dir, name)); err == nil {
+				data = data[:len(data)/2]
+			}
+		}
+		contents[name] = data
+	}
+	for name := range now {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	for name, data := range contents {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return err
+		}
+	}
+	return i.Reset(project)
+}
+
+// Reset makes the image what is in the project's folder now. No server may run.
+func (i Image) Reset(project string) error {
+	if err := errors.Join(os.RemoveAll(i.Dir), os.MkdirAll(i.Dir, 0o700)); err != nil {
+		return err
+	}
+	dir, synced := filepath.Join(project, tracked), func() error { return nil }
+	names, err := namesIn(dir)
+	if err != nil {
+		return err
+	}
+	for name := range names {
+		if err := i.syncing(filepath.Join(dir, name), synced); err != nil {
+			return err
+		}
+	}
+	return i.naming(dir, synced)
+}

@@ -1,0 +1,75 @@
+//go:build unix
+
+package fault
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// What was synced survives a loss of power, what was not does not: neither content
+// nor names.
+func TestPowerCut(t *testing.T) {
+	for _, keepNames := range []bool{false, true} {
+		t.Run(fmt.Sprint(keepNames), func(t *testing.T) {
+			project, i := t.TempDir(), Image{t.TempDir()}
+			dir := filepath.Join(project, tracked)
+			must := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			must(os.MkdirAll(dir, 0o700))
+			write := func(name, text string) {
+				must(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+				must(i.created(filepath.Join(dir, name)))
+			}
+			sync := func(begin func(string, func() error) error, what string, failed error) {
+				if err := begin(what, func() error { return failed }); err != failed {
+					t.Fatal(err)
+				}
+			}
+			for _, name := range []string{"both.json", "torn.json", "failed.json"} {
+				write(name, name+" 1")
+				if name != "torn.json" {
+					sync(i.syncing, filepath.Join(dir, name), nil)
+				}
+			}
+			sync(i.naming, dir, nil)
+			must(os.WriteFile(filepath.Join(dir, "failed.json"), []byte("failed.json 2"), 0o600)) // in place
+			sync(i.syncing, filepath.Join(dir, "failed.json"), os.ErrInvalid)
+			write("late.json", "late.json 1")
+			sync(i.syncing, filepath.Join(dir, "late.json"), nil)
+			sync(i.naming, dir, os.ErrInvalid)
+			must(os.Rename(filepath.Join(dir, "both.json"), filepath.Join(dir, "moved.json")))
+			must(i.CutPower(project, keepNames, true))
+			want := map[string]string{"both.json": "both.json 1", "torn.json": "torn.", "failed.json": "failed.json 1"}
+			if keepNames {
+				want["late.json"] = "late.json 1"
+				want["moved.json"] = want["both.json"]
+				delete(want, "both.json")
+			}
+			check := func() {
+				t.Helper()
+				names, err := namesIn(dir)
+				must(err)
+				if len(names) != len(want) {
+					t.Errorf("there are %v, and are to be %v", names, want)
+				}
+				for name, text := range want {
+					got, err := os.ReadFile(filepath.Join(dir, name))
+					if err != nil || string(got) != text {
+						t.Errorf("%s holds %q, and is to hold %q (%v)", name, got, text, err)
+					}
+				}
+			}
+			check()
+			// From there everything is on disk.
+			must(i.CutPower(project, false, true))
+			check()
+		})
+	}
+}

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// A history is the ledger of a proof: every call that was made, what each was to bring
+// about, and whatever was wrong. Its methods may be called by many goroutines.
+type history struct {
+	begun time.Time
+
+	mu       sync.Mutex // guards what follows
+	sessions map[string]*session
+	tasks    map[string][]porcupine.Operation
+	effects  map[string]map[string]*effect // by kind and token
+	faults   map[string]*wrongs            // by kind
+	calls, lost, refused,
+	tangled int // histories that were too much for the checker
+}
+
+// A session is one that a client was told of.
+type session struct {
+	start   input
+	ops     []porcupine.Operation
+	damaged bool // its file was falsified
+	save    int  // the newest save of job.yml that a step began with
+}
+
+// An effect is what a call was to bring about, once: a session, a task, an attempt, the
+// execution of an order, a workflow at its source. Its token, which is in no other, is
+// found in what was brought about.
+type effect struct {
+	id      string         // as its caller was told; "": never
+	refused bool           // it surely was not brought about
+	args    map[string]any // of a call with a request_id, to repeat it
+	job     string         // session
+	of      string         // attempt: its task; order: its attempt
+	order   order          // order
+	said    string         // order: started or queued; "" means nothing
+	dropped bool           // order: what drops a queued follow-up was asked for since
+}
+
+// wrongs are one kind of what was wrong.
+type wrongs struct {
+	kind     string
+	count    int
+	examples []string // the first ones
+}
+
+func newHistory() *history {
+	return &history{begun: time.Now(), sessions: map[string]*session{}, tasks: map[string][]porcupine.Operation{},
+		effects: map[string]map[string]*effect{}, faults: map[string]*wrongs{}}
+}
+
+// never is when a call returns that may still take effect.
+const never = math.MaxInt64
+
+func (h *history) now() int64 { return int64(time.Since(h.begun)) }
+
+// with runs f while nobody else reads or changes the history.
+func (h *history) with(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f()
+}
+
+// fault records that something is wrong.
+func (h *history) fault(kind, format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := h.faults[kind]
+	if f == nil {
+		f = &wrongs{kind: kind}
+		h.faults[kind] = f
+	}
+	if f.count++; f.count <= 20 {
+		f.examples = append(f.examples, fmt.Sprintf(format, args...))
+	}
+}
+
+// found returns what was wrong, the most frequent kind first.
+func (h *history) found() []*wrongs {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.SortedFunc(maps.Values(h.faults), func(a, b *wrongs) int {
+		return cmp.Or(b.count-a.count, cmp.Compare(a.kind, b.kind))
+	})
+}
+
+// ask records that a call is about to be made that is to have an effect.
+func (h *history) ask(kind, token string, e *effect) *effect {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.effects[kind] == nil {
+		h.effects[kind] = map[string]*effect{}
+	}
+	h.effects[kind][token] = e
+	return e
+}
+
+// once checks what there is of a kind, ids by token, against what was asked for: each
+// was asked for and not refused, is there once, and has the id that was told. wanted
+// reports whether an effect must be there.
+func (h *history) once(kind string, there map[string][]string, wanted func(token string, e *effect) bool) {
+	for token, ids := range there {
+		switch e := h.effects[kind][token]; {
+		case e == nil:
+			h.fault("something that nobody asked for", "%s %q: %v", kind, token, ids)
+		case e.refused:
+			h.fault("something that was refused and done", "%s %q: %v", kind, token, ids)
+		case len(ids) > 1:
+			h.fault("something that was done more than once", "%s %q, %d times: %v", kind, token, len(ids), ids)
+		case e.id != "" && e.id != ids[0]:
+			h.fault("something else than was told", "%s %q is %s, and was told as %s", kind, token, ids[0], e.id)
+		}
+	}
+	for token, e := range h.effects[kind] {
+		if len(there[token]) == 0 && wanted(token, e) {
+			h.fault("a lost update", "%s %q (%s), which was acknowledged, is not there: %+v", kind, token, e.id, e.args)
+		}
+	}
+}
+
+// add records an operation of a session.
+func (h *history) add(client int, id string, in input, call int64, out string, ret int64) {
+	h.with(func() {
+		s := h.sessions[id]
+		s.ops = append(s.ops, porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: ret})
+	})
+}
+
+// addTask records an operation of a task of the board.
+func (h *history) addTask(client int, task string, in taskInput, call int64, out string, ret int64) {
+	h.with(func() {
+		h.tasks[task] = append(h.tasks[task], porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: ret})
+	})
+}
+
+// known are the sessions that there are, and not damaged, sorted.
+func (h *history) known() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(h.sessions)), func(id string) bool { return h.sessions[id].damaged })
+}
+
+func (h *history) isDamaged(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.sessions[id]
+	return s != nil && s.damaged
+}
+
+// patience is how long the checker may think about one history.
+const patience = 30 * time.Second
+
+// check checks each history against its model. What cannot have come about it draws, as
+// a page in dir.
+//
+// A history that the checker cannot come to the end of, since too many of its calls were
+// lost, is no fault of the program; if one in twenty is so, nothing is shown.
+func (h *history) check(dir string) {
+	for id, s := range h.sessions {
+		h.hold("session", id, s.ops, sessionModel, dir)
+	}
+	for id, ops := range h.tasks {
+		h.hold("task", id, ops, taskModel, dir)
+	}
+	if all := len(h.sessions) + len(h.tasks); h.tangled*20 > all {
+		h.fault("too tangled", "%d histories of %d are too tangled to be judged: give the clients more time, or begin fewer of them", h.tangled, all)
+	}
+}
+
+func (h *history) hold(what, id string, ops []porcupine.Operation, model porcupine.Model, dir string) {
+	ops = telling(ops)
+	end := h.now()
+	for i := range ops {
+		if ops[i].Return == never {
+			ops[i].Return = end
+		}
+	}
+	switch porcupine.CheckOperationsTimeout(model, ops, patience) {
+	case porcupine.Ok:
+		return
+	case porcupine.Unknown:
+		h.tangled++
+		return
+	}
+	_, info := porcupine.CheckOperationsVerbose(model, ops, patience)
+	page := filepath.Join(dir, what+"_"+id+".html")
+	if err := porcupine.VisualizePath(model, info, page); err != nil {
+		page = err.Error()
+	}
+	h.fault("a history that cannot have come about", "of %s %s (%s):\n%s", what, id, page, describe(ops))
+}
+
+// telling leaves out of a history what tells nothing: lost calls that only read, and
+// of lost calls that end a session all but the first of each explanation, since the
+// others change nothing once that has had its effect. Each lost call doubles what the
+// checker has to think of.
+func telling(ops []porcupine.Operation) []porcupine.Operation {
+	ops = slices.Clone(ops)
+	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	ended := map[string]bool{}
+	return slices.DeleteFunc(ops, func(o porcupine.Operation) bool {
+		if o.Output != lostReply || o.Return != never {
+			return false
+		}
+		switch in := o.Input.(type) {
+		case input:
+			if in.Tool == "abort_workflow" {
+				again := ended[in.Text]
+				ended[in.Text] = true
+				return again
+			}
+			return in.Tool == "get_step"
+		case taskInput:
+			return in.Tool == "get_task"
+		}
+		return false
+	})
+}
+
+// describe lists operations, in the order in which they were called.
+func describe(ops []porcupine.Operation) string {
+	var b strings.Builder
+	for _, o := range ops {
+		fmt.Fprintf(&b, "  %9.1f to %9.1f ms  client %d: %v -> %v\n", float64(o.Call)/1e6, float64(o.Return)/1e6, o.ClientId, o.Input, o.Output)
+	}
+	return b.String()
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"deepwork/catalog/jsontext"
+)
+
+// A record is what is read of a session's file.
+type record struct {
+	Session    string          `json:"session_id"`
+	Job        string          `json:"job_name"`
+	Workflow   string          `json:"workflow_name"`
+	Goal       string          `json:"goal"`
+	Status     string          `json:"status"`
+	Current    string          `json:"current_step_id"`
+	Progress   json.RawMessage `json:"step_progress"`
+	Parent     *string         `json:"parent_session_id"`
+	Reason     *string         `json:"abort_reason"`
+	Owner      string          `json:"owner"`
+	Definition struct {
+		Source string `json:"source"`
+	} `json:"definition"`
+	History []struct {
+		From     string          `json:"from_step"`
+		To       string          `json:"to_step"`
+		Progress json.RawMessage `json:"step_progress"`
+	} `json:"history"`
+}
+
+// A progress is what a file tells of a step.
+type progress struct {
+	CompletedAt *time.Time      `json:"completed_at"`
+	Outputs     json.RawMessage `json:"outputs"`
+	Notes       *string         `json:"notes"`
+	Unreported  bool            `json:"unreported"`
+}
+
+func sessionFile(root, id string) string {
+	return filepath.Join(root, ".deepwork", "tmp", "session_"+id+".json")
+}
+
+func readRecord(root, id string) (r record, err error) {
+	data, err := os.ReadFile(sessionFile(root, id))
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	return r, err
+}
+
+// state writes what a file tells as the model does.
+func (r *record) state() string {
+	said := fmt.Sprintf("%s at %s: %s; %q", r.Status, r.Current, progressIn(r.Progress), orEmpty(r.Reason))
+	for _, w := range r.History {
+		said += fmt.Sprintf("; from %s to %s: %s", w.From, w.To, progressIn(w.Progress))
+	}
+	return said
+}
+
+func orEmpty(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func progressIn(steps json.RawMessage) string {
+	var all []string
+	for m := range jsontext.Members(steps) {
+		var p progress
+		var outputs bytes.Buffer
+		err := json.Unmarshal(m.Value, &p)
+		if err == nil {
+			err = json.Compact(&outputs, p.Outputs)
+		}
+		if err != nil {
+			return err.Error()
+		}
+		all = append(all, progressOf(m.Name, p.CompletedAt != nil, p.Unreported, finished{outputs.String(), orEmpty(p.Notes)}))
+	}
+	return strings.Join(all, " ")
+}
+
+// sessionsIn lists the ids of the session files of a project, and the files that were set
+// aside as damaged.
+func sessionsIn(root string) (ids, damaged []string, err error) {
+	entries, err := os.ReadDir(filepath.Dir(sessionFile(root, "")))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, err
+	}
+	for _, e := range entries {
+		if id, ok := strings.CutPrefix(e.Name(), "session_"); ok && strings.HasSuffix(id, ".json") {
+			ids = append(ids, strings.TrimSuffix(id, ".json"))
+		} else if strings.HasPrefix(e.Name(), "damaged_") {
+			damaged = append(damaged, e.Name())
+		}
+	}
+	return ids, damaged, nil
+}
+
+// judge compares the session files with the history, in which each is one more read of
+// its session, and checks the history. others are sessions that were there before. It
+// returns how many it compared. No server may run.
+func (w *world) judge(others []string, dir string) (int, error) {
+	ids, damaged, err := sessionsIn(w.root)
+	if err != nil {
+		return 0, err
+	}
+	h := w.history
+	for _, name := range damaged {
+		if id := strings.SplitN(name+"___", "_", 4)[2]; !h.isDamaged(id) && !slices.Contains(others, name) {
+			h.fault("a file that cannot be read", "%s was set aside as damaged", name)
+		}
+	}
+	compared, there := 0, map[string][]string{} // ids, by goal
+	for _, id := range ids {
+		if slices.Contains(others, id) || h.isDamaged(id) {
+			continue
+		}
+		compared++
+		r, err := readRecord(w.root, id)
+		if err != nil {
+			h.fault("a file that cannot be read", "session %s: %v", id, err)
+			r.Goal = h.goal(id)
+		} else if s := h.sessions[id]; s != nil {
+			h.add(-1, id, input{Tool: "file"}, h.now(), r.state(), h.now())
+			w.judgeRecord(s, r)
+		}
+		there[r.Goal] = append(there[r.Goal], id)
+	}
+	h.once("session", there, func(_ string, e *effect) bool { return e.id != "" && !h.isDamaged(e.id) })
+	h.check(dir)
+	return compared, nil
+}
+
+func (h *history) goal(id string) string {
+	if s := h.sessions[id]; s != nil {
+		return s.start.Goal
+	}
+	return ""
+}
+
+// judgeRecord judges what of a file no model does: what does not change, the definition,
+// and the order of times.
+func (w *world) judgeRecord(s *session, r record) {
+	h, in := w.history, s.start
+	if r.Goal != in.Goal || r.Job != in.Job || r.Workflow != in.Workflow || in.Parent != "" && orEmpty(r.Parent) != in.Parent {
+		h.fault("a session that is another than was started", "session %s: started by %+v; its file says %s/%s, goal %q, parent %q", r.Session, in, r.Job, r.Workflow, r.Goal, orEmpty(r.Parent))
+	}
+	if save := w.saves.of(in.Job, r.Definition.Source); save == 0 || save < s.save {
+		h.fault(wrongDefinition, "session %s: its file names save %d of job.yml (%s), and a step was begun with save %d", r.Session, save, r.Definition.Source, s.save)
+	}
+	if w.wrongClocks {
+		return
+	}
+	completed := map[string]time.Time{}
+	for m := range jsontext.Members(r.Progress) {
+		var p progress
+		if json.Unmarshal(m.Value, &p) == nil && p.CompletedAt != nil {
+			completed[m.Name] = *p.CompletedAt
+		}
+	}
+	var before []porcupine.Operation
+	for _, o := range s.ops {
+		in := o.Input.(input)
+		if in.Tool == "go_to_step" {
+			before = nil // what it cleared was done again, at other times
+		}
+		if in.Tool != "finished_step" || in.Step == "" || o.Output == lostReply || strings.HasPrefix(o.Output.(string), "!") {
+			continue
+		}
+		for _, b := range before {
+			first, then := b.Input.(input).Step, in.Step
+			if b.Return < o.Call && completed[then].Before(completed[first]) {
+				h.fault("steps out of order", "session %s: %s was finished after %s, and its file has it the other way round", r.Session, then, first)
+			}
+		}
+		before = append(before, o)
+	}
+}
+
+// verify has `deepwork check` say whether all is well. but are findings that are no fault
+// just now.
+func (w *world) verify(ctx context.Context, when string, but ...string) {
+	check := exec.CommandContext(ctx, w.program, "check", "--path", w.root)
+	if text, err := check.CombinedOutput(); err != nil && finds(string(text), but) {
+		w.history.fault("deepwork check", "%s: %v\n%s", when, err, text)
+	}
+}
+
+// finds reports whether a report has something else than what may be there.
+func finds(report string, but []string) bool {
+	if len(but) == 0 {
+		return true
+	}
+	for line := range strings.Lines(report) {
+		switch {
+		case strings.HasPrefix(line, " "), strings.HasPrefix(line, "note: "): // a remedy; no fault
+		case strings.HasSuffix(line, " problem\n"), strings.HasSuffix(line, " problems\n"): // the verdict
+		case !slices.ContainsFunc(but, func(b string) bool { return strings.Contains(line, b) }):
+			return true
+		}
+	}
+	return false
+}

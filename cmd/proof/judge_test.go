@@ -1,0 +1,271 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// loaded is a load that is over, on a project that is still there.
+func loaded(t *testing.T, args ...string) *load {
+	t.Helper()
+	l := newLoad(io.Discard)
+	if err := l.flags().Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	l.temp = t.TempDir()
+	if err := l.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.run(t.Context()); err != nil {
+		t.Fatal(err, l.history.faultsIn())
+	}
+	return l
+}
+
+// judged judges the project of a load anew, and returns what kinds of faults it finds.
+func judged(t *testing.T, l *load) (kinds []string) {
+	t.Helper()
+	h := newHistory()
+	h.begun, h.effects = l.history.begun, l.history.effects
+	for id, s := range l.history.sessions {
+		again := *s
+		again.ops = slices.DeleteFunc(slices.Clone(s.ops), func(o porcupine.Operation) bool { return o.ClientId == -1 })
+		h.sessions[id] = &again
+	}
+	w := newWorld(l.root, l.dir, l.seed, l.group)
+	w.history, w.saves = h, l.saves
+	if _, err := w.judge(nil, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range h.found() {
+		kinds = append(kinds, f.kind)
+	}
+	return kinds
+}
+
+// The judge finds nothing wrong with what a server has written, and whatever was
+// falsified afterwards.
+func TestJudgeFindsWhatIsFalsified(t *testing.T) {
+	l := loaded(t, "-connections", "3", "-depth", "3", "-group", "2", "-sessions", "24", "-seed", "7", "-edit", "-lose", "0.05")
+	if found := judged(t, l); len(found) > 0 {
+		t.Fatalf("nothing was falsified, and it found %v", found)
+	}
+	id := ""
+	for _, s := range slices.Sorted(maps.Keys(l.history.sessions)) {
+		if r, err := readRecord(l.root, s); err != nil {
+			t.Fatal(err)
+		} else if r.Status == "completed" && len(r.History) == 0 && r.Parent != nil {
+			id = s
+		}
+	}
+	if id == "" {
+		t.Fatal("no session was completed")
+	}
+	const impossible = "a history that cannot have come about"
+	type object = map[string]any
+	step := func(s object, id string) object { return s["step_progress"].(object)[id].(object) }
+	unfinish := func(p object) { p["completed_at"], p["outputs"], p["notes"] = nil, object{}, nil }
+	for what, c := range map[string]struct {
+		falsify func(s object)
+		want    string
+	}{
+		"a last update that is lost":     {func(s object) { s["status"] = "active"; unfinish(step(s, "s3")) }, impossible},
+		"outputs of another call":        {func(s object) { step(s, "s0")["outputs"] = object{"report": "load_outputs/other.md"} }, impossible},
+		"notes of another call":          {func(s object) { step(s, "s2")["notes"] = "other" }, impossible},
+		"a step that was never finished": {func(s object) { unfinish(step(s, "s1")) }, impossible},
+		"a session that ended otherwise": {func(s object) { s["status"], s["abort_reason"] = "aborted", "why not" }, impossible},
+		"a step back that nobody took": {func(s object) {
+			s["history"] = []object{{"from_step": "s3", "to_step": "s0", "step_progress": object{}}}
+		}, impossible},
+		"steps in another order": {func(s object) {
+			p, w := step(s, "s0"), step(s, "s3")
+			p["completed_at"], w["completed_at"] = w["completed_at"], p["completed_at"]
+		}, "steps out of order"},
+		"a definition that was never written": {func(s object) { s["definition"].(object)["source"] = strings.Repeat("0", 64) }, wrongDefinition},
+		"another goal":                        {func(s object) { s["goal"] = "another" }, "a session that is another than was started"},
+		"another parent":                      {func(s object) { s["parent_session_id"] = "0badcafe" }, "a session that is another than was started"},
+	} {
+		path := sessionFile(l.root, id)
+		kept, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s object
+		if err := json.Unmarshal(kept, &s); err != nil {
+			t.Fatal(err)
+		}
+		c.falsify(s)
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, data := range [][]byte{text, kept} {
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if found := judged(t, l); slices.Contains(found, c.want) != bytes.Equal(data, text) {
+				t.Errorf("%s: it found %v", what, found)
+			}
+		}
+	}
+	for what, c := range map[string]struct {
+		falsify func(path string) error
+		undo    func(path string) error
+		want    string
+	}{
+		"a file that is gone": {func(p string) error { return os.Rename(p, p+".away") }, func(p string) error { return os.Rename(p+".away", p) }, "a lost update"},
+		"a session that was started twice": {func(p string) error {
+			data, err := os.ReadFile(p)
+			return errors.Join(err, os.WriteFile(sessionFile(l.root, "0badcafe"), data, 0o600))
+		}, func(string) error { return os.Remove(sessionFile(l.root, "0badcafe")) }, "something that was done more than once"},
+		"a file that is set aside": {func(string) error {
+			return os.WriteFile(filepath.Join(l.root, ".deepwork", "tmp", "damaged_session_0badcafe_x"), nil, 0o600)
+		}, func(string) error {
+			return os.Remove(filepath.Join(l.root, ".deepwork", "tmp", "damaged_session_0badcafe_x"))
+		}, "a file that cannot be read"},
+		"an older definition than a step began with": {func(string) error { l.history.sessions[id].save += 1000; return nil },
+			func(string) error { l.history.sessions[id].save -= 1000; return nil }, wrongDefinition},
+	} {
+		if err := c.falsify(sessionFile(l.root, id)); err != nil {
+			t.Fatal(err)
+		}
+		if found := judged(t, l); !slices.Contains(found, c.want) {
+			t.Errorf("%s: it found %v", what, found)
+		}
+		if err := c.undo(sessionFile(l.root, id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What a file holds that does not fit its checksum, deepwork check finds.
+	data, err := os.ReadFile(sessionFile(l.root, id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(sessionFile(l.root, id), bytes.Replace(data, []byte("load_outputs/1"), []byte("load_outputs/2"), 1)[:len(data)-1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if l.verify(t.Context(), "after a file was altered"); len(l.history.found()) == 0 {
+		t.Error("an altered file is not found")
+	}
+}
+
+// Each server writes one owner into the files, and each its own.
+func TestOwners(t *testing.T) {
+	for want, seen := range map[string][]string{"": {"1a", "2b", "1a"}, "two of a server": {"1a", "1b"}, "one of two servers": {"1a", "2a"}, "none": {"1a", "2"}} {
+		l, found := newLoad(io.Discard), false
+		for _, s := range seen {
+			found = l.saw(int(s[0]), "0badcafe", s[1:]) != nil || found
+		}
+		if found != (want != "") {
+			t.Errorf("%s: %v", want, found)
+		}
+	}
+}
+
+// A call over a connection that was idle for too long is excused, and one whose
+// connection is gone for no reason is not.
+func TestAConnectionThatIsGone(t *testing.T) {
+	l := newLoad(io.Discard)
+	l.temp, l.Servers = t.TempDir(), 1
+	if err := l.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(layOut(l.root, loadConfig(idleTimeout)), l.startServers(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	defer l.stopServers()
+	p, _ := l.servers[0].current()
+	for _, wanted := range []bool{true, false} {
+		c, err := connect(t.Context(), p, withSessions, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.leave()
+		list := func() error {
+			_, _, err := c.call(t.Context(), "get_workflows", map[string]any{})
+			return err
+		}
+		began := time.Now()
+		if err := list(); err != nil {
+			t.Fatal(err)
+		}
+		if wanted {
+			time.Sleep(idleTimeout + idleTimeout/4)
+		} else {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, p.url, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Mcp-Session-Id", c.session.ID())
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+		}
+		err = list()
+		if !wanted && time.Since(began) > idleTimeout {
+			t.Skip("the machine stands still")
+		}
+		if !errors.Is(err, mcp.ErrSessionMissing) || errors.Is(err, errHeldUp) != wanted {
+			t.Errorf("excused %t is wanted, and it failed with %v", wanted, err)
+		}
+	}
+}
+
+// Growth is told from 20 s on, and not of a run that is too short to tell.
+func TestMemoryTellsGrowth(t *testing.T) {
+	m := &memory{}
+	for s := range 61 {
+		m.samples = append(m.samples, float64(min(s, 20)*10+s))
+	}
+	then, end, settled := m.figures()
+	if !settled || then < 210 || then > 220 || end < 250 || end > 260 {
+		t.Errorf("after 20 s %v, at the end %v, settled: %v", then, end, settled)
+	}
+	m.samples = m.samples[:11]
+	if _, end, settled := m.figures(); settled || end == 0 {
+		t.Errorf("of 10 s: %v at the end, settled: %v", end, settled)
+	}
+	if then, end, settled := (&memory{}).figures(); then != 0 || end != 0 || settled {
+		t.Errorf("of nothing: %v, %v, %v", then, end, settled)
+	}
+}
+
+// The report has every figure, of a load and of what it is compared with.
+func TestReport(t *testing.T) {
+	var out bytes.Buffer
+	l := newLoad(&out)
+	l.Bench, l.Strict = true, true
+	m := &memory{}
+	for s := range 61 {
+		m.samples = append(m.samples, float64(40+s/8)*(1<<20))
+	}
+	took := &latencies{}
+	for i := range 200 {
+		took.add("finished_step", time.Duration(1+i/150*29)*time.Millisecond)
+	}
+	rep := &report{took: time.Minute, latencies: []*latencies{took}, memory: []*memory{m}, yard: yardstick{echoes: 3000, writes: 1500}, checked: 41}
+	l.report(rep)
+	for name, want := range map[string]float64{"checked": 41, "wrong": 3, "echoes/s": 3000, "writes/s": 1500, "settled-MB": 42, "p99/p50": 30, "of-ceiling": 0} {
+		if got, ok := l.figures[name]; !ok || got != want {
+			t.Errorf("%s is %v, want %v, in\n%s", name, got, want, out.String())
+		}
+	}
+	if !strings.Contains(out.String(), "WRONG: a figure that misses its bound, 3 times; for example:\n  the memory of server 1 grew") {
+		t.Errorf("it misses three bounds:\n%s", out.String())
+	}
+}

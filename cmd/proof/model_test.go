@@ -1,0 +1,237 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/anishathalye/porcupine"
+)
+
+const (
+	paper = `{"report":"a.md"}`
+	other = `{"report":"b.md","papers":["c.md"]}`
+)
+
+// The model knows what a session may do, and takes nothing else.
+func TestSessionModel(t *testing.T) {
+	one := func(at int64, in input, out string) porcupine.Operation {
+		return porcupine.Operation{Input: in, Call: 2 * at, Output: out, Return: 2*at + 1}
+	}
+	var (
+		look   = input{Tool: "get_step"}
+		file   = input{Tool: "file"}
+		finish = func(step string) input {
+			return input{Tool: "finished_step", Step: step, Outputs: paper, Text: "n"}
+		}
+		differ = func(step string) input { return input{Tool: "finished_step", Step: step, Outputs: other} }
+		back   = func(step string) input { return input{Tool: "go_to_step", Step: step} }
+		abort  = input{Tool: "abort_workflow", Text: "enough"}
+	)
+	const at1, done0 = "at s1,s2,s3 done s0", `s0={"report":"a.md"} "n"`
+	begun := []porcupine.Operation{one(1, input{Tool: "start_workflow", Workflow: "groups"}, "begin s0"), one(2, finish("s0"), "begin s1,s2,s3")}
+	for name, c := range map[string]struct {
+		ops []porcupine.Operation
+		ok  bool
+	}{
+		"looked":                           {[]porcupine.Operation{one(3, look, at1)}, true},
+		"an acknowledged step lost":        {[]porcupine.Operation{one(3, look, "at s0 done ")}, false},
+		"a step repeated":                  {[]porcupine.Operation{one(3, finish("s0"), "begin s1,s2,s3"), one(4, look, at1)}, true},
+		"a step done twice":                {[]porcupine.Operation{one(3, finish("s0"), "!step_finished")}, false},
+		"a step with other outputs":        {[]porcupine.Operation{one(3, differ("s0"), "!step_finished")}, true},
+		"a step that two calls finished":   {[]porcupine.Operation{one(3, differ("s0"), "begin s1,s2,s3")}, false},
+		"members in any order":             {[]porcupine.Operation{one(3, finish("s3"), "pending s1,s2"), one(4, finish("s1"), "pending s2"), one(5, finish("s2"), "begin s4")}, true},
+		"a member forgotten":               {[]porcupine.Operation{one(3, finish("s3"), "pending s1,s2"), one(4, finish("s1"), "pending s2,s3")}, false},
+		"a group that does not advance":    {[]porcupine.Operation{one(3, finish("s3"), "pending s1,s2"), one(4, finish("s1"), "pending s2"), one(5, finish("s2"), "pending ")}, false},
+		"the primary alone":                {[]porcupine.Operation{one(3, finish(""), "begin s4"), one(4, finish("s2"), "!group_moved_on")}, true},
+		"a lost step that was done":        {[]porcupine.Operation{one(3, finish(""), lostReply), one(4, look, "at s4 done s0,s1")}, true},
+		"a lost step that was not":         {[]porcupine.Operation{one(3, finish(""), lostReply), one(4, look, at1)}, true},
+		"a lost step that was, and not":    {[]porcupine.Operation{one(3, finish(""), lostReply), one(4, look, "at s4 done s0,s1"), one(5, look, at1)}, false},
+		"back":                             {[]porcupine.Operation{one(3, back("s0"), "back to s0 clears s0,s1,s2,s3"), one(4, finish("s0"), "begin s1,s2,s3")}, true},
+		"ahead":                            {[]porcupine.Operation{one(3, back("s4"), "!step_ahead")}, true},
+		"out of turn":                      {[]porcupine.Operation{one(3, finish("s4"), "begin s5,s6")}, false},
+		"aborted, and again":               {[]porcupine.Operation{one(3, abort, "aborted s1"), one(4, abort, "aborted s1"), one(5, look, "!session_ended aborted")}, true},
+		"aborted, and it goes on":          {[]porcupine.Operation{one(3, abort, "aborted s1"), one(4, look, at1)}, false},
+		"answered and forgotten":           {[]porcupine.Operation{one(3, finish(""), forgotten), one(4, look, at1)}, false},
+		"the file":                         {[]porcupine.Operation{one(3, file, `active at s1: `+done0+` s1=open s2=open s3=open; ""`)}, true},
+		"the file of before":               {[]porcupine.Operation{one(3, file, `active at s0: s0=open; ""`)}, false},
+		"a file with other notes":          {[]porcupine.Operation{one(3, file, `active at s1: s0={"report":"a.md"} "m" s1=open s2=open s3=open; ""`)}, false},
+		"a file with other outputs":        {[]porcupine.Operation{one(3, file, `active at s1: s0={"report":"b.md"} "n" s1=open s2=open s3=open; ""`)}, false},
+		"a file that was aborted":          {[]porcupine.Operation{one(3, abort, "aborted s1"), one(4, file, `aborted at s1: `+done0+` s1=open s2=open s3=open; "enough"`)}, true},
+		"a file with an unreported member": {[]porcupine.Operation{one(3, finish(""), "begin s4"), one(4, file, `active at s4: `+done0+` s1={"report":"a.md"} "n" s2=unreported s3=unreported s4=open; ""`)}, true},
+		"a file that went back":            {[]porcupine.Operation{one(3, back("s0"), "back to s0 clears s0,s1,s2,s3"), one(4, file, `active at s0: s0=open; ""; from s1 to s0: `+done0+` s1=open s2=open s3=open`)}, true},
+		"a file that went back by itself":  {[]porcupine.Operation{one(3, file, `active at s0: s0=open; ""; from s1 to s0: `+done0+` s1=open s2=open s3=open`)}, false},
+	} {
+		if got := porcupine.CheckOperations(sessionModel, append(begun[:2:2], c.ops...)); got != c.ok {
+			t.Errorf("%s: %v, want %v", name, got, c.ok)
+		}
+	}
+	s := state{workflow: "fork", status: "active"}
+	for _, step := range []string{"s1", "s0", "s2"} {
+		s = s.finish(differ(step))[0].state
+	}
+	if got := s.finish(finish("s3"))[0].reply; got != `complete {"report":"a.md","papers":["c.md"]}` {
+		t.Errorf("all outputs: %s", got)
+	}
+}
+
+// The model knows what may become of a task, and takes nothing else.
+func TestTaskModel(t *testing.T) {
+	var (
+		create = taskInput{Tool: "create_task", Title: "a", Request: "r"}
+		get    = taskInput{Tool: "get_task"}
+		remove = taskInput{Tool: "delete_task"}
+		update = func(title string) taskInput { return taskInput{Tool: "update_task", Title: title} }
+	)
+	op := func(at int64, in taskInput, out string) porcupine.Operation {
+		return porcupine.Operation{Input: in, Call: 2 * at, Output: out, Return: 2*at + 1}
+	}
+	open := func(at int64, in taskInput) porcupine.Operation { // lost, and its server lives
+		return porcupine.Operation{Input: in, Call: 2 * at, Output: lostReply, Return: 1000}
+	}
+	type ops = []porcupine.Operation
+	for name, c := range map[string]struct {
+		ops ops
+		ok  bool
+	}{
+		"looked":                          {ops{op(2, get, "is a")}, true},
+		"changed":                         {ops{op(2, update("b"), "is b"), op(3, get, "is b")}, true},
+		"a change lost":                   {ops{op(2, update("b"), "is b"), op(3, get, "is a")}, false},
+		"made again":                      {ops{op(2, update("b"), "is b"), op(3, create, "is b"), op(4, get, "is b")}, true},
+		"made anew":                       {ops{op(2, update("b"), "is b"), op(3, create, "is a"), op(4, get, "is a")}, false},
+		"deleted":                         {ops{op(2, remove, taskDeleted), op(3, get, taskGone), op(4, create, taskGone)}, true},
+		"deleted twice":                   {ops{op(2, remove, taskDeleted), op(3, remove, taskDeleted)}, false},
+		"deleted, and there":              {ops{op(2, remove, taskDeleted), op(3, get, "is a")}, false},
+		"gone by itself":                  {ops{op(2, get, taskGone)}, false},
+		"a lost change that was made":     {ops{op(2, update("b"), lostReply), op(3, get, "is b")}, true},
+		"a lost change that was not":      {ops{op(2, update("b"), lostReply), op(3, get, "is a")}, true},
+		"a lost change that comes late":   {ops{open(2, update("b")), op(3, update("c"), "is c"), op(4, get, "is b")}, true},
+		"a lost change of a dead server":  {ops{op(2, update("b"), lostReply), op(3, update("c"), "is c"), op(4, get, "is b")}, false},
+		"a change that comes twice":       {ops{op(2, update("b"), "is b"), op(3, update("c"), "is c"), op(4, get, "is b")}, false},
+		"a lost deletion that comes late": {ops{open(2, remove), op(3, get, "is a"), op(4, update("c"), taskGone)}, true},
+	} {
+		if got := porcupine.CheckOperations(taskModel, append(ops{op(1, create, "is a")}, c.ops...)); got != c.ok {
+			t.Errorf("%s: %v, and is to be %v", name, got, c.ok)
+		}
+	}
+}
+
+// A report of deepwork check is taken for clean with what may be there, and with
+// nothing else.
+func TestFinds(t *testing.T) {
+	const (
+		half    = "/p/.deepwork/board.db: task 1 is half deleted\n    call delete_task for it again\n"
+		note    = "note: /p: the clock was set back\n    nothing has to be done\n"
+		torn    = "/p/session_1.json: its checksum is wrong\n    look at it\n"
+		verdict = "9 sessions (3 active), 1 task: 1 problem\n"
+	)
+	for report, want := range map[string]bool{
+		half + note + verdict: false, half + torn + verdict: true, torn + verdict: true, "Error: checking /p: no such folder\n": true,
+	} {
+		if got := finds(report, underWay); got != want {
+			t.Errorf("%v, and is to be %v:\n%s", got, want, report)
+		}
+	}
+}
+
+// An order is found in the prompt that an agent gets, and nowhere else.
+func TestTokenIn(t *testing.T) {
+	o := newOrder("s3-7", rand.New(rand.NewPCG(1, 1)).IntN)
+	for prompt, want := range map[string]string{
+		o.String(): "s3-7",
+		"# A title\n\nc3-1\n\n" + o.String() + "\n": "s3-7",
+		"# sim-order s3-7 is a title\n":             "",
+		"sim-order":                                 "",
+	} {
+		if got := tokenIn(prompt); got != want {
+			t.Errorf("%q: %q, want %q", prompt, got, want)
+		}
+	}
+}
+
+// What agents and the source have told is read whole or refused.
+func TestLogs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	put := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, err := readRan(path); len(all) > 0 || err != nil {
+		t.Errorf("no file: %v, %v", all, err)
+	}
+	put("start s1-1 7\nwrote s1-1 7\nstart s1-1 8\nend s1-1 8\n")
+	if l, err := readAgentLog(path); err != nil || fmt.Sprint(l) != "map[end:map[s1-1:[8]] start:map[s1-1:[7 8]] wrote:map[s1-1:[7]]]" {
+		t.Errorf("%v, %v", l, err)
+	}
+	put("start s1-1\n")
+	if _, err := readAgentLog(path); err == nil {
+		t.Error("half a line is taken")
+	}
+	put(`{"id":"x-1","token":"x1-1"}` + "\n" + `{"id":"x-2","tok`)
+	if all, err := readRan(path); err == nil || !strings.Contains(err.Error(), "x-2") {
+		t.Errorf("half a line is taken: %v, %v", all, err)
+	}
+}
+
+// Lost calls that tell nothing do not keep the checker from its end, and what cannot
+// have come about is found among them.
+func TestLostCallsThatTellNothing(t *testing.T) {
+	for after, faults := range map[string]int{"at s1 done s0": 0, "at s2 done s0,s1": 1, "!session_ended aborted": 0} {
+		h := newHistory()
+		h.sessions["a"] = &session{}
+		add := func(at int64, in input, out string, until int64) { h.add(1, "a", in, at, out, until) }
+		add(1, input{Tool: "start_workflow", Workflow: "chain"}, "begin s0", 2)
+		for i := range int64(40) {
+			add(3+i, input{Tool: "get_step"}, lostReply, never)
+			add(3+i, input{Tool: "abort_workflow", Text: fmt.Sprint("because ", i%2)}, lostReply, never)
+		}
+		add(100, input{Tool: "finished_step", Step: "s0", Outputs: paper}, "begin s1", 101)
+		add(102, input{Tool: "get_step"}, after, 103)
+		h.check(t.TempDir())
+		if found := h.found(); h.tangled != 0 || len(found) != faults {
+			t.Errorf("%s: %d are tangled, %d kinds of faults", after, h.tangled, len(found))
+		}
+	}
+}
+
+// Each effect is found to be there once if it was acknowledged, and not if it was refused.
+func TestOnce(t *testing.T) {
+	for what, c := range map[string]struct {
+		e     *effect
+		there []string
+		want  string
+	}{
+		"acknowledged":      {&effect{id: "1"}, []string{"1"}, ""},
+		"lost":              {&effect{id: "1"}, nil, "a lost update"},
+		"done twice":        {&effect{id: "1"}, []string{"1", "2"}, "something that was done more than once"},
+		"another":           {&effect{id: "1"}, []string{"2"}, "something else than was told"},
+		"refused":           {&effect{refused: true}, nil, ""},
+		"refused and done":  {&effect{refused: true}, []string{"1"}, "something that was refused and done"},
+		"never answered":    {&effect{}, nil, ""},
+		"unanswered, done":  {&effect{}, []string{"1"}, ""},
+		"not even asked":    {nil, []string{"1"}, "something that nobody asked for"},
+		"unanswered, twice": {&effect{}, []string{"1", "2"}, "something that was done more than once"},
+	} {
+		h := newHistory()
+		if c.e != nil {
+			h.ask(aTask, "x", c.e)
+		}
+		there := map[string][]string{}
+		if c.there != nil {
+			there["x"] = c.there
+		}
+		h.once(aTask, there, func(_ string, e *effect) bool { return e.id != "" })
+		found := ""
+		for _, f := range h.found() {
+			found += f.kind
+		}
+		if found != c.want {
+			t.Errorf("%s: %q, want %q", what, found, c.want)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"deepwork/actor/durable"
+	"deepwork/actor/wait"
+	"deepwork/cmd/proof/fault"
+)
+
+// points are where servers are killed.
+var points = []string{durable.OpCreate, durable.OpWrite, durable.OpSync, durable.OpMove, durable.OpExchange, durable.OpSyncDir}
+
+// plan makes up what the next process suffers.
+func (s *simulation) plan() fault.Plan {
+	p := fault.Plan{Image: s.image.Dir}
+	r := s.random
+	switch r.IntN(8) {
+	case 0, 1:
+		p.Point = []string{"before ", "after "}[r.IntN(2)] + points[r.IntN(len(points))]
+		p.PointAt = 1 + r.IntN(40)
+	case 2:
+		p.FullAt, p.FullFor = 1+r.IntN(30), 1+r.IntN(10)
+	case 3:
+		p.Slow = time.Duration(1+r.IntN(20)) * time.Millisecond
+	case 4:
+		// Not by a day: what was done that long ago is not looked for when a client
+		// repeats a call.
+		p.Clock = time.Duration(r.IntN(1400)-700) * time.Minute
+	case 5:
+		p.Commit = 1 + r.IntN(40)
+		if r.IntN(4) > 0 {
+			p.Late = time.Duration(1+r.IntN(3000)) * time.Microsecond
+		}
+	case 6:
+		p.Pages = 1 + r.IntN(4)
+	}
+	p.Torn = r.IntN(2) == 0
+	return p
+}
+
+// rage does what is bad for servers until ctx ends, and leaves all of them up.
+func (s *simulation) rage(ctx context.Context) error {
+	for ctx.Err() == nil {
+		_ = wait.For(ctx, time.Duration(50+s.random.IntN(400))*time.Millisecond)
+		var err error
+		p, _ := s.servers[s.random.IntN(len(s.servers))].current()
+		switch k := s.random.IntN(10); {
+		case k < 4 && p != nil:
+			s.kills++
+			err = p.kill()
+		case k == 4 && p != nil:
+			s.stop(p)
+		case k >= 5 && k < 8:
+			err = s.cutPower()
+		case k == 8:
+			if len(s.history.known()) == len(s.history.sessions) { // none is damaged
+				s.verify(context.WithoutCancel(ctx), "beside running servers", underWay...)
+			}
+		case k == 9:
+			if err = s.source.kill(); err == nil {
+				_ = wait.For(ctx, time.Duration(s.random.IntN(50))*time.Millisecond)
+				err = s.startSource(context.WithoutCancel(ctx))
+			}
+		}
+		if err = errors.Join(err, s.startAll(context.WithoutCancel(ctx))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// underWay are what `deepwork check` may find while servers are killed: what the
+// next server, or the next call of the same client, puts right.
+var underWay = []string{
+	" is half deleted", "the removal of attempt ", " was cut short", "and neither its server nor its agent runs",
+}
+
+func (s *simulation) stop(p *process) {
+	if err := p.stop(); err != nil {
+		s.history.fault("a server that does not end", "server %d: %v", p.where.number, err)
+	}
+}
+
+// startAll starts what has ended, by our hand or by its plan.
+func (s *simulation) startAll(ctx context.Context) error {
+	for _, where := range s.servers {
+		if p, _ := where.current(); p == nil {
+			if err := s.startServer(ctx, where, s.plan()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *simulation) startServer(ctx context.Context, where *server, plan fault.Plan) error {
+	plan.Tied = where.http
+	return where.run(ctx, command{args: []string{s.program, "serve", "--path", s.root, "--no-quality-gate"},
+		env: []string{plan.Env(), "DEEPWORK_ADDITIONAL_JOBS_FOLDERS="}, log: filepath.Join(s.dir, fmt.Sprintf("server-%d.log", where.number)), full: plan.FullAt > 0})
+}
+
+// cutPower ends all servers at once and takes from the disk what was not synced. Now and
+// then the file of a session is damaged too.
+func (s *simulation) cutPower() error {
+	s.cuts.Add(1)
+	var killed []*process
+	for _, where := range s.servers {
+		if p, _ := where.current(); p != nil && p.cmd.Process.Kill() == nil {
+			killed = append(killed, p)
+		}
+	}
+	for _, p := range killed {
+		<-p.ended
+	}
+	s.calls.Lock() // who was called has got what there is to get
+	defer s.calls.Unlock()
+	if err := s.image.CutPower(s.root, s.random.IntN(3) == 0, s.random.IntN(2) == 0); err != nil {
+		return fmt.Errorf("cutting the power: %w", err)
+	}
+	if s.random.IntN(4) > 0 {
+		return nil
+	}
+	all := s.history.known()
+	if len(all) == 0 {
+		return nil
+	}
+	id := all[s.random.IntN(len(all))]
+	data, err := os.ReadFile(sessionFile(s.root, id))
+	if err != nil || len(data) == 0 {
+		return nil // that it is lost shows at its next call
+	}
+	switch s.random.IntN(3) {
+	case 0:
+		data[s.random.IntN(len(data))] ^= 1 << s.random.IntN(8)
+	case 1:
+		data = data[:s.random.IntN(len(data))]
+	case 2:
+		data = nil
+	}
+	s.history.with(func() { s.history.sessions[id].damaged = true })
+	return errors.Join(os.WriteFile(sessionFile(s.root, id), data, 0o600), s.image.Reset(s.root))
+}
+
+// settleTime is how long the last server has for what others left.
+const settleTime = 30 * time.Second
+
+// end stops all servers, looks with a last one at each session, has it see to what others
+// left of executions and of the board, and judges what is on disk.
+func (s *simulation) end(ctx context.Context) error {
+	for _, where := range s.servers {
+		if p, _ := where.current(); p != nil {
+			s.stop(p)
+		}
+	}
+	last := newServer(len(s.servers), false)
+	s.servers = []*server{last}
+	if err := s.startServer(ctx, last, fault.Plan{Image: s.image.Dir}); err != nil {
+		return err
+	}
+	a := s.agent(s.clients * 2)
+	for _, id := range s.history.known() {
+		for range 2 { // one may be lost
+			a.perform(ctx, input{Tool: "get_step", Session: id}, true)
+		}
+	}
+	for _, c := range s.callers {
+		c.home = last
+		c.settle(ctx)
+	}
+	for _, c := range s.clerks {
+		c.home = last
+	}
+	if len(s.tasks) > 0 { // else no board was made
+		if err := s.settleBoard(ctx); err != nil {
+			return err
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.tasks)) {
+		c := s.clerks[0]
+		// What a kill has cut short of a removal, the same call finishes.
+		for n := 0; n < tries && s.tasks[id].removing; n++ {
+			if t := c.register(ctx, id, taskInput{Tool: "delete_task"}); t.kind == given || t.kind == gone {
+				break
+			}
+		}
+		c.register(ctx, id, taskInput{Tool: "get_task"})
+	}
+	p, err := last.wait(ctx)
+	if err != nil {
+		return err
+	}
+	s.stop(p)
+	if _, err := s.judge(nil, s.dir); err != nil {
+		return err
+	}
+	if err := errors.Join(s.clear(), s.judgeExecutions(), s.judgeBoard(ctx)); err != nil {
+		return err
+	}
+	s.verify(ctx, "at the end")
+	return nil
+}
+
+// clear removes the files that were damaged on purpose.
+func (s *simulation) clear() error {
+	_, damaged, err := sessionsIn(s.root)
+	for id, session := range s.history.sessions {
+		if !session.damaged {
+			continue
+		}
+		if rerr := os.Remove(sessionFile(s.root, id)); !errors.Is(rerr, fs.ErrNotExist) {
+			err = errors.Join(err, rerr)
+		}
+		for _, name := range damaged {
+			if strings.Contains(name, id) {
+				err = errors.Join(err, os.Remove(filepath.Join(filepath.Dir(sessionFile(s.root, id)), name)))
+			}
+		}
+	}
+	return err
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"deepwork/cmd/proof/fault"
+)
+
+// A simulation is what goes wrong: clients with random calls against real server
+// processes on one folder, while servers are killed, the power fails, the disk is full or
+// slow, files are damaged, the clock jumps and editors save. Every history is checked for
+// linearizability against a model of the workflow tools, or of a task of the board: what
+// was acknowledged is never lost and never done twice, what was not is seen whole or not
+// at all. No agent and no workflow of another system is started twice, and what they have
+// done is not lost. At the end `deepwork check` is the judge.
+//
+// The same seed makes the same choices of clients and faults. What comes of them is
+// decided by the timing of processes too, so a seed that has failed may have to be run
+// more than once.
+type simulation struct {
+	*world
+	length  time.Duration // how long clients work
+	clients int           // of workflows; of the board, and of executions, there are a quarter as many each
+	image   fault.Image
+	random  *rand.Rand // of the faults
+
+	tasks   map[string]*task // of the board, that were acknowledged; guarded by the history
+	stops   map[string]bool  // attempts that were to be stopped; likewise
+	clerks  []*clerk
+	callers []*caller
+
+	source        *process // of workflows
+	sourceAddress string
+
+	cuts                      atomic.Int64 // of the power
+	kills                     int          // of one server
+	attempts, agents, rescues int          // attempts that there were in the end, agents that ever began, refs that keep work of deleted attempts
+	executions                int          // that the source was given
+}
+
+// simulate runs a simulation in an empty folder. It blocks for a little longer than
+// length. What must not be is in the history; the error is one of the simulation itself.
+func simulate(ctx context.Context, dir string, seed uint64, length time.Duration, clients int) (*simulation, error) {
+	s := &simulation{world: newWorld(filepath.Join(dir, "project"), dir, seed, 1), length: length, clients: clients,
+		image: fault.Image{Dir: filepath.Join(dir, "image")}, random: rand.New(rand.NewPCG(seed, 0)), tasks: map[string]*task{}, stops: map[string]bool{}}
+	s.lose, s.roam, s.wrongClocks = 0.08, true, true
+	err := s.layOut(ctx)
+	if err == nil {
+		err = s.live(ctx)
+	}
+	for _, where := range s.servers { // none is left but after an error
+		if p, _ := where.current(); p != nil {
+			err = errors.Join(err, p.kill())
+		}
+	}
+	if s.source != nil {
+		err = errors.Join(err, s.source.kill())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("simulating: %w", err)
+	}
+	return s, nil
+}
+
+// String says what happened.
+func (s *simulation) String() string {
+	h := s.history
+	damaged := 0
+	for _, session := range h.sessions {
+		if session.damaged {
+			damaged++
+		}
+	}
+	return fmt.Sprintf("seed %d: %d sessions (%d histories too tangled), %d tasks (%d attempts left, %d agents began, %d rescues), %d executions; %d calls (%d lost, %d without effect), %d kills, %d power cuts, %d files damaged",
+		s.seed, len(h.sessions), h.tangled, len(s.tasks), s.attempts, s.agents, s.rescues, s.executions, h.calls, h.lost, h.refused, s.kills, s.cuts.Load(), damaged)
+}
+
+// faultsIn says what was wrong; "" if nothing was.
+func (h *history) faultsIn() string {
+	var b strings.Builder
+	for _, f := range h.found() {
+		fmt.Fprintf(&b, "%s, %d times:\n  %s\n", f.kind, f.count, strings.ReplaceAll(strings.Join(f.examples, "\n"), "\n", "\n  "))
+	}
+	return b.String()
+}
+
+// runSim is the subcommand sim.
+func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("sim", flag.ContinueOnError)
+	seed := flags.Uint64("seed", 0, "makes the choices; 0 takes another one each time")
+	length := flags.Duration("time", 8*time.Second, "how long its clients work")
+	clients := flags.Int("clients", 8, "how many there are")
+	if err := parse(flags, args, stderr, nil); err != nil {
+		return err
+	}
+	if *seed == 0 {
+		*seed = rand.Uint64N(1 << 32)
+	}
+	dir, err := os.MkdirTemp("", "simulation-")
+	if err != nil {
+		return err
+	}
+	s, err := simulate(ctx, dir, *seed, *length, *clients)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout, s)
+	if faults := s.history.faultsIn(); faults != "" {
+		fmt.Fprintf(stdout, "WRONG: %s\nThe project, the servers' logs and drawings of the histories are in %s. To repeat it (timing may differ, so perhaps more than once):\n\ngo run ./cmd/proof sim -seed %d -time %v -clients %d\n",
+			faults, dir, *seed, *length, *clients)
+		return errWrong
+	}
+	return os.RemoveAll(dir)
+}
+
+// layOut makes the project, a repository with jobs, agents and a source of workflows,
+// and says which servers there are.
+func (s *simulation) layOut(ctx context.Context) (err error) {
+	if s.program, err = build(ctx, s.dir, buildOptions...); err != nil {
+		return err
+	}
+	if err := s.startSource(ctx); err != nil {
+		return err
+	}
+	script := filepath.Join(s.dir, "agent.sh")
+	// Executions have all the time there is, for clocks go wrong, and few slots, so that
+	// some wait.
+	config := fmt.Sprintf("attempts: {max_concurrent: 4}\nexecutors:\n  SIM: {command: [sh, %q, %q]}\n"+
+		"workflow_tools:\n  execution_timeout: 0\n  reply_within: 150ms\n  status_interval: 20ms\n  max_concurrent_executions: 2\n  refresh_interval: 0\n  sources:\n    - {name: sim, url: %q}\n",
+		script, s.agentLog(), s.source.url)
+	err = errors.Join(layOut(s.root, config), s.writeJobs(), writeFiles(s.root, map[string]string{"README": "A project.\n"}),
+		os.WriteFile(script, []byte(agentScript), 0o644), s.image.Reset(s.root))
+	for _, args := range []string{"init -q -b main", "add README load_outputs", "commit -q -m first"} {
+		if err == nil {
+			_, err = s.git(ctx, strings.Fields(args)...)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	// Up to three servers, the first over stdio, mostly, so that each kind is there.
+	for n := range 1 + s.random.IntN(3) {
+		s.servers = append(s.servers, newServer(n, n > 0 && s.random.IntN(3) > 0 || n == 0 && s.random.IntN(4) == 0))
+	}
+	// .deepwork is not the repository's.
+	return os.WriteFile(filepath.Join(s.root, ".git", "info", "exclude"), []byte("/.deepwork/\n"), 0o644)
+}
+
+func (s *simulation) git(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "user.name=Sim", "-c", "user.email=sim@example.com"}, args...)...)
+	cmd.Dir = s.root
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out), err
+}
+
+// live lets clients, faults and editors loose, ends them, and takes stock.
+func (s *simulation) live(ctx context.Context) error {
+	if err := s.startAll(ctx); err != nil {
+		return err
+	}
+	working, done := context.WithTimeout(ctx, s.length)
+	defer done()
+	var clients sync.WaitGroup
+	var shared *pair
+	for n := range s.clients {
+		if n%2 == 0 {
+			shared = &pair{}
+		}
+		a := &rover{agent: s.agent(n), pair: shared}
+		clients.Go(func() { a.work(working) })
+	}
+	// Agents and sources cost more than sessions do: a quarter as many clients each.
+	for n := range (s.clients + 3) / 4 {
+		clerk := &clerk{agent: s.agent(s.clients + 2*n), sim: s}
+		caller := &caller{agent: s.agent(s.clients + 2*n + 1)}
+		s.clerks, s.callers = append(s.clerks, clerk), append(s.callers, caller)
+		clients.Go(func() { clerk.work(working) })
+		clients.Go(func() { caller.work(working) })
+	}
+	edited := s.edits(working, time.Second)
+	err := s.rage(working)
+	done()
+	clients.Wait()
+	edited()
+	return errors.Join(err, s.end(ctx))
+}

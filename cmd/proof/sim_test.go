@@ -1,0 +1,55 @@
+package main
+
+import (
+	"flag"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	simSeed    = flag.Uint64("sim.seed", 0, "the `seed` of TestSimulation; 0: another one each time")
+	simTime    = flag.Duration("sim.time", 8*time.Second, "how long its clients work")
+	simClients = flag.Int("sim.clients", 8, "how many there are")
+)
+
+// TestSimulation has clients work at servers that are killed, lose power, have a
+// full disk and a wrong clock, and checks every answer against a model.
+func TestSimulation(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no inodes and no signals there")
+	}
+	seed := *simSeed
+	if seed == 0 {
+		seed = rand.Uint64N(1 << 32)
+	}
+	length := *simTime
+	if testing.Short() {
+		length = min(length, 2*time.Second)
+	}
+	dir := t.TempDir()
+	s, err := simulate(t.Context(), dir, seed, length, *simClients)
+	if err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	t.Log(s)
+	if len(s.history.sessions) == 0 || s.history.calls == 0 {
+		t.Error("nothing was done")
+	}
+	faults := s.history.faultsIn()
+	if faults == "" {
+		return
+	}
+	kept, err := os.MkdirTemp("", "simulation-")
+	if err == nil {
+		err = os.CopyFS(kept, os.DirFS(dir))
+	}
+	if err != nil {
+		t.Errorf("keeping what happened: %v", err)
+	}
+	t.Errorf("%s\nThe project, the servers' logs and drawings of the histories are in %s. To repeat it (timing may differ, so perhaps more than once):\n\ngo test ./cmd/proof -count=1 -run '^TestSimulation$' -sim.seed=%d -sim.time=%v -sim.clients=%d",
+		strings.ReplaceAll(faults, dir, kept), kept, seed, length, *simClients)
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// A world is one project with the servers that serve it, and what clients do to it.
+type world struct {
+	root    string // the project
+	dir     string // the folder for logs and what else is kept
+	program string // deepwork
+	seed    uint64
+	group   int // how many steps run concurrently in the workflow wide
+	history *history
+	saves   *saves
+	servers []*server
+	calls   sync.RWMutex // held for reading by each call
+
+	lose        float64 // the part of the replies that are lost
+	strict      bool    // only what is lost on purpose may fail; else servers are killed
+	stateless   bool    // clients speak the newest protocol, which has no sessions
+	roam        bool    // clients now and then call another server than their own
+	wrongClocks bool    // those of some servers
+}
+
+func newWorld(root, dir string, seed uint64, group int) *world {
+	return &world{root: root, dir: dir, seed: seed, group: group, history: newHistory(), saves: newSaves(group)}
+}
+
+// agent makes the client of a number, whose own server is one in turn.
+func (w *world) agent(number int) *agent {
+	return &agent{world: w, number: number, random: rand.New(rand.NewPCG(w.seed, uint64(number)+1)),
+		home: w.servers[number%len(w.servers)], lose: w.lose, conns: map[*process]*conn{}}
+}
+
+// A server is a place where server processes run, one after the other.
+type server struct {
+	number int
+	http   bool
+
+	mu      sync.Mutex
+	process *process      // nil: none runs
+	up      chan struct{} // closed when process is set; made anew when it has ended
+}
+
+func newServer(number int, http bool) *server {
+	return &server{number: number, http: http, up: make(chan struct{})}
+}
+
+// current returns the process that runs, or nil, and what to wait for then.
+func (s *server) current() (*process, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.process, s.up
+}
+
+// wait returns the process that runs, as soon as one does.
+func (s *server) wait(ctx context.Context) (*process, error) {
+	for {
+		p, up := s.current()
+		if p != nil {
+			return p, nil
+		}
+		select {
+		case <-up:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// run has a process of the command be the one that runs. That it ends before it can be
+// called is no error.
+func (s *server) run(ctx context.Context, c command) error {
+	c.stdio = !s.http
+	if s.http {
+		c.args = append(c.args, "--transport", "http", "--port", "0")
+	}
+	p, err := start(ctx, c)
+	if err != nil {
+		return err
+	}
+	s.serve(p)
+	return nil
+}
+
+func (s *server) serve(p *process) {
+	p.where = s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !p.alive() {
+		return
+	}
+	s.process = p
+	close(s.up)
+	go func() { // ends with the process
+		<-p.ended
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.process, s.up = nil, make(chan struct{})
+	}()
+}
+
+// edits has an editor at each job until ctx ends, and returns what waits for their end.
+func (w *world) edits(ctx context.Context, every time.Duration) (wait func()) {
+	var editors sync.WaitGroup
+	for job := range jobCount {
+		editors.Go(func() { w.edit(ctx, job, every) })
+	}
+	return editors.Wait
+}
