@@ -15,11 +15,13 @@ import (
 	"deepwork/actor/wait"
 	board "deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/store"
+	"deepwork/session/store/local/sqlite"
 )
 
 // openBoard opens the task board to read it, beside servers too.
-func (s *simulation) openBoard(ctx context.Context) (*board.Board, error) {
-	return board.Open(ctx, board.Options{Path: filepath.Join(s.root, ".deepwork", "board.db"), ReadOnly: true})
+func (s *simulation) openBoard(ctx context.Context) (*sqlite.DB, error) {
+	return sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(s.root, ".deepwork", "board.db"), ReadOnly: true})
 }
 
 // settleBoard waits until every attempt has ended.
@@ -30,7 +32,7 @@ func (s *simulation) settleBoard(ctx context.Context) error {
 	}
 	defer b.Close()
 	for until := time.Now().Add(settleTime); ; _ = wait.For(ctx, 50*time.Millisecond) {
-		all, err := b.AllAttempts(ctx)
+		all, err := b.Board().AllAttempts(ctx)
 		if err != nil {
 			return err
 		}
@@ -68,11 +70,12 @@ func readAgentLog(path string) (map[string]map[string][]string, error) {
 // judgeBoard compares the board, what agents have done and what git has with what clients
 // were told. No server runs.
 func (s *simulation) judgeBoard(ctx context.Context) error {
-	b, err := s.openBoard(ctx)
+	db, err := s.openBoard(ctx)
 	if err != nil {
 		return err
 	}
-	defer b.Close()
+	defer db.Close()
+	b := db.Board()
 	did, err := readAgentLog(s.agentLog())
 	if err != nil {
 		return err
@@ -122,7 +125,7 @@ func (s *simulation) judgeBoard(ctx context.Context) error {
 }
 
 // tasksOn are the ids of all tasks of the board, by the request that is their description.
-func tasksOn(ctx context.Context, b *board.Board) (map[string][]string, error) {
+func tasksOn(ctx context.Context, b store.Board) (map[string][]string, error) {
 	projects, _, _, err := b.Projects(ctx, board.Page{Limit: 10})
 	if err != nil {
 		return nil, err
