@@ -187,7 +187,7 @@ func NewServer(o Options) (*Server, error) {
 		return failed(err)
 	}
 	if s.remote != nil {
-		o := remotetools.Options{Root: root, Version: o.Version, Member: member, Settings: settings.Current, Refused: settings.Refused, Changes: jobs.Changes}
+		o := remotetools.Options{Root: root, Version: o.Version, Member: member, Database: db, Settings: settings.Current, Refused: settings.Refused, Changes: jobs.Changes}
 		if s.tools.Has("finished_step") { // a workflow that is started could not be finished otherwise
 			o.Jobs = e.jobs
 		}

@@ -20,6 +20,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/execution"
+	"deepwork/session/store/local/sqlite"
 	"deepwork/session/workflow"
 )
 
@@ -96,7 +97,11 @@ func inspect(ctx context.Context, root string) (session.Report, error) {
 	for _, part := range []func() (session.Report, error){
 		func() (session.Report, error) { return workflow.Inspect(ctx, root, quiet) },
 		func() (session.Report, error) { return attempt.Inspect(ctx, root, cfg, quiet) },
-		func() (session.Report, error) { return execution.Inspect(ctx, root, quiet) },
+		func() (session.Report, error) {
+			db := sqlite.New(sqlite.Options{Path: sqlite.Path(root), ReadOnly: true, Logger: quiet})
+			defer db.Close() // of what was only read
+			return execution.Inspect(ctx, db)
+		},
 	} {
 		r, err := part()
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"deepwork/actor"
 	"deepwork/catalog/remote"
+	"deepwork/session/store"
 )
 
 // message is what a run's actor receives.
@@ -47,27 +48,27 @@ func (acceptMessage) runMessage()   {}
 func (progressMessage) runMessage() {}
 func (endMessage) runMessage()      {}
 
-// A runActor owns the state of one run. What it is told is on disk before
-// anybody sees it, progress aside, which is in memory only.
+// A runActor owns the state of one execution. What it is told is stored before
+// anybody sees it, except progress, which is in memory only.
 type runActor struct {
 	engine   *Engine
 	entry    *entry
-	rec      *record // nil before Start
+	rec      *store.Execution // nil before Start; never changed once it is stored
 	log      *slog.Logger
 	watchers []watchMessage
-	told     time.Time // when progress was last logged for all to see
+	logged   time.Time // when progress was last logged for all to see
 }
 
-// Start reads the record where an incarnation before this one crashed.
-func (a *runActor) Start(context.Context) error {
+// Start reads the record after an incarnation before this one crashed.
+func (a *runActor) Start(ctx context.Context) error {
 	if a.rec == nil {
-		r, err := a.engine.store.last(a.entry.id)
+		r, err := a.engine.store.Execution(ctx, a.entry.id)
 		if err != nil {
 			return fmt.Errorf("taking up run %s after a crash: %w", a.entry.id, err)
 		}
 		a.rec = r
 	}
-	a.log = a.engine.log.With("execution_id", a.rec.ExecutionID, "workflow", a.rec.WorkflowName, "source", a.rec.Source)
+	a.log = a.engine.log.With("execution_id", a.rec.ID, "workflow", a.rec.WorkflowName, "source", a.rec.Source)
 	return nil
 }
 
@@ -81,11 +82,9 @@ func (a *runActor) Receive(ctx context.Context, m message) error {
 			a.watchers = append(a.watchers, m)
 		}
 	case startMessage:
-		next := a.rec.next()
-		next.State, next.Deadline = starting, m.Deadline
-		// Synced whatever its kind: that it waits may be on disk with another run's
-		// sync, and who finds that after a loss of power says that nothing was started.
-		if err := a.save(ctx, next, nil, true); err != nil {
+		next := *a.rec
+		next.State, next.Deadline = store.ExecutionStarting, m.Deadline
+		if err := a.save(ctx, &next); err != nil {
 			m.Reply.Fail(err) // nothing was sent: the driver gives up
 			return nil
 		}
@@ -93,9 +92,9 @@ func (a *runActor) Receive(ctx context.Context, m message) error {
 		a.publish(nil)
 		m.Reply.Send(struct{}{})
 	case acceptMessage:
-		next := a.rec.next()
+		next := *a.rec
 		next.State, next.SourceExecutionID = Running, &m.SourceExecutionID
-		a.must(ctx, next, nil, true)
+		a.must(ctx, &next)
 		a.log.Info("run accepted by its source", "source_execution_id", m.SourceExecutionID)
 		a.publish(a.entry.view.Load().Progress)
 		m.Reply.Send(struct{}{})
@@ -111,19 +110,21 @@ func (a *runActor) Receive(ctx context.Context, m message) error {
 }
 
 // save makes a record durable and the actor's own.
-func (a *runActor) save(ctx context.Context, next *record, result json.RawMessage, sync bool) error {
-	if err := a.engine.store.save(ctx, next, result, sync); err != nil {
-		return err
+func (a *runActor) save(ctx context.Context, next *store.Execution) error {
+	err := a.engine.member.Enter(ctx)
+	if err == nil {
+		err = a.engine.store.Save(ctx, next)
 	}
-	a.rec = next
-	return nil
+	if err == nil {
+		a.rec = next
+	}
+	return err
 }
 
-// must is save for what is true whether it can be written or not: the source
-// runs it, or it has ended. After a crash it is then learned from the source
-// again, or unknown.
-func (a *runActor) must(ctx context.Context, next *record, result json.RawMessage, sync bool) (written bool) {
-	if err := a.save(ctx, next, result, sync); err != nil {
+// must is save for what is true whether it can be stored or not: the source runs it,
+// or it has ended. After a crash it is then learned from the source again, or unknown.
+func (a *runActor) must(ctx context.Context, next *store.Execution) (stored bool) {
+	if err := a.save(ctx, next); err != nil {
 		a.log.Error("a run cannot be written down; it will not be known as it is after a restart", "error", err)
 		a.rec = next
 		return false
@@ -139,8 +140,8 @@ func (a *runActor) advance(p remote.Progress) {
 	}
 	// All of it is for debugging; one a second is for the log of every day.
 	level := slog.LevelDebug
-	if now := time.Now(); now.Sub(a.told) >= time.Second {
-		level, a.told = slog.LevelInfo, now
+	if now := time.Now(); now.Sub(a.logged) >= time.Second {
+		level, a.logged = slog.LevelInfo, now
 	}
 	attrs := []any{"message", p.Message}
 	if p.Value != nil {
@@ -158,7 +159,8 @@ func (a *runActor) end(ctx context.Context, o outcome) {
 	if a.entry.view.Load().over {
 		return
 	}
-	next := a.rec.next()
+	was := a.entry.view.Load()
+	next := *a.rec
 	next.StatusSupported = !o.blind
 	if next.State = o.state; o.blind {
 		next.State = Running
@@ -171,24 +173,18 @@ func (a *runActor) end(ctx context.Context, o outcome) {
 	if o.words != "" {
 		next.Error = new(clip(o.words, maxWords))
 	}
-	var long json.RawMessage
-	switch size := len(o.result); {
-	case size <= inlineLimit:
+	run := shown(&next)
+	run.Result, run.Progress = o.result, a.lastProgress(o, was)
+	if run.Progress != nil {
+		next.Progress, _ = json.Marshal(run.Progress) // numbers and a text: it always has a JSON form
+	}
+	short := len(o.result) <= maxStored
+	if short {
 		next.Result = o.result
-	case size <= maxOnDisk:
-		long, next.ResultKept, next.ResultSum = o.result, true, checksum(o.result)
-	case next.Error == nil:
-		next.Error = new(resultDropped(size))
+	} else if next.Error == nil {
+		next.Error = new(resultDropped(len(o.result))) // true once it is no longer in memory
 	}
-	stored := a.must(ctx, next, long, next.Async) && (long != nil || len(next.Result) > 0)
-
-	run := next.run()
-	run.Result = o.result
-	if o.words == "" {
-		run.Error = nil // what it says is true once the result is gone
-	}
-	was := a.entry.view.Load()
-	run.Progress = a.lastProgress(o, was)
+	stored := a.must(ctx, &next)
 	attrs := []any{"state", run.State, "took", a.engine.time().Sub(run.StartedAt)}
 	switch {
 	case run.Error != nil:
@@ -198,7 +194,10 @@ func (a *runActor) end(ctx context.Context, o outcome) {
 	default:
 		a.log.Info("run ended", attrs...)
 	}
-	a.tell(&view{Execution: run, version: was.version + 1, over: true, stored: stored, long: next.ResultKept, code: o.code, unsure: o.unsure})
+	v := &view{Execution: run, version: was.version + 1, over: true, code: o.code, unsure: o.unsure}
+	a.entry.view.Store(v)
+	a.engine.entries.ended(a.entry, stored && short)
+	a.tell(v)
 }
 
 // lastProgress is how far a run was at its end: as its source said with the end, else
@@ -218,16 +217,13 @@ func (a *runActor) lastProgress(o outcome, was *view) *remote.Progress {
 
 // publish shows the record to all, with this progress.
 func (a *runActor) publish(p *remote.Progress) {
-	run := a.rec.run()
+	run := shown(a.rec)
 	run.Progress = p
 	a.tell(&view{Execution: run, version: a.entry.view.Load().version + 1})
 }
 
 func (a *runActor) tell(v *view) {
 	a.entry.view.Store(v)
-	if v.over {
-		a.engine.kept.ended(a.entry)
-	}
 	for _, w := range a.watchers {
 		w.Reply.Send(v)
 	}

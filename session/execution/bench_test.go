@@ -19,14 +19,3 @@ func BenchmarkOverhead(b *testing.B) {
 		}
 	}
 }
-
-// BenchmarkLine is what one line of a journal costs before it is written.
-func BenchmarkLine(b *testing.B) {
-	r := written(1, Completed, nil)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := encode([]*record{r}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/presence"
 	"deepwork/catalog/remote"
+	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/store"
 
 	"github.com/google/uuid"
 )
@@ -103,16 +106,47 @@ func (e *Engine) call(ctx context.Context, identity string, w *remote.Workflow, 
 	case !errors.Is(why, ErrCancelled):
 		return nil, fmt.Errorf("waiting for run %s, which goes on: %w", n.id, why)
 	}
+	if v, err = e.cancelled(ctx, n); err != nil {
+		return nil, err
+	}
+	return answer(v, setting)
+}
+
+// cancelled cancels an execution and returns it when it has ended.
+func (e *Engine) cancelled(ctx context.Context, n *entry) (*view, error) {
 	n.cancel(ErrCancelled)
 	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*cancelTime)
 	defer cancel()
-	switch v, err = e.await(ended, n, 0, nil); {
+	switch v, err := e.await(ended, n, 0, nil); {
 	case errors.Is(err, actor.ErrStopped):
 		return nil, closed(n.view.Load())
 	case err != nil:
 		return nil, fmt.Errorf("waiting for run %s to be cancelled: %w", n.id, err)
+	default:
+		return v, nil
 	}
-	return answer(v, setting)
+}
+
+type leavingKey struct{}
+
+// WithLeaving returns a context for Call. Once leaving ends, Call waits no longer for
+// the end of its execution: it returns an error that wraps leaving's cause, and the
+// execution goes on as when ctx ends. What it does before it waits is not cut short,
+// nor is anything else that is done with the context: for a client that sent its last
+// request and still reads, whose other calls have longer to end than this may take.
+func WithLeaving(ctx, leaving context.Context) context.Context {
+	return context.WithValue(ctx, leavingKey{}, leaving)
+}
+
+// untilLeaving returns a context that ends with ctx and with what WithLeaving gave it.
+func untilLeaving(ctx context.Context) (context.Context, func()) {
+	leaving, ok := ctx.Value(leavingKey{}).(context.Context)
+	if !ok {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(leaving, func() { cancel(context.Cause(leaving)) })
+	return ctx, func() { stop(); cancel(nil) }
 }
 
 // waitsForSlot is the progress of a run that has not begun.
@@ -132,20 +166,21 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 	if !ok {
 		return nil, session.NotNow("too_many_runs", "Workflow '%s' cannot be run now: %d runs wait for one of the %d slots (workflow_tools.max_concurrent_executions) already. Call again when some have ended.", w.Name, maxWaiting, slots)
 	}
-	rec := &record{
-		FormatVersion: recordFormat, ExecutionID: id.String(), Server: e.store.server, Identity: identity,
+	x := &store.Execution{
+		ID: id.String(), Owner: e.member.ID(), Identity: identity,
 		Source: w.Source, WorkflowID: w.ID, WorkflowName: w.Name, Async: w.Async,
-		State: starting, StatusSupported: true, StartedAt: e.time(), Timeout: limit,
+		State: store.ExecutionStarting, StatusSupported: true, StartedAt: e.time(), Timeout: limit,
 	}
 	if t != nil {
-		rec.State = waiting
+		x.State = store.ExecutionWaiting
 	} else {
-		rec.Deadline = e.deadline(limit)
+		x.Deadline = e.deadline(limit)
 	}
-	// A run that is not at its source when the machine stops has its end with it;
-	// only what can be found again there is worth a sync.
-	if err = e.store.save(ctx, rec, nil, w.Async && t == nil); err == nil {
-		n := e.enter(rec)
+	if err = e.member.Enter(ctx); err == nil { // whoever owns executions must look alive
+		err = e.store.Save(ctx, x)
+	}
+	if err == nil {
+		n := e.enter(x)
 		log := e.log.With("execution_id", n.id, "workflow", w.Name, "source", w.Source)
 		if t == nil {
 			log.Info("run started")
@@ -155,16 +190,16 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 			v.Progress = &remote.Progress{Message: waitsForSlot}
 			n.view.Store(&v)
 		}
-		if e.hire(n, rec, func(ctx context.Context) (outcome, bool) {
+		if e.drive(n, x, func(ctx context.Context, n *entry) (outcome, bool) {
 			return e.execute(ctx, n, order{w, arguments, t, limit})
 		}) {
 			return n, nil
 		}
-		err = errStoreClosed // the next server finds the record, and that it was not answered
+		err = errClosing // the next server finds the record, and that it was not answered
 	}
 	e.giveUp(t)
 	switch {
-	case errors.Is(err, errStoreClosed):
+	case errors.Is(err, errClosing), errors.Is(err, task.ErrClosed), errors.Is(err, presence.ErrLeft):
 		return nil, session.NotNow("shutting_down", "The server is shutting down; workflow '%s' was not started. Call again when it is back.", w.Name).Because(err)
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("starting workflow %q: %w", w.Name, context.Cause(ctx))
@@ -185,30 +220,10 @@ func (e *Engine) giveUp(t *ticket) {
 }
 
 // enter makes an entry that shows a record.
-func (e *Engine) enter(rec *record) *entry {
-	n := &entry{id: rec.ExecutionID, identity: rec.Identity}
-	n.view.Store(&view{Execution: rec.run(), version: 1, over: rec.over(), stored: rec.ResultKept || len(rec.Result) > 0, long: rec.ResultKept})
+func (e *Engine) enter(x *store.Execution) *entry {
+	n := &entry{id: x.ID, identity: x.Identity, done: make(chan struct{})}
+	n.view.Store(&view{Execution: shown(x), version: 1, over: x.Over()})
 	return n
-}
-
-// hire gives a run its actor and its driver; false: the engine is closed.
-func (e *Engine) hire(n *entry, rec *record, work func(context.Context) (outcome, bool)) bool {
-	ctx, cancel := context.WithCancelCause(e.ctx)
-	n.cancel, n.done = cancel, make(chan struct{})
-	n.ref = actor.Spawn(e.system, actor.Options{Name: "run " + n.id, Logger: e.log}, func() (actor.Behavior[message], error) {
-		a := &runActor{engine: e, entry: n, rec: rec}
-		rec = nil // an incarnation after a crash believes the disk alone
-		return a, nil
-	})
-	if !e.kept.add(n) {
-		cancel(errClosing)
-		stop, end := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
-		defer end()
-		_ = n.ref.Stop(stop) // it has nothing to do
-		return false
-	}
-	e.drive(ctx, n, work)
-	return true
 }
 
 // await blocks until the run is over, telling progress of what changes after a

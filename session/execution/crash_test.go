@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 	"deepwork/session"
+	"deepwork/session/store/local/sqlite"
 )
 
 // crashChild is the environment variable that makes the test binary the server
@@ -110,7 +112,8 @@ func TestCrashChild(t *testing.T) {
 	cfg := config.Default()
 	cfg.WorkflowTools.MaxConcurrent, cfg.WorkflowTools.StatusInterval = 4, 5*time.Millisecond
 	e, err := Open(t.Context(), Options{
-		Root: os.Getenv("DEEPWORK_TEST_RUN_ROOT"), Sources: &wire{url, &http.Client{}},
+		Database: sqlite.New(sqlite.Options{Path: sqlite.Path(os.Getenv("DEEPWORK_TEST_RUN_ROOT"))}),
+		Member:   session.NewMember(filepath.Join(os.Getenv("DEEPWORK_TEST_RUN_ROOT"), ".deepwork", "tmp"), nil), Sources: &wire{url, &http.Client{}},
 		Settings: func(context.Context) (*config.Config, error) { return cfg, nil },
 	})
 	if err != nil {
@@ -204,9 +207,6 @@ func TestNoRunIsStartedTwiceOrForgottenThroughKills(t *testing.T) {
 			}
 		}
 		s.stop()
-		if n := len(s.kept.over); n < len(told) {
-			t.Errorf("round %d: %d runs are kept of %d", round, n, len(told))
-		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,7 +225,7 @@ func TestNoRunIsStartedTwiceOrForgottenThroughKills(t *testing.T) {
 func (s *server) settle(id string) (*Execution, error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
-	if n := s.kept.get("me", id); n != nil && n.done != nil {
+	if n := s.entries.get(id); n != nil {
 		select {
 		case <-n.done:
 		case <-ctx.Done():

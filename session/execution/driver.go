@@ -11,6 +11,7 @@ import (
 
 	"deepwork/actor"
 	"deepwork/catalog/remote"
+	"deepwork/session/store"
 )
 
 // An outcome is how a run ended, as its driver found out.
@@ -35,12 +36,30 @@ type order struct {
 	timeout  time.Duration // 0: none
 }
 
-// drive runs a run's driver, work, on a goroutine of its own, with a slot or a
-// ticket for one that work waits for; then it ends the actor.
-func (e *Engine) drive(ctx context.Context, n *entry, work func(context.Context) (o outcome, slot bool)) {
+// drive gives an execution its actor and its driver, which runs work on a goroutine
+// of its own, with a slot or a ticket for one that work waits for. false: the engine is
+// closed.
+func (e *Engine) drive(n *entry, x *store.Execution, work func(context.Context, *entry) (o outcome, slot bool)) bool {
+	ctx, cancel := context.WithCancelCause(e.ctx)
+	n.cancel = cancel
+	n.ref = actor.Spawn(e.system, actor.Options{Name: "run " + n.id, Logger: e.log}, func() (actor.Behavior[message], error) {
+		a := &runActor{engine: e, entry: n, rec: x}
+		x = nil // an incarnation after a crash believes the store alone
+		return a, nil
+	})
+	stop := func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
+		defer cancel()
+		return n.ref.Stop(ctx)
+	}
+	if !e.entries.add(n) {
+		cancel(errClosing)
+		_ = stop() // it has nothing to do
+		return false
+	}
 	e.drivers.Go(func() {
 		defer close(n.done)
-		defer n.cancel(nil)
+		defer cancel(nil)
 		o, slot := e.guarded(ctx, n, work)
 		if !o.left {
 			if err := e.ask(n, func(r actor.Reply[struct{}]) message { return endMessage{o, r} }); err != nil && !errors.Is(err, actor.ErrStopped) {
@@ -50,20 +69,18 @@ func (e *Engine) drive(ctx context.Context, n *entry, work func(context.Context)
 		if slot {
 			e.slots.leave()
 		}
-		e.sweep()
 		if o.left {
-			return // whoever waits is told by Close
+			return // those who wait are told by Close
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
-		defer cancel()
-		if err := n.ref.Stop(ctx); err != nil {
+		if err := stop(); err != nil {
 			e.log.Error("the actor of a run does not stop", "execution_id", n.id, "error", err)
 		}
 	})
+	return true
 }
 
 // guarded keeps a panic, of a source's answer say, from ending the process.
-func (e *Engine) guarded(ctx context.Context, n *entry, work func(context.Context) (outcome, bool)) (o outcome, slot bool) {
+func (e *Engine) guarded(ctx context.Context, n *entry, work func(context.Context, *entry) (outcome, bool)) (o outcome, slot bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			e.log.Error("the driver of a run panicked", "execution_id", n.id, "panic", p, "stack", string(debug.Stack()))
@@ -71,7 +88,7 @@ func (e *Engine) guarded(ctx context.Context, n *entry, work func(context.Contex
 			o, slot = outcome{state: Unknown, words: fmt.Sprintf("this server failed while it drove the run: %v; whether the workflow goes on at its source is not known", p)}, true
 		}
 	}()
-	return work(ctx)
+	return work(ctx, n)
 }
 
 // ask sends a message to a run's actor and waits until it is handled, also while

@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/presence"
 	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/session/store"
 )
 
 // An Engine runs the workflows of a project's sources. Its methods may be called
@@ -25,33 +26,32 @@ type Engine struct {
 	log     *slog.Logger
 	clock   func() time.Time
 
-	store  *store
-	slots  slots
-	kept   *kept
-	system *actor.System
+	db      store.Database
+	store   store.Executions
+	member  *presence.Member
+	slots   slots
+	entries entries
+	system  *actor.System
 
-	ctx     context.Context // of the drivers; ends with Close, the cause being errClosing
+	ctx     context.Context // of all goroutines but the actors'; ends with Close, the cause being errClosing
 	cancel  context.CancelCauseFunc
 	drivers sync.WaitGroup
-	looking chan struct{} // closed when keepLooking has ended
+	serving sync.WaitGroup // keepLooking, and what serves the requests of other processes
 }
 
-// Open makes the engine of a project and takes up the runs that servers which
-// are gone have left: those that their sources can be asked about are followed
-// again, and cancelled when their time is over; the others are unknown; none is
-// started again. It reads their journals, some MB, and waits for no source.
-// The folder need not be there, and is made with the first run; one that cannot
-// be read is logged, and keeps no new run from being tried. Until Close the engine
-// goes on to look for runs of servers that are gone, every 10 s or so. ctx bounds
-// Open alone; Close ends the engine.
+// Open makes the engine of a project and takes up the executions that servers which
+// are gone have left: those that their sources can be asked about are followed again,
+// and canceled when their time is over; the others have ended; none is started again.
+// It waits for no source. The database need not be there, and is made with the first
+// execution; one that cannot be read is logged. Until Close the engine goes on to look
+// for executions of servers that are gone, every 10 s or so. ctx bounds Open alone;
+// Close ends the engine.
 func Open(ctx context.Context, o Options) (*Engine, error) {
-	switch {
-	case !filepath.IsAbs(o.Root):
-		return nil, fmt.Errorf("opening the runs of a project: its root %q is not absolute", o.Root)
-	case o.Sources == nil, o.Settings == nil:
-		return nil, errors.New("opening the runs of a project: no sources, or no settings, are given")
+	if o.Database == nil || o.Member == nil || o.Sources == nil || o.Settings == nil {
+		return nil, errors.New("opening the runs of a project: no database, member, sources, or settings are given")
 	}
-	e := &Engine{sources: o.Sources, current: o.Settings, log: o.Logger, clock: o.Now, kept: newKept(), looking: make(chan struct{})}
+	e := &Engine{sources: o.Sources, current: o.Settings, log: o.Logger, clock: o.Now, db: o.Database, store: o.Database.Executions(),
+		member: o.Member, entries: entries{byID: make(map[string]*entry)}}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
@@ -59,70 +59,63 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		e.clock = session.Clock
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	e.store = openStore(filepath.Join(o.Root, ".deepwork", "tmp", "runs"), o.Member, e.log, e.kept.has)
 	e.system = actor.NewSystem(e.log)
-	if _, err := e.takeUp(ctx); err != nil {
+	if err := e.adopt(ctx); err != nil {
 		e.log.Warn("the runs of earlier servers cannot be taken up now", "error", err)
 	}
-	e.sweep()
-	go func() {
-		defer close(e.looking)
-		e.keepLooking()
-	}()
+	e.serving.Go(e.keepLooking)
+	e.serving.Go(e.serve)
 	return e, nil
 }
 
 // Stats are the numbers of now, for metrics.
 type Stats struct {
 	Running int // executions at the sources
-	Waiting int // runs that wait for a slot
-	Kept    int // runs that can be asked about, these two included
+	Waiting int // executions that wait for a slot
 }
 
-// Stats returns the numbers of now. It never waits for a run or a source.
+// Stats returns the numbers of now. It never waits for an execution or a source.
 func (e *Engine) Stats() Stats {
 	running, waiting := e.slots.count()
-	return Stats{Running: running, Waiting: waiting, Kept: e.kept.len()}
+	return Stats{Running: running, Waiting: waiting}
 }
 
-// Close lets go of the runs: those whose sources can be asked about go on there
-// and are taken up by the next server; a request that a source has not answered
-// is cut off, and its run is unknown; one that waited for a slot has failed.
-// Calls that wait are told so. It returns the names of what did not stop before
-// ctx ended, nil if all did.
+// Close lets go of the executions: those whose sources can be asked about go on there
+// and are taken up by the next server; a request that a source has not answered is cut
+// off, and its execution is unknown; one that waited for a slot has failed. Calls that
+// wait are told so. It returns the names of what did not stop before ctx ended, nil if
+// all did.
 func (e *Engine) Close(ctx context.Context) []string {
-	live := e.kept.close()
+	all := e.entries.close()
 	e.cancel(errClosing)
+	served := make(chan struct{})
+	go func() { e.serving.Wait(); close(served) }()
 	var stuck []string
-	select {
-	case <-e.looking:
-	case <-ctx.Done():
-		stuck = append(stuck, "the look for runs of servers that are gone")
-	}
-	for _, n := range live {
+	await := func(done <-chan struct{}, what string) {
 		select {
-		case <-n.done:
-			continue
+		case <-done:
+			return
 		default:
 		}
 		select {
-		case <-n.done:
+		case <-done:
 		case <-ctx.Done():
-			stuck = append(stuck, "run "+n.id)
+			stuck = append(stuck, what)
 		}
+	}
+	await(served, "the look for runs of servers that are gone")
+	for _, n := range all {
+		await(n.done, "run "+n.id)
 	}
 	if len(stuck) == 0 {
 		e.drivers.Wait()
 	}
 	stuck = append(stuck, e.system.Stop(ctx)...)
 	slices.Sort(stuck)
-	if err := e.store.close(); err != nil {
-		e.log.Error("closing the runs", "error", err)
-	}
 	return slices.Compact(stuck)
 }
 
-// time is now, as it is written to files.
+// time is now, as it is stored.
 func (e *Engine) time() time.Time { return e.clock().UTC().Truncate(time.Microsecond) }
 
 // settings reads the settings as they are now. An edit of the limit takes effect
@@ -139,8 +132,8 @@ func (e *Engine) settings(ctx context.Context) (*config.WorkflowTools, error) {
 	return w, nil
 }
 
-// config is settings, or where they cannot be read those that were; nil: there
-// never were any.
+// config is settings, or if they cannot be read the last ones that could; nil means
+// that there never were any.
 func (e *Engine) config(ctx context.Context) *config.WorkflowTools {
 	if w, err := e.settings(ctx); err == nil {
 		return w
@@ -148,7 +141,7 @@ func (e *Engine) config(ctx context.Context) *config.WorkflowTools {
 	return e.last.Load()
 }
 
-// timeout is how long an execution at a source may take; 0: for ever.
+// timeout is how long an execution at a source may take; 0 means for ever.
 func timeout(w *config.WorkflowTools, source string) time.Duration {
 	for _, s := range w.Sources {
 		if s.Name == source && s.ExecutionTimeout != nil {
@@ -166,11 +159,4 @@ func timeoutSetting(w *config.WorkflowTools, source string) string {
 		}
 	}
 	return "workflow_tools.execution_timeout"
-}
-
-// sweep forgets the runs that are over for too long.
-func (e *Engine) sweep() {
-	for _, id := range e.kept.sweep(e.clock()) {
-		e.store.removeResult(id)
-	}
 }

@@ -1,13 +1,13 @@
-// Package execution keeps what is running of other systems' workflows: an actor a
-// run, a bounded number of them at once, and a record on disk of each, so that a
-// run is found again after a restart (seed 003, requirements 7 and 8).
+// Package execution runs workflows at other systems: one actor per execution, a
+// bounded number of them at once, and a record of each in the store, so that it is
+// found again after a restart (seed 003, requirements 7 and 8).
 //
-// A run has three parts. Its actor owns its state, writes it down, and answers
-// those who wait for a change. Its driver is the one goroutine that speaks to
-// the source for it: it waits for a slot, starts the workflow, asks for its
-// status, and tells the actor. Its record is what the next server knows of it
-// when this one is gone. A workflow is started by Call alone, and once: whatever
-// takes up a record only ever asks about it.
+// An execution has three parts. Its actor owns its state, stores it, and answers
+// those who wait for a change. Its driver is the one goroutine that speaks to the
+// source for it: it waits for a slot, starts the workflow, asks for its status, and
+// tells the actor. Its record is what the next server knows of it when this one is
+// gone. A workflow is started by Call alone, and once: a server that takes up a
+// record only ever asks about it.
 package execution
 
 import (
@@ -20,6 +20,7 @@ import (
 	"deepwork/actor/presence"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
+	"deepwork/session/store"
 )
 
 // Sources is where runs run: a *remote.Catalog. Its methods say there what they
@@ -30,18 +31,17 @@ type Sources interface {
 	Cancel(ctx context.Context, source, workflowID, executionID string) (*remote.Answer, error)
 }
 
-// State is where a run is.
-type State string
+// State is where an execution is; see store.ExecutionState.
+type State = store.ExecutionState
 
-// The values of State. Unknown is a run that this server lost sight of and
-// whose source cannot tell.
+// The values of State that callers see.
 const (
-	Running   State = "running"
-	Completed State = "completed"
-	Failed    State = "failed"
-	Cancelled State = "cancelled"
-	TimedOut  State = "timed_out"
-	Unknown   State = "unknown"
+	Running   = store.ExecutionRunning
+	Completed = store.ExecutionCompleted
+	Failed    = store.ExecutionFailed
+	Cancelled = store.ExecutionCancelled
+	TimedOut  = store.ExecutionTimedOut
+	Unknown   = store.ExecutionUnknown
 )
 
 // An Execution is what a caller is told of a run. It is a value at one moment; what its
@@ -61,13 +61,31 @@ type Execution struct {
 	StatusSupported   bool             `json:"status_supported" jsonschema:"whether the source can be asked about it"`
 }
 
-// Options configure an Engine. Root, Sources and Settings are required.
+// shown is what a caller is told of a stored execution.
+func shown(x *store.Execution) Execution {
+	s := x.State
+	if s == store.ExecutionWaiting || s == store.ExecutionStarting {
+		s = Running
+	}
+	told := Execution{
+		ExecutionID: x.ID, SourceExecutionID: x.SourceExecutionID,
+		WorkflowID: x.WorkflowID, WorkflowName: x.WorkflowName, Source: x.Source,
+		State: s, Result: x.Result, Error: x.Error,
+		StartedAt: x.StartedAt, EndedAt: x.EndedAt, StatusSupported: x.StatusSupported,
+	}
+	if x.Progress != nil && json.Unmarshal(x.Progress, &told.Progress) != nil {
+		told.Progress = nil
+	}
+	return told
+}
+
+// Options configure an Engine. Database, Member, Sources and Settings are required.
 type Options struct {
-	Root     string // project root, absolute: runs are kept below .deepwork/tmp/runs
+	Database store.Database   // where executions are stored; the caller closes it after the engine
+	Member   *presence.Member // this process
 	Sources  Sources
 	Settings func(context.Context) (*config.Config, error) // asked at each call, so that edits take effect
 	Logger   *slog.Logger                                  // default: discards
-	Member   *presence.Member                              // this process; default: one of its own, which leaves at Close
 	Now      func() time.Time                              // default time.Now; for what is written down, not for timers
 }
 
@@ -83,13 +101,11 @@ var (
 
 // The limits that are not configured.
 const (
-	keepEnded  = 1000           // runs that ended are kept for Status
-	keepFor    = 24 * time.Hour // and no longer than this
-	keepMemory = 64 << 20       // bytes of results that are kept in memory
-	maxOnDisk  = 1 << 20        // bytes of a result that is kept over a restart
-	maxWaiting = 1000           // runs that wait for a slot
-	maxWords   = 6000           // characters of what a source says went wrong
-	maxMessage = 1000           // characters of a progress message
+	keepMemory = 64 << 20 // bytes of results that are too long for the store, in memory
+	maxStored  = 1 << 20  // bytes of a result that is stored
+	maxWaiting = 1000     // runs that wait for a slot
+	maxWords   = 6000     // characters of what a source says went wrong
+	maxMessage = 1000     // characters of a progress message
 	firstPoll  = 250 * time.Millisecond
 	maxPause   = 30 * time.Second // between polls that fail
 	pollTime   = 30 * time.Second // for one poll

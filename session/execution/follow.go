@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/remote"
 )
 
@@ -25,7 +27,7 @@ func (e *Engine) follow(ctx context.Context, n *entry, t target) outcome {
 	asked := false          // it has told a status once
 	for {
 		if failed == 0 {
-			wait(ctx, pause)
+			_ = wait.For(ctx, pause)
 		} else if e.waitOrBack(ctx, pause, t.source) {
 			failed = 0
 		}
@@ -143,17 +145,33 @@ func (e *Engine) statusInterval(ctx context.Context) time.Duration {
 	return 2 * time.Second
 }
 
-// wait blocks for so long; false: ctx ended.
-func wait(ctx context.Context, d time.Duration) bool {
-	if ctx.Err() != nil {
+// backEvery is how often an execution whose source is away looks whether it is back.
+const backEvery = 500 * time.Millisecond
+
+// waitOrBack blocks for d, until ctx ends, or until a source that was away meanwhile
+// is connected again: back. It asks what the catalog has published, not the source.
+func (e *Engine) waitOrBack(ctx context.Context, d time.Duration, source string) (back bool) {
+	published, ok := e.sources.(interface{ Snapshot() *remote.Snapshot })
+	if !ok {
+		_ = wait.For(ctx, d)
 		return false
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
+	until := time.Now().Add(d)
+	away := false
+	for left := d; left > 0; left = time.Until(until) {
+		if !connected(published.Snapshot(), source) {
+			away = true
+		} else if away {
+			return true
+		}
+		if wait.For(ctx, min(left, backEvery)) != nil {
+			return false
+		}
 	}
+	return false
+}
+
+// connected reports whether a source is configured and connected.
+func connected(s *remote.Snapshot, source string) bool {
+	return s != nil && slices.ContainsFunc(s.Sources, func(of remote.SourceState) bool { return of.Name == source && of.Connected })
 }

@@ -13,13 +13,18 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
+	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/store"
+	"deepwork/session/store/local/sqlite"
 
 	"go.uber.org/goleak"
 )
@@ -210,7 +215,107 @@ type server struct {
 	log    *logbook
 	config atomic.Pointer[config.Config]
 	onNow  atomic.Pointer[func()] // called when the engine asks for the time
+	disk   *disk
 	closed bool
+}
+
+// A disk is a database that can be full: then nothing is written. Requests of others
+// are looked for only if asked: in days of a test's time that would be often.
+type disk struct {
+	store.Database
+	full  atomic.Bool
+	serve atomic.Bool
+}
+
+type diskRequests struct {
+	store.Requests
+	disk *disk
+}
+
+func (d *disk) Requests() store.Requests { return diskRequests{d.Database.Requests(), d} }
+
+func (r diskRequests) Serve(ctx context.Context, kind string, owns func(string) bool, do func(context.Context, store.Request) (any, error)) {
+	for !r.disk.serve.Load() {
+		if wait.For(ctx, time.Minute) != nil {
+			return
+		}
+	}
+	r.Requests.Serve(ctx, kind, owns, do)
+}
+
+type diskExecutions struct {
+	store.Executions
+	disk *disk
+}
+
+func (d *disk) Executions() store.Executions { return diskExecutions{d.Database.Executions(), d} }
+
+func (d *disk) write() error {
+	if d.full.Load() {
+		return fmt.Errorf("%w: %w", task.ErrFull, syscall.ENOSPC)
+	}
+	return nil
+}
+
+func (e diskExecutions) Save(ctx context.Context, x *store.Execution) error {
+	if err := e.disk.write(); err != nil {
+		return err
+	}
+	return e.Executions.Save(ctx, x)
+}
+
+func (e diskExecutions) Adopt(ctx context.Context, from []string, to string) ([]store.Execution, error) {
+	if err := e.disk.write(); err != nil {
+		return nil, err
+	}
+	return e.Executions.Adopt(ctx, from, to)
+}
+
+// gone is a server of which only its executions are left.
+const gone = "0123456789abcdef"
+
+func testID(n int) string { return fmt.Sprintf("019aa000-0000-7000-8000-00000000000%d", n) }
+
+// written is an execution of that server.
+func written(n int, s State, edit func(*store.Execution)) *store.Execution {
+	x := &store.Execution{
+		ID: testID(n), Owner: gone, Identity: "me", Source: "plant", WorkflowID: "w", WorkflowName: "wörk",
+		State: s, StatusSupported: true, StartedAt: time.Now().UTC().Truncate(time.Microsecond),
+	}
+	switch s {
+	case store.ExecutionWaiting, store.ExecutionStarting:
+	case Running:
+		x.SourceExecutionID = new("x-1")
+	default:
+		x.EndedAt = new(x.StartedAt.Add(time.Second))
+		x.Result = json.RawMessage(fmt.Sprintf(`{"n":%d,"of":"<run>"}`, n))
+	}
+	if edit != nil {
+		edit(x)
+	}
+	return x
+}
+
+// leave stores executions in the project at root.
+func leave(t testing.TB, root string, all ...*store.Execution) {
+	t.Helper()
+	d := sqlite.New(sqlite.Options{Path: sqlite.Path(root)})
+	defer d.Close()
+	for _, x := range all {
+		if err := d.Executions().Save(t.Context(), x); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// stored is an execution as it is stored.
+func stored(t testing.TB, s *server, id string) *store.Execution {
+	t.Helper()
+	x, err := s.disk.Executions().Execution(context.Background(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
 }
 
 type logbook struct {
@@ -255,8 +360,9 @@ func open(t testing.TB, root string, s Sources, edit func(*config.WorkflowTools)
 	t.Helper()
 	srv := &server{t: t, log: &logbook{}}
 	srv.configure(edit)
+	srv.disk = &disk{Database: sqlite.New(sqlite.Options{Path: sqlite.Path(root)})}
 	e, err := Open(t.Context(), Options{
-		Root: root, Sources: s, Logger: slog.New(slog.NewTextHandler(srv.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Database: srv.disk, Member: session.NewMember(filepath.Join(root, ".deepwork", "tmp"), nil), Sources: s, Logger: slog.New(slog.NewTextHandler(srv.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Settings: func(context.Context) (*config.Config, error) { return srv.config.Load(), nil },
 		Now: func() time.Time {
 			if f := srv.onNow.Load(); f != nil {
@@ -290,6 +396,9 @@ func (s *server) stop() {
 	defer cancel()
 	if stuck := s.Close(ctx); stuck != nil {
 		s.t.Errorf("did not stop: %v", stuck)
+	}
+	if err := errors.Join(s.disk.Close(), s.member.Leave()); err != nil {
+		s.t.Error(err)
 	}
 }
 

@@ -78,5 +78,5 @@ func closed(v *view) error {
 
 // resultDropped is the error of a completed run whose result is not there any more.
 func resultDropped(size int) string {
-	return fmt.Sprintf("the result is no longer kept: it has %d bytes, and results over %d bytes are kept in memory only, for a while", size, maxOnDisk)
+	return fmt.Sprintf("the result is no longer kept: it has %d bytes, and results over %d bytes are kept in memory only, for a while", size, maxStored)
 }

@@ -164,12 +164,12 @@ func TestReq003_7_1_AgainstARealServer(t *testing.T) {
 	refusedAs(t, err, Failed, "workflow_failed")
 	wantCode(t, err, session.StateError, "workflow_failed", "negative numbers are not my thing")
 
-	before := s.Stats().Kept
+	_, before, _ := s.store.Newest(t.Context(), "me", 1)
 	_, err = s.Call(ctx, "me", tool(t, c, "add"), json.RawMessage(`{"a":"one","b":2}`), nil) // seed 003, 2.5
 	wantCode(t, err, session.ToolError, "invalid_arguments", "'add'", "a")
 	_, err = s.Call(ctx, "me", tool(t, c, "add"), nil, nil)
 	wantCode(t, err, session.ToolError, "invalid_arguments")
-	if s.Stats().Kept != before {
+	if _, now, _ := s.store.Newest(t.Context(), "me", 1); now != before {
 		t.Error("a call that was refused has a run")
 	}
 

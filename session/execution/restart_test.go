@@ -1,9 +1,11 @@
 package execution
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,10 +15,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"deepwork/actor/durable"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 	"deepwork/session"
+	"deepwork/session/store"
+	"deepwork/session/store/local/sqlite"
 )
 
 // hanging is a plant of which the first calls of each kind do not return before
@@ -70,88 +73,98 @@ func TestARestartTakesUpWhatItsSourceCanTell(t *testing.T) {
 func TestARunIsToldOnAFullDisk(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p, root := newPlant(), newRoot(t)
+		p.with(func() { p.jobs["x-1"] = &job{until: time.Now().Add(time.Hour)} })
 		s := open(t, root, p, nil)
-		ended := s.start(workflow(t, "v", false, script{answer: remote.Answer{Output: json.RawMessage(`7`)}}), `{}`)
-		ended.wait()
-		runs := s.start(workflow(t, "w", true, script{lasts: time.Hour}), `{}`)
-		synctest.Wait()
-		s.stop()
-		var full atomic.Bool
-		durable.Intercept = func(op durable.Op, do func() error) error {
-			if op.Do == durable.OpWrite && full.Load() {
-				return syscall.ENOSPC
-			}
-			return do()
-		}
-		t.Cleanup(func() { durable.Intercept = nil })
-		full.Store(true)
-		s = open(t, root, p, nil)
+		s.disk.full.Store(true)
+		leave(t, root, written(1, Completed, nil), written(2, Running, nil), written(3, store.ExecutionWaiting, nil))
 		for range 2 {
-			if r := mustStatus(t, s.Engine, ended.id()); r.State != Completed || string(r.Result) != `7` {
+			if r := mustStatus(t, s.Engine, testID(1)); r.State != Completed || string(r.Result) != `{"n":1,"of":"<run>"}` {
 				t.Errorf("%+v", r)
 			}
-			r := mustStatus(t, s.Engine, runs.id())
-			if r.State != Running || s.Stats().Running != 0 {
-				t.Errorf("%+v, %+v", r, s.Stats())
-			}
-			// Nobody follows it: who asks is told so, and why, and does not wait in vain.
-			if r.Error == nil || !strings.Contains(*r.Error, "server that followed it is gone") || !strings.Contains(*r.Error, syscall.ENOSPC.Error()) {
-				t.Errorf("it says %v", r.Error)
+			for _, n := range []int{2, 3} {
+				r := mustStatus(t, s.Engine, testID(n))
+				if r.State != Running || s.Stats().Running != 0 {
+					t.Errorf("%+v, %+v", r, s.Stats())
+				}
+				// Nobody follows it: who asks is told so, and why, and does not wait in vain.
+				if r.Error == nil || !strings.Contains(*r.Error, "server that followed it is gone") || !strings.Contains(*r.Error, syscall.ENOSPC.Error()) {
+					t.Errorf("it says %v", r.Error)
+				}
 			}
 		}
-		full.Store(false)
-		if r := mustStatus(t, s.Engine, runs.id()); r.State != Running || r.Error != nil || s.Stats().Running != 1 {
+		time.Sleep(time.Hour)
+		if n := strings.Count(s.log.String(), "cannot be taken up now"); n != 1 {
+			t.Errorf("it is logged %d times that it is tried again", n)
+		}
+		s.disk.full.Store(false)
+		if r := mustStatus(t, s.Engine, testID(2)); r.State != Running || r.Error != nil || s.Stats().Running != 1 {
 			t.Errorf("it was not taken up: %+v, %+v", r, s.Stats())
 		}
-		// Where not even that can be read, it is not said that there is none.
-		s.stop()
-		s = open(t, root, p, nil)
-		lock := filepath.Join(s.store.dir, "claim.lock")
-		if err := errors.Join(os.Remove(lock), os.Mkdir(lock, 0o700)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Status(t.Context(), "me", "01999999-0000-7000-8000-000000000000"); session.CodeOf(err) != "runs_unread" {
-			t.Errorf("%v", err)
-		}
-		if err := os.Remove(lock); err != nil {
-			t.Fatal(err)
+		if r := mustStatus(t, s.Engine, testID(3)); r.State != Failed || !strings.Contains(*r.Error, "nothing was started") {
+			t.Errorf("%+v", r)
 		}
 	})
 }
 
-// TestARunThatIsOverIsToldOnAFullDisk: what was not at its source when its server
-// ended has no other end than the one that is told already.
-func TestARunThatIsOverIsToldOnAFullDisk(t *testing.T) {
+// TestARunThatCannotBeStored: nothing is started that is not stored before, and what
+// has ended meanwhile is known to this server.
+func TestARunThatCannotBeStored(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p, root := newPlant(), newRoot(t)
+		s := open(t, root, p, nil)
+		w := workflow(t, "w", false, script{lasts: time.Minute, answer: remote.Answer{Output: json.RawMessage(`7`)}})
+		c := s.start(w, `{}`)
+		synctest.Wait()
+		s.disk.full.Store(true)
+		_, err := s.call(t.Context(), "me", w, nil, nil)
+		wantCode(t, err, session.StateError, "run_not_saved", syscall.ENOSPC.Error())
+		if n := s.Stats(); n != (Stats{Running: 1}) || p.started["w"] != 1 {
+			t.Errorf("%+v, started %d", n, p.started["w"])
+		}
+		if r, err := c.wait(); err != nil || string(r.Result) != `7` {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if r := mustStatus(t, s.Engine, c.id()); r.State != Completed || string(r.Result) != `7` || !s.log.has("level=ERROR", "cannot be written down") {
+			t.Errorf("%+v", r)
+		}
+		s.stop()
+		s = open(t, root, p, nil)
+		if r := mustStatus(t, s.Engine, c.id()); r.State != Unknown {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// TestWhatCannotBeRead: where the database is damaged it is not said that there is no
+// such execution; nothing is made before the first one, and its arguments are nowhere.
+func TestWhatCannotBeRead(t *testing.T) {
 	root := newRoot(t)
-	leave(t, root, encoded(t, written(1, waiting, nil), written(2, starting, nil), written(3, waiting, nil)),
-		altered(t, encoded(t, written(3, starting, nil)), `"workflow_name":"w`))
-	var full atomic.Bool
-	durable.Intercept = func(op durable.Op, do func() error) error {
-		if op.Do == durable.OpWrite && full.Load() {
-			return syscall.ENOSPC
-		}
-		return do()
-	}
-	t.Cleanup(func() { durable.Intercept = nil })
-	full.Store(true)
 	s := open(t, root, newPlant(), nil)
-	for _, isFull := range []bool{true, false} {
-		full.Store(isFull)
-		kept := 3
-		if isFull {
-			kept = 0
-		}
-		for n, want := range []struct {
-			state State
-			words string
-		}{{Failed, "nothing was started"}, {Unknown, "before the source had answered"}, {Unknown, "may be of this run"}} {
-			if r := mustStatus(t, s.Engine, testID(n+1)); r.State != want.state || r.EndedAt == nil || !strings.Contains(*r.Error, want.words) {
-				t.Errorf("the disk is full: %v: %+v", isFull, r)
-			}
-		}
-		if n := s.Stats().Kept; n != kept {
-			t.Errorf("the disk is full: %v: %d runs were taken up", isFull, n)
-		}
+	_, err := s.Status(t.Context(), "me", testID(1))
+	wantCode(t, err, session.StateError, "unknown_run")
+	if _, err := os.Stat(filepath.Join(root, ".deepwork")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("made before the first run: %v", err)
+	}
+	s.start(workflow(t, "w", false, script{}), `{"password":"hunter2"}`).wait()
+	s.stop()
+	path := sqlite.Path(root)
+	data, err := os.ReadFile(path)
+	if err != nil || bytes.Contains(data, []byte("hunter2")) {
+		t.Errorf("the arguments are in the database; %v", err)
+	}
+	if text, err := os.ReadFile(filepath.Join(root, ".deepwork", ".gitignore")); err != nil || !bytes.Contains(text, []byte("board.db*")) {
+		t.Errorf("%q, %v", text, err)
+	}
+	if err := os.WriteFile(path, bytes.Repeat([]byte("no database "), 100), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, root, newPlant(), nil)
+	_, err = s.Status(t.Context(), "me", testID(1))
+	wantCode(t, err, session.StateError, "runs_unread", path)
+	_, err = s.call(t.Context(), "me", workflow(t, "w", false, script{}), nil, nil)
+	wantCode(t, err, session.StateError, "run_not_saved", path)
+	if !s.log.has("level=WARN", "cannot be taken up now") {
+		t.Errorf("%v", s.log)
 	}
 }
 
@@ -234,15 +247,14 @@ func TestCloseNamesWhatDoesNotStop(t *testing.T) {
 		}
 		refusedAs(t, func() error { _, err := c.wait(); return err }(), Running, "shutting_down")
 		time.Sleep(2 * time.Minute)
-		if stuck := s.Close(t.Context()); stuck != nil {
-			t.Errorf("stuck: %v", stuck)
-		}
+		s.closed = false
+		s.stop()
 	})
 }
 
-// TestSeveralServersOnOneFolder: a run has one owner; others tell what is written
+// TestSeveralServersOnOneProject: a run has one owner; others tell what is written
 // of it, and take it up when its owner is gone.
-func TestSeveralServersOnOneFolder(t *testing.T) {
+func TestSeveralServersOnOneProject(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p, root := newPlant(), newRoot(t)
 		a := open(t, root, p, nil)
@@ -280,7 +292,7 @@ func TestSeveralServersOnOneFolder(t *testing.T) {
 	})
 }
 
-// TestACrashOfItsActorIsNotTheRunsEnd: the next incarnation goes on from the journal.
+// TestACrashOfItsActorIsNotTheRunsEnd: the next incarnation goes on from the store.
 func TestACrashOfItsActorIsNotTheRunsEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPlant()

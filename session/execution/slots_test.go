@@ -2,15 +2,14 @@ package execution
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"deepwork/actor/durable"
 	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/session/store"
 )
 
 func TestRunsWaitForASlotInOrder(t *testing.T) {
@@ -25,7 +24,7 @@ func TestRunsWaitForASlotInOrder(t *testing.T) {
 			want = append(want, fmt.Sprint(i))
 			time.Sleep(300 * time.Millisecond) // so that no two end at once
 		}
-		if n := s.Stats(); n != (Stats{Running: 2, Waiting: 5, Kept: 7}) {
+		if n := s.Stats(); n != (Stats{Running: 2, Waiting: 5}) {
 			t.Errorf("%+v", n)
 		}
 		for i, c := range calls {
@@ -49,36 +48,22 @@ func TestRunsWaitForASlotInOrder(t *testing.T) {
 	})
 }
 
-// TestThatAWaitingRunBeganIsOnDisk: before its source is asked, also where its
-// record need not outlive a loss of power: that it waits may do so, with the sync
-// of another run, and means that nothing was started.
-func TestThatAWaitingRunBeganIsOnDisk(t *testing.T) {
+// TestThatAWaitingRunBeganIsStored: before its source is asked, since that it waits
+// means that nothing was started.
+func TestThatAWaitingRunBeganIsStored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
-		synced := ""
-		s.store.disk.Carry = func(op durable.Op, do func() error) error {
-			if op.Do == durable.OpSync {
-				text, err := os.ReadFile(op.Path)
-				if err != nil {
-					t.Error(err)
-				}
-				synced = string(text)
-			}
-			return do()
-		}
 		first := s.start(workflow(t, "first", false, script{lasts: time.Minute}), `{}`)
 		synctest.Wait()
 		second := s.start(workflow(t, "second", false, script{lasts: time.Minute}), `{}`)
+		synctest.Wait()
+		if x := stored(t, s, second.id()); x.State != store.ExecutionWaiting {
+			t.Errorf("while it waits it is %+v", x)
+		}
 		first.wait()
 		synctest.Wait()
-		var last *record
-		for l := range lines([]byte(synced)) {
-			if l.err == nil && l.rec.ExecutionID == second.id() {
-				last = l.rec
-			}
-		}
-		if last == nil || last.State != starting {
-			t.Errorf("on disk it is %+v", last)
+		if x := stored(t, s, second.id()); x.State != store.ExecutionStarting {
+			t.Errorf("while its source is asked it is %+v", x)
 		}
 		second.wait()
 	})
@@ -158,7 +143,7 @@ func TestTooManyWait(t *testing.T) {
 		}
 		_, err := srv.call(t.Context(), "me", workflow(t, "w", true, script{}), nil, nil)
 		wantCode(t, err, session.StateError, "too_many_runs", "1000", "max_concurrent_executions")
-		if srv.Stats().Kept != 0 {
+		if len(srv.entries.byID) != 0 {
 			t.Error("a refused call is kept")
 		}
 	})
@@ -202,7 +187,7 @@ func TestFigure003_200RunsAtOnceWith10Slots(t *testing.T) {
 			t.Errorf("%d at once, %d started", p.most, p.started["w"])
 		}
 		synctest.Wait()
-		if n := s.Stats(); n != (Stats{Kept: 200}) {
+		if n := s.Stats(); n != (Stats{}) {
 			t.Errorf("%+v", n)
 		}
 	})

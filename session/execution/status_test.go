@@ -3,7 +3,6 @@ package execution
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +11,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 	"deepwork/session"
+	"deepwork/session/store"
 )
 
 func TestReq003_8_1_to_8_4_StatusWhileItRunsAndAfter(t *testing.T) {
@@ -57,7 +57,7 @@ func TestReq003_8_5_StatusNotSupported(t *testing.T) {
 					wantCode(t, err, session.StateError, "status_not_supported", "not supported", c.id(), "'plant'")
 					refusedAs(t, err, Running, "status_not_supported")
 					synctest.Wait()
-					if n := s.Stats(); n != (Stats{Kept: 1}) {
+					if n := s.Stats(); n != (Stats{}) {
 						t.Errorf("%+v", n) // what cannot be seen to end holds no slot
 					}
 					s.stop()
@@ -242,17 +242,16 @@ func TestAPollThatHangsIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestLongResults: results that are too long for a record, or for the disk.
+// TestLongResults: results that are too long for the disk.
 func TestLongResults(t *testing.T) {
 	text := func(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", n-2) + `"`) }
 	for name, c := range map[string]struct {
 		size int
 		disk bool
 	}{
-		"in the record":         {inlineLimit, true},
-		"in a file":             {inlineLimit + 1, true},
-		"in a file, just":       {maxOnDisk, true},
-		"too long for the disk": {maxOnDisk + 1, false},
+		"short":                 {100, true},
+		"just":                  {maxStored, true},
+		"too long for the disk": {maxStored + 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, p := newRoot(t), newPlant()
@@ -295,9 +294,9 @@ func TestResultsDoNotFillTheMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.kept.mu.Lock()
-	bytes := s.kept.bytes
-	s.kept.mu.Unlock()
+	s.entries.mu.Lock()
+	bytes := s.entries.bytes
+	s.entries.mu.Unlock()
 	if bytes > keepMemory || bytes < keepMemory/2 {
 		t.Errorf("%d bytes are kept", bytes)
 	}
@@ -319,67 +318,15 @@ func TestAResultThatIsNoJSON(t *testing.T) {
 
 func TestEndedRunsAreKeptForADay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		root := newRoot(t)
-		s := open(t, root, newPlant(), nil)
-		c := s.start(workflow(t, "w", false, script{answer: remote.Answer{Output: json.RawMessage(`"` + strings.Repeat("x", 2*inlineLimit) + `"`)}}), `{}`)
+		s := open(t, newRoot(t), newPlant(), nil)
+		c := s.start(workflow(t, "w", false, script{}), `{}`)
 		c.wait()
-		time.Sleep(keepFor - 1)
+		time.Sleep(store.ExecutionKeptFor - 1)
 		mustStatus(t, s.Engine, c.id())
-		if n := len(files(t, root)); n != 2 {
-			t.Errorf("%d files", n)
-		}
-		time.Sleep(time.Nanosecond)
+		time.Sleep(time.Microsecond)
 		_, err := s.Status(t.Context(), "me", c.id())
 		wantCode(t, err, session.StateError, "unknown_run")
-		if f := files(t, root); len(f) != 1 || s.Stats() != (Stats{}) { // the journal
-			t.Errorf("%v, %+v", f, s.Stats())
-		}
 	})
-}
-
-func TestTheLastThousandAreKept(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		root := newRoot(t)
-		s := open(t, root, newPlant(), nil)
-		w := workflow(t, "w", false, script{})
-		var ids []string
-		for range keepEnded + 2 {
-			c := s.start(w, `{}`)
-			c.wait()
-			ids = append(ids, c.id())
-			synctest.Wait()
-			time.Sleep(time.Millisecond)
-		}
-		_, err := s.Status(t.Context(), "me", ids[1])
-		wantCode(t, err, session.StateError, "unknown_run")
-		mustStatus(t, s.Engine, ids[2])
-		if n := s.Stats(); n != (Stats{Kept: keepEnded}) {
-			t.Errorf("%+v", n)
-		}
-		s.stop()
-		s = open(t, root, newPlant(), nil)
-		mustStatus(t, s.Engine, ids[2])
-		s.start(w, `{}`).wait()
-		synctest.Wait()
-		_, err = s.Status(t.Context(), "me", ids[2]) // the oldest goes first after a restart too
-		wantCode(t, err, session.StateError, "unknown_run")
-		mustStatus(t, s.Engine, ids[3])
-	})
-}
-
-func TestAResultThatCannotBeReadAnyMore(t *testing.T) {
-	root := newRoot(t)
-	s := open(t, root, newPlant(), nil)
-	c := s.start(workflow(t, "w", false, script{answer: remote.Answer{Output: json.RawMessage(`"` + strings.Repeat("x", 2*inlineLimit) + `"`)}}), `{}`)
-	c.wait()
-	s.stop()
-	if err := os.Remove(s.store.dir + "/" + c.id() + ".result"); err != nil {
-		t.Fatal(err)
-	}
-	s = open(t, root, newPlant(), nil)
-	if r := mustStatus(t, s.Engine, c.id()); r.State != Completed || r.Error == nil || !strings.Contains(*r.Error, "no longer be read") {
-		t.Errorf("%+v", r)
-	}
 }
 
 // TestTheProgressOfARunThatIsOver is what its source said with the end; else how far

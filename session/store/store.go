@@ -29,7 +29,10 @@ var (
 // from any goroutine.
 type Database interface {
 	Board() Board
+	Executions() Executions
 	Requests() Requests
+	// Where says what it is, in messages: a path.
+	Where() string
 	// Open opens it now, and makes it if it is not there, so that the caller learns
 	// whether that works.
 	Open(ctx context.Context) error

@@ -22,6 +22,7 @@ import (
 	"deepwork/catalog/config"
 	sources "deepwork/catalog/remote"
 	"deepwork/session/execution"
+	"deepwork/session/store"
 	"deepwork/transport/tool"
 )
 
@@ -46,6 +47,7 @@ type Tools struct {
 type Options struct {
 	Root, Version string
 	Member        *presence.Member
+	Database      store.Database
 	Settings      func(context.Context) (*config.Config, error)
 	Refused       func() error                            // why an edit of the config is not in use
 	Jobs          func(context.Context) *catalog.Snapshot // this project's own, for expose_jobs; nil if they are never exposed
@@ -79,7 +81,7 @@ func (r *Tools) Open(o Options) error {
 		cancel()
 		return err
 	}
-	r.Executions, err = execution.Open(ctx, execution.Options{Root: o.Root, Member: o.Member, Sources: r.catalog, Settings: o.Settings, Logger: r.set.Logger})
+	r.Executions, err = execution.Open(ctx, execution.Options{Database: o.Database, Member: o.Member, Sources: r.catalog, Settings: o.Settings, Logger: r.set.Logger})
 	if err != nil {
 		cancel()
 		return errors.Join(err, r.catalog.Close(context.Background()))

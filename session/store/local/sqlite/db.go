@@ -108,8 +108,14 @@ func (d *DB) Open(ctx context.Context) error {
 // Board returns the task board.
 func (d *DB) Board() store.Board { return board{d} }
 
+// Executions returns the executions of workflows at other systems.
+func (d *DB) Executions() store.Executions { return executions{d} }
+
 // Requests returns the requests to owners.
 func (d *DB) Requests() store.Requests { return requests{d} }
+
+// Where returns the path of the file.
+func (d *DB) Where() string { return d.o.Path }
 
 // Exists reports whether the file is there, so that reading need not make it. An
 // error other than its absence counts as being there: the next call reports it.
@@ -205,13 +211,16 @@ func (d *DB) open(ctx context.Context) (err error) {
 	return nil
 }
 
+// readable is the earliest version whose tables of the board are those of the latest.
+const readable = 1
+
 // openReadOnly opens a database that this program can read as it is: it cannot be
 // migrated.
 func (d *DB) openReadOnly(ctx context.Context, dsn string) error {
 	d.reader, d.watcher = connect(dsn, readers, readOnly), connect(dsn, 1, readOnly)
 	return d.prepare(ctx, d.reader, func(ctx context.Context, c *sql.Conn) error {
 		v, err := ours(ctx, c)
-		if err == nil && v < latest() {
+		if err == nil && v < readable {
 			err = fmt.Errorf("it is of version %d, and is to be migrated to %d before it can be read: run a command that writes it, such as deepwork serve", v, latest())
 		}
 		return err

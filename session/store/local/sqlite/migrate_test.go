@@ -128,7 +128,9 @@ func TestFailedMigrationIsUndone(t *testing.T) {
 	if got := schemaOf(t, path); !reflect.DeepEqual(got, before) {
 		t.Errorf("left behind: %v", got)
 	}
-	if _, err := openBoard(t.Context(), Options{Path: path, ReadOnly: true}); err == nil || !strings.Contains(err.Error(), "is to be migrated") {
+	empty := filepath.Join(t.TempDir(), "board.db")
+	raw(t, empty, fmt.Sprintf("PRAGMA application_id = %d; CREATE TABLE x (y)", applicationID)).Close()
+	if _, err := openBoard(t.Context(), Options{Path: empty, ReadOnly: true}); err == nil || !strings.Contains(err.Error(), "is to be migrated") {
 		t.Error(err)
 	}
 	migrations = append(was[:len(was):len(was)], "CREATE TABLE whole (x);")

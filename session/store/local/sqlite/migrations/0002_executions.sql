@@ -18,6 +18,7 @@ CREATE TABLE workflow_executions (
 	started_at          TEXT NOT NULL,
 	ended_at            TEXT,
 	error               TEXT,
+	progress            TEXT, -- at the end, JSON
 	CHECK ((state IN ('waiting', 'starting', 'running')) = (ended_at IS NULL)),
 	CHECK (state <> 'running' OR status_supported = 0 OR source_execution_id IS NOT NULL)
 ) STRICT;

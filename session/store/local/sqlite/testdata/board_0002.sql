@@ -120,6 +120,7 @@ CREATE TABLE workflow_executions (
 	started_at          TEXT NOT NULL,
 	ended_at            TEXT,
 	error               TEXT,
+	progress            TEXT, -- at the end, JSON
 	CHECK ((state IN ('waiting', 'starting', 'running')) = (ended_at IS NULL)),
 	CHECK (state <> 'running' OR status_supported = 0 OR source_execution_id IS NOT NULL)
 ) STRICT;
@@ -141,18 +142,18 @@ CREATE TABLE owner_requests (
 	taken_at    TEXT,
 	answered_at TEXT
 ) STRICT;
-INSERT INTO projects VALUES ('a0f51f8a-73c4-4a84-99ed-d1caa2a10090', 'shop', 1, 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO repos VALUES ('a2556d77-3696-4ed9-b2a0-8c3c7cba8c76', 'a0f51f8a-73c4-4a84-99ed-d1caa2a10090', 'shop', '/srv/shop', 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO tasks VALUES ('1406c7b9-d596-47f8-91e1-c4241ef7c8d5', 'a0f51f8a-73c4-4a84-99ed-d1caa2a10090', 'it''s one', NULL, 'inprogress', NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO tasks VALUES ('607eb7aa-a365-4d2b-b31f-3d1fa596a8e6', 'a0f51f8a-73c4-4a84-99ed-d1caa2a10090', 'two', 'text', 'todo', 'j', 'w', NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO task_counts VALUES ('a0f51f8a-73c4-4a84-99ed-d1caa2a10090', 'inprogress', 1);
-INSERT INTO task_counts VALUES ('a0f51f8a-73c4-4a84-99ed-d1caa2a10090', 'todo', 1);
-INSERT INTO attempts VALUES ('0611d547-eb68-42e1-ab9a-190c1a6107ad', '1406c7b9-d596-47f8-91e1-c4241ef7c8d5', 'SCRIPTED', NULL, NULL, 'deepwork/x-0000', '/srv/w', 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO attempt_repos VALUES ('0611d547-eb68-42e1-ab9a-190c1a6107ad', 0, 'r1', 'web', '/srv/web', 'main', NULL, '/srv/w/web');
-INSERT INTO sessions VALUES ('676c2a62-948c-4ea9-8d5d-0a73fd640081', '0611d547-eb68-42e1-ab9a-190c1a6107ad', 'SCRIPTED', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO executions VALUES (1, '27b62d93-197e-430f-933d-1b0b5ac02b71', '0611d547-eb68-42e1-ab9a-190c1a6107ad', '676c2a62-948c-4ea9-8d5d-0a73fd640081', 0, 'do it', NULL, 'failed', 'server', 4711, 3, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO executions VALUES (2, '21fd601f-5cc2-48f9-a3e6-33b9afb41177', '0611d547-eb68-42e1-ab9a-190c1a6107ad', '676c2a62-948c-4ea9-8d5d-0a73fd640081', 1, 'more', NULL, 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', NULL, NULL);
-INSERT INTO requests VALUES ('me', 'create_task', 'r', 'd', '607eb7aa-a365-4d2b-b31f-3d1fa596a8e6', '2026-03-01T11:00:00.123456Z');
+INSERT INTO projects VALUES ('b4dcd652-84c5-42f3-b648-ff4902febfb1', 'shop', 1, 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO repos VALUES ('837b1360-6127-48fa-9f6c-f6629308bd04', 'b4dcd652-84c5-42f3-b648-ff4902febfb1', 'shop', '/srv/shop', 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO tasks VALUES ('cd6c0f3e-ca08-4b54-925e-e3d0dc435ca7', 'b4dcd652-84c5-42f3-b648-ff4902febfb1', 'it''s one', NULL, 'inprogress', NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO tasks VALUES ('e8e77c26-faa5-4eb2-96cd-829039f8242f', 'b4dcd652-84c5-42f3-b648-ff4902febfb1', 'two', 'text', 'todo', 'j', 'w', NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO task_counts VALUES ('b4dcd652-84c5-42f3-b648-ff4902febfb1', 'inprogress', 1);
+INSERT INTO task_counts VALUES ('b4dcd652-84c5-42f3-b648-ff4902febfb1', 'todo', 1);
+INSERT INTO attempts VALUES ('724bd871-3651-4492-bc65-ee6e96b528cf', 'cd6c0f3e-ca08-4b54-925e-e3d0dc435ca7', 'SCRIPTED', NULL, NULL, 'deepwork/x-0000', '/srv/w', 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO attempt_repos VALUES ('724bd871-3651-4492-bc65-ee6e96b528cf', 0, 'r1', 'web', '/srv/web', 'main', NULL, '/srv/w/web');
+INSERT INTO sessions VALUES ('43d75529-0a34-4966-aaf4-9a47cae7cdc2', '724bd871-3651-4492-bc65-ee6e96b528cf', 'SCRIPTED', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO executions VALUES (1, '013e0310-3d2d-4a13-92f6-6536aa96c07c', '724bd871-3651-4492-bc65-ee6e96b528cf', '43d75529-0a34-4966-aaf4-9a47cae7cdc2', 0, 'do it', NULL, 'failed', 'server', 4711, 3, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO executions VALUES (2, 'b42688e9-c3f3-495f-b78f-d7d182ae3892', '724bd871-3651-4492-bc65-ee6e96b528cf', '43d75529-0a34-4966-aaf4-9a47cae7cdc2', 1, 'more', NULL, 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', NULL, NULL);
+INSERT INTO requests VALUES ('me', 'create_task', 'r', 'd', 'e8e77c26-faa5-4eb2-96cd-829039f8242f', '2026-03-01T11:00:00.123456Z');
 CREATE UNIQUE INDEX projects_root ON projects (root) WHERE root = 1;
 CREATE UNIQUE INDEX projects_name ON projects (name) WHERE root = 0;
 CREATE INDEX tasks_newest ON tasks (project_id, created_at DESC, id);

@@ -1,0 +1,103 @@
+package execution
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"deepwork/actor"
+	"deepwork/session/store"
+)
+
+// A view is an execution as its actor last published it. It is immutable.
+type view struct {
+	Execution
+	version uint64 // grows with each change
+	over    bool   // nothing more will be learned of it
+	code    string // of the error for callers that wait for the end; "" means by the state
+	unsure  bool   // it may have been carried out, or go on: the caller must look before calling again
+}
+
+// An entry is an execution that this process drives, or whose end is not wholly in
+// the store.
+type entry struct {
+	id       string
+	identity string
+	view     atomic.Pointer[view] // written by the actor
+
+	ref    *actor.Ref[message]
+	cancel func(cause error) // ends what the driver does
+	done   chan struct{}     // closed when the driver has ended
+}
+
+// entries are the executions that this process has in memory.
+type entries struct {
+	mu     sync.Mutex // guards what follows
+	closed bool
+	byID   map[string]*entry
+	over   []*entry // in the order of their ends
+	bytes  int      // of the results of over
+}
+
+// add makes an execution known; false: the engine is closed, or knows it.
+func (k *entries) add(n *entry) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed || k.byID[n.id] != nil {
+		return false
+	}
+	k.byID[n.id] = n
+	return true
+}
+
+// ended forgets an execution that the store holds as it ended. Another one is kept in
+// memory, together with the last ones of its kind.
+func (k *entries) ended(n *entry, stored bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if stored {
+		delete(k.byID, n.id)
+		return
+	}
+	k.over = append(k.over, n)
+	k.bytes += len(n.view.Load().Result)
+	for k.bytes > keepMemory || len(k.over) > store.ExecutionsKept {
+		k.bytes -= len(k.over[0].view.Load().Result)
+		delete(k.byID, k.over[0].id)
+		k.over = k.over[1:]
+	}
+}
+
+// get returns an execution, or nil.
+func (k *entries) get(id string) *entry {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.byID[id]
+}
+
+// ofSource returns the executions of this identity to which their sources gave an id,
+// the one started last first.
+func (k *entries) ofSource(identity, id string) []*entry {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var found []*entry
+	for _, n := range k.byID {
+		if v := n.view.Load(); n.identity == identity && v.SourceExecutionID != nil && *v.SourceExecutionID == id {
+			found = append(found, n)
+		}
+	}
+	slices.SortFunc(found, func(a, b *entry) int { return b.view.Load().StartedAt.Compare(a.view.Load().StartedAt) })
+	return found
+}
+
+// close refuses further executions and returns all.
+func (k *entries) close() []*entry {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.closed = true
+	var all []*entry
+	for _, n := range k.byID {
+		all = append(all, n)
+	}
+	return all
+}

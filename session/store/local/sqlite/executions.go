@@ -1,0 +1,151 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"deepwork/catalog/task"
+	"deepwork/session/store"
+)
+
+// executions is a DB as store.Executions.
+type executions struct{ *DB }
+
+const (
+	executionColumns = `id, owner, identity, source, workflow_id, workflow_name, async, state, source_execution_id,
+	status_supported, timeout, deadline, started_at, ended_at, error, progress`
+	executionsWithResults = `SELECT ` + executionColumns + `, result FROM workflow_executions LEFT JOIN workflow_results ON execution_id = id `
+	overAt                = `coalesce(ended_at, started_at)`
+	isOver                = `(ended_at IS NOT NULL OR status_supported = 0)`
+	isOpen                = `ended_at IS NULL AND status_supported = 1`
+)
+
+func scanWorkflowExecution(scan scanner) (x store.Execution, err error) {
+	var progress, result *string
+	err = scan(&x.ID, &x.Owner, &x.Identity, &x.Source, &x.WorkflowID, &x.WorkflowName, &x.Async, &x.State, &x.SourceExecutionID,
+		&x.StatusSupported, &x.Timeout, perhaps{&x.Deadline}, moment{&x.StartedAt}, perhaps{&x.EndedAt}, &x.Error, &progress, &result)
+	x.Progress, x.Result = jsonOf(progress), jsonOf(result)
+	return x, err
+}
+
+// jsonOf is a column of JSON that may be null, and textOf the reverse.
+func jsonOf(text *string) json.RawMessage {
+	if text == nil {
+		return nil
+	}
+	return json.RawMessage(*text)
+}
+
+func textOf(raw json.RawMessage) *string {
+	if raw == nil {
+		return nil
+	}
+	return new(string(raw))
+}
+
+// forgettable is the condition of what is beyond the bounds.
+const forgettable = isOver + ` AND ` + overAt + ` <= ?`
+
+func (e executions) oldest() string {
+	return task.FormatTime(e.o.Now().Add(-store.ExecutionKeptFor))
+}
+
+func (e executions) Save(ctx context.Context, x *store.Execution) error {
+	return change(ctx, e.DB, "saving an execution", func(t tx) error {
+		n, err := t.exec(`INSERT INTO workflow_executions (`+executionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT (id) DO UPDATE SET state = excluded.state, source_execution_id = excluded.source_execution_id, status_supported = excluded.status_supported,
+				deadline = excluded.deadline, ended_at = excluded.ended_at, error = excluded.error, progress = excluded.progress
+			WHERE owner = excluded.owner`,
+			x.ID, x.Owner, x.Identity, x.Source, x.WorkflowID, x.WorkflowName, x.Async, x.State, x.SourceExecutionID,
+			x.StatusSupported, x.Timeout, optional(x.Deadline), task.FormatTime(x.StartedAt), optional(x.EndedAt), x.Error, textOf(x.Progress))
+		if err == nil && n == 0 {
+			err = fmt.Errorf("execution %s: %w", x.ID, store.ErrNotOwner)
+		}
+		if err != nil || !x.Over() {
+			return err
+		}
+		if x.Result != nil {
+			if _, err := t.exec(`INSERT OR REPLACE INTO workflow_results (execution_id, result) VALUES (?, ?)`, x.ID, string(x.Result)); err != nil {
+				return err
+			}
+		}
+		_, err = t.exec(`DELETE FROM workflow_executions WHERE id IN (SELECT id FROM workflow_executions WHERE `+forgettable+`
+			UNION ALL SELECT id FROM (SELECT id FROM workflow_executions WHERE `+isOver+` ORDER BY `+overAt+` DESC LIMIT -1 OFFSET ?))`,
+			e.oldest(), store.ExecutionsKept)
+		return err
+	})
+}
+
+func (e executions) Execution(ctx context.Context, id string) (*store.Execution, error) {
+	return read(ctx, e.DB, "reading an execution", func(t tx) (*store.Execution, error) {
+		return only(t, "execution", id, scanWorkflowExecution, executionsWithResults+`WHERE id = ?`, id)
+	})
+}
+
+func (e executions) Find(ctx context.Context, identity, id, sourceID string) ([]store.Execution, error) {
+	return read(ctx, e.DB, "looking for an execution", func(t tx) (found []store.Execution, err error) {
+		for _, is := range [][2]string{{"id", id}, {"source_execution_id", sourceID}} {
+			if len(found) == 0 && err == nil {
+				found, err = list(t, scanWorkflowExecution, executionsWithResults+`WHERE `+is[0]+` = ? AND identity = ? AND NOT (`+forgettable+`)
+					ORDER BY started_at DESC`, is[1], identity, e.oldest())
+			}
+		}
+		return found, err
+	})
+}
+
+func (e executions) Newest(ctx context.Context, identity string, limit int) ([]store.Execution, int, error) {
+	got, err := read(ctx, e.DB, "listing executions", func(t tx) (p page[store.Execution], err error) {
+		const kept = `FROM workflow_executions WHERE identity = ? AND NOT (` + forgettable + `)`
+		if p.total, err = t.count(`SELECT count(*) `+kept, identity, e.oldest()); err == nil {
+			p.rows, err = list(t, scanWorkflowExecution, `SELECT `+executionColumns+`, NULL `+kept+` ORDER BY started_at DESC LIMIT ?`, identity, e.oldest(), limit)
+		}
+		return p, err
+	})
+	return got.rows, got.total, err
+}
+
+func (e executions) Owners(ctx context.Context) ([]string, error) {
+	return read(ctx, e.DB, "looking for executions of other servers", func(t tx) ([]string, error) {
+		return t.ids(`SELECT DISTINCT owner FROM workflow_executions WHERE ` + isOpen)
+	})
+}
+
+func (e executions) Adopt(ctx context.Context, from []string, to string) ([]store.Execution, error) {
+	args := []any{to, e.stamp(), store.NeverStarted, store.LostSight}
+	for _, owner := range from {
+		args = append(args, owner)
+	}
+	return write(ctx, e.DB, "taking up executions", func(t tx) ([]store.Execution, error) {
+		return list(t, scanWorkflowExecution, `UPDATE workflow_executions SET owner = ?1,
+			ended_at = CASE state WHEN 'running' THEN NULL ELSE max(?2, started_at) END,
+			error = CASE state WHEN 'waiting' THEN ?3 WHEN 'starting' THEN ?4 ELSE error END,
+			state = CASE state WHEN 'waiting' THEN 'failed' WHEN 'starting' THEN 'unknown' ELSE state END
+			WHERE `+isOpen+` AND owner IN (?`+strings.Repeat(", ?", len(from)-1)+`) RETURNING `+executionColumns+`, NULL`, args...)
+	})
+}
+
+func (e executions) Inspect(ctx context.Context) (found []task.Flaw, n, going int, err error) {
+	found, err = read(ctx, e.DB, "inspecting executions", func(t tx) (found []task.Flaw, err error) {
+		const do = "run the workflow again if its result is needed, after a look at its source"
+		for what, query := range map[string]string{
+			"the result of run %s is damaged: it is not JSON":   `SELECT execution_id FROM workflow_results WHERE NOT json_valid(result)`,
+			"the progress of run %s is damaged: it is not JSON": `SELECT id FROM workflow_executions WHERE NOT json_valid(progress)`,
+			"run %s has no owner":                               `SELECT id FROM workflow_executions WHERE owner = ''`,
+			"run %s has a result and has not ended":             `SELECT id FROM workflow_executions JOIN workflow_results ON execution_id = id WHERE ` + isOpen,
+		} {
+			ids, err := t.ids(query)
+			if err != nil {
+				return nil, err
+			}
+			for _, id := range ids {
+				found = append(found, task.Flaw{What: fmt.Sprintf(what, id), Do: do})
+			}
+		}
+		_, err = t.first(`SELECT count(*), coalesce(sum(`+isOpen+`), 0) FROM workflow_executions`, nil, &n, &going)
+		return found, err
+	})
+	return found, n, going, err
+}
