@@ -217,7 +217,7 @@ func (c *Child) Close() {
 	}
 	done := make(chan struct{})
 	c.owner.Go(func() { c.readers.Wait(); close(done) })
-	Drain(done, drainFor, c.pipes[1:]...)
+	drain(done, drainFor, c.pipes[1:]...)
 	closeAll(c.pipes[:])
 	if c.abandon != nil {
 		c.abandon()
@@ -242,6 +242,35 @@ func closeAll(files []*os.File) {
 	for _, f := range files {
 		if f != nil {
 			f.Close() // twice is harmless
+		}
+	}
+}
+
+// drain waits until done is closed, which the readers of the pipes of a dead child
+// do at the ends of the pipes. It waits no longer than about limit for pipes that a
+// process outside the group holds open, and three times that while one holds unread
+// output: on a busy machine the readers may not have had their turn, and what the
+// child wrote must not be lost. It does not wait for pipes that are read and have no
+// writer. The caller then closes the pipes, which ends the readers.
+func drain(done <-chan struct{}, limit time.Duration, pipes ...*os.File) {
+	// A clock would run on while the whole process stands still; of a ticker's
+	// ticks no more than one is left over from such a time.
+	const ticks = 20
+	ticker := time.NewTicker(limit / ticks)
+	defer ticker.Stop()
+	for n := 1; n < 3*ticks; n++ {
+		select {
+		case <-done:
+			return
+		case <-ticker.C:
+		}
+		unread, open := false, false
+		for _, f := range pipes {
+			u, o := look(f)
+			unread, open = unread || u, open || o
+		}
+		if !unread && (!open || n >= ticks) {
+			return
 		}
 	}
 }

@@ -97,3 +97,14 @@ func Without(env []string, names ...string) []string {
 		return slices.Contains(names, name)
 	})
 }
+
+// An ID tells a process from every other one, also from a later one that has its
+// number.
+type ID struct {
+	PID   int
+	Start string // when the system started it; "" if that is not known
+	Boot  string // the run of the system that the number belongs to
+}
+
+// Identify returns the ID of a process that runs.
+func Identify(pid int) ID { return ID{PID: pid, Start: startOf(pid), Boot: Boot()} }

@@ -1,4 +1,4 @@
-package process_test
+package process
 
 import (
 	"io"
@@ -7,8 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"deepwork/actor/process"
 )
 
 // What is in a pipe is waited for longer than what may still come.
@@ -49,7 +47,7 @@ func TestDrainWaitsLongerForWhatIsThere(t *testing.T) {
 				timer := time.AfterFunc(c.done, func() { close(done) })
 				defer timer.Stop()
 				began := time.Now()
-				process.Drain(done, time.Second, c.pipes...)
+				drain(done, time.Second, c.pipes...)
 				if took := time.Since(began); took != c.want {
 					t.Errorf("it took %v, want %v", took, c.want)
 				}

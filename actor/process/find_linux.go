@@ -122,9 +122,16 @@ func EndLeftovers(ctx context.Context, child ID, parent int, entry string) error
 	})
 }
 
-func endMarked(ctx context.Context, entry string) error {
+// EndMarked kills every process, except this one, that was started with an entry
+// "NAME=value" in its environment, and returns when none of them is left: what a
+// command has started outlives a process that is killed. Elsewhere than on Linux
+// it does nothing. It fails if ctx ends or a process does not.
+func EndMarked(ctx context.Context, entry string) error {
 	self := os.Getpid()
-	return endAll(ctx, func(p proc) bool { return p.pid != self && hasEnv(p.pid, entry) })
+	if err := endAll(ctx, func(p proc) bool { return p.pid != self && hasEnv(p.pid, entry) }); err != nil {
+		return fmt.Errorf("ending processes with %s: %w", entry, err)
+	}
+	return nil
 }
 
 // endAll kills processes until none of them is left.

@@ -28,5 +28,5 @@ func startOf(pid int) string {
 // EndLeftovers does nothing: the job of a parent that has ended has ended with it.
 func EndLeftovers(context.Context, ID, int, string) error { return nil }
 
-// endMarked does nothing: a command that is run has ended with its job.
-func endMarked(context.Context, string) error { return nil }
+// EndMarked does nothing: a command that is run has ended with its job.
+func EndMarked(context.Context, string) error { return nil }

@@ -131,3 +131,7 @@ func (g *group) alive() bool {
 func (g *group) endDescendants() {}
 
 func (g *group) close() { windows.CloseHandle(g.job) }
+
+// look reports every pipe as empty and open: the system says what is in it only
+// while nobody waits in a read of it.
+func look(*os.File) (unread, open bool) { return false, true }

@@ -34,8 +34,8 @@ func (r *run) launch() (Process, *outcome) {
 	if end != nil {
 		return nil, end
 	}
-	if end = r.forbidden(); end != nil {
-		return nil, end
+	if r.making.Err() != nil {
+		return nil, notYet()
 	}
 	// Not with making: whether the agent runs must be known, and it takes no time.
 	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
@@ -75,7 +75,7 @@ func (r *run) hindered(doing string, err error) *outcome {
 		return &outcome{drop: true}
 	}
 	if r.making.Err() != nil {
-		return &outcome{Ending: task.Ending{State: task.Stopped}, again: true}
+		return notYet()
 	}
 	why := err.Error()
 	if e, is := errors.AsType[*session.Error](err); is {
@@ -84,25 +84,18 @@ func (r *run) hindered(doing string, err error) *outcome {
 	return failed("%s failed: %s", strings.ToUpper(doing[:1])+doing[1:], why)
 }
 
-// forbidden says why the agent must not be started after all.
-func (r *run) forbidden() *outcome {
-	if r.making.Err() != nil { // by a stop, or the end of the server: recordEnd tells them apart
-		return &outcome{Ending: task.Ending{State: task.Stopped}, again: true}
-	}
-	return nil
-}
+// notYet is the outcome of a run that was stopped, or whose server ends, before its
+// agent was started.
+func notYet() *outcome { return &outcome{Ending: task.Ending{State: task.Stopped}, again: true} }
 
 // prepare makes the workspace where there is none yet, and says what to run there.
 func (r *run) prepare() (*runner.Spec, *outcome) {
 	ctx, e := r.making, r.engine
-	if end := r.forbidden(); end != nil {
-		return nil, end
-	}
 	cfg, err := e.config(ctx)
 	if err != nil {
 		// It is no fault of the attempt's: it waits, as all others do, for a
 		// configuration that can be read.
-		return nil, &outcome{Ending: task.Ending{State: task.Stopped}, again: true}
+		return nil, notYet()
 	}
 	b, err := e.board(ctx)
 	if err != nil {
@@ -183,7 +176,7 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 		return err
 	}
 	all, err := k.Create(ctx, a.ID, a.Branch, trees, append(env, runner.Mark(setupMark(a.ID))))
-	// Another server has drawn the same name in the same moment.
+	// Another server has drawn the same name at the same moment.
 	for tries := 0; errors.Is(err, worktree.ErrBranchTaken) && tries < branchTries; tries++ {
 		if a.Branch, err = newBranch(ctx, b, k, t.Title, a.Repos); err != nil {
 			return err

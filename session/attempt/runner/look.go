@@ -64,27 +64,42 @@ func look(dir string) (v view, err error) {
 	return v, err
 }
 
-// find returns the run of a folder, or nil if no agent was ever started and no
-// shim is about to. What a shim that died has left it ends and records.
-func find(ctx context.Context, dir string) (*Process, error) {
-	for pause := looks(lookMax); ; {
+// running reports whether the agent runs.
+func (v view) running() bool { return v.alive && v.started != nil && v.started.PID != 0 }
+
+// await looks at a folder until an exit is recorded, or it is known that there is no
+// run, or enough says so. What a shim that died has left it ends and records.
+func await(ctx context.Context, dir string, most time.Duration, enough func(view) bool) (view, error) {
+	for pause := looks(most); ; {
 		v, err := look(dir)
-		switch {
-		case err != nil:
-		case v.exit != nil, v.alive && v.started != nil && v.started.PID != 0:
-			return &Process{dir: dir, started: v.started, exit: v.exit}, nil
-		case !v.alive && v.started == nil:
-			return nil, nil
-		case !v.alive:
-			err = settle(ctx, dir)
+		if err == nil {
+			if v.exit != nil || !v.alive && v.started == nil || enough(v) {
+				return v, nil
+			}
+			if !v.alive {
+				err = settle(ctx, dir)
+			}
 		}
 		if err == nil {
 			err = pause.Wait(ctx)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("looking for a run in %s: %w", dir, err)
+			return v, err
 		}
 	}
+}
+
+// find returns the run of a folder, or nil if no agent was ever started and no
+// shim is about to.
+func find(ctx context.Context, dir string) (*Process, error) {
+	v, err := await(ctx, dir, lookMax, view.running)
+	if err != nil {
+		return nil, fmt.Errorf("looking for a run in %s: %w", dir, err)
+	}
+	if v.exit == nil && !v.alive {
+		return nil, nil
+	}
+	return &Process{dir: dir, started: v.started, exit: v.exit}, nil
 }
 
 // settle ends what a dead shim has left and records that its run was cut short.

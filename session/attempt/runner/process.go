@@ -37,30 +37,20 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	if p.exit != nil {
 		return *p.exit, nil
 	}
-	for pause := looks(waitMax); ; {
-		v, err := look(p.dir)
-		switch {
-		case err != nil:
-		case v.exit != nil:
-			return *v.exit, nil
-		case !v.alive && v.started == nil:
-			err = errors.New("its records were removed")
-		case !v.alive:
-			err = settle(ctx, p.dir)
-		}
-		if err == nil {
-			err = pause.Wait(ctx)
-		}
-		if err != nil {
-			return Exit{}, fmt.Errorf("waiting for the run in %s: %w", p.dir, err)
-		}
+	v, err := await(ctx, p.dir, waitMax, func(view) bool { return false })
+	if err == nil && v.exit == nil {
+		err = errors.New("its records were removed")
 	}
+	if err != nil {
+		return Exit{}, fmt.Errorf("waiting for the run in %s: %w", p.dir, err)
+	}
+	return *v.exit, nil
 }
 
-// Stop ends the agent's whole group: SIGTERM and, grace later, SIGKILL; it
-// returns when the exit is recorded. A run that has ended is left as it is. Of
-// several stops the shortest grace counts, and none is longer than a day. When ctx ends first its error is
-// returned, and the run is stopped nevertheless.
+// Stop ends the agent's whole group: SIGTERM and, grace later, SIGKILL; it returns
+// when the exit is recorded. A run that has ended is left as it is. Of several
+// stops the shortest grace counts, and none is longer than a day. If ctx ends first
+// its error is returned, and the run is stopped nevertheless.
 func (p *Process) Stop(ctx context.Context, grace time.Duration) (Exit, error) {
 	if p.exit != nil {
 		return *p.exit, nil

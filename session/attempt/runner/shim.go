@@ -43,7 +43,8 @@ func runShim(dir string, nudges <-chan os.Signal) error {
 		return err
 	}
 	if lock == nil {
-		return await(dir) // another shim was faster
+		_, err := find(context.Background(), dir) // another shim was faster, and answers for both
+		return err
 	}
 	defer lock.Unlock()
 	spec, err := readJSON[specRecord](dir, specFile)
@@ -84,17 +85,6 @@ func runShim(dir string, nudges <-chan os.Signal) error {
 	log.system("%s", describe(&e))
 	log.close()
 	return record(dir, &e)
-}
-
-// await waits until the shim that is faster has answered for both.
-func await(dir string) error {
-	for pause := looks(lookMax); ; {
-		v, err := look(dir)
-		if err != nil || v.exit != nil || !v.alive || v.started != nil && v.started.PID != 0 {
-			return err
-		}
-		pause.Wait(context.Background())
-	}
 }
 
 // notStarted records why there is no agent.
