@@ -3,9 +3,7 @@ package workflow
 import (
 	"context"
 	"errors"
-	"fmt"
 	"syscall"
-	"time"
 
 	"deepwork/actor"
 	"deepwork/session"
@@ -14,79 +12,14 @@ import (
 	"deepwork/session/workflow/stack"
 )
 
-// message is what a session's actor receives.
-type message interface{ sessionMessage() }
+// A message is what a session's actor is to do.
+type message func(ctx context.Context, a *sessionActor)
 
 // A caller is who makes a call, and how it is told from others.
 type caller struct {
 	Identity string
 	Call     machine.Call
 }
-
-type finishMessage struct {
-	caller
-	Args     FinishArgs
-	Arrived  time.Time
-	Gone     <-chan struct{} // closed when the caller no longer waits
-	Progress ProgressFunc    // may be nil
-	Conn     *Conn           // is told once the transition is durable
-	Reply    actor.Reply[*finished]
-
-	// Step is the step that the call was found to be about when it came; it is
-	// about no other when the session has moved on meanwhile. "" at first.
-	Step string
-	// Attempt is how many attempts the step had, this one included, when the call
-	// joined the review that is its attempt; 0 where it has not.
-	Attempt int
-	outputs Outputs // as they were found valid
-}
-
-// gone tells whether the caller has left: then nothing must be moved, since
-// nobody would know.
-func (m *finishMessage) gone() bool {
-	select {
-	case <-m.Gone:
-		return true
-	default:
-		return false
-	}
-}
-
-type abortMessage struct {
-	caller
-	Explanation string
-	Reply       actor.Reply[*AbortReply]
-}
-
-type stepMessage struct {
-	caller
-	Reply actor.Reply[*StepReply]
-}
-
-type goToMessage struct {
-	caller
-	StepID string
-	Reply  actor.Reply[*GoToReply]
-}
-
-// takeUpMessage asks for the session to be on a stack.
-type takeUpMessage struct {
-	caller
-	Reply actor.Reply[*stack.Handle]
-}
-
-// replayMessage asks for the reply to a call with a request_id that was done.
-type replayMessage struct {
-	caller
-	Reply actor.Reply[*machine.StoredReply]
-}
-
-func (*finishMessage) sessionMessage() {}
-func (abortMessage) sessionMessage()   {}
-func (stepMessage) sessionMessage()    {}
-func (goToMessage) sessionMessage()    {}
-func (takeUpMessage) sessionMessage()  {}
-func (replayMessage) sessionMessage()  {}
 
 // A sessionActor owns the state of one session. Whatever it acknowledges is on
 // disk before the reply goes out; when it dies, the next one reads that.
@@ -139,42 +72,10 @@ func (a *sessionActor) Stop(context.Context) {
 	a.engine.records.Forget(a.id)
 }
 
-// Receive handles one call. A refusal is in the reply, and the state is as it was.
-func (a *sessionActor) Receive(ctx context.Context, m message) error {
-	switch m := m.(type) {
-	case *finishMessage:
-		answer(m.Reply, func() (*finished, error) { return a.finish(ctx, m) })
-	case hashedMessage:
-		answer(m.M.Reply, func() (*finished, error) { return a.hashed(ctx, m) })
-		a.leave()
-	case verdictMessage:
-		a.verdict(m)
-		a.leave()
-	case dueMessage:
-		a.due(m)
-		a.leave()
-	case holdMessage:
-		a.holding(m)
-		a.leave()
-	case abortMessage:
-		answer(m.Reply, func() (*AbortReply, error) { return a.abort(m) })
-	case stepMessage:
-		answer(m.Reply, func() (*StepReply, error) { return a.step(ctx, m) })
-	case goToMessage:
-		answer(m.Reply, func() (*GoToReply, error) { return a.goTo(ctx, m) })
-	case takeUpMessage:
-		answer(m.Reply, func() (*stack.Handle, error) { return a.takeUp(m) })
-	case replayMessage:
-		answer(m.Reply, func() (*machine.StoredReply, error) { return a.replay(m) })
-	case wakeMessage:
-		m.Reply.Send(struct{}{})
-	default:
-		return fmt.Errorf("session %s was sent a %T", a.id, m)
-	}
-	if a.uncertain != nil {
-		return a.uncertain // what is on disk counts now
-	}
-	return nil
+// Receive carries out one message. A refusal is in its reply, and the state is as it was.
+func (a *sessionActor) Receive(ctx context.Context, do message) error {
+	do(ctx, a)
+	return a.uncertain // if it is set, the state is read from the disk again
 }
 
 // answer sends what f returns, unless that is for later.
@@ -258,28 +159,28 @@ func (a *sessionActor) alias(stored *machine.StoredReply, c machine.Call) error 
 	return nil
 }
 
-func (a *sessionActor) abort(m abortMessage) (*AbortReply, error) {
-	r, err := a.repetition(m.caller)
+func (a *sessionActor) abort(who caller, explanation string) (*AbortReply, error) {
+	r, err := a.repetition(who)
 	if err != nil {
 		return nil, err
 	}
 	if r == nil && a.state.Status != Active {
-		if r = a.state.ReplayAbort(m.Explanation); r == nil {
+		if r = a.state.ReplayAbort(explanation); r == nil {
 			return nil, a.state.Ended()
 		}
-		if err := a.alias(r, m.Call); err != nil {
+		if err := a.alias(r, who.Call); err != nil {
 			return nil, err
 		}
 	}
 	if r != nil {
 		return machine.ReplyOf[AbortReply](r)
 	}
-	next, reply := a.state.Abort(m.Call, m.Explanation, a.engine.now())
+	next, reply := a.state.Abort(who.Call, explanation, a.engine.now())
 	return reply, a.commit(next)
 }
 
-func (a *sessionActor) goTo(ctx context.Context, m goToMessage) (*GoToReply, error) {
-	if r, err := a.repetition(m.caller); err != nil {
+func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string) (*GoToReply, error) {
+	if r, err := a.repetition(who); err != nil {
 		return nil, err
 	} else if r != nil {
 		return machine.ReplyOf[GoToReply](r)
@@ -291,7 +192,7 @@ func (a *sessionActor) goTo(ctx context.Context, m goToMessage) (*GoToReply, err
 	if err != nil {
 		return nil, err
 	}
-	to, err := a.state.PlanGoTo(def, m.StepID)
+	to, err := a.state.PlanGoTo(def, stepID)
 	if err != nil {
 		return nil, err
 	}
@@ -302,23 +203,17 @@ func (a *sessionActor) goTo(ctx context.Context, m goToMessage) (*GoToReply, err
 	if def, err = a.engine.definitions.Keep(def, texts); err != nil {
 		return nil, err
 	}
-	next, r := a.state.GoTo(def, m.Call, to, m.StepID, a.engine.now(), texts)
+	next, r := a.state.GoTo(def, who.Call, to, stepID, a.engine.now(), texts)
 	return r, a.commit(next)
 }
 
-// takeUp returns the handle of a session that is to be on the caller's stack.
-func (a *sessionActor) takeUp(m takeUpMessage) (*stack.Handle, error) {
-	_, err := a.repetition(m.caller)
-	return a.handle, err
-}
-
 // replay returns the stored reply to a call that was carried out in this session.
-func (a *sessionActor) replay(m replayMessage) (*machine.StoredReply, error) {
-	r, err := a.repetition(m.caller)
+func (a *sessionActor) replay(who caller) (*machine.StoredReply, error) {
+	r, err := a.repetition(who)
 	if r == nil && err == nil {
 		return nil, session.NotNow("reply_forgotten",
 			"The call with request_id '%s' was done in session '%s', but so much has followed that its reply is no longer kept. get_step tells where the session is.",
-			*m.Call.RequestID, a.id).With("session_id", a.id)
+			*who.Call.RequestID, a.id).With("session_id", a.id)
 	}
 	return r, err
 }

@@ -62,7 +62,7 @@ func once[R any](ctx context.Context, c *Conn, who caller, do func(who caller) (
 			return r, id, false, err
 		}
 	}
-	stored, err := ask(ctx, c.engine, id, func(p actor.Reply[*machine.StoredReply]) message { return replayMessage{who, p} })
+	stored, err := ask(ctx, c.engine, id, func(_ context.Context, a *sessionActor) (*machine.StoredReply, error) { return a.replay(who) })
 	if err != nil {
 		return nil, "", false, err
 	}
@@ -108,7 +108,10 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	}
 	finish := func(id string) (*finished, error) {
 		return askWithin(ctx, c.engine, id, c.engine.askTimeout+how.ReplyWithin, func(r actor.Reply[*finished]) message {
-			return &finishMessage{caller: who, Args: a, Arrived: arrived, Gone: ctx.Done(), Progress: progressOf(ctx), Conn: c, Reply: r}
+			m := &finishCall{caller: who, args: a, arrived: arrived, gone: ctx.Done(), progress: progressOf(ctx), conn: c, reply: r}
+			return func(ctx context.Context, s *sessionActor) {
+				answer(r, func() (*finished, error) { return s.finish(ctx, m) })
+			}
 		})
 	}
 	same := func(have Outputs) bool { return machine.SameOutputs(a.Outputs, have) }
@@ -154,7 +157,7 @@ func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*AbortReply, error) {
 	id := a.RequestID
 	a.RequestID = nil
 	return call(ctx, c, ToolAbort, id, a, func(who caller) (*AbortReply, string, error) {
-		return move(ctx, c, a.SessionID, func(p actor.Reply[*AbortReply]) message { return abortMessage{who, a.Explanation, p} })
+		return move(ctx, c, a.SessionID, func(_ context.Context, s *sessionActor) (*AbortReply, error) { return s.abort(who, a.Explanation) })
 	}, func(r *AbortReply, id string, _ *stack.Handle) {
 		r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, id)
 		r.Stack = c.stackOf(ctx, id)
@@ -162,12 +165,12 @@ func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*AbortReply, error) {
 }
 
 // move asks the session that a call is about to make a transition.
-func move[R any](ctx context.Context, c *Conn, sessionID *string, build func(actor.Reply[*R]) message) (*R, string, error) {
+func move[R any](ctx context.Context, c *Conn, sessionID *string, do func(context.Context, *sessionActor) (*R, error)) (*R, string, error) {
 	h, err := c.target(ctx, sessionID)
 	if err != nil {
 		return nil, "", err
 	}
-	r, err := ask(ctx, c.engine, h.ID, build)
+	r, err := ask(ctx, c.engine, h.ID, do)
 	if err != nil {
 		return nil, "", err
 	}
@@ -191,8 +194,9 @@ func (c *Conn) Step(ctx context.Context, a StepArgs) (*StepReply, error) {
 	if err != nil {
 		return nil, err
 	}
-	who := caller{Identity: c.identity}
-	r, err := ask(ctx, c.engine, h.ID, func(p actor.Reply[*StepReply]) message { return stepMessage{who, p} })
+	r, err := ask(ctx, c.engine, h.ID, func(ctx context.Context, a *sessionActor) (*StepReply, error) {
+		return a.step(ctx, caller{Identity: c.identity})
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -214,6 +218,6 @@ func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*GoToReply, error) {
 	id := a.RequestID
 	a.RequestID = nil
 	return call(ctx, c, ToolGoTo, id, a, func(who caller) (*GoToReply, string, error) {
-		return move(ctx, c, a.SessionID, func(p actor.Reply[*GoToReply]) message { return goToMessage{who, a.StepID, p} })
+		return move(ctx, c, a.SessionID, func(ctx context.Context, s *sessionActor) (*GoToReply, error) { return s.goTo(ctx, who, a.StepID) })
 	}, func(r *GoToReply, id string, _ *stack.Handle) { r.Stack = c.stackOf(ctx, id) })
 }

@@ -85,7 +85,6 @@ type Engine struct {
 	gate        *gate.Gate
 	reviewing   func(context.Context) (Reviewing, error)
 	moved       func(Move)      // may be nil
-	runs        atomic.Uint64   // numbers the reviews
 	ctx         context.Context // of what runs beside the actors; ends with Close
 	cancel      context.CancelFunc
 	beside      sync.WaitGroup
@@ -219,12 +218,14 @@ func (e *Engine) owned(s *State) error {
 		s.SessionID, e.records.Describe(s.Owner)).With("session_id", s.SessionID).With("owner", s.Owner)
 }
 
-// ask sends a message to a session's actor and waits for its answer.
-func ask[R any](ctx context.Context, e *Engine, id string, build func(actor.Reply[R]) message) (R, error) {
-	return askWithin(ctx, e, id, e.askTimeout, build)
+// ask has a session's actor call do and returns its result.
+func ask[R any](ctx context.Context, e *Engine, id string, do func(ctx context.Context, a *sessionActor) (R, error)) (R, error) {
+	return askWithin(ctx, e, id, e.askTimeout, func(reply actor.Reply[R]) message {
+		return func(ctx context.Context, a *sessionActor) { answer(reply, func() (R, error) { return do(ctx, a) }) }
+	})
 }
 
-// askWithin is ask for a message whose answer may take longer.
+// askWithin sends a message to a session's actor and waits for its answer.
 func askWithin[R any](ctx context.Context, e *Engine, id string, within time.Duration, build func(actor.Reply[R]) message) (R, error) {
 	bounded := ctx
 	if until, ok := ctx.Deadline(); !ok || time.Until(until) > within {

@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"deepwork/actor"
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
@@ -22,10 +24,40 @@ type finished struct {
 	Ended    *stack.Ended // where the session is over now
 }
 
+// A finishCall is a finished_step under way.
+type finishCall struct {
+	caller
+	args     FinishArgs
+	arrived  time.Time
+	gone     <-chan struct{} // closed when the caller no longer waits
+	progress ProgressFunc    // may be nil
+	conn     *Conn           // is told once the transition is durable
+	reply    actor.Reply[*finished]
+
+	// step is the step that the call was found to be about when it came; it is
+	// about no other when the session has moved on meanwhile. "" at first.
+	step string
+	// attempt is how many attempts the step had, this one included, when the call
+	// joined the review that is its attempt; 0 if it has not.
+	attempt int
+	outputs Outputs // as they were found valid
+}
+
+// left reports whether the caller has left: then nothing must be moved, since
+// nobody would know.
+func (m *finishCall) left() bool {
+	select {
+	case <-m.gone:
+		return true
+	default:
+		return false
+	}
+}
+
 // A candidate is a finished_step that may be carried out: its step is found and
 // its outputs are valid.
 type candidate struct {
-	m        *finishMessage
+	m        *finishCall
 	def      *machine.Definition
 	plan     *machine.Plan
 	outputs  Outputs
@@ -35,15 +67,15 @@ type candidate struct {
 // finish does a finished_step: find the step, look at its outputs, have them
 // reviewed, and move on in one durable transition (seed 000, 001.4). errLater
 // says that a review answers the call.
-func (a *sessionActor) finish(ctx context.Context, m *finishMessage) (*finished, error) {
+func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, error) {
 	c, done, err := a.prepare(ctx, a.state, m)
 	if err != nil || done != nil {
 		return done, err
 	}
 	if a.engine.reviews && len(c.plan.Step.Reviews) > 0 {
 		reason := ""
-		if m.Args.OverrideReason != nil {
-			reason = strings.TrimSpace(*m.Args.OverrideReason)
+		if m.args.OverrideReason != nil {
+			reason = strings.TrimSpace(*m.args.OverrideReason)
 		}
 		if reason == "" {
 			how, err := a.engine.reviewing(ctx)
@@ -53,7 +85,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishMessage) (*finished,
 			case !how.External:
 				return a.selfReview(c)
 			}
-			m.Step = c.plan.Step.ID
+			m.step = c.plan.Step.ID
 			a.hash(m, c.outputs)
 			return nil, errLater
 		}
@@ -67,21 +99,21 @@ func (a *sessionActor) finish(ctx context.Context, m *finishMessage) (*finished,
 
 // prepare finds out what a finished_step is about, in base. done is the reply
 // where the call was carried out before.
-func (a *sessionActor) prepare(ctx context.Context, base *State, m *finishMessage) (c *candidate, done *finished, err error) {
+func (a *sessionActor) prepare(ctx context.Context, base *State, m *finishCall) (c *candidate, done *finished, err error) {
 	if r, err := a.repetition(m.caller); err != nil {
 		return nil, nil, err
 	} else if r != nil {
 		done, err = a.again(r, m.Call)
 		return nil, done, err
 	}
-	same := func(have Outputs) bool { return machine.SameOutputs(m.Args.Outputs, have) }
-	if m.Step != "" && !base.IsCurrent(m.Step) && !a.closes(ctx, base, m.Step) {
+	same := func(have Outputs) bool { return machine.SameOutputs(m.args.Outputs, have) }
+	if m.step != "" && !base.IsCurrent(m.step) && !a.closes(ctx, base, m.step) {
 		// It was current when the call came: another call has finished it since.
-		if r := base.Replay(m.Step, same); r != nil {
+		if r := base.Replay(m.step, same); r != nil {
 			done, err = a.again(r, m.Call)
 			return nil, done, err
 		}
-		return nil, nil, a.movedOn(m.Step)
+		return nil, nil, a.movedOn(m.step)
 	}
 	c = &candidate{m: m}
 	if base.Status == Active {
@@ -89,17 +121,17 @@ func (a *sessionActor) prepare(ctx context.Context, base *State, m *finishMessag
 			return nil, nil, err
 		}
 	}
-	if c.plan, err = base.PlanFinish(c.def, m.Args.StepID, same); err != nil {
+	if c.plan, err = base.PlanFinish(c.def, m.args.StepID, same); err != nil {
 		return nil, nil, err
 	}
 	if c.plan.Replay != nil {
 		done, err = a.again(c.plan.Replay, m.Call)
 		return nil, done, err
 	}
-	if m.Step != "" && c.plan.Step.ID != m.Step {
-		return nil, nil, a.movedOn(m.Step)
+	if m.step != "" && c.plan.Step.ID != m.step {
+		return nil, nil, a.movedOn(m.step)
 	}
-	if c.outputs, err = a.engine.checkOutputs(c.plan.Step, m.Args.Outputs); err != nil {
+	if c.outputs, err = a.engine.checkOutputs(c.plan.Step, m.args.Outputs); err != nil {
 		return nil, nil, a.repeated(err, same)
 	}
 	return c, nil, nil
@@ -121,7 +153,7 @@ func (a *sessionActor) closes(ctx context.Context, base *State, stepID string) b
 
 // complete makes the transition from base.
 func (a *sessionActor) complete(ctx context.Context, base *State, c *candidate) (*finished, error) {
-	f := machine.FinishInput{Call: c.m.Call, At: a.engine.now(), Outputs: c.outputs, Notes: c.m.Args.Notes, Override: c.override}
+	f := machine.FinishInput{Call: c.m.Call, At: a.engine.now(), Outputs: c.outputs, Notes: c.m.args.Notes, Override: c.override}
 	var err error
 	if c.plan.Next != nil {
 		if f.Texts, err = a.engine.definitions.Texts(c.def, c.plan.Next); err != nil {
@@ -140,10 +172,10 @@ func (a *sessionActor) complete(ctx context.Context, base *State, c *candidate) 
 	}
 	done := &finished{ID: a.id, Reply: r, Recorded: true}
 	if next.Status != Active {
-		done.Ended = &stack.Ended{ID: a.id, Step: c.plan.Step.ID, Outputs: c.outputs, Named: c.m.Args.SessionID != nil}
+		done.Ended = &stack.Ended{ID: a.id, Step: c.plan.Step.ID, Outputs: c.outputs, Named: c.m.args.SessionID != nil}
 	}
 	// Here, because the caller may have left.
-	c.m.Conn.stack.Moved(a.engine.ctx, done.Ended)
+	c.m.conn.stack.Moved(a.engine.ctx, done.Ended)
 	return done, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"deepwork/actor"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -28,7 +27,7 @@ func (e *Engine) serveRequests(requests store.Requests) {
 			return nil, unknownSession(q.Target)
 		}
 		who := caller{Identity: h.View().Identity, Call: machine.Call{Tool: ToolAbort}}
-		_, err := ask(ctx, e, q.Target, func(r actor.Reply[*AbortReply]) message { return abortMessage{who, reason, r} })
+		_, err := ask(ctx, e, q.Target, func(_ context.Context, a *sessionActor) (*AbortReply, error) { return a.abort(who, reason) })
 		return nil, err
 	})
 }

@@ -28,11 +28,6 @@ const releasesAtOnce = 4
 // disk that was full or could not be written, are tried again.
 const releaseAgain = 30 * time.Second
 
-// wakeMessage wakes the actor, so that it ends in order.
-type wakeMessage struct{ Reply actor.Reply[struct{}] }
-
-func (wakeMessage) sessionMessage() {}
-
 // Stopping tells the engine that its server is about to stop: connections that
 // close from now on give no session up, for a server that has ended owns none,
 // and an end must not wait for a write for every session. Close implies it. It
@@ -91,7 +86,7 @@ func (e *Engine) release(hs []*stack.Handle) {
 
 // end has a session's actor end, awake or not: the rest is the actor's.
 func (e *Engine) end(h *stack.Handle) {
-	_, err := ask(e.ctx, e, h.ID, func(r actor.Reply[struct{}]) message { return wakeMessage{r} })
+	_, err := ask(e.ctx, e, h.ID, func(context.Context, *sessionActor) (struct{}, error) { return struct{}{}, nil })
 	if err == nil {
 		err = e.passivate(h.ID)
 	}

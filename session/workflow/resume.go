@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"deepwork/actor"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/store"
@@ -89,8 +88,10 @@ func (c *Conn) reach(ctx context.Context, id string) (*stack.Handle, error) {
 		}
 		// What cannot be read is looked at again, and set aside, by the actor.
 	}
-	who := caller{Identity: c.identity}
-	return ask(ctx, c.engine, id, func(r actor.Reply[*stack.Handle]) message { return takeUpMessage{who, r} })
+	return ask(ctx, c.engine, id, func(_ context.Context, a *sessionActor) (*stack.Handle, error) {
+		_, err := a.repetition(caller{Identity: c.identity})
+		return a.handle, err
+	})
 }
 
 // noSession says that there is no session to speak of, and which could be

@@ -25,7 +25,6 @@ var errLater = errors.New("answered later")
 
 // A review is one that runs, in memory; what is to survive is its Attempt.
 type review struct {
-	run      uint64 // tells it from earlier ones of the step
 	stepID   string
 	digest   string
 	began    time.Time
@@ -34,48 +33,15 @@ type review struct {
 	verdicts []gate.Verdict
 	reused   []*Verdict
 	waiters  []*waiter
-	hold     actor.Reply[struct{}] // an ask that keeps the actor awake meanwhile
+	awake    actor.Reply[struct{}] // an ask that keeps the actor awake meanwhile
 	cancel   context.CancelFunc
 }
 
 // A waiter is a call that waits for a review.
 type waiter struct {
-	m     *finishMessage
+	m     *finishCall
 	timer *time.Timer // for its reply_within
 }
-
-// hashedMessage brings the hashes of a submission's files.
-type hashedMessage struct {
-	M      *finishMessage
-	Hashes map[string]string
-	Err    error
-}
-
-// verdictMessage brings one verdict of a running review.
-type verdictMessage struct {
-	Run     uint64
-	StepID  string
-	Verdict gate.Verdict
-}
-
-// dueMessage says that a waiter must be answered now.
-type dueMessage struct {
-	Run    uint64
-	StepID string
-	Waiter *waiter
-}
-
-// holdMessage keeps the actor awake while a review runs.
-type holdMessage struct {
-	Run    uint64
-	StepID string
-	Reply  actor.Reply[struct{}]
-}
-
-func (hashedMessage) sessionMessage()  {}
-func (verdictMessage) sessionMessage() {}
-func (dueMessage) sessionMessage()     {}
-func (holdMessage) sessionMessage()    {}
 
 // self is the session's own address, for what runs beside its actor.
 func (a *sessionActor) self() actor.Address[message] { return a.engine.sessions.For(a.id) }
@@ -84,30 +50,34 @@ func (a *sessionActor) self() actor.Address[message] { return a.engine.sessions.
 func (a *sessionActor) tell(m message) error { return a.self().Tell(a.engine.ctx, m) }
 
 // hash reads the submitted files beside the actor, which goes on receiving.
-func (a *sessionActor) hash(m *finishMessage, outputs Outputs) {
+func (a *sessionActor) hash(m *finishCall, outputs Outputs) {
 	var paths []string
 	for _, o := range outputs {
 		paths = append(paths, o.Value.Paths...)
 	}
 	a.engine.beside.Go(func() {
 		hashes, err := gate.HashFiles(a.engine.ctx, a.engine.root, paths)
-		if err := a.tell(hashedMessage{m, hashes, err}); err != nil {
-			m.Reply.Fail(err)
+		told := a.tell(func(ctx context.Context, a *sessionActor) {
+			answer(m.reply, func() (*finished, error) { return a.hashed(ctx, m, hashes, err) })
+			a.leave()
+		})
+		if told != nil {
+			m.reply.Fail(told)
 		}
 	})
 }
 
 // hashed decides on a call whose files' content is known: join the review that
 // runs, collect a verdict that is there, refuse, or begin a review.
-func (a *sessionActor) hashed(ctx context.Context, h hashedMessage) (*finished, error) {
-	if h.Err != nil {
-		return nil, session.Wrong("file_unreadable", "The outputs cannot be read for their review, so nothing has moved: %v. Mend that and make the same call again.", h.Err).Because(h.Err)
+func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[string]string, err error) (*finished, error) {
+	if err != nil {
+		return nil, session.Wrong("file_unreadable", "The outputs cannot be read for their review, so nothing has moved: %v. Mend that and make the same call again.", err).Because(err)
 	}
-	if h.M.gone() {
+	if m.left() {
 		return nil, context.Canceled // nobody would know what came of it
 	}
 	// The session may have moved on while the files were read.
-	c, done, err := a.prepare(ctx, a.state, h.M)
+	c, done, err := a.prepare(ctx, a.state, m)
 	if err != nil || done != nil {
 		return done, err
 	}
@@ -117,7 +87,7 @@ func (a *sessionActor) hashed(ctx context.Context, h hashedMessage) (*finished, 
 	}
 	stepID := c.plan.Step.ID
 	sub := a.submission(c)
-	tasks := gate.Plan(sub, h.Hashes)
+	tasks := gate.Plan(sub, hashes)
 	digest := contentDigest(c.outputs, tasks)
 	running := a.reviews[stepID]
 	if running != nil && running.digest == digest {
@@ -127,7 +97,7 @@ func (a *sessionActor) hashed(ctx context.Context, h hashedMessage) (*finished, 
 	}
 	p := a.state.ProgressOrNew(stepID, a.engine.now())
 	last := p.Newest()
-	joined := h.M.Attempt == len(p.Attempts) // then another that joined it may have collected it first
+	joined := m.attempt == len(p.Attempts) // then another that joined it may have collected it first
 	if running == nil && last.Counts() && last.Digest == digest && (!last.Collected || joined) {
 		return a.conclude(ctx, a.state.CollectAttempt(stepID, a.engine.now()), c)
 	}
@@ -137,14 +107,14 @@ func (a *sessionActor) hashed(ctx context.Context, h hashedMessage) (*finished, 
 				"Nothing was reviewed this time, because the outputs are those that failed. Change them and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason.")
 		}
 	}
-	return a.beginReview(ctx, c, sub, tasks, digest, h.Hashes, how)
+	return a.beginReview(ctx, c, sub, tasks, digest, hashes, how)
 }
 
 // beginReview records the attempt, durably, and hands what was not passed
 // before to the gate (seed 000, 001.4.8 and 001.4.11).
 func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.Submission, tasks []gate.Task, digest string, hashes map[string]string, how Reviewing) (*finished, error) {
 	stepID := c.plan.Step.ID
-	r := &review{run: a.engine.runs.Add(1), stepID: stepID, digest: digest, began: a.engine.now(), order: map[string]int{}}
+	r := &review{stepID: stepID, digest: digest, began: a.engine.now(), order: map[string]int{}}
 	var todo []gate.Task
 	for i, t := range tasks {
 		r.order[t.Key] = i
@@ -183,7 +153,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 	r.cancel = cancel
 	a.reviews[stepID] = r
 	err := a.engine.gate.Run(runCtx, a.id, sub, todo, func(v gate.Verdict) {
-		if err := a.tell(verdictMessage{r.run, stepID, v}); err != nil && runCtx.Err() == nil {
+		if err := a.tell(func(_ context.Context, a *sessionActor) { a.verdict(r, v); a.leave() }); err != nil && runCtx.Err() == nil {
 			a.engine.log.Warn("a verdict came to a session that is gone", "session", a.id, "step", stepID, "error", err)
 		}
 	})
@@ -198,7 +168,9 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 	a.engine.beside.Go(func() {
 		// Ends when the review has ended, or the actor has: then nobody would
 		// take the verdict.
-		actor.Ask(runCtx, a.self(), func(reply actor.Reply[struct{}]) message { return holdMessage{r.run, stepID, reply} })
+		actor.Ask(runCtx, a.self(), func(reply actor.Reply[struct{}]) message {
+			return func(_ context.Context, a *sessionActor) { a.hold(r, reply); a.leave() }
+		})
 		cancel()
 	})
 	c.m.outputs = c.outputs
@@ -207,13 +179,13 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 }
 
 // join lets a call wait for a review, as long as its budget lasts.
-func (a *sessionActor) join(r *review, m *finishMessage, how Reviewing) {
-	m.Attempt = len(a.state.Progress(r.stepID).Attempts)
+func (a *sessionActor) join(r *review, m *finishCall, how Reviewing) {
+	m.attempt = len(a.state.Progress(r.stepID).Attempts)
 	w := &waiter{m: m}
-	left := max(how.ReplyWithin-time.Since(m.Arrived), 0)
+	left := max(how.ReplyWithin-time.Since(m.arrived), 0)
 	w.timer = time.AfterFunc(left, func() {
-		if err := a.tell(dueMessage{r.run, r.stepID, w}); err != nil {
-			m.Reply.Fail(err)
+		if err := a.tell(func(_ context.Context, a *sessionActor) { a.due(r, w); a.leave() }); err != nil {
+			m.reply.Fail(err)
 		}
 	})
 	r.waiters = append(r.waiters, w)
@@ -221,23 +193,34 @@ func (a *sessionActor) join(r *review, m *finishMessage, how Reviewing) {
 }
 
 func (w *waiter) progress(r *review) {
-	if w.m.Progress != nil {
-		w.m.Progress(len(r.verdicts), r.total, fmt.Sprintf("quality review of step '%s': %d of %d done", r.stepID, len(r.verdicts), r.total))
+	if w.m.progress != nil {
+		w.m.progress(len(r.verdicts), r.total, fmt.Sprintf("quality review of step '%s': %d of %d done", r.stepID, len(r.verdicts), r.total))
 	}
 }
 
-// due answers a waiter whose budget is over: the review goes on.
-func (a *sessionActor) due(m dueMessage) {
-	r := a.reviews[m.StepID]
-	if r == nil || r.run != m.Run {
-		return // it ended meanwhile, and the waiter was answered
+// verdict takes one verdict of a review, unless it was cancelled meanwhile.
+func (a *sessionActor) verdict(r *review, v gate.Verdict) {
+	if a.reviews[r.stepID] != r {
+		return
 	}
-	at := slices.Index(r.waiters, m.Waiter)
-	if at < 0 {
+	r.verdicts = append(r.verdicts, v)
+	for _, w := range r.waiters {
+		w.progress(r)
+	}
+	if len(r.verdicts) == r.total {
+		a.judged(r)
+	}
+}
+
+// due answers a waiter whose budget is over, unless it was answered meanwhile: the
+// review goes on.
+func (a *sessionActor) due(r *review, w *waiter) {
+	at := slices.Index(r.waiters, w)
+	if a.reviews[r.stepID] != r || at < 0 {
 		return
 	}
 	r.waiters = slices.Delete(r.waiters, at, at+1)
-	m.Waiter.m.Reply.Send(&finished{ID: a.id, Reply: &FinishReply{
+	w.m.reply.Send(&finished{ID: a.id, Reply: &FinishReply{
 		Status: NeedsWork,
 		Feedback: new(fmt.Sprintf(
 			"The quality review of step '%s' is still running (%d of %d done, begun %s ago). Nothing is wrong so far: change nothing. Call finished_step again with the same outputs, session_id '%s' and step_id '%s' to wait for its verdict; it counts as the same attempt.",
@@ -245,14 +228,13 @@ func (a *sessionActor) due(m dueMessage) {
 	}})
 }
 
-// holding keeps the ask that keeps the actor awake.
-func (a *sessionActor) holding(m holdMessage) {
-	r := a.reviews[m.StepID]
-	if r == nil || r.run != m.Run {
-		m.Reply.Send(struct{}{})
-		return
+// hold keeps an ask that keeps the actor awake while a review runs.
+func (a *sessionActor) hold(r *review, reply actor.Reply[struct{}]) {
+	if a.reviews[r.stepID] == r {
+		r.awake = reply
+	} else {
+		reply.Send(struct{}{})
 	}
-	r.hold = m.Reply
 }
 
 // drop cancels a running review and answers those who wait for it.
@@ -261,9 +243,9 @@ func (a *sessionActor) drop(r *review, why error) {
 		delete(a.reviews, r.stepID)
 	}
 	r.cancel()
-	r.hold.Send(struct{}{})
+	r.awake.Send(struct{}{})
 	for _, w := range r.waiters {
 		w.timer.Stop()
-		w.m.Reply.Fail(why)
+		w.m.reply.Fail(why)
 	}
 }

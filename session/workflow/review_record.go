@@ -20,8 +20,8 @@ func (a *sessionActor) submission(c *candidate) gate.Submission {
 	for _, o := range c.outputs {
 		s.Outputs = append(s.Outputs, gate.Output{Name: o.Key, Paths: o.Value.Paths})
 	}
-	if c.m.Args.Notes != nil {
-		s.Notes = *c.m.Args.Notes
+	if c.m.args.Notes != nil {
+		s.Notes = *c.m.args.Notes
 	}
 	return s
 }

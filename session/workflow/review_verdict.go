@@ -8,28 +8,13 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// verdict takes one verdict of a running review.
-func (a *sessionActor) verdict(m verdictMessage) {
-	r := a.reviews[m.StepID]
-	if r == nil || r.run != m.Run {
-		return // cancelled meanwhile
-	}
-	r.verdicts = append(r.verdicts, m.Verdict)
-	for _, w := range r.waiters {
-		w.progress(r)
-	}
-	if len(r.verdicts) == r.total {
-		a.judged(r)
-	}
-}
-
 // judged records what the verdicts mean. Calls that wait for them then go the way
 // of those that come later: their outputs, and the job as it is now, are compared
 // with what was judged, and the verdict is collected for nothing else.
 func (a *sessionActor) judged(r *review) {
 	delete(a.reviews, r.stepID)
 	r.cancel()
-	r.hold.Send(struct{}{})
+	r.awake.Send(struct{}{})
 	verdicts, failure := recorded(r)
 	err := a.commit(a.state.CloseAttempt(r.stepID, verdicts, failure, a.engine.now()))
 	if err == nil && failure != "" {
@@ -39,9 +24,9 @@ func (a *sessionActor) judged(r *review) {
 		w.timer.Stop()
 		switch {
 		case err != nil:
-			w.m.Reply.Fail(err)
-		case w.m.gone():
-			w.m.Reply.Fail(context.Canceled)
+			w.m.reply.Fail(err)
+		case w.m.left():
+			w.m.reply.Fail(context.Canceled)
 		default:
 			a.hash(w.m, w.m.outputs)
 		}

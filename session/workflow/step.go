@@ -12,8 +12,8 @@ import (
 )
 
 // step tells where a session is, without moving it (get_step).
-func (a *sessionActor) step(ctx context.Context, m stepMessage) (*StepReply, error) {
-	if _, err := a.repetition(m.caller); err != nil {
+func (a *sessionActor) step(ctx context.Context, who caller) (*StepReply, error) {
+	if _, err := a.repetition(who); err != nil {
 		return nil, err
 	}
 	if a.state.Status != Active {
