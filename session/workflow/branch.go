@@ -60,10 +60,10 @@ const gitTimeout = 30 * time.Second
 // that came of it, and how to undo it where the session is not made after all.
 func (e *Engine) branch(ctx context.Context, name string) (string, func(), error) {
 	none := func() {}
-	if e.config == nil {
+	if e.Config == nil {
 		return name, none, nil
 	}
-	cfg, err := e.config.Current(ctx)
+	cfg, err := e.Config.Current(ctx)
 	if err != nil {
 		return "", none, session.NotNow("config_invalid", "The configuration cannot be used: %v. Mend it and call again.", err).Because(err)
 	}
@@ -75,7 +75,7 @@ func (e *Engine) branch(ctx context.Context, name string) (string, func(), error
 	defer e.git.Unlock()
 	if _, err := e.runGit(ctx, "rev-parse", "--git-dir"); err != nil {
 		return "", none, session.NotNow("not_a_git_repository",
-			"git.branch is '%s', but %s is not in a git repository (%v). Run `git init` there, or set git.branch to 'name' in .deepwork/config.yml.", mode, e.root, err).Because(err)
+			"git.branch is '%s', but %s is not in a git repository (%v). Run `git init` there, or set git.branch to 'name' in .deepwork/config.yml.", mode, e.Root, err).Because(err)
 	}
 	if mode == config.BranchCheckout {
 		if err := e.cleanTree(ctx); err != nil {
@@ -111,7 +111,7 @@ func (e *Engine) branch(ctx context.Context, name string) (string, func(), error
 			_, err = e.runGit(ctx, "branch", "-D", "--", free)
 		}
 		if err != nil {
-			e.log.Warn("a branch was made for a session that was not, and stays", "branch", free, "error", err)
+			e.Logger.Warn("a branch was made for a session that was not, and stays", "branch", free, "error", err)
 		}
 	}
 	return free, undo, nil
@@ -166,5 +166,5 @@ func (e *Engine) freeBranch(ctx context.Context, name string) (string, error) {
 func (e *Engine) runGit(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 	defer cancel()
-	return git.Line(ctx, git.Command{Dir: e.root, Args: args})
+	return git.Line(ctx, git.Command{Dir: e.Root, Args: args})
 }

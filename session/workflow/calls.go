@@ -102,12 +102,12 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*FinishReply, error) {
 
 // finish finds the session a finished_step is about and asks it.
 func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived time.Time) (*finished, error) {
-	how, err := c.engine.reviewing(ctx)
+	how, err := c.engine.Reviewing(ctx)
 	if err != nil {
 		return nil, err
 	}
 	finish := func(id string) (*finished, error) {
-		return askWithin(ctx, c.engine, id, c.engine.askTimeout+how.ReplyWithin, func(r actor.Reply[*finished]) message {
+		return askWithin(ctx, c.engine, id, c.engine.AskTimeout+how.ReplyWithin, func(r actor.Reply[*finished]) message {
 			m := &finishCall{caller: who, args: a, arrived: arrived, gone: ctx.Done(), progress: progressOf(ctx), conn: c, reply: r}
 			return func(ctx context.Context, s *sessionActor) {
 				answer(r, func() (*finished, error) { return s.finish(ctx, m) })

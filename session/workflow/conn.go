@@ -35,7 +35,7 @@ type Conn struct {
 // Connect makes the stack of one MCP connection. identity is the caller's name;
 // a session is reached only by callers of the identity that started it.
 func (e *Engine) Connect(identity string) *Conn {
-	o := stack.Options{Name: fmt.Sprintf("stack/%d", e.conns.Add(1)), Logger: e.log}
+	o := stack.Options{Name: fmt.Sprintf("stack/%d", e.conns.Add(1)), Logger: e.Logger}
 	return &Conn{engine: e, identity: identity, stack: stack.New(e.system, o), released: make(chan struct{})}
 }
 
@@ -60,7 +60,7 @@ func (e *Engine) ConnectStateless(identity string) *Conn {
 	defer e.mu.Unlock()
 	c := e.stateless[identity]
 	if c == nil {
-		o := stack.Options{Name: fmt.Sprintf("pool/%d", e.conns.Add(1)), Logger: e.log, Idle: e.idle, Release: e.releaseSoon}
+		o := stack.Options{Name: fmt.Sprintf("pool/%d", e.conns.Add(1)), Logger: e.Logger, Idle: e.StatelessIdle, Release: e.releaseSoon}
 		c = &Conn{engine: e, identity: identity, stateless: true, stack: stack.New(e.system, o)}
 		e.stateless[identity] = c
 	}
@@ -223,7 +223,7 @@ func (c *Conn) Close() {
 	select {
 	case <-c.released:
 	case <-time.After(closeWait):
-		c.engine.log.Info("a connection has closed, and its sessions are still being given up")
+		c.engine.Logger.Info("a connection has closed, and its sessions are still being given up")
 	}
 }
 
@@ -244,7 +244,7 @@ func (c *Conn) end() {
 	c.calls.Wait()
 	held, err := c.stack.Stop(c.engine.ctx) // bottom first: who takes up the top finds its ancestors free
 	if err != nil {
-		c.engine.log.Debug("closing a connection's stack", "error", err) // the engine closes
+		c.engine.Logger.Debug("closing a connection's stack", "error", err) // the engine closes
 	}
 	c.engine.release(held)
 }

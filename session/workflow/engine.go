@@ -4,6 +4,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,33 +65,22 @@ type Options struct {
 
 // An Engine runs the sessions of one project in this process.
 type Engine struct {
-	root        string
-	catalog     *catalog.Catalog
-	config      *config.Source
-	log         *slog.Logger
-	reviews     bool
-	askTimeout  time.Duration
-	clock       func() time.Time
-	records     records
-	definitions definitions
-	handles     *stack.Table
-	requests    *requests
-	system      *actor.System
-	sessions    *actor.Registry[string, message]
-	git         sync.Mutex // branches are made one at a time
-	jobs        atomic.Pointer[encodedJobs]
-	conns       atomic.Int64         // numbers the stacks' names
-	idle        func() time.Duration // Options.StatelessIdle
-	seen        seenList
-	gate        *gate.Gate
-	reviewing   func(context.Context) (Reviewing, error)
-	moved       func(Move)      // may be nil
-	ctx         context.Context // of what runs beside the actors; ends with Close
-	cancel      context.CancelFunc
-	beside      sync.WaitGroup
-	stopping    atomic.Bool   // sessions are not given up any more
-	releasing   chan struct{} // capacity releasesAtOnce: held by what gives a session up
-	unreleased  atomic.Bool   // a session could not be given up
+	Options // with the defaults filled in
+
+	handles    *stack.Table
+	requests   *requests
+	system     *actor.System
+	sessions   *actor.Registry[string, message]
+	git        sync.Mutex // branches are made one at a time
+	jobs       atomic.Pointer[encodedJobs]
+	conns      atomic.Int64 // numbers the stacks' names
+	seen       seenList
+	ctx        context.Context // of what runs beside the actors; ends with Close
+	cancel     context.CancelFunc
+	beside     sync.WaitGroup
+	stopping   atomic.Bool   // sessions are not given up any more
+	releasing  chan struct{} // capacity releasesAtOnce: held by what gives a session up
+	unreleased atomic.Bool   // a session could not be given up
 
 	mu        sync.Mutex // guards what follows
 	closed    bool       // nothing more is begun beside the actors from outside them
@@ -102,43 +92,36 @@ type Engine struct {
 // first write.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{
-		root: o.Root, catalog: o.Catalog, config: o.Config, log: o.Logger, reviews: o.Reviews,
-		askTimeout: o.AskTimeout, clock: o.Now, records: o.records, definitions: o.definitions,
-		handles: stack.NewTable(), gate: o.Gate, reviewing: o.Reviewing, moved: o.Moved, idle: o.StatelessIdle,
+		Options: o, handles: stack.NewTable(),
 		releasing: make(chan struct{}, releasesAtOnce), stateless: map[string]*Conn{},
 	}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	if e.reviewing == nil || e.gate == nil {
-		e.reviewing = func(context.Context) (Reviewing, error) { return Reviewing{}, nil }
+	if e.Reviewing == nil || e.Gate == nil {
+		e.Reviewing = func(context.Context) (Reviewing, error) { return Reviewing{}, nil }
 	}
-	if e.log == nil {
-		e.log = slog.New(slog.DiscardHandler)
+	if e.Logger == nil {
+		e.Logger = slog.New(slog.DiscardHandler)
 	}
-	if e.clock == nil {
-		e.clock = session.Clock
+	if e.Now == nil {
+		e.Now = session.Clock
 	}
-	if e.askTimeout <= 0 {
-		e.askTimeout = time.Minute
+	if e.StatelessIdle == nil {
+		e.StatelessIdle = func() time.Duration { return time.Hour }
 	}
-	if e.idle == nil {
-		e.idle = func() time.Duration { return time.Hour }
-	}
-	if o.IdleAfter <= 0 {
-		o.IdleAfter = 5 * time.Minute
-	}
+	e.AskTimeout, e.IdleAfter = cmp.Or(e.AskTimeout, time.Minute), cmp.Or(e.IdleAfter, 5*time.Minute)
 	if e.records == nil {
-		r, err := openRecords(o.Root, local.Options{Logger: e.log, Member: o.Member})
+		r, err := openRecords(o.Root, local.Options{Logger: e.Logger, Member: o.Member})
 		if err != nil {
 			return nil, err
 		}
 		e.records = r
 	}
 	if e.definitions == nil {
-		e.definitions = newJobDefinitions(e.catalog, e.records)
+		e.definitions = newJobDefinitions(e.Catalog, e.records)
 	}
 	e.requests = newRequests()
-	e.system = actor.NewSystem(e.log)
-	e.sessions = actor.NewRegistry(e.system, actor.Options{Name: "session", Idle: o.IdleAfter, Logger: e.log},
+	e.system = actor.NewSystem(e.Logger)
+	e.sessions = actor.NewRegistry(e.system, actor.Options{Name: "session", Idle: e.IdleAfter, Logger: e.Logger},
 		func(id string) (actor.Behavior[message], error) {
 			return &sessionActor{engine: e, id: id}, nil
 		})
@@ -167,13 +150,13 @@ func (e *Engine) Close(ctx context.Context) []string {
 		stuck = append(stuck, "reading files for reviews, or giving sessions up")
 	}
 	if err := e.records.Close(); err != nil {
-		e.log.Error("closing the session files", "error", err)
+		e.Logger.Error("closing the session files", "error", err)
 	}
 	return stuck
 }
 
 // now is the time of a transition, as it is written to files.
-func (e *Engine) now() time.Time { return e.clock().UTC().Truncate(time.Microsecond) }
+func (e *Engine) now() time.Time { return e.Now().UTC().Truncate(time.Microsecond) }
 
 // claim reads a session and makes this server its owner, unless a living one is
 // (DESIGN "Several servers, one project").
@@ -207,7 +190,7 @@ func (e *Engine) claim(id string) (*State, error) {
 		return nil, err
 	}
 	if s.Status == Active && previous != "" {
-		e.log.Info("session taken over from a server that is gone", "session", id, "server", previous)
+		e.Logger.Info("session taken over from a server that is gone", "session", id, "server", previous)
 	}
 	return s, err
 }
@@ -220,7 +203,7 @@ func (e *Engine) owned(s *State) error {
 
 // ask has a session's actor call do and returns its result.
 func ask[R any](ctx context.Context, e *Engine, id string, do func(ctx context.Context, a *sessionActor) (R, error)) (R, error) {
-	return askWithin(ctx, e, id, e.askTimeout, func(reply actor.Reply[R]) message {
+	return askWithin(ctx, e, id, e.AskTimeout, func(reply actor.Reply[R]) message {
 		return func(ctx context.Context, a *sessionActor) { answer(reply, func() (R, error) { return do(ctx, a) }) }
 	})
 }

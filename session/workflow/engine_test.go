@@ -339,7 +339,7 @@ func FuzzOutputs(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	step := &job.Step{ID: "a", Outputs: []job.Output{{Name: "a_out", Type: job.File, Required: true}}}
-	e := &Engine{root: f.TempDir()}
+	e := &Engine{Options: Options{Root: f.TempDir()}}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if out, err := e.checkOutputs(step, raw); err == nil {
 			t.Fatalf("accepted in an empty project: %v", out)

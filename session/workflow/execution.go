@@ -48,7 +48,7 @@ func (e *Engine) Execution(ctx context.Context, identity, sessionID string) (*Ex
 			return nil, err
 		}
 		// The definition is lost; what was done is known all the same.
-		e.log.Warn("telling of a session without its definition", "session", sessionID, "error", err)
+		e.Logger.Warn("telling of a session without its definition", "session", sessionID, "error", err)
 		for _, p := range s.StepProgress {
 			x.Total++
 			if p.Value.CompletedAt != nil {

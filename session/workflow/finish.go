@@ -72,13 +72,13 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 	if err != nil || done != nil {
 		return done, err
 	}
-	if a.engine.reviews && len(c.plan.Step.Reviews) > 0 {
+	if a.engine.Reviews && len(c.plan.Step.Reviews) > 0 {
 		reason := ""
 		if m.args.OverrideReason != nil {
 			reason = strings.TrimSpace(*m.args.OverrideReason)
 		}
 		if reason == "" {
-			how, err := a.engine.reviewing(ctx)
+			how, err := a.engine.Reviewing(ctx)
 			switch {
 			case err != nil:
 				return nil, err
@@ -201,7 +201,7 @@ func (a *sessionActor) again(stored *machine.StoredReply, c machine.Call) (*fini
 func (a *sessionActor) selfReview(c *candidate) (*finished, error) {
 	st := c.plan.Step
 	name := fmt.Sprintf(".deepwork/tmp/quality_review_%s_%s.md", a.id, st.ID)
-	path := filepath.Join(a.engine.root, filepath.FromSlash(name))
+	path := filepath.Join(a.engine.Root, filepath.FromSlash(name))
 	if err := replaceFile(path, []byte(gate.SelfReview(a.submission(c)))); err != nil {
 		return nil, notSaved(a.id, fmt.Errorf("writing the review's instructions: %w", err))
 	}

@@ -26,7 +26,7 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*WorkflowsReply, error) {
 		return nil, err
 	}
 	defer c.calls.Done()
-	snap, err := c.engine.catalog.Fresh(ctx)
+	snap, err := c.engine.Catalog.Fresh(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("looking at the job folders: %w", err)
 	}

@@ -21,14 +21,14 @@ type Move struct {
 // tellMoved tells Options.Moved of a transition that is durable, if it is one that
 // others see: a new session, another step, an end.
 func (e *Engine) tellMoved(before, now *State) {
-	if e.moved == nil || before != nil && before.Status == now.Status && before.CurrentStepID == now.CurrentStepID {
+	if e.Moved == nil || before != nil && before.Status == now.Status && before.CurrentStepID == now.CurrentStepID {
 		return
 	}
 	m := Move{SessionID: now.SessionID, JobName: now.JobName, WorkflowName: now.WorkflowName, Status: now.Status, Step: now.CurrentStepID}
 	if now.ParentSessionID != nil {
 		m.Parent = *now.ParentSessionID
 	}
-	e.moved(m)
+	e.Moved(m)
 }
 
 // CheckWorkflow tells whether there is a workflow of these very names, as the job

@@ -101,9 +101,9 @@ func plainFile(root, path string) bool {
 
 // realRoot is the project root with symlinks resolved.
 func (e *Engine) realRoot() (string, error) {
-	real, err := filepath.EvalSymlinks(e.root)
+	real, err := filepath.EvalSymlinks(e.Root)
 	if err != nil {
-		return "", projectGone(e.root, err)
+		return "", projectGone(e.Root, err)
 	}
 	return real, nil
 }

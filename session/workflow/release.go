@@ -92,16 +92,16 @@ func (e *Engine) end(h *stack.Handle) {
 	}
 	switch {
 	case errors.Is(err, actor.ErrBusy):
-		e.log.Debug("a session is given up later", "session", h.ID, "reason", err)
+		e.Logger.Debug("a session is given up later", "session", h.ID, "reason", err)
 	case err != nil && !e.stopping.Load():
-		e.log.Warn("a session was not given up", "session", h.ID, "error", err)
+		e.Logger.Warn("a session was not given up", "session", h.ID, "error", err)
 		e.unreleased.Store(true)
 	}
 }
 
 // passivate ends a session's actor.
 func (e *Engine) passivate(id string) error {
-	ctx, cancel := context.WithTimeout(e.ctx, e.askTimeout)
+	ctx, cancel := context.WithTimeout(e.ctx, e.AskTimeout)
 	defer cancel()
 	return e.sessions.Passivate(ctx, id)
 }
@@ -141,10 +141,10 @@ func (a *sessionActor) giveUp() {
 	if err := e.records.Release(next); err != nil {
 		e.handles.Restore(a.handle)
 		e.unreleased.Store(true)
-		e.log.Warn("a session could not be given up; it stays this server's for now", "session", a.id, "error", err, "again_in", releaseAgain)
+		e.Logger.Warn("a session could not be given up; it stays this server's for now", "session", a.id, "error", err, "again_in", releaseAgain)
 		return
 	}
-	e.log.Debug("session given up", "session", a.id)
+	e.Logger.Debug("session given up", "session", a.id)
 }
 
 // over removes a session that has ended, and has its actor end: a call that is
@@ -153,7 +153,7 @@ func (e *Engine) over(id string) {
 	e.handles.Remove(id)
 	e.aside(func() {
 		if err := e.passivate(id); err != nil && !errors.Is(err, actor.ErrBusy) {
-			e.log.Debug("a session that has ended stays in memory", "session", id, "error", err)
+			e.Logger.Debug("a session that has ended stays in memory", "session", id, "error", err)
 		}
 	})
 }

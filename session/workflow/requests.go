@@ -167,11 +167,11 @@ func (e *Engine) searchRequest(k requestKey) string {
 			mark = m
 			alone, err = others.Alone() // before the search: what others wrote, it finds
 			if err != nil {
-				e.log.Warn("looking for other servers", "error", err)
+				e.Logger.Warn("looking for other servers", "error", err)
 			}
 		}
 	}
-	now := e.clock()
+	now := e.Now()
 	var older newestFiles
 	since := r.scanned
 	if r.scanned.IsZero() {
@@ -189,7 +189,7 @@ func (e *Engine) searchRequest(k requestKey) string {
 		}
 		s, err := e.records.Peek(info.ID)
 		if err != nil {
-			e.log.Warn("searching the session files for request ids", "session", info.ID, "error", err)
+			e.Logger.Warn("searching the session files for request ids", "session", info.ID, "error", err)
 			if code := session.CodeOf(err); code != "session_damaged" && code != "unknown_session" && code != "session_too_new" {
 				whole = false
 			}
@@ -202,7 +202,7 @@ func (e *Engine) searchRequest(k requestKey) string {
 	}
 	for info, err := range e.records.List() {
 		if err != nil {
-			e.log.Warn("searching the session files for request ids", "error", err)
+			e.Logger.Warn("searching the session files for request ids", "error", err)
 			whole = false
 			break
 		}

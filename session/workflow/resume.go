@@ -43,7 +43,7 @@ func (c *Conn) takeUp(ctx context.Context, id string) (*stack.Handle, error) {
 		if err != nil {
 			// The session can go on without: it was nested in something that
 			// cannot be reached.
-			c.engine.log.Warn("an ancestor of a resumed session was not taken up", "session", id, "ancestor", up, "error", err)
+			c.engine.Logger.Warn("an ancestor of a resumed session was not taken up", "session", id, "ancestor", up, "error", err)
 			break
 		}
 		if p.Active() { // else the next one goes on below it
@@ -56,7 +56,7 @@ func (c *Conn) takeUp(ctx context.Context, id string) (*stack.Handle, error) {
 	if err := c.push(ctx, links...); err != nil {
 		return nil, err
 	}
-	c.engine.log.Info("session taken up", "session", id, "on_the_stack", len(links))
+	c.engine.Logger.Info("session taken up", "session", id, "on_the_stack", len(links))
 	return h, nil
 }
 
@@ -138,7 +138,7 @@ func (e *Engine) resumable(ctx context.Context, identity string, most int) (foun
 	var infos []store.Info
 	for info, err := range e.records.List() {
 		if err != nil {
-			e.log.Warn("listing the session files", "error", err)
+			e.Logger.Warn("listing the session files", "error", err)
 			break
 		}
 		infos = append(infos, info)
@@ -158,7 +158,7 @@ func (e *Engine) resumable(ctx context.Context, identity string, most int) (foun
 		}
 		s, err := e.records.Peek(info.ID)
 		if err != nil {
-			e.log.Warn("listing the session files", "session", info.ID, "error", err)
+			e.Logger.Warn("listing the session files", "session", info.ID, "error", err)
 			continue
 		}
 		if s.Status != Active || s.Identity != identity {

@@ -56,7 +56,7 @@ func (a *sessionActor) hash(m *finishCall, outputs Outputs) {
 		paths = append(paths, o.Value.Paths...)
 	}
 	a.engine.beside.Go(func() {
-		hashes, err := gate.HashFiles(a.engine.ctx, a.engine.root, paths)
+		hashes, err := gate.HashFiles(a.engine.ctx, a.engine.Root, paths)
 		told := a.tell(func(ctx context.Context, a *sessionActor) {
 			answer(m.reply, func() (*finished, error) { return a.hashed(ctx, m, hashes, err) })
 			a.leave()
@@ -81,7 +81,7 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 	if err != nil || done != nil {
 		return done, err
 	}
-	how, err := a.engine.reviewing(ctx)
+	how, err := a.engine.Reviewing(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -152,16 +152,16 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 	runCtx, cancel := context.WithCancel(a.engine.ctx)
 	r.cancel = cancel
 	a.reviews[stepID] = r
-	err := a.engine.gate.Run(runCtx, a.id, sub, todo, func(v gate.Verdict) {
+	err := a.engine.Gate.Run(runCtx, a.id, sub, todo, func(v gate.Verdict) {
 		if err := a.tell(func(_ context.Context, a *sessionActor) { a.verdict(r, v); a.leave() }); err != nil && runCtx.Err() == nil {
-			a.engine.log.Warn("a verdict came to a session that is gone", "session", a.id, "step", stepID, "error", err)
+			a.engine.Logger.Warn("a verdict came to a session that is gone", "session", a.id, "step", stepID, "error", err)
 		}
 	})
 	if err != nil {
 		delete(a.reviews, stepID)
 		cancel()
 		if cerr := a.commit(a.state.CloseAttempt(stepID, nil, err.Error(), a.engine.now())); cerr != nil {
-			a.engine.log.Warn("an attempt could not be voided", "session", a.id, "step", stepID, "error", cerr)
+			a.engine.Logger.Warn("an attempt could not be voided", "session", a.id, "step", stepID, "error", cerr)
 		}
 		return nil, session.NotNow("review_not_started", "The review of step '%s' could not be begun: %v. The attempt does not count; make the same call again later.", stepID, err).Because(err)
 	}

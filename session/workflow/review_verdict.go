@@ -42,7 +42,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *State, c *candidate) 
 	if judged.State == machine.AttemptPassed {
 		return a.complete(ctx, base, c)
 	}
-	how, err := a.engine.reviewing(ctx)
+	how, err := a.engine.Reviewing(ctx)
 	if err != nil {
 		return nil, err
 	}

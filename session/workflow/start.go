@@ -48,7 +48,7 @@ func (c *Conn) Start(ctx context.Context, a StartArgs) (*StartReply, error) {
 
 func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*StartReply, string, error) {
 	e := c.engine
-	j, err := findJob(ctx, e.catalog, a.JobName)
+	j, err := findJob(ctx, e.Catalog, a.JobName)
 	if err != nil {
 		return nil, "", err
 	}
