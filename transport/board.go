@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"deepwork/actor/presence"
 	"deepwork/catalog"
@@ -25,7 +24,7 @@ import (
 type board struct {
 	engine  *attempt.Engine
 	context *attempt.Context // nil: the server is in no workspace
-	news    *newsroom        // nil: likewise
+	news    *boardReporter   // nil: likewise
 
 	// inner tells whether a session in parent runs inside one of the same workflow.
 	inner func(job, name, parent string) bool
@@ -44,7 +43,7 @@ func openBoard(ctx context.Context, root string, member *presence.Member, db sto
 		if b.context, err = attempt.OpenContext(file, id, logger); err != nil {
 			return nil, fmt.Errorf("opening the workspace of an attempt: %w", err)
 		}
-		b.news = newNewsroom(b.context.Tell, func(ctx context.Context) ([]attempt.News, error) { return pastNews(ctx, root, logger) }, logger)
+		b.news = newBoardReporter(b.context.Tell, func(ctx context.Context) ([]attempt.News, error) { return pastNews(ctx, root, logger) }, logger)
 		b.inner = func(job, name, parent string) bool { return insideItself(root, logger, job, name, parent) }
 		if home := filepath.Dir(file); filepath.Base(home) == ".deepwork" {
 			around := config.Open(filepath.Dir(home))
@@ -54,7 +53,7 @@ func openBoard(ctx context.Context, root string, member *presence.Member, db sto
 	}
 	if chosen {
 		if b.engine, err = attempt.Open(ctx, o); err != nil {
-			return nil, errors.Join(fmt.Errorf("opening the task board: %w", err), errors.Join(b.close(ctx)...))
+			return nil, errors.Join(fmt.Errorf("opening the task board: %w", err), b.close(ctx))
 		}
 	}
 	return b, nil
@@ -90,32 +89,28 @@ func (b *board) moved() func(workflow.Move) {
 	}
 }
 
-// close comes after the last transition. Agents go on, and are seen to by the next
-// server.
-func (b *board) close(ctx context.Context) (errs []error) {
+// close comes after the last transition. Agents go on, and the next server takes them up.
+func (b *board) close(ctx context.Context) error {
+	var errs []error
 	if b.news != nil {
-		if err := b.news.close(ctx); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, b.news.close(ctx))
 	}
 	if b.engine != nil {
-		if left := b.engine.Close(ctx); len(left) > 0 {
-			errs = append(errs, fmt.Errorf("parts of the task board that did not stop: %s", strings.Join(left, ", ")))
+		if err := notStopped(b.engine.Close(ctx)); err != nil {
+			errs = append(errs, fmt.Errorf("parts of the task board that did not stop: %w", err))
 		}
 	}
 	if b.context != nil {
-		if err := b.context.Close(); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, b.context.Close())
 	}
-	return errs
+	return errors.Join(errs...)
 }
 
 // reporting is a connection in a workspace: before it answers a call that has moved a
 // workflow, the board is told, if it can be in a moment.
 type reporting struct {
 	tool.WorkflowCaller
-	news *newsroom
+	news *boardReporter
 }
 
 func (r reporting) Start(ctx context.Context, a workflow.StartArgs) (*workflow.StartReply, error) {

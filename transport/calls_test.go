@@ -318,7 +318,7 @@ func TestCloseNamesWhatDidNotStop(t *testing.T) {
 			return fullFinish(), nil
 		}
 	}, func(p *engines) {
-		p.close = func(context.Context) []error { return []error{errors.New("sessions that did not stop: x")} }
+		p.close = func(context.Context) error { return errors.New("sessions that did not stop: x") }
 	})
 	cs := client(t, s)
 	called := make(chan struct{})

@@ -44,18 +44,15 @@ type Options struct {
 	StandardJobs fs.FS
 }
 
-// The external runners and the sets of tools that there are.
-var (
-	externalRunners = []string{"claude"}
-	toolsets        = []string{"workflows", "remote", "board"}
-)
+// ExternalRunners are the values of Options.ExternalRunner.
+var ExternalRunners = []string{"claude"}
 
 // check returns what is wrong with the options, or nil.
 func (o *Options) check() error {
 	switch {
-	case o.ExternalRunner != "" && !slices.Contains(externalRunners, o.ExternalRunner):
+	case o.ExternalRunner != "" && !slices.Contains(ExternalRunners, o.ExternalRunner):
 		return fmt.Errorf("external runner %q is unknown: use %s, or none for self-review (any other reviewer is a quality gate command)",
-			o.ExternalRunner, strings.Join(externalRunners, ", "))
+			o.ExternalRunner, strings.Join(ExternalRunners, ", "))
 	case o.QualityGateTimeout < 0:
 		return fmt.Errorf("quality gate timeout %v is negative: give a positive time, or 0 for the configured one", o.QualityGateTimeout)
 	case o.QualityGateMaxAttempts < 0:
@@ -66,8 +63,8 @@ func (o *Options) check() error {
 
 func checkToolsets(names []string) error {
 	for _, n := range names {
-		if !slices.Contains(toolsets, n) {
-			return fmt.Errorf("toolset %q is unknown: choose of %s", n, strings.Join(toolsets, ", "))
+		if !slices.Contains(config.Toolsets, n) {
+			return fmt.Errorf("toolset %q is unknown: choose of %s", n, strings.Join(config.Toolsets, ", "))
 		}
 	}
 	return nil

@@ -38,7 +38,7 @@ const ServerName = "deepwork"
 type engines struct {
 	check    func(context.Context) (*config.Config, error) // the config, before each call
 	jobs     func(context.Context) *catalog.Snapshot       // for the instructions
-	close    func(context.Context) []error                 // in reverse order of opening
+	close    func(context.Context) error                   // after the connections
 	stopping func()                                        // called before the connections are closed for good
 
 	connect          func(identity string) tool.WorkflowCaller // for a new connection
@@ -68,12 +68,43 @@ type Server struct {
 // is wrong; a config.yml that is bad at start is not one: calls are refused
 // until it is good (seed 000, 001.1). Close releases what it opened.
 func NewServer(o Options) (*Server, error) {
+	var opened closers
+	s, err := openServer(o, &opened)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("making the server: %w", err), opened.close(context.Background()))
+	}
+	return s, nil
+}
+
+// closers close what was opened.
+type closers []func(context.Context) error
+
+func (c *closers) add(what string, stop func(context.Context) error) {
+	*c = append(*c, func(ctx context.Context) error {
+		if err := stop(ctx); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		return nil
+	})
+}
+
+// close runs them, the last one first.
+func (c closers) close(ctx context.Context) error {
+	var errs []error
+	for _, stop := range slices.Backward(c) {
+		errs = append(errs, stop(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// openServer opens the project, and records how to close what it opened.
+func openServer(o Options, opened *closers) (*Server, error) {
 	if err := o.check(); err != nil {
-		return nil, fmt.Errorf("making the server: %w", err)
+		return nil, err
 	}
 	root, err := resolveRoot(o.ProjectRoot)
 	if err != nil {
-		return nil, fmt.Errorf("making the server: %w", err)
+		return nil, err
 	}
 	logger := o.Logger
 	if logger == nil {
@@ -85,7 +116,7 @@ func NewServer(o Options) (*Server, error) {
 	settings.Logger = logger
 	reviews, err := newReviewing(o, settings.Current)
 	if err != nil {
-		return nil, fmt.Errorf("making the server: %w", err)
+		return nil, err
 	}
 	initial, err := settings.Current(ctx)
 	if err != nil {
@@ -97,7 +128,7 @@ func NewServer(o Options) (*Server, error) {
 		sets = initial.Toolsets
 	}
 	if err := checkToolsets(sets); err != nil {
-		return nil, fmt.Errorf("making the server: %w", err)
+		return nil, err
 	}
 
 	additional := o.AdditionalJobs
@@ -110,37 +141,37 @@ func NewServer(o Options) (*Server, error) {
 	}
 	if _, _, inside := attempt.Workspace(os.Getenv); inside {
 		if err := keepApart(root); err != nil {
-			return nil, fmt.Errorf("making the server: %w", err)
+			return nil, err
 		}
 	}
+	member := session.NewMember(workflow.TmpDir(root), logger)
+	opened.add("leaving the servers", func(context.Context) error { return member.Leave() }) // last: until then nobody takes what is this server's
+	db := sqlite.New(sqlite.Options{Path: sqlite.Path(root), Logger: logger})
+	opened.add("closing the database", func(context.Context) error { return db.Close() })
 	jobs, err := catalog.Open(ctx, catalog.Options{Root: root, Additional: additional, Standard: bundled, Logger: logger})
 	if err != nil {
-		return nil, fmt.Errorf("making the server: loading the jobs of %s: %w", root, err)
+		return nil, fmt.Errorf("loading the jobs of %s: %w", root, err)
 	}
+	opened.add("the catalog did not stop", jobs.Close)
 	var judge *gate.Gate
 	if reviews.enabled() {
 		judge = gate.Open(gate.Options{Root: root, Logger: logger, Settings: reviews.settings})
+		opened.add("reviews that did not stop", judge.Close)
 	}
-	closeGate := func(ctx context.Context) error {
-		if judge == nil {
-			return nil
-		}
-		return judge.Close(ctx)
-	}
-	member := session.NewMember(workflow.TmpDir(root), logger)
-	db := sqlite.New(sqlite.Options{Path: sqlite.Path(root), Logger: logger})
 	tasks, err := openBoard(ctx, root, member, db, sets == nil || slices.Contains(sets, "board"), settings, jobs, logger, os.Getenv)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("making the server: %w", err), closeGate(ctx), jobs.Close(ctx))
+		return nil, err
 	}
+	opened.add("closing the task board", tasks.close)
 	engine, err := workflow.Open(ctx, workflow.Options{
 		Root: root, Catalog: jobs, Config: settings, Logger: logger, Member: member,
 		Reviews: reviews.enabled(), Gate: judge, Reviewing: reviews.now, Moved: tasks.moved(), Requests: db.Requests(),
 		StatelessIdle: func() time.Duration { return idleTimeout(settings) },
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("making the server: opening the sessions of %s: %w", root, err), errors.Join(tasks.close(ctx)...), closeGate(ctx), jobs.Close(ctx))
+		return nil, fmt.Errorf("opening the sessions of %s: %w", root, err)
 	}
+	opened.add("sessions that did not stop", func(ctx context.Context) error { return notStopped(engine.Close(ctx)) })
 
 	e := engines{
 		check: settings.Current,
@@ -155,36 +186,14 @@ func NewServer(o Options) (*Server, error) {
 		execution:        engine.Execution,
 		stopping:         engine.Stopping,
 		metrics:          []prometheus.Collector{sessionMetrics(engine.Stats)},
-		close: func(ctx context.Context) (errs []error) {
-			if left := engine.Close(ctx); len(left) > 0 {
-				errs = append(errs, fmt.Errorf("sessions that did not stop: %s", strings.Join(left, ", ")))
-			}
-			errs = append(errs, tasks.close(ctx)...)
-			if err := closeGate(ctx); err != nil {
-				errs = append(errs, fmt.Errorf("reviews that did not stop: %w", err))
-			}
-			if err := jobs.Close(ctx); err != nil {
-				errs = append(errs, fmt.Errorf("the catalog did not stop: %w", err))
-			}
-			if err := db.Close(); err != nil {
-				errs = append(errs, err)
-			}
-			if err := member.Leave(); err != nil { // last: until here nobody takes what is this server's
-				errs = append(errs, err)
-			}
-			return errs
-		},
 	}
 	if judge != nil {
 		e.metrics = append(e.metrics, reviewMetrics(judge.Stats)...)
 	}
 	tasks.share(&e)
-	failed := func(err error) (*Server, error) {
-		return nil, errors.Join(append([]error{fmt.Errorf("making the server: %w", err)}, e.close(ctx)...)...)
-	}
 	s, err := newServer(e, sets, o.Version, logger)
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	if s.remote != nil {
 		o := remotetools.Options{Root: root, Version: o.Version, Member: member, Database: db, Settings: settings.Current, Refused: settings.Refused, Changes: jobs.Changes}
@@ -192,10 +201,20 @@ func NewServer(o Options) (*Server, error) {
 			o.Jobs = e.jobs
 		}
 		if err := s.remote.Open(o); err != nil {
-			return failed(err)
+			return nil, err
 		}
+		opened.add("closing the sources", s.remote.Close)
 	}
+	s.close = opened.close
 	return s, nil
+}
+
+// notStopped returns an error with the names of what did not stop, or nil.
+func notStopped(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(names, ", "))
 }
 
 // newServer registers the tools of the sets. Those of the set remote, if they were
@@ -215,7 +234,7 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 		})
 	s.tools = tool.NewSet(s.mcp, logger, e.check)
 	if sets == nil {
-		sets = toolsets
+		sets = config.Toolsets
 	}
 	if slices.Contains(sets, "workflows") {
 		workflows.Add(s.tools)
@@ -244,18 +263,15 @@ func (s *Server) MCP() *mcp.Server { return s.mcp }
 // the catalogs, and waits for all of it until ctx ends. The error names what did
 // not stop.
 func (s *Server) Close(ctx context.Context) error {
-	var errs []error
 	s.willStop()
+	var err error
 	if left := s.conns.Close(ctx); left > 0 {
-		errs = append(errs, fmt.Errorf("%d connections did not stop", left))
+		err = fmt.Errorf("%d connections did not stop", left)
 	}
-	if s.remote != nil {
-		errs = append(errs, s.remote.Close(ctx)...)
+	if s.close != nil {
+		err = errors.Join(err, s.close(ctx))
 	}
-	if s.engines.close != nil {
-		errs = append(errs, s.engines.close(ctx)...)
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return fmt.Errorf("closing the server: %w", err)
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/catalog/config"
 	"deepwork/session/attempt"
 	"deepwork/transport/tool"
 )
@@ -87,7 +88,7 @@ func toolsDocument(t *testing.T) []byte {
 	t.Helper()
 	all := listedTools(t)
 	sets := map[string][]string{}
-	for _, set := range toolsets {
+	for _, set := range config.Toolsets {
 		s, err := newServer(engines{connect: new(fakes).agent, workspace: new(attempt.Context)}, []string{set}, "", slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
@@ -111,12 +112,12 @@ func toolsDocument(t *testing.T) []byte {
 	d.line("Every tool of the server with its arguments and its reply, made from the schemas that it lists. Do not edit it: `go test ./transport -run TestToolsDocument -update` renews it, and a test fails where it is stale.\n")
 	d.line("A refused call has `isError` and one text, at most %d characters, that begins with `ToolError:` or `StateError:`; the tables tell of the other replies. Arguments that are not required may be left out or be `null`. A dot leads into an object, `[]` into each entry of a list, `.*` to the values of an object whose names are free. [README](../README.md#tools) says how the tools work together.\n", tool.ErrorChars)
 	d.line("| tool | set | title | |\n|---|---|---|---|")
-	for _, set := range toolsets {
+	for _, set := range config.Toolsets {
 		for _, name := range sets[set] {
 			d.line("| [%s](#%s) | `%s` | %s | %s |", name, name, set, all[name].Title, annotationsOf(all[name]))
 		}
 	}
-	for _, set := range toolsets {
+	for _, set := range config.Toolsets {
 		d.line("\n## The set %s", set)
 		for _, name := range sets[set] {
 			d.tool(t, all[name])

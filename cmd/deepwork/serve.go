@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -85,7 +84,7 @@ with stdio only one that comes more than 3 s after the first.`,
 	flags.StringVar(&f.externalRunner, "external-runner", "", "who reviews: claude (default: the agent itself)")
 	flags.StringSliceVar(&f.toolsets, "toolsets", nil, "sets of tools, of "+strings.Join(config.Toolsets, ",")+" (default: as configured, else all)")
 	_ = cmd.RegisterFlagCompletionFunc("transport", cobra.FixedCompletions(transports, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("external-runner", cobra.FixedCompletions([]string{"claude"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("external-runner", cobra.FixedCompletions(transport.ExternalRunners, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("toolsets", cobra.FixedCompletions(config.Toolsets, cobra.ShellCompDirectiveNoFileComp))
 	f.log.register(cmd)
 	return cmd
@@ -142,7 +141,6 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	defer func() { err = errors.Join(err, closeLog()) }()
 
 	version := readBuild().Version
-	tuneGC(gcPercentLoading)
 	server, err := transport.NewServer(transport.Options{
 		ProjectRoot:        root,
 		EnableQualityGate:  new(!f.noQualityGate),
@@ -155,14 +153,6 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	if err != nil {
 		return fmt.Errorf("starting the server: %w", err)
 	}
-	following, stopFollowing := context.WithCancel(context.Background())
-	var heap sync.WaitGroup
-	room := gcStdio
-	if f.transport != transportStdio {
-		room = gcNetwork
-	}
-	heap.Go(func() { followHeap(following, room) })
-	defer func() { stopFollowing(); heap.Wait() }()
 	run, err := a.over(ctx, server, f, logger)
 	if err != nil && ctx.Err() != nil {
 		logger.Info("asked to stop before it served")

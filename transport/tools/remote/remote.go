@@ -160,19 +160,14 @@ func (r *Tools) exposed(ctx context.Context, old *Listing) *catalog.Snapshot {
 }
 
 // Close ends the drivers of executions, then the sources, and waits for them.
-func (r *Tools) Close(ctx context.Context) (errs []error) {
-	if r.cancel == nil {
-		return nil // it was not opened
-	}
+func (r *Tools) Close(ctx context.Context) error {
 	r.cancel()
 	r.running.Wait()
+	var err error
 	if left := r.Executions.Close(ctx); len(left) > 0 {
-		errs = append(errs, fmt.Errorf("runs that did not stop: %s", strings.Join(left, ", ")))
+		err = fmt.Errorf("runs that did not stop: %s", strings.Join(left, ", "))
 	}
-	if err := r.catalog.Close(ctx); err != nil {
-		errs = append(errs, err)
-	}
-	return errs
+	return errors.Join(err, r.catalog.Close(ctx))
 }
 
 // executionSchema is the schema of what calls of workflows and workflow_status answer

@@ -29,7 +29,7 @@ func TestOnlyTheOutermostRunIsNews(t *testing.T) {
 
 	logger := slog.New(slog.DiscardHandler)
 	l := &listener{}
-	b := &board{news: newNewsroom(l.tell, nil, logger),
+	b := &board{news: newBoardReporter(l.tell, nil, logger),
 		inner: func(job, name, parent string) bool { return insideItself(root, logger, job, name, parent) }}
 	told := b.moved()
 	told(workflow.Move{JobName: "trip", WorkflowName: "plan", SessionID: outer, Step: "1"})

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt"
 )
@@ -27,19 +28,19 @@ const (
 	tellPause, tellPauseMost = 100 * time.Millisecond, 5 * time.Second
 )
 
-// A newsroom tells the board what the workflows of a workspace do. Transitions do not
+// A boardReporter tells the board what the workflows of a workspace do. Transitions do not
 // wait for it: of each session it keeps what is newest, and one goroutine tells it,
 // again and again where the board refuses.
-type newsroom struct {
+type boardReporter struct {
 	tell func(context.Context, attempt.News) error
 	past func(context.Context) ([]attempt.News, error) // what was recorded before, oldest first; may be nil
 	log  *slog.Logger
 
 	ctx    context.Context // of the goroutine; ends with the context of close
 	cancel context.CancelFunc
-	wake   chan struct{} // capacity 1, never closed
-	ending chan struct{} // closed by close
-	once   sync.Once
+	wake   wait.Signal
+	ending context.Context // ends with the call of close
+	end    context.CancelFunc
 	wg     sync.WaitGroup
 
 	mu      sync.Mutex
@@ -55,15 +56,16 @@ type report struct {
 	number uint64
 }
 
-func newNewsroom(tell func(context.Context, attempt.News) error, past func(context.Context) ([]attempt.News, error), log *slog.Logger) *newsroom {
-	n := &newsroom{tell: tell, past: past, log: log, wake: make(chan struct{}, 1), ending: make(chan struct{}), changed: make(chan struct{})}
+func newBoardReporter(tell func(context.Context, attempt.News) error, past func(context.Context) ([]attempt.News, error), log *slog.Logger) *boardReporter {
+	n := &boardReporter{tell: tell, past: past, log: log, wake: wait.NewSignal(), changed: make(chan struct{})}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.ending, n.end = context.WithCancel(n.ctx)
 	n.wg.Go(n.run)
 	return n
 }
 
 // put takes news. It does not block.
-func (n *newsroom) put(news attempt.News) {
+func (n *boardReporter) put(news attempt.News) {
 	n.mu.Lock()
 	n.last++
 	n.pending = slices.DeleteFunc(n.pending, func(r report) bool { return r.SessionID == news.SessionID })
@@ -72,15 +74,12 @@ func (n *newsroom) put(news attempt.News) {
 		n.pending = slices.Delete(n.pending, 0, over)
 	}
 	n.mu.Unlock()
-	select {
-	case n.wake <- struct{}{}:
-	default: // it is awake
-	}
+	n.wake.Wake()
 }
 
 // settle waits until all news of before was told, the board refuses, the time for
 // it is over, or ctx ends.
-func (n *newsroom) settle(ctx context.Context) {
+func (n *boardReporter) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleFor)
 	defer cancel()
 	n.mu.Lock()
@@ -100,8 +99,8 @@ func (n *newsroom) settle(ctx context.Context) {
 
 // close tells what is left, each once, and ends the goroutine. It waits until ctx
 // ends; the error says what the board was not told.
-func (n *newsroom) close(ctx context.Context) error {
-	n.once.Do(func() { close(n.ending) })
+func (n *boardReporter) close(ctx context.Context) error {
+	n.end()
 	defer context.AfterFunc(ctx, n.cancel)()
 	n.wg.Wait()
 	n.cancel()
@@ -113,50 +112,34 @@ func (n *newsroom) close(ctx context.Context) error {
 	return nil
 }
 
-// run tells until close.
-func (n *newsroom) run() {
+// run tells the board until close, and then what is left, each once.
+func (n *boardReporter) run() {
 	n.recall()
-	pause := tellPause
+	pause := wait.Backoff{Min: tellPause, Max: tellPauseMost}
 	for {
-		r, there := n.first()
-		if !there {
+		ending := n.ending.Err() != nil
+		r, ok := n.first()
+		switch {
+		case !ok && ending:
+			return
+		case !ok:
 			select {
 			case <-n.wake:
-			case <-n.ending:
-				n.rest()
-				return
+			case <-n.ending.Done():
 			}
-			continue
-		}
-		if n.deliver(r) {
-			pause = tellPause
-			continue
-		}
-		timer := time.NewTimer(pause)
-		pause = min(2*pause, tellPauseMost)
-		select {
-		case <-timer.C:
-		case <-n.ending:
-			timer.Stop()
-			n.rest()
+		case n.deliver(r):
+			pause.Reset()
+		case ending:
 			return
-		}
-	}
-}
-
-// rest tells what is left when the server ends.
-func (n *newsroom) rest() {
-	for {
-		r, there := n.first()
-		if !there || !n.deliver(r) {
-			return
+		default:
+			_ = pause.Wait(n.ending) // then the rest is told
 		}
 	}
 }
 
 // recall puts what a server before this one may have been killed over in front of
 // what has come meanwhile.
-func (n *newsroom) recall() {
+func (n *boardReporter) recall() {
 	if n.past == nil {
 		return
 	}
@@ -176,7 +159,7 @@ func (n *newsroom) recall() {
 	n.pending = append(old, n.pending...)
 }
 
-func (n *newsroom) first() (report, bool) {
+func (n *boardReporter) first() (report, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.pending) == 0 {
@@ -186,7 +169,7 @@ func (n *newsroom) first() (report, bool) {
 }
 
 // deliver tells the board; false: it is to be tried again.
-func (n *newsroom) deliver(r report) bool {
+func (n *boardReporter) deliver(r report) bool {
 	ctx, cancel := context.WithTimeout(n.ctx, tellPatience)
 	defer cancel()
 	err := n.tell(ctx, r.News)

@@ -16,7 +16,7 @@ import (
 	"deepwork/session/attempt"
 )
 
-// A listener is what a newsroom tells; refuse says what it answers.
+// A listener is what a boardReporter tells; refuse says what it answers.
 type listener struct {
 	mu     sync.Mutex
 	heard  []string
@@ -49,7 +49,7 @@ func (l *listener) refuses(err error) {
 
 func news(session, step string) attempt.News { return attempt.News{SessionID: session, Step: step} }
 
-func closed(t *testing.T, n *newsroom) error {
+func closed(t *testing.T, n *boardReporter) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -59,7 +59,7 @@ func closed(t *testing.T, n *newsroom) error {
 func TestNewsIsToldBeforeTheReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &listener{}
-		n := newNewsroom(l.tell, nil, slog.New(slog.DiscardHandler))
+		n := newBoardReporter(l.tell, nil, slog.New(slog.DiscardHandler))
 		n.put(news("a", "1"))
 		n.settle(t.Context())
 		n.put(news("b", "1"))
@@ -80,7 +80,7 @@ func TestNewsOfOneSessionIsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &listener{}
 		l.refuses(errors.New("locked"))
-		n := newNewsroom(l.tell, nil, slog.New(slog.DiscardHandler))
+		n := newBoardReporter(l.tell, nil, slog.New(slog.DiscardHandler))
 		n.put(news("a", "0"))
 		n.settle(t.Context()) // it does not wait for a board that refuses
 		began := time.Now()
@@ -107,7 +107,7 @@ func TestNewsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &listener{}
 		l.refuses(errors.New("locked"))
-		n := newNewsroom(l.tell, nil, slog.New(slog.DiscardHandler))
+		n := newBoardReporter(l.tell, nil, slog.New(slog.DiscardHandler))
 		for i := range maxNews + 10 {
 			n.put(news(fmt.Sprint(i), "s"))
 		}
@@ -126,7 +126,7 @@ func TestNewsIsBounded(t *testing.T) {
 func TestNewsDoesNotHoldRepliesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		n := newNewsroom(func(ctx context.Context, _ attempt.News) error {
+		n := newBoardReporter(func(ctx context.Context, _ attempt.News) error {
 			select {
 			case <-release:
 				return nil
@@ -152,14 +152,14 @@ func TestNewsIsFlushedAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &listener{}
 		l.refuses(errors.New("locked"))
-		n := newNewsroom(l.tell, nil, slog.New(slog.DiscardHandler))
+		n := newBoardReporter(l.tell, nil, slog.New(slog.DiscardHandler))
 		n.put(news("a", "1"))
 		synctest.Wait()
 		if err := closed(t, n); err == nil || !strings.Contains(err.Error(), "1 workflow") {
 			t.Errorf("untold, but: %v", err)
 		}
 
-		hung := newNewsroom(func(ctx context.Context, _ attempt.News) error { <-ctx.Done(); return ctx.Err() }, nil, slog.New(slog.DiscardHandler))
+		hung := newBoardReporter(func(ctx context.Context, _ attempt.News) error { <-ctx.Done(); return ctx.Err() }, nil, slog.New(slog.DiscardHandler))
 		hung.put(news("a", "1"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -175,7 +175,7 @@ func TestNewsOfADeletedAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &listener{}
 		l.refuses(fmt.Errorf("reading the attempt: %w", task.ErrNotFound))
-		n := newNewsroom(l.tell, nil, slog.New(slog.DiscardHandler))
+		n := newBoardReporter(l.tell, nil, slog.New(slog.DiscardHandler))
 		n.put(news("a", "1"))
 		synctest.Wait()
 		if err := closed(t, n); err != nil {
@@ -190,7 +190,7 @@ func TestNewsOfBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &listener{}
 		read := make(chan struct{})
-		n := newNewsroom(l.tell, func(context.Context) ([]attempt.News, error) {
+		n := newBoardReporter(l.tell, func(context.Context) ([]attempt.News, error) {
 			<-read
 			return []attempt.News{news("old", "1"), news("a", "1")}, nil
 		}, slog.New(slog.DiscardHandler))
