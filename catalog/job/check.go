@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"math/big"
 	"strings"
 
 	"deepwork/catalog/internal/yamltree"
@@ -110,7 +111,7 @@ func (d *decoder) checkRunEach(j *Job, i int) {
 
 // checkCircles reports each dependency that closes a circle.
 func (d *decoder) checkCircles(j *Job) {
-	g := graph{job: j, state: make([]visit, len(j.Steps))}
+	g := graph{job: j}
 	g.circle = func(step, dependency int, circle []int) {
 		for _, i := range circle {
 			d.stepNodes[i].circular = true
@@ -127,6 +128,7 @@ func (d *decoder) checkCircles(j *Job) {
 		d.FaultIn(at, path, "the dependencies go in a circle, %s: remove one of them", trailText(j, circle))
 	}
 	g.visitAll()
+	d.needs = g.needs
 }
 
 // trailText is `a -> b -> a`, shortened in its middle where it is long.
@@ -150,7 +152,7 @@ func trailText(j *Job, circle []int) string {
 func (d *decoder) checkWorkflows(j *Job) {
 	j.workflows = make(map[string]int, len(j.Workflows))
 	used := make([]bool, len(j.Steps))
-	order := newOrder(d, j)
+	order := order{d: d, job: j, later: new(big.Int), entries: make([]int, len(j.Steps))}
 	for i := range j.Workflows {
 		w, nodes := &j.Workflows[i], &d.workflowNodes[i]
 		if nodes.name != nil {

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"math/big"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -66,6 +67,7 @@ type decoder struct {
 	yamltree.Decoder
 	stepNodes     []stepNodes     // parallel to Job.Steps
 	workflowNodes []workflowNodes // parallel to Job.Workflows
+	needs         []*big.Int      // of each step: see graph
 }
 
 type value = yamltree.Value

@@ -1,12 +1,19 @@
 package job
 
-// A graph walks the dependencies of a job's steps depth first, each step once.
+import "math/big"
+
+// A graph walks the dependencies of a job's steps depth first, each step once. The
+// steps of a set are the bits of a big.Int: this stays cheap for a large job, for which
+// walking the graph once per step would not.
 type graph struct {
-	job    *Job
-	state  []visit
-	trail  []int
-	done   []int                                    // steps in an order in which each stands after what it depends on
-	circle func(step, dependency int, circle []int) // may be nil; circle is valid during the call
+	job   *Job
+	state []visit
+	trail []int
+	needs []*big.Int // all that a step depends on, directly or not
+
+	// circle is called with each dependency that closes a circle. The circle is valid
+	// during the call.
+	circle func(step, dependency int, circle []int)
 }
 
 type visit uint8
@@ -18,6 +25,7 @@ const (
 )
 
 func (g *graph) visitAll() {
+	g.state, g.needs = make([]visit, len(g.job.Steps)), make([]*big.Int, len(g.job.Steps))
 	for i := range g.job.Steps {
 		if g.state[i] == unseen {
 			g.visit(i)
@@ -28,6 +36,7 @@ func (g *graph) visitAll() {
 func (g *graph) visit(i int) {
 	g.state[i] = open
 	g.trail = append(g.trail, i)
+	needs := new(big.Int)
 	for k, dep := range g.job.Steps[i].Dependencies {
 		t, ok := g.job.steps[dep]
 		if !ok {
@@ -37,60 +46,15 @@ func (g *graph) visit(i int) {
 		case unseen:
 			g.visit(t)
 		case open:
-			if g.circle != nil {
-				g.circle(i, k, g.trailFrom(t))
+			at := len(g.trail) - 1
+			for g.trail[at] != t {
+				at--
 			}
+			g.circle(i, k, g.trail[at:])
+			continue // the circle is reported, so what else it needs does not matter
 		}
+		needs.SetBit(needs.Or(needs, g.needs[t]), t, 1)
 	}
 	g.trail = g.trail[:len(g.trail)-1]
-	g.state[i] = closed
-	g.done = append(g.done, i)
-}
-
-func (g *graph) trailFrom(t int) []int {
-	at := len(g.trail) - 1
-	for g.trail[at] != t {
-		at--
-	}
-	return g.trail[at:]
-}
-
-// A stepSet is a set of indexes in Job.Steps.
-type stepSet []uint64
-
-func newStepSet(n int) stepSet   { return make(stepSet, (n+63)/64) }
-func (s stepSet) add(i int)      { s[i/64] |= 1 << (i % 64) }
-func (s stepSet) remove(i int)   { s[i/64] &^= 1 << (i % 64) }
-func (s stepSet) has(i int) bool { return s[i/64]&(1<<(i%64)) != 0 }
-func (s stepSet) addAll(o stepSet) {
-	for i := range s {
-		s[i] |= o[i]
-	}
-}
-func (s stepSet) meets(o stepSet) bool {
-	for i := range s {
-		if s[i]&o[i] != 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// closure returns, for each step, all it depends on, directly or not. As sets
-// of bits this stays cheap where walking the graph once a step would not.
-func closure(j *Job) []stepSet {
-	g := graph{job: j, state: make([]visit, len(j.Steps))}
-	g.visitAll()
-	sets := make([]stepSet, len(j.Steps))
-	for _, i := range g.done {
-		sets[i] = newStepSet(len(j.Steps))
-		for _, dep := range j.Steps[i].Dependencies {
-			// Nil is a step that closes a circle, which is reported elsewhere.
-			if t, ok := j.steps[dep]; ok && sets[t] != nil {
-				sets[i].add(t)
-				sets[i].addAll(sets[t])
-			}
-		}
-	}
-	return sets
+	g.state[i], g.needs[i] = closed, needs
 }

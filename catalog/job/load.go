@@ -1,108 +1,161 @@
 package job
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"deepwork/actor/durable"
 	"deepwork/catalog/internal/follow"
 	"deepwork/catalog/internal/yamltree"
 )
 
+// MaxInstructionsBytes is the largest instructions file that is read: 1 MiB.
+const MaxInstructionsBytes = 1 << 20
+
 // Load reads and parses dir/job.yml. A file that is missing, unreadable, not a
-// regular file or larger than MaxBytes is a Diagnostic too. The file may be a
-// symlink to wherever. A pipe or device in its place is refused without being
-// waited for; reading a regular file may block as long as the disk does.
+// regular file or larger than MaxBytes is a Diagnostic too. The file may be a symlink
+// to anywhere. A pipe or device in its place is refused without waiting for it;
+// reading a regular file may block as long as the disk does.
 func Load(dir string) (*Job, Diagnostics) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, Diagnostics{{File: FileName, Message: fmt.Sprintf("the folder %s cannot be resolved: %v", yamltree.Quote(dir), err)}}
 	}
-	source, fault := readRegular(os.Stat, os.OpenFile, filepath.Join(abs, FileName), MaxBytes)
+	source, fault := jobFile.read(os.Stat, os.OpenFile, filepath.Join(abs, FileName), abs)
 	if fault != nil {
-		return nil, Diagnostics{{File: FileName, Message: loadMessage(abs, fault)}}
+		return nil, Diagnostics{{File: FileName, Message: fault.message}}
 	}
 	return Parse(abs, FileName, source)
 }
 
-func loadMessage(dir string, fault *fileFault) string {
-	switch {
-	case errors.Is(fault.err, fs.ErrNotExist):
-		return fmt.Sprintf("does not exist in %s: write it, or remove the folder", dir)
-	case errors.Is(fault.err, fs.ErrPermission):
-		return "cannot be read, permission is denied: make it readable for the user that runs deepwork"
-	case fault.tooLarge:
-		return fmt.Sprintf("is larger than %d bytes (1 MiB): move long texts to instructions files, or make two jobs of it", MaxBytes)
-	case fault.mode != 0:
-		return fmt.Sprintf("is %s, not a regular file: put a file in its place", durable.Kind(fault.mode))
-	}
-	return fmt.Sprintf("cannot be read: %v", fault.err)
-}
-
-// A fileFault is why a file was not read.
+// A fileFault is why a file of a job cannot be used, as the end of a sentence that
+// begins with its name.
 type fileFault struct {
-	err      error       // what the system said, or nil
-	mode     fs.FileMode // its type, where it is no regular file
-	tooLarge bool
+	message string
+	err     error // the system's, or nil
 }
 
-// readRegular reads a regular file of at most limit bytes. It looks before it
-// opens, since opening a device can have effects, and looks again after, since
-// what stands there may have been replaced.
-func readRegular(
+// A fileRule is what a file must be, and what to do if it is not.
+type fileRule struct {
+	limit               int64
+	missing, large, put string
+}
+
+var (
+	jobFile = fileRule{MaxBytes, "write it, or remove the folder",
+		"move long texts to instructions files, or make two jobs of it", "a file"}
+	textFile = fileRule{MaxInstructionsBytes, "write the file, or correct the path in " + FileName,
+		"shorten it, or let it refer to other files", "a text file"}
+)
+
+// read reads a regular file. dir is the job's folder, for messages.
+func (rule fileRule) read(
 	stat func(string) (fs.FileInfo, error),
 	open func(string, int, fs.FileMode) (*os.File, error),
-	name string, limit int,
+	name, dir string,
 ) ([]byte, *fileFault) {
+	// Opening a device can have effects, so the file is checked before, and again
+	// after, since it may have been replaced.
 	info, err := stat(name)
 	if err != nil {
-		return nil, &fileFault{err: err}
+		return nil, rule.systemFault(err, dir)
 	}
-	if fault := unfit(info, limit); fault != nil {
+	if fault := rule.check(info); fault != nil {
 		return nil, fault
 	}
 	f, err := open(name, os.O_RDONLY|follow.NonBlocking, 0)
 	if err != nil {
-		return nil, &fileFault{err: err}
+		return nil, rule.systemFault(err, dir)
 	}
 	defer f.Close()
 	if info, err = f.Stat(); err != nil {
-		return nil, &fileFault{err: err}
+		return nil, rule.systemFault(err, dir)
 	}
-	if fault := unfit(info, limit); fault != nil {
+	if fault := rule.check(info); fault != nil {
 		return nil, fault
 	}
-	// One byte more than the size lets the file end in one read; one more than
-	// the limit tells a file that grew past it meanwhile.
-	data := make([]byte, 0, info.Size()+1)
-	for {
-		n, err := f.Read(data[len(data):cap(data)])
-		data = data[:len(data)+n]
-		if len(data) > limit {
-			return nil, &fileFault{tooLarge: true}
-		}
-		if err == io.EOF {
-			return data, nil
-		}
-		if err != nil {
-			return nil, &fileFault{err: err}
-		}
-		if len(data) == cap(data) {
-			data = append(data, 0)[:len(data)]
-		}
+	// One byte more than the limit shows that the file has grown.
+	data, err := io.ReadAll(io.LimitReader(f, rule.limit+1))
+	if err != nil {
+		return nil, rule.systemFault(err, dir)
 	}
+	if int64(len(data)) > rule.limit {
+		return nil, rule.tooLarge()
+	}
+	return data, nil
 }
 
-func unfit(info fs.FileInfo, limit int) *fileFault {
+func (rule fileRule) check(info fs.FileInfo) *fileFault {
 	if !info.Mode().IsRegular() {
-		return &fileFault{mode: info.Mode().Type()}
+		return &fileFault{message: fmt.Sprintf("is %s, not a regular file: put %s in its place", durable.Kind(info.Mode().Type()), rule.put)}
 	}
-	if info.Size() > int64(limit) {
-		return &fileFault{tooLarge: true}
+	if info.Size() > rule.limit {
+		return rule.tooLarge()
 	}
 	return nil
+}
+
+func (rule fileRule) tooLarge() *fileFault {
+	return &fileFault{message: fmt.Sprintf("is larger than %d bytes (1 MiB): %s", rule.limit, rule.large)}
+}
+
+func (rule fileRule) systemFault(err error, dir string) *fileFault {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &fileFault{fmt.Sprintf("does not exist in %s: %s", dir, rule.missing), err}
+	case errors.Is(err, fs.ErrPermission):
+		return &fileFault{"cannot be read, permission is denied: make it readable for the user that runs deepwork", err}
+	}
+	return &fileFault{fmt.Sprintf("cannot be read: %v", err), err}
+}
+
+// readInside reads a text file of a job's folder, without its byte order mark.
+func readInside(dir, name string) ([]byte, *fileFault) {
+	data, fault := readResolved(dir, filepath.FromSlash(name))
+	if fault != nil {
+		return nil, fault
+	}
+	data = bytes.TrimPrefix(data, utf8BOM)
+	if at, found := yamltree.NotUTF8(data); found {
+		return nil, &fileFault{message: fmt.Sprintf("is not UTF-8 text (line %d): save the file as UTF-8", yamltree.PositionAt(data, at).Line)}
+	}
+	if at := bytes.IndexByte(data, 0); at >= 0 {
+		return nil, &fileFault{message: fmt.Sprintf("is not a text file, it has a NUL byte in line %d: put a text in its place", yamltree.PositionAt(data, at).Line)}
+	}
+	return data, nil
+}
+
+// readResolved resolves symlinks first, since os.Root refuses absolute ones even if
+// they point inside, and then opens the result through os.Root, so that a link
+// exchanged in between does not lead outside either.
+func readResolved(dir, local string) ([]byte, *fileFault) {
+	if !filepath.IsLocal(local) {
+		return nil, &fileFault{message: "is not a path inside of the job's folder: write one relative to it, such as steps/draft.md"}
+	}
+	folder, err := filepath.EvalSymlinks(dir)
+	var root *os.Root
+	if err == nil {
+		root, err = os.OpenRoot(folder)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &fileFault{fmt.Sprintf("cannot be read, since its job's folder %s is gone: put it back", dir), err}
+	} else if err != nil {
+		return nil, textFile.systemFault(err, dir)
+	}
+	defer root.Close()
+	resolved, err := filepath.EvalSymlinks(filepath.Join(folder, local))
+	if err != nil {
+		return nil, textFile.systemFault(err, dir)
+	}
+	inside, err := filepath.Rel(folder, resolved)
+	if err != nil || inside == ".." || strings.HasPrefix(inside, ".."+string(filepath.Separator)) {
+		return nil, &fileFault{message: fmt.Sprintf("leads out of the job's folder %s, to %s: copy the file into the folder", dir, resolved)}
+	}
+	return textFile.read(root.Stat, root.OpenFile, inside, dir)
 }

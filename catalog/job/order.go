@@ -1,29 +1,24 @@
 package job
 
-import "deepwork/catalog/internal/yamltree"
+import (
+	"math/big"
 
-// order checks that no step of a workflow stands before, or in one group with,
-// what it depends on.
+	"deepwork/catalog/internal/yamltree"
+)
+
+// order checks that no step of a workflow comes before, or in one group with, a step
+// that it depends on.
 type order struct {
 	d       *decoder
 	job     *Job
-	needs   []stepSet // nil until the first workflow needs it
-	later   stepSet   // the steps of the entry being checked, and of those after it
-	entries []int     // step -> index of its entry, valid for the steps in later
+	later   *big.Int // the steps of the entry being checked, and of those after it
+	entries []int    // step -> index of its entry, valid for the steps in later
 }
 
-func newOrder(d *decoder, j *Job) *order { return &order{d: d, job: j} }
-
 func (o *order) check(workflow int, refs []ref) {
-	// A file with this many faults will be checked again; the sets of a job
-	// that is nothing but faults could be large.
+	// A file with this many faults will be checked again.
 	if len(refs) < 2 || o.d.Faults() >= MaxDiagnostics {
 		return
-	}
-	if o.needs == nil {
-		o.needs = closure(o.job)
-		o.later = newStepSet(len(o.job.Steps))
-		o.entries = make([]int, len(o.job.Steps))
 	}
 	for end := len(refs); end > 0; {
 		start := end - 1
@@ -31,35 +26,40 @@ func (o *order) check(workflow int, refs []ref) {
 			start--
 		}
 		for _, r := range refs[start:end] {
-			o.later.add(r.step)
+			o.later.SetBit(o.later, r.step, 1)
 			o.entries[r.step] = r.entry.index
 		}
 		for _, r := range refs[start:end] {
-			// No place is right for a step in a circle; the circle is reported.
-			if !o.d.stepNodes[r.step].circular && o.needs[r.step].meets(o.later) {
+			// No position is right for a step in a circle; the circle is reported.
+			if !o.d.stepNodes[r.step].circular && o.needsLater(r.step) {
 				o.report(workflow, r)
 			}
 		}
 		end = start
 	}
 	for _, r := range refs {
-		o.later.remove(r.step)
+		o.later.SetBit(o.later, r.step, 0)
 	}
 }
 
-// report tells every direct dependency that comes too late; else the first that
-// is needed through steps of which none comes too late by itself.
+// needsLater reports whether a step depends on one in later.
+func (o *order) needsLater(step int) bool {
+	return new(big.Int).And(o.d.needs[step], o.later).Sign() != 0
+}
+
+// report reports every direct dependency that comes too late; else the first that is
+// needed through steps of which none comes too late itself.
 func (o *order) report(workflow int, r ref) {
 	if o.d.Full() {
 		return
 	}
 	step := &o.job.Steps[r.step]
 	direct := false
-	told := map[int]bool{}
+	reported := map[int]bool{}
 	for _, dep := range step.Dependencies {
-		if t, ok := o.job.steps[dep]; ok && t != r.step && o.later.has(t) && !told[t] {
-			direct, told[t] = true, true
-			o.tell(workflow, r, t, "")
+		if t, ok := o.job.steps[dep]; ok && t != r.step && o.later.Bit(t) == 1 && !reported[t] {
+			direct, reported[t] = true, true
+			o.fault(workflow, r, t, "")
 		}
 	}
 	if direct {
@@ -67,19 +67,19 @@ func (o *order) report(workflow int, r ref) {
 	}
 	for _, dep := range step.Dependencies {
 		t, ok := o.job.steps[dep]
-		if !ok || o.needs[t] == nil || !o.needs[t].meets(o.later) {
+		if !ok || !o.needsLater(t) {
 			continue
 		}
 		for i := range o.job.Steps {
-			if o.needs[t].has(i) && o.later.has(i) && i != r.step {
-				o.tell(workflow, r, i, " through "+yamltree.Quote(dep))
+			if o.d.needs[t].Bit(i) == 1 && o.later.Bit(i) == 1 && i != r.step {
+				o.fault(workflow, r, i, " through "+yamltree.Quote(dep))
 				return
 			}
 		}
 	}
 }
 
-func (o *order) tell(workflow int, r ref, needed int, through string) {
+func (o *order) fault(workflow int, r ref, needed int, through string) {
 	id, need := yamltree.Quote(o.job.Steps[r.step].ID), yamltree.Quote(o.job.Steps[needed].ID)
 	if o.entries[needed] == r.entry.index {
 		o.d.FaultIn(yamltree.At(r.node), r.path(workflow), "%s is in one group with %s, which it depends on%s: put it into a later entry", id, need, through)

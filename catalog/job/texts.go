@@ -32,7 +32,7 @@ const (
 // read returns the text of a file of the folder. A cached text costs one look at the
 // stamp, which is that of the file a symlink leads to. A file that is being saved is
 // waited for, at most for bound.
-func (t *texts) read(dir, name string, bound time.Duration) (string, *insideFault) {
+func (t *texts) read(dir, name string, bound time.Duration) (string, *fileFault) {
 	for began := time.Now(); ; time.Sleep(follow.Settle) {
 		text, fault, patience := t.look(dir, name)
 		if time.Since(began) >= min(patience, bound) {
@@ -44,7 +44,7 @@ func (t *texts) read(dir, name string, bound time.Duration) (string, *insideFaul
 // look is read without waiting; patience is how long looking again makes sense, as
 // the file seems to be in the middle of a save: editors delete and create, write in
 // two parts, point links elsewhere.
-func (t *texts) look(dir, name string) (text string, fault *insideFault, patience time.Duration) {
+func (t *texts) look(dir, name string) (text string, fault *fileFault, patience time.Duration) {
 	t.mu.Lock()
 	known, ok := t.m[name]
 	t.mu.Unlock()
