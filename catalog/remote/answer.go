@@ -6,25 +6,23 @@ import (
 	"math"
 	"strings"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"deepwork/catalog/jsontext"
 )
 
-// Progress is how far a run is.
+// Progress is how far an execution is.
 type Progress struct {
 	Value   *float64 `json:"value" jsonschema:"as the source counts; null: not known"`
 	Total   *float64 `json:"total" jsonschema:"what value is at the end; null: not known"`
 	Message string   `json:"message" jsonschema:"the source's words, at most 2,000 characters"`
 }
 
-// State is where an execution at a source is.
+// State is the state of an execution at a source.
 type State string
 
-// The states that a source tells; "" is none told. What a source calls by
-// another name is mapped: canceled; success, succeeded, done and finished;
-// error, failure, timeout and timed_out, which are Failed. Every other name is
-// Running: whoever asks goes on asking, bounded by the run's timeout.
+// The states that a source reports; "" means none. Other names are mapped: canceled
+// and aborted; complete, success, succeeded, done and finished; error, failure,
+// timeout and timed_out, which are Failed. Every other name is Running: callers go
+// on asking, bounded by the execution's timeout.
 const (
 	Running   State = "running"
 	Completed State = "completed"
@@ -34,161 +32,21 @@ const (
 
 // An Answer is what a source said of an execution.
 type Answer struct {
-	ExecutionID string // the source's; "" where it gave none
+	ExecutionID string // the source's, or ""
 	State       State
 	Progress    *Progress
-	Output      json.RawMessage // the result, as JSON, to the byte; nil: none
+	Output      json.RawMessage // the result, as JSON, byte for byte; nil means none
 	Error       string          // what the source said went wrong; at most 8,000 characters
 }
 
-// A reply is what a tool of a source answered: to the byte, but that bytes which
-// are no UTF-8 are replaced, for nobody further on could read them.
-type reply struct {
-	mcp.ResultBase
-	Content    json.RawMessage
-	Structured json.RawMessage
-	IsError    bool
-	fault      string // why it is no answer of a tool; "": it is one
-}
-
-// UnmarshalJSON implements json.Unmarshaler. It takes whatever is JSON: an answer
-// with a field of a wrong type is a bad answer, not a connection that is lost.
-func (r *reply) UnmarshalJSON(data []byte) error {
-	data = bytes.ToValidUTF8(data, []byte("\uFFFD"))
-	if jsontext.First(data) != '{' {
-		r.fault = "it is " + kindOf(data) + ", and is to be an object"
-		return nil
-	}
-	var in struct {
-		Content    json.RawMessage `json:"content"`
-		Structured json.RawMessage `json:"structuredContent"`
-		IsError    json.RawMessage `json:"isError"`
-	}
-	if err := json.Unmarshal(data, &in); err != nil {
-		return err
-	}
-	r.Content, r.Structured = in.Content, in.Structured
-	r.IsError = bytes.Equal(bytes.TrimSpace(in.IsError), []byte("true"))
-	switch {
-	case !jsontext.IsNull(in.IsError) && kindOf(in.IsError) != "a boolean":
-		r.fault = "its isError is " + kindOf(in.IsError) + ", and is to be a boolean"
-	case !jsontext.IsNull(in.Content) && jsontext.First(in.Content) != '[':
-		r.fault = "its content is " + kindOf(in.Content) + ", and is to be an array"
-	}
-	return nil
-}
-
-// A block is one of a reply's contents, as far as it matters here.
-type block struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
-}
-
-func (r *reply) blocks() []block {
-	var all []block
-	if jsontext.First(r.Content) != '[' || json.Unmarshal(r.Content, &all) != nil {
-		return nil
-	}
-	return all
-}
-
-// text joins what the reply says in words.
-func (r *reply) text() string {
-	var parts []string
-	for _, b := range r.blocks() {
-		if b.Type == "text" && strings.TrimSpace(b.Text) != "" {
-			parts = append(parts, strings.TrimSpace(b.Text))
-		}
-	}
-	if len(parts) == 0 && !jsontext.IsNull(r.Structured) {
-		return errorText(r.Structured)
-	}
-	return jsontext.Clip(strings.Join(parts, "\n"), maxErrorText)
-}
-
-// value is the reply as JSON: its structured content; else its one text, which
-// is JSON or becomes a JSON string; else its contents as they are. nil: nothing.
-func (r *reply) value() json.RawMessage {
-	if !jsontext.IsNull(r.Structured) {
-		return r.Structured
-	}
-	blocks := r.blocks()
-	switch {
-	case len(blocks) == 1 && blocks[0].Type == "text":
-		if text := []byte(strings.TrimSpace(blocks[0].Text)); json.Valid(text) {
-			return text
-		}
-		text, _ := jsontext.Encode(blocks[0].Text) // a string always has a JSON form
-		return text
-	case len(blocks) == 0 && (blocks != nil || jsontext.IsNull(r.Content)):
-		return nil
-	}
-	return bytes.Clone(r.Content)
-}
-
-// shallow is JSON as it is, or, where it is nested so deep that those who read it
-// further on may fail over it, as a text.
-func shallow(value json.RawMessage) json.RawMessage {
-	if jsontext.Depth(value) <= maxAnswer {
-		return value
-	}
-	text, _ := jsontext.Encode(string(value)) // a string always has a JSON form
-	return text
-}
-
-// unwrapped is the reply as JSON, without what frameworks put around the answer
-// of a tool: {"result": …}, and in it a text where that is what the tool gave.
-func (r *reply) unwrapped() json.RawMessage {
-	value := r.value()
-	if jsontext.First(value) != '{' {
-		return value
-	}
-	var wrapped map[string]json.RawMessage
-	if json.Unmarshal(value, &wrapped) != nil || len(wrapped) != 1 {
-		return value
-	}
-	inner := wrapped["result"]
-	var text string
-	if jsontext.First(inner) == '"' && json.Unmarshal(inner, &text) == nil && json.Valid([]byte(text)) {
-		inner = json.RawMessage(text)
-	}
-	switch jsontext.First(inner) {
-	case '{', '[':
-		return inner
-	}
-	return value
-}
-
-// list is the reply of a list tool as JSON. Some frameworks wrap an array as
-// {"result": […]}, or send a text for each of its elements.
-func (r *reply) list() json.RawMessage {
-	value := r.unwrapped()
-	blocks := r.blocks()
-	if !jsontext.IsNull(r.Structured) || len(blocks) < 2 {
-		return value
-	}
-	var all []json.RawMessage
-	for _, b := range blocks {
-		if b.Type != "text" || jsontext.First([]byte(b.Text)) != '{' || !json.Valid([]byte(b.Text)) {
-			return value
-		}
-		all = append(all, json.RawMessage(b.Text))
-	}
-	joined, err := jsontext.Encode(all)
-	if err != nil {
-		return value
-	}
-	return joined
-}
-
-// syncAnswer is the answer of a synchronous workflow: its result.
+// syncAnswer returns the answer of a synchronous workflow: its result.
 func (r *reply) syncAnswer() *Answer { return &Answer{State: Completed, Output: shallow(r.value())} }
 
-// answer reads what a source says of an asynchronous execution. What is no
-// object says nothing but itself: it is the output, with no state.
+// answer reads what a source says of an asynchronous execution. Anything but an
+// object is the output, with no state.
 func (r *reply) answer() *Answer {
 	value := r.unwrapped()
-	if jsontext.First(value) != '{' {
+	if jsontext.Kind(value) != "object" {
 		return &Answer{Output: shallow(value)}
 	}
 	var in struct {
@@ -233,29 +91,28 @@ func stateOf(status string) State {
 	return Running
 }
 
-// identifier takes an id that is a text, or a number as it is written.
+// identifier reads an id: a text, or a number as it is written.
 func identifier(raw json.RawMessage) string {
 	var s string
-	switch {
-	case jsontext.IsNull(raw):
-	case jsontext.First(raw) == '"':
+	switch jsontext.Kind(raw) {
+	case "string":
 		json.Unmarshal(raw, &s)
-	case strings.IndexByte("0123456789-", jsontext.First(raw)) >= 0:
+	case "number":
 		s = strings.TrimSpace(string(raw))
 	}
 	if len(s) > maxID {
-		return "" // nobody could ask for it again
+		return "" // too long to be asked for again
 	}
 	return s
 }
 
-// errorText makes words of an error: a text, an object with a message, or JSON.
+// errorText returns an error in words: a text, an object with a message, or JSON.
 func errorText(raw json.RawMessage) string {
 	var s string
-	if jsontext.First(raw) == '"' && json.Unmarshal(raw, &s) == nil {
+	if jsontext.Kind(raw) == "string" && json.Unmarshal(raw, &s) == nil {
 		return jsontext.Clip(s, maxErrorText)
 	}
-	if jsontext.First(raw) == '{' {
+	if jsontext.Kind(raw) == "object" {
 		var in struct {
 			Message json.RawMessage `json:"message"`
 			Error   json.RawMessage `json:"error"`
@@ -283,15 +140,15 @@ func progressOf(raw, total, message json.RawMessage) *Progress {
 	switch {
 	case jsontext.IsNull(raw):
 		return nil
-	case jsontext.First(raw) == '"':
+	case jsontext.Kind(raw) == "string":
 		textOf(raw, &p.Message)
-	case jsontext.First(raw) == '{':
+	case jsontext.Kind(raw) == "object":
 		var in struct {
 			Progress json.RawMessage `json:"progress"`
 			Total    json.RawMessage `json:"total"`
 			Message  json.RawMessage `json:"message"`
 		}
-		if json.Unmarshal(raw, &in) != nil || jsontext.First(in.Progress) == '{' {
+		if json.Unmarshal(raw, &in) != nil || jsontext.Kind(in.Progress) == "object" {
 			return nil
 		}
 		if inner := progressOf(in.Progress, in.Total, in.Message); inner != nil {

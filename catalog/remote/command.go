@@ -19,14 +19,14 @@ import (
 // A commandWire is a source that is run by this server, over stdio.
 type commandWire struct {
 	service *process.Service
-	stray   func(line string) // is told what is no message on its standard output
-	cutting context.Context   // ended by cut: nothing is waited for any more
+	stray   func(line string) // gets lines of its standard output that are no messages
+	cutting context.Context   // ended by cut, to end the command at once
 	cut     context.CancelFunc
 	ending  sync.WaitGroup
 }
 
-// startCommand starts a source in the project root. What it writes to its
-// standard error is logged, at debug, some lines a second.
+// startCommand starts a source in the project root. Its standard error is logged at
+// debug, some lines per second.
 func startCommand(s *config.WorkflowSource, root string, logger *slog.Logger) (*commandWire, error) {
 	env := os.Environ()
 	for name, value := range s.Env {
@@ -38,7 +38,7 @@ func startCommand(s *config.WorkflowSource, root string, logger *slog.Logger) (*
 	if err != nil {
 		return nil, err
 	}
-	level := slog.LevelWarn                                        // once a connection
+	level := slog.LevelWarn                                        // once per connection
 	w := &commandWire{service: service, stray: func(line string) { // one goroutine calls it
 		logger.Log(context.Background(), level, "a source writes what is no message to its standard output; its standard error is the place for that", "line", line)
 		level = slog.LevelDebug
@@ -51,7 +51,7 @@ func startCommand(s *config.WorkflowSource, root string, logger *slog.Logger) (*
 	return w, nil
 }
 
-// quietly logs lines at debug, at most 50 a second; the rest is counted.
+// quietly returns a function that logs lines at debug, at most 50 per second.
 func quietly(logger *slog.Logger) func(string) {
 	const most = 50
 	var since time.Time
@@ -87,13 +87,13 @@ func (w *commandWire) Connect(ctx context.Context) (mcp.Connection, error) {
 	return &rawConn{Connection: c}, nil
 }
 
-// patient gives a source some time to read each message.
+// A patient pipe gives a source some time to read each message.
 type patient struct{ *os.File }
 
 // Write implements io.Writer.
 func (p patient) Write(b []byte) (int, error) {
-	// Where a pipe has no deadlines a source that does not read is found out by the
-	// query that it does not answer.
+	// If pipes have no deadlines here, a query that is not answered shows that a source
+	// does not read.
 	_ = p.SetWriteDeadline(time.Now().Add(writeTimeout))
 	return p.File.Write(b)
 }
@@ -115,7 +115,7 @@ func (w *commandWire) reason(err error) error {
 	if _, ok := errors.AsType[malformedError](err); ok {
 		return err
 	}
-	// The pipe ends before the command does; how that ends is what matters.
+	// The pipe ends before the command does; how the command ends is what matters.
 	timer := time.NewTimer(time.Second + stopGrace)
 	defer timer.Stop()
 	select {

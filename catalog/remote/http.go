@@ -72,7 +72,7 @@ func openURL(s *config.WorkflowSource) (*urlWire, error) {
 
 var variable = regexp.MustCompile(`\$\{([^}]*)\}`)
 
-// expand puts in the variables of a header's value. It never tells a value.
+// expand expands the variables of a header's value. Its errors do not contain values.
 func expand(value string, lookup func(string) (string, bool)) (string, error) {
 	var err error
 	out := variable.ReplaceAllStringFunc(value, func(m string) string {
@@ -106,7 +106,7 @@ func (w *urlWire) begun() {
 }
 
 func (w *urlWire) leave(ctx context.Context, close func()) {
-	// The farewell is a courtesy that a hanging server does not get for long.
+	// A hanging server does not get the end of the session for long.
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	stop := context.AfterFunc(ctx, w.cut)
 	close()
@@ -116,8 +116,8 @@ func (w *urlWire) leave(ctx context.Context, close func()) {
 	w.base.CloseIdleConnections()
 }
 
-// reason says with which status the source refused to begin a session; the SDK's
-// errors have its name alone, and not the address.
+// reason adds the address, and the status with which the source refused to begin a
+// session; the SDK's errors have its name alone.
 func (w *urlWire) reason(err error) error {
 	status := int(w.refusal.Load())
 	if status == 0 {
@@ -130,7 +130,7 @@ func (w *urlWire) reason(err error) error {
 	return fmt.Errorf("%s answers %d %s%s: %w", shownURL(w.endpoint), status, http.StatusText(status), hint, err)
 }
 
-// shownURL is an address without what may be secret in it.
+// shownURL returns an address without what may be secret in it.
 func shownURL(endpoint string) string {
 	u, err := url.Parse(endpoint)
 	if err != nil {

@@ -40,11 +40,11 @@ const (
 	probeTimeout  = 10 * time.Second
 	noticeTimeout = 5 * time.Second        // of a ping about a session
 	drainTime     = time.Second            // for the end of the stream behind an answer
-	farewell      = 300 * time.Millisecond // for the news that calls in flight are cancelled
+	farewell      = 300 * time.Millisecond // for cancelling the calls in flight
 	closeTimeout  = time.Second            // of the farewell to a URL
 	stopGrace     = 400 * time.Millisecond // from the end of a command's input to SIGTERM, and to SIGKILL
 	writeTimeout  = 30 * time.Second       // of one message to a command that does not read
-	settleFor     = 100 * time.Millisecond // how long a burst of list_changed is gathered
+	settleFor     = 100 * time.Millisecond // how long a burst of list_changed is collected
 	settleBetween = time.Second            // between the queries that list_changed brings about
 	firstRetry    = 500 * time.Millisecond // the longest pause before the first retry; each is up to twice as long
 	lastRetry     = 30 * time.Second

@@ -21,30 +21,20 @@ type offered struct {
 
 // A schemaCache holds the schemas of one query: many workflows share theirs, and
 // compiling one costs more than all the rest.
-type schemaCache map[[sha256.Size]byte]*compiled
+type schemaCache map[[sha256.Size]byte]*inputSchema
 
-type compiled struct {
-	schema    json.RawMessage
-	check     func(json.RawMessage) error
-	unchecked []string // keywords of the schema that are listed and not checked
-	err       error
-}
-
-func (b schemaCache) compile(raw json.RawMessage) *compiled {
+func (c schemaCache) compile(raw json.RawMessage) *inputSchema {
 	sum := sha256.Sum256(raw)
-	c := b[sum]
-	if c == nil {
-		c = &compiled{}
-		c.schema, c.check, c.unchecked, c.err = compileSchema(raw)
-		b[sum] = c
+	if c[sum] == nil {
+		c[sum] = compileSchema(raw)
 	}
-	return c
+	return c[sum]
 }
 
 // parseWorkflow checks one workflow and fills in what is missing (seed 003, 3.3,
-// 6.1 and 6.3). With an error comes what it may be known by.
+// 6.1 and 6.3). An error comes with a label of the workflow, if it has one.
 func parseWorkflow(source string, text json.RawMessage, schemas schemaCache) (_ *offered, label string, _ error) {
-	if jsontext.First(text) != '{' {
+	if jsontext.Kind(text) != "object" {
 		return nil, "", fmt.Errorf("it is %s, and is to be an object", kindOf(text))
 	}
 	var in struct {
@@ -98,7 +88,7 @@ func parseWorkflow(source string, text json.RawMessage, schemas schemaCache) (_ 
 	}
 	if !jsontext.IsNull(in.Metadata) {
 		switch {
-		case jsontext.First(in.Metadata) != '{':
+		case jsontext.Kind(in.Metadata) != "object":
 			w.note("its metadata is %s, not an object, and was left out", kindOf(in.Metadata))
 		case len(in.Metadata) > maxMetadata:
 			w.note("its metadata has %d bytes and was left out", len(in.Metadata))
@@ -115,7 +105,7 @@ func parseWorkflow(source string, text json.RawMessage, schemas schemaCache) (_ 
 	if len(c.unchecked) > 0 {
 		w.note("its inputSchema is listed as it is, and arguments are checked against all of it but what this server cannot check: %s", strings.Join(c.unchecked, "; "))
 	}
-	w.InputSchema, w.check = c.schema, c.check
+	w.InputSchema, w.check = c.listed, c.check
 	return w, label, nil
 }
 
@@ -140,12 +130,12 @@ func (w *offered) field(key string, raw json.RawMessage, otherwise string) strin
 	return s
 }
 
-// textOf takes a text that is not blank, or says what there is instead.
+// textOf decodes a text that is not blank, or says what is wrong with it.
 func textOf(raw json.RawMessage, to *string) (fault string) {
 	if jsontext.IsNull(raw) {
 		return "is missing"
 	}
-	if jsontext.First(raw) != '"' {
+	if jsontext.Kind(raw) != "string" {
 		return "is " + kindOf(raw) + ", and is to be a text"
 	}
 	if err := json.Unmarshal(raw, to); err != nil {

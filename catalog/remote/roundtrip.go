@@ -20,8 +20,8 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// listenWithin is how long a source may take to open the stream over which it
-// speaks unasked; some do not before they have something to say.
+// listenWithin is how long a source may take to open the stream of messages that
+// answer nothing; some do not before there is one.
 const listenWithin = 5 * time.Second
 
 // RoundTrip implements http.RoundTripper for the SDK. It adds the headers of the
@@ -88,8 +88,8 @@ func mediaType(resp *http.Response) string {
 	return kind
 }
 
-// renameRequest renames what is called in a request and returns its message, without
-// what is in it.
+// renameRequest gives a raw method its real name in a request, and returns the id and
+// method of its message.
 func renameRequest(r *http.Request) (sent wireMessage, err error) {
 	if r.Method != http.MethodPost || r.Body == nil {
 		return sent, nil
@@ -115,8 +115,8 @@ func setBody(r *http.Request, text []byte) {
 	r.ContentLength = int64(len(text))
 }
 
-// examine passes a response on that the SDK can read as the answer to the message
-// that was sent, and else one that fails it.
+// examine returns a response that the SDK reads as the answer to the message that was
+// sent: the one that came, or one that fails the message.
 func (w *urlWire) examine(r *http.Request, sent wireMessage, resp *http.Response) *http.Response {
 	isCall := sent.Method != "" && !jsontext.IsNull(sent.ID)
 	kind := mediaType(resp)
@@ -143,7 +143,7 @@ func (w *urlWire) examine(r *http.Request, sent wireMessage, resp *http.Response
 	case err != nil:
 		text = failure(sent.ID, jsonrpc.CodeParseError, "its answer is not JSON: %v; NaN and Infinity, for example, have no place in it", err)
 	case got.Method == "" && jsontext.IsNull(got.ID) && !jsontext.IsNull(got.Error):
-		text = answer(sent.ID, got.Error) // whom else should it refuse
+		text = answer(sent.ID, got.Error) // there is no other request in it
 	case got.Method != "" || !sameID(got.ID, sent.ID):
 		text = failure(sent.ID, unansweredCode, "it answered with a message that does not answer the call")
 	case !jsontext.IsNull(got.Error):
@@ -154,8 +154,7 @@ func (w *urlWire) examine(r *http.Request, sent wireMessage, resp *http.Response
 	return answerWith(resp, text)
 }
 
-// answer returns a response with an error, or one that says what it is, if it is none
-// of JSON-RPC.
+// answer returns a message with an error that the source sent.
 func answer(id, fault json.RawMessage) []byte {
 	var e jsonrpc.Error
 	if json.Unmarshal(fault, &e) != nil {
@@ -183,10 +182,10 @@ func answerWith(resp *http.Response, text []byte) *http.Response {
 	return resp
 }
 
-// refused makes the error of a call of a response that is one. What an error of
-// JSON-RPC says is the source's answer; but those of servers in between, which do
-// not know what has become of the call, look like one too, so without an id the
-// status has to say that nothing was done.
+// refused returns what fails a call, of a response that is an error. An error of
+// JSON-RPC is the source's answer; but servers in between, which do not know what
+// became of the call, send such errors too, so without an id the status has to say
+// that nothing was done.
 func (w *urlWire) refused(r *http.Request, sent wireMessage, resp *http.Response, text []byte) *http.Response {
 	var got wireMessage
 	isError := json.Unmarshal(text, &got) == nil && got.Version == "2.0" && got.Method == "" && !jsontext.IsNull(got.Error)
@@ -207,13 +206,12 @@ func (w *urlWire) refused(r *http.Request, sent wireMessage, resp *http.Response
 	return answerWith(resp, failure(sent.ID, unansweredCode, "calling a tool: %s", resp.Status))
 }
 
-// sessionWords are how a session that is not known is spoken of where the status does
-// not say it.
+// sessionWords match what servers say of a session that they do not know.
 var sessionWords = regexp.MustCompile(`(?i)(no|no valid|invalid|unknown|missing|expired) (mcp[- ])?session|session([- ]id)?( header)?( is| was| has)? (not found|unknown|invalid|expired|missing|required|not valid|terminated)|(server|session|transport)( is)? not (yet )?initialized`)
 
 // speaksOfSession reports whether a response seems to say that our session is not
-// known: by 404, as MCP asks, or, as many do, by 400 and words to that effect ("No
-// valid session ID provided", "Server not initialized"). An error that has an id
+// known: by 404, as MCP requires, or, as many do, by 400 and words to that effect
+// ("No valid session ID provided", "Server not initialized"). An error with an id
 // answers its request, and says nothing of the session.
 func speaksOfSession(status int, m wireMessage, text []byte) bool {
 	said := string(text)
@@ -226,9 +224,9 @@ func speaksOfSession(status int, m wireMessage, text []byte) bool {
 	return status == http.StatusNotFound || status == http.StatusBadRequest && len(said) < 300 && sessionWords.MatchString(said)
 }
 
-// isForgotten asks the source whether it does not know our session, as it seems to
-// have said: what it says of a ping speaks of nothing else. A source that says that has
-// done nothing of what it was asked for. That it says nothing does not tell.
+// isForgotten asks the source with a ping whether it does not know our session, as it
+// seems to have said: the answer to a ping speaks of nothing else. A source that does
+// not know the session has not carried out the call. No answer means nothing.
 func (w *urlWire) isForgotten(r *http.Request) bool {
 	ctx, cancel := context.WithTimeout(w.cutting, noticeTimeout)
 	defer cancel()
@@ -245,7 +243,7 @@ func (w *urlWire) isForgotten(r *http.Request) bool {
 	return err == nil && speaksOfSession(resp.StatusCode, got, text)
 }
 
-// noStream is the answer of a server that does not speak unasked.
+// noStream is the answer of a server without a stream of its own.
 func noStream(r *http.Request) *http.Response {
 	return &http.Response{
 		Status: "405 Method Not Allowed", StatusCode: http.StatusMethodNotAllowed,
@@ -254,7 +252,7 @@ func noStream(r *http.Request) *http.Response {
 	}
 }
 
-// A body is a response's, bounded.
+// A body is the bounded body of a response.
 type body struct {
 	io.ReadCloser
 	left    int64 // bytes

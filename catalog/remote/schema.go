@@ -10,28 +10,32 @@ import (
 	"deepwork/catalog/schema"
 )
 
-// anyObject is the schema of a workflow that gives none that is usable (seed 003,
-// 3.5 and 6.3).
+// anyObject is the schema of a workflow without a usable one (seed 003, 3.5 and 6.3).
 var anyObject = json.RawMessage(`{"type":"object","additionalProperties":true}`)
 
-// checkObject accepts any object.
-func checkObject(arguments json.RawMessage) error {
-	_, err := schema.Decode(arguments)
-	return err
+// An inputSchema is the schema of a workflow's input.
+type inputSchema struct {
+	listed    json.RawMessage // an object schema
+	check     func(json.RawMessage) error
+	unchecked []string // keywords of it that are not checked
+	err       error    // why it is that of any object, or nil
 }
 
-// compileSchema makes an inputSchema usable: what it returns is always an object
-// schema and the check against it, of all but what unchecked names. The error says
-// why that is the generic one, and is nil if none was given: a schema is optional.
-func compileSchema(raw json.RawMessage) (object json.RawMessage, check func(json.RawMessage) error, unchecked []string, err error) {
+// compileSchema makes an inputSchema usable. One that is missing or invalid is that of
+// any object.
+func compileSchema(raw json.RawMessage) *inputSchema {
+	s := &inputSchema{listed: anyObject, check: func(arguments json.RawMessage) error {
+		_, err := schema.Decode(arguments)
+		return err
+	}}
 	if len(raw) == 0 {
-		return anyObject, checkObject, nil, nil
+		return s
 	}
 	object, compiled, err := compileObject(raw)
-	if err != nil {
-		return anyObject, checkObject, nil, err
+	if s.err = err; err == nil {
+		s.listed, s.check, s.unchecked = object, compiled.Check, compiled.Unchecked
 	}
-	return object, compiled.Check, compiled.Unchecked, nil
+	return s
 }
 
 func compileObject(raw json.RawMessage) (json.RawMessage, *schema.Schema, error) {
@@ -56,7 +60,7 @@ func compileObject(raw json.RawMessage) (json.RawMessage, *schema.Schema, error)
 	}
 	switch {
 	case in.Type == nil:
-		// MCP asks for the type; a schema of properties alone means it.
+		// MCP requires the type; a schema of properties alone means it.
 		rest := bytes.TrimPrefix(object, []byte("{"))
 		if object = json.RawMessage(`{"type":"object"`); len(rest) > 1 {
 			object = append(object, ',')

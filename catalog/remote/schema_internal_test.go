@@ -32,7 +32,8 @@ func TestReq003_6_3_AnInvalidSchemaTakesAnyObject(t *testing.T) {
 		"anchor twice":   `{"properties":{"x":{"$anchor":"z"},"y":{"$anchor":"z"}}}`,
 		"not JSON after": `{"type":"object"} x`,
 	} {
-		schema, check, _, err := compileSchema(json.RawMessage(text))
+		s := compileSchema(json.RawMessage(text))
+		schema, check, err := s.listed, s.check, s.err
 		if err == nil || string(schema) != string(anyObject) {
 			t.Errorf("%s: %.200s, %v", name, schema, err)
 			continue
@@ -44,7 +45,7 @@ func TestReq003_6_3_AnInvalidSchemaTakesAnyObject(t *testing.T) {
 }
 
 func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
-	schema, check, _, err := compileSchema(json.RawMessage(` {
+	s := compileSchema(json.RawMessage(` {
 		"properties": {
 			"region": {"type": "string", "enum": ["eu", "us"]},
 			"who": {"type": "object", "properties": {"age": {"type": "integer", "minimum": 0}}, "additionalProperties": false},
@@ -54,8 +55,9 @@ func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
 		"required": ["region"],
 		"$defs": {"node": {"type": "object", "properties": {"left": {"$ref": "#/$defs/node"}, "value": {"type": "number"}}}}
 	}`))
-	if err != nil || !strings.HasPrefix(string(schema), `{"type":"object","properties":{"region":`) {
-		t.Fatalf("%s %v", schema, err)
+	schema, check := s.listed, s.check
+	if s.err != nil || !strings.HasPrefix(string(schema), `{"type":"object","properties":{"region":`) {
+		t.Fatalf("%s %v", schema, s.err)
 	}
 	for _, good := range []string{`{"region":"eu"}`, `{"region":"us","who":{"age":3},"tags":[],"more":1}`, `{"region":"eu","tree":{"left":{"left":{"value":2.5}}}}`} {
 		if err := check(json.RawMessage(good)); err != nil {
@@ -83,9 +85,9 @@ func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
 
 func TestDraftsAreRead(t *testing.T) {
 	for _, draft := range []string{"http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-07/schema", "https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-04/schema#", "urn:mine"} {
-		_, check, _, err := compileSchema(json.RawMessage(`{"$schema":"` + draft + `","type":"object","required":["a"]}`))
-		if err != nil || check(json.RawMessage(`{}`)) == nil || check(json.RawMessage(`{"a":1}`)) != nil {
-			t.Errorf("%s: %v", draft, err)
+		s := compileSchema(json.RawMessage(`{"$schema":"` + draft + `","type":"object","required":["a"]}`))
+		if s.err != nil || s.check(json.RawMessage(`{}`)) == nil || s.check(json.RawMessage(`{"a":1}`)) != nil {
+			t.Errorf("%s: %v", draft, s.err)
 		}
 	}
 }
