@@ -66,8 +66,9 @@ var ErrNotOwner = errors.New("another server has taken it over")
 // Executions stores executions of workflows at other systems. What a method writes is
 // durable when it returns. Each may return the errors of a Board, or the context's.
 type Executions interface {
-	// Save makes or replaces an execution, with its result if it has one, and forgets
-	// those that are beyond the bounds. ErrNotOwner: it is stored with another owner.
+	// Save makes or replaces an execution, and now and then forgets those that are
+	// beyond the bounds. Of a synchronous one the end need not survive a loss of power:
+	// it is then unknown. ErrNotOwner: it is stored with another owner.
 	Save(ctx context.Context, x *Execution) error
 	// Execution returns one with its result, whatever its age and identity, or
 	// task.ErrNotFound.

@@ -144,10 +144,8 @@ func (b board) Adopt(ctx context.Context, executionID, from, to string) (bool, e
 	if to == "" {
 		return false, wrap(doing, fmt.Errorf("%w: the owner is empty", task.ErrInvalid))
 	}
-	return write(ctx, b.DB, doing, func(t tx) (bool, error) {
-		n, err := t.exec(`UPDATE executions SET owner = ? WHERE id = ? AND owner = ? AND state IN ('starting', 'running')`, to, executionID, from)
-		return n > 0, err
-	})
+	n, err := statement(ctx, b.DB, doing, true, `UPDATE executions SET owner = ? WHERE id = ? AND owner = ? AND state IN ('starting', 'running')`, to, executionID, from)
+	return n > 0, err
 }
 
 func (b board) StartExecution(ctx context.Context, executionID, executor string, since time.Time) (*task.Session, error) {

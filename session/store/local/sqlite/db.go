@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deepwork/actor/wait"
@@ -67,7 +68,8 @@ type DB struct {
 	// watcher has one connection, which is kept: the version of the database that it
 	// reads changes when any other connection has changed something.
 	watcher *sql.DB
-	info    os.FileInfo // of the file that was opened for writing
+	info    os.FileInfo  // of the file that was opened for writing
+	saves   atomic.Int64 // of executions that are over
 	closed  bool
 }
 
@@ -294,14 +296,14 @@ func (d *DB) retry(ctx context.Context, f func() error) error {
 
 // read runs f in a transaction that sees one state of the database.
 func read[T any](ctx context.Context, d *DB, doing string, f func(t tx) (T, error)) (result T, err error) {
-	return transact(ctx, ctx, d, doing, false, f)
+	return transact(ctx, ctx, d, doing, reading, f)
 }
 
 // write runs f in the one transaction that changes the database now. It is not cut
 // short, so that the caller learns whether the change was made. f may run again where
 // another process was in the way.
 func write[T any](ctx context.Context, d *DB, doing string, f func(t tx) (T, error)) (result T, err error) {
-	return transact(ctx, context.WithoutCancel(ctx), d, doing, true, f)
+	return transact(ctx, context.WithoutCancel(ctx), d, doing, writing, f)
 }
 
 // change is write for an f without a result.
@@ -310,16 +312,38 @@ func change(ctx context.Context, d *DB, doing string, f func(t tx) error) error 
 	return err
 }
 
+// statement runs one statement that changes something, and returns how many rows it
+// changed. Without sync what it wrote survives the end of this process at once, and a
+// loss of power only after the next synced change.
+func statement(ctx context.Context, d *DB, doing string, sync bool, query string, args ...any) (int64, error) {
+	return transact(ctx, context.WithoutCancel(ctx), d, doing, single, func(t tx) (int64, error) {
+		if !sync {
+			if _, err := t.exec("PRAGMA synchronous = NORMAL"); err != nil {
+				return 0, err
+			}
+			defer t.exec("PRAGMA synchronous = FULL")
+		}
+		return t.exec(query, args...)
+	})
+}
+
+// The ways of transact.
+const (
+	reading = iota
+	writing
+	single // one statement, which is a transaction by itself
+)
+
 // transact waits for a connection as long as ctx lives, and runs f within the other
 // context. What f does is undone if it fails or panics.
-func transact[T any](ctx, within context.Context, d *DB, doing string, writing bool, f func(t tx) (T, error)) (result T, err error) {
+func transact[T any](ctx, within context.Context, d *DB, doing string, how int, f func(t tx) (T, error)) (result T, err error) {
 	release, err := d.use(ctx)
 	if err != nil {
 		return result, wrap(doing, err)
 	}
 	defer release()
 	pool := d.reader
-	if writing {
+	if how != reading {
 		if pool = d.writer; pool == nil {
 			return result, wrap(doing, fmt.Errorf("%w: %s was opened for reading only; if that was not asked for, make it and its folder writable and start the server again", task.ErrFull, d.o.Path))
 		}
@@ -330,7 +354,11 @@ func transact[T any](ctx, within context.Context, d *DB, doing string, writing b
 			return err
 		}
 		defer c.Close()
-		if err := d.inPlace(); err != nil && writing {
+		if err := d.inPlace(); err != nil && how != reading {
+			return err
+		}
+		if how == single {
+			result, err = f(tx{within, c})
 			return err
 		}
 		began, err := c.BeginTx(within, nil)
@@ -345,7 +373,7 @@ func transact[T any](ctx, within context.Context, d *DB, doing string, writing b
 	})
 	if err != nil {
 		var none T
-		if !writing && ctx.Err() != nil {
+		if how == reading && ctx.Err() != nil {
 			err = ctx.Err()
 		}
 		return none, wrap(doing, err)

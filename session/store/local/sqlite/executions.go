@@ -16,10 +16,9 @@ type executions struct{ *DB }
 const (
 	executionColumns = `id, owner, identity, source, workflow_id, workflow_name, async, state, source_execution_id,
 	status_supported, timeout, deadline, started_at, ended_at, error, progress`
-	executionsWithResults = `SELECT ` + executionColumns + `, result FROM workflow_executions LEFT JOIN workflow_results ON execution_id = id `
-	overAt                = `coalesce(ended_at, started_at)`
-	isOver                = `(ended_at IS NOT NULL OR status_supported = 0)`
-	isOpen                = `ended_at IS NULL AND status_supported = 1`
+	overAt = `coalesce(ended_at, started_at)`
+	isOver = `(ended_at IS NOT NULL OR status_supported = 0)`
+	isOpen = `ended_at IS NULL AND status_supported = 1`
 )
 
 func scanWorkflowExecution(scan scanner) (x store.Execution, err error) {
@@ -45,6 +44,10 @@ func textOf(raw json.RawMessage) *string {
 	return new(string(raw))
 }
 
+// forgetEvery is the number of executions that end between two looks for those that
+// are beyond the bounds.
+const forgetEvery = 20
+
 // forgettable is the condition of what is beyond the bounds.
 const forgettable = isOver + ` AND ` + overAt + ` <= ?`
 
@@ -53,34 +56,30 @@ func (e executions) oldest() string {
 }
 
 func (e executions) Save(ctx context.Context, x *store.Execution) error {
-	return change(ctx, e.DB, "saving an execution", func(t tx) error {
-		n, err := t.exec(`INSERT INTO workflow_executions (`+executionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-			ON CONFLICT (id) DO UPDATE SET state = excluded.state, source_execution_id = excluded.source_execution_id, status_supported = excluded.status_supported,
-				deadline = excluded.deadline, ended_at = excluded.ended_at, error = excluded.error, progress = excluded.progress
-			WHERE owner = excluded.owner`,
-			x.ID, x.Owner, x.Identity, x.Source, x.WorkflowID, x.WorkflowName, x.Async, x.State, x.SourceExecutionID,
-			x.StatusSupported, x.Timeout, optional(x.Deadline), task.FormatTime(x.StartedAt), optional(x.EndedAt), x.Error, textOf(x.Progress))
-		if err == nil && n == 0 {
-			err = fmt.Errorf("execution %s: %w", x.ID, store.ErrNotOwner)
-		}
-		if err != nil || !x.Over() {
-			return err
-		}
-		if x.Result != nil {
-			if _, err := t.exec(`INSERT OR REPLACE INTO workflow_results (execution_id, result) VALUES (?, ?)`, x.ID, string(x.Result)); err != nil {
-				return err
-			}
-		}
-		_, err = t.exec(`DELETE FROM workflow_executions WHERE id IN (SELECT id FROM workflow_executions WHERE `+forgettable+`
+	const doing = "saving an execution"
+	// A run at its source that nobody can ask about has its end with this machine's:
+	// only what can be found again is worth a sync when it is over.
+	n, err := statement(ctx, e.DB, doing, x.Async || !x.Over(), `INSERT INTO workflow_executions (`+executionColumns+`, result)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET state = excluded.state, source_execution_id = excluded.source_execution_id, status_supported = excluded.status_supported,
+			deadline = excluded.deadline, ended_at = excluded.ended_at, error = excluded.error, progress = excluded.progress, result = excluded.result
+		WHERE owner = excluded.owner`,
+		x.ID, x.Owner, x.Identity, x.Source, x.WorkflowID, x.WorkflowName, x.Async, x.State, x.SourceExecutionID, x.StatusSupported,
+		x.Timeout, optional(x.Deadline), task.FormatTime(x.StartedAt), optional(x.EndedAt), x.Error, textOf(x.Progress), textOf(x.Result))
+	if err == nil && n == 0 {
+		err = wrap(doing, fmt.Errorf("execution %s: %w", x.ID, store.ErrNotOwner))
+	}
+	if err == nil && x.Over() && e.saves.Add(1)%forgetEvery == 0 {
+		_, err = statement(ctx, e.DB, doing, false, `DELETE FROM workflow_executions WHERE id IN (SELECT id FROM workflow_executions WHERE `+forgettable+`
 			UNION ALL SELECT id FROM (SELECT id FROM workflow_executions WHERE `+isOver+` ORDER BY `+overAt+` DESC LIMIT -1 OFFSET ?))`,
 			e.oldest(), store.ExecutionsKept)
-		return err
-	})
+	}
+	return err
 }
 
 func (e executions) Execution(ctx context.Context, id string) (*store.Execution, error) {
 	return read(ctx, e.DB, "reading an execution", func(t tx) (*store.Execution, error) {
-		return only(t, "execution", id, scanWorkflowExecution, executionsWithResults+`WHERE id = ?`, id)
+		return only(t, "execution", id, scanWorkflowExecution, `SELECT `+executionColumns+`, result FROM workflow_executions WHERE id = ?`, id)
 	})
 }
 
@@ -88,7 +87,7 @@ func (e executions) Find(ctx context.Context, identity, id, sourceID string) ([]
 	return read(ctx, e.DB, "looking for an execution", func(t tx) (found []store.Execution, err error) {
 		for _, is := range [][2]string{{"id", id}, {"source_execution_id", sourceID}} {
 			if len(found) == 0 && err == nil {
-				found, err = list(t, scanWorkflowExecution, executionsWithResults+`WHERE `+is[0]+` = ? AND identity = ? AND NOT (`+forgettable+`)
+				found, err = list(t, scanWorkflowExecution, `SELECT `+executionColumns+`, result FROM workflow_executions WHERE `+is[0]+` = ? AND identity = ? AND NOT (`+forgettable+`)
 					ORDER BY started_at DESC`, is[1], identity, e.oldest())
 			}
 		}
@@ -131,10 +130,10 @@ func (e executions) Inspect(ctx context.Context) (found []task.Flaw, n, going in
 	found, err = read(ctx, e.DB, "inspecting executions", func(t tx) (found []task.Flaw, err error) {
 		const do = "run the workflow again if its result is needed, after a look at its source"
 		for what, query := range map[string]string{
-			"the result of run %s is damaged: it is not JSON":   `SELECT execution_id FROM workflow_results WHERE NOT json_valid(result)`,
+			"the result of run %s is damaged: it is not JSON":   `SELECT id FROM workflow_executions WHERE NOT json_valid(result)`,
 			"the progress of run %s is damaged: it is not JSON": `SELECT id FROM workflow_executions WHERE NOT json_valid(progress)`,
 			"run %s has no owner":                               `SELECT id FROM workflow_executions WHERE owner = ''`,
-			"run %s has a result and has not ended":             `SELECT id FROM workflow_executions JOIN workflow_results ON execution_id = id WHERE ` + isOpen,
+			"run %s has a result and has not ended":             `SELECT id FROM workflow_executions WHERE result IS NOT NULL AND ` + isOpen,
 		} {
 			ids, err := t.ids(query)
 			if err != nil {

@@ -39,17 +39,13 @@ func (r requests) Ask(ctx context.Context, q store.Request) (json.RawMessage, er
 	if err != nil {
 		return nil, err
 	}
-	var arguments *string
-	if q.Arguments != nil {
-		arguments = new(string(q.Arguments))
-	}
 	now := r.o.Now()
 	err = change(ctx, r.DB, "asking the owner", func(t tx) error {
 		if _, err := t.exec(`DELETE FROM owner_requests WHERE asked_at < ?`, task.FormatTime(now.Add(-answersKept))); err != nil {
 			return err
 		}
 		_, err := t.exec(`INSERT INTO owner_requests (id, kind, target, action, arguments, caller, channel, state, asked_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, 'asked', ?)`, id, q.Kind, q.Target, q.Action, arguments, q.Caller, q.Channel, task.FormatTime(now))
+			VALUES (?, ?, ?, ?, ?, ?, ?, 'asked', ?)`, id, q.Kind, q.Target, q.Action, textOf(q.Arguments), q.Caller, q.Channel, task.FormatTime(now))
 		return err
 	})
 	if err != nil {
@@ -121,9 +117,7 @@ func (d *DB) version(ctx context.Context) (v int64, err error) {
 func scanRequest(scan scanner) (q store.Request, err error) {
 	var arguments *string
 	err = scan(&q.ID, &q.Kind, &q.Target, &q.Action, &arguments, &q.Caller, &q.Channel, moment{&q.AskedAt})
-	if arguments != nil {
-		q.Arguments = json.RawMessage(*arguments)
-	}
+	q.Arguments = jsonOf(arguments)
 	return q, err
 }
 
@@ -163,9 +157,7 @@ func (r requests) Serve(ctx context.Context, kind string, owns func(id string) b
 // take claims a request, and carries it out on a goroutine of its own unless another
 // process was faster.
 func (r requests) take(ctx context.Context, running *sync.WaitGroup, q store.Request, do func(context.Context, store.Request) (any, error)) error {
-	taken, err := write(ctx, r.DB, "taking a request", func(t tx) (int64, error) {
-		return t.exec(`UPDATE owner_requests SET state = 'taken', taken_at = ? WHERE id = ? AND state = 'asked'`, r.stamp(), q.ID)
-	})
+	taken, err := statement(ctx, r.DB, "taking a request", true, `UPDATE owner_requests SET state = 'taken', taken_at = ? WHERE id = ? AND state = 'asked'`, r.stamp(), q.ID)
 	if err != nil || taken == 0 {
 		return err
 	}
@@ -185,10 +177,7 @@ func (r requests) take(ctx context.Context, running *sync.WaitGroup, q store.Req
 			// Also while the server ends: what was done is answered.
 			patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.AnswerTime)
 			defer cancel()
-			err = change(patience, r.DB, "answering", func(t tx) error {
-				_, err := t.exec(`UPDATE owner_requests SET state = 'answered', answer = ?, answered_at = ? WHERE id = ?`, string(text), r.stamp(), q.ID)
-				return err
-			})
+			_, err = statement(patience, r.DB, "answering", true, `UPDATE owner_requests SET state = 'answered', answer = ?, answered_at = ? WHERE id = ?`, string(text), r.stamp(), q.ID)
 		}
 		if err != nil {
 			r.o.Logger.Warn("a request of another process cannot be answered", "kind", q.Kind, "target", q.Target, "action", q.Action, "error", err)

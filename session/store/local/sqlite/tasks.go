@@ -146,10 +146,8 @@ func (b board) BeginDelete(ctx context.Context, id string) ([]string, error) {
 }
 
 func (b board) UndoDelete(ctx context.Context, id string) error {
-	return change(ctx, b.DB, "keeping a task", func(t tx) error {
-		_, err := t.exec(`UPDATE tasks SET deleting_at = NULL WHERE id = ?`, id)
-		return err
-	})
+	_, err := statement(ctx, b.DB, "keeping a task", true, `UPDATE tasks SET deleting_at = NULL WHERE id = ?`, id)
+	return err
 }
 
 func (b board) Deleting(ctx context.Context) ([]string, error) {

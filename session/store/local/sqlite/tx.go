@@ -11,10 +11,16 @@ import (
 	"github.com/google/uuid"
 )
 
-// A tx is a transaction under way.
+// A tx is a transaction under way, or a connection for one statement.
 type tx struct {
 	ctx context.Context
-	*sql.Tx
+	querier
+}
+
+type querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
 // exec runs a statement and returns how many rows it changed.

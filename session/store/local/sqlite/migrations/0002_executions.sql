@@ -19,6 +19,7 @@ CREATE TABLE workflow_executions (
 	ended_at            TEXT,
 	error               TEXT,
 	progress            TEXT, -- at the end, JSON
+	result              TEXT, -- JSON
 	CHECK ((state IN ('waiting', 'starting', 'running')) = (ended_at IS NULL)),
 	CHECK (state <> 'running' OR status_supported = 0 OR source_execution_id IS NOT NULL)
 ) STRICT;
@@ -26,12 +27,6 @@ CREATE INDEX workflow_executions_open ON workflow_executions (owner) WHERE ended
 CREATE INDEX workflow_executions_newest ON workflow_executions (identity, started_at DESC);
 CREATE INDEX workflow_executions_at_source ON workflow_executions (source_execution_id);
 CREATE INDEX workflow_executions_over ON workflow_executions (coalesce(ended_at, started_at)) WHERE ended_at IS NOT NULL OR status_supported = 0;
-
--- Their results, any JSON.
-CREATE TABLE workflow_results (
-	execution_id TEXT PRIMARY KEY REFERENCES workflow_executions (id) ON DELETE CASCADE,
-	result       TEXT NOT NULL
-) STRICT;
 
 -- What the owner of something is asked to do with it by other processes.
 CREATE TABLE owner_requests (

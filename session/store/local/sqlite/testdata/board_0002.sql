@@ -121,12 +121,9 @@ CREATE TABLE workflow_executions (
 	ended_at            TEXT,
 	error               TEXT,
 	progress            TEXT, -- at the end, JSON
+	result              TEXT, -- JSON
 	CHECK ((state IN ('waiting', 'starting', 'running')) = (ended_at IS NULL)),
 	CHECK (state <> 'running' OR status_supported = 0 OR source_execution_id IS NOT NULL)
-) STRICT;
-CREATE TABLE workflow_results (
-	execution_id TEXT PRIMARY KEY REFERENCES workflow_executions (id) ON DELETE CASCADE,
-	result       TEXT NOT NULL
 ) STRICT;
 CREATE TABLE owner_requests (
 	id          TEXT PRIMARY KEY,
@@ -142,18 +139,18 @@ CREATE TABLE owner_requests (
 	taken_at    TEXT,
 	answered_at TEXT
 ) STRICT;
-INSERT INTO projects VALUES ('b4dcd652-84c5-42f3-b648-ff4902febfb1', 'shop', 1, 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO repos VALUES ('837b1360-6127-48fa-9f6c-f6629308bd04', 'b4dcd652-84c5-42f3-b648-ff4902febfb1', 'shop', '/srv/shop', 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO tasks VALUES ('cd6c0f3e-ca08-4b54-925e-e3d0dc435ca7', 'b4dcd652-84c5-42f3-b648-ff4902febfb1', 'it''s one', NULL, 'inprogress', NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO tasks VALUES ('e8e77c26-faa5-4eb2-96cd-829039f8242f', 'b4dcd652-84c5-42f3-b648-ff4902febfb1', 'two', 'text', 'todo', 'j', 'w', NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO task_counts VALUES ('b4dcd652-84c5-42f3-b648-ff4902febfb1', 'inprogress', 1);
-INSERT INTO task_counts VALUES ('b4dcd652-84c5-42f3-b648-ff4902febfb1', 'todo', 1);
-INSERT INTO attempts VALUES ('724bd871-3651-4492-bc65-ee6e96b528cf', 'cd6c0f3e-ca08-4b54-925e-e3d0dc435ca7', 'SCRIPTED', NULL, NULL, 'deepwork/x-0000', '/srv/w', 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO attempt_repos VALUES ('724bd871-3651-4492-bc65-ee6e96b528cf', 0, 'r1', 'web', '/srv/web', 'main', NULL, '/srv/w/web');
-INSERT INTO sessions VALUES ('43d75529-0a34-4966-aaf4-9a47cae7cdc2', '724bd871-3651-4492-bc65-ee6e96b528cf', 'SCRIPTED', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO executions VALUES (1, '013e0310-3d2d-4a13-92f6-6536aa96c07c', '724bd871-3651-4492-bc65-ee6e96b528cf', '43d75529-0a34-4966-aaf4-9a47cae7cdc2', 0, 'do it', NULL, 'failed', 'server', 4711, 3, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO executions VALUES (2, 'b42688e9-c3f3-495f-b78f-d7d182ae3892', '724bd871-3651-4492-bc65-ee6e96b528cf', '43d75529-0a34-4966-aaf4-9a47cae7cdc2', 1, 'more', NULL, 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', NULL, NULL);
-INSERT INTO requests VALUES ('me', 'create_task', 'r', 'd', 'e8e77c26-faa5-4eb2-96cd-829039f8242f', '2026-03-01T11:00:00.123456Z');
+INSERT INTO projects VALUES ('a83408cf-e8d5-4930-a963-84936be6954a', 'shop', 1, 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO repos VALUES ('3e81b29f-f893-4429-ac9b-18745a333428', 'a83408cf-e8d5-4930-a963-84936be6954a', 'shop', '/srv/shop', 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO tasks VALUES ('b1d84a6a-6309-407a-aac8-6b502a633559', 'a83408cf-e8d5-4930-a963-84936be6954a', 'it''s one', NULL, 'inprogress', NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO tasks VALUES ('bfc57b5a-e54e-4ce5-bef1-0b6a68dfaa9e', 'a83408cf-e8d5-4930-a963-84936be6954a', 'two', 'text', 'todo', 'j', 'w', NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO task_counts VALUES ('a83408cf-e8d5-4930-a963-84936be6954a', 'inprogress', 1);
+INSERT INTO task_counts VALUES ('a83408cf-e8d5-4930-a963-84936be6954a', 'todo', 1);
+INSERT INTO attempts VALUES ('5a79cf53-d4b3-433d-9a9c-29e5c720ea79', 'b1d84a6a-6309-407a-aac8-6b502a633559', 'SCRIPTED', NULL, NULL, 'deepwork/x-0000', '/srv/w', 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO attempt_repos VALUES ('5a79cf53-d4b3-433d-9a9c-29e5c720ea79', 0, 'r1', 'web', '/srv/web', 'main', NULL, '/srv/w/web');
+INSERT INTO sessions VALUES ('9b844df5-c8f7-42d9-83b2-d0f676f0f7f4', '5a79cf53-d4b3-433d-9a9c-29e5c720ea79', 'SCRIPTED', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO executions VALUES (1, '3507657b-4a8a-499d-a8d8-d5d01835ab01', '5a79cf53-d4b3-433d-9a9c-29e5c720ea79', '9b844df5-c8f7-42d9-83b2-d0f676f0f7f4', 0, 'do it', NULL, 'failed', 'server', NULL, 3, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO executions VALUES (2, '8e51f81e-52be-411c-9beb-45d28a1417fd', '5a79cf53-d4b3-433d-9a9c-29e5c720ea79', '9b844df5-c8f7-42d9-83b2-d0f676f0f7f4', 1, 'more', NULL, 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', NULL, NULL);
+INSERT INTO requests VALUES ('me', 'create_task', 'r', 'd', 'bfc57b5a-e54e-4ce5-bef1-0b6a68dfaa9e', '2026-03-01T11:00:00.123456Z');
 CREATE UNIQUE INDEX projects_root ON projects (root) WHERE root = 1;
 CREATE UNIQUE INDEX projects_name ON projects (name) WHERE root = 0;
 CREATE INDEX tasks_newest ON tasks (project_id, created_at DESC, id);
