@@ -1,7 +1,14 @@
-// Package attempt runs coding agents on the tasks of the board: an attempt is a
-// worktree for each repository, an agent that works there, and what it is told
-// after (seed 004; DESIGN "Task board"). Whatever it acknowledges is on the board
-// before, so that any server of the project can go on with it.
+// Package attempt runs coding agents on the tasks of the board (seed 004): an
+// attempt is a worktree for each repository, an agent that works there, and
+// follow-ups. Every change is on the board before it is acknowledged, so any server
+// of the project can go on with it.
+//
+// Each execution of an agent is led by one goroutine of the server that owns it
+// (see run); the agent itself is a matter of the Executor. To add an executor that
+// is not a process of this machine, write an implementation of Executor in a package
+// of its own and pass it as Options.Executor in transport/board.go. If the program
+// of its command line is not installed here, recipe.check in executors.go must ask
+// the executor instead. Workspaces are made on this machine in any case.
 package attempt
 
 import (

@@ -126,6 +126,13 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 			return nil, r.hindered("making the workspace", err)
 		}
 	}
+	// A removal that is under way finds this execution on the board, and gives way,
+	// or has removed the workspace when it is over.
+	if k, err := e.keeper(worktreesOf(a)); err != nil {
+		return nil, r.hindered("opening the worktrees folder", err)
+	} else if err := k.Await(ctx, a.ID); err != nil {
+		return nil, r.hindered("waiting for the workspace", err)
+	}
 	if fi, err := os.Stat(a.Workspace); err != nil || !fi.IsDir() {
 		return nil, failed("The workspace %s is gone. Start a new attempt; commits of this one are on the branch %s.", a.Workspace, a.Branch)
 	}

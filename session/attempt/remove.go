@@ -50,19 +50,19 @@ func (e *Engine) DeleteTask(ctx context.Context, identity string, a TaskArgs) (*
 func (e *Engine) delete(ctx context.Context, b store.Board, id string, attempts []string) (*DeleteReply, error) {
 	reply := &DeleteReply{TaskID: id, Deleted: true, Rescued: []Rescue{}}
 	for _, attempt := range attempts {
-		kept, err := e.removeWorktrees(ctx, b, attempt)
+		rescued, err := e.removeWorktrees(ctx, b, attempt)
 		if errors.Is(err, task.ErrRunning) {
 			return nil, stillRunning(id)
 		}
 		if err != nil {
-			return nil, keptSoFar(err, reply.Rescued)
+			return nil, withRescued(err, reply.Rescued)
 		}
-		reply.Rescued = append(reply.Rescued, kept...)
+		reply.Rescued = append(reply.Rescued, rescued...)
 	}
 	if err := b.DeleteTask(ctx, id); errors.Is(err, task.ErrRunning) {
-		return nil, keptSoFar(stillRunning(id), reply.Rescued)
+		return nil, withRescued(stillRunning(id), reply.Rescued)
 	} else if err != nil {
-		return nil, keptSoFar(found("deleting the task", err, "task", "task_id", id, remedyTask), reply.Rescued)
+		return nil, withRescued(found("deleting the task", err, "task", "task_id", id, remedyTask), reply.Rescued)
 	}
 	for _, attempt := range attempts {
 		if err := e.executor.Remove(attempt); err != nil {
@@ -77,11 +77,11 @@ func stillRunning(id string) *session.Error {
 	return session.NotNow("attempt_running", "Task %s has an attempt that waits or runs. Stop it with stop_attempt, or wait for its end, and call again.", id).With("task_id", id)
 }
 
-// keptSoFar says in a refusal what was kept already: nobody else will.
-func keptSoFar(err error, kept []Rescue) error {
+// withRescued adds to a refusal what was rescued already: no later reply does.
+func withRescued(err error, rescued []Rescue) error {
 	refused, is := errors.AsType[*session.Error](err)
-	if is && len(kept) > 0 {
-		refused.With("rescued", kept)
+	if is && len(rescued) > 0 {
+		refused.With("rescued", rescued)
 	}
 	return err
 }
@@ -97,10 +97,6 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.Board, id string) 
 	if err != nil {
 		return nil, fault("reading the attempt", err)
 	}
-	inUse := func() bool { // by a follow-up, if the mark was taken away meanwhile
-		open, err := isOpen(ctx, b, id)
-		return open || err != nil
-	}
 	if open, err := isOpen(ctx, b, id); err != nil {
 		return nil, err
 	} else if open {
@@ -110,40 +106,36 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.Board, id string) 
 	if err != nil {
 		return nil, notRemoved(at, err)
 	}
-	all, err := k.Remove(ctx, id, inUse)
+	all, err := k.Remove(ctx, id, func() bool { // by a follow-up, if another call took the mark away
+		open, err := isOpen(ctx, b, id)
+		return open || err != nil
+	})
 	if err != nil {
 		return nil, notRemoved(at, err)
 	}
-	var kept []Rescue
+	var rescued []Rescue
 	for _, r := range all {
 		if r.Ref != "" {
-			kept = append(kept, Rescue{AttemptID: id, Worktree: r.Path, RepoPath: repoOf(at, r.Path), Ref: r.Ref, Commit: r.Commit})
+			rescued = append(rescued, Rescue{AttemptID: id, Worktree: r.Path, RepoPath: repoOf(at, r.Path), Ref: r.Ref, Commit: r.Commit})
 		}
 	}
-	return append(kept, e.keptBefore(ctx, k, at, kept)...), nil
-}
-
-// keptBefore are the rescues of an attempt that a removal has made whose answer
-// nobody has got: its server was killed, or its caller had gone.
-func (e *Engine) keptBefore(ctx context.Context, k *worktree.Keeper, at *task.Attempt, kept []Rescue) []Rescue {
-	repos := make([]string, len(at.Repos))
-	for i, r := range at.Repos {
-		repos[i] = r.RepoPath
+	// A removal before this one may have rescued work and never answered: its server
+	// was killed, or its caller had gone.
+	var repos []string
+	for _, r := range at.Repos {
+		repos = append(repos, r.RepoPath)
 	}
-	all, err := k.Rescues(ctx, at.ID, repos)
+	before, err := k.Rescues(ctx, id, repos)
 	if err != nil {
-		// What is kept is kept, and the refs tell it too.
-		e.log.Warn("cannot list what was kept of an attempt before", "attempt", at.ID, "error", err)
-		return nil
+		// The refs show it too.
+		e.log.Warn("cannot list what was kept of an attempt before", "attempt", id, "error", err)
 	}
-	var more []Rescue
-	for _, r := range all {
-		told := func(o Rescue) bool { return o.Ref == r.Ref && o.Commit == r.Commit }
-		if !slices.ContainsFunc(kept, told) {
-			more = append(more, Rescue{AttemptID: at.ID, Worktree: r.Path, RepoPath: r.Repo, Ref: r.Ref, Commit: r.Commit})
+	for _, r := range before {
+		if !slices.ContainsFunc(rescued, func(o Rescue) bool { return o.Ref == r.Ref && o.Commit == r.Commit }) {
+			rescued = append(rescued, Rescue{AttemptID: id, Worktree: r.Path, RepoPath: r.Repo, Ref: r.Ref, Commit: r.Commit})
 		}
 	}
-	return more
+	return rescued, nil
 }
 
 func isOpen(ctx context.Context, b store.Board, attempt string) (bool, error) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/durable"
 	"deepwork/catalog/task"
 	"deepwork/session"
 )
@@ -107,5 +108,24 @@ func TestDeleteIsFinishedByRepetition(t *testing.T) {
 	}
 	if text := p.git(p.root, "show", "refs/deepwork/rescue/"+r.AttemptID+":loose.txt"); text != "loose" {
 		t.Errorf("kept is %q", text)
+	}
+}
+
+// A follow-up that begins while its worktree is being removed waits for the end of
+// the removal, and does not run in what is left.
+func TestStartGivesWayToRemoval(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	r := s.ends(s.begin(s.newTask("! say x")).AttemptID)
+	lock, err := durable.TryLock(filepath.Join(s.home, "worktrees", ".journal", "locks", "attempt-"+r.AttemptID+".lock"))
+	if err != nil || lock == nil {
+		t.Fatal(lock, err)
+	}
+	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say never")})
+	s.reaches(r.AttemptID, task.Starting)
+	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
+	must(t, lock.Unlock())
+	if r := s.ends(r.AttemptID); r.State != "failed" || !strings.Contains(deref(r.Error), "is gone") || strings.Contains(s.output(r.AttemptID), "never") {
+		t.Errorf("%+v: %s", r, deref(r.Error))
 	}
 }

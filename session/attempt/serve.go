@@ -13,24 +13,21 @@ import (
 	"deepwork/session/store"
 )
 
-// serve hands out slots and takes up what dead servers left, when something
-// happens here and every now and then for what happens elsewhere. It runs on a
-// goroutine of its own until Close begins.
+// serve hands out slots and takes over what dead servers left, when something happens
+// here and every Options.Poll for what happens elsewhere. It runs on a goroutine of
+// its own until Close begins.
 func (e *Engine) serve() {
 	defer e.makers.Done()
 	ctx := e.serving
 	ticker := time.NewTicker(e.o.Poll)
 	defer ticker.Stop()
-	recovered := false
-	said := ""
+	recovered, said := false, error(nil)
 	for {
 		err := e.look(ctx, &recovered)
-		if text := errorText(err); text != said && ctx.Err() == nil {
-			said = text // once, not at each look
-			if err != nil {
-				e.log.Error("the task board cannot be served; trying again", "error", err)
-			}
+		if err != nil && ctx.Err() == nil && (said == nil || err.Error() != said.Error()) { // once, not at each look
+			e.log.Error("the task board cannot be served; trying again", "error", err)
 		}
+		said = err
 		select {
 		case <-ctx.Done():
 			return
@@ -40,20 +37,13 @@ func (e *Engine) serve() {
 	}
 }
 
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
 // look does what there is to do now.
 func (e *Engine) look(ctx context.Context, recovered *bool) error {
 	b, err := e.boardIfThere(ctx)
 	if err != nil || b == nil {
 		return err
 	}
-	// Whoever owns executions must look alive.
+	// Other servers must see that the owner of executions runs.
 	if err := e.member.Enter(ctx); err != nil {
 		return err
 	}
@@ -69,11 +59,7 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 		e.makers.Add(1)
 		e.beside.Go(func() { defer e.makers.Done(); e.recoverWorktrees(ctx, b, cfg) })
 	}
-	return e.claim(ctx, b, cfg)
-}
-
-// claim gives what waits to this server, as far as there is room on the board.
-func (e *Engine) claim(ctx context.Context, b store.Board, cfg *config.Config) error {
+	// What waits is given to this server, as far as there is room on the board.
 	for ctx.Err() == nil {
 		x, err := b.ClaimNext(ctx, e.member.ID(), cfg.Attempts.MaxConcurrent)
 		if err != nil || x == nil {
@@ -84,8 +70,8 @@ func (e *Engine) claim(ctx context.Context, b store.Board, cfg *config.Config) e
 	return nil
 }
 
-// takeUp takes the executions of dead servers, and sees to those of this one that
-// it does not lead yet.
+// takeUp takes the executions of dead servers, and leads those of this one that it
+// does not lead yet.
 func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 	open, err := b.OpenExecutions(ctx)
 	if err != nil {
@@ -93,22 +79,21 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 	}
 	alive := e.member.Census()
 	for _, x := range open {
-		if x.Owner == e.member.ID() {
-			e.lead(x)
-			continue
-		}
-		if alive(x.Owner) {
-			continue
-		}
-		taken, err := b.Adopt(ctx, x.ID, x.Owner, e.member.ID())
-		if err != nil {
-			return err
-		}
-		if taken {
+		if x.Owner != e.member.ID() {
+			if alive(x.Owner) {
+				continue
+			}
+			taken, err := b.Adopt(ctx, x.ID, x.Owner, e.member.ID())
+			if err != nil {
+				return err
+			}
+			if !taken {
+				continue
+			}
 			e.log.Info("attempt taken over from a server that is gone", "attempt", x.AttemptID, "execution", x.ID, "server", x.Owner)
 			x.Owner = e.member.ID()
-			e.lead(x)
 		}
+		e.lead(x)
 	}
 	return nil
 }

@@ -51,6 +51,15 @@ func (k *Keeper) lockAttempt(ctx context.Context, attempt string) (unlock func()
 	return func() { k.unlockAttempt(attempt, lock) }, nil
 }
 
+// Await waits until no other call works on an attempt, in any process.
+func (k *Keeper) Await(ctx context.Context, attempt string) error {
+	unlock, err := k.lockAttempt(ctx, attempt)
+	if err == nil {
+		unlock()
+	}
+	return err
+}
+
 // tryLockAttempt is lockAttempt that does not wait: it fails with errBusy.
 func (k *Keeper) tryLockAttempt(attempt string) (unlock func(), err error) {
 	if err := os.MkdirAll(k.locks(), 0o700); err != nil {
