@@ -33,16 +33,16 @@ func admins(common string) []string {
 func adminOf(common, path string) string {
 	want := canonical(path)
 	for _, admin := range admins(common) {
-		if placeOf(admin) == want {
+		if pathOf(admin) == want {
 			return admin
 		}
 	}
 	return ""
 }
 
-// placeOf is the path of the worktree that an administrative folder is of, without
-// symlinks; "" where that does not tell.
-func placeOf(admin string) string {
+// pathOf returns the path of the worktree that an administrative folder is of, without
+// symlinks; "" if it is unknown.
+func pathOf(admin string) string {
 	data, err := os.ReadFile(filepath.Join(admin, "gitdir"))
 	if err != nil || len(data) == 0 {
 		return ""
@@ -69,7 +69,7 @@ func canonical(path string) string {
 // initializing is what git writes into a lock of its own while worktree add runs.
 const initializing = "initializing"
 
-// lockedBy tells whether a worktree is locked (git worktree lock), and why.
+// lockedBy reports whether a worktree is locked (git worktree lock), and why.
 func lockedBy(admin string) (reason string, locked bool) {
 	if admin == "" {
 		return "", false
@@ -96,16 +96,16 @@ func (k *Keeper) dropAdmin(ctx context.Context, r *repo, path string) error {
 	if git.ExitCode(err) < 0 {
 		return fmt.Errorf("removing the worktree %s: %w", path, err)
 	}
-	// What a killed git left half-made, git neither reads nor removes, and then
-	// refuses to list the other worktrees. It is ours: it names our folder.
+	// Git neither reads nor removes a worktree that a killed git left half-made,
+	// and refuses to list the others. It is ours, since it names our folder.
 	if broken := removeNamed(admin); broken != nil {
 		return fmt.Errorf("removing the worktree %s: %w", path, errors.Join(err, broken))
 	}
 	return nil
 }
 
-// removeNamed deletes an administrative folder, and last the file that tells
-// whose it is.
+// removeNamed deletes an administrative folder, and last the file that names its
+// worktree.
 func removeNamed(admin string) error {
 	list, err := os.ReadDir(admin)
 	if err != nil {

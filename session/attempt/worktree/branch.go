@@ -17,7 +17,7 @@ const slugLength = 40
 
 // BranchFor makes a branch name of a task's title: deepwork/<slug>-<4 hex>, the
 // slug being the title's ASCII letters, in lower case, and digits, with hyphens
-// for what is between them, at most 40 characters, "task" where nothing is left.
+// for what is between them, at most 40 characters, "task" if nothing is left.
 // The hex digits are random. It is a legal git ref.
 func BranchFor(title string) string {
 	var random [2]byte
@@ -45,7 +45,7 @@ func slug(text, empty string) string {
 }
 
 // makeBranch makes a branch that must not exist. It is not made by worktree add,
-// so that a failure tells whose branch it is.
+// so that a failure says whether the branch is ours.
 func (k *Keeper) makeBranch(ctx context.Context, r *repo, branch, at string) error {
 	if _, err := k.git(ctx, git.Command{Dir: r.common, Args: []string{"check-ref-format", "refs/heads/" + branch}}); err != nil {
 		return fmt.Errorf("%q cannot be a branch's name", branch)
@@ -61,7 +61,7 @@ func (k *Keeper) makeBranch(ctx context.Context, r *repo, branch, at string) err
 }
 
 // dropBranch deletes a branch that holds nothing of its own: no commit beyond
-// base, none that only it reaches. One that is checked out somewhere stays.
+// base, and none that only it reaches. It keeps a branch that is checked out.
 func (k *Keeper) dropBranch(ctx context.Context, r *repo, branch, base string) error {
 	tip, err := k.branchTip(ctx, r, branch)
 	if err != nil || tip == "" || base == "" {
@@ -82,7 +82,7 @@ func (k *Keeper) dropBranch(ctx context.Context, r *repo, branch, base string) e
 	if only != "" || checkedOut(r.common, branch) {
 		return nil
 	}
-	// A commit that somebody makes on it just now keeps it: the old value no longer fits.
+	// A concurrent commit keeps the branch, since its old value no longer fits.
 	if _, err := k.git(ctx, r.call("update-ref", "-d", "refs/heads/"+branch, tip)); err != nil {
 		if now, look := k.branchTip(ctx, r, branch); look == nil && now != tip {
 			return nil
@@ -92,7 +92,7 @@ func (k *Keeper) dropBranch(ctx context.Context, r *repo, branch, base string) e
 	return nil
 }
 
-// checkedOut tells whether a worktree of the repository stands on a branch.
+// checkedOut reports whether a worktree of the repository stands on a branch.
 func checkedOut(common, branch string) bool {
 	heads := []string{filepath.Join(common, "HEAD")}
 	for _, admin := range admins(common) {
@@ -107,8 +107,8 @@ func checkedOut(common, branch string) bool {
 	return false
 }
 
-// unreached gives those of some commits that no ref reaches but, perhaps, the
-// rescue refs of this very attempt.
+// unreached returns the commits that no ref reaches, apart from the rescue refs of
+// this attempt.
 func (k *Keeper) unreached(ctx context.Context, r *repo, attempt string, commits []string) ([]string, error) {
 	var out []string
 	seen := map[string]bool{}

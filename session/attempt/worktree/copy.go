@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// A copier brings files of a checkout into a worktree of it. Both are roots that
-// nothing leads out of, whatever symlinks the two hold.
+// A copier copies files of a checkout into a worktree of it. Both are opened as
+// roots, so that no symlink leads out of them.
 type copier struct {
 	k        *Keeper
 	ctx      context.Context
@@ -98,7 +98,7 @@ func (c *copier) resolve(name string) (string, error) {
 	return filepath.ToSlash(rel), nil
 }
 
-// inGit tells whether a path is git's own.
+// inGit reports whether a path is git's own.
 func inGit(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if strings.EqualFold(part, ".git") {

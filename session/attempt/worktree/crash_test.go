@@ -25,7 +25,7 @@ type crash struct {
 	Dir   string
 	Trees []Tree
 	Op    string // create, remove, or both
-	Point int    // the n-th one ends it; 0: none
+	Point int    // the n-th one ends it; 0 means none
 }
 
 func crashChild() int {
@@ -179,7 +179,7 @@ func TestCrashAtEachPointOfCreate(t *testing.T) {
 		}},
 		{"killed again, and finished", func(t *testing.T, k *Keeper, trees []Tree) {
 			for point := 2; point <= 4; point++ {
-				_ = crash{Dir: k.dir, Trees: trees, Op: "create", Point: point}.command(t).Run() // where it is done before, it ends
+				_ = crash{Dir: k.dir, Trees: trees, Op: "create", Point: point}.command(t).Run() // if it is done before, it ends
 			}
 			done, err := k.Create(t.Context(), attemptID, branchName, trees, nil)
 			if err != nil {

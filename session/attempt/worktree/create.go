@@ -134,7 +134,7 @@ func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree)
 	return j, k.turn(j, creating)
 }
 
-// isOf tells whether a record is of a tree.
+// isOf reports whether a record is of a tree.
 func isOf(e *record, t Tree) bool {
 	return isAt(e, t) && slices.Equal(e.Copy, t.Copy) && slices.Equal(e.Setup, t.Setup)
 }
@@ -144,7 +144,7 @@ func isAt(e *record, t Tree) bool {
 	return e.RepoID == t.RepoID && e.Name == t.Name && e.Repo == t.Repo && e.Target == t.TargetBranch
 }
 
-// present tells whether no worktree was deleted by hand.
+// present reports whether no worktree was deleted by hand.
 func (j *journal) present() bool {
 	return !slices.ContainsFunc(j.Trees, func(e *record) bool { return !isThere(e.Path) })
 }
@@ -157,12 +157,12 @@ func (j *journal) made() []Made {
 	return out
 }
 
-// build makes one worktree, from wherever it stands.
+// build makes one worktree, beginning at the step that its record has.
 func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string) error {
 	there := e.Step == added || e.Step == ready
 	if e.Step != planned && !(there && adminOf(e.Common, e.Path) != "") {
 		// It was being made when the process ended, or cleared for that; it is made
-		// anew, as nobody knows how much of it there is.
+		// again, since it may be incomplete.
 		if err := k.clear(ctx, j, e, keepPresent); err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ const defaultDiff = 1 << 20
 
 // Diff gives the changes of a worktree since it left its target branch, as git
 // writes them, untracked files included, of these paths (all, if none), at most
-// maxBytes of it (1 MiB, if that is less than 1); truncated tells that there is
+// maxBytes of it (1 MiB, if that is less than 1); truncated reports that there is
 // more. What is cut off begins with a line. Paths are relative to the worktree,
 // with slashes, or absolute, and no patterns: files and folders; one that leads
 // outside is ErrOutside. Binary files, and those above 16 MiB, are only named.
@@ -70,7 +70,7 @@ func (k *Keeper) diff(ctx context.Context, path, base, target string, specs []st
 	return string(r.Stdout), false, err
 }
 
-// cut ends a text after its last whole line, or, where it has none, character.
+// cut ends a text after its last whole line, or, if it has none, character.
 func cut(b []byte) string {
 	if i := bytes.LastIndexByte(b, '\n'); i >= 0 {
 		return string(b[:i+1])

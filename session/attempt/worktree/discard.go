@@ -9,8 +9,8 @@ import (
 	"deepwork/actor/durable"
 )
 
-// binTries bounds how often a bin is made anew that another server has emptied
-// away before it was filled.
+// binTries bounds how often a bin is made again because another server removed it
+// before it was filled.
 const binTries = 5
 
 func (k *Keeper) trash() string { return filepath.Join(k.journals(), "trash") }

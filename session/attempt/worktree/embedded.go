@@ -84,7 +84,8 @@ func (s *scan) embedded(ctx context.Context, name string, link blob) error {
 	return nil
 }
 
-// within is a run of git in a repository inside, and in none around it.
+// within returns a run of git in a repository inside the worktree, never in one
+// around it.
 func within(dir string, args ...string) git.Command {
 	return git.Command{Dir: dir, Env: []string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(canonical(dir))}, Args: args, Limit: listLimit}
 }
@@ -185,7 +186,7 @@ func (s *scan) overlaid(ctx context.Context) error {
 	return nil
 }
 
-// overlay keeps the history of a repository whose files are seen to otherwise.
+// overlay keeps the history of a repository whose files are handled otherwise.
 func (s *scan) overlay(ctx context.Context, name string) error {
 	dir := s.file(name)
 	gitDir, err := s.k.line(ctx, within(dir, "rev-parse", "--absolute-git-dir"))
@@ -205,7 +206,7 @@ func (s *scan) overlay(ctx context.Context, name string) error {
 	return s.archive(name, gitDir)
 }
 
-// history tells whether a repository inside has commits that would be lost with
+// history reports whether a repository inside has commits that would be lost with
 // the worktree: on no remote, and in a git directory that goes too.
 func (s *scan) history(ctx context.Context, name, dir, gitDir string) (bool, error) {
 	common, err := commonDir(gitDir)

@@ -12,13 +12,13 @@ import (
 // A repoView is what a repository was found to have.
 type repoView struct {
 	*repo
-	err     error             // why it is none
+	err     error             // why it cannot be used
 	refs    map[string]string // branches and rescue refs, and what they hold
 	broken  []string          // what git says of refs that it cannot read
 	commits map[string]bool   // those that were asked for, and whether they are there
 }
 
-// lookAt reads the refs of a repository. What is none is told by its err.
+// lookAt reads the refs of a repository. If it is not one, the result has err set.
 func (k *Keeper) lookAt(ctx context.Context, path string) (*repoView, error) {
 	v := &repoView{refs: map[string]string{}, commits: map[string]bool{}}
 	if v.repo, v.err = k.findRepo(ctx, path); v.err != nil {
@@ -45,7 +45,7 @@ func (k *Keeper) lookAt(ctx context.Context, path string) (*repoView, error) {
 	return v, nil
 }
 
-// hasCommit tells whether a repository has a commit.
+// hasCommit reports whether a repository has a commit.
 func (k *Keeper) hasCommit(ctx context.Context, r *repoView, id string) (bool, error) {
 	if there, asked := r.commits[id]; asked {
 		return there, nil
@@ -68,7 +68,7 @@ func (k *Keeper) InspectRepo(ctx context.Context, path string) (r session.Report
 		return r, 0, fmt.Errorf("inspecting the repository %s: %w", path, err)
 	}
 	if v.err != nil {
-		return r, 0, nil // it is told of where it is needed
+		return r, 0, nil // reported if an attempt needs it
 	}
 	const do = "look for the objects in another clone or a backup (git fsck lists them), or delete the ref with git update-ref -d if what it kept is not needed"
 	for _, what := range v.broken {

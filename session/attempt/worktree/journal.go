@@ -49,7 +49,7 @@ const (
 type journal struct {
 	Version int       `json:"version"`
 	Attempt string    `json:"attempt"`
-	Owner   string    `json:"owner,omitempty"` // Options.Owner of who made it
+	Owner   string    `json:"owner,omitempty"` // Options.Owner of its maker
 	Branch  string    `json:"branch"`
 	Phase   phase     `json:"phase"`
 	Trees   []*record `json:"trees"`
@@ -74,7 +74,7 @@ type record struct {
 	Commit string   `json:"rescue_commit,omitempty"`
 }
 
-// foreign tells whether a journal is another owner's: what the board of this one
+// foreign reports whether a journal is another owner's: what the board of this one
 // says of its attempt means nothing.
 func (k *Keeper) foreign(j *journal) bool {
 	return j.Owner != "" && k.owner != "" && j.Owner != k.owner
@@ -88,7 +88,7 @@ func (k *Keeper) journalPath(attempt string) string {
 	return filepath.Join(k.journals(), attempt+".json")
 }
 
-// load reads an attempt's journal; nil where there is none.
+// load reads an attempt's journal; nil if there is none.
 func (k *Keeper) load(attempt string) (*journal, error) {
 	path := k.journalPath(attempt)
 	data, err := os.ReadFile(path)
@@ -119,7 +119,7 @@ func (k *Keeper) save(j *journal) error {
 	return nil
 }
 
-// forget ends a journal: everything it told of is done.
+// forget removes a journal whose steps are all done.
 func (k *Keeper) forget(attempt string) error {
 	if err := (durable.Disk{}).Drop(k.journalPath(attempt)); err != nil {
 		return fmt.Errorf("removing the journal of attempt %s: %w", attempt, err)

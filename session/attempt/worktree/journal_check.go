@@ -14,7 +14,7 @@ var (
 )
 
 // parseJournal reads the bytes of an attempt's journal. What it says is done without
-// asking anybody, so a journal that does not say it whole is none.
+// asking anybody, so an incomplete journal is refused.
 func parseJournal(attempt string, data []byte) (*journal, error) {
 	var j journal
 	if err := json.Unmarshal(data, &j); err != nil {

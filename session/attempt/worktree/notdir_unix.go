@@ -8,5 +8,5 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isNotDir tells whether a path leads through something that is no folder.
+// isNotDir reports whether a path leads through something that is no folder.
 func isNotDir(err error) bool { return errors.Is(err, unix.ENOTDIR) }

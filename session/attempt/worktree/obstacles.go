@@ -18,7 +18,7 @@ import (
 // and half of a worktree, which keeps git from working with all the others. The
 // following remove those that can only be ours.
 
-// interrupted tells whether a step at one worktree that git takes part in was begun
+// interrupted reports whether a step at one worktree that git takes part in was begun
 // and not ended.
 func (j *journal) interrupted(e *record) bool {
 	return e.Step == branching || e.Step == adding || e.Step == dropping || j.Phase == removing && e.Step == ready
@@ -59,7 +59,7 @@ func (k *Keeper) clearOwn(ctx context.Context, j *journal) error {
 }
 
 // clearObstacles removes from a repository what killed servers have left of other attempts'
-// worktrees and what stands in everybody's way. Their own calls could not: they wait
+// worktrees and what blocks every call of git. Their own calls could not: they wait
 // for the repository's lock, which is held.
 func (k *Keeper) clearObstacles(ctx context.Context, common string) error {
 	if !obstructed(common) {
@@ -77,7 +77,7 @@ func (k *Keeper) clearObstacles(ctx context.Context, common string) error {
 		}
 		j, err := k.load(attempt)
 		if err != nil || j == nil {
-			continue // Recover tells of it
+			continue // Recover reports it
 		}
 		for _, e := range j.Trees {
 			if e.Common != common || !j.interrupted(e) {
@@ -99,7 +99,7 @@ func (k *Keeper) clearObstacles(ctx context.Context, common string) error {
 	}
 	for _, admin := range admins(common) {
 		witness := halfOf(admin)
-		if witness == "" || !slices.Contains(paths, placeOf(admin)) {
+		if witness == "" || !slices.Contains(paths, pathOf(admin)) {
 			continue
 		}
 		if err := k.clearStale(ctx, witness, begun, func() error { return removeNamed(admin) }); err != nil {
@@ -112,15 +112,15 @@ func (k *Keeper) clearObstacles(ctx context.Context, common string) error {
 	return k.clearRefLocks(ctx, common, begun)
 }
 
-// obstructed tells whether there is in a repository what git cannot work beside.
+// obstructed reports whether a repository has files that keep git from working.
 func obstructed(common string) bool {
 	return isThere(filepath.Join(common, packedLock)) || isThere(filepath.Join(common, packedNew)) ||
 		slices.ContainsFunc(admins(common), func(admin string) bool { return halfOf(admin) != "" })
 }
 
-// halfOf is what tells that a worktree is half-made, or half-removed: a file of its
-// administrative folder that is empty, or the folder where one is missing. It is "" of
-// a whole one.
+// halfOf returns the evidence that a worktree is half-made, or half-removed: an empty
+// file of its administrative folder, or the folder if a file is missing. It returns ""
+// for a complete one.
 func halfOf(admin string) string {
 	for _, name := range []string{"gitdir", "HEAD", "commondir"} {
 		path := filepath.Join(admin, name)
@@ -134,7 +134,7 @@ func halfOf(admin string) string {
 	return ""
 }
 
-// clearNameless removes what a killed worktree add left before it had told the
+// clearNameless removes what a killed worktree add left before it had written the
 // worktree's place, or a killed worktree remove after it had deleted that: an
 // administrative folder of no worktree at all.
 func (k *Keeper) clearNameless(ctx context.Context, common string, begun period) error {
@@ -178,24 +178,24 @@ func (k *Keeper) clearRefLocks(ctx context.Context, common string, begun period,
 	})
 }
 
-// packedLock is the lock of a repository's packed refs; packedNew is what whoever has
-// it writes, and does not where there is one.
+// packedLock is the lock of a repository's packed refs; packedNew is the file that
+// its holder writes, and refuses to replace.
 const (
 	packedLock = "packed-refs.lock"
 	packedNew  = "packed-refs.new"
 )
 
-// staleAfter is how long a lock that may be somebody else's must lie unchanged.
+// staleAfter is how long a lock that may belong to another program must stay unchanged.
 const staleAfter = 10 * time.Second
 
 // A period is when the first and the last step began that was interrupted.
 type period struct{ first, last time.Time }
 
-// stepLasts is how long a step lasts at most: what was made later is somebody else's.
+// stepLasts is how long a step lasts at most: later files belong to another program.
 const stepLasts = time.Hour
 
 // clearStale removes a lock that was made in a step that began in a period, and that
-// stays as it is for a while: nobody is at work behind it.
+// stays unchanged for a while, so that no process is using it.
 func (k *Keeper) clearStale(ctx context.Context, lock string, begun period, remove func() error) error {
 	before, err := os.Lstat(lock)
 	if err != nil || before.ModTime().Before(begun.first.Add(-time.Second)) || before.ModTime().After(begun.last.Add(stepLasts)) {

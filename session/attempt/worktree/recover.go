@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// abandoned is how old temporary files must be to be nobody's.
+	// abandoned is how old temporary files must be to be removed.
 	abandoned = time.Hour
 	// busyFor is how long an attempt's lock is waited for: what a server that was
 	// just killed had started may hold it for a moment more.
@@ -148,7 +148,7 @@ func (k *Keeper) sweep() {
 }
 
 // adopt makes a journal for worktrees that have lost theirs, from what the
-// folders tell; nil where there are none. Their branches are not known, and stay.
+// folders show; nil if there are none. Their branches are unknown, and stay.
 func (k *Keeper) adopt(ctx context.Context, attempt string) (*journal, error) {
 	folder := k.folder(attempt)
 	list, err := os.ReadDir(folder)

@@ -14,7 +14,7 @@ import (
 // Ignored files are not kept. Branches with commits stay; one without any is
 // deleted. inUse is asked just before a worktree is removed: true is ErrInUse,
 // as is a worktree that git worktree lock has locked, and nothing of it is
-// removed. nil stands for never.
+// removed. nil means never.
 //
 // Rescues tell of each worktree, and last of the attempt's folder if something
 // lay beside them. An attempt that has no worktrees gives none, and no error. It
@@ -106,8 +106,8 @@ func (k *Keeper) keepEach(ctx context.Context, j *journal) error {
 	return k.save(j)
 }
 
-// stay leaves an attempt as it was, where nothing of it was removed yet: it is
-// not for the next start to finish a removal that was refused.
+// stay restores the state of an attempt if nothing of it was removed yet, so that
+// the next start does not finish a removal that was refused.
 func (k *Keeper) stay(j *journal, err error) error {
 	for _, e := range j.Trees {
 		if e.Step == dropped || e.Step == dropping && !isDir(e.Path) {
@@ -147,7 +147,7 @@ func (k *Keeper) undo(ctx context.Context, j *journal) ([]Rescue, error) {
 	return j.rescues(), err
 }
 
-// clear removes what there is of one worktree, so that it can be made anew.
+// clear removes what there is of one worktree, so that it can be made again.
 func (k *Keeper) clear(ctx context.Context, j *journal, e *record, mode keeping) error {
 	if err := k.keep(ctx, j, e, mode); err != nil {
 		return err

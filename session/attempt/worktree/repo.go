@@ -79,7 +79,7 @@ func commonDir(gitDir string) (string, error) {
 	return filepath.EvalSymlinks(gitDir)
 }
 
-// branchTip is the commit of a branch, or "" where there is no such branch.
+// branchTip is the commit of a branch, or "" if there is no such branch.
 func (k *Keeper) branchTip(ctx context.Context, r *repo, branch string) (string, error) {
 	return k.refTip(ctx, r, "refs/heads/"+branch)
 }

@@ -97,7 +97,7 @@ func (k *Keeper) keepScan(ctx context.Context, j *journal, e *record, s *scan) (
 	return err
 }
 
-// headOf is the commit that a worktree stands on, "" where there is none yet.
+// headOf is the commit that a worktree stands on, "" if there is none yet.
 func (k *Keeper) headOf(ctx context.Context, s *scan, e *record) (string, error) {
 	if s.admin == "" {
 		tip, err := k.branchTip(ctx, s.repo, e.Branch)
@@ -114,7 +114,7 @@ func (k *Keeper) headOf(ctx context.Context, s *scan, e *record) (string, error)
 }
 
 // stagedCommit is a commit of what is in the index and neither in the head nor
-// in the files; "" where there is nothing of the kind. Its dates are the head's,
+// in the files; "" if there is nothing of the kind. Its dates are the head's,
 // so that keeping the same again gives the same commit.
 func (s *scan) stagedCommit(ctx context.Context) (string, error) {
 	empty := hashText("", s.repo.hash) // also of files whose adding is only intended
@@ -306,7 +306,7 @@ func (k *Keeper) keepRest(ctx context.Context, j *journal) error {
 	return nil
 }
 
-// bare tells whether nothing but git's own file is in a worktree.
+// bare reports whether nothing but git's own file is in a worktree.
 func bare(path string) bool {
 	list, err := os.ReadDir(path)
 	return err == nil && (len(list) == 0 || len(list) == 1 && list[0].Name() == ".git")

@@ -61,7 +61,7 @@ type Kept struct {
 }
 
 // keptFrom is where the work of a rescue commit lay, by its message; the attempt's
-// folder where that does not tell.
+// folder if that does not tell.
 func (k *Keeper) keptFrom(attempt, subject string) string {
 	name, is := strings.CutPrefix(subject, keptOf+attempt+keptIn)
 	if !is || name == "" || !filepath.IsLocal(name) {

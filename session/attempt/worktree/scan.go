@@ -22,7 +22,7 @@ const (
 	modeRepo = "160000" // a commit of another repository: a submodule
 )
 
-// A blob is an entry of a tree. The zero value is none.
+// A blob is an entry of a tree. The zero value means no entry.
 type blob struct{ mode, id string }
 
 // A scan finds out what of a folder differs from a commit. It trusts no cache
@@ -33,7 +33,7 @@ type scan struct {
 	admin      string // "": the repository has forgotten the worktree
 	root       string // the worktree; may be missing
 	tmp        string // for temporary files
-	headID     string // the commit; "": none
+	headID     string // the commit; "" means none
 	keeping    keeping
 	skip       map[string]bool // names in root that are no part of it
 	exec       bool            // the file system tells which files are programs
@@ -44,12 +44,12 @@ type scan struct {
 	candidates map[string]bool   // paths that may have something to keep
 	contents   map[string]string // a path in the tree -> a file elsewhere that is its content
 	changes    map[string]blob   // what differs; the zero blob: deleted
-	commits    []string          // that are in danger besides the head
-	repos      map[string]bool   // folders of repositories inside, with slashes, that were seen to
+	commits    []string          // that are in danger apart from the head
+	repos      map[string]bool   // folders of repositories inside, with slashes, that were handled
 	plain      map[string]bool   // whether a folder is one, and no symlink, all the way from root
 }
 
-// A keeping says what is to be kept.
+// A keeping says what to keep.
 type keeping int
 
 const (
@@ -58,7 +58,7 @@ const (
 	keepNothing
 )
 
-// call is a run of git on the worktree, or, where that is missing, on its
+// call is a run of git on the worktree, or, if that is missing, on its
 // administrative folder.
 func (s *scan) call(args ...string) git.Command {
 	c := git.Command{Dir: s.root, GitDir: s.admin, WorkTree: s.root, Args: args, Limit: listLimit}
@@ -188,7 +188,7 @@ func (k *Keeper) untracked(ctx context.Context, c git.Command) (files []string, 
 	return git.Fields(out), warnings, err
 }
 
-// allUntracked is untracked, and fails where it cannot tell all.
+// allUntracked is untracked, and fails if it cannot tell all.
 func (k *Keeper) allUntracked(ctx context.Context, c git.Command) ([]string, error) {
 	files, warnings, err := k.untracked(ctx, c)
 	if err != nil {
@@ -308,7 +308,7 @@ func (s *scan) fileMode(name string, info fs.FileInfo) string {
 	return modeFile
 }
 
-// reachable tells whether a folder is one all the way, without a symlink: what
+// reachable reports whether a folder is one all the way, without a symlink: what
 // is behind a symlink is not in the worktree.
 func (s *scan) reachable(dir string) (bool, error) {
 	if known, ok := s.plain[dir]; ok {
@@ -329,5 +329,5 @@ func (s *scan) reachable(dir string) (bool, error) {
 	return ok, nil
 }
 
-// missing tells whether an error says that there is nothing at a path.
+// missing reports whether an error says that there is nothing at a path.
 func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) || isNotDir(err) }

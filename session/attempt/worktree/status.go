@@ -85,7 +85,7 @@ type view struct {
 	k      *Keeper
 	path   string
 	admin  string
-	head   string // its commit; "": none
+	head   string // its commit; "" means none
 	target string // the target's commit
 	from   string // where it left the target
 }
@@ -94,7 +94,7 @@ func (v *view) call(args ...string) git.Command {
 	return git.Command{Dir: v.path, GitDir: v.admin, WorkTree: v.path, Args: args, Limit: listLimit}
 }
 
-// view finds out what a worktree is to be compared with.
+// view returns what a worktree is compared with.
 func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, err error) {
 	v = &view{k: k, path: path}
 	if v.admin, err = k.locate(path); err != nil {

@@ -47,7 +47,7 @@ func hashText(text, format string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// quote writes a path as git reads it back from a list, whatever is in it.
+// quote formats a path as git reads it from a list.
 func quote(path string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -98,7 +98,7 @@ func (s *scan) hashObjects(ctx context.Context, files []string, args ...string) 
 const oneByOne = 200
 
 // cleaned gives the ids that files have after git's clean filters. A file whose
-// filter fails has none: it is kept as it is.
+// filter fails has no id: it is kept as it is.
 func (s *scan) cleaned(ctx context.Context, names []string) (map[string]string, error) {
 	out := map[string]string{}
 	if len(names) == 0 {

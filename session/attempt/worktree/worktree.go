@@ -8,7 +8,7 @@
 // unstaged and untracked files, byte for byte, files of repositories that were
 // made inside it, and commits that no branch, tag or remote reaches. Ignored
 // files are not work: a copied .env, build output, node_modules. Empty folders
-// are not kept, as git knows none.
+// are not kept, since git does not track them.
 package worktree
 
 import (
@@ -27,7 +27,7 @@ type Options struct {
 	Dir string // absolute: <Dir>/<attempt>/<repo>; the journal is kept below it too
 	// Owner names whose attempts these are, such as the board's file: several
 	// projects may be told to have their worktrees in one folder, and Recover must
-	// not take those of another for nobody's. "": all are this keeper's.
+	// not remove those of another. "" means that all are this keeper's.
 	Owner  string
 	Logger *slog.Logger // nil: slog.Default()
 }
@@ -54,14 +54,14 @@ func Open(o Options) (*Keeper, error) {
 	return &Keeper{dir: filepath.Clean(o.Dir), owner: o.Owner, log: o.Logger, stale: staleAfter, at: func(string) {}}, nil
 }
 
-// A Tree is one worktree that is to be made.
+// A Tree is one worktree to make.
 type Tree struct {
 	RepoID       string   // for the journal
 	Name         string   // the folder's name within the attempt's, unique there
 	Repo         string   // absolute path of the repository, or of a folder in it
 	TargetBranch string   // a branch of it
 	Copy         []string // files and folders copied into it from Repo, relative; a missing one is skipped with a warning
-	Setup        []string // a command run in it; nil: none
+	Setup        []string // a command run in it; nil means none
 }
 
 // A Made is a worktree that was made.
@@ -71,7 +71,7 @@ type Made struct {
 	Base   string // the commit it began at, hex
 }
 
-// Errors that callers tell apart; each is wrapped with what it is about.
+// The errors that callers distinguish; each is wrapped with its subject.
 var (
 	ErrNotRepo     = errors.New("not a git repository")
 	ErrNoBranch    = errors.New("no such branch")
