@@ -85,21 +85,3 @@ func resolveRoot(root string) (string, error) {
 	}
 	return abs, nil
 }
-
-// additionalJobs reads a list of job folders as the environment gives it:
-// blanks are trimmed, empty entries ignored, relative ones refused with a
-// warning, since a server's working directory is the client's choice.
-func additionalJobs(list string, logger *slog.Logger) []string {
-	var dirs []string
-	for _, dir := range filepath.SplitList(list) {
-		dir = strings.TrimSpace(dir)
-		switch {
-		case dir == "":
-		case !filepath.IsAbs(dir):
-			logger.Warn("ignoring a job folder that is not an absolute path: make it absolute", "variable", config.JobsFoldersEnv, "folder", dir)
-		default:
-			dirs = append(dirs, filepath.Clean(dir))
-		}
-	}
-	return dirs
-}

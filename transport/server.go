@@ -133,7 +133,11 @@ func openServer(o Options, opened *closers) (*Server, error) {
 
 	additional := o.AdditionalJobs
 	if additional == nil {
-		additional = additionalJobs(os.Getenv(config.JobsFoldersEnv), logger)
+		var relative []string
+		additional, relative = config.JobsFolders()
+		for _, dir := range relative {
+			logger.Warn("ignoring a job folder that is not an absolute path: make it absolute", "variable", config.JobsFoldersEnv, "folder", dir)
+		}
 	}
 	bundled := o.StandardJobs
 	if bundled == nil {

@@ -1,5 +1,11 @@
 package config
 
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
+
 // Toolsets are the sets of tools that a server can offer (DESIGN "Tool surface").
 var Toolsets = []string{"workflows", "remote", "board"}
 
@@ -15,3 +21,17 @@ const (
 	AttemptEnv     = "DEEPWORK_ATTEMPT_ID" // the id of the attempt that an agent works in
 	BoardEnv       = "DEEPWORK_BOARD"      // the file of that attempt's board, absolute
 )
+
+// JobsFolders returns the job folders of JobsFoldersEnv. Relative ones are not used,
+// since the working directory of a server is its client's choice.
+func JobsFolders() (folders, relative []string) {
+	for _, dir := range filepath.SplitList(os.Getenv(JobsFoldersEnv)) {
+		switch dir = strings.TrimSpace(dir); {
+		case filepath.IsAbs(dir):
+			folders = append(folders, filepath.Clean(dir))
+		case dir != "":
+			relative = append(relative, dir)
+		}
+	}
+	return folders, relative
+}

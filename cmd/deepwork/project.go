@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -56,27 +55,16 @@ func (a *app) display(root, path string) string {
 	return filepath.Join(a.path, rel)
 }
 
-// additionalFolders reads the environment's job folders. Relative ones are left
-// out, as the server does: they would depend on where a process was started.
-func additionalFolders() []string {
-	var folders []string
-	for _, f := range filepath.SplitList(os.Getenv(config.JobsFoldersEnv)) {
-		if f = strings.TrimSpace(f); filepath.IsAbs(f) {
-			folders = append(folders, filepath.Clean(f))
-		}
-	}
-	return folders
-}
-
 // withCatalog loads the project's jobs for use, as the server would see them.
 func (a *app) withCatalog(ctx context.Context, use func(root string, jobs *catalog.Catalog) error) (err error) {
 	root, err := a.projectRoot()
 	if err != nil {
 		return err
 	}
+	additional, _ := config.JobsFolders() // the server warns of relative ones
 	jobs, err := catalog.Open(ctx, catalog.Options{
 		Root:       root,
-		Additional: additionalFolders(),
+		Additional: additional,
 		Standard:   standard.FS(),
 		// What the catalog would log are the load errors, which are printed.
 		Logger:  slog.New(slog.DiscardHandler),

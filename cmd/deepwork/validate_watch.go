@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/session/workflow"
 )
@@ -184,7 +185,8 @@ func stranded(s workflow.SessionInfo, j *job.Job) string {
 
 // isProjectJob reports whether the project serves a job's folder.
 func (v *validator) isProjectJob(dir string) bool {
-	folders := append([]string{filepath.Join(v.root, ".deepwork", "jobs")}, additionalFolders()...)
+	additional, _ := config.JobsFolders()
+	folders := append([]string{filepath.Join(v.root, ".deepwork", "jobs")}, additional...)
 	parent := resolved(filepath.Dir(dir))
 	return slices.ContainsFunc(folders, func(f string) bool { return resolved(f) == parent })
 }

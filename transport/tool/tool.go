@@ -1,6 +1,13 @@
 // Package tool is the frame around every MCP tool: it registers tools with their
 // schemas, checks and decodes arguments, carries out calls, and encodes replies and
 // errors. The tools themselves are in the packages below transport/tools.
+//
+// To add a field to a tool's reply, two files are touched: the one that declares the
+// reply (session/workflow/machine/reply.go, session/attempt or a file below
+// transport/tools), where the jsonschema tag is the field's description, and the one
+// that fills it. Schemas and documents are derived: go test ./transport -update renews
+// testdata/tools_list.json and TOOLS.md. A field with few allowed values, or a list,
+// also gets an entry in the Words of its toolset.
 package tool
 
 import (

@@ -59,8 +59,9 @@ type Options struct {
 	TLSCert, TLSKey string
 
 	// HeaderTimeout is how long a client may take to send the header of a request, TLS
-	// handshake included (default 10 s), BodyTimeout for the body (30 s), WriteTimeout how long one write may take (20 s), and Grace how long calls
-	// in flight may go on after the server was told to stop (5 s).
+	// handshake included (default 10 s), and BodyTimeout its body (30 s). WriteTimeout is
+	// how long one write may take (20 s), and Grace how long calls in flight may go on
+	// after the server was told to stop (5 s).
 	HeaderTimeout, BodyTimeout, WriteTimeout, Grace time.Duration
 }
 
