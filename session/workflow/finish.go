@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/durable"
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
@@ -20,8 +20,7 @@ import (
 type finished struct {
 	ID       string
 	Reply    *FinishReply
-	Recorded bool         // a transition was made; else it was a repetition, or needs work
-	Ended    *stack.Ended // where the session is over now
+	Recorded bool // a transition was made, or the answer was stored; else it was a repetition, or needs work
 }
 
 // A finishCall is a finished_step under way.
@@ -68,7 +67,7 @@ type candidate struct {
 // reviewed, and move on in one durable transition (seed 000, 001.4). errLater
 // says that a review answers the call.
 func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, error) {
-	c, done, err := a.prepare(ctx, a.state, m)
+	c, done, err := a.prepare(ctx, m)
 	if err != nil || done != nil {
 		return done, err
 	}
@@ -97,9 +96,9 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 	return a.complete(ctx, a.state, c)
 }
 
-// prepare finds out what a finished_step is about, in base. done is the reply
-// where the call was carried out before.
-func (a *sessionActor) prepare(ctx context.Context, base *State, m *finishCall) (c *candidate, done *finished, err error) {
+// prepare finds out what a finished_step is about. done is the reply if the call
+// was carried out before.
+func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate, done *finished, err error) {
 	if r, err := a.repetition(m.caller); err != nil {
 		return nil, nil, err
 	} else if r != nil {
@@ -107,48 +106,33 @@ func (a *sessionActor) prepare(ctx context.Context, base *State, m *finishCall) 
 		return nil, done, err
 	}
 	same := func(have Outputs) bool { return machine.SameOutputs(m.args.Outputs, have) }
-	if m.step != "" && !base.IsCurrent(m.step) && !a.closes(ctx, base, m.step) {
-		// It was current when the call came: another call has finished it since.
-		if r := base.Replay(m.step, same); r != nil {
-			done, err = a.again(r, m.Call)
-			return nil, done, err
-		}
-		return nil, nil, a.movedOn(m.step)
-	}
 	c = &candidate{m: m}
-	if base.Status == Active {
-		if c.def, err = a.engine.definitions.Current(ctx, base); err != nil {
+	if a.state.Status == Active {
+		if c.def, err = a.engine.definitions.Current(ctx, a.state); err != nil {
 			return nil, nil, err
 		}
 	}
-	if c.plan, err = base.PlanFinish(c.def, m.args.StepID, same); err != nil {
+	c.plan, err = a.state.PlanFinish(c.def, m.args.StepID, same)
+	var replay *machine.StoredReply
+	switch {
+	case m.step != "" && (err != nil || c.plan.Replay != nil || c.plan.Step.ID != m.step):
+		// It was current when the call came: another call has finished it since.
+		if replay = a.state.Replay(m.step, same); replay == nil {
+			return nil, nil, session.NotNow("step_moved_on", "Step '%s' of session '%s' has moved on while this call was under way; nothing was done. get_step tells where the session is.", m.step, a.id).With("step_id", m.step)
+		}
+	case err != nil:
 		return nil, nil, err
+	default:
+		replay = c.plan.Replay
 	}
-	if c.plan.Replay != nil {
-		done, err = a.again(c.plan.Replay, m.Call)
+	if replay != nil {
+		done, err = a.again(replay, m.Call)
 		return nil, done, err
-	}
-	if m.step != "" && c.plan.Step.ID != m.step {
-		return nil, nil, a.movedOn(m.step)
 	}
 	if c.outputs, err = a.engine.checkOutputs(c.plan.Step, m.args.Outputs); err != nil {
 		return nil, nil, a.repeated(err, same)
 	}
 	return c, nil, nil
-}
-
-// closes tells whether a step that is finished is reported again to close its
-// group, whose last open member an edit took out.
-func (a *sessionActor) closes(ctx context.Context, base *State, stepID string) bool {
-	if base.Status != Active {
-		return false
-	}
-	def, err := a.engine.definitions.Current(ctx, base)
-	if err != nil {
-		return false
-	}
-	_, entry, pending := base.Position(def)
-	return len(pending) == 0 && slices.Contains(entry, stepID)
 }
 
 // complete makes the transition from base.
@@ -170,18 +154,12 @@ func (a *sessionActor) complete(ctx context.Context, base *State, c *candidate) 
 	if err := a.commit(next); err != nil {
 		return nil, err
 	}
-	done := &finished{ID: a.id, Reply: r, Recorded: true}
+	var ended *stack.Ended
 	if next.Status != Active {
-		done.Ended = &stack.Ended{ID: a.id, Step: c.plan.Step.ID, Outputs: c.outputs, Named: c.m.args.SessionID != nil}
+		ended = &stack.Ended{ID: a.id, Step: c.plan.Step.ID, Outputs: c.outputs, Named: c.m.args.SessionID != nil}
 	}
-	// Here, because the caller may have left.
-	c.m.conn.stack.Moved(a.engine.ctx, done.Ended)
-	return done, nil
-}
-
-// movedOn refuses a call whose step is no longer current.
-func (a *sessionActor) movedOn(stepID string) error {
-	return session.NotNow("step_moved_on", "Step '%s' of session '%s' has moved on while this call was under way; nothing was done. get_step tells where the session is.", stepID, a.id).With("step_id", stepID)
+	c.m.conn.stack.Moved(a.engine.ctx, ended) // here, because the caller may have left
+	return &finished{ID: a.id, Reply: r, Recorded: true}, nil
 }
 
 // again gives a stored reply.
@@ -202,7 +180,11 @@ func (a *sessionActor) selfReview(c *candidate) (*finished, error) {
 	st := c.plan.Step
 	name := fmt.Sprintf(".deepwork/tmp/quality_review_%s_%s.md", a.id, st.ID)
 	path := filepath.Join(a.engine.Root, filepath.FromSlash(name))
-	if err := replaceFile(path, []byte(gate.SelfReview(a.submission(c)))); err != nil {
+	err := os.MkdirAll(filepath.Dir(path), 0o700) // it may have vanished
+	if err == nil {
+		err = durable.Disk{}.Put(path, []byte(gate.SelfReview(a.submission(c))), durable.PutOptions{Temp: ".review-*"})
+	}
+	if err != nil {
 		return nil, notSaved(a.id, fmt.Errorf("writing the review's instructions: %w", err))
 	}
 	return &finished{ID: a.id, Reply: &FinishReply{
@@ -216,28 +198,4 @@ func (a *sessionActor) selfReview(c *candidate) (*finished, error) {
 3. Then call finished_step again with session_id '%s', step_id '%s', the same outputs, and quality_review_override_reason telling in a sentence what the review found and why the step now passes.`,
 			st.ID, name, a.id, st.ID)),
 	}}, nil
-}
-
-// replaceFile writes a file that matters little, whole or not at all. The
-// folder is there, because the session's record is in it; where it has
-// vanished it is made again.
-func replaceFile(path string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".review-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
 }

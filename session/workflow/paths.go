@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"deepwork/catalog/job"
@@ -22,9 +23,9 @@ func (e *Engine) checkOutputs(st *job.Step, raw json.RawMessage) (Outputs, error
 	if err != nil || len(out) == 0 {
 		return out, err
 	}
-	root, err := e.realRoot()
+	root, err := filepath.EvalSymlinks(e.Root)
 	if err != nil {
-		return nil, err
+		return nil, projectGone(e.Root, err)
 	}
 	for _, o := range out {
 		for _, p := range o.Value.Paths {
@@ -36,7 +37,7 @@ func (e *Engine) checkOutputs(st *job.Step, raw json.RawMessage) (Outputs, error
 	return out, nil
 }
 
-// checkPath tells whether a submitted path is a regular file inside the
+// checkPath checks that a submitted path is a regular file inside the
 // project, after symlinks are resolved. root is resolved already.
 func checkPath(root, output, path string) error {
 	refuse := func(code, format string, args ...any) error {
@@ -55,9 +56,6 @@ func checkPath(root, output, path string) error {
 	}
 	full := filepath.FromSlash(path)
 	if !filepath.IsAbs(full) {
-		if plainFile(root, full) {
-			return nil
-		}
 		full = filepath.Join(root, full)
 	}
 	real, err := filepath.EvalSymlinks(full)
@@ -81,48 +79,20 @@ func checkPath(root, output, path string) error {
 	return nil
 }
 
-// plainFile tells whether a path below a resolved folder is a regular file with
-// no symlink on the way, which is what most are: then nothing has to be resolved.
-func plainFile(root, path string) bool {
-	if !filepath.IsLocal(path) {
-		return false
-	}
-	path = filepath.Clean(path)
-	for i := 0; i < len(path); i++ {
-		if os.IsPathSeparator(path[i]) {
-			if fi, err := os.Lstat(filepath.Join(root, path[:i])); err != nil || !fi.IsDir() {
-				return false
-			}
-		}
-	}
-	fi, err := os.Lstat(filepath.Join(root, path))
-	return err == nil && fi.Mode().IsRegular()
-}
-
-// realRoot is the project root with symlinks resolved.
-func (e *Engine) realRoot() (string, error) {
-	real, err := filepath.EvalSymlinks(e.Root)
-	if err != nil {
-		return "", projectGone(e.Root, err)
-	}
-	return real, nil
-}
-
-// inside tells whether a resolved path is below a resolved folder.
+// inside reports whether a resolved path is below a resolved folder.
 func inside(root, path string) bool {
 	rel, err := filepath.Rel(root, path)
-	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) && !filepath.IsAbs(rel)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 // repeated adds to a refusal of outputs that they are those of the step that was
 // finished last: the caller has probably lost the reply.
 func (a *sessionActor) repeated(err error, same func(Outputs) bool) error {
-	var e *session.Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*session.Error](err)
+	if !ok {
 		return err
 	}
-	for i := len(a.state.Replies) - 1; i >= 0; i-- {
-		r := a.state.Replies[i]
+	for _, r := range slices.Backward(a.state.Replies) {
 		if r.Tool != ToolFinish {
 			continue
 		}

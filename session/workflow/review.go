@@ -77,7 +77,7 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 		return nil, context.Canceled // nobody would know what came of it
 	}
 	// The session may have moved on while the files were read.
-	c, done, err := a.prepare(ctx, a.state, m)
+	c, done, err := a.prepare(ctx, m)
 	if err != nil || done != nil {
 		return done, err
 	}
