@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/actor/presence"
 	"deepwork/session"
 	"deepwork/session/store"
 	"deepwork/session/store/local"
@@ -128,14 +129,11 @@ func (i *inspection) session(id string) *State {
 	if s.ParentSessionID != nil {
 		i.sessions[id].parent = *s.ParentSessionID
 	}
-	c := &sessionCheck{State: s}
-	c.check()
-	c.checkDefinition(i.definition(s))
-	for _, what := range c.faults {
+	for _, what := range i.faults(s) {
 		i.report.Fault(path, fmt.Sprintf("session %s: %s", id, what),
 			fmt.Sprintf("look at it with `deepwork sessions show %s`; if it cannot go on, end it with `deepwork sessions abort %s` and start the workflow anew", id, id))
 	}
-	if c.backwards {
+	if s.ClockWentBack() {
 		i.backwards = append(i.backwards, path)
 	}
 	for _, r := range s.Replies {
@@ -156,6 +154,24 @@ func (i *inspection) session(id string) *State {
 // of both was for one call.
 func (i *inspection) near(a, b string) bool {
 	return i.sessions[a].startedAt.Sub(i.sessions[b].startedAt).Abs() < requestHorizon
+}
+
+// faults returns what is wrong with a session that can be read.
+func (i *inspection) faults(s *State) []string {
+	faults := s.Faults()
+	if s.Owner != "" && !presence.IsID(s.Owner) {
+		faults = append(faults, fmt.Sprintf("its owner %.60q is the id of no server", s.Owner))
+	}
+	switch k := i.definition(s); {
+	case s.Definition.Hash == "" && s.Status == Active:
+		return append(faults, "it names no definition")
+	case s.Definition.Hash == "":
+		return faults // its job was edited before its last step: that one was not kept
+	case k.err != nil:
+		return append(faults, fmt.Sprintf("its definition %s cannot be used: %v", s.Definition.Hash, k.err))
+	default:
+		return append(faults, s.FaultsWith(k.def)...)
+	}
 }
 
 // definition reads the definition of a session; of each only once.
