@@ -6,58 +6,71 @@ import (
 	"deepwork/catalog/internal/yamltree"
 )
 
-func (d *decoder) step(v value) (s Step, nodes stepNodes) {
-	var stopHooks []Hook
-	d.Mapping(v, d.stepShape(&s, &nodes, &stopHooks))
-	s.Hooks.AfterAgent = append(s.Hooks.AfterAgent, stopHooks...)
-	return s, nodes
+type stepReader struct {
+	*decoder
+	Step
+	nodes     stepNodes
+	stopHooks []Hook
 }
 
-func (d *decoder) stepShape(s *Step, nodes *stepNodes, stopHooks *[]Hook) *yamltree.Shape {
-	return &yamltree.Shape{What: "a step", Keys: []yamltree.Key{
-		yamltree.Required("id", "an id, such as id: draft", func(v value) {
-			// An id that breaks the pattern is still one that others may name.
-			if s.ID, _ = d.text(v, identifier); s.ID != "" {
-				nodes.id = v.Node
+var stepShape = yamltree.Shape[*stepReader]{What: "a step", Keys: []yamltree.Key[*stepReader]{
+	yamltree.Required("id", "an id, such as id: draft", func(r *stepReader, v value) {
+		// An id that breaks the pattern is still one that others may name.
+		if r.ID, _ = r.text(v, identifier); r.ID != "" {
+			r.nodes.id = v.Node
+		}
+	}),
+	yamltree.Required("name", "a title for people", func(r *stepReader, v value) { r.Name, _ = r.text(v) }),
+	yamltree.Required("description", "what the step does", func(r *stepReader, v value) { r.Description, _ = r.text(v) }),
+	yamltree.Required("instructions_file", "the path of a Markdown file, such as instructions_file: steps/draft.md", func(r *stepReader, v value) {
+		if file, ok := r.text(v, insidePath); ok {
+			r.InstructionsFile, r.instructionsAt = path.Clean(file), yamltree.At(v.Key)
+		}
+	}),
+	yamltree.Required("outputs", "a mapping of output names, or outputs: {} for none", func(r *stepReader, v value) { r.Outputs = r.outputs(v) }),
+	yamltree.Required("reviews", "a list of reviews, or reviews: [] for none", func(r *stepReader, v value) {
+		r.List(v, "a list of reviews ([] for none)", func(i int, v value) {
+			review := reviewReader{decoder: r.decoder, runEach: spot{index: i}}
+			if reviewShape.Read(&r.Decoder, &review, v) {
+				r.Reviews, r.nodes.runEach = append(r.Reviews, review.Review), append(r.nodes.runEach, review.runEach)
 			}
-		}),
-		yamltree.Required("name", "a title for people", d.into(&s.Name)),
-		yamltree.Required("description", "what the step does", d.into(&s.Description)),
-		yamltree.Required("instructions_file", "the path of a Markdown file, such as instructions_file: steps/draft.md", func(v value) {
-			if file, ok := d.text(v, insidePath); ok {
-				s.InstructionsFile, s.instructionsAt = path.Clean(file), yamltree.At(v.Key)
+		})
+	}),
+	yamltree.Optional("inputs", func(r *stepReader, v value) {
+		r.List(v, "a list of inputs", func(i int, v value) {
+			if in, from, ok := r.input(i, v); ok {
+				r.Inputs, r.nodes.fromSteps = append(r.Inputs, in), append(r.nodes.fromSteps, from)
 			}
-		}),
-		yamltree.Required("outputs", "a mapping of output names, or outputs: {} for none", func(v value) { s.Outputs = d.outputs(v) }),
-		yamltree.Required("reviews", "a list of reviews, or reviews: [] for none", func(v value) {
-			d.List(v, "a list of reviews ([] for none)", func(i int, v value) {
-				r, at := Review{}, spot{index: i}
-				if d.Mapping(v, d.reviewShape(&r, &at)) {
-					s.Reviews, nodes.runEach = append(s.Reviews, r), append(nodes.runEach, at)
-				}
-			})
-		}),
-		yamltree.Optional("inputs", func(v value) {
-			d.List(v, "a list of inputs", func(i int, v value) {
-				if in, at, ok := d.input(i, v); ok {
-					s.Inputs, nodes.fromSteps = append(s.Inputs, in), append(nodes.fromSteps, at)
-				}
-			})
-		}),
-		yamltree.Optional("dependencies", func(v value) {
-			d.List(v, "a list of step ids", func(i int, v value) {
-				if id, ok := d.text(v, filled); ok {
-					s.Dependencies, nodes.dependencies = append(s.Dependencies, id), append(nodes.dependencies, spot{v.Node, i})
-				}
-			})
-		}),
-		yamltree.Optional("hooks", func(v value) { d.Mapping(v, d.hooksShape(&s.Hooks)) }),
-		yamltree.Optional("stop_hooks", d.hooks(stopHooks)),
-		yamltree.Optional("exposed", d.boolean(&s.Exposed)),
-		yamltree.Optional("hidden", d.boolean(&s.Hidden)),
-		yamltree.Optional("agent", d.optional(&s.Agent)),
-	}}
+		})
+	}),
+	yamltree.Optional("dependencies", func(r *stepReader, v value) {
+		r.List(v, "a list of step ids", func(i int, v value) {
+			if id, ok := r.text(v, filled); ok {
+				r.Dependencies, r.nodes.dependencies = append(r.Dependencies, id), append(r.nodes.dependencies, spot{v.Node, i})
+			}
+		})
+	}),
+	yamltree.Optional("hooks", func(r *stepReader, v value) { hooksShape.Read(&r.Decoder, hooksReader{r.decoder, &r.Hooks}, v) }),
+	yamltree.Optional("stop_hooks", func(r *stepReader, v value) { r.stopHooks = r.hooks(v) }),
+	yamltree.Optional("exposed", func(r *stepReader, v value) { r.boolean(v, &r.Exposed) }),
+	yamltree.Optional("hidden", func(r *stepReader, v value) { r.boolean(v, &r.Hidden) }),
+	yamltree.Optional("agent", func(r *stepReader, v value) { r.Agent = r.optional(v) }),
+}}
+
+type outputReader struct {
+	*decoder
+	Output
 }
+
+var outputShape = yamltree.Shape[*outputReader]{What: "an output", Keys: []yamltree.Key[*outputReader]{
+	yamltree.Required("type", "type: file, or type: files", func(r *outputReader, v value) {
+		if s, ok := r.text(v, outputType); ok {
+			r.Type = OutputType(s)
+		}
+	}),
+	yamltree.Required("description", "what the output is", func(r *outputReader, v value) { r.Description, _ = r.text(v) }),
+	yamltree.Optional("required", func(r *outputReader, v value) { r.boolean(v, &r.Required) }),
+}}
 
 func (d *decoder) outputs(v value) []Output {
 	outputs := []Output{}
@@ -65,9 +78,9 @@ func (d *decoder) outputs(v value) []Output {
 		if fault := freeName(v.Key.Value); fault != "" {
 			d.Fault(yamltree.At(v.Key), "%s", fault)
 		}
-		o := Output{Name: v.Key.Value, Required: true}
-		d.Mapping(v, d.outputShape(&o))
-		outputs = append(outputs, o)
+		r := outputReader{d, Output{Name: v.Key.Value, Required: true}}
+		outputShape.Read(&d.Decoder, &r, v)
+		outputs = append(outputs, r.Output)
 	})
 	if !ok {
 		return nil
@@ -75,51 +88,63 @@ func (d *decoder) outputs(v value) []Output {
 	return outputs
 }
 
-func (d *decoder) outputShape(o *Output) *yamltree.Shape {
-	return &yamltree.Shape{What: "an output", Keys: []yamltree.Key{
-		yamltree.Required("type", "type: file, or type: files", func(v value) {
-			if s, ok := d.text(v, outputType); ok {
-				o.Type = OutputType(s)
-			}
-		}),
-		yamltree.Required("description", "what the output is", d.into(&o.Description)),
-		yamltree.Optional("required", d.boolean(&o.Required)),
-	}}
+type reviewReader struct {
+	*decoder
+	Review
+	runEach spot
 }
 
-func (d *decoder) reviewShape(r *Review, at *spot) *yamltree.Shape {
-	return &yamltree.Shape{What: "a review", Keys: []yamltree.Key{
-		yamltree.Required("run_each", "run_each: step, or the name of an output", func(v value) {
-			var ok bool
-			if r.RunEach, ok = d.text(v, filled); ok {
-				at.node = v.Node
+var reviewShape = yamltree.Shape[*reviewReader]{What: "a review", Keys: []yamltree.Key[*reviewReader]{
+	yamltree.Required("run_each", "run_each: step, or the name of an output", func(r *reviewReader, v value) {
+		var ok bool
+		if r.RunEach, ok = r.text(v, filled); ok {
+			r.runEach.node = v.Node
+		}
+	}),
+	yamltree.Required("quality_criteria", "a mapping of criteria to questions", func(r *reviewReader, v value) {
+		count, ok := r.Entries(v, "a mapping of criteria to questions", func(v value) {
+			if filled(v.Key.Value) != "" {
+				r.Fault(yamltree.At(v.Key), "is an empty name: give it one")
 			}
-		}),
-		yamltree.Required("quality_criteria", "a mapping of criteria to questions", func(v value) {
-			count, ok := d.Entries(v, "a mapping of criteria to questions", func(v value) {
-				if filled(v.Key.Value) != "" {
-					d.Fault(yamltree.At(v.Key), "is an empty name: give it one")
-				}
-				if q, ok := d.text(v, filled); ok {
-					r.Criteria = append(r.Criteria, Criteria{v.Key.Value, q})
-				}
-			})
-			if ok && count == 0 {
-				d.Fault(v.At(), "has no entries: add at least one criterion, as in Complete: Does it cover everything?")
+			if q, ok := r.text(v, filled); ok {
+				r.Criteria = append(r.Criteria, Criteria{v.Key.Value, q})
 			}
-		}),
-		yamltree.Optional("additional_review_guidance", d.optional(&r.Guidance)),
-	}}
+		})
+		if ok && count == 0 {
+			r.Fault(v.At(), "has no entries: add at least one criterion, as in Complete: Does it cover everything?")
+		}
+	}),
+	yamltree.Optional("additional_review_guidance", func(r *reviewReader, v value) { r.Guidance = r.optional(v) }),
+}}
+
+type inputReader struct {
+	*decoder
+	Input
+	from  spot
+	given [4]bool // parallel to the keys of the shape
 }
 
-func (d *decoder) input(i int, v value) (in Input, at spot, ok bool) {
-	var given [4]bool // parallel to the keys of the shape
-	at.index = i
-	shape := d.inputShape(&in, &at, &given)
-	if !d.Mapping(v, shape) {
-		return in, at, false
+func (r *inputReader) read(key int, v value, to *string, rule textRule) {
+	r.given[key] = true
+	var ok bool
+	if *to, ok = r.text(v, rule); ok && to == &r.FromStep {
+		r.from.node = v.Node
 	}
-	byUser, byStep := given[0] || given[1], given[2] || given[3]
+}
+
+var inputShape = yamltree.Shape[*inputReader]{What: "an input", Keys: []yamltree.Key[*inputReader]{
+	yamltree.Optional("name", func(r *inputReader, v value) { r.read(0, v, &r.Name, freeName) }),
+	yamltree.Optional("description", func(r *inputReader, v value) { r.read(1, v, &r.Description, anything) }),
+	yamltree.Optional("file", func(r *inputReader, v value) { r.read(2, v, &r.File, freeName) }),
+	yamltree.Optional("from_step", func(r *inputReader, v value) { r.read(3, v, &r.FromStep, filled) }),
+}}
+
+func (d *decoder) input(i int, v value) (in Input, from spot, ok bool) {
+	r := inputReader{decoder: d, from: spot{index: i}}
+	if !inputShape.Read(&d.Decoder, &r, v) {
+		return in, from, false
+	}
+	byUser, byStep := r.given[0] || r.given[1], r.given[2] || r.given[3]
 	const forms = "write either name and description, or file and from_step"
 	switch {
 	case byUser && byStep:
@@ -127,70 +152,58 @@ func (d *decoder) input(i int, v value) (in Input, at spot, ok bool) {
 	case !byUser && !byStep:
 		d.Fault(v.At(), "says nothing: %s", forms)
 	default:
-		for i, k := range shape.Keys {
-			if !given[i] && (i < 2) == byUser {
+		for i, k := range inputShape.Keys {
+			if !r.given[i] && (i < 2) == byUser {
 				d.Fault(v.At(), "%s is missing: %s", k.Name, forms)
 			}
 		}
 	}
-	return in, at, true
+	return r.Input, r.from, true
 }
 
-func (d *decoder) inputShape(in *Input, at *spot, given *[4]bool) *yamltree.Shape {
-	read := func(i int, to *string, rule textRule) func(value) {
-		return func(v value) {
-			given[i] = true
-			var ok bool
-			if *to, ok = d.text(v, rule); ok && i == 3 {
-				at.node = v.Node
-			}
+type hooksReader struct {
+	*decoder
+	*Hooks
+}
+
+var hooksShape = yamltree.Shape[hooksReader]{What: "hooks", Keys: []yamltree.Key[hooksReader]{
+	yamltree.Optional("after_agent", func(r hooksReader, v value) { r.AfterAgent = r.hooks(v) }),
+	yamltree.Optional("before_tool", func(r hooksReader, v value) { r.BeforeTool = r.hooks(v) }),
+	yamltree.Optional("before_prompt", func(r hooksReader, v value) { r.BeforePrompt = r.hooks(v) }),
+}}
+
+func (d *decoder) hooks(v value) (hooks []Hook) {
+	d.List(v, "a list of hooks", func(_ int, v value) {
+		r := hookReader{decoder: d}
+		if !hookShape.Read(&d.Decoder, &r, v) {
+			return
 		}
-	}
-	return &yamltree.Shape{What: "an input", Keys: []yamltree.Key{
-		yamltree.Optional("name", read(0, &in.Name, freeName)),
-		yamltree.Optional("description", read(1, &in.Description, anything)),
-		yamltree.Optional("file", read(2, &in.File, freeName)),
-		yamltree.Optional("from_step", read(3, &in.FromStep, filled)),
-	}}
+		if r.count != 1 {
+			d.Fault(v.At(), "has %d of prompt, prompt_file and script: write exactly one", r.count)
+		}
+		hooks = append(hooks, r.Hook)
+	})
+	return hooks
 }
 
-func (d *decoder) hooksShape(h *Hooks) *yamltree.Shape {
-	return &yamltree.Shape{What: "hooks", Keys: []yamltree.Key{
-		yamltree.Optional("after_agent", d.hooks(&h.AfterAgent)),
-		yamltree.Optional("before_tool", d.hooks(&h.BeforeTool)),
-		yamltree.Optional("before_prompt", d.hooks(&h.BeforePrompt)),
-	}}
+type hookReader struct {
+	*decoder
+	Hook
+	count int
 }
 
-func (d *decoder) hooks(to *[]Hook) func(value) {
-	return func(v value) {
-		d.List(v, "a list of hooks", func(_ int, v value) {
-			var h Hook
-			count := 0
-			if !d.Mapping(v, d.hookShape(&h, &count)) {
-				return
-			}
-			if count != 1 {
-				d.Fault(v.At(), "has %d of prompt, prompt_file and script: write exactly one", count)
-			}
-			*to = append(*to, h)
-		})
+func (r *hookReader) readFile(v value, to *string) {
+	r.count++
+	if file, ok := r.text(v, insidePath); ok {
+		*to, r.at, r.path = path.Clean(file), yamltree.At(v.Key), r.Path()
 	}
 }
 
-func (d *decoder) hookShape(h *Hook, count *int) *yamltree.Shape {
-	read := func(name string, to *string, rule textRule) yamltree.Key {
-		return yamltree.Optional(name, func(v value) {
-			*count++
-			if s, ok := d.text(v, rule); ok {
-				if name != "prompt" {
-					s = path.Clean(s)
-				}
-				*to, h.at, h.path = s, yamltree.At(v.Key), d.Path()
-			}
-		})
-	}
-	return &yamltree.Shape{What: "a hook", Keys: []yamltree.Key{
-		read("prompt", &h.Prompt, filled), read("prompt_file", &h.PromptFile, insidePath), read("script", &h.Script, insidePath),
-	}}
-}
+var hookShape = yamltree.Shape[*hookReader]{What: "a hook", Keys: []yamltree.Key[*hookReader]{
+	yamltree.Optional("prompt", func(r *hookReader, v value) {
+		r.count++
+		r.Prompt, _ = r.text(v, filled)
+	}),
+	yamltree.Optional("prompt_file", func(r *hookReader, v value) { r.readFile(v, &r.PromptFile) }),
+	yamltree.Optional("script", func(r *hookReader, v value) { r.readFile(v, &r.Script) }),
+}}

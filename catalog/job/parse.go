@@ -35,7 +35,7 @@ func Parse(dir, file string, source []byte) (j *Job, ds Diagnostics) {
 		return nil, d.Diagnostics()
 	}
 	j = &Job{Dir: dir, Source: source, texts: new(texts)}
-	d.Mapping(yamltree.Self(root), d.jobShape(j))
+	jobShape.Read(&d.Decoder, jobReader{d, j}, yamltree.Self(root))
 	d.checkSteps(j)
 	d.checkWorkflows(j)
 	if d.Faults() > 0 {

@@ -51,35 +51,28 @@ func (d *decoder) text(v value, rules ...textRule) (string, bool) {
 	return n.Value, true
 }
 
-// into reads a text into to, as the Read of a Key.
-func (d *decoder) into(to *string, rules ...textRule) func(value) {
-	return func(v value) { *to, _ = d.text(v, rules...) }
-}
-
-// optional reads a text that is nil if it is absent or has a fault.
-func (d *decoder) optional(to **string) func(value) {
-	return func(v value) {
-		if s, ok := d.text(v); ok {
-			*to = &s
-		}
+// optional reads a text that is nil if it has a fault.
+func (d *decoder) optional(v value) *string {
+	s, ok := d.text(v)
+	if !ok {
+		return nil
 	}
+	return &s
 }
 
 // boolean reads true or false.
-func (d *decoder) boolean(to *bool) func(value) {
-	return func(v value) {
-		n, ok := d.Is(v, yaml.ScalarNode, "true or false")
-		if !ok {
-			return
-		}
-		// A tag can claim !!bool for any text, so the text decides as well.
-		switch lower := strings.ToLower(n.Value); {
-		case n.Tag == "!!bool" && (lower == "true" || lower == "false"):
-			*to = lower == "true"
-		case n.Tag == "!!null":
-			d.Empty(v, "true or false")
-		default:
-			d.Fault(yamltree.At(n), "%s is not true or false, without quotes", yamltree.Quote(n.Value))
-		}
+func (d *decoder) boolean(v value, to *bool) {
+	n, ok := d.Is(v, yaml.ScalarNode, "true or false")
+	if !ok {
+		return
+	}
+	// A tag can claim !!bool for any text, so the text decides as well.
+	switch lower := strings.ToLower(n.Value); {
+	case n.Tag == "!!bool" && (lower == "true" || lower == "false"):
+		*to = lower == "true"
+	case n.Tag == "!!null":
+		d.Empty(v, "true or false")
+	default:
+		d.Fault(yamltree.At(n), "%s is not true or false, without quotes", yamltree.Quote(n.Value))
 	}
 }

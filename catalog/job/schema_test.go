@@ -108,12 +108,6 @@ func TestSemanticMarksAreNeeded(t *testing.T) {
 // TestSchemaHasTheShapes holds the keys of the schema, and which are required,
 // against the parser's tables, and every property against having no description.
 func TestSchemaHasTheShapes(t *testing.T) {
-	type object struct {
-		Required             []string                   `json:"required"`
-		Properties           map[string]json.RawMessage `json:"properties"`
-		AdditionalProperties *bool                      `json:"additionalProperties"`
-		Defs                 map[string]json.RawMessage `json:"$defs"`
-	}
 	parse := func(data json.RawMessage) (o object) {
 		t.Helper()
 		if err := json.Unmarshal(data, &o); err != nil {
@@ -122,41 +116,48 @@ func TestSchemaHasTheShapes(t *testing.T) {
 		return o
 	}
 	root := parse(Schema())
-	check := func(s *yamltree.Shape, o object) {
-		t.Helper()
-		var required []string
-		for _, k := range s.Keys {
-			if k.Missing != "" {
-				required = append(required, k.Name)
-			}
-		}
-		if got, want := slices.Sorted(maps.Keys(o.Properties)), slices.Sorted(slices.Values(s.Names())); !slices.Equal(got, want) {
-			t.Errorf("%s: the schema has %v, the parser %v", s.What, got, want)
-		}
-		if got, want := slices.Sorted(slices.Values(o.Required)), slices.Sorted(slices.Values(required)); !slices.Equal(got, want) {
-			t.Errorf("%s: the schema requires %v, the parser %v", s.What, got, want)
-		}
-		if o.AdditionalProperties == nil || *o.AdditionalProperties {
-			t.Errorf("%s: the schema allows other keys", s.What)
-		}
-		for name, p := range o.Properties {
-			var described struct {
-				Description string `json:"description"`
-			}
-			if err := json.Unmarshal(p, &described); err != nil || len(described.Description) < 10 {
-				t.Errorf("%s: property %s has no description", s.What, name)
-			}
+	checkShape(t, &jobShape, root)
+	checkShape(t, &stepShape, parse(root.Defs["step"]))
+	checkShape(t, &outputShape, parse(root.Defs["output"]))
+	checkShape(t, &reviewShape, parse(root.Defs["review"]))
+	checkShape(t, &inputShape, parse(root.Defs["input"]))
+	checkShape(t, &hookShape, parse(root.Defs["hook"]))
+	checkShape(t, &workflowShape, parse(root.Defs["workflow"]))
+	checkShape(t, &hooksShape, parse(parse(root.Defs["step"]).Properties["hooks"]))
+}
+
+type object struct {
+	Required             []string                   `json:"required"`
+	Properties           map[string]json.RawMessage `json:"properties"`
+	AdditionalProperties *bool                      `json:"additionalProperties"`
+	Defs                 map[string]json.RawMessage `json:"$defs"`
+}
+
+func checkShape[R any](t *testing.T, s *yamltree.Shape[R], o object) {
+	t.Helper()
+	var required []string
+	for _, k := range s.Keys {
+		if k.Missing != "" {
+			required = append(required, k.Name)
 		}
 	}
-	d := &decoder{}
-	check(d.jobShape(new(Job)), root)
-	check(d.stepShape(new(Step), nil, nil), parse(root.Defs["step"]))
-	check(d.outputShape(new(Output)), parse(root.Defs["output"]))
-	check(d.reviewShape(new(Review), nil), parse(root.Defs["review"]))
-	check(d.inputShape(new(Input), nil, nil), parse(root.Defs["input"]))
-	check(d.hookShape(new(Hook), nil), parse(root.Defs["hook"]))
-	check(d.workflowShape(new(Workflow), nil), parse(root.Defs["workflow"]))
-	check(d.hooksShape(new(Hooks)), parse(parse(root.Defs["step"]).Properties["hooks"]))
+	if got, want := slices.Sorted(maps.Keys(o.Properties)), slices.Sorted(slices.Values(s.Names())); !slices.Equal(got, want) {
+		t.Errorf("%s: the schema has %v, the parser %v", s.What, got, want)
+	}
+	if got, want := slices.Sorted(slices.Values(o.Required)), slices.Sorted(slices.Values(required)); !slices.Equal(got, want) {
+		t.Errorf("%s: the schema requires %v, the parser %v", s.What, got, want)
+	}
+	if o.AdditionalProperties == nil || *o.AdditionalProperties {
+		t.Errorf("%s: the schema allows other keys", s.What)
+	}
+	for name, p := range o.Properties {
+		var described struct {
+			Description string `json:"description"`
+		}
+		if err := json.Unmarshal(p, &described); err != nil || len(described.Description) < 10 {
+			t.Errorf("%s: property %s has no description", s.What, name)
+		}
+	}
 }
 
 // TestSchemaIsACopy: a caller cannot change what the next one gets.

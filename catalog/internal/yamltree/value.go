@@ -161,27 +161,29 @@ func (d *Decoder) key(n *yaml.Node) (*yaml.Node, bool) {
 	return nil, false
 }
 
-// A Shape is a mapping with fixed keys.
-type Shape struct {
+// A Shape is a mapping with fixed keys, which are read into an R.
+type Shape[R any] struct {
 	What string // "a step"
-	Keys []Key
+	Keys []Key[R]
 }
 
 // A Key is one of a shape. Read is called with its value, if the key is present.
-type Key struct {
+type Key[R any] struct {
 	Name    string
 	Missing string // how to add it; "" means optional
-	Read    func(v Value)
+	Read    func(to R, v Value)
 }
 
 // Required returns a key that a mapping must have; missing says how to add it.
-func Required(name, missing string, read func(Value)) Key { return Key{name, missing, read} }
+func Required[R any](name, missing string, read func(to R, v Value)) Key[R] {
+	return Key[R]{name, missing, read}
+}
 
 // Optional returns a key that a mapping may have.
-func Optional(name string, read func(Value)) Key { return Key{name, "", read} }
+func Optional[R any](name string, read func(to R, v Value)) Key[R] { return Key[R]{name, "", read} }
 
 // Names returns the names of the keys.
-func (s *Shape) Names() []string {
+func (s *Shape[R]) Names() []string {
 	names := make([]string, len(s.Keys))
 	for i, k := range s.Keys {
 		names[i] = k.Name
@@ -189,7 +191,7 @@ func (s *Shape) Names() []string {
 	return names
 }
 
-func (s *Shape) index(name string) int {
+func (s *Shape[R]) index(name string) int {
 	for i := range s.Keys {
 		if s.Keys[i].Name == name {
 			return i
@@ -198,9 +200,9 @@ func (s *Shape) index(name string) int {
 	return -1
 }
 
-// Mapping reads a mapping with fixed keys, and reports unknown, repeated and
-// missing ones. It reports false if the value is absent or not a mapping.
-func (d *Decoder) Mapping(v Value, s *Shape) bool {
+// Read reads a mapping with fixed keys, and reports unknown, repeated and missing ones.
+// It reports false if the value is absent or not a mapping.
+func (s *Shape[R]) Read(d *Decoder, to R, v Value) bool {
 	if d.absent(v) {
 		return false
 	}
@@ -223,7 +225,7 @@ func (d *Decoder) Mapping(v Value, s *Shape) bool {
 			d.repeated(key, lines[i])
 		default:
 			lines[i] = key.Line
-			d.In(key.Value, func() { s.Keys[i].Read(Value{key, value}) })
+			d.In(key.Value, func() { s.Keys[i].Read(to, Value{key, value}) })
 		}
 	}
 	for i, k := range s.Keys {
