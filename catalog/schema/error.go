@@ -20,7 +20,7 @@ import (
 
 // An Error is a value that does not fit its schema.
 type Error struct {
-	Violations []Violation // at least one, by path
+	Violations []Violation // one to ten, shorter paths first
 }
 
 // A Violation is one way in which a value does not fit.
@@ -48,7 +48,7 @@ func (v Violation) String() string {
 	return jsontext.Clip(v.Path, 300) + ": " + v.Text
 }
 
-// maxViolations is how many violations of one value are told.
+// maxViolations is how many violations of one value are reported.
 const maxViolations = 10
 
 // A wording puts the errors of one check into words.
@@ -63,7 +63,9 @@ func (w *wording) violations(e *jsonschema.ValidationError) []Violation {
 	switch e.ErrorKind.(type) {
 	case *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf:
 		for _, cause := range e.Causes {
-			all = append(all, w.violations(cause)...)
+			if all = append(all, w.violations(cause)...); len(all) > 10*maxViolations {
+				break
+			}
 		}
 	default:
 		v := Violation{Keyword: strings.Join(e.ErrorKind.KeywordPath(), ".")}
@@ -72,7 +74,9 @@ func (w *wording) violations(e *jsonschema.ValidationError) []Violation {
 		v.Text, v.Names = w.words(e, at)
 		all = append(all, v)
 	}
-	slices.SortStableFunc(all, func(a, b Violation) int { return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Text, b.Text)) })
+	slices.SortFunc(all, func(a, b Violation) int {
+		return cmp.Or(cmp.Compare(len(a.Path), len(b.Path)), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Text, b.Text))
+	})
 	return all[:min(len(all), maxViolations)]
 }
 

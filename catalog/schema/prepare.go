@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 
 	"deepwork/catalog/jsontext"
@@ -24,6 +25,7 @@ func (p *preparation) note(where, what string) {
 }
 
 func (p *preparation) names() []string {
+	slices.Sort(p.unchecked)
 	if more := len(p.unchecked) - maxUnchecked; more > 0 {
 		return append(p.unchecked[:maxUnchecked], fmt.Sprintf("and %d more", more))
 	}
@@ -72,7 +74,7 @@ func children(s map[string]any) map[string]any {
 		switch value := value.(type) {
 		case map[string]any:
 			switch key {
-			case "enum", "const", "default", "examples":
+			case "enum", "const", "default", "examples", "dependentRequired":
 			case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies":
 				for name, child := range value {
 					all["/"+key+"/"+escape.Replace(name)] = child

@@ -93,6 +93,7 @@ func TestReq003_3_4_WhatCannotBeCheckedCostsNothingElse(t *testing.T) {
 		{user, `#/properties/user/pattern ^(?!admin)[a-z]+$`, `{"user":"admin"}`, `{"user":"admins"}`},
 		{user, `pattern`, `{"user":"ann","n":1}`, `{"user":"ann","n":"x"}`},
 		{tree, `#/$defs/node/properties/next/$dynamicRef #node`, `{"tree":{"next":7}}`, `{"tree":{"top":{"n":"x"}}}`},
+		{`{"properties":{"format":{"pattern":"\\1"}},"dependentRequired":{"format":["b"]}}`, `format/pattern`, `{"format":"y","b":1}`, `{"format":"y"}`},
 		{keys, `#/patternProperties ^(?=x)`, `{"x":1,"y":1}`, `{"y":"1"}`},
 		// What takes more inside is not to refuse more outside.
 		{`{"properties":{"a":{"type":"string","not":{"pattern":"^(?=x)"}}}}`, `not/pattern`, `{"a":"y"}`, `{"a":1}`},
