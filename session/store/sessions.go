@@ -52,3 +52,16 @@ type Members interface {
 	Alive(id string) bool            // also if that cannot be found out
 	Describe(id string) string       // for people; "" if nothing is known
 }
+
+// A Key stands for a call with a request_id: it is a digest of what the id is scoped to.
+type Key [16]byte
+
+// RequestIDs finds the session in which a call with a request_id was done.
+type RequestIDs interface {
+	// NoteRequest records that a call is about to be done in a session. It comes before
+	// the write of the session's record.
+	NoteRequest(ctx context.Context, key Key, session string) error
+	// FindRequest returns the sessions that were noted, the last one first. The callers
+	// look in their records whether the call was done.
+	FindRequest(ctx context.Context, key Key) (sessions []string, err error)
+}

@@ -68,8 +68,9 @@ func (r *memory) Save(s *State) error {
 	r.hot[s.SessionID] = s
 	return nil
 }
-func (r *memory) Forget(string)          {}
-func (r *memory) Release(s *State) error { return r.Save(s) }
+func (r *memory) FindRequest(store.Key) ([]string, error) { return nil, nil }
+func (r *memory) Forget(string)                           {}
+func (r *memory) Release(s *State) error                  { return r.Save(s) }
 func (r *memory) Load(id string) (*State, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -150,6 +150,9 @@ func (i *inspection) session(id string) *State {
 	return s
 }
 
+// requestHorizon is how long a request_id counts as the name of one call.
+const requestHorizon = 24 * time.Hour
+
 // near tells whether two sessions began so close to each other that a request_id
 // of both was for one call.
 func (i *inspection) near(a, b string) bool {

@@ -35,6 +35,7 @@ type records interface {
 	// state from change writes nothing. It returns what the record then is.
 	Update(id string, change func(*State) (*State, error)) (*State, error)
 	List() iter.Seq2[store.Info, error]
+	FindRequest(k store.Key) (ids []string, err error) // sessions in which a call may have been done
 	PutDefinition(hash string, data []byte) error
 	Definition(hash string) ([]byte, error)
 	Close() error
@@ -58,11 +59,18 @@ type fileRecords struct {
 }
 
 func openRecords(root string, o local.Options) (*fileRecords, error) {
-	store, err := local.Open(TmpDir(root), o)
+	o.Keys = func(id string, body []byte) []store.Key {
+		s, err := machine.Decode(id, body)
+		if err != nil {
+			return nil
+		}
+		return keysOf(s)
+	}
+	files, err := local.Open(TmpDir(root), o)
 	if err != nil {
 		return nil, fmt.Errorf("opening the session files: %w", err)
 	}
-	return &fileRecords{store, root, storeTimeout}, nil
+	return &fileRecords{files, root, storeTimeout}, nil
 }
 
 // bounded returns a context for a call to the store.
@@ -77,6 +85,9 @@ func (r *fileRecords) Create(s *State) error {
 	}
 	ctx, cancel := r.bounded()
 	defer cancel()
+	if err := r.note(ctx, s); err != nil {
+		return err
+	}
 	switch err := r.Store.Create(ctx, s.SessionID, body); {
 	case err == nil, errors.Is(err, store.ErrExists):
 		return err
@@ -95,6 +106,9 @@ func (r *fileRecords) Save(s *State) error {
 	}
 	ctx, cancel := r.bounded()
 	defer cancel()
+	if err := r.note(ctx, s); err != nil {
+		return err
+	}
 	err = r.Write(ctx, s.SessionID, body)
 	if errors.Is(err, store.ErrUnsynced) {
 		err = r.Write(ctx, s.SessionID, body) // it is in place; once more, so that it stays
@@ -172,12 +186,37 @@ func (r *fileRecords) Update(id string, change func(*State) (*State, error)) (*S
 			return nil, err
 		}
 		now = next
+		if err := r.note(ctx, next); err != nil {
+			return nil, err
+		}
 		return next.Encode()
 	})
 	if err != nil {
 		return nil, r.unreadable(id, err)
 	}
 	return now, nil
+}
+
+// note enters the call that a transition carries out, which is in its last reply, into
+// the index of request ids.
+func (r *fileRecords) note(ctx context.Context, s *State) error {
+	if len(s.Replies) == 0 {
+		return nil
+	}
+	p := s.Replies[len(s.Replies)-1]
+	if p.RequestID == nil {
+		return nil
+	}
+	if err := r.NoteRequest(ctx, requestKey{s.Identity, p.Tool, *p.RequestID}.digest(), s.SessionID); err != nil {
+		return notSaved(s.SessionID, err)
+	}
+	return nil
+}
+
+func (r *fileRecords) FindRequest(k store.Key) ([]string, error) {
+	ctx, cancel := r.bounded()
+	defer cancel()
+	return r.Store.FindRequest(ctx, k)
 }
 
 func (r *fileRecords) List() iter.Seq2[store.Info, error] { return r.Store.List(context.Background()) }

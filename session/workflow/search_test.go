@@ -1,44 +1,19 @@
 package workflow
 
 import (
-	"fmt"
-	"iter"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"deepwork/session/store"
 )
 
-// counted counts what is looked for in the folder.
-type counted struct {
-	*fileRecords
-	lists, peeks atomic.Int64
-}
-
-func (c *counted) List() iter.Seq2[store.Info, error] {
-	c.lists.Add(1)
-	return c.fileRecords.List()
-}
-
-func (c *counted) Peek(id string) (*State, error) {
-	c.peeks.Add(1)
-	return c.fileRecords.Peek(id)
-}
-
-// A request_id that is new costs no look through the folder while this server is
-// alone in it; and one that another server has seen is found all the same.
-func TestARequestIsLookedForWhereAnotherServerMayHaveSeenIt(t *testing.T) {
+// A call that is repeated to another server is not done twice, whether the first one
+// lives or is gone; nor is it if the index of request ids was lost.
+func TestARequestIsKnownToAnotherServer(t *testing.T) {
 	p := newProject(t)
 	p.simple("alpha")
-	srv := p.open()
-	records := &counted{fileRecords: srv.records.(*fileRecords)}
-	srv.records = records
-	c := srv.Connect("local")
+	c, other := p.open().Connect("local"), p.open()
 	start := func(c *Conn, request string) string {
 		t.Helper()
 		r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: &request})
@@ -47,15 +22,7 @@ func TestARequestIsLookedForWhereAnotherServerMayHaveSeenIt(t *testing.T) {
 		}
 		return r.BeginStep.SessionID
 	}
-	for n := range 20 {
-		start(c, fmt.Sprintf("mine %d", n))
-	}
-	// Before it had entered the folder itself, and once it had.
-	if n := records.lists.Load(); n > 2 {
-		t.Errorf("20 requests looked through the folder %d times", n)
-	}
-
-	other := p.open()
+	start(c, "mine")
 	theirs := other.Connect("local")
 	first := start(theirs, "theirs 1")
 	theirs.Close()
@@ -63,21 +30,26 @@ func TestARequestIsLookedForWhereAnotherServerMayHaveSeenIt(t *testing.T) {
 		t.Errorf("repeated to another server that lives, it started %s beside %s", got, first)
 	}
 	theirs = other.Connect("local")
-	second := start(theirs, "theirs 2")
+	second, third := start(theirs, "theirs 2"), start(theirs, "theirs 3")
 	if left := other.Close(ctx); left != nil {
 		t.Fatal(left)
 	}
 	if got := start(c, "theirs 2"); got != second {
 		t.Errorf("repeated to another server than the one that is gone, it started %s beside %s", got, second)
 	}
-
-	start(c, "mine, alone again")
-	records.lists.Store(0)
-	for n := range 20 {
-		start(c, fmt.Sprintf("mine again %d", n))
+	if err := os.Remove(filepath.Join(TmpDir(p.root), "requests.idx")); err != nil {
+		t.Fatal(err)
 	}
-	if n := records.lists.Load(); n != 0 {
-		t.Errorf("alone again, 20 requests looked through the folder %d times", n)
+	if got := start(c, "theirs 3"); got != third {
+		t.Errorf("without the index, it started %s beside %s", got, third)
+	}
+	// What was only about to be done when its server died is done.
+	key := requestKey{"local", ToolStart, "never"}.digest()
+	if err := c.engine.records.(*fileRecords).NoteRequest(ctx, key, "00000bad"); err != nil {
+		t.Fatal(err)
+	}
+	if got := start(c, "never"); got == "00000bad" {
+		t.Error("it was taken for done")
 	}
 }
 
@@ -156,21 +128,5 @@ func TestARepetitionIsKnownThoughTheClockWasSet(t *testing.T) {
 	}
 	if got := start(c, "back"); got != want {
 		t.Errorf("after the clock was set back %s was begun beside %s", got, want)
-	}
-}
-
-// Of many files those that were written last are kept, whatever the order.
-func TestNewestFiles(t *testing.T) {
-	var n newestFiles
-	began := time.Now()
-	for _, i := range rand.Perm(1000) {
-		n.add(store.Info{ID: strconv.Itoa(i), ModTime: began.Add(-time.Duration(i) * time.Hour)})
-		if len(n.files) >= 2*keptNewest {
-			t.Fatalf("%d are held", len(n.files))
-		}
-	}
-	all := n.all()
-	if len(all) != keptNewest || all[0].ID != "0" || all[keptNewest-1].ID != strconv.Itoa(keptNewest-1) {
-		t.Errorf("%d, from %+v to %+v", len(all), all[0], all[len(all)-1])
 	}
 }

@@ -301,6 +301,7 @@ func TestFailedWriteMovesNothing(t *testing.T) {
 			dir := newDir(t)
 			s := open(t, dir, Options{})
 			must(t, s.Write(ctx, "0123abcd", numbered(1)))
+			must(t, s.Update(ctx, "0123abcd", func([]byte) ([]byte, error) { return nil, nil })) // which makes the claim lock
 			must(t, os.WriteFile(s.recordPath("00000bad"), []byte("garbage"), 0o600))
 			before := tree(t, dir)
 			boom := &fs.PathError{Op: "write", Path: "there", Err: noSpace}

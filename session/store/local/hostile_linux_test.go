@@ -36,6 +36,7 @@ func TestFullDisk(t *testing.T) {
 	s := open(t, dir, Options{})
 	must(t, s.Write(ctx, "0123abcd", numbered(1)))
 	must(t, s.PutDefinition(ctx, strings.Repeat("a", 64), []byte("x")))
+	must(t, s.Update(ctx, "0123abcd", func([]byte) ([]byte, error) { return nil, nil })) // which makes the claim lock
 	if err := os.WriteFile(filepath.Join(root, "ballast"), make([]byte, 1<<20), 0o600); err == nil {
 		t.Fatal("the disk is not full")
 	}

@@ -16,7 +16,7 @@ import (
 // as its last key. A record that comes to be after ctx has ended is removed again.
 func (s *Store) Create(ctx context.Context, id string, body []byte) error {
 	c := call{id: id, undo: func() { s.remove(s.recordPath(id)) }}
-	if err := s.do(ctx, c, func() error { return s.create(ctx, id, body) }); err != nil {
+	if err := s.do(ctx, c, func() error { return s.changed(id, s.create(ctx, id, body)) }); err != nil {
 		return fmt.Errorf("creating session %.40s: %w", id, err)
 	}
 	return nil
@@ -49,7 +49,7 @@ func (s *Store) create(ctx context.Context, id string, body []byte) error {
 // on disk, whole; when it returns an error, the old one is, or the new one, whole. What
 // is there and is not what this store wrote or read last is set aside first.
 func (s *Store) Write(ctx context.Context, id string, body []byte) error {
-	if err := s.do(ctx, call{id: id}, func() error { return s.write(ctx, id, body, false) }); err != nil {
+	if err := s.do(ctx, call{id: id}, func() error { return s.changed(id, s.write(ctx, id, body, false)) }); err != nil {
 		return fmt.Errorf("writing session %.40s: %w", id, err)
 	}
 	return nil
@@ -184,7 +184,7 @@ func (s *Store) Update(ctx context.Context, id string, change func(body []byte) 
 				refused = err
 				return nil
 			}
-			return s.write(ctx, id, next, true)
+			return s.changed(id, s.write(ctx, id, next, true))
 		})
 	})
 	if err != nil {
@@ -199,13 +199,21 @@ func (s *Store) Remove(ctx context.Context, id string) error {
 		if err := checkID(id); err != nil {
 			return err
 		}
-		return s.remove(s.recordPath(id))
+		return s.changed(id, s.remove(s.recordPath(id)))
 	})
 	if err != nil {
 		return fmt.Errorf("removing session %.40s: %w", id, err)
 	}
 	s.Forget(id)
 	return nil
+}
+
+// changed appends to the feed of changes that a record was written, unless err is not nil.
+func (s *Store) changed(id string, err error) error {
+	if err == nil {
+		s.changes.Append(store.Change{Kind: store.SessionChanged, ID: id})
+	}
+	return err
 }
 
 // Settle returns when the records that can be read now are on disk. One that another

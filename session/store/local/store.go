@@ -10,6 +10,8 @@
 //	definition_<hash>.json          a job's definition, sealed
 //	server_<id>.lock                locked for as long as that server lives
 //	claim.lock                      locked for moments, by who claims something
+//	requests.idx                    which session a request_id was used in
+//	changes                         what has changed, for those who follow it
 //	write_<server>_<n>.tmp          a write in progress, or a spare file
 //	damaged_…json, replaced_…json   what was set aside
 //
@@ -57,6 +59,8 @@ type Options struct {
 	Member *presence.Member
 	// NoSync leaves out every fsync; for benchmarks of all that is not the disk.
 	NoSync bool
+	// Keys returns the calls with a request_id that a record has replies to.
+	Keys func(id string, body []byte) []store.Key
 }
 
 // A Store is one server's hold on the folder. Its methods may be called
@@ -81,6 +85,9 @@ type Store struct {
 	hook      func(point string) error
 	exclusive func(from, to string) error
 	rest      time.Duration // spareRest
+
+	requests requestIndex
+	changes  *Changes
 
 	// folder is open for syncs; nil before the first write. One that was replaced is
 	// closed by the garbage collector, after the last write that uses it.
@@ -121,7 +128,12 @@ func Open(dir string, o Options) (*Store, error) {
 	if s.member = o.Member; s.member == nil {
 		s.member, s.leave = session.NewMember(abs, s.log), true
 	}
+	if s.o.Keys == nil {
+		s.o.Keys = func(string, []byte) []store.Key { return nil }
+	}
 	s.server = s.member.ID()
+	s.requests = newRequestIndex(abs)
+	s.changes = OpenChanges(abs, s.member, s.log)
 	s.claim = presence.NewClaim(abs, func() error { return session.MakeFolder(abs) })
 	return s, nil
 }
@@ -145,6 +157,8 @@ func (s *Store) Close(ctx context.Context) error {
 		return fmt.Errorf("closing the session folder: %w", store.ErrPending)
 	}
 	s.dropSpares()
+	s.requests.log.close()
+	s.changes.Close()
 	var errs []error
 	if f := s.folder.Swap(nil); f != nil {
 		errs = append(errs, f.Close())
@@ -301,5 +315,7 @@ func checkID(id string) error {
 var (
 	_ store.Sessions    = (*Store)(nil)
 	_ store.Definitions = (*Store)(nil)
+	_ store.RequestIDs  = (*Store)(nil)
+	_ store.Changes     = (*Changes)(nil)
 	_ store.Members     = (*presence.Member)(nil)
 )

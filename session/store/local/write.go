@@ -42,21 +42,21 @@ type putOptions struct {
 // put makes data the content of path, durably. With an error it returns a stamp
 // if the file took its place nevertheless.
 func (s *Store) put(ctx context.Context, path string, data []byte, o putOptions) (*stamp, error) {
-	for try := 1; ; try++ {
-		folder, err := s.enter(ctx, o.held)
-		if err != nil {
-			return nil, err
+	for range putTries {
+		folder, err := s.enter(ctx)
+		var st *stamp
+		if err == nil {
+			st, err = s.putOnce(ctx, folder, path, data, o)
 		}
-		st, err := s.putOnce(ctx, folder, path, data, o)
-		// Somebody removed the folder, or the temporary file, in between.
-		if st == nil && errors.Is(err, fs.ErrNotExist) && try < putTries {
-			continue
-		}
-		if err != nil && !errors.Is(err, fs.ErrExist) {
+		switch {
+		case st == nil && errors.Is(err, fs.ErrNotExist):
+			continue // somebody removed the folder, or the temporary file, in between
+		case err != nil && !errors.Is(err, fs.ErrExist):
 			err = durable.Explain(err, path)
 		}
 		return st, err
 	}
+	return nil, fmt.Errorf("the session folder %s vanishes again and again; stop what removes it and call again", s.dir)
 }
 
 func (s *Store) putOnce(ctx context.Context, folder *durable.Folder, path string, data []byte, o putOptions) (*stamp, error) {

@@ -1,0 +1,193 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"deepwork/actor/durable"
+	"deepwork/actor/presence"
+	"deepwork/actor/wait"
+	"deepwork/session/store"
+)
+
+// The feed of changes is a file of lines, "<kind> <id>", without syncs. The first one is
+// "changes <generation>": another file is begun when this one is large, and positions,
+// "<generation>:<offset>", in the old one are gone. Each server that writes says so once,
+// "server <id>". A follower that finds such a server dead appends "lost <id>", because
+// the server may not have appended its last change; to all followers that is a reset.
+
+const (
+	changesName  = "changes"
+	changesLimit = 1 << 20               // bytes, at which another file is begun
+	changesRead  = 64 << 10              // bytes that Since reads at a time
+	changesPoll  = 50 * time.Millisecond // between two looks of Wait at the file
+	lostPoll     = time.Second           // between two looks for servers that died
+)
+
+// Changes is the feed of changes of a project. It implements store.Changes.
+type Changes struct {
+	log    *slog.Logger
+	member *presence.Member
+	file   *sharedLog // for appending, and for reading of servers
+
+	mu      sync.Mutex      // guards what follows
+	servers map[string]bool // that have written to the file; false means lost
+	looked  time.Time       // when they were last looked at
+	limit   int64           // changesLimit
+}
+
+// OpenChanges opens the feed in a folder. It does not touch the disk.
+func OpenChanges(dir string, member *presence.Member, log *slog.Logger) *Changes {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	file := &sharedLog{path: filepath.Join(dir, changesName), greeting: "server " + member.ID() + "\n"}
+	return &Changes{log: log, member: member, file: file, servers: map[string]bool{}, limit: changesLimit}
+}
+
+// Close closes the file.
+func (c *Changes) Close() { c.file.close() }
+
+// Append adds a change.
+func (c *Changes) Append(change store.Change) {
+	if err := c.append(change.Kind + " " + change.ID + "\n"); err != nil {
+		c.log.Warn("cannot tell others of a change", "kind", change.Kind, "id", change.ID, "error", err)
+	}
+}
+
+func (c *Changes) append(line string) error {
+	fi, err := os.Lstat(c.file.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && fi.Size() >= c.limit:
+		err = c.begin()
+	}
+	if err == nil {
+		err = c.file.append([]byte(line))
+	}
+	return err
+}
+
+// begin replaces the file by a new one.
+func (c *Changes) begin() error {
+	_, err := c.file.replace(durable.Disk{NoSync: true}, []byte("changes "+rand.Text()[:12]+"\n"))
+	return err
+}
+
+// Since returns the changes after a position.
+func (c *Changes) Since(ctx context.Context, position string) (store.News, error) {
+	c.findLost(false)
+	f, fi, err := durable.OpenRegular(c.file.path, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return store.News{Reset: true}, nil
+	}
+	if err != nil {
+		return store.News{}, fmt.Errorf("reading the feed of changes: %w", err)
+	}
+	defer f.Close()
+	generation := generationOf(f)
+	offset, ok := parsePosition(position, generation, fi.Size())
+	if !ok {
+		return store.News{Reset: true, Next: fmt.Sprintf("%s:%d", generation, fi.Size())}, nil
+	}
+	lines, err := linesFrom(f, offset, changesRead)
+	if err != nil {
+		return store.News{}, fmt.Errorf("reading the feed of changes: %w", err)
+	}
+	news := store.News{Next: fmt.Sprintf("%s:%d", generation, offset+int64(len(lines)))}
+	for line := range bytes.Lines(lines) {
+		switch kind, id, _ := strings.Cut(strings.TrimSpace(string(line)), " "); kind {
+		case "lost":
+			news.Reset = true
+		case store.SessionChanged, store.ExecutionChanged, store.TaskChanged, store.AttemptChanged:
+			news.Changes = append(news.Changes, store.Change{Kind: kind, ID: id})
+		}
+	}
+	return news, nil
+}
+
+// Wait returns when there may be something after a position.
+func (c *Changes) Wait(ctx context.Context, position string) error {
+	for {
+		if c.moved(position) {
+			return nil
+		}
+		if err := wait.For(ctx, changesPoll); err != nil {
+			return err
+		}
+		c.findLost(true)
+	}
+}
+
+// moved reports whether the file has anything after a position.
+func (c *Changes) moved(position string) bool {
+	f, fi, err := durable.OpenRegular(c.file.path, os.O_RDONLY)
+	if err != nil {
+		return position != "" && errors.Is(err, fs.ErrNotExist)
+	}
+	defer f.Close()
+	offset, ok := parsePosition(position, generationOf(f), fi.Size())
+	return !ok || offset < fi.Size()
+}
+
+// findLost appends a line for each server that died since the last look, which with
+// seldom is one in lostPoll.
+func (c *Changes) findLost(seldom bool) {
+	c.mu.Lock()
+	if seldom && time.Since(c.looked) < lostPoll {
+		c.mu.Unlock()
+		return
+	}
+	c.looked = time.Now()
+	lines, first, err := c.file.next()
+	if first {
+		clear(c.servers)
+	}
+	for line := range bytes.Lines(lines) {
+		switch kind, id, _ := strings.Cut(strings.TrimSpace(string(line)), " "); kind {
+		case "server":
+			c.servers[id] = true
+		case "lost":
+			c.servers[id] = false
+		}
+	}
+	var lost []string
+	for id, writes := range c.servers {
+		if writes && !c.member.Alive(id) {
+			lost = append(lost, id)
+		}
+	}
+	c.mu.Unlock()
+	for _, id := range lost {
+		if err = errors.Join(err, c.append("lost "+id+"\n")); err != nil {
+			break
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.log.Warn("cannot follow the feed of changes", "error", err)
+	}
+}
+
+// generationOf returns the generation that the first line of a file says.
+func generationOf(f *os.File) string {
+	line, _ := linesFrom(f, 0, 64)
+	first, _, _ := strings.Cut(string(line), "\n")
+	return strings.TrimPrefix(first, "changes ")
+}
+
+// parsePosition returns the offset that a position has in a file of this generation and size.
+func parsePosition(position, generation string, size int64) (offset int64, ok bool) {
+	of, at, _ := strings.Cut(position, ":")
+	offset, err := strconv.ParseInt(at, 10, 64)
+	return offset, err == nil && of == generation && 0 <= offset && offset <= size
+}

@@ -1,0 +1,300 @@
+package local
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"deepwork/actor/durable"
+	"deepwork/session/store"
+)
+
+// The index of request ids, requests.idx, has a line for each call with a request_id:
+// its key, the session in which it is about to be done, and a checksum. The line is
+// there before the session's record is written, so a lookup by any server finds it, and
+// the record tells whether the call was done. Lines are not synced. A line with syncKey
+// says that all lines before its time are on disk, so that after a crash of the machine
+// only the records written later are searched for what was lost; one with bootKey says
+// that this was done since the machine was started. A file that is missing, or that has a
+// line that does not verify, is made again from all records.
+
+const (
+	indexName     = "requests.idx"
+	indexLineSize = 2*16 + 1 + 8 + 1 + 8 + 1
+	syncedEvery   = 512     // lines of this process between two syncs
+	keptLines     = 100_000 // the newest, if there are twice as many
+)
+
+var syncKey, bootKey = store.Key{}, store.Key{15: 1}
+
+type requestIndex struct {
+	log sharedLog
+
+	mu     sync.Mutex             // guards what follows
+	known  map[store.Key][]uint32 // sessions, by their ids as numbers
+	lines  int                    // of the file
+	synced time.Time              // of the last line with syncKey
+	boot   uint32                 // of the last line with bootKey; 0 means none
+	noted  int                    // lines of this process since then
+}
+
+func indexLine(key store.Key, number uint32) []byte {
+	line := hex.AppendEncode(make([]byte, 0, indexLineSize), key[:])
+	line = fmt.Appendf(line, " %08x", number)
+	return fmt.Appendf(line, " %08x\n", crc32.ChecksumIEEE(line))
+}
+
+func parseIndexLine(line []byte) (key store.Key, number uint32, ok bool) {
+	if n, err := hex.Decode(key[:], line[:32]); err != nil || n != len(key) {
+		return key, 0, false
+	}
+	n, err := strconv.ParseUint(string(line[33:41]), 16, 32)
+	return key, uint32(n), err == nil && string(indexLine(key, uint32(n))) == string(line)
+}
+
+// NoteRequest implements store.RequestIDs.
+func (s *Store) NoteRequest(ctx context.Context, key store.Key, id string) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	err := s.do(ctx, call{}, func() error {
+		x := &s.requests
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		err := x.add(key, idKey(id))
+		if errors.Is(err, fs.ErrNotExist) {
+			if err = s.refreshIndex(ctx); err == nil {
+				err = x.add(key, idKey(id))
+			}
+		}
+		if err == nil && x.noted >= syncedEvery {
+			err = x.sync(s.disk)
+		}
+		return durable.Explain(err, x.log.path)
+	})
+	if err != nil {
+		return fmt.Errorf("noting a request_id of session %s: %w", id, err)
+	}
+	return nil
+}
+
+// FindRequest implements store.RequestIDs.
+func (s *Store) FindRequest(ctx context.Context, key store.Key) (ids []string, err error) {
+	var found []uint32
+	err = s.do(ctx, call{}, func() error {
+		s.requests.mu.Lock()
+		defer s.requests.mu.Unlock()
+		if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
+			return nil // nothing was ever written
+		}
+		if err := s.refreshIndex(ctx); err != nil {
+			return durable.Explain(err, s.requests.log.path)
+		}
+		found = slices.Clone(s.requests.known[key])
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("looking for a request_id: %w", err)
+	}
+	for _, n := range slices.Backward(found) {
+		ids = append(ids, fmt.Sprintf("%08x", n))
+	}
+	return ids, nil
+}
+
+// add appends a line, unless it is known to be there. The lock is held.
+func (x *requestIndex) add(key store.Key, number uint32) error {
+	if slices.Contains(x.known[key], number) {
+		return nil
+	}
+	if err := x.log.append(indexLine(key, number)); err != nil {
+		return err
+	}
+	x.learn(key, number)
+	x.noted++
+	return nil
+}
+
+func (x *requestIndex) learn(key store.Key, number uint32) {
+	if !slices.Contains(x.known[key], number) {
+		x.known[key] = append(x.known[key], number)
+	}
+}
+
+// sync makes the file durable and says so in it. The lock is held.
+func (x *requestIndex) sync(disk durable.Disk) error {
+	now := time.Now()
+	f, _, err := durable.OpenRegular(x.log.path, os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(disk.Sync(f), f.Close()); err != nil {
+		return err
+	}
+	x.noted, x.synced = 0, now
+	return x.log.append(indexLine(syncKey, uint32(now.Unix())))
+}
+
+// refreshIndex reads what was appended since the last time. The lock is held.
+func (s *Store) refreshIndex(ctx context.Context) error {
+	x := &s.requests
+	for range putTries {
+		lines, first, err := x.log.next()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if first {
+			x.known, x.lines, x.synced, x.boot = map[store.Key][]uint32{}, 0, time.Time{}, 0
+		}
+		switch {
+		case err != nil, !x.read(lines):
+			err = s.rebuildIndex(ctx)
+		case x.lines > 2*keptLines:
+			err = s.compactIndex(ctx)
+		case first && (x.boot == 0 || x.boot != bootNumber()):
+			return s.catchUp(ctx)
+		default:
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s is being replaced all the time", x.log.path)
+}
+
+// read learns from lines, and reports whether all verify.
+func (x *requestIndex) read(lines []byte) bool {
+	for chunk := range slices.Chunk(lines, indexLineSize) {
+		if len(chunk) != indexLineSize {
+			return false
+		}
+		key, n, ok := parseIndexLine(chunk)
+		switch {
+		case !ok:
+			return false
+		case key == bootKey:
+			x.boot = n
+		case key == syncKey:
+			x.synced = time.Unix(int64(n), 0)
+		default:
+			x.learn(key, n)
+		}
+		x.lines++
+	}
+	return !x.synced.IsZero() // the first line says it
+}
+
+// catchUp notes the calls in records that were written since the file was known to be
+// on disk, because a crash of the machine may have lost their lines.
+func (s *Store) catchUp(ctx context.Context) error {
+	x := &s.requests
+	err := s.eachKey(ctx, x.synced.Add(-2*time.Second), x.add) // file times are coarse
+	if err == nil {
+		err = x.sync(s.disk)
+	}
+	if boot := bootNumber(); err == nil && boot != 0 {
+		err = x.log.append(indexLine(bootKey, boot))
+	}
+	return err
+}
+
+// bootNumber stands for the time since the machine was started; 0 means unknown.
+func bootNumber() uint32 {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return 0
+	}
+	return crc32.ChecksumIEEE(id)
+}
+
+// eachKey calls f with the calls in the records that were written since a time.
+func (s *Store) eachKey(ctx context.Context, since time.Time, f func(store.Key, uint32) error) error {
+	for info, err := range s.List(ctx) {
+		if err != nil {
+			return err
+		}
+		if info.ModTime.Before(since) {
+			continue
+		}
+		body, _, err := readRecord(s.recordPath(info.ID))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			s.log.Warn("searching the session files for request ids", "session", info.ID, "error", err)
+			continue
+		}
+		for _, key := range s.o.Keys(info.ID, body) {
+			if err := f(key, idKey(info.ID)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// rebuildIndex makes the file again from the records.
+func (s *Store) rebuildIndex(ctx context.Context) error {
+	x := &s.requests
+	return s.replaceIndex(ctx, func() ([]byte, error) {
+		s.log.Info("making the index of request ids", "path", x.log.path)
+		data := indexLine(syncKey, uint32(time.Now().Unix()))
+		err := s.eachKey(ctx, time.Time{}, func(key store.Key, n uint32) error {
+			data = append(data, indexLine(key, n)...)
+			return nil
+		})
+		return data, err
+	})
+}
+
+// compactIndex leaves out the oldest lines.
+func (s *Store) compactIndex(ctx context.Context) error {
+	return s.replaceIndex(ctx, func() ([]byte, error) {
+		data, _, err := durable.Read(s.requests.log.path, maxRecord)
+		if err != nil {
+			return nil, err
+		}
+		data = data[:len(data)/indexLineSize*indexLineSize]
+		data = data[max(0, len(data)-keptLines*indexLineSize):]
+		return append(indexLine(syncKey, uint32(s.requests.synced.Unix())), data...), nil
+	})
+}
+
+// replaceIndex replaces the file, unless another server has done so by the time that
+// this one may.
+func (s *Store) replaceIndex(ctx context.Context, content func() ([]byte, error)) error {
+	log := &s.requests.log
+	return s.claimed(ctx, false, func() error {
+		if other, err := os.Lstat(log.path); err == nil && !log.is(other) {
+			return nil
+		}
+		data, err := content()
+		if err != nil {
+			return err
+		}
+		late, err := log.replace(s.disk, data)
+		for chunk := range slices.Chunk(late, indexLineSize) {
+			if len(chunk) != indexLineSize || err != nil {
+				break
+			}
+			if _, _, ok := parseIndexLine(chunk); ok {
+				err = log.append(chunk)
+			}
+		}
+		return err
+	})
+}
+
+func newRequestIndex(dir string) requestIndex {
+	return requestIndex{log: sharedLog{path: filepath.Join(dir, indexName)}, known: map[store.Key][]uint32{}}
+}

@@ -1,0 +1,184 @@
+package local
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"deepwork/session/store"
+)
+
+// keyNumber is the key of call n.
+func keyNumber(n int) store.Key { return store.Key{1, byte(n >> 16), byte(n >> 8), byte(n)} }
+
+// withKeys makes each record, as numbered makes them, one with the reply to the call of
+// its number.
+func withKeys(o Options) Options {
+	o.Keys = func(_ string, body []byte) []store.Key {
+		n := 0
+		if i := bytes.Index(body, []byte(`"n": `)); i >= 0 {
+			fmt.Sscan(string(body[i+5:]), &n)
+		}
+		return []store.Key{keyNumber(n)}
+	}
+	return o
+}
+
+func wantSessions(t testing.TB, s *Store, n int, want ...string) {
+	t.Helper()
+	if got, err := s.FindRequest(ctx, keyNumber(n)); err != nil || !slices.Equal(got, want) {
+		t.Errorf("call %d was noted for %v, %v; want %v", n, got, err, want)
+	}
+}
+
+func id(n int) string { return fmt.Sprintf("%08x", n) }
+
+// What one server notes others find, also one that comes later, and whatever happens to
+// the file.
+func TestRequestsAreFound(t *testing.T) {
+	dir := newDir(t)
+	a, b := open(t, dir, withKeys(Options{})), open(t, dir, withKeys(Options{}))
+	wantSessions(t, a, 1)
+	if exists(dir) {
+		t.Error("a lookup made the folder")
+	}
+	for n := 1; n <= 5; n++ {
+		must(t, a.Create(ctx, id(n), numbered(n)))
+	}
+	path := filepath.Join(dir, indexName)
+	for _, c := range []struct {
+		what string
+		do   func() error
+	}{
+		{"from the start", func() error { return nil }},
+		{"missing", func() error { return os.Remove(path) }},
+		{"empty", func() error { return os.Truncate(path, 0) }},
+		{"cut off", func() error { return os.Truncate(path, indexLineSize*2-3) }},
+		{"damaged", func() error {
+			data, err := os.ReadFile(path)
+			data[indexLineSize+3] ^= 1
+			return errors.Join(err, os.WriteFile(path, data, 0o600))
+		}},
+		{"of something else", func() error { return os.WriteFile(path, []byte("x\n"), 0o600) }},
+		{"without a beginning", func() error {
+			data, err := os.ReadFile(path)
+			return errors.Join(err, os.WriteFile(path, data[indexLineSize:2*indexLineSize], 0o600))
+		}},
+	} {
+		must(t, c.do())
+		late := open(t, dir, withKeys(Options{}))
+		for _, s := range []*Store{late, a, b} {
+			for n := 1; n <= 5; n++ {
+				wantSessions(t, s, n, id(n))
+			}
+		}
+		if t.Failed() {
+			t.Fatal(c.what)
+		}
+	}
+	must(t, b.NoteRequest(ctx, keyNumber(3), id(30))) // again, in another session
+	must(t, b.NoteRequest(ctx, keyNumber(3), id(30)))
+	wantSessions(t, a, 3, id(30), id(3))
+	if err := a.NoteRequest(ctx, keyNumber(3), "x"); err == nil {
+		t.Error("no session id was noted")
+	}
+}
+
+// The lines that a crash of the machine has lost are found in the records that were
+// written since the file was last synced.
+func TestRequestsThatTheMachineLost(t *testing.T) {
+	dir := newDir(t)
+	s := open(t, dir, withKeys(Options{}))
+	must(t, s.Create(ctx, id(1), numbered(1)))
+	must(t, s.NoteRequest(ctx, keyNumber(1), id(1)))
+	path := filepath.Join(dir, indexName)
+	before, err := os.ReadFile(path)
+	must(t, err)
+	for n := 2; n < syncedEvery+9; n++ {
+		must(t, s.NoteRequest(ctx, keyNumber(n), id(n)))
+	}
+	must(t, s.Create(ctx, id(2), numbered(2)))
+	after, err := os.ReadFile(path)
+	must(t, err)
+	zero := []byte("\n" + string(indexLine(store.Key{}, 0)[:32]))
+	if n := bytes.Count(after, zero); n < 2 {
+		t.Errorf("it was synced %d times", n)
+	}
+	if i := bytes.Index(before, indexLine(bootKey, bootNumber())); i >= 0 {
+		before = append(before[:i:i], indexLine(bootKey, 1)...)
+	}
+	must(t, os.WriteFile(path, before, 0o600))
+	old := time.Now().Add(-time.Hour)
+	must(t, os.Chtimes(s.recordPath(id(1)), old, old)) // which is not read again
+	late := open(t, dir, withKeys(Options{}))
+	wantSessions(t, late, 2, id(2))
+	wantSessions(t, late, 1, id(1))
+}
+
+// Servers that note at the same time, while the file is made again and again, lose nothing.
+func TestRequestsOfManyServers(t *testing.T) {
+	dir := newDir(t)
+	var wg sync.WaitGroup
+	const each = 100
+	for w := range 4 {
+		s := open(t, dir, withKeys(Options{NoSync: true}))
+		wg.Go(func() {
+			for i := range each {
+				n := 1 + w*each + i
+				if err := s.NoteRequest(ctx, keyNumber(n), id(n)); err != nil {
+					t.Error(err)
+				}
+				if i%25 == 24 {
+					s.requests.mu.Lock()
+					err := s.compactIndex(ctx)
+					s.requests.mu.Unlock()
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	s := open(t, dir, withKeys(Options{}))
+	for n := 1; n <= 4*each; n++ {
+		wantSessions(t, s, n, id(n))
+	}
+}
+
+// BenchmarkFindRequest is the first lookup of a server in a project with 20,000
+// sessions, and those that follow.
+func BenchmarkFindRequest(b *testing.B) {
+	dir := filepath.Join(b.TempDir(), ".deepwork", "tmp")
+	s, err := Open(dir, withKeys(Options{NoSync: true}))
+	must(b, err)
+	defer s.Close(ctx)
+	for n := range 20_000 {
+		must(b, s.NoteRequest(ctx, keyNumber(n), id(n)))
+		must(b, s.Create(ctx, id(n), numbered(n)))
+	}
+	old := time.Now().Add(-time.Hour)
+	for n := range 20_000 - syncedEvery { // which were written before the last sync
+		must(b, os.Chtimes(s.recordPath(id(n)), old, old))
+	}
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			s, err := Open(dir, withKeys(Options{NoSync: true}))
+			must(b, err)
+			wantSessions(b, s, 7, id(7))
+			must(b, s.Close(ctx))
+		}
+	})
+	wantSessions(b, s, 7, id(7))
+	b.Run("next", func(b *testing.B) {
+		for b.Loop() {
+			wantSessions(b, s, 7, id(7))
+		}
+	})
+}
