@@ -59,7 +59,7 @@ func (b *bench) execute(ctx context.Context, c command) (values, error) {
 	args := strings.Fields(c.args)
 	var out bytes.Buffer
 	if c.program == proof {
-		var all samples
+		all := samples{}
 		for range max(1, c.runs) {
 			report, err := b.load(ctx, args[1:], &out)
 			if wrong := report["wrong"] > 0; err != nil && (!wrong || ctx.Err() != nil) {

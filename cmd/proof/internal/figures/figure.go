@@ -1,6 +1,7 @@
 package figures
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -57,12 +58,12 @@ const (
 	proof  = "proof"
 )
 
-// values are what a command printed: by the name of the benchmark or test, or
-// "load", and the unit.
-type values map[string]map[string]float64
+// values are what a command printed: by the name of the benchmark or test, or "load",
+// and the unit.
+type values map[string]float64
 
 func (v values) get(name, unit string) (float64, error) {
-	x, ok := v[name][unit]
+	x, ok := v[name+" "+unit]
 	if !ok {
 		return 0, fmt.Errorf("the output has no %s of %s", unit, name)
 	}
@@ -70,27 +71,18 @@ func (v values) get(name, unit string) (float64, error) {
 }
 
 // samples are what several runs of a command printed, likewise.
-type samples map[string]map[string][]float64
+type samples map[string][]float64
 
-func (s *samples) add(name, unit string, x float64) {
-	if *s == nil {
-		*s = samples{}
-	}
-	if (*s)[name] == nil {
-		(*s)[name] = map[string][]float64{}
-	}
-	(*s)[name][unit] = append((*s)[name][unit], x)
+func (s samples) add(name, unit string, x float64) {
+	s[name+" "+unit] = append(s[name+" "+unit], x)
 }
 
 // medians gives the median of each value.
 func (s samples) medians() values {
 	v := values{}
-	for name, units := range s {
-		v[name] = map[string]float64{}
-		for unit, all := range units {
-			slices.Sort(all)
-			v[name][unit] = all[len(all)/2]
-		}
+	for key, all := range s {
+		slices.Sort(all)
+		v[key] = all[len(all)/2]
 	}
 	return v
 }
@@ -107,32 +99,22 @@ func one(name, unit string, scale float64) func(values) (float64, error) {
 func ratio(name, unit, otherName, otherUnit string) func(values) (float64, error) {
 	return func(v values) (float64, error) {
 		x, err := v.get(name, unit)
-		if err != nil {
-			return 0, err
+		y, yerr := v.get(otherName, otherUnit)
+		if err = errors.Join(err, yerr); err == nil && y == 0 {
+			err = fmt.Errorf("%s of %s is 0", otherUnit, otherName)
 		}
-		y, err := v.get(otherName, otherUnit)
-		if err != nil {
-			return 0, err
-		}
-		if y == 0 {
-			return 0, fmt.Errorf("%s of %s is 0", otherUnit, otherName)
-		}
-		return x / y, nil
+		return x / y, err
 	}
 }
 
 // largest gives the largest of several.
 func largest(all ...func(values) (float64, error)) func(values) (float64, error) {
-	return func(v values) (float64, error) {
-		most := math.Inf(-1)
+	return func(v values) (most float64, err error) {
 		for _, f := range all {
-			x, err := f(v)
-			if err != nil {
-				return 0, err
-			}
-			most = max(most, x)
+			x, ferr := f(v)
+			most, err = max(most, x), errors.Join(err, ferr)
 		}
-		return most, nil
+		return most, err
 	}
 }
 
@@ -140,26 +122,18 @@ var placeholder = regexp.MustCompile(`\{([^ {}]+) ([^ {}]+)(?: /([0-9e]+))?\}`)
 
 // fill puts values into a text: {name unit}, or {name unit /1e6} for the value by
 // a number.
-func (v values) fill(text string) (string, error) {
-	var fault error
-	filled := placeholder.ReplaceAllStringFunc(text, func(p string) string {
+func (v values) fill(text string) (filled string, err error) {
+	filled = placeholder.ReplaceAllStringFunc(text, func(p string) string {
 		m := placeholder.FindStringSubmatch(p)
-		x, err := v.get(m[1], m[2])
-		if err != nil {
-			fault = err
-			return p
-		}
+		x, xerr := v.get(m[1], m[2])
+		by := 1.0
 		if m[3] != "" {
-			by, err := strconv.ParseFloat(m[3], 64)
-			if err != nil {
-				fault = err
-				return p
-			}
-			x /= by
+			by, _ = strconv.ParseFloat(m[3], 64)
 		}
-		return short(x)
+		err = errors.Join(err, xerr)
+		return short(x / by)
 	})
-	return filled, fault
+	return filled, err
 }
 
 // holds tells whether a measured value keeps the bound.

@@ -45,8 +45,8 @@ func TestParseGoTest(t *testing.T) {
 			t.Errorf("%s %s is %v, %v; want %v", c.name, c.unit, got, err, c.want)
 		}
 	}
-	if len(v) != 3 {
-		t.Errorf("%d names were read: %v", len(v), v)
+	if len(v) != 11 {
+		t.Errorf("%d values were read: %v", len(v), v)
 	}
 	if _, err := v.get(oneCaller, "of-idael"); err == nil {
 		t.Error("a unit that is not there is found")
@@ -66,7 +66,7 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := []row{
-		judge(figures[0], v, nil), judge(figures[1], values{sixteenCallers: {"of-ideal(>=0.6)": 0.55, "step-µs": 90, "echo-µs": 20.04, "write-µs": 0.1234}}, nil),
+		judge(figures[0], v, nil), judge(figures[1], values{sixteenCallers + " of-ideal(>=0.6)": 0.55, sixteenCallers + " step-µs": 90, sixteenCallers + " echo-µs": 20.04, sixteenCallers + " write-µs": 0.1234}, nil),
 		judge(figures[2], v, nil), judge(figures[3], nil, errors.New("exit status 1: a | b\nc")), judge(figures[4], v, nil),
 	}
 	got := table(rows, "then, there")

@@ -1,6 +1,9 @@
 package figures
 
-import "strings"
+import (
+	"errors"
+	"strings"
+)
 
 // benchmark is a run of one benchmark and nothing else.
 func benchmark(pattern, pkg, time string) command {
@@ -65,11 +68,8 @@ func syncCall(what, way string) figure {
 	name := "BenchmarkSyncCall/" + way
 	return figure{dynamic, what, "<=", 1, "", func(v values) (float64, error) {
 		through, err := v.get(name, "ns-through")
-		if err != nil {
-			return 0, err
-		}
-		direct, err := v.get(name, "ns-direct")
-		return through / (2*direct + 1e6), err
+		direct, derr := v.get(name, "ns-direct")
+		return through / (2*direct + 1e6), errors.Join(err, derr)
 	}, "{" + name + " ns-through /1000} µs; directly {" + name + " ns-direct /1000} µs", syncCalls, false}
 }
 
@@ -93,22 +93,13 @@ var figures = []figure{
 		"{BenchmarkPassivatedSessions B/session} B a session", passivated, false},
 	{engine, "waking one and get_step, without the read of its file", "<", 1, "ms", func(v values) (float64, error) {
 		all, err := v.get("BenchmarkPassivatedSessions", "ns/op")
-		if err != nil {
-			return 0, err
-		}
-		read, err := v.get("BenchmarkPassivatedSessions", "read-ns")
-		return (all - read) / 1e6, err
+		read, rerr := v.get("BenchmarkPassivatedSessions", "read-ns")
+		return (all - read) / 1e6, errors.Join(err, rerr)
 	}, "read of the bare file {BenchmarkPassivatedSessions read-ns /1000} µs", passivated, false},
 	{engine, "get_step in a stack 1,000 deep by one of 1: growth of the call by that of the field stack", "<=", 1, "", func(v values) (float64, error) {
 		call, err := ratio("BenchmarkStackDepth/depth=1000", "ns/op", "BenchmarkStackDepth/depth=1", "ns/op")(v)
-		if err != nil {
-			return 0, err
-		}
-		field, err := ratio("BenchmarkStackDepth/depth=1000", "ns-of-it-stack-field", "BenchmarkStackDepth/depth=1", "ns-of-it-stack-field")(v)
-		if err != nil || field == 0 {
-			return 0, err
-		}
-		return call / field, nil
+		field, ferr := ratio("BenchmarkStackDepth/depth=1000", "ns-of-it-stack-field", "BenchmarkStackDepth/depth=1", "ns-of-it-stack-field")(v)
+		return call / field, errors.Join(err, ferr)
 	}, "call {BenchmarkStackDepth/depth=1 ns/op /1000} and {BenchmarkStackDepth/depth=1000 ns/op /1000} µs; field {BenchmarkStackDepth/depth=1 ns-of-it-stack-field /1000} and {BenchmarkStackDepth/depth=1000 ns-of-it-stack-field /1000} µs",
 		benchmark("BenchmarkStackDepth", "./session/workflow", "500x"), false},
 	{engine, "start, finish and abort anywhere in a stack 1,000 deep", "", 0, "s", one("TestAStackAThousandDeep", "s", 1), "a test that passes", test("TestAStackAThousandDeep", "./session/workflow"), false},

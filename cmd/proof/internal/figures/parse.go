@@ -18,7 +18,7 @@ var (
 // units, of each test the seconds it took; of several runs, the medians. A test that
 // failed, or was skipped, is an error, and so is output with neither.
 func parseGoTest(output string) (values, error) {
-	var all samples
+	all := samples{}
 	var inside string // the test whose log is read
 	for line := range strings.Lines(output) {
 		line = strings.TrimRight(line, "\r\n")
