@@ -43,7 +43,7 @@ type server struct {
 
 	mu      sync.Mutex
 	process *process      // nil: none runs
-	up      chan struct{} // closed when process is set; made anew when it has ended
+	up      chan struct{} // closed when process is set; made anew when it is found to have ended
 }
 
 func newServer(number int, http bool) *server {
@@ -54,6 +54,9 @@ func newServer(number int, http bool) *server {
 func (s *server) current() (*process, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.process != nil && !s.process.alive() {
+		s.process, s.up = nil, make(chan struct{})
+	}
 	return s.process, s.up
 }
 
@@ -91,17 +94,10 @@ func (s *server) serve(p *process) {
 	p.where = s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !p.alive() {
-		return
+	if p.alive() {
+		s.process = p
+		close(s.up)
 	}
-	s.process = p
-	close(s.up)
-	go func() { // ends with the process
-		<-p.ended
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.process, s.up = nil, make(chan struct{})
-	}()
 }
 
 // edits has an editor at each job until ctx ends, and returns what waits for their end.
