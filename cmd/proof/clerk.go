@@ -201,7 +201,7 @@ func (c *clerk) note(task string, in taskInput, begun int64, t answer) {
 	default:
 		said = "is " + r.Title
 	}
-	c.history.addTask(c.number, task, in, begun, said, t.ret)
+	c.history.add(c.number, task, in, begun, said, t.ret)
 }
 
 // register makes a call that has no request_id: each try is an operation of its own.
@@ -215,7 +215,7 @@ func (c *clerk) register(ctx context.Context, task string, in taskInput) answer 
 	c.history.with(func() { of[task].removing = of[task].removing || removes })
 	t, unsure := c.tell(ctx, in.Tool, args, c.below(4) > 0)
 	for _, l := range unsure {
-		c.history.addTask(c.number, task, in, l.call, lostReply, l.ret)
+		c.history.add(c.number, task, in, l.call, lostReply, l.ret)
 	}
 	c.note(task, in, t.call, t)
 	c.history.with(func() {

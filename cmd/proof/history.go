@@ -131,18 +131,15 @@ func (h *history) once(kind string, there map[string][]string, wanted func(token
 	}
 }
 
-// add records an operation of a session.
-func (h *history) add(client int, id string, in input, call int64, out string, ret int64) {
+// add records an operation of a session, or of a task of the board, as its input says.
+func (h *history) add(client int, id string, in any, call int64, out string, ret int64) {
 	h.with(func() {
-		s := h.sessions[id]
-		s.ops = append(s.ops, porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: ret})
-	})
-}
-
-// addTask records an operation of a task of the board.
-func (h *history) addTask(client int, task string, in taskInput, call int64, out string, ret int64) {
-	h.with(func() {
-		h.tasks[task] = append(h.tasks[task], porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: ret})
+		o := porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: ret}
+		if _, is := in.(taskInput); is {
+			h.tasks[id] = append(h.tasks[id], o)
+		} else {
+			h.sessions[id].ops = append(h.sessions[id].ops, o)
+		}
 	})
 }
 
@@ -153,11 +150,9 @@ func (h *history) known() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(h.sessions)), func(id string) bool { return h.sessions[id].damaged })
 }
 
-func (h *history) isDamaged(id string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := h.sessions[id]
-	return s != nil && s.damaged
+func (h *history) isDamaged(id string) (is bool) {
+	h.with(func() { is = h.sessions[id] != nil && h.sessions[id].damaged })
+	return is
 }
 
 // patience is how long the checker may think about one history.

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"deepwork/cmd/proof/fault"
 )
 
 // A load is many real clients that work on servers at once, an editor that saves the jobs
@@ -204,12 +206,6 @@ func (l *load) run(ctx context.Context) error {
 	return nil
 }
 
-// serving is the command that serves a project.
-func (l *load) serving(n int) command {
-	return command{args: []string{l.program, "serve", "--path", l.root, "--no-quality-gate", "--toolsets", "workflows"},
-		env: []string{"DEEPWORK_ADDITIONAL_JOBS_FOLDERS="}, log: filepath.Join(l.temp, fmt.Sprintf("server%d.log", n+1))}
-}
-
 func (l *load) startServers(ctx context.Context) error {
 	for n := range l.Servers {
 		s := newServer(n, true)
@@ -218,7 +214,7 @@ func (l *load) startServers(ctx context.Context) error {
 			s.serve(&process{url: l.url, token: l.token, ended: make(chan struct{})})
 			continue
 		}
-		if err := s.run(ctx, l.serving(n)); err != nil {
+		if err := l.world.run(ctx, s, fault.Plan{}, "--toolsets", "workflows"); err != nil {
 			return fmt.Errorf("starting server %d: %w", n+1, err)
 		}
 		if p, _ := s.current(); p == nil {

@@ -77,7 +77,8 @@ type yardstick struct{ echoes, writes float64 }
 // ceiling is what is left if each call needs both, one after the other.
 func (y yardstick) ceiling() float64 { return 1 / (1/y.echoes + 1/y.writes) }
 
-// measureYard measures both, with as many clients and writers as the load has.
+// measureYard measures both, with as many clients and writers as the load has. What the
+// clients send is what finished_step gets.
 func (l *load) measureYard(ctx context.Context) (y yardstick, err error) {
 	if y.writes, err = l.measureWrites(ctx); err != nil {
 		return y, err
@@ -86,7 +87,19 @@ func (l *load) measureYard(ctx context.Context) (y yardstick, err error) {
 	if err != nil {
 		return y, err
 	}
-	y.echoes, err = l.measureEchoes(ctx, echo)
+	clients := make([]*conn, l.Connections)
+	for i := range clients {
+		if clients[i], err = connect(ctx, echo, l.version(), false); err != nil {
+			return y, errors.Join(err, echo.stop())
+		}
+		defer clients[i].leave()
+	}
+	args := input{Step: "s0", Request: "finish 18b4c7c1a6f5e0d2-17-1235", Session: "0a1b2c3d"}.arguments()
+	args["outputs"], args["notes"] = json.RawMessage(outputs{Report: outputPath(17)}.String()), "note 18b4c7c1a6f5e0d2-17-1234"
+	y.echoes, err = perSecond(ctx, l.Connections, func(ctx context.Context, i int) error {
+		_, _, err := clients[i].call(ctx, "echo", args)
+		return err
+	})
 	return y, errors.Join(err, echo.stop())
 }
 
@@ -96,25 +109,6 @@ func (w *world) version() string {
 		return ""
 	}
 	return withSessions
-}
-
-// measureEchoes has the clients call the echo tool with what finished_step gets.
-func (l *load) measureEchoes(ctx context.Context, echo *process) (float64, error) {
-	clients := make([]*conn, l.Connections)
-	for i := range clients {
-		c, err := connect(ctx, echo, l.version(), false)
-		if err != nil {
-			return 0, err
-		}
-		defer c.leave()
-		clients[i] = c
-	}
-	args := input{Step: "s0", Request: "finish 18b4c7c1a6f5e0d2-17-1235", Session: "0a1b2c3d"}.arguments()
-	args["outputs"], args["notes"] = json.RawMessage(outputs{Report: outputPath(17)}.String()), "note 18b4c7c1a6f5e0d2-17-1234"
-	return perSecond(ctx, l.Connections, func(ctx context.Context, i int) error {
-		_, _, err := clients[i].call(ctx, "echo", args)
-		return err
-	})
 }
 
 // measureWrites has the writers replace files of 4 KB, each its own: a new file,

@@ -95,18 +95,14 @@ func (s *simulation) stop(p *process) {
 func (s *simulation) startAll(ctx context.Context) error {
 	for _, where := range s.servers {
 		if p, _ := where.current(); p == nil {
-			if err := s.startServer(ctx, where, s.plan()); err != nil {
+			plan := s.plan()
+			plan.Tied = where.http
+			if err := s.run(ctx, where, plan); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-func (s *simulation) startServer(ctx context.Context, where *server, plan fault.Plan) error {
-	plan.Tied = where.http
-	return where.run(ctx, command{args: []string{s.program, "serve", "--path", s.root, "--no-quality-gate"},
-		env: []string{plan.Env(), "DEEPWORK_ADDITIONAL_JOBS_FOLDERS="}, log: filepath.Join(s.dir, fmt.Sprintf("server-%d.log", where.number)), full: plan.FullAt > 0})
 }
 
 // cutPower ends all servers at once and takes from the disk what was not synced. Now and
@@ -164,7 +160,7 @@ func (s *simulation) end(ctx context.Context) error {
 	}
 	last := newServer(len(s.servers), false)
 	s.servers = []*server{last}
-	if err := s.startServer(ctx, last, fault.Plan{Image: s.image.Dir}); err != nil {
+	if err := s.run(ctx, last, fault.Plan{Image: s.image.Dir}); err != nil {
 		return err
 	}
 	a := s.agent(s.clients * 2)

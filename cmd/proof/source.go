@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,23 +24,18 @@ type ran struct {
 
 // readRan reads the source's file. Each line was written in one piece.
 func readRan(path string) (all []ran, err error) {
-	f, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
+	for line := range strings.Lines(string(text)) {
 		var e ran
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return nil, fmt.Errorf("%s holds %q: %w", path, lines.Text(), err)
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			return nil, fmt.Errorf("%s holds %q: %w", path, line, err)
 		}
 		all = append(all, e)
 	}
-	return all, lines.Err()
+	return all, nil
 }
 
 // The workflows that the source has.

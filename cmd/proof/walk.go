@@ -35,9 +35,8 @@ const (
 // itself, so that it can predict every reply.
 type walker struct {
 	*agent
-	load   *load
-	stack  []*opened
-	rounds int
+	load  *load
+	stack []*opened
 }
 
 // An opened session is one on a walker's stack.
@@ -64,7 +63,6 @@ var errOver = errors.New("the time is over")
 // and the work begun anew on a fresh connection.
 func (a *walker) work(ctx context.Context) {
 	for failed := 0; failed < mostFailures && !a.load.over(ctx); {
-		a.rounds++
 		err := a.nest(ctx, 0)
 		if err == nil {
 			failed = 0
@@ -96,48 +94,42 @@ func (a *walker) work(ctx context.Context) {
 }
 
 // nest works a session, and in the middle of it one that is nested in it.
-func (a *walker) nest(ctx context.Context, level int) error {
+func (a *walker) nest(ctx context.Context, level int) (err error) {
 	if !a.load.another() {
 		return errOver
 	}
-	s, err := a.start(ctx, level)
-	if err == nil && a.chance(partListed) {
-		err = a.list(ctx)
+	s := &opened{job: a.below(jobCount), goal: fmt.Sprintf("load %s: agent %d, level %d", a.request(), a.number, level)}
+	then := func(part float64, do func(context.Context, *opened) error) {
+		if err == nil && (part == 1 || a.chance(part)) {
+			err = do(ctx, s)
+		}
 	}
-	if err == nil {
-		err = a.finish(ctx, s, "s0")
+	unlessOver := func(context.Context, *opened) error {
+		if a.load.over(ctx) {
+			return errOver
+		}
+		return nil
 	}
-	if err == nil && !a.load.over(ctx) {
-		err = a.disturb(ctx, s)
-	}
+	then(1, a.start)
+	then(partListed, a.list)
+	then(1, a.plan)
+	then(1, unlessOver)
+	then(1, a.disturb)
 	if err == nil && level+1 < a.load.Depth {
 		err = a.nest(ctx, level+1)
 	}
-	switch {
-	case err != nil:
-		return err
-	case a.load.over(ctx):
-		return errOver
+	then(1, unlessOver)
+	then(1, a.finishGroup)
+	if err == nil && a.chance(partBack) {
+		err = a.do(ctx, s, input{Tool: "go_to_step", Step: "s0", Request: a.request()}, true)
+		then(1, a.plan)
+		then(1, a.finishGroup)
 	}
-	if err := a.finishGroup(ctx, s); err != nil {
-		return err
-	}
-	if a.chance(partBack) {
-		err := a.do(ctx, s, input{Tool: "go_to_step", Step: "s0", Request: a.request()}, true)
-		if err == nil {
-			err = a.finish(ctx, s, "s0")
-		}
-		if err == nil {
-			err = a.finishGroup(ctx, s)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if a.chance(partAborted) {
+	if err == nil && a.chance(partAborted) {
 		return a.do(ctx, s, input{Tool: "abort_workflow", Text: a.token("enough "), Request: a.request()}, true)
 	}
-	return a.finish(ctx, s, a.entries()[2][0])
+	then(1, func(ctx context.Context, s *opened) error { return a.finish(ctx, s, a.entries()[2][0], true) })
+	return err
 }
 
 // entries are those of the workflow that walkers run.
@@ -164,13 +156,12 @@ func (a *walker) disturb(ctx context.Context, s *opened) error {
 func (a *walker) bare() bool { return !a.stateless && !a.chance(partNamed) }
 
 // start starts a session on top of the stack.
-func (a *walker) start(ctx context.Context, level int) (*opened, error) {
-	s := &opened{job: a.below(jobCount), goal: fmt.Sprintf("load %s: agent %d, round %d, level %d", a.request(), a.number, a.rounds, level)}
+func (a *walker) start(ctx context.Context, s *opened) error {
 	in := input{Tool: "start_workflow", Job: jobName(s.job), Workflow: wide(a.group), Goal: s.goal, Request: a.request()}
 	if n := len(a.stack); n > 0 {
 		in.Parent, in.Bare = a.stack[n-1].id, a.bare()
 	}
-	return s, a.do(ctx, s, in, true)
+	return a.do(ctx, s, in, true)
 }
 
 // finishing makes up the call that finishes a step.
@@ -182,12 +173,17 @@ func (a *walker) finishing(step string) input {
 	return in
 }
 
-// finish finishes a step that is alone in its entry.
-func (a *walker) finish(ctx context.Context, s *opened, step string) error {
+// finish finishes a step. alone reports that no other call runs.
+func (a *walker) finish(ctx context.Context, s *opened, step string, alone bool) error {
 	in := a.finishing(step)
 	in.Bare = a.bare()
+	return a.do(ctx, s, in, alone)
+}
+
+// plan finishes the first step.
+func (a *walker) plan(ctx context.Context, s *opened) error {
 	s.open = slices.Clone(a.entries()[1])
-	return a.do(ctx, s, in, true)
+	return a.finish(ctx, s, "s0", true)
 }
 
 // finishGroup finishes the members of the group, all at once.
@@ -195,9 +191,7 @@ func (a *walker) finishGroup(ctx context.Context, s *opened) error {
 	errs := make([]error, len(s.open))
 	var wg sync.WaitGroup
 	for i, step := range s.open {
-		in := a.finishing(step)
-		in.Bare = a.bare()
-		wg.Go(func() { errs[i] = a.do(ctx, s, in, len(s.open) == 1) })
+		wg.Go(func() { errs[i] = a.finish(ctx, s, step, len(s.open) == 1) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
@@ -300,7 +294,7 @@ func (a *walker) sameStack(s *opened, r *reply, alone bool) error {
 }
 
 // list lists the jobs, and finds all of ours as they are.
-func (a *walker) list(ctx context.Context) error {
+func (a *walker) list(ctx context.Context, _ *opened) error {
 	var marks [jobCount]mark
 	for job := range marks {
 		marks[job] = a.saves.mark(job, a.home.number)

@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"sync"
 	"time"
+
+	"deepwork/cmd/proof/fault"
 )
 
 // A world is one project with the servers that serve it, and what clients do to it.
@@ -75,21 +79,22 @@ func (s *server) wait(ctx context.Context) (*process, error) {
 	}
 }
 
-// run has a process of the command be the one that runs. That it ends before it can be
-// called is no error.
-func (s *server) run(ctx context.Context, c command) error {
-	c.stdio = !s.http
+// run has a process of deepwork serve the project at a server. That it ends before it can
+// be called is no error.
+func (w *world) run(ctx context.Context, s *server, plan fault.Plan, args ...string) error {
+	args = append([]string{w.program, "serve", "--path", w.root, "--no-quality-gate"}, args...)
 	if s.http {
-		c.args = append(c.args, "--transport", "http", "--port", "0")
+		args = append(args, "--transport", "http", "--port", "0")
 	}
-	p, err := start(ctx, c)
-	if err != nil {
-		return err
+	p, err := start(ctx, command{args: args, env: []string{plan.Env(), "DEEPWORK_ADDITIONAL_JOBS_FOLDERS="},
+		log: filepath.Join(w.dir, fmt.Sprintf("server-%d.log", s.number)), full: plan.FullAt > 0, stdio: !s.http})
+	if err == nil {
+		s.serve(p)
 	}
-	s.serve(p)
-	return nil
+	return err
 }
 
+// serve has a process be the one that runs.
 func (s *server) serve(p *process) {
 	p.where = s
 	s.mu.Lock()
