@@ -1,5 +1,12 @@
 // Package store has the interfaces of what keeps the state of a project, and the
-// values and errors that they share. Package local keeps it in files.
+// values and errors that they share. Package local keeps it in files, and package
+// sqlite below it the board, executions and requests in a database.
+//
+// To add another Database, write its package beside those, add a line to the backends
+// of package storetest, whose suites it has to pass, and choose it where transport
+// and cmd/deepwork call sqlite.New. To add another kind of record to it, add its
+// interface here with a method of Database, a migration and an implementation in each
+// database, and a suite in storetest.
 package store
 
 import (
