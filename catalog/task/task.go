@@ -190,6 +190,14 @@ func NonEmpty(s *string) *string {
 // board for longer. The zero value is a call without a name.
 type Request struct{ Identity, Tool, RequestID, ArgsDigest string }
 
+// RequestsKept is how long a request_id is known, and NewestRequests how many are known
+// however old they seem to be: a clock that was set forward between a call and its
+// repetition must not have it done twice.
+const (
+	RequestsKept   = 30 * 24 * time.Hour
+	NewestRequests = 100
+)
+
 // A Flaw is something on the board that this program never writes.
 type Flaw struct {
 	What string // what is wrong, with the ids that it is about

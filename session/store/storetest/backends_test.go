@@ -1,60 +1,193 @@
 // Package storetest holds the conformance suites of the stores: what callers under
-// session rely on. Each suite runs on every implementation in backends.
+// session rely on. All run on every implementation in backends.
 package storetest_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"deepwork/catalog/task"
 	"deepwork/session/store"
 	"deepwork/session/store/local/sqlite"
 
 	"go.uber.org/goleak"
 )
 
-// stores are the stores of one project, as one process has them.
-type stores struct {
-	board    store.Board
-	requests store.Requests
-	close    func() error
-}
-
-// backends are the implementations: each opens the stores of the project in dir.
-// now may be nil.
-var backends = map[string]func(dir string, now func() time.Time) stores{
-	"sqlite": func(dir string, now func() time.Time) stores {
-		d := sqlite.New(sqlite.Options{Path: filepath.Join(dir, "board.db"), Now: now})
-		return stores{d.Board(), d.Requests(), d.Close}
+// backends are the implementations of store.Database: each opens the one at path, with
+// a clock that may be nil.
+var backends = map[string]func(path string, now func() time.Time) store.Database{
+	"sqlite": func(path string, now func() time.Time) store.Database {
+		return sqlite.New(sqlite.Options{Path: path, Now: now})
 	},
 }
 
-// each runs a test on every implementation; open opens the same project each time.
-func each(t *testing.T, test func(t *testing.T, backend string, open func(now func() time.Time) stores)) {
-	for name, open := range backends {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			test(t, name+":"+dir, func(now func() time.Time) stores {
-				s := open(dir, now)
-				t.Cleanup(func() {
-					if err := s.close(); err != nil {
-						t.Error(err)
-					}
-				})
-				return s
-			})
-		})
+// backend is the name of the one that is tested now, also in the environment of child
+// processes.
+var backend string
+
+const backendVariable, roleVariable = "DEEPWORK_TEST_BACKEND", "DEEPWORK_TEST_ROLE"
+
+// TestMain runs all tests for each backend. With a role in its environment the test
+// binary is another process: it works on a database that is not its own.
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVariable); role != "" {
+		backend = os.Getenv(backendVariable)
+		os.Exit(roles[role](context.Background()))
+	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // a program built with -race sleeps at its end
+	failed := 0
+	for backend = range backends {
+		os.Setenv(backendVariable, backend)
+		if code := m.Run(); code != 0 {
+			fmt.Println("FAIL: the backend", backend)
+			failed = code
+		}
+	}
+	if err := goleak.Find(); err != nil && failed == 0 {
+		fmt.Println("FAIL:", err)
+		failed = 1
+	}
+	os.Exit(failed)
+}
+
+// roles are what a child process may be.
+var roles = map[string]func(context.Context) int{"serve": serveRequests, "some rounds": workSome, "for ever": workForever}
+
+// open opens a database that is closed at the end of the test.
+func open(t testing.TB, path string, now func() time.Time) store.Database {
+	d := backends[backend](path, now)
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// A board is the task board of a database.
+type board struct {
+	store.Board
+	db store.Database
+}
+
+func (b board) Close() error { return b.db.Close() }
+
+// openAt opens a board that is checked and closed at the end of the test.
+func openAt(t testing.TB, path string, now func() time.Time) board {
+	t.Helper()
+	d := open(t, path, now)
+	b := board{d.Board(), d}
+	t.Cleanup(func() { verify(t, b) })
+	return b
+}
+
+// verify checks that the board is consistent, unless it is closed.
+func verify(t testing.TB, b board) {
+	t.Helper()
+	found, _, err := b.Inspect(context.Background())
+	if len(found) > 0 || err != nil && !errors.Is(err, task.ErrClosed) {
+		t.Errorf("the board's inspection: %v, %v", found, err)
 	}
 }
 
-// TestMain makes the test binary another process too: with a role in its environment
-// it works on stores that are not its own.
-func TestMain(m *testing.M) {
-	if os.Getenv(roleVariable) != "" {
-		os.Exit(child(context.Background()))
+// A clock stands still until it is moved.
+type clock struct{ at time.Time }
+
+func newClock() *clock {
+	return &clock{time.Date(2026, 3, 1, 12, 0, 0, 123_456_789, time.FixedZone("east", 3600))}
+}
+
+func (c *clock) now() time.Time { return c.at }
+
+func (c *clock) forward(d time.Duration) { c.at = c.at.Add(d) }
+
+// newBoard is a board of one project, whose clock is the caller's.
+func newBoard(t testing.TB) (board, *clock, task.Project) {
+	t.Helper()
+	c := newClock()
+	b := openAt(t, filepath.Join(t.TempDir(), "board.db"), c.now)
+	return b, c, rootOf(t, b)
+}
+
+var root = task.ProjectSpec{Name: "shop", Root: true, Repos: []task.RepoSpec{{Name: "shop", Path: abs("shop")}}}
+
+func abs(name string) string {
+	path, err := filepath.Abs(filepath.Join(string(filepath.Separator), "srv", name))
+	if err != nil {
+		panic(err)
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0") // a program built with -race sleeps at its end
-	goleak.VerifyTestMain(m)
+	return path
+}
+
+// rootOf makes the root project, and returns it.
+func rootOf(t testing.TB, b board) task.Project {
+	t.Helper()
+	if err := b.SyncProjects(t.Context(), []task.ProjectSpec{root}); err != nil {
+		t.Fatal(err)
+	}
+	list, total, _, err := b.Projects(t.Context(), task.Page{Limit: 1})
+	if err != nil || total != 1 {
+		t.Fatal(list, total, err)
+	}
+	return list[0]
+}
+
+func addTask(t testing.TB, b board, p task.Project, title string) *task.Summary {
+	t.Helper()
+	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// try makes an attempt at a task; it waits.
+func try(t testing.TB, b board, s *task.Summary) *task.Attempt {
+	t.Helper()
+	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "SCRIPTED", Branch: "deepwork/x-0000", Workspace: abs("w"),
+		Repos: []task.AttemptRepo{{RepoID: "r1", RepoName: "web", RepoPath: abs("web"), TargetBranch: "main", Worktree: abs("w/web")}},
+	}, task.Execution{Prompt: "do it"}, task.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// run claims and starts the oldest waiting execution.
+func run(t testing.TB, b board) (*task.Execution, *task.Session) {
+	t.Helper()
+	e, err := b.ClaimNext(t.Context(), "server", 1000)
+	if err != nil || e == nil {
+		t.Fatal("nothing to claim", err)
+	}
+	s, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, s
+}
+
+// end ends an execution and returns the next one.
+func end(t testing.TB, b board, e *task.Execution, how task.Ending) *task.Execution {
+	t.Helper()
+	next, ended, err := b.EndExecution(t.Context(), e.ID, how)
+	if err != nil || !ended {
+		t.Fatal("it does not end", err)
+	}
+	return next
+}
+
+// taskOf reads a task anew.
+func taskOf(t testing.TB, b board, id string) *task.Summary {
+	t.Helper()
+	s, err := b.Task(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }

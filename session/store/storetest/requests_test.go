@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,15 +18,11 @@ import (
 	"deepwork/session/store"
 )
 
-// roleVariable names the stores that a child process serves, as backend:folder.
-const roleVariable = "DEEPWORK_TEST_STORES"
-
-// child serves requests about attempts until it is killed, and says what it does.
-func child(ctx context.Context) int {
-	backend, dir, _ := strings.Cut(os.Getenv(roleVariable), ":")
-	s := backends[backend](dir, nil)
+// serveRequests serves requests about attempts until it is killed, and says what it does.
+func serveRequests(ctx context.Context) int {
+	d := backends[backend](os.Getenv("BOARD_PATH"), nil)
 	fmt.Println("serving")
-	s.requests.Serve(ctx, store.OfAttempt, func(id string) bool { return strings.HasPrefix(id, "mine") }, func(_ context.Context, r store.Request) (any, error) {
+	d.Requests().Serve(ctx, store.OfAttempt, func(id string) bool { return strings.HasPrefix(id, "mine") }, func(_ context.Context, r store.Request) (any, error) {
 		fmt.Println("carries out", r.Action, r.Target)
 		switch r.Action {
 		case "refuse":
@@ -41,10 +38,10 @@ func child(ctx context.Context) int {
 }
 
 // start starts a child, and returns what it says.
-func start(t *testing.T, role string) (*exec.Cmd, *bufio.Scanner) {
+func start(t *testing.T, path string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	cmd.Env = append(os.Environ(), roleVariable+"=serve", "BOARD_PATH="+path)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -62,110 +59,107 @@ func start(t *testing.T, role string) (*exec.Cmd, *bufio.Scanner) {
 }
 
 func TestARequestReachesItsOwnerInAnotherProcess(t *testing.T) {
-	each(t, func(t *testing.T, backend string, open func(now func() time.Time) stores) {
-		s := open(nil)
-		_, said := start(t, backend)
-		ask := store.Request{Kind: store.OfAttempt, Target: "mine 1", Action: "stop", Arguments: json.RawMessage(`{"a":9007199254740993}`), Caller: "me", Channel: "stdio"}
-		answer, err := s.requests.Ask(t.Context(), ask)
-		var got store.Request
-		if err == nil {
-			err = json.Unmarshal(answer, &got)
+	path := filepath.Join(t.TempDir(), "board.db")
+	s := open(t, path, nil).Requests()
+	_, said := start(t, path)
+	ask := store.Request{Kind: store.OfAttempt, Target: "mine 1", Action: "stop", Arguments: json.RawMessage(`{"a":9007199254740993}`), Caller: "me", Channel: "stdio"}
+	answer, err := s.Ask(t.Context(), ask)
+	var got store.Request
+	if err == nil {
+		err = json.Unmarshal(answer, &got)
+	}
+	if err != nil || got.ID == "" || time.Since(got.AskedAt) > time.Minute {
+		t.Fatalf("%s, %v", answer, err)
+	}
+	got.ID, got.AskedAt = "", time.Time{}
+	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", ask) {
+		t.Errorf("the owner was asked %+v, want %+v", got, ask)
+	}
+	ask.Action, ask.Arguments = "refuse", nil
+	_, err = s.Ask(t.Context(), ask)
+	if e, is := errors.AsType[*session.Error](err); !is || e.Kind != session.StateError || e.Code != "too_late" || e.Message != "it is over" || e.Details["attempt_id"] != "mine 1" {
+		t.Errorf("a refusal is %v", err)
+	}
+	ask.Action = "fail"
+	if _, err = s.Ask(t.Context(), ask); err == nil || err.Error() != "it broke" {
+		t.Errorf("a failure is %v", err)
+	}
+	for _, want := range []string{"stop", "refuse", "fail"} {
+		if said.Scan(); said.Text() != "carries out "+want+" mine 1" {
+			t.Errorf("the owner says %q", said.Text())
 		}
-		if err != nil || got.ID == "" || time.Since(got.AskedAt) > time.Minute {
-			t.Fatalf("%s, %v", answer, err)
-		}
-		got.ID, got.AskedAt = "", time.Time{}
-		if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", ask) {
-			t.Errorf("the owner was asked %+v, want %+v", got, ask)
-		}
-		ask.Action, ask.Arguments = "refuse", nil
-		_, err = s.requests.Ask(t.Context(), ask)
-		if e, is := errors.AsType[*session.Error](err); !is || e.Kind != session.StateError || e.Code != "too_late" || e.Message != "it is over" || e.Details["attempt_id"] != "mine 1" {
-			t.Errorf("a refusal is %v", err)
-		}
-		ask.Action = "fail"
-		if _, err = s.requests.Ask(t.Context(), ask); err == nil || err.Error() != "it broke" {
-			t.Errorf("a failure is %v", err)
-		}
-		for _, want := range []string{"stop", "refuse", "fail"} {
-			if said.Scan(); said.Text() != "carries out "+want+" mine 1" {
-				t.Errorf("the owner says %q", said.Text())
-			}
-		}
-	})
+	}
 }
 
 // TestARequestIsCarriedOutAtMostOnce: by none of several that could, again, also if
 // its owner dies over it.
 func TestARequestIsCarriedOutAtMostOnce(t *testing.T) {
-	each(t, func(t *testing.T, backend string, open func(now func() time.Time) stores) {
-		asker := open(nil)
-		doomed, _ := start(t, backend)
-		if _, err := asker.requests.Ask(t.Context(), store.Request{Kind: store.OfAttempt, Target: "mine", Action: "die"}); err != store.ErrNotAnswered {
-			t.Errorf("Ask = %v, want %v", err, store.ErrNotAnswered)
+	path := filepath.Join(t.TempDir(), "board.db")
+	asker := open(t, path, nil).Requests()
+	doomed, _ := start(t, path)
+	if _, err := asker.Ask(t.Context(), store.Request{Kind: store.OfAttempt, Target: "mine", Action: "die"}); err != store.ErrNotAnswered {
+		t.Errorf("Ask = %v, want %v", err, store.ErrNotAnswered)
+	}
+	doomed.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	var done atomic.Int32
+	stopped := make(chan struct{}, 3)
+	for range cap(stopped) {
+		s := open(t, path, nil).Requests()
+		go func() {
+			s.Serve(ctx, store.OfAttempt, func(string) bool { return true }, func(_ context.Context, r store.Request) (any, error) {
+				if r.Action == "die" {
+					t.Error("what killed its owner is carried out again")
+				}
+				done.Add(1)
+				return nil, nil
+			})
+			stopped <- struct{}{}
+		}()
+	}
+	const asked = 20
+	for range asked {
+		if answer, err := asker.Ask(t.Context(), store.Request{Kind: store.OfAttempt, Target: "x", Action: "stop"}); err != nil || answer != nil {
+			t.Errorf("%s, %v", answer, err)
 		}
-		doomed.Wait()
-		ctx, cancel := context.WithCancel(t.Context())
-		var done atomic.Int32
-		stopped := make(chan struct{}, 3)
-		for range cap(stopped) {
-			s := open(nil)
-			go func() {
-				s.requests.Serve(ctx, store.OfAttempt, func(string) bool { return true }, func(_ context.Context, r store.Request) (any, error) {
-					if r.Action == "die" {
-						t.Error("what killed its owner is carried out again")
-					}
-					done.Add(1)
-					return nil, nil
-				})
-				stopped <- struct{}{}
-			}()
-		}
-		const asked = 20
-		for range asked {
-			if answer, err := asker.requests.Ask(t.Context(), store.Request{Kind: store.OfAttempt, Target: "x", Action: "stop"}); err != nil || answer != nil {
-				t.Errorf("%s, %v", answer, err)
-			}
-		}
-		cancel()
-		for range cap(stopped) {
-			<-stopped
-		}
-		if n := done.Load(); n != asked {
-			t.Errorf("%d requests were carried out %d times", asked, n)
-		}
-	})
+	}
+	cancel()
+	for range cap(stopped) {
+		<-stopped
+	}
+	if n := done.Load(); n != asked {
+		t.Errorf("%d requests were carried out %d times", asked, n)
+	}
 }
 
 // TestARequestWaitsForItsOwnerAndExpires: one that comes late takes it, one that
 // comes too late does not.
 func TestARequestWaitsForItsOwnerAndExpires(t *testing.T) {
-	each(t, func(t *testing.T, _ string, open func(now func() time.Time) stores) {
-		var shift atomic.Int64
-		s := open(func() time.Time { return time.Now().Add(time.Duration(shift.Load())) })
-		for _, target := range []string{"early", "late"} {
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			if _, err := s.requests.Ask(ctx, store.Request{Kind: store.OfSession, Target: target}); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("Ask = %v", err)
-			}
-			cancel()
-			if target == "early" {
-				shift.Add(int64(store.RequestLife))
-			}
+	path := filepath.Join(t.TempDir(), "board.db")
+	var shift atomic.Int64
+	s := open(t, path, func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }).Requests()
+	for _, target := range []string{"early", "late"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		if _, err := s.Ask(ctx, store.Request{Kind: store.OfSession, Target: target}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Ask = %v", err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		var owned atomic.Bool
-		time.AfterFunc(300*time.Millisecond, func() { owned.Store(true) })
-		s.requests.Serve(ctx, store.OfSession, func(string) bool { return owned.Load() }, func(_ context.Context, r store.Request) (any, error) {
-			if r.Target != "late" {
-				t.Errorf("%s was carried out", r.Target)
-			}
-			time.AfterFunc(300*time.Millisecond, cancel)
-			return nil, nil
-		})
-		if context.Cause(ctx) != context.Canceled {
-			t.Error("the request was not carried out")
+		cancel()
+		if target == "early" {
+			shift.Add(int64(store.RequestLife))
 		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var owned atomic.Bool
+	time.AfterFunc(300*time.Millisecond, func() { owned.Store(true) })
+	s.Serve(ctx, store.OfSession, func(string) bool { return owned.Load() }, func(_ context.Context, r store.Request) (any, error) {
+		if r.Target != "late" {
+			t.Errorf("%s was carried out", r.Target)
+		}
+		time.AfterFunc(300*time.Millisecond, cancel)
+		return nil, nil
 	})
+	if context.Cause(ctx) != context.Canceled {
+		t.Error("the request was not carried out")
+	}
 }

@@ -2,8 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,16 +11,7 @@ import (
 	"deepwork/catalog/task"
 )
 
-// TestMain makes the test binary another server too: with a role in its
-// environment it works on a board that is not its own.
-func TestMain(m *testing.M) {
-	if role := os.Getenv("BOARD_ROLE"); role != "" {
-		os.Exit(child(role))
-	}
-	// A program built with -race sleeps for a second at its end, each child too.
-	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A clock stands still until it is moved.
 type clock struct{ at time.Time }
@@ -148,45 +137,11 @@ func inspect(ctx context.Context, b board, f func(x tx) error) error {
 	return err
 }
 
-// broken are queries that find a row where the board contradicts itself.
-var broken = map[string]string{
-	"integrity":    `SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'`,
-	"foreign keys": `SELECT "table" FROM pragma_foreign_key_check`,
-	"task counts": `SELECT project_id || status FROM (
-		SELECT project_id, status, tasks FROM task_counts WHERE tasks <> 0
-		EXCEPT SELECT project_id, status, count(*) FROM tasks GROUP BY 1, 2)`,
-	"tasks not counted": `SELECT project_id || status FROM (
-		SELECT project_id, status, count(*) FROM tasks GROUP BY 1, 2
-		EXCEPT SELECT project_id, status, tasks FROM task_counts)`,
-	"an attempt is not where its newest execution is": `SELECT a.id FROM attempts a WHERE a.state IS NOT
-		(SELECT state FROM executions WHERE attempt_id = a.id ORDER BY seq DESC LIMIT 1)`,
-	"an execution runs, and nobody owns it":   `SELECT id FROM executions WHERE state IN ('starting', 'running') AND owner IS NULL`,
-	"an execution ended without a time":       `SELECT id FROM executions WHERE (ended_at IS NULL) = (state IN ('completed', 'failed', 'stopped', 'interrupted'))`,
-	"an execution ended before it began":      `SELECT id FROM executions WHERE ended_at < coalesce(started_at, created_at) OR started_at < created_at`,
-	"a running execution without a session":   `SELECT id FROM executions WHERE state = 'running' AND session_id IS NULL`,
-	"a follow-up is queued, and nothing runs": `SELECT id FROM sessions s WHERE queued_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM executions WHERE attempt_id = s.attempt_id AND ended_at IS NULL)`,
-}
-
 // verify checks that the board is consistent.
 func verify(t testing.TB, b board) {
 	t.Helper()
 	if b.closing.Err() != nil {
 		return
-	}
-	err := inspect(context.Background(), b, func(x tx) error {
-		for what, query := range broken {
-			found, err := x.ids(query)
-			if err != nil {
-				return fmt.Errorf("%s: %w", what, err)
-			}
-			if len(found) > 0 {
-				t.Errorf("%s: %v", what, found)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
 	}
 	found, _, err := b.Inspect(context.Background())
 	if err != nil || len(found) > 0 {

@@ -198,14 +198,6 @@ func (t tx) setTask(id string, status task.Status, now string) error {
 	return err
 }
 
-// requestsKept is how long a request_id is known, and newestKept how many are known
-// however old they seem to be: a clock that was set forward between a call and its
-// repetition must not have it done twice.
-const (
-	requestsKept = 30 * 24 * time.Hour
-	newestKept   = 100
-)
-
 func (b board) FindRequest(ctx context.Context, r task.Request) (string, error) {
 	return read(ctx, b.DB, "looking up a request_id", func(t tx) (string, error) { return t.findRequest(r) })
 }
@@ -237,7 +229,7 @@ func (b board) makeOnce(t tx, r task.Request, create func() (id string, err erro
 		return id, err
 	}
 	if _, err := t.exec(`DELETE FROM requests WHERE created_at < ? AND rowid <= (SELECT max(rowid) FROM requests) - ?`,
-		task.FormatTime(b.o.Now().Add(-requestsKept)), newestKept-1); err != nil {
+		task.FormatTime(b.o.Now().Add(-task.RequestsKept)), task.NewestRequests-1); err != nil {
 		return "", err
 	}
 	_, err = t.exec(`INSERT INTO requests (identity, tool, request_id, args_digest, result, created_at) VALUES (?, ?, ?, ?, ?, ?)`,

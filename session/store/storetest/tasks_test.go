@@ -1,4 +1,4 @@
-package sqlite
+package storetest_test
 
 import (
 	"errors"
@@ -215,48 +215,5 @@ func TestReq004_LatestAttempt(t *testing.T) {
 	}
 	if ids, err := b.AttemptIDs(t.Context()); err != nil || len(ids) != 6 {
 		t.Error(ids, err)
-	}
-}
-
-// The list's cost must not grow with the board: every access is by an index, and
-// nothing is sorted.
-func TestListsUseIndexes(t *testing.T) {
-	b, _, p := newBoard(t)
-	l, err := task.Page{Limit: 50}.Listing()
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = inspect(t.Context(), b, func(x tx) error {
-		for query, args := range map[string][]any{
-			summary + `WHERE t.project_id = ? AND t.created_at <= ? AND (t.created_at < ? OR t.id > ?) ORDER BY t.created_at DESC, t.id LIMIT ?`:                  position(l, p.ID),
-			summary + `WHERE t.project_id = ? AND t.status = ? AND t.created_at <= ? AND (t.created_at < ? OR t.id > ?) ORDER BY t.created_at DESC, t.id LIMIT ?`: position(l, p.ID, task.Done),
-			attemptRows + `WHERE a.task_id = ? AND a.created_at <= ? AND (a.created_at < ? OR a.id > ?) ORDER BY a.created_at DESC, a.id LIMIT ?`:                 position(l, "x"),
-			executionRows + `WHERE state IN ('starting', 'running') ORDER BY seq`:                                                                                 nil,
-			executionRows + `WHERE attempt_id = ? ORDER BY seq DESC LIMIT 1`:                                                                                      {"x"},
-			`SELECT id FROM executions WHERE state = 'waiting' ORDER BY seq LIMIT 1`:                                                                              nil,
-			`SELECT count(*) FROM executions WHERE state IN ('starting', 'running')`:                                                                              nil,
-			`SELECT 1 FROM executions WHERE attempt_id = ? AND state IN ('waiting', 'starting', 'running')`:                                                       {"x"},
-			`SELECT coalesce(sum(tasks), 0) FROM task_counts t WHERE t.project_id = ?`:                                                                            {"x"},
-			`SELECT count(*) FROM executions e JOIN executions o ON o.state = 'waiting' AND o.seq < e.seq WHERE e.id = ? AND e.state = 'waiting'`:                 {"x"},
-			`SELECT 1 FROM attempts WHERE branch = ?`:                                                                                                             {"x"},
-			`DELETE FROM requests WHERE created_at < ?`:                                                                                                           {"x"},
-		} {
-			_, err := list(x, func(scan scanner) (step string, err error) {
-				var skipped any
-				err = scan(&skipped, &skipped, &skipped, &step)
-				// Those that run are few: they may be sorted.
-				if strings.HasPrefix(step, "SCAN") && step != "SCAN CONSTANT ROW" || strings.Contains(step, "TEMP B-TREE") && !strings.Contains(query, "'running') ORDER BY") {
-					t.Errorf("%s\n%s", step, query)
-				}
-				return step, err
-			}, "EXPLAIN QUERY PLAN "+query, args...)
-			if err != nil {
-				return fmt.Errorf("%s: %w", query, err)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
 	}
 }

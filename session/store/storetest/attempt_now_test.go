@@ -1,4 +1,4 @@
-package sqlite
+package storetest_test
 
 import (
 	"context"
@@ -99,35 +99,6 @@ func contradiction(now *task.Now) string {
 }
 
 func same(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
-
-// Readers that hold their transaction while a writer starts an execution go on to
-// see what was before it: without that, what is read second is of another moment.
-func TestReq004_AnAttemptIsReadFromOneState(t *testing.T) {
-	b, _, p := newBoard(t)
-	s := addTask(t, b, p, "one")
-	a := try(t, b, s)
-	err := inspect(t.Context(), b, func(x tx) error {
-		before, err := x.attempt(a.ID)
-		if err != nil {
-			return err
-		}
-		run(t, b) // in the middle of the reading
-		e, err := list(x, scanExecution, executionRows+`WHERE attempt_id = ?`, a.ID)
-		if err != nil {
-			return err
-		}
-		if before.State != task.Waiting || before.LatestSessionID != nil || e[0].State != task.Waiting || e[0].SessionID != nil {
-			t.Errorf("two moments: %+v %+v", before, e[0])
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if now, err := b.AttemptNow(t.Context(), a.ID); err != nil || now.Execution.State != task.Running || now.Session == nil {
-		t.Errorf("%+v %v", now, err)
-	}
-}
 
 // What an attempt belongs to is told as a whole, or not at all.
 func TestPlaceOf(t *testing.T) {

@@ -1,4 +1,4 @@
-package sqlite
+package storetest_test
 
 import (
 	"errors"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"deepwork/catalog/task"
+
+	"github.com/google/uuid"
 )
 
 func TestBranchTaken(t *testing.T) {
@@ -67,10 +69,7 @@ func TestWorktreeFolders(t *testing.T) {
 	s := addTask(t, b, p, "one")
 	want := []string{filepath.FromSlash("/a b/trees"), filepath.FromSlash("/c")}
 	for _, folder := range append(want, want[0]) {
-		id, err := newID()
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := uuid.NewString()
 		repo := task.AttemptRepo{RepoID: "r", RepoName: "r", RepoPath: "/r", TargetBranch: "main", Worktree: filepath.Join(folder, id, "r")}
 		if _, err := b.CreateAttempt(t.Context(), task.Attempt{ID: id, TaskID: s.ID, Branch: "b", Workspace: repo.Worktree, Repos: []task.AttemptRepo{repo}}, task.Execution{}, task.Request{}); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package sqlite
+package storetest_test
 
 import (
 	"bufio"
@@ -72,19 +72,16 @@ func (w worker) work(ctx context.Context, project string, rounds int) error {
 	return nil
 }
 
-// child is another server: this binary, run again with a role.
-func child(role string) int {
-	ctx := context.Background()
-	b, err := openBoard(ctx, Options{Path: os.Getenv("BOARD_PATH")})
+func workSome(ctx context.Context) int    { return work(ctx, 20) }
+func workForever(ctx context.Context) int { return work(ctx, 1<<30) }
+
+// work is another server.
+func work(ctx context.Context, rounds int) int {
+	d := backends[backend](os.Getenv("BOARD_PATH"), nil)
+	w := worker{os.Getenv("BOARD_NAME"), board{d.Board(), d}, func(format string, args ...any) { fmt.Printf(format+"\n", args...) }}
+	err := w.work(ctx, os.Getenv("BOARD_PROJECT"), rounds)
 	if err == nil {
-		rounds := 20
-		if role == "for ever" {
-			rounds = 1 << 30
-		}
-		w := worker{os.Getenv("BOARD_NAME"), b, func(format string, args ...any) { fmt.Printf(format+"\n", args...) }}
-		if err = w.work(ctx, os.Getenv("BOARD_PROJECT"), rounds); err == nil {
-			err = b.Close()
-		}
+		err = d.Close()
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -96,7 +93,7 @@ func child(role string) int {
 func server(t *testing.T, path, role, name, project string) (*exec.Cmd, *bufio.Reader) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), "BOARD_ROLE="+role, "BOARD_PATH="+path, "BOARD_NAME="+name, "BOARD_PROJECT="+project)
+	cmd.Env = append(os.Environ(), roleVariable+"="+role, "BOARD_PATH="+path, "BOARD_NAME="+name, "BOARD_PROJECT="+project)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
