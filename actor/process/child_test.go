@@ -1,17 +1,13 @@
 package process_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
-	"os/exec"
 	"os/signal"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,16 +16,14 @@ import (
 	"go.uber.org/goleak"
 
 	"deepwork/actor/process"
+	"deepwork/actor/testkit"
 )
 
 // patience bounds the waits for what is to come, on a machine that is busy too.
 const patience = time.Minute
 
 // The test binary is the child too: modeEnv says what it does.
-const (
-	modeEnv = "PROCESS_TEST_MODE"
-	hubEnv  = "PROCESS_TEST_HUB"
-)
+const modeEnv = "PROCESS_TEST_MODE"
 
 func TestMain(m *testing.M) {
 	if mode := os.Getenv(modeEnv); mode != "" {
@@ -79,144 +73,46 @@ func child(mode string) int {
 			}
 		}
 	case "hang":
-		attend()
-		forever()
+		testkit.Attend()
+		testkit.Forever()
 	case "obedient":
 		end := make(chan os.Signal, 1)
 		signal.Notify(end, syscall.SIGTERM)
-		attend()
+		testkit.Attend()
 		<-end
 		fmt.Println("tidied up")
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
-		spawn("leaf", nil)
-		attend()
-		forever()
+		testkit.Spawn(false, modeEnv+"=leaf")
+		testkit.Attend()
+		testkit.Forever()
 	case "leaf":
 		signal.Ignore(syscall.SIGTERM)
-		attend()
-		forever()
+		testkit.Attend()
+		testkit.Forever()
 	case "orphan":
-		spawn("leaf", nil)
+		testkit.Spawn(false, modeEnv+"=leaf")
 		fmt.Println("done")
 	case "escape":
-		spawn("leaf", detached)
+		testkit.Spawn(true, modeEnv+"=leaf")
 		fmt.Println("done")
 	case "tidy": // takes as long to end as the test says
 		end := make(chan os.Signal, 1)
 		signal.Notify(end, syscall.SIGTERM)
-		attend()
+		testkit.Attend()
 		<-end
-		attend()
-		keep[len(keep)-1].Read(make([]byte, 1))
+		testkit.Attend().Read(make([]byte, 1))
 		fmt.Println("tidied up")
 	case "gentle": // dies of SIGTERM at once; its child tidies up
-		spawn("tidy", nil)
-		attend()
-		forever()
+		testkit.Spawn(false, modeEnv+"=tidy")
+		testkit.Attend()
+		testkit.Forever()
 	}
 	return 0
 }
 
-// spawn starts a child that shares the pipes, and returns once it has reported.
-func spawn(mode string, change func(*exec.Cmd)) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), modeEnv+"="+mode, "PROCESS_TEST_PARENT="+l.Addr().String())
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if change != nil {
-		change(cmd)
-	}
-	if err := cmd.Start(); err != nil {
-		panic(err)
-	}
-	c, err := l.Accept()
-	if err != nil {
-		panic(err)
-	}
-	c.Close()
-	l.Close()
-}
-
-// attend reports to the test, and holds a connection for as long as the process
-// lives; then to the parent, if it waits.
-func attend() {
-	hub, err := net.Dial("tcp", os.Getenv(hubEnv))
-	if err != nil {
-		panic(err)
-	}
-	fmt.Fprintf(hub, "%d\n", os.Getpid())
-	keep = append(keep, hub)
-	if parent := os.Getenv("PROCESS_TEST_PARENT"); parent != "" {
-		if c, err := net.Dial("tcp", parent); err == nil {
-			c.Close()
-		}
-	}
-}
-
-var keep []net.Conn // from the garbage collector
-
-// A hub is where the processes of a test report.
-type hub struct {
-	t testing.TB
-	l net.Listener
-}
-
-func newHub(t testing.TB) *hub {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return &hub{t, l}
-}
-
-// A visitor is a process that has reported.
-type visitor struct {
-	t    testing.TB
-	pid  int
-	conn net.Conn
-}
-
-// next waits until a process has reported.
-func (h *hub) next() *visitor {
-	h.l.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
-	c, err := h.l.Accept()
-	if err != nil {
-		h.t.Errorf("no process has reported: %v", err)
-		return nil
-	}
-	h.t.Cleanup(func() { c.Close() })
-	line, err := bufio.NewReader(c).ReadString('\n')
-	pid, _ := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil || pid == 0 {
-		h.t.Errorf("a process reported %q, %v", line, err)
-	}
-	return &visitor{h.t, pid, c}
-}
-
-// gone fails the test unless the process has ended, or does as soon as a busy
-// machine comes to it.
-func (v *visitor) gone() {
-	v.t.Helper()
-	v.conn.SetReadDeadline(time.Now().Add(patience))
-	if _, err := v.conn.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
-		v.t.Errorf("process %d is still there", v.pid)
-	}
-}
-
-// alive tells whether the process holds its connection.
-func (v *visitor) alive() bool {
-	v.conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-	_, err := v.conn.Read(make([]byte, 1))
-	return os.IsTimeout(err)
-}
-
 // spec makes the test binary the command, in a mode.
-func spec(t testing.TB, mode string, h *hub) process.Spec {
+func spec(t testing.TB, mode string, h *testkit.Hub) process.Spec {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -224,20 +120,20 @@ func spec(t testing.TB, mode string, h *hub) process.Spec {
 	}
 	s := process.Spec{Command: []string{self}, Env: append(os.Environ(), modeEnv+"="+mode)}
 	if h != nil {
-		s.Env = append(s.Env, hubEnv+"="+h.l.Addr().String())
+		s.Env = append(s.Env, h.Env())
 	}
 	return s
 }
 
 // cancelWhen returns a context that ends once n processes have reported.
-func cancelWhen(t testing.TB, h *hub, n int) (context.Context, <-chan []*visitor) {
+func cancelWhen(t testing.TB, h *testkit.Hub, n int) (context.Context, <-chan []*testkit.Visitor) {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	all := make(chan []*visitor, 1)
+	all := make(chan []*testkit.Visitor, 1)
 	go func() {
-		var vs []*visitor
+		var vs []*testkit.Visitor
 		for range n {
-			if v := h.next(); v != nil {
+			if v := h.Next(); v != nil {
 				vs = append(vs, v)
 			}
 		}
@@ -245,11 +141,4 @@ func cancelWhen(t testing.TB, h *hub, n int) (context.Context, <-chan []*visitor
 		all <- vs
 	}()
 	return ctx, all
-}
-
-// forever is a select{} that the runtime does not take for a deadlock.
-func forever() {
-	for {
-		time.Sleep(time.Hour)
-	}
 }

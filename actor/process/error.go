@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A Kind says how a run came to nothing.
+// A Kind says why a run failed.
 type Kind string
 
 // The kinds of an Error.
@@ -29,11 +29,11 @@ const (
 var ErrTooMuchOutput = errors.New("too much output")
 
 // An Error says why a run did not end with exit code 0. That a run timed out or
-// was cancelled is told by its context, never by how the child then died.
+// was cancelled is decided by its context, never by how the child then died.
 type Error struct {
 	Command  string        // the program, as the Spec names it
 	Kind     Kind          // what happened
-	ExitCode int           // -1 where there is none
+	ExitCode int           // -1 if there is none
 	Signal   string        // "SIGSEGV" and the like, or ""
 	Limit    int           // Spec.StdoutLimit in bytes
 	After    time.Duration // how long the child ran
@@ -72,7 +72,7 @@ func (e *Error) what() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ended tells a timeout from a cancellation.
+// ended distinguishes a timeout from a cancellation.
 func ended(ctx context.Context, spec *Spec, after time.Duration) *Error {
 	e := &Error{Command: spec.Command[0], Kind: Cancelled, ExitCode: -1, After: after, Err: context.Cause(ctx)}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -110,7 +110,7 @@ func startError(spec *Spec, err error) *Error {
 	return e
 }
 
-// exists tells whether the file that the Spec names is there.
+// exists reports whether the file that the Spec names exists.
 func exists(spec *Spec) bool {
 	name := spec.Command[0]
 	if filepath.Base(name) == name {

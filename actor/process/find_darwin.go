@@ -14,7 +14,7 @@ func becomeReaper() {}
 // dieWithParent does nothing: here a child outlives a process that is killed.
 func dieWithParent(*syscall.SysProcAttr) {}
 
-// endDescendants does nothing: here only the group can be told.
+// endDescendants does nothing: only the group is known here.
 func (g *group) endDescendants() {}
 
 // EndLeftovers kills the group of a child whose parent was killed, unless its

@@ -101,12 +101,12 @@ func resume(pid uint32) error {
 	return errors.New("it has no thread")
 }
 
-// terminate asks the group to end. Where there is no console it cannot be asked.
+// terminate asks the group to end. Without a console it cannot be asked.
 func (g *group) terminate() error {
 	return windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, g.pid)
 }
 
-// kill ends the group. It tells whether there was something to end.
+// kill kills the group, and reports whether there was something to kill.
 func (g *group) kill() bool {
 	was := g.alive()
 	windows.TerminateJobObject(g.job, 1)
@@ -119,7 +119,7 @@ type accounting struct {
 	pageFaults, processes, active, terminated        uint32
 }
 
-// alive tells whether a process of the group is left.
+// alive reports whether a process of the group is left.
 func (g *group) alive() bool {
 	var a accounting
 	err := windows.QueryInformationJobObject(g.job, windows.JobObjectBasicAccountingInformation,

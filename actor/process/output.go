@@ -24,7 +24,7 @@ func newCapture(limit int) *capture {
 	return &capture{limit: limit, flooded: make(chan struct{})}
 }
 
-// Write keeps what there is room for, and fails if that is not all of it.
+// Write keeps what it has room for, and fails if that is not everything.
 func (c *capture) Write(p []byte) (int, error) {
 	n := min(len(p), c.limit-len(c.data))
 	c.data = append(c.data, p[:n]...)
@@ -59,7 +59,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// text is what was kept, from the beginning of a line where there is one.
+// text is what was kept, from the beginning of a line if it has one.
 func (t *tail) text() string {
 	if !t.cut && len(t.data) <= t.limit {
 		return string(t.data)

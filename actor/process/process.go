@@ -71,8 +71,8 @@ func (s *Spec) withDefaults() (Spec, error) {
 
 // A Result is what came of a child that was started.
 type Result struct {
-	ExitCode int           // -1 where a signal ended it
-	Signal   string        // "SIGKILL" and the like, "" where it exited
+	ExitCode int           // -1 if a signal ended it
+	Signal   string        // "SIGKILL" and the like, "" if it exited
 	Stdout   []byte        // at most Spec.StdoutLimit bytes
 	Stderr   string        // the last whole lines, at most Spec.StderrLimit bytes
 	Started  time.Time     // when it was started

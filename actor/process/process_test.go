@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"deepwork/actor/process"
+	"deepwork/actor/testkit"
 )
 
 // run is process.Run for a test; it fails where that takes absurdly long.
@@ -146,16 +147,16 @@ func TestTooMuchOutputKills(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
-	h := newHub(t)
+	h := testkit.NewHub(t)
 	ctx := deadline{t.Context(), make(chan struct{})}
-	all := make(chan *visitor, 1)
-	go func() { all <- h.next(); close(ctx.over) }()
+	all := make(chan *testkit.Visitor, 1)
+	go func() { all <- h.Next(); close(ctx.over) }()
 	_, err := run(t, ctx, spec(t, "hang", h))
 	if err == nil || err.Kind != process.Timeout || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 	if v := <-all; v != nil {
-		v.gone()
+		v.Gone()
 	}
 }
 
@@ -180,7 +181,7 @@ func TestCancelIsToldByTheContext(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("nothing to obey")
 	}
-	h := newHub(t)
+	h := testkit.NewHub(t)
 	ctx, all := cancelWhen(t, h, 1)
 	r, err := run(t, ctx, spec(t, "obedient", h))
 	// It tidied up and exited with 0, and yet it did not do what it was for.
@@ -191,7 +192,7 @@ func TestCancelIsToldByTheContext(t *testing.T) {
 		t.Errorf("it wrote %q, exit code %d", r.Stdout, r.ExitCode)
 	}
 	for _, v := range <-all {
-		v.gone()
+		v.Gone()
 	}
 }
 
@@ -199,7 +200,7 @@ func TestDescendantsHaveTheGracePeriodToo(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("nothing to obey")
 	}
-	h := newHub(t)
+	h := testkit.NewHub(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	s := spec(t, "gentle", h)
@@ -209,19 +210,19 @@ func TestDescendantsHaveTheGracePeriodToo(t *testing.T) {
 		r, _ := process.Run(ctx, s)
 		done <- string(r.Stdout)
 	}()
-	first, second := h.next(), h.next()
+	first, second := h.Next(), h.Next()
 	cancel()
-	child := h.next()
+	child := h.Next()
 	parent := first
-	if parent.pid == child.pid {
+	if parent.PID == child.PID {
 		parent = second
 	}
-	parent.gone()
-	if !child.alive() {
+	parent.Gone()
+	if !child.Alive() {
 		t.Error("it was killed as soon as its parent had ended")
 	}
 	began := time.Now()
-	child.conn.Write([]byte("x"))
+	child.Write([]byte("x"))
 	if out := <-done; out != "tidied up\n" {
 		t.Errorf("it wrote %q", out)
 	}
@@ -231,7 +232,7 @@ func TestDescendantsHaveTheGracePeriodToo(t *testing.T) {
 }
 
 func TestWhoIgnoresSIGTERMIsKilledWithItsChildren(t *testing.T) {
-	h := newHub(t)
+	h := testkit.NewHub(t)
 	ctx, all := cancelWhen(t, h, 2)
 	s := spec(t, "stubborn", h)
 	s.Grace = 100 * time.Millisecond
@@ -240,12 +241,12 @@ func TestWhoIgnoresSIGTERMIsKilledWithItsChildren(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	for _, v := range <-all {
-		v.gone()
+		v.Gone()
 	}
 }
 
 func TestDescendantsDoNotSurviveANormalExit(t *testing.T) {
-	h := newHub(t)
+	h := testkit.NewHub(t)
 	began := time.Now()
 	r, err := run(t, t.Context(), spec(t, "orphan", h))
 	if err != nil || string(r.Stdout) != "done\n" {
@@ -254,25 +255,25 @@ func TestDescendantsDoNotSurviveANormalExit(t *testing.T) {
 	if d := time.Since(began); d > patience {
 		t.Errorf("a descendant that holds the pipes delayed Run by %v", d)
 	}
-	h.next().gone()
+	h.Next().Gone()
 }
 
 func TestWhoLeftTheGroupDoesNotDelayTheEnd(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("nobody can leave")
 	}
-	h := newHub(t)
+	h := testkit.NewHub(t)
 	r, err := run(t, t.Context(), spec(t, "escape", h))
 	if err != nil || string(r.Stdout) != "done\n" {
 		t.Errorf("got %q, %v", r.Stdout, err)
 	}
-	v := h.next()
-	if !v.alive() {
+	v := h.Next()
+	if !v.Alive() {
 		t.Error("it had left the group and is gone: the test tests nothing")
 	}
-	p, _ := os.FindProcess(v.pid)
+	p, _ := os.FindProcess(v.PID)
 	p.Kill()
-	v.gone()
+	v.Gone()
 }
 
 func TestOverBeforeItBegan(t *testing.T) {
@@ -344,7 +345,7 @@ func TestRelativeProgramsAreRelativeToDir(t *testing.T) {
 
 func TestManyAtOnce(t *testing.T) {
 	const n = 50
-	h := newHub(t)
+	h := testkit.NewHub(t)
 	ctx, all := cancelWhen(t, h, 2*n)
 	errs := make(chan *process.Error, n)
 	for range n {
@@ -362,7 +363,7 @@ func TestManyAtOnce(t *testing.T) {
 		}
 	}
 	for _, v := range <-all {
-		v.gone()
+		v.Gone()
 	}
 }
 

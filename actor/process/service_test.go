@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"deepwork/actor/process"
+	"deepwork/actor/testkit"
 )
 
 // serveChild starts the test binary as a service and ends it with the test.
-func serveChild(t *testing.T, mode string, h *hub, listen func(string)) *process.Service {
+func serveChild(t *testing.T, mode string, h *testkit.Hub, listen func(string)) *process.Service {
 	t.Helper()
 	s := spec(t, mode, h)
 	s.Grace = 100 * time.Millisecond
@@ -86,9 +87,9 @@ func TestServiceThatEndsSaysWhy(t *testing.T) {
 }
 
 func TestServiceThatIsStubbornIsKilledWithItsGroup(t *testing.T) {
-	h := newHub(t)
+	h := testkit.NewHub(t)
 	s := serveChild(t, "stubborn", h, nil)
-	all := []*visitor{h.next(), h.next()} // it and its child
+	all := []*testkit.Visitor{h.Next(), h.Next()} // it and its child
 	if t.Failed() {
 		return
 	}
@@ -98,7 +99,7 @@ func TestServiceThatIsStubbornIsKilledWithItsGroup(t *testing.T) {
 		t.Errorf("it was given %v, not twice its grace", d)
 	}
 	for _, v := range all {
-		v.gone()
+		v.Gone()
 	}
 	if e, ok := errors.AsType[*process.Error](s.Err()); !ok || runtime.GOOS != "windows" && e.Signal != "SIGKILL" {
 		t.Error(s.Err())
@@ -106,7 +107,7 @@ func TestServiceThatIsStubbornIsKilledWithItsGroup(t *testing.T) {
 }
 
 func TestServiceIsKilledAtOnceWhenTheContextEnds(t *testing.T) {
-	h := newHub(t)
+	h := testkit.NewHub(t)
 	sp := spec(t, "stubborn", h)
 	sp.Grace = time.Hour
 	s, err := process.Serve(sp, nil)
@@ -114,7 +115,7 @@ func TestServiceIsKilledAtOnceWhenTheContextEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Stdout.Close()
-	h.next()
+	h.Next()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var several sync.WaitGroup
@@ -132,9 +133,9 @@ func TestServiceWhoseDescendantEscapes(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("nobody can leave")
 	}
-	h := newHub(t)
+	h := testkit.NewHub(t)
 	s := serveChild(t, "escape", h, nil)
-	leaf := h.next()
+	leaf := h.Next()
 	if leaf == nil {
 		return
 	}
@@ -142,12 +143,12 @@ func TestServiceWhoseDescendantEscapes(t *testing.T) {
 		t.Errorf("%q %v", out, err)
 	}
 	<-s.Done()
-	if !leaf.alive() {
+	if !leaf.Alive() {
 		t.Error("it had left the group and is gone: the test tests nothing")
 	}
-	p, _ := os.FindProcess(leaf.pid)
+	p, _ := os.FindProcess(leaf.PID)
 	p.Kill()
-	leaf.gone()
+	leaf.Gone()
 }
 
 func TestServiceThatCannotBeStarted(t *testing.T) {

@@ -8,10 +8,11 @@ import (
 	"testing"
 
 	"deepwork/actor/process"
+	"deepwork/actor/testkit"
 )
 
 func TestSignalThatIsNotOurs(t *testing.T) {
-	h := newHub(t)
+	h := testkit.NewHub(t)
 	done := make(chan *process.Error, 1)
 	var r process.Result
 	go func() {
@@ -19,8 +20,8 @@ func TestSignalThatIsNotOurs(t *testing.T) {
 		r, err = run(t, t.Context(), spec(t, "hang", h))
 		done <- err
 	}()
-	v := h.next()
-	if err := syscall.Kill(v.pid, syscall.SIGSEGV); err != nil {
+	v := h.Next()
+	if err := syscall.Kill(v.PID, syscall.SIGSEGV); err != nil {
 		t.Fatal(err)
 	}
 	err := <-done
@@ -36,20 +37,20 @@ func TestSignalThatIsNotOurs(t *testing.T) {
 		_, err := run(t, t.Context(), spec(t, "hang", h))
 		done <- err
 	}()
-	v = h.next()
-	syscall.Kill(v.pid, syscall.SIGKILL)
+	v = h.Next()
+	syscall.Kill(v.PID, syscall.SIGKILL)
 	if err := <-done; err == nil || err.Kind != process.Signal || err.Signal != "SIGKILL" || err.ExitCode != -1 {
 		t.Errorf("got %+v", err)
 	}
 }
 
 func TestGroupIsItsOwn(t *testing.T) {
-	h := newHub(t)
+	h := testkit.NewHub(t)
 	ctx, all := cancelWhen(t, h, 1)
 	_, _ = run(t, ctx, spec(t, "hang", h))
 	for _, v := range <-all {
-		if err := syscall.Kill(-v.pid, 0); err != syscall.ESRCH {
-			t.Errorf("group %d is still there: %v", v.pid, err)
+		if err := syscall.Kill(-v.PID, 0); err != syscall.ESRCH {
+			t.Errorf("group %d is still there: %v", v.PID, err)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func (e *Engine) attemptReply(ctx context.Context, b store.Board, id string) (*A
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("looking at the attempt's worktrees: %w", ctx.Err())
 		}
-		if err != nil { // a repository that was moved is no reason to tell nothing
+		if err != nil { // a repository that was moved is no reason to report nothing
 			r.Notice = new(fmt.Sprintf("What is changed is not known: %v.", err))
 		}
 		r.Repos = append(r.Repos, *v)

@@ -31,7 +31,7 @@ const (
 	maxListedFiles = 1000      // changed_files of one worktree
 )
 
-// checkID returns an id as the board writes it, or why it is none.
+// checkID returns an id as the board writes it; its error explains what is wrong.
 func checkID(field, value string) (string, error) {
 	id, err := uuid.Parse(value)
 	if err != nil || len(value) != 36 {
@@ -130,7 +130,7 @@ func checkRequest(identity, tool string, id *string, args any) (task.Request, er
 	return task.Request{Identity: identity, Tool: tool, RequestID: *id, ArgsDigest: digest(args)}, nil
 }
 
-// id returns the attempt that a target names, or nil where it names none.
+// id returns the attempt that a target names, or nil if it names none.
 func (t Target) id() (*string, error) {
 	given := t.AttemptID
 	if t.WorkspaceID != nil {
@@ -150,7 +150,7 @@ func (t Target) id() (*string, error) {
 	return &id, nil
 }
 
-// must is id where there has to be one.
+// must is id for a target that must name an attempt.
 func (t Target) must() (string, error) {
 	id, err := t.id()
 	if err != nil {

@@ -84,11 +84,11 @@ func (c *Context) GetContext(ctx context.Context) (*ContextReply, error) {
 		return nil, err
 	}
 	const gone = "It was deleted; what is done here belongs to no task any more."
-	place, err := b.PlaceOf(ctx, c.attempt)
+	at, err := b.PlaceOf(ctx, c.attempt)
 	if err != nil {
 		return nil, found("reading the attempt", err, "attempt", config.AttemptEnv, c.attempt, gone)
 	}
-	a, t, p := place.Attempt, place.Task, place.Project
+	a, t, p := at.Attempt, at.Task, at.Project
 	r := &ContextReply{
 		ProjectID: p.ID, ProjectName: p.Name, TaskID: t.ID, TaskTitle: t.Title, TaskDescription: t.Description, TaskStatus: string(t.Status),
 		AttemptID: a.ID, WorkspaceBranch: a.Branch, WorkspaceRepos: []ContextRepo{}, JobName: t.JobName, WorkflowName: t.WorkflowName,
@@ -113,7 +113,7 @@ type News struct {
 // to be reviewed only when its workflow is complete. If the task names a workflow,
 // transitions of others are ignored; if it names none, those of nested ones. It
 // blocks for one write to the board; a caller that must not fail because of it logs
-// the error and tells the next transition.
+// the error and calls it for the next transition.
 func (c *Context) Tell(ctx context.Context, n News) error {
 	b, err := c.open(c.writer)
 	if err != nil {

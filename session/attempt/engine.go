@@ -47,11 +47,11 @@ type Options struct {
 
 	Database store.Database // of the project; default: .deepwork/board.db, closed at Close
 
-	// CheckWorkflow tells whether there is such a workflow, when a task names it;
-	// its error is the caller's answer. nil: it is not checked.
+	// CheckWorkflow checks the workflow that a task names; its error is the caller's
+	// answer. nil means that it is not checked.
 	CheckWorkflow func(ctx context.Context, job, workflow string) error
 	// Passive engines run nothing and take nothing up: they are for the command
-	// line, beside the servers.
+	// line, and run at the same time as servers.
 	Passive bool
 	// Poll is how often the board is looked at for what other servers left or
 	// made room for; default 500 ms.
@@ -82,7 +82,7 @@ func (o Options) withDefaults() Options {
 }
 
 // An Engine is the task board of one project in this process, and the attempts
-// that this server sees to. Its methods may be called from any goroutine, and by
+// that this server leads. Its methods may be called from any goroutine, and by
 // several processes on one project; each answers when what it did is durable.
 // identity is the caller's name, which request_ids are scoped to.
 type Engine struct {
@@ -112,9 +112,9 @@ type Engine struct {
 }
 
 // Open makes the engine of a project. The board is opened, and made, at the
-// first call that needs it; where it is there already, what dead servers left on
-// it is taken up at once, beside Open. A board that cannot be opened is not an
-// error of Open but of each call. The caller closes the engine.
+// first call that needs it; if it exists, what dead servers left on it is taken over
+// at once, concurrently. A board that cannot be opened is not an error of Open but of
+// each call. The caller closes the engine.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if !filepath.IsAbs(o.Root) {
 		return nil, errors.New("opening the task board: the project root is to be an absolute path")
@@ -202,7 +202,7 @@ func (e *Engine) board(ctx context.Context) (store.Board, error) {
 	return e.db.Board(), nil
 }
 
-// boardIfThere is board where there is one already; else nil.
+// boardIfThere returns the board if it exists, else nil.
 func (e *Engine) boardIfThere(ctx context.Context) (store.Board, error) {
 	if !e.db.Exists() {
 		return nil, nil

@@ -18,9 +18,9 @@ type Executor interface {
 	// Start starts the agent of an execution, or finds it if that was done before:
 	// however often and by whomever it is called, the agent is started once at most.
 	// It returns when the agent runs, or when it is known why it does not, which
-	// Wait tells. After an error nothing runs, unless the error is ctx's.
+	// Wait returns. After an error nothing runs, unless the error is ctx's.
 	Start(ctx context.Context, attempt, execution string, spec runner.Spec) (Process, error)
-	// Find returns the agent of an execution, alive or ended, whoever started it: an
+	// Find returns the agent of an execution, alive or ended, started by any process: an
 	// engine that takes over from one that was killed goes on with it. The error is
 	// runner.ErrNoRun if the agent was never started and will not be.
 	Find(ctx context.Context, attempt, execution string) (Process, error)

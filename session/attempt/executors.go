@@ -67,7 +67,7 @@ func (r *recipe) check(prompt string) error {
 	return nil
 }
 
-// give is the command line of a run and what it reads.
+// give returns the command line of an execution and what it reads.
 func (r *recipe) give(prompt string, followUp bool) (command []string, stdin []byte) {
 	if r.Prompt == config.PromptArgument {
 		prompt = asArgument(prompt)
@@ -77,8 +77,8 @@ func (r *recipe) give(prompt string, followUp bool) (command []string, stdin []b
 	return command, stdin
 }
 
-// program is what a command line runs: a relative one with a slash is relative to
-// the project root, for the agent works elsewhere.
+// program returns what a command line runs: a relative path with a slash is relative
+// to the project root, since the agent works elsewhere.
 func (r *recipe) program(command []string) string {
 	name := filepath.FromSlash(command[0])
 	if strings.ContainsRune(name, filepath.Separator) && !filepath.IsAbs(name) {
@@ -87,7 +87,7 @@ func (r *recipe) program(command []string) string {
 	return command[0]
 }
 
-// installed tells whether there is such a program.
+// installed reports whether a program can be found.
 func installed(program string) bool {
 	_, err := exec.LookPath(program)
 	return err == nil
@@ -122,7 +122,7 @@ func (e *Engine) ListExecutors(ctx context.Context, identity string) (*Executors
 	return r, nil
 }
 
-// environment is what an attempt's programs get beside the server's own: the
+// environment is what an attempt's programs get in addition to the server's own: the
 // executor's, and then what leads a deepwork there back to this board.
 func (e *Engine) environment(attempt string, own []string) []string {
 	jobs := os.Getenv(config.JobsFoldersEnv)

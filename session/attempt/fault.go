@@ -13,8 +13,8 @@ import (
 	"deepwork/session"
 )
 
-// fault makes of a board's error what an agent can act on.
-// What the caller knows better, such as which id was not found, it says before.
+// fault turns a board's error into one that an agent can act on. Callers handle
+// before what they know better, such as which id was not found.
 func fault(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -41,8 +41,8 @@ func fault(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// gitFailed says that git, or the disk below it, does not do what it is asked: no
-// fault of the arguments, and mostly one that can be mended.
+// gitFailed reports a failure of git, or of the disk below it: no fault of the
+// arguments, and mostly one that can be fixed.
 func gitFailed(what string, err error) error {
 	return session.NotNow("git_failed", "%s: %v. Nothing was changed; mend that and call again.", what, err).Because(err)
 }
@@ -69,7 +69,7 @@ func found(doing string, err error, what, field, id, remedy string) error {
 	return fault(doing, err)
 }
 
-// cursor says of a list's error that its cursor is to blame, where it is.
+// cursor explains a list's error if its cursor is the cause.
 func cursor(p task.Page, err error) error {
 	if !errors.Is(err, task.ErrCursor) {
 		return err
@@ -87,7 +87,7 @@ const (
 	remedySession = "list_task_attempts gives the session of each attempt as latest_session_id; or pass attempt_id."
 )
 
-// digest tells calls of the same arguments from others.
+// digest is the same for calls with the same arguments only.
 func digest(args any) string {
 	text, err := json.Marshal(args)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"deepwork/session"
 )
 
-// ignore sees to it that git does not take the board's files and the worktrees
+// ignore ensures that git does not take the board's files and the worktrees
 // for the project's own: missing lines are added to .deepwork/.gitignore, all
 // others left alone. A worktrees folder elsewhere in the project gets a
 // .gitignore of its own.

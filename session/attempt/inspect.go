@@ -21,8 +21,8 @@ import (
 // Inspect looks at the task board of the project at root, and at what belongs to
 // it: executions and the servers that lead them, worktrees, branches and rescue refs
 // ("deepwork check"). cfg says where worktrees are made. It changes nothing (of
-// SQLite, every reader makes board.db-shm and an empty board.db-wal), may run beside
-// servers, runs git and blocks for it and the disk. A project without a board is
+// SQLite, every reader makes board.db-shm and an empty board.db-wal), may run while
+// servers do, runs git and blocks for it and the disk. A project without a board is
 // well. What is under way may be among the findings: inspect again, and see
 // session.Report.Confirmed.
 func Inspect(ctx context.Context, root string, cfg *config.Config, logger *slog.Logger) (session.Report, error) {

@@ -19,8 +19,8 @@ import (
 	"deepwork/session/store"
 )
 
-// launch returns the process of the run, or why there is none. Whatever was begun
-// before, here or by a server that is dead, it goes on with.
+// launch returns the process of the run, or why there is none. It continues what was
+// begun before, here or by a server that is dead.
 func (r *run) launch() (Process, *outcome) {
 	e := r.engine
 	proc, end := r.find()
@@ -50,9 +50,9 @@ func (r *run) launch() (Process, *outcome) {
 	return nil, failed("The agent could not be started: %v", err)
 }
 
-// find returns the process of the run, if one was begun; both nil: there is none,
-// and there will be none. It goes on looking until it knows: an agent that runs
-// must never be taken for one that does not.
+// find returns the process of the run, if one was begun; if both results are nil
+// there is none, and will be none. It looks until it knows: an agent that runs must
+// never be taken for one that does not.
 func (r *run) find() (Process, *outcome) {
 	for {
 		proc, err := r.engine.executor.Find(r.ctx, r.exec.AttemptID, r.exec.ID)
@@ -68,8 +68,8 @@ func (r *run) find() (Process, *outcome) {
 	}
 }
 
-// hindered is the outcome of an error that says nothing of the agent. Where the
-// server ends, what never ran waits again; else it has failed, with its reason.
+// hindered is the outcome of an error that has nothing to do with the agent. If the
+// server ends, what never ran waits again; else it has failed, with the reason.
 func (r *run) hindered(doing string, err error) *outcome {
 	if r.ctx.Err() != nil {
 		return &outcome{drop: true}
@@ -88,7 +88,7 @@ func (r *run) hindered(doing string, err error) *outcome {
 // agent was started.
 func notYet() *outcome { return &outcome{Ending: task.Ending{State: task.Stopped}, again: true} }
 
-// prepare makes the workspace where there is none yet, and says what to run there.
+// prepare makes the workspace if there is none yet, and returns what to run there.
 func (r *run) prepare() (*runner.Spec, *outcome) {
 	ctx, e := r.making, r.engine
 	cfg, err := e.config(ctx)
@@ -144,7 +144,7 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 	return spec, nil
 }
 
-// made tells whether the worktrees of an attempt were made.
+// made reports whether the worktrees of an attempt were made.
 func made(a *task.Attempt) bool {
 	for _, repo := range a.Repos {
 		if repo.BaseCommit == nil {
@@ -217,7 +217,7 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 	return nil
 }
 
-// branchTries bounds how often an attempt's branch is drawn anew.
+// branchTries bounds how often another name is drawn for an attempt's branch.
 const branchTries = 5
 
 // setupMark is what the setup commands of an attempt, and all that they start,

@@ -16,7 +16,7 @@ import (
 
 func (e *Engine) boardPath() string { return filepath.Join(e.home, "board.db") }
 
-// owner is how the worktrees of this board are told from those of other projects in
+// owner distinguishes the worktrees of this board from those of other projects in
 // the same folder: by the board's file, whichever symlinks lead a server to it.
 func (e *Engine) owner() string {
 	root, err := filepath.EvalSymlinks(e.o.Root)
@@ -26,7 +26,7 @@ func (e *Engine) owner() string {
 	return filepath.Join(root, ".deepwork", "board.db")
 }
 
-// records is the folder of what is written about an attempt beside the board.
+// records is the folder of what is kept of an attempt outside the board.
 func (e *Engine) records(attempt string) string {
 	return local{home: e.home}.records(attempt)
 }

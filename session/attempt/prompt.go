@@ -7,7 +7,7 @@ import (
 	"deepwork/catalog/task"
 )
 
-// firstPrompt is what an attempt's agent is told at first: the task, then the
+// firstPrompt is the first prompt of an attempt's agent: the task, then the
 // caller's own words, then how to run the workflow that the task names.
 func firstPrompt(t *task.Task, prompt *string) string {
 	parts := []string{"# " + t.Title}

@@ -37,7 +37,7 @@ func (e *Engine) serve() {
 	}
 }
 
-// look does what there is to do now.
+// look does what is due now.
 func (e *Engine) look(ctx context.Context, recovered *bool) error {
 	b, err := e.boardIfThere(ctx)
 	if err != nil || b == nil {

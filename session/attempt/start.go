@@ -67,7 +67,7 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, identity string, a StartA
 		return nil, err
 	}
 	folder := filepath.Join(e.worktreesDir(cfg), made.ID)
-	placeRepos(folder, made.Repos)
+	setWorktrees(folder, made.Repos)
 	made.Workspace = folder
 	if len(made.Repos) == 1 {
 		made.Workspace = made.Repos[0].Worktree
@@ -171,9 +171,9 @@ func newBranch(ctx context.Context, b store.Board, keeper *worktree.Keeper, titl
 	return "", session.NotNow("no_branch_left", "No branch is left for attempts of this task: %d names were tried, such as %s. Delete branches of old attempts, or change the task's title, and call again.", tries, worktree.BranchFor(title))
 }
 
-// placeRepos says where each worktree of an attempt is: in a folder of the
+// setWorktrees sets where each worktree of an attempt is: in a folder of the
 // repository's name, made fit to be one, and unique.
-func placeRepos(folder string, repos []task.AttemptRepo) {
+func setWorktrees(folder string, repos []task.AttemptRepo) {
 	taken := make(map[string]bool)
 	for i := range repos {
 		name := folderName(repos[i].RepoName)

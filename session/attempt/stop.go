@@ -13,7 +13,7 @@ import (
 	"deepwork/session/store"
 )
 
-// stopPatience bounds a stop_attempt, beside the grace that the agent has.
+// stopPatience bounds a stop_attempt, in addition to the grace of the agent.
 const stopPatience = 30 * time.Second
 
 // StopAttempt ends an attempt's agent with all that it started, or takes the
@@ -113,7 +113,7 @@ func (e *Engine) askOwner(ctx context.Context, identity string, x *task.Executio
 }
 
 // serveRequests carries out what other servers ask of the owner of an attempt. A
-// stop is answered when it has begun: the board tells when it is over.
+// stop is answered when it has begun: the board says when it is over.
 func (e *Engine) serveRequests() {
 	owns := func(attempt string) bool {
 		e.mu.Lock()

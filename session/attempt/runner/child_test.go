@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
@@ -18,12 +16,13 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"deepwork/actor/testkit"
 )
 
 // The test binary is the shim, the agent and the server too: modeEnv says which.
 const (
 	modeEnv = "RUNNER_TEST_MODE"
-	hubEnv  = "RUNNER_TEST_HUB"
 	ranEnv  = "RUNNER_TEST_RAN" // a folder in which each agent that runs leaves a file
 )
 
@@ -90,40 +89,40 @@ func child(mode string) int {
 		os.Stdout.Write(b)
 		os.Stderr.Write(bytes.Repeat([]byte{0, 0xff}, 100_000))
 	case "hang":
-		attend()
-		forever()
+		testkit.Attend()
+		testkit.Forever()
 	case "obedient":
 		end := make(chan os.Signal, 1)
 		signal.Notify(end, syscall.SIGTERM)
-		attend()
+		testkit.Attend()
 		<-end
 		fmt.Println("tidied up")
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
-		spawn("leaf", nil)
-		attend()
-		forever()
+		testkit.Spawn(false, ranEnv+"=", modeEnv+"=leaf")
+		testkit.Attend()
+		testkit.Forever()
 	case "leaf":
 		signal.Ignore(syscall.SIGTERM)
-		attend()
-		forever()
+		testkit.Attend()
+		testkit.Forever()
 	case "orphans": // leaves one in its group and one that has left it, and exits
-		spawn("leaf", nil)
-		spawn("leaf", detached)
+		testkit.Spawn(false, ranEnv+"=", modeEnv+"=leaf")
+		testkit.Spawn(true, ranEnv+"=", modeEnv+"=leaf")
 		fmt.Println("done")
 	case "family": // like orphans, and stays
-		spawn("leaf", nil)
-		spawn("leaf", detached)
-		attend()
-		forever()
+		testkit.Spawn(false, ranEnv+"=", modeEnv+"=leaf")
+		testkit.Spawn(true, ranEnv+"=", modeEnv+"=leaf")
+		testkit.Attend()
+		testkit.Forever()
 	case "tidyfamily": // dies of SIGTERM; its child takes its time
-		spawn("tidy", nil)
-		attend()
-		forever()
+		testkit.Spawn(false, ranEnv+"=", modeEnv+"=tidy")
+		testkit.Attend()
+		testkit.Forever()
 	case "tidy":
 		end := make(chan os.Signal, 1)
 		signal.Notify(end, syscall.SIGTERM)
-		attend()
+		testkit.Attend()
 		<-end
 		fmt.Println("the child tidied up")
 	case "server": // starts a run, tells and stays
@@ -134,7 +133,7 @@ func child(mode string) int {
 		os.Unsetenv(modeEnv)
 		p, err := testRunner().Start(context.Background(), spec)
 		fmt.Println(p != nil, err)
-		forever()
+		testkit.Forever()
 	case "nested": // an agent that starts a run of its own
 		var spec Spec
 		if err := json.Unmarshal([]byte(os.Getenv("RUNNER_TEST_SPEC")), &spec); err != nil {
@@ -145,56 +144,6 @@ func child(mode string) int {
 		}
 	}
 	return 0
-}
-
-// spawn starts a child that shares the pipes, and returns once it has reported.
-func spawn(mode string, change func(*exec.Cmd)) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), ranEnv+"=", modeEnv+"="+mode, "RUNNER_TEST_PARENT="+l.Addr().String())
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if change != nil {
-		change(cmd)
-	}
-	if err := cmd.Start(); err != nil {
-		panic(err)
-	}
-	c, err := l.Accept()
-	if err != nil {
-		panic(err)
-	}
-	c.Close()
-	l.Close()
-}
-
-// attend reports to the test, and holds a connection for as long as the process
-// lives; then to the parent, if it waits.
-func attend() {
-	if hub := os.Getenv(hubEnv); hub != "" {
-		c, err := net.Dial("tcp", hub)
-		if err != nil {
-			panic(err)
-		}
-		fmt.Fprintf(c, "%d\n", os.Getpid())
-		keepOpen = append(keepOpen, c)
-	}
-	if parent := os.Getenv("RUNNER_TEST_PARENT"); parent != "" {
-		if c, err := net.Dial("tcp", parent); err == nil {
-			c.Close()
-		}
-	}
-}
-
-var keepOpen []net.Conn // from the garbage collector
-
-// forever is a select{} that the runtime does not take for a deadlock.
-func forever() {
-	for {
-		time.Sleep(time.Hour)
-	}
 }
 
 func testRunner() *Runner {
@@ -209,17 +158,12 @@ func testRunner() *Runner {
 type bench struct {
 	t   *testing.T
 	dir string
-	hub net.Listener
+	hub *testkit.Hub
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bench{t, t.TempDir(), l}
-	t.Cleanup(func() { l.Close() })
+	b := &bench{t, t.TempDir(), testkit.NewHub(t)}
 	must(t, os.MkdirAll(b.path("ran"), 0o700))
 	must(t, os.MkdirAll(b.path("work"), 0o700))
 	t.Cleanup(b.nothingLeft)
@@ -234,7 +178,7 @@ func (b *bench) spec(run, mode string) Spec {
 	must(b.t, err)
 	return Spec{
 		Dir: b.path(run), Log: b.path("log"), Command: []string{self}, Work: b.path("work"),
-		Env: []string{modeEnv + "=" + mode, hubEnv + "=" + b.hub.Addr().String(), ranEnv + "=" + b.path("ran"), "BENCH=" + b.dir},
+		Env: []string{modeEnv + "=" + mode, b.hub.Env(), ranEnv + "=" + b.path("ran"), "BENCH=" + b.dir},
 	}
 }
 
@@ -308,34 +252,10 @@ func texts(entries []Entry, stream string) string {
 	return strings.Join(s, "|")
 }
 
-// A visitor is a process that has reported.
-type visitor struct {
-	t    *testing.T
-	pid  int
-	conn net.Conn
-}
-
 // next waits until a process has reported.
-func (b *bench) next() *visitor {
+func (b *bench) next() *testkit.Visitor {
 	b.t.Helper()
-	b.hub.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute))
-	c, err := b.hub.Accept()
-	must(b.t, err)
-	b.t.Cleanup(func() { c.Close() })
-	var pid int
-	if _, err := fmt.Fscanln(c, &pid); err != nil || pid == 0 {
-		b.t.Fatalf("a process reported %d, %v", pid, err)
-	}
-	return &visitor{b.t, pid, c}
-}
-
-// gone fails the test unless the process has ended, or does within a moment.
-func (v *visitor) gone() {
-	v.t.Helper()
-	v.conn.SetReadDeadline(time.Now().Add(time.Minute))
-	if _, err := v.conn.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
-		v.t.Errorf("process %d is still there", v.pid)
-	}
+	return b.hub.Next()
 }
 
 // nothingLeft fails the test if a process of it lives: each has the bench's

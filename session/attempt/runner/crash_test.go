@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"deepwork/actor/process"
+	"deepwork/actor/testkit"
 )
 
 // A shim that is killed takes its agent with it, or whoever notices does, and
@@ -36,12 +37,12 @@ func TestShimKilled(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	v.gone()
-	inGroup.gone()
+	v.Gone()
+	inGroup.Gone()
 	if runtime.GOOS == "linux" {
-		away.gone()
+		away.Gone()
 	} else {
-		syscall.Kill(away.pid, syscall.SIGKILL)
+		syscall.Kill(away.PID, syscall.SIGKILL)
 	}
 	found, err := testRunner().Find(t.Context(), b.path("1"))
 	must(t, err)
@@ -120,8 +121,8 @@ func TestServerKilled(t *testing.T) {
 	server.Wait()
 	p, err := testRunner().Find(t.Context(), s.Dir)
 	must(t, err)
-	if p.pid() != v.pid {
-		t.Errorf("found %d, the agent is %d", p.pid(), v.pid)
+	if p.pid() != v.PID {
+		t.Errorf("found %d, the agent is %d", p.pid(), v.PID)
 	}
 	if e := b.stop(p, time.Minute); !e.Stopped || e.FinalMessage != "tidied up" {
 		t.Errorf("%+v", e)
@@ -134,7 +135,7 @@ func TestServerKilledWhileStarting(t *testing.T) {
 	b := newBench(t)
 	for i := range 12 {
 		s := b.spec(fmt.Sprint(i), "hang")
-		s.Env = append(s.Env, hubEnv+"=")
+		s.Env = append(s.Env, testkit.HubEnv+"=")
 		text, err := json.Marshal(s)
 		must(t, err)
 		server := exec.Command(s.Command[0])
@@ -176,8 +177,8 @@ func TestNestedRun(t *testing.T) {
 	}
 	found, err := testRunner().Find(t.Context(), inner.Dir)
 	must(t, err)
-	if found.pid() != v.pid {
-		t.Errorf("found %d, want %d", found.pid(), v.pid)
+	if found.pid() != v.PID {
+		t.Errorf("found %d, want %d", found.pid(), v.PID)
 	}
 	if e := b.stop(found, time.Minute); !e.Stopped || e.Interrupted {
 		t.Errorf("%+v", e)

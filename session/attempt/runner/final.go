@@ -17,7 +17,7 @@ const MaxFinal = 4000
 const maxEvent = 1 << 20
 
 // Final returns the final message of a program that wrote these lines: what it
-// itself calls its answer, where it speaks the JSON of one of the known executors
+// itself calls its answer, if it writes the JSON of one of the known executors
 // (Claude Code and Cursor's "result", Codex's "agent_message", Gemini's
 // "response" and assistant messages, OpenCode's "text"), else its last line that
 // is not blank, that of stdout before that of stderr. It has at most MaxFinal
@@ -30,7 +30,7 @@ func Final(entries []Entry) string {
 	return f.message()
 }
 
-// finalOf is the final message of a run as far as its log tells, from an index on.
+// finalOf is the final message of a run according to its log, from an index on.
 func finalOf(log string, from int64) string {
 	entries, _, err := Tail(context.Background(), log, nil, 200, 0)
 	if err != nil {

@@ -190,6 +190,6 @@ func TestInheritedFilesAreClosed(t *testing.T) {
 	if _, err := r.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
 		t.Errorf("the pipe is open: %v", err)
 	}
-	must(t, syscall.Kill(v.pid, syscall.SIGKILL))
+	must(t, syscall.Kill(v.PID, syscall.SIGKILL))
 	b.wait(b.start(s))
 }

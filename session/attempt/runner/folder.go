@@ -43,7 +43,7 @@ type specRecord struct {
 // written before the agent is started.
 type startedRecord struct {
 	PID       int       `json:"pid"`
-	Start     string    `json:"start"` // when the system started that process: tells it from a later one of the same number
+	Start     string    `json:"start"` // when the system started it; a later process with the same number has another
 	ShimPID   int       `json:"shim_pid"`
 	ShimStart string    `json:"shim_start"`
 	Boot      string    `json:"boot"` // which run of the system the numbers belong to
@@ -124,7 +124,7 @@ func putSpare(dir string) error {
 }
 
 // writeExit records how a run ended, durably, in the room that was set aside
-// for it where there is some.
+// for it, if there is some.
 func writeExit(dir string, e *Exit) error {
 	data, err := json.Marshal(e)
 	if err != nil {
@@ -149,7 +149,7 @@ func writeExit(dir string, e *Exit) error {
 	return disk.SyncFolder(dir)
 }
 
-// removeFile removes a record, durably; that there is none is no error.
+// removeFile removes a record, durably; a missing one is no error.
 func removeFile(dir, name string) error { return disk.Drop(filepath.Join(dir, name)) }
 
 // maxGrace is the longest grace period of a stop.

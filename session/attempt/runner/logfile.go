@@ -35,7 +35,7 @@ type logFile struct {
 	lock *durable.FileLock
 
 	mu    sync.Mutex
-	f     *os.File  // the last segment; nil: there is none yet
+	f     *os.File  // the last segment; nil if there is none yet
 	segs  []segment // all of them, the last one's size is that of f
 	total int64     // bytes of all segments
 	next  int64     // the next entry's index
@@ -45,7 +45,7 @@ type logFile struct {
 	why   error     // of the last one
 }
 
-// openLog opens a log for writing, and makes it where it is missing. The rest of
+// openLog opens a log for writing, and makes it if it is missing. The rest of
 // a line that a killed writer has left is cut off. It waits as long as patience
 // for another writer to let go of it.
 func openLog(dir string, patience time.Duration) (*logFile, error) {
@@ -210,7 +210,7 @@ func (l *logFile) close() error {
 }
 
 // Note writes a system entry to a log in which no run writes now, and makes the
-// log where it is missing. Line breaks in the text make it several entries. It
+// log if it is missing. Line breaks in the text make it several entries. It
 // blocks until the entry is on disk, and fails where that cannot be or a run
 // writes the log. Of notes that are written at once each waits for the others, a
 // moment.

@@ -46,8 +46,8 @@ func Alive(dir string) (bool, error) { return durable.Locked(filepath.Join(dir, 
 
 // A view is what a folder says at one moment.
 type view struct {
-	started *startedRecord // nil: the folder is not marked
-	exit    *Exit          // nil: no exit is recorded
+	started *startedRecord // nil if the folder is not marked
+	exit    *Exit          // nil if no exit is recorded
 	alive   bool           // a shim lives; valid if there is no exit
 }
 

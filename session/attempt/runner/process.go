@@ -16,8 +16,8 @@ const waitMax = 250 * time.Millisecond
 // servers may wait for one and stop it.
 type Process struct {
 	dir     string
-	started *startedRecord // nil: it was never started
-	exit    *Exit          // nil: it ran when it was found
+	started *startedRecord // nil if it was never started
+	exit    *Exit          // nil if it ran when it was found
 }
 
 // StartedAt is when the agent was started, by the clock of its shim; zero if it

@@ -89,7 +89,7 @@ func TestExits(t *testing.T) {
 	}
 	p := b.start(b.spec("4", "hang"))
 	v := b.next()
-	must(t, syscall.Kill(v.pid, syscall.SIGKILL))
+	must(t, syscall.Kill(v.PID, syscall.SIGKILL))
 	if e := b.wait(p); e.Code != -1 || e.Signal != "SIGKILL" || e.Interrupted {
 		t.Errorf("killed: %+v", e)
 	}
@@ -210,8 +210,8 @@ func TestStartTwice(t *testing.T) {
 	v := b.next()
 	wg.Wait()
 	for _, pid := range pids {
-		if pid != v.pid {
-			t.Errorf("pids %v, the agent is %d", pids, v.pid)
+		if pid != v.PID {
+			t.Errorf("pids %v, the agent is %d", pids, v.PID)
 			break
 		}
 	}

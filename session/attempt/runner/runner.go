@@ -1,13 +1,13 @@
-// Package runner runs coding agents so that they outlive the server: a shim of
-// ours, the same binary in a session of its own, runs the agent, writes its log
-// and records how it ended, in a folder a run. A server that starts later finds
-// the run there, whether it goes on or has ended (DESIGN "Task board").
+// Package runner runs coding agents so that they outlive the server: a shim, which
+// is the same binary in a session of its own, runs the agent, writes its log and
+// records how it ended, in one folder per run. A server that starts later finds the
+// run there, alive or ended (DESIGN "Task board").
 //
-// What is true of a run is on disk alone, under one lock. The shim holds the
-// lock of its run for as long as it lives, and marks the folder before it starts
-// the agent. So whoever looks can tell: a lock that is held is a run that goes
-// on; a free one, with the mark and without an exit, is a run that was cut short;
-// a free one without the mark is a run whose agent was never started.
+// The state of a run is on disk alone, under one lock. The shim holds the lock of its
+// run for as long as it lives, and marks the folder before it starts the agent. So a
+// lock that is held is a run that goes on; a free one, with the mark and without an
+// exit, is a run that was cut short; a free one without the mark is a run whose agent
+// was never started.
 package runner
 
 import (
@@ -41,7 +41,7 @@ type Spec struct {
 
 // An Exit is how a run ended.
 type Exit struct {
-	Code         int       `json:"code"`                    // -1 where a signal ended it, or where it is not known
+	Code         int       `json:"code"`                    // -1 if a signal ended it, or if it is not known
 	Signal       string    `json:"signal,omitempty"`        // "SIGKILL" and the like
 	Stopped      bool      `json:"stopped,omitempty"`       // Stop was called before it ended
 	Interrupted  bool      `json:"interrupted,omitempty"`   // it was cut short: the shim died without a word
@@ -51,12 +51,9 @@ type Exit struct {
 	EndedAt      time.Time `json:"ended_at"`                // of an interrupted run: when that was noticed
 }
 
-// Errors that callers tell apart.
-var (
-	// ErrNoRun is what Find gives for a folder in which nothing runs, nothing has
-	// run and nothing will run unless Start is called.
-	ErrNoRun = errors.New("no run was begun in this folder")
-)
+// ErrNoRun is the error of Find for a folder in which nothing runs, nothing has run
+// and nothing will run unless Start is called.
+var ErrNoRun = errors.New("no run was begun in this folder")
 
 // A Runner starts and finds runs. Shim is the command line of the shim without
 // its last argument, such as [/path/to/deepwork attempt-shim]. It has no state
@@ -71,13 +68,11 @@ const startTries = 3
 // or why it does not. A folder in which a run was begun before is not begun
 // again: Start then finds that one, and its Spec counts, not this one. A folder
 // that has a Spec and whose agent never ran, since the server was killed in
-// between, is begun now. However often and by whomever it is called, the agent of
-// a folder is started once at most.
+// between, is begun now. The agent of a folder is started once at most, however
+// often Start is called by any number of processes.
 //
-// It blocks for as long as that takes. When ctx ends before, its error is
-// returned and the run may come up nevertheless: Find and a later Start tell. Any
-// other error means that nothing runs, and names what is missing (a disk that is
-// full, a folder that cannot be written).
+// If ctx ends first its error is returned, and the run may come up nevertheless;
+// Find and a later Start report that. Any other error means that nothing runs.
 func (r *Runner) Start(ctx context.Context, spec Spec) (*Process, error) {
 	if err := spec.check(); err != nil {
 		return nil, fmt.Errorf("starting a run: %w", err)
@@ -183,8 +178,8 @@ func putSpec(ctx context.Context, spec Spec) error {
 	})
 }
 
-// forget takes the Spec away from a folder whose agent never ran. It tells
-// whether that holds: false means that somebody begins it just now.
+// forget removes the Spec from a folder whose agent never ran. It reports false if
+// another process is just beginning the run.
 func forget(ctx context.Context, dir string) (bool, error) {
 	if !exists(dir, specFile) && !exists(dir, startedFile) && !exists(dir, exitFile) {
 		return true, nil

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 func (b *bench) stop(p *Process, grace time.Duration) Exit {
@@ -32,16 +34,16 @@ func TestStop(t *testing.T) {
 	if e := b.stop(p, 50*time.Millisecond); !e.Stopped || e.Signal != "SIGKILL" {
 		t.Errorf("stubborn: %+v", e)
 	}
-	v.gone()
-	child.gone()
+	v.Gone()
+	child.Gone()
 	// The child of one that listens has the grace period, too.
 	p = b.start(b.spec("3", "tidyfamily"))
 	v, child = b.next(), b.next()
 	if e := b.stop(p, time.Minute); !e.Stopped || e.Signal != "SIGTERM" || e.FinalMessage != "the child tidied up" {
 		t.Errorf("family: %+v", e)
 	}
-	v.gone()
-	child.gone()
+	v.Gone()
+	child.Gone()
 	// No grace at all; and it is stopped by one that has found it.
 	b.start(b.spec("4", "stubborn"))
 	b.next()
@@ -86,7 +88,7 @@ func TestStopWhileStarting(t *testing.T) {
 	b := newBench(t)
 	for i := range 8 {
 		s := b.spec(fmt.Sprint(i), "hang")
-		s.Env = append(s.Env, hubEnv+"=") // nobody listens
+		s.Env = append(s.Env, testkit.HubEnv+"=") // nobody listens
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for pause := looks(2 * time.Millisecond); !exists(s.Dir, specFile); {
@@ -114,7 +116,7 @@ func TestShimSurvivesSignals(t *testing.T) {
 	if err != nil || sid != p.started.ShimPID {
 		t.Errorf("the shim's session is %d, %v", sid, err)
 	}
-	must(t, syscall.Kill(v.pid, syscall.SIGTERM))
+	must(t, syscall.Kill(v.PID, syscall.SIGTERM))
 	if e := b.wait(p); e.Signal != "SIGTERM" || e.Stopped || e.Interrupted {
 		t.Errorf("%+v", e)
 	}
@@ -128,11 +130,11 @@ func TestOrphans(t *testing.T) {
 	if e := b.wait(p); e.Code != 0 || e.FinalMessage != "done" {
 		t.Errorf("%+v", e)
 	}
-	inGroup.gone()
+	inGroup.Gone()
 	if runtime.GOOS == "linux" {
-		away.gone()
+		away.Gone()
 	} else {
-		syscall.Kill(away.pid, syscall.SIGKILL)
+		syscall.Kill(away.PID, syscall.SIGKILL)
 	}
 }
 

@@ -1,0 +1,8 @@
+//go:build unix
+
+package testkit
+
+import "syscall"
+
+// apart lets a child leave the session and the process group of its parent.
+var apart = &syscall.SysProcAttr{Setsid: true}

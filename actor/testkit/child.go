@@ -1,0 +1,131 @@
+// Package testkit holds what the tests of several packages share. Only tests import it.
+package testkit
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// The environment of processes that a test starts from its own binary.
+const (
+	HubEnv    = "TESTKIT_HUB" // the address of the test's Hub
+	parentEnv = "TESTKIT_PARENT"
+)
+
+// patience bounds the waits for other processes, also on a busy machine.
+const patience = time.Minute
+
+// Spawn starts this binary again, in a child of a test, with entries added to its
+// environment, and returns once that has called Attend. It shares the pipes of this
+// process. If away is set it leaves the session and the process group.
+func Spawn(away bool, env ...string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(err)
+	defer l.Close()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(append(os.Environ(), env...), parentEnv+"="+l.Addr().String())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if away {
+		cmd.SysProcAttr = apart
+	}
+	check(cmd.Start())
+	c, err := l.Accept()
+	check(err)
+	c.Close()
+}
+
+// Attend reports to the test's Hub, if there is one, and holds a connection to it for
+// as long as the process lives; then to the process that has called Spawn. It returns
+// the connection.
+func Attend() (hub net.Conn) {
+	if addr := os.Getenv(HubEnv); addr != "" {
+		var err error
+		hub, err = net.Dial("tcp", addr)
+		check(err)
+		fmt.Fprintf(hub, "%d\n", os.Getpid())
+		open = append(open, hub)
+	}
+	if parent := os.Getenv(parentEnv); parent != "" {
+		if c, err := net.Dial("tcp", parent); err == nil {
+			c.Close()
+		}
+	}
+	return hub
+}
+
+var open []net.Conn // kept from the garbage collector
+
+// Forever blocks in a way that the runtime does not take for a deadlock.
+func Forever() {
+	for {
+		time.Sleep(time.Hour)
+	}
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// A Hub is where the processes of a test report.
+type Hub struct {
+	t testing.TB
+	l *net.TCPListener
+}
+
+// NewHub returns a Hub that is closed at the end of the test.
+func NewHub(t testing.TB) *Hub {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return &Hub{t, l.(*net.TCPListener)}
+}
+
+// Env returns the entry of an environment that makes Attend report to h.
+func (h *Hub) Env() string { return HubEnv + "=" + h.l.Addr().String() }
+
+// A Visitor is a process that has reported.
+type Visitor struct {
+	net.Conn
+	PID int
+	t   testing.TB
+}
+
+// Next waits until a process has reported. It returns nil, and fails the test, if none does.
+func (h *Hub) Next() *Visitor {
+	h.l.SetDeadline(time.Now().Add(patience))
+	c, err := h.l.Accept()
+	if err != nil {
+		h.t.Errorf("no process has reported: %v", err)
+		return nil
+	}
+	h.t.Cleanup(func() { c.Close() })
+	v := &Visitor{Conn: c, t: h.t}
+	if _, err := fmt.Fscanln(c, &v.PID); err != nil || v.PID == 0 {
+		h.t.Errorf("a process reported %d, %v", v.PID, err)
+	}
+	return v
+}
+
+// Gone fails the test unless the process has ended, or does so in time.
+func (v *Visitor) Gone() {
+	v.t.Helper()
+	v.SetReadDeadline(time.Now().Add(patience))
+	if _, err := v.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
+		v.t.Errorf("process %d is still there", v.PID)
+	}
+}
+
+// Alive reports whether the process holds its connection.
+func (v *Visitor) Alive() bool {
+	v.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	_, err := v.Read(make([]byte, 1))
+	return os.IsTimeout(err)
+}
