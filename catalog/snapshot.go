@@ -18,7 +18,7 @@ type Snapshot struct {
 	memo   sync.Map              // key -> func() any, which computes once
 }
 
-// A LoadError is a job that could not be loaded as it now stands. A job whose
+// A LoadError is a job that could not be loaded as it is now. A job whose
 // last good definition is still served is in Jobs too.
 type LoadError struct {
 	JobName     string          // the directory's name
@@ -30,7 +30,7 @@ type LoadError struct {
 func (s *Snapshot) Job(name string) *job.Job { return s.byName[name] }
 
 // Err finds the load error of a job by its directory's name, or by the name of
-// the definition that is still served; nil where there is none.
+// the definition that is still served; nil means none.
 func (s *Snapshot) Err(name string) *LoadError { return s.errs[name] }
 
 // Memo returns what compute returned the first time Memo was called on this

@@ -244,8 +244,8 @@ func replace(r *os.Root, name string, data []byte) error {
 	return err
 }
 
-// clearWay removes what has the name of a file's folder and is none, or the name of
-// the file and is a folder. It ignores errors: writing the file reports them.
+// clearWay removes files that have the name of one of a file's folders, and a folder
+// that has the file's name. It ignores errors: writing the file reports them.
 func clearWay(r *os.Root, below, name string) {
 	for i := range name + "/" {
 		if i < len(name) && name[i] != '/' {

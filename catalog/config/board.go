@@ -1,6 +1,6 @@
 package config
 
-// A Project is one of the task board besides the project root (key projects).
+// A Project is one of the task board, beside the project root (key projects).
 type Project struct {
 	Name  string // unique
 	Repos []Repo // at least one, with unique names
@@ -11,7 +11,7 @@ type Repo struct {
 	Name  string   // default: the last element of Path
 	Path  string   // as written: absolute, or relative to the project root
 	Copy  []string // files that a new worktree gets from it, relative to it, such as .env
-	Setup []string // a command run in each new worktree; nil: none
+	Setup []string // a command run in each new worktree; nil means none
 }
 
 // PromptMode says how an executor is given its prompt.
@@ -24,13 +24,13 @@ const (
 )
 
 // An Executor is a coding agent that attempts run (key executors): a command,
-// never from a tool's arguments. What is not set is zero here; whoever runs it
+// never from a tool's arguments. What is not set is zero here; the runner
 // fills in what the program knows of well-known executors.
 type Executor struct {
 	Name     string     // the key: upper-case letters, digits and '_'
 	Command  []string   // no shell; a relative program with a slash is relative to the project root
-	Prompt   PromptMode // "": not set
-	Resume   []string   // a follow-up in the same conversation; nil: Command
+	Prompt   PromptMode // "" means not set
+	Resume   []string   // a follow-up in the same conversation; nil means Command
 	Env      map[string]string
 	Variants []Variant // in the file's order
 }

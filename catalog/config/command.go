@@ -78,7 +78,7 @@ func SplitCommand(line string) ([]string, error) {
 	return words, nil
 }
 
-// doubleQuoted writes what stands before the closing quote, and returns how long
+// doubleQuoted writes the text before the closing quote, and returns how long
 // that is with the quote.
 func doubleQuoted(rest string, word *strings.Builder) (int, error) {
 	for i := 0; i < len(rest); i++ {

@@ -23,7 +23,7 @@ type Config struct {
 	Platforms   []string
 	QualityGate QualityGate
 	Git         Git
-	Toolsets    []string // of "workflows", "remote", "board"; nil: all
+	Toolsets    []string // of "workflows", "remote", "board"; nil means all
 
 	HTTP          HTTP
 	WorkflowTools WorkflowTools
@@ -34,8 +34,8 @@ type Config struct {
 
 // QualityGate configures reviews (seed 001 "Configuration").
 type QualityGate struct {
-	AgentReviewCommand   []string      // split like a shell would, run without one; nil: none
-	DefaultTimeout       time.Duration // of one review; 0: by the number of files
+	AgentReviewCommand   []string      // split like a shell would, run without one; nil means none
+	DefaultTimeout       time.Duration // of one review; 0 means by the number of files
 	DefaultMaxAttempts   int           // default 3
 	MaxConcurrentReviews int           // default the number of processors, at least 2
 	ReplyWithin          time.Duration // default 50 s

@@ -19,9 +19,9 @@ type HTTP struct {
 	// Tokens are the callers that may call; with any, a bearer token is needed.
 	Tokens []Token
 	// IdleTimeout is how long a connection may be silent before it is let go;
-	// its sessions stay resumable. Default 1 h; 0: never.
+	// its sessions stay resumable. Default 1 h; 0 means never.
 	IdleTimeout time.Duration
-	// AllowedHosts are Host headers that are taken besides those of the address
+	// AllowedHosts are Host headers that are accepted beside those of the address
 	// that is listened on, without a port and in lower case; AllowedOrigins the
 	// Origins of web pages that may call, as scheme://host[:port], in lower case.
 	AllowedHosts   []string

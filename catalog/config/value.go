@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"deepwork/catalog/internal/yamltree"
+	"deepwork/catalog/jsontext"
 )
 
 // maxDuration and maxCount are larger than any sensible value.
@@ -41,13 +42,7 @@ func kindName(n *yaml.Node) string {
 }
 
 // clip shortens a value for a message.
-func clip(s string) string {
-	const most = 60
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
-}
+func clip(s string) string { return jsontext.Clip(s, 61) }
 
 // fault reports a fault of a value.
 func (p *parser) fault(v value, format string, args ...any) {

@@ -13,10 +13,10 @@ import (
 // workflow_tools; seed 003, requirement 4).
 type WorkflowTools struct {
 	Enabled          bool             // default true
-	Include, Exclude []string         // globs on a workflow's name, as path.Match takes them; no Include: all
+	Include, Exclude []string         // globs on a workflow's name, as path.Match takes them; no Include means all
 	Prefix           string           // put before every tool's name: at most 32 letters, digits, '_' and '-'
-	RefreshInterval  time.Duration    // default 5 min; 0: only when asked or notified
-	ExecutionTimeout time.Duration    // default 5 min; 0: none
+	RefreshInterval  time.Duration    // default 5 min; 0 means only when asked or notified
+	ExecutionTimeout time.Duration    // default 5 min; 0 means none
 	ReplyWithin      time.Duration    // default 0: a call waits for the end
 	StatusInterval   time.Duration    // default 2 s
 	MaxConcurrent    int              // key max_concurrent_executions; default 10
@@ -34,7 +34,7 @@ type WorkflowSource struct {
 	Env     map[string]string // beside the server's own environment
 	URL     string            // streamable HTTP
 	Headers map[string]string // with ${NAME} as written: of the environment, put in at each connection
-	// ExecutionTimeout is the source's own; nil: WorkflowTools.ExecutionTimeout.
+	// ExecutionTimeout is the source's own; nil means WorkflowTools.ExecutionTimeout.
 	ExecutionTimeout *time.Duration
 	ListTool         string // default workflows-list-tool
 	ExecuteTool      string // default workflows-execute-tool

@@ -189,7 +189,7 @@ func (r ref) path(workflow int) string {
 	return fmt.Sprintf("workflows[%d].steps[%d][%d]", workflow, r.entry.index, r.index)
 }
 
-// resolve finds the steps of a workflow, each where it stands first.
+// resolve finds the steps of a workflow, each at its first position.
 func (d *decoder) resolve(j *Job, i int) []ref {
 	w, nodes := &j.Workflows[i], &d.workflowNodes[i]
 	refs := make([]ref, 0, len(w.Entries))

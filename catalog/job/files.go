@@ -41,7 +41,7 @@ func (e *instructionsError) Error() string {
 
 func (e *instructionsError) Unwrap() error { return e.fault.err }
 
-// CheckFiles tells what a job's folder lacks: instructions files, prompt files
+// CheckFiles returns what a job's folder lacks: instructions files, prompt files
 // and scripts of hooks that do not exist, are not regular files, are not UTF-8
 // text or lead outside the folder, each where job.yml names it. It is what
 // `deepwork validate` adds to Parse. It reads the files, and so may block.

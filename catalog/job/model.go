@@ -6,8 +6,8 @@ package job
 
 import "deepwork/catalog/internal/yamltree"
 
-// A Job is one job.yml, parsed and found valid. It is immutable: whoever
-// holds one may read it from any goroutine.
+// A Job is one job.yml, parsed and found valid. It is immutable and
+// may be read from any goroutine.
 type Job struct {
 	Name        string  // `^[a-z][a-z0-9_]*$`
 	Version     string  // three numbers, "1.0.0"
