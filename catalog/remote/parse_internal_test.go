@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"deepwork/catalog/jsontext"
 )
 
 // list reads a page.
@@ -80,11 +78,6 @@ func TestLongTextsAreCut(t *testing.T) {
 	w := one(t, `[{"id":"1","name":"n","description":"`+strings.Repeat("é", 9000)+`","metadata":{"x":"`+strings.Repeat("x", maxMetadata)+`"}}]`)
 	if n := len([]rune(w.Description)); n != maxDescription || !strings.HasSuffix(w.Description, "é…") || w.Metadata != nil || len(w.notes) != 2 {
 		t.Errorf("%d characters, %q", n, w.notes)
-	}
-	for s, want := range map[string]string{"abcd": "abcd", "abcde": "abc…", "äöüß": "äöüß", "äöüßx": "äöü…", "": "", "日本語だよ": "日本語…"} {
-		if got := jsontext.Clip(s, 4); got != want {
-			t.Errorf("jsontext.Clip(%q) = %q", s, got)
-		}
 	}
 }
 
