@@ -44,9 +44,10 @@ type connection struct {
 
 	// Under the lock of connections.
 	key   any                // *mcp.ServerSession, or sharedKey
-	ss    *mcp.ServerSession // nil: shared by the stateless requests of an identity
+	ss    *mcp.ServerSession // nil if it is shared by the stateless requests of an identity
+	end   func()             // ends it; blocks
 	calls int                // in flight
-	idle  time.Duration      // how long it may be without any; 0: for ever
+	idle  time.Duration      // how long it may be without any; 0 means for ever
 	until time.Time          // when that is over
 	timer *time.Timer        // looks whether it is
 	over  bool               // its session has ended, or is being closed since it was idle for too long
@@ -67,7 +68,7 @@ type connections struct {
 	byKey  map[any]*connection
 	byID   map[string]*connection // by the MCP session's id, where it has one
 	closed bool
-	wg     sync.WaitGroup // a goroutine for each MCP session, and a count for each shared connection
+	wg     sync.WaitGroup // a goroutine for each connection
 }
 
 func (c *connections) init(connect, stateless func(string) tool.WorkflowCaller, idle func() time.Duration) {
@@ -122,18 +123,21 @@ func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connect
 		conn.idle = c.idle()
 	}
 	c.byKey[key] = conn
+	var ended func()
 	if who.Stateless {
-		conn.Workflows = c.stateless(who.Identity)
-		c.wg.Add(1) // until closeShared
-		c.rest(conn)
-		return conn, nil
-	}
-	conn.Workflows, conn.ss = c.connect(who.Identity), ss
-	if id := ss.ID(); id != "" {
-		c.byID[id] = conn
+		over := make(chan struct{})
+		conn.Workflows, conn.end = c.stateless(who.Identity), sync.OnceFunc(func() { close(over) })
+		ended = func() { <-over }
+	} else {
+		conn.Workflows, conn.ss = c.connect(who.Identity), ss
+		conn.end = func() { ss.Close() } // it waits for the session's calls
+		ended = func() { ss.Wait() }     // until no call is in flight; how it ended is told to who serves it
+		if id := ss.ID(); id != "" {
+			c.byID[id] = conn
+		}
 	}
 	c.wg.Go(func() {
-		ss.Wait() // it returns when no call is in flight; how it ended is told to who serves it
+		ended()
 		c.mu.Lock()
 		conn.over = true
 		c.mu.Unlock()
@@ -147,11 +151,10 @@ func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connect
 	return conn, nil
 }
 
-// drop removes a connection from the maps, under the lock. It reports whether the
-// connection was there.
-func (c *connections) drop(conn *connection) bool {
+// drop removes a connection from the maps, under the lock.
+func (c *connections) drop(conn *connection) {
 	if c.byKey[conn.key] != conn {
-		return false
+		return
 	}
 	delete(c.byKey, conn.key)
 	if conn.ss != nil {
@@ -160,24 +163,30 @@ func (c *connections) drop(conn *connection) bool {
 	if conn.timer != nil {
 		conn.timer.Stop()
 	}
-	return true
+}
+
+// finish ends a connection, under the lock. A shared one is dropped at once, so that
+// the next request of its identity opens another.
+func (c *connections) finish(conn *connection) {
+	if conn.ss == nil {
+		c.drop(conn)
+	} else {
+		conn.over = true
+	}
+	c.wg.Go(conn.end)
 }
 
 // release ends a call.
 func (c *connections) release(conn *connection) {
 	c.mu.Lock()
-	conn.calls--
-	over := false
-	if conn.calls == 0 {
-		if conn.ss == nil && c.closed {
-			over = c.drop(conn)
-		} else if c.byKey[conn.key] == conn {
-			c.rest(conn)
-		}
+	defer c.mu.Unlock()
+	if conn.calls--; conn.calls > 0 || c.byKey[conn.key] != conn {
+		return
 	}
-	c.mu.Unlock()
-	if over {
-		c.closeShared(conn)
+	if conn.ss == nil && c.closed {
+		c.finish(conn)
+	} else {
+		c.rest(conn)
 	}
 }
 
@@ -207,20 +216,7 @@ func (c *connections) look(conn *connection) {
 		conn.timer.Reset(left)
 		return
 	}
-	if conn.ss != nil {
-		conn.over = true
-		c.wg.Go(func() { conn.ss.Close() }) // the goroutine that waits for it does the rest
-		return
-	}
-	c.drop(conn)
-	c.wg.Go(func() { c.closeShared(conn) })
-}
-
-// closeShared ends a shared connection that was dropped.
-func (c *connections) closeShared(conn *connection) {
-	defer c.wg.Done()
-	conn.cancel(tool.ErrStopping)
-	conn.Workflows.Close()
+	c.finish(conn)
 }
 
 // Cut cancels the calls of an MCP session whose client is gone.
@@ -275,10 +271,9 @@ func (c *connections) Close(ctx context.Context) (left int) {
 	for _, conn := range c.byKey {
 		switch {
 		case conn.ss != nil:
-			c.wg.Go(func() { conn.ss.Close() }) // it waits for the session's calls
+			c.wg.Go(conn.end)
 		case conn.calls == 0:
-			c.drop(conn)
-			c.wg.Go(func() { c.closeShared(conn) })
+			c.finish(conn)
 		}
 	}
 	c.mu.Unlock()

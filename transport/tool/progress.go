@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/wait"
 	"deepwork/session/workflow"
 )
 
@@ -20,46 +21,47 @@ const (
 
 type progressKey struct{}
 
-// Progress tells the caller what there is to say of its call, if it wants to
-// know; it never blocks, and only the newest message is kept until it is sent.
+// Progress notifies the caller, if it asked for progress. It never blocks, and only the
+// newest message is kept until it is sent.
 func Progress(ctx context.Context, message string) {
 	if tell, ok := ctx.Value(progressKey{}).(func(string)); ok {
 		tell(message)
 	}
 }
 
-// WantsProgress tells whether anybody listens to Progress.
+// WantsProgress reports whether the caller asked for progress.
 func WantsProgress(ctx context.Context) bool { return ctx.Value(progressKey{}) != nil }
 
-// withProgress has a call tell its progress to a client that asked for it: at
-// each change, and from then on every 10 s, so that a client that gives up on
-// silent calls does not. The value is the call's age in seconds, since it has to
-// grow; what there is to tell is in the message. The returned function ends it
-// and waits.
+// withProgress has a call notify a client that asked for progress: at each change, and
+// from then on every 10 s, so that a client that gives up on silent calls does not. The
+// value is the call's age in seconds, since it has to grow. The returned function ends
+// it and waits.
 func (s *Set) withProgress(ctx context.Context, req *mcp.CallToolRequest) (context.Context, func()) {
 	token := req.Params.GetProgressToken()
 	if token == nil {
 		return ctx, func() {}
 	}
 	began := time.Now()
-	news := make(chan string, 1) // the newest message alone
-	over := make(chan struct{})
+	news := wait.NewSignal()
+	var mu sync.Mutex
+	var newest string
+	running, end := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		ticker := time.NewTicker(signOfLife)
 		defer ticker.Stop()
-		message := ""
 		for {
 			select {
-			case message = <-news:
+			case <-news:
 			case <-ticker.C:
-				if message == "" {
-					continue
-				}
-			case <-over:
+			case <-running.Done():
 				return
-			case <-ctx.Done():
-				return
+			}
+			mu.Lock()
+			message := newest
+			mu.Unlock()
+			if message == "" {
+				continue
 			}
 			err := req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
 				ProgressToken: token, Progress: time.Since(began).Seconds(), Message: message,
@@ -67,28 +69,17 @@ func (s *Set) withProgress(ctx context.Context, req *mcp.CallToolRequest) (conte
 			if err != nil {
 				s.Logger.LogAttrs(ctx, slog.LevelDebug, "a progress notification was not sent", slog.Any("error", err))
 			}
-			select {
-			case <-time.After(breath):
-			case <-over:
-				return
-			case <-ctx.Done():
+			if wait.For(running, breath) != nil {
 				return
 			}
 		}
 	})
 	tell := func(message string) {
-		for {
-			select {
-			case news <- message:
-				return
-			default:
-			}
-			select {
-			case <-news: // an older one, not sent yet
-			default:
-			}
-		}
+		mu.Lock()
+		newest = message
+		mu.Unlock()
+		news.Wake()
 	}
 	told := context.WithValue(ctx, progressKey{}, tell)
-	return workflow.WithProgress(told, func(_, _ int, message string) { tell(message) }), func() { close(over); wg.Wait() }
+	return workflow.WithProgress(told, func(_, _ int, message string) { tell(message) }), func() { end(); wg.Wait() }
 }
