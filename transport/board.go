@@ -107,7 +107,7 @@ func (b *board) close(ctx context.Context) error {
 }
 
 // reporting is a connection in a workspace: before it answers a call that has moved a
-// workflow, the board is told, if it can be in a moment.
+// workflow, the board gets the news, if that takes a moment only.
 type reporting struct {
 	tool.WorkflowCaller
 	news *boardReporter

@@ -15,11 +15,10 @@ import (
 	"deepwork/transport/web"
 )
 
-// errGone is why the calls of a client are cancelled that can not be answered
-// any more.
+// errGone is the cause of cancelled calls whose client is gone.
 var errGone = errors.New("the client is gone")
 
-// errIdle is why a call is not carried out that comes as its session ends.
+// errIdle refuses a call that comes as its session ends.
 var errIdle = errors.New("the connection was idle for too long and is being closed")
 
 // forEver is an idle timeout that is never over, as 0 in the config means.
@@ -131,7 +130,7 @@ func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connect
 	} else {
 		conn.Workflows, conn.ss = c.connect(who.Identity), ss
 		conn.end = func() { ss.Close() } // it waits for the session's calls
-		ended = func() { ss.Wait() }     // until no call is in flight; how it ended is told to who serves it
+		ended = func() { ss.Wait() }     // until no call is in flight; its error is for who serves it
 		if id := ss.ID(); id != "" {
 			c.byID[id] = conn
 		}
@@ -190,7 +189,7 @@ func (c *connections) release(conn *connection) {
 	}
 }
 
-// rest begins the time without calls. The timer of a connection is set anew only
+// rest begins the time without calls. The timer of a connection is set again only
 // when it fires, so that a call costs no more than a look at the clock.
 func (c *connections) rest(conn *connection) {
 	if conn.idle <= 0 {

@@ -36,7 +36,7 @@ const (
 	inWorkspaceLine = "This is the workspace of a task: call get_context first."
 )
 
-// instructions are what a client is told when it connects: first what changes,
+// instructions returns the text for a client that connects: first what changes,
 // as much of it as fits, then how to work with the tools that are offered.
 func (s *Server) instructions(ctx context.Context) string {
 	var how []string

@@ -34,7 +34,7 @@ type Options struct {
 	Toolsets []string
 	// Logger is where calls are logged; nil discards.
 	Logger *slog.Logger
-	// Version is told to clients; "" is "dev".
+	// Version is shown to clients; "" is "dev".
 	Version string
 
 	// AdditionalJobs are job folders after the standard ones, absolute paths;

@@ -15,22 +15,19 @@ import (
 )
 
 const (
-	// maxNews is how many sessions may have news that the board was not told yet;
-	// a workspace has one or a few. Past that the oldest are dropped: the next
-	// transition of theirs is told.
+	// maxNews is how many sessions may have news that was not sent yet; a workspace has
+	// one or a few. Beyond that the oldest are dropped: their next transition is sent.
 	maxNews = 256
-	// settleFor is how long a reply waits for the board to be told of what the call
-	// moved: an agent that ends on that reply has its server killed with it.
+	// settleFor is how long a reply waits for the board to get what the call moved: an
+	// agent that ends on that reply has its server killed with it.
 	settleFor = 2 * time.Second
-	// tellPatience bounds one attempt to tell the board.
-	tellPatience = 10 * time.Second
-	// tellPause and tellPauseMost are the pauses between such attempts.
-	tellPause, tellPauseMost = 100 * time.Millisecond, 5 * time.Second
+	// sendTimeout bounds one attempt to send news.
+	sendTimeout = 10 * time.Second
 )
 
-// A boardReporter tells the board what the workflows of a workspace do. Transitions do not
-// wait for it: of each session it keeps what is newest, and one goroutine tells it,
-// again and again where the board refuses.
+// A boardReporter sends the news of a workspace's workflows to the board. Transitions
+// do not wait for it: it keeps the newest of each session, and one goroutine sends it,
+// again and again while the board refuses.
 type boardReporter struct {
 	tell func(context.Context, attempt.News) error
 	past func(context.Context) ([]attempt.News, error) // what was recorded before, oldest first; may be nil
@@ -44,9 +41,9 @@ type boardReporter struct {
 	wg     sync.WaitGroup
 
 	mu      sync.Mutex
-	pending []report // one a session, the one that moved last at the end
+	pending []report // one per session, the one that moved last at the end
 	last    uint64
-	changed chan struct{} // closed, and made anew, when pending or failing changes
+	changed chan struct{} // closed, and made again, when pending or failing changes
 	failing bool          // the board refused last
 }
 
@@ -77,8 +74,8 @@ func (n *boardReporter) put(news attempt.News) {
 	n.wake.Wake()
 }
 
-// settle waits until all news of before was told, the board refuses, the time for
-// it is over, or ctx ends.
+// settle waits until all earlier news is sent, the board refuses, settleFor is over, or
+// ctx ends.
 func (n *boardReporter) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleFor)
 	defer cancel()
@@ -97,8 +94,8 @@ func (n *boardReporter) settle(ctx context.Context) {
 	n.mu.Unlock()
 }
 
-// close tells what is left, each once, and ends the goroutine. It waits until ctx
-// ends; the error says what the board was not told.
+// close sends what is left, each once, and ends the goroutine. It waits until ctx ends;
+// the error says what was not sent.
 func (n *boardReporter) close(ctx context.Context) error {
 	n.end()
 	defer context.AfterFunc(ctx, n.cancel)()
@@ -112,10 +109,10 @@ func (n *boardReporter) close(ctx context.Context) error {
 	return nil
 }
 
-// run tells the board until close, and then what is left, each once.
+// run sends news until close, and then what is left, each once.
 func (n *boardReporter) run() {
 	n.recall()
-	pause := wait.Backoff{Min: tellPause, Max: tellPauseMost}
+	pause := wait.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}
 	for {
 		ending := n.ending.Err() != nil
 		r, ok := n.first()
@@ -132,13 +129,13 @@ func (n *boardReporter) run() {
 		case ending:
 			return
 		default:
-			_ = pause.Wait(n.ending) // then the rest is told
+			_ = pause.Wait(n.ending) // then the rest is sent
 		}
 	}
 }
 
-// recall puts what a server before this one may have been killed over in front of
-// what has come meanwhile.
+// recall puts the news of the workspace's earlier servers, which may have been killed
+// before they sent it, in front of what has come meanwhile.
 func (n *boardReporter) recall() {
 	if n.past == nil {
 		return
@@ -168,28 +165,28 @@ func (n *boardReporter) first() (report, bool) {
 	return n.pending[0], true
 }
 
-// deliver tells the board; false: it is to be tried again.
+// deliver sends a report. It reports false if that is to be tried again.
 func (n *boardReporter) deliver(r report) bool {
-	ctx, cancel := context.WithTimeout(n.ctx, tellPatience)
+	ctx, cancel := context.WithTimeout(n.ctx, sendTimeout)
 	defer cancel()
 	err := n.tell(ctx, r.News)
-	told := err == nil
+	sent := err == nil
 	if err != nil {
-		told = errors.Is(err, task.ErrNotFound)
-		if told {
+		sent = errors.Is(err, task.ErrNotFound)
+		if sent {
 			n.log.Warn("the task board does not know this workspace's attempt any more", "workflow_session", r.SessionID, "error", err)
 		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !told && !n.failing {
+	if !sent && !n.failing {
 		n.log.Error("the task board cannot be told where a workflow stands; trying again until it can", "workflow_session", r.SessionID, "error", err)
 	}
-	n.failing = !told
-	if told {
+	n.failing = !sent
+	if sent {
 		n.pending = slices.DeleteFunc(n.pending, func(p report) bool { return p.SessionID == r.SessionID && p.number == r.number })
 	}
 	close(n.changed)
 	n.changed = make(chan struct{})
-	return told
+	return sent
 }

@@ -93,7 +93,7 @@ func TestNewsOfOneSessionIsOne(t *testing.T) {
 			t.Errorf("transitions waited %v for a board that refuses", took)
 		}
 		l.refuses(nil)
-		time.Sleep(2 * tellPauseMost)
+		time.Sleep(2 * 5 * time.Second)
 		if got := l.told(); !slices.Equal(got, []string{"a/999", "b/999"}) {
 			t.Errorf("told %v", got)
 		}

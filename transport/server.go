@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,11 +16,6 @@ import (
 
 	"deepwork/catalog"
 	"deepwork/catalog/config"
-	"deepwork/catalog/standard"
-	"deepwork/gate"
-	"deepwork/session"
-	"deepwork/session/attempt"
-	"deepwork/session/store/local/sqlite"
 	"deepwork/session/workflow"
 	"deepwork/transport/tool"
 	boardtools "deepwork/transport/tools/board"
@@ -31,7 +25,7 @@ import (
 	"deepwork/transport/web"
 )
 
-// ServerName is the name clients are told (seed 000, 001.1.10).
+// ServerName is the name that clients see (seed 000, 001.1.10).
 const ServerName = "deepwork"
 
 // engines are what a Server serves. A nil function is not available.
@@ -61,164 +55,6 @@ type Server struct {
 	conns   connections
 	remote  *remotetools.Tools          // the workflows of other systems; nil if they were not chosen
 	network atomic.Pointer[config.HTTP] // as last read, for callers that must not wait
-}
-
-// NewServer opens the project of the options and registers the tools. It
-// returns when the jobs are loaded. An error says which option, folder or file
-// is wrong; a config.yml that is bad at start is not one: calls are refused
-// until it is good (seed 000, 001.1). Close releases what it opened.
-func NewServer(o Options) (*Server, error) {
-	var opened closers
-	s, err := openServer(o, &opened)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("making the server: %w", err), opened.close(context.Background()))
-	}
-	return s, nil
-}
-
-// closers close what was opened.
-type closers []func(context.Context) error
-
-func (c *closers) add(what string, stop func(context.Context) error) {
-	*c = append(*c, func(ctx context.Context) error {
-		if err := stop(ctx); err != nil {
-			return fmt.Errorf("%s: %w", what, err)
-		}
-		return nil
-	})
-}
-
-// close runs them, the last one first.
-func (c closers) close(ctx context.Context) error {
-	var errs []error
-	for _, stop := range slices.Backward(c) {
-		errs = append(errs, stop(ctx))
-	}
-	return errors.Join(errs...)
-}
-
-// openServer opens the project, and records how to close what it opened.
-func openServer(o Options, opened *closers) (*Server, error) {
-	if err := o.check(); err != nil {
-		return nil, err
-	}
-	root, err := resolveRoot(o.ProjectRoot)
-	if err != nil {
-		return nil, err
-	}
-	logger := o.Logger
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
-	ctx := context.Background()
-
-	settings := config.Open(root)
-	settings.Logger = logger
-	reviews, err := newReviewing(o, settings.Current)
-	if err != nil {
-		return nil, err
-	}
-	initial, err := settings.Current(ctx)
-	if err != nil {
-		logger.Error("the config is bad: calls are refused until it is corrected", "error", err)
-		initial = config.Default()
-	}
-	sets := o.Toolsets
-	if sets == nil {
-		sets = initial.Toolsets
-	}
-	if err := checkToolsets(sets); err != nil {
-		return nil, err
-	}
-
-	additional := o.AdditionalJobs
-	if additional == nil {
-		var relative []string
-		additional, relative = config.JobsFolders()
-		for _, dir := range relative {
-			logger.Warn("ignoring a job folder that is not an absolute path: make it absolute", "variable", config.JobsFoldersEnv, "folder", dir)
-		}
-	}
-	bundled := o.StandardJobs
-	if bundled == nil {
-		bundled = standard.FS()
-	}
-	if _, _, inside := attempt.Workspace(os.Getenv); inside {
-		if err := keepApart(root); err != nil {
-			return nil, err
-		}
-	}
-	member := session.NewMember(workflow.TmpDir(root), logger)
-	opened.add("leaving the servers", func(context.Context) error { return member.Leave() }) // last: until then nobody takes what is this server's
-	db := sqlite.New(sqlite.Options{Path: sqlite.Path(root), Logger: logger})
-	opened.add("closing the database", func(context.Context) error { return db.Close() })
-	jobs, err := catalog.Open(ctx, catalog.Options{Root: root, Additional: additional, Standard: bundled, Logger: logger})
-	if err != nil {
-		return nil, fmt.Errorf("loading the jobs of %s: %w", root, err)
-	}
-	opened.add("the catalog did not stop", jobs.Close)
-	var judge *gate.Gate
-	if reviews.enabled() {
-		judge = gate.Open(gate.Options{Root: root, Logger: logger, Settings: reviews.settings})
-		opened.add("reviews that did not stop", judge.Close)
-	}
-	tasks, err := openBoard(ctx, root, member, db, sets == nil || slices.Contains(sets, "board"), settings, jobs, logger, os.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	opened.add("closing the task board", tasks.close)
-	engine, err := workflow.Open(ctx, workflow.Options{
-		Root: root, Catalog: jobs, Config: settings, Logger: logger, Member: member,
-		Reviews: reviews.enabled(), Gate: judge, Reviewing: reviews.now, Moved: tasks.moved(), Requests: db.Requests(),
-		StatelessIdle: func() time.Duration { return idleTimeout(settings) },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("opening the sessions of %s: %w", root, err)
-	}
-	opened.add("sessions that did not stop", func(ctx context.Context) error { return notStopped(engine.Close(ctx)) })
-
-	e := engines{
-		check: settings.Current,
-		jobs: func(ctx context.Context) *catalog.Snapshot {
-			if fresh, err := jobs.Fresh(ctx); err == nil {
-				return fresh
-			}
-			return jobs.Snapshot()
-		},
-		connect:          func(identity string) tool.WorkflowCaller { return engine.Connect(identity) },
-		connectStateless: func(identity string) tool.WorkflowCaller { return engine.ConnectStateless(identity) },
-		execution:        engine.Execution,
-		stopping:         engine.Stopping,
-		metrics:          []prometheus.Collector{sessionMetrics(engine.Stats)},
-	}
-	if judge != nil {
-		e.metrics = append(e.metrics, reviewMetrics(judge.Stats)...)
-	}
-	tasks.share(&e)
-	s, err := newServer(e, sets, o.Version, logger)
-	if err != nil {
-		return nil, err
-	}
-	if s.remote != nil {
-		o := remotetools.Options{Root: root, Version: o.Version, Member: member, Database: db, Settings: settings.Current, Refused: settings.Refused, Changes: jobs.Changes}
-		if s.tools.Has("finished_step") { // a workflow that is started could not be finished otherwise
-			o.Jobs = e.jobs
-		}
-		if err := s.remote.Open(o); err != nil {
-			return nil, err
-		}
-		opened.add("closing the sources", s.remote.Close)
-	}
-	s.close = opened.close
-	return s, nil
-}
-
-// notStopped returns an error with the names of what did not stop, or nil.
-func notStopped(names []string) error {
-	if len(names) == 0 {
-		return nil
-	}
-	return errors.New(strings.Join(names, ", "))
 }
 
 // newServer registers the tools of the sets. Those of the set remote, if they were

@@ -91,7 +91,7 @@ func OutputSchema[R any](w Words) *jsonschema.Schema {
 
 // complete adds what Go's types cannot say: which lists are never null, what the items
 // of lists are, which values a field may have. It allows other fields: a client that
-// has kept a schema would refuse a reply that has come to have more.
+// has kept a schema would otherwise refuse a reply with new ones.
 func complete(s *jsonschema.Schema, w Words) {
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil {
 		s.AdditionalProperties = nil

@@ -132,7 +132,7 @@ func (h *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 func (h *Server) refuse(w http.ResponseWriter, r *http.Request, status int, reason, message string) {
 	h.refused.WithLabelValues(reason).Inc()
 	http.Error(w, message, status)
-	if more, due := h.told.due(time.Now()); due {
+	if more, due := h.refusals.due(time.Now()); due {
 		h.Logger.LogAttrs(r.Context(), slog.LevelWarn, "request refused",
 			slog.String("reason", reason), slog.Int("status", status), slog.String("remote", r.RemoteAddr),
 			slog.String("method", r.Method), slog.String("path", jsontext.Clip(r.URL.Path, 100)), slog.Int("not_logged", more))

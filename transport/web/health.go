@@ -16,7 +16,7 @@ func (h *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if h.Check(r.Context()) != nil {
-		// What is wrong is in the log and in the replies to calls: this is told to anybody.
+		// What is wrong is in the log and in the replies to calls: anybody can read this.
 		http.Error(w, "the configuration is not valid", http.StatusServiceUnavailable)
 		return
 	}

@@ -4,6 +4,6 @@ package web
 
 import "math"
 
-// openable is how many connections the process may have open: there is no limit
-// to open files that could be told.
+// openable returns how many connections the process may have open: no limit to open
+// files is known.
 func openable() int { return math.MaxInt32 }

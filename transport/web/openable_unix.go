@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// filesKept is how many open files are kept for all that is not a connection, at
+// filesKept is how many open files are reserved for other things than connections, at
 // least: session files above all, without which no call can be carried out.
 const filesKept = 64
 

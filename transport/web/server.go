@@ -51,7 +51,7 @@ type Options struct {
 	Host string
 	// Port is the TCP port, 0 to 65535; 0 picks a free one.
 	Port int
-	// TokenFile is a file of lines name:sha256; "": there is none. It must be
+	// TokenFile is a file of lines name:sha256; "" means none. It must be
 	// good and have a token; it is read again whenever it changes.
 	TokenFile string
 	// TLSCert and TLSKey are the PEM files of a certificate chain and its key;
@@ -91,34 +91,6 @@ type Sessions interface {
 	Close(context.Context) (left int) // waits for all sessions to end
 }
 
-// A Caller says whose call a request is. It is in the context of each HTTP request; the
-// SDK keeps that of the request that opened an MCP session in the context of all the
-// session's calls.
-type Caller struct {
-	Identity  string // the name that owns the sessions
-	Stateless bool   // there is no MCP session: callers are told apart by their identity
-	Remote    bool   // over the network: let go when it has been idle for long
-}
-
-// LocalIdentity is the name of callers without a token: whoever started the server, or
-// may reach it on loopback.
-const LocalIdentity = "local"
-
-type callerKey struct{}
-
-// CallerOf returns the caller of a request, which is local without the network.
-func CallerOf(ctx context.Context) Caller {
-	if c, ok := ctx.Value(callerKey{}).(*Caller); ok {
-		return *c
-	}
-	return Caller{Identity: LocalIdentity}
-}
-
-// WithCaller returns a context with the caller of its request.
-func WithCaller(ctx context.Context, c Caller) context.Context {
-	return context.WithValue(ctx, callerKey{}, &c)
-}
-
 // A Server serves the tools of a backend to many clients over the network. It has /mcp
 // or /sse, and /healthz, /readyz and /metrics.
 type Server struct {
@@ -134,7 +106,7 @@ type Server struct {
 	requests atomic.Int64 // in flight, streams not counted
 	streams  atomic.Int64
 	owed     atomic.Int64 // replies to calls that came over SSE
-	told     refusals
+	refusals refusals
 }
 
 // Stats are what a Server has open.
@@ -253,76 +225,4 @@ func (h *Server) routes(path string) http.Handler {
 	mux.Handle("GET /metrics", h.guard(h.authenticate(h.metrics())))
 	mux.Handle(path, h.guard(h.authenticate(h.admit(endpoint))))
 	return h.sockets.track(h.timely(mux))
-}
-
-// sessionsPerConnection is how many MCP sessions there may be for each network
-// connection that there may be: a session needs none between its calls, and some
-// clients leave theirs behind.
-const sessionsPerConnection = 2
-
-// streamable is streamable HTTP. The newest protocol version has no sessions, the
-// older ones do, and the SDK wants a handler for each.
-func (h *Server) streamable() http.Handler {
-	options := mcp.StreamableHTTPOptions{
-		Logger:                     Quiet(h.Logger),
-		MaxRequestBodyBytes:        -1,   // admit has read it, within its limit
-		DisableLocalhostProtection: true, // guard has looked, and knows what the config allows
-	}
-	server := func(*http.Request) *mcp.Server { return h.MCP }
-	stateful := mcp.NewStreamableHTTPHandler(server, &options)
-	options.Stateless = true
-	options.PropagateRequestCancellation = true // whoever hangs up gets no reply elsewhere
-	stateless := mcp.NewStreamableHTTPHandler(server, &options)
-	var standing standalone
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who := CallerOf(r.Context())
-		if isStateless(r) {
-			who.Stateless = true
-			r = r.WithContext(WithCaller(r.Context(), who))
-			stateless.ServeHTTP(w, r)
-			return
-		}
-		if id := r.Header.Get("Mcp-Session-Id"); id != "" {
-			// Another caller's session is as unknown as one that has ended: the
-			// client is to begin one of its own.
-			if !h.Sessions.Known(id, who.Identity) {
-				h.refuse(w, r, http.StatusNotFound, refusedSession,
-					"this MCP session is not known: it has ended, or was idle for too long. Initialize a new one; workflow sessions are resumed by their session_id")
-				return
-			}
-			switch r.Method {
-			case http.MethodDelete:
-				h.Sessions.CutID(id) // it is not to wait for a review
-			case http.MethodGet:
-				if r.Header.Get("Last-Event-Id") == "" { // else it is refused
-					var release func()
-					r, release = standing.take(id, r)
-					defer release()
-				}
-			}
-		} else if limit := sessionsPerConnection * h.LastSettings().MaxConnections; h.Sessions.Len() >= limit {
-			w.Header().Set("Retry-After", "60")
-			h.refuse(w, r, http.StatusServiceUnavailable, refusedSessions,
-				fmt.Sprintf("%d MCP sessions are open, as many as are allowed: end those that are not used (DELETE), or raise http.max_connections or lower http.idle_timeout in .deepwork/config.yml", limit))
-			return
-		}
-		stateful.ServeHTTP(w, r)
-	})
-}
-
-// StatelessSince is the first protocol version without sessions.
-const StatelessSince = "2026-07-28"
-
-// isStateless tells by the protocol version, which compares like a date, whether
-// a request belongs to no MCP session. It stands in a header; a request that has
-// it in its body alone is told by the stateless handler that the header is missing.
-func isStateless(r *http.Request) bool {
-	if version := r.Header.Get("Mcp-Protocol-Version"); version != "" {
-		return version >= StatelessSince
-	}
-	if r.Header.Get("Mcp-Session-Id") != "" {
-		return false
-	}
-	body, ok := r.Body.(*readBody)
-	return ok && metaVersion(body.data) >= StatelessSince
 }

@@ -95,7 +95,7 @@ func byCaller(ctx context.Context) (context.Context, func()) {
 	return calling, func() { stop(); cancel(nil) }
 }
 
-// progressWords are what a caller is told while it waits (seed 003, 7.3).
+// progressWords returns the message for a caller that waits (seed 003, 7.3).
 func progressWords(now *execution.Execution) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "execution_id %s: ", now.ExecutionID)

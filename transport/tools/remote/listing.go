@@ -78,7 +78,7 @@ func sameTool(a, b *mcp.Tool) bool {
 	return same && ok && too && bytes.Equal(input, other) && a.Title == b.Title && a.Description == b.Description
 }
 
-// listedMeta is what stands under WorkflowMeta.
+// listedMeta is the value of WorkflowMeta.
 type listedMeta struct {
 	Source        string          `json:"source"`
 	ID            string          `json:"id"`

@@ -52,10 +52,10 @@ func (r *Tools) runOf(t *sources.Tool) target {
 
 // ambiguous refuses a name that is no tool's because others have or had it.
 func ambiguous(name string, found sources.Found) error {
-	var names, told []string
+	var names, shown []string
 	for _, t := range found.Candidates[:min(namesShown, len(found.Candidates))] {
 		names = append(names, t.Name)
-		told = append(told, fmt.Sprintf("%s (source '%s')", t.Name, t.Source))
+		shown = append(shown, fmt.Sprintf("%s (source '%s')", t.Name, t.Source))
 	}
 	why := "several workflows share it"
 	if len(found.Candidates) == 1 {
@@ -67,7 +67,7 @@ func ambiguous(name string, found sources.Found) error {
 		text = fmt.Sprintf(" Source '%s', which offered one of that name, is away: %s.", gone.Source, tool.OneLine(tool.Plain(gone.Reason), 500))
 	}
 	return session.Wrong("ambiguous_workflow_tool", "'%s' is not the name of one workflow tool: %s.%s Call the one that you mean: %s.",
-		jsontext.Clip(name, tool.MaxName), why, text, strings.Join(told, ", ")).With("value", jsontext.Clip(name, tool.MaxName)).With("available", names)
+		jsontext.Clip(name, tool.MaxName), why, text, strings.Join(shown, ", ")).With("value", jsontext.Clip(name, tool.MaxName)).With("available", names)
 }
 
 // noTool refuses a name that is no workflow's.

@@ -33,7 +33,7 @@ type SkippedInfo struct {
 	Reason   string `json:"reason"`
 }
 
-// listOf is the schema of a list whose items are told in words: every client
+// listOf sets the schema of a list whose items are described in words: every client
 // reads tools/list at every start, and few read this.
 func listOf(s *jsonschema.Schema, name, item string) {
 	s.Properties[name].Items = &jsonschema.Schema{Type: "object", Description: item}
@@ -72,7 +72,7 @@ func (r *Tools) refresh(ctx context.Context) (*RefreshReply, error) {
 	return &RefreshReply{report.Added, report.Removed, report.Changed, skipped(r.unused(ctx), report.Silent, report.Skipped)}, nil
 }
 
-// unused tells why the config, as it stands or as it is written, brings no tools.
+// unused returns why the config, as it is in use or as it is written, has no tools.
 func (r *Tools) unused(ctx context.Context) []string {
 	var all []string
 	if err := r.Refused(); err != nil {

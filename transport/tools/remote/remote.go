@@ -117,17 +117,16 @@ func (r *Tools) watch(ctx context.Context, jobs <-chan struct{}) {
 	}
 }
 
-// follow has edits of the config reach the sources. It waits for none of them;
-// what is wrong with the config is told by whoever needs it.
+// follow has edits of the config reach the sources. It waits for no source; faults of
+// the config are reported where it is needed.
 func (r *Tools) follow(ctx context.Context) {
 	if err := r.catalog.Reconfigure(ctx); err != nil {
 		r.set.Logger.LogAttrs(ctx, slog.LevelDebug, "the config of sources is not followed now", slog.Any("error", err))
 	}
 }
 
-// Listing makes the listing anew where what it is made of is not as it was, and
-// tells every client, once, if anybody could see a difference. It returns the
-// listing as it then is.
+// Listing returns the listing as it is now. If it changed in a way that clients can
+// see, each is notified once.
 func (r *Tools) Listing(ctx context.Context) *Listing {
 	r.making.Lock()
 	defer r.making.Unlock()

@@ -29,7 +29,7 @@ func addGetWorkflows(s *tool.Set) {
 }
 
 // workflowsSchema is the schema of get_workflows: its lists reach the transport
-// encoded already, so their types are told here.
+// encoded already, so their types are given here.
 func workflowsSchema() *jsonschema.Schema {
 	s := OutputSchema[workflow.WorkflowsReply]()
 	s.Properties["jobs"] = listSchema[workflow.JobInfo]("the jobs that can be started, in the order of their folders", "one job")
