@@ -87,10 +87,11 @@ func (l *load) measureYard(ctx context.Context) (y yardstick, err error) {
 	if err != nil {
 		return y, err
 	}
+	defer func() { err = errors.Join(err, echo.stop()) }()
 	clients := make([]*conn, l.Connections)
 	for i := range clients {
 		if clients[i], err = connect(ctx, echo, l.version(), false); err != nil {
-			return y, errors.Join(err, echo.stop())
+			return y, err
 		}
 		defer clients[i].leave()
 	}
@@ -100,7 +101,7 @@ func (l *load) measureYard(ctx context.Context) (y yardstick, err error) {
 		_, _, err := clients[i].call(ctx, "echo", args)
 		return err
 	})
-	return y, errors.Join(err, echo.stop())
+	return y, err
 }
 
 // version is the protocol version that the clients speak.

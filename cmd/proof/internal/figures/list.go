@@ -102,6 +102,8 @@ var figures = []figure{
 		return call / field, errors.Join(err, ferr)
 	}, "call {BenchmarkStackDepth/depth=1 ns/op /1000} and {BenchmarkStackDepth/depth=1000 ns/op /1000} µs; field {BenchmarkStackDepth/depth=1 ns-of-it-stack-field /1000} and {BenchmarkStackDepth/depth=1000 ns-of-it-stack-field /1000} µs",
 		benchmark("BenchmarkStackDepth", "./session/workflow", "500x"), false},
+	{engine, "the session of a request_id among 20,000 session files, the first lookup of a server", "<=", 50, "ms", one("BenchmarkFindRequest/first", "ns/op", 1e-6),
+		"the next {BenchmarkFindRequest/next ns/op /1000} µs", benchmark("BenchmarkFindRequest", "./session/store/local", "1x"), false},
 	{engine, "start, finish and abort anywhere in a stack 1,000 deep", "", 0, "s", one("TestAStackAThousandDeep", "s", 1), "a test that passes", test("TestAStackAThousandDeep", "./session/workflow"), false},
 	{engine, "10,000 jobs load", "<", 3, "s", one("BenchmarkOpen10000", "ns/op", 1e-9), "", benchmark("BenchmarkOpen10000", "./catalog", "3x"), false},
 	{engine, "get_workflows with 1,000 jobs, the whole call", "<", 5, "ms", one("BenchmarkGetWorkflows", "ns/op", 1e-6), "", benchmark("BenchmarkGetWorkflows", "./transport", "1s"), false},
