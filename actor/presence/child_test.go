@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -54,65 +52,9 @@ var roles = map[string]func(s *Member, in *bufio.Scanner) error{
 		}
 		return s.Leave()
 	},
-	// claim holds the claim lock until it hears something.
-	"claim": func(s *Member, in *bufio.Scanner) error {
-		return testClaim(s).Do(context.Background(), func() error {
-			fmt.Println(s.ID())
-			in.Scan()
-			return nil
-		})
-	},
-	// win wants, at each line, what a dead server owns.
-	"win": func(s *Member, in *bufio.Scanner) error {
-		fmt.Println(s.ID())
-		for in.Scan() {
-			won := false
-			err := testClaim(s).Do(context.Background(), func() error {
-				path := filepath.Join(s.o.Dir, "owner")
-				owner, err := os.ReadFile(path)
-				if err != nil && !errors.Is(err, fs.ErrNotExist) {
-					return err
-				}
-				if s.Alive(string(owner)) {
-					return nil
-				}
-				won = true
-				return errors.Join(s.Enter(context.Background()), os.WriteFile(path, []byte(s.ID()), 0o600))
-			})
-			if err != nil {
-				return err
-			}
-			fmt.Println(won)
-		}
-		return nil
-	},
-	// count adds to a number that many share, from its first line on.
-	"count": func(s *Member, in *bufio.Scanner) error {
-		fmt.Println(s.ID())
-		in.Scan()
-		for range 20 {
-			if err := testClaim(s).Do(context.Background(), func() error { return addOne(filepath.Join(s.o.Dir, "n")) }); err != nil {
-				return err
-			}
-		}
-		return nil
-	},
 }
 
 func newMember(dir string) *Member { return New(Options{Dir: dir}) }
-
-// testClaim is a Claim that makes the folder.
-func testClaim(s *Member) *Claim {
-	return NewClaim(s.o.Dir, func() error { return os.MkdirAll(s.o.Dir, 0o700) })
-}
-
-func addOne(path string) error {
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return os.WriteFile(path, append(text, 'x'), 0o600)
-}
 
 // A process is a running child.
 type process struct {

@@ -58,7 +58,7 @@ func BenchmarkWrite(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer folder.Close()
-			sealed, _, err := seal(body)
+			sealed, _, err := durable.Seal(body)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,40 +35,6 @@ func newFeed(t testing.TB, dir string) (*Changes, *presence.Member) {
 	c := OpenChanges(dir, member, nil)
 	t.Cleanup(func() { c.Close(); member.Leave() })
 	return c, member
-}
-
-func TestChangesAreFollowed(t *testing.T) {
-	dir := newDir(t)
-	s, other := open(t, dir, Options{}), open(t, dir, Options{})
-	if _, reset, next := follow(t, other.changes, ""); !reset || next != "" {
-		t.Errorf("nothing has happened: %v, %q", reset, next)
-	}
-	must(t, s.Create(ctx, "00000001", numbered(1)))
-	must(t, other.member.Enter(ctx))
-	_, reset, at := follow(t, other.changes, "")
-	if !reset || at == "" {
-		t.Errorf("a new follower: %v, %q", reset, at)
-	}
-	short, cancel := context.WithTimeout(ctx, 3*changesPoll)
-	defer cancel()
-	if err := other.changes.Wait(short, at); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("waiting for nothing: %v", err)
-	}
-	must(t, s.Write(ctx, "00000001", numbered(2)))
-	must(t, s.Update(ctx, "00000001", func([]byte) ([]byte, error) { return numbered(3), nil }))
-	must(t, s.Update(ctx, "00000001", func([]byte) ([]byte, error) { return nil, nil })) // no change
-	must(t, other.Remove(ctx, "00000001"))
-	other.changes.Append(store.Change{Kind: store.TaskChanged, ID: "t"})
-	must(t, other.changes.Wait(ctx, at))
-	ids, reset, next := follow(t, other.changes, at)
-	if want := []string{"session 00000001", "session 00000001", "session 00000001", "task t"}; reset || !slices.Equal(ids, want) {
-		t.Errorf("followed %v, %v", ids, reset)
-	}
-	for _, gone := range []string{"x:0", "x", next + "9", ":-1"} {
-		if _, reset, now := follow(t, s.changes, gone); !reset || now != next {
-			t.Errorf("position %q: %v, %q", gone, reset, now)
-		}
-	}
 }
 
 // A large file gives way to another; nothing is lost that is not a reset.

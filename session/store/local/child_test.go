@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"deepwork/actor/durable"
 )
 
 var ctx = context.Background()
@@ -71,7 +73,7 @@ var roles = map[string]func(s *Store) error{
 			}
 		}
 		if op == "replace" {
-			foreign, _, err := seal(numbered(77))
+			foreign, _, err := durable.Seal(numbered(77))
 			if err != nil {
 				return err
 			}

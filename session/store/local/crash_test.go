@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"deepwork/session/store"
+
+	"deepwork/actor/durable"
 )
 
 // A server is killed at each point of a write. What the next server finds is
@@ -72,7 +74,7 @@ func TestCrash(t *testing.T) {
 					}
 					data, err := os.ReadFile(kept[0])
 					must(t, err)
-					if body, _, err := openSealed(data); err != nil || string(body) != string(numbered(77)) {
+					if body, _, err := durable.Unseal(data); err != nil || string(body) != string(numbered(77)) {
 						t.Errorf("kept %q, %v", body, err)
 					}
 				}

@@ -213,7 +213,7 @@ func verify(kind, id string, file []byte) (err error) {
 	if kind == "definition" {
 		_, err = openDefinition(id, file)
 	} else {
-		_, _, err = openSealed(file)
+		_, _, err = durable.Unseal(file)
 	}
 	return err
 }

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"deepwork/actor/durable"
-	"deepwork/actor/presence"
 	"deepwork/session/store"
 )
 
@@ -71,7 +70,7 @@ func TestDamagedRecordsAreSetAside(t *testing.T) {
 // What is written over is kept first, whatever it is; what this store wrote
 // itself, even if it was copied or touched, is not.
 func TestWriteKeepsWhatIsNotItsOwn(t *testing.T) {
-	foreign, _, err := seal(numbered(77))
+	foreign, _, err := durable.Seal(numbered(77))
 	must(t, err)
 	type state struct {
 		name, prefix string
@@ -202,7 +201,7 @@ func TestDamageThatIsGone(t *testing.T) {
 				left string
 			)
 			wants := make(chan struct{}) // closed when the reader wants the claim lock
-			b.claim = presence.NewClaim(dir, sync.OnceValue(func() error { close(wants); return nil }))
+			b.makeFolder = sync.OnceValue(func() error { close(wants); return nil })
 			must(t, a.claimed(ctx, false, func() (err2 error) {
 				wg.Go(func() { body, err = b.Read(ctx, "0123abcd") })
 				<-wants

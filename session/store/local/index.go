@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -31,10 +32,12 @@ const (
 	indexName     = "requests.idx"
 	indexLineSize = 2*16 + 1 + 8 + 1 + 8 + 1
 	syncedEvery   = 512     // lines of this process between two syncs
-	keptLines     = 100_000 // the newest, if there are twice as many
+	indexGrowth   = 400_000 // lines, after which it is made again from the records
 )
 
-var syncKey, bootKey = store.Key{}, store.Key{15: 1}
+// The keys of lines that are no calls; sizeKey says how many lines there were when the
+// file was made.
+var syncKey, bootKey, sizeKey = store.Key{}, store.Key{15: 1}, store.Key{15: 2}
 
 type requestIndex struct {
 	log sharedLog
@@ -42,6 +45,7 @@ type requestIndex struct {
 	mu     sync.Mutex             // guards what follows
 	known  map[store.Key][]uint32 // sessions, by their ids as numbers
 	lines  int                    // of the file
+	size   int                    // of the last line with sizeKey
 	synced time.Time              // of the last line with syncKey
 	boot   uint32                 // of the last line with bootKey; 0 means none
 	noted  int                    // lines of this process since then
@@ -156,10 +160,8 @@ func (s *Store) refreshIndex(ctx context.Context) error {
 			x.known, x.lines, x.synced, x.boot = map[store.Key][]uint32{}, 0, time.Time{}, 0
 		}
 		switch {
-		case err != nil, !x.read(lines):
+		case err != nil, !x.read(lines), x.lines > x.size+indexGrowth:
 			err = s.rebuildIndex(ctx)
-		case x.lines > 2*keptLines:
-			err = s.compactIndex(ctx)
 		case first && (x.boot == 0 || x.boot != bootNumber()):
 			return s.catchUp(ctx)
 		default:
@@ -182,6 +184,8 @@ func (x *requestIndex) read(lines []byte) bool {
 		switch {
 		case !ok:
 			return false
+		case key == sizeKey:
+			x.size = int(n)
 		case key == bootKey:
 			x.boot = n
 		case key == syncKey:
@@ -243,56 +247,46 @@ func (s *Store) eachKey(ctx context.Context, since time.Time, f func(store.Key, 
 	return nil
 }
 
-// rebuildIndex makes the file again from the records.
+// rebuildIndex makes the file again from the records, unless another server has done so
+// by the time that this one may.
 func (s *Store) rebuildIndex(ctx context.Context) error {
-	x := &s.requests
-	return s.replaceIndex(ctx, func() ([]byte, error) {
-		s.log.Info("making the index of request ids", "path", x.log.path)
-		data := indexLine(syncKey, uint32(time.Now().Unix()))
-		err := s.eachKey(ctx, time.Time{}, func(key store.Key, n uint32) error {
-			data = append(data, indexLine(key, n)...)
-			return nil
-		})
-		return data, err
-	})
-}
-
-// compactIndex leaves out the oldest lines.
-func (s *Store) compactIndex(ctx context.Context) error {
-	return s.replaceIndex(ctx, func() ([]byte, error) {
-		data, _, err := durable.Read(s.requests.log.path, maxRecord)
-		if err != nil {
-			return nil, err
-		}
-		data = data[:len(data)/indexLineSize*indexLineSize]
-		data = data[max(0, len(data)-keptLines*indexLineSize):]
-		return append(indexLine(syncKey, uint32(s.requests.synced.Unix())), data...), nil
-	})
-}
-
-// replaceIndex replaces the file, unless another server has done so by the time that
-// this one may.
-func (s *Store) replaceIndex(ctx context.Context, content func() ([]byte, error)) error {
 	log := &s.requests.log
 	return s.claimed(ctx, false, func() error {
 		if other, err := os.Lstat(log.path); err == nil && !log.is(other) {
 			return nil
 		}
-		data, err := content()
+		s.log.Info("making the index of request ids", "path", log.path)
+		data := indexLine(syncKey, uint32(time.Now().Unix())) // before the records are read
+		err := s.eachKey(ctx, time.Time{}, func(key store.Key, n uint32) error {
+			data = append(data, indexLine(key, n)...)
+			return nil
+		})
 		if err != nil {
 			return err
 		}
+		// The newest calls may not be in records yet.
+		old, _, _ := durable.Read(log.path, maxRecord) // which may be missing, or damaged
+		data = append(data, wholeLines(old[max(0, len(old)-10_000*indexLineSize):])...)
+		data = append(data, indexLine(sizeKey, uint32(len(data)/indexLineSize))...)
 		late, err := log.replace(s.disk, data)
-		for chunk := range slices.Chunk(late, indexLineSize) {
-			if len(chunk) != indexLineSize || err != nil {
-				break
-			}
-			if _, _, ok := parseIndexLine(chunk); ok {
-				err = log.append(chunk)
-			}
+		if late = wholeLines(late); err == nil && len(late) > 0 {
+			err = log.append(late)
 		}
 		return err
 	})
+}
+
+// wholeLines returns the lines that verify and are of calls.
+func wholeLines(data []byte) (whole []byte) {
+	for line := range bytes.Lines(data) {
+		if len(line) != indexLineSize {
+			continue
+		}
+		if key, _, ok := parseIndexLine(line); ok && key != syncKey && key != bootKey && key != sizeKey {
+			whole = append(whole, line...)
+		}
+	}
+	return whole
 }
 
 func newRequestIndex(dir string) requestIndex {

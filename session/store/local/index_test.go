@@ -136,7 +136,7 @@ func TestRequestsOfManyServers(t *testing.T) {
 				}
 				if i%25 == 24 {
 					s.requests.mu.Lock()
-					err := s.compactIndex(ctx)
+					err := s.rebuildIndex(ctx)
 					s.requests.mu.Unlock()
 					if err != nil {
 						t.Error(err)

@@ -2,7 +2,10 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 
 	"deepwork/actor/durable"
 )
@@ -25,12 +28,31 @@ func (s *Store) enter(ctx context.Context) (*durable.Folder, error) {
 	return f, nil
 }
 
-// claimed runs fn under the claim lock; held tells that the caller has it.
+// claimed runs fn under the claim lock, claim.lock, under which servers decide, one after
+// the other, which of them owns a record. held means that the caller has it already. It
+// waits for the lock for claimWait at most. The lock's file is never removed by servers.
 func (s *Store) claimed(ctx context.Context, held bool, fn func() error) error {
 	if held {
 		return fn()
 	}
-	return s.claim.Do(ctx, fn)
+	path := filepath.Join(s.dir, "claim.lock")
+	ctx, cancel := context.WithTimeoutCause(ctx, s.claimWait, fmt.Errorf(
+		"another server has held the lock %s for %v; wait for it, or end a deepwork process that hangs, and call again", path, s.claimWait))
+	defer cancel()
+	for {
+		if err := s.makeFolder(); err != nil {
+			return err
+		}
+		lock, err := durable.Lock(ctx, path)
+		if errors.Is(err, fs.ErrNotExist) && ctx.Err() == nil {
+			continue // the folder vanished just now
+		}
+		if err != nil {
+			return err
+		}
+		defer lock.Unlock()
+		return fn()
+	}
 }
 
 // Alive is presence.Member.Alive.

@@ -174,14 +174,14 @@ func TestClaimLockHeldByAnother(t *testing.T) {
 	p := start(t, dir, "lock", "")
 	s := open(t, dir, Options{})
 	must(t, s.Write(ctx, "0123abcd", numbered(1))) // which needs no claim lock
-	s.claim.Wait = 50 * time.Millisecond
+	s.claimWait = 50 * time.Millisecond
 	change := func([]byte) ([]byte, error) { return numbered(2), nil }
 	if err := s.Update(ctx, "0123abcd", change); err == nil || !strings.Contains(err.Error(), "claim.lock") || !strings.Contains(err.Error(), "50ms") {
 		t.Errorf("a claim that had to wait too long: %v", err)
 	}
 	mustRead(t, s, "0123abcd", numbered(1))
 	p.kill(t) // with it goes the lock
-	s.claim.Wait = 10 * time.Second
+	s.claimWait = 10 * time.Second
 	must(t, s.Update(ctx, "0123abcd", change))
 
 	// Inside one process, too.
@@ -195,7 +195,7 @@ func TestClaimLockHeldByAnother(t *testing.T) {
 	})
 	<-in
 	must(t, s.Write(ctx, "00000001", numbered(1)))
-	s.claim.Wait = 20 * time.Millisecond
+	s.claimWait = 20 * time.Millisecond
 	if err := s.Update(ctx, "00000001", nil); err == nil || !strings.Contains(err.Error(), "claim.lock") {
 		t.Errorf("an update that had to wait too long: %v", err)
 	}

@@ -143,6 +143,15 @@ func (s *Store) read(ctx context.Context, id string, held bool) ([]byte, error) 
 	return body, nil
 }
 
+// seal returns a record as it is in its file, and a part of its checksum.
+func seal(body []byte) ([]byte, uint64, error) {
+	data, sum, err := durable.Seal(body)
+	if len(data) > maxRecord {
+		return nil, 0, fmt.Errorf("a record of %d bytes is over the limit of %d", len(data), maxRecord)
+	}
+	return data, sum, err
+}
+
 // readRecord reads and verifies one file; its error is a *durable.BadFileError if the
 // file is not a record.
 func readRecord(path string) ([]byte, stamp, error) {
@@ -150,7 +159,7 @@ func readRecord(path string) ([]byte, stamp, error) {
 	if err != nil {
 		return nil, stamp{}, err
 	}
-	body, sum, err := openSealed(data)
+	body, sum, err := durable.Unseal(data)
 	if err != nil {
 		return nil, stamp{}, &durable.BadFileError{Path: path, Reason: err.Error()}
 	}

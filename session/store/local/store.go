@@ -74,17 +74,18 @@ type Store struct {
 	log    *slog.Logger
 
 	member *presence.Member
-	leave  bool            // at Close
-	claim  *presence.Claim // held for one write, or one look through the folder
+	leave  bool // at Close
 
 	temps      atomic.Uint64 // numbers the temporary files
 	noExchange atomic.Bool   // the file system cannot
 
 	// The seams of the tests: a hook is called at named points of a write and
 	// may fail it; exclusive is the disk's MoveNew.
-	hook      func(point string) error
-	exclusive func(from, to string) error
-	rest      time.Duration // spareRest
+	hook       func(point string) error
+	exclusive  func(from, to string) error
+	rest       time.Duration // spareRest
+	claimWait  time.Duration
+	makeFolder func() error
 
 	requests requestIndex
 	changes  *Changes
@@ -113,13 +114,14 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("opening the session folder: %s is not a folder; move it out of the way", abs)
 	}
 	s := &Store{
-		dir:     abs,
-		o:       o,
-		log:     o.Logger,
-		disk:    durable.Disk{NoSync: o.NoSync},
-		rest:    spareRest,
-		known:   make(map[uint32]stamp),
-		running: make(map[string]chan struct{}),
+		dir:       abs,
+		o:         o,
+		log:       o.Logger,
+		disk:      durable.Disk{NoSync: o.NoSync},
+		rest:      spareRest,
+		claimWait: 10 * time.Second,
+		known:     make(map[uint32]stamp),
+		running:   make(map[string]chan struct{}),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -134,7 +136,7 @@ func Open(dir string, o Options) (*Store, error) {
 	s.server = s.member.ID()
 	s.requests = newRequestIndex(abs)
 	s.changes = OpenChanges(abs, s.member, s.log)
-	s.claim = presence.NewClaim(abs, func() error { return session.MakeFolder(abs) })
+	s.makeFolder = func() error { return session.MakeFolder(abs) }
 	return s, nil
 }
 

@@ -1,4 +1,4 @@
-package local
+package durable
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"fmt"
 )
 
 // The seal is a record's last key. The hash is over every byte before it, and
@@ -20,8 +19,8 @@ const (
 
 var errUnsealed = errors.New("it does not end in a checksum line: it was cut off, or is no session record")
 
-// seal returns body with its checksum as the last key, and a fingerprint.
-func seal(body []byte) (sealed []byte, sum uint64, err error) {
+// Seal returns body with its checksum as the last key, and a fingerprint.
+func Seal(body []byte) (sealed []byte, sum uint64, err error) {
 	n := len(body) - len(bodyTail)
 	if n < 2 || body[0] != '{' || string(body[n:]) != bodyTail {
 		return nil, 0, errors.New("a record must be an indented JSON object that ends in a line with \"}\" alone")
@@ -29,9 +28,6 @@ func seal(body []byte) (sealed []byte, sum uint64, err error) {
 	switch body[n-1] {
 	case '{', ',', '\n', ' ', '\r', '\t':
 		return nil, 0, errors.New("a record must be an indented JSON object with at least one key")
-	}
-	if n+sealSize > maxRecord {
-		return nil, 0, fmt.Errorf("a record of %d bytes is over the limit of %d", n+sealSize, maxRecord)
 	}
 	if bytes.HasPrefix(body[max(0, len(body)-sealSize):], []byte(sealHead)) {
 		return nil, 0, errors.New("a record must not have a checksum yet")
@@ -48,8 +44,8 @@ func appendSeal(b []byte, h [sha256.Size]byte) []byte {
 	return append(b, sealTail...)
 }
 
-// openSealed verifies data and returns the body, which reuses data's memory.
-func openSealed(data []byte) (body []byte, sum uint64, err error) {
+// Unseal verifies data and returns the body, which reuses data's memory.
+func Unseal(data []byte) (body []byte, sum uint64, err error) {
 	if len(data) == 0 {
 		return nil, 0, errors.New("it is empty")
 	}

@@ -1,0 +1,179 @@
+package storetest_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"deepwork/session"
+	"deepwork/session/store"
+	"deepwork/session/store/local"
+)
+
+// sessionStores are what one process has of a project's sessions.
+type sessionStores struct {
+	store.Sessions
+	store.Definitions
+	store.RequestIDs
+	store.Changes
+}
+
+// sessionBackends are the implementations: each opens the project in dir for another process.
+var sessionBackends = map[string]func(t *testing.T, dir string) sessionStores{
+	"files": func(t *testing.T, dir string) sessionStores {
+		member := session.NewMember(filepath.Join(dir, "tmp"), nil)
+		files, err := local.Open(filepath.Join(dir, "tmp"), local.Options{Member: member})
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes := local.OpenChanges(filepath.Join(dir, "tmp"), member, nil)
+		t.Cleanup(func() {
+			changes.Close()
+			if err := errors.Join(files.Close(context.Background()), member.Leave()); err != nil {
+				t.Error(err)
+			}
+		})
+		return sessionStores{files, files, files, changes}
+	},
+}
+
+// eachSessions runs a test on every implementation, with two processes.
+func eachSessions(t *testing.T, test func(ctx context.Context, t *testing.T, a, b sessionStores)) {
+	for name, open := range sessionBackends {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			test(ctx, t, open(t, dir), open(t, dir))
+		})
+	}
+}
+
+func body(n int) []byte { return fmt.Appendf(nil, "{\n  \"n\": %d\n}", n) }
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSessionsComeBackAsGiven(t *testing.T) {
+	eachSessions(t, func(ctx context.Context, t *testing.T, a, b sessionStores) {
+		want := func(n int) {
+			t.Helper()
+			read, err := b.Read(ctx, "0123abcd")
+			peeked, err2 := a.Peek(ctx, "0123abcd")
+			if err := errors.Join(err, err2); err != nil || string(read) != string(body(n)) || string(peeked) != string(read) {
+				t.Errorf("read %q and %q, %v; want %d", read, peeked, err, n)
+			}
+		}
+		noError(t, a.Create(ctx, "0123abcd", body(1)))
+		want(1)
+		noError(t, a.Write(ctx, "0123abcd", body(2)))
+		want(2)
+		if err := b.Create(ctx, "0123abcd", body(9)); !errors.Is(err, store.ErrExists) {
+			t.Errorf("Create of one that exists: %v", err)
+		}
+		refused := errors.New("refused")
+		for next, wanted := range map[int]error{3: nil, 0: nil, -1: refused} {
+			err := b.Update(ctx, "0123abcd", func(now []byte) ([]byte, error) {
+				if next <= 0 {
+					return nil, wanted
+				}
+				return body(next), nil
+			})
+			if err != wanted {
+				t.Errorf("Update to %d: %v", next, err)
+			}
+		}
+		want(3)
+		noError(t, a.Settle(ctx))
+		var ids []string
+		for info, err := range b.List(ctx) {
+			noError(t, err)
+			ids = append(ids, info.ID)
+		}
+		if !slices.Equal(ids, []string{"0123abcd"}) {
+			t.Errorf("listed %v", ids)
+		}
+		noError(t, b.Remove(ctx, "0123abcd"))
+		noError(t, b.Remove(ctx, "0123abcd"))
+		_, read := a.Read(ctx, "0123abcd")
+		_, peek := a.Peek(ctx, "0123abcd")
+		for _, err := range []error{read, peek, a.Update(ctx, "0123abcd", nil)} {
+			if !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("of one that was removed: %v", err)
+			}
+		}
+	})
+}
+
+func TestDefinitionsComeBackAsGiven(t *testing.T) {
+	eachSessions(t, func(ctx context.Context, t *testing.T, a, b sessionStores) {
+		sum := sha256.Sum256([]byte("text"))
+		hash := hex.EncodeToString(sum[:])
+		if _, err := b.Definition(ctx, hash); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("none: %v", err)
+		}
+		noError(t, a.PutDefinition(ctx, hash, []byte("text")))
+		noError(t, b.PutDefinition(ctx, hash, []byte("text")))
+		if got, err := b.Definition(ctx, hash); err != nil || string(got) != "text" {
+			t.Errorf("got %q, %v", got, err)
+		}
+		if n, err := a.PruneDefinitions(ctx, time.Now(), func(string) bool { return false }); err != nil || n != 0 {
+			t.Errorf("%d were pruned that were put just now, %v", n, err)
+		}
+	})
+}
+
+func TestARequestIsFoundByAnyProcess(t *testing.T) {
+	eachSessions(t, func(ctx context.Context, t *testing.T, a, b sessionStores) {
+		for _, id := range []string{"00000001", "00000001", "00000002"} {
+			noError(t, a.NoteRequest(ctx, store.Key{7}, id))
+		}
+		for key, want := range map[store.Key][]string{{7}: {"00000002", "00000001"}, {8}: nil} {
+			if got, err := b.FindRequest(ctx, key); err != nil || !slices.Equal(got, want) {
+				t.Errorf("found %v, %v; want %v", got, err, want)
+			}
+		}
+	})
+}
+
+func TestChangesAreFollowed(t *testing.T) {
+	eachSessions(t, func(ctx context.Context, t *testing.T, a, b sessionStores) {
+		noError(t, a.Create(ctx, "00000001", body(1)))
+		noError(t, b.Create(ctx, "00000002", body(1)))
+		first, err := b.Since(ctx, "")
+		if err != nil || !first.Reset || len(first.Changes) != 0 {
+			t.Errorf("a new follower: %+v, %v", first, err)
+		}
+		short, cancel := context.WithTimeout(ctx, 150*time.Millisecond)
+		defer cancel()
+		if err := b.Wait(short, first.Next); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("waiting for nothing: %v", err)
+		}
+		noError(t, a.Write(ctx, "00000001", body(2)))
+		noError(t, a.Update(ctx, "00000001", func([]byte) ([]byte, error) { return body(3), nil }))
+		noError(t, a.Update(ctx, "00000001", func([]byte) ([]byte, error) { return nil, nil })) // no change
+		noError(t, b.Remove(ctx, "00000001"))
+		a.Append(store.Change{Kind: store.TaskChanged, ID: "t"})
+		noError(t, b.Wait(ctx, first.Next))
+		news, err := b.Since(ctx, first.Next)
+		session, task := store.Change{Kind: store.SessionChanged, ID: "00000001"}, store.Change{Kind: store.TaskChanged, ID: "t"}
+		if want := []store.Change{session, session, session, task}; err != nil || news.Reset || !slices.Equal(news.Changes, want) {
+			t.Errorf("followed %+v, %v", news, err)
+		}
+		for _, gone := range []string{"x:0", "x", news.Next + "9", ":-1"} {
+			if n, err := a.Since(ctx, gone); err != nil || !n.Reset || n.Next != news.Next {
+				t.Errorf("position %q: %+v, %v", gone, n, err)
+			}
+		}
+	})
+}
