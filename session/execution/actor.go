@@ -12,16 +12,16 @@ import (
 	"deepwork/session/store"
 )
 
-// message is what a run's actor receives.
-type message interface{ runMessage() }
+// message is what an execution's actor receives.
+type message interface{ executionMessage() }
 
-// watchMessage asks for the run once it has changed since a version.
+// watchMessage asks for the execution once it has changed since a version.
 type watchMessage struct {
 	Since uint64
 	Reply actor.Reply[*view]
 }
 
-// startMessage says that the run has a slot, after it waited for one.
+// startMessage says that the execution has a slot, after it waited for one.
 type startMessage struct {
 	Deadline *time.Time
 	Reply    actor.Reply[struct{}]
@@ -42,15 +42,15 @@ type endMessage struct {
 	Reply actor.Reply[struct{}]
 }
 
-func (watchMessage) runMessage()    {}
-func (startMessage) runMessage()    {}
-func (acceptMessage) runMessage()   {}
-func (progressMessage) runMessage() {}
-func (endMessage) runMessage()      {}
+func (watchMessage) executionMessage()    {}
+func (startMessage) executionMessage()    {}
+func (acceptMessage) executionMessage()   {}
+func (progressMessage) executionMessage() {}
+func (endMessage) executionMessage()      {}
 
-// A runActor owns the state of one execution. What it is told is stored before
+// An executionActor owns the state of one execution. What it learns is stored before
 // anybody sees it, except progress, which is in memory only.
-type runActor struct {
+type executionActor struct {
 	engine   *Engine
 	entry    *entry
 	rec      *store.Execution // nil before Start; never changed once it is stored
@@ -60,7 +60,7 @@ type runActor struct {
 }
 
 // Start reads the record after an incarnation before this one crashed.
-func (a *runActor) Start(ctx context.Context) error {
+func (a *executionActor) Start(ctx context.Context) error {
 	if a.rec == nil {
 		r, err := a.engine.store.Execution(ctx, a.entry.id)
 		if err != nil {
@@ -73,7 +73,7 @@ func (a *runActor) Start(ctx context.Context) error {
 }
 
 // Receive handles one message.
-func (a *runActor) Receive(ctx context.Context, m message) error {
+func (a *executionActor) Receive(ctx context.Context, m message) error {
 	switch m := m.(type) {
 	case watchMessage:
 		if v := a.entry.view.Load(); v.over || v.version > m.Since {
@@ -110,7 +110,7 @@ func (a *runActor) Receive(ctx context.Context, m message) error {
 }
 
 // save makes a record durable and the actor's own.
-func (a *runActor) save(ctx context.Context, next *store.Execution) error {
+func (a *executionActor) save(ctx context.Context, next *store.Execution) error {
 	err := a.engine.member.Enter(ctx)
 	if err == nil {
 		err = a.engine.store.Save(ctx, next)
@@ -123,7 +123,7 @@ func (a *runActor) save(ctx context.Context, next *store.Execution) error {
 
 // must is save for what is true whether it can be stored or not: the source runs it,
 // or it has ended. After a crash it is then learned from the source again, or unknown.
-func (a *runActor) must(ctx context.Context, next *store.Execution) (stored bool) {
+func (a *executionActor) must(ctx context.Context, next *store.Execution) (stored bool) {
 	if err := a.save(ctx, next); err != nil {
 		a.log.Error("a run cannot be written down; it will not be known as it is after a restart", "error", err)
 		a.rec = next
@@ -133,7 +133,7 @@ func (a *runActor) must(ctx context.Context, next *store.Execution) (stored bool
 }
 
 // advance notes progress, if it is any (seed 003, 7.3 and 8.3).
-func (a *runActor) advance(p remote.Progress) {
+func (a *executionActor) advance(p remote.Progress) {
 	v := a.entry.view.Load()
 	if v.over || v.Progress != nil && sameProgress(*v.Progress, p) {
 		return
@@ -154,8 +154,8 @@ func (a *runActor) advance(p remote.Progress) {
 	a.publish(&p)
 }
 
-// end makes the outcome the run's. What comes later changes nothing.
-func (a *runActor) end(ctx context.Context, o outcome) {
+// end makes the outcome the execution's. What comes later changes nothing.
+func (a *executionActor) end(ctx context.Context, o outcome) {
 	if a.entry.view.Load().over {
 		return
 	}
@@ -200,10 +200,10 @@ func (a *runActor) end(ctx context.Context, o outcome) {
 	a.tell(v)
 }
 
-// lastProgress is how far a run was at its end: as its source said with the end, else
+// lastProgress is how far an execution was at its end: as its source said with the end, else
 // as it said before. What has ended waits for no slot any more, and what is completed
 // is at no part of it.
-func (a *runActor) lastProgress(o outcome, was *view) *remote.Progress {
+func (a *executionActor) lastProgress(o outcome, was *view) *remote.Progress {
 	switch {
 	case o.progress != nil:
 		p := *o.progress
@@ -216,13 +216,13 @@ func (a *runActor) lastProgress(o outcome, was *view) *remote.Progress {
 }
 
 // publish shows the record to all, with this progress.
-func (a *runActor) publish(p *remote.Progress) {
+func (a *executionActor) publish(p *remote.Progress) {
 	run := shown(a.rec)
 	run.Progress = p
 	a.tell(&view{Execution: run, version: a.entry.view.Load().version + 1})
 }
 
-func (a *runActor) tell(v *view) {
+func (a *executionActor) tell(v *view) {
 	a.entry.view.Store(v)
 	for _, w := range a.watchers {
 		w.Reply.Send(v)

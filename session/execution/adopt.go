@@ -32,7 +32,7 @@ func (e *Engine) keepLooking() {
 	}
 }
 
-// errStranded says that there are executions of servers that are gone, and that they
+// A strandedError says that there are executions of servers that are gone, and that they
 // cannot be taken up.
 type strandedError struct{ error }
 
@@ -94,7 +94,7 @@ func (e *Engine) follows(x *store.Execution) bool {
 		return e.follow(ctx, n, target{x.Source, x.WorkflowID, *x.SourceExecutionID, x.Timeout}), true
 	})
 	if !ok {
-		e.slots.leave()
+		e.slots.leave(nil)
 	}
 	return ok
 }

@@ -24,24 +24,24 @@ import (
 // StatusSupported is false.
 //
 // Arguments that the tool's schema does not allow are a ToolError,
-// invalid_arguments, and nothing leaves (2.5). A run that failed, was cancelled,
+// invalid_arguments, and nothing leaves (2.5). An execution that failed, was cancelled,
 // timed out or was lost is a *session.Error, a StateError, that holds the *Execution
 // under the detail "run" and its id under "execution_id"; its code is
 // workflow_failed, workflow_cancelled, workflow_timed_out or workflow_unknown,
 // or source_away or shutting_down where that is why (2.4, 7.2, 7.4, 7.5). Where
-// the source is away before anything began, source_away has no run.
+// the source is away before anything began, source_away has no execution.
 //
 // No more than max_concurrent_executions run at the sources at once; the others
-// wait, in the order in which they came, as runs that are running and whose
-// progress says so. execution_timeout counts from when the run has its slot.
+// wait, in the order in which they came, as executions that are running and whose
+// progress says so. execution_timeout counts from when the execution has its slot.
 //
-// A ctx that ends with the cause ErrCancelled cancels the run, and Call returns
-// when it is, some seconds later at most. Any other end of ctx leaves the run
+// A ctx that ends with the cause ErrCancelled cancels the execution, and Call returns
+// when it is, some seconds later at most. Any other end of ctx leaves the execution
 // going, bounded by its timeout, and its result is kept for Status; so does what
 // WithLeaving is given.
 //
 // progress, which may be nil and must not block, is called one at a time with
-// the run as it is, at least when it starts to run and whenever its progress
+// the execution as it is, at least when it starts to run and whenever its progress
 // changes, and not after Call returned. What changes faster than progress
 // returns is told as it is in the end.
 func (e *Engine) Call(ctx context.Context, identity string, t *remote.Tool, arguments json.RawMessage, progress func(Execution)) (*Execution, error) {
@@ -79,8 +79,8 @@ func (e *Engine) call(ctx context.Context, identity string, w *remote.Workflow, 
 		answerCtx, cancel = context.WithTimeoutCause(answerCtx, cfg.ReplyWithin, errReply)
 		defer cancel()
 	}
-	setting := timeoutSetting(cfg, w.Source)
-	n, err := e.begin(ctx, identity, w, arguments, timeout(cfg, w.Source), cfg.MaxConcurrent)
+	limit, setting := timeout(cfg, w.Source)
+	n, err := e.begin(ctx, identity, w, arguments, limit, cfg.MaxConcurrent)
 	if err != nil {
 		return nil, err
 	}
@@ -149,13 +149,13 @@ func untilLeaving(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// waitsForSlot is the progress of a run that has not begun.
+// waitsForSlot is the progress of an execution that has not begun.
 const waitsForSlot = "waiting for a slot"
 
 // errReply is the cause of an answer that does not wait for the end.
 var errReply = errors.New("the time for a reply is over")
 
-// begin makes a run, writes down what is meant to be done, and has its driver do
+// begin makes an execution, writes down what is meant to be done, and has its driver do
 // it.
 func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow, arguments json.RawMessage, limit time.Duration, slots int) (*entry, error) {
 	id, err := uuid.NewV7()
@@ -197,7 +197,7 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 		}
 		err = errClosing // the next server finds the record, and that it was not answered
 	}
-	e.giveUp(t)
+	e.slots.leave(t)
 	switch {
 	case errors.Is(err, errClosing), errors.Is(err, task.ErrClosed), errors.Is(err, presence.ErrLeft):
 		return nil, session.NotNow("shutting_down", "The server is shutting down; workflow '%s' was not started. Call again when it is back.", w.Name).Because(err)
@@ -207,18 +207,6 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 	return nil, session.NotNow("run_not_saved", "Workflow '%s' was not started, because that must be written down first: %v. See to the disk and call again.", w.Name, err).Because(err)
 }
 
-// giveUp gives back what slots.enter gave.
-func (e *Engine) giveUp(t *ticket) {
-	if t != nil {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		if e.slots.wait(ctx, t) != nil {
-			return
-		}
-	}
-	e.slots.leave()
-}
-
 // enter makes an entry that shows a record.
 func (e *Engine) enter(x *store.Execution) *entry {
 	n := &entry{id: x.ID, identity: x.Identity, done: make(chan struct{})}
@@ -226,7 +214,7 @@ func (e *Engine) enter(x *store.Execution) *entry {
 	return n
 }
 
-// await blocks until the run is over, telling progress of what changes after a
+// await blocks until the execution is over, telling progress of what changes after a
 // version, or until ctx ends.
 func (e *Engine) await(ctx context.Context, n *entry, since uint64, progress func(Execution)) (*view, error) {
 	for {

@@ -14,7 +14,7 @@ import (
 	"deepwork/session/store"
 )
 
-// An outcome is how a run ended, as its driver found out.
+// An outcome is how an execution ended, as its driver found out.
 type outcome struct {
 	state    State
 	result   json.RawMessage
@@ -43,7 +43,7 @@ func (e *Engine) drive(n *entry, x *store.Execution, work func(context.Context, 
 	ctx, cancel := context.WithCancelCause(e.ctx)
 	n.cancel = cancel
 	n.ref = actor.Spawn(e.system, actor.Options{Name: "run " + n.id, Logger: e.log}, func() (actor.Behavior[message], error) {
-		a := &runActor{engine: e, entry: n, rec: x}
+		a := &executionActor{engine: e, entry: n, rec: x}
 		x = nil // an incarnation after a crash believes the store alone
 		return a, nil
 	})
@@ -67,7 +67,7 @@ func (e *Engine) drive(n *entry, x *store.Execution, work func(context.Context, 
 			}
 		}
 		if slot {
-			e.slots.leave()
+			e.slots.leave(nil)
 		}
 		if o.left {
 			return // those who wait are told by Close
@@ -91,7 +91,7 @@ func (e *Engine) guarded(ctx context.Context, n *entry, work func(context.Contex
 	return work(ctx, n)
 }
 
-// ask sends a message to a run's actor and waits until it is handled, also while
+// ask sends a message to an execution's actor and waits until it is handled, also while
 // the engine closes. What an incarnation crashed over the next one is told again;
 // how often one may crash is bounded.
 func (e *Engine) ask(n *entry, build func(actor.Reply[struct{}]) message) error {
@@ -105,7 +105,7 @@ func (e *Engine) ask(n *entry, build func(actor.Reply[struct{}]) message) error 
 	}
 }
 
-// execute is the driver of a new run: a slot, then the source, then its status
+// execute is the driver of a new execution: a slot, then the source, then its status
 // until the end (seed 003, 7.1).
 func (e *Engine) execute(ctx context.Context, n *entry, d order) (o outcome, slot bool) {
 	if d.ticket != nil {
@@ -151,14 +151,14 @@ func (e *Engine) execute(ctx context.Context, n *entry, d order) (o outcome, slo
 	return e.follow(ctx, n, target{w.Source, w.ID, a.ExecutionID, d.timeout}), true
 }
 
-// progress tells the actor how far the run is.
+// progress tells the actor how far the execution is.
 func (e *Engine) progress(ctx context.Context, n *entry, p remote.Progress) {
 	p.Message = clip(p.Message, maxMessage)
-	// An error: the run or the server is ending, and progress is of no use.
+	// An error: the execution or the server is ending, and progress is of no use.
 	_ = n.ref.Tell(ctx, progressMessage{p})
 }
 
-// notStarted is the outcome of a run that never got a slot.
+// notStarted is the outcome of an execution that never got a slot.
 func notStarted(cause error) outcome {
 	switch cause {
 	case ErrCancelled:
@@ -194,11 +194,11 @@ func (e *Engine) notExecuted(ctx context.Context, w *remote.Workflow, timeout ti
 	return outcome{state: Failed, words: words(err.Error()), unsure: true}
 }
 
-// garbled is what the catalog's words for an answer begin with that is none: whoever
+// garbled is what the catalog's words for an answer begin with that is not one: a source that
 // sends one may have carried out what it was asked for.
 const garbled = "its answer "
 
-// ended is the outcome that an answer tells; false: it tells of no end.
+// ended is the outcome that an answer tells; false: it is no end.
 func ended(a *remote.Answer) (outcome, bool) {
 	o := outcome{result: valid(a.Output), progress: a.Progress}
 	switch a.State {
@@ -237,7 +237,7 @@ func valid(result json.RawMessage) json.RawMessage {
 	return text
 }
 
-// deadline is when a run that starts now has to end; nil: it has not.
+// deadline is when an execution that starts now has to end; nil means never.
 func (e *Engine) deadline(timeout time.Duration) *time.Time {
 	if timeout <= 0 {
 		return nil

@@ -141,22 +141,13 @@ func (e *Engine) config(ctx context.Context) *config.WorkflowTools {
 	return e.last.Load()
 }
 
-// timeout is how long an execution at a source may take; 0 means for ever.
-func timeout(w *config.WorkflowTools, source string) time.Duration {
+// timeout is how long an execution at a source may take, 0 for ever, and the setting
+// that says so.
+func timeout(w *config.WorkflowTools, source string) (limit time.Duration, setting string) {
 	for _, s := range w.Sources {
 		if s.Name == source && s.ExecutionTimeout != nil {
-			return *s.ExecutionTimeout
+			return *s.ExecutionTimeout, fmt.Sprintf("workflow_tools.sources[%s].execution_timeout", source)
 		}
 	}
-	return w.ExecutionTimeout
-}
-
-// timeoutSetting names what timeout takes it from.
-func timeoutSetting(w *config.WorkflowTools, source string) string {
-	for _, s := range w.Sources {
-		if s.Name == source && s.ExecutionTimeout != nil {
-			return fmt.Sprintf("workflow_tools.sources[%s].execution_timeout", source)
-		}
-	}
-	return "workflow_tools.execution_timeout"
+	return w.ExecutionTimeout, "workflow_tools.execution_timeout"
 }

@@ -44,7 +44,7 @@ const (
 	Unknown   = store.ExecutionUnknown
 )
 
-// An Execution is what a caller is told of a run. It is a value at one moment; what its
+// An Execution is what a caller is told of an execution. It is a value at one moment; what its
 // pointers and slices hold is never changed, and must not be.
 type Execution struct {
 	ExecutionID       string           `json:"execution_id" jsonschema:"this run's id, a UUID"`
@@ -90,7 +90,7 @@ type Options struct {
 }
 
 // ErrCancelled is the cause of a call's context that was cancelled by its
-// caller: the run is cancelled too. Any other end of the context leaves it going.
+// caller: the execution is cancelled too. Any other end of the context leaves it going.
 var ErrCancelled = errors.New("cancelled by the caller")
 
 // The other causes that end what a driver does.
@@ -103,14 +103,14 @@ var (
 const (
 	keepMemory = 64 << 20 // bytes of results that are too long for the store, in memory
 	maxStored  = 1 << 20  // bytes of a result that is stored
-	maxWaiting = 1000     // runs that wait for a slot
+	maxWaiting = 1000     // executions that wait for a slot
 	maxWords   = 6000     // characters of what a source says went wrong
 	maxMessage = 1000     // characters of a progress message
 	firstPoll  = 250 * time.Millisecond
 	maxPause   = 30 * time.Second // between polls that fail
 	pollTime   = 30 * time.Second // for one poll
 	cancelTime = 5 * time.Second  // for telling a source to cancel
-	graceTime  = 15 * time.Second // of a run that is taken up after its time was over
+	graceTime  = 15 * time.Second // of an execution that is taken up after its time was over
 	writeTime  = 30 * time.Second // for the actor to write something down
 	refusals   = 5                // polls in a row that the source refuses
 )

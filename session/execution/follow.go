@@ -14,12 +14,12 @@ import (
 // A target is an execution at a source.
 type target struct {
 	source, workflow, execution string
-	timeout                     time.Duration // what the run was given; for words
+	timeout                     time.Duration // what the execution was given; for words
 }
 
 // follow asks the source for the status until the execution has ended, or ctx
 // does (seed 003, 7.1 to 7.5). A source that is away is asked again, for as long
-// as the run may take.
+// as the execution may take.
 func (e *Engine) follow(ctx context.Context, n *entry, t target) outcome {
 	interval := e.statusInterval(ctx)
 	pause := min(interval, firstPoll)
@@ -72,7 +72,7 @@ func (e *Engine) follow(ctx context.Context, n *entry, t target) outcome {
 	}
 }
 
-// silent is the error of an answer that tells neither a status nor progress: a run
+// silent is the error of an answer that tells neither a status nor progress: an execution
 // is not to wait for ever on a source that talks of something else.
 func silent(a *remote.Answer) error {
 	said := a.Error

@@ -501,27 +501,5 @@ func wantCode(t testing.TB, err error, kind session.Kind, code string, words ...
 	}
 }
 
-// files returns what stands in the folder of runs, by name, locks left out.
-func files(t testing.TB, root string) map[string]string {
-	t.Helper()
-	dir := filepath.Join(root, ".deepwork", "tmp", "runs")
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]string{}
-	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ".lock") || e.Name() == ".gitignore" {
-			continue
-		}
-		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		found[e.Name()] = string(data)
-	}
-	return found
-}
-
 // bubble runs a test whose time passes by itself.
 func bubble(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }

@@ -6,7 +6,7 @@ import (
 	"deepwork/session"
 )
 
-// resultInError is how many bytes of what a run that did not complete gave
+// resultInError is how many bytes of what an execution that did not complete gave
 // nevertheless stand in the error; all of them would crowd out the rest.
 const resultInError = 4 << 10
 
@@ -14,14 +14,14 @@ const resultInError = 4 << 10
 // to have been.
 const seeFirst = "See at its source whether it was done before you call again"
 
-// answer is what a caller who waited for the end gets: the run, or an error that
+// answer is what a caller who waited for the end gets: the execution, or an error that
 // holds it (seed 003, 2.3 and 2.4). setting is where its timeout stands in the config.
 func answer(v *view, setting string) (*Execution, error) {
-	run := v.Execution
+	x := v.Execution
 	var code, what, next string
-	switch run.State {
+	switch x.State {
 	case Running, Completed:
-		return &run, nil
+		return &x, nil
 	case Failed:
 		code, what = "workflow_failed", "failed"
 		next = "See what it says, correct what is wrong, and call again"
@@ -46,7 +46,7 @@ func answer(v *view, setting string) (*Execution, error) {
 	}
 	switch {
 	case v.code == "":
-	case run.State == Unknown:
+	case x.State == Unknown:
 		code = v.code
 	case v.code == "source_away":
 		code, next = v.code, "Call again when the source can be reached"
@@ -54,29 +54,29 @@ func answer(v *view, setting string) (*Execution, error) {
 		code, next = v.code, "Call again when the server is able to run it"
 	}
 	why := "no reason is known"
-	if run.Error != nil {
-		why = *run.Error
+	if x.Error != nil {
+		why = *x.Error
 	}
-	if len(run.Result) > resultInError {
-		run.Result = nil // workflow_status has it
+	if len(x.Result) > resultInError {
+		x.Result = nil // workflow_status has it
 	}
-	return nil, refusal(&run, code, "Workflow '%s' of source '%s' %s: %s. %s. (execution_id %s)",
-		run.WorkflowName, run.Source, what, why, next, run.ExecutionID)
+	return nil, refusal(&x, code, "Workflow '%s' of source '%s' %s: %s. %s. (execution_id %s)",
+		x.WorkflowName, x.Source, what, why, next, x.ExecutionID)
 }
 
-// refusal is a StateError that holds a run.
-func refusal(run *Execution, code, format string, args ...any) *session.Error {
-	return session.NotNow(code, format, args...).With("run", run).With("execution_id", run.ExecutionID)
+// refusal is a StateError that holds an execution.
+func refusal(x *Execution, code, format string, args ...any) *session.Error {
+	return session.NotNow(code, format, args...).With("run", x).With("execution_id", x.ExecutionID)
 }
 
 // closed is what a caller gets whose run goes on while the server ends.
 func closed(v *view) error {
-	run := v.Execution
-	return refusal(&run, "shutting_down", "The server is shutting down. Workflow '%s' goes on at its source '%s'; when the server is back, call workflow_status with execution_id '%s', and do not start it again.",
-		run.WorkflowName, run.Source, run.ExecutionID)
+	x := v.Execution
+	return refusal(&x, "shutting_down", "The server is shutting down. Workflow '%s' goes on at its source '%s'; when the server is back, call workflow_status with execution_id '%s', and do not start it again.",
+		x.WorkflowName, x.Source, x.ExecutionID)
 }
 
-// resultDropped is the error of a completed run whose result is not there any more.
+// resultDropped is the error of a completed execution whose result is not there any more.
 func resultDropped(size int) string {
 	return fmt.Sprintf("the result is no longer kept: it has %d bytes, and results over %d bytes are kept in memory only, for a while", size, maxStored)
 }

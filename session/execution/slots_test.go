@@ -153,7 +153,7 @@ func TestSlotsAndATicketThatComesAsItsHolderLeaves(t *testing.T) {
 	var s slots
 	s.enter(1)
 	ticket, _ := s.enter(1)
-	s.leave()
+	s.leave(nil)
 	<-ticket.ready
 	if used, waiting := s.count(); used != 1 || waiting != 0 {
 		t.Fatalf("%d used, %d wait", used, waiting)
@@ -161,8 +161,8 @@ func TestSlotsAndATicketThatComesAsItsHolderLeaves(t *testing.T) {
 	e := &Engine{}
 	e.slots.enter(1)
 	ticket, _ = e.slots.enter(1)
-	e.giveUp(ticket)
-	e.giveUp(nil)
+	e.slots.leave(ticket)
+	e.slots.leave(nil)
 	if used, waiting := e.slots.count(); used != 0 || waiting != 0 {
 		t.Fatalf("%d used, %d wait", used, waiting)
 	}

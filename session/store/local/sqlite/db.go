@@ -13,14 +13,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
@@ -268,117 +266,6 @@ func (d *DB) prepare(ctx context.Context, pool *sql.DB, f func(context.Context, 
 		defer c.Close()
 		return f(ctx, c)
 	})
-}
-
-// retry calls f again and again while it finds the database locked and ctx lives.
-// SQLite itself waits only shortly, since that wait cannot be canceled.
-func (d *DB) retry(ctx context.Context, f func() error) error {
-	for begun := time.Now(); ; {
-		err := ctx.Err()
-		if err == nil {
-			err = f()
-		}
-		if !busy(err) {
-			return d.explain(err)
-		}
-		if waited := time.Since(begun); waited > 5*time.Second {
-			d.o.Logger.Warn("the task board is locked by another process", "path", d.o.Path, "waited", waited.Round(time.Millisecond))
-			begun = time.Now()
-		}
-		if wait.For(ctx, time.Duration(1+rand.IntN(5))*time.Millisecond) != nil {
-			return fmt.Errorf("another process has the board locked: %w", ctx.Err())
-		}
-		if d.closing.Err() != nil {
-			return task.ErrClosed
-		}
-	}
-}
-
-// read runs f in a transaction that sees one state of the database.
-func read[T any](ctx context.Context, d *DB, doing string, f func(t tx) (T, error)) (result T, err error) {
-	return transact(ctx, ctx, d, doing, reading, f)
-}
-
-// write runs f in the one transaction that changes the database now. It is not cut
-// short, so that the caller learns whether the change was made. f may run again where
-// another process was in the way.
-func write[T any](ctx context.Context, d *DB, doing string, f func(t tx) (T, error)) (result T, err error) {
-	return transact(ctx, context.WithoutCancel(ctx), d, doing, writing, f)
-}
-
-// change is write for an f without a result.
-func change(ctx context.Context, d *DB, doing string, f func(t tx) error) error {
-	_, err := write(ctx, d, doing, func(t tx) (struct{}, error) { return struct{}{}, f(t) })
-	return err
-}
-
-// statement runs one statement that changes something, and returns how many rows it
-// changed. Without sync what it wrote survives the end of this process at once, and a
-// loss of power only after the next synced change.
-func statement(ctx context.Context, d *DB, doing string, sync bool, query string, args ...any) (int64, error) {
-	return transact(ctx, context.WithoutCancel(ctx), d, doing, single, func(t tx) (int64, error) {
-		if !sync {
-			if _, err := t.exec("PRAGMA synchronous = NORMAL"); err != nil {
-				return 0, err
-			}
-			defer t.exec("PRAGMA synchronous = FULL")
-		}
-		return t.exec(query, args...)
-	})
-}
-
-// The ways of transact.
-const (
-	reading = iota
-	writing
-	single // one statement, which is a transaction by itself
-)
-
-// transact waits for a connection as long as ctx lives, and runs f within the other
-// context. What f does is undone if it fails or panics.
-func transact[T any](ctx, within context.Context, d *DB, doing string, how int, f func(t tx) (T, error)) (result T, err error) {
-	release, err := d.use(ctx)
-	if err != nil {
-		return result, wrap(doing, err)
-	}
-	defer release()
-	pool := d.reader
-	if how != reading {
-		if pool = d.writer; pool == nil {
-			return result, wrap(doing, fmt.Errorf("%w: %s was opened for reading only; if that was not asked for, make it and its folder writable and start the server again", task.ErrFull, d.o.Path))
-		}
-	}
-	err = d.retry(ctx, func() error {
-		c, err := pool.Conn(ctx)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		if err := d.inPlace(); err != nil && how != reading {
-			return err
-		}
-		if how == single {
-			result, err = f(tx{within, c})
-			return err
-		}
-		began, err := c.BeginTx(within, nil)
-		if err != nil {
-			return err
-		}
-		defer began.Rollback() // does nothing once it is committed
-		if result, err = f(tx{within, began}); err != nil {
-			return err
-		}
-		return began.Commit()
-	})
-	if err != nil {
-		var none T
-		if how == reading && ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		return none, wrap(doing, err)
-	}
-	return result, nil
 }
 
 func wrap(doing string, err error) error {

@@ -22,8 +22,6 @@ func newClock() *clock {
 
 func (c *clock) now() time.Time { return c.at }
 
-func (c *clock) forward(d time.Duration) { c.at = c.at.Add(d) }
-
 func openBoard(ctx context.Context, o Options) (board, error) {
 	d, err := Open(ctx, o)
 	return board{d}, err

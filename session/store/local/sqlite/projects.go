@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"deepwork/catalog/task"
@@ -124,7 +125,7 @@ func (s *syncing) change(query string, args ...any) error {
 	return err
 }
 
-// A known is a row of projects or repos.
+// A known is a row of projects or repos, or what the config has in its place.
 type known struct {
 	id, name, path string
 	root, listed   bool
@@ -136,83 +137,67 @@ func scanKnown(scan scanner) (k known, err error) {
 }
 
 func (s *syncing) projects(all []task.ProjectSpec) error {
-	rows, err := list(s.t, scanKnown, `SELECT id, name, '', root, listed FROM projects`)
-	if err != nil {
-		return err
+	var want []known
+	for _, p := range all {
+		want = append(want, known{name: p.Name, root: p.Root})
 	}
-	kept := make(map[string]bool)
-	for _, spec := range all {
-		var row known
-		for _, k := range rows {
-			if k.root == spec.Root && (spec.Root || k.name == spec.Name) {
-				row = k
-			}
-		}
-		switch {
-		case row.id == "":
-			if row.id, err = newID(); err != nil {
-				return err
-			}
-			err = s.change(`INSERT INTO projects (id, name, root, created_at, updated_at) VALUES (?, ?, ?, ?, ?)`,
-				row.id, spec.Name, spec.Root, s.now, s.now)
-		case !row.listed || row.name != spec.Name:
-			err = s.change(`UPDATE projects SET name = ?, listed = 1, updated_at = ? WHERE id = ?`, spec.Name, s.now, row.id)
-		}
+	gone, err := s.reconcile("projects", `SELECT id, name, '', root, listed FROM projects`, nil, want, func(k known) error {
+		return s.change(`INSERT INTO projects (id, name, root, created_at, updated_at) VALUES (?, ?, ?, ?, ?)`, k.id, k.name, k.root, s.now, s.now)
+	})
+	for i := range all {
 		if err == nil {
-			err = s.repos(row.id, spec.Repos)
-		}
-		if err != nil {
-			return err
-		}
-		kept[row.id] = true
-	}
-	for _, k := range rows {
-		if k.listed && !kept[k.id] {
-			if err := s.change(`UPDATE projects SET listed = 0, updated_at = ? WHERE id = ?`, s.now, k.id); err != nil {
-				return err
-			}
-			if err := s.repos(k.id, nil); err != nil {
-				return err
-			}
+			err = s.repos(want[i].id, all[i].Repos)
 		}
 	}
-	return nil
+	for _, k := range gone {
+		if err == nil {
+			err = s.repos(k.id, nil)
+		}
+	}
+	return err
 }
 
 func (s *syncing) repos(projectID string, all []task.RepoSpec) error {
-	rows, err := list(s.t, scanKnown, `SELECT id, name, path, 0, listed FROM repos WHERE project_id = ?`, projectID)
-	if err != nil {
-		return err
+	var want []known
+	for _, r := range all {
+		want = append(want, known{name: r.Name, path: r.Path})
 	}
-	kept := make(map[string]bool)
-	for _, spec := range all {
-		var row known
-		for _, k := range rows {
-			if k.name == spec.Name {
-				row = k
-			}
-		}
+	_, err := s.reconcile("repos", `SELECT id, name, path, 0, listed FROM repos WHERE project_id = ?`, []any{projectID}, want, func(k known) error {
+		return s.change(`INSERT INTO repos (id, project_id, name, path, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?)`,
+			k.id, projectID, k.name, k.path, s.now, s.now)
+	})
+	return err
+}
+
+// reconcile makes the rows of a table what is wanted, sets the ids of that, and returns
+// the rows that are not listed any more.
+func (s *syncing) reconcile(table, query string, args []any, want []known, insert func(known) error) (gone []known, err error) {
+	rows, err := list(s.t, scanKnown, query, args...)
+	for i := range want {
+		w := &want[i]
+		at := slices.IndexFunc(rows, func(k known) bool { return k.root == w.root && (w.root || k.name == w.name) })
 		switch {
-		case row.id == "":
-			if row.id, err = newID(); err != nil {
-				return err
+		case err != nil:
+		case at < 0:
+			if w.id, err = newID(); err == nil {
+				err = insert(*w)
 			}
-			err = s.change(`INSERT INTO repos (id, project_id, name, path, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?)`,
-				row.id, projectID, spec.Name, spec.Path, s.now, s.now)
-		case !row.listed || row.path != spec.Path:
-			err = s.change(`UPDATE repos SET path = ?, listed = 1, updated_at = ? WHERE id = ?`, spec.Path, s.now, row.id)
+		default:
+			row := rows[at]
+			rows = slices.Delete(rows, at, at+1)
+			if w.id = row.id; !row.listed || row.name != w.name {
+				err = s.change(`UPDATE `+table+` SET name = ?, listed = 1, updated_at = ? WHERE id = ?`, w.name, s.now, w.id)
+			}
+			if row.path != w.path && err == nil {
+				err = s.change(`UPDATE `+table+` SET path = ?, updated_at = ? WHERE id = ?`, w.path, s.now, w.id)
+			}
 		}
-		if err != nil {
-			return err
-		}
-		kept[row.id] = true
 	}
 	for _, k := range rows {
-		if k.listed && !kept[k.id] {
-			if err := s.change(`UPDATE repos SET listed = 0, updated_at = ? WHERE id = ?`, s.now, k.id); err != nil {
-				return err
-			}
+		if k.listed && err == nil {
+			gone = append(gone, k)
+			err = s.change(`UPDATE `+table+` SET listed = 0, updated_at = ? WHERE id = ?`, s.now, k.id)
 		}
 	}
-	return nil
+	return gone, err
 }
