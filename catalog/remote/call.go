@@ -22,7 +22,12 @@ var (
 
 // A RefusedError is an answer of a source that is an error, in at most 8,000
 // characters.
-type RefusedError struct{ Text string }
+type RefusedError struct {
+	Text string
+	// Garbled is set if Text is ours, since the answer could not be read: the source may
+	// have carried out what it was asked for.
+	Garbled bool
+}
 
 // Error returns what the source said.
 func (e *RefusedError) Error() string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -94,7 +95,7 @@ func (l *link) call(ctx context.Context, tool string, arguments []byte, progress
 	if o.err == nil {
 		time.AfterFunc(drainTime, cancel)
 		if o.answer.fault != "" {
-			return nil, &RefusedError{Text: "its answer is not what MCP asks of a tool's: " + o.answer.fault}
+			return nil, &RefusedError{Text: "its answer is not what MCP asks of a tool's: " + o.answer.fault, Garbled: true}
 		}
 		return o.answer, nil
 	}
@@ -114,7 +115,7 @@ func (l *link) failed(ctx context.Context, c *call, err error) error {
 		return context.Cause(ctx)
 	}
 	if e := errorOf(err); e != nil {
-		return &RefusedError{Text: jsontext.Clip(e.Message, maxErrorText)}
+		return &RefusedError{Text: jsontext.Clip(e.Message, maxErrorText), Garbled: strings.HasPrefix(e.Message, "its answer ")}
 	}
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == unansweredCode {
 		err = errors.New(e.Message)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"deepwork/actor"
@@ -173,7 +172,7 @@ func (e *Engine) notExecuted(ctx context.Context, w *remote.Workflow, timeout ti
 	refused, ok := errors.AsType[*remote.RefusedError](err)
 	switch {
 	case ok:
-		return outcome{state: Failed, words: words(refused.Text), unsure: strings.HasPrefix(refused.Text, garbled)}
+		return outcome{state: Failed, words: words(refused.Text), unsure: refused.Garbled}
 	case ctx.Err() != nil:
 		switch context.Cause(ctx) {
 		case errTimedOut:
@@ -193,10 +192,6 @@ func (e *Engine) notExecuted(ctx context.Context, w *remote.Workflow, timeout ti
 	}
 	return outcome{state: Failed, words: words(err.Error()), unsure: true}
 }
-
-// garbled is what the catalog's words for an answer begin with that is not one: a source that
-// sends one may have carried out what it was asked for.
-const garbled = "its answer "
 
 // ended is the outcome that an answer tells; false: it is no end.
 func ended(a *remote.Answer) (outcome, bool) {
