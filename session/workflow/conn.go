@@ -170,11 +170,11 @@ func (c *Conn) onlyStack(ctx context.Context) []StackEntry {
 
 // resumed returns what goes on below a session that ended (seed 000, 001.6.8).
 func (c *Conn) resumed(ctx context.Context, id string) (workflow, step *string) {
-	h, err := c.stack.Resumed(ctx, id)
-	if err != nil || h == nil {
+	hs, err := c.stack.Chain(ctx, id)
+	if err != nil || len(hs) == 0 {
 		return nil, nil
 	}
-	v := h.View()
+	v := hs[len(hs)-1].View()
 	return &v.Workflow, &v.Step
 }
 

@@ -40,29 +40,25 @@ func (e *Engine) Execution(ctx context.Context, identity, sessionID string) (*Ex
 	}
 	x := &Execution{
 		SessionID: s.SessionID, JobName: s.JobName, WorkflowName: s.WorkflowName, Status: s.Status,
-		StepID: s.CurrentStepID, AbortReason: s.AbortReason, Outputs: Outputs{},
+		StepID: s.CurrentStepID, AbortReason: s.AbortReason,
 	}
 	def, err := e.definitions.Current(ctx, s)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, err
-		}
+	if err != nil && ctx.Err() != nil {
+		return nil, err
+	}
+	var steps []string
+	if err == nil {
+		steps = slices.Concat(def.Workflow.Entries...)
+	} else {
 		// The definition is lost; what was done is known all the same.
 		e.Logger.Warn("telling of a session without its definition", "session", sessionID, "error", err)
+		def = nil
 		for _, p := range s.StepProgress {
-			x.Total++
-			if p.Value.CompletedAt != nil {
-				x.Done++
-				for _, o := range p.Value.Outputs {
-					x.Outputs = x.Outputs.Set(o.Key, o.Value)
-				}
-			}
+			steps = append(steps, p.Key)
 		}
-		return x, nil
 	}
-	x.Outputs = s.AllOutputs(def)
-	for _, id := range slices.Concat(def.Workflow.Entries...) {
-		x.Total++
+	x.Outputs, x.Total = s.AllOutputs(def), len(steps)
+	for _, id := range steps {
 		if p := s.Progress(id); p.Done() || p != nil && p.Unreported {
 			x.Done++
 		}

@@ -107,23 +107,23 @@ func (s *State) Position(def *Definition) (index int, entry job.Entry, pending [
 
 // AllOutputs merges the outputs of all completed steps in the workflow's order,
 // members included, later ones winning; of steps that an edit took out of the
-// workflow, first (seed 000, 001.4.16).
+// workflow, first (seed 000, 001.4.16). A nil def is a workflow without steps.
 func (s *State) AllOutputs(def *Definition) Outputs {
-	all := Outputs{}
-	add := func(p *StepProgress) {
-		if p.Done() {
+	all, steps := Outputs{}, []string{}
+	for _, p := range s.StepProgress {
+		if def == nil || def.Workflow.Find(p.Key) < 0 {
+			steps = append(steps, p.Key)
+		}
+	}
+	if def != nil {
+		steps = append(steps, slices.Concat(def.Workflow.Entries...)...)
+	}
+	for _, id := range steps {
+		if p := s.Progress(id); p.Done() {
 			for _, o := range p.Outputs {
 				all = all.Set(o.Key, o.Value)
 			}
 		}
-	}
-	for _, p := range s.StepProgress {
-		if def.Workflow.Find(p.Key) < 0 {
-			add(p.Value)
-		}
-	}
-	for _, id := range slices.Concat(def.Workflow.Entries...) {
-		add(s.Progress(id))
 	}
 	return all
 }

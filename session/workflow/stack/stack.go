@@ -129,7 +129,7 @@ type Link struct {
 }
 
 // Push puts sessions on top, in this order; those already there stay. A session
-// that has ended is remembered for a while, for Resumed. Push waits although ctx
+// that has ended is remembered for a while, for Chain. Push waits although ctx
 // has ended.
 func (s *Stack) Push(ctx context.Context, links []Link) error {
 	_, err := ask(context.WithoutCancel(ctx), s, func(st *sessions) (struct{}, error) {
@@ -140,7 +140,7 @@ func (s *Stack) Push(ctx context.Context, links []Link) error {
 }
 
 // Chain returns a session and those it is nested in, bottom first, as far as they
-// are active.
+// are active. The last one is what goes on when the session has ended.
 func (s *Stack) Chain(ctx context.Context, id string) ([]*Handle, error) {
 	return ask(ctx, s, func(st *sessions) (out []*Handle, err error) {
 		for e := st.byID[id].nearest(); e != nil; e = e.parent.nearest() {
@@ -148,16 +148,6 @@ func (s *Stack) Chain(ctx context.Context, id string) ([]*Handle, error) {
 		}
 		slices.Reverse(out)
 		return out, nil
-	})
-}
-
-// Resumed returns the nearest active session that an ended one was nested in, or nil.
-func (s *Stack) Resumed(ctx context.Context, id string) (*Handle, error) {
-	return ask(ctx, s, func(st *sessions) (*Handle, error) {
-		if e := st.byID[id].nearest(); e != nil {
-			return e.Handle, nil
-		}
-		return nil, nil
 	})
 }
 

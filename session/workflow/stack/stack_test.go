@@ -61,7 +61,7 @@ func TestAStackForgetsSessionsThatEnded(t *testing.T) {
 				h := push(id, middle.ID)
 				middle.Publish(state(middle.ID, "s0", machine.Completed))
 				h.Publish(state(id, "s0", machine.Completed))
-				if up, err := s.Resumed(ctx, id); err != nil || up == nil || up.ID != "up" {
+				if up, err := s.Chain(ctx, id); err != nil || len(up) != 1 || up[0].ID != "up" {
 					t.Fatalf("below session %s: %v, %v", id, up, err)
 				}
 			}
