@@ -15,7 +15,7 @@ import (
 // A message is what a session's actor is to do.
 type message func(ctx context.Context, a *sessionActor)
 
-// A caller is who makes a call, and how it is told from others.
+// A caller is who makes a call, and what identifies the call.
 type caller struct {
 	Identity string
 	Call     machine.Call
@@ -34,7 +34,7 @@ type sessionActor struct {
 }
 
 // Start loads the session and makes this server its owner. Its error is the
-// answer to whoever asked for the session.
+// answer to those who asked for the session.
 func (a *sessionActor) Start(ctx context.Context) error {
 	s, err := a.engine.claim(a.id)
 	if err != nil {
@@ -57,12 +57,12 @@ func (a *sessionActor) Start(ctx context.Context) error {
 	if s.Status != Active {
 		a.engine.over(a.id)
 	} else {
-		a.engine.tellMoved(nil, s) // a transition may have been made that nobody was told of
+		a.engine.notifyMoved(nil, s) // a transition may have been made that nobody was notified of
 	}
 	return nil
 }
 
-// Stop answers whoever waits for a review: it will not come. A session that no
+// Stop answers those who wait for a review: it will not come. A session that no
 // stack holds is given up, so that no server keeps it from others for nothing.
 func (a *sessionActor) Stop(context.Context) {
 	for _, r := range a.reviews {
@@ -99,7 +99,7 @@ func (a *sessionActor) commit(next *State) error {
 	}
 	before := a.state
 	a.state = next
-	a.engine.tellMoved(before, next)
+	a.engine.notifyMoved(before, next)
 	a.engine.requests.learn(next)
 	a.handle.Publish(next)
 	if next.Status != Active {

@@ -144,7 +144,7 @@ func (e *Engine) cleanTree(ctx context.Context) error {
 		"git.branch is 'checkout', and the work tree has uncommitted changes: %s. Commit or stash them, then call again.", strings.Join(files, ", ")).With("files", files)
 }
 
-// freeBranch gives a name that no branch has: the name, else with a number.
+// freeBranch returns a name that no branch has: the name, else with a number.
 func (e *Engine) freeBranch(ctx context.Context, name string) (string, error) {
 	out, err := e.runGit(ctx, "for-each-ref", "--format=%(refname:short)", "refs/heads/"+name+"*")
 	if err != nil {

@@ -82,7 +82,7 @@ type FinishArgs struct {
 
 // Finish reports a step as finished (seed 000, 001.4). Called again with the
 // step_id and outputs of the step that was finished last, or with the same
-// request_id, it gives the reply again and moves nothing.
+// request_id, it returns the same reply and moves nothing.
 func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*FinishReply, error) {
 	arrived, id := time.Now(), a.RequestID
 	a.RequestID = nil
@@ -211,7 +211,7 @@ type GoToArgs struct {
 	RequestID *string `json:"request_id"`
 }
 
-// GoTo goes back to an earlier step, or begins the current one anew: the
+// GoTo goes back to an earlier step, or begins the current one again: the
 // progress of that step and all later ones is cleared and kept in the session's
 // history; files stay.
 func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*GoToReply, error) {

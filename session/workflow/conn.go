@@ -68,7 +68,7 @@ func (e *Engine) ConnectStateless(identity string) *Conn {
 }
 
 // Stack returns the stack as it is now, bottom first. It never blocks. A
-// stateless Conn, which has none, returns an empty one; StackOf tells more.
+// stateless Conn, which has none, returns an empty one; see StackOf.
 func (c *Conn) Stack() []StackEntry { return entries(c.stack.Handles()) }
 
 // StackOf returns the stack that a call with this session_id is about: of a
@@ -179,7 +179,7 @@ func (c *Conn) resumed(ctx context.Context, id string) (workflow, step *string) 
 }
 
 // caller identifies a call for its session's actor. Only calls with a
-// request_id are told from others by their arguments.
+// request_id are identified by their arguments.
 func (c *Conn) caller(tool string, requestID *string, args any) (caller, error) {
 	who := caller{Identity: c.identity, Call: machine.Call{Tool: tool, RequestID: requestID}}
 	if requestID == nil {

@@ -36,25 +36,25 @@ type Options struct {
 	Member *presence.Member
 	// Reviews false is --no-quality-gate: steps are not reviewed (seed 000, 001.1.9).
 	Reviews bool
-	// Gate is the external reviewer; nil: there is none, and agents have their
+	// Gate is the external reviewer. nil means none, and agents have their
 	// work reviewed by a subagent of theirs (seed 000, 001.1.7 and 001.1.8).
 	Gate *gate.Gate
-	// Reviewing tells how steps are reviewed now; it is asked at each call, so
-	// that an edited config takes effect. nil: by the agents themselves.
+	// Reviewing returns how steps are reviewed now; it is called for each call, so
+	// that an edited config takes effect. nil means by the agents themselves.
 	Reviewing func(context.Context) (Reviewing, error)
 	// IdleAfter is how long a session's actor stays in memory unused; default 5 min.
 	IdleAfter time.Duration
 	// Requests has the engine carry out what other processes ask about its sessions;
 	// nil means that nobody asks.
 	Requests store.Requests
-	// StatelessIdle tells how long a session that no call names stays with its
-	// identity's stateless Conn, as it is configured now; nil: 1 h. Then it is given
+	// StatelessIdle returns how long a session that no call names stays with its
+	// identity's stateless Conn, as configured now; nil means 1 h. Then it is given
 	// up, and resumable. It may be called from any goroutine.
 	StatelessIdle func() time.Duration
 	// AskTimeout bounds the wait for a session's actor; default 60 s.
 	AskTimeout time.Duration
-	// Moved is told of each transition, by the goroutine that made it, once it is
-	// durable: it must not block. Of one session they come in order. nil: nobody is.
+	// Moved is called for each transition, by the goroutine that made it, once it is
+	// durable: it must not block. Those of one session come in order. May be nil.
 	Moved func(Move)
 	Now   func() time.Time // default time.Now
 
@@ -74,7 +74,7 @@ type Engine struct {
 	git        sync.Mutex // branches are made one at a time
 	jobs       atomic.Pointer[encodedJobs]
 	conns      atomic.Int64 // numbers the stacks' names
-	seen       seenList
+	cache      recordCache
 	ctx        context.Context // of what runs beside the actors; ends with Close
 	cancel     context.CancelFunc
 	beside     sync.WaitGroup

@@ -9,8 +9,8 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// An Execution is how far a session is, told to whoever asks about it from
-// outside: it is read from disk, and nothing is taken up or moved by that.
+// An Execution is how far a session is, for callers outside of it: it is read from
+// disk, and reading it takes nothing up and moves nothing.
 type Execution struct {
 	SessionID    string
 	JobName      string
@@ -22,7 +22,7 @@ type Execution struct {
 	AbortReason  *string // of one that was aborted
 }
 
-// Execution tells how far a session of this identity is, whichever connection or
+// Execution returns how far a session of this identity is, whichever connection or
 // server has it, and also after it ended. Errors: a text that is no session_id is
 // a ToolError, bad_session_id; a session that is not there, or is another
 // identity's, a StateError, unknown_session; one whose file cannot be read, that

@@ -30,7 +30,7 @@ type finishCall struct {
 	arrived  time.Time
 	gone     <-chan struct{} // closed when the caller no longer waits
 	progress ProgressFunc    // may be nil
-	conn     *Conn           // is told once the transition is durable
+	conn     *Conn           // is notified once the transition is durable
 	reply    actor.Reply[*finished]
 
 	// step is the step that the call was found to be about when it came; it is
@@ -162,7 +162,7 @@ func (a *sessionActor) complete(ctx context.Context, base *State, c *candidate) 
 	return &finished{ID: a.id, Reply: r, Recorded: true}, nil
 }
 
-// again gives a stored reply.
+// again returns a stored reply.
 func (a *sessionActor) again(stored *machine.StoredReply, c machine.Call) (*finished, error) {
 	if err := a.alias(stored, c); err != nil {
 		return nil, err

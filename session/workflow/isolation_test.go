@@ -250,7 +250,7 @@ func (l *ledger) note(id string, f func(*account)) {
 	f(l.sessions[id])
 }
 
-// refusal tells whether a call was refused, for a reason there may be.
+// refusal reports whether a call was refused, for a reason there may be.
 func (l *ledger) refusal(t *testing.T, tool string, err error) bool {
 	if err == nil {
 		return false

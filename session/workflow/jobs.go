@@ -12,7 +12,7 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// encodedJobs is what get_workflows tells of a snapshot, encoded once.
+// encodedJobs is what get_workflows says about a snapshot, encoded once.
 type encodedJobs struct {
 	snapshot     *catalog.Snapshot
 	jobs, errors json.RawMessage
@@ -40,7 +40,7 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*WorkflowsReply, error) {
 	return &WorkflowsReply{Jobs: enc.jobs, Errors: enc.errors, Notice: enc.notice, Stack: c.onlyStack(ctx)}, nil
 }
 
-// The bounds of a reply of get_workflows. What is over them is left out and told of:
+// The bounds of a reply of get_workflows. What is over them is left out, and the notice says so:
 // there are no pages, since the tool takes no arguments (seed 000, 001.2).
 const (
 	jobsBytes       = 4 << 20 // of jobs, as JSON
@@ -53,7 +53,7 @@ func encodeJobs(snap *catalog.Snapshot) (*encodedJobs, error) {
 	var notices []string
 	jobs, whole, err := encodeList(snap.Jobs, jobsBytes, func(j *job.Job) any { return jobInfo(j, j.Description) })
 	if err == nil && whole < len(snap.Jobs) {
-		// Names and summaries tell what there is to choose from.
+		// Names and summaries are enough to choose from.
 		jobs, whole, err = encodeList(snap.Jobs, jobsBytes, func(j *job.Job) any { return jobInfo(j, nil) })
 		notices = append(notices, "The descriptions of the jobs are left out, since the reply would be too large: they stand in each job.yml.")
 		if whole < len(snap.Jobs) {
@@ -93,7 +93,7 @@ func jobInfo(j *job.Job, description *string) JobInfo {
 }
 
 // encodeList encodes a list as JSON, as many of its entries as fit into most bytes,
-// and tells how many those are.
+// and returns how many those are.
 func encodeList[T any](all []T, most int, encode func(T) any) (json.RawMessage, int, error) {
 	out := []byte{'['}
 	for i, entry := range all {

@@ -200,14 +200,14 @@ func TestTheSessionsOfOthersAreReadOnce(t *testing.T) {
 	}
 }
 
-func TestTheSeenListIsBounded(t *testing.T) {
-	var l seenList
+func TestTheRecordCacheIsBounded(t *testing.T) {
+	var l recordCache
 	at := time.Unix(1, 0)
-	for i := range keptSeen + 10 {
+	for i := range maxCached + 10 {
 		l.add(store.Info{ID: fmt.Sprintf("%08x", i), ModTime: at}, &State{Status: Active, Identity: "bob"})
 	}
-	last := store.Info{ID: fmt.Sprintf("%08x", keptSeen+9), ModTime: at}
-	if len(l.m) > keptSeen || !l.skip(last, "alice") || l.skip(last, "bob") {
+	last := store.Info{ID: fmt.Sprintf("%08x", maxCached+9), ModTime: at}
+	if len(l.m) > maxCached || !l.skip(last, "alice") || l.skip(last, "bob") {
 		t.Errorf("%d are remembered", len(l.m))
 	}
 	if last.ModTime = at.Add(1); l.skip(last, "alice") {

@@ -18,9 +18,9 @@ type Move struct {
 	Parent       string // the session that it runs inside; "": it is a root
 }
 
-// tellMoved tells Options.Moved of a transition that is durable, if it is one that
+// notifyMoved calls Options.Moved for a transition that is durable, if it is one that
 // others see: a new session, another step, an end.
-func (e *Engine) tellMoved(before, now *State) {
+func (e *Engine) notifyMoved(before, now *State) {
 	if e.Moved == nil || before != nil && before.Status == now.Status && before.CurrentStepID == now.CurrentStepID {
 		return
 	}
@@ -31,10 +31,10 @@ func (e *Engine) tellMoved(before, now *State) {
 	e.Moved(m)
 }
 
-// CheckWorkflow tells whether there is a workflow of these very names, as the job
-// folders are now. Its error, a ToolError, says what there is instead: a name by
-// which start_workflow would find it too, such as that of the job's folder, is
-// told as the job has it.
+// CheckWorkflow checks that there is a workflow of exactly these names, as the job
+// folders are now. Its error, a ToolError, lists the available ones; for a name by
+// which start_workflow would find it too, such as that of the job's folder, it gives
+// the one in the job.
 func CheckWorkflow(ctx context.Context, jobs *catalog.Catalog, jobName, workflowName string) error {
 	j, err := findJob(ctx, jobs, jobName)
 	if err != nil {

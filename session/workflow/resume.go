@@ -61,7 +61,7 @@ func (c *Conn) takeUp(ctx context.Context, id string) (*stack.Handle, error) {
 }
 
 // hold reaches a session and pins it, if it is active. Where it was given up in
-// between, because the last connection that held it closed, it is reached anew.
+// between, because the last connection that held it closed, it is reached again.
 func (c *Conn) hold(ctx context.Context, id string) (*stack.Handle, error) {
 	for {
 		h, err := c.reach(ctx, id)
@@ -75,7 +75,7 @@ func (c *Conn) hold(ctx context.Context, id string) (*stack.Handle, error) {
 }
 
 // reach wakes a session's actor, which makes this server its owner. A session
-// of another identity is not touched, and told to be unknown.
+// of another identity is not touched, and reported as unknown.
 func (c *Conn) reach(ctx context.Context, id string) (*stack.Handle, error) {
 	if h := c.engine.handles.Get(id); h != nil {
 		if h.View().Identity != c.identity {
@@ -116,7 +116,7 @@ func (c *Conn) noSession(ctx context.Context) error {
 }
 
 // listSessions writes a line for each session, with what remark says of it, and
-// returns their ids; more tells that these are not all.
+// returns their ids; more says that these are not all.
 func listSessions(b *strings.Builder, found []*State, more bool, remark func(*State) string) []string {
 	ids := make([]string, len(found))
 	for i, s := range found {
@@ -133,7 +133,7 @@ func listSessions(b *strings.Builder, found []*State, more bool, remark func(*St
 
 // resumable finds the newest active sessions of an identity that no other
 // living server owns, this server's own included; at most so many, and more
-// tells that there are others, or may be.
+// reports that there are others, or may be.
 func (e *Engine) resumable(ctx context.Context, identity string, most int) (found []*State, more bool) {
 	var infos []store.Info
 	for info, err := range e.records.List() {
@@ -147,7 +147,7 @@ func (e *Engine) resumable(ctx context.Context, identity string, most int) (foun
 	alive := map[string]bool{e.records.Server(): false}
 	tried := 0
 	for _, info := range infos {
-		if e.seen.skip(info, identity) {
+		if e.cache.skip(info, identity) {
 			continue
 		}
 		if h := e.handles.Get(info.ID); h != nil && h.View().Identity != identity {
@@ -162,7 +162,7 @@ func (e *Engine) resumable(ctx context.Context, identity string, most int) (foun
 			continue
 		}
 		if s.Status != Active || s.Identity != identity {
-			e.seen.add(info, s)
+			e.cache.add(info, s)
 			continue
 		}
 		elsewhere, known := alive[s.Owner]

@@ -15,7 +15,7 @@ import (
 
 // Reviewing says how steps are reviewed now.
 type Reviewing struct {
-	External    bool          // by the gate's reviewer; else the agent sees to it itself
+	External    bool          // by the gate's reviewer; else by the agent itself
 	MaxAttempts int           // of external reviews that fail (seed 000, 001.1.5)
 	ReplyWithin time.Duration // how long a call waits for its review
 }

@@ -74,7 +74,7 @@ func recorded(r *review) (verdicts []*Verdict, failure string) {
 	return verdicts, strings.Join(failures, "\n\n")
 }
 
-// questionOf gives the text of the criterion with this name (seed 001,
+// questionOf returns the text of the criterion with this name (seed 001,
 // "QualityCriteriaResult").
 func questionOf(criteria []job.Criteria, name string) string {
 	for _, c := range criteria {

@@ -33,7 +33,7 @@ func (a *sessionActor) judged(r *review) {
 	}
 }
 
-// conclude tells a call the verdict of the newest attempt, which base has as
+// conclude answers a call with the verdict of the newest attempt, which base has as
 // collected: it moves on, or says what to change (seed 000, 001.4.12 to 001.4.14).
 func (a *sessionActor) conclude(ctx context.Context, base *State, c *candidate) (*finished, error) {
 	stepID := c.plan.Step.ID

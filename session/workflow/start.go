@@ -90,7 +90,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*StartReply,
 		undo()
 		return nil, "", err
 	}
-	e.tellMoved(nil, s)
+	e.notifyMoved(nil, s)
 	e.requests.learn(s)
 	// The session is on disk: a caller that left meanwhile finds it here when it
 	// repeats the call.

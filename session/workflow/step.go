@@ -11,7 +11,7 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// step tells where a session is, without moving it (get_step).
+// step returns where a session is, without moving it (get_step).
 func (a *sessionActor) step(ctx context.Context, who caller) (*StepReply, error) {
 	if _, err := a.repetition(who); err != nil {
 		return nil, err

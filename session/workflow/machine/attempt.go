@@ -17,7 +17,7 @@ type Attempt struct {
 	Outputs   Outputs      `json:"outputs"`   // as submitted
 	Files     []FileHash   `json:"files"`     // what they held
 	Digest    string       `json:"digest"`    // of what was judged, and by which criteria
-	Collected bool         `json:"collected"` // a call was told the verdict
+	Collected bool         `json:"collected"` // a call got the verdict
 	Error     *string      `json:"error"`     // void: why there is no verdict
 	Verdicts  []*Verdict   `json:"verdicts"`
 }
@@ -161,7 +161,7 @@ func (s *State) CloseAttempt(stepID string, verdicts []*Verdict, void string, at
 	return n
 }
 
-// CollectAttempt records that a call was told the verdict of the newest attempt. It
+// CollectAttempt records that a call got the verdict of the newest attempt. It
 // returns s if that was recorded before.
 func (s *State) CollectAttempt(stepID string, at time.Time) *State {
 	p := s.Progress(stepID)

@@ -7,7 +7,7 @@ import (
 	"deepwork/session"
 )
 
-// IsSessionID tells whether a text is 8 lower-case hexadecimal characters.
+// IsSessionID reports whether a text is 8 lower-case hexadecimal characters.
 func IsSessionID(text string) bool {
 	if len(text) != 8 {
 		return false

@@ -34,7 +34,7 @@ type Bundle struct {
 	Instructions map[string]string `json:"instructions"` // by step id; those that could be read
 }
 
-// Encode gives the bundle's bytes and their hash.
+// Encode returns the bundle's bytes and their hash.
 func (b *Bundle) Encode() (data []byte, hash string, err error) {
 	data, err = jsontext.Encode(b) // the keys of a map come sorted: the same Bundle, the same bytes
 	if err != nil {

@@ -58,7 +58,7 @@ func withGroup(instructions string, entry job.Entry) string {
 	return strings.TrimRight(instructions, "\n") + "\n\n" + concurrentMessage(entry)
 }
 
-// concurrentMessage tells how the members of a group are done.
+// concurrentMessage says how the members of a group are done.
 func concurrentMessage(entry job.Entry) string {
 	return "**CONCURRENT STEPS**\n\n" +
 		"This step is one of " + Count(len(entry), "step") + " that are done in parallel: " + quoteList(entry) + ".\n" +
@@ -77,7 +77,7 @@ func NoticeOf(def *Definition) *string {
 	return new(def.Notice)
 }
 
-// Preview tells what an agent will read when a step begins, but for what only a
+// Preview returns what an agent will read when a step begins, but for what only a
 // session has (its id and branch). A step that workflows hold in different
 // groups is described as in the first of them. Errors are those of
 // job.Instructions.

@@ -15,12 +15,12 @@ type Plan struct {
 	Step     *job.Step    // the step that is being finished
 	ByStepID bool         // named by step_id
 	Index    int          // of its entry
-	Pending  []string     // members still open once it is finished; nil: the entry advances
-	Next     job.Entry    // the entry that then begins; nil: the workflow is complete
+	Pending  []string     // members still open once it is finished; nil if the entry advances
+	Next     job.Entry    // the entry that then begins; nil if the workflow is complete
 }
 
 // PlanFinish finds which step a finished_step is about (seed 000, 001.4;
-// DESIGN "Concurrent steps" and "Retries"). same tells whether the call's
+// DESIGN "Concurrent steps" and "Retries"). same reports whether the call's
 // outputs are these.
 func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) bool) (*Plan, error) {
 	if s.Status != Active {

@@ -53,7 +53,7 @@ func (s *State) PlanGoTo(def *Definition, stepID string) (int, error) {
 }
 
 // GoTo clears the progress of an entry and all later ones, keeps it in the
-// history, and begins the entry anew.
+// history, and begins the entry again.
 func (s *State) GoTo(def *Definition, c Call, to int, stepID string, at time.Time, texts Instructions) (*State, *GoToReply) {
 	n := s.Next(at)
 	n.Definition = def.Ref

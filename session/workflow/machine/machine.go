@@ -12,7 +12,7 @@ import (
 
 // The state machine of one session. Everything here is pure: time, ids, the
 // texts of instructions and what was found on disk arrive in the arguments, and
-// the same arguments give the same state and reply. A refused call gives an
+// the same arguments give the same state and reply. A refused call returns an
 // error and no state.
 
 // Instructions are the texts of the steps that a transition begins, by step id.

@@ -24,7 +24,7 @@ func (m OrderedMap[V]) Get(key string) (v V, ok bool) {
 	return v, false
 }
 
-// find looks from the end, where the steps are that a session is at.
+// find looks from the end, where the current steps are.
 func (m OrderedMap[V]) find(key string) int {
 	for i := len(m) - 1; i >= 0; i-- {
 		if m[i].Key == key {

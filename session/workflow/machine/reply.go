@@ -42,7 +42,7 @@ type StackEntry struct {
 	SessionID string `json:"session_id" jsonschema:"8 hexadecimal characters"`
 }
 
-// StepInfo tells an agent all it needs to do one step: seed 000, 001.3.11, and
+// StepInfo is all that an agent needs to do one step: seed 000, 001.3.11, and
 // the fields of seed 001 that it dropped.
 type StepInfo struct {
 	SessionID       string           `json:"session_id" jsonschema:"the session's id, 8 hexadecimal characters"`

@@ -94,8 +94,8 @@ type Withdrawal struct {
 }
 
 // A StoredReply is the reply to a transition, kept so that the same call gives
-// it again. Stack, and what the parent is at, are not in it: they are told as
-// they are when the reply is given.
+// it again. Stack, and what the parent is at, are not in it: they are added, as they
+// are then, when the reply is given.
 type StoredReply struct {
 	Tool       string          `json:"tool"`
 	RequestID  *string         `json:"request_id"`

@@ -40,7 +40,7 @@ func (s *Stack) Moved(ctx context.Context, ended *Ended) {
 
 // LastEnded returns the session that ended on this connection by finishing this
 // step with the same outputs, or "". With now, it must have been the connection's
-// last transition. Of a shared stack, whose callers are not told apart, only a
+// last transition. Of a shared stack, whose callers cannot be distinguished, only a
 // call that named no session can be meant.
 func (s *Stack) LastEnded(ctx context.Context, stepID string, now bool, same func(machine.Outputs) bool) string {
 	since := uint64(0)
