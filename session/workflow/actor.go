@@ -53,7 +53,6 @@ func (a *sessionActor) Start(ctx context.Context) error {
 	a.state, a.reviews = s, map[string]*review{}
 	a.handle = a.engine.handles.Of(s, false)
 	a.handle.Publish(s)
-	a.engine.requests.learn(s)
 	if s.Status != Active {
 		a.engine.over(a.id)
 	} else {

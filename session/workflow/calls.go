@@ -51,12 +51,12 @@ func once[R any](ctx context.Context, c *Conn, who caller, do func(who caller) (
 		return r, id, false, err
 	}
 	k := requestKey{who.Identity, who.Call.Tool, *who.Call.RequestID}
-	id, claimed, err := c.engine.requests.begin(ctx, k)
+	id, end, err := c.engine.requests.begin(ctx, k.digest())
 	if err != nil {
 		return nil, "", false, err
 	}
-	if claimed {
-		defer c.engine.requests.end(k)
+	if end != nil {
+		defer end()
 		if id = c.engine.searchRequest(k); id == "" {
 			r, id, err = do(who)
 			return r, id, false, err

@@ -68,7 +68,7 @@ type Engine struct {
 	Options // with the defaults filled in
 
 	handles    *stack.Table
-	requests   *requests
+	requests   requests
 	system     *actor.System
 	sessions   *actor.Registry[string, message]
 	git        sync.Mutex // branches are made one at a time
@@ -119,7 +119,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if e.definitions == nil {
 		e.definitions = newJobDefinitions(e.Catalog, e.records)
 	}
-	e.requests = newRequests()
+	e.requests.now, e.requests.done = map[store.Key]chan struct{}{}, map[store.Key][8]byte{}
 	e.system = actor.NewSystem(e.Logger)
 	e.sessions = actor.NewRegistry(e.system, actor.Options{Name: "session", Idle: e.IdleAfter, Logger: e.Logger},
 		func(id string) (actor.Behavior[message], error) {

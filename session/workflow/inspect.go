@@ -150,4 +150,152 @@ func (i *inspection) session(id string) *State {
 	return s
 }
 
+// requestHorizon is how long a request_id counts as the name of one call.
+const requestHorizon = 24 * time.Hour
+
 // near reports whether two sessions began so close to each other that a request_id
+// of both was for one call.
+func (i *inspection) near(a, b string) bool {
+	return i.sessions[a].startedAt.Sub(i.sessions[b].startedAt).Abs() < requestHorizon
+}
+
+// faults returns what is wrong with a session that can be read.
+func (i *inspection) faults(s *State) []string {
+	faults := s.Faults()
+	if s.Owner != "" && !presence.IsID(s.Owner) {
+		faults = append(faults, fmt.Sprintf("its owner %.60q is the id of no server", s.Owner))
+	}
+	switch k := i.definition(s); {
+	case s.Definition.Hash == "" && s.Status == Active:
+		return append(faults, "it names no definition")
+	case s.Definition.Hash == "":
+		return faults // its job was edited before its last step: that one was not kept
+	case k.err != nil:
+		return append(faults, fmt.Sprintf("its definition %s cannot be used: %v", s.Definition.Hash, k.err))
+	default:
+		return append(faults, s.FaultsWith(k.def)...)
+	}
+}
+
+// definition reads the definition of a session; of each only once.
+func (i *inspection) definition(s *State) *keptDefinition {
+	hash := s.Definition.Hash
+	if hash == "" {
+		return &keptDefinition{}
+	}
+	// What was kept under one hash by two job folders differs in nothing but the reference.
+	if k := i.definitions[hash]; k != nil {
+		return k
+	}
+	k := &keptDefinition{}
+	i.definitions[hash] = k
+	data, err := i.records.Definition(hash)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		k.err = errors.New("it is not there")
+	case err != nil:
+		k.err = err
+		if d, ok := errors.AsType[*store.DamagedError](err); ok {
+			k.err = errors.New(d.Reason)
+		}
+	case machine.Digest(string(data)) != hash:
+		k.err = errors.New("its content has another hash than its name")
+	default:
+		k.def, k.err = machine.DecodeBundle(s.Definition, data)
+	}
+	return k
+}
+
+// parents looks at how sessions are nested.
+func (i *inspection) parents() {
+	for id, s := range i.sessions {
+		path := i.records.RecordPath(id)
+		up := i.sessions[s.parent]
+		switch {
+		case s.parent == "" || up == nil || up.unknown:
+			continue // none; or it was pruned, or is reported already
+		case up.identity != s.identity:
+			i.report.Fault(path, fmt.Sprintf("session %s of %q is nested in session %s of %q", id, s.identity, s.parent, up.identity),
+				"abort it and start the workflow anew")
+		}
+		on := []string{id}
+		for at := s.parent; i.sessions[at] != nil; at = i.sessions[at].parent {
+			if at == id {
+				if id == slices.Min(on) { // reported once, and not for each of the circle
+					i.report.Fault(path, "sessions are nested in a circle: "+strings.Join(append(on, id), " in "), "abort one of them")
+				}
+				break
+			}
+			if slices.Contains(on, at) {
+				break // it leads into a circle that it is not part of
+			}
+			on = append(on, at)
+		}
+	}
+}
+
+// files looks at what else is in the folder.
+func (i *inspection) files(ctx context.Context) error {
+	aside, err := i.records.Damaged(ctx)
+	if err != nil {
+		return err
+	}
+	for _, path := range aside {
+		what, do := "a record that was changed by somebody else was set aside when its server wrote it again", "look what was changed, and delete it when it is not needed"
+		if strings.HasPrefix(filepath.Base(path), "damaged_") {
+			what, do = "a damaged file was set aside", "restore what it was from a backup if it is needed, then delete it"
+		}
+		i.report.Fault(path, what, do)
+	}
+	strangers, err := i.records.Strangers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, path := range strangers {
+		i.report.Fault(path, "its name is that of no session or definition, so nothing ever reads it", "give it its right name back, or delete it")
+	}
+	left, live, err := i.records.Leftovers(ctx)
+	if err != nil {
+		return err
+	}
+	i.report.Live = live
+	if n := len(left); n > 0 {
+		i.report.Note(left[0], machine.Count(n, "file")+" left by servers that were killed", "the next server that writes removes them")
+	}
+	return i.reviews()
+}
+
+// reviews looks for the instructions of self-reviews that are of no use any more.
+func (i *inspection) reviews() error {
+	dir := TmpDir(i.records.root)
+	drafts, err := filepath.Glob(filepath.Join(escapeGlob(dir), ".review-*"))
+	if err != nil {
+		return err
+	}
+	drafts = slices.DeleteFunc(drafts, func(path string) bool {
+		fi, err := os.Lstat(path)
+		return err != nil || time.Since(fi.ModTime()) < time.Minute
+	})
+	notes, err := filepath.Glob(filepath.Join(escapeGlob(dir), "quality_review_????????_*.md"))
+	if err != nil {
+		return err
+	}
+	for _, path := range notes {
+		id := strings.TrimPrefix(filepath.Base(path), "quality_review_")[:8]
+		if machine.IsSessionID(id) && i.sessions[id] == nil {
+			drafts = append(drafts, path)
+		}
+	}
+	if n := len(drafts); n > 0 {
+		i.report.Note(drafts[0], machine.Count(n, "file")+" with review instructions that no session needs", "delete them at will")
+	}
+	return nil
+}
+
+// escapeGlob makes a path a pattern that matches it alone.
+func escapeGlob(path string) string {
+	if os.PathSeparator == '\\' {
+		return strings.ReplaceAll(path, "[", "[[]") // a backslash escapes nothing here
+	}
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
+}

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"strconv"
 	"sync"
 
 	"deepwork/session"
@@ -26,46 +25,56 @@ func (k requestKey) digest() store.Key {
 	return store.Key(sum[:16])
 }
 
-// A sessionNumber is a session id's eight digits as the number they are.
-type sessionNumber uint32
-
-func numberOf(id string) (sessionNumber, bool) {
-	n, err := strconv.ParseUint(id, 16, 32)
-	return sessionNumber(n), err == nil && len(id) == 8
-}
-
-func (n sessionNumber) id() string { return fmt.Sprintf("%08x", uint32(n)) }
-
-// requests knows which session the call with a request_id was done in, and
-// holds a repetition back while the call is under way. The replies themselves
-// are in the session files: this is an index, made anew from them.
+// requests are the calls with a request_id of this process. A repetition waits while
+// the call is under way. The replies are in the records of the sessions; that a call was
+// done is known here for longer than its reply is kept.
 type requests struct {
-	mu      sync.Mutex
-	done    map[store.Key]sessionNumber  // 20 bytes each, as there are many
-	current map[requestKey]chan struct{} // closed when the call ended
+	mu   sync.Mutex
+	now  map[store.Key]chan struct{} // closed when the call has ended
+	done map[store.Key][8]byte       // the session's id
 }
 
-// keptKeys is how many calls are remembered at most. A repetition that comes
-// after more others than that is known by its session alone, where it names it
-// or that is the current one.
+// keptKeys is how many calls are remembered at most.
 const keptKeys = 100_000
 
-func newRequests() *requests {
-	return &requests{done: map[store.Key]sessionNumber{}, current: map[requestKey]chan struct{}{}}
+// begin waits while a call with this key is under way. It returns the session it was
+// done in, or claims the key: the caller then calls end when its own call has ended.
+func (r *requests) begin(ctx context.Context, k store.Key) (sessionID string, end func(), err error) {
+	for {
+		r.mu.Lock()
+		id, known := r.done[k]
+		before := r.now[k]
+		if !known && before == nil {
+			r.now[k] = make(chan struct{})
+		}
+		r.mu.Unlock()
+		switch {
+		case known:
+			return string(id[:]), nil, nil
+		case before == nil:
+			return "", func() { r.end(k) }, nil
+		}
+		select {
+		case <-before:
+		case <-ctx.Done():
+			return "", nil, fmt.Errorf("waiting for the call with the same request_id: %w", ctx.Err())
+		}
+	}
 }
 
-// learn files the request ids of a session.
+func (r *requests) end(k store.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.now[k])
+	delete(r.now, k)
+}
+
+// learn remembers the call that made this state, if it had a request_id.
 func (r *requests) learn(s *State) {
-	number, ok := numberOf(s.SessionID)
-	if !ok {
+	if len(s.Replies) == 0 || s.Replies[len(s.Replies)-1].RequestID == nil {
 		return
 	}
-	for _, k := range keysOf(s) {
-		r.add(k, number)
-	}
-}
-
-func (r *requests) add(k store.Key, number sessionNumber) {
+	last := s.Replies[len(s.Replies)-1]
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.done) >= keptKeys {
@@ -74,47 +83,11 @@ func (r *requests) add(k store.Key, number sessionNumber) {
 			break
 		}
 	}
-	r.done[k] = number
+	r.done[requestKey{s.Identity, last.Tool, *last.RequestID}.digest()] = [8]byte([]byte(s.SessionID))
 }
 
-// begin claims a key: it returns the session the call was done in, or, with
-// claimed, the caller's duty to call end. It waits while the same call is under way.
-func (r *requests) begin(ctx context.Context, k requestKey) (sessionID string, claimed bool, err error) {
-	d := k.digest()
-	for {
-		r.mu.Lock()
-		if number, ok := r.done[d]; ok {
-			r.mu.Unlock()
-			return number.id(), false, nil
-		}
-		wait, busy := r.current[k]
-		if !busy {
-			r.current[k] = make(chan struct{})
-		}
-		r.mu.Unlock()
-		if !busy {
-			return "", true, nil
-		}
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			return "", false, fmt.Errorf("waiting for the call with the same request_id: %w", ctx.Err())
-		}
-	}
-}
-
-// end gives a claimed key back. A call that was done has been learned by then.
-func (r *requests) end(k requestKey) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	close(r.current[k])
-	delete(r.current, k)
-}
-
-// searchRequest returns the session in which a call that this server does not know was
-// done, or "": a client that lost its reply to a server that died repeats the call to
-// another one. The index of the store has each call before it is done, and the session's
-// record says whether it was.
+// searchRequest returns the session in which a call was done, or "". The index of the
+// store has each call before it is done, and the session's record says whether it was.
 func (e *Engine) searchRequest(k requestKey) string {
 	ids, err := e.records.FindRequest(k.digest())
 	if err != nil {
@@ -123,8 +96,7 @@ func (e *Engine) searchRequest(k requestKey) string {
 	for _, id := range ids {
 		s, err := e.records.Peek(id)
 		switch {
-		case err == nil && s.Identity == k.identity && s.StoredReply(k.tool, k.id) != nil:
-			e.requests.learn(s)
+		case err == nil && s.Identity == k.identity && (k.tool == ToolStart || s.StoredReply(k.tool, k.id) != nil):
 			return id
 		case err != nil && session.CodeOf(err) != "unknown_session": // which was never written, or was removed
 			e.Logger.Warn("searching the session files for request ids", "session", id, "error", err)

@@ -1,11 +1,13 @@
 package workflow
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 func TestRetryOfTheStepFinishedLastGivesTheReplyAgain(t *testing.T) {
@@ -197,6 +199,38 @@ func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
 		}
 		srv.stop()
 		srv = p.reopen(rev)
+		c = srv.Connect("local")
+	}
+}
+
+// A call that so much has followed that its reply is no longer kept is not done again.
+func TestACallWhoseReplyIsForgottenIsNotDoneAgain(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	srv := p.open()
+	c := srv.Connect("local")
+	start := func() (*StartReply, error) {
+		return c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("first")})
+	}
+	first, err := start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	goTo := func(request string) error {
+		_, err := c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &first.BeginStep.SessionID, RequestID: &request})
+		return err
+	}
+	for i := range machine.KeptRequests + 1 {
+		if err := goTo(fmt.Sprint("go ", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused(t, goTo("go 0"), session.StateError, "reply_forgotten", first.BeginStep.SessionID)
+	for range 2 { // also by another server
+		_, err = start()
+		refused(t, err, session.StateError, "reply_forgotten", first.BeginStep.SessionID)
+		srv.stop()
+		srv = p.open()
 		c = srv.Connect("local")
 	}
 }
