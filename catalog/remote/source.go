@@ -217,7 +217,7 @@ func (s *source) converse(ctx context.Context, l *link) error {
 		defer ticker.Stop()
 		probe = ticker.C
 	}
-	due, failures := time.Now(), 0 // zero due: never
+	due, failures := time.Now(), 0 // zero means never
 	pause := wait.Backoff{Min: firstRetry, Max: lastRetry}
 	asked := false                      // a new policy does not put off the first query
 	noticed, last := false, time.Time{} // whether a notice waits for a query; when the last one got it
