@@ -43,7 +43,7 @@ var nothingStarted = regexp.MustCompile(`(?i)nothing was started|was not started
 // goesOn is what is said of an execution by a server that stops: it is to be asked about.
 var goesOn = regexp.MustCompile(`goes on at its source .*execution_id '([^']+)'`)
 
-// An executionReply is what a tool tells of an execution.
+// An executionReply is what a tool reports of an execution.
 type executionReply struct {
 	ID     string          `json:"execution_id"`
 	Source *string         `json:"source_execution_id"`

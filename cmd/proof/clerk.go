@@ -167,25 +167,87 @@ func (c *clerk) choose(ctx context.Context) {
 	}
 }
 
-// create makes a task. Its description, which nobody changes, tells which call it
+// request makes a call with a request_id, for the first time or again: it must give the id
+// that it gave before.
+func (c *clerk) request(ctx context.Context, kind, token string, e *effect) (t answer, is bool) {
+	tool, key := "create_task", "task_id"
+	if kind == anAttempt {
+		tool, key = "start_task_attempt", "attempt_id"
+	}
+	t, unsure := c.tell(ctx, tool, e.args, true)
+	var r map[string]any
+	is = c.reads(t, &r)
+	id, _ := r[key].(string)
+	was := id
+	c.history.with(func() {
+		switch {
+		case is && e.id == "":
+			e.id = id
+		case is:
+			was = e.id
+		case e.id == "":
+			e.refused = t.kind == noEffect && len(unsure) == 0
+		}
+	})
+	if id != was {
+		c.history.fault(otherReply, "client %d: the request %s was answered %s, and again %s", c.number, token, was, id)
+	}
+	return t, is
+}
+
+// create makes a task. Its description, which nobody changes, names the call it
 // is from.
 func (c *clerk) create(ctx context.Context) {
-	request, title := c.token("c"), c.token("title ")
-	e := c.history.ask(aTask, request, &effect{args: map[string]any{"project_id": c.project, "title": title, "description": request, "request_id": request}})
+	token, title := c.token("c"), c.token("title ")
+	e := c.history.ask(aTask, token, &effect{args: map[string]any{"project_id": c.project, "title": title, "description": token, "request_id": token}})
 	begun := c.history.now()
-	t, unsure := c.tell(ctx, "create_task", e.args, true)
-	var made struct {
-		ID string `json:"task_id"`
+	if t, is := c.request(ctx, aTask, token, e); is {
+		c.history.with(func() { c.sim.tasks[e.id] = &task{} })
+		c.note(e.id, taskInput{Tool: "create_task", Title: title, Request: token}, begun, t)
 	}
-	if !c.reads(t, &made) {
-		c.history.with(func() { e.refused = t.kind == noEffect && len(unsure) == 0 })
+}
+
+// repeat makes a call with a request_id once more.
+func (c *clerk) repeat(ctx context.Context) {
+	kind := []string{aTask, anAttempt}[c.below(2)]
+	token := ""
+	var e *effect
+	c.history.with(func() {
+		var answered []string
+		for token, e := range c.history.effects[kind] {
+			if e.id != "" {
+				answered = append(answered, token)
+			}
+		}
+		if slices.Sort(answered); len(answered) > 0 {
+			token = answered[c.below(len(answered))]
+			e = c.history.effects[kind][token]
+		}
+	})
+	if e == nil {
 		return
 	}
+	begun := c.history.now()
+	if t, _ := c.request(ctx, kind, token, e); kind == aTask {
+		c.note(e.id, taskInput{Tool: "create_task", Title: e.args["title"].(string), Request: token}, begun, t)
+	}
+}
+
+// start has an agent work on a task.
+func (c *clerk) start(ctx context.Context, task string) {
+	token := c.token("s")
+	o := c.history.ask(anOrder, token, &effect{order: newOrder(token, c.below)})
+	e := c.history.ask(anAttempt, token, &effect{of: task, args: map[string]any{
+		"task_id": task, "executor": "SIM", "prompt": o.order.String(), "request_id": token,
+		"repos": []map[string]any{{"repo_id": c.repo, "target_branch": "main"}},
+	}})
+	_, is := c.request(ctx, anAttempt, token, e)
 	c.history.with(func() {
-		e.id = made.ID
-		c.sim.tasks[made.ID] = &task{}
+		if o.refused = e.refused; is {
+			o.of, o.said = e.id, "started"
+			c.sim.tasks[task].attempts = append(c.sim.tasks[task].attempts, e.id)
+		}
 	})
-	c.note(made.ID, taskInput{Tool: "create_task", Title: title, Request: request}, begun, t)
 }
 
 // note records what came of a call of a task that has an answer.
@@ -229,70 +291,7 @@ func (c *clerk) register(ctx context.Context, task string, in taskInput) answer 
 	return t
 }
 
-// repeat makes a call with a request_id once more, which must give what it gave.
-func (c *clerk) repeat(ctx context.Context) {
-	kind, id, request := aTask, "", ""
-	if c.below(2) == 0 {
-		kind = anAttempt
-	}
-	var args map[string]any
-	c.history.with(func() {
-		var answered []string
-		for token, e := range c.history.effects[kind] {
-			if e.id != "" {
-				answered = append(answered, token)
-			}
-		}
-		if slices.Sort(answered); len(answered) > 0 {
-			request = answered[c.below(len(answered))]
-			e := c.history.effects[kind][request]
-			id, args = e.id, e.args
-		}
-	})
-	if args == nil {
-		return
-	}
-	tool, key := "create_task", "task_id"
-	if kind == anAttempt {
-		tool, key = "start_task_attempt", "attempt_id"
-	}
-	begun := c.history.now()
-	t, _ := c.tell(ctx, tool, args, true)
-	var r map[string]any
-	if t.kind == given && c.reads(t, &r) && r[key] != id {
-		c.history.fault("a repetition with another reply", "client %d: the request %s was answered %s, and again %v", c.number, request, id, r[key])
-	}
-	if kind == aTask {
-		c.note(id, taskInput{Tool: tool, Title: args["title"].(string), Request: request}, begun, t)
-	}
-}
-
-// start has an agent work on a task.
-func (c *clerk) start(ctx context.Context, task string) {
-	name := c.token("s")
-	o := &effect{order: newOrder(name, c.below)}
-	e := &effect{of: task, args: map[string]any{
-		"task_id": task, "executor": "SIM", "prompt": o.order.String(), "request_id": name,
-		"repos": []map[string]any{{"repo_id": c.repo, "target_branch": "main"}},
-	}}
-	c.history.ask(anAttempt, name, e)
-	c.history.ask(anOrder, name, o)
-	t, unsure := c.tell(ctx, "start_task_attempt", e.args, true)
-	var made struct {
-		ID string `json:"attempt_id"`
-	}
-	is := c.reads(t, &made)
-	c.history.with(func() {
-		if is {
-			e.id, o.of, o.said = made.ID, made.ID, "started"
-			c.sim.tasks[task].attempts = append(c.sim.tasks[task].attempts, made.ID)
-		} else if len(unsure) == 0 {
-			o.refused, e.refused = true, true
-		}
-	})
-}
-
-// follow tells an agent more. It has no request_id, so it is told once.
+// follow sends an agent a follow-up. The call has no request_id, so it is made once.
 func (c *clerk) follow(ctx context.Context, attempt string) {
 	action := []string{"send", "queue", "queue", "cancel"}[c.below(4)]
 	args := map[string]any{"attempt_id": attempt, "action": action}
@@ -330,7 +329,7 @@ func (c *clerk) dropping(attempt, but string) func() {
 	return drop
 }
 
-// look makes a call that tells of an attempt.
+// look makes a call whose reply describes an attempt.
 func (c *clerk) look(ctx context.Context, tool, attempt string) {
 	t, _ := c.tell(ctx, tool, map[string]any{"attempt_id": attempt}, true)
 	var r struct {

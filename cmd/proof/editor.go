@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,8 +23,12 @@ var ways = []way{
 	{"truncate and write", true, false, writeWhole},
 	{"truncate and write in halves", true, false, writeHalves},
 	{"rename", false, false, writeRename},
-	{"delete and create", true, false, writeAnew},
-	{"append", false, true, writeMore},
+	{"delete and create", false, false, func(path, text string, number int) error {
+		return errors.Join(os.Remove(path), writeWhole(path, text, number))
+	}},
+	{"append", false, true, func(path, text string, _ int) error { // the last line, by one write
+		return appendTo(path, text[1+strings.LastIndexByte(text[:len(text)-1], '\n'):])
+	}},
 	{"symlink swap", false, false, writeLink},
 }
 
@@ -88,36 +93,18 @@ func writeHalves(path, text string, number int) error {
 	return appendTo(path, text[half:])
 }
 
-// writeMore appends the last line of the text, by one write.
-func writeMore(path, text string, _ int) error {
-	return appendTo(path, text[1+strings.LastIndexByte(text[:len(text)-1], '\n'):])
-}
-
 func appendTo(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteString(text)
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	return err
+	return errors.Join(err, f.Close())
 }
 
 func writeRename(path, text string, _ int) error {
-	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
-	if err := os.WriteFile(temp, []byte(text), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(temp, path)
-}
-
-func writeAnew(path, text string, _ int) error {
-	if err := os.Remove(path); err != nil {
-		return err
-	}
-	return os.WriteFile(path, []byte(text), 0o644)
+	temp := path + ".new"
+	return errors.Join(os.WriteFile(temp, []byte(text), 0o644), os.Rename(temp, path))
 }
 
 // writeLink makes the file a symlink to another one, in turns a relative and an
@@ -125,18 +112,12 @@ func writeAnew(path, text string, _ int) error {
 func writeLink(path, text string, number int) error {
 	dir, name := filepath.Split(path)
 	saved := filepath.Join(dir, ".saves")
-	if err := os.MkdirAll(saved, 0o755); err != nil {
-		return err
-	}
 	// Two are enough: the one that is led to is never written.
 	to := filepath.Join(saved, fmt.Sprintf("%d-%s", number%2, name))
 	if led, err := os.Readlink(path); err == nil && filepath.Base(led) == filepath.Base(to) {
 		to = filepath.Join(saved, fmt.Sprintf("%d-%s", 1-number%2, name))
 	}
-	if err := os.RemoveAll(to); err != nil {
-		return err
-	}
-	if err := os.WriteFile(to, []byte(text), 0o644); err != nil {
+	if err := errors.Join(os.MkdirAll(saved, 0o755), os.RemoveAll(to), os.WriteFile(to, []byte(text), 0o644)); err != nil {
 		return err
 	}
 	target := to

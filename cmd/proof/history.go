@@ -198,7 +198,7 @@ func (h *history) hold(what, id string, ops []porcupine.Operation, model porcupi
 	h.fault("a history that cannot have come about", "of %s %s (%s):\n%s", what, id, page, describe(ops))
 }
 
-// telling leaves out of a history what tells nothing: lost calls that only read, and
+// telling leaves out of a history what proves nothing: lost calls that only read, and
 // of lost calls that end a session all but the first of each explanation, since the
 // others change nothing once that has had its effect. Each lost call doubles what the
 // checker has to think of.

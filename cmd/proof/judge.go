@@ -41,7 +41,7 @@ type record struct {
 	} `json:"history"`
 }
 
-// A progress is what a file tells of a step.
+// A progress is what a file says of a step.
 type progress struct {
 	CompletedAt *time.Time      `json:"completed_at"`
 	Outputs     json.RawMessage `json:"outputs"`
@@ -61,7 +61,7 @@ func readRecord(root, id string) (r record, err error) {
 	return r, err
 }
 
-// state writes what a file tells as the model does.
+// state writes what a file says in the form of the model.
 func (r *record) state() string {
 	said := fmt.Sprintf("%s at %s: %s; %q", r.Status, r.Current, progressIn(r.Progress), orEmpty(r.Reason))
 	for _, w := range r.History {

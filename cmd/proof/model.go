@@ -54,7 +54,7 @@ type input struct {
 	Outputs  string // finished_step, as JSON without blanks
 	Text     string // finished_step: its notes; abort_workflow: its explanation
 	Request  string // request_id, or ""; the calls of one request are one operation
-	Bare     bool   // session or parent are left out: the stack of the connection tells them
+	Bare     bool   // session or parent are left out: the connection's stack has them
 }
 
 func (in input) String() string {
@@ -288,7 +288,7 @@ func (o outputs) String() string {
 	return string(text)
 }
 
-// file is what the session's file tells, as fileOf writes it.
+// file is what the session's file says, in the form of record.state.
 func (s *state) file() string {
 	return fmt.Sprintf("%s at %s: %s; %q%s", s.status, s.entry()[0], s.progress(slices.Concat(s.entries()[:s.index+1]...)), s.reason, s.history)
 }

@@ -134,7 +134,7 @@ func instructionsText(job, step string, save int) string {
 var instructionsPattern = regexp.MustCompile(`^# \w+ of \w+, save (\d+)\.\n`)
 
 // parseInstructions returns which save instructions are of, or false: they are of none,
-// or torn. What the server adds to those of a group stands behind them.
+// or torn. What the server adds to those of a group follows them.
 func parseInstructions(job, step, text string) (save int, ok bool) {
 	m := instructionsPattern.FindStringSubmatch(text)
 	if m == nil {

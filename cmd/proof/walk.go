@@ -25,10 +25,9 @@ const (
 )
 
 const (
-	mostFailures = 10                     // after how many failed rounds in a row a walker gives up
-	afterFailure = 100 * time.Millisecond // how long it waits after one
-	handedWithin = 20 * time.Second       // how long a session may stay its server's after its connection was closed
-	askAgain     = 5 * time.Millisecond   // how long who wants it waits before it asks again
+	mostFailures = 10                   // after how many failed rounds in a row a walker gives up
+	handedWithin = 20 * time.Second     // how long a session may stay its server's after its connection was closed
+	askAgain     = 5 * time.Millisecond // how long who wants it waits before it asks again
 )
 
 // A walker is an agent of a load. It has a stack of sessions, one nested in the other, to
@@ -60,7 +59,7 @@ func wrongf(kind, format string, args ...any) error {
 var errOver = errors.New("the time is over")
 
 // work builds stack after stack until the time is over. What goes wrong is recorded,
-// and the work begun anew on a fresh connection.
+// and the work begun again on a new connection.
 func (a *walker) work(ctx context.Context) {
 	for failed := 0; failed < mostFailures && !a.load.over(ctx); {
 		err := a.nest(ctx, 0)
@@ -84,7 +83,7 @@ func (a *walker) work(ctx context.Context) {
 		a.stack = nil
 		p, _ := a.home.current()
 		_ = a.drop(p, true)
-		if wait.For(ctx, afterFailure) != nil {
+		if wait.For(ctx, 100*time.Millisecond) != nil {
 			break
 		}
 	}
@@ -274,7 +273,7 @@ func (a *walker) check(s *opened, in input, t answer, m mark, alone bool) error 
 	return a.spot(s)
 }
 
-// sameStack checks that a reply tells the stack that the walker has built.
+// sameStack checks that a reply has the stack that the walker has built.
 func (a *walker) sameStack(s *opened, r *reply, alone bool) error {
 	same := len(r.Stack) == len(a.stack)
 	for i := range min(len(r.Stack), len(a.stack)) {

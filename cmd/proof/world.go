@@ -47,7 +47,7 @@ type server struct {
 
 	mu      sync.Mutex
 	process *process      // nil: none runs
-	up      chan struct{} // closed when process is set; made anew when it is found to have ended
+	up      chan struct{} // closed when process is set; replaced when it is found to have ended
 }
 
 func newServer(number int, http bool) *server {

@@ -113,7 +113,7 @@ func namesIn(dir string) (map[string]uint64, error) {
 }
 
 // CutPower makes a project's folder what the disk has when the power fails, and begins
-// the image anew. All servers must have ended. Names that were not synced are undone or,
+// the image again. All servers must have ended. Names that were not synced are undone or,
 // with keepNames, have reached the disk anyway; what a file holds that was never synced
 // is nothing or, with torn, its first half.
 func (i Image) CutPower(project string, keepNames, torn bool) error {

@@ -18,7 +18,7 @@ type figure struct {
 	limit   float64 // what value is held against
 	unit    string  // of value and limit; "": a ratio
 	value   func(values) (float64, error)
-	against string // what it was compared with; {name unit} stands for a value
+	against string // what it was compared with; {name unit} is replaced by a value
 	run     command
 	must    bool // a miss is a fault of the program, whatever the machine: the run fails
 }
@@ -136,7 +136,7 @@ func (v values) fill(text string) (filled string, err error) {
 	return filled, err
 }
 
-// holds tells whether a measured value keeps the bound.
+// holds reports whether a measured value keeps the bound.
 func (f *figure) holds(x float64) bool {
 	switch f.op {
 	case "<":

@@ -98,7 +98,7 @@ func clip(s string, n int) string {
 	return s
 }
 
-// preamble is what stands above the table in the document.
+// preamble is the text above the table in the document.
 const preamble = `# Figures
 
 All figures that the project promises, from one run, each beside what it was compared
