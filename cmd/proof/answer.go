@@ -73,7 +73,10 @@ type reply struct {
 	Cleared    []string        `json:"invalidated_steps"`
 	AllOutputs json.RawMessage `json:"all_outputs"`
 	Goal       string          `json:"goal"`
+	Feedback   *string         `json:"feedback"`
+	AbortedIn  string          `json:"aborted_workflow"`
 	Aborted    string          `json:"aborted_step"`
+	Why        string          `json:"explanation"`
 	Resumed    *string         `json:"resumed_workflow"`
 	ResumedAt  *string         `json:"resumed_step"`
 	Stack      []struct {
@@ -142,10 +145,10 @@ func (a *answer) read(in input) {
 	case in.Tool == "go_to_step" && r.Begin != nil:
 		a.said = "back to " + steps + " clears " + strings.Join(r.Cleared, ",")
 	case in.Tool == "abort_workflow":
-		a.said = "aborted " + r.Aborted
+		a.said = "aborted " + r.Aborted + ": " + r.Why
 	case (in.Tool == "start_workflow" || r.Status == "next_step") && r.Begin != nil:
 		a.said = "begin " + steps
-	case r.Status == "next_step":
+	case r.Status == "next_step" && r.Feedback != nil:
 		a.said = "pending " + strings.Join(r.Pending, ",")
 	case r.Status == "workflow_complete":
 		a.said = "complete " + string(r.AllOutputs)

@@ -138,6 +138,8 @@ func (w *world) judge(others []string, dir string) (int, error) {
 		} else if s := h.sessions[id]; s != nil {
 			h.add(-1, id, input{Tool: "file"}, h.now(), r.state(), h.now())
 			w.judgeRecord(s, r)
+		} else if e := h.effects["session"][r.Goal]; e != nil && e.job != r.Job {
+			h.fault("a session that is another than was started", "session %s: it was asked of %s, and its file says %s", id, e.job, r.Job)
 		}
 		there[r.Goal] = append(there[r.Goal], id)
 	}

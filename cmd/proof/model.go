@@ -159,7 +159,7 @@ func (s state) apply(in input) []outcome {
 		return s.goTo(in.Step)
 	case in.Tool == "abort_workflow":
 		s.status, s.reason = "aborted", in.Text
-		s.abort = stored{reply: "aborted " + s.entry()[0]}
+		s.abort = stored{reply: "aborted " + s.entry()[0] + ": " + in.Text}
 		s.settle()
 		return []outcome{{s, s.abort.reply}}
 	}

@@ -247,8 +247,8 @@ func (a *walker) check(s *opened, in input, t answer, m mark, alone bool) error 
 			return wrongf("a wrong reply", "session %s: %q is to go on at %q, and %q at %q is told to", s.id, resumed, at, orEmpty(r.Resumed), orEmpty(r.ResumedAt))
 		}
 	}
-	if in.Tool == "get_step" && r.Goal != s.goal {
-		return wrongf("a wrong reply", "session %s: get_step tells of the goal %q", s.id, r.Goal)
+	if in.Tool == "get_step" && r.Goal != s.goal || in.Tool == "abort_workflow" && r.AbortedIn != jobName(s.job)+"/"+wide(a.group) {
+		return wrongf("a wrong reply", "session %s: %s", s.id, t.text)
 	}
 	oldest := 0
 	for i, info := range r.infos() {
