@@ -9,6 +9,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -54,15 +55,9 @@ type Spec struct {
 
 func (s *Spec) withDefaults() (Spec, error) {
 	d := *s
-	if d.StdoutLimit <= 0 {
-		d.StdoutLimit = DefaultStdoutLimit
-	}
-	if d.StderrLimit <= 0 {
-		d.StderrLimit = DefaultStderrLimit
-	}
-	if d.Grace <= 0 {
-		d.Grace = DefaultGrace
-	}
+	d.StdoutLimit = cmp.Or(max(d.StdoutLimit, 0), DefaultStdoutLimit)
+	d.StderrLimit = cmp.Or(max(d.StderrLimit, 0), DefaultStderrLimit)
+	d.Grace = cmp.Or(max(d.Grace, 0), DefaultGrace)
 	if len(d.Command) == 0 || d.Command[0] == "" {
 		return d, &Error{Kind: Start, ExitCode: -1, Err: errors.New("no program is named")}
 	}
@@ -86,9 +81,8 @@ type Result struct {
 // their parent nor hold its pipes open. Only what left the group (setsid) can
 // outlive it, and does not delay Run by more than a second.
 //
-// Run blocks for that long and leaves no goroutine behind. Whatever is not an
-// exit with code 0 is an *Error, with the Result beside it as far as there is
-// one.
+// Run blocks for that long and leaves no goroutine behind. Any end other than an exit
+// with code 0 is an *Error, and the Result is returned as far as it is known.
 func Run(ctx context.Context, spec Spec) (Result, error) {
 	spec, err := spec.withDefaults()
 	if err != nil {

@@ -12,6 +12,7 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,12 +70,8 @@ func (o Options) withDefaults() Options {
 	if o.Config == nil {
 		o.Config = func(context.Context) (*config.Config, error) { return config.Default(), nil }
 	}
-	if o.Poll <= 0 {
-		o.Poll = 500 * time.Millisecond
-	}
-	if o.Grace <= 0 {
-		o.Grace = 5 * time.Second
-	}
+	o.Poll = cmp.Or(max(o.Poll, 0), 500*time.Millisecond)
+	o.Grace = cmp.Or(max(o.Grace, 0), 5*time.Second)
 	if o.Now == nil {
 		o.Now = session.Clock
 	}

@@ -26,10 +26,9 @@ const (
 	notePatience = 200 * time.Millisecond // of a note, for another
 )
 
-// A logFile is a log that is written to. A log has one writer at a time, which
-// its lock sees to. Writers block while the disk does: nothing is put aside in
-// memory. What cannot be written is counted, and the log says so as soon as it
-// can be written again.
+// A logFile is a log that is written to, by one writer at a time, which holds its
+// lock. Writers block while the disk does: nothing is buffered in memory. What cannot
+// be written is counted, and the log says so as soon as it can be written again.
 type logFile struct {
 	dir  string
 	lock *durable.FileLock
@@ -45,9 +44,9 @@ type logFile struct {
 	why   error     // of the last one
 }
 
-// openLog opens a log for writing, and makes it if it is missing. The rest of
-// a line that a killed writer has left is cut off. It waits as long as patience
-// for another writer to let go of it.
+// openLog opens a log for writing, and makes it if it is missing. The part of a line
+// that a killed writer has left is cut off. It waits as long as patience for another
+// writer.
 func openLog(dir string, patience time.Duration) (*logFile, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("opening the log: %w", err)
@@ -185,7 +184,7 @@ func (l *logFile) makeRoom(n int64) {
 	for l.total+n > MaxLogBytes && len(l.segs) > 1 {
 		err := os.Remove(segmentPath(l.dir, l.segs[0].first))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return // somebody reads it, where that is a hindrance: the next time
+			return // a reader has it open, on systems where that prevents it: the next time
 		}
 		l.total -= l.segs[0].size
 		l.segs = l.segs[1:]
@@ -197,7 +196,7 @@ func (l *logFile) system(format string, args ...any) {
 	l.write(System, fmt.Appendf(nil, format, args...))
 }
 
-// close makes the log durable, as far as it can, and lets go of it.
+// close makes the log durable, as far as possible, and releases it.
 func (l *logFile) close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,9 +210,8 @@ func (l *logFile) close() error {
 
 // Note writes a system entry to a log in which no run writes now, and makes the
 // log if it is missing. Line breaks in the text make it several entries. It
-// blocks until the entry is on disk, and fails where that cannot be or a run
-// writes the log. Of notes that are written at once each waits for the others, a
-// moment.
+// blocks until the entry is on disk, and fails if that is not possible or a run writes
+// the log. Concurrent notes wait for each other, for a moment.
 func Note(log, text string) error {
 	l, err := openLog(log, notePatience)
 	if err != nil {
