@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deepwork/actor/durable"
@@ -29,7 +30,7 @@ import (
 
 const (
 	changesName  = "changes"
-	changesLimit = 1 << 20               // bytes, at which another file is begun
+	changesLimit = 1 << 20               // bytes
 	changesRead  = 64 << 10              // bytes that Since reads at a time
 	changesPoll  = 50 * time.Millisecond // between two looks of Wait at the file
 	lostPoll     = time.Second           // between two looks for servers that died
@@ -44,7 +45,8 @@ type Changes struct {
 	mu      sync.Mutex      // guards what follows
 	servers map[string]bool // that have written to the file; false means lost
 	looked  time.Time       // when they were last looked at
-	limit   int64           // changesLimit
+
+	limit atomic.Int64 // bytes, at which another file is begun
 }
 
 // OpenChanges opens the feed in a folder. It does not touch the disk.
@@ -53,7 +55,9 @@ func OpenChanges(dir string, member *presence.Member, log *slog.Logger) *Changes
 		log = slog.New(slog.DiscardHandler)
 	}
 	file := &sharedLog{path: filepath.Join(dir, changesName), greeting: "server " + member.ID() + "\n"}
-	return &Changes{log: log, member: member, file: file, servers: map[string]bool{}, limit: changesLimit}
+	c := &Changes{log: log, member: member, file: file, servers: map[string]bool{}}
+	c.limit.Store(changesLimit)
+	return c
 }
 
 // Close closes the file.
@@ -68,19 +72,17 @@ func (c *Changes) Append(change store.Change) {
 
 func (c *Changes) append(line string) error {
 	fi, err := os.Lstat(c.file.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist), err == nil && fi.Size() >= c.limit:
-		err = c.begin()
+	missing, large := errors.Is(err, fs.ErrNotExist), err == nil && fi.Size() >= c.limit.Load()
+	if missing || large {
+		_, err = c.file.replace(durable.Disk{NoSync: true}, []byte("changes "+rand.Text()[:12]+"\n"))
+	}
+	if err != nil && large { // on Windows, while another process has it open
+		c.limit.Store(2 * fi.Size())
+		err = nil
 	}
 	if err == nil {
 		err = c.file.append([]byte(line))
 	}
-	return err
-}
-
-// begin replaces the file by a new one.
-func (c *Changes) begin() error {
-	_, err := c.file.replace(durable.Disk{NoSync: true}, []byte("changes "+rand.Text()[:12]+"\n"))
 	return err
 }
 

@@ -43,7 +43,7 @@ func TestChangesOfManyProcessesBeginAnotherFile(t *testing.T) {
 	var wg sync.WaitGroup
 	for w := range 4 {
 		c, _ := newFeed(t, dir)
-		c.limit = 2000
+		c.limit.Store(2000)
 		wg.Go(func() {
 			for n := range 200 {
 				c.Append(store.Change{Kind: store.TaskChanged, ID: fmt.Sprintf("%d-%d", w, n)})

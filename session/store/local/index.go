@@ -251,7 +251,8 @@ func (s *Store) eachKey(ctx context.Context, since time.Time, f func(store.Key, 
 // by the time that this one may.
 func (s *Store) rebuildIndex(ctx context.Context) error {
 	log := &s.requests.log
-	return s.claimed(ctx, false, func() error {
+	// Not under the claim lock, which callers of NoteRequest may have.
+	return s.locked(ctx, "requests.lock", func() error {
 		if other, err := os.Lstat(log.path); err == nil && !log.is(other) {
 			return nil
 		}

@@ -85,6 +85,11 @@ func TestRequestsAreFound(t *testing.T) {
 	must(t, b.NoteRequest(ctx, keyNumber(3), id(30))) // again, in another session
 	must(t, b.NoteRequest(ctx, keyNumber(3), id(30)))
 	wantSessions(t, a, 3, id(30), id(3))
+	// By a caller that has the claim lock, too.
+	must(t, a.Update(ctx, id(1), func([]byte) ([]byte, error) {
+		return nil, errors.Join(os.Remove(path), a.NoteRequest(ctx, keyNumber(9), id(1)))
+	}))
+	wantSessions(t, b, 9, id(1))
 	if err := a.NoteRequest(ctx, keyNumber(3), "x"); err == nil {
 		t.Error("no session id was noted")
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"runtime"
 	"sync"
 
 	"deepwork/actor/durable"
@@ -112,6 +113,9 @@ func (l *sharedLog) next() (lines []byte, first bool, err error) {
 func (l *sharedLog) replace(disk durable.Disk, lines []byte) (late []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if runtime.GOOS == "windows" {
+		l.shut() // while a file is open it cannot be replaced there, so nothing is appended meanwhile
+	}
 	if err := disk.Put(l.path, lines, durable.PutOptions{}); err != nil && !errors.Is(err, durable.ErrUnsynced) {
 		return nil, err
 	}

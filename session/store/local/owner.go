@@ -29,13 +29,18 @@ func (s *Store) enter(ctx context.Context) (*durable.Folder, error) {
 }
 
 // claimed runs fn under the claim lock, claim.lock, under which servers decide, one after
-// the other, which of them owns a record. held means that the caller has it already. It
-// waits for the lock for claimWait at most. The lock's file is never removed by servers.
+// the other, which of them owns a record. held means that the caller has it already.
 func (s *Store) claimed(ctx context.Context, held bool, fn func() error) error {
 	if held {
 		return fn()
 	}
-	path := filepath.Join(s.dir, "claim.lock")
+	return s.locked(ctx, "claim.lock", fn)
+}
+
+// locked runs fn under the lock on a file of the folder, which is never removed by
+// servers. It waits for the lock for claimWait at most.
+func (s *Store) locked(ctx context.Context, name string, fn func() error) error {
+	path := filepath.Join(s.dir, name)
 	ctx, cancel := context.WithTimeoutCause(ctx, s.claimWait, fmt.Errorf(
 		"another server has held the lock %s for %v; wait for it, or end a deepwork process that hangs, and call again", path, s.claimWait))
 	defer cancel()

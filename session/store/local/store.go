@@ -10,6 +10,7 @@
 //	definition_<hash>.json          a job's definition, sealed
 //	server_<id>.lock                locked for as long as that server lives
 //	claim.lock                      locked for moments, by who claims something
+//	requests.lock                   locked for moments, by who makes requests.idx again
 //	requests.idx                    which session a request_id was used in
 //	changes                         what has changed, for those who follow it
 //	write_<server>_<n>.tmp          a write in progress, or a spare file
