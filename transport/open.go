@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/standard"
@@ -150,7 +148,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		connectStateless: func(identity string) tool.WorkflowCaller { return engine.ConnectStateless(identity) },
 		execution:        engine.Execution,
 		stopping:         engine.Stopping,
-		metrics:          []prometheus.Collector{sessionMetrics(engine.Stats)},
+		metrics:          sessionMetrics(engine.Stats),
 	}
 	if judge != nil {
 		e.metrics = append(e.metrics, reviewMetrics(judge.Stats)...)

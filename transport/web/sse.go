@@ -96,5 +96,5 @@ func (s *sse) post(w http.ResponseWriter, r *http.Request) {
 			"this MCP session is not known: it has ended, or was idle for too long. Open a new one with GET /sse; workflow sessions are resumed by their session_id")
 		return
 	}
-	session.transport.post(w, r)
+	session.transport.ServeHTTP(w, r)
 }

@@ -2,14 +2,11 @@ package web
 
 import (
 	"context"
-	"net/http"
 	"sync"
 	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"deepwork/transport/wire"
 )
 
 // An sseTransport counts the calls of an SSE session that are not answered yet.
@@ -33,25 +30,7 @@ func (t *sseTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	return &sseConnection{c, t}, nil
 }
 
-// post takes a message, whose body admit has read.
-func (t *sseTransport) post(w http.ResponseWriter, r *http.Request) {
-	var msg jsonrpc.Message
-	if body, ok := r.Body.(*readBody); ok {
-		msg, _, _ = wire.DecodeMessage(body.data)
-	}
-	call, ok := msg.(*jsonrpc.Request)
-	if !ok || !call.IsCall() {
-		t.ServeHTTP(w, r)
-		return
-	}
-	t.owe(1) // before it is carried out, which may be faster than this
-	seen := &statusWriter{ResponseWriter: w}
-	if t.ServeHTTP(seen, r); seen.status != http.StatusAccepted {
-		t.owe(-1)
-	}
-}
-
-// owe counts calls that were taken, or answered.
+// owe counts calls that were read, or answered.
 func (t *sseTransport) owe(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,11 +49,19 @@ func (t *sseTransport) end() {
 	t.owed = 0
 }
 
-// An sseConnection tells its transport of each reply that was written, or could
-// not be.
+// An sseConnection counts the calls that it reads, and the replies that were written,
+// or could not be.
 type sseConnection struct {
 	mcp.Connection
 	transport *sseTransport
+}
+
+func (c *sseConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
+	msg, err := c.Connection.Read(ctx)
+	if call, ok := msg.(*jsonrpc.Request); ok && call.IsCall() {
+		c.transport.owe(1)
+	}
+	return msg, err
 }
 
 func (c *sseConnection) Write(ctx context.Context, msg jsonrpc.Message) error {
@@ -83,15 +70,4 @@ func (c *sseConnection) Write(ctx context.Context, msg jsonrpc.Message) error {
 		c.transport.owe(-1)
 	}
 	return err
-}
-
-// A statusWriter remembers the status of a response.
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-}
-
-func (w *statusWriter) WriteHeader(status int) {
-	w.status = status
-	w.ResponseWriter.WriteHeader(status)
 }

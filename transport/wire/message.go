@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -88,38 +87,23 @@ func invalidRequest(format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "invalid request: " + fmt.Sprintf(format, args...)}
 }
 
-// appendMessage writes a message as JSON without a line break.
+// appendMessage appends a message as JSON without a line break.
 func appendMessage(b []byte, msg jsonrpc.Message) ([]byte, error) {
 	resp, ok := msg.(*jsonrpc.Response)
-	if !ok {
-		data, err := jsonrpc.EncodeMessage(msg)
-		return append(b, data...), err
-	}
-	b = append(b, `{"jsonrpc":"2.0","id":`...)
-	id, err := json.Marshal(resp.ID.Raw()) // null where it is not known, which the SDK leaves out
-	if err != nil {
-		return b, fmt.Errorf("encoding the id %v: %w", resp.ID.Raw(), err)
-	}
-	b = append(b, id...)
-	if resp.Error == nil && len(resp.Result) > 0 {
-		b = append(b, `,"result":`...)
-		// The SDK has compacted it; a line break between tokens would tear the line.
-		if bytes.IndexByte(resp.Result, '\n') >= 0 {
-			var compact bytes.Buffer
-			if err := json.Compact(&compact, resp.Result); err != nil {
-				return b, fmt.Errorf("encoding the result: %w", err)
-			}
-			b = append(b, compact.Bytes()...)
-		} else {
-			b = append(b, resp.Result...)
+	if ok && (resp.Error != nil || len(resp.Result) == 0) {
+		fault := wireError(resp.Error)
+		if !resp.ID.IsValid() { // the SDK would leave it out
+			data, err := jsontext.Encode(struct {
+				Version string         `json:"jsonrpc"`
+				ID      any            `json:"id"`
+				Error   *jsonrpc.Error `json:"error"`
+			}{"2.0", nil, fault})
+			return append(b, data...), err
 		}
-		return append(b, '}'), nil
+		msg = &jsonrpc.Response{ID: resp.ID, Error: fault}
 	}
-	fault, err := json.Marshal(wireError(resp.Error))
-	if err != nil {
-		return b, fmt.Errorf("encoding the error: %w", err)
-	}
-	return append(append(append(b, `,"error":`...), fault...), '}'), nil
+	data, err := jsonrpc.EncodeMessage(msg)
+	return append(b, data...), err
 }
 
 // wireError gives every error a code.
