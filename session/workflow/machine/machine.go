@@ -1,3 +1,8 @@
+// Package machine is the pure state machine of one session: its state, the
+// transitions between states, and the replies to the calls that make them. Time, ids,
+// the texts of instructions and what was found on disk arrive in the arguments, and
+// the same arguments give the same state and reply. A refused call returns an error
+// and no state.
 package machine
 
 import (
@@ -9,11 +14,6 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/session"
 )
-
-// The state machine of one session. Everything here is pure: time, ids, the
-// texts of instructions and what was found on disk arrive in the arguments, and
-// the same arguments give the same state and reply. A refused call returns an
-// error and no state.
 
 // Instructions are the texts of the steps that a transition begins, by step id.
 type Instructions map[string]string

@@ -4,7 +4,9 @@ import "encoding/json"
 
 // The shapes of the tools' replies. Every field is always present; what has no
 // value is null (seed 000, 001.7; DESIGN "Shapes"). The jsonschema tags are the
-// descriptions that clients see.
+// descriptions that clients see. To add a field, add it here and set it where the
+// reply is made (one file: finish.go, goto.go, machine.go or describe.go of this
+// package, or step.go of package workflow); then renew the goldens of tools/list.
 
 // WorkflowsReply answers get_workflows (seed 000, 001.2).
 type WorkflowsReply struct {
