@@ -176,18 +176,21 @@ func (w *world) judgeRecord(s *session, r record) {
 		}
 	}
 	var before []porcupine.Operation
-	for _, o := range s.ops {
-		in := o.Input.(input)
-		if in.Tool == "go_to_step" {
-			before = nil // what it cleared was done again, at other times
+	last := s.ops // what was cleared since was done again, at other times
+	for i, o := range s.ops {
+		if o.Input.(input).Tool == "go_to_step" {
+			last = s.ops[i+1:]
 		}
+	}
+	for _, o := range last {
+		in := o.Input.(input)
 		if in.Tool != "finished_step" || in.Step == "" || o.Output == lostReply || strings.HasPrefix(o.Output.(string), "!") {
 			continue
 		}
 		for _, b := range before {
 			first, then := b.Input.(input).Step, in.Step
 			if b.Return < o.Call && completed[then].Before(completed[first]) {
-				h.fault("steps out of order", "session %s: %s was finished after %s, and its file has it the other way round", r.Session, then, first)
+				h.fault("steps out of order", "session %s: %s was finished after %s, and its file has it the other way round (%v, %v):\n%s", r.Session, then, first, completed[then], completed[first], describe(s.ops))
 			}
 		}
 		before = append(before, o)
