@@ -16,6 +16,7 @@ import (
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/store/local"
 	"deepwork/session/store/local/sqlite"
 	"deepwork/session/workflow"
 	"deepwork/transport/tool"
@@ -109,7 +110,9 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	}
 	member := session.NewMember(workflow.TmpDir(root), logger)
 	opened.add("leaving the servers", func(context.Context) error { return member.Leave() }) // last: until then nobody takes what is this server's
-	db := sqlite.New(sqlite.Options{Path: sqlite.Path(root), Logger: logger})
+	changes := local.OpenChanges(workflow.TmpDir(root), member, logger)
+	opened.add("closing the feed of changes", func(context.Context) error { changes.Close(); return nil })
+	db := sqlite.New(sqlite.Options{Path: sqlite.Path(root), Logger: logger, Changes: changes})
 	opened.add("closing the database", func(context.Context) error { return db.Close() })
 	jobs, err := catalog.Open(ctx, catalog.Options{Root: root, Additional: additional, Standard: bundled, Logger: logger})
 	if err != nil {

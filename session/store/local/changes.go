@@ -19,6 +19,7 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/actor/presence"
 	"deepwork/actor/wait"
+	"deepwork/session"
 	"deepwork/session/store"
 )
 
@@ -73,7 +74,10 @@ func (c *Changes) Append(change store.Change) {
 func (c *Changes) append(line string) error {
 	fi, err := os.Lstat(c.file.path)
 	missing, large := errors.Is(err, fs.ErrNotExist), err == nil && fi.Size() >= c.limit.Load()
-	if missing || large {
+	if missing {
+		err = session.MakeFolder(filepath.Dir(c.file.path))
+	}
+	if missing && err == nil || large {
 		_, err = c.file.replace(durable.Disk{NoSync: true}, []byte("changes "+rand.Text()[:12]+"\n"))
 	}
 	if err != nil && large { // on Windows, while another process has it open

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"deepwork/catalog/task"
+	"deepwork/session/store"
 )
 
 const executionRows = `SELECT id, attempt_id, session_id, follow_up, prompt, variant, state, coalesce(owner, ''),
@@ -42,6 +43,7 @@ func (t tx) addExecution(e task.Execution, now string) (id string, err error) {
 }
 
 func (t tx) setAttempt(id string, s task.AttemptState, why *string, now string) error {
+	t.changed(store.AttemptChanged, id)
 	_, err := t.exec(`UPDATE attempts SET state = ?, error = ?, updated_at = ? WHERE id = ?`, s, why, now, id)
 	return err
 }
@@ -223,8 +225,13 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 			status, stays = task.InProgress, `status IN ('done', 'cancelled', 'inprogress')`
 		}
 		if status != "" {
+			var of string
+			if _, err := t.first(`SELECT task_id FROM attempts WHERE id = ?`, []any{x.AttemptID}, &of); err != nil {
+				return nil, err
+			}
+			t.changed(store.TaskChanged, of)
 			_, err = t.exec(`UPDATE tasks SET status = ?1, updated_at = ?2
-				WHERE id = (SELECT task_id FROM attempts WHERE id = ?3) AND NOT (`+stays+`)`, status, now, x.AttemptID)
+				WHERE id = ?3 AND NOT (`+stays+`)`, status, now, of)
 		}
 		return next, err
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"deepwork/catalog/task"
+	"deepwork/session/store"
 )
 
 const attemptRows = `SELECT a.id, a.task_id, a.executor, a.variant, a.prompt, a.branch, a.workspace, a.state, a.error,
@@ -207,6 +208,7 @@ func (b board) Touch(ctx context.Context, attemptID string) error {
 }
 
 func (t tx) touch(attemptID, now string) error {
+	t.changed(store.AttemptChanged, attemptID)
 	n, err := t.exec(`UPDATE attempts SET updated_at = ? WHERE id = ?`, now, attemptID)
 	if err == nil && n == 0 {
 		err = task.Missing("attempt", attemptID)

@@ -39,6 +39,7 @@ type Options struct {
 	ReadOnly bool   // a database that is not there when it is opened is empty then
 	Logger   *slog.Logger
 	Now      func() time.Time
+	Changes  store.Changes // is told of what was changed; nil means nobody
 }
 
 // A DB is the database. It is opened at the first call of a method, and made if it

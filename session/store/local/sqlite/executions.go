@@ -69,6 +69,9 @@ func (e executions) Save(ctx context.Context, x *store.Execution) error {
 	if err == nil && n == 0 {
 		err = wrap(doing, fmt.Errorf("execution %s: %w", x.ID, store.ErrNotOwner))
 	}
+	if err == nil && e.o.Changes != nil {
+		e.o.Changes.Append(store.Change{Kind: store.ExecutionChanged, ID: x.ID})
+	}
 	if err == nil && x.Over() && e.saves.Add(1)%forgetEvery == 0 {
 		_, err = statement(ctx, e.DB, doing, false, `DELETE FROM workflow_executions WHERE id IN (SELECT id FROM workflow_executions WHERE `+forgettable+`
 			UNION ALL SELECT id FROM (SELECT id FROM workflow_executions WHERE `+isOver+` ORDER BY `+overAt+` DESC LIMIT -1 OFFSET ?))`,
@@ -118,11 +121,15 @@ func (e executions) Adopt(ctx context.Context, from []string, to string) ([]stor
 		args = append(args, owner)
 	}
 	return write(ctx, e.DB, "taking up executions", func(t tx) ([]store.Execution, error) {
-		return list(t, scanWorkflowExecution, `UPDATE workflow_executions SET owner = ?1,
+		all, err := list(t, scanWorkflowExecution, `UPDATE workflow_executions SET owner = ?1,
 			ended_at = CASE state WHEN 'running' THEN NULL ELSE max(?2, started_at) END,
 			error = CASE state WHEN 'waiting' THEN ?3 WHEN 'starting' THEN ?4 ELSE error END,
 			state = CASE state WHEN 'waiting' THEN 'failed' WHEN 'starting' THEN 'unknown' ELSE state END
 			WHERE `+isOpen+` AND owner IN (?`+strings.Repeat(", ?", len(from)-1)+`) RETURNING `+executionColumns+`, NULL`, args...)
+		for _, x := range all {
+			t.changed(store.ExecutionChanged, x.ID)
+		}
+		return all, err
 	})
 }
 

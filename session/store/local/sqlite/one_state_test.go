@@ -2,10 +2,13 @@ package sqlite
 
 import (
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"deepwork/catalog/task"
+	"deepwork/session/store"
 )
 
 // Readers that hold their transaction while a writer starts an execution go on to
@@ -78,4 +81,49 @@ func TestListsUseIndexes(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// A feed gathers the changes that it is told of.
+type feed struct {
+	store.Changes
+	all []string
+}
+
+func (f *feed) Append(c store.Change) { f.all = append(f.all, c.Kind) }
+
+func TestChangesAreToldOnceTheyAreDurable(t *testing.T) {
+	f := &feed{}
+	b, err := openBoard(t.Context(), Options{Path: filepath.Join(t.TempDir(), "board.db"), Changes: f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	p := rootOf(t, b)
+	check := func(want ...string) {
+		t.Helper()
+		if !slices.Equal(f.all, want) {
+			t.Errorf("told of %v, want %v", f.all, want)
+		}
+		f.all = nil
+	}
+	s := addTask(t, b, p, "one")
+	check("task")
+	try(t, b, s)
+	check("attempt", "task")
+	e, _ := run(t, b)
+	check("attempt", "attempt")
+	end(t, b, e, task.Ending{State: task.Failed, Task: task.InReview})
+	check("attempt", "task")
+	if err := b.DeleteTask(t.Context(), "nothing"); err == nil {
+		t.Error("deleted what does not exist")
+	}
+	check()
+	x := &store.Execution{ID: "x", Owner: "gone", Identity: "me", State: store.ExecutionWaiting, StatusSupported: true}
+	if err := b.DB.Executions().Save(t.Context(), x); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.DB.Executions().Adopt(t.Context(), []string{"gone"}, "here"); err != nil {
+		t.Error(err)
+	}
+	check("execution", "execution")
 }

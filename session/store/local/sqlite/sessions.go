@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"deepwork/catalog/task"
+	"deepwork/session/store"
 )
 
 const sessionRows = `SELECT id, attempt_id, executor, variant, queued_prompt, queued_variant, queued_at,
@@ -107,6 +108,7 @@ func (b board) Queue(ctx context.Context, sessionID string, q *task.Queued) (bef
 		if idle = !open; err != nil || idle {
 			return nil, err
 		}
+		t.changed(store.AttemptChanged, s.AttemptID)
 		return s.Queued, t.setQueued(sessionID, q, now)
 	})
 	return before, idle && err == nil, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"deepwork/catalog/task"
+	"deepwork/session/store"
 )
 
 // summary reads a task with its latest attempt and that one's latest session.
@@ -101,6 +102,7 @@ func (t tx) createTask(n task.NewTask, now string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	t.changed(store.TaskChanged, id)
 	_, err = t.exec(`INSERT INTO tasks (id, project_id, title, description, status, job_name, workflow_name, created_at, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		id, n.ProjectID, n.Title, task.NonEmpty(n.Description), task.Todo, made.JobName, made.WorkflowName, now, now)
@@ -128,6 +130,7 @@ func (b board) UpdateTask(ctx context.Context, id string, c task.TaskChange) (*t
 			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, now, id); err != nil {
 			return nil, err
 		}
+		t.changed(store.TaskChanged, id)
 		return t.task(id)
 	})
 }
@@ -161,6 +164,7 @@ func (b board) DeleteTask(ctx context.Context, id string) error {
 		if err := t.idle(id); err != nil {
 			return err
 		}
+		t.changed(store.TaskChanged, id)
 		_, err := t.exec(`DELETE FROM tasks WHERE id = ?`, id)
 		return err
 	})
@@ -194,6 +198,7 @@ func (t tx) staying(id string) error {
 
 // setTask changes the status of a task, if it has another.
 func (t tx) setTask(id string, status task.Status, now string) error {
+	t.changed(store.TaskChanged, id)
 	_, err := t.exec(`UPDATE tasks SET status = ?1, updated_at = ?2 WHERE id = ?3 AND status <> ?1`, status, now, id)
 	return err
 }

@@ -5,10 +5,12 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
+	"deepwork/session/store"
 
 	"github.com/google/uuid"
 )
@@ -17,6 +19,14 @@ import (
 type tx struct {
 	ctx context.Context
 	querier
+	changes *[]store.Change // for the feed, once it is committed
+}
+
+// changed notes that something was changed, once.
+func (t tx) changed(kind, id string) {
+	if c := (store.Change{Kind: kind, ID: id}); !slices.Contains(*t.changes, c) {
+		*t.changes = append(*t.changes, c)
+	}
 }
 
 type querier interface {
@@ -103,7 +113,9 @@ func transact[T any](ctx, within context.Context, d *DB, doing string, how int, 
 			return result, wrap(doing, fmt.Errorf("%w: %s was opened for reading only; if that was not asked for, make it and its folder writable and start the server again", task.ErrFull, d.o.Path))
 		}
 	}
+	var changes []store.Change
 	err = d.retry(ctx, func() error {
+		changes = nil
 		c, err := pool.Conn(ctx)
 		if err != nil {
 			return err
@@ -113,7 +125,7 @@ func transact[T any](ctx, within context.Context, d *DB, doing string, how int, 
 			return err
 		}
 		if how == single {
-			result, err = f(tx{within, c})
+			result, err = f(tx{within, c, &changes})
 			return err
 		}
 		began, err := c.BeginTx(within, nil)
@@ -121,7 +133,7 @@ func transact[T any](ctx, within context.Context, d *DB, doing string, how int, 
 			return err
 		}
 		defer began.Rollback() // does nothing once it is committed
-		if result, err = f(tx{within, began}); err != nil {
+		if result, err = f(tx{within, began, &changes}); err != nil {
 			return err
 		}
 		return began.Commit()
@@ -132,6 +144,11 @@ func transact[T any](ctx, within context.Context, d *DB, doing string, how int, 
 			err = ctx.Err()
 		}
 		return none, wrap(doing, err)
+	}
+	for _, c := range changes {
+		if d.o.Changes != nil {
+			d.o.Changes.Append(c)
+		}
 	}
 	return result, nil
 }
