@@ -7,6 +7,10 @@
 // and cmd/deepwork call sqlite.New. To add another kind of record to it, add its
 // interface here with a method of Database, a migration and an implementation in each
 // database, and a suite in storetest.
+//
+// To add another store of sessions, implement Sessions, Definitions, RequestIDs and
+// Changes, add it to the sessionBackends of storetest, and choose it in openRecords of
+// package workflow.
 package store
 
 import (
