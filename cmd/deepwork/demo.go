@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -92,59 +94,79 @@ type demo struct {
 
 // run plays every act in turn and stops at the first claim that does not hold.
 func (d *demo) run(ctx context.Context) (err error) {
-	if d.server, err = d.startServer(ctx); err != nil {
+	if err := d.startServer(ctx); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.server.stop()) }()
-	acts := []struct {
-		title string
-		play  func(context.Context) error
-	}{
-		{"Discovery", d.discover},
-		{"A workflow begins", d.begin},
-		{"A refused output", d.refuse},
-		{"A nested workflow", d.nest},
-		{"A concurrent group, finished in parallel", d.parallel},
-		{"An edit of job.yml on the fly", d.edit},
-		{"A server killed in the middle", d.kill},
-		{"The session resumed and completed", d.resume},
-	}
 	for i, act := range acts {
 		fmt.Fprintf(d.out, "\n== %d. %s ==\n", i+1, act.title)
-		if err := act.play(ctx); err != nil {
-			return fmt.Errorf("%q: %w", act.title, err)
+		for _, s := range act.scenes {
+			if err := d.play(ctx, s); err != nil {
+				return fmt.Errorf("%q: %w", act.title, err)
+			}
+		}
+	}
+	return nil
+}
+
+// play plays one scene.
+func (d *demo) play(ctx context.Context, s scene) error {
+	d.say(s.say)
+	for _, f := range s.files {
+		file := filepath.Join(d.dir, filepath.FromSlash(f.path))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return err
+		}
+		fmt.Fprintf(d.out, "   (the agent writes %s)\n", f.path)
+		if err := os.WriteFile(file, []byte(f.text), 0o644); err != nil {
+			return err
+		}
+	}
+	if s.do != nil {
+		if err := s.do(d, ctx); err != nil {
+			return err
+		}
+	}
+	if s.tool == "" {
+		return nil
+	}
+	text, reply, err := d.exchange(ctx, s)
+	fmt.Fprint(d.out, text)
+	if err != nil {
+		return err
+	}
+	if d.session == "" {
+		d.session = strings.Trim(strings.ReplaceAll(string(lookup(reply, "begin_step.session_id")), "null", ""), `"`)
+	}
+	for _, c := range s.claims {
+		if err := d.check(reply, c); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 // say prints a sentence about what follows.
-func (d *demo) say(format string, args ...any) {
-	fmt.Fprintf(d.out, "\n"+format+"\n", args...)
+func (d *demo) say(sentence string) {
+	if sentence != "" {
+		fmt.Fprintf(d.out, "\n%s\n", sentence)
+	}
 }
 
-// claim checks what the demo says.
-func (d *demo) claim(holds bool, format string, args ...any) error {
-	if !holds {
-		return fmt.Errorf("this does not hold: "+format, args...)
+// check checks a claim about a reply.
+func (d *demo) check(reply json.RawMessage, c claim) error {
+	got, want := string(lookup(reply, c.path)), strings.ReplaceAll(c.want, "$session", d.session)
+	part, contains := strings.CutPrefix(want, "~")
+	if contains && !strings.Contains(got, part) || !contains && got != want {
+		return fmt.Errorf("this does not hold: %s: %s is %s", c.what, cmp.Or(c.path, "the reply"), got)
 	}
 	d.claims++
 	return nil
 }
 
-// write does an agent's work: a file of the project, by its relative path.
-func (d *demo) write(path, text string) error {
-	file := filepath.Join(d.dir, filepath.FromSlash(path))
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	fmt.Fprintf(d.out, "   (the agent writes %s)\n", path)
-	return os.WriteFile(file, []byte(text), 0o644)
-}
-
 // editJob saves the edited newsletter as an editor does: each file by a rename,
 // job.yml last, since it names the others.
-func (d *demo) editJob() error {
+func (d *demo) editJob(context.Context) error {
 	for _, name := range []string{"steps/proofread.md", "job.yml"} {
 		data, err := fs.ReadFile(demoFiles, "demo/edited/newsletter/"+name)
 		if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,7 +25,7 @@ type demoServer struct {
 }
 
 // startServer starts this very binary as a server on the example project.
-func (d *demo) startServer(ctx context.Context) (*demoServer, error) {
+func (d *demo) startServer(ctx context.Context) error {
 	s := &demoServer{log: &tail{}}
 	// The context ends the process too, however it ends.
 	s.command = exec.CommandContext(ctx, d.self, "serve", "--path", d.dir, "--log-level", "warn")
@@ -34,9 +35,10 @@ func (d *demo) startServer(ctx context.Context) (*demoServer, error) {
 	var err error
 	s.client, err = client.Connect(ctx, &mcp.CommandTransport{Command: s.command, TerminateDuration: 2 * time.Second}, nil)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to a server: %w\n%s", err, indent(s.log.String(), "  "))
+		return fmt.Errorf("connecting to a server: %w\n%s", err, indent(s.log.String(), "  "))
 	}
-	return s, nil
+	d.server = s
+	return nil
 }
 
 // stop ends the server as a client does, by closing its stdin, and waits for it.
@@ -62,71 +64,39 @@ func (s *demoServer) kill() error {
 	return nil
 }
 
-// A demoCall is one tool call: what is sent, and which parts of the reply are
-// shown, as paths like begin_step.step_id.
-type demoCall struct {
-	tool string
-	args map[string]any
-	show []string
-}
-
-// call makes a call and decodes its reply. It prints both, but for a call that
-// is printed later, beside others.
-func call[R any](ctx context.Context, d *demo, c demoCall) (*R, error) {
-	text, reply, err := exchange[R](ctx, d, c)
-	fmt.Fprint(d.out, text)
-	return reply, err
-}
-
-// exchange is call without the printing.
-func exchange[R any](ctx context.Context, d *demo, c demoCall) (text string, reply *R, err error) {
-	result, err := d.server.client.CallTool(ctx, &mcp.CallToolParams{Name: c.tool, Arguments: c.arguments()})
-	if err != nil {
-		return c.request(), nil, fmt.Errorf("calling %s: %w", c.tool, err)
+// exchange makes the call of a scene. It returns the reply, and the text to print of
+// the exchange.
+func (d *demo) exchange(ctx context.Context, s scene) (text string, reply json.RawMessage, err error) {
+	args := s.args
+	if args == nil {
+		args = object{} // a call without arguments has an empty object
 	}
-	if result.IsError {
-		return c.request(), nil, fmt.Errorf("%s was refused: %s", c.tool, resultText(result))
+	sent, err := json.Marshal(args)
+	if err != nil {
+		return "", nil, err
+	}
+	sent = bytes.ReplaceAll(sent, []byte("$session"), []byte(d.session))
+	text = fmt.Sprintf("-> %s %s\n", s.tool, sent)
+	result, err := d.server.client.CallTool(ctx, &mcp.CallToolParams{Name: s.tool, Arguments: json.RawMessage(sent)})
+	if err != nil {
+		return text, nil, fmt.Errorf("calling %s: %w", s.tool, err)
+	}
+	said := resultText(result)
+	switch {
+	case result.IsError != s.refused && s.refused:
+		return text, nil, fmt.Errorf("this does not hold: %s is refused", s.tool)
+	case result.IsError != s.refused:
+		return text, nil, fmt.Errorf("%s was refused: %s", s.tool, said)
+	case s.refused:
+		d.claims++
+		return fmt.Sprintf("%s<- isError: true\n<- %s\n", text, oneLine(said, 300)), json.RawMessage(said), nil
 	}
 	// The text is the same JSON as the structured content, in the server's order.
-	raw := json.RawMessage(resultText(result))
-	reply = new(R)
-	if err := json.Unmarshal(raw, reply); err != nil {
-		return c.request(), nil, fmt.Errorf("decoding the reply of %s: %w", c.tool, err)
+	reply = json.RawMessage(said)
+	for _, path := range s.show {
+		text += fmt.Sprintf("<- %s: %s\n", path, oneLine(string(lookup(reply, path)), replyWidth))
 	}
-	var b strings.Builder
-	b.WriteString(c.request())
-	for _, path := range c.show {
-		fmt.Fprintf(&b, "<- %s: %s\n", path, oneLine(string(lookup(raw, path)), replyWidth))
-	}
-	return b.String(), reply, nil
-}
-
-// refused makes a call that must be refused, and returns and prints why.
-func refused(ctx context.Context, d *demo, c demoCall) (string, error) {
-	fmt.Fprint(d.out, c.request())
-	result, err := d.server.client.CallTool(ctx, &mcp.CallToolParams{Name: c.tool, Arguments: c.arguments()})
-	if err != nil {
-		return "", fmt.Errorf("calling %s: %w", c.tool, err)
-	}
-	text := resultText(result)
-	fmt.Fprintf(d.out, "<- isError: %v\n<- %s\n", result.IsError, oneLine(text, 300))
-	return text, d.claim(result.IsError, "%s is refused", c.tool)
-}
-
-// arguments are never nil: a call without any has an empty object.
-func (c demoCall) arguments() map[string]any {
-	if c.args == nil {
-		return map[string]any{}
-	}
-	return c.args
-}
-
-func (c demoCall) request() string {
-	args, err := json.Marshal(c.arguments())
-	if err != nil {
-		args = []byte(err.Error())
-	}
-	return fmt.Sprintf("-> %s %s\n", c.tool, args)
+	return text, reply, nil
 }
 
 func resultText(r *mcp.CallToolResult) string {

@@ -76,7 +76,7 @@ func TestLaidOutJobs(t *testing.T) {
 	if check("newsletter").Step("proofread") != nil {
 		t.Error("newsletter has the step that the demo adds")
 	}
-	if err := (&demo{dir: root}).editJob(); err != nil {
+	if err := (&demo{dir: root}).editJob(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if check("newsletter").Step("proofread") == nil {
