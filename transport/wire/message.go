@@ -3,6 +3,7 @@
 package wire
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -87,23 +88,29 @@ func invalidRequest(format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "invalid request: " + fmt.Sprintf(format, args...)}
 }
 
-// appendMessage appends a message as JSON without a line break.
+// appendMessage appends a message as JSON without a line break. A large result is not
+// copied and compacted again, as jsonrpc.EncodeMessage would: the SDK has done that.
 func appendMessage(b []byte, msg jsonrpc.Message) ([]byte, error) {
 	resp, ok := msg.(*jsonrpc.Response)
-	if ok && (resp.Error != nil || len(resp.Result) == 0) {
-		fault := wireError(resp.Error)
-		if !resp.ID.IsValid() { // the SDK would leave it out
-			data, err := jsontext.Encode(struct {
-				Version string         `json:"jsonrpc"`
-				ID      any            `json:"id"`
-				Error   *jsonrpc.Error `json:"error"`
-			}{"2.0", nil, fault})
-			return append(b, data...), err
-		}
-		msg = &jsonrpc.Response{ID: resp.ID, Error: fault}
+	if !ok || resp.Error == nil && bytes.IndexByte(resp.Result, '\n') >= 0 {
+		data, err := jsonrpc.EncodeMessage(msg)
+		return append(b, data...), err
 	}
-	data, err := jsonrpc.EncodeMessage(msg)
-	return append(b, data...), err
+	id, err := jsontext.Encode(resp.ID.Raw()) // null if it is not known, which the SDK leaves out
+	if err != nil {
+		return b, err
+	}
+	b = append(append(b, `{"jsonrpc":"2.0","id":`...), id...)
+	if resp.Error == nil && len(resp.Result) > 0 {
+		b = append(append(b, `,"result":`...), resp.Result...)
+	} else {
+		fault, err := jsontext.Encode(wireError(resp.Error))
+		if err != nil {
+			return b, err
+		}
+		b = append(append(b, `,"error":`...), fault...)
+	}
+	return append(b, '}'), nil
 }
 
 // wireError gives every error a code.
