@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -71,7 +70,7 @@ type Catalog struct {
 	standard    *standardJobs // nil means none
 	system      *actor.System
 	owner       *actor.Ref[message]
-	changes     *changes    // heard by the watcher
+	changed     wait.Signal // something in a watched directory may have
 	rescheduled wait.Signal // state.due has changed
 	watcher     *watcher
 	listeners   listeners
@@ -89,8 +88,8 @@ func Open(ctx context.Context, o Options) (*Catalog, error) {
 		return nil, fmt.Errorf("opening the catalog: the project root %q is not an absolute path", o.Root)
 	}
 	o.Root = filepath.Clean(o.Root)
-	c := &Catalog{options: o, changes: newChanges(), rescheduled: wait.NewSignal(), running: make(chan struct{})}
-	c.watcher = newWatcher(o, c.state.Load, c.changes)
+	c := &Catalog{options: o, changed: wait.NewSignal(), rescheduled: wait.NewSignal(), running: make(chan struct{})}
+	c.watcher = newWatcher(o, c.state.Load, c.changed)
 
 	paths := []string{filepath.Join(o.Root, filepath.FromSlash(JobsFolder))}
 	if o.Standard != nil {
@@ -147,8 +146,7 @@ func (c *Catalog) start() {
 		return owner{c}, nil
 	})
 	var wg sync.WaitGroup
-	wg.Go(func() { c.lookWhenDue(ctx) })
-	wg.Go(func() { c.lookAtChanges(ctx) })
+	wg.Go(func() { c.lookWhenNeeded(ctx) })
 	wg.Go(func() { c.watch(ctx) })
 	go func() {
 		wg.Wait()
@@ -163,64 +161,41 @@ func (c *Catalog) watch(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		c.changed.Wake()
 		c.options.Logger.Warn("job folders cannot be watched; looking at them at intervals instead",
 			"interval", c.options.Poll, "error", err)
 	}
-	for ctx.Err() == nil {
-		c.lookIfStale(ctx, c.state.Load().stale())
-		_ = wait.For(ctx, c.options.Poll)
+	for wait.For(ctx, c.options.Poll) == nil {
+		c.changed.Wake()
 	}
 }
 
-// lookAtChanges has the owner look at what the watcher heard, once per burst of events.
-func (c *Catalog) lookAtChanges(ctx context.Context) {
+// leastPause is the time between two looks if the first left something overdue.
+const leastPause = 20 * time.Millisecond
+
+// lookWhenNeeded has the owner look at what changed, once per burst of events, and at
+// what is due: a job that vanished and is to go, content that was too young to be used.
+func (c *Catalog) lookWhenNeeded(ctx context.Context) {
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-c.changes.Signal:
-		}
-		if wait.For(ctx, c.options.Debounce) != nil {
-			return
-		}
-		st := c.state.Load()
-		heard, all := c.changes.take()
-		keys := slices.DeleteFunc(slices.Collect(maps.Keys(heard)), func(k key) bool { return !st.staleKey(k) })
-		if all {
-			keys = st.stale()
-		}
-		c.lookIfStale(ctx, keys)
-	}
-}
-
-// retryDue is how long lookWhenDue pauses if a look left something overdue.
-const retryDue = 100 * time.Millisecond
-
-// lookWhenDue has the owner look when something is due: a job that vanished and is to
-// go, content that was too young to be used.
-func (c *Catalog) lookWhenDue(ctx context.Context) {
-	for ctx.Err() == nil {
 		pause := time.Hour
-		if st := c.state.Load(); st.overdue(time.Now()) {
-			c.tryLook(ctx, nil)
-			if !c.state.Load().overdue(time.Now()) {
-				continue
-			}
-			pause = retryDue
-		} else if !st.due.IsZero() {
-			pause = time.Until(st.due)
+		if due := c.state.Load().due; !due.IsZero() {
+			pause = max(time.Until(due), leastPause)
 		}
 		select {
 		case <-ctx.Done():
+			return
 		case <-c.rescheduled:
+			continue
+		case <-c.changed:
+			if wait.For(ctx, c.options.Debounce) != nil {
+				return
+			}
 		case <-time.After(pause):
 		}
-	}
-}
-
-func (c *Catalog) lookIfStale(ctx context.Context, keys []key) {
-	if len(keys) > 0 {
-		c.tryLook(ctx, keys)
+		st := c.state.Load()
+		if keys := st.stale(); len(keys) > 0 || st.overdue(time.Now()) {
+			c.tryLook(ctx, keys)
+		}
 	}
 }
 

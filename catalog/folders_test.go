@@ -194,10 +194,10 @@ func TestFreshSeesPastLooksThatCameBetween(t *testing.T) {
 			c := p.open(silent())
 			st := c.state.Load()
 			between(p, c)
-			got, err := c.look(t.Context(), st, st.listings(), (*state).stale)
+			got, err := c.look(t.Context(), st, st.listings())
 			must(t, err)
-			if summary(got.snap, "one") != "new" {
-				t.Errorf("serves %q", names(got.snap))
+			if summary(got, "one") != "new" {
+				t.Errorf("serves %q", names(got))
 			}
 		})
 	}

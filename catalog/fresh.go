@@ -26,25 +26,16 @@ func (c *Catalog) Fresh(ctx context.Context) (*Snapshot, error) {
 		// They can be listed all the same; starting one reports why it cannot be.
 		c.standard.logFailure(c.options.Logger, err)
 	}
-	return c.upToDate(ctx, (*state).stale)
+	st := c.state.Load()
+	return c.look(ctx, st, st.stale())
 }
 
-// FreshJob is Fresh for one job, by its name or directory name; it looks at the other
-// jobs only if this one is not known or has moved, or if a directory came or went. It
-// fails if the job is a standard one and cannot be laid out.
+// FreshJob is Fresh for a caller that needs one job, by its name or directory name. The
+// folders of standard jobs need not be on disk unless it is one of them: then it fails
+// if they cannot be.
 func (c *Catalog) FreshJob(ctx context.Context, name string) (*Snapshot, error) {
 	st := c.state.Load()
-	was := st.snap.Job(name)
-	if _, e := st.origin(was); e != nil {
-		snap, err := c.upToDate(ctx, func(st *state) []key { return st.staleFor(name) })
-		if err != nil {
-			return nil, err
-		}
-		if is := snap.Job(name); is != nil && is.Dir == was.Dir {
-			return snap, nil
-		}
-	}
-	snap, err := c.Fresh(ctx)
+	snap, err := c.look(ctx, st, st.stale())
 	if err != nil {
 		return nil, err
 	}
@@ -58,43 +49,28 @@ func (c *Catalog) FreshJob(ctx context.Context, name string) (*Snapshot, error) 
 	return snap, nil
 }
 
-// upToDate returns a snapshot in which stale finds nothing.
-func (c *Catalog) upToDate(ctx context.Context, stale func(*state) []key) (*Snapshot, error) {
-	st := c.state.Load()
-	keys := stale(st)
-	if len(keys) == 0 && !st.overdue(time.Now()) {
-		return st.snap, nil
-	}
-	st, err := c.look(ctx, st, keys, stale)
-	if err != nil {
-		return nil, err
-	}
-	return st.snap, nil
-}
-
-// look has the owner look at the keys, and again while a file is being written.
-// Concurrent calls share the work: the second finds nothing left to do. The keys are
-// what stale found to differ from st. If the owner had another state by then, that may
-// be the result of looks before the caller's write and contain a name that the keys do
-// not have, so the comparison is made again.
-func (c *Catalog) look(ctx context.Context, st *state, keys []key, stale func(*state) []key) (*state, error) {
-	for began := time.Now(); ; {
+// look has the owner look at the keys, which stale found to differ from st, and at what
+// is due, and again while a file is being written. Concurrent calls share the work: the
+// second finds nothing left to do. If the owner had another state by then, that may be
+// the result of looks before the caller's write and contain a name that the keys do not
+// have, so the comparison is made again.
+func (c *Catalog) look(ctx context.Context, st *state, keys []key) (*Snapshot, error) {
+	for began := time.Now(); len(keys) > 0 || st.overdue(time.Now()); {
 		r, err := c.ask(ctx, keys)
 		if err != nil {
 			return nil, fmt.Errorf("looking at the job folders again: %w", err)
 		}
 		left := follow.Bound - time.Since(began)
 		if left <= 0 || r.wait == 0 && r.base == st {
-			return r.state, nil
+			return r.state.snap, nil
 		}
 		if err := wait.For(ctx, min(r.wait, left)); err != nil {
 			return nil, fmt.Errorf("waiting for a job file that is being written: %w", err)
 		}
 		st = c.state.Load()
-		if keys = stale(st); len(keys) == 0 && !st.overdue(time.Now()) {
-			return st, nil
-		}
+		keys = st.stale()
 	}
+	return st.snap, nil
 }
 
 // ask has the owner look at the keys, and at what is due.

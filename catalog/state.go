@@ -1,10 +1,7 @@
 package catalog
 
 import (
-	"path/filepath"
 	"time"
-
-	"deepwork/catalog/job"
 )
 
 // A state is everything known at one moment: the snapshot that readers see, and what
@@ -44,8 +41,11 @@ func (s *state) listings() []key {
 // stale compares everything with the disk and returns what a look would find changed.
 // It changes nothing, and may be called from any goroutine.
 func (s *state) stale() []key {
-	keys := s.staleListings()
+	var keys []key
 	for i, f := range s.folders {
+		if f.stale() {
+			keys = append(keys, key{folder: i})
+		}
 		for _, e := range f.entries {
 			if !f.standard && e.Stale() {
 				keys = append(keys, key{i, e.name})
@@ -53,57 +53,6 @@ func (s *state) stale() []key {
 		}
 	}
 	return keys
-}
-
-// staleListings is stale for the listings of the folders only.
-func (s *state) staleListings() []key {
-	var keys []key
-	for i, f := range s.folders {
-		if f.stale() {
-			keys = append(keys, key{folder: i})
-		}
-	}
-	return keys
-}
-
-// staleKey is stale for what one key names.
-func (s *state) staleKey(k key) bool {
-	f := s.folders[k.folder]
-	if k.name == "" {
-		return f.stale()
-	}
-	e := f.entry(k.name)
-	return e != nil && e.Stale()
-}
-
-// staleFor is stale for the job of one name: the listings and that job, or everything
-// if the name is not known.
-func (s *state) staleFor(name string) []key {
-	k, e := s.origin(s.snap.Job(name))
-	if e == nil {
-		return s.stale()
-	}
-	keys := s.staleListings()
-	if e.Stale() {
-		keys = append(keys, k)
-	}
-	return keys
-}
-
-// origin finds the entry that a served job was read from, or nil for a standard job
-// and for nil.
-func (s *state) origin(j *job.Job) (key, *entry) {
-	if j == nil {
-		return key{}, nil
-	}
-	for i, f := range s.folders {
-		if !f.standard && f.dir() == filepath.Dir(j.Dir) {
-			if e := f.entry(filepath.Base(j.Dir)); e != nil {
-				return key{i, e.name}, e
-			}
-		}
-	}
-	return key{}, nil
 }
 
 // overdue reports whether it is time to look at something again.

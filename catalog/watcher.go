@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -37,40 +38,7 @@ func openNotifier() (notifier, error) {
 	return fsNotifier{w}, nil
 }
 
-// maxHeard is how many keys are collected one by one; with more, looking at everything
-// is no more work.
-const maxHeard = 1024
-
-// changes are what may have changed since take was last called.
-type changes struct {
-	wait.Signal // woken by each addition
-
-	mu   sync.Mutex
-	keys map[key]struct{}
-	all  bool // too much happened, or it is not known what: look at everything
-}
-
-func newChanges() *changes { return &changes{Signal: wait.NewSignal(), keys: make(map[key]struct{})} }
-
-func (c *changes) add(all bool, keys ...key) {
-	c.mu.Lock()
-	for _, k := range keys {
-		c.keys[k] = struct{}{}
-	}
-	c.all = c.all || all || len(c.keys) > maxHeard
-	c.mu.Unlock()
-	c.Wake()
-}
-
-func (c *changes) take() (keys map[key]struct{}, all bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	keys, all = c.keys, c.all
-	c.keys, c.all = make(map[key]struct{}), false
-	return keys, all
-}
-
-// A watcher turns the system's events into changes. Two goroutines share the work,
+// A watcher wakes changed when an event says that a job folder may have changed. Two goroutines share the work,
 // because each would block the other: one receives events and never waits for anything
 // else; one adds and removes watches, which the system may delay until events are
 // received.
@@ -79,7 +47,7 @@ type watcher struct {
 	open    func() (notifier, error)
 	state   func() *state
 	logger  *slog.Logger
-	changes *changes
+	changed wait.Signal
 
 	rewatch wait.Signal          // other directories may have to be watched
 	plan    atomic.Pointer[plan] // by the path that events come under
@@ -89,9 +57,9 @@ type watcher struct {
 	unknown bool            // any may have been removed: events were lost
 }
 
-func newWatcher(o Options, state func() *state, changes *changes) *watcher {
+func newWatcher(o Options, state func() *state, changed wait.Signal) *watcher {
 	w := &watcher{
-		root: o.Root, open: o.notifier, state: state, logger: o.Logger, changes: changes,
+		root: o.Root, open: o.notifier, state: state, logger: o.Logger, changed: changed,
 		rewatch: wait.NewSignal(), ended: make(map[string]bool),
 	}
 	w.plan.Store(&plan{})
@@ -118,7 +86,7 @@ func (w *watcher) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// receive takes events and adds what they are about to the changes.
+// receive takes events and routes them.
 func (w *watcher) receive(ctx context.Context, n notifier) error {
 	for {
 		select {
@@ -128,8 +96,7 @@ func (w *watcher) receive(ctx context.Context, n notifier) error {
 			if !ok {
 				return fsnotify.ErrClosed
 			}
-			keys, known := w.route(ev)
-			w.changes.add(!known, keys...)
+			w.route(ev)
 		case err, ok := <-n.errors():
 			if !ok {
 				return fsnotify.ErrClosed
@@ -140,30 +107,26 @@ func (w *watcher) receive(ctx context.Context, n notifier) error {
 				w.logger.Debug("events of the job folders may be missing", "error", err)
 			}
 			w.lose("")
-			w.changes.add(true)
+			w.changed.Wake()
 		}
 	}
 }
 
-// route returns what an event is about; known is false if nothing is watched there.
-func (w *watcher) route(ev fsnotify.Event) (keys []key, known bool) {
+// route wakes changed and rewatch if an event concerns them.
+func (w *watcher) route(ev fsnotify.Event) {
 	plan := *w.plan.Load()
-	self, isSelf := plan[ev.Name]
+	_, isSelf := plan[ev.Name]
 	if isSelf && (ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename)) {
 		w.lose(ev.Name)
 	}
-	for _, i := range self {
-		keys = append(keys, i.keysFor("")...)
+	names, isBelow := plan[filepath.Dir(ev.Name)]
+	leads := slices.Contains(names, filepath.Base(ev.Name))
+	if leads {
+		w.rewatch.Wake()
 	}
-	above, isBelow := plan[filepath.Dir(ev.Name)]
-	base := filepath.Base(ev.Name)
-	for _, i := range above {
-		keys = append(keys, i.keysFor(base)...)
-		if i.only == base {
-			w.rewatch.Wake()
-		}
+	if isSelf || !isBelow || leads || slices.Contains(names, anyName) {
+		w.changed.Wake()
 	}
-	return keys, isSelf || isBelow
 }
 
 // lose records that a watch has ended, or, for "", that any may have.

@@ -15,49 +15,31 @@ import (
 	"deepwork/catalog/internal/follow"
 )
 
-// An interest is why a directory is watched: what to look at when something in it
-// changes.
-type interest struct {
-	key    key
-	listed bool   // the directory is the folder itself: the names in it are entries
-	only   string // the directory is above the folder: this name in it leads there; else ""
-}
+// A plan is which directories are to be watched, and which names in them matter.
+type plan map[string][]string
 
-// keysFor returns what an event on a name in the directory is about; "" is the
-// directory itself.
-func (i interest) keysFor(base string) []key {
-	switch {
-	case i.only != "" && base != "" && base != i.only:
-		return nil
-	case i.listed && base != "":
-		return []key{i.key, {i.key.folder, base}}
-	}
-	return []key{i.key}
-}
-
-// A plan is which directories are to be watched, and why.
-type plan map[string][]interest
+// anyName in a plan means that every name in the directory matters.
+const anyName = ""
 
 // planFor makes the plan for a state: each job's directory, each folder, and the
 // directories above it through which it may appear or be swapped: up to the root
 // within the project, else the nearest one that exists.
 func planFor(root string, s *state) plan {
 	p := make(plan)
-	add := func(dir string, i interest) { p[dir] = append(p[dir], i) }
-	for n, f := range s.folders {
+	add := func(dir, name string) { p[dir] = append(p[dir], name) }
+	for _, f := range s.folders {
 		if f.standard {
 			continue
 		}
-		self := key{folder: n}
 		if f.Stamp.Kind == follow.Dir {
-			add(f.dir(), interest{key: self, listed: true})
+			add(f.dir(), anyName)
 		}
 		for _, e := range f.entries {
 			if e.Phase != follow.Vanished {
-				add(e.dir, interest{key: key{n, e.name}})
+				add(e.dir, anyName)
 			}
 			if e.link != "" {
-				add(e.link, interest{key: key{n, e.name}})
+				add(e.link, anyName)
 			}
 		}
 		for at := f.dir(); ; {
@@ -67,7 +49,7 @@ func planFor(root string, s *state) plan {
 			}
 			exists := isDir(parent)
 			if exists {
-				add(parent, interest{key: self, only: filepath.Base(at)})
+				add(parent, filepath.Base(at))
 			}
 			if exists && !strings.HasPrefix(parent, root+string(filepath.Separator)) {
 				break
@@ -91,7 +73,7 @@ type identity struct {
 type watchSet map[string]identity
 
 // keepWatches keeps the watches as the state needs them until ctx ends. What was not
-// watched before may have changed before it was, so it is added to the changes.
+// watched before may have changed before it was, so it is looked at.
 func (w *watcher) keepWatches(ctx context.Context, n notifier) error {
 	installed := make(watchSet)
 	for {
@@ -107,18 +89,16 @@ func (w *watcher) keepWatches(ctx context.Context, n notifier) error {
 			if err != nil {
 				return err
 			}
-			if len(added) == 0 {
+			if !added {
 				break
 			}
-			for _, i := range added {
-				w.changes.add(false, i.key)
-			}
+			w.changed.Wake()
 		}
 	}
 }
 
-// install makes one round, and returns the interests whose watches are new.
-func (w *watcher) install(ctx context.Context, n notifier, installed watchSet) (added []interest, err error) {
+// install makes one round, and reports whether there are new watches.
+func (w *watcher) install(ctx context.Context, n notifier, installed watchSet) (added bool, err error) {
 	ended, unknown := w.takeLost()
 	wanted := planFor(w.root, w.state())
 
@@ -165,19 +145,17 @@ func (w *watcher) install(ctx context.Context, n notifier, installed watchSet) (
 		err := n.Add(name)
 		switch {
 		case ctx.Err() != nil:
-			return nil, ctx.Err()
+			return false, ctx.Err()
 		case usedUp(err):
-			return nil, fmt.Errorf("watching %s: %w", name, err)
+			return false, fmt.Errorf("watching %s: %w", name, err)
 		case errors.Is(err, fsnotify.ErrClosed):
-			return nil, err
+			return false, err
 		case err != nil: // it is gone, which its parent reports, or cannot be watched
 			delete(installed, name)
 			continue
 		}
 		installed[name] = directory[name]
-		if !has {
-			added = append(added, routes[name]...)
-		}
+		added = added || !has
 	}
 	return added, nil
 }
