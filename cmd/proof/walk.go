@@ -325,7 +325,7 @@ func (a *walker) list(ctx context.Context, _ *opened) error {
 }
 
 // spot looks at the file of a session whose last transition was just acknowledged: it
-// must be on disk by then, and the file must name the server that serves it.
+// must be on disk by then, and the file of one that goes on must name its server.
 func (a *walker) spot(s *opened) error {
 	h := a.history
 	call := h.now()
@@ -335,6 +335,9 @@ func (a *walker) spot(s *opened) error {
 	}
 	a.load.spots.Add(1)
 	h.add(a.number, s.id, input{Tool: "file"}, call, r.state(), h.now())
+	if r.Status != "active" {
+		return nil // one that has ended needs no owner
+	}
 	return a.load.saw(a.home.number, s.id, r.Owner)
 }
 
