@@ -261,7 +261,7 @@ func (a *agent) try(ctx context.Context, tool string, args map[string]any, again
 			}
 		case t.kind == noEffect && again && len(unsure) > 0 && !a.strict:
 			_ = wait.For(ctx, 10*time.Millisecond)
-		case t.kind == given && first != "" && tool != "get_step" && a.strict && !sameReply(first, t.text):
+		case t.kind == given && first != "" && !strings.HasPrefix(tool, "get_") && a.strict && !sameReply(first, t.text):
 			t.kind, t.code = odd, otherReply
 			t.text = fmt.Sprintf("the reply was %.1000s, and when the call was repeated %.1000s", first, t.text)
 			return t, unsure
