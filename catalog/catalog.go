@@ -69,14 +69,13 @@ type Catalog struct {
 	state       atomic.Pointer[state]
 	standard    *standardJobs // nil means none
 	system      *actor.System
-	owner       *actor.Ref[message]
+	owner       *actor.Ref[lookAt]
 	changed     wait.Signal // something in a watched directory may have
 	rescheduled wait.Signal // state.due has changed
 	watcher     *watcher
 	listeners   listeners
 	cancel      context.CancelFunc
 	running     chan struct{} // closed when every goroutine but the owner's has ended
-	closing     sync.Once
 }
 
 // Open loads every job folder, publishes the first snapshot and begins to watch.
@@ -142,7 +141,7 @@ func (c *Catalog) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	c.system = actor.NewSystem(c.options.Logger)
-	c.owner = actor.Spawn(c.system, actor.Options{Name: "catalog"}, func() (actor.Behavior[message], error) {
+	c.owner = actor.Spawn(c.system, actor.Options{Name: "catalog"}, func() (actor.Behavior[lookAt], error) {
 		return owner{c}, nil
 	})
 	var wg sync.WaitGroup
@@ -214,8 +213,7 @@ func (c *Catalog) Snapshot() *Snapshot { return c.state.Load().snap }
 func (c *Catalog) Changes(ctx context.Context) <-chan struct{} { return c.listeners.listen(ctx) }
 
 // Close stops the goroutine and the watches and waits for them until ctx ends.
-// Snapshots stay good; what was laid out in a temporary folder, because the
-// project could not be written to, is removed. Closing twice is no error.
+// Snapshots stay good. Closing twice is no error.
 func (c *Catalog) Close(ctx context.Context) error {
 	c.cancel()
 	var errs []error
@@ -227,10 +225,5 @@ func (c *Catalog) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		errs = append(errs, fmt.Errorf("closing the catalog: waiting for its watches: %w", ctx.Err()))
 	}
-	c.closing.Do(func() {
-		if err := c.standard.removePrivate(); err != nil {
-			errs = append(errs, fmt.Errorf("closing the catalog: removing the standard jobs' folder: %w", err))
-		}
-	})
 	return errors.Join(errs...)
 }

@@ -13,16 +13,13 @@ import (
 // Fresh returns a snapshot that includes every write to the job folders that ended
 // before the call: new, changed and removed jobs (DESIGN "Read your own writes").
 // While nothing changed it costs one look at each job's file, on the caller's
-// goroutine, and neither locks nor waits; else it has only what differs read again and
+// goroutine, and does not wait; else it has only what differs read again and
 // waits for it, at most until ctx ends. A file that is being written is waited for:
 // about 10 ms after the last write, 50 ms if it looks like half of a save, and 200 ms
 // at most; its last good definition is served until then. It also makes sure that the
 // folders of standard jobs are on disk.
 func (c *Catalog) Fresh(ctx context.Context) (*Snapshot, error) {
-	if err := c.standard.onDisk(ctx, c); err != nil {
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("laying out the standard jobs: %w", err)
-		}
+	if err := c.standard.onDisk(); err != nil {
 		// They can be listed all the same; starting one reports why it cannot be.
 		c.standard.logFailure(c.options.Logger, err)
 	}
@@ -40,11 +37,9 @@ func (c *Catalog) FreshJob(ctx context.Context, name string) (*Snapshot, error) 
 		return nil, err
 	}
 	if j := snap.Job(name); j != nil && c.standard.has(j) {
-		if err := c.standard.onDisk(ctx, c); err != nil {
+		if err := c.standard.onDisk(); err != nil {
 			return nil, fmt.Errorf("laying out the standard job %s: %w", j.Name, err)
 		}
-		// Where it was laid out may have changed meanwhile.
-		snap = c.Snapshot()
 	}
 	return snap, nil
 }
@@ -75,7 +70,7 @@ func (c *Catalog) look(ctx context.Context, st *state, keys []key) (*Snapshot, e
 
 // ask has the owner look at the keys, and at what is due.
 func (c *Catalog) ask(ctx context.Context, keys []key) (looked, error) {
-	return actor.Ask(ctx, c.owner, func(reply actor.Reply[looked]) message {
+	return actor.Ask(ctx, c.owner, func(reply actor.Reply[looked]) lookAt {
 		return lookAt{keys: keys, reply: reply}
 	})
 }

@@ -8,10 +8,8 @@ import (
 	"deepwork/actor"
 )
 
-// A message is a request to the catalog's goroutine.
-type message interface{ isMessage() }
-
-// lookAt compares what the keys name, and what is due, with the disk.
+// lookAt asks the catalog's goroutine to compare what the keys name, and what is due,
+// with the disk.
 type lookAt struct {
 	keys  []key
 	reply actor.Reply[looked]
@@ -24,32 +22,17 @@ type looked struct {
 	wait  time.Duration // ask again after that: a file is being written; 0 means settled
 }
 
-// layOut writes the standard jobs to disk, as far as they are not there.
-type layOut struct{ reply actor.Reply[struct{}] }
-
-func (lookAt) isMessage() {}
-func (layOut) isMessage() {}
-
 // An owner is the one goroutine that replaces the catalog's state. The state itself is
 // published, immutable and made of what is on disk, so an owner that is restarted
 // continues from it, last good definitions included.
 type owner struct{ c *Catalog }
 
 // Receive implements actor.Behavior.
-func (o owner) Receive(_ context.Context, m message) error {
-	switch m := m.(type) {
-	case lookAt:
-		base := o.c.state.Load()
-		l := base.look(m.keys, o.c.options.Grace)
-		o.c.publish(l.next, l.visible, l.rewatch)
-		m.reply.Send(looked{base: base, state: o.c.state.Load(), wait: l.wait})
-	case layOut:
-		if err := o.c.standard.layOut(o.c); err != nil {
-			m.reply.Fail(err)
-			return nil
-		}
-		m.reply.Send(struct{}{})
-	}
+func (o owner) Receive(_ context.Context, m lookAt) error {
+	base := o.c.state.Load()
+	l := base.look(m.keys, o.c.options.Grace)
+	o.c.publish(l.next, l.visible, l.rewatch)
+	m.reply.Send(looked{base: base, state: o.c.state.Load(), wait: l.wait})
 	return nil
 }
 

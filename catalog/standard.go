@@ -2,9 +2,7 @@ package catalog
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -13,9 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
-	"deepwork/actor"
 	"deepwork/catalog/internal/follow"
 	"deepwork/catalog/job"
 )
@@ -25,22 +23,16 @@ import (
 type standardJobs struct {
 	root  string // of the project
 	files []standardFile
-	laid  atomic.Pointer[layout]
 	cause atomic.Pointer[string] // the failure that was logged last
+
+	mu     sync.Mutex
+	stamps map[follow.Path]follow.Stamp // of the files when they were laid out
 }
 
 // A standardFile is one file of a standard job.
 type standardFile struct {
 	name string // slash-separated, beginning with the job's directory
 	data []byte
-}
-
-// A layout is where the standard jobs were laid out, and the stamps that their files
-// had then. It is immutable.
-type layout struct {
-	base    string // holds the jobs' directories, absolute
-	private bool   // base is a temporary folder of this catalog, removed by Close
-	stamps  map[follow.Path]follow.Stamp
 }
 
 // standardFolder is where the standard jobs of a project are laid out, relative to its
@@ -99,27 +91,27 @@ func (s *standardJobs) has(j *job.Job) bool {
 }
 
 // onDisk makes sure that the folders of the standard jobs hold what the binary has.
-// While they do it costs a look at each file and does not wait.
-func (s *standardJobs) onDisk(ctx context.Context, c *Catalog) error {
-	if s == nil || len(s.files) == 0 || s.intact() {
+// While they do it costs a look at each file.
+func (s *standardJobs) onDisk() error {
+	if s == nil || len(s.files) == 0 {
 		return nil
 	}
-	_, err := actor.Ask(ctx, c.owner, func(reply actor.Reply[struct{}]) message { return layOut{reply} })
-	return err
-}
-
-// intact reports whether the files are laid out and unchanged since.
-func (s *standardJobs) intact() bool {
-	l := s.laid.Load()
-	if l == nil {
-		return false
-	}
-	for file, stamp := range l.stamps {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for file, stamp := range s.stamps {
 		if file.Stat() != stamp {
-			return false
+			s.stamps = nil
+			break
 		}
 	}
-	return true
+	if s.stamps != nil {
+		return nil
+	}
+	stamps, err := s.write()
+	if err == nil {
+		s.stamps = stamps
+	}
+	return err
 }
 
 // logFailure logs why the standard jobs are not on disk, each reason once in a row.
@@ -130,77 +122,25 @@ func (s *standardJobs) logFailure(logger *slog.Logger, err error) {
 	}
 }
 
-// layOut writes what is not on disk. If the project cannot be written to, the jobs go
-// to a temporary folder, and their directories with them. Only the owner calls it.
-func (s *standardJobs) layOut(c *Catalog) error {
-	if s.intact() {
-		return nil // another caller asked first
-	}
-	old := s.laid.Load()
-	base, root, below := standardDir(s.root), s.root, standardFolder
-	if old != nil && old.private {
-		base, root, below = old.base, old.base, "."
-	}
-	stamps, err := s.writeTo(root, below)
-	if err == nil {
-		s.laid.Store(&layout{base, old != nil && old.private, stamps})
-		return nil
-	}
-	private, tempErr := os.MkdirTemp("", "deepwork-standard-jobs-")
-	if tempErr != nil {
-		return errors.Join(err, tempErr)
-	}
-	if stamps, tempErr = s.writeTo(private, "."); tempErr != nil {
-		return errors.Join(err, tempErr, os.RemoveAll(private))
-	}
-	if err := s.removePrivate(); err != nil {
-		c.options.Logger.Warn("temporary folder left behind", "folder", old.base, "error", err)
-	}
-	c.options.Logger.Warn("standard jobs are in a temporary folder, as they cannot be written into the project",
-		"folder", private, "error", err)
-	s.laid.Store(&layout{private, true, stamps})
-
-	st := c.state.Load()
-	next := &state{snap: st.snap, due: st.due, folders: slices.Clone(st.folders)}
-	for i, f := range next.folders {
-		if f.standard {
-			next.folders[i] = s.folder(private)
-		}
-	}
-	c.publish(next, true, false)
-	return nil
-}
-
-// removePrivate removes the temporary folder, if there is one.
-func (s *standardJobs) removePrivate() error {
-	if s == nil {
-		return nil
-	}
-	if l := s.laid.Load(); l != nil && l.private {
-		return os.RemoveAll(l.base)
-	}
-	return nil
-}
-
-// writeTo makes root/below hold the files, and returns their stamps. A file that
+// write writes what is not on disk, and returns the stamps of the files. A file that
 // differs is replaced atomically, so that two servers may do it at once; other files
-// are left alone, unless they are in the way. Nothing is written outside root,
+// are left alone, unless they are in the way. Nothing is written outside the project,
 // wherever links in it lead.
-func (s *standardJobs) writeTo(root, below string) (map[follow.Path]follow.Stamp, error) {
-	r, err := os.OpenRoot(root)
+func (s *standardJobs) write() (map[follow.Path]follow.Stamp, error) {
+	r, err := os.OpenRoot(s.root)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
 	stamps := make(map[follow.Path]follow.Stamp, len(s.files))
 	for _, file := range s.files {
-		name := path.Join(below, file.name)
-		at := follow.Path(filepath.Join(root, filepath.FromSlash(name)))
+		name := path.Join(standardFolder, file.name)
+		at := follow.Path(filepath.Join(s.root, filepath.FromSlash(name)))
 		// The stamp is taken first: a change after it shows.
 		stamp := at.Stat()
 		if !holds(r, name, file.data) {
 			if err := replace(r, name, file.data); err != nil {
-				clearWay(r, below, file.name)
+				clearWay(r, file.name)
 				if err := replace(r, name, file.data); err != nil {
 					return nil, fmt.Errorf("writing %s: %w", at, err)
 				}
@@ -230,12 +170,8 @@ func replace(r *os.Root, name string, data []byte) error {
 		return err
 	}
 	temp := path.Join(dir, "."+base+"."+rand.Text()[:8]+".tmp")
-	f, err := r.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err == nil {
+	err := r.WriteFile(temp, data, 0o644)
+	if err == nil {
 		err = r.Rename(temp, name)
 	}
 	if err != nil {
@@ -246,12 +182,12 @@ func replace(r *os.Root, name string, data []byte) error {
 
 // clearWay removes files that have the name of one of a file's folders, and a folder
 // that has the file's name. It ignores errors: writing the file reports them.
-func clearWay(r *os.Root, below, name string) {
+func clearWay(r *os.Root, name string) {
 	for i := range name + "/" {
 		if i < len(name) && name[i] != '/' {
 			continue
 		}
-		at := path.Join(below, name[:i])
+		at := path.Join(standardFolder, name[:i])
 		if fi, err := r.Lstat(at); err == nil && fi.IsDir() != (i < len(name)) {
 			_ = r.RemoveAll(at)
 		}
