@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"strings"
 	"testing"
 
@@ -63,7 +64,7 @@ func TestArgumentErrors(t *testing.T) {
 func TestArgumentsAreAccepted(t *testing.T) {
 	var got workflow.FinishArgs
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(_ context.Context, args workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(_ context.Context, args workflow.FinishArgs) (*machine.FinishReply, error) {
 			got = args
 			return fullFinish(), nil
 		}

@@ -3,6 +3,7 @@ package transport
 import (
 	"bufio"
 	"context"
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -56,12 +57,12 @@ func calls(b *testing.B, cs *mcp.ClientSession, callers int, params *mcp.CallToo
 // nothing, beside a bare SDK tool that echoes the same arguments.
 func BenchmarkCall(b *testing.B) {
 	args := json.RawMessage(`{"outputs":{"report":"out/report.md"},"step_id":"step_7"}`)
-	reply := &workflow.FinishReply{Status: workflow.NextStep, BeginStep: fullStep("step_8"), Stack: []workflow.StackEntry{{Workflow: "j/w", Step: "step_8", SessionID: "0a1b2c3d"}}}
+	reply := &machine.FinishReply{Status: machine.NextStep, BeginStep: fullStep("step_8"), Stack: []machine.StackEntry{{Workflow: "j/w", Step: "step_8", SessionID: "0a1b2c3d"}}}
 	reply.BeginStep.Instructions = strings.Repeat("Do this, then that.\n", 50)
 	for _, callers := range []int{1, 16} {
 		b.Run(fmt.Sprintf("finished_step/%d", callers), func(b *testing.B) {
 			s, _ := fakeServer(b, func(a *fakeAgent) {
-				a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) { return reply, nil }
+				a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) { return reply, nil }
 			})
 			cs := overPipes(b, func(in io.ReadCloser, out io.WriteCloser) error { return s.ServeStdio(context.Background(), in, out) })
 			calls(b, cs, callers, &mcp.CallToolParams{Name: "finished_step", Arguments: args})

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -113,22 +114,22 @@ type reporting struct {
 	news *boardReporter
 }
 
-func (r reporting) Start(ctx context.Context, a workflow.StartArgs) (*workflow.StartReply, error) {
+func (r reporting) Start(ctx context.Context, a workflow.StartArgs) (*machine.StartReply, error) {
 	defer r.news.settle(ctx)
 	return r.WorkflowCaller.Start(ctx, a)
 }
 
-func (r reporting) Finish(ctx context.Context, a workflow.FinishArgs) (*workflow.FinishReply, error) {
+func (r reporting) Finish(ctx context.Context, a workflow.FinishArgs) (*machine.FinishReply, error) {
 	defer r.news.settle(ctx)
 	return r.WorkflowCaller.Finish(ctx, a)
 }
 
-func (r reporting) Abort(ctx context.Context, a workflow.AbortArgs) (*workflow.AbortReply, error) {
+func (r reporting) Abort(ctx context.Context, a workflow.AbortArgs) (*machine.AbortReply, error) {
 	defer r.news.settle(ctx)
 	return r.WorkflowCaller.Abort(ctx, a)
 }
 
-func (r reporting) GoTo(ctx context.Context, a workflow.GoToArgs) (*workflow.GoToReply, error) {
+func (r reporting) GoTo(ctx context.Context, a workflow.GoToArgs) (*machine.GoToReply, error) {
 	defer r.news.settle(ctx)
 	return r.WorkflowCaller.GoTo(ctx, a)
 }

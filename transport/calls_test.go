@@ -3,6 +3,7 @@ package transport
 import (
 	"bytes"
 	"context"
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,7 +57,7 @@ func logged(level slog.Level) (*slog.Logger, *logBuffer) {
 
 func finishing(err error) func(*fakeAgent) {
 	return func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) { return nil, err }
+		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) { return nil, err }
 	}
 }
 
@@ -108,7 +109,7 @@ func TestBrokenCall(t *testing.T) {
 func TestPanicIsOneFailedCall(t *testing.T) {
 	logger, log := logged(slog.LevelInfo)
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) { panic("boom") }
+		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) { panic("boom") }
 	})
 	s.logger, s.tools.Logger = logger, logger
 	cs := client(t, s)
@@ -195,7 +196,7 @@ func TestBadConfigRefusesCalls(t *testing.T) {
 func TestReq001_1_12_CallsAreLogged(t *testing.T) {
 	logger, log := logged(slog.LevelInfo)
 	s, f := fakeServer(t, func(a *fakeAgent) {
-		a.stack = []workflow.StackEntry{{Workflow: "j/outer"}, {Workflow: "j/inner"}}
+		a.stack = []machine.StackEntry{{Workflow: "j/outer"}, {Workflow: "j/inner"}}
 	})
 	s.logger, s.tools.Logger = logger, logger
 	cs := client(t, s)
@@ -215,7 +216,7 @@ func TestReq001_1_12_CallsAreLogged(t *testing.T) {
 		t.Errorf("ended %v", ended[1])
 	}
 	f.mu.Lock()
-	f.agents[0].stack = make([]workflow.StackEntry, 1000)
+	f.agents[0].stack = make([]machine.StackEntry, 1000)
 	f.mu.Unlock()
 	callTool(t, cs, "get_step", `{}`)
 	if stack := log.lines(t, "call")[2]["stack"].(map[string]any); stack["depth"] != 1000.0 || len(stack["top"].([]any)) != tool.StackLogged {
@@ -241,7 +242,7 @@ func TestSDKIsQuiet(t *testing.T) {
 func TestCancelledCall(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan error, 1)
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
 			close(began)
 			<-ctx.Done()
 			ended <- ctx.Err()
@@ -280,7 +281,7 @@ func TestConnectionsHaveTheirOwnAgents(t *testing.T) {
 func TestCloseEndsConnections(t *testing.T) {
 	began := make(chan struct{})
 	s, f := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
 			close(began)
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -312,7 +313,7 @@ func TestCloseEndsConnections(t *testing.T) {
 func TestCloseNamesWhatDidNotStop(t *testing.T) {
 	began, release := make(chan struct{}), make(chan struct{})
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
 			close(began)
 			<-release
 			return fullFinish(), nil

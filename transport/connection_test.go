@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"testing"
 	"testing/synctest"
@@ -37,7 +38,7 @@ func TestIdleTimeCounts(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				proceed := make(chan struct{})
 				s, f := fakeServer(t, func(a *fakeAgent) {
-					a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+					a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
 						<-proceed
 						return fullFinish(), nil
 					}

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"errors"
 	"io"
@@ -29,74 +30,74 @@ func TestMain(m *testing.M) {
 // really answers is tested in project_test.go.
 type fakeAgent struct {
 	identity string
-	stack    []workflow.StackEntry
-	finish   func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error)
-	start    func(context.Context, workflow.StartArgs) (*workflow.StartReply, error)
+	stack    []machine.StackEntry
+	finish   func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error)
+	start    func(context.Context, workflow.StartArgs) (*machine.StartReply, error)
 	closed   chan struct{}
 }
 
-func (a *fakeAgent) Close()                       { close(a.closed) }
-func (a *fakeAgent) Stack() []workflow.StackEntry { return a.stack }
+func (a *fakeAgent) Close()                      { close(a.closed) }
+func (a *fakeAgent) Stack() []machine.StackEntry { return a.stack }
 
-func (a *fakeAgent) StackOf(context.Context, *string) []workflow.StackEntry { return a.stack }
+func (a *fakeAgent) StackOf(context.Context, *string) []machine.StackEntry { return a.stack }
 
-func (a *fakeAgent) GetWorkflows(context.Context) (*workflow.WorkflowsReply, error) {
-	return &workflow.WorkflowsReply{
+func (a *fakeAgent) GetWorkflows(context.Context) (*machine.WorkflowsReply, error) {
+	return &machine.WorkflowsReply{
 		Jobs:   json.RawMessage(`[{"name":"zebra","summary":"<z> & co","description":null,"workflows":[{"name":"w","summary":"s"}]}]`),
 		Errors: json.RawMessage(`[{"job_name":"bad","job_dir":"/p/bad","error":"job.yml:1:1: no"}]`),
 	}, nil
 }
 
-func (a *fakeAgent) Start(ctx context.Context, args workflow.StartArgs) (*workflow.StartReply, error) {
+func (a *fakeAgent) Start(ctx context.Context, args workflow.StartArgs) (*machine.StartReply, error) {
 	if a.start != nil {
 		return a.start(ctx, args)
 	}
-	return &workflow.StartReply{BeginStep: fullStep("a"), ConcurrentSteps: []workflow.StepInfo{*fullStep("b")}, Notice: new("n"), Stack: a.stack}, nil
+	return &machine.StartReply{BeginStep: fullStep("a"), ConcurrentSteps: []machine.StepInfo{*fullStep("b")}, Notice: new("n"), Stack: a.stack}, nil
 }
 
-func (a *fakeAgent) Finish(ctx context.Context, args workflow.FinishArgs) (*workflow.FinishReply, error) {
+func (a *fakeAgent) Finish(ctx context.Context, args workflow.FinishArgs) (*machine.FinishReply, error) {
 	if a.finish != nil {
 		return a.finish(ctx, args)
 	}
 	return fullFinish(), nil
 }
 
-func (a *fakeAgent) Abort(_ context.Context, args workflow.AbortArgs) (*workflow.AbortReply, error) {
-	return &workflow.AbortReply{AbortedWorkflow: "j/w", AbortedStep: "a", Explanation: args.Explanation}, nil
+func (a *fakeAgent) Abort(_ context.Context, args workflow.AbortArgs) (*machine.AbortReply, error) {
+	return &machine.AbortReply{AbortedWorkflow: "j/w", AbortedStep: "a", Explanation: args.Explanation}, nil
 }
 
-func (a *fakeAgent) Step(context.Context, workflow.StepArgs) (*workflow.StepReply, error) {
-	return &workflow.StepReply{BeginStep: fullStep("a"), Goal: "g",
-		Members: []workflow.Member{{StepID: "a", State: "started", StartedAt: new("2026-01-02T03:04:05Z")}}}, nil
+func (a *fakeAgent) Step(context.Context, workflow.StepArgs) (*machine.StepReply, error) {
+	return &machine.StepReply{BeginStep: fullStep("a"), Goal: "g",
+		Members: []machine.Member{{StepID: "a", State: "started", StartedAt: new("2026-01-02T03:04:05Z")}}}, nil
 }
 
-func (a *fakeAgent) GoTo(_ context.Context, args workflow.GoToArgs) (*workflow.GoToReply, error) {
+func (a *fakeAgent) GoTo(_ context.Context, args workflow.GoToArgs) (*machine.GoToReply, error) {
 	return nil, session.NotNow("step_ahead", "Step %q lies ahead: call finished_step.", args.StepID).With("step_id", args.StepID)
 }
 
 // fullStep has something in every field.
-func fullStep(id string) *workflow.StepInfo {
-	return &workflow.StepInfo{
+func fullStep(id string) *machine.StepInfo {
+	return &machine.StepInfo{
 		SessionID: "0a1b2c3d", BranchName: "deepwork/j-w-x", StepID: id, JobDir: "/p/.deepwork/jobs/j",
-		ExpectedOutputs: []workflow.ExpectedOutput{{Name: "zoo", Type: "file", Description: "z", Required: true, Syntax: "filepath"},
+		ExpectedOutputs: []machine.ExpectedOutput{{Name: "zoo", Type: "file", Description: "z", Required: true, Syntax: "filepath"},
 			{Name: "ant", Type: "files", Description: "a", Syntax: "array of filepaths for all individual files"}},
-		Reviews: []workflow.ReviewInfo{{RunEach: "step", Criteria: workflow.OrderedMap[string]{{Key: "zz", Value: "?"}, {Key: "aa", Value: "?"}},
+		Reviews: []machine.ReviewInfo{{RunEach: "step", Criteria: machine.OrderedMap[string]{{Key: "zz", Value: "?"}, {Key: "aa", Value: "?"}},
 			Guidance: new("g")}},
 		QualityCriteria: []string{"?", "?"}, Instructions: "Do <b>this</b> & that.\n\u2028Done.", CommonJobInfo: "c",
 	}
 }
 
-func fullFinish() *workflow.FinishReply {
-	outputs := workflow.Outputs{{Key: "zoo", Value: workflow.OutputValue{Paths: []string{"z.md"}}},
-		{Key: "ant", Value: workflow.OutputValue{Paths: []string{"a.md", "b.md"}, List: true}}}
-	return &workflow.FinishReply{
-		Status: workflow.NeedsWork, Feedback: new("f"),
-		FailedReviews: []workflow.FailedReview{{RunEach: "step", TargetFile: new("z.md"), Feedback: "f",
-			Criteria: []workflow.CriterionResult{{Criterion: "zz", Feedback: new("no")}}}},
-		FailedCriteria: []workflow.CriterionResult{{Criterion: "zz"}},
-		BeginStep:      fullStep("c"), ConcurrentSteps: []workflow.StepInfo{*fullStep("d")}, PendingConcurrentSteps: []string{"d"},
+func fullFinish() *machine.FinishReply {
+	outputs := machine.Outputs{{Key: "zoo", Value: machine.OutputValue{Paths: []string{"z.md"}}},
+		{Key: "ant", Value: machine.OutputValue{Paths: []string{"a.md", "b.md"}, List: true}}}
+	return &machine.FinishReply{
+		Status: machine.NeedsWork, Feedback: new("f"),
+		FailedReviews: []machine.FailedReview{{RunEach: "step", TargetFile: new("z.md"), Feedback: "f",
+			Criteria: []machine.CriterionResult{{Criterion: "zz", Feedback: new("no")}}}},
+		FailedCriteria: []machine.CriterionResult{{Criterion: "zz"}},
+		BeginStep:      fullStep("c"), ConcurrentSteps: []machine.StepInfo{*fullStep("d")}, PendingConcurrentSteps: []string{"d"},
 		Summary: new("s"), AllOutputs: &outputs, ResumedWorkflow: new("j/w"), ResumedStep: new("a"), Notice: new("n"),
-		Stack: []workflow.StackEntry{{Workflow: "j/w", Step: "a", SessionID: "0a1b2c3d"}},
+		Stack: []machine.StackEntry{{Workflow: "j/w", Step: "a", SessionID: "0a1b2c3d"}},
 	}
 }
 

@@ -3,6 +3,7 @@ package transport
 import (
 	"bufio"
 	"context"
+	"deepwork/session/workflow/machine"
 	"fmt"
 	"io"
 	"net"
@@ -66,7 +67,7 @@ func TestBatches(t *testing.T) {
 	var mu sync.Mutex
 	finished := 0
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			finished++
@@ -115,7 +116,7 @@ func TestStopAnswersOverSSE(t *testing.T) {
 	const callers = 30
 	began, proceed := make(chan struct{}, callers), make(chan struct{})
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
 			began <- struct{}{}
 			<-proceed
 			return fullFinish(), nil
@@ -180,7 +181,7 @@ func TestStopAnswersOverSSE(t *testing.T) {
 func TestStopAnswersClientsOverSSE(t *testing.T) {
 	began, proceed := make(chan struct{}), make(chan struct{})
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
 			began <- struct{}{}
 			<-proceed
 			return fullFinish(), nil
@@ -309,7 +310,7 @@ func TestCancelOverTheNetwork(t *testing.T) {
 		t.Run(over, func(t *testing.T) {
 			began, ended := make(chan struct{}), make(chan error, 1)
 			s, _ := fakeServer(t, func(a *fakeAgent) {
-				a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
+				a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
 					close(began)
 					<-ctx.Done()
 					ended <- ctx.Err()

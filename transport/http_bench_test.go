@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -53,7 +54,7 @@ func connectTo(b *testing.B, url, version string, n int) []*mcp.ClientSession {
 func BenchmarkHTTPCall(b *testing.B) {
 	const clients = 64
 	args := json.RawMessage(`{"outputs":{"report":"out/report.md"},"step_id":"step_7"}`)
-	reply := &workflow.FinishReply{Status: workflow.NextStep, BeginStep: fullStep("step_8"), Stack: []workflow.StackEntry{{Workflow: "j/w", Step: "step_8", SessionID: "0a1b2c3d"}}}
+	reply := &machine.FinishReply{Status: machine.NextStep, BeginStep: fullStep("step_8"), Stack: []machine.StackEntry{{Workflow: "j/w", Step: "step_8", SessionID: "0a1b2c3d"}}}
 	reply.BeginStep.Instructions = strings.Repeat("Do this, then that.\n", 50)
 	run := func(b *testing.B, all []*mcp.ClientSession, tool string) {
 		b.ResetTimer()
@@ -74,7 +75,7 @@ func BenchmarkHTTPCall(b *testing.B) {
 	for name, version := range map[string]string{"sessions": stateful, "stateless": ""} {
 		b.Run(fmt.Sprintf("finished_step/%s", name), func(b *testing.B) {
 			s, _ := fakeServer(b, func(a *fakeAgent) {
-				a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) { return reply, nil }
+				a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) { return reply, nil }
 			}, withHTTP(nil))
 			run(b, connectTo(b, overHTTP(b, s, web.Options{}).URL(), version, clients), "finished_step")
 		})

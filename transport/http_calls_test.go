@@ -3,6 +3,7 @@ package transport
 import (
 	"bufio"
 	"context"
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -62,7 +63,7 @@ type blocked struct {
 func blocking(t *testing.T) (*Server, *web.Server, *blocked) {
 	b := &blocked{began: make(chan string, 100), ended: make(chan error, 100), free: make(chan struct{})}
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(ctx context.Context, args workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(ctx context.Context, args workflow.FinishArgs) (*machine.FinishReply, error) {
 			tool.Progress(ctx, "it has begun")
 			b.began <- "begun"
 			select {
@@ -210,7 +211,7 @@ func TestACallKeepsItsSession(t *testing.T) {
 	const idle = 50 * time.Millisecond
 	b := make(chan struct{})
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
 			<-b
 			return fullFinish(), nil
 		}

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"deepwork/session/workflow/machine"
 	"encoding/pem"
 	"errors"
 	"log/slog"
@@ -49,7 +50,7 @@ func TestStopFinishesCalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			began, proceed := make(chan struct{}), make(chan struct{})
 			s, f := fakeServer(t, func(a *fakeAgent) {
-				a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+				a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
 					close(began)
 					<-proceed
 					return fullFinish(), nil
@@ -104,7 +105,7 @@ func TestStopFinishesCalls(t *testing.T) {
 func TestStopCutsCalls(t *testing.T) {
 	began := make(chan struct{})
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
 			close(began)
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
@@ -136,7 +137,7 @@ func TestStopCutsCalls(t *testing.T) {
 func TestStopLeavesWhatHangs(t *testing.T) {
 	began, proceed := make(chan struct{}), make(chan struct{})
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
 			close(began)
 			<-proceed
 			return fullFinish(), nil
@@ -233,7 +234,7 @@ func TestMetrics(t *testing.T) {
 	s, _ := project(t, nil)
 	h := overHTTP(t, s, web.Options{})
 	cs := dial(t, h, stateful, "")
-	into[workflow.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
+	into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
 	refusedWith(t, cs, "finished_step", `{"outputs":{"idea":"none"}}`, "ToolError")
 	callTool(t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
 	send(t, httpClient(t, ""), "GET", h.URL(), "", "Origin: http://evil.example.com")

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"errors"
 	"log/slog"
 	"slices"
@@ -74,12 +75,12 @@ func TestWorkflowOverTheNetwork(t *testing.T) {
 			if got := cs.InitializeResult(); !strings.Contains(got.Instructions, "failed to load") {
 				t.Errorf("instructions %q", got.Instructions)
 			}
-			start := into[workflow.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
+			start := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
 			if got := refusedWith(t, cs, "finished_step", `{"outputs":{"idea":"none.txt"}}`, "ToolError"); !strings.Contains(got, "none.txt") {
 				t.Error(got)
 			}
-			done := into[workflow.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"},"step_id":"idea","session_id":"`+start.BeginStep.SessionID+`"}`)
-			if done.Status != workflow.WorkflowComplete {
+			done := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"},"step_id":"idea","session_id":"`+start.BeginStep.SessionID+`"}`)
+			if done.Status != machine.WorkflowComplete {
 				t.Errorf("%+v", done)
 			}
 		})
@@ -97,7 +98,7 @@ func TestStacksOfConnections(t *testing.T) {
 				cs := dial(t, h, n.version, "")
 				wg.Go(func() {
 					for depth := range 3 {
-						start := into[workflow.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
+						start := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
 						if len(start.Stack) != depth+1 {
 							t.Errorf("a stack of %d at depth %d", len(start.Stack), depth)
 						}
@@ -164,7 +165,7 @@ func TestProtocolVersions(t *testing.T) {
 func TestDeleteEndsASession(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan error, 1)
 	s, f := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
 			close(began)
 			<-ctx.Done()
 			select {

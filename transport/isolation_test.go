@@ -1,10 +1,10 @@
 package transport
 
 import (
+	"deepwork/session/workflow/machine"
 	"strings"
 	"testing"
 
-	"deepwork/session/workflow"
 	"deepwork/transport/web"
 )
 
@@ -17,7 +17,7 @@ func TestWorkflowsOfCallers(t *testing.T) {
 	h := overHTTP(t, s, web.Options{TokenFile: file})
 	const start = `{"goal":"g","job_name":"trip","workflow_name":"plan"}`
 	first, second, bob := dial(t, h, stateful, token[0]), dial(t, h, stateful, token[0]), dial(t, h, stateful, token[1])
-	id := into[workflow.StartReply](t, first, "start_workflow", start).BeginStep.SessionID
+	id := into[machine.StartReply](t, first, "start_workflow", start).BeginStep.SessionID
 	named := `{"session_id":"` + id + `"}`
 
 	refusedWith(t, second, "get_step", `{}`, "StateError")
@@ -30,7 +30,7 @@ func TestWorkflowsOfCallers(t *testing.T) {
 	if res := callTool(t, dial(t, h, "", token[1]), "abort_workflow", `{"explanation":"e","session_id":"`+id+`"}`); !res.IsError {
 		t.Errorf("another caller ended it: %s", text(res))
 	}
-	if got := into[workflow.StepReply](t, second, "get_step", named); got.BeginStep.StepID != "idea" {
+	if got := into[machine.StepReply](t, second, "get_step", named); got.BeginStep.StepID != "idea" {
 		t.Errorf("on its caller's other connection: %+v", got)
 	}
 	if err := first.Close(); err != nil {
@@ -41,14 +41,14 @@ func TestWorkflowsOfCallers(t *testing.T) {
 	}
 
 	stateless := dial(t, h, "", token[0])
-	if got := into[workflow.StepReply](t, stateless, "get_step", `{}`); got.BeginStep.SessionID != id {
+	if got := into[machine.StepReply](t, stateless, "get_step", `{}`); got.BeginStep.SessionID != id {
 		t.Errorf("the only one: %+v", got)
 	}
-	other := into[workflow.StartReply](t, stateless, "start_workflow", start).BeginStep.SessionID
+	other := into[machine.StartReply](t, stateless, "start_workflow", start).BeginStep.SessionID
 	if got := refusedWith(t, stateless, "get_step", `{}`, "StateError"); !strings.Contains(got, id) || !strings.Contains(got, other) || !strings.Contains(got, "session_id") {
 		t.Error(got)
 	}
-	if got := into[workflow.StepReply](t, stateless, "get_step", named); got.BeginStep.SessionID != id {
+	if got := into[machine.StepReply](t, stateless, "get_step", named); got.BeginStep.SessionID != id {
 		t.Errorf("named: %+v", got)
 	}
 }

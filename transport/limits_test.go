@@ -3,6 +3,7 @@ package transport
 import (
 	"bytes"
 	"context"
+	"deepwork/session/workflow/machine"
 	"errors"
 	"fmt"
 	"io"
@@ -124,7 +125,7 @@ func TestBadRequestsOverSSE(t *testing.T) {
 func TestDuplicateIDs(t *testing.T) {
 	began, proceed := make(chan struct{}), make(chan struct{})
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
 			close(began)
 			<-proceed
 			return fullFinish(), nil
@@ -231,7 +232,7 @@ func TestSlowBody(t *testing.T) {
 	// The time of the body is not that of the call.
 	began := make(chan struct{})
 	slow, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
 			close(began)
 			select {
 			case <-ctx.Done():
@@ -256,7 +257,7 @@ func TestClientThatNeverReads(t *testing.T) {
 	large.Notice = new(strings.Repeat("n", size))
 	began := make(chan struct{})
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
 			close(began)
 			return large, nil
 		}
@@ -283,7 +284,7 @@ func TestClientThatNeverReads(t *testing.T) {
 func TestRequestLimit(t *testing.T) {
 	began, proceed := make(chan struct{}, 2), make(chan struct{})
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
 			began <- struct{}{}
 			<-proceed
 			return fullFinish(), nil
@@ -325,7 +326,7 @@ func TestRequestLimit(t *testing.T) {
 func TestAbandonedCallsCount(t *testing.T) {
 	began, proceed := make(chan struct{}), make(chan struct{})
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
 			close(began)
 			<-proceed
 			return fullFinish(), nil

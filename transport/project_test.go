@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,7 +18,6 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
-	"deepwork/session/workflow"
 )
 
 const tripJob = `name: trip
@@ -175,9 +175,9 @@ func TestReq001_2_GetWorkflows(t *testing.T) {
 	s, root := project(t, nil)
 	cs := client(t, s)
 	var got struct {
-		Jobs   []workflow.JobInfo
-		Errors []workflow.JobLoadError
-		Stack  []workflow.StackEntry
+		Jobs   []machine.JobInfo
+		Errors []machine.JobLoadError
+		Stack  []machine.StackEntry
 	}
 	read := func() {
 		t.Helper()
@@ -217,7 +217,7 @@ func TestWorkflowThroughTheTools(t *testing.T) {
 		t.Error(got) // 001.3.6
 	}
 
-	start := into[workflow.StartReply](t, cs, "start_workflow", `{"goal":"a week off","job_name":"trip","workflow_name":"plan","instance_id":null}`)
+	start := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"a week off","job_name":"trip","workflow_name":"plan","instance_id":null}`)
 	step := start.BeginStep
 	if step == nil || step.StepID != "idea" || step.Instructions != "Think <hard> & long." || step.CommonJobInfo != "Prices in EUR." || len(start.Stack) != 1 {
 		t.Fatalf("start: %+v", start)
@@ -229,38 +229,38 @@ func TestWorkflowThroughTheTools(t *testing.T) {
 		t.Error(got) // 001.5.4
 	}
 
-	next := into[workflow.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"},"step_id":"idea"}`)
-	if next.Status != workflow.NextStep || next.BeginStep.StepID != "hotel" || len(next.ConcurrentSteps) != 1 || next.ConcurrentSteps[0].StepID != "train" {
+	next := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"},"step_id":"idea"}`)
+	if next.Status != machine.NextStep || next.BeginStep.StepID != "hotel" || len(next.ConcurrentSteps) != 1 || next.ConcurrentSteps[0].StepID != "train" {
 		t.Fatalf("idea: %+v", next)
 	}
-	wait := into[workflow.FinishReply](t, cs, "finished_step", `{"outputs":{},"step_id":"train"}`)
-	if wait.Status != workflow.NextStep || wait.BeginStep != nil || len(wait.PendingConcurrentSteps) != 1 {
+	wait := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{},"step_id":"train"}`)
+	if wait.Status != machine.NextStep || wait.BeginStep != nil || len(wait.PendingConcurrentSteps) != 1 {
 		t.Errorf("train: %+v", wait)
 	}
-	where := into[workflow.StepReply](t, cs, "get_step", `{}`)
+	where := into[machine.StepReply](t, cs, "get_step", `{}`)
 	if where.Goal != "a week off" || len(where.Members) != 2 {
 		t.Errorf("get_step: %+v", where)
 	}
-	next = into[workflow.FinishReply](t, cs, "finished_step", `{"outputs":{"hotels":["h1.txt"]},"step_id":"hotel"}`)
+	next = into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"hotels":["h1.txt"]},"step_id":"hotel"}`)
 	if next.BeginStep == nil || next.BeginStep.StepID != "booking" {
 		t.Fatalf("hotel: %+v", next)
 	}
-	back := into[workflow.GoToReply](t, cs, "go_to_step", `{"step_id":"booking"}`)
+	back := into[machine.GoToReply](t, cs, "go_to_step", `{"step_id":"booking"}`)
 	if back.BeginStep.StepID != "booking" {
 		t.Errorf("go_to_step: %+v", back)
 	}
 
-	nested := into[workflow.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
+	nested := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
 	if len(nested.Stack) != 2 {
 		t.Errorf("nested: %+v", nested.Stack)
 	}
-	aborted := into[workflow.AbortReply](t, cs, "abort_workflow", `{"explanation":"not now"}`)
+	aborted := into[machine.AbortReply](t, cs, "abort_workflow", `{"explanation":"not now"}`)
 	if aborted.AbortedWorkflow != "trip/dream" || aborted.Explanation != "not now" || aborted.ResumedWorkflow == nil || *aborted.ResumedWorkflow != "trip/plan" {
 		t.Errorf("abort: %+v", aborted)
 	}
 
-	done := into[workflow.FinishReply](t, cs, "finished_step", `{"outputs":{},"step_id":"booking"}`)
-	if done.Status != workflow.WorkflowComplete || done.AllOutputs == nil || len(done.Stack) != 0 {
+	done := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{},"step_id":"booking"}`)
+	if done.Status != machine.WorkflowComplete || done.AllOutputs == nil || len(done.Stack) != 0 {
 		t.Fatalf("booking: %+v", done)
 	}
 	if !strings.Contains(text(callTool(t, cs, "finished_step", `{"outputs":{},"step_id":"booking","session_id":"`+step.SessionID+`"}`)), "workflow_complete") {
@@ -274,13 +274,13 @@ func TestSessionMovesToAnotherConnection(t *testing.T) {
 	s, _ := project(t, nil)
 	var id string
 	t.Run("first", func(t *testing.T) {
-		id = into[workflow.StartReply](t, client(t, s), "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"plan"}`).BeginStep.SessionID
+		id = into[machine.StartReply](t, client(t, s), "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"plan"}`).BeginStep.SessionID
 	})
 	cs := client(t, s)
 	if got := refusedWith(t, cs, "get_step", `{}`, "StateError"); !strings.Contains(got, id) {
 		t.Error(got)
 	}
-	if got := into[workflow.StepReply](t, cs, "get_step", `{"session_id":"`+id+`"}`); got.BeginStep.StepID != "idea" || len(got.Stack) != 1 {
+	if got := into[machine.StepReply](t, cs, "get_step", `{"session_id":"`+id+`"}`); got.BeginStep.StepID != "idea" || len(got.Stack) != 1 {
 		t.Errorf("got %+v", got)
 	}
 }

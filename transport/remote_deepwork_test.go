@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -14,7 +15,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/session/execution"
-	"deepwork/session/workflow"
 	remotetools "deepwork/transport/tools/remote"
 	"deepwork/transport/tools/source"
 	"deepwork/transport/web"
@@ -97,7 +97,7 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 			id, _, _ := strings.Cut(kept, ":")
 			for _, step := range []string{`"step_id":"idea","outputs":{"idea":"idea.txt"}`, `"step_id":"train","outputs":{}`,
 				`"step_id":"hotel","outputs":{"hotels":["h1.txt"]}`, `"step_id":"booking","outputs":{}`} {
-				into[workflow.FinishReply](t, agent, "finished_step", `{"session_id":"`+id+`",`+step+`}`)
+				into[machine.FinishReply](t, agent, "finished_step", `{"session_id":"`+id+`",`+step+`}`)
 			}
 			res := <-ended
 			var got execution.Execution
@@ -115,7 +115,7 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 				_, kept, _ := strings.Cut(refusedWith(t, agent, "get_step", `{}`, "StateError"), "\n- ")
 				second, _, _ = strings.Cut(kept, ":")
 			}
-			into[workflow.AbortReply](t, agent, "abort_workflow", `{"explanation":"no money","session_id":"`+second+`"}`)
+			into[machine.AbortReply](t, agent, "abort_workflow", `{"explanation":"no money","session_id":"`+second+`"}`)
 			if res := <-done; res == nil || !res.IsError || errorMetaOf(t, res)["code"] != "workflow_cancelled" || !strings.Contains(text(res), "no money") {
 				t.Errorf("got %+v", res)
 			}
@@ -175,7 +175,7 @@ func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
 	}
 
 	// What is ordered from outside is nobody's child, whatever goes on here.
-	into[workflow.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"plan"}`)
+	into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"plan"}`)
 	started := into[source.StartedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
 	if started.Status != execution.Running || len(started.ExecutionID) != 8 {
 		t.Fatalf("got %+v", started)
@@ -184,10 +184,10 @@ func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
 	if got := text(callTool(t, other, "workflows-status-tool", about)); got != `{"execution_id":"`+started.ExecutionID+`","status":"running","progress":{"progress":0,"total":1,"message":"at step 'idea'"},"output":null,"error":null}` {
 		t.Error(got)
 	}
-	if got := into[workflow.StepReply](t, other, "get_step", `{"session_id":"`+started.ExecutionID+`"}`); len(got.Stack) != 1 {
+	if got := into[machine.StepReply](t, other, "get_step", `{"session_id":"`+started.ExecutionID+`"}`); len(got.Stack) != 1 {
 		t.Errorf("its ancestors came along: %+v", got.Stack)
 	}
-	into[workflow.FinishReply](t, other, "finished_step", `{"session_id":"`+started.ExecutionID+`","outputs":{"idea":"idea.txt"}}`)
+	into[machine.FinishReply](t, other, "finished_step", `{"session_id":"`+started.ExecutionID+`","outputs":{"idea":"idea.txt"}}`)
 	done := `{"execution_id":"` + started.ExecutionID + `","status":"completed","progress":{"progress":1,"total":1,"message":"complete"},"output":{"idea":"idea.txt"},"error":null}`
 	for _, tool := range []string{"workflows-status-tool", "workflows-cancel-tool"} { // too late to be cancelled
 		if got := text(callTool(t, cs, tool, about)); got != done {
@@ -252,7 +252,7 @@ func TestExposedJobs(t *testing.T) {
 	s.names(t, "trip-dream", "trip-plan")
 	conforms(t, s)
 	cs := client(t, s)
-	got := into[workflow.StartReply](t, cs, "trip-dream", `{"goal":"g","instance_id":"x"}`)
+	got := into[machine.StartReply](t, cs, "trip-dream", `{"goal":"g","instance_id":"x"}`)
 	if got.BeginStep == nil || got.BeginStep.StepID != "idea" || len(got.Stack) != 1 || !strings.HasSuffix(got.BeginStep.BranchName, "-x") {
 		t.Errorf("got %+v", got)
 	}
@@ -266,7 +266,7 @@ func TestExposedJobs(t *testing.T) {
 	if all := listed(t, cs); all["two-plan"] == nil || all["two-plan"].Meta[remotetools.WorkflowMeta].(map[string]any)["id"] != "two/plan" {
 		t.Error("the new job is not listed")
 	}
-	into[workflow.StartReply](t, cs, "two-plan", `{"goal":"g"}`)
+	into[machine.StartReply](t, cs, "two-plan", `{"goal":"g"}`)
 	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools: {expose_jobs: false}\n"})
 	if all := listed(t, cs); all["two-plan"] != nil {
 		t.Error("jobs are listed still")

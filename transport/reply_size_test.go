@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -12,7 +13,6 @@ import (
 
 	"deepwork/catalog/job"
 	"deepwork/session"
-	"deepwork/session/workflow"
 	"deepwork/transport/tool"
 )
 
@@ -127,7 +127,7 @@ func TestALargeStepIsGivenWhole(t *testing.T) {
 	if res.IsError {
 		t.Fatal(text(res))
 	}
-	var reply workflow.StartReply
+	var reply machine.StartReply
 	if err := json.Unmarshal([]byte(text(res)), &reply); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"deepwork/session/workflow/machine"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -21,7 +22,7 @@ func TestOnlyTheOutermostRunIsNews(t *testing.T) {
 		if parent != "" {
 			args += fmt.Sprintf(`,"parent_session_id":%q`, parent)
 		}
-		return into[workflow.StartReply](t, cs, "start_workflow", args+"}").BeginStep.SessionID
+		return into[machine.StartReply](t, cs, "start_workflow", args+"}").BeginStep.SessionID
 	}
 	outer := start("plan", "")
 	between := start("dream", outer)

@@ -3,6 +3,7 @@ package transport
 import (
 	"bufio"
 	"context"
+	"deepwork/session/workflow/machine"
 	"fmt"
 	"io"
 	"strings"
@@ -60,7 +61,7 @@ func (w *talk) ask(t *testing.T, line string) string {
 func TestCallsOverStdioAreFollowedAndCancelled(t *testing.T) {
 	began, free, ended := make(chan struct{}, 1), make(chan struct{}), make(chan error, 1)
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
 			tool.Progress(ctx, "it has begun")
 			began <- struct{}{}
 			select {

@@ -3,6 +3,7 @@ package transport
 import (
 	"bufio"
 	"context"
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ func replies(t testing.TB, lines []string) map[string]map[string]any {
 func TestStdioAnswersAllAfterEOF(t *testing.T) {
 	const n = 300
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
 			return fullFinish(), nil
 		}
 	})
@@ -67,7 +68,7 @@ func TestStdioAnswersAllAfterEOF(t *testing.T) {
 func TestStdioWaitsForSlowCallsAfterEOF(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := fakeServer(t, func(a *fakeAgent) {
-			a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
+			a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
 				select {
 				case <-time.After(50 * time.Second): // a review's reply
 					return fullFinish(), nil
@@ -134,7 +135,7 @@ func TestStdioSurvivesGarbage(t *testing.T) {
 func TestStdioDuplicateID(t *testing.T) {
 	release := make(chan struct{})
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
 			<-release
 			return fullFinish(), nil
 		}
@@ -196,7 +197,7 @@ func TestStdioBatch(t *testing.T) {
 func TestStdioDoesNotAnswerCancelledCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := fakeServer(t, func(a *fakeAgent) {
-			a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
+			a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
@@ -232,7 +233,7 @@ func serving(t *testing.T, handler func(context.Context) error) (stop func(), ca
 	t.Helper()
 	began := make(chan struct{}, 1)
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*workflow.FinishReply, error) {
+		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
 			began <- struct{}{}
 			if err := handler(ctx); err != nil {
 				return nil, err
@@ -421,10 +422,10 @@ func TestStdioBoundsCallsInFlight(t *testing.T) {
 		running := make(chan struct{}, 10*wire.MaxInFlight)
 		release := make(chan struct{})
 		s, _ := fakeServer(t, func(a *fakeAgent) {
-			a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) {
+			a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
 				running <- struct{}{}
 				<-release
-				return &workflow.FinishReply{Status: workflow.NextStep}, nil
+				return &machine.FinishReply{Status: machine.NextStep}, nil
 			}
 		})
 		const n = wire.MaxInFlight + 50
@@ -451,7 +452,7 @@ func TestStdioLargeReply(t *testing.T) {
 	want := fullFinish()
 	want.BeginStep.Instructions = strings.Repeat("<ö> \"\\\n", 10_000)
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error) { return want, nil }
+		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) { return want, nil }
 	})
 	got := replies(t, overStdio(t, s, hello+finishCall(1)+"\n"+finishCall(3)+"\n"))
 	for _, id := range []string{"1", "3"} {

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"deepwork/session/workflow"
 	"deepwork/transport/web"
 )
 
@@ -71,12 +71,12 @@ func TestTheEndWritesNoSession(t *testing.T) {
 		}
 		return string(data)
 	}
-	freed := into[workflow.StartReply](t, other, "start_workflow", start).BeginStep.SessionID
+	freed := into[machine.StartReply](t, other, "start_workflow", start).BeginStep.SessionID
 	if err := other.Close(); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "the session of a closed connection is free", func() bool { return strings.Contains(record(freed), `"owner": ""`) })
-	id := into[workflow.StartReply](t, cs, "start_workflow", start).BeginStep.SessionID
+	id := into[machine.StartReply](t, cs, "start_workflow", start).BeginStep.SessionID
 	before := record(id)
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -92,9 +92,9 @@ func TestStatelessCallsAreLoggedWithTheirStack(t *testing.T) {
 	s, _ := project(t, func(o *Options) { o.Logger = logger })
 	cs := dial(t, overHTTP(t, s, web.Options{}), "", "")
 	start := `{"goal":"g","job_name":"trip","workflow_name":"plan"%s}`
-	outer := into[workflow.StartReply](t, cs, "start_workflow", fmt.Sprintf(start, "")).BeginStep.SessionID
-	inner := into[workflow.StartReply](t, cs, "start_workflow", fmt.Sprintf(start, `,"parent_session_id":"`+outer+`"`)).BeginStep.SessionID
-	into[workflow.StepReply](t, cs, "get_step", `{"session_id":"`+inner+`"}`)
+	outer := into[machine.StartReply](t, cs, "start_workflow", fmt.Sprintf(start, "")).BeginStep.SessionID
+	inner := into[machine.StartReply](t, cs, "start_workflow", fmt.Sprintf(start, `,"parent_session_id":"`+outer+`"`)).BeginStep.SessionID
+	into[machine.StepReply](t, cs, "get_step", `{"session_id":"`+inner+`"}`)
 	lines := log.lines(t, "call")
 	last := lines[len(lines)-1]
 	if last["session"] != inner || fmt.Sprint(last["stack"]) != "[trip/plan trip/plan]" {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 )
 
 // The figures of the built program, each beside what it is compared with, from
@@ -77,7 +77,7 @@ func (p *program) start(job string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var r workflow.StartReply
+	var r machine.StartReply
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return "", err
 	}

@@ -8,7 +8,6 @@ import (
 
 	"deepwork/catalog"
 	"deepwork/catalog/job"
-	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 
 	"github.com/spf13/cobra"
@@ -90,7 +89,7 @@ func findJob(snapshot *catalog.Snapshot, name string) (*job.Job, error) {
 // does not hide the others.
 func (a *app) showSteps(j *job.Job, asJSON bool) error {
 	var failed []error
-	infos := make([]*workflow.StepInfo, 0, len(j.Steps))
+	infos := make([]*machine.StepInfo, 0, len(j.Steps))
 	for i := range j.Steps {
 		info, err := machine.Preview(j, &j.Steps[i])
 		if err != nil {
@@ -113,7 +112,7 @@ func (a *app) showSteps(j *job.Job, asJSON bool) error {
 }
 
 // printStepInfo prints the texts of a step as they are, under headings.
-func (a *app) printStepInfo(j *job.Job, s *job.Step, info *workflow.StepInfo) {
+func (a *app) printStepInfo(j *job.Job, s *job.Step, info *machine.StepInfo) {
 	fmt.Fprintf(a.out, "=== %s/%s: %s ===\n", j.Name, s.ID, plain(s.Name))
 	fmt.Fprintf(a.out, "\n--- where ---\n")
 	for _, place := range places(j, s.ID) {

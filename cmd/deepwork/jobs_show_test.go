@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 )
 
 // TestShowIsWhatAgentsRead walks an agent through every job that init and the
@@ -29,8 +30,8 @@ func TestShowIsWhatAgentsRead(t *testing.T) {
 		reply := callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "Compare", JobName: name.job, WorkflowName: name.workflow})
 		for string(lookup(reply, "status")) != `"workflow_complete"` {
 			var described struct {
-				BeginStep       *workflow.StepInfo  `json:"begin_step"`
-				ConcurrentSteps []workflow.StepInfo `json:"concurrent_steps"`
+				BeginStep       *machine.StepInfo  `json:"begin_step"`
+				ConcurrentSteps []machine.StepInfo `json:"concurrent_steps"`
 			}
 			if err := json.Unmarshal(reply, &described); err != nil {
 				t.Fatal(err)
@@ -53,13 +54,13 @@ func TestShowIsWhatAgentsRead(t *testing.T) {
 	}
 }
 
-func compareShown(t *testing.T, root, jobName string, read workflow.StepInfo) {
+func compareShown(t *testing.T, root, jobName string, read machine.StepInfo) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "deepwork", "jobs", "show", jobName+"/"+read.StepID, "--json", "--path", root).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var shown workflow.StepInfo
+	var shown machine.StepInfo
 	if err := json.Unmarshal(out, &shown); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func compareShown(t *testing.T, root, jobName string, read workflow.StepInfo) {
 }
 
 // outputsOf gives every output of a step the same file.
-func outputsOf(t *testing.T, step *workflow.StepInfo) json.RawMessage {
+func outputsOf(t *testing.T, step *machine.StepInfo) json.RawMessage {
 	t.Helper()
 	outputs := map[string]any{}
 	for _, o := range step.ExpectedOutputs {

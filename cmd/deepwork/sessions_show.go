@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 )
 
 func (a *app) sessionsShowCommand() *cobra.Command {
@@ -45,7 +46,7 @@ func (a *app) showSession(ctx context.Context, archive *workflow.Archive, id str
 	return nil
 }
 
-func (a *app) printSession(s *workflow.State) {
+func (a *app) printSession(s *machine.State) {
 	field := func(name, value string) {
 		if value = plain(value); value != "" {
 			fmt.Fprintf(a.out, "%-9s %s\n", name+":", strings.TrimLeft(indent(value, strings.Repeat(" ", 10)), " "))
@@ -58,7 +59,7 @@ func (a *app) printSession(s *workflow.State) {
 	field("instance", optional(s.InstanceID))
 	field("branch", s.BranchName)
 	field("parent", optional(s.ParentSessionID))
-	if s.Status == workflow.Active {
+	if s.Status == machine.Active {
 		field("step", s.CurrentStepID)
 	}
 	field("started", stamp(s.StartedAt))
@@ -78,7 +79,7 @@ func (a *app) printSession(s *workflow.State) {
 	}
 }
 
-func (a *app) printProgress(steps workflow.OrderedMap[*workflow.StepProgress]) {
+func (a *app) printProgress(steps machine.OrderedMap[*machine.StepProgress]) {
 	for _, step := range steps {
 		p := step.Value
 		fmt.Fprintf(a.out, "  %s\n", plain(step.Key))

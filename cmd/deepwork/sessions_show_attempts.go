@@ -5,18 +5,18 @@ import (
 	"strings"
 	"time"
 
-	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 )
 
 // printAttempts shows what external reviewers said of a step: each attempt, each
 // verdict, and the content that it was about, so that a person who doubts a verdict
 // can compare the files with it.
-func printAttempts(detail func(format string, args ...any), attempts []*workflow.Attempt) {
+func printAttempts(detail func(format string, args ...any), attempts []*machine.Attempt) {
 	for _, at := range attempts {
 		switch at.State {
-		case workflow.AttemptOpen:
+		case machine.AttemptOpen:
 			detail("review attempt %d, open since %s: its review runs, or was cut off with its server and begins again", at.Number, stamp(at.OpenedAt))
-		case workflow.AttemptVoid:
+		case machine.AttemptVoid:
 			detail("review attempt, void, %s: %s", ended(at), brief(optional(at.Error)))
 		default:
 			told := ""
@@ -35,7 +35,7 @@ func printAttempts(detail func(format string, args ...any), attempts []*workflow
 }
 
 // printVerdict shows one verdict of an attempt.
-func printVerdict(detail func(format string, args ...any), v *workflow.Verdict) {
+func printVerdict(detail func(format string, args ...any), v *machine.Verdict) {
 	of, came := v.RunEach, ""
 	if v.TargetFile != nil {
 		of += " (" + *v.TargetFile + ")"
@@ -58,14 +58,14 @@ func printVerdict(detail func(format string, args ...any), v *workflow.Verdict) 
 	printHashes(detail, "    judged", v.Files)
 }
 
-func printHashes(detail func(format string, args ...any), how string, files []workflow.FileHash) {
+func printHashes(detail func(format string, args ...any), how string, files []machine.FileHash) {
 	for _, f := range files {
 		detail("%s sha256:%s %s", how, f.SHA256, f.Path)
 	}
 }
 
 // ended says from when to when an attempt was.
-func ended(at *workflow.Attempt) string {
+func ended(at *machine.Attempt) string {
 	if at.ClosedAt == nil {
 		return "since " + stamp(at.OpenedAt)
 	}

@@ -27,7 +27,7 @@ type sessionActor struct {
 	engine *Engine
 	id     string
 	handle *stack.Handle
-	state  *State
+	state  *machine.State
 
 	reviews   map[string]*review // that run, by step
 	uncertain error              // a transition that may have been made or not
@@ -53,7 +53,7 @@ func (a *sessionActor) Start(ctx context.Context) error {
 	a.state, a.reviews = s, map[string]*review{}
 	a.handle = a.engine.handles.Of(s, false)
 	a.handle.Publish(s)
-	if s.Status != Active {
+	if s.Status != machine.Active {
 		a.engine.over(a.id)
 	} else {
 		a.engine.notifyMoved(nil, s) // a transition may have been made that nobody was notified of
@@ -89,7 +89,7 @@ func answer[R any](to actor.Reply[R], f func() (R, error)) {
 
 // commit makes a transition: durable first, then known to all. A review whose
 // step it moves on from is cancelled.
-func (a *sessionActor) commit(next *State) error {
+func (a *sessionActor) commit(next *machine.State) error {
 	if err := a.engine.records.Save(next); err != nil {
 		if session.CodeOf(err) == codeUncertain {
 			a.uncertain = err
@@ -101,7 +101,7 @@ func (a *sessionActor) commit(next *State) error {
 	a.engine.notifyMoved(before, next)
 	a.engine.requests.learn(next)
 	a.handle.Publish(next)
-	if next.Status != Active {
+	if next.Status != machine.Active {
 		a.engine.over(a.id)
 	}
 	for _, r := range a.reviews {
@@ -136,11 +136,11 @@ func (a *sessionActor) alias(stored *machine.StoredReply, c machine.Call) error 
 	if next == a.state {
 		return nil
 	}
-	if a.state.Status == Active {
+	if a.state.Status == machine.Active {
 		return a.commit(next)
 	}
 	// Nobody owns a session that has ended: another server may add to it just now.
-	next, err := a.engine.records.Update(a.id, func(now *State) (*State, error) {
+	next, err := a.engine.records.Update(a.id, func(now *machine.State) (*machine.State, error) {
 		if next := now.Alias(stored, c); next != now {
 			return next, nil
 		}
@@ -158,12 +158,12 @@ func (a *sessionActor) alias(stored *machine.StoredReply, c machine.Call) error 
 	return nil
 }
 
-func (a *sessionActor) abort(who caller, explanation string) (*AbortReply, error) {
+func (a *sessionActor) abort(who caller, explanation string) (*machine.AbortReply, error) {
 	r, err := a.repetition(who)
 	if err != nil {
 		return nil, err
 	}
-	if r == nil && a.state.Status != Active {
+	if r == nil && a.state.Status != machine.Active {
 		if r = a.state.ReplayAbort(explanation); r == nil {
 			return nil, a.state.Ended()
 		}
@@ -172,19 +172,19 @@ func (a *sessionActor) abort(who caller, explanation string) (*AbortReply, error
 		}
 	}
 	if r != nil {
-		return machine.ReplyOf[AbortReply](r)
+		return machine.ReplyOf[machine.AbortReply](r)
 	}
 	next, reply := a.state.Abort(who.Call, explanation, a.engine.now())
 	return reply, a.commit(next)
 }
 
-func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string) (*GoToReply, error) {
+func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string) (*machine.GoToReply, error) {
 	if r, err := a.repetition(who); err != nil {
 		return nil, err
 	} else if r != nil {
-		return machine.ReplyOf[GoToReply](r)
+		return machine.ReplyOf[machine.GoToReply](r)
 	}
-	if a.state.Status != Active {
+	if a.state.Status != machine.Active {
 		return nil, a.state.Ended()
 	}
 	def, err := a.engine.definitions.Current(ctx, a.state)

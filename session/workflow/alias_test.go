@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"path/filepath"
 	"testing"
@@ -20,7 +21,7 @@ func TestRepeatedOnSeveralServersAfterTheEnd(t *testing.T) {
 	finish := func(srv *server, request string) {
 		t.Helper()
 		r, err := srv.Connect("local").Finish(ctx, FinishArgs{Outputs: json.RawMessage("{}"), StepID: new("a"), SessionID: &id, RequestID: &request})
-		if err != nil || r.Status != WorkflowComplete {
+		if err != nil || r.Status != machine.WorkflowComplete {
 			t.Fatalf("%s: %+v, %v", request, r, err)
 		}
 	}
@@ -30,7 +31,7 @@ func TestRepeatedOnSeveralServersAfterTheEnd(t *testing.T) {
 	finish(second, "four")
 	s := p.record(id)
 	for _, request := range []string{"one", "two", "three", "four"} {
-		if s.StoredReply(ToolFinish, request) == nil {
+		if s.StoredReply(machine.ToolFinish, request) == nil {
 			t.Errorf("the reply to request %s is not kept", request)
 		}
 	}

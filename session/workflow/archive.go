@@ -105,7 +105,7 @@ func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) {
 		if s.ParentSessionID != nil {
 			i.Parent = *s.ParentSessionID
 		}
-		if s.Status == Active && s.Owner != "" {
+		if s.Status == machine.Active && s.Owner != "" {
 			lives, known := alive[s.Owner]
 			if !known {
 				lives = a.read.Alive(s.Owner)
@@ -125,7 +125,7 @@ func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) {
 func (a *Archive) Damaged() ([]string, error) { return a.read.Damaged(context.Background()) }
 
 // Read returns one session.
-func (a *Archive) Read(id string) (*State, error) {
+func (a *Archive) Read(id string) (*machine.State, error) {
 	if !machine.IsSessionID(id) {
 		return nil, session.Wrong("bad_session_id", "'%s' is no session id: it is 8 hexadecimal characters, as `deepwork sessions list` shows it.", jsontext.Clip(id, 100))
 	}
@@ -152,15 +152,15 @@ func (a *Archive) Abort(ctx context.Context, id, reason string, requests store.R
 		return err
 	}
 	owner := ""
-	_, err = w.Update(id, func(s *State) (*State, error) {
-		if s.Status != Active {
+	_, err = w.Update(id, func(s *machine.State) (*machine.State, error) {
+		if s.Status != machine.Active {
 			return nil, s.Ended()
 		}
 		if s.Owner != w.Server() && w.Alive(s.Owner) {
 			owner = s.Owner
 			return nil, nil
 		}
-		next, _ := s.Abort(machine.Call{Tool: ToolAbort}, reason, time.Now().UTC().Truncate(time.Microsecond))
+		next, _ := s.Abort(machine.Call{Tool: machine.ToolAbort}, reason, time.Now().UTC().Truncate(time.Microsecond))
 		next.Owner = ""
 		return next, nil
 	})
@@ -186,7 +186,7 @@ func (a *Archive) Prunable(ctx context.Context, cutoff time.Time) ([]SessionInfo
 		return nil, err
 	}
 	return slices.DeleteFunc(all, func(s SessionInfo) bool {
-		ended := s.Status == string(Completed) || s.Status == string(Aborted)
+		ended := s.Status == string(machine.Completed) || s.Status == string(machine.Aborted)
 		return !ended || !s.UpdatedAt.Before(cutoff)
 	}), nil
 }
@@ -239,6 +239,6 @@ func (a *Archive) ActiveIn(ctx context.Context, jobName string) ([]SessionInfo, 
 		return nil, err
 	}
 	return slices.DeleteFunc(all, func(s SessionInfo) bool {
-		return s.Status != string(Active) || s.JobName != jobName
+		return s.Status != string(machine.Active) || s.JobName != jobName
 	}), nil
 }

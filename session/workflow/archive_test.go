@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -55,8 +56,8 @@ func TestArchive(t *testing.T) {
 		t.Errorf("active in alpha: %v, %v", in, err)
 	}
 	raw, err := a.Show(ctx, done)
-	var shown State
-	if err != nil || json.Unmarshal(raw, &shown) != nil || shown.SessionID != done || shown.Status != Completed {
+	var shown machine.State
+	if err != nil || json.Unmarshal(raw, &shown) != nil || shown.SessionID != done || shown.Status != machine.Completed {
 		t.Errorf("shown %s, %v", raw, err)
 	}
 	_, err = a.Show(ctx, "../../x")
@@ -68,7 +69,7 @@ func TestArchive(t *testing.T) {
 	if err := a.Abort(ctx, open, "by hand", silent); err != nil {
 		t.Fatal(err)
 	}
-	if s := p.record(open); s.Status != Aborted || *s.AbortReason != "by hand" {
+	if s := p.record(open); s.Status != machine.Aborted || *s.AbortReason != "by hand" {
 		t.Errorf("record %s", toJSON(t, s))
 	}
 	if ids, err := a.Prune(ctx, time.Now().Add(-time.Hour)); err != nil || len(ids) != 0 {

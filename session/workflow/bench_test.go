@@ -32,12 +32,14 @@ import (
 // the memory in which transitions are measured.
 type memory struct {
 	mu   sync.RWMutex
-	cold map[string]*[]byte // by id: the body of one that was only created
-	body *[]byte            // the one that was kept last
-	hot  map[string]*State  // saved since they were created
+	cold map[string]*[]byte        // by id: the body of one that was only created
+	body *[]byte                   // the one that was kept last
+	hot  map[string]*machine.State // saved since they were created
 }
 
-func newMemory() *memory { return &memory{cold: map[string]*[]byte{}, hot: map[string]*State{}} }
+func newMemory() *memory {
+	return &memory{cold: map[string]*[]byte{}, hot: map[string]*machine.State{}}
+}
 
 // idHere stands in a body for its session's id.
 const idHere = "<session>"
@@ -45,7 +47,7 @@ const idHere = "<session>"
 func (r *memory) Server() string         { return "this" }
 func (r *memory) Alive(s string) bool    { return s == "this" }
 func (r *memory) Describe(string) string { return "" }
-func (r *memory) Create(s *State) error {
+func (r *memory) Create(s *machine.State) error {
 	body, err := s.Encode()
 	if err != nil {
 		return err
@@ -62,7 +64,7 @@ func (r *memory) Create(s *State) error {
 	r.cold[s.SessionID] = r.body
 	return nil
 }
-func (r *memory) Save(s *State) error {
+func (r *memory) Save(s *machine.State) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hot[s.SessionID] = s
@@ -70,8 +72,8 @@ func (r *memory) Save(s *State) error {
 }
 func (r *memory) FindRequest(store.Key) ([]string, error) { return nil, nil }
 func (r *memory) Forget(string)                           {}
-func (r *memory) Release(s *State) error                  { return r.Save(s) }
-func (r *memory) Load(id string) (*State, error) {
+func (r *memory) Release(s *machine.State) error          { return r.Save(s) }
+func (r *memory) Load(id string) (*machine.State, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if s := r.hot[id]; s != nil {
@@ -82,8 +84,8 @@ func (r *memory) Load(id string) (*State, error) {
 	}
 	return nil, unknownSession(id)
 }
-func (r *memory) Peek(id string) (*State, error) { return r.Load(id) }
-func (r *memory) Update(id string, change func(*State) (*State, error)) (*State, error) {
+func (r *memory) Peek(id string) (*machine.State, error) { return r.Load(id) }
+func (r *memory) Update(id string, change func(*machine.State) (*machine.State, error)) (*machine.State, error) {
 	s, err := r.Load(id)
 	if err != nil {
 		return nil, err
@@ -115,7 +117,9 @@ func newFixed(def *machine.Definition) fixed {
 	return fixed{def, texts}
 }
 
-func (d fixed) Current(context.Context, *State) (*machine.Definition, error) { return d.def, nil }
+func (d fixed) Current(context.Context, *machine.State) (*machine.Definition, error) {
+	return d.def, nil
+}
 func (d fixed) Texts(*machine.Definition, job.Entry) (machine.Instructions, error) {
 	return d.texts, nil
 }
@@ -163,7 +167,7 @@ func beginMany(b testing.TB, e *Engine, def *machine.Definition, n int) (*Conn, 
 		if i%100 == 0 {
 			c = e.Connect("local")
 		}
-		s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Owner: e.records.Server(), At: at, Call: machine.Call{Tool: ToolStart}, Texts: machine.Instructions{}})
+		s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Owner: e.records.Server(), At: at, Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -235,7 +239,7 @@ func BenchmarkTransitionInMemory(b *testing.B) {
 			}
 			runtime.GC()
 			empty := FinishArgs{Outputs: json.RawMessage("{}"), SessionID: &id}
-			who, err := c.caller(ToolFinish, nil, empty)
+			who, err := c.caller(machine.ToolFinish, nil, empty)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -294,7 +298,7 @@ func BenchmarkStackDepth(b *testing.B) {
 			c := e.Connect("local")
 			var parent *string
 			for range depth {
-				s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Owner: "this", Parent: parent, At: e.now(), Call: machine.Call{Tool: ToolStart}, Texts: machine.Instructions{}})
+				s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Owner: "this", Parent: parent, At: e.now(), Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -329,16 +333,16 @@ func BenchmarkEncode(b *testing.B) {
 		b.Run(fmt.Sprintf("step=%d", done), func(b *testing.B) {
 			def := loop(b, 301)
 			at := time.Now().UTC()
-			s, _, err := machine.Begin(def, machine.NewSession{SessionID: "00000001", Goal: "g", Owner: "o", At: at, Call: machine.Call{Tool: ToolStart}, Texts: machine.Instructions{}})
+			s, _, err := machine.Begin(def, machine.NewSession{SessionID: "00000001", Goal: "g", Owner: "o", At: at, Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
 			if err != nil {
 				b.Fatal(err)
 			}
-			step := func() *State {
+			step := func() *machine.State {
 				p, err := s.PlanFinish(def, nil, nil)
 				if err != nil {
 					b.Fatal(err)
 				}
-				n, _ := s.Finish(def, p, machine.FinishInput{Call: machine.Call{Tool: ToolFinish}, At: at, Texts: machine.Instructions{}})
+				n, _ := s.Finish(def, p, machine.FinishInput{Call: machine.Call{Tool: machine.ToolFinish}, At: at, Texts: machine.Instructions{}})
 				return n
 			}
 			for range done - 1 {

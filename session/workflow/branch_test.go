@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"deepwork/session/workflow/machine"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,7 +64,7 @@ func TestGitBranchModes(t *testing.T) {
 	p.simple("alpha")
 	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit:\n  branch: create\n")
 	c := p.open().Connect("local")
-	begin := func() (*StartReply, error) {
+	begin := func() (*machine.StartReply, error) {
 		return c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("i")})
 	}
 	_, err := begin()

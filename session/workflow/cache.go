@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"deepwork/session/workflow/machine"
 	"sync"
 	"time"
 
@@ -32,11 +33,11 @@ func (l *recordCache) skip(info store.Info, identity string) bool {
 	return ok && s.at.Equal(info.ModTime) && (s.over || s.identity != identity)
 }
 
-func (l *recordCache) add(info store.Info, s *State) {
+func (l *recordCache) add(info store.Info, s *machine.State) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.m == nil || len(l.m) >= maxCached {
 		l.m = map[string]cachedRecord{}
 	}
-	l.m[info.ID] = cachedRecord{at: info.ModTime, identity: s.Identity, over: s.Status != Active}
+	l.m[info.ID] = cachedRecord{at: info.ModTime, identity: s.Identity, over: s.Status != machine.Active}
 }

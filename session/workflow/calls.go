@@ -83,17 +83,17 @@ type FinishArgs struct {
 // Finish reports a step as finished (seed 000, 001.4). Called again with the
 // step_id and outputs of the step that was finished last, or with the same
 // request_id, it returns the same reply and moves nothing.
-func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*FinishReply, error) {
+func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, error) {
 	arrived, id := time.Now(), a.RequestID
 	a.RequestID = nil
-	return call(ctx, c, ToolFinish, id, a, func(who caller) (*FinishReply, string, error) {
+	return call(ctx, c, machine.ToolFinish, id, a, func(who caller) (*machine.FinishReply, string, error) {
 		f, err := c.finish(ctx, who, a, arrived)
 		if err != nil {
 			return nil, "", err
 		}
 		return f.Reply, f.ID, nil
-	}, func(r *FinishReply, id string, _ *stack.Handle) {
-		if r.Status == WorkflowComplete {
+	}, func(r *machine.FinishReply, id string, _ *stack.Handle) {
+		if r.Status == machine.WorkflowComplete {
 			r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, id)
 		}
 		r.Stack = c.stackOf(ctx, id)
@@ -114,7 +114,7 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 			}
 		})
 	}
-	same := func(have Outputs) bool { return machine.SameOutputs(a.Outputs, have) }
+	same := func(have machine.Outputs) bool { return machine.SameOutputs(a.Outputs, have) }
 	if a.SessionID == nil && a.StepID != nil {
 		// The session that this step ended has left the stack: the call may be
 		// the repetition of the one whose reply was lost.
@@ -153,12 +153,14 @@ type AbortArgs struct {
 }
 
 // Abort ends a session and takes it off the stack (seed 000, 001.6).
-func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*AbortReply, error) {
+func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*machine.AbortReply, error) {
 	id := a.RequestID
 	a.RequestID = nil
-	return call(ctx, c, ToolAbort, id, a, func(who caller) (*AbortReply, string, error) {
-		return move(ctx, c, a.SessionID, func(_ context.Context, s *sessionActor) (*AbortReply, error) { return s.abort(who, a.Explanation) })
-	}, func(r *AbortReply, id string, _ *stack.Handle) {
+	return call(ctx, c, machine.ToolAbort, id, a, func(who caller) (*machine.AbortReply, string, error) {
+		return move(ctx, c, a.SessionID, func(_ context.Context, s *sessionActor) (*machine.AbortReply, error) {
+			return s.abort(who, a.Explanation)
+		})
+	}, func(r *machine.AbortReply, id string, _ *stack.Handle) {
 		r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, id)
 		r.Stack = c.stackOf(ctx, id)
 	})
@@ -185,7 +187,7 @@ type StepArgs struct {
 
 // Step reads the current step without moving; it takes a session up as well
 // (DESIGN "Stacks").
-func (c *Conn) Step(ctx context.Context, a StepArgs) (*StepReply, error) {
+func (c *Conn) Step(ctx context.Context, a StepArgs) (*machine.StepReply, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
@@ -194,7 +196,7 @@ func (c *Conn) Step(ctx context.Context, a StepArgs) (*StepReply, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := ask(ctx, c.engine, h.ID, func(ctx context.Context, a *sessionActor) (*StepReply, error) {
+	r, err := ask(ctx, c.engine, h.ID, func(ctx context.Context, a *sessionActor) (*machine.StepReply, error) {
 		return a.step(ctx, caller{Identity: c.identity})
 	})
 	if err != nil {
@@ -214,10 +216,12 @@ type GoToArgs struct {
 // GoTo goes back to an earlier step, or begins the current one again: the
 // progress of that step and all later ones is cleared and kept in the session's
 // history; files stay.
-func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*GoToReply, error) {
+func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*machine.GoToReply, error) {
 	id := a.RequestID
 	a.RequestID = nil
-	return call(ctx, c, ToolGoTo, id, a, func(who caller) (*GoToReply, string, error) {
-		return move(ctx, c, a.SessionID, func(ctx context.Context, s *sessionActor) (*GoToReply, error) { return s.goTo(ctx, who, a.StepID) })
-	}, func(r *GoToReply, id string, _ *stack.Handle) { r.Stack = c.stackOf(ctx, id) })
+	return call(ctx, c, machine.ToolGoTo, id, a, func(who caller) (*machine.GoToReply, string, error) {
+		return move(ctx, c, a.SessionID, func(ctx context.Context, s *sessionActor) (*machine.GoToReply, error) {
+			return s.goTo(ctx, who, a.StepID)
+		})
+	}, func(r *machine.GoToReply, id string, _ *stack.Handle) { r.Stack = c.stackOf(ctx, id) })
 }

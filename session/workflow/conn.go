@@ -69,36 +69,36 @@ func (e *Engine) ConnectStateless(identity string) *Conn {
 
 // Stack returns the stack as it is now, bottom first. It never blocks. A
 // stateless Conn, which has none, returns an empty one; see StackOf.
-func (c *Conn) Stack() []StackEntry { return entries(c.stack.Handles()) }
+func (c *Conn) Stack() []machine.StackEntry { return entries(c.stack.Handles()) }
 
 // StackOf returns the stack that a call with this session_id is about: of a
 // stateless Conn the session and what it is nested in, bottom first, as far as
 // they are on its stack; of any other its whole stack. nil means no session_id.
 // It waits for no session.
-func (c *Conn) StackOf(ctx context.Context, sessionID *string) []StackEntry {
+func (c *Conn) StackOf(ctx context.Context, sessionID *string) []machine.StackEntry {
 	if sessionID == nil {
 		return c.Stack()
 	}
 	return c.stackOf(ctx, *sessionID)
 }
 
-func (c *Conn) stackOf(ctx context.Context, id string) []StackEntry {
+func (c *Conn) stackOf(ctx context.Context, id string) []machine.StackEntry {
 	if !c.stateless {
 		return c.Stack()
 	}
 	hs, err := c.stack.Chain(ctx, id)
 	if err != nil {
-		return []StackEntry{} // the connection is closing
+		return []machine.StackEntry{} // the connection is closing
 	}
 	return entries(hs)
 }
 
 // entries returns the sessions that are still active.
-func entries(hs []*stack.Handle) []StackEntry {
-	out := make([]StackEntry, 0, len(hs))
+func entries(hs []*stack.Handle) []machine.StackEntry {
+	out := make([]machine.StackEntry, 0, len(hs))
 	for _, h := range hs {
-		if v := h.View(); v.Status == Active {
-			out = append(out, StackEntry{Workflow: v.Workflow, Step: v.Step, SessionID: h.ID})
+		if v := h.View(); v.Status == machine.Active {
+			out = append(out, machine.StackEntry{Workflow: v.Workflow, Step: v.Step, SessionID: h.ID})
 		}
 	}
 	return out
@@ -151,21 +151,21 @@ func (c *Conn) only(ctx context.Context) (string, error) {
 	}
 	var b strings.Builder
 	b.WriteString("Several workflows are active, and this request comes without a connection to tell them apart. Pass session_id to say which one you mean:")
-	ids := listSessions(&b, found, more, func(*State) string { return "" })
+	ids := listSessions(&b, found, more, func(*machine.State) string { return "" })
 	return "", session.NotNow("session_id_needed", "%s", b.String()).With("session_ids", ids)
 }
 
 // onlyStack is the stack of get_workflows, which takes nothing up.
-func (c *Conn) onlyStack(ctx context.Context) []StackEntry {
+func (c *Conn) onlyStack(ctx context.Context) []machine.StackEntry {
 	if !c.stateless {
 		return c.Stack()
 	}
 	found, more := c.engine.resumable(ctx, c.identity, 1)
 	if len(found) != 1 || more {
-		return []StackEntry{}
+		return []machine.StackEntry{}
 	}
 	s := found[0]
-	return []StackEntry{{Workflow: s.JobName + "/" + s.WorkflowName, Step: s.CurrentStepID, SessionID: s.SessionID}}
+	return []machine.StackEntry{{Workflow: s.JobName + "/" + s.WorkflowName, Step: s.CurrentStepID, SessionID: s.SessionID}}
 }
 
 // resumed returns what goes on below a session that ended (seed 000, 001.6.8).

@@ -22,7 +22,7 @@ type definitions interface {
 	// Current returns the definition for a session: the job as it is now where
 	// that still has the workflow and the current step, else the kept one.
 	// It writes nothing.
-	Current(ctx context.Context, s *State) (*machine.Definition, error)
+	Current(ctx context.Context, s *machine.State) (*machine.Definition, error)
 	// Texts reads the instructions of the steps of an entry, now.
 	Texts(def *machine.Definition, entry job.Entry) (machine.Instructions, error)
 	// KeptTexts returns those that were kept when the entry began.
@@ -45,7 +45,7 @@ func newJobDefinitions(c *catalog.Catalog, r records) *jobDefinitions {
 	return &jobDefinitions{catalog: c, records: r, known: map[string]map[string]string{}}
 }
 
-func (d *jobDefinitions) Current(ctx context.Context, s *State) (*machine.Definition, error) {
+func (d *jobDefinitions) Current(ctx context.Context, s *machine.State) (*machine.Definition, error) {
 	snap, err := d.catalog.FreshJob(ctx, s.JobName)
 	if err != nil {
 		return nil, fmt.Errorf("looking for job %s: %w", s.JobName, err)

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"deepwork/session/workflow/machine"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,7 +59,7 @@ func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
 			if step, err := c.Step(ctx, StepArgs{}); err != nil || step.BeginStep.Instructions != "Do two.\n" {
 				t.Errorf("get_step %s, %v", toJSON(t, step), err)
 			}
-			if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.Status != WorkflowComplete {
+			if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.Status != machine.WorkflowComplete {
 				t.Errorf("reply %s", toJSON(t, r))
 			}
 		})

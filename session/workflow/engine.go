@@ -6,6 +6,7 @@ package workflow
 import (
 	"cmp"
 	"context"
+	"deepwork/session/workflow/machine"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -160,20 +161,20 @@ func (e *Engine) now() time.Time { return e.Now().UTC().Truncate(time.Microsecon
 
 // claim reads a session and makes this server its owner, unless a living one is
 // (DESIGN "Several servers, one project").
-func (e *Engine) claim(id string) (*State, error) {
+func (e *Engine) claim(id string) (*machine.State, error) {
 	s, err := e.records.Load(id)
 	if err != nil {
 		return nil, err
 	}
-	if s.Status != Active || s.Owner == e.records.Server() {
+	if s.Status != machine.Active || s.Owner == e.records.Server() {
 		return s, nil
 	}
 	if e.records.Alive(s.Owner) {
 		return nil, e.owned(s)
 	}
 	previous := s.Owner
-	s, err = e.records.Update(id, func(now *State) (*State, error) {
-		if now.Status != Active {
+	s, err = e.records.Update(id, func(now *machine.State) (*machine.State, error) {
+		if now.Status != machine.Active {
 			return nil, nil
 		}
 		if now.Owner != e.records.Server() && e.records.Alive(now.Owner) {
@@ -189,13 +190,13 @@ func (e *Engine) claim(id string) (*State, error) {
 		}
 		return nil, err
 	}
-	if s.Status == Active && previous != "" {
+	if s.Status == machine.Active && previous != "" {
 		e.Logger.Info("session taken over from a server that is gone", "session", id, "server", previous)
 	}
 	return s, err
 }
 
-func (e *Engine) owned(s *State) error {
+func (e *Engine) owned(s *machine.State) error {
 	return session.NotNow("session_owned",
 		"Session '%s' is in use by another deepwork server that is running (%s). Go on there, or stop that server and call again.",
 		s.SessionID, e.records.Describe(s.Owner)).With("session_id", s.SessionID).With("owner", s.Owner)

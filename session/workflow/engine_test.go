@@ -94,7 +94,7 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 		t.Errorf("stack %s", got)
 	}
 	s := p.record(b.SessionID)
-	if s.Status != Active || s.Goal != "the goal" || s.Progress("one") == nil || s.Progress("one").CompletedAt != nil {
+	if s.Status != machine.Active || s.Goal != "the goal" || s.Progress("one") == nil || s.Progress("one").CompletedAt != nil {
 		t.Errorf("record %s", toJSON(t, s))
 	}
 	if fi, err := os.Stat(filepath.Join(TmpDir(p.root), "session_"+b.SessionID+".json")); err != nil || fi.Mode().Perm() != 0o600 {
@@ -138,7 +138,7 @@ func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
 	p.write("r2.md", "x")
 
 	r := p.finish(c, `{"outputs":{"report":"r1.md"},"notes":"went well"}`)
-	if r.Status != NextStep || r.BeginStep.StepID != "two" || r.BeginStep.Instructions != "Do two.\n" || len(r.Stack) != 1 || r.Stack[0].Step != "two" {
+	if r.Status != machine.NextStep || r.BeginStep.StepID != "two" || r.BeginStep.Instructions != "Do two.\n" || len(r.Stack) != 1 || r.Stack[0].Step != "two" {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
 	s := p.record(id)
@@ -146,7 +146,7 @@ func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
 		t.Errorf("record %s", toJSON(t, s))
 	}
 	r = p.finish(c, `{"outputs":{"report":"r2.md"}}`)
-	if r.Status != WorkflowComplete || len(r.Stack) != 0 || r.BeginStep != nil {
+	if r.Status != machine.WorkflowComplete || len(r.Stack) != 0 || r.BeginStep != nil {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
 	if !strings.Contains(*r.Summary, "alpha/main' is completed") {
@@ -155,7 +155,7 @@ func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
 	if got := toJSON(t, r.AllOutputs); got != `{"report":"r2.md"}` {
 		t.Errorf("all_outputs %s", got)
 	}
-	if s := p.record(id); s.Status != Completed || s.CompletedAt == nil {
+	if s := p.record(id); s.Status != machine.Completed || s.CompletedAt == nil {
 		t.Errorf("record %s", toJSON(t, s))
 	}
 }
@@ -235,12 +235,12 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 	}
 	// 5.3: optional ones may be left out; links and absolute paths inside are fine.
 	r := p.finish(c, `{"outputs":{"parts":["dir/b.md","`+filepath.ToSlash(filepath.Join(p.root, "a.md"))+`"],"report":"abs.md","extra":null}}`)
-	if r.Status != WorkflowComplete || !strings.HasPrefix(toJSON(t, r.AllOutputs), `{"report":"abs.md","parts":["dir/b.md"`) {
+	if r.Status != machine.WorkflowComplete || !strings.HasPrefix(toJSON(t, r.AllOutputs), `{"report":"abs.md","parts":["dir/b.md"`) {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
 	// Seed 001: a list, where the step declares exactly one output.
 	p.start(c, "single", "main")
-	if r := p.finish(c, `{"outputs":["a.md","dir/b.md"]}`); r.Status != WorkflowComplete {
+	if r := p.finish(c, `{"outputs":["a.md","dir/b.md"]}`); r.Status != machine.WorkflowComplete {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
 }
@@ -254,7 +254,7 @@ func TestReq001_4_10_SelfReview(t *testing.T) {
 	c := p.open().Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"notes":"be kind","quality_review_override_reason":"  "}`)
-	if r.Status != NeedsWork {
+	if r.Status != machine.NeedsWork {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
 	name := ".deepwork/tmp/quality_review_" + id + "_one.md"
@@ -277,7 +277,7 @@ func TestReq001_4_10_SelfReview(t *testing.T) {
 	}
 	// 001.4.9: an override skips the review, and is recorded.
 	r = p.finish(c, `{"outputs":{"report":"r.md"},"quality_review_override_reason":"a subagent passed it"}`)
-	if r.Status != WorkflowComplete {
+	if r.Status != machine.WorkflowComplete {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
 	o := p.record(id).Progress("one").Overrides
@@ -292,7 +292,7 @@ func TestReq001_1_9_WithoutQualityGateReviewsAreSkipped(t *testing.T) {
 	p.write("r.md", "x")
 	c := p.open(func(o *Options) { o.Reviews = false }).Connect("local")
 	p.start(c, "alpha", "main")
-	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.Status != WorkflowComplete {
+	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.Status != machine.WorkflowComplete {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
 }
@@ -314,7 +314,7 @@ func TestReq001_6_AbortTellsWhatIsResumed(t *testing.T) {
 	if r.AbortedWorkflow != "beta/main" || r.AbortedStep != "one" || r.Explanation != "wrong turn" || *r.ResumedWorkflow != "alpha/main" || *r.ResumedStep != "one" || len(r.Stack) != 2 {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
-	if s := p.record(b); s.Status != Aborted || *s.AbortReason != "wrong turn" {
+	if s := p.record(b); s.Status != machine.Aborted || *s.AbortReason != "wrong turn" {
 		t.Errorf("record %s", toJSON(t, s))
 	}
 	again, err := c.Abort(ctx, AbortArgs{Explanation: "wrong turn", SessionID: &b})
@@ -346,6 +346,6 @@ func FuzzOutputs(f *testing.F) {
 		} else if session.CodeOf(err) == "" {
 			t.Fatalf("not a refusal: %v", err)
 		}
-		machine.SameOutputs(raw, Outputs{{Key: "a_out", Value: OutputValue{Paths: []string{"x"}}}})
+		machine.SameOutputs(raw, machine.Outputs{{Key: "a_out", Value: machine.OutputValue{Paths: []string{"x"}}}})
 	})
 }

@@ -15,11 +15,11 @@ type Execution struct {
 	SessionID    string
 	JobName      string
 	WorkflowName string
-	Status       SessionStatus
-	StepID       string  // the current one; of one that has ended, the last
-	Done, Total  int     // steps of the workflow, members of groups included
-	Outputs      Outputs // of all completed steps, merged as finished_step's all_outputs are
-	AbortReason  *string // of one that was aborted
+	Status       machine.SessionStatus
+	StepID       string          // the current one; of one that has ended, the last
+	Done, Total  int             // steps of the workflow, members of groups included
+	Outputs      machine.Outputs // of all completed steps, merged as finished_step's all_outputs are
+	AbortReason  *string         // of one that was aborted
 }
 
 // Execution returns how far a session of this identity is, whichever connection or

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"deepwork/session/workflow/machine"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,7 +18,7 @@ func TestExecution(t *testing.T) {
 	srv, other := p.open(), p.open()
 	c := srv.Connect("ann")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	look := func(s *server, done int, status SessionStatus) *Execution {
+	look := func(s *server, done int, status machine.SessionStatus) *Execution {
 		t.Helper()
 		x, err := s.Execution(ctx, "ann", id)
 		if err != nil {
@@ -28,23 +29,23 @@ func TestExecution(t *testing.T) {
 		}
 		return x
 	}
-	look(srv, 0, Active)
+	look(srv, 0, machine.Active)
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	if x := look(other, 1, Active); x.StepID != "two" {
+	if x := look(other, 1, machine.Active); x.StepID != "two" {
 		t.Errorf("at %s", x.StepID)
 	}
 	if p.record(id).Owner != srv.records.Server() {
 		t.Error("looking took it over")
 	}
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	if x := look(other, 2, Completed); toJSON(t, x.Outputs) != `{"report":"r.md"}` {
+	if x := look(other, 2, machine.Completed); toJSON(t, x.Outputs) != `{"report":"r.md"}` {
 		t.Errorf("outputs %s", toJSON(t, x.Outputs))
 	}
 	// What was done is known when the job, and what was kept of it, are gone.
 	if err := os.RemoveAll(filepath.Join(p.root, ".deepwork", "jobs", "alpha")); err != nil {
 		t.Fatal(err)
 	}
-	if x := look(p.open(), 2, Completed); toJSON(t, x.Outputs) != `{"report":"r.md"}` {
+	if x := look(p.open(), 2, machine.Completed); toJSON(t, x.Outputs) != `{"report":"r.md"}` {
 		t.Errorf("outputs %s", toJSON(t, x.Outputs))
 	}
 

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"deepwork/session/workflow/machine"
 	"errors"
 	"os"
 	"path/filepath"
@@ -20,21 +21,21 @@ type failing struct {
 
 var errNoSpace = errors.New("no space left on device")
 
-func (f *failing) Save(s *State) error {
+func (f *failing) Save(s *machine.State) error {
 	if f.fail.Load() {
 		return notSaved(s.SessionID, errNoSpace)
 	}
 	return f.records.Save(s)
 }
 
-func (f *failing) Release(s *State) error {
+func (f *failing) Release(s *machine.State) error {
 	if f.fail.Load() {
 		return errNoSpace
 	}
 	return f.records.Release(s)
 }
 
-func (f *failing) Create(s *State) error {
+func (f *failing) Create(s *machine.State) error {
 	if f.fail.Load() {
 		return notSaved(s.SessionID, errNoSpace)
 	}
@@ -89,10 +90,10 @@ func TestAVanishedFolderIsMadeAgain(t *testing.T) {
 	if err := os.RemoveAll(TmpDir(p.root)); err != nil {
 		t.Fatal(err)
 	}
-	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.Status != WorkflowComplete {
+	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.Status != machine.WorkflowComplete {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
-	if s := p.record(id); s.Status != Completed || len(s.StepProgress) != 2 {
+	if s := p.record(id); s.Status != machine.Completed || len(s.StepProgress) != 2 {
 		t.Errorf("record %s", toJSON(t, s))
 	}
 }

@@ -19,7 +19,7 @@ import (
 // finished is what came of a finished_step.
 type finished struct {
 	ID       string
-	Reply    *FinishReply
+	Reply    *machine.FinishReply
 	Recorded bool // a transition was made, or the answer was stored; else it was a repetition, or needs work
 }
 
@@ -39,7 +39,7 @@ type finishCall struct {
 	// attempt is how many attempts the step had, this one included, when the call
 	// joined the review that is its attempt; 0 if it has not.
 	attempt int
-	outputs Outputs // as they were found valid
+	outputs machine.Outputs // as they were found valid
 }
 
 // left reports whether the caller has left: then nothing must be moved, since
@@ -59,7 +59,7 @@ type candidate struct {
 	m        *finishCall
 	def      *machine.Definition
 	plan     *machine.Plan
-	outputs  Outputs
+	outputs  machine.Outputs
 	override *machine.Override
 }
 
@@ -105,9 +105,9 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 		done, err = a.again(r, m.Call)
 		return nil, done, err
 	}
-	same := func(have Outputs) bool { return machine.SameOutputs(m.args.Outputs, have) }
+	same := func(have machine.Outputs) bool { return machine.SameOutputs(m.args.Outputs, have) }
 	c = &candidate{m: m}
-	if a.state.Status == Active {
+	if a.state.Status == machine.Active {
 		if c.def, err = a.engine.definitions.Current(ctx, a.state); err != nil {
 			return nil, nil, err
 		}
@@ -136,7 +136,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 }
 
 // complete makes the transition from base.
-func (a *sessionActor) complete(ctx context.Context, base *State, c *candidate) (*finished, error) {
+func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *candidate) (*finished, error) {
 	f := machine.FinishInput{Call: c.m.Call, At: a.engine.now(), Outputs: c.outputs, Notes: c.m.args.Notes, Override: c.override}
 	var err error
 	if c.plan.Next != nil {
@@ -155,7 +155,7 @@ func (a *sessionActor) complete(ctx context.Context, base *State, c *candidate) 
 		return nil, err
 	}
 	var ended *stack.Ended
-	if next.Status != Active {
+	if next.Status != machine.Active {
 		ended = &stack.Ended{ID: a.id, Step: c.plan.Step.ID, Outputs: c.outputs, Named: c.m.args.SessionID != nil}
 	}
 	c.m.conn.stack.Moved(a.engine.ctx, ended) // here, because the caller may have left
@@ -167,7 +167,7 @@ func (a *sessionActor) again(stored *machine.StoredReply, c machine.Call) (*fini
 	if err := a.alias(stored, c); err != nil {
 		return nil, err
 	}
-	r, err := machine.ReplyOf[FinishReply](stored)
+	r, err := machine.ReplyOf[machine.FinishReply](stored)
 	if err != nil {
 		return nil, err
 	}
@@ -187,8 +187,8 @@ func (a *sessionActor) selfReview(c *candidate) (*finished, error) {
 	if err != nil {
 		return nil, notSaved(a.id, fmt.Errorf("writing the review's instructions: %w", err))
 	}
-	return &finished{ID: a.id, Reply: &FinishReply{
-		Status: NeedsWork,
+	return &finished{ID: a.id, Reply: &machine.FinishReply{
+		Status: machine.NeedsWork,
 		Notice: machine.NoticeOf(c.def),
 		Feedback: new(fmt.Sprintf(`Quality review required for step '%s' before it is finished.
 

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"deepwork/session/workflow/machine"
 	"fmt"
 	"strings"
 	"sync"
@@ -47,7 +48,7 @@ func TestGroupWithoutStepIDAdvancesWithItsPrimary(t *testing.T) {
 	c := p.open().Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	if r.Status != NextStep || r.BeginStep.StepID != "d" {
+	if r.Status != machine.NextStep || r.BeginStep.StepID != "d" {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
 	s := p.record(id)
@@ -68,7 +69,7 @@ func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
 	c := p.open().Connect("local")
 	p.start(c, "alpha", "main")
 	r := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
-	if r.Status != NextStep || r.BeginStep != nil || strings.Join(r.PendingConcurrentSteps, " ") != "a c" || !strings.Contains(*r.Feedback, "wait") {
+	if r.Status != machine.NextStep || r.BeginStep != nil || strings.Join(r.PendingConcurrentSteps, " ") != "a c" || !strings.Contains(*r.Feedback, "wait") {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
 	if again := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`); toJSON(t, again) != toJSON(t, r) {
@@ -93,7 +94,7 @@ func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
 	r = p.finish(c, `{"outputs":{}}`)
-	if r.Status != WorkflowComplete || toJSON(t, r.AllOutputs) != `{"report":"r.md","b_out":"r.md"}` {
+	if r.Status != machine.WorkflowComplete || toJSON(t, r.AllOutputs) != `{"report":"r.md","b_out":"r.md"}` {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
 }

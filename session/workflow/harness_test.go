@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -143,7 +144,7 @@ func (s *server) stop() {
 	}
 }
 
-func (p *project) start(c *Conn, jobName, workflow string) *StartReply {
+func (p *project) start(c *Conn, jobName, workflow string) *machine.StartReply {
 	p.t.Helper()
 	r, err := c.Start(context.Background(), StartArgs{Goal: "a goal", JobName: jobName, WorkflowName: workflow})
 	if err != nil {
@@ -175,7 +176,7 @@ func finishArgs(t testing.TB, text string) FinishArgs {
 	return a
 }
 
-func (p *project) finish(c *Conn, args string) *FinishReply {
+func (p *project) finish(c *Conn, args string) *machine.FinishReply {
 	p.t.Helper()
 	r, err := c.Finish(context.Background(), finishArgs(p.t, args))
 	if err != nil {
@@ -202,13 +203,13 @@ func refused(t testing.TB, err error, kind session.Kind, code string, words ...s
 }
 
 // record reads a session's file.
-func (p *project) record(id string) *State {
+func (p *project) record(id string) *machine.State {
 	p.t.Helper()
 	data, err := os.ReadFile(filepath.Join(TmpDir(p.root), "session_"+id+".json"))
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	s := new(State)
+	s := new(machine.State)
 	if err := json.Unmarshal(data, s); err != nil {
 		p.t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ type inspection struct {
 // What is remembered of a session, for what others say of it.
 type seen struct {
 	parent, identity string
-	status           SessionStatus
+	status           machine.SessionStatus
 	startedAt        time.Time
 	unknown          bool // its record cannot be read
 }
@@ -72,7 +72,7 @@ func (i *inspection) run(ctx context.Context) error {
 			return err
 		}
 		s := i.session(info.ID)
-		if s == nil || s.Status != Active || s.Owner == "" {
+		if s == nil || s.Status != machine.Active || s.Owner == "" {
 			continue
 		}
 		lives, asked := alive[s.Owner]
@@ -93,7 +93,7 @@ func (i *inspection) run(ctx context.Context) error {
 	}
 	active := 0
 	for _, s := range i.sessions {
-		if s.status == Active {
+		if s.status == machine.Active {
 			active++
 		}
 	}
@@ -103,7 +103,7 @@ func (i *inspection) run(ctx context.Context) error {
 }
 
 // session checks one record on its own. It returns nil if there is none that can be read.
-func (i *inspection) session(id string) *State {
+func (i *inspection) session(id string) *machine.State {
 	path := i.records.RecordPath(id)
 	s, err := i.records.Peek(id)
 	switch {
@@ -137,7 +137,7 @@ func (i *inspection) session(id string) *State {
 		i.backwards = append(i.backwards, path)
 	}
 	for _, r := range s.Replies {
-		if r.Tool != ToolStart || r.RequestID == nil {
+		if r.Tool != machine.ToolStart || r.RequestID == nil {
 			continue
 		}
 		k := requestKey{s.Identity, r.Tool, *r.RequestID}
@@ -160,13 +160,13 @@ func (i *inspection) near(a, b string) bool {
 }
 
 // faults returns what is wrong with a session that can be read.
-func (i *inspection) faults(s *State) []string {
+func (i *inspection) faults(s *machine.State) []string {
 	faults := s.Faults()
 	if s.Owner != "" && !presence.IsID(s.Owner) {
 		faults = append(faults, fmt.Sprintf("its owner %.60q is the id of no server", s.Owner))
 	}
 	switch k := i.definition(s); {
-	case s.Definition.Hash == "" && s.Status == Active:
+	case s.Definition.Hash == "" && s.Status == machine.Active:
 		return append(faults, "it names no definition")
 	case s.Definition.Hash == "":
 		return faults // its job was edited before its last step: that one was not kept
@@ -178,7 +178,7 @@ func (i *inspection) faults(s *State) []string {
 }
 
 // definition reads the definition of a session; of each only once.
-func (i *inspection) definition(s *State) *keptDefinition {
+func (i *inspection) definition(s *machine.State) *keptDefinition {
 	hash := s.Definition.Hash
 	if hash == "" {
 		return &keptDefinition{}

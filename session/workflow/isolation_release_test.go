@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"math/rand/v2"
 	"strconv"
@@ -22,7 +23,7 @@ type unsteady struct {
 
 func (u *unsteady) fails() bool { return !u.steady.Load() && rand.IntN(10) == 0 }
 
-func (u *unsteady) Save(s *State) error {
+func (u *unsteady) Save(s *machine.State) error {
 	if u.fails() {
 		return notSaved(s.SessionID, errNoSpace)
 	}
@@ -145,7 +146,7 @@ func TestNothingIsHeldWhenAllHaveLeft(t *testing.T) {
 	for id, acked := range finished {
 		s := p.record(id)
 		// A server counts it out before the write that makes it free.
-		for end := time.Now().Add(patience); s.Status == Active && s.Owner != "" && time.Now().Before(end); s = p.record(id) {
+		for end := time.Now().Add(patience); s.Status == machine.Active && s.Owner != "" && time.Now().Before(end); s = p.record(id) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		n := 0
@@ -157,7 +158,7 @@ func TestNothingIsHeldWhenAllHaveLeft(t *testing.T) {
 		if n < len(acked) || n > len(acked)+lost[id]+1 { // the last step's reply begins none
 			t.Errorf("session %s: %d steps were acknowledged, %d replies lost, %d are recorded", id, len(acked), lost[id], n)
 		}
-		if s.Status == Active && s.Owner != "" {
+		if s.Status == machine.Active && s.Owner != "" {
 			t.Errorf("session %s belongs to %q", id, s.Owner)
 		}
 		done += n

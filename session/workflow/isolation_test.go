@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,7 +67,7 @@ func TestAnotherIdentityDoesNotLearnThatASessionExists(t *testing.T) {
 	if got := said(srv.Connect("mallory"), id); got != said(srv.Connect("mallory"), "00000000") {
 		t.Errorf("of a session that nobody holds:\n%s", got)
 	}
-	if s := p.record(id); s.Owner != "" || s.CurrentStepID != "one" || s.Status != Active {
+	if s := p.record(id); s.Owner != "" || s.CurrentStepID != "one" || s.Status != machine.Active {
 		t.Errorf("the refused calls touched the session: %s", toJSON(t, s))
 	}
 }
@@ -158,7 +159,7 @@ func TestTwoServersUnderConcurrentCalls(t *testing.T) {
 		if done != len(e.finished) {
 			t.Errorf("session %s: %d steps were acknowledged, %d are recorded", id, len(e.finished), done)
 		}
-		if (s.Status == Aborted) != e.aborted {
+		if (s.Status == machine.Aborted) != e.aborted {
 			t.Errorf("session %s is %s; abort acknowledged: %v", id, s.Status, e.aborted)
 		}
 		finished += done

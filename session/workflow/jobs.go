@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -21,7 +22,7 @@ type encodedJobs struct {
 
 // GetWorkflows lists the jobs as they are now, an edit made before the call
 // included (seed 000, 001.2).
-func (c *Conn) GetWorkflows(ctx context.Context) (*WorkflowsReply, error) {
+func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*WorkflowsReply, error) {
 		}
 		c.engine.jobs.Store(enc)
 	}
-	return &WorkflowsReply{Jobs: enc.jobs, Errors: enc.errors, Notice: enc.notice, Stack: c.onlyStack(ctx)}, nil
+	return &machine.WorkflowsReply{Jobs: enc.jobs, Errors: enc.errors, Notice: enc.notice, Stack: c.onlyStack(ctx)}, nil
 }
 
 // The bounds of a reply of get_workflows. What is over them is left out, and the notice says so:
@@ -69,7 +70,7 @@ func encodeJobs(snap *catalog.Snapshot) (*encodedJobs, error) {
 		if short := clipBytes(text, faultBytes); short != text {
 			cut, text = true, short+"\n…"
 		}
-		return JobLoadError{JobName: e.JobName, JobDir: e.JobDir, Error: text}
+		return machine.JobLoadError{JobName: e.JobName, JobDir: e.JobDir, Error: text}
 	})
 	if err != nil {
 		return nil, err
@@ -84,10 +85,10 @@ func encodeJobs(snap *catalog.Snapshot) (*encodedJobs, error) {
 	return out, nil
 }
 
-func jobInfo(j *job.Job, description *string) JobInfo {
-	info := JobInfo{Name: j.Name, Summary: j.Summary, Description: description, Workflows: make([]WorkflowInfo, len(j.Workflows))}
+func jobInfo(j *job.Job, description *string) machine.JobInfo {
+	info := machine.JobInfo{Name: j.Name, Summary: j.Summary, Description: description, Workflows: make([]machine.WorkflowInfo, len(j.Workflows))}
 	for i, wf := range j.Workflows {
-		info.Workflows[i] = WorkflowInfo{Name: wf.Name, Summary: wf.Summary}
+		info.Workflows[i] = machine.WorkflowInfo{Name: wf.Name, Summary: wf.Summary}
 	}
 	return info
 }

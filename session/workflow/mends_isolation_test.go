@@ -21,7 +21,7 @@ type peeked struct {
 	see func(id string)
 }
 
-func (p peeked) Peek(id string) (*State, error) {
+func (p peeked) Peek(id string) (*machine.State, error) {
 	p.see(id)
 	return p.records.Peek(id)
 }
@@ -73,7 +73,7 @@ func (d *slowRelease) note(what, id string) {
 	d.log = append(d.log, what+" "+id)
 }
 
-func (d *slowRelease) Release(s *State) error {
+func (d *slowRelease) Release(s *machine.State) error {
 	d.note("begin", s.SessionID)
 	time.Sleep(time.Second)
 	if d.full.Load() {
@@ -88,7 +88,7 @@ func nested(t *testing.T, e *Engine, c *Conn, def *machine.Definition, n int) (i
 	t.Helper()
 	var parent *string
 	for range n {
-		s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Parent: parent, Owner: "this", At: e.now(), Call: machine.Call{Tool: ToolStart}, Texts: machine.Instructions{}})
+		s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Parent: parent, Owner: "this", At: e.now(), Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +204,7 @@ func TestTheRecordCacheIsBounded(t *testing.T) {
 	var l recordCache
 	at := time.Unix(1, 0)
 	for i := range maxCached + 10 {
-		l.add(store.Info{ID: fmt.Sprintf("%08x", i), ModTime: at}, &State{Status: Active, Identity: "bob"})
+		l.add(store.Info{ID: fmt.Sprintf("%08x", i), ModTime: at}, &machine.State{Status: machine.Active, Identity: "bob"})
 	}
 	last := store.Info{ID: fmt.Sprintf("%08x", maxCached+9), ModTime: at}
 	if len(l.m) > maxCached || !l.skip(last, "alice") || l.skip(last, "bob") {

@@ -103,7 +103,7 @@ type slowly struct {
 	during atomic.Pointer[func()]
 }
 
-func (f *slowly) Save(s *State) error {
+func (f *slowly) Save(s *machine.State) error {
 	err := f.records.Save(s)
 	if g := f.during.Load(); g != nil {
 		(*g)()
@@ -134,7 +134,7 @@ func TestACallerThatLeavesDuringTheLastStepGetsItsReplyLater(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	r, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"two"}`))
-	if err != nil || r.Status != WorkflowComplete {
+	if err != nil || r.Status != machine.WorkflowComplete {
 		t.Errorf("the repetition: %v", err)
 	}
 }
@@ -178,7 +178,7 @@ type unread struct {
 	n atomic.Int32
 }
 
-func (u *unread) Load(id string) (*State, error) {
+func (u *unread) Load(id string) (*machine.State, error) {
 	if u.n.Add(-1) == 0 {
 		return nil, u.records.(*fileRecords).unreadable(id, fmt.Errorf("opening: %w", syscall.EMFILE))
 	}

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 
 	"deepwork/catalog"
 	"deepwork/catalog/jsontext"
@@ -13,14 +14,14 @@ type Move struct {
 	SessionID    string // 8 hexadecimal characters
 	JobName      string
 	WorkflowName string
-	Status       SessionStatus
+	Status       machine.SessionStatus
 	Step         string // the current one; of a session that has ended, the last
 	Parent       string // the session that it runs inside; "": it is a root
 }
 
 // notifyMoved calls Options.Moved for a transition that is durable, if it is one that
 // others see: a new session, another step, an end.
-func (e *Engine) notifyMoved(before, now *State) {
+func (e *Engine) notifyMoved(before, now *machine.State) {
 	if e.Moved == nil || before != nil && before.Status == now.Status && before.CurrentStepID == now.CurrentStepID {
 		return
 	}

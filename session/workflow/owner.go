@@ -26,8 +26,8 @@ func (e *Engine) serveRequests(requests store.Requests) {
 		if h == nil {
 			return nil, unknownSession(q.Target)
 		}
-		who := caller{Identity: h.View().Identity, Call: machine.Call{Tool: ToolAbort}}
-		_, err := ask(ctx, e, q.Target, func(_ context.Context, a *sessionActor) (*AbortReply, error) { return a.abort(who, reason) })
+		who := caller{Identity: h.View().Identity, Call: machine.Call{Tool: machine.ToolAbort}}
+		_, err := ask(ctx, e, q.Target, func(_ context.Context, a *sessionActor) (*machine.AbortReply, error) { return a.abort(who, reason) })
 		return nil, err
 	})
 }

@@ -18,7 +18,7 @@ import (
 
 // checkOutputs reads the outputs argument by the step's declaration and checks
 // that each path is a regular file inside the project (seed 000, 001.5).
-func (e *Engine) checkOutputs(st *job.Step, raw json.RawMessage) (Outputs, error) {
+func (e *Engine) checkOutputs(st *job.Step, raw json.RawMessage) (machine.Outputs, error) {
 	out, err := machine.ParseOutputs(st, raw)
 	if err != nil || len(out) == 0 {
 		return out, err
@@ -87,13 +87,13 @@ func inside(root, path string) bool {
 
 // repeated adds to a refusal of outputs that they are those of the step that was
 // finished last: the caller has probably lost the reply.
-func (a *sessionActor) repeated(err error, same func(Outputs) bool) error {
+func (a *sessionActor) repeated(err error, same func(machine.Outputs) bool) error {
 	e, ok := errors.AsType[*session.Error](err)
 	if !ok {
 		return err
 	}
 	for _, r := range slices.Backward(a.state.Replies) {
-		if r.Tool != ToolFinish {
+		if r.Tool != machine.ToolFinish {
 			continue
 		}
 		if p := a.state.Progress(r.StepID); p.Done() && len(p.Outputs) > 0 && same(p.Outputs) {

@@ -23,17 +23,17 @@ type records interface {
 	Server() string
 	Alive(server string) bool
 	Describe(server string) string
-	Create(s *State) error // store.ErrExists where the id is taken
-	Save(s *State) error
+	Create(s *machine.State) error // store.ErrExists where the id is taken
+	Save(s *machine.State) error
 	// Release is Save of a record that this server gives up with it: nothing is
 	// written once it is there, since it may be another server's by then.
-	Release(s *State) error
-	Forget(id string)               // it is loaded before it is saved again
-	Load(id string) (*State, error) // by who is to own it
-	Peek(id string) (*State, error) // by who only looks
+	Release(s *machine.State) error
+	Forget(id string)                       // it is loaded before it is saved again
+	Load(id string) (*machine.State, error) // by who is to own it
+	Peek(id string) (*machine.State, error) // by who only looks
 	// Update replaces a session's record while no other server can; a nil
 	// state from change writes nothing. It returns what the record then is.
-	Update(id string, change func(*State) (*State, error)) (*State, error)
+	Update(id string, change func(*machine.State) (*machine.State, error)) (*machine.State, error)
 	List() iter.Seq2[store.Info, error]
 	FindRequest(k store.Key) (ids []string, err error) // sessions in which a call may have been done
 	PutDefinition(hash string, data []byte) error
@@ -78,7 +78,7 @@ func (r *fileRecords) bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), r.timeout)
 }
 
-func (r *fileRecords) Create(s *State) error {
+func (r *fileRecords) Create(s *machine.State) error {
 	body, err := s.Encode()
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (r *fileRecords) Create(s *State) error {
 	}
 }
 
-func (r *fileRecords) Save(s *State) error {
+func (r *fileRecords) Save(s *machine.State) error {
 	body, err := s.Encode()
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (r *fileRecords) Save(s *State) error {
 
 // Release takes a write that the disk did not confirm for made: after a crash
 // this server is gone, and the record free, whichever of the two is there.
-func (r *fileRecords) Release(s *State) error {
+func (r *fileRecords) Release(s *machine.State) error {
 	body, err := s.Encode()
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (r *fileRecords) Release(s *State) error {
 	return nil
 }
 
-func (r *fileRecords) Peek(id string) (*State, error) {
+func (r *fileRecords) Peek(id string) (*machine.State, error) {
 	ctx, cancel := r.bounded()
 	defer cancel()
 	body, err := r.Store.Peek(ctx, id)
@@ -153,7 +153,7 @@ func (r *fileRecords) Peek(id string) (*State, error) {
 	return r.decode(id, body)
 }
 
-func (r *fileRecords) Load(id string) (*State, error) {
+func (r *fileRecords) Load(id string) (*machine.State, error) {
 	ctx, cancel := r.bounded()
 	defer cancel()
 	body, err := r.Read(ctx, id)
@@ -163,7 +163,7 @@ func (r *fileRecords) Load(id string) (*State, error) {
 	s, err := r.decode(id, body)
 	// An active session is written again by the server that takes it up. One that has
 	// ended is reported as it is: another server may have ended it just now.
-	if err == nil && s.Status != Active && s.Owner != r.Server() {
+	if err == nil && s.Status != machine.Active && s.Owner != r.Server() {
 		if err := r.Settle(ctx); err != nil {
 			return nil, r.unreadable(id, err)
 		}
@@ -171,10 +171,10 @@ func (r *fileRecords) Load(id string) (*State, error) {
 	return s, err
 }
 
-func (r *fileRecords) Update(id string, change func(*State) (*State, error)) (*State, error) {
+func (r *fileRecords) Update(id string, change func(*machine.State) (*machine.State, error)) (*machine.State, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*r.timeout)
 	defer cancel()
-	var now *State
+	var now *machine.State
 	err := r.Store.Update(ctx, id, func(body []byte) ([]byte, error) {
 		s, err := r.decode(id, body)
 		if err != nil {
@@ -199,7 +199,7 @@ func (r *fileRecords) Update(id string, change func(*State) (*State, error)) (*S
 
 // note enters the call that a transition carries out, which is in its last reply, into
 // the index of request ids.
-func (r *fileRecords) note(ctx context.Context, s *State) error {
+func (r *fileRecords) note(ctx context.Context, s *machine.State) error {
 	if len(s.Replies) == 0 {
 		return nil
 	}
@@ -241,7 +241,7 @@ func (r *fileRecords) Close() error {
 
 // decode reads a body whose checksum is right. One that is no session all the
 // same is reported and left as it is.
-func (r *fileRecords) decode(id string, body []byte) (*State, error) {
+func (r *fileRecords) decode(id string, body []byte) (*machine.State, error) {
 	s, err := machine.Decode(id, body)
 	if err == nil {
 		return s, nil

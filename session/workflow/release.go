@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"errors"
 	"time"
 
@@ -124,7 +125,7 @@ func (e *Engine) releaseFailed() {
 
 // leave gives up a session that was busy when its last stack let go of it.
 func (a *sessionActor) leave() {
-	if !a.handle.Pinned() && a.state.Status == Active && len(a.reviews) == 0 {
+	if !a.handle.Pinned() && a.state.Status == machine.Active && len(a.reviews) == 0 {
 		a.engine.releaseSoon([]*stack.Handle{a.handle})
 	}
 }
@@ -133,7 +134,7 @@ func (a *sessionActor) leave() {
 // an incarnation does.
 func (a *sessionActor) giveUp() {
 	e := a.engine
-	if a.state.Status != Active || e.stopping.Load() || !e.handles.Retire(a.handle) {
+	if a.state.Status != machine.Active || e.stopping.Load() || !e.handles.Retire(a.handle) {
 		return
 	}
 	next := a.state.Next(a.state.UpdatedAt)

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"errors"
 	"os"
 	"path/filepath"
@@ -42,7 +43,7 @@ func TestAClosedConnectionsSessionsGoToAnotherServerAtOnce(t *testing.T) {
 		t.Errorf("the first server still knows %+v", s)
 	}
 	r := p.finish(c2, `{"outputs":{"report":"r.md"},"session_id":"`+inner+`"}`)
-	if r.Status != WorkflowComplete || *r.ResumedWorkflow != "alpha/main" || len(r.Stack) != 1 || r.Stack[0].SessionID != outer {
+	if r.Status != machine.WorkflowComplete || *r.ResumedWorkflow != "alpha/main" || len(r.Stack) != 1 || r.Stack[0].SessionID != outer {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
 	if s := p.record(outer); s.Owner != second.records.Server() {
@@ -72,7 +73,7 @@ func TestASessionOnAnotherStackStaysWithItsServer(t *testing.T) {
 	refused(t, err, session.StateError, "session_owned")
 	p.finish(c2, `{"outputs":{"report":"r.md"}}`)
 	c2.Close()
-	if r := p.finish(c3, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`); r.Status != WorkflowComplete {
+	if r := p.finish(c3, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`); r.Status != machine.WorkflowComplete {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
 }
@@ -105,7 +106,7 @@ type holding struct {
 	let     chan struct{} // closed to let it go on
 }
 
-func (h *holding) Save(s *State) error {
+func (h *holding) Save(s *machine.State) error {
 	if h.armed.CompareAndSwap(true, false) {
 		close(h.arrived)
 		<-h.let
@@ -180,7 +181,7 @@ func TestASessionThatCannotBeGivenUpStays(t *testing.T) {
 // unconfirmed is a disk that does not confirm what was written.
 type unconfirmed struct{ records }
 
-func (u unconfirmed) Release(s *State) error {
+func (u unconfirmed) Release(s *machine.State) error {
 	if err := u.records.Release(s); err != nil {
 		return err
 	}
@@ -267,7 +268,7 @@ func TestAReviewOutlivesItsConnectionAndThenTheSessionIsFree(t *testing.T) {
 		}
 	}
 	r := p.finish(c2, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`)
-	if r.Status != NextStep || rev.calls() != 1 {
+	if r.Status != machine.NextStep || rev.calls() != 1 {
 		t.Errorf("the verdict was not collected: %s after %d reviews", toJSON(t, r), rev.calls())
 	}
 }
@@ -326,7 +327,7 @@ type watched struct {
 	t testing.TB
 }
 
-func (w watched) look(s *State) {
+func (w watched) look(s *machine.State) {
 	now, err := w.records.Peek(s.SessionID)
 	switch {
 	case err != nil:
@@ -338,8 +339,8 @@ func (w watched) look(s *State) {
 	}
 }
 
-func (w watched) Save(s *State) error    { w.look(s); return w.records.Save(s) }
-func (w watched) Release(s *State) error { w.look(s); return w.records.Release(s) }
+func (w watched) Save(s *machine.State) error    { w.look(s); return w.records.Save(s) }
+func (w watched) Release(s *machine.State) error { w.look(s); return w.records.Release(s) }
 
 // setAside are the records that a store moved out of the way of its own: a sign
 // that two have written at once.

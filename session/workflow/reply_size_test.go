@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -108,7 +109,7 @@ func TestGetWorkflowsIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var jobs []JobInfo
+		var jobs []machine.JobInfo
 		if err := json.Unmarshal(enc.jobs, &jobs); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -144,7 +145,7 @@ func TestTheFaultsOfGetWorkflowsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var faults []JobLoadError
+	var faults []machine.JobLoadError
 	if err := json.Unmarshal(enc.errors, &faults); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"crypto/sha256"
+	"deepwork/session/workflow/machine"
 	"encoding/binary"
 	"fmt"
 	"sync"
@@ -70,7 +71,7 @@ func (r *requests) end(k store.Key) {
 }
 
 // learn remembers the call that made this state, if it had a request_id.
-func (r *requests) learn(s *State) {
+func (r *requests) learn(s *machine.State) {
 	if len(s.Replies) == 0 || s.Replies[len(s.Replies)-1].RequestID == nil {
 		return
 	}
@@ -96,7 +97,7 @@ func (e *Engine) searchRequest(k requestKey) string {
 	for _, id := range ids {
 		s, err := e.records.Peek(id)
 		switch {
-		case err == nil && s.Identity == k.identity && (k.tool == ToolStart || s.StoredReply(k.tool, k.id) != nil):
+		case err == nil && s.Identity == k.identity && (k.tool == machine.ToolStart || s.StoredReply(k.tool, k.id) != nil):
 			return id
 		case err != nil && session.CodeOf(err) != "unknown_session": // which was never written, or was removed
 			e.Logger.Warn("searching the session files for request ids", "session", id, "error", err)
@@ -106,7 +107,7 @@ func (e *Engine) searchRequest(k requestKey) string {
 }
 
 // keysOf returns the calls with a request_id that a session has replies to.
-func keysOf(s *State) []store.Key {
+func keysOf(s *machine.State) []store.Key {
 	var keys []store.Key
 	for _, p := range s.Replies {
 		if p.RequestID != nil {

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"fmt"
 	"slices"
 	"strings"
@@ -106,7 +107,7 @@ func (c *Conn) noSession(ctx context.Context) error {
 	}
 	var b strings.Builder
 	b.WriteString("No active workflow session on this connection. Begin one with start_workflow, or resume one of these by passing its session_id (get_step tells where it is):")
-	ids := listSessions(&b, found, more, func(s *State) string {
+	ids := listSessions(&b, found, more, func(s *machine.State) string {
 		if h := c.engine.handles.Get(s.SessionID); h != nil && h.Pinned() {
 			return " (in use on another connection)"
 		}
@@ -117,7 +118,7 @@ func (c *Conn) noSession(ctx context.Context) error {
 
 // listSessions writes a line for each session, with what remark says of it, and
 // returns their ids; more says that these are not all.
-func listSessions(b *strings.Builder, found []*State, more bool, remark func(*State) string) []string {
+func listSessions(b *strings.Builder, found []*machine.State, more bool, remark func(*machine.State) string) []string {
 	ids := make([]string, len(found))
 	for i, s := range found {
 		ids[i] = s.SessionID
@@ -134,7 +135,7 @@ func listSessions(b *strings.Builder, found []*State, more bool, remark func(*St
 // resumable finds the newest active sessions of an identity that no other
 // living server owns, this server's own included; at most so many, and more
 // reports that there are others, or may be.
-func (e *Engine) resumable(ctx context.Context, identity string, most int) (found []*State, more bool) {
+func (e *Engine) resumable(ctx context.Context, identity string, most int) (found []*machine.State, more bool) {
 	var infos []store.Info
 	for info, err := range e.records.List() {
 		if err != nil {
@@ -161,7 +162,7 @@ func (e *Engine) resumable(ctx context.Context, identity string, most int) (foun
 			e.Logger.Warn("listing the session files", "session", info.ID, "error", err)
 			continue
 		}
-		if s.Status != Active || s.Identity != identity {
+		if s.Status != machine.Active || s.Identity != identity {
 			e.cache.add(info, s)
 			continue
 		}

@@ -35,7 +35,7 @@ func TestASessionIsResumedAfterACrashWithItsAncestors(t *testing.T) {
 		t.Errorf("get_step %s", toJSON(t, step))
 	}
 	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	if r.Status != WorkflowComplete || *r.ResumedWorkflow != "alpha/main" || len(r.Stack) != 1 {
+	if r.Status != machine.WorkflowComplete || *r.ResumedWorkflow != "alpha/main" || len(r.Stack) != 1 {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
 }

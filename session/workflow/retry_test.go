@@ -65,13 +65,13 @@ func TestRetryOfANestedSessionsLastStepDoesNotFinishItsParent(t *testing.T) {
 	before := toJSON(t, p.record(outer))
 	// The parent's current step has the same id, and takes the same outputs.
 	again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
-	if again.Status != WorkflowComplete || *again.Summary != *first.Summary || !strings.Contains(*again.Notice, outer) {
+	if again.Status != machine.WorkflowComplete || *again.Summary != *first.Summary || !strings.Contains(*again.Notice, outer) {
 		t.Errorf("the repetition got %s", toJSON(t, again))
 	}
 	if after := toJSON(t, p.record(outer)); after != before {
 		t.Error("the repetition moved the parent")
 	}
-	if r := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+outer+`"}`); r.Status != NextStep {
+	if r := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+outer+`"}`); r.Status != machine.NextStep {
 		t.Errorf("the parent got %s", toJSON(t, r))
 	}
 }
@@ -85,7 +85,7 @@ func TestRequestIDs(t *testing.T) {
 	start := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("s1")}
 
 	// Concurrent repetitions start one session.
-	replies := make([]*StartReply, 20)
+	replies := make([]*machine.StartReply, 20)
 	var wg sync.WaitGroup
 	for i := range replies {
 		wg.Go(func() {
@@ -182,7 +182,7 @@ func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
 	rev.unset("exit")
 	p.write("bad.md", "CONTENT OF bad.md")
 	void, err := call("void")
-	if err != nil || !strings.Contains(void, string(NeedsWork)) {
+	if err != nil || !strings.Contains(void, string(machine.NeedsWork)) {
 		t.Fatalf("the void attempt, repeated: %s, %v", void, err)
 	}
 	_, final := call("final")
@@ -209,7 +209,7 @@ func TestACallWhoseReplyIsForgottenIsNotDoneAgain(t *testing.T) {
 	p.simple("alpha")
 	srv := p.open()
 	c := srv.Connect("local")
-	start := func() (*StartReply, error) {
+	start := func() (*machine.StartReply, error) {
 		return c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("first")})
 	}
 	first, err := start()

@@ -31,7 +31,7 @@ type review struct {
 	total    int            // of tasks that run
 	order    map[string]int // of the tasks, by key
 	verdicts []gate.Verdict
-	reused   []*Verdict
+	reused   []*machine.Verdict
 	waiters  []*waiter
 	awake    actor.Reply[struct{}] // an ask that keeps the actor awake meanwhile
 	cancel   context.CancelFunc
@@ -50,7 +50,7 @@ func (a *sessionActor) self() actor.Address[message] { return a.engine.sessions.
 func (a *sessionActor) tell(m message) error { return a.self().Tell(a.engine.ctx, m) }
 
 // hash reads the submitted files beside the actor, which goes on receiving.
-func (a *sessionActor) hash(m *finishCall, outputs Outputs) {
+func (a *sessionActor) hash(m *finishCall, outputs machine.Outputs) {
 	var paths []string
 	for _, o := range outputs {
 		paths = append(paths, o.Value.Paths...)
@@ -134,7 +134,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 	if len(tasks) == 0 {
 		return a.complete(ctx, base, c) // no review is about what was submitted
 	}
-	next := base.OpenAttempt(stepID, Attempt{OpenedAt: r.began, Outputs: c.outputs, Files: machine.FileHashes(c.outputs, hashes), Digest: digest})
+	next := base.OpenAttempt(stepID, machine.Attempt{OpenedAt: r.began, Outputs: c.outputs, Files: machine.FileHashes(c.outputs, hashes), Digest: digest})
 	if c.plan.ByStepID && len(c.plan.Pending) > 0 {
 		next.ReportedByStepID = true // its group waits for it from now on
 	}
@@ -220,8 +220,8 @@ func (a *sessionActor) due(r *review, w *waiter) {
 		return
 	}
 	r.waiters = slices.Delete(r.waiters, at, at+1)
-	w.m.reply.Send(&finished{ID: a.id, Reply: &FinishReply{
-		Status: NeedsWork,
+	w.m.reply.Send(&finished{ID: a.id, Reply: &machine.FinishReply{
+		Status: machine.NeedsWork,
 		Feedback: new(fmt.Sprintf(
 			"The quality review of step '%s' is still running (%d of %d done, begun %s ago). Nothing is wrong so far: change nothing. Call finished_step again with the same outputs, session_id '%s' and step_id '%s' to wait for its verdict; it counts as the same attempt.",
 			r.stepID, len(r.verdicts), r.total, a.engine.now().Sub(r.began).Round(time.Second), a.id, r.stepID)),

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"errors"
 	"strings"
 	"sync"
@@ -14,7 +15,7 @@ import (
 
 // answered is what a call that is made beside others gives.
 type answered struct {
-	r   *FinishReply
+	r   *machine.FinishReply
 	err error
 }
 
@@ -57,7 +58,7 @@ func TestContentThatChangesAfterItsVerdictIsJudgedAgain(t *testing.T) {
 	rev.runs(3)
 	p.write("good.md", "CONTENT OF bad.md") // its verdict was for something else
 	rev.unset("wait")
-	if x := await(t, got); x.err != nil || x.r.Status != NeedsWork {
+	if x := await(t, got); x.err != nil || x.r.Status != machine.NeedsWork {
 		t.Errorf("content that nobody judged: %s, %v, step now %s", toJSON(t, x.r), x.err, p.record(id).CurrentStepID)
 	}
 }
@@ -74,7 +75,7 @@ func TestAReviewAddedWhileOneRunsIsNotSkipped(t *testing.T) {
 	p.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: "[{run_each: step, quality_criteria: {Good: \"Is it good?\"}}, {run_each: report, quality_criteria: {Strict: \"Is it safe?\"}}]"}, {id: "two"}}, map[string]string{"main": "[one, two]"})
 	rev.set("say", `{"passed": true, "feedback": "fine"}`)
 	rev.unset("wait")
-	if x := await(t, got); x.err != nil || x.r.Status != NextStep {
+	if x := await(t, got); x.err != nil || x.r.Status != machine.NextStep {
 		t.Fatalf("reply %s, %v", toJSON(t, x.r), x.err)
 	}
 	strict := 0
@@ -128,7 +129,7 @@ func TestCallsThatJoinedAFailingReviewAreOneAttempt(t *testing.T) {
 	}
 	rev.unset("wait")
 	for _, got := range all {
-		if x := await(t, got); x.err != nil || x.r.Status != NeedsWork || *x.r.Feedback != "bad.md was read" {
+		if x := await(t, got); x.err != nil || x.r.Status != machine.NeedsWork || *x.r.Feedback != "bad.md was read" {
 			t.Errorf("reply %s, %v", toJSON(t, x.r), x.err)
 		}
 	}
@@ -151,7 +152,7 @@ func TestAServerKilledInMidReviewLeavesNoOpenAttemptBehindAnOverride(t *testing.
 	rev.unset("wait")
 	c = p.reopen(rev).Connect("local")
 	p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"the user said so","session_id":"`+id+`"}`)
-	if a := p.record(id).Progress("one").Newest(); a.State != AttemptVoid {
+	if a := p.record(id).Progress("one").Newest(); a.State != machine.AttemptVoid {
 		t.Errorf("the attempt of a finished step is %s", a.State)
 	}
 }
@@ -162,7 +163,7 @@ type unsynced struct {
 	fail atomic.Bool
 }
 
-func (u *unsynced) Save(s *State) error {
+func (u *unsynced) Save(s *machine.State) error {
 	if err := u.records.Save(s); err != nil || !u.fail.Load() {
 		return err
 	}

@@ -3,6 +3,7 @@ package workflow
 import (
 	"cmp"
 	"crypto/sha256"
+	"deepwork/session/workflow/machine"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -29,7 +30,7 @@ func (a *sessionActor) submission(c *candidate) gate.Submission {
 // contentDigest is of what a review judges: the outputs as submitted, and for
 // each task its criteria and its files' content. Calls with the same one are
 // about the same review.
-func contentDigest(outputs Outputs, tasks []gate.Task) string {
+func contentDigest(outputs machine.Outputs, tasks []gate.Task) string {
 	h := sha256.New()
 	for _, o := range outputs {
 		fmt.Fprintf(h, "%q %v %q\n", o.Key, o.Value.List, o.Value.Paths)
@@ -42,7 +43,7 @@ func contentDigest(outputs Outputs, tasks []gate.Task) string {
 
 // recorded turns what the gate gave into what the session file keeps, in the
 // order of the step's reviews; failure says what kept it from a verdict, or "".
-func recorded(r *review) (verdicts []*Verdict, failure string) {
+func recorded(r *review) (verdicts []*machine.Verdict, failure string) {
 	verdicts = slices.Clone(r.reused)
 	slices.SortStableFunc(r.verdicts, func(a, b gate.Verdict) int { return cmp.Compare(r.order[a.Task.Key], r.order[b.Task.Key]) })
 	var failures []string
@@ -51,26 +52,26 @@ func recorded(r *review) (verdicts []*Verdict, failure string) {
 			failures = append(failures, v.Err.Error())
 			continue
 		}
-		out := &Verdict{
+		out := &machine.Verdict{
 			At: v.EndedAt.UTC(), Reviewer: v.Reviewer, RunEach: v.Task.RunEach, TargetFile: v.Task.Target,
 			Key: v.Task.Key, Digest: v.Task.Digest, Passed: v.Passed, Feedback: v.Feedback,
 			Seconds: v.EndedAt.Sub(v.StartedAt).Seconds(),
 		}
 		for _, f := range v.Task.Files {
-			out.Files = append(out.Files, FileHash{Path: f.Path, SHA256: f.SHA256})
+			out.Files = append(out.Files, machine.FileHash{Path: f.Path, SHA256: f.SHA256})
 		}
 		for _, c := range v.Criteria {
-			out.Criteria = append(out.Criteria, CriterionResult{Criterion: questionOf(v.Task.Criteria, c.Criterion), Passed: c.Passed, Feedback: c.Feedback})
+			out.Criteria = append(out.Criteria, machine.CriterionResult{Criterion: questionOf(v.Task.Criteria, c.Criterion), Passed: c.Passed, Feedback: c.Feedback})
 		}
 		if out.Passed && len(out.Criteria) == 0 {
 			// It passed as a whole: so did each criterion it was asked about.
 			for _, c := range v.Task.Criteria {
-				out.Criteria = append(out.Criteria, CriterionResult{Criterion: c.Question, Passed: true})
+				out.Criteria = append(out.Criteria, machine.CriterionResult{Criterion: c.Question, Passed: true})
 			}
 		}
 		verdicts = append(verdicts, out)
 	}
-	slices.SortStableFunc(verdicts, func(a, b *Verdict) int { return cmp.Compare(r.order[a.Key], r.order[b.Key]) })
+	slices.SortStableFunc(verdicts, func(a, b *machine.Verdict) int { return cmp.Compare(r.order[a.Key], r.order[b.Key]) })
 	return verdicts, strings.Join(failures, "\n\n")
 }
 

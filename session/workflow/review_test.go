@@ -134,7 +134,7 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 
 	r := p.finish(c, `{"outputs":{"report":"bad.md"}}`) // 001.4.12
-	if r.Status != NeedsWork || *r.Feedback != "bad.md was read" {
+	if r.Status != machine.NeedsWork || *r.Feedback != "bad.md was read" {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
 	if f := r.FailedReviews; len(f) != 1 || f[0].RunEach != "step" || f[0].TargetFile != nil || f[0].Passed || f[0].Criteria[0].Criterion != "Is it good?" {
@@ -157,7 +157,7 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 		t.Error("unchanged outputs were reviewed past the maximum")
 	}
 	r = p.finish(c, `{"outputs":{"report":"good.md"}}`) // 001.4.14
-	if r.Status != NextStep || r.BeginStep.StepID != "two" {
+	if r.Status != machine.NextStep || r.BeginStep.StepID != "two" {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
 	one = p.record(id).Progress("one")
@@ -184,12 +184,12 @@ func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
 		refused(t, err, session.ToolError, "review_failed", words...)
 		rev.unset("exit")
 		one := p.record(id).Progress("one")
-		if one.QualityAttempts != 0 || one.Newest().State != AttemptVoid || one.Newest().Error == nil || one.CompletedAt != nil {
+		if one.QualityAttempts != 0 || one.Newest().State != machine.AttemptVoid || one.Newest().Error == nil || one.CompletedAt != nil {
 			t.Errorf("%s: record %s", what, toJSON(t, one))
 		}
 	}
 	rev.set("say", passes)
-	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != NextStep {
+	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != machine.NextStep {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
 }
@@ -220,7 +220,7 @@ func TestTheActorAnswersWhileAReviewRuns(t *testing.T) {
 		t.Errorf("abort %s, %v", toJSON(t, r), err)
 	}
 	refused(t, <-got, session.StateError, "step_moved_on")
-	if s := p.record(id); s.Status != Aborted || s.Progress("one").Newest().State != AttemptVoid || s.Progress("one").QualityAttempts != 0 {
+	if s := p.record(id); s.Status != machine.Aborted || s.Progress("one").Newest().State != machine.AttemptVoid || s.Progress("one").QualityAttempts != 0 {
 		t.Errorf("record %s", toJSON(t, s))
 	}
 	for end := time.Now().Add(patience); rev.gate.Stats().Running > 0; time.Sleep(time.Millisecond) {
@@ -240,12 +240,12 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	for range 3 { // joins the same review each time
 		r := p.finish(c, `{"outputs":{"report":"good.md"}}`)
-		if r.Status != NeedsWork || !strings.Contains(*r.Feedback, "still running") || !strings.Contains(*r.Feedback, "same outputs") {
+		if r.Status != machine.NeedsWork || !strings.Contains(*r.Feedback, "still running") || !strings.Contains(*r.Feedback, "same outputs") {
 			t.Fatalf("reply %s", toJSON(t, r))
 		}
 	}
 	rev.unset("wait")
-	var one *StepProgress
+	var one *machine.StepProgress
 	for end := time.Now().Add(patience); one == nil || one.Newest().Open(); time.Sleep(time.Millisecond) {
 		if one = p.record(id).Progress("one"); time.Now().After(end) {
 			t.Fatal("the verdict was not recorded")
@@ -254,7 +254,7 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 	if one.Newest().State != machine.AttemptPassed || one.Newest().Collected || one.CompletedAt != nil || c.Stack()[0].Step != "one" {
 		t.Errorf("a verdict that nobody waited for moved the session: %s", toJSON(t, one))
 	}
-	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != NextStep {
+	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != machine.NextStep {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
 	if one = p.record(id).Progress("one"); one.QualityAttempts != 1 || rev.calls() != 1 {
@@ -289,7 +289,7 @@ func TestAVerdictWhoseCallerLeftMovesNothing(t *testing.T) {
 	if s := p.record(id); s.CurrentStepID != "one" {
 		t.Errorf("the session moved to %s", s.CurrentStepID)
 	}
-	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != NextStep || rev.calls() != 1 {
+	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != machine.NextStep || rev.calls() != 1 {
 		t.Errorf("reply %s after %d reviews", toJSON(t, r), rev.calls())
 	}
 }
@@ -307,7 +307,7 @@ func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
 		got <- err
 	}()
 	rev.runs(1)
-	passed := make(chan *FinishReply, 1)
+	passed := make(chan *machine.FinishReply, 1)
 	go func() {
 		r, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
 		if err != nil {
@@ -318,10 +318,10 @@ func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
 	refused(t, <-got, session.StateError, "review_superseded")
 	rev.runs(2)
 	rev.unset("wait")
-	if r := <-passed; r == nil || r.Status != NextStep {
+	if r := <-passed; r == nil || r.Status != machine.NextStep {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
-	if one := p.record(id).Progress("one"); one.QualityAttempts != 1 || one.Attempts[0].State != AttemptVoid || one.Attempts[1].Number != 1 {
+	if one := p.record(id).Progress("one"); one.QualityAttempts != 1 || one.Attempts[0].State != machine.AttemptVoid || one.Attempts[1].Number != 1 {
 		t.Errorf("attempts %s", toJSON(t, one.Attempts))
 	}
 }
@@ -336,7 +336,7 @@ func TestTheSameCallsJoinOneReview(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 5 {
 		wg.Go(func() {
-			if r, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"},"step_id":"one"}`)); err != nil || r.Status != NextStep {
+			if r, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"},"step_id":"one"}`)); err != nil || r.Status != machine.NextStep {
 				t.Errorf("%s, %v", toJSON(t, r), err)
 			}
 		})
@@ -359,12 +359,12 @@ func TestPassedReviewsOfUnchangedContentAreNotRunAgain(t *testing.T) {
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	r := p.finish(c, `{"outputs":{"parts":["good.md","good2.md","bad.md"]}}`)
-	if r.Status != NeedsWork || len(r.FailedReviews) != 1 || *r.FailedReviews[0].TargetFile != "bad.md" || rev.calls() != 3 {
+	if r.Status != machine.NeedsWork || len(r.FailedReviews) != 1 || *r.FailedReviews[0].TargetFile != "bad.md" || rev.calls() != 3 {
 		t.Fatalf("reply %s after %d reviews", toJSON(t, r), rev.calls())
 	}
 	p.write("bad.md", "CONTENT OF something better")
 	p.write("good2.md", "CONTENT OF good2.md, changed")
-	if r := p.finish(c, `{"outputs":{"parts":["good.md","good2.md","bad.md"]}}`); r.Status != WorkflowComplete || rev.calls() != 5 {
+	if r := p.finish(c, `{"outputs":{"parts":["good.md","good2.md","bad.md"]}}`); r.Status != machine.WorkflowComplete || rev.calls() != 5 {
 		t.Errorf("reply %s after %d reviews, want 5", toJSON(t, r), rev.calls())
 	}
 	reused := 0
@@ -398,11 +398,11 @@ func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
 	}
 	rev.unset("wait")
 	c = p.reopen(rev).Connect("local")
-	if r := p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`); r.Status != NextStep {
+	if r := p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`); r.Status != machine.NextStep {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
 	one := p.record(id).Progress("one")
-	if one.QualityAttempts != 1 || len(one.Attempts) != 2 || one.Attempts[0].State != AttemptVoid || rev.calls() != 2 {
+	if one.QualityAttempts != 1 || len(one.Attempts) != 2 || one.Attempts[0].State != machine.AttemptVoid || rev.calls() != 2 {
 		t.Errorf("%d calls, record %s", rev.calls(), toJSON(t, one))
 	}
 }
@@ -425,18 +425,18 @@ func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, <-got, session.StateError, "step_moved_on")
-	if h := p.record(id).History; h[0].Progress[0].Value.Newest().State != AttemptVoid {
+	if h := p.record(id).History; h[0].Progress[0].Value.Newest().State != machine.AttemptVoid {
 		t.Errorf("history %s", toJSON(t, h))
 	}
 	go call()
 	rev.runs(2)
 	r := p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"the user said so"}`)
-	if r.Status != NextStep {
+	if r.Status != machine.NextStep {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
 	refused(t, <-got, session.StateError, "step_moved_on")
 	one := p.record(id).Progress("one")
-	if one.Newest().State != AttemptVoid || len(one.Overrides) != 1 || one.QualityAttempts != 0 {
+	if one.Newest().State != machine.AttemptVoid || len(one.Overrides) != 1 || one.QualityAttempts != 0 {
 		t.Errorf("record %s", toJSON(t, one))
 	}
 	rev.unset("wait")

@@ -35,7 +35,7 @@ func (a *sessionActor) judged(r *review) {
 
 // conclude answers a call with the verdict of the newest attempt, which base has as
 // collected: it moves on, or says what to change (seed 000, 001.4.12 to 001.4.14).
-func (a *sessionActor) conclude(ctx context.Context, base *State, c *candidate) (*finished, error) {
+func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *candidate) (*finished, error) {
 	stepID := c.plan.Step.ID
 	p := base.Progress(stepID)
 	judged := p.Newest()
@@ -46,14 +46,14 @@ func (a *sessionActor) conclude(ctx context.Context, base *State, c *candidate) 
 	if err != nil {
 		return nil, err
 	}
-	var r *FinishReply
+	var r *machine.FinishReply
 	var refusal *session.Error
 	if p.QualityAttempts >= how.MaxAttempts {
 		refusal = gateFailed(p.QualityAttempts, stepID, judged,
 			"Change the outputs and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason.")
 	} else {
 		failed := judged.FailedReviews()
-		r = &FinishReply{Status: NeedsWork, Notice: machine.NoticeOf(c.def), Feedback: new(combined(failed)), FailedReviews: failed, FailedCriteria: []CriterionResult{}}
+		r = &machine.FinishReply{Status: machine.NeedsWork, Notice: machine.NoticeOf(c.def), Feedback: new(combined(failed)), FailedReviews: failed, FailedCriteria: []machine.CriterionResult{}}
 		for _, f := range failed {
 			for _, cr := range f.Criteria {
 				if !cr.Passed {
@@ -75,14 +75,14 @@ func (a *sessionActor) conclude(ctx context.Context, base *State, c *candidate) 
 }
 
 // gateFailed refuses a step whose attempts are used up (seed 000, 001.4.13).
-func gateFailed(n int, stepID string, judged *Attempt, what string) *session.Error {
+func gateFailed(n int, stepID string, judged *machine.Attempt, what string) *session.Error {
 	return session.Wrong("quality_gate_failed", "Quality gate failed after %d attempts of step '%s'.\n%s\n%s", n, stepID, combined(judged.FailedReviews()), what).
 		With("step_id", stepID).With("attempts", n)
 }
 
 // combined is the feedback of failed reviews: of one, its own text and nothing
 // around it; of several, theirs, each named (DESIGN "Errors").
-func combined(failed []FailedReview) string {
+func combined(failed []machine.FailedReview) string {
 	if len(failed) == 1 {
 		return failed[0].Feedback
 	}

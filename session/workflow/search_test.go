@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"deepwork/session/workflow/machine"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -44,7 +45,7 @@ func TestARequestIsKnownToAnotherServer(t *testing.T) {
 		t.Errorf("without the index, it started %s beside %s", got, third)
 	}
 	// What was only about to be done when its server died is done.
-	key := requestKey{"local", ToolStart, "never"}.digest()
+	key := requestKey{"local", machine.ToolStart, "never"}.digest()
 	if err := c.engine.records.(*fileRecords).NoteRequest(ctx, key, "00000bad"); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func TestSessionsThatEndedDoNotStayInMemory(t *testing.T) {
 	if err != nil || r.Explanation != reason {
 		t.Errorf("the first call, repeated: %s, %v", toJSON(t, r), err)
 	}
-	if s := p.record(first); s.Status != Aborted {
+	if s := p.record(first); s.Status != machine.Aborted {
 		t.Errorf("session %s is %s", first, s.Status)
 	}
 }

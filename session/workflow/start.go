@@ -33,12 +33,12 @@ type StartArgs struct {
 
 // Start begins a session and pushes it onto the stack (seed 000, 001.3). When
 // it returns, the session is on disk.
-func (c *Conn) Start(ctx context.Context, a StartArgs) (*StartReply, error) {
+func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, error) {
 	id := a.RequestID
 	a.RequestID = nil
-	return call(ctx, c, ToolStart, id, a, func(who caller) (*StartReply, string, error) {
+	return call(ctx, c, machine.ToolStart, id, a, func(who caller) (*machine.StartReply, string, error) {
 		return c.start(ctx, who, a)
-	}, func(r *StartReply, id string, replayed *stack.Handle) {
+	}, func(r *machine.StartReply, id string, replayed *stack.Handle) {
 		if replayed != nil && !replayed.Active() {
 			r.Notice = join(r.Notice, fmt.Sprintf("This repeats the reply to the call that started session '%s', which has ended since (%s).", id, replayed.View().Status))
 		}
@@ -46,7 +46,7 @@ func (c *Conn) Start(ctx context.Context, a StartArgs) (*StartReply, error) {
 	})
 }
 
-func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*StartReply, string, error) {
+func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.StartReply, string, error) {
 	e := c.engine
 	j, err := findJob(ctx, e.Catalog, a.JobName)
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*StartReply,
 }
 
 // create makes the session durable under a fresh id.
-func (e *Engine) create(def *machine.Definition, b machine.NewSession) (*State, *StartReply, error) {
+func (e *Engine) create(def *machine.Definition, b machine.NewSession) (*machine.State, *machine.StartReply, error) {
 	for range 20 {
 		id, err := newSessionID()
 		if err != nil {
@@ -143,7 +143,7 @@ func (c *Conn) parent(ctx context.Context, id *string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if v := h.View(); v.Status != Active {
+	if v := h.View(); v.Status != machine.Active {
 		return "", session.NotNow("session_ended", "parent_session_id '%s' is a session that has ended (%s). Leave it out, or name an active one.", *id, v.Status)
 	}
 	return *id, nil

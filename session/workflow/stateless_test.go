@@ -32,7 +32,7 @@ func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
 	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.BeginStep.StepID != "two" || len(r.Stack) != 1 {
 		t.Errorf("with one session: %s", toJSON(t, r))
 	}
-	if w, err := c.GetWorkflows(ctx); err != nil || len(w.Stack) != 1 || w.Stack[0] != (StackEntry{Workflow: "alpha/main", Step: "two", SessionID: id}) {
+	if w, err := c.GetWorkflows(ctx); err != nil || len(w.Stack) != 1 || w.Stack[0] != (machine.StackEntry{Workflow: "alpha/main", Step: "two", SessionID: id}) {
 		t.Errorf("get_workflows: %s, %v", toJSON(t, w), err)
 	}
 
@@ -52,7 +52,7 @@ func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
 	if w, err := c.GetWorkflows(ctx); err != nil || len(w.Stack) != 0 {
 		t.Errorf("get_workflows: %s, %v", toJSON(t, w), err)
 	}
-	if r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`); r.Status != WorkflowComplete || len(r.Stack) != 0 || r.ResumedWorkflow != nil {
+	if r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`); r.Status != machine.WorkflowComplete || len(r.Stack) != 0 || r.ResumedWorkflow != nil {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
 	if r, err := c.Abort(ctx, AbortArgs{Explanation: "x"}); err != nil || r.AbortedStep != "one" || len(r.Stack) != 0 {
@@ -115,7 +115,7 @@ func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
 		}
 		return r.BeginStep.SessionID
 	}
-	ids := func(stack []StackEntry) string {
+	ids := func(stack []machine.StackEntry) string {
 		var out []string
 		for _, e := range stack {
 			out = append(out, e.SessionID)
@@ -145,7 +145,7 @@ func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
 	}
 	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
-	if r.Status != WorkflowComplete || ids(r.Stack) != root || *r.ResumedWorkflow != "alpha/main" || *r.ResumedStep != "one" {
+	if r.Status != machine.WorkflowComplete || ids(r.Stack) != root || *r.ResumedWorkflow != "alpha/main" || *r.ResumedStep != "one" {
 		t.Errorf("completion: %s", toJSON(t, r))
 	}
 	_, err = c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main", ParentSessionID: &leaf})
@@ -167,7 +167,7 @@ func TestStatelessRetries(t *testing.T) {
 	c := srv.ConnectStateless("local")
 	start := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("q")}
 	var wg sync.WaitGroup
-	replies := make([]*StartReply, 8)
+	replies := make([]*machine.StartReply, 8)
 	for i := range replies {
 		wg.Go(func() {
 			r, err := c.Start(ctx, start)
@@ -197,7 +197,7 @@ func TestStatelessRetries(t *testing.T) {
 		p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+one+`",`+args+`}`)
 	}
 	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+two+`","step_id":"one"}`)
-	if r := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`); r.Status != WorkflowComplete || r.Notice != nil || p.record(two).Status != Completed {
+	if r := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`); r.Status != machine.WorkflowComplete || r.Notice != nil || p.record(two).Status != machine.Completed {
 		t.Errorf("the call got %s", toJSON(t, r))
 	}
 }
@@ -231,7 +231,7 @@ func TestSessionsLeaveAStatelessConnectionWhenTheyEndOrAreIdle(t *testing.T) {
 		c := e.ConnectStateless("local")
 		begin := func(parent *string) string {
 			t.Helper()
-			s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Parent: parent, Owner: "this", At: e.now(), Call: machine.Call{Tool: ToolStart}, Texts: machine.Instructions{}})
+			s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Parent: parent, Owner: "this", At: e.now(), Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
 			if err != nil {
 				t.Fatal(err)
 			}

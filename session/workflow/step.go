@@ -12,11 +12,11 @@ import (
 )
 
 // step returns where a session is, without moving it (get_step).
-func (a *sessionActor) step(ctx context.Context, who caller) (*StepReply, error) {
+func (a *sessionActor) step(ctx context.Context, who caller) (*machine.StepReply, error) {
 	if _, err := a.repetition(who); err != nil {
 		return nil, err
 	}
-	if a.state.Status != Active {
+	if a.state.Status != machine.Active {
 		return nil, a.state.Ended()
 	}
 	def, err := a.engine.definitions.Current(ctx, a.state)
@@ -40,12 +40,12 @@ func (a *sessionActor) step(ctx context.Context, who caller) (*StepReply, error)
 }
 
 // reading makes get_step's reply, but for the stack.
-func (a *sessionActor) reading(def *machine.Definition, entry job.Entry, pending []string, texts machine.Instructions) *StepReply {
+func (a *sessionActor) reading(def *machine.Definition, entry job.Entry, pending []string, texts machine.Instructions) *machine.StepReply {
 	s := a.state
-	r := &StepReply{Goal: s.Goal, CompletedSteps: []string{}, Notice: machine.NoticeOf(def)}
+	r := &machine.StepReply{Goal: s.Goal, CompletedSteps: []string{}, Notice: machine.NoticeOf(def)}
 	r.BeginStep, r.ConcurrentSteps = s.Describe(def, entry, texts)
 	for _, id := range entry {
-		m := Member{StepID: id, State: "started", ReviewRunning: a.reviews[id] != nil}
+		m := machine.Member{StepID: id, State: "started", ReviewRunning: a.reviews[id] != nil}
 		if p := s.Progress(id); p != nil {
 			m.StartedAt = new(p.StartedAt.Format(time.RFC3339Nano))
 			m.QualityAttempts = p.QualityAttempts

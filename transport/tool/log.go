@@ -3,11 +3,11 @@ package tool
 import (
 	"cmp"
 	"context"
+	"deepwork/session/workflow/machine"
 	"log/slog"
 	"time"
 
 	"deepwork/catalog/jsontext"
-	"deepwork/session/workflow"
 )
 
 // StackLogged is how many entries of a stack stand in a log line, the top ones.
@@ -58,7 +58,7 @@ func (l *CallLog) attrs(more ...slog.Attr) []slog.Attr {
 
 // stackAttr gives the workflows in progress, bottom first; of a deep stack how
 // deep it is and the top of it.
-func stackAttr(stack []workflow.StackEntry) slog.Attr {
+func stackAttr(stack []machine.StackEntry) slog.Attr {
 	top := stack[max(0, len(stack)-StackLogged):]
 	names := make([]string, len(top))
 	for i, e := range top {

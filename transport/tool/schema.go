@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -9,7 +10,6 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"deepwork/catalog/jsontext"
-	"deepwork/session/workflow"
 )
 
 // Property is one argument of a tool.
@@ -68,11 +68,11 @@ type Words struct {
 // a bug in the program, found by any start of it.
 func OutputSchema[R any](w Words) *jsonschema.Schema {
 	known := map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[workflow.OrderedMap[string]](): {
+		reflect.TypeFor[machine.OrderedMap[string]](): {
 			Type:                 "object",
 			AdditionalProperties: &jsonschema.Schema{Type: "string", Description: "the criterion's question, under its name"},
 		},
-		reflect.TypeFor[workflow.Outputs](): {
+		reflect.TypeFor[machine.Outputs](): {
 			Type: "object",
 			AdditionalProperties: &jsonschema.Schema{
 				Types:       []string{"string", "array"},

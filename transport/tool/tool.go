@@ -12,6 +12,7 @@ package tool
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -24,14 +25,14 @@ import (
 // *workflow.Conn.
 type WorkflowCaller interface {
 	Close()
-	Stack() []workflow.StackEntry
-	StackOf(ctx context.Context, sessionID *string) []workflow.StackEntry
-	GetWorkflows(context.Context) (*workflow.WorkflowsReply, error)
-	Start(context.Context, workflow.StartArgs) (*workflow.StartReply, error)
-	Finish(context.Context, workflow.FinishArgs) (*workflow.FinishReply, error)
-	Abort(context.Context, workflow.AbortArgs) (*workflow.AbortReply, error)
-	Step(context.Context, workflow.StepArgs) (*workflow.StepReply, error)
-	GoTo(context.Context, workflow.GoToArgs) (*workflow.GoToReply, error)
+	Stack() []machine.StackEntry
+	StackOf(ctx context.Context, sessionID *string) []machine.StackEntry
+	GetWorkflows(context.Context) (*machine.WorkflowsReply, error)
+	Start(context.Context, workflow.StartArgs) (*machine.StartReply, error)
+	Finish(context.Context, workflow.FinishArgs) (*machine.FinishReply, error)
+	Abort(context.Context, workflow.AbortArgs) (*machine.AbortReply, error)
+	Step(context.Context, workflow.StepArgs) (*machine.StepReply, error)
+	GoTo(context.Context, workflow.GoToArgs) (*machine.GoToReply, error)
 }
 
 // A Caller is who calls a tool.

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"sync"
 
@@ -9,7 +10,6 @@ import (
 
 	"deepwork/catalog"
 	"deepwork/catalog/jsontext"
-	"deepwork/session/workflow"
 	"deepwork/transport/tool"
 	"deepwork/transport/tools/source"
 	"deepwork/transport/tools/workflows"
@@ -23,7 +23,7 @@ type jobTool struct {
 }
 
 // startJSON is the output schema of start_workflow.
-var startJSON = sync.OnceValue(func() json.RawMessage { return tool.MustJSON(workflows.OutputSchema[workflow.StartReply]()) })
+var startJSON = sync.OnceValue(func() json.RawMessage { return tool.MustJSON(workflows.OutputSchema[machine.StartReply]()) })
 
 // jobTools makes the tools of all workflows of the exposed jobs; nil exposes none. A
 // tool that did not change is the same as in old.

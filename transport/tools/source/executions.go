@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"strings"
 
@@ -26,11 +27,11 @@ type executionArgs struct {
 
 // An executionReply is what a source says of an execution.
 type executionReply struct {
-	ExecutionID string            `json:"execution_id" jsonschema:"the session's session_id"`
-	Status      execution.State   `json:"status" jsonschema:"how it is now"`
-	Progress    ownProgress       `json:"progress" jsonschema:"{progress, total, message}: steps done, of so many, and where it is"`
-	Output      *workflow.Outputs `json:"output" jsonschema:"all outputs, once completed, else null"`
-	Error       *string           `json:"error" jsonschema:"why it was cancelled, else null"`
+	ExecutionID string           `json:"execution_id" jsonschema:"the session's session_id"`
+	Status      execution.State  `json:"status" jsonschema:"how it is now"`
+	Progress    ownProgress      `json:"progress" jsonschema:"{progress, total, message}: steps done, of so many, and where it is"`
+	Output      *machine.Outputs `json:"output" jsonschema:"all outputs, once completed, else null"`
+	Error       *string          `json:"error" jsonschema:"why it was cancelled, else null"`
 }
 
 type ownProgress struct {
@@ -155,9 +156,9 @@ func (o Options) executionOf(ctx context.Context, c *tool.Caller, args execution
 	}
 	r := &executionReply{ExecutionID: x.SessionID, Progress: ownProgress{x.Done, x.Total, "at step '" + x.StepID + "'"}}
 	switch x.Status {
-	case workflow.Completed:
+	case machine.Completed:
 		r.Status, r.Output, r.Progress.Message = execution.Completed, &x.Outputs, "complete"
-	case workflow.Aborted:
+	case machine.Aborted:
 		r.Status, r.Error = execution.Cancelled, x.AbortReason
 	default:
 		r.Status = execution.Running

@@ -7,6 +7,7 @@ package source
 import (
 	"context"
 	"crypto/sha256"
+	"deepwork/session/workflow/machine"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -104,7 +105,7 @@ var inputJSON = sync.OnceValue(func() json.RawMessage { return tool.MustJSON(inp
 
 // Start starts a session of a workflow with arguments of its input schema. subject
 // names what is called, in errors. A root session is nested in no other.
-func (w *Workflow) Start(ctx context.Context, c *tool.Caller, subject string, arguments json.RawMessage, root bool) (*workflow.StartReply, error) {
+func (w *Workflow) Start(ctx context.Context, c *tool.Caller, subject string, arguments json.RawMessage, root bool) (*machine.StartReply, error) {
 	var in struct {
 		Goal       string  `json:"goal"`
 		InstanceID *string `json:"instance_id"`

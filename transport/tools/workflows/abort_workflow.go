@@ -2,12 +2,13 @@ package workflows
 
 import (
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 )
 
 // addAbortWorkflow registers abort_workflow (seed 000, 001.6).
 func addAbortWorkflow(s *tool.Set) {
-	tool.Add(s, tool.Tool[workflow.AbortArgs, *workflow.AbortReply]{
+	tool.Add(s, tool.Tool[workflow.AbortArgs, *machine.AbortReply]{
 		Name: "abort_workflow", Title: "Abort a workflow",
 		Description: "Ends a workflow before it is complete. Call it when the user no longer wants it, or when it cannot be finished. The session " +
 			"cannot be taken up again; the files that were written stay.\n\n" +
@@ -21,7 +22,7 @@ func addAbortWorkflow(s *tool.Set) {
 			tool.RequestID(),
 		),
 		Session: func(a *workflow.AbortArgs) *string { return a.SessionID },
-		Output:  OutputSchema[workflow.AbortReply](),
+		Output:  OutputSchema[machine.AbortReply](),
 		Call:    call(tool.WorkflowCaller.Abort),
 		Recheck: seeStep,
 	})

@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"deepwork/session/workflow/machine"
+
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"deepwork/session/workflow"
@@ -9,7 +11,7 @@ import (
 
 // addFinishedStep registers finished_step (seed 000, 001.4).
 func addFinishedStep(s *tool.Set) {
-	tool.Add(s, tool.Tool[workflow.FinishArgs, *workflow.FinishReply]{
+	tool.Add(s, tool.Tool[workflow.FinishArgs, *machine.FinishReply]{
 		Name: "finished_step", Title: "Finish a step",
 		Description: "Reports that the current step is done, and gives what comes next. Call it when every required output of the step is written " +
 			"as a file. The files are checked and, where the step has reviews, reviewed.\n\n" +
@@ -32,8 +34,8 @@ func addFinishedStep(s *tool.Set) {
 			tool.RequestID(),
 		),
 		Session: func(a *workflow.FinishArgs) *string { return a.SessionID },
-		Outcome: func(r *workflow.FinishReply) string { return string(r.Status) },
-		Output:  OutputSchema[workflow.FinishReply](),
+		Outcome: func(r *machine.FinishReply) string { return string(r.Status) },
+		Output:  OutputSchema[machine.FinishReply](),
 		Call:    call(tool.WorkflowCaller.Finish),
 		Recheck: seeStep,
 	})

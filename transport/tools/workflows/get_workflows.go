@@ -2,16 +2,16 @@ package workflows
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"deepwork/session/workflow"
 	"deepwork/transport/tool"
 )
 
 // addGetWorkflows registers get_workflows (seed 000, 001.2).
 func addGetWorkflows(s *tool.Set) {
-	tool.Add(s, tool.Tool[tool.NoArgs, *workflow.WorkflowsReply]{
+	tool.Add(s, tool.Tool[tool.NoArgs, *machine.WorkflowsReply]{
 		Name: "get_workflows", Title: "List workflows",
 		Description: "Lists all jobs of this project and their workflows. Call it first, to discover what there is, and again after a job.yml was " +
 			"written or changed: the reply is always as the files are now.\n\n" +
@@ -22,7 +22,7 @@ func addGetWorkflows(s *tool.Set) {
 		Hints:  tool.Hints{ReadOnly: true, Idempotent: true},
 		Input:  tool.InputSchema(),
 		Output: workflowsSchema(),
-		Call: call(func(w tool.WorkflowCaller, ctx context.Context, _ tool.NoArgs) (*workflow.WorkflowsReply, error) {
+		Call: call(func(w tool.WorkflowCaller, ctx context.Context, _ tool.NoArgs) (*machine.WorkflowsReply, error) {
 			return w.GetWorkflows(ctx)
 		}),
 	})
@@ -31,9 +31,9 @@ func addGetWorkflows(s *tool.Set) {
 // workflowsSchema is the schema of get_workflows: its lists reach the transport
 // encoded already, so their types are given here.
 func workflowsSchema() *jsonschema.Schema {
-	s := OutputSchema[workflow.WorkflowsReply]()
-	s.Properties["jobs"] = listSchema[workflow.JobInfo]("the jobs that can be started, in the order of their folders", "one job")
-	s.Properties["errors"] = listSchema[workflow.JobLoadError](
+	s := OutputSchema[machine.WorkflowsReply]()
+	s.Properties["jobs"] = listSchema[machine.JobInfo]("the jobs that can be started, in the order of their folders", "one job")
+	s.Properties["errors"] = listSchema[machine.JobLoadError](
 		"the jobs whose files do not load now, one entry a job; of one that is in jobs too, the last good definition is served",
 		"one job with faults")
 	return s

@@ -2,12 +2,13 @@ package workflows
 
 import (
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 )
 
 // addStartWorkflow registers start_workflow (seed 000, 001.3).
 func addStartWorkflow(s *tool.Set) {
-	tool.Add(s, tool.Tool[workflow.StartArgs, *workflow.StartReply]{
+	tool.Add(s, tool.Tool[workflow.StartArgs, *machine.StartReply]{
 		Name: "start_workflow", Title: "Start a workflow",
 		Description: "Starts a workflow and gives its first step. Call it when what the user wants fits one of the workflows that get_workflows " +
 			"lists; also in the middle of a step whose work is a workflow of its own: the new one is put on top of the stack, and when it is " +
@@ -26,7 +27,7 @@ func addStartWorkflow(s *tool.Set) {
 				"Leave it out for the top of the stack."),
 			tool.RequestID(),
 		),
-		Output:  OutputSchema[workflow.StartReply](),
+		Output:  OutputSchema[machine.StartReply](),
 		Call:    Start,
 		Recheck: seeStep,
 		Session: func(a *workflow.StartArgs) *string { return a.ParentSessionID },

@@ -4,13 +4,13 @@ package workflows
 
 import (
 	"context"
+	"deepwork/session/workflow/machine"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"deepwork/session/workflow"
 	"deepwork/transport/tool"
 )
 
@@ -55,7 +55,7 @@ var Start = call(tool.WorkflowCaller.Start)
 var words = tool.Words{
 	Nullable: []string{"concurrent_steps", "failed_reviews", "failed_criteria", "pending_concurrent_steps"},
 	Enums: map[string][]any{
-		"status":                        {string(workflow.NeedsWork), string(workflow.NextStep), string(workflow.WorkflowComplete)},
+		"status":                        {string(machine.NeedsWork), string(machine.NextStep), string(machine.WorkflowComplete)},
 		"state":                         {"started", "completed"},
 		"type":                          {"file", "files"},
 		"syntax_for_finished_step_tool": {"filepath", "array of filepaths for all individual files"},
