@@ -38,8 +38,7 @@ type Command struct {
 	Config   []string // more settings, key=value
 	Args     []string
 	Stdin    []byte
-	Limit    int    // of standard output, in bytes; default process's
-	Waiting  func() // called before each pause for a lock; for tests
+	Limit    int // of standard output, in bytes; default process's
 }
 
 // settings hold for every run: no hooks, no daemons, no housekeeping, no
@@ -103,18 +102,21 @@ func Run(ctx context.Context, c Command) (out, warnings string, err error) {
 		if time.Since(began) >= patience {
 			return string(r.Stdout), r.Stderr, err
 		}
-		if c.Waiting != nil {
-			c.Waiting()
-		}
 		if err := pause.Wait(ctx); err != nil {
 			return "", "", err
 		}
 	}
 }
 
-// Line is Run that returns standard output alone, without the line break at its end.
-func Line(ctx context.Context, c Command) (string, error) {
+// Output is Run that returns standard output alone.
+func Output(ctx context.Context, c Command) (string, error) {
 	out, _, err := Run(ctx, c)
+	return out, err
+}
+
+// Line is Output without the line break at its end.
+func Line(ctx context.Context, c Command) (string, error) {
+	out, err := Output(ctx, c)
 	return strings.TrimRight(out, "\r\n"), err
 }
 

@@ -71,26 +71,20 @@ const initializing = "initializing"
 
 // lockedBy reports whether a worktree is locked (git worktree lock), and why.
 func lockedBy(admin string) (reason string, locked bool) {
-	if admin == "" {
-		return "", false
-	}
 	data, err := os.ReadFile(filepath.Join(admin, "locked"))
-	if err != nil {
-		return "", false
-	}
-	return strings.TrimSpace(string(data)), true
+	return strings.TrimSpace(string(data)), err == nil && admin != ""
 }
 
 // dropAdmin makes the repository forget a worktree whose folder is gone. The
 // repository is locked.
-func (k *Keeper) dropAdmin(ctx context.Context, r *repo, path string) error {
-	admin := adminOf(r.common, path)
+func dropAdmin(ctx context.Context, common, path string) error {
+	admin := adminOf(common, path)
 	if admin == "" {
 		return nil
 	}
 	// Twice, for the lock of a worktree add that was killed.
-	_, err := k.git(ctx, r.call("worktree", "remove", "--force", "--force", path))
-	if err == nil || adminOf(r.common, path) == "" {
+	_, err := git.Output(ctx, inRepo(common, "worktree", "remove", "--force", "--force", path))
+	if err == nil || adminOf(common, path) == "" {
 		return nil
 	}
 	if git.ExitCode(err) < 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"deepwork/session/git"
@@ -46,13 +47,13 @@ func slug(text, empty string) string {
 
 // makeBranch makes a branch that must not exist. It is not made by worktree add,
 // so that a failure says whether the branch is ours.
-func (k *Keeper) makeBranch(ctx context.Context, r *repo, branch, at string) error {
-	if _, err := k.git(ctx, git.Command{Dir: r.common, Args: []string{"check-ref-format", "refs/heads/" + branch}}); err != nil {
+func makeBranch(ctx context.Context, common, branch, at string) error {
+	if _, err := git.Output(ctx, inRepo(common, "check-ref-format", "refs/heads/"+branch)); err != nil {
 		return fmt.Errorf("%q cannot be a branch's name", branch)
 	}
-	_, err := k.git(ctx, r.call("update-ref", "-m", "branch: created by deepwork", "refs/heads/"+branch, at, ""))
+	_, err := git.Output(ctx, inRepo(common, "update-ref", "-m", "branch: created by deepwork", "refs/heads/"+branch, at, ""))
 	if err != nil {
-		if tip, look := k.branchTip(ctx, r, branch); look == nil && tip != "" {
+		if tip, look := branchTip(ctx, common, branch); look == nil && tip != "" {
 			return fmt.Errorf("%w: %s", ErrBranchTaken, branch)
 		}
 		return fmt.Errorf("making the branch %s: %w", branch, err)
@@ -62,29 +63,29 @@ func (k *Keeper) makeBranch(ctx context.Context, r *repo, branch, at string) err
 
 // dropBranch deletes a branch that holds nothing of its own: no commit beyond
 // base, and none that only it reaches. It keeps a branch that is checked out.
-func (k *Keeper) dropBranch(ctx context.Context, r *repo, branch, base string) error {
-	tip, err := k.branchTip(ctx, r, branch)
+func dropBranch(ctx context.Context, common, branch, base string) error {
+	tip, err := branchTip(ctx, common, branch)
 	if err != nil || tip == "" || base == "" {
 		return err
 	}
-	own, err := k.line(ctx, r.call("rev-list", "--max-count=1", tip, "^"+base))
+	own, err := git.Line(ctx, inRepo(common, "rev-list", "--max-count=1", tip, "^"+base))
 	if err != nil {
 		return fmt.Errorf("looking for commits of the branch %s: %w", branch, err)
 	}
 	if own != "" {
 		return nil
 	}
-	only, err := k.line(ctx, r.call("rev-list", "--max-count=1", tip, "--not",
+	only, err := git.Line(ctx, inRepo(common, "rev-list", "--max-count=1", tip, "--not",
 		"--exclude="+branch, "--branches", "--tags", "--remotes"))
 	if err != nil {
 		return fmt.Errorf("looking for commits of the branch %s: %w", branch, err)
 	}
-	if only != "" || checkedOut(r.common, branch) {
+	if only != "" || checkedOut(common, branch) {
 		return nil
 	}
 	// A concurrent commit keeps the branch, since its old value no longer fits.
-	if _, err := k.git(ctx, r.call("update-ref", "-d", "refs/heads/"+branch, tip)); err != nil {
-		if now, look := k.branchTip(ctx, r, branch); look == nil && now != tip {
+	if _, err := git.Output(ctx, inRepo(common, "update-ref", "-d", "refs/heads/"+branch, tip)); err != nil {
+		if now, look := branchTip(ctx, common, branch); look == nil && now != tip {
 			return nil
 		}
 		return fmt.Errorf("deleting the branch %s: %w", branch, err)
@@ -109,15 +110,13 @@ func checkedOut(common, branch string) bool {
 
 // unreached returns the commits that no ref reaches, apart from the rescue refs of
 // this attempt.
-func (k *Keeper) unreached(ctx context.Context, r *repo, attempt string, commits []string) ([]string, error) {
+func unreached(ctx context.Context, common, attempt string, commits []string) ([]string, error) {
 	var out []string
-	seen := map[string]bool{}
 	for _, id := range commits {
-		if seen[id] {
+		if slices.Contains(out, id) {
 			continue
 		}
-		seen[id] = true
-		lost, err := k.line(ctx, r.call("rev-list", "--max-count=1", id, "--not", "--branches", "--tags", "--remotes",
+		lost, err := git.Line(ctx, inRepo(common, "rev-list", "--max-count=1", id, "--not", "--branches", "--tags", "--remotes",
 			"--exclude="+rescueRefs+attempt+"*", "--glob="+rescueRefs+"*"))
 		if err != nil {
 			return nil, fmt.Errorf("looking for who reaches commit %s: %w", id, err)

@@ -9,16 +9,19 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"deepwork/session/git"
 )
 
 // A copier copies files of a checkout into a worktree of it. Both are opened as
 // roots, so that no symlink leads out of them.
 type copier struct {
 	k        *Keeper
-	ctx      context.Context
 	name     string // the repository's, for the log
 	real     string // the checkout's folder, without symlinks
+	prefix   string // the folder in it that is called the repository, with slashes
 	from, to *os.Root
 }
 
@@ -30,16 +33,15 @@ func (k *Keeper) copyAll(ctx context.Context, e *record) error {
 	if len(e.Copy) == 0 {
 		return nil
 	}
-	r, err := k.findRepo(ctx, e.Repo)
-	if err != nil {
-		return err
-	}
-	if r.top == "" {
+	top, err := git.Line(ctx, git.Command{Dir: e.Repo, Args: []string{"rev-parse", "--show-toplevel"}})
+	if git.ExitCode(err) > 0 {
 		k.log.Warn("a bare repository has no files to copy", "repo", e.Name, "copy", e.Copy)
 		return nil
+	} else if err != nil {
+		return err
 	}
-	c := &copier{k: k, ctx: ctx, name: e.Name}
-	if c.real, err = filepath.EvalSymlinks(r.top); err != nil {
+	c := &copier{k: k, name: e.Name, real: canonical(filepath.FromSlash(top))}
+	if c.prefix, err = filepath.Rel(c.real, canonical(e.Repo)); err != nil {
 		return fmt.Errorf("copying files: %w", err)
 	}
 	if c.from, err = os.OpenRoot(c.real); err != nil {
@@ -51,20 +53,21 @@ func (k *Keeper) copyAll(ctx context.Context, e *record) error {
 	}
 	defer c.to.Close()
 	for _, name := range e.Copy {
-		if err := c.entry(r.prefix, name); err != nil {
+		if err := c.copy(ctx, name); err != nil {
 			return fmt.Errorf("copying %q: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// entry copies what the config names.
-func (c *copier) entry(prefix, name string) error {
+// copy copies what the config names, with all that is in it, but for git's own
+// files: those would let a worktree write into the checkout's repositories.
+func (c *copier) copy(ctx context.Context, name string) error {
 	local := filepath.FromSlash(strings.TrimRight(name, "/"))
-	if !filepath.IsLocal(local) || filepath.Clean(local) == "." && prefix == "" {
+	dest := filepath.ToSlash(filepath.Join(c.prefix, local))
+	if !filepath.IsLocal(local) || dest == "." {
 		return fmt.Errorf("%w of the repository; copy takes paths below it", ErrOutside)
 	}
-	dest := path.Join(prefix, filepath.ToSlash(local))
 	if inGit(dest) {
 		return fmt.Errorf("%w: a worktree has git files of its own", ErrOutside)
 	}
@@ -75,14 +78,55 @@ func (c *copier) entry(prefix, name string) error {
 	} else if err != nil {
 		return err
 	}
-	info, err := c.from.Lstat(source)
-	if err != nil {
-		return err
+	if err := c.to.MkdirAll(path.Dir(dest), 0o755); err != nil {
+		return fmt.Errorf("%w of the worktree, or a file is in the way: %w", ErrOutside, err)
 	}
-	if err := c.parents(path.Dir(dest)); err != nil {
-		return err
+	var ends []func() error // a folder gets its permissions when it is full
+	start := filepath.Join(c.real, filepath.FromSlash(source))
+	err = filepath.WalkDir(start, func(at string, d fs.DirEntry, err error) error {
+		if at != start && errors.Is(err, fs.ErrNotExist) {
+			return nil // it vanished just now
+		}
+		if err := errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(start, at)
+		if err != nil {
+			return err
+		}
+		from, to := path.Join(source, filepath.ToSlash(rel)), path.Join(dest, filepath.ToSlash(rel))
+		if at != start && strings.EqualFold(d.Name(), ".git") {
+			c.k.log.Warn("a repository's own files are not copied into a new worktree", "repo", c.name, "file", from)
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		switch perm := info.Mode().Perm(); info.Mode().Type() {
+		case 0:
+			return c.file(from, to, perm)
+		case fs.ModeDir:
+			ends = append(ends, func() error { return c.to.Chmod(to, perm) })
+			if err := c.to.Mkdir(to, perm|0o700); !errors.Is(err, fs.ErrExist) {
+				return err
+			}
+			return c.to.Chmod(to, perm|0o700)
+		case fs.ModeSymlink:
+			return c.link(from, to)
+		}
+		c.k.log.Warn("what is neither file, folder nor symlink is not copied into a new worktree", "repo", c.name, "file", from)
+		return nil
+	})
+	for _, end := range slices.Backward(ends) {
+		err = errors.Join(err, end())
 	}
-	return c.copy(source, dest, info)
+	return err
 }
 
 // resolve follows the symlinks of a path in the checkout, to a path in it.
@@ -100,77 +144,7 @@ func (c *copier) resolve(name string) (string, error) {
 
 // inGit reports whether a path is git's own.
 func inGit(name string) bool {
-	for part := range strings.SplitSeq(name, "/") {
-		if strings.EqualFold(part, ".git") {
-			return true
-		}
-	}
-	return false
-}
-
-// parents makes the folders above a copy.
-func (c *copier) parents(dir string) error {
-	if dir == "." {
-		return nil
-	}
-	if err := c.to.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("%w of the worktree, or a file is in the way: %w", ErrOutside, err)
-	}
-	return nil
-}
-
-func (c *copier) copy(source, dest string, info fs.FileInfo) error {
-	if err := c.ctx.Err(); err != nil {
-		return err
-	}
-	switch mode := info.Mode(); {
-	case mode.IsRegular():
-		return c.file(source, dest, mode.Perm())
-	case mode.IsDir():
-		return c.folder(source, dest, mode.Perm())
-	case mode.Type() == fs.ModeSymlink:
-		return c.link(source, dest)
-	}
-	c.k.log.Warn("what is neither file, folder nor symlink is not copied into a new worktree", "repo", c.name, "file", source)
-	return nil
-}
-
-// folder copies a folder with all that is in it, but for git's own files: those
-// would let a worktree write into the checkout's repositories.
-func (c *copier) folder(source, dest string, perm fs.FileMode) error {
-	if err := c.to.Mkdir(dest, perm|0o700); err != nil {
-		if info, look := c.to.Lstat(dest); look != nil || !info.IsDir() {
-			return err
-		}
-		if err := c.to.Chmod(dest, perm|0o700); err != nil {
-			return err
-		}
-	}
-	dir, err := c.from.Open(source)
-	if err != nil {
-		return err
-	}
-	list, err := dir.ReadDir(-1)
-	dir.Close()
-	if err != nil {
-		return err
-	}
-	for _, f := range list {
-		if strings.EqualFold(f.Name(), ".git") {
-			c.k.log.Warn("a repository's own files are not copied into a new worktree", "repo", c.name, "file", path.Join(source, f.Name()))
-			continue
-		}
-		info, err := f.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // it vanished just now
-		} else if err != nil {
-			return err
-		}
-		if err := c.copy(path.Join(source, f.Name()), path.Join(dest, f.Name()), info); err != nil {
-			return err
-		}
-	}
-	return c.to.Chmod(dest, perm)
+	return slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool { return strings.EqualFold(part, ".git") })
 }
 
 // link copies a symlink in a folder as a symlink; one that leads outside, or
@@ -192,19 +166,16 @@ func (c *copier) link(source, dest string) error {
 
 // free removes a file or symlink that a copy is to replace.
 func (c *copier) free(dest string) error {
-	info, err := c.to.Lstat(dest)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	if info.IsDir() {
+	if info, err := c.to.Lstat(dest); err == nil && info.IsDir() {
 		return fmt.Errorf("in the worktree %s is a folder", dest)
 	}
-	return c.to.Remove(dest)
+	if err := c.to.Remove(dest); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
-func (c *copier) file(source, dest string, perm fs.FileMode) (err error) {
+func (c *copier) file(source, dest string, perm fs.FileMode) error {
 	if err := c.free(dest); err != nil {
 		return err
 	}
@@ -217,13 +188,6 @@ func (c *copier) file(source, dest string, perm fs.FileMode) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if e := out.Close(); err == nil {
-			err = e
-		}
-	}()
-	if _, err := io.Copy(out, in); err != nil {
-		return err
-	}
-	return out.Chmod(perm)
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Chmod(perm), out.Close())
 }

@@ -30,53 +30,38 @@ const setupOutput = 64 << 20
 // Errors are ErrNotRepo, ErrNoBranch, ErrBranchTaken, ErrSetup (with the exit
 // code and the last lines; a *process.Error is in the chain), ErrOutside (a copy
 // that leads out of the repository), or of git or the system.
-func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tree, env []string) ([]Made, error) {
-	if err := checkAttempt(attempt); err != nil {
-		return nil, fmt.Errorf("making worktrees: %w", err)
-	}
-	if err := checkTrees(trees); err != nil {
-		return nil, fmt.Errorf("making the worktrees of attempt %s: %w", attempt, err)
+func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tree, env []string) (out []Made, err error) {
+	defer wrap(&err, "making the worktrees of attempt %s", attempt)
+	if err := errors.Join(checkAttempt(attempt), checkTrees(trees)); err != nil {
+		return nil, err
 	}
 	unlock, err := k.lockAttempt(ctx, attempt)
 	if err != nil {
-		return nil, fmt.Errorf("making the worktrees of attempt %s: %w", attempt, err)
+		return nil, err
 	}
 	defer unlock()
-	done, err := k.create(ctx, attempt, branch, trees, env)
-	if err != nil {
-		return nil, fmt.Errorf("making the worktrees of attempt %s: %w", attempt, err)
-	}
-	return done, nil
-}
-
-func (k *Keeper) create(ctx context.Context, attempt, branch string, trees []Tree, env []string) ([]Made, error) {
 	j, err := k.load(attempt)
 	if err != nil {
 		return nil, err
 	}
-	same := j != nil && j.Branch == branch && slices.EqualFunc(j.Trees, trees, isOf)
-	// How they were provided for counts while they are made, and not after.
-	done := j != nil && j.Branch == branch && slices.EqualFunc(j.Trees, trees, isAt)
 	switch {
 	case j == nil:
-	case j.Phase == made && done && j.present():
+	case j.Phase == made && j.is(branch, trees, isAt) && j.present(): // how they were provided for counts while they are made
 		return j.made(), nil
 	case j.Phase == made:
 		return nil, fmt.Errorf("it has worktrees already, on the branch %s; remove them first", j.Branch)
 	case j.Phase == removing:
 		return nil, errors.New("its worktrees are being removed")
-	case j.Phase == creating && same:
+	default:
 		if err := k.clearOwn(ctx, j); err != nil {
 			return nil, err
 		}
-	default: // what was begun is not what is wanted now
-		if err := k.clearOwn(ctx, j); err != nil {
-			return nil, err
+		if j.Phase == undoing || !j.is(branch, trees, isOf) { // what was begun is not what is wanted now
+			if _, err := k.undo(ctx, j); err != nil {
+				return nil, err
+			}
+			j = nil
 		}
-		if _, err := k.undo(ctx, j); err != nil {
-			return nil, err
-		}
-		j = nil
 	}
 	if j == nil {
 		if j, err = k.plan(ctx, attempt, branch, trees); err != nil {
@@ -96,8 +81,9 @@ func (k *Keeper) create(ctx context.Context, attempt, branch string, trees []Tre
 		return j.made(), nil
 	}
 	// Nobody has worked in them yet: what setup commands wrote is not kept.
+	// The end of the caller's context must not leave them half-made.
 	j.Phase = undoing
-	if _, undo := k.undo(undoContext(ctx), j); undo != nil {
+	if _, undo := k.undo(context.WithoutCancel(ctx), j); undo != nil {
 		k.log.Error("worktrees that could not be made could not be undone; the next start tries again", "attempt", attempt, "error", undo)
 	}
 	return nil, err
@@ -109,21 +95,21 @@ func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree)
 	j := &journal{Attempt: attempt, Owner: k.owner, Branch: branch}
 	uses := map[string]int{}
 	for _, t := range trees {
-		r, err := k.findRepo(ctx, t.Repo)
-		if err != nil {
-			return nil, fmt.Errorf("repository %s: %w", t.Name, err)
+		base := ""
+		common, err := findRepo(ctx, t.Repo)
+		if err == nil {
+			base, err = k.baseOf(ctx, common, t.Repo, t.TargetBranch)
 		}
-		base, err := k.base(ctx, r, t.Repo, t.TargetBranch)
 		if err != nil {
 			return nil, fmt.Errorf("repository %s: %w", t.Name, err)
 		}
 		own := branch
-		if uses[r.common]++; uses[r.common] > 1 {
-			own = fmt.Sprintf("%s-%d", branch, uses[r.common])
+		if uses[common]++; uses[common] > 1 {
+			own = fmt.Sprintf("%s-%d", branch, uses[common])
 		}
 		j.Trees = append(j.Trees, &record{
 			RepoID: t.RepoID, Name: t.Name, Repo: t.Repo, Target: t.TargetBranch, Copy: t.Copy, Setup: t.Setup,
-			Common: r.common, Path: filepath.Join(k.folder(attempt), t.Name), Branch: own, Base: base, Step: planned,
+			Common: common, Path: filepath.Join(k.folder(attempt), t.Name), Branch: own, Base: base, Step: planned,
 		})
 	}
 	for _, e := range j.Trees {
@@ -132,6 +118,12 @@ func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree)
 		}
 	}
 	return j, k.turn(j, creating)
+}
+
+// is reports whether a journal is of a branch and trees, as one of the following compares
+// these.
+func (j *journal) is(branch string, trees []Tree, same func(*record, Tree) bool) bool {
+	return j.Branch == branch && slices.EqualFunc(j.Trees, trees, same)
 }
 
 // isOf reports whether a record is of a tree.
@@ -163,7 +155,7 @@ func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string)
 	if e.Step != planned && !(there && adminOf(e.Common, e.Path) != "") {
 		// It was being made when the process ended, or cleared for that; it is made
 		// again, since it may be incomplete.
-		if err := k.clear(ctx, j, e, keepPresent); err != nil {
+		if err := k.clear(ctx, j, e); err != nil {
 			return err
 		}
 		if err := k.reach(j, e, planned); err != nil {
@@ -190,8 +182,7 @@ func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string)
 
 // add makes the branch and the worktree, and checks its files out.
 func (k *Keeper) add(ctx context.Context, j *journal, e *record) error {
-	r := e.repo()
-	if err := k.addLocked(ctx, j, e, r); err != nil {
+	if err := k.addLocked(ctx, j, e); err != nil {
 		return err
 	}
 	// The checkout is the long part, and concerns this worktree alone. It is what
@@ -200,7 +191,7 @@ func (k *Keeper) add(ctx context.Context, j *journal, e *record) error {
 	if admin == "" {
 		return fmt.Errorf("the worktree %s is gone already", e.Path) // and git would find another one
 	}
-	if _, err := k.git(ctx, git.Command{Dir: e.Path, GitDir: admin, WorkTree: e.Path,
+	if _, err := git.Output(ctx, git.Command{Dir: e.Path, GitDir: admin, WorkTree: e.Path,
 		Args: []string{"reset", "--hard", "--quiet", "--no-recurse-submodules"}}); err != nil {
 		return fmt.Errorf("checking the files out: %w", err)
 	}
@@ -208,8 +199,8 @@ func (k *Keeper) add(ctx context.Context, j *journal, e *record) error {
 	return k.reach(j, e, added)
 }
 
-func (k *Keeper) addLocked(ctx context.Context, j *journal, e *record, r *repo) error {
-	unlock, err := k.lockRepo(ctx, r)
+func (k *Keeper) addLocked(ctx context.Context, j *journal, e *record) error {
+	unlock, err := k.lockRepo(ctx, e.Common, nil)
 	if err != nil {
 		return err
 	}
@@ -217,7 +208,7 @@ func (k *Keeper) addLocked(ctx context.Context, j *journal, e *record, r *repo) 
 	if err := k.reach(j, e, branching); err != nil {
 		return err
 	}
-	if err := k.makeBranch(ctx, r, e.Branch, e.Base); err != nil {
+	if err := makeBranch(ctx, e.Common, e.Branch, e.Base); err != nil {
 		if errors.Is(err, ErrBranchTaken) {
 			e.Step = planned // it is not ours, and not ours to delete
 		}
@@ -230,9 +221,9 @@ func (k *Keeper) addLocked(ctx context.Context, j *journal, e *record, r *repo) 
 	if err := os.MkdirAll(filepath.Dir(e.Path), 0o755); err != nil {
 		return err
 	}
-	c := r.call("worktree", "add", "--quiet", "--no-checkout", e.Path, e.Branch)
+	c := inRepo(e.Common, "worktree", "add", "--quiet", "--no-checkout", e.Path, e.Branch)
 	c.Dir = filepath.Dir(e.Path)
-	if _, err := k.git(ctx, c); err != nil {
+	if _, err := git.Output(ctx, c); err != nil {
 		return fmt.Errorf("adding the worktree: %w", err)
 	}
 	k.at("worktree " + e.Name)

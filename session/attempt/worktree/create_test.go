@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"deepwork/actor/process"
 	"deepwork/session/git"
@@ -349,23 +350,17 @@ func TestManyAttemptsOnOneRepository(t *testing.T) {
 
 func TestLocksOfOtherGitsAreWaitedFor(t *testing.T) {
 	repo := newRepo(t)
-	k, _ := newKeeper(t)
 	lock := filepath.Join(repo, ".git", "packed-refs.lock")
 	write(t, repo, ".git/packed-refs.lock", "")
 	pack := git.Command{Dir: repo, Config: []string{"core.packedRefsTimeout=10"}, Args: []string{"pack-refs", "--all"}}
-	waited := 0
-	k.at = func(point string) {
-		if waited++; point == "lock held" && waited == 2 {
-			os.Remove(lock)
-		}
-	}
-	if _, err := k.git(t.Context(), pack); err != nil || waited < 2 {
-		t.Errorf("it waited %d times: %v", waited, err)
+	released := time.AfterFunc(100*time.Millisecond, func() { os.Remove(lock) })
+	if _, err := git.Output(t.Context(), pack); err != nil || released.Stop() {
+		t.Errorf("it did not wait: %v", err)
 	}
 	write(t, repo, ".git/packed-refs.lock", "")
-	ctx, cancel := context.WithCancel(t.Context())
-	k.at = func(string) { cancel() }
-	if _, err := k.git(ctx, pack); !errors.Is(err, context.Canceled) {
+	ctx, cancel := contextThatEnds(t, 100*time.Millisecond)
+	defer cancel()
+	if _, err := git.Output(ctx, pack); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("who is cancelled waits on: %v", err)
 	}
 }
@@ -380,22 +375,13 @@ func TestWorktreesThatOthersMakeAreWaitedFor(t *testing.T) {
 	if err := os.Truncate(half, 0); err != nil {
 		t.Fatal(err)
 	}
-	waited := 0
-	k.at = func(point string) {
-		if point != "lock held" {
-			return
-		}
-		if waited++; waited == 2 {
-			write(t, repo, ".git/worktrees/other/commondir", "../..\n")
-		}
-	}
-	if _, err := k.Create(t.Context(), "attempt-1", "deepwork/x-0001", []Tree{tree(repo)}, nil); err != nil || waited != 2 {
-		t.Errorf("it waited %d times: %v", waited, err)
+	made := time.AfterFunc(time.Second, func() { os.WriteFile(half, []byte("../..\n"), 0o600) })
+	if _, err := k.Create(t.Context(), "attempt-1", "deepwork/x-0001", []Tree{tree(repo)}, nil); err != nil || made.Stop() {
+		t.Errorf("it did not wait: %v", err)
 	}
 	if err := os.Truncate(half, 0); err != nil {
 		t.Fatal(err)
 	}
-	k.at = func(string) {}
 	if _, err := k.Create(t.Context(), "attempt-2", "deepwork/x-0002", []Tree{tree(repo)}, nil); err == nil || !strings.Contains(err.Error(), "commondir") {
 		t.Errorf("one that is broken for good: %v", err)
 	}

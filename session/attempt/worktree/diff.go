@@ -3,9 +3,9 @@ package worktree
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -29,17 +29,11 @@ const defaultDiff = 1 << 20
 // It uses an index of its own, takes no lock and changes nothing. It blocks until
 // git has looked; git is stopped at maxBytes, so that memory is bounded.
 func (k *Keeper) Diff(ctx context.Context, path, base, target string, paths []string, maxBytes int) (text string, truncated bool, err error) {
+	defer wrap(&err, "comparing the worktree %s", path)
 	specs, err := pathspecs(path, paths)
-	if err == nil {
-		text, truncated, err = k.diff(ctx, path, base, target, specs, maxBytes)
-	}
 	if err != nil {
-		return "", false, fmt.Errorf("comparing the worktree %s: %w", path, err)
+		return "", false, err
 	}
-	return text, truncated, nil
-}
-
-func (k *Keeper) diff(ctx context.Context, path, base, target string, specs []string, maxBytes int) (string, bool, error) {
 	if maxBytes < 1 {
 		maxBytes = defaultDiff
 	}
@@ -50,7 +44,7 @@ func (k *Keeper) diff(ctx context.Context, path, base, target string, specs []st
 	if err != nil {
 		return "", false, err
 	}
-	tmp, done, err := k.scratch("diff-")
+	tmp, done, err := k.scratch("diff-" + rand.Text())
 	if err != nil {
 		return "", false, err
 	}
@@ -67,7 +61,10 @@ func (k *Keeper) diff(ctx context.Context, path, base, target string, specs []st
 	if errors.Is(err, process.ErrTooMuchOutput) {
 		return cut(r.Stdout), true, nil
 	}
-	return string(r.Stdout), false, err
+	if err != nil {
+		return "", false, err
+	}
+	return string(r.Stdout), false, nil
 }
 
 // cut ends a text after its last whole line, or, if it has none, character.
@@ -75,13 +72,11 @@ func cut(b []byte) string {
 	if i := bytes.LastIndexByte(b, '\n'); i >= 0 {
 		return string(b[:i+1])
 	}
-	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
-		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {
-			if !utf8.FullRune(tail) {
-				b = b[:len(b)-n]
-			}
+	for len(b) > 0 {
+		if r, size := utf8.DecodeLastRune(b); r != utf8.RuneError || size > 1 {
 			break
 		}
+		b = b[:len(b)-1]
 	}
 	return string(b)
 }
@@ -117,7 +112,7 @@ func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 	run := func(stdin []byte, args ...string) error {
 		c := v.call(args...)
 		c.Index, c.Stdin = index, stdin
-		_, err := v.k.git(ctx, c)
+		_, err := git.Output(ctx, c)
 		return err
 	}
 	err := copyIndex(filepath.Join(v.admin, "index"), index)
@@ -129,11 +124,11 @@ func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	loose, err := v.loose(ctx)
+	loose, err := filesOf(ctx, v.call(), v.path, "", "--others")
 	if err != nil || len(loose) == 0 {
 		return index, err
 	}
-	empty, err := v.k.line(ctx, git.Command{Dir: tmp, GitDir: v.admin, Args: []string{"hash-object", "--stdin"}})
+	empty, err := git.Line(ctx, git.Command{Dir: tmp, GitDir: v.admin, Args: []string{"hash-object", "--stdin"}})
 	if err != nil {
 		return "", err
 	}
@@ -163,25 +158,6 @@ func readable(path string) bool {
 	return true
 }
 
-func copyFile(from, to string) (err error) {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if e := out.Close(); err == nil {
-			err = e
-		}
-	}()
-	_, err = io.Copy(out, in)
-	return err
-}
-
 // copyIndex copies an index with its time: by that git tells which files may
 // have been changed in the moment after it was written.
 func copyIndex(from, to string) error {
@@ -189,8 +165,9 @@ func copyIndex(from, to string) error {
 	if err != nil {
 		return err
 	}
-	if err := copyFile(from, to); err != nil {
+	data, err := os.ReadFile(from)
+	if err != nil {
 		return err
 	}
-	return os.Chtimes(to, info.ModTime(), info.ModTime())
+	return errors.Join(os.WriteFile(to, data, 0o600), os.Chtimes(to, info.ModTime(), info.ModTime()))
 }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
 
 	"deepwork/session/git"
 )
@@ -28,7 +27,7 @@ const archiveName = ".deepwork-git.tar"
 func (s *scan) embedded(ctx context.Context, name string, link blob) error {
 	dir := s.file(name)
 	s.repos[name] = true
-	gitDir, err := s.k.line(ctx, within(dir, "rev-parse", "--absolute-git-dir"))
+	gitDir, err := git.Line(ctx, within(dir, "rev-parse", "--absolute-git-dir"))
 	if err != nil {
 		return fmt.Errorf("the repository %s inside it cannot be read; mend or move it: %w", name, err)
 	}
@@ -37,11 +36,11 @@ func (s *scan) embedded(ctx context.Context, name string, link blob) error {
 		return err
 	}
 	if link != (blob{}) && !history {
-		head, err := s.k.line(ctx, within(dir, "rev-parse", "--verify", "--quiet", "HEAD"))
-		if err != nil && git.ExitCode(err) != 1 {
+		head, err := commitOf(ctx, within(dir), "HEAD")
+		if err != nil {
 			return err
 		}
-		dirt, err := s.k.git(ctx, within(dir, "status", "--porcelain", "-z", "--untracked-files=all", "--ignore-submodules=none"))
+		dirt, err := git.Output(ctx, within(dir, "status", "--porcelain", "-z", "--untracked-files=all", "--ignore-submodules=none"))
 		if err != nil {
 			return err
 		}
@@ -57,27 +56,15 @@ func (s *scan) embedded(ctx context.Context, name string, link blob) error {
 			return err
 		}
 	}
-	out, err := s.k.git(ctx, within(dir, "ls-files", "--stage", "-z"))
+	files, err := listFiles(ctx, within(dir), true, "--cached", "--others")
 	if err != nil {
 		return err
 	}
-	for _, line := range git.Fields(out) {
-		meta, file, _ := strings.Cut(line, "\t")
-		file = path.Join(name, file)
-		if !strings.HasPrefix(meta, modeRepo) {
+	for _, file := range files {
+		file = path.Join(name, file) // without the slash of a repository in it
+		if !isDir(s.file(file)) {
 			s.candidates[file] = true
 		} else if err := s.insideLink(ctx, file, blob{}); err != nil {
-			return err
-		}
-	}
-	untracked, err := s.k.allUntracked(ctx, within(dir))
-	if err != nil {
-		return err
-	}
-	for _, file := range untracked {
-		if sub, is := strings.CutSuffix(file, "/"); !is {
-			s.candidates[path.Join(name, file)] = true
-		} else if err := s.embedded(ctx, path.Join(name, sub), blob{}); err != nil {
 			return err
 		}
 	}
@@ -90,41 +77,33 @@ func within(dir string, args ...string) git.Command {
 	return git.Command{Dir: dir, Env: []string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(canonical(dir))}, Args: args, Limit: listLimit}
 }
 
-// filesOf lists the files of a repository inside a worktree, tracked and
-// untracked, relative to the worktree; ignored ones are left out.
-func (k *Keeper) filesOf(ctx context.Context, root, name string) ([]string, error) {
-	dir := filepath.Join(root, filepath.FromSlash(name))
-	tracked, err := k.git(ctx, within(dir, "ls-files", "-z"))
-	if err != nil {
-		return nil, err
-	}
-	untracked, _, err := k.untracked(ctx, within(dir))
+// filesOf lists the files that git ls-files gives of a repository at name in a
+// worktree, and those of repositories in it, tracked and untracked, relative to the
+// worktree. A repository that cannot be read is one entry, with a slash at its end.
+func filesOf(ctx context.Context, c git.Command, root, name string, flags ...string) ([]string, error) {
+	files, err := listFiles(ctx, c, false, flags...)
 	if err != nil {
 		return nil, err
 	}
 	var out []string
-	for _, file := range append(git.Fields(tracked), untracked...) {
+	for _, file := range files {
 		file = path.Join(name, file) // without the slash of a repository in it
-		info, err := os.Lstat(filepath.Join(root, filepath.FromSlash(file)))
-		switch {
+		at := filepath.Join(root, filepath.FromSlash(file))
+		switch info, err := os.Lstat(at); {
 		case err != nil: // it was deleted
 		case !info.IsDir():
 			out = append(out, file)
-		case !isThere(filepath.Join(root, filepath.FromSlash(file), ".git")): // a submodule that is not checked out
-		default:
-			inner, err := k.filesOf(ctx, root, file)
-			if err != nil {
+		case isThere(filepath.Join(at, ".git")): // else a submodule that is not checked out
+			inner, err := filesOf(ctx, within(at), root, file, "--cached", "--others")
+			if err != nil && git.ExitCode(err) < 0 && !errors.Is(err, fs.ErrNotExist) {
 				return nil, err
+			} else if err != nil {
+				inner = []string{file + "/"}
 			}
 			out = append(out, inner...)
 		}
 	}
 	return out, nil
-}
-
-// submodule keeps what is in a submodule of the head or of the index.
-func (s *scan) submodule(ctx context.Context, name string) error {
-	return s.insideLink(ctx, name, s.head[name])
 }
 
 // insideLink looks into the folder of a submodule. Where it is not checked out
@@ -155,15 +134,6 @@ func (s *scan) insideLink(ctx context.Context, name string, link blob) error {
 	return err
 }
 
-// rootRepo keeps the history of a repository that took the place of the
-// worktree's own .git file.
-func (s *scan) rootRepo(ctx context.Context) error {
-	if !isDir(filepath.Join(s.root, ".git")) {
-		return nil
-	}
-	return s.overlay(ctx, "")
-}
-
 // overlaid keeps the history of repositories that were made in folders with
 // tracked files: git does not take those for repositories.
 func (s *scan) overlaid(ctx context.Context) error {
@@ -189,7 +159,7 @@ func (s *scan) overlaid(ctx context.Context) error {
 // overlay keeps the history of a repository whose files are handled otherwise.
 func (s *scan) overlay(ctx context.Context, name string) error {
 	dir := s.file(name)
-	gitDir, err := s.k.line(ctx, within(dir, "rev-parse", "--absolute-git-dir"))
+	gitDir, err := git.Line(ctx, within(dir, "rev-parse", "--absolute-git-dir"))
 	if err != nil {
 		if git.ExitCode(err) < 0 {
 			return err
@@ -214,26 +184,27 @@ func (s *scan) history(ctx context.Context, name, dir, gitDir string) (bool, err
 		return false, err
 	}
 	tips := []string{"HEAD"}
-	head, err := s.k.line(ctx, within(dir, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"))
-	if err != nil && git.ExitCode(err) != 1 {
+	head, err := commitOf(ctx, within(dir), "HEAD")
+	if err != nil {
 		return false, err
 	}
 	if head == "" {
 		tips = nil
 	}
 	goes := isWithin(common, canonical(s.root)) || s.admin != "" && isWithin(common, canonical(s.admin))
-	if !goes && common == s.repo.common {
+	if !goes && common == s.common {
 		s.commits = append(s.commits, head)
 		return false, nil
 	}
 	not := []string{"--not", "--remotes"}
 	if goes {
 		tips = append(tips, "--branches", "--tags")
-		_, err := s.k.line(ctx, within(dir, "show-ref", "--verify", "--hash", "--", "refs/stash"))
-		if err == nil {
-			tips = append(tips, "refs/stash")
-		} else if !git.Said(err, "not a valid ref") {
+		stash, err := refTip(ctx, within(dir), "refs/stash")
+		if err != nil {
 			return false, err
+		}
+		if stash != "" {
+			tips = append(tips, stash)
 		}
 	} else {
 		not = append(not, "--branches", "--tags")
@@ -241,7 +212,7 @@ func (s *scan) history(ctx context.Context, name, dir, gitDir string) (bool, err
 	if len(tips) == 0 {
 		return false, nil
 	}
-	own, err := s.k.line(ctx, within(dir, append(append([]string{"rev-list", "--max-count=1"}, tips...), not...)...))
+	own, err := git.Line(ctx, within(dir, append(append([]string{"rev-list", "--max-count=1"}, tips...), not...)...))
 	if err != nil {
 		return false, err
 	}
@@ -257,7 +228,7 @@ func isWithin(path, dir string) bool {
 }
 
 // archive adds an archive of a git directory to what is kept.
-func (s *scan) archive(name, gitDir string) (err error) {
+func (s *scan) archive(name, gitDir string) error {
 	dest := path.Join(name, archiveName)
 	for n := 2; ; n++ {
 		if _, err := os.Lstat(s.file(dest)); errors.Is(err, fs.ErrNotExist) && s.head[dest] == (blob{}) {
@@ -269,52 +240,41 @@ func (s *scan) archive(name, gitDir string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if e := f.Close(); err == nil {
-			err = e
-		}
-	}()
 	w := tar.NewWriter(f)
 	err = filepath.WalkDir(gitDir, func(at string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		rel, err := filepath.Rel(gitDir, at)
-		if err != nil {
-			return err
-		}
-		return pack(w, at, path.Join(".git", filepath.ToSlash(rel)), d)
+		return pack(w, gitDir, at, d)
 	})
 	if err != nil {
-		return fmt.Errorf("archiving %s: %w", gitDir, err)
-	}
-	if err := w.Close(); err != nil {
-		return err
+		err = fmt.Errorf("archiving %s: %w", gitDir, err)
 	}
 	s.candidates[dest], s.contents[dest] = true, f.Name()
-	return nil
+	return errors.Join(err, w.Close(), f.Close())
 }
 
-// pack adds one file, folder or symlink to an archive.
-func pack(w *tar.Writer, at, name string, d fs.DirEntry) error {
+// pack adds one file, folder or symlink of a git directory to an archive.
+func pack(w *tar.Writer, gitDir, at string, d fs.DirEntry) error {
+	rel, err := filepath.Rel(gitDir, at)
+	if err != nil || d.Type()&^(fs.ModeDir|fs.ModeSymlink) != 0 { // or a socket of a daemon of git's
+		return err
+	}
 	info, err := d.Info()
 	if err != nil {
 		return err
 	}
 	target := ""
-	switch mode := info.Mode(); {
-	case mode.Type() == fs.ModeSymlink:
+	if d.Type() == fs.ModeSymlink {
 		if target, err = os.Readlink(at); err != nil {
 			return err
 		}
-	case !mode.IsRegular() && !mode.IsDir():
-		return nil // a socket of a daemon of git's
 	}
 	h, err := tar.FileInfoHeader(info, target)
 	if err != nil {
 		return err
 	}
-	h.Name, h.Uname, h.Gname, h.Uid, h.Gid = name, "", "", 0, 0
+	h.Name, h.Uname, h.Gname, h.Uid, h.Gid = path.Join(".git", filepath.ToSlash(rel)), "", "", 0, 0
 	if err := w.WriteHeader(h); err != nil || !info.Mode().IsRegular() {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"deepwork/session"
+	"deepwork/session/git"
 )
 
 // An Expected is an attempt as the board has it, for Inspect to compare with
@@ -95,7 +96,7 @@ func (i *inspection) journaled(context.Context) error {
 			}
 		}
 	}
-	for _, folder := range []string{i.k.trash(), filepath.Join(i.k.journals(), "tmp")} {
+	for _, folder := range []string{i.k.trash(), i.k.temp()} {
 		list, err := os.ReadDir(folder)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -164,7 +165,7 @@ func (i *inspection) tree(ctx context.Context, e Expected, t ExpectedTree) error
 			"run `git worktree repair "+t.Path+"` in the repository")
 		return nil
 	}
-	if ok, err := i.k.hasCommit(ctx, r, t.Base); err != nil {
+	if ok, err := r.has(ctx, t.Base); err != nil {
 		return err
 	} else if !ok {
 		i.report.Fault(t.Repo, fmt.Sprintf("the commit %s, at which attempt %s began, is not in the repository", t.Base, e.Attempt), "fetch it, or "+doDelete)
@@ -182,7 +183,7 @@ func (i *inspection) tree(ctx context.Context, e Expected, t ExpectedTree) error
 		}
 		at = r.refs[branch]
 	}
-	if ok, err := i.k.hasCommit(ctx, r, at); err != nil {
+	if ok, err := r.has(ctx, at); err != nil {
 		return err
 	} else if !ok {
 		i.report.Fault(t.Path, fmt.Sprintf("the worktree of attempt %s stands on the commit %.64s, which is not in the repository", e.Attempt, at), "fetch it, or check out another in the worktree")
@@ -194,9 +195,82 @@ func (i *inspection) repo(ctx context.Context, path string) (*repoView, error) {
 	if r := i.repos[path]; r != nil {
 		return r, nil
 	}
-	r, err := i.k.lookAt(ctx, path)
+	r, err := lookAt(ctx, path)
 	if err == nil {
 		i.repos[path] = r
 	}
 	return r, err
+}
+
+// A repoView is what a repository was found to have.
+type repoView struct {
+	common string
+	err    error             // why it cannot be used
+	refs   map[string]string // branches and rescue refs, and what they hold
+	broken []string          // what git says of refs that it cannot read
+}
+
+// lookAt reads the refs of a repository. If it is not one, the result has err set.
+func lookAt(ctx context.Context, path string) (*repoView, error) {
+	v := &repoView{refs: map[string]string{}}
+	if v.common, v.err = findRepo(ctx, path); v.err != nil {
+		return v, ctx.Err()
+	}
+	var out, warnings string
+	out, warnings, v.err = git.Run(ctx, inRepo(v.common, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads", "refs/deepwork"))
+	if v.err != nil {
+		return v, ctx.Err()
+	}
+	for line := range strings.Lines(out) {
+		if ref, id, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			v.refs[ref] = id
+		}
+	}
+	for line := range strings.Lines(warnings) {
+		if strings.Contains(line, rescueRefs) {
+			v.broken = append(v.broken, strings.TrimSpace(line))
+		}
+	}
+	return v, nil
+}
+
+// has reports whether a repository has a commit.
+func (r *repoView) has(ctx context.Context, id string) (bool, error) {
+	_, err := git.Output(ctx, inRepo(r.common, "cat-file", "-e", id+"^{commit}"))
+	if err != nil && git.ExitCode(err) < 0 {
+		return false, err
+	}
+	return err == nil, nil
+}
+
+// InspectRepo looks at the rescue refs of a repository: whether each can be read,
+// and whether the commit it names is there with all its files and all that
+// nothing else reaches. It changes nothing, and runs
+// git a few times for each rescue ref. kept is how many there are.
+func (k *Keeper) InspectRepo(ctx context.Context, path string) (r session.Report, kept int, err error) {
+	defer wrap(&err, "inspecting the repository %s", path)
+	v, err := lookAt(ctx, path)
+	if err != nil || v.err != nil { // the latter is reported if an attempt needs it
+		return r, 0, err
+	}
+	const do = "look for the objects in another clone or a backup (git fsck lists them), or delete the ref with git update-ref -d if what it kept is not needed"
+	for _, what := range v.broken {
+		r.Fault(v.common, "a rescue ref cannot be read: "+what, do)
+	}
+	for ref, id := range v.refs {
+		if !strings.HasPrefix(ref, rescueRefs) {
+			continue
+		}
+		kept++
+		_, err := git.Output(ctx, inRepo(v.common, "rev-list", "--objects", "--quiet", "--no-walk", id))
+		if err == nil {
+			_, err = git.Output(ctx, inRepo(v.common, "rev-list", "--objects", "--quiet", id, "--not", "--branches", "--tags", "--remotes"))
+		}
+		if err != nil && git.ExitCode(err) < 0 {
+			return r, 0, err
+		} else if err != nil {
+			r.Fault(v.common, fmt.Sprintf("what %s keeps is not all there: %v", ref, err), do)
+		}
+	}
+	return r, kept, nil
 }

@@ -80,8 +80,6 @@ func (k *Keeper) foreign(j *journal) bool {
 	return j.Owner != "" && k.owner != "" && j.Owner != k.owner
 }
 
-func (e *record) repo() *repo { return &repo{common: e.Common} }
-
 func (k *Keeper) journals() string { return filepath.Join(k.dir, ".journal") }
 
 func (k *Keeper) journalPath(attempt string) string {
@@ -102,6 +100,37 @@ func (k *Keeper) load(attempt string) (*journal, error) {
 		return nil, fmt.Errorf("reading the journal of attempt %s: %s %w; its worktrees are left alone until it is mended: see to what is in them, then move that file away", attempt, path, err)
 	}
 	return j, nil
+}
+
+var (
+	phases = []phase{creating, made, undoing, removing}
+	steps  = []step{planned, branching, adding, added, ready, rescued, dropping, dropped}
+)
+
+// parseJournal reads the bytes of an attempt's journal. What it says is done without
+// asking anybody, so an incomplete journal is refused.
+func parseJournal(attempt string, data []byte) (*journal, error) {
+	var j journal
+	if err := json.Unmarshal(data, &j); err != nil {
+		return nil, fmt.Errorf("is damaged: %w", err)
+	}
+	if j.Version != journalVersion || j.Attempt != attempt {
+		return nil, fmt.Errorf("is of another version (%d) or attempt (%q); use the deepwork that wrote it", j.Version, j.Attempt)
+	}
+	if !slices.Contains(phases, j.Phase) {
+		return nil, fmt.Errorf("is damaged: there is no phase %q", j.Phase)
+	}
+	for i, e := range j.Trees {
+		switch {
+		case e == nil:
+			return nil, fmt.Errorf("is damaged: worktree %d is null", i)
+		case !slices.Contains(steps, e.Step):
+			return nil, fmt.Errorf("is damaged: worktree %d has no step %q", i, e.Step)
+		case !filepath.IsAbs(e.Path) || !filepath.IsAbs(e.Common) || strings.ContainsRune(e.Path+e.Common, 0):
+			return nil, fmt.Errorf("is damaged: worktree %d has the paths %q and %q, which are to be absolute", i, e.Path, e.Common)
+		}
+	}
+	return &j, nil
 }
 
 // save makes the journal durable, before and after each step.
@@ -169,15 +198,17 @@ func (k *Keeper) attempts() ([]string, error) {
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// scratch makes a folder for temporary files; done removes it. What a crash
-// leaves there Recover removes.
+// temp is where temporary files are, which Recover removes if a crash leaves them.
+func (k *Keeper) temp() string { return filepath.Join(k.journals(), "tmp") }
+
+// scratch makes an empty folder for temporary files; done removes it. No other call
+// may use the same name at the same time.
 func (k *Keeper) scratch(name string) (dir string, done func(), err error) {
-	parent := filepath.Join(k.journals(), "tmp")
-	if err := os.MkdirAll(parent, 0o700); err != nil {
+	dir = filepath.Join(k.temp(), name)
+	done = func() { os.RemoveAll(dir) }
+	done()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, fmt.Errorf("making a folder for temporary files: %w", err)
 	}
-	if dir, err = os.MkdirTemp(parent, name+"*"); err != nil {
-		return "", nil, fmt.Errorf("making a folder for temporary files: %w", err)
-	}
-	return dir, func() { os.RemoveAll(dir) }, nil
+	return dir, done, nil
 }

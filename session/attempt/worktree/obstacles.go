@@ -24,60 +24,44 @@ func (j *journal) interrupted(e *record) bool {
 	return e.Step == branching || e.Step == adding || e.Step == dropping || j.Phase == removing && e.Step == ready
 }
 
-// clearOwn removes the locks of a git that was killed in the middle of a step. The
-// journal is as another process left it.
+// clearOwn clears the repositories in which a git was killed in the middle of a step of
+// this attempt. The journal is as another process left it.
 func (k *Keeper) clearOwn(ctx context.Context, j *journal) error {
 	for _, e := range j.Trees {
-		if !j.interrupted(e) || !isDir(e.Common) {
-			continue
-		}
-		err := func() error {
-			unlock, err := k.lockRepo(ctx, e.repo())
+		if j.interrupted(e) && isDir(e.Common) {
+			unlock, err := k.lockRepo(ctx, e.Common, j)
 			if err != nil {
 				return err
 			}
-			defer unlock()
-			if e.Step == adding || e.Step == dropping {
-				if err := k.clearNameless(ctx, e.Common, period{j.Changed, j.Changed}); err != nil {
-					return err
-				}
-			}
-			refs := []string{"refs/heads/" + e.Branch}
-			list, _ := os.ReadDir(filepath.Join(e.Common, filepath.FromSlash(rescueRefs))) // missing: no locks
-			for _, f := range list {
-				if name, ok := strings.CutSuffix(f.Name(), ".lock"); ok && strings.HasPrefix(name, j.Attempt) {
-					refs = append(refs, rescueRefs+name)
-				}
-			}
-			return k.clearRefLocks(ctx, e.Common, period{j.Changed, j.Changed}, refs...)
-		}()
-		if err != nil {
-			return err
+			unlock()
 		}
 	}
 	return nil
 }
 
-// clearObstacles removes from a repository what killed servers have left of other attempts'
-// worktrees and what blocks every call of git. Their own calls could not: they wait
-// for the repository's lock, which is held.
-func (k *Keeper) clearObstacles(ctx context.Context, common string) error {
-	if !obstructed(common) {
+// clearObstacles removes from a repository, which is locked, what killed servers have
+// left of attempts' worktrees and what blocks every call of git. Calls for those
+// attempts could not: they wait for the lock. own is as lockRepo has it; of that
+// attempt the locks of its refs go too.
+func (k *Keeper) clearObstacles(ctx context.Context, common string, own *journal) error {
+	if own == nil && !obstructed(common) {
 		return nil
 	}
 	all, err := k.attempts()
 	if err != nil {
 		return err
 	}
-	var paths []string // of worktrees that git was making or removing
+	var paths, refs []string // of worktrees that git was making or removing; of own
 	var begun period
 	for _, attempt := range all {
-		if k.busy(attempt) {
-			continue
-		}
-		j, err := k.load(attempt)
-		if err != nil || j == nil {
-			continue // Recover reports it
+		j := own
+		if own == nil || attempt != own.Attempt {
+			if k.busy(attempt) {
+				continue
+			}
+			if j, err = k.load(attempt); err != nil || j == nil {
+				continue // Recover reports it
+			}
 		}
 		for _, e := range j.Trees {
 			if e.Common != common || !j.interrupted(e) {
@@ -85,6 +69,9 @@ func (k *Keeper) clearObstacles(ctx context.Context, common string) error {
 			}
 			if e.Step == adding || e.Step == dropping { // else what it has may not be kept yet
 				paths = append(paths, canonical(e.Path))
+			}
+			if j == own {
+				refs = append(refs, "refs/heads/"+e.Branch)
 			}
 			if begun.first.IsZero() || j.Changed.Before(begun.first) {
 				begun.first = j.Changed
@@ -97,6 +84,14 @@ func (k *Keeper) clearObstacles(ctx context.Context, common string) error {
 	if begun.first.IsZero() {
 		return nil
 	}
+	if own != nil {
+		list, _ := os.ReadDir(filepath.Join(common, filepath.FromSlash(rescueRefs))) // missing: no locks
+		for _, f := range list {
+			if name, ok := strings.CutSuffix(f.Name(), ".lock"); ok && strings.HasPrefix(name, own.Attempt) {
+				refs = append(refs, rescueRefs+name)
+			}
+		}
+	}
 	for _, admin := range admins(common) {
 		witness := halfOf(admin)
 		if witness == "" || !slices.Contains(paths, pathOf(admin)) {
@@ -106,10 +101,12 @@ func (k *Keeper) clearObstacles(ctx context.Context, common string) error {
 			return err
 		}
 	}
-	if err := k.clearNameless(ctx, common, begun); err != nil {
-		return err
+	if len(paths) > 0 {
+		if err := k.clearNameless(ctx, common, begun); err != nil {
+			return err
+		}
 	}
-	return k.clearRefLocks(ctx, common, begun)
+	return k.clearRefLocks(ctx, common, begun, refs...)
 }
 
 // obstructed reports whether a repository has files that keep git from working.

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
-
-	"deepwork/actor/wait"
 )
 
 const (
@@ -37,22 +34,13 @@ func (k *Keeper) Recover(ctx context.Context, known func(attempt string) bool) (
 	}
 	var did []string
 	var faults []error
-	for end := time.Now().Add(busyFor); len(all) > 0; {
-		var busy []string
-		for _, attempt := range all {
-			if err := ctx.Err(); err != nil {
-				return did, errors.Join(append(faults, err)...)
-			}
-			what, err := k.recoverOne(ctx, attempt, known)
-			did = append(did, what...)
-			if errors.Is(err, errBusy) {
-				busy = append(busy, attempt)
-			} else if err != nil {
-				faults = append(faults, fmt.Errorf("recovering attempt %s: %w", attempt, err))
-			}
-		}
-		if all = busy; len(all) == 0 || time.Now().After(end) || wait.For(ctx, busyFor/10) != nil {
-			break
+	for _, attempt := range all {
+		what, err := k.recoverOne(ctx, attempt, known)
+		did = append(did, what...)
+		if ctx.Err() != nil {
+			return did, errors.Join(append(faults, ctx.Err())...)
+		} else if err != nil {
+			faults = append(faults, fmt.Errorf("recovering attempt %s: %w", attempt, err))
 		}
 	}
 	k.sweep()
@@ -60,12 +48,17 @@ func (k *Keeper) Recover(ctx context.Context, known func(attempt string) bool) (
 }
 
 func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(string) bool) ([]string, error) {
-	unlock, err := k.tryLockAttempt(attempt)
-	if err != nil {
+	waiting, cancel := context.WithTimeout(ctx, busyFor)
+	defer cancel()
+	unlock, err := k.lockAttempt(waiting, attempt)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, nil // another call is at work on it
+	} else if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	k.clearDrafts(attempt)
+	os.Remove(k.draft(attempt))
+	os.RemoveAll(filepath.Join(k.temp(), "keep-"+attempt))
 	j, err := k.load(attempt)
 	if err != nil || j == nil || k.foreign(j) {
 		return nil, err
@@ -116,18 +109,6 @@ func (k *Keeper) unlockIndexes(j *journal) []string {
 	return did
 }
 
-// clearDrafts deletes what a dead process was writing for an attempt.
-func (k *Keeper) clearDrafts(attempt string) {
-	os.Remove(k.draft(attempt))
-	folder := filepath.Join(k.journals(), "tmp")
-	list, _ := os.ReadDir(folder) // it may be missing
-	for _, f := range list {
-		if strings.HasPrefix(f.Name(), "keep-"+attempt+"-") {
-			os.RemoveAll(filepath.Join(folder, f.Name()))
-		}
-	}
-}
-
 // sweep deletes what earlier processes left of removed worktrees and temporary
 // files.
 func (k *Keeper) sweep() {
@@ -144,7 +125,7 @@ func (k *Keeper) sweep() {
 		}
 	}
 	old(k.trash(), 0)
-	old(filepath.Join(k.journals(), "tmp"), abandoned)
+	old(k.temp(), abandoned)
 }
 
 // adopt makes a journal for worktrees that have lost theirs, from what the
@@ -163,14 +144,14 @@ func (k *Keeper) adopt(ctx context.Context, attempt string) (*journal, error) {
 		if info, err := os.Lstat(filepath.Join(path, ".git")); err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		r, err := k.findRepo(ctx, path)
+		common, err := findRepo(ctx, path)
 		if err != nil {
 			return nil, err
 		}
-		if adminOf(r.common, path) == "" {
-			return nil, fmt.Errorf("%s has no journal and is no worktree of %s; look at it and remove it by hand", path, r.common)
+		if adminOf(common, path) == "" {
+			return nil, fmt.Errorf("%s has no journal and is no worktree of %s; look at it and remove it by hand", path, common)
 		}
-		j.Trees = append(j.Trees, &record{Name: f.Name(), Repo: r.common, Common: r.common, Path: path, Step: ready})
+		j.Trees = append(j.Trees, &record{Name: f.Name(), Repo: common, Common: common, Path: path, Step: ready})
 	}
 	if len(j.Trees) == 0 {
 		os.Remove(folder) // if it is empty

@@ -219,13 +219,13 @@ func TestWhatIsNotOfAKilledServerStays(t *testing.T) {
 	stays := func(what, file string) {
 		t.Helper()
 		write(t, filepath.Dir(file), filepath.Base(file), "")
-		if err := k.clearObstacles(t.Context(), common); err != nil || !isThere(file) {
+		if err := k.clearObstacles(t.Context(), common, nil); err != nil || !isThere(file) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	stays("a lock, and nothing is half-done", filepath.Join(common, packedLock))
 	cutShort(t, k, creating, adding)
-	if err := k.clearObstacles(t.Context(), common); err != nil || isThere(filepath.Join(common, packedLock)) {
+	if err := k.clearObstacles(t.Context(), common, nil); err != nil || isThere(filepath.Join(common, packedLock)) {
 		t.Errorf("the lock of a dead one stays: %v", err)
 	}
 	stays("another's worktree", filepath.Join(theirs, "commondir"))
@@ -313,7 +313,7 @@ func TestWhatIsNotKeptYetIsNotCleared(t *testing.T) {
 	common := canonical(filepath.Join(repo, ".git"))
 	admin := adminOf(common, path)
 	write(t, admin, "commondir", "")
-	if err := k.clearObstacles(t.Context(), common); err != nil || !isThere(filepath.Join(admin, "logs")) {
+	if err := k.clearObstacles(t.Context(), common, nil); err != nil || !isThere(filepath.Join(admin, "logs")) {
 		t.Errorf("it was cleared away: %v", err)
 	}
 }

@@ -2,10 +2,14 @@ package worktree
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+
+	"deepwork/actor/durable"
 )
 
 // Remove removes the worktrees of an attempt. What is not committed in them is
@@ -19,33 +23,27 @@ import (
 // Rescues tell of each worktree, and last of the attempt's folder if something
 // lay beside them. An attempt that has no worktrees gives none, and no error. It
 // blocks, and may be called again after an error or a crash.
-func (k *Keeper) Remove(ctx context.Context, attempt string, inUse func() bool) ([]Rescue, error) {
+func (k *Keeper) Remove(ctx context.Context, attempt string, inUse func() bool) (out []Rescue, err error) {
+	defer wrap(&err, "removing the worktrees of attempt %s", attempt)
 	if err := checkAttempt(attempt); err != nil {
-		return nil, fmt.Errorf("removing worktrees: %w", err)
+		return nil, err
 	}
 	unlock, err := k.lockAttempt(ctx, attempt)
 	if err != nil {
-		return nil, fmt.Errorf("removing the worktrees of attempt %s: %w", attempt, err)
+		return nil, err
 	}
 	defer unlock()
-	if inUse == nil {
-		inUse = func() bool { return false }
-	}
 	j, err := k.load(attempt)
 	if err == nil && j == nil {
 		j, err = k.adopt(ctx, attempt)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("removing the worktrees of attempt %s: %w", attempt, err)
+	if err != nil || j == nil {
+		return nil, err
 	}
-	if j == nil {
-		return nil, nil
+	if inUse == nil {
+		inUse = func() bool { return false }
 	}
-	out, err := k.remove(ctx, j, inUse)
-	if err != nil {
-		return out, fmt.Errorf("removing the worktrees of attempt %s: %w", attempt, err)
-	}
-	return out, nil
+	return k.remove(ctx, j, inUse)
 }
 
 func (k *Keeper) remove(ctx context.Context, j *journal, inUse func() bool) ([]Rescue, error) {
@@ -59,8 +57,8 @@ func (k *Keeper) remove(ctx context.Context, j *journal, inUse func() bool) ([]R
 		return k.undo(ctx, j)
 	}
 	for _, e := range j.Trees {
-		if reason, locked := lockedBy(adminOf(e.Common, e.Path)); locked && reason != initializing {
-			return nil, fmt.Errorf("%w: %s is locked (%s); run git worktree unlock", ErrInUse, e.Path, reason)
+		if err := e.unlocked(); err != nil {
+			return nil, err
 		}
 	}
 	if err := k.turn(j, removing); err != nil {
@@ -120,14 +118,20 @@ func (k *Keeper) stay(j *journal, err error) error {
 	return errors.Join(err, k.turn(j, made))
 }
 
+// unlocked returns ErrInUse if a person has locked a worktree.
+func (e *record) unlocked() error {
+	if reason, locked := lockedBy(adminOf(e.Common, e.Path)); locked && reason != initializing {
+		return fmt.Errorf("%w: %s is locked (%s); run git worktree unlock", ErrInUse, e.Path, reason)
+	}
+	return nil
+}
+
 // undo removes what a creation made so far. What a crash left is searched for
 // work first, though nobody should have worked there yet.
 func (k *Keeper) undo(ctx context.Context, j *journal) ([]Rescue, error) {
-	mode := keepNothing
 	if j.Phase == creating {
-		mode = keepPresent
 		for _, e := range j.Trees {
-			if err := k.keep(ctx, j, e, mode); err != nil {
+			if err := k.keep(ctx, j, e, keepPresent); err != nil {
 				return nil, err
 			}
 		}
@@ -148,8 +152,8 @@ func (k *Keeper) undo(ctx context.Context, j *journal) ([]Rescue, error) {
 }
 
 // clear removes what there is of one worktree, so that it can be made again.
-func (k *Keeper) clear(ctx context.Context, j *journal, e *record, mode keeping) error {
-	if err := k.keep(ctx, j, e, mode); err != nil {
+func (k *Keeper) clear(ctx context.Context, j *journal, e *record) error {
+	if err := k.keep(ctx, j, e, keepPresent); err != nil {
 		return err
 	}
 	return k.drop(ctx, j, e)
@@ -158,8 +162,8 @@ func (k *Keeper) clear(ctx context.Context, j *journal, e *record, mode keeping)
 // drop removes one worktree, whose work is kept: its folder, its entry in the
 // repository, and its branch if that has no commits.
 func (k *Keeper) drop(ctx context.Context, j *journal, e *record) error {
-	if reason, locked := lockedBy(adminOf(e.Common, e.Path)); locked && reason != initializing {
-		return fmt.Errorf("%w: %s is locked (%s); run git worktree unlock", ErrInUse, e.Path, reason)
+	if err := e.unlocked(); err != nil {
+		return err
 	}
 	if err := k.reach(j, e, dropping); err != nil {
 		return err
@@ -181,20 +185,16 @@ func (k *Keeper) drop(ctx context.Context, j *journal, e *record) error {
 }
 
 func (k *Keeper) dropInRepo(ctx context.Context, e *record) error {
-	r := e.repo()
-	unlock, err := k.lockRepo(ctx, r)
+	unlock, err := k.lockRepo(ctx, e.Common, nil)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := k.dropAdmin(ctx, r, e.Path); err != nil {
+	if err := dropAdmin(ctx, e.Common, e.Path); err != nil {
 		return err
 	}
 	k.at("unregistered " + e.Name)
-	if e.Branch == "" {
-		return nil
-	}
-	if err := k.dropBranch(ctx, r, e.Branch, e.Base); err != nil {
+	if err := dropBranch(ctx, e.Common, e.Branch, e.Base); err != nil {
 		return err
 	}
 	k.at("branch dropped " + e.Name)
@@ -232,4 +232,46 @@ func (j *journal) rescues() []Rescue {
 		out = append(out, *j.Rest)
 	}
 	return out
+}
+
+func (k *Keeper) trash() string { return filepath.Join(k.journals(), "trash") }
+
+// discard moves a folder out of the way at once; empty deletes it then, which
+// may take its time. What a crash leaves of it Recover deletes. A folder that is
+// missing is no error.
+func (k *Keeper) discard(path, attempt string) (empty func(), err error) {
+	if _, err := os.Lstat(path); missing(err) {
+		return func() {}, nil
+	}
+	if err := os.MkdirAll(k.trash(), 0o700); err != nil {
+		return nil, err
+	}
+	away := filepath.Join(k.trash(), attempt+"-"+rand.Text())
+	if err := os.Rename(path, away); err != nil {
+		return nil, err
+	}
+	var disk durable.Disk
+	if err := errors.Join(disk.SyncFolder(filepath.Dir(path)), disk.SyncFolder(k.trash())); err != nil {
+		return nil, err
+	}
+	return func() {
+		if err := removeAll(away); err != nil {
+			k.log.Warn("a removed worktree could not be deleted; the next start tries again", "folder", away, "error", err)
+		}
+	}, nil
+}
+
+// removeAll deletes a folder, also where folders in it are read-only, as those
+// of package caches are.
+func removeAll(path string) error {
+	if os.RemoveAll(path) == nil {
+		return nil
+	}
+	filepath.WalkDir(path, func(at string, d fs.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			os.Chmod(at, 0o700) // before it is read
+		}
+		return nil
+	})
+	return os.RemoveAll(path)
 }

@@ -11,60 +11,40 @@ import (
 	"deepwork/session/git"
 )
 
-// A repo is a repository that was found.
-type repo struct {
-	common string // the git directory that all its worktrees share, absolute and resolved
-	top    string // the top of the checkout that the path is in; "" for a bare one
-	prefix string // the folder in it that was meant, with slashes; "" for the top
-	hash   string // "sha1" or "sha256"; "" until it was asked for
-}
+// listLimit bounds what a listing of files may be, in bytes.
+const listLimit = 256 << 20
 
-// call is a run of git on the repository as such, on no worktree of it.
-func (r *repo) call(args ...string) git.Command {
-	return git.Command{Dir: r.common, GitDir: r.common, Args: args}
+// A repository is known by its git directory, which all its worktrees share,
+// absolute and without symlinks; it is called common, as git does.
+
+// inRepo is a run of git on a repository as such, on no worktree of it.
+func inRepo(common string, args ...string) git.Command {
+	return git.Command{Dir: common, GitDir: common, Args: args, Limit: listLimit}
 }
 
 // findRepo finds the repository that a path is in. A folder inside a repository
 // stands for that repository.
-func (k *Keeper) findRepo(ctx context.Context, path string) (*repo, error) {
+func findRepo(ctx context.Context, path string) (common string, err error) {
 	if info, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrNotRepo, path, err)
+		return "", fmt.Errorf("%w: %s: %w", ErrNotRepo, path, err)
 	} else if !info.IsDir() {
-		return nil, fmt.Errorf("%w: %s is a file", ErrNotRepo, path)
+		return "", fmt.Errorf("%w: %s is a file", ErrNotRepo, path)
 	}
-	out, err := k.git(ctx, git.Command{Dir: path, Args: []string{"rev-parse", "--is-inside-work-tree", "--absolute-git-dir"}})
+	gitDir, err := git.Line(ctx, git.Command{Dir: path, Args: []string{"rev-parse", "--absolute-git-dir"}})
+	if err != nil && git.ExitCode(err) < 0 {
+		return "", fmt.Errorf("looking at %s: %w", path, err)
+	}
+	if err == nil {
+		common, err = commonDir(gitDir)
+	}
 	if err != nil {
-		if git.ExitCode(err) < 0 {
-			return nil, fmt.Errorf("looking at %s: %w", path, err)
-		}
-		return nil, fmt.Errorf("%w: %s: %w", ErrNotRepo, path, err)
+		return "", fmt.Errorf("%w: %s: %w", ErrNotRepo, path, err)
 	}
-	inside, gitDir, told := strings.Cut(strings.TrimRight(out, "\r\n"), "\n")
-	if !told {
-		return nil, fmt.Errorf("looking at %s: git told %q, and no directory", path, out)
-	}
-	r := &repo{}
-	if r.common, err = commonDir(gitDir); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrNotRepo, path, err)
-	}
-	if strings.TrimSpace(inside) != "true" {
-		return r, nil
-	}
-	if r.top, err = k.line(ctx, git.Command{Dir: path, Args: []string{"rev-parse", "--show-toplevel"}}); err != nil {
-		return nil, fmt.Errorf("looking at %s: %w", path, err)
-	}
-	prefix, err := k.line(ctx, git.Command{Dir: path, Args: []string{"rev-parse", "--show-prefix"}})
-	if err != nil {
-		return nil, fmt.Errorf("looking at %s: %w", path, err)
-	}
-	r.top, r.prefix = filepath.FromSlash(r.top), strings.TrimSuffix(prefix, "/")
-	return r, nil
+	return common, nil
 }
 
-// commonDir is the directory that a git directory shares with others of the
-// same repository: itself, unless it is a worktree's.
+// commonDir is the git directory that a git directory's worktrees share, resolved.
 func commonDir(gitDir string) (string, error) {
-	gitDir = filepath.FromSlash(gitDir)
 	data, err := os.ReadFile(filepath.Join(gitDir, "commondir"))
 	switch {
 	case err == nil:
@@ -80,27 +60,35 @@ func commonDir(gitDir string) (string, error) {
 }
 
 // branchTip is the commit of a branch, or "" if there is no such branch.
-func (k *Keeper) branchTip(ctx context.Context, r *repo, branch string) (string, error) {
-	return k.refTip(ctx, r, "refs/heads/"+branch)
+func branchTip(ctx context.Context, common, branch string) (string, error) {
+	return refTip(ctx, inRepo(common), "refs/heads/"+branch)
 }
 
 // refTip is what a ref of that very name holds, or "".
-func (k *Keeper) refTip(ctx context.Context, r *repo, ref string) (string, error) {
+func refTip(ctx context.Context, c git.Command, ref string) (string, error) {
 	// Not rev-parse: that would take main~3 for a branch.
-	id, err := k.line(ctx, r.call("show-ref", "--verify", "--hash", "--", ref))
-	if err != nil {
-		if git.Said(err, "not a valid ref") {
-			return "", nil
-		}
-		return "", err
+	c.Args = []string{"show-ref", "--verify", "--hash", "--", ref}
+	id, err := git.Line(ctx, c)
+	if git.Said(err, "not a valid ref") {
+		return "", nil
 	}
-	return id, nil
+	return id, err
 }
 
-// base is the commit of a target branch, or ErrNoBranch with what to do.
-func (k *Keeper) base(ctx context.Context, r *repo, path, branch string) (string, error) {
+// commitOf returns the commit that a name means, or "" if git finds none.
+func commitOf(ctx context.Context, c git.Command, name string) (string, error) {
+	c.Args = []string{"rev-parse", "--verify", "--quiet", name + "^{commit}"}
+	id, err := git.Line(ctx, c)
+	if git.ExitCode(err) == 1 {
+		return "", nil
+	}
+	return id, err
+}
+
+// baseOf is the commit of a target branch, or ErrNoBranch with what to do.
+func (k *Keeper) baseOf(ctx context.Context, common, path, branch string) (string, error) {
 	if branch != "" {
-		tip, err := k.branchTip(ctx, r, branch)
+		tip, err := branchTip(ctx, common, branch)
 		if err != nil || tip != "" {
 			return tip, err
 		}
@@ -122,11 +110,10 @@ func (k *Keeper) base(ctx context.Context, r *repo, path, branch string) (string
 // it: repo must be a repository, bare or not, or a folder in one, and branch a
 // local branch with commits. It runs git and waits for it.
 func (k *Keeper) CheckRepo(ctx context.Context, repo, branch string) error {
-	r, err := k.findRepo(ctx, repo)
-	if err != nil {
-		return err
+	common, err := findRepo(ctx, repo)
+	if err == nil {
+		_, err = k.baseOf(ctx, common, repo, branch)
 	}
-	_, err = k.base(ctx, r, repo, branch)
 	return err
 }
 
@@ -134,10 +121,10 @@ func (k *Keeper) CheckRepo(ctx context.Context, repo, branch string) error {
 // that is checked out at repo first, the others by name. It runs git and waits
 // for it; what is no repository is ErrNotRepo.
 func (k *Keeper) Branches(ctx context.Context, repo string) ([]string, error) {
-	if _, err := k.findRepo(ctx, repo); err != nil {
+	if _, err := findRepo(ctx, repo); err != nil {
 		return nil, err
 	}
-	out, err := k.git(ctx, git.Command{Dir: repo, Args: []string{"for-each-ref", "--format=%(refname)", "refs/heads"}, Limit: listLimit})
+	out, err := git.Output(ctx, git.Command{Dir: repo, Args: []string{"for-each-ref", "--format=%(refname)", "refs/heads"}, Limit: listLimit})
 	if err != nil {
 		return nil, fmt.Errorf("listing the branches of %s: %w", repo, err)
 	}
@@ -145,7 +132,7 @@ func (k *Keeper) Branches(ctx context.Context, repo string) ([]string, error) {
 	for i, name := range all {
 		all[i] = strings.TrimPrefix(name, "refs/heads/")
 	}
-	head, err := k.line(ctx, git.Command{Dir: repo, Args: []string{"symbolic-ref", "--quiet", "HEAD"}})
+	head, err := git.Line(ctx, git.Command{Dir: repo, Args: []string{"symbolic-ref", "--quiet", "HEAD"}})
 	if err != nil && git.ExitCode(err) != 1 { // 1: detached
 		return nil, fmt.Errorf("reading the current branch of %s: %w", repo, err)
 	}

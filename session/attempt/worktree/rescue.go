@@ -30,11 +30,63 @@ type Rescue struct {
 // repository has a suffix: a ref cannot be a folder for others.
 const rescueRefs = "refs/deepwork/rescue/"
 
+// keptOf and keptBeside are what the messages of rescue commits begin with,
+// before and after the attempt's name.
+const (
+	keptOf     = "Work of attempt "
+	keptIn     = " in "
+	keptBeside = " beside its worktrees"
+)
+
+// A Kept is a Rescue and the repository, as the caller of Rescues named it, that
+// has its ref.
+type Kept struct {
+	Rescue
+	Repo string
+}
+
+// Rescues lists what was kept of an attempt in these repositories, by this Remove
+// or an earlier one: the answer of a Remove that was cut short by a crash is lost,
+// its refs are not. Each repository is looked at once, whichever of its worktrees
+// are named; one that is gone has none. It changes nothing, runs git and waits for
+// it. What is in the order of repos and then by ref.
+func (k *Keeper) Rescues(ctx context.Context, attempt string, repos []string) (out []Kept, err error) {
+	defer wrap(&err, "listing what was kept of attempt %s", attempt)
+	if err := checkAttempt(attempt); err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for _, path := range repos {
+		common, err := findRepo(ctx, path)
+		if errors.Is(err, ErrNotRepo) || seen[common] {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		seen[common] = true
+		text, err := git.Output(ctx, inRepo(common, "for-each-ref", "--format=%(refname) %(objectname) %(contents:subject)",
+			rescueRefs+attempt, rescueRefs+attempt+"-*"))
+		if err != nil {
+			return nil, fmt.Errorf("in %s: %w", path, err)
+		}
+		for line := range strings.Lines(text) {
+			ref, rest, _ := strings.Cut(strings.TrimRight(line, "\n"), " ")
+			commit, subject, _ := strings.Cut(rest, " ")
+			from := k.folder(attempt) // if the subject does not tell
+			if name, ok := strings.CutPrefix(subject, keptOf+attempt+keptIn); ok && filepath.IsLocal(name) {
+				from = filepath.Join(from, name)
+			}
+			out = append(out, Kept{Rescue{Path: from, Ref: ref, Commit: commit}, path})
+		}
+	}
+	return out, nil
+}
+
 // keep keeps the work of a worktree under a rescue ref, if there is any, and
 // writes into the record where. It changes nothing in the worktree: the index it
 // uses is one of its own.
 func (k *Keeper) keep(ctx context.Context, j *journal, e *record, mode keeping) error {
-	r, admin, there := e.repo(), adminOf(e.Common, e.Path), isDir(e.Path)
+	admin, there := adminOf(e.Common, e.Path), isDir(e.Path)
 	switch {
 	case mode == keepNothing, admin == "" && !there, !there && e.Step == dropping:
 		return nil
@@ -45,46 +97,41 @@ func (k *Keeper) keep(ctx context.Context, j *journal, e *record, mode keeping) 
 	case !there:
 		mode = keepPresent // it was removed by hand: of its files nothing is left to keep
 	}
-	tmp, done, err := k.scratch("keep-" + j.Attempt + "-")
-	if err != nil {
-		return err
+	ref, commit, err := k.keepScan(ctx, &scan{k: k, common: e.Common, admin: admin, root: e.Path, record: e, keeping: mode}, j.Attempt,
+		keptOf+j.Attempt+keptIn+e.Name+"\n\nKept before the worktree was removed.\n", j.Attempt, j.Attempt+"-"+slug(e.Name, "repo"))
+	if ref != "" {
+		e.Ref, e.Commit = ref, commit
 	}
-	defer done()
-	s := &scan{k: k, repo: r, admin: admin, root: e.Path, tmp: tmp, keeping: mode}
-	if err := k.keepScan(ctx, j, e, s); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrNotKept, e.Path, err)
-	}
-	return nil
+	return err
 }
 
-func (k *Keeper) keepScan(ctx context.Context, j *journal, e *record, s *scan) (err error) {
-	if s.repo.hash, err = k.line(ctx, s.repo.call("rev-parse", "--show-object-format")); err != nil {
-		return err
-	}
-	if s.headID, err = k.headOf(ctx, s, e); err != nil {
-		return err
-	}
-	if err := s.run(ctx); err != nil {
-		return err
-	}
-	tree, err := "", error(nil)
-	if len(s.changes) > 0 {
-		if tree, err = s.writeTree(ctx, s.changes); err != nil {
-			return err
+// keepScan keeps what a scan finds under the first of some refs that is free, and
+// returns "" if that is nothing. The caller has the attempt's lock.
+func (k *Keeper) keepScan(ctx context.Context, s *scan, attempt, message string, names ...string) (ref, commit string, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w: %s: %w", ErrNotKept, s.root, err)
 		}
+	}()
+	var done func()
+	if s.tmp, done, err = k.scratch("keep-" + attempt); err != nil {
+		return "", "", err
+	}
+	defer done()
+	if err := s.run(ctx); err != nil {
+		return "", "", err
 	}
 	staged, err := s.stagedCommit(ctx)
 	if err != nil {
-		return err
+		return "", "", err
 	}
-	lost, err := k.inDanger(ctx, j.Attempt, s)
-	if err != nil || tree == "" && staged == "" && len(lost) == 0 {
-		return err
+	lost, err := s.inDanger(ctx, attempt)
+	if err != nil || len(s.changes) == 0 && staged == "" && len(lost) == 0 {
+		return "", "", err
 	}
-	if tree == "" {
-		if tree, err = s.writeTree(ctx, nil); err != nil {
-			return err
-		}
+	tree, err := s.writeTree(ctx, s.changes)
+	if err != nil {
+		return "", "", err
 	}
 	var parents []string
 	for _, id := range append([]string{s.headID, staged}, lost...) {
@@ -92,39 +139,21 @@ func (k *Keeper) keepScan(ctx context.Context, j *journal, e *record, s *scan) (
 			parents = append(parents, id)
 		}
 	}
-	message := keptOf + j.Attempt + keptIn + e.Name + "\n\nKept before the worktree was removed.\n"
-	e.Ref, e.Commit, err = k.pin(ctx, s, []string{j.Attempt, j.Attempt + "-" + slug(e.Name, "repo")}, tree, parents, message)
-	return err
-}
-
-// headOf is the commit that a worktree stands on, "" if there is none yet.
-func (k *Keeper) headOf(ctx context.Context, s *scan, e *record) (string, error) {
-	if s.admin == "" {
-		tip, err := k.branchTip(ctx, s.repo, e.Branch)
-		if err != nil || tip != "" {
-			return tip, err
-		}
-		return e.Base, nil
-	}
-	head, err := k.line(ctx, s.call("rev-parse", "--verify", "--quiet", "HEAD^{commit}"))
-	if err != nil && git.ExitCode(err) != 1 {
-		return "", err
-	}
-	return head, nil
+	return k.pin(ctx, s.common, names, tree, parents, message)
 }
 
 // stagedCommit is a commit of what is in the index and neither in the head nor
 // in the files; "" if there is nothing of the kind. Its dates are the head's,
 // so that keeping the same again gives the same commit.
 func (s *scan) stagedCommit(ctx context.Context) (string, error) {
-	empty := hashText("", s.repo.hash) // also of files whose adding is only intended
 	staged := map[string]blob{}
 	for name, b := range s.index {
 		now, changed := s.changes[name]
 		if !changed {
 			now = s.head[name]
 		}
-		if b != s.head[name] && b.id != now.id && b.id != empty && b.mode != modeRepo {
+		// Files whose adding is only intended are empty there.
+		if b != s.head[name] && b.id != now.id && !slices.Contains(emptyBlobs, b.id) && b.mode != modeRepo {
 			staged[name] = b
 		}
 	}
@@ -138,7 +167,7 @@ func (s *scan) stagedCommit(ctx context.Context) (string, error) {
 	c := s.call("commit-tree", tree, "-m", "What was staged")
 	date := "@0 +0000"
 	if s.headID != "" {
-		at, err := s.k.line(ctx, s.call("show", "--no-patch", "--format=%ct", s.headID))
+		at, err := git.Line(ctx, s.call("show", "--no-patch", "--format=%ct", s.headID))
 		if err != nil {
 			return "", err
 		}
@@ -146,13 +175,13 @@ func (s *scan) stagedCommit(ctx context.Context) (string, error) {
 		c.Args = append(c.Args, "-p", s.headID)
 	}
 	c.Env = []string{"GIT_AUTHOR_DATE=" + date, "GIT_COMMITTER_DATE=" + date}
-	return s.k.line(ctx, c)
+	return git.Line(ctx, c)
 }
 
 // inDanger lists the commits that nothing reaches once the worktree is gone: its
 // detached HEAD, detached commits that it has left, what a merge, a cherry-pick
 // or an autostash under way has at hand, and its private refs.
-func (k *Keeper) inDanger(ctx context.Context, attempt string, s *scan) ([]string, error) {
+func (s *scan) inDanger(ctx context.Context, attempt string) ([]string, error) {
 	ids := append([]string{s.headID}, s.commits...)
 	if s.admin != "" {
 		ids = append(ids, leftBehind(s.admin)...)
@@ -163,7 +192,7 @@ func (k *Keeper) inDanger(ctx context.Context, attempt string, s *scan) ([]strin
 			}
 			ids = append(ids, strings.Fields(string(data))...)
 		}
-		out, err := k.git(ctx, s.call("for-each-ref", "--format=%(objectname)", "refs/worktree"))
+		out, err := git.Output(ctx, s.call("for-each-ref", "--format=%(objectname)", "refs/worktree"))
 		if err != nil {
 			return nil, err
 		}
@@ -175,13 +204,13 @@ func (k *Keeper) inDanger(ctx context.Context, attempt string, s *scan) ([]strin
 			continue
 		}
 		// The reflog may tell of commits that were cleaned up long since.
-		if id, err := k.line(ctx, s.repo.call("rev-parse", "--verify", "--quiet", id+"^{commit}")); err == nil {
+		if id, err := commitOf(ctx, inRepo(s.common), id); err == nil && id != "" {
 			known = append(known, id)
-		} else if git.ExitCode(err) < 0 {
+		} else if err != nil && git.ExitCode(err) < 0 {
 			return nil, err
 		}
 	}
-	return k.unreached(ctx, s.repo, attempt, known)
+	return unreached(ctx, s.common, attempt, known)
 }
 
 // detached is how git notes that a checkout leaves a commit that is on no branch.
@@ -205,44 +234,44 @@ func leftBehind(admin string) []string {
 
 // pin makes a commit and the first of some refs that is free its ref. What is
 // kept already is not kept twice.
-func (k *Keeper) pin(ctx context.Context, s *scan, names []string, tree string, parents []string, message string) (ref, commit string, err error) {
+func (k *Keeper) pin(ctx context.Context, common string, names []string, tree string, parents []string, message string) (ref, commit string, err error) {
 	for n := 0; ; n++ {
 		name := names[min(n, len(names)-1)]
 		if n >= len(names) {
 			name = fmt.Sprintf("%s-%d", name, n-len(names)+2)
 		}
 		ref = rescueRefs + name
-		tip, err := k.refTip(ctx, s.repo, ref)
+		tip, err := refTip(ctx, inRepo(common), ref)
 		if err != nil {
 			return "", "", err
 		}
 		if tip != "" {
-			have, err := k.line(ctx, s.repo.call("show", "--no-patch", "--format=%T %P", tip))
+			have, err := git.Line(ctx, inRepo(common, "show", "--no-patch", "--format=%T %P", tip))
 			if err != nil {
 				return "", "", err
 			}
-			if have == strings.TrimRight(tree+" "+strings.Join(parents, " "), " ") || have == tree+" "+strings.Join(parents, " ") {
+			if slices.Equal(strings.Fields(have), append([]string{tree}, parents...)) {
 				return ref, tip, nil
 			}
 			continue
 		}
 		if commit == "" {
-			c := s.repo.call("commit-tree", tree, "-m", message)
+			c := inRepo(common, "commit-tree", tree, "-m", message)
 			c.Config = []string{"core.fsync=all"}
 			for _, p := range parents {
 				c.Args = append(c.Args, "-p", p)
 			}
-			if commit, err = k.line(ctx, c); err != nil {
+			if commit, err = git.Line(ctx, c); err != nil {
 				return "", "", err
 			}
 		}
 		k.at("rescue commit")
-		c := s.repo.call("update-ref", ref, commit, "")
+		c := inRepo(common, "update-ref", ref, commit, "")
 		c.Config = []string{"core.fsync=all"}
-		if _, err := k.git(ctx, c); err == nil {
+		if _, err := git.Output(ctx, c); err == nil {
 			k.at("rescue ref")
 			return ref, commit, nil
-		} else if tip, look := k.refTip(ctx, s.repo, ref); look != nil || tip == "" {
+		} else if tip, look := refTip(ctx, inRepo(common), ref); look != nil || tip == "" {
 			return "", "", err
 		} // somebody took the name just now
 	}
@@ -251,59 +280,30 @@ func (k *Keeper) pin(ctx context.Context, s *scan, names []string, tree string, 
 // keepRest keeps what lies in the attempt's folder beside the worktrees: an agent
 // that has several works there.
 func (k *Keeper) keepRest(ctx context.Context, j *journal) error {
-	folder, ours := k.folder(j.Attempt), map[string]bool{}
-	var r *repo
+	folder, ours, common := k.folder(j.Attempt), map[string]bool{}, ""
 	for _, e := range j.Trees {
 		ours[e.Name] = e.Step != dropped
-		if r == nil && isDir(e.Common) {
-			r = e.repo()
+		if common == "" && isDir(e.Common) {
+			common = e.Common
 		}
 	}
 	list, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %w", ErrNotKept, err)
 	}
-	more := false
-	for _, f := range list {
-		more = more || !ours[f.Name()]
-	}
-	if !more {
+	switch {
+	case !slices.ContainsFunc(list, func(f fs.DirEntry) bool { return !ours[f.Name()] }):
 		return nil
-	}
-	if r == nil {
+	case common == "":
 		return fmt.Errorf("%w: its repositories are gone; remove %s by hand", ErrNotKept, folder)
 	}
-	tmp, done, err := k.scratch("keep-" + j.Attempt + "-")
-	if err != nil {
-		return err
+	// A worktree that was moved here, or made here, may stand on commits of its own.
+	ref, commit, err := k.keepScan(ctx, &scan{k: k, common: common, root: folder, skip: ours}, j.Attempt,
+		keptOf+j.Attempt+keptBeside+"\n\nKept before its folder was removed.\n", j.Attempt+"-workspace")
+	if ref != "" {
+		j.Rest = &Rescue{Path: folder, Ref: ref, Commit: commit}
 	}
-	defer done()
-	s := &scan{k: k, repo: r, root: folder, tmp: tmp, skip: ours}
-	err = func() error {
-		if r.hash, err = k.line(ctx, r.call("rev-parse", "--show-object-format")); err != nil {
-			return err
-		}
-		if err := s.run(ctx); err != nil {
-			return err
-		}
-		// A worktree that was moved here, or made here, may stand on commits of its own.
-		lost, err := k.unreached(ctx, r, j.Attempt, slices.DeleteFunc(s.commits, func(id string) bool { return id == "" }))
-		if err != nil || len(s.changes) == 0 && len(lost) == 0 {
-			return err
-		}
-		tree, err := s.writeTree(ctx, s.changes)
-		if err != nil {
-			return err
-		}
-		j.Rest = &Rescue{Path: folder}
-		j.Rest.Ref, j.Rest.Commit, err = k.pin(ctx, s, []string{j.Attempt + "-workspace"}, tree, lost,
-			keptOf+j.Attempt+keptBeside+"\n\nKept before its folder was removed.\n")
-		return err
-	}()
-	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrNotKept, folder, err)
-	}
-	return nil
+	return err
 }
 
 // bare reports whether nothing but git's own file is in a worktree.

@@ -1,7 +1,6 @@
 package worktree
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 )
@@ -94,31 +93,6 @@ func TestCreateAgainAfterTheConfigWasEdited(t *testing.T) {
 	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{edited}, nil)
 	if err != nil || len(done) != 1 || done[0].Path != path || read(t, path, "new") != "work" {
 		t.Errorf("%+v, %v", done, err)
-	}
-}
-
-// A server that starts empties the trash while another is about to fill it.
-func TestTrashIsEmptiedMeanwhile(t *testing.T) {
-	repo := newRepo(t)
-	k, _ := newKeeper(t)
-	path := create(t, k, repo)
-	write(t, path, "new", "work")
-	times := 0
-	k.at = func(point string) {
-		if point != "bin" {
-			return
-		}
-		if times++; times < 3 {
-			if err := os.RemoveAll(k.trash()); err != nil {
-				t.Error(err)
-			}
-			if err := os.MkdirAll(k.trash(), 0o700); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	if r := remove(t, k); show(t, repo, r.Commit, "new") != "work" {
-		t.Error("the work is lost")
 	}
 }
 

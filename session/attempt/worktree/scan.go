@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"deepwork/session/git"
 )
@@ -25,19 +26,23 @@ const (
 // A blob is an entry of a tree. The zero value means no entry.
 type blob struct{ mode, id string }
 
+// emptyBlobs are the ids of an empty file, in both formats of a repository.
+var emptyBlobs = []string{"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391", "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813"}
+
 // A scan finds out what of a folder differs from a commit. It trusts no cache
 // and no flag of an index: what decides is the content.
 type scan struct {
 	k          *Keeper
-	repo       *repo
-	admin      string // "": the repository has forgotten the worktree
-	root       string // the worktree; may be missing
-	tmp        string // for temporary files
-	headID     string // the commit; "" means none
+	common     string  // the repository
+	admin      string  // "" if the repository has forgotten the worktree
+	root       string  // the worktree; may be missing
+	record     *record // of the worktree; nil for an attempt's folder
+	tmp        string  // for temporary files
 	keeping    keeping
 	skip       map[string]bool // names in root that are no part of it
 	exec       bool            // the file system tells which files are programs
 	links      bool            // it has symlinks
+	headID     string          // the commit; "" means none
 	head       map[string]blob
 	index      map[string]blob   // merged entries only
 	absent     map[string]bool   // paths that a sparse checkout leaves out
@@ -63,7 +68,7 @@ const (
 func (s *scan) call(args ...string) git.Command {
 	c := git.Command{Dir: s.root, GitDir: s.admin, WorkTree: s.root, Args: args, Limit: listLimit}
 	if s.admin == "" {
-		c.GitDir, c.Index = s.repo.common, filepath.Join(s.tmp, "no-index")
+		c.GitDir, c.Index = s.common, filepath.Join(s.tmp, "no-index")
 	}
 	if !isDir(s.root) {
 		c.Dir, c.WorkTree = s.tmp, s.tmp
@@ -92,10 +97,12 @@ func (s *scan) run(ctx context.Context) error {
 	if s.links, err = s.flag(ctx, "core.symlinks"); err != nil {
 		return err
 	}
-	if err := s.rootRepo(ctx); err != nil {
-		return err
+	if isDir(filepath.Join(s.root, ".git")) { // it took the place of the worktree's own file
+		if err := s.overlay(ctx, ""); err != nil {
+			return err
+		}
 	}
-	untracked, err := s.k.allUntracked(ctx, s.call())
+	untracked, err := listFiles(ctx, s.call(), true, "--others")
 	if err != nil {
 		return err
 	}
@@ -116,7 +123,7 @@ func (s *scan) run(ctx context.Context) error {
 		for name, b := range all {
 			if b.mode != modeRepo {
 				s.candidates[name] = true
-			} else if err := s.submodule(ctx, name); err != nil {
+			} else if err := s.insideLink(ctx, name, s.head[name]); err != nil {
 				return err
 			}
 		}
@@ -129,18 +136,26 @@ func (s *scan) run(ctx context.Context) error {
 
 // flag reads a boolean setting that is on unless it is set off.
 func (s *scan) flag(ctx context.Context, name string) (bool, error) {
-	out, err := s.k.line(ctx, s.call("config", "--type=bool", "--get", name))
+	out, err := git.Line(ctx, s.call("config", "--type=bool", "--get", name))
 	if err != nil && git.ExitCode(err) != 1 {
 		return false, err
 	}
 	return out != "false", nil
 }
 
-func (s *scan) readHead(ctx context.Context) error {
-	if s.headID == "" {
-		return nil
+// readHead reads the commit that the worktree stands on, if there is one yet.
+func (s *scan) readHead(ctx context.Context) (err error) {
+	if s.admin != "" {
+		s.headID, err = commitOf(ctx, s.call(), "HEAD")
+	} else if s.record != nil {
+		if s.headID, err = branchTip(ctx, s.common, s.record.Branch); s.headID == "" {
+			s.headID = s.record.Base
+		}
 	}
-	out, err := s.k.git(ctx, s.call("ls-tree", "-r", "-z", "--full-tree", s.headID))
+	if err != nil || s.headID == "" {
+		return err
+	}
+	out, err := git.Output(ctx, s.call("ls-tree", "-r", "-z", "--full-tree", s.headID))
 	if err != nil {
 		return err
 	}
@@ -157,7 +172,7 @@ func (s *scan) readIndex(ctx context.Context) error {
 	if s.admin == "" {
 		return nil
 	}
-	out, err := s.k.git(ctx, s.call("ls-files", "--stage", "-v", "-z"))
+	out, err := git.Output(ctx, s.call("ls-files", "--stage", "-v", "-z"))
 	if err != nil {
 		return err
 	}
@@ -179,60 +194,50 @@ func (s *scan) readIndex(ctx context.Context) error {
 	return nil
 }
 
-// untracked lists the files that git neither knows nor ignores; a repository
-// inside is one entry, with a slash at its end. Warnings name folders that cannot
-// be read.
-func (k *Keeper) untracked(ctx context.Context, c git.Command) (files []string, warnings string, err error) {
-	c.Args, c.Limit = []string{"ls-files", "--others", "--exclude-standard", "-z"}, listLimit
-	out, warnings, err := k.gitBoth(ctx, c)
-	return git.Fields(out), warnings, err
-}
-
-// allUntracked is untracked, and fails if it cannot tell all.
-func (k *Keeper) allUntracked(ctx context.Context, c git.Command) ([]string, error) {
-	files, warnings, err := k.untracked(ctx, c)
-	if err != nil {
-		return nil, err
-	}
+// listFiles runs git ls-files; ignored files are left out. Of untracked files a
+// repository inside is one entry, with a slash at its end. Folders that cannot be
+// read are an error if all must be listed, else left out.
+func listFiles(ctx context.Context, c git.Command, all bool, flags ...string) ([]string, error) {
+	c.Args = append([]string{"ls-files", "-z", "--exclude-standard"}, flags...)
+	out, warnings, err := git.Run(ctx, c)
 	for line := range strings.Lines(warnings) {
-		if strings.Contains(line, "could not open directory") {
+		if all && err == nil && strings.Contains(line, "could not open directory") {
 			return nil, fmt.Errorf("git ls-files: %s", strings.TrimSpace(line)) // it would go on without
 		}
 	}
-	return files, nil
+	return git.Fields(out), err
 }
 
 // compare looks at each path that may have something to keep.
 func (s *scan) compare(ctx context.Context) error {
-	var write, ask []string // paths whose content is to be stored; whose filters are to be asked first
+	var names, ask, write []string // that are there; whose filters are to be asked; whose content is to be stored
 	for _, name := range slices.Sorted(maps.Keys(s.candidates)) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if _, ours := s.contents[name]; ours {
-			s.changes[name] = blob{mode: modeFile}
-			write = append(write, name)
-			continue
-		}
-		before := s.head[name]
-		now, err := s.look(name)
+		mode, err := s.mode(name)
 		if err != nil {
 			return err
 		}
+		if mode != "" {
+			s.changes[name] = blob{mode: mode}
+			names = append(names, name)
+		} else if before := s.head[name]; before != (blob{}) && before.mode != modeRepo && !s.absent[name] && s.keeping == keepAll {
+			s.changes[name] = blob{}
+		}
+	}
+	ids, err := s.hash(ctx, names, "--no-filters")
+	if err != nil {
+		return err
+	}
+	for i, name := range names {
+		before, now := s.head[name], blob{s.changes[name].mode, ids[i]}
+		s.changes[name] = now
 		switch {
-		case now == blob{}:
-			if before != (blob{}) && before.mode != modeRepo && !s.absent[name] && s.keeping == keepAll {
-				s.changes[name] = blob{}
-			}
 		case now == before:
-		case isFile(now.mode) && isFile(before.mode) && now.id != before.id:
-			s.changes[name] = now
+			delete(s.changes, name)
+		case now.id == before.id:
+		case isFile(now.mode) && isFile(before.mode):
 			ask = append(ask, name)
 		default:
-			s.changes[name] = now
-			if now.id != before.id {
-				write = append(write, name)
-			}
+			write = append(write, name)
 		}
 	}
 	clean, err := s.cleaned(ctx, ask)
@@ -250,7 +255,13 @@ func (s *scan) compare(ctx context.Context) error {
 			s.changes[name] = blob{now.mode, before.id}
 		}
 	}
-	return s.store(ctx, write)
+	if ids, err = s.hash(ctx, write, "-w", "--no-filters"); err != nil {
+		return err
+	}
+	for i, name := range write {
+		s.changes[name] = blob{s.changes[name].mode, ids[i]}
+	}
+	return nil
 }
 
 func isFile(mode string) bool { return mode == modeFile || mode == modeExec }
@@ -268,44 +279,36 @@ func isDir(path string) bool {
 // file is where a path of the tree is on disk.
 func (s *scan) file(name string) string { return filepath.Join(s.root, filepath.FromSlash(name)) }
 
-// look reads what is at a path; the zero blob: nothing that git could keep.
-func (s *scan) look(name string) (blob, error) {
+// mode returns the mode that a path has, as far as the file system can tell; ""
+// if there is nothing that git could keep.
+func (s *scan) mode(name string) (string, error) {
+	if s.contents[name] != "" {
+		return modeFile, nil
+	}
 	if ok, err := s.reachable(filepath.Dir(filepath.FromSlash(name))); err != nil || !ok {
-		return blob{}, err
+		return "", err
 	}
-	path := s.file(name)
-	info, err := os.Lstat(path)
+	info, err := os.Lstat(s.file(name))
 	if missing(err) {
-		return blob{}, nil
+		return "", nil
 	} else if err != nil {
-		return blob{}, err
+		return "", err
 	}
-	switch info.Mode().Type() {
-	case 0:
-		id, err := hashFile(path, info.Size(), s.repo.hash)
-		return blob{s.fileMode(name, info), id}, err
-	case fs.ModeSymlink:
-		target, err := os.Readlink(path)
-		return blob{modeLink, hashText(filepath.ToSlash(target), s.repo.hash)}, err
+	before := s.head[name].mode
+	if before == "" {
+		before = s.index[name].mode
 	}
-	return blob{}, nil // a folder, whose files are listed by themselves; a pipe, a socket
-}
-
-// fileMode is the mode of a regular file, as far as the file system can tell.
-func (s *scan) fileMode(name string, info fs.FileInfo) string {
-	before, ok := s.head[name]
-	if !ok {
-		before, ok = s.index[name]
-	}
-	switch {
-	case ok && before.mode == modeLink && !s.links:
-		return modeLink
-	case !s.exec && ok && isFile(before.mode):
-		return before.mode
+	switch kind := info.Mode().Type(); {
+	case kind == fs.ModeSymlink:
+		return modeLink, nil
+	case kind != 0:
+		return "", nil // a folder, whose files are listed by themselves; a pipe, a socket
+	case before == modeLink && !s.links, !s.exec && isFile(before):
+		return before, nil
 	case s.exec && info.Mode()&0o100 != 0:
-		return modeExec
+		return modeExec, nil
 	}
-	return modeFile
+	return modeFile, nil
 }
 
 // reachable reports whether a folder is one all the way, without a symlink: what
@@ -330,4 +333,6 @@ func (s *scan) reachable(dir string) (bool, error) {
 }
 
 // missing reports whether an error says that there is nothing at a path.
-func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) || isNotDir(err) }
+func missing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}

@@ -2,10 +2,8 @@ package worktree
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -27,40 +25,33 @@ type Status struct {
 // base stands for it. Files of a repository inside the worktree are listed one by
 // one. It takes no lock and changes nothing, an agent may be at work there; it
 // blocks until git has looked.
-func (k *Keeper) Status(ctx context.Context, path, base, target string) (Status, error) {
+func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Status, err error) {
+	defer wrap(&err, "looking at the worktree %s", path)
 	if !isDir(path) {
 		return Status{}, nil
 	}
-	st, err := k.status(ctx, path, base, target)
-	if err != nil {
-		return Status{}, fmt.Errorf("looking at the worktree %s: %w", path, err)
-	}
-	return st, nil
-}
-
-func (k *Keeper) status(ctx context.Context, path, base, target string) (Status, error) {
 	v, err := k.view(ctx, path, base, target)
 	if err != nil {
 		return Status{}, err
 	}
-	st := Status{Exists: true}
+	st.Exists = true
 	changed := map[string]bool{}
 	if v.head != "" {
-		out, err := k.line(ctx, v.call("rev-list", "--left-right", "--count", v.target+"..."+v.head))
+		out, err := git.Line(ctx, v.call("rev-list", "--left-right", "--count", v.target+"..."+v.head))
 		if err != nil {
 			return Status{}, err
 		}
 		behind, ahead, _ := strings.Cut(out, "\t")
 		st.Behind, _ = strconv.Atoi(behind)
 		st.Ahead, _ = strconv.Atoi(ahead)
-		if out, err = k.git(ctx, v.call("diff-tree", "-r", "-z", "--name-only", "--no-renames", v.from, v.head)); err != nil {
+		if out, err = git.Output(ctx, v.call("diff-tree", "-r", "-z", "--name-only", "--no-renames", v.from, v.head)); err != nil {
 			return Status{}, err
 		}
 		for _, name := range git.Fields(out) {
 			changed[name] = true
 		}
 	}
-	out, err := k.git(ctx, v.call("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=no"))
+	out, err := git.Output(ctx, v.call("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=no"))
 	if err != nil {
 		return Status{}, err
 	}
@@ -69,7 +60,7 @@ func (k *Keeper) status(ctx context.Context, path, base, target string) (Status,
 			changed[line[3:]] = true
 		}
 	}
-	loose, err := v.loose(ctx)
+	loose, err := filesOf(ctx, v.call(), path, "", "--others")
 	if err != nil {
 		return Status{}, err
 	}
@@ -82,7 +73,6 @@ func (k *Keeper) status(ctx context.Context, path, base, target string) (Status,
 
 // A view is a worktree as Status and Diff see it.
 type view struct {
-	k      *Keeper
 	path   string
 	admin  string
 	head   string // its commit; "" means none
@@ -96,8 +86,8 @@ func (v *view) call(args ...string) git.Command {
 
 // view returns what a worktree is compared with.
 func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, err error) {
-	v = &view{k: k, path: path}
-	if v.admin, err = k.locate(path); err != nil {
+	v = &view{path: path}
+	if v.admin, err = k.locate(ctx, path); err != nil {
 		return nil, err
 	}
 	common, err := commonDir(v.admin)
@@ -105,24 +95,24 @@ func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, 
 		return nil, err
 	}
 	if target != "" {
-		if v.target, err = k.branchTip(ctx, &repo{common: common}, target); err != nil {
+		if v.target, err = branchTip(ctx, common, target); err != nil {
 			return nil, err
 		}
 	}
 	if v.target == "" && commitID.MatchString(base) {
-		if v.target, err = k.line(ctx, v.call("rev-parse", "--verify", "--quiet", base+"^{commit}")); err != nil && git.ExitCode(err) < 0 {
+		if v.target, err = commitOf(ctx, v.call(), base); err != nil && git.ExitCode(err) < 0 {
 			return nil, err
 		}
 	}
 	if v.target == "" {
 		return nil, fmt.Errorf("neither the branch %q nor the commit %q is in the repository", target, base)
 	}
-	if v.head, err = k.line(ctx, v.call("rev-parse", "--verify", "--quiet", "HEAD^{commit}")); err != nil && git.ExitCode(err) != 1 {
+	if v.head, err = commitOf(ctx, v.call(), "HEAD"); err != nil {
 		return nil, err
 	}
 	v.from = v.target
 	if v.head != "" {
-		from, err := k.line(ctx, v.call("merge-base", v.target, v.head))
+		from, err := git.Line(ctx, v.call("merge-base", v.target, v.head))
 		if err != nil && git.ExitCode(err) != 1 { // 1: they have nothing in common
 			return nil, err
 		}
@@ -139,61 +129,27 @@ var commitID = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
 // locate finds the administrative folder of a worktree: by its .git file, or,
 // where an agent has removed or replaced that, by the journal. It never looks
 // above the worktree: there is the main checkout.
-func (k *Keeper) locate(path string) (string, error) {
-	if data, err := os.ReadFile(filepath.Join(path, ".git")); err == nil {
-		if admin, ok := strings.CutPrefix(strings.TrimRight(string(data), "\r\n"), "gitdir: "); ok {
-			admin = filepath.FromSlash(admin)
-			if !filepath.IsAbs(admin) {
-				admin = filepath.Join(path, admin)
-			}
-			if common, err := commonDir(admin); err == nil {
-				if found := adminOf(common, path); found != "" {
-					return found, nil
-				}
-			}
-		}
+func (k *Keeper) locate(ctx context.Context, path string) (string, error) {
+	none := ErrNoWorktree
+	var gitDirs []string
+	if gitDir, err := git.Line(ctx, within(path, "rev-parse", "--absolute-git-dir")); err == nil {
+		gitDirs = append(gitDirs, gitDir)
 	}
-	attempt := filepath.Base(filepath.Dir(path))
-	if attemptName.MatchString(attempt) {
-		j, err := k.load(attempt)
-		if err != nil {
-			return "", err
-		}
-		if j != nil {
+	if attempt := filepath.Base(filepath.Dir(path)); attemptName.MatchString(attempt) {
+		if j, err := k.load(attempt); err != nil {
+			none = err
+		} else if j != nil {
 			for _, e := range j.Trees {
-				if filepath.Clean(e.Path) == filepath.Clean(path) {
-					if admin := adminOf(e.Common, e.Path); admin != "" {
-						return admin, nil
-					}
-				}
+				gitDirs = append(gitDirs, e.Common)
 			}
 		}
 	}
-	return "", ErrNoWorktree
-}
-
-// loose lists the untracked files that are not ignored, those of repositories
-// inside included.
-func (v *view) loose(ctx context.Context) ([]string, error) {
-	untracked, _, err := v.k.untracked(ctx, v.call())
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, name := range untracked {
-		dir, is := strings.CutSuffix(name, "/")
-		if !is {
-			out = append(out, name)
-			continue
-		}
-		inner, err := v.k.filesOf(ctx, v.path, dir)
-		if err != nil {
-			if git.ExitCode(err) < 0 && !errors.Is(err, os.ErrNotExist) {
-				return nil, err
+	for _, gitDir := range gitDirs {
+		if common, err := commonDir(gitDir); err == nil {
+			if admin := adminOf(common, path); admin != "" {
+				return admin, nil
 			}
-			inner = []string{name} // it cannot be read: it is named as a whole
 		}
-		out = append(out, inner...)
 	}
-	return out, nil
+	return "", none
 }

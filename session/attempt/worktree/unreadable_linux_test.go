@@ -61,7 +61,8 @@ func asNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "test")
-	if err := errors.Join(copyFile(self, program), os.Chmod(program, 0o755), os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "tmp"), 0o755), os.Chown(filepath.Join(dir, "tmp"), nobody, nobody)); err != nil {
+	data, err := os.ReadFile(self)
+	if err := errors.Join(err, os.WriteFile(program, data, 0o755), os.Chmod(program, 0o755), os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "tmp"), 0o755), os.Chown(filepath.Join(dir, "tmp"), nobody, nobody)); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program, "-test.run=^"+t.Name()+"$", "-test.v")

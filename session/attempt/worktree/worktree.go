@@ -12,7 +12,6 @@
 package worktree
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -118,6 +117,9 @@ func checkTrees(trees []Tree) error {
 // folder is the attempt's: the worktrees are in it.
 func (k *Keeper) folder(attempt string) string { return filepath.Join(k.dir, attempt) }
 
-// undoContext is for cleaning up: the end of the caller's context must not leave
-// things half-made. Each git command is bounded by itself.
-func undoContext(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
+// wrap says of an error in what it occurred.
+func wrap(err *error, format string, args ...any) {
+	if *err != nil {
+		*err = fmt.Errorf(format+": %w", append(args, *err)...)
+	}
+}
