@@ -4,23 +4,21 @@ import "os"
 
 // What a Disk does, as an Op names it.
 const (
-	OpCreate   = "create"   // an empty file
-	OpWrite    = "write"    // Data, to File
-	OpTruncate = "truncate" // File, to the length of what was written
-	OpSync     = "sync"     // the content of a file
-	OpMove     = "move"     // a file to another name, To, in place of what has it, if that may be
-	OpExchange = "exchange" // the names of two files
-	OpLink     = "link"     // a second name, To
-	OpRemove   = "remove"   // a name
-	OpSyncDir  = "syncdir"  // the names of a folder
+	OpCreate  = "create"  // an empty file
+	OpWrite   = "write"   // Data, to File
+	OpSync    = "sync"    // the content of a file
+	OpMove    = "move"    // a file to another name, To, in place of what has it, if that may be
+	OpLink    = "link"    // a second name, To
+	OpRemove  = "remove"  // a name
+	OpSyncDir = "syncdir" // the names of a folder
 )
 
 // An Op is one change that a Disk is about to make, or one sync.
 type Op struct {
 	Do   string   // one of the constants
 	Path string   // of the file or folder, as the caller gave it
-	To   string   // the other name, of a move, an exchange or a link
-	File *os.File // of a write, a truncation or a sync
+	To   string   // the other name, of a move or a link
+	File *os.File // of a write or a sync
 	Data []byte   // of a write
 }
 

@@ -11,45 +11,6 @@ import (
 	"testing"
 )
 
-func TestFolder(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "dir")
-	if _, err := (Disk{}).OpenFolder(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a folder that is not there: %v", err)
-	}
-	must(t, os.WriteFile(dir, nil, 0o600))
-	if _, err := (Disk{}).OpenFolder(dir); err == nil || !strings.Contains(err.Error(), dir) {
-		t.Errorf("a file: %v", err)
-	}
-	must(t, os.Remove(dir))
-	must(t, os.Mkdir(dir, 0o700))
-	r := &recorder{}
-	f, err := Disk{Carry: r.carry}.OpenFolder(dir)
-	must(t, err)
-	defer f.Close()
-	must(t, f.Sync())
-	if !slices.Equal(r.ops, []string{OpSyncDir}) {
-		t.Errorf("it did %q", r.ops)
-	}
-	r.fail = OpSyncDir
-	if err := f.Sync(); !errors.Is(err, errBroken) {
-		t.Errorf("a sync that fails: %v", err)
-	}
-	if !f.Stands() {
-		t.Error("it does not stand")
-	}
-	if runtime.GOOS == "windows" {
-		return // a folder that is open keeps its name
-	}
-	must(t, os.Rename(dir, dir+"2"))
-	if f.Stands() {
-		t.Error("it stands where nothing is")
-	}
-	must(t, os.Mkdir(dir, 0o700))
-	if f.Stands() {
-		t.Error("another folder is taken for it")
-	}
-}
-
 func TestSyncFolder(t *testing.T) {
 	dir := t.TempDir()
 	must(t, Disk{}.SyncFolder(dir))
@@ -58,6 +19,9 @@ func TestSyncFolder(t *testing.T) {
 		t.Errorf("one that is not there: %v", err)
 	}
 	must(t, Disk{NoSync: true}.SyncFolder(missing))
+	if err := (Disk{Carry: (&recorder{fail: OpSyncDir}).carry}).SyncFolder(dir); !errors.Is(err, errBroken) {
+		t.Errorf("a sync that fails: %v", err)
+	}
 }
 
 // Each folder is durable before one is made in it, and only the last one is for

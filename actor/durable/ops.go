@@ -7,15 +7,9 @@ import (
 	"path/filepath"
 )
 
-var (
-	// ErrNoExclusive is the error of MoveNew where the file system can neither
-	// rename nor link without the risk of replacing what stands at the new name.
-	ErrNoExclusive = errors.New("the file system has no exclusive rename")
-
-	// ErrNoExchange is the error of Exchange where the system, or the file system,
-	// cannot do it.
-	ErrNoExchange = errors.New("the file system cannot exchange names")
-)
+// ErrNoExclusive is the error of MoveNew where the file system can neither
+// rename nor link without the risk of replacing what stands at the new name.
+var ErrNoExclusive = errors.New("the file system has no exclusive rename")
 
 // Create makes an empty file, mode 0600, and opens it for writing; fs.ErrExist
 // where anything stands at the path, a link too.
@@ -41,11 +35,6 @@ func (d Disk) Write(f *os.File, data []byte) (n int, err error) {
 	return n, err
 }
 
-// Truncate cuts a file off after size bytes.
-func (d Disk) Truncate(f *os.File, size int64) error {
-	return d.carryOut(Op{Do: OpTruncate, Path: f.Name(), File: f}, func() error { return f.Truncate(size) })
-}
-
 // Sync returns when the content of a file, and what is needed to read it, is on
 // disk. Its mode and times need not be. fs.ErrClosed where the file is closed.
 func (d Disk) Sync(f *os.File) error {
@@ -66,12 +55,6 @@ func (d Disk) Move(from, to string) error {
 // where it is not, ErrNoExclusive where the file system cannot tell.
 func (d Disk) MoveNew(from, to string) error {
 	return d.carryOut(Op{Do: OpMove, Path: from, To: to}, func() error { return renameNew(from, to) })
-}
-
-// Exchange gives two files each other's names, at once; fs.ErrNotExist where
-// there is only one, ErrNoExchange where it cannot be done.
-func (d Disk) Exchange(a, b string) error {
-	return d.carryOut(Op{Do: OpExchange, Path: a, To: b}, func() error { return exchange(a, b) })
 }
 
 // Link gives a file a second name; fs.ErrExist where that is taken.

@@ -34,24 +34,6 @@ func TestMoveNewReplacesNothing(t *testing.T) {
 	holds(t, dir, "to=1")
 }
 
-func TestExchange(t *testing.T) {
-	dir := t.TempDir()
-	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
-	must(t, os.WriteFile(a, []byte("1"), 0o600))
-	if err := (Disk{}).Exchange(a, b); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrNoExchange) {
-		t.Errorf("with nothing: %v", err)
-	}
-	must(t, os.WriteFile(b, []byte("2"), 0o600))
-	switch err := (Disk{}).Exchange(a, b); {
-	case errors.Is(err, ErrNoExchange):
-		holds(t, dir, "a=1", "b=2")
-	case err != nil:
-		t.Error(err)
-	default:
-		holds(t, dir, "a=2", "b=1")
-	}
-}
-
 func TestCreateIsExclusive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	f, err := Disk{}.Create(path)
@@ -67,9 +49,9 @@ func TestCreateIsExclusive(t *testing.T) {
 	}
 }
 
-// Write, Truncate and Sync do what they say; a file that is closed cannot be
+// Write and Sync do what they say; a file that is closed cannot be
 // synced, and nothing else is in its place.
-func TestWriteTruncateSync(t *testing.T) {
+func TestWriteSync(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
 	var seen []Op
@@ -84,16 +66,15 @@ func TestWriteTruncateSync(t *testing.T) {
 	if n != 6 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
-	must(t, d.Truncate(f, 3))
 	must(t, d.Sync(f))
 	must(t, f.Close())
-	holds(t, dir, "a=abc")
+	holds(t, dir, "a=abcdef")
 	if err := d.Sync(f); !errors.Is(err, fs.ErrClosed) || !strings.Contains(err.Error(), path) {
 		t.Errorf("syncing a closed file: %v", err)
 	}
 	for i, want := range []Op{
 		{Do: OpCreate, Path: path}, {Do: OpWrite, Path: path, File: f, Data: []byte("abcdef")},
-		{Do: OpTruncate, Path: path, File: f}, {Do: OpSync, Path: path, File: f},
+		{Do: OpSync, Path: path, File: f},
 	} {
 		if got := seen[i]; got.Do != want.Do || got.Path != want.Path || got.File != want.File || string(got.Data) != string(want.Data) {
 			t.Errorf("Op %d is %+v, want %+v", i, got, want)

@@ -11,35 +11,15 @@ import (
 // renameNew renames whatever stands at from, and fails with fs.ErrExist if
 // anything stands at to.
 func renameNew(from, to string) error {
-	err := rename(from, to, unix.RENAME_NOREPLACE)
-	if errors.Is(err, errNoFlag) {
-		return linkNew(from, to)
-	}
-	return err
-}
-
-// exchange gives two files each other's names, at once.
-func exchange(a, b string) error {
-	err := rename(a, b, unix.RENAME_EXCHANGE)
-	if errors.Is(err, errNoFlag) {
-		return ErrNoExchange
-	}
-	return err
-}
-
-// errNoFlag: an old kernel, or a file system that does not know the flag.
-var errNoFlag = errors.New("no such rename")
-
-func rename(from, to string, flag uint) error {
 	for {
-		err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, flag)
+		err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 		switch {
 		case err == nil:
 			return nil
 		case errors.Is(err, unix.EINTR):
 			continue
 		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENOTSUP):
-			return errNoFlag
+			return linkNew(from, to) // an old kernel, or a file system that does not know the flag
 		}
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
 	}

@@ -36,15 +36,6 @@ func Inode(fi fs.FileInfo) uint64 {
 	return 0
 }
 
-// Links is how many names, hard links, a file has; 1 or 0 where a stat does not
-// tell.
-func Links(fi fs.FileInfo) uint64 {
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Nlink)
-	}
-	return 0
-}
-
 // linkNew moves a file to a name that must be free, by way of a second name.
 func linkNew(from, to string) error {
 	err := os.Link(from, to)

@@ -71,10 +71,4 @@ func isReadOnlyDisk(err error) bool { return errors.Is(err, windows.ERROR_WRITE_
 
 func isTooManyFiles(err error) bool { return errors.Is(err, windows.ERROR_TOO_MANY_OPEN_FILES) }
 
-func exchange(string, string) error { return ErrNoExchange }
-
 func syncData(f *os.File) error { return f.Sync() }
-
-// Links is how many names, hard links, a file has; 1 or 0 where a stat does not
-// tell, as here.
-func Links(fs.FileInfo) uint64 { return 1 }

@@ -45,7 +45,7 @@ func (d Disk) Put(path string, data []byte, o PutOptions) error {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	temp = dir + temp
-	if err := d.fill(temp, data, o.Mode); err != nil {
+	if err := d.Fill(temp, data, o.Mode); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	if err := d.Move(temp, path); err != nil {
@@ -58,9 +58,9 @@ func (d Disk) Put(path string, data []byte, o PutOptions) error {
 	return nil
 }
 
-// fill makes a file that is on disk, whole, when it returns; with an error there
-// is none.
-func (d Disk) fill(path string, data []byte, mode fs.FileMode) (err error) {
+// Fill makes a file that is on disk, whole, when it returns, and has mode, or 0600 if
+// that is 0; with an error there is none.
+func (d Disk) Fill(path string, data []byte, mode fs.FileMode) (err error) {
 	f, err := d.Create(path)
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 )
 
 // points are where servers are killed.
-var points = []string{durable.OpCreate, durable.OpWrite, durable.OpSync, durable.OpMove, durable.OpExchange, durable.OpSyncDir}
+var points = []string{durable.OpCreate, durable.OpWrite, durable.OpSync, durable.OpMove, durable.OpSyncDir}
 
 // plan makes up what the next process suffers.
 func (s *simulation) plan() fault.Plan {

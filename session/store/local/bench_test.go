@@ -53,11 +53,6 @@ func BenchmarkWrite(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("bare/%d", n), func(b *testing.B) {
 			dir := b.TempDir()
-			folder, err := durable.Disk{}.OpenFolder(dir)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer folder.Close()
 			sealed, _, err := durable.Seal(body)
 			if err != nil {
 				b.Fatal(err)
@@ -80,7 +75,7 @@ func BenchmarkWrite(b *testing.B) {
 				if err := os.Rename(temp, filepath.Join(dir, fmt.Sprintf("record_%d", w))); err != nil {
 					return err
 				}
-				return folder.Sync()
+				return durable.Disk{}.SyncFolder(dir)
 			})
 		})
 	}

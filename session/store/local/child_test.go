@@ -24,7 +24,6 @@ var ctx = context.Background()
 func child(role string) int {
 	s, err := Open(os.Getenv("STORE_DIR"), Options{})
 	if err == nil {
-		s.rest = 0
 		err = roles[role](s)
 	}
 	if err != nil {
@@ -67,10 +66,8 @@ var roles = map[string]func(s *Store) error{
 	// die writes, and kills itself at a point of a later write.
 	"die": func(s *Store) error {
 		op, point, _ := strings.Cut(os.Getenv("STORE_ARG"), "/")
-		for range 3 { // the last one, and what follows, in spares
-			if err := s.Write(ctx, "0123abcd", numbered(1)); err != nil {
-				return err
-			}
+		if err := s.Write(ctx, "0123abcd", numbered(1)); err != nil {
+			return err
 		}
 		if op == "replace" {
 			foreign, _, err := durable.Seal(numbered(77))
@@ -82,19 +79,16 @@ var roles = map[string]func(s *Store) error{
 			}
 		}
 		fmt.Println(s.Server())
-		s.hook = func(at string) error {
-			if at == point {
-				p, err := os.FindProcess(os.Getpid())
-				if err == nil {
-					err = p.Kill()
-				}
-				if err != nil {
-					return err
-				}
-				select {}
+		s.disk.Carry = after(point, func() error {
+			p, err := os.FindProcess(os.Getpid())
+			if err == nil {
+				err = p.Kill()
 			}
-			return nil
-		}
+			if err != nil {
+				return err
+			}
+			select {}
+		})
 		switch op {
 		case "create":
 			return s.Create(ctx, "00000002", numbered(2))

@@ -15,12 +15,12 @@ import (
 // the old record or the new one, whole; what the dead one left is gone after
 // the next server's first write.
 func TestCrash(t *testing.T) {
-	points := []string{"opened", "written", "synced", "renamed", "dirsynced"}
+	points := []string{durable.OpCreate, durable.OpWrite, durable.OpSync, durable.OpMove, durable.OpSyncDir}
 	old, next := string(numbered(1)), string(numbered(2))
 	for _, op := range []string{"write", "create", "update", "define", "replace"} {
 		all := points
 		if op == "replace" {
-			all = append([]string{"kept"}, points...)
+			all = append([]string{durable.OpLink}, points...)
 		}
 		for _, point := range all {
 			t.Run(op+"/"+point, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestCrash(t *testing.T) {
 				if p.stderr.Len() > 0 {
 					t.Fatal(p.stderr)
 				}
-				after := point == "renamed" || point == "dirsynced"
+				after := point == durable.OpMove || point == durable.OpSyncDir
 				s := open(t, dir, Options{})
 				if s.Alive(p.first) {
 					t.Error("a killed server looks alive")
@@ -67,7 +67,7 @@ func TestCrash(t *testing.T) {
 						t.Errorf("the definition is %q, %v", data, err)
 					}
 				}
-				if op == "replace" && (after || point == "kept") {
+				if op == "replace" && (after || point == durable.OpLink) {
 					kept := asides(t, s, "replaced_session_0123abcd_")
 					if len(kept) != 1 {
 						t.Fatalf("set aside: %v", kept)

@@ -46,7 +46,7 @@ func (s *Store) damaged(ctx context.Context, path, kind, id string, bad *durable
 		out.Path, out.Aside = aside, true
 		// The owner may have written between the look and the move: what was
 		// moved is then good, and goes back unless there is a newer one.
-		if data, _, err := readFile(aside); err == nil {
+		if data, _, err := durable.Read(aside, maxRecord); err == nil {
 			if err := verify(kind, id, data); err == nil {
 				if err := s.moveNew(aside, path); err != nil && !errors.Is(err, fs.ErrExist) {
 					return err
@@ -69,9 +69,8 @@ func (s *Store) damaged(ctx context.Context, path, kind, id string, bad *durable
 }
 
 // makeWay sees to it that what stands at a record's path, and is not what this
-// store wrote or read last, is not lost when the record is replaced. It returns
-// the stamp of what may go, nil where nothing stands there.
-func (s *Store) makeWay(id string) (*stamp, error) {
+// store wrote or read last, is not lost when the record is replaced.
+func (s *Store) makeWay(id string) error {
 	path := s.recordPath(id)
 	known, isKnown := s.recall(id)
 	fi, err := os.Lstat(path)
@@ -79,29 +78,28 @@ func (s *Store) makeWay(id string) (*stamp, error) {
 		if isKnown {
 			s.log.Warn("a session's record had vanished; it is written again", "id", id, "path", path)
 		}
-		return nil, nil
+		return nil
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if !fi.Mode().IsRegular() {
 		aside, err := s.setAside(path, "damaged", "session", id)
 		if err != nil {
-			return nil, fmt.Errorf("%s is %s and cannot be moved out of the way: %w", path, durable.Kind(fi.Mode()), err)
+			return fmt.Errorf("%s is %s and cannot be moved out of the way: %w", path, durable.Kind(fi.Mode()), err)
 		}
 		s.log.Warn("what stood in a record's place was set aside", "id", id, "path", aside, "reason", "it is "+durable.Kind(fi.Mode()))
-		return nil, nil
+		return nil
 	}
-	stands := stampOf(fi)
-	if isKnown && known.sameFile(stands) {
-		return &stands, nil
+	if isKnown && known.sameFile(stampOf(fi)) {
+		return nil
 	}
 	_, st, err := readRecord(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil
 	}
 	if err == nil && isKnown && st.sum == known.sum {
-		return &st, nil // the same content in another file
+		return nil // the same content in another file
 	}
 	why, reason := "replaced", "it is not what this server wrote or read last"
 	if err != nil {
@@ -112,10 +110,10 @@ func (s *Store) makeWay(id string) (*stamp, error) {
 	}
 	aside, err := s.keep(path, why, "session", id)
 	if err != nil {
-		return nil, fmt.Errorf("keeping what stands at %s: %w", path, err)
+		return fmt.Errorf("keeping what stands at %s: %w", path, err)
 	}
 	s.log.Warn("a record that was changed from outside was set aside", "id", id, "path", aside, "reason", reason)
-	return &stands, s.at("kept")
+	return nil
 }
 
 // keep gives a file a second name, so that there is no moment without it; or

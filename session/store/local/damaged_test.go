@@ -209,7 +209,7 @@ func TestDamageThatIsGone(t *testing.T) {
 				case "set aside by another":
 					left, err2 = a.setAside(path, "damaged", "session", "0123abcd")
 				case "mended by its owner":
-					err2 = a.write(ctx, "0123abcd", numbered(2), true)
+					err2 = a.write(ctx, "0123abcd", numbered(2))
 				default:
 					left, err2 = path, os.Remove(path)
 				}
@@ -295,7 +295,7 @@ func TestOversizedFileIsDamage(t *testing.T) {
 // When a write fails at any point before its rename, everything is as it was,
 // also what would have been set aside.
 func TestFailedWriteMovesNothing(t *testing.T) {
-	for _, point := range []string{"opened", "written", "synced"} {
+	for _, point := range []string{durable.OpCreate, durable.OpWrite, durable.OpSync} {
 		t.Run(point, func(t *testing.T) {
 			dir := newDir(t)
 			s := open(t, dir, Options{})
@@ -304,12 +304,7 @@ func TestFailedWriteMovesNothing(t *testing.T) {
 			must(t, os.WriteFile(s.recordPath("00000bad"), []byte("garbage"), 0o600))
 			before := tree(t, dir)
 			boom := &fs.PathError{Op: "write", Path: "there", Err: noSpace}
-			s.hook = func(at string) error {
-				if at == point {
-					return boom
-				}
-				return nil
-			}
+			s.disk.Carry = failing(point, boom)
 			for what, err := range map[string]error{
 				"Write":  s.Write(ctx, "0123abcd", numbered(2)),
 				"damage": s.Write(ctx, "00000bad", numbered(2)),
@@ -325,7 +320,7 @@ func TestFailedWriteMovesNothing(t *testing.T) {
 			if after := tree(t, dir); afterFirstLine(after) != afterFirstLine(before) {
 				t.Errorf("the folder changed\nfrom %s\nto   %s", before, after)
 			}
-			s.hook = nil
+			s.disk.Carry = nil
 			must(t, s.Write(ctx, "0123abcd", numbered(3)))
 			mustRead(t, s, "0123abcd", numbered(3))
 		})
@@ -344,16 +339,11 @@ func TestFailedFolderSync(t *testing.T) {
 	s := open(t, dir, Options{})
 	must(t, s.Write(ctx, "0123abcd", numbered(1)))
 	boom := errors.New("boom")
-	s.hook = func(at string) error {
-		if at == "renamed" {
-			return boom
-		}
-		return nil
-	}
+	s.disk.Carry = failing(durable.OpSyncDir, boom)
 	if err := s.Write(ctx, "0123abcd", numbered(2)); !errors.Is(err, boom) {
 		t.Error(err)
 	}
-	s.hook = nil
+	s.disk.Carry = nil
 	mustRead(t, s, "0123abcd", numbered(2))
 	must(t, s.Write(ctx, "0123abcd", numbered(3)))
 	if got := asides(t, s, ""); len(got) != 0 {

@@ -87,7 +87,7 @@ func (s *Store) putDefinition(ctx context.Context, hash string, data []byte) err
 	if len(file) > maxRecord {
 		return fmt.Errorf("a definition of %d bytes is over the limit of %d", len(data), maxRecord-(len(file)-len(data)))
 	}
-	_, err := s.put(ctx, path, file, putOptions{exclusive: true})
+	_, err := s.putNew(ctx, path, file)
 	if errors.Is(err, fs.ErrExist) {
 		return nil // another server kept the same
 	}
@@ -104,7 +104,7 @@ func (s *Store) Definition(ctx context.Context, hash string) ([]byte, error) {
 	path := s.definitionPath(hash)
 	var data []byte
 	read := func() error {
-		file, _, err := readFile(path)
+		file, _, err := durable.Read(path, maxRecord)
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 
 // Leftovers lists, by absolute path and sorted, what servers that are gone have
 // left and the next one to write removes: their lock files, and the files that
-// they were writing or had kept as spares. live tells that other servers are
+// they were writing. live tells that other servers are
 // there. It changes nothing.
 func (s *Store) Leftovers(ctx context.Context) (left []string, live bool, err error) {
 	others, left := s.member.Others()

@@ -10,22 +10,14 @@ import (
 	"deepwork/actor/durable"
 )
 
-// enter returns the folder, held open, after it made sure that this server looks
-// alive: a server that believes it owns records must not look dead.
-func (s *Store) enter(ctx context.Context) (*durable.Folder, error) {
+// enter makes sure that the folder is there and that this server looks alive: a server
+// that believes it owns records must not look dead.
+func (s *Store) enter(ctx context.Context) error {
 	if err := s.member.Enter(ctx); err != nil {
-		return nil, fmt.Errorf("claiming a place in the session folder: %w", err)
+		return fmt.Errorf("claiming a place in the session folder: %w", err)
 	}
-	if f := s.folder.Load(); f != nil && f.Stands() {
-		return f, nil
-	}
-	s.sweep(ctx)
-	f, err := s.disk.OpenFolder(s.dir)
-	if err != nil {
-		return nil, durable.Explain(err, s.dir)
-	}
-	s.folder.Store(f)
-	return f, nil
+	s.swept.Do(func() { s.sweep(ctx) })
+	return nil
 }
 
 // claimed runs fn under the claim lock, claim.lock, under which servers decide, one after

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"deepwork/actor/durable"
 	"deepwork/session/store"
 )
 
@@ -223,12 +224,11 @@ func TestFailedClaimIsTriedAgain(t *testing.T) {
 		must(t, os.Remove(dir))
 	}
 	boom := errors.New("boom")
-	s.hook = func(string) error { return boom }
+	s.disk.Carry = failing(durable.OpCreate, boom)
 	if err := s.Write(ctx, "0123abcd", numbered(1)); !errors.Is(err, boom) {
 		t.Errorf("a failed write: %v", err)
 	}
-	s.hook = nil
-	must(t, s.folder.Swap(nil).Close())
+	s.disk.Carry = nil
 	must(t, s.Write(ctx, "0123abcd", numbered(1)))
 	must(t, os.Mkdir(filepath.Join(dir, "claim.lock"), 0o700))
 	if err := s.Update(ctx, "0123abcd", nil); err == nil || !strings.Contains(err.Error(), "is a folder, not a file") {
@@ -275,7 +275,7 @@ func TestThingsVanish(t *testing.T) {
 	must(t, os.Rename(dir, dir+".old"))
 	must(t, os.CopyFS(dir, os.DirFS(dir+".old")))
 	check("folder restored from a copy")
-	// The very lock file, but in another folder: its syncs must go to that one.
+	// The very lock file, but in another folder.
 	must(t, os.RemoveAll(dir+".old"))
 	must(t, os.Rename(dir, dir+".old"))
 	must(t, os.Mkdir(dir, 0o700))
@@ -285,29 +285,21 @@ func TestThingsVanish(t *testing.T) {
 		must(t, os.Rename(filepath.Join(dir+".old", e.Name()), filepath.Join(dir, e.Name())))
 	}
 	check("content moved to another folder")
-	if !s.folder.Load().Stands() {
-		t.Error("the folder that is held open is not the one that is written")
-	}
 	// In the middle of a write.
 	once := true
-	s.hook = func(point string) error {
-		if point == "synced" && once {
-			once = false
-			return os.RemoveAll(dir)
+	s.disk.Carry = after(durable.OpSync, func() error {
+		if !once {
+			return nil
 		}
-		return nil
-	}
+		once = false
+		return os.RemoveAll(dir)
+	})
 	check("folder removed in mid-write")
-	s.hook = func(point string) error {
-		if point == "synced" {
-			return os.RemoveAll(dir)
-		}
-		return nil
-	}
+	s.disk.Carry = after(durable.OpSync, func() error { return os.RemoveAll(dir) })
 	if err := s.Write(ctx, "0123abcd", numbered(99)); err == nil {
 		t.Error("a write into a folder that always vanishes passed")
 	}
-	s.hook = nil
+	s.disk.Carry = nil
 	check("folder removed again and again")
 }
 

@@ -34,7 +34,7 @@ func (s *Store) create(ctx context.Context, id string, body []byte) error {
 	if _, err := os.Lstat(path); err == nil {
 		return store.ErrExists
 	}
-	st, err := s.put(ctx, path, data, putOptions{exclusive: true})
+	st, err := s.putNew(ctx, path, data)
 	if st != nil {
 		st.sum = sum
 		s.remember(id, *st)
@@ -49,14 +49,13 @@ func (s *Store) create(ctx context.Context, id string, body []byte) error {
 // on disk, whole; when it returns an error, the old one is, or the new one, whole. What
 // is there and is not what this store wrote or read last is set aside first.
 func (s *Store) Write(ctx context.Context, id string, body []byte) error {
-	if err := s.do(ctx, call{id: id}, func() error { return s.changed(id, s.write(ctx, id, body, false)) }); err != nil {
+	if err := s.do(ctx, call{id: id}, func() error { return s.changed(id, s.write(ctx, id, body)) }); err != nil {
 		return fmt.Errorf("writing session %.40s: %w", id, err)
 	}
 	return nil
 }
 
-// write is Write; held means that the caller holds the claim lock.
-func (s *Store) write(ctx context.Context, id string, body []byte, held bool) error {
+func (s *Store) write(ctx context.Context, id string, body []byte) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
@@ -64,9 +63,12 @@ func (s *Store) write(ctx context.Context, id string, body []byte, held bool) er
 	if err != nil {
 		return err
 	}
-	st, err := s.put(ctx, s.recordPath(id), data, putOptions{
-		held:   held,
-		before: func() (*stamp, error) { return s.makeWay(id) },
+	path := s.recordPath(id)
+	st, err := s.put(ctx, path, data, func(temp string) error {
+		if err := s.makeWay(id); err != nil {
+			return err
+		}
+		return s.disk.Move(temp, path)
 	})
 	// A stamp beside an error: the record is in place, and only the sync of its
 	// folder failed. It is this store's own all the same.
@@ -155,7 +157,7 @@ func seal(body []byte) ([]byte, uint64, error) {
 // readRecord reads and verifies one file; its error is a *durable.BadFileError if the
 // file is not a record.
 func readRecord(path string) ([]byte, stamp, error) {
-	data, fi, err := readFile(path)
+	data, fi, err := durable.Read(path, maxRecord)
 	if err != nil {
 		return nil, stamp{}, err
 	}
@@ -193,7 +195,7 @@ func (s *Store) Update(ctx context.Context, id string, change func(body []byte) 
 				refused = err
 				return nil
 			}
-			return s.changed(id, s.write(ctx, id, next, true))
+			return s.changed(id, s.write(ctx, id, next))
 		})
 	})
 	if err != nil {

@@ -13,7 +13,7 @@
 //	requests.lock                   locked for moments, by who makes requests.idx again
 //	requests.idx                    which session a request_id was used in
 //	changes                         what has changed, for those who follow it
-//	write_<server>_<n>.tmp          a write in progress, or a spare file
+//	write_<server>_<n>.tmp          a write in progress
 //	damaged_…json, replaced_…json   what was set aside
 //
 // Lock files are never replaced, for a lock on a file that is replaced guards
@@ -77,27 +77,19 @@ type Store struct {
 	member *presence.Member
 	leave  bool // at Close
 
-	temps      atomic.Uint64 // numbers the temporary files
-	noExchange atomic.Bool   // the file system cannot
+	temps atomic.Uint64 // numbers the temporary files
+	swept sync.Once
 
-	// The seams of the tests: a hook is called at named points of a write and
-	// may fail it; exclusive is the disk's MoveNew.
-	hook       func(point string) error
+	// The seams of the tests: exclusive is the disk's MoveNew.
 	exclusive  func(from, to string) error
-	rest       time.Duration // spareRest
 	claimWait  time.Duration
 	makeFolder func() error
 
 	requests requestIndex
 	changes  *Changes
 
-	// folder is open for syncs; nil before the first write. One that was replaced is
-	// closed by the garbage collector, after the last write that uses it.
-	folder atomic.Pointer[durable.Folder]
-
 	mu      sync.Mutex // guards what follows
 	known   map[uint32]stamp
-	spares  []spare                  // the one that has rested longest first
 	running map[string]chan struct{} // calls about one record, by its id; closed when the call has returned
 	calls   sync.WaitGroup           // of calls that change the folder
 	closed  bool
@@ -119,7 +111,6 @@ func Open(dir string, o Options) (*Store, error) {
 		o:         o,
 		log:       o.Logger,
 		disk:      durable.Disk{NoSync: o.NoSync},
-		rest:      spareRest,
 		claimWait: 10 * time.Second,
 		known:     make(map[uint32]stamp),
 		running:   make(map[string]chan struct{}),
@@ -127,7 +118,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.exclusive = s.disk.MoveNew
+	s.exclusive = func(from, to string) error { return s.disk.MoveNew(from, to) }
 	if s.member = o.Member; s.member == nil {
 		s.member, s.leave = session.NewMember(abs, s.log), true
 	}
@@ -159,18 +150,12 @@ func (s *Store) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("closing the session folder: %w", store.ErrPending)
 	}
-	s.dropSpares()
 	s.requests.log.close()
 	s.changes.Close()
-	var errs []error
-	if f := s.folder.Swap(nil); f != nil {
-		errs = append(errs, f.Close())
-	}
 	if s.leave {
-		errs = append(errs, s.member.Leave())
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("closing the session folder: %w", err)
+		if err := s.member.Leave(); err != nil {
+			return fmt.Errorf("closing the session folder: %w", err)
+		}
 	}
 	return nil
 }
@@ -253,14 +238,6 @@ func (s *Store) do(ctx context.Context, c call, fn func() error) error {
 		close(gone)
 		return store.ErrPending
 	}
-}
-
-// at calls the hook.
-func (s *Store) at(point string) error {
-	if s.hook == nil {
-		return nil
-	}
-	return s.hook(point)
 }
 
 func (s *Store) remember(id string, st stamp) {

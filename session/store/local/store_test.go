@@ -56,10 +56,7 @@ func open(t testing.TB, dir string, o Options) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.rest = 0 // so that every write after the second takes a spare
-	stores.Store(s.server, s)
 	t.Cleanup(func() {
-		stores.Delete(s.server)
 		if err := s.Close(ctx); err != nil {
 			t.Error(err)
 		}
@@ -104,27 +101,32 @@ func files(t testing.TB, dir string) []string {
 func noTemps(t testing.TB, dir string) {
 	t.Helper()
 	for _, name := range files(t, dir) {
-		if strings.HasSuffix(name, ".tmp") && !isSpare(name) {
+		if strings.HasSuffix(name, ".tmp") {
 			t.Errorf("%s was left behind", name)
 		}
 	}
 }
 
-// isSpare tells whether a file is a spare of a store that a test has opened.
-func isSpare(name string) bool {
-	server, _ := writtenBy(name)
-	opened, ok := stores.Load(server)
-	if !ok {
-		return false
+// after is a durable.Disk.Carry that calls f after each op that succeeded.
+func after(op string, f func() error) func(durable.Op, func() error) error {
+	return func(o durable.Op, do func() error) error {
+		err := do()
+		if err == nil && o.Do == op {
+			err = f()
+		}
+		return err
 	}
-	s := opened.(*Store)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.spares, func(sp spare) bool { return filepath.Base(sp.path) == name })
 }
 
-// stores are the stores that tests have opened, by server.
-var stores sync.Map
+// failing is a durable.Disk.Carry in whose stead op fails.
+func failing(op string, err error) func(durable.Op, func() error) error {
+	return func(o durable.Op, do func() error) error {
+		if o.Do == op {
+			return err
+		}
+		return do()
+	}
+}
 
 func TestRecordsComeBackAsGiven(t *testing.T) {
 	dir := newDir(t)
@@ -298,13 +300,11 @@ func TestClose(t *testing.T) {
 	}
 	// Close waits for the write in progress.
 	in, out := make(chan struct{}), make(chan struct{})
-	s.hook = func(point string) error {
-		if point == "written" {
-			close(in)
-			<-out
-		}
+	s.disk.Carry = after(durable.OpWrite, func() error {
+		close(in)
+		<-out
 		return nil
-	}
+	})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := s.Write(ctx, "0123abcd", numbered(2)); err != nil {
