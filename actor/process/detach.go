@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,15 +51,16 @@ func Detach(ctx context.Context, command, env []string) (answer string, err erro
 
 // Detached makes this process one that outlives its parent. Called by any other
 // process than one that Detach has started, it starts this command line again as
-// such a process and returns nil: the caller must return at once. Otherwise it
-// returns a channel that receives a signal for each Nudge, and from then on the
-// process ignores the signals that terminals and people send.
-func Detached() (nudges <-chan os.Signal, err error) {
+// such a process and returns false: the caller must return at once. Otherwise the
+// process from then on ignores the signals that terminals and people send.
+func Detached() (bool, error) {
 	if os.Getenv(detachedEnv) == "" {
-		return nil, leave()
+		return false, leave()
 	}
 	os.Unsetenv(detachedEnv)
-	return survive(), nil
+	// They are received and not ignored, for children inherit that a signal is ignored.
+	signal.Notify(make(chan os.Signal, 1), survived...)
+	return true, nil
 }
 
 // Answer answers the Detach that started this process and ends the connection to
@@ -97,14 +99,3 @@ func Without(env []string, names ...string) []string {
 		return slices.Contains(names, name)
 	})
 }
-
-// An ID tells a process from every other one, also from a later one that has its
-// number.
-type ID struct {
-	PID   int
-	Start string // when the system started it; "" if that is not known
-	Boot  string // the run of the system that the number belongs to
-}
-
-// Identify returns the ID of a process that runs.
-func Identify(pid int) ID { return ID{PID: pid, Start: startOf(pid), Boot: Boot()} }

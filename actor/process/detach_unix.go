@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strings"
 	"syscall"
 
@@ -17,19 +16,10 @@ import (
 // between, whose child has no parent once it ends.
 var firstEnv []string
 
-// nudgeSignal is what Nudge sends.
-const nudgeSignal = syscall.SIGUSR1
-
-// survive has this process ignore the signals that it need not die of: what
-// terminals and people send, and what is sent to all processes. They are received
-// and not ignored, for children inherit that a signal is ignored.
-func survive() <-chan os.Signal {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
-		syscall.SIGPIPE, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGXFSZ)
-	nudges := make(chan os.Signal, 1)
-	signal.Notify(nudges, nudgeSignal)
-	return nudges
-}
+// survived are the signals that a detached process need not die of: what terminals
+// and people send, and what is sent to all processes.
+var survived = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
+	syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGXFSZ}
 
 // startDetached runs the process in between, which starts the other one.
 func startDetached(cmd *exec.Cmd) error {
@@ -71,19 +61,4 @@ func hangUp() {
 	if err != nil {
 		os.Stdout.Close()
 	}
-}
-
-// Nudge wakes a detached process, and reports false if it is gone.
-func (id ID) Nudge() bool {
-	if id.PID <= 0 || id.Start == "" || id.Boot != Boot() {
-		return false
-	}
-	// If the system has handles of processes this is one, and the number may pass
-	// to another process from here on.
-	p, err := os.FindProcess(id.PID)
-	if err != nil {
-		return false
-	}
-	defer p.Release()
-	return Identify(id.PID) == id && p.Signal(nudgeSignal) == nil
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"os/signal"
 	"syscall"
 
 	"golang.org/x/sys/windows"
@@ -13,11 +12,8 @@ import (
 // firstEnv is what the process that Detach starts is given: it is the detached one.
 var firstEnv = []string{detachedEnv + "=1"}
 
-// survive has this process ignore the events that would end it. Nothing nudges it.
-func survive() <-chan os.Signal {
-	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
-	return make(chan os.Signal)
-}
+// survived are the events that would end a detached process.
+var survived = []os.Signal{os.Interrupt, syscall.SIGTERM}
 
 // startDetached starts a process outside the job of this one, so that it does not
 // end with it, if the job allows that. It has a group and a console, without a
@@ -51,6 +47,3 @@ func leave() error {
 
 // hangUp ends the connection of standard output.
 func hangUp() { os.Stdout.Close() }
-
-// Nudge does nothing: there are no signals.
-func (ID) Nudge() bool { return false }

@@ -19,16 +19,16 @@ func (g *group) endDescendants() {}
 
 // EndLeftovers kills the group of a child whose parent was killed, unless its
 // number has passed to another.
-func EndLeftovers(_ context.Context, child ID, _ int, _ string) error {
-	if child.PID == 0 {
+func EndLeftovers(_ context.Context, child int, start string, _ int, _ string) error {
+	if child == 0 {
 		return nil
 	}
 	// As long as one of the group lives its number is not used again, so a process
 	// of that number that is not the child means that the group is gone.
-	if start := startOf(child.PID); child.Start == "" || start != "" && start != child.Start {
+	if now := StartOf(child); start == "" || now != "" && now != start {
 		return nil
 	}
-	unix.Kill(-child.PID, unix.SIGKILL)
+	unix.Kill(-child, unix.SIGKILL)
 	return nil
 }
 
@@ -47,8 +47,8 @@ func Boot() string {
 	return id
 }
 
-// startOf returns when a process was started, to the microsecond.
-func startOf(pid int) string {
+// StartOf returns when a process was started, to the microsecond.
+func StartOf(pid int) string {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil || int(info.Proc.P_pid) != pid {
 		return ""

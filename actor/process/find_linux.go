@@ -42,8 +42,8 @@ func Boot() string {
 	return strings.TrimSpace(string(id)) + " " + space
 }
 
-// startOf returns when a process was started, in ticks since boot.
-func startOf(pid int) string { return readProc(pid).start }
+// StartOf returns when a process was started, in ticks since boot.
+func StartOf(pid int) string { return readProc(pid).start }
 
 // A proc is what the system says of a process.
 type proc struct {
@@ -115,10 +115,10 @@ func (g *group) endDescendants() {
 // killed: every process with an entry in its environment (see EndMarked), and the
 // child's group as far as it can be told from a later one. parent is the process
 // that started the child. It returns when nothing of it is left.
-func EndLeftovers(ctx context.Context, child ID, parent int, entry string) error {
+func EndLeftovers(ctx context.Context, child int, start string, parent int, entry string) error {
 	return endAll(ctx, func(p proc) bool {
-		return child.PID != 0 && p.pid == child.PID && p.start == child.Start ||
-			child.PID != 0 && p.group == child.PID && p.session == parent || hasEnv(p.pid, entry)
+		return child != 0 && p.pid == child && p.start == start ||
+			child != 0 && p.group == child && p.session == parent || hasEnv(p.pid, entry)
 	})
 }
 

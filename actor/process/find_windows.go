@@ -11,8 +11,8 @@ import (
 // of another.
 func Boot() string { return "" }
 
-// startOf returns when a process was started, in 100 ns since 1601.
-func startOf(pid int) string {
+// StartOf returns when a process was started, in 100 ns since 1601.
+func StartOf(pid int) string {
 	h, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
 	if err != nil {
 		return ""
@@ -26,7 +26,7 @@ func startOf(pid int) string {
 }
 
 // EndLeftovers does nothing: the job of a parent that has ended has ended with it.
-func EndLeftovers(context.Context, ID, int, string) error { return nil }
+func EndLeftovers(context.Context, int, string, int, string) error { return nil }
 
 // EndMarked does nothing: a command that is run has ended with its job.
 func EndMarked(context.Context, string) error { return nil }

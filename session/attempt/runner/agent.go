@@ -15,12 +15,10 @@ import (
 )
 
 const (
-	// stopLook is how often a shim looks for a request to stop; a nudge is quicker.
-	stopLook = 250 * time.Millisecond
+	// stopLook is how often a shim looks for a request to stop.
+	stopLook = 50 * time.Millisecond
 	// groupLook is how often a group that was asked to end is looked at.
 	groupLook = 10 * time.Millisecond
-	// defaultGrace is that of a stop whose request could not be recorded.
-	defaultGrace = 5 * time.Second
 )
 
 // An agent is a program that has been started. It is for one goroutine.
@@ -74,7 +72,7 @@ func (a *agent) lines(stream string) *process.Lines {
 
 // watch waits until the agent ends, or ends it when a stop is requested or if its
 // start could not be recorded. It leaves nothing of the agent behind.
-func (a *agent) watch(dir string, nudges <-chan os.Signal, recorded error) (e Exit) {
+func (a *agent) watch(dir string, recorded error) (e Exit) {
 	var killAt time.Time // zero: the agent was not asked to end
 	if recorded != nil {
 		a.log.system("its start could not be recorded, and so it is ended: %v", recorded)
@@ -106,11 +104,6 @@ func (a *agent) watch(dir string, nudges <-chan os.Signal, recorded error) (e Ex
 		case <-exited:
 			exited, e.EndedAt = nil, time.Now().UTC()
 			e.Code, e.Signal = a.child.Exit()
-		case <-nudges:
-			if _, asked := requestedStop(dir); !asked && !e.Stopped {
-				e.Stopped, killAt = true, time.Now().Add(defaultGrace)
-				a.child.Terminate()
-			}
 		case <-time.After(pause):
 		}
 	}

@@ -32,49 +32,45 @@ const MaxLine = 64 << 10
 // maxEncoded bounds an encoded entry: each byte of its text may need six.
 const maxEncoded = 6*MaxLine + 200
 
-// The encoded form of an entry is one line of JSON that begins with its index,
-// so that a reader can skip without parsing: {"i":7,"t":"…","s":"o","x":"…"}.
-const encodedHead = `{"i":`
+// An encoded entry is one line that begins with the
+// index, so that a reader can skip without parsing: {"i":7,"t":"…","s":"o","x":"…"}.
+type encoded struct {
+	Index  int64     `json:"i"`
+	Time   time.Time `json:"t"`
+	Stream string    `json:"s"`
+	Text   string    `json:"x"`
+}
 
 var (
-	streamCodes = map[string]byte{Stdout: 'o', Stderr: 'e', System: 's'}
+	streamCodes = map[string]string{Stdout: "o", Stderr: "e", System: "s"}
 	streamNames = map[string]string{"o": Stdout, "e": Stderr, "s": System}
 )
 
-// appendEntry encodes an entry and a line break. at is the time, as JSON.
-func appendEntry(dst []byte, index int64, at []byte, stream byte, text []byte) []byte {
-	dst = append(dst, encodedHead...)
-	dst = strconv.AppendInt(dst, index, 10)
-	dst = append(dst, `,"t":`...)
-	dst = append(dst, at...)
-	dst = append(dst, `,"s":"`...)
-	dst = append(dst, stream)
-	dst = append(dst, `","x":`...)
-	dst = append(dst, jsontext.Quote(string(text))...) // what is not UTF-8 is replaced
-	return append(dst, "}\n"...)
+// appendEntry encodes an entry and a line break. What is not UTF-8 is replaced.
+func appendEntry(dst []byte, e Entry) []byte {
+	line, err := jsontext.Encode(encoded{e.Index, e.Time, streamCodes[e.Stream], e.Text})
+	if err != nil {
+		panic(err) // the year is in range
+	}
+	return append(append(dst, line...), '\n')
 }
 
 // decodeEntry decodes a line.
 func decodeEntry(line []byte) (Entry, error) {
-	var r struct {
-		I int64     `json:"i"`
-		T time.Time `json:"t"`
-		S string    `json:"s"`
-		X string    `json:"x"`
-	}
+	var r encoded
 	if err := json.Unmarshal(line, &r); err != nil {
 		return Entry{}, err
 	}
-	name, ok := streamNames[r.S]
+	name, ok := streamNames[r.Stream]
 	if !ok {
-		return Entry{}, fmt.Errorf("unknown stream %q", r.S)
+		return Entry{}, fmt.Errorf("unknown stream %q", r.Stream)
 	}
-	return Entry{Index: r.I, Time: r.T, Stream: name, Text: r.X}, nil
+	return Entry{r.Index, r.Time, name, r.Text}, nil
 }
 
 // indexOf reads the index of a line and nothing else.
 func indexOf(line []byte) (int64, bool) {
-	rest, ok := bytes.CutPrefix(line, []byte(encodedHead))
+	rest, ok := bytes.CutPrefix(line, []byte(`{"i":`))
 	if !ok {
 		return 0, false
 	}

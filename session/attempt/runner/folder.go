@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,7 +46,6 @@ type startedRecord struct {
 	PID       int       `json:"pid"`
 	Start     string    `json:"start"` // when the system started it; a later process with the same number has another
 	ShimPID   int       `json:"shim_pid"`
-	ShimStart string    `json:"shim_start"`
 	Boot      string    `json:"boot"` // which run of the system the numbers belong to
 	StartedAt time.Time `json:"started_at"`
 	LogFrom   int64     `json:"log_from"` // the index of the run's first log entry
@@ -158,31 +158,19 @@ const maxGrace = 24 * time.Hour
 // requestStop records a request to stop the run, with a grace period. Each grace
 // is a name of its own, so no request takes back another.
 func requestStop(dir string, grace time.Duration) error {
-	f, err := os.OpenFile(filepath.Join(dir, stopPrefix+strconv.FormatInt(grace.Milliseconds(), 10)), os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return disk.SyncFolder(dir)
+	return cmp.Or(os.WriteFile(filepath.Join(dir, fmt.Sprint(stopPrefix, grace.Milliseconds())), nil, 0o600), disk.SyncFolder(dir))
 }
 
 // requestedStop returns the shortest grace period of the requests to stop the run.
 func requestedStop(dir string) (grace time.Duration, requested bool) {
-	names, err := os.ReadDir(dir)
-	if err != nil {
-		return 0, false
-	}
+	names, _ := os.ReadDir(dir)
+	grace = maxGrace + 1
 	for _, name := range names {
-		digits, ok := strings.CutPrefix(name.Name(), stopPrefix)
-		ms, err := strconv.ParseInt(digits, 10, 64)
-		if !ok || err != nil || ms < 0 || ms > int64(maxGrace/time.Millisecond) {
-			continue
-		}
-		if d := time.Duration(ms) * time.Millisecond; !requested || d < grace {
-			grace, requested = d, true
+		if digits, is := strings.CutPrefix(name.Name(), stopPrefix); is {
+			if ms, err := strconv.ParseUint(digits, 10, 31); err == nil {
+				grace = min(grace, time.Duration(ms)*time.Millisecond)
+			}
 		}
 	}
-	return grace, requested
+	return grace, grace <= maxGrace
 }

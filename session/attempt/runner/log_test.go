@@ -262,7 +262,7 @@ func FuzzDecodeEntry(f *testing.F) {
 		if index < 0 {
 			return
 		}
-		line := appendEntry(nil, index, []byte(`"2026-01-01T00:00:00Z"`), 'o', text)
+		line := appendEntry(nil, Entry{index, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Stdout, string(text)})
 		if bytes.Count(line, []byte("\n")) != 1 || len(text) <= MaxLine && len(line) > maxEncoded {
 			t.Fatalf("%q", line)
 		}

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -83,15 +82,19 @@ func (l *logFile) takeUp() error {
 		return err
 	}
 	l.f, l.next = f, last.first
-	found := page{limit: 1}
-	good, err := last.last(l.dir, &found)
+	data, err := last.read(l.dir)
 	if err != nil {
 		return err
 	}
-	if len(found.entries) > 0 {
-		l.next = found.entries[0].Index + 1
+	for len(data) > 0 {
+		before, line := cutLast(data)
+		if e, err := decodeEntry(line); err == nil {
+			l.next = e.Index + 1
+			break
+		}
+		data = before
 	}
-	if good < last.size {
+	if good := int64(len(data)); good < last.size {
 		if err := f.Truncate(good); err != nil {
 			return err
 		}
@@ -106,17 +109,14 @@ func (l *logFile) takeUp() error {
 func (l *logFile) write(stream string, lines ...[]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at, err := json.Marshal(time.Now().UTC())
-	if err != nil {
-		panic(err) // the year is in range
-	}
+	now := time.Now().UTC()
 	for _, line := range lines {
 		if len(l.buf) == 0 && l.lost > 0 {
-			l.buf = appendEntry(l.buf, l.next, at, streamCodes[System], fmt.Appendf(nil,
-				"%d lines are missing here: the log could not be written: %v", l.lost, l.why))
+			l.buf = appendEntry(l.buf, Entry{l.next, now, System,
+				fmt.Sprintf("%d lines are missing here: the log could not be written: %v", l.lost, l.why)})
 			l.count++
 		}
-		l.buf = appendEntry(l.buf, l.next+l.count, at, streamCodes[stream], line)
+		l.buf = appendEntry(l.buf, Entry{l.next + l.count, now, stream, string(line)})
 		l.count++
 		if len(l.buf) >= batchBytes {
 			l.flush()

@@ -123,7 +123,7 @@ func settle(ctx context.Context, dir string) error {
 	}
 	s := v.started
 	if s.Boot == process.Boot() {
-		if err := process.EndLeftovers(ctx, process.ID{PID: s.PID, Start: s.Start, Boot: s.Boot}, s.ShimPID, Mark(spec.Mark)); err != nil {
+		if err := process.EndLeftovers(ctx, s.PID, s.Start, s.ShimPID, Mark(spec.Mark)); err != nil {
 			return fmt.Errorf("ending what the run in %s has left: %w", dir, err)
 		}
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"deepwork/actor/process"
 )
 
 // waitMax is the longest time from the end of a run to when Wait returns.
@@ -58,10 +56,6 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) (Exit, error) {
 	v, err := look(p.dir)
 	if err == nil && v.exit == nil && v.alive {
 		err = requestStop(p.dir, min(max(grace, 0), maxGrace))
-		// The signal is quicker than the file, and is enough if there can be no file.
-		if p.started != nil && (process.ID{PID: p.started.ShimPID, Start: p.started.ShimStart, Boot: p.started.Boot}).Nudge() {
-			err = nil
-		}
 	}
 	if err != nil {
 		return Exit{}, fmt.Errorf("stopping the run in %s: %w", p.dir, err)

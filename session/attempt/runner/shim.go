@@ -21,14 +21,12 @@ func RunShim(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("running a shim: the run's folder %q is not an absolute path", dir)
 	}
-	nudges, err := process.Detached()
-	if err != nil {
+	if is, err := process.Detached(); err != nil {
 		return fmt.Errorf("starting a shim: %w", err)
-	}
-	if nudges == nil {
+	} else if !is {
 		return nil // another process is the shim
 	}
-	if err := runShim(dir, nudges); err != nil {
+	if err := runShim(dir); err != nil {
 		process.Answer(err.Error())
 		return fmt.Errorf("running the agent of %s: %w", dir, err)
 	}
@@ -37,7 +35,7 @@ func RunShim(dir string) error {
 }
 
 // runShim runs the agent with the run's lock held.
-func runShim(dir string, nudges <-chan os.Signal) error {
+func runShim(dir string) error {
 	lock, err := lockRun(context.Background(), dir)
 	if err != nil {
 		return err
@@ -64,8 +62,7 @@ func runShim(dir string, nudges <-chan os.Signal) error {
 	if _, asked := requestedStop(dir); asked {
 		return notStarted(dir, log, now, "it was stopped before it began")
 	}
-	self := process.Identify(os.Getpid())
-	mark := startedRecord{ShimPID: self.PID, ShimStart: self.Start, Boot: self.Boot, StartedAt: now, LogFrom: log.next}
+	mark := startedRecord{ShimPID: os.Getpid(), Boot: process.Boot(), StartedAt: now, LogFrom: log.next}
 	if err := writeJSON(dir, startedFile, &mark); err != nil {
 		return notStarted(dir, log, now, fmt.Sprintf("its start could not be recorded: %v", err))
 	}
@@ -74,13 +71,13 @@ func runShim(dir string, nudges <-chan os.Signal) error {
 		return notStarted(dir, log, now, why)
 	}
 	mark.PID = a.child.PID()
-	mark.Start = process.Identify(mark.PID).Start
+	mark.Start = process.StartOf(mark.PID)
 	recorded := writeJSON(dir, startedFile, &mark)
 	if recorded == nil {
 		process.Answer("")
 	}
 	log.system("started %s as process %d", spec.Command[0], mark.PID)
-	e := a.watch(dir, nudges, recorded)
+	e := a.watch(dir, recorded)
 	e.StartedAt, e.EndedAt = now, endOf(now, e.EndedAt)
 	log.system("%s", describe(&e))
 	log.close()

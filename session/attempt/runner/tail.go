@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -26,8 +25,6 @@ const (
 	// tailTries bounds how often a read is tried again when a segment was rotated
 	// away meanwhile.
 	tailTries = 20
-	// tailBlock is how much of the end of a segment is read at first.
-	tailBlock = 64 << 10
 )
 
 // Tail reads a log folder: the entries after an index (nil: the last ones), at
@@ -45,18 +42,22 @@ const (
 func Tail(ctx context.Context, log string, after *int64, limit int, patience time.Duration) (entries []Entry, next int64, err error) {
 	limit = min(max(limit, 1), MaxTail)
 	deadline := time.Now().Add(patience)
-	for pause, misses := looks(tailPace), 0; ; {
-		entries, next, err = read(log, after, limit)
+	next = -1
+	for pause, misses, seen := looks(tailPace), 0, []segment(nil); ; {
+		segs, err := segments(log)
+		if err == nil && !slices.Equal(segs, seen) {
+			entries, next, err = read(log, segs, after, limit)
+		}
 		switch {
-		case (errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF)) && misses < tailTries:
-			misses++
+		case errors.Is(err, fs.ErrNotExist) && misses < tailTries:
+			misses, seen = misses+1, nil
 			continue
 		case err != nil:
 			return nil, 0, fmt.Errorf("reading the log %s: %w", log, err)
 		case len(entries) > 0 || !time.Now().Before(deadline):
 			return entries, next, nil
 		}
-		misses = 0
+		misses, seen = 0, segs
 		// What is there now is not new, whatever was asked for.
 		if after == nil || *after > next {
 			after = new(next)
@@ -67,51 +68,51 @@ func Tail(ctx context.Context, log string, after *int64, limit int, patience tim
 	}
 }
 
-// read reads what is there.
-func read(log string, after *int64, limit int) ([]Entry, int64, error) {
-	segs, err := segments(log)
-	if err != nil {
-		return nil, 0, err
-	}
-	last := limit
-	if after != nil {
-		last = 1
-	}
-	p := page{limit: last}
-	for _, s := range slices.Backward(segs) {
-		if _, err := s.last(log, &p); err != nil {
-			return nil, 0, err
+// read reads the entries after an index, or the last ones.
+func read(log string, segs []segment, after *int64, limit int) ([]Entry, int64, error) {
+	p, next := page{limit: limit}, int64(-1)
+	if after == nil {
+		for i := len(segs) - 1; i >= 0 && !p.full(); i-- {
+			data, err := segs[i].read(log)
+			if err != nil {
+				return nil, -1, err
+			}
+			for line := []byte(nil); len(data) > 0 && !p.full(); {
+				data, line = cutLast(data)
+				if e, err := decodeEntry(line); err == nil {
+					p.add(e)
+				}
+			}
 		}
-		if p.full() {
-			break
+		slices.Reverse(p.entries)
+	} else {
+		from := max(*after, -1) + 1
+		first, found := slices.BinarySearchFunc(segs, from, func(s segment, index int64) int { return cmp.Compare(s.first, index) })
+		if !found && first > 0 {
+			first--
+		}
+		for i := first; i < len(segs) && !p.full(); i++ {
+			data, err := segs[i].read(log)
+			if err != nil {
+				return nil, -1, err
+			}
+			next = max(next, segs[i].first-1)
+			for line := range bytes.Lines(data) {
+				if index, ok := indexOf(line); ok && index < from {
+					next = index
+				} else if e, err := decodeEntry(line); err == nil {
+					p.add(e)
+				}
+				if p.full() {
+					break
+				}
+			}
 		}
 	}
-	if len(p.entries) == 0 {
-		return nil, -1, nil
+	if n := len(p.entries); n > 0 {
+		next = p.entries[n-1].Index
 	}
-	slices.Reverse(p.entries)
-	end := p.entries[len(p.entries)-1].Index
-	switch {
-	case after == nil:
-		return p.entries, end, nil
-	case *after >= end:
-		return nil, end, nil
-	}
-	p = page{limit: limit}
-	from := max(*after, -1) + 1
-	i, found := slices.BinarySearchFunc(segs, from, func(s segment, index int64) int { return cmp.Compare(s.first, index) })
-	if !found && i > 0 {
-		i--
-	}
-	for ; i < len(segs) && !p.full(); i++ {
-		if err := segs[i].from(log, from, &p); err != nil {
-			return nil, 0, err
-		}
-	}
-	if len(p.entries) > 0 {
-		end = p.entries[len(p.entries)-1].Index
-	}
-	return p.entries, end, nil
+	return p.entries, next, nil
 }
 
 // A page collects entries until it is full.
@@ -162,56 +163,15 @@ func segments(dir string) ([]segment, error) {
 	return all, nil
 }
 
-// last adds the entries of a segment to a page that is not full, the last one
-// first, and returns the offset behind the last one, 0 if there is none. Lines that
-// are no entries, torn by a crash of the system, are left out.
-func (s segment) last(log string, p *page) (end int64, err error) {
-	f, err := os.Open(segmentPath(log, s.first))
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	for size := int64(tailBlock); ; size *= 4 {
-		begin, try := max(0, s.size-size), *p
-		data := make([]byte, s.size-begin)
-		if _, err := f.ReadAt(data, begin); err != nil {
-			return 0, err
-		}
-		end = 0
-		for i := bytes.LastIndexByte(data, '\n'); i >= 0 && !try.full(); {
-			start := bytes.LastIndexByte(data[:i], '\n') + 1
-			if start == 0 && begin > 0 {
-				break // the line began before
-			}
-			if e, err := decodeEntry(data[start:i]); err == nil {
-				end = max(end, begin+int64(i)+1)
-				try.add(e)
-			}
-			i = start - 1
-		}
-		if try.full() || begin == 0 {
-			*p = try
-			return end, nil
-		}
-	}
+// read returns the whole lines of a segment. Some may be no entries, torn by a
+// crash of the system.
+func (s segment) read(log string) ([]byte, error) {
+	data, err := os.ReadFile(segmentPath(log, s.first))
+	return data[:bytes.LastIndexByte(data, '\n')+1], err
 }
 
-// from adds the entries of a segment from an index on to a page.
-func (s segment) from(log string, index int64, p *page) error {
-	data, err := os.ReadFile(segmentPath(log, s.first))
-	if err != nil {
-		return err
-	}
-	for line := range bytes.Lines(data) {
-		if at, ok := indexOf(line); !ok || at < index || line[len(line)-1] != '\n' {
-			continue
-		}
-		if e, err := decodeEntry(line); err == nil {
-			p.add(e)
-		}
-		if p.full() {
-			break
-		}
-	}
-	return nil
+// cutLast cuts off the last line.
+func cutLast(lines []byte) (before, last []byte) {
+	i := bytes.LastIndexByte(lines[:len(lines)-1], '\n') + 1
+	return lines[:i], lines[i:]
 }
