@@ -31,11 +31,10 @@ func (d *decoder) document(source []byte) (*yaml.Node, bool) {
 	if !ok {
 		return nil, false
 	}
-	lines := &lineReader{rest: body}
-	doc, second, err := yamltree.Documents(lines)
+	doc, second, err := yamltree.Documents(bytes.NewReader(body))
 	switch {
 	case err != nil:
-		d.syntaxFault(body, lines.count, err)
+		d.syntaxFault(body, err)
 		return nil, false
 	case doc == nil:
 		d.FaultIn(yamltree.Position{Line: 1, Column: 1}, "", emptyFile)

@@ -2,39 +2,13 @@ package job
 
 import (
 	"bytes"
-	"io"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"gopkg.in/yaml.v3"
-
 	"deepwork/catalog/internal/yamltree"
 )
-
-// A lineReader returns one line at a time. Its count is the line that the YAML
-// parser was at when it failed: the parser's own messages often name the beginning
-// of the surrounding block, or nothing.
-type lineReader struct {
-	rest  []byte
-	count int
-}
-
-func (r *lineReader) Read(p []byte) (int, error) {
-	if len(r.rest) == 0 {
-		return 0, io.EOF
-	}
-	line := r.rest
-	if i := bytes.IndexByte(line, '\n'); i >= 0 {
-		line = line[:i+1]
-	}
-	n := copy(p, line)
-	if n == len(line) {
-		r.count++
-	}
-	r.rest = r.rest[n:]
-	return n, nil
-}
 
 // remedies say what to do about the errors of the YAML parser.
 var remedies = []struct{ problem, remedy string }{
@@ -62,13 +36,9 @@ var remedies = []struct{ problem, remedy string }{
 // began; it bounds the cost of a hostile file.
 const exactUpTo = 64 << 10
 
-// maxReadAhead is how many lines the parser reads ahead at most, by experience less.
-const maxReadAhead = 8
-
-// syntaxFault reports an error of the YAML parser, which had read up to the line
-// reached.
-func (d *decoder) syntaxFault(body []byte, reached int, err error) {
-	problem, named := problemOf(err)
+// syntaxFault reports an error of the YAML parser.
+func (d *decoder) syntaxFault(body []byte, err error) {
+	problem, line := problemOf(err)
 	remedy := "put the value in quotes, or mend the indentation"
 	for _, r := range remedies {
 		if strings.Contains(problem, r.problem) {
@@ -76,19 +46,20 @@ func (d *decoder) syntaxFault(body []byte, reached int, err error) {
 			break
 		}
 	}
-	f := fileLines{body: body, lines: bytes.SplitAfter(body, []byte("\n"))}
-	line := max(reached, 1)
-	switch {
-	case strings.Contains(problem, "unexpected end of stream"), strings.Contains(problem, "',' or"):
-		line = f.opening(problem, line)
-	case strings.HasPrefix(problem, "did not find expected") && !strings.Contains(problem, "alphabetic"),
-		strings.HasPrefix(problem, "unknown anchor"), strings.HasPrefix(problem, "found undefined tag"),
-		strings.HasPrefix(problem, "found a tab"):
-		line = f.first(problem, line)
-	default: // errors of single tokens name their line
-		line = max(named, 1)
+	lines := bytes.SplitAfter(body, []byte("\n"))
+	// Only errors of single tokens name their line; of the others it is the first with
+	// which the file has this error.
+	structure := strings.HasPrefix(problem, "did not find expected") && !strings.Contains(problem, "alphabetic") ||
+		strings.HasPrefix(problem, "unknown anchor") || strings.HasPrefix(problem, "found undefined tag") ||
+		strings.HasPrefix(problem, "found a tab") || strings.Contains(problem, "unexpected end of stream")
+	if structure && len(body) <= exactUpTo {
+		line = 1 + sort.Search(len(lines)-1, func(n int) bool {
+			_, _, err := yamltree.Documents(bytes.NewReader(bytes.Join(lines[:n+1], nil)))
+			return err != nil && strings.Contains(err.Error(), problem)
+		})
 	}
-	d.FaultIn(yamltree.Position{Line: line, Column: f.column(line, problem)}, "", "%s: %s", yamltree.Clip(problem), remedy)
+	line = min(max(line, 1), len(lines))
+	d.FaultIn(yamltree.Position{Line: line, Column: column(lines[line-1], problem)}, "", "%s: %s", yamltree.Clip(problem), remedy)
 }
 
 // problemOf returns an error of the YAML parser without its line, and the line.
@@ -103,79 +74,10 @@ func problemOf(err error) (problem string, line int) {
 	return problem, 0
 }
 
-// fileLines are the lines of a file that does not parse.
-type fileLines struct {
-	body  []byte
-	lines [][]byte // with their line breaks
-}
-
-// problem returns the error of a file that ends after n lines, or "".
-func (f fileLines) problem(n int) string {
-	size := 0
-	for _, l := range f.lines[:min(n, len(f.lines))] {
-		size += len(l)
-	}
-	if err := yaml.Unmarshal(f.body[:size], new(yaml.Node)); err != nil {
-		problem, _ := problemOf(err)
-		return problem
-	}
-	return ""
-}
-
-func (f fileLines) line(n int) []byte {
-	if n > len(f.lines) {
-		return nil
-	}
-	return bytes.TrimSuffix(f.lines[n-1], []byte("\n"))
-}
-
-// opening returns the line after which the rest of the file is inside quotes or
-// brackets that are never closed.
-func (f fileLines) opening(problem string, last int) int {
-	if len(f.body) > exactUpTo {
-		return last
-	}
-	good, bad := 0, last
-	for bad-good > 1 {
-		mid := (good + bad) / 2
-		if strings.Contains(f.problem(mid), problem) {
-			bad = mid
-		} else {
-			good = mid
-		}
-	}
-	return bad
-}
-
-// first returns the line of a problem of structure: the parser has read up to the
-// token that it could not place, or a little further.
-func (f fileLines) first(problem string, line int) int {
-	for range maxReadAhead {
-		before := f.previous(line)
-		if before == 0 || len(f.body) > exactUpTo || f.problem(before) != problem {
-			break
-		}
-		line = before
-	}
-	return line
-}
-
-// previous returns the last line before this one that is not blank or a comment,
-// or 0.
-func (f fileLines) previous(line int) int {
-	for n := line - 1; n > 0 && n > line-100; n-- {
-		text := bytes.TrimSpace(f.line(n))
-		if len(text) > 0 && text[0] != '#' {
-			return n
-		}
-	}
-	return 0
-}
-
 // column returns that of the colon that should be in quotes, else of the first
 // character that is not blank.
-func (f fileLines) column(line int, problem string) int {
-	text := f.line(line)
+func column(text []byte, problem string) int {
+	text = bytes.TrimSuffix(text, []byte("\n"))
 	at := len(text) - len(bytes.TrimLeft(text, " "))
 	if strings.HasPrefix(problem, "mapping values") {
 		if first := bytes.Index(text, []byte(": ")); first >= 0 {
