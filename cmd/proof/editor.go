@@ -23,7 +23,7 @@ var ways = []way{
 	{"truncate and write", true, false, writeWhole},
 	{"truncate and write in halves", true, false, writeHalves},
 	{"rename", false, false, writeRename},
-	{"delete and create", false, false, func(path, text string, number int) error {
+	{"delete and create", true, false, func(path, text string, number int) error {
 		return errors.Join(os.Remove(path), writeWhole(path, text, number))
 	}},
 	{"append", false, true, func(path, text string, _ int) error { // the last line, by one write

@@ -187,6 +187,37 @@ func TestEveryWayOfSavingSaves(t *testing.T) {
 	}
 }
 
+// A way that is not rough never leaves a reader without the whole of a save.
+func TestOnlyRoughWaysTakeAFileAway(t *testing.T) {
+	l := edited(t)
+	path := filepath.Join(jobDir(l.root, jobName(0)), "job.yml")
+	for _, w := range ways {
+		done, torn := make(chan struct{}), make(chan bool)
+		go func() {
+			seen := false
+			for {
+				data, err := os.ReadFile(path)
+				seen = seen || err != nil || !strings.Contains(string(data), infoKey)
+				select {
+				case <-done:
+					torn <- seen
+					return
+				default:
+				}
+			}
+		}()
+		for range 100 {
+			if err := l.save(0, 0, w); err != nil {
+				t.Fatal(err)
+			}
+		}
+		close(done)
+		if <-torn && !w.rough {
+			t.Errorf("%s took the file away, and is not said to be rough", w.name)
+		}
+	}
+}
+
 // A job that was away for longer than servers wait excuses the calls of that time, and
 // no others.
 func TestAnEditorThatIsHeldUp(t *testing.T) {
