@@ -67,19 +67,11 @@ func (l local) run(attempt, execution string) string {
 
 func (l local) Start(ctx context.Context, attempt, execution string, spec runner.Spec) (Process, error) {
 	spec.Dir, spec.Log = l.run(attempt, execution), l.log(attempt)
-	p, err := l.Runner.Start(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	return l.Runner.Start(ctx, spec)
 }
 
 func (l local) Find(ctx context.Context, attempt, execution string) (Process, error) {
-	p, err := l.Runner.Find(ctx, l.run(attempt, execution))
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	return l.Runner.Find(ctx, l.run(attempt, execution))
 }
 
 func (l local) Alive(attempt, execution string) (bool, error) {

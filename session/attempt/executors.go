@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 
+	"deepwork/actor/process"
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
@@ -27,11 +28,7 @@ func (e *Engine) recipe(cfg *config.Config, executor string, variant *string) (*
 	executor = strings.TrimSpace(executor)
 	all := runner.Merge(cfg.Executors)
 	if executor == "" {
-		names := make([]string, len(all))
-		for i, x := range all {
-			names[i] = x.Name
-		}
-		return nil, session.Wrong("missing_executor", "executor is blank. Use one of %s; list_executors tells more.", some(names, "none")).With("argument", "executor")
+		return nil, session.Wrong("missing_executor", "executor is blank. Use one of %s; list_executors tells more.", some(runner.Names(all), "none")).With("argument", "executor")
 	}
 	name := ""
 	if variant != nil {
@@ -56,7 +53,7 @@ func maxArgument() int {
 // check refuses what cannot be run, before anything is made for it.
 func (r *recipe) check(prompt string) error {
 	program := r.program(r.Command)
-	if !installed(program) {
+	if _, err := exec.LookPath(program); err != nil {
 		return session.Wrong("executor_unavailable", "The program of executor %s was not found: %s. Install it, see that it is in the PATH of the deepwork server, or correct executors in .deepwork/config.yml; list_executors tells which are available.",
 			r.name, program).With("argument", "executor").With("value", r.name)
 	}
@@ -69,8 +66,8 @@ func (r *recipe) check(prompt string) error {
 
 // give returns the command line of an execution and what it reads.
 func (r *recipe) give(prompt string, followUp bool) (command []string, stdin []byte) {
-	if r.Prompt == config.PromptArgument {
-		prompt = asArgument(prompt)
+	if r.Prompt == config.PromptArgument && strings.HasPrefix(prompt, "-") {
+		prompt = " " + prompt // else it would be taken for an option
 	}
 	command, stdin = r.Run(prompt, followUp)
 	command[0] = r.program(command)
@@ -87,12 +84,6 @@ func (r *recipe) program(command []string) string {
 	return command[0]
 }
 
-// installed reports whether a program can be found.
-func installed(program string) bool {
-	_, err := exec.LookPath(program)
-	return err == nil
-}
-
 // ListExecutors lists the coding agents that attempts can run: the well-known
 // ones and those of the config.
 func (e *Engine) ListExecutors(ctx context.Context, identity string) (*ExecutorsReply, error) {
@@ -100,8 +91,7 @@ func (e *Engine) ListExecutors(ctx context.Context, identity string) (*Executors
 	if err != nil {
 		return nil, err
 	}
-	r := &ExecutorsReply{Executors: []ExecutorInfo{}}
-	var missing []ExecutorInfo
+	all := make(map[bool][]ExecutorInfo) // by Available
 	for _, x := range runner.Merge(cfg.Executors) {
 		v := ExecutorInfo{Name: x.Name, Variants: []string{}, CanContinue: len(x.Resume) > 0}
 		for _, variant := range x.Variants {
@@ -109,15 +99,12 @@ func (e *Engine) ListExecutors(ctx context.Context, identity string) (*Executors
 		}
 		if c, err := e.recipe(cfg, x.Name, nil); err == nil {
 			v.Program = c.program(c.Command)
-			v.Available = installed(v.Program)
+			_, err := exec.LookPath(v.Program)
+			v.Available = err == nil
 		}
-		if v.Available {
-			r.Executors = append(r.Executors, v)
-		} else {
-			missing = append(missing, v)
-		}
+		all[v.Available] = append(all[v.Available], v)
 	}
-	r.Executors = append(r.Executors, missing...)
+	r := &ExecutorsReply{Executors: list(append(all[true], all[false]...))}
 	r.Count = len(r.Executors)
 	return r, nil
 }
@@ -126,14 +113,12 @@ func (e *Engine) ListExecutors(ctx context.Context, identity string) (*Executors
 // executor's, and then what leads a deepwork there back to this board.
 func (e *Engine) environment(attempt string, own []string) []string {
 	jobs := os.Getenv(config.JobsFoldersEnv)
-	var env []string
 	for _, kv := range own {
 		if v, is := strings.CutPrefix(kv, config.JobsFoldersEnv+"="); is {
 			jobs = v
-			continue
 		}
-		env = append(env, kv)
 	}
+	env := process.Without(own, config.JobsFoldersEnv)
 	folders := filepath.Join(e.home, "jobs")
 	if jobs != "" {
 		folders += string(os.PathListSeparator) + jobs

@@ -39,15 +39,12 @@ func Inspect(ctx context.Context, root string, cfg *config.Config, logger *slog.
 
 type inspection struct {
 	engine  *Engine
-	board   contents
 	usual   string                         // the folder of worktrees, as configured
 	dirs    map[string][]worktree.Expected // by the folder that they have their worktrees in
 	rescues int                            // rescue refs
 	report  session.Report
-}
 
-// contents are the rows of the board.
-type contents struct {
+	// The rows of the board.
 	flaws           []task.Flaw
 	stock           task.Stock
 	attempts        []task.Attempt
@@ -61,10 +58,14 @@ func (i *inspection) run(ctx context.Context) error {
 	if exists(path) || exists(path+"-wal") {
 		err = i.read(ctx, path)
 	}
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return ctx.Err()
-	case err != nil:
+	}
+	if err == nil {
+		if err := i.judge(ctx, path); err != nil {
+			return err
+		}
+	} else {
 		do := "see that it can be read, and check again"
 		switch {
 		case errors.Is(err, task.ErrDamaged):
@@ -73,14 +74,10 @@ func (i *inspection) run(ctx context.Context) error {
 			do = "check it with the deepwork that wrote it"
 		}
 		i.report.Fault(path, fmt.Sprintf("the task board cannot be read: %v", err), do)
-	default:
-		if err := i.judge(ctx, path); err != nil {
-			return err
-		}
 	}
 	i.report.Counts = []session.Count{
-		{N: i.board.stock.Tasks, What: "task"},
-		{N: i.board.stock.Attempts, What: "attempt", Of: fmt.Sprintf("%d waiting or running", i.board.stock.Open)},
+		{N: i.stock.Tasks, What: "task"},
+		{N: i.stock.Attempts, What: "attempt", Of: fmt.Sprintf("%d waiting or running", i.stock.Open)},
 	}
 	if i.rescues > 0 {
 		i.report.Counts = append(i.report.Counts, session.Count{N: i.rescues, What: "rescue ref"})
@@ -89,17 +86,16 @@ func (i *inspection) run(ctx context.Context) error {
 }
 
 // read reads the board.
-func (i *inspection) read(ctx context.Context, path string) error {
+func (i *inspection) read(ctx context.Context, path string) (err error) {
 	db := sqlite.New(sqlite.Options{Path: path, ReadOnly: true, Logger: i.engine.log})
 	defer db.Close() // of what was only read
-	var err error
-	b, c := db.Board(), &i.board
+	b := db.Board()
 	for _, read := range []func(){
-		func() { c.flaws, c.stock, err = b.Inspect(ctx) },
-		func() { c.attempts, err = b.AllAttempts(ctx) },
-		func() { c.deleting, err = b.Deleting(ctx) },
-		func() { c.repos, err = b.RepoPaths(ctx) },
-		func() { c.open, err = b.OpenExecutions(ctx) },
+		func() { i.flaws, i.stock, err = b.Inspect(ctx) },
+		func() { i.attempts, err = b.AllAttempts(ctx) },
+		func() { i.deleting, err = b.Deleting(ctx) },
+		func() { i.repos, err = b.RepoPaths(ctx) },
+		func() { i.open, err = b.OpenExecutions(ctx) },
 	} {
 		if read(); err != nil {
 			return err
@@ -110,18 +106,18 @@ func (i *inspection) read(ctx context.Context, path string) error {
 
 // judge looks at the rows, the worktrees and the repositories.
 func (i *inspection) judge(ctx context.Context, path string) error {
-	for _, f := range i.board.flaws {
+	for _, f := range i.flaws {
 		i.report.Fault(path, f.What, f.Do)
 	}
-	for _, id := range i.board.deleting {
+	for _, id := range i.deleting {
 		i.report.Fault(path, fmt.Sprintf("task %s is half deleted", id), "call delete_task for it again")
 	}
-	for _, a := range i.board.attempts {
-		i.expect(a, slices.Contains(i.board.deleting, a.TaskID))
+	for _, a := range i.attempts {
+		i.expect(a, slices.Contains(i.deleting, a.TaskID))
 	}
 	others, _ := i.engine.member.Others()
 	i.report.Live = len(others) > 0
-	for _, x := range i.board.open {
+	for _, x := range i.open {
 		if err := i.execution(x); err != nil {
 			return err
 		}
@@ -191,7 +187,7 @@ func (i *inspection) disk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, path := range i.board.repos {
+	for _, path := range i.repos {
 		r, rescues, err := k.InspectRepo(ctx, path)
 		if err != nil {
 			return err

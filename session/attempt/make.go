@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -179,31 +180,39 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 		trees[i] = worktree.Tree{RepoID: repo.RepoID, Name: filepath.Base(repo.Worktree), Repo: repo.RepoPath,
 			TargetBranch: repo.TargetBranch, Copy: files, Setup: setup}
 	}
-	if err := endSetup(ctx, a.ID, trees); err != nil {
-		return err
+	// What the setup commands, and all that they start, are known by.
+	mark := runner.Mark("setup-" + a.ID)
+	if slices.ContainsFunc(trees, func(t worktree.Tree) bool { return len(t.Setup) > 0 }) {
+		// A server that was killed may have left some that run in these worktrees.
+		if err := process.EndMarked(ctx, mark); err != nil {
+			return err
+		}
 	}
-	all, err := k.Create(ctx, a.ID, a.Branch, trees, append(env, runner.Mark(setupMark(a.ID))))
-	// Another server has drawn the same name at the same moment.
-	for tries := 0; errors.Is(err, worktree.ErrBranchTaken) && tries < branchTries; tries++ {
+	base := make(map[string]string, len(trees))
+	for tries := 0; ; tries++ {
+		all, err := k.Create(ctx, a.ID, a.Branch, trees, append(env, mark))
+		for _, m := range all {
+			base[m.RepoID] = m.Base
+		}
+		if err == nil {
+			break
+		}
+		// Another server may have drawn the same name at the same moment.
+		if !errors.Is(err, worktree.ErrBranchTaken) || tries == branchTries {
+			return err
+		}
 		if a.Branch, err = newBranch(ctx, b, k, t.Title, a.Repos); err != nil {
 			return err
 		}
 		if err = b.SetBranch(ctx, a.ID, a.Branch); err != nil {
 			return fmt.Errorf("recording the branch: %w", err)
 		}
-		all, err = k.Create(ctx, a.ID, a.Branch, trees, append(env, runner.Mark(setupMark(a.ID))))
-	}
-	if err != nil {
-		return err
-	}
-	base := make(map[string]string, len(all))
-	for _, m := range all {
-		base[m.RepoID] = m.Base
 	}
 	// The worktrees are there: a board that is full for now must not make a failed
 	// attempt of them.
 	for {
-		if err = b.SetWorkspace(context.WithoutCancel(ctx), a.ID, base); err == nil || !errors.Is(err, task.ErrFull) {
+		err = b.SetWorkspace(context.WithoutCancel(ctx), a.ID, base)
+		if !errors.Is(err, task.ErrFull) {
 			break
 		}
 		e.log.Warn("the board does not take a new workspace; trying again", "attempt", a.ID, "error", err)
@@ -219,21 +228,6 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 
 // branchTries bounds how often another name is drawn for an attempt's branch.
 const branchTries = 5
-
-// setupMark is what the setup commands of an attempt, and all that they start,
-// are known by.
-func setupMark(attempt string) string { return "setup-" + attempt }
-
-// endSetup ends what a setup command of a server that was killed has left: it is
-// about to be run again in the same worktree.
-func endSetup(ctx context.Context, attempt string, trees []worktree.Tree) error {
-	for _, t := range trees {
-		if len(t.Setup) > 0 {
-			return process.EndMarked(ctx, runner.Mark(setupMark(attempt)))
-		}
-	}
-	return nil
-}
 
 func exists(path string) bool {
 	_, err := os.Lstat(path)

@@ -34,12 +34,3 @@ The MCP server `+"`deepwork`"+` leads you through it. If its tools are not there
 2. Do the step as its instructions say, and call `+"`finished_step`"+` with its outputs. Act on what comes back.
 3. Go on until the answer is workflow_complete. Only then the task is done; do not stop before.`, title, job, workflow)
 }
-
-// asArgument makes a prompt fit to be the last argument of a program: one that
-// begins with a dash would be taken for an option.
-func asArgument(prompt string) string {
-	if strings.HasPrefix(prompt, "-") {
-		return " " + prompt
-	}
-	return prompt
-}

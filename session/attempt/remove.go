@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"deepwork/catalog/task"
@@ -106,34 +105,26 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.Board, id string) 
 	if err != nil {
 		return nil, notRemoved(at, err)
 	}
-	all, err := k.Remove(ctx, id, func() bool { // by a follow-up, if another call took the mark away
+	removed, err := k.Remove(ctx, id, func() bool { // by a follow-up, if another call took the mark away
 		open, err := isOpen(ctx, b, id)
 		return open || err != nil
 	})
 	if err != nil {
 		return nil, notRemoved(at, err)
 	}
-	var rescued []Rescue
-	for _, r := range all {
-		if r.Ref != "" {
-			rescued = append(rescued, Rescue{AttemptID: id, Worktree: r.Path, RepoPath: repoOf(at, r.Path), Ref: r.Ref, Commit: r.Commit})
-		}
-	}
-	// A removal before this one may have rescued work and never answered: its server
+	// With what a removal before this one has rescued that never answered: its server
 	// was killed, or its caller had gone.
 	var repos []string
 	for _, r := range at.Repos {
 		repos = append(repos, r.RepoPath)
 	}
-	before, err := k.Rescues(ctx, id, repos)
-	if err != nil {
-		// The refs show it too.
-		e.log.Warn("cannot list what was kept of an attempt before", "attempt", id, "error", err)
+	kept, err := k.Rescues(ctx, id, repos)
+	if err != nil { // the refs show it too
+		e.log.Warn("cannot list what was kept of an attempt", "attempt", id, "kept", removed, "error", err)
 	}
-	for _, r := range before {
-		if !slices.ContainsFunc(rescued, func(o Rescue) bool { return o.Ref == r.Ref && o.Commit == r.Commit }) {
-			rescued = append(rescued, Rescue{AttemptID: id, Worktree: r.Path, RepoPath: r.Repo, Ref: r.Ref, Commit: r.Commit})
-		}
+	var rescued []Rescue
+	for _, r := range kept {
+		rescued = append(rescued, Rescue{AttemptID: id, Worktree: r.Path, RepoPath: r.Repo, Ref: r.Ref, Commit: r.Commit})
 	}
 	return rescued, nil
 }
@@ -144,16 +135,6 @@ func isOpen(ctx context.Context, b store.Board, attempt string) (bool, error) {
 		return false, nil
 	}
 	return err == nil && x.State.Open(), err
-}
-
-// repoOf is the repository that a worktree of an attempt belongs to.
-func repoOf(a *task.Attempt, path string) string {
-	for _, r := range a.Repos {
-		if r.Worktree == path {
-			return r.RepoPath
-		}
-	}
-	return a.Repos[0].RepoPath
 }
 
 // notRemoved says why worktrees are still there.

@@ -18,7 +18,7 @@ func TestSetupIsNotRunTwiceAtOnce(t *testing.T) {
 	first := p.open(func(o *Options) { o.Passive = true })
 	r := first.begin(first.newTask("! say once"))
 	left := exec.Command("sleep", "1000")
-	left.Env = append(os.Environ(), runner.Mark(setupMark(r.AttemptID)))
+	left.Env = append(os.Environ(), runner.Mark("setup-"+r.AttemptID))
 	left.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	must(t, left.Start())
 	t.Cleanup(func() { left.Process.Kill() })

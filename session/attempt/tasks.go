@@ -32,7 +32,7 @@ func (e *Engine) ListTasks(ctx context.Context, identity string, a ListTasksArgs
 			return nil, found("listing the tasks", cursor(p, err), "project", "project_id", id, remedyProject)
 		}
 	}
-	r := &TasksReply{Tasks: make([]Task, 0, len(all)), Count: len(all), Total: total, NextCursor: orNull(next),
+	r := &TasksReply{Tasks: []Task{}, Count: len(all), Total: total, NextCursor: orNull(next),
 		Filters: TaskFilters{ProjectID: id, Status: orNull(string(status)), Limit: p.Limit}}
 	for _, s := range all {
 		r.Tasks = append(r.Tasks, *taskReply(&s))
@@ -62,10 +62,7 @@ func (e *Engine) GetTask(ctx context.Context, identity string, a TaskArgs) (*Tas
 		return nil, err
 	}
 	s, err := b.Task(ctx, id)
-	if err != nil {
-		return nil, found("reading the task", err, "task", "task_id", id, remedyTask)
-	}
-	return taskReply(s), nil
+	return taskReply(s), found("reading the task", err, "task", "task_id", id, remedyTask)
 }
 
 // CreateTask makes a task, todo at first (seed 004, create_task).
@@ -98,10 +95,7 @@ func (e *Engine) CreateTask(ctx context.Context, identity string, a CreateTaskAr
 	s, err := b.CreateTask(ctx, task.NewTask{
 		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow,
 	}, request)
-	if err != nil {
-		return nil, found("creating the task", err, "project", "project_id", projectID, remedyProject)
-	}
-	return taskReply(s), nil
+	return taskReply(s), found("creating the task", err, "project", "project_id", projectID, remedyProject)
 }
 
 // UpdateTask changes what is given of a task (seed 004, update_task).
@@ -138,10 +132,7 @@ func (e *Engine) UpdateTask(ctx context.Context, identity string, a UpdateTaskAr
 		}
 	}
 	s, err := b.UpdateTask(ctx, id, change)
-	if err != nil {
-		return nil, found("updating the task", err, "task", "task_id", id, remedyTask)
-	}
-	return taskReply(s), nil
+	return taskReply(s), found("updating the task", err, "task", "task_id", id, remedyTask)
 }
 
 // checkWorkflow refuses half a workflow, and one that there is not.
@@ -184,7 +175,11 @@ func either(given, otherwise *string) *string {
 	return otherwise
 }
 
+// taskReply returns nil for a task that there is not.
 func taskReply(s *task.Summary) *Task {
+	if s == nil {
+		return nil
+	}
 	return &Task{
 		TaskID: s.ID, ProjectID: s.ProjectID, Title: s.Title, Description: s.Description, Status: string(s.Status),
 		JobName: s.JobName, WorkflowName: s.WorkflowName, CreatedAt: stamp(s.CreatedAt), UpdatedAt: stamp(s.UpdatedAt),

@@ -32,6 +32,15 @@ func Merge(configured []config.Executor) []config.Executor {
 	return all
 }
 
+// Names returns the names of executors.
+func Names(all []config.Executor) []string {
+	names := make([]string, len(all))
+	for i, e := range all {
+		names[i] = e.Name
+	}
+	return names
+}
+
 // overlay changes what c sets.
 func overlay(e *config.Executor, c config.Executor) {
 	e.Prompt, e.Resume, e.Env = cmp.Or(c.Prompt, e.Prompt), either(c.Resume, e.Resume), merged(e.Env, c.Env)
@@ -98,10 +107,7 @@ func (r *Recipe) Run(prompt string, resume bool) (command []string, stdin []byte
 func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 	i := slices.IndexFunc(all, func(e config.Executor) bool { return e.Name == name })
 	if i < 0 {
-		names := make([]string, len(all))
-		for i, e := range all {
-			names[i] = e.Name
-		}
+		names := Names(all)
 		return Recipe{}, session.Wrong("unknown_executor",
 			"There is no executor %q; name one of %s, or add it under 'executors' in .deepwork/config.yml.",
 			name, strings.Join(names, ", ")).With("argument", "executor").With("value", name).With("executors", names)
