@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"deepwork/session/git"
@@ -106,24 +105,4 @@ func checkedOut(common, branch string) bool {
 		}
 	}
 	return false
-}
-
-// unreached returns the commits that no ref reaches, apart from the rescue refs of
-// this attempt.
-func unreached(ctx context.Context, common, attempt string, commits []string) ([]string, error) {
-	var out []string
-	for _, id := range commits {
-		if slices.Contains(out, id) {
-			continue
-		}
-		lost, err := git.Line(ctx, inRepo(common, "rev-list", "--max-count=1", id, "--not", "--branches", "--tags", "--remotes",
-			"--exclude="+rescueRefs+attempt+"*", "--glob="+rescueRefs+"*"))
-		if err != nil {
-			return nil, fmt.Errorf("looking for who reaches commit %s: %w", id, err)
-		}
-		if lost != "" {
-			out = append(out, id)
-		}
-	}
-	return out, nil
 }

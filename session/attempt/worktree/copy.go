@@ -44,11 +44,12 @@ func (k *Keeper) copyAll(ctx context.Context, e *record) error {
 	if c.prefix, err = filepath.Rel(c.real, canonical(e.Repo)); err != nil {
 		return fmt.Errorf("copying files: %w", err)
 	}
-	if c.from, err = os.OpenRoot(c.real); err != nil {
-		return fmt.Errorf("copying files: %w", err)
+	c.from, err = os.OpenRoot(c.real)
+	if err == nil {
+		defer c.from.Close()
+		c.to, err = os.OpenRoot(e.Path)
 	}
-	defer c.from.Close()
-	if c.to, err = os.OpenRoot(e.Path); err != nil {
+	if err != nil {
 		return fmt.Errorf("copying files: %w", err)
 	}
 	defer c.to.Close()
@@ -81,9 +82,8 @@ func (c *copier) copy(ctx context.Context, name string) error {
 	if err := c.to.MkdirAll(path.Dir(dest), 0o755); err != nil {
 		return fmt.Errorf("%w of the worktree, or a file is in the way: %w", ErrOutside, err)
 	}
-	var ends []func() error // a folder gets its permissions when it is full
 	start := filepath.Join(c.real, filepath.FromSlash(source))
-	err = filepath.WalkDir(start, func(at string, d fs.DirEntry, err error) error {
+	return filepath.WalkDir(start, func(at string, d fs.DirEntry, err error) error {
 		if at != start && errors.Is(err, fs.ErrNotExist) {
 			return nil // it vanished just now
 		}
@@ -112,21 +112,16 @@ func (c *copier) copy(ctx context.Context, name string) error {
 		case 0:
 			return c.file(from, to, perm)
 		case fs.ModeDir:
-			ends = append(ends, func() error { return c.to.Chmod(to, perm) })
-			if err := c.to.Mkdir(to, perm|0o700); !errors.Is(err, fs.ErrExist) {
+			if err := c.to.Mkdir(to, perm|0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 				return err
 			}
-			return c.to.Chmod(to, perm|0o700)
+			return c.to.Chmod(to, perm|0o700) // it is to be filled
 		case fs.ModeSymlink:
 			return c.link(from, to)
 		}
 		c.k.log.Warn("what is neither file, folder nor symlink is not copied into a new worktree", "repo", c.name, "file", from)
 		return nil
 	})
-	for _, end := range slices.Backward(ends) {
-		err = errors.Join(err, end())
-	}
-	return err
 }
 
 // resolve follows the symlinks of a path in the checkout, to a path in it.

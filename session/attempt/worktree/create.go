@@ -108,8 +108,7 @@ func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree)
 			own = fmt.Sprintf("%s-%d", branch, uses[common])
 		}
 		j.Trees = append(j.Trees, &record{
-			RepoID: t.RepoID, Name: t.Name, Repo: t.Repo, Target: t.TargetBranch, Copy: t.Copy, Setup: t.Setup,
-			Common: common, Path: filepath.Join(k.folder(attempt), t.Name), Branch: own, Base: base, Step: planned,
+			Tree: t, Common: common, Path: filepath.Join(k.folder(attempt), t.Name), Branch: own, Base: base, Step: planned,
 		})
 	}
 	for _, e := range j.Trees {
@@ -133,7 +132,7 @@ func isOf(e *record, t Tree) bool {
 
 // isAt is isOf but for what is copied into it and run there.
 func isAt(e *record, t Tree) bool {
-	return e.RepoID == t.RepoID && e.Name == t.Name && e.Repo == t.Repo && e.Target == t.TargetBranch
+	return e.RepoID == t.RepoID && e.Name == t.Name && e.Repo == t.Repo && e.TargetBranch == t.TargetBranch
 }
 
 // present reports whether no worktree was deleted by hand.
@@ -155,7 +154,10 @@ func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string)
 	if e.Step != planned && !(there && adminOf(e.Common, e.Path) != "") {
 		// It was being made when the process ended, or cleared for that; it is made
 		// again, since it may be incomplete.
-		if err := k.clear(ctx, j, e); err != nil {
+		if err := k.keep(ctx, j, e, keepPresent); err != nil {
+			return err
+		}
+		if err := k.drop(ctx, j, e); err != nil {
 			return err
 		}
 		if err := k.reach(j, e, planned); err != nil {

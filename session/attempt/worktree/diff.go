@@ -116,10 +116,10 @@ func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 		return err
 	}
 	err := copyIndex(filepath.Join(v.admin, "index"), index)
-	if errors.Is(err, fs.ErrNotExist) && v.head != "" {
-		err = run(nil, "read-tree", v.head)
-	} else if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = nil; v.head != "" {
+			err = run(nil, "read-tree", v.head)
+		}
 	}
 	if err != nil {
 		return "", err
@@ -128,10 +128,7 @@ func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 	if err != nil || len(loose) == 0 {
 		return index, err
 	}
-	empty, err := git.Line(ctx, git.Command{Dir: tmp, GitDir: v.admin, Args: []string{"hash-object", "--stdin"}})
-	if err != nil {
-		return "", err
-	}
+	empty := emptyBlobs[len(v.target)/64] // by the length of the repository's ids
 	var add strings.Builder
 	for _, name := range loose {
 		mode := modeFile

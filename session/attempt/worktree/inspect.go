@@ -48,10 +48,19 @@ func (k *Keeper) Inspect(ctx context.Context, expected []Expected) (session.Repo
 	for _, e := range expected {
 		i.expected[e.Attempt] = e
 	}
-	for _, look := range []func(context.Context) error{i.journaled, i.folders, i.trees} {
-		if err := look(ctx); err != nil {
-			return session.Report{}, fmt.Errorf("inspecting the worktrees in %s: %w", k.dir, err)
+	err := errors.Join(i.journaled(), i.folders())
+	for _, e := range expected {
+		if !e.Made || e.Deleting || i.k.busy(e.Attempt) {
+			continue
 		}
+		for _, t := range e.Trees {
+			if err == nil {
+				err = i.tree(ctx, e, t)
+			}
+		}
+	}
+	if err != nil {
+		return session.Report{}, fmt.Errorf("inspecting the worktrees in %s: %w", k.dir, err)
 	}
 	return i.report, nil
 }
@@ -65,7 +74,7 @@ type inspection struct {
 }
 
 // journaled looks at the journals, and at what else is kept beside them.
-func (i *inspection) journaled(context.Context) error {
+func (i *inspection) journaled() error {
 	all, err := i.k.attempts()
 	if err != nil {
 		return err
@@ -75,25 +84,20 @@ func (i *inspection) journaled(context.Context) error {
 		j, err := i.k.load(attempt)
 		path := i.k.journalPath(attempt)
 		e, known := i.expected[attempt]
+		busy := i.k.busy(attempt)
+		i.journals[attempt] = busy || err != nil || j != nil
 		switch {
-		case i.k.busy(attempt):
-			i.journals[attempt] = true
+		case busy:
 		case err != nil:
-			i.journals[attempt] = true
 			i.report.Fault(path, fmt.Sprintf("the journal of attempt %s cannot be used: %v", attempt, err), "restore it from a backup, or move it away and "+doByHand)
 		case j == nil:
 			left++
 		case i.k.foreign(j):
-			i.journals[attempt] = true
-		default:
-			i.journals[attempt] = true
-			switch {
-			case j.Phase == made && !known:
-				i.report.Fault(i.k.folder(attempt), fmt.Sprintf("there are worktrees of attempt %s, which is not on the board", attempt),
-					"start a server on the project: it removes them, and keeps first what is not committed")
-			case j.Phase != made && !(j.Phase == creating && known && e.Open):
-				i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: %s was cut short", attempt, j.Phase), doServe)
-			}
+		case j.Phase == made && !known:
+			i.report.Fault(i.k.folder(attempt), fmt.Sprintf("there are worktrees of attempt %s, which is not on the board", attempt),
+				"start a server on the project: it removes them, and keeps first what is not committed")
+		case j.Phase != made && !(j.Phase == creating && known && e.Open):
+			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: %s was cut short", attempt, j.Phase), doServe)
 		}
 	}
 	for _, folder := range []string{i.k.trash(), i.k.temp()} {
@@ -110,7 +114,7 @@ func (i *inspection) journaled(context.Context) error {
 }
 
 // folders looks for folders that belong to nobody.
-func (i *inspection) folders(context.Context) error {
+func (i *inspection) folders() error {
 	list, err := os.ReadDir(i.k.dir)
 	if err != nil && !missing(err) {
 		return err
@@ -131,25 +135,14 @@ func (i *inspection) folders(context.Context) error {
 	return nil
 }
 
-// trees looks at each worktree that is to be there.
-func (i *inspection) trees(ctx context.Context) error {
-	for _, e := range i.expected {
-		if !e.Made || e.Deleting || i.k.busy(e.Attempt) {
-			continue
-		}
-		for _, t := range e.Trees {
-			if err := i.tree(ctx, e, t); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
+// tree looks at a worktree that is to be there.
 func (i *inspection) tree(ctx context.Context, e Expected, t ExpectedTree) error {
-	r, err := i.repo(ctx, t.Repo)
-	if err != nil {
-		return err
+	r, err := i.repos[t.Repo], error(nil)
+	if r == nil {
+		if r, err = lookAt(ctx, t.Repo); err != nil {
+			return err
+		}
+		i.repos[t.Repo] = r
 	}
 	if r.err != nil {
 		i.report.Fault(t.Repo, fmt.Sprintf("the repository of attempt %s cannot be used: %v", e.Attempt, r.err), "put the repository back, or "+doDelete)
@@ -189,17 +182,6 @@ func (i *inspection) tree(ctx context.Context, e Expected, t ExpectedTree) error
 		i.report.Fault(t.Path, fmt.Sprintf("the worktree of attempt %s stands on the commit %.64s, which is not in the repository", e.Attempt, at), "fetch it, or check out another in the worktree")
 	}
 	return nil
-}
-
-func (i *inspection) repo(ctx context.Context, path string) (*repoView, error) {
-	if r := i.repos[path]; r != nil {
-		return r, nil
-	}
-	r, err := lookAt(ctx, path)
-	if err == nil {
-		i.repos[path] = r
-	}
-	return r, err
 }
 
 // A repoView is what a repository was found to have.

@@ -59,19 +59,14 @@ type journal struct {
 
 // A record is one worktree.
 type record struct {
-	RepoID string   `json:"repo_id"`
-	Name   string   `json:"name"`
-	Repo   string   `json:"repo"`
-	Target string   `json:"target_branch"`
-	Copy   []string `json:"copy,omitempty"`
-	Setup  []string `json:"setup,omitempty"`
-	Common string   `json:"git_dir"` // the repository's
-	Path   string   `json:"path"`
-	Branch string   `json:"branch"` // "": not known
-	Base   string   `json:"base"`   // "": not known
-	Step   step     `json:"step"`
-	Ref    string   `json:"rescue_ref,omitempty"`
-	Commit string   `json:"rescue_commit,omitempty"`
+	Tree
+	Common string `json:"git_dir"` // the repository's
+	Path   string `json:"path"`
+	Branch string `json:"branch"` // "": not known
+	Base   string `json:"base"`   // "": not known
+	Step   step   `json:"step"`
+	Ref    string `json:"rescue_ref,omitempty"`
+	Commit string `json:"rescue_commit,omitempty"`
 }
 
 // foreign reports whether a journal is another owner's: what the board of this one

@@ -5,64 +5,47 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"deepwork/session/git"
 )
 
-// quote formats a path as git reads it from a list.
-func quote(path string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for i := range len(path) {
-		switch c := path[i]; {
-		case c == '"' || c == '\\':
-			b.WriteByte('\\')
-			b.WriteByte(c)
-		case c < ' ' || c == 0x7f:
-			fmt.Fprintf(&b, "\\%03o", c)
-		default:
-			b.WriteByte(c)
-		}
+// quoted escapes a path in quotes as git reads it from a list.
+var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+// hash returns the ids that files of the worktree have as blobs by git hash-object
+// with these arguments. With -w it stores them: what is recorded is what was written,
+// even if a file changes meanwhile.
+func (s *scan) hash(ctx context.Context, names []string, args ...string) (map[string]string, error) {
+	ids := make(map[string]string, len(names))
+	if len(names) == 0 {
+		return ids, nil
 	}
-	b.WriteString("\"\n")
-	return b.String()
-}
-
-// batch is how many files one git is given.
-const batch = 4000
-
-// hash returns the ids that files of the worktree have as blobs, in order, by git
-// hash-object with these arguments. With -w it stores them: what is recorded is
-// what was written, even if a file changes meanwhile.
-func (s *scan) hash(ctx context.Context, names []string, args ...string) ([]string, error) {
-	var ids []string
-	for part := range slices.Chunk(names, batch) {
-		var list strings.Builder
-		for i, name := range part {
-			file := name
-			if at, ok := s.contents[name]; ok {
-				file = at
-			} else if target, err := os.Readlink(s.file(name)); err == nil {
-				file = filepath.Join(s.tmp, fmt.Sprintf("link-%d", i))
-				if err := os.WriteFile(file, []byte(filepath.ToSlash(target)), 0o600); err != nil {
-					return nil, err
-				}
+	var list strings.Builder
+	for i, name := range names {
+		file := name
+		if at, ok := s.contents[name]; ok {
+			file = at
+		} else if target, err := os.Readlink(s.file(name)); err == nil {
+			file = filepath.Join(s.tmp, fmt.Sprintf("link-%d", i))
+			if err := os.WriteFile(file, []byte(filepath.ToSlash(target)), 0o600); err != nil {
+				return nil, err
 			}
-			list.WriteString(quote(file))
 		}
-		c := s.call(append([]string{"hash-object", "--stdin-paths"}, args...)...)
-		c.Stdin, c.Config = []byte(list.String()), []string{"core.fsync=all"}
-		out, err := git.Output(ctx, c)
-		if err != nil {
-			return nil, err
-		}
-		got := strings.Fields(out)
-		if len(got) != len(part) {
-			return nil, fmt.Errorf("git hash-object: %d ids for %d files", len(got), len(part))
-		}
-		ids = append(ids, got...)
+		list.WriteString(`"` + quoted.Replace(file) + "\"\n")
+	}
+	c := s.call(append([]string{"hash-object", "--stdin-paths"}, args...)...)
+	c.Stdin, c.Config = []byte(list.String()), []string{"core.fsync=all"}
+	out, err := git.Output(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	got := strings.Fields(out)
+	if len(got) != len(names) {
+		return nil, fmt.Errorf("git hash-object: %d ids for %d files", len(got), len(names))
+	}
+	for i, name := range names {
+		ids[name] = got[i]
 	}
 	return ids, nil
 }
@@ -74,29 +57,23 @@ const oneByOne = 200
 // cleaned gives the ids that files have after git's clean filters. A file whose
 // filter fails has no id: it is kept as it is.
 func (s *scan) cleaned(ctx context.Context, names []string) (map[string]string, error) {
-	out := map[string]string{}
 	ids, err := s.hash(ctx, names)
-	if err == nil {
-		for i, name := range names {
-			out[name] = ids[i]
-		}
-		return out, nil
-	}
-	if git.ExitCode(err) < 0 {
-		return nil, err
+	if err == nil || git.ExitCode(err) < 0 {
+		return ids, err
 	}
 	s.k.log.Warn("git's filters fail; files are kept as they are", "worktree", s.root, "error", err)
-	if len(names) > oneByOne {
-		return out, nil
-	}
+	ids = map[string]string{}
 	for _, name := range names {
-		if ids, err = s.hash(ctx, []string{name}); err == nil {
-			out[name] = ids[0]
-		} else if git.ExitCode(err) < 0 {
+		if len(names) > oneByOne {
+			break
+		}
+		one, err := s.hash(ctx, []string{name})
+		if err != nil && git.ExitCode(err) < 0 {
 			return nil, err
 		}
+		ids[name] = one[name]
 	}
-	return out, nil
+	return ids, nil
 }
 
 // writeTree writes the tree that comes of changes to the head's.

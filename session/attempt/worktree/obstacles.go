@@ -52,7 +52,7 @@ func (k *Keeper) clearObstacles(ctx context.Context, common string, own *journal
 		return err
 	}
 	var paths, refs []string // of worktrees that git was making or removing; of own
-	var begun period
+	var begun []time.Time    // when the steps were begun
 	for _, attempt := range all {
 		j := own
 		if own == nil || attempt != own.Attempt {
@@ -73,15 +73,10 @@ func (k *Keeper) clearObstacles(ctx context.Context, common string, own *journal
 			if j == own {
 				refs = append(refs, "refs/heads/"+e.Branch)
 			}
-			if begun.first.IsZero() || j.Changed.Before(begun.first) {
-				begun.first = j.Changed
-			}
-			if j.Changed.After(begun.last) {
-				begun.last = j.Changed
-			}
+			begun = append(begun, j.Changed)
 		}
 	}
-	if begun.first.IsZero() {
+	if len(begun) == 0 {
 		return nil
 	}
 	if own != nil {
@@ -93,16 +88,22 @@ func (k *Keeper) clearObstacles(ctx context.Context, common string, own *journal
 		}
 	}
 	for _, admin := range admins(common) {
-		witness := halfOf(admin)
-		if witness == "" || !slices.Contains(paths, pathOf(admin)) {
+		witness, place := halfOf(admin), filepath.Join(admin, "gitdir")
+		if nameless := witness == place || !isThere(place); nameless && len(paths) > 0 {
+			// A worktree add that had not written the worktree's place yet, or a worktree
+			// remove that had deleted it, was killed.
+			switch reason, locked := lockedBy(admin); {
+			case !locked:
+				witness = admin
+			case reason == initializing || reason == "":
+				witness = filepath.Join(admin, "locked")
+			default:
+				continue
+			}
+		} else if nameless || witness == "" || !slices.Contains(paths, pathOf(admin)) {
 			continue
 		}
 		if err := k.clearStale(ctx, witness, begun, func() error { return removeNamed(admin) }); err != nil {
-			return err
-		}
-	}
-	if len(paths) > 0 {
-		if err := k.clearNameless(ctx, common, begun); err != nil {
 			return err
 		}
 	}
@@ -131,31 +132,9 @@ func halfOf(admin string) string {
 	return ""
 }
 
-// clearNameless removes what a killed worktree add left before it had written the
-// worktree's place, or a killed worktree remove after it had deleted that: an
-// administrative folder of no worktree at all.
-func (k *Keeper) clearNameless(ctx context.Context, common string, begun period) error {
-	for _, admin := range admins(common) {
-		place, err := os.ReadFile(filepath.Join(admin, "gitdir"))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) || len(place) > 0 {
-			continue
-		}
-		witness := filepath.Join(admin, "locked")
-		if reason, locked := lockedBy(admin); !locked {
-			witness = admin
-		} else if reason != initializing && reason != "" {
-			continue
-		}
-		if err := k.clearStale(ctx, witness, begun, func() error { return os.RemoveAll(admin) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // clearRefLocks removes locks of a ref that is ours alone, and that of the packed
 // refs, which deleting a ref takes for a moment, if it is as old as our step.
-func (k *Keeper) clearRefLocks(ctx context.Context, common string, begun period, refs ...string) error {
+func (k *Keeper) clearRefLocks(ctx context.Context, common string, begun []time.Time, refs ...string) error {
 	for _, ref := range refs {
 		lock := filepath.Join(common, filepath.FromSlash(ref)+".lock")
 		if err := os.Remove(lock); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -185,17 +164,15 @@ const (
 // staleAfter is how long a lock that may belong to another program must stay unchanged.
 const staleAfter = 10 * time.Second
 
-// A period is when the first and the last step began that was interrupted.
-type period struct{ first, last time.Time }
-
 // stepLasts is how long a step lasts at most: later files belong to another program.
 const stepLasts = time.Hour
 
-// clearStale removes a lock that was made in a step that began in a period, and that
+// clearStale removes a lock that was made in one of the steps that began then, and that
 // stays unchanged for a while, so that no process is using it.
-func (k *Keeper) clearStale(ctx context.Context, lock string, begun period, remove func() error) error {
+func (k *Keeper) clearStale(ctx context.Context, lock string, begun []time.Time, remove func() error) error {
 	before, err := os.Lstat(lock)
-	if err != nil || before.ModTime().Before(begun.first.Add(-time.Second)) || before.ModTime().After(begun.last.Add(stepLasts)) {
+	if err != nil || before.ModTime().Before(slices.MinFunc(begun, time.Time.Compare).Add(-time.Second)) ||
+		before.ModTime().After(slices.MaxFunc(begun, time.Time.Compare).Add(stepLasts)) {
 		return nil
 	}
 	for end := time.Now().Add(k.stale); time.Now().Before(end); {

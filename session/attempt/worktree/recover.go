@@ -151,7 +151,7 @@ func (k *Keeper) adopt(ctx context.Context, attempt string) (*journal, error) {
 		if adminOf(common, path) == "" {
 			return nil, fmt.Errorf("%s has no journal and is no worktree of %s; look at it and remove it by hand", path, common)
 		}
-		j.Trees = append(j.Trees, &record{Name: f.Name(), Repo: common, Common: common, Path: path, Step: ready})
+		j.Trees = append(j.Trees, &record{Tree: Tree{Name: f.Name(), Repo: common}, Common: common, Path: path, Step: ready})
 	}
 	if len(j.Trees) == 0 {
 		os.Remove(folder) // if it is empty

@@ -242,7 +242,7 @@ func TestLocksOfAnotherTimeAreNotOurs(t *testing.T) {
 	k, _ := newKeeper(t)
 	write(t, dir, packedLock, "")
 	for _, begun := range []time.Time{time.Now().Add(time.Hour), time.Now().Add(-stepLasts - time.Minute)} {
-		if err := k.clearRefLocks(t.Context(), dir, period{begun, begun}, "refs/heads/x"); err != nil {
+		if err := k.clearRefLocks(t.Context(), dir, []time.Time{begun}, "refs/heads/x"); err != nil {
 			t.Error(err)
 		}
 		if !isThere(filepath.Join(dir, packedLock)) {

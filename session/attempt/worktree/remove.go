@@ -151,14 +151,6 @@ func (k *Keeper) undo(ctx context.Context, j *journal) ([]Rescue, error) {
 	return j.rescues(), err
 }
 
-// clear removes what there is of one worktree, so that it can be made again.
-func (k *Keeper) clear(ctx context.Context, j *journal, e *record) error {
-	if err := k.keep(ctx, j, e, keepPresent); err != nil {
-		return err
-	}
-	return k.drop(ctx, j, e)
-}
-
 // drop removes one worktree, whose work is kept: its folder, its entry in the
 // repository, and its branch if that has no commits.
 func (k *Keeper) drop(ctx context.Context, j *journal, e *record) error {

@@ -178,13 +178,16 @@ func (s *scan) stagedCommit(ctx context.Context) (string, error) {
 	return git.Line(ctx, c)
 }
 
-// inDanger lists the commits that nothing reaches once the worktree is gone: its
-// detached HEAD, detached commits that it has left, what a merge, a cherry-pick
+// inDanger lists the commits that no ref reaches once the worktree is gone, apart from
+// the rescue refs of this attempt: its detached HEAD, detached commits that it has left, what a merge, a cherry-pick
 // or an autostash under way has at hand, and its private refs.
 func (s *scan) inDanger(ctx context.Context, attempt string) ([]string, error) {
 	ids := append([]string{s.headID}, s.commits...)
 	if s.admin != "" {
-		ids = append(ids, leftBehind(s.admin)...)
+		log, _ := os.ReadFile(filepath.Join(s.admin, "logs", "HEAD")) // it may keep none
+		for _, left := range leftBehind.FindAllSubmatch(log, -1) {
+			ids = append(ids, string(left[1]))
+		}
 		for _, name := range []string{"MERGE_HEAD", "CHERRY_PICK_HEAD", "MERGE_AUTOSTASH", "rebase-merge/autostash", "rebase-apply/autostash"} {
 			data, err := os.ReadFile(filepath.Join(s.admin, filepath.FromSlash(name)))
 			if err != nil && !missing(err) {
@@ -198,39 +201,33 @@ func (s *scan) inDanger(ctx context.Context, attempt string) ([]string, error) {
 		}
 		ids = append(ids, strings.Fields(out)...)
 	}
-	var known []string
+	var out []string
 	for _, id := range ids {
-		if id == "" {
+		if id == "" || slices.Contains(out, id) {
 			continue
 		}
 		// The reflog may tell of commits that were cleaned up long since.
-		if id, err := commitOf(ctx, inRepo(s.common), id); err == nil && id != "" {
-			known = append(known, id)
-		} else if err != nil && git.ExitCode(err) < 0 {
+		id, err := commitOf(ctx, inRepo(s.common), id)
+		if err != nil && git.ExitCode(err) < 0 {
 			return nil, err
+		} else if id == "" {
+			continue
+		}
+		lost, err := git.Line(ctx, inRepo(s.common, "rev-list", "--max-count=1", id, "--not", "--branches", "--tags", "--remotes",
+			"--exclude="+rescueRefs+attempt+"*", "--glob="+rescueRefs+"*"))
+		if err != nil {
+			return nil, fmt.Errorf("looking for who reaches commit %s: %w", id, err)
+		}
+		if lost != "" {
+			out = append(out, id)
 		}
 	}
-	return unreached(ctx, s.common, attempt, known)
+	return out, nil
 }
 
-// detached is how git notes that a checkout leaves a commit that is on no branch.
-var detached = regexp.MustCompile(`\tcheckout: moving from [0-9a-f]{40,64} to `)
-
-// leftBehind reads from the reflog of a worktree's HEAD which commits were left:
-// those of which git warns that they are left behind.
-func leftBehind(admin string) []string {
-	data, err := os.ReadFile(filepath.Join(admin, "logs", "HEAD"))
-	if err != nil {
-		return nil // it keeps no reflog
-	}
-	var out []string
-	for line := range strings.Lines(string(data)) {
-		if old, _, ok := strings.Cut(line, " "); ok && detached.MatchString(line) {
-			out = append(out, old)
-		}
-	}
-	return out
-}
+// leftBehind finds in the reflog of a worktree's HEAD which commits on no branch a
+// checkout has left: those of which git warns that they are left behind.
+var leftBehind = regexp.MustCompile(`(?m)^([0-9a-f]{40,64}) .*\tcheckout: moving from [0-9a-f]{40,64} to `)
 
 // pin makes a commit and the first of some refs that is free its ref. What is
 // kept already is not kept twice.
@@ -255,25 +252,21 @@ func (k *Keeper) pin(ctx context.Context, common string, names []string, tree st
 			}
 			continue
 		}
-		if commit == "" {
-			c := inRepo(common, "commit-tree", tree, "-m", message)
-			c.Config = []string{"core.fsync=all"}
-			for _, p := range parents {
-				c.Args = append(c.Args, "-p", p)
-			}
-			if commit, err = git.Line(ctx, c); err != nil {
-				return "", "", err
-			}
+		c := inRepo(common, "commit-tree", tree, "-m", message)
+		c.Config = []string{"core.fsync=all"}
+		for _, p := range parents {
+			c.Args = append(c.Args, "-p", p)
+		}
+		if commit, err = git.Line(ctx, c); err != nil {
+			return "", "", err
 		}
 		k.at("rescue commit")
-		c := inRepo(common, "update-ref", ref, commit, "")
-		c.Config = []string{"core.fsync=all"}
-		if _, err := git.Output(ctx, c); err == nil {
-			k.at("rescue ref")
-			return ref, commit, nil
-		} else if tip, look := refTip(ctx, inRepo(common), ref); look != nil || tip == "" {
+		c.Args = []string{"update-ref", ref, commit, ""}
+		if _, err := git.Output(ctx, c); err != nil {
 			return "", "", err
-		} // somebody took the name just now
+		}
+		k.at("rescue ref")
+		return ref, commit, nil
 	}
 }
 

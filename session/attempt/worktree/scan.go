@@ -227,8 +227,8 @@ func (s *scan) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i, name := range names {
-		before, now := s.head[name], blob{s.changes[name].mode, ids[i]}
+	for _, name := range names {
+		before, now := s.head[name], blob{s.changes[name].mode, ids[name]}
 		s.changes[name] = now
 		switch {
 		case now == before:
@@ -258,8 +258,8 @@ func (s *scan) compare(ctx context.Context) error {
 	if ids, err = s.hash(ctx, write, "-w", "--no-filters"); err != nil {
 		return err
 	}
-	for i, name := range write {
-		s.changes[name] = blob{s.changes[name].mode, ids[i]}
+	for _, name := range write {
+		s.changes[name] = blob{s.changes[name].mode, ids[name]}
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,7 +98,7 @@ func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, 
 			return nil, err
 		}
 	}
-	if v.target == "" && commitID.MatchString(base) {
+	if v.target == "" && base != "" {
 		if v.target, err = commitOf(ctx, v.call(), base); err != nil && git.ExitCode(err) < 0 {
 			return nil, err
 		}
@@ -122,9 +121,6 @@ func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, 
 	}
 	return v, nil
 }
-
-// commitID is what a base looks like.
-var commitID = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
 
 // locate finds the administrative folder of a worktree: by its .git file, or,
 // where an agent has removed or replaced that, by the journal. It never looks

@@ -55,12 +55,12 @@ func Open(o Options) (*Keeper, error) {
 
 // A Tree is one worktree to make.
 type Tree struct {
-	RepoID       string   // for the journal
-	Name         string   // the folder's name within the attempt's, unique there
-	Repo         string   // absolute path of the repository, or of a folder in it
-	TargetBranch string   // a branch of it
-	Copy         []string // files and folders copied into it from Repo, relative; a missing one is skipped with a warning
-	Setup        []string // a command run in it; nil means none
+	RepoID       string   `json:"repo_id"`         // for the journal
+	Name         string   `json:"name"`            // the folder's name within the attempt's, unique there
+	Repo         string   `json:"repo"`            // absolute path of the repository, or of a folder in it
+	TargetBranch string   `json:"target_branch"`   // a branch of it
+	Copy         []string `json:"copy,omitempty"`  // files and folders copied into it from Repo, relative; a missing one is skipped with a warning
+	Setup        []string `json:"setup,omitempty"` // a command run in it; nil means none
 }
 
 // A Made is a worktree that was made.
