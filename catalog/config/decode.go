@@ -10,15 +10,12 @@ import (
 
 // mapping reads a mapping with these keys, all of them optional; null is an empty
 // mapping, as in a file whose entries are commented out.
-func (p *parser) mapping(v value, keys ...yamltree.Key[*parser]) {
-	shape := yamltree.Shape[*parser]{Keys: keys}
-	shape.Read(&p.Decoder, p, v)
+func (p *parser) mapping(v value, keys ...yamltree.Key) {
+	p.Mapping(v, yamltree.Shape{Keys: keys})
 }
 
 // key is one of a mapping's.
-func key(name string, read func(value)) yamltree.Key[*parser] {
-	return yamltree.Optional(name, func(_ *parser, v value) { read(v) })
-}
+var key = yamltree.Optional
 
 func (p *parser) config(v value, c *Config) {
 	p.mapping(v,

@@ -102,8 +102,8 @@ func (p *parser) executors(v value, to *[]Executor) {
 }
 
 // invocation are the keys that executors and variants have in common.
-func (p *parser) invocation(command, resume *[]string, prompt *PromptMode, env *map[string]string) []yamltree.Key[*parser] {
-	return []yamltree.Key[*parser]{
+func (p *parser) invocation(command, resume *[]string, prompt *PromptMode, env *map[string]string) []yamltree.Key {
+	return []yamltree.Key{
 		key("command", p.program(command)),
 		key("prompt", set(func(v value, _ *yaml.Node) {
 			s, _ := p.oneOf(v, string(PromptStdin), string(PromptArgument))

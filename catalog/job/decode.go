@@ -85,7 +85,8 @@ type stepNodes struct {
 	dependencies []spot // parallel to Step.Dependencies
 	fromSteps    []spot // parallel to Step.Inputs
 	runEach      []spot // parallel to Step.Reviews
-	circular     bool   // whether its dependencies lead back to it
+	stopHooks    []Hook
+	circular     bool // whether its dependencies lead back to it
 }
 
 // workflowNodes are those of a workflow.
@@ -101,70 +102,57 @@ type entryNodes struct {
 	group   bool   // whether it is written as a list
 }
 
-// A jobReader reads a job; the other readers are alike.
-type jobReader struct {
-	*decoder
-	*Job
-}
+var required, optional = yamltree.Required, yamltree.Optional
 
-var jobShape = yamltree.Shape[jobReader]{What: "a job", Keys: []yamltree.Key[jobReader]{
-	yamltree.Required("name", "the job's name, such as name: monthly_report", func(r jobReader, v value) {
-		r.Name, _ = r.text(v, identifier)
-		r.nameAt = v.At()
-	}),
-	yamltree.Required("version", `three numbers, such as version: "1.0.0"`, func(r jobReader, v value) { r.Version, _ = r.text(v, version) }),
-	yamltree.Required("summary", "what the job is for, in 1 to 200 characters", func(r jobReader, v value) { r.Summary, _ = r.text(v, summary) }),
-	yamltree.Required("common_job_info_provided_to_all_steps_at_runtime", "what every step should know", func(r jobReader, v value) {
-		r.CommonInfo, _ = r.text(v)
-	}),
-	yamltree.Required("steps", "a list of at least one step", func(r jobReader, v value) {
-		count, ok := r.List(v, "a list of steps", func(_ int, v value) {
-			s := stepReader{decoder: r.decoder}
-			stepShape.Read(&r.Decoder, &s, v)
-			s.Hooks.AfterAgent = append(s.Hooks.AfterAgent, s.stopHooks...)
-			r.Steps, r.stepNodes = append(r.Steps, s.Step), append(r.stepNodes, s.nodes)
-		})
-		if ok && count == 0 {
-			r.Fault(v.At(), "has no items: add at least one step")
-		}
-	}),
-	yamltree.Optional("description", func(r jobReader, v value) { r.Description = r.optional(v) }),
-	yamltree.Optional("workflows", func(r jobReader, v value) {
-		r.List(v, "a list of workflows", func(_ int, v value) {
-			w := workflowReader{decoder: r.decoder}
-			workflowShape.Read(&r.Decoder, &w, v)
-			r.Workflows, r.workflowNodes = append(r.Workflows, w.Workflow), append(r.workflowNodes, w.nodes)
-		})
-	}),
-}}
-
-type workflowReader struct {
-	*decoder
-	Workflow
-	nodes workflowNodes
-}
-
-var workflowShape = yamltree.Shape[*workflowReader]{What: "a workflow", Keys: []yamltree.Key[*workflowReader]{
-	yamltree.Required("name", "a name, such as name: new_report", func(r *workflowReader, v value) {
-		var ok bool
-		if r.Name, ok = r.text(v, workflowName); ok {
-			r.nodes.name = v.Node
-		}
-	}),
-	yamltree.Required("summary", "what the workflow does, in 1 to 200 characters", func(r *workflowReader, v value) {
-		r.Summary, _ = r.text(v, summary)
-	}),
-	yamltree.Required("steps", "a list of step ids", func(r *workflowReader, v value) {
-		_, ok := r.List(v, "a list of step ids, or of lists of them", func(i int, v value) {
-			if entry, at := r.entry(i, v); len(entry) > 0 {
-				r.Entries, r.nodes.entries = append(r.Entries, entry), append(r.nodes.entries, at)
+func (d *decoder) job(j *Job) yamltree.Shape {
+	return yamltree.Shape{What: "a job", Keys: []yamltree.Key{
+		required("name", "the job's name, such as name: monthly_report", func(v value) {
+			d.into(&j.Name, identifier)(v)
+			j.nameAt = v.At()
+		}),
+		required("version", `three numbers, such as version: "1.0.0"`, d.into(&j.Version, version)),
+		required("summary", "what the job is for, in 1 to 200 characters", d.into(&j.Summary, summary)),
+		required("common_job_info_provided_to_all_steps_at_runtime", "what every step should know", d.into(&j.CommonInfo)),
+		required("steps", "a list of at least one step", func(v value) {
+			count, ok := d.List(v, "a list of steps", func(_ int, v value) {
+				var s Step
+				var nodes stepNodes
+				d.Mapping(v, d.step(&s, &nodes))
+				s.Hooks.AfterAgent = append(s.Hooks.AfterAgent, nodes.stopHooks...)
+				j.Steps, d.stepNodes = append(j.Steps, s), append(d.stepNodes, nodes)
+			})
+			if ok && count == 0 {
+				d.Fault(v.At(), "has no items: add at least one step")
 			}
-		})
-		if ok {
-			r.nodes.steps = v.Key
-		}
-	}),
-}}
+		}),
+		optional("description", d.pointer(&j.Description)),
+		optional("workflows", func(v value) {
+			d.List(v, "a list of workflows", func(_ int, v value) {
+				var w Workflow
+				var nodes workflowNodes
+				d.Mapping(v, d.workflow(&w, &nodes))
+				j.Workflows, d.workflowNodes = append(j.Workflows, w), append(d.workflowNodes, nodes)
+			})
+		}),
+	}}
+}
+
+func (d *decoder) workflow(w *Workflow, nodes *workflowNodes) yamltree.Shape {
+	return yamltree.Shape{What: "a workflow", Keys: []yamltree.Key{
+		required("name", "a name, such as name: new_report", d.named(&w.Name, &nodes.name, workflowName)),
+		required("summary", "what the workflow does, in 1 to 200 characters", d.into(&w.Summary, summary)),
+		required("steps", "a list of step ids", func(v value) {
+			_, ok := d.List(v, "a list of step ids, or of lists of them", func(i int, v value) {
+				if entry, at := d.entry(i, v); len(entry) > 0 {
+					w.Entries, nodes.entries = append(w.Entries, entry), append(nodes.entries, at)
+				}
+			})
+			if ok {
+				nodes.steps = v.Key
+			}
+		}),
+	}}
+}
 
 func (d *decoder) entry(i int, v value) (entry Entry, at entryNodes) {
 	at.index = i

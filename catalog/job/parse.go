@@ -35,7 +35,7 @@ func Parse(dir, file string, source []byte) (j *Job, ds Diagnostics) {
 		return nil, d.Diagnostics()
 	}
 	j = &Job{Dir: dir, Source: source, texts: new(texts)}
-	jobShape.Read(&d.Decoder, jobReader{d, j}, yamltree.Self(root))
+	d.Mapping(yamltree.Self(root), d.job(j))
 	d.checkSteps(j)
 	d.checkWorkflows(j)
 	if d.Faults() > 0 {

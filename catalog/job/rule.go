@@ -76,9 +76,6 @@ func summary(s string) string {
 	return tooLong(s, maxSummary)
 }
 
-// anything is the rule of a text that may say anything.
-func anything(string) string { return "" }
-
 func outputType(s string) string {
 	if t := OutputType(s); t != File && t != Files {
 		return yamltree.Quote(s) + " is not one of file, files"

@@ -51,28 +51,45 @@ func (d *decoder) text(v value, rules ...textRule) (string, bool) {
 	return n.Value, true
 }
 
-// optional reads a text that is nil if it has a fault.
-func (d *decoder) optional(v value) *string {
-	s, ok := d.text(v)
-	if !ok {
-		return nil
-	}
-	return &s
+// into makes the Read of a text. What breaks a rule is stored too.
+func (d *decoder) into(to *string, rules ...textRule) func(value) {
+	return func(v value) { *to, _ = d.text(v, rules...) }
 }
 
-// boolean reads true or false.
-func (d *decoder) boolean(v value, to *bool) {
-	n, ok := d.Is(v, yaml.ScalarNode, "true or false")
-	if !ok {
-		return
+// named is into, and stores the node of a text that breaks no rule.
+func (d *decoder) named(to *string, node **yaml.Node, rules ...textRule) func(value) {
+	return func(v value) {
+		var ok bool
+		if *to, ok = d.text(v, rules...); ok {
+			*node = v.Node
+		}
 	}
-	// A tag can claim !!bool for any text, so the text decides as well.
-	switch lower := strings.ToLower(n.Value); {
-	case n.Tag == "!!bool" && (lower == "true" || lower == "false"):
-		*to = lower == "true"
-	case n.Tag == "!!null":
-		d.Empty(v, "true or false")
-	default:
-		d.Fault(yamltree.At(n), "%s is not true or false, without quotes", yamltree.Quote(n.Value))
+}
+
+// pointer makes the Read of a text that is nil if it has a fault.
+func (d *decoder) pointer(to **string) func(value) {
+	return func(v value) {
+		if s, ok := d.text(v); ok {
+			*to = &s
+		}
+	}
+}
+
+// boolean makes the Read of true or false.
+func (d *decoder) boolean(to *bool) func(value) {
+	return func(v value) {
+		n, ok := d.Is(v, yaml.ScalarNode, "true or false")
+		if !ok {
+			return
+		}
+		// A tag can claim !!bool for any text, so the text decides as well.
+		switch lower := strings.ToLower(n.Value); {
+		case n.Tag == "!!bool" && (lower == "true" || lower == "false"):
+			*to = lower == "true"
+		case n.Tag == "!!null":
+			d.Empty(v, "true or false")
+		default:
+			d.Fault(yamltree.At(n), "%s is not true or false, without quotes", yamltree.Quote(n.Value))
+		}
 	}
 }

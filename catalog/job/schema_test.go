@@ -116,14 +116,15 @@ func TestSchemaHasTheShapes(t *testing.T) {
 		return o
 	}
 	root := parse(Schema())
-	checkShape(t, &jobShape, root)
-	checkShape(t, &stepShape, parse(root.Defs["step"]))
-	checkShape(t, &outputShape, parse(root.Defs["output"]))
-	checkShape(t, &reviewShape, parse(root.Defs["review"]))
-	checkShape(t, &inputShape, parse(root.Defs["input"]))
-	checkShape(t, &hookShape, parse(root.Defs["hook"]))
-	checkShape(t, &workflowShape, parse(root.Defs["workflow"]))
-	checkShape(t, &hooksShape, parse(parse(root.Defs["step"]).Properties["hooks"]))
+	d := new(decoder)
+	checkShape(t, d.job(new(Job)), root)
+	checkShape(t, d.step(new(Step), new(stepNodes)), parse(root.Defs["step"]))
+	checkShape(t, d.output(new(Output)), parse(root.Defs["output"]))
+	checkShape(t, d.review(new(Review), nil), parse(root.Defs["review"]))
+	checkShape(t, d.input(new(Input), nil, nil), parse(root.Defs["input"]))
+	checkShape(t, d.hook(new(Hook), nil), parse(root.Defs["hook"]))
+	checkShape(t, d.workflow(new(Workflow), new(workflowNodes)), parse(root.Defs["workflow"]))
+	checkShape(t, d.hooks(new(Hooks)), parse(parse(root.Defs["step"]).Properties["hooks"]))
 }
 
 type object struct {
@@ -133,7 +134,7 @@ type object struct {
 	Defs                 map[string]json.RawMessage `json:"$defs"`
 }
 
-func checkShape[R any](t *testing.T, s *yamltree.Shape[R], o object) {
+func checkShape(t *testing.T, s yamltree.Shape, o object) {
 	t.Helper()
 	var required []string
 	for _, k := range s.Keys {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"slices"
 
 	"gopkg.in/yaml.v3"
 )
@@ -161,29 +162,27 @@ func (d *Decoder) key(n *yaml.Node) (*yaml.Node, bool) {
 	return nil, false
 }
 
-// A Shape is a mapping with fixed keys, which are read into an R.
-type Shape[R any] struct {
+// A Shape is a mapping with fixed keys.
+type Shape struct {
 	What string // "a step"
-	Keys []Key[R]
+	Keys []Key
 }
 
 // A Key is one of a shape. Read is called with its value, if the key is present.
-type Key[R any] struct {
+type Key struct {
 	Name    string
 	Missing string // how to add it; "" means optional
-	Read    func(to R, v Value)
+	Read    func(v Value)
 }
 
 // Required returns a key that a mapping must have; missing says how to add it.
-func Required[R any](name, missing string, read func(to R, v Value)) Key[R] {
-	return Key[R]{name, missing, read}
-}
+func Required(name, missing string, read func(v Value)) Key { return Key{name, missing, read} }
 
 // Optional returns a key that a mapping may have.
-func Optional[R any](name string, read func(to R, v Value)) Key[R] { return Key[R]{name, "", read} }
+func Optional(name string, read func(v Value)) Key { return Key{name, "", read} }
 
 // Names returns the names of the keys.
-func (s *Shape[R]) Names() []string {
+func (s Shape) Names() []string {
 	names := make([]string, len(s.Keys))
 	for i, k := range s.Keys {
 		names[i] = k.Name
@@ -191,18 +190,9 @@ func (s *Shape[R]) Names() []string {
 	return names
 }
 
-func (s *Shape[R]) index(name string) int {
-	for i := range s.Keys {
-		if s.Keys[i].Name == name {
-			return i
-		}
-	}
-	return -1
-}
-
-// Read reads a mapping with fixed keys, and reports unknown, repeated and missing ones.
+// Mapping reads a mapping with fixed keys, and reports unknown, repeated and missing ones.
 // It reports false if the value is absent or not a mapping.
-func (s *Shape[R]) Read(d *Decoder, to R, v Value) bool {
+func (d *Decoder) Mapping(v Value, s Shape) bool {
 	if d.absent(v) {
 		return false
 	}
@@ -214,7 +204,7 @@ func (s *Shape[R]) Read(d *Decoder, to R, v Value) bool {
 	}
 	lines := make([]int, len(s.Keys)) // of each key; 0 means absent
 	for key, value := range d.pairs(n) {
-		i := s.index(key.Value)
+		i := slices.IndexFunc(s.Keys, func(k Key) bool { return k.Name == key.Value })
 		switch {
 		case i < 0 && !d.Full():
 			d.In(key.Value, func() {
@@ -225,7 +215,7 @@ func (s *Shape[R]) Read(d *Decoder, to R, v Value) bool {
 			d.repeated(key, lines[i])
 		default:
 			lines[i] = key.Line
-			d.In(key.Value, func() { s.Keys[i].Read(to, Value{key, value}) })
+			d.In(key.Value, func() { s.Keys[i].Read(Value{key, value}) })
 		}
 	}
 	for i, k := range s.Keys {
