@@ -22,79 +22,45 @@ func SplitCommand(line string) ([]string, error) {
 		word   strings.Builder
 		inWord bool // also an empty one, from quotes
 		plain  = true
+		quote  byte // the open one, or 0
 	)
-	end := func() error {
-		if !inWord {
-			return nil
-		}
-		if plain && slices.Contains(operators, word.String()) {
-			return fmt.Errorf("no shell runs the command, so %s has no meaning: quote it, or put the command line into a script", word.String())
-		}
-		words = append(words, word.String())
-		word.Reset()
-		inWord, plain = false, true
-		return nil
+	if strings.IndexByte(line, 0) >= 0 {
+		return nil, errors.New("it has a NUL byte in it")
 	}
-	for i := 0; i < len(line); i++ {
-		switch c := line[i]; c {
-		case ' ', '\t', '\n', '\r':
-			if err := end(); err != nil {
-				return nil, err
-			}
-		case '\\':
-			if i+1 == len(line) {
+	for i := 0; i <= len(line); i++ {
+		c := byte('\n') // ends the last word
+		if i < len(line) {
+			c = line[i]
+		} else if quote != 0 {
+			return nil, fmt.Errorf("a %s quote is not closed", map[byte]string{'\'': "single", '"': "double"}[quote])
+		}
+		switch {
+		case quote != 0 && c == quote:
+			quote = 0
+		case c == '\\' && (quote == 0 || quote == '"' && i+1 < len(line) && strings.IndexByte("\"\\$`\n", line[i+1]) >= 0):
+			if i++; i == len(line) {
 				return nil, errors.New(`it ends with a backslash: write \\ for one`)
 			}
-			i++
 			if line[i] != '\n' { // which joins two lines
 				word.WriteByte(line[i])
 				inWord, plain = true, false
 			}
-		case '\'':
-			n := strings.IndexByte(line[i+1:], '\'')
-			if n < 0 {
-				return nil, errors.New("a single quote is not closed")
+		case quote == 0 && (c == '\'' || c == '"'):
+			quote, inWord, plain = c, true, false
+		case quote == 0 && strings.IndexByte(" \t\n\r", c) >= 0:
+			if !inWord {
+				continue
 			}
-			word.WriteString(line[i+1 : i+1+n])
-			inWord, plain = true, false
-			i += 1 + n
-		case '"':
-			n, err := doubleQuoted(line[i+1:], &word)
-			if err != nil {
-				return nil, err
+			if plain && slices.Contains(operators, word.String()) {
+				return nil, fmt.Errorf("no shell runs the command, so %s has no meaning: quote it, or put the command line into a script", word.String())
 			}
-			inWord, plain = true, false
-			i += n
-		case 0:
-			return nil, errors.New("it has a NUL byte in it")
+			words = append(words, word.String())
+			word.Reset()
+			inWord, plain = false, true
 		default:
 			word.WriteByte(c)
 			inWord = true
 		}
 	}
-	if err := end(); err != nil {
-		return nil, err
-	}
 	return words, nil
-}
-
-// doubleQuoted writes the text before the closing quote, and returns how long
-// that is with the quote.
-func doubleQuoted(rest string, word *strings.Builder) (int, error) {
-	for i := 0; i < len(rest); i++ {
-		switch c := rest[i]; {
-		case c == '"':
-			return i + 1, nil
-		case c == 0:
-			return 0, errors.New("it has a NUL byte in it")
-		case c == '\\' && i+1 < len(rest) && strings.IndexByte("\"\\$`\n", rest[i+1]) >= 0:
-			i++
-			if rest[i] != '\n' {
-				word.WriteByte(rest[i])
-			}
-		default:
-			word.WriteByte(c)
-		}
-	}
-	return 0, errors.New("a double quote is not closed")
 }

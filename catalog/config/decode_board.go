@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -117,11 +118,7 @@ func (p *parser) invocation(command, resume *[]string, prompt *PromptMode, env *
 func (p *parser) attempts(v value, a *Attempts) {
 	p.mapping(v,
 		key("max_concurrent", p.whole(1, maxCount, &a.MaxConcurrent)),
-		key("worktrees", func(v value) {
-			if s := p.filled(v); s != "" {
-				a.Worktrees = s
-			}
-		}),
+		key("worktrees", func(v value) { a.Worktrees = cmp.Or(p.filled(v), a.Worktrees) }),
 		key("copy", p.localFiles(&a.Copy)),
 		key("setup", p.command(&a.Setup)),
 	)

@@ -93,14 +93,15 @@ func (p *parser) tokens(v value, to *[]Token) {
 
 func (p *parser) tokenName(v value, first map[string]int) string {
 	s, ok := p.text(v)
-	if !ok {
+	err := CheckTokenName(s)
+	line, twice := first[s]
+	switch {
+	case !ok:
 		return ""
-	}
-	if err := CheckTokenName(s); err != nil {
+	case err != nil:
 		p.fault(v, "%v", err)
 		return ""
-	}
-	if line, twice := first[s]; twice {
+	case twice:
 		p.fault(v, "%q is here a second time; the first is in line %d", s, line)
 		return ""
 	}
@@ -108,14 +109,12 @@ func (p *parser) tokenName(v value, first map[string]int) string {
 	return s
 }
 
-func (p *parser) tokenHash(v value) string {
-	s, ok := p.text(v)
-	if !ok {
-		return ""
-	}
-	hash, err := ParseTokenHash(s)
-	if err != nil {
-		p.fault(v, "%v", err)
+func (p *parser) tokenHash(v value) (hash string) {
+	if s, ok := p.text(v); ok {
+		var err error
+		if hash, err = ParseTokenHash(s); err != nil {
+			p.fault(v, "%v", err)
+		}
 	}
 	return hash
 }

@@ -47,9 +47,33 @@ type Decoder struct {
 	*Dialect
 	File string
 
-	path                   []segment // of the value that is being read
-	found, warnings        Diagnostics
-	dropped, droppedWarned int
+	path             []segment // of the value that is being read
+	faults, warnings list
+}
+
+// A list holds MaxDiagnostics, and counts the others.
+type list struct {
+	Diagnostics
+	dropped int
+}
+
+func (l *list) full() bool {
+	if len(l.Diagnostics) < MaxDiagnostics {
+		return false
+	}
+	l.dropped++
+	return true
+}
+
+func (l *list) sorted(file, more string) Diagnostics {
+	ds := l.Diagnostics
+	slices.SortStableFunc(ds, func(a, b Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	if l.dropped > 0 {
+		ds = append(ds, Diagnostic{File: file, Message: fmt.Sprintf(more, l.dropped), Warning: ds[0].Warning})
+	}
+	return ds
 }
 
 // A segment is one element of a path: a key, or an index if isIndex is set.
@@ -99,56 +123,36 @@ func (d *Decoder) Fault(at Position, format string, args ...any) {
 
 // FaultIn adds a fault of the value with this path.
 func (d *Decoder) FaultIn(at Position, path, format string, args ...any) {
-	if !d.Full() {
-		d.found = append(d.found, Diagnostic{File: d.File, Line: at.Line, Column: at.Column, Path: path, Message: fmt.Sprintf(format, args...)})
-	}
+	d.add(&d.faults, Diagnostic{Line: at.Line, Column: at.Column, Path: path}, format, args)
 }
 
 // WarnIn adds a warning.
 func (d *Decoder) WarnIn(at Position, path, format string, args ...any) {
-	if len(d.warnings) >= MaxDiagnostics {
-		d.droppedWarned++
-		return
+	d.add(&d.warnings, Diagnostic{Line: at.Line, Column: at.Column, Path: path, Warning: true}, format, args)
+}
+
+func (d *Decoder) add(to *list, g Diagnostic, format string, args []any) {
+	if !to.full() {
+		g.File, g.Message = d.File, fmt.Sprintf(format, args...)
+		to.Diagnostics = append(to.Diagnostics, g)
 	}
-	d.warnings = append(d.warnings, Diagnostic{
-		File: d.File, Line: at.Line, Column: at.Column, Path: path, Message: fmt.Sprintf(format, args...), Warning: true,
-	})
 }
 
 // Faults returns how many faults there are so far.
-func (d *Decoder) Faults() int { return len(d.found) + d.dropped }
+func (d *Decoder) Faults() int { return len(d.faults.Diagnostics) + d.faults.dropped }
 
 // Full reports whether no more faults are kept. It counts the one that the caller
 // is about to report if so: such a caller does not have to work out its message.
-func (d *Decoder) Full() bool {
-	if len(d.found) < MaxDiagnostics {
-		return false
-	}
-	d.dropped++
-	return true
-}
+func (d *Decoder) Full() bool { return d.faults.full() }
 
 // Diagnostics returns the faults, ordered by position; nil means none.
-func (d *Decoder) Diagnostics() Diagnostics {
-	return d.sorted(d.found, d.dropped, d.More)
-}
+func (d *Decoder) Diagnostics() Diagnostics { return d.faults.sorted(d.File, d.More) }
 
 // Warnings returns the warnings, ordered by position; nil means none.
-func (d *Decoder) Warnings() Diagnostics {
-	return d.sorted(d.warnings, d.droppedWarned, d.MoreWarnings)
-}
-
-func (d *Decoder) sorted(ds Diagnostics, dropped int, more string) Diagnostics {
-	slices.SortStableFunc(ds, func(a, b Diagnostic) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
-	if dropped > 0 {
-		ds = append(ds, Diagnostic{File: d.File, Message: fmt.Sprintf(more, dropped), Warning: ds[0].Warning})
-	}
-	return ds
-}
+func (d *Decoder) Warnings() Diagnostics { return d.warnings.sorted(d.File, d.MoreWarnings) }
 
 // All returns the faults and the warnings together, ordered by position.
 func (d *Decoder) All() Diagnostics {
-	return d.sorted(append(d.found, d.warnings...), d.dropped, d.More)
+	all := list{append(d.faults.Diagnostics, d.warnings.Diagnostics...), d.faults.dropped}
+	return all.sorted(d.File, d.More)
 }
