@@ -12,6 +12,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
+	files "deepwork/session/store/local"
 	"deepwork/session/store/local/sqlite"
 )
 
@@ -28,6 +29,7 @@ const (
 type Context struct {
 	board, attempt string
 	reader, writer *sqlite.DB // opened when they are needed
+	changes        *files.Changes
 }
 
 // Workspace returns the board's file and the attempt that an agent's environment
@@ -50,10 +52,11 @@ func OpenContext(board, attempt string, logger *slog.Logger) (*Context, error) {
 	if !filepath.IsAbs(board) {
 		return nil, fmt.Errorf("opening the board %q: its path is to be absolute", board)
 	}
+	changes := files.OpenChanges(filepath.Join(filepath.Dir(board), "tmp"), nil, logger)
 	return &Context{
-		board: board, attempt: id,
+		board: board, attempt: id, changes: changes,
 		reader: sqlite.New(sqlite.Options{Path: board, ReadOnly: true, Logger: logger}),
-		writer: sqlite.New(sqlite.Options{Path: board, Logger: logger}),
+		writer: sqlite.New(sqlite.Options{Path: board, Logger: logger, Changes: changes}),
 	}, nil
 }
 
@@ -62,6 +65,7 @@ func (c *Context) AttemptID() string { return c.attempt }
 
 // Close closes the board.
 func (c *Context) Close() error {
+	defer c.changes.Close()
 	if err := errors.Join(c.reader.Close(), c.writer.Close()); err != nil {
 		return fmt.Errorf("closing the board: %w", err)
 	}

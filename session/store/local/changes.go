@@ -26,8 +26,9 @@ import (
 // The feed of changes is a file of lines, "<kind> <id>", without syncs. The first one is
 // "changes <generation>": another file is begun when this one is large, and positions,
 // "<generation>:<offset>", in the old one are gone. Each server that writes says so once,
-// "server <id>". A follower that finds such a server dead appends "lost <id>", because
-// the server may not have appended its last change; to all followers that is a reset.
+// "server <id>", and "left <id>" when it closes the feed. A follower that finds such a
+// server dead appends "lost <id>", because the server may not have appended its last
+// change; to all followers that is a reset.
 
 const (
 	changesName  = "changes"
@@ -50,19 +51,30 @@ type Changes struct {
 	limit atomic.Int64 // bytes, at which another file is begun
 }
 
-// OpenChanges opens the feed in a folder. It does not touch the disk.
+// OpenChanges opens the feed in a folder. It does not touch the disk. member nil is for
+// one that only appends, and whose death is not noticed.
 func OpenChanges(dir string, member *presence.Member, log *slog.Logger) *Changes {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	file := &sharedLog{path: filepath.Join(dir, changesName), greeting: "server " + member.ID() + "\n"}
+	file := &sharedLog{path: filepath.Join(dir, changesName)}
+	if member != nil {
+		file.greeting = "server " + member.ID() + "\n"
+	}
 	c := &Changes{log: log, member: member, file: file, servers: map[string]bool{}}
 	c.limit.Store(changesLimit)
 	return c
 }
 
 // Close closes the file.
-func (c *Changes) Close() { c.file.close() }
+func (c *Changes) Close() {
+	if c.member != nil && c.file.hasGreeted() {
+		if err := c.file.append([]byte("left " + c.member.ID() + "\n")); err != nil {
+			c.log.Debug("cannot tell others that no more changes follow", "error", err)
+		}
+	}
+	c.file.close()
+}
 
 // Append adds a change.
 func (c *Changes) Append(change store.Change) {
@@ -72,6 +84,11 @@ func (c *Changes) Append(change store.Change) {
 }
 
 func (c *Changes) append(line string) error {
+	if c.member != nil { // it must not look dead to those who read its name
+		if err := c.member.Enter(context.Background()); err != nil {
+			return err
+		}
+	}
 	fi, err := os.Lstat(c.file.path)
 	missing, large := errors.Is(err, fs.ErrNotExist), err == nil && fi.Size() >= c.limit.Load()
 	if missing {
@@ -163,7 +180,7 @@ func (c *Changes) findLost(seldom bool) {
 		switch kind, id, _ := strings.Cut(strings.TrimSpace(string(line)), " "); kind {
 		case "server":
 			c.servers[id] = true
-		case "lost":
+		case "lost", "left":
 			c.servers[id] = false
 		}
 	}

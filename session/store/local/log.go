@@ -54,6 +54,12 @@ func (l *sharedLog) close() {
 	l.shut()
 }
 
+func (l *sharedLog) hasGreeted() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.file != nil && l.greeted
+}
+
 // is reports whether this is the file that is open.
 func (l *sharedLog) is(file fs.FileInfo) bool {
 	l.mu.Lock()

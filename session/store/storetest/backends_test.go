@@ -19,10 +19,10 @@ import (
 )
 
 // backends are the implementations of store.Database: each opens the one at path, with
-// a clock that may be nil.
-var backends = map[string]func(path string, now func() time.Time) store.Database{
-	"sqlite": func(path string, now func() time.Time) store.Database {
-		return sqlite.New(sqlite.Options{Path: path, Now: now})
+// a clock and a feed of changes, which may be nil.
+var backends = map[string]func(path string, now func() time.Time, changes store.Changes) store.Database{
+	"sqlite": func(path string, now func() time.Time, changes store.Changes) store.Database {
+		return sqlite.New(sqlite.Options{Path: path, Now: now, Changes: changes})
 	},
 }
 
@@ -60,7 +60,7 @@ var roles = map[string]func(context.Context) int{"serve": serveRequests, "some r
 
 // open opens a database that is closed at the end of the test.
 func open(t testing.TB, path string, now func() time.Time) store.Database {
-	d := backends[backend](path, now)
+	d := backends[backend](path, now, nil)
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)

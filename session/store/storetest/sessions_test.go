@@ -177,3 +177,29 @@ func TestChangesAreFollowed(t *testing.T) {
 		}
 	})
 }
+
+// What one process changes in the database, another one reads in the feed, and that the
+// first one has left is no change.
+func TestChangesOfADatabaseAreFollowed(t *testing.T) {
+	dir := t.TempDir()
+	tmp := filepath.Join(dir, "tmp")
+	member := session.NewMember(tmp, nil)
+	mine, theirs := local.OpenChanges(tmp, member, nil), local.OpenChanges(tmp, session.NewMember(tmp, nil), nil)
+	defer theirs.Close()
+	db := backends[backend](filepath.Join(dir, "board.db"), nil, mine)
+	b := board{db.Board(), db}
+	s := addTask(t, b, rootOf(t, b), "one")
+	first, err := theirs.Since(t.Context(), "")
+	noError(t, err)
+	noError(t, b.DeleteTask(t.Context(), s.ID))
+	noError(t, db.Executions().Save(t.Context(), &store.Execution{ID: "x", Owner: "o", Identity: "me", State: store.ExecutionWaiting}))
+	noError(t, db.Close())
+	mine.Close()
+	noError(t, member.Leave())
+	noError(t, theirs.Wait(t.Context(), first.Next))
+	news, err := theirs.Since(t.Context(), first.Next)
+	want := []store.Change{{Kind: store.TaskChanged, ID: s.ID}, {Kind: store.ExecutionChanged, ID: "x"}}
+	if err != nil || news.Reset || !slices.Equal(news.Changes, want) {
+		t.Errorf("followed %+v, %v", news, err)
+	}
+}

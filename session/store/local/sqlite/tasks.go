@@ -144,13 +144,17 @@ func (b board) BeginDelete(ctx context.Context, id string) ([]string, error) {
 		if _, err := t.exec(`UPDATE tasks SET deleting_at = coalesce(deleting_at, ?) WHERE id = ?`, now, id); err != nil {
 			return nil, err
 		}
+		t.changed(store.TaskChanged, id)
 		return t.ids(attemptIDs, id)
 	})
 }
 
 func (b board) UndoDelete(ctx context.Context, id string) error {
-	_, err := statement(ctx, b.DB, "keeping a task", true, `UPDATE tasks SET deleting_at = NULL WHERE id = ?`, id)
-	return err
+	return change(ctx, b.DB, "keeping a task", func(t tx) error {
+		t.changed(store.TaskChanged, id)
+		_, err := t.exec(`UPDATE tasks SET deleting_at = NULL WHERE id = ?`, id)
+		return err
+	})
 }
 
 func (b board) Deleting(ctx context.Context) ([]string, error) {
