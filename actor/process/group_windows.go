@@ -1,6 +1,7 @@
 package process
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -135,3 +136,66 @@ func (g *group) close() { windows.CloseHandle(g.job) }
 // look reports every pipe as empty and open: the system says what is in it only
 // while nobody waits in a read of it.
 func look(*os.File) (unread, open bool) { return false, true }
+
+// firstEnv is what the process that Detach starts is given: it is the detached one.
+var firstEnv = []string{detachedEnv + "=1"}
+
+// survived are the events that would end a detached process.
+var survived = []os.Signal{os.Interrupt, syscall.SIGTERM}
+
+// startDetached starts a process outside the job of this one, so that it does not
+// end with it, if the job allows that. It has a group and a console, without a
+// window, of its own, so that its children can be sent a break.
+func startDetached(cmd *exec.Cmd) error {
+	const flags = windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_NO_WINDOW
+	begin := func(flags uint32) error {
+		// Not bound to a context: it is to outlive this process.
+		free := &exec.Cmd{Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Stdout: cmd.Stdout, Err: cmd.Err,
+			SysProcAttr: &syscall.SysProcAttr{CreationFlags: flags}}
+		if err := free.Start(); err != nil {
+			return err
+		}
+		return free.Process.Release()
+	}
+	err := begin(flags | windows.CREATE_BREAKAWAY_FROM_JOB)
+	if errors.Is(err, windows.ERROR_ACCESS_DENIED) {
+		err = begin(flags)
+	}
+	return err
+}
+
+// leave starts this command line again as a detached process.
+func leave() error {
+	cmd, err := again()
+	if err != nil {
+		return err
+	}
+	return startDetached(cmd)
+}
+
+// hangUp ends the connection of standard output.
+func hangUp() { os.Stdout.Close() }
+
+// Boot is not needed here: the number and start time of a process are never those
+// of another.
+func Boot() string { return "" }
+
+// StartOf returns when a process was started, in 100 ns since 1601.
+func StartOf(pid int) string {
+	h, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
+	if err != nil {
+		return ""
+	}
+	defer windows.CloseHandle(h)
+	var created, exited, kernel, user windows.Filetime
+	if err := windows.GetProcessTimes(h, &created, &exited, &kernel, &user); err != nil {
+		return ""
+	}
+	return fmt.Sprint(uint64(created.HighDateTime)<<32 | uint64(created.LowDateTime))
+}
+
+// EndLeftovers does nothing: the job of a parent that has ended has ended with it.
+func EndLeftovers(context.Context, int, string, int, string) error { return nil }
+
+// EndMarked does nothing: a command that is run has ended with its job.
+func EndMarked(context.Context, string) error { return nil }

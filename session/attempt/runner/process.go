@@ -4,7 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
+
+	"deepwork/actor/durable"
+	"deepwork/actor/process"
+	"deepwork/actor/wait"
 )
 
 // waitMax is the longest time from the end of a run to when Wait returns.
@@ -61,4 +66,130 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) (Exit, error) {
 		return Exit{}, fmt.Errorf("stopping the run in %s: %w", p.dir, err)
 	}
 	return p.Wait(ctx)
+}
+
+const (
+	// lockPatience bounds the wait for a lock that others hold for a moment only.
+	lockPatience = 10 * time.Second
+	// lookMax is the longest pause between looks at a folder that others change.
+	lookMax = 50 * time.Millisecond
+)
+
+// looks spaces looks at a folder that others change.
+func looks(most time.Duration) *wait.Backoff {
+	return &wait.Backoff{Min: 2 * time.Millisecond, Max: most}
+}
+
+// lockRun takes the lock of a run. It returns nil and no error if a shim that holds
+// it has marked the folder, or after patience.
+func lockRun(ctx context.Context, dir string) (*durable.FileLock, error) {
+	for pause, end := looks(lookMax), time.Now().Add(lockPatience); ; {
+		lock, err := durable.TryLock(filepath.Join(dir, lockFile))
+		if lock != nil || err != nil {
+			return lock, err
+		}
+		if exists(dir, startedFile) || exists(dir, exitFile) || time.Now().After(end) {
+			return nil, nil
+		}
+		if err := pause.Wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Alive reports whether the run of a folder goes on, by the lock that its shim
+// holds. Unlike Find it settles nothing, and makes nothing on disk.
+func Alive(dir string) (bool, error) { return durable.Locked(filepath.Join(dir, lockFile)) }
+
+// A view is what a folder says at one moment.
+type view struct {
+	started *startedRecord // nil if the folder is not marked
+	exit    *Exit          // nil if no exit is recorded
+	alive   bool           // a shim lives; valid if there is no exit
+}
+
+// look reads a folder.
+func look(dir string) (v view, err error) {
+	// The lock before the records: a shim records and then unlocks.
+	if v.alive, err = Alive(dir); err != nil {
+		return v, err
+	}
+	if v.exit, err = readJSON[Exit](dir, exitFile); err != nil {
+		return v, err
+	}
+	v.started, err = readJSON[startedRecord](dir, startedFile)
+	return v, err
+}
+
+// running reports whether the agent runs.
+func (v view) running() bool { return v.alive && v.started != nil && v.started.PID != 0 }
+
+// await looks at a folder until an exit is recorded, or it is known that there is no
+// run, or enough says so. What a shim that died has left it ends and records.
+func await(ctx context.Context, dir string, most time.Duration, enough func(view) bool) (view, error) {
+	for pause := looks(most); ; {
+		v, err := look(dir)
+		if err == nil {
+			if v.exit != nil || !v.alive && v.started == nil || enough(v) {
+				return v, nil
+			}
+			if !v.alive {
+				err = settle(ctx, dir)
+			}
+		}
+		if err == nil {
+			err = pause.Wait(ctx)
+		}
+		if err != nil {
+			return v, err
+		}
+	}
+}
+
+// find returns the run of a folder, or nil if no agent was ever started and no
+// shim is about to.
+func find(ctx context.Context, dir string) (*Process, error) {
+	v, err := await(ctx, dir, lookMax, view.running)
+	if err != nil {
+		return nil, fmt.Errorf("looking for a run in %s: %w", dir, err)
+	}
+	if v.exit == nil && !v.alive {
+		return nil, nil
+	}
+	return &Process{dir: dir, started: v.started, exit: v.exit}, nil
+}
+
+// settle ends what a dead shim has left and records that its run was cut short.
+// If another process does so already, it returns and leaves it to that.
+func settle(ctx context.Context, dir string) error {
+	lock, err := durable.TryLock(filepath.Join(dir, lockFile))
+	if lock == nil {
+		return err
+	}
+	defer lock.Unlock()
+	v, err := look(dir) // again, under the lock
+	if err != nil || v.exit != nil || v.started == nil {
+		return err
+	}
+	spec, err := readJSON[specRecord](dir, specFile)
+	if err != nil {
+		return err
+	}
+	if spec == nil {
+		spec = &specRecord{}
+	}
+	s := v.started
+	if s.Boot == process.Boot() {
+		if err := process.EndLeftovers(ctx, s.PID, s.Start, s.ShimPID, Mark(spec.Mark)); err != nil {
+			return fmt.Errorf("ending what the run in %s has left: %w", dir, err)
+		}
+	}
+	_, stopped := requestedStop(dir)
+	e := Exit{Code: -1, Interrupted: true, Stopped: stopped, StartedAt: s.StartedAt, EndedAt: endOf(s.StartedAt, time.Now().UTC())}
+	if spec.Log != "" {
+		// The log is a help to people; without it the run is settled all the same.
+		e.FinalMessage = finalOf(spec.Log, s.LogFrom)
+		Note(spec.Log, "the run was cut short: what watched over it was killed, or the system went down")
+	}
+	return writeExit(dir, &e)
 }
