@@ -2,7 +2,6 @@ package runner
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
@@ -16,36 +15,11 @@ const MaxFinal = 4000
 // is looked for.
 const maxEvent = 1 << 20
 
-// Final returns the final message of a program that wrote these lines: what it
+// A final looks for the final message while lines go by: what the program
 // itself calls its answer, if it writes the JSON of one of the known executors
 // (Claude Code and Cursor's "result", Codex's "agent_message", Gemini's
 // "response" and assistant messages, OpenCode's "text"), else its last line that
-// is not blank, that of stdout before that of stderr. It has at most MaxFinal
-// characters.
-func Final(entries []Entry) string {
-	var f final
-	for _, e := range entries {
-		f.line(e.Stream, []byte(e.Text))
-	}
-	return f.message()
-}
-
-// finalOf is the final message of a run according to its log, from an index on.
-func finalOf(log string, from int64) string {
-	entries, _, err := Tail(context.Background(), log, nil, 200, 0)
-	if err != nil {
-		return ""
-	}
-	var of []Entry
-	for _, e := range entries {
-		if e.Index >= from {
-			of = append(of, e)
-		}
-	}
-	return Final(of)
-}
-
-// A final looks for the final message while lines go by. What it keeps is bounded.
+// is not blank, that of stdout before that of stderr. What it keeps is bounded.
 type final struct {
 	out, err []byte // the last lines that are not blank
 	answer   []byte // in the program's own words

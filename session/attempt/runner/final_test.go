@@ -13,6 +13,13 @@ func TestFinal(t *testing.T) {
 		}
 		return es
 	}
+	final := func(entries []Entry) string {
+		var f final
+		for _, e := range entries {
+			f.line(e.Stream, []byte(e.Text))
+		}
+		return f.message()
+	}
 	long := strings.Repeat("é", MaxFinal+5)
 	big := `{"type":"result","subtype":"success","result":"` + strings.Repeat("x", 3*MaxLine) + `"}`
 	for name, c := range map[string]struct {
@@ -51,11 +58,11 @@ func TestFinal(t *testing.T) {
 		"broken json":  {lines(Stdout, `{"type":"result","result":`), `{"type":"result","result":`},
 		"other shapes": {lines(Stdout, `{"type":"item.completed","item":"text"}`, "end"), "end"},
 	} {
-		if got := Final(c.entries); got != c.want {
+		if got := final(c.entries); got != c.want {
 			t.Errorf("%s: %.200q, want %.200q", name, got, c.want)
 		}
 	}
-	if got := Final(lines(Stdout, long)); utf8.RuneCountInString(got) != MaxFinal {
+	if got := final(lines(Stdout, long)); utf8.RuneCountInString(got) != MaxFinal {
 		t.Errorf("%d characters", utf8.RuneCountInString(got))
 	}
 }

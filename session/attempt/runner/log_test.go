@@ -149,7 +149,7 @@ func TestLogRotates(t *testing.T) {
 		t.Errorf("it has %d bytes", got)
 	}
 	oldest, _ := tailed(t, dir, new(int64(-1)), 1)
-	if oldest[0].Index == 0 || oldest[0].Index != l.segs[0].first {
+	if segs, err := segments(dir); err != nil || oldest[0].Index == 0 || oldest[0].Index != segs[0].first {
 		t.Errorf("the oldest is %d", oldest[0].Index)
 	}
 	// Every index from there on is there, whichever way it is asked for.

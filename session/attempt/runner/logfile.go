@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,14 +33,13 @@ type logFile struct {
 	lock *durable.FileLock
 
 	mu    sync.Mutex
-	f     *os.File  // the last segment; nil if there is none yet
-	segs  []segment // all of them, the last one's size is that of f
-	total int64     // bytes of all segments
-	next  int64     // the next entry's index
-	buf   []byte    // a batch that is being made
-	count int64     // entries in buf
-	lost  int64     // lines that could not be written since the last that could
-	why   error     // of the last one
+	f     *os.File // the last segment; nil if there is none yet
+	size  int64    // of f
+	next  int64    // the next entry's index
+	buf   []byte   // a batch that is being made
+	count int64    // entries in buf
+	lost  int64    // lines that could not be written since the last that could
+	why   error    // of the last one
 }
 
 // openLog opens a log for writing, and makes it if it is missing. The part of a line
@@ -66,22 +65,15 @@ func openLog(dir string, patience time.Duration) (*logFile, error) {
 
 // takeUp finds the end of the log.
 func (l *logFile) takeUp() error {
-	var err error
-	if l.segs, err = segments(l.dir); err != nil {
+	segs, err := segments(l.dir)
+	if err != nil || len(segs) == 0 {
 		return err
 	}
-	for _, s := range l.segs {
-		l.total += s.size
-	}
-	if len(l.segs) == 0 {
-		return nil
-	}
-	last := &l.segs[len(l.segs)-1]
-	f, err := os.OpenFile(segmentPath(l.dir, last.first), os.O_RDWR, 0)
-	if err != nil {
+	last := segs[len(segs)-1]
+	if l.f, err = os.OpenFile(segmentPath(l.dir, last.first), os.O_RDWR, 0); err != nil {
 		return err
 	}
-	l.f, l.next = f, last.first
+	l.next = last.first
 	data, err := last.read(l.dir)
 	if err != nil {
 		return err
@@ -94,14 +86,8 @@ func (l *logFile) takeUp() error {
 		}
 		data = before
 	}
-	if good := int64(len(data)); good < last.size {
-		if err := f.Truncate(good); err != nil {
-			return err
-		}
-		l.total -= last.size - good
-		last.size = good
-	}
-	return nil
+	l.size = int64(len(data))
+	return l.f.Truncate(l.size)
 }
 
 // write appends lines of one stream. It blocks until the system has them; it
@@ -146,26 +132,31 @@ func (l *logFile) flush() {
 
 func (l *logFile) put() error {
 	n := int64(len(l.buf))
-	if l.f == nil || l.segs[len(l.segs)-1].size+n > segmentBytes {
+	if l.f == nil || l.size > 0 && l.size+n > segmentBytes {
 		if err := l.rotate(); err != nil {
 			return err
 		}
 	}
-	l.makeRoom(n)
-	last := &l.segs[len(l.segs)-1]
-	if _, err := l.f.WriteAt(l.buf, last.size); err != nil {
-		l.f.Truncate(last.size) // half a batch would be read as whole lines
+	if _, err := l.f.WriteAt(l.buf, l.size); err != nil {
+		l.f.Truncate(l.size) // half a batch would be read as whole lines
 		return err
 	}
-	last.size += n
-	l.total += n
+	l.size += n
 	return nil
 }
 
-// rotate begins another segment.
+// rotate begins another segment, and removes the oldest until there is room for it.
 func (l *logFile) rotate() error {
-	if l.f != nil && l.segs[len(l.segs)-1].size == 0 {
-		return nil
+	segs, err := segments(l.dir)
+	if err != nil {
+		return err
+	}
+	room := int64(MaxLogBytes - segmentBytes)
+	for _, s := range slices.Backward(segs) {
+		if room -= s.size; room < 0 {
+			// One that a reader has open may have to wait for the next time.
+			os.Remove(segmentPath(l.dir, s.first))
+		}
 	}
 	f, err := os.OpenFile(segmentPath(l.dir, l.next), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -174,21 +165,8 @@ func (l *logFile) rotate() error {
 	if l.f != nil {
 		l.f.Close()
 	}
-	l.f = f
-	l.segs = append(l.segs, segment{first: l.next})
+	l.f, l.size = f, 0
 	return nil
-}
-
-// makeRoom removes the oldest segments until n bytes more are allowed.
-func (l *logFile) makeRoom(n int64) {
-	for l.total+n > MaxLogBytes && len(l.segs) > 1 {
-		err := os.Remove(segmentPath(l.dir, l.segs[0].first))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return // a reader has it open, on systems where that prevents it: the next time
-		}
-		l.total -= l.segs[0].size
-		l.segs = l.segs[1:]
-	}
 }
 
 // system appends a line that deepwork says.

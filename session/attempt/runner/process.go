@@ -188,7 +188,14 @@ func settle(ctx context.Context, dir string) error {
 	e := Exit{Code: -1, Interrupted: true, Stopped: stopped, StartedAt: s.StartedAt, EndedAt: endOf(s.StartedAt, time.Now().UTC())}
 	if spec.Log != "" {
 		// The log is a help to people; without it the run is settled all the same.
-		e.FinalMessage = finalOf(spec.Log, s.LogFrom)
+		entries, _, _ := Tail(ctx, spec.Log, nil, 200, 0)
+		var f final
+		for _, entry := range entries {
+			if entry.Index >= s.LogFrom {
+				f.line(entry.Stream, []byte(entry.Text))
+			}
+		}
+		e.FinalMessage = f.message()
 		Note(spec.Log, "the run was cut short: what watched over it was killed, or the system went down")
 	}
 	return writeExit(dir, &e)

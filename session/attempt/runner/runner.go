@@ -46,7 +46,7 @@ type Exit struct {
 	Stopped      bool      `json:"stopped,omitempty"`       // Stop was called before it ended
 	Interrupted  bool      `json:"interrupted,omitempty"`   // it was cut short: the shim died without a word
 	NotStarted   string    `json:"not_started,omitempty"`   // why the program could not be started; "": it was
-	FinalMessage string    `json:"final_message,omitempty"` // as Final gives it: the program's own, or its last line
+	FinalMessage string    `json:"final_message,omitempty"` // the program's own, or its last line
 	StartedAt    time.Time `json:"started_at"`              // when the agent was, or should have been, started
 	EndedAt      time.Time `json:"ended_at"`                // of an interrupted run: when that was noticed
 }
