@@ -99,7 +99,6 @@ func (a *sessionActor) commit(next *machine.State) error {
 	before := a.state
 	a.state = next
 	a.engine.notifyMoved(before, next)
-	a.engine.requests.learn(next)
 	a.handle.Publish(next)
 	if next.Status != machine.Active {
 		a.engine.over(a.id)
@@ -130,34 +129,6 @@ func (a *sessionActor) repetition(c caller) (*machine.StoredReply, error) {
 	return r, nil
 }
 
-// alias keeps a reply under the request_id of a call that repeats another one too.
-func (a *sessionActor) alias(stored *machine.StoredReply, c machine.Call) error {
-	next := a.state.Alias(stored, c)
-	if next == a.state {
-		return nil
-	}
-	if a.state.Status == machine.Active {
-		return a.commit(next)
-	}
-	// Nobody owns a session that has ended: another server may add to it just now.
-	next, err := a.engine.records.Update(a.id, func(now *machine.State) (*machine.State, error) {
-		if next := now.Alias(stored, c); next != now {
-			return next, nil
-		}
-		return nil, nil
-	})
-	if session.CodeOf(err) == "session_unreadable" {
-		err = notSaved(a.id, errors.Unwrap(err))
-	}
-	if err != nil {
-		return err
-	}
-	a.state = next
-	a.engine.requests.learn(next)
-	a.handle.Publish(next)
-	return nil
-}
-
 func (a *sessionActor) abort(who caller, explanation string) (*machine.AbortReply, error) {
 	r, err := a.repetition(who)
 	if err != nil {
@@ -166,9 +137,6 @@ func (a *sessionActor) abort(who caller, explanation string) (*machine.AbortRepl
 	if r == nil && a.state.Status != machine.Active {
 		if r = a.state.ReplayAbort(explanation); r == nil {
 			return nil, a.state.Ended()
-		}
-		if err := a.alias(r, who.Call); err != nil {
-			return nil, err
 		}
 	}
 	if r != nil {

@@ -26,7 +26,29 @@ func call[R any](ctx context.Context, c *Conn, tool string, requestID *string, a
 	if err != nil {
 		return nil, err
 	}
-	r, id, again, err := once(ctx, c, who, do)
+	id := ""
+	var r *R
+	if requestID != nil {
+		key := requestKey{who.Identity, tool, *requestID}
+		end, err := c.engine.requests.begin(ctx, key.digest())
+		if err != nil {
+			return nil, err
+		}
+		defer end()
+		id = c.engine.searchRequest(key)
+	}
+	again := id != ""
+	if !again {
+		r, id, err = do(who)
+	} else {
+		r, err = ask(ctx, c.engine, id, func(_ context.Context, a *sessionActor) (*R, error) {
+			stored, err := a.replay(who)
+			if err != nil {
+				return nil, err
+			}
+			return machine.ReplyOf[R](stored)
+		})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -41,33 +63,6 @@ func call[R any](ctx context.Context, c *Conn, tool string, requestID *string, a
 	reply := *r // which may be stored
 	finish(&reply, id, replayed)
 	return &reply, nil
-}
-
-// once carries out a call unless one with its request_id was carried out before;
-// then it returns that one's reply, and again is true.
-func once[R any](ctx context.Context, c *Conn, who caller, do func(who caller) (*R, string, error)) (r *R, id string, again bool, err error) {
-	if who.Call.RequestID == nil {
-		r, id, err = do(who)
-		return r, id, false, err
-	}
-	k := requestKey{who.Identity, who.Call.Tool, *who.Call.RequestID}
-	id, end, err := c.engine.requests.begin(ctx, k.digest())
-	if err != nil {
-		return nil, "", false, err
-	}
-	if end != nil {
-		defer end()
-		if id = c.engine.searchRequest(k); id == "" {
-			r, id, err = do(who)
-			return r, id, false, err
-		}
-	}
-	stored, err := ask(ctx, c.engine, id, func(_ context.Context, a *sessionActor) (*machine.StoredReply, error) { return a.replay(who) })
-	if err != nil {
-		return nil, "", false, err
-	}
-	r, err = machine.ReplyOf[R](stored)
-	return r, id, true, err
 }
 
 // FinishArgs are the parameters of finished_step (seed 000, 001.4.2 and 3).

@@ -120,7 +120,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if e.definitions == nil {
 		e.definitions = newJobDefinitions(e.Catalog, e.records)
 	}
-	e.requests.now, e.requests.done = map[store.Key]chan struct{}{}, map[store.Key][8]byte{}
+	e.requests.now = map[store.Key]chan struct{}{}
 	e.system = actor.NewSystem(e.Logger)
 	e.sessions = actor.NewRegistry(e.system, actor.Options{Name: "session", Idle: e.IdleAfter, Logger: e.Logger},
 		func(id string) (actor.Behavior[message], error) {

@@ -162,10 +162,12 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 	return &finished{ID: a.id, Reply: r, Recorded: true}, nil
 }
 
-// again returns a stored reply.
+// again returns a stored reply, and keeps it under this call's request_id too.
 func (a *sessionActor) again(stored *machine.StoredReply, c machine.Call) (*finished, error) {
-	if err := a.alias(stored, c); err != nil {
-		return nil, err
+	if next := a.state.Alias(stored, c); next != a.state {
+		if err := a.commit(next); err != nil {
+			return nil, err
+		}
 	}
 	r, err := machine.ReplyOf[machine.FinishReply](stored)
 	if err != nil {

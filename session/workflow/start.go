@@ -91,7 +91,6 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 		return nil, "", err
 	}
 	e.notifyMoved(nil, s)
-	e.requests.learn(s)
 	// The session is on disk: a caller that left meanwhile finds it here when it
 	// repeats the call.
 	if err := c.push(ctx, stack.Link{Handle: e.handles.Of(s, true), Parent: parent}); err != nil {

@@ -230,9 +230,10 @@ func (s *State) KeepAnswer(c Call, entry int, reply *FinishReply, refusal *sessi
 }
 
 // Alias keeps a reply under the request_id of a call that repeats the one it was
-// given to. It returns s if there is one under it, or if the call has none.
+// given to. It returns s if there is one under it, if the call has none, or if the
+// session has ended, since then the call can move nothing.
 func (s *State) Alias(r *StoredReply, c Call) *State {
-	if c.RequestID == nil || s.StoredReply(c.Tool, *c.RequestID) != nil {
+	if s.Status != Active || c.RequestID == nil || s.StoredReply(c.Tool, *c.RequestID) != nil {
 		return s
 	}
 	stored := c.stored(r.Reply) // no StepID: it is there for its request_id alone
