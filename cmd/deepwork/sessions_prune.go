@@ -37,18 +37,10 @@ func (a *app) sessionsPruneCommand() *cobra.Command {
 
 func (a *app) prune(ctx context.Context, archive *workflow.Archive, cutoff time.Time, dryRun bool) error {
 	verb := "removed"
-	remove := archive.Prune
 	if dryRun {
-		verb, remove = "would remove", func(ctx context.Context, cutoff time.Time) ([]string, error) {
-			sessions, err := archive.Prunable(ctx, cutoff)
-			ids := make([]string, len(sessions))
-			for i, s := range sessions {
-				ids[i] = s.SessionID
-			}
-			return ids, err
-		}
+		verb = "would remove"
 	}
-	ids, err := remove(ctx, cutoff)
+	ids, err := archive.Prune(ctx, cutoff, dryRun)
 	for _, id := range ids {
 		fmt.Fprintln(a.out, id)
 	}

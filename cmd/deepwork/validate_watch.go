@@ -12,6 +12,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 )
 
 // watch validates again and again until ctx ends. It looks at contents, not at
@@ -153,11 +154,14 @@ func (v *validator) reportStranded(ctx context.Context, file string, old, now *c
 		return err
 	}
 	defer func() { err = errors.Join(err, archive.Close()) }()
-	sessions, err := archive.ActiveIn(ctx, before.Name)
+	sessions, err := archive.List(ctx)
 	if err != nil {
 		return err
 	}
 	for _, s := range sessions {
+		if s.Status != string(machine.Active) || s.JobName != before.Name {
+			continue
+		}
 		if why := stranded(s, after); why != "" {
 			fmt.Fprintf(v.app.out, "%s: strands session %s (%s/%s at step %s): %s; it finishes on the definition it has\n",
 				file, s.SessionID, s.JobName, s.WorkflowName, s.Step, why)

@@ -21,10 +21,9 @@ import (
 // An Archive reads and tends the sessions on disk from outside a server: it is
 // what the command line's `sessions` uses, beside servers that run.
 type Archive struct {
-	root    string
-	log     *slog.Logger
-	read    *fileRecords // read only: changes nothing on disk
-	written *fileRecords // made when something is to be changed
+	root string
+	log  *slog.Logger
+	read *fileRecords // read only: changes nothing on disk
 }
 
 // OpenArchive opens the sessions of the project at root. A project without any
@@ -42,22 +41,12 @@ func OpenArchive(root string, logger *slog.Logger) (*Archive, error) {
 
 // Close releases the archive.
 func (a *Archive) Close() error {
-	var err error
-	if a.written != nil {
-		err = a.written.Close()
-	}
-	return errors.Join(err, a.read.Close())
+	return a.read.Close()
 }
 
+// writable opens what can be changed. The caller closes it.
 func (a *Archive) writable() (*fileRecords, error) {
-	if a.written == nil {
-		w, err := openRecords(a.root, local.Options{Logger: a.log})
-		if err != nil {
-			return nil, err
-		}
-		a.written = w
-	}
-	return a.written, nil
+	return openRecords(a.root, local.Options{Logger: a.log})
 }
 
 // A SessionInfo is a session in a list.
@@ -76,12 +65,14 @@ type SessionInfo struct {
 	OwnerAlive   bool      // it runs, so the session is in use
 	OwnerText    string    // "pid 123 on host …" where it is known
 	Err          error     // why it cannot be read
+
+	definition string // the hash of the one it runs on
 }
 
 // List returns every session, the one that moved last first.
 func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) {
 	var out []SessionInfo
-	alive := map[string]bool{}
+	alive := aliveOnce(a.read)
 	for info, err := range a.read.List() {
 		if err != nil {
 			return nil, fmt.Errorf("listing the sessions: %w", err)
@@ -99,19 +90,14 @@ func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) {
 		}
 		i := SessionInfo{
 			SessionID: s.SessionID, JobName: s.JobName, WorkflowName: s.WorkflowName, Goal: s.Goal,
-			Status: string(s.Status), Step: s.CurrentStepID, Identity: s.Identity,
+			Status: string(s.Status), Step: s.CurrentStepID, Identity: s.Identity, definition: s.Definition.Hash,
 			StartedAt: s.StartedAt, UpdatedAt: s.UpdatedAt, Owner: s.Owner,
 		}
 		if s.ParentSessionID != nil {
 			i.Parent = *s.ParentSessionID
 		}
 		if s.Status == machine.Active && s.Owner != "" {
-			lives, known := alive[s.Owner]
-			if !known {
-				lives = a.read.Alive(s.Owner)
-				alive[s.Owner] = lives
-			}
-			if i.OwnerAlive = lives; lives {
+			if i.OwnerAlive = alive(s.Owner); i.OwnerAlive {
 				i.OwnerText = a.read.Describe(s.Owner)
 			}
 		}
@@ -143,7 +129,7 @@ func (a *Archive) Show(ctx context.Context, id string) (json.RawMessage, error) 
 
 // Abort ends an active session. A server that is running and owns it is asked to;
 // it is refused if that does not answer.
-func (a *Archive) Abort(ctx context.Context, id, reason string, requests store.Requests) error {
+func (a *Archive) Abort(ctx context.Context, id, reason string, requests store.Requests) (err error) {
 	if _, err := a.Read(id); err != nil {
 		return err
 	}
@@ -151,6 +137,7 @@ func (a *Archive) Abort(ctx context.Context, id, reason string, requests store.R
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, w.Close()) }()
 	owner := ""
 	_, err = w.Update(id, func(s *machine.State) (*machine.State, error) {
 		if s.Status != machine.Active {
@@ -179,66 +166,50 @@ func (a *Archive) Abort(ctx context.Context, id, reason string, requests store.R
 	return err
 }
 
-// Prunable returns the sessions that ended before the cutoff.
-func (a *Archive) Prunable(ctx context.Context, cutoff time.Time) ([]SessionInfo, error) {
+// Prune removes the files of sessions that ended before the cutoff, and
+// definitions kept before it that no session needs any more. It returns the
+// sessions' ids. A dry run removes nothing.
+func (a *Archive) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (ids []string, err error) {
 	all, err := a.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(s SessionInfo) bool {
-		ended := s.Status == string(machine.Completed) || s.Status == string(machine.Aborted)
-		return !ended || !s.UpdatedAt.Before(cutoff)
-	}), nil
-}
-
-// Prune removes the files of sessions that ended before the cutoff, and
-// definitions kept before it that no session needs any more. It returns the
-// sessions' ids.
-func (a *Archive) Prune(ctx context.Context, cutoff time.Time) ([]string, error) {
-	old, err := a.Prunable(ctx, cutoff)
-	if err != nil {
-		return nil, err
+	var old []string
+	for _, s := range all {
+		if (s.Status == string(machine.Completed) || s.Status == string(machine.Aborted)) && s.UpdatedAt.Before(cutoff) {
+			old = append(old, s.SessionID)
+		}
+	}
+	if dryRun {
+		return old, nil
 	}
 	w, err := a.writable()
 	if err != nil {
 		return nil, err
 	}
-	var removed []string
-	for _, s := range old {
-		if err := w.Remove(ctx, s.SessionID); err != nil {
-			return removed, fmt.Errorf("removing session %s: %w", s.SessionID, err)
+	defer func() { err = errors.Join(err, w.Close()) }()
+	for i, id := range old {
+		if err := w.Remove(ctx, id); err != nil {
+			return old[:i], fmt.Errorf("removing session %s: %w", id, err)
 		}
-		removed = append(removed, s.SessionID)
-		notes, err := filepath.Glob(filepath.Join(TmpDir(a.root), "quality_review_"+s.SessionID+"_*.md"))
+		notes, err := filepath.Glob(filepath.Join(TmpDir(a.root), "quality_review_"+id+"_*.md"))
 		for _, path := range notes {
 			err = errors.Join(err, os.Remove(path))
 		}
 		if err != nil {
-			return removed, fmt.Errorf("removing the review files of session %s: %w", s.SessionID, err)
+			return old[:i+1], fmt.Errorf("removing the review files of session %s: %w", id, err)
 		}
+	}
+	if all, err = a.List(ctx); err != nil {
+		return old, err
 	}
 	needed := map[string]bool{}
-	for info, err := range a.read.List() {
-		if err != nil {
-			return removed, fmt.Errorf("listing the sessions: %w", err)
+	for _, s := range all {
+		if s.Err != nil {
+			return old, nil // what an unreadable session needs is not known: keep every definition
 		}
-		s, err := a.read.Load(info.ID)
-		if err != nil {
-			return removed, nil // what an unreadable session needs is not known: keep every definition
-		}
-		needed[s.Definition.Hash] = true
+		needed[s.definition] = true
 	}
 	_, err = w.PruneDefinitions(ctx, cutoff, func(hash string) bool { return needed[hash] })
-	return removed, err
-}
-
-// ActiveIn lists the active sessions that run a job, for `validate --watch`.
-func (a *Archive) ActiveIn(ctx context.Context, jobName string) ([]SessionInfo, error) {
-	all, err := a.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(all, func(s SessionInfo) bool {
-		return s.Status != string(machine.Active) || s.JobName != jobName
-	}), nil
+	return old, err
 }

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,10 +83,7 @@ func (d *jobDefinitions) Current(ctx context.Context, s *machine.State) (*machin
 func (d *jobDefinitions) Texts(def *machine.Definition, entry job.Entry) (machine.Instructions, error) {
 	if def.Kept {
 		texts, err := def.KeptTexts(entry)
-		if err != nil {
-			return nil, err
-		}
-		return texts, fits(def, entry, texts)
+		return texts, cmp.Or(err, fits(def, entry, texts))
 	}
 	texts := make(machine.Instructions, len(entry))
 	for _, id := range entry {
@@ -145,24 +143,20 @@ func (d *jobDefinitions) Keep(def *machine.Definition, texts machine.Instruction
 	return &next, nil
 }
 
-// have tells whether the kept definition is known to hold these texts.
+// have reports whether the kept definition holds these texts.
 func (d *jobDefinitions) have(hash string, texts machine.Instructions) bool {
 	d.mu.Lock()
-	digests, ok := d.known[hash]
+	known, ok := d.known[hash]
 	d.mu.Unlock()
 	if !ok {
-		data, err := d.records.Definition(hash)
+		def, err := d.kept(machine.DefinitionRef{Hash: hash})
 		if err != nil {
 			return false
 		}
-		def, err := machine.DecodeBundle(machine.DefinitionRef{Hash: hash}, data)
-		if err != nil {
-			return false
-		}
-		digests = d.learn(hash, def.Texts)
+		known = d.learn(hash, def.Texts)
 	}
 	for id, text := range texts {
-		if digests[id] != machine.Digest(text) {
+		if known[id] != machine.Digest(text) {
 			return false
 		}
 	}

@@ -63,7 +63,7 @@ type keptDefinition struct {
 
 func (i *inspection) run(ctx context.Context) error {
 	inUse := 0
-	alive := map[string]bool{}
+	alive := aliveOnce(i.records)
 	for info, err := range i.records.List() {
 		if err != nil {
 			return err
@@ -72,15 +72,7 @@ func (i *inspection) run(ctx context.Context) error {
 			return err
 		}
 		s := i.session(info.ID)
-		if s == nil || s.Status != machine.Active || s.Owner == "" {
-			continue
-		}
-		lives, asked := alive[s.Owner]
-		if !asked {
-			lives = i.records.Alive(s.Owner)
-			alive[s.Owner] = lives
-		}
-		if lives {
+		if s != nil && s.Status == machine.Active && s.Owner != "" && alive(s.Owner) {
 			inUse++
 		}
 	}

@@ -73,80 +73,78 @@ func openRecords(root string, o local.Options) (*fileRecords, error) {
 	return &fileRecords{files, root, storeTimeout}, nil
 }
 
-// bounded returns a context for a call to the store.
-func (r *fileRecords) bounded() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), r.timeout)
+// within calls f with a context that ends after a time.
+func within[R any](d time.Duration, f func(context.Context) (R, error)) (R, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	return f(ctx)
+}
+
+// write has do write a state, once the call that made it is in the index of request
+// ids. An error of do comes back as it is.
+func (r *fileRecords) write(s *machine.State, do func(ctx context.Context, id string, body []byte) error) error {
+	body, err := s.Encode()
+	if err != nil {
+		return err
+	}
+	_, err = within(r.timeout, func(ctx context.Context) (struct{}, error) {
+		if err := r.note(ctx, s); err != nil {
+			return struct{}{}, err
+		}
+		return struct{}{}, do(ctx, s.SessionID, body)
+	})
+	return err
 }
 
 func (r *fileRecords) Create(s *machine.State) error {
-	body, err := s.Encode()
-	if err != nil {
+	err := r.write(s, func(ctx context.Context, id string, body []byte) error {
+		err := r.Store.Create(ctx, id, body)
+		if errors.Is(err, store.ErrUnsynced) {
+			err = errors.Join(err, r.Remove(ctx, id)) // it must not be there after the call was refused
+		}
+		return err
+	})
+	if err == nil || errors.Is(err, store.ErrExists) || session.CodeOf(err) != "" {
 		return err
 	}
-	ctx, cancel := r.bounded()
-	defer cancel()
-	if err := r.note(ctx, s); err != nil {
-		return err
-	}
-	switch err := r.Store.Create(ctx, s.SessionID, body); {
-	case err == nil, errors.Is(err, store.ErrExists):
-		return err
-	case errors.Is(err, store.ErrUnsynced):
-		// It must not be there after the call was refused.
-		return notSaved(s.SessionID, errors.Join(err, r.Remove(ctx, s.SessionID)))
-	default:
-		return notSaved(s.SessionID, err)
-	}
+	return notSaved(s.SessionID, err)
 }
 
 func (r *fileRecords) Save(s *machine.State) error {
-	body, err := s.Encode()
-	if err != nil {
+	err := r.write(s, func(ctx context.Context, id string, body []byte) error {
+		err := r.Write(ctx, id, body)
+		if errors.Is(err, store.ErrUnsynced) {
+			err = r.Write(ctx, id, body) // it is in place; once more, so that it stays
+		}
 		return err
-	}
-	ctx, cancel := r.bounded()
-	defer cancel()
-	if err := r.note(ctx, s); err != nil {
-		return err
-	}
-	err = r.Write(ctx, s.SessionID, body)
-	if errors.Is(err, store.ErrUnsynced) {
-		err = r.Write(ctx, s.SessionID, body) // it is in place; once more, so that it stays
-	}
+	})
+	text := "Session '%s' may have moved or not: %v. Call get_step to see where the session is."
 	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, store.ErrPending):
-		return session.NotNow(codeUncertain,
-			"Session '%s' may have moved or not: %v. Call get_step to see where the session is.", s.SessionID, err).
-			With("session_id", s.SessionID).Because(err)
+	case err == nil || session.CodeOf(err) != "": // of note
+		return err
 	case errors.Is(err, store.ErrUnsynced):
-		return session.NotNow(codeUncertain,
-			"Session '%s' may have moved or not: its record was written, but the disk did not confirm it (%v). Mend that, then call get_step to see where the session is.", s.SessionID, err).
-			With("session_id", s.SessionID).Because(err)
+		text = "Session '%s' may have moved or not: its record was written, but the disk did not confirm it (%v). Mend that, then call get_step to see where the session is."
+	case !errors.Is(err, store.ErrPending):
+		return notSaved(s.SessionID, err)
 	}
-	return notSaved(s.SessionID, err)
+	return session.NotNow(codeUncertain, text, s.SessionID, err).With("session_id", s.SessionID).Because(err)
 }
 
 // Release takes a write that the disk did not confirm for made: after a crash
 // this server is gone, and the record free, whichever of the two is there.
 func (r *fileRecords) Release(s *machine.State) error {
-	body, err := s.Encode()
-	if err != nil {
-		return err
+	err := r.write(s, r.Write)
+	if errors.Is(err, store.ErrUnsynced) {
+		return nil
 	}
-	ctx, cancel := r.bounded()
-	defer cancel()
-	if err := r.Write(ctx, s.SessionID, body); err != nil && !errors.Is(err, store.ErrUnsynced) {
-		return err
-	}
-	return nil
+	return err
 }
 
-func (r *fileRecords) Peek(id string) (*machine.State, error) {
-	ctx, cancel := r.bounded()
-	defer cancel()
-	body, err := r.Store.Peek(ctx, id)
+func (r *fileRecords) Peek(id string) (*machine.State, error) { return r.read(id, r.Store.Peek) }
+
+// read reads a record, as the store's Read or Peek does.
+func (r *fileRecords) read(id string, do func(context.Context, string) ([]byte, error)) (*machine.State, error) {
+	body, err := within(r.timeout, func(ctx context.Context) ([]byte, error) { return do(ctx, id) })
 	if err != nil {
 		return nil, r.unreadable(id, err)
 	}
@@ -154,47 +152,55 @@ func (r *fileRecords) Peek(id string) (*machine.State, error) {
 }
 
 func (r *fileRecords) Load(id string) (*machine.State, error) {
-	ctx, cancel := r.bounded()
-	defer cancel()
-	body, err := r.Read(ctx, id)
-	if err != nil {
-		return nil, r.unreadable(id, err)
-	}
-	s, err := r.decode(id, body)
+	s, err := r.read(id, r.Read)
 	// An active session is written again by the server that takes it up. One that has
 	// ended is reported as it is: another server may have ended it just now.
 	if err == nil && s.Status != machine.Active && s.Owner != r.Server() {
-		if err := r.Settle(ctx); err != nil {
-			return nil, r.unreadable(id, err)
-		}
+		return within(r.timeout, func(ctx context.Context) (*machine.State, error) {
+			if err := r.Settle(ctx); err != nil {
+				return nil, r.unreadable(id, err)
+			}
+			return s, nil
+		})
 	}
 	return s, err
 }
 
 func (r *fileRecords) Update(id string, change func(*machine.State) (*machine.State, error)) (*machine.State, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*r.timeout)
-	defer cancel()
-	var now *machine.State
-	err := r.Store.Update(ctx, id, func(body []byte) ([]byte, error) {
-		s, err := r.decode(id, body)
+	return within(2*r.timeout, func(ctx context.Context) (*machine.State, error) {
+		var now *machine.State
+		err := r.Store.Update(ctx, id, func(body []byte) ([]byte, error) {
+			s, err := r.decode(id, body)
+			if err != nil {
+				return nil, err
+			}
+			now = s
+			next, err := change(s)
+			if err != nil || next == nil {
+				return nil, err
+			}
+			now = next
+			return next.Encode()
+		})
 		if err != nil {
-			return nil, err
+			return nil, r.unreadable(id, err)
 		}
-		now = s
-		next, err := change(s)
-		if err != nil || next == nil {
-			return nil, err
-		}
-		now = next
-		if err := r.note(ctx, next); err != nil {
-			return nil, err
-		}
-		return next.Encode()
+		return now, nil
 	})
-	if err != nil {
-		return nil, r.unreadable(id, err)
+}
+
+// aliveOnce returns a function that reports whether a server lives, and looks only once
+// at each.
+func aliveOnce(r records) func(server string) bool {
+	known := map[string]bool{}
+	return func(server string) bool {
+		lives, ok := known[server]
+		if !ok {
+			lives = r.Alive(server)
+			known[server] = lives
+		}
+		return lives
 	}
-	return now, nil
 }
 
 // note enters the call that a transition carries out, which is in its last reply, into
@@ -214,29 +220,25 @@ func (r *fileRecords) note(ctx context.Context, s *machine.State) error {
 }
 
 func (r *fileRecords) FindRequest(k store.Key) ([]string, error) {
-	ctx, cancel := r.bounded()
-	defer cancel()
-	return r.Store.FindRequest(ctx, k)
+	return within(r.timeout, func(ctx context.Context) ([]string, error) { return r.Store.FindRequest(ctx, k) })
 }
 
 func (r *fileRecords) List() iter.Seq2[store.Info, error] { return r.Store.List(context.Background()) }
 
 func (r *fileRecords) PutDefinition(hash string, data []byte) error {
-	ctx, cancel := r.bounded()
-	defer cancel()
-	return r.Store.PutDefinition(ctx, hash, data)
+	_, err := within(r.timeout, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, r.Store.PutDefinition(ctx, hash, data)
+	})
+	return err
 }
 
 func (r *fileRecords) Definition(hash string) ([]byte, error) {
-	ctx, cancel := r.bounded()
-	defer cancel()
-	return r.Store.Definition(ctx, hash)
+	return within(r.timeout, func(ctx context.Context) ([]byte, error) { return r.Store.Definition(ctx, hash) })
 }
 
 func (r *fileRecords) Close() error {
-	ctx, cancel := r.bounded()
-	defer cancel()
-	return r.Store.Close(ctx)
+	_, err := within(r.timeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, r.Store.Close(ctx) })
+	return err
 }
 
 // decode reads a body whose checksum is right. One that is no session all the

@@ -145,7 +145,7 @@ func (e *Engine) resumable(ctx context.Context, identity string, most int) (foun
 		infos = append(infos, info)
 	}
 	slices.SortFunc(infos, func(a, b store.Info) int { return b.ModTime.Compare(a.ModTime) })
-	alive := map[string]bool{e.records.Server(): false}
+	alive := aliveOnce(e.records)
 	tried := 0
 	for _, info := range infos {
 		if e.cache.skip(info, identity) {
@@ -166,12 +166,7 @@ func (e *Engine) resumable(ctx context.Context, identity string, most int) (foun
 			e.cache.add(info, s)
 			continue
 		}
-		elsewhere, known := alive[s.Owner]
-		if !known {
-			elsewhere = e.records.Alive(s.Owner)
-			alive[s.Owner] = elsewhere
-		}
-		if elsewhere {
+		if s.Owner != e.records.Server() && alive(s.Owner) {
 			continue
 		}
 		if len(found) == most {
