@@ -29,19 +29,14 @@ type conn struct {
 // A wire carries a client's requests. It can be cut, as if the client's process had died:
 // without a farewell.
 type wire struct {
-	over  *http.Transport
-	token string
-	cut   atomic.Bool
+	over *http.Transport
+	cut  atomic.Bool
 }
 
 // RoundTrip implements http.RoundTripper.
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if w.cut.Load() {
 		return nil, errVanished
-	}
-	if w.token != "" {
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+w.token)
 	}
 	return w.over.RoundTrip(r)
 }
@@ -56,7 +51,7 @@ func connect(ctx context.Context, p *process, version string, mortal bool) (*con
 	if p.stdio != nil {
 		return &conn{session: p.stdio}, nil
 	}
-	w := &wire{over: &http.Transport{MaxIdleConnsPerHost: 32}, token: p.token}
+	w := &wire{over: &http.Transport{MaxIdleConnsPerHost: 32}}
 	over := &mcp.StreamableClientTransport{Endpoint: p.url, HTTPClient: &http.Client{Transport: w}}
 	if mortal {
 		over.MaxRetries, over.DisableStandaloneSSE = -1, true

@@ -112,30 +112,32 @@ func sessionsIn(root string) (ids, damaged []string, err error) {
 }
 
 // judge compares the session files with the history, in which each is one more read of
-// its session, and checks the history. others are sessions that were there before. It
-// returns how many it compared. No server may run.
-func (w *world) judge(others []string, dir string) (int, error) {
+// its session, and checks the history. It returns how many it compared. No server may run.
+func (w *world) judge(dir string) (int, error) {
 	ids, damaged, err := sessionsIn(w.root)
 	if err != nil {
 		return 0, err
 	}
 	h := w.history
 	for _, name := range damaged {
-		if id := strings.SplitN(name+"___", "_", 4)[2]; !h.isDamaged(id) && !slices.Contains(others, name) {
+		if id := strings.SplitN(name+"___", "_", 4)[2]; !h.isDamaged(id) {
 			h.fault("a file that cannot be read", "%s was set aside as damaged", name)
 		}
 	}
 	compared, there := 0, map[string][]string{} // ids, by goal
 	for _, id := range ids {
-		if slices.Contains(others, id) || h.isDamaged(id) {
+		if h.isDamaged(id) {
 			continue
 		}
 		compared++
 		r, err := readRecord(w.root, id)
+		s := h.sessions[id]
 		if err != nil {
 			h.fault("a file that cannot be read", "session %s: %v", id, err)
-			r.Goal = h.goal(id)
-		} else if s := h.sessions[id]; s != nil {
+			if s != nil {
+				r.Goal = s.start.Goal
+			}
+		} else if s != nil {
 			h.add(-1, id, input{Tool: "file"}, h.now(), r.state(), h.now())
 			w.judgeRecord(s, r)
 		} else if e := h.effects["session"][r.Goal]; e != nil && e.job != r.Job {
@@ -146,13 +148,6 @@ func (w *world) judge(others []string, dir string) (int, error) {
 	h.once("session", there, func(_ string, e *effect) bool { return e.id != "" && !h.isDamaged(e.id) })
 	h.check(dir)
 	return compared, nil
-}
-
-func (h *history) goal(id string) string {
-	if s := h.sessions[id]; s != nil {
-		return s.start.Goal
-	}
-	return ""
 }
 
 // judgeRecord judges what of a file no model does: what does not change, the definition,

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,7 +20,6 @@ import (
 // meanwhile, and a judge that compares every session file with what the clients were told.
 type load struct {
 	*world
-	path, url, tokenFile, token                 string
 	Connections, Depth, Servers, Sessions, Idle int
 	Duration                                    time.Duration
 	Edit, Bench, Strict                         bool
@@ -39,9 +37,6 @@ type load struct {
 // flags are the flags of the subcommand.
 func (l *load) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("load", flag.ContinueOnError)
-	f.StringVar(&l.path, "path", "", "with -url: the `folder` of that server's project, on this machine")
-	f.StringVar(&l.url, "url", "", "a server that runs, as http://127.0.0.1:8000/mcp (default: start one)")
-	f.StringVar(&l.tokenFile, "token-file", "", "`file` with the token for that server")
 	f.IntVar(&l.Connections, "connections", 64, "clients at work at once")
 	f.IntVar(&l.Depth, "depth", 8, "sessions in each stack")
 	f.IntVar(&l.group, "group", 4, "concurrent steps in each workflow")
@@ -72,13 +67,8 @@ func (l *load) valid() error {
 			return fmt.Errorf("--%s %v: %v to %v is possible", n.name, n.value, n.low, n.high)
 		}
 	}
-	switch {
-	case l.url == "" && (l.path != "" || l.tokenFile != ""):
-		return errors.New("--token-file and --path go with --url; give it, or leave them out")
-	case l.Idle == 0 && l.stateless && l.Servers > 1:
+	if l.Idle == 0 && l.stateless && l.Servers > 1 {
 		return errors.New("--stateless and --servers 2 do not go together: work moves when a connection ends, and there is none")
-	case l.url != "" && l.Servers != 1:
-		return errors.New("--url and --servers 2 do not go together: of a server that runs already there is one")
 	}
 	return nil
 }
@@ -108,13 +98,6 @@ func runLoad(ctx context.Context, args []string, stdout, stderr io.Writer) (figu
 	if err := parse(l.flags(), args, stderr, l.valid); err != nil {
 		return nil, err
 	}
-	if l.tokenFile != "" {
-		data, err := os.ReadFile(l.tokenFile)
-		if err != nil {
-			return nil, fmt.Errorf("reading the token: %w", err)
-		}
-		l.token = strings.TrimSpace(string(data))
-	}
 	if l.temp, err = os.MkdirTemp("", "deepwork-load-"); err != nil {
 		return nil, fmt.Errorf("making a folder for the load: %w", err)
 	}
@@ -124,21 +107,6 @@ func runLoad(ctx context.Context, args []string, stdout, stderr io.Writer) (figu
 	}
 	if l.Idle > 0 {
 		return l.figures, l.idle(ctx)
-	}
-	if l.url != "" {
-		if l.root = l.path; l.path == "" {
-			l.root = "."
-		}
-		for _, path := range laidOut(l.root) {
-			if _, err := os.Lstat(path); err == nil {
-				return nil, fmt.Errorf("%s is there already, and a load would write over it: remove it first, or give another project", path)
-			}
-		}
-		defer func() {
-			for _, path := range laidOut(l.root) {
-				err = errors.Join(err, os.RemoveAll(path))
-			}
-		}()
 	}
 	return l.figures, l.run(ctx)
 }
@@ -159,16 +127,9 @@ func loadConfig(idle time.Duration) string {
 
 // run puts the load on, judges and reports.
 func (l *load) run(ctx context.Context) error {
-	config := loadConfig(idleTimeout)
-	if l.url != "" {
-		config = "" // it is somebody else's
-	}
-	if err := errors.Join(layOut(l.root, config), l.writeJobs()); err != nil {
-		return fmt.Errorf("laying out the project: %w", err)
-	}
-	ids, damaged, err := sessionsIn(l.root)
+	err := errors.Join(layOut(l.root, loadConfig(idleTimeout)), l.writeJobs())
 	if err != nil {
-		return fmt.Errorf("listing the sessions that there are: %w", err)
+		return fmt.Errorf("laying out the project: %w", err)
 	}
 	var before, after yardstick
 	if l.Bench {
@@ -190,10 +151,8 @@ func (l *load) run(ctx context.Context) error {
 		}
 		rep.yard = yardstick{(before.echoes + after.echoes) / 2, (before.writes + after.writes) / 2}
 	}
-	if len(slices.Compact(append(ids, damaged...))) == 0 { // else what is wrong may be older
-		l.verify(context.WithoutCancel(ctx), "at the end")
-	}
-	if rep.checked, err = l.judge(append(ids, damaged...), l.temp); err != nil {
+	l.verify(context.WithoutCancel(ctx), "at the end")
+	if rep.checked, err = l.judge(l.temp); err != nil {
 		return fmt.Errorf("judging the session files: %w", err)
 	}
 	l.report(rep)
@@ -210,10 +169,6 @@ func (l *load) startServers(ctx context.Context) error {
 	for n := range l.Servers {
 		s := newServer(n, true)
 		l.servers = append(l.servers, s)
-		if l.url != "" {
-			s.serve(&process{url: l.url, token: l.token, ended: make(chan struct{})})
-			continue
-		}
 		if err := l.world.run(ctx, s, fault.Plan{}, "--toolsets", "workflows"); err != nil {
 			return fmt.Errorf("starting server %d: %w", n+1, err)
 		}
@@ -231,9 +186,6 @@ func (l *load) stopServers() error {
 		p, _ := s.current()
 		if p == nil {
 			errs = append(errs, fmt.Errorf("server %d has ended by itself", s.number+1))
-			continue
-		}
-		if p.cmd == nil {
 			continue
 		}
 		errs = append(errs, p.stop())

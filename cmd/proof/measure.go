@@ -169,9 +169,6 @@ func memoryOf(ctx context.Context, p *process) (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("asking for the metrics: %w", err)
 	}
-	if p.token != "" {
-		req.Header.Set("Authorization", "Bearer "+p.token)
-	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, fmt.Errorf("asking for the metrics: %w", err)
@@ -245,22 +242,12 @@ const (
 // idle measures the memory of connections that do nothing: on a deepwork server,
 // then on one of the bare SDK.
 func (l *load) idle(ctx context.Context) error {
-	ours := &process{url: l.url, token: l.token}
-	if l.url == "" {
-		if err := layOut(l.root, loadConfig(time.Hour)); err != nil {
-			return fmt.Errorf("laying out the project: %w", err)
-		}
-		l.Servers = 1
-		if err := l.startServers(ctx); err != nil {
-			return err
-		}
-		ours, _ = l.servers[0].current()
+	l.Servers = 1
+	if err := errors.Join(layOut(l.root, loadConfig(time.Hour)), l.startServers(ctx)); err != nil {
+		return err
 	}
-	each, err := l.perConnection(ctx, ours)
-	if ours.cmd != nil {
-		err = errors.Join(err, ours.stop())
-	}
-	if err != nil {
+	each, err := l.perConnection(ctx, l.servers[0].process)
+	if err = errors.Join(err, l.stopServers()); err != nil {
 		return err
 	}
 	echo, err := l.startEcho(ctx)

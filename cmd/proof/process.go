@@ -24,14 +24,13 @@ const (
 
 // A process is one that was started here, such as a server.
 type process struct {
-	where *server // nil of those that are no deepwork servers
-	url   string  // "" of one over stdio
-	token string
+	where *server            // nil of those that are no deepwork servers
+	url   string             // "" of one over stdio
 	stdio *mcp.ClientSession // of one over stdio: all clients share it
 
-	cmd    *exec.Cmd // nil: it runs already and is somebody else's
-	log    string    // the file with its stderr
-	offset int64     // where that begins in the file
+	cmd    *exec.Cmd
+	log    string // the file with its stderr
+	offset int64  // where that begins in the file
 	stdin  io.Closer
 	ended  chan struct{} // closed when the process has ended
 	err    error         // set before that

@@ -32,14 +32,11 @@ const outputFiles = 64
 // outputPath is one of them, relative to the project.
 func outputPath(n int) string { return "load_outputs/" + strconv.Itoa(n) + ".md" }
 
-// layOut writes the outputs that steps can name and, if it is not "", the config.
+// layOut writes the config and the outputs that steps can name.
 func layOut(root, config string) error {
-	files := map[string]string{}
+	files := map[string]string{".deepwork/config.yml": config}
 	for n := range outputFiles {
 		files[outputPath(n)] = fmt.Sprintf("Output %d.\n", n)
-	}
-	if config != "" {
-		files[".deepwork/config.yml"] = config
 	}
 	return writeFiles(root, files)
 }
@@ -56,15 +53,6 @@ func writeFiles(root string, files map[string]string) error {
 		}
 	}
 	return nil
-}
-
-// laidOut are the folders in a project that layOut and an editor make.
-func laidOut(root string) []string {
-	all := []string{filepath.Join(root, "load_outputs")}
-	for _, job := range jobNames {
-		all = append(all, jobDir(root, job))
-	}
-	return all
 }
 
 // The common info of a job is the last key of its job.yml, so that less than the

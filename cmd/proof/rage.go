@@ -196,7 +196,7 @@ func (s *simulation) end(ctx context.Context) error {
 		return err
 	}
 	s.stop(p)
-	if _, err := s.judge(nil, s.dir); err != nil {
+	if _, err := s.judge(s.dir); err != nil {
 		return err
 	}
 	if err := errors.Join(s.clear(), s.judgeExecutions(), s.judgeBoard(ctx)); err != nil {
