@@ -67,7 +67,7 @@ func typesAndLengths(s *jsonschema.Schema) {
 // decode fills args, a pointer to a struct, from the arguments of a call. What does not
 // fit the schema is a ToolError that names every fault; null for an optional argument
 // is the same as leaving it out.
-func (a arguments) decode(raw json.RawMessage, args any) *session.Error {
+func (a arguments) decode(raw json.RawMessage, args any) (map[string]any, *session.Error) {
 	if jsontext.IsNull(raw) {
 		raw = json.RawMessage("{}")
 	}
@@ -76,15 +76,15 @@ func (a arguments) decode(raw json.RawMessage, args any) *session.Error {
 		err = a.check.Validate(given)
 	}
 	if wrong, ok := errors.AsType[*schema.Error](err); ok || len(tooLarge) > 0 {
-		return a.refuse(tooLarge, wrong)
+		return nil, a.refuse(tooLarge, wrong)
 	}
 	if err == nil {
 		err = json.Unmarshal(raw, args)
 	}
 	if err != nil {
-		return session.Wrong("invalid_arguments", "The arguments of %s are not usable: %v. %s", a.tool, err, a.usage())
+		return nil, session.Wrong("invalid_arguments", "The arguments of %s are not usable: %v. %s", a.tool, err, a.usage())
 	}
-	return nil
+	return given, nil
 }
 
 // members decodes the arguments that are not null. A name that is given twice is an
@@ -192,7 +192,7 @@ func (a arguments) usage() string {
 
 // Decode fills args as a tool of that input schema would. subject names what is called.
 func Decode(subject string, input *jsonschema.Schema, raw json.RawMessage, args any) error {
-	if fault := newArguments(subject, input, nil, nil).decode(raw, args); fault != nil {
+	if _, fault := newArguments(subject, input, nil, nil).decode(raw, args); fault != nil {
 		return fault
 	}
 	return nil

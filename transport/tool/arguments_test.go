@@ -12,7 +12,7 @@ import (
 func TestArgumentGivenTwice(t *testing.T) {
 	check := newArguments("get_step", InputSchema(SessionID()), nil, nil)
 	var args struct{}
-	if err := check.decode(json.RawMessage(`{"session_id":"a","session_id":"b"}`), &args); err == nil || !strings.Contains(err.Message, "twice") {
+	if _, err := check.decode(json.RawMessage(`{"session_id":"a","session_id":"b"}`), &args); err == nil || !strings.Contains(err.Message, "twice") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -22,10 +22,10 @@ func TestUnlistedArguments(t *testing.T) {
 	input := InputSchema(Optional("a", 10, "A."))
 	b := newArguments("t", input, nil, []Property{{"b", false, &jsonschema.Schema{Type: "string", Description: "B."}}})
 	var got struct{ B string }
-	if fault := b.decode(json.RawMessage(`{"b":"x"}`), &got); fault != nil || got.B != "x" {
+	if _, fault := b.decode(json.RawMessage(`{"b":"x"}`), &got); fault != nil || got.B != "x" {
 		t.Errorf("%v, %+v", fault, got)
 	}
-	if fault := newArguments("t", input, nil, nil).decode(json.RawMessage(`{"b":"x"}`), &got); fault == nil {
+	if _, fault := newArguments("t", input, nil, nil).decode(json.RawMessage(`{"b":"x"}`), &got); fault == nil {
 		t.Error("the schema itself was changed")
 	}
 }
@@ -41,7 +41,7 @@ func FuzzArguments(f *testing.F) {
 			Outputs json.RawMessage
 			Notes   *string
 		}
-		err := check.decode(json.RawMessage(raw), &args)
+		_, err := check.decode(json.RawMessage(raw), &args)
 		if err == nil && (len(args.Outputs) == 0 || string(args.Outputs) == "null") {
 			t.Errorf("%q was accepted without outputs", raw)
 		}

@@ -41,19 +41,17 @@ type Caller struct {
 	Workflows WorkflowCaller
 }
 
-// A Tool is one MCP tool: A is the struct of its arguments, decoded by their json
-// tags, and R its reply, a pointer to a struct.
-type Tool[A, R any] struct {
+// A Tool describes one MCP tool.
+type Tool struct {
 	Name, Title string
 	Description string // for the agent: when to call it, what comes back, what to do then
 	Hints       Hints
-	Input       *jsonschema.Schema
-	Output      *jsonschema.Schema
-	Session     func(*A) *string // the session_id among the arguments; nil if it has none
-	Free        []string         // arguments whose values Call checks
-	Unlisted    []Property       // arguments that are accepted, and that no schema lists
-	Call        func(context.Context, *Caller, A) (R, error)
-	Outcome     func(R) string // for the log; nil means "ok"
+	Input       *jsonschema.Schema     // nil means no arguments
+	Output      *jsonschema.Schema     // nil means that of the reply's type
+	Session     string                 // the argument that names a session, for the log
+	Free        []string               // arguments whose values the call checks
+	Unlisted    []Property             // arguments that are accepted, and that no schema lists
+	Outcome     func(reply any) string // for the log; nil means "ok"
 
 	// Recheck says, of a tool that changes something, how a caller whose call was cut
 	// short or broke finds out what it did.
@@ -71,9 +69,13 @@ type Hints struct {
 // NoArgs are the arguments of a tool that has none.
 type NoArgs struct{}
 
-// Add registers a tool. A schema that cannot be made is a bug in the program, and
-// panics.
-func Add[A, R any](s *Set, t Tool[A, *R]) {
+// Add registers a tool that call carries out. A is the struct of its arguments, decoded
+// by their json tags, and R that of its reply. A schema that cannot be made is a bug in
+// the program, and panics.
+func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, error)) {
+	if t.Input == nil {
+		t.Input = InputSchema()
+	}
 	if t.Output == nil {
 		t.Output = OutputSchema[R](Words{})
 	}
@@ -91,13 +93,13 @@ func Add[A, R any](s *Set, t Tool[A, *R]) {
 	s.register(listed, Remedies{t.Hints.ReadOnly, t.Recheck, t.Smaller}, func(ctx context.Context, c *Caller, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		var args A
 		return s.Serve(ctx, c, req, CallLog{Tool: t.Name}, func(log *CallLog) *session.Error {
-			fault := check.decode(req.Params.Arguments, &args)
-			if t.Session != nil {
-				log.session = t.Session(&args)
+			given, fault := check.decode(req.Params.Arguments, &args)
+			if id, ok := given[t.Session].(string); ok {
+				log.session = &id
 			}
 			return fault
 		}, func(ctx context.Context) (any, string, error) {
-			reply, err := t.Call(ctx, c, args)
+			reply, err := call(ctx, c, args)
 			if err != nil || t.Outcome == nil {
 				return reply, "ok", err
 			}

@@ -59,11 +59,14 @@ func Add(s *tool.Set, engine Engine, workspace Workspace) {
 	}
 }
 
-// call makes the Call of a tool of a method.
-func call[A, R any](e Engine, method func(Engine, context.Context, string, A) (R, error)) func(context.Context, *tool.Caller, A) (R, error) {
-	return func(ctx context.Context, c *tool.Caller, args A) (R, error) {
-		return method(e, ctx, c.Identity, args)
+// add registers the tool of a method.
+func add[A, R any](s *tool.Set, e Engine, method func(Engine, context.Context, string, A) (*R, error), t tool.Tool) {
+	if t.Output == nil {
+		t.Output = outputSchema[R]()
 	}
+	tool.Add(s, t, func(ctx context.Context, c *tool.Caller, args A) (*R, error) {
+		return method(e, ctx, c.Identity, args)
+	})
 }
 
 // smallerPage is the Smaller of tools that list.

@@ -10,7 +10,7 @@ import (
 // addFollowUp registers follow_up (seed 004, "follow_up targeting" and "MCP
 // follow-up tool").
 func addFollowUp(s *tool.Set, e Engine) {
-	tool.Add(s, tool.Tool[attempt.FollowUpArgs, *attempt.FollowUpReply]{
+	add(s, e, Engine.FollowUp, tool.Tool{
 		Name: "follow_up", Title: "Follow up an attempt",
 		Description: "Tells the agent of an attempt more, in the same conversation and the same worktree. Give attempt_id (its latest session is meant) or session_id, not both.\n\n" +
 			"- send: runs at once; refused while the agent runs.\n" +
@@ -28,9 +28,8 @@ func addFollowUp(s *tool.Set, e Engine) {
 		// Earlier clients call an attempt a workspace (DESIGN "Task board").
 		Unlisted: []tool.Property{tool.Optional("workspace_id", tool.MaxName, "Another name for attempt_id.")},
 		Output:   followUpSchema(),
-		Session:  func(a *attempt.FollowUpArgs) *string { return a.SessionID },
-		Outcome:  func(r *attempt.FollowUpReply) string { return r.Status },
-		Call:     call(e, Engine.FollowUp),
+		Session:  "session_id",
+		Outcome:  func(r any) string { return r.(*attempt.FollowUpReply).Status },
 		Recheck:  "call get_attempt to see what its agent does and what is queued",
 	})
 }

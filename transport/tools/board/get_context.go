@@ -9,15 +9,12 @@ import (
 
 // addGetContext registers get_context (seed 004, "Workspace context data").
 func addGetContext(s *tool.Set, w Workspace) {
-	tool.Add(s, tool.Tool[tool.NoArgs, *attempt.ContextReply]{
+	add(s, nil, func(_ Engine, ctx context.Context, _ string, _ tool.NoArgs) (*attempt.ContextReply, error) {
+		return w.GetContext(ctx)
+	}, tool.Tool{
 		Name: "get_context", Title: "Get the context of this workspace",
 		Description: "Tells which project, task and attempt this workspace belongs to, on which branch and repositories it works, and where the workflow stands that the " +
 			"task asks for. Call it first when you begin to work here; if workflow_session_id is not null, get_step with it gives the current step.",
-		Hints:  tool.Hints{ReadOnly: true, Idempotent: true},
-		Input:  tool.InputSchema(),
-		Output: outputSchema[attempt.ContextReply](),
-		Call: func(ctx context.Context, _ *tool.Caller, _ tool.NoArgs) (*attempt.ContextReply, error) {
-			return w.GetContext(ctx)
-		},
+		Hints: tool.Hints{ReadOnly: true, Idempotent: true},
 	})
 }

@@ -30,7 +30,7 @@ func (r *calledReply) MarshalJSON() ([]byte, error) { return jsontext.Encode(r.v
 // addCallWorkflowTool registers call_workflow_tool, for clients that ask for the
 // list of tools once and never again.
 func addCallWorkflowTool(s *tool.Set, r *Tools) {
-	tool.Add(s, tool.Tool[callArgs, *calledReply]{
+	tool.Add(s, tool.Tool{
 		Name: "call_workflow_tool", Title: "Call a workflow tool",
 		Description: "Calls a workflow tool by name, as a call of the tool itself would. For clients whose list of tools does not follow changes: " +
 			"list_workflow_tools gives names and input schemas. If the call is cut off, ask workflow_status.",
@@ -43,21 +43,20 @@ func addCallWorkflowTool(s *tool.Set, r *Tools) {
 		Free: []string{"arguments"},
 		Output: &jsonschema.Schema{Type: "object",
 			Description: "The run, as workflow_status tells it; of a workflow of this project what start_workflow returns."},
-		Call: func(ctx context.Context, c *tool.Caller, args callArgs) (*calledReply, error) {
-			do, err := r.target(ctx, args.Name)
-			if err != nil {
-				return nil, err
-			}
-			if do == nil {
-				return nil, r.noTool(ctx, args.Name)
-			}
-			reply, outcome, err := do(ctx, c, args.Arguments)
-			if err != nil {
-				return nil, err
-			}
-			return &calledReply{reply, outcome}, nil
-		},
-		Outcome: func(r *calledReply) string { return r.outcome },
+		Outcome: func(r any) string { return r.(*calledReply).outcome },
 		Recheck: tool.SeeExecution,
+	}, func(ctx context.Context, c *tool.Caller, args callArgs) (*calledReply, error) {
+		do, err := r.target(ctx, args.Name)
+		if err != nil {
+			return nil, err
+		}
+		if do == nil {
+			return nil, r.noTool(ctx, args.Name)
+		}
+		reply, outcome, err := do(ctx, c, args.Arguments)
+		if err != nil {
+			return nil, err
+		}
+		return &calledReply{reply, outcome}, nil
 	})
 }

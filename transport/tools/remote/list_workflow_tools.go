@@ -52,7 +52,7 @@ func addListWorkflowTools(s *tool.Set, r *Tools) {
 	output := tool.OutputSchema[ListReply](tool.Words{})
 	listOf(output, "tools", toolItem)
 	listOf(output, "skipped", skippedItem)
-	tool.Add(s, tool.Tool[listArgs, *ListReply]{
+	tool.Add(s, tool.Tool{
 		Name: "list_workflow_tools", Title: "List workflow tools",
 		Description: "Lists the workflows of other systems that are tools here. Call it where your own list of tools may be old. " +
 			"With name the input_schema comes too: call the tool itself, or through call_workflow_tool.",
@@ -61,15 +61,12 @@ func addListWorkflowTools(s *tool.Set, r *Tools) {
 			tool.Optional("name", tool.MaxName, "A tool's name, or a pattern of names such as `data-*`: only these, in full."),
 			tool.Optional("cursor", tool.MaxName, "next_cursor of the page before."),
 		),
-		Output: output,
-		Call: func(ctx context.Context, _ *tool.Caller, args listArgs) (*ListReply, error) {
-			return r.list(ctx, args)
-		},
+		Output:  output,
 		Smaller: "give name, for one tool or for those of a pattern.",
-	})
+	}, r.list)
 }
 
-func (r *Tools) list(ctx context.Context, args listArgs) (*ListReply, error) {
+func (r *Tools) list(ctx context.Context, _ *tool.Caller, args listArgs) (*ListReply, error) {
 	pattern, size := "", ListedShort
 	if args.Name != nil {
 		pattern, size = *args.Name, listedFull

@@ -45,25 +45,23 @@ const skippedItem = "{source, workflow, reason}; workflow is empty for a whole s
 func addRefreshWorkflowTools(s *tool.Set, r *Tools) {
 	output := tool.OutputSchema[RefreshReply](tool.Words{Items: map[string]string{"added": "a name", "removed": "a name", "changed": "a name"}})
 	listOf(output, "skipped", skippedItem)
-	tool.Add(s, tool.Tool[tool.NoArgs, *RefreshReply]{
+	tool.Add(s, tool.Tool{
 		Name: "refresh_workflow_tools", Title: "Refresh workflow tools",
 		Description: "Asks every source for its workflows now, and tells what changed. Call it when a workflow was just added or mended at its source; else tools follow by themselves.",
 		Hints:       tool.Hints{Idempotent: true, Open: true},
-		Input:       tool.InputSchema(), Output: output,
-		Call: func(ctx context.Context, _ *tool.Caller, _ tool.NoArgs) (*RefreshReply, error) {
-			return r.refresh(ctx)
-		},
-		Outcome: func(r *RefreshReply) string {
+		Output:      output,
+		Outcome: func(reply any) string {
+			r := reply.(*RefreshReply)
 			if len(r.Added)+len(r.Removed)+len(r.Changed) == 0 {
 				return "unchanged"
 			}
 			return "changed"
 		},
 		Recheck: "call list_workflow_tools to see which there are now",
-	})
+	}, r.refresh)
 }
 
-func (r *Tools) refresh(ctx context.Context) (*RefreshReply, error) {
+func (r *Tools) refresh(ctx context.Context, _ *tool.Caller, _ tool.NoArgs) (*RefreshReply, error) {
 	report, err := r.catalog.Refresh(ctx, r.Patience)
 	if err != nil {
 		return nil, fmt.Errorf("refreshing the workflow tools: %w", err)

@@ -1,14 +1,10 @@
 package workflows
 
-import (
-	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
-	"deepwork/transport/tool"
-)
+import "deepwork/transport/tool"
 
 // addAbortWorkflow registers abort_workflow (seed 000, 001.6).
 func addAbortWorkflow(s *tool.Set) {
-	tool.Add(s, tool.Tool[workflow.AbortArgs, *machine.AbortReply]{
+	add(s, tool.WorkflowCaller.Abort, tool.Tool{
 		Name: "abort_workflow", Title: "Abort a workflow",
 		Description: "Ends a workflow before it is complete. Call it when the user no longer wants it, or when it cannot be finished. The session " +
 			"cannot be taken up again; the files that were written stay.\n\n" +
@@ -21,9 +17,7 @@ func addAbortWorkflow(s *tool.Set) {
 			tool.SessionID(),
 			tool.RequestID(),
 		),
-		Session: func(a *workflow.AbortArgs) *string { return a.SessionID },
-		Output:  OutputSchema[machine.AbortReply](),
-		Call:    call(tool.WorkflowCaller.Abort),
+		Session: "session_id",
 		Recheck: seeStep,
 	})
 }

@@ -1,17 +1,15 @@
 package workflows
 
 import (
-	"deepwork/session/workflow/machine"
-
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 )
 
 // addFinishedStep registers finished_step (seed 000, 001.4).
 func addFinishedStep(s *tool.Set) {
-	tool.Add(s, tool.Tool[workflow.FinishArgs, *machine.FinishReply]{
+	add(s, tool.WorkflowCaller.Finish, tool.Tool{
 		Name: "finished_step", Title: "Finish a step",
 		Description: "Reports that the current step is done, and gives what comes next. Call it when every required output of the step is written " +
 			"as a file. The files are checked and, where the step has reviews, reviewed.\n\n" +
@@ -33,10 +31,8 @@ func addFinishedStep(s *tool.Set) {
 				"Without it the current step is meant."),
 			tool.RequestID(),
 		),
-		Session: func(a *workflow.FinishArgs) *string { return a.SessionID },
-		Outcome: func(r *machine.FinishReply) string { return string(r.Status) },
-		Output:  OutputSchema[machine.FinishReply](),
-		Call:    call(tool.WorkflowCaller.Finish),
+		Session: "session_id",
+		Outcome: func(r any) string { return string(r.(*machine.FinishReply).Status) },
 		Recheck: seeStep,
 	})
 }

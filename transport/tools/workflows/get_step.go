@@ -1,14 +1,10 @@
 package workflows
 
-import (
-	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
-	"deepwork/transport/tool"
-)
+import "deepwork/transport/tool"
 
 // addGetStep registers get_step (DESIGN "Stacks").
 func addGetStep(s *tool.Set) {
-	tool.Add(s, tool.Tool[workflow.StepArgs, *machine.StepReply]{
+	add(s, tool.WorkflowCaller.Step, tool.Tool{
 		Name: "get_step", Title: "Show the current step",
 		Description: "Shows where a workflow stands, without moving it. Call it when you have lost the current step's instructions (your context " +
 			"was compacted), after a workflow above was completed or aborted, to see what is still pending in a concurrent group, or with a session_id " +
@@ -18,9 +14,7 @@ func addGetStep(s *tool.Set) {
 			"Then go on with the step and call finished_step. If no workflow is in progress, the error lists the sessions that can be taken up.",
 		Hints:   tool.Hints{ReadOnly: true, Idempotent: true},
 		Input:   tool.InputSchema(tool.SessionID()),
-		Session: func(a *workflow.StepArgs) *string { return a.SessionID },
-		Output:  OutputSchema[machine.StepReply](),
-		Call:    call(tool.WorkflowCaller.Step),
+		Session: "session_id",
 		Smaller: "the instructions stand in the job's folder, in the instructions_file of the step: read them there; shorter ones are taken up by go_to_step.",
 	})
 }

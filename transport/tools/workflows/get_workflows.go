@@ -2,16 +2,18 @@ package workflows
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 )
 
 // addGetWorkflows registers get_workflows (seed 000, 001.2).
 func addGetWorkflows(s *tool.Set) {
-	tool.Add(s, tool.Tool[tool.NoArgs, *machine.WorkflowsReply]{
+	add(s, func(w tool.WorkflowCaller, ctx context.Context, _ tool.NoArgs) (*machine.WorkflowsReply, error) {
+		return w.GetWorkflows(ctx)
+	}, tool.Tool{
 		Name: "get_workflows", Title: "List workflows",
 		Description: "Lists all jobs of this project and their workflows. Call it first, to discover what there is, and again after a job.yml was " +
 			"written or changed: the reply is always as the files are now.\n\n" +
@@ -20,11 +22,7 @@ func addGetWorkflows(s *tool.Set) {
 			"Then call start_workflow with the job_name and workflow_name that fit what the user wants. If stack is not empty, a workflow is in " +
 			"progress already: get_step tells where it stands.",
 		Hints:  tool.Hints{ReadOnly: true, Idempotent: true},
-		Input:  tool.InputSchema(),
 		Output: workflowsSchema(),
-		Call: call(func(w tool.WorkflowCaller, ctx context.Context, _ tool.NoArgs) (*machine.WorkflowsReply, error) {
-			return w.GetWorkflows(ctx)
-		}),
 	})
 }
 

@@ -1,14 +1,10 @@
 package workflows
 
-import (
-	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
-	"deepwork/transport/tool"
-)
+import "deepwork/transport/tool"
 
 // addGoToStep registers go_to_step.
 func addGoToStep(s *tool.Set) {
-	tool.Add(s, tool.Tool[workflow.GoToArgs, *machine.GoToReply]{
+	add(s, tool.WorkflowCaller.GoTo, tool.Tool{
 		Name: "go_to_step", Title: "Go back to a step",
 		Description: "Goes back to an earlier step of a workflow, or begins the current one anew. Call it when a later step shows that an earlier one " +
 			"must be done differently. The progress of that step and of all after it is cleared; files stay as they are. " +
@@ -21,9 +17,7 @@ func addGoToStep(s *tool.Set) {
 			tool.SessionID(),
 			tool.RequestID(),
 		),
-		Session: func(a *workflow.GoToArgs) *string { return a.SessionID },
-		Output:  OutputSchema[machine.GoToReply](),
-		Call:    call(tool.WorkflowCaller.GoTo),
+		Session: "session_id",
 		Recheck: seeStep,
 	})
 }

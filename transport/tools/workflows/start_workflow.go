@@ -1,14 +1,10 @@
 package workflows
 
-import (
-	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
-	"deepwork/transport/tool"
-)
+import "deepwork/transport/tool"
 
 // addStartWorkflow registers start_workflow (seed 000, 001.3).
 func addStartWorkflow(s *tool.Set) {
-	tool.Add(s, tool.Tool[workflow.StartArgs, *machine.StartReply]{
+	add(s, tool.WorkflowCaller.Start, tool.Tool{
 		Name: "start_workflow", Title: "Start a workflow",
 		Description: "Starts a workflow and gives its first step. Call it when what the user wants fits one of the workflows that get_workflows " +
 			"lists; also in the middle of a step whose work is a workflow of its own: the new one is put on top of the stack, and when it is " +
@@ -17,7 +13,6 @@ func addStartWorkflow(s *tool.Set) {
 			"files are expected, step_reviews how they will be judged. Keep its session_id: with it the session can be taken up after anything. " +
 			"concurrent_steps, if not null, are steps to be done at the same time, best by a subagent each.\n\n" +
 			"Then do the step, write its outputs as files, and call finished_step with their paths.",
-		Hints: tool.Hints{},
 		Input: tool.InputSchema(
 			tool.Required("goal", tool.MaxText, "What the user wants to accomplish, in plain words, at most 100,000 characters; it is kept with the session and shown by get_step."),
 			tool.Required("job_name", tool.MaxName, "The job's name as get_workflows lists it, for example `competitive_research`."),
@@ -27,9 +22,7 @@ func addStartWorkflow(s *tool.Set) {
 				"Leave it out for the top of the stack."),
 			tool.RequestID(),
 		),
-		Output:  OutputSchema[machine.StartReply](),
-		Call:    Start,
 		Recheck: seeStep,
-		Session: func(a *workflow.StartArgs) *string { return a.ParentSessionID },
+		Session: "parent_session_id",
 	})
 }

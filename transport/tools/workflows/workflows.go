@@ -28,7 +28,15 @@ func Add(s *tool.Set) {
 // seeStep is the Recheck of these tools.
 const seeStep = "call get_step, with your session_id if you have one, to see where the workflow stands: what it does not show was not recorded"
 
-// call makes the Call of a tool of a method. A list that may not be null is [] in the
+// add registers the tool of a method.
+func add[A, R any](s *tool.Set, method func(tool.WorkflowCaller, context.Context, A) (*R, error), t tool.Tool) {
+	if t.Output == nil {
+		t.Output = OutputSchema[R]()
+	}
+	tool.Add(s, t, call(method))
+}
+
+// call carries out a call with a method. A list that may not be null is [] in the
 // reply.
 func call[A, R any](method func(tool.WorkflowCaller, context.Context, A) (*R, error)) func(context.Context, *tool.Caller, A) (*R, error) {
 	return func(ctx context.Context, c *tool.Caller, args A) (*R, error) {

@@ -1,0 +1,13 @@
+package board
+
+import "deepwork/transport/tool"
+
+// addGetTask registers get_task (seed 004, "MCP task tool set").
+func addGetTask(s *tool.Set, e Engine) {
+	add(s, e, Engine.GetTask, tool.Tool{
+		Name: "get_task", Title: "Get a task",
+		Description: "Returns one task with its description, its status and the summary of its attempts. list_task_attempts tells of the attempts themselves.",
+		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
+		Input:       tool.InputSchema(taskID()),
+	})
+}

@@ -1,0 +1,38 @@
+package source
+
+import (
+	"context"
+
+	"deepwork/session/execution"
+	"deepwork/session/workflow"
+	"deepwork/transport/tool"
+)
+
+// addCancel registers workflows-cancel-tool.
+func addCancel(s *tool.Set, o Options) {
+	tool.Add(s, tool.Tool{
+		Name: "workflows-cancel-tool", Title: "Cancel as a source",
+		Description: "Aborts an execution that workflows-execute-tool started, and tells how it then is. One that has ended stays as it is.",
+		Hints:       tool.Hints{Destructive: true, Idempotent: true},
+		Input:       tool.InputSchema(workflowID(), executionID()),
+		Output:      executionSchema(),
+		Session:     "execution_id",
+		Outcome:     statusOf,
+		Recheck:     "call workflows-status-tool with the execution_id to see whether it has ended",
+	}, o.cancel)
+}
+
+func (o Options) cancel(ctx context.Context, c *tool.Caller, args executionArgs) (*executionReply, error) {
+	now, err := o.executionOf(ctx, c, args)
+	if err != nil || now.Status != execution.Running {
+		return now, err
+	}
+	_, aborted := c.Workflows.Abort(ctx, workflow.AbortArgs{
+		Explanation: "cancelled through workflows-cancel-tool by the system that ordered it", SessionID: &args.ExecutionID,
+	})
+	// It may have ended in between, which is as good.
+	if now, err = o.executionOf(ctx, c, args); aborted != nil && (err != nil || now.Status == execution.Running) {
+		return nil, aborted
+	}
+	return now, err
+}

@@ -1,0 +1,56 @@
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"deepwork/catalog/jsontext"
+	"deepwork/session"
+	"deepwork/session/execution"
+	"deepwork/transport/tool"
+)
+
+type executeArgs struct {
+	WorkflowID string          `json:"workflow_id"`
+	Input      json.RawMessage `json:"input"`
+}
+
+// A StartedReply is what it says of one that it has just started.
+type StartedReply struct {
+	ExecutionID string          `json:"execution_id" jsonschema:"the session's session_id"`
+	Status      execution.State `json:"status" jsonschema:"running"`
+}
+
+// addExecute registers workflows-execute-tool. The execution is a session of
+// the caller's connection that is nested in no other: several callers of one
+// server may order theirs over the same connection.
+func addExecute(s *tool.Set, o Options) {
+	tool.Add(s, tool.Tool{
+		Name: "workflows-execute-tool", Title: "Run a workflow as a source",
+		Description: "For servers that run this project's workflows; agents use start_workflow. Starts a session and answers at once; " +
+			"finished_step with its execution_id as session_id moves it on, from any connection.",
+		Input: tool.InputSchema(workflowID(),
+			tool.Property{Name: "input", Required: true, Schema: &jsonschema.Schema{Type: "object", Description: "What its inputSchema asks for: {goal, instance_id?}."}}),
+		Free:    []string{"input"},
+		Outcome: func(r any) string { return string(r.(*StartedReply).Status) },
+		Recheck: "call get_step: where no workflow is in progress on the connection it lists those that were started",
+	}, o.execute)
+}
+
+func (o Options) execute(ctx context.Context, c *tool.Caller, args executeArgs) (*StartedReply, error) {
+	jobName, name, _ := strings.Cut(args.WorkflowID, "/")
+	j := o.Jobs(ctx).Job(jobName)
+	if j == nil || j.Name != jobName || j.Workflow(name) == nil {
+		return nil, session.Wrong("unknown_workflow", "There is no workflow with the id '%s'. workflows-list-tool lists those there are.", jsontext.Clip(args.WorkflowID, tool.MaxName)).
+			With("argument", "workflow_id").With("value", jsontext.Clip(args.WorkflowID, tool.MaxName))
+	}
+	w := newWorkflow(j, j.Workflow(name))
+	r, err := w.Start(ctx, c, "Workflow '"+args.WorkflowID+"'", args.Input, true)
+	if err != nil {
+		return nil, err
+	}
+	return &StartedReply{r.BeginStep.SessionID, execution.Running}, nil
+}

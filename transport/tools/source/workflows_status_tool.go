@@ -1,0 +1,92 @@
+package source
+
+import (
+	"context"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"deepwork/catalog/jsontext"
+	"deepwork/session"
+	"deepwork/session/execution"
+	"deepwork/session/workflow/machine"
+	"deepwork/transport/tool"
+)
+
+type executionArgs struct {
+	WorkflowID  string `json:"workflow_id"`
+	ExecutionID string `json:"execution_id"`
+}
+
+// An executionReply is what a source says of an execution.
+type executionReply struct {
+	ExecutionID string           `json:"execution_id" jsonschema:"the session's session_id"`
+	Status      execution.State  `json:"status" jsonschema:"how it is now"`
+	Progress    ownProgress      `json:"progress" jsonschema:"{progress, total, message}: steps done, of so many, and where it is"`
+	Output      *machine.Outputs `json:"output" jsonschema:"all outputs, once completed, else null"`
+	Error       *string          `json:"error" jsonschema:"why it was cancelled, else null"`
+}
+
+type ownProgress struct {
+	Progress int    `json:"progress"`
+	Total    int    `json:"total"`
+	Message  string `json:"message"`
+}
+
+// executionWords are those of executionReply.
+var executionWords = tool.Words{Enums: map[string][]any{"status": {string(execution.Running), string(execution.Completed), string(execution.Cancelled)}}}
+
+func executionSchema() *jsonschema.Schema {
+	s := tool.OutputSchema[executionReply](executionWords)
+	tool.OpenProperty(s, "output", "null", "object")
+	tool.OpenProperty(s, "progress", "object")
+	return s
+}
+
+func workflowID() tool.Property {
+	return tool.Required("workflow_id", maxWorkflowID, "The workflow's id, as `job/workflow`.")
+}
+
+func executionID() tool.Property {
+	return tool.Required("execution_id", tool.MaxName, "Its execution_id.")
+}
+
+func statusOf(reply any) string { return string(reply.(*executionReply).Status) }
+
+// maxWorkflowID is how long the id of a workflow may be, in characters.
+const maxWorkflowID = 1000
+
+// addStatus registers workflows-status-tool.
+func addStatus(s *tool.Set, o Options) {
+	tool.Add(s, tool.Tool{
+		Name: "workflows-status-tool", Title: "Status as a source",
+		Description: "Tells how far an execution that workflows-execute-tool started is, also after it ended; it moves nothing.",
+		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
+		Input:       tool.InputSchema(workflowID(), executionID()),
+		Output:      executionSchema(),
+		Session:     "execution_id",
+		Outcome:     statusOf,
+	}, o.executionOf)
+}
+
+// executionOf tells how an execution is, to callers of the identity that ordered
+// it.
+func (o Options) executionOf(ctx context.Context, c *tool.Caller, args executionArgs) (*executionReply, error) {
+	x, err := o.Execution(ctx, c.Identity, args.ExecutionID)
+	if err != nil {
+		return nil, err
+	}
+	if of := x.JobName + "/" + x.WorkflowName; of != args.WorkflowID {
+		return nil, session.Wrong("wrong_workflow", "Execution '%s' is of workflow '%s', not of '%s'. Pass that workflow_id, or the execution_id that is meant.",
+			x.SessionID, of, jsontext.Clip(args.WorkflowID, tool.MaxName)).With("workflow_id", of)
+	}
+	r := &executionReply{ExecutionID: x.SessionID, Progress: ownProgress{x.Done, x.Total, "at step '" + x.StepID + "'"}}
+	switch x.Status {
+	case machine.Completed:
+		r.Status, r.Output, r.Progress.Message = execution.Completed, &x.Outputs, "complete"
+	case machine.Aborted:
+		r.Status, r.Error = execution.Cancelled, x.AbortReason
+	default:
+		r.Status = execution.Running
+	}
+	return r, nil
+}
