@@ -39,7 +39,11 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		ctx, release := conn.joined(ctx)
 		defer release()
 		if call, ok := req.(*mcp.CallToolRequest); ok {
-			return s.tools.Dispatch(ctx, &conn.Caller, call, next, method)
+			res, err := s.tools.Dispatch(ctx, &conn.Caller, call, next, method)
+			if called, ok := res.(*mcp.CallToolResult); ok && called != nil {
+				return encodedResult{called}, err
+			}
+			return res, err
 		}
 		if list, ok := req.(*mcp.ListToolsRequest); ok && s.tools.Unregistered != nil {
 			return s.remote.ListTools(ctx, next, method, list)

@@ -286,10 +286,11 @@ func conforms(t testing.TB, s *Server) {
 	s.mcp.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			res, err := next(ctx, method, req)
-			result, ok := res.(*mcp.CallToolResult)
+			encoded, ok := res.(encodedResult)
 			if !ok {
 				return res, err
 			}
+			result := encoded.CallToolResult
 			name := req.(*mcp.CallToolRequest).Params.Name
 			if result.IsError {
 				if result.StructuredContent != nil || len(result.Content) != 1 {
