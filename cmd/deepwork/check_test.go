@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"os"
 	"regexp"
@@ -35,6 +36,18 @@ func falsify(ts *testscript.TestScript, neg bool, args []string) {
 		text = reseal(ts, text)
 	}
 	ts.Check(os.WriteFile(file, text, 0o600))
+}
+
+// sqlCommand is the script command `sql FILE STATEMENT`, which changes a database.
+func sqlCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: sql FILE STATEMENT")
+	}
+	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer db.Close()
+	_, err = db.Exec(args[1])
+	ts.Check(err)
 }
 
 // reseal gives a file of either kind the checksum of what it holds.

@@ -38,6 +38,7 @@ func TestScripts(t *testing.T) {
 			"exits":   exits,
 			"capture": capture,
 			"falsify": falsify,
+			"sql":     sqlCommand,
 		},
 	})
 }

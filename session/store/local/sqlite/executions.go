@@ -133,22 +133,22 @@ func (e executions) Adopt(ctx context.Context, from []string, to string) ([]stor
 	})
 }
 
+const doRun = "run the workflow again if its result is needed, after a look at its source"
+
+// executionFlaws is to workflow_executions what flaws is to the board.
+var executionFlaws = []flaw{
+	{"the result of run %s is damaged: it is not JSON", doRun, `SELECT id FROM workflow_executions WHERE NOT json_valid(result)`},
+	{"the progress of run %s is damaged: it is not JSON", doRun, `SELECT id FROM workflow_executions WHERE NOT json_valid(progress)`},
+	{"the times of run %s are damaged", doRun, `SELECT id FROM workflow_executions WHERE julianday(started_at) IS NULL
+		OR (ended_at IS NOT NULL AND julianday(ended_at) IS NULL) OR (deadline IS NOT NULL AND julianday(deadline) IS NULL)`},
+	{"run %s has no owner", doRun, `SELECT id FROM workflow_executions WHERE owner = ''`},
+	{"run %s has a result and has not ended", doRun, `SELECT id FROM workflow_executions WHERE result IS NOT NULL AND ` + isOpen},
+}
+
 func (e executions) Inspect(ctx context.Context) (found []task.Flaw, n, going int, err error) {
 	found, err = read(ctx, e.DB, "inspecting executions", func(t tx) (found []task.Flaw, err error) {
-		const do = "run the workflow again if its result is needed, after a look at its source"
-		for what, query := range map[string]string{
-			"the result of run %s is damaged: it is not JSON":   `SELECT id FROM workflow_executions WHERE NOT json_valid(result)`,
-			"the progress of run %s is damaged: it is not JSON": `SELECT id FROM workflow_executions WHERE NOT json_valid(progress)`,
-			"run %s has no owner":                               `SELECT id FROM workflow_executions WHERE owner = ''`,
-			"run %s has a result and has not ended":             `SELECT id FROM workflow_executions WHERE result IS NOT NULL AND ` + isOpen,
-		} {
-			ids, err := t.ids(query)
-			if err != nil {
-				return nil, err
-			}
-			for _, id := range ids {
-				found = append(found, task.Flaw{What: fmt.Sprintf(what, id), Do: do})
-			}
+		if found, err = t.flaws(executionFlaws); err != nil {
+			return nil, err
 		}
 		_, err = t.first(`SELECT count(*), coalesce(sum(`+isOpen+`), 0) FROM workflow_executions`, nil, &n, &going)
 		return found, err

@@ -7,9 +7,12 @@ import (
 	"deepwork/catalog/task"
 )
 
-// flaws are what must never be found: queries whose rows are what is wrong, each
-// one text, which completes what.
-var flaws = []struct{ what, do, query string }{
+// A flaw is what must never be found: a query whose rows are what is wrong, each one
+// text, which completes what.
+type flaw struct{ what, do, query string }
+
+// flaws are those of the board.
+var flaws = []flaw{
 	{"attempt %s has no execution", doAttempt,
 		`SELECT id FROM attempts WHERE id NOT IN (SELECT attempt_id FROM executions)`},
 	{"attempt %s", doAttempt, // its state is that of its newest execution
@@ -73,18 +76,28 @@ func (b board) Inspect(ctx context.Context) (found []task.Flaw, s task.Stock, er
 		if err != nil {
 			return nil, err
 		}
-		for _, f := range flaws {
-			about, err := t.ids(f.query)
-			if err != nil {
-				return nil, err
-			}
-			for _, what := range about {
-				found = append(found, task.Flaw{What: fmt.Sprintf(f.what, what), Do: f.do})
-			}
+		more, err := t.flaws(flaws)
+		if err != nil {
+			return nil, err
 		}
+		found = append(found, more...)
 		_, err = t.first(`SELECT (SELECT count(*) FROM projects WHERE listed), (SELECT count(*) FROM tasks), (SELECT count(*) FROM attempts),
 			(SELECT count(*) FROM executions WHERE state IN ('waiting', 'starting', 'running'))`, nil, &s.Projects, &s.Tasks, &s.Attempts, &s.Open)
 		return found, err
 	})
 	return found, s, err
+}
+
+// flaws returns what queries find.
+func (t tx) flaws(queries []flaw) (found []task.Flaw, err error) {
+	for _, f := range queries {
+		about, err := t.ids(f.query)
+		if err != nil {
+			return nil, err
+		}
+		for _, what := range about {
+			found = append(found, task.Flaw{What: fmt.Sprintf(f.what, what), Do: f.do})
+		}
+	}
+	return found, nil
 }
