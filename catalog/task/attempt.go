@@ -54,16 +54,16 @@ type AttemptRepo struct {
 	Worktree                   string  // absolute
 }
 
-// A WorkflowNews is what the deepwork inside a workspace says of its workflow. An
-// empty field is unknown.
-type WorkflowNews struct{ SessionID, Status, Step string }
+// WorkflowProgress is where the workflow in an attempt's workspace is. An empty field
+// is unknown.
+type WorkflowProgress struct{ SessionID, Status, Step string }
 
-// Now is an attempt with its newest execution and its newest session, as they
+// AttemptDetails are an attempt with its newest execution and its newest session, as they
 // were at one moment; Session is nil while no process of it was started. Open
 // and Ahead are set for one whose execution waits, and 0 for others: how many
 // executions are starting or running on the whole board, and how many wait for a
 // slot before it.
-type Now struct {
+type AttemptDetails struct {
 	Attempt   *Attempt
 	Execution *Execution
 	Session   *Session
@@ -80,8 +80,8 @@ type AttemptList struct {
 	Next     string    // the cursor for more; "" if there are no more
 }
 
-// A Place is an attempt with its task and its project, as they were at one moment.
-type Place struct {
+// An AttemptContext is an attempt with its task and its project, as they were at one moment.
+type AttemptContext struct {
 	Attempt *Attempt
 	Task    *Summary
 	Project *Project

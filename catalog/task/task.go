@@ -198,14 +198,8 @@ const (
 	NewestRequests = 100
 )
 
-// A Flaw is something on the board that this program never writes.
-type Flaw struct {
-	What string // what is wrong, with the ids that it is about
-	Do   string // what can be done
-}
-
-// A Stock is how much is on a board.
-type Stock struct {
+// Totals are how much is on a board.
+type Totals struct {
 	Projects, Tasks, Attempts int
 	Open                      int // executions that have not ended
 }

@@ -45,7 +45,7 @@ func (e *Engine) GetAttempt(ctx context.Context, identity string, a AttemptArgs)
 }
 
 func (e *Engine) attemptReply(ctx context.Context, b store.Board, id string) (*AttemptReply, error) {
-	now, err := b.AttemptNow(ctx, id)
+	now, err := b.AttemptDetails(ctx, id)
 	if err != nil {
 		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
 	}
@@ -79,7 +79,7 @@ func (e *Engine) attemptReply(ctx context.Context, b store.Board, id string) (*A
 }
 
 // whyWaiting says what a waiting attempt waits for.
-func (e *Engine) whyWaiting(ctx context.Context, now *task.Now) (*string, error) {
+func (e *Engine) whyWaiting(ctx context.Context, now *task.AttemptDetails) (*string, error) {
 	cfg, err := e.config(ctx)
 	if err != nil {
 		return nil, err

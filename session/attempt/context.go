@@ -88,7 +88,7 @@ func (c *Context) GetContext(ctx context.Context) (*ContextReply, error) {
 		return nil, err
 	}
 	const gone = "It was deleted; what is done here belongs to no task any more."
-	at, err := b.PlaceOf(ctx, c.attempt)
+	at, err := b.AttemptContext(ctx, c.attempt)
 	if err != nil {
 		return nil, found("reading the attempt", err, "attempt", config.AttemptEnv, c.attempt, gone)
 	}
@@ -143,7 +143,7 @@ func (c *Context) Tell(ctx context.Context, n News) error {
 	if n.Status == WorkflowAborted && a.WorkflowSessionID != nil && !is(a.WorkflowSessionID, n.SessionID) {
 		return nil // another one was begun since, and counts
 	}
-	err = b.SetWorkflow(ctx, c.attempt, task.WorkflowNews{SessionID: n.SessionID, Status: n.Status, Step: n.Step})
+	err = b.SetWorkflow(ctx, c.attempt, task.WorkflowProgress{SessionID: n.SessionID, Status: n.Status, Step: n.Step})
 	return fault("recording the workflow's step", err)
 }
 

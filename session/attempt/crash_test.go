@@ -161,10 +161,10 @@ func TestKilledServersLoseNothing(t *testing.T) {
 	s := p.open()
 	b, err := s.board(ctx)
 	must(t, err)
-	ids, err := b.AttemptIDs(ctx)
+	all, err := b.AllAttempts(ctx)
 	must(t, err)
-	for _, id := range ids {
-		s.rests(id)
+	for _, a := range all {
+		s.rests(a.ID)
 	}
 	for id, name := range ack.names {
 		s.checkCrashed(t, &ack, marks, id, name)

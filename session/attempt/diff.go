@@ -33,7 +33,7 @@ func (e *Engine) GetAttemptDiff(ctx context.Context, identity string, a DiffArgs
 			return nil, err
 		}
 	}
-	now, err := b.AttemptNow(ctx, id)
+	now, err := b.AttemptDetails(ctx, id)
 	if err != nil {
 		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
 	}
@@ -91,7 +91,7 @@ func (e *Engine) GetAttemptDiff(ctx context.Context, identity string, a DiffArgs
 }
 
 // noWorkspace says why an attempt has no worktrees, and what to do about it.
-func noWorkspace(now *task.Now) string {
+func noWorkspace(now *task.AttemptDetails) string {
 	state := now.Execution.State
 	switch {
 	case state.Open():

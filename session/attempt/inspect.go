@@ -45,8 +45,8 @@ type inspection struct {
 	report  session.Report
 
 	// The rows of the board.
-	flaws           []task.Flaw
-	stock           task.Stock
+	flaws           []session.Finding
+	stock           task.Totals
 	attempts        []task.Attempt
 	deleting, repos []string
 	open            []task.Execution
@@ -106,9 +106,7 @@ func (i *inspection) read(ctx context.Context, path string) (err error) {
 
 // judge looks at the rows, the worktrees and the repositories.
 func (i *inspection) judge(ctx context.Context, path string) error {
-	for _, f := range i.flaws {
-		i.report.Fault(path, f.What, f.Do)
-	}
+	i.report.Findings = append(i.report.Findings, i.flaws...)
 	for _, id := range i.deleting {
 		i.report.Fault(path, fmt.Sprintf("task %s is half deleted", id), "call delete_task for it again")
 	}

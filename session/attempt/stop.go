@@ -25,7 +25,7 @@ func (e *Engine) StopAttempt(ctx context.Context, identity string, a AttemptArgs
 	if err != nil {
 		return nil, err
 	}
-	before, err := b.AttemptNow(ctx, id)
+	before, err := b.AttemptDetails(ctx, id)
 	if err != nil {
 		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
 	}

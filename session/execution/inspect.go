@@ -15,12 +15,9 @@ func Inspect(ctx context.Context, db store.Database) (r session.Report, err erro
 	if !db.Exists() {
 		return r, nil
 	}
-	found, n, going, err := db.Executions().Inspect(ctx)
-	if err != nil {
+	var n, going int
+	if r.Findings, n, going, err = db.Executions().Inspect(ctx); err != nil {
 		return r, ctx.Err()
-	}
-	for _, f := range found {
-		r.Fault(db.Where(), f.What, f.Do)
 	}
 	if n > 0 {
 		r.Counts = []session.Count{{N: n, What: "run", Of: fmt.Sprintf("%d going on", going)}}

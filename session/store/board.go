@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"deepwork/catalog/task"
+	"deepwork/session"
 )
 
 // A Board stores projects, repositories, tasks and what is attempted of them. Its
@@ -75,29 +76,24 @@ type Board interface {
 	// those of CreateTask, and ErrDeleting.
 	CreateAttempt(ctx context.Context, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error)
 	Attempt(ctx context.Context, id string) (*task.Attempt, error)
-	// AllAttempts returns every attempt of the board, by id, AttemptIDs their ids in
-	// no order, TaskAttemptIDs those of a task, newest first.
+	// AllAttempts returns every attempt of the board, by id.
 	AllAttempts(ctx context.Context) ([]task.Attempt, error)
-	AttemptIDs(ctx context.Context) ([]string, error)
-	TaskAttemptIDs(ctx context.Context, taskID string) ([]string, error)
-	// AttemptNow returns an attempt with what runs in it from one state of the board:
+	// AttemptDetails returns an attempt with what runs in it from one state of the board:
 	// two calls could tell of a running agent and of no session (seed 004, "Task
 	// attempt listing").
-	AttemptNow(ctx context.Context, id string) (*task.Now, error)
+	AttemptDetails(ctx context.Context, id string) (*task.AttemptDetails, error)
 	// TaskAttempts lists a task's attempts with the task from one state of the board,
 	// so that its latest attempt is the first of the first page (seed 004,
 	// "list_task_attempts returns attempt details").
 	TaskAttempts(ctx context.Context, taskID string, p task.Page) (*task.AttemptList, error)
-	// PlaceOf returns what an attempt belongs to, from one state of the board (seed
+	// AttemptContext returns what an attempt belongs to, from one state of the board (seed
 	// 004, "Workspace context data").
-	PlaceOf(ctx context.Context, attemptID string) (*task.Place, error)
+	AttemptContext(ctx context.Context, attemptID string) (*task.AttemptContext, error)
 	// SetWorkspace records the base commits of an attempt's worktrees, by the id of
 	// their repo.
 	SetWorkspace(ctx context.Context, attemptID string, base map[string]string) error
 	// SetWorkflow records where the workflow of an attempt is.
-	SetWorkflow(ctx context.Context, attemptID string, n task.WorkflowNews) error
-	// Touch sets the time at which an attempt was last changed to now.
-	Touch(ctx context.Context, attemptID string) error
+	SetWorkflow(ctx context.Context, attemptID string, n task.WorkflowProgress) error
 	// BranchTaken reports whether an attempt of the board has a branch of this name,
 	// be it made already or not.
 	BranchTaken(ctx context.Context, branch string) (bool, error)
@@ -152,9 +148,6 @@ type Board interface {
 	EndExecution(ctx context.Context, executionID string, e task.Ending) (next *task.Execution, ended bool, err error)
 
 	Session(ctx context.Context, id string) (*task.Session, error)
-	// Sessions returns all of an attempt, newest first; none if its process was never
-	// started, or there is no such attempt.
-	Sessions(ctx context.Context, attemptID string) ([]task.Session, error)
 	// Queue sets or, with nil, clears what is queued in a session while an execution
 	// of its attempt has not ended, and returns what was queued before; q.At is set
 	// to now. idle: none runs, nothing was queued, and nothing was set.
@@ -163,5 +156,5 @@ type Board interface {
 	// Inspect looks for what is wrong on the board: its storage, its references, and
 	// rows that contradict each other. It sees one state of the board and changes
 	// nothing. A board of 100,000 rows takes about a second.
-	Inspect(ctx context.Context) (found []task.Flaw, s task.Stock, err error)
+	Inspect(ctx context.Context) (found []session.Finding, s task.Totals, err error)
 }

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"deepwork/catalog/task"
+	"deepwork/session"
 )
 
 // ExecutionState is where an execution of a workflow at another system is.
@@ -88,5 +88,5 @@ type Executions interface {
 	Adopt(ctx context.Context, from []string, to string) ([]Execution, error)
 	// Inspect looks for what this program never writes; n is how many executions
 	// there are, going how many are not over.
-	Inspect(ctx context.Context) (found []task.Flaw, n, going int, err error)
+	Inspect(ctx context.Context) (found []session.Finding, n, going int, err error)
 }

@@ -42,18 +42,15 @@ func TestCreateAttempt(t *testing.T) {
 	if err := b.SetWorkspace(t.Context(), a.ID, map[string]string{"r9": "cccc"}); !errors.Is(err, task.ErrNotFound) {
 		t.Error(err)
 	}
-	if err := b.SetWorkflow(t.Context(), a.ID, task.WorkflowNews{SessionID: "0123abcd", Status: "active", Step: "draft"}); err != nil {
-		t.Error(err)
-	}
 	c.forward(time.Minute)
-	if err := b.Touch(t.Context(), a.ID); err != nil {
+	if err := b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "active", Step: "draft"}); err != nil {
 		t.Error(err)
 	}
 	if a, err = b.Attempt(t.Context(), a.ID); err != nil || *a.Repos[0].BaseCommit != "bbbb" || *a.Repos[1].BaseCommit != "aaaa" ||
 		*a.WorkflowSessionID != "0123abcd" || *a.WorkflowStatus != "active" || *a.WorkflowStep != "draft" || !a.UpdatedAt.Equal(c.at.Truncate(time.Microsecond)) {
 		t.Errorf("%+v %v", a, err)
 	}
-	if err := b.SetWorkflow(t.Context(), a.ID, task.WorkflowNews{SessionID: "0123abcd", Status: "completed"}); err != nil {
+	if err := b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "completed"}); err != nil {
 		t.Error(err)
 	}
 	if a, err = b.Attempt(t.Context(), a.ID); err != nil || *a.WorkflowStatus != "completed" || a.WorkflowStep != nil {
@@ -69,16 +66,14 @@ func TestWhatIsNotThere(t *testing.T) {
 	for what, err := range map[string]error{
 		"attempt":      second(b.Attempt(ctx, "x")),
 		"attempts":     second(b.TaskAttempts(ctx, "x", task.Page{Limit: 1})),
-		"ids":          second(b.TaskAttemptIDs(ctx, "x")),
 		"session":      second(b.Session(ctx, "x")),
 		"execution":    second(b.Execution(ctx, "x")),
 		"latest":       second(b.LatestExecution(ctx, "x")),
-		"now":          second(b.AttemptNow(ctx, "x")),
-		"place":        second(b.PlaceOf(ctx, "x")),
+		"now":          second(b.AttemptDetails(ctx, "x")),
+		"place":        second(b.AttemptContext(ctx, "x")),
 		"create":       second(b.CreateAttempt(ctx, task.Attempt{TaskID: "x"}, task.Execution{}, task.Request{})),
 		"workspace":    b.SetWorkspace(ctx, "x", nil),
-		"workflow":     b.SetWorkflow(ctx, "x", task.WorkflowNews{}),
-		"touch":        b.Touch(ctx, "x"),
+		"workflow":     b.SetWorkflow(ctx, "x", task.WorkflowProgress{}),
 		"start":        second(b.StartExecution(ctx, "x", "X", time.Time{})),
 		"add":          second(b.AddExecution(ctx, "x", "p", nil)),
 		"begin delete": second(b.BeginDelete(ctx, "x")),
@@ -242,13 +237,13 @@ func TestDeleteTask(t *testing.T) {
 	if err := b.DeleteTask(t.Context(), s.ID); err != nil {
 		t.Error(err)
 	}
-	if ids, err := b.AttemptIDs(t.Context()); err != nil || len(ids) > 0 {
-		t.Error(ids, err)
+	if all, err := b.AllAttempts(t.Context()); err != nil || len(all) > 0 {
+		t.Error(all, err)
 	}
 	if x, err := b.Executions(t.Context(), a.ID); err != nil || len(x) > 0 {
 		t.Error(x, err)
 	}
-	if x, err := b.Sessions(t.Context(), a.ID); err != nil || len(x) > 0 {
+	if x, err := b.Session(t.Context(), session.ID); !errors.Is(err, task.ErrNotFound) {
 		t.Error(x, err)
 	}
 }

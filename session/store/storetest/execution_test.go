@@ -21,7 +21,7 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 		waiting = append(waiting, e)
 	}
 	for i, e := range waiting {
-		if n, err := b.AttemptNow(t.Context(), e.AttemptID); err != nil || n.Ahead != i || n.Open != 0 {
+		if n, err := b.AttemptDetails(t.Context(), e.AttemptID); err != nil || n.Ahead != i || n.Open != 0 {
 			t.Errorf("before %d: %+v; %v", i, n, err)
 		}
 	}
@@ -50,10 +50,10 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 	if e := claim(2); e != nil {
 		t.Errorf("claimed %+v over the bound", e)
 	}
-	if n, err := b.AttemptNow(t.Context(), waiting[3].AttemptID); err != nil || n.Ahead != 1 || n.Open != 2 {
+	if n, err := b.AttemptDetails(t.Context(), waiting[3].AttemptID); err != nil || n.Ahead != 1 || n.Open != 2 {
 		t.Errorf("%+v %v", n, err)
 	}
-	if n, err := b.AttemptNow(t.Context(), waiting[0].AttemptID); err != nil || n.Ahead != 0 || n.Open != 0 {
+	if n, err := b.AttemptDetails(t.Context(), waiting[0].AttemptID); err != nil || n.Ahead != 0 || n.Open != 0 {
 		t.Errorf("%+v %v", n, err)
 	}
 	open, err := b.OpenExecutions(t.Context())
@@ -153,9 +153,8 @@ func TestStartExecution(t *testing.T) {
 	if f, s2 := run(t, b); s2.ID != session.ID || s2.Variant != nil {
 		t.Errorf("%+v %+v", f, s2)
 	}
-	all, err := b.Sessions(t.Context(), a.ID)
-	if err != nil || len(all) != 1 || all[0].ID != session.ID {
-		t.Error(all, err)
+	if d, err := b.AttemptDetails(t.Context(), a.ID); err != nil || d.Session.ID != session.ID {
+		t.Error(d, err)
 	}
 	runs, err := b.Executions(t.Context(), a.ID)
 	if err != nil || len(runs) != 2 || runs[0].ID != f.ID || runs[1].ID != e.ID {

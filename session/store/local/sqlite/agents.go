@@ -9,26 +9,20 @@ import (
 	"deepwork/session/store"
 )
 
-const executionRows = `SELECT id, attempt_id, session_id, follow_up, prompt, variant, state, coalesce(owner, ''),
+const executionRows = `SELECT id, attempt_id, session_id, follow_up, prompt, variant, state, coalesce(owner, '') AS owner,
 	exit_code, final_message, created_at, started_at, ended_at FROM executions `
 
-func scanExecution(scan scanner) (e task.Execution, err error) {
-	err = scan(&e.ID, &e.AttemptID, &e.SessionID, &e.FollowUp, &e.Prompt, &e.Variant, &e.State, &e.Owner,
-		&e.ExitCode, &e.FinalMessage, moment{&e.CreatedAt}, perhaps{&e.StartedAt}, perhaps{&e.EndedAt})
-	return e, err
-}
-
 func (t tx) execution(id string) (*task.Execution, error) {
-	return only(t, "execution", id, scanExecution, executionRows+`WHERE id = ?`, id)
+	return only[task.Execution](t, "execution", id, executionRows+`WHERE id = ?`, id)
 }
 
 // latest is the newest execution of an attempt.
 func (t tx) latest(attemptID string) (*task.Execution, error) {
-	return only(t, "attempt", attemptID, scanExecution, executionRows+`WHERE attempt_id = ? ORDER BY seq DESC LIMIT 1`, attemptID)
+	return only[task.Execution](t, "attempt", attemptID, executionRows+`WHERE attempt_id = ? ORDER BY seq DESC LIMIT 1`, attemptID)
 }
 
 // addExecution adds a waiting execution; its attempt waits then too.
-func (t tx) addExecution(e task.Execution, now string) (id string, err error) {
+func (t tx) addExecution(e task.Execution) (id string, err error) {
 	if e.ID == "" {
 		if e.ID, err = newID(); err != nil {
 			return "", err
@@ -36,15 +30,15 @@ func (t tx) addExecution(e task.Execution, now string) (id string, err error) {
 	}
 	if _, err := t.exec(`INSERT INTO executions (id, attempt_id, session_id, follow_up, prompt, variant, state, created_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		e.ID, e.AttemptID, e.SessionID, e.FollowUp, e.Prompt, e.Variant, task.Waiting, now); err != nil {
+		e.ID, e.AttemptID, e.SessionID, e.FollowUp, e.Prompt, e.Variant, task.Waiting, t.now); err != nil {
 		return "", err
 	}
-	return e.ID, t.setAttempt(e.AttemptID, task.Waiting, nil, now)
+	return e.ID, t.setAttempt(e.AttemptID, task.Waiting, nil)
 }
 
-func (t tx) setAttempt(id string, s task.AttemptState, why *string, now string) error {
+func (t tx) setAttempt(id string, s task.AttemptState, why *string) error {
 	t.changed(store.AttemptChanged, id)
-	_, err := t.exec(`UPDATE attempts SET state = ?, error = ?, updated_at = ? WHERE id = ?`, s, why, now, id)
+	_, err := t.exec(`UPDATE attempts SET state = ?, error = ?, updated_at = ? WHERE id = ?`, s, why, t.now, id)
 	return err
 }
 
@@ -58,13 +52,13 @@ func (b board) LatestExecution(ctx context.Context, attemptID string) (*task.Exe
 
 func (b board) Executions(ctx context.Context, attemptID string) ([]task.Execution, error) {
 	return read(ctx, b.DB, "listing executions", func(t tx) ([]task.Execution, error) {
-		return list(t, scanExecution, executionRows+`WHERE attempt_id = ? ORDER BY seq DESC`, attemptID)
+		return list[task.Execution](t, executionRows+`WHERE attempt_id = ? ORDER BY seq DESC`, attemptID)
 	})
 }
 
 func (b board) OpenExecutions(ctx context.Context) ([]task.Execution, error) {
 	return read(ctx, b.DB, "listing open executions", func(t tx) ([]task.Execution, error) {
-		return list(t, scanExecution, executionRows+`WHERE state IN ('starting', 'running') ORDER BY seq`)
+		return list[task.Execution](t, executionRows+`WHERE state IN ('starting', 'running') ORDER BY seq`)
 	})
 }
 
@@ -91,7 +85,6 @@ func (b board) ClaimNext(ctx context.Context, owner string, max int) (*task.Exec
 	if err != nil || id == "" {
 		return nil, err
 	}
-	now := b.stamp()
 	return write(ctx, b.DB, doing, func(t tx) (*task.Execution, error) {
 		id, err := t.claimable(max)
 		if err != nil || id == "" {
@@ -104,7 +97,7 @@ func (b board) ClaimNext(ctx context.Context, owner string, max int) (*task.Exec
 		if err != nil {
 			return nil, err
 		}
-		return e, t.setAttempt(e.AttemptID, task.Starting, nil, now)
+		return e, t.setAttempt(e.AttemptID, task.Starting, nil)
 	})
 }
 
@@ -121,7 +114,6 @@ func (b board) StopWaiting(ctx context.Context, executionID string) (bool, error
 // move carries out an update of one execution, and if it changed something gives its
 // attempt the same state.
 func (b board) move(ctx context.Context, doing, executionID string, to task.AttemptState, update string, args ...any) (bool, error) {
-	now := b.stamp()
 	return write(ctx, b.DB, doing, func(t tx) (bool, error) {
 		e, err := t.execution(executionID)
 		if err != nil {
@@ -131,11 +123,11 @@ func (b board) move(ctx context.Context, doing, executionID string, to task.Atte
 		if err != nil || n == 0 {
 			return false, err
 		}
-		if err := t.setAttempt(e.AttemptID, to, nil, now); err != nil {
+		if err := t.setAttempt(e.AttemptID, to, nil); err != nil {
 			return false, err
 		}
 		if to == task.Stopped && e.SessionID != nil {
-			err = t.setQueued(*e.SessionID, nil, now)
+			err = t.setQueued(*e.SessionID, nil)
 		}
 		return true, err
 	})
@@ -151,7 +143,6 @@ func (b board) Adopt(ctx context.Context, executionID, from, to string) (bool, e
 }
 
 func (b board) StartExecution(ctx context.Context, executionID, executor string, since time.Time) (*task.Session, error) {
-	now := b.stamp()
 	return write(ctx, b.DB, "starting an execution", func(t tx) (*task.Session, error) {
 		e, err := t.execution(executionID)
 		switch {
@@ -162,24 +153,24 @@ func (b board) StartExecution(ctx context.Context, executionID, executor string,
 		case e.State == task.Waiting:
 			return nil, fmt.Errorf("%w: execution %q is not claimed", task.ErrInvalid, executionID)
 		}
-		s, err := t.sessionOf(e, executor, now)
+		s, err := t.sessionOf(e, executor)
 		if err != nil {
 			return nil, err
 		}
 		if _, err := t.exec(`UPDATE executions SET state = ?, session_id = ?, started_at = coalesce(started_at, ?) WHERE id = ?`,
-			task.Running, s.ID, between(e.CreatedAt, since, now), executionID); err != nil {
+			task.Running, s.ID, t.between(e.CreatedAt, since), executionID); err != nil {
 			return nil, err
 		}
-		return s, t.setAttempt(e.AttemptID, task.Running, nil, now)
+		return s, t.setAttempt(e.AttemptID, task.Running, nil)
 	})
 }
 
 // between is a moment as the board holds it, zero for now, such that it is never
 // before what it follows, whatever the clock did since, nor in the future.
-func between(after, at time.Time, now string) string {
-	text := now
+func (t tx) between(after, at time.Time) string {
+	text := t.now
 	if !at.IsZero() {
-		text = min(task.FormatTime(at), now)
+		text = min(task.FormatTime(at), text)
 	}
 	return max(text, task.FormatTime(after))
 }
@@ -194,7 +185,6 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 			return nil, false, wrap(doing, err)
 		}
 	}
-	now := b.stamp()
 	next, err = write(ctx, b.DB, doing, func(t tx) (*task.Execution, error) {
 		ended = false
 		x, err := t.execution(executionID)
@@ -209,15 +199,15 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 			at = *e.EndedAt
 		}
 		if _, err := t.exec(`UPDATE executions SET state = ?, exit_code = ?, final_message = ?, ended_at = ? WHERE id = ?`,
-			e.State, e.ExitCode, e.FinalMessage, between(after, at, now), executionID); err != nil {
+			e.State, e.ExitCode, e.FinalMessage, t.between(after, at), executionID); err != nil {
 			return nil, err
 		}
-		if err := t.setAttempt(x.AttemptID, e.State, e.Error, now); err != nil {
+		if err := t.setAttempt(x.AttemptID, e.State, e.Error); err != nil {
 			return nil, err
 		}
 		ended = true
 		status, stays := e.Task, `status <> 'inprogress'`
-		next, err := t.nextOf(x, e.State, now)
+		next, err := t.nextOf(x, e.State)
 		if err != nil {
 			return nil, err
 		}
@@ -231,7 +221,7 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 			}
 			t.changed(store.TaskChanged, of)
 			_, err = t.exec(`UPDATE tasks SET status = ?1, updated_at = ?2
-				WHERE id = ?3 AND NOT (`+stays+`)`, status, now, of)
+				WHERE id = ?3 AND NOT (`+stays+`)`, status, t.now, of)
 		}
 		return next, err
 	})
@@ -240,7 +230,7 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 
 // nextOf takes what is queued in an ended execution's session, and makes an
 // execution of it if it is to run.
-func (t tx) nextOf(x *task.Execution, how task.AttemptState, now string) (*task.Execution, error) {
+func (t tx) nextOf(x *task.Execution, how task.AttemptState) (*task.Execution, error) {
 	if x.SessionID == nil {
 		return nil, nil
 	}
@@ -248,14 +238,14 @@ func (t tx) nextOf(x *task.Execution, how task.AttemptState, now string) (*task.
 	if err != nil || s.Queued == nil {
 		return nil, err
 	}
-	if err := t.setQueued(s.ID, nil, now); err != nil {
+	if err := t.setQueued(s.ID, nil); err != nil {
 		return nil, err
 	}
 	if how != task.Completed && how != task.Failed {
 		return nil, nil
 	}
 	id, err := t.addExecution(task.Execution{AttemptID: x.AttemptID, SessionID: x.SessionID, FollowUp: true,
-		Prompt: s.Queued.Prompt, Variant: s.Queued.Variant}, now)
+		Prompt: s.Queued.Prompt, Variant: s.Queued.Variant})
 	if err != nil {
 		return nil, err
 	}

@@ -10,30 +10,19 @@ import (
 )
 
 const attemptRows = `SELECT a.id, a.task_id, a.executor, a.variant, a.prompt, a.branch, a.workspace, a.state, a.error,
-	a.workflow_session_id, a.workflow_status, a.workflow_step, a.created_at, a.updated_at, s.id, s.executor
+	a.workflow_session_id, a.workflow_status, a.workflow_step, a.created_at, a.updated_at,
+	s.id AS latest_session_id, s.executor AS latest_executor
 FROM attempts a
 LEFT JOIN sessions s ON s.id = (SELECT id FROM sessions WHERE attempt_id = a.id ORDER BY created_at DESC, id LIMIT 1)
 `
 
 const attemptIDs = `SELECT id FROM attempts WHERE task_id = ? ORDER BY created_at DESC, id`
 
-func scanAttempt(scan scanner) (a task.Attempt, err error) {
-	err = scan(&a.ID, &a.TaskID, &a.Executor, &a.Variant, &a.Prompt, &a.Branch, &a.Workspace, &a.State, &a.Error,
-		&a.WorkflowSessionID, &a.WorkflowStatus, &a.WorkflowStep, moment{&a.CreatedAt}, moment{&a.UpdatedAt},
-		&a.LatestSessionID, &a.LatestExecutor)
-	return a, err
-}
-
-func scanAttemptRepo(scan scanner) (r task.AttemptRepo, err error) {
-	err = scan(&r.RepoID, &r.RepoName, &r.RepoPath, &r.TargetBranch, &r.BaseCommit, &r.Worktree)
-	return r, err
-}
-
 // attempts reads attempts with their repos.
 func (t tx) attempts(where string, args ...any) ([]task.Attempt, error) {
-	all, err := list(t, scanAttempt, attemptRows+where, args...)
+	all, err := list[task.Attempt](t, attemptRows+where, args...)
 	for i := range all {
-		if all[i].Repos, err = list(t, scanAttemptRepo, `SELECT repo_id, repo_name, repo_path, target_branch, base_commit, worktree
+		if all[i].Repos, err = list[task.AttemptRepo](t, `SELECT repo_id, repo_name, repo_path, target_branch, base_commit, worktree
 			FROM attempt_repos WHERE attempt_id = ? ORDER BY position`, all[i].ID); err != nil {
 			return nil, err
 		}
@@ -53,9 +42,8 @@ func (t tx) attempt(id string) (*task.Attempt, error) {
 }
 
 func (b board) CreateAttempt(ctx context.Context, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error) {
-	now := b.stamp()
 	return write(ctx, b.DB, "creating an attempt", func(t tx) (*task.Attempt, error) {
-		id, err := b.makeOnce(t, r, func() (string, error) { return t.createAttempt(a, first, now) })
+		id, err := b.makeOnce(t, r, func() (string, error) { return t.createAttempt(a, first) })
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +52,7 @@ func (b board) CreateAttempt(ctx context.Context, a task.Attempt, first task.Exe
 	})
 }
 
-func (t tx) createAttempt(a task.Attempt, e task.Execution, now string) (id string, err error) {
+func (t tx) createAttempt(a task.Attempt, e task.Execution) (id string, err error) {
 	if a.ID == "" {
 		if a.ID, err = newID(); err != nil {
 			return "", err
@@ -75,7 +63,7 @@ func (t tx) createAttempt(a task.Attempt, e task.Execution, now string) (id stri
 	}
 	if _, err := t.exec(`INSERT INTO attempts (id, task_id, executor, variant, prompt, branch, workspace, state, created_at, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		a.ID, a.TaskID, a.Executor, a.Variant, a.Prompt, a.Branch, a.Workspace, task.Waiting, now, now); err != nil {
+		a.ID, a.TaskID, a.Executor, a.Variant, a.Prompt, a.Branch, a.Workspace, task.Waiting, t.now, t.now); err != nil {
 		return "", err
 	}
 	for i, r := range a.Repos {
@@ -85,10 +73,10 @@ func (t tx) createAttempt(a task.Attempt, e task.Execution, now string) (id stri
 			return "", err
 		}
 	}
-	if _, err := t.addExecution(task.Execution{ID: e.ID, AttemptID: a.ID, Prompt: e.Prompt, Variant: e.Variant}, now); err != nil {
+	if _, err := t.addExecution(task.Execution{ID: e.ID, AttemptID: a.ID, Prompt: e.Prompt, Variant: e.Variant}); err != nil {
 		return "", err
 	}
-	return a.ID, t.setTask(a.TaskID, task.InProgress, now)
+	return a.ID, t.setTask(a.TaskID, task.InProgress)
 }
 
 func (b board) Attempt(ctx context.Context, id string) (*task.Attempt, error) {
@@ -99,22 +87,9 @@ func (b board) AllAttempts(ctx context.Context) ([]task.Attempt, error) {
 	return read(ctx, b.DB, "reading all attempts", func(t tx) ([]task.Attempt, error) { return t.attempts(`ORDER BY a.id`) })
 }
 
-func (b board) AttemptIDs(ctx context.Context) ([]string, error) {
-	return read(ctx, b.DB, "listing all attempts", func(t tx) ([]string, error) { return t.ids(`SELECT id FROM attempts`) })
-}
-
-func (b board) TaskAttemptIDs(ctx context.Context, taskID string) ([]string, error) {
-	return read(ctx, b.DB, "listing a task's attempts", func(t tx) ([]string, error) {
-		if err := t.exists("tasks", "task", taskID); err != nil {
-			return nil, err
-		}
-		return t.ids(attemptIDs, taskID)
-	})
-}
-
-func (b board) AttemptNow(ctx context.Context, id string) (*task.Now, error) {
-	return read(ctx, b.DB, "reading an attempt", func(t tx) (now *task.Now, err error) {
-		now = &task.Now{}
+func (b board) AttemptDetails(ctx context.Context, id string) (*task.AttemptDetails, error) {
+	return read(ctx, b.DB, "reading an attempt", func(t tx) (now *task.AttemptDetails, err error) {
+		now = &task.AttemptDetails{}
 		if now.Attempt, err = t.attempt(id); err != nil {
 			return nil, err
 		}
@@ -157,9 +132,9 @@ func (b board) TaskAttempts(ctx context.Context, taskID string, p task.Page) (*t
 	})
 }
 
-func (b board) PlaceOf(ctx context.Context, attemptID string) (*task.Place, error) {
-	return read(ctx, b.DB, "reading what an attempt belongs to", func(t tx) (p *task.Place, err error) {
-		p = &task.Place{}
+func (b board) AttemptContext(ctx context.Context, attemptID string) (*task.AttemptContext, error) {
+	return read(ctx, b.DB, "reading what an attempt belongs to", func(t tx) (p *task.AttemptContext, err error) {
+		p = &task.AttemptContext{}
 		if p.Attempt, err = t.attempt(attemptID); err != nil {
 			return nil, err
 		}
@@ -172,9 +147,8 @@ func (b board) PlaceOf(ctx context.Context, attemptID string) (*task.Place, erro
 }
 
 func (b board) SetWorkspace(ctx context.Context, attemptID string, base map[string]string) error {
-	now := b.stamp()
 	return change(ctx, b.DB, "recording a workspace", func(t tx) error {
-		if err := t.touch(attemptID, now); err != nil {
+		if err := t.touch(attemptID); err != nil {
 			return err
 		}
 		for repo, commit := range base {
@@ -190,10 +164,9 @@ func (b board) SetWorkspace(ctx context.Context, attemptID string, base map[stri
 	})
 }
 
-func (b board) SetWorkflow(ctx context.Context, attemptID string, n task.WorkflowNews) error {
-	now := b.stamp()
+func (b board) SetWorkflow(ctx context.Context, attemptID string, n task.WorkflowProgress) error {
 	return change(ctx, b.DB, "recording an attempt's workflow", func(t tx) error {
-		if err := t.touch(attemptID, now); err != nil {
+		if err := t.touch(attemptID); err != nil {
 			return err
 		}
 		_, err := t.exec(`UPDATE attempts SET workflow_session_id = ?, workflow_status = ?, workflow_step = ? WHERE id = ?`,
@@ -202,14 +175,9 @@ func (b board) SetWorkflow(ctx context.Context, attemptID string, n task.Workflo
 	})
 }
 
-func (b board) Touch(ctx context.Context, attemptID string) error {
-	now := b.stamp()
-	return change(ctx, b.DB, "touching an attempt", func(t tx) error { return t.touch(attemptID, now) })
-}
-
-func (t tx) touch(attemptID, now string) error {
+func (t tx) touch(attemptID string) error {
 	t.changed(store.AttemptChanged, attemptID)
-	n, err := t.exec(`UPDATE attempts SET updated_at = ? WHERE id = ?`, now, attemptID)
+	n, err := t.exec(`UPDATE attempts SET updated_at = ? WHERE id = ?`, t.now, attemptID)
 	if err == nil && n == 0 {
 		err = task.Missing("attempt", attemptID)
 	}
@@ -223,9 +191,8 @@ func (b board) BranchTaken(ctx context.Context, branch string) (bool, error) {
 }
 
 func (b board) SetBranch(ctx context.Context, attemptID, branch string) error {
-	now := b.stamp()
 	return change(ctx, b.DB, "renaming the branch of an attempt", func(t tx) error {
-		if err := t.touch(attemptID, now); err != nil {
+		if err := t.touch(attemptID); err != nil {
 			return err
 		}
 		made, err := t.first(`SELECT 1 FROM attempt_repos WHERE attempt_id = ? AND base_commit IS NOT NULL`, []any{attemptID}, new(int))
@@ -243,13 +210,13 @@ func (b board) SetBranch(ctx context.Context, attemptID, branch string) error {
 func (b board) WorktreeFolders(ctx context.Context) ([]string, error) {
 	return read(ctx, b.DB, "listing the folders of worktrees", func(t tx) ([]string, error) {
 		// <folder>/<attempt>/<repo>
-		return t.ids(`SELECT DISTINCT substr(worktree, 1, instr(worktree, attempt_id) - 2) FROM attempt_repos
+		return list[string](t, `SELECT DISTINCT substr(worktree, 1, instr(worktree, attempt_id) - 2) FROM attempt_repos
 			WHERE instr(worktree, attempt_id) > 2`)
 	})
 }
 
 func (b board) RepoPaths(ctx context.Context) ([]string, error) {
 	return read(ctx, b.DB, "reading the paths of repositories", func(t tx) ([]string, error) {
-		return t.ids(`SELECT path FROM repos UNION SELECT repo_path FROM attempt_repos ORDER BY 1`)
+		return list[string](t, `SELECT path FROM repos UNION SELECT repo_path FROM attempt_repos ORDER BY 1`)
 	})
 }

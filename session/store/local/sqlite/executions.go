@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/store"
 )
 
@@ -21,22 +22,7 @@ const (
 	isOpen = `ended_at IS NULL AND status_supported = 1`
 )
 
-func scanWorkflowExecution(scan scanner) (x store.Execution, err error) {
-	var progress, result *string
-	err = scan(&x.ID, &x.Owner, &x.Identity, &x.Source, &x.WorkflowID, &x.WorkflowName, &x.Async, &x.State, &x.SourceExecutionID,
-		&x.StatusSupported, &x.Timeout, perhaps{&x.Deadline}, moment{&x.StartedAt}, perhaps{&x.EndedAt}, &x.Error, &progress, &result)
-	x.Progress, x.Result = jsonOf(progress), jsonOf(result)
-	return x, err
-}
-
-// jsonOf is a column of JSON that may be null, and textOf the reverse.
-func jsonOf(text *string) json.RawMessage {
-	if text == nil {
-		return nil
-	}
-	return json.RawMessage(*text)
-}
-
+// textOf is a column of JSON that may be null.
 func textOf(raw json.RawMessage) *string {
 	if raw == nil {
 		return nil
@@ -82,7 +68,7 @@ func (e executions) Save(ctx context.Context, x *store.Execution) error {
 
 func (e executions) Execution(ctx context.Context, id string) (*store.Execution, error) {
 	return read(ctx, e.DB, "reading an execution", func(t tx) (*store.Execution, error) {
-		return only(t, "execution", id, scanWorkflowExecution, `SELECT `+executionColumns+`, result FROM workflow_executions WHERE id = ?`, id)
+		return only[store.Execution](t, "execution", id, `SELECT `+executionColumns+`, result FROM workflow_executions WHERE id = ?`, id)
 	})
 }
 
@@ -90,7 +76,7 @@ func (e executions) Find(ctx context.Context, identity, id, sourceID string) ([]
 	return read(ctx, e.DB, "looking for an execution", func(t tx) (found []store.Execution, err error) {
 		for _, is := range [][2]string{{"id", id}, {"source_execution_id", sourceID}} {
 			if len(found) == 0 && err == nil {
-				found, err = list(t, scanWorkflowExecution, `SELECT `+executionColumns+`, result FROM workflow_executions WHERE `+is[0]+` = ? AND identity = ? AND NOT (`+forgettable+`)
+				found, err = list[store.Execution](t, `SELECT `+executionColumns+`, result FROM workflow_executions WHERE `+is[0]+` = ? AND identity = ? AND NOT (`+forgettable+`)
 					ORDER BY started_at DESC`, is[1], identity, e.oldest())
 			}
 		}
@@ -99,19 +85,20 @@ func (e executions) Find(ctx context.Context, identity, id, sourceID string) ([]
 }
 
 func (e executions) Newest(ctx context.Context, identity string, limit int) ([]store.Execution, int, error) {
-	got, err := read(ctx, e.DB, "listing executions", func(t tx) (p page[store.Execution], err error) {
+	total := 0
+	all, err := read(ctx, e.DB, "listing executions", func(t tx) (all []store.Execution, err error) {
 		const kept = `FROM workflow_executions WHERE identity = ? AND NOT (` + forgettable + `)`
-		if p.total, err = t.count(`SELECT count(*) `+kept, identity, e.oldest()); err == nil {
-			p.rows, err = list(t, scanWorkflowExecution, `SELECT `+executionColumns+`, NULL `+kept+` ORDER BY started_at DESC LIMIT ?`, identity, e.oldest(), limit)
+		if total, err = t.count(`SELECT count(*) `+kept, identity, e.oldest()); err != nil {
+			return nil, err
 		}
-		return p, err
+		return list[store.Execution](t, `SELECT `+executionColumns+` `+kept+` ORDER BY started_at DESC LIMIT ?`, identity, e.oldest(), limit)
 	})
-	return got.rows, got.total, err
+	return all, total, err
 }
 
 func (e executions) Owners(ctx context.Context) ([]string, error) {
 	return read(ctx, e.DB, "looking for executions of other servers", func(t tx) ([]string, error) {
-		return t.ids(`SELECT DISTINCT owner FROM workflow_executions WHERE ` + isOpen)
+		return list[string](t, `SELECT DISTINCT owner FROM workflow_executions WHERE `+isOpen)
 	})
 }
 
@@ -121,11 +108,11 @@ func (e executions) Adopt(ctx context.Context, from []string, to string) ([]stor
 		args = append(args, owner)
 	}
 	return write(ctx, e.DB, "taking up executions", func(t tx) ([]store.Execution, error) {
-		all, err := list(t, scanWorkflowExecution, `UPDATE workflow_executions SET owner = ?1,
+		all, err := list[store.Execution](t, `UPDATE workflow_executions SET owner = ?1,
 			ended_at = CASE state WHEN 'running' THEN NULL ELSE max(?2, started_at) END,
 			error = CASE state WHEN 'waiting' THEN ?3 WHEN 'starting' THEN ?4 ELSE error END,
 			state = CASE state WHEN 'waiting' THEN 'failed' WHEN 'starting' THEN 'unknown' ELSE state END
-			WHERE `+isOpen+` AND owner IN (?`+strings.Repeat(", ?", len(from)-1)+`) RETURNING `+executionColumns+`, NULL`, args...)
+			WHERE `+isOpen+` AND owner IN (?`+strings.Repeat(", ?", len(from)-1)+`) RETURNING `+executionColumns, args...)
 		for _, x := range all {
 			t.changed(store.ExecutionChanged, x.ID)
 		}
@@ -145,8 +132,8 @@ var executionFlaws = []flaw{
 	{"run %s has a result and has not ended", doRun, `SELECT id FROM workflow_executions WHERE result IS NOT NULL AND ` + isOpen},
 }
 
-func (e executions) Inspect(ctx context.Context) (found []task.Flaw, n, going int, err error) {
-	found, err = read(ctx, e.DB, "inspecting executions", func(t tx) (found []task.Flaw, err error) {
+func (e executions) Inspect(ctx context.Context) (found []session.Finding, n, going int, err error) {
+	found, err = read(ctx, e.DB, "inspecting executions", func(t tx) (found []session.Finding, err error) {
 		if found, err = t.flaws(executionFlaws); err != nil {
 			return nil, err
 		}

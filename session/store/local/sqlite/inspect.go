@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"deepwork/catalog/task"
+	"deepwork/session"
 )
 
 // A flaw is what must never be found: a query whose rows are what is wrong, each one
@@ -13,6 +14,8 @@ type flaw struct{ what, do, query string }
 
 // flaws are those of the board.
 var flaws = []flaw{
+	{"row %s that is not there", doBoard,
+		`SELECT coalesce(rowid, 0) || ' of ' || "table" || ' names a row of ' || parent FROM pragma_foreign_key_check`},
 	{"attempt %s has no execution", doAttempt,
 		`SELECT id FROM attempts WHERE id NOT IN (SELECT attempt_id FROM executions)`},
 	{"attempt %s", doAttempt, // its state is that of its newest execution
@@ -53,34 +56,23 @@ const (
 	doBoard   = "stop the servers and restore the board from a copy, or save what can be read with `sqlite3 board.db .recover`"
 )
 
-func (b board) Inspect(ctx context.Context) (found []task.Flaw, s task.Stock, err error) {
-	found, err = read(ctx, b.DB, "inspecting the board", func(t tx) (found []task.Flaw, err error) {
-		damage, err := t.ids(`PRAGMA integrity_check`)
+func (b board) Inspect(ctx context.Context) (found []session.Finding, s task.Totals, err error) {
+	found, err = read(ctx, b.DB, "inspecting the board", func(t tx) (found []session.Finding, err error) {
+		damage, err := list[string](t, `PRAGMA integrity_check`)
 		if err != nil {
 			return nil, err
 		}
 		for _, what := range damage {
 			if what != "ok" {
-				found = append(found, task.Flaw{What: "SQLite finds: " + what, Do: doBoard})
+				found = append(found, session.Finding{Where: t.where, What: "SQLite finds: " + what, Do: doBoard})
 			}
 		}
 		if found != nil {
 			return found, nil // what else it says cannot be relied on
 		}
-		found, err = list(t, func(scan scanner) (f task.Flaw, err error) {
-			var table, parent string
-			var row int64
-			err = scan(&table, &row, &parent)
-			return task.Flaw{What: fmt.Sprintf("row %d of %s names a row of %s that is not there", row, table, parent), Do: doBoard}, err
-		}, `SELECT "table", coalesce(rowid, 0), parent FROM pragma_foreign_key_check`)
-		if err != nil {
+		if found, err = t.flaws(flaws); err != nil {
 			return nil, err
 		}
-		more, err := t.flaws(flaws)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, more...)
 		_, err = t.first(`SELECT (SELECT count(*) FROM projects WHERE listed), (SELECT count(*) FROM tasks), (SELECT count(*) FROM attempts),
 			(SELECT count(*) FROM executions WHERE state IN ('waiting', 'starting', 'running'))`, nil, &s.Projects, &s.Tasks, &s.Attempts, &s.Open)
 		return found, err
@@ -89,14 +81,14 @@ func (b board) Inspect(ctx context.Context) (found []task.Flaw, s task.Stock, er
 }
 
 // flaws returns what queries find.
-func (t tx) flaws(queries []flaw) (found []task.Flaw, err error) {
+func (t tx) flaws(queries []flaw) (found []session.Finding, err error) {
 	for _, f := range queries {
-		about, err := t.ids(f.query)
+		about, err := list[string](t, f.query)
 		if err != nil {
 			return nil, err
 		}
 		for _, what := range about {
-			found = append(found, task.Flaw{What: fmt.Sprintf(f.what, what), Do: f.do})
+			found = append(found, session.Finding{Where: t.where, What: fmt.Sprintf(f.what, what), Do: f.do})
 		}
 	}
 	return found, nil

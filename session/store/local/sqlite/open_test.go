@@ -261,8 +261,8 @@ func TestReadOnly(t *testing.T) {
 	if list, total, next, err := b.Projects(t.Context(), task.Page{Limit: 5}); len(list) != 0 || total != 0 || next != "" || err != nil {
 		t.Error(list, total, next, err)
 	}
-	if ids, err := b.AttemptIDs(t.Context()); len(ids) != 0 || err != nil {
-		t.Error(ids, err)
+	if all, err := b.AllAttempts(t.Context()); len(all) != 0 || err != nil {
+		t.Error(all, err)
 	}
 	if err := b.SyncProjects(t.Context(), nil); err != nil {
 		t.Error("nothing differs:", err)
@@ -392,7 +392,7 @@ func TestLockedBoardIsWaitedFor(t *testing.T) {
 	if _, err := b.CreateTask(ended, task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if _, err := b.AttemptIDs(ended); !errors.Is(err, context.Canceled) {
+	if _, err := b.AllAttempts(ended); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -24,35 +24,33 @@ const (
 	repoColumns    = `SELECT id, project_id, name, path, created_at, updated_at FROM repos `
 )
 
-func scanProject(scan scanner) (p task.Project, err error) {
-	err = scan(&p.ID, &p.Name, &p.Root, moment{&p.CreatedAt}, moment{&p.UpdatedAt})
-	return p, err
-}
-
-func scanRepo(scan scanner) (r task.Repo, err error) {
-	err = scan(&r.ID, &r.ProjectID, &r.Name, &r.Path, moment{&r.CreatedAt}, moment{&r.UpdatedAt})
-	return r, err
-}
-
-// A page is what a list method returns, before it is cut.
-type page[T any] struct {
-	rows  []T
-	total int
-}
-
-func (b board) Projects(ctx context.Context, p task.Page) ([]task.Project, int, string, error) {
-	l, err := p.Listing("projects")
+// listPage reads a page of the list that scope names, with its filters, if check finds
+// no fault, and how many rows all pages have; next is the cursor for more.
+func listPage[T any](ctx context.Context, d *DB, p task.Page, scope []string, at func(T) (time.Time, string), check func(tx) error, count, query string, args ...any) (rows []T, total int, next string, err error) {
+	l, err := p.Listing(scope...)
 	if err != nil {
 		return nil, 0, "", err
 	}
-	got, err := read(ctx, b.DB, "listing projects", func(t tx) (r page[task.Project], err error) {
-		if r.total, err = t.count(`SELECT count(*) FROM projects WHERE listed = 1`); err == nil {
-			r.rows, err = list(t, scanProject, projectColumns+`WHERE listed = 1`+newest, position(l)...)
+	rows, err = read(ctx, d, "listing "+scope[0], func(t tx) (rows []T, err error) {
+		if err = check(t); err != nil {
+			return nil, err
 		}
-		return r, err
+		if total, err = t.count(count, args...); err != nil {
+			return nil, err
+		}
+		return list[T](t, query, position(l, args...)...)
 	})
-	rows, next := task.Cut(l, got.rows, func(p task.Project) (time.Time, string) { return p.CreatedAt, p.ID })
-	return rows, got.total, next, err
+	if err != nil {
+		return nil, 0, "", err
+	}
+	rows, next = task.Cut(l, rows, at)
+	return rows, total, next, nil
+}
+
+func (b board) Projects(ctx context.Context, p task.Page) ([]task.Project, int, string, error) {
+	return listPage(ctx, b.DB, p, []string{"projects"}, func(p task.Project) (time.Time, string) { return p.CreatedAt, p.ID },
+		func(tx) error { return nil },
+		`SELECT count(*) FROM projects WHERE listed = 1`, projectColumns+`WHERE listed = 1`+newest)
 }
 
 func (b board) Project(ctx context.Context, id string) (*task.Project, error) {
@@ -60,30 +58,18 @@ func (b board) Project(ctx context.Context, id string) (*task.Project, error) {
 }
 
 func (t tx) project(id string) (*task.Project, error) {
-	return only(t, "project", id, scanProject, projectColumns+`WHERE id = ?`, id)
+	return only[task.Project](t, "project", id, projectColumns+`WHERE id = ?`, id)
 }
 
 func (b board) Repos(ctx context.Context, projectID string, p task.Page) ([]task.Repo, int, string, error) {
-	l, err := p.Listing("repos", projectID)
-	if err != nil {
-		return nil, 0, "", err
-	}
-	got, err := read(ctx, b.DB, "listing repos", func(t tx) (r page[task.Repo], err error) {
-		if err = t.exists("projects", "project", projectID); err != nil {
-			return r, err
-		}
-		if r.total, err = t.count(`SELECT count(*) FROM repos WHERE project_id = ? AND listed = 1`, projectID); err == nil {
-			r.rows, err = list(t, scanRepo, repoColumns+`WHERE project_id = ? AND listed = 1`+newest, position(l, projectID)...)
-		}
-		return r, err
-	})
-	rows, next := task.Cut(l, got.rows, func(r task.Repo) (time.Time, string) { return r.CreatedAt, r.ID })
-	return rows, got.total, next, err
+	return listPage(ctx, b.DB, p, []string{"repos", projectID}, func(r task.Repo) (time.Time, string) { return r.CreatedAt, r.ID },
+		func(t tx) error { return t.exists("projects", "project", projectID) },
+		`SELECT count(*) FROM repos WHERE project_id = ? AND listed = 1`, repoColumns+`WHERE project_id = ? AND listed = 1`+newest, projectID)
 }
 
 func (b board) Repo(ctx context.Context, id string) (*task.Repo, error) {
 	return read(ctx, b.DB, "reading a repo", func(t tx) (*task.Repo, error) {
-		return only(t, "repo", id, scanRepo, repoColumns+`WHERE id = ? AND listed = 1`, id)
+		return only[task.Repo](t, "repo", id, repoColumns+`WHERE id = ? AND listed = 1`, id)
 	})
 }
 
@@ -92,9 +78,8 @@ func (b board) SyncProjects(ctx context.Context, all []task.ProjectSpec) error {
 	if err := task.CheckProjects(all); err != nil {
 		return wrap(doing, err)
 	}
-	now := b.stamp()
 	changes, err := read(ctx, b.DB, doing, func(t tx) (int, error) {
-		s := syncing{t: t, now: now}
+		s := syncing{t: t}
 		err := s.projects(all)
 		return s.changes, err
 	})
@@ -102,7 +87,7 @@ func (b board) SyncProjects(ctx context.Context, all []task.ProjectSpec) error {
 		return err
 	}
 	return change(ctx, b.DB, doing, func(t tx) error {
-		s := syncing{t: t, now: now, write: true}
+		s := syncing{t: t, write: true}
 		return s.projects(all)
 	})
 }
@@ -111,7 +96,6 @@ func (b board) SyncProjects(ctx context.Context, all []task.ProjectSpec) error {
 // is to write.
 type syncing struct {
 	t       tx
-	now     string
 	write   bool
 	changes int
 }
@@ -127,31 +111,26 @@ func (s *syncing) change(query string, args ...any) error {
 
 // A known is a row of projects or repos, or what the config has in its place.
 type known struct {
-	id, name, path string
-	root, listed   bool
-}
-
-func scanKnown(scan scanner) (k known, err error) {
-	err = scan(&k.id, &k.name, &k.path, &k.root, &k.listed)
-	return k, err
+	ID, Name, Path string
+	Root, Listed   bool
 }
 
 func (s *syncing) projects(all []task.ProjectSpec) error {
 	var want []known
 	for _, p := range all {
-		want = append(want, known{name: p.Name, root: p.Root})
+		want = append(want, known{Name: p.Name, Root: p.Root})
 	}
-	gone, err := s.reconcile("projects", `SELECT id, name, '', root, listed FROM projects`, nil, want, func(k known) error {
-		return s.change(`INSERT INTO projects (id, name, root, created_at, updated_at) VALUES (?, ?, ?, ?, ?)`, k.id, k.name, k.root, s.now, s.now)
+	gone, err := s.reconcile("projects", `SELECT id, name, '' AS path, root, listed FROM projects`, nil, want, func(k known) error {
+		return s.change(`INSERT INTO projects (id, name, root, created_at, updated_at) VALUES (?, ?, ?, ?, ?)`, k.ID, k.Name, k.Root, s.t.now, s.t.now)
 	})
 	for i := range all {
 		if err == nil {
-			err = s.repos(want[i].id, all[i].Repos)
+			err = s.repos(want[i].ID, all[i].Repos)
 		}
 	}
 	for _, k := range gone {
 		if err == nil {
-			err = s.repos(k.id, nil)
+			err = s.repos(k.ID, nil)
 		}
 	}
 	return err
@@ -160,11 +139,11 @@ func (s *syncing) projects(all []task.ProjectSpec) error {
 func (s *syncing) repos(projectID string, all []task.RepoSpec) error {
 	var want []known
 	for _, r := range all {
-		want = append(want, known{name: r.Name, path: r.Path})
+		want = append(want, known{Name: r.Name, Path: r.Path})
 	}
-	_, err := s.reconcile("repos", `SELECT id, name, path, 0, listed FROM repos WHERE project_id = ?`, []any{projectID}, want, func(k known) error {
+	_, err := s.reconcile("repos", `SELECT id, name, path, 0 AS root, listed FROM repos WHERE project_id = ?`, []any{projectID}, want, func(k known) error {
 		return s.change(`INSERT INTO repos (id, project_id, name, path, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?)`,
-			k.id, projectID, k.name, k.path, s.now, s.now)
+			k.ID, projectID, k.Name, k.Path, s.t.now, s.t.now)
 	})
 	return err
 }
@@ -172,31 +151,31 @@ func (s *syncing) repos(projectID string, all []task.RepoSpec) error {
 // reconcile makes the rows of a table what is wanted, sets the ids of that, and returns
 // the rows that are not listed any more.
 func (s *syncing) reconcile(table, query string, args []any, want []known, insert func(known) error) (gone []known, err error) {
-	rows, err := list(s.t, scanKnown, query, args...)
+	rows, err := list[known](s.t, query, args...)
 	for i := range want {
 		w := &want[i]
-		at := slices.IndexFunc(rows, func(k known) bool { return k.root == w.root && (w.root || k.name == w.name) })
+		at := slices.IndexFunc(rows, func(k known) bool { return k.Root == w.Root && (w.Root || k.Name == w.Name) })
 		switch {
 		case err != nil:
 		case at < 0:
-			if w.id, err = newID(); err == nil {
+			if w.ID, err = newID(); err == nil {
 				err = insert(*w)
 			}
 		default:
 			row := rows[at]
 			rows = slices.Delete(rows, at, at+1)
-			if w.id = row.id; !row.listed || row.name != w.name {
-				err = s.change(`UPDATE `+table+` SET name = ?, listed = 1, updated_at = ? WHERE id = ?`, w.name, s.now, w.id)
+			if w.ID = row.ID; !row.Listed || row.Name != w.Name {
+				err = s.change(`UPDATE `+table+` SET name = ?, listed = 1, updated_at = ? WHERE id = ?`, w.Name, s.t.now, w.ID)
 			}
-			if row.path != w.path && err == nil {
-				err = s.change(`UPDATE `+table+` SET path = ?, updated_at = ? WHERE id = ?`, w.path, s.now, w.id)
+			if row.Path != w.Path && err == nil {
+				err = s.change(`UPDATE `+table+` SET path = ?, updated_at = ? WHERE id = ?`, w.Path, s.t.now, w.ID)
 			}
 		}
 	}
 	for _, k := range rows {
-		if k.listed && err == nil {
+		if k.Listed && err == nil {
 			gone = append(gone, k)
-			err = s.change(`UPDATE `+table+` SET listed = 0, updated_at = ? WHERE id = ?`, s.now, k.id)
+			err = s.change(`UPDATE `+table+` SET listed = 0, updated_at = ? WHERE id = ?`, s.t.now, k.ID)
 		}
 	}
 	return gone, err

@@ -114,13 +114,6 @@ func (d *DB) version(ctx context.Context) (v int64, err error) {
 	return v, err
 }
 
-func scanRequest(scan scanner) (q store.Request, err error) {
-	var arguments *string
-	err = scan(&q.ID, &q.Kind, &q.Target, &q.Action, &arguments, &q.Caller, &q.Channel, moment{&q.AskedAt})
-	q.Arguments = jsonOf(arguments)
-	return q, err
-}
-
 func (r requests) Serve(ctx context.Context, kind string, owns func(id string) bool, do func(context.Context, store.Request) (any, error)) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -132,7 +125,7 @@ func (r requests) Serve(ctx context.Context, kind string, owns func(id string) b
 				return false, nil
 			}
 			asked, err := read(ctx, r.DB, doing, func(t tx) ([]store.Request, error) {
-				return list(t, scanRequest, `SELECT id, kind, target, action, arguments, caller, channel, asked_at FROM owner_requests
+				return list[store.Request](t, `SELECT id, kind, target, action, arguments, caller, channel, asked_at FROM owner_requests
 					WHERE state = 'asked' AND kind = ? AND asked_at > ?`, kind, task.FormatTime(r.o.Now().Add(-store.RequestLife)))
 			})
 			for _, q := range asked {

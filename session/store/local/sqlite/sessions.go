@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,41 +13,46 @@ import (
 const sessionRows = `SELECT id, attempt_id, executor, variant, queued_prompt, queued_variant, queued_at,
 	created_at, updated_at FROM sessions `
 
-const newestSession = `WHERE attempt_id = ? ORDER BY created_at DESC, id`
+// A sessionRow is a session as it is stored.
+type sessionRow struct {
+	task.Session
+	QueuedPrompt, QueuedVariant *string
+	QueuedAt                    *time.Time
+}
 
-func scanSession(scan scanner) (s task.Session, err error) {
-	var (
-		prompt, variant *string
-		at              *time.Time
-	)
-	err = scan(&s.ID, &s.AttemptID, &s.Executor, &s.Variant, &prompt, &variant, perhaps{&at},
-		moment{&s.CreatedAt}, moment{&s.UpdatedAt})
-	if err == nil && prompt != nil && at != nil {
-		s.Queued = &task.Queued{Prompt: *prompt, Variant: variant, At: *at}
+// sessionWhere returns the first session of a query, or ErrNotFound for something of this
+// kind and id.
+func (t tx) sessionWhere(what, id, where string) (*task.Session, error) {
+	s, err := only[sessionRow](t, what, id, sessionRows+where, id)
+	if err != nil {
+		return nil, err
 	}
-	return s, err
+	if s.QueuedPrompt != nil && s.QueuedAt != nil {
+		s.Queued = &task.Queued{Prompt: *s.QueuedPrompt, Variant: s.QueuedVariant, At: *s.QueuedAt}
+	}
+	return &s.Session, nil
 }
 
 func (t tx) session(id string) (*task.Session, error) {
-	return only(t, "session", id, scanSession, sessionRows+`WHERE id = ?`, id)
+	return t.sessionWhere("session", id, `WHERE id = ?`)
 }
 
 // sessionOf is the session that an execution which starts belongs to: its own, else
 // the attempt's latest, else a new one.
-func (t tx) sessionOf(e *task.Execution, executor, now string) (*task.Session, error) {
+func (t tx) sessionOf(e *task.Execution, executor string) (*task.Session, error) {
 	if e.SessionID != nil {
 		return t.session(*e.SessionID)
 	}
-	all, err := list(t, scanSession, sessionRows+newestSession+` LIMIT 1`, e.AttemptID)
-	if err != nil || len(all) > 0 {
-		return &append(all, task.Session{})[0], err
+	s, err := t.sessionWhere("attempt", e.AttemptID, `WHERE attempt_id = ? ORDER BY created_at DESC, id LIMIT 1`)
+	if !errors.Is(err, task.ErrNotFound) {
+		return s, err
 	}
 	id, err := newID()
 	if err != nil {
 		return nil, err
 	}
 	if _, err := t.exec(`INSERT INTO sessions (id, attempt_id, executor, variant, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?)`,
-		id, e.AttemptID, executor, e.Variant, now, now); err != nil {
+		id, e.AttemptID, executor, e.Variant, t.now, t.now); err != nil {
 		return nil, err
 	}
 	return t.session(id)
@@ -56,14 +62,7 @@ func (b board) Session(ctx context.Context, id string) (*task.Session, error) {
 	return read(ctx, b.DB, "reading a session", func(t tx) (*task.Session, error) { return t.session(id) })
 }
 
-func (b board) Sessions(ctx context.Context, attemptID string) ([]task.Session, error) {
-	return read(ctx, b.DB, "listing sessions", func(t tx) ([]task.Session, error) {
-		return list(t, scanSession, sessionRows+newestSession, attemptID)
-	})
-}
-
 func (b board) AddExecution(ctx context.Context, sessionID, prompt string, variant *string) (*task.Execution, error) {
-	now := b.stamp()
 	return write(ctx, b.DB, "adding a follow-up", func(t tx) (*task.Execution, error) {
 		s, err := t.session(sessionID)
 		if err != nil {
@@ -81,11 +80,11 @@ func (b board) AddExecution(ctx context.Context, sessionID, prompt string, varia
 		if err := t.staying(of); err != nil {
 			return nil, err
 		}
-		id, err := t.addExecution(task.Execution{AttemptID: s.AttemptID, SessionID: &s.ID, FollowUp: true, Prompt: prompt, Variant: variant}, now)
+		id, err := t.addExecution(task.Execution{AttemptID: s.AttemptID, SessionID: &s.ID, FollowUp: true, Prompt: prompt, Variant: variant})
 		if err != nil {
 			return nil, err
 		}
-		if err := t.setTask(of, task.InProgress, now); err != nil {
+		if err := t.setTask(of, task.InProgress); err != nil {
 			return nil, err
 		}
 		return t.execution(id)
@@ -98,7 +97,6 @@ func (t tx) open(attemptID string) (bool, error) {
 }
 
 func (b board) Queue(ctx context.Context, sessionID string, q *task.Queued) (before *task.Queued, idle bool, err error) {
-	now := b.stamp()
 	before, err = write(ctx, b.DB, "queueing a follow-up", func(t tx) (*task.Queued, error) {
 		s, err := t.session(sessionID)
 		if err != nil {
@@ -109,17 +107,17 @@ func (b board) Queue(ctx context.Context, sessionID string, q *task.Queued) (bef
 			return nil, err
 		}
 		t.changed(store.AttemptChanged, s.AttemptID)
-		return s.Queued, t.setQueued(sessionID, q, now)
+		return s.Queued, t.setQueued(sessionID, q)
 	})
 	return before, idle && err == nil, err
 }
 
-func (t tx) setQueued(sessionID string, q *task.Queued, now string) error {
+func (t tx) setQueued(sessionID string, q *task.Queued) error {
 	var prompt, variant, at *string
 	if q != nil {
-		prompt, variant, at = &q.Prompt, q.Variant, &now
+		prompt, variant, at = &q.Prompt, q.Variant, &t.now
 	}
 	_, err := t.exec(`UPDATE sessions SET queued_prompt = ?, queued_variant = ?, queued_at = ?, updated_at = ? WHERE id = ?`,
-		prompt, variant, at, now, sessionID)
+		prompt, variant, at, t.now, sessionID)
 	return err
 }

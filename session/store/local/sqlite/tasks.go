@@ -14,20 +14,13 @@ import (
 // Each is found by the first entry of an index, so a page costs the same however
 // many tasks and attempts there are.
 const summary = `SELECT t.id, t.project_id, t.title, t.description, t.status, t.job_name, t.workflow_name,
-	t.created_at, t.updated_at, a.id, a.branch, s.id, s.executor,
-	EXISTS (SELECT 1 FROM attempts o WHERE o.task_id = t.id AND o.state IN ('waiting', 'starting', 'running')),
-	coalesce(a.state IN ('failed', 'interrupted'), 0)
+	t.created_at, t.updated_at, a.id AS latest_attempt_id, a.branch AS latest_workspace_branch, s.id AS latest_session_id, s.executor AS latest_session_executor,
+	EXISTS (SELECT 1 FROM attempts o WHERE o.task_id = t.id AND o.state IN ('waiting', 'starting', 'running')) AS has_in_progress_attempt,
+	coalesce(a.state IN ('failed', 'interrupted'), 0) AS last_attempt_failed
 FROM tasks t
 LEFT JOIN attempts a ON a.id = (SELECT id FROM attempts WHERE task_id = t.id ORDER BY created_at DESC, id LIMIT 1)
 LEFT JOIN sessions s ON s.id = (SELECT id FROM sessions WHERE attempt_id = a.id ORDER BY created_at DESC, id LIMIT 1)
 `
-
-func scanSummary(scan scanner) (s task.Summary, err error) {
-	err = scan(&s.ID, &s.ProjectID, &s.Title, &s.Description, &s.Status, &s.JobName, &s.WorkflowName,
-		moment{&s.CreatedAt}, moment{&s.UpdatedAt}, &s.LatestAttemptID, &s.LatestWorkspaceBranch,
-		&s.LatestSessionID, &s.LatestSessionExecutor, &s.HasInProgressAttempt, &s.LastAttemptFailed)
-	return s, err
-}
 
 func (b board) Tasks(ctx context.Context, projectID string, status task.Status, p task.Page) ([]task.Summary, int, string, error) {
 	where, args := `t.project_id = ?`, []any{projectID}
@@ -37,22 +30,10 @@ func (b board) Tasks(ctx context.Context, projectID string, status task.Status, 
 		}
 		where, args = where+` AND t.status = ?`, append(args, status)
 	}
-	l, err := p.Listing("tasks", projectID, string(status))
-	if err != nil {
-		return nil, 0, "", err
-	}
-	got, err := read(ctx, b.DB, "listing tasks", func(t tx) (r page[task.Summary], err error) {
-		if err = t.exists("projects", "project", projectID); err != nil {
-			return r, err
-		}
-		if r.total, err = t.count(`SELECT coalesce(sum(tasks), 0) FROM task_counts t WHERE `+where, args...); err == nil {
-			r.rows, err = list(t, scanSummary, summary+`WHERE `+where+` AND t.created_at <= ? AND (t.created_at < ? OR t.id > ?)
-				ORDER BY t.created_at DESC, t.id LIMIT ?`, position(l, args...)...)
-		}
-		return r, err
-	})
-	rows, next := task.Cut(l, got.rows, func(s task.Summary) (time.Time, string) { return s.CreatedAt, s.ID })
-	return rows, got.total, next, err
+	return listPage(ctx, b.DB, p, []string{"tasks", projectID, string(status)}, func(s task.Summary) (time.Time, string) { return s.CreatedAt, s.ID },
+		func(t tx) error { return t.exists("projects", "project", projectID) },
+		`SELECT coalesce(sum(tasks), 0) FROM task_counts t WHERE `+where,
+		summary+`WHERE `+where+` AND t.created_at <= ? AND (t.created_at < ? OR t.id > ?) ORDER BY t.created_at DESC, t.id LIMIT ?`, args...)
 }
 
 func (b board) Task(ctx context.Context, id string) (*task.Summary, error) {
@@ -60,13 +41,12 @@ func (b board) Task(ctx context.Context, id string) (*task.Summary, error) {
 }
 
 func (t tx) task(id string) (*task.Summary, error) {
-	return only(t, "task", id, scanSummary, summary+`WHERE t.id = ?`, id)
+	return only[task.Summary](t, "task", id, summary+`WHERE t.id = ?`, id)
 }
 
 func (b board) CreateTask(ctx context.Context, n task.NewTask, r task.Request) (*task.Summary, error) {
-	now := b.stamp()
 	return write(ctx, b.DB, "creating a task", func(t tx) (*task.Summary, error) {
-		id, err := b.makeOnce(t, r, func() (string, error) { return t.createTask(n, now) })
+		id, err := b.makeOnce(t, r, func() (string, error) { return t.createTask(n) })
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +63,7 @@ func deletedSince(err error, r task.Request) error {
 	return err
 }
 
-func (t tx) createTask(n task.NewTask, now string) (string, error) {
+func (t tx) createTask(n task.NewTask) (string, error) {
 	made := task.Task{Title: n.Title, Status: task.Todo, JobName: task.NonEmpty(n.JobName), WorkflowName: task.NonEmpty(n.WorkflowName)}
 	if err := made.Check(); err != nil {
 		return "", err
@@ -105,7 +85,7 @@ func (t tx) createTask(n task.NewTask, now string) (string, error) {
 	t.changed(store.TaskChanged, id)
 	_, err = t.exec(`INSERT INTO tasks (id, project_id, title, description, status, job_name, workflow_name, created_at, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		id, n.ProjectID, n.Title, task.NonEmpty(n.Description), task.Todo, made.JobName, made.WorkflowName, now, now)
+		id, n.ProjectID, n.Title, task.NonEmpty(n.Description), task.Todo, made.JobName, made.WorkflowName, t.now, t.now)
 	return id, err
 }
 
@@ -116,7 +96,6 @@ func (b board) UpdateTask(ctx context.Context, id string, c task.TaskChange) (*t
 			return nil, wrap(doing, err)
 		}
 	}
-	now := b.stamp()
 	return write(ctx, b.DB, doing, func(t tx) (*task.Summary, error) {
 		s, err := t.task(id)
 		if err != nil {
@@ -127,7 +106,7 @@ func (b board) UpdateTask(ctx context.Context, id string, c task.TaskChange) (*t
 		}
 		if _, err := t.exec(`UPDATE tasks SET title = ?1, description = ?2, status = ?3, job_name = ?4, workflow_name = ?5, updated_at = ?6
 			WHERE id = ?7 AND (title, description, status, job_name, workflow_name) IS NOT (?1, ?2, ?3, ?4, ?5)`,
-			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, now, id); err != nil {
+			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, t.now, id); err != nil {
 			return nil, err
 		}
 		t.changed(store.TaskChanged, id)
@@ -136,16 +115,15 @@ func (b board) UpdateTask(ctx context.Context, id string, c task.TaskChange) (*t
 }
 
 func (b board) BeginDelete(ctx context.Context, id string) ([]string, error) {
-	now := b.stamp()
 	return write(ctx, b.DB, "deleting a task", func(t tx) ([]string, error) {
 		if err := t.idle(id); err != nil {
 			return nil, err
 		}
-		if _, err := t.exec(`UPDATE tasks SET deleting_at = coalesce(deleting_at, ?) WHERE id = ?`, now, id); err != nil {
+		if _, err := t.exec(`UPDATE tasks SET deleting_at = coalesce(deleting_at, ?) WHERE id = ?`, t.now, id); err != nil {
 			return nil, err
 		}
 		t.changed(store.TaskChanged, id)
-		return t.ids(attemptIDs, id)
+		return list[string](t, attemptIDs, id)
 	})
 }
 
@@ -159,7 +137,7 @@ func (b board) UndoDelete(ctx context.Context, id string) error {
 
 func (b board) Deleting(ctx context.Context) ([]string, error) {
 	return read(ctx, b.DB, "listing tasks that are being deleted", func(t tx) ([]string, error) {
-		return t.ids(`SELECT id FROM tasks WHERE deleting_at IS NOT NULL ORDER BY deleting_at, id`)
+		return list[string](t, `SELECT id FROM tasks WHERE deleting_at IS NOT NULL ORDER BY deleting_at, id`)
 	})
 }
 
@@ -201,9 +179,9 @@ func (t tx) staying(id string) error {
 }
 
 // setTask changes the status of a task, if it has another.
-func (t tx) setTask(id string, status task.Status, now string) error {
+func (t tx) setTask(id string, status task.Status) error {
 	t.changed(store.TaskChanged, id)
-	_, err := t.exec(`UPDATE tasks SET status = ?1, updated_at = ?2 WHERE id = ?3 AND status <> ?1`, status, now, id)
+	_, err := t.exec(`UPDATE tasks SET status = ?1, updated_at = ?2 WHERE id = ?3 AND status <> ?1`, status, t.now, id)
 	return err
 }
 

@@ -3,9 +3,12 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"deepwork/actor/wait"
@@ -20,6 +23,8 @@ type tx struct {
 	ctx context.Context
 	querier
 	changes *[]store.Change // for the feed, once it is committed
+	where   string          // the path of the database
+	now     string          // when it began, as the database holds it
 }
 
 // changed notes that something was changed, once.
@@ -125,7 +130,7 @@ func transact[T any](ctx, within context.Context, d *DB, doing string, how int, 
 			return err
 		}
 		if how == single {
-			result, err = f(tx{within, c, &changes})
+			result, err = f(tx{within, c, &changes, d.o.Path, d.stamp()})
 			return err
 		}
 		began, err := c.BeginTx(within, nil)
@@ -133,7 +138,7 @@ func transact[T any](ctx, within context.Context, d *DB, doing string, how int, 
 			return err
 		}
 		defer began.Rollback() // does nothing once it is committed
-		if result, err = f(tx{within, began, &changes}); err != nil {
+		if result, err = f(tx{within, began, &changes, d.o.Path, d.stamp()}); err != nil {
 			return err
 		}
 		return began.Commit()
@@ -162,20 +167,50 @@ func (t tx) exec(query string, args ...any) (int64, error) {
 	return r.RowsAffected()
 }
 
-// A scanner takes the columns of a row.
-type scanner func(to ...any) error
-
-// list reads all rows of a query.
-func list[T any](t tx, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
+// list reads all rows of a query. A row is a value of one column, or a struct whose
+// fields the columns are named for: created_at is CreatedAt.
+func list[T any](t tx, query string, args ...any) ([]T, error) {
 	rows, err := t.QueryContext(t.ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	fields := make([][]int, len(columns)) // none for a value of one column
+	if of := reflect.TypeFor[T](); of.Kind() == reflect.Struct {
+		for i, column := range columns {
+			name := strings.ReplaceAll(column, "_", "")
+			f, ok := of.FieldByNameFunc(func(field string) bool { return strings.EqualFold(field, name) })
+			if !ok {
+				return nil, fmt.Errorf("column %s has no field in %v", column, of)
+			}
+			fields[i] = f.Index
+		}
+	}
 	var all []T
+	to := make([]any, len(columns))
 	for rows.Next() {
-		row, err := scan(rows.Scan)
-		if err != nil {
+		var row T
+		for i, index := range fields {
+			field := reflect.ValueOf(&row).Elem()
+			if index != nil {
+				field = field.FieldByIndex(index)
+			}
+			switch p := field.Addr().Interface().(type) {
+			case *time.Time:
+				to[i] = moment{p}
+			case **time.Time:
+				to[i] = perhaps{p}
+			case *json.RawMessage:
+				to[i] = (*[]byte)(p)
+			default:
+				to[i] = p
+			}
+		}
+		if err := rows.Scan(to...); err != nil {
 			return nil, err
 		}
 		all = append(all, row)
@@ -183,10 +218,10 @@ func list[T any](t tx, scan func(scanner) (T, error), query string, args ...any)
 	return all, rows.Err()
 }
 
-// only reads the one row of a query, or returns ErrNotFound for something of this
+// only reads the first row of a query, or returns ErrNotFound for something of this
 // kind and id.
-func only[T any](t tx, what, id string, scan func(scanner) (T, error), query string, args ...any) (*T, error) {
-	all, err := list(t, scan, query, args...)
+func only[T any](t tx, what, id, query string, args ...any) (*T, error) {
+	all, err := list[T](t, query, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -194,12 +229,6 @@ func only[T any](t tx, what, id string, scan func(scanner) (T, error), query str
 		return nil, task.Missing(what, id)
 	}
 	return &all[0], nil
-}
-
-// value scans the single column of a row.
-func value[T any](scan scanner) (v T, err error) {
-	err = scan(&v)
-	return v, err
 }
 
 // first reads the first row of a query; found is false if there is none.
@@ -215,11 +244,6 @@ func (t tx) first(query string, args []any, to ...any) (found bool, err error) {
 func (t tx) count(query string, args ...any) (n int, err error) {
 	_, err = t.first(query, args, &n)
 	return n, err
-}
-
-// ids reads the first column of all rows.
-func (t tx) ids(query string, args ...any) ([]string, error) {
-	return list(t, value[string], query, args...)
 }
 
 // exists returns ErrNotFound if a table has no such row.
@@ -239,19 +263,16 @@ func newID() (string, error) {
 	return id.String(), nil
 }
 
-// A moment scans a time, and null as the zero time.
+// A moment scans a time.
 type moment struct{ to *time.Time }
 
 // Scan implements sql.Scanner.
 func (m moment) Scan(v any) (err error) {
-	switch v := v.(type) {
-	case nil:
-		*m.to = time.Time{}
-	case string:
-		*m.to, err = task.ParseTime(v)
-	default:
-		err = fmt.Errorf("a time is %T, and is to be text", v)
+	text, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("a time is %T, and is to be text", v)
 	}
+	*m.to, err = task.ParseTime(text)
 	return err
 }
 

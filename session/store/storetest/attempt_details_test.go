@@ -30,7 +30,7 @@ func TestReq004_RunningMeansASession(t *testing.T) {
 		group.Go(func() {
 			id, open := <-ids[i]
 			for told := false; open && ctx.Err() == nil; {
-				now, err := b.AttemptNow(ctx, id)
+				now, err := b.AttemptDetails(ctx, id)
 				if ctx.Err() != nil {
 					return
 				}
@@ -83,7 +83,7 @@ func TestReq004_RunningMeansASession(t *testing.T) {
 }
 
 // contradiction says what of an attempt cannot be at one moment.
-func contradiction(now *task.Now) string {
+func contradiction(now *task.AttemptDetails) string {
 	x, s := now.Execution, now.Session
 	switch {
 	case x.State != now.Attempt.State:
@@ -101,11 +101,11 @@ func contradiction(now *task.Now) string {
 func same(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // What an attempt belongs to is told as a whole, or not at all.
-func TestPlaceOf(t *testing.T) {
+func TestAttemptContext(t *testing.T) {
 	b, _, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
-	place, err := b.PlaceOf(t.Context(), a.ID)
+	place, err := b.AttemptContext(t.Context(), a.ID)
 	if err != nil || place.Attempt.ID != a.ID || len(place.Attempt.Repos) != 1 || place.Task.ID != s.ID || *place.Project != p {
 		t.Errorf("%+v %v", place, err)
 	}
@@ -125,7 +125,7 @@ func TestPlaceOf(t *testing.T) {
 	if err := b.DeleteTask(t.Context(), s.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.PlaceOf(t.Context(), a.ID); !errors.Is(err, task.ErrNotFound) {
+	if _, err := b.AttemptContext(t.Context(), a.ID); !errors.Is(err, task.ErrNotFound) {
 		t.Error(err)
 	}
 }
