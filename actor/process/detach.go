@@ -55,7 +55,13 @@ func Detach(ctx context.Context, command, env []string) (answer string, err erro
 // process from then on ignores the signals that terminals and people send.
 func Detached() (bool, error) {
 	if os.Getenv(detachedEnv) == "" {
-		return false, leave()
+		self, err := os.Executable()
+		if err != nil {
+			return false, err
+		}
+		return false, leave(&exec.Cmd{
+			Path: self, Args: os.Args, Dir: rootDir(), Stdout: os.Stdout, Env: append(os.Environ(), detachedEnv+"=1"),
+		})
 	}
 	os.Unsetenv(detachedEnv)
 	// They are received and not ignored, for children inherit that a signal is ignored.
@@ -73,18 +79,6 @@ func Answer(text string) {
 }
 
 var answer sync.Once // of this process, whose standard output it is about
-
-// again returns this command line, to be run as a detached process.
-func again() (*exec.Cmd, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	return &exec.Cmd{
-		Path: self, Args: os.Args, Dir: rootDir(), Stdout: os.Stdout,
-		Env: append(Without(os.Environ(), detachedEnv), detachedEnv+"=1"),
-	}, nil
-}
 
 // rootDir is a folder that is never removed or unmounted.
 func rootDir() string {

@@ -110,15 +110,13 @@ func startError(spec *Spec, err error) *Error {
 	return e
 }
 
-// exists reports whether the file that the Spec names exists.
+// exists reports whether the file that the Spec names exists: it was found in PATH,
+// or it is there.
 func exists(spec *Spec) bool {
 	name := spec.Command[0]
-	if filepath.Base(name) == name {
-		return true // it was found in PATH
-	}
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(spec.Dir, name)
 	}
 	_, err := os.Stat(name)
-	return err == nil
+	return err == nil || filepath.Base(name) == spec.Command[0]
 }

@@ -138,16 +138,12 @@ func startDetached(cmd *exec.Cmd) error {
 	return err
 }
 
-// leave starts this command line again in a session of its own.
-func leave() error {
+// leave starts a command in a session of its own.
+func leave(cmd *exec.Cmd) error {
 	// What this process has inherited, from an editor say, must not stay open for
 	// as long as the other one runs.
 	for fd := 3; fd < 1024; fd++ {
 		unix.CloseOnExec(fd)
-	}
-	cmd, err := again()
-	if err != nil {
-		return err
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

@@ -164,14 +164,7 @@ func startDetached(cmd *exec.Cmd) error {
 	return err
 }
 
-// leave starts this command line again as a detached process.
-func leave() error {
-	cmd, err := again()
-	if err != nil {
-		return err
-	}
-	return startDetached(cmd)
-}
+func leave(cmd *exec.Cmd) error { return startDetached(cmd) }
 
 // hangUp ends the connection of standard output.
 func hangUp() { os.Stdout.Close() }

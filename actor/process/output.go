@@ -45,8 +45,6 @@ type tail struct {
 	cut   bool   // something before data is gone
 }
 
-func newTail(limit int) *tail { return &tail{limit: limit} }
-
 // Write keeps the end of what was written so far.
 func (t *tail) Write(p []byte) (int, error) {
 	n := len(p)

@@ -91,7 +91,7 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	if ctx.Err() != nil {
 		return Result{ExitCode: -1}, ended(ctx, &spec, 0)
 	}
-	stdout, stderr := newCapture(spec.StdoutLimit), newTail(spec.StderrLimit)
+	stdout, stderr := newCapture(spec.StdoutLimit), &tail{limit: spec.StderrLimit}
 	c, err := Spawn(spec, stdout, stderr)
 	if err != nil {
 		return Result{ExitCode: -1}, startError(&spec, err)

@@ -51,7 +51,7 @@ func Serve(spec Spec, listen func(line string)) (*Service, error) {
 	child.readers.Add(1)
 	out.end = sync.OnceFunc(child.readers.Done)
 	child.abandon = out.end
-	stderr := newTail(spec.StderrLimit)
+	stderr := &tail{limit: spec.StderrLimit}
 	lines := NewLines(lineSize, func(lines [][]byte) {
 		for _, line := range lines {
 			if text := bytes.TrimRight(line, "\r"); listen != nil && len(text) > 0 {

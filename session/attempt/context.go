@@ -60,9 +60,6 @@ func OpenContext(board, attempt string, logger *slog.Logger) (*Context, error) {
 	}, nil
 }
 
-// AttemptID returns the id of the attempt.
-func (c *Context) AttemptID() string { return c.attempt }
-
 // Close closes the board.
 func (c *Context) Close() error {
 	defer c.changes.Close()

@@ -199,14 +199,6 @@ func (e *Engine) board(ctx context.Context) (store.Board, error) {
 	return e.db.Board(), nil
 }
 
-// boardIfThere returns the board if it exists, else nil.
-func (e *Engine) boardIfThere(ctx context.Context) (store.Board, error) {
-	if !e.db.Exists() {
-		return nil, nil
-	}
-	return e.board(ctx)
-}
-
 // ready returns the board with the projects that the config now has, and that
 // config: what every call begins with.
 func (e *Engine) ready(ctx context.Context) (store.Board, *config.Config, error) {

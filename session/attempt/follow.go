@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ func (e *Engine) FollowUp(ctx context.Context, identity string, a FollowUpArgs) 
 	if a.Action == ActionCancel {
 		a.Prompt, a.Variant = nil, nil
 	} else {
-		agent, err := e.recipe(cfg, s.Executor, either(a.Variant, s.Variant))
+		agent, err := e.recipe(cfg, s.Executor, cmp.Or(a.Variant, s.Variant))
 		if err != nil {
 			return nil, err
 		}
@@ -116,43 +117,37 @@ func (e *Engine) target(ctx context.Context, b store.Board, a FollowUpArgs) (*ta
 // followUp carries out a follow-up of a session. What runs, and what waits for its
 // end, is the board's to decide, since other servers write there too.
 func (e *Engine) followUp(ctx context.Context, b store.Board, a FollowUpArgs, id string, at *task.Attempt) (*FollowUpReply, error) {
-	switch a.Action {
-	case ActionSend:
-		if err := beginFollowUp(ctx, b, a, id, at); errors.Is(err, task.ErrRunning) {
+	r := &FollowUpReply{Status: FollowUpStarted}
+	for ctx.Err() == nil {
+		if a.Action != ActionSend {
+			var queue *task.Queued
+			if a.Action == ActionQueue {
+				queue = &task.Queued{Prompt: *a.Prompt, Variant: a.Variant}
+			}
+			before, idle, err := b.Queue(ctx, id, queue)
+			switch {
+			case err != nil:
+				return nil, err
+			case a.Action == ActionCancel && before == nil:
+				return &FollowUpReply{Status: FollowUpEmpty, Notice: new("Nothing was queued.")}, nil
+			case a.Action == ActionCancel:
+				return &FollowUpReply{Status: FollowUpCancelled, DroppedPrompt: &before.Prompt}, nil
+			case !idle && before == nil:
+				return &FollowUpReply{Status: FollowUpQueued, QueuedPrompt: a.Prompt}, nil
+			case !idle:
+				return &FollowUpReply{Status: FollowUpQueued, QueuedPrompt: a.Prompt, DroppedPrompt: &before.Prompt,
+					Notice: new(fmt.Sprintf("It replaces the follow-up that was queued before: %q.", clip(before.Prompt)))}, nil
+			}
+			r.Notice = new("Nothing ran, so it was started at once.")
+		}
+		if err := beginFollowUp(ctx, b, a, id, at); err == nil {
+			return r, nil
+		} else if !errors.Is(err, task.ErrRunning) {
+			return nil, err
+		}
+		if a.Action == ActionSend {
 			return nil, session.NotNow("attempt_running", "The agent of attempt %s has not ended. Use action queue to have this prompt run when it does, or stop_attempt first.", at.ID).
 				With("attempt_id", at.ID)
-		} else if err != nil {
-			return nil, err
-		}
-		return &FollowUpReply{Status: FollowUpStarted}, nil
-	case ActionCancel:
-		before, _, err := b.Queue(ctx, id, nil)
-		if err != nil {
-			return nil, err
-		}
-		if before == nil {
-			return &FollowUpReply{Status: FollowUpEmpty, Notice: new("Nothing was queued.")}, nil
-		}
-		return &FollowUpReply{Status: FollowUpCancelled, DroppedPrompt: &before.Prompt}, nil
-	}
-	for ctx.Err() == nil {
-		before, idle, err := b.Queue(ctx, id, &task.Queued{Prompt: *a.Prompt, Variant: a.Variant})
-		if err != nil {
-			return nil, err
-		}
-		if !idle {
-			r := &FollowUpReply{Status: FollowUpQueued, QueuedPrompt: a.Prompt}
-			if before != nil {
-				r.DroppedPrompt = &before.Prompt
-				r.Notice = new(fmt.Sprintf("It replaces the follow-up that was queued before: %q.", clip(before.Prompt)))
-			}
-			return r, nil
-		}
-		if err := beginFollowUp(ctx, b, a, id, at); !errors.Is(err, task.ErrRunning) {
-			if err != nil {
-				return nil, err
-			}
-			return &FollowUpReply{Status: FollowUpStarted, Notice: new("Nothing ran, so it was started at once.")}, nil
 		}
 		// Another call has begun something in between: it is queued after all.
 	}

@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,7 +115,7 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 	if err != nil {
 		return nil, r.hindered("reading the attempt", err)
 	}
-	agent, err := e.recipe(cfg, a.Executor, either(r.exec.Variant, a.Variant))
+	agent, err := e.recipe(cfg, a.Executor, cmp.Or(r.exec.Variant, a.Variant))
 	if err != nil {
 		return nil, r.hindered("choosing the agent's command", err)
 	}

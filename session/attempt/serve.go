@@ -39,8 +39,11 @@ func (e *Engine) serve() {
 
 // look does what is due now.
 func (e *Engine) look(ctx context.Context, recovered *bool) error {
-	b, err := e.boardIfThere(ctx)
-	if err != nil || b == nil {
+	if !e.db.Exists() {
+		return nil
+	}
+	b, err := e.board(ctx)
+	if err != nil {
 		return err
 	}
 	// Other servers must see that the owner of executions runs.

@@ -1,10 +1,12 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/google/uuid"
@@ -186,23 +188,13 @@ func setWorktrees(folder string, repos []task.AttemptRepo) {
 	}
 }
 
+// notInNames is what not every file system takes in a name.
+var notInNames = regexp.MustCompile(`[^a-zA-Z0-9_.-]`)
+
 // folderName keeps of a name what every file system takes.
 func folderName(name string) string {
-	clean := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
-			return r
-		}
-		return '-'
-	}, name)
-	clean = strings.Trim(clean, ".-")
-	if len(clean) > 60 {
-		clean = clean[:60]
-	}
-	if clean == "" {
-		return "repo"
-	}
-	return clean
+	clean := strings.Trim(notInNames.ReplaceAllString(name, "-"), ".-")
+	return cmp.Or(clean[:min(len(clean), 60)], "repo")
 }
 
 // firstPrompt is the first prompt of an attempt's agent: the task, then the

@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -127,7 +128,7 @@ func (e *Engine) UpdateTask(ctx context.Context, identity string, a UpdateTaskAr
 		if err != nil {
 			return nil, found("reading the task", err, "task", "task_id", id, remedyTask)
 		}
-		if err := e.checkWorkflow(ctx, either(change.JobName, was.JobName), either(change.WorkflowName, was.WorkflowName)); err != nil {
+		if err := e.checkWorkflow(ctx, cmp.Or(change.JobName, was.JobName), cmp.Or(change.WorkflowName, was.WorkflowName)); err != nil {
 			return nil, err
 		}
 	}
@@ -165,14 +166,6 @@ func trimmed(s *string) *string {
 		return nil
 	}
 	return new(strings.TrimSpace(*s))
-}
-
-// either returns the first text that was given.
-func either(given, otherwise *string) *string {
-	if given != nil {
-		return given
-	}
-	return otherwise
 }
 
 // taskReply returns nil for a task that there is not.

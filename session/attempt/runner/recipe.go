@@ -66,16 +66,11 @@ func either(a, b []string) []string {
 	return b
 }
 
+// merged returns a and b, of which b counts.
 func merged(a, b map[string]string) map[string]string {
-	if len(b) == 0 {
-		return a
-	}
-	m := maps.Clone(b)
-	for k, v := range a {
-		if _, set := m[k]; !set {
-			m[k] = v
-		}
-	}
+	m := make(map[string]string)
+	maps.Copy(m, a)
+	maps.Copy(m, b)
 	return m
 }
 
