@@ -138,9 +138,6 @@ func (c *Child) own(begun chan<- error) {
 // PID returns the process id of the command.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
 
-// Started returns when the command was started.
-func (c *Child) Started() time.Time { return c.started }
-
 // Exited is closed when the command itself has ended. Its descendants may live on.
 func (c *Child) Exited() <-chan struct{} { return c.exited }
 

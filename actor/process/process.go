@@ -104,7 +104,7 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 		select {
 		case <-c.Exited(): // it was in time
 		default:
-			reason = ended(ctx, &spec, time.Since(c.Started()))
+			reason = ended(ctx, &spec, time.Since(c.started))
 			c.stop(spec.Grace)
 		}
 	}

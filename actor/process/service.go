@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"time"
 )
 
 // lineSize is how much of one line of standard error a listener is passed, in
@@ -106,15 +105,14 @@ func (s *Service) Stop(ctx context.Context) {
 
 // wait waits for the grace period; it reports false if the child still runs.
 func (s *Service) wait(ctx context.Context) bool {
-	grace := time.NewTimer(s.spec.Grace)
-	defer grace.Stop()
+	ctx, cancel := context.WithTimeout(ctx, s.spec.Grace)
+	defer cancel()
 	select {
 	case <-s.child.Exited():
 		return true
 	case <-ctx.Done():
-	case <-grace.C:
+		return false
 	}
-	return false
 }
 
 // A watched pipe notices when its reader has come to the end.

@@ -29,9 +29,6 @@ const (
 // several entries.
 const MaxLine = 64 << 10
 
-// maxEncoded bounds an encoded entry: each byte of its text may need six.
-const maxEncoded = 6*MaxLine + 200
-
 // An encoded entry is one line that begins with the
 // index, so that a reader can skip without parsing: {"i":7,"t":"…","s":"o","x":"…"}.
 type encoded struct {

@@ -95,32 +95,17 @@ func writeJSON(dir, name string, v any) error {
 	if err != nil {
 		return err
 	}
+	return put(dir, name, data)
+}
+
+func put(dir, name string, data []byte) error {
 	path := filepath.Join(dir, name)
 	return durable.Explain(disk.Put(path, data, durable.PutOptions{Temp: name + ".*.tmp"}), path)
 }
 
-// fill writes data to a file that was just opened, makes it durable and closes it.
-func fill(f *os.File, data []byte) error {
-	_, err := disk.Write(f, data)
-	if err == nil {
-		err = disk.Sync(f)
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	return durable.Explain(err, f.Name())
-}
-
 // putSpare sets room aside for the exit.
 func putSpare(dir string) error {
-	f, err := os.OpenFile(filepath.Join(dir, spareFile), os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := fill(f, bytes.Repeat([]byte(" "), spareSize)); err != nil {
-		return err
-	}
-	return disk.SyncFolder(dir)
+	return put(dir, spareFile, bytes.Repeat([]byte(" "), spareSize))
 }
 
 // writeExit records how a run ended, durably, in the room that was set aside
@@ -133,24 +118,22 @@ func writeExit(dir string, e *Exit) error {
 	spare := filepath.Join(dir, spareFile)
 	f, err := os.OpenFile(spare, os.O_WRONLY, 0)
 	if err != nil || len(data) > spareSize {
-		if err == nil {
-			f.Close()
-		}
-		return writeJSON(dir, exitFile, e)
+		f.Close() // none is no harm
+		return put(dir, exitFile, data)
 	}
 	// Blanks behind the record are no harm, and overwriting needs no new room.
-	padded := append(data, bytes.Repeat([]byte(" "), spareSize-len(data))...)
-	if err := fill(f, padded); err != nil {
-		return err
+	_, err = disk.Write(f, append(data, bytes.Repeat([]byte(" "), spareSize-len(data))...))
+	if err == nil {
+		err = disk.Sync(f)
+	}
+	if err = cmp.Or(err, f.Close()); err != nil {
+		return durable.Explain(err, spare)
 	}
 	if err := disk.Move(spare, filepath.Join(dir, exitFile)); err != nil {
 		return err
 	}
 	return disk.SyncFolder(dir)
 }
-
-// removeFile removes a record, durably; a missing one is no error.
-func removeFile(dir, name string) error { return disk.Drop(filepath.Join(dir, name)) }
 
 // maxGrace is the longest grace period of a stop.
 const maxGrace = 24 * time.Hour

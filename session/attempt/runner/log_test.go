@@ -15,6 +15,9 @@ import (
 	"unicode/utf8"
 )
 
+// maxEncoded bounds an encoded entry: each byte of its text may need six.
+const maxEncoded = 6*MaxLine + 200
+
 func openedLog(t *testing.T, dir string) *logFile {
 	t.Helper()
 	l, err := openLog(dir, notePatience)

@@ -192,5 +192,5 @@ func forget(ctx context.Context, dir string) (bool, error) {
 	if exists(dir, startedFile) || exists(dir, exitFile) {
 		return false, nil
 	}
-	return true, removeFile(dir, specFile)
+	return true, disk.Drop(filepath.Join(dir, specFile))
 }
