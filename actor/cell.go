@@ -123,7 +123,7 @@ func (c *cell[M]) close() {
 		return
 	}
 	c.closing = true
-	if c.box.waiting.Len() > 0 {
+	if len(c.box.waiting) > 0 {
 		c.box.refuse(stoppedError(c.title()))
 	}
 	if c.state == asleep {

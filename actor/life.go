@@ -187,7 +187,7 @@ func (c *cell[M]) stop(s Stopper, lost *error) (err error) {
 // under the lock that senders take, so no message is lost in between.
 func (c *cell[M]) rest() bool {
 	c.mu.Lock()
-	if c.box.count > 0 {
+	if len(c.box.queue) > 0 {
 		c.heed(nil)
 		c.mu.Unlock()
 		return false
@@ -205,7 +205,7 @@ func (c *cell[M]) survive(crash error) bool {
 		return false
 	}
 	c.mu.Lock()
-	if c.closing && c.box.count == 0 {
+	if c.closing && len(c.box.queue) == 0 {
 		c.leave()
 		return false
 	}

@@ -1,6 +1,6 @@
 package actor
 
-import "container/list"
+import "slices"
 
 // An envelope is a message on its way, with the ask it belongs to, or nil.
 type envelope[M any] struct {
@@ -8,55 +8,38 @@ type envelope[M any] struct {
 	ask     asked
 }
 
-// A mailbox holds what was accepted, in order, and those who wait for room. Its
+// A mailbox holds what was accepted, and those who wait for room, the oldest first. Its
 // cell's lock guards it; that is how "empty, so close" is one step.
 type mailbox[M any] struct {
 	limit   int
-	ring    []envelope[M] // its length is a power of two; grows up to hold limit
-	head    int
-	count   int
-	waiting list.List // of *sender[M], the one that came first in front
+	queue   []envelope[M]
+	waiting []*sender[M]
 }
 
 // A sender waits for room in a mailbox.
 type sender[M any] struct {
 	envelope envelope[M]
-	place    *list.Element
 	done     chan error // capacity 1: nil once accepted, else why not
 }
 
 // put accepts an envelope if there is room.
 func (b *mailbox[M]) put(e envelope[M]) bool {
-	if b.count >= b.limit {
+	if len(b.queue) >= b.limit {
 		return false
 	}
-	if b.count == len(b.ring) {
-		b.grow()
-	}
-	b.ring[(b.head+b.count)&(len(b.ring)-1)] = e
-	b.count++
+	b.queue = append(b.queue, e)
 	return true
-}
-
-// grow doubles the ring; a mailbox that never fills stays small.
-func (b *mailbox[M]) grow() {
-	ring := make([]envelope[M], max(4, 2*len(b.ring)))
-	for i := range b.count {
-		ring[i] = b.ring[(b.head+i)&(len(b.ring)-1)]
-	}
-	b.ring, b.head = ring, 0
 }
 
 // take removes the oldest envelope and lets the first waiting sender in.
 func (b *mailbox[M]) take() (e envelope[M], ok bool) {
-	if b.count == 0 {
+	if len(b.queue) == 0 {
 		return e, false
 	}
-	e, b.ring[b.head] = b.ring[b.head], e
-	b.head = (b.head + 1) & (len(b.ring) - 1)
-	b.count--
-	if front := b.waiting.Front(); front != nil {
-		s := front.Value.(*sender[M])
+	e = b.queue[0]
+	b.queue = slices.Delete(b.queue, 0, 1)
+	if len(b.waiting) > 0 {
+		s := b.waiting[0]
 		b.leave(s)
 		b.put(s.envelope)
 		s.done <- nil
@@ -67,38 +50,33 @@ func (b *mailbox[M]) take() (e envelope[M], ok bool) {
 // wait queues a sender for whom there was no room.
 func (b *mailbox[M]) wait(e envelope[M]) *sender[M] {
 	s := &sender[M]{envelope: e, done: make(chan error, 1)}
-	s.place = b.waiting.PushBack(s)
+	b.waiting = append(b.waiting, s)
 	return s
 }
 
-// leave takes a sender out of the queue; false: it is no longer in it, and done
-// holds what became of it.
+// leave takes a sender out of the queue. It reports false if it is no longer in it, and
+// done holds what became of it.
 func (b *mailbox[M]) leave(s *sender[M]) bool {
-	if s.place == nil {
-		return false
+	i := slices.Index(b.waiting, s)
+	if i >= 0 {
+		b.waiting = slices.Delete(b.waiting, i, i+1)
 	}
-	b.waiting.Remove(s.place)
-	s.place = nil
-	return true
+	return i >= 0
 }
 
 // refuse turns away all who wait for room.
 func (b *mailbox[M]) refuse(err error) (refused int) {
-	for front := b.waiting.Front(); front != nil; front = b.waiting.Front() {
-		s := front.Value.(*sender[M])
-		b.leave(s)
+	refused = len(b.waiting)
+	for _, s := range b.waiting {
 		s.done <- err
-		refused++
 	}
+	b.waiting = nil
 	return refused
 }
 
-// drain removes everything that was accepted and gives up the ring.
+// drain removes everything that was accepted.
 func (b *mailbox[M]) drain() []envelope[M] {
-	out := make([]envelope[M], 0, b.count)
-	for i := range b.count {
-		out = append(out, b.ring[(b.head+i)&(len(b.ring)-1)])
-	}
-	b.ring, b.head, b.count = nil, 0, 0
+	out := b.queue
+	b.queue = nil
 	return out
 }

@@ -77,7 +77,7 @@ func (r *Ref[M]) Done() <-chan struct{} { return r.cell.ended }
 func (r *Ref[M]) Len() int {
 	r.cell.mu.Lock()
 	defer r.cell.mu.Unlock()
-	return r.cell.box.count
+	return len(r.cell.box.queue)
 }
 
 func (r *Ref[M]) name() string { return r.cell.title() }

@@ -34,5 +34,5 @@ func (s *System) Stats() Stats {
 func (c *cell[M]) backlog() (waiting, blocked int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.box.count, c.box.waiting.Len()
+	return len(c.box.queue), len(c.box.waiting)
 }

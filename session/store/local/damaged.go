@@ -119,22 +119,22 @@ func (s *Store) makeWay(id string) error {
 // keep gives a file a second name, so that there is no moment without it; or
 // moves it, where files have one name only.
 func (s *Store) keep(path, why, kind, id string) (string, error) {
-	for name := range asideNames(s.dir, why, kind, id) {
-		err := s.disk.Link(path, name)
-		if err == nil {
-			return name, nil
-		}
-		if !errors.Is(err, fs.ErrExist) {
-			break
-		}
+	if name, err := s.aside(s.disk.Link, path, why, kind, id); err == nil {
+		return name, nil
 	}
 	return s.setAside(path, why, kind, id)
 }
 
 // setAside moves whatever stands at path to a name that is free.
 func (s *Store) setAside(path, why, kind, id string) (string, error) {
-	for name := range asideNames(s.dir, why, kind, id) {
-		err := s.moveNew(path, name)
+	return s.aside(s.moveNew, path, why, kind, id)
+}
+
+// aside calls move with a name that says why, of what, and when, until one is free.
+func (s *Store) aside(move func(from, to string) error, path, why, kind, id string) (string, error) {
+	for range 100 {
+		name := filepath.Join(s.dir, why+"_"+kind+"_"+id+"_"+time.Now().UTC().Format("20060102T150405.000000000Z")+".json")
+		err := move(path, name)
 		if err == nil {
 			return name, nil
 		}
@@ -145,50 +145,20 @@ func (s *Store) setAside(path, why, kind, id string) (string, error) {
 	return "", fmt.Errorf("setting %s aside: every name was taken", path)
 }
 
-const asideTime = "20060102T150405.000000000Z"
-
-// asideNames yields names for what is set aside now.
-func asideNames(dir, why, kind, id string) func(yield func(string) bool) {
-	base := filepath.Join(dir, why+"_"+kind+"_"+id+"_"+time.Now().UTC().Format(asideTime))
-	return func(yield func(string) bool) {
-		for n := 1; n <= 100; n++ {
-			name := base + ".json"
-			if n > 1 {
-				name = fmt.Sprintf("%s_%d.json", base, n)
-			}
-			if !yield(name) {
-				return
-			}
-		}
-	}
-}
-
-func isAside(name string) bool {
-	rest, damaged := strings.CutPrefix(name, "damaged_")
-	if !damaged {
-		var replaced bool
-		if rest, replaced = strings.CutPrefix(name, "replaced_"); !replaced {
-			return false
-		}
-	}
-	return strings.HasSuffix(rest, ".json") &&
-		(strings.HasPrefix(rest, "session_") || strings.HasPrefix(rest, "definition_"))
-}
-
 // Damaged lists the files that were set aside, damaged or replaced, by absolute
 // path, sorted. A folder that does not exist has none.
 func (s *Store) Damaged(ctx context.Context) ([]string, error) {
-	var out []string
-	for entry, err := range s.names(ctx) {
-		if err != nil {
-			return nil, fmt.Errorf("looking for damaged sessions: %w", err)
-		}
-		if isAside(entry.Name()) {
-			out = append(out, filepath.Join(s.dir, entry.Name()))
-		}
+	out, err := s.paths(ctx, isAside)
+	if err != nil {
+		return nil, fmt.Errorf("looking for damaged sessions: %w", err)
 	}
-	slices.Sort(out)
 	return out, nil
+}
+
+func isAside(name string) bool {
+	why, rest, _ := strings.Cut(name, "_")
+	return (why == "damaged" || why == "replaced") && strings.HasSuffix(rest, ".json") &&
+		(strings.HasPrefix(rest, "session_") || strings.HasPrefix(rest, "definition_"))
 }
 
 // newestAside finds where another server has set a damaged record aside, or "".

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"deepwork/actor/durable"
@@ -31,6 +30,9 @@ func checkHash(hash string) error {
 func (s *Store) definitionPath(hash string) string {
 	return filepath.Join(s.dir, "definition_"+hash+".json")
 }
+
+// definitionHash takes the hash from a definition's file name.
+func definitionHash(name string) (string, bool) { return between(name, "definition_", ".json", 64) }
 
 // openDefinition returns the definition in a file, verified.
 func openDefinition(hash string, file []byte) ([]byte, error) {
@@ -141,9 +143,8 @@ func (s *Store) PruneDefinitions(ctx context.Context, cutoff time.Time, needed f
 			if err != nil {
 				return err
 			}
-			rest, ok := strings.CutPrefix(entry.Name(), "definition_")
-			hash, named := strings.CutSuffix(rest, ".json")
-			if !ok || !named || !isHex(hash, 64) || needed(hash) {
+			hash, ok := definitionHash(entry.Name())
+			if !ok || needed(hash) {
 				continue
 			}
 			path := s.definitionPath(hash)

@@ -2,26 +2,58 @@ package local
 
 import (
 	"context"
-	"path/filepath"
+	"errors"
+	"io/fs"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
+
+	"deepwork/actor/presence"
 )
+
+// sweep removes what dead servers left: their lock files and their unfinished writes.
+func (s *Store) sweep(ctx context.Context) {
+	s.member.Sweep()
+	left, err := s.unfinished(ctx)
+	if err != nil {
+		s.log.Warn("cannot look for what dead servers left", "error", err)
+	}
+	for _, path := range left {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.log.Warn("cannot remove what a dead server left", "path", path, "error", err)
+		}
+	}
+}
+
+// unfinished lists the files that dead servers were writing.
+func (s *Store) unfinished(ctx context.Context) ([]string, error) {
+	alive := s.member.Census()
+	return s.paths(ctx, func(name string) bool {
+		server, ok := writtenBy(name)
+		return ok && !alive(server)
+	})
+}
+
+// writtenBy returns the server that a temporary file belongs to.
+func writtenBy(name string) (server string, ok bool) {
+	rest, is := strings.CutPrefix(name, "write_")
+	rest, ends := strings.CutSuffix(rest, ".tmp")
+	server, number, _ := strings.Cut(rest, "_")
+	_, err := strconv.ParseUint(number, 10, 64)
+	return server, is && ends && err == nil && presence.IsID(server)
+}
 
 // Leftovers lists, by absolute path and sorted, what servers that are gone have
 // left and the next one to write removes: their lock files, and the files that
-// they were writing. live tells that other servers are
-// there. It changes nothing.
+// they were writing. live tells that other servers are there. It changes nothing.
 func (s *Store) Leftovers(ctx context.Context) (left []string, live bool, err error) {
-	others, left := s.member.Others()
-	alive := s.member.Census()
-	for entry, err := range s.names(ctx) {
-		if err != nil {
-			return nil, false, err
-		}
-		if server, ok := writtenBy(entry.Name()); ok && !alive(server) {
-			left = append(left, filepath.Join(s.dir, entry.Name()))
-		}
+	others, dead := s.member.Others()
+	left, err = s.unfinished(ctx)
+	if err != nil {
+		return nil, false, err
 	}
+	left = append(left, dead...)
 	slices.Sort(left)
 	return left, len(others) > 0, nil
 }
@@ -29,25 +61,11 @@ func (s *Store) Leftovers(ctx context.Context) (left []string, live bool, err er
 // Strangers lists, by absolute path and sorted, what is named like a record or a
 // definition and can be none, so that no server ever reads it.
 func (s *Store) Strangers(ctx context.Context) ([]string, error) {
-	var out []string
-	for entry, err := range s.names(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		name := entry.Name()
-		digits := 8 // of a session's id
-		rest, is := strings.CutPrefix(name, "session_")
-		if !is {
-			digits = 64 // of a hash
-			rest, is = strings.CutPrefix(name, "definition_")
-		}
-		if id, ok := strings.CutSuffix(rest, ".json"); !is || ok && isHex(id, digits) {
-			continue
-		}
-		out = append(out, filepath.Join(s.dir, name))
-	}
-	slices.Sort(out)
-	return out, nil
+	return s.paths(ctx, func(name string) bool {
+		_, record := recordID(name)
+		_, definition := definitionHash(name)
+		return !record && !definition && (strings.HasPrefix(name, "session_") || strings.HasPrefix(name, "definition_"))
+	})
 }
 
 // RecordPath is where the record of a session is, whether or not there is one.

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"iter"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"deepwork/actor/durable"
@@ -44,13 +46,27 @@ func (s *Store) List(ctx context.Context) iter.Seq2[store.Info, error] {
 }
 
 // recordID takes the id from a record's file name.
-func recordID(name string) (string, bool) {
-	rest, ok := strings.CutPrefix(name, "session_")
-	if !ok {
-		return "", false
+func recordID(name string) (string, bool) { return between(name, "session_", ".json", 8) }
+
+// between returns what stands between the two, if it is n hexadecimal characters.
+func between(name, before, after string, n int) (string, bool) {
+	rest, is := strings.CutPrefix(name, before)
+	id, ends := strings.CutSuffix(rest, after)
+	return id, is && ends && isHex(id, n)
+}
+
+// paths returns the files whose names are wanted, by absolute path and sorted.
+func (s *Store) paths(ctx context.Context, wanted func(name string) bool) (out []string, err error) {
+	for entry, err := range s.names(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if wanted(entry.Name()) {
+			out = append(out, filepath.Join(s.dir, entry.Name()))
+		}
 	}
-	id, ok := strings.CutSuffix(rest, ".json")
-	return id, ok && isHex(id, 8)
+	slices.Sort(out)
+	return out, nil
 }
 
 // names yields the entries of the folder in the system's order, a few at a
