@@ -7,10 +7,6 @@ import (
 	"path/filepath"
 )
 
-// ErrNoExclusive is the error of MoveNew where the file system can neither
-// rename nor link without the risk of replacing what stands at the new name.
-var ErrNoExclusive = errors.New("the file system has no exclusive rename")
-
 // Create makes an empty file, mode 0600, and opens it for writing; fs.ErrExist
 // where anything stands at the path, a link too.
 func (d Disk) Create(path string) (f *os.File, err error) {
@@ -52,7 +48,8 @@ func (d Disk) Move(from, to string) error {
 }
 
 // MoveNew gives whatever stands at from a name that must be free: fs.ErrExist
-// where it is not, ErrNoExclusive where the file system cannot tell.
+// where it is not. Where the file system has neither an exclusive rename nor hard links,
+// it looks first, and of two at the same time both may succeed.
 func (d Disk) MoveNew(from, to string) error {
 	return d.carryOut(Op{Do: OpMove, Path: from, To: to}, func() error { return renameNew(from, to) })
 }

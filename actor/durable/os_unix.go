@@ -36,14 +36,17 @@ func Inode(fi fs.FileInfo) uint64 {
 	return 0
 }
 
-// linkNew moves a file to a name that must be free, by way of a second name.
+// linkNew moves a file to a name that must be free, by way of a second name if it can.
 func linkNew(from, to string) error {
 	err := os.Link(from, to)
 	switch {
 	case err == nil:
 		return os.Remove(from)
 	case errors.Is(err, unix.EPERM), errors.Is(err, errors.ErrUnsupported), errors.Is(err, unix.EMLINK):
-		return ErrNoExclusive
+		if _, err := os.Lstat(to); err == nil {
+			return &os.LinkError{Op: "rename", Old: from, New: to, Err: fs.ErrExist}
+		}
+		return os.Rename(from, to)
 	}
 	return err
 }

@@ -48,7 +48,7 @@ func (s *Store) damaged(ctx context.Context, path, kind, id string, bad *durable
 		// moved is then good, and goes back unless there is a newer one.
 		if data, _, err := durable.Read(aside, maxRecord); err == nil {
 			if err := verify(kind, id, data); err == nil {
-				if err := s.moveNew(aside, path); err != nil && !errors.Is(err, fs.ErrExist) {
+				if err := s.disk.MoveNew(aside, path); err != nil && !errors.Is(err, fs.ErrExist) {
 					return err
 				}
 				err = check()
@@ -127,7 +127,7 @@ func (s *Store) keep(path, why, kind, id string) (string, error) {
 
 // setAside moves whatever stands at path to a name that is free.
 func (s *Store) setAside(path, why, kind, id string) (string, error) {
-	return s.aside(s.moveNew, path, why, kind, id)
+	return s.aside(s.disk.MoveNew, path, why, kind, id)
 }
 
 // aside calls move with a name that says why, of what, and when, until one is free.

@@ -32,38 +32,33 @@ func asides(t testing.TB, s *Store, prefix string) []string {
 }
 
 func TestDamagedRecordsAreSetAside(t *testing.T) {
-	for _, noExclusive := range []bool{false, true} {
-		dir := newDir(t)
-		s := open(t, dir, Options{})
-		if noExclusive {
-			s.exclusive = func(string, string) error { return durable.ErrNoExclusive }
+	dir := newDir(t)
+	s := open(t, dir, Options{})
+	for n, content := range []string{"", "{}", "garbage", strings.Repeat("\x00", 5000)} {
+		must(t, s.Write(ctx, "0123abcd", numbered(1)))
+		must(t, os.WriteFile(s.recordPath("0123abcd"), []byte(content), 0o600))
+		_, err := s.Read(ctx, "0123abcd")
+		bad, ok := errors.AsType[*store.DamagedError](err)
+		if !ok {
+			t.Fatalf("%q was read: %v", content, err)
 		}
-		for n, content := range []string{"", "{}", "garbage", strings.Repeat("\x00", 5000)} {
-			must(t, s.Write(ctx, "0123abcd", numbered(1)))
-			must(t, os.WriteFile(s.recordPath("0123abcd"), []byte(content), 0o600))
-			_, err := s.Read(ctx, "0123abcd")
-			bad, ok := errors.AsType[*store.DamagedError](err)
-			if !ok {
-				t.Fatalf("%q was read: %v", content, err)
-			}
-			if bad.ID != "0123abcd" || bad.Reason == "" || !strings.HasPrefix(filepath.Base(bad.Path), "damaged_session_0123abcd_") {
-				t.Errorf("%+v", bad)
-			}
-			kept, err := os.ReadFile(bad.Path)
-			must(t, err)
-			if string(kept) != content {
-				t.Errorf("kept %q of %q", kept, content)
-			}
-			if got := asides(t, s, "damaged_session_0123abcd_"); len(got) != n+1 {
-				t.Errorf("%d were set aside, %v", n+1, got)
-			}
-			if _, err := s.Read(ctx, "0123abcd"); !errors.Is(err, store.ErrNotFound) {
-				t.Errorf("the second read: %v", err)
-			}
+		if bad.ID != "0123abcd" || bad.Reason == "" || !strings.HasPrefix(filepath.Base(bad.Path), "damaged_session_0123abcd_") {
+			t.Errorf("%+v", bad)
 		}
-		for range s.List(ctx) {
-			t.Error("what was set aside is listed as a record")
+		kept, err := os.ReadFile(bad.Path)
+		must(t, err)
+		if string(kept) != content {
+			t.Errorf("kept %q of %q", kept, content)
 		}
+		if got := asides(t, s, "damaged_session_0123abcd_"); len(got) != n+1 {
+			t.Errorf("%d were set aside, %v", n+1, got)
+		}
+		if _, err := s.Read(ctx, "0123abcd"); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("the second read: %v", err)
+		}
+	}
+	for range s.List(ctx) {
+		t.Error("what was set aside is listed as a record")
 	}
 }
 
@@ -237,11 +232,11 @@ func TestGoodRecordGoesBack(t *testing.T) {
 	must(t, owner.Write(ctx, "0123abcd", numbered(1)))
 	path := owner.recordPath("0123abcd")
 	must(t, os.WriteFile(path, []byte("garbage"), 0o600))
-	reader.exclusive = func(from, to string) error {
-		if from == path {
+	reader.disk.Carry = func(op durable.Op, do func() error) error {
+		if op.Do == durable.OpMove && op.Path == path {
 			must(t, owner.Write(ctx, "0123abcd", numbered(2)))
 		}
-		return reader.disk.MoveNew(from, to)
+		return do()
 	}
 	mustRead(t, reader, "0123abcd", numbered(2))
 	if got := asides(t, owner, ""); len(got) != 1 {

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -170,26 +169,4 @@ func TestNamedPipes(t *testing.T) {
 		t.Error("a named pipe is alive")
 	}
 	must(t, open(t, dir, Options{}).Write(ctx, "00000001", numbered(1)))
-}
-
-// Without the kernel's exclusive rename a second name does the same.
-func TestMoveByLink(t *testing.T) {
-	dir := newDir(t)
-	s := open(t, dir, Options{})
-	s.exclusive = func(from, to string) error {
-		if err := os.Link(from, to); err != nil {
-			return err
-		}
-		return os.Remove(from)
-	}
-	must(t, s.Create(ctx, "0123abcd", numbered(1)))
-	if err := s.Create(ctx, "0123abcd", numbered(2)); !errors.Is(err, store.ErrExists) {
-		t.Error(err)
-	}
-	to := s.recordPath("0123abcd")
-	must(t, os.WriteFile(to, bytes.Repeat([]byte("x"), 9), 0o600))
-	if _, err := s.Read(ctx, "0123abcd"); err == nil || exists(to) {
-		t.Errorf("a damaged record: %v", err)
-	}
-	noTemps(t, dir)
 }

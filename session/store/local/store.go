@@ -80,8 +80,7 @@ type Store struct {
 	temps atomic.Uint64 // numbers the temporary files
 	swept sync.Once
 
-	// The seams of the tests: exclusive is the disk's MoveNew.
-	exclusive  func(from, to string) error
+	// The seams of the tests.
 	claimWait  time.Duration
 	makeFolder func() error
 
@@ -118,7 +117,6 @@ func Open(dir string, o Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.exclusive = func(from, to string) error { return s.disk.MoveNew(from, to) }
 	if s.member = o.Member; s.member == nil {
 		s.member, s.leave = session.NewMember(abs, s.log), true
 	}

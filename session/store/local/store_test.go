@@ -205,39 +205,30 @@ func TestIDsThatAreNone(t *testing.T) {
 }
 
 func TestCreateIsWonByOne(t *testing.T) {
-	for _, kind := range []string{"exclusive rename", "no exclusive rename"} {
-		t.Run(kind, func(t *testing.T) {
-			dir := newDir(t)
-			stores := []*Store{open(t, dir, Options{NoSync: true}), open(t, dir, Options{NoSync: true})}
-			if kind != "exclusive rename" {
-				for _, s := range stores {
-					s.exclusive = func(string, string) error { return durable.ErrNoExclusive }
-				}
+	dir := newDir(t)
+	stores := []*Store{open(t, dir, Options{NoSync: true}), open(t, dir, Options{NoSync: true})}
+	start := make(chan struct{})
+	won := make(chan int, 50)
+	var wg sync.WaitGroup
+	for n := range 50 {
+		wg.Go(func() {
+			<-start
+			switch err := stores[n%2].Create(ctx, "0123abcd", numbered(n)); {
+			case err == nil:
+				won <- n
+			case !errors.Is(err, store.ErrExists):
+				t.Error(err)
 			}
-			start := make(chan struct{})
-			won := make(chan int, 50)
-			var wg sync.WaitGroup
-			for n := range 50 {
-				wg.Go(func() {
-					<-start
-					switch err := stores[n%2].Create(ctx, "0123abcd", numbered(n)); {
-					case err == nil:
-						won <- n
-					case !errors.Is(err, store.ErrExists):
-						t.Error(err)
-					}
-				})
-			}
-			close(start)
-			wg.Wait()
-			close(won)
-			if len(won) != 1 {
-				t.Fatalf("%d callers created the record", len(won))
-			}
-			mustRead(t, stores[0], "0123abcd", numbered(<-won))
-			noTemps(t, dir)
 		})
 	}
+	close(start)
+	wg.Wait()
+	close(won)
+	if len(won) != 1 {
+		t.Fatalf("%d callers created the record", len(won))
+	}
+	mustRead(t, stores[0], "0123abcd", numbered(<-won))
+	noTemps(t, dir)
 }
 
 func TestReadOnlyTouchesNothing(t *testing.T) {

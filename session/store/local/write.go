@@ -73,30 +73,7 @@ func (s *Store) putOnce(data []byte, move func(temp string) error) (*stamp, erro
 // putNew makes data the content of a path that must be free, as put does; otherwise the
 // error is fs.ErrExist.
 func (s *Store) putNew(ctx context.Context, path string, data []byte) (*stamp, error) {
-	return s.put(ctx, path, data, func(temp string) error {
-		err := s.exclusive(temp, path)
-		if errors.Is(err, durable.ErrNoExclusive) {
-			// Every server finds that out the same way, and so they meet under the claim lock.
-			err = s.claimed(ctx, false, func() error { return s.moveNew(temp, path) })
-		}
-		return err
-	})
-}
-
-// moveNew moves whatever stands at from to a name that must be free. Where the
-// file system cannot tell by itself it looks first, and the caller holds the
-// claim lock, or the name is one that nobody else would take.
-func (s *Store) moveNew(from, to string) error {
-	err := s.exclusive(from, to)
-	if !errors.Is(err, durable.ErrNoExclusive) {
-		return err
-	}
-	if _, err := os.Lstat(to); err == nil {
-		return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return s.disk.Move(from, to)
+	return s.put(ctx, path, data, func(temp string) error { return s.disk.MoveNew(temp, path) })
 }
 
 // remove deletes a file, durably, and without claiming a place: there is
