@@ -30,7 +30,7 @@ func call[R any](ctx context.Context, c *Conn, tool string, requestID *string, a
 	var r *R
 	if requestID != nil {
 		key := requestKey{who.Identity, tool, *requestID}
-		end, err := c.engine.requests.begin(ctx, key.digest())
+		end, err := c.engine.claimRequest(ctx, key.digest())
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +103,7 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	}
 	finish := func(id string) (*finished, error) {
 		return askWithin(ctx, c.engine, id, c.engine.AskTimeout+how.ReplyWithin, func(r actor.Reply[*finished]) message {
-			m := &finishCall{caller: who, args: a, arrived: arrived, gone: ctx.Done(), progress: progressOf(ctx), conn: c, reply: r}
+			m := &finishCall{caller: who, args: a, arrived: arrived, from: ctx, progress: progressOf(ctx), conn: c, reply: r}
 			return func(ctx context.Context, s *sessionActor) {
 				answer(r, func() (*finished, error) { return s.finish(ctx, m) })
 			}

@@ -69,7 +69,7 @@ type Engine struct {
 	Options // with the defaults filled in
 
 	handles    *stack.Table
-	requests   requests
+	requests   sync.Map // calls with a request_id that are under way: store.Key -> chan struct{}
 	system     *actor.System
 	sessions   *actor.Registry[string, message]
 	git        sync.Mutex // branches are made one at a time
@@ -120,7 +120,6 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if e.definitions == nil {
 		e.definitions = newJobDefinitions(e.Catalog, e.records)
 	}
-	e.requests.now = map[store.Key]chan struct{}{}
 	e.system = actor.NewSystem(e.Logger)
 	e.sessions = actor.NewRegistry(e.system, actor.Options{Name: "session", Idle: e.IdleAfter, Logger: e.Logger},
 		func(id string) (actor.Behavior[message], error) {

@@ -28,7 +28,7 @@ type finishCall struct {
 	caller
 	args     FinishArgs
 	arrived  time.Time
-	gone     <-chan struct{} // closed when the caller no longer waits
+	from     context.Context // the caller's: once it has ended, nothing must be moved, since nobody would know
 	progress ProgressFunc    // may be nil
 	conn     *Conn           // is notified once the transition is durable
 	reply    actor.Reply[*finished]
@@ -40,17 +40,6 @@ type finishCall struct {
 	// joined the review that is its attempt; 0 if it has not.
 	attempt int
 	outputs machine.Outputs // as they were found valid
-}
-
-// left reports whether the caller has left: then nothing must be moved, since
-// nobody would know.
-func (m *finishCall) left() bool {
-	select {
-	case <-m.gone:
-		return true
-	default:
-		return false
-	}
 }
 
 // A candidate is a finished_step that may be carried out: its step is found and

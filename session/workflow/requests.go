@@ -6,7 +6,6 @@ import (
 	"deepwork/session/workflow/machine"
 	"encoding/binary"
 	"fmt"
-	"sync"
 
 	"deepwork/session"
 	"deepwork/session/store"
@@ -26,33 +25,17 @@ func (k requestKey) digest() store.Key {
 	return store.Key(sum[:16])
 }
 
-// requests are the calls with a request_id that are under way in this process. A
-// repetition waits until the call has ended.
-type requests struct {
-	mu  sync.Mutex
-	now map[store.Key]chan struct{} // closed when the call has ended
-}
-
-// begin waits while a call with this key is under way and claims the key; the caller
-// calls end when its own call has ended.
-func (r *requests) begin(ctx context.Context, k store.Key) (end func(), err error) {
+// claimRequest waits while a call with this key is under way in this process, and claims
+// the key; the caller calls end when its own call has ended.
+func (e *Engine) claimRequest(ctx context.Context, k store.Key) (end func(), err error) {
+	mine := make(chan struct{}) // closed by end
 	for {
-		r.mu.Lock()
-		before := r.now[k]
-		if before == nil {
-			r.now[k] = make(chan struct{})
-		}
-		r.mu.Unlock()
-		if before == nil {
-			return func() {
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				close(r.now[k])
-				delete(r.now, k)
-			}, nil
+		other, busy := e.requests.LoadOrStore(k, mine)
+		if !busy {
+			return func() { e.requests.Delete(k); close(mine) }, nil
 		}
 		select {
-		case <-before:
+		case <-other.(chan struct{}):
 		case <-ctx.Done():
 			return nil, fmt.Errorf("waiting for the call with the same request_id: %w", ctx.Err())
 		}

@@ -73,7 +73,7 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 	if err != nil {
 		return nil, session.Wrong("file_unreadable", "The outputs cannot be read for their review, so nothing has moved: %v. Mend that and make the same call again.", err).Because(err)
 	}
-	if m.left() {
+	if m.from.Err() != nil {
 		return nil, context.Canceled // nobody would know what came of it
 	}
 	// The session may have moved on while the files were read.

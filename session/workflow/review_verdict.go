@@ -25,7 +25,7 @@ func (a *sessionActor) judged(r *review) {
 		switch {
 		case err != nil:
 			w.m.reply.Fail(err)
-		case w.m.left():
+		case w.m.from.Err() != nil:
 			w.m.reply.Fail(context.Canceled)
 		default:
 			a.hash(w.m, w.m.outputs)

@@ -1,23 +1,18 @@
 package machine
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"deepwork/session"
 )
 
 // IsSessionID reports whether a text is 8 lower-case hexadecimal characters.
 func IsSessionID(text string) bool {
-	if len(text) != 8 {
-		return false
-	}
-	for _, c := range []byte(text) {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
+	id, err := hex.DecodeString(text)
+	return err == nil && len(id) == 4 && strings.ToLower(text) == text
 }
 
 // Decode reads a session file's JSON and checks what the rest relies on.

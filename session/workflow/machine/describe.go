@@ -6,12 +6,6 @@ import (
 	"deepwork/catalog/job"
 )
 
-// The syntax of an output's value (seed 000, 001.3.14).
-const (
-	fileSyntax  = "filepath"
-	filesSyntax = "array of filepaths for all individual files"
-)
-
 // Describe returns all that an agent needs to know of the steps of an entry, the
 // first apart; its instructions end with the message about its group (seed 000,
 // 001.4.18). others is nil if there is no group.
@@ -36,9 +30,9 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 		QualityCriteria: []string{},
 	}
 	for i, o := range st.Outputs {
-		syntax := fileSyntax
+		syntax := "filepath" // seed 000, 001.3.14
 		if o.Type == job.Files {
-			syntax = filesSyntax
+			syntax = "array of filepaths for all individual files"
 		}
 		info.ExpectedOutputs[i] = ExpectedOutput{o.Name, string(o.Type), o.Description, o.Required, syntax}
 	}

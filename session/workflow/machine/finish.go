@@ -78,12 +78,7 @@ func (s *State) Replay(stepID string, same func(Outputs) bool) *StoredReply {
 	if !p.Done() || !same(p.Outputs) {
 		return nil
 	}
-	for i := len(s.Replies) - 1; i >= 0; i-- {
-		if r := s.Replies[i]; r.Tool == ToolFinish && r.StepID == stepID {
-			return r
-		}
-	}
-	return nil
+	return s.findReply(func(r *StoredReply) bool { return r.Tool == ToolFinish && r.StepID == stepID })
 }
 
 // Ended refuses a call to a session that is over.

@@ -26,12 +26,7 @@ func (s *State) ReplayAbort(explanation string) *StoredReply {
 	if s.Status != Aborted || s.AbortReason == nil || *s.AbortReason != explanation {
 		return nil
 	}
-	for _, r := range s.Replies {
-		if r.Tool == ToolAbort {
-			return r
-		}
-	}
-	return nil
+	return s.findReply(func(r *StoredReply) bool { return r.Tool == ToolAbort })
 }
 
 // PlanGoTo finds the entry a go_to_step leads to.

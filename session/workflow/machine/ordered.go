@@ -50,15 +50,11 @@ func (m OrderedMap[V]) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		k, err := jsontext.Encode(p.Key)
-		if err != nil {
-			return nil, err
-		}
 		v, err := jsontext.Encode(p.Value)
 		if err != nil {
 			return nil, err
 		}
-		b = append(append(append(b, k...), ':'), v...)
+		b = append(append(append(b, jsontext.Quote(p.Key)...), ':'), v...)
 	}
 	return append(b, '}'), nil
 }

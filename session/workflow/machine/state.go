@@ -205,8 +205,13 @@ func (r *StoredReply) clone() *StoredReply {
 
 // StoredReply returns the reply to a call with this request_id.
 func (s *State) StoredReply(tool, requestID string) *StoredReply {
-	for _, r := range s.Replies {
-		if r.Tool == tool && r.RequestID != nil && *r.RequestID == requestID {
+	return s.findReply(func(r *StoredReply) bool { return r.Tool == tool && r.RequestID != nil && *r.RequestID == requestID })
+}
+
+// findReply returns the newest reply that matches, or nil.
+func (s *State) findReply(match func(*StoredReply) bool) *StoredReply {
+	for _, r := range slices.Backward(s.Replies) {
+		if match(r) {
 			return r
 		}
 	}
