@@ -6,9 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
-
-	"deepwork/actor/wait"
 )
 
 // A clerk is a client of the task board: it makes, changes and deletes tasks, and
@@ -89,17 +86,11 @@ echo "done $2"
 exit "$4"
 `
 
-// work makes calls until ctx ends.
-func (c *clerk) work(ctx context.Context) {
-	for ctx.Err() == nil {
-		if c.project == "" && !c.find(ctx) {
-			_ = wait.For(ctx, 20*time.Millisecond)
-			continue
-		}
+// act makes a call.
+func (c *clerk) act(ctx context.Context) {
+	if c.project != "" || c.find(ctx) {
 		c.choose(ctx)
-		_ = wait.For(ctx, time.Duration(c.below(60))*time.Millisecond)
 	}
-	_ = c.leave() // their servers are gone, or go
 }
 
 // find asks for the ids of the project root and of its repository.

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,12 +15,14 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+
+	"deepwork/actor/wait"
 )
 
 // serveEcho is what deepwork is compared with: the bare SDK's server over streamable
@@ -145,19 +148,20 @@ func (l *load) measureWrites(ctx context.Context) (float64, error) {
 // perSecond has n goroutines do something again and again for 4 s, and counts.
 func perSecond(ctx context.Context, n int, do func(ctx context.Context, i int) error) (float64, error) {
 	var done atomic.Int64
-	errs := make([]error, n)
 	began := time.Now()
-	var wg sync.WaitGroup
+	all, ctx := errgroup.WithContext(ctx)
 	for i := range n {
-		wg.Go(func() {
-			for time.Since(began) < 4*time.Second && ctx.Err() == nil && errs[i] == nil {
-				errs[i] = do(ctx, i)
+		all.Go(func() error {
+			for time.Since(began) < 4*time.Second {
+				if err := cmp.Or(ctx.Err(), do(ctx, i)); err != nil {
+					return err
+				}
 				done.Add(1)
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
+	if err := all.Wait(); err != nil {
 		return 0, fmt.Errorf("measuring: %w", err)
 	}
 	return float64(done.Load()) / time.Since(began).Seconds(), nil
@@ -285,39 +289,32 @@ func (l *load) perConnection(ctx context.Context, p *process) (float64, error) {
 		return 0, err
 	}
 	clients := make([]*conn, l.Idle)
-	errs := make([]error, connectAtOnce)
-	each := func(do func(i, n int)) {
-		var wg sync.WaitGroup
-		for i := range connectAtOnce {
-			wg.Go(func() {
-				for n := i; n < len(clients); n += connectAtOnce {
-					do(i, n)
-				}
-			})
+	each := func(do func(n int) error) error {
+		var all errgroup.Group
+		all.SetLimit(connectAtOnce)
+		for n := range clients {
+			all.Go(func() error { return do(n) })
 		}
-		wg.Wait()
+		return all.Wait()
 	}
-	defer each(func(_, n int) {
-		if clients[n] != nil {
-			_ = clients[n].leave() // it was idle; the server is stopped next
+	defer each(func(n int) error {
+		if clients[n] == nil {
+			return nil
 		}
+		return clients[n].leave() // it was idle; the server is stopped next
 	})
-	each(func(i, n int) {
-		if errs[i] == nil {
-			clients[n], errs[i] = connect(ctx, p, l.version(), false)
-		}
-	})
-	if err := errors.Join(errs...); err != nil {
+	if err := each(func(n int) (err error) {
+		clients[n], err = connect(ctx, p, l.version(), false)
+		return err
+	}); err != nil {
 		return 0, fmt.Errorf("opening %d idle connections: %w", l.Idle, err)
 	}
 	rest := restFor
 	if l.Idle < fewIdle {
 		rest = restOfFew
 	}
-	select {
-	case <-time.After(rest):
-	case <-ctx.Done():
-		return 0, ctx.Err()
+	if err := wait.For(ctx, rest); err != nil {
+		return 0, err
 	}
 	after, err := memoryOf(ctx, p)
 	return (after - before) / float64(l.Idle), err

@@ -29,20 +29,17 @@ type known struct {
 // openSessions is how many a pair of rovers has under way.
 const openSessions = 4
 
-// work makes calls until ctx ends.
-func (a *rover) work(ctx context.Context) {
-	for ctx.Err() == nil {
-		in := a.choose()
-		t := a.perform(ctx, in, true)
-		if in.Tool == "start_workflow" && t.kind == given {
-			in.Session = t.reply.Begin.Session
-		}
-		if t.kind == given && in.Tool != "get_step" && !isRefusal(t.said) {
-			a.last = in
-		}
-		a.pair.learn(in, t)
+// act makes a call.
+func (a *rover) act(ctx context.Context) {
+	in := a.choose()
+	t := a.perform(ctx, in, true)
+	if in.Tool == "start_workflow" && t.kind == given {
+		in.Session = t.reply.Begin.Session
 	}
-	_ = a.leave() // their servers are gone, or go
+	if t.kind == given && in.Tool != "get_step" && !isRefusal(t.said) {
+		a.last = in
+	}
+	a.pair.learn(in, t)
 }
 
 // choose makes up the next call.

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/cmd/proof/fault"
 )
 
@@ -176,21 +177,32 @@ func (s *simulation) live(ctx context.Context) error {
 	working, done := context.WithTimeout(ctx, s.length)
 	defer done()
 	var clients sync.WaitGroup
+	// Each client acts until the time is over, and rests in between, so many milliseconds
+	// at most.
+	work := func(a *agent, act func(context.Context), rest int) {
+		clients.Go(func() {
+			for working.Err() == nil {
+				act(working)
+				_ = wait.For(working, time.Duration(a.below(rest))*time.Millisecond)
+			}
+			_ = a.leave() // their servers are gone, or go
+		})
+	}
 	var shared *pair
 	for n := range s.clients {
 		if n%2 == 0 {
 			shared = &pair{}
 		}
 		a := &rover{agent: s.agent(n), pair: shared}
-		clients.Go(func() { a.work(working) })
+		work(a.agent, a.act, 1)
 	}
 	// Agents and sources cost more than sessions do: a quarter as many clients each.
 	for n := range (s.clients + 3) / 4 {
 		clerk := &clerk{agent: s.agent(s.clients + 2*n), sim: s}
 		caller := &caller{agent: s.agent(s.clients + 2*n + 1)}
 		s.clerks, s.callers = append(s.clerks, clerk), append(s.callers, caller)
-		clients.Go(func() { clerk.work(working) })
-		clients.Go(func() { caller.work(working) })
+		work(clerk.agent, clerk.act, 60)
+		work(caller.agent, caller.act, 120)
 	}
 	edited := s.edits(working, time.Second)
 	err := s.rage(working)

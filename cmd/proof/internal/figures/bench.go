@@ -20,10 +20,9 @@ type Load func(ctx context.Context, args []string, report io.Writer) (map[string
 
 // A bench runs the commands.
 type bench struct {
-	module    string // the folder of go.mod
-	load      Load
-	benchtime string // for all benchmarks; "": their own
-	progress  io.Writer
+	module   string // the folder of go.mod
+	load     Load
+	progress io.Writer
 }
 
 // measure runs each command once, in the order of the figures, and gives a row for
@@ -58,8 +57,8 @@ func (b *bench) execute(ctx context.Context, c command) (values, error) {
 	defer cancel()
 	args := strings.Fields(c.args)
 	var out bytes.Buffer
-	if c.program == proof {
-		all := samples{}
+	if c.isLoad() {
+		all := values{}
 		for range max(1, c.runs) {
 			report, err := b.load(ctx, args[1:], &out)
 			if wrong := report["wrong"] > 0; err != nil && (!wrong || ctx.Err() != nil) {
@@ -71,14 +70,9 @@ func (b *bench) execute(ctx context.Context, c command) (values, error) {
 				all.add("load", unit, x)
 			}
 		}
-		return all.medians(), nil
+		return all, nil
 	}
-	for i, a := range args {
-		if b.benchtime != "" && strings.HasPrefix(a, "-benchtime=") {
-			args[i] = "-benchtime=" + b.benchtime
-		}
-	}
-	cmd := exec.CommandContext(ctx, c.program, args...)
+	cmd := exec.CommandContext(ctx, "go", args...)
 	// It ends what it started before it ends itself, if it is asked to.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second

@@ -1,7 +1,7 @@
 package figures
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
@@ -17,7 +17,7 @@ type figure struct {
 	op      string  // "<=", "<", ">=" or "", where it is only told
 	limit   float64 // what value is held against
 	unit    string  // of value and limit; "": a ratio
-	value   func(values) (float64, error)
+	value   func(getter) float64
 	against string // what it was compared with; {name unit} is replaced by a value
 	run     command
 	must    bool // a miss is a fault of the program, whatever the machine: the run fails
@@ -26,11 +26,12 @@ type figure struct {
 // A command is one command line whose output has the values of figures. It is run
 // once for all of them.
 type command struct {
-	program string // "go" or "proof"
-	args    string // by blanks; no argument has one in it
-	env     string // NAME=value, or ""
-	runs    int    // of a load: how many the medians are of; 0 means 1
+	args string // of go, or of proof for a load; by blanks, and no argument has one in it
+	env  string // NAME=value, or ""
+	runs int    // of a load: how many the medians are of; 0 means 1
 }
+
+func (c command) isLoad() bool { return strings.HasPrefix(c.args, "load ") }
 
 // String is the command line as a person types it in the checkout.
 func (c command) String() string {
@@ -38,10 +39,9 @@ func (c command) String() string {
 	if c.env != "" {
 		b.WriteString(c.env + " ")
 	}
-	if c.program == proof {
-		b.WriteString("go run ./cmd/proof")
-	} else {
-		b.WriteString(c.program)
+	b.WriteString("go")
+	if c.isLoad() {
+		b.WriteString(" run ./cmd/proof")
 	}
 	for word := range strings.FieldsSeq(c.args) {
 		b.WriteByte(' ')
@@ -53,87 +53,52 @@ func (c command) String() string {
 	return b.String()
 }
 
-const (
-	goTool = "go"
-	proof  = "proof"
-)
+// values are what the runs of a command printed: by the name of the benchmark or test, or
+// "load", and the unit.
+type values map[string][]float64
 
-// values are what a command printed: by the name of the benchmark or test, or "load",
-// and the unit.
-type values map[string]float64
-
-func (v values) get(name, unit string) (float64, error) {
-	x, ok := v[name+" "+unit]
-	if !ok {
-		return 0, fmt.Errorf("the output has no %s of %s", unit, name)
-	}
-	return x, nil
+func (v values) add(name, unit string, x float64) {
+	v[name+" "+unit] = append(v[name+" "+unit], x)
 }
 
-// samples are what several runs of a command printed, likewise.
-type samples map[string][]float64
+// A getter returns the value of a name and a unit.
+type getter func(name, unit string) float64
 
-func (s samples) add(name, unit string, x float64) {
-	s[name+" "+unit] = append(s[name+" "+unit], x)
-}
-
-// medians gives the median of each value.
-func (s samples) medians() values {
-	v := values{}
-	for key, all := range s {
-		slices.Sort(all)
-		v[key] = all[len(all)/2]
+// getter returns a getter of the medians; the first that is not there it records in err.
+func (v values) getter(err *error) getter {
+	return func(name, unit string) float64 {
+		all := slices.Sorted(slices.Values(v[name+" "+unit]))
+		if len(all) == 0 {
+			*err = cmp.Or(*err, fmt.Errorf("the output has no %s of %s", unit, name))
+			return math.NaN()
+		}
+		return all[len(all)/2]
 	}
-	return v
 }
 
 // one gives a value as it was printed, times scale.
-func one(name, unit string, scale float64) func(values) (float64, error) {
-	return func(v values) (float64, error) {
-		x, err := v.get(name, unit)
-		return x * scale, err
-	}
+func one(name, unit string, scale float64) func(getter) float64 {
+	return func(get getter) float64 { return get(name, unit) * scale }
 }
 
 // ratio gives a value by another one.
-func ratio(name, unit, otherName, otherUnit string) func(values) (float64, error) {
-	return func(v values) (float64, error) {
-		x, err := v.get(name, unit)
-		y, yerr := v.get(otherName, otherUnit)
-		if err = errors.Join(err, yerr); err == nil && y == 0 {
-			err = fmt.Errorf("%s of %s is 0", otherUnit, otherName)
-		}
-		return x / y, err
-	}
-}
-
-// largest gives the largest of several.
-func largest(all ...func(values) (float64, error)) func(values) (float64, error) {
-	return func(v values) (most float64, err error) {
-		for _, f := range all {
-			x, ferr := f(v)
-			most, err = max(most, x), errors.Join(err, ferr)
-		}
-		return most, err
-	}
+func ratio(name, unit, otherName, otherUnit string) func(getter) float64 {
+	return func(get getter) float64 { return get(name, unit) / get(otherName, otherUnit) }
 }
 
 var placeholder = regexp.MustCompile(`\{([^ {}]+) ([^ {}]+)(?: /([0-9e]+))?\}`)
 
 // fill puts values into a text: {name unit}, or {name unit /1e6} for the value by
 // a number.
-func (v values) fill(text string) (filled string, err error) {
-	filled = placeholder.ReplaceAllStringFunc(text, func(p string) string {
+func fill(text string, get getter) string {
+	return placeholder.ReplaceAllStringFunc(text, func(p string) string {
 		m := placeholder.FindStringSubmatch(p)
-		x, xerr := v.get(m[1], m[2])
 		by := 1.0
 		if m[3] != "" {
 			by, _ = strconv.ParseFloat(m[3], 64)
 		}
-		err = errors.Join(err, xerr)
-		return short(x / by)
+		return short(get(m[1], m[2]) / by)
 	})
-	return filled, err
 }
 
 // holds reports whether a measured value keeps the bound.

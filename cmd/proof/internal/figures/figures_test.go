@@ -33,6 +33,7 @@ func TestParseGoTest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	get := v.getter(&err)
 	for _, c := range []struct {
 		name, unit string
 		want       float64
@@ -41,14 +42,14 @@ func TestParseGoTest(t *testing.T) {
 		{sixteenCallers, "of-ideal(>=0.6)", 0.55},
 		{"TestFigure_CancellingAHundredHangingReviews", "s", 1.71}, {"TestFigure_CancellingAHundredHangingReviews", "gone-s", 1.3},
 	} {
-		if got, err := v.get(c.name, c.unit); err != nil || got != c.want {
+		if got := get(c.name, c.unit); err != nil || got != c.want {
 			t.Errorf("%s %s is %v, %v; want %v", c.name, c.unit, got, err, c.want)
 		}
 	}
 	if len(v) != 11 {
 		t.Errorf("%d values were read: %v", len(v), v)
 	}
-	if _, err := v.get(oneCaller, "of-idael"); err == nil {
+	if get(oneCaller, "of-idael"); err == nil {
 		t.Error("a unit that is not there is found")
 	}
 	for _, text := range []string{"", "ok  deepwork/gate 0.1s [no tests to run]\n", "--- FAIL: TestX (0.10s)\n", "--- SKIP: TestX (0.00s)\n"} {
@@ -66,7 +67,7 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := []row{
-		judge(figures[0], v, nil), judge(figures[1], values{sixteenCallers + " of-ideal(>=0.6)": 0.55, sixteenCallers + " step-µs": 90, sixteenCallers + " echo-µs": 20.04, sixteenCallers + " write-µs": 0.1234}, nil),
+		judge(figures[0], v, nil), judge(figures[1], values{sixteenCallers + " of-ideal(>=0.6)": {0.55}, sixteenCallers + " step-µs": {90}, sixteenCallers + " echo-µs": {20.04}, sixteenCallers + " write-µs": {0.1234}}, nil),
 		judge(figures[2], v, nil), judge(figures[3], nil, errors.New("exit status 1: a | b\nc")), judge(figures[4], v, nil),
 	}
 	got := table(rows, "then, there")
@@ -136,7 +137,7 @@ func TestFiguresNameWhatThereIs(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range figures {
 		seen[f.part] = true
-		if f.run.program == proof {
+		if f.run.isLoad() {
 			continue
 		}
 		words := strings.Fields(f.run.args)

@@ -1,18 +1,15 @@
 package figures
 
-import (
-	"errors"
-	"strings"
-)
+import "strings"
 
 // benchmark is a run of one benchmark and nothing else.
 func benchmark(pattern, pkg, time string) command {
-	return command{program: goTool, args: "test -count=1 -timeout=10m -run=^$ -bench=^" + pattern + "$ -benchtime=" + time + " " + pkg}
+	return command{args: "test -count=1 -timeout=10m -run=^$ -bench=^" + pattern + "$ -benchtime=" + time + " " + pkg}
 }
 
 // test is a run of one test, whatever ran before.
 func test(name, pkg string) command {
-	return command{program: goTool, args: "test -count=1 -timeout=10m -v -run=^" + name + "$ " + pkg}
+	return command{args: "test -count=1 -timeout=10m -v -run=^" + name + "$ " + pkg}
 }
 
 // oftenKilled has a test of killed servers kill as many as is promised.
@@ -36,10 +33,10 @@ var (
 	poolOnly     = benchmark("BenchmarkPool", "./gate", "2x")
 	syncCalls    = fiveTimes(benchmark("BenchmarkSyncCall", "./cmd/deepwork", "2s"))
 	tenThousand  = benchmark("BenchmarkTenThousandWorkflows", "./transport", "3x")
-	edited       = command{program: proof, args: "load --edit --duration 60s --seed 1"}
-	benched      = command{program: proof, args: "load --bench --duration 20s --seed 1", runs: 5}
-	twoServers   = command{program: proof, args: "load --edit --servers 2 --lose 0.01 --duration 20s --seed 1"}
-	idleOnes     = command{program: proof, args: "load --idle 5000"}
+	edited       = command{args: "load --edit --duration 60s --seed 1"}
+	benched      = command{args: "load --bench --duration 20s --seed 1", runs: 5}
+	twoServers   = command{args: "load --edit --servers 2 --lose 0.01 --duration 20s --seed 1"}
+	idleOnes     = command{args: "load --idle 5000"}
 	fiftyAtOnce  = test("TestFiftyAttemptsOnFourSlots", "./session/attempt")
 	killedBoards = oftenKilled(test("TestKilledServersLoseNothing", "./session/attempt"))
 )
@@ -66,10 +63,8 @@ var parts = []string{engine, quality, agents, dynamic, board}
 // syncCall is the figure of a sync call through the server by one way.
 func syncCall(what, way string) figure {
 	name := "BenchmarkSyncCall/" + way
-	return figure{dynamic, what, "<=", 1, "", func(v values) (float64, error) {
-		through, err := v.get(name, "ns-through")
-		direct, derr := v.get(name, "ns-direct")
-		return through / (2*direct + 1e6), errors.Join(err, derr)
+	return figure{dynamic, what, "<=", 1, "", func(get getter) float64 {
+		return get(name, "ns-through") / (2*get(name, "ns-direct") + 1e6)
 	}, "{" + name + " ns-through /1000} µs; directly {" + name + " ns-direct /1000} µs", syncCalls, false}
 }
 
@@ -81,8 +76,9 @@ var figures = []figure{
 		"step {" + oneCaller + " step-µs} µs; echo of the bare SDK {" + oneCaller + " echo-µs} µs, synced write of 4 KB {" + oneCaller + " write-µs} µs", stdioSteps, false},
 	{engine, "the same, 16 callers on one connection: part of 1/(1/e + 1/w)", ">=", 0.6, "", one(sixteenCallers, "of-ideal(>=0.6)", 1),
 		"step {" + sixteenCallers + " step-µs} µs; echo {" + sixteenCallers + " echo-µs} µs, write {" + sixteenCallers + " write-µs} µs, each by 16 at once", stdioSteps, false},
-	{engine, "resident after that, 100 jobs loaded", "<", 64, "MB", largest(one(oneCaller, "server-MB(<64)", 1), one(sixteenCallers, "server-MB(<64)", 1)),
-		"", stdioSteps, false},
+	{engine, "resident after that, 100 jobs loaded", "<", 64, "MB", func(get getter) float64 {
+		return max(get(oneCaller, "server-MB(<64)"), get(sixteenCallers, "server-MB(<64)"))
+	}, "", stdioSteps, false},
 	{engine, "a step after 300 others by one after 10", "<=", 2, "", one("BenchmarkLateStep", "ratio(<=2)", 1),
 		"step 10 {BenchmarkLateStep step10-µs} µs, step 300 {BenchmarkLateStep step300-µs} µs", benchmark("BenchmarkLateStep", "./cmd/deepwork", "3x"), false},
 	{engine, "a transition in memory, 10 sessions", "<", 5, "µs", one(fewSessions, "ns/op", 1e-3), "{" + fewSessions + " B/op} B, {" + fewSessions + " allocs/op} allocations", inMemory, false},
@@ -91,15 +87,12 @@ var figures = []figure{
 		"{" + fewSessions + " ns/op} ns and {" + manySessions + " ns/op} ns", inMemory, false},
 	{engine, "100,000 active sessions, all passivated: resident", "<", 100, "MB", one("BenchmarkPassivatedSessions", "MB-resident", 1),
 		"{BenchmarkPassivatedSessions B/session} B a session", passivated, false},
-	{engine, "waking one and get_step, without the read of its file", "<", 1, "ms", func(v values) (float64, error) {
-		all, err := v.get("BenchmarkPassivatedSessions", "ns/op")
-		read, rerr := v.get("BenchmarkPassivatedSessions", "read-ns")
-		return (all - read) / 1e6, errors.Join(err, rerr)
+	{engine, "waking one and get_step, without the read of its file", "<", 1, "ms", func(get getter) float64 {
+		return (get("BenchmarkPassivatedSessions", "ns/op") - get("BenchmarkPassivatedSessions", "read-ns")) / 1e6
 	}, "read of the bare file {BenchmarkPassivatedSessions read-ns /1000} µs", passivated, false},
-	{engine, "get_step in a stack 1,000 deep by one of 1: growth of the call by that of the field stack", "<=", 1, "", func(v values) (float64, error) {
-		call, err := ratio("BenchmarkStackDepth/depth=1000", "ns/op", "BenchmarkStackDepth/depth=1", "ns/op")(v)
-		field, ferr := ratio("BenchmarkStackDepth/depth=1000", "ns-of-it-stack-field", "BenchmarkStackDepth/depth=1", "ns-of-it-stack-field")(v)
-		return call / field, errors.Join(err, ferr)
+	{engine, "get_step in a stack 1,000 deep by one of 1: growth of the call by that of the field stack", "<=", 1, "", func(get getter) float64 {
+		deep, flat := "BenchmarkStackDepth/depth=1000", "BenchmarkStackDepth/depth=1"
+		return get(deep, "ns/op") / get(flat, "ns/op") / (get(deep, "ns-of-it-stack-field") / get(flat, "ns-of-it-stack-field"))
 	}, "call {BenchmarkStackDepth/depth=1 ns/op /1000} and {BenchmarkStackDepth/depth=1000 ns/op /1000} µs; field {BenchmarkStackDepth/depth=1 ns-of-it-stack-field /1000} and {BenchmarkStackDepth/depth=1000 ns-of-it-stack-field /1000} µs",
 		benchmark("BenchmarkStackDepth", "./session/workflow", "500x"), false},
 	{engine, "the session of a request_id among 20,000 session files, the first lookup of a server", "<=", 50, "ms", one("BenchmarkFindRequest/first", "ns/op", 1e-6),
@@ -114,7 +107,7 @@ var figures = []figure{
 	{quality, "200 sessions ask for a review at once, 4 workers, a reviewer of 50 ms: by the ideal", "<=", 1.3, "", one("BenchmarkReviews", "of-ideal(<=1.3)", 1),
 		"200/4 of the reviewer's own {BenchmarkReviews reviewer-ms} ms", manyReviews, false},
 	{quality, "the same in the pool alone", "<=", 1.3, "", one("BenchmarkPool", "x-ideal", 1), "200/4 of the reviewer's own {BenchmarkPool ms-alone} ms", poolOnly, false},
-	{quality, "reviewers that ran at once", "<=", 4, "", largest(one("BenchmarkReviews", "at-once(<=4)", 1)), "", manyReviews, false},
+	{quality, "reviewers that ran at once", "<=", 4, "", one("BenchmarkReviews", "at-once(<=4)", 1), "", manyReviews, false},
 	{quality, "get_workflows meanwhile by its idle median", "<=", 3, "", one("BenchmarkReviews", "busy-list(<=3)", 1), "idle {BenchmarkReviews idle-list-µs} µs", manyReviews, false},
 	{quality, "100 hanging reviews cancelled, until no process and no goroutine is left", "<=", 2, "s", one("TestFigure_CancellingAHundredHangingReviews", "gone-s", 1),
 		"each ignores SIGTERM, and so does its child", test("TestFigure_CancellingAHundredHangingReviews", "./gate"), false},

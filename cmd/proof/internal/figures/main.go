@@ -35,15 +35,14 @@ func Run(ctx context.Context, args []string, load Load, stdout, stderr io.Writer
 	flags.SetOutput(stderr)
 	only := flags.String("only", "", "measure only the figures whose row matches this `regexp`")
 	write := flags.Bool("write", false, "renew "+filepath.ToSlash(document)+" with the table")
-	benchtime := flags.String("benchtime", "", "for all benchmarks, in place of what is sensible for each")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("it takes no arguments, found %q", flags.Arg(0))
 	}
-	if *write && (*only != "" || *benchtime != "") {
-		return errors.New("-write keeps a whole run: leave out -only and -benchtime")
+	if *write && *only != "" {
+		return errors.New("-write keeps a whole run: leave out -only")
 	}
 	pattern, err := regexp.Compile(*only)
 	if err != nil {
@@ -59,11 +58,11 @@ func Run(ctx context.Context, args []string, load Load, stdout, stderr io.Writer
 		return fmt.Errorf("no figure matches -only %s", *only)
 	}
 
-	module, err := exec.CommandContext(ctx, goTool, "list", "-m", "-f", "{{.Dir}}").Output()
+	module, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return fmt.Errorf("finding the module (run this in the checkout): %w", err)
 	}
-	b := &bench{module: strings.TrimSpace(string(module)), load: load, benchtime: *benchtime, progress: stderr}
+	b := &bench{module: strings.TrimSpace(string(module)), load: load, progress: stderr}
 	began := time.Now()
 	rows := b.measure(ctx, wanted)
 	if err := ctx.Err(); err != nil {

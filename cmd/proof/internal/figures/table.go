@@ -1,7 +1,9 @@
 package figures
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"time"
@@ -23,15 +25,14 @@ func judge(f figure, v values, err error) row {
 	if err != nil {
 		return r
 	}
-	x, err := f.value(v)
-	if err != nil {
-		r.err = err
-		return r
+	get := v.getter(&r.err)
+	x, against := f.value(get), fill(f.against, get)
+	if r.err == nil && (math.IsNaN(x) || math.IsInf(x, 0)) {
+		r.err = errors.New("it is measured by a value of 0")
 	}
-	if r.against, r.err = v.fill(f.against); r.err != nil {
-		return r
+	if r.err == nil {
+		r.measured, r.against, r.ok = withUnit(x, f.unit), against, f.holds(x)
 	}
-	r.measured, r.ok = withUnit(x, f.unit), f.holds(x)
 	return r
 }
 
