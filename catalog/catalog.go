@@ -73,7 +73,7 @@ type Catalog struct {
 	changed     wait.Signal // something in a watched directory may have
 	rescheduled wait.Signal // state.due has changed
 	watcher     *watcher
-	listeners   listeners
+	listeners   sync.Map // wait.Signal of each call of Changes -> nil
 	cancel      context.CancelFunc
 	running     chan struct{} // closed when every goroutine but the owner's has ended
 }
@@ -210,7 +210,12 @@ func (c *Catalog) Snapshot() *Snapshot { return c.state.Load().snap }
 
 // Changes returns a channel (capacity 1, coalescing) that receives after each
 // published change, until ctx ends. It is never closed.
-func (c *Catalog) Changes(ctx context.Context) <-chan struct{} { return c.listeners.listen(ctx) }
+func (c *Catalog) Changes(ctx context.Context) <-chan struct{} {
+	s := wait.NewSignal()
+	c.listeners.Store(s, nil)
+	context.AfterFunc(ctx, func() { c.listeners.Delete(s) })
+	return s
+}
 
 // Close stops the goroutine and the watches and waits for them until ctx ends.
 // Snapshots stay good. Closing twice is no error.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/wait"
 )
 
 // lookAt asks the catalog's goroutine to compare what the keys name, and what is due,
@@ -60,7 +61,10 @@ func (c *Catalog) publish(next *state, visible, rewatch bool) {
 		c.watcher.rewatch.Wake()
 	}
 	if changed {
-		c.listeners.wake()
+		c.listeners.Range(func(s, _ any) bool {
+			s.(wait.Signal).Wake()
+			return true
+		})
 	}
 }
 
