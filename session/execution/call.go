@@ -191,7 +191,7 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 			n.view.Store(&v)
 		}
 		if e.drive(n, x, func(ctx context.Context, n *entry) (outcome, bool) {
-			return e.execute(ctx, n, order{w, arguments, t, limit})
+			return e.execute(ctx, n, w, arguments, t, limit)
 		}) {
 			return n, nil
 		}

@@ -27,14 +27,6 @@ type outcome struct {
 	progress *remote.Progress // as the source said it with the end; nil: it did not
 }
 
-// An order is what a driver has to start.
-type order struct {
-	workflow *remote.Workflow
-	input    json.RawMessage
-	ticket   *ticket       // nil: it has a slot
-	timeout  time.Duration // 0: none
-}
-
 // drive gives an execution its actor and its driver, which runs work on a goroutine
 // of its own, with a slot or a ticket for one that work waits for. false: the engine is
 // closed.
@@ -105,29 +97,28 @@ func (e *Engine) ask(n *entry, build func(actor.Reply[struct{}]) message) error 
 }
 
 // execute is the driver of a new execution: a slot, then the source, then its status
-// until the end (seed 003, 7.1).
-func (e *Engine) execute(ctx context.Context, n *entry, d order) (o outcome, slot bool) {
-	if d.ticket != nil {
-		if err := e.slots.wait(ctx, d.ticket); err != nil {
+// until the end (seed 003, 7.1). It has a slot already if t is nil; a timeout of 0 is none.
+func (e *Engine) execute(ctx context.Context, n *entry, w *remote.Workflow, input json.RawMessage, t *ticket, timeout time.Duration) (o outcome, slot bool) {
+	if t != nil {
+		if err := e.slots.wait(ctx, t); err != nil {
 			return notStarted(err), false
 		}
 	}
-	if d.timeout > 0 {
+	if timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, d.timeout, errTimedOut)
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errTimedOut)
 		defer cancel()
 	}
-	if d.ticket != nil {
-		deadline := e.deadline(d.timeout)
+	if t != nil {
+		deadline := e.deadline(timeout)
 		err := e.ask(n, func(r actor.Reply[struct{}]) message { return startMessage{deadline, r} })
 		if err != nil {
 			return outcome{state: Failed, code: "run_not_saved", words: fmt.Sprintf("it was not started, because that must be written down first: %v", err)}, true
 		}
 	}
-	w := d.workflow
-	a, err := e.sources.Execute(ctx, w, d.input, func(p remote.Progress) { e.progress(ctx, n, p) })
+	a, err := e.sources.Execute(ctx, w, input, func(p remote.Progress) { e.progress(ctx, n, p) })
 	if err != nil {
-		return e.notExecuted(ctx, w, d.timeout, err), true
+		return e.notExecuted(ctx, w, timeout, err), true
 	}
 	if o, over := ended(a); over {
 		o.sourceID = a.ExecutionID
@@ -147,7 +138,7 @@ func (e *Engine) execute(ctx context.Context, n *entry, d order) (o outcome, slo
 	if a.Progress != nil {
 		e.progress(ctx, n, *a.Progress)
 	}
-	return e.follow(ctx, n, target{w.Source, w.ID, a.ExecutionID, d.timeout}), true
+	return e.follow(ctx, n, target{w.Source, w.ID, a.ExecutionID, timeout}), true
 }
 
 // progress tells the actor how far the execution is.
@@ -159,12 +150,10 @@ func (e *Engine) progress(ctx context.Context, n *entry, p remote.Progress) {
 
 // notStarted is the outcome of an execution that never got a slot.
 func notStarted(cause error) outcome {
-	switch cause {
-	case ErrCancelled:
+	if cause == ErrCancelled {
 		return outcome{state: Cancelled, words: "it was cancelled by its caller while it waited for a slot; nothing was started"}
-	default:
-		return outcome{state: Failed, code: "shutting_down", words: "the server shut down while it waited for a slot; nothing was started. Call again"}
 	}
+	return outcome{state: Failed, code: "shutting_down", words: "the server shut down while it waited for a slot; nothing was started. Call again"}
 }
 
 // notExecuted is the outcome where Execute gave no answer.

@@ -25,23 +25,19 @@ func answer(v *view, setting string) (*Execution, error) {
 	case Failed:
 		code, what = "workflow_failed", "failed"
 		next = "See what it says, correct what is wrong, and call again"
-		if v.unsure {
-			next = seeFirst
-		}
 	case Cancelled:
 		code, what = "workflow_cancelled", "was cancelled"
 		next = "Call again if it is wanted after all"
-		if v.unsure {
-			next = seeFirst
-		}
 	case TimedOut:
 		code, what = "workflow_timed_out", "timed out"
 		next = fmt.Sprintf("If it needs longer, raise %s in .deepwork/config.yml", setting)
-		if v.unsure {
-			next += ". " + seeFirst
-		}
 	default:
 		code, what = "workflow_unknown", "was lost sight of"
+		next = seeFirst
+	}
+	if v.unsure && x.State == TimedOut {
+		next += ". " + seeFirst
+	} else if v.unsure {
 		next = seeFirst
 	}
 	switch {
