@@ -75,16 +75,16 @@ func TestEveryToolCanBeRechecked(t *testing.T) {
 	s, _ := fakeServer(t, nil)
 	name := regexp.MustCompile(`\b(?:get|list)_[a-z_]+|workflow_status|workflows-status-tool`)
 	for _, tool := range s.tools.Names() {
-		r := s.tools.Remedies(tool)
-		if r.ReadOnly != (r.Recheck == "") {
-			t.Errorf("%s: reads %v, and is rechecked by %q", tool, r.ReadOnly, r.Recheck)
+		r := s.tools.Tool(tool)
+		if r.Hints.ReadOnly != (r.Recheck == "") {
+			t.Errorf("%s: reads %v, and is rechecked by %q", tool, r.Hints.ReadOnly, r.Recheck)
 		}
 		named := name.FindAllString(r.Recheck, -1)
-		if !r.ReadOnly && len(named) == 0 {
+		if !r.Hints.ReadOnly && len(named) == 0 {
 			t.Errorf("%s: no tool is named in %q", tool, r.Recheck)
 		}
 		for _, n := range named {
-			if !s.tools.Remedies(n).ReadOnly {
+			if !s.tools.Tool(n).Hints.ReadOnly {
 				t.Errorf("%s: %s is no tool that reads", tool, n)
 			}
 		}

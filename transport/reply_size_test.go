@@ -73,8 +73,8 @@ func TestEveryReplyIsBounded(t *testing.T) {
 			if strings.Contains(got, tool.SeeExecution) {
 				t.Errorf("%s: it is told to see whether a run that ended was started: %s", name, got)
 			}
-			if carried := strings.Contains(got, "was carried out"); carried == s.tools.Remedies(name).ReadOnly {
-				t.Errorf("%s only reads: %v; it says %s", name, s.tools.Remedies(name).ReadOnly, got)
+			if carried := strings.Contains(got, "was carried out"); carried == s.tools.Tool(name).Hints.ReadOnly {
+				t.Errorf("%s only reads: %v; it says %s", name, s.tools.Tool(name).Hints.ReadOnly, got)
 			}
 		}
 		res := call(name, func() (any, string, error) {
@@ -94,7 +94,7 @@ func TestRemediesForLargeRepliesNameArguments(t *testing.T) {
 	}
 	s, _ := fakeServer(t, nil, inWorkspace)
 	for name, tool := range tools {
-		how := s.tools.Remedies(name).Smaller
+		how := s.tools.Tool(name).Smaller
 		if how != "" && !tool.Annotations.ReadOnlyHint {
 			t.Errorf("%s is no tool that only reads", name)
 			continue

@@ -47,10 +47,10 @@ var errTooLarge = errors.New("the reply is too large")
 func (s *Set) tooLarge(tool string, n int, reply any) *session.Error {
 	x := executionOf(reply)
 	what, next := "was carried out, but its reply is not sent", s.again(tool)
-	switch r := s.remedies[tool]; {
-	case r.ReadOnly:
+	switch t := s.tools[tool]; {
+	case t.Hints.ReadOnly:
 		what = "has no reply that can be sent"
-		next = r.Smaller
+		next = t.Smaller
 		if next == "" {
 			next = "ask for less, where " + tool + " has an argument for it, or read the files of the project yourself."
 		}

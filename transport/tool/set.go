@@ -33,29 +33,24 @@ type Set struct {
 	InFlight     InFlight
 
 	handlers map[string]Handler
-	remedies map[string]Remedies
+	tools    map[string]Tool
 	first    *mcp.Tool // that was registered
 	metrics  metrics
 }
 
 // NewSet returns a set without tools.
 func NewSet(server *mcp.Server, logger *slog.Logger, check func(context.Context) (*config.Config, error)) *Set {
-	return &Set{MCP: server, Logger: logger, Check: check, handlers: map[string]Handler{}, remedies: map[string]Remedies{}, metrics: newMetrics()}
+	return &Set{MCP: server, Logger: logger, Check: check, handlers: map[string]Handler{}, tools: map[string]Tool{}, metrics: newMetrics()}
 }
 
 // Has reports whether a tool is registered.
 func (s *Set) Has(name string) bool { return s.handlers[name] != nil }
 
+// Tool returns a registered tool.
+func (s *Set) Tool(name string) Tool { return s.tools[name] }
+
 // Names returns the names of the registered tools, in no order.
 func (s *Set) Names() []string { return slices.Collect(maps.Keys(s.handlers)) }
-
-func (s *Set) register(listed *mcp.Tool, r Remedies, h Handler) {
-	s.handlers[listed.Name], s.remedies[listed.Name] = h, r
-	if s.first == nil {
-		s.first = listed
-	}
-	s.MCP.AddTool(listed, dispatched)
-}
 
 // Announce has the SDK notify every client, once, that the list of tools changed: it
 // takes a tool that is registered again for a change.

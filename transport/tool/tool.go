@@ -90,7 +90,12 @@ func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, e
 			OpenWorldHint:   new(t.Hints.Open),
 		},
 	}
-	s.register(listed, Remedies{t.Hints.ReadOnly, t.Recheck, t.Smaller}, func(ctx context.Context, c *Caller, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	if s.first == nil {
+		s.first = listed
+	}
+	s.MCP.AddTool(listed, dispatched)
+	s.tools[t.Name] = t
+	s.handlers[t.Name] = func(ctx context.Context, c *Caller, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		var args A
 		return s.Serve(ctx, c, req, CallLog{Tool: t.Name}, func(log *CallLog) *session.Error {
 			given, fault := check.decode(req.Params.Arguments, &args)
@@ -105,5 +110,5 @@ func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, e
 			}
 			return reply, t.Outcome(reply), nil
 		})
-	})
+	}
 }

@@ -5,9 +5,6 @@ import (
 	"net/http"
 )
 
-// healthz says that the process lives.
-func (h *Server) healthz(w http.ResponseWriter, _ *http.Request) { healthy(w) }
-
 // readyz says whether calls are taken: not while the server stops, nor while the
 // config is bad and never was good.
 func (h *Server) readyz(w http.ResponseWriter, r *http.Request) {
@@ -20,10 +17,11 @@ func (h *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the configuration is not valid", http.StatusServiceUnavailable)
 		return
 	}
-	healthy(w)
+	healthz(w, r)
 }
 
-func healthy(w http.ResponseWriter) {
+// healthz says that the process lives.
+func healthz(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	fmt.Fprintln(w, "ok")

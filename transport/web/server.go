@@ -220,7 +220,7 @@ func (h *Server) routes(path string) http.Handler {
 		endpoint = h.streamable()
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", h.healthz)
+	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", h.readyz)
 	mux.Handle("GET /metrics", h.guard(h.authenticate(h.metrics())))
 	mux.Handle(path, h.guard(h.authenticate(h.admit(endpoint))))

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -26,11 +27,8 @@ type tokenFile struct {
 // openTokenFile reads a token file that must be good and have a token.
 func openTokenFile(path string, logger *slog.Logger) (*tokenFile, error) {
 	data, err := readTokens(path)
-	var tokens []credential
-	if err == nil {
-		tokens, err = parseTokens(data)
-	}
-	switch {
+	tokens, fault := parseTokens(data)
+	switch err = cmp.Or(err, fault); {
 	case err != nil:
 		return nil, fmt.Errorf("reading the token file %s: %w", path, err)
 	case len(tokens) == 0:
@@ -47,11 +45,8 @@ func (f *tokenFile) tokens() []credential {
 	if err == nil && f.bad == "" && bytes.Equal(data, f.data) {
 		return f.good
 	}
-	var tokens []credential
-	if err == nil {
-		tokens, err = parseTokens(data)
-	}
-	if err != nil {
+	tokens, fault := parseTokens(data)
+	if err = cmp.Or(err, fault); err != nil {
 		if why := err.Error(); why != f.bad {
 			f.bad = why
 			f.logger.Error("the token file is bad; the tokens that were good stay in use", "file", f.path, "error", why)

@@ -88,7 +88,10 @@ func (r *Tools) noTool(ctx context.Context, name string) error {
 		refusal = session.NotNow("unknown_workflow_tool", "There is no workflow tool '%s', and no other: no source of workflows is connected, or none offers any. "+
 			"list_workflow_tools tells how the sources are doing; refresh_workflow_tools asks them again; new ones are named under workflow_tools.sources in .deepwork/config.yml.", shown)
 	default:
-		names := l.firstNames(namesShown)
+		var names []string
+		for _, t := range l.Tools[:min(namesShown, len(l.Tools))] {
+			names = append(names, t.Name)
+		}
 		text := fmt.Sprintf("There are %d, among them: %s.", len(l.Tools), strings.Join(names, ", "))
 		switch {
 		case len(l.Tools) == 1:
@@ -103,13 +106,4 @@ func (r *Tools) noTool(ctx context.Context, name string) error {
 			With("available", names)
 	}
 	return refusal.With("argument", "name").With("value", shown)
-}
-
-// firstNames are the names of so many tools.
-func (l *Listing) firstNames(most int) []string {
-	var names []string
-	for _, t := range l.Tools[:min(most, len(l.Tools))] {
-		names = append(names, t.Name)
-	}
-	return names
 }
