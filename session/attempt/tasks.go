@@ -23,15 +23,12 @@ func (e *Engine) ListTasks(ctx context.Context, identity string, a ListTasksArgs
 		}
 	}
 	all, total, next, err := b.Tasks(ctx, id, status, p)
-	if err != nil {
-		return nil, found("listing the tasks", cursor(p, err), "project", "project_id", id, remedyProject)
-	}
 	if n := fitting(all); n < len(all) {
 		// The page ends sooner, and its cursor leads to the rest: a description is never cut.
-		shorter := task.Page{Limit: n, Cursor: p.Cursor}
-		if all, total, next, err = b.Tasks(ctx, id, status, shorter); err != nil {
-			return nil, found("listing the tasks", cursor(p, err), "project", "project_id", id, remedyProject)
-		}
+		all, total, next, err = b.Tasks(ctx, id, status, task.Page{Limit: n, Cursor: p.Cursor})
+	}
+	if err != nil {
+		return nil, found("listing the tasks", cursor(p, err), "project", "project_id", id, remedyProject)
 	}
 	r := &TasksReply{Tasks: []Task{}, Count: len(all), Total: total, NextCursor: orNull(next),
 		Filters: TaskFilters{ProjectID: id, Status: orNull(string(status)), Limit: p.Limit}}

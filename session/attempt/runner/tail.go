@@ -87,16 +87,15 @@ func read(log string, segs []segment, after *int64, limit int) ([]Entry, int64, 
 		slices.Reverse(p.entries)
 	} else {
 		from := max(*after, -1) + 1
-		first, found := slices.BinarySearchFunc(segs, from, func(s segment, index int64) int { return cmp.Compare(s.first, index) })
-		if !found && first > 0 {
-			first--
-		}
-		for i := first; i < len(segs) && !p.full(); i++ {
-			data, err := segs[i].read(log)
+		for i, s := range segs {
+			if p.full() || i+1 < len(segs) && segs[i+1].first <= from {
+				continue
+			}
+			data, err := s.read(log)
 			if err != nil {
 				return nil, -1, err
 			}
-			next = max(next, segs[i].first-1)
+			next = max(next, s.first-1)
 			for line := range bytes.Lines(data) {
 				if index, ok := indexOf(line); ok && index < from {
 					next = index
