@@ -21,7 +21,6 @@ type agent struct {
 	number int
 	home   *server
 	lose   float64 // the part of the replies that are lost
-	took   latencies
 
 	mu      sync.Mutex // guards what follows
 	random  *rand.Rand
@@ -199,7 +198,7 @@ func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[
 		t.kind = lost
 		return t, ""
 	}
-	a.took.add(tool, took)
+	h.with(func() { h.took[tool] = append(h.took[tool], took) })
 	t.text = text
 	if result.IsError {
 		meta, _ := result.Meta["deepwork/error"].(map[string]any)

@@ -24,6 +24,7 @@ type history struct {
 	tasks    map[string][]porcupine.Operation
 	effects  map[string]map[string]*effect // by kind and token
 	faults   map[string]*wrongs            // by kind
+	took     map[string][]time.Duration    // how long calls took, by tool
 	calls, lost, refused,
 	tangled int // histories that were too much for the checker
 }
@@ -59,7 +60,7 @@ type wrongs struct {
 
 func newHistory() *history {
 	return &history{begun: time.Now(), sessions: map[string]*session{}, tasks: map[string][]porcupine.Operation{},
-		effects: map[string]map[string]*effect{}, faults: map[string]*wrongs{}}
+		effects: map[string]map[string]*effect{}, faults: map[string]*wrongs{}, took: map[string][]time.Duration{}}
 }
 
 // never is when a call returns that may still take effect.

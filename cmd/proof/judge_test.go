@@ -25,7 +25,7 @@ func loaded(t *testing.T, args ...string) *load {
 	if err := l.flags().Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	l.temp = t.TempDir()
+	l.dir = t.TempDir()
 	if err := l.prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestOwners(t *testing.T) {
 // connection is gone for no reason is not.
 func TestAConnectionThatIsGone(t *testing.T) {
 	l := newLoad(io.Discard)
-	l.temp, l.Servers = t.TempDir(), 1
+	l.dir, l.Servers = t.TempDir(), 1
 	if err := l.prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -254,11 +254,10 @@ func TestReport(t *testing.T) {
 	for s := range 61 {
 		m.samples = append(m.samples, float64(40+s/8)*(1<<20))
 	}
-	took := &latencies{}
 	for i := range 200 {
-		took.add("finished_step", time.Duration(1+i/150*29)*time.Millisecond)
+		l.history.took["finished_step"] = append(l.history.took["finished_step"], time.Duration(1+i/150*29)*time.Millisecond)
 	}
-	rep := &report{took: time.Minute, latencies: []*latencies{took}, memory: []*memory{m}, yard: yardstick{echoes: 3000, writes: 1500}, checked: 41}
+	rep := &report{took: time.Minute, memory: []*memory{m}, yard: yardstick{echoes: 3000, writes: 1500}, checked: 41}
 	l.report(rep)
 	for name, want := range map[string]float64{"checked": 41, "wrong": 3, "echoes/s": 3000, "writes/s": 1500, "settled-MB": 42, "p99/p50": 30, "of-ceiling": 0} {
 		if got, ok := l.figures[name]; !ok || got != want {

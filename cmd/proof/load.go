@@ -26,7 +26,6 @@ type load struct {
 	out                                         io.Writer
 	figures                                     map[string]float64 // the numbers of the report, by what they are
 
-	temp     string
 	deadline time.Time
 	owners   map[int]string // by server, as session files name them
 
@@ -87,8 +86,8 @@ func (l *load) prepare(ctx context.Context) (err error) {
 	if l.seed == 0 {
 		l.seed = uint64(time.Now().UnixNano())
 	}
-	l.saves, l.dir, l.root = newSaves(l.group), l.temp, filepath.Join(l.temp, "project")
-	l.program, err = build(ctx, l.temp)
+	l.saves, l.root = newSaves(l.group), filepath.Join(l.dir, "project")
+	l.program, err = build(ctx, l.dir)
 	return err
 }
 
@@ -98,10 +97,10 @@ func runLoad(ctx context.Context, args []string, stdout, stderr io.Writer) (figu
 	if err := parse(l.flags(), args, stderr, l.valid); err != nil {
 		return nil, err
 	}
-	if l.temp, err = os.MkdirTemp("", "deepwork-load-"); err != nil {
+	if l.dir, err = os.MkdirTemp("", "deepwork-load-"); err != nil {
 		return nil, fmt.Errorf("making a folder for the load: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(l.temp)) }()
+	defer func() { err = errors.Join(err, os.RemoveAll(l.dir)) }()
 	if err := l.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -152,7 +151,7 @@ func (l *load) run(ctx context.Context) error {
 		rep.yard = yardstick{(before.echoes + after.echoes) / 2, (before.writes + after.writes) / 2}
 	}
 	l.verify(context.WithoutCancel(ctx), "at the end")
-	if rep.checked, err = l.judge(l.temp); err != nil {
+	if rep.checked, err = l.judge(l.dir); err != nil {
 		return fmt.Errorf("judging the session files: %w", err)
 	}
 	l.report(rep)
@@ -219,20 +218,16 @@ func (l *load) work(ctx context.Context) *report {
 	}
 	began := time.Now()
 	l.deadline = began.Add(l.Duration)
-	walkers := make([]*walker, l.Connections)
 	var working sync.WaitGroup
-	for i := range walkers {
-		walkers[i] = &walker{agent: l.agent(i), load: l}
-		working.Go(func() { walkers[i].work(ctx) })
+	for i := range l.Connections {
+		a := &walker{agent: l.agent(i), load: l}
+		working.Go(func() { a.work(ctx) })
 	}
 	working.Wait()
 	rep.took = time.Since(began)
 	stop()
 	beside.Wait()
 	edited()
-	for _, a := range walkers {
-		rep.latencies = append(rep.latencies, &a.took)
-	}
 	return rep
 }
 

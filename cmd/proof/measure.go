@@ -54,21 +54,15 @@ func serveMCP(ctx context.Context, s *mcp.Server, address string) error {
 	return nil
 }
 
-// own is the command that runs this program with a subcommand.
-func own(log string, subcommand ...string) (command, error) {
+// startOwn starts this program with a subcommand that serves, in a child process.
+func (w *world) startOwn(ctx context.Context, subcommand ...string) (*process, error) {
 	self, err := os.Executable()
-	return command{args: append([]string{self}, subcommand...), log: log}, err
-}
-
-// startEcho starts an echo server in a child process.
-func (l *load) startEcho(ctx context.Context) (*process, error) {
-	c, err := own(filepath.Join(l.temp, "echo.log"), "echo")
 	if err != nil {
 		return nil, err
 	}
-	p, err := start(ctx, c)
+	p, err := start(ctx, command{args: append([]string{self}, subcommand...), log: filepath.Join(w.dir, subcommand[0]+".log")})
 	if err == nil && p.url == "" {
-		err = errors.New("the echo server has ended at once")
+		err = fmt.Errorf("the server %s has ended at once", subcommand[0])
 	}
 	return p, err
 }
@@ -86,7 +80,7 @@ func (l *load) measureYard(ctx context.Context) (y yardstick, err error) {
 	if y.writes, err = l.measureWrites(ctx); err != nil {
 		return y, err
 	}
-	echo, err := l.startEcho(ctx)
+	echo, err := l.startOwn(ctx, "echo")
 	if err != nil {
 		return y, err
 	}
@@ -119,7 +113,7 @@ func (w *world) version() string {
 // synced, that gets the name, and the folder synced. It does not use the product's
 // own package durable: a yardstick must not shrink with what it measures.
 func (l *load) measureWrites(ctx context.Context) (float64, error) {
-	dir := filepath.Join(l.temp, "writes")
+	dir := filepath.Join(l.dir, "writes")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return 0, fmt.Errorf("measuring synced writes: %w", err)
 	}
@@ -254,7 +248,7 @@ func (l *load) idle(ctx context.Context) error {
 	if err = errors.Join(err, l.stopServers()); err != nil {
 		return err
 	}
-	echo, err := l.startEcho(ctx)
+	echo, err := l.startOwn(ctx, "echo")
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -16,28 +15,12 @@ const (
 	mostGrowth      = 0.10 // of a server's memory, once it has settled
 )
 
-// latencies are how long calls took, by tool.
-type latencies struct {
-	mu sync.Mutex
-	m  map[string][]time.Duration
-}
-
-func (l *latencies) add(tool string, took time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.m == nil {
-		l.m = map[string][]time.Duration{}
-	}
-	l.m[tool] = append(l.m[tool], took)
-}
-
 // A report is what came of a load.
 type report struct {
-	took      time.Duration
-	latencies []*latencies
-	memory    []*memory
-	yard      yardstick
-	checked   int // session files
+	took    time.Duration
+	memory  []*memory
+	yard    yardstick
+	checked int // session files
 }
 
 // report writes the report. With -strict, figures that miss their bounds are faults.
@@ -55,19 +38,16 @@ func (l *load) report(rep *report) {
 		print("%d calls are not judged: the machine stood still, so that a job file was away for more than %v in the middle of a save, or a connection idle for more than %v\n\n", n, awayFor, idleTimeout)
 	}
 
-	all := map[string][]time.Duration{}
-	for _, took := range rep.latencies {
-		for tool, some := range took.m {
-			all[tool] = append(all[tool], some...)
-			all["~all"] = append(all["~all"], some...) // behind the others
-		}
-	}
+	all := maps.Clone(h.took)
+	all["~all"] = slices.Concat(slices.Collect(maps.Values(h.took))...) // behind the others
 	print("%-16s %9s %9s %9s %9s\n", "tool", "calls", "p50", "p99", "max")
 	spread := 0.0
 	for _, tool := range slices.Sorted(maps.Keys(all)) {
-		took := all[tool]
-		slices.Sort(took)
+		took := slices.Sorted(slices.Values(all[tool]))
 		n := len(took)
+		if n == 0 {
+			continue
+		}
 		p50, p99 := took[n/2], took[n*99/100]
 		spread = float64(p99) / float64(p50)
 		ms := func(d time.Duration) string { return fmt.Sprintf("%.1fms", float64(d.Microseconds())/1000) }

@@ -146,18 +146,11 @@ func outputOf(token string) any { return map[string]any{"token_was": token} }
 func (s *simulation) sourceFile() string { return filepath.Join(s.dir, "executions") }
 
 // startSource starts the source of workflows, or starts it again after a kill.
-func (s *simulation) startSource(ctx context.Context) error {
+func (s *simulation) startSource(ctx context.Context) (err error) {
 	if s.sourceAddress == "" {
 		s.sourceAddress = "127.0.0.1:0"
 	}
-	c, err := own(filepath.Join(s.dir, "source.log"), "source", s.sourceFile(), s.sourceAddress)
-	if err == nil {
-		s.source, err = start(ctx, c)
-	}
-	if err == nil && s.source.url == "" {
-		err = errors.New("the source of workflows has ended at once")
-	}
-	if err == nil {
+	if s.source, err = s.startOwn(ctx, "source", s.sourceFile(), s.sourceAddress); err == nil {
 		s.sourceAddress = strings.TrimSuffix(strings.TrimPrefix(s.source.url, "http://"), "/mcp")
 	}
 	return err
