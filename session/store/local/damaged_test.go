@@ -204,7 +204,7 @@ func TestDamageThatIsGone(t *testing.T) {
 				case "set aside by another":
 					left, err2 = a.setAside(path, "damaged", "session", "0123abcd")
 				case "mended by its owner":
-					err2 = a.write(ctx, "0123abcd", numbered(2))
+					err2 = a.write(ctx, "0123abcd", numbered(2), false)
 				default:
 					left, err2 = path, os.Remove(path)
 				}

@@ -89,7 +89,7 @@ func (s *Store) putDefinition(ctx context.Context, hash string, data []byte) err
 	if len(file) > maxRecord {
 		return fmt.Errorf("a definition of %d bytes is over the limit of %d", len(data), maxRecord-(len(file)-len(data)))
 	}
-	_, err := s.putNew(ctx, path, file)
+	_, err := s.put(ctx, path, file, func(temp string) error { return s.disk.MoveNew(temp, path) })
 	if errors.Is(err, fs.ErrExist) {
 		return nil // another server kept the same
 	}

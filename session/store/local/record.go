@@ -16,46 +16,24 @@ import (
 // as its last key. A record that comes to be after ctx has ended is removed again.
 func (s *Store) Create(ctx context.Context, id string, body []byte) error {
 	c := call{id: id, undo: func() { s.remove(s.recordPath(id)) }}
-	if err := s.do(ctx, c, func() error { return s.changed(id, s.create(ctx, id, body)) }); err != nil {
+	if err := s.do(ctx, c, func() error { return s.changed(id, s.write(ctx, id, body, true)) }); err != nil {
 		return fmt.Errorf("creating session %.40s: %w", id, err)
 	}
 	return nil
-}
-
-func (s *Store) create(ctx context.Context, id string, body []byte) error {
-	if err := checkID(id); err != nil {
-		return err
-	}
-	data, sum, err := seal(body)
-	if err != nil {
-		return err
-	}
-	path := s.recordPath(id)
-	if _, err := os.Lstat(path); err == nil {
-		return store.ErrExists
-	}
-	st, err := s.putNew(ctx, path, data)
-	if st != nil {
-		st.sum = sum
-		s.remember(id, *st)
-	}
-	if errors.Is(err, fs.ErrExist) {
-		return store.ErrExists
-	}
-	return err
 }
 
 // Write replaces a record, or makes it, durably: when it returns nil the new record is
 // on disk, whole; when it returns an error, the old one is, or the new one, whole. What
 // is there and is not what this store wrote or read last is set aside first.
 func (s *Store) Write(ctx context.Context, id string, body []byte) error {
-	if err := s.do(ctx, call{id: id}, func() error { return s.changed(id, s.write(ctx, id, body)) }); err != nil {
+	if err := s.do(ctx, call{id: id}, func() error { return s.changed(id, s.write(ctx, id, body, false)) }); err != nil {
 		return fmt.Errorf("writing session %.40s: %w", id, err)
 	}
 	return nil
 }
 
-func (s *Store) write(ctx context.Context, id string, body []byte) error {
+// write is Write, or Create if the record is new.
+func (s *Store) write(ctx context.Context, id string, body []byte, isNew bool) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
@@ -63,18 +41,29 @@ func (s *Store) write(ctx context.Context, id string, body []byte) error {
 	if err != nil {
 		return err
 	}
-	path := s.recordPath(id)
-	st, err := s.put(ctx, path, data, func(temp string) error {
-		if err := s.makeWay(id); err != nil {
-			return err
+	path, place := s.recordPath(id), s.disk.Move
+	if isNew {
+		if _, err := os.Lstat(path); err == nil {
+			return store.ErrExists
 		}
-		return s.disk.Move(temp, path)
+		place = s.disk.MoveNew
+	}
+	st, err := s.put(ctx, path, data, func(temp string) error {
+		if !isNew {
+			if err := s.makeWay(id); err != nil {
+				return err
+			}
+		}
+		return place(temp, path)
 	})
 	// A stamp beside an error: the record is in place, and only the sync of its
 	// folder failed. It is this store's own all the same.
 	if st != nil {
 		st.sum = sum
 		s.remember(id, *st)
+	}
+	if isNew && errors.Is(err, fs.ErrExist) {
+		return store.ErrExists
 	}
 	return err
 }
@@ -195,7 +184,7 @@ func (s *Store) Update(ctx context.Context, id string, change func(body []byte) 
 				refused = err
 				return nil
 			}
-			return s.changed(id, s.write(ctx, id, next))
+			return s.changed(id, s.write(ctx, id, next, false))
 		})
 	})
 	if err != nil {

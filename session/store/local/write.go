@@ -70,12 +70,6 @@ func (s *Store) putOnce(data []byte, move func(temp string) error) (*stamp, erro
 	return &st, nil
 }
 
-// putNew makes data the content of a path that must be free, as put does; otherwise the
-// error is fs.ErrExist.
-func (s *Store) putNew(ctx context.Context, path string, data []byte) (*stamp, error) {
-	return s.put(ctx, path, data, func(temp string) error { return s.disk.MoveNew(temp, path) })
-}
-
 // remove deletes a file, durably, and without claiming a place: there is
 // nothing to own in what is gone.
 func (s *Store) remove(path string) error {
