@@ -27,7 +27,7 @@ type Behavior[M any] interface {
 // A Starter is a Behavior that loads durable state. Start is called on the
 // actor's goroutine before the first message of each incarnation. Its error
 // fails, unchanged, whatever waits in the mailbox, and ends the incarnation; it
-// is not a crash, and the next message tries anew.
+// is not a crash, and the next message tries again.
 type Starter interface {
 	Start(ctx context.Context) error
 }

@@ -9,7 +9,7 @@ type budget struct {
 	verdict error       // not nil: the budget is used up
 }
 
-// spend counts a crash and tells whether it may be answered by a restart.
+// spend counts a crash and reports whether it may be answered by a restart.
 func (b *budget) spend(now time.Time, restarts int, within time.Duration) bool {
 	kept := b.crashes[:0]
 	for _, t := range b.crashes {
@@ -21,10 +21,10 @@ func (b *budget) spend(now time.Time, restarts int, within time.Duration) bool {
 	return len(b.crashes) <= max(restarts, 0)
 }
 
-// blank tells whether there is nothing to remember.
+// blank reports whether there is nothing to remember.
 func (b *budget) blank() bool { return len(b.crashes) == 0 }
 
-// over tells whether all of it has left the window: the actor starts afresh.
+// over reports whether all of it has left the window: the actor starts afresh.
 func (b *budget) over(now time.Time, within time.Duration) bool {
 	return b.blank() || now.Sub(b.crashes[len(b.crashes)-1]) >= within
 }

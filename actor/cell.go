@@ -18,7 +18,7 @@ type cell[M any] struct {
 	birth   func() (Behavior[M], error)
 	ctx     context.Context    // the Behavior's
 	cancel  context.CancelFunc // ends ctx where the cell has its own; else nil
-	retire  func(budget)       // a registry's: takes the cell out of its map; nil: the cell can sleep
+	retire  func(budget)       // a registry's: takes the cell out of its map; nil means the cell can sleep
 	ended   chan struct{}      // closed when the cell is dead and its goroutine done
 	wake    chan struct{}      // capacity 1, never closed: something changed while parked
 
@@ -134,7 +134,7 @@ func (c *cell[M]) close() {
 	c.mu.Unlock()
 }
 
-// leave is quit where nobody is left to be told. It gives the lock back.
+// leave is quit if nobody is left to be told. It gives the lock back.
 func (c *cell[M]) leave() {
 	dies := c.quit()
 	c.mu.Unlock()

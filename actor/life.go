@@ -129,7 +129,7 @@ func (c *cell[M]) next() (e envelope[M], ok bool) {
 	return e, ok
 }
 
-// rested tells whether the actor has been idle long enough, and sees to it that
+// rested reports whether the actor has been idle long enough, and makes sure that
 // it is looked at again when it may have been. The lock is held.
 func (c *cell[M]) rested() bool {
 	now := time.Now()

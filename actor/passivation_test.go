@@ -20,7 +20,7 @@ func TestIdleActorIsPassivatedAndWoken(t *testing.T) {
 		if made, _, _ := d.lives(); made != 0 || r.Len() != 0 {
 			t.Error("awake before any message")
 		}
-		for sum := range 10 { // each message begins the time anew
+		for sum := range 10 { // each message begins the time again
 			ask(t, r.For("a"), add1, sum+1)
 			time.Sleep(idle - 1)
 			synctest.Wait()

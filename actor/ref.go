@@ -26,7 +26,7 @@ type Ref[M any] struct {
 // Spawn starts an actor that lives until it or its System is stopped. newBehavior
 // is called once an incarnation, on the actor's goroutine: the first one begins
 // at once. An error of newBehavior ends the incarnation as one of Start does; the
-// next message tries anew. Spawn does not block. In a System that is stopped the
+// next message tries again. Spawn does not block. In a System that is stopped the
 // actor is stopped from the beginning.
 func Spawn[M any](s *System, o Options, newBehavior func() (Behavior[M], error)) *Ref[M] {
 	o = o.withDefaults(s.logger)

@@ -136,7 +136,7 @@ func TestWithoutWatchesItPollsAndWarnsOnce(t *testing.T) {
 	}
 }
 
-// TestWatchThatEndedIsRenewed is a directory that was removed and made anew and
+// TestWatchThatEndedIsRenewed is a directory that was removed and made again and
 // has the same inode: nothing but the event tells, or, where events were
 // dropped, not even that.
 func TestWatchThatEndedIsRenewed(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // A save is one way in which editors replace a job.yml.
 type save struct {
 	name string
-	// prepare lays the first version out; nil: as a plain file.
+	// prepare lays the first version out; nil means as a plain file.
 	prepare func(p *project, first string)
 	save    func(p *project, next string)
 }

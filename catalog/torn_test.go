@@ -131,7 +131,7 @@ func saved(t *testing.T, s *Snapshot) int {
 	return i
 }
 
-// whole tells whether a snapshot serves a save from its beginning to its end.
+// whole reports whether a snapshot serves a save from its beginning to its end.
 func whole(t *testing.T, s *Snapshot) bool {
 	t.Helper()
 	i := saved(t, s)

@@ -114,7 +114,7 @@ func judge(t *testing.T, settings Settings) Verdict {
 	return <-collect(t, t.Context(), p.gate(always(settings)), "a", s, p.plan(s))
 }
 
-// fault is the Error of a verdict; the test fails where there is none, or one
+// fault is the Error of a verdict; the test fails if there is none, or one
 // with another code, or without what each of them must say.
 func fault(t testing.TB, v Verdict, code Code, wants ...string) *Error {
 	t.Helper()

@@ -12,7 +12,7 @@ import (
 
 const testNonce = "0123456789abcdef"
 
-// golden compares a text with a file, or writes it anew.
+// golden compares a text with a file, or writes it again.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name+".golden")

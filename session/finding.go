@@ -7,7 +7,7 @@ type Finding struct {
 	Where string // a file, or a row of the board: absolute paths, ids
 	What  string // what is wrong with it, as a sentence without its full stop
 	Do    string // what can be done, likewise
-	// Note tells that nothing is wrong: what a crash has left and the next server
+	// Note reports that nothing is wrong: what a crash has left and the next server
 	// clears up by itself, or what people may want to know.
 	Note bool
 }

@@ -2,12 +2,12 @@ package transport
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 	"strings"
 	"testing"
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 )
 

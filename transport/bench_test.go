@@ -3,7 +3,6 @@ package transport
 import (
 	"bufio"
 	"context"
-	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 )
 
 // overPipes connects a client to whatever serves in and out.

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +15,7 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 )
 
@@ -27,14 +27,14 @@ type board struct {
 	context *attempt.Context // nil: the server is in no workspace
 	news    *boardReporter   // nil: likewise
 
-	// inner tells whether a session in parent runs inside one of the same workflow.
+	// inner reports whether a session in parent runs inside one of the same workflow.
 	inner func(job, name, parent string) bool
 }
 
 // openBoard opens the share of a server on root. In a workspace, which getenv
 // tells, that is the board of the attempt: there the tools know the ids that
 // get_context gives, and what is started is run by the servers of the project,
-// since this one ends with its agent. chosen tells whether the tools of the set are
+// since this one ends with its agent. chosen reports whether the tools of the set are
 // offered at all. It returns at once; files are opened when they are needed.
 func openBoard(ctx context.Context, root string, member *presence.Member, db store.Database, chosen bool, settings *config.Source, jobs *catalog.Catalog, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
 	b = &board{}

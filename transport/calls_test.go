@@ -3,7 +3,6 @@ package transport
 import (
 	"bytes"
 	"context"
-	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 )
 

@@ -61,7 +61,7 @@ type sharedKey string
 type connections struct {
 	connect   func(identity string) tool.WorkflowCaller
 	stateless func(identity string) tool.WorkflowCaller
-	idle      func() time.Duration // of a connection that is made now; nil: no limit
+	idle      func() time.Duration // of a connection that is made now; nil means no limit
 
 	mu     sync.Mutex
 	byKey  map[any]*connection

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"testing"
 	"testing/synctest"
@@ -12,6 +11,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
 )

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,6 +15,7 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 )
 

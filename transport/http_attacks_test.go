@@ -3,7 +3,6 @@ package transport
 import (
 	"bufio"
 	"context"
-	"deepwork/session/workflow/machine"
 	"fmt"
 	"io"
 	"net"
@@ -18,6 +17,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
 	"deepwork/transport/wire"
 )
@@ -254,7 +254,7 @@ func TestSessionThatEndsIdle(t *testing.T) {
 	}
 }
 
-// A client whose network was gone for a moment opens its stream anew, while the
+// A client whose network was gone for a moment opens its stream again, while the
 // server takes the one before for alive.
 func TestNewestStreamWins(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))

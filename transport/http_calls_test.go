@@ -3,7 +3,6 @@ package transport
 import (
 	"bufio"
 	"context"
-	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
 )

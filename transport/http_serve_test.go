@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"deepwork/session/workflow/machine"
 	"encoding/pem"
 	"errors"
 	"log/slog"
@@ -26,6 +25,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
 )
 

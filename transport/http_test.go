@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 	"errors"
 	"log/slog"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
 )
 

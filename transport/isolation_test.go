@@ -1,10 +1,10 @@
 package transport
 
 import (
-	"deepwork/session/workflow/machine"
 	"strings"
 	"testing"
 
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
 )
 

@@ -12,7 +12,7 @@ import (
 )
 
 // A client that closed its end is not waited for until its runs have ended: each call
-// is told which run it was, and that it goes on; the rest is answered as ever.
+// is told which run it was, and that it goes on; the rest is answered as before.
 func TestStdioDoesNotWaitForRunsAfterEOF(t *testing.T) {
 	f := newFactory(standardWorkflows...)
 	s, _ := withSource(t, f, "")

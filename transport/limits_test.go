@@ -3,7 +3,6 @@ package transport
 import (
 	"bytes"
 	"context"
-	"deepwork/session/workflow/machine"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
 )
 

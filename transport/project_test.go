@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
+	"deepwork/session/workflow/machine"
 )
 
 const tripJob = `name: trip

@@ -107,7 +107,7 @@ func TestReq003_7_5_ACancelledCallIsCancelledAtTheSource(t *testing.T) {
 	}
 }
 
-// looked tells whether an execution's status was asked for. The lock is held.
+// looked reports whether an execution's status was asked for. The lock is held.
 func (f *factory) looked(id string) bool { r := f.runs[id]; return r != nil && r.looks > 0 }
 
 func contains(all []string, s string) bool {

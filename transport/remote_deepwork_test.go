@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/session/execution"
+	"deepwork/session/workflow/machine"
 	remotetools "deepwork/transport/tools/remote"
 	"deepwork/transport/tools/source"
 	"deepwork/transport/web"

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"deepwork/catalog/job"
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 )
 

@@ -55,7 +55,7 @@ func insideItself(root string, logger *slog.Logger, job, name, parent string) bo
 	return runsInside(archive, job, name, parent)
 }
 
-// runsInside tells whether the session parent, or one that it runs inside, is of a
+// runsInside reports whether the session parent, or one that it runs inside, is of a
 // workflow.
 func runsInside(archive *workflow.Archive, job, name, parent string) bool {
 	for depth := 0; parent != "" && depth < maxNews; depth++ {

@@ -1,13 +1,13 @@
 package transport
 
 import (
-	"deepwork/session/workflow/machine"
 	"fmt"
 	"log/slog"
 	"slices"
 	"testing"
 
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 )
 
 // A session inside one of its own workflow is a part of that one's work, and no

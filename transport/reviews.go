@@ -76,5 +76,5 @@ func (r *reviewing) now(ctx context.Context) (workflow.Reviewing, error) {
 	return how, nil
 }
 
-// enabled tells whether steps are reviewed at all (seed 000, 001.1.9).
+// enabled reports whether steps are reviewed at all (seed 000, 001.1.9).
 func (r *reviewing) enabled() bool { return r.o.EnableQualityGate == nil || *r.o.EnableQualityGate }

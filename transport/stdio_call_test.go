@@ -3,13 +3,13 @@ package transport
 import (
 	"bufio"
 	"context"
-	"deepwork/session/workflow/machine"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
 
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 )
 

@@ -3,7 +3,6 @@ package transport
 import (
 	"bufio"
 	"context"
-	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/wire"
 )
 

@@ -179,7 +179,7 @@ func TestToolsListIsSmall(t *testing.T) {
 }
 
 // A step's fields are told in one place, and hold in both where steps stand: null
-// is a begin_step where there is none, but no entry of concurrent_steps.
+// is a begin_step if there is none, but no entry of concurrent_steps.
 func TestStepSchemaHoldsWhereItIsReferredTo(t *testing.T) {
 	for _, tool := range listTools(t) {
 		schema := schemaFrom(t, tool.OutputSchema)

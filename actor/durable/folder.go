@@ -10,7 +10,7 @@ import (
 
 // SyncFolder returns when the names of a folder are on disk, where the system and the
 // file system know such a thing; elsewhere a rename is durable by itself. The error is
-// fs.ErrNotExist where there is none.
+// fs.ErrNotExist if there is none.
 //
 // Concurrent writers each sync it for themselves: sharing one sync among those whose
 // renames it covers was measured (16 writers, ext4) and was slower by a sixth, since the
@@ -70,7 +70,7 @@ func (d Disk) MakeFolder(dir string, perm fs.FileMode) error {
 	return nil
 }
 
-// Stands tells whether an open file is the one that others see at a path. A lock
+// Stands reports whether an open file is the one that others see at a path. A lock
 // on one that is not guards nothing.
 func Stands(f interface{ Stat() (fs.FileInfo, error) }, path string) bool {
 	held, err := f.Stat()

@@ -18,7 +18,7 @@ import (
 //
 // A file that is locked must never be replaced by a rename: a lock on a file that
 // others do not see guards nothing. Lock notices a file that was removed or
-// replaced before it was locked, and Stands tells whether that happened later.
+// replaced before it was locked, and Stands reports whether that happened later.
 type FileLock struct {
 	path string
 	lock *flock.Flock

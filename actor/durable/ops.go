@@ -59,7 +59,7 @@ func (d Disk) Link(path, to string) error {
 	return d.carryOut(Op{Do: OpLink, Path: path, To: to}, func() error { return os.Link(path, to) })
 }
 
-// Remove takes a name away; fs.ErrNotExist where there is none. It is durable
+// Remove takes a name away; fs.ErrNotExist if there is none. It is durable
 // once its folder is synced.
 func (d Disk) Remove(path string) error {
 	return d.carryOut(Op{Do: OpRemove, Path: path}, func() error { return os.Remove(path) })

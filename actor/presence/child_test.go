@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 // roles are what a child does. It says what it has to say on stdout, one line
 // each, and hears on stdin when to go on; at the end of that it ends.
 var roles = map[string]func(s *Member, in *bufio.Scanner) error{
-	// hold enters, and at each line tells whether it stands, and enters again.
+	// hold enters, and at each line reports whether it stands, and enters again.
 	"hold": func(s *Member, in *bufio.Scanner) error {
 		if err := s.Enter(context.Background()); err != nil {
 			return err

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// alive tells whether there is a process of this id.
+// alive reports whether there is a process of this id.
 func alive(pid string) bool {
 	n, err := strconv.Atoi(strings.TrimSpace(pid))
 	return err == nil && syscall.Kill(n, 0) == nil

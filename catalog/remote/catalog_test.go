@@ -133,7 +133,7 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 	if err := r.Reconfigure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// What the changed source offered stays listed while it is connected anew.
+	// What the changed source offered stays listed while it is connected again.
 	if s := r.Snapshot(); s.Tool("two") == nil || s.Tool("two").Away == "" {
 		t.Errorf("meanwhile %s", show(s))
 	}

@@ -169,7 +169,7 @@ func show(s *remote.Snapshot) string {
 	return b.String()
 }
 
-// away tells whether every tool's source is, and there are some.
+// away reports whether every tool's source is, and there are some.
 func away(s *remote.Snapshot) bool {
 	for _, t := range s.Tools {
 		if t.Away == "" {

@@ -49,6 +49,6 @@ const (
 	firstRetry    = 500 * time.Millisecond // the longest pause before the first retry; each is up to twice as long
 	lastRetry     = 30 * time.Second
 	steadyAfter   = 10 * time.Second // a connection that lasted so long was a good one
-	queryAgain    = time.Minute      // after a failed query's retries, where there is no interval
+	queryAgain    = time.Minute      // after a failed query's retries, if there is no interval
 	lookInterval  = time.Second      // between looks at the settings
 )

@@ -160,7 +160,7 @@ func stream(w http.ResponseWriter, id, events string) {
 const rawAnswer = `{"jsonrpc":"2.0","id":%ID%,"result":{"content":[],"structuredContent":{"z":1,"a":12345678901234567890}}}`
 
 // A call over HTTP takes its answer in whatever form MCP and the standard of
-// server-sent events allow, and what comes before it is seen to.
+// server-sent events allow, and what comes before it is handled.
 func TestAnAnswerOverHTTPInEveryForm(t *testing.T) {
 	s := newRawWeb(t)
 	r, w := s.open(t)

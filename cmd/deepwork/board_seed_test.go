@@ -218,7 +218,7 @@ func TestReq004_ContextReturnsUnifiedAttemptData(t *testing.T) {
 	p.refusedOutside()
 }
 
-// refusedOutside: where there is no workspace there is no get_context.
+// refusedOutside: if there is no workspace there is no get_context.
 func (p *boardProject) refusedOutside() {
 	p.t.Helper()
 	tools, err := p.client.ListTools(p.t.Context(), nil)

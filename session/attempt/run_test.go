@@ -248,7 +248,7 @@ func TestPromptAsArgument(t *testing.T) {
 	})
 }
 
-// The same call again gives the same attempt, also when it could not be made anew.
+// The same call again gives the same attempt, also when it could not be made again.
 func TestStartOnce(t *testing.T) {
 	p := newProject(t)
 	s := p.open()

@@ -63,7 +63,7 @@ func TestTheRunsOfAKilledServerAreTakenUpByOneThatLives(t *testing.T) {
 	}
 }
 
-// TestALookAroundWritesNothing: not while others live, and not where there is nothing.
+// TestALookAroundWritesNothing: not while others live, and not if there is nothing.
 func TestALookAroundWritesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p, root := newPlant(), newRoot(t)

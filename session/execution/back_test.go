@@ -10,7 +10,7 @@ import (
 	"deepwork/catalog/remote"
 )
 
-// A seenPlant tells whether it is connected, as a catalog does.
+// A seenPlant reports whether it is connected, as a catalog does.
 type seenPlant struct{ *plant }
 
 func (p seenPlant) Snapshot() *remote.Snapshot {

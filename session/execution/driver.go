@@ -17,7 +17,7 @@ import (
 type outcome struct {
 	state    State
 	result   json.RawMessage
-	words    string // what went wrong; "": nothing did
+	words    string // what went wrong; "" means nothing did
 	code     string // of the error, where the state does not say it; else ""
 	blind    bool   // it goes on, and cannot be asked about
 	unsure   bool   // the workflow may have been carried out, or go on, whatever the state says

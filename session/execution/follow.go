@@ -58,7 +58,7 @@ func (e *Engine) follow(ctx context.Context, n *entry, t target) outcome {
 		case errors.Is(err, remote.ErrUnsupported) && !asked:
 			return outcome{blind: true}
 		case is, errors.Is(err, remote.ErrUnknown), errors.Is(err, remote.ErrUnsupported):
-			// A source that begins anew may not have all its tools at once.
+			// A source that begins again may not have all its tools at once.
 			if refused++; refused == refusals {
 				return outcome{state: Unknown, words: fmt.Sprintf("its source could not be asked about it any more, %d times in a row: %v", refused, err)}
 			}

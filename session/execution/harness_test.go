@@ -70,7 +70,7 @@ type script struct {
 	lasts    time.Duration
 	answer   remote.Answer // at the end
 	err      error
-	accepted *remote.Answer // what an asynchronous start answers; nil: as usual
+	accepted *remote.Answer // what an asynchronous start answers; nil means as usual
 	progress []remote.Progress
 	deaf     bool // does not end with its context
 	panics   bool

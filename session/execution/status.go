@@ -100,7 +100,7 @@ func (e *Engine) find(ctx context.Context, identity, given, id string) ([]*Execu
 	return found, nil
 }
 
-// newest tells which executions there are.
+// newest returns which executions there are.
 func (e *Engine) newest(ctx context.Context, identity string) string {
 	var all []store.Execution
 	total := 0

@@ -21,7 +21,7 @@ type Board interface {
 	// written. Its own error is that of task.CheckProjects.
 	SyncProjects(ctx context.Context, all []task.ProjectSpec) error
 	// Projects lists the projects, newest first, and how many there are in all; next
-	// is the cursor for more, "" where there are no more (seed 004, "MCP task tool
+	// is the cursor for more, "" if there are no more (seed 004, "MCP task tool
 	// set"). task.ErrCursor refuses a cursor of another list.
 	Projects(ctx context.Context, p task.Page) (list []task.Project, total int, next string, err error)
 	// Project returns one, also if it is no longer in the config: its tasks are
@@ -117,7 +117,7 @@ type Board interface {
 	AddExecution(ctx context.Context, sessionID, prompt string, variant *string) (*task.Execution, error)
 	// ClaimNext gives the oldest waiting execution to a server, if fewer than max are
 	// starting or running on the whole board: it and its attempt are then starting.
-	// nil: there is none, or no room. No other call on this board, in any process,
+	// nil means none, or no room. No other call on this board, in any process,
 	// gets the same one.
 	ClaimNext(ctx context.Context, owner string, max int) (*task.Execution, error)
 	// Release gives a claimed execution whose process was never started back to the

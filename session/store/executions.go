@@ -38,7 +38,7 @@ type Execution struct {
 	StatusSupported   bool // false: nothing more will be learned of it
 	StartedAt         time.Time
 	Timeout           time.Duration   // 0 means none
-	Deadline          *time.Time      // nil: none, or not at the source yet
+	Deadline          *time.Time      // nil means none, or not at the source yet
 	EndedAt           *time.Time      // nil while it has not ended
 	Error             *string         // what went wrong
 	Progress          json.RawMessage // as it was at the end

@@ -45,7 +45,7 @@ type Definitions interface {
 	PruneDefinitions(ctx context.Context, cutoff time.Time, needed func(hash string) bool) (int, error)
 }
 
-// Members tells which processes share the stores. presence.Member is one.
+// Members returns which processes share the stores. presence.Member is one.
 type Members interface {
 	ID() string                      // of this process
 	Enter(ctx context.Context) error // before this process takes anything in its name

@@ -1,13 +1,13 @@
 package workflow
 
 import (
-	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"path/filepath"
 	"testing"
 
 	"deepwork/actor/durable"
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // Nobody owns a session that has ended: each server of the project answers a repeated

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
 )
 
 // silentOwner is asked, and does not answer.

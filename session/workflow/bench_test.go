@@ -179,7 +179,7 @@ func beginMany(b testing.TB, e *Engine, def *machine.Definition, n int) (*Conn, 
 	return c, ids
 }
 
-// BenchmarkPassivatedSessions tells what 100,000 active sessions cost that
+// BenchmarkPassivatedSessions returns what 100,000 active sessions cost that
 // nobody uses, in memory and to wake. Wanted: under 100 MB resident, under 1 ms
 // and a file read.
 func BenchmarkPassivatedSessions(b *testing.B) {

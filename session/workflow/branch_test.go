@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"deepwork/session/workflow/machine"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 func TestBranchNamesAreLegalRefs(t *testing.T) {

@@ -1,11 +1,11 @@
 package workflow
 
 import (
-	"deepwork/session/workflow/machine"
 	"sync"
 	"time"
 
 	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
 )
 
 // A recordCache holds, of records that were read, whose they are and which have

@@ -1,13 +1,13 @@
 package workflow
 
 import (
-	"deepwork/session/workflow/machine"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 func TestARunningSessionFollowsAnEditThatHasItsStep(t *testing.T) {

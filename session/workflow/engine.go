@@ -6,7 +6,6 @@ package workflow
 import (
 	"cmp"
 	"context"
-	"deepwork/session/workflow/machine"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,6 +21,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/store"
 	"deepwork/session/store/local"
+	"deepwork/session/workflow/machine"
 	"deepwork/session/workflow/stack"
 )
 

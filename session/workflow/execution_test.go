@@ -1,12 +1,12 @@
 package workflow
 
 import (
-	"deepwork/session/workflow/machine"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // An execution is told of to its own identity, on whatever server, also after

@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"deepwork/session/workflow/machine"
 	"errors"
 	"os"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 
 	"deepwork/actor/durable"
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // failing is a store whose disk is full while fail is set.

@@ -1,13 +1,13 @@
 package workflow
 
 import (
-	"deepwork/session/workflow/machine"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // grouped writes a job that begins with a group.

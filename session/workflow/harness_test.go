@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,11 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/session"
-
-	"go.uber.org/goleak"
+	"deepwork/session/workflow/machine"
 )
 
 // patience is how long a test waits for what must come, on a machine that is busy

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"math/rand/v2"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // unsteady is a disk on which every tenth write fails.

@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"testing"
 
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 func TestAnotherIdentityDoesNotLearnThatASessionExists(t *testing.T) {

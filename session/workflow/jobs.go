@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
+	"deepwork/session/workflow/machine"
 )
 
 // encodedJobs is what get_workflows says about a snapshot, encoded once.

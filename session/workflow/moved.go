@@ -2,11 +2,11 @@ package workflow
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 
 	"deepwork/catalog"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // A Move is where a session stands after a transition.

@@ -2,12 +2,12 @@ package workflow
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 	"errors"
 	"time"
 
 	"deepwork/actor"
 	"deepwork/actor/wait"
+	"deepwork/session/workflow/machine"
 	"deepwork/session/workflow/stack"
 )
 

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 	"errors"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
 )
 
 func TestAClosedConnectionsSessionsGoToAnotherServerAtOnce(t *testing.T) {

@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/job"
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // A group whose instructions are more than a reply can have does not begin, and

@@ -3,12 +3,12 @@ package workflow
 import (
 	"context"
 	"crypto/sha256"
-	"deepwork/session/workflow/machine"
 	"encoding/binary"
 	"fmt"
 
 	"deepwork/session"
 	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
 )
 
 // A requestKey is what a request_id is scoped to (DESIGN "Retries").

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
 	"deepwork/session/workflow/stack"
 )
 

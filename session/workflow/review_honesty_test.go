@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 	"errors"
 	"strings"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // answered is what a call that is made beside others gives.

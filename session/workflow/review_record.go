@@ -3,7 +3,6 @@ package workflow
 import (
 	"cmp"
 	"crypto/sha256"
-	"deepwork/session/workflow/machine"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"deepwork/catalog/job"
 	"deepwork/gate"
+	"deepwork/session/workflow/machine"
 )
 
 // submission is what the gate is handed.

@@ -1,12 +1,13 @@
 package workflow
 
 import (
-	"deepwork/session/workflow/machine"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"deepwork/session/workflow/machine"
 )
 
 // A call that is repeated to another server is not done twice, whether the first one

@@ -124,7 +124,7 @@ func packages(t *testing.T) string {
 }
 
 // node is an interpreter that is new enough for all of the packages: the one that
-// npm has as a package, since distributions are years behind; where there is none
+// npm has as a package, since distributions are years behind; if there is none
 // for this platform, the one in PATH.
 func node(t *testing.T) string {
 	t.Helper()

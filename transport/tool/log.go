@@ -3,11 +3,11 @@ package tool
 import (
 	"cmp"
 	"context"
-	"deepwork/session/workflow/machine"
 	"log/slog"
 	"time"
 
 	"deepwork/catalog/jsontext"
+	"deepwork/session/workflow/machine"
 )
 
 // StackLogged is how many entries of a stack stand in a log line, the top ones.

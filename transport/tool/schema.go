@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -10,6 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"deepwork/catalog/jsontext"
+	"deepwork/session/workflow/machine"
 )
 
 // Property is one argument of a tool.

@@ -12,13 +12,13 @@ package tool
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/session"
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 )
 
 // A WorkflowCaller is one connection's view of the workflow engine. It is a

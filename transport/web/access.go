@@ -12,7 +12,7 @@ import (
 // access decides who may call. Tokens come from the token file and from the
 // config, and are looked at afresh with each request.
 type access struct {
-	file     *tokenFile // nil: none was given
+	file     *tokenFile // nil means none was given
 	loopback bool       // the server is reached from this machine alone
 }
 

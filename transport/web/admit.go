@@ -88,7 +88,7 @@ func (h *Server) refuseBusy(w http.ResponseWriter, r *http.Request, limit int64)
 }
 
 // isStream tells the requests whose responses last: a GET, and in the newest
-// version a subscription, where the SDK sees to it that the header is true.
+// version a subscription, where the SDK makes sure that the header is true.
 func isStream(r *http.Request) bool {
 	return r.Method == http.MethodGet ||
 		r.Header.Get("Mcp-Method") == wire.ListenMethod && r.Header.Get("Mcp-Protocol-Version") >= StatelessSince

@@ -22,7 +22,7 @@ type sites struct {
 	addr     netip.Addr // that is listened on
 }
 
-// isLoopback tells whether a host name is this machine's own.
+// isLoopback reports whether a host name is this machine's own.
 func isLoopback(host string) bool {
 	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
 		return true
@@ -40,7 +40,7 @@ func hostOf(header string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
 }
 
-// host tells whether a Host header is taken: of loopback its names; of another
+// host reports whether a Host header is taken: of loopback its names; of another
 // address that address, or the name it was given as; of all addresses (0.0.0.0)
 // any, unless the config names those that are allowed, since a caller has a token
 // there, which no page has. What the config allows is allowed everywhere.
@@ -61,7 +61,7 @@ func (s sites) takesHost(header string, settings config.HTTP) bool {
 	return err == nil && addr.Unmap() == s.addr.Unmap()
 }
 
-// takesOrigin tells whether pages of an origin may call: those of this machine
+// takesOrigin reports whether pages of an origin may call: those of this machine
 // where only this machine can call, and those that the config allows. Whatever
 // is no browser sends no Origin.
 func (s sites) takesOrigin(header string, settings config.HTTP) bool {

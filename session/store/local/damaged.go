@@ -68,7 +68,7 @@ func (s *Store) damaged(ctx context.Context, path, kind, id string, bad *durable
 	return out
 }
 
-// makeWay sees to it that what stands at a record's path, and is not what this
+// makeWay makes sure that what stands at a record's path, and is not what this
 // store wrote or read last, is not lost when the record is replaced.
 func (s *Store) makeWay(id string) error {
 	path := s.recordPath(id)

@@ -149,7 +149,7 @@ func TestReadFollowsNothing(t *testing.T) {
 	mustRead(t, s, "00000001", numbered(1))
 }
 
-// A reader that finds damage while the owner mends it must not move the good
+// A reader that finds damage while the owner fixes it must not move the good
 // record away.
 func TestDamageFoundWhileTheOwnerWrites(t *testing.T) {
 	dir := newDir(t)

@@ -22,7 +22,7 @@ import (
 // The index of request ids, requests.idx, has a line for each call with a request_id:
 // its key, the session in which it is about to be done, and a checksum. The line is
 // there before the session's record is written, so a lookup by any server finds it, and
-// the record tells whether the call was done. Lines are not synced. A line with syncKey
+// the record reports whether the call was done. Lines are not synced. A line with syncKey
 // says that all lines before its time are on disk, so that after a crash of the machine
 // only the records written later are searched for what was lost; one with bootKey says
 // that this was done since the machine was started. A file that is missing, or that has a

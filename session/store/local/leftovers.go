@@ -46,7 +46,7 @@ func writtenBy(name string) (server string, ok bool) {
 
 // Leftovers lists, by absolute path and sorted, what servers that are gone have
 // left and the next one to write removes: their lock files, and the files that
-// they were writing. live tells that other servers are there. It changes nothing.
+// they were writing. live reports that other servers are there. It changes nothing.
 func (s *Store) Leftovers(ctx context.Context) (left []string, live bool, err error) {
 	others, dead := s.member.Others()
 	left, err = s.unfinished(ctx)

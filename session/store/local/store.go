@@ -269,7 +269,7 @@ func idKey(id string) uint32 {
 	return uint32(n)
 }
 
-// isHex tells whether text is n lower-case hexadecimal characters; nothing else
+// isHex reports whether text is n lower-case hexadecimal characters; nothing else
 // ever becomes part of a path.
 func isHex(text string, n int) bool {
 	if len(text) != n {

@@ -43,7 +43,7 @@ func TestEndedBefore(t *testing.T) {
 	}
 }
 
-// A branch can be drawn anew until there are worktrees on it.
+// A branch can be drawn again until there are worktrees on it.
 func TestSetBranch(t *testing.T) {
 	b, _, p := newBoard(t)
 	a := try(t, b, addTask(t, b, p, "one"))

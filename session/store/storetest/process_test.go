@@ -237,7 +237,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	adopted := 0
 	for round := range 12 {
 		name := fmt.Sprint("doomed", round)
-		alone := round%2 == 0 // nobody else has the file open, to mend it on the way
+		alone := round%2 == 0 // nobody else has the file open, to fix it on the way
 		if alone {
 			if err := b.Close(); err != nil {
 				t.Fatal(err)

@@ -25,7 +25,7 @@ type model struct {
 	status  SessionStatus
 }
 
-// finish tells what a finished_step must do: the status it gives, or "refused".
+// finish returns what a finished_step must do: the status it gives, or "refused".
 func (m *model) finish(step string) string {
 	if m.status != Active {
 		return "refused"

@@ -25,7 +25,7 @@ const countedAs = "workflow_tool"
 type target func(ctx context.Context, c *tool.Caller, arguments json.RawMessage) (reply any, outcome string, err error)
 
 // handler returns what serves the tool of a workflow, or refuses a name that others
-// share or that is gone with its source; nil: there is none of that name (seed 003,
+// share or that is gone with its source; nil means none of that name (seed 003,
 // 2.2).
 func (r *Tools) handler(ctx context.Context, name string) tool.Handler {
 	do, err := r.target(ctx, name)
@@ -117,7 +117,7 @@ func progressWords(now *execution.Execution) string {
 
 func number(f float64) string { return strconv.FormatFloat(f, 'g', 6, 64) }
 
-// slim sees to it that a refusal's values for programs have room for its
+// slim makes sure that a refusal's values for programs have room for its
 // execution_id: the run that it holds goes first.
 func slim(e *session.Error) *session.Error {
 	if e.Details["run"] == nil {

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 	"encoding/json"
 	"sync"
 
@@ -10,6 +9,7 @@ import (
 
 	"deepwork/catalog"
 	"deepwork/catalog/jsontext"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 	"deepwork/transport/tools/source"
 	"deepwork/transport/tools/workflows"

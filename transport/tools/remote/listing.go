@@ -67,7 +67,7 @@ func newListing(old *Listing, from *sources.Snapshot, exposed *catalog.Snapshot)
 
 func byName(t *mcp.Tool, name string) int { return strings.Compare(t.Name, name) }
 
-// sameTool tells whether clients see no difference between two workflows' tools
+// sameTool reports whether clients see no difference between two workflows' tools
 // of the same name.
 func sameTool(a, b *mcp.Tool) bool {
 	x, y := a.Meta[WorkflowMeta].(listedMeta), b.Meta[WorkflowMeta].(listedMeta)

@@ -29,7 +29,7 @@ type RefreshReply struct {
 // A SkippedInfo is a workflow that is not offered, or a source that is away.
 type SkippedInfo struct {
 	Source   string `json:"source"`   // "": the config
-	Workflow string `json:"workflow"` // its id or name; "": the source as a whole
+	Workflow string `json:"workflow"` // its id or name; "" means the source as a whole
 	Reason   string `json:"reason"`
 }
 
@@ -84,7 +84,7 @@ func (r *Tools) unused(ctx context.Context) []string {
 
 const disabledText = "workflow_tools.enabled is false in .deepwork/config.yml, so that no source is connected"
 
-// disabled tells whether sources are switched off.
+// disabled reports whether sources are switched off.
 func (r *Tools) disabled(ctx context.Context) bool {
 	settings, err := r.Settings(ctx)
 	return err == nil && !settings.WorkflowTools.Enabled
@@ -101,7 +101,7 @@ func away(now *sources.Snapshot) []sources.Skipped {
 	return all
 }
 
-// skipped tells what of the config is not in use, which sources are silent, and
+// skipped returns what of the config is not in use, which sources are silent, and
 // which workflows are not offered.
 func skipped(config []string, sources, workflows []sources.Skipped) []SkippedInfo {
 	all := []SkippedInfo{}

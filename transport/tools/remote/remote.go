@@ -143,7 +143,7 @@ func (r *Tools) Listing(ctx context.Context) *Listing {
 	return next
 }
 
-// exposed is the jobs that are offered as tools; nil: none is.
+// exposed is the jobs that are offered as tools; nil means none is.
 func (r *Tools) exposed(ctx context.Context, old *Listing) *catalog.Snapshot {
 	if r.Jobs == nil {
 		return nil

@@ -7,7 +7,6 @@ package source
 import (
 	"context"
 	"crypto/sha256"
-	"deepwork/session/workflow/machine"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/job"
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 	"deepwork/transport/tools/workflows"
 )

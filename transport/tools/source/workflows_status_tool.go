@@ -68,7 +68,7 @@ func addStatus(s *tool.Set, o Options) {
 	}, o.executionOf)
 }
 
-// executionOf tells how an execution is, to callers of the identity that ordered
+// executionOf returns how an execution is, to callers of the identity that ordered
 // it.
 func (o Options) executionOf(ctx context.Context, c *tool.Caller, args executionArgs) (*executionReply, error) {
 	x, err := o.Execution(ctx, c.Identity, args.ExecutionID)

@@ -4,13 +4,13 @@ package workflows
 
 import (
 	"context"
-	"deepwork/session/workflow/machine"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 )
 

@@ -119,7 +119,7 @@ func end(t testing.TB, b board, e *task.Execution, how task.Ending) *task.Execut
 	return next
 }
 
-// taskOf reads a task anew.
+// taskOf reads a task again.
 func taskOf(t testing.TB, b board, id string) *task.Summary {
 	t.Helper()
 	s, err := b.Task(t.Context(), id)

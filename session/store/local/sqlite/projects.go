@@ -12,7 +12,7 @@ import (
 type board struct{ *DB }
 
 // newest completes the query of a list, newest first, from the position of a
-// task.Listing: one row more than the page has tells whether there is a next one.
+// task.Listing: one row more than the page has reports whether there is a next one.
 const newest = ` AND created_at <= ? AND (created_at < ? OR id > ?) ORDER BY created_at DESC, id LIMIT ?`
 
 func position(l task.Listing, before ...any) []any {
