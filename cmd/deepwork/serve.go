@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -34,6 +35,12 @@ const stopTimeout = 2 * time.Second
 // server, which gives its calls 5 s, is stopped by the person who started it: there a
 // second signal means it.
 const stopPatience = 3 * time.Second
+
+// How much the heap may grow before it is collected, in percent of what is alive.
+const (
+	gcPercentLoading = 400
+	gcPercentServing = 200
+)
 
 const transportStdio = "stdio"
 
@@ -140,6 +147,11 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
 
+	// Loading the jobs leaves much garbage, and so does each call, in a heap that is
+	// small: collect it less often than Go does by default, unless the user decides.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercentLoading)
+	}
 	version := readBuild().Version
 	server, err := transport.NewServer(transport.Options{
 		ProjectRoot:        root,
@@ -152,6 +164,9 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	})
 	if err != nil {
 		return fmt.Errorf("starting the server: %w", err)
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercentServing)
 	}
 	run, err := a.over(ctx, server, f, logger)
 	if err != nil && ctx.Err() != nil {
