@@ -147,7 +147,7 @@ func (c *cell[M]) leave() {
 // that knows it; then it returns true, and the caller closes ended when all is
 // done. The lock is held and the mailbox empty.
 func (c *cell[M]) quit() (dies bool) {
-	defer c.heed(nil) // who asked for passivation finds it gone from the registry
+	defer c.answerPassivation(nil) // the callers that asked for passivation find it gone from the registry
 	c.idle, c.armed = time.Time{}, false
 	if c.timer != nil {
 		c.timer.Stop()
@@ -230,8 +230,8 @@ func (c *cell[M]) beg() <-chan error {
 	return answer
 }
 
-// heed answers those who asked for passivation. The lock is held.
-func (c *cell[M]) heed(err error) {
+// answerPassivation answers the callers that asked for passivation. The lock is held.
+func (c *cell[M]) answerPassivation(err error) {
 	for _, b := range c.begged {
 		b <- err
 	}

@@ -115,7 +115,7 @@ func (c *cell[M]) next() (e envelope[M], ok bool) {
 			if len(c.open) == 0 {
 				break
 			}
-			c.heed(busyError(c.title(), len(c.open)))
+			c.answerPassivation(busyError(c.title(), len(c.open)))
 		}
 		if c.options.Idle > 0 && len(c.open) == 0 && c.rested() {
 			break
@@ -188,7 +188,7 @@ func (c *cell[M]) stop(s Stopper, lost *error) (err error) {
 func (c *cell[M]) rest() bool {
 	c.mu.Lock()
 	if len(c.box.queue) > 0 {
-		c.heed(nil)
+		c.answerPassivation(nil)
 		c.mu.Unlock()
 		return false
 	}

@@ -57,7 +57,7 @@ func (s *Set) tooLarge(tool string, n int, reply any) *session.Error {
 	case x != nil:
 		next = fmt.Sprintf("the run, with execution_id %s, is %s, and its result is at its source: look there; workflow_status tells the run without its result. "+
 			"Calling %s again runs the workflow again; before that, have it give a reference to a large result instead of the result.", x.ExecutionID, x.State, tool)
-	case s.recheck(tool) == SeeExecution:
+	case s.howToFindOut(tool) == SeeExecution:
 		next = "the run ended, and its result is at its source: look there. Calling " + tool + " again runs the workflow again; before that, have it give a reference to a large result instead of the result."
 	}
 	e := session.NotNow("reply_too_large", "%s %s: it would have %d bytes of JSON, and %d are the most. What to do now: %s", tool, what, n, MaxReplyBytes, next).
