@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -26,7 +27,7 @@ const (
 type arguments struct {
 	tool  string
 	input *jsonschema.Schema
-	check *schema.Schema // without what the engines check, which know what to do instead
+	check func() *schema.Schema // compiled at the first call; without what the engines check, which know what to do instead
 	known map[string]*jsonschema.Schema
 	free  []string
 }
@@ -42,10 +43,14 @@ func newArguments(tool string, input *jsonschema.Schema, free []string, unlisted
 	checked := *input
 	checked.Properties = a.known
 	typesAndLengths(&checked)
-	var err error
-	if a.check, err = schema.Compile(MustJSON(&checked)); err != nil {
-		panic(fmt.Sprintf("transport: the input schema of %s: %v", tool, err))
-	}
+	// At the first call, since compiling those of all tools would delay the start.
+	a.check = sync.OnceValue(func() *schema.Schema {
+		check, err := schema.Compile(MustJSON(&checked))
+		if err != nil {
+			panic(fmt.Sprintf("transport: the input schema of %s: %v", tool, err))
+		}
+		return check
+	})
 	return a
 }
 
@@ -73,7 +78,7 @@ func (a arguments) decode(raw json.RawMessage, args any) (map[string]any, *sessi
 	}
 	given, tooLarge, err := a.members(raw)
 	if err == nil && len(tooLarge) == 0 {
-		err = a.check.Validate(given)
+		err = a.check().Validate(given)
 	}
 	if wrong, ok := errors.AsType[*schema.Error](err); ok || len(tooLarge) > 0 {
 		return nil, a.refuse(tooLarge, wrong)
