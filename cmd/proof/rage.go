@@ -63,7 +63,7 @@ func (s *simulation) rage(ctx context.Context) error {
 		case k >= 5 && k < 8:
 			err = s.cutPower()
 		case k == 8:
-			if len(s.history.known()) == len(s.history.sessions) { // none is damaged
+			if s.history.intact() {
 				s.verify(context.WithoutCancel(ctx), "beside running servers", underWay...)
 			}
 		case k == 9:
