@@ -51,11 +51,6 @@ func (d *disk) recorded(op durable.Op, do func() error) error {
 		return d.image.naming(op.Path, slowly)
 	case op.Do == durable.OpSync && is(filepath.Dir(op.Path)):
 		return d.image.syncing(op.Path, slowly)
-	case op.Do == durable.OpCreate && is(filepath.Dir(op.Path)):
-		if err := do(); err != nil {
-			return err
-		}
-		return d.image.created(op.Path)
 	case op.Do == durable.OpSync || op.Do == durable.OpSyncDir:
 		return slowly()
 	}

@@ -26,21 +26,13 @@ func (i Image) content(inode uint64) string {
 	return filepath.Join(i.Dir, strconv.FormatUint(inode, 10))
 }
 
+// link is another name of a file that was synced. It keeps the file, and so its inode
+// from being used again while the names that were synced may still mean it.
+func (i Image) link(inode uint64) string { return i.content(inode) + ".link" }
+
 // names is the file with the names as of a sync; the latest counts.
 func (i Image) names(begun int64) string {
 	return filepath.Join(i.Dir, fmt.Sprintf("names-%020d", begun))
-}
-
-// created forgets what the inode of a new file held before.
-func (i Image) created(path string) error {
-	inode, err := inodeOf(path)
-	if err == nil {
-		err = os.Remove(i.content(inode))
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 // syncing records the content of a file once sync has made it durable.
@@ -54,6 +46,9 @@ func (i Image) syncing(path string, sync func() error) error {
 		return err
 	}
 	if err := sync(); err != nil {
+		return err
+	}
+	if err := os.Link(path, i.link(inode)); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return replace(i.content(inode), data)
