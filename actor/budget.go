@@ -24,7 +24,7 @@ func (b *budget) spend(now time.Time, restarts int, within time.Duration) bool {
 // blank reports whether there is nothing to remember.
 func (b *budget) blank() bool { return len(b.crashes) == 0 }
 
-// over reports whether all of it has left the window: the actor starts afresh.
+// over reports whether all crashes have left the window: the actor starts afresh.
 func (b *budget) over(now time.Time, within time.Duration) bool {
-	return b.blank() || now.Sub(b.crashes[len(b.crashes)-1]) >= within
+	return now.Sub(b.crashes[len(b.crashes)-1]) >= within
 }

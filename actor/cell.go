@@ -100,7 +100,7 @@ func (c *cell[M]) deliver(ctx context.Context, e envelope[M]) error {
 func (c *cell[M]) rouse() {
 	if c.state == asleep {
 		c.state = awake
-		go c.run(nil)
+		go c.run()
 		return
 	}
 	c.nudge()
@@ -134,7 +134,7 @@ func (c *cell[M]) close() {
 	c.mu.Unlock()
 }
 
-// leave is quit if nobody is left to be told. It gives the lock back.
+// leave is quit, and then closes ended if the cell dies. It gives the lock back.
 func (c *cell[M]) leave() {
 	dies := c.quit()
 	c.mu.Unlock()

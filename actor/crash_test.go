@@ -3,7 +3,6 @@ package actor_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,13 +24,6 @@ func failing(actor.Reply[int]) task {
 	return func(context.Context, *probe) error { return errTorn }
 }
 
-func exiting(actor.Reply[int]) task {
-	return func(context.Context, *probe) error {
-		runtime.Goexit()
-		return nil
-	}
-}
-
 func TestCrashIsAnsweredAndRestartsFromDurableState(t *testing.T) {
 	for name, c := range map[string]struct {
 		crash func(actor.Reply[int]) task
@@ -45,10 +37,6 @@ func TestCrashIsAnsweredAndRestartsFromDurableState(t *testing.T) {
 		"error": {failing, func(err error) bool {
 			return errors.Is(err, errTorn) && err != errTorn && strings.Contains(err.Error(), "actor probe")
 		}, "torn"},
-		"Goexit": {exiting, func(err error) bool {
-			_, ok := errors.AsType[*actor.PanicError](err)
-			return ok
-		}, "crash_test.go"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -272,41 +260,33 @@ func TestSpawnedActorTriesAnewAfterAFailedStart(t *testing.T) {
 }
 
 func TestPanicWhileStartingIsACrash(t *testing.T) {
-	for name, cause := range map[string]func(){"panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			s := newSystem(t, nil)
-			r, of := registry(s, actor.Options{Restarts: 1})
-			of("a").onStart = cause
-			_, err := actor.Ask(t.Context(), r.For("a"), add1)
-			if _, ok := errors.AsType[*actor.PanicError](err); !ok || errors.Is(err, actor.ErrTooManyRestarts) {
-				t.Errorf("first: %v", err)
-			}
-			for range 2 {
-				if _, err = actor.Ask(t.Context(), r.For("a"), add1); !errors.Is(err, actor.ErrTooManyRestarts) {
-					t.Errorf("then: %v", err)
-				}
-			}
-			if made, _, _ := of("a").lives(); made != 2 {
-				t.Errorf("made %d", made)
-			}
-		})
+	s := newSystem(t, nil)
+	r, of := registry(s, actor.Options{Restarts: 1})
+	of("a").onStart = func() { panic("boom") }
+	_, err := actor.Ask(t.Context(), r.For("a"), add1)
+	if _, ok := errors.AsType[*actor.PanicError](err); !ok || errors.Is(err, actor.ErrTooManyRestarts) {
+		t.Errorf("first: %v", err)
+	}
+	for range 2 {
+		if _, err = actor.Ask(t.Context(), r.For("a"), add1); !errors.Is(err, actor.ErrTooManyRestarts) {
+			t.Errorf("then: %v", err)
+		}
+	}
+	if made, _, _ := of("a").lives(); made != 2 {
+		t.Errorf("made %d", made)
 	}
 }
 
 func TestPanicInStopEndsTheIncarnation(t *testing.T) {
-	for name, cause := range map[string]func(){"panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			var log journal
-			s := newSystem(t, logTo(&log))
-			d := &disk{onStop: cause}
-			ref := actor.Spawn(s, actor.Options{}, d.newProbe)
-			ask(t, ref, add1, 1)
-			if err := ref.Stop(t.Context()); err != nil {
-				t.Error(err)
-			}
-			if _, _, over := d.lives(); over != 1 || log.count("level=ERROR") != 1 {
-				t.Errorf("stopped %d times, log: %s", over, log.b.String())
-			}
-		})
+	var log journal
+	s := newSystem(t, logTo(&log))
+	d := &disk{onStop: func() { panic("boom") }}
+	ref := actor.Spawn(s, actor.Options{}, d.newProbe)
+	ask(t, ref, add1, 1)
+	if err := ref.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, _, over := d.lives(); over != 1 || log.count("level=ERROR") != 1 {
+		t.Errorf("stopped %d times, log: %s", over, log.b.String())
 	}
 }

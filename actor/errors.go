@@ -29,9 +29,6 @@ var errGone = errors.New("gone")
 // errNoReason stands in for the nil of a Reply.Fail(nil).
 var errNoReason = errors.New("failed without a reason")
 
-// errExit is the Value of a PanicError where runtime.Goexit was called.
-var errExit = errors.New("the goroutine was ended by runtime.Goexit")
-
 // A PanicError is what askers get when a Behavior panicked: the asker of the
 // message that did it, and those whose asks were taken and not yet answered.
 // The panic has been logged, with its stack.

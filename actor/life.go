@@ -7,96 +7,84 @@ import (
 )
 
 // run is the cell's goroutine: incarnation after incarnation while there is
-// something to do. crash, where it is not nil, is what ended the one before.
-func (c *cell[M]) run(crash error) {
-	var lost error
-	defer func() {
-		// A Behavior that calls runtime.Goexit (as testing.T.FailNow does) takes
-		// the goroutine with it; another one goes on from the crash.
-		if lost != nil {
-			go c.run(lost)
-		}
-	}()
-	for crash == nil || c.survive(crash) {
-		b, ok := c.bear()
+// something to do.
+func (c *cell[M]) run() {
+	for {
+		b, ok := c.begin()
 		if !ok {
 			return
 		}
-		if crash = c.live(b, &lost); crash != nil {
+		if crash := c.live(b); crash != nil {
+			if !c.survive(crash) {
+				return
+			}
 			continue
 		}
-		c.bury(b, &lost)
+		c.end(b)
 		if c.rest() {
 			return
 		}
 	}
 }
 
-// bear makes an incarnation and starts it. Where that fails, whoever waits has
-// been told, the cell is left, and ok is false.
-func (c *cell[M]) bear() (b Behavior[M], ok bool) {
-	returned := false
+// guard calls f and returns its error, or a *PanicError if it panicked, which is logged.
+func (c *cell[M]) guard(f func() error) (panicked bool, err error) {
 	defer func() {
-		if returned {
-			return
+		if value := recover(); value != nil {
+			p := &PanicError{Actor: c.title(), Value: value, Stack: debug.Stack()}
+			c.options.Logger.Error("actor panicked", slog.String("actor", p.Actor),
+				slog.Any("panic", value), slog.String("stack", string(p.Stack)))
+			panicked, err = true, p
 		}
-		b, ok = nil, false
-		err := c.caught(recover())
+	}()
+	return false, f()
+}
+
+// begin makes an incarnation and starts it. If that fails, all who wait have the
+// error, the goroutine has to end, and ok is false.
+func (c *cell[M]) begin() (b Behavior[M], ok bool) {
+	panicked, err := c.guard(func() (err error) {
+		if b, err = c.birth(); err != nil {
+			return err
+		}
+		if s, is := b.(Starter); is {
+			err = s.Start(c.ctx)
+		}
+		return err
+	})
+	if panicked {
 		if verdict := c.spend(err); verdict != nil {
 			err = verdict
 		}
-		c.abandon(err)
-	}()
-	b, err := c.birth()
-	if s, is := b.(Starter); is && err == nil {
-		err = s.Start(c.ctx)
 	}
-	returned = true
 	if err != nil {
 		c.abandon(err)
-		return nil, false
 	}
-	return b, true
+	return b, err == nil
 }
 
 // live gives the incarnation its messages, until it has to end in order (nil) or
-// crashes. lost is set while a crash may be taking the goroutine with it.
-func (c *cell[M]) live(b Behavior[M], lost *error) error {
+// crashes.
+func (c *cell[M]) live(b Behavior[M]) error {
 	for {
 		e, ok := c.next()
 		if !ok {
 			return nil
 		}
-		if err := c.receive(b, e, lost); err != nil {
-			*lost = nil
+		if panicked, err := c.guard(func() error { return b.Receive(c.ctx, e.message) }); err != nil {
+			if !panicked {
+				c.options.Logger.Error("actor failed", slog.String("actor", c.title()), slog.Any("error", err))
+				err = crashError(c.title(), err)
+			}
+			if e.ask != nil {
+				e.ask.fail(err)
+			}
 			return err
 		}
 		if e.ask != nil && !e.ask.answered() {
 			c.keep(e.ask)
 		}
 	}
-}
-
-// receive handles one message. The asker of one that crashes is told here,
-// because after runtime.Goexit nothing but deferred calls runs.
-func (c *cell[M]) receive(b Behavior[M], e envelope[M], lost *error) (err error) {
-	returned := false
-	defer func() {
-		if !returned {
-			err = c.caught(recover())
-			*lost = err
-		}
-		if err != nil && e.ask != nil {
-			e.ask.fail(err)
-		}
-	}()
-	err = b.Receive(c.ctx, e.message)
-	returned = true
-	if err != nil {
-		c.options.Logger.Error("actor failed", slog.String("actor", c.title()), slog.Any("error", err))
-		err = crashError(c.title(), err)
-	}
-	return err
 }
 
 // next takes the oldest message, waiting for one; false: the incarnation has to
@@ -150,7 +138,7 @@ func (c *cell[M]) rested() bool {
 	return false
 }
 
-// tick is the timer's.
+// tick is called by the timer.
 func (c *cell[M]) tick() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,28 +146,12 @@ func (c *cell[M]) tick() {
 	c.nudge()
 }
 
-// bury ends an incarnation in order. A panic of its Stop is logged and ends it
-// all the same.
-func (c *cell[M]) bury(b Behavior[M], lost *error) {
+// end ends an incarnation in order, even if its Stop panics.
+func (c *cell[M]) end(b Behavior[M]) {
 	if s, ok := b.(Stopper); ok {
-		if err := c.stop(s, lost); err != nil {
-			*lost = nil
-		}
+		c.guard(func() error { s.Stop(c.ctx); return nil })
 	}
 	c.failOpen(stoppedError)
-}
-
-func (c *cell[M]) stop(s Stopper, lost *error) (err error) {
-	returned := false
-	defer func() {
-		if !returned {
-			err = c.caught(recover())
-			*lost = err
-		}
-	}()
-	s.Stop(c.ctx)
-	returned = true
-	return nil
 }
 
 // rest ends the goroutine's work if nothing has come in since the incarnation
@@ -196,8 +168,8 @@ func (c *cell[M]) rest() bool {
 	return true
 }
 
-// survive answers a crash: true, and the next incarnation is due; false, and the
-// cell is left, because it was stopping or its budget is used up.
+// survive reports whether the next incarnation is due after a crash. It is not if
+// the actor was stopping, or has used up its budget.
 func (c *cell[M]) survive(crash error) bool {
 	c.failOpen(func(string) error { return crash })
 	if verdict := c.spend(crash); verdict != nil {
@@ -214,8 +186,7 @@ func (c *cell[M]) survive(crash error) bool {
 	return true
 }
 
-// spend counts a crash; it returns what the actor is stopped with where that was
-// one too many.
+// spend counts a crash. If that was one too many it returns why the actor is stopped.
 func (c *cell[M]) spend(crash error) error {
 	now := time.Now()
 	c.mu.Lock()
@@ -228,7 +199,7 @@ func (c *cell[M]) spend(crash error) error {
 	return verdict
 }
 
-// abandon leaves the cell and fails whatever waits for it.
+// abandon fails all messages that wait; the goroutine has to end.
 func (c *cell[M]) abandon(err error) {
 	c.mu.Lock()
 	queued := c.box.drain()
@@ -248,21 +219,10 @@ func (c *cell[M]) abandon(err error) {
 	switch logger, name := c.options.Logger, slog.String("actor", c.title()); {
 	case stopped:
 		logger.Error("actor stopped: too many restarts", name, slog.Int("messages_lost", lost), slog.Any("error", err))
-	case lost > 0 || told == 0: // else every one who waits knows
+	case lost > 0 || told == 0: // otherwise all who wait have the error
 		logger.Warn("actor did not start", name, slog.Int("messages_lost", lost), slog.Any("error", err))
 	}
 	if dies {
 		close(c.ended)
 	}
-}
-
-// caught makes an error of what recover returned, and logs it.
-func (c *cell[M]) caught(value any) error {
-	if value == nil { // a panic is never nil, so the goroutine is being ended
-		value = errExit
-	}
-	p := &PanicError{Actor: c.title(), Value: value, Stack: debug.Stack()}
-	c.options.Logger.Error("actor panicked", slog.String("actor", p.Actor),
-		slog.Any("panic", value), slog.String("stack", string(p.Stack)))
-	return p
 }

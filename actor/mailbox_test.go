@@ -34,8 +34,8 @@ func TestFullMailboxHoldsSendersUntilTheirContextEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := ref.Len(); n != 3 {
-			t.Errorf("Len = %d", n)
+		if n := s.Stats().Waiting; n != 3 {
+			t.Errorf("%d wait", n)
 		}
 
 		// One who gives up between two who wait.

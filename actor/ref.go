@@ -73,13 +73,6 @@ func (r *Ref[M]) Stop(ctx context.Context) error {
 // was told to, or its restarts are used up. Passivation does not close it.
 func (r *Ref[M]) Done() <-chan struct{} { return r.cell.ended }
 
-// Len returns how many messages wait in the mailbox. It does not block.
-func (r *Ref[M]) Len() int {
-	r.cell.mu.Lock()
-	defer r.cell.mu.Unlock()
-	return len(r.cell.box.queue)
-}
-
 func (r *Ref[M]) name() string { return r.cell.title() }
 
 func (r *Ref[M]) deliver(ctx context.Context, e envelope[M]) error {

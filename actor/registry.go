@@ -8,8 +8,8 @@ import (
 )
 
 // A Registry keeps one actor for each key. A key costs nothing until a message
-// wakes its actor, and nothing again once that is passivated; while it crashes,
-// its crashes are remembered for Options.Within. Its methods may be called from
+// wakes its actor, and nothing again once that is passivated, except that its
+// crashes are remembered. Its methods may be called from
 // any goroutine.
 type Registry[K comparable, M any] struct {
 	system      *System
@@ -17,9 +17,8 @@ type Registry[K comparable, M any] struct {
 	newBehavior func(K) (Behavior[M], error)
 
 	mu      sync.Mutex // may be taken under a cell's lock, never the other way round
-	awake   table[K, *cell[M]]
-	budgets map[K]budget // of keys that are not awake and crashed of late
-	sweep   time.Time    // when budgets is next freed of what is over
+	awake   map[K]*cell[M]
+	crashed map[K]budget // of keys that are not awake
 }
 
 // NewRegistry makes a registry of which nothing is awake. newBehavior is called
@@ -31,7 +30,8 @@ func NewRegistry[K comparable, M any](s *System, o Options, newBehavior func(K) 
 		system:      s,
 		options:     o.withDefaults(s.logger),
 		newBehavior: newBehavior,
-		budgets:     make(map[K]budget),
+		awake:       make(map[K]*cell[M]),
+		crashed:     make(map[K]budget),
 	}
 }
 
@@ -44,7 +44,7 @@ func (r *Registry[K, M]) For(key K) Address[M] { return keyed[K, M]{r, key} }
 func (r *Registry[K, M]) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.awake.len()
+	return len(r.awake)
 }
 
 // Passivate ends the key's actor now, Stop included, and waits for that until ctx
@@ -53,7 +53,7 @@ func (r *Registry[K, M]) Len() int {
 // awake is no error. A message that comes meanwhile wakes the next incarnation.
 func (r *Registry[K, M]) Passivate(ctx context.Context, key K) error {
 	r.mu.Lock()
-	c := r.awake.get(key)
+	c := r.awake[key]
 	r.mu.Unlock()
 	if c == nil {
 		return nil
@@ -108,12 +108,15 @@ func (r *Registry[K, M]) title(key K) string {
 func (r *Registry[K, M]) find(key K) (*cell[M], error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c := r.awake.get(key); c != nil {
+	if c := r.awake[key]; c != nil {
 		return c, nil
 	}
-	past, err := r.past(key)
-	if err != nil {
-		return nil, err
+	past, crashed := r.crashed[key]
+	if crashed && past.over(time.Now(), r.options.Within) {
+		past = budget{}
+	}
+	if past.verdict != nil {
+		return nil, past.verdict
 	}
 	c := newCell(r.system, r.options,
 		func() string { return r.title(key) },
@@ -123,35 +126,9 @@ func (r *Registry[K, M]) find(key K) (*cell[M], error) {
 	if !r.system.join(c) {
 		return nil, stoppedError(r.title(key))
 	}
-	r.awake.put(key, c)
+	r.awake[key] = c
+	delete(r.crashed, key)
 	return c, nil
-}
-
-// past takes what is remembered of a key; an error: its budget is used up. The
-// lock is held.
-func (r *Registry[K, M]) past(key K) (budget, error) {
-	if len(r.budgets) == 0 {
-		return budget{}, nil
-	}
-	now := time.Now()
-	if !now.Before(r.sweep) {
-		for k, b := range r.budgets {
-			if b.over(now, r.options.Within) {
-				delete(r.budgets, k)
-			}
-		}
-		r.sweep = now.Add(r.options.Within)
-	}
-	b := r.budgets[key]
-	switch {
-	case b.over(now, r.options.Within):
-		delete(r.budgets, key)
-		return budget{}, nil
-	case b.verdict != nil:
-		return budget{}, b.verdict
-	}
-	delete(r.budgets, key)
-	return b, nil
 }
 
 // retire takes a dead cell out of the map and remembers its crashes. The cell's
@@ -159,16 +136,10 @@ func (r *Registry[K, M]) past(key K) (budget, error) {
 func (r *Registry[K, M]) retire(key K, b budget) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.awake.remove(key)
-	if b.blank() {
-		return
+	if delete(r.awake, key); len(r.awake) == 0 {
+		r.awake = make(map[K]*cell[M]) // the old one would keep the memory of its largest size
 	}
-	now := time.Now()
-	if b.over(now, r.options.Within) {
-		return
+	if !b.blank() {
+		r.crashed[key] = b
 	}
-	if len(r.budgets) == 0 {
-		r.sweep = now.Add(r.options.Within)
-	}
-	r.budgets[key] = b
 }

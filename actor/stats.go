@@ -17,7 +17,7 @@ type Stats struct {
 // costs a lock for an instant per actor, and nothing when it is not called.
 func (s *System) Stats() Stats {
 	s.mu.Lock()
-	members := slices.Collect(maps.Keys(s.members.entries))
+	members := slices.Collect(maps.Keys(s.members))
 	s.mu.Unlock()
 
 	out := Stats{Actors: len(members)}

@@ -16,7 +16,7 @@ type System struct {
 
 	mu      sync.Mutex // a leaf: nothing else is locked under it
 	stopped bool
-	members table[member, struct{}] // those of Spawn until they are stopped, those of registries while awake
+	members map[member]struct{} // those of Spawn until they are stopped, those of registries while awake
 }
 
 // A member is an actor as its System sees it, whatever the type of its messages.
@@ -34,7 +34,7 @@ func NewSystem(logger *slog.Logger) *System {
 		logger = slog.New(slog.DiscardHandler)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &System{logger: logger, ctx: ctx, cancel: cancel}
+	return &System{logger: logger, ctx: ctx, cancel: cancel, members: make(map[member]struct{})}
 }
 
 // Stop ends all actors in order and waits for them until ctx ends: mailboxes
@@ -50,7 +50,7 @@ func NewSystem(logger *slog.Logger) *System {
 func (s *System) Stop(ctx context.Context) []string {
 	s.mu.Lock()
 	s.stopped = true
-	members := slices.Collect(maps.Keys(s.members.entries))
+	members := slices.Collect(maps.Keys(s.members))
 	s.mu.Unlock()
 
 	for _, m := range members {
@@ -81,7 +81,7 @@ func (s *System) join(m member) bool {
 	if s.stopped {
 		return false
 	}
-	s.members.put(m, struct{}{})
+	s.members[m] = struct{}{}
 	return true
 }
 
@@ -89,5 +89,7 @@ func (s *System) join(m member) bool {
 func (s *System) leave(m member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.members.remove(m)
+	if delete(s.members, m); len(s.members) == 0 {
+		s.members = make(map[member]struct{}) // the old one would keep the memory of its largest size
+	}
 }
