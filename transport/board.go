@@ -16,26 +16,22 @@ import (
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
-	"deepwork/transport/tool"
 )
 
-// A board is a server's share of the task board: the engine behind the tools, and
-// in a workspace of an attempt what ties the server to that. Its zero value is that
-// of a server without.
+// A board is what a server needs for the task board: the engine behind the tools, and,
+// in the workspace of an attempt, the connection to that attempt. A server without
+// either has the zero value.
 type board struct {
-	engine  *attempt.Engine
-	context *attempt.Context // nil: the server is in no workspace
-	news    *boardReporter   // nil: likewise
-
-	// inner reports whether a session in parent runs inside one of the same workflow.
-	inner func(job, name, parent string) bool
+	engine   *attempt.Engine
+	context  *attempt.Context // nil outside a workspace
+	reporter *boardReporter   // nil outside a workspace
 }
 
-// openBoard opens the share of a server on root. In a workspace, which getenv
-// tells, that is the board of the attempt: there the tools know the ids that
-// get_context gives, and what is started is run by the servers of the project,
-// since this one ends with its agent. chosen reports whether the tools of the set are
-// offered at all. It returns at once; files are opened when they are needed.
+// openBoard opens the board of the project at root. In a workspace, as getenv says,
+// that is the board of the attempt: there the tools know the ids that get_context
+// gives, and what is started is run by the servers of the project, since this one ends
+// with its agent. chosen reports whether the tools of the set are offered at all. It
+// returns at once; files are opened when they are needed.
 func openBoard(ctx context.Context, root string, member *presence.Member, db store.Database, chosen bool, settings *config.Source, jobs *catalog.Catalog, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
 	b = &board{}
 	o := attempt.Options{Root: root, Config: settings.Current, Logger: logger, Member: member, Database: db,
@@ -44,8 +40,7 @@ func openBoard(ctx context.Context, root string, member *presence.Member, db sto
 		if b.context, err = attempt.OpenContext(file, id, logger); err != nil {
 			return nil, fmt.Errorf("opening the workspace of an attempt: %w", err)
 		}
-		b.news = newBoardReporter(b.context.Tell, func(ctx context.Context) ([]attempt.News, error) { return pastNews(ctx, root, logger) }, logger)
-		b.inner = func(job, name, parent string) bool { return insideItself(root, logger, job, name, parent) }
+		b.reporter = newBoardReporter(func(ctx context.Context) ([]attempt.News, error) { return workflowsOf(ctx, root, logger) }, b.context.Tell, logger)
 		if home := filepath.Dir(file); filepath.Base(home) == ".deepwork" {
 			around := config.Open(filepath.Dir(home))
 			around.Logger = logger
@@ -60,41 +55,29 @@ func openBoard(ctx context.Context, root string, member *presence.Member, db sto
 	return b, nil
 }
 
-// share adds it to the engines of a server.
+// share adds the board to the engines of a server.
 func (b *board) share(e *engines) {
 	if b.engine != nil {
 		e.board, e.metrics = b.engine, append(e.metrics, attemptMetrics(b.engine.Stats)...)
 	}
 	if b.context != nil {
-		e.workspace = b.context
+		e.workspace, e.settle = b.context, b.reporter.settle
 	}
-	if b.news == nil {
-		return
-	}
-	connect, stateless := e.connect, e.connectStateless
-	e.connect = func(identity string) tool.WorkflowCaller { return reporting{connect(identity), b.news} }
-	e.connectStateless = func(identity string) tool.WorkflowCaller { return reporting{stateless(identity), b.news} }
 }
 
-// moved is what the engine of workflows tells of each transition. What runs inside
-// a session of its own workflow is a part of that one's work and no news.
-func (b *board) moved() func(workflow.Move) {
-	if b.news == nil {
+// moved returns what the engine of workflows calls after each transition.
+func (b *board) moved() func(*machine.State) {
+	if b.reporter == nil {
 		return nil
 	}
-	return func(m workflow.Move) {
-		if m.Parent != "" && b.inner(m.JobName, m.WorkflowName, m.Parent) {
-			return
-		}
-		b.news.put(attempt.News{JobName: m.JobName, WorkflowName: m.WorkflowName, SessionID: m.SessionID, Status: string(m.Status), Step: m.Step, Nested: m.Parent != ""})
-	}
+	return func(*machine.State) { b.reporter.moved() }
 }
 
-// close comes after the last transition. Agents go on, and the next server takes them up.
+// close is called after the last transition. Agents go on, and the next server takes them up.
 func (b *board) close(ctx context.Context) error {
 	var errs []error
-	if b.news != nil {
-		errs = append(errs, b.news.close(ctx))
+	if b.reporter != nil {
+		errs = append(errs, b.reporter.close(ctx))
 	}
 	if b.engine != nil {
 		if err := notStopped(b.engine.Close(ctx)); err != nil {
@@ -105,33 +88,6 @@ func (b *board) close(ctx context.Context) error {
 		errs = append(errs, b.context.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// reporting is a connection in a workspace: before it answers a call that has moved a
-// workflow, the board gets the news, if that takes a moment only.
-type reporting struct {
-	tool.WorkflowCaller
-	news *boardReporter
-}
-
-func (r reporting) Start(ctx context.Context, a workflow.StartArgs) (*machine.StartReply, error) {
-	defer r.news.settle(ctx)
-	return r.WorkflowCaller.Start(ctx, a)
-}
-
-func (r reporting) Finish(ctx context.Context, a workflow.FinishArgs) (*machine.FinishReply, error) {
-	defer r.news.settle(ctx)
-	return r.WorkflowCaller.Finish(ctx, a)
-}
-
-func (r reporting) Abort(ctx context.Context, a workflow.AbortArgs) (*machine.AbortReply, error) {
-	defer r.news.settle(ctx)
-	return r.WorkflowCaller.Abort(ctx, a)
-}
-
-func (r reporting) GoTo(ctx context.Context, a workflow.GoToArgs) (*machine.GoToReply, error) {
-	defer r.news.settle(ctx)
-	return r.WorkflowCaller.GoTo(ctx, a)
 }
 
 // keepApart keeps what a server writes in a workspace out of the attempt's own

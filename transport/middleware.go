@@ -40,6 +40,9 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		defer release()
 		if call, ok := req.(*mcp.CallToolRequest); ok {
 			res, err := s.tools.Dispatch(ctx, &conn.Caller, call, next, method)
+			if s.settle != nil {
+				s.settle(ctx)
+			}
 			if called, ok := res.(*mcp.CallToolResult); ok && called != nil {
 				return encodedResult{called}, err
 			}

@@ -16,108 +16,111 @@ import (
 	"deepwork/session/attempt"
 )
 
-// A listener is what a boardReporter tells; refuse says what it answers.
-type listener struct {
+// A bench is a workspace and the board beside it: where the workflows are, what the board
+// was sent, and what it answers.
+type bench struct {
 	mu     sync.Mutex
+	now    []attempt.News
 	heard  []string
-	refuse func(attempt.News) error
+	refuse error
 }
 
-func (l *listener) tell(_ context.Context, n attempt.News) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.refuse != nil {
-		if err := l.refuse(n); err != nil {
-			return err
-		}
+func (b *bench) look(context.Context) ([]attempt.News, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.now), nil
+}
+
+func (b *bench) send(_ context.Context, n attempt.News) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refuse == nil {
+		b.heard = append(b.heard, n.SessionID+"/"+n.Step)
 	}
-	l.heard = append(l.heard, n.SessionID+"/"+n.Step)
-	return nil
+	return b.refuse
 }
 
-func (l *listener) told() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.heard)
+func (b *bench) sent() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.heard)
 }
 
-func (l *listener) refuses(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.refuse = func(attempt.News) error { return err }
+func (b *bench) refuses(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refuse = err
 }
 
-func news(session, step string) attempt.News { return attempt.News{SessionID: session, Step: step} }
+// move records that a session is at a step, and has the reporter know.
+func (b *bench) move(r *boardReporter, session, step string) {
+	b.mu.Lock()
+	b.now = slices.DeleteFunc(b.now, func(n attempt.News) bool { return n.SessionID == session })
+	b.now = append(b.now, attempt.News{SessionID: session, Step: step})
+	b.mu.Unlock()
+	if r != nil {
+		r.moved()
+	}
+}
 
-func closed(t *testing.T, n *boardReporter) error {
+func (b *bench) reporter() *boardReporter {
+	return newBoardReporter(b.look, b.send, slog.New(slog.DiscardHandler))
+}
+
+func closed(t *testing.T, r *boardReporter) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	return n.close(ctx)
+	return r.close(ctx)
 }
 
-func TestNewsIsToldBeforeTheReply(t *testing.T) {
+func TestNewsIsSentBeforeTheReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &listener{}
-		n := newBoardReporter(l.tell, nil, slog.New(slog.DiscardHandler))
-		n.put(news("a", "1"))
-		n.settle(t.Context())
-		n.put(news("b", "1"))
-		n.put(news("a", "2"))
-		n.settle(t.Context())
-		if got := l.told(); !slices.Equal(got, []string{"a/1", "b/1", "a/2"}) {
-			t.Errorf("told %v", got)
+		var b bench
+		b.move(nil, "old", "1") // an earlier server may not have sent it
+		r := b.reporter()
+		synctest.Wait()
+		b.move(r, "a", "1")
+		r.settle(t.Context())
+		b.move(r, "b", "1")
+		r.settle(t.Context())
+		b.move(r, "a", "2")
+		r.settle(t.Context())
+		if got := b.sent(); !slices.Equal(got, []string{"old/1", "a/1", "b/1", "a/2"}) {
+			t.Errorf("sent %v", got)
 		}
-		if err := closed(t, n); err != nil {
+		if err := closed(t, r); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// While the board refuses, transitions go on, and of each session only what is
-// newest is kept; the board gets that as soon as it can.
+// While the board refuses, transitions go on; it gets where each session is then as soon
+// as it can.
 func TestNewsOfOneSessionIsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &listener{}
-		l.refuses(errors.New("locked"))
-		n := newBoardReporter(l.tell, nil, slog.New(slog.DiscardHandler))
-		n.put(news("a", "0"))
-		n.settle(t.Context()) // it does not wait for a board that refuses
+		var b bench
+		b.refuses(errors.New("locked"))
+		r := b.reporter()
+		synctest.Wait()
+		b.move(r, "a", "0")
+		r.settle(t.Context()) // it does not wait for a board that refuses
 		began := time.Now()
 		for i := range 1000 {
-			n.put(news("a", fmt.Sprint(i)))
-			n.put(news("b", fmt.Sprint(i)))
-			n.settle(t.Context())
+			b.move(r, "a", fmt.Sprint(i))
+			b.move(r, "b", fmt.Sprint(i))
+			r.settle(t.Context())
 		}
 		if took := time.Since(began); took > 0 {
 			t.Errorf("transitions waited %v for a board that refuses", took)
 		}
-		l.refuses(nil)
+		b.refuses(nil)
 		time.Sleep(2 * 5 * time.Second)
-		if got := l.told(); !slices.Equal(got, []string{"a/999", "b/999"}) {
-			t.Errorf("told %v", got)
+		if got := b.sent(); !slices.Equal(got, []string{"a/999", "b/999"}) {
+			t.Errorf("sent %v", got)
 		}
-		if err := closed(t, n); err != nil {
+		if err := closed(t, r); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-func TestNewsIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &listener{}
-		l.refuses(errors.New("locked"))
-		n := newBoardReporter(l.tell, nil, slog.New(slog.DiscardHandler))
-		for i := range maxNews + 10 {
-			n.put(news(fmt.Sprint(i), "s"))
-		}
-		l.refuses(nil)
-		if err := closed(t, n); err != nil {
-			t.Error(err)
-		}
-		got := l.told()
-		if len(got) != maxNews || got[0] != "10/s" || got[len(got)-1] != fmt.Sprintf("%d/s", maxNews+9) {
-			t.Errorf("told %d, from %s to %s", len(got), got[0], got[len(got)-1])
 		}
 	})
 }
@@ -125,42 +128,43 @@ func TestNewsIsBounded(t *testing.T) {
 // A reply waits for a slow board, but not for long.
 func TestNewsDoesNotHoldRepliesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var b bench
 		release := make(chan struct{})
-		n := newBoardReporter(func(ctx context.Context, _ attempt.News) error {
+		r := newBoardReporter(b.look, func(ctx context.Context, _ attempt.News) error {
 			select {
 			case <-release:
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-		}, nil, slog.New(slog.DiscardHandler))
-		n.put(news("a", "1"))
+		}, slog.New(slog.DiscardHandler))
+		b.move(r, "a", "1")
 		began := time.Now()
-		n.settle(t.Context())
+		r.settle(t.Context())
 		if took := time.Since(began); took != settleFor {
 			t.Errorf("it waited %v, and is to wait %v", took, settleFor)
 		}
 		close(release)
-		if err := closed(t, n); err != nil {
+		if err := closed(t, r); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// What is left when the server ends is told once more, and then said to be untold.
+// What is left when the server ends is sent once more, and then said to be unsent.
 func TestNewsIsFlushedAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &listener{}
-		l.refuses(errors.New("locked"))
-		n := newBoardReporter(l.tell, nil, slog.New(slog.DiscardHandler))
-		n.put(news("a", "1"))
+		var b bench
+		b.refuses(errors.New("locked"))
+		r := b.reporter()
+		b.move(r, "a", "1")
 		synctest.Wait()
-		if err := closed(t, n); err == nil || !strings.Contains(err.Error(), "1 workflow") {
-			t.Errorf("untold, but: %v", err)
+		if err := closed(t, r); err == nil || !strings.Contains(err.Error(), "1 workflow") {
+			t.Errorf("unsent, but: %v", err)
 		}
 
-		hung := newBoardReporter(func(ctx context.Context, _ attempt.News) error { <-ctx.Done(); return ctx.Err() }, nil, slog.New(slog.DiscardHandler))
-		hung.put(news("a", "1"))
+		hung := newBoardReporter(b.look, func(ctx context.Context, _ attempt.News) error { <-ctx.Done(); return ctx.Err() }, slog.New(slog.DiscardHandler))
+		hung.moved()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
@@ -170,38 +174,16 @@ func TestNewsIsFlushedAtTheEnd(t *testing.T) {
 	})
 }
 
-// An attempt that was deleted is told nothing more.
+// An attempt that was deleted is sent nothing more.
 func TestNewsOfADeletedAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &listener{}
-		l.refuses(fmt.Errorf("reading the attempt: %w", task.ErrNotFound))
-		n := newBoardReporter(l.tell, nil, slog.New(slog.DiscardHandler))
-		n.put(news("a", "1"))
+		var b bench
+		b.refuses(fmt.Errorf("reading the attempt: %w", task.ErrNotFound))
+		r := b.reporter()
+		b.move(r, "a", "1")
 		synctest.Wait()
-		if err := closed(t, n); err != nil {
+		if err := closed(t, r); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-// What a server before this one may not have told comes first, and never after
-// what is newer.
-func TestNewsOfBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &listener{}
-		read := make(chan struct{})
-		n := newBoardReporter(l.tell, func(context.Context) ([]attempt.News, error) {
-			<-read
-			return []attempt.News{news("old", "1"), news("a", "1")}, nil
-		}, slog.New(slog.DiscardHandler))
-		n.put(news("a", "2"))
-		close(read)
-		n.settle(t.Context())
-		if err := closed(t, n); err != nil {
-			t.Error(err)
-		}
-		if got := l.told(); !slices.Equal(got, []string{"old/1", "a/2"}) {
-			t.Errorf("told %v", got)
 		}
 	})
 }

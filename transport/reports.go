@@ -13,10 +13,11 @@ import (
 	"deepwork/session/workflow"
 )
 
-// pastNews is where the sessions of a workspace stand on disk: of each workflow the
-// one that moved last, nested or not, the oldest first. It passes over what moved
-// does.
-func pastNews(ctx context.Context, root string, logger *slog.Logger) (all []attempt.News, err error) {
+// workflowsOf returns where the workflows of a workspace are, as its sessions on disk
+// say: of each workflow the session that moved last, nested or not, the oldest first. A
+// session that runs inside another one of the same workflow is a part of that one's
+// work, and is left out.
+func workflowsOf(ctx context.Context, root string, logger *slog.Logger) (all []attempt.News, err error) {
 	if _, err := os.Stat(workflow.TmpDir(root)); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -29,46 +30,25 @@ func pastNews(ctx context.Context, root string, logger *slog.Logger) (all []atte
 	if err != nil {
 		return nil, err
 	}
+	byID := map[string]workflow.SessionInfo{}
 	for _, s := range sessions {
-		nested := s.Parent != ""
+		byID[s.SessionID] = s
+	}
+	for _, s := range sessions {
 		known := slices.ContainsFunc(all, func(n attempt.News) bool {
-			return n.JobName == s.JobName && n.WorkflowName == s.WorkflowName && n.Nested == nested
+			return n.JobName == s.JobName && n.WorkflowName == s.WorkflowName && n.Nested == (s.Parent != "")
 		})
-		if s.Err == nil && !known && !runsInside(archive, s.JobName, s.WorkflowName, s.Parent) {
-			all = append(all, attempt.News{JobName: s.JobName, WorkflowName: s.WorkflowName, SessionID: s.SessionID, Status: s.Status, Step: s.Step, Nested: nested})
+		around := byID[s.Parent] // the next session of its workflow that it runs inside
+		for range sessions {
+			if around.JobName == s.JobName && around.WorkflowName == s.WorkflowName {
+				break
+			}
+			around = byID[around.Parent]
+		}
+		if s.Err == nil && !known && around.JobName == "" {
+			all = append(all, attempt.News{JobName: s.JobName, WorkflowName: s.WorkflowName, SessionID: s.SessionID, Status: s.Status, Step: s.Step, Nested: s.Parent != ""})
 		}
 	}
 	slices.Reverse(all)
 	return all, nil
-}
-
-// insideItself tells of a session of a workflow, begun in the session parent,
-// whether it runs inside another of the same workflow. It asks the disk, where
-// parents are before their children; what cannot be read there hides nothing.
-func insideItself(root string, logger *slog.Logger, job, name, parent string) bool {
-	archive, err := workflow.OpenArchive(root, logger)
-	if err != nil {
-		logger.Warn("cannot see what a workflow in this workspace runs inside", "parent", parent, "error", err)
-		return false
-	}
-	defer archive.Close()
-	return runsInside(archive, job, name, parent)
-}
-
-// runsInside reports whether the session parent, or one that it runs inside, is of a
-// workflow.
-func runsInside(archive *workflow.Archive, job, name, parent string) bool {
-	for depth := 0; parent != "" && depth < maxNews; depth++ {
-		s, err := archive.Read(parent)
-		if err != nil {
-			return false
-		}
-		if s.JobName == job && s.WorkflowName == name {
-			return true
-		}
-		if parent = ""; s.ParentSessionID != nil {
-			parent = *s.ParentSessionID
-		}
-	}
-	return false
 }

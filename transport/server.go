@@ -34,6 +34,7 @@ type engines struct {
 	jobs     func(context.Context) *catalog.Snapshot       // for the instructions
 	close    func(context.Context) error                   // after the connections
 	stopping func()                                        // called before the connections are closed for good
+	settle   func(context.Context)                         // waits, for a moment, until the board has what a call moved
 
 	connect          func(identity string) tool.WorkflowCaller // for a new connection
 	connectStateless func(identity string) tool.WorkflowCaller // for the requests of an identity without a connection

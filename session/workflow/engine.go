@@ -56,7 +56,7 @@ type Options struct {
 	AskTimeout time.Duration
 	// Moved is called for each transition, by the goroutine that made it, once it is
 	// durable: it must not block. Those of one session come in order. May be nil.
-	Moved func(Move)
+	Moved func(*machine.State)
 	Now   func() time.Time // default time.Now
 
 	// records and definitions stand in for the disk in benchmarks of all that is not it.

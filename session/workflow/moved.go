@@ -9,27 +9,12 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// A Move is where a session stands after a transition.
-type Move struct {
-	SessionID    string // 8 hexadecimal characters
-	JobName      string
-	WorkflowName string
-	Status       machine.SessionStatus
-	Step         string // the current one; of a session that has ended, the last
-	Parent       string // the session that it runs inside; "": it is a root
-}
-
 // notifyMoved calls Options.Moved for a transition that is durable, if it is one that
 // others see: a new session, another step, an end.
 func (e *Engine) notifyMoved(before, now *machine.State) {
-	if e.Moved == nil || before != nil && before.Status == now.Status && before.CurrentStepID == now.CurrentStepID {
-		return
+	if e.Moved != nil && (before == nil || before.Status != now.Status || before.CurrentStepID != now.CurrentStepID) {
+		e.Moved(now)
 	}
-	m := Move{SessionID: now.SessionID, JobName: now.JobName, WorkflowName: now.WorkflowName, Status: now.Status, Step: now.CurrentStepID}
-	if now.ParentSessionID != nil {
-		m.Parent = *now.ParentSessionID
-	}
-	e.Moved(m)
 }
 
 // CheckWorkflow checks that there is a workflow of exactly these names, as the job

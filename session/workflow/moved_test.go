@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // moves are what Options.Moved was told.
@@ -15,10 +16,10 @@ type moves struct {
 	all []string
 }
 
-func (m *moves) told(v Move) {
+func (m *moves) told(v *machine.State) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.all = append(m.all, fmt.Sprintf("%s/%s %s %s", v.JobName, v.WorkflowName, v.Status, v.Step))
+	m.all = append(m.all, fmt.Sprintf("%s/%s %s %s", v.JobName, v.WorkflowName, v.Status, v.CurrentStepID))
 }
 
 // Each transition that others see is told once, in order, when it is on disk; what
@@ -29,8 +30,8 @@ func TestMovedIsToldOfEachTransition(t *testing.T) {
 	p.write("r.md", "x")
 	var m moves
 	srv := p.open(func(o *Options) {
-		o.Moved = func(v Move) {
-			if s, err := newRecordsOf(t, p).Read(v.SessionID); err != nil || s.CurrentStepID != v.Step || s.Status != v.Status {
+		o.Moved = func(v *machine.State) {
+			if s, err := newRecordsOf(t, p).Read(v.SessionID); err != nil || s.CurrentStepID != v.CurrentStepID || s.Status != v.Status {
 				t.Errorf("told of %+v, which is not on disk: %v", v, err)
 			}
 			m.told(v)
