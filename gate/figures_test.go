@@ -54,7 +54,7 @@ func TestFigure_CancellingAHundredHangingReviews(t *testing.T) {
 	for runtime.NumGoroutine() > before+1 && time.Now().Before(deadline) { // the gate's dispatcher
 		time.Sleep(time.Millisecond)
 	}
-	t.Logf("all was gone after %v", time.Since(began))
+	t.Logf("%.2f gone-s", time.Since(began).Seconds())
 	if n := runtime.NumGoroutine(); n > before+1 {
 		t.Errorf("%d goroutines, %d before", n, before)
 	}

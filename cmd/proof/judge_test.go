@@ -179,7 +179,7 @@ func TestOwners(t *testing.T) {
 // connection is gone for no reason is not.
 func TestAConnectionThatIsGone(t *testing.T) {
 	l := newLoad(io.Discard)
-	l.dir, l.Servers = t.TempDir(), 1
+	l.dir, l.serverCount = t.TempDir(), 1
 	if err := l.prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -226,22 +226,18 @@ func TestAConnectionThatIsGone(t *testing.T) {
 	}
 }
 
-// Growth is told from 20 s on, and not of a run that is too short to tell.
+// Growth is reported from 20 s on, and not of a run that is too short to tell.
 func TestMemoryTellsGrowth(t *testing.T) {
-	m := &memory{}
+	var samples []float64
 	for s := range 61 {
-		m.samples = append(m.samples, float64(min(s, 20)*10+s))
+		samples = append(samples, float64(min(s, 20)*10+s))
 	}
-	then, end, settled := m.figures()
+	then, end, settled := growth(samples)
 	if !settled || then < 210 || then > 220 || end < 250 || end > 260 {
 		t.Errorf("after 20 s %v, at the end %v, settled: %v", then, end, settled)
 	}
-	m.samples = m.samples[:11]
-	if _, end, settled := m.figures(); settled || end == 0 {
-		t.Errorf("of 10 s: %v at the end, settled: %v", end, settled)
-	}
-	if then, end, settled := (&memory{}).figures(); then != 0 || end != 0 || settled {
-		t.Errorf("of nothing: %v, %v, %v", then, end, settled)
+	if _, _, settled := growth(samples[:11]); settled {
+		t.Error("10 s are enough")
 	}
 }
 
@@ -249,22 +245,23 @@ func TestMemoryTellsGrowth(t *testing.T) {
 func TestReport(t *testing.T) {
 	var out bytes.Buffer
 	l := newLoad(&out)
-	l.Bench, l.Strict = true, true
-	m := &memory{}
+	l.took, l.checked = time.Minute, 41
 	for s := range 61 {
-		m.samples = append(m.samples, float64(40+s/8)*(1<<20))
+		l.memory = append(l.memory, float64(40+s/8))
 	}
 	for i := range 200 {
 		l.history.took["finished_step"] = append(l.history.took["finished_step"], time.Duration(1+i/150*29)*time.Millisecond)
 	}
-	rep := &report{took: time.Minute, memory: []*memory{m}, yard: yardstick{echoes: 3000, writes: 1500}, checked: 41}
-	l.report(rep)
-	for name, want := range map[string]float64{"checked": 41, "wrong": 3, "echoes/s": 3000, "writes/s": 1500, "settled-MB": 42, "p99/p50": 30, "of-ceiling": 0} {
-		if got, ok := l.figures[name]; !ok || got != want {
-			t.Errorf("%s is %v, want %v, in\n%s", name, got, want, out.String())
+	l.history.fault("a kind", "an %s", "example")
+	l.report([]yardstick{{2000, 1500}, {4000, 1500}})
+	n := numbers{}
+	n.read(out.String())
+	for unit, want := range map[string]float64{"checked": 41, "wrong": 1, "echoes/s": 3000, "writes/s": 1500, "settled-MB": 42, "p99/p50": 30, "of-ceiling": 0} {
+		if got := n[unit]; len(got) != 1 || got[0] != want {
+			t.Errorf("%s is %v, want %v, in\n%s", unit, got, want, out.String())
 		}
 	}
-	if !strings.Contains(out.String(), "WRONG: a figure that misses its bound, 3 times; for example:\n  the memory of server 1 grew") {
-		t.Errorf("it misses three bounds:\n%s", out.String())
+	if !strings.Contains(out.String(), "WRONG: a kind, 1 times; for example:\n  an example\n") {
+		t.Errorf("what is wrong is not there:\n%s", out.String())
 	}
 }

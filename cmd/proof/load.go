@@ -6,8 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,53 +22,56 @@ import (
 // meanwhile, and a judge that compares every session file with what the clients were told.
 type load struct {
 	*world
-	Connections, Depth, Servers, Sessions, Idle int
-	Duration                                    time.Duration
-	Edit, Bench, Strict                         bool
-	out                                         io.Writer
-	figures                                     map[string]float64 // the numbers of the report, by what they are
+	connections, depth, serverCount, mostSessions, idle int
+	duration                                            time.Duration
+	edit, bench                                         bool
+	out                                                 io.Writer
 
 	deadline time.Time
 	owners   map[int]string // by server, as session files name them
+	begun    atomic.Int64   // sessions
+	crashes, moves, spots,
+	heldUp atomic.Int64
 
-	begun                         atomic.Int64 // sessions
-	crashes, moves, spots, heldUp atomic.Int64
+	took    time.Duration
+	memory  []float64 // of the first server, second by second
+	checked int       // session files
+}
+
+func newLoad(out io.Writer) *load {
+	l := &load{world: newWorld("", "", 0, 0), out: out, owners: map[int]string{}}
+	l.strict = true
+	return l
 }
 
 // flags are the flags of the subcommand.
 func (l *load) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("load", flag.ContinueOnError)
-	f.IntVar(&l.Connections, "connections", 64, "clients at work at once")
-	f.IntVar(&l.Depth, "depth", 8, "sessions in each stack")
+	f.IntVar(&l.connections, "connections", 64, "clients at work at once")
+	f.IntVar(&l.depth, "depth", 8, "sessions in each stack")
 	f.IntVar(&l.group, "group", 4, "concurrent steps in each workflow")
-	f.DurationVar(&l.Duration, "duration", time.Minute, "for how long work is begun")
-	f.IntVar(&l.Sessions, "sessions", 0, "after how many sessions no more are begun; 0 is no limit")
-	f.IntVar(&l.Servers, "servers", 1, "servers on the project, 1 or 2; with 2, work moves between them")
-	f.BoolVar(&l.Edit, "edit", false, "save every job file ten times a second meanwhile")
+	f.DurationVar(&l.duration, "duration", time.Minute, "for how long work is begun, or connections are idle")
+	f.IntVar(&l.mostSessions, "sessions", 0, "after how many sessions no more are begun; 0 means no limit")
+	f.IntVar(&l.serverCount, "servers", 1, "servers on the project, 1 or 2; with 2, work moves between them")
+	f.BoolVar(&l.edit, "edit", false, "save every job file ten times a second meanwhile")
 	f.Float64Var(&l.lose, "lose", 0, "part of the replies that are lost, 0 to 0.5; the calls are repeated")
 	f.BoolVar(&l.stateless, "stateless", false, "speak the newest protocol, which has no sessions")
-	f.BoolVar(&l.Bench, "bench", false, "compare throughput with the bare SDK's and the disk's")
-	f.BoolVar(&l.Strict, "strict", false, "fail, too, where a figure misses its bound")
-	f.IntVar(&l.Idle, "idle", 0, "measure so many connections that do nothing, and nothing else")
+	f.BoolVar(&l.bench, "bench", false, "compare throughput with the bare SDK's and the disk's")
+	f.IntVar(&l.idle, "idle", 0, "measure so many connections that do nothing, and nothing else")
 	f.Uint64Var(&l.seed, "seed", 0, "makes the choices; 0 takes one from the clock")
 	return f
 }
 
 // valid says what of the flags makes no sense.
 func (l *load) valid() error {
-	for _, n := range []struct {
-		name             string
-		value, low, high float64
-	}{
-		{"connections", float64(l.Connections), 1, 10_000}, {"depth", float64(l.Depth), 1, 64}, {"group", float64(l.group), 1, mostSteps - 2},
-		{"servers", float64(l.Servers), 1, 2}, {"lose", l.lose, 0, 0.5}, {"idle", float64(l.Idle), 0, 50_000},
-		{"sessions", float64(l.Sessions), 0, 1e9}, {"duration", l.Duration.Seconds(), 0.001, 1e9},
-	} {
-		if n.value < n.low || n.value > n.high {
-			return fmt.Errorf("--%s %v: %v to %v is possible", n.name, n.value, n.low, n.high)
-		}
-	}
-	if l.Idle == 0 && l.stateless && l.Servers > 1 {
+	switch {
+	case l.serverCount != 1 && l.serverCount != 2:
+		return errors.New("--servers is 1 or 2")
+	case l.lose < 0 || l.lose > 0.5:
+		return errors.New("--lose is 0 to 0.5")
+	case l.group < 1 || l.group > mostSteps-2:
+		return fmt.Errorf("--group is 1 to %d", mostSteps-2)
+	case l.stateless && l.serverCount > 1:
 		return errors.New("--stateless and --servers 2 do not go together: work moves when a connection ends, and there is none")
 	}
 	return nil
@@ -74,12 +79,6 @@ func (l *load) valid() error {
 
 // errWrong is the error of a load that has found something wrong, which its report says.
 var errWrong = errors.New("something is wrong")
-
-func newLoad(out io.Writer) *load {
-	l := &load{world: newWorld("", "", 0, 0), out: out, figures: map[string]float64{}, owners: map[int]string{}}
-	l.strict = true
-	return l
-}
 
 // prepare builds the program, and chooses a seed and a project.
 func (l *load) prepare(ctx context.Context) (err error) {
@@ -91,23 +90,23 @@ func (l *load) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// runLoad is the subcommand load. It returns the numbers of the report.
-func runLoad(ctx context.Context, args []string, stdout, stderr io.Writer) (figures map[string]float64, err error) {
+// runLoad is the subcommand load.
+func runLoad(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	l := newLoad(stdout)
 	if err := parse(l.flags(), args, stderr, l.valid); err != nil {
-		return nil, err
+		return err
 	}
 	if l.dir, err = os.MkdirTemp("", "deepwork-load-"); err != nil {
-		return nil, fmt.Errorf("making a folder for the load: %w", err)
+		return fmt.Errorf("making a folder for the load: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(l.dir)) }()
 	if err := l.prepare(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	if l.Idle > 0 {
-		return l.figures, l.idle(ctx)
+	if l.idle > 0 {
+		return l.measureIdle(ctx)
 	}
-	return l.figures, l.run(ctx)
+	return l.run(ctx)
 }
 
 const (
@@ -130,31 +129,35 @@ func (l *load) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("laying out the project: %w", err)
 	}
-	var before, after yardstick
-	if l.Bench {
-		if before, err = l.measureYard(ctx); err != nil {
-			return err
+	// The yardstick is taken before and after, since a machine that others use is not
+	// the same all the time.
+	var yards []yardstick
+	measure := func() error {
+		if !l.bench || ctx.Err() != nil {
+			return nil
 		}
+		y, err := l.measureYard(ctx)
+		yards = append(yards, y)
+		return err
+	}
+	if err := measure(); err != nil {
+		return err
 	}
 	if err := l.startServers(ctx); err != nil {
 		return errors.Join(err, l.stopServers())
 	}
-	rep := l.work(ctx)
+	l.work(ctx)
 	if err := l.stopServers(); err != nil {
 		l.history.fault("a server that did not stop as it should", "%v", err)
 	}
-	if l.Bench && ctx.Err() == nil {
-		// Once more, since a machine that others use is not the same all the time.
-		if after, err = l.measureYard(ctx); err != nil {
-			return err
-		}
-		rep.yard = yardstick{(before.echoes + after.echoes) / 2, (before.writes + after.writes) / 2}
+	if err := measure(); err != nil {
+		return err
 	}
 	l.verify(context.WithoutCancel(ctx), "at the end")
-	if rep.checked, err = l.judge(l.dir); err != nil {
+	if l.checked, err = l.judge(l.dir); err != nil {
 		return fmt.Errorf("judging the session files: %w", err)
 	}
-	l.report(rep)
+	l.report(yards)
 	if ctx.Err() != nil {
 		return fmt.Errorf("the load was cut short: %w", context.Cause(ctx))
 	}
@@ -165,7 +168,7 @@ func (l *load) run(ctx context.Context) error {
 }
 
 func (l *load) startServers(ctx context.Context) error {
-	for n := range l.Servers {
+	for n := range l.serverCount {
 		s := newServer(n, true)
 		l.servers = append(l.servers, s)
 		if err := l.world.run(ctx, s, fault.Plan{}, "--toolsets", "workflows"); err != nil {
@@ -203,32 +206,25 @@ func (l *load) stopServers() error {
 }
 
 // work has the walkers and the editors at it until the time is over.
-func (l *load) work(ctx context.Context) *report {
+func (l *load) work(ctx context.Context) {
 	aside, stop := context.WithCancel(ctx)
-	rep := &report{}
-	var beside sync.WaitGroup
-	for _, s := range l.servers {
-		m := &memory{}
-		rep.memory = append(rep.memory, m)
-		beside.Go(func() { l.watch(aside, s, m) })
-	}
+	var working, beside sync.WaitGroup
+	beside.Go(func() { l.memory = l.watchMemory(aside, l.servers[0]) })
 	edited := func() {}
-	if l.Edit {
+	if l.edit {
 		edited = l.edits(aside, 100*time.Millisecond)
 	}
 	began := time.Now()
-	l.deadline = began.Add(l.Duration)
-	var working sync.WaitGroup
-	for i := range l.Connections {
+	l.deadline = began.Add(l.duration)
+	for i := range l.connections {
 		a := &walker{agent: l.agent(i), load: l}
 		working.Go(func() { a.work(ctx) })
 	}
 	working.Wait()
-	rep.took = time.Since(began)
+	l.took = time.Since(began)
 	stop()
 	beside.Wait()
 	edited()
-	return rep
 }
 
 // over reports whether no more work is to be begun.
@@ -239,7 +235,7 @@ func (l *load) over(ctx context.Context) bool {
 // another reports whether another session may be begun, and counts it.
 func (l *load) another() bool {
 	n := l.begun.Add(1)
-	return l.Sessions == 0 || n <= int64(l.Sessions)
+	return l.mostSessions == 0 || n <= int64(l.mostSessions)
 }
 
 // saw checks that each server writes one owner into the files, and each its own.
@@ -253,4 +249,80 @@ func (l *load) saw(server int, id, owner string) (err error) {
 		l.owners[server] = owner
 	})
 	return err
+}
+
+// number writes a number of the report, on a line that figures reads.
+func (l *load) number(x float64, unit, what string) {
+	fmt.Fprintf(l.out, "%12.2f %-14s %s\n", x, unit, what)
+}
+
+// report writes what came of the load.
+func (l *load) report(yards []yardstick) {
+	h := l.history
+	print := func(format string, args ...any) { fmt.Fprintf(l.out, format, args...) }
+	print("%d connections, stacks %d deep, groups of %d, %d servers, seed %d: %.1f s\n\n", l.connections, l.depth, l.group, len(l.servers), l.seed, l.took.Seconds())
+	transitions := float64(h.transitions())
+	perSecond := transitions / l.took.Seconds()
+	l.number(transitions, "transitions", "acknowledged")
+	l.number(perSecond, "transitions/s", "")
+	l.number(float64(len(h.sessions)), "sessions", "")
+	l.number(float64(l.checked), "checked", "session files at the end")
+	l.number(float64(l.spots.Load()), "spots", "session files checked on the way")
+	l.number(float64(l.saves.total()), "saves", "of job files")
+	l.number(float64(h.lost), "lost", "replies")
+	l.number(float64(l.crashes.Load()), "crashes", "of clients")
+	l.number(float64(l.moves.Load()), "moves", "between servers")
+	l.number(float64(l.heldUp.Load()), "excused", fmt.Sprintf("calls: the machine stood still, so that a job file was away for more than %v, or a connection idle for more than %v", awayFor, idleTimeout))
+	if then, end, settled := growth(l.memory); settled {
+		l.number(then, "settled-MB", fmt.Sprintf("memory of server 1 after %v", settledAfter))
+		l.number(end, "end-MB", "and at the end")
+	}
+
+	all := slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(h.took))...)))
+	if len(all) > 0 {
+		l.number(float64(percentile(all, 99))/float64(percentile(all, 50)), "p99/p50", "of all calls")
+	}
+	for i, y := range yards {
+		if i == 0 {
+			continue
+		}
+		y = yardstick{(y.echoes + yards[0].echoes) / 2, (y.writes + yards[0].writes) / 2}
+		l.number(y.echoes, "echoes/s", "e, of the bare SDK")
+		l.number(y.writes, "writes/s", "w, synced")
+		l.number(perSecond/y.ceiling(), "of-ceiling", "throughput by 1/(1/e + 1/w)")
+	}
+	print("\n%-16s %9s %9s %9s %9s\n", "tool", "calls", "p50 ms", "p99 ms", "max ms")
+	for _, tool := range slices.Sorted(maps.Keys(h.took)) {
+		took := slices.Sorted(slices.Values(h.took[tool]))
+		ms := func(p int) float64 { return percentile(took, p).Seconds() * 1000 }
+		print("%-16s %9d %9.1f %9.1f %9.1f\n", tool, len(took), ms(50), ms(99), ms(100))
+	}
+
+	wrong := 0
+	for _, f := range h.found() {
+		wrong += f.count
+		print("\nWRONG: %s, %d times; for example:\n  %s\n", f.kind, f.count, strings.ReplaceAll(fmt.Sprintf("%.4000s", f.examples[0]), "\n", "\n  "))
+	}
+	print("\n")
+	l.number(float64(wrong), "wrong", "")
+	if wrong == 0 {
+		print("all is well: no call failed, and every file tells what was acknowledged\n")
+	}
+}
+
+// percentile returns a percentile of a sorted slice that is not empty.
+func percentile(sorted []time.Duration, p int) time.Duration {
+	return sorted[min(len(sorted)*p/100, len(sorted)-1)]
+}
+
+// transitions is how many transitions were acknowledged, starts included.
+func (h *history) transitions() (n int) {
+	for _, s := range h.sessions {
+		for _, o := range s.ops {
+			if tool := o.Input.(input).Tool; tool != "get_step" && tool != "file" && o.Output != lostReply {
+				n++
+			}
+		}
+	}
+	return n
 }

@@ -20,8 +20,6 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
-
-	"deepwork/cmd/proof/internal/figures"
 )
 
 func main() {
@@ -34,18 +32,11 @@ func main() {
 // if the command line is.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	commands := map[string]func() error{
-		"load": func() error {
-			_, err := runLoad(ctx, args[1:], stdout, stderr)
-			return err
-		},
-		"sim": func() error { return runSim(ctx, args[1:], stdout, stderr) },
-		"figures": func() error {
-			return figures.Run(ctx, args[1:], func(ctx context.Context, args []string, report io.Writer) (map[string]float64, error) {
-				return runLoad(ctx, args, report, report)
-			}, stdout, stderr)
-		},
-		"echo":   func() error { return serveEcho(ctx) },
-		"source": func() error { return serveSource(ctx, args[1:]) },
+		"load":    func() error { return runLoad(ctx, args[1:], stdout, stderr) },
+		"sim":     func() error { return runSim(ctx, args[1:], stdout, stderr) },
+		"figures": func() error { return runFigures(ctx, args[1:], stdout, stderr) },
+		"echo":    func() error { return serveEcho(ctx) },
+		"source":  func() error { return serveSource(ctx, args[1:]) },
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
 		fmt.Fprintln(stderr, "usage: proof load|sim|figures [FLAG...]; -h after one of them lists its flags")
@@ -85,22 +76,31 @@ func parse(flags *flag.FlagSet, args []string, stderr io.Writer, check func() er
 	return nil
 }
 
+// moduleDir returns the folder of the module of the working directory.
+func moduleDir(ctx context.Context) (string, error) {
+	dir, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the module (run this in the checkout): %w", err)
+	}
+	return strings.TrimSpace(string(dir)), nil
+}
+
 // buildOptions are the options of go build for a program with faults.
 var buildOptions = []string{"-tags", "faults"}
 
 // build builds deepwork from the module of the working directory into a folder, and
 // returns its path.
 func build(ctx context.Context, dir string, options ...string) (string, error) {
-	module, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	module, err := moduleDir(ctx)
 	if err != nil {
-		return "", fmt.Errorf("finding the module (run this in the checkout): %w", err)
+		return "", err
 	}
 	program := filepath.Join(dir, "deepwork")
 	if runtime.GOOS == "windows" {
 		program += ".exe"
 	}
 	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", program}, options...), "./cmd/deepwork")...)
-	cmd.Dir = strings.TrimSpace(string(module))
+	cmd.Dir = module
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building deepwork: %w\n%s", err, said)
 	}

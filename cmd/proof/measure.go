@@ -1,17 +1,18 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -80,25 +81,32 @@ func (l *load) measureYard(ctx context.Context) (y yardstick, err error) {
 	if y.writes, err = l.measureWrites(ctx); err != nil {
 		return y, err
 	}
-	echo, err := l.startOwn(ctx, "echo")
-	if err != nil {
-		return y, err
-	}
-	defer func() { err = errors.Join(err, echo.stop()) }()
-	clients := make([]*conn, l.Connections)
-	for i := range clients {
-		if clients[i], err = connect(ctx, echo, l.version(), false); err != nil {
-			return y, err
+	err = l.beside(ctx, func(echo *process) error {
+		clients := make([]*conn, l.connections)
+		for i := range clients {
+			if clients[i], err = connect(ctx, echo, l.version(), false); err != nil {
+				return err
+			}
+			defer clients[i].leave()
 		}
-		defer clients[i].leave()
-	}
-	args := input{Step: "s0", Request: "finish 18b4c7c1a6f5e0d2-17-1235", Session: "0a1b2c3d"}.arguments()
-	args["outputs"], args["notes"] = json.RawMessage(outputs{Report: outputPath(17)}.String()), "note 18b4c7c1a6f5e0d2-17-1234"
-	y.echoes, err = perSecond(ctx, l.Connections, func(ctx context.Context, i int) error {
-		_, _, err := clients[i].call(ctx, "echo", args)
+		args := input{Step: "s0", Request: "finish 18b4c7c1a6f5e0d2-17-1235", Session: "0a1b2c3d"}.arguments()
+		args["outputs"], args["notes"] = json.RawMessage(outputs{Report: outputPath(17)}.String()), "note 18b4c7c1a6f5e0d2-17-1234"
+		y.echoes, err = perSecond(ctx, l.connections, func(ctx context.Context, i int) error {
+			_, _, err := clients[i].call(ctx, "echo", args)
+			return err
+		})
 		return err
 	})
 	return y, err
+}
+
+// beside has do work with a server of the bare SDK.
+func (w *world) beside(ctx context.Context, do func(echo *process) error) error {
+	echo, err := w.startOwn(ctx, "echo")
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(echo), echo.stop())
 }
 
 // version is the protocol version that the clients speak.
@@ -118,7 +126,7 @@ func (l *load) measureWrites(ctx context.Context) (float64, error) {
 		return 0, fmt.Errorf("measuring synced writes: %w", err)
 	}
 	data := bytes.Repeat([]byte("0123456789abcde\n"), 256)
-	return perSecond(ctx, l.Connections, func(_ context.Context, i int) error {
+	return perSecond(ctx, l.connections, func(_ context.Context, i int) error {
 		path := filepath.Join(dir, fmt.Sprintf("%d.json", i))
 		f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
@@ -161,6 +169,8 @@ func perSecond(ctx context.Context, n int, do func(ctx context.Context, i int) e
 	return float64(done.Load()) / time.Since(began).Seconds(), nil
 }
 
+var residentBytes = regexp.MustCompile(`(?m)^process_resident_memory_bytes (\S+)$`)
+
 // memoryOf asks a process how much memory it has, in bytes.
 func memoryOf(ctx context.Context, p *process) (float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.url, "/mcp")+"/metrics", nil)
@@ -172,75 +182,56 @@ func memoryOf(ctx context.Context, p *process) (float64, error) {
 		return 0, fmt.Errorf("asking for the metrics: %w", err)
 	}
 	defer res.Body.Close()
-	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
-		if text, ok := strings.CutPrefix(lines.Text(), "process_resident_memory_bytes "); ok {
-			return strconv.ParseFloat(text, 64)
+	text, err := io.ReadAll(res.Body)
+	m := residentBytes.FindSubmatch(text)
+	if m == nil {
+		return 0, fmt.Errorf("%s reports no memory: %s, %w", req.URL, res.Status, cmp.Or(err, io.EOF))
+	}
+	return strconv.ParseFloat(string(m[1]), 64)
+}
+
+// watchMemory returns a server's memory in MB, second by second, until ctx ends.
+func (l *load) watchMemory(ctx context.Context, s *server) (samples []float64) {
+	for {
+		if p, _ := s.current(); p != nil {
+			bytes, err := memoryOf(ctx, p)
+			if ctx.Err() != nil {
+				return samples
+			}
+			if err != nil {
+				l.history.fault("metrics that cannot be had", "%v", err)
+				return samples
+			}
+			samples = append(samples, bytes/(1<<20))
+		}
+		if wait.For(ctx, time.Second) != nil {
+			return samples
 		}
 	}
-	return 0, fmt.Errorf("%s tells nothing of the memory: %s", req.URL, res.Status)
 }
 
 // settledAfter is when the memory of a server should have stopped growing.
 const settledAfter = 20 * time.Second
 
-// A memory is what a server was seen to use, second by second.
-type memory struct{ samples []float64 }
-
-// watch samples a server's memory until ctx ends.
-func (l *load) watch(ctx context.Context, s *server, m *memory) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		if p, _ := s.current(); p != nil {
-			bytes, err := memoryOf(ctx, p)
-			if err != nil && ctx.Err() == nil {
-				l.history.fault("metrics that cannot be had", "%v", err)
-			}
-			if err != nil {
-				return
-			}
-			m.samples = append(m.samples, bytes)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
+// growth returns the memory after the first 20 s and at the end, each the mean of five
+// seconds; settled is false if there are too few samples to tell.
+func growth(samples []float64) (then, end float64, settled bool) {
+	at, last := int(settledAfter/time.Second), len(samples)
+	if last <= at+10 {
+		return 0, 0, false
 	}
+	mean := func(some []float64) (sum float64) {
+		for _, x := range some {
+			sum += x
+		}
+		return sum / float64(len(some))
+	}
+	return mean(samples[at-2 : at+3]), mean(samples[last-5:]), true
 }
 
-// figures returns the memory after the first 20 s and at the end, each the mean of five
-// seconds; settled is false if the load was too short to tell.
-func (m *memory) figures() (then, end float64, settled bool) {
-	around := func(at int) (mean float64) {
-		some := m.samples[max(0, min(at-2, len(m.samples))):max(0, min(at+3, len(m.samples)))]
-		for _, s := range some {
-			mean += s / float64(len(some))
-		}
-		return mean
-	}
-	at, last := int(settledAfter/time.Second), len(m.samples)-1
-	if settled = last >= at+10; !settled {
-		at = last / 2
-	}
-	return around(at), around(last - 2), settled
-}
-
-const (
-	mostIdle      = 40 << 10 // how much more than the SDK's own an idle connection may cost
-	fewIdle       = 1000     // connections are too few to judge by
-	connectAtOnce = 16       // clients connect at the same time
-	// restFor is how long the connections are left alone before memory is read: until
-	// the garbage of their making is gone, too. A Go program that does nothing collects
-	// it every two minutes, and then gives the memory back bit by bit.
-	restFor   = 150 * time.Second
-	restOfFew = 3 * time.Second // restFor, of connections that are too few to judge by
-)
-
-// idle measures the memory of connections that do nothing: on a deepwork server,
+// measureIdle measures the memory of connections that do nothing: on a deepwork server,
 // then on one of the bare SDK.
-func (l *load) idle(ctx context.Context) error {
-	l.Servers = 1
+func (l *load) measureIdle(ctx context.Context) error {
 	if err := errors.Join(layOut(l.root, loadConfig(time.Hour)), l.startServers(ctx)); err != nil {
 		return err
 	}
@@ -248,68 +239,41 @@ func (l *load) idle(ctx context.Context) error {
 	if err = errors.Join(err, l.stopServers()); err != nil {
 		return err
 	}
-	echo, err := l.startOwn(ctx, "echo")
+	var bare float64
+	err = l.beside(ctx, func(echo *process) error {
+		bare, err = l.perConnection(ctx, echo)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	bare, err := l.perConnection(ctx, echo)
-	if err = errors.Join(err, echo.stop()); err != nil {
-		return err
-	}
-	l.figures["idle-KB"], l.figures["bare-KB"], l.figures["more-KB"] = each/1024, bare/1024, (each-bare)/1024
-	fmt.Fprintf(l.out, "%d idle connections: %.1f KB each with deepwork, %.1f KB with the bare SDK, %.1f KB more (under %d KB is wanted)\n",
-		l.Idle, each/1024, bare/1024, (each-bare)/1024, mostIdle>>10)
-	switch {
-	case l.Idle < fewIdle:
-		fmt.Fprintf(l.out, "so few tell little: what a process takes by itself is as much\n")
-	case each-bare >= mostIdle:
-		fmt.Fprintf(l.out, "WRONG: an idle connection costs too much\n")
-		return errWrong
-	}
+	l.number(each, "idle-KB", fmt.Sprintf("each of %d idle connections with deepwork", l.idle))
+	l.number(bare, "bare-KB", "each with the bare SDK")
+	l.number(each-bare, "more-KB", "each with deepwork above that")
 	return nil
 }
 
-// perConnection is the memory that a server's process takes more, in bytes, for
-// each connection that is opened and left alone.
+// perConnection is the memory that a server's process takes more, in KB, for each
+// connection that is opened and left alone. For a precise value they are left alone until
+// the garbage of their making is gone, too: a Go program that does nothing collects it
+// every two minutes.
 func (l *load) perConnection(ctx context.Context, p *process) (float64, error) {
-	// What every server needs once it has a connection is not counted.
-	first, err := connect(ctx, p, l.version(), false)
-	if err != nil {
-		return 0, err
-	}
-	defer first.leave()
-	before, err := memoryOf(ctx, p)
-	if err != nil {
-		return 0, err
-	}
-	clients := make([]*conn, l.Idle)
-	each := func(do func(n int) error) error {
-		var all errgroup.Group
-		all.SetLimit(connectAtOnce)
-		for n := range clients {
-			all.Go(func() error { return do(n) })
+	var before float64
+	for n := range 1 + l.idle {
+		c, err := connect(ctx, p, l.version(), false)
+		if err != nil {
+			return 0, fmt.Errorf("opening idle connection %d: %w", n, err)
 		}
-		return all.Wait()
-	}
-	defer each(func(n int) error {
-		if clients[n] == nil {
-			return nil
+		defer c.leave()
+		if n == 0 { // what every server needs once it has a connection is not counted
+			if before, err = memoryOf(ctx, p); err != nil {
+				return 0, err
+			}
 		}
-		return clients[n].leave() // it was idle; the server is stopped next
-	})
-	if err := each(func(n int) (err error) {
-		clients[n], err = connect(ctx, p, l.version(), false)
-		return err
-	}); err != nil {
-		return 0, fmt.Errorf("opening %d idle connections: %w", l.Idle, err)
 	}
-	rest := restFor
-	if l.Idle < fewIdle {
-		rest = restOfFew
-	}
-	if err := wait.For(ctx, rest); err != nil {
+	if err := wait.For(ctx, l.duration); err != nil {
 		return 0, err
 	}
 	after, err := memoryOf(ctx, p)
-	return (after - before) / float64(l.Idle), err
+	return (after - before) / 1024 / float64(l.idle), err
 }

@@ -114,7 +114,7 @@ func (a *walker) nest(ctx context.Context, level int) (err error) {
 	then(1, a.plan)
 	then(1, unlessOver)
 	then(1, a.disturb)
-	if err == nil && level+1 < a.load.Depth {
+	if err == nil && level+1 < a.load.depth {
 		err = a.nest(ctx, level+1)
 	}
 	then(1, unlessOver)

@@ -1,0 +1,343 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"go/constant"
+	"go/token"
+	"go/types"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A figure is one row of the table: something that is promised and can be measured.
+type figure struct {
+	part, what     string
+	op             string  // "under", "at most" or "at least"; "" means that passing is enough
+	bound, unit    string  // the bound as it is printed, and the unit of the value
+	limit          float64 // the bound as a number
+	value, against string  // in terms of numbers
+	command        string
+	runs           int // how many runs of the command the medians are of
+}
+
+//go:embed figures.txt
+var figureText string
+
+// figures are all that are promised. figures.txt explains its format.
+var figures = parseFigures(figureText)
+
+var figureRow = regexp.MustCompile(`^(.+?) \| (.+?) \| ((?:(under|at most|at least) (\S+)|passes)(?: (\S+))?) \| (.+?) \| ?(.*)$`)
+
+func parseFigures(text string) (all []figure) {
+	command, runs := "", 1
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if m := figureRow.FindStringSubmatch(line); m != nil {
+			f := figure{part: m[1], what: m[2], bound: m[3], op: m[4], unit: m[6], value: m[7], against: m[8], command: command, runs: runs}
+			if f.op == "" {
+				f.bound = "passes"
+			}
+			f.limit, _ = strconv.ParseFloat(m[5], 64)
+			all = append(all, f)
+			continue
+		}
+		command, runs = line, 1
+		if times, rest, ok := strings.Cut(line, " x "); ok {
+			command = rest
+			runs, _ = strconv.Atoi(times)
+		}
+	}
+	return all
+}
+
+// figuresFile is the file that keeps the table of the last run, relative to the module.
+var figuresFile = filepath.Join("transport", "BENCHMARKS.md")
+
+// runFigures is the subcommand figures. It runs the commands of the figures one after the
+// other, and prints the table. A bound that is missed is no error, since a busy machine
+// misses some; a command that fails, or finds something wrong, is.
+func runFigures(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("figures", flag.ContinueOnError)
+	only := flags.String("only", "", "measure only the figures whose row matches this `regexp`")
+	write := flags.Bool("write", false, "keep the table in "+filepath.ToSlash(figuresFile))
+	var wanted []figure
+	err := parse(flags, args, stderr, func() error {
+		pattern, err := regexp.Compile(*only)
+		if err != nil {
+			return fmt.Errorf("-only: %w", err)
+		}
+		for _, f := range figures {
+			if pattern.MatchString(fmt.Sprintf("%s: %s: %s", f.part, f.what, f.command)) {
+				wanted = append(wanted, f)
+			}
+		}
+		if len(wanted) == 0 {
+			return fmt.Errorf("no figure matches -only %s", *only)
+		}
+		if *write && *only != "" {
+			return errors.New("-write keeps a whole run: leave out -only")
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	module, err := moduleDir(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	var rows []row
+	var n numbers
+	for i, f := range wanted {
+		if i == 0 || f.command != wanted[i-1].command {
+			n, err = f.measure(ctx, module, stderr)
+		}
+		rows = append(rows, judgeFigure(f, n, err))
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("the run was cut short: %w", context.Cause(ctx))
+	}
+	text := figureTable(rows, began, time.Since(began))
+	if _, err := io.WriteString(stdout, text); err != nil {
+		return fmt.Errorf("printing the table: %w", err)
+	}
+	if *write {
+		if err := keepTable(filepath.Join(module, figuresFile), text); err != nil {
+			return fmt.Errorf("keeping the table: %w", err)
+		}
+	}
+	return verdict(rows)
+}
+
+// keepTable replaces the table of a file, from the line that begins with a date.
+func keepTable(path, table string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if at := regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\d `).FindIndex(text); at != nil {
+		text = text[:at[0]]
+	}
+	return os.WriteFile(path, append(text, table...), 0o644)
+}
+
+// figureTimeout is how long the runs of one command may take.
+const figureTimeout = 15 * time.Minute
+
+// measure runs the command of a figure and returns the numbers that it printed.
+func (f *figure) measure(ctx context.Context, module string, progress io.Writer) (n numbers, err error) {
+	began := time.Now()
+	fmt.Fprintln(progress, f.command)
+	defer func() {
+		fmt.Fprintf(progress, "  %.0f s\n", time.Since(began).Seconds())
+		if err != nil {
+			fmt.Fprintf(progress, "  it failed: %v\n", err)
+		}
+	}()
+	ctx, cancel := context.WithTimeoutCause(ctx, figureTimeout, fmt.Errorf("it took longer than %v", figureTimeout))
+	defer cancel()
+	words, env := strings.Fields(strings.ReplaceAll(f.command, "'", "")), os.Environ()
+	if strings.Contains(words[0], "=") {
+		words, env = words[1:], append(env, words[0])
+	}
+	if words[1] == "run" { // go run ./cmd/proof: this program, since go run does not pass signals on
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		words = append([]string{self}, words[3:]...)
+	}
+	n = numbers{}
+	for range f.runs {
+		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+		// It ends what it started before it ends itself, if it is asked to.
+		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+		cmd.WaitDelay = 10 * time.Second
+		cmd.Dir, cmd.Env = module, env
+		out, err := cmd.CombinedOutput()
+		n.read(string(out))
+		if err == nil {
+			continue
+		}
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		end := strings.Join(strings.Fields(strings.Join(lines[max(0, len(lines)-12):], " ")), " ")
+		switch wrong := n["wrong"]; {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("%w: %s", context.Cause(ctx), end)
+		case len(wrong) == 0 || wrong[len(wrong)-1] == 0:
+			return nil, fmt.Errorf("%w: %s", err, end)
+		}
+		fmt.Fprintf(progress, "  %s\n", end) // how much is wrong is a figure of its own
+	}
+	return n, nil
+}
+
+// numbers are what the runs of a command printed: by the name of the sub-benchmark and a
+// blank, if there is one, and the unit.
+type numbers map[string][]float64
+
+var (
+	benchmarkLine = regexp.MustCompile(`^Benchmark\w+/?(\S*?)(?:-\d+)?\s+\d+\s`)
+	passLine      = regexp.MustCompile(`^--- PASS: \S+ \(([0-9.]+)s\)`)
+	logPrefix     = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
+)
+
+// read reads the results of benchmarks, how long a test took, and lines of a number and a
+// unit, which loads print and tests log.
+func (n numbers) read(output string) {
+	for line := range strings.Lines(output) {
+		name := ""
+		if m := benchmarkLine.FindStringSubmatch(line); m != nil {
+			line = line[len(m[0]):]
+			if m[1] != "" {
+				name = m[1] + " "
+			}
+		} else if m := passLine.FindStringSubmatch(line); m != nil {
+			line = m[1] + " s"
+		}
+		for fields := strings.Fields(logPrefix.ReplaceAllString(line, "")); len(fields) > 1; fields = fields[2:] {
+			x, err := strconv.ParseFloat(fields[0], 64)
+			if err != nil {
+				break
+			}
+			n[name+fields[1]] = append(n[name+fields[1]], x)
+		}
+	}
+}
+
+var braces = regexp.MustCompile(`\{(.+?)( /1000)?\}`)
+
+// fill replaces what is in braces by the medians, as format writes them.
+func (n numbers) fill(text string, format func(float64) string) (filled string, err error) {
+	filled = braces.ReplaceAllStringFunc(text, func(s string) string {
+		m := braces.FindStringSubmatch(s)
+		all := slices.Sorted(slices.Values(n[m[1]]))
+		if len(all) == 0 {
+			err = cmp.Or(err, fmt.Errorf("the output has no %s", m[1]))
+			return ""
+		}
+		x := all[len(all)/2]
+		if m[2] != "" {
+			x /= 1000
+		}
+		return format(x)
+	})
+	return filled, err
+}
+
+// A row is a figure and what came of it.
+type row struct {
+	figure
+	measured, compared string
+	ok                 bool
+	err                error
+}
+
+// judgeFigure makes the row of a figure from the numbers of its command, or from why there
+// are none.
+func judgeFigure(f figure, n numbers, err error) row {
+	r := row{figure: f, err: err}
+	if err != nil {
+		return r
+	}
+	expression, err := n.fill(f.value, func(x float64) string { return "(" + strconv.FormatFloat(x, 'e', -1, 64) + ")" })
+	if err == nil {
+		r.compared, err = n.fill(f.against, short)
+	}
+	if err != nil {
+		r.err = err
+		return r
+	}
+	result, err := types.Eval(token.NewFileSet(), nil, token.NoPos, expression)
+	if err != nil {
+		r.err = fmt.Errorf("%s: %w", f.value, err)
+		return r
+	}
+	x, _ := constant.Float64Val(result.Value)
+	r.measured, r.ok = strings.TrimSpace(short(x)+" "+f.unit), f.holds(x)
+	return r
+}
+
+// holds reports whether a measured value keeps the bound.
+func (f *figure) holds(x float64) bool {
+	switch f.op {
+	case "under":
+		return x < f.limit
+	case "at most":
+		return x <= f.limit
+	case "at least":
+		return x >= f.limit
+	}
+	return true
+}
+
+// verdict is the error of a run in which something could not be measured, or something
+// of which there must be none was found.
+func verdict(rows []row) error {
+	failed, wrong := 0, 0
+	for _, r := range rows {
+		switch {
+		case r.err != nil:
+			failed++
+		case !r.ok && r.limit == 0:
+			wrong++
+		}
+	}
+	if failed+wrong > 0 {
+		return fmt.Errorf("of %d figures %d could not be measured, and %d say that something is wrong", len(rows), failed, wrong)
+	}
+	return nil
+}
+
+// figureTable prints the rows in Markdown, under a line that says when and on what they were
+// measured.
+func figureTable(rows []row, began time.Time, took time.Duration) string {
+	var b strings.Builder
+	count := map[string]int{}
+	for _, r := range rows {
+		holds := "yes"
+		switch {
+		case r.err != nil:
+			r.measured, r.compared, holds = fmt.Sprintf("FAILED: %.300s", strings.NewReplacer("\n", " ", "|", `\|`).Replace(r.err.Error())), "", "no"
+		case !r.ok:
+			holds = "**no**"
+		}
+		count[holds]++
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | `%s` |\n", r.part, r.what, r.bound, r.measured, r.compared, holds, r.command)
+	}
+	return fmt.Sprintf("%s, in %s; %s, %s/%s, %d CPUs. Of %d figures %d hold, %d miss their bound, %d could not be measured.\n\n"+
+		"| of | figure | bound | measured | compared with | holds | by itself |\n|---|---|---|---|---|---|---|\n%s",
+		began.UTC().Format("2006-01-02 15:04 UTC"), took.Round(time.Second), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(),
+		len(rows), count["yes"], count["**no**"], count["no"], &b)
+}
+
+// short prints a number with three significant digits, or all of an integer.
+func short(x float64) string {
+	switch a := math.Abs(x); {
+	case a >= 100 || x == math.Trunc(x):
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	case a >= 10:
+		return strconv.FormatFloat(x, 'f', 1, 64)
+	case a >= 0.01:
+		return strconv.FormatFloat(x, 'f', 2, 64)
+	}
+	return strconv.FormatFloat(x, 'g', 2, 64)
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+const module = "../.."
+
+const goOutput = `goos: linux
+goarch: amd64
+pkg: deepwork/cmd/deepwork
+BenchmarkFinishedStepStdio/callers=1-2         	      10	         0 ns/op	       366.2 echo-µs	         0.9500 of-allowed(<=1)	        42.10 server-MB(<64)	      1227 step-µs	       461.0 write-µs
+    bench_test.go:7: BenchmarkX is a word in a log
+BenchmarkFinishedStepStdio/callers=16          	      10	         0 ns/op	        51.00 server-MB(<64)	         0.5500 of-ideal(>=0.6)
+--- BENCH: BenchmarkFinishedStepStdio/callers=16
+BenchmarkLateStep-2   	       3	         1.500 ratio(<=2)
+BenchmarkLateStep-2   	       3	         3.500 ratio(<=2)
+BenchmarkLateStep-2   	       3	         2.500 ratio(<=2)
+=== RUN   TestFigure_CancellingAHundredHangingReviews
+    figures_test.go:47: the last verdict came after 1.1s
+    figures_test.go:54: 1.3 gone-s
+--- PASS: TestFigure_CancellingAHundredHangingReviews (1.71s)
+PASS
+ok  	deepwork/cmd/deepwork	3.210s
+        0.82 of-ceiling     throughput by 1/(1/e + 1/w)
+`
+
+func TestNumbers(t *testing.T) {
+	n := numbers{}
+	n.read(goOutput + "--- SKIP: TestX (9.00s)\n--- FAIL: TestX (9.10s)\n")
+	for text, want := range map[string]string{
+		"{callers=1 of-allowed(<=1)}": "0.95", "{callers=1 step-µs /1000}": "1.23", "{callers=1 ns/op}": "0",
+		"by 16 {callers=16 of-ideal(>=0.6)}, {gone-s}": "by 16 0.55, 1.30", "{s}": "1.71", "{of-ceiling}": "0.82", "{ratio(<=2)}": "2.50",
+	} {
+		if got, err := n.fill(text, short); got != want || err != nil {
+			t.Errorf("%s is %q, %v; want %q", text, got, err, want)
+		}
+	}
+	if len(n["s"]) != 1 {
+		t.Errorf("%v tests passed", n["s"])
+	}
+	if _, err := n.fill("{of-idael}", short); err == nil {
+		t.Error("a unit that is not there is found")
+	}
+}
+
+// The table tells what holds, what misses and what failed, with what it was compared
+// with and the command for it alone.
+func TestTable(t *testing.T) {
+	n := numbers{"callers=16 of-ideal(>=0.6)": {0.55}, "callers=16 step-µs": {90}, "callers=16 echo-µs": {20.04}, "callers=16 write-µs": {0.1234}}
+	printed := numbers{}
+	printed.read(goOutput)
+	rows := []row{
+		judgeFigure(figures[0], printed, nil), judgeFigure(figures[1], n, nil), judgeFigure(figures[2], printed, nil),
+		judgeFigure(figures[3], nil, errors.New("exit status 1: a | b\nc")), judgeFigure(figures[4], printed, nil),
+		judgeFigure(figure{value: "{a} / {b}"}, numbers{"a": {1}, "b": {0}}, nil),
+	}
+	got := figureTable(rows, time.Date(2026, 11, 20, 23, 59, 0, 0, time.FixedZone("", 3600)), 500*time.Second)
+	if !regexp.MustCompile(`^2026-11-20 22:59 UTC, in 8m20s; go1\.\S+, \w+/\w+, \d+ CPUs\. Of 6 figures 2 hold, 1 miss their bound, 3 could not be measured\.\n\n`).MatchString(got) {
+		t.Errorf("the table is\n%s", got)
+	}
+	for _, part := range []string{
+		"| at most 1 | 0.95 | step 1227 µs; echo of the bare SDK 366 µs, synced write of 4 KB 461 µs | yes | `go test -count=5 -timeout=10m '-run=^$' '-bench=^BenchmarkFinishedStepStdio$' -benchtime=10x ./cmd/deepwork` |\n",
+		"| at least 0.60 | 0.55 | step 90 µs; echo 20.0 µs, write 0.12 µs, each by 16 at once | **no** |",
+		"| under 64 MB | 51 MB |  | yes |",
+		`| FAILED: exit status 1: a \| b c |  | no |`,
+		"| FAILED: the output has no sessions=10 ns/op |",
+		"division by zero |",
+	} {
+		if !strings.Contains(got, part) {
+			t.Errorf("the table has no %q:\n%s", part, got)
+		}
+	}
+	if n := strings.Count(got, "\n"); n != 2+2+len(rows) {
+		t.Errorf("it has %d lines:\n%s", n, got)
+	}
+}
+
+// A bound that is missed is reported, and no failure; what is wrong, or cannot be
+// measured, is one.
+func TestVerdict(t *testing.T) {
+	for _, c := range []struct {
+		row   row
+		fails bool
+	}{
+		{row{ok: true}, false}, {row{figure: figure{limit: 1}}, false},
+		{row{}, true}, {row{err: errors.New("it failed")}, true},
+	} {
+		if err := verdict([]row{{ok: true}, c.row}); (err != nil) != c.fails {
+			t.Errorf("%+v: %v", c.row, err)
+		}
+	}
+}
+
+func TestBounds(t *testing.T) {
+	for _, c := range []struct {
+		op    string
+		x     float64
+		holds bool
+	}{{"under", 1, false}, {"under", 0.99, true}, {"at most", 1, true}, {"at most", 1.01, false}, {"at least", 1, true}, {"at least", 0.99, false}, {"", 7, true}} {
+		if f := (figure{op: c.op, limit: 1}); f.holds(c.x) != c.holds {
+			t.Errorf("%v %s 1 holds: %v", c.x, c.op, !c.holds)
+		}
+	}
+	for x, want := range map[float64]string{0: "0", 7: "7", 1227.4: "1227", 12.34: "12.3", 0.9501: "0.95", 0.0012: "0.0012", -3.5: "-3.50"} {
+		if got := short(x); got != want {
+			t.Errorf("%v is printed %s, want %s", x, got, want)
+		}
+	}
+}
+
+var pattern = regexp.MustCompile(`-(?:bench|run)=\^(\w+)\$`)
+
+// Every command names a benchmark or a test that there is, in a package that there
+// is; and there are some of every part of the program.
+func TestFiguresNameWhatThereIs(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range figures {
+		seen[f.part] = true
+		words := strings.Fields(f.command)
+		dir, inFile := filepath.Join(module, filepath.FromSlash(words[len(words)-1])), "*_test.go"
+		if strings.HasPrefix(f.command, "go run ./cmd/proof load ") {
+			dir, inFile = ".", "*.go"
+		}
+		var code bytes.Buffer
+		files, err := filepath.Glob(filepath.Join(dir, inFile))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: no tests in %s", f.command, dir)
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			code.Write(data)
+		}
+		names := pattern.FindAllStringSubmatch(f.command, -1)
+		if len(names) == 0 && dir != "." {
+			t.Errorf("%s names neither test nor benchmark", f.command)
+		}
+		for _, m := range names {
+			if !strings.Contains(code.String(), "\nfunc "+m[1]+"(") {
+				t.Errorf("%s: there is no %s", f.command, m[1])
+			}
+		}
+		// What is read must be a unit that something reports, or Go does.
+		for _, m := range braces.FindAllStringSubmatch(f.value+f.against, -1) {
+			unit := m[1][strings.LastIndexByte(m[1], ' ')+1:]
+			if !regexp.MustCompile(`["; ]`+regexp.QuoteMeta(unit)+`"`).MatchString(code.String()) && unit != "s" && !strings.HasSuffix(unit, "/op") {
+				t.Errorf("%s: nothing reports %s", f.command, unit)
+			}
+		}
+	}
+	for _, part := range []string{"engine", "quality gate", "many agents", "dynamic tools", "task board"} {
+		if !seen[part] {
+			t.Errorf("no figure is of the part %q", part)
+		}
+	}
+}
+
+// The document has a row for every figure, as it is now, and no other.
+func TestDocumentIsOfTheseFigures(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(module, figuresFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest := strings.ReplaceAll(string(data), "\r\n", "\n")
+	if n := strings.Count(rest, "\n| "); n != len(figures)+1 {
+		t.Errorf("%s has %d rows, and there are %d figures", figuresFile, n-1, len(figures))
+	}
+	for _, f := range figures {
+		_, after, ok := strings.Cut(rest, "\n| "+f.part+" | "+f.what+" | "+f.bound+" | ")
+		command, _, _ := strings.Cut(after, "\n")
+		if !ok || !strings.HasSuffix(command, " | `"+f.command+"` |") {
+			t.Fatalf("%s has no row, or not in its place, for %q by %s: run the command with -write", figuresFile, f.what, f.command)
+		}
+		rest = after
+	}
+}
+
+// A table replaces the one of the last run, and nothing above it.
+func TestKeepTable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.md")
+	if err := errors.Join(os.WriteFile(path, []byte("# Figures\n\n2026-11-20 then\n| old |\n"), 0o644), keepTable(path, "2026-12-01 now\n| new |\n")); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(path); string(text) != "# Figures\n\n2026-12-01 now\n| new |\n" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// Wrong uses are reported before anything is built.
+func TestFiguresUse(t *testing.T) {
+	for want, args := range map[string][]string{
+		"no figure matches":     {"-only", "no such figure"},
+		"leave out -only":       {"-write", "-only", "load"},
+		"missing closing":       {"-only", "("},
+		"takes no arguments":    {"all"},
+		"flag provided but not": {"-bench"},
+	} {
+		var out, progress bytes.Buffer
+		if code := run(t.Context(), append([]string{"figures"}, args...), &out, &progress); code != 2 || !strings.Contains(progress.String(), want) || out.Len() > 0 || strings.Contains(progress.String(), " s\n") {
+			t.Errorf("%q: code %d, %s", args, code, progress.String())
+		}
+	}
+}
