@@ -237,24 +237,3 @@ func TestOpenRefusesARelativeRoot(t *testing.T) {
 		t.Error("no error")
 	}
 }
-
-func TestMemoComputesOnce(t *testing.T) {
-	type key struct{}
-	s := assemble(nil, 1)
-	var calls sync.Map
-	var wg sync.WaitGroup
-	for i := range 16 {
-		wg.Go(func() {
-			got := s.Memo(key{}, func() any { calls.Store(i, true); return 42 })
-			if got != 42 {
-				t.Errorf("got %v", got)
-			}
-		})
-	}
-	wg.Wait()
-	n := 0
-	calls.Range(func(any, any) bool { n++; return true })
-	if n != 1 {
-		t.Errorf("computed %d times", n)
-	}
-}

@@ -1,10 +1,6 @@
 package catalog
 
-import (
-	"sync"
-
-	"deepwork/catalog/job"
-)
+import "deepwork/catalog/job"
 
 // A Snapshot is what the job folders hold at one moment. It is immutable;
 // readers take it without a lock (Catalog.Snapshot) and may keep it.
@@ -15,7 +11,6 @@ type Snapshot struct {
 
 	byName map[string]*job.Job   // by name, then by directory name
 	errs   map[string]*LoadError // by directory name, then by the served name
-	memo   sync.Map              // key -> func() any, which computes once
 }
 
 // A LoadError is a job that could not be loaded as it is now. A job whose
@@ -32,16 +27,3 @@ func (s *Snapshot) Job(name string) *job.Job { return s.byName[name] }
 // Err finds the load error of a job by its directory's name, or by the name of
 // the definition that is still served; nil means none.
 func (s *Snapshot) Err(name string) *LoadError { return s.errs[name] }
-
-// Memo returns what compute returned the first time Memo was called on this
-// snapshot with this key, so that what is derived from a snapshot (the JSON of
-// get_workflows) is made once and dropped with it. Concurrent first calls wait
-// for one compute; later ones do not lock. Keys are compared as map keys, so each
-// user has a key type of its own. A compute that panics panics in every call.
-func (s *Snapshot) Memo(key any, compute func() any) any {
-	cell, ok := s.memo.Load(key)
-	if !ok {
-		cell, _ = s.memo.LoadOrStore(key, sync.OnceValue(compute))
-	}
-	return cell.(func() any)()
-}

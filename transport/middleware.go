@@ -44,7 +44,7 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 				s.settle(ctx)
 			}
 			if called, ok := res.(*mcp.CallToolResult); ok && called != nil {
-				return encodedResult{called}, err
+				return encoded(called), err
 			}
 			return res, err
 		}

@@ -1,16 +1,11 @@
 package transport
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"deepwork/catalog/jsontext"
 )
 
 // This server relies on the following behavior of the MCP SDK that the SDK does not
@@ -21,8 +16,8 @@ import (
 //     and middleware's context reaches it: tool.Set.Dispatch.
 //   - Raw JSON goes in and out as it is, with its numbers and the order of its keys, but
 //     for escapes: the arguments of a call, and structured content: tool.accepted.
-//   - What middleware returns for a call need not be a *mcp.CallToolResult, but only have
-//     its methods; one without content is written with "content":[]: encodedResult.
+//   - What middleware returns for a call need not be a *mcp.CallToolResult, but any result
+//     that is encoded alike; its type of result is set by then: encodedResult.
 //   - A tool that is registered again is one notification to each client:
 //     tool.Set.Announce.
 //   - tools/list has all registered tools in its first page, and refuses a cursor that
@@ -61,30 +56,35 @@ func notOffered(method string) error {
 // An encodedResult is the result of a call whose reply is encoded already. The SDK would
 // scan and copy text and structured content several times each, which is most of what a
 // large reply costs.
-type encodedResult struct{ *mcp.CallToolResult }
+type encodedResult struct {
+	mcp.ResultBase
+	Content    []encodedText   `json:"content"`
+	Structured json.RawMessage `json:"structuredContent"`
+	IsError    bool            `json:"isError,omitempty"`
+	ResultType string          `json:"resultType,omitempty"` // set by the SDK in newer versions of MCP
+}
 
-// noContent is what the SDK writes for a result without content.
-var noContent = []byte(`"content":[]`)
+type encodedText struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
 
-// MarshalJSON returns what the embedded result's own method would.
-func (r encodedResult) MarshalJSON() ([]byte, error) {
+// encoded returns a result that is encoded as r is, if possible at less cost.
+func encoded(r *mcp.CallToolResult) mcp.Result {
 	structured, ok := r.StructuredContent.(json.RawMessage)
 	if !ok || len(r.Content) != 1 || r.Meta != nil || r.InputRequests != nil || r.RequestState != "" {
-		return r.CallToolResult.MarshalJSON()
+		return r
 	}
 	block, ok := r.Content[0].(*mcp.TextContent)
 	if !ok || block.Meta != nil || block.Annotations != nil {
-		return r.CallToolResult.MarshalJSON()
+		return r
 	}
-	rest := *r.CallToolResult
+	rest := *r
 	rest.Content, rest.StructuredContent = []mcp.Content{}, nil
-	frame, err := rest.MarshalJSON()
-	if err != nil {
-		return nil, err
+	e := &encodedResult{}
+	if frame, err := rest.MarshalJSON(); err != nil || json.Unmarshal(frame, e) != nil {
+		return r
 	}
-	before, after, found := bytes.Cut(frame, noContent)
-	if !found {
-		return nil, errors.New("the SDK wrote a result without content in another way")
-	}
-	return slices.Concat(before, []byte(`"content":[{"type":"text","text":`), jsontext.Quote(block.Text), []byte(`}],"structuredContent":`), structured, after), nil
+	e.Content, e.Structured = []encodedText{{"text", block.Text}}, structured
+	return e
 }

@@ -87,15 +87,15 @@ func TestSDKTakesAnEncodedResult(t *testing.T) {
 		"text alone": {Content: []mcp.Content{&mcp.TextContent{Text: "x"}}},
 	} {
 		want, _ := json.Marshal(res)
-		if got, err := json.Marshal(encodedResult{res}); err != nil || string(got) != string(want) {
-			t.Errorf("%s: encodedResult writes %s (%v), the SDK %s", name, got, err, want)
+		if got, err := json.Marshal(encoded(res)); err != nil || string(got) != string(want) {
+			t.Errorf("%s: encoded gives %s (%v), the SDK %s", name, got, err, want)
 		}
 		s, _, cs := bareSDK(t, nil, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return res, nil })
 		s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 				res, err := next(ctx, method, req)
 				if called, ok := res.(*mcp.CallToolResult); ok {
-					return encodedResult{called}, err
+					return encoded(called), err
 				}
 				if _, ok := req.(*mcp.CallToolRequest); ok {
 					t.Errorf("a call's result is a %T, so that encodedResult is not used", res)

@@ -16,6 +16,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/session/attempt"
 )
 
@@ -286,19 +287,26 @@ func conforms(t testing.TB, s *Server) {
 	s.mcp.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			res, err := next(ctx, method, req)
-			encoded, ok := res.(encodedResult)
-			if !ok {
+			call, ok := req.(*mcp.CallToolRequest)
+			if !ok || err != nil {
 				return res, err
 			}
-			result := encoded.CallToolResult
-			name := req.(*mcp.CallToolRequest).Params.Name
+			name := call.Params.Name
+			var result struct {
+				Content           []struct{ Text string }
+				StructuredContent json.RawMessage
+				IsError           bool
+			}
+			if encoded, err := jsontext.Encode(res); err != nil || json.Unmarshal(encoded, &result) != nil {
+				t.Errorf("%s: the result has no JSON form: %v", name, err)
+			}
 			if result.IsError {
 				if result.StructuredContent != nil || len(result.Content) != 1 {
 					t.Errorf("%s: an error with structured content, or not one block: %+v", name, result)
 				}
 				return res, err
 			}
-			data, _ := result.StructuredContent.(json.RawMessage)
+			data := result.StructuredContent
 			var value any
 			if err := json.Unmarshal(data, &value); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -307,8 +315,8 @@ func conforms(t testing.TB, s *Server) {
 			} else if err := schemas[name].Validate(value); err != nil {
 				t.Errorf("%s: the reply does not fit its schema: %v\n%s", name, err, data)
 			}
-			if got := text(result); got != string(data) {
-				t.Errorf("%s: the text is not the structured content:\n%s\n%s", name, got, data)
+			if len(result.Content) != 1 || result.Content[0].Text != string(data) {
+				t.Errorf("%s: the text is not the structured content:\n%v\n%s", name, result.Content, data)
 			}
 			return res, err
 		}

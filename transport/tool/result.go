@@ -21,9 +21,16 @@ const MaxReplyBytes = 8 << 20
 
 // accepted encodes a reply once, with the order of its fields kept: as structured
 // content, and the same bytes as the only text block, unless the reply has a TextValue
-// for that.
+// for that. A reply with large parts that are encoded already has an EncodeJSON, which
+// does not scan them again.
 func accepted(reply any) (*mcp.CallToolResult, error) {
-	data, err := jsontext.Encode(reply)
+	var data []byte
+	var err error
+	if large, ok := reply.(interface{ EncodeJSON() ([]byte, error) }); ok {
+		data, err = large.EncodeJSON()
+	} else {
+		data, err = jsontext.Encode(reply)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,11 @@
 package machine
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+
+	"deepwork/catalog/jsontext"
+)
 
 // The shapes of the tools' replies. Every field is always present; what has no
 // value is null (seed 000, 001.7; DESIGN "Shapes"). The jsonschema tags are the
@@ -14,6 +19,18 @@ type WorkflowsReply struct {
 	Errors json.RawMessage `json:"errors"` // []JobLoadError, likewise
 	Notice *string         `json:"notice" jsonschema:"what was too much to list, or null"`
 	Stack  []StackEntry    `json:"stack" jsonschema:"the workflows in progress here, bottom first; calls go to the last by default"`
+}
+
+// EncodeJSON returns the reply as JSON, without a scan of the lists.
+func (r *WorkflowsReply) EncodeJSON() ([]byte, error) {
+	rest, err := jsontext.Encode(struct {
+		Notice *string      `json:"notice"`
+		Stack  []StackEntry `json:"stack"`
+	}{r.Notice, r.Stack})
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat([]byte(`{"jobs":`), r.Jobs, []byte(`,"errors":`), r.Errors, []byte(","), rest[1:]), nil
 }
 
 // JobInfo is one job of get_workflows.
