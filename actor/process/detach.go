@@ -86,10 +86,11 @@ func rootDir() string {
 	return filepath.VolumeName(self) + string(filepath.Separator)
 }
 
-// Without returns a copy of an environment that lacks some variables.
+// Without returns a copy of an environment that lacks some variables, however these
+// are capitalized.
 func Without(env []string, names ...string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return slices.Contains(names, name)
+		return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 	})
 }

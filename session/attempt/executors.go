@@ -66,12 +66,18 @@ func (r *recipe) check(prompt string) error {
 
 // give returns the command line of an execution and what it reads.
 func (r *recipe) give(prompt string, followUp bool) (command []string, stdin []byte) {
-	if r.Prompt == config.PromptArgument && strings.HasPrefix(prompt, "-") {
+	line := r.Command
+	if followUp {
+		line = r.Resume
+	}
+	command = append([]string{r.program(line)}, line[1:]...)
+	if r.Prompt != config.PromptArgument {
+		return command, []byte(prompt)
+	}
+	if strings.HasPrefix(prompt, "-") {
 		prompt = " " + prompt // else it would be taken for an option
 	}
-	command, stdin = r.Run(prompt, followUp)
-	command[0] = r.program(command)
-	return command, stdin
+	return append(command, prompt), nil
 }
 
 // program returns what a command line runs: a relative path with a slash is relative

@@ -56,32 +56,26 @@ var settings = []string{
 	"submodule.recurse=false",
 }
 
-// foreign holds the variables that would make git look at another repository, index
-// or file than it is told to, or change what it prints.
-var foreign = map[string]bool{
-	"GIT_DIR": true, "GIT_WORK_TREE": true, "GIT_INDEX_FILE": true, "GIT_COMMON_DIR": true,
-	"GIT_OBJECT_DIRECTORY": true, "GIT_ALTERNATE_OBJECT_DIRECTORIES": true, "GIT_QUARANTINE_PATH": true,
-	"GIT_NAMESPACE": true, "GIT_PREFIX": true, "GIT_INTERNAL_SUPER_PREFIX": true, "GIT_IMPLICIT_WORK_TREE": true,
-	"GIT_CONFIG": true, "GIT_CONFIG_PARAMETERS": true, "GIT_GRAFT_FILE": true, "GIT_SHALLOW_FILE": true,
-	"GIT_NO_REPLACE_OBJECTS": true, "GIT_REPLACE_REF_BASE": true, "GIT_ATTR_SOURCE": true, "GIT_DEFAULT_HASH": true,
-	"GIT_LITERAL_PATHSPECS": true, "GIT_GLOB_PATHSPECS": true, "GIT_NOGLOB_PATHSPECS": true, "GIT_ICASE_PATHSPECS": true,
-	"GIT_EXTERNAL_DIFF": true, "GIT_DIFF_OPTS": true, "GIT_REFLOG_ACTION": true, "GIT_INDEX_VERSION": true,
-	"GIT_AUTHOR_NAME": true, "GIT_AUTHOR_EMAIL": true, "GIT_AUTHOR_DATE": true,
-	"GIT_COMMITTER_NAME": true, "GIT_COMMITTER_EMAIL": true, "GIT_COMMITTER_DATE": true,
-	"GIT_TRACE": true, "GIT_TRACE2": true, "GIT_TRACE_SETUP": true, "GIT_EDITOR": true, "GIT_CEILING_DIRECTORIES": true,
+// Bound holds the variables by which git works on another repository than that of
+// its working directory. A program has them if git itself has started it.
+var Bound = []string{
+	"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY",
+	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_QUARANTINE_PATH", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_IMPLICIT_WORK_TREE",
 }
 
+// foreign holds Bound and the variables that would change what git reads or prints.
+var foreign = append([]string{
+	"GIT_INTERNAL_SUPER_PREFIX", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_GRAFT_FILE", "GIT_SHALLOW_FILE",
+	"GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE", "GIT_ATTR_SOURCE", "GIT_DEFAULT_HASH",
+	"GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS",
+	"GIT_EXTERNAL_DIFF", "GIT_DIFF_OPTS", "GIT_REFLOG_ACTION", "GIT_INDEX_VERSION",
+	"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE",
+	"GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_COMMITTER_DATE",
+	"GIT_TRACE", "GIT_TRACE2", "GIT_TRACE_SETUP", "GIT_EDITOR", "GIT_CEILING_DIRECTORIES",
+}, Bound...)
+
 // Environ returns this process's environment without what binds git to a repository.
-func Environ() []string {
-	all := os.Environ()
-	out := make([]string, 0, len(all)+8)
-	for _, kv := range all {
-		if name, _, _ := strings.Cut(kv, "="); !foreign[strings.ToUpper(name)] {
-			out = append(out, kv)
-		}
-	}
-	return out
-}
+func Environ() []string { return process.Without(os.Environ(), foreign...) }
 
 // Run runs git and returns what it wrote to standard output and to standard error.
 // While another git program holds a lock, or is making a worktree of the repository,

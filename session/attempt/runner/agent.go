@@ -32,7 +32,7 @@ type agent struct {
 }
 
 // startAgent starts what a Spec says, or returns why it cannot.
-func startAgent(spec *specRecord, log *logFile) (a *agent, why string) {
+func startAgent(spec *Spec, log *logFile) (a *agent, why string) {
 	if info, err := os.Stat(spec.Work); err != nil {
 		return nil, fmt.Sprintf("its working directory is not there: %v", err)
 	} else if !info.IsDir() {
@@ -116,7 +116,7 @@ func (a *agent) watch(dir string, recorded error) (e Exit) {
 
 // whyNot says in words for an agent why its program could not be started, and
 // what to do.
-func whyNot(spec *specRecord, err error) string {
+func whyNot(spec *Spec, err error) string {
 	name := spec.Command[0]
 	program := name
 	if filepath.Base(name) != name && !filepath.IsAbs(name) {

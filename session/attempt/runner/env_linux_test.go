@@ -1,12 +1,16 @@
 package runner
 
-import "testing"
+import (
+	"testing"
+
+	"deepwork/session/git"
+)
 
 // A server that git has started has variables by which git would work on the main
 // checkout, wherever it is called.
 func TestAgentIsBoundToNoRepository(t *testing.T) {
 	b := newBench(t)
-	for _, name := range gitEnv {
+	for _, name := range git.Bound {
 		t.Setenv(name, "/main/.git")
 	}
 	t.Setenv("GIT_SSH_COMMAND", "ssh -x")

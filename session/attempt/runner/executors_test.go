@@ -95,14 +95,3 @@ func TestMergeAndResolve(t *testing.T) {
 		t.Error("an argument was changed")
 	}
 }
-
-func TestRecipeRun(t *testing.T) {
-	r := Recipe{Command: []string{"a"}, Resume: []string{"a", "-r"}, Prompt: config.PromptStdin}
-	if c, in := r.Run("do it", false); !slices.Equal(c, []string{"a"}) || string(in) != "do it" {
-		t.Error(c, in)
-	}
-	r.Prompt = config.PromptArgument
-	if c, in := r.Run("do it", true); !slices.Equal(c, []string{"a", "-r", "do it"}) || in != nil || len(r.Resume) != 2 {
-		t.Error(c, in)
-	}
-}

@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -21,7 +20,7 @@ const (
 	specFile    = "spec.json"    // what to run; 0600, since it holds the prompt and the environment
 	startedFile = "started.json" // the mark, before the agent is started, and who runs it, after
 	exitFile    = "exit.json"    // how it ended
-	spareFile   = "exit.spare"   // room for exit.json, so that a full disk cannot keep it from being written
+	spareFile   = "exit.spare"   // removed to make room for exit.json on a full disk
 	stopPrefix  = "stop."        // and milliseconds: somebody asked to stop it, with that grace
 	lockFile    = "run.lock"     // locked by the shim for as long as it lives; never replaced
 )
@@ -29,16 +28,6 @@ const (
 // spareSize is the room for an exit: its final message, however it is escaped,
 // and all the rest.
 const spareSize = 32 << 10
-
-// A specRecord is the content of specFile.
-type specRecord struct {
-	Command []string `json:"command"`
-	Work    string   `json:"work"`
-	Log     string   `json:"log"`
-	Env     []string `json:"env,omitempty"`
-	Stdin   []byte   `json:"stdin,omitempty"`
-	Mark    string   `json:"mark"` // stands in the environment of the agent and of all that it starts
-}
 
 // A startedRecord is the content of startedFile. PID is 0 in the mark that is
 // written before the agent is started.
@@ -103,36 +92,10 @@ func put(dir, name string, data []byte) error {
 	return durable.Explain(disk.Put(path, data, durable.PutOptions{Temp: name + ".*.tmp"}), path)
 }
 
-// putSpare sets room aside for the exit.
-func putSpare(dir string) error {
-	return put(dir, spareFile, bytes.Repeat([]byte(" "), spareSize))
-}
-
-// writeExit records how a run ended, durably, in the room that was set aside
-// for it, if there is some.
+// writeExit records how a run ended, in the room that was set aside for it.
 func writeExit(dir string, e *Exit) error {
-	data, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	spare := filepath.Join(dir, spareFile)
-	f, err := os.OpenFile(spare, os.O_WRONLY, 0)
-	if err != nil || len(data) > spareSize {
-		f.Close() // none is no harm
-		return put(dir, exitFile, data)
-	}
-	// Blanks behind the record are no harm, and overwriting needs no new room.
-	_, err = disk.Write(f, append(data, bytes.Repeat([]byte(" "), spareSize-len(data))...))
-	if err == nil {
-		err = disk.Sync(f)
-	}
-	if err = cmp.Or(err, f.Close()); err != nil {
-		return durable.Explain(err, spare)
-	}
-	if err := disk.Move(spare, filepath.Join(dir, exitFile)); err != nil {
-		return err
-	}
-	return disk.SyncFolder(dir)
+	os.Remove(filepath.Join(dir, spareFile))
+	return writeJSON(dir, exitFile, e)
 }
 
 // maxGrace is the longest grace period of a stop.

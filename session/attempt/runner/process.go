@@ -17,10 +17,11 @@ const waitMax = 250 * time.Millisecond
 
 // A Process is a run, this server's or another's. Any number of goroutines and
 // servers may wait for one and stop it.
-type Process struct {
+type Process struct { // what its folder said when it was read
 	dir     string
-	started *startedRecord // nil if it was never started
-	exit    *Exit          // nil if it ran when it was found
+	started *startedRecord // nil if the folder is not marked
+	exit    *Exit          // nil if no exit is recorded
+	alive   bool           // a shim lives; valid if there is no exit
 }
 
 // StartedAt is when the agent was started, by the clock of its shim; zero if it
@@ -40,14 +41,14 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	if p.exit != nil {
 		return *p.exit, nil
 	}
-	v, err := await(ctx, p.dir, waitMax, func(view) bool { return false })
-	if err == nil && v.exit == nil {
+	now, err := await(ctx, p.dir, waitMax, func(*Process) bool { return false })
+	if err == nil && now.exit == nil {
 		err = errors.New("its records were removed")
 	}
 	if err != nil {
 		return Exit{}, fmt.Errorf("waiting for the run in %s: %w", p.dir, err)
 	}
-	return *v.exit, nil
+	return *now.exit, nil
 }
 
 // Stop ends the agent's whole group: SIGTERM and, grace later, SIGKILL; it returns
@@ -58,8 +59,8 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) (Exit, error) {
 	if p.exit != nil {
 		return *p.exit, nil
 	}
-	v, err := look(p.dir)
-	if err == nil && v.exit == nil && v.alive {
+	now, err := look(p.dir)
+	if err == nil && now.exit == nil && now.alive {
 		err = requestStop(p.dir, min(max(grace, 0), maxGrace))
 	}
 	if err != nil {
@@ -101,47 +102,39 @@ func lockRun(ctx context.Context, dir string) (*durable.FileLock, error) {
 // holds. Unlike Find it settles nothing, and makes nothing on disk.
 func Alive(dir string) (bool, error) { return durable.Locked(filepath.Join(dir, lockFile)) }
 
-// A view is what a folder says at one moment.
-type view struct {
-	started *startedRecord // nil if the folder is not marked
-	exit    *Exit          // nil if no exit is recorded
-	alive   bool           // a shim lives; valid if there is no exit
-}
-
 // look reads a folder.
-func look(dir string) (v view, err error) {
+func look(dir string) (p *Process, err error) {
+	p = &Process{dir: dir}
 	// The lock before the records: a shim records and then unlocks.
-	if v.alive, err = Alive(dir); err != nil {
-		return v, err
+	if p.alive, err = Alive(dir); err != nil {
+		return nil, err
 	}
-	if v.exit, err = readJSON[Exit](dir, exitFile); err != nil {
-		return v, err
+	if p.exit, err = readJSON[Exit](dir, exitFile); err != nil {
+		return nil, err
 	}
-	v.started, err = readJSON[startedRecord](dir, startedFile)
-	return v, err
+	p.started, err = readJSON[startedRecord](dir, startedFile)
+	return p, err
 }
 
 // running reports whether the agent runs.
-func (v view) running() bool { return v.alive && v.started != nil && v.started.PID != 0 }
+func (p *Process) running() bool { return p.alive && !p.StartedAt().IsZero() }
 
 // await looks at a folder until an exit is recorded, or it is known that there is no
 // run, or enough says so. What a shim that died has left it ends and records.
-func await(ctx context.Context, dir string, most time.Duration, enough func(view) bool) (view, error) {
+func await(ctx context.Context, dir string, most time.Duration, enough func(*Process) bool) (*Process, error) {
 	for pause := looks(most); ; {
-		v, err := look(dir)
-		if err == nil {
-			if v.exit != nil || !v.alive && v.started == nil || enough(v) {
-				return v, nil
-			}
-			if !v.alive {
-				err = settle(ctx, dir)
-			}
+		p, err := look(dir)
+		if err == nil && (p.exit != nil || !p.alive && p.started == nil || enough(p)) {
+			return p, nil
+		}
+		if err == nil && !p.alive {
+			err = settle(ctx, dir)
 		}
 		if err == nil {
 			err = pause.Wait(ctx)
 		}
 		if err != nil {
-			return v, err
+			return nil, err
 		}
 	}
 }
@@ -149,14 +142,14 @@ func await(ctx context.Context, dir string, most time.Duration, enough func(view
 // find returns the run of a folder, or nil if no agent was ever started and no
 // shim is about to.
 func find(ctx context.Context, dir string) (*Process, error) {
-	v, err := await(ctx, dir, lookMax, view.running)
+	p, err := await(ctx, dir, lookMax, (*Process).running)
 	if err != nil {
 		return nil, fmt.Errorf("looking for a run in %s: %w", dir, err)
 	}
-	if v.exit == nil && !v.alive {
+	if p.exit == nil && !p.alive {
 		return nil, nil
 	}
-	return &Process{dir: dir, started: v.started, exit: v.exit}, nil
+	return p, nil
 }
 
 // settle ends what a dead shim has left and records that its run was cut short.
@@ -167,18 +160,18 @@ func settle(ctx context.Context, dir string) error {
 		return err
 	}
 	defer lock.Unlock()
-	v, err := look(dir) // again, under the lock
-	if err != nil || v.exit != nil || v.started == nil {
+	p, err := look(dir) // again, under the lock
+	if err != nil || p.exit != nil || p.started == nil {
 		return err
 	}
-	spec, err := readJSON[specRecord](dir, specFile)
+	spec, err := readJSON[Spec](dir, specFile)
 	if err != nil {
 		return err
 	}
 	if spec == nil {
-		spec = &specRecord{}
+		spec = &Spec{}
 	}
-	s := v.started
+	s := p.started
 	if s.Boot == process.Boot() {
 		if err := process.EndLeftovers(ctx, s.PID, s.Start, s.ShimPID, Mark(spec.Mark)); err != nil {
 			return fmt.Errorf("ending what the run in %s has left: %w", dir, err)

@@ -26,7 +26,19 @@ func Merge(configured []config.Executor) []config.Executor {
 		case len(c.Command) > 0:
 			all[i] = c
 		default:
-			overlay(&all[i], c)
+			e := &all[i]
+			v := over(own(*e), own(c))
+			e.Prompt, e.Resume, e.Env = v.Prompt, v.Resume, v.Env
+			for _, v := range c.Variants {
+				switch i := variantOf(e, v.Name); {
+				case i < 0:
+					e.Variants = append(e.Variants, v)
+				case len(v.Command) > 0:
+					e.Variants[i] = v
+				default:
+					e.Variants[i] = over(e.Variants[i], v)
+				}
+			}
 		}
 	}
 	return all
@@ -41,21 +53,24 @@ func Names(all []config.Executor) []string {
 	return names
 }
 
-// overlay changes what c sets.
-func overlay(e *config.Executor, c config.Executor) {
-	e.Prompt, e.Resume, e.Env = cmp.Or(c.Prompt, e.Prompt), either(c.Resume, e.Resume), merged(e.Env, c.Env)
-	for _, v := range c.Variants {
-		i := slices.IndexFunc(e.Variants, func(o config.Variant) bool { return o.Name == v.Name })
-		switch {
-		case i < 0:
-			e.Variants = append(e.Variants, v)
-		case len(v.Command) > 0:
-			e.Variants[i] = v
-		default:
-			o := &e.Variants[i]
-			o.Prompt, o.Resume, o.Env = cmp.Or(v.Prompt, o.Prompt), either(v.Resume, o.Resume), merged(o.Env, v.Env)
-		}
+func variantOf(e *config.Executor, name string) int {
+	return slices.IndexFunc(e.Variants, func(v config.Variant) bool { return v.Name == name })
+}
+
+// own returns how an executor is run without a variant.
+func own(e config.Executor) config.Variant {
+	return config.Variant{Command: e.Command, Resume: e.Resume, Prompt: e.Prompt, Env: e.Env}
+}
+
+// over returns base with what v sets.
+func over(base, v config.Variant) config.Variant {
+	env := maps.Clone(v.Env)
+	if len(base.Env) > 0 {
+		env = maps.Clone(base.Env)
+		maps.Copy(env, v.Env)
 	}
+	return config.Variant{Name: base.Name, Command: either(v.Command, base.Command), Resume: either(v.Resume, base.Resume),
+		Prompt: cmp.Or(v.Prompt, base.Prompt), Env: env}
 }
 
 // either returns the first command line that is set.
@@ -66,33 +81,12 @@ func either(a, b []string) []string {
 	return b
 }
 
-// merged returns a and b, of which b counts.
-func merged(a, b map[string]string) map[string]string {
-	m := make(map[string]string)
-	maps.Copy(m, a)
-	maps.Copy(m, b)
-	return m
-}
-
 // A Recipe is how one executor is run in one variant.
 type Recipe struct {
 	Command []string          // the first run of a conversation
 	Resume  []string          // a follow-up in the same conversation
 	Prompt  config.PromptMode // how both are given the prompt; never ""
 	Env     []string          // "KEY=value", sorted by key
-}
-
-// Run returns the command line and the standard input of one run with a prompt; of
-// a follow-up if resume is set.
-func (r *Recipe) Run(prompt string, resume bool) (command []string, stdin []byte) {
-	command = slices.Clone(r.Command)
-	if resume {
-		command = slices.Clone(r.Resume)
-	}
-	if r.Prompt == config.PromptArgument {
-		return append(command, prompt), nil
-	}
-	return command, []byte(prompt)
 }
 
 // Resolve returns how an executor of Merge's list is run, in a variant or, if that
@@ -107,26 +101,22 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 			"There is no executor %q; name one of %s, or add it under 'executors' in .deepwork/config.yml.",
 			name, strings.Join(names, ", ")).With("argument", "executor").With("value", name).With("executors", names)
 	}
-	e := all[i]
-	r := Recipe{Command: e.Command, Resume: e.Resume, Prompt: e.Prompt}
-	env := e.Env
+	v := own(all[i])
 	if variant != "" {
-		j := slices.IndexFunc(e.Variants, func(v config.Variant) bool { return v.Name == variant })
+		j := variantOf(&all[i], variant)
 		if j < 0 {
-			return Recipe{}, noVariant(e, variant)
+			return Recipe{}, noVariant(all[i], variant)
 		}
-		v := e.Variants[j]
-		r = Recipe{Command: either(v.Command, r.Command), Resume: either(v.Resume, r.Resume), Prompt: cmp.Or(v.Prompt, r.Prompt)}
-		env = merged(env, v.Env)
+		v = over(v, all[i].Variants[j])
 	}
-	if len(r.Command) == 0 {
+	if len(v.Command) == 0 {
 		return Recipe{}, session.Wrong("executor_without_command",
 			"The executor %q has no command; give it one under 'executors' in .deepwork/config.yml.", name).
 			With("argument", "executor").With("value", name)
 	}
-	r.Resume, r.Prompt = either(r.Resume, r.Command), cmp.Or(r.Prompt, config.PromptStdin)
-	for _, key := range slices.Sorted(maps.Keys(env)) {
-		r.Env = append(r.Env, key+"="+env[key])
+	r := Recipe{Command: v.Command, Resume: either(v.Resume, v.Command), Prompt: cmp.Or(v.Prompt, config.PromptStdin)}
+	for _, key := range slices.Sorted(maps.Keys(v.Env)) {
+		r.Env = append(r.Env, key+"="+v.Env[key])
 	}
 	return r, nil
 }

@@ -12,31 +12,31 @@ package runner
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"deepwork/actor/process"
+	"deepwork/session/git"
 )
 
 // ShimCommand is the hidden subcommand that is the shim; it takes the run's
 // folder as its argument.
 const ShimCommand = "attempt-shim"
 
-// A Spec says what to run.
+// A Spec says what to run. It is the content of specFile.
 type Spec struct {
-	Dir     string   // the run's own folder, absolute; Start makes it
-	Log     string   // the attempt's log folder, absolute; runs of one attempt share it, one after another
-	Command []string // no shell; a program without a slash is looked up in PATH, a relative one with a slash in Work
-	Work    string   // working directory, absolute
-	Env     []string // added to the server's own environment
-	Stdin   []byte   // what the agent reads, then the end of the file
+	Dir     string   `json:"dir"`             // the run's own folder, absolute; Start makes it
+	Log     string   `json:"log"`             // the attempt's log folder, absolute; runs of one attempt share it, one after another
+	Command []string `json:"command"`         // no shell; a program without a slash is looked up in PATH, a relative one with a slash in Work
+	Work    string   `json:"work"`            // working directory, absolute
+	Env     []string `json:"env,omitempty"`   // added to the server's own environment
+	Stdin   []byte   `json:"stdin,omitempty"` // what the agent reads, then the end of the file
+	Mark    string   `json:"mark"`            // in the environment of all that the agent starts; made by Start
 }
 
 // An Exit is how a run ended.
@@ -74,9 +74,6 @@ const startTries = 3
 // If ctx ends first its error is returned, and the run may come up nevertheless;
 // Find and a later Start report that. Any other error means that nothing runs.
 func (r *Runner) Start(ctx context.Context, spec Spec) (*Process, error) {
-	if err := spec.check(); err != nil {
-		return nil, fmt.Errorf("starting a run: %w", err)
-	}
 	for try := 1; ; try++ {
 		p, err := find(ctx, spec.Dir)
 		if err != nil || p != nil {
@@ -124,14 +121,6 @@ func (r *Runner) Find(ctx context.Context, dir string) (*Process, error) {
 	}
 }
 
-// gitEnv are variables by which git works on another repository than that of its
-// working directory. A server has them if git itself has started it; an agent
-// would commit to the main checkout.
-var gitEnv = []string{
-	"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY",
-	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_QUARANTINE_PATH", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_IMPLICIT_WORK_TREE",
-}
-
 // startShim starts the shim of a folder and returns when it has recorded that the
 // agent runs, or that it does not, or has ended. said is why it could record
 // neither.
@@ -139,21 +128,10 @@ func (r *Runner) startShim(ctx context.Context, dir string) (said string, err er
 	if len(r.Shim) == 0 {
 		return "", errors.New("no command line of the shim is set")
 	}
-	return process.Detach(ctx, append(slices.Clone(r.Shim), dir), process.Without(os.Environ(), append(gitEnv, markEnv)...))
-}
-
-func (s *Spec) check() error {
-	switch {
-	case len(s.Command) == 0 || s.Command[0] == "":
-		return errors.New("no program is named")
-	case !filepath.IsAbs(s.Dir):
-		return fmt.Errorf("the run's folder %q is not an absolute path", s.Dir)
-	case !filepath.IsAbs(s.Log):
-		return fmt.Errorf("the log folder %q is not an absolute path", s.Log)
-	case !filepath.IsAbs(s.Work):
-		return fmt.Errorf("the working directory %q is not an absolute path", s.Work)
-	}
-	return nil
+	// Bound to the repository of a git that has started this server, an agent would
+	// commit to the main checkout.
+	env := process.Without(os.Environ(), append(slices.Clone(git.Bound), markEnv)...)
+	return process.Detach(ctx, append(slices.Clone(r.Shim), dir), env)
 }
 
 // putSpec makes the folder and writes the Spec into it, unless one is there.
@@ -172,10 +150,8 @@ func putSpec(ctx context.Context, spec Spec) error {
 	if exists(spec.Dir, specFile) {
 		return nil
 	}
-	return writeJSON(spec.Dir, specFile, &specRecord{
-		Command: spec.Command, Work: spec.Work, Log: spec.Log,
-		Env: slices.Clone(spec.Env), Stdin: spec.Stdin, Mark: strings.ReplaceAll(uuid.NewString(), "-", ""),
-	})
+	spec.Mark = rand.Text()
+	return writeJSON(spec.Dir, specFile, &spec)
 }
 
 // forget removes the Spec from a folder whose agent never ran. It reports false if

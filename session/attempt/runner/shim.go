@@ -45,12 +45,12 @@ func runShim(dir string) error {
 		return err
 	}
 	defer lock.Unlock()
-	spec, err := readJSON[specRecord](dir, specFile)
+	spec, err := readJSON[Spec](dir, specFile)
 	if err != nil || spec == nil || exists(dir, startedFile) || exists(dir, exitFile) {
 		return err
 	}
 	// Before anything runs: if not even this can be written, nothing is begun.
-	if err := putSpare(dir); err != nil {
+	if err := put(dir, spareFile, make([]byte, spareSize)); err != nil {
 		return err
 	}
 	now := time.Now().UTC()
@@ -94,24 +94,20 @@ func notStarted(dir string, log *logFile, at time.Time, why string) error {
 }
 
 // endOf returns when what began then has ended, by the system's clock, which goes
-// on while the machine sleeps. If that was set back meanwhile it is by the time that
-// has gone by: no run ends before it began.
+// on while the machine sleeps. If that was set back, no run ends before it began.
 func endOf(began, ended time.Time) time.Time {
-	if clock := ended.Round(0); !clock.Before(began.Round(0)) {
-		return clock
+	if began, ended = began.Round(0), ended.Round(0); ended.Before(began) {
+		return began
 	}
-	return began.Add(max(0, ended.Sub(began)))
+	return ended
 }
 
-// recordFor is how long a shim tries to record an exit.
-const recordFor = 10 * time.Second
-
-// record makes the exit durable. It tries again for a while if that fails; after
-// that the run counts as interrupted, since nobody knows how it ended.
+// record makes the exit durable. If that fails it tries again for as long as the
+// folder exists, since nobody else knows how the run ended.
 func record(dir string, e *Exit) error {
-	for pause, end := looks(time.Second), time.Now().Add(recordFor); ; {
+	for pause := looks(time.Second); ; {
 		err := writeExit(dir, e)
-		if err == nil || time.Now().After(end) {
+		if err == nil || !exists(dir, specFile) {
 			return err
 		}
 		pause.Wait(context.Background())
