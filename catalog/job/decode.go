@@ -113,16 +113,22 @@ func (d *decoder) job(j *Job) yamltree.Shape {
 		required("version", `three numbers, such as version: "1.0.0"`, d.into(&j.Version, version)),
 		required("summary", "what the job is for, in 1 to 200 characters", d.into(&j.Summary, summary)),
 		required("common_job_info_provided_to_all_steps_at_runtime", "what every step should know", d.into(&j.CommonInfo)),
-		required("steps", "a list of at least one step", func(v value) {
-			count, ok := d.List(v, "a list of steps", func(_ int, v value) {
-				var s Step
-				var nodes stepNodes
-				d.Mapping(v, d.step(&s, &nodes))
+		required("steps", "a list of at least one step", func(list value) {
+			var s Step
+			var nodes stepNodes
+			shape := d.step(&s, &nodes) // one for all steps, since making it takes longer than reading one
+			count, ok := d.List(list, "a list of steps", func(i int, v value) {
+				if i == 0 {
+					n := len(list.Target().Content)
+					j.Steps, d.stepNodes = make([]Step, 0, n), make([]stepNodes, 0, n)
+				}
+				s, nodes = Step{}, stepNodes{}
+				d.Mapping(v, shape)
 				s.Hooks.AfterAgent = append(s.Hooks.AfterAgent, nodes.stopHooks...)
 				j.Steps, d.stepNodes = append(j.Steps, s), append(d.stepNodes, nodes)
 			})
 			if ok && count == 0 {
-				d.Fault(v.At(), "has no items: add at least one step")
+				d.Fault(list.At(), "has no items: add at least one step")
 			}
 		}),
 		optional("description", d.pointer(&j.Description)),

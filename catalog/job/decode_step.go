@@ -23,7 +23,7 @@ func (d *decoder) step(s *Step, nodes *stepNodes) yamltree.Shape {
 				s.InstructionsFile, s.instructionsAt = path.Clean(file), yamltree.At(v.Key)
 			}
 		}),
-		required("outputs", "a mapping of output names, or outputs: {} for none", func(v value) { s.Outputs = d.outputs(v) }),
+		required("outputs", "a mapping of output names, or outputs: {} for none", d.outputs(&s.Outputs)),
 		required("reviews", "a list of reviews, or reviews: [] for none", func(v value) {
 			d.List(v, "a list of reviews ([] for none)", func(i int, v value) {
 				var r Review
@@ -59,20 +59,23 @@ func (d *decoder) step(s *Step, nodes *stepNodes) yamltree.Shape {
 	}}
 }
 
-func (d *decoder) outputs(v value) []Output {
-	outputs := []Output{}
-	_, ok := d.Entries(v, "a mapping of output names ({} for none)", func(v value) {
-		if fault := freeName(v.Key.Value); fault != "" {
-			d.Fault(yamltree.At(v.Key), "%s", fault)
+func (d *decoder) outputs(to *[]Output) func(value) {
+	var o Output
+	shape := d.output(&o)
+	return func(v value) {
+		outputs := []Output{}
+		_, ok := d.Entries(v, "a mapping of output names ({} for none)", func(v value) {
+			if fault := freeName(v.Key.Value); fault != "" {
+				d.Fault(yamltree.At(v.Key), "%s", fault)
+			}
+			o = Output{Name: v.Key.Value, Required: true}
+			d.Mapping(v, shape)
+			outputs = append(outputs, o)
+		})
+		if ok {
+			*to = outputs
 		}
-		o := Output{Name: v.Key.Value, Required: true}
-		d.Mapping(v, d.output(&o))
-		outputs = append(outputs, o)
-	})
-	if !ok {
-		return nil
 	}
-	return outputs
 }
 
 func (d *decoder) output(o *Output) yamltree.Shape {
