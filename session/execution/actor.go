@@ -156,10 +156,10 @@ func (a *executionActor) advance(p remote.Progress) {
 
 // end makes the outcome the execution's. What comes later changes nothing.
 func (a *executionActor) end(ctx context.Context, o outcome) {
-	if a.entry.view.Load().over {
+	was := a.entry.view.Load()
+	if was.over {
 		return
 	}
-	was := a.entry.view.Load()
 	next := *a.rec
 	next.StatusSupported = !o.blind
 	if next.State = o.state; o.blind {
@@ -173,16 +173,10 @@ func (a *executionActor) end(ctx context.Context, o outcome) {
 	if o.words != "" {
 		next.Error = new(clip(o.words, maxWords))
 	}
+	next.Result = o.result
 	run := shown(&next)
-	run.Result, run.Progress = o.result, a.lastProgress(o, was)
-	if run.Progress != nil {
+	if run.Progress = a.lastProgress(o, was); run.Progress != nil {
 		next.Progress, _ = json.Marshal(run.Progress) // numbers and a text: it always has a JSON form
-	}
-	short := len(o.result) <= maxStored
-	if short {
-		next.Result = o.result
-	} else if next.Error == nil {
-		next.Error = new(resultDropped(len(o.result))) // true once it is no longer in memory
 	}
 	stored := a.must(ctx, &next)
 	attrs := []any{"state", run.State, "took", a.engine.time().Sub(run.StartedAt)}
@@ -196,7 +190,9 @@ func (a *executionActor) end(ctx context.Context, o outcome) {
 	}
 	v := &view{Execution: run, version: was.version + 1, over: true, code: o.code, unsure: o.unsure}
 	a.entry.view.Store(v)
-	a.engine.entries.ended(a.entry, stored && short)
+	if stored {
+		a.engine.entries.remove(a.entry)
+	}
 	a.tell(v)
 }
 

@@ -1,12 +1,12 @@
 package execution
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"deepwork/actor"
-	"deepwork/session/store"
 )
 
 // A view is an execution as its actor last published it. It is immutable.
@@ -18,8 +18,7 @@ type view struct {
 	unsure  bool   // it may have been carried out, or go on: the caller must look before calling again
 }
 
-// An entry is an execution that this process drives, or whose end is not wholly in
-// the store.
+// An entry is an execution that this process drives, or whose end could not be stored.
 type entry struct {
 	id       string
 	identity string
@@ -35,8 +34,6 @@ type entries struct {
 	mu     sync.Mutex // guards what follows
 	closed bool
 	byID   map[string]*entry
-	over   []*entry // in the order of their ends
-	bytes  int      // of the results of over
 }
 
 // add makes an execution known; false: the engine is closed, or knows it.
@@ -50,22 +47,11 @@ func (k *entries) add(n *entry) bool {
 	return true
 }
 
-// ended forgets an execution that the store holds as it ended. Another one is kept in
-// memory, together with the last ones of its kind.
-func (k *entries) ended(n *entry, stored bool) {
+// remove forgets an execution that the store has as it ended.
+func (k *entries) remove(n *entry) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if stored {
-		delete(k.byID, n.id)
-		return
-	}
-	k.over = append(k.over, n)
-	k.bytes += len(n.view.Load().Result)
-	for k.bytes > keepMemory || len(k.over) > store.ExecutionsKept {
-		k.bytes -= len(k.over[0].view.Load().Result)
-		delete(k.byID, k.over[0].id)
-		k.over = k.over[1:]
-	}
+	delete(k.byID, n.id)
 }
 
 // get returns an execution, or nil.
@@ -95,9 +81,5 @@ func (k *entries) close() []*entry {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.closed = true
-	var all []*entry
-	for _, n := range k.byID {
-		all = append(all, n)
-	}
-	return all
+	return slices.Collect(maps.Values(k.byID))
 }

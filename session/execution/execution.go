@@ -101,11 +101,9 @@ var (
 
 // The limits that are not configured.
 const (
-	keepMemory = 64 << 20 // bytes of results that are too long for the store, in memory
-	maxStored  = 1 << 20  // bytes of a result that is stored
-	maxWaiting = 1000     // executions that wait for a slot
-	maxWords   = 6000     // characters of what a source says went wrong
-	maxMessage = 1000     // characters of a progress message
+	maxWaiting = 1000 // executions that wait for a slot
+	maxWords   = 6000 // characters of what a source says went wrong
+	maxMessage = 1000 // characters of a progress message
 	firstPoll  = 250 * time.Millisecond
 	maxPause   = 30 * time.Second // between polls that fail
 	pollTime   = 30 * time.Second // for one poll

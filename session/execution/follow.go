@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"deepwork/actor/wait"
@@ -26,12 +25,7 @@ func (e *Engine) follow(ctx context.Context, n *entry, t target) outcome {
 	failed, refused := 0, 0 // polls in a row
 	asked := false          // it has told a status once
 	for {
-		if failed == 0 {
-			_ = wait.For(ctx, pause)
-		} else if e.waitOrBack(ctx, pause, t.source) {
-			failed = 0
-		}
-		if ctx.Err() != nil {
+		if wait.For(ctx, pause) != nil {
 			return e.broken(ctx, t)
 		}
 		a, err := e.poll(ctx, t)
@@ -69,6 +63,9 @@ func (e *Engine) follow(ctx context.Context, n *entry, t target) outcome {
 			e.log.Warn("the status of a run cannot be had; trying again", "execution_id", n.id, "source", t.source, "error", err)
 		}
 		pause = min(interval<<min(failed-1, 10), max(maxPause, interval))
+		if errors.Is(err, remote.ErrAway) && !errors.Is(err, remote.ErrLost) {
+			pause = interval // nothing was sent, and it may be back soon
+		}
 	}
 }
 
@@ -143,35 +140,4 @@ func (e *Engine) statusInterval(ctx context.Context) time.Duration {
 		return cfg.StatusInterval
 	}
 	return 2 * time.Second
-}
-
-// backEvery is how often an execution whose source is away looks whether it is back.
-const backEvery = 500 * time.Millisecond
-
-// waitOrBack blocks for d, until ctx ends, or until a source that was away meanwhile
-// is connected again: back. It asks what the catalog has published, not the source.
-func (e *Engine) waitOrBack(ctx context.Context, d time.Duration, source string) (back bool) {
-	published, ok := e.sources.(interface{ Snapshot() *remote.Snapshot })
-	if !ok {
-		_ = wait.For(ctx, d)
-		return false
-	}
-	until := time.Now().Add(d)
-	away := false
-	for left := d; left > 0; left = time.Until(until) {
-		if !connected(published.Snapshot(), source) {
-			away = true
-		} else if away {
-			return true
-		}
-		if wait.For(ctx, min(left, backEvery)) != nil {
-			return false
-		}
-	}
-	return false
-}
-
-// connected reports whether a source is configured and connected.
-func connected(s *remote.Snapshot, source string) bool {
-	return s != nil && slices.ContainsFunc(s.Sources, func(of remote.SourceState) bool { return of.Name == source && of.Connected })
 }

@@ -71,8 +71,3 @@ func closed(v *view) error {
 	return refusal(&x, "shutting_down", "The server is shutting down. Workflow '%s' goes on at its source '%s'; when the server is back, call workflow_status with execution_id '%s', and do not start it again.",
 		x.WorkflowName, x.Source, x.ExecutionID)
 }
-
-// resultDropped is the error of a completed execution whose result is not there any more.
-func resultDropped(size int) string {
-	return fmt.Sprintf("the result is no longer kept: it has %d bytes, and results over %d bytes are kept in memory only, for a while", size, maxStored)
-}

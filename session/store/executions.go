@@ -51,6 +51,7 @@ func (x *Execution) Over() bool { return x.EndedAt != nil || !x.StatusSupported 
 // The bounds of executions that are over: no more are kept, and none for longer.
 const (
 	ExecutionsKept   = 1000
+	ResultsKept      = 64 << 20 // bytes of the results of all
 	ExecutionKeptFor = 24 * time.Hour
 )
 

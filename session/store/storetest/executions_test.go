@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -108,6 +109,16 @@ func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
 	}
 	if _, err := e.Execution(t.Context(), fmt.Sprint(store.ExecutionsKept+more-1)); err != nil {
 		t.Error("the newest:", err)
+	}
+	large := executed("", "a", store.ExecutionCompleted, c.at.Add(time.Hour))
+	large.Result = json.RawMessage(`"` + strings.Repeat("x", store.ResultsKept/20) + `"`)
+	for i := range 20 {
+		large.ID = fmt.Sprint("large ", i)
+		*large.EndedAt = large.EndedAt.Add(time.Second)
+		save(t, e, large)
+	}
+	if _, total, err := e.Newest(t.Context(), "me", 1); err != nil || total != 19 {
+		t.Errorf("%d with large results are kept; %v", total, err)
 	}
 }
 

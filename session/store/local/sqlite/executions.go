@@ -60,8 +60,9 @@ func (e executions) Save(ctx context.Context, x *store.Execution) error {
 	}
 	if err == nil && x.Over() && e.saves.Add(1)%forgetEvery == 0 {
 		_, err = statement(ctx, e.DB, doing, false, `DELETE FROM workflow_executions WHERE id IN (SELECT id FROM workflow_executions WHERE `+forgettable+`
-			UNION ALL SELECT id FROM (SELECT id FROM workflow_executions WHERE `+isOver+` ORDER BY `+overAt+` DESC LIMIT -1 OFFSET ?))`,
-			e.oldest(), store.ExecutionsKept)
+			UNION ALL SELECT id FROM (SELECT id, row_number() OVER newest AS n, sum(octet_length(result)) OVER newest AS bytes FROM workflow_executions
+				WHERE `+isOver+` WINDOW newest AS (ORDER BY `+overAt+` DESC, id)) WHERE n > ? OR bytes > ?)`,
+			e.oldest(), store.ExecutionsKept, store.ResultsKept)
 	}
 	return err
 }
