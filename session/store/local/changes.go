@@ -45,7 +45,7 @@ type Changes struct {
 	file   *sharedLog // for appending, and for reading of servers
 
 	mu      sync.Mutex      // guards what follows
-	servers map[string]bool // that have written to the file; false means lost
+	servers map[string]bool // that write to the file
 	looked  time.Time       // when they were last looked at
 
 	limit atomic.Int64 // bytes, at which another file is begun
@@ -109,7 +109,6 @@ func (c *Changes) append(line string) error {
 
 // Since returns the changes after a position.
 func (c *Changes) Since(ctx context.Context, position string) (store.News, error) {
-	c.findLost(false)
 	f, fi, err := durable.OpenRegular(c.file.path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return store.News{Reset: true}, nil
@@ -142,34 +141,25 @@ func (c *Changes) Since(ctx context.Context, position string) (store.News, error
 // Wait returns when there may be something after a position.
 func (c *Changes) Wait(ctx context.Context, position string) error {
 	for {
-		if c.moved(position) {
-			return nil
+		if news, err := c.Since(ctx, position); err != nil || news.Next != position {
+			return err
 		}
 		if err := wait.For(ctx, changesPoll); err != nil {
 			return err
 		}
-		c.findLost(true)
+		if err := c.findLost(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			c.log.Warn("cannot follow the feed of changes", "error", err)
+		}
 	}
 }
 
-// moved reports whether the file has anything after a position.
-func (c *Changes) moved(position string) bool {
-	f, fi, err := durable.OpenRegular(c.file.path, os.O_RDONLY)
-	if err != nil {
-		return position != "" && errors.Is(err, fs.ErrNotExist)
-	}
-	defer f.Close()
-	offset, ok := parsePosition(position, generationOf(f), fi.Size())
-	return !ok || offset < fi.Size()
-}
-
-// findLost appends a line for each server that died since the last look, which with
-// seldom is one in lostPoll.
-func (c *Changes) findLost(seldom bool) {
+// findLost appends a line for each server that died since the last look, unless that was
+// just now.
+func (c *Changes) findLost() error {
 	c.mu.Lock()
-	if seldom && time.Since(c.looked) < lostPoll {
-		c.mu.Unlock()
-		return
+	defer c.mu.Unlock()
+	if time.Since(c.looked) < lostPoll {
+		return nil
 	}
 	c.looked = time.Now()
 	lines, first, err := c.file.next()
@@ -181,24 +171,15 @@ func (c *Changes) findLost(seldom bool) {
 		case "server":
 			c.servers[id] = true
 		case "lost", "left":
-			c.servers[id] = false
+			delete(c.servers, id)
 		}
 	}
-	var lost []string
-	for id, writes := range c.servers {
-		if writes && !c.member.Alive(id) {
-			lost = append(lost, id)
+	for id := range c.servers {
+		if err == nil && !c.member.Alive(id) {
+			err = c.append("lost " + id + "\n")
 		}
 	}
-	c.mu.Unlock()
-	for _, id := range lost {
-		if err = errors.Join(err, c.append("lost "+id+"\n")); err != nil {
-			break
-		}
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.log.Warn("cannot follow the feed of changes", "error", err)
-	}
+	return err
 }
 
 // generationOf returns the generation that the first line of a file says.

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"deepwork/actor/durable"
 	"deepwork/session/store"
@@ -22,22 +21,20 @@ import (
 // The index of request ids, requests.idx, has a line for each call with a request_id:
 // its key, the session in which it is about to be done, and a checksum. The line is
 // there before the session's record is written, so a lookup by any server finds it, and
-// the record reports whether the call was done. Lines are not synced. A line with syncKey
-// says that all lines before its time are on disk, so that after a crash of the machine
-// only the records written later are searched for what was lost; one with bootKey says
-// that this was done since the machine was started. A file that is missing, or that has a
-// line that does not verify, is made again from all records.
+// the record reports whether the call was done. Lines are not synced: a file that was
+// made before the machine was started is made again from all records, since a crash of
+// the machine may have lost lines. So is one that is missing, or that has a line that
+// does not verify.
 
 const (
 	indexName     = "requests.idx"
 	indexLineSize = 2*16 + 1 + 8 + 1 + 8 + 1
-	syncedEvery   = 512     // lines of this process between two syncs
 	indexGrowth   = 400_000 // lines, after which it is made again from the records
 )
 
-// The keys of lines that are no calls; sizeKey says how many lines there were when the
-// file was made.
-var syncKey, bootKey, sizeKey = store.Key{}, store.Key{15: 1}, store.Key{15: 2}
+// The keys of the lines that are no calls: bootKey says since which start of the machine
+// the file is there, sizeKey how many lines it had at first.
+var bootKey, sizeKey = store.Key{15: 1}, store.Key{15: 2}
 
 type requestIndex struct {
 	log sharedLog
@@ -45,10 +42,9 @@ type requestIndex struct {
 	mu     sync.Mutex             // guards what follows
 	known  map[store.Key][]uint32 // sessions, by their ids as numbers
 	lines  int                    // of the file
-	size   int                    // of the last line with sizeKey
-	synced time.Time              // of the last line with syncKey
-	boot   uint32                 // of the last line with bootKey; 0 means none
-	noted  int                    // lines of this process since then
+	size   int                    // of the line with sizeKey
+	boot   uint32                 // of the line with bootKey
+	recent bool                   // a file was seen that was made since the machine was started
 }
 
 func indexLine(key store.Key, number uint32) []byte {
@@ -79,9 +75,6 @@ func (s *Store) NoteRequest(ctx context.Context, key store.Key, id string) error
 			if err = s.refreshIndex(ctx); err == nil {
 				err = x.add(key, idKey(id))
 			}
-		}
-		if err == nil && x.noted >= syncedEvery {
-			err = x.sync(s.disk)
 		}
 		return durable.Explain(err, x.log.path)
 	})
@@ -124,7 +117,6 @@ func (x *requestIndex) add(key store.Key, number uint32) error {
 		return err
 	}
 	x.learn(key, number)
-	x.noted++
 	return nil
 }
 
@@ -132,20 +124,6 @@ func (x *requestIndex) learn(key store.Key, number uint32) {
 	if !slices.Contains(x.known[key], number) {
 		x.known[key] = append(x.known[key], number)
 	}
-}
-
-// sync makes the file durable and says so in it. The lock is held.
-func (x *requestIndex) sync(disk durable.Disk) error {
-	now := time.Now()
-	f, _, err := durable.OpenRegular(x.log.path, os.O_RDWR)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(disk.Sync(f), f.Close()); err != nil {
-		return err
-	}
-	x.noted, x.synced = 0, now
-	return x.log.append(indexLine(syncKey, uint32(now.Unix())))
 }
 
 // refreshIndex reads what was appended since the last time. The lock is held.
@@ -157,24 +135,20 @@ func (s *Store) refreshIndex(ctx context.Context) error {
 			return err
 		}
 		if first {
-			x.known, x.lines, x.synced, x.boot = map[store.Key][]uint32{}, 0, time.Time{}, 0
+			x.known, x.lines, x.size, x.boot = map[store.Key][]uint32{}, 0, 0, 0
 		}
-		switch {
-		case err != nil, !x.read(lines), x.lines > x.size+indexGrowth:
-			err = s.rebuildIndex(ctx)
-		case first && (x.boot == 0 || x.boot != bootNumber()):
-			return s.catchUp(ctx)
-		default:
+		if err == nil && x.read(lines) && x.lines <= x.size+indexGrowth {
 			return nil
 		}
-		if err != nil {
+		if err := s.rebuildIndex(ctx); err != nil {
 			return err
 		}
+		x.recent = true
 	}
 	return fmt.Errorf("%s is being replaced all the time", x.log.path)
 }
 
-// read learns from lines, and reports whether all verify.
+// read learns from lines. It reports whether all verify, and the file is recent.
 func (x *requestIndex) read(lines []byte) bool {
 	for chunk := range slices.Chunk(lines, indexLineSize) {
 		if len(chunk) != indexLineSize {
@@ -188,31 +162,16 @@ func (x *requestIndex) read(lines []byte) bool {
 			x.size = int(n)
 		case key == bootKey:
 			x.boot = n
-		case key == syncKey:
-			x.synced = time.Unix(int64(n), 0)
 		default:
 			x.learn(key, n)
 		}
 		x.lines++
 	}
-	return !x.synced.IsZero() // the first line says it
+	x.recent = x.recent || x.boot != 0 && x.boot == bootNumber()
+	return x.recent && x.size > 0 // the line comes after those of the records
 }
 
-// catchUp notes the calls in records that were written since the file was known to be
-// on disk, because a crash of the machine may have lost their lines.
-func (s *Store) catchUp(ctx context.Context) error {
-	x := &s.requests
-	err := s.eachKey(ctx, x.synced.Add(-2*time.Second), x.add) // file times are coarse
-	if err == nil {
-		err = x.sync(s.disk)
-	}
-	if boot := bootNumber(); err == nil && boot != 0 {
-		err = x.log.append(indexLine(bootKey, boot))
-	}
-	return err
-}
-
-// bootNumber stands for the time since the machine was started; 0 means unknown.
+// bootNumber stands for the start of the machine; 0 means unknown.
 func bootNumber() uint32 {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -221,30 +180,24 @@ func bootNumber() uint32 {
 	return crc32.ChecksumIEEE(id)
 }
 
-// eachKey calls f with the calls in the records that were written since a time.
-func (s *Store) eachKey(ctx context.Context, since time.Time, f func(store.Key, uint32) error) error {
+// recordLines returns lines for the calls in all records.
+func (s *Store) recordLines(ctx context.Context) (lines []byte, err error) {
 	for info, err := range s.List(ctx) {
 		if err != nil {
-			return err
-		}
-		if info.ModTime.Before(since) {
-			continue
+			return nil, err
 		}
 		body, _, err := readRecord(s.recordPath(info.ID))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.log.Warn("searching the session files for request ids", "session", info.ID, "error", err)
 		}
 		if err != nil {
-			s.log.Warn("searching the session files for request ids", "session", info.ID, "error", err)
 			continue
 		}
 		for _, key := range s.o.Keys(info.ID, body) {
-			if err := f(key, idKey(info.ID)); err != nil {
-				return err
-			}
+			lines = append(lines, indexLine(key, idKey(info.ID))...)
 		}
 	}
-	return nil
+	return lines, nil
 }
 
 // rebuildIndex makes the file again from the records, unless another server has done so
@@ -257,18 +210,15 @@ func (s *Store) rebuildIndex(ctx context.Context) error {
 			return nil
 		}
 		s.log.Info("making the index of request ids", "path", log.path)
-		data := indexLine(syncKey, uint32(time.Now().Unix())) // before the records are read
-		err := s.eachKey(ctx, time.Time{}, func(key store.Key, n uint32) error {
-			data = append(data, indexLine(key, n)...)
-			return nil
-		})
+		data, err := s.recordLines(ctx)
 		if err != nil {
 			return err
 		}
 		// The newest calls may not be in records yet.
 		old, _, _ := durable.Read(log.path, maxRecord) // which may be missing, or damaged
 		data = append(data, wholeLines(old[max(0, len(old)-10_000*indexLineSize):])...)
-		data = append(data, indexLine(sizeKey, uint32(len(data)/indexLineSize))...)
+		data = append(data, indexLine(bootKey, bootNumber())...)
+		data = append(data, indexLine(sizeKey, uint32(len(data)/indexLineSize)+1)...)
 		late, err := log.replace(s.disk, data)
 		if late = wholeLines(late); err == nil && len(late) > 0 {
 			err = log.append(late)
@@ -283,7 +233,7 @@ func wholeLines(data []byte) (whole []byte) {
 		if len(line) != indexLineSize {
 			continue
 		}
-		if key, _, ok := parseIndexLine(line); ok && key != syncKey && key != bootKey && key != sizeKey {
+		if key, _, ok := parseIndexLine(line); ok && key != bootKey && key != sizeKey {
 			whole = append(whole, line...)
 		}
 	}

@@ -71,9 +71,19 @@ func (s *Store) write(ctx context.Context, id string, body []byte, isNew bool) e
 // Read returns a record as it was given to Create or Write. Errors: store.ErrNotFound,
 // *store.DamagedError, or the system's. A damaged record is set aside under the claim lock.
 func (s *Store) Read(ctx context.Context, id string) ([]byte, error) {
-	var body []byte
-	err := s.do(ctx, call{id: id, reads: true}, func() (err error) {
-		body, err = s.read(ctx, id, false)
+	return s.readAs(ctx, call{id: id, reads: true}, id)
+}
+
+// Peek is Read for callers that do not own the record: it sets nothing aside, and does
+// not make the store take what it saw for what it wrote or read last.
+func (s *Store) Peek(ctx context.Context, id string) ([]byte, error) {
+	return s.readAs(ctx, call{reads: true}, id)
+}
+
+func (s *Store) readAs(ctx context.Context, c call, id string) ([]byte, error) {
+	var body []byte // unless it succeeds, the call may go on and write it later
+	err := s.do(ctx, c, func() (err error) {
+		body, err = s.read(ctx, id, c.id != "", false)
 		return err
 	})
 	if err != nil {
@@ -82,40 +92,17 @@ func (s *Store) Read(ctx context.Context, id string) ([]byte, error) {
 	return body, nil
 }
 
-// Peek is Read for callers that do not own the record: it sets nothing aside, and does
-// not make the store take what it saw for what it wrote or read last.
-func (s *Store) Peek(ctx context.Context, id string) ([]byte, error) {
-	var body []byte
-	path := s.recordPath(id)
-	err := checkID(id)
-	if err != nil {
-		err = fmt.Errorf("%w: %w", store.ErrNotFound, err)
-	} else {
-		err = s.do(ctx, call{reads: true}, func() (err error) {
-			body, _, err = readRecord(path)
-			return err
-		})
-	}
-	switch bad, damaged := errors.AsType[*durable.BadFileError](err); {
-	case err == nil:
-		return body, nil
-	case damaged:
-		err = &store.DamagedError{ID: id, Path: path, Reason: bad.Reason}
-	case errors.Is(err, fs.ErrNotExist):
-		err = store.ErrNotFound
-	default:
-		err = durable.Explain(err, path)
-	}
-	return nil, fmt.Errorf("reading session %.40s: %w", id, err)
-}
-
-func (s *Store) read(ctx context.Context, id string, held bool) ([]byte, error) {
+// read returns a record. For its owner it remembers it, and sets it aside if it is
+// damaged; held means that the caller has the claim lock.
+func (s *Store) read(ctx context.Context, id string, owner, held bool) ([]byte, error) {
 	if err := checkID(id); err != nil {
 		return nil, fmt.Errorf("%w: %w", store.ErrNotFound, err)
 	}
 	path := s.recordPath(id)
 	body, st, err := readRecord(path)
-	if bad, ok := errors.AsType[*durable.BadFileError](err); ok {
+	if bad, ok := errors.AsType[*durable.BadFileError](err); ok && !owner {
+		return nil, &store.DamagedError{ID: id, Path: path, Reason: bad.Reason}
+	} else if ok {
 		err = s.damaged(ctx, path, "session", id, bad, held, func() (err error) {
 			body, st, err = readRecord(path)
 			return err
@@ -130,7 +117,9 @@ func (s *Store) read(ctx context.Context, id string, held bool) ([]byte, error) 
 	if err != nil {
 		return nil, durable.Explain(err, path)
 	}
-	s.remember(id, st)
+	if owner {
+		s.remember(id, st)
+	}
 	return body, nil
 }
 
@@ -175,7 +164,7 @@ func (s *Store) Update(ctx context.Context, id string, change func(body []byte) 
 			return store.ErrNotFound
 		}
 		return s.claimed(ctx, false, func() error {
-			body, err := s.read(ctx, id, true)
+			body, err := s.read(ctx, id, true, true)
 			if err != nil {
 				return err
 			}
