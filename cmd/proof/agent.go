@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -22,11 +21,10 @@ type agent struct {
 	home   *server
 	lose   float64 // the part of the replies that are lost
 
-	mu      sync.Mutex // guards what follows
-	random  *rand.Rand
-	conns   map[*process]*conn
-	serial  int
-	crashed time.Time // when the client crashed last
+	mu     sync.Mutex // guards what follows
+	random *rand.Rand
+	conns  map[*process]*conn
+	serial int
 }
 
 func (a *agent) chance(part float64) bool {
@@ -86,9 +84,6 @@ func (a *agent) drop(p *process, crashed bool) error {
 	a.mu.Lock()
 	c := a.conns[p]
 	delete(a.conns, p)
-	if crashed {
-		a.crashed = time.Now()
-	}
 	a.mu.Unlock()
 	switch {
 	case c == nil:
@@ -109,11 +104,8 @@ func (a *agent) leave() error {
 	return errors.Join(errs...)
 }
 
-// The codes of answers that a strict world does not allow.
-const (
-	failedCall = "a call that failed"
-	otherReply = "a repetition with another reply"
-)
+// failedCall is the code of an answer that a strict world does not allow.
+const failedCall = "a call that failed"
 
 // callWithin bounds a call; no server takes so long.
 const callWithin = 30 * time.Second
@@ -122,27 +114,13 @@ const callWithin = 30 * time.Second
 type loss int
 
 const (
-	kept      loss = iota
+	received  loss = iota
 	dropped        // it came, and the agent did not get it
 	cancelled      // the call was given up while it ran
-	crashed        // the client was gone while it ran
 )
 
-// losing decides whether the reply to the next call is lost, and how; alone reports
-// that no other call runs on the connection.
-func (a *agent) losing(alone bool) loss {
-	if a.lose == 0 || !a.chance(a.lose) {
-		return kept
-	}
-	if how := loss(1 + a.below(3)); how != crashed || alone && a.strict && !a.stateless {
-		return how
-	}
-	return dropped
-}
-
-// exchange makes one call of any tool. reply is what came of one that is lost, if
-// something did.
-func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[string]any, alone bool) (t answer, reply string) {
+// exchange makes one call of any tool.
+func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[string]any) (t answer) {
 	// What is done to the disk is done while no call is under way.
 	a.calls.RLock()
 	defer a.calls.RUnlock()
@@ -168,35 +146,26 @@ func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[
 	}()
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), callWithin)
 	defer cancel()
-	how := a.losing(alone)
+	how := received
+	if a.lose > 0 && a.chance(a.lose) {
+		how = dropped + loss(a.below(2))
+	}
 	c, err := a.conn(bounded, p)
 	if err != nil {
-		return a.unanswered(p, kept, fmt.Errorf("%s: %w", tool, err)), ""
+		return a.unanswered(p, received, fmt.Errorf("%s: %w", tool, err))
 	}
-	if how == cancelled || how == crashed {
-		early := time.AfterFunc(rand.N(5*time.Millisecond), func() {
-			if how == crashed {
-				c.wire.cut.Store(true)
-			}
-			cancel()
-		})
-		defer early.Stop()
+	if how == cancelled {
+		defer time.AfterFunc(rand.N(5*time.Millisecond), cancel).Stop()
 	}
 	began := time.Now()
 	text, result, err := c.call(bounded, tool, args)
 	took := time.Since(began)
-	if how == crashed {
-		_ = a.drop(p, true)
-	}
 	switch {
 	case err != nil:
-		return a.unanswered(p, how, err), ""
-	case how != kept && !result.IsError:
+		return a.unanswered(p, how, err)
+	case how != received:
 		t.kind = lost
-		return t, text
-	case how != kept:
-		t.kind = lost
-		return t, ""
+		return t
 	}
 	h.with(func() { h.took[tool] = append(h.took[tool], took) })
 	t.text = text
@@ -206,16 +175,14 @@ func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[
 		t.status, _ = meta["status"].(string)
 		t.kind = refusalOf(tool, t.code)
 	}
-	return t, ""
+	return t
 }
 
 // unanswered says what a call was that failed.
 func (a *agent) unanswered(p *process, how loss, err error) answer {
 	t := answer{kind: lost, text: err.Error()}
 	switch {
-	case how != kept:
-	case errors.Is(err, errHeldUp):
-		t.kind = heldUp
+	case how != received:
 	case a.strict:
 		t.kind, t.code = odd, failedCall
 	case p.alive() && errors.Is(err, context.DeadlineExceeded):
@@ -238,53 +205,27 @@ const tries = 12
 
 // try makes a call, again if its answer is lost and again says that it may be made
 // again. unsure are the calls whose answers were lost.
-func (a *agent) try(ctx context.Context, tool string, args map[string]any, again, alone bool) (t answer, unsure []answer) {
+func (a *agent) try(ctx context.Context, tool string, args map[string]any, again bool) (t answer, unsure []answer) {
 	var at *process
-	var first string // the reply that was lost
 	for range tries {
 		p, err := a.pick(ctx, at)
 		if err != nil {
 			return answer{kind: noEffect, code: "over", text: err.Error()}, unsure
 		}
 		at = p
-		var reply string
-		t, reply = a.exchange(ctx, p, tool, args, alone)
-		switch {
+		switch t = a.exchange(ctx, p, tool, args); {
 		case t.kind == lost:
 			unsure = append(unsure, t)
-			if first == "" {
-				first = reply
-			}
 			if !again {
 				return t, unsure
 			}
 		case t.kind == noEffect && again && len(unsure) > 0 && !a.strict:
 			_ = wait.For(ctx, 10*time.Millisecond)
-		case t.kind == given && first != "" && !strings.HasPrefix(tool, "get_") && a.strict && !sameReply(first, t.text):
-			t.kind, t.code = odd, otherReply
-			t.text = fmt.Sprintf("the reply was %.1000s, and when the call was repeated %.1000s", first, t.text)
-			return t, unsure
 		default:
 			return t, unsure
 		}
 	}
 	return t, unsure
-}
-
-// notRepeated are the fields of a reply that are told as they are when it is given.
-var notRepeated = []string{"stack", "resumed_workflow", "resumed_step", "notice"}
-
-// sameReply compares what a transition came to.
-func sameReply(x, y string) bool {
-	var a, b map[string]any
-	if json.Unmarshal([]byte(x), &a) != nil || json.Unmarshal([]byte(y), &b) != nil {
-		return false
-	}
-	for _, field := range notRepeated {
-		delete(a, field)
-		delete(b, field)
-	}
-	return reflect.DeepEqual(a, b)
 }
 
 // pick waits for a process to call. at is the one that was called before: a client
@@ -294,7 +235,7 @@ func (a *agent) pick(ctx context.Context, at *process) (*process, error) {
 		where := a.home
 		if at != nil && at.alive() {
 			where = at.where
-		} else if a.roam && a.below(8) == 0 {
+		} else if !a.strict && a.below(8) == 0 {
 			where = a.servers[a.below(len(a.servers))]
 		}
 		p, err := where.wait(ctx)
@@ -310,7 +251,7 @@ func (a *agent) pick(ctx context.Context, at *process) (*process, error) {
 // perform makes a call of a workflow tool, again if its answer is lost, and records what
 // came of it. The calls of one request_id are one operation, and so are all that a
 // strict world's agent repeats, which it does at once; others are as many.
-func (a *agent) perform(ctx context.Context, in input, alone bool) answer {
+func (a *agent) perform(ctx context.Context, in input) answer {
 	h := a.history
 	var e *effect
 	if in.Tool == "start_workflow" {
@@ -318,7 +259,7 @@ func (a *agent) perform(ctx context.Context, in input, alone bool) answer {
 	}
 	whole := in.Request != "" || a.strict
 	begun := h.now()
-	t, unsure := a.try(ctx, in.Tool, in.arguments(), whole || in.Tool != "get_step" && a.chance(0.75), alone)
+	t, unsure := a.try(ctx, in.Tool, in.arguments(), whole || in.Tool != "get_step" && a.chance(0.75))
 	t.read(in)
 	if !whole {
 		for _, l := range unsure {
@@ -355,7 +296,7 @@ func (a *agent) perform(ctx context.Context, in input, alone bool) answer {
 
 // tell makes a call of a tool that is no workflow's, and reports odd answers.
 func (a *agent) tell(ctx context.Context, tool string, args map[string]any, again bool) (t answer, unsure []answer) {
-	t, unsure = a.try(ctx, tool, args, again, true)
+	t, unsure = a.try(ctx, tool, args, again)
 	if t.kind == odd {
 		a.history.fault("an odd answer", "client %d: %s %v: code %q: %s", a.number, tool, args, t.code, t.text)
 	}

@@ -26,7 +26,6 @@ const (
 	lost          // no answer: the call may have taken effect
 	noEffect      // refused for what has nothing to do with the state of what was called
 	gone          // there is no such session, task, attempt or execution
-	heldUp        // the machine stood still for so long that the call could not but fail
 	odd           // what must not be
 )
 

@@ -181,7 +181,7 @@ func (c *clerk) request(ctx context.Context, kind, token string, e *effect) (t a
 		}
 	})
 	if id != was {
-		c.history.fault(otherReply, "client %d: the request %s was answered %s, and again %s", c.number, token, was, id)
+		c.history.fault("a repetition with another reply", "client %d: the request %s was answered %s, and again %s", c.number, token, was, id)
 	}
 	return t, is
 }

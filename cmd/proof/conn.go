@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -21,9 +20,6 @@ var errVanished = errors.New("the client has vanished")
 type conn struct {
 	session *mcp.ClientSession
 	wire    *wire // nil: the process is over stdio, and its one connection is shared
-	// answered is when the last call that was answered began: what the server counts as
-	// idle came after it.
-	answered atomic.Pointer[time.Time]
 }
 
 // A wire carries a client's requests. It can be cut, as if the client's process had died:
@@ -87,15 +83,10 @@ func (c *conn) vanish() {
 
 // call makes one tool call, and returns the text of the result.
 func (c *conn) call(ctx context.Context, tool string, args any) (text string, result *mcp.CallToolResult, err error) {
-	last, began := c.answered.Load(), time.Now()
 	result, err = c.session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
-	if errors.Is(err, mcp.ErrSessionMissing) && last != nil && time.Since(*last) > idleTimeout {
-		err = fmt.Errorf("%w: %w", errHeldUp, err)
-	}
 	if err != nil {
 		return "", nil, fmt.Errorf("%s: %w", tool, err)
 	}
-	c.answered.Store(&began)
 	for _, block := range result.Content {
 		if t, ok := block.(*mcp.TextContent); ok {
 			text += t.Text
@@ -103,7 +94,3 @@ func (c *conn) call(ctx context.Context, tool string, args any) (text string, re
 	}
 	return text, result, nil
 }
-
-// errHeldUp is of a call that failed because the machine stood still for so long: a job
-// was away in the middle of a save, or a connection was idle.
-var errHeldUp = errors.New("the machine has held up the clients")

@@ -14,22 +14,18 @@ import (
 type way struct {
 	name  string
 	rough bool // the file is away for a moment, or has half of its content
-	more  bool // it appends
 	do    func(path, text string, number int) error
 }
 
 // ways are how a job.yml is saved, in turns.
 var ways = []way{
-	{"truncate and write", true, false, writeWhole},
-	{"truncate and write in halves", true, false, writeHalves},
-	{"rename", false, false, writeRename},
-	{"delete and create", true, false, func(path, text string, number int) error {
+	{"truncate and write", true, writeWhole},
+	{"truncate and write in halves", true, writeHalves},
+	{"rename", false, writeRename},
+	{"symlink swap", false, writeLink},
+	{"delete and create", true, func(path, text string, number int) error {
 		return errors.Join(os.Remove(path), writeWhole(path, text, number))
 	}},
-	{"append", false, true, func(path, text string, _ int) error { // the last line, by one write
-		return appendTo(path, text[1+strings.LastIndexByte(text[:len(text)-1], '\n'):])
-	}},
-	{"symlink swap", false, false, writeLink},
 }
 
 // edit saves the files of one job until ctx ends, at each tick: job.yml each time in
@@ -46,7 +42,7 @@ func (w *world) edit(ctx context.Context, job int, every time.Duration) {
 		}
 		err := w.save(job, 0, ways[n%len(ways)])
 		if err == nil {
-			err = w.save(job, 1+n%(len(w.saves.names)-1), ways[2+3*(n/len(ways)%2)])
+			err = w.save(job, 1+n%(len(w.saves.names)-1), ways[2+n/len(ways)%2])
 		}
 		if err != nil {
 			w.history.fault("the editor", "%v", err)
@@ -73,7 +69,7 @@ func (w *world) writeJobs() error {
 // save writes the next save of a file.
 func (w *world) save(job, file int, how way) error {
 	path := filepath.Join(jobDir(w.root, jobName(job)), w.saves.names[file])
-	number, text := w.saves.begin(job, file, how.more, how.rough)
+	number, text := w.saves.begin(job, file, how.rough)
 	if err := how.do(path, text, number); err != nil {
 		return fmt.Errorf("saving %s (%s): %w", path, how.name, err)
 	}
@@ -90,15 +86,11 @@ func writeHalves(path, text string, number int) error {
 		return err
 	}
 	time.Sleep(time.Duration(number%5) * time.Millisecond)
-	return appendTo(path, text[half:])
-}
-
-func appendTo(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(text)
+	_, err = f.WriteString(text[half:])
 	return errors.Join(err, f.Close())
 }
 
@@ -108,25 +100,14 @@ func writeRename(path, text string, _ int) error {
 }
 
 // writeLink makes the file a symlink to another one, in turns a relative and an
-// absolute link; where links cannot be made it is a rename.
+// absolute link.
 func writeLink(path, text string, number int) error {
 	dir, name := filepath.Split(path)
-	saved := filepath.Join(dir, ".saves")
-	// Two are enough: the one that is led to is never written.
-	to := filepath.Join(saved, fmt.Sprintf("%d-%s", number%2, name))
-	if led, err := os.Readlink(path); err == nil && filepath.Base(led) == filepath.Base(to) {
-		to = filepath.Join(saved, fmt.Sprintf("%d-%s", 1-number%2, name))
+	target := filepath.Join(".saves", fmt.Sprintf("%d-%s", number, name))
+	saved, link := filepath.Join(dir, target), filepath.Join(dir, "."+name+".link")
+	if number%2 == 0 {
+		target = saved
 	}
-	if err := errors.Join(os.MkdirAll(saved, 0o755), os.RemoveAll(to), os.WriteFile(to, []byte(text), 0o644)); err != nil {
-		return err
-	}
-	target := to
-	if number%4 < 2 {
-		target = filepath.Join(".saves", filepath.Base(to))
-	}
-	link := filepath.Join(dir, "."+name+".link")
-	if err := os.Symlink(target, link); err != nil {
-		return writeRename(path, text, number)
-	}
-	return os.Rename(link, path)
+	return errors.Join(os.MkdirAll(filepath.Dir(saved), 0o755), os.WriteFile(saved, []byte(text), 0o644),
+		os.Symlink(target, link), os.Rename(link, path))
 }

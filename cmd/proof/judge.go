@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"deepwork/catalog/jsontext"
 )
 
@@ -157,38 +155,8 @@ func (w *world) judgeRecord(s *session, r record) {
 	if r.Goal != in.Goal || r.Job != in.Job || r.Workflow != in.Workflow || in.Parent != "" && orEmpty(r.Parent) != in.Parent {
 		h.fault("a session that is another than was started", "session %s: started by %+v; its file says %s/%s, goal %q, parent %q", r.Session, in, r.Job, r.Workflow, r.Goal, orEmpty(r.Parent))
 	}
-	if save := w.saves.of(in.Job, r.Definition.Source); save == 0 || save < s.save {
+	if save := w.saves.of(r.Definition.Source); save == 0 || save < s.save {
 		h.fault(wrongDefinition, "session %s: its file names save %d of job.yml (%s), and a step was begun with save %d", r.Session, save, r.Definition.Source, s.save)
-	}
-	if w.wrongClocks {
-		return
-	}
-	completed := map[string]time.Time{}
-	for m := range jsontext.Members(r.Progress) {
-		var p progress
-		if json.Unmarshal(m.Value, &p) == nil && p.CompletedAt != nil {
-			completed[m.Name] = *p.CompletedAt
-		}
-	}
-	var before []porcupine.Operation
-	last := s.ops // what was cleared since was done again, at other times
-	for i, o := range s.ops {
-		if o.Input.(input).Tool == "go_to_step" {
-			last = s.ops[i+1:]
-		}
-	}
-	for _, o := range last {
-		in := o.Input.(input)
-		if in.Tool != "finished_step" || in.Step == "" || o.Output == lostReply || strings.HasPrefix(o.Output.(string), "!") {
-			continue
-		}
-		for _, b := range before {
-			first, then := b.Input.(input).Step, in.Step
-			if b.Return < o.Call && completed[then].Before(completed[first]) {
-				h.fault("steps out of order", "session %s: %s was finished after %s, and its file has it the other way round (%v, %v):\n%s", r.Session, then, first, completed[then], completed[first], describe(s.ops))
-			}
-		}
-		before = append(before, o)
 	}
 }
 

@@ -27,11 +27,8 @@ type load struct {
 	edit, bench                                         bool
 	out                                                 io.Writer
 
-	deadline time.Time
-	owners   map[int]string // by server, as session files name them
-	begun    atomic.Int64   // sessions
-	crashes, moves, spots,
-	heldUp atomic.Int64
+	deadline                      time.Time
+	begun, crashes, moves, heldUp atomic.Int64 // begun sessions
 
 	took    time.Duration
 	memory  []float64 // of the first server, second by second
@@ -39,7 +36,7 @@ type load struct {
 }
 
 func newLoad(out io.Writer) *load {
-	l := &load{world: newWorld("", "", 0, 0), out: out, owners: map[int]string{}}
+	l := &load{world: newWorld("", "", 0, 0), out: out}
 	l.strict = true
 	return l
 }
@@ -109,23 +106,13 @@ func runLoad(ctx context.Context, args []string, stdout, stderr io.Writer) (err 
 	return l.run(ctx)
 }
 
-const (
-	// idleTimeout is after what time without a call the servers close a connection.
-	idleTimeout = 3 * time.Second
-	// forgottenAfter is when a server has surely let go of what a client that
-	// vanished had: after that, and some time for the work.
-	forgottenAfter = 2 * idleTimeout
-)
-
-// loadConfig is the configuration of the project: room for many connections, and an
-// idle timeout for those whose client has vanished.
-func loadConfig(idle time.Duration) string {
-	return fmt.Sprintf("version: \"1.0\"\ntoolsets: [workflows]\nhttp:\n  idle_timeout: %v\n  max_connections: 120000\n  max_requests: 20000\n", idle)
-}
+// loadConfig is the configuration of the project: room for many connections, which may
+// be idle for as long as a machine stands still.
+const loadConfig = "version: \"1.0\"\ntoolsets: [workflows]\nhttp:\n  idle_timeout: 1h\n  max_connections: 120000\n  max_requests: 20000\n"
 
 // run puts the load on, judges and reports.
 func (l *load) run(ctx context.Context) error {
-	err := errors.Join(layOut(l.root, loadConfig(idleTimeout)), l.writeJobs())
+	err := errors.Join(layOut(l.root, loadConfig), l.writeJobs())
 	if err != nil {
 		return fmt.Errorf("laying out the project: %w", err)
 	}
@@ -238,19 +225,6 @@ func (l *load) another() bool {
 	return l.mostSessions == 0 || n <= int64(l.mostSessions)
 }
 
-// saw checks that each server writes one owner into the files, and each its own.
-func (l *load) saw(server int, id, owner string) (err error) {
-	l.history.with(func() {
-		for n, o := range l.owners {
-			if owner == "" || (n == server) != (o == owner) {
-				err = wrongf("two owners", "session %s was in use on server %d and its file names %q as its owner; server %d is %q", id, server+1, owner, n+1, o)
-			}
-		}
-		l.owners[server] = owner
-	})
-	return err
-}
-
 // number writes a number of the report, on a line that figures reads.
 func (l *load) number(x float64, unit, what string) {
 	fmt.Fprintf(l.out, "%12.2f %-14s %s\n", x, unit, what)
@@ -267,12 +241,11 @@ func (l *load) report(yards []yardstick) {
 	l.number(perSecond, "transitions/s", "")
 	l.number(float64(len(h.sessions)), "sessions", "")
 	l.number(float64(l.checked), "checked", "session files at the end")
-	l.number(float64(l.spots.Load()), "spots", "session files checked on the way")
 	l.number(float64(l.saves.total()), "saves", "of job files")
 	l.number(float64(h.lost), "lost", "replies")
 	l.number(float64(l.crashes.Load()), "crashes", "of clients")
 	l.number(float64(l.moves.Load()), "moves", "between servers")
-	l.number(float64(l.heldUp.Load()), "excused", fmt.Sprintf("calls: the machine stood still, so that a job file was away for more than %v, or a connection idle for more than %v", awayFor, idleTimeout))
+	l.number(float64(l.heldUp.Load()), "excused", fmt.Sprintf("calls: the machine stood still, so that a job file was away for more than %v", awayFor))
 	if then, end, settled := growth(l.memory); settled {
 		l.number(then, "settled-MB", fmt.Sprintf("memory of server 1 after %v", settledAfter))
 		l.number(end, "end-MB", "and at the end")

@@ -232,7 +232,7 @@ func growth(samples []float64) (then, end float64, settled bool) {
 // measureIdle measures the memory of connections that do nothing: on a deepwork server,
 // then on one of the bare SDK.
 func (l *load) measureIdle(ctx context.Context) error {
-	if err := errors.Join(layOut(l.root, loadConfig(time.Hour)), l.startServers(ctx)); err != nil {
+	if err := errors.Join(layOut(l.root, loadConfig), l.startServers(ctx)); err != nil {
 		return err
 	}
 	each, err := l.perConnection(ctx, l.servers[0].process)

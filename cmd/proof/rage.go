@@ -166,7 +166,7 @@ func (s *simulation) end(ctx context.Context) error {
 	a := s.agent(s.clients * 2)
 	for _, id := range s.history.known() {
 		for range 2 { // one may be lost
-			a.perform(ctx, input{Tool: "get_step", Session: id}, true)
+			a.perform(ctx, input{Tool: "get_step", Session: id})
 		}
 	}
 	for _, c := range s.callers {

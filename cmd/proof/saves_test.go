@@ -16,37 +16,29 @@ import (
 // What is saved is a job, and what its texts say of their save is found again.
 func TestTextsTellTheirSave(t *testing.T) {
 	for _, group := range []int{1, 4, 16} {
-		j, faults := job.Parse("/j", job.FileName, []byte(jobText("load_2", group, 15, 17)))
+		j, faults := job.Parse("/j", job.FileName, []byte(jobText("load_2", group, 15)))
 		if j == nil || len(j.Workflows) != 5 || len(j.Workflows[0].Entries) != 3 {
 			t.Fatalf("group of %d: %v", group, faults)
 		}
-		if base, last, ok := parseInfo(j.CommonInfo); base != 15 || last != 17 || !ok {
-			t.Errorf("it is said to be save %d, of %d (%v)", last, base, ok)
+		if j.CommonInfo != infoText(15) || saveIn(j.CommonInfo) != 15 {
+			t.Errorf("the common info is %q", j.CommonInfo)
 		}
 		if got := j.Steps[0].Outputs[0].Description; got != outputText("s0", 15) {
 			t.Errorf("an output is %q", got)
 		}
-		if j.Summary != summaryText("load_2", 15) {
-			t.Errorf("the summary is %q", j.Summary)
-		}
-	}
-	for _, torn := range []string{"", "Written by save 1", "Written by save 1.\nWritten by save 3.\n", "Written by save 1.\nWritten by sa"} {
-		if _, _, ok := parseInfo(torn); ok {
-			t.Errorf("%q is taken for whole", torn)
-		}
 	}
 	whole := instructionsText("load_2", "s0", 7)
-	if n, ok := parseInstructions("load_2", "s0", whole+"\n\nMore."); n != 7 || !ok {
-		t.Errorf("instructions are of save %d (%v)", n, ok)
+	if !isInstructions("load_2", "s0", saveIn(whole), whole+"\n\nMore.") {
+		t.Error("instructions are not found to be whole")
 	}
-	if _, ok := parseInstructions("load_2", "s0", strings.Replace(whole, "end of save 7", "end of save 8", 1)); ok {
+	if isInstructions("load_2", "s0", 7, strings.Replace(whole, "end of save 7", "end of save 8", 1)) {
 		t.Error("instructions of two saves are taken for whole")
 	}
 }
 
 // Half of what an editor writes is no job: else nobody could tell it from a save.
 func TestHalfASaveIsNoJob(t *testing.T) {
-	text := jobText("load_0", 2, 3, 3)
+	text := jobText("load_0", 2, 3)
 	for n := 1; n <= strings.Index(text, infoKey); n += 3 {
 		if j, _ := job.Parse("/j", job.FileName, []byte(text[:n])); j != nil {
 			t.Fatalf("the first %d of %d bytes are a job:\n%s", n, len(text), text[:n])
@@ -57,16 +49,16 @@ func TestHalfASaveIsNoJob(t *testing.T) {
 func TestSavesKnowWhatMayBeServed(t *testing.T) {
 	b := newSaves(1)
 	save := func(rough, ends bool) {
-		b.begin(1, 0, false, rough)
+		b.begin(1, 0, rough)
 		if ends {
 			b.end(1, 0)
 		}
 	}
-	served := func(m mark, n int) error { return b.served(m, 0, n, n) }
+	served := func(m mark, n int) error { return b.served(m, 0, n) }
 	save(false, true)
-	old := b.mark(1, 0)
+	old := b.mark(1)
 	save(false, true)
-	m := b.mark(1, 0)
+	m := b.mark(1)
 	for _, c := range []struct {
 		what   string
 		m      mark
@@ -87,23 +79,20 @@ func TestSavesKnowWhatMayBeServed(t *testing.T) {
 		t.Error("while a save goes on that leaves the file whole, it and the one before may be served")
 	}
 	save(true, false)
-	if served(b.mark(1, 1), 1) != nil {
+	if served(b.mark(1), 1) != nil {
 		t.Error("while the content is away, a server that may not have read the last one serves what it has")
-	}
-	if served(b.mark(1, 0), 2) == nil {
-		t.Error("one that has told of save 3 must not go back")
 	}
 }
 
 func TestSavesFindWhatIsMixed(t *testing.T) {
 	b := newSaves(1)
 	for file := range b.names {
-		b.begin(0, file, false, false)
-		b.begin(0, file, false, false)
+		b.begin(0, file, false)
+		b.begin(0, file, false)
 		b.end(0, file)
 	}
 	info := func() stepInfo {
-		i := stepInfo{Step: "s0", Info: infoText(2, 2), Instructions: instructionsText("load_0", "s0", 2)}
+		i := stepInfo{Step: "s0", Info: infoText(2), Instructions: instructionsText("load_0", "s0", 2)}
 		i.Outputs = append(i.Outputs, struct {
 			Name        string `json:"name"`
 			Description string `json:"description"`
@@ -111,47 +100,24 @@ func TestSavesFindWhatIsMixed(t *testing.T) {
 		i.Outputs = append(i.Outputs, i.Outputs[0])
 		return i
 	}
-	if n, err := b.step(b.mark(0, 0), info()); n != 2 || err != nil {
+	if n, err := b.step(b.mark(0), info()); n != 2 || err != nil {
 		t.Fatalf("save %d, %v", n, err)
 	}
 	for what, change := range map[string]func(*stepInfo){
-		"the info of another save":         func(i *stepInfo) { i.Info = infoText(1, 1) },
-		"an output of another save":        func(i *stepInfo) { i.Outputs[0].Description = outputText("s0", 1) },
-		"old instructions":                 func(i *stepInfo) { i.Instructions = instructionsText("load_0", "s0", 1) },
-		"half of the instructions":         func(i *stepInfo) { i.Instructions = i.Instructions[:100] },
-		"no instructions":                  func(i *stepInfo) { i.Instructions = "" },
-		"another step":                     func(i *stepInfo) { i.Step = "s1" },
-		"an append that was never written": func(i *stepInfo) { i.Info = infoText(1, 2) },
+		"the info of another save":      func(i *stepInfo) { i.Info = infoText(1) },
+		"an output of another save":     func(i *stepInfo) { i.Outputs[0].Description = outputText("s0", 1) },
+		"old instructions":              func(i *stepInfo) { i.Instructions = instructionsText("load_0", "s0", 1) },
+		"half of the instructions":      func(i *stepInfo) { i.Instructions = i.Instructions[:100] },
+		"no instructions":               func(i *stepInfo) { i.Instructions = "" },
+		"another step":                  func(i *stepInfo) { i.Step = "s1" },
+		"half of the info":              func(i *stepInfo) { i.Info = i.Info[:12] },
+		"a save that was never written": func(i *stepInfo) { i.Info = infoText(3); i.Outputs[0].Description = outputText("s0", 3) },
 	} {
 		i := info()
 		change(&i)
-		if _, err := b.step(b.mark(0, 0), i); err == nil {
+		if _, err := b.step(b.mark(0), i); err == nil {
 			t.Errorf("%s was not found", what)
 		}
-	}
-}
-
-// A list tells which save wrote a file, and not what was appended since: it is no
-// proof that what is being appended was served.
-func TestSavesBelieveAListNoMoreThanItSays(t *testing.T) {
-	b := newSaves(1)
-	for range 2 {
-		b.begin(1, 0, false, false)
-		b.end(1, 0)
-	}
-	b.begin(1, 0, true, false) // an append to 2 goes on
-	if err := b.listed(b.mark(1, 0), summaryText("load_1", 2)); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.served(b.mark(1, 0), 0, 2, 2); err != nil {
-		t.Errorf("what is appended need not be there yet: %v", err)
-	}
-	b.end(1, 0)
-	if err := b.listed(b.mark(1, 0), summaryText("load_1", 2)); err != nil {
-		t.Errorf("what was appended to: %v", err)
-	}
-	if b.listed(b.mark(1, 0), summaryText("load_1", 1)) == nil || b.served(b.mark(1, 0), 0, 1, 1) == nil {
-		t.Error("one that is older than what was served")
 	}
 }
 
@@ -180,8 +146,8 @@ func TestEveryWayOfSavingSaves(t *testing.T) {
 				t.Fatalf("%s: %v", w.name, err)
 			}
 			sum := sha256.Sum256(data)
-			if n := l.saves.of("load_0", hex.EncodeToString(sum[:])); n != len(l.saves.files[0][0].saves) {
-				t.Errorf("%s: what stands there is save %d of %d:\n%s", w.name, n, len(l.saves.files[0][0].saves), data)
+			if n := l.saves.of(hex.EncodeToString(sum[:])); n != l.saves.files[0][0].begun {
+				t.Errorf("%s: what stands there is save %d of %d:\n%s", w.name, n, l.saves.files[0][0].begun, data)
 			}
 		}
 	}
@@ -223,9 +189,9 @@ func TestOnlyRoughWaysTakeAFileAway(t *testing.T) {
 func TestAnEditorThatIsHeldUp(t *testing.T) {
 	l := edited(t)
 	slow := func(d time.Duration) way {
-		return way{"slow", true, false, func(path, text string, _ int) error { time.Sleep(d); return writeWhole(path, text, 0) }}
+		return way{"slow", true, func(path, text string, _ int) error { time.Sleep(d); return writeWhole(path, text, 0) }}
 	}
-	before, other := l.saves.mark(0, 0), l.saves.mark(1, 0)
+	before, other := l.saves.mark(0), l.saves.mark(1)
 	if err := l.save(0, 0, slow(0)); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +201,7 @@ func TestAnEditorThatIsHeldUp(t *testing.T) {
 	if err := l.save(0, 0, slow(awayFor+time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
-	if !l.saves.wasAway(before) || l.saves.wasAway(other) || l.saves.wasAway(l.saves.mark(0, 0)) {
+	if !l.saves.wasAway(before) || l.saves.wasAway(other) || l.saves.wasAway(l.saves.mark(0)) {
 		t.Error("the calls of that time are not told from others")
 	}
 }

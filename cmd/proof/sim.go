@@ -56,7 +56,7 @@ type simulation struct {
 func simulate(ctx context.Context, dir string, seed uint64, length time.Duration, clients int) (*simulation, error) {
 	s := &simulation{world: newWorld(filepath.Join(dir, "project"), dir, seed, 1), length: length, clients: clients,
 		image: fault.Image{Dir: filepath.Join(dir, "image")}, random: rand.New(rand.NewPCG(seed, 0)), tasks: map[string]*task{}, stops: map[string]bool{}}
-	s.lose, s.roam, s.wrongClocks = 0.08, true, true
+	s.lose = 0.08
 	err := s.layOut(ctx)
 	if err == nil {
 		err = s.live(ctx)

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"deepwork/actor/wait"
 )
@@ -16,12 +17,10 @@ const (
 	partAborted  = 0.05
 	partBack     = 0.04 // of those, a step is gone back to
 	partRead     = 0.10 // get_step is called
-	partListed   = 0.02 // get_workflows is called
 	partVanished = 0.01 // the client crashes, and takes its work up again
 	partMoved    = 0.05 // the work is taken up on the other server
 	partNamed    = 0.50 // of the calls, those that name their session
 	partRequest  = 0.50 // of the calls of finished_step, those with a request_id
-	partSpot     = 0.02 // of the transitions, those whose file is looked at at once
 )
 
 const (
@@ -36,6 +35,9 @@ type walker struct {
 	*agent
 	load  *load
 	stack []*opened
+	// crashed reports whether the client has crashed since it began the stack: its server
+	// does not know, so that no other gets the sessions.
+	crashed bool
 }
 
 // An opened session is one on a walker's stack.
@@ -43,7 +45,6 @@ type opened struct {
 	id   string
 	job  int
 	goal string
-	open []string // members of the group that are not finished
 }
 
 // A wrong is a reply, or a file, that must not be.
@@ -55,13 +56,16 @@ func wrongf(kind, format string, args ...any) error {
 	return &wrong{kind, fmt.Sprintf(format, args...)}
 }
 
-// errOver ends a walker's work: the time is over.
-var errOver = errors.New("the time is over")
+var (
+	errOver   = errors.New("the time is over") // ends a walker's work
+	errHeldUp = errors.New("the machine has held up an editor in the middle of a save")
+)
 
 // work builds stack after stack until the time is over. What goes wrong is recorded,
 // and the work begun again on a new connection.
 func (a *walker) work(ctx context.Context) {
 	for failed := 0; failed < mostFailures && !a.load.over(ctx); {
+		a.crashed = false
 		err := a.nest(ctx, 0)
 		if err == nil {
 			failed = 0
@@ -71,7 +75,7 @@ func (a *walker) work(ctx context.Context) {
 		if errors.Is(err, errOver) || ctx.Err() != nil {
 			break
 		}
-		kind := "a call that failed"
+		kind := failedCall
 		if w, ok := errors.AsType[*wrong](err); ok {
 			kind = w.kind
 		}
@@ -93,60 +97,53 @@ func (a *walker) work(ctx context.Context) {
 }
 
 // nest works a session, and in the middle of it one that is nested in it.
-func (a *walker) nest(ctx context.Context, level int) (err error) {
+func (a *walker) nest(ctx context.Context, level int) error {
+	if level == a.load.depth {
+		return nil
+	}
 	if !a.load.another() {
 		return errOver
 	}
 	s := &opened{job: a.below(jobCount), goal: fmt.Sprintf("load %s: agent %d, level %d", a.request(), a.number, level)}
-	then := func(part float64, do func(context.Context, *opened) error) {
-		if err == nil && (part == 1 || a.chance(part)) {
-			err = do(ctx, s)
-		}
+	plan := func(ctx context.Context, s *opened) error { return a.finish(ctx, s, "s0") }
+	moves := []func(context.Context, *opened) error{a.start, plan, a.disturb,
+		func(ctx context.Context, _ *opened) error { return a.nest(ctx, level+1) }, a.finishGroup}
+	if a.chance(partBack) {
+		moves = append(moves, func(ctx context.Context, s *opened) error {
+			return a.do(ctx, s, input{Tool: "go_to_step", Step: "s0", Request: a.request()})
+		}, plan, a.finishGroup)
 	}
-	unlessOver := func(context.Context, *opened) error {
+	for _, move := range append(moves, a.end) {
 		if a.load.over(ctx) {
 			return errOver
 		}
-		return nil
+		if err := move(ctx, s); err != nil {
+			return err
+		}
 	}
-	then(1, a.start)
-	then(partListed, a.list)
-	then(1, a.plan)
-	then(1, unlessOver)
-	then(1, a.disturb)
-	if err == nil && level+1 < a.load.depth {
-		err = a.nest(ctx, level+1)
-	}
-	then(1, unlessOver)
-	then(1, a.finishGroup)
-	if err == nil && a.chance(partBack) {
-		err = a.do(ctx, s, input{Tool: "go_to_step", Step: "s0", Request: a.request()}, true)
-		then(1, a.plan)
-		then(1, a.finishGroup)
-	}
-	if err == nil && a.chance(partAborted) {
-		return a.do(ctx, s, input{Tool: "abort_workflow", Text: a.token("enough "), Request: a.request()}, true)
-	}
-	then(1, func(ctx context.Context, s *opened) error { return a.finish(ctx, s, a.entries()[2][0], true) })
-	return err
+	return nil
 }
 
 // entries are those of the workflow that walkers run.
 func (a *walker) entries() [][]string { return workflows[wide(a.group)] }
 
+// workflow is what a reply calls the workflow of a session.
+func (a *walker) workflow(s *opened) string { return jobName(s.job) + "/" + wide(a.group) }
+
 // disturb does now and then what connections do: they crash, they move, and
 // agents lose what they have read.
 func (a *walker) disturb(ctx context.Context, s *opened) error {
 	switch {
-	case !a.stateless && len(a.servers) > 1 && time.Since(a.crashed) > forgottenAfter && a.chance(partMoved):
+	case !a.stateless && len(a.servers) > 1 && !a.crashed && a.chance(partMoved):
 		return a.move(ctx, s)
 	case !a.stateless && a.chance(partVanished):
 		a.load.crashes.Add(1)
+		a.crashed = true
 		p, _ := a.home.current()
 		_ = a.drop(p, true)
-		return a.do(ctx, s, input{Tool: "get_step"}, false)
+		return a.do(ctx, s, input{Tool: "get_step"})
 	case a.chance(partRead):
-		return a.do(ctx, s, input{Tool: "get_step", Bare: a.bare()}, false)
+		return a.do(ctx, s, input{Tool: "get_step", Bare: a.bare()})
 	}
 	return nil
 }
@@ -160,54 +157,47 @@ func (a *walker) start(ctx context.Context, s *opened) error {
 	if n := len(a.stack); n > 0 {
 		in.Parent, in.Bare = a.stack[n-1].id, a.bare()
 	}
-	return a.do(ctx, s, in, true)
+	return a.do(ctx, s, in)
 }
 
-// finishing makes up the call that finishes a step.
-func (a *walker) finishing(step string) input {
-	in := input{Tool: "finished_step", Step: step, Outputs: a.outputs(), Text: a.token("note ")}
+// finish finishes a step.
+func (a *walker) finish(ctx context.Context, s *opened, step string) error {
+	in := input{Tool: "finished_step", Step: step, Outputs: a.outputs(), Text: a.token("note "), Bare: a.bare()}
 	if a.chance(partRequest) {
 		in.Request = a.request()
 	}
-	return in
-}
-
-// finish finishes a step. alone reports that no other call runs.
-func (a *walker) finish(ctx context.Context, s *opened, step string, alone bool) error {
-	in := a.finishing(step)
-	in.Bare = a.bare()
-	return a.do(ctx, s, in, alone)
-}
-
-// plan finishes the first step.
-func (a *walker) plan(ctx context.Context, s *opened) error {
-	s.open = slices.Clone(a.entries()[1])
-	return a.finish(ctx, s, "s0", true)
+	return a.do(ctx, s, in)
 }
 
 // finishGroup finishes the members of the group, all at once.
 func (a *walker) finishGroup(ctx context.Context, s *opened) error {
-	errs := make([]error, len(s.open))
-	var wg sync.WaitGroup
-	for i, step := range s.open {
-		wg.Go(func() { errs[i] = a.finish(ctx, s, step, len(s.open) == 1) })
+	var all errgroup.Group
+	for _, step := range a.entries()[1] {
+		all.Go(func() error { return a.finish(ctx, s, step) })
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return all.Wait()
+}
+
+// end ends a session: it finishes the last step or, now and then, aborts.
+func (a *walker) end(ctx context.Context, s *opened) error {
+	if a.chance(partAborted) {
+		return a.do(ctx, s, input{Tool: "abort_workflow", Text: a.token("enough "), Request: a.request()})
+	}
+	return a.finish(ctx, s, a.entries()[2][0])
 }
 
 // do makes a call about a session, and checks what the model, which has only that
-// session, does not know. alone reports that no other call runs.
-func (a *walker) do(ctx context.Context, s *opened, in input, alone bool) error {
+// session, does not know.
+func (a *walker) do(ctx context.Context, s *opened, in input) error {
 	if in.Tool != "start_workflow" {
 		in.Session = s.id
 	}
-	m := a.saves.mark(s.job, a.home.number)
-	t := a.perform(ctx, in, alone && !in.Bare)
+	m := a.saves.mark(s.job)
+	t := a.perform(ctx, in)
 	if err := a.failure(ctx, in.Tool, t, m); err != nil {
 		return err
 	}
-	return a.check(s, in, t, m, alone)
+	return a.check(s, in, t, m)
 }
 
 // failure is the error of a call that was not carried out.
@@ -218,20 +208,18 @@ func (a *walker) failure(ctx context.Context, tool string, t answer, m mark) err
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case t.kind == heldUp || t.code == "job_not_found" && a.saves.wasAway(m):
+	case t.code == "job_not_found" && a.saves.wasAway(m):
 		return errHeldUp
 	case t.kind == odd && t.code == "":
 		return wrongf("a wrong reply", "%s", text)
-	case t.code == failedCall || t.code == otherReply:
-		return wrongf(t.code, "%s", text)
-	case t.kind == lost && t.code == "":
+	case t.code == failedCall || t.kind == lost && t.code == "":
 		return wrongf(failedCall, "%s", text)
 	}
 	return wrongf("a call that was refused: "+t.code, "%s", text)
 }
 
-// check checks stack, definitions and, now and then, the file after a reply.
-func (a *walker) check(s *opened, in input, t answer, m mark, alone bool) error {
+// check checks stack and definitions after a reply.
+func (a *walker) check(s *opened, in input, t answer, m mark) error {
 	h, r := a.history, &t.reply
 	if in.Tool == "start_workflow" {
 		s.id = r.Begin.Session
@@ -241,13 +229,13 @@ func (a *walker) check(s *opened, in input, t answer, m mark, alone bool) error 
 		a.stack = a.stack[:len(a.stack)-1]
 		resumed, at := "", ""
 		if n := len(a.stack); n > 0 {
-			resumed, at = jobName(a.stack[n-1].job)+"/"+wide(a.group), a.entries()[1][0]
+			resumed, at = a.workflow(a.stack[n-1]), a.entries()[1][0]
 		}
 		if orEmpty(r.Resumed) != resumed || orEmpty(r.ResumedAt) != at {
 			return wrongf("a wrong reply", "session %s: %q is to go on at %q, and %q at %q is told to", s.id, resumed, at, orEmpty(r.Resumed), orEmpty(r.ResumedAt))
 		}
 	}
-	if in.Tool == "get_step" && r.Goal != s.goal || in.Tool == "abort_workflow" && r.AbortedIn != jobName(s.job)+"/"+wide(a.group) {
+	if in.Tool == "get_step" && r.Goal != s.goal || in.Tool == "abort_workflow" && r.AbortedIn != a.workflow(s) {
 		return wrongf("a wrong reply", "session %s: %s", s.id, t.text)
 	}
 	oldest := 0
@@ -267,96 +255,34 @@ func (a *walker) check(s *opened, in input, t answer, m mark, alone bool) error 
 	if in.Tool != "get_step" { // it moved, so that the file has its definition
 		h.with(func() { h.sessions[s.id].save = max(h.sessions[s.id].save, oldest) })
 	}
-	if err := a.sameStack(s, r, alone); err != nil || !alone || !a.chance(partSpot) {
-		return err
-	}
-	return a.spot(s)
+	return a.sameStack(s, r)
 }
 
 // sameStack checks that a reply has the stack that the walker has built.
-func (a *walker) sameStack(s *opened, r *reply, alone bool) error {
-	same := len(r.Stack) == len(a.stack)
-	for i := range min(len(r.Stack), len(a.stack)) {
-		same = same && r.Stack[i].Session == a.stack[i].id && r.Stack[i].Workflow == jobName(a.stack[i].job)+"/"+wide(a.group)
-	}
-	if n := len(r.Stack); same && alone && r.Begin != nil {
-		same = r.Stack[n-1].Step == r.Begin.Step
-	}
-	if same {
-		return nil
-	}
-	var ids []string
+func (a *walker) sameStack(s *opened, r *reply) error {
+	var want, got []string
 	for _, o := range a.stack {
-		ids = append(ids, o.id)
+		want = append(want, o.id+" "+a.workflow(o))
 	}
-	return wrongf("a wrong stack", "agent %d, session %s: the reply's stack is %v, and the sessions are %v", a.number, s.id, r.Stack, ids)
-}
-
-// list lists the jobs, and finds all of ours as they are.
-func (a *walker) list(ctx context.Context, _ *opened) error {
-	var marks [jobCount]mark
-	for job := range marks {
-		marks[job] = a.saves.mark(job, a.home.number)
+	for _, o := range r.Stack {
+		got = append(got, o.Session+" "+o.Workflow)
 	}
-	t, _ := a.try(ctx, "get_workflows", map[string]any{}, true, false)
-	if err := a.failure(ctx, "get_workflows", t, marks[0]); err != nil {
-		return err
-	}
-	var r struct {
-		Jobs []struct{ Name, Summary string }
-	}
-	if !a.reads(t, &r) {
-		return nil
-	}
-	found := 0
-	for _, j := range r.Jobs {
-		if job := jobIndex(j.Name); job >= 0 {
-			found++
-			if err := a.saves.listed(marks[job], j.Summary); err != nil && !a.saves.wasAway(marks[job]) {
-				return wrongf(wrongDefinition, "get_workflows: %v", err)
-			}
-		}
-	}
-	if found != jobCount && !slices.ContainsFunc(marks[:], a.saves.wasAway) {
-		return wrongf(wrongDefinition, "get_workflows: it lists %d of the %d jobs: %.2000s", found, jobCount, t.text)
+	if !slices.Equal(want, got) || r.Begin != nil && r.Stack[len(got)-1].Step != r.Begin.Step {
+		return wrongf("a wrong stack", "agent %d, session %s: the reply's stack is %v, and the sessions are %v", a.number, s.id, r.Stack, want)
 	}
 	return nil
 }
 
-// spot looks at the file of a session whose last transition was just acknowledged: it
-// must be on disk by then, and the file of one that goes on must name its server.
-func (a *walker) spot(s *opened) error {
-	h := a.history
-	call := h.now()
-	r, err := readRecord(a.root, s.id)
-	if err != nil {
-		return wrongf("a file that cannot be read", "session %s, just after it moved: %v", s.id, err)
-	}
-	a.load.spots.Add(1)
-	h.add(a.number, s.id, input{Tool: "file"}, call, r.state(), h.now())
-	if r.Status != "active" {
-		return nil // one that has ended needs no owner
-	}
-	return a.load.saw(a.home.number, s.id, r.Owner)
-}
-
-// move closes the connection and takes the work up on the other server: there at
-// once in half of the cases; else a connection to each wants the session, and
-// exactly one gets it. Then the other server must refuse it.
+// move closes the connection and takes the work up on the other server.
 func (a *walker) move(ctx context.Context, s *opened) error {
-	here := a.home
-	there := a.servers[(here.number+1)%len(a.servers)]
-	p, _ := here.current()
+	p, _ := a.home.current()
 	if err := a.drop(p, false); err != nil {
 		return fmt.Errorf("closing a connection to move: %w", err)
 	}
-	a.home = there
+	a.home = a.servers[(a.home.number+1)%len(a.servers)]
 	a.load.moves.Add(1)
-	if a.group > 1 && a.chance(0.5) {
-		return a.contest(ctx, s, here, there)
-	}
 	for began := time.Now(); ; {
-		err := a.do(ctx, s, input{Tool: "get_step"}, true)
+		err := a.do(ctx, s, input{Tool: "get_step"})
 		if w, ok := errors.AsType[*wrong](err); !ok || w.kind != "a call that was refused: session_owned" {
 			return err
 		}
@@ -367,56 +293,4 @@ func (a *walker) move(ctx context.Context, s *opened) error {
 			return err
 		}
 	}
-}
-
-// contest has two connections, one to each server, finish the same step of the session
-// with different outputs, both again and again until one is told that it has. Who has,
-// goes on with it; the other is refused.
-func (a *walker) contest(ctx context.Context, s *opened, servers ...*server) error {
-	step := s.open[0]
-	sides, answers := make([]*agent, len(servers)), make([]answer, len(servers))
-	won, win := context.WithCancel(ctx)
-	defer win()
-	var wg sync.WaitGroup
-	for i, where := range servers {
-		sides[i] = a.world.agent(a.number)
-		sides[i].home, sides[i].lose = where, 0
-		in := a.finishing(step)
-		in.Session = s.id
-		wg.Go(func() {
-			for began := time.Now(); time.Since(began) < handedWithin; {
-				answers[i] = sides[i].perform(ctx, in, false)
-				if answers[i].kind == given {
-					win()
-				}
-				if answers[i].code != "session_owned" || wait.For(won, askAgain) != nil {
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	winner := -1
-	for i, t := range answers {
-		switch {
-		case t.kind == given && winner >= 0:
-			return wrongf("two owners", "session %s: both servers told that %s is finished, with different outputs", s.id, step)
-		case t.kind == given:
-			winner = i
-		case t.code != "session_owned":
-			return a.failure(ctx, "finished_step", t, a.saves.mark(s.job, 0))
-		}
-	}
-	if winner < 0 {
-		return wrongf("a session that was not handed over", "session %s, %v after its connection was closed", s.id, handedWithin)
-	}
-	a.home, a.conns = sides[winner].home, sides[winner].conns
-	if err := sides[1-winner].leave(); err != nil {
-		return fmt.Errorf("closing a connection: %w", err)
-	}
-	s.open = slices.DeleteFunc(s.open, func(member string) bool { return member == step })
-	if err := a.sameStack(s, &answers[winner].reply, false); err != nil {
-		return err
-	}
-	return a.spot(s)
 }

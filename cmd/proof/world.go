@@ -23,11 +23,9 @@ type world struct {
 	servers []*server
 	calls   sync.RWMutex // held for reading by each call
 
-	lose        float64 // the part of the replies that are lost
-	strict      bool    // only what is lost on purpose may fail; else servers are killed
-	stateless   bool    // clients speak the newest protocol, which has no sessions
-	roam        bool    // clients now and then call another server than their own
-	wrongClocks bool    // those of some servers
+	lose      float64 // the part of the replies that are lost
+	strict    bool    // only what is lost on purpose may fail; else servers are killed, and clients roam
+	stateless bool    // clients speak the newest protocol, which has no sessions
 }
 
 func newWorld(root, dir string, seed uint64, group int) *world {
