@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -192,9 +193,9 @@ func (a *Archive) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (ids
 		if err := w.Remove(ctx, id); err != nil {
 			return old[:i], fmt.Errorf("removing session %s: %w", id, err)
 		}
-		notes, err := filepath.Glob(filepath.Join(TmpDir(a.root), "quality_review_"+id+"_*.md"))
-		for _, path := range notes {
-			err = errors.Join(err, os.Remove(path))
+		notes, err := fs.Glob(os.DirFS(TmpDir(a.root)), "quality_review_"+id+"_*.md")
+		for _, name := range notes {
+			err = errors.Join(err, os.Remove(filepath.Join(TmpDir(a.root), name)))
 		}
 		if err != nil {
 			return old[:i+1], fmt.Errorf("removing the review files of session %s: %w", id, err)

@@ -86,35 +86,24 @@ func (e *Engine) branch(ctx context.Context, name string) (string, func(), error
 	if err != nil {
 		return "", none, err
 	}
-	// The branch this was started from; empty on a detached head.
-	from, _ := e.runGit(ctx, "symbolic-ref", "--quiet", "--short", "HEAD")
-	if mode == config.BranchCreate {
-		if _, err := e.runGit(ctx, "branch", "--no-track", "--", free); err != nil {
-			return "", none, gitFailed(free, err)
-		}
-	} else if _, err := e.runGit(ctx, "checkout", "--quiet", "--no-track", "-b", free); err != nil {
+	made, undone := []string{"branch", "--no-track", "--", free}, [][]string{{"branch", "-D", "--", free}}
+	if mode == config.BranchCheckout {
+		made = []string{"checkout", "--quiet", "--no-track", "-b", free}
+		undone = [][]string{{"checkout", "--quiet", "-"}, undone[0]}
+	}
+	if _, err := e.runGit(ctx, made...); err != nil {
 		return "", none, gitFailed(free, err)
 	}
-	undo := func() {
+	return free, func() {
 		e.git.Lock()
 		defer e.git.Unlock()
-		ctx := context.WithoutCancel(ctx)
-		var err error
-		if mode == config.BranchCheckout {
-			back := []string{"checkout", "--quiet", "--detach"}
-			if from != "" {
-				back = []string{"checkout", "--quiet", from}
+		for _, args := range undone {
+			if _, err := e.runGit(context.WithoutCancel(ctx), args...); err != nil {
+				e.Logger.Warn("a branch was made for a session that was not, and stays", "branch", free, "error", err)
+				return
 			}
-			_, err = e.runGit(ctx, back...)
 		}
-		if err == nil {
-			_, err = e.runGit(ctx, "branch", "-D", "--", free)
-		}
-		if err != nil {
-			e.Logger.Warn("a branch was made for a session that was not, and stays", "branch", free, "error", err)
-		}
-	}
-	return free, undo, nil
+	}, nil
 }
 
 func gitFailed(branch string, err error) error {

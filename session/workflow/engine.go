@@ -74,8 +74,8 @@ type Engine struct {
 	sessions   *actor.Registry[string, message]
 	git        sync.Mutex // branches are made one at a time
 	jobs       atomic.Pointer[encodedJobs]
-	conns      atomic.Int64 // numbers the stacks' names
-	cache      recordCache
+	conns      atomic.Int64    // numbers the stacks' names
+	read       sync.Map        // records that are not resumable: session id -> readRecord
 	ctx        context.Context // of what runs beside the actors; ends with Close
 	cancel     context.CancelFunc
 	beside     sync.WaitGroup

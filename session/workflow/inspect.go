@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -30,7 +31,7 @@ func Inspect(ctx context.Context, root string, logger *slog.Logger) (session.Rep
 		return session.Report{}, err
 	}
 	defer read.Close() // of what changes nothing: it cannot fail
-	i := &inspection{records: read, definitions: map[string]*keptDefinition{}, sessions: map[string]*seen{}, started: map[requestKey]string{}}
+	i := &inspection{records: read, definitions: map[string]keptDefinition{}, sessions: map[string]*machine.State{}, started: map[requestKey]string{}}
 	if err := i.run(ctx); err != nil {
 		return session.Report{}, fmt.Errorf("inspecting the sessions: %w", err)
 	}
@@ -41,18 +42,10 @@ func Inspect(ctx context.Context, root string, logger *slog.Logger) (session.Rep
 type inspection struct {
 	records     *fileRecords
 	report      session.Report
-	definitions map[string]*keptDefinition
-	sessions    map[string]*seen
-	backwards   []string              // records whose times run backwards
-	started     map[requestKey]string // the session that a start_workflow began
-}
-
-// What is remembered of a session, for what others say of it.
-type seen struct {
-	parent, identity string
-	status           machine.SessionStatus
-	startedAt        time.Time
-	unknown          bool // its record cannot be read
+	definitions map[string]keptDefinition
+	sessions    map[string]*machine.State // by id; of each what others refer to, or nil for one that cannot be read
+	backwards   []string                  // records whose times run backwards
+	started     map[requestKey]string     // the session that a start_workflow began
 }
 
 // A keptDefinition is a definition that was read, or why it was not.
@@ -85,7 +78,7 @@ func (i *inspection) run(ctx context.Context) error {
 	}
 	active := 0
 	for _, s := range i.sessions {
-		if s.status == machine.Active {
+		if s != nil && s.Status == machine.Active {
 			active++
 		}
 	}
@@ -102,11 +95,11 @@ func (i *inspection) session(id string) *machine.State {
 	case session.CodeOf(err) == "unknown_session":
 		return nil // removed while we looked
 	case session.CodeOf(err) == "session_too_new":
-		i.sessions[id] = &seen{unknown: true}
+		i.sessions[id] = nil
 		i.report.Note(path, "it was written by a newer deepwork, and was not looked at", "check it with that version")
 		return nil
 	case err != nil:
-		i.sessions[id] = &seen{unknown: true}
+		i.sessions[id] = nil
 		why := err
 		if d, ok := errors.AsType[*store.DamagedError](err); ok {
 			why = errors.New(d.Reason)
@@ -117,10 +110,7 @@ func (i *inspection) session(id string) *machine.State {
 			"restore the file from a backup, or leave it: the first call that names it has it set aside, and the workflow can be started anew")
 		return nil
 	}
-	i.sessions[id] = &seen{status: s.Status, identity: s.Identity, startedAt: s.StartedAt}
-	if s.ParentSessionID != nil {
-		i.sessions[id].parent = *s.ParentSessionID
-	}
+	i.sessions[id] = &machine.State{Status: s.Status, Identity: s.Identity, StartedAt: s.StartedAt, ParentSessionID: s.ParentSessionID}
 	for _, what := range i.faults(s) {
 		i.report.Fault(path, fmt.Sprintf("session %s: %s", id, what),
 			fmt.Sprintf("look at it with `deepwork sessions show %s`; if it cannot go on, end it with `deepwork sessions abort %s` and start the workflow anew", id, id))
@@ -133,7 +123,7 @@ func (i *inspection) session(id string) *machine.State {
 			continue
 		}
 		k := requestKey{s.Identity, r.Tool, *r.RequestID}
-		if other, twice := i.started[k]; twice && i.near(id, other) {
+		if other, twice := i.started[k]; twice && s.StartedAt.Sub(i.sessions[other].StartedAt).Abs() < requestHorizon {
 			i.report.Fault(path, fmt.Sprintf("session %s and session %s were begun by one call, that with request_id %q", max(id, other), min(id, other), k.id),
 				"abort the one that nobody works on")
 		}
@@ -145,83 +135,71 @@ func (i *inspection) session(id string) *machine.State {
 // requestHorizon is how long a request_id counts as the name of one call.
 const requestHorizon = 24 * time.Hour
 
-// near reports whether two sessions began so close to each other that a request_id
-// of both was for one call.
-func (i *inspection) near(a, b string) bool {
-	return i.sessions[a].startedAt.Sub(i.sessions[b].startedAt).Abs() < requestHorizon
-}
-
 // faults returns what is wrong with a session that can be read.
 func (i *inspection) faults(s *machine.State) []string {
 	faults := s.Faults()
 	if s.Owner != "" && !presence.IsID(s.Owner) {
 		faults = append(faults, fmt.Sprintf("its owner %.60q is the id of no server", s.Owner))
 	}
-	switch k := i.definition(s); {
-	case s.Definition.Hash == "" && s.Status == machine.Active:
-		return append(faults, "it names no definition")
-	case s.Definition.Hash == "":
-		return faults // its job was edited before its last step: that one was not kept
-	case k.err != nil:
-		return append(faults, fmt.Sprintf("its definition %s cannot be used: %v", s.Definition.Hash, k.err))
-	default:
-		return append(faults, s.FaultsWith(k.def)...)
+	if s.Definition.Hash == "" {
+		if s.Status == machine.Active { // else its job was edited before its last step: that one was not kept
+			faults = append(faults, "it names no definition")
+		}
+		return faults
 	}
+	k := i.definition(s.Definition)
+	if k.err != nil {
+		return append(faults, fmt.Sprintf("its definition %s cannot be used: %v", s.Definition.Hash, k.err))
+	}
+	return append(faults, s.FaultsWith(k.def)...)
 }
 
-// definition reads the definition of a session; of each only once.
-func (i *inspection) definition(s *machine.State) *keptDefinition {
-	hash := s.Definition.Hash
-	if hash == "" {
-		return &keptDefinition{}
-	}
-	// What was kept under one hash by two job folders differs in nothing but the reference.
-	if k := i.definitions[hash]; k != nil {
+// definition reads the definition of a session; each is read only once.
+func (i *inspection) definition(ref machine.DefinitionRef) keptDefinition {
+	k, known := i.definitions[ref.Hash]
+	if known { // what was kept under one hash by two job folders differs in nothing but the reference
 		return k
 	}
-	k := &keptDefinition{}
-	i.definitions[hash] = k
-	data, err := i.records.Definition(hash)
-	switch {
+	data, err := i.records.Definition(ref.Hash)
+	switch d, damaged := errors.AsType[*store.DamagedError](err); {
 	case errors.Is(err, store.ErrNotFound):
 		k.err = errors.New("it is not there")
+	case damaged:
+		k.err = errors.New(d.Reason)
 	case err != nil:
 		k.err = err
-		if d, ok := errors.AsType[*store.DamagedError](err); ok {
-			k.err = errors.New(d.Reason)
-		}
-	case machine.Digest(string(data)) != hash:
+	case machine.Digest(string(data)) != ref.Hash:
 		k.err = errors.New("its content has another hash than its name")
 	default:
-		k.def, k.err = machine.DecodeBundle(s.Definition, data)
+		k.def, k.err = machine.DecodeBundle(ref, data)
 	}
+	i.definitions[ref.Hash] = k
 	return k
 }
 
-// parents looks at how sessions are nested.
+// parents checks how sessions are nested. A parent that was pruned, or is reported
+// already because it cannot be read, is skipped.
 func (i *inspection) parents() {
+	up := func(s *machine.State) (id string, parent *machine.State) {
+		if s == nil || s.ParentSessionID == nil {
+			return "", nil
+		}
+		return *s.ParentSessionID, i.sessions[*s.ParentSessionID]
+	}
 	for id, s := range i.sessions {
 		path := i.records.RecordPath(id)
-		up := i.sessions[s.parent]
-		switch {
-		case s.parent == "" || up == nil || up.unknown:
-			continue // none; or it was pruned, or is reported already
-		case up.identity != s.identity:
-			i.report.Fault(path, fmt.Sprintf("session %s of %q is nested in session %s of %q", id, s.identity, s.parent, up.identity),
+		at, parent := up(s)
+		if parent != nil && parent.Identity != s.Identity {
+			i.report.Fault(path, fmt.Sprintf("session %s of %q is nested in session %s of %q", id, s.Identity, at, parent.Identity),
 				"abort it and start the workflow anew")
 		}
 		on := []string{id}
-		for at := s.parent; i.sessions[at] != nil; at = i.sessions[at].parent {
-			if at == id {
-				if id == slices.Min(on) { // reported once, and not for each of the circle
-					i.report.Fault(path, "sessions are nested in a circle: "+strings.Join(append(on, id), " in "), "abort one of them")
-				}
-				break
-			}
-			if slices.Contains(on, at) {
-				break // it leads into a circle that it is not part of
-			}
+		for parent != nil && !slices.Contains(on, at) {
 			on = append(on, at)
+			at, parent = up(parent)
+		}
+		if parent != nil && at == id && id == slices.Min(on) { // reported once, and not for each of the circle
+			i.report.Fault(path, "sessions are nested in a circle: "+strings.Join(append(on, id), " in "), "abort one of them")
 		}
 	}
 }
@@ -260,34 +238,23 @@ func (i *inspection) files(ctx context.Context) error {
 // reviews looks for the instructions of self-reviews that are of no use any more.
 func (i *inspection) reviews() error {
 	dir := TmpDir(i.records.root)
-	drafts, err := filepath.Glob(filepath.Join(escapeGlob(dir), ".review-*"))
-	if err != nil {
+	drafts, err := fs.Glob(os.DirFS(dir), ".review-*")
+	notes, err2 := fs.Glob(os.DirFS(dir), "quality_review_????????_*.md")
+	if err = errors.Join(err, err2); err != nil {
 		return err
 	}
-	drafts = slices.DeleteFunc(drafts, func(path string) bool {
-		fi, err := os.Lstat(path)
+	drafts = slices.DeleteFunc(drafts, func(name string) bool {
+		fi, err := os.Lstat(filepath.Join(dir, name))
 		return err != nil || time.Since(fi.ModTime()) < time.Minute
 	})
-	notes, err := filepath.Glob(filepath.Join(escapeGlob(dir), "quality_review_????????_*.md"))
-	if err != nil {
-		return err
-	}
-	for _, path := range notes {
-		id := strings.TrimPrefix(filepath.Base(path), "quality_review_")[:8]
-		if machine.IsSessionID(id) && i.sessions[id] == nil {
-			drafts = append(drafts, path)
+	for _, name := range notes {
+		id := strings.TrimPrefix(name, "quality_review_")[:8]
+		if _, known := i.sessions[id]; machine.IsSessionID(id) && !known {
+			drafts = append(drafts, name)
 		}
 	}
 	if n := len(drafts); n > 0 {
-		i.report.Note(drafts[0], machine.Count(n, "file")+" with review instructions that no session needs", "delete them at will")
+		i.report.Note(filepath.Join(dir, drafts[0]), machine.Count(n, "file")+" with review instructions that no session needs", "delete them at will")
 	}
 	return nil
-}
-
-// escapeGlob makes a path a pattern that matches it alone.
-func escapeGlob(path string) string {
-	if os.PathSeparator == '\\' {
-		return strings.ReplaceAll(path, "[", "[[]") // a backslash escapes nothing here
-	}
-	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }

@@ -5,20 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"deepwork/catalog"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow/machine"
 )
-
-// encodedJobs is what get_workflows says about a snapshot, encoded once.
-type encodedJobs struct {
-	snapshot     *catalog.Snapshot
-	jobs, errors json.RawMessage
-	notice       *string // what is left out of them
-}
 
 // GetWorkflows lists the jobs as they are now, an edit made before the call
 // included (seed 000, 001.2).
@@ -31,14 +23,24 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error
 	if err != nil {
 		return nil, fmt.Errorf("looking at the job folders: %w", err)
 	}
-	enc := c.engine.jobs.Load()
-	if enc == nil || enc.snapshot != snap {
-		if enc, err = encodeJobs(snap); err != nil {
+	last := c.engine.jobs.Load()
+	if last == nil || last.snapshot != snap {
+		r, err := encodeJobs(snap)
+		if err != nil {
 			return nil, err
 		}
-		c.engine.jobs.Store(enc)
+		last = &encodedJobs{snap, r}
+		c.engine.jobs.Store(last)
 	}
-	return &machine.WorkflowsReply{Jobs: enc.jobs, Errors: enc.errors, Notice: enc.notice, Stack: c.onlyStack(ctx)}, nil
+	r := last.reply
+	r.Stack = c.onlyStack(ctx)
+	return &r, nil
+}
+
+// encodedJobs is what get_workflows says about a snapshot, encoded once.
+type encodedJobs struct {
+	snapshot *catalog.Snapshot
+	reply    machine.WorkflowsReply // without the stack
 }
 
 // The bounds of a reply of get_workflows. What is over them is left out, and the notice says so:
@@ -49,40 +51,35 @@ const (
 	faultBytes      = 16 << 10
 )
 
-func encodeJobs(snap *catalog.Snapshot) (*encodedJobs, error) {
-	out := &encodedJobs{snapshot: snap}
+func encodeJobs(snap *catalog.Snapshot) (r machine.WorkflowsReply, err error) {
 	var notices []string
-	jobs, whole, err := encodeList(snap.Jobs, jobsBytes, func(j *job.Job) any { return jobInfo(j, j.Description) })
+	whole, cut := 0, false
+	r.Jobs, whole, err = encodeList(snap.Jobs, jobsBytes, func(j *job.Job) any { return jobInfo(j, j.Description) })
 	if err == nil && whole < len(snap.Jobs) {
 		// Names and summaries are enough to choose from.
-		jobs, whole, err = encodeList(snap.Jobs, jobsBytes, func(j *job.Job) any { return jobInfo(j, nil) })
+		r.Jobs, whole, err = encodeList(snap.Jobs, jobsBytes, func(j *job.Job) any { return jobInfo(j, nil) })
 		notices = append(notices, "The descriptions of the jobs are left out, since the reply would be too large: they stand in each job.yml.")
 		if whole < len(snap.Jobs) {
 			notices = append(notices, fmt.Sprintf("Only the first %d of %d jobs are listed; `deepwork jobs` lists all, and start_workflow takes each of them.", whole, len(snap.Jobs)))
 		}
 	}
 	if err != nil {
-		return nil, err
+		return r, err
 	}
-	cut := false
-	faults, told, err := encodeList(snap.Errors, loadErrorsBytes, func(e catalog.LoadError) any {
+	r.Errors, whole, err = encodeList(snap.Errors, loadErrorsBytes, func(e catalog.LoadError) any {
 		text := e.Diagnostics.Error()
-		if short := clipBytes(text, faultBytes); short != text {
-			cut, text = true, short+"\n…"
+		if len(text) > faultBytes {
+			cut, text = true, strings.ToValidUTF8(text[:faultBytes], "")+"\n…"
 		}
 		return machine.JobLoadError{JobName: e.JobName, JobDir: e.JobDir, Error: text}
 	})
-	if err != nil {
-		return nil, err
-	}
-	if cut || told < len(snap.Errors) {
+	if cut || whole < len(snap.Errors) {
 		notices = append(notices, fmt.Sprintf("There are more faults than are listed, in %d jobs: `deepwork validate` prints all.", len(snap.Errors)))
 	}
-	out.jobs, out.errors = jobs, faults
 	if len(notices) > 0 {
-		out.notice = new(strings.Join(notices, " "))
+		r.Notice = new(strings.Join(notices, " "))
 	}
-	return out, nil
+	return r, err
 }
 
 func jobInfo(j *job.Job, description *string) machine.JobInfo {
@@ -111,15 +108,4 @@ func encodeList[T any](all []T, most int, encode func(T) any) (json.RawMessage, 
 		out = append(out, data...)
 	}
 	return append(out, ']'), len(all), nil
-}
-
-// clipBytes cuts a text to most bytes, between two characters.
-func clipBytes(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:most]
 }

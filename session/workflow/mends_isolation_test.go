@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"deepwork/session"
-	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -197,20 +195,5 @@ func TestTheSessionsOfOthersAreReadOnce(t *testing.T) {
 	id := p.start(srv.Connect("alice"), "alpha", "main").BeginStep.SessionID
 	if r, err := c.Step(ctx, StepArgs{}); err != nil || r.BeginStep.SessionID != id {
 		t.Errorf("alice's own: %s, %v", toJSON(t, r), err)
-	}
-}
-
-func TestTheRecordCacheIsBounded(t *testing.T) {
-	var l recordCache
-	at := time.Unix(1, 0)
-	for i := range maxCached + 10 {
-		l.add(store.Info{ID: fmt.Sprintf("%08x", i), ModTime: at}, &machine.State{Status: machine.Active, Identity: "bob"})
-	}
-	last := store.Info{ID: fmt.Sprintf("%08x", maxCached+9), ModTime: at}
-	if len(l.m) > maxCached || !l.skip(last, "alice") || l.skip(last, "bob") {
-		t.Errorf("%d are remembered", len(l.m))
-	}
-	if last.ModTime = at.Add(1); l.skip(last, "alice") {
-		t.Error("a file that is another by now was skipped")
 	}
 }

@@ -110,18 +110,18 @@ func TestGetWorkflowsIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		var jobs []machine.JobInfo
-		if err := json.Unmarshal(enc.jobs, &jobs); err != nil {
+		if err := json.Unmarshal(enc.Jobs, &jobs); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if len(enc.jobs) > jobsBytes || len(jobs) != c.listed && c.listed >= 0 || len(jobs) < 1000 {
-			t.Errorf("%s: %d jobs in %d bytes", name, len(jobs), len(enc.jobs))
+		if len(enc.Jobs) > jobsBytes || len(jobs) != c.listed && c.listed >= 0 || len(jobs) < 1000 {
+			t.Errorf("%s: %d jobs in %d bytes", name, len(jobs), len(enc.Jobs))
 		}
-		if whole := c.words == nil; whole != (enc.notice == nil) {
-			t.Errorf("%s: the notice is %v", name, enc.notice)
+		if whole := c.words == nil; whole != (enc.Notice == nil) {
+			t.Errorf("%s: the notice is %v", name, enc.Notice)
 		}
 		for _, word := range c.words {
-			if !strings.Contains(*enc.notice, word) {
-				t.Errorf("%s: the notice does not say %q: %s", name, word, *enc.notice)
+			if !strings.Contains(*enc.Notice, word) {
+				t.Errorf("%s: the notice does not say %q: %s", name, word, *enc.Notice)
 			}
 		}
 		for i, j := range jobs {
@@ -146,18 +146,18 @@ func TestTheFaultsOfGetWorkflowsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	var faults []machine.JobLoadError
-	if err := json.Unmarshal(enc.errors, &faults); err != nil {
+	if err := json.Unmarshal(enc.Errors, &faults); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(faults); n < 50 || n == 500 || len(enc.errors) > loadErrorsBytes || !strings.HasPrefix(faults[n-1].Error, "job.yml:1:1: é") || strings.Contains(faults[n-1].Error, "\ufffd") {
-		t.Errorf("%d faults in %d bytes", n, len(enc.errors))
+	if n := len(faults); n < 50 || n == 500 || len(enc.Errors) > loadErrorsBytes || !strings.HasPrefix(faults[n-1].Error, "job.yml:1:1: é") || strings.Contains(faults[n-1].Error, "\ufffd") {
+		t.Errorf("%d faults in %d bytes", n, len(enc.Errors))
 	}
-	if enc.notice == nil || !strings.Contains(*enc.notice, "in 500 jobs: `deepwork validate` prints all") {
-		t.Errorf("the notice is %v", enc.notice)
+	if enc.Notice == nil || !strings.Contains(*enc.Notice, "in 500 jobs: `deepwork validate` prints all") {
+		t.Errorf("the notice is %v", enc.Notice)
 	}
 	snap.Errors = snap.Errors[:1]
 	snap.Errors[0].Diagnostics = fault(200)
-	if enc, err = encodeJobs(snap); err != nil || enc.notice != nil || string(enc.jobs) != "[]" {
-		t.Errorf("%v, %s", err, enc.jobs)
+	if enc, err = encodeJobs(snap); err != nil || enc.Notice != nil || string(enc.Jobs) != "[]" {
+		t.Errorf("%v, %s", err, enc.Jobs)
 	}
 }

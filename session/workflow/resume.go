@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
@@ -132,6 +133,19 @@ func listSessions(b *strings.Builder, found []*machine.State, more bool, remark 
 	return ids
 }
 
+// A readRecord is whose a record is that was read, and whether it has ended. Neither
+// ever changes: a search for the active ones of one identity need not read it again.
+type readRecord struct {
+	at       time.Time // its file's time, for an id that is used again
+	identity string
+	over     bool
+}
+
+// skip reports whether the record is no active one of this identity.
+func (r readRecord) skip(info store.Info, identity string) bool {
+	return r.at.Equal(info.ModTime) && (r.over || r.identity != identity)
+}
+
 // resumable finds the newest active sessions of an identity that no other
 // living server owns, this server's own included; at most so many, and more
 // reports that there are others, or may be.
@@ -148,7 +162,7 @@ func (e *Engine) resumable(ctx context.Context, identity string, most int) (foun
 	alive := aliveOnce(e.records)
 	tried := 0
 	for _, info := range infos {
-		if e.cache.skip(info, identity) {
+		if r, _ := e.read.Load(info.ID); r != nil && r.(readRecord).skip(info, identity) {
 			continue
 		}
 		if h := e.handles.Get(info.ID); h != nil && h.View().Identity != identity {
@@ -163,7 +177,7 @@ func (e *Engine) resumable(ctx context.Context, identity string, most int) (foun
 			continue
 		}
 		if s.Status != machine.Active || s.Identity != identity {
-			e.cache.add(info, s)
+			e.read.Store(info.ID, readRecord{info.ModTime, s.Identity, s.Status != machine.Active})
 			continue
 		}
 		if s.Owner != e.records.Server() && alive(s.Owner) {

@@ -176,8 +176,8 @@ func (s *State) CollectAttempt(stepID string, at time.Time) *State {
 
 // withOwnNewest returns a copy whose newest attempt is a copy, too.
 func (p *StepProgress) withOwnNewest() *StepProgress {
-	n, a := p.clone(), *p.Newest()
-	n.Attempts = append(slices.Clone(p.Attempts[:len(p.Attempts)-1]), &a)
+	n := p.clone()
+	n.Attempts = append(slices.Clone(p.Attempts[:len(p.Attempts)-1]), new(*p.Newest()))
 	return n
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"deepwork/catalog/jsontext"
 )
@@ -19,9 +18,7 @@ func (s *State) Encode() ([]byte, error) {
 	frame, err := indented(bare, "")
 	size := len(frame) + 8192
 	for _, p := range s.StepProgress {
-		if b := p.Value.encoded.Load(); b != nil {
-			size += len(*b) + 16
-		}
+		size += len(p.Value.encoded) + 16
 	}
 	e := encoder{buf: make([]byte, 0, size), frame: frame, err: err}
 	e.list("step_progress", "{}", len(s.StepProgress), func(i int) {
@@ -71,22 +68,14 @@ func (e *encoder) list(key, brackets string, n int, element func(i int)) {
 }
 
 // cached appends the indented JSON of an immutable element, with the key it has, if any.
-func (e *encoder) cached(cache *atomic.Pointer[[]byte], key string, v any) {
-	b := cache.Load()
-	if b == nil && e.err == nil {
-		var text []byte
-		if text, e.err = indented(v, "    "); e.err != nil {
-			return
+func (e *encoder) cached(cache *[]byte, key string, v any) {
+	if *cache == nil && e.err == nil {
+		*cache, e.err = indented(v, "    ")
+		if key != "" && e.err == nil {
+			*cache = slices.Concat(jsontext.Quote(key), []byte(": "), *cache)
 		}
-		if key != "" {
-			text = slices.Concat(jsontext.Quote(key), []byte(": "), text)
-		}
-		b = &text
-		cache.Store(b)
 	}
-	if b != nil {
-		e.buf = append(e.buf, *b...)
-	}
+	e.buf = append(e.buf, *cache...)
 }
 
 // indented returns the JSON of a value as a part of a file that is indented.

@@ -73,9 +73,8 @@ func (s *State) GoTo(def *Definition, c Call, to int, stepID string, at time.Tim
 			if o.RequestID == nil {
 				continue // its step will be finished again, and must not be taken for a repetition
 			}
-			kept := o.clone()
-			kept.StepID = "" // it is there for its request_id alone
-			o = kept
+			o = new(*o)
+			o.StepID, o.encoded = "", nil // it is there for its request_id alone
 		}
 		n.Replies = append(n.Replies, o)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"deepwork/session"
@@ -27,7 +26,8 @@ const (
 
 // A State is everything a session is, and what its file holds (seed 002,
 // "Session and State Model"). A State is never changed once it was made: a
-// transition makes the next one, which shares what stayed the same.
+// transition makes the next one, which shares what stayed the same. One goroutine at a
+// time may encode states that share parts.
 type State struct {
 	FormatVersion     int                       `json:"format_version"`
 	SessionID         string                    `json:"session_id"`
@@ -72,7 +72,7 @@ type StepProgress struct {
 	Overrides       []Override `json:"overrides"`
 	Attempts        []*Attempt `json:"attempts"` // of external reviews
 
-	encoded atomic.Pointer[[]byte] // its JSON, made once
+	encoded []byte // its JSON, made by the first State.Encode
 }
 
 // An Override is a quality review that was skipped on the caller's word.
@@ -90,7 +90,7 @@ type Withdrawal struct {
 	To       string                    `json:"to_step"`
 	Progress OrderedMap[*StepProgress] `json:"step_progress"`
 
-	encoded atomic.Pointer[[]byte]
+	encoded []byte
 }
 
 // A StoredReply is the reply to a transition, kept so that the same call gives
@@ -106,7 +106,7 @@ type StoredReply struct {
 	Raw        json.RawMessage `json:"reply"`           // Reply as JSON; made when it is first encoded
 	Refusal    *Refusal        `json:"error,omitempty"` // the answer in place of a reply
 
-	encoded atomic.Pointer[[]byte]
+	encoded []byte
 }
 
 // A Refusal is a *session.Error that is kept.
@@ -164,11 +164,9 @@ func (p *StepProgress) Done() bool { return p != nil && p.CompletedAt != nil }
 
 // clone copies a step's progress without its cached encoding.
 func (p *StepProgress) clone() *StepProgress {
-	return &StepProgress{
-		StepID: p.StepID, StartedAt: p.StartedAt, CompletedAt: p.CompletedAt,
-		Outputs: p.Outputs, Notes: p.Notes, QualityAttempts: p.QualityAttempts,
-		Unreported: p.Unreported, Overrides: p.Overrides, Attempts: p.Attempts,
-	}
+	n := *p
+	n.encoded = nil
+	return &n
 }
 
 // remember adds a reply and forgets those that no retry can ask for any more:
@@ -193,14 +191,6 @@ func (s *State) remember(r *StoredReply, oldestEntry int) {
 	}
 	slices.Reverse(kept)
 	s.Replies = append(kept, r)
-}
-
-// clone copies a stored reply without its cached encoding.
-func (r *StoredReply) clone() *StoredReply {
-	return &StoredReply{
-		Tool: r.Tool, RequestID: r.RequestID, ArgsDigest: r.ArgsDigest,
-		StepID: r.StepID, EntryIndex: r.EntryIndex, Reply: r.Reply, Raw: r.Raw, Refusal: r.Refusal,
-	}
 }
 
 // StoredReply returns the reply to a call with this request_id.
