@@ -115,16 +115,12 @@ func runFigures(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	if ctx.Err() != nil {
 		return fmt.Errorf("the run was cut short: %w", context.Cause(ctx))
 	}
-	text := figureTable(rows, began, time.Since(began))
-	if _, err := io.WriteString(stdout, text); err != nil {
-		return fmt.Errorf("printing the table: %w", err)
-	}
+	text, err := figureTable(rows, began, time.Since(began))
+	fmt.Fprint(stdout, text)
 	if *write {
-		if err := keepTable(filepath.Join(module, figuresFile), text); err != nil {
-			return fmt.Errorf("keeping the table: %w", err)
-		}
+		err = errors.Join(err, keepTable(filepath.Join(module, figuresFile), text))
 	}
-	return verdict(rows)
+	return err
 }
 
 // keepTable replaces the table of a file, from the line that begins with a date.
@@ -259,14 +255,13 @@ func judgeFigure(f figure, n numbers, err error) row {
 		return r
 	}
 	expression, err := n.fill(f.value, func(x float64) string { return "(" + strconv.FormatFloat(x, 'e', -1, 64) + ")" })
+	var result types.TypeAndValue
 	if err == nil {
 		r.compared, err = n.fill(f.against, short)
 	}
-	if err != nil {
-		r.err = err
-		return r
+	if err == nil {
+		result, err = types.Eval(token.NewFileSet(), nil, token.NoPos, expression)
 	}
-	result, err := types.Eval(token.NewFileSet(), nil, token.NoPos, expression)
 	if err != nil {
 		r.err = fmt.Errorf("%s: %w", f.value, err)
 		return r
@@ -289,55 +284,40 @@ func (f *figure) holds(x float64) bool {
 	return true
 }
 
-// verdict is the error of a run in which something could not be measured, or something
-// of which there must be none was found.
-func verdict(rows []row) error {
-	failed, wrong := 0, 0
-	for _, r := range rows {
-		switch {
-		case r.err != nil:
-			failed++
-		case !r.ok && r.limit == 0:
-			wrong++
-		}
-	}
-	if failed+wrong > 0 {
-		return fmt.Errorf("of %d figures %d could not be measured, and %d say that something is wrong", len(rows), failed, wrong)
-	}
-	return nil
-}
-
 // figureTable prints the rows in Markdown, under a line that says when and on what they were
-// measured.
-func figureTable(rows []row, began time.Time, took time.Duration) string {
+// measured. The error says that something could not be measured, or that something was
+// found of which there must be none.
+func figureTable(rows []row, began time.Time, took time.Duration) (table string, err error) {
 	var b strings.Builder
-	count := map[string]int{}
+	held, missed, failed := 0, 0, 0
 	for _, r := range rows {
 		holds := "yes"
 		switch {
 		case r.err != nil:
+			failed++
 			r.measured, r.compared, holds = fmt.Sprintf("FAILED: %.300s", strings.NewReplacer("\n", " ", "|", `\|`).Replace(r.err.Error())), "", "no"
-		case !r.ok:
+			err = fmt.Errorf("%s: %w", r.what, r.err)
+		case r.ok:
+			held++
+		default:
+			missed++
 			holds = "**no**"
+			if r.limit == 0 {
+				err = fmt.Errorf("%s: %s", r.what, r.measured)
+			}
 		}
-		count[holds]++
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | `%s` |\n", r.part, r.what, r.bound, r.measured, r.compared, holds, r.command)
 	}
 	return fmt.Sprintf("%s, in %s; %s, %s/%s, %d CPUs. Of %d figures %d hold, %d miss their bound, %d could not be measured.\n\n"+
 		"| of | figure | bound | measured | compared with | holds | by itself |\n|---|---|---|---|---|---|---|\n%s",
 		began.UTC().Format("2006-01-02 15:04 UTC"), took.Round(time.Second), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(),
-		len(rows), count["yes"], count["**no**"], count["no"], &b)
+		len(rows), held, missed, failed, &b), err
 }
 
 // short prints a number with three significant digits, or all of an integer.
 func short(x float64) string {
-	switch a := math.Abs(x); {
-	case a >= 100 || x == math.Trunc(x):
+	if math.Abs(x) >= 100 || x == math.Trunc(x) {
 		return strconv.FormatFloat(x, 'f', 0, 64)
-	case a >= 10:
-		return strconv.FormatFloat(x, 'f', 1, 64)
-	case a >= 0.01:
-		return strconv.FormatFloat(x, 'f', 2, 64)
 	}
-	return strconv.FormatFloat(x, 'g', 2, 64)
+	return strconv.FormatFloat(x, 'g', 3, 64)
 }
