@@ -151,14 +151,6 @@ func (h *history) known() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(h.sessions)), func(id string) bool { return h.sessions[id].damaged })
 }
 
-// intact reports whether no session's file was damaged.
-func (h *history) intact() (all bool) {
-	h.with(func() {
-		all = !slices.ContainsFunc(slices.Collect(maps.Values(h.sessions)), func(s *session) bool { return s.damaged })
-	})
-	return all
-}
-
 func (h *history) isDamaged(id string) (is bool) {
 	h.with(func() { is = h.sessions[id] != nil && h.sessions[id].damaged })
 	return is

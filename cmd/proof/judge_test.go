@@ -175,7 +175,7 @@ func TestMemoryTellsGrowth(t *testing.T) {
 func TestReport(t *testing.T) {
 	var out bytes.Buffer
 	l := newLoad(&out)
-	l.took, l.checked = time.Minute, 41
+	l.bench, l.took, l.checked = true, time.Minute, 41
 	for s := range 61 {
 		l.memory = append(l.memory, float64(40+s/8))
 	}
@@ -183,7 +183,7 @@ func TestReport(t *testing.T) {
 		l.history.took["finished_step"] = append(l.history.took["finished_step"], time.Duration(1+i/150*29)*time.Millisecond)
 	}
 	l.history.fault("a kind", "an %s", "example")
-	l.report([]yardstick{{2000, 1500}, {4000, 1500}})
+	l.report(yardstick{3000, 1500})
 	n := numbers{}
 	n.read(out.String())
 	for unit, want := range map[string]float64{"checked": 41, "wrong": 1, "echoes/s": 3000, "writes/s": 1500, "settled-MB": 42, "p99/p50": 30, "of-ceiling": 0} {

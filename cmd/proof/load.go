@@ -116,19 +116,11 @@ func (l *load) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("laying out the project: %w", err)
 	}
-	// The yardstick is taken before and after, since a machine that others use is not
-	// the same all the time.
-	var yards []yardstick
-	measure := func() error {
-		if !l.bench || ctx.Err() != nil {
-			return nil
+	var yard yardstick
+	if l.bench {
+		if yard, err = l.measureYard(ctx); err != nil {
+			return err
 		}
-		y, err := l.measureYard(ctx)
-		yards = append(yards, y)
-		return err
-	}
-	if err := measure(); err != nil {
-		return err
 	}
 	if err := l.startServers(ctx); err != nil {
 		return errors.Join(err, l.stopServers())
@@ -137,14 +129,11 @@ func (l *load) run(ctx context.Context) error {
 	if err := l.stopServers(); err != nil {
 		l.history.fault("a server that did not stop as it should", "%v", err)
 	}
-	if err := measure(); err != nil {
-		return err
-	}
 	l.verify(context.WithoutCancel(ctx), "at the end")
 	if l.checked, err = l.judge(l.dir); err != nil {
 		return fmt.Errorf("judging the session files: %w", err)
 	}
-	l.report(yards)
+	l.report(yard)
 	if ctx.Err() != nil {
 		return fmt.Errorf("the load was cut short: %w", context.Cause(ctx))
 	}
@@ -231,7 +220,7 @@ func (l *load) number(x float64, unit, what string) {
 }
 
 // report writes what came of the load.
-func (l *load) report(yards []yardstick) {
+func (l *load) report(yard yardstick) {
 	h := l.history
 	print := func(format string, args ...any) { fmt.Fprintf(l.out, format, args...) }
 	print("%d connections, stacks %d deep, groups of %d, %d servers, seed %d: %.1f s\n\n", l.connections, l.depth, l.group, len(l.servers), l.seed, l.took.Seconds())
@@ -255,14 +244,10 @@ func (l *load) report(yards []yardstick) {
 	if len(all) > 0 {
 		l.number(float64(percentile(all, 99))/float64(percentile(all, 50)), "p99/p50", "of all calls")
 	}
-	for i, y := range yards {
-		if i == 0 {
-			continue
-		}
-		y = yardstick{(y.echoes + yards[0].echoes) / 2, (y.writes + yards[0].writes) / 2}
-		l.number(y.echoes, "echoes/s", "e, of the bare SDK")
-		l.number(y.writes, "writes/s", "w, synced")
-		l.number(perSecond/y.ceiling(), "of-ceiling", "throughput by 1/(1/e + 1/w)")
+	if l.bench {
+		l.number(yard.echoes, "echoes/s", "e, of the bare SDK")
+		l.number(yard.writes, "writes/s", "w, synced")
+		l.number(perSecond*(1/yard.echoes+1/yard.writes), "of-ceiling", "throughput by 1/(1/e + 1/w)")
 	}
 	print("\n%-16s %9s %9s %9s %9s\n", "tool", "calls", "p50 ms", "p99 ms", "max ms")
 	for _, tool := range slices.Sorted(maps.Keys(h.took)) {

@@ -69,11 +69,8 @@ func (w *world) startOwn(ctx context.Context, subcommand ...string) (*process, e
 }
 
 // A yardstick is what a server's throughput is measured by, per second: what the
-// SDK alone can answer, and what the disk alone can take.
+// SDK alone can answer, and what the disk alone can take. A call needs both.
 type yardstick struct{ echoes, writes float64 }
-
-// ceiling is what is left if each call needs both, one after the other.
-func (y yardstick) ceiling() float64 { return 1 / (1/y.echoes + 1/y.writes) }
 
 // measureYard measures both, with as many clients and writers as the load has. What the
 // clients send is what finished_step gets.

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"deepwork/actor/durable"
@@ -63,9 +60,7 @@ func (s *simulation) rage(ctx context.Context) error {
 		case k >= 5 && k < 8:
 			err = s.cutPower()
 		case k == 8:
-			if s.history.intact() {
-				s.verify(context.WithoutCancel(ctx), "beside running servers", underWay...)
-			}
+			s.verify(context.WithoutCancel(ctx), "beside running servers", slices.Concat(underWay, s.damaged())...)
 		case k == 9:
 			if err = s.source.kill(); err == nil {
 				_ = wait.For(ctx, time.Duration(s.random.IntN(50))*time.Millisecond)
@@ -110,8 +105,8 @@ func (s *simulation) startAll(ctx context.Context) error {
 func (s *simulation) cutPower() error {
 	s.cuts.Add(1)
 	var killed []*process
-	for _, where := range s.servers {
-		if p, _ := where.current(); p != nil && p.cmd.Process.Kill() == nil {
+	for _, p := range s.running() {
+		if p.cmd.Process.Kill() == nil {
 			killed = append(killed, p)
 		}
 	}
@@ -153,10 +148,8 @@ const settleTime = 30 * time.Second
 // end stops all servers, looks with a last one at each session, has it see to what others
 // left of executions and of the board, and judges what is on disk.
 func (s *simulation) end(ctx context.Context) error {
-	for _, where := range s.servers {
-		if p, _ := where.current(); p != nil {
-			s.stop(p)
-		}
+	for _, p := range s.running() {
+		s.stop(p)
 	}
 	last := newServer(len(s.servers), false)
 	s.servers = []*server{last}
@@ -199,28 +192,21 @@ func (s *simulation) end(ctx context.Context) error {
 	if _, err := s.judge(s.dir); err != nil {
 		return err
 	}
-	if err := errors.Join(s.clear(), s.judgeExecutions(), s.judgeBoard(ctx)); err != nil {
+	if err := errors.Join(s.judgeExecutions(), s.judgeBoard(ctx)); err != nil {
 		return err
 	}
-	s.verify(ctx, "at the end")
+	s.verify(ctx, "at the end", s.damaged()...)
 	return nil
 }
 
-// clear removes the files that were damaged on purpose.
-func (s *simulation) clear() error {
-	_, damaged, err := sessionsIn(s.root)
-	for id, session := range s.history.sessions {
-		if !session.damaged {
-			continue
-		}
-		if rerr := os.Remove(sessionFile(s.root, id)); !errors.Is(rerr, fs.ErrNotExist) {
-			err = errors.Join(err, rerr)
-		}
-		for _, name := range damaged {
-			if strings.Contains(name, id) {
-				err = errors.Join(err, os.Remove(filepath.Join(filepath.Dir(sessionFile(s.root, id)), name)))
+// damaged are the ids of the sessions whose files were damaged on purpose.
+func (s *simulation) damaged() (ids []string) {
+	s.history.with(func() {
+		for id, session := range s.history.sessions {
+			if session.damaged {
+				ids = append(ids, id)
 			}
 		}
-	}
-	return err
+	})
+	return ids
 }

@@ -61,10 +61,8 @@ func simulate(ctx context.Context, dir string, seed uint64, length time.Duration
 	if err == nil {
 		err = s.live(ctx)
 	}
-	for _, where := range s.servers { // none is left but after an error
-		if p, _ := where.current(); p != nil {
-			err = errors.Join(err, p.kill())
-		}
+	for _, p := range s.running() { // none is left but after an error
+		err = errors.Join(err, p.kill())
 	}
 	if s.source != nil {
 		err = errors.Join(err, s.source.kill())
@@ -78,14 +76,8 @@ func simulate(ctx context.Context, dir string, seed uint64, length time.Duration
 // String says what happened.
 func (s *simulation) String() string {
 	h := s.history
-	damaged := 0
-	for _, session := range h.sessions {
-		if session.damaged {
-			damaged++
-		}
-	}
 	return fmt.Sprintf("seed %d: %d sessions (%d histories too tangled), %d tasks (%d attempts left, %d agents began, %d rescues), %d executions; %d calls (%d lost, %d without effect), %d kills, %d power cuts, %d files damaged",
-		s.seed, len(h.sessions), h.tangled, len(s.tasks), s.attempts, s.agents, s.rescues, s.executions, h.calls, h.lost, h.refused, s.kills, s.cuts.Load(), damaged)
+		s.seed, len(h.sessions), h.tangled, len(s.tasks), s.attempts, s.agents, s.rescues, s.executions, h.calls, h.lost, h.refused, s.kills, s.cuts.Load(), len(s.damaged()))
 }
 
 // faultsIn says what was wrong; "" if nothing was.

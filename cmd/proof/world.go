@@ -77,6 +77,16 @@ func (s *server) wait(ctx context.Context) (*process, error) {
 	}
 }
 
+// running are the processes that run now.
+func (w *world) running() (all []*process) {
+	for _, s := range w.servers {
+		if p, _ := s.current(); p != nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
 // run has a process of deepwork serve the project at a server. That it ends before it can
 // be called is no error.
 func (w *world) run(ctx context.Context, s *server, plan fault.Plan, args ...string) error {
