@@ -69,7 +69,6 @@ func (h *Server) Serve(ctx context.Context) error {
 		err = errors.Join(err, ignoreClosed(h.http.Close()))
 	}
 	serving.Wait()
-	h.sockets.wg.Wait()
 	return err
 }
 
@@ -91,7 +90,7 @@ func (h *Server) drain() {
 // quiet waits until no call and no request is in flight any more, other than streams,
 // and every reply is written. It reports false if ctx ends first.
 func (h *Server) quiet(ctx context.Context) bool {
-	for h.InFlight.Len() > 0 || h.requests.Load() > 0 || h.owed.Load() > 0 {
+	for h.InFlight.Len() > 0 || h.requests.Load() > 0 || h.sse.owed() > 0 {
 		if wait.For(ctx, drainPoll) != nil {
 			return false
 		}

@@ -84,8 +84,7 @@ type Backend struct {
 type Sessions interface {
 	Open(context.Context, *mcp.ServerSession) error
 	Known(id, identity string) bool // reports whether a session is open and the identity's
-	Cut(*mcp.ServerSession)         // cancels the calls of a session whose client is gone
-	CutID(id string)
+	Cut(id string)                  // cancels the calls of a session whose client is gone
 	Len() int
 	Stop()                            // cancels all calls and admits no new session
 	Close(context.Context) (left int) // waits for all sessions to end
@@ -105,7 +104,7 @@ type Server struct {
 	stopping atomic.Bool
 	requests atomic.Int64 // in flight, streams not counted
 	streams  atomic.Int64
-	owed     atomic.Int64 // replies to calls that came over SSE
+	sse      sse
 	refusals refusals
 }
 
@@ -114,7 +113,7 @@ type Stats struct{ Connections, Requests, Streams, Owed int }
 
 // Stats returns what is open now.
 func (h *Server) Stats() Stats {
-	return Stats{h.sockets.len(), int(h.requests.Load()), int(h.streams.Load()), int(h.owed.Load())}
+	return Stats{h.sockets.len(), int(h.requests.Load()), int(h.streams.Load()), h.sse.owed()}
 }
 
 // Listen opens the address and checks that who may call is settled: the error
@@ -168,7 +167,7 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 		b.Logger.Warn("fewer connections are taken than http.max_connections allows: the process may have too few files open; raise its limit (ulimit -n)",
 			"max_connections", limit, "taken", most)
 	}
-	h.sockets = newSockets(listener, certificates == nil, o.WriteTimeout, func() int { return min(b.LastSettings().MaxConnections, most) },
+	h.sockets = newSockets(listener, o.WriteTimeout, func() int { return min(b.LastSettings().MaxConnections, most) },
 		func(reason string) { h.refused.WithLabelValues(reason).Inc() })
 	h.http = &http.Server{
 		Handler:           h.routes(path),
@@ -215,7 +214,8 @@ func bareNet(err error) error {
 
 // routes is the handler of everything there is at the address.
 func (h *Server) routes(path string) http.Handler {
-	endpoint := http.Handler(newSSE(h))
+	h.sse.owner = h
+	endpoint := http.Handler(&h.sse)
 	if path == "/mcp" {
 		endpoint = h.streamable()
 	}
@@ -224,5 +224,5 @@ func (h *Server) routes(path string) http.Handler {
 	mux.HandleFunc("GET /readyz", h.readyz)
 	mux.Handle("GET /metrics", h.guard(h.authenticate(h.metrics())))
 	mux.Handle(path, h.guard(h.authenticate(h.admit(endpoint))))
-	return h.sockets.track(h.timely(mux))
+	return h.timely(h.track(mux))
 }

@@ -4,7 +4,6 @@ import (
 	queues "container/list"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -15,34 +14,30 @@ const (
 	// writeTimeout is how long one write may take before its client is taken for
 	// one that never reads.
 	writeTimeout = 20 * time.Second
-	// lingerFor is how long a client that was refused at the door has to read why.
-	lingerFor = 500 * time.Millisecond
-	// maxLingering is how many of those there may be at once; more are cut off.
-	maxLingering = 64
+	// maxRefused is how many connections beyond the limit may be open at once, so that
+	// their clients can be told why they are refused.
+	maxRefused = 64
 )
 
-// sockets is the listener of the HTTP server. It bounds the connections that are
-// open: at the limit a new one takes the place of the one that has waited longest
-// without a request, first of those that never completed one (half open, or
-// slowly sending its header), then of those kept alive between two. Where every
-// connection is at work, the new one is refused with 503.
+// sockets is the listener of the HTTP server. It bounds the connections that are open:
+// at the limit a new one takes the place of the one that has waited longest without a
+// request, first of those that never completed one (half open, or slowly sending its
+// header), then of those kept alive between two. Where every connection serves a
+// request, that of the new one is refused (Server.track).
 type sockets struct {
 	net.Listener
 	limit   func() int
-	plain   bool // without TLS, so that a refusal can be said
 	refused func(reason string)
 	stall   time.Duration // how long one write may take
 
-	mu        sync.Mutex
-	open      map[*socket]struct{}
-	fresh     queues.List // of *socket: accepted, without a complete request; the oldest in front
-	resting   queues.List // of *socket: between two requests; the longest in front
-	lingering int
-	wg        sync.WaitGroup // those that linger
+	mu      sync.Mutex
+	open    map[*socket]struct{}
+	fresh   queues.List // of *socket: accepted, without a complete request; the oldest in front
+	resting queues.List // of *socket: between two requests; the longest in front
 }
 
-func newSockets(l net.Listener, plain bool, stall time.Duration, limit func() int, refused func(reason string)) *sockets {
-	return &sockets{Listener: l, plain: plain, limit: limit, refused: refused, stall: stall, open: map[*socket]struct{}{}}
+func newSockets(l net.Listener, stall time.Duration, limit func() int, refused func(reason string)) *sockets {
+	return &sockets{Listener: l, limit: limit, refused: refused, stall: stall, open: map[*socket]struct{}{}}
 }
 
 // A socket is a connection that was accepted. Each write has a deadline of its
@@ -53,8 +48,8 @@ type socket struct {
 	once  sync.Once // of Close
 
 	// Under the lock of the owner.
-	queue *queues.List    // fresh or resting; nil: at work
-	place *queues.Element // in it
+	queue   *queues.List    // fresh or resting; nil while it serves a request
+	element *queues.Element // of the queue
 }
 
 // Accept implements net.Listener.
@@ -70,32 +65,37 @@ func (s *sockets) Accept() (net.Conn, error) {
 	}
 }
 
-// admit makes room for a connection, or refuses it (nil).
+// admit makes room for a connection, or closes it and returns nil.
 func (s *sockets) admit(conn net.Conn) *socket {
-	var victim *socket
+	c := &socket{Conn: conn, owner: s}
 	s.mu.Lock()
+	var victim *socket
 	limit := s.limit()
 	if len(s.open) >= limit {
-		if victim = s.longest(); victim == nil {
-			s.mu.Unlock()
-			s.refused(refusedConnections)
-			s.turnAway(conn, limit)
-			return nil
-		}
-		s.forget(victim)
+		victim = s.longest()
 	}
-	c := &socket{Conn: conn, owner: s}
-	s.open[c] = struct{}{}
-	s.enqueue(c, &s.fresh)
+	full := victim == nil && len(s.open) >= limit+maxRefused
+	if !full {
+		if victim != nil {
+			s.forget(victim)
+		}
+		s.open[c] = struct{}{}
+		s.enqueue(c, &s.fresh)
+	}
 	s.mu.Unlock()
-	if victim != nil {
+	switch {
+	case full:
+		s.refused(refusedConnections)
+		conn.Close()
+		return nil
+	case victim != nil:
 		s.refused(refusedEvicted)
 		victim.Conn.Close()
 	}
 	return c
 }
 
-// longest is the connection to give up for another one, or nil.
+// longest returns the connection to close for another one, or nil.
 func (s *sockets) longest() *socket {
 	for _, l := range []*queues.List{&s.fresh, &s.resting} {
 		if front := l.Front(); front != nil {
@@ -120,45 +120,14 @@ func (s *sockets) closeWaiting() {
 	}
 }
 
-// turnAway says why, if there is a way, and closes the connection.
-func (s *sockets) turnAway(conn net.Conn, limit int) {
-	s.mu.Lock()
-	say := s.plain && s.lingering < maxLingering
-	if say {
-		s.lingering++
-	}
-	s.mu.Unlock()
-	if !say {
-		conn.Close()
-		return
-	}
-	s.wg.Go(func() {
-		defer func() {
-			conn.Close()
-			s.mu.Lock()
-			s.lingering--
-			s.mu.Unlock()
-		}()
-		conn.SetDeadline(time.Now().Add(lingerFor))
-		body := fmt.Sprintf("all %d connections are in use: try again later, or raise http.max_connections in .deepwork/config.yml\n", limit)
-		fmt.Fprintf(conn, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-		if half, ok := conn.(interface{ CloseWrite() error }); ok {
-			half.CloseWrite()
-		}
-		// Closing with something unread would reset the connection, and the
-		// client would lose what it was told.
-		io.Copy(io.Discard, io.LimitReader(conn, 1<<20))
-	})
-}
-
 func (s *sockets) enqueue(c *socket, l *queues.List) {
-	c.queue, c.place = l, l.PushBack(c)
+	c.queue, c.element = l, l.PushBack(c)
 }
 
 func (s *sockets) dequeue(c *socket) {
 	if c.queue != nil {
-		c.queue.Remove(c.place)
-		c.queue, c.place = nil, nil
+		c.queue.Remove(c.element)
+		c.queue, c.element = nil, nil
 	}
 }
 
@@ -167,19 +136,21 @@ func (s *sockets) forget(c *socket) {
 	delete(s.open, c)
 }
 
-// len is how many connections are open.
+// len returns how many connections are open.
 func (s *sockets) len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.open)
 }
 
-// busy says that a connection serves a request. It does until it is idle: when the
-// request is handled, part of the response may still have to be written.
-func (s *sockets) busy(c *socket) {
+// busy records that a connection serves a request, and returns how many do. It does
+// until it is idle: when the request is handled, part of the response may still have to
+// be written.
+func (s *sockets) busy(c *socket) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dequeue(c)
+	return len(s.open) - s.fresh.Len() - s.resting.Len()
 }
 
 // follow is the ConnState of the HTTP server.
@@ -225,7 +196,7 @@ func (c *socket) Close() error {
 
 type socketKey struct{}
 
-// socketOf is the socket of a connection of the HTTP server.
+// socketOf returns the socket of a connection of the HTTP server.
 func socketOf(conn net.Conn) (*socket, bool) {
 	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		conn = wrapped.NetConn()
@@ -240,11 +211,18 @@ func withSocket(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, socketKey{}, c)
 }
 
-// track keeps a connection from being given up while it serves a request.
-func (s *sockets) track(next http.Handler) http.Handler {
+// track keeps a connection from being closed for another one while it serves a request,
+// and refuses the request if more than the limit do.
+func (h *Server) track(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, _ := r.Context().Value(socketKey{}).(*socket); c != nil {
-			s.busy(c)
+			if limit := h.sockets.limit(); h.sockets.busy(c) > limit {
+				w.Header().Set("Connection", "close")
+				w.Header().Set("Retry-After", "1")
+				h.refuse(w, r, http.StatusServiceUnavailable, refusedConnections,
+					fmt.Sprintf("all %d connections are in use: try again later, or raise http.max_connections in .deepwork/config.yml", limit))
+				return
+			}
 		}
 		next.ServeHTTP(w, r)
 	})

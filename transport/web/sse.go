@@ -8,26 +8,36 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// sse is the older transport of MCP (seed 001): a GET opens a session and stays
-// open for the server's messages, POSTs bring the client's. The SDK's own handler
-// does not know whose session it is.
+// sse is the older transport of MCP (seed 001): a GET opens a session and stays open for
+// the server's messages, POSTs bring the client's. The SDK's own handler does not know
+// the caller of a session.
 type sse struct {
-	owner *Server
-
-	mu       sync.Mutex
-	sessions map[string]sseSession // by id
+	owner    *Server
+	sessions sync.Map // of *sseSession, by id
 }
 
+// An sseSession is the transport of a session. It counts the calls that are not answered
+// yet: their POSTs are over before they are carried out, and a session that is closed
+// drops the replies that are not written, so a server that stops waits for them.
 type sseSession struct {
-	transport *sseTransport
-	identity  string
+	*mcp.SSEServerTransport
+	id, identity string
+	owed         atomic.Int64 // replies
 }
 
-func newSSE(h *Server) *sse { return &sse{owner: h, sessions: map[string]sseSession{}} }
+// owed returns how many replies all sessions owe.
+func (s *sse) owed() (n int) {
+	for _, session := range s.sessions.Range {
+		n += int(session.(*sseSession).owed.Load())
+	}
+	return n
+}
 
 func (s *sse) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
@@ -49,22 +59,15 @@ func (s *sse) open(w http.ResponseWriter, r *http.Request) {
 	head.Set("Content-Type", "text/event-stream")
 	head.Set("Cache-Control", "no-cache, no-transform")
 	head.Set("X-Accel-Buffering", "no") // a proxy is to pass on each message
-	transport := &sseTransport{SSEServerTransport: &mcp.SSEServerTransport{
+	session := &sseSession{id: id, identity: CallerOf(r.Context()).Identity, SSEServerTransport: &mcp.SSEServerTransport{
 		Endpoint:            "/sse?sessionid=" + url.QueryEscape(id),
 		Response:            w,
 		MaxRequestBodyBytes: -1, // admit has read it, within its limit
-	}, total: &s.owner.owed}
-	defer transport.end()
-	s.mu.Lock()
-	s.sessions[id] = sseSession{transport, CallerOf(r.Context()).Identity}
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		delete(s.sessions, id)
-		s.mu.Unlock()
-	}()
+	}}
+	s.sessions.Store(id, session)
+	defer s.sessions.Delete(id)
 	// The context's values are those of the session's calls, its end is not.
-	ss, err := s.owner.MCP.Connect(r.Context(), transport, nil)
+	ss, err := s.owner.MCP.Connect(r.Context(), session, nil)
 	if err != nil {
 		s.owner.Logger.LogAttrs(r.Context(), slog.LevelDebug, "opening an SSE session", slog.Any("error", err))
 		return // the client does not read
@@ -74,7 +77,7 @@ func (s *sse) open(w http.ResponseWriter, r *http.Request) {
 		return // the server stops
 	}
 	stop := context.AfterFunc(r.Context(), func() {
-		s.owner.Sessions.Cut(ss) // nobody is there to be answered
+		s.owner.Sessions.Cut(id) // nobody is there to be answered
 		ss.Close()
 	})
 	defer stop()
@@ -88,13 +91,45 @@ func (s *sse) post(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Content-Type must be application/json", http.StatusUnsupportedMediaType)
 		return
 	}
-	s.mu.Lock()
-	session, ok := s.sessions[r.URL.Query().Get("sessionid")]
-	s.mu.Unlock()
+	found, _ := s.sessions.Load(r.URL.Query().Get("sessionid"))
+	session, ok := found.(*sseSession)
 	if !ok || session.identity != CallerOf(r.Context()).Identity {
 		s.owner.refuse(w, r, http.StatusNotFound, refusedSession,
 			"this MCP session is not known: it has ended, or was idle for too long. Open a new one with GET /sse; workflow sessions are resumed by their session_id")
 		return
 	}
-	session.transport.ServeHTTP(w, r)
+	session.ServeHTTP(w, r)
+}
+
+// Connect implements mcp.Transport.
+func (s *sseSession) Connect(ctx context.Context) (mcp.Connection, error) {
+	c, err := s.SSEServerTransport.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &sseConnection{c, s}, nil
+}
+
+// An sseConnection is the connection of a session.
+type sseConnection struct {
+	mcp.Connection
+	session *sseSession
+}
+
+func (c *sseConnection) SessionID() string { return c.session.id }
+
+func (c *sseConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
+	msg, err := c.Connection.Read(ctx)
+	if call, ok := msg.(*jsonrpc.Request); ok && call.IsCall() {
+		c.session.owed.Add(1)
+	}
+	return msg, err
+}
+
+func (c *sseConnection) Write(ctx context.Context, msg jsonrpc.Message) error {
+	err := c.Connection.Write(ctx, msg)
+	if _, ok := msg.(*jsonrpc.Response); ok {
+		c.session.owed.Add(-1)
+	}
+	return err
 }

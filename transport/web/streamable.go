@@ -44,7 +44,7 @@ func (h *Server) streamable() http.Handler {
 			}
 			switch r.Method {
 			case http.MethodDelete:
-				h.Sessions.CutID(id) // it is not to wait for a review
+				h.Sessions.Cut(id) // it is not to wait for a review
 			case http.MethodGet:
 				if r.Header.Get("Last-Event-Id") == "" { // else it is refused
 					var release func()
