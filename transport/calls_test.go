@@ -289,7 +289,7 @@ func TestCloseEndsConnections(t *testing.T) {
 	})
 	here, there := mcp.NewInMemoryTransports()
 	ran := make(chan error, 1)
-	go func() { ran <- s.Run(context.Background(), here) }()
+	go func() { ran <- s.mcp.Run(context.Background(), here) }()
 	cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(context.Background(), there, nil)
 	if err != nil {
 		t.Fatal(err)

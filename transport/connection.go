@@ -38,11 +38,11 @@ type connection struct {
 	tool.Caller
 	ctx     context.Context // ends when its calls are to end; carries the cause
 	cancel  context.CancelCauseFunc
-	leaving context.Context // ends when its calls are no longer to wait for runs at sources, or with ctx
+	leaving context.Context // ends when its calls are no longer to wait for executions at sources, or with ctx
 	leave   context.CancelCauseFunc
 
 	// Under the lock of connections.
-	key   any                // *mcp.ServerSession, or sharedKey
+	key   any                // its key in the map
 	ss    *mcp.ServerSession // nil if it is shared by the stateless requests of an identity
 	end   func()             // ends it; blocks
 	calls int                // in flight
@@ -52,12 +52,9 @@ type connection struct {
 	over  bool               // its session has ended, or is being closed since it was idle for too long
 }
 
-// sharedKey is the key of an identity's stateless requests.
-type sharedKey string
-
-// connections owns the connection of each caller: it makes one at the first
-// sight of its MCP session, and closes it when that ends or was idle for too
-// long. Requests without a session share one for each identity.
+// connections owns the connection of each caller: it makes one at the first request of
+// an MCP session, and closes it when that ends or was idle for too long. Requests
+// without a session share one for each identity.
 type connections struct {
 	connect   func(identity string) tool.WorkflowCaller
 	stateless func(identity string) tool.WorkflowCaller
@@ -65,14 +62,27 @@ type connections struct {
 
 	mu     sync.Mutex
 	byKey  map[any]*connection
-	byID   map[string]*connection // by the MCP session's id, where it has one
 	closed bool
 	wg     sync.WaitGroup // a goroutine for each connection
 }
 
 func (c *connections) init(connect, stateless func(string) tool.WorkflowCaller, idle func() time.Duration) {
-	c.connect, c.stateless, c.idle = connect, stateless, idle
-	c.byKey, c.byID = map[any]*connection{}, map[string]*connection{}
+	c.connect, c.stateless, c.idle, c.byKey = connect, stateless, idle, map[any]*connection{}
+}
+
+// sharedKey is the key of an identity's stateless requests.
+type sharedKey string
+
+// keyOf returns the key of a caller's connection: the id of its MCP session, or the
+// session itself if it has none, as over stdio.
+func keyOf(who web.Caller, ss *mcp.ServerSession) any {
+	if who.Stateless {
+		return sharedKey(who.Identity)
+	}
+	if id := ss.ID(); id != "" {
+		return id
+	}
+	return ss
 }
 
 // of returns the connection of a request's caller, or tool.ErrStopping.
@@ -102,10 +112,7 @@ func (c *connections) acquire(ctx context.Context, ss *mcp.ServerSession) (conn 
 // find is of under the lock.
 func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connection, error) {
 	who := web.CallerOf(ctx)
-	key := any(ss)
-	if who.Stateless {
-		key = sharedKey(who.Identity)
-	}
+	key := keyOf(who, ss)
 	if conn := c.byKey[key]; conn != nil {
 		if conn.over {
 			return nil, errIdle // a reply would be dropped
@@ -130,10 +137,7 @@ func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connect
 	} else {
 		conn.Workflows, conn.ss = c.connect(who.Identity), ss
 		conn.end = func() { ss.Close() } // it waits for the session's calls
-		ended = func() { ss.Wait() }     // until no call is in flight; its error is for who serves it
-		if id := ss.ID(); id != "" {
-			c.byID[id] = conn
-		}
+		ended = func() { ss.Wait() }     // until no call is in flight; its error is for its server
 	}
 	c.wg.Go(func() {
 		ended()
@@ -150,15 +154,12 @@ func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connect
 	return conn, nil
 }
 
-// drop removes a connection from the maps, under the lock.
+// drop removes a connection from the map, under the lock.
 func (c *connections) drop(conn *connection) {
 	if c.byKey[conn.key] != conn {
 		return
 	}
 	delete(c.byKey, conn.key)
-	if conn.ss != nil {
-		delete(c.byID, conn.ss.ID())
-	}
 	if conn.timer != nil {
 		conn.timer.Stop()
 	}
@@ -219,19 +220,10 @@ func (c *connections) look(conn *connection) {
 }
 
 // Cut cancels the calls of an MCP session whose client is gone.
-func (c *connections) Cut(ss *mcp.ServerSession) {
+func (c *connections) Cut(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if conn := c.byKey[ss]; conn != nil {
-		conn.cancel(errGone)
-	}
-}
-
-// CutID is cut by the id of the session.
-func (c *connections) CutID(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if conn := c.byID[id]; conn != nil {
+	if conn := c.byKey[id]; conn != nil {
 		conn.cancel(errGone)
 	}
 }
@@ -240,11 +232,11 @@ func (c *connections) CutID(id string) {
 func (c *connections) Known(id, identity string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	conn := c.byID[id]
+	conn := c.byKey[id]
 	return conn != nil && !conn.over && conn.Identity == identity
 }
 
-// Len is how many connections there are.
+// Len returns how many connections there are.
 func (c *connections) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -262,8 +254,8 @@ func (c *connections) Stop() {
 	}
 }
 
-// Close is stop, and closes the sessions and waits until ctx ends; it returns
-// how many were still there.
+// Close is Stop, then closes the sessions and waits for them until ctx ends. It returns
+// how many are left.
 func (c *connections) Close(ctx context.Context) (left int) {
 	c.Stop()
 	c.mu.Lock()
@@ -289,15 +281,9 @@ func (c *connections) Close(ctx context.Context) (left int) {
 	}
 }
 
-func (c *connections) isClosed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closed
-}
-
 // joined returns a context for a call that ends with the request's and with the
-// connection's: the SDK does not pass the end of the program on to handlers. The
-// wait for a run at a source ends with leaving, too.
+// connection's: the SDK does not pass the end of the program on to handlers. The wait
+// for an execution at a source ends with leaving, too.
 func (c *connection) joined(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })

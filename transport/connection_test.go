@@ -45,7 +45,7 @@ func TestIdleTimeCounts(t *testing.T) {
 				}, withHTTP(func(c *config.HTTP) { c.IdleTimeout = time.Hour }))
 				here, there := mcp.NewInMemoryTransports()
 				ran := make(chan error, 1)
-				go func() { ran <- s.Run(fromNetwork("ann", version == ""), here) }()
+				go func() { ran <- s.mcp.Run(fromNetwork("ann", version == ""), here) }()
 				cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), there, &mcp.ClientSessionOptions{ProtocolVersion: version})
 				if err != nil {
 					t.Fatal(err)

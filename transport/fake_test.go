@@ -155,7 +155,7 @@ func client(t testing.TB, s *Server) *mcp.ClientSession {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
 	done := make(chan error, 1)
-	go func() { done <- s.Run(context.Background(), here) }()
+	go func() { done <- s.mcp.Run(context.Background(), here) }()
 	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	cs, err := c.Connect(context.Background(), there, nil)
 	if err != nil {

@@ -240,7 +240,7 @@ func TestSessionThatEndsIdle(t *testing.T) {
 	id := open(t, c, h)
 	name := strings.TrimPrefix(id, "Mcp-Session-Id: ")
 	s.conns.mu.Lock()
-	conn := s.conns.byID[name]
+	conn := s.conns.byKey[name]
 	conn.over = true
 	s.conns.mu.Unlock()
 	if _, done, err := s.conns.acquire(context.Background(), conn.ss); err != errIdle {

@@ -31,11 +31,15 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		if undeclared[method] {
 			return nil, notOffered(method)
 		}
-		conn, done, err := s.connectionOf(ctx, ss, method)
+		conn, done, err := s.conns.acquire(ctx, ss)
 		if err != nil {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error() + ": connect anew"}
 		}
-		defer done()
+		if method == wire.ListenMethod { // it lasts as long as its client listens, and keeps no connection from being idle
+			done()
+		} else {
+			defer done()
+		}
 		ctx, release := conn.joined(ctx)
 		defer release()
 		if call, ok := req.(*mcp.CallToolRequest); ok {
@@ -75,15 +79,4 @@ func (s *Server) survived(ctx context.Context, method string, p any) error {
 		slog.String("method", method), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
 		Message: fmt.Sprintf("handling %s broke on the server's side; the server goes on, so try again", method)}
-}
-
-// connectionOf returns the connection of a request's caller. It is not idle until
-// done is called, except that a subscription, which lasts as long as its client
-// listens, keeps no connection from being idle.
-func (s *Server) connectionOf(ctx context.Context, ss *mcp.ServerSession, method string) (conn *connection, done func(), err error) {
-	if method == wire.ListenMethod {
-		conn, err = s.conns.of(ctx, ss)
-		return conn, func() {}, err
-	}
-	return s.conns.acquire(ctx, ss)
 }

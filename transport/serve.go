@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"deepwork/transport/tool"
 	"deepwork/transport/wire"
 )
@@ -30,32 +28,6 @@ const (
 	// cutGrace is how long cancelled calls have to answer.
 	cutGrace = 2 * time.Second
 )
-
-// Run serves one client over any transport until the client leaves, the server
-// is closed, or ctx ends. Calls in flight when ctx ends are cancelled. It
-// blocks, and returns ctx's error if that is why it ended.
-func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
-	ss, err := s.mcp.Connect(context.WithoutCancel(ctx), t, nil)
-	if err != nil {
-		return fmt.Errorf("connecting a client: %w", err)
-	}
-	conn, err := s.conns.of(ctx, ss)
-	if err != nil {
-		return errors.Join(err, ss.Close())
-	}
-	stop := context.AfterFunc(ctx, func() {
-		conn.cancel(tool.ErrStopping)
-		ss.Close()
-	})
-	err = ss.Wait()
-	switch {
-	case !stop():
-		return ctx.Err()
-	case s.conns.isClosed():
-		return nil
-	}
-	return err
-}
 
 // ServeStdio serves one client over in and out, one JSON-RPC message a line, and
 // closes both. It blocks until the input ends, with every call answered (nil): with
