@@ -96,11 +96,7 @@ func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.Attem
 	if repo.BaseCommit == nil {
 		return r, nil // not made yet
 	}
-	k, err := e.keeper(worktreesOf(a))
-	if err != nil {
-		return r, fmt.Errorf("opening the worktrees folder: %w", err)
-	}
-	s, err := k.Status(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch)
+	s, err := e.keeper(worktreesOf(a)).Status(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch)
 	if errors.Is(err, worktree.ErrNoWorktree) {
 		return r, nil
 	}

@@ -38,10 +38,6 @@ func (e *Engine) GetAttemptDiff(ctx context.Context, identity string, a DiffArgs
 		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
 	}
 	at := now.Attempt
-	k, err := e.keeper(worktreesOf(at))
-	if err != nil {
-		return nil, fmt.Errorf("opening the worktrees folder: %w", err)
-	}
 	r := &DiffReply{AttemptID: id, Diffs: []RepoDiff{}}
 	var notices []string
 	notice := func(format string, args ...any) {
@@ -60,7 +56,7 @@ func (e *Engine) GetAttemptDiff(ctx context.Context, identity string, a DiffArgs
 		case left <= 0:
 			d.Truncated = true
 		default:
-			d.Diff, d.Truncated, err = k.Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, a.Paths, left)
+			d.Diff, d.Truncated, err = e.keeper(worktreesOf(at)).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, a.Paths, left)
 			switch {
 			case errors.Is(err, worktree.ErrNoWorktree):
 				notice("%s is no git worktree any more: its .git was removed, and its entry in the repository too. Commits of it are on the branch %s.", repo.Worktree, at.Branch)

@@ -100,12 +100,11 @@ type Engine struct {
 	beside  sync.WaitGroup // every goroutine of the engine
 	kicks   wait.Signal    // a slot, or an execution that waits, may be there
 
-	mu      sync.Mutex // guards what follows; held while the board is opened
-	used    bool       // the database is open
-	closed  bool
-	runs    map[string]*run // by execution: what this server runs
-	keepers map[string]*worktree.Keeper
-	stats   Stats
+	mu     sync.Mutex // guards what follows; held while the board is opened
+	used   bool       // the database is open
+	closed bool
+	runs   map[string]*run // by execution: what this server runs
+	stats  Stats
 }
 
 // Open makes the engine of a project. The board is opened, and made, at the
@@ -119,7 +118,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	o = o.withDefaults()
 	e := &Engine{
 		o: o, log: o.Logger, home: filepath.Join(o.Root, ".deepwork"), executor: o.Executor,
-		kicks: wait.NewSignal(), runs: make(map[string]*run), keepers: make(map[string]*worktree.Keeper),
+		kicks: wait.NewSignal(), runs: make(map[string]*run),
 		stats: Stats{Ended: make(map[task.AttemptState]uint64)},
 	}
 	if e.executor == nil {
@@ -250,17 +249,8 @@ func (e *Engine) config(ctx context.Context) (*config.Config, error) {
 }
 
 // keeper returns the keeper of the worktrees below a folder.
-func (e *Engine) keeper(dir string) (*worktree.Keeper, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if k := e.keepers[dir]; k != nil {
-		return k, nil
-	}
-	k, err := worktree.Open(worktree.Options{Dir: dir, Owner: e.owner(), Logger: e.log})
-	if err == nil {
-		e.keepers[dir] = k
-	}
-	return k, err
+func (e *Engine) keeper(dir string) *worktree.Keeper {
+	return worktree.New(worktree.Options{Dir: dir, Owner: e.owner(), Logger: e.log})
 }
 
 // Stats are figures of this server since the engine was opened.

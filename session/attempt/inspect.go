@@ -171,22 +171,14 @@ func (i *inspection) disk(ctx context.Context) error {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && len(expected) == 0 {
 			continue
 		}
-		k, err := worktree.Open(worktree.Options{Dir: dir, Owner: i.engine.owner(), Logger: i.engine.log})
-		if err != nil {
-			return err
-		}
-		r, err := k.Inspect(ctx, expected)
+		r, err := i.engine.keeper(dir).Inspect(ctx, expected)
 		if err != nil {
 			return err
 		}
 		i.report.Findings = append(i.report.Findings, r.Findings...)
 	}
-	k, err := worktree.Open(worktree.Options{Dir: filepath.Join(i.engine.home, "worktrees"), Logger: i.engine.log})
-	if err != nil {
-		return err
-	}
 	for _, path := range i.repos {
-		r, rescues, err := k.InspectRepo(ctx, path)
+		r, rescues, err := worktree.InspectRepo(ctx, path)
 		if err != nil {
 			return err
 		}

@@ -130,9 +130,7 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 	}
 	// A removal that is under way finds this execution on the board, and gives way,
 	// or has removed the workspace when it is over.
-	if k, err := e.keeper(worktreesOf(a)); err != nil {
-		return nil, r.hindered("opening the worktrees folder", err)
-	} else if err := k.Await(ctx, a.ID); err != nil {
+	if err := e.keeper(worktreesOf(a)).Await(ctx, a.ID); err != nil {
 		return nil, r.hindered("waiting for the workspace", err)
 	}
 	if fi, err := os.Stat(a.Workspace); err != nil || !fi.IsDir() {
@@ -171,11 +169,7 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 	if err := ignore(e.o.Root, dir); err != nil {
 		e.log.Warn("git may take the worktrees for the project's own files", "error", err)
 	}
-	k, err := e.keeper(dir)
-	if err != nil {
-		return err
-	}
-	trees := make([]worktree.Tree, len(a.Repos))
+	k, trees := e.keeper(dir), make([]worktree.Tree, len(a.Repos))
 	for i, repo := range a.Repos {
 		files, setup := provision(cfg, project, repo.RepoName)
 		trees[i] = worktree.Tree{RepoID: repo.RepoID, Name: filepath.Base(repo.Worktree), Repo: repo.RepoPath,
@@ -202,7 +196,7 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 		if !errors.Is(err, worktree.ErrBranchTaken) || tries == branchTries {
 			return err
 		}
-		if a.Branch, err = newBranch(ctx, b, k, t.Title, a.Repos); err != nil {
+		if a.Branch, err = newBranch(ctx, b, t.Title, a.Repos); err != nil {
 			return err
 		}
 		if err = b.SetBranch(ctx, a.ID, a.Branch); err != nil {

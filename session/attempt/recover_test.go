@@ -140,8 +140,7 @@ func TestClaimedAndNeverRun(t *testing.T) {
 			case "workspace made":
 				must(t, first.makeWorkspace(ctx, b, p.cfg.Load(), at, nil))
 			case "workspace made and not recorded":
-				k, err := first.keeper(worktreesOf(at))
-				must(t, err)
+				k := first.keeper(worktreesOf(at))
 				_, err = k.Create(ctx, at.ID, at.Branch, treesOf(at), nil)
 				must(t, err)
 			}
@@ -168,8 +167,7 @@ func TestFailedBeforeItsWorkspace(t *testing.T) {
 	must(t, err)
 	at, err := b.Attempt(ctx, r.AttemptID)
 	must(t, err)
-	k, err := first.keeper(worktreesOf(at))
-	must(t, err)
+	k := first.keeper(worktreesOf(at))
 	_, err = k.Create(ctx, at.ID, at.Branch, treesOf(at), nil)
 	must(t, err)
 	_, _, err = b.EndExecution(ctx, x.ID, task.Ending{State: task.Failed, Error: new("no room")})

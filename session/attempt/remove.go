@@ -101,10 +101,7 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.Board, id string) 
 	} else if open {
 		return nil, task.ErrRunning
 	}
-	k, err := e.keeper(worktreesOf(at))
-	if err != nil {
-		return nil, notRemoved(at, err)
-	}
+	k := e.keeper(worktreesOf(at))
 	removed, err := k.Remove(ctx, id, func() bool { // by a follow-up, if another call took the mark away
 		open, err := isOpen(ctx, b, id)
 		return open || err != nil

@@ -122,11 +122,7 @@ func (e *Engine) recoverWorktrees(ctx context.Context, b store.Board, cfg *confi
 }
 
 func (e *Engine) recoverIn(ctx context.Context, b store.Board, dir string) error {
-	k, err := e.keeper(dir)
-	if err != nil {
-		return err
-	}
-	did, err := k.Recover(ctx, func(attempt string) bool {
+	did, err := e.keeper(dir).Recover(ctx, func(attempt string) bool {
 		a, err := b.Attempt(ctx, attempt)
 		if err == nil && !a.State.Open() && !made(a) {
 			return false // it has failed before it had a workspace, and will never have one

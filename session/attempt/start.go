@@ -58,14 +58,10 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, identity string, a StartA
 	}
 	made := task.Attempt{ID: uuid.NewString(), TaskID: taskID, Executor: agent.name, Variant: agent.variant,
 		Prompt: a.Prompt}
-	keeper, err := e.keeper(e.worktreesDir(cfg))
-	if err != nil {
-		return nil, fmt.Errorf("opening the worktrees folder: %w", err)
-	}
-	if made.Repos, err = attemptRepos(ctx, b, keeper, &t.Task, a.Repos); err != nil {
+	if made.Repos, err = attemptRepos(ctx, b, &t.Task, a.Repos); err != nil {
 		return nil, err
 	}
-	if made.Branch, err = newBranch(ctx, b, keeper, t.Title, made.Repos); err != nil {
+	if made.Branch, err = newBranch(ctx, b, t.Title, made.Repos); err != nil {
 		return nil, err
 	}
 	folder := filepath.Join(e.worktreesDir(cfg), made.ID)
@@ -93,7 +89,7 @@ func (e *Engine) repeated(ctx context.Context, b store.Board, id string) (*Attem
 }
 
 // attemptRepos checks the repositories that an attempt is to work on.
-func attemptRepos(ctx context.Context, b store.Board, keeper *worktree.Keeper, t *task.Task, args []RepoArgs) ([]task.AttemptRepo, error) {
+func attemptRepos(ctx context.Context, b store.Board, t *task.Task, args []RepoArgs) ([]task.AttemptRepo, error) {
 	switch {
 	case len(args) == 0:
 		return nil, session.Wrong("no_repos", "repos is empty. Name at least one repository and the branch to start from; list_repos(project_id: %q) gives those of the task's project.", t.ProjectID).With("argument", "repos").With("value", 0)
@@ -121,7 +117,7 @@ func attemptRepos(ctx context.Context, b store.Board, keeper *worktree.Keeper, t
 				id, repo.Name, repo.ProjectID, t.ProjectID, t.ProjectID).With("argument", field).With("value", id)
 		}
 		branch := strings.TrimSpace(arg.TargetBranch)
-		if err := checkBranch(ctx, keeper, repo, branch, i); err != nil {
+		if err := checkBranch(ctx, repo, branch, i); err != nil {
 			return nil, err
 		}
 		all = append(all, task.AttemptRepo{RepoID: repo.ID, RepoName: repo.Name, RepoPath: repo.Path, TargetBranch: branch})
@@ -130,8 +126,8 @@ func attemptRepos(ctx context.Context, b store.Board, keeper *worktree.Keeper, t
 }
 
 // checkBranch asks git whether a worktree can be made of a branch.
-func checkBranch(ctx context.Context, keeper *worktree.Keeper, repo *task.Repo, branch string, i int) error {
-	err := keeper.CheckRepo(ctx, repo.Path, branch)
+func checkBranch(ctx context.Context, repo *task.Repo, branch string, i int) error {
+	err := worktree.CheckRepo(ctx, repo.Path, branch)
 	switch {
 	case err == nil:
 		return nil
@@ -139,7 +135,7 @@ func checkBranch(ctx context.Context, keeper *worktree.Keeper, repo *task.Repo, 
 		return session.Wrong("not_a_repository", "%s (%s) is not a git repository: %v. Run git init there and commit something, or correct its path in .deepwork/config.yml.",
 			repo.Path, repo.Name, err).With("argument", fmt.Sprintf("repos[%d].repo_id", i)).With("value", repo.ID).Because(err)
 	case errors.Is(err, worktree.ErrNoBranch):
-		names, listing := keeper.Branches(ctx, repo.Path)
+		names, listing := worktree.Branches(ctx, repo.Path)
 		if listing != nil {
 			names = nil // the refusal stands without them
 		}
@@ -155,7 +151,7 @@ func checkBranch(ctx context.Context, keeper *worktree.Keeper, repo *task.Repo, 
 
 // newBranch makes up a branch that neither the repositories nor another attempt
 // has.
-func newBranch(ctx context.Context, b store.Board, keeper *worktree.Keeper, title string, repos []task.AttemptRepo) (string, error) {
+func newBranch(ctx context.Context, b store.Board, title string, repos []task.AttemptRepo) (string, error) {
 	const tries = 100
 	for range tries {
 		branch := worktree.BranchFor(title)
@@ -164,7 +160,7 @@ func newBranch(ctx context.Context, b store.Board, keeper *worktree.Keeper, titl
 			return "", fault("looking for a free branch", err)
 		}
 		for _, repo := range repos {
-			taken = taken || keeper.CheckRepo(ctx, repo.RepoPath, branch) == nil
+			taken = taken || worktree.CheckRepo(ctx, repo.RepoPath, branch) == nil
 		}
 		if !taken {
 			return branch, nil

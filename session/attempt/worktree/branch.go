@@ -67,19 +67,16 @@ func dropBranch(ctx context.Context, common, branch, base string) error {
 	if err != nil || tip == "" || base == "" {
 		return err
 	}
-	own, err := git.Line(ctx, inRepo(common, "rev-list", "--max-count=1", tip, "^"+base))
-	if err != nil {
-		return fmt.Errorf("looking for commits of the branch %s: %w", branch, err)
+	for _, not := range [][]string{{base}, {"--exclude=" + branch, "--branches", "--tags", "--remotes"}} {
+		own, err := git.Line(ctx, inRepo(common, append([]string{"rev-list", "--max-count=1", tip, "--not"}, not...)...))
+		if err != nil {
+			return fmt.Errorf("looking for commits of the branch %s: %w", branch, err)
+		}
+		if own != "" {
+			return nil
+		}
 	}
-	if own != "" {
-		return nil
-	}
-	only, err := git.Line(ctx, inRepo(common, "rev-list", "--max-count=1", tip, "--not",
-		"--exclude="+branch, "--branches", "--tags", "--remotes"))
-	if err != nil {
-		return fmt.Errorf("looking for commits of the branch %s: %w", branch, err)
-	}
-	if only != "" || checkedOut(common, branch) {
+	if checkedOut(common, branch) {
 		return nil
 	}
 	// A concurrent commit keeps the branch, since its old value no longer fits.

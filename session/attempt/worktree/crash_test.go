@@ -33,10 +33,7 @@ func crashChild() int {
 	if err := json.Unmarshal([]byte(os.Getenv(crashEnv)), &c); err != nil {
 		panic(err)
 	}
-	k, err := Open(Options{Dir: c.Dir, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		panic(err)
-	}
+	k := New(Options{Dir: c.Dir, Logger: slog.New(slog.DiscardHandler)})
 	n := 0
 	k.at = func(point string) {
 		if n++; n == c.Point {

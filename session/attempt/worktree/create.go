@@ -32,9 +32,6 @@ const setupOutput = 64 << 20
 // that leads out of the repository), or of git or the system.
 func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tree, env []string) (out []Made, err error) {
 	defer wrap(&err, "making the worktrees of attempt %s", attempt)
-	if err := errors.Join(checkAttempt(attempt), checkTrees(trees)); err != nil {
-		return nil, err
-	}
 	unlock, err := k.lockAttempt(ctx, attempt)
 	if err != nil {
 		return nil, err
@@ -46,7 +43,7 @@ func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tre
 	}
 	switch {
 	case j == nil:
-	case j.Phase == made && j.is(branch, trees, isAt) && j.present(): // how they were provided for counts while they are made
+	case j.Phase == made && j.is(branch, trees) && j.present():
 		return j.made(), nil
 	case j.Phase == made:
 		return nil, fmt.Errorf("it has worktrees already, on the branch %s; remove them first", j.Branch)
@@ -56,12 +53,16 @@ func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tre
 		if err := k.clearOwn(ctx, j); err != nil {
 			return nil, err
 		}
-		if j.Phase == undoing || !j.is(branch, trees, isOf) { // what was begun is not what is wanted now
-			if _, err := k.undo(ctx, j); err != nil {
-				return nil, err
+		if j.Phase == creating && j.is(branch, trees) {
+			for i, e := range j.Trees {
+				e.Tree = trees[i] // with what is copied and run now
 			}
-			j = nil
+			break
 		}
+		if _, err := k.undo(ctx, j); err != nil { // what was begun is not what is wanted now
+			return nil, err
+		}
+		j = nil
 	}
 	if j == nil {
 		if j, err = k.plan(ctx, attempt, branch, trees); err != nil {
@@ -98,7 +99,7 @@ func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree)
 		base := ""
 		common, err := findRepo(ctx, t.Repo)
 		if err == nil {
-			base, err = k.baseOf(ctx, common, t.Repo, t.TargetBranch)
+			base, err = baseOf(ctx, common, t.TargetBranch)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("repository %s: %w", t.Name, err)
@@ -119,20 +120,12 @@ func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree)
 	return j, k.turn(j, creating)
 }
 
-// is reports whether a journal is of a branch and trees, as one of the following compares
-// these.
-func (j *journal) is(branch string, trees []Tree, same func(*record, Tree) bool) bool {
-	return j.Branch == branch && slices.EqualFunc(j.Trees, trees, same)
-}
-
-// isOf reports whether a record is of a tree.
-func isOf(e *record, t Tree) bool {
-	return isAt(e, t) && slices.Equal(e.Copy, t.Copy) && slices.Equal(e.Setup, t.Setup)
-}
-
-// isAt is isOf but for what is copied into it and run there.
-func isAt(e *record, t Tree) bool {
-	return e.RepoID == t.RepoID && e.Name == t.Name && e.Repo == t.Repo && e.TargetBranch == t.TargetBranch
+// is reports whether a journal is of a branch and trees, whatever is copied into
+// these and run there.
+func (j *journal) is(branch string, trees []Tree) bool {
+	return j.Branch == branch && slices.EqualFunc(j.Trees, trees, func(e *record, t Tree) bool {
+		return e.RepoID == t.RepoID && e.Name == t.Name && e.Repo == t.Repo && e.TargetBranch == t.TargetBranch
+	})
 }
 
 // present reports whether no worktree was deleted by hand.

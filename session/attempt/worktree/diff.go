@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
@@ -16,27 +17,17 @@ import (
 	"deepwork/session/git"
 )
 
-// defaultDiff is how much of a diff is given where no limit is, in bytes.
-const defaultDiff = 1 << 20
-
 // Diff gives the changes of a worktree since it left its target branch, as git
 // writes them, untracked files included, of these paths (all, if none), at most
 // maxBytes of it (1 MiB, if that is less than 1); truncated reports that there is
-// more. What is cut off begins with a line. Paths are relative to the worktree,
-// with slashes, or absolute, and no patterns: files and folders; one that leads
-// outside is ErrOutside. Binary files, and those above 16 MiB, are only named.
+// more. What is cut off begins with a line. Paths are local ones of the worktree,
+// with slashes, and no patterns: files and folders. Binary files, and those above
+// 16 MiB, are only named.
 //
 // It uses an index of its own, takes no lock and changes nothing. It blocks until
 // git has looked; git is stopped at maxBytes, so that memory is bounded.
 func (k *Keeper) Diff(ctx context.Context, path, base, target string, paths []string, maxBytes int) (text string, truncated bool, err error) {
 	defer wrap(&err, "comparing the worktree %s", path)
-	specs, err := pathspecs(path, paths)
-	if err != nil {
-		return "", false, err
-	}
-	if maxBytes < 1 {
-		maxBytes = defaultDiff
-	}
 	if !isDir(path) {
 		return "", false, fmt.Errorf("%w: there is no such folder", ErrNoWorktree)
 	}
@@ -54,7 +45,7 @@ func (k *Keeper) Diff(ctx context.Context, path, base, target string, paths []st
 		return "", false, err
 	}
 	c := v.call(append([]string{"diff", "--no-color", "--no-ext-diff", "--no-textconv",
-		"--src-prefix=a/", "--dst-prefix=b/", v.from, "--"}, specs...)...)
+		"--src-prefix=a/", "--dst-prefix=b/", v.from, "--"}, pathspecs(paths)...)...)
 	c.Index, c.Limit = index, maxBytes
 	c.Config = []string{"diff.noprefix=false", "diff.mnemonicPrefix=false", "diff.relative=false", "color.ui=false"}
 	r, err := git.Once(ctx, c)
@@ -82,27 +73,16 @@ func cut(b []byte) string {
 }
 
 // pathspecs makes git's patterns of paths, such that each means itself.
-func pathspecs(root string, paths []string) ([]string, error) {
+func pathspecs(paths []string) []string {
 	var out []string
 	for _, p := range paths {
-		local := filepath.FromSlash(p)
-		if filepath.IsAbs(local) {
-			rel, err := filepath.Rel(canonical(root), canonical(local))
-			if err != nil {
-				return nil, fmt.Errorf("%w of the worktree: %q", ErrOutside, p)
-			}
-			local = rel
-		}
-		if local = filepath.Clean(local); !filepath.IsLocal(local) || strings.ContainsRune(p, 0) {
-			return nil, fmt.Errorf("%w of the worktree: %q", ErrOutside, p)
-		}
-		if local == "." {
+		if p = path.Clean(filepath.ToSlash(p)); p == "." {
 			out = append(out, ":(top)")
 		} else {
-			out = append(out, ":(top,literal)"+filepath.ToSlash(local))
+			out = append(out, ":(top,literal)"+p)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // indexWithLoose copies the worktree's index and adds the untracked files to the

@@ -102,10 +102,7 @@ func commit(t testing.TB, dir, message string) string {
 func newKeeper(t testing.TB) (*Keeper, *bytes.Buffer) {
 	t.Helper()
 	var logged bytes.Buffer
-	k, err := Open(Options{Dir: filepath.Join(t.TempDir(), "worktrees"), Logger: slog.New(slog.NewTextHandler(&logged, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := New(Options{Dir: filepath.Join(t.TempDir(), "worktrees"), Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	k.stale = time.Second
 	return k, &logged
 }

@@ -229,7 +229,7 @@ func (r *repoView) has(ctx context.Context, id string) (bool, error) {
 // and whether the commit it names is there with all its files and all that
 // nothing else reaches. It changes nothing, and runs
 // git a few times for each rescue ref. kept is how many there are.
-func (k *Keeper) InspectRepo(ctx context.Context, path string) (r session.Report, kept int, err error) {
+func InspectRepo(ctx context.Context, path string) (r session.Report, kept int, err error) {
 	defer wrap(&err, "inspecting the repository %s", path)
 	v, err := lookAt(ctx, path)
 	if err != nil || v.err != nil { // the latter is reported if an attempt needs it

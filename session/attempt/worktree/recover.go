@@ -15,9 +15,6 @@ const (
 	// busyFor is how long an attempt's lock is waited for: what a server that was
 	// just killed had started may hold it for a moment more.
 	busyFor = 500 * time.Millisecond
-	// oldLock is how old an index lock in a worktree must be to be a dead git's:
-	// an agent, and its git, may have outlived the server.
-	oldLock = time.Hour
 )
 
 // Recover finishes or undoes what crashes left half-done: of attempts that keep
@@ -75,8 +72,6 @@ func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(stri
 		if err = k.clearOwn(ctx, j); err == nil {
 			kept, err = k.undo(ctx, j)
 		}
-	case j.Phase == made:
-		return k.unlockIndexes(j), nil
 	default:
 		return nil, nil
 	}
@@ -90,23 +85,6 @@ func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(stri
 		}
 	}
 	return did, nil
-}
-
-// unlockIndexes removes old index locks, which a killed git leaves and which
-// keep every other git from working there.
-func (k *Keeper) unlockIndexes(j *journal) []string {
-	var did []string
-	for _, e := range j.Trees {
-		admin := adminOf(e.Common, e.Path)
-		if admin == "" {
-			continue
-		}
-		lock := filepath.Join(admin, "index.lock")
-		if info, err := os.Lstat(lock); err == nil && time.Since(info.ModTime()) > oldLock && os.Remove(lock) == nil {
-			did = append(did, "removed the lock of a dead git from "+e.Path)
-		}
-	}
-	return did
 }
 
 // sweep deletes what earlier processes left of removed worktrees and temporary
@@ -126,36 +104,4 @@ func (k *Keeper) sweep() {
 	}
 	old(k.trash(), 0)
 	old(k.temp(), abandoned)
-}
-
-// adopt makes a journal for worktrees that have lost theirs, from what the
-// folders show; nil if there are none. Their branches are unknown, and stay.
-func (k *Keeper) adopt(ctx context.Context, attempt string) (*journal, error) {
-	folder := k.folder(attempt)
-	list, err := os.ReadDir(folder)
-	if missing(err) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
-	j := &journal{Attempt: attempt, Owner: k.owner, Phase: made}
-	for _, f := range list {
-		path := filepath.Join(folder, f.Name())
-		if info, err := os.Lstat(filepath.Join(path, ".git")); err != nil || !info.Mode().IsRegular() {
-			continue
-		}
-		common, err := findRepo(ctx, path)
-		if err != nil {
-			return nil, err
-		}
-		if adminOf(common, path) == "" {
-			return nil, fmt.Errorf("%s has no journal and is no worktree of %s; look at it and remove it by hand", path, common)
-		}
-		j.Trees = append(j.Trees, &record{Tree: Tree{Name: f.Name(), Repo: common}, Common: common, Path: path, Step: ready})
-	}
-	if len(j.Trees) == 0 {
-		os.Remove(folder) // if it is empty
-		return nil, nil
-	}
-	return j, k.save(j)
 }

@@ -42,11 +42,7 @@ func TestRecoverLeavesTheOthersAtWorkAlone(t *testing.T) {
 		if point != "copied web" {
 			return
 		}
-		other, err := Open(Options{Dir: k.dir})
-		if err != nil {
-			t.Error(err)
-		}
-		if did, err := other.Recover(t.Context(), func(string) bool { return false }); len(did) > 0 || err != nil {
+		if did, err := New(Options{Dir: k.dir}).Recover(t.Context(), func(string) bool { return false }); len(did) > 0 || err != nil {
 			t.Errorf("did %v, %v", did, err)
 		}
 	}
@@ -81,25 +77,6 @@ func TestRecoverGoesOnAfterAFault(t *testing.T) {
 		if _, err := k.Remove(t.Context(), attempt, nil); err == nil {
 			t.Errorf("%s was removed", attempt)
 		}
-	}
-}
-
-func TestRecoverTakesAwayLocksOfDeadGitsAlone(t *testing.T) {
-	repo := newRepo(t)
-	k, _ := newKeeper(t)
-	path := create(t, k, repo)
-	lock := gitIn(t, path, "rev-parse", "--git-path", "index.lock")
-	write(t, filepath.Dir(lock), "index.lock", "")
-	all := func(string) bool { return true }
-	if did, err := k.Recover(t.Context(), all); len(did) > 0 || err != nil || !isThere(lock) {
-		t.Errorf("a fresh lock: %v, %v", did, err)
-	}
-	long := time.Now().Add(-2 * oldLock)
-	if err := os.Chtimes(lock, long, long); err != nil {
-		t.Fatal(err)
-	}
-	if did, err := k.Recover(t.Context(), all); len(did) != 1 || err != nil || isThere(lock) {
-		t.Errorf("an old lock: %v, %v", did, err)
 	}
 }
 
@@ -335,12 +312,6 @@ func TestRemoveOfAnUnfinishedCreation(t *testing.T) {
 	sound(t, repo, 0)
 }
 
-func TestOpenWantsAnAbsolutePath(t *testing.T) {
-	if _, err := Open(Options{Dir: "relative"}); err == nil {
-		t.Error("a relative path was taken")
-	}
-}
-
 func TestWaitingForALockEndsWithTheContext(t *testing.T) {
 	k, _ := newKeeper(t)
 	unlock, err := k.lockAttempt(t.Context(), attemptID)
@@ -348,10 +319,7 @@ func TestWaitingForALockEndsWithTheContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unlock()
-	other, err := Open(Options{Dir: k.dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := New(Options{Dir: k.dir})
 	for name, waiter := range map[string]*Keeper{"this process": k, "another": other} {
 		ctx, cancel := contextThatEnds(t, 50*time.Millisecond)
 		if _, err := waiter.Remove(ctx, attemptID, nil); !errors.Is(err, ctx.Err()) || err == nil {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"deepwork/actor/durable"
 )
@@ -25,20 +26,23 @@ import (
 // blocks, and may be called again after an error or a crash.
 func (k *Keeper) Remove(ctx context.Context, attempt string, inUse func() bool) (out []Rescue, err error) {
 	defer wrap(&err, "removing the worktrees of attempt %s", attempt)
-	if err := checkAttempt(attempt); err != nil {
-		return nil, err
-	}
 	unlock, err := k.lockAttempt(ctx, attempt)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 	j, err := k.load(attempt)
-	if err == nil && j == nil {
-		j, err = k.adopt(ctx, attempt)
-	}
-	if err != nil || j == nil {
+	if err != nil {
 		return nil, err
+	}
+	if j == nil {
+		folder := k.folder(attempt)
+		os.Remove(folder)             // if it is empty
+		list, _ := os.ReadDir(folder) // mostly there is none
+		if slices.ContainsFunc(list, func(f fs.DirEntry) bool { return isThere(filepath.Join(folder, f.Name(), ".git")) }) {
+			return nil, fmt.Errorf("its journal %s is gone; look at what is in %s, and remove it by hand", k.journalPath(attempt), folder)
+		}
+		return nil, nil
 	}
 	if inUse == nil {
 		inUse = func() bool { return false }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"deepwork/session/git"
@@ -85,61 +84,36 @@ func commitOf(ctx context.Context, c git.Command, name string) (string, error) {
 	return id, err
 }
 
-// baseOf is the commit of a target branch, or ErrNoBranch with what to do.
-func (k *Keeper) baseOf(ctx context.Context, common, path, branch string) (string, error) {
+// baseOf is the commit of a target branch, or ErrNoBranch.
+func baseOf(ctx context.Context, common, branch string) (tip string, err error) {
 	if branch != "" {
-		tip, err := branchTip(ctx, common, branch)
-		if err != nil || tip != "" {
-			return tip, err
-		}
+		tip, err = branchTip(ctx, common, branch)
 	}
-	all, err := k.Branches(ctx, path)
-	if err != nil {
-		return "", err
+	if err == nil && tip == "" {
+		err = fmt.Errorf("%w: %q in %s", ErrNoBranch, branch, common)
 	}
-	switch n := len(all); {
-	case n == 0:
-		return "", fmt.Errorf("%w: %q in %s: the repository has no branch with commits; commit something first", ErrNoBranch, branch, path)
-	case n > 10:
-		all = append(all[:10:10], fmt.Sprintf("… (%d more)", n-10))
-	}
-	return "", fmt.Errorf("%w: %q in %s; its branches are: %s", ErrNoBranch, branch, path, strings.Join(all, ", "))
+	return tip, err
 }
 
 // CheckRepo returns ErrNotRepo or ErrNoBranch if a worktree cannot be made of
 // it: repo must be a repository, bare or not, or a folder in one, and branch a
 // local branch with commits. It runs git and waits for it.
-func (k *Keeper) CheckRepo(ctx context.Context, repo, branch string) error {
+func CheckRepo(ctx context.Context, repo, branch string) error {
 	common, err := findRepo(ctx, repo)
 	if err == nil {
-		_, err = k.baseOf(ctx, common, repo, branch)
+		_, err = baseOf(ctx, common, branch)
 	}
 	return err
 }
 
 // Branches lists the local branches of a repository that have commits, the one
-// that is checked out at repo first, the others by name. It runs git and waits
-// for it; what is no repository is ErrNotRepo.
-func (k *Keeper) Branches(ctx context.Context, repo string) ([]string, error) {
-	if _, err := findRepo(ctx, repo); err != nil {
-		return nil, err
-	}
-	out, err := git.Output(ctx, git.Command{Dir: repo, Args: []string{"for-each-ref", "--format=%(refname)", "refs/heads"}, Limit: listLimit})
+// that is checked out at repo first, the others by name. It runs git and waits for
+// it.
+func Branches(ctx context.Context, repo string) ([]string, error) {
+	out, err := git.Output(ctx, git.Command{Dir: repo, Limit: listLimit,
+		Args: []string{"for-each-ref", "--sort=refname", "--sort=-HEAD", "--format=%(refname:lstrip=2)", "refs/heads"}})
 	if err != nil {
 		return nil, fmt.Errorf("listing the branches of %s: %w", repo, err)
 	}
-	all := strings.Fields(out) // a ref has no blanks
-	for i, name := range all {
-		all[i] = strings.TrimPrefix(name, "refs/heads/")
-	}
-	head, err := git.Line(ctx, git.Command{Dir: repo, Args: []string{"symbolic-ref", "--quiet", "HEAD"}})
-	if err != nil && git.ExitCode(err) != 1 { // 1: detached
-		return nil, fmt.Errorf("reading the current branch of %s: %w", repo, err)
-	}
-	head = strings.TrimPrefix(head, "refs/heads/")
-	slices.Sort(all)
-	if i := slices.Index(all, head); i > 0 {
-		all = slices.Insert(slices.Delete(all, i, i+1), 0, head)
-	}
-	return all, nil
+	return strings.Fields(out), nil // a ref has no blanks
 }

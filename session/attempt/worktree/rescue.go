@@ -21,6 +21,7 @@ import (
 // has its files there as files, and its git directory, if commits are in it that
 // are on no remote, as .deepwork-git.tar beside them.
 type Rescue struct {
+	Repo   string // the repository that has its ref, as the caller of Rescues named it; else ""
 	Path   string // the worktree, or the attempt's folder for what lay beside the worktrees
 	Ref    string // refs/deepwork/rescue/<attempt>; "" where there was nothing to keep
 	Commit string // hex; "" likewise
@@ -38,23 +39,13 @@ const (
 	keptBeside = " beside its worktrees"
 )
 
-// A Kept is a Rescue and the repository, as the caller of Rescues named it, that
-// has its ref.
-type Kept struct {
-	Rescue
-	Repo string
-}
-
 // Rescues lists what was kept of an attempt in these repositories, by this Remove
 // or an earlier one: the answer of a Remove that was cut short by a crash is lost,
 // its refs are not. Each repository is looked at once, whichever of its worktrees
 // are named; one that is gone has none. It changes nothing, runs git and waits for
 // it. What is in the order of repos and then by ref.
-func (k *Keeper) Rescues(ctx context.Context, attempt string, repos []string) (out []Kept, err error) {
+func (k *Keeper) Rescues(ctx context.Context, attempt string, repos []string) (out []Rescue, err error) {
 	defer wrap(&err, "listing what was kept of attempt %s", attempt)
-	if err := checkAttempt(attempt); err != nil {
-		return nil, err
-	}
 	seen := map[string]bool{}
 	for _, path := range repos {
 		common, err := findRepo(ctx, path)
@@ -76,7 +67,7 @@ func (k *Keeper) Rescues(ctx context.Context, attempt string, repos []string) (o
 			if name, ok := strings.CutPrefix(subject, keptOf+attempt+keptIn); ok && filepath.IsLocal(name) {
 				from = filepath.Join(from, name)
 			}
-			out = append(out, Kept{Rescue{Path: from, Ref: ref, Commit: commit}, path})
+			out = append(out, Rescue{Repo: path, Path: from, Ref: ref, Commit: commit})
 		}
 	}
 	return out, nil
@@ -88,7 +79,7 @@ func (k *Keeper) Rescues(ctx context.Context, attempt string, repos []string) (o
 func (k *Keeper) keep(ctx context.Context, j *journal, e *record, mode keeping) error {
 	admin, there := adminOf(e.Common, e.Path), isDir(e.Path)
 	switch {
-	case mode == keepNothing, admin == "" && !there, !there && e.Step == dropping:
+	case admin == "" && !there, !there && e.Step == dropping:
 		return nil
 	case !isDir(e.Common):
 		return fmt.Errorf("%w: its repository %s is gone; put it back, or remove %s by hand", ErrNotKept, e.Common, e.Path)

