@@ -3,6 +3,8 @@ package actor
 import (
 	"context"
 	"fmt"
+
+	"deepwork/actor/wait"
 )
 
 // An Address is where messages of one type are sent: a [Ref], or what
@@ -55,18 +57,11 @@ func (r *Ref[M]) Tell(ctx context.Context, m M) error {
 // ctx.Err(). Stopping what is stopped is no error.
 func (r *Ref[M]) Stop(ctx context.Context) error {
 	r.cell.close()
-	select {
-	case <-r.cell.ended:
-		return nil
-	default:
-	}
-	select {
-	case <-r.cell.ended:
-		return nil
-	case <-ctx.Done():
+	if wait.Done(ctx, r.cell.ended) != nil {
 		r.cell.cancel()
 		return fmt.Errorf("stopping actor %s: %w", r.name(), ctx.Err())
 	}
+	return nil
 }
 
 // Done returns a channel that is closed when the actor has stopped for good: it

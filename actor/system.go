@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"deepwork/actor/wait"
 )
 
 // A System is a group of actors that is stopped together.
@@ -58,14 +60,7 @@ func (s *System) Stop(ctx context.Context) []string {
 	}
 	var stuck []string
 	for _, m := range members {
-		select {
-		case <-m.done():
-			continue
-		default:
-		}
-		select {
-		case <-m.done():
-		case <-ctx.Done():
+		if wait.Done(ctx, m.done()) != nil {
 			stuck = append(stuck, m.name())
 		}
 	}

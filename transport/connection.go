@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/session/execution"
 	"deepwork/transport/tool"
@@ -269,16 +270,12 @@ func (c *connections) Close(ctx context.Context) (left int) {
 	}
 	c.mu.Unlock()
 
-	done := make(chan struct{}) // closed when every connection is
-	go func() { c.wg.Wait(); close(done) }()
-	select {
-	case <-done:
+	if wait.Group(ctx, &c.wg) == nil {
 		return 0
-	case <-ctx.Done():
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return len(c.byKey)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.byKey)
 }
 
 // joined returns a context for a call that ends with the request's and with the

@@ -1,10 +1,11 @@
-// Package wait holds the ways to wait: For sleeps, a Backoff spaces retries, a
-// Signal wakes a goroutine. Every wait ends with its context.
+// Package wait holds the ways to wait: For sleeps, Done and Group wait for others, a
+// Backoff spaces retries, a Signal wakes a goroutine. Every wait ends with its context.
 package wait
 
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -26,6 +27,30 @@ func For(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// Done waits until a channel is closed and returns nil, also if ctx has ended by then;
+// or until ctx ends, and returns context.Cause(ctx).
+func Done(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	default:
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Group waits for a group of goroutines as Done does for a channel. After an error it
+// leaves a goroutine behind that ends with the group.
+func Group(ctx context.Context, group *sync.WaitGroup) error {
+	done := make(chan struct{}) // closed when all have ended
+	go func() { group.Wait(); close(done) }()
+	return Done(ctx, done)
 }
 
 // A Backoff spaces retries: each pause is twice the one before, from Min up to Max,

@@ -153,11 +153,11 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 func (e *Engine) Close(ctx context.Context) []string {
 	e.halt()
 	var stuck []string
-	if !waited(ctx, &e.makers) { // a setup command that is being killed
+	if wait.Group(ctx, &e.makers) != nil { // a setup command that is being killed
 		stuck = append(stuck, "making workspaces")
 	}
 	e.cancel()
-	if !waited(ctx, &e.beside) {
+	if wait.Group(ctx, &e.beside) != nil {
 		stuck = append(stuck, "waiting for agents")
 	}
 	e.mu.Lock()
@@ -278,15 +278,3 @@ func (e *Engine) count(change func(*Stats)) {
 
 // kick has the slots looked at. It does not block.
 func (e *Engine) kick() { e.kicks.Wake() }
-
-// waited waits for a group of goroutines; it reports false if ctx ends first.
-func waited(ctx context.Context, group *sync.WaitGroup) bool {
-	done := make(chan struct{}) // closed when all have ended
-	go func() { group.Wait(); close(done) }()
-	select {
-	case <-done:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -179,7 +180,7 @@ func (s *server) die() {
 	s.done = true
 	s.halt()
 	s.cancel()
-	waited(ctx, &s.beside)
+	_ = wait.Group(ctx, &s.beside)
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 
 	"deepwork/actor"
 	"deepwork/actor/presence"
+	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/store"
@@ -88,24 +89,14 @@ func (e *Engine) Stats() Stats {
 func (e *Engine) Close(ctx context.Context) []string {
 	all := e.entries.close()
 	e.cancel(errClosing)
-	served := make(chan struct{})
-	go func() { e.serving.Wait(); close(served) }()
 	var stuck []string
-	await := func(done <-chan struct{}, what string) {
-		select {
-		case <-done:
-			return
-		default:
-		}
-		select {
-		case <-done:
-		case <-ctx.Done():
-			stuck = append(stuck, what)
-		}
+	if wait.Group(ctx, &e.serving) != nil {
+		stuck = append(stuck, "the look for runs of servers that are gone")
 	}
-	await(served, "the look for runs of servers that are gone")
 	for _, n := range all {
-		await(n.done, "run "+n.id)
+		if wait.Done(ctx, n.done) != nil {
+			stuck = append(stuck, "run "+n.id)
+		}
 	}
 	if len(stuck) == 0 {
 		e.drivers.Wait()

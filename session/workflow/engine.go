@@ -15,6 +15,7 @@ import (
 
 	"deepwork/actor"
 	"deepwork/actor/presence"
+	"deepwork/actor/wait"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/gate"
@@ -142,11 +143,7 @@ func (e *Engine) Close(ctx context.Context) []string {
 	e.mu.Unlock()
 	stuck := e.system.Stop(ctx)
 	e.cancel()
-	done := make(chan struct{}) // closed when nothing runs beside the actors any more
-	go func() { e.beside.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-ctx.Done(): // a read or a write that does not end, on a disk that hangs
+	if wait.Group(ctx, &e.beside) != nil { // a read or a write that does not end, on a disk that hangs
 		stuck = append(stuck, "reading files for reviews, or giving sessions up")
 	}
 	if err := e.records.Close(); err != nil {

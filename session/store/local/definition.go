@@ -139,10 +139,8 @@ func (s *Store) PruneDefinitions(ctx context.Context, cutoff time.Time, needed f
 	}
 	removed := 0
 	err := s.do(ctx, call{}, func() error {
-		for entry, err := range s.names(ctx) {
-			if err != nil {
-				return err
-			}
+		entries, err := s.names(ctx)
+		for _, entry := range entries {
 			hash, ok := definitionHash(entry.Name())
 			if !ok || needed(hash) {
 				continue
@@ -156,7 +154,7 @@ func (s *Store) PruneDefinitions(ctx context.Context, cutoff time.Time, needed f
 			}
 			removed++
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("pruning definitions: %w", err)

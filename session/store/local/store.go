@@ -34,6 +34,7 @@ import (
 
 	"deepwork/actor/durable"
 	"deepwork/actor/presence"
+	"deepwork/actor/wait"
 	"deepwork/session"
 	"deepwork/session/store"
 )
@@ -141,11 +142,7 @@ func (s *Store) Close(ctx context.Context) error {
 	}
 	s.closed = true
 	s.mu.Unlock()
-	done := make(chan struct{}) // closed when no call is in progress
-	go func() { s.calls.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-ctx.Done():
+	if wait.Group(ctx, &s.calls) != nil {
 		return fmt.Errorf("closing the session folder: %w", store.ErrPending)
 	}
 	s.requests.log.close()
