@@ -43,7 +43,7 @@ func judged(t *testing.T, l *load) (kinds []string) {
 		again.ops = slices.DeleteFunc(slices.Clone(s.ops), func(o porcupine.Operation) bool { return o.ClientId == -1 })
 		h.sessions[id] = &again
 	}
-	w := newWorld(l.root, l.dir, l.seed, l.group)
+	w := newWorld(l.root, l.dir, l.seed)
 	w.history, w.saves = h, l.saves
 	if _, err := w.judge(t.TempDir()); err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func judged(t *testing.T, l *load) (kinds []string) {
 // The judge finds nothing wrong with what a server has written, and whatever was
 // falsified afterwards.
 func TestJudgeFindsWhatIsFalsified(t *testing.T) {
-	l := loaded(t, "-connections", "3", "-depth", "3", "-group", "2", "-sessions", "24", "-seed", "7", "-edit", "-lose", "0.05")
+	l := loaded(t, "-connections", "3", "-depth", "3", "-sessions", "24", "-seed", "7", "-edit", "-lose", "0.05")
 	if found := judged(t, l); len(found) > 0 {
 		t.Fatalf("nothing was falsified, and it found %v", found)
 	}
@@ -80,13 +80,13 @@ func TestJudgeFindsWhatIsFalsified(t *testing.T) {
 		falsify func(s object)
 		want    string
 	}{
-		"a last update that is lost":     {func(s object) { s["status"] = "active"; unfinish(step(s, "s3")) }, impossible},
+		"a last update that is lost":     {func(s object) { s["status"] = "active"; unfinish(step(s, "s5")) }, impossible},
 		"outputs of another call":        {func(s object) { step(s, "s0")["outputs"] = object{"report": "load_outputs/other.md"} }, impossible},
 		"notes of another call":          {func(s object) { step(s, "s2")["notes"] = "other" }, impossible},
 		"a step that was never finished": {func(s object) { unfinish(step(s, "s1")) }, impossible},
 		"a session that ended otherwise": {func(s object) { s["status"], s["abort_reason"] = "aborted", "why not" }, impossible},
 		"a step back that nobody took": {func(s object) {
-			s["history"] = []object{{"from_step": "s3", "to_step": "s0", "step_progress": object{}}}
+			s["history"] = []object{{"from_step": "s5", "to_step": "s0", "step_progress": object{}}}
 		}, impossible},
 		"a definition that was never written": {func(s object) { s["definition"].(object)["source"] = strings.Repeat("0", 64) }, wrongDefinition},
 		"another goal":                        {func(s object) { s["goal"] = "another" }, "a session that is another than was started"},
@@ -175,7 +175,7 @@ func TestMemoryTellsGrowth(t *testing.T) {
 func TestReport(t *testing.T) {
 	var out bytes.Buffer
 	l := newLoad(&out)
-	l.bench, l.took, l.checked = true, time.Minute, 41
+	l.took, l.checked = time.Minute, 41
 	for s := range 61 {
 		l.memory = append(l.memory, float64(40+s/8))
 	}
@@ -183,10 +183,10 @@ func TestReport(t *testing.T) {
 		l.history.took["finished_step"] = append(l.history.took["finished_step"], time.Duration(1+i/150*29)*time.Millisecond)
 	}
 	l.history.fault("a kind", "an %s", "example")
-	l.report(yardstick{3000, 1500})
+	l.report(20)
 	n := numbers{}
 	n.read(out.String())
-	for unit, want := range map[string]float64{"checked": 41, "wrong": 1, "echoes/s": 3000, "writes/s": 1500, "settled-MB": 42, "p99/p50": 30, "of-ceiling": 0} {
+	for unit, want := range map[string]float64{"checked": 41, "wrong": 1, "transitions": 200, "settled-MB": 42, "p99/p50": 30, "of-ceiling": 0.17} {
 		if got := n[unit]; len(got) != 1 || got[0] != want {
 			t.Errorf("%s is %v, want %v, in\n%s", unit, got, want, out.String())
 		}

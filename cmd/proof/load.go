@@ -36,7 +36,7 @@ type load struct {
 }
 
 func newLoad(out io.Writer) *load {
-	l := &load{world: newWorld("", "", 0, 0), out: out}
+	l := &load{world: newWorld("", "", 0), out: out}
 	l.strict = true
 	return l
 }
@@ -46,7 +46,6 @@ func (l *load) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("load", flag.ContinueOnError)
 	f.IntVar(&l.connections, "connections", 64, "clients at work at once")
 	f.IntVar(&l.depth, "depth", 8, "sessions in each stack")
-	f.IntVar(&l.group, "group", 4, "concurrent steps in each workflow")
 	f.DurationVar(&l.duration, "duration", time.Minute, "for how long work is begun, or connections are idle")
 	f.IntVar(&l.mostSessions, "sessions", 0, "after how many sessions no more are begun; 0 means no limit")
 	f.IntVar(&l.serverCount, "servers", 1, "servers on the project, 1 or 2; with 2, work moves between them")
@@ -66,8 +65,6 @@ func (l *load) valid() error {
 		return errors.New("--servers is 1 or 2")
 	case l.lose < 0 || l.lose > 0.5:
 		return errors.New("--lose is 0 to 0.5")
-	case l.group < 1 || l.group > mostSteps-2:
-		return fmt.Errorf("--group is 1 to %d", mostSteps-2)
 	case l.stateless && l.serverCount > 1:
 		return errors.New("--stateless and --servers 2 do not go together: work moves when a connection ends, and there is none")
 	}
@@ -82,7 +79,7 @@ func (l *load) prepare(ctx context.Context) (err error) {
 	if l.seed == 0 {
 		l.seed = uint64(time.Now().UnixNano())
 	}
-	l.saves, l.root = newSaves(l.group), filepath.Join(l.dir, "project")
+	l.root = filepath.Join(l.dir, "project")
 	l.program, err = build(ctx, l.dir)
 	return err
 }
@@ -100,9 +97,6 @@ func runLoad(ctx context.Context, args []string, stdout, stderr io.Writer) (err 
 	if err := l.prepare(ctx); err != nil {
 		return err
 	}
-	if l.idle > 0 {
-		return l.measureIdle(ctx)
-	}
 	return l.run(ctx)
 }
 
@@ -116,24 +110,33 @@ func (l *load) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("laying out the project: %w", err)
 	}
-	var yard yardstick
+	ceiling := 0.0
 	if l.bench {
-		if yard, err = l.measureYard(ctx); err != nil {
+		if ceiling, err = l.measureCeiling(ctx); err != nil {
 			return err
 		}
 	}
 	if err := l.startServers(ctx); err != nil {
 		return errors.Join(err, l.stopServers())
 	}
-	l.work(ctx)
-	if err := l.stopServers(); err != nil {
-		l.history.fault("a server that did not stop as it should", "%v", err)
+	began := time.Now()
+	if l.idle > 0 {
+		err = l.measureIdle(ctx)
+	} else {
+		l.work(ctx)
+	}
+	l.took = time.Since(began)
+	if serr := l.stopServers(); serr != nil {
+		l.history.fault("a server that did not stop as it should", "%v", serr)
+	}
+	if err != nil {
+		return err
 	}
 	l.verify(context.WithoutCancel(ctx), "at the end")
 	if l.checked, err = l.judge(l.dir); err != nil {
 		return fmt.Errorf("judging the session files: %w", err)
 	}
-	l.report(yard)
+	l.report(ceiling)
 	if ctx.Err() != nil {
 		return fmt.Errorf("the load was cut short: %w", context.Cause(ctx))
 	}
@@ -190,14 +193,12 @@ func (l *load) work(ctx context.Context) {
 	if l.edit {
 		edited = l.edits(aside, 100*time.Millisecond)
 	}
-	began := time.Now()
-	l.deadline = began.Add(l.duration)
+	l.deadline = time.Now().Add(l.duration)
 	for i := range l.connections {
 		a := &walker{agent: l.agent(i), load: l}
 		working.Go(func() { a.work(ctx) })
 	}
 	working.Wait()
-	l.took = time.Since(began)
 	stop()
 	beside.Wait()
 	edited()
@@ -219,15 +220,35 @@ func (l *load) number(x float64, unit, what string) {
 	fmt.Fprintf(l.out, "%12.2f %-14s %s\n", x, unit, what)
 }
 
-// report writes what came of the load.
-func (l *load) report(yard yardstick) {
+// report writes what came of the load. ceiling is the throughput that it is compared with,
+// or 0.
+func (l *load) report(ceiling float64) {
 	h := l.history
 	print := func(format string, args ...any) { fmt.Fprintf(l.out, format, args...) }
-	print("%d connections, stacks %d deep, groups of %d, %d servers, seed %d: %.1f s\n\n", l.connections, l.depth, l.group, len(l.servers), l.seed, l.took.Seconds())
-	transitions := float64(h.transitions())
-	perSecond := transitions / l.took.Seconds()
-	l.number(transitions, "transitions", "acknowledged")
+	print("%d connections, stacks %d deep, %d servers, seed %d: %.1f s\n", l.connections, l.depth, len(l.servers), l.seed, l.took.Seconds())
+	print("\n%-16s %9s %9s %9s %9s\n", "tool", "calls", "p50 ms", "p99 ms", "max ms")
+	transitions, spread := 0, 0.0
+	all := maps.Clone(h.took)
+	all["~all"] = slices.Concat(slices.Collect(maps.Values(h.took))...) // behind the others
+	for _, tool := range slices.Sorted(maps.Keys(all)) {
+		took := slices.Sorted(slices.Values(all[tool]))
+		n := len(took)
+		if n == 0 {
+			continue
+		}
+		if tool != "~all" && tool != "get_step" {
+			transitions += n
+		}
+		ms := func(d time.Duration) float64 { return d.Seconds() * 1000 }
+		p50, p99 := ms(took[n/2]), ms(took[n*99/100])
+		spread = p99 / p50
+		print("%-16s %9d %9.1f %9.1f %9.1f\n", strings.TrimPrefix(tool, "~"), n, p50, p99, ms(took[n-1]))
+	}
+	perSecond := float64(transitions) / l.took.Seconds()
+	print("\n")
+	l.number(float64(transitions), "transitions", "acknowledged")
 	l.number(perSecond, "transitions/s", "")
+	l.number(spread, "p99/p50", "of all calls")
 	l.number(float64(len(h.sessions)), "sessions", "")
 	l.number(float64(l.checked), "checked", "session files at the end")
 	l.number(float64(l.saves.total()), "saves", "of job files")
@@ -239,21 +260,8 @@ func (l *load) report(yard yardstick) {
 		l.number(then, "settled-MB", fmt.Sprintf("memory of server 1 after %v", settledAfter))
 		l.number(end, "end-MB", "and at the end")
 	}
-
-	all := slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(h.took))...)))
-	if len(all) > 0 {
-		l.number(float64(percentile(all, 99))/float64(percentile(all, 50)), "p99/p50", "of all calls")
-	}
-	if l.bench {
-		l.number(yard.echoes, "echoes/s", "e, of the bare SDK")
-		l.number(yard.writes, "writes/s", "w, synced")
-		l.number(perSecond*(1/yard.echoes+1/yard.writes), "of-ceiling", "throughput by 1/(1/e + 1/w)")
-	}
-	print("\n%-16s %9s %9s %9s %9s\n", "tool", "calls", "p50 ms", "p99 ms", "max ms")
-	for _, tool := range slices.Sorted(maps.Keys(h.took)) {
-		took := slices.Sorted(slices.Values(h.took[tool]))
-		ms := func(p int) float64 { return percentile(took, p).Seconds() * 1000 }
-		print("%-16s %9d %9.1f %9.1f %9.1f\n", tool, len(took), ms(50), ms(99), ms(100))
+	if ceiling > 0 {
+		l.number(perSecond/ceiling, "of-ceiling", "throughput by 1/(1/e + 1/w)")
 	}
 
 	wrong := 0
@@ -266,21 +274,4 @@ func (l *load) report(yard yardstick) {
 	if wrong == 0 {
 		print("all is well: no call failed, and every file tells what was acknowledged\n")
 	}
-}
-
-// percentile returns a percentile of a sorted slice that is not empty.
-func percentile(sorted []time.Duration, p int) time.Duration {
-	return sorted[min(len(sorted)*p/100, len(sorted)-1)]
-}
-
-// transitions is how many transitions were acknowledged, starts included.
-func (h *history) transitions() (n int) {
-	for _, s := range h.sessions {
-		for _, o := range s.ops {
-			if tool := o.Input.(input).Tool; tool != "get_step" && tool != "file" && o.Output != lostReply {
-				n++
-			}
-		}
-	}
-	return n
 }

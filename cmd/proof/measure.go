@@ -68,16 +68,16 @@ func (w *world) startOwn(ctx context.Context, subcommand ...string) (*process, e
 	return p, err
 }
 
-// A yardstick is what a server's throughput is measured by, per second: what the
-// SDK alone can answer, and what the disk alone can take. A call needs both.
-type yardstick struct{ echoes, writes float64 }
-
-// measureYard measures both, with as many clients and writers as the load has. What the
-// clients send is what finished_step gets.
-func (l *load) measureYard(ctx context.Context) (y yardstick, err error) {
-	if y.writes, err = l.measureWrites(ctx); err != nil {
-		return y, err
+// measureCeiling returns what throughput is compared with, per second: what the SDK alone
+// can answer and the disk alone can take, if each call needs both one after the other.
+// There are as many clients and writers as the load has, and what the clients send is what
+// finished_step gets.
+func (l *load) measureCeiling(ctx context.Context) (float64, error) {
+	writes, err := l.measureWrites(ctx)
+	if err != nil {
+		return 0, err
 	}
+	var echoes float64
 	err = l.beside(ctx, func(echo *process) error {
 		clients := make([]*conn, l.connections)
 		for i := range clients {
@@ -88,13 +88,15 @@ func (l *load) measureYard(ctx context.Context) (y yardstick, err error) {
 		}
 		args := input{Step: "s0", Request: "finish 18b4c7c1a6f5e0d2-17-1235", Session: "0a1b2c3d"}.arguments()
 		args["outputs"], args["notes"] = json.RawMessage(outputs{Report: outputPath(17)}.String()), "note 18b4c7c1a6f5e0d2-17-1234"
-		y.echoes, err = perSecond(ctx, l.connections, func(ctx context.Context, i int) error {
+		echoes, err = perSecond(ctx, l.connections, func(ctx context.Context, i int) error {
 			_, _, err := clients[i].call(ctx, "echo", args)
 			return err
 		})
 		return err
 	})
-	return y, err
+	l.number(echoes, "echoes/s", "e, of the bare SDK")
+	l.number(writes, "writes/s", "w, synced")
+	return 1 / (1/echoes + 1/writes), err
 }
 
 // beside has do work with a server of the bare SDK.
@@ -229,25 +231,17 @@ func growth(samples []float64) (then, end float64, settled bool) {
 // measureIdle measures the memory of connections that do nothing: on a deepwork server,
 // then on one of the bare SDK.
 func (l *load) measureIdle(ctx context.Context) error {
-	if err := errors.Join(layOut(l.root, loadConfig), l.startServers(ctx)); err != nil {
-		return err
-	}
 	each, err := l.perConnection(ctx, l.servers[0].process)
-	if err = errors.Join(err, l.stopServers()); err != nil {
-		return err
-	}
-	var bare float64
-	err = l.beside(ctx, func(echo *process) error {
-		bare, err = l.perConnection(ctx, echo)
-		return err
-	})
 	if err != nil {
 		return err
 	}
-	l.number(each, "idle-KB", fmt.Sprintf("each of %d idle connections with deepwork", l.idle))
-	l.number(bare, "bare-KB", "each with the bare SDK")
-	l.number(each-bare, "more-KB", "each with deepwork above that")
-	return nil
+	return l.beside(ctx, func(echo *process) error {
+		bare, err := l.perConnection(ctx, echo)
+		l.number(each, "idle-KB", fmt.Sprintf("each of %d idle connections with deepwork", l.idle))
+		l.number(bare, "bare-KB", "each with the bare SDK")
+		l.number(each-bare, "more-KB", "each with deepwork above that")
+		return err
+	})
 }
 
 // perConnection is the memory that a server's process takes more, in KB, for each

@@ -2,9 +2,11 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -67,14 +69,11 @@ func saveIn(text string) (save int) {
 	return save
 }
 
-// stepsOf are the steps of a job whose group is so wide.
-func stepsOf(group int) []string { return stepNames[:max(7, group+2)] }
-
 // jobText is the job.yml that a save has written.
-func jobText(job string, group, save int) string {
+func jobText(job string, save int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: %s\nversion: \"1.0.0\"\nsummary: Job %s, save %d\nworkflows:\n", job, job, save)
-	for _, name := range []string{wide(group), "chain", "groups", "fork", "short"} {
+	for _, name := range slices.Sorted(maps.Keys(workflows)) {
 		var entries []string
 		for _, e := range workflows[name] {
 			entries = append(entries, "["+strings.Join(e, ", ")+"]")
@@ -82,7 +81,7 @@ func jobText(job string, group, save int) string {
 		fmt.Fprintf(&b, "  - {name: %s, summary: W, steps: [%s]}\n", name, strings.Join(entries, ", "))
 	}
 	b.WriteString("steps:\n")
-	for _, step := range stepsOf(group) {
+	for _, step := range stepNames {
 		fmt.Fprintf(&b, "  - {id: %s, name: A, description: A, instructions_file: %s.md, reviews: [], outputs: {report: {type: file, required: true, description: %q}, papers: {type: files, required: false, description: More}}}\n",
 			step, step, outputText(step, save))
 	}

@@ -14,7 +14,6 @@ const wrongDefinition = "a wrong definition"
 // saves are all saves of all files of the jobs: what was ever written, and when a call
 // could have read it. Its methods may be called by many goroutines.
 type saves struct {
-	group int
 	names []string // of the files of each job
 
 	mu     sync.Mutex
@@ -33,9 +32,9 @@ const awayFor = 400 * time.Millisecond
 // of its content.
 type savedFile struct{ begun, ended, rough int }
 
-func newSaves(group int) *saves {
-	b := &saves{group: group, names: []string{"job.yml"}, hashes: map[string]int{}}
-	for _, step := range stepsOf(group) {
+func newSaves() *saves {
+	b := &saves{names: []string{"job.yml"}, hashes: map[string]int{}}
+	for _, step := range stepNames {
 		b.names = append(b.names, step+".md")
 	}
 	for i := range b.files {
@@ -57,7 +56,7 @@ func (b *saves) begin(job, file int, rough bool) (number int, text string) {
 	if file > 0 {
 		return f.begun, instructionsText(jobName(job), stepNames[file-1], f.begun)
 	}
-	text = jobText(jobName(job), b.group, f.begun)
+	text = jobText(jobName(job), f.begun)
 	sum := sha256.Sum256([]byte(text))
 	b.hashes[hex.EncodeToString(sum[:])] = f.begun
 	if rough {

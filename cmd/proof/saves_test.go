@@ -15,17 +15,15 @@ import (
 
 // What is saved is a job, and what its texts say of their save is found again.
 func TestTextsTellTheirSave(t *testing.T) {
-	for _, group := range []int{1, 4, 16} {
-		j, faults := job.Parse("/j", job.FileName, []byte(jobText("load_2", group, 15)))
-		if j == nil || len(j.Workflows) != 5 || len(j.Workflows[0].Entries) != 3 {
-			t.Fatalf("group of %d: %v", group, faults)
-		}
-		if j.CommonInfo != infoText(15) || saveIn(j.CommonInfo) != 15 {
-			t.Errorf("the common info is %q", j.CommonInfo)
-		}
-		if got := j.Steps[0].Outputs[0].Description; got != outputText("s0", 15) {
-			t.Errorf("an output is %q", got)
-		}
+	j, faults := job.Parse("/j", job.FileName, []byte(jobText("load_2", 15)))
+	if j == nil || len(j.Workflows) != len(workflows) {
+		t.Fatal(faults)
+	}
+	if j.CommonInfo != infoText(15) || saveIn(j.CommonInfo) != 15 {
+		t.Errorf("the common info is %q", j.CommonInfo)
+	}
+	if got := j.Steps[0].Outputs[0].Description; got != outputText("s0", 15) {
+		t.Errorf("an output is %q", got)
 	}
 	whole := instructionsText("load_2", "s0", 7)
 	if !isInstructions("load_2", "s0", saveIn(whole), whole+"\n\nMore.") {
@@ -38,7 +36,7 @@ func TestTextsTellTheirSave(t *testing.T) {
 
 // Half of what an editor writes is no job: else nobody could tell it from a save.
 func TestHalfASaveIsNoJob(t *testing.T) {
-	text := jobText("load_0", 2, 3)
+	text := jobText("load_0", 3)
 	for n := 1; n <= strings.Index(text, infoKey); n += 3 {
 		if j, _ := job.Parse("/j", job.FileName, []byte(text[:n])); j != nil {
 			t.Fatalf("the first %d of %d bytes are a job:\n%s", n, len(text), text[:n])
@@ -47,7 +45,7 @@ func TestHalfASaveIsNoJob(t *testing.T) {
 }
 
 func TestSavesKnowWhatMayBeServed(t *testing.T) {
-	b := newSaves(1)
+	b := newSaves()
 	save := func(rough, ends bool) {
 		b.begin(1, 0, rough)
 		if ends {
@@ -85,7 +83,7 @@ func TestSavesKnowWhatMayBeServed(t *testing.T) {
 }
 
 func TestSavesFindWhatIsMixed(t *testing.T) {
-	b := newSaves(1)
+	b := newSaves()
 	for file := range b.names {
 		b.begin(0, file, false)
 		b.begin(0, file, false)
@@ -125,8 +123,7 @@ func TestSavesFindWhatIsMixed(t *testing.T) {
 func edited(t *testing.T) *load {
 	t.Helper()
 	l := newLoad(io.Discard)
-	l.group, l.root = 2, t.TempDir()
-	l.saves = newSaves(l.group)
+	l.root = t.TempDir()
 	if err := l.writeJobs(); err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ type simulation struct {
 // simulate runs a simulation in an empty folder. It blocks for a little longer than
 // length. What must not be is in the history; the error is one of the simulation itself.
 func simulate(ctx context.Context, dir string, seed uint64, length time.Duration, clients int) (*simulation, error) {
-	s := &simulation{world: newWorld(filepath.Join(dir, "project"), dir, seed, 1), length: length, clients: clients,
+	s := &simulation{world: newWorld(filepath.Join(dir, "project"), dir, seed), length: length, clients: clients,
 		image: fault.Image{Dir: filepath.Join(dir, "image")}, random: rand.New(rand.NewPCG(seed, 0)), tasks: map[string]*task{}, stops: map[string]bool{}}
 	s.lose = 0.08
 	err := s.layOut(ctx)

@@ -125,10 +125,10 @@ func (a *walker) nest(ctx context.Context, level int) error {
 }
 
 // entries are those of the workflow that walkers run.
-func (a *walker) entries() [][]string { return workflows[wide(a.group)] }
+func (a *walker) entries() [][]string { return workflows["wide"] }
 
 // workflow is what a reply calls the workflow of a session.
-func (a *walker) workflow(s *opened) string { return jobName(s.job) + "/" + wide(a.group) }
+func (a *walker) workflow(s *opened) string { return jobName(s.job) + "/wide" }
 
 // disturb does now and then what connections do: they crash, they move, and
 // agents lose what they have read.
@@ -153,7 +153,7 @@ func (a *walker) bare() bool { return !a.stateless && !a.chance(partNamed) }
 
 // start starts a session on top of the stack.
 func (a *walker) start(ctx context.Context, s *opened) error {
-	in := input{Tool: "start_workflow", Job: jobName(s.job), Workflow: wide(a.group), Goal: s.goal, Request: a.request()}
+	in := input{Tool: "start_workflow", Job: jobName(s.job), Workflow: "wide", Goal: s.goal, Request: a.request()}
 	if n := len(a.stack); n > 0 {
 		in.Parent, in.Bare = a.stack[n-1].id, a.bare()
 	}

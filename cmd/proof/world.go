@@ -17,7 +17,6 @@ type world struct {
 	dir     string // the folder for logs and what else is kept
 	program string // deepwork
 	seed    uint64
-	group   int // how many steps run concurrently in the workflow wide
 	history *history
 	saves   *saves
 	servers []*server
@@ -28,8 +27,8 @@ type world struct {
 	stateless bool    // clients speak the newest protocol, which has no sessions
 }
 
-func newWorld(root, dir string, seed uint64, group int) *world {
-	return &world{root: root, dir: dir, seed: seed, group: group, history: newHistory(), saves: newSaves(group)}
+func newWorld(root, dir string, seed uint64) *world {
+	return &world{root: root, dir: dir, seed: seed, history: newHistory(), saves: newSaves()}
 }
 
 // agent makes the client of a number, whose own server is one in turn.
