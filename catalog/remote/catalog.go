@@ -36,7 +36,7 @@ type Catalog struct {
 	offers   wait.Signal                        // an offer changed
 
 	system  *actor.System
-	owner   *actor.Ref[message]
+	owner   *actor.Ref[update]
 	ctx     context.Context // of the watch and the sources
 	cancel  context.CancelFunc
 	grace   context.Context // when it ends, sources are killed
@@ -69,8 +69,8 @@ func Open(_ context.Context, o Options) (*Catalog, error) {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.grace, c.kill = context.WithCancel(context.Background())
 	c.system = actor.NewSystem(o.Logger)
-	state := &owner{c: c, leaving: make(map[string]<-chan struct{}), names: make(map[string]string)} // survives a crash: it is made of offers, which are immutable
-	c.owner = actor.Spawn(c.system, actor.Options{Name: "remote"}, func() (actor.Behavior[message], error) { return state, nil })
+	state := &owner{c: c, leaving: make(map[string]*source), names: make(map[string]string)} // survives a crash: it is made of offers, which are immutable
+	c.owner = actor.Spawn(c.system, actor.Options{Name: "remote"}, func() (actor.Behavior[update], error) { return state, nil })
 	c.running.Go(c.watch)
 	c.offers.Wake()
 	return c, nil
@@ -100,7 +100,7 @@ func (c *Catalog) watch() {
 
 // update applies the settings and publishes a new snapshot.
 func (c *Catalog) update(ctx context.Context) error {
-	_, err := actor.Ask(ctx, c.owner, func(r actor.Reply[struct{}]) message { return update{reply: r} })
+	_, err := actor.Ask(ctx, c.owner, func(r actor.Reply[struct{}]) update { return update{reply: r} })
 	return err
 }
 

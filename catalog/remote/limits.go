@@ -10,7 +10,6 @@ const (
 	maxPage        = 16 << 20       // bytes of one page of workflows
 	maxQuery       = 128 << 20      // bytes of all pages of one query
 	maxPages       = 1000           // of one query
-	maxToolPages   = 100            // of a source's tools/list
 	maxCursor      = 64 << 10       // bytes
 	maxWorkflows   = 10_000         // of one source
 	maxSkipped     = 100            // reasons kept of one source; the rest is counted

@@ -77,7 +77,7 @@ func connect(ctx context.Context, w wire, o Options, version string) (*link, err
 		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { l.changed.Wake() },
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { l.route(r.Params) },
 	})
-	err := registerRaw(client)
+	err := mcp.AddSendingCustomMethod[*callRequest, *reply](client, rawMethod)
 	if err == nil {
 		// Not every wait of the SDK ends with its context; the wire's end ends all.
 		stop := context.AfterFunc(ctx, w.end)
@@ -151,21 +151,13 @@ func (l *link) ping(ctx context.Context) error {
 // learn asks which of these tools the source has.
 func (l *link) learn(ctx context.Context, wanted ...string) error {
 	tools := make(map[string]bool)
-	params := &listRequest{}
-	for range maxToolPages {
-		page, err := listRaw(ctx, l.session, params)
+	for tool, err := range l.session.Tools(ctx, nil) {
 		if err != nil {
 			return fmt.Errorf("listing its tools: %w", err)
 		}
-		for _, name := range page.Names {
-			if slices.Contains(wanted, name) {
-				tools[name] = true
-			}
+		if slices.Contains(wanted, tool.Name) {
+			tools[tool.Name] = true
 		}
-		if page.NextCursor == "" || page.NextCursor == params.Cursor {
-			break
-		}
-		params.Cursor = page.NextCursor
 	}
 	if old := l.tools.Load(); old == nil || !maps.Equal(*old, tools) {
 		l.tools.Store(&tools)

@@ -14,22 +14,17 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// A message to the owner.
-type message interface{ isMessage() }
-
-// update applies the settings and makes a new snapshot.
+// update asks the owner to apply the settings and to make a new snapshot.
 type update struct{ reply actor.Reply[struct{}] }
-
-func (update) isMessage() {}
 
 // An owner starts and ends sources and publishes the snapshot.
 type owner struct {
 	c        *Catalog
 	settings config.WorkflowTools
-	order    []*source                  // as in the config
-	leaving  map[string]<-chan struct{} // sources that were removed, by name, until they have ended
-	skipped  map[string]bool            // workflows that the log has reported
-	names    map[string]string          // names that are or were those of tools, and their sources
+	order    []*source          // as in the config
+	leaving  map[string]*source // sources that were removed, by name, until they have ended
+	skipped  map[string]bool    // workflows that the log has reported
+	names    map[string]string  // names that are or were those of tools, and their sources
 
 	// The published snapshot was made of these.
 	offers   []*offer
@@ -42,23 +37,17 @@ type owner struct {
 const settingsWithin = 5 * time.Second
 
 // Receive implements actor.Behavior.
-func (o *owner) Receive(ctx context.Context, m message) error {
-	if m, ok := m.(update); ok {
-		limited, cancel := context.WithTimeout(ctx, settingsWithin)
-		err := o.configure(limited)
-		cancel()
-		o.publish()
-		if err != nil {
-			m.reply.Fail(err)
-			return nil
-		}
+func (o *owner) Receive(ctx context.Context, m update) error {
+	limited, cancel := context.WithTimeout(ctx, settingsWithin)
+	defer cancel()
+	err := o.configure(limited)
+	if o.publish(); err != nil {
+		m.reply.Fail(err)
+	} else {
 		m.reply.Send(struct{}{})
 	}
 	return nil
 }
-
-// Stop implements actor.Stopper: the Catalog ends the sources.
-func (o *owner) Stop(context.Context) {}
 
 // configure adds, removes and reconnects the sources whose own definition
 // changed, and no other (seed 003, 4.1 and 4.4).
@@ -96,18 +85,11 @@ func (o *owner) configure(ctx context.Context) error {
 		now[def.Name] = s
 		order = append(order, s)
 	}
-	maps.DeleteFunc(o.leaving, func(_ string, done <-chan struct{}) bool {
-		select {
-		case <-done:
-			return true
-		default:
-			return false
-		}
-	})
+	maps.DeleteFunc(o.leaving, func(_ string, s *source) bool { return s.ended() })
 	for name, s := range old {
 		c.options.Logger.Info("a source is not configured any more", "source", name)
 		s.cancel()
-		o.leaving[name] = s.done
+		o.leaving[name] = s
 	}
 	maps.DeleteFunc(o.names, func(_, source string) bool { return now[source] == nil })
 	o.order = order
@@ -126,15 +108,18 @@ func sameSource(a, b config.WorkflowSource) bool {
 // its port or files taken while its predecessor still runs.
 func (o *owner) start(def config.WorkflowSource, before *source, p policy) *source {
 	c := o.c
-	var known *offer
-	after := o.leaving[def.Name]
-	if before != nil {
-		known, after = before.offer.Load(), before.done
+	s := newSource(def, c.options, before, p, c.offers, c.grace)
+	if before == nil {
+		before = o.leaving[def.Name]
 	}
-	s := newSource(def, c.options, known, p, c.offers, c.grace)
 	ctx, cancel := context.WithCancel(c.ctx)
 	s.cancel = cancel
-	c.running.Go(func() { s.run(ctx, after) })
+	c.running.Go(func() {
+		if before != nil {
+			<-before.done // bounded
+		}
+		s.run(ctx)
+	})
 	return s
 }
 

@@ -49,8 +49,7 @@ func beRaw() {
 		case "initialize":
 			result = fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}`, m.Params.ProtocolVersion)
 		case "tools/list":
-			// The others of its tools are not as they should be; nobody calls them.
-			result = `{"_meta":[],"nextCursor":null,"tools":[null,7,{"name":7},{"name":"odd","inputSchema":null,"annotations":[]},{"name":"workflows-list-tool","inputSchema":{"type":"object"}},{"name":"workflows-execute-tool","inputSchema":{"type":"object"}}]}`
+			result = `{"nextCursor":null,"tools":[null,{"name":"odd","inputSchema":null},{"name":"workflows-list-tool","inputSchema":{"type":"object"}},{"name":"workflows-execute-tool","inputSchema":{"type":"object"}}]}`
 		case "tools/call":
 			if m.Params.Name == "workflows-list-tool" {
 				result = "{\"content\":[],\"structuredContent\":[{\"id\":\"r\",\"name\":\"raw\",\"description\":\"d\xff\",\"executionType\":\"sync\",\"metadata\":{\"m\":\"\xff\"}," +

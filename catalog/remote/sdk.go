@@ -19,10 +19,10 @@ import (
 // sdk_test.go fails if an upgrade breaks one of these:
 //
 //   - The SDK decodes results into maps and floats, which lose the order of keys and
-//     the digits of large numbers, and accepts no list of tools if one of them is
-//     malformed. So both are called as custom methods, whose results stay raw, and
-//     get their real names on the way out: in the message (rawConn), or in the
-//     encoded message, which has its method before its parameters (renameBody).
+//     the digits of large numbers. So tools are called by a custom method, whose
+//     results stay raw, and which gets its real name on the way out: in the message
+//     (rawConn), or in the encoded message, which has its method before its
+//     parameters (renameBody).
 //   - A value in the context of a call is in the context with which its message is
 //     written, and of its HTTP request.
 //   - An HTTP response that is an error with a JSON-RPC error in its body fails its
@@ -30,12 +30,11 @@ import (
 //   - The error of a message that could not be sent wraps code -32005.
 //   - The error with which the connection's Read ends wraps that of rawConn.Read.
 const (
-	rawPrefix     = "deepwork/"
-	rawCallMethod = rawPrefix + "tools/call"
-	rawListMethod = rawPrefix + "tools/list"
-	rejectedCode  = -32005
-	methodHeader  = "Mcp-Method" // of the newest version of MCP, as in the body
-	nameHeader    = "Mcp-Name"
+	rawPrefix    = "deepwork/"
+	rawMethod    = rawPrefix + "tools/call"
+	rejectedCode = -32005
+	methodHeader = "Mcp-Method" // of the newest version of MCP, as in the body
+	nameHeader   = "Mcp-Name"
 )
 
 // A callRequest is one call of a source's tool.
@@ -45,74 +44,19 @@ type callRequest struct {
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// A listRequest asks for a page of a source's tools.
-type listRequest struct {
-	mcp.ParamsBase
-	Cursor string `json:"cursor,omitempty"`
-}
-
-// A listReply is a page of a source's tools.
-type listReply struct {
-	mcp.ResultBase
-	Names      []string
-	NextCursor string
-}
-
-// UnmarshalJSON implements json.Unmarshaler. It takes the names that it finds.
-func (r *listReply) UnmarshalJSON(data []byte) error {
-	var in struct {
-		Tools      []json.RawMessage `json:"tools"`
-		NextCursor json.RawMessage   `json:"nextCursor"`
-	}
-	if err := json.Unmarshal(data, &in); err != nil {
-		return fmt.Errorf("its answer is no list of tools: %w", err)
-	}
-	for _, raw := range in.Tools {
-		var tool struct {
-			Name string `json:"name"`
-		}
-		if json.Unmarshal(raw, &tool) == nil {
-			r.Names = append(r.Names, tool.Name)
-		}
-	}
-	textOf(in.NextCursor, &r.NextCursor)
-	return nil
-}
-
-// registerRaw lets a client send the methods with raw results.
-func registerRaw(c *mcp.Client) error {
-	if err := mcp.AddSendingCustomMethod[*listRequest, *listReply](c, rawListMethod); err != nil {
-		return err
-	}
-	return mcp.AddSendingCustomMethod[*callRequest, *reply](c, rawCallMethod)
-}
-
-// listRaw asks for a page of tools.
-func listRaw(ctx context.Context, s *mcp.ClientSession, r *listRequest) (*listReply, error) {
-	page, err := mcp.CallCustomMethod[*listRequest, *listReply](ctx, s, rawListMethod, r)
-	return page, realName(err)
-}
-
-// callRaw calls a tool.
+// callRaw calls a tool. Its error names the method as the source knows it.
 func callRaw(ctx context.Context, s *mcp.ClientSession, r *callRequest) (*reply, error) {
-	answer, err := mcp.CallCustomMethod[*callRequest, *reply](ctx, s, rawCallMethod, r)
-	return answer, realName(err)
-}
-
-// realName makes an error name the method as the source knows it.
-func realName(err error) error {
-	if err == nil {
-		return nil
+	answer, err := mcp.CallCustomMethod[*callRequest, *reply](ctx, s, rawMethod, r)
+	if err != nil {
+		return nil, renamedError{err}
 	}
-	return renamedError{err}
+	return answer, nil
 }
 
 type renamedError struct{ error }
 
-// Error returns the text with the real names.
-func (e renamedError) Error() string {
-	return strings.ReplaceAll(e.error.Error(), rawPrefix+"tools/", "tools/")
-}
+// Error returns the text with the real name.
+func (e renamedError) Error() string { return strings.ReplaceAll(e.error.Error(), rawMethod, "tools/call") }
 
 // Unwrap returns the error as it was.
 func (e renamedError) Unwrap() error { return e.error }

@@ -105,7 +105,7 @@ func TestSDKPassesCallsOnAndTheirResultsRaw(t *testing.T) {
 			t.Errorf("%s: a raw method is not sent under its real name, or its result is not raw: %+v, %v", name, got, err)
 		}
 		if err := l.learn(t.Context(), "t"); err != nil || !l.has("t") {
-			t.Errorf("%s: the list of tools is not read raw: %v", name, err)
+			t.Errorf("%s: the list of tools is not read: %v", name, err)
 		}
 	}
 	if memory.conn.call == nil || !memory.conn.call.sent.Load() {

@@ -56,24 +56,25 @@ type source struct {
 	broken  bool            // the one before broke, and this one has not answered yet
 }
 
-// newSource makes a source. before is the offer of an earlier one of the same name,
-// or nil; its tools stay listed until the first query.
-func newSource(def config.WorkflowSource, o Options, before *offer, p policy, changed wait.Signal, grace context.Context) *source {
+// newSource makes a source. before is the one that it replaces, or nil; its tools stay
+// listed until the first query.
+func newSource(def config.WorkflowSource, o Options, before *source, p policy, changed wait.Signal, grace context.Context) *source {
 	s := &source{
 		def: def, options: o, logger: o.Logger.With("source", def.Name), changed: changed, grace: grace,
 		version: handshake, requests: make(chan chan error), adjusted: wait.NewSignal(), done: make(chan struct{}),
 	}
 	s.policy.Store(&p)
-	first := &offer{err: errConnecting, since: time.Now()}
-	if before != nil && before.queried {
-		carried := *before
-		if carried.connected {
-			carried.connected, carried.since = false, time.Now()
+	first := offer{since: time.Now()}
+	if before != nil {
+		if known := *before.offer.Load(); known.queried {
+			if known.connected {
+				known.connected, known.since = false, time.Now()
+			}
+			first = known
 		}
-		carried.err = errConnecting
-		first = &carried
 	}
-	s.offer.Store(first)
+	first.err = errConnecting
+	s.offer.Store(&first)
 	return s
 }
 
@@ -88,13 +89,9 @@ func (s *source) follow(p policy) {
 	s.adjusted.Wake()
 }
 
-// run keeps the source connected until ctx ends. after is closed when an earlier
-// source of the same name is gone; nil means there was none.
-func (s *source) run(ctx context.Context, after <-chan struct{}) {
+// run keeps the source connected until ctx ends.
+func (s *source) run(ctx context.Context) {
 	defer close(s.done)
-	if after != nil {
-		<-after // bounded
-	}
 	pause := wait.Backoff{Min: firstRetry, Max: lastRetry}
 	var repaired time.Time // when a good connection was last replaced at once
 	for ctx.Err() == nil {
