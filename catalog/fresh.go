@@ -16,23 +16,16 @@ import (
 // goroutine, and does not wait; else it has only what differs read again and
 // waits for it, at most until ctx ends. A file that is being written is waited for:
 // about 10 ms after the last write, 50 ms if it looks like half of a save, and 200 ms
-// at most; its last good definition is served until then. It also makes sure that the
-// folders of standard jobs are on disk.
+// at most; its last good definition is served until then.
 func (c *Catalog) Fresh(ctx context.Context) (*Snapshot, error) {
-	if err := c.standard.onDisk(); err != nil {
-		// They can be listed all the same; starting one reports why it cannot be.
-		c.standard.logFailure(c.options.Logger, err)
-	}
 	st := c.state.Load()
 	return c.look(ctx, st, st.stale())
 }
 
-// FreshJob is Fresh for a caller that needs one job, by its name or directory name. The
-// folders of standard jobs need not be on disk unless it is one of them: then it fails
-// if they cannot be.
+// FreshJob is Fresh for a caller that needs one job, by its name or directory name. If it
+// is a standard one, its folder is laid out on disk; FreshJob fails if it cannot be.
 func (c *Catalog) FreshJob(ctx context.Context, name string) (*Snapshot, error) {
-	st := c.state.Load()
-	snap, err := c.look(ctx, st, st.stale())
+	snap, err := c.Fresh(ctx)
 	if err != nil {
 		return nil, err
 	}

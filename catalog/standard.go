@@ -5,14 +5,12 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"deepwork/catalog/internal/follow"
 	"deepwork/catalog/job"
@@ -23,7 +21,6 @@ import (
 type standardJobs struct {
 	root  string // of the project
 	files []standardFile
-	cause atomic.Pointer[string] // the failure that was logged last
 
 	mu     sync.Mutex
 	stamps map[follow.Path]follow.Stamp // of the files when they were laid out
@@ -114,14 +111,6 @@ func (s *standardJobs) onDisk() error {
 	return err
 }
 
-// logFailure logs why the standard jobs are not on disk, each reason once in a row.
-func (s *standardJobs) logFailure(logger *slog.Logger, err error) {
-	text := err.Error()
-	if was := s.cause.Swap(&text); was == nil || *was != text {
-		logger.Error("standard jobs cannot be started: their folders cannot be written", "error", err)
-	}
-}
-
 // write writes what is not on disk, and returns the stamps of the files. A file that
 // differs is replaced atomically, so that two servers may do it at once; other files
 // are left alone, unless they are in the way. Nothing is written outside the project,
@@ -140,10 +129,7 @@ func (s *standardJobs) write() (map[follow.Path]follow.Stamp, error) {
 		stamp := at.Stat()
 		if !holds(r, name, file.data) {
 			if err := replace(r, name, file.data); err != nil {
-				clearWay(r, file.name)
-				if err := replace(r, name, file.data); err != nil {
-					return nil, fmt.Errorf("writing %s: %w", at, err)
-				}
+				return nil, fmt.Errorf("writing %s: %w", at, err)
 			}
 			stamp = at.Stat()
 		}
@@ -178,18 +164,4 @@ func replace(r *os.Root, name string, data []byte) error {
 		_ = r.Remove(temp) // the first error is the one to report
 	}
 	return err
-}
-
-// clearWay removes files that have the name of one of a file's folders, and a folder
-// that has the file's name. It ignores errors: writing the file reports them.
-func clearWay(r *os.Root, name string) {
-	for i := range name + "/" {
-		if i < len(name) && name[i] != '/' {
-			continue
-		}
-		at := path.Join(standardFolder, name[:i])
-		if fi, err := r.Lstat(at); err == nil && fi.IsDir() != (i < len(name)) {
-			_ = r.RemoveAll(at)
-		}
-	}
 }

@@ -56,7 +56,9 @@ func callRaw(ctx context.Context, s *mcp.ClientSession, r *callRequest) (*reply,
 type renamedError struct{ error }
 
 // Error returns the text with the real name.
-func (e renamedError) Error() string { return strings.ReplaceAll(e.error.Error(), rawMethod, "tools/call") }
+func (e renamedError) Error() string {
+	return strings.ReplaceAll(e.error.Error(), rawMethod, "tools/call")
+}
 
 // Unwrap returns the error as it was.
 func (e renamedError) Unwrap() error { return e.error }

@@ -6,7 +6,6 @@ package task
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -82,7 +81,8 @@ type Summary struct {
 	LastAttemptFailed     bool // the latest one failed or was interrupted
 }
 
-// A ProjectSpec is a project as the config has it.
+// A ProjectSpec is a project as the config has it: with a name of its own, whose repos
+// have names of their own. One of them may be the root.
 type ProjectSpec struct {
 	Name  string
 	Root  bool
@@ -93,40 +93,6 @@ type ProjectSpec struct {
 type RepoSpec struct {
 	Name string
 	Path string // absolute
-}
-
-// CheckProjects returns ErrInvalid if a name is empty or given twice, there are two
-// roots, or a path is not absolute.
-func CheckProjects(all []ProjectSpec) error {
-	roots, names := 0, make(map[string]bool)
-	for _, p := range all {
-		switch {
-		case p.Name == "":
-			return fmt.Errorf("%w: a project has no name", ErrInvalid)
-		case p.Root:
-			roots++
-		case names[p.Name]:
-			return fmt.Errorf("%w: two projects are named %q", ErrInvalid, p.Name)
-		default:
-			names[p.Name] = true
-		}
-		repos := make(map[string]bool)
-		for _, r := range p.Repos {
-			switch {
-			case r.Name == "":
-				return fmt.Errorf("%w: a repo of project %q has no name", ErrInvalid, p.Name)
-			case repos[r.Name]:
-				return fmt.Errorf("%w: two repos of project %q are named %q", ErrInvalid, p.Name, r.Name)
-			case !filepath.IsAbs(r.Path):
-				return fmt.Errorf("%w: the path %q of repo %q of project %q is not absolute", ErrInvalid, r.Path, r.Name, p.Name)
-			}
-			repos[r.Name] = true
-		}
-	}
-	if roots > 1 {
-		return fmt.Errorf("%w: %d projects are the root", ErrInvalid, roots)
-	}
-	return nil
 }
 
 // A NewTask is a task to be made; its status is todo. An empty Description,

@@ -18,7 +18,7 @@ type Board interface {
 	// their ids, by name (the root by being it); those that are no longer there are
 	// not listed any more, and are again, with their tasks, when they come back. A
 	// repository keeps its id by project and name. Where nothing differs nothing is
-	// written. Its own error is that of task.CheckProjects.
+	// written.
 	SyncProjects(ctx context.Context, all []task.ProjectSpec) error
 	// Projects lists the projects, newest first, and how many there are in all; next
 	// is the cursor for more, "" if there are no more (seed 004, "MCP task tool

@@ -141,23 +141,8 @@ func TestUnchangedProjectsAreNotWritten(t *testing.T) {
 	}
 }
 
-func TestProjectsThatAreRefused(t *testing.T) {
-	b, _, p := newBoard(t)
-	for want, specs := range map[string][]task.ProjectSpec{
-		"a project has no name":                {{}},
-		`two projects are named "a"`:           {project("a"), project("a")},
-		"2 projects are the root":              {root, root},
-		`a repo of project "a" has no name`:    {project("a", "")},
-		`two repos of project "a" are named`:   {project("a", "x", "x")},
-		`"x" of repo "r" of project "a" is no`: {{Name: "a", Repos: []task.RepoSpec{{Name: "r", Path: "x"}}}},
-	} {
-		if err := b.SyncProjects(t.Context(), specs); !errors.Is(err, task.ErrInvalid) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
-	}
-	if got := ids(t, b); len(got) != 2 || got["shop"] != p.ID {
-		t.Error(got)
-	}
+func TestProjectsThatAreNotKnown(t *testing.T) {
+	b, _, _ := newBoard(t)
 	for what, err := range map[string]error{
 		"project": second(b.Project(t.Context(), "nobody")),
 		"repo":    second(b.Repo(t.Context(), "nobody")),

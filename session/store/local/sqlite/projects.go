@@ -75,9 +75,6 @@ func (b board) Repo(ctx context.Context, id string) (*task.Repo, error) {
 
 func (b board) SyncProjects(ctx context.Context, all []task.ProjectSpec) error {
 	const doing = "updating the projects of the board"
-	if err := task.CheckProjects(all); err != nil {
-		return wrap(doing, err)
-	}
 	changes, err := read(ctx, b.DB, doing, func(t tx) (int, error) {
 		s := syncing{t: t}
 		err := s.projects(all)
