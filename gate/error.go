@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"deepwork/actor/process"
 	"deepwork/catalog/jsontext"
@@ -38,16 +37,11 @@ const (
 // An Error is a review without a verdict. It neither passes nor fails a step:
 // the attempt is void (DESIGN "Reviews").
 type Error struct {
-	Code     Code
-	Reviewer string        // "claude", or the command's words
-	Review   string        // which review, for the reader
-	ExitCode int           // the reviewer's; -1 if it did not exit
-	After    time.Duration // how long it ran
-	Timeout  time.Duration // how long it was allowed to run
-	What     string        // what is wrong, a sentence's end
-	Tail     string        // the last lines it wrote, at most 20 and 2,000 bytes
-	Remedy   string        // what to do
-	Err      error         // the cause, for the log; may be nil
+	Code   Code
+	Review string // which review, for the reader
+	What   string // what is wrong, a sentence's end
+	Tail   string // the last lines it wrote, at most 20 and 2,000 bytes
+	Err    error  // the cause, for the log; may be nil
 }
 
 // tailSize and tailLines bound Error.Tail.
@@ -82,14 +76,14 @@ func (e *Error) Error() string {
 		b.WriteByte(' ')
 	}
 	b.WriteString("This attempt does not count. ")
-	b.WriteString(e.Remedy)
+	b.WriteString(e.Code.remedy())
 	return b.String()
 }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// remedy returns what to do about a code if nothing more specific is known.
+// remedy returns what to do about a code.
 func (c Code) remedy() string {
 	const mend = " If that happens again, the reviewer is at fault, not the work: tell the user to run the command by hand and to mend it or its configuration (quality_gate in .deepwork/config.yml, or the flags of deepwork serve)."
 	switch c {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ type Gate struct {
 	options Options
 	ctx     context.Context // ends when the gate is closed
 	cancel  context.CancelFunc
-	wg      sync.WaitGroup // the dispatcher, the deliveries and the reviews
+	wg      sync.WaitGroup // the dispatcher, the batches and the reviews
 	wake    wait.Signal    // there may be a review to start
 
 	// A lock and not messages: Run is called by the actors of sessions and must
@@ -43,13 +44,14 @@ type Stats struct {
 
 // A batch is the tasks of one Run.
 type batch struct {
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
-	session  string
-	sub      Submission
-	each     func(Verdict)
-	left     int          // verdicts still to be delivered; the delivery's own
-	verdicts chan Verdict // room for all of them, so that no review ever waits for its caller
+	ctx     context.Context // ends with the caller's, when the gate closes, and when all is delivered
+	cancel  context.CancelCauseFunc
+	session string
+	sub     Submission
+	each    func(Verdict)
+
+	delivery sync.Mutex // held while each is called; guards what follows
+	left     int        // verdicts still to be delivered
 }
 
 // A review is one task of a batch.
@@ -64,7 +66,9 @@ const lookAgain = time.Second
 
 // Open starts a gate. It reads no settings yet. Close ends it.
 func Open(o Options) *Gate {
-	o.fill()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	g := &Gate{
 		options: o,
 		wake:    wait.NewSignal(),
@@ -91,14 +95,14 @@ func (g *Gate) Run(ctx context.Context, session string, s Submission, tasks []Ta
 	if g.closed {
 		return fmt.Errorf("queueing the reviews of step '%s': %w", s.Step.ID, ErrClosed)
 	}
-	if n := g.queue.size; n > 0 && n+len(tasks) > g.options.QueueLimit {
+	if n := g.queue.size; n > 0 && n+len(tasks) > queueLimit {
 		return fmt.Errorf("queueing the %d reviews of step '%s': %w: %d, and %d run; there is room for %d. Call again in a while",
-			len(tasks), s.Step.ID, ErrBusy, n, len(g.running), g.options.QueueLimit)
+			len(tasks), s.Step.ID, ErrBusy, n, len(g.running), queueLimit)
 	}
 	if len(tasks) == 0 {
 		return nil
 	}
-	b := &batch{session: session, sub: s, each: each, left: len(tasks), verdicts: make(chan Verdict, len(tasks))}
+	b := &batch{session: session, sub: s, each: each, left: len(tasks)}
 	b.ctx, b.cancel = context.WithCancelCause(ctx)
 	reviews := make([]*review, len(tasks))
 	for i, t := range tasks {
@@ -106,7 +110,10 @@ func (g *Gate) Run(ctx context.Context, session string, s Submission, tasks []Ta
 	}
 	g.open[b] = struct{}{}
 	g.queue.push(session, reviews...)
-	g.wg.Go(func() { g.deliver(b) })
+	g.wg.Go(func() {
+		<-b.ctx.Done()
+		g.drop(b)
+	})
 	g.wake.Wake()
 	return nil
 }
@@ -126,6 +133,9 @@ func (g *Gate) Stats() Stats {
 func (g *Gate) Close(ctx context.Context) error {
 	g.mu.Lock()
 	g.closed = true
+	for b := range g.open {
+		b.cancel(ErrClosed)
+	}
 	g.mu.Unlock()
 	g.cancel()
 	done := make(chan struct{})
@@ -165,29 +175,28 @@ func (g *Gate) stuck() []string {
 
 // dispatch starts reviews while there are any and there is room.
 func (g *Gate) dispatch() {
-	again := time.NewTimer(0)
-	defer again.Stop()
+	var again <-chan time.Time
 	for {
 		select {
 		case <-g.ctx.Done():
 			return
 		case <-g.wake:
-		case <-again.C:
+		case <-again:
 		}
-		again.Stop()
-		if g.Stats().Queued == 0 {
+		if again = nil; g.Stats().Queued == 0 {
 			continue
 		}
-		settings := g.options.Settings().snapshot()
+		settings := g.options.Settings()
+		settings.MaxConcurrent = max(1, settings.MaxConcurrent)
 		for r := g.next(settings.MaxConcurrent); r != nil; r = g.next(settings.MaxConcurrent) {
 			g.wg.Go(func() {
 				v := g.review(r.batch.ctx, r, settings)
-				g.ended(r, v, true)
-				g.wake.Wake()
+				g.log(r, v)
+				g.ended(r, v)
 			})
 		}
 		if g.Stats().Queued > 0 {
-			again.Reset(lookAgain)
+			again = time.After(lookAgain)
 		}
 	}
 }
@@ -207,8 +216,9 @@ func (g *Gate) next(capacity int) *review {
 	return r
 }
 
-// ended counts a review, logs it, and hands its verdict to the delivery.
-func (g *Gate) ended(r *review, v Verdict, ran bool) {
+// ended counts a review, makes room for the next and delivers its verdict: the
+// caller of Run may take its time, and may panic.
+func (g *Gate) ended(r *review, v Verdict) {
 	g.mu.Lock()
 	if delete(g.running, r); v.Err == nil {
 		g.stats.Done++
@@ -216,10 +226,23 @@ func (g *Gate) ended(r *review, v Verdict, ran bool) {
 		g.stats.Failed++
 	}
 	g.mu.Unlock()
-	if ran {
-		g.log(r, v)
-	}
-	r.batch.verdicts <- v
+	g.wake.Wake()
+	b := r.batch
+	b.delivery.Lock()
+	defer b.delivery.Unlock()
+	defer func() {
+		if p := recover(); p != nil {
+			g.options.Logger.Error("taking a verdict panicked", "session", b.session, "review", v.Task.Key,
+				"panic", p, "stack", string(debug.Stack()))
+		}
+		if b.left--; b.left == 0 {
+			b.cancel(nil)
+			g.mu.Lock()
+			delete(g.open, b)
+			g.mu.Unlock()
+		}
+	}()
+	b.each(v)
 }
 
 func (g *Gate) log(r *review, v Verdict) {
@@ -235,51 +258,16 @@ func (g *Gate) log(r *review, v Verdict) {
 	}
 }
 
-// deliver hands the verdicts of a batch to its caller, one after the other, and
-// takes what waits out of the queue when the caller's context ends.
-func (g *Gate) deliver(b *batch) {
-	stop := context.AfterFunc(g.ctx, func() { b.cancel(ErrClosed) })
-	defer func() {
-		stop()
-		b.cancel(nil)
-		g.mu.Lock()
-		delete(g.open, b)
-		g.mu.Unlock()
-	}()
-	for over := b.ctx.Done(); b.left > 0; {
-		select {
-		case v := <-b.verdicts:
-			b.left--
-			g.call(b, v)
-		case <-over:
-			over = nil
-			g.drop(b)
-		}
-	}
-}
-
 // drop ends the reviews of a batch that have not been started.
 func (g *Gate) drop(b *batch) {
 	g.mu.Lock()
 	removed := g.queue.remove(b)
 	g.mu.Unlock()
-	for _, r := range removed {
-		now := time.Now().UTC()
-		v := Verdict{Task: r.task, StartedAt: now, EndedAt: now, Err: cancelled(b.ctx, r)}
-		g.ended(r, v, false)
-	}
 	if len(removed) > 0 {
 		g.options.Logger.Info("reviews cancelled before they began", "session", b.session, "step", b.sub.Step.ID, "reviews", len(removed))
 	}
-}
-
-// call calls the batch's function and recovers from a panic in it.
-func (g *Gate) call(b *batch, v Verdict) {
-	defer func() {
-		if p := recover(); p != nil {
-			g.options.Logger.Error("taking a verdict panicked", "session", b.session, "review", v.Task.Key,
-				"panic", p, "stack", string(debug.Stack()))
-		}
-	}()
-	b.each(v)
+	for _, r := range removed {
+		now := time.Now().UTC()
+		g.ended(r, Verdict{Task: r.task, StartedAt: now, EndedAt: now, Err: cancelled(b.ctx, r)})
+	}
 }

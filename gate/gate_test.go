@@ -213,15 +213,15 @@ func TestCancelEndsWhatRunsAndWhatWaits(t *testing.T) {
 func TestQueueLimit(t *testing.T) {
 	p := newProject(t)
 	h := newHub(t)
-	g := Open(Options{Root: p.root, QueueLimit: 5, Settings: always(Settings{Command: command("gated", h.addr), MaxConcurrent: 1})})
+	g := Open(Options{Root: p.root, Settings: always(Settings{Command: command("gated", h.addr), MaxConcurrent: 1})})
 	defer g.Close(t.Context())
-	s, tasks := p.files(8)
+	s, tasks := p.files(queueLimit + 3)
 	// One that comes alone is taken whole, else it never would be.
 	ctx, cancel := context.WithCancel(t.Context())
 	first := collect(t, ctx, g, "A", s, tasks)
 	h.next()
 	err := g.Run(t.Context(), "B", s, tasks[:1], func(Verdict) { t.Error("called") })
-	if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "7, and 1 run; there is room for 5") {
+	if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "1002, and 1 run; there is room for 1000") {
 		t.Errorf("got %v", err)
 	}
 	cancel()
@@ -229,15 +229,15 @@ func TestQueueLimit(t *testing.T) {
 		<-first
 	}
 	settle(t, g, "idle", func(s Stats) bool { return s.Queued+s.Running == 0 })
-	second := collect(t, t.Context(), g, "B", s, tasks[:6])
+	second := collect(t, t.Context(), g, "B", s, tasks[:queueLimit+1])
 	h.next()
 	if err := g.Run(t.Context(), "C", s, tasks[:1], nil); !errors.Is(err, ErrBusy) {
-		t.Errorf("the sixth that waits: %v", err)
+		t.Errorf("one that waits too many: %v", err)
 	}
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	for range 6 {
+	for range queueLimit + 1 {
 		fault(t, <-second, Cancelled, "the server is stopping")
 	}
 	if err := g.Run(t.Context(), "D", s, tasks[:1], nil); !errors.Is(err, ErrClosed) {
@@ -354,8 +354,8 @@ func TestQueueKeepsTurnsWhenABatchIsTakenOut(t *testing.T) {
 	q.push("A", make(a, 3)...)
 	q.push("B", make(b, 2)...)
 	q.push("A", make(again, 1)...)
-	if q.size != 6 || len(q.turns) != 2 {
-		t.Fatalf("%d in %v", q.size, q.turns)
+	if q.size != 6 || len(q.lanes) != 2 {
+		t.Fatalf("%d in %v", q.size, q.lanes)
 	}
 	if got := q.remove(a); len(got) != 3 || q.size != 3 {
 		t.Fatalf("%d taken out, %d left", len(got), q.size)
@@ -367,11 +367,11 @@ func TestQueueKeepsTurnsWhenABatchIsTakenOut(t *testing.T) {
 	for r := q.pop(); r != nil; r = q.pop() {
 		order = append(order, r.batch)
 	}
-	if !slices.Equal(order, []*batch{again, b, b}) || q.size != 0 || len(q.turns) != 0 || len(q.lanes) != 0 {
+	if !slices.Equal(order, []*batch{again, b, b}) || q.size != 0 || len(q.lanes) != 0 {
 		t.Errorf("order %v, left %+v", order, q)
 	}
 	q.push("B", make(b, 1)...)
-	if q.remove(b); q.size != 0 || len(q.turns) != 0 || q.pop() != nil {
+	if q.remove(b); q.size != 0 || len(q.lanes) != 0 || q.pop() != nil {
 		t.Errorf("left %+v", q)
 	}
 }

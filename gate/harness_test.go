@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"deepwork/catalog/job"
 )
@@ -79,7 +78,7 @@ func (p *project) plan(s Submission) []Task {
 
 // gate opens a gate that the test closes.
 func (p *project) gate(settings func() Settings) *Gate {
-	g := Open(Options{Root: p.root, Settings: settings, Grace: 100 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(p.t.Output(), nil))})
+	g := Open(Options{Root: p.root, Settings: settings, Logger: slog.New(slog.NewTextHandler(p.t.Output(), nil))})
 	p.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()

@@ -42,13 +42,13 @@ func (b *builder) outputs(ctx context.Context) error {
 		b.write("(no file was submitted)\n")
 		return nil
 	}
+	b.spans = make(map[int]span)
 	shown := len(files) <= b.inline
 	if shown {
 		b.makeRoom(files)
 	} else {
 		b.write(fmt.Sprintf("%d files, not shown here. Read each of them.\n", len(files)))
 	}
-	b.sums = make([]string, len(files))
 	for i, f := range files {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -107,16 +107,12 @@ func (b *builder) file(i int, f File, shown bool) error {
 func (b *builder) check(ctx context.Context) error {
 	var named []File
 	for i, f := range b.task.Files {
-		sum := b.sums[i]
-		if at, ok := b.spans[i]; ok {
-			h := sha256.Sum256(b.stdin[at.begin:at.end])
-			sum = hex.EncodeToString(h[:])
-		}
-		switch sum {
-		case "":
+		at, shown := b.spans[i]
+		if !shown {
 			named = append(named, f)
-		case f.SHA256:
-		default:
+			continue
+		}
+		if sum := sha256.Sum256(b.stdin[at.begin:at.end]); hex.EncodeToString(sum[:]) != f.SHA256 {
 			return &errChanged{path: f.Path}
 		}
 		if err := ctx.Err(); err != nil {
@@ -156,8 +152,6 @@ func (b *builder) show(i int, f File, o *openedFile) error {
 	content := b.stdin[begin:]
 	switch {
 	case bytes.IndexByte(content, 0) >= 0 || !utf8.Valid(content):
-		sum := sha256.Sum256(content)
-		b.sums[i] = hex.EncodeToString(sum[:])
 		b.stdin = b.stdin[:before]
 		b.name(f, true, fmt.Sprintf("(binary, not shown; %d bytes)", len(content)))
 		return nil
@@ -165,9 +159,6 @@ func (b *builder) show(i int, f File, o *openedFile) error {
 		b.write("(the file is empty)\n")
 	case content[len(content)-1] != '\n':
 		b.write("\n")
-	}
-	if b.spans == nil {
-		b.spans = make(map[int]span)
 	}
 	b.spans[i] = span{begin, begin + len(content)}
 	return nil

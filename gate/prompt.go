@@ -40,7 +40,6 @@ type builder struct {
 	nonce  string
 	stdin  []byte
 	spans  map[int]span // by file: its place in stdin
-	sums   []string     // by file: the hash of what was read and is not shown, or ""
 }
 
 // build makes the prompt of one task. Each inlined file is read once; check then

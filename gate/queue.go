@@ -6,23 +6,18 @@ import "slices"
 // session with forty files does not starve one with a single file. It is not
 // safe for concurrent use.
 type queue struct {
-	lanes map[string][]*review
-	turns []string // the sessions that have reviews, the next one first
+	lanes [][]*review // of one session each, none of them empty; the next one first
 	size  int
 }
 
 // push appends reviews of a session.
 func (q *queue) push(session string, reviews ...*review) {
-	if len(reviews) == 0 {
-		return
+	at := slices.IndexFunc(q.lanes, func(lane []*review) bool { return lane[0].batch.session == session })
+	if at < 0 {
+		q.lanes = append(q.lanes, reviews)
+	} else {
+		q.lanes[at] = append(q.lanes[at], reviews...)
 	}
-	if q.lanes == nil {
-		q.lanes = make(map[string][]*review)
-	}
-	if len(q.lanes[session]) == 0 {
-		q.turns = append(q.turns, session)
-	}
-	q.lanes[session] = append(q.lanes[session], reviews...)
 	q.size += len(reviews)
 }
 
@@ -31,38 +26,25 @@ func (q *queue) pop() *review {
 	if q.size == 0 {
 		return nil
 	}
-	session := q.turns[0]
-	q.turns = slices.Delete(q.turns, 0, 1)
-	lane := q.lanes[session]
-	r := lane[0]
-	lane[0] = nil
-	if lane = lane[1:]; len(lane) > 0 {
-		q.lanes[session] = lane
-		q.turns = append(q.turns, session)
-	} else {
-		delete(q.lanes, session)
+	lane := q.lanes[0]
+	if q.lanes = slices.Delete(q.lanes, 0, 1); len(lane) > 1 {
+		q.lanes = append(q.lanes, lane[1:])
 	}
 	q.size--
-	return r
+	return lane[0]
 }
 
 // remove removes and returns all reviews of a batch.
 func (q *queue) remove(b *batch) (removed []*review) {
-	var kept []*review
-	for _, r := range q.lanes[b.session] {
-		if r.batch == b {
-			removed = append(removed, r)
-		} else {
-			kept = append(kept, r)
-		}
+	for i, lane := range q.lanes {
+		q.lanes[i] = slices.DeleteFunc(lane, func(r *review) bool {
+			if r.batch == b {
+				removed = append(removed, r)
+			}
+			return r.batch == b
+		})
 	}
-	if len(removed) == 0 {
-		return nil
-	}
+	q.lanes = slices.DeleteFunc(q.lanes, func(lane []*review) bool { return len(lane) == 0 })
 	q.size -= len(removed)
-	if q.lanes[b.session] = kept; len(kept) == 0 {
-		delete(q.lanes, b.session)
-		q.turns = slices.DeleteFunc(q.turns, func(s string) bool { return s == b.session })
-	}
 	return removed
 }

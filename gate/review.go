@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,7 @@ func (g *Gate) review(ctx context.Context, r *review, s Settings) Verdict {
 func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Error) {
 	t := &r.task
 	fail := func(code Code, what string, cause error) *Error {
-		return &Error{Code: code, Reviewer: s.Reviewer(), Review: t.name(), ExitCode: -1, What: what, Remedy: code.remedy(), Err: cause}
+		return &Error{Code: code, Review: t.name(), What: what, Err: cause}
 	}
 	if ctx.Err() != nil {
 		return nil, cancelled(ctx, r)
@@ -69,7 +70,7 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 		Stdin:       p.stdin,
 		StdoutLimit: stdoutLimit,
 		StderrLimit: stderrLimit,
-		Grace:       g.options.Grace,
+		Grace:       grace,
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -78,7 +79,7 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 		e, _ := errors.AsType[*process.Error](err)
 		code, what := explain(e, s, limit)
 		failed := fail(code, what, err)
-		failed.ExitCode, failed.After, failed.Timeout, failed.Tail = e.ExitCode, e.After, limit, lastLines(e.Tail)
+		failed.Tail = lastLines(e.Tail)
 		return nil, failed
 	}
 	got, err := parseVerdict(result.Stdout, t.Criteria)
@@ -88,7 +89,6 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 			code = m.code
 		}
 		failed := fail(code, fmt.Sprintf("the reviewer `%s` ended with exit code 0, but %v", s.Reviewer(), err), err)
-		failed.ExitCode, failed.After, failed.Timeout = 0, result.Duration, limit
 		if failed.Tail = lastLines(string(result.Stdout)); failed.Tail == "" {
 			failed.Tail = lastLines(result.Stderr)
 		}
@@ -109,7 +109,7 @@ func (s Settings) argv(p prompt, t *Task) []string {
 	if !s.Claude {
 		return s.Command
 	}
-	return []string{s.ClaudeCommand, "--print", "--output-format", "json",
+	return []string{cmp.Or(s.ClaudeCommand, "claude"), "--print", "--output-format", "json",
 		"--system-prompt", strings.ReplaceAll(p.system, "\x00", ""), "--json-schema", verdictSchema(t.Criteria), "-p", "--"}
 }
 
@@ -150,7 +150,7 @@ func cancelled(ctx context.Context, r *review) *Error {
 	case cause != nil && !errors.Is(cause, context.Canceled):
 		what = fmt.Sprintf("it was cancelled: %v", cause)
 	}
-	return &Error{Code: Cancelled, Review: r.task.name(), ExitCode: -1, What: what, Remedy: Cancelled.remedy(), Err: cause}
+	return &Error{Code: Cancelled, Review: r.task.name(), What: what, Err: cause}
 }
 
 // name returns what people call a review.

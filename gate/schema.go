@@ -1,7 +1,9 @@
 package gate
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 
 	"deepwork/catalog/job"
 )
@@ -14,43 +16,24 @@ const schemaLimit = 4000
 // names are in it, so that the reviewer cannot call them something else, unless
 // they are too long for a command line.
 func verdictSchema(criteria []job.Criteria) string {
-	type object = map[string]any
-	named := object{"type": "string", "description": "The criterion's name."}
-	if len(criteria) > 0 {
-		names := make([]string, len(criteria))
-		for i, c := range criteria {
-			names[i] = c.Name
-		}
-		named["enum"] = names
+	const frame = `{"additionalProperties": false, "properties": {
+		"criteria_results": {"description": "One entry for each criterion.", "items": {"additionalProperties": false, "properties": {
+			"criterion": {"description": "The criterion's name.", %s"type": "string"},
+			"feedback": {"description": "What is wrong; null where it passes.", "type": ["string", "null"]},
+			"passed": {"description": "Whether the files show that the criterion is met.", "type": "boolean"}},
+			"required": ["criterion", "passed", "feedback"], "type": "object"}, "type": "array"},
+		"feedback": {"description": "For the author: what is wrong, where, and what to do about it.", "type": "string"},
+		"passed": {"description": "True only if every criterion passes.", "type": "boolean"}},
+		"required": ["passed", "feedback", "criteria_results"], "type": "object"}`
+	var names []string
+	for _, c := range criteria {
+		names = append(names, c.Name)
 	}
-	schema := object{
-		"type":                 "object",
-		"additionalProperties": false,
-		"required":             []string{"passed", "feedback", "criteria_results"},
-		"properties": object{
-			"passed":   object{"type": "boolean", "description": "True only if every criterion passes."},
-			"feedback": object{"type": "string", "description": "For the author: what is wrong, where, and what to do about it."},
-			"criteria_results": object{
-				"type":        "array",
-				"description": "One entry for each criterion.",
-				"items": object{
-					"type":                 "object",
-					"additionalProperties": false,
-					"required":             []string{"criterion", "passed", "feedback"},
-					"properties": object{
-						"criterion": named,
-						"passed":    object{"type": "boolean", "description": "Whether the files show that the criterion is met."},
-						"feedback":  object{"type": []string{"string", "null"}, "description": "What is wrong; null where it passes."},
-					},
-				},
-			},
-		},
+	enum := ""
+	if text, err := json.Marshal(names); err == nil && names != nil && len(text)+len(frame) <= schemaLimit {
+		enum = `"enum": ` + string(text) + ", "
 	}
-	text, err := json.Marshal(schema)
-	if err == nil && len(text) <= schemaLimit {
-		return string(text)
-	}
-	delete(named, "enum")
-	text, _ = json.Marshal(schema) // it is made of constants now
-	return string(text)
+	var b bytes.Buffer
+	_ = json.Compact(&b, fmt.Appendf(nil, frame, enum)) // both are valid
+	return b.String()
 }

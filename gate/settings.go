@@ -2,7 +2,6 @@ package gate
 
 import (
 	"log/slog"
-	"slices"
 	"time"
 
 	"deepwork/actor/process"
@@ -49,44 +48,24 @@ func (s Settings) timeout(n int) time.Duration {
 	return 120*time.Second + time.Duration(max(0, n-5))*30*time.Second
 }
 
-// snapshot takes a copy that its owner may go on editing, with sane limits.
-func (s Settings) snapshot() Settings {
-	s.Command = slices.Clone(s.Command)
-	s.MaxConcurrent = max(1, s.MaxConcurrent)
-	if s.ClaudeCommand == "" {
-		s.ClaudeCommand = "claude"
-	}
-	return s
-}
-
 // Options configure a Gate.
 type Options struct {
 	// Root is the project root, absolute: where reviewers run.
 	Root string
-	// Logger is told of each review that ends; nil discards.
+	// Logger gets an entry for each review that ends; nil discards.
 	Logger *slog.Logger
-	// Settings is asked before each review, by one goroutine at a time. While it
+	// Settings is called before each review, by one goroutine at a time. While it
 	// blocks, no review starts; Run does not wait for it.
 	Settings func() Settings
-	// QueueLimit is how many reviews may wait. Default 1000. A submission that
-	// comes when none waits is accepted regardless of its size.
-	QueueLimit int
-	// Grace is the time a reviewer that is cancelled or too late has to end by
-	// itself before it is killed. Default 1 s.
-	Grace time.Duration
 }
 
-func (o *Options) fill() {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.QueueLimit <= 0 {
-		o.QueueLimit = 1000
-	}
-	if o.Grace <= 0 {
-		o.Grace = time.Second
-	}
-}
+// queueLimit is how many reviews may wait. A submission that comes when none waits
+// is accepted regardless of its size.
+const queueLimit = 1000
+
+// grace is the time a reviewer that is cancelled or too late has to end before it is
+// killed.
+const grace = time.Second
 
 // What a reviewer may write: a verdict is a few kilobytes, and what claude prints
 // around it not much more.
