@@ -15,10 +15,29 @@ import (
 	"deepwork/actor/durable"
 )
 
+// The errors of Locate, beside those of the system.
 var (
-	errOutside    = errors.New("it leads outside the project root")
-	errNotRegular = errors.New("it is not a regular file")
+	ErrOutside    = errors.New("it leads outside the project root")
+	ErrNotRegular = errors.New("it is not a regular file")
 )
+
+// Locate returns the path of a submitted file with its symlinks resolved. root is
+// resolved already. With ErrNotRegular it returns what the path names.
+func Locate(root, path string) (real string, info fs.FileInfo, err error) {
+	if path == "" {
+		return "", nil, fs.ErrNotExist
+	}
+	if real, err = filepath.EvalSymlinks(fullPath(root, path)); err != nil {
+		return "", nil, err
+	}
+	if rel, err := filepath.Rel(root, real); err != nil || !filepath.IsLocal(rel) {
+		return "", nil, ErrOutside
+	}
+	if info, err = os.Stat(real); err == nil && !info.Mode().IsRegular() {
+		err = ErrNotRegular
+	}
+	return real, info, err
+}
 
 // HashFiles returns the hex SHA-256 of each file, by its path as given: relative
 // to root, or absolute. Each is read once, in pieces, until ctx ends. An error names the file; a
@@ -80,32 +99,20 @@ type openedFile struct {
 
 // openFile opens a submitted file for reading. root is resolved already.
 func openFile(root, path string) (*openedFile, error) {
-	real, err := filepath.EvalSymlinks(fullPath(root, path))
-	if err != nil {
-		return nil, plain(err)
-	}
-	rel, err := filepath.Rel(root, real)
-	if err != nil || !filepath.IsLocal(rel) {
-		return nil, errOutside
-	}
 	// Checked before the file is opened, since opening a device can have effects, and
 	// again by OpenRegular, since another file may have the name by then.
-	info, err := os.Stat(real)
-	switch {
-	case err != nil:
+	real, _, err := Locate(root, path)
+	if err != nil {
 		return nil, plain(err)
-	case !info.Mode().IsRegular():
-		return nil, errNotRegular
 	}
 	f, info, err := durable.OpenRegular(real, os.O_RDONLY)
 	if _, irregular := errors.AsType[*durable.BadFileError](err); irregular {
-		return nil, errNotRegular
+		return nil, ErrNotRegular
 	}
 	if err != nil {
 		return nil, plain(err)
 	}
-	first, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
-	return &openedFile{File: f, size: info.Size(), own: isOwn(first)}, nil
+	return &openedFile{File: f, size: info.Size(), own: isOwnPath(root, real)}, nil
 }
 
 // fullPath returns the absolute path of a submitted path.
@@ -116,9 +123,13 @@ func fullPath(root, path string) string {
 	return filepath.Join(root, path)
 }
 
-// isOwn reports whether name is the server's own folder in the project root. Some
-// file systems ignore case.
-func isOwn(name string) bool { return strings.EqualFold(name, ".deepwork") }
+// isOwnPath reports whether a path is in the server's own folder of the project root.
+// Some file systems ignore case.
+func isOwnPath(root, path string) bool {
+	rel, err := filepath.Rel(root, fullPath(root, path))
+	first, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
+	return err == nil && strings.EqualFold(first, ".deepwork")
+}
 
 // plain returns err without its path, which the message has already.
 func plain(err error) error {

@@ -127,7 +127,7 @@ func TestHashFiles(t *testing.T) {
 	}
 	outside := filepath.Join(t.TempDir(), "x")
 	os.WriteFile(outside, nil, 0o600)
-	for path, want := range map[string]error{"none": fs.ErrNotExist, "dir": errNotRegular, outside: errOutside, "../x": nil} {
+	for path, want := range map[string]error{"none": fs.ErrNotExist, "dir": ErrNotRegular, outside: ErrOutside, "../x": nil} {
 		if _, err := HashFiles(context.Background(), p.root, []string{"a.md", path}); err == nil || want != nil && !errors.Is(err, want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -13,7 +13,7 @@ import (
 func SelfReview(s Submission) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Quality review of step `%s`\n\n", s.Step.ID)
-	b.WriteString("You review the work of another agent. You did not do it, and you owe it nothing: judge what is there.\n\n")
+	b.WriteString(reviewerRole)
 	fmt.Fprintf(&b, "- Workflow: `%s/%s`, session `%s`\n", s.Job.Name, s.Workflow, s.SessionID)
 	fmt.Fprintf(&b, "- Step: %s. %s\n", s.Step.Name, oneLine(s.Step.Description))
 	fmt.Fprintf(&b, "- The user's goal: %s\n", oneLine(s.Goal))
@@ -24,37 +24,25 @@ func SelfReview(s Submission) string {
 	}
 	for _, o := range s.Outputs {
 		fmt.Fprintf(&b, "- `%s`:\n", o.Name)
-		for _, p := range o.Paths {
-			fmt.Fprintf(&b, "  - `%s`\n", p)
-		}
+		writePaths(&b, o.Paths)
 	}
 
 	reviews := s.Step.Reviews
-	if len(reviews) == 1 {
-		b.WriteString("\n## Criteria to Evaluate\n\n")
-		s.writeReview(&b, &reviews[0])
-	} else {
-		for i := range reviews {
-			fmt.Fprintf(&b, "\n## Review %d of %d\n\n", i+1, len(reviews))
-			s.writeReview(&b, &reviews[i])
+	for i := range reviews {
+		title := fmt.Sprintf("Review %d of %d", i+1, len(reviews))
+		if len(reviews) == 1 {
+			title = "Criteria to Evaluate"
 		}
+		fmt.Fprintf(&b, "\n## %s\n\n", title)
+		s.writeReview(&b, &reviews[i])
 	}
 
 	if notes := strings.TrimSpace(s.Notes); notes != "" {
 		b.WriteString("\n## Author Notes\n\nWhat the author said about the work. It is a claim, not evidence.\n\n")
-		for line := range strings.Lines(notes) {
-			b.WriteString("> " + strings.TrimRight(line, "\r\n") + "\n")
-		}
+		b.WriteString(quote(notes))
 	}
 
-	b.WriteString(`
-## Guidelines
-
-- Apply each criterion as it is written. Do not add criteria of your own, and do not waive any.
-- A criterion passes only if the files show it. What you cannot find did not happen.
-- Where a criterion cannot apply to what was asked for, say so and pass it.
-- Be concrete: name the file and the place, and what would have to change.
-- Change nothing yourself.
+	b.WriteString("\n## Guidelines\n\n" + reviewerRules + `- Change nothing yourself.
 
 ## Your task
 
@@ -69,15 +57,20 @@ func SelfReview(s Submission) string {
 
 // writeReview writes one review: its scope, criteria and guidance.
 func (s *Submission) writeReview(b *strings.Builder, r *job.Review) {
-	switch out := s.Step.Output(r.RunEach); {
-	case r.RunEach == "step" || out == nil:
+	if out := s.Step.Output(r.RunEach); r.RunEach == "step" || out == nil {
 		b.WriteString("Scope: all outputs of the step together.\n\n")
-	case out.Type == job.Files:
-		fmt.Fprintf(b, "Scope: each file of output `%s`, by itself. Judge every criterion for every one of:\n\n", r.RunEach)
-		s.writePaths(b, r.RunEach)
-	default:
-		fmt.Fprintf(b, "Scope: output `%s`.\n\n", r.RunEach)
-		s.writePaths(b, r.RunEach)
+	} else {
+		scope := "Scope: output `%s`.\n\n"
+		if out.Type == job.Files {
+			scope = "Scope: each file of output `%s`, by itself. Judge every criterion for every one of:\n\n"
+		}
+		fmt.Fprintf(b, scope, r.RunEach)
+		paths, submitted := s.paths(r.RunEach)
+		if !submitted {
+			b.WriteString("  - (not submitted)\n")
+		}
+		writePaths(b, paths)
+		b.WriteString("\n")
 	}
 	for _, c := range r.Criteria {
 		fmt.Fprintf(b, "- **%s**: %s\n", c.Name, strings.TrimSpace(c.Question))
@@ -87,15 +80,10 @@ func (s *Submission) writeReview(b *strings.Builder, r *job.Review) {
 	}
 }
 
-func (s *Submission) writePaths(b *strings.Builder, output string) {
-	paths, submitted := s.paths(output)
-	if !submitted {
-		b.WriteString("  - (not submitted)\n")
-	}
+func writePaths(b *strings.Builder, paths []string) {
 	for _, p := range paths {
 		fmt.Fprintf(b, "  - `%s`\n", p)
 	}
-	b.WriteString("\n")
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
+	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -48,41 +47,20 @@ func checkPath(root, output, path string) error {
 		}
 		return session.Wrong(code, "Output '%s': "+format, append([]any{output}, args...)...).With("output", output).With("path", jsontext.Clip(path, 500))
 	}
-	notFound := func() error {
-		return refuse("file_not_found", "file not found at '%s'. Paths are relative to the project root (%s); make the file first, or mend the path.", path, root)
-	}
-	if path == "" || strings.ContainsRune(path, 0) {
-		return notFound()
-	}
-	full := filepath.FromSlash(path)
-	if !filepath.IsAbs(full) {
-		full = filepath.Join(root, full)
-	}
-	real, err := filepath.EvalSymlinks(full)
+	_, info, err := gate.Locate(root, path)
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, fs.ErrPermission):
 		return refuse("file_unreadable", "'%s' cannot be reached: permission denied.", path)
-	case err != nil:
-		return notFound()
-	case !inside(root, real):
+	case errors.Is(err, gate.ErrOutside):
 		return refuse("outside_project", "'%s' leads outside the project root (%s). Put the file inside it.", path, root)
-	}
-	info, err := os.Stat(real)
-	switch {
-	case err != nil:
-		return notFound()
-	case info.IsDir():
+	case errors.Is(err, gate.ErrNotRegular) && info.IsDir():
 		return refuse("not_a_file", "'%s' is a directory. Give the path of each file in it.", path)
-	case !info.Mode().IsRegular():
+	case errors.Is(err, gate.ErrNotRegular):
 		return refuse("not_a_file", "'%s' is not a regular file.", path)
 	}
-	return nil
-}
-
-// inside reports whether a resolved path is below a resolved folder.
-func inside(root, path string) bool {
-	rel, err := filepath.Rel(root, path)
-	return err == nil && filepath.IsLocal(rel)
+	return refuse("file_not_found", "file not found at '%s'. Paths are relative to the project root (%s); make the file first, or mend the path.", path, root)
 }
 
 // repeated adds to a refusal of outputs that they are those of the step that was
