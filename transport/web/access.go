@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"deepwork/catalog/config"
@@ -29,11 +30,11 @@ func (a *access) check(address string, settings config.HTTP) error {
 // caller returns the identity of a request, or an error for its sender and
 // whether it came with a token.
 func (a *access) caller(r *http.Request, settings config.HTTP) (identity string, given bool, err error) {
-	credentials := configured(settings.Tokens)
+	tokens := settings.Tokens
 	if a.file != nil {
-		credentials = append(credentials, a.file.tokens()...)
+		tokens = slices.Concat(tokens, a.file.tokens())
 	}
-	if len(credentials) == 0 && a.file == nil && a.loopback {
+	if len(tokens) == 0 && a.file == nil && a.loopback {
 		return LocalIdentity, false, nil
 	}
 	headers := r.Header.Values("Authorization")
@@ -49,7 +50,7 @@ func (a *access) caller(r *http.Request, settings config.HTTP) (identity string,
 	if !strings.EqualFold(scheme, "Bearer") {
 		return "", false, errors.New("the Authorization header is not a bearer token: send Authorization: Bearer TOKEN")
 	}
-	name, ok := identify(credentials, strings.TrimSpace(token))
+	name, ok := identify(tokens, strings.TrimSpace(token))
 	if !ok {
 		return "", true, errors.New("the bearer token is not known here: it was mistyped or withdrawn; ask whoever runs the server for a new one")
 	}

@@ -38,11 +38,11 @@ func FuzzTokens(f *testing.F) {
 		var again strings.Builder
 		seen := map[string]bool{}
 		for _, c := range all {
-			if seen[c.name] || config.CheckTokenName(c.name) != nil {
-				t.Errorf("the name %q", c.name)
+			if seen[c.Name] || config.CheckTokenName(c.Name) != nil {
+				t.Errorf("the name %q", c.Name)
 			}
-			seen[c.name] = true
-			fmt.Fprintf(&again, "%s:%x\n", c.name, c.sum)
+			seen[c.Name] = true
+			fmt.Fprintf(&again, "%s:%s\n", c.Name, c.SHA256)
 		}
 		second, err := parseTokens([]byte(again.String()))
 		if err != nil || len(second) != len(all) {

@@ -33,44 +33,27 @@ func NewToken(name string) (token, line string, err error) {
 	return token, name + ":" + hex.EncodeToString(sum[:]), nil
 }
 
-// A credential is a token that lets in, as it is kept.
-type credential struct {
-	name string
-	sum  [sha256.Size]byte
-}
-
 // identify returns the name of the caller that has this token. It takes as long
 // for every token that is wrong, and for every one that is right.
-func identify(all []credential, token string) (name string, ok bool) {
+func identify(all []config.Token, token string) (name string, ok bool) {
 	sum := sha256.Sum256([]byte(token))
+	hash := []byte(hex.EncodeToString(sum[:]))
 	found := 0
 	for i := range all {
-		same := subtle.ConstantTimeCompare(sum[:], all[i].sum[:])
+		same := subtle.ConstantTimeCompare(hash, []byte(all[i].SHA256))
 		found = subtle.ConstantTimeSelect(same, i+1, found)
 	}
 	if found == 0 {
 		return "", false
 	}
-	return all[found-1].name, true
-}
-
-// configured are the credentials of the config, which has checked them.
-func configured(tokens []config.Token) []credential {
-	out := make([]credential, 0, len(tokens))
-	for _, t := range tokens {
-		c := credential{name: t.Name}
-		if n, err := hex.Decode(c.sum[:], []byte(t.SHA256)); err == nil && n == len(c.sum) {
-			out = append(out, c)
-		}
-	}
-	return out
+	return all[found-1].Name, true
 }
 
 // parseTokens reads a token file: lines name:sha256, blank lines, and comments
 // that begin with #. The error names the line and never shows what stands after
 // the colon, which may be a token that was put there by mistake.
-func parseTokens(data []byte) ([]credential, error) {
-	var out []credential
+func parseTokens(data []byte) ([]config.Token, error) {
+	var out []config.Token
 	lines := map[string]int{}
 	n := 0
 	for line := range bytes.Lines(data) {
@@ -95,7 +78,7 @@ func parseTokens(data []byte) ([]credential, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: what follows %q %w", n, name, err)
 		}
-		out = append(out, configured([]config.Token{{Name: name, SHA256: hash}})...)
+		out = append(out, config.Token{Name: name, SHA256: hash})
 	}
 	return out, nil
 }

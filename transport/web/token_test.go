@@ -40,7 +40,7 @@ func TestNewToken(t *testing.T) {
 func TestTokenFile(t *testing.T) {
 	hash := strings.Repeat("0123456789ABCDEF", 4)
 	good, err := parseTokens([]byte("# who\n\n  ann : " + hash + "  \r\nbob:" + strings.ToLower(hash)))
-	if err != nil || len(good) != 2 || good[0].name != "ann" || good[0].sum != good[1].sum {
+	if err != nil || len(good) != 2 || good[0].Name != "ann" || good[0].SHA256 != good[1].SHA256 {
 		t.Errorf("%v %v", good, err)
 	}
 	for text, want := range map[string]string{

@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+
+	"deepwork/catalog/config"
 )
 
 // A tokenFile is the file of --token-file. Each request reads it; a change that is bad,
@@ -20,7 +22,7 @@ type tokenFile struct {
 
 	mu   sync.Mutex
 	data []byte // as it was read last
-	good []credential
+	good []config.Token
 	bad  string // why its newest content is not in use
 }
 
@@ -38,7 +40,7 @@ func openTokenFile(path string, logger *slog.Logger) (*tokenFile, error) {
 }
 
 // tokens returns those of the file as it is now.
-func (f *tokenFile) tokens() []credential {
+func (f *tokenFile) tokens() []config.Token {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	data, err := readTokens(f.path)
