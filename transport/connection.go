@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -22,16 +23,13 @@ var errGone = errors.New("the client is gone")
 // errIdle refuses a call that comes as its session ends.
 var errIdle = errors.New("the connection was idle for too long and is being closed")
 
-// forEver is an idle timeout that is never over, as 0 in the config means.
-const forEver = 100 * 365 * 24 * time.Hour
-
-// idleTimeout is http.idle_timeout as it is configured now.
+// idleTimeout returns http.idle_timeout as it is configured now; 0 there means never.
 func idleTimeout(settings *config.Source) time.Duration {
 	c, err := settings.Current(context.Background())
 	if err != nil {
 		c = config.Default()
 	}
-	return cmp.Or(c.HTTP.IdleTimeout, forEver)
+	return cmp.Or(c.HTTP.IdleTimeout, math.MaxInt64)
 }
 
 // A connection is one caller, and the context of its calls.

@@ -63,7 +63,7 @@ func TestBoardCallCutShort(t *testing.T) {
 		"create_task": "Connect again; before you call create_task again, call list_tasks",
 		"get_task":    "Connect again; it only reads, so call get_task again",
 	} {
-		res, err := serve(ctx, s, name, func() (any, string, error) { return nil, "", brokenBoard{}.fail(ctx) })
+		res, err := serve(ctx, s, name, func() (any, error) { return nil, brokenBoard{}.fail(ctx) })
 		if err != nil || errorMetaOf(t, res)["code"] != "stopping" || !strings.Contains(text(res), says) {
 			t.Errorf("%s: %v: %s", name, err, text(res))
 		}

@@ -22,10 +22,10 @@ type hugeReply struct {
 }
 
 // serve carries out a call of a tool whose work is work.
-func serve(ctx context.Context, s *Server, name string, work func() (any, string, error)) (*mcp.CallToolResult, error) {
+func serve(ctx context.Context, s *Server, name string, work func() (any, error)) (*mcp.CallToolResult, error) {
 	return s.tools.Serve(ctx, &tool.Caller{Workflows: &fakeAgent{}}, &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: name}}, tool.CallLog{Tool: name},
 		func(*tool.CallLog) *session.Error { return nil },
-		func(context.Context) (any, string, error) { return work() })
+		func(context.Context) (any, error) { return work() })
 }
 
 // Whatever a tool would answer, what it does
@@ -37,7 +37,7 @@ func TestEveryReplyIsBounded(t *testing.T) {
 	for _, tool := range listTools(t) {
 		names = append(names, tool.Name)
 	}
-	call := func(name string, work func() (any, string, error)) *mcp.CallToolResult {
+	call := func(name string, work func() (any, error)) *mcp.CallToolResult {
 		t.Helper()
 		res, err := serve(t.Context(), s, name, work)
 		if err != nil {
@@ -51,8 +51,8 @@ func TestEveryReplyIsBounded(t *testing.T) {
 			continue
 		}
 		for size, fits := range map[int]bool{tool.MaxReplyBytes: true, tool.MaxReplyBytes + 1: false} {
-			res := call(name, func() (any, string, error) {
-				return &hugeReply{strings.Repeat("x", size-frame)}, "ok", nil
+			res := call(name, func() (any, error) {
+				return &hugeReply{strings.Repeat("x", size-frame)}, nil
 			})
 			if fits {
 				if res.IsError || len(text(res)) != size {
@@ -77,8 +77,8 @@ func TestEveryReplyIsBounded(t *testing.T) {
 				t.Errorf("%s only reads: %v; it says %s", name, s.tools.Tool(name).Hints.ReadOnly, got)
 			}
 		}
-		res := call(name, func() (any, string, error) {
-			return nil, "", session.Wrong("long", "%s", strings.Repeat("é", 3*tool.ErrorChars))
+		res := call(name, func() (any, error) {
+			return nil, session.Wrong("long", "%s", strings.Repeat("é", 3*tool.ErrorChars))
 		})
 		if n := utf8.RuneCountInString(text(res)); !res.IsError || n > tool.ErrorChars {
 			t.Errorf("%s: an error of %d characters", name, n)

@@ -16,8 +16,8 @@ import (
 const (
 	// ErrorChars is how long the text of a refused call may be.
 	ErrorChars = 8000
-	// ErrorMetaBytes bounds the values for programs beside it.
-	ErrorMetaBytes = 16 << 10
+	// errorMetaBytes bounds the values for programs beside it.
+	errorMetaBytes = 16 << 10
 	// ErrorMeta is their key in `_meta`.
 	ErrorMeta = "deepwork/error"
 )
@@ -30,11 +30,16 @@ var ErrStopping = errors.New("the server is stopping")
 // begins with the kind, and the code for programs in `_meta`. It has no
 // structured content, since clients check that against the output schema.
 func refused(e *session.Error) *mcp.CallToolResult {
-	meta := map[string]any{}
+	meta, room := map[string]any{}, errorMetaBytes
 	for k, v := range e.Details {
-		meta[k] = v
+		data, err := json.Marshal(v)
+		if err != nil || len(data) > errorMetaBytes/2 {
+			meta["details_omitted"] = true
+			continue
+		}
+		meta[k], room = v, room-len(data)
 	}
-	if data, err := json.Marshal(meta); err != nil || len(data) > ErrorMetaBytes {
+	if room < 0 {
 		meta = map[string]any{"details_omitted": true}
 	}
 	meta["type"], meta["code"] = string(e.Kind), e.Code

@@ -24,6 +24,16 @@ type CallLog struct {
 	session  *string
 	began    time.Time
 	outcome  string
+
+	outcomeOf func(reply any) string
+}
+
+// outcomeOf is the outcome that most tools log of a reply.
+func outcomeOf(reply any) string {
+	if x := executionOf(reply); x != nil {
+		return string(x.State)
+	}
+	return "ok"
 }
 
 func (l *CallLog) begin(ctx context.Context, w WorkflowCaller) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -13,10 +14,10 @@ import (
 )
 
 const (
-	// signOfLife is how often a client is told that its call goes on.
+	// signOfLife is how often a client is notified that its call goes on.
 	signOfLife = 10 * time.Second
-	// breath is between two notifications of a call, however fast things change.
-	breath = 100 * time.Millisecond
+	// progressPause is the least time between two notifications of a call.
+	progressPause = 100 * time.Millisecond
 )
 
 type progressKey struct{}
@@ -24,13 +25,10 @@ type progressKey struct{}
 // Progress notifies the caller, if it asked for progress. It never blocks, and only the
 // newest message is kept until it is sent.
 func Progress(ctx context.Context, message string) {
-	if tell, ok := ctx.Value(progressKey{}).(func(string)); ok {
-		tell(message)
+	if notify, ok := ctx.Value(progressKey{}).(func(string)); ok {
+		notify(message)
 	}
 }
-
-// WantsProgress reports whether the caller asked for progress.
-func WantsProgress(ctx context.Context) bool { return ctx.Value(progressKey{}) != nil }
 
 // withProgress has a call notify a client that asked for progress: at each change, and
 // from then on every 10 s, so that a client that gives up on silent calls does not. The
@@ -42,9 +40,8 @@ func (s *Set) withProgress(ctx context.Context, req *mcp.CallToolRequest) (conte
 		return ctx, func() {}
 	}
 	began := time.Now()
-	news := wait.NewSignal()
-	var mu sync.Mutex
-	var newest string
+	changed := wait.NewSignal()
+	var newest atomic.Pointer[string]
 	running, end := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -52,34 +49,30 @@ func (s *Set) withProgress(ctx context.Context, req *mcp.CallToolRequest) (conte
 		defer ticker.Stop()
 		for {
 			select {
-			case <-news:
+			case <-changed:
 			case <-ticker.C:
 			case <-running.Done():
 				return
 			}
-			mu.Lock()
-			message := newest
-			mu.Unlock()
-			if message == "" {
+			message := newest.Load()
+			if message == nil {
 				continue
 			}
 			err := req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
-				ProgressToken: token, Progress: time.Since(began).Seconds(), Message: message,
+				ProgressToken: token, Progress: time.Since(began).Seconds(), Message: *message,
 			})
 			if err != nil {
 				s.Logger.LogAttrs(ctx, slog.LevelDebug, "a progress notification was not sent", slog.Any("error", err))
 			}
-			if wait.For(running, breath) != nil {
+			if wait.For(running, progressPause) != nil {
 				return
 			}
 		}
 	})
-	tell := func(message string) {
-		mu.Lock()
-		newest = message
-		mu.Unlock()
-		news.Wake()
+	notify := func(message string) {
+		newest.Store(&message)
+		changed.Wake()
 	}
-	told := context.WithValue(ctx, progressKey{}, tell)
-	return workflow.WithProgress(told, func(_, _ int, message string) { tell(message) }), func() { end(); wg.Wait() }
+	notified := context.WithValue(ctx, progressKey{}, notify)
+	return workflow.WithProgress(notified, func(_, _ int, message string) { notify(message) }), func() { end(); wg.Wait() }
 }

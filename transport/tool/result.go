@@ -77,8 +77,8 @@ func (s *Set) tooLarge(tool string, n int, reply any) *session.Error {
 
 // executionOf returns the execution that a reply is about, or nil.
 func executionOf(reply any) *execution.Execution {
-	if called, ok := reply.(interface{ Reply() any }); ok { // of call_workflow_tool
-		reply = called.Reply()
+	if called, ok := reply.(*any); ok { // of call_workflow_tool
+		reply = *called
 	}
 	x, _ := reply.(*execution.Execution)
 	return x

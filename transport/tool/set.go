@@ -88,9 +88,12 @@ func dispatched(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResul
 
 // Serve is the frame of every tool call: logs, metrics, recovery from a panic, and the
 // checks before the tool's own work. log has the tool's name; decode decodes the
-// arguments for work, which returns the reply and, for the log, the outcome.
+// arguments for work, which returns the reply.
 func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, log CallLog, decode func(*CallLog) *session.Error,
-	work func(context.Context) (reply any, outcome string, err error)) (res *mcp.CallToolResult, err error) {
+	work func(context.Context) (reply any, err error)) (res *mcp.CallToolResult, err error) {
+	if log.outcomeOf == nil {
+		log.outcomeOf = outcomeOf
+	}
 	log.logger, log.metrics, log.identity, log.began = s.Logger, &s.metrics, c.Identity, time.Now()
 	defer s.InFlight.begin(&log)()
 	defer func() {
@@ -119,9 +122,9 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 	}
 	ctx, quiet := s.withProgress(ctx, req)
 	defer quiet() // before the reply goes out
-	reply, outcome, err := work(ctx)
+	reply, err := work(ctx)
 	if err == nil {
-		log.outcome = outcome
+		log.outcome = log.outcomeOf(reply)
 		if res, err = accepted(reply); err != nil {
 			err = fmt.Errorf("encoding the reply: %w", err)
 		} else if n := len(res.StructuredContent.(json.RawMessage)); n > MaxReplyBytes {

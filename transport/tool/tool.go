@@ -51,7 +51,7 @@ type Tool struct {
 	Session     string                 // the argument that names a session, for the log
 	Free        []string               // arguments whose values the call checks
 	Unlisted    []Property             // arguments that are accepted, and that no schema lists
-	Outcome     func(reply any) string // for the log; nil means "ok"
+	Outcome     func(reply any) string // for the log; nil means the state of an execution, else "ok"
 
 	// Recheck says, of a tool that changes something, how a caller whose call was cut
 	// short or broke finds out what it did.
@@ -97,18 +97,12 @@ func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, e
 	s.tools[t.Name] = t
 	s.handlers[t.Name] = func(ctx context.Context, c *Caller, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		var args A
-		return s.Serve(ctx, c, req, CallLog{Tool: t.Name}, func(log *CallLog) *session.Error {
+		return s.Serve(ctx, c, req, CallLog{Tool: t.Name, outcomeOf: t.Outcome}, func(log *CallLog) *session.Error {
 			given, fault := check.decode(req.Params.Arguments, &args)
 			if id, ok := given[t.Session].(string); ok {
 				log.session = &id
 			}
 			return fault
-		}, func(ctx context.Context) (any, string, error) {
-			reply, err := call(ctx, c, args)
-			if err != nil || t.Outcome == nil {
-				return reply, "ok", err
-			}
-			return reply, t.Outcome(reply), nil
-		})
+		}, func(ctx context.Context) (any, error) { return call(ctx, c, args) })
 	}
 }

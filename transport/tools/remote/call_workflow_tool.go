@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"deepwork/catalog/jsontext"
 	"deepwork/transport/tool"
 )
 
@@ -14,18 +13,6 @@ type callArgs struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
 }
-
-// A calledReply is what the tool that was called replied.
-type calledReply struct {
-	value   any
-	outcome string
-}
-
-// Reply returns what the tool replied.
-func (r *calledReply) Reply() any { return r.value }
-
-// MarshalJSON gives the reply as it is.
-func (r *calledReply) MarshalJSON() ([]byte, error) { return jsontext.Encode(r.value) }
 
 // addCallWorkflowTool registers call_workflow_tool, for clients that ask for the
 // list of tools once and never again.
@@ -43,20 +30,16 @@ func addCallWorkflowTool(s *tool.Set, r *Tools) {
 		Free: []string{"arguments"},
 		Output: &jsonschema.Schema{Type: "object",
 			Description: "The run, as workflow_status tells it; of a workflow of this project what start_workflow returns."},
-		Outcome: func(r any) string { return r.(*calledReply).outcome },
 		Recheck: tool.SeeExecution,
-	}, func(ctx context.Context, c *tool.Caller, args callArgs) (*calledReply, error) {
+	}, func(ctx context.Context, c *tool.Caller, args callArgs) (*any, error) {
 		do, err := r.target(ctx, args.Name)
+		if err == nil && do == nil {
+			err = r.noTool(ctx, args.Name)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if do == nil {
-			return nil, r.noTool(ctx, args.Name)
-		}
-		reply, outcome, err := do(ctx, c, args.Arguments)
-		if err != nil {
-			return nil, err
-		}
-		return &calledReply{reply, outcome}, nil
+		reply, err := do(ctx, c, args.Arguments)
+		return &reply, err
 	})
 }

@@ -1,8 +1,8 @@
 package remote
 
 import (
-	"context"
 	"encoding/json"
+	"reflect"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -42,19 +42,10 @@ func jobTools(exposed *catalog.Snapshot, old map[string]*jobTool) map[string]*jo
 			InputSchema: w.InputSchema, OutputSchema: startJSON(),
 			Annotations: &mcp.ToolAnnotations{Title: title, DestructiveHint: new(false), OpenWorldHint: new(false)},
 		}}
-		if was := old[w.Name]; was != nil && sameTool(was.listed, t.listed) {
+		if was := old[w.Name]; was != nil && reflect.DeepEqual(was.listed, t.listed) {
 			t.listed = was.listed
 		}
 		all[w.Name] = t
 	}
 	return all
-}
-
-// start begins a session on the caller's connection; it is a target.
-func (t *jobTool) start(ctx context.Context, c *tool.Caller, arguments json.RawMessage) (any, string, error) {
-	r, err := t.Start(ctx, c, t.Name, arguments, false)
-	if err != nil {
-		return nil, "", err // r is no reply, and no nil interface
-	}
-	return r, "ok", nil
 }

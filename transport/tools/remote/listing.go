@@ -1,9 +1,9 @@
 package remote
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -49,7 +49,7 @@ func newListing(old *Listing, from *sources.Snapshot, exposed *catalog.Snapshot)
 		listed := old.of[t]
 		if listed == nil {
 			listed = listedWorkflow(t)
-			if i, found := slices.BinarySearchFunc(old.Tools, t.Name, byName); found && sameTool(old.Tools[i], listed) {
+			if i, found := slices.BinarySearchFunc(old.Tools, t.Name, byName); found && reflect.DeepEqual(old.Tools[i], listed) { // clients see no difference
 				listed = old.Tools[i]
 			}
 		}
@@ -66,17 +66,6 @@ func newListing(old *Listing, from *sources.Snapshot, exposed *catalog.Snapshot)
 }
 
 func byName(t *mcp.Tool, name string) int { return strings.Compare(t.Name, name) }
-
-// sameTool reports whether clients see no difference between two workflows' tools
-// of the same name.
-func sameTool(a, b *mcp.Tool) bool {
-	x, y := a.Meta[WorkflowMeta].(listedMeta), b.Meta[WorkflowMeta].(listedMeta)
-	input, ok := a.InputSchema.(json.RawMessage)
-	other, too := b.InputSchema.(json.RawMessage)
-	same := x.Source == y.Source && x.ID == y.ID && x.Category == y.Category && x.Version == y.Version &&
-		x.ExecutionType == y.ExecutionType && bytes.Equal(x.Metadata, y.Metadata)
-	return same && ok && too && bytes.Equal(input, other) && a.Title == b.Title && a.Description == b.Description
-}
 
 // listedMeta is the value of WorkflowMeta.
 type listedMeta struct {

@@ -24,7 +24,9 @@ func (r *Tools) target(ctx context.Context, name string) (target, error) {
 		return r.runOf(t), nil
 	}
 	if j := r.Listing(ctx).jobs[name]; j != nil {
-		return j.start, nil
+		return func(ctx context.Context, c *tool.Caller, arguments json.RawMessage) (any, error) {
+			return j.Start(ctx, c, name, arguments, false)
+		}, nil
 	}
 	if r.set.Has(name) {
 		return nil, nil
@@ -45,7 +47,7 @@ func (r *Tools) target(ctx context.Context, name string) (target, error) {
 
 // runOf is the target that runs a workflow.
 func (r *Tools) runOf(t *sources.Tool) target {
-	return func(ctx context.Context, c *tool.Caller, arguments json.RawMessage) (any, string, error) {
+	return func(ctx context.Context, c *tool.Caller, arguments json.RawMessage) (any, error) {
 		return r.run(ctx, c, t, arguments)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"deepwork/catalog/jsontext"
-	"deepwork/session"
 	"deepwork/session/execution"
 	"deepwork/transport/tool"
 )
@@ -23,17 +22,13 @@ func addWorkflowStatus(s *tool.Set, r *Tools) {
 		Hints:   tool.Hints{ReadOnly: true, Idempotent: true, Open: true},
 		Input:   tool.InputSchema(tool.Required("execution_id", maxExecutionID, "The run's execution_id, as progress messages, results and errors have it, or its source's id of it.")),
 		Output:  executionSchema(),
-		Outcome: func(x any) string { return string(x.(*execution.Execution).State) },
 		Smaller: "the run ended, and its result is at its source: have the workflow give a reference to a large result instead of the result.",
 	}, func(ctx context.Context, c *tool.Caller, args statusArgs) (*execution.Execution, error) {
-		r, err := r.Executions.Status(ctx, c.Identity, args.ExecutionID)
-		if refusal, ok := err.(*session.Error); ok {
-			return nil, slim(refusal)
-		}
+		x, err := r.Executions.Status(ctx, c.Identity, args.ExecutionID)
 		if err != nil {
 			return nil, err
 		}
-		return sendable(r), nil
+		return sendable(x), nil
 	})
 }
 
