@@ -104,20 +104,8 @@ func (a *agent) leave() error {
 	return errors.Join(errs...)
 }
 
-// failedCall is the code of an answer that a strict world does not allow.
-const failedCall = "a call that failed"
-
 // callWithin bounds a call; no server takes so long.
 const callWithin = 30 * time.Second
-
-// How the reply to a call is lost.
-type loss int
-
-const (
-	received  loss = iota
-	dropped        // it came, and the agent did not get it
-	cancelled      // the call was given up while it ran
-)
 
 // exchange makes one call of any tool.
 func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[string]any) (t answer) {
@@ -146,15 +134,12 @@ func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[
 	}()
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), callWithin)
 	defer cancel()
-	how := received
-	if a.lose > 0 && a.chance(a.lose) {
-		how = dropped + loss(a.below(2))
-	}
+	lose := a.lose > 0 && a.chance(a.lose)
 	c, err := a.conn(bounded, p)
 	if err != nil {
-		return a.unanswered(p, received, fmt.Errorf("%s: %w", tool, err))
+		return a.unanswered(p, false, fmt.Errorf("%s: %w", tool, err))
 	}
-	if how == cancelled {
+	if lose && a.below(2) == 0 { // else its reply comes, and the agent does not get it
 		defer time.AfterFunc(rand.N(5*time.Millisecond), cancel).Stop()
 	}
 	began := time.Now()
@@ -162,8 +147,8 @@ func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[
 	took := time.Since(began)
 	switch {
 	case err != nil:
-		return a.unanswered(p, how, err)
-	case how != received:
+		return a.unanswered(p, lose, err)
+	case lose:
 		t.kind = lost
 		return t
 	}
@@ -179,12 +164,12 @@ func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[
 }
 
 // unanswered says what a call was that failed.
-func (a *agent) unanswered(p *process, how loss, err error) answer {
+func (a *agent) unanswered(p *process, lose bool, err error) answer {
 	t := answer{kind: lost, text: err.Error()}
 	switch {
-	case how != received:
+	case lose:
 	case a.strict:
-		t.kind, t.code = odd, failedCall
+		t.kind = odd
 	case p.alive() && errors.Is(err, context.DeadlineExceeded):
 		t.kind = odd
 	case p.alive():

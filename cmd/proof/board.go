@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"database/sql"
+	"errors"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,35 +13,41 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"deepwork/actor/wait"
-	board "deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
-	"deepwork/session/store"
-	"deepwork/session/store/local/sqlite"
 )
 
-// openBoard opens the task board to read it, beside servers too.
-func (s *simulation) openBoard(ctx context.Context) (*sqlite.DB, error) {
-	return sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(s.root, ".deepwork", "board.db"), ReadOnly: true})
-}
-
-// settleBoard waits until every attempt has ended.
-func (s *simulation) settleBoard(ctx context.Context) error {
-	b, err := s.openBoard(ctx)
+// query reads the database of the task board, beside servers too: it calls each after
+// every row was scanned into what into points to.
+func (s *simulation) query(ctx context.Context, query string, each func(), into ...any) error {
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.root, ".deepwork", "board.db")+"?mode=ro&_pragma=busy_timeout(10000)")
 	if err != nil {
 		return err
 	}
-	defer b.Close()
-	for until := time.Now().Add(settleTime); ; _ = wait.For(ctx, 50*time.Millisecond) {
-		all, err := b.Board().AllAttempts(ctx)
-		if err != nil {
+	defer db.Close()
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
 			return err
 		}
-		open := slices.DeleteFunc(all, func(a board.Attempt) bool { return !a.State.Open() })
-		if len(open) == 0 {
-			return nil
+		each()
+	}
+	return rows.Err()
+}
+
+// settleBoard waits until every execution has ended.
+func (s *simulation) settleBoard(ctx context.Context) error {
+	for until := time.Now().Add(settleTime); ; _ = wait.For(ctx, 50*time.Millisecond) {
+		open, attempt := "", ""
+		err := s.query(ctx, "SELECT id, state FROM attempts WHERE state IN ('waiting', 'starting', 'running')", func() {}, &attempt, &open)
+		if err != nil || open == "" {
+			return err
 		}
 		if time.Now().After(until) {
-			s.history.fault("an attempt that does not end", "attempt %s is %s", open[0].ID, open[0].State)
+			s.history.fault("an attempt that does not end", "attempt %s is %s", attempt, open)
 			return nil
 		}
 	}
@@ -49,60 +55,39 @@ func (s *simulation) settleBoard(ctx context.Context) error {
 
 func (s *simulation) agentLog() string { return filepath.Join(s.dir, "agents") }
 
-// readAgentLog reads what agents have logged: by event ("start", "wrote", "end") and token
-// the pids of those that have.
-func readAgentLog(path string) (map[string]map[string][]string, error) {
-	did := map[string]map[string][]string{"start": {}, "wrote": {}, "end": {}}
-	text, err := os.ReadFile(path)
-	if err != nil && !os.IsNotExist(err) {
-		return nil, fmt.Errorf("reading what agents did: %w", err)
-	}
-	for line := range strings.Lines(string(text)) {
-		f := strings.Fields(line)
-		if len(f) != 3 || did[f[0]] == nil {
-			return nil, fmt.Errorf("reading what agents did: %s has a line %q", filepath.Base(path), line)
-		}
-		did[f[0]][f[1]] = append(did[f[0]][f[1]], f[2])
-	}
-	return did, nil
+// A began is an execution of an agent as the board has it.
+type began struct {
+	id, attempt, prompt, state, message string
+	code                                int // its exit code, or -1
+	started                             bool
 }
 
 // judgeBoard compares the board, what agents have done and what git has with what clients
 // were told. No server runs.
 func (s *simulation) judgeBoard(ctx context.Context) error {
-	db, err := s.openBoard(ctx)
+	did, err := readJournal(s.agentLog())
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	b := db.Board()
-	did, err := readAgentLog(s.agentLog())
+	var id, text string
+	var x began
+	tasks, attempts, orders := map[string][]string{}, map[string][]string{}, map[string][]string{} // ids by token
+	// Attempts, and those of which something was cut short, which drops what is queued.
+	there, cut := map[string]bool{}, map[string]bool{}
+	err = errors.Join(s.query(ctx, "SELECT id, coalesce(description, '') FROM tasks", func() { tasks[text] = append(tasks[text], id) }, &id, &text),
+		s.query(ctx, "SELECT id, coalesce(prompt, '') FROM attempts", func() {
+			there[id] = true
+			attempts[tokenIn(text)] = append(attempts[tokenIn(text)], id)
+		}, &id, &text),
+		s.query(ctx, "SELECT id, attempt_id, prompt, state, coalesce(final_message, ''), coalesce(exit_code, -1), started_at IS NOT NULL FROM executions", func() {
+			orders[tokenIn(x.prompt)] = append(orders[tokenIn(x.prompt)], x.id)
+			cut[x.attempt] = cut[x.attempt] || x.state == "stopped" || x.state == "interrupted"
+			s.judgeExecution(x, did)
+		}, &x.id, &x.attempt, &x.prompt, &x.state, &x.message, &x.code, &x.started))
 	if err != nil {
 		return err
 	}
-	tasks, err := tasksOn(ctx, b)
-	if err != nil {
-		return err
-	}
-	all, err := b.AllAttempts(ctx)
-	if err != nil {
-		return err
-	}
-	attempts, there, executions := map[string][]string{}, map[string]bool{}, map[string][]board.Execution{}
-	cut := map[string]bool{} // something of the attempt was stopped or interrupted, which drops what is queued
-	for _, a := range all {
-		there[a.ID] = true
-		attempts[tokenIn(orEmpty(a.Prompt))] = append(attempts[tokenIn(orEmpty(a.Prompt))], a.ID)
-		of, err := b.Executions(ctx, a.ID)
-		if err != nil {
-			return err
-		}
-		for _, x := range of {
-			executions[tokenIn(x.Prompt)] = append(executions[tokenIn(x.Prompt)], x)
-			cut[a.ID] = cut[a.ID] || x.State == board.Stopped || x.State == board.Interrupted
-		}
-	}
-	s.attempts, s.agents = len(all), len(did["start"])
+	s.attempts, s.agents = len(there), len(did["start"])
 
 	h := s.history
 	stays := func(id string) bool { // nobody has asked for the deletion of the task
@@ -110,71 +95,37 @@ func (s *simulation) judgeBoard(ctx context.Context) error {
 	}
 	h.once(aTask, tasks, func(_ string, e *effect) bool { return e.id != "" && stays(e.id) })
 	h.once(anAttempt, attempts, func(_ string, e *effect) bool { return e.id != "" && stays(e.of) })
-	ids := map[string][]string{}
-	for token, some := range executions {
-		for _, x := range some {
-			ids[token] = append(ids[token], x.ID)
-			s.judgeExecution(token, x, did)
-		}
-	}
-	h.once(anOrder, ids, func(_ string, o *effect) bool {
+	h.once(anOrder, orders, func(_ string, o *effect) bool {
 		return there[o.of] && (o.said == "started" || o.said == "queued" && !o.dropped && !cut[o.of])
 	})
 	h.once(anOrder, did["start"], func(string, *effect) bool { return false })
 	return s.judgeWork(ctx, did["wrote"])
 }
 
-// tasksOn are the ids of all tasks of the board, by the request that is their description.
-func tasksOn(ctx context.Context, b store.Board) (map[string][]string, error) {
-	projects, _, _, err := b.Projects(ctx, board.Page{Limit: 10})
-	if err != nil {
-		return nil, err
-	}
-	tasks := map[string][]string{}
-	for _, p := range projects {
-		for page := (board.Page{Limit: 500}); ; {
-			all, _, next, err := b.Tasks(ctx, p.ID, "", page)
-			if err != nil {
-				return nil, err
-			}
-			for _, t := range all {
-				tasks[orEmpty(t.Description)] = append(tasks[orEmpty(t.Description)], t.ID)
-			}
-			if page.Cursor = next; next == "" {
-				break
-			}
-		}
-	}
-	return tasks, nil
-}
-
 // judgeExecution checks that an execution has ended as its agent has.
-func (s *simulation) judgeExecution(token string, x board.Execution, did map[string]map[string][]string) {
+func (s *simulation) judgeExecution(x began, did journal) {
+	token := tokenIn(x.prompt)
 	o := s.history.effects[anOrder][token]
 	if o == nil {
 		return // once says so
 	}
-	wrong, code := "", -1
-	if x.ExitCode != nil {
-		code = *x.ExitCode
-	}
+	wrong := ""
 	switch {
-	case o.of != "" && o.of != x.AttemptID:
+	case o.of != "" && o.of != x.attempt:
 		wrong = "it was ordered of attempt " + o.of
-	case x.State.Open():
+	case slices.Contains([]string{"waiting", "starting", "running"}, x.state):
 		wrong = "it has not ended"
-	case x.State == board.Completed && (o.order.exit != 0 || code != 0 || len(did["end"][token]) != 1):
+	case x.state == "completed" && (o.order.exit != 0 || x.code != 0 || len(did["end"][token]) != 1):
 		wrong = "its agent has not done it"
-	case x.State == board.Completed && orEmpty(x.FinalMessage) != "done "+token:
+	case x.state == "completed" && x.message != "done "+token:
 		wrong = "its agent has said something else"
-	case x.State == board.Failed && (code != failing || o.order.exit != failing) && x.StartedAt != nil:
+	case x.state == "failed" && (x.code != failing || o.order.exit != failing) && x.started:
 		wrong = "its agent has not failed so"
-	case x.State == board.Stopped && !s.stops[x.AttemptID]:
+	case x.state == "stopped" && !s.stops[x.attempt]:
 		wrong = "nobody has stopped it"
 	}
 	if wrong != "" {
-		s.history.fault("a wrong execution of an agent", "%s of %s is %s with exit code %d: %s (%+v; started %v, ended %v; %q)", x.ID, token, x.State, code, wrong, o,
-			did["start"][token], did["end"][token], orEmpty(x.FinalMessage))
+		s.history.fault("a wrong execution of an agent", "%s: %s: %+v (%+v; started %v, ended %v)", token, wrong, x, o, did["start"][token], did["end"][token])
 	}
 }
 

@@ -141,21 +141,17 @@ func (c *caller) settle(ctx context.Context) {
 
 // judgeExecutions compares what was started at the source with the calls.
 func (s *simulation) judgeExecutions() error {
-	all, err := readRan(s.sourceFile())
+	did, err := readJournal(s.sourceFile())
 	if err != nil {
-		return fmt.Errorf("reading what the source did: %w", err)
+		return err
 	}
-	there := map[string][]string{}
-	for _, e := range all {
-		there[e.Token] = append(there[e.Token], e.ID)
-	}
-	s.executions = len(there)
+	s.executions = len(did["ran"])
 	completed := map[string]bool{}
 	for _, c := range s.callers {
 		for _, known := range c.known {
 			completed[known.token] = known.state == "completed"
 		}
 	}
-	s.history.once("workflow at the source", there, func(token string, _ *effect) bool { return completed[token] })
+	s.history.once("workflow at the source", did["ran"], func(token string, _ *effect) bool { return completed[token] })
 	return nil
 }

@@ -86,40 +86,38 @@ echo "done $2"
 exit "$4"
 `
 
-// act makes a call.
+// act makes a call, the first ones to find the ids of the project root and its repository.
 func (c *clerk) act(ctx context.Context) {
-	if c.project != "" || c.find(ctx) {
+	switch {
+	case c.project == "":
+		c.project = c.only(ctx, "list_projects", map[string]any{}, "projects", "project_id")
+	case c.repo == "":
+		c.repo = c.only(ctx, "list_repos", map[string]any{"project_id": c.project}, "repos", "repo_id")
+	default:
 		c.choose(ctx)
 	}
 }
 
-// find asks for the ids of the project root and of its repository.
-func (c *clerk) find(ctx context.Context) bool {
-	var r struct {
-		Projects []struct {
-			ID string `json:"project_id"`
-		}
-		Repos []struct {
-			ID string `json:"repo_id"`
-		}
+// only returns the id of the only thing in a list, or "".
+func (c *clerk) only(ctx context.Context, tool string, args map[string]any, list, id string) string {
+	t, _ := c.tell(ctx, tool, args, true)
+	var r map[string]any
+	if !c.reads(t, &r) {
+		return ""
 	}
-	t, _ := c.tell(ctx, "list_projects", map[string]any{}, true)
-	if !c.reads(t, &r) || len(r.Projects) != 1 {
-		return false
+	all, _ := r[list].([]any)
+	if len(all) != 1 {
+		return ""
 	}
-	t, _ = c.tell(ctx, "list_repos", map[string]any{"project_id": r.Projects[0].ID}, true)
-	if !c.reads(t, &r) || len(r.Repos) != 1 {
-		return false
-	}
-	c.project, c.repo = r.Projects[0].ID, r.Repos[0].ID
-	return true
+	one, _ := all[0].(map[string]any)
+	text, _ := one[id].(string)
+	return text
 }
 
 // choose makes up the next call, and makes it.
 func (c *clerk) choose(ctx context.Context) {
-	var open []string
+	var open, attempts []string
 	var task, attempt string
-	var attempts []string
 	c.history.with(func() {
 		open = slices.DeleteFunc(slices.Sorted(maps.Keys(c.sim.tasks)), func(id string) bool { return c.sim.tasks[id].closed })
 		if len(open) > 0 {
@@ -152,28 +150,31 @@ func (c *clerk) choose(ctx context.Context) {
 		// Another client may follow up at once, so that it has ended is not looked for.
 		c.history.with(func() { c.sim.stops[attempt] = true })
 		defer c.dropping(attempt, "")()
-		c.look(ctx, "stop_attempt", attempt)
+		c.tell(ctx, "stop_attempt", map[string]any{"attempt_id": attempt}, true)
 	default:
-		c.look(ctx, "get_attempt", attempt)
+		c.tell(ctx, "get_attempt", map[string]any{"attempt_id": attempt}, true)
 	}
 }
 
 // request makes a call with a request_id, for the first time or again: it must give the id
-// that it gave before.
-func (c *clerk) request(ctx context.Context, kind, token string, e *effect) (t answer, is bool) {
+// that it gave before. It reports whether the call was answered.
+func (c *clerk) request(ctx context.Context, kind, token string, e *effect) bool {
 	tool, key := "create_task", "task_id"
 	if kind == anAttempt {
 		tool, key = "start_task_attempt", "attempt_id"
 	}
+	begun := c.history.now()
 	t, unsure := c.tell(ctx, tool, e.args, true)
 	var r map[string]any
-	is = c.reads(t, &r)
+	is := c.reads(t, &r)
 	id, _ := r[key].(string)
 	was := id
 	c.history.with(func() {
 		switch {
 		case is && e.id == "":
-			e.id = id
+			if e.id = id; kind == aTask {
+				c.sim.tasks[id] = &task{}
+			}
 		case is:
 			was = e.id
 		case e.id == "":
@@ -183,44 +184,33 @@ func (c *clerk) request(ctx context.Context, kind, token string, e *effect) (t a
 	if id != was {
 		c.history.fault("a repetition with another reply", "client %d: the request %s was answered %s, and again %s", c.number, token, was, id)
 	}
-	return t, is
+	if kind == aTask && e.id != "" {
+		c.note(e.id, taskInput{Tool: "create_task", Title: e.args["title"].(string), Request: token}, begun, t)
+	}
+	return is
 }
 
 // create makes a task. Its description, which nobody changes, names the call it
 // is from.
 func (c *clerk) create(ctx context.Context) {
-	token, title := c.token("c"), c.token("title ")
-	e := c.history.ask(aTask, token, &effect{args: map[string]any{"project_id": c.project, "title": title, "description": token, "request_id": token}})
-	begun := c.history.now()
-	if t, is := c.request(ctx, aTask, token, e); is {
-		c.history.with(func() { c.sim.tasks[e.id] = &task{} })
-		c.note(e.id, taskInput{Tool: "create_task", Title: title, Request: token}, begun, t)
-	}
+	token := c.token("c")
+	c.request(ctx, aTask, token, c.history.ask(aTask, token, &effect{args: map[string]any{
+		"project_id": c.project, "title": c.token("title "), "description": token, "request_id": token}}))
 }
 
-// repeat makes a call with a request_id once more.
+// repeat makes a call with a request_id that was answered once more.
 func (c *clerk) repeat(ctx context.Context) {
 	kind := []string{aTask, anAttempt}[c.below(2)]
-	token := ""
-	var e *effect
+	var answered []string
+	var all map[string]*effect
 	c.history.with(func() {
-		var answered []string
-		for token, e := range c.history.effects[kind] {
-			if e.id != "" {
-				answered = append(answered, token)
-			}
-		}
-		if slices.Sort(answered); len(answered) > 0 {
-			token = answered[c.below(len(answered))]
-			e = c.history.effects[kind][token]
-		}
+		all = maps.Clone(c.history.effects[kind])
+		maps.DeleteFunc(all, func(_ string, e *effect) bool { return e.id == "" })
+		answered = slices.Sorted(maps.Keys(all))
 	})
-	if e == nil {
-		return
-	}
-	begun := c.history.now()
-	if t, _ := c.request(ctx, kind, token, e); kind == aTask {
-		c.note(e.id, taskInput{Tool: "create_task", Title: e.args["title"].(string), Request: token}, begun, t)
+	if len(answered) > 0 {
+		token := answered[c.below(len(answered))]
+		c.request(ctx, kind, token, all[token])
 	}
 }
 
@@ -232,7 +222,7 @@ func (c *clerk) start(ctx context.Context, task string) {
 		"task_id": task, "executor": "SIM", "prompt": o.order.String(), "request_id": token,
 		"repos": []map[string]any{{"repo_id": c.repo, "target_branch": "main"}},
 	}})
-	_, is := c.request(ctx, anAttempt, token, e)
+	is := c.request(ctx, anAttempt, token, e)
 	c.history.with(func() {
 		if o.refused = e.refused; is {
 			o.of, o.said = e.id, "started"
@@ -318,15 +308,4 @@ func (c *clerk) dropping(attempt, but string) func() {
 	}
 	drop()
 	return drop
-}
-
-// look makes a call whose reply describes an attempt.
-func (c *clerk) look(ctx context.Context, tool, attempt string) {
-	t, _ := c.tell(ctx, tool, map[string]any{"attempt_id": attempt}, true)
-	var r struct {
-		ID string `json:"attempt_id"`
-	}
-	if c.reads(t, &r) && r.ID != attempt {
-		c.history.fault("an odd answer", "client %d: %s of attempt %s answers %.500s", c.number, tool, attempt, t.text)
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -159,24 +158,23 @@ func (h *history) isDamaged(id string) (is bool) {
 // patience is how long the checker may think about one history.
 const patience = 30 * time.Second
 
-// check checks each history against its model. What cannot have come about it draws, as
-// a page in dir.
+// check checks each history against its model.
 //
 // A history that the checker cannot come to the end of, since too many of its calls were
 // lost, is no fault of the program; if one in twenty is so, nothing is shown.
-func (h *history) check(dir string) {
+func (h *history) check() {
 	for id, s := range h.sessions {
-		h.hold("session", id, s.ops, sessionModel, dir)
+		h.hold("session", id, s.ops, sessionModel)
 	}
 	for id, ops := range h.tasks {
-		h.hold("task", id, ops, taskModel, dir)
+		h.hold("task", id, ops, taskModel)
 	}
 	if all := len(h.sessions) + len(h.tasks); h.tangled*20 > all {
 		h.fault("too tangled", "%d histories of %d are too tangled to be judged: give the clients more time, or begin fewer of them", h.tangled, all)
 	}
 }
 
-func (h *history) hold(what, id string, ops []porcupine.Operation, model porcupine.Model, dir string) {
+func (h *history) hold(what, id string, ops []porcupine.Operation, model porcupine.Model) {
 	ops = telling(ops)
 	end := h.now()
 	for i := range ops {
@@ -185,18 +183,15 @@ func (h *history) hold(what, id string, ops []porcupine.Operation, model porcupi
 		}
 	}
 	switch porcupine.CheckOperationsTimeout(model, ops, patience) {
-	case porcupine.Ok:
-		return
 	case porcupine.Unknown:
 		h.tangled++
-		return
+	case porcupine.Illegal:
+		var b strings.Builder
+		for _, o := range ops {
+			fmt.Fprintf(&b, "  %9.1f to %9.1f ms  client %d: %v -> %v\n", float64(o.Call)/1e6, float64(o.Return)/1e6, o.ClientId, o.Input, o.Output)
+		}
+		h.fault("a history that cannot have come about", "of %s %s:\n%s", what, id, b.String())
 	}
-	_, info := porcupine.CheckOperationsVerbose(model, ops, patience)
-	page := filepath.Join(dir, what+"_"+id+".html")
-	if err := porcupine.VisualizePath(model, info, page); err != nil {
-		page = err.Error()
-	}
-	h.fault("a history that cannot have come about", "of %s %s (%s):\n%s", what, id, page, describe(ops))
 }
 
 // telling leaves out of a history what proves nothing: lost calls that only read, and
@@ -224,13 +219,4 @@ func telling(ops []porcupine.Operation) []porcupine.Operation {
 		}
 		return false
 	})
-}
-
-// describe lists operations, in the order in which they were called.
-func describe(ops []porcupine.Operation) string {
-	var b strings.Builder
-	for _, o := range ops {
-		fmt.Fprintf(&b, "  %9.1f to %9.1f ms  client %d: %v -> %v\n", float64(o.Call)/1e6, float64(o.Return)/1e6, o.ClientId, o.Input, o.Output)
-	}
-	return b.String()
 }

@@ -111,7 +111,7 @@ func sessionsIn(root string) (ids, damaged []string, err error) {
 
 // judge compares the session files with the history, in which each is one more read of
 // its session, and checks the history. It returns how many it compared. No server may run.
-func (w *world) judge(dir string) (int, error) {
+func (w *world) judge() (int, error) {
 	ids, damaged, err := sessionsIn(w.root)
 	if err != nil {
 		return 0, err
@@ -144,7 +144,7 @@ func (w *world) judge(dir string) (int, error) {
 		there[r.Goal] = append(there[r.Goal], id)
 	}
 	h.once("session", there, func(_ string, e *effect) bool { return e.id != "" && !h.isDamaged(e.id) })
-	h.check(dir)
+	h.check()
 	return compared, nil
 }
 

@@ -45,7 +45,7 @@ func judged(t *testing.T, l *load) (kinds []string) {
 	}
 	w := newWorld(l.root, l.dir, l.seed)
 	w.history, w.saves = h, l.saves
-	if _, err := w.judge(t.TempDir()); err != nil {
+	if _, err := w.judge(); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range h.found() {

@@ -133,7 +133,7 @@ func (l *load) run(ctx context.Context) error {
 		return err
 	}
 	l.verify(context.WithoutCancel(ctx), "at the end")
-	if l.checked, err = l.judge(l.dir); err != nil {
+	if l.checked, err = l.judge(); err != nil {
 		return fmt.Errorf("judging the session files: %w", err)
 	}
 	l.report(ceiling)
@@ -148,12 +148,12 @@ func (l *load) run(ctx context.Context) error {
 
 func (l *load) startServers(ctx context.Context) error {
 	for n := range l.serverCount {
-		s := newServer(n, true)
+		s := &server{number: n, http: true}
 		l.servers = append(l.servers, s)
 		if err := l.world.run(ctx, s, fault.Plan{}, "--toolsets", "workflows"); err != nil {
 			return fmt.Errorf("starting server %d: %w", n+1, err)
 		}
-		if p, _ := s.current(); p == nil {
+		if p := s.current(); p == nil {
 			return fmt.Errorf("server %d has ended at once", n+1)
 		}
 	}
@@ -164,18 +164,18 @@ func (l *load) startServers(ctx context.Context) error {
 func (l *load) stopServers() error {
 	var errs []error
 	for _, s := range l.servers {
-		p, _ := s.current()
+		p := s.current()
 		if p == nil {
 			errs = append(errs, fmt.Errorf("server %d has ended by itself", s.number+1))
 			continue
 		}
 		errs = append(errs, p.stop())
-		text, err := p.logged()
+		text, err := os.ReadFile(p.log)
 		if p.err != nil {
 			err = fmt.Errorf("server %d: %w", s.number+1, p.err)
 		}
 		errs = append(errs, err)
-		for line := range strings.Lines(text) {
+		for line := range strings.Lines(string(text)) {
 			if strings.Contains(line, "level=ERROR") || strings.HasPrefix(line, "panic:") {
 				l.history.fault("an error in a server's log", "%.500s", line)
 			}

@@ -3,7 +3,6 @@
 // It builds the program from the checkout that it is run in:
 //
 //	go run ./cmd/proof load -edit -servers 2
-//	go run ./cmd/proof sim -time 3h
 //	go run ./cmd/proof figures -only 'task board'
 package main
 
@@ -33,13 +32,12 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	commands := map[string]func() error{
 		"load":    func() error { return runLoad(ctx, args[1:], stdout, stderr) },
-		"sim":     func() error { return runSim(ctx, args[1:], stdout, stderr) },
 		"figures": func() error { return runFigures(ctx, args[1:], stdout, stderr) },
 		"echo":    func() error { return serveEcho(ctx) },
 		"source":  func() error { return serveSource(ctx, args[1:]) },
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
-		fmt.Fprintln(stderr, "usage: proof load|sim|figures [FLAG...]; -h after one of them lists its flags")
+		fmt.Fprintln(stderr, "usage: proof load|figures [FLAG...]; -h after one of them lists its flags")
 		return 2
 	}
 	err := commands[args[0]]()

@@ -61,7 +61,7 @@ func (w *world) startOwn(ctx context.Context, subcommand ...string) (*process, e
 	if err != nil {
 		return nil, err
 	}
-	p, err := start(ctx, command{args: append([]string{self}, subcommand...), log: filepath.Join(w.dir, subcommand[0]+".log")})
+	p, err := start(ctx, command{args: append([]string{self}, subcommand...), log: w.dir})
 	if err == nil && p.url == "" {
 		err = fmt.Errorf("the server %s has ended at once", subcommand[0])
 	}
@@ -192,7 +192,7 @@ func memoryOf(ctx context.Context, p *process) (float64, error) {
 // watchMemory returns a server's memory in MB, second by second, until ctx ends.
 func (l *load) watchMemory(ctx context.Context, s *server) (samples []float64) {
 	for {
-		if p, _ := s.current(); p != nil {
+		if p := s.current(); p != nil {
 			bytes, err := memoryOf(ctx, p)
 			if ctx.Err() != nil {
 				return samples

@@ -329,8 +329,6 @@ func checked[S comparable, I any](begin S, follow func(s S, in I, out string) []
 			}
 			return next
 		},
-		Equal:             func(a, b any) bool { return a == b },
-		DescribeOperation: func(in, out any) string { return fmt.Sprintf("%v -> %v", in, out) },
-		DescribeState:     func(s any) string { return fmt.Sprintf("%+v", s) },
+		Equal: func(a, b any) bool { return a == b },
 	}).ToModel()
 }

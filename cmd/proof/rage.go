@@ -50,7 +50,7 @@ func (s *simulation) rage(ctx context.Context) error {
 	for ctx.Err() == nil {
 		_ = wait.For(ctx, time.Duration(50+s.random.IntN(400))*time.Millisecond)
 		var err error
-		p, _ := s.servers[s.random.IntN(len(s.servers))].current()
+		p := s.servers[s.random.IntN(len(s.servers))].current()
 		switch k := s.random.IntN(10); {
 		case k < 4 && p != nil:
 			s.kills++
@@ -89,7 +89,7 @@ func (s *simulation) stop(p *process) {
 // startAll starts what has ended, by our hand or by its plan.
 func (s *simulation) startAll(ctx context.Context) error {
 	for _, where := range s.servers {
-		if p, _ := where.current(); p == nil {
+		if p := where.current(); p == nil {
 			plan := s.plan()
 			plan.Tied = where.http
 			if err := s.run(ctx, where, plan); err != nil {
@@ -151,7 +151,7 @@ func (s *simulation) end(ctx context.Context) error {
 	for _, p := range s.running() {
 		s.stop(p)
 	}
-	last := newServer(len(s.servers), false)
+	last := &server{number: len(s.servers)}
 	s.servers = []*server{last}
 	if err := s.run(ctx, last, fault.Plan{Image: s.image.Dir}); err != nil {
 		return err
@@ -189,7 +189,7 @@ func (s *simulation) end(ctx context.Context) error {
 		return err
 	}
 	s.stop(p)
-	if _, err := s.judge(s.dir); err != nil {
+	if _, err := s.judge(); err != nil {
 		return err
 	}
 	if err := errors.Join(s.judgeExecutions(), s.judgeBoard(ctx)); err != nil {

@@ -32,8 +32,7 @@ const openSessions = 4
 // act makes a call.
 func (a *rover) act(ctx context.Context) {
 	if a.below(30) == 0 { // what it has may go on at another server
-		p, _ := a.home.current()
-		_ = a.drop(p, false)
+		_ = a.drop(a.home.current(), false)
 	}
 	in := a.choose()
 	t := a.perform(ctx, in)

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -89,35 +87,6 @@ func (h *history) faultsIn() string {
 	return b.String()
 }
 
-// runSim is the subcommand sim.
-func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("sim", flag.ContinueOnError)
-	seed := flags.Uint64("seed", 0, "makes the choices; 0 takes another one each time")
-	length := flags.Duration("time", 8*time.Second, "how long its clients work")
-	clients := flags.Int("clients", 8, "how many there are")
-	if err := parse(flags, args, stderr, nil); err != nil {
-		return err
-	}
-	if *seed == 0 {
-		*seed = rand.Uint64N(1 << 32)
-	}
-	dir, err := os.MkdirTemp("", "simulation-")
-	if err != nil {
-		return err
-	}
-	s, err := simulate(ctx, dir, *seed, *length, *clients)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(stdout, s)
-	if faults := s.history.faultsIn(); faults != "" {
-		fmt.Fprintf(stdout, "WRONG: %s\nThe project, the servers' logs and drawings of the histories are in %s. To repeat it (timing may differ, so perhaps more than once):\n\ngo run ./cmd/proof sim -seed %d -time %v -clients %d\n",
-			faults, dir, *seed, *length, *clients)
-		return errWrong
-	}
-	return os.RemoveAll(dir)
-}
-
 // layOut makes the project, a repository with jobs, agents and a source of workflows,
 // and says which servers there are.
 func (s *simulation) layOut(ctx context.Context) (err error) {
@@ -145,7 +114,7 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 	}
 	// Up to three servers, the first over stdio, mostly, so that each kind is there.
 	for n := range 1 + s.random.IntN(3) {
-		s.servers = append(s.servers, newServer(n, n > 0 && s.random.IntN(3) > 0 || n == 0 && s.random.IntN(4) == 0))
+		s.servers = append(s.servers, &server{number: n, http: n > 0 && s.random.IntN(3) > 0 || n == 0 && s.random.IntN(4) == 0})
 	}
 	// .deepwork is not the repository's.
 	return os.WriteFile(filepath.Join(s.root, ".git", "info", "exclude"), []byte("/.deepwork/\n"), 0o644)

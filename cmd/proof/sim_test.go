@@ -50,6 +50,6 @@ func TestSimulation(t *testing.T) {
 	if err != nil {
 		t.Errorf("keeping what happened: %v", err)
 	}
-	t.Errorf("%s\nThe project, the servers' logs and drawings of the histories are in %s. To repeat it (timing may differ, so perhaps more than once):\n\ngo test ./cmd/proof -count=1 -run '^TestSimulation$' -sim.seed=%d -sim.time=%v -sim.clients=%d",
+	t.Errorf("%s\nThe project and the servers' logs are in %s. To repeat it (timing may differ, so perhaps more than once):\n\ngo test ./cmd/proof -count=1 -run '^TestSimulation$' -sim.seed=%d -sim.time=%v -sim.clients=%d",
 		strings.ReplaceAll(faults, dir, kept), kept, seed, length, *simClients)
 }

@@ -3,39 +3,33 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A ran is one line of the source's file: what it has started.
-type ran struct {
-	ID    string        `json:"id"`
-	Token string        `json:"token"` // of the call
-	Begun time.Time     `json:"begun"`
-	Lasts time.Duration `json:"lasts"`
-}
+// A journal is what others did, by event and token: whose did, in their order.
+type journal map[string]map[string][]string
 
-// readRan reads the source's file. Each line was written in one piece.
-func readRan(path string) (all []ran, err error) {
+// readJournal reads a file of lines "event token whose", each written in one piece.
+func readJournal(path string) (journal, error) {
+	did := journal{"ran": {}, "start": {}, "wrote": {}, "end": {}}
 	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
+	if err != nil && !os.IsNotExist(err) {
+		return nil, fmt.Errorf("reading what was done: %w", err)
 	}
 	for line := range strings.Lines(string(text)) {
-		var e ran
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			return nil, fmt.Errorf("%s holds %q: %w", path, line, err)
+		f := strings.Fields(line)
+		if len(f) != 3 || did[f[0]] == nil {
+			return nil, fmt.Errorf("reading what was done: %s has a line %q", filepath.Base(path), line)
 		}
-		all = append(all, e)
+		did[f[0]][f[1]] = append(did[f[0]][f[1]], f[2])
 	}
-	return all, nil
+	return did, nil
 }
 
 // The workflows that the source has.
@@ -45,27 +39,16 @@ const (
 )
 
 // A source is a system that runs workflows, a process of its own. What it starts it
-// writes into a file first, so that how often each was started can be told, and that a
-// source that was killed goes on where it was.
-type source struct {
-	mu   sync.Mutex // guards what follows
-	file *os.File
-	all  map[string]ran
-}
+// writes into a journal first, so that how often each was started is known. An execution
+// is described by its id, so that a source that was killed goes on where it was.
+type source struct{ file *os.File }
 
-// serveSource is the hidden subcommand source: its file, and its address.
-func serveSource(ctx context.Context, args []string) error {
+// serveSource is the hidden subcommand source: its journal, and its address.
+func serveSource(ctx context.Context, args []string) (err error) {
 	if len(args) != 2 {
 		return errUsage
 	}
-	before, err := readRan(args[0])
-	if err != nil {
-		return err
-	}
-	s := &source{all: map[string]ran{}}
-	for _, e := range before {
-		s.all[e.ID] = e
-	}
+	var s source
 	if s.file, err = os.OpenFile(args[0], os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600); err != nil {
 		return err
 	}
@@ -98,7 +81,7 @@ type sourceArgs struct {
 	} `json:"input"`
 }
 
-func (s *source) list(sourceArgs) any {
+func (source) list(sourceArgs) any {
 	schema := json.RawMessage(`{"type":"object","properties":{"token":{"type":"string"},"lasts":{"type":"integer"}},"required":["token","lasts"]}`)
 	var all []map[string]any
 	for name, kind := range map[string]string{quickWorkflow: "sync", slowWorkflow: "async"} {
@@ -107,37 +90,30 @@ func (s *source) list(sourceArgs) any {
 	return all
 }
 
-func (s *source) execute(args sourceArgs) any {
-	e := ran{Token: args.Input.Token, Begun: time.Now(), Lasts: time.Duration(args.Input.Lasts) * time.Millisecond}
-	s.mu.Lock()
-	e.ID = fmt.Sprintf("x-%d", len(s.all)+1)
-	line, err := json.Marshal(e)
-	if err == nil {
-		_, err = s.file.Write(append(line, '\n'))
-	}
-	s.all[e.ID] = e
-	s.mu.Unlock()
-	if err != nil {
+func (s source) execute(args sourceArgs) any {
+	lasts := time.Duration(args.Input.Lasts) * time.Millisecond
+	ends := time.Now().Add(lasts).UnixNano()
+	id := fmt.Sprintf("x_%d_%s", ends, args.Input.Token)
+	if _, err := fmt.Fprintf(s.file, "ran %s %s\n", args.Input.Token, id); err != nil {
 		return map[string]any{"status": "failed", "error": err.Error()}
 	}
 	if args.Workflow == quickWorkflow {
-		time.Sleep(e.Lasts)
-		return outputOf(e.Token)
+		time.Sleep(lasts)
+		return outputOf(args.Input.Token)
 	}
-	return map[string]any{"execution_id": e.ID, "status": "running"}
+	return map[string]any{"execution_id": id, "status": "running"}
 }
 
-func (s *source) status(args sourceArgs) any {
-	s.mu.Lock()
-	e, is := s.all[args.Execution]
-	s.mu.Unlock()
-	switch {
-	case !is:
+func (source) status(args sourceArgs) any {
+	var ends int64
+	var token string
+	if _, err := fmt.Sscanf(args.Execution, "x_%d_%s", &ends, &token); err != nil {
 		return map[string]any{"status": "failed", "error": "there is no such execution"}
-	case time.Since(e.Begun) < e.Lasts:
-		return map[string]any{"status": "running", "progress": time.Since(e.Begun).String()}
 	}
-	return map[string]any{"status": "completed", "output": outputOf(e.Token)}
+	if left := time.Until(time.Unix(0, ends)); left > 0 {
+		return map[string]any{"status": "running", "progress": left.String()}
+	}
+	return map[string]any{"status": "completed", "output": outputOf(token)}
 }
 
 // outputOf is what an execution gives.

@@ -38,6 +38,7 @@ type walker struct {
 	// crashed reports whether the client has crashed since it began the stack: its server
 	// does not know, so that no other gets the sessions.
 	crashed bool
+	moved   time.Time // to another server, the last time
 }
 
 // An opened session is one on a walker's stack.
@@ -47,52 +48,35 @@ type opened struct {
 	goal string
 }
 
-// A wrong is a reply, or a file, that must not be.
-type wrong struct{ kind, text string }
-
-func (w *wrong) Error() string { return w.text }
-
-func wrongf(kind, format string, args ...any) error {
-	return &wrong{kind, fmt.Sprintf(format, args...)}
-}
-
 var (
-	errOver   = errors.New("the time is over") // ends a walker's work
-	errHeldUp = errors.New("the machine has held up an editor in the middle of a save")
+	errOver   = errors.New("the time is over")      // ends a walker's work
+	errBroken = errors.New("the stack is given up") // something went wrong, and is recorded
 )
 
-// work builds stack after stack until the time is over. What goes wrong is recorded,
-// and the work begun again on a new connection.
+// wrong records that something is wrong.
+func (a *walker) wrong(kind, format string, args ...any) error {
+	a.history.fault(kind, format, args...)
+	return errBroken
+}
+
+// work builds stack after stack until the time is over. If something goes wrong, the
+// work is begun again on a new connection.
 func (a *walker) work(ctx context.Context) {
-	for failed := 0; failed < mostFailures && !a.load.over(ctx); {
-		a.crashed = false
-		err := a.nest(ctx, 0)
-		if err == nil {
-			failed = 0
-			continue
+	defer func() {
+		if err := a.leave(); err != nil {
+			a.history.fault("a connection that did not end", "%v", err)
 		}
-		failed++
-		if errors.Is(err, errOver) || ctx.Err() != nil {
-			break
+	}()
+	for failed := 0; failed < mostFailures; failed++ {
+		a.stack, a.crashed = nil, false
+		switch err := a.nest(ctx, 0); {
+		case err == nil:
+			failed = -1
+		case errors.Is(err, errOver) || wait.For(ctx, 100*time.Millisecond) != nil:
+			return
+		default:
+			_ = a.drop(a.home.current(), true)
 		}
-		kind := failedCall
-		if w, ok := errors.AsType[*wrong](err); ok {
-			kind = w.kind
-		}
-		if errors.Is(err, errHeldUp) {
-			a.load.heldUp.Add(1)
-		} else {
-			a.history.fault(kind, "%v", err)
-		}
-		a.stack = nil
-		p, _ := a.home.current()
-		_ = a.drop(p, true)
-		if wait.For(ctx, 100*time.Millisecond) != nil {
-			break
-		}
-	}
-	if err := a.leave(); err != nil {
-		a.history.fault("a connection that did not end", "%v", err)
 	}
 }
 
@@ -139,8 +123,7 @@ func (a *walker) disturb(ctx context.Context, s *opened) error {
 	case !a.stateless && a.chance(partVanished):
 		a.load.crashes.Add(1)
 		a.crashed = true
-		p, _ := a.home.current()
-		_ = a.drop(p, true)
+		_ = a.drop(a.home.current(), true)
 		return a.do(ctx, s, input{Tool: "get_step"})
 	case a.chance(partRead):
 		return a.do(ctx, s, input{Tool: "get_step", Bare: a.bare()})
@@ -194,28 +177,19 @@ func (a *walker) do(ctx context.Context, s *opened, in input) error {
 	}
 	m := a.saves.mark(s.job)
 	t := a.perform(ctx, in)
-	if err := a.failure(ctx, in.Tool, t, m); err != nil {
-		return err
+	for t.code == "session_owned" && in.Tool == "get_step" && time.Since(a.moved) < handedWithin && wait.For(ctx, askAgain) == nil {
+		t = a.perform(ctx, in)
 	}
-	return a.check(s, in, t, m)
-}
-
-// failure is the error of a call that was not carried out.
-func (a *walker) failure(ctx context.Context, tool string, t answer, m mark) error {
-	text := tool + ": " + t.text
 	switch {
 	case t.kind == given && !isRefusal(t.said):
-		return nil
+		return a.check(s, in, t, m)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case t.code == "job_not_found" && a.saves.wasAway(m):
-		return errHeldUp
-	case t.kind == odd && t.code == "":
-		return wrongf("a wrong reply", "%s", text)
-	case t.code == failedCall || t.kind == lost && t.code == "":
-		return wrongf(failedCall, "%s", text)
+		a.load.heldUp.Add(1)
+		return errBroken
 	}
-	return wrongf("a call that was refused: "+t.code, "%s", text)
+	return a.wrong("a call that failed: "+t.code, "%s of session %s: %s", in.Tool, s.id, t.text)
 }
 
 // check checks stack and definitions after a reply.
@@ -232,11 +206,11 @@ func (a *walker) check(s *opened, in input, t answer, m mark) error {
 			resumed, at = a.workflow(a.stack[n-1]), a.entries()[1][0]
 		}
 		if orEmpty(r.Resumed) != resumed || orEmpty(r.ResumedAt) != at {
-			return wrongf("a wrong reply", "session %s: %q is to go on at %q, and %q at %q is told to", s.id, resumed, at, orEmpty(r.Resumed), orEmpty(r.ResumedAt))
+			return a.wrong("a wrong reply", "session %s: %q is to go on at %q, and %q at %q is told to", s.id, resumed, at, orEmpty(r.Resumed), orEmpty(r.ResumedAt))
 		}
 	}
 	if in.Tool == "get_step" && r.Goal != s.goal || in.Tool == "abort_workflow" && r.AbortedIn != a.workflow(s) {
-		return wrongf("a wrong reply", "session %s: %s", s.id, t.text)
+		return a.wrong("a wrong reply", "session %s: %s", s.id, t.text)
 	}
 	oldest := 0
 	for i, info := range r.infos() {
@@ -245,10 +219,11 @@ func (a *walker) check(s *opened, in input, t answer, m mark) error {
 			err = fmt.Errorf("one reply is made of the saves %d and %d of job.yml", oldest, save)
 		}
 		if err != nil && a.saves.wasAway(m) {
-			return errHeldUp
+			a.load.heldUp.Add(1)
+			return errBroken
 		}
 		if err != nil || info.Session != s.id {
-			return wrongf(wrongDefinition, "session %s: %v (of session %s)", s.id, err, info.Session)
+			return a.wrong(wrongDefinition, "session %s: %v (of session %s)", s.id, err, info.Session)
 		}
 		oldest = save
 	}
@@ -268,29 +243,18 @@ func (a *walker) sameStack(s *opened, r *reply) error {
 		got = append(got, o.Session+" "+o.Workflow)
 	}
 	if !slices.Equal(want, got) || r.Begin != nil && r.Stack[len(got)-1].Step != r.Begin.Step {
-		return wrongf("a wrong stack", "agent %d, session %s: the reply's stack is %v, and the sessions are %v", a.number, s.id, r.Stack, want)
+		return a.wrong("a wrong stack", "agent %d, session %s: the reply's stack is %v, and the sessions are %v", a.number, s.id, r.Stack, want)
 	}
 	return nil
 }
 
 // move closes the connection and takes the work up on the other server.
 func (a *walker) move(ctx context.Context, s *opened) error {
-	p, _ := a.home.current()
-	if err := a.drop(p, false); err != nil {
-		return fmt.Errorf("closing a connection to move: %w", err)
+	if err := a.drop(a.home.current(), false); err != nil {
+		return a.wrong("a connection that did not end", "%v", err)
 	}
 	a.home = a.servers[(a.home.number+1)%len(a.servers)]
+	a.moved = time.Now()
 	a.load.moves.Add(1)
-	for began := time.Now(); ; {
-		err := a.do(ctx, s, input{Tool: "get_step"})
-		if w, ok := errors.AsType[*wrong](err); !ok || w.kind != "a call that was refused: session_owned" {
-			return err
-		}
-		if time.Since(began) > handedWithin {
-			return wrongf("a session that was not handed over", "session %s, %v after its connection was closed: %v", s.id, handedWithin, err)
-		}
-		if err := wait.For(ctx, askAgain); err != nil {
-			return err
-		}
-	}
+	return a.do(ctx, s, input{Tool: "get_step"})
 }

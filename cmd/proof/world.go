@@ -2,12 +2,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"sync"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/cmd/proof/fault"
 )
 
@@ -43,35 +42,28 @@ type server struct {
 	http   bool
 
 	mu      sync.Mutex
-	process *process      // nil: none runs
-	up      chan struct{} // closed when process is set; replaced when it is found to have ended
+	process *process // the last that was started, or nil
 }
 
-func newServer(number int, http bool) *server {
-	return &server{number: number, http: http, up: make(chan struct{})}
-}
-
-// current returns the process that runs, or nil, and what to wait for then.
-func (s *server) current() (*process, <-chan struct{}) {
+// current returns the process that runs, or nil.
+func (s *server) current() *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.process != nil && !s.process.alive() {
-		s.process, s.up = nil, make(chan struct{})
+	if s.process != nil && s.process.alive() {
+		return s.process
 	}
-	return s.process, s.up
+	return nil
 }
 
 // wait returns the process that runs, as soon as one does.
 func (s *server) wait(ctx context.Context) (*process, error) {
 	for {
-		p, up := s.current()
+		p := s.current()
 		if p != nil {
 			return p, nil
 		}
-		select {
-		case <-up:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := wait.For(ctx, 2*time.Millisecond); err != nil {
+			return nil, err
 		}
 	}
 }
@@ -79,7 +71,7 @@ func (s *server) wait(ctx context.Context) (*process, error) {
 // running are the processes that run now.
 func (w *world) running() (all []*process) {
 	for _, s := range w.servers {
-		if p, _ := s.current(); p != nil {
+		if p := s.current(); p != nil {
 			all = append(all, p)
 		}
 	}
@@ -94,22 +86,15 @@ func (w *world) run(ctx context.Context, s *server, plan fault.Plan, args ...str
 		args = append(args, "--transport", "http", "--port", "0")
 	}
 	p, err := start(ctx, command{args: args, env: []string{plan.Env(), "DEEPWORK_ADDITIONAL_JOBS_FOLDERS="},
-		log: filepath.Join(w.dir, fmt.Sprintf("server-%d.log", s.number)), full: plan.FullAt > 0, stdio: !s.http})
-	if err == nil {
-		s.serve(p)
+		log: w.dir, full: plan.FullAt > 0, stdio: !s.http})
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-// serve has a process be the one that runs.
-func (s *server) serve(p *process) {
 	p.where = s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p.alive() {
-		s.process = p
-		close(s.up)
-	}
+	s.process = p
+	return nil
 }
 
 // edits has an editor at each job until ctx ends, and returns what waits for their end.
