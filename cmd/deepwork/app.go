@@ -42,6 +42,7 @@ type app struct {
 	err    io.Writer
 
 	path string // --path
+	json bool   // --json
 }
 
 func (a *app) root() *cobra.Command {
@@ -148,15 +149,18 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return usagef(cmd, "unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
 }
 
-// needsSubcommand is what a command that only has subcommands runs.
-func needsSubcommand(cmd *cobra.Command, _ []string) error {
-	var names []string
-	for _, sub := range cmd.Commands() {
-		if sub.IsAvailableCommand() {
+// group makes cmd a command that only has subcommands.
+func group(cmd *cobra.Command, subs ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(subs...)
+	cmd.Args = unknownCommand
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var names []string
+		for _, sub := range cmd.Commands() {
 			names = append(names, sub.Name())
 		}
+		return usagef(cmd, "%s needs one of %s", cmd.CommandPath(), strings.Join(names, ", "))
 	}
-	return usagef(cmd, "%s needs one of %s", cmd.CommandPath(), strings.Join(names, ", "))
+	return cmd
 }
 
 // takes checks the number of arguments; names is how help calls them.

@@ -27,22 +27,18 @@ import (
 const atTerminal = "local"
 
 func (a *app) boardCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "board",
 		Short: "List, add, show and remove the tasks of a project's board",
 		Long: `List, add, show and remove the tasks of a project's board. It works beside running
 servers; agents are started by those, when a client calls start_task_attempt.`,
-		Args: unknownCommand,
-		RunE: needsSubcommand,
-	}
-	cmd.AddCommand(
+	},
 		a.boardProjectsCommand(),
 		a.boardTasksCommand(),
 		a.boardAddCommand(),
 		a.boardShowCommand(),
 		a.boardRmCommand(),
 	)
-	return cmd
 }
 
 // withBoard opens the project's board, calls use, and closes it. It starts no agents
@@ -88,17 +84,8 @@ func forPeople(err error) error {
 	if !ok {
 		return err
 	}
-	return peoplesError{strings.Replace(err.Error(), refused.Error(), refused.Message, 1), err}
+	return errors.New(strings.Replace(err.Error(), refused.Error(), refused.Message, 1))
 }
-
-// A peoplesError is an error in other words.
-type peoplesError struct {
-	words string
-	error
-}
-
-func (e peoplesError) Error() string { return e.words }
-func (e peoplesError) Unwrap() error { return e.error }
 
 // everything returns the entries of all pages of a list.
 func everything[T any](page func(cursor *string) (entries []T, next *string, err error)) ([]T, error) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,7 +29,7 @@ import (
 var checkPauses = []time.Duration{100 * time.Millisecond, time.Second}
 
 func (a *app) checkCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.onProject("", &cobra.Command{
 		Use:   "check",
 		Short: "Verify everything that a project has on disk",
 		Long: `Read every state file and the task board of a project and print what is wrong,
@@ -55,9 +54,7 @@ not, or could not be found out.`,
 			}
 			return a.printReport(root, report)
 		},
-	}
-	a.pathFlag(cmd)
-	return cmd
+	})
 }
 
 // confirmed calls look. If it finds a fault while a server runs, it looks again
@@ -116,17 +113,10 @@ func inspect(ctx context.Context, root string) (session.Report, error) {
 
 // readConfig reads a config file. It returns the defaults if there is none.
 func readConfig(file string) (*config.Config, error) {
-	info, err := os.Stat(file)
+	source, err := readRegular(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return config.Default(), nil
 	}
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is not a regular file") // reading a FIFO would block
-	}
-	if err != nil {
-		return nil, err
-	}
-	source, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
@@ -139,16 +129,18 @@ func readConfig(file string) (*config.Config, error) {
 
 // printReport prints what was found. It returns an error if something is wrong.
 func (a *app) printReport(root string, r session.Report) error {
+	kind := func(f session.Finding) string {
+		if f.Note {
+			return "note: "
+		}
+		return "" // which goes first
+	}
 	slices.SortStableFunc(r.Findings, func(x, y session.Finding) int {
-		return cmp.Or(btoi(x.Note)-btoi(y.Note), strings.Compare(x.Where, y.Where), strings.Compare(x.What, y.What))
+		return cmp.Or(strings.Compare(kind(x), kind(y)), strings.Compare(x.Where, y.Where), strings.Compare(x.What, y.What))
 	})
 	const width = 2000 // of a line: files may contain anything
 	for _, f := range r.Findings {
-		note := ""
-		if f.Note {
-			note = "note: "
-		}
-		fmt.Fprintf(a.out, "%s%s: %s\n    %s\n", note, oneLine(a.display(root, f.Where), width), oneLine(f.What, width), oneLine(f.Do, width))
+		fmt.Fprintf(a.out, "%s%s: %s\n    %s\n", kind(f), oneLine(a.display(root, f.Where), width), oneLine(f.What, width), oneLine(f.Do, width))
 	}
 	var counts []string
 	for _, c := range r.Counts {
@@ -168,11 +160,4 @@ func (a *app) printReport(root string, r session.Report) error {
 		return &reportedError{}
 	}
 	return nil
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"deepwork/actor/process"
 )
 
 // demoFiles are the jobs of the example project, and newsletter as it is edited
@@ -180,12 +182,12 @@ func (d *demo) editJob(context.Context) error {
 	return nil
 }
 
+func (d *demo) logFile() string { return filepath.Join(d.dir, ".deepwork", "server.log") }
+
 // serverLog is what the server last logged, for a person to see why it failed.
 func (d *demo) serverLog() string {
-	if d.server == nil {
-		return ""
-	}
-	log := strings.TrimSpace(plain(d.server.log.String()))
+	data, _ := os.ReadFile(d.logFile())
+	log := process.Tail(string(data), 8<<10)
 	if log == "" {
 		return ""
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -21,21 +20,24 @@ import (
 type demoServer struct {
 	command *exec.Cmd
 	client  *mcp.ClientSession
-	log     *tail
 }
 
 // startServer starts this very binary as a server on the example project.
 func (d *demo) startServer(ctx context.Context) error {
-	s := &demoServer{log: &tail{}}
+	log, err := os.OpenFile(d.logFile(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	s := &demoServer{}
 	// The context ends the process too, however it ends.
 	s.command = exec.CommandContext(ctx, d.self, "serve", "--path", d.dir, "--log-level", "warn")
-	s.command.Stderr = s.log
+	s.command.Stderr = log
 	s.command.Env = append(os.Environ(), config.JobsFoldersEnv+"=") // this project's jobs alone
 	client := mcp.NewClient(&mcp.Implementation{Name: "deepwork-demo", Version: readBuild().Version}, nil)
-	var err error
 	s.client, err = client.Connect(ctx, &mcp.CommandTransport{Command: s.command, TerminateDuration: 2 * time.Second}, nil)
 	if err != nil {
-		return fmt.Errorf("connecting to a server: %w\n%s", err, indent(s.log.String(), "  "))
+		return fmt.Errorf("connecting to a server: %w", err)
 	}
 	d.server = s
 	return nil
@@ -135,28 +137,4 @@ func lookup(raw json.RawMessage, path string) json.RawMessage {
 		return json.RawMessage("null")
 	}
 	return lookup(object[key], rest)
-}
-
-// A tail keeps the last of what a server logs.
-type tail struct {
-	mu   sync.Mutex
-	data []byte
-}
-
-const tailBytes = 8 << 10
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.data = append(t.data, p...)
-	if over := len(t.data) - tailBytes; over > 0 {
-		t.data = t.data[over:]
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.data)
 }

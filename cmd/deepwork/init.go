@@ -25,7 +25,7 @@ var templates embed.FS
 const exampleJob = "release_notes"
 
 func (a *app) initCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.onProject("", &cobra.Command{
 		Use:   "init",
 		Short: "Prepare a project: .deepwork and .mcp.json",
 		Long: `Prepare a project: .deepwork/ with a commented config.yml, a small example job,
@@ -33,9 +33,7 @@ the JSON Schema of job.yml and a .gitignore; and the server's entry in .mcp.json
 What is there already is kept, so init can be repeated.`,
 		Args: takes(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error { return a.init() },
-	}
-	a.pathFlag(cmd)
-	return cmd
+	})
 }
 
 func (a *app) init() error {

@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) jobsCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	cmd := a.onProject("", &cobra.Command{
 		Use:   "jobs",
 		Short: "Print the jobs there are, with their workflows and steps",
 		Long: `Print a tree of the jobs that a server of this project offers: their workflows,
@@ -26,8 +26,7 @@ jobs that cannot be loaded.`,
 				return nil
 			})
 		},
-	}
-	a.pathFlag(cmd)
+	})
 	cmd.AddCommand(a.jobsShowCommand())
 	return cmd
 }

@@ -14,8 +14,7 @@ import (
 )
 
 func (a *app) jobsShowCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return a.onProject("print JSON, as the tools' begin_step has it", &cobra.Command{
 		Use:   "show JOB[/STEP]",
 		Short: "Print what an agent will read",
 		Long: `Print what an agent will read at each step of a job, or at one of them: the
@@ -25,16 +24,13 @@ session's own fields, session_id and branch_name, are empty in it.`,
 		Args: takes(1, 1, "JOB or JOB/STEP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withCatalog(cmd.Context(), func(_ string, jobs *catalog.Catalog) error {
-				return a.showJob(cmd.Context(), jobs, args[0], asJSON)
+				return a.showJob(cmd.Context(), jobs, args[0])
 			})
 		},
-	}
-	a.pathFlag(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as the tools' begin_step has it")
-	return cmd
+	})
 }
 
-func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string, asJSON bool) error {
+func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string) error {
 	jobName, stepID, one := strings.Cut(name, "/")
 	// FreshJob, since it also lays out a bundled job, whose files are then read.
 	snapshot, err := jobs.FreshJob(ctx, jobName)
@@ -46,7 +42,7 @@ func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string, a
 		return err
 	}
 	if !one {
-		return a.showSteps(j, asJSON)
+		return a.showSteps(j)
 	}
 	step := j.Step(stepID)
 	if step == nil {
@@ -60,7 +56,7 @@ func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string, a
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if a.json {
 		return a.printJSON(info)
 	}
 	a.printStepInfo(j, step, info)
@@ -87,7 +83,7 @@ func findJob(snapshot *catalog.Snapshot, name string) (*job.Job, error) {
 
 // showSteps prints every step of a job. One whose instructions cannot be read
 // does not hide the others.
-func (a *app) showSteps(j *job.Job, asJSON bool) error {
+func (a *app) showSteps(j *job.Job) error {
 	var failed []error
 	infos := make([]*machine.StepInfo, 0, len(j.Steps))
 	for i := range j.Steps {
@@ -97,7 +93,7 @@ func (a *app) showSteps(j *job.Job, asJSON bool) error {
 			continue
 		}
 		infos = append(infos, info)
-		if asJSON {
+		if a.json {
 			continue
 		}
 		if len(infos) > 1 {
@@ -105,7 +101,7 @@ func (a *app) showSteps(j *job.Job, asJSON bool) error {
 		}
 		a.printStepInfo(j, &j.Steps[i], info)
 	}
-	if asJSON {
+	if a.json {
 		failed = append(failed, a.printJSON(infos))
 	}
 	return errors.Join(failed...)

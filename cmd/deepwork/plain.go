@@ -5,7 +5,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
+
+	"deepwork/catalog/jsontext"
 )
 
 // plain makes a text safe for a terminal: goals, notes and names come from
@@ -28,11 +29,7 @@ func plain(text string) string {
 
 // oneLine makes a text one line of at most limit characters.
 func oneLine(text string, limit int) string {
-	text = strings.Join(strings.Fields(plain(text)), " ")
-	if utf8.RuneCountInString(text) <= limit {
-		return text
-	}
-	return string([]rune(text)[:limit-1]) + "…"
+	return jsontext.Clip(strings.Join(strings.Fields(plain(text)), " "), limit)
 }
 
 // indent puts prefix before every line that is not empty.

@@ -17,10 +17,15 @@ import (
 	"deepwork/session/workflow"
 )
 
-// pathFlag gives cmd the --path that all commands on a project share.
-func (a *app) pathFlag(cmd *cobra.Command) {
+// onProject gives cmd the --path that all commands on a project share, and --json
+// if asJSON describes it.
+func (a *app) onProject(asJSON string, cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&a.path, "path", "", "project root `directory` (default: the current directory)")
 	_ = cmd.MarkFlagDirname("path")
+	if asJSON != "" {
+		cmd.Flags().BoolVar(&a.json, "json", false, asJSON)
+	}
+	return cmd
 }
 
 // projectRoot returns the project's root, absolute; it must be a directory.

@@ -261,9 +261,6 @@ func runnable(t *testing.T, line int, args []string) {
 	if err == nil {
 		err = cmd.ValidateRequiredFlags()
 	}
-	if err == nil && cmd.HasSubCommands() && !cmd.Runnable() {
-		err = needsSubcommand(cmd, nil)
-	}
 	if err != nil {
 		t.Errorf("README.md:%d: deepwork %s: %v", line, strings.Join(args, " "), err)
 		return

@@ -60,7 +60,7 @@ type serveFlags struct {
 
 func (a *app) serveCommand() *cobra.Command {
 	var f serveFlags
-	cmd := &cobra.Command{
+	cmd := a.onProject("", &cobra.Command{
 		Use:   "serve",
 		Short: "Run the MCP server",
 		Long: `Run the MCP server of a project, and log to stderr.
@@ -81,8 +81,7 @@ with stdio only one that comes more than 3 s after the first.`,
 			}
 			return a.serve(f)
 		},
-	}
-	a.pathFlag(cmd)
+	})
 	flags := cmd.Flags()
 	flags.StringVar(&f.transport, "transport", "stdio", "how clients connect: "+strings.Join(transports, ", "))
 	f.network.register(cmd)
@@ -205,11 +204,7 @@ func (a *app) over(ctx context.Context, server *transport.Server, f serveFlags, 
 		logger.Info("listening", "url", listening.URL())
 		return listening.Serve, nil
 	}
-	in, err := inStream(a.in)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) error { return server.ServeStdio(ctx, in, outStream(a.rawOut)) }, nil
+	return func(ctx context.Context) error { return server.ServeStdio(ctx, inStream(a.in), outStream(a.rawOut)) }, nil
 }
 
 // closeServer stops what the server runs, in this time, and says what did not stop.
@@ -243,16 +238,17 @@ func surviveBrokenPipes() (undo func()) {
 	return func() { signal.Stop(unread) }
 }
 
-// inStream gives stdin a Close that ends a blocked Read, where that can be had;
-// any other stream is closed as it is, or not at all.
-func inStream(r io.Reader) (io.ReadCloser, error) {
-	switch r := r.(type) {
-	case *os.File:
-		return interruptibleStdin(r)
-	case io.ReadCloser:
-		return r, nil
-	}
-	return io.NopCloser(r), nil
+// inStream gives stdin a Close that ends a blocked Read. A goroutine that copies it
+// stays blocked until there is input or the process ends: a plain *os.File could only
+// be interrupted in non-blocking mode, and that mode would outlive this process on a
+// terminal or pipe that it shares with others.
+func inStream(r io.Reader) io.ReadCloser {
+	in, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, r)
+		w.CloseWithError(err)
+	}()
+	return in
 }
 
 // outStream gives a stream the Close that transports want.

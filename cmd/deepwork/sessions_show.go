@@ -13,24 +13,20 @@ import (
 )
 
 func (a *app) sessionsShowCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return a.onProject("print the record as it is on disk", &cobra.Command{
 		Use:   "show ID",
 		Short: "Print a session: its steps, outputs, review attempts, verdicts and overrides",
 		Args:  sessionID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withArchive(func(_ string, archive *workflow.Archive) error {
-				return a.showSession(cmd.Context(), archive, args[0], asJSON)
+				return a.showSession(cmd.Context(), archive, args[0])
 			})
 		},
-	}
-	a.pathFlag(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the record as it is on disk")
-	return cmd
+	})
 }
 
-func (a *app) showSession(ctx context.Context, archive *workflow.Archive, id string, asJSON bool) error {
-	if asJSON {
+func (a *app) showSession(ctx context.Context, archive *workflow.Archive, id string) error {
+	if a.json {
 		raw, err := archive.Show(ctx, id)
 		if err != nil {
 			return fmt.Errorf("reading session %s: %w", id, err)
@@ -116,3 +112,82 @@ func optional(s *string) string {
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// printAttempts shows what external reviewers said of a step: each attempt, each
+// verdict, and the content that it was about, so that a person who doubts a verdict
+// can compare the files with it.
+func printAttempts(detail func(format string, args ...any), attempts []*machine.Attempt) {
+	for _, at := range attempts {
+		switch at.State {
+		case machine.AttemptOpen:
+			detail("review attempt %d, open since %s: its review runs, or was cut off with its server and begins again", at.Number, stamp(at.OpenedAt))
+		case machine.AttemptVoid:
+			detail("review attempt, void, %s: %s", ended(at), brief(optional(at.Error)))
+		default:
+			told := ""
+			if !at.Collected {
+				told = ", no call was told of it yet"
+			}
+			detail("review attempt %d, %s, %s%s", at.Number, at.State, ended(at), told)
+		}
+		for _, v := range at.Verdicts {
+			printVerdict(detail, v)
+		}
+		if len(at.Verdicts) == 0 {
+			printHashes(detail, "  handed in", at.Files)
+		}
+	}
+}
+
+// printVerdict shows one verdict of an attempt.
+func printVerdict(detail func(format string, args ...any), v *machine.Verdict) {
+	of, came := v.RunEach, ""
+	if v.TargetFile != nil {
+		of += " (" + *v.TargetFile + ")"
+	}
+	if v.Reused {
+		came = ", kept from an earlier attempt: the content is the same"
+	}
+	detail("  review of %s: %s, %s by %s in %s%s", of, passed(v.Passed), stamp(v.At), v.Reviewer,
+		time.Duration(v.Seconds*float64(time.Second)).Round(time.Millisecond), came)
+	for _, c := range v.Criteria {
+		why := ""
+		if text := strings.TrimSpace(optional(c.Feedback)); text != "" {
+			why = " (" + text + ")"
+		}
+		detail("    criterion %s: %s%s", passed(c.Passed), c.Criterion, indentRest(why, "      "))
+	}
+	if text := strings.TrimSpace(v.Feedback); text != "" {
+		detail("    feedback: %s", indentRest(text, "      "))
+	}
+	printHashes(detail, "    judged", v.Files)
+}
+
+func printHashes(detail func(format string, args ...any), how string, files []machine.FileHash) {
+	for _, f := range files {
+		detail("%s sha256:%s %s", how, f.SHA256, f.Path)
+	}
+}
+
+// ended says from when to when an attempt was.
+func ended(at *machine.Attempt) string {
+	if at.ClosedAt == nil {
+		return "since " + stamp(at.OpenedAt)
+	}
+	return fmt.Sprintf("%s, after %s", stamp(at.OpenedAt), at.ClosedAt.Sub(at.OpenedAt).Round(time.Millisecond))
+}
+
+func passed(ok bool) string {
+	if ok {
+		return "passed"
+	}
+	return "failed"
+}
+
+// brief is a text that may be as long as a reviewer made it; --json has it all.
+func brief(text string) string { return oneLine(text, 400) }
+
+// indentRest puts prefix before every line but the first.
+func indentRest(text, prefix string) string {
+	return strings.TrimPrefix(indent(text, prefix), prefix)
+}

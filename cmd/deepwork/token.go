@@ -10,14 +10,10 @@ import (
 )
 
 func (a *app) tokenCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "token",
 		Short: "Make tokens for callers of a network server",
-		Args:  unknownCommand,
-		RunE:  needsSubcommand,
-	}
-	cmd.AddCommand(a.tokenNewCommand())
-	return cmd
+	}, a.tokenNewCommand())
 }
 
 func (a *app) tokenNewCommand() *cobra.Command {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +14,7 @@ import (
 
 func (a *app) validateCommand() *cobra.Command {
 	var watch bool
-	cmd := &cobra.Command{
+	cmd := a.onProject("", &cobra.Command{
 		Use:   "validate [DIR...]",
 		Short: "Check jobs and the config",
 		Long: `Check jobs: each DIR is a job's folder or a folder of jobs; without DIR it is the
@@ -36,8 +38,7 @@ tells which active sessions of the project the edit strands.`,
 			}
 			return v.once()
 		},
-	}
-	a.pathFlag(cmd)
+	})
 	cmd.Flags().BoolVar(&watch, "watch", false, "go on, and check again what changes")
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveFilterDirs
@@ -64,7 +65,7 @@ func (v *validator) once() error {
 	for _, c := range checks {
 		v.print(c)
 	}
-	total := summarize(checks)
+	total := summarize(slices.Values(checks))
 	fmt.Fprintf(v.app.err, "deepwork: %s\n", total)
 	if total.faults > 0 {
 		return &reportedError{}
@@ -85,9 +86,9 @@ type summary struct {
 	jobs, configs, faults, warnings int
 }
 
-func summarize(checks []*check) summary {
+func summarize(checks iter.Seq[*check]) summary {
 	var s summary
-	for _, c := range checks {
+	for c := range checks {
 		if c.isJob {
 			s.jobs++
 		} else {

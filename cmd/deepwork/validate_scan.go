@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-
-	"gopkg.in/yaml.v3"
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
@@ -61,23 +58,29 @@ func (v *validator) scanProject() ([]*check, error) {
 
 // checkConfig validates a config.yml. It returns nil if there is none.
 func checkConfig(file string) *check {
-	info, err := os.Stat(file)
+	source, err := readRegular(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	c := &check{file: file}
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is not a regular file") // reading a FIFO would block
-	}
-	if err == nil {
-		c.source, err = os.ReadFile(file)
-	}
+	c := &check{file: file, source: source}
 	if err != nil {
 		c.diagnostics = job.Diagnostics{{File: file, Message: "cannot be read: " + reason(err)}}
 		return c
 	}
-	_, c.diagnostics = config.Parse(file, c.source)
+	_, c.diagnostics = config.Parse(file, source)
 	return c
+}
+
+// readRegular reads a regular file; reading a FIFO would block.
+func readRegular(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is not a regular file")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(file)
 }
 
 // scanTarget validates a job's folder, its job.yml, or a folder of jobs.
@@ -171,27 +174,9 @@ func findDuplicates(checks []*check) {
 			first[c.job.Name] = c
 			continue
 		}
-		line, column := keyPosition(c.source, "name")
-		c.diagnostics = append(c.diagnostics, job.Diagnostic{
-			File: c.file, Line: line, Column: column, Path: "name",
-			Message: fmt.Sprintf("%q is also the name of %s; rename one of them", c.job.Name, other.file),
-		})
+		c.diagnostics = append(c.diagnostics, c.job.NameFault(c.file,
+			fmt.Sprintf("%q is also the name of %s; rename one of them", c.job.Name, other.file)))
 	}
-}
-
-// keyPosition returns the line and column of a key's value, from 1.
-func keyPosition(source []byte, key string) (line, column int) {
-	var document yaml.Node
-	if yaml.NewDecoder(bytes.NewReader(source)).Decode(&document) != nil || len(document.Content) == 0 {
-		return 0, 0
-	}
-	members := document.Content[0].Content
-	for i := 0; i+1 < len(members); i += 2 {
-		if members[i].Value == key {
-			return members[i+1].Line, members[i+1].Column
-		}
-	}
-	return 0, 0
 }
 
 // reason is an error without the operation and the path that a message names already.

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -103,15 +105,7 @@ func (v *validator) reportChanges(ctx context.Context, reported, before, now map
 			c.lastGood = old.good()
 		}
 	}
-	fmt.Fprintf(v.app.err, "deepwork: %s\n", summarizeMap(now))
-}
-
-func summarizeMap(checks map[string]*check) summary {
-	list := make([]*check, 0, len(checks))
-	for _, c := range checks {
-		list = append(list, c)
-	}
-	return summarize(list)
+	fmt.Fprintf(v.app.err, "deepwork: %s\n", summarize(maps.Values(now)))
 }
 
 // same reports whether two scans of a file read and found the same.
@@ -123,17 +117,10 @@ func (c *check) same(other *check) bool {
 
 // good is the newest definition without faults, or nil.
 func (c *check) good() *job.Job {
-	if c == nil || c.job != nil {
-		return c.jobOrNil()
-	}
-	return c.lastGood
-}
-
-func (c *check) jobOrNil() *job.Job {
 	if c == nil {
 		return nil
 	}
-	return c.job
+	return cmp.Or(c.job, c.lastGood)
 }
 
 // reportStranded prints the active sessions that cannot follow an edit: their

@@ -11,21 +11,20 @@ import (
 )
 
 func (a *app) versionCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this binary",
 		Args:  takes(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			v := readBuild()
-			if !asJSON {
+			if !a.json {
 				_, err := fmt.Fprintln(a.out, v)
 				return err
 			}
 			return a.printJSON(v)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON")
 	return cmd
 }
 

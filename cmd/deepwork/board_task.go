@@ -2,17 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"deepwork/session"
 	"deepwork/session/attempt"
 )
 
 func (a *app) boardShowCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return a.onProject("print it as JSON", &cobra.Command{
 		Use:   "show ID",
 		Short: "Print a task with its attempts; ID may be the beginning of one",
 		Args:  taskArgument,
@@ -22,13 +23,10 @@ func (a *app) boardShowCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.showTask(ctx, board, t, asJSON)
+				return a.showTask(ctx, board, t)
 			})
 		},
-	}
-	a.pathFlag(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
-	return cmd
+	})
 }
 
 // aTask is a task with its attempts, as --json prints it.
@@ -37,7 +35,7 @@ type aTask struct {
 	Attempts []*attempt.AttemptReply `json:"attempts"`
 }
 
-func (a *app) showTask(ctx context.Context, board *attempt.Engine, t *attempt.Task, asJSON bool) error {
+func (a *app) showTask(ctx context.Context, board *attempt.Engine, t *attempt.Task) error {
 	summaries, err := everything(func(cursor *string) ([]attempt.AttemptSummary, *string, error) {
 		r, err := board.ListTaskAttempts(ctx, atTerminal, attempt.ListTaskAttemptsArgs{TaskID: t.TaskID, Limit: new(attempt.MaxLimit), Cursor: cursor})
 		if err != nil {
@@ -56,7 +54,7 @@ func (a *app) showTask(ctx context.Context, board *attempt.Engine, t *attempt.Ta
 		}
 		full.Attempts = append(full.Attempts, r)
 	}
-	if asJSON {
+	if a.json {
 		return a.printJSON(full)
 	}
 	a.printTask(t)
@@ -119,4 +117,81 @@ func (a *app) printAttempt(r *attempt.AttemptReply) {
 		a.field("repo", repo.RepoName+": "+where)
 	}
 	a.field("notice", optional(r.Notice))
+}
+
+func (a *app) boardAddCommand() *cobra.Command {
+	var project, description, job, workflow string
+	cmd := a.onProject("", &cobra.Command{
+		Use:   "add TITLE",
+		Short: "Put a task on the board and print its id",
+		Args:  takes(1, 1, "a title"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if (job == "") != (workflow == "") {
+				return usagef(cmd, "--job and --workflow name a workflow together; 'deepwork jobs' lists those there are")
+			}
+			given := func(flag string, value *string) *string {
+				if !cmd.Flags().Changed(flag) {
+					return nil
+				}
+				return value
+			}
+			task := attempt.CreateTaskArgs{Title: args[0], Description: given("description", &description),
+				JobName: given("job", &job), WorkflowName: given("workflow", &workflow)}
+			return a.withBoard(func(ctx context.Context, board *attempt.Engine) error {
+				p, err := oneProject(ctx, board, project)
+				if err != nil {
+					return err
+				}
+				task.ProjectID = p.ProjectID
+				t, err := board.CreateTask(ctx, atTerminal, task)
+				if err != nil {
+					return fmt.Errorf("adding the task: %w", err)
+				}
+				fmt.Fprintln(a.out, t.TaskID)
+				return nil
+			})
+		},
+	})
+	cmd.Flags().StringVar(&description, "description", "", "`what` is to be done, in full")
+	cmd.Flags().StringVar(&project, "project", "", "`name` or id of the project (default: the project root)")
+	cmd.Flags().StringVar(&job, "job", "", "`name` of the job whose workflow its attempts run, with --workflow")
+	cmd.Flags().StringVar(&workflow, "workflow", "", "`name` of that workflow")
+	return cmd
+}
+
+func (a *app) boardRmCommand() *cobra.Command {
+	return a.onProject("", &cobra.Command{
+		Use:   "rm ID",
+		Short: "Remove a task with its attempts and worktrees; ID may be the beginning of one",
+		Long: `Remove a task with its attempts, their worktrees and logs. It is refused while an
+attempt waits or runs. Work that was not committed is kept first, under the git refs
+that are printed; branches with commits stay.`,
+		Args: taskArgument,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.withBoard(func(ctx context.Context, board *attempt.Engine) error {
+				t, err := oneTask(ctx, board, args[0])
+				if err != nil {
+					return err
+				}
+				r, err := board.DeleteTask(ctx, atTerminal, attempt.TaskArgs{TaskID: t.TaskID})
+				if refused, ok := errors.AsType[*session.Error](err); ok {
+					kept, _ := refused.Details["rescued"].([]attempt.Rescue)
+					a.printRescued(kept)
+				}
+				if err != nil {
+					return fmt.Errorf("removing task %s: %w", t.TaskID, err)
+				}
+				fmt.Fprintf(a.out, "removed %s\n", t.TaskID)
+				a.printRescued(r.Rescued)
+				return nil
+			})
+		},
+	})
+}
+
+// printRescued says where the work of removed worktrees is.
+func (a *app) printRescued(all []attempt.Rescue) {
+	for _, kept := range all {
+		fmt.Fprintf(a.out, "kept %s in %s, from %s\n", kept.Ref, plain(kept.RepoPath), plain(kept.Worktree))
+	}
 }

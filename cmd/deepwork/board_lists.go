@@ -11,6 +11,58 @@ import (
 	"deepwork/session/attempt"
 )
 
+func (a *app) boardProjectsCommand() *cobra.Command {
+	return a.onProject("print them as JSON, each with its repositories", &cobra.Command{
+		Use:   "projects",
+		Short: "List the projects with their repositories",
+		Args:  takes(0, 0, ""),
+		RunE: func(*cobra.Command, []string) error {
+			return a.withBoard(func(ctx context.Context, board *attempt.Engine) error { return a.listProjects(ctx, board) })
+		},
+	})
+}
+
+// aProject is a project with its repositories, as --json prints it.
+type aProject struct {
+	attempt.Project
+	Repos []attempt.Repo `json:"repos"`
+}
+
+func (a *app) listProjects(ctx context.Context, board *attempt.Engine) error {
+	projects, err := allProjects(ctx, board)
+	if err != nil {
+		return err
+	}
+	full := make([]aProject, 0, len(projects))
+	for _, p := range projects {
+		repos, err := everything(func(cursor *string) ([]attempt.Repo, *string, error) {
+			r, err := board.ListRepos(ctx, atTerminal, attempt.ListReposArgs{ProjectID: p.ProjectID, Limit: new(attempt.MaxLimit), Cursor: cursor})
+			if err != nil {
+				return nil, nil, fmt.Errorf("listing the repositories of %s: %w", p.Name, err)
+			}
+			return r.Repos, r.NextCursor, nil
+		})
+		if err != nil {
+			return err
+		}
+		full = append(full, aProject{p, append([]attempt.Repo{}, repos...)})
+	}
+	if a.json {
+		return a.printJSON(full)
+	}
+	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "PROJECT\tREPO\tPATH\tPROJECT ID")
+	for _, p := range full {
+		if len(p.Repos) == 0 {
+			fmt.Fprintf(table, "%s\t-\t-\t%s\n", oneLine(p.Name, 60), p.ProjectID)
+		}
+		for _, r := range p.Repos {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", oneLine(p.Name, 60), oneLine(r.Name, 60), oneLine(r.Path, 200), p.ProjectID)
+		}
+	}
+	return table.Flush()
+}
+
 const (
 	titleWidth = 60 // how much of a title the list shows
 	shortID    = 8  // how much of a task's id
@@ -18,8 +70,7 @@ const (
 
 func (a *app) boardTasksCommand() *cobra.Command {
 	var project, status string
-	var asJSON bool
-	cmd := &cobra.Command{
+	cmd := a.onProject("print them as JSON", &cobra.Command{
 		Use:   "tasks",
 		Short: "List the tasks of a project, newest first",
 		Long: `List the tasks of a project, newest first. ATTEMPT is what the latest attempt is
@@ -31,14 +82,12 @@ doing, or how it ended; the other commands take an ID as it is shown here.`,
 				only = nil
 			}
 			return a.withBoard(func(ctx context.Context, board *attempt.Engine) error {
-				return a.listTasks(ctx, board, project, only, asJSON)
+				return a.listTasks(ctx, board, project, only)
 			})
 		},
-	}
-	a.pathFlag(cmd)
+	})
 	cmd.Flags().StringVar(&project, "project", "", "`name` or id of the project (default: the project root)")
 	cmd.Flags().StringVar(&status, "status", "", "only tasks of this status: todo, inprogress, inreview, done or cancelled")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print them as JSON")
 	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{"todo", "inprogress", "inreview", "done", "cancelled"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -53,7 +102,7 @@ func allTasks(ctx context.Context, board *attempt.Engine, project string, status
 	})
 }
 
-func (a *app) listTasks(ctx context.Context, board *attempt.Engine, project string, status *string, asJSON bool) error {
+func (a *app) listTasks(ctx context.Context, board *attempt.Engine, project string, status *string) error {
 	p, err := oneProject(ctx, board, project)
 	if err != nil {
 		return err
@@ -62,7 +111,7 @@ func (a *app) listTasks(ctx context.Context, board *attempt.Engine, project stri
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if a.json {
 		return a.printJSON(append([]attempt.Task{}, tasks...))
 	}
 	if len(tasks) == 0 {
