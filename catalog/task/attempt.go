@@ -1,6 +1,9 @@
 package task
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // AttemptState is where an attempt, or one execution of it, is.
 type AttemptState string
@@ -44,6 +47,11 @@ type Attempt struct {
 	LatestExecutor    *string // of that session
 	CreatedAt         time.Time
 	UpdatedAt         time.Time
+}
+
+// Made reports whether its worktrees were made.
+func (a *Attempt) Made() bool {
+	return !slices.ContainsFunc(a.Repos, func(r AttemptRepo) bool { return r.BaseCommit == nil })
 }
 
 // An AttemptRepo is a worktree of an attempt.

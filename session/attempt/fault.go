@@ -47,24 +47,19 @@ func gitFailed(what string, err error) error {
 	return session.NotNow("git_failed", "%s: %v. Nothing was changed; mend that and call again.", what, err).Because(err)
 }
 
-// unknown says that there is no such thing on the board.
-func unknown(what, field, id, remedy string) error {
-	return session.Wrong("unknown_"+what, "There is no %s with the id %s. %s", what, id, remedy).With("argument", field).With("value", id)
-}
-
 // deleted says that what a request_id made is gone.
 func deleted(err error) error {
 	return session.Wrong("deleted_since", "What the call with this request_id made was deleted since. Pass a new request_id to make another one.").
 		With("argument", "request_id").Because(err)
 }
 
-// found turns ErrNotFound into unknown.
+// found is fault for a call that names something by an id, which may not be on the board.
 func found(doing string, err error, what, field, id, remedy string) error {
 	if errors.Is(err, task.ErrDeleted) {
 		return deleted(err)
 	}
 	if errors.Is(err, task.ErrNotFound) {
-		return unknown(what, field, id, remedy)
+		return session.Wrong("unknown_"+what, "There is no %s with the id %s. %s", what, id, remedy).With("argument", field).With("value", id)
 	}
 	return fault(doing, err)
 }

@@ -373,3 +373,6 @@ func containsAll(s string, all ...string) bool {
 	}
 	return true
 }
+
+// records is the folder of what is kept of an attempt outside the board.
+func (s *server) records(attempt string) string { return local{home: s.home}.records(attempt) }

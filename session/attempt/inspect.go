@@ -125,7 +125,6 @@ func (i *inspection) judge(ctx context.Context, path string) error {
 
 // expect notes the worktrees that an attempt is to have.
 func (i *inspection) expect(a task.Attempt, deleting bool) {
-	x := worktree.Expected{Attempt: a.ID, Branch: a.Branch, Open: a.State.Open(), Made: made(&a), Deleting: deleting}
 	dir := i.usual
 	if len(a.Repos) > 0 {
 		dir = worktreesOf(&a)
@@ -135,16 +134,11 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 	for _, r := range a.Repos {
 		if !filepath.IsAbs(dir) || filepath.Dir(r.Worktree) != filepath.Join(dir, a.ID) {
 			i.report.Fault(i.engine.boardPath(), fmt.Sprintf("attempt %s is to have a worktree at %s, which is in no folder of its own", a.ID, r.Worktree), "restore the board from a copy")
-			dir, x.Trees = i.usual, nil
+			dir, a.Repos = i.usual, nil
 			break
 		}
-		t := worktree.ExpectedTree{Repo: r.RepoPath, Path: r.Worktree}
-		if r.BaseCommit != nil {
-			t.Base = *r.BaseCommit
-		}
-		x.Trees = append(x.Trees, t)
 	}
-	i.dirs[dir] = append(i.dirs[dir], x)
+	i.dirs[dir] = append(i.dirs[dir], worktree.Expected{Attempt: a, Deleting: deleting})
 }
 
 // execution looks whether a server leads an execution that has not ended.

@@ -120,7 +120,7 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 		return nil, r.hindered("choosing the agent's command", err)
 	}
 	env := e.environment(a.ID, agent.Env)
-	if !made(a) {
+	if !a.Made() {
 		if r.exec.FollowUp {
 			return nil, failed("The attempt has no workspace: its agent never ran. Start a new attempt.")
 		}
@@ -142,16 +142,6 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 	spec := &runner.Spec{Work: a.Workspace, Env: env}
 	spec.Command, spec.Stdin = agent.give(r.exec.Prompt, r.exec.FollowUp)
 	return spec, nil
-}
-
-// made reports whether the worktrees of an attempt were made.
-func made(a *task.Attempt) bool {
-	for _, repo := range a.Repos {
-		if repo.BaseCommit == nil {
-			return false
-		}
-	}
-	return true
 }
 
 // makeWorkspace makes the worktrees of an attempt, all or none, or finishes that

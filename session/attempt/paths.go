@@ -27,11 +27,6 @@ func (e *Engine) owner() string {
 	return filepath.Join(root, ".deepwork", "board.db")
 }
 
-// records is the folder of what is kept of an attempt outside the board.
-func (e *Engine) records(attempt string) string {
-	return local{home: e.home}.records(attempt)
-}
-
 // worktreesDir is where new attempts have their worktrees.
 func (e *Engine) worktreesDir(cfg *config.Config) string {
 	dir := filepath.FromSlash(cfg.Attempts.Worktrees)

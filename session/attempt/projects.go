@@ -14,10 +14,9 @@ import (
 // projects keeps the board's projects what the config says: the project root is
 // one, the others are configured.
 type projects struct {
-	turn sync.Mutex // one at a time; guards what follows
-	seen *config.Config
-	top  string // the git repository of the project root; "": it has none
-	once bool
+	turn sync.Mutex     // one at a time; guards what follows
+	seen *config.Config // nil: none yet
+	top  string         // the git repository of the project root; "": it has none
 }
 
 // sync brings the board's projects up to date. While nothing changed it costs a
@@ -26,13 +25,13 @@ func (p *projects) sync(ctx context.Context, b store.Board, root string, cfg *co
 	top := topLevel(root)
 	p.turn.Lock()
 	defer p.turn.Unlock()
-	if p.once && p.seen == cfg && p.top == top {
+	if p.seen == cfg && p.top == top {
 		return nil
 	}
 	if err := b.SyncProjects(ctx, projectSpecs(root, top, cfg)); err != nil {
 		return err
 	}
-	p.seen, p.top, p.once = cfg, top, true
+	p.seen, p.top = cfg, top
 	return nil
 }
 

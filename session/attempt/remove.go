@@ -65,7 +65,7 @@ func (e *Engine) delete(ctx context.Context, b store.Board, id string, attempts 
 	}
 	for _, attempt := range attempts {
 		if err := e.executor.Remove(attempt); err != nil {
-			e.log.Warn("cannot remove the log of a deleted attempt", "folder", e.records(attempt), "error", err)
+			e.log.Warn("cannot remove the log of a deleted attempt", "attempt", attempt, "error", err)
 		}
 	}
 	e.log.Info("task deleted", "task", id, "attempts", len(attempts), "rescued", len(reply.Rescued))

@@ -124,7 +124,7 @@ func (e *Engine) recoverWorktrees(ctx context.Context, b store.Board, cfg *confi
 func (e *Engine) recoverIn(ctx context.Context, b store.Board, dir string) error {
 	did, err := e.keeper(dir).Recover(ctx, func(attempt string) bool {
 		a, err := b.Attempt(ctx, attempt)
-		if err == nil && !a.State.Open() && !made(a) {
+		if err == nil && !a.State.Open() && !a.Made() {
 			return false // it has failed before it had a workspace, and will never have one
 		}
 		// What is not known to be gone stays, and what an agent works in: the board

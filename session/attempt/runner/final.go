@@ -50,11 +50,11 @@ func (f *final) event(text []byte) {
 		}
 		text, f.long = f.long, nil
 	}
-	var e event
+	var e map[string]any
 	if text = bytes.TrimSpace(text); !bytes.HasPrefix(text, []byte("{")) || json.Unmarshal(text, &e) != nil {
 		return
 	}
-	words, part := e.words()
+	words, part := wordsOf(e)
 	if !(part && f.more) && words != "" {
 		f.answer = f.answer[:0]
 	}
@@ -64,38 +64,29 @@ func (f *final) event(text []byte) {
 	}
 }
 
-// An event is what is common to the JSON that known executors write.
-type event struct {
-	Type     string
-	Role     string
-	Delta    bool
-	Result   any      // Claude Code, Cursor: {"type":"result","result":"…"}
-	Response any      // Gemini, json
-	Content  any      // Gemini, stream-json: {"type":"message","role":"assistant","content":"…","delta":true}
-	Item     struct { // Codex: {"type":"item.completed","item":{"type":"agent_message","text":"…"}}
-		Type string
-		Text string
-	}
-	Part struct { // OpenCode: {"type":"text","part":{"type":"text","text":"…"}}
-		Type string
-		Text string
-	}
-}
-
-// words returns what the program says to its user, and whether more may follow.
-func (e *event) words() (words string, part bool) {
+// wordsOf returns what a program says to its user in an event, and whether more may
+// follow.
+func wordsOf(e map[string]any) (words string, part bool) {
+	item, _ := e["item"].(map[string]any)
+	inner, _ := e["part"].(map[string]any)
 	var said any
-	switch {
-	case e.Type == "result":
-		said = e.Result
-	case e.Type == "item.completed" && e.Item.Type == "agent_message":
-		said = e.Item.Text
-	case e.Type == "text" && e.Part.Type == "text":
-		said = e.Part.Text
-	case e.Type == "message" && e.Role == "assistant":
-		said, part = e.Content, e.Delta
-	case e.Type == "":
-		said = e.Response
+	switch e["type"] {
+	case "result": // Claude Code, Cursor: {"type":"result","result":"…"}
+		said = e["result"]
+	case "item.completed": // Codex: {"type":"item.completed","item":{"type":"agent_message","text":"…"}}
+		if item["type"] == "agent_message" {
+			said = item["text"]
+		}
+	case "text": // OpenCode: {"type":"text","part":{"type":"text","text":"…"}}
+		if inner["type"] == "text" {
+			said = inner["text"]
+		}
+	case "message": // Gemini, stream-json: {"type":"message","role":"assistant","content":"…","delta":true}
+		if e["role"] == "assistant" {
+			said, part = e["content"], e["delta"] == true
+		}
+	case nil: // Gemini, json
+		said = e["response"]
 	}
 	words, _ = said.(string)
 	return words, part

@@ -11,7 +11,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
 
 	"deepwork/actor/process"
 	"deepwork/session/git"
@@ -63,13 +62,7 @@ func cut(b []byte) string {
 	if i := bytes.LastIndexByte(b, '\n'); i >= 0 {
 		return string(b[:i+1])
 	}
-	for len(b) > 0 {
-		if r, size := utf8.DecodeLastRune(b); r != utf8.RuneError || size > 1 {
-			break
-		}
-		b = b[:len(b)-1]
-	}
-	return string(b)
+	return strings.ToValidUTF8(string(b), "")
 }
 
 // pathspecs makes git's patterns of paths, such that each means itself.

@@ -31,7 +31,7 @@ func (s *scan) embedded(ctx context.Context, name string, link blob) error {
 	if err != nil {
 		return fmt.Errorf("the repository %s inside it cannot be read; mend or move it: %w", name, err)
 	}
-	history, err := s.history(ctx, name, dir, gitDir)
+	history, err := s.history(ctx, name, gitDir)
 	if err != nil {
 		return err
 	}
@@ -50,11 +50,6 @@ func (s *scan) embedded(ctx context.Context, name string, link blob) error {
 	}
 	if link != (blob{}) {
 		s.changes[name] = blob{} // it becomes a folder
-	}
-	if history {
-		if err := s.archive(name, gitDir); err != nil {
-			return err
-		}
 	}
 	files, err := listFiles(ctx, within(dir), true, "--cached", "--others")
 	if err != nil {
@@ -169,27 +164,25 @@ func (s *scan) overlay(ctx context.Context, name string) error {
 		}
 		return nil
 	}
-	history, err := s.history(ctx, name, dir, gitDir)
-	if err != nil || !history {
-		return err
-	}
-	return s.archive(name, gitDir)
+	_, err = s.history(ctx, name, gitDir)
+	return err
 }
 
-// history reports whether a repository inside has commits that would be lost with
-// the worktree: on no remote, and in a git directory that goes too.
-func (s *scan) history(ctx context.Context, name, dir, gitDir string) (bool, error) {
+// history archives a repository inside, and reports true, if it has commits that
+// would be lost with the worktree: on no remote, and in a git directory that goes too.
+func (s *scan) history(ctx context.Context, name, gitDir string) (bool, error) {
+	dir := s.file(name)
 	common, err := commonDir(gitDir)
 	if err != nil {
 		return false, err
 	}
-	tips := []string{"HEAD"}
 	head, err := commitOf(ctx, within(dir), "HEAD")
 	if err != nil {
 		return false, err
 	}
-	if head == "" {
-		tips = nil
+	var tips []string
+	if head != "" {
+		tips = []string{head}
 	}
 	goes := isWithin(common, canonical(s.root)) || s.admin != "" && isWithin(common, canonical(s.admin))
 	if !goes && common == s.common {
@@ -219,7 +212,10 @@ func (s *scan) history(ctx context.Context, name, dir, gitDir string) (bool, err
 	if own != "" && !goes {
 		return false, fmt.Errorf("%s inside it is a worktree of another repository, %s, and has commits on no branch; make a branch of them there", name, common)
 	}
-	return own != "", nil
+	if own == "" {
+		return false, nil
+	}
+	return true, s.archive(name, gitDir)
 }
 
 func isWithin(path, dir string) bool {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/git"
 )
@@ -16,19 +17,8 @@ import (
 // An Expected is an attempt as the board has it, for Inspect to compare with
 // what is on disk.
 type Expected struct {
-	Attempt  string
-	Branch   string
-	Open     bool // an execution of it has not ended: its worktrees may be in the making
-	Made     bool // its worktrees were recorded as made
+	task.Attempt
 	Deleting bool // its worktrees are being removed
-	Trees    []ExpectedTree
-}
-
-// An ExpectedTree is one worktree of an Expected.
-type ExpectedTree struct {
-	Repo string // absolute path of the repository
-	Path string // absolute path of the worktree
-	Base string // the commit it began at; "" before it was made
 }
 
 const (
@@ -46,14 +36,14 @@ const (
 func (k *Keeper) Inspect(ctx context.Context, expected []Expected) (session.Report, error) {
 	i := &inspection{k: k, expected: map[string]Expected{}, repos: map[string]*repoView{}, journals: map[string]bool{}}
 	for _, e := range expected {
-		i.expected[e.Attempt] = e
+		i.expected[e.ID] = e
 	}
 	err := errors.Join(i.journaled(), i.folders())
 	for _, e := range expected {
-		if !e.Made || e.Deleting || i.k.busy(e.Attempt) {
+		if !e.Made() || e.Deleting || i.k.busy(e.ID) {
 			continue
 		}
-		for _, t := range e.Trees {
+		for _, t := range e.Repos {
 			if err == nil {
 				err = i.tree(ctx, e, t)
 			}
@@ -96,7 +86,7 @@ func (i *inspection) journaled() error {
 		case j.Phase == made && !known:
 			i.report.Fault(i.k.folder(attempt), fmt.Sprintf("there are worktrees of attempt %s, which is not on the board", attempt),
 				"start a server on the project: it removes them, and keeps first what is not committed")
-		case j.Phase != made && !(j.Phase == creating && known && e.Open):
+		case j.Phase != made && !(j.Phase == creating && known && e.State.Open()):
 			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: %s was cut short", attempt, j.Phase), doServe)
 		}
 	}
@@ -128,7 +118,7 @@ func (i *inspection) folders() error {
 		case !isDir(path): // removed while we looked
 		case !known:
 			i.report.Fault(path, "it is a folder of no attempt of the board", doByHand)
-		case !e.Made && !e.Open:
+		case !e.Made() && !e.State.Open():
 			i.report.Fault(path, fmt.Sprintf("attempt %s has no worktrees and is over, and this folder is left", name), doByHand)
 		}
 	}
@@ -136,42 +126,42 @@ func (i *inspection) folders() error {
 }
 
 // tree looks at a worktree that is to be there.
-func (i *inspection) tree(ctx context.Context, e Expected, t ExpectedTree) error {
-	r, err := i.repos[t.Repo], error(nil)
+func (i *inspection) tree(ctx context.Context, e Expected, t task.AttemptRepo) error {
+	r, err := i.repos[t.RepoPath], error(nil)
 	if r == nil {
-		if r, err = lookAt(ctx, t.Repo); err != nil {
+		if r, err = lookAt(ctx, t.RepoPath); err != nil {
 			return err
 		}
-		i.repos[t.Repo] = r
+		i.repos[t.RepoPath] = r
 	}
 	if r.err != nil {
-		i.report.Fault(t.Repo, fmt.Sprintf("the repository of attempt %s cannot be used: %v", e.Attempt, r.err), "put the repository back, or "+doDelete)
+		i.report.Fault(t.RepoPath, fmt.Sprintf("the repository of attempt %s cannot be used: %v", e.ID, r.err), "put the repository back, or "+doDelete)
 		return nil
 	}
-	if !isDir(t.Path) {
-		i.report.Fault(t.Path, fmt.Sprintf("the worktree of attempt %s is gone; commits of it are on branch %s", e.Attempt, e.Branch), doDelete)
+	if !isDir(t.Worktree) {
+		i.report.Fault(t.Worktree, fmt.Sprintf("the worktree of attempt %s is gone; commits of it are on branch %s", e.ID, e.Branch), doDelete)
 		return nil
 	}
-	admin := adminOf(r.common, t.Path)
+	admin := adminOf(r.common, t.Worktree)
 	if admin == "" {
-		i.report.Fault(t.Path, fmt.Sprintf("the repository %s does not know this worktree of attempt %s", t.Repo, e.Attempt),
-			"run `git worktree repair "+t.Path+"` in the repository")
+		i.report.Fault(t.Worktree, fmt.Sprintf("the repository %s does not know this worktree of attempt %s", t.RepoPath, e.ID),
+			"run `git worktree repair "+t.Worktree+"` in the repository")
 		return nil
 	}
-	if ok, err := r.has(ctx, t.Base); err != nil {
+	if ok, err := r.has(ctx, *t.BaseCommit); err != nil {
 		return err
 	} else if !ok {
-		i.report.Fault(t.Repo, fmt.Sprintf("the commit %s, at which attempt %s began, is not in the repository", t.Base, e.Attempt), "fetch it, or "+doDelete)
+		i.report.Fault(t.RepoPath, fmt.Sprintf("the commit %s, at which attempt %s began, is not in the repository", *t.BaseCommit, e.ID), "fetch it, or "+doDelete)
 	}
 	data, err := os.ReadFile(filepath.Join(admin, "HEAD"))
 	if err != nil {
-		i.report.Fault(t.Path, fmt.Sprintf("the worktree of attempt %s has no HEAD: %v", e.Attempt, err), "run `git worktree repair` in the repository, or "+doDelete)
+		i.report.Fault(t.Worktree, fmt.Sprintf("the worktree of attempt %s has no HEAD: %v", e.ID, err), "run `git worktree repair` in the repository, or "+doDelete)
 		return nil
 	}
 	at := strings.TrimSpace(string(data))
 	if branch, on := strings.CutPrefix(at, "ref: "); on {
 		if r.refs[branch] == "" {
-			i.report.Note(t.Path, fmt.Sprintf("the worktree of attempt %s is on the branch %s, which has no commit", e.Attempt, strings.TrimPrefix(branch, "refs/heads/")), "make it again if it was deleted by mistake")
+			i.report.Note(t.Worktree, fmt.Sprintf("the worktree of attempt %s is on the branch %s, which has no commit", e.ID, strings.TrimPrefix(branch, "refs/heads/")), "make it again if it was deleted by mistake")
 			return nil
 		}
 		at = r.refs[branch]
@@ -179,7 +169,7 @@ func (i *inspection) tree(ctx context.Context, e Expected, t ExpectedTree) error
 	if ok, err := r.has(ctx, at); err != nil {
 		return err
 	} else if !ok {
-		i.report.Fault(t.Path, fmt.Sprintf("the worktree of attempt %s stands on the commit %.64s, which is not in the repository", e.Attempt, at), "fetch it, or check out another in the worktree")
+		i.report.Fault(t.Worktree, fmt.Sprintf("the worktree of attempt %s stands on the commit %.64s, which is not in the repository", e.ID, at), "fetch it, or check out another in the worktree")
 	}
 	return nil
 }

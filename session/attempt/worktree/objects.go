@@ -50,30 +50,15 @@ func (s *scan) hash(ctx context.Context, names []string, args ...string) (map[st
 	return ids, nil
 }
 
-// oneByOne bounds how many files have a git each, where one of them has a filter
-// that fails.
-const oneByOne = 200
-
-// cleaned gives the ids that files have after git's clean filters. A file whose
-// filter fails has no id: it is kept as it is.
+// cleaned gives the ids that files have after git's clean filters. If one of these
+// fails no file has an id: all are kept as they are.
 func (s *scan) cleaned(ctx context.Context, names []string) (map[string]string, error) {
 	ids, err := s.hash(ctx, names)
-	if err == nil || git.ExitCode(err) < 0 {
-		return ids, err
+	if err != nil && git.ExitCode(err) > 0 {
+		s.k.log.Warn("git's filters fail; files are kept as they are", "worktree", s.root, "error", err)
+		return nil, nil
 	}
-	s.k.log.Warn("git's filters fail; files are kept as they are", "worktree", s.root, "error", err)
-	ids = map[string]string{}
-	for _, name := range names {
-		if len(names) > oneByOne {
-			break
-		}
-		one, err := s.hash(ctx, []string{name})
-		if err != nil && git.ExitCode(err) < 0 {
-			return nil, err
-		}
-		ids[name] = one[name]
-	}
-	return ids, nil
+	return ids, err
 }
 
 // writeTree writes the tree that comes of changes to the head's.

@@ -89,12 +89,12 @@ func (s *scan) run(ctx context.Context) error {
 	if !isDir(s.root) {
 		return nil
 	}
-	var err error
-	if s.exec, err = s.flag(ctx, "core.fileMode"); err != nil {
-		return err
-	}
-	if s.links, err = s.flag(ctx, "core.symlinks"); err != nil {
-		return err
+	for name, on := range map[string]*bool{"core.fileMode": &s.exec, "core.symlinks": &s.links} {
+		out, err := git.Line(ctx, s.call("config", "--type=bool", "--get", name))
+		if err != nil && git.ExitCode(err) != 1 { // 1: not set
+			return err
+		}
+		*on = out != "false"
 	}
 	if isDir(filepath.Join(s.root, ".git")) { // it took the place of the worktree's own file
 		if err := s.overlay(ctx, ""); err != nil {
@@ -131,15 +131,6 @@ func (s *scan) run(ctx context.Context) error {
 		return err
 	}
 	return s.compare(ctx)
-}
-
-// flag reads a boolean setting that is on unless it is set off.
-func (s *scan) flag(ctx context.Context, name string) (bool, error) {
-	out, err := git.Line(ctx, s.call("config", "--type=bool", "--get", name))
-	if err != nil && git.ExitCode(err) != 1 {
-		return false, err
-	}
-	return out != "false", nil
 }
 
 // readHead reads the commit that the worktree stands on, if there is one yet.
