@@ -2,7 +2,6 @@ package execution
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -32,12 +31,6 @@ func (e *Engine) keepLooking() {
 	}
 }
 
-// A strandedError says that there are executions of servers that are gone, and that they
-// cannot be taken up.
-type strandedError struct{ error }
-
-func (e strandedError) Unwrap() error { return e.error }
-
 // adopt makes the executions of servers that are gone this one's, first in the store,
 // then in memory. Nothing is started again: what the source cannot be asked about has
 // ended. Where there is nothing to adopt it writes nothing.
@@ -60,7 +53,7 @@ func (e *Engine) adopt(ctx context.Context) error {
 		adopted, err = e.store.Adopt(ctx, owners, e.member.ID())
 	}
 	if err != nil {
-		return strandedError{err}
+		return err
 	}
 	for _, x := range adopted {
 		e.log.Info("run taken up from a server that is gone", "execution_id", x.ID, "workflow", x.WorkflowName, "source", x.Source, "is", x.State)
@@ -71,12 +64,12 @@ func (e *Engine) adopt(ctx context.Context) error {
 	return nil
 }
 
-// stranded is what is said of an execution of a server that is gone while it cannot be
-// taken up.
+// stranded makes err the error of an execution of a server that is gone, which cannot be
+// taken up because of it.
 func (e *Engine) stranded(x *store.Execution, err error) {
-	if s, is := errors.AsType[strandedError](err); is && !x.Over() && !e.member.Alive(x.Owner) {
+	if err != nil && !x.Over() && !e.member.Alive(x.Owner) {
 		x.Error = new(clip(fmt.Sprintf("the server that followed it is gone, and this one cannot follow it, because that must be written down first: %v. "+
-			"How it stands at its source is not known here. See to the disk and ask again: it is followed as soon as that is mended; do not start it again", s.error), maxWords))
+			"How it stands at its source is not known here. See to the disk and ask again: it is followed as soon as that is mended; do not start it again", err), maxWords))
 	}
 }
 

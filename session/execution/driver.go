@@ -98,7 +98,7 @@ func (e *Engine) ask(n *entry, build func(actor.Reply[struct{}]) message) error 
 
 // execute is the driver of a new execution: a slot, then the source, then its status
 // until the end (seed 003, 7.1). It has a slot already if t is nil; a timeout of 0 is none.
-func (e *Engine) execute(ctx context.Context, n *entry, w *remote.Workflow, input json.RawMessage, t *ticket, timeout time.Duration) (o outcome, slot bool) {
+func (e *Engine) execute(ctx context.Context, n *entry, w *remote.Workflow, input json.RawMessage, t ticket, timeout time.Duration) (o outcome, slot bool) {
 	if t != nil {
 		if err := e.slots.wait(ctx, t); err != nil {
 			return notStarted(err), false

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"deepwork/actor/wait"
 )
 
 // slots bound how many executions run at the sources at once. Those that wait get a
@@ -12,17 +14,15 @@ type slots struct {
 	mu    sync.Mutex
 	limit int
 	used  int
-	queue []*ticket
+	queue []ticket
 }
 
-// A ticket waits for a slot.
-type ticket struct {
-	ready chan struct{} // closed when the slot is its holder's
-}
+// A ticket waits for a slot. It is closed when the slot is its holder's.
+type ticket chan struct{}
 
 // enter takes a slot if one is free: the ticket is nil. Otherwise it queues. ok is
 // false if too many wait already.
-func (s *slots) enter(limit int) (t *ticket, ok bool) {
+func (s *slots) enter(limit int) (t ticket, ok bool) {
 	s.adjust(limit)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,21 +33,19 @@ func (s *slots) enter(limit int) (t *ticket, ok bool) {
 	case len(s.queue) >= maxWaiting:
 		return nil, false
 	}
-	t = &ticket{ready: make(chan struct{})}
+	t = make(ticket)
 	s.queue = append(s.queue, t)
 	return t, true
 }
 
 // wait blocks until the ticket has a slot, or ctx ends; then it has none, and the
 // error is the cause.
-func (s *slots) wait(ctx context.Context, t *ticket) error {
-	select {
-	case <-t.ready:
-		return nil
-	case <-ctx.Done():
+func (s *slots) wait(ctx context.Context, t ticket) error {
+	err := wait.Done(ctx, t)
+	if err != nil {
 		s.leave(t)
-		return context.Cause(ctx)
 	}
+	return err
 }
 
 // take counts an execution that is at its source already, whatever the limit.
@@ -58,7 +56,7 @@ func (s *slots) take() {
 }
 
 // leave gives back a slot, or what enter returned.
-func (s *slots) leave(t *ticket) {
+func (s *slots) leave(t ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.Index(s.queue, t); i >= 0 {
@@ -80,7 +78,7 @@ func (s *slots) adjust(limit int) {
 // grant gives what is free to those that wait. The lock is held.
 func (s *slots) grant() {
 	for s.used < s.limit && len(s.queue) > 0 {
-		close(s.queue[0].ready)
+		close(s.queue[0])
 		s.queue = s.queue[1:]
 		s.used++
 	}

@@ -154,7 +154,7 @@ func TestSlotsAndATicketThatComesAsItsHolderLeaves(t *testing.T) {
 	s.enter(1)
 	ticket, _ := s.enter(1)
 	s.leave(nil)
-	<-ticket.ready
+	<-ticket
 	if used, waiting := s.count(); used != 1 || waiting != 0 {
 		t.Fatalf("%d used, %d wait", used, waiting)
 	}

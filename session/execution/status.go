@@ -2,7 +2,6 @@ package execution
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -70,10 +69,7 @@ func (e *Engine) find(ctx context.Context, identity, given, id string) ([]*Execu
 	adopting := e.adopt(ctx)
 	var stored []store.Execution
 	var err error
-	if _, stranded := errors.AsType[strandedError](adopting); !stranded {
-		err = adopting
-	}
-	if err == nil && e.db.Exists() {
+	if e.db.Exists() {
 		stored, err = e.store.Find(ctx, identity, id, given)
 	}
 	var found []*Execution

@@ -74,7 +74,7 @@ var roles = map[string]func(s *Store) error{
 			if err != nil {
 				return err
 			}
-			if err := os.WriteFile(s.recordPath("0123abcd"), foreign, 0o600); err != nil {
+			if err := os.WriteFile(s.RecordPath("0123abcd"), foreign, 0o600); err != nil {
 				return err
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -29,10 +28,11 @@ func (s *Store) damaged(ctx context.Context, path, kind, id string, bad *durable
 		err := check()
 		bad, ok := errors.AsType[*durable.BadFileError](err)
 		if errors.Is(err, fs.ErrNotExist) {
-			if aside := s.newestAside(kind, id); aside != "" {
-				out.Path, out.Aside = aside, true
+			aside, err := s.paths(ctx, func(name string) bool { return strings.HasPrefix(name, "damaged_"+kind+"_"+id+"_") })
+			if n := len(aside); n > 0 {
+				out.Path, out.Aside = aside[n-1], true
 			}
-			return nil
+			return err
 		}
 		if !ok {
 			good = err == nil
@@ -71,7 +71,7 @@ func (s *Store) damaged(ctx context.Context, path, kind, id string, bad *durable
 // makeWay makes sure that what stands at a record's path, and is not what this
 // store wrote or read last, is not lost when the record is replaced.
 func (s *Store) makeWay(id string) error {
-	path := s.recordPath(id)
+	path := s.RecordPath(id)
 	known, isKnown := s.recall(id)
 	fi, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -159,21 +159,6 @@ func isAside(name string) bool {
 	why, rest, _ := strings.Cut(name, "_")
 	return (why == "damaged" || why == "replaced") && strings.HasSuffix(rest, ".json") &&
 		(strings.HasPrefix(rest, "session_") || strings.HasPrefix(rest, "definition_"))
-}
-
-// newestAside finds where another server has set a damaged record aside, or "".
-func (s *Store) newestAside(kind, id string) string {
-	all, err := s.Damaged(context.Background())
-	if err != nil {
-		return ""
-	}
-	prefix := "damaged_" + kind + "_" + id + "_"
-	for _, path := range slices.Backward(all) {
-		if strings.HasPrefix(filepath.Base(path), prefix) {
-			return path
-		}
-	}
-	return ""
 }
 
 // verify returns the error of a file that is not a whole record, or definition.

@@ -36,7 +36,7 @@ func TestDamagedRecordsAreSetAside(t *testing.T) {
 	s := open(t, dir, Options{})
 	for n, content := range []string{"", "{}", "garbage", strings.Repeat("\x00", 5000)} {
 		must(t, s.Write(ctx, "0123abcd", numbered(1)))
-		must(t, os.WriteFile(s.recordPath("0123abcd"), []byte(content), 0o600))
+		must(t, os.WriteFile(s.RecordPath("0123abcd"), []byte(content), 0o600))
 		_, err := s.Read(ctx, "0123abcd")
 		bad, ok := errors.AsType[*store.DamagedError](err)
 		if !ok {
@@ -103,7 +103,7 @@ func TestWriteKeepsWhatIsNotItsOwn(t *testing.T) {
 			dir := newDir(t)
 			s := open(t, dir, Options{})
 			must(t, s.Write(ctx, "0123abcd", numbered(1)))
-			path := s.recordPath("0123abcd")
+			path := s.RecordPath("0123abcd")
 			c.make(t, s, path)
 			must(t, s.Write(ctx, "0123abcd", numbered(2)))
 			mustRead(t, s, "0123abcd", numbered(2))
@@ -131,19 +131,19 @@ func TestReadFollowsNothing(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{})
 	must(t, s.Write(ctx, "00000001", numbered(1)))
-	if err := os.Symlink(s.recordPath("00000001"), s.recordPath("0123abcd")); err != nil {
+	if err := os.Symlink(s.RecordPath("00000001"), s.RecordPath("0123abcd")); err != nil {
 		t.Skip(err)
 	}
-	must(t, os.Mkdir(s.recordPath("0123abce"), 0o700))
+	must(t, os.Mkdir(s.RecordPath("0123abce"), 0o700))
 	for id, kind := range map[string]string{"0123abcd": "a symbolic link", "0123abce": "a folder"} {
 		_, err := s.Read(ctx, id)
 		bad, ok := errors.AsType[*store.DamagedError](err)
-		if !ok || !strings.Contains(bad.Reason, kind) || !exists(bad.Path) || exists(s.recordPath(id)) {
+		if !ok || !strings.Contains(bad.Reason, kind) || !exists(bad.Path) || exists(s.RecordPath(id)) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
-	must(t, os.Mkdir(s.recordPath("0123abcf"), 0o700))
-	if err := s.Remove(ctx, "0123abcf"); err == nil || !exists(s.recordPath("0123abcf")) {
+	must(t, os.Mkdir(s.RecordPath("0123abcf"), 0o700))
+	if err := s.Remove(ctx, "0123abcf"); err == nil || !exists(s.RecordPath("0123abcf")) {
 		t.Errorf("a folder was removed: %v", err)
 	}
 	mustRead(t, s, "00000001", numbered(1))
@@ -154,7 +154,7 @@ func TestReadFollowsNothing(t *testing.T) {
 func TestDamageFoundWhileTheOwnerWrites(t *testing.T) {
 	dir := newDir(t)
 	owner, reader := open(t, dir, Options{NoSync: true}), open(t, dir, Options{NoSync: true})
-	path := owner.recordPath("0123abcd")
+	path := owner.RecordPath("0123abcd")
 	for n := range 300 {
 		must(t, owner.Write(ctx, "0123abcd", numbered(n)))
 		// In place, so that a reader may hold the file in any state.
@@ -187,7 +187,7 @@ func TestDamageThatIsGone(t *testing.T) {
 			dir := newDir(t)
 			a, b := open(t, dir, Options{}), open(t, dir, Options{})
 			must(t, a.Write(ctx, "0123abcd", numbered(1)))
-			path := a.recordPath("0123abcd")
+			path := a.RecordPath("0123abcd")
 			must(t, os.WriteFile(path, []byte("garbage"), 0o600))
 			var (
 				wg   sync.WaitGroup
@@ -230,7 +230,7 @@ func TestGoodRecordGoesBack(t *testing.T) {
 	dir := newDir(t)
 	owner, reader := open(t, dir, Options{}), open(t, dir, Options{})
 	must(t, owner.Write(ctx, "0123abcd", numbered(1)))
-	path := owner.recordPath("0123abcd")
+	path := owner.RecordPath("0123abcd")
 	must(t, os.WriteFile(path, []byte("garbage"), 0o600))
 	reader.disk.Carry = func(op durable.Op, do func() error) error {
 		if op.Do == durable.OpMove && op.Path == path {
@@ -253,7 +253,7 @@ func TestDamageFoundTwice(t *testing.T) {
 	dir := newDir(t)
 	a, b := open(t, dir, Options{}), open(t, dir, Options{})
 	must(t, os.MkdirAll(dir, 0o700))
-	must(t, os.WriteFile(a.recordPath("0123abcd"), []byte("garbage"), 0o600))
+	must(t, os.WriteFile(a.RecordPath("0123abcd"), []byte("garbage"), 0o600))
 	var wg sync.WaitGroup
 	for _, s := range []*Store{a, b, a, b} {
 		wg.Go(func() {
@@ -277,8 +277,8 @@ func TestOversizedFileIsDamage(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{})
 	must(t, s.Write(ctx, "00000001", numbered(1)))
-	must(t, os.WriteFile(s.recordPath("0123abcd"), nil, 0o600))
-	if err := os.Truncate(s.recordPath("0123abcd"), maxRecord+1); err != nil {
+	must(t, os.WriteFile(s.RecordPath("0123abcd"), nil, 0o600))
+	if err := os.Truncate(s.RecordPath("0123abcd"), maxRecord+1); err != nil {
 		t.Skip(err)
 	}
 	_, err := s.Read(ctx, "0123abcd")
@@ -296,7 +296,7 @@ func TestFailedWriteMovesNothing(t *testing.T) {
 			s := open(t, dir, Options{})
 			must(t, s.Write(ctx, "0123abcd", numbered(1)))
 			must(t, s.Update(ctx, "0123abcd", func([]byte) ([]byte, error) { return nil, nil })) // which makes the claim lock
-			must(t, os.WriteFile(s.recordPath("00000bad"), []byte("garbage"), 0o600))
+			must(t, os.WriteFile(s.RecordPath("00000bad"), []byte("garbage"), 0o600))
 			before := tree(t, dir)
 			boom := &fs.PathError{Op: "write", Path: "there", Err: noSpace}
 			s.disk.Carry = failing(point, boom)

@@ -72,14 +72,14 @@ func TestReadOnlyDisk(t *testing.T) {
 	dir := filepath.Join(root, ".deepwork", "tmp")
 	s := open(t, dir, Options{})
 	must(t, s.Write(ctx, "0123abcd", numbered(1)))
-	must(t, os.WriteFile(s.recordPath("00000bad"), []byte("garbage"), 0o600))
+	must(t, os.WriteFile(s.RecordPath("00000bad"), []byte("garbage"), 0o600))
 	must(t, s.Close(ctx))
 	remount := func(flags uintptr) { must(t, unix.Mount("", root, "", unix.MS_REMOUNT|flags, "size=1m")) }
 	remount(unix.MS_RDONLY)
 	s = open(t, dir, Options{})
 	mustRead(t, s, "0123abcd", numbered(1))
 	_, err := s.Read(ctx, "00000bad")
-	if bad, ok := errors.AsType[*store.DamagedError](err); !ok || bad.Path != s.recordPath("00000bad") {
+	if bad, ok := errors.AsType[*store.DamagedError](err); !ok || bad.Path != s.RecordPath("00000bad") {
 		t.Errorf("a damaged record: %v", err)
 	}
 	for what, err := range map[string]error{
@@ -105,7 +105,7 @@ func TestReadOnlyFolder(t *testing.T) {
 	s := open(t, dir, Options{})
 	must(t, s.Write(ctx, "0123abcd", numbered(1)))
 	other := open(t, dir, Options{})
-	secret := s.recordPath("0123abce")
+	secret := s.RecordPath("0123abce")
 	must(t, os.WriteFile(secret, nil, 0))
 	must(t, os.Chmod(dir, 0o555))
 	defer os.Chmod(dir, 0o700)
@@ -153,7 +153,7 @@ func TestNamedPipes(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{})
 	must(t, s.Write(ctx, "0123abcd", numbered(1)))
-	for _, path := range []string{s.recordPath("0123abce"), s.recordPath("0123abcf"), s.member.Path(strings.Repeat("f", 16))} {
+	for _, path := range []string{s.RecordPath("0123abce"), s.RecordPath("0123abcf"), s.member.Path(strings.Repeat("f", 16))} {
 		must(t, unix.Mkfifo(path, 0o600))
 	}
 	_, err := s.Read(ctx, "0123abce")

@@ -67,6 +67,3 @@ func (s *Store) Strangers(ctx context.Context) ([]string, error) {
 		return !record && !definition && (strings.HasPrefix(name, "session_") || strings.HasPrefix(name, "definition_"))
 	})
 }
-
-// RecordPath is where the record of a session is, whether or not there is one.
-func (s *Store) RecordPath(id string) string { return s.recordPath(id) }

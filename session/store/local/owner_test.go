@@ -110,21 +110,21 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("an update of nothing: %v", err)
 	}
 	must(t, s.Write(ctx, "0123abcd", numbered(1)))
-	before, err := os.Stat(s.recordPath("0123abcd"))
+	before, err := os.Stat(s.RecordPath("0123abcd"))
 	must(t, err)
 	boom := errors.New("boom")
 	if err := s.Update(ctx, "0123abcd", func([]byte) ([]byte, error) { return numbered(2), boom }); err != boom {
 		t.Errorf("change's error came back as %v", err)
 	}
 	must(t, s.Update(ctx, "0123abcd", func([]byte) ([]byte, error) { return nil, nil }))
-	after, err := os.Stat(s.recordPath("0123abcd"))
+	after, err := os.Stat(s.RecordPath("0123abcd"))
 	must(t, err)
 	if !os.SameFile(before, after) {
 		t.Error("an update of nothing wrote")
 	}
-	must(t, os.WriteFile(s.recordPath("0123abcd"), []byte("garbage"), 0o600))
+	must(t, os.WriteFile(s.RecordPath("0123abcd"), []byte("garbage"), 0o600))
 	err = s.Update(ctx, "0123abcd", func([]byte) ([]byte, error) { t.Error("called"); return nil, nil })
-	if bad, ok := errors.AsType[*store.DamagedError](err); !ok || !exists(bad.Path) || bad.Path == s.recordPath("0123abcd") {
+	if bad, ok := errors.AsType[*store.DamagedError](err); !ok || !exists(bad.Path) || bad.Path == s.RecordPath("0123abcd") {
 		t.Errorf("an update of a damaged record: %v", err)
 	}
 }

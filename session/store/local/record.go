@@ -15,7 +15,7 @@ import (
 // JSON object, indented by two spaces, that ends in "\n}"; the store adds the checksum
 // as its last key. A record that comes to be after ctx has ended is removed again.
 func (s *Store) Create(ctx context.Context, id string, body []byte) error {
-	c := call{id: id, undo: func() { s.remove(s.recordPath(id)) }}
+	c := call{id: id, undo: func() { s.remove(s.RecordPath(id)) }}
 	if err := s.do(ctx, c, func() error { return s.changed(id, s.write(ctx, id, body, true)) }); err != nil {
 		return fmt.Errorf("creating session %.40s: %w", id, err)
 	}
@@ -41,7 +41,7 @@ func (s *Store) write(ctx context.Context, id string, body []byte, isNew bool) e
 	if err != nil {
 		return err
 	}
-	path, place := s.recordPath(id), s.disk.Move
+	path, place := s.RecordPath(id), s.disk.Move
 	if isNew {
 		if _, err := os.Lstat(path); err == nil {
 			return store.ErrExists
@@ -98,7 +98,7 @@ func (s *Store) read(ctx context.Context, id string, owner, held bool) ([]byte, 
 	if err := checkID(id); err != nil {
 		return nil, fmt.Errorf("%w: %w", store.ErrNotFound, err)
 	}
-	path := s.recordPath(id)
+	path := s.RecordPath(id)
 	body, st, err := readRecord(path)
 	if bad, ok := errors.AsType[*durable.BadFileError](err); ok && !owner {
 		return nil, &store.DamagedError{ID: id, Path: path, Reason: bad.Reason}
@@ -160,7 +160,7 @@ func (s *Store) Update(ctx context.Context, id string, change func(body []byte) 
 		if err := checkID(id); err != nil {
 			return fmt.Errorf("%w: %w", store.ErrNotFound, err)
 		}
-		if _, err := os.Lstat(s.recordPath(id)); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(s.RecordPath(id)); errors.Is(err, fs.ErrNotExist) {
 			return store.ErrNotFound
 		}
 		return s.claimed(ctx, false, func() error {
@@ -188,7 +188,7 @@ func (s *Store) Remove(ctx context.Context, id string) error {
 		if err := checkID(id); err != nil {
 			return err
 		}
-		return s.changed(id, s.remove(s.recordPath(id)))
+		return s.changed(id, s.remove(s.RecordPath(id)))
 	})
 	if err != nil {
 		return fmt.Errorf("removing session %.40s: %w", id, err)

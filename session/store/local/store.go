@@ -256,7 +256,8 @@ func (s *Store) Forget(id string) {
 	s.mu.Unlock()
 }
 
-func (s *Store) recordPath(id string) string {
+// RecordPath is where the record of a session is, whether or not there is one.
+func (s *Store) RecordPath(id string) string {
 	return filepath.Join(s.dir, "session_"+id+".json")
 }
 

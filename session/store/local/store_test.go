@@ -160,7 +160,7 @@ func TestRecordsComeBackAsGiven(t *testing.T) {
 		t.Errorf("the folder holds %v", got)
 	}
 	if runtime.GOOS != "windows" {
-		for path, want := range map[string]fs.FileMode{dir: 0o700, s.recordPath("00000001"): 0o600} {
+		for path, want := range map[string]fs.FileMode{dir: 0o700, s.RecordPath("00000001"): 0o600} {
 			fi, err := os.Stat(path)
 			must(t, err)
 			if fi.Mode().Perm() != want {
@@ -239,12 +239,12 @@ func TestReadOnlyTouchesNothing(t *testing.T) {
 	}
 	w := open(t, dir, Options{})
 	must(t, w.Create(ctx, "0123abcd", numbered(1)))
-	must(t, os.WriteFile(w.recordPath("00000bad"), []byte("{}"), 0o600))
+	must(t, os.WriteFile(w.RecordPath("00000bad"), []byte("{}"), 0o600))
 	before := tree(t, dir)
 	mustRead(t, r, "0123abcd", numbered(1))
 	_, err := r.Read(ctx, "00000bad")
 	bad, ok := errors.AsType[*store.DamagedError](err)
-	if !ok || bad.Path != r.recordPath("00000bad") || !strings.Contains(err.Error(), "it stands at") {
+	if !ok || bad.Path != r.RecordPath("00000bad") || !strings.Contains(err.Error(), "it stands at") {
 		t.Errorf("a damaged record: %v", err)
 	}
 	if !r.Alive(w.Server()) {
@@ -350,7 +350,7 @@ func TestListYieldsRecordsAlone(t *testing.T) {
 		id := fmt.Sprintf("%08x", n*7919)
 		want[id] = true
 		must(t, os.MkdirAll(dir, 0o700))
-		must(t, os.WriteFile(s.recordPath(id), []byte("12345"), 0o600))
+		must(t, os.WriteFile(s.RecordPath(id), []byte("12345"), 0o600))
 	}
 	for _, name := range []string{"session_0123ABCD.json", "session_0123abcd.json.bak", "session_1.json",
 		"damaged_session_0123abcd_x.json", "session_0123abcd.jso", "notes.txt", "xsession_0123abcd.json"} {

@@ -201,9 +201,13 @@ func list[T any](t tx, query string, args ...any) ([]T, error) {
 			}
 			switch p := field.Addr().Interface().(type) {
 			case *time.Time:
-				to[i] = moment{p}
+				to[i] = scanTime(func(at *time.Time) {
+					if at != nil {
+						*p = *at
+					}
+				})
 			case **time.Time:
-				to[i] = perhaps{p}
+				to[i] = scanTime(func(at *time.Time) { *p = at })
 			case *json.RawMessage:
 				to[i] = (*[]byte)(p)
 			default:
@@ -263,30 +267,18 @@ func newID() (string, error) {
 	return id.String(), nil
 }
 
-// A moment scans a time.
-type moment struct{ to *time.Time }
+// A scanTime scans a time, or nil.
+type scanTime func(at *time.Time)
 
 // Scan implements sql.Scanner.
-func (m moment) Scan(v any) (err error) {
-	text, ok := v.(string)
-	if !ok {
-		return fmt.Errorf("a time is %T, and is to be text", v)
-	}
-	*m.to, err = task.ParseTime(text)
-	return err
-}
-
-// A perhaps scans a time that may be null.
-type perhaps struct{ to **time.Time }
-
-// Scan implements sql.Scanner.
-func (p perhaps) Scan(v any) error {
+func (set scanTime) Scan(v any) error {
 	if v == nil {
-		*p.to = nil
+		set(nil)
 		return nil
 	}
-	*p.to = new(time.Time)
-	return moment{*p.to}.Scan(v)
+	at, err := task.ParseTime(fmt.Sprint(v))
+	set(&at)
+	return err
 }
 
 // optional writes a time that may be missing.
