@@ -2,6 +2,7 @@ package actor
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -216,18 +217,23 @@ func (c *cell[M]) failOpen(why func(name string) error) {
 	}
 }
 
-// beg asks for passivation. The answer comes through the channel; nil: there is
-// nothing to passivate.
-func (c *cell[M]) beg() <-chan error {
+// passivate is Registry.Passivate for a cell.
+func (c *cell[M]) passivate(ctx context.Context) error {
 	answer := make(chan error, 1)
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.state != awake {
+		c.mu.Unlock()
 		return nil
 	}
 	c.begged = append(c.begged, answer)
 	c.nudge()
-	return answer
+	c.mu.Unlock()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("passivating actor %s: %w", c.title(), ctx.Err())
+	}
 }
 
 // answerPassivation answers the callers that asked for passivation. The lock is held.

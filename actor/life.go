@@ -110,7 +110,7 @@ func (c *cell[M]) next() (e envelope[M], ok bool) {
 		}
 		c.parked = true
 		c.mu.Unlock()
-		<-c.wake // ends with a message, an answer, the timer, close or beg
+		<-c.wake // ends with a message, an answer, the timer, close or passivate
 		c.mu.Lock()
 	}
 	c.mu.Unlock()

@@ -58,16 +58,7 @@ func (r *Registry[K, M]) Passivate(ctx context.Context, key K) error {
 	if c == nil {
 		return nil
 	}
-	answer := c.beg()
-	if answer == nil {
-		return nil
-	}
-	select {
-	case err := <-answer:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("passivating actor %s: %w", c.title(), ctx.Err())
-	}
+	return c.passivate(ctx)
 }
 
 // keyed is the address of one key.

@@ -68,12 +68,13 @@ func OpenChanges(dir string, member *presence.Member, log *slog.Logger) *Changes
 
 // Close closes the file.
 func (c *Changes) Close() {
-	if c.member != nil && c.file.hasGreeted() {
-		if err := c.file.append([]byte("left " + c.member.ID() + "\n")); err != nil {
-			c.log.Debug("cannot tell others that no more changes follow", "error", err)
-		}
+	last := ""
+	if c.member != nil {
+		last = "left " + c.member.ID() + "\n"
 	}
-	c.file.close()
+	if err := c.file.close(last); err != nil {
+		c.log.Debug("cannot tell others that no more changes follow", "error", err)
+	}
 }
 
 // Append adds a change.

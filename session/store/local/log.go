@@ -48,16 +48,15 @@ func (l *sharedLog) shut() {
 	}
 }
 
-func (l *sharedLog) close() {
+// close closes the file, after a last line if there is a greeting in it.
+func (l *sharedLog) close(last string) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.file != nil && l.greeted {
+		_, err = l.file.WriteString(last)
+	}
 	l.shut()
-}
-
-func (l *sharedLog) hasGreeted() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.file != nil && l.greeted
+	return err
 }
 
 // is reports whether this is the file that is open.

@@ -145,7 +145,7 @@ func (s *Store) Close(ctx context.Context) error {
 	if wait.Group(ctx, &s.calls) != nil {
 		return fmt.Errorf("closing the session folder: %w", store.ErrPending)
 	}
-	s.requests.log.close()
+	s.requests.log.close("")
 	s.changes.Close()
 	if s.leave {
 		if err := s.member.Leave(); err != nil {

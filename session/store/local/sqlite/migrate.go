@@ -6,8 +6,6 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"path"
-	"strings"
 
 	"deepwork/catalog/task"
 )
@@ -20,25 +18,16 @@ var files embed.FS
 
 // migrations are the steps from an empty file to the present schema, each a
 // script; the version of a board is how many it has had.
-var migrations = load(files)
+var migrations = load()
 
-// load reads the scripts, whose names begin with their numbers, 0001 and so on,
-// without a gap.
-func load(from fs.FS) []string {
-	names, err := fs.Glob(from, "migrations/*.sql")
-	if err != nil {
-		panic(err)
-	}
-	scripts := make([]string, len(names))
-	for i, name := range names { // sorted
-		if !strings.HasPrefix(path.Base(name), fmt.Sprintf("%04d_", i+1)) {
-			panic(fmt.Sprintf("%s is not migration number %d", name, i+1))
-		}
-		script, err := fs.ReadFile(from, name)
+func load() (scripts []string) {
+	names, _ := fs.Glob(files, "migrations/*.sql") // sorted; the pattern is valid
+	for _, name := range names {
+		script, err := files.ReadFile(name)
 		if err != nil {
 			panic(err)
 		}
-		scripts[i] = string(script)
+		scripts = append(scripts, string(script))
 	}
 	return scripts
 }
