@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -70,24 +71,12 @@ func hashFile(ctx context.Context, root, path string, buf []byte) (string, error
 		return "", err
 	}
 	defer f.Close()
+	defer context.AfterFunc(ctx, func() { f.Close() })() // which ends the copy
 	h := sha256.New()
-	if _, err := io.CopyBuffer(h, stoppable{ctx, f}, buf); err != nil {
-		return "", err
+	if _, err := io.CopyBuffer(h, f, buf); err != nil {
+		return "", cmp.Or(ctx.Err(), err)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// stoppable is a reader that ends with its context.
-type stoppable struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (s stoppable) Read(p []byte) (int, error) {
-	if err := s.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return s.r.Read(p)
 }
 
 // An openedFile is a regular file inside the project.

@@ -138,17 +138,10 @@ func (g *Gate) Close(ctx context.Context) error {
 	}
 	g.mu.Unlock()
 	g.cancel()
-	done := make(chan struct{})
-	go func() { // ends with the gate's own goroutines, for which it waits
-		g.wg.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("closing the quality gate: %w; not stopped: %s", context.Cause(ctx), strings.Join(g.stuck(), ", "))
+	if err := wait.Group(ctx, &g.wg); err != nil {
+		return fmt.Errorf("closing the quality gate: %w; not stopped: %s", err, strings.Join(g.stuck(), ", "))
 	}
+	return nil
 }
 
 // stuck returns the names of what has not stopped.

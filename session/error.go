@@ -20,11 +20,11 @@ const (
 // next, in words for an agent, and a code for programs. Whatever it refuses has
 // changed nothing.
 type Error struct {
-	Kind    Kind
-	Code    string         // lower_snake_case, stable
-	Message string         // without the kind
-	Details map[string]any // values for programs; may be nil
-	Err     error          // the cause, for the log; may be nil
+	Kind    Kind           `json:"type"`
+	Code    string         `json:"code"`    // lower_snake_case, stable
+	Message string         `json:"message"` // without the kind
+	Details map[string]any `json:"details"` // values for programs; may be nil
+	Err     error          `json:"-"`       // the cause, for the log; may be nil
 }
 
 func (e *Error) Error() string { return string(e.Kind) + ": " + e.Message }

@@ -38,12 +38,7 @@ type jobDefinitions struct {
 	catalog *catalog.Catalog
 	records records
 
-	mu    sync.Mutex
-	known map[string]map[string]string // hash of a kept definition -> step -> digest of its text
-}
-
-func newJobDefinitions(c *catalog.Catalog, r records) *jobDefinitions {
-	return &jobDefinitions{catalog: c, records: r, known: map[string]map[string]string{}}
+	known sync.Map // hash of a kept definition -> map[string]string: the digest of its text by step
 }
 
 func (d *jobDefinitions) Current(ctx context.Context, s *machine.State) (*machine.Definition, error) {
@@ -145,9 +140,7 @@ func (d *jobDefinitions) Keep(def *machine.Definition, texts machine.Instruction
 
 // have reports whether the kept definition holds these texts.
 func (d *jobDefinitions) have(hash string, texts machine.Instructions) bool {
-	d.mu.Lock()
-	known, ok := d.known[hash]
-	d.mu.Unlock()
+	known, ok := d.known.Load(hash)
 	if !ok {
 		def, err := d.kept(machine.DefinitionRef{Hash: hash})
 		if err != nil {
@@ -156,7 +149,7 @@ func (d *jobDefinitions) have(hash string, texts machine.Instructions) bool {
 		known = d.learn(hash, def.Texts)
 	}
 	for id, text := range texts {
-		if known[id] != machine.Digest(text) {
+		if known.(map[string]string)[id] != machine.Digest(text) {
 			return false
 		}
 	}
@@ -168,12 +161,7 @@ func (d *jobDefinitions) learn(hash string, texts map[string]string) map[string]
 	for id, text := range texts {
 		digests[id] = machine.Digest(text)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.known) > 1000 { // definitions come and go with edits; what is forgotten is read again
-		clear(d.known)
-	}
-	d.known[hash] = digests
+	d.known.Store(hash, digests)
 	return digests
 }
 

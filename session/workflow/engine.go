@@ -119,7 +119,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		e.records = r
 	}
 	if e.definitions == nil {
-		e.definitions = newJobDefinitions(e.Catalog, e.records)
+		e.definitions = &jobDefinitions{catalog: e.Catalog, records: e.records}
 	}
 	e.system = actor.NewSystem(e.Logger)
 	e.sessions = actor.NewRegistry(e.system, actor.Options{Name: "session", Idle: e.IdleAfter, Logger: e.Logger},

@@ -37,11 +37,7 @@ type Bundle struct {
 // Encode returns the bundle's bytes and their hash.
 func (b *Bundle) Encode() (data []byte, hash string, err error) {
 	data, err = jsontext.Encode(b) // the keys of a map come sorted: the same Bundle, the same bytes
-	if err != nil {
-		return nil, "", err
-	}
-	sum := sha256.Sum256(data)
-	return data, hex.EncodeToString(sum[:]), nil
+	return data, Digest(string(data)), err
 }
 
 // DecodeBundle makes a kept definition of a bundle's bytes.

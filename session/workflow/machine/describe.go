@@ -47,14 +47,9 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 	return info
 }
 
-// withGroup ends a primary's instructions with the message about its group.
+// withGroup ends a primary's instructions with how the members of its group are done.
 func withGroup(instructions string, entry job.Entry) string {
-	return strings.TrimRight(instructions, "\n") + "\n\n" + concurrentMessage(entry)
-}
-
-// concurrentMessage says how the members of a group are done.
-func concurrentMessage(entry job.Entry) string {
-	return "**CONCURRENT STEPS**\n\n" +
+	return strings.TrimRight(instructions, "\n") + "\n\n**CONCURRENT STEPS**\n\n" +
 		"This step is one of " + Count(len(entry), "step") + " that are done in parallel: " + quoteList(entry) + ".\n" +
 		"Use the Task tool, or whatever starts subagents here, to do them at the same time: one subagent for each. " +
 		"Give each subagent its step's whole description: this one is begin_step, the others are in concurrent_steps. " +

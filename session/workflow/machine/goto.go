@@ -61,12 +61,9 @@ func (s *State) GoTo(def *Definition, c Call, to int, stepID string, at time.Tim
 		}
 	}
 	n.History = append(slices.Clone(s.History), w)
-	n.StepProgress = nil
-	for _, p := range s.StepProgress {
-		if !slices.Contains(r.InvalidatedSteps, p.Key) {
-			n.StepProgress = append(n.StepProgress, p)
-		}
-	}
+	n.StepProgress = slices.DeleteFunc(slices.Clone(s.StepProgress), func(p Pair[*StepProgress]) bool {
+		return slices.Contains(r.InvalidatedSteps, p.Key)
+	})
 	n.Replies = nil
 	for _, o := range s.Replies {
 		if o.Tool == ToolFinish && slices.Contains(r.InvalidatedSteps, o.StepID) {

@@ -284,7 +284,7 @@ func TestEncodeIsWhatMarshalGives(t *testing.T) {
 		ParentSessionID: new("p"), AbortReason: new("r"), StartedAt: at, UpdatedAt: at, CompletedAt: &at, Identity: "i", Owner: "o", Definition: DefinitionRef{"h", "s", "d"},
 		History: []*Withdrawal{{At: at, From: "a", To: "b", Progress: OrderedMap[*StepProgress]{{"z", &StepProgress{StepID: "z", StartedAt: at}}}}},
 		Replies: []*StoredReply{{Tool: ToolAbort, RequestID: new("q"), ArgsDigest: "d", StepID: "s", EntryIndex: 3, Raw: []byte(`{"a":[1,{}]}`)},
-			{Tool: ToolFinish, RequestID: new("e"), Raw: []byte("null"), Refusal: &Refusal{Kind: session.ToolError, Code: "c", Message: "m", Details: map[string]any{"n": 1}}}}}
+			{Tool: ToolFinish, RequestID: new("e"), Raw: []byte("null"), Refusal: &session.Error{Kind: session.ToolError, Code: "c", Message: "m", Details: map[string]any{"n": 1}}}}}
 	for _, s := range []*State{full, {FormatVersion: 1, Replies: []*StoredReply{}, History: []*Withdrawal{}}} {
 		got, err := s.Encode()
 		if err != nil {

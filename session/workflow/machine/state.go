@@ -104,23 +104,15 @@ type StoredReply struct {
 	EntryIndex int             `json:"entry_index"`     // finished_step: of that step's entry
 	Reply      any             `json:"-"`               // *StartReply, *FinishReply, *AbortReply or *GoToReply
 	Raw        json.RawMessage `json:"reply"`           // Reply as JSON; made when it is first encoded
-	Refusal    *Refusal        `json:"error,omitempty"` // the answer in place of a reply
+	Refusal    *session.Error  `json:"error,omitempty"` // the answer in place of a reply
 
 	encoded []byte
 }
 
-// A Refusal is a *session.Error that is kept.
-type Refusal struct {
-	Kind    session.Kind   `json:"type"`
-	Code    string         `json:"code"`
-	Message string         `json:"message"`
-	Details map[string]any `json:"details"`
-}
-
 // ReplyOf returns a copy of a stored reply, or the error that was the answer.
 func ReplyOf[R any](s *StoredReply) (*R, error) {
-	if e := s.Refusal; e != nil {
-		return nil, &session.Error{Kind: e.Kind, Code: e.Code, Message: e.Message, Details: maps.Clone(e.Details)}
+	if s.Refusal != nil {
+		return nil, cloneError(s.Refusal)
 	}
 	if r, ok := s.Reply.(*R); ok {
 		c := *r
@@ -131,6 +123,13 @@ func ReplyOf[R any](s *StoredReply) (*R, error) {
 		return nil, fmt.Errorf("reading the stored reply to %s: %w", s.Tool, err)
 	}
 	return r, nil
+}
+
+// cloneError returns a copy, to which its owner may add details.
+func cloneError(e *session.Error) *session.Error {
+	c := *e
+	c.Details = maps.Clone(e.Details)
+	return &c
 }
 
 // KeptRequests is how many replies to calls with a request_id a session keeps.
@@ -217,7 +216,7 @@ func (s *State) KeepAnswer(c Call, entry int, reply *FinishReply, refusal *sessi
 	stored := c.stored(reply)
 	stored.EntryIndex = entry
 	if refusal != nil {
-		stored.Refusal = &Refusal{Kind: refusal.Kind, Code: refusal.Code, Message: refusal.Message, Details: maps.Clone(refusal.Details)}
+		stored.Refusal = cloneError(refusal)
 	}
 	n := s.Next(s.UpdatedAt)
 	n.remember(stored, 0)
