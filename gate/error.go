@@ -27,7 +27,7 @@ const (
 	Crashed        Code = "crashed"         // it ended with an exit code other than 0, by a signal, or says that it failed
 	TimedOut       Code = "timed_out"       // it did not end in time
 	Flooded        Code = "flooded"         // it wrote too much
-	Cancelled      Code = "cancelled"       // nobody wants the verdict any more, or the server stops
+	Cancelled      Code = "cancelled"       // the verdict is no longer wanted, or the server stops
 	NoVerdict      Code = "no_verdict"      // its output has no verdict, or one that cannot be understood
 	TwoVerdicts    Code = "two_verdicts"    // it holds more than one
 	Contradiction  Code = "contradiction"   // it says passed beside a criterion that is not

@@ -8,12 +8,12 @@ type Finding struct {
 	What  string // what is wrong with it, as a sentence without its full stop
 	Do    string // what can be done, likewise
 	// Note reports that nothing is wrong: what a crash has left and the next server
-	// clears up by itself, or what people may want to know.
+	// clears up, or what people may want to know.
 	Note bool
 }
 
 // A Report is what an inspection of one part of a project found. Counts are in
-// the order in which they are to be told.
+// the order in which they are reported.
 type Report struct {
 	Counts   []Count
 	Findings []Finding

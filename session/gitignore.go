@@ -17,7 +17,7 @@ func Ignored() []string { return []string{"tmp/", "worktrees/", "board.db*", "lo
 
 // Ignore adds the lines that a .gitignore lacks, with the file's own line breaks,
 // and makes the file, and its folder, where they are missing; all others are left
-// alone. A line that is there with a slash before it is not missing. added tells
+// alone. A line that is there with a slash before it is not missing. added reports
 // whether there was something to add. Servers may do it at once: then a line may
 // stand twice. It blocks for the disk, without a sync: a line that is lost is
 // added by the next server.

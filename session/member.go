@@ -15,7 +15,7 @@ import (
 
 // NewMember returns this process's member among the servers of a project. dir is the
 // project's .deepwork/tmp. Entering creates it, for this user alone, and adds the
-// missing lines to the .gitignore above it; that this fails stops nobody's work.
+// missing lines to the .gitignore above it; a failure of that is only logged.
 func NewMember(dir string, log *slog.Logger) *presence.Member {
 	return presence.New(presence.Options{
 		Dir: dir, Logger: log,

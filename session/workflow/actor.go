@@ -56,7 +56,7 @@ func (a *sessionActor) Start(ctx context.Context) error {
 	if s.Status != machine.Active {
 		a.engine.over(a.id)
 	} else {
-		a.engine.notifyMoved(nil, s) // a transition may have been made that nobody was notified of
+		a.engine.notifyMoved(nil, s) // a transition may have been made without a notification
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// An Archive reads and tends the sessions on disk from outside a server: it is
+// An Archive reads, ends and prunes the sessions on disk from outside a server: it is
 // what the command line's `sessions` uses, beside servers that run.
 type Archive struct {
 	root string
@@ -42,7 +42,7 @@ func OpenArchive(root string, logger *slog.Logger) (*Archive, error) {
 
 // Close releases the archive.
 func (a *Archive) Close() error {
-	return a.read.Close()
+	return a.read.Close(context.Background())
 }
 
 // writable opens what can be changed. The caller closes it.
@@ -52,29 +52,21 @@ func (a *Archive) writable() (*fileRecords, error) {
 
 // A SessionInfo is a session in a list.
 type SessionInfo struct {
-	SessionID    string
-	JobName      string
-	WorkflowName string
-	Goal         string
-	Status       string // active, completed, aborted; damaged where Err is set
-	Step         string // the current step's id
-	Parent       string // the parent's session id, or ""
-	Identity     string // who started it
-	StartedAt    time.Time
-	UpdatedAt    time.Time // of the last transition
-	Owner        string    // the server that owns it, or ""
-	OwnerAlive   bool      // it runs, so the session is in use
-	OwnerText    string    // "pid 123 on host …" where it is known
-	Err          error     // why it cannot be read
+	machine.State // without progress, history and replies; of a damaged one SessionID and UpdatedAt alone
 
-	definition string // the hash of the one it runs on
+	Status     string // active, completed, aborted; damaged where Err is set
+	Step       string // the current step's id
+	Parent     string // the parent's session id, or ""
+	OwnerAlive bool   // it runs, so the session is in use
+	OwnerText  string // "pid 123 on host …" where it is known
+	Err        error  // why it cannot be read
 }
 
 // List returns every session, the one that moved last first.
 func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) {
 	var out []SessionInfo
 	alive := aliveOnce(a.read)
-	for info, err := range a.read.List() {
+	for info, err := range a.read.List(ctx) {
 		if err != nil {
 			return nil, fmt.Errorf("listing the sessions: %w", err)
 		}
@@ -86,17 +78,12 @@ func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) {
 			continue // removed while we read
 		}
 		if err != nil {
-			out = append(out, SessionInfo{SessionID: info.ID, Status: "damaged", UpdatedAt: info.ModTime.UTC(), Err: err})
+			out = append(out, SessionInfo{State: machine.State{SessionID: info.ID, UpdatedAt: info.ModTime.UTC()}, Status: "damaged", Err: err})
 			continue
 		}
-		i := SessionInfo{
-			SessionID: s.SessionID, JobName: s.JobName, WorkflowName: s.WorkflowName, Goal: s.Goal,
-			Status: string(s.Status), Step: s.CurrentStepID, Identity: s.Identity, definition: s.Definition.Hash,
-			StartedAt: s.StartedAt, UpdatedAt: s.UpdatedAt, Owner: s.Owner,
-		}
-		if s.ParentSessionID != nil {
-			i.Parent = *s.ParentSessionID
-		}
+		bare := *s
+		bare.StepProgress, bare.History, bare.Replies = nil, nil, nil
+		i := SessionInfo{State: bare, Status: string(s.Status), Step: s.CurrentStepID}
 		if s.Status == machine.Active && s.Owner != "" {
 			if i.OwnerAlive = alive(s.Owner); i.OwnerAlive {
 				i.OwnerText = a.read.Describe(s.Owner)
@@ -138,7 +125,7 @@ func (a *Archive) Abort(ctx context.Context, id, reason string, requests store.R
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.Close()) }()
+	defer func() { err = errors.Join(err, w.Close(ctx)) }()
 	owner := ""
 	_, err = w.Update(id, func(s *machine.State) (*machine.State, error) {
 		if s.Status != machine.Active {
@@ -188,7 +175,7 @@ func (a *Archive) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (ids
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, w.Close()) }()
+	defer func() { err = errors.Join(err, w.Close(ctx)) }()
 	for i, id := range old {
 		if err := w.Remove(ctx, id); err != nil {
 			return old[:i], fmt.Errorf("removing session %s: %w", id, err)
@@ -209,7 +196,7 @@ func (a *Archive) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (ids
 		if s.Err != nil {
 			return old, nil // what an unreadable session needs is not known: keep every definition
 		}
-		needed[s.definition] = true
+		needed[s.Definition.Hash] = true
 	}
 	_, err = w.PruneDefinitions(ctx, cutoff, func(hash string) bool { return needed[hash] })
 	return old, err

@@ -96,12 +96,12 @@ func (r *memory) Update(id string, change func(*machine.State) (*machine.State, 
 	}
 	return next, r.Save(next)
 }
-func (r *memory) List() iter.Seq2[store.Info, error] {
+func (r *memory) List(context.Context) iter.Seq2[store.Info, error] {
 	return func(func(store.Info, error) bool) {}
 }
 func (r *memory) PutDefinition(string, []byte) error { return nil }
 func (r *memory) Definition(string) ([]byte, error)  { return nil, store.ErrNotFound }
-func (r *memory) Close() error                       { return nil }
+func (r *memory) Close(context.Context) error        { return nil }
 
 // fixed is a definition that never changes, with its texts in memory.
 type fixed struct {

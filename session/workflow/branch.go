@@ -111,7 +111,7 @@ func gitFailed(branch string, err error) error {
 }
 
 // cleanTree refuses a tree with changes to tracked files, which a switch of
-// branches would carry along; untracked files are nobody's business.
+// branches would carry along; untracked files do not matter.
 func (e *Engine) cleanTree(ctx context.Context) error {
 	out, err := e.runGit(ctx, "status", "--porcelain", "--untracked-files=no")
 	if err != nil {

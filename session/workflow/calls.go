@@ -14,22 +14,25 @@ import (
 
 // call carries out a call of a connection, or, if it has the request_id of one
 // that was carried out before, returns that one's reply. do returns the reply and
-// the session it is about. finish completes a copy of the reply with what may have
+// the session it is about. *requestID is a part of args, and is cleared, since it is
+// not one of the arguments that identify the call. finish completes a copy of the reply with what may have
 // changed since; replayed is the session if the reply is a repetition, else nil.
-func call[R any](ctx context.Context, c *Conn, tool string, requestID *string, args any,
+func call[R any](ctx context.Context, c *Conn, tool string, requestID **string, args any,
 	do func(who caller) (*R, string, error), finish func(r *R, id string, replayed *stack.Handle)) (*R, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
 	defer c.calls.Done()
-	who, err := c.caller(tool, requestID, args)
+	request := *requestID
+	*requestID = nil
+	who, err := c.caller(tool, request, args)
 	if err != nil {
 		return nil, err
 	}
 	id := ""
 	var r *R
-	if requestID != nil {
-		key := requestKey{who.Identity, tool, *requestID}
+	if request != nil {
+		key := requestKey{who.Identity, tool, *request}
 		end, err := c.engine.claimRequest(ctx, key.digest())
 		if err != nil {
 			return nil, err
@@ -54,7 +57,7 @@ func call[R any](ctx context.Context, c *Conn, tool string, requestID *string, a
 	}
 	var replayed *stack.Handle
 	if again {
-		// The connection that made the call may be gone: whoever repeats it goes on
+		// The connection that made the call may be gone: the caller that repeats it goes on
 		// with the session, or with what is below one that has ended.
 		if replayed, err = c.target(ctx, &id); err != nil {
 			return nil, err
@@ -79,9 +82,8 @@ type FinishArgs struct {
 // step_id and outputs of the step that was finished last, or with the same
 // request_id, it returns the same reply and moves nothing.
 func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, error) {
-	arrived, id := time.Now(), a.RequestID
-	a.RequestID = nil
-	return call(ctx, c, machine.ToolFinish, id, a, func(who caller) (*machine.FinishReply, string, error) {
+	arrived := time.Now()
+	return call(ctx, c, machine.ToolFinish, &a.RequestID, &a, func(who caller) (*machine.FinishReply, string, error) {
 		f, err := c.finish(ctx, who, a, arrived)
 		if err != nil {
 			return nil, "", err
@@ -149,9 +151,7 @@ type AbortArgs struct {
 
 // Abort ends a session and takes it off the stack (seed 000, 001.6).
 func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*machine.AbortReply, error) {
-	id := a.RequestID
-	a.RequestID = nil
-	return call(ctx, c, machine.ToolAbort, id, a, func(who caller) (*machine.AbortReply, string, error) {
+	return call(ctx, c, machine.ToolAbort, &a.RequestID, &a, func(who caller) (*machine.AbortReply, string, error) {
 		return move(ctx, c, a.SessionID, func(_ context.Context, s *sessionActor) (*machine.AbortReply, error) {
 			return s.abort(who, a.Explanation)
 		})
@@ -212,9 +212,7 @@ type GoToArgs struct {
 // progress of that step and all later ones is cleared and kept in the session's
 // history; files stay.
 func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*machine.GoToReply, error) {
-	id := a.RequestID
-	a.RequestID = nil
-	return call(ctx, c, machine.ToolGoTo, id, a, func(who caller) (*machine.GoToReply, string, error) {
+	return call(ctx, c, machine.ToolGoTo, &a.RequestID, &a, func(who caller) (*machine.GoToReply, string, error) {
 		return move(ctx, c, a.SessionID, func(ctx context.Context, s *sessionActor) (*machine.GoToReply, error) {
 			return s.goTo(ctx, who, a.StepID)
 		})

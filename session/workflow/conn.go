@@ -40,7 +40,7 @@ func (e *Engine) Connect(identity string) *Conn {
 }
 
 // ConnectStateless returns the one Conn that all stateless requests of an
-// identity share: MCP requests that come without a connection to tell callers
+// identity share: MCP requests that come without a connection to distinguish callers
 // apart (DESIGN "Stacks"). It differs from other Conns in this:
 //
 //   - A call without session_id needs the identity to have exactly one active
@@ -116,7 +116,7 @@ func (c *Conn) push(ctx context.Context, links ...stack.Link) error {
 
 // target finds the session a call is about: the one named, taken up if it is
 // not on the stack, or the only one open (seed 000, 001.4.4 and 001.4.5). On a
-// stateless connection, which tells no callers apart, that is the only one the
+// stateless connection, which distinguishes no callers, that is the only one the
 // identity has.
 func (c *Conn) target(ctx context.Context, id *string) (h *stack.Handle, err error) {
 	switch {
@@ -201,7 +201,7 @@ const closeWait = 5 * time.Second
 // are finished, and then the sessions that are on no other stack of this server
 // are given up, so that any server on the project may take them up by their ids.
 // A session whose review runs is given up when the review is over: it is paid
-// for, and whoever takes the session up collects its verdict. Where a record
+// for, and the caller that takes the session up collects its verdict. Where a record
 // cannot be written that is logged, and the session stays this server's until it
 // can: that is tried again every 30 s.
 //

@@ -47,7 +47,7 @@ type Options struct {
 	// IdleAfter is how long a session's actor stays in memory unused; default 5 min.
 	IdleAfter time.Duration
 	// Requests has the engine carry out what other processes ask about its sessions;
-	// nil means that nobody asks.
+	// nil means none.
 	Requests store.Requests
 	// StatelessIdle returns how long a session that no call names stays with its
 	// identity's stateless Conn, as configured now; nil means 1 h. Then it is given
@@ -146,7 +146,7 @@ func (e *Engine) Close(ctx context.Context) []string {
 	if wait.Group(ctx, &e.beside) != nil { // a read or a write that does not end, on a disk that hangs
 		stuck = append(stuck, "reading files for reviews, or giving sessions up")
 	}
-	if err := e.records.Close(); err != nil {
+	if err := e.records.Close(ctx); err != nil {
 		e.Logger.Error("closing the session files", "error", err)
 	}
 	return stuck

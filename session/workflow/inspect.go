@@ -30,7 +30,7 @@ func Inspect(ctx context.Context, root string, logger *slog.Logger) (session.Rep
 	if err != nil {
 		return session.Report{}, err
 	}
-	defer read.Close() // of what changes nothing: it cannot fail
+	defer read.Close(ctx) // of what changes nothing: it cannot fail
 	i := &inspection{records: read, definitions: map[string]keptDefinition{}, sessions: map[string]*machine.State{}, started: map[requestKey]string{}}
 	if err := i.run(ctx); err != nil {
 		return session.Report{}, fmt.Errorf("inspecting the sessions: %w", err)
@@ -57,7 +57,7 @@ type keptDefinition struct {
 func (i *inspection) run(ctx context.Context) error {
 	inUse := 0
 	alive := aliveOnce(i.records)
-	for info, err := range i.records.List() {
+	for info, err := range i.records.List(ctx) {
 		if err != nil {
 			return err
 		}

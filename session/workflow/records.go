@@ -34,11 +34,11 @@ type records interface {
 	// Update replaces a session's record while no other server can; a nil
 	// state from change writes nothing. It returns what the record then is.
 	Update(id string, change func(*machine.State) (*machine.State, error)) (*machine.State, error)
-	List() iter.Seq2[store.Info, error]
+	List(ctx context.Context) iter.Seq2[store.Info, error]
 	FindRequest(k store.Key) (ids []string, err error) // sessions in which a call may have been done
 	PutDefinition(hash string, data []byte) error
 	Definition(hash string) ([]byte, error)
-	Close() error
+	Close(ctx context.Context) error
 }
 
 // codeUncertain says that a transition may have been made or not.
@@ -223,8 +223,6 @@ func (r *fileRecords) FindRequest(k store.Key) ([]string, error) {
 	return within(r.timeout, func(ctx context.Context) ([]string, error) { return r.Store.FindRequest(ctx, k) })
 }
 
-func (r *fileRecords) List() iter.Seq2[store.Info, error] { return r.Store.List(context.Background()) }
-
 func (r *fileRecords) PutDefinition(hash string, data []byte) error {
 	_, err := within(r.timeout, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, r.Store.PutDefinition(ctx, hash, data)
@@ -234,11 +232,6 @@ func (r *fileRecords) PutDefinition(hash string, data []byte) error {
 
 func (r *fileRecords) Definition(hash string) ([]byte, error) {
 	return within(r.timeout, func(ctx context.Context) ([]byte, error) { return r.Store.Definition(ctx, hash) })
-}
-
-func (r *fileRecords) Close() error {
-	_, err := within(r.timeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, r.Store.Close(ctx) })
-	return err
 }
 
 // decode reads a body whose checksum is right. One that is no session all the

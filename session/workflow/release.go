@@ -29,7 +29,7 @@ const releasesAtOnce = 4
 // disk that was full or could not be written, are tried again.
 const releaseAgain = 30 * time.Second
 
-// Stopping tells the engine that its server is about to stop: connections that
+// Stopping notifies the engine that its server is about to stop: connections that
 // close from now on give no session up, for a server that has ended owns none,
 // and an end must not wait for a write for every session. Close implies it. It
 // does not block.
@@ -66,7 +66,7 @@ func (e *Engine) releaseSoon(hs []*stack.Handle) {
 }
 
 // release gives up those of the sessions that no stack holds any more, one after
-// the other from the bottom, and waits until that is done: whoever finds one of
+// the other from the bottom, and waits until that is done: a caller that finds one of
 // them free finds what it is nested in free too.
 func (e *Engine) release(hs []*stack.Handle) {
 	for _, h := range hs {

@@ -14,8 +14,8 @@ import (
 // A requestKey is what a request_id is scoped to (DESIGN "Retries").
 type requestKey struct{ identity, tool, id string }
 
-// digest tells keys apart: nobody can make two of one digest by chance, and who
-// tries is inside one identity, which is part of it.
+// digest distinguishes keys: two of one digest cannot come about by chance, and a caller
+// that tries is inside one identity, which is part of it.
 func (k requestKey) digest() store.Key {
 	text := make([]byte, 0, 128)
 	for _, part := range []string{k.identity, k.tool, k.id} {

@@ -151,7 +151,7 @@ func (r readRecord) skip(info store.Info, identity string) bool {
 // reports that there are others, or may be.
 func (e *Engine) resumable(ctx context.Context, identity string, most int) (found []*machine.State, more bool) {
 	var infos []store.Info
-	for info, err := range e.records.List() {
+	for info, err := range e.records.List(ctx) {
 		if err != nil {
 			e.Logger.Warn("listing the session files", "error", err)
 			break

@@ -26,7 +26,7 @@ type StartArgs struct {
 	ParentSessionID *string `json:"parent_session_id"`
 	RequestID       *string `json:"request_id"`
 
-	// Root begins a session that is nobody's child, whatever stands on the stack:
+	// Root begins a session without a parent, whatever is on the stack:
 	// one that was ordered from outside, and that others may go on with.
 	Root bool `json:"-"`
 }
@@ -34,9 +34,7 @@ type StartArgs struct {
 // Start begins a session and pushes it onto the stack (seed 000, 001.3). When
 // it returns, the session is on disk.
 func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, error) {
-	id := a.RequestID
-	a.RequestID = nil
-	return call(ctx, c, machine.ToolStart, id, a, func(who caller) (*machine.StartReply, string, error) {
+	return call(ctx, c, machine.ToolStart, &a.RequestID, &a, func(who caller) (*machine.StartReply, string, error) {
 		return c.start(ctx, who, a)
 	}, func(r *machine.StartReply, id string, replayed *stack.Handle) {
 		if replayed != nil && !replayed.Active() {
@@ -130,7 +128,7 @@ func newSessionID() (string, error) {
 }
 
 // parent finds whose child a new session is: the one named, or the top. What
-// stands on top of a stateless connection is another agent's, if anything.
+// is on top of a stateless connection is another agent's, if anything.
 func (c *Conn) parent(ctx context.Context, id *string) (string, error) {
 	if id == nil {
 		return c.stack.Top(ctx)

@@ -35,7 +35,7 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 	p := &Plan{Index: index}
 	switch {
 	case len(pending) == 0 && (stepID == nil || slices.Contains(entry, *stepID)):
-		// An edit took the last open member out of the group: whoever reports
+		// An edit took the last open member out of the group: the caller that reports
 		// a finished one again closes it.
 		id := s.CurrentStepID
 		if stepID != nil {

@@ -59,7 +59,7 @@ func (m OrderedMap[V]) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// UnmarshalJSON reads an object and keeps its order; a key that stands twice is an error.
+// UnmarshalJSON reads an object and keeps its order; a duplicate key is an error.
 func (m *OrderedMap[V]) UnmarshalJSON(data []byte) error {
 	if jsontext.IsNull(data) {
 		*m = nil
