@@ -79,27 +79,21 @@ func (a *agent) conn(ctx context.Context, p *process) (*conn, error) {
 	return c, nil
 }
 
-// drop ends the connection to a process: in order, or as if the client had crashed.
-func (a *agent) drop(p *process, crashed bool) error {
+// drop forgets the connection to a process and returns it, or nil. The server is not
+// told, as if the client had crashed.
+func (a *agent) drop(p *process) *conn {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	c := a.conns[p]
 	delete(a.conns, p)
-	a.mu.Unlock()
-	switch {
-	case c == nil:
-	case crashed:
-		c.vanish()
-	default:
-		return c.leave()
-	}
-	return nil
+	return c
 }
 
 // leave ends all connections.
 func (a *agent) leave() error {
 	var errs []error
 	for p := range a.conns {
-		errs = append(errs, a.drop(p, false))
+		errs = append(errs, a.drop(p).leave())
 	}
 	return errors.Join(errs...)
 }
@@ -175,7 +169,7 @@ func (a *agent) unanswered(p *process, lose bool, err error) answer {
 	case p.alive():
 		// The process may be about to end; a connection that broke is not used again.
 		if p.stdio == nil {
-			_ = a.drop(p, true)
+			a.drop(p)
 		}
 		select {
 		case <-p.ended:

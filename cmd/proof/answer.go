@@ -71,13 +71,9 @@ type reply struct {
 	Completed  []string        `json:"completed_steps"`
 	Cleared    []string        `json:"invalidated_steps"`
 	AllOutputs json.RawMessage `json:"all_outputs"`
-	Goal       string          `json:"goal"`
 	Feedback   *string         `json:"feedback"`
-	AbortedIn  string          `json:"aborted_workflow"`
 	Aborted    string          `json:"aborted_step"`
 	Why        string          `json:"explanation"`
-	Resumed    *string         `json:"resumed_workflow"`
-	ResumedAt  *string         `json:"resumed_step"`
 	Stack      []struct {
 		Workflow string `json:"workflow"`
 		Step     string `json:"step"`

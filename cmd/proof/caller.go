@@ -43,10 +43,10 @@ var goesOn = regexp.MustCompile(`goes on at its source .*execution_id '([^']+)'`
 // An executionReply is what a tool reports of an execution.
 type executionReply struct {
 	ID     string          `json:"execution_id"`
-	Source *string         `json:"source_execution_id"`
+	Source string          `json:"source_execution_id"`
 	State  string          `json:"state"`
 	Result json.RawMessage `json:"result"`
-	Error  *string         `json:"error"`
+	Error  string          `json:"error"`
 }
 
 // begin runs a workflow. Such a call has no request_id, so it is made once.
@@ -109,7 +109,7 @@ func (c *caller) learn(known *execution, r executionReply, full bool) {
 			wrong("it was at its source, and is lost sight of")
 		}
 	case "failed":
-		if !nothingStarted.MatchString(orEmpty(r.Error)) {
+		if !nothingStarted.MatchString(r.Error) {
 			wrong("nothing fails here")
 		}
 		c.history.with(func() { c.history.effects["workflow at the source"][known.token].refused = true })
@@ -119,7 +119,7 @@ func (c *caller) learn(known *execution, r executionReply, full bool) {
 	if full { // what a source has accepted, or ended, may not have been written down
 		return
 	}
-	known.source = known.source || r.Source != nil
+	known.source = known.source || r.Source != ""
 	if r.State != "running" {
 		known.state = r.State
 	}

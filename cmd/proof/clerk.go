@@ -88,30 +88,25 @@ exit "$4"
 
 // act makes a call, the first ones to find the ids of the project root and its repository.
 func (c *clerk) act(ctx context.Context) {
-	switch {
-	case c.project == "":
-		c.project = c.only(ctx, "list_projects", map[string]any{}, "projects", "project_id")
-	case c.repo == "":
-		c.repo = c.only(ctx, "list_repos", map[string]any{"project_id": c.project}, "repos", "repo_id")
-	default:
+	if c.repo != "" {
 		c.choose(ctx)
+		return
 	}
-}
-
-// only returns the id of the only thing in a list, or "".
-func (c *clerk) only(ctx context.Context, tool string, args map[string]any, list, id string) string {
-	t, _ := c.tell(ctx, tool, args, true)
-	var r map[string]any
-	if !c.reads(t, &r) {
-		return ""
+	var r struct {
+		Projects []struct {
+			ID string `json:"project_id"`
+		}
+		Repos []struct {
+			ID string `json:"repo_id"`
+		}
 	}
-	all, _ := r[list].([]any)
-	if len(all) != 1 {
-		return ""
+	if t, _ := c.tell(ctx, "list_projects", map[string]any{}, true); !c.reads(t, &r) || len(r.Projects) != 1 {
+		return
 	}
-	one, _ := all[0].(map[string]any)
-	text, _ := one[id].(string)
-	return text
+	c.project = r.Projects[0].ID
+	if t, _ := c.tell(ctx, "list_repos", map[string]any{"project_id": c.project}, true); c.reads(t, &r) && len(r.Repos) == 1 {
+		c.repo = r.Repos[0].ID
+	}
 }
 
 // choose makes up the next call, and makes it.

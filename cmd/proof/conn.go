@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -13,28 +11,10 @@ import (
 // withSessions is the newest protocol version that has MCP sessions.
 const withSessions = "2025-11-25"
 
-// errVanished is what a client's requests fail with after it has vanished.
-var errVanished = errors.New("the client has vanished")
-
 // A conn is a connection of one real MCP client to a process.
 type conn struct {
 	session *mcp.ClientSession
-	wire    *wire // nil: the process is over stdio, and its one connection is shared
-}
-
-// A wire carries a client's requests. It can be cut, as if the client's process had died:
-// without a farewell.
-type wire struct {
-	over *http.Transport
-	cut  atomic.Bool
-}
-
-// RoundTrip implements http.RoundTripper.
-func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
-	if w.cut.Load() {
-		return nil, errVanished
-	}
-	return w.over.RoundTrip(r)
+	over    *http.Transport // nil: the process is over stdio, and its one connection is shared
 }
 
 func newClient() *mcp.Client {
@@ -47,38 +27,26 @@ func connect(ctx context.Context, p *process, version string, mortal bool) (*con
 	if p.stdio != nil {
 		return &conn{session: p.stdio}, nil
 	}
-	w := &wire{over: &http.Transport{MaxIdleConnsPerHost: 32}}
-	over := &mcp.StreamableClientTransport{Endpoint: p.url, HTTPClient: &http.Client{Transport: w}}
+	over := &http.Transport{MaxIdleConnsPerHost: 32}
+	transport := &mcp.StreamableClientTransport{Endpoint: p.url, HTTPClient: &http.Client{Transport: over}}
 	if mortal {
-		over.MaxRetries, over.DisableStandaloneSSE = -1, true
+		transport.MaxRetries, transport.DisableStandaloneSSE = -1, true
 	}
-	session, err := newClient().Connect(ctx, over, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	session, err := newClient().Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
-		w.over.CloseIdleConnections()
+		over.CloseIdleConnections()
 		return nil, fmt.Errorf("connecting to %s: %w", p.url, err)
 	}
-	return &conn{session: session, wire: w}, nil
+	return &conn{session: session, over: over}, nil
 }
 
-// leave ends the connection in order. It blocks for as long as the server takes for that.
+// leave ends the connection, which may be nil, in order. It blocks for as long as the server takes for that.
 func (c *conn) leave() error {
-	if c.wire == nil {
+	if c == nil || c.over == nil {
 		return nil
 	}
-	err := c.session.Close()
-	c.wire.over.CloseIdleConnections()
-	if errors.Is(err, errVanished) {
-		return nil
-	}
-	return err
-}
-
-// vanish ends the connection as a crash of the client does: the server is not told.
-func (c *conn) vanish() {
-	if c.wire != nil {
-		c.wire.cut.Store(true)
-	}
-	_ = c.leave() // the farewell fails, as it is to
+	defer c.over.CloseIdleConnections()
+	return c.session.Close()
 }
 
 // call makes one tool call, and returns the text of the result.

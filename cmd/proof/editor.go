@@ -28,18 +28,20 @@ var ways = []way{
 	}},
 }
 
-// edit saves the files of one job until ctx ends, at each tick: job.yml each time in
-// another way, and the instructions in turns, by rename and by symlink: of half a text
-// nobody could tell that it is one.
-func (w *world) edit(ctx context.Context, job int, every time.Duration) {
-	tick := time.NewTicker(every)
+// edit saves the files of all jobs until ctx ends, one job after the other: job.yml each
+// time in another way, and the instructions in turns, by rename and by symlink: of half a
+// text nobody could tell that it is one. Each job is saved so often.
+func (w *world) edit(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every / jobCount)
 	defer tick.Stop()
-	for n := job; ; n++ { // the jobs are not all saved in the same way at once
+	for i := 0; ; i++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+		job := i % jobCount
+		n := job + i/jobCount
 		err := w.save(job, 0, ways[n%len(ways)])
 		if err == nil {
 			err = w.save(job, 1+n%(len(w.saves.names)-1), ways[2+n/len(ways)%2])

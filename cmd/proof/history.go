@@ -22,7 +22,7 @@ type history struct {
 	sessions map[string]*session
 	tasks    map[string][]porcupine.Operation
 	effects  map[string]map[string]*effect // by kind and token
-	faults   map[string]*wrongs            // by kind
+	faults   map[string][]string           // by kind
 	took     map[string][]time.Duration    // how long calls took, by tool
 	calls, lost, refused,
 	tangled int // histories that were too much for the checker
@@ -50,16 +50,9 @@ type effect struct {
 	dropped bool           // order: what drops a queued follow-up was asked for since
 }
 
-// wrongs are one kind of what was wrong.
-type wrongs struct {
-	kind     string
-	count    int
-	examples []string // the first ones
-}
-
 func newHistory() *history {
 	return &history{begun: time.Now(), sessions: map[string]*session{}, tasks: map[string][]porcupine.Operation{},
-		effects: map[string]map[string]*effect{}, faults: map[string]*wrongs{}, took: map[string][]time.Duration{}}
+		effects: map[string]map[string]*effect{}, faults: map[string][]string{}, took: map[string][]time.Duration{}}
 }
 
 // never is when a call returns that may still take effect.
@@ -78,23 +71,21 @@ func (h *history) with(f func()) {
 func (h *history) fault(kind, format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	f := h.faults[kind]
-	if f == nil {
-		f = &wrongs{kind: kind}
-		h.faults[kind] = f
-	}
-	if f.count++; f.count <= 20 {
-		f.examples = append(f.examples, fmt.Sprintf(format, args...))
-	}
+	h.faults[kind] = append(h.faults[kind], fmt.Sprintf(format, args...))
 }
 
-// found returns what was wrong, the most frequent kind first.
-func (h *history) found() []*wrongs {
+// found returns how often something was wrong, and what, with the first examples of each
+// kind.
+func (h *history) found() (count int, report string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.SortedFunc(maps.Values(h.faults), func(a, b *wrongs) int {
-		return cmp.Or(b.count-a.count, cmp.Compare(a.kind, b.kind))
-	})
+	for _, kind := range slices.Sorted(maps.Keys(h.faults)) {
+		all := h.faults[kind]
+		count += len(all)
+		examples := fmt.Sprintf("%.8000s", strings.Join(all[:min(len(all), 5)], "\n"))
+		report += fmt.Sprintf("WRONG: %s, %d times; for example:\n  %s\n", kind, len(all), strings.ReplaceAll(examples, "\n", "\n  "))
+	}
+	return count, report
 }
 
 // ask records that a call is about to be made that is to have an effect.
@@ -143,11 +134,11 @@ func (h *history) add(client int, id string, in any, call int64, out string, ret
 	})
 }
 
-// known are the sessions that there are, and not damaged, sorted.
-func (h *history) known() []string {
+// known are the sessions whose files were damaged on purpose, or were not, sorted.
+func (h *history) known(damaged bool) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(h.sessions)), func(id string) bool { return h.sessions[id].damaged })
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(h.sessions)), func(id string) bool { return h.sessions[id].damaged != damaged })
 }
 
 func (h *history) isDamaged(id string) (is bool) {

@@ -26,8 +26,8 @@ type record struct {
 	Status     string          `json:"status"`
 	Current    string          `json:"current_step_id"`
 	Progress   json.RawMessage `json:"step_progress"`
-	Parent     *string         `json:"parent_session_id"`
-	Reason     *string         `json:"abort_reason"`
+	Parent     string          `json:"parent_session_id"`
+	Reason     string          `json:"abort_reason"`
 	Owner      string          `json:"owner"`
 	Definition struct {
 		Source string `json:"source"`
@@ -43,7 +43,7 @@ type record struct {
 type progress struct {
 	CompletedAt *time.Time      `json:"completed_at"`
 	Outputs     json.RawMessage `json:"outputs"`
-	Notes       *string         `json:"notes"`
+	Notes       string          `json:"notes"`
 	Unreported  bool            `json:"unreported"`
 }
 
@@ -61,18 +61,11 @@ func readRecord(root, id string) (r record, err error) {
 
 // state writes what a file says in the form of the model.
 func (r *record) state() string {
-	said := fmt.Sprintf("%s at %s: %s; %q", r.Status, r.Current, progressIn(r.Progress), orEmpty(r.Reason))
+	said := fmt.Sprintf("%s at %s: %s; %q", r.Status, r.Current, progressIn(r.Progress), r.Reason)
 	for _, w := range r.History {
 		said += fmt.Sprintf("; from %s to %s: %s", w.From, w.To, progressIn(w.Progress))
 	}
 	return said
-}
-
-func orEmpty(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 func progressIn(steps json.RawMessage) string {
@@ -87,7 +80,7 @@ func progressIn(steps json.RawMessage) string {
 		if err != nil {
 			return err.Error()
 		}
-		all = append(all, progressOf(m.Name, p.CompletedAt != nil, p.Unreported, finished{outputs.String(), orEmpty(p.Notes)}))
+		all = append(all, progressOf(m.Name, p.CompletedAt != nil, p.Unreported, finished{outputs.String(), p.Notes}))
 	}
 	return strings.Join(all, " ")
 }
@@ -152,8 +145,8 @@ func (w *world) judge() (int, error) {
 // and the order of times.
 func (w *world) judgeRecord(s *session, r record) {
 	h, in := w.history, s.start
-	if r.Goal != in.Goal || r.Job != in.Job || r.Workflow != in.Workflow || in.Parent != "" && orEmpty(r.Parent) != in.Parent {
-		h.fault("a session that is another than was started", "session %s: started by %+v; its file says %s/%s, goal %q, parent %q", r.Session, in, r.Job, r.Workflow, r.Goal, orEmpty(r.Parent))
+	if r.Goal != in.Goal || r.Job != in.Job || r.Workflow != in.Workflow || in.Parent != "" && r.Parent != in.Parent {
+		h.fault("a session that is another than was started", "session %s: started by %+v; its file says %s/%s, goal %q, parent %q", r.Session, in, r.Job, r.Workflow, r.Goal, r.Parent)
 	}
 	if save := w.saves.of(r.Definition.Source); save == 0 || save < s.save {
 		h.fault(wrongDefinition, "session %s: its file names save %d of job.yml (%s), and a step was begun with save %d", r.Session, save, r.Definition.Source, s.save)

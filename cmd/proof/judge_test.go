@@ -28,7 +28,7 @@ func loaded(t *testing.T, args ...string) *load {
 		t.Fatal(err)
 	}
 	if err := l.run(t.Context()); err != nil {
-		t.Fatal(err, l.history.faultsIn())
+		t.Fatal(err, l.history.faults)
 	}
 	return l
 }
@@ -48,10 +48,7 @@ func judged(t *testing.T, l *load) (kinds []string) {
 	if _, err := w.judge(); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range h.found() {
-		kinds = append(kinds, f.kind)
-	}
-	return kinds
+	return slices.Collect(maps.Keys(h.faults))
 }
 
 // The judge finds nothing wrong with what a server has written, and whatever was
@@ -65,7 +62,7 @@ func TestJudgeFindsWhatIsFalsified(t *testing.T) {
 	for _, s := range slices.Sorted(maps.Keys(l.history.sessions)) {
 		if r, err := readRecord(l.root, s); err != nil {
 			t.Fatal(err)
-		} else if r.Status == "completed" && len(r.History) == 0 && r.Parent != nil {
+		} else if r.Status == "completed" && len(r.History) == 0 && r.Parent != "" {
 			id = s
 		}
 	}
@@ -151,7 +148,7 @@ func TestJudgeFindsWhatIsFalsified(t *testing.T) {
 	if err := os.WriteFile(sessionFile(l.root, id), bytes.Replace(data, []byte("load_outputs/1"), []byte("load_outputs/2"), 1)[:len(data)-1], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if l.verify(t.Context(), "after a file was altered"); len(l.history.found()) == 0 {
+	if l.verify(t.Context(), "after a file was altered"); len(l.history.faults) == 0 {
 		t.Error("an altered file is not found")
 	}
 }

@@ -140,7 +140,7 @@ func (l *load) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("the load was cut short: %w", context.Cause(ctx))
 	}
-	if len(l.history.found()) > 0 {
+	if len(l.history.faults) > 0 {
 		return errWrong
 	}
 	return nil
@@ -189,9 +189,8 @@ func (l *load) work(ctx context.Context) {
 	aside, stop := context.WithCancel(ctx)
 	var working, beside sync.WaitGroup
 	beside.Go(func() { l.memory = l.watchMemory(aside, l.servers[0]) })
-	edited := func() {}
 	if l.edit {
-		edited = l.edits(aside, 100*time.Millisecond)
+		beside.Go(func() { l.world.edit(aside, 100*time.Millisecond) })
 	}
 	l.deadline = time.Now().Add(l.duration)
 	for i := range l.connections {
@@ -201,7 +200,6 @@ func (l *load) work(ctx context.Context) {
 	working.Wait()
 	stop()
 	beside.Wait()
-	edited()
 }
 
 // over reports whether no more work is to be begun.
@@ -264,12 +262,8 @@ func (l *load) report(ceiling float64) {
 		l.number(perSecond/ceiling, "of-ceiling", "throughput by 1/(1/e + 1/w)")
 	}
 
-	wrong := 0
-	for _, f := range h.found() {
-		wrong += f.count
-		print("\nWRONG: %s, %d times; for example:\n  %s\n", f.kind, f.count, strings.ReplaceAll(fmt.Sprintf("%.4000s", f.examples[0]), "\n", "\n  "))
-	}
-	print("\n")
+	wrong, what := h.found()
+	print("\n%s", what)
 	l.number(float64(wrong), "wrong", "")
 	if wrong == 0 {
 		print("all is well: no call failed, and every file tells what was acknowledged\n")

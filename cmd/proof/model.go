@@ -94,9 +94,8 @@ type state struct {
 	unreported [mostSteps]bool
 	byStep     bool              // a member of the current entry was reported by its step_id
 	replies    [mostSteps]stored // to the finish of each step
-	abort      stored
-	reason     string // of the abort
-	history    string // what go_to_step cleared
+	reason     string            // of the abort
+	history    string            // what go_to_step cleared
 }
 
 // finished is what a step was finished with; the zero value: it was not.
@@ -145,16 +144,14 @@ func (s state) apply(in input) []outcome {
 	case in.Tool == "finished_step":
 		return s.finish(in)
 	case in.Tool == "abort_workflow" && s.status == "aborted" && s.reason == in.Text:
-		return []outcome{{s, s.abort.reply}}
+		return []outcome{{s, "aborted " + s.entry()[0] + ": " + in.Text}}
 	case s.status != "active":
 		return s.refuse("session_ended " + s.status)
 	case in.Tool == "go_to_step":
 		return s.goTo(in.Step)
 	case in.Tool == "abort_workflow":
 		s.status, s.reason = "aborted", in.Text
-		s.abort = stored{reply: "aborted " + s.entry()[0] + ": " + in.Text}
-		s.settle()
-		return []outcome{{s, s.abort.reply}}
+		return s.apply(in)
 	}
 	var done []string
 	for _, step := range slices.Concat(s.entries()...) {

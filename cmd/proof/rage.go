@@ -60,7 +60,7 @@ func (s *simulation) rage(ctx context.Context) error {
 		case k >= 5 && k < 8:
 			err = s.cutPower()
 		case k == 8:
-			s.verify(context.WithoutCancel(ctx), "beside running servers", slices.Concat(underWay, s.damaged())...)
+			s.verify(context.WithoutCancel(ctx), "beside running servers", slices.Concat(underWay, s.history.known(true))...)
 		case k == 9:
 			if err = s.source.kill(); err == nil {
 				_ = wait.For(ctx, time.Duration(s.random.IntN(50))*time.Millisecond)
@@ -121,7 +121,7 @@ func (s *simulation) cutPower() error {
 	if s.random.IntN(4) > 0 {
 		return nil
 	}
-	all := s.history.known()
+	all := s.history.known(false)
 	if len(all) == 0 {
 		return nil
 	}
@@ -157,7 +157,7 @@ func (s *simulation) end(ctx context.Context) error {
 		return err
 	}
 	a := s.agent(s.clients * 2)
-	for _, id := range s.history.known() {
+	for _, id := range s.history.known(false) {
 		for range 2 { // one may be lost
 			a.perform(ctx, input{Tool: "get_step", Session: id})
 		}
@@ -195,18 +195,6 @@ func (s *simulation) end(ctx context.Context) error {
 	if err := errors.Join(s.judgeExecutions(), s.judgeBoard(ctx)); err != nil {
 		return err
 	}
-	s.verify(ctx, "at the end", s.damaged()...)
+	s.verify(ctx, "at the end", s.history.known(true)...)
 	return nil
-}
-
-// damaged are the ids of the sessions whose files were damaged on purpose.
-func (s *simulation) damaged() (ids []string) {
-	s.history.with(func() {
-		for id, session := range s.history.sessions {
-			if session.damaged {
-				ids = append(ids, id)
-			}
-		}
-	})
-	return ids
 }

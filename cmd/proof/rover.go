@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -14,16 +15,11 @@ type rover struct {
 	last input // the last one that moved something
 }
 
-// A pair is which sessions two rovers have under way.
+// A pair is which sessions two rovers have under way, each with the steps that can be
+// finished.
 type pair struct {
 	mu       sync.Mutex
-	sessions []*known
-}
-
-// A known session is one that was under way when it was last seen.
-type known struct {
-	id     string
-	likely []string // steps that can be finished
+	sessions map[string][]string
 }
 
 // openSessions is how many a pair of rovers has under way.
@@ -32,7 +28,7 @@ const openSessions = 4
 // act makes a call.
 func (a *rover) act(ctx context.Context) {
 	if a.below(30) == 0 { // what it has may go on at another server
-		_ = a.drop(a.home.current(), false)
+		_ = a.drop(a.home.current()).leave()
 	}
 	in := a.choose()
 	t := a.perform(ctx, in)
@@ -47,30 +43,32 @@ func (a *rover) act(ctx context.Context) {
 
 // choose makes up the next call.
 func (a *rover) choose() input {
+	id, likely := "", []string(nil)
 	a.pair.mu.Lock()
-	n := len(a.pair.sessions)
-	var s known
+	ids := slices.Sorted(maps.Keys(a.pair.sessions))
+	n := len(ids)
 	if n > 0 {
-		s = *a.pair.sessions[a.below(n)]
+		id = ids[a.below(n)]
+		likely = a.pair.sessions[id]
 	}
 	a.pair.mu.Unlock()
 	if n == 0 || n < openSessions && a.below(5) == 0 {
 		in := input{Tool: "start_workflow", Job: jobName(a.below(jobCount)), Workflow: []string{"chain", "groups", "fork", "short"}[a.below(4)],
 			Goal: a.token("goal "), Request: a.request()} // always: else a lost one is never known
 		if n > 0 && a.below(2) == 0 {
-			in.Parent = s.id
+			in.Parent = id
 		}
 		return in
 	}
-	in := input{Session: s.id}
+	in := input{Session: id}
 	if a.below(3) == 0 {
 		in.Request = a.request()
 	}
 	switch k := a.below(100); {
 	case k < 62:
 		in.Tool, in.Outputs, in.Text = "finished_step", a.outputs(), a.token("note ")
-		if len(s.likely) > 0 && a.below(8) > 0 {
-			in.Step = s.likely[a.below(len(s.likely))]
+		if len(likely) > 0 && a.below(8) > 0 {
+			in.Step = likely[a.below(len(likely))]
 		} else if a.below(2) == 0 {
 			in.Step = stepNames[a.below(7)]
 		}
@@ -91,17 +89,13 @@ func (a *rover) choose() input {
 func (b *pair) learn(in input, t answer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	at := slices.IndexFunc(b.sessions, func(s *known) bool { return s.id == in.Session })
 	likely := t.reply.Pending
 	if likely == nil {
 		likely = t.reply.steps()
 	}
-	switch {
-	case at < 0 && in.Tool == "start_workflow" && t.kind == given:
-		b.sessions = append(b.sessions, &known{in.Session, likely})
-	case at >= 0 && (t.kind == gone || t.over()):
-		b.sessions = slices.Delete(b.sessions, at, at+1)
-	case at >= 0 && likely != nil:
-		b.sessions[at].likely = likely
+	if t.kind == gone || t.over() {
+		delete(b.sessions, in.Session)
+	} else if likely != nil && (in.Tool == "start_workflow" || b.sessions[in.Session] != nil) {
+		b.sessions[in.Session] = likely
 	}
 }

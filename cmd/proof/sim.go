@@ -75,16 +75,7 @@ func simulate(ctx context.Context, dir string, seed uint64, length time.Duration
 func (s *simulation) String() string {
 	h := s.history
 	return fmt.Sprintf("seed %d: %d sessions (%d histories too tangled), %d tasks (%d attempts left, %d agents began, %d rescues), %d executions; %d calls (%d lost, %d without effect), %d kills, %d power cuts, %d files damaged",
-		s.seed, len(h.sessions), h.tangled, len(s.tasks), s.attempts, s.agents, s.rescues, s.executions, h.calls, h.lost, h.refused, s.kills, s.cuts.Load(), len(s.damaged()))
-}
-
-// faultsIn says what was wrong; "" if nothing was.
-func (h *history) faultsIn() string {
-	var b strings.Builder
-	for _, f := range h.found() {
-		fmt.Fprintf(&b, "%s, %d times:\n  %s\n", f.kind, f.count, strings.ReplaceAll(strings.Join(f.examples, "\n"), "\n", "\n  "))
-	}
-	return b.String()
+		s.seed, len(h.sessions), h.tangled, len(s.tasks), s.attempts, s.agents, s.rescues, s.executions, h.calls, h.lost, h.refused, s.kills, s.cuts.Load(), len(h.known(true)))
 }
 
 // layOut makes the project, a repository with jobs, agents and a source of workflows,
@@ -152,7 +143,7 @@ func (s *simulation) live(ctx context.Context) error {
 	var shared *pair
 	for n := range s.clients {
 		if n%2 == 0 {
-			shared = &pair{}
+			shared = &pair{sessions: map[string][]string{}}
 		}
 		a := &rover{agent: s.agent(n), pair: shared}
 		work(a.agent, a.act, 1)
@@ -165,10 +156,9 @@ func (s *simulation) live(ctx context.Context) error {
 		work(clerk.agent, clerk.act, 60)
 		work(caller.agent, caller.act, 120)
 	}
-	edited := s.edits(working, time.Second)
+	clients.Go(func() { s.edit(working, time.Second) })
 	err := s.rage(working)
 	done()
 	clients.Wait()
-	edited()
 	return errors.Join(err, s.end(ctx))
 }

@@ -96,12 +96,3 @@ func (w *world) run(ctx context.Context, s *server, plan fault.Plan, args ...str
 	s.process = p
 	return nil
 }
-
-// edits has an editor at each job until ctx ends, and returns what waits for their end.
-func (w *world) edits(ctx context.Context, every time.Duration) (wait func()) {
-	var editors sync.WaitGroup
-	for job := range jobCount {
-		editors.Go(func() { w.edit(ctx, job, every) })
-	}
-	return editors.Wait
-}
