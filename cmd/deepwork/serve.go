@@ -38,7 +38,7 @@ const stopPatience = 3 * time.Second
 
 // How much the heap may grow before it is collected, in percent of what is alive.
 const (
-	gcPercentLoading = 400
+	gcPercentLoading = 800
 	gcPercentServing = 200
 )
 
