@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 
 	"deepwork/catalog/config"
 	"deepwork/gate"
@@ -18,12 +17,10 @@ type reviewing struct {
 	flags   gate.Settings // what the options say
 	o       Options
 	current func(context.Context) (*config.Config, error)
-	last    atomic.Pointer[config.Config] // the last good one
 }
 
 func newReviewing(o Options, current func(context.Context) (*config.Config, error)) (*reviewing, error) {
 	r := &reviewing{o: o, current: current}
-	r.last.Store(config.Default())
 	r.flags.Claude = o.ExternalRunner == "claude"
 	if o.QualityGateCommand != "" {
 		words, err := config.SplitCommand(o.QualityGateCommand)
@@ -39,13 +36,12 @@ func newReviewing(o Options, current func(context.Context) (*config.Config, erro
 func (r *reviewing) settings() gate.Settings {
 	c, err := r.current(context.Background())
 	if err != nil {
-		c = r.last.Load() // calls are refused before it comes to this
+		c = config.Default() // it was never good, and calls are refused before they come to this
 	}
 	return r.merge(c)
 }
 
 func (r *reviewing) merge(c *config.Config) gate.Settings {
-	r.last.Store(c)
 	q := c.QualityGate
 	s := r.flags
 	if !s.External() {

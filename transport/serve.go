@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/transport/tool"
 	"deepwork/transport/wire"
 )
@@ -44,7 +45,10 @@ func (s *Server) serveStdio(ctx context.Context, c *wire.Stdio, runGrace time.Du
 	var serving sync.WaitGroup
 	defer func() {
 		c.Close()
-		if !within(cutGrace, serving.Wait, c.Wait) {
+		serving.Go(c.Wait)
+		inTime, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
+		defer cancel()
+		if wait.Group(inTime, &serving) != nil {
 			s.logger.Debug("standard input or output is still blocked; leaving it")
 		}
 		if errors.Is(err, io.EOF) {
@@ -99,23 +103,5 @@ func (s *Server) serveStdio(ctx context.Context, c *wire.Stdio, runGrace time.Du
 			conn.cancel(tool.ErrStopping)
 			deadline = time.After(cutGrace)
 		}
-	}
-}
-
-// within runs the functions, which return by themselves, and reports whether
-// they all did in time.
-func within(d time.Duration, fs ...func()) bool {
-	done := make(chan struct{})
-	go func() {
-		for _, f := range fs {
-			f()
-		}
-		close(done)
-	}()
-	select {
-	case <-done:
-		return true
-	case <-time.After(d):
-		return false
 	}
 }

@@ -2,7 +2,6 @@ package tool
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -46,9 +45,6 @@ func accepted(reply any) (*mcp.CallToolResult, error) {
 	}, nil
 }
 
-// errTooLarge is a reply that is not sent.
-var errTooLarge = errors.New("the reply is too large")
-
 // tooLarge is the error for a reply of n bytes of a call that was carried out. Nothing
 // is cut out of the reply, since nobody could see what is missing.
 func (s *Set) tooLarge(tool string, n int, reply any) *session.Error {
@@ -68,7 +64,7 @@ func (s *Set) tooLarge(tool string, n int, reply any) *session.Error {
 		next = "the run ended, and its result is at its source: look there. Calling " + tool + " again runs the workflow again; before that, have it give a reference to a large result instead of the result."
 	}
 	e := session.NotNow("reply_too_large", "%s %s: it would have %d bytes of JSON, and %d are the most. What to do now: %s", tool, what, n, MaxReplyBytes, next).
-		With("bytes", n).With("max", MaxReplyBytes).Because(fmt.Errorf("%w: %d bytes", errTooLarge, n))
+		With("bytes", n).With("max", MaxReplyBytes).Because(fmt.Errorf("the reply is too large: %d bytes", n))
 	if x != nil {
 		e = e.With("execution_id", x.ExecutionID)
 	}

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -82,30 +83,25 @@ func (r *Tools) noTool(ctx context.Context, name string) error {
 	if r.disabled(ctx) {
 		disabled = disabledText + ". Set it to true, which takes effect at once."
 	}
-	var refusal *session.Error
-	switch {
-	case len(l.Tools) == 0 && disabled != "":
-		refusal = session.NotNow("unknown_workflow_tool", "There is no workflow tool '%s', and no other: %s", shown, disabled)
-	case len(l.Tools) == 0:
-		refusal = session.NotNow("unknown_workflow_tool", "There is no workflow tool '%s', and no other: no source of workflows is connected, or none offers any. "+
-			"list_workflow_tools tells how the sources are doing; refresh_workflow_tools asks them again; new ones are named under workflow_tools.sources in .deepwork/config.yml.", shown)
-	default:
-		var names []string
-		for _, t := range l.Tools[:min(namesShown, len(l.Tools))] {
-			names = append(names, t.Name)
-		}
-		text := fmt.Sprintf("There are %d, among them: %s.", len(l.Tools), strings.Join(names, ", "))
-		switch {
-		case len(l.Tools) == 1:
-			text = fmt.Sprintf("There is one: %s.", names[0])
-		case len(l.Tools) == len(names):
-			text = fmt.Sprintf("There are %d: %s.", len(names), strings.Join(names, ", "))
-		}
-		if disabled != "" {
-			text += " And " + disabled
-		}
-		refusal = session.Wrong("unknown_workflow_tool", "There is no workflow tool '%s'. %s list_workflow_tools lists all; call again with one of its names.", shown, text).
-			With("available", names)
+	if len(l.Tools) == 0 {
+		why := cmp.Or(disabled, "no source of workflows is connected, or none offers any. "+
+			"list_workflow_tools tells how the sources are doing; refresh_workflow_tools asks them again; new ones are named under workflow_tools.sources in .deepwork/config.yml.")
+		return session.NotNow("unknown_workflow_tool", "There is no workflow tool '%s', and no other: %s", shown, why).
+			With("argument", "name").With("value", shown)
 	}
-	return refusal.With("argument", "name").With("value", shown)
+	var names []string
+	for _, t := range l.Tools[:min(namesShown, len(l.Tools))] {
+		names = append(names, t.Name)
+	}
+	are := fmt.Sprintf("There are %d", len(l.Tools))
+	if len(l.Tools) == 1 {
+		are = "There is one"
+	} else if len(l.Tools) > len(names) {
+		are += ", among them"
+	}
+	if disabled != "" {
+		disabled = " And " + disabled
+	}
+	return session.Wrong("unknown_workflow_tool", "There is no workflow tool '%s'. %s: %s.%s list_workflow_tools lists all; call again with one of its names.",
+		shown, are, strings.Join(names, ", "), disabled).With("available", names).With("argument", "name").With("value", shown)
 }

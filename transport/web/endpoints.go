@@ -1,6 +1,8 @@
 package web
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -52,4 +54,48 @@ func (h *Server) metrics() http.Handler {
 		MaxRequestsInFlight: 4,
 		Timeout:             10 * time.Second,
 	})
+}
+
+// readyz says whether calls are taken: not while the server stops, nor while the
+// config is bad and never was good.
+func (h *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	if h.stopping.Load() {
+		http.Error(w, "stopping", http.StatusServiceUnavailable)
+		return
+	}
+	if h.Check(r.Context()) != nil {
+		// What is wrong is in the log and in the replies to calls: anybody can read this.
+		http.Error(w, "the configuration is not valid", http.StatusServiceUnavailable)
+		return
+	}
+	healthz(w, r)
+}
+
+// healthz says that the process lives.
+func healthz(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	fmt.Fprintln(w, "ok")
+}
+
+// Quiet returns the logger of the SDK: what it logs is of interest for debugging, and
+// its errors are mostly mistakes of clients.
+func Quiet(logger *slog.Logger) *slog.Logger { return slog.New(quietHandler{logger.Handler()}) }
+
+type quietHandler struct{ slog.Handler }
+
+func quietLevel(l slog.Level) slog.Level {
+	if l >= slog.LevelError {
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
+}
+
+func (h quietHandler) Enabled(ctx context.Context, l slog.Level) bool {
+	return h.Handler.Enabled(ctx, quietLevel(l))
+}
+
+func (h quietHandler) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = quietLevel(r.Level)
+	return h.Handler.Handle(ctx, r)
 }
