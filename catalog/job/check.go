@@ -3,7 +3,6 @@ package job
 import (
 	"fmt"
 	"math/big"
-	"strings"
 
 	"deepwork/catalog/internal/yamltree"
 )
@@ -13,13 +12,12 @@ import (
 func (d *decoder) checkSteps(j *Job) {
 	j.steps = make(map[string]int, len(j.Steps))
 	for i := range j.Steps {
-		id, at := j.Steps[i].ID, d.stepNodes[i].id
-		if at == nil {
+		id, at := j.Steps[i].ID, d.steps[i].id
+		if at == (spot{}) {
 			continue
 		}
 		if first, ok := j.steps[id]; ok {
-			d.FaultIn(yamltree.At(at), fmt.Sprintf("steps[%d].id", i), "%s is the id of steps[%d] too, in line %d: give each step an id of its own",
-				yamltree.Quote(id), first, d.stepNodes[first].id.Line)
+			d.faultAt(at, "%s is the id of steps[%d] too, in line %d: give each step an id of its own", yamltree.Quote(id), first, d.steps[first].id.at.Line)
 			continue
 		}
 		j.steps[id] = i
@@ -28,41 +26,49 @@ func (d *decoder) checkSteps(j *Job) {
 		d.checkDependencies(j, i)
 		d.checkRunEach(j, i)
 	}
-	d.checkCircles(j)
+	g := graph{d: d, job: j, state: make([]visit, len(j.Steps))}
+	d.needs = make([]*big.Int, len(j.Steps))
+	for i := range j.Steps {
+		if g.state[i] == unseen {
+			g.visit(i)
+		}
+	}
+}
+
+func (d *decoder) faultAt(s spot, format string, args ...any) {
+	d.FaultIn(s.at, s.path, format, args...)
 }
 
 func (d *decoder) checkDependencies(j *Job, i int) {
-	s, nodes := &j.Steps[i], &d.stepNodes[i]
+	s, spots := &j.Steps[i], &d.steps[i]
 	declared := make(map[string]bool, len(s.Dependencies))
 	for k, dep := range s.Dependencies {
-		at, index := yamltree.At(nodes.dependencies[k].node), nodes.dependencies[k].index
+		at := spots.dependencies[k]
 		if declared[dep] {
-			d.WarnIn(at, fmt.Sprintf("steps[%d].dependencies[%d]", i, index), "%s stands twice: remove one", yamltree.Quote(dep))
+			d.WarnIn(at.at, at.path, "%s stands twice: remove one", yamltree.Quote(dep))
 		}
 		declared[dep] = true
 		if _, ok := j.steps[dep]; !ok {
-			d.unknownStep(j, at, func() string { return fmt.Sprintf("steps[%d].dependencies[%d]", i, index) }, dep)
+			d.unknownStep(j, at, dep)
 		}
 	}
-	for k, spot := range nodes.fromSteps {
-		at := spot.node
-		if at == nil {
+	for k, at := range spots.fromSteps {
+		from := s.Inputs[k].FromStep
+		if at == (spot{}) {
 			continue
 		}
-		from := s.Inputs[k].FromStep
-		path := func() string { return fmt.Sprintf("steps[%d].inputs[%d].from_step", i, spot.index) }
 		if t, ok := j.steps[from]; !ok {
-			d.unknownStep(j, yamltree.At(at), path, from)
+			d.unknownStep(j, at, from)
 		} else if t == i {
-			d.FaultIn(yamltree.At(at), path(), "a step cannot take a file from itself: name the earlier step that makes it")
+			d.faultAt(at, "a step cannot take a file from itself: name the earlier step that makes it")
 		} else if !declared[from] {
-			d.FaultIn(yamltree.At(at), path(), "%s is not among the dependencies of this step: add it to dependencies", yamltree.Quote(from))
+			d.faultAt(at, "%s is not among the dependencies of this step: add it to dependencies", yamltree.Quote(from))
 		}
 	}
 }
 
 // unknownStep reports a reference to a step that does not exist.
-func (d *decoder) unknownStep(j *Job, at yamltree.Position, path func() string, id string) {
+func (d *decoder) unknownStep(j *Job, at spot, id string) {
 	if d.Full() {
 		return
 	}
@@ -72,79 +78,33 @@ func (d *decoder) unknownStep(j *Job, at yamltree.Position, path func() string, 
 			ids = append(ids, j.Steps[i].ID)
 		}
 	}
-	if hint := yamltree.Suggest(id, ids); hint != "" {
-		d.FaultIn(at, path(), "there is no step %s: did you mean %s?", yamltree.Quote(id), hint)
-	} else {
-		d.FaultIn(at, path(), "there is no step %s: the steps are %s", yamltree.Quote(id), yamltree.Join(ids))
+	hint := "the steps are " + yamltree.Join(ids)
+	if near := yamltree.Suggest(id, ids); near != "" {
+		hint = "did you mean " + near + "?"
 	}
+	d.faultAt(at, "there is no step %s: %s", yamltree.Quote(id), hint)
 }
 
 func (d *decoder) checkRunEach(j *Job, i int) {
-	s, nodes := &j.Steps[i], &d.stepNodes[i]
+	s, spots := &j.Steps[i], &d.steps[i]
 	if len(s.Reviews) == 0 {
 		return
 	}
-	outputs := make(map[string]bool, len(s.Outputs))
+	names, known := []string{"step"}, map[string]bool{"step": true}
 	for k := range s.Outputs {
-		outputs[s.Outputs[k].Name] = true
+		names, known[s.Outputs[k].Name] = append(names, s.Outputs[k].Name), true
 	}
-	for k, spot := range nodes.runEach {
-		at, each := spot.node, s.Reviews[k].RunEach
-		if at == nil || each == "step" || outputs[each] {
+	for k, at := range spots.runEach {
+		each := s.Reviews[k].RunEach
+		if at == (spot{}) || known[each] || d.Full() {
 			continue
 		}
-		if d.Full() {
-			continue
+		hint := "write one of " + yamltree.Join(names)
+		if near := yamltree.Suggest(each, names); near != "" {
+			hint = "did you mean " + near + "?"
 		}
-		names := []string{"step"}
-		for k := range s.Outputs {
-			names = append(names, s.Outputs[k].Name)
-		}
-		path := fmt.Sprintf("steps[%d].reviews[%d].run_each", i, spot.index)
-		if hint := yamltree.Suggest(each, names); hint != "" {
-			d.FaultIn(yamltree.At(at), path, "%s is neither step nor an output of this step: did you mean %s?", yamltree.Quote(each), hint)
-		} else {
-			d.FaultIn(yamltree.At(at), path, "%s is neither step nor an output of this step: write one of %s", yamltree.Quote(each), yamltree.Join(names))
-		}
+		d.faultAt(at, "%s is neither step nor an output of this step: %s", yamltree.Quote(each), hint)
 	}
-}
-
-// checkCircles reports each dependency that closes a circle.
-func (d *decoder) checkCircles(j *Job) {
-	g := graph{job: j}
-	g.circle = func(step, dependency int, circle []int) {
-		for _, i := range circle {
-			d.stepNodes[i].circular = true
-		}
-		if d.Full() {
-			return
-		}
-		spot := d.stepNodes[step].dependencies[dependency]
-		at, path := yamltree.At(spot.node), fmt.Sprintf("steps[%d].dependencies[%d]", step, spot.index)
-		if len(circle) == 1 {
-			d.FaultIn(at, path, "a step cannot depend on itself: remove it")
-			return
-		}
-		d.FaultIn(at, path, "the dependencies go in a circle, %s: remove one of them", trailText(j, circle))
-	}
-	g.visitAll()
-	d.needs = g.needs
-}
-
-// trailText is `a -> b -> a`, shortened in its middle where it is long.
-func trailText(j *Job, circle []int) string {
-	const most = 10
-	var b strings.Builder
-	for k, i := range circle {
-		if len(circle) > most && k >= most/2 && k < len(circle)-most/2 {
-			if k == most/2 {
-				b.WriteString("… -> ")
-			}
-			continue
-		}
-		b.WriteString(yamltree.Clip(j.Steps[i].ID) + " -> ")
-	}
-	return b.String() + yamltree.Clip(j.Steps[circle[0]].ID)
 }
 
 // checkWorkflows checks that workflows have names of their own, and steps that
@@ -154,23 +114,23 @@ func (d *decoder) checkWorkflows(j *Job) {
 	used := make([]bool, len(j.Steps))
 	order := order{d: d, job: j, later: new(big.Int), entries: make([]int, len(j.Steps))}
 	for i := range j.Workflows {
-		w, nodes := &j.Workflows[i], &d.workflowNodes[i]
-		if nodes.name != nil {
+		w, spots := &j.Workflows[i], &d.workflows[i]
+		if spots.name != (spot{}) {
 			if first, ok := j.workflows[w.Name]; ok {
-				d.FaultIn(yamltree.At(nodes.name), fmt.Sprintf("workflows[%d].name", i), "%s is the name of workflows[%d] too, in line %d: give each workflow a name of its own",
-					yamltree.Quote(w.Name), first, d.workflowNodes[first].name.Line)
+				d.faultAt(spots.name, "%s is the name of workflows[%d] too, in line %d: give each workflow a name of its own",
+					yamltree.Quote(w.Name), first, d.workflows[first].name.at.Line)
 			} else {
 				j.workflows[w.Name] = i
 			}
 		}
-		if nodes.steps != nil && len(w.Entries) == 0 {
-			d.WarnIn(yamltree.At(nodes.steps), fmt.Sprintf("workflows[%d].steps", i), "has no steps, so it cannot be started: name some, or remove the workflow")
+		if spots.steps != (spot{}) && len(w.Entries) == 0 {
+			d.WarnIn(spots.steps.at, spots.steps.path, "has no steps, so it cannot be started: name some, or remove the workflow")
 		}
 		refs := d.resolve(j, i)
 		for _, r := range refs {
 			used[r.step] = true
 		}
-		order.check(i, refs)
+		order.check(refs)
 	}
 	d.warnUnused(j, used)
 }
@@ -178,36 +138,27 @@ func (d *decoder) checkWorkflows(j *Job) {
 // A ref is a step where a workflow names it.
 type ref struct {
 	step  int // index in Job.Steps
-	entry *entryNodes
+	entry int // index in Workflow.Entries
 	spot
-}
-
-func (r ref) path(workflow int) string {
-	if !r.entry.group {
-		return fmt.Sprintf("workflows[%d].steps[%d]", workflow, r.entry.index)
-	}
-	return fmt.Sprintf("workflows[%d].steps[%d][%d]", workflow, r.entry.index, r.index)
 }
 
 // resolve finds the steps of a workflow, each at its first position.
 func (d *decoder) resolve(j *Job, i int) []ref {
-	w, nodes := &j.Workflows[i], &d.workflowNodes[i]
+	w := &j.Workflows[i]
 	refs := make([]ref, 0, len(w.Entries))
 	first := make(map[int]int, len(w.Entries)) // step -> line
 	for e, entry := range w.Entries {
 		for m, id := range entry {
-			r := ref{entry: &nodes.entries[e], spot: nodes.entries[e].members[m]}
-			var ok bool
-			if r.step, ok = j.steps[id]; !ok {
-				d.unknownStep(j, yamltree.At(r.node), func() string { return r.path(i) }, id)
-				continue
+			at := d.workflows[i].entries[e][m]
+			step, ok := j.steps[id]
+			if !ok {
+				d.unknownStep(j, at, id)
+			} else if line, twice := first[step]; twice {
+				d.faultAt(at, "%s stands twice in this workflow, the first time in line %d: keep one of them", yamltree.Quote(id), line)
+			} else {
+				first[step] = at.at.Line
+				refs = append(refs, ref{step, e, at})
 			}
-			if line, ok := first[r.step]; ok {
-				d.FaultIn(yamltree.At(r.node), r.path(i), "%s stands twice in this workflow, the first time in line %d: keep one of them", yamltree.Quote(id), line)
-				continue
-			}
-			first[r.step] = r.node.Line
-			refs = append(refs, r)
 		}
 	}
 	return refs
@@ -221,8 +172,8 @@ func (d *decoder) warnUnused(j *Job, used []bool) {
 		return
 	}
 	for i := range j.Steps {
-		if !used[i] && d.stepNodes[i].id != nil {
-			d.WarnIn(yamltree.At(d.stepNodes[i].id), fmt.Sprintf("steps[%d]", i), "%s is in no workflow, so it never runs: name it in one, or remove it", yamltree.Quote(j.Steps[i].ID))
+		if !used[i] && d.steps[i].id != (spot{}) {
+			d.WarnIn(d.steps[i].id.at, fmt.Sprintf("steps[%d]", i), "%s is in no workflow, so it never runs: name it in one, or remove it", yamltree.Quote(j.Steps[i].ID))
 		}
 	}
 }

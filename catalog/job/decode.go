@@ -65,23 +65,25 @@ func kindOf(n *yaml.Node) string {
 // the two.
 type decoder struct {
 	yamltree.Decoder
-	stepNodes     []stepNodes     // parallel to Job.Steps
-	workflowNodes []workflowNodes // parallel to Job.Workflows
-	needs         []*big.Int      // of each step: see graph
+	steps     []stepSpots     // parallel to Job.Steps
+	workflows []workflowSpots // parallel to Job.Workflows
+	needs     []*big.Int      // of each step: see graph
 }
 
 type value = yamltree.Value
 
-// A spot is the position of an item in a list. Items with faults are not in the
-// model, so the index in the file can be larger than there.
+// A spot is where a value stands that is checked when all are read; the zero value
+// means that there is none without a fault.
 type spot struct {
-	node  *yaml.Node // nil if the item has no value of that kind
-	index int
+	at   yamltree.Position
+	path string
 }
 
-// stepNodes are the nodes of a step that checks over the whole job refer to.
-type stepNodes struct {
-	id           *yaml.Node
+func (d *decoder) spot(v value) spot { return spot{yamltree.At(v.Node), d.Path()} }
+
+// stepSpots are where the values of a step are that checks over the whole job refer to.
+type stepSpots struct {
+	id           spot
 	dependencies []spot // parallel to Step.Dependencies
 	fromSteps    []spot // parallel to Step.Inputs
 	runEach      []spot // parallel to Step.Reviews
@@ -89,17 +91,10 @@ type stepNodes struct {
 	circular     bool // whether its dependencies lead back to it
 }
 
-// workflowNodes are those of a workflow.
-type workflowNodes struct {
-	name    *yaml.Node
-	steps   *yaml.Node
-	entries []entryNodes // parallel to Workflow.Entries
-}
-
-type entryNodes struct {
-	index   int
-	members []spot // parallel to the Entry
-	group   bool   // whether it is written as a list
+// workflowSpots are those of a workflow.
+type workflowSpots struct {
+	name, steps spot
+	entries     [][]spot // parallel to Workflow.Entries
 }
 
 var required, optional = yamltree.Required, yamltree.Optional
@@ -115,17 +110,17 @@ func (d *decoder) job(j *Job) yamltree.Shape {
 		required("common_job_info_provided_to_all_steps_at_runtime", "what every step should know", d.into(&j.CommonInfo)),
 		required("steps", "a list of at least one step", func(list value) {
 			var s Step
-			var nodes stepNodes
-			shape := d.step(&s, &nodes) // one for all steps, since making it takes longer than reading one
+			var spots stepSpots
+			shape := d.step(&s, &spots) // one for all steps, since making it takes longer than reading one
 			count, ok := d.List(list, "a list of steps", func(i int, v value) {
 				if i == 0 {
 					n := len(list.Target().Content)
-					j.Steps, d.stepNodes = make([]Step, 0, n), make([]stepNodes, 0, n)
+					j.Steps, d.steps = make([]Step, 0, n), make([]stepSpots, 0, n)
 				}
-				s, nodes = Step{}, stepNodes{}
+				s, spots = Step{}, stepSpots{}
 				d.Mapping(v, shape)
-				s.Hooks.AfterAgent = append(s.Hooks.AfterAgent, nodes.stopHooks...)
-				j.Steps, d.stepNodes = append(j.Steps, s), append(d.stepNodes, nodes)
+				s.Hooks.AfterAgent = append(s.Hooks.AfterAgent, spots.stopHooks...)
+				j.Steps, d.steps = append(j.Steps, s), append(d.steps, spots)
 			})
 			if ok && count == 0 {
 				d.Fault(list.At(), "has no items: add at least one step")
@@ -135,51 +130,52 @@ func (d *decoder) job(j *Job) yamltree.Shape {
 		optional("workflows", func(v value) {
 			d.List(v, "a list of workflows", func(_ int, v value) {
 				var w Workflow
-				var nodes workflowNodes
-				d.Mapping(v, d.workflow(&w, &nodes))
-				j.Workflows, d.workflowNodes = append(j.Workflows, w), append(d.workflowNodes, nodes)
+				var spots workflowSpots
+				d.Mapping(v, d.workflow(&w, &spots))
+				j.Workflows, d.workflows = append(j.Workflows, w), append(d.workflows, spots)
 			})
 		}),
 	}}
 }
 
-func (d *decoder) workflow(w *Workflow, nodes *workflowNodes) yamltree.Shape {
+func (d *decoder) workflow(w *Workflow, spots *workflowSpots) yamltree.Shape {
 	return yamltree.Shape{What: "a workflow", Keys: []yamltree.Key{
-		required("name", "a name, such as name: new_report", d.named(&w.Name, &nodes.name, workflowName)),
+		required("name", "a name, such as name: new_report", d.named(&w.Name, &spots.name, workflowName)),
 		required("summary", "what the workflow does, in 1 to 200 characters", d.into(&w.Summary, summary)),
 		required("steps", "a list of step ids", func(v value) {
-			_, ok := d.List(v, "a list of step ids, or of lists of them", func(i int, v value) {
-				if entry, at := d.entry(i, v); len(entry) > 0 {
-					w.Entries, nodes.entries = append(w.Entries, entry), append(nodes.entries, at)
+			_, ok := d.List(v, "a list of step ids, or of lists of them", func(_ int, v value) {
+				if entry, members := d.entry(v); len(entry) > 0 {
+					w.Entries, spots.entries = append(w.Entries, entry), append(spots.entries, members)
 				}
 			})
 			if ok {
-				nodes.steps = v.Key
+				spots.steps = d.spot(yamltree.Self(v.Key))
 			}
 		}),
 	}}
 }
 
-func (d *decoder) entry(i int, v value) (entry Entry, at entryNodes) {
-	at.index = i
-	if v.Target().Kind != yaml.SequenceNode {
+func (d *decoder) entry(v value) (entry Entry, members []spot) {
+	member := func(v value) {
 		if s, ok := d.stepID(v); ok {
-			entry, at.members = Entry{s}, []spot{{node: v.Node}}
+			entry, members = append(entry, s), append(members, d.spot(v))
 		}
-		return entry, at
 	}
-	at.group = true
-	count, ok := d.List(v, "a list of step ids", func(i int, v value) {
+	if v.Target().Kind != yaml.SequenceNode {
+		member(v)
+		return entry, members
+	}
+	count, ok := d.List(v, "a list of step ids", func(_ int, v value) {
 		if v.Target().Kind == yaml.SequenceNode {
 			d.Fault(yamltree.At(v.Node), "is a list inside of a group: groups do not nest, name the step itself")
-		} else if s, ok := d.stepID(v); ok {
-			entry, at.members = append(entry, s), append(at.members, spot{v.Node, i})
+		} else {
+			member(v)
 		}
 	})
 	if ok && count == 0 {
 		d.Fault(yamltree.At(v.Node), "is an empty group: name the steps that run concurrently, or remove it")
 	}
-	return entry, at
+	return entry, members
 }
 
 // stepID reads the id of a step that is named elsewhere; whether there is such a

@@ -3,17 +3,15 @@ package job
 import (
 	"path"
 
-	"gopkg.in/yaml.v3"
-
 	"deepwork/catalog/internal/yamltree"
 )
 
-func (d *decoder) step(s *Step, nodes *stepNodes) yamltree.Shape {
+func (d *decoder) step(s *Step, spots *stepSpots) yamltree.Shape {
 	return yamltree.Shape{What: "a step", Keys: []yamltree.Key{
 		required("id", "an id, such as id: draft", func(v value) {
 			// An id that breaks the pattern is still one that others may name.
 			if d.into(&s.ID, identifier)(v); s.ID != "" {
-				nodes.id = v.Node
+				spots.id = d.spot(v)
 			}
 		}),
 		required("name", "a title for people", d.into(&s.Name)),
@@ -25,34 +23,34 @@ func (d *decoder) step(s *Step, nodes *stepNodes) yamltree.Shape {
 		}),
 		required("outputs", "a mapping of output names, or outputs: {} for none", d.outputs(&s.Outputs)),
 		required("reviews", "a list of reviews, or reviews: [] for none", func(v value) {
-			d.List(v, "a list of reviews ([] for none)", func(i int, v value) {
+			d.List(v, "a list of reviews ([] for none)", func(_ int, v value) {
 				var r Review
-				runEach := spot{index: i}
-				if d.Mapping(v, d.review(&r, &runEach.node)) {
-					s.Reviews, nodes.runEach = append(s.Reviews, r), append(nodes.runEach, runEach)
+				var runEach spot
+				if d.Mapping(v, d.review(&r, &runEach)) {
+					s.Reviews, spots.runEach = append(s.Reviews, r), append(spots.runEach, runEach)
 				}
 			})
 		}),
 		optional("inputs", func(v value) {
-			d.List(v, "a list of inputs", func(i int, v value) {
+			d.List(v, "a list of inputs", func(_ int, v value) {
 				var in Input
-				from := spot{index: i}
+				var from spot
 				given := make(map[string]bool)
-				if d.Mapping(v, d.input(&in, &from.node, given)) {
+				if d.Mapping(v, d.input(&in, &from, given)) {
 					d.checkInput(v, given)
-					s.Inputs, nodes.fromSteps = append(s.Inputs, in), append(nodes.fromSteps, from)
+					s.Inputs, spots.fromSteps = append(s.Inputs, in), append(spots.fromSteps, from)
 				}
 			})
 		}),
 		optional("dependencies", func(v value) {
-			d.List(v, "a list of step ids", func(i int, v value) {
+			d.List(v, "a list of step ids", func(_ int, v value) {
 				if id, ok := d.text(v, filled); ok {
-					s.Dependencies, nodes.dependencies = append(s.Dependencies, id), append(nodes.dependencies, spot{v.Node, i})
+					s.Dependencies, spots.dependencies = append(s.Dependencies, id), append(spots.dependencies, d.spot(v))
 				}
 			})
 		}),
 		optional("hooks", func(v value) { d.Mapping(v, d.hooks(&s.Hooks)) }),
-		optional("stop_hooks", d.hookList(&nodes.stopHooks)),
+		optional("stop_hooks", d.hookList(&spots.stopHooks)),
 		optional("exposed", d.boolean(&s.Exposed)),
 		optional("hidden", d.boolean(&s.Hidden)),
 		optional("agent", d.pointer(&s.Agent)),
@@ -86,7 +84,7 @@ func (d *decoder) output(o *Output) yamltree.Shape {
 	}}
 }
 
-func (d *decoder) review(r *Review, runEach **yaml.Node) yamltree.Shape {
+func (d *decoder) review(r *Review, runEach *spot) yamltree.Shape {
 	return yamltree.Shape{What: "a review", Keys: []yamltree.Key{
 		required("run_each", "run_each: step, or the name of an output", d.named(&r.RunEach, runEach, filled)),
 		required("quality_criteria", "a mapping of criteria to questions", func(v value) {
@@ -107,7 +105,7 @@ func (d *decoder) review(r *Review, runEach **yaml.Node) yamltree.Shape {
 }
 
 // input notes in given which keys there are.
-func (d *decoder) input(in *Input, from **yaml.Node, given map[string]bool) yamltree.Shape {
+func (d *decoder) input(in *Input, from *spot, given map[string]bool) yamltree.Shape {
 	key := func(name string, read func(value)) yamltree.Key {
 		return optional(name, func(v value) {
 			given[name] = true

@@ -1,19 +1,21 @@
 package job
 
-import "math/big"
+import (
+	"math/big"
+	"strings"
 
-// A graph walks the dependencies of a job's steps depth first, each step once. The
-// steps of a set are the bits of a big.Int: this stays cheap for a large job, for which
-// walking the graph once per step would not.
+	"deepwork/catalog/internal/yamltree"
+)
+
+// A graph walks the dependencies of a job's steps depth first, each step once, reports
+// each that closes a circle, and sets decoder.needs: all that a step depends on, directly
+// or not. The steps of a set are the bits of a big.Int: this stays cheap for a large job,
+// for which walking the graph once per step would not.
 type graph struct {
+	d     *decoder
 	job   *Job
 	state []visit
 	trail []int
-	needs []*big.Int // all that a step depends on, directly or not
-
-	// circle is called with each dependency that closes a circle. The circle is valid
-	// during the call.
-	circle func(step, dependency int, circle []int)
 }
 
 type visit uint8
@@ -23,15 +25,6 @@ const (
 	open         // on the trail
 	closed
 )
-
-func (g *graph) visitAll() {
-	g.state, g.needs = make([]visit, len(g.job.Steps)), make([]*big.Int, len(g.job.Steps))
-	for i := range g.job.Steps {
-		if g.state[i] == unseen {
-			g.visit(i)
-		}
-	}
-}
 
 func (g *graph) visit(i int) {
 	g.state[i] = open
@@ -50,11 +43,38 @@ func (g *graph) visit(i int) {
 			for g.trail[at] != t {
 				at--
 			}
-			g.circle(i, k, g.trail[at:])
+			g.circle(g.d.steps[i].dependencies[k], g.trail[at:])
 			continue // the circle is reported, so what else it needs does not matter
 		}
-		needs.SetBit(needs.Or(needs, g.needs[t]), t, 1)
+		needs.SetBit(needs.Or(needs, g.d.needs[t]), t, 1)
 	}
 	g.trail = g.trail[:len(g.trail)-1]
-	g.state[i], g.needs[i] = closed, needs
+	g.state[i], g.d.needs[i] = closed, needs
+}
+
+// circle reports a dependency that closes a circle, which is shortened in its middle if
+// it is long: a -> b -> a.
+func (g *graph) circle(at spot, circle []int) {
+	for _, i := range circle {
+		g.d.steps[i].circular = true
+	}
+	if g.d.Full() {
+		return
+	}
+	if len(circle) == 1 {
+		g.d.faultAt(at, "a step cannot depend on itself: remove it")
+		return
+	}
+	const most = 10
+	var b strings.Builder
+	for k, i := range circle {
+		if len(circle) > most && k >= most/2 && k < len(circle)-most/2 {
+			if k == most/2 {
+				b.WriteString("… -> ")
+			}
+			continue
+		}
+		b.WriteString(yamltree.Clip(g.job.Steps[i].ID) + " -> ")
+	}
+	g.d.faultAt(at, "the dependencies go in a circle, %s: remove one of them", b.String()+yamltree.Clip(g.job.Steps[circle[0]].ID))
 }

@@ -15,7 +15,7 @@ type order struct {
 	entries []int    // step -> index of its entry, valid for the steps in later
 }
 
-func (o *order) check(workflow int, refs []ref) {
+func (o *order) check(refs []ref) {
 	// A file with this many faults will be checked again.
 	if len(refs) < 2 || o.d.Faults() >= MaxDiagnostics {
 		return
@@ -27,12 +27,12 @@ func (o *order) check(workflow int, refs []ref) {
 		}
 		for _, r := range refs[start:end] {
 			o.later.SetBit(o.later, r.step, 1)
-			o.entries[r.step] = r.entry.index
+			o.entries[r.step] = r.entry
 		}
 		for _, r := range refs[start:end] {
 			// No position is right for a step in a circle; the circle is reported.
-			if !o.d.stepNodes[r.step].circular && o.needsLater(r.step) {
-				o.report(workflow, r)
+			if !o.d.steps[r.step].circular && o.needsLater(r.step) {
+				o.report(r)
 			}
 		}
 		end = start
@@ -49,7 +49,7 @@ func (o *order) needsLater(step int) bool {
 
 // report reports every direct dependency that comes too late; else the first that is
 // needed through steps of which none comes too late itself.
-func (o *order) report(workflow int, r ref) {
+func (o *order) report(r ref) {
 	if o.d.Full() {
 		return
 	}
@@ -59,7 +59,7 @@ func (o *order) report(workflow int, r ref) {
 	for _, dep := range step.Dependencies {
 		if t, ok := o.job.steps[dep]; ok && t != r.step && o.later.Bit(t) == 1 && !reported[t] {
 			direct, reported[t] = true, true
-			o.fault(workflow, r, t, "")
+			o.fault(r, t, "")
 		}
 	}
 	if direct {
@@ -72,18 +72,18 @@ func (o *order) report(workflow int, r ref) {
 		}
 		for i := range o.job.Steps {
 			if o.d.needs[t].Bit(i) == 1 && o.later.Bit(i) == 1 && i != r.step {
-				o.fault(workflow, r, i, " through "+yamltree.Quote(dep))
+				o.fault(r, i, " through "+yamltree.Quote(dep))
 				return
 			}
 		}
 	}
 }
 
-func (o *order) fault(workflow int, r ref, needed int, through string) {
+func (o *order) fault(r ref, needed int, through string) {
 	id, need := yamltree.Quote(o.job.Steps[r.step].ID), yamltree.Quote(o.job.Steps[needed].ID)
-	if o.entries[needed] == r.entry.index {
-		o.d.FaultIn(yamltree.At(r.node), r.path(workflow), "%s is in one group with %s, which it depends on%s: put it into a later entry", id, need, through)
+	if o.entries[needed] == r.entry {
+		o.d.faultAt(r.spot, "%s is in one group with %s, which it depends on%s: put it into a later entry", id, need, through)
 		return
 	}
-	o.d.FaultIn(yamltree.At(r.node), r.path(workflow), "%s stands before %s, which it depends on%s: put it behind", id, need, through)
+	o.d.faultAt(r.spot, "%s stands before %s, which it depends on%s: put it behind", id, need, through)
 }

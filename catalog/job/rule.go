@@ -3,6 +3,7 @@ package job
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -18,32 +19,26 @@ const (
 	maxSummary = 200
 )
 
-// identifier is the rule of job names and step ids: ^[a-z][a-z0-9_]*$.
-func identifier(s string) string {
-	ok := s != "" && s[0] >= 'a' && s[0] <= 'z'
-	for i := 1; ok && i < len(s); i++ {
-		c := s[i]
-		ok = c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_'
+// form returns the rule of texts that match a regular expression; remedy is what to say
+// of others.
+func form(expression, remedy string) textRule {
+	form := regexp.MustCompile(expression)
+	return func(s string) string {
+		if !form.MatchString(s) {
+			return yamltree.Quote(s) + remedy
+		}
+		return tooLong(s, maxName)
 	}
-	if !ok {
-		return yamltree.Quote(s) + " is not a valid name: use lower-case letters, digits and _, beginning with a letter"
-	}
-	return tooLong(s, maxName)
 }
 
-// workflowName is the rule of workflow names. They become part of a git branch
-// name and of the job/workflow of a stack, so neither blanks nor slashes.
-func workflowName(s string) string {
-	ok := s != ""
-	for i := 0; ok && i < len(s); i++ {
-		c := s[i]
-		ok = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || i > 0 && (c == '_' || c == '-')
-	}
-	if !ok {
-		return yamltree.Quote(s) + " is not a valid workflow name: use letters, digits, _ and -, beginning with a letter or digit"
-	}
-	return tooLong(s, maxName)
-}
+var (
+	// identifier is the rule of job names and step ids.
+	identifier = form(`^[a-z][a-z0-9_]*$`, " is not a valid name: use lower-case letters, digits and _, beginning with a letter")
+	// workflowName is the rule of workflow names. They become part of a git branch
+	// name and of the job/workflow of a stack, so neither blanks nor slashes.
+	workflowName = form(`^[a-zA-Z0-9][a-zA-Z0-9_-]*$`, " is not a valid workflow name: use letters, digits, _ and -, beginning with a letter or digit")
+	version      = form(`^[0-9]+\.[0-9]+\.[0-9]+$`, ` is not a version: write three numbers, as in "1.0.0"`)
+)
 
 // freeName is the rule of the names of outputs: report.md is one.
 func freeName(s string) string {
@@ -52,19 +47,6 @@ func freeName(s string) string {
 	}
 	if strings.ContainsFunc(s, unicode.IsControl) {
 		return yamltree.Quote(s) + " has control characters in it: remove them"
-	}
-	return tooLong(s, maxName)
-}
-
-// version is three numbers with dots between.
-func version(s string) string {
-	parts := strings.Split(s, ".")
-	ok := len(parts) == 3
-	for _, p := range parts {
-		ok = ok && p != "" && strings.Trim(p, "0123456789") == ""
-	}
-	if !ok {
-		return yamltree.Quote(s) + ` is not a version: write three numbers, as in "1.0.0"`
 	}
 	return tooLong(s, maxName)
 }

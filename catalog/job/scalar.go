@@ -56,12 +56,12 @@ func (d *decoder) into(to *string, rules ...textRule) func(value) {
 	return func(v value) { *to, _ = d.text(v, rules...) }
 }
 
-// named is into, and stores the node of a text that breaks no rule.
-func (d *decoder) named(to *string, node **yaml.Node, rules ...textRule) func(value) {
+// named is into, and stores where a text is that breaks no rule.
+func (d *decoder) named(to *string, at *spot, rules ...textRule) func(value) {
 	return func(v value) {
 		var ok bool
 		if *to, ok = d.text(v, rules...); ok {
-			*node = v.Node
+			*at = d.spot(v)
 		}
 	}
 }

@@ -118,12 +118,12 @@ func TestSchemaHasTheShapes(t *testing.T) {
 	root := parse(Schema())
 	d := new(decoder)
 	checkShape(t, d.job(new(Job)), root)
-	checkShape(t, d.step(new(Step), new(stepNodes)), parse(root.Defs["step"]))
+	checkShape(t, d.step(new(Step), new(stepSpots)), parse(root.Defs["step"]))
 	checkShape(t, d.output(new(Output)), parse(root.Defs["output"]))
 	checkShape(t, d.review(new(Review), nil), parse(root.Defs["review"]))
 	checkShape(t, d.input(new(Input), nil, nil), parse(root.Defs["input"]))
 	checkShape(t, d.hook(new(Hook), nil), parse(root.Defs["hook"]))
-	checkShape(t, d.workflow(new(Workflow), new(workflowNodes)), parse(root.Defs["workflow"]))
+	checkShape(t, d.workflow(new(Workflow), new(workflowSpots)), parse(root.Defs["workflow"]))
 	checkShape(t, d.hooks(new(Hooks)), parse(parse(root.Defs["step"]).Properties["hooks"]))
 }
 
