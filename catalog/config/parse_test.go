@@ -110,10 +110,6 @@ func TestFaults(t *testing.T) {
 		"second document": {
 			"version: 1\n---\nversion: 2\n", []string{`config.yml:2:1: a second document`},
 		},
-		"key twice": {
-			"git: {}\nversion: 1\ngit: {}\n",
-			[]string{`config.yml:3:1: git: the key is here a second time; the first is in line 1`},
-		},
 		"branch":     {"git:\n  branch: chekout\n", []string{`config.yml:2:11: git.branch: "chekout" is not one of name, create, checkout; did you mean checkout?`}},
 		"toolset":    {"toolsets: [workflow, 1]", []string{`config.yml:1:12: toolsets[0]: "workflow" is not one of workflows, remote, board; did you mean workflows?`, `config.yml:1:22: toolsets[1]: is a number (1)`}},
 		"no toolset": {"toolsets: []", []string{`config.yml:1:11: toolsets: is empty`}},
