@@ -14,7 +14,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"sync"
 )
 
 // A Workflow is one workflow that a source offers, checked, with what was
@@ -69,9 +68,7 @@ type Snapshot struct {
 	Skipped []Skipped
 	Sources []SourceState // in the config's order
 
-	gone  []goneTools
-	known sync.Once
-	index index // made once, by known
+	gone []goneTools
 }
 
 // Tool returns the tool of this name, or nil.
