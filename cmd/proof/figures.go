@@ -14,7 +14,6 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -67,16 +66,16 @@ func parseFigures(text string) (all []figure) {
 	return all
 }
 
-// figuresFile is the file that keeps the table of the last run, relative to the module.
-var figuresFile = filepath.Join("transport", "BENCHMARKS.md")
+// figuresFile is the file that keeps the table of the last run, below the checkout.
+const figuresFile = "transport/BENCHMARKS.md"
 
 // runFigures is the subcommand figures. It runs the commands of the figures one after the
-// other, and prints the table. A bound that is missed is no error, since a busy machine
+// other in the working directory, which is the checkout, and prints the table. A bound that is missed is no error, since a busy machine
 // misses some; a command that fails, or finds something wrong, is.
 func runFigures(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("figures", flag.ContinueOnError)
 	only := flags.String("only", "", "measure only the figures whose row matches this `regexp`")
-	write := flags.Bool("write", false, "keep the table in "+filepath.ToSlash(figuresFile))
+	write := flags.Bool("write", false, "keep the table in "+figuresFile)
 	var wanted []figure
 	err := parse(flags, args, stderr, func() error {
 		pattern, err := regexp.Compile(*only)
@@ -99,16 +98,12 @@ func runFigures(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	if err != nil {
 		return err
 	}
-	module, err := moduleDir(ctx)
-	if err != nil {
-		return err
-	}
 	began := time.Now()
 	var rows []row
 	var n numbers
 	for i, f := range wanted {
 		if i == 0 || f.command != wanted[i-1].command {
-			n, err = f.measure(ctx, module, stderr)
+			n, err = f.measure(ctx, stderr)
 		}
 		rows = append(rows, judgeFigure(f, n, err))
 	}
@@ -118,7 +113,7 @@ func runFigures(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	text, err := figureTable(rows, began, time.Since(began))
 	fmt.Fprint(stdout, text)
 	if *write {
-		err = errors.Join(err, keepTable(filepath.Join(module, figuresFile), text))
+		err = errors.Join(err, keepTable(figuresFile, text))
 	}
 	return err
 }
@@ -139,7 +134,7 @@ func keepTable(path, table string) error {
 const figureTimeout = 15 * time.Minute
 
 // measure runs the command of a figure and returns the numbers that it printed.
-func (f *figure) measure(ctx context.Context, module string, progress io.Writer) (n numbers, err error) {
+func (f *figure) measure(ctx context.Context, progress io.Writer) (n numbers, err error) {
 	began := time.Now()
 	fmt.Fprintln(progress, f.command)
 	defer func() {
@@ -167,7 +162,7 @@ func (f *figure) measure(ctx context.Context, module string, progress io.Writer)
 		// It ends what it started before it ends itself, if it is asked to.
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		cmd.WaitDelay = 10 * time.Second
-		cmd.Dir, cmd.Env = module, env
+		cmd.Env = env
 		out, err := cmd.CombinedOutput()
 		n.read(string(out))
 		if err == nil {

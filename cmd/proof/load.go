@@ -116,19 +116,17 @@ func (l *load) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := l.startServers(ctx); err != nil {
-		return errors.Join(err, l.stopServers())
-	}
+	err = l.startServers(ctx)
 	began := time.Now()
-	if l.idle > 0 {
+	switch {
+	case err != nil:
+	case l.idle > 0:
 		err = l.measureIdle(ctx)
-	} else {
+	default:
 		l.work(ctx)
 	}
 	l.took = time.Since(began)
-	if serr := l.stopServers(); serr != nil {
-		l.history.fault("a server that did not stop as it should", "%v", serr)
-	}
+	l.stopServers()
 	if err != nil {
 		return err
 	}
@@ -160,28 +158,25 @@ func (l *load) startServers(ctx context.Context) error {
 	return nil
 }
 
-// stopServers stops those that were started here, and reads their logs.
-func (l *load) stopServers() error {
-	var errs []error
+// stopServers stops the servers, and reads their logs.
+func (l *load) stopServers() {
 	for _, s := range l.servers {
 		p := s.current()
 		if p == nil {
-			errs = append(errs, fmt.Errorf("server %d has ended by itself", s.number+1))
+			l.history.fault("a server that ended by itself", "server %d", s.number+1)
 			continue
 		}
-		errs = append(errs, p.stop())
-		text, err := os.ReadFile(p.log)
-		if p.err != nil {
-			err = fmt.Errorf("server %d: %w", s.number+1, p.err)
+		err := p.stop()
+		text, lerr := os.ReadFile(p.log)
+		if err = errors.Join(err, p.err, lerr); err != nil {
+			l.history.fault("a server that did not stop as it should", "server %d: %v", s.number+1, err)
 		}
-		errs = append(errs, err)
 		for line := range strings.Lines(string(text)) {
 			if strings.Contains(line, "level=ERROR") || strings.HasPrefix(line, "panic:") {
 				l.history.fault("an error in a server's log", "%.500s", line)
 			}
 		}
 	}
-	return errors.Join(errs...)
 }
 
 // work has the walkers and the editors at it until the time is over.

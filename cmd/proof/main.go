@@ -17,7 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strings"
+	"slices"
 	"syscall"
 )
 
@@ -74,33 +74,19 @@ func parse(flags *flag.FlagSet, args []string, stderr io.Writer, check func() er
 	return nil
 }
 
-// moduleDir returns the folder of the module of the working directory.
-func moduleDir(ctx context.Context) (string, error) {
-	dir, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
-	if err != nil {
-		return "", fmt.Errorf("finding the module (run this in the checkout): %w", err)
-	}
-	return strings.TrimSpace(string(dir)), nil
-}
-
 // buildOptions are the options of go build for a program with faults.
 var buildOptions = []string{"-tags", "faults"}
 
 // build builds deepwork from the module of the working directory into a folder, and
 // returns its path.
 func build(ctx context.Context, dir string, options ...string) (string, error) {
-	module, err := moduleDir(ctx)
-	if err != nil {
-		return "", err
-	}
 	program := filepath.Join(dir, "deepwork")
 	if runtime.GOOS == "windows" {
 		program += ".exe"
 	}
-	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", program}, options...), "./cmd/deepwork")...)
-	cmd.Dir = module
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-o", program}, options, []string{"deepwork/cmd/deepwork"})...)
 	if said, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building deepwork: %w\n%s", err, said)
+		return "", fmt.Errorf("building deepwork (run this in the checkout): %w\n%s", err, said)
 	}
 	return program, nil
 }

@@ -171,12 +171,8 @@ func perSecond(ctx context.Context, n int, do func(ctx context.Context, i int) e
 var residentBytes = regexp.MustCompile(`(?m)^process_resident_memory_bytes (\S+)$`)
 
 // memoryOf asks a process how much memory it has, in bytes.
-func memoryOf(ctx context.Context, p *process) (float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.url, "/mcp")+"/metrics", nil)
-	if err != nil {
-		return 0, fmt.Errorf("asking for the metrics: %w", err)
-	}
-	res, err := http.DefaultClient.Do(req)
+func memoryOf(p *process) (float64, error) {
+	res, err := http.Get(strings.TrimSuffix(p.url, "/mcp") + "/metrics")
 	if err != nil {
 		return 0, fmt.Errorf("asking for the metrics: %w", err)
 	}
@@ -184,7 +180,7 @@ func memoryOf(ctx context.Context, p *process) (float64, error) {
 	text, err := io.ReadAll(res.Body)
 	m := residentBytes.FindSubmatch(text)
 	if m == nil {
-		return 0, fmt.Errorf("%s reports no memory: %s, %w", req.URL, res.Status, cmp.Or(err, io.EOF))
+		return 0, fmt.Errorf("%s reports no memory: %s, %w", p.url, res.Status, cmp.Or(err, io.EOF))
 	}
 	return strconv.ParseFloat(string(m[1]), 64)
 }
@@ -193,10 +189,7 @@ func memoryOf(ctx context.Context, p *process) (float64, error) {
 func (l *load) watchMemory(ctx context.Context, s *server) (samples []float64) {
 	for {
 		if p := s.current(); p != nil {
-			bytes, err := memoryOf(ctx, p)
-			if ctx.Err() != nil {
-				return samples
-			}
+			bytes, err := memoryOf(p)
 			if err != nil {
 				l.history.fault("metrics that cannot be had", "%v", err)
 				return samples
@@ -257,7 +250,7 @@ func (l *load) perConnection(ctx context.Context, p *process) (float64, error) {
 		}
 		defer c.leave()
 		if n == 0 { // what every server needs once it has a connection is not counted
-			if before, err = memoryOf(ctx, p); err != nil {
+			if before, err = memoryOf(p); err != nil {
 				return 0, err
 			}
 		}
@@ -265,6 +258,6 @@ func (l *load) perConnection(ctx context.Context, p *process) (float64, error) {
 	if err := wait.For(ctx, l.duration); err != nil {
 		return 0, err
 	}
-	after, err := memoryOf(ctx, p)
+	after, err := memoryOf(p)
 	return (after - before) / 1024 / float64(l.idle), err
 }
