@@ -104,14 +104,10 @@ func (s *simulation) startAll(ctx context.Context) error {
 // then the file of a session is damaged too.
 func (s *simulation) cutPower() error {
 	s.cuts.Add(1)
-	var killed []*process
 	for _, p := range s.running() {
-		if p.cmd.Process.Kill() == nil {
-			killed = append(killed, p)
+		if err := p.kill(); err != nil {
+			return err
 		}
-	}
-	for _, p := range killed {
-		<-p.ended
 	}
 	s.calls.Lock() // who was called has got what there is to get
 	defer s.calls.Unlock()
