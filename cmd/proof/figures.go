@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	_ "embed"
@@ -130,21 +131,10 @@ func keepTable(path, table string) error {
 	return os.WriteFile(path, append(text, table...), 0o644)
 }
 
-// figureTimeout is how long the runs of one command may take.
-const figureTimeout = 15 * time.Minute
-
-// measure runs the command of a figure and returns the numbers that it printed.
-func (f *figure) measure(ctx context.Context, progress io.Writer) (n numbers, err error) {
-	began := time.Now()
-	fmt.Fprintln(progress, f.command)
-	defer func() {
-		fmt.Fprintf(progress, "  %.0f s\n", time.Since(began).Seconds())
-		if err != nil {
-			fmt.Fprintf(progress, "  it failed: %v\n", err)
-		}
-	}()
-	ctx, cancel := context.WithTimeoutCause(ctx, figureTimeout, fmt.Errorf("it took longer than %v", figureTimeout))
-	defer cancel()
+// measure runs the command of a figure, whose output goes to progress too, and returns the
+// numbers that it printed.
+func (f *figure) measure(ctx context.Context, progress io.Writer) (numbers, error) {
+	fmt.Fprintf(progress, "\n%s %s\n", time.Now().Format(time.TimeOnly), f.command)
 	words, env := strings.Fields(strings.ReplaceAll(f.command, "'", "")), os.Environ()
 	if strings.Contains(words[0], "=") {
 		words, env = words[1:], append(env, words[0])
@@ -156,27 +146,21 @@ func (f *figure) measure(ctx context.Context, progress io.Writer) (n numbers, er
 		}
 		words = append([]string{self}, words[3:]...)
 	}
-	n = numbers{}
+	n := numbers{}
 	for range f.runs {
+		var out bytes.Buffer
 		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 		// It ends what it started before it ends itself, if it is asked to.
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		cmd.WaitDelay = 10 * time.Second
-		cmd.Env = env
-		out, err := cmd.CombinedOutput()
-		n.read(string(out))
-		if err == nil {
-			continue
+		cmd.Env, cmd.Stdout = env, io.MultiWriter(&out, progress)
+		cmd.Stderr = cmd.Stdout
+		err := cmd.Run()
+		n.read(out.String())
+		// How much a load finds wrong is a figure of its own.
+		if wrong := n["wrong"]; err != nil && (ctx.Err() != nil || len(wrong) == 0 || wrong[len(wrong)-1] == 0) {
+			return nil, cmp.Or(context.Cause(ctx), err)
 		}
-		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-		end := strings.Join(strings.Fields(strings.Join(lines[max(0, len(lines)-12):], " ")), " ")
-		switch wrong := n["wrong"]; {
-		case ctx.Err() != nil:
-			return nil, fmt.Errorf("%w: %s", context.Cause(ctx), end)
-		case len(wrong) == 0 || wrong[len(wrong)-1] == 0:
-			return nil, fmt.Errorf("%w: %s", err, end)
-		}
-		fmt.Fprintf(progress, "  %s\n", end) // how much is wrong is a figure of its own
 	}
 	return n, nil
 }

@@ -33,7 +33,6 @@ func TestLoad(t *testing.T) {
 		{"--idle 20 --duration 1s", 0, []string{`(?m)^ +[0-9.-]+ idle-KB +each of 20 idle connections with deepwork`, `(?m)^ +[0-9.-]+ more-KB `}},
 		{"--servers 3", 2, []string{`^proof: --servers is 1 or 2`}},
 		{"--lose 0.9", 2, []string{`--lose is 0 to 0.5`}},
-		{"--stateless --servers 2", 2, []string{`--stateless and --servers 2 do not go together`}},
 		{"now", 2, []string{`takes no arguments, found "now"`}},
 	} {
 		var out bytes.Buffer

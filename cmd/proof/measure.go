@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -135,14 +134,11 @@ func (l *load) measureWrites(ctx context.Context) (float64, error) {
 		if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 			err = os.Rename(path+".new", path)
 		}
-		if err != nil || runtime.GOOS == "windows" { // where folders cannot be synced
-			return err
+		if folder, oerr := os.Open(dir); oerr == nil {
+			_ = folder.Sync() // not every system can
+			err = errors.Join(err, folder.Close())
 		}
-		folder, err := os.Open(dir)
-		if err != nil {
-			return err
-		}
-		return errors.Join(folder.Sync(), folder.Close())
+		return err
 	})
 }
 
