@@ -43,30 +43,25 @@ type Error struct {
 
 // Error names the program, what happened to it and its last lines.
 func (e *Error) Error() string {
-	s := e.what()
-	if e.Tail != "" {
-		s += "; its last lines:\n" + e.Tail
-	}
-	return s
-}
-
-func (e *Error) what() string {
-	after := e.After.Round(time.Millisecond)
+	what, after := fmt.Sprintf("it cannot be started: %v", e.Err), e.After.Round(time.Millisecond)
 	switch e.Kind {
 	case NotFound:
-		return fmt.Sprintf("running %q: there is no such program: %v", e.Command, e.Err)
+		what = fmt.Sprintf("there is no such program: %v", e.Err)
 	case Exit:
-		return fmt.Sprintf("running %q: it ended with exit code %d after %v", e.Command, e.ExitCode, after)
+		what = fmt.Sprintf("it ended with exit code %d after %v", e.ExitCode, after)
 	case Signal:
-		return fmt.Sprintf("running %q: %s ended it after %v", e.Command, e.Signal, after)
+		what = fmt.Sprintf("%s ended it after %v", e.Signal, after)
 	case Timeout:
-		return fmt.Sprintf("running %q: it did not end in time and was killed after %v", e.Command, after)
+		what = fmt.Sprintf("it did not end in time and was killed after %v", after)
 	case Cancelled:
-		return fmt.Sprintf("running %q: cancelled after %v: %v", e.Command, after, e.Err)
+		what = fmt.Sprintf("cancelled after %v: %v", after, e.Err)
 	case TooMuchOutput:
-		return fmt.Sprintf("running %q: it wrote more than %d bytes and was killed", e.Command, e.Limit)
+		what = fmt.Sprintf("it wrote more than %d bytes and was killed", e.Limit)
 	}
-	return fmt.Sprintf("running %q: it cannot be started: %v", e.Command, e.Err)
+	if e.Tail != "" {
+		what += "; its last lines:\n" + e.Tail
+	}
+	return fmt.Sprintf("running %q: %s", e.Command, what)
 }
 
 // Unwrap returns the cause.

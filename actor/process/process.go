@@ -70,7 +70,6 @@ type Result struct {
 	Signal   string        // "SIGKILL" and the like, "" if it exited
 	Stdout   []byte        // at most Spec.StdoutLimit bytes
 	Stderr   string        // the last whole lines, at most Spec.StderrLimit bytes
-	Started  time.Time     // when it was started
 	Duration time.Duration // until the child itself had ended
 }
 
@@ -114,7 +113,7 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	}
 	r := Result{
 		ExitCode: c.code, Signal: c.signal, Stdout: stdout.data, Stderr: stderr.text(),
-		Started: c.started, Duration: c.ended.Sub(c.started),
+		Duration: c.ended.Sub(c.started),
 	}
 	if reason == nil && r.ExitCode == 0 && r.Signal == "" {
 		return r, nil

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"sync"
+
+	"deepwork/actor/wait"
 )
 
 // lineSize is how much of one line of standard error a listener is passed, in
@@ -94,25 +96,20 @@ func (s *Service) Err() error {
 // called again, and by several at once.
 func (s *Service) Stop(ctx context.Context) {
 	s.Stdin.Close()
-	if !s.wait(ctx) {
+	if s.exited(ctx) != nil {
 		s.child.Terminate()
-		if !s.wait(ctx) {
+		if s.exited(ctx) != nil {
 			s.child.Kill()
 		}
 	}
 	<-s.done
 }
 
-// wait waits for the grace period; it reports false if the child still runs.
-func (s *Service) wait(ctx context.Context) bool {
+// exited waits for the end of the child, no longer than the grace period.
+func (s *Service) exited(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.spec.Grace)
 	defer cancel()
-	select {
-	case <-s.child.Exited():
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return wait.Done(ctx, s.child.Exited())
 }
 
 // A watched pipe notices when its reader has come to the end.

@@ -38,10 +38,9 @@ import (
 type Options struct {
 	Root   string // project root, absolute
 	Config func(context.Context) (*config.Config, error)
-	// Executor runs the agents; default: as processes of this machine, each with the
-	// command line Shim, without its last argument; default [this program, runner.ShimCommand].
+	// Executor runs the agents; default: as processes of this machine, for which this
+	// program is the shim.
 	Executor Executor
-	Shim     []string
 
 	Logger *slog.Logger     // default: discards
 	Member *presence.Member // this process; default: one of its own, which leaves at Close
@@ -122,14 +121,11 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		stats: Stats{Ended: make(map[task.AttemptState]uint64)},
 	}
 	if e.executor == nil {
-		if len(o.Shim) == 0 {
-			self, err := os.Executable()
-			if err != nil {
-				return nil, fmt.Errorf("opening the task board: finding this program, which is the agents' shim: %w", err)
-			}
-			o.Shim = []string{self, runner.ShimCommand}
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("opening the task board: finding this program, which is the agents' shim: %w", err)
 		}
-		e.executor = local{runner.Runner{Shim: o.Shim}, e.home}
+		e.executor = local{runner.Runner{Shim: []string{self, runner.ShimCommand}}, e.home}
 	}
 	if e.member = o.Member; e.member == nil {
 		e.member, e.leave = session.NewMember(filepath.Join(e.home, "tmp"), o.Logger), true

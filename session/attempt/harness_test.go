@@ -143,7 +143,7 @@ var ctx = context.Background()
 func (p *project) options() Options {
 	return Options{
 		Root: p.root, Config: func(context.Context) (*config.Config, error) { return p.cfg.Load(), nil },
-		Shim: []string{os.Args[0], runner.ShimCommand}, Poll: 20 * time.Millisecond, Grace: 300 * time.Millisecond,
+		Poll: 20 * time.Millisecond, Grace: 300 * time.Millisecond,
 	}
 }
 

@@ -115,28 +115,27 @@ func (e *Engine) recoverWorktrees(ctx context.Context, b store.Board, cfg *confi
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err := e.recoverIn(ctx, b, dir); err != nil && ctx.Err() == nil {
+		did, err := e.keeper(dir).Recover(ctx, func(attempt string) bool { return e.keepsWorktrees(ctx, b, attempt) })
+		for _, what := range did {
+			e.log.Info("recovered after a crash", "what", what)
+		}
+		if err != nil && ctx.Err() == nil {
 			e.log.Error("cannot look for what crashes left of worktrees", "folder", dir, "error", err)
 		}
 	}
 }
 
-func (e *Engine) recoverIn(ctx context.Context, b store.Board, dir string) error {
-	did, err := e.keeper(dir).Recover(ctx, func(attempt string) bool {
-		a, err := b.Attempt(ctx, attempt)
-		if err == nil && !a.State.Open() && !a.Made() {
-			return false // it has failed before it had a workspace, and will never have one
-		}
-		// What is not known to be gone stays, and what an agent works in: the board
-		// may have been moved away, or an older copy of it put back.
-		if !errors.Is(err, task.ErrNotFound) {
-			return true
-		}
-		alive, err := e.executor.Alive(attempt, "")
-		return alive || err != nil
-	})
-	for _, what := range did {
-		e.log.Info("recovered after a crash", "what", what)
+// keepsWorktrees reports whether the worktrees of an attempt are to stay.
+func (e *Engine) keepsWorktrees(ctx context.Context, b store.Board, attempt string) bool {
+	a, err := b.Attempt(ctx, attempt)
+	if err == nil && !a.State.Open() && !a.Made() {
+		return false // it has failed before it had a workspace, and will never have one
 	}
-	return err
+	// What is not known to be gone stays, and what an agent works in: the board
+	// may have been moved away, or an older copy of it put back.
+	if !errors.Is(err, task.ErrNotFound) {
+		return true
+	}
+	alive, err := e.executor.Alive(attempt, "")
+	return alive || err != nil
 }

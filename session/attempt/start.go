@@ -42,7 +42,11 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, identity string, a StartA
 	if done, err := b.FindRequest(ctx, request); err != nil {
 		return nil, fault("looking for the request_id", err)
 	} else if done != "" {
-		return e.repeated(ctx, b, done)
+		r, err := e.attemptReply(ctx, b, done)
+		if session.CodeOf(err) == "unknown_attempt" {
+			err = deleted(err)
+		}
+		return r, err
 	}
 	t, err := b.Task(ctx, taskID)
 	if err != nil {
@@ -77,15 +81,6 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, identity string, a StartA
 	e.log.Info("attempt made", "attempt", kept.ID, "task", taskID, "executor", kept.Executor)
 	e.kick()
 	return e.attemptReply(ctx, b, kept.ID)
-}
-
-// repeated answers a call whose request_id has made an attempt before.
-func (e *Engine) repeated(ctx context.Context, b store.Board, id string) (*AttemptReply, error) {
-	r, err := e.attemptReply(ctx, b, id)
-	if session.CodeOf(err) == "unknown_attempt" {
-		return nil, deleted(err)
-	}
-	return r, err
 }
 
 // attemptRepos checks the repositories that an attempt is to work on.
