@@ -12,26 +12,26 @@ import (
 
 // A way is how an editor saves a file.
 type way struct {
-	name  string
-	rough bool // the file is away for a moment, or has half of its content
-	do    func(path, text string, number int) error
+	name string
+	do   func(path, text string, number int) error
 }
 
-// ways are how a job.yml is saved, in turns.
-var ways = []way{
-	{"truncate and write", true, writeWhole},
-	{"truncate and write in halves", true, writeHalves},
-	{"rename", false, writeRename},
-	{"symlink swap", false, writeLink},
-	{"delete and create", true, func(path, text string, number int) error {
-		return errors.Join(os.Remove(path), writeWhole(path, text, number))
-	}},
-}
+// wholeWays never leave a reader without the whole of a save. With roughWays the file is
+// away for a moment, or has half of its content.
+var (
+	wholeWays = []way{{"rename", writeRename}, {"symlink swap", writeLink}}
+	roughWays = []way{
+		{"truncate and write", writeWhole},
+		{"truncate and write in halves", writeHalves},
+		{"delete and create", func(path, text string, number int) error {
+			return errors.Join(os.Remove(path), writeWhole(path, text, number))
+		}},
+	}
+)
 
-// edit saves the files of all jobs until ctx ends, one job after the other: job.yml each
-// time in another way, and the instructions in turns, by rename and by symlink: of half a
-// text nobody could tell that it is one. Each job is saved so often.
-func (w *world) edit(ctx context.Context, every time.Duration) {
+// edit saves the job.yml of all jobs until ctx ends, one job after the other and each
+// time in another way. Each job is saved so often.
+func (w *world) edit(ctx context.Context, every time.Duration, ways []way) {
 	tick := time.NewTicker(every / jobCount)
 	defer tick.Stop()
 	for i := 0; ; i++ {
@@ -41,41 +41,38 @@ func (w *world) edit(ctx context.Context, every time.Duration) {
 		case <-tick.C:
 		}
 		job := i % jobCount
-		n := job + i/jobCount
-		err := w.save(job, 0, ways[n%len(ways)])
-		if err == nil {
-			err = w.save(job, 1+n%(len(w.saves.names)-1), ways[2+n/len(ways)%2])
-		}
-		if err != nil {
+		if err := w.save(job, ways[(job+i/jobCount)%len(ways)]); err != nil {
 			w.history.fault("the editor", "%v", err)
 			return
 		}
 	}
 }
 
-// writeJobs writes the first save of every file of every job.
+// writeJobs writes the first save of each job, and the instructions of its steps.
 func (w *world) writeJobs() error {
 	for job := range jobCount {
-		if err := os.MkdirAll(jobDir(w.root, jobName(job)), 0o755); err != nil {
+		files := map[string]string{}
+		for _, step := range stepNames {
+			files[step+".md"] = instructionsText(jobName(job), step)
+		}
+		if err := writeFiles(jobDir(w.root, jobName(job)), files); err != nil {
 			return err
 		}
-		for file := range w.saves.names {
-			if err := w.save(job, file, ways[0]); err != nil {
-				return err
-			}
+		if err := w.save(job, roughWays[0]); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// save writes the next save of a file.
-func (w *world) save(job, file int, how way) error {
-	path := filepath.Join(jobDir(w.root, jobName(job)), w.saves.names[file])
-	number, text := w.saves.begin(job, file, how.rough)
+// save writes the next save of a job.
+func (w *world) save(job int, how way) error {
+	path := filepath.Join(jobDir(w.root, jobName(job)), "job.yml")
+	number, text := w.saves.begin(job)
 	if err := how.do(path, text, number); err != nil {
 		return fmt.Errorf("saving %s (%s): %w", path, how.name, err)
 	}
-	w.saves.end(job, file)
+	w.saves.end(job)
 	return nil
 }
 

@@ -27,8 +27,8 @@ type load struct {
 	edit, bench                                         bool
 	out                                                 io.Writer
 
-	deadline                      time.Time
-	begun, crashes, moves, heldUp atomic.Int64 // begun sessions
+	deadline              time.Time
+	begun, crashes, moves atomic.Int64 // begun sessions
 
 	took    time.Duration
 	memory  []float64 // of the first server, second by second
@@ -49,7 +49,7 @@ func (l *load) flags() *flag.FlagSet {
 	f.DurationVar(&l.duration, "duration", time.Minute, "for how long work is begun, or connections are idle")
 	f.IntVar(&l.mostSessions, "sessions", 0, "after how many sessions no more are begun; 0 means no limit")
 	f.IntVar(&l.serverCount, "servers", 1, "servers on the project, 1 or 2; with 2, work moves between them")
-	f.BoolVar(&l.edit, "edit", false, "save every job file ten times a second meanwhile")
+	f.BoolVar(&l.edit, "edit", false, "save every job.yml ten times a second meanwhile")
 	f.Float64Var(&l.lose, "lose", 0, "part of the replies that are lost, 0 to 0.5; the calls are repeated")
 	f.BoolVar(&l.stateless, "stateless", false, "speak the newest protocol, which has no sessions: nothing moves")
 	f.BoolVar(&l.bench, "bench", false, "compare throughput with the bare SDK's and the disk's")
@@ -183,7 +183,7 @@ func (l *load) work(ctx context.Context) {
 	var working, beside sync.WaitGroup
 	beside.Go(func() { l.memory = l.watchMemory(aside, l.servers[0]) })
 	if l.edit {
-		beside.Go(func() { l.world.edit(aside, 100*time.Millisecond) })
+		beside.Go(func() { l.world.edit(aside, 100*time.Millisecond, wholeWays) })
 	}
 	l.deadline = time.Now().Add(l.duration)
 	for i := range l.connections {
@@ -242,11 +242,10 @@ func (l *load) report(ceiling float64) {
 	l.number(spread, "p99/p50", "of all calls")
 	l.number(float64(len(h.sessions)), "sessions", "")
 	l.number(float64(l.checked), "checked", "session files at the end")
-	l.number(float64(l.saves.total()), "saves", "of job files")
+	l.number(float64(l.saves.total()), "saves", "of job.yml files")
 	l.number(float64(h.lost), "lost", "replies")
 	l.number(float64(l.crashes.Load()), "crashes", "of clients")
 	l.number(float64(l.moves.Load()), "moves", "between servers")
-	l.number(float64(l.heldUp.Load()), "excused", fmt.Sprintf("calls: the machine stood still, so that a job file was away for more than %v", awayFor))
 	if then, end, settled := growth(l.memory); settled {
 		l.number(then, "settled-MB", fmt.Sprintf("memory of server 1 after %v", settledAfter))
 		l.number(end, "end-MB", "and at the end")

@@ -88,14 +88,14 @@ func jobText(job string, save int) string {
 	return b.String() + infoKey + infoText(save) + "\n"
 }
 
-// instructionsText is a step's instructions file, as a save writes it.
-func instructionsText(job, step string, save int) string {
-	return fmt.Sprintf("# %s of %s, save %d.\n\n%s\nThis is the end of save %d.\n", step, job, save,
-		strings.Repeat("Read what there is, do what is asked, and write down what came of it.\n", 8), save)
+// instructionsText is a step's instructions file, which nobody edits.
+func instructionsText(job, step string) string {
+	return fmt.Sprintf("# %s of %s\n\n%sThis is the end.\n", step, job,
+		strings.Repeat("Read what there is, do what is asked, and write down what came of it.\n", 8))
 }
 
-// isInstructions reports whether a text is the whole of what a save has written. What the
-// server adds to the instructions of a group follows them.
-func isInstructions(job, step string, save int, text string) bool {
-	return strings.HasPrefix(text, strings.TrimRight(instructionsText(job, step, save), "\n"))
+// isInstructions reports whether a text is the whole of a step's instructions. What the
+// server adds to those of a group follows them.
+func isInstructions(job, step, text string) bool {
+	return strings.HasPrefix(text, strings.TrimRight(instructionsText(job, step), "\n"))
 }

@@ -6,9 +6,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"deepwork/catalog/job"
 )
@@ -25,12 +25,12 @@ func TestTextsTellTheirSave(t *testing.T) {
 	if got := j.Steps[0].Outputs[0].Description; got != outputText("s0", 15) {
 		t.Errorf("an output is %q", got)
 	}
-	whole := instructionsText("load_2", "s0", 7)
-	if !isInstructions("load_2", "s0", saveIn(whole), whole+"\n\nMore.") {
+	whole := instructionsText("load_2", "s0")
+	if !isInstructions("load_2", "s0", whole+"\n\nMore.") {
 		t.Error("instructions are not found to be whole")
 	}
-	if isInstructions("load_2", "s0", 7, strings.Replace(whole, "end of save 7", "end of save 8", 1)) {
-		t.Error("instructions of two saves are taken for whole")
+	if isInstructions("load_2", "s0", whole[:len(whole)-5]) {
+		t.Error("half of the instructions are taken for whole")
 	}
 }
 
@@ -44,78 +44,51 @@ func TestHalfASaveIsNoJob(t *testing.T) {
 	}
 }
 
-func TestSavesKnowWhatMayBeServed(t *testing.T) {
-	b := newSaves()
-	save := func(rough, ends bool) {
-		b.begin(1, 0, rough)
-		if ends {
-			b.end(1, 0)
-		}
-	}
-	served := func(m mark, n int) error { return b.served(m, 0, n) }
-	save(false, true)
-	old := b.mark(1)
-	save(false, true)
-	m := b.mark(1)
-	for _, c := range []struct {
-		what   string
-		m      mark
-		number int
-		ok     bool
-	}{
-		{"the last one", m, 2, true},
-		{"an older one than had ended", m, 1, false},
-		{"an older one, to a call that began before", old, 1, true},
-		{"one that was never written", m, 3, false},
-	} {
-		if err := served(c.m, c.number); (err == nil) != c.ok {
-			t.Errorf("%s: %v", c.what, err)
-		}
-	}
-	save(false, false) // whole at any moment
-	if served(m, 3) != nil || served(m, 1) == nil {
-		t.Error("while a save goes on that leaves the file whole, it and the one before may be served")
-	}
-	save(true, false)
-	if served(b.mark(1), 1) != nil {
-		t.Error("while the content is away, a server that may not have read the last one serves what it has")
-	}
-}
-
 func TestSavesFindWhatIsMixed(t *testing.T) {
-	b := newSaves()
-	for file := range b.names {
-		b.begin(0, file, false)
-		b.begin(0, file, false)
-		b.end(0, file)
+	b := newWorld("", "", 0).saves
+	for range 3 {
+		b.begin(0)
+		b.end(0)
 	}
+	b.begin(0)
 	info := func() stepInfo {
-		i := stepInfo{Step: "s0", Info: infoText(2), Instructions: instructionsText("load_0", "s0", 2)}
+		i := stepInfo{Step: "s0", Info: infoText(3), Instructions: instructionsText("load_0", "s0")}
 		i.Outputs = append(i.Outputs, struct {
 			Name        string `json:"name"`
 			Description string `json:"description"`
-		}{"report", outputText("s0", 2)})
+		}{"report", outputText("s0", 3)})
 		i.Outputs = append(i.Outputs, i.Outputs[0])
 		return i
 	}
-	if n, err := b.step(b.mark(0), info()); n != 2 || err != nil {
-		t.Fatalf("save %d, %v", n, err)
+	serve := func(save int) func(*stepInfo) {
+		return func(i *stepInfo) { i.Info, i.Outputs[0].Description = infoText(save), outputText("s0", save) }
+	}
+	for last := range 4 {
+		if n, err := b.step(0, last, info()); n != 3 || err != nil {
+			t.Fatalf("save %d, %v", n, err)
+		}
 	}
 	for what, change := range map[string]func(*stepInfo){
-		"the info of another save":      func(i *stepInfo) { i.Info = infoText(1) },
-		"an output of another save":     func(i *stepInfo) { i.Outputs[0].Description = outputText("s0", 1) },
-		"old instructions":              func(i *stepInfo) { i.Instructions = instructionsText("load_0", "s0", 1) },
+		"the info of another save":      func(i *stepInfo) { i.Info = infoText(4) },
+		"an output of another save":     func(i *stepInfo) { i.Outputs[0].Description = outputText("s0", 4) },
 		"half of the instructions":      func(i *stepInfo) { i.Instructions = i.Instructions[:100] },
 		"no instructions":               func(i *stepInfo) { i.Instructions = "" },
 		"another step":                  func(i *stepInfo) { i.Step = "s1" },
 		"half of the info":              func(i *stepInfo) { i.Info = i.Info[:12] },
-		"a save that was never written": func(i *stepInfo) { i.Info = infoText(3); i.Outputs[0].Description = outputText("s0", 3) },
+		"an older save than had ended":  serve(2),
+		"a save that was never written": serve(5),
 	} {
 		i := info()
 		change(&i)
-		if _, err := b.step(b.mark(0), i); err == nil {
+		if _, err := b.step(0, b.last(0), i); err == nil {
 			t.Errorf("%s was not found", what)
 		}
+	}
+	i := info()
+	if serve(4)(&i); b.last(0) != 3 {
+		t.Errorf("save %d has ended", b.last(0))
+	} else if n, err := b.step(0, 3, i); n != 4 || err != nil {
+		t.Errorf("one that goes on may be served: save %d, %v", n, err)
 	}
 }
 
@@ -134,8 +107,8 @@ func edited(t *testing.T) *load {
 func TestEveryWayOfSavingSaves(t *testing.T) {
 	l := edited(t)
 	for range 5 { // each after each other one
-		for _, w := range ways {
-			if err := l.save(0, 0, w); err != nil {
+		for _, w := range slices.Concat(roughWays, wholeWays) {
+			if err := l.save(0, w); err != nil {
 				t.Fatal(err)
 			}
 			data, err := os.ReadFile(filepath.Join(jobDir(l.root, jobName(0)), "job.yml"))
@@ -143,18 +116,18 @@ func TestEveryWayOfSavingSaves(t *testing.T) {
 				t.Fatalf("%s: %v", w.name, err)
 			}
 			sum := sha256.Sum256(data)
-			if n := l.saves.of(hex.EncodeToString(sum[:])); n != l.saves.files[0][0].begun {
-				t.Errorf("%s: what stands there is save %d of %d:\n%s", w.name, n, l.saves.files[0][0].begun, data)
+			if n := l.saves.of(hex.EncodeToString(sum[:])); n != l.saves.begun[0] {
+				t.Errorf("%s: what stands there is save %d of %d:\n%s", w.name, n, l.saves.begun[0], data)
 			}
 		}
 	}
 }
 
-// A way that is not rough never leaves a reader without the whole of a save.
-func TestOnlyRoughWaysTakeAFileAway(t *testing.T) {
+// wholeWays never leave a reader without the whole of a save.
+func TestWholeWaysNeverTakeAFileAway(t *testing.T) {
 	l := edited(t)
 	path := filepath.Join(jobDir(l.root, jobName(0)), "job.yml")
-	for _, w := range ways {
+	for _, w := range wholeWays {
 		done, torn := make(chan struct{}), make(chan bool)
 		go func() {
 			seen := false
@@ -170,35 +143,13 @@ func TestOnlyRoughWaysTakeAFileAway(t *testing.T) {
 			}
 		}()
 		for range 100 {
-			if err := l.save(0, 0, w); err != nil {
+			if err := l.save(0, w); err != nil {
 				t.Fatal(err)
 			}
 		}
 		close(done)
-		if <-torn && !w.rough {
-			t.Errorf("%s took the file away, and is not said to be rough", w.name)
+		if <-torn {
+			t.Errorf("%s took the file away", w.name)
 		}
-	}
-}
-
-// A job that was away for longer than servers wait excuses the calls of that time, and
-// no others.
-func TestAnEditorThatIsHeldUp(t *testing.T) {
-	l := edited(t)
-	slow := func(d time.Duration) way {
-		return way{"slow", true, func(path, text string, _ int) error { time.Sleep(d); return writeWhole(path, text, 0) }}
-	}
-	before, other := l.saves.mark(0), l.saves.mark(1)
-	if err := l.save(0, 0, slow(0)); err != nil {
-		t.Fatal(err)
-	}
-	if l.saves.wasAway(before) {
-		t.Skip("the machine stands still")
-	}
-	if err := l.save(0, 0, slow(awayFor+time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	if !l.saves.wasAway(before) || l.saves.wasAway(other) || l.saves.wasAway(l.saves.mark(0)) {
-		t.Error("the calls of that time are not told from others")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -156,7 +157,7 @@ func (s *simulation) live(ctx context.Context) error {
 		work(clerk.agent, clerk.act, 60)
 		work(caller.agent, caller.act, 120)
 	}
-	clients.Go(func() { s.edit(working, time.Second) })
+	clients.Go(func() { s.edit(working, time.Second, slices.Concat(wholeWays, roughWays)) })
 	err := s.rage(working)
 	done()
 	clients.Wait()

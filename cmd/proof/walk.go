@@ -172,26 +172,23 @@ func (a *walker) do(ctx context.Context, s *opened, in input) error {
 	if in.Tool != "start_workflow" {
 		in.Session = s.id
 	}
-	m := a.saves.mark(s.job)
+	last := a.saves.last(s.job)
 	t := a.perform(ctx, in)
 	for t.code == "session_owned" && in.Tool == "get_step" && time.Since(a.moved) < handedWithin && wait.For(ctx, askAgain) == nil {
 		t = a.perform(ctx, in)
 	}
 	switch {
 	case t.kind == given && !isRefusal(t.said):
-		return a.check(s, in, t, m)
+		return a.check(s, in, t, last)
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case t.code == "job_not_found" && a.saves.wasAway(m):
-		a.load.heldUp.Add(1)
-		return errBroken
 	}
 	return a.wrong("a call that failed: "+t.code, "%s of session %s: %s", in.Tool, s.id, t.text)
 }
 
 // check checks that a reply has the definitions of one save and the stack that the walker
 // has built.
-func (a *walker) check(s *opened, in input, t answer, m mark) error {
+func (a *walker) check(s *opened, in input, t answer, last int) error {
 	h, r := a.history, &t.reply
 	if in.Tool == "start_workflow" {
 		s.id = r.Begin.Session
@@ -202,13 +199,9 @@ func (a *walker) check(s *opened, in input, t answer, m mark) error {
 	}
 	oldest := 0
 	for i, info := range r.infos() {
-		save, err := a.saves.step(m, info)
+		save, err := a.saves.step(s.job, last, info)
 		if err == nil && i > 0 && save != oldest {
 			err = fmt.Errorf("one reply is made of the saves %d and %d of job.yml", oldest, save)
-		}
-		if err != nil && a.saves.wasAway(m) {
-			a.load.heldUp.Add(1)
-			return errBroken
 		}
 		if err != nil || info.Session != s.id {
 			return a.wrong(wrongDefinition, "session %s: %v (of session %s)", s.id, err, info.Session)

@@ -27,7 +27,7 @@ type world struct {
 }
 
 func newWorld(root, dir string, seed uint64) *world {
-	return &world{root: root, dir: dir, seed: seed, history: newHistory(), saves: newSaves()}
+	return &world{root: root, dir: dir, seed: seed, history: newHistory(), saves: &saves{hashes: map[string]int{}}}
 }
 
 // agent makes the client of a number, whose own server is one in turn.
