@@ -358,3 +358,39 @@ func (p *project) setAside() []string {
 	slices.Sort(out)
 	return out
 }
+
+// A stack that cannot be taken up as a whole now is not taken up: without its parent a
+// session would go on beside it.
+func TestAStackIsTakenUpAsAWholeOrNotAtAll(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	srv := p.open()
+	c := srv.Connect("local")
+	parent := p.start(c, "alpha", "main").BeginStep.SessionID
+	child := p.start(c, "alpha", "main").BeginStep.SessionID
+	srv.stop()
+	srv = p.open()
+	busy := &busyRecords{records: srv.records, id: parent}
+	busy.left.Store(1)
+	srv.records = busy
+	c = srv.Connect("local")
+	_, err := c.Step(ctx, StepArgs{SessionID: &child})
+	refused(t, err, session.StateError, "not_saved", parent)
+	if step, err := c.Step(ctx, StepArgs{SessionID: &child}); err != nil || len(step.Stack) != 2 {
+		t.Errorf("taken up: %v, %v", step, err)
+	}
+}
+
+// busyRecords fail to update one record some times, as if another server had the lock.
+type busyRecords struct {
+	records
+	id   string
+	left atomic.Int32
+}
+
+func (b *busyRecords) Update(id string, change func(*machine.State) (*machine.State, error)) (*machine.State, error) {
+	if id == b.id && b.left.Add(-1) >= 0 {
+		return nil, notSaved(id, errors.New("another server has the lock"))
+	}
+	return b.records.Update(id, change)
+}

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,15 +37,13 @@ func (c *Conn) takeUp(ctx context.Context, id string) (*stack.Handle, error) {
 	for up := h.Parent; up != "" && !seen[up]; {
 		seen[up] = true
 		p, err := c.hold(ctx, up)
-		if err != nil && ctx.Err() != nil {
+		if err != nil && !outOfReach(err) {
 			// It is taken up with its ancestors: once it is on the stack, nobody
 			// looks for them any more.
 			c.engine.letGo(links)
 			return nil, err
 		}
 		if err != nil {
-			// The session can go on without: it was nested in something that
-			// cannot be reached.
 			c.engine.Logger.Warn("an ancestor of a resumed session was not taken up", "session", id, "ancestor", up, "error", err)
 			break
 		}
@@ -60,6 +59,13 @@ func (c *Conn) takeUp(ctx context.Context, id string) (*stack.Handle, error) {
 	}
 	c.engine.Logger.Info("session taken up", "session", id, "on_the_stack", len(links))
 	return h, nil
+}
+
+// outOfReach reports whether a session cannot be taken up now or at the next call: one
+// that was nested in it goes on without it.
+func outOfReach(err error) bool {
+	return !errors.Is(err, store.ErrPending) && slices.Contains(
+		[]string{"unknown_session", "session_owned", "session_damaged", "session_unreadable", "definition_lost"}, session.CodeOf(err))
 }
 
 // hold reaches a session and pins it, if it is active. Where it was given up in
