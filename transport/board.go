@@ -18,20 +18,19 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// A board is what a server needs for the task board: the engine behind the tools, and,
-// in the workspace of an attempt, the connection to that attempt. A server without
-// either has the zero value.
+// A board holds what a server needs for the task board: the engine behind the tools and, in the
+// workspace of an attempt, the connection to that attempt. A server without either has the zero
+// value.
 type board struct {
 	engine   *attempt.Engine
 	context  *attempt.Context // nil outside a workspace
 	reporter *boardReporter   // nil outside a workspace
 }
 
-// openBoard opens the board of the project at root. In a workspace, as getenv says,
-// that is the board of the attempt: there the tools know the ids that get_context
-// gives, and what is started is run by the servers of the project, since this one ends
-// with its agent. chosen reports whether the tools of the set are offered at all. It
-// returns at once; files are opened when they are needed.
+// openBoard opens the board of the project at root. In a workspace, as reported by getenv, that is
+// the board of the attempt: there the tools know the ids that get_context gives, and attempts are
+// run by the servers of the project, since this server ends with its agent. chosen reports whether
+// the tools of the set are offered at all. openBoard does not block; files are opened on first use.
 func openBoard(ctx context.Context, root string, member *presence.Member, db store.Database, chosen bool, settings *config.Source, jobs *catalog.Catalog, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
 	b = &board{}
 	o := attempt.Options{Root: root, Config: settings.Current, Logger: logger, Member: member, Database: db,
@@ -65,7 +64,7 @@ func (b *board) share(e *engines) {
 	}
 }
 
-// moved returns what the engine of workflows calls after each transition.
+// moved returns the function that the workflow engine calls after each transition.
 func (b *board) moved() func(*machine.State) {
 	if b.reporter == nil {
 		return nil
@@ -73,7 +72,7 @@ func (b *board) moved() func(*machine.State) {
 	return func(*machine.State) { b.reporter.moved() }
 }
 
-// close is called after the last transition. Agents go on, and the next server takes them up.
+// close is called after the last transition. Agents keep running; the next server adopts them.
 func (b *board) close(ctx context.Context) error {
 	var errs []error
 	if b.reporter != nil {
@@ -90,9 +89,8 @@ func (b *board) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// keepApart keeps what a server writes in a workspace out of the attempt's own
-// changes: the folder of sessions hides itself, so that .deepwork/.gitignore, which
-// may be the project's, need not be touched.
+// keepApart excludes files that a server writes in a workspace from the attempt's changes. The
+// session folder ignores itself, since .deepwork/.gitignore may belong to the project.
 func keepApart(root string) error {
 	dir := workflow.TmpDir(root)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

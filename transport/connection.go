@@ -20,10 +20,10 @@ import (
 // errGone is the cause of cancelled calls whose client is gone.
 var errGone = errors.New("the client is gone")
 
-// errIdle refuses a call that comes as its session ends.
+// errIdle refuses a call that arrives while its session ends.
 var errIdle = errors.New("the connection was idle for too long and is being closed")
 
-// idleTimeout returns http.idle_timeout as it is configured now; 0 there means never.
+// idleTimeout returns the configured http.idle_timeout; 0 means no timeout.
 func idleTimeout(settings *config.Source) time.Duration {
 	c, err := settings.Current(context.Background())
 	if err != nil {
@@ -32,37 +32,37 @@ func idleTimeout(settings *config.Source) time.Duration {
 	return cmp.Or(c.HTTP.IdleTimeout, math.MaxInt64)
 }
 
-// A connection is one caller, and the context of its calls.
+// A connection is one caller and the context of its calls.
 type connection struct {
 	tool.Caller
-	ctx     context.Context // ends when its calls are to end; carries the cause
+	ctx     context.Context // ctx, with its cause, ends when the calls must end
 	cancel  context.CancelCauseFunc
-	leaving context.Context // ends when its calls are no longer to wait for executions at sources, or with ctx
+	leaving context.Context // ends when calls must stop waiting for executions at sources, or with ctx
 	leave   context.CancelCauseFunc
 
-	// Under the lock of connections.
+	// The following fields are guarded by connections.mu.
 	key   any                // its key in the map
 	ss    *mcp.ServerSession // nil if it is shared by the stateless requests of an identity
 	end   func()             // ends it; blocks
 	calls int                // in flight
-	idle  time.Duration      // how long it may be without any; 0 means for ever
-	until time.Time          // when that is over
-	timer *time.Timer        // looks whether it is
-	over  bool               // its session has ended, or is being closed since it was idle for too long
+	idle  time.Duration      // maximum time without calls; 0 means no limit
+	until time.Time          // when the idle time ends
+	timer *time.Timer        // fires to check until
+	over  bool               // the session has ended, or is being closed because it was idle for too long
 }
 
-// connections owns the connection of each caller: it makes one at the first request of
-// an MCP session, and closes it when that ends or was idle for too long. Requests
-// without a session share one for each identity.
+// connections owns the connection of each caller: it creates one at the first request of an MCP
+// session and closes it when the session ends or is idle for too long. Requests without a session
+// share one connection per identity.
 type connections struct {
 	connect   func(identity string) tool.WorkflowCaller
 	stateless func(identity string) tool.WorkflowCaller
-	idle      func() time.Duration // of a connection that is made now; nil means no limit
+	idle      func() time.Duration // idle limit of new connections; nil means none
 
 	mu     sync.Mutex
 	byKey  map[any]*connection
 	closed bool
-	wg     sync.WaitGroup // a goroutine for each connection
+	wg     sync.WaitGroup // one goroutine per connection
 }
 
 func (c *connections) init(connect, stateless func(string) tool.WorkflowCaller, idle func() time.Duration) {
@@ -91,13 +91,13 @@ func (c *connections) of(ctx context.Context, ss *mcp.ServerSession) (*connectio
 	return c.find(ctx, ss)
 }
 
-// Open is of for a session whose client makes no call yet.
+// Open is like of, for a session whose client has made no call yet.
 func (c *connections) Open(ctx context.Context, ss *mcp.ServerSession) error {
 	_, err := c.of(ctx, ss)
 	return err
 }
 
-// acquire is of for a call: until done is called, the connection is not idle.
+// acquire is like of, for a call: the connection is not idle until done is called.
 func (c *connections) acquire(ctx context.Context, ss *mcp.ServerSession) (conn *connection, done func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +108,7 @@ func (c *connections) acquire(ctx context.Context, ss *mcp.ServerSession) (conn 
 	return conn, func() { c.release(conn) }, nil
 }
 
-// find is of under the lock.
+// find implements of; the caller holds the lock.
 func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connection, error) {
 	who := web.CallerOf(ctx)
 	key := keyOf(who, ss)
@@ -135,8 +135,8 @@ func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connect
 		ended = func() { <-over }
 	} else {
 		conn.Workflows, conn.ss = c.connect(who.Identity), ss
-		conn.end = func() { ss.Close() } // it waits for the session's calls
-		ended = func() { ss.Wait() }     // until no call is in flight; its error is for its server
+		conn.end = func() { ss.Close() } // waits for the session's calls
+		ended = func() { ss.Wait() }     // waits until no call is in flight; the error is the server's
 	}
 	c.wg.Go(func() {
 		ended()
@@ -153,7 +153,7 @@ func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connect
 	return conn, nil
 }
 
-// drop removes a connection from the map, under the lock.
+// drop removes a connection from the map; the caller holds the lock.
 func (c *connections) drop(conn *connection) {
 	if c.byKey[conn.key] != conn {
 		return
@@ -164,8 +164,8 @@ func (c *connections) drop(conn *connection) {
 	}
 }
 
-// finish ends a connection, under the lock. A shared one is dropped at once, so that
-// the next request of its identity opens another.
+// finish ends a connection; the caller holds the lock. A shared one is dropped at once, so that the
+// next request of its identity opens another.
 func (c *connections) finish(conn *connection) {
 	if conn.ss == nil {
 		c.drop(conn)
@@ -189,8 +189,8 @@ func (c *connections) release(conn *connection) {
 	}
 }
 
-// rest begins the time without calls. The timer of a connection is set again only
-// when it fires, so that a call costs no more than a look at the clock.
+// rest starts the idle time. The timer is reset only when it fires, so that a call costs no more
+// than reading the clock.
 func (c *connections) rest(conn *connection) {
 	if conn.idle <= 0 {
 		return
@@ -201,7 +201,7 @@ func (c *connections) rest(conn *connection) {
 	}
 }
 
-// look ends a connection that was idle for too long.
+// look ends a connection that has been idle for too long.
 func (c *connections) look(conn *connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,7 +227,7 @@ func (c *connections) Cut(id string) {
 	}
 }
 
-// Known reports whether an MCP session is open and the identity's.
+// Known reports whether an MCP session is open and belongs to the identity.
 func (c *connections) Known(id, identity string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -235,7 +235,7 @@ func (c *connections) Known(id, identity string) bool {
 	return conn != nil && !conn.over && conn.Identity == identity
 }
 
-// Len returns how many connections there are.
+// Len returns the number of connections.
 func (c *connections) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,8 +253,8 @@ func (c *connections) Stop() {
 	}
 }
 
-// Close is Stop, then closes the sessions and waits for them until ctx ends. It returns
-// how many are left.
+// Close calls Stop, then closes the sessions and waits for them until ctx ends. It returns how many
+// are left.
 func (c *connections) Close(ctx context.Context) (left int) {
 	c.Stop()
 	c.mu.Lock()
@@ -276,9 +276,9 @@ func (c *connections) Close(ctx context.Context) (left int) {
 	return len(c.byKey)
 }
 
-// joined returns a context for a call that ends with the request's and with the
-// connection's: the SDK does not pass the end of the program on to handlers. The wait
-// for an execution at a source ends with leaving, too.
+// joined returns a context that ends with the request or with the connection: the SDK does not pass
+// the end of the program on to handlers. The wait for an execution at a source also ends with
+// leaving.
 func (c *connection) joined(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })

@@ -9,8 +9,8 @@ import (
 	"deepwork/transport/tool"
 )
 
-// instructionBytes is where clients cut instructions, silently; that many bytes
-// are at least as strict as that many characters.
+// instructionBytes is where clients silently cut instructions. They count characters; a limit in
+// bytes is at least as strict.
 const instructionBytes = 2047
 
 // lifecycle is the part of the instructions that never changes (seed 000, 001.1.11).
@@ -30,14 +30,14 @@ Concurrent steps: do begin_step and all concurrent_steps at once, best with a su
 Retries: a lost reply is no loss. Repeat the call: step_id (finished_step) or request_id make it safe.
 Resume: after a restart, a lost connection or compaction call get_step with your session_id; any tool takes it.`
 
-// What is said of the task board, where its tools are offered.
+// Instructions for the task board, if its tools are offered.
 const (
 	onBoardLine     = "Task board: list_projects, create_task and start_task_attempt have coding agents work on tasks, each in a git worktree."
 	inWorkspaceLine = "This is the workspace of a task: call get_context first."
 )
 
-// instructions returns the text for a client that connects: first what changes,
-// as much of it as fits, then how to work with the tools that are offered.
+// instructions returns the text for a client that connects: first the part that changes, as far as
+// it fits, then how to work with the offered tools.
 func (s *Server) instructions(ctx context.Context) string {
 	var how []string
 	if s.tools.Has("get_context") {
@@ -56,7 +56,7 @@ func (s *Server) instructions(ctx context.Context) string {
 	return all
 }
 
-// news is the part that changes, in at most room bytes.
+// news returns the part that changes, in at most room bytes.
 func (s *Server) news(ctx context.Context, room int) string {
 	if s.check != nil {
 		if _, err := s.check(ctx); err != nil {
@@ -95,8 +95,7 @@ func firstFault(e catalog.LoadError) string {
 	return "it does not load"
 }
 
-// fit puts as many items under a title as fit into room bytes, and says how
-// many did not.
+// fit lists as many items under a title as fit into room bytes, and how many were left out.
 func fit(title string, items []string, where string, room int) string {
 	var b strings.Builder
 	b.WriteString(title)

@@ -37,7 +37,7 @@ func reviewMetrics(read func() gate.Stats) []prometheus.Collector {
 	}
 }
 
-// attemptMetrics are what this server does for the task board.
+// attemptMetrics are the metrics of the task board.
 func attemptMetrics(read func() attempt.Stats) []prometheus.Collector {
 	ended := func(state task.AttemptState) prometheus.Collector {
 		return tool.Counter("deepwork_attempts_ended_total", "Runs of agents that ended, by how they did.", prometheus.Labels{"state": string(state)}, func() uint64 { return read().Ended[state] })

@@ -13,10 +13,9 @@ import (
 	"deepwork/transport/wire"
 )
 
-// receive is the middleware around every request: it survives a panic of
-// whatever handles it, gives it the caller's connection and a context that ends
-// with the server, computes the instructions when they are asked for, and finds the
-// handler of a called tool.
+// receive is the middleware for all requests: it recovers from panics of handlers, gives the
+// request its caller's connection and a context that ends with the server, computes the
+// instructions when they are requested, and finds the handler of a called tool.
 func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
 		defer func() {
@@ -35,7 +34,7 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		if err != nil {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error() + ": connect anew"}
 		}
-		if method == wire.ListenMethod { // it lasts as long as its client listens, and keeps no connection from being idle
+		if method == wire.ListenMethod { // it lasts until the client ends it, and does not keep a connection busy
 			done()
 		} else {
 			defer done()
@@ -73,7 +72,7 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// survived logs a panic of whatever handled a request, and is its answer.
+// survived logs a panic of a handler and returns the answer.
 func (s *Server) survived(ctx context.Context, method string, p any) error {
 	s.logger.LogAttrs(ctx, slog.LevelError, "panic while handling a request",
 		slog.String("method", method), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))

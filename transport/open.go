@@ -23,10 +23,9 @@ import (
 	remotetools "deepwork/transport/tools/remote"
 )
 
-// NewServer opens the project of the options and registers the tools. It
-// returns when the jobs are loaded. An error says which option, folder or file
-// is wrong; a config.yml that is bad at start is not one: calls are refused
-// until it is good (seed 000, 001.1). Close releases what it opened.
+// NewServer opens the project of the options and registers the tools. It returns when the jobs are
+// loaded. An error names the option, folder or file that is wrong. A bad config.yml is not an
+// error: calls are refused until it is good (seed 000, 001.1). Close releases all resources.
 func NewServer(o Options) (*Server, error) {
 	var opened closers
 	s, err := openServer(o, &opened)
@@ -36,7 +35,7 @@ func NewServer(o Options) (*Server, error) {
 	return s, nil
 }
 
-// closers close what was opened.
+// closers are the functions that close what was opened.
 type closers []func(context.Context) error
 
 func (c *closers) add(what string, stop func(context.Context) error) {
@@ -48,7 +47,7 @@ func (c *closers) add(what string, stop func(context.Context) error) {
 	})
 }
 
-// close runs them, the last one first.
+// close runs them in reverse order.
 func (c closers) close(ctx context.Context) error {
 	var errs []error
 	for _, stop := range slices.Backward(c) {
@@ -57,7 +56,7 @@ func (c closers) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// openServer opens the project, and records how to close what it opened.
+// openServer opens the project and records how to close it.
 func openServer(o Options, opened *closers) (*Server, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -109,7 +108,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		}
 	}
 	member := session.NewMember(workflow.TmpDir(root), logger)
-	opened.add("leaving the servers", func(context.Context) error { return member.Leave() }) // last: until then nobody takes what is this server's
+	opened.add("leaving the servers", func(context.Context) error { return member.Leave() }) // last: until then no other server takes over what this one owns
 	changes := local.OpenChanges(workflow.TmpDir(root), member, logger)
 	opened.add("closing the feed of changes", func(context.Context) error { changes.Close(); return nil })
 	db := sqlite.New(sqlite.Options{Path: sqlite.Path(root), Logger: logger, Changes: changes})
@@ -163,7 +162,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	}
 	if s.remote != nil {
 		o := remotetools.Options{Root: root, Version: o.Version, Member: member, Database: db, Settings: settings.Current, Refused: settings.Refused, Changes: jobs.Changes}
-		if s.tools.Has("finished_step") { // a workflow that is started could not be finished otherwise
+		if s.tools.Has("finished_step") { // otherwise a started workflow could not be finished
 			o.Jobs = e.jobs
 		}
 		if err := s.remote.Open(o); err != nil {

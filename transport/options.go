@@ -1,5 +1,5 @@
-// Package transport speaks MCP: it decodes a call, sends one message, and
-// encodes the reply. It holds no rules.
+// Package transport serves MCP: it decodes a call, sends one message and encodes the reply. It
+// holds no business rules.
 package transport
 
 import (
@@ -15,39 +15,39 @@ import (
 	"deepwork/catalog/config"
 )
 
-// Options are the parameters of NewServer (seed 000, 001.1.2 to 001.1.6). The
-// zero value of a field is its default.
+// Options are the parameters of NewServer (seed 000, 001.1.2 to 001.1.6). Zero fields have their
+// default value.
 type Options struct {
 	// ProjectRoot is resolved to an absolute path; "" is the current directory.
 	ProjectRoot string
-	// EnableQualityGate: nil is true.
+	// EnableQualityGate defaults to true.
 	EnableQualityGate *bool
-	// QualityGateTimeout is the time one review may take; 0 is as configured, else 120 s.
+	// QualityGateTimeout limits one review; 0 means the configured time, else 120 s.
 	QualityGateTimeout time.Duration
-	// QualityGateMaxAttempts: 0 is as configured, else 3.
+	// QualityGateMaxAttempts: 0 means the configured number, else 3.
 	QualityGateMaxAttempts int
-	// ExternalRunner is "" for self-review, or "claude".
+	// ExternalRunner is "" (self-review) or "claude".
 	ExternalRunner string
-	// QualityGateCommand is any other reviewer; it overrides the config's.
+	// QualityGateCommand is any other reviewer; it overrides the configured one.
 	QualityGateCommand string
-	// Toolsets chooses the sets of tools; nil is as configured, else all.
+	// Toolsets chooses the sets of tools; nil means the configured ones, else all.
 	Toolsets []string
 	// Logger is where calls are logged; nil discards.
 	Logger *slog.Logger
-	// Version is shown to clients; "" is "dev".
+	// Version is shown to clients; "" means "dev".
 	Version string
 
-	// AdditionalJobs are job folders after the standard ones, absolute paths;
-	// nil takes them from the environment (config.JobsFoldersEnv).
+	// AdditionalJobs are job folders after the standard ones, as absolute paths; nil means those of
+	// the environment (config.JobsFoldersEnv).
 	AdditionalJobs []string
-	// StandardJobs replaces the jobs bundled with the binary; nil is those.
+	// StandardJobs replaces the jobs bundled with the binary; nil means those.
 	StandardJobs fs.FS
 }
 
 // ExternalRunners are the values of Options.ExternalRunner.
 var ExternalRunners = []string{"claude"}
 
-// check returns what is wrong with the options, or nil.
+// check validates the options.
 func (o *Options) check() error {
 	switch {
 	case o.ExternalRunner != "" && !slices.Contains(ExternalRunners, o.ExternalRunner):

@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	// settleFor is how long a reply waits for the board to get what the call moved: an
-	// agent that ends on that reply has its server killed with it.
+	// settleFor is how long a reply waits until the board has the transition of its call: an agent
+	// that ends after that reply kills its server with it.
 	settleFor = 2 * time.Second
 	// sendTimeout bounds one attempt to send news.
 	sendTimeout = 10 * time.Second
 )
 
-// A boardReporter reports to the board where the workflows of a workspace are: once when
-// it begins, since an earlier server may have been killed before it did, and after each
-// transition. Transitions do not wait for it: one goroutine reads where the workflows
-// are now and sends what the board does not have, again and again while that fails.
+// A boardReporter reports the positions of a workspace's workflows to the board: once at start,
+// since an earlier server may have been killed before it could, and after each transition.
+// Transitions do not wait for it: one goroutine reads the positions and sends what the board does
+// not have, and retries until that succeeds.
 type boardReporter struct {
-	look func(context.Context) ([]attempt.News, error) // where the workflows are, in the order in which they moved
+	look func(context.Context) ([]attempt.News, error) // the positions of the workflows, in the order in which they moved
 	send func(context.Context, attempt.News) error
 	log  *slog.Logger
 
@@ -41,13 +41,13 @@ type boardReporter struct {
 	end    context.CancelFunc
 	wg     sync.WaitGroup
 
-	sent []attempt.News // of the goroutine alone
+	sent []attempt.News // owned by the goroutine
 
 	mu       sync.Mutex
-	moves    uint64        // transitions, and the beginning
-	reported uint64        // of those, how many the board has
+	moves    uint64        // transitions, and the start
+	reported uint64        // how many of moves the board has
 	unsent   int           // workflows that the last report did not send
-	changed  chan struct{} // closed, and made again, after each report
+	changed  chan struct{} // closed and replaced after each report
 }
 
 func newBoardReporter(look func(context.Context) ([]attempt.News, error), send func(context.Context, attempt.News) error, log *slog.Logger) *boardReporter {
@@ -58,7 +58,7 @@ func newBoardReporter(look func(context.Context) ([]attempt.News, error), send f
 	return r
 }
 
-// moved has the board get a transition that is on disk. It does not block.
+// moved reports a transition that is on disk. It does not block.
 func (r *boardReporter) moved() {
 	r.mu.Lock()
 	r.moves++
@@ -66,8 +66,8 @@ func (r *boardReporter) moved() {
 	r.wake.Wake()
 }
 
-// settle waits until the board has all earlier transitions, a report fails, settleFor is
-// over, or ctx ends.
+// settle waits until the board has all earlier transitions, a report fails, settleFor elapses, or
+// ctx ends.
 func (r *boardReporter) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleFor)
 	defer cancel()
@@ -87,8 +87,8 @@ func (r *boardReporter) settle(ctx context.Context) {
 	}
 }
 
-// close sends what is left, once, and ends the goroutine. It waits until ctx ends; the
-// error says what was not sent.
+// close sends the rest, once, and ends the goroutine. It waits until ctx ends; the error lists what
+// was not sent.
 func (r *boardReporter) close(ctx context.Context) error {
 	r.end()
 	defer context.AfterFunc(ctx, r.cancel)()
@@ -121,8 +121,7 @@ func (r *boardReporter) run() {
 	}
 }
 
-// report sends what the board does not have. It reports false if that is to be tried
-// again.
+// report sends what the board does not have. It reports false if it must be retried.
 func (r *boardReporter) report() bool {
 	r.mu.Lock()
 	moves, failing := r.moves, r.unsent > 0
@@ -158,7 +157,7 @@ func (r *boardReporter) report() bool {
 	return err == nil
 }
 
-// sendOne sends news to the board, if that still has the attempt.
+// sendOne sends news to the board, if the attempt still exists there.
 func (r *boardReporter) sendOne(news attempt.News) error {
 	ctx, cancel := context.WithTimeout(r.ctx, sendTimeout)
 	defer cancel()
@@ -170,10 +169,9 @@ func (r *boardReporter) sendOne(news attempt.News) error {
 	return err
 }
 
-// workflowsOf returns where the workflows of a workspace are, as its sessions on disk
-// say: of each workflow the session that moved last, nested or not, the oldest first. A
-// session that runs inside another one of the same workflow is a part of that one's
-// work, and is left out.
+// workflowsOf returns the positions of a workspace's workflows according to its sessions on disk:
+// for each workflow the session that moved last, nested or not, oldest first. A session that runs
+// inside another one of the same workflow is part of its work and is left out.
 func workflowsOf(ctx context.Context, root string, logger *slog.Logger) (all []attempt.News, err error) {
 	if _, err := os.Stat(workflow.TmpDir(root)); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -195,7 +193,7 @@ func workflowsOf(ctx context.Context, root string, logger *slog.Logger) (all []a
 		known := slices.ContainsFunc(all, func(n attempt.News) bool {
 			return n.JobName == s.JobName && n.WorkflowName == s.WorkflowName && n.Nested == (s.Parent != "")
 		})
-		around := byID[s.Parent] // the next session of its workflow that it runs inside
+		around := byID[s.Parent] // the next session of the workflow that encloses it
 		for range sessions {
 			if around.JobName == s.JobName && around.WorkflowName == s.WorkflowName {
 				break

@@ -10,11 +10,11 @@ import (
 	"deepwork/transport/tool"
 )
 
-// reviewing says how reviews are done: off, by what the options name, by what
-// the config names, or by the agents themselves, in that order (seed 000,
-// 001.1.3 to 001.1.9; seed 001 "Quality Gates"). The config is asked each time.
+// reviewing decides how steps are reviewed: not at all, by the reviewer of the options, by that of
+// the config, or by the agents themselves, in that order (seed 000, 001.1.3 to 001.1.9; seed 001
+// "Quality Gates"). The config is read each time.
 type reviewing struct {
-	flags   gate.Settings // what the options say
+	flags   gate.Settings // set by the options
 	o       Options
 	current func(context.Context) (*config.Config, error)
 }
@@ -32,11 +32,11 @@ func newReviewing(o Options, current func(context.Context) (*config.Config, erro
 	return r, nil
 }
 
-// settings are the gate's, as they are now.
+// settings returns the current settings of the gate.
 func (r *reviewing) settings() gate.Settings {
 	c, err := r.current(context.Background())
 	if err != nil {
-		c = config.Default() // it was never good, and calls are refused before they come to this
+		c = config.Default() // never loaded; calls are refused earlier
 	}
 	return r.merge(c)
 }
@@ -55,7 +55,7 @@ func (r *reviewing) merge(c *config.Config) gate.Settings {
 	return s
 }
 
-// now is what the engine asks at each call.
+// now is called by the engine at each call.
 func (r *reviewing) now(ctx context.Context) (workflow.Reviewing, error) {
 	c, err := r.current(ctx)
 	if err != nil {

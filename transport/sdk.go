@@ -35,9 +35,9 @@ import (
 //   - Ids with a fraction are cut to whole numbers, and text after a message is ignored:
 //     wire.DecodeMessage, and inspect in web.
 
-// undeclared are the methods of capabilities that the server does not declare, since it
-// has tools only. The SDK would answer them with empty lists; a client that asks would
-// take that for support (found by MCP's conformance suite, SEP-2575).
+// undeclared are the methods of capabilities that the server does not declare, since it only has
+// tools. The SDK would answer them with empty lists, which clients would take for support (found by
+// MCP's conformance suite, SEP-2575).
 var undeclared = map[string]bool{
 	"logging/setLevel":         true,
 	"prompts/get":              true,
@@ -47,15 +47,14 @@ var undeclared = map[string]bool{
 	"resources/templates/list": true,
 }
 
-// notOffered is the answer to a method that the server does not have.
+// notOffered is the answer to a method that the server does not support.
 func notOffered(method string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
 		Message: fmt.Sprintf("method not found: %q: this server offers tools only; tools/list lists them", method)}
 }
 
-// An encodedResult is the result of a call whose reply is encoded already. The SDK would
-// scan and copy text and structured content several times each, which is most of what a
-// large reply costs.
+// An encodedResult is the result of a call whose reply is already encoded. The SDK would scan and
+// copy text and structured content several times each, most of the cost of a large reply.
 type encodedResult struct {
 	mcp.ResultBase
 	Content    []encodedText   `json:"content"`
@@ -69,7 +68,7 @@ type encodedText struct {
 	Text string `json:"text"`
 }
 
-// encoded returns a result that is encoded as r is, if possible at less cost.
+// encoded returns a result that encodes like r, at less cost if possible.
 func encoded(r *mcp.CallToolResult) mcp.Result {
 	structured, ok := r.StructuredContent.(json.RawMessage)
 	if !ok || len(r.Content) != 1 || r.Meta != nil || r.InputRequests != nil || r.RequestState != "" {

@@ -15,28 +15,26 @@ import (
 )
 
 const (
-	// stopGrace is how long calls in flight may go on after the program was told
-	// to stop. A transition takes milliseconds; a review, which takes minutes, is
-	// cut off, since clients kill a server 2 s after they told it to stop, and the
-	// reviewers it runs must have been ended by then.
+	// stopGrace is how long calls in flight may continue after the program is asked to stop. A
+	// transition takes milliseconds; a review takes minutes and is cancelled, since clients kill a
+	// server after 2 s, and its reviewers must have ended by then.
 	stopGrace = 300 * time.Millisecond
-	// eofGrace is how long they may after the client closed its end; longer
-	// than a review's reply takes.
+	// eofGrace is the same after the client closed its end; longer than the reply of a review
+	// takes.
 	eofGrace = 2 * time.Minute
-	// runGrace is how long those of them may that do nothing but wait for a run at
-	// a source. It goes on there, and is asked about by the next server.
+	// runGrace is the same for calls that only wait for an execution at a source. The execution
+	// continues there, and the next server follows it.
 	runGrace = 10 * time.Second
 	// cutGrace is how long cancelled calls have to answer.
 	cutGrace = 2 * time.Second
 )
 
-// ServeStdio serves one client over in and out, one JSON-RPC message a line, and
-// closes both. It blocks until the input ends, with every call answered (nil): with
-// its result, or, 10 s after the end, where it waits for a run at a source, with the
-// run's id and that it goes on; until ctx ends, with calls in flight given 300 ms to
-// be answered (nil); or until out is closed or blocked for good (an error). Nothing
-// but messages is written to out. It may return while a read of in, which cannot be
-// interrupted on every system, is still blocked.
+// ServeStdio serves one client over in and out, one JSON-RPC message per line, and closes both. It
+// blocks until the input ends and every call is answered (nil), with its result or, 10 s after the
+// end, with the id of the execution that it waits for; until ctx ends, with 300 ms for the calls in
+// flight to be answered (nil); or until out is closed or permanently blocked (an error). Only
+// messages are written to out. ServeStdio may return while a read of in, which some systems cannot
+// interrupt, still blocks.
 func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	return s.serveStdio(ctx, wire.NewStdio(in, out, s.logger), runGrace)
 }
@@ -67,8 +65,8 @@ func (s *Server) serveStdio(ctx context.Context, c *wire.Stdio, runGrace time.Du
 		ss.Close()
 		return err
 	}
-	over := make(chan error, 1)                                           // one value, when no call is in flight any more
-	serving.Go(func() { err := ss.Wait(); over <- cmp.Or(c.Err(), err) }) // the SDK does not know of what it did not write
+	over := make(chan error, 1)                                           // one value, when no call is in flight
+	serving.Go(func() { err := ss.Wait(); over <- cmp.Or(c.Err(), err) }) // the SDK does not know what was not written
 	stop, ended := ctx.Done(), c.Ended
 	var deadline, leave <-chan time.Time
 	for cut := false; ; {
@@ -76,8 +74,8 @@ func (s *Server) serveStdio(ctx context.Context, c *wire.Stdio, runGrace time.Du
 		case err := <-over:
 			return err
 		case <-c.Closed:
-			// The client is gone or does not read: the calls in flight have no one
-			// to answer to.
+			// The client is gone or does not read: nobody receives the replies of the calls in
+			// flight.
 			conn.cancel(tool.ErrStopping)
 			select {
 			case err := <-over:

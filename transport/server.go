@@ -28,38 +28,38 @@ import (
 // ServerName is the name that clients see (seed 000, 001.1.10).
 const ServerName = "deepwork"
 
-// engines are what a Server serves. A nil function is not available.
+// engines are the parts behind a Server. Nil functions are unavailable.
 type engines struct {
-	check    func(context.Context) (*config.Config, error) // the config, before each call
+	check    func(context.Context) (*config.Config, error) // loads the config, before each call
 	jobs     func(context.Context) *catalog.Snapshot       // for the instructions
-	close    func(context.Context) error                   // after the connections
-	stopping func()                                        // called before the connections are closed for good
-	settle   func(context.Context)                         // waits, for a moment, until the board has what a call moved
+	close    func(context.Context) error                   // called after the connections are closed
+	stopping func()                                        // called before the connections are closed for the last time
+	settle   func(context.Context)                         // waits briefly until the board has the transition of a call
 
 	connect          func(identity string) tool.WorkflowCaller // for a new connection
 	connectStateless func(identity string) tool.WorkflowCaller // for the requests of an identity without a connection
 	execution        func(ctx context.Context, identity, sessionID string) (*workflow.Execution, error)
 
 	board     boardtools.Engine
-	workspace boardtools.Workspace // nil if the server is in none; then it offers no get_context
+	workspace boardtools.Workspace // nil outside a workspace: then there is no get_context
 
 	metrics []prometheus.Collector
 }
 
-// A Server is the MCP server of one project: its catalog, its engines and its
-// tools. All transports share one (seed 000, 001.1.1).
+// A Server is the MCP server of one project: its catalog, engines and tools. All transports share
+// one (seed 000, 001.1.1).
 type Server struct {
 	engines
 	logger  *slog.Logger
 	mcp     *mcp.Server
 	tools   *tool.Set
 	conns   connections
-	remote  *remotetools.Tools          // the workflows of other systems; nil if they were not chosen
-	network atomic.Pointer[config.HTTP] // as last read, for callers that must not wait
+	remote  *remotetools.Tools          // the workflows of other systems; nil if not chosen
+	network atomic.Pointer[config.HTTP] // as last read, for callers that must not block
 }
 
-// newServer registers the tools of the sets. Those of the set remote, if they were
-// chosen, are to be opened.
+// newServer registers the tools of the sets. Those of the set remote, if chosen, must be opened by
+// the caller.
 func newServer(e engines, sets []string, version string, logger *slog.Logger) (*Server, error) {
 	if e.connectStateless == nil {
 		e.connectStateless = e.connect
@@ -70,7 +70,7 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 		&mcp.Implementation{Name: ServerName, Title: "DeepWork", Version: cmp.Or(version, "dev")},
 		&mcp.ServerOptions{
 			Logger: web.Quiet(logger),
-			// Without this the SDK also offers MCP's logging, which is not ours.
+			// Without this the SDK also offers MCP's logging, which is not supported.
 			Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}},
 		})
 	s.tools = tool.NewSet(s.mcp, logger, e.check)
@@ -100,9 +100,8 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 // for tests.
 func (s *Server) MCP() *mcp.Server { return s.mcp }
 
-// Close ends every connection, cancelling calls in flight, then the engines and
-// the catalogs, and waits for all of it until ctx ends. The error names what did
-// not stop.
+// Close ends every connection, cancelling calls in flight, then the engines and the catalogs, and
+// waits until all have ended or ctx ends. The error names what did not stop.
 func (s *Server) Close(ctx context.Context) error {
 	s.willStop()
 	var err error
@@ -139,7 +138,7 @@ func (s *Server) ready(ctx context.Context) error {
 	return err
 }
 
-// settings returns what the config says of HTTP; while it was never good, the defaults.
+// settings returns the HTTP settings of the config, or the defaults if it was never good.
 func (s *Server) settings(ctx context.Context) config.HTTP {
 	now := config.Default().HTTP
 	if s.check != nil {
@@ -151,8 +150,8 @@ func (s *Server) settings(ctx context.Context) config.HTTP {
 	return now
 }
 
-// lastHTTP returns what settings found last, which is never longer ago than the
-// beginning of the request that is being served. It does not wait.
+// lastHTTP returns the last result of settings, which is no older than the start of the current
+// request. It does not block.
 func (s *Server) lastHTTP() config.HTTP {
 	if last := s.network.Load(); last != nil {
 		return *last
@@ -160,8 +159,8 @@ func (s *Server) lastHTTP() config.HTTP {
 	return s.settings(context.Background())
 }
 
-// willStop tells the engine that the connections which are closed from now on are
-// closed with the server, so that no session is written for that.
+// willStop notifies the engine that connections closed from now on end with the server, so that no
+// session is written for that.
 func (s *Server) willStop() {
 	if s.stopping != nil {
 		s.stopping()

@@ -11,14 +11,14 @@ import (
 	"deepwork/catalog/config"
 )
 
-// access decides who may call. Tokens come from the token file and from the
-// config, and are looked at afresh with each request.
+// access decides who may call. Tokens come from the token file and the config, and are read for
+// each request.
 type access struct {
-	file     *tokenFile // nil means none was given
-	loopback bool       // the server is reached from this machine alone
+	file     *tokenFile // nil if none was given
+	loopback bool       // the server can only be reached from this machine
 }
 
-// check refuses to serve where everybody could call: off loopback without a token.
+// check refuses to serve if anybody could call: off loopback without a token.
 func (a *access) check(address string, settings config.HTTP) error {
 	if a.loopback || a.file != nil || len(settings.Tokens) > 0 {
 		return nil
@@ -28,8 +28,7 @@ func (a *access) check(address string, settings config.HTTP) error {
 		"or leave --host at 127.0.0.1", address)
 }
 
-// caller returns the identity of a request, or an error for its sender and
-// whether it came with a token.
+// caller returns the identity of a request, or an error for its sender and whether it had a token.
 func (a *access) caller(r *http.Request, settings config.HTTP) (identity string, given bool, err error) {
 	tokens := settings.Tokens
 	if a.file != nil {
@@ -40,7 +39,7 @@ func (a *access) caller(r *http.Request, settings config.HTTP) (identity string,
 	}
 	headers := r.Header.Values("Authorization")
 	if len(headers) > 1 {
-		// A proxy in front may have looked at the other one.
+		// A proxy may have checked the other one.
 		return "", false, errors.New("there are several Authorization headers: send one")
 	}
 	header := r.Header.Get("Authorization")
@@ -58,7 +57,7 @@ func (a *access) caller(r *http.Request, settings config.HTTP) (identity string,
 	return name, true, nil
 }
 
-// authenticate lets callers in, with their identity in the context of the request.
+// authenticate admits callers and puts their identity into the context of the request.
 func (h *Server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		identity, given, err := h.access.caller(r, h.Settings(r.Context()))
@@ -75,22 +74,21 @@ func (h *Server) authenticate(next http.Handler) http.Handler {
 	})
 }
 
-// A Caller says whose call a request is. It is in the context of each HTTP request; the
-// SDK keeps that of the request that opened an MCP session in the context of all the
-// session's calls.
+// A Caller is the caller of a request. It is in the context of each HTTP request; the SDK keeps
+// that of the request that opened an MCP session in the context of all calls of the session.
 type Caller struct {
 	Identity  string // the name that owns the sessions
-	Stateless bool   // there is no MCP session: callers are told apart by their identity
-	Remote    bool   // over the network: let go when it has been idle for long
+	Stateless bool   // there is no MCP session: callers are distinguished by identity
+	Remote    bool   // over the network: disconnected when idle for long
 }
 
-// LocalIdentity is the name of callers without a token: whoever started the server, or
-// may reach it on loopback.
+// LocalIdentity is the name of callers without a token: the user who started the server, or anybody
+// on loopback.
 const LocalIdentity = "local"
 
 type callerKey struct{}
 
-// CallerOf returns the caller of a request, which is local without the network.
+// CallerOf returns the caller of a request; without a network it is local.
 func CallerOf(ctx context.Context) Caller {
 	if c, ok := ctx.Value(callerKey{}).(*Caller); ok {
 		return *c

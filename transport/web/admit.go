@@ -18,8 +18,8 @@ import (
 	"deepwork/transport/wire"
 )
 
-// timely bounds how long the body of any request may take, also of one that is
-// refused: net/http reads what is left of a body before it answers.
+// timely bounds the time of any request's body, also of a refused one: net/http reads the rest of a
+// body before it answers.
 func (h *Server) timely(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if hasBody(r) {
@@ -31,8 +31,7 @@ func (h *Server) timely(next http.Handler) http.Handler {
 
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
-// admit bounds what callers ask at once, and how much, and reads the body of a
-// request within its time.
+// admit bounds the number and size of requests, and reads the body of a request within its time.
 func (h *Server) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h.stopping.Load() {
@@ -42,7 +41,7 @@ func (h *Server) admit(next http.Handler) http.Handler {
 				"the server is stopping: connect again when it is back; workflow sessions are resumed by their session_id")
 			return
 		}
-		// Streams last as long as their client; they are bounded as connections are.
+		// Streams last until their client ends them; they are bounded as connections are.
 		if isStream(r) {
 			h.streams.Add(1)
 			defer h.streams.Add(-1)
@@ -50,7 +49,7 @@ func (h *Server) admit(next http.Handler) http.Handler {
 			limit := int64(h.LastSettings().MaxRequests)
 			n := h.requests.Add(1)
 			defer h.requests.Add(-1)
-			// A call whose client hung up runs on, and counts.
+			// A call whose client hung up continues and counts.
 			if n > limit || int64(h.InFlight.Len()) >= limit {
 				h.refuseBusy(w, r, limit)
 				return
@@ -87,15 +86,15 @@ func (h *Server) refuseBusy(w http.ResponseWriter, r *http.Request, limit int64)
 		fmt.Sprintf("%d requests are in flight, as many as are allowed at once: try again in a moment, or raise http.max_requests in .deepwork/config.yml", limit))
 }
 
-// isStream tells the requests whose responses last: a GET, and in the newest
-// version a subscription, where the SDK makes sure that the header is true.
+// isStream reports whether the response of a request lasts: a GET and, in the newest version, a
+// subscription, for which the SDK checks that the header is correct.
 func isStream(r *http.Request) bool {
 	return r.Method == http.MethodGet ||
 		r.Header.Get("Mcp-Method") == wire.ListenMethod && r.Header.Get("Mcp-Protocol-Version") >= StatelessSince
 }
 
-// A readBody is the body of a request that admit has read. It is not put into the
-// context, which lives as long as the MCP session.
+// A readBody is the body of a request that admit has read. It is not put into the context, which
+// lives as long as the MCP session.
 type readBody struct {
 	bytes.Reader
 	data []byte
@@ -104,17 +103,16 @@ type readBody struct {
 // Close implements io.Closer.
 func (*readBody) Close() error { return nil }
 
-// read takes in the body of a request, or refuses it (false).
+// read reads the body of a request. It reports false if it refused the request.
 func (h *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	limit := int64(h.LastSettings().MaxBodyBytes)
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if err == nil {
-		// The deadline must not pass during the call: the connection would be
-		// taken for broken.
+		// The deadline must not pass during the call: the connection would be considered broken.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		return body, true
 	}
-	w.Header().Set("Connection", "close") // what is left of the body is not waited for
+	w.Header().Set("Connection", "close") // do not wait for the rest of the body
 	_, large := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case large:
@@ -128,7 +126,7 @@ func (h *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	return nil, false
 }
 
-// refuse answers a request that is not served, and counts it.
+// refuse answers a request that is not served and counts it.
 func (h *Server) refuse(w http.ResponseWriter, r *http.Request, status int, reason, message string) {
 	h.refused.WithLabelValues(reason).Inc()
 	http.Error(w, message, status)
@@ -139,8 +137,8 @@ func (h *Server) refuse(w http.ResponseWriter, r *http.Request, status int, reas
 	}
 }
 
-// refusals lets one refusal a second into the log, and counts the rest: nobody
-// who is refused is to fill a disk.
+// refusals logs one refusal per second and counts the rest, so that refused callers cannot fill a
+// disk.
 type refusals struct {
 	mu   sync.Mutex
 	next time.Time
@@ -169,7 +167,7 @@ func metaVersion(body []byte) string {
 		} `json:"params"`
 	}
 	if json.Unmarshal(body, &m) != nil {
-		return "" // the handler says what is wrong with it
+		return "" // the handler reports what is wrong
 	}
 	version, _ := m.Params.Meta[mcp.MetaKeyProtocolVersion].(string)
 	return version

@@ -14,7 +14,7 @@ import (
 	"deepwork/transport/tool"
 )
 
-// Why a request or a connection is refused, as the label reason of
+// The reasons why a request or a connection is refused: values of the label reason of
 // deepwork_refused_total.
 const (
 	refusedHost        = "host"
@@ -27,7 +27,7 @@ const (
 	refusedConnections = "connections" // too many open
 	refusedEvicted     = "evicted"     // idle or half open, and closed for a new one
 	refusedBody        = "body"        // larger than allowed
-	refusedSlow        = "slow"        // the body did not come in time
+	refusedSlow        = "slow"        // the body did not arrive in time
 )
 
 func newRefused() *prometheus.CounterVec {
@@ -35,8 +35,7 @@ func newRefused() *prometheus.CounterVec {
 		Help: "HTTP requests and connections that were refused, by reason."}, []string{"reason"})
 }
 
-// metrics is the handler of /metrics. Its registry is of this server alone: nothing is
-// registered globally.
+// metrics returns the handler of /metrics. It has its own registry: nothing is registered globally.
 func (h *Server) metrics() http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(h.Metrics...)
@@ -56,30 +55,30 @@ func (h *Server) metrics() http.Handler {
 	})
 }
 
-// readyz says whether calls are taken: not while the server stops, nor while the
-// config is bad and never was good.
+// readyz reports whether calls are accepted: not while the server stops or while the config was
+// never good.
 func (h *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if h.stopping.Load() {
 		http.Error(w, "stopping", http.StatusServiceUnavailable)
 		return
 	}
 	if h.Check(r.Context()) != nil {
-		// What is wrong is in the log and in the replies to calls: anybody can read this.
+		// Details are in the log and in the replies to calls, since anybody can read this.
 		http.Error(w, "the configuration is not valid", http.StatusServiceUnavailable)
 		return
 	}
 	healthz(w, r)
 }
 
-// healthz says that the process lives.
+// healthz reports that the process is alive.
 func healthz(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	fmt.Fprintln(w, "ok")
 }
 
-// Quiet returns the logger of the SDK: what it logs is of interest for debugging, and
-// its errors are mostly mistakes of clients.
+// Quiet returns the logger of the SDK. Its messages are for debugging, and its errors are mostly
+// mistakes of clients.
 func Quiet(logger *slog.Logger) *slog.Logger { return slog.New(quietHandler{logger.Handler()}) }
 
 type quietHandler struct{ slog.Handler }

@@ -12,12 +12,11 @@ import (
 	"deepwork/transport/wire"
 )
 
-// inspect counts the messages in the body of an HTTP request (more than one in a
-// batch, as older protocol versions allow) and returns the fault that the SDK would let
-// pass, if there is one: text after the first message, which would be lost; an id that
-// is no whole number, which would be cut to another one; and, in a batch, an id that is
-// used twice, whose call may be carried out and never answered. All other faults are
-// the SDK's to report.
+// inspect counts the messages in the body of an HTTP request (more than one in a batch, which older
+// protocol versions allow) and returns a fault that the SDK would accept, if there is one: text
+// after the first message, which would be lost; an id that is not a whole number, which would be
+// truncated to another one; and, in a batch, a duplicate id, whose call may be executed and never
+// answered. The SDK reports all other faults.
 func inspect(body []byte) (n int, fault string) {
 	body = bytes.TrimSpace(body)
 	messages := []json.RawMessage{body}
@@ -34,7 +33,7 @@ func inspect(body []byte) (n int, fault string) {
 	}
 	seen := map[jsonrpc.ID]bool{}
 	for _, message := range messages {
-		var fields map[string]json.RawMessage // names are case-sensitive, which a struct's would not be
+		var fields map[string]json.RawMessage // names are case-sensitive, unlike those of a struct
 		if err := json.Unmarshal(message, &fields); err != nil {
 			if _, other := errors.AsType[*json.UnmarshalTypeError](err); other {
 				return 0, ""

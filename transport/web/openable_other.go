@@ -4,6 +4,5 @@ package web
 
 import "math"
 
-// openable returns how many connections the process may have open: no limit to open
-// files is known.
+// openable returns how many connections the process may have open: no limit of open files is known.
 func openable() int { return math.MaxInt32 }

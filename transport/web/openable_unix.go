@@ -7,12 +7,12 @@ import (
 	"syscall"
 )
 
-// filesKept is how many open files are reserved for other things than connections, at
-// least: session files above all, without which no call can be carried out.
+// filesKept is the minimum number of open files reserved for other uses, mainly session files,
+// without which no call can be executed.
 const filesKept = 64
 
-// openable is how many connections the process may have open, of the files that
-// it may have open: at most three quarters.
+// openable returns how many connections the process may have open: at most three quarters of its
+// limit of open files.
 func openable() int {
 	var files syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) != nil || files.Cur > math.MaxInt32 {

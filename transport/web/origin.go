@@ -13,13 +13,13 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// sites are the Host and Origin headers that are taken. A web page that a user
-// visits can make the browser send requests here, under a name that its author
-// lets point to this machine (DNS rebinding): Host tells the name, Origin the page.
+// sites are the accepted Host and Origin headers. A web page that a user visits can make the
+// browser send requests here, under a name that its author points to this machine (DNS rebinding):
+// Host has that name, Origin the page.
 type sites struct {
 	loopback bool       // listens on loopback
-	host     string     // as --host has it, in lower case
-	addr     netip.Addr // that is listened on
+	host     string     // the value of --host, in lower case
+	addr     netip.Addr // the address of the listener
 }
 
 // isLoopback reports whether a host name is this machine's own.
@@ -31,7 +31,7 @@ func isLoopback(host string) bool {
 	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback() // a zone may be any text
 }
 
-// hostOf is the host of a Host header, without port and brackets, in lower case.
+// hostOf returns the host of a Host header, without port and brackets, in lower case.
 func hostOf(header string) string {
 	host, _, err := net.SplitHostPort(header)
 	if err != nil {
@@ -40,10 +40,10 @@ func hostOf(header string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
 }
 
-// host reports whether a Host header is taken: of loopback its names; of another
-// address that address, or the name it was given as; of all addresses (0.0.0.0)
-// any, unless the config names those that are allowed, since a caller has a token
-// there, which no page has. What the config allows is allowed everywhere.
+// takesHost reports whether a Host header is accepted: on loopback its names; on another address
+// that address or the name that was given; on all addresses (0.0.0.0) any, unless the config lists
+// the allowed ones, since callers there have a token, which no page has. Names allowed by the
+// config are always accepted.
 func (s sites) takesHost(header string, settings config.HTTP) bool {
 	host := hostOf(header)
 	if slices.Contains(settings.AllowedHosts, host) {
@@ -61,9 +61,8 @@ func (s sites) takesHost(header string, settings config.HTTP) bool {
 	return err == nil && addr.Unmap() == s.addr.Unmap()
 }
 
-// takesOrigin reports whether pages of an origin may call: those of this machine
-// where only this machine can call, and those that the config allows. Whatever
-// is no browser sends no Origin.
+// takesOrigin reports whether pages of an origin may call: those of this machine if only this
+// machine can call, and those that the config allows. Clients other than browsers send no Origin.
 func (s sites) takesOrigin(header string, settings config.HTTP) bool {
 	if header == "" || slices.Contains(settings.AllowedOrigins, strings.ToLower(header)) {
 		return true
@@ -72,8 +71,8 @@ func (s sites) takesOrigin(header string, settings config.HTTP) bool {
 	return err == nil && s.loopback && (u.Scheme == "http" || u.Scheme == "https") && isLoopback(u.Hostname())
 }
 
-// guard refuses requests for other hosts and from other sites' pages (403), and
-// tells browsers what pages of the allowed ones may do (CORS).
+// guard refuses requests for other hosts and from pages of other sites (403), and informs browsers
+// what pages of allowed sites may do (CORS).
 func (h *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		settings := h.Settings(r.Context())

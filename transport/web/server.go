@@ -1,5 +1,5 @@
-// Package web serves MCP over the network: streamable HTTP, HTTP with server-sent
-// events, who may call, and how much.
+// Package web serves MCP over the network: streamable HTTP and HTTP with server-sent events, with
+// authentication and limits.
 package web
 
 import (
@@ -24,13 +24,13 @@ import (
 	"deepwork/transport/tool"
 )
 
-// The network transports, as Options.Transport has them.
+// The network transports: values of Options.Transport.
 const (
 	HTTP = "http" // streamable HTTP, at /mcp
 	SSE  = "sse"  // HTTP with server-sent events, at /sse (seed 001)
 )
 
-// DefaultHost is where a network transport listens: on this machine alone.
+// DefaultHost is the default address of a network transport: this machine only.
 const DefaultHost = "127.0.0.1"
 
 const (
@@ -41,9 +41,8 @@ const (
 	maxHeaderBytes = 64 << 10
 )
 
-// Options say how a network transport is reached. The zero value of a field
-// is its default. Limits, allowed hosts and origins, and more tokens are in the
-// config (key http) and followed as it changes.
+// Options say how a network transport is reached. Zero fields have their default value. Limits,
+// allowed hosts and origins, and more tokens are in the config (key http), which may change.
 type Options struct {
 	// Transport is HTTP (the default) or SSE.
 	Transport string
@@ -51,8 +50,8 @@ type Options struct {
 	Host string
 	// Port is the TCP port, 0 to 65535; 0 picks a free one.
 	Port int
-	// TokenFile is a file of lines name:sha256; "" means none. It must be
-	// good and have a token; it is read again whenever it changes.
+	// TokenFile is a file of lines name:sha256; "" means none. It must be valid and have a token;
+	// it is read again whenever it changes.
 	TokenFile string
 	// TLSCert and TLSKey are the PEM files of a certificate chain and its key;
 	// both or neither. They are read once.
@@ -69,29 +68,29 @@ type Options struct {
 type Backend struct {
 	MCP    *mcp.Server
 	Logger *slog.Logger
-	// Settings returns the config of HTTP. It may wait for a file that is being written;
-	// LastSettings does not, and returns what Settings found last.
+	// Settings returns the HTTP config. It may wait for a file that is being written; LastSettings
+	// does not, and returns the last result of Settings.
 	Settings     func(context.Context) config.HTTP
 	LastSettings func() config.HTTP
-	Check        func(context.Context) error // why calls are refused, or nil
+	Check        func(context.Context) error // returns why calls are refused, or nil
 	Sessions     Sessions
 	InFlight     *tool.InFlight
-	Stopping     func() // is called before connections are closed because the server ends
+	Stopping     func() // called before connections are closed because the server ends
 	Metrics      []prometheus.Collector
 }
 
 // Sessions are the MCP sessions of the clients.
 type Sessions interface {
 	Open(context.Context, *mcp.ServerSession) error
-	Known(id, identity string) bool // reports whether a session is open and the identity's
+	Known(id, identity string) bool // reports whether a session is open and belongs to the identity
 	Cut(id string)                  // cancels the calls of a session whose client is gone
 	Len() int
 	Stop()                            // cancels all calls and admits no new session
 	Close(context.Context) (left int) // waits for all sessions to end
 }
 
-// A Server serves the tools of a backend to many clients over the network. It has /mcp
-// or /sse, and /healthz, /readyz and /metrics.
+// A Server serves the tools of a backend to many clients over the network: /mcp or /sse, and
+// /healthz, /readyz and /metrics.
 type Server struct {
 	Backend
 	options  Options
@@ -108,18 +107,17 @@ type Server struct {
 	refusals refusals
 }
 
-// Stats are what a Server has open.
+// Stats are the numbers of open resources of a Server.
 type Stats struct{ Connections, Requests, Streams, Owed int }
 
-// Stats returns what is open now.
+// Stats returns the current numbers.
 func (h *Server) Stats() Stats {
 	return Stats{h.sockets.len(), int(h.requests.Load()), int(h.streams.Load()), h.sse.owed()}
 }
 
-// Listen opens the address and checks that who may call is settled: the error
-// says what is wrong with the address, the certificate, the token file, or that
-// a token is needed. Nothing is served before Serve; a server that is not to be
-// served is closed by Close.
+// Listen opens the address and checks the access settings: the error names a fault of the address,
+// the certificate or the token file, or says that a token is needed. Nothing is served before
+// Serve; a server that will not be served must be closed with Close.
 func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 	o.Host = cmp.Or(strings.TrimSuffix(strings.TrimPrefix(o.Host, "["), "]"), DefaultHost)
 	o.Transport = cmp.Or(o.Transport, HTTP)
@@ -179,8 +177,8 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 		Protocols:         new(http.Protocols),
 		ErrorLog:          slog.NewLogLogger(b.Logger.Handler(), slog.LevelDebug),
 	}
-	// HTTP/2 would put many requests and streams on one connection, past the
-	// limit on connections, and no MCP client needs it.
+	// HTTP/2 would put many requests and streams on one connection, past the limit of connections,
+	// and no MCP client needs it.
 	h.http.Protocols.SetHTTP1(true)
 	if certificates != nil {
 		h.http.TLSConfig = &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12}
@@ -188,11 +186,11 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 	return h, nil
 }
 
-// URL returns where clients connect: scheme, host, port and path.
+// URL returns the URL for clients: scheme, host, port and path.
 func (h *Server) URL() string { return h.url }
 
-// Close stops listening and cuts every connection. It is for a server that is
-// not served; Serve stops in order.
+// Close stops listening and cuts every connection. It is for a server that is not served; Serve
+// shuts down gracefully.
 func (h *Server) Close() error {
 	return errors.Join(h.http.Close(), ignoreClosed(h.sockets.Close()))
 }
@@ -204,7 +202,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// bareNet leaves out of an error what is said beside it.
+// bareNet removes from an error what the message around it already says.
 func bareNet(err error) error {
 	if e, ok := errors.AsType[*net.OpError](err); ok {
 		return e.Err
@@ -212,7 +210,7 @@ func bareNet(err error) error {
 	return err
 }
 
-// routes is the handler of everything there is at the address.
+// routes returns the handler of all paths.
 func (h *Server) routes(path string) http.Handler {
 	h.sse.owner = h
 	endpoint := http.Handler(&h.sse)

@@ -11,19 +11,17 @@ import (
 )
 
 const (
-	// writeTimeout is how long one write may take before its client is taken for
-	// one that never reads.
+	// writeTimeout is how long one write may take before its client is considered gone.
 	writeTimeout = 20 * time.Second
-	// maxRefused is how many connections beyond the limit may be open at once, so that
-	// their clients can be told why they are refused.
+	// maxRefused is how many connections beyond the limit may be open at once, so that their
+	// clients can be answered why they are refused.
 	maxRefused = 64
 )
 
-// sockets is the listener of the HTTP server. It bounds the connections that are open:
-// at the limit a new one takes the place of the one that has waited longest without a
-// request, first of those that never completed one (half open, or slowly sending its
-// header), then of those kept alive between two. Where every connection serves a
-// request, that of the new one is refused (Server.track).
+// sockets is the listener of the HTTP server. It bounds the open connections: at the limit a new
+// one replaces the one that has waited longest without a request, first of those that never
+// completed one (half open, or slowly sending its header), then of those kept alive between
+// requests. If every connection serves a request, that of the new one is refused (Server.track).
 type sockets struct {
 	net.Listener
 	limit   func() int
@@ -32,22 +30,22 @@ type sockets struct {
 
 	mu      sync.Mutex
 	open    map[*socket]struct{}
-	fresh   queues.List // of *socket: accepted, without a complete request; the oldest in front
-	resting queues.List // of *socket: between two requests; the longest in front
+	fresh   queues.List // of *socket: accepted, without a complete request; oldest in front
+	resting queues.List // of *socket: between two requests; longest in front
 }
 
 func newSockets(l net.Listener, stall time.Duration, limit func() int, refused func(reason string)) *sockets {
 	return &sockets{Listener: l, limit: limit, refused: refused, stall: stall, open: map[*socket]struct{}{}}
 }
 
-// A socket is a connection that was accepted. Each write has a deadline of its
-// own: responses may last for hours, but a client must read what it is sent.
+// A socket is an accepted connection. Each write has its own deadline: responses may last for
+// hours, but a client must read what it is sent.
 type socket struct {
 	net.Conn
 	owner *sockets
 	once  sync.Once // of Close
 
-	// Under the lock of the owner.
+	// The following fields are guarded by owner.mu.
 	queue   *queues.List    // fresh or resting; nil while it serves a request
 	element *queues.Element // of the queue
 }
@@ -95,7 +93,7 @@ func (s *sockets) admit(conn net.Conn) *socket {
 	return c
 }
 
-// longest returns the connection to close for another one, or nil.
+// longest returns the connection to close for a new one, or nil.
 func (s *sockets) longest() *socket {
 	for _, l := range []*queues.List{&s.fresh, &s.resting} {
 		if front := l.Front(); front != nil {
@@ -143,9 +141,9 @@ func (s *sockets) len() int {
 	return len(s.open)
 }
 
-// busy records that a connection serves a request, and returns how many do. It does
-// until it is idle: when the request is handled, part of the response may still have to
-// be written.
+// busy marks a connection as serving a request, and returns how many do. It lasts until the
+// connection is idle: after the request is handled, part of the response may still have to be
+// written.
 func (s *sockets) busy(c *socket) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +164,7 @@ func (s *sockets) follow(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// writeChunk is how much must get through within the time of one write.
+// writeChunk is the part of a write that has one write timeout.
 const writeChunk = 64 << 10
 
 // Write implements net.Conn.
@@ -211,8 +209,8 @@ func withSocket(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, socketKey{}, c)
 }
 
-// track keeps a connection from being closed for another one while it serves a request,
-// and refuses the request if more than the limit do.
+// track protects a connection from being replaced while it serves a request, and refuses the
+// request if more than the limit do.
 func (h *Server) track(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, _ := r.Context().Value(socketKey{}).(*socket); c != nil {

@@ -14,24 +14,24 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// sse is the older transport of MCP (seed 001): a GET opens a session and stays open for
-// the server's messages, POSTs bring the client's. The SDK's own handler does not know
-// the caller of a session.
+// sse is the older transport of MCP (seed 001): a GET opens a session and stays open for messages
+// of the server; POSTs carry those of the client. The SDK's own handler does not know the caller of
+// a session.
 type sse struct {
 	owner    *Server
 	sessions sync.Map // of *sseSession, by id
 }
 
-// An sseSession is the transport of a session. It counts the calls that are not answered
-// yet: their POSTs are over before they are carried out, and a session that is closed
-// drops the replies that are not written, so a server that stops waits for them.
+// An sseSession is the transport of a session. It counts unanswered calls: their POSTs end before
+// they are executed, and a closed session drops unwritten replies, so a server that stops waits for
+// them.
 type sseSession struct {
 	*mcp.SSEServerTransport
 	id, identity string
 	owed         atomic.Int64 // replies
 }
 
-// owed returns how many replies all sessions owe.
+// owed returns the number of unwritten replies of all sessions.
 func (s *sse) owed() (n int) {
 	for _, session := range s.sessions.Range {
 		n += int(session.(*sseSession).owed.Load())
@@ -51,14 +51,13 @@ func (s *sse) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// open serves a session until its client is gone, it was idle for too long, or
-// the server stops.
+// open serves a session until its client is gone, it is idle for too long, or the server stops.
 func (s *sse) open(w http.ResponseWriter, r *http.Request) {
 	id := rand.Text()
 	head := w.Header()
 	head.Set("Content-Type", "text/event-stream")
 	head.Set("Cache-Control", "no-cache, no-transform")
-	head.Set("X-Accel-Buffering", "no") // a proxy is to pass on each message
+	head.Set("X-Accel-Buffering", "no") // proxies must not buffer messages
 	session := &sseSession{id: id, identity: CallerOf(r.Context()).Identity, SSEServerTransport: &mcp.SSEServerTransport{
 		Endpoint:            "/sse?sessionid=" + url.QueryEscape(id),
 		Response:            w,
@@ -66,7 +65,7 @@ func (s *sse) open(w http.ResponseWriter, r *http.Request) {
 	}}
 	s.sessions.Store(id, session)
 	defer s.sessions.Delete(id)
-	// The context's values are those of the session's calls, its end is not.
+	// The session's calls have the values of the context, but do not end with it.
 	ss, err := s.owner.MCP.Connect(r.Context(), session, nil)
 	if err != nil {
 		s.owner.Logger.LogAttrs(r.Context(), slog.LevelDebug, "opening an SSE session", slog.Any("error", err))
@@ -77,15 +76,15 @@ func (s *sse) open(w http.ResponseWriter, r *http.Request) {
 		return // the server stops
 	}
 	stop := context.AfterFunc(r.Context(), func() {
-		s.owner.Sessions.Cut(id) // nobody is there to be answered
+		s.owner.Sessions.Cut(id) // nobody is left to answer
 		ss.Close()
 	})
 	defer stop()
 	ss.Wait()
-	ss.Close() // no write comes after the response is over
+	ss.Close() // no write comes after the end of the response
 }
 
-// post takes a message of a session's client.
+// post receives a message of a session's client.
 func (s *sse) post(w http.ResponseWriter, r *http.Request) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		http.Error(w, "Content-Type must be application/json", http.StatusUnsupportedMediaType)

@@ -9,18 +9,17 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// sessionsPerConnection is how many MCP sessions there may be for each network
-// connection that there may be: a session needs none between its calls, and some
-// clients leave theirs behind.
+// sessionsPerConnection is the allowed number of MCP sessions per allowed network connection: a
+// session needs no connection between calls, and some clients abandon theirs.
 const sessionsPerConnection = 2
 
-// streamable is streamable HTTP. The newest protocol version has no sessions, the
-// older ones do, and the SDK wants a handler for each.
+// streamable is streamable HTTP. The newest protocol version has no sessions, older ones do, and
+// the SDK needs a handler for each.
 func (h *Server) streamable() http.Handler {
 	options := mcp.StreamableHTTPOptions{
 		Logger:                     Quiet(h.Logger),
 		MaxRequestBodyBytes:        -1,   // admit has read it, within its limit
-		DisableLocalhostProtection: true, // guard has looked, and knows what the config allows
+		DisableLocalhostProtection: true, // guard has checked it, and knows what the config allows
 	}
 	server := func(*http.Request) *mcp.Server { return h.MCP }
 	stateful := mcp.NewStreamableHTTPHandler(server, &options)
@@ -37,8 +36,8 @@ func (h *Server) streamable() http.Handler {
 			return
 		}
 		if id := r.Header.Get("Mcp-Session-Id"); id != "" {
-			// Another caller's session is as unknown as one that has ended: the
-			// client is to begin one of its own.
+			// Another caller's session is as unknown as one that has ended: the client must open
+			// its own.
 			if !h.Sessions.Known(id, who.Identity) {
 				h.refuse(w, r, http.StatusNotFound, refusedSession,
 					"this MCP session is not known: it has ended, or was idle for too long. Initialize a new one; workflow sessions are resumed by their session_id")
@@ -46,9 +45,9 @@ func (h *Server) streamable() http.Handler {
 			}
 			switch r.Method {
 			case http.MethodDelete:
-				h.Sessions.Cut(id) // it is not to wait for a review
+				h.Sessions.Cut(id) // it must not wait for a review
 			case http.MethodGet:
-				if r.Header.Get("Last-Event-Id") == "" { // else it is refused
+				if r.Header.Get("Last-Event-Id") == "" { // otherwise it is refused
 					var release func()
 					r, release = standing.take(id, r)
 					defer release()
@@ -67,9 +66,9 @@ func (h *Server) streamable() http.Handler {
 // StatelessSince is the first protocol version without sessions.
 const StatelessSince = "2026-07-28"
 
-// isStateless tells by the protocol version, which compares like a date, whether
-// a request belongs to no MCP session. It is in a header; the stateless handler answers
-// a request that has it in its body only that the header is missing.
+// isStateless reports whether a request belongs to no MCP session, by its protocol version, which
+// compares like a date. Only the header is read: the stateless handler answers a request that has
+// the version in its body only with an error about the header.
 func isStateless(r *http.Request) bool {
 	if version := r.Header.Get("Mcp-Protocol-Version"); version != "" {
 		return version >= StatelessSince
@@ -81,20 +80,19 @@ func isStateless(r *http.Request) bool {
 	return ok && metaVersion(body.data) >= StatelessSince
 }
 
-// standalone holds the streams that clients keep open for messages from the server, one
-// for each MCP session. A client whose network was gone for a moment opens another while
-// the server does not know yet that the first is dead; the SDK would refuse that one, and
-// clients then give up the session. The newest wins.
+// standalone holds the streams that clients keep open for messages from the server, one per MCP
+// session. A client that lost its network for a moment opens another before the server knows that
+// the first is dead; the SDK would refuse it, and clients would then give up the session. The
+// newest wins.
 type standalone struct{ open sync.Map } // of *standaloneStream, by the session's id
 
 type standaloneStream struct {
 	cancel context.CancelFunc
-	done   chan struct{} // closed when its request, and those before it, are over
+	done   chan struct{} // closed when its request and those before it have ended
 }
 
-// take ends the stream that a session has, waits until that is over, and returns the
-// request to serve; release is to be called when it is served. A request that ends
-// before its turn is returned as it is.
+// take ends the current stream of a session, waits for that, and returns the request to serve; the
+// caller calls release when it is served. A request that ends while it waits is returned unchanged.
 func (s *standalone) take(id string, r *http.Request) (_ *http.Request, release func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	mine := &standaloneStream{cancel, make(chan struct{})}
@@ -107,7 +105,7 @@ func (s *standalone) take(id string, r *http.Request) (_ *http.Request, release 
 	}
 	select {
 	case <-before:
-	case <-ctx.Done(): // its client has left, or opened yet another
+	case <-ctx.Done(): // the client left, or opened another one
 	}
 	return r.WithContext(ctx), func() {
 		cancel()

@@ -20,15 +20,15 @@ import (
 	"deepwork/catalog/config"
 )
 
-// tokenBytes is how many random bytes a token has.
+// tokenBytes is the number of random bytes of a token.
 const tokenBytes = 32
 
-// maxTokenFile is how large a token file may be.
+// maxTokenFile is the maximum size of a token file.
 const maxTokenFile = 1 << 20
 
-// NewToken makes a bearer token for the caller name: token is for the caller, to
-// be shown once and kept nowhere; line is what a token file keeps, name:sha256.
-// The error says what is wrong with the name (issue "Access").
+// NewToken makes a bearer token for the caller name. token is for the caller, to be shown once and
+// never stored; line is the line of a token file, name:sha256. The error says what is wrong with
+// the name.
 func NewToken(name string) (token, line string, err error) {
 	if err := config.CheckTokenName(name); err != nil {
 		return "", "", fmt.Errorf("making a token: %w", err)
@@ -40,8 +40,8 @@ func NewToken(name string) (token, line string, err error) {
 	return token, name + ":" + hex.EncodeToString(sum[:]), nil
 }
 
-// identify returns the name of the caller that has this token. It takes as long
-// for every token that is wrong, and for every one that is right.
+// identify returns the name of the caller that has this token, in constant time for all wrong
+// tokens and for all correct ones.
 func identify(all []config.Token, token string) (name string, ok bool) {
 	sum := sha256.Sum256([]byte(token))
 	hash := []byte(hex.EncodeToString(sum[:]))
@@ -56,9 +56,9 @@ func identify(all []config.Token, token string) (name string, ok bool) {
 	return all[found-1].Name, true
 }
 
-// parseTokens reads a token file: lines name:sha256, blank lines, and comments
-// that begin with #. The error names the line and never shows what stands after
-// the colon, which may be a token that was put there by mistake.
+// parseTokens reads a token file: lines name:sha256, blank lines, and comments that begin with #.
+// The error names the line and never shows the text after the colon, which may be a token that was
+// put there by mistake.
 func parseTokens(data []byte) ([]config.Token, error) {
 	var out []config.Token
 	lines := map[string]int{}
@@ -90,19 +90,19 @@ func parseTokens(data []byte) ([]config.Token, error) {
 	return out, nil
 }
 
-// A tokenFile is the file of --token-file. Each request reads it; a change that is bad,
-// and a file that vanishes, leave the last good tokens in use and are logged.
+// A tokenFile is the file of --token-file. Each request reads it; if a change is bad or the file
+// vanishes, the last good tokens remain in use and the fault is logged.
 type tokenFile struct {
 	path   string
 	logger *slog.Logger
 
 	mu   sync.Mutex
-	data []byte // as it was read last
+	data []byte // as last read
 	good []config.Token
 	bad  string // why its newest content is not in use
 }
 
-// openTokenFile reads a token file that must be good and have a token.
+// openTokenFile opens a token file, which must be valid and have a token.
 func openTokenFile(path string, logger *slog.Logger) (*tokenFile, error) {
 	data, err := readTokens(path)
 	tokens, fault := parseTokens(data)
@@ -115,7 +115,7 @@ func openTokenFile(path string, logger *slog.Logger) (*tokenFile, error) {
 	return &tokenFile{path: path, logger: logger, data: data, good: tokens}, nil
 }
 
-// tokens returns those of the file as it is now.
+// tokens returns the current tokens of the file.
 func (f *tokenFile) tokens() []config.Token {
 	f.mu.Lock()
 	defer f.mu.Unlock()

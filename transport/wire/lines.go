@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// MaxLine is the longest line that is read, in bytes.
+	// MaxLine is the maximum length of a line, in bytes.
 	MaxLine = 8 << 20
-	// MaxBatch is how many messages one line may hold.
+	// MaxBatch is the maximum number of messages per line.
 	MaxBatch = 1000
 )
 
@@ -24,7 +24,7 @@ const (
 type line struct {
 	messages []jsonrpc.Message
 	faults   []rejection // of single messages
-	batch    bool        // it was a list: the replies go out as one
+	batch    bool        // a list: the replies are sent as one
 	err      error       // the input has ended, usually with io.EOF
 }
 
@@ -34,8 +34,8 @@ type rejection struct {
 	fault jsonrpc.Error
 }
 
-// A lineReader decodes newline-delimited JSON. A fault is reported with its line; the
-// next line is read all the same.
+// A lineReader decodes newline-delimited JSON. It reports a fault with its line, and continues with
+// the next line.
 type lineReader struct {
 	in  *bufio.Reader
 	buf []byte
@@ -57,13 +57,13 @@ func (r *lineReader) next() line {
 				"the message has %d bytes; at most %d are read: put what is long into a file and give its path", size, MaxLine))
 		}
 		if text = bytes.TrimSpace(text); len(text) > 0 {
-			return parseLine(text) // the error, if any, comes again with the next read
+			return parseLine(text) // an error is returned again by the next read
 		}
 	}
 }
 
-// read returns one line, valid until the next call, and its length. If it is too long,
-// it returns the length and the id.
+// read returns one line, valid until the next call, and its length. If it is too long, read returns
+// the length and the id.
 func (r *lineReader) read() (text []byte, size int, id jsonrpc.ID, err error) {
 	if r.buf = r.buf[:0]; cap(r.buf) > 1<<20 {
 		r.buf = nil
@@ -72,7 +72,7 @@ func (r *lineReader) read() (text []byte, size int, id jsonrpc.ID, err error) {
 		part, err := r.in.ReadSlice('\n')
 		size += len(part)
 		r.buf = append(r.buf, part...)
-		if len(r.buf) > MaxLine { // its end may hold the id
+		if len(r.buf) > MaxLine { // the end may have the id
 			r.buf = append(r.buf[:MaxLine-idRoom], r.buf[len(r.buf)-idRoom:]...)
 		}
 		if errors.Is(err, bufio.ErrBufferFull) {
@@ -88,15 +88,14 @@ func (r *lineReader) read() (text []byte, size int, id jsonrpc.ID, err error) {
 // idRoom is how much of the end of a message is searched for its id.
 const idRoom = 2 << 10
 
-// The id of a message among its first members, or its last ones.
+// Patterns of the id of a message among its first or last members.
 var (
 	idFirst = regexp.MustCompile(`^\s*\{\s*(?:"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,\s*)*"id"\s*:\s*("(?:[^"\\]|\\.)*"|[-+.\w]+)\s*[,}]`)
 	idLast  = regexp.MustCompile(`,\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|[-+.\w]+)\s*(?:,\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*)*\}\s*$`)
 )
 
-// findID finds the id of a message that is not decoded, because it is too long or
-// nested too deep, where clients put it: without an id in the reply its sender would
-// wait for one for ever.
+// findID finds the id of a message that is too long or nested too deep to be decoded, where clients
+// usually put it: without an id in the reply its sender would wait forever.
 func findID(head, tail []byte) jsonrpc.ID {
 	found := idLast.FindSubmatch(tail[max(0, len(tail)-idRoom):])
 	if found == nil {
@@ -116,8 +115,8 @@ func rejected(id jsonrpc.ID, code int64, message string) line {
 	return line{faults: []rejection{{id, jsonrpc.Error{Code: code, Message: message}}}}
 }
 
-// parseLine decodes one message, or the list of messages that older versions
-// of the protocol allow on one line.
+// parseLine decodes one message, or the list of messages that older protocol versions allow on one
+// line.
 func parseLine(text []byte) line {
 	if !utf8.Valid(text) {
 		return rejected(jsonrpc.ID{}, jsonrpc.CodeParseError, "parse error: the message is not valid UTF-8")
@@ -147,7 +146,7 @@ func SplitBatch(text []byte) (messages []json.RawMessage, n int, err error) {
 	if err := json.Unmarshal(text, new(json.RawMessage)); err != nil {
 		return nil, 0, err
 	}
-	d := json.NewDecoder(bytes.NewReader(text)) // its errors would be those of Unmarshal
+	d := json.NewDecoder(bytes.NewReader(text)) // Unmarshal would report its errors
 	for _, err = d.Token(); err == nil && d.More(); n++ {
 		var message json.RawMessage
 		if err = d.Decode(&message); n < MaxBatch {

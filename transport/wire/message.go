@@ -20,17 +20,16 @@ import (
 // ListenMethod opens a stream of notifications that lasts until the client ends it.
 const ListenMethod = "subscriptions/listen"
 
-// DecodeMessage decodes one message. Unlike jsonrpc.DecodeMessage it refuses text after
-// the message and ids with a fraction. If text is no message, it returns the reason and
-// the id, if there is one.
+// DecodeMessage decodes one message. Unlike jsonrpc.DecodeMessage it refuses text after the message
+// and fractional ids. If text is not a message, it returns the reason and the id, if any.
 func DecodeMessage(text []byte) (jsonrpc.Message, jsonrpc.ID, *jsonrpc.Error) {
-	var fields map[string]json.RawMessage // names are case-sensitive, which a struct's would not be
+	var fields map[string]json.RawMessage // names are case-sensitive, unlike those of a struct
 	if err := json.Unmarshal(text, &fields); err != nil {
 		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			return nil, jsonrpc.ID{}, invalidRequest("a message is an object, this is %s", jsontext.WithArticle(jsontext.Kind(text)))
 		}
 		var id jsonrpc.ID
-		if strings.Contains(err.Error(), "exceeded max depth") { // else what looks like an id may be anything
+		if strings.Contains(err.Error(), "exceeded max depth") { // otherwise anything may look like an id
 			id = findID(text, text)
 		}
 		return nil, id, &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: fmt.Sprintf("parse error: %v", err)}
@@ -64,7 +63,7 @@ func DecodeMessage(text []byte) (jsonrpc.Message, jsonrpc.ID, *jsonrpc.Error) {
 	return resp, id, nil
 }
 
-// DecodeID decodes an id: a string, an integer of at most 2^53, or none (null).
+// DecodeID decodes an id: a string, an integer of at most 2^53, or null.
 func DecodeID(raw json.RawMessage) (jsonrpc.ID, error) {
 	if jsontext.IsNull(raw) {
 		return jsonrpc.ID{}, nil
@@ -77,7 +76,7 @@ func DecodeID(raw json.RawMessage) (jsonrpc.ID, error) {
 		return jsonrpc.MakeID(s)
 	}
 	f, err := strconv.ParseFloat(string(raw), 64)
-	n, exact := strconv.ParseInt(string(raw), 10, 64) // 2^53+1 has no float of its own
+	n, exact := strconv.ParseInt(string(raw), 10, 64) // 2^53+1 is not a float64
 	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 || exact == nil && (n > 1<<53 || n < -1<<53) {
 		return jsonrpc.ID{}, fmt.Errorf("the id %s is neither a string nor an integer of at most 2^53", jsontext.Clip(string(raw), 40))
 	}
@@ -88,15 +87,15 @@ func invalidRequest(format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "invalid request: " + fmt.Sprintf(format, args...)}
 }
 
-// appendMessage appends a message as JSON without a line break. A large result is not
-// copied and compacted again, as jsonrpc.EncodeMessage would: the SDK has done that.
+// appendMessage appends a message as JSON without line breaks. Unlike jsonrpc.EncodeMessage it does
+// not copy and compact a large result again.
 func appendMessage(b []byte, msg jsonrpc.Message) ([]byte, error) {
 	resp, ok := msg.(*jsonrpc.Response)
 	if !ok || resp.Error == nil && bytes.IndexByte(resp.Result, '\n') >= 0 {
 		data, err := jsonrpc.EncodeMessage(msg)
 		return append(b, data...), err
 	}
-	id, err := jsontext.Encode(resp.ID.Raw()) // null if it is not known, which the SDK leaves out
+	id, err := jsontext.Encode(resp.ID.Raw()) // null if unknown, which the SDK omits
 	if err != nil {
 		return b, err
 	}
@@ -113,7 +112,7 @@ func appendMessage(b []byte, msg jsonrpc.Message) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// wireError gives every error a code.
+// wireError gives errors a code.
 func wireError(err error) *jsonrpc.Error {
 	e := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "no result"}
 	if err == nil {

@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	// MaxInFlight is how many calls may be unanswered before no more are read.
+	// MaxInFlight is the maximum number of unanswered calls; at that number reading pauses.
 	MaxInFlight = 1024
-	// StallAfter is how long one write may take while the client is there.
+	// StallAfter is how long one write may take before its client is considered stalled.
 	StallAfter = 5 * time.Minute
 )
 
-// ErrStalled is why a connection is given up whose client does not read.
+// ErrStalled is the failure of a connection whose client does not read.
 var ErrStalled = errors.New("the client does not read: standard output has been blocked for too long")
 
-// A Stdio is the server's end of newline-delimited JSON-RPC. The SDK's own ends at the
-// first malformed line, and drops the replies to calls in flight when its input ends;
-// this one answers malformed lines and goes on, and reports the end of its input only
-// when all replies are written.
+// A Stdio is the server's end of newline-delimited JSON-RPC. The SDK's own ends at the first
+// malformed line, and drops the replies to calls in flight when its input ends; Stdio answers
+// malformed lines and continues, and reports the end of its input only after all replies are
+// written.
 type Stdio struct {
 	Ended  chan struct{} // closed when the input has ended
 	Closed chan struct{} // closed when the connection is closed, or has failed
@@ -41,39 +41,39 @@ type Stdio struct {
 	stall  time.Duration // how long one write may take
 
 	lines    chan line     // unbuffered, never closed; the last one has an error
-	stopping chan struct{} // closed by Stop: nothing more is read
-	answered wait.Signal   // fewer calls are in flight
+	stopping chan struct{} // closed by Stop, which ends reading
+	answered wait.Signal   // signalled when fewer calls are in flight
 	wg       sync.WaitGroup
 
-	queue []jsonrpc.Message // of Read alone: the rest of a batch
-	token chan struct{}     // capacity 1; who holds it writes
-	buf   []byte            // of who holds the token
+	queue []jsonrpc.Message // the rest of a batch; used by Read alone
+	token chan struct{}     // capacity 1; its holder writes
+	buf   []byte            // owned by the holder of token
 
 	stopOnce, closeOnce sync.Once
 
 	mu      sync.Mutex
 	calls   map[jsonrpc.ID]call // read and not yet answered
-	pending int                 // of those, and of replies being written, how many count
-	err     error               // why it broke, if it did
+	pending int                 // how many of them, and of replies being written, count
+	err     error               // why it failed, if it did
 }
 
-// A call is a request that was read and is to be answered.
+// A call is a request that was read and must be answered.
 type call struct {
-	batch  *batch // the batch it came in, or nil
-	parked bool   // it is not answered before it is cancelled, so nobody waits for it
-	// cancelled by the client, which does not want a reply any more (MCP
-	// "Cancellation") and takes one for a fault.
+	batch  *batch // its batch, or nil
+	parked bool   // answered only when it is cancelled, so nobody waits for it
+	// cancelled by the client, which wants no reply any more (MCP "Cancellation") and treats one as
+	// a fault.
 	cancelled bool
 }
 
 // A batch collects the replies to a list of requests.
 type batch struct {
-	calls   int // that are answered with it
-	left    int // of those, not yet answered
+	calls   int // how many are answered with it
+	left    int // how many of them are not answered yet
 	replies []jsonrpc.Message
 }
 
-// NewStdio returns a connection over in and out, which it closes when it is closed.
+// NewStdio returns a connection over in and out. Close closes both.
 func NewStdio(in io.ReadCloser, out io.WriteCloser, logger *slog.Logger) *Stdio {
 	return &Stdio{
 		in: in, out: out, logger: logger, stall: StallAfter,
@@ -83,7 +83,7 @@ func NewStdio(in io.ReadCloser, out io.WriteCloser, logger *slog.Logger) *Stdio 
 	}
 }
 
-// Connect implements mcp.Transport; it begins to read.
+// Connect implements mcp.Transport; it starts reading.
 func (c *Stdio) Connect(context.Context) (mcp.Connection, error) {
 	c.wg.Go(func() {
 		defer close(c.Ended)
@@ -105,8 +105,8 @@ func (c *Stdio) Connect(context.Context) (mcp.Connection, error) {
 // SessionID implements mcp.Connection: there is one session, without an id.
 func (c *Stdio) SessionID() string { return "" }
 
-// Read returns the next message. At the end of the input, or after stop, it
-// waits until every call is answered before it says so.
+// Read returns the next message. At the end of the input, or after Stop, it waits until every call
+// is answered before it returns the error.
 func (c *Stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		if len(c.queue) > 0 {
@@ -118,7 +118,7 @@ func (c *Stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 			return nil, io.EOF
 		}
 		select {
-		case <-c.stopping: // it goes before the next line
+		case <-c.stopping: // takes precedence over the next line
 			c.wait(0)
 			return nil, io.EOF
 		default:
@@ -146,8 +146,8 @@ func (c *Stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// accept records the calls of a line and queues its messages; what is no
-// message is answered at once.
+// accept records the calls of a line and queues its messages; invalid messages are answered at
+// once.
 func (c *Stdio) accept(ctx context.Context, l line) error {
 	var replies []jsonrpc.Message
 	for _, f := range l.faults {
@@ -163,14 +163,14 @@ func (c *Stdio) accept(ctx context.Context, l line) error {
 		req, ok := msg.(*jsonrpc.Request)
 		if ok && req.IsCall() {
 			if _, twice := c.calls[req.ID]; twice {
-				// The id is that of another call, so the reply must not bear it.
+				// The id belongs to another call, so the reply must not have it.
 				replies = append(replies, &jsonrpc.Response{Error: &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
 					Message: "invalid request: a call with this id is still in flight"}})
 				continue
 			}
 			call := call{batch: b, parked: req.Method == ListenMethod}
 			if call.parked {
-				call.batch = nil // its reply may never come, the others' must
+				call.batch = nil // its reply may never come, but the others' must
 			} else {
 				c.pending++
 				if b != nil {
@@ -234,13 +234,13 @@ func (c *Stdio) Write(ctx context.Context, msg jsonrpc.Message) error {
 	return err
 }
 
-// cancelled notes that a call's reply is not wanted. The caller holds the lock.
+// cancelled marks a call whose reply is not wanted. The caller holds the lock.
 func (c *Stdio) cancelled(params json.RawMessage) {
 	var p struct {
 		ID json.RawMessage `json:"requestId"`
 	}
 	if json.Unmarshal(params, &p) != nil {
-		return // the SDK says what is wrong with it
+		return // the SDK reports what is wrong
 	}
 	id, err := DecodeID(p.ID)
 	if call, ok := c.calls[id]; err == nil && ok && !call.parked {
@@ -249,8 +249,8 @@ func (c *Stdio) cancelled(params json.RawMessage) {
 	}
 }
 
-// send writes messages as one line, in one Write. When that fails the
-// connection ends: half a line may be out.
+// send writes messages as one line, in one Write. If that fails the connection ends, since half a
+// line may have been written.
 func (c *Stdio) send(ctx context.Context, list bool, msgs ...jsonrpc.Message) error {
 	select {
 	case c.token <- struct{}{}:
@@ -294,8 +294,7 @@ func (c *Stdio) send(ctx context.Context, list bool, msgs ...jsonrpc.Message) er
 	return err
 }
 
-// wait returns when at most n calls are in flight, or false when the connection
-// was closed.
+// wait waits until at most n calls are in flight. It reports false if the connection was closed.
 func (c *Stdio) wait(n int) bool {
 	for {
 		c.mu.Lock()
@@ -312,7 +311,7 @@ func (c *Stdio) wait(n int) bool {
 	}
 }
 
-// Stop ends the reading; calls in flight are still answered.
+// Stop ends reading; calls in flight are still answered.
 func (c *Stdio) Stop() { c.stopOnce.Do(func() { close(c.stopping) }) }
 
 // fail closes the connection because of err.
@@ -328,7 +327,7 @@ func (c *Stdio) fail(err error) {
 	})
 }
 
-// why is the error of a write after the end.
+// why returns the error of a write after the end.
 func (c *Stdio) why() error { return cmp.Or(c.Err(), io.ErrClosedPipe) }
 
 // Close implements mcp.Connection.
@@ -344,13 +343,13 @@ func (c *Stdio) Err() error {
 	return c.err
 }
 
-// Unanswered returns an error that says how many calls were given up.
+// Unanswered returns an error with the number of abandoned calls.
 func (c *Stdio) Unanswered() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return fmt.Errorf("%d calls did not end in time and were given up", c.pending)
 }
 
-// Wait returns when no goroutine of the connection is left. One that is blocked in a
-// read or write that the system cannot interrupt may be left for good.
+// Wait waits for the goroutines of the connection. One that is blocked in a read or write that the
+// system cannot interrupt may remain forever.
 func (c *Stdio) Wait() { c.wg.Wait() }
