@@ -27,7 +27,7 @@ const (
 type arguments struct {
 	tool  string
 	input *jsonschema.Schema
-	check func() *schema.Schema // compiled at the first call; without what the engines check, which know what to do instead
+	check func() *schema.Schema // compiled at the first call; without what the engines check with better hints
 	known map[string]*jsonschema.Schema
 	free  []string
 }
@@ -43,7 +43,7 @@ func newArguments(tool string, input *jsonschema.Schema, free []string, unlisted
 	checked := *input
 	checked.Properties = a.known
 	typesAndLengths(&checked)
-	// At the first call, since compiling those of all tools would delay the start.
+	// Compile at the first call: compiling the schemas of all tools would delay the start.
 	a.check = sync.OnceValue(func() *schema.Schema {
 		check, err := schema.Compile(MustJSON(&checked))
 		if err != nil {
@@ -54,12 +54,12 @@ func newArguments(tool string, input *jsonschema.Schema, free []string, unlisted
 	return a
 }
 
-// typesAndLengths removes from a schema the ranges of numbers and the values of texts,
-// and has it accept a list for an object of any members (outputs as in seed 001).
+// typesAndLengths removes from a schema the ranges of numbers and the values of texts, and lets it
+// accept a list for an object with any members (outputs as in seed 001).
 func typesAndLengths(s *jsonschema.Schema) {
 	for _, p := range s.Properties {
 		p.Enum, p.Minimum, p.Maximum, p.MinItems = nil, nil, nil, nil
-		p.Types = slices.DeleteFunc(slices.Clone(p.Types), func(t string) bool { return t == "null" }) // null is left out before
+		p.Types = slices.DeleteFunc(slices.Clone(p.Types), func(t string) bool { return t == "null" }) // null is removed before
 		if p.Type == "object" && p.Properties == nil {
 			p.Type, p.Types = "", []string{"object", "array"}
 		}
@@ -69,9 +69,9 @@ func typesAndLengths(s *jsonschema.Schema) {
 	}
 }
 
-// decode fills args, a pointer to a struct, from the arguments of a call. What does not
-// fit the schema is a ToolError that names every fault; null for an optional argument
-// is the same as leaving it out.
+// decode fills args, a pointer to a struct, from the arguments of a call. If they do not fit the
+// schema, it returns a ToolError that names every fault; null for an optional argument means
+// absent.
 func (a arguments) decode(raw json.RawMessage, args any) (map[string]any, *session.Error) {
 	if jsontext.IsNull(raw) {
 		raw = json.RawMessage("{}")
@@ -92,8 +92,8 @@ func (a arguments) decode(raw json.RawMessage, args any) (map[string]any, *sessi
 	return given, nil
 }
 
-// members decodes the arguments that are not null. A name that is given twice is an
-// error: which of the two was meant cannot be known.
+// members decodes the arguments that are not null. A duplicate name is an error: it is not known
+// which of the two was meant.
 func (a arguments) members(raw json.RawMessage) (given map[string]any, tooLarge []fault, err error) {
 	if kind := jsontext.Kind(raw); kind != "object" {
 		return nil, nil, fmt.Errorf("they are %s, not an object", jsontext.WithArticle(kind))
@@ -137,8 +137,7 @@ func large(name, is string) fault {
 	return fault{"argument_too_large", name, fmt.Sprintf("Argument %q %s. Shorten it, or put the content in a file and give its path.", name, is)}
 }
 
-// refuse makes the error for a call: first unknown arguments, then wrong ones, then
-// missing ones.
+// refuse returns the error for a call: first unknown arguments, then wrong ones, then missing ones.
 func (a arguments) refuse(faults []fault, wrong *schema.Error) *session.Error {
 	var unknown, missing []fault
 	if wrong == nil {
@@ -179,7 +178,7 @@ func (a arguments) refuse(faults []fault, wrong *schema.Error) *session.Error {
 		With("argument", jsontext.Clip(faults[0].argument, MaxName)).With("allowed", a.input.PropertyOrder)
 }
 
-// usage says what the tool takes, and what to do next.
+// usage returns what the tool accepts, and what to do next.
 func (a arguments) usage() string {
 	if len(a.input.PropertyOrder) == 0 {
 		return fmt.Sprintf("%s takes no arguments: call it again with {}.", a.tool)
@@ -195,7 +194,7 @@ func (a arguments) usage() string {
 	return fmt.Sprintf("%s %s: correct the arguments and call it again.", a.tool, strings.Join(takes, " and "))
 }
 
-// Decode fills args as a tool of that input schema would. subject names what is called.
+// Decode fills args as a tool with that input schema would. subject names the called tool.
 func Decode(subject string, input *jsonschema.Schema, raw json.RawMessage, args any) error {
 	if _, fault := newArguments(subject, input, nil, nil).decode(raw, args); fault != nil {
 		return fault

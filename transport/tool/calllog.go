@@ -13,11 +13,11 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// StackLogged is how many entries of a stack stand in a log line, the top ones.
+// StackLogged is the maximum number of stack entries in a log line, from the top.
 const StackLogged = 20
 
-// A CallLog is the two log lines of a call: one as it enters, with the stack as
-// it is then (seed 000, 001.1.12), one as it ends.
+// A CallLog writes the two log lines of a call: one when it starts, with the stack at that time
+// (seed 000, 001.1.12), and one when it ends.
 type CallLog struct {
 	logger   *slog.Logger
 	metrics  *metrics
@@ -31,7 +31,7 @@ type CallLog struct {
 	outcomeOf func(reply any) string
 }
 
-// outcomeOf is the outcome that most tools log of a reply.
+// outcomeOf returns the outcome that most tools log for a reply.
 func outcomeOf(reply any) string {
 	if x := executionOf(reply); x != nil {
 		return string(x.State)
@@ -56,8 +56,8 @@ func (l *CallLog) end(ctx context.Context) {
 		l.attrs(slog.String("outcome", l.outcome), slog.Duration("took", took))...)
 }
 
-// label is the tool's name in the metrics: what other systems name is counted
-// together, since there is no end to it.
+// label returns the tool's name in the metrics: tools named by other systems are counted together,
+// since their number is unbounded.
 func (l *CallLog) label() string { return cmp.Or(l.Counted, l.Tool) }
 
 func (l *CallLog) attrs(more ...slog.Attr) []slog.Attr {
@@ -69,8 +69,8 @@ func (l *CallLog) attrs(more ...slog.Attr) []slog.Attr {
 	return append(attrs, more...)
 }
 
-// stackAttr gives the workflows in progress, bottom first; of a deep stack how
-// deep it is and the top of it.
+// stackAttr returns the workflows in progress, bottom first; for a deep stack its depth and the
+// top.
 func stackAttr(stack []machine.StackEntry) slog.Attr {
 	top := stack[max(0, len(stack)-StackLogged):]
 	names := make([]string, len(top))
@@ -83,8 +83,8 @@ func stackAttr(stack []machine.StackEntry) slog.Attr {
 	return slog.Any("stack", names)
 }
 
-// InFlight is the tool calls that run, so that a server that stops can wait for them
-// and name those that did not end.
+// InFlight tracks the running tool calls, so that a server that stops can wait for them and name
+// those that did not end.
 type InFlight struct {
 	mu    sync.Mutex
 	calls map[*CallLog]struct{}
@@ -105,14 +105,14 @@ func (f *InFlight) begin(l *CallLog) (end func()) {
 	}
 }
 
-// Len returns how many calls run.
+// Len returns the number of running calls.
 func (f *InFlight) Len() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.calls)
 }
 
-// Names returns for each call its tool, its caller and how long it has run.
+// Names returns the tool, the caller and the age of each call.
 func (f *InFlight) Names() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

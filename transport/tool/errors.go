@@ -14,21 +14,20 @@ import (
 )
 
 const (
-	// ErrorChars is how long the text of a refused call may be.
+	// ErrorChars is the maximum length of the text of a refused call.
 	ErrorChars = 8000
-	// errorMetaBytes bounds the values for programs beside it.
+	// errorMetaBytes bounds the values for programs that accompany it.
 	errorMetaBytes = 16 << 10
 	// ErrorMeta is their key in `_meta`.
 	ErrorMeta = "deepwork/error"
 )
 
-// ErrStopping is the cause of the contexts of calls that are cancelled because the
-// server ends.
+// ErrStopping is the cause of contexts of calls that are cancelled because the server ends.
 var ErrStopping = errors.New("the server is stopping")
 
-// refused makes the result of a call that was refused: one text block that
-// begins with the kind, and the code for programs in `_meta`. It has no
-// structured content, since clients check that against the output schema.
+// refused returns the result of a refused call: one text block that begins with the kind, and the
+// code for programs in `_meta`. It has no structured content, since clients check that against the
+// output schema.
 func refused(e *session.Error) *mcp.CallToolResult {
 	meta, room := map[string]any{}, errorMetaBytes
 	for k, v := range e.Details {
@@ -50,14 +49,13 @@ func refused(e *session.Error) *mcp.CallToolResult {
 	}
 }
 
-// broken is the result of a call that broke on our side.
+// broken returns the result of a call that failed because of an internal error.
 func (s *Set) broken(tool string) *mcp.CallToolResult {
 	return refused(session.Wrong("internal",
 		"%s broke on the server's side, through no fault of your arguments; the server's log has the details. What to do now: %s", tool, s.again(tool)))
 }
 
-// failed makes the result of a call whose handler returned an error, and the
-// outcome for the log.
+// failed returns the result of a call whose handler returned an error, and the outcome for the log.
 func (s *Set) failed(ctx context.Context, tool string, err error) (*mcp.CallToolResult, string, error) {
 	if e, ok := errors.AsType[*session.Error](err); ok {
 		if e.Err != nil {
@@ -76,8 +74,8 @@ func (s *Set) failed(ctx context.Context, tool string, err error) (*mcp.CallTool
 	return s.broken(tool), "internal", nil
 }
 
-// bounded cuts a text to max characters: what is cut is the middle, since the
-// beginning says what is wrong and the end what to do.
+// bounded cuts a text to max characters. It cuts the middle, since the beginning says what is wrong
+// and the end what to do.
 func bounded(text string, max int) string {
 	n := utf8.RuneCountInString(text)
 	if n <= max {
@@ -91,7 +89,7 @@ func bounded(text string, max int) string {
 	return string(runes[:head]) + note(n-keep) + string(runes[n-tail:])
 }
 
-// errorKind returns what went wrong with a call, for the metrics, or "".
+// errorKind returns the kind of a failed call for the metrics, or "".
 func errorKind(outcome string, res *mcp.CallToolResult, err error) string {
 	switch {
 	case outcome == "panic" || outcome == "internal":
@@ -116,7 +114,7 @@ func (s *Set) howToFindOut(tool string) string {
 	return SeeExecution
 }
 
-// again ends a sentence that says what became of a call.
+// again ends a sentence about the outcome of a call.
 func (s *Set) again(tool string) string {
 	if s.tools[tool].Hints.ReadOnly {
 		return "it only reads, so call " + tool + " again."

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what a set counts.
+// metrics are the counters of a set.
 type metrics struct {
 	calls  *prometheus.CounterVec
 	took   *prometheus.HistogramVec
@@ -37,7 +37,7 @@ func Gauge(name, help string, value func() int) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
 }
 
-// Counter is Gauge for a number that only grows.
+// Counter is like Gauge for a number that only grows.
 func Counter[N int | uint64](name, help string, labels prometheus.Labels, value func() N) prometheus.Collector {
 	return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return float64(value()) })
 }

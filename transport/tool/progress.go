@@ -14,26 +14,25 @@ import (
 )
 
 const (
-	// signOfLife is how often a client is notified that its call goes on.
+	// signOfLife is how often a client is notified that its call still runs.
 	signOfLife = 10 * time.Second
-	// progressPause is the least time between two notifications of a call.
+	// progressPause is the minimum time between two notifications of a call.
 	progressPause = 100 * time.Millisecond
 )
 
 type progressKey struct{}
 
-// Progress notifies the caller, if it asked for progress. It never blocks, and only the
-// newest message is kept until it is sent.
+// Progress notifies the caller, if it asked for progress. It never blocks; only the newest unsent
+// message is kept.
 func Progress(ctx context.Context, message string) {
 	if notify, ok := ctx.Value(progressKey{}).(func(string)); ok {
 		notify(message)
 	}
 }
 
-// withProgress has a call notify a client that asked for progress: at each change, and
-// from then on every 10 s, so that a client that gives up on silent calls does not. The
-// value is the call's age in seconds, since it has to grow. The returned function ends
-// it and waits.
+// withProgress notifies a client that asked for progress of a call: at each change, and from then
+// on every 10 s, for clients that give up on silent calls. The value is the call's age in seconds,
+// since it has to grow. The returned function stops the notifications and waits.
 func (s *Set) withProgress(ctx context.Context, req *mcp.CallToolRequest) (context.Context, func()) {
 	token := req.Params.GetProgressToken()
 	if token == nil {

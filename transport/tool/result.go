@@ -11,17 +11,16 @@ import (
 	"deepwork/session/execution"
 )
 
-// MaxReplyBytes is how much JSON one reply may be; it goes out twice, as text and as
-// structured content. Replies that can be large are bounded where they are made: lists
-// have pages, the output of agents and diffs have limits, get_workflows leaves things
-// out and says so, and a step or a group with more instructions than its bound does not
-// begin. This limit is for all others, such as the result of another system's workflow.
+// MaxReplyBytes is the maximum size of a reply as JSON; it is sent twice, as text and as structured
+// content. Replies that can be large are bounded where they are made: lists have pages, agent
+// output and diffs have limits, get_workflows reports what it leaves out, and a step or group whose
+// instructions exceed their bound does not start. This limit is for all others, such as the result
+// of another system's workflow.
 const MaxReplyBytes = 8 << 20
 
-// accepted encodes a reply once, with the order of its fields kept: as structured
-// content, and the same bytes as the only text block, unless the reply has a TextValue
-// for that. A reply with large parts that are encoded already has an EncodeJSON, which
-// does not scan them again.
+// accepted encodes a reply once, in the order of its fields: as structured content, and the same
+// bytes as the only text block, unless the reply has a TextValue. A reply with large parts that are
+// already encoded has an EncodeJSON, which does not scan them again.
 func accepted(reply any) (*mcp.CallToolResult, error) {
 	var data []byte
 	var err error
@@ -45,8 +44,8 @@ func accepted(reply any) (*mcp.CallToolResult, error) {
 	}, nil
 }
 
-// tooLarge is the error for a reply of n bytes of a call that was carried out. Nothing
-// is cut out of the reply, since nobody could see what is missing.
+// tooLarge returns the error for a reply of n bytes of a call that was executed. The reply is not
+// shortened, since nobody could see what is missing.
 func (s *Set) tooLarge(tool string, n int, reply any) *session.Error {
 	x := executionOf(reply)
 	what, next := "was carried out, but its reply is not sent", s.again(tool)
@@ -71,7 +70,7 @@ func (s *Set) tooLarge(tool string, n int, reply any) *session.Error {
 	return e
 }
 
-// executionOf returns the execution that a reply is about, or nil.
+// executionOf returns the execution that a reply describes, or nil.
 func executionOf(reply any) *execution.Execution {
 	if called, ok := reply.(*any); ok { // of call_workflow_tool
 		reply = *called

@@ -36,12 +36,12 @@ func InputSchema(props ...Property) *jsonschema.Schema {
 	return s
 }
 
-// Required is a string that must be given.
+// Required returns a required string.
 func Required(name string, limit int, description string) Property {
 	return Property{name, true, &jsonschema.Schema{Type: "string", MaxLength: &limit, Description: description}}
 }
 
-// Optional is a string that may be left out, or be null.
+// Optional returns a string that may be absent or null.
 func Optional(name string, limit int, description string) Property {
 	return Property{name, false, &jsonschema.Schema{Types: []string{"null", "string"}, MaxLength: &limit, Description: description}}
 }
@@ -56,16 +56,16 @@ func RequestID() Property {
 		"If a reply is lost, the same call with it gives the same reply and does nothing twice.")
 }
 
-// Words describe what the types of replies cannot, by the names of their fields.
+// Words describe, by field name, what the types of replies cannot.
 type Words struct {
-	Nullable []string          // the lists that may be null; every other is []
-	Enums    map[string][]any  // the allowed values of fields that have few
+	Nullable []string          // lists that may be null; all others are []
+	Enums    map[string][]any  // the allowed values of fields
 	Items    map[string]string // what one entry of a list is
 }
 
-// OutputSchema derives the schema of a reply from its type, with the descriptions of
-// its jsonschema tags, in the words of its toolset. It panics if that is not possible:
-// a bug in the program, found by any start of it.
+// OutputSchema derives the schema of a reply from its type, the descriptions of its jsonschema tags
+// and the words of its toolset. It panics if that is not possible, a bug that any start of the
+// program finds.
 func OutputSchema[R any](w Words) *jsonschema.Schema {
 	known := map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[machine.OrderedMap[string]](): {
@@ -89,9 +89,9 @@ func OutputSchema[R any](w Words) *jsonschema.Schema {
 	return s
 }
 
-// complete adds what Go's types cannot say: which lists are never null, what the items
-// of lists are, which values a field may have. It allows other fields: a client that
-// has kept a schema would otherwise refuse a reply with new ones.
+// complete adds what Go's types cannot express: which lists are never null, what their items are,
+// which values a field may have. It allows other fields, since clients that store a schema would
+// otherwise refuse replies with new ones.
 func complete(s *jsonschema.Schema, w Words) {
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil {
 		s.AdditionalProperties = nil
@@ -116,12 +116,12 @@ func complete(s *jsonschema.Schema, w Words) {
 	}
 }
 
-// OpenProperty says which types a property may have that is JSON from elsewhere.
+// OpenProperty sets the types of a property that holds foreign JSON.
 func OpenProperty(s *jsonschema.Schema, name string, types ...string) {
 	s.Properties[name] = &jsonschema.Schema{Types: types, Description: s.Properties[name].Description}
 }
 
-// MustJSON encodes a value of ours, such as a schema.
+// MustJSON encodes a value of this program, such as a schema.
 func MustJSON(v any) json.RawMessage {
 	data, err := jsontext.Encode(v)
 	if err != nil {

@@ -17,24 +17,24 @@ import (
 	"deepwork/session"
 )
 
-// A Handler carries out the calls of one tool. Its error is a protocol error; what the
-// caller is to read is a result.
+// A Handler executes the calls of one tool. Its error is a protocol error; errors for the caller to
+// read are results.
 type Handler func(context.Context, *Caller, *mcp.CallToolRequest) (*mcp.CallToolResult, error)
 
 // A Set is the tools of one server.
 type Set struct {
 	MCP    *mcp.Server
 	Logger *slog.Logger
-	// Check returns the config, or why no call is carried out; nil if there is none.
+	// Check returns the config, or why calls are refused; it may be nil.
 	Check func(context.Context) (*config.Config, error)
-	// Unregistered finds the handler of a tool that is not registered; nil if there are
-	// no such tools.
+	// Unregistered finds the handler of a tool that is not registered; nil means there are no such
+	// tools.
 	Unregistered func(ctx context.Context, name string) Handler
 	InFlight     InFlight
 
 	handlers map[string]Handler
 	tools    map[string]Tool
-	first    *mcp.Tool // that was registered
+	first    *mcp.Tool // the first one registered
 	metrics  metrics
 }
 
@@ -49,17 +49,17 @@ func (s *Set) Has(name string) bool { return s.handlers[name] != nil }
 // Tool returns a registered tool.
 func (s *Set) Tool(name string) Tool { return s.tools[name] }
 
-// Names returns the names of the registered tools, in no order.
+// Names returns the names of the registered tools, unordered.
 func (s *Set) Names() []string { return slices.Collect(maps.Keys(s.handlers)) }
 
-// Announce has the SDK notify every client, once, that the list of tools changed: it
-// takes a tool that is registered again for a change.
+// Announce has the SDK notify every client, once, that the list of tools changed, by registering
+// one tool again.
 func (s *Set) Announce() { s.MCP.AddTool(s.first, dispatched) }
 
 type dispatchKey struct{}
 
-// Dispatch has next carry out a call with the handler of its tool. A tool that is not
-// registered with the SDK is called under the name of one that is.
+// Dispatch has next execute a call with the handler of its tool. A tool that is not registered with
+// the SDK is called under the name of one that is.
 func (s *Set) Dispatch(ctx context.Context, c *Caller, req *mcp.CallToolRequest, next mcp.MethodHandler, method string) (mcp.Result, error) {
 	registered := *req
 	do := s.handlers[req.Params.Name]
@@ -86,9 +86,9 @@ func dispatched(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResul
 	return ctx.Value(dispatchKey{}).(func(context.Context) (*mcp.CallToolResult, error))(ctx)
 }
 
-// Serve is the frame of every tool call: logs, metrics, recovery from a panic, and the
-// checks before the tool's own work. log has the tool's name; decode decodes the
-// arguments for work, which returns the reply.
+// Serve wraps every tool call: logs, metrics, recovery from panics, and the checks before the
+// tool's own work. log has the tool's name; decode decodes the arguments for work, which returns
+// the reply.
 func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, log CallLog, decode func(*CallLog) *session.Error,
 	work func(context.Context) (reply any, err error)) (res *mcp.CallToolResult, err error) {
 	if log.outcomeOf == nil {
@@ -121,7 +121,7 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 		return refused(fault), nil
 	}
 	ctx, quiet := s.withProgress(ctx, req)
-	defer quiet() // before the reply goes out
+	defer quiet() // before the reply is sent
 	reply, err := work(ctx)
 	if err == nil {
 		log.outcome = log.outcomeOf(reply)
@@ -137,7 +137,7 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 	return res, err
 }
 
-// BadConfig is how every call is refused while the config was never good.
+// BadConfig returns the error of every call while the config was never good.
 func BadConfig(err error) *session.Error {
 	return session.NotNow("config_invalid",
 		"The project's configuration is not valid: %v. Correct .deepwork/config.yml and call again; no restart is needed.", err).Because(err)

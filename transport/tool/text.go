@@ -10,7 +10,7 @@ import (
 	"deepwork/session"
 )
 
-// OneLine makes a text from a file fit a line of ours, in at most max bytes.
+// OneLine makes text from a file fit on one line, in at most max bytes.
 func OneLine(text string, max int) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
 	if len(text) <= max {
@@ -23,9 +23,8 @@ func OneLine(text string, max int) string {
 	return text[:cut] + "…"
 }
 
-// Plain removes from a source's text what is not seen, and so could hide something
-// from its reader: control characters other than line breaks and tabs, and formatting
-// characters.
+// Plain removes invisible characters from a source's text, which could hide something from its
+// reader: control characters other than line breaks and tabs, and formatting characters.
 func Plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -38,7 +37,7 @@ func Plain(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// cursorMark tells our cursors from the SDK's.
+// cursorMark distinguishes these cursors from the SDK's.
 const cursorMark = "workflow:"
 
 // EncodeCursor returns the cursor of the page after an entry.

@@ -21,8 +21,7 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// A WorkflowCaller is one connection's view of the workflow engine. It is a
-// *workflow.Conn.
+// A WorkflowCaller is one connection to the workflow engine. It is a *workflow.Conn.
 type WorkflowCaller interface {
 	Close()
 	Stack() []machine.StackEntry
@@ -35,7 +34,7 @@ type WorkflowCaller interface {
 	GoTo(context.Context, workflow.GoToArgs) (*machine.GoToReply, error)
 }
 
-// A Caller is who calls a tool.
+// A Caller is the caller of a tool.
 type Caller struct {
 	Identity  string // its name
 	Workflows WorkflowCaller
@@ -47,20 +46,20 @@ type Tool struct {
 	Description string // for the agent: when to call it, what comes back, what to do then
 	Hints       Hints
 	Input       *jsonschema.Schema     // nil means no arguments
-	Output      *jsonschema.Schema     // nil means that of the reply's type
+	Output      *jsonschema.Schema     // nil means the schema of the reply's type
 	Session     string                 // the argument that names a session, for the log
-	Free        []string               // arguments whose values the call checks
-	Unlisted    []Property             // arguments that are accepted, and that no schema lists
+	Free        []string               // arguments whose values are checked by the call
+	Unlisted    []Property             // accepted arguments that no schema lists
 	Outcome     func(reply any) string // for the log; nil means the state of an execution, else "ok"
 
-	// Recheck says, of a tool that changes something, how a caller whose call was cut
-	// short or broke finds out what it did.
+	// Recheck says, for a tool that changes something, how a caller whose call was interrupted
+	// finds out what it did.
 	Recheck string
-	// Smaller says, of a tool that only reads, how to get a smaller reply.
+	// Smaller says, for a tool that only reads, how to get a smaller reply.
 	Smaller string
 }
 
-// Hints are the tool annotations. All of them are set explicitly.
+// Hints are the tool annotations, all set explicitly.
 type Hints struct {
 	ReadOnly, Destructive, Idempotent bool
 	Open                              bool // it reaches systems outside the project
@@ -69,9 +68,9 @@ type Hints struct {
 // NoArgs are the arguments of a tool that has none.
 type NoArgs struct{}
 
-// Add registers a tool that call carries out. A is the struct of its arguments, decoded
-// by their json tags, and R that of its reply. A schema that cannot be made is a bug in
-// the program, and panics.
+// Add registers a tool that is executed by call. A is the struct of its arguments, decoded by their
+// json tags, and R that of its reply. It panics if a schema cannot be made, which is a bug in the
+// program.
 func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, error)) {
 	if t.Input == nil {
 		t.Input = InputSchema()

@@ -1,5 +1,5 @@
-// Package board has the tools of the set "board", by which agents and people put tasks
-// on the board and have coding agents work on them.
+// Package board has the tools of the set "board", which put tasks on the board and have coding
+// agents work on them.
 package board
 
 import (
@@ -11,8 +11,8 @@ import (
 	"deepwork/transport/tool"
 )
 
-// An Engine carries out the calls of these tools. It is an *attempt.Engine; identity is
-// the caller's name.
+// An Engine executes the calls of these tools. It is an *attempt.Engine; identity is the caller's
+// name.
 type Engine interface {
 	ListProjects(ctx context.Context, identity string, a attempt.ListProjectsArgs) (*attempt.ProjectsReply, error)
 	ListRepos(ctx context.Context, identity string, a attempt.ListReposArgs) (*attempt.ReposReply, error)
@@ -36,8 +36,8 @@ type Workspace interface {
 	GetContext(ctx context.Context) (*attempt.ContextReply, error)
 }
 
-// Add registers the set: seed 004's tools, those that its users need beside them, and
-// get_context if there is a workspace.
+// Add registers the set: the tools of seed 004, those that its users also need, and get_context if
+// workspace is set.
 func Add(s *tool.Set, engine Engine, workspace Workspace) {
 	addListProjects(s, engine)
 	addListRepos(s, engine)
@@ -80,7 +80,7 @@ var (
 	attemptStates = []any{"waiting", "starting", "running", "completed", "failed", "stopped", "interrupted"}
 )
 
-// words are what the types of the board's replies cannot tell.
+// words describe what the types of the board's replies cannot.
 var words = tool.Words{
 	Enums: map[string][]any{
 		"status":          taskStatuses,
@@ -98,8 +98,8 @@ var words = tool.Words{
 	},
 }
 
-// The arguments that several tools of the board share. Ids are strings to the
-// schema, so that one that is no UUID is refused in words.
+// Arguments shared by several tools of the board. The schema takes ids as strings, so that an
+// invalid UUID is refused with a full sentence.
 
 const uuidFormat = " A UUID, such as 3b241101-e2bb-4255-8caf-4136c566a962."
 
@@ -123,12 +123,12 @@ func cursor() tool.Property {
 	return tool.Optional("cursor", 1000, "The next_cursor of the reply before, with the same other arguments; leave it out to begin with the newest.")
 }
 
-// integer is a number that may be left out, or be null.
+// integer returns a number that may be absent or null.
 func integer(name string, least, most float64, description string) tool.Property {
 	return tool.Property{Name: name, Schema: &jsonschema.Schema{Types: []string{"null", "integer"}, Minimum: &least, Maximum: &most, Description: description}}
 }
 
-// oneOf gives the values that a string may have.
+// oneOf sets the allowed values of a string.
 func oneOf(p tool.Property, values []any) tool.Property {
 	p.Schema.Enum = values
 	if !p.Required {

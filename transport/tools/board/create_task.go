@@ -18,7 +18,7 @@ func addCreateTask(s *tool.Set, e Engine) {
 	})
 }
 
-// The arguments of create_task and update_task that say what is to be done.
+// Arguments of create_task and update_task that describe the work.
 const (
 	titleIs       = "What is to be done, in one line of at most 200 characters."
 	descriptionIs = "What is to be done, in full: the agents of its attempts are given it. At most 100,000 characters."

@@ -34,7 +34,7 @@ func addFollowUp(s *tool.Set, e Engine) {
 	})
 }
 
-// followUpSchema gives status the values it has here.
+// followUpSchema sets the values that status has here.
 func followUpSchema() *jsonschema.Schema {
 	s := outputSchema[attempt.FollowUpReply]()
 	s.Properties["status"].Enum = []any{attempt.FollowUpStarted, attempt.FollowUpQueued, attempt.FollowUpCancelled, attempt.FollowUpEmpty}

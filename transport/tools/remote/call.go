@@ -16,15 +16,14 @@ import (
 	"deepwork/transport/tool"
 )
 
-// countedAs is the name of all workflows' tools in the metrics.
+// countedAs is the name of all workflow tools in the metrics.
 const countedAs = "workflow_tool"
 
-// A target carries out a call of a workflow's tool.
+// A target executes a call of a workflow's tool.
 type target func(ctx context.Context, c *tool.Caller, arguments json.RawMessage) (reply any, err error)
 
-// handler returns what serves the tool of a workflow, or refuses a name that others
-// share or that is gone with its source; nil means none of that name (seed 003,
-// 2.2).
+// handler returns the function that serves the tool of a workflow, or refuses a name that is
+// ambiguous or that is gone with its source; nil means no workflow has that name (seed 003, 2.2).
 func (r *Tools) handler(ctx context.Context, name string) tool.Handler {
 	do, err := r.target(ctx, name)
 	switch {
@@ -35,7 +34,7 @@ func (r *Tools) handler(ctx context.Context, name string) tool.Handler {
 	}
 	return func(ctx context.Context, c *tool.Caller, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return r.set.Serve(ctx, c, req, tool.CallLog{Tool: name, Counted: countedAs},
-			func(*tool.CallLog) *session.Error { return nil }, // the workflow's own schema judges them
+			func(*tool.CallLog) *session.Error { return nil }, // the workflow's own schema checks them
 			func(ctx context.Context) (any, error) { return do(ctx, c, req.Params.Arguments) })
 	}
 }
@@ -58,7 +57,7 @@ func (r *Tools) run(ctx context.Context, c *tool.Caller, t *sources.Tool, argume
 	case err == nil:
 		return ended, nil
 	case context.Cause(calling) == execution.ErrCancelled:
-		// A caller that cancels a call wants no answer to it, not even that it worked.
+		// A caller that cancels a call wants no answer, not even of its success.
 		return nil, fmt.Errorf("running workflow %q: %w: %w", t.Name, context.Canceled, err)
 	case errors.Is(err, tool.ErrStopping) && id != "" && !refused:
 		return nil, session.NotNow("stopping", "The server is stopping. Workflow '%s' goes on at its source '%s'; when the server is back, "+
@@ -67,11 +66,10 @@ func (r *Tools) run(ctx context.Context, c *tool.Caller, t *sources.Tool, argume
 	return nil, err
 }
 
-// byCaller returns a context that ends with ctx, and whose cause is
-// execution.ErrCancelled if its caller cancelled the call: by a notification, which
-// ends the request's context without a reason, or by hanging up, as the newest protocol
-// has it over HTTP. A lost connection has its reason (io.EOF, errGone), and so has a
-// server that stops; then executions go on.
+// byCaller returns a context that ends with ctx, and whose cause is execution.ErrCancelled if its
+// caller cancelled the call: by a notification, which ends the request's context without a reason,
+// or by hanging up, as in the newest protocol over HTTP. A lost connection has its reason (io.EOF,
+// errGone), and so has a server that stops; then executions continue.
 func byCaller(ctx context.Context) (context.Context, func()) {
 	calling, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -84,7 +82,7 @@ func byCaller(ctx context.Context) (context.Context, func()) {
 	return calling, func() { stop(); cancel(nil) }
 }
 
-// progressWords returns the message for a caller that waits (seed 003, 7.3).
+// progressWords returns the message for a waiting caller (seed 003, 7.3).
 func progressWords(now *execution.Execution) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "execution_id %s: ", now.ExecutionID)

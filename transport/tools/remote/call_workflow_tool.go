@@ -14,8 +14,8 @@ type callArgs struct {
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// addCallWorkflowTool registers call_workflow_tool, for clients that ask for the
-// list of tools once and never again.
+// addCallWorkflowTool registers call_workflow_tool, for clients that request the list of tools only
+// once.
 func addCallWorkflowTool(s *tool.Set, r *Tools) {
 	tool.Add(s, tool.Tool{
 		Name: "call_workflow_tool", Title: "Call a workflow tool",

@@ -7,23 +7,22 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// headerAnnotation asks clients of the newest version to repeat an argument in a
-// header, for what stands between them and the server; the server then has to compare
-// the two (MCP, SEP-2243).
+// headerAnnotation asks clients of the newest version to repeat an argument in a header, for
+// proxies before the server; the server must then compare the two (MCP, SEP-2243).
 const headerAnnotation = "x-mcp-header"
 
-// withoutHeaders returns an input schema without that annotation. The SDK compares for
-// its own tools only, and a source gets its input from us, never by a header: so clients
-// are not asked for one. All else stays as it is, in its order.
+// withoutHeaders returns an input schema without that annotation. The SDK compares headers for its
+// own tools only, and a source never gets its input by a header, so clients are not asked for one.
+// All else is unchanged, in its order.
 func withoutHeaders(schema json.RawMessage) json.RawMessage {
-	// The key may be written with an escape.
+	// The key may be escaped.
 	if !bytes.Contains(schema, []byte(headerAnnotation)) && !bytes.ContainsRune(schema, '\\') {
 		return schema
 	}
 	return annotated(schema, false)
 }
 
-// annotated rewrites a schema; the annotation means something in those of properties.
+// annotated rewrites a schema; the annotation has a meaning in the schemas of properties.
 func annotated(schema json.RawMessage, property bool) json.RawMessage {
 	return rewrite(schema, func(m jsontext.Member) (json.RawMessage, bool) {
 		if m.Name == "properties" {
@@ -33,8 +32,7 @@ func annotated(schema json.RawMessage, property bool) json.RawMessage {
 	})
 }
 
-// rewrite rewrites the members of an object, or drops them; other values stay as they
-// are.
+// rewrite rewrites or drops the members of an object; other values are unchanged.
 func rewrite(object json.RawMessage, member func(jsontext.Member) (_ json.RawMessage, keep bool)) json.RawMessage {
 	out := []byte{'{'}
 	for m, err := range jsontext.Members(object) {

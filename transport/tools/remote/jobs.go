@@ -15,8 +15,8 @@ import (
 	"deepwork/transport/tools/workflows"
 )
 
-// A jobTool is a workflow of this project that is offered as a tool of its own
-// (expose_jobs). It is immutable.
+// A jobTool is a workflow of this project that is offered as its own tool (expose_jobs). It is
+// immutable.
 type jobTool struct {
 	source.Workflow
 	listed *mcp.Tool
@@ -25,8 +25,8 @@ type jobTool struct {
 // startJSON is the output schema of start_workflow.
 var startJSON = sync.OnceValue(func() json.RawMessage { return tool.MustJSON(workflows.OutputSchema[machine.StartReply]()) })
 
-// jobTools makes the tools of all workflows of the exposed jobs; nil exposes none. A
-// tool that did not change is the same as in old.
+// jobTools makes the tools of all workflows of the exposed jobs; nil exposes none. Unchanged tools
+// are taken from old.
 func jobTools(exposed *catalog.Snapshot, old map[string]*jobTool) map[string]*jobTool {
 	if exposed == nil {
 		return nil

@@ -24,23 +24,23 @@ type listArgs struct {
 	Cursor *string `json:"cursor"`
 }
 
-// A ListReply is what list_workflow_tools answers.
+// A ListReply is the reply of list_workflow_tools.
 type ListReply struct {
 	Tools      []toolInfo    `json:"tools" jsonschema:"the workflow tools, by name"`
 	Skipped    []SkippedInfo `json:"skipped" jsonschema:"what is not offered, and sources that are away"`
 	NextCursor *string       `json:"next_cursor" jsonschema:"cursor of the next page; null: this is the last"`
 }
 
-// A toolInfo is one of them.
+// A toolInfo describes a tool.
 type toolInfo struct {
 	Name          string          `json:"name"`
 	Description   string          `json:"description"` // cut, unless a name was given
-	Source        *string         `json:"source"`      // nil: this project
+	Source        *string         `json:"source"`      // nil means this project
 	WorkflowID    string          `json:"workflow_id"`
 	Category      string          `json:"category"`
 	Version       string          `json:"version"`
 	ExecutionType string          `json:"execution_type"`
-	Available     bool            `json:"available"`    // its source can be reached now
+	Available     bool            `json:"available"`    // its source can be reached
 	InputSchema   json.RawMessage `json:"input_schema"` // null, unless a name was given
 }
 
@@ -100,7 +100,7 @@ func (r *Tools) list(ctx context.Context, _ *tool.Caller, args listArgs) (*ListR
 	return reply, nil
 }
 
-// describe tells of a tool, in full or in short.
+// describe describes a tool, in full or in short.
 func (l *Listing) describe(t *mcp.Tool, full bool) toolInfo {
 	meta := t.Meta[WorkflowMeta].(listedMeta)
 	info := toolInfo{
@@ -113,7 +113,7 @@ func (l *Listing) describe(t *mcp.Tool, full bool) toolInfo {
 		info.Available = now != nil && now.Away == ""
 	}
 	if full {
-		info.InputSchema = t.InputSchema.(json.RawMessage) // as every listed workflow has it
+		info.InputSchema = t.InputSchema.(json.RawMessage) // every listed workflow has this type
 	} else {
 		info.Description = jsontext.Clip(info.Description, shortChars)
 	}

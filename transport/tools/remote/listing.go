@@ -16,26 +16,26 @@ import (
 )
 
 const (
-	// PageTools is how many tools are in one page of tools/list; the SDK's is as long.
+	// PageTools is the number of tools per page of tools/list, the same as the SDK's.
 	PageTools = 1000
-	// pageBytes is about how large a page becomes; a source's schemas may be large.
+	// pageBytes is the approximate size of a page; a source's schemas may be large.
 	pageBytes = 4 << 20
 	// WorkflowMeta is the key in a tool's `_meta` for what MCP has no field for.
 	WorkflowMeta = "deepwork/workflow"
-	// descriptionChars is where clients cut descriptions, silently.
+	// descriptionChars is where clients silently cut descriptions.
 	descriptionChars = 2047
 )
 
-// A Listing is the tools that workflows became, at one moment. It is immutable.
+// A Listing is the list of workflow tools at one moment. It is immutable.
 type Listing struct {
 	From    *sources.Snapshot
-	exposed *catalog.Snapshot // nil: jobs are not exposed
-	Tools   []*mcp.Tool       // by name; one that did not change is the same pointer as before
+	exposed *catalog.Snapshot // nil if jobs are not exposed
+	Tools   []*mcp.Tool       // by name; unchanged tools keep their pointer
 	of      map[*sources.Tool]*mcp.Tool
 	jobs    map[string]*jobTool // by name
 }
 
-// newListing makes the listing that follows old.
+// newListing returns the listing that follows old.
 func newListing(old *Listing, from *sources.Snapshot, exposed *catalog.Snapshot) *Listing {
 	l := &Listing{From: from, exposed: exposed, jobs: old.jobs, of: make(map[*sources.Tool]*mcp.Tool, len(from.Tools))}
 	if exposed != old.exposed {
@@ -44,7 +44,7 @@ func newListing(old *Listing, from *sources.Snapshot, exposed *catalog.Snapshot)
 	l.Tools = make([]*mcp.Tool, 0, len(from.Tools)+len(l.jobs))
 	for _, t := range from.Tools {
 		if l.jobs[t.Name] != nil {
-			continue // it gets another name as soon as the catalog has seen this one
+			continue // it gets another name when the catalog has seen this one
 		}
 		listed := old.of[t]
 		if listed == nil {
@@ -95,20 +95,20 @@ func executionType(async bool) string {
 	return "sync"
 }
 
-// listedWorkflow is a workflow of a source as tools/list has it (seed 003, 3.1).
+// listedWorkflow returns a source's workflow for tools/list (seed 003, 3.1).
 func listedWorkflow(t *sources.Tool) *mcp.Tool {
 	title := tool.Plain(t.Workflow.Name)
 	return &mcp.Tool{
 		Meta: mcp.Meta{WorkflowMeta: metaOf(&t.Workflow)},
 		Name: t.Name, Title: title, Description: jsontext.Clip(tool.Plain(t.Description), descriptionChars),
 		InputSchema: withoutHeaders(t.InputSchema), OutputSchema: executionJSON(),
-		// What a workflow does is not known here: the hints are those of the worst.
+		// What a workflow does is not known here: the hints assume the worst.
 		Annotations: &mcp.ToolAnnotations{Title: title, DestructiveHint: new(true), OpenWorldHint: new(true)},
 	}
 }
 
-// ListTools answers tools/list: the SDK's tools, which are in its first page, and
-// after them the workflows' (seed 003, 2.1).
+// ListTools answers tools/list: the SDK's tools, which are in its first page, then those of
+// workflows (seed 003, 2.1).
 func (r *Tools) ListTools(ctx context.Context, next mcp.MethodHandler, method string, req *mcp.ListToolsRequest) (mcp.Result, error) {
 	after, ours := "", false
 	if req.Params != nil {
@@ -132,8 +132,8 @@ func (r *Tools) ListTools(ctx context.Context, next mcp.MethodHandler, method st
 	return &page, nil
 }
 
-// page returns first and the tools after the name after, as many as fit, and the cursor
-// of the next page.
+// page returns first and as many tools after the name after as fit, and the cursor of the next
+// page.
 func (l *Listing) page(first []*mcp.Tool, after string) (tools []*mcp.Tool, next string) {
 	tools = append([]*mcp.Tool{}, first...)
 	begin, found := slices.BinarySearchFunc(l.Tools, after, byName)
@@ -143,7 +143,7 @@ func (l *Listing) page(first []*mcp.Tool, after string) (tools []*mcp.Tool, next
 	size := 0
 	for i, t := range l.Tools[begin:] {
 		size += weight(t)
-		// Without one of ours on the page there would be no name to go on from.
+		// Without a workflow on the page there would be no name for the cursor.
 		if i > 0 && (len(tools) >= PageTools || size > pageBytes) {
 			return tools, tool.EncodeCursor(l.Tools[begin+i-1].Name)
 		}
@@ -152,7 +152,7 @@ func (l *Listing) page(first []*mcp.Tool, after string) (tools []*mcp.Tool, next
 	return tools, ""
 }
 
-// weight is about how many bytes of a page are the source's.
+// weight returns the approximate number of bytes that come from the source.
 func weight(t *mcp.Tool) int {
 	n := len(t.Description)
 	if input, ok := t.InputSchema.(json.RawMessage); ok {

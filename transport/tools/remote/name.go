@@ -13,11 +13,11 @@ import (
 	"deepwork/transport/tool"
 )
 
-// namesShown is how many tools a refusal names.
+// namesShown is the maximum number of tools that a refusal names.
 const namesShown = 50
 
-// target finds a tool by its name as it is now. Where there was one, or are several,
-// the error says so; nil without an error: there is none of that name.
+// target finds a tool by its current name. If there was one, or are several, it returns an error;
+// nil without an error means no such name.
 func (r *Tools) target(ctx context.Context, name string) (target, error) {
 	r.follow(ctx)
 	now := r.catalog.Snapshot()
@@ -46,14 +46,14 @@ func (r *Tools) target(ctx context.Context, name string) (target, error) {
 	return nil, nil
 }
 
-// runOf is the target that runs a workflow.
+// runOf returns the target that runs a workflow.
 func (r *Tools) runOf(t *sources.Tool) target {
 	return func(ctx context.Context, c *tool.Caller, arguments json.RawMessage) (any, error) {
 		return r.run(ctx, c, t, arguments)
 	}
 }
 
-// ambiguous refuses a name that is no tool's because others have or had it.
+// ambiguous refuses a name that several workflows have or had.
 func ambiguous(name string, found sources.Found) error {
 	var names, shown []string
 	for _, t := range found.Candidates[:min(namesShown, len(found.Candidates))] {
@@ -73,7 +73,7 @@ func ambiguous(name string, found sources.Found) error {
 		jsontext.Clip(name, tool.MaxName), why, text, strings.Join(shown, ", ")).With("value", jsontext.Clip(name, tool.MaxName)).With("available", names)
 }
 
-// noTool refuses a name that is no workflow's.
+// noTool refuses an unknown name.
 func (r *Tools) noTool(ctx context.Context, name string) error {
 	if r.set.Has(name) {
 		return session.Wrong("not_a_workflow_tool", "'%s' is a tool of this server and no workflow: call it directly.", name).With("argument", "name").With("value", name)

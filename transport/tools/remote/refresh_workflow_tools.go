@@ -11,14 +11,13 @@ import (
 	"deepwork/transport/tool"
 )
 
-// refreshWithin bounds the wait for sources: clients give up on a call after a
-// minute, some before.
+// refreshWithin bounds the wait for sources: clients give up on a call after a minute or less.
 const refreshWithin = 20 * time.Second
 
-// skippedShown is how many skipped workflows a reply names.
+// skippedShown is the maximum number of skipped workflows in a reply.
 const skippedShown = 200
 
-// A RefreshReply is what refresh_workflow_tools answers.
+// A RefreshReply is the reply of refresh_workflow_tools.
 type RefreshReply struct {
 	Added   []string      `json:"added" jsonschema:"names of new tools"`
 	Removed []string      `json:"removed" jsonschema:"names of tools that are gone"`
@@ -26,15 +25,15 @@ type RefreshReply struct {
 	Skipped []SkippedInfo `json:"skipped" jsonschema:"what is not offered, and sources that did not answer"`
 }
 
-// A SkippedInfo is a workflow that is not offered, or a source that is away.
+// A SkippedInfo is a workflow that is not offered, or an unavailable source.
 type SkippedInfo struct {
-	Source   string `json:"source"`   // "": the config
+	Source   string `json:"source"`   // "" means the config
 	Workflow string `json:"workflow"` // its id or name; "" means the source as a whole
 	Reason   string `json:"reason"`
 }
 
-// listOf sets the schema of a list whose items are described in words: every client
-// reads tools/list at every start, and few read this.
+// listOf sets the schema of a list whose items are described in prose: every client reads
+// tools/list at each start, and few read this.
 func listOf(s *jsonschema.Schema, name, item string) {
 	s.Properties[name].Items = &jsonschema.Schema{Type: "object", Description: item}
 }
@@ -70,7 +69,7 @@ func (r *Tools) refresh(ctx context.Context, _ *tool.Caller, _ tool.NoArgs) (*Re
 	return &RefreshReply{report.Added, report.Removed, report.Changed, skipped(r.unused(ctx), report.Silent, report.Skipped)}, nil
 }
 
-// unused returns why the config, as it is in use or as it is written, has no tools.
+// unused returns why the config, in use or as edited, has no tools.
 func (r *Tools) unused(ctx context.Context) []string {
 	var all []string
 	if err := r.Refused(); err != nil {
@@ -84,13 +83,13 @@ func (r *Tools) unused(ctx context.Context) []string {
 
 const disabledText = "workflow_tools.enabled is false in .deepwork/config.yml, so that no source is connected"
 
-// disabled reports whether sources are switched off.
+// disabled reports whether sources are disabled.
 func (r *Tools) disabled(ctx context.Context) bool {
 	settings, err := r.Settings(ctx)
 	return err == nil && !settings.WorkflowTools.Enabled
 }
 
-// away are the sources that cannot be asked now, and why.
+// away returns the unavailable sources, with reasons.
 func away(now *sources.Snapshot) []sources.Skipped {
 	var all []sources.Skipped
 	for _, s := range now.Sources {
@@ -101,8 +100,8 @@ func away(now *sources.Snapshot) []sources.Skipped {
 	return all
 }
 
-// skipped returns what of the config is not in use, which sources are silent, and
-// which workflows are not offered.
+// skipped returns the unused parts of the config, the silent sources, and the workflows that are
+// not offered.
 func skipped(config []string, sources, workflows []sources.Skipped) []SkippedInfo {
 	all := []SkippedInfo{}
 	for _, why := range config {

@@ -26,10 +26,10 @@ import (
 	"deepwork/transport/tool"
 )
 
-// Tools are the workflows of other systems, as tools of this server (seed 003), and the
-// tools of the set "remote". The workflows are not registered with the SDK, which
-// sorts, copies and announces each separately: what is listed is an immutable listing,
-// and a name is looked up when it is called.
+// Tools offers the workflows of other systems as tools of this server (seed 003), and the tools of
+// the set "remote". The workflows are not registered with the SDK, which sorts, copies and
+// announces each separately: the list is an immutable Listing, and names are looked up when they
+// are called.
 type Tools struct {
 	Options
 	set        *tool.Set
@@ -43,19 +43,19 @@ type Tools struct {
 	running sync.WaitGroup // watch
 }
 
-// Options are what an open Tools needs.
+// Options are the parameters of New.
 type Options struct {
 	Root, Version string
 	Member        *presence.Member
 	Database      store.Database
 	Settings      func(context.Context) (*config.Config, error)
-	Refused       func() error                            // why an edit of the config is not in use
-	Jobs          func(context.Context) *catalog.Snapshot // this project's own, for expose_jobs; nil if they are never exposed
+	Refused       func() error                            // returns why an edit of the config is not in use
+	Jobs          func(context.Context) *catalog.Snapshot // this project's own, for expose_jobs; nil if never exposed
 	Changes       func(context.Context) <-chan struct{}   // of the jobs
 	Patience      time.Duration                           // how long a refresh waits for sources; 0 means 20 s
 }
 
-// New registers the set. The result is to be opened before a tool is called.
+// New registers the set. Open must be called before any tool.
 func New(s *tool.Set) *Tools {
 	r := &Tools{set: s}
 	r.listing.Store(&Listing{})
@@ -66,8 +66,8 @@ func New(s *tool.Set) *Tools {
 	return r
 }
 
-// Open connects the sources in the background and takes up the executions of earlier
-// servers; it waits for no source.
+// Open connects the sources in the background and adopts the executions of earlier servers; it does
+// not wait for sources.
 func (r *Tools) Open(o Options) error {
 	r.Options = o
 	r.Patience = cmp.Or(o.Patience, refreshWithin)
@@ -91,17 +91,16 @@ func (r *Tools) Open(o Options) error {
 	return nil
 }
 
-// reserved are the names that no workflow of a source may have.
+// reserved returns the names that no workflow of a source may have.
 func (r *Tools) reserved() []string {
 	names := r.set.Names()
 	return slices.AppendSeq(names, maps.Keys(r.listing.Load().jobs))
 }
 
-// lookEvery is how often the settings are looked at for what only the listing
-// depends on.
+// lookEvery is how often the settings are checked for changes that affect only the listing.
 const lookEvery = time.Second
 
-// watch makes a new listing whenever there is a reason to.
+// watch makes a new listing whenever something changed.
 func (r *Tools) watch(ctx context.Context, jobs <-chan struct{}) {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
@@ -117,16 +116,15 @@ func (r *Tools) watch(ctx context.Context, jobs <-chan struct{}) {
 	}
 }
 
-// follow has edits of the config reach the sources. It waits for no source; faults of
-// the config are reported where it is needed.
+// follow applies edits of the config to the sources. It does not wait for sources; faults of the
+// config are reported by the calls that need it.
 func (r *Tools) follow(ctx context.Context) {
 	if err := r.catalog.Reconfigure(ctx); err != nil {
 		r.set.Logger.LogAttrs(ctx, slog.LevelDebug, "the config of sources is not followed now", slog.Any("error", err))
 	}
 }
 
-// Listing returns the listing as it is now. If it changed in a way that clients can
-// see, each is notified once.
+// Listing returns the current listing. If it changed visibly for clients, each is notified once.
 func (r *Tools) Listing(ctx context.Context) *Listing {
 	r.making.Lock()
 	defer r.making.Unlock()
@@ -143,7 +141,7 @@ func (r *Tools) Listing(ctx context.Context) *Listing {
 	return next
 }
 
-// exposed is the jobs that are offered as tools; nil means none is.
+// exposed returns the jobs that are offered as tools; nil means none.
 func (r *Tools) exposed(ctx context.Context, old *Listing) *catalog.Snapshot {
 	if r.Jobs == nil {
 		return nil
@@ -169,8 +167,8 @@ func (r *Tools) Close(ctx context.Context) error {
 	return errors.Join(err, r.catalog.Close(ctx))
 }
 
-// executionSchema is the schema of what calls of workflows and workflow_status answer
-// with (seed 003, 2.3 and 8.2).
+// executionSchema is the schema of the replies of workflow calls and workflow_status (seed 003, 2.3
+// and 8.2).
 func executionSchema() *jsonschema.Schema {
 	s := tool.OutputSchema[execution.Execution](tool.Words{Enums: map[string][]any{"state": {
 		string(execution.Running), string(execution.Completed), string(execution.Failed),
@@ -180,7 +178,7 @@ func executionSchema() *jsonschema.Schema {
 	return s
 }
 
-// executionJSON is executionSchema as all the tools of a listing share it.
+// executionJSON is executionSchema encoded, shared by all tools of a listing.
 var executionJSON = sync.OnceValue(func() json.RawMessage { return tool.MustJSON(executionSchema()) })
 
 // Collectors returns the metrics of the executions and of the listing.

@@ -32,12 +32,12 @@ func addWorkflowStatus(s *tool.Set, r *Tools) {
 	})
 }
 
-// maxExecutionID is how long a source's id of a run may be, in characters.
+// maxExecutionID is the maximum length of a source's execution id, in characters.
 const maxExecutionID = 1024
 
-// sendable returns an execution without a result that no reply has room for.
+// sendable returns an execution without a result that would exceed any reply.
 func sendable(x *execution.Execution) *execution.Execution {
-	if len(x.Result) <= tool.MaxReplyBytes/2 { // all else is some 10 KB
+	if len(x.Result) <= tool.MaxReplyBytes/2 { // the rest is about 10 KB
 		return x
 	}
 	if data, err := jsontext.Encode(x); err != nil || len(data) <= tool.MaxReplyBytes {

@@ -1,7 +1,6 @@
-// Package source has the tools by which other servers find and run this project's
-// workflows (seed 003): to them this server is a source of workflows. It offers this
-// project's own workflows only: two servers that are each other's sources would
-// otherwise pass on the same ones for ever.
+// Package source has the tools by which other servers find and run this project's workflows (seed
+// 003): to them this server is a source of workflows. It offers this project's own workflows only:
+// two servers that are each other's sources would otherwise exchange the same ones forever.
 package source
 
 import (
@@ -22,7 +21,7 @@ import (
 	"deepwork/transport/tools/workflows"
 )
 
-// Options are what the tools need.
+// Options are the parameters of Add.
 type Options struct {
 	Jobs      func(context.Context) *catalog.Snapshot
 	Execution func(ctx context.Context, identity, sessionID string) (*workflow.Execution, error)
@@ -39,7 +38,7 @@ func Add(s *tool.Set, o Options) {
 // A Workflow is a workflow of this project in the schema of seed 003, 6.1.
 type Workflow struct {
 	ID            string          `json:"id"`
-	Name          string          `json:"name"` // fit for a tool
+	Name          string          `json:"name"` // valid for a tool
 	Description   string          `json:"description"`
 	Category      string          `json:"category"`
 	Version       string          `json:"version"`
@@ -52,8 +51,7 @@ type Workflow struct {
 	Summary      string `json:"-"`
 }
 
-// Workflows returns the workflows that can be started, in the order of their folders
-// and files.
+// Workflows returns the workflows that can be started, in the order of folders and files.
 func Workflows(jobs *catalog.Snapshot) (all []Workflow) {
 	for _, j := range jobs.Jobs {
 		for i := range j.Workflows {
@@ -82,8 +80,7 @@ func newWorkflow(j *job.Job, w *job.Workflow) Workflow {
 	}
 }
 
-// toolName bounds a name. Neither part of it has a hyphen, so no two workflows share
-// one.
+// toolName bounds a name. Neither part of it has a hyphen, so no two workflows share one.
 func toolName(name string) string {
 	const most = 64
 	if len(name) > most {
@@ -93,7 +90,7 @@ func toolName(name string) string {
 	return name
 }
 
-// input is what a workflow is started with.
+// input is the input of a workflow.
 func input() *jsonschema.Schema {
 	return tool.InputSchema(
 		tool.Required("goal", tool.MaxText, "What is to be accomplished, in plain words, at most 100,000 characters."),
@@ -103,8 +100,8 @@ func input() *jsonschema.Schema {
 
 var inputJSON = sync.OnceValue(func() json.RawMessage { return tool.MustJSON(input()) })
 
-// Start starts a session of a workflow with arguments of its input schema. subject
-// names what is called, in errors. A root session is nested in no other.
+// Start starts a session of a workflow with arguments of its input schema. subject names the called
+// tool in errors. A root session is not nested.
 func (w *Workflow) Start(ctx context.Context, c *tool.Caller, subject string, arguments json.RawMessage, root bool) (*machine.StartReply, error) {
 	var in struct {
 		Goal       string  `json:"goal"`

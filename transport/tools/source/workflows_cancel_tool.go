@@ -30,7 +30,7 @@ func (o Options) cancel(ctx context.Context, c *tool.Caller, args executionArgs)
 	_, aborted := c.Workflows.Abort(ctx, workflow.AbortArgs{
 		Explanation: "cancelled through workflows-cancel-tool by the system that ordered it", SessionID: &args.ExecutionID,
 	})
-	// It may have ended in between, which is as good.
+	// It may have ended in the meantime, which is fine.
 	if now, err = o.executionOf(ctx, c, args); aborted != nil && (err != nil || now.Status == execution.Running) {
 		return nil, aborted
 	}

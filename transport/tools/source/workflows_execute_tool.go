@@ -18,15 +18,14 @@ type executeArgs struct {
 	Input      json.RawMessage `json:"input"`
 }
 
-// A StartedReply is what it says of one that it has just started.
+// A StartedReply describes a session that was just started.
 type StartedReply struct {
 	ExecutionID string          `json:"execution_id" jsonschema:"the session's session_id"`
 	Status      execution.State `json:"status" jsonschema:"running"`
 }
 
-// addExecute registers workflows-execute-tool. The execution is a session of
-// the caller's connection that is nested in no other: several callers of one
-// server may order theirs over the same connection.
+// addExecute registers workflows-execute-tool. The execution is a root session of the caller's
+// connection: several callers of one server may start theirs over the same connection.
 func addExecute(s *tool.Set, o Options) {
 	tool.Add(s, tool.Tool{
 		Name: "workflows-execute-tool", Title: "Run a workflow as a source",

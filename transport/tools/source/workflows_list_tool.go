@@ -11,16 +11,16 @@ import (
 	"deepwork/transport/tool"
 )
 
-// pageSize is how many workflows are in one reply.
+// pageSize is the number of workflows per reply.
 const pageSize = 1000
 
-// A listReply is what workflows-list-tool answers.
+// A listReply is the reply of workflows-list-tool.
 type listReply struct {
 	Workflows  []Workflow `json:"workflows"`
 	NextCursor *string    `json:"nextCursor"`
 }
 
-// TextValue is what the text of the result has: the bare array.
+// TextValue returns the value of the text content: the bare array.
 func (r *listReply) TextValue() any { return r.Workflows }
 
 type listArgs struct {

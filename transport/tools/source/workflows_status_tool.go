@@ -17,7 +17,7 @@ type executionArgs struct {
 	ExecutionID string `json:"execution_id"`
 }
 
-// An executionReply is what a source says of an execution.
+// An executionReply describes an execution to callers of this source.
 type executionReply struct {
 	ExecutionID string           `json:"execution_id" jsonschema:"the session's session_id"`
 	Status      execution.State  `json:"status" jsonschema:"how it is now"`
@@ -52,7 +52,7 @@ func executionID() tool.Property {
 
 func statusOf(reply any) string { return string(reply.(*executionReply).Status) }
 
-// maxWorkflowID is how long the id of a workflow may be, in characters.
+// maxWorkflowID is the maximum length of a workflow id, in characters.
 const maxWorkflowID = 1000
 
 // addStatus registers workflows-status-tool.
@@ -68,8 +68,7 @@ func addStatus(s *tool.Set, o Options) {
 	}, o.executionOf)
 }
 
-// executionOf returns how an execution is, to callers of the identity that ordered
-// it.
+// executionOf returns the state of an execution, for callers of the identity that started it.
 func (o Options) executionOf(ctx context.Context, c *tool.Caller, args executionArgs) (*executionReply, error) {
 	x, err := o.Execution(ctx, c.Identity, args.ExecutionID)
 	if err != nil {

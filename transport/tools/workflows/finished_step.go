@@ -37,10 +37,10 @@ func addFinishedStep(s *tool.Set) {
 	})
 }
 
-// outputsSchema leaves the values open: what they must be is judged with the
-// step at hand, so that an agent reads which output is wrong and why (seed 000,
-// 001.5). A list, seed 001's form, is taken too, but not listed: clients that make
-// values from text, the Inspector's command line among them, do it by a single type.
+// outputsSchema leaves the values open: they are checked against the current step, so that an agent
+// reads which output is wrong and why (seed 000, 001.5). A list, seed 001's form, is accepted but
+// not listed: clients that make values from text, such as the Inspector's command line, need a
+// single type.
 func outputsSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{
 		Type:                 "object",

@@ -26,8 +26,8 @@ func addGetWorkflows(s *tool.Set) {
 	})
 }
 
-// workflowsSchema is the schema of get_workflows: its lists reach the transport
-// encoded already, so their types are given here.
+// workflowsSchema is the schema of get_workflows: its lists are already encoded when they reach the
+// transport, so their types are given here.
 func workflowsSchema() *jsonschema.Schema {
 	s := OutputSchema[machine.WorkflowsReply]()
 	s.Properties["jobs"] = listSchema[machine.JobInfo]("the jobs that can be started, in the order of their folders", "one job")

@@ -1,5 +1,5 @@
-// Package workflows has the tools of the set "workflows", by which agents walk the
-// workflows of a project.
+// Package workflows has the tools of the set "workflows", by which agents go through the workflows
+// of a project.
 package workflows
 
 import (
@@ -14,8 +14,8 @@ import (
 	"deepwork/transport/tool"
 )
 
-// Add registers the set: seed 000's four tools, and two for agents that lost their
-// place or must go back.
+// Add registers the set: the four tools of seed 000, and two for agents that lost their position or
+// must go back.
 func Add(s *tool.Set) {
 	addGetWorkflows(s)
 	addStartWorkflow(s)
@@ -36,8 +36,7 @@ func add[A, R any](s *tool.Set, method func(tool.WorkflowCaller, context.Context
 	tool.Add(s, t, call(method))
 }
 
-// call carries out a call with a method. A list that may not be null is [] in the
-// reply.
+// call executes a call with a method. A list that may not be null is [] in the reply.
 func call[A, R any](method func(tool.WorkflowCaller, context.Context, A) (*R, error)) func(context.Context, *tool.Caller, A) (*R, error) {
 	return func(ctx context.Context, c *tool.Caller, args A) (*R, error) {
 		r, err := method(c.Workflows, ctx, args)
@@ -59,7 +58,7 @@ func call[A, R any](method func(tool.WorkflowCaller, context.Context, A) (*R, er
 // Start starts a workflow, as start_workflow does.
 var Start = call(tool.WorkflowCaller.Start)
 
-// words are those of the replies of these tools.
+// words describe the fields of these replies.
 var words = tool.Words{
 	Nullable: []string{"concurrent_steps", "failed_reviews", "failed_criteria", "pending_concurrent_steps"},
 	Enums: map[string][]any{
@@ -85,11 +84,10 @@ var words = tool.Words{
 	},
 }
 
-// OutputSchema is the schema of a reply of these tools. It has the schema of a step,
-// the largest part, once, also if the reply describes steps in two fields: clients read
-// tools/list at every start. The fields keep their type and description beside the
-// reference, for clients that do not follow it; the definition allows null, for those
-// that follow the reference alone.
+// OutputSchema returns the schema of a reply of these tools. It contains the schema of a step, the
+// largest part, once, even if the reply describes steps in two fields: clients read tools/list at
+// every start. The fields keep their type and description beside the reference, for clients that do
+// not follow it; the definition allows null, for those that follow the reference alone.
 func OutputSchema[R any]() *jsonschema.Schema {
 	const name = "step"
 	s := tool.OutputSchema[R](words)
