@@ -19,7 +19,7 @@ import (
 // query reads the database of the task board, beside servers too: it calls each after
 // every row was scanned into what into points to.
 func (s *simulation) query(ctx context.Context, query string, each func(), into ...any) error {
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.root, ".deepwork", "board.db")+"?mode=ro&_pragma=busy_timeout(10000)")
+	db, err := sql.Open("sqlite", "file:"+s.boardFile()+"?mode=ro&_pragma=busy_timeout(10000)")
 	if err != nil {
 		return err
 	}
@@ -52,6 +52,8 @@ func (s *simulation) settleBoard(ctx context.Context) error {
 		}
 	}
 }
+
+func (s *simulation) boardFile() string { return filepath.Join(s.root, ".deepwork", "board.db") }
 
 func (s *simulation) agentLog() string { return filepath.Join(s.dir, "agents") }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -51,6 +52,9 @@ func sessionFile(root, id string) string {
 	return filepath.Join(root, ".deepwork", "tmp", "session_"+id+".json")
 }
 
+// sessionFileName matches session files, and what was set aside as damaged.
+var sessionFileName = regexp.MustCompile(`^(?:(damaged)_[a-z]+|session)_([^_.]*)(?:_.*|\.json)$`)
+
 func readRecord(root, id string) (r record, err error) {
 	data, err := os.ReadFile(sessionFile(root, id))
 	if err == nil {
@@ -85,41 +89,25 @@ func progressIn(steps json.RawMessage) string {
 	return strings.Join(all, " ")
 }
 
-// sessionsIn lists the ids of the session files of a project, and the files that were set
-// aside as damaged.
-func sessionsIn(root string) (ids, damaged []string, err error) {
-	entries, err := os.ReadDir(filepath.Dir(sessionFile(root, "")))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, err
-	}
-	for _, e := range entries {
-		if id, ok := strings.CutPrefix(e.Name(), "session_"); ok && strings.HasSuffix(id, ".json") {
-			ids = append(ids, strings.TrimSuffix(id, ".json"))
-		} else if strings.HasPrefix(e.Name(), "damaged_") {
-			damaged = append(damaged, e.Name())
-		}
-	}
-	return ids, damaged, nil
-}
-
 // judge compares the session files with the history, in which each is one more read of
 // its session, and checks the history. It returns how many it compared. No server may run.
 func (w *world) judge() (int, error) {
-	ids, damaged, err := sessionsIn(w.root)
-	if err != nil {
+	entries, err := os.ReadDir(filepath.Dir(sessionFile(w.root, "")))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, err
 	}
 	h := w.history
-	for _, name := range damaged {
-		if id := strings.SplitN(name+"___", "_", 4)[2]; !h.isDamaged(id) {
-			h.fault("a file that cannot be read", "%s was set aside as damaged", name)
-		}
-	}
 	compared, there := 0, map[string][]string{} // ids, by goal
-	for _, id := range ids {
-		if h.isDamaged(id) {
+	for _, e := range entries {
+		m := sessionFileName.FindStringSubmatch(e.Name())
+		if m == nil || h.isDamaged(m[2]) {
 			continue
 		}
+		if m[1] != "" {
+			h.fault("a file that cannot be read", "%s was set aside as damaged", e.Name())
+			continue
+		}
+		id := m[2]
 		compared++
 		r, err := readRecord(w.root, id)
 		s := h.sessions[id]
@@ -162,18 +150,15 @@ func (w *world) verify(ctx context.Context, when string, but ...string) {
 	}
 }
 
+// noFinding matches lines that are a remedy, no fault, or the verdict.
+var noFinding = regexp.MustCompile(`^( |note: )| problems?\n$`)
+
 // finds reports whether a report has something else than what may be there.
 func finds(report string, but []string) bool {
-	if len(but) == 0 {
-		return true
-	}
 	for line := range strings.Lines(report) {
-		switch {
-		case strings.HasPrefix(line, " "), strings.HasPrefix(line, "note: "): // a remedy; no fault
-		case strings.HasSuffix(line, " problem\n"), strings.HasSuffix(line, " problems\n"): // the verdict
-		case !slices.ContainsFunc(but, func(b string) bool { return strings.Contains(line, b) }):
+		if !noFinding.MatchString(line) && !slices.ContainsFunc(but, func(b string) bool { return strings.Contains(line, b) }) {
 			return true
 		}
 	}
-	return false
+	return len(but) == 0
 }

@@ -54,7 +54,7 @@ func judged(t *testing.T, l *load) (kinds []string) {
 // The judge finds nothing wrong with what a server has written, and whatever was
 // falsified afterwards.
 func TestJudgeFindsWhatIsFalsified(t *testing.T) {
-	l := loaded(t, "-connections", "3", "-depth", "3", "-sessions", "24", "-seed", "7", "-edit", "-lose", "0.05")
+	l := loaded(t, "-connections", "3", "-depth", "3", "-duration", "1s", "-seed", "7", "-edit", "-lose", "0.05")
 	if found := judged(t, l); len(found) > 0 {
 		t.Fatalf("nothing was falsified, and it found %v", found)
 	}

@@ -22,13 +22,12 @@ import (
 // meanwhile, and a judge that compares every session file with what the clients were told.
 type load struct {
 	*world
-	connections, depth, serverCount, mostSessions, idle int
-	duration                                            time.Duration
-	edit, bench                                         bool
-	out                                                 io.Writer
+	connections, depth, serverCount, idle int
+	duration                              time.Duration
+	edit, bench                           bool
+	out                                   io.Writer
 
-	deadline              time.Time
-	begun, crashes, moves atomic.Int64 // begun sessions
+	crashes, moves atomic.Int64
 
 	took    time.Duration
 	memory  []float64 // of the first server, second by second
@@ -47,7 +46,6 @@ func (l *load) flags() *flag.FlagSet {
 	f.IntVar(&l.connections, "connections", 64, "clients at work at once")
 	f.IntVar(&l.depth, "depth", 8, "sessions in each stack")
 	f.DurationVar(&l.duration, "duration", time.Minute, "for how long work is begun, or connections are idle")
-	f.IntVar(&l.mostSessions, "sessions", 0, "after how many sessions no more are begun; 0 means no limit")
 	f.IntVar(&l.serverCount, "servers", 1, "servers on the project, 1 or 2; with 2, work moves between them")
 	f.BoolVar(&l.edit, "edit", false, "save every job.yml ten times a second meanwhile")
 	f.Float64Var(&l.lose, "lose", 0, "part of the replies that are lost, 0 to 0.5; the calls are repeated")
@@ -179,31 +177,18 @@ func (l *load) stopServers() {
 
 // work has the walkers and the editors at it until the time is over.
 func (l *load) work(ctx context.Context) {
-	aside, stop := context.WithCancel(ctx)
-	var working, beside sync.WaitGroup
-	beside.Go(func() { l.memory = l.watchMemory(aside, l.servers[0]) })
+	ctx, done := context.WithTimeout(ctx, l.duration)
+	defer done()
+	var all sync.WaitGroup
+	all.Go(func() { l.memory = l.watchMemory(ctx, l.servers[0]) })
 	if l.edit {
-		beside.Go(func() { l.world.edit(aside, 100*time.Millisecond, wholeWays) })
+		all.Go(func() { l.world.edit(ctx, 100*time.Millisecond, wholeWays) })
 	}
-	l.deadline = time.Now().Add(l.duration)
 	for i := range l.connections {
 		a := &walker{agent: l.agent(i), load: l}
-		working.Go(func() { a.work(ctx) })
+		all.Go(func() { a.work(ctx) })
 	}
-	working.Wait()
-	stop()
-	beside.Wait()
-}
-
-// over reports whether no more work is to be begun.
-func (l *load) over(ctx context.Context) bool {
-	return ctx.Err() != nil || time.Now().After(l.deadline)
-}
-
-// another reports whether another session may be begun, and counts it.
-func (l *load) another() bool {
-	n := l.begun.Add(1)
-	return l.mostSessions == 0 || n <= int64(l.mostSessions)
+	all.Wait()
 }
 
 // number writes a number of the report, on a line that figures reads.

@@ -39,7 +39,9 @@ func (s *simulation) plan() fault.Plan {
 			p.Late = time.Duration(1+r.IntN(3000)) * time.Microsecond
 		}
 	case 6:
-		p.Pages = 1 + r.IntN(4)
+		if board, err := os.Stat(s.boardFile()); err == nil { // SQLite's pages have 4 KB
+			p.Pages = int(board.Size()/4096) + r.IntN(4)
+		}
 	}
 	p.Torn = r.IntN(2) == 0
 	return p

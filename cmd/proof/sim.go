@@ -141,12 +141,12 @@ func (s *simulation) live(ctx context.Context) error {
 			_ = a.leave() // their servers are gone, or go
 		})
 	}
-	var shared *pair
+	var open map[string]bool
 	for n := range s.clients {
 		if n%2 == 0 {
-			shared = &pair{sessions: map[string][]string{}}
+			open = map[string]bool{}
 		}
-		a := &rover{agent: s.agent(n), pair: shared}
+		a := &rover{agent: s.agent(n), open: open}
 		work(a.agent, a.act, 1)
 	}
 	// Agents and sources cost more than sessions do: a quarter as many clients each.

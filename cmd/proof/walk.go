@@ -24,7 +24,6 @@ const (
 )
 
 const (
-	mostFailures = 10                   // after how many failed rounds in a row a walker gives up
 	handedWithin = 20 * time.Second     // how long a session may stay its server's after its connection was closed
 	askAgain     = 5 * time.Millisecond // how long who wants it waits before it asks again
 )
@@ -48,35 +47,21 @@ type opened struct {
 	goal string
 }
 
-var (
-	errOver   = errors.New("the time is over")      // ends a walker's work
-	errBroken = errors.New("the stack is given up") // something went wrong, and is recorded
-)
+var errWalk = errors.New("something is wrong, and is recorded")
 
 // wrong records that something is wrong.
 func (a *walker) wrong(kind, format string, args ...any) error {
 	a.history.fault(kind, format, args...)
-	return errBroken
+	return errWalk
 }
 
-// work builds stack after stack until the time is over. If something goes wrong, the
-// work is begun again on a new connection.
+// work builds stack after stack until ctx ends, or something is wrong.
 func (a *walker) work(ctx context.Context) {
-	defer func() {
-		if err := a.leave(); err != nil {
-			a.history.fault("a connection that did not end", "%v", err)
-		}
-	}()
-	for failed := 0; failed < mostFailures; failed++ {
+	for a.nest(ctx, 0) == nil {
 		a.stack, a.crashed = nil, false
-		switch err := a.nest(ctx, 0); {
-		case err == nil:
-			failed = -1
-		case errors.Is(err, errOver) || wait.For(ctx, 100*time.Millisecond) != nil:
-			return
-		default:
-			a.drop(a.home.current())
-		}
+	}
+	if err := a.leave(); err != nil {
+		a.history.fault("a connection that did not end", "%v", err)
 	}
 }
 
@@ -84,9 +69,6 @@ func (a *walker) work(ctx context.Context) {
 func (a *walker) nest(ctx context.Context, level int) error {
 	if level == a.load.depth {
 		return nil
-	}
-	if !a.load.another() {
-		return errOver
 	}
 	s := &opened{job: a.below(jobCount), goal: fmt.Sprintf("load %s: agent %d, level %d", a.request(), a.number, level)}
 	plan := func(ctx context.Context, s *opened) error { return a.finish(ctx, s, "s0") }
@@ -98,9 +80,6 @@ func (a *walker) nest(ctx context.Context, level int) error {
 		}, plan, a.finishGroup)
 	}
 	for _, move := range append(moves, a.end) {
-		if a.load.over(ctx) {
-			return errOver
-		}
 		if err := move(ctx, s); err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package fault
 
 import (
 	"context"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -22,23 +21,8 @@ type database struct {
 // when a commit begins.
 func (d *database) connected(c sqlite.ExecQuerierContext, _ string) error {
 	if d.plan.Pages > 0 {
-		rows, err := c.QueryContext(context.Background(), "PRAGMA page_count", nil)
-		if err != nil {
+		if _, err := c.ExecContext(context.Background(), fmt.Sprintf("PRAGMA max_page_count = %d", d.plan.Pages), nil); err != nil {
 			return err
-		}
-		now := make([]driver.Value, 1)
-		err = errors.Join(rows.Next(now), rows.Close())
-		if err != nil {
-			return err
-		}
-		pages, is := now[0].(int64)
-		if !is {
-			return fmt.Errorf("the page count of the board is %v", now[0])
-		}
-		if pages > 0 { // else it is about to be made
-			if _, err := c.ExecContext(context.Background(), fmt.Sprintf("PRAGMA max_page_count = %d", pages+int64(d.plan.Pages)-1), nil); err != nil {
-				return err
-			}
 		}
 	}
 	hooks, is := c.(sqlite.HookRegisterer)

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -78,15 +79,8 @@ func (i Image) naming(dir string, sync func() error) error {
 
 // replace replaces a file of the image, whole or not at all if the process is killed.
 func replace(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "new-")
-	if err == nil {
-		_, err = f.Write(data)
-		err = errors.Join(err, f.Close())
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	return err
+	temp := filepath.Join(filepath.Dir(path), "new-"+rand.Text())
+	return errors.Join(os.WriteFile(temp, data, 0o600), os.Rename(temp, path))
 }
 
 // namesIn lists the records in a folder, with their inodes.

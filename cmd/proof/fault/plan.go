@@ -31,7 +31,7 @@ type Plan struct {
 	Slow    time.Duration `json:"slow,omitempty"`     // how long a sync takes at most
 	Commit  int           `json:"commit,omitempty"`   // at which commit to the board it is killed, from 1
 	Late    time.Duration `json:"late,omitempty"`     // how long after that commit has begun
-	Pages   int           `json:"pages,omitempty"`    // by how many pages less one the board may grow; 0 means no bound
+	Pages   int           `json:"pages,omitempty"`    // how many pages the board may have; 0 means no bound
 	Clock   time.Duration `json:"clock,omitempty"`    // by how much its clock is wrong
 }
 
