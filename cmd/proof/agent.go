@@ -66,7 +66,7 @@ func (a *agent) conn(ctx context.Context, p *process) (*conn, error) {
 	if c := a.conns[p]; c != nil {
 		return c, nil
 	}
-	c, err := connect(ctx, p, a.version(), !a.strict)
+	c, err := connect(ctx, p, a.version, !a.strict)
 	if err != nil {
 		return nil, err
 	}
@@ -162,9 +162,7 @@ func (a *agent) unanswered(p *process, lose bool, err error) answer {
 	t := answer{kind: lost, text: err.Error()}
 	switch {
 	case lose:
-	case a.strict:
-		t.kind = odd
-	case p.alive() && errors.Is(err, context.DeadlineExceeded):
+	case a.strict, p.alive() && errors.Is(err, context.DeadlineExceeded):
 		t.kind = odd
 	case p.alive():
 		// The process may be about to end; a connection that broke is not used again.

@@ -48,29 +48,11 @@ func (w *world) edit(ctx context.Context, every time.Duration, ways []way) {
 	}
 }
 
-// writeJobs writes the first save of each job, and the instructions of its steps.
-func (w *world) writeJobs() error {
-	for job := range jobCount {
-		files := map[string]string{}
-		for _, step := range stepNames {
-			files[step+".md"] = instructionsText(jobName(job), step)
-		}
-		if err := writeFiles(jobDir(w.root, jobName(job)), files); err != nil {
-			return err
-		}
-		if err := w.save(job, roughWays[0]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // save writes the next save of a job.
 func (w *world) save(job int, how way) error {
-	path := filepath.Join(jobDir(w.root, jobName(job)), "job.yml")
 	number, text := w.saves.begin(job)
-	if err := how.do(path, text, number); err != nil {
-		return fmt.Errorf("saving %s (%s): %w", path, how.name, err)
+	if err := how.do(w.jobFile(job), text, number); err != nil {
+		return fmt.Errorf("saving %s (%s): %w", w.jobFile(job), how.name, err)
 	}
 	w.saves.end(job)
 	return nil

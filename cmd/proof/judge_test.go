@@ -24,9 +24,6 @@ func loaded(t *testing.T, args ...string) *load {
 		t.Fatal(err)
 	}
 	l.dir = t.TempDir()
-	if err := l.prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	if err := l.run(t.Context()); err != nil {
 		t.Fatal(err, l.history.faults)
 	}

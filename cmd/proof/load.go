@@ -27,8 +27,7 @@ type load struct {
 	edit, bench                           bool
 	out                                   io.Writer
 
-	crashes, moves atomic.Int64
-
+	moves   atomic.Int64
 	took    time.Duration
 	memory  []float64 // of the first server, second by second
 	checked int       // session files
@@ -49,7 +48,10 @@ func (l *load) flags() *flag.FlagSet {
 	f.IntVar(&l.serverCount, "servers", 1, "servers on the project, 1 or 2; with 2, work moves between them")
 	f.BoolVar(&l.edit, "edit", false, "save every job.yml ten times a second meanwhile")
 	f.Float64Var(&l.lose, "lose", 0, "part of the replies that are lost, 0 to 0.5; the calls are repeated")
-	f.BoolVar(&l.stateless, "stateless", false, "speak the newest protocol, which has no sessions: nothing moves")
+	f.BoolFunc("stateless", "speak the newest protocol, which has no sessions: nothing moves", func(string) error {
+		l.version = ""
+		return nil
+	})
 	f.BoolVar(&l.bench, "bench", false, "compare throughput with the bare SDK's and the disk's")
 	f.IntVar(&l.idle, "idle", 0, "measure so many connections that do nothing, and nothing else")
 	f.Uint64Var(&l.seed, "seed", 0, "makes the choices; 0 takes one from the clock")
@@ -70,16 +72,6 @@ func (l *load) valid() error {
 // errWrong is the error of a load that has found something wrong, which its report says.
 var errWrong = errors.New("something is wrong")
 
-// prepare builds the program, and chooses a seed and a project.
-func (l *load) prepare(ctx context.Context) (err error) {
-	if l.seed == 0 {
-		l.seed = uint64(time.Now().UnixNano())
-	}
-	l.root = filepath.Join(l.dir, "project")
-	l.program, err = build(ctx, l.dir)
-	return err
-}
-
 // runLoad is the subcommand load.
 func runLoad(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	l := newLoad(stdout)
@@ -89,21 +81,23 @@ func runLoad(ctx context.Context, args []string, stdout, stderr io.Writer) (err 
 	if l.dir, err = os.MkdirTemp("", "deepwork-load-"); err != nil {
 		return fmt.Errorf("making a folder for the load: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(l.dir)) }()
-	if err := l.prepare(ctx); err != nil {
-		return err
-	}
-	return l.run(ctx)
+	return errors.Join(l.run(ctx), os.RemoveAll(l.dir))
 }
 
 // loadConfig is the configuration of the project: room for many connections, which may
 // be idle for as long as a machine stands still.
 const loadConfig = "version: \"1.0\"\ntoolsets: [workflows]\nhttp:\n  idle_timeout: 1h\n  max_connections: 120000\n  max_requests: 20000\n"
 
-// run puts the load on, judges and reports.
-func (l *load) run(ctx context.Context) error {
-	err := errors.Join(layOut(l.root, loadConfig), l.writeJobs())
-	if err != nil {
+// run builds the program, puts the load on, judges and reports.
+func (l *load) run(ctx context.Context) (err error) {
+	if l.seed == 0 {
+		l.seed = uint64(time.Now().UnixNano())
+	}
+	l.root = filepath.Join(l.dir, "project")
+	if l.program, err = build(ctx, l.dir); err != nil {
+		return err
+	}
+	if err = l.writeProject(loadConfig); err != nil {
 		return fmt.Errorf("laying out the project: %w", err)
 	}
 	ceiling := 0.0
@@ -229,7 +223,6 @@ func (l *load) report(ceiling float64) {
 	l.number(float64(l.checked), "checked", "session files at the end")
 	l.number(float64(l.saves.total()), "saves", "of job.yml files")
 	l.number(float64(h.lost), "lost", "replies")
-	l.number(float64(l.crashes.Load()), "crashes", "of clients")
 	l.number(float64(l.moves.Load()), "moves", "between servers")
 	if then, end, settled := growth(l.memory); settled {
 		l.number(then, "settled-MB", fmt.Sprintf("memory of server 1 after %v", settledAfter))

@@ -60,7 +60,7 @@ func (w *world) startOwn(ctx context.Context, subcommand ...string) (*process, e
 	if err != nil {
 		return nil, err
 	}
-	p, err := start(ctx, command{args: append([]string{self}, subcommand...), log: w.dir})
+	p, err := w.start(ctx, false, nil, append([]string{self}, subcommand...)...)
 	if err == nil && p.url == "" {
 		err = fmt.Errorf("the server %s has ended at once", subcommand[0])
 	}
@@ -80,7 +80,7 @@ func (l *load) measureCeiling(ctx context.Context) (float64, error) {
 	err = l.beside(ctx, func(echo *process) error {
 		clients := make([]*conn, l.connections)
 		for i := range clients {
-			if clients[i], err = connect(ctx, echo, l.version(), false); err != nil {
+			if clients[i], err = connect(ctx, echo, l.version, false); err != nil {
 				return err
 			}
 			defer clients[i].leave()
@@ -105,14 +105,6 @@ func (w *world) beside(ctx context.Context, do func(echo *process) error) error 
 		return err
 	}
 	return errors.Join(do(echo), echo.stop())
-}
-
-// version is the protocol version that the clients speak.
-func (w *world) version() string {
-	if w.stateless {
-		return ""
-	}
-	return withSessions
 }
 
 // measureWrites has the writers replace files of 4 KB, each its own: a new file,
@@ -240,7 +232,7 @@ func (l *load) measureIdle(ctx context.Context) error {
 func (l *load) perConnection(ctx context.Context, p *process) (float64, error) {
 	var before float64
 	for n := range 1 + l.idle {
-		c, err := connect(ctx, p, l.version(), false)
+		c, err := connect(ctx, p, l.version, false)
 		if err != nil {
 			return 0, fmt.Errorf("opening idle connection %d: %w", n, err)
 		}

@@ -32,51 +32,43 @@ type process struct {
 	log   string        // the file with its stderr
 	ended chan struct{} // closed when the process has ended
 	err   error         // set before that
-	full  bool          // as of its command
+	full  bool          // its disk may be full at some time
 }
 
-// A command is what to start.
-type command struct {
-	args  []string
-	env   []string
-	log   string // the folder for its stderr, in a file of its own
-	full  bool   // its disk may be full at some time
-	stdio bool   // it speaks MCP on its standard streams; otherwise it logs the URL that it listens at
-}
-
-// start starts a process and waits until it can be called. The caller ends it by stop or
-// kill. A process that ended before it could be called is returned, too.
-func start(ctx context.Context, c command) (p *process, err error) {
-	cmd := exec.Command(c.args[0], c.args[1:]...)
-	cmd.Env = append(os.Environ(), c.env...)
-	log, err := os.CreateTemp(c.log, time.Now().Format("150405.000-*.log"))
+// start starts a process and waits until it can be called. One that is not over stdio logs
+// the URL that it listens at. The caller ends it by stop or kill. A process that ended
+// before it could be called is returned, too.
+func (w *world) start(ctx context.Context, stdio bool, env []string, args ...string) (p *process, err error) {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	log, err := os.CreateTemp(w.dir, time.Now().Format("150405.000-*.log"))
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	fmt.Fprintf(log, "--- %s %s\n", strings.Join(c.args[1:], " "), strings.Join(c.env, " "))
+	fmt.Fprintf(log, "--- %s %s\n", strings.Join(args[1:], " "), strings.Join(env, " "))
 	cmd.Stderr = log
 	stdin, err := cmd.StdinPipe() // closed when the process ends
 	if err != nil {
 		return nil, err
 	}
 	var stdout io.ReadCloser
-	if c.stdio {
+	if stdio {
 		if stdout, err = cmd.StdoutPipe(); err != nil {
 			return nil, err
 		}
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting %s: %w", c.args[0], err)
+		return nil, fmt.Errorf("starting %s: %w", args[0], err)
 	}
-	p = &process{cmd: cmd, log: log.Name(), full: c.full, ended: make(chan struct{})}
+	p = &process{cmd: cmd, log: log.Name(), ended: make(chan struct{})}
 	go func() {
 		p.err = cmd.Wait()
 		close(p.ended)
 	}()
 	within, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
-	if c.stdio {
+	if stdio {
 		if p.stdio, err = newClient().Connect(within, &mcp.IOTransport{Reader: stdout, Writer: stdin}, nil); err != nil {
 			err = p.kill() // its plan has ended it before it answered
 		}
@@ -89,7 +81,7 @@ func start(ctx context.Context, c command) (p *process, err error) {
 			return p, nil
 		}
 		if err = errors.Join(err, wait.For(within, 10*time.Millisecond)); err != nil {
-			return nil, errors.Join(fmt.Errorf("%s does not listen: %w\n%s", c.args[0], err, text), p.kill())
+			return nil, errors.Join(fmt.Errorf("%s does not listen: %w\n%s", args[0], err, text), p.kill())
 		}
 	}
 	return p, nil

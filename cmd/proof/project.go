@@ -17,7 +17,9 @@ const jobCount = 4
 
 func jobName(job int) string { return "load_" + strconv.Itoa(job) }
 
-func jobDir(root, job string) string { return filepath.Join(root, ".deepwork", "jobs", job) }
+func (w *world) jobFile(job int) string {
+	return filepath.Join(w.root, ".deepwork", "jobs", jobName(job), "job.yml")
+}
 
 // outputFiles is how many files there are that steps can name as outputs.
 const outputFiles = 64
@@ -25,23 +27,28 @@ const outputFiles = 64
 // outputPath is one of them, relative to the project.
 func outputPath(n int) string { return "load_outputs/" + strconv.Itoa(n) + ".md" }
 
-// layOut writes the config and the outputs that steps can name.
-func layOut(root, config string) error {
-	files := map[string]string{".deepwork/config.yml": config}
+// writeProject writes the config, the outputs that steps can name, and the jobs.
+func (w *world) writeProject(config string) error {
+	files := map[string]string{".deepwork/config.yml": config, "README": "A project.\n"}
 	for n := range outputFiles {
 		files[outputPath(n)] = fmt.Sprintf("Output %d.\n", n)
 	}
-	return writeFiles(root, files)
-}
-
-// writeFiles writes files, by path below a folder, and makes their folders.
-func writeFiles(root string, files map[string]string) error {
+	for job := range jobCount {
+		for _, step := range stepNames {
+			files[".deepwork/jobs/"+jobName(job)+"/"+step+".md"] = instructionsText(jobName(job), step)
+		}
+	}
 	for name, text := range files {
-		path := filepath.Join(root, filepath.FromSlash(name))
+		path := filepath.Join(w.root, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	for job := range jobCount {
+		if err := w.save(job, roughWays[0]); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -97,7 +96,7 @@ func edited(t *testing.T) *load {
 	t.Helper()
 	l := newLoad(io.Discard)
 	l.root = t.TempDir()
-	if err := l.writeJobs(); err != nil {
+	if err := l.writeProject(""); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -111,7 +110,7 @@ func TestEveryWayOfSavingSaves(t *testing.T) {
 			if err := l.save(0, w); err != nil {
 				t.Fatal(err)
 			}
-			data, err := os.ReadFile(filepath.Join(jobDir(l.root, jobName(0)), "job.yml"))
+			data, err := os.ReadFile(l.jobFile(0))
 			if err != nil {
 				t.Fatalf("%s: %v", w.name, err)
 			}
@@ -126,7 +125,7 @@ func TestEveryWayOfSavingSaves(t *testing.T) {
 // wholeWays never leave a reader without the whole of a save.
 func TestWholeWaysNeverTakeAFileAway(t *testing.T) {
 	l := edited(t)
-	path := filepath.Join(jobDir(l.root, jobName(0)), "job.yml")
+	path := l.jobFile(0)
 	for _, w := range wholeWays {
 		done, torn := make(chan struct{}), make(chan bool)
 		go func() {

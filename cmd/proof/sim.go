@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"deepwork/actor/wait"
@@ -44,17 +43,17 @@ type simulation struct {
 	source        *process // of workflows
 	sourceAddress string
 
-	cuts                      atomic.Int64 // of the power
-	kills                     int          // of one server
-	attempts, agents, rescues int          // attempts that there were in the end, agents that ever began, refs that keep work of deleted attempts
-	executions                int          // that the source was given
+	kills, cuts               int // of one server, of the power
+	attempts, agents, rescues int // attempts that there were in the end, agents that ever began, refs that keep work of deleted attempts
+	executions                int // that the source was given
 }
 
 // simulate runs a simulation in an empty folder. It blocks for a little longer than
 // length. What must not be is in the history; the error is one of the simulation itself.
 func simulate(ctx context.Context, dir string, seed uint64, length time.Duration, clients int) (*simulation, error) {
 	s := &simulation{world: newWorld(filepath.Join(dir, "project"), dir, seed), length: length, clients: clients,
-		image: fault.Image{Dir: filepath.Join(dir, "image")}, random: rand.New(rand.NewPCG(seed, 0)), tasks: map[string]*task{}, stops: map[string]bool{}}
+		image: fault.Image{Dir: filepath.Join(dir, "image")}, random: rand.New(rand.NewPCG(seed, 0)), sourceAddress: "127.0.0.1:0",
+		tasks: map[string]*task{}, stops: map[string]bool{}}
 	s.lose = 0.08
 	err := s.layOut(ctx)
 	if err == nil {
@@ -76,7 +75,7 @@ func simulate(ctx context.Context, dir string, seed uint64, length time.Duration
 func (s *simulation) String() string {
 	h := s.history
 	return fmt.Sprintf("seed %d: %d sessions (%d histories too tangled), %d tasks (%d attempts left, %d agents began, %d rescues), %d executions; %d calls (%d lost, %d without effect), %d kills, %d power cuts, %d files damaged",
-		s.seed, len(h.sessions), h.tangled, len(s.tasks), s.attempts, s.agents, s.rescues, s.executions, h.calls, h.lost, h.refused, s.kills, s.cuts.Load(), len(h.known(true)))
+		s.seed, len(h.sessions), h.tangled, len(s.tasks), s.attempts, s.agents, s.rescues, s.executions, h.calls, h.lost, h.refused, s.kills, s.cuts, len(h.known(true)))
 }
 
 // layOut makes the project, a repository with jobs, agents and a source of workflows,
@@ -94,8 +93,7 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 	config := fmt.Sprintf("attempts: {max_concurrent: 4}\nexecutors:\n  SIM: {command: [sh, %q, %q]}\n"+
 		"workflow_tools:\n  execution_timeout: 0\n  reply_within: 150ms\n  status_interval: 20ms\n  max_concurrent_executions: 2\n  refresh_interval: 0\n  sources:\n    - {name: sim, url: %q}\n",
 		script, s.agentLog(), s.source.url)
-	err = errors.Join(layOut(s.root, config), s.writeJobs(), writeFiles(s.root, map[string]string{"README": "A project.\n"}),
-		os.WriteFile(script, []byte(agentScript), 0o644), s.image.Reset(s.root))
+	err = errors.Join(s.writeProject(config), os.WriteFile(script, []byte(agentScript), 0o644), s.image.Reset(s.root))
 	for _, args := range []string{"init -q -b main", "add README load_outputs", "commit -q -m first"} {
 		if err == nil {
 			_, err = s.git(ctx, strings.Fields(args)...)

@@ -123,9 +123,6 @@ func (s *simulation) sourceFile() string { return filepath.Join(s.dir, "executio
 
 // startSource starts the source of workflows, or starts it again after a kill.
 func (s *simulation) startSource(ctx context.Context) (err error) {
-	if s.sourceAddress == "" {
-		s.sourceAddress = "127.0.0.1:0"
-	}
 	if s.source, err = s.startOwn(ctx, "source", s.sourceFile(), s.sourceAddress); err == nil {
 		s.sourceAddress = strings.TrimSuffix(strings.TrimPrefix(s.source.url, "http://"), "/mcp")
 	}

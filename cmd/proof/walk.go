@@ -14,13 +14,12 @@ import (
 
 // The parts of the sessions with which something out of the ordinary is done.
 const (
-	partAborted  = 0.05
-	partBack     = 0.04 // of those, a step is gone back to
-	partRead     = 0.10 // get_step is called
-	partVanished = 0.01 // the client crashes, and takes its work up again
-	partMoved    = 0.05 // the work is taken up on the other server
-	partNamed    = 0.50 // of the calls, those that name their session
-	partRequest  = 0.50 // of the calls of finished_step, those with a request_id
+	partAborted = 0.05
+	partBack    = 0.04 // of those, a step is gone back to
+	partRead    = 0.10 // get_step is called
+	partMoved   = 0.05 // the work is taken up on the other server
+	partNamed   = 0.50 // of the calls, those that name their session
+	partRequest = 0.50 // of the calls of finished_step, those with a request_id
 )
 
 const (
@@ -34,10 +33,7 @@ type walker struct {
 	*agent
 	load  *load
 	stack []*opened
-	// crashed reports whether the client has crashed since it began the stack: its server
-	// does not know, so that no other gets the sessions.
-	crashed bool
-	moved   time.Time // to another server, the last time
+	moved time.Time // to another server, the last time
 }
 
 // An opened session is one on a walker's stack.
@@ -58,7 +54,7 @@ func (a *walker) wrong(kind, format string, args ...any) error {
 // work builds stack after stack until ctx ends, or something is wrong.
 func (a *walker) work(ctx context.Context) {
 	for a.nest(ctx, 0) == nil {
-		a.stack, a.crashed = nil, false
+		a.stack = nil
 	}
 	if err := a.leave(); err != nil {
 		a.history.fault("a connection that did not end", "%v", err)
@@ -87,20 +83,12 @@ func (a *walker) nest(ctx context.Context, level int) error {
 	return nil
 }
 
-// entries are those of the workflow that walkers run.
-func (a *walker) entries() [][]string { return workflows["wide"] }
-
-// disturb does now and then what connections do: they crash, they move, and
-// agents lose what they have read.
+// disturb does now and then what connections do: they move, and agents lose what they
+// have read.
 func (a *walker) disturb(ctx context.Context, s *opened) error {
 	switch {
-	case !a.stateless && len(a.servers) > 1 && !a.crashed && a.chance(partMoved):
+	case a.version != "" && len(a.servers) > 1 && a.chance(partMoved):
 		return a.move(ctx, s)
-	case !a.stateless && a.chance(partVanished):
-		a.load.crashes.Add(1)
-		a.crashed = true
-		a.drop(a.home.current())
-		return a.do(ctx, s, input{Tool: "get_step"})
 	case a.chance(partRead):
 		return a.do(ctx, s, input{Tool: "get_step", Bare: a.bare()})
 	}
@@ -108,7 +96,7 @@ func (a *walker) disturb(ctx context.Context, s *opened) error {
 }
 
 // bare decides whether a call does not name its session.
-func (a *walker) bare() bool { return !a.stateless && !a.chance(partNamed) }
+func (a *walker) bare() bool { return a.version != "" && !a.chance(partNamed) }
 
 // start starts a session on top of the stack.
 func (a *walker) start(ctx context.Context, s *opened) error {
@@ -131,7 +119,7 @@ func (a *walker) finish(ctx context.Context, s *opened, step string) error {
 // finishGroup finishes the members of the group, all at once.
 func (a *walker) finishGroup(ctx context.Context, s *opened) error {
 	var all errgroup.Group
-	for _, step := range a.entries()[1] {
+	for _, step := range workflows["wide"][1] {
 		all.Go(func() error { return a.finish(ctx, s, step) })
 	}
 	return all.Wait()
@@ -142,7 +130,7 @@ func (a *walker) end(ctx context.Context, s *opened) error {
 	if a.chance(partAborted) {
 		return a.do(ctx, s, input{Tool: "abort_workflow", Text: a.token("enough "), Request: a.request()})
 	}
-	return a.finish(ctx, s, a.entries()[2][0])
+	return a.finish(ctx, s, "s5")
 }
 
 // do makes a call about a session, and checks what the model, which has only that

@@ -21,13 +21,13 @@ type world struct {
 	servers []*server
 	calls   sync.RWMutex // held for reading by each call
 
-	lose      float64 // the part of the replies that are lost
-	strict    bool    // only what is lost on purpose may fail; else servers are killed, and clients roam
-	stateless bool    // clients speak the newest protocol, which has no sessions
+	version string  // of the protocol that clients speak; "" is the newest, which has no sessions
+	lose    float64 // the part of the replies that are lost
+	strict  bool    // only what is lost on purpose may fail; else servers are killed, and clients roam
 }
 
 func newWorld(root, dir string, seed uint64) *world {
-	return &world{root: root, dir: dir, seed: seed, history: newHistory(), saves: &saves{hashes: map[string]int{}}}
+	return &world{root: root, dir: dir, seed: seed, version: withSessions, history: newHistory(), saves: &saves{hashes: map[string]int{}}}
 }
 
 // agent makes the client of a number, whose own server is one in turn.
@@ -85,12 +85,11 @@ func (w *world) run(ctx context.Context, s *server, plan fault.Plan, args ...str
 	if s.http {
 		args = append(args, "--transport", "http", "--port", "0")
 	}
-	p, err := start(ctx, command{args: args, env: []string{plan.Env(), "DEEPWORK_ADDITIONAL_JOBS_FOLDERS="},
-		log: w.dir, full: plan.FullAt > 0, stdio: !s.http})
+	p, err := w.start(ctx, !s.http, []string{plan.Env(), "DEEPWORK_ADDITIONAL_JOBS_FOLDERS="}, args...)
 	if err != nil {
 		return err
 	}
-	p.where = s
+	p.where, p.full = s, plan.FullAt > 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.process = p

@@ -2,7 +2,6 @@ package fault
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
@@ -25,12 +24,8 @@ func (d *database) connected(c sqlite.ExecQuerierContext, _ string) error {
 			return err
 		}
 	}
-	hooks, is := c.(sqlite.HookRegisterer)
-	if !is {
-		return errors.New("the driver's connections tell of no commit")
-	}
 	if d.plan.Commit > 0 || d.plan.Slow > 0 {
-		hooks.RegisterCommitHook(d.commit)
+		c.(sqlite.HookRegisterer).RegisterCommitHook(d.commit)
 	}
 	return nil
 }
