@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/testkit"
 )
 
 func panicking(actor.Reply[int]) task {
@@ -40,7 +41,7 @@ func TestCrashIsAnsweredAndRestartsFromDurableState(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var log journal
+				var log testkit.Log
 				s := newSystem(t, logTo(&log))
 				d := &disk{value: 4}
 				ref := actor.Spawn(s, actor.Options{Name: "probe"}, d.newProbe)
@@ -73,8 +74,8 @@ func TestCrashIsAnsweredAndRestartsFromDurableState(t *testing.T) {
 				if made, began, over := d.lives(); made != 2 || began != 2 || over != 0 {
 					t.Errorf("made %d, started %d, stopped %d", made, began, over)
 				}
-				if n := log.count("level=ERROR"); n != 1 || log.count(c.logs) == 0 {
-					t.Errorf("%d errors logged: %s", n, log.b.String())
+				if n := log.Count("level=ERROR"); n != 1 || log.Count(c.logs) == 0 {
+					t.Errorf("%d errors logged: %s", n, log.String())
 				}
 				if time.Since(before) != 0 {
 					t.Error("a restart took somebody's time")
@@ -239,20 +240,20 @@ func TestErrorOfMakeOrStartReachesTheAskersUnchanged(t *testing.T) {
 
 func TestSpawnedActorTriesAnewAfterAFailedStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log journal
+		var log testkit.Log
 		s := newSystem(t, logTo(&log))
 		d := &disk{startErr: errTorn}
 		ref := actor.Spawn(s, actor.Options{Name: "late"}, d.newProbe)
 		synctest.Wait()
-		if log.count("actor did not start") != 1 || log.count("torn") != 1 {
-			t.Errorf("log: %s", log.b.String())
+		if log.Count("actor did not start") != 1 || log.Count("torn") != 1 {
+			t.Errorf("log: %s", log.String())
 		}
 		if err := ref.Tell(t.Context(), add1(actor.Reply[int]{})); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if log.count("messages_lost=1") != 1 {
-			t.Errorf("log: %s", log.b.String())
+		if log.Count("messages_lost=1") != 1 {
+			t.Errorf("log: %s", log.String())
 		}
 		d.set(func(d *disk) { d.startErr = nil })
 		ask(t, ref, add1, 1)
@@ -278,7 +279,7 @@ func TestPanicWhileStartingIsACrash(t *testing.T) {
 }
 
 func TestPanicInStopEndsTheIncarnation(t *testing.T) {
-	var log journal
+	var log testkit.Log
 	s := newSystem(t, logTo(&log))
 	d := &disk{onStop: func() { panic("boom") }}
 	ref := actor.Spawn(s, actor.Options{}, d.newProbe)
@@ -286,7 +287,7 @@ func TestPanicInStopEndsTheIncarnation(t *testing.T) {
 	if err := ref.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if _, _, over := d.lives(); over != 1 || log.count("level=ERROR") != 1 {
-		t.Errorf("stopped %d times, log: %s", over, log.b.String())
+	if _, _, over := d.lives(); over != 1 || log.Count("level=ERROR") != 1 {
+		t.Errorf("stopped %d times, log: %s", over, log.String())
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -122,24 +121,6 @@ func blockOn(begun chan<- struct{}, release <-chan struct{}) task {
 		<-release
 		return nil
 	}
-}
-
-// A journal is a log that can be read while it is written.
-type journal struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.Write(p)
-}
-
-func (j *journal) count(s string) int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Count(j.b.String(), s)
 }
 
 func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }

@@ -52,7 +52,7 @@ func TestReq001_2_8_JobsOfAllConfiguredFolders(t *testing.T) {
 	if s.Job("broken") != nil {
 		t.Error("a broken job is shadowing no other")
 	}
-	if p.log.count("relative") != 1 {
+	if p.log.Count("relative") != 1 {
 		t.Error("the relative folder was not logged")
 	}
 }
@@ -79,12 +79,12 @@ func TestReq001_2_6_ErrorsBesideGoodJobs(t *testing.T) {
 	if len(s.Err("bad").Diagnostics) < 2 {
 		t.Errorf("not every fault is told: %v", s.Err("bad").Diagnostics)
 	}
-	if n := p.log.count("job does not load"); n != 4 {
+	if n := p.log.Count("job does not load"); n != 4 {
 		t.Errorf("logged %d times", n)
 	}
 	fresh(t, c)
 	fresh(t, c)
-	if n := p.log.count("job does not load"); n != 4 {
+	if n := p.log.Count("job does not load"); n != 4 {
 		t.Errorf("logged %d times after nothing changed", n)
 	}
 }
@@ -216,7 +216,7 @@ func TestUnreadableJobFolderKeepsWhatItHad(t *testing.T) {
 	if s := fresh(t, c); summary(s, "one") != "first" {
 		t.Errorf("the job is gone: %s", names(s))
 	}
-	if p.log.count("cannot be listed") != 1 {
+	if p.log.Count("cannot be listed") != 1 {
 		t.Error("not logged once")
 	}
 }

@@ -4,15 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/internal/follow"
 	"deepwork/catalog/job"
 )
@@ -62,12 +61,12 @@ workflows:
 type project struct {
 	t    *testing.T
 	root string
-	log  *logBook
+	log  *testkit.Log
 }
 
 func newProject(t *testing.T) *project {
 	t.Helper()
-	return &project{t: t, root: t.TempDir(), log: &logBook{}}
+	return &project{t: t, root: t.TempDir(), log: new(testkit.Log)}
 }
 
 // path makes a path below the root.
@@ -110,18 +109,9 @@ func (p *project) open(o Options) *Catalog {
 // silent is a catalog that hears of nothing by itself.
 func silent() Options { return Options{NoWatch: true, Poll: time.Hour} }
 
-func write(t *testing.T, file, content string) {
-	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	must(t, os.WriteFile(file, []byte(content), 0o644))
-}
+var write = testkit.Write
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // fresh is Fresh that does not fail.
 func fresh(t *testing.T, c *Catalog) *Snapshot {
@@ -180,23 +170,4 @@ func names(s *Snapshot) string {
 		out = append(out, j.Name+"="+j.Summary)
 	}
 	return strings.Join(out, " ")
-}
-
-// A logBook keeps what was logged.
-type logBook struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logBook) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-// count says how often a text was logged.
-func (l *logBook) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
 }

@@ -77,7 +77,7 @@ func TestLastGoodDefinitionStaysWhileTheFileIsBad(t *testing.T) {
 	if s.Err("dir") == nil || s.Err("job") == nil || len(s.Errors) != 1 {
 		t.Errorf("errors: %v", s.Errors)
 	}
-	logged := p.log.count("job does not load")
+	logged := p.log.Count("job does not load")
 	if logged != 1 {
 		t.Errorf("logged %d times", logged)
 	}
@@ -125,7 +125,7 @@ func TestWithoutWatchesItPollsAndWarnsOnce(t *testing.T) {
 					p.put("two", source("two", version))
 					eventually(t, c, version, func(s *Snapshot) bool { return summary(s, "two") == version })
 				}
-				if got := p.log.count("cannot be watched"); got != 1 {
+				if got := p.log.Count("cannot be watched"); got != 1 {
 					t.Errorf("warned %d times", got)
 				}
 				if n.openErr == nil && !n.isClosed() {

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 // gated opens a gate whose reviewers end when the test says so.
@@ -32,12 +34,7 @@ func (p *project) files(n int) (Submission, []Task) {
 // settle waits until the gate is as wanted.
 func settle(t *testing.T, g *Gate, what string, ok func(Stats) bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(g.Stats()); {
-		if time.Now().After(end) {
-			t.Fatalf("not %s: %+v", what, g.Stats())
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Until(t, what, func() bool { return ok(g.Stats()) })
 }
 
 func TestSessionsTakeTurns(t *testing.T) {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 )
 
@@ -18,23 +18,11 @@ type project struct {
 	root string
 }
 
-func newProject(t testing.TB) *project {
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &project{t, root}
-}
+func newProject(t testing.TB) *project { return &project{t, testkit.Dir(t)} }
 
 func (p *project) write(path, content string) {
 	p.t.Helper()
-	full := filepath.Join(p.root, filepath.FromSlash(path))
-	if err := os.MkdirAll(filepath.Dir(full), 0o700); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := os.WriteFile(full, []byte(content), 0o600); err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Write(p.t, filepath.Join(p.root, path), content)
 }
 
 // submission hands in files for a step with an output `report` (file) and one

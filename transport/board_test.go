@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/attempt"
@@ -75,13 +75,8 @@ func repository(t *testing.T, root string) {
 	t.Helper()
 	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 	t.Setenv("HOME", t.TempDir())
-	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "idea.txt"},
-		{"-c", "user.name=T", "-c", "user.email=t@example.com", "commit", "-q", "-m", "first"}} {
-		cmd := exec.Command("git", args...)
-		cmd.Dir = root
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("git %v: %v: %s", args, err, out)
-		}
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "idea.txt"}, {"commit", "-q", "-m", "first"}} {
+		testkit.Git(t, root, args...)
 	}
 }
 

@@ -1,19 +1,18 @@
 package transport
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
@@ -23,22 +22,11 @@ import (
 )
 
 // A logBuffer collects log lines as JSON objects.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
+type logBuffer struct{ testkit.Log }
 
 func (l *logBuffer) lines(t *testing.T, msg string) (out []map[string]any) {
 	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.b.String()) {
+	for line := range strings.Lines(l.String()) {
 		var m map[string]any
 		if err := json.Unmarshal([]byte(line), &m); err != nil {
 			t.Fatal(err)
@@ -231,10 +219,8 @@ func TestSDKIsQuiet(t *testing.T) {
 		t.Fatal(err)
 	}
 	callTool(t, client(t, s), "get_step", `{}`)
-	log.mu.Lock()
-	defer log.mu.Unlock()
-	if n := strings.Count(log.b.String(), "\n"); n != 2 {
-		t.Errorf("%d lines, want 2:\n%s", n, log.b.String())
+	if n := strings.Count(log.String(), "\n"); n != 2 {
+		t.Errorf("%d lines, want 2:\n%s", n, log.String())
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow"
@@ -25,15 +26,7 @@ import (
 // with other things too; it never waits that long for what does not.
 const patience = time.Minute
 
-// waitFor polls what no event tells of, the network's side of things.
-func waitFor(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("in vain: %s", what)
-		}
-	}
-}
+var waitFor = testkit.Until
 
 // scraped is a value of /metrics.
 func scraped(t testing.TB, h *web.Server, series string) string {

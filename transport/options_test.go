@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 )
 
@@ -65,10 +66,7 @@ func TestAdditionalJobs(t *testing.T) {
 
 // Seed 000, 001.1.2.
 func TestReq001_1_2_RootIsResolved(t *testing.T) {
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := testkit.Dir(t)
 	t.Chdir(root)
 	for _, in := range []string{"", ".", root} {
 		if got, err := resolveRoot(in); err != nil || got != root {

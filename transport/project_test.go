@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow/machine"
@@ -64,19 +64,7 @@ steps:
     reviews: []
 `
 
-// write lays out files under a folder.
-func write(t testing.TB, root string, files map[string]string) {
-	t.Helper()
-	for name, content := range files {
-		path := filepath.Join(root, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
+var write = testkit.WriteAll
 
 // project makes a project with one good job and one bad, and a server on it.
 func project(t testing.TB, change func(*Options)) (*Server, string) {

@@ -1,14 +1,12 @@
 package transport
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/execution"
 	remotetools "deepwork/transport/tools/remote"
 )
@@ -84,23 +83,7 @@ func listed(t testing.TB, cs *mcp.ClientSession) map[string]*mcp.Tool {
 	return all
 }
 
-// A logBook keeps what is logged.
-type logBook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBook) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBook) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
+type logBook struct{ testkit.Log }
 
 func (b *logBook) into(o *Options) {
 	o.Logger = slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))

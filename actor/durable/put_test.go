@@ -12,14 +12,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // holds fails the test unless the folder has these files and no others; each is
 // given as "name=content".

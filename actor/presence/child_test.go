@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"deepwork/actor/testkit"
 )
 
 const (
@@ -124,12 +126,7 @@ func (p *process) end(t testing.TB) {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 func exists(path string) bool {
 	_, err := os.Lstat(path)

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 // A child does not outlive the process that supervises it, even if that has no
@@ -27,14 +29,11 @@ func endsWithParent(t *testing.T, mode string) {
 		t.Fatal(err)
 	}
 	pid := 0
-	for end := time.Now().Add(patience); pid == 0; time.Sleep(2 * time.Millisecond) {
-		if text, err := os.ReadFile(pidFile); err == nil {
-			pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
-		}
-		if time.Now().After(end) {
-			t.Fatal("the child did not start")
-		}
-	}
+	testkit.Until(t, "started", func() bool {
+		text, _ := os.ReadFile(pidFile)
+		pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+		return pid != 0
+	})
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -15,44 +15,22 @@ import (
 
 	"go.uber.org/goleak"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A logBook keeps what was logged.
-type logBook struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logBook) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logBook) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
-}
-
-func open(t *testing.T) (*Source, *logBook) {
+func open(t *testing.T) (*Source, *testkit.Log) {
 	t.Helper()
 	root := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(root, ".deepwork"), 0o755))
-	s, log := Open(root), &logBook{}
+	s, log := Open(root), new(testkit.Log)
 	s.Logger = slog.New(slog.NewTextHandler(log, nil))
 	return s, log
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 func put(t *testing.T, s *Source, text string) {
 	t.Helper()
@@ -109,16 +87,16 @@ func TestBadEditLeavesTheLastGoodOne(t *testing.T) {
 			t.Errorf("serves %+v", c)
 		}
 	}
-	if n := log.count("config.yml:2:11: git.branch"); n != 1 {
+	if n := log.Count("config.yml:2:11: git.branch"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 	put(t, s, bad+"nonsense: 1\n")
 	current(t, s)
-	if n := log.count("nonsense: unknown key"); n != 1 {
+	if n := log.Count("nonsense: unknown key"); n != 1 {
 		t.Errorf("another fault logged %d times", n)
 	}
 	put(t, s, create)
-	if c := current(t, s); c != good || log.count("good again") != 1 {
+	if c := current(t, s); c != good || log.Count("good again") != 1 {
 		t.Errorf("after the correction: %+v", c)
 	}
 }
@@ -139,7 +117,7 @@ func TestBadSinceStartIsAnError(t *testing.T) {
 			t.Errorf("the error does not say which file: %v", err)
 		}
 	}
-	if n := log.count("configuration refused"); n != 1 {
+	if n := log.Count("configuration refused"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 	put(t, s, create)
@@ -190,7 +168,7 @@ func TestSaveInProgress(t *testing.T) {
 				if c := current(t, s); c == good || c.QualityGate.DefaultMaxAttempts != 3 {
 					t.Errorf("after 550 ms: %+v", c)
 				}
-				if n := log.count("refused"); n != 0 {
+				if n := log.Count("refused"); n != 0 {
 					t.Errorf("logged %d times", n)
 				}
 			})

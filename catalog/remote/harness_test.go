@@ -1,7 +1,6 @@
 package remote_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -9,11 +8,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 
@@ -28,26 +27,8 @@ const patience = time.Minute
 type rig struct {
 	*remote.Catalog
 	settings atomic.Pointer[config.Config]
-	log      *logBook
+	log      *testkit.Log
 	root     string
-}
-
-// A logBook keeps what is logged.
-type logBook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBook) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBook) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // settings are the defaults with these sources.
@@ -97,7 +78,7 @@ func listenAndServe(t *testing.T, h http.Handler) *httptest.Server {
 
 func open(t testing.TB, c *config.Config, reserved ...string) *rig {
 	t.Helper()
-	r := &rig{log: &logBook{}, root: t.TempDir()}
+	r := &rig{log: new(testkit.Log), root: t.TempDir()}
 	r.settings.Store(c)
 	var err error
 	r.Catalog, err = remote.Open(t.Context(), remote.Options{

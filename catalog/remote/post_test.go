@@ -10,12 +10,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 )
@@ -82,19 +84,11 @@ func (s *rawWeb) sessions() int {
 // until waits for a message that the source gets.
 func (s *rawWeb) until(t *testing.T, what string, is func(posted) bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	testkit.Until(t, what, func() bool {
 		s.mu.Lock()
-		for _, m := range s.got {
-			if is(m) {
-				s.mu.Unlock()
-				return
-			}
-		}
-		s.mu.Unlock()
-		if time.Now().After(end) {
-			t.Fatalf("in vain: %s", what)
-		}
-	}
+		defer s.mu.Unlock()
+		return slices.ContainsFunc(s.got, is)
+	})
 }
 
 // unknown answers a request of a session that is not known.

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/remote"
 )
 
@@ -194,14 +195,7 @@ func TestACallIsGivenUpWhileItsSourceWorks(t *testing.T) {
 		}
 		done <- err
 	}()
-	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
-		if _, err := os.Stat(gate + ".began"); err == nil {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("it does not begin")
-		}
-	}
+	testkit.Until(t, "begun", func() bool { _, err := os.Stat(gate + ".began"); return err == nil })
 	input, err := json.Marshal(order{Filler: strings.Repeat("x", 1<<20)}) // more than a pipe holds
 	if err != nil {
 		t.Fatal(err)

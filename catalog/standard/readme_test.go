@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 )
 
@@ -84,7 +85,7 @@ func TestReadmeConfigIsTheDefault(t *testing.T) {
 func current(t *testing.T, source string) *config.Config {
 	t.Helper()
 	root := t.TempDir()
-	write(t, filepath.Join(root, ".deepwork", "config.yml"), []byte(source))
+	testkit.Write(t, filepath.Join(root, ".deepwork", "config.yml"), source)
 	c, err := config.Open(root).Current(t.Context())
 	if err != nil {
 		t.Fatalf("the config is refused: %v\n%s", err, source)

@@ -3,7 +3,6 @@ package standard_test
 import (
 	"encoding/json"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 	"deepwork/catalog/standard"
 )
@@ -139,7 +139,7 @@ func TestTemplateJobIsValidAndRunsAsAFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, job.FileName), source)
+	testkit.Write(t, filepath.Join(dir, job.FileName), string(source))
 	j, ds := job.Load(dir)
 	if j == nil {
 		t.Fatalf("the template is not valid:\n%v", ds)
@@ -148,20 +148,10 @@ func TestTemplateJobIsValidAndRunsAsAFolder(t *testing.T) {
 		t.Errorf("the template has warnings:\n%v", job.Diagnostics(j.Warnings))
 	}
 	for _, s := range j.Steps {
-		write(t, filepath.Join(dir, filepath.FromSlash(s.InstructionsFile)), step)
+		testkit.Write(t, filepath.Join(dir, s.InstructionsFile), string(step))
 	}
 	if ds := job.CheckFiles(j); len(ds) > 0 {
 		t.Errorf("the template's folder:\n%v", ds)
-	}
-}
-
-func write(t *testing.T, name string, data []byte) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, data, 0o644); err != nil {
-		t.Fatal(err)
 	}
 }
 

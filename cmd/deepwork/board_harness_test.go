@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/runner"
@@ -41,10 +42,7 @@ type boardProject struct {
 
 func newBoardProject(t *testing.T, more ...string) *boardProject {
 	t.Helper()
-	top, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	top := testkit.Dir(t)
 	t.Setenv("HOME", top)
 	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 	t.Setenv(config.JobsFoldersEnv, "")
@@ -76,11 +74,7 @@ func (p *boardProject) find() {
 
 func (p *boardProject) git(dir string, args ...string) string {
 	p.t.Helper()
-	out, err := gitOutput(dir, args...)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return out
+	return testkit.Git(p.t, dir, args...)
 }
 
 // endAgents ends whatever agents a test has left.
@@ -194,17 +188,7 @@ func (p *boardProject) output(id string) string {
 // eventually waits for what other processes do; check returns what is still amiss.
 func (p *boardProject) eventually(check func() string) {
 	p.t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(3 * time.Minute); ; <-tick.C {
-		amiss := check()
-		if amiss == "" {
-			return
-		}
-		if time.Now().After(end) {
-			p.t.Fatal(amiss)
-		}
-	}
+	testkit.Eventually(p.t, check)
 }
 
 // gate is a file that a coder awaits, and the function that makes it.

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 )
 
@@ -87,15 +88,7 @@ func startClient(t *testing.T, root string) (*mcp.ClientSession, *exec.Cmd) {
 	return client, server
 }
 
-// writeFiles lays out the files of a test's project.
-func writeFiles(t *testing.T, root string, files map[string]string) {
-	t.Helper()
-	for name, text := range files {
-		if _, err := createFile(root+"/"+name, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
+var writeFiles = testkit.WriteAll
 
 // jobText is a valid job.yml whose one workflow, w, has these steps.
 func jobText(name string, steps ...string) string {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/testkit"
 )
 
 // coder is the coding agent of the tests of the task board, a program of its own.
@@ -195,14 +196,4 @@ func runGit(dir string, args ...string) error {
 	return err
 }
 
-func gitOutput(dir string, args ...string) (string, error) {
-	cmd := exec.Command("git", append([]string{"-c", "user.name=Tester", "-c", "user.email=tester@example.com"}, args...)...)
-	cmd.Dir = dir
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("git %s in %s: %w: %s", strings.Join(args, " "), dir, err, stderr.Bytes())
-	}
-	return strings.TrimRight(string(out), "\n"), nil
-}
+var gitOutput = testkit.TryGit

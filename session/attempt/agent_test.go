@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 // agentMain is the coding agent of the tests. Its prompt tells it what to do, in
@@ -75,10 +77,10 @@ func agentDo(verb, rest, prompt string) (code int, over bool, err error) {
 		}
 		return 0, false, os.WriteFile(name, []byte(text+"\n"), 0o644)
 	case "commit":
-		if _, err := gitIn(".", "add", "-A"); err != nil {
+		if _, err := testkit.TryGit(".", "add", "-A"); err != nil {
 			return 0, false, err
 		}
-		_, err := gitIn(".", "commit", "-q", "-m", rest)
+		_, err := testkit.TryGit(".", "commit", "-q", "-m", rest)
 		return 0, false, err
 	case "say":
 		fmt.Println(rest)

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 )
@@ -278,7 +279,7 @@ func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name s
 		if err == nil {
 			return strings.TrimSpace(string(text))
 		}
-		kept, _ := gitIn(s.o.Root, "show", "refs/deepwork/rescue/"+attempt+":"+file)
+		kept, _ := testkit.TryGit(s.o.Root, "show", "refs/deepwork/rescue/"+attempt+":"+file)
 		return kept
 	}
 	read := func(file string) string {
@@ -300,7 +301,7 @@ func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name s
 		}
 	}
 	if exists(filepath.Join(marks, "committed-"+name)) {
-		out, err := gitIn(s.o.Root, "log", "--branches=deepwork/*", "--format=%s", "--grep=^"+name+"$")
+		out, err := testkit.TryGit(s.o.Root, "log", "--branches=deepwork/*", "--format=%s", "--grep=^"+name+"$")
 		if err != nil || out != name {
 			t.Errorf("the commit %s is lost: %q, %v", name, out, err)
 		}

@@ -1,13 +1,11 @@
 package attempt
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -16,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"deepwork/actor/testkit"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
@@ -45,12 +44,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // A project is a project folder with a git repository, and its config.
 type project struct {
@@ -61,8 +55,7 @@ type project struct {
 
 func newProject(t testing.TB) *project {
 	t.Helper()
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
+	root := testkit.Dir(t)
 	home := filepath.Join(root, "home")
 	root = filepath.Join(root, "shop")
 	must(t, os.MkdirAll(home, 0o755))
@@ -101,23 +94,7 @@ func (p *project) configure(change func(*config.Config)) {
 // git runs git in a folder and returns what it prints.
 func (p *project) git(dir string, args ...string) string {
 	p.t.Helper()
-	out, err := gitIn(dir, args...)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return out
-}
-
-func gitIn(dir string, args ...string) (string, error) {
-	cmd := exec.Command("git", append([]string{"-c", "user.name=Tester", "-c", "user.email=tester@example.com"}, args...)...)
-	cmd.Dir = dir
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("git %s in %s: %w: %s", strings.Join(args, " "), dir, err, stderr.Bytes())
-	}
-	return strings.TrimRight(string(out), "\n"), nil
+	return testkit.Git(p.t, dir, args...)
 }
 
 // repo makes a git repository with one commit on main.
@@ -310,23 +287,7 @@ func (s *server) output(id string) string {
 	return strings.Join(lines, "\n")
 }
 
-// eventually waits for what other processes do; check returns what is still
-// amiss, or "".
-func eventually(t testing.TB, check func() string) {
-	t.Helper()
-	const patience = 3 * time.Minute
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); ; <-tick.C {
-		amiss := check()
-		if amiss == "" {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("after %v: %s", patience, amiss)
-		}
-	}
-}
+var eventually = testkit.Eventually
 
 // groupEnds waits until nothing of a process group runs: what was killed is gone
 // when the system comes to it.

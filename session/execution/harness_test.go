@@ -1,7 +1,6 @@
 package execution
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
@@ -318,27 +318,10 @@ func stored(t testing.TB, s *server, id string) *store.Execution {
 	return x
 }
 
-type logbook struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (j *logbook) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.Write(p)
-}
-
-func (j *logbook) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.String()
-}
+type logbook struct{ testkit.Log }
 
 func (j *logbook) has(parts ...string) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for line := range strings.Lines(j.b.String()) {
+	for line := range strings.Lines(j.String()) {
 		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
 			return true
 		}
@@ -348,10 +331,7 @@ func (j *logbook) has(parts ...string) bool {
 
 func newRoot(t testing.TB) string {
 	t.Helper()
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := testkit.Dir(t)
 	return root
 }
 

@@ -10,14 +10,10 @@ import (
 	"time"
 
 	"deepwork/actor/process"
+	"deepwork/actor/testkit"
 )
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // repo makes a repository with settings and a hook that hinder every commit.
 func repo(t *testing.T) (dir string, run func(args ...string) string) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -47,16 +48,9 @@ func FuzzBranchName(f *testing.F) {
 	})
 }
 
-// git runs git in the project and returns what it printed.
 func (p *project) git(args ...string) string {
 	p.t.Helper()
-	cmd := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main"}, args...)...)
-	cmd.Dir = p.root
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		p.t.Fatalf("git %v: %v\n%s", args, err, out)
-	}
-	return strings.TrimSpace(string(out))
+	return testkit.Git(p.t, p.root, args...)
 }
 
 func TestGitBranchModes(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/session"
@@ -44,23 +45,13 @@ type project struct {
 
 func newProject(t testing.TB) *project {
 	t.Helper()
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &project{t, root}
+	return &project{t, testkit.Dir(t)}
 }
 
-// write makes a file below the root and returns its relative path.
+// write writes a file below the root and returns its relative path.
 func (p *project) write(name, text string) string {
 	p.t.Helper()
-	path := filepath.Join(p.root, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Write(p.t, filepath.Join(p.root, name), text)
 	return name
 }
 

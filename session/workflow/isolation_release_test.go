@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -133,11 +135,7 @@ func TestNothingIsHeldWhenAllHaveLeft(t *testing.T) {
 		d.steady.Store(true)
 	}
 	for i, s := range servers {
-		for end := time.Now().Add(patience); s.Stats().Active > 0; time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("server %d holds sessions that nobody uses: %+v", i, s.Stats())
-			}
-		}
+		testkit.Until(t, fmt.Sprintf("without active sessions: server %d", i), func() bool { return s.Stats().Active == 0 })
 	}
 	if aside := p.setAside(); aside != nil {
 		t.Errorf("two servers wrote at once: %v", aside)

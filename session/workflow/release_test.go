@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
@@ -262,11 +263,7 @@ func TestAReviewOutlivesItsConnectionAndThenTheSessionIsFree(t *testing.T) {
 	_, err := c2.Step(ctx, StepArgs{SessionID: &id})
 	refused(t, err, session.StateError, "session_owned")
 	rev.unset("wait")
-	for end := time.Now().Add(patience); p.record(id).Owner != ""; time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the session was not given up after its review: %s", toJSON(t, p.record(id)))
-		}
-	}
+	testkit.Until(t, "given up after its review", func() bool { return p.record(id).Owner == "" })
 	r := p.finish(c2, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`)
 	if r.Status != machine.NextStep || rev.calls() != 1 {
 		t.Errorf("the verdict was not collected: %s after %d reviews", toJSON(t, r), rev.calls())

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
@@ -110,11 +111,7 @@ func (r *reviewer) calls() int {
 // runs waits until the reviewer has been started n times.
 func (r *reviewer) runs(n int) {
 	r.t.Helper()
-	for end := time.Now().Add(patience); r.calls() < n; time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			r.t.Fatalf("the reviewer was started %d times, want %d", r.calls(), n)
-		}
-	}
+	testkit.Until(r.t, fmt.Sprintf("started %d times", n), func() bool { return r.calls() >= n })
 }
 
 const reviewedStep = "[{run_each: step, quality_criteria: {Good: \"Is it good?\"}}]"
@@ -223,11 +220,7 @@ func TestTheActorAnswersWhileAReviewRuns(t *testing.T) {
 	if s := p.record(id); s.Status != machine.Aborted || s.Progress("one").Newest().State != machine.AttemptVoid || s.Progress("one").QualityAttempts != 0 {
 		t.Errorf("record %s", toJSON(t, s))
 	}
-	for end := time.Now().Add(patience); rev.gate.Stats().Running > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the reviewer of an aborted session runs on")
-		}
-	}
+	testkit.Until(t, "ended with the aborted session", func() bool { return rev.gate.Stats().Running == 0 })
 }
 
 func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
@@ -246,11 +239,7 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 	}
 	rev.unset("wait")
 	var one *machine.StepProgress
-	for end := time.Now().Add(patience); one == nil || one.Newest().Open(); time.Sleep(time.Millisecond) {
-		if one = p.record(id).Progress("one"); time.Now().After(end) {
-			t.Fatal("the verdict was not recorded")
-		}
-	}
+	testkit.Until(t, "recorded", func() bool { one = p.record(id).Progress("one"); return one != nil && !one.Newest().Open() })
 	if one.Newest().State != machine.AttemptPassed || one.Newest().Collected || one.CompletedAt != nil || c.Stack()[0].Step != "one" {
 		t.Errorf("a verdict that nobody waited for moved the session: %s", toJSON(t, one))
 	}
@@ -281,11 +270,7 @@ func TestAVerdictWhoseCallerLeftMovesNothing(t *testing.T) {
 		t.Errorf("the caller that left got %v", err)
 	}
 	rev.unset("wait")
-	for end := time.Now().Add(patience); p.record(id).Progress("one").Newest().Open(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the verdict was not recorded")
-		}
-	}
+	testkit.Until(t, "recorded", func() bool { return !p.record(id).Progress("one").Newest().Open() })
 	if s := p.record(id); s.CurrentStepID != "one" {
 		t.Errorf("the session moved to %s", s.CurrentStepID)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/workflow/machine"
 )
 
@@ -74,11 +75,7 @@ func TestSessionsThatEndedDoNotStayInMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for end := time.Now().Add(patience); srv.Stats().Awake > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("of %d sessions that have ended %d are in memory", n, srv.Stats().Awake)
-		}
-	}
+	testkit.Until(t, "free of sessions that have ended", func() bool { return srv.Stats().Awake == 0 })
 	r, err := c.Abort(ctx, AbortArgs{Explanation: reason, RequestID: &request})
 	if err != nil || r.Explanation != reason {
 		t.Errorf("the first call, repeated: %s, %v", toJSON(t, r), err)

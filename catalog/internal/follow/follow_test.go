@@ -8,14 +8,11 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 func TestStatTellsWhatIsThere(t *testing.T) {
 	dir := t.TempDir()

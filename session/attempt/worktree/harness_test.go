@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/git"
 )
 
@@ -39,33 +40,12 @@ func TestMain(m *testing.M) {
 
 const attemptID = "3f1c7a52-9d1e-4c44-8b7e-0a5c1d2e3f40"
 
-// gitIn runs the real git in a folder and returns what it wrote, trimmed.
-func gitIn(t testing.TB, dir string, args ...string) string {
-	t.Helper()
-	out, err := tryGit(dir, args...)
-	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return out
-}
+var gitIn, tryGit = testkit.Git, testkit.TryGit
 
-func tryGit(dir string, args ...string) (string, error) {
-	cmd := exec.Command("git", append([]string{"-c", "user.name=Somebody", "-c", "user.email=some@body", "-c", "protocol.file.allow=always"}, args...)...)
-	cmd.Dir, cmd.Env = dir, git.Environ()
-	out, err := cmd.CombinedOutput()
-	return strings.TrimRight(string(out), "\n"), err
-}
-
-// write makes a file of a worktree or checkout, with the folders above it.
+// write writes a file of a worktree or checkout.
 func write(t testing.TB, dir, name, text string) {
 	t.Helper()
-	path := filepath.Join(dir, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, filepath.Join(dir, name), text)
 }
 
 func read(t testing.TB, path ...string) string {

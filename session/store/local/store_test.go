@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/testkit"
 	"deepwork/session/store"
 )
 
@@ -75,12 +76,7 @@ func mustRead(t testing.TB, s *Store, id string, want []byte) {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // files lists the folder, lock files left out.
 func files(t testing.TB, dir string) []string {

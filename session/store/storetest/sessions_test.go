@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/store"
 	"deepwork/session/store/local"
@@ -57,12 +58,7 @@ func eachSessions(t *testing.T, test func(ctx context.Context, t *testing.T, a, 
 
 func body(n int) []byte { return fmt.Appendf(nil, "{\n  \"n\": %d\n}", n) }
 
-func noError(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var noError = testkit.Must
 
 func TestSessionsComeBackAsGiven(t *testing.T) {
 	eachSessions(t, func(ctx context.Context, t *testing.T, a, b sessionStores) {

@@ -1,0 +1,95 @@
+package testkit
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Must ends the test if err is not nil.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Eventually polls until problem returns "". After three minutes it ends the test.
+func Eventually(t testing.TB, problem func() string) {
+	t.Helper()
+	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		if p := problem(); p == "" {
+			return
+		} else if time.Now().After(end) {
+			t.Fatal("after three minutes: ", p)
+		}
+	}
+}
+
+// Until polls until ok reports true. After three minutes it ends the test.
+func Until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	Eventually(t, func() string {
+		if ok() {
+			return ""
+		}
+		return "not " + what
+	})
+}
+
+// Dir returns the path, without symlinks, of a temporary folder.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	Must(t, err)
+	return dir
+}
+
+// Write writes a file and the folders above it.
+func Write(t testing.TB, path, text string) {
+	t.Helper()
+	path = filepath.FromSlash(path)
+	Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	Must(t, os.WriteFile(path, []byte(text), 0o644))
+}
+
+// WriteAll writes files below root.
+func WriteAll(t testing.TB, root string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		Write(t, filepath.Join(root, name), text)
+	}
+}
+
+// Git runs git in dir as TryGit does. It must succeed.
+func Git(t testing.TB, dir string, args ...string) string {
+	t.Helper()
+	out, err := TryGit(dir, args...)
+	Must(t, err)
+	return out
+}
+
+// TryGit runs git in dir, with an author, and returns its output without the last
+// line break. The variables that bind git to a repository do not reach it.
+func TryGit(dir string, args ...string) (string, error) {
+	set := []string{"-c", "user.name=Tester", "-c", "user.email=tester@example.com",
+		"-c", "init.defaultBranch=main", "-c", "protocol.file.allow=always"}
+	cmd := exec.Command("git", append(set, args...)...)
+	cmd.Dir = dir
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "GIT_") && !strings.HasPrefix(v, "GIT_CONFIG_NOSYSTEM=")
+	})
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("git %s in %s: %w: %s", strings.Join(args, " "), dir, err, &stderr)
+	}
+	return strings.TrimRight(string(out), "\n"), err
+}
