@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -70,11 +71,7 @@ func (a *agent) conn(ctx context.Context, p *process) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	for old := range a.conns {
-		if !old.alive() {
-			delete(a.conns, old)
-		}
-	}
+	maps.DeleteFunc(a.conns, func(old *process, _ *conn) bool { return !old.alive() })
 	a.conns[p] = c
 	return c, nil
 }

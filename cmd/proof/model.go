@@ -153,12 +153,7 @@ func (s state) apply(in input) []outcome {
 		s.status, s.reason = "aborted", in.Text
 		return s.apply(in)
 	}
-	var done []string
-	for _, step := range slices.Concat(s.entries()...) {
-		if s.isDone(step) {
-			done = append(done, step)
-		}
-	}
+	done := slices.DeleteFunc(slices.Concat(s.entries()...), func(step string) bool { return !s.isDone(step) })
 	return []outcome{{s, "at " + strings.Join(s.entry(), ",") + " done " + strings.Join(done, ",")}}
 }
 

@@ -101,12 +101,11 @@ func (p *process) alive() bool {
 
 // kill ends a process as a crash does, and waits for its end.
 func (p *process) kill() error {
-	err := p.cmd.Process.Kill()
-	<-p.ended
-	if errors.Is(err, os.ErrProcessDone) {
-		return nil
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
 	}
-	return err
+	<-p.ended
+	return nil
 }
 
 // stop asks a process to end and waits for that. Its error says that it did not end; how
