@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"deepwork/actor/process"
+	"deepwork/actor/testkit"
 )
 
 // "Cancelling 100 hanging reviews leaves no process and no goroutine behind
@@ -22,8 +23,8 @@ func TestFigure_CancellingAHundredHangingReviews(t *testing.T) {
 	const n = 100
 	before := runtime.NumGoroutine()
 	p := newProject(t)
-	h := newHub(t)
-	g := Open(Options{Root: p.root, Settings: always(Settings{Command: command("stubborn", h.addr), MaxConcurrent: n})})
+	h := testkit.NewHub(t)
+	g := Open(Options{Root: p.root, Settings: always(Settings{Command: command("stubborn", h.Addr().String()), MaxConcurrent: n})})
 	ctx, cancel := context.WithCancel(t.Context())
 	verdicts := make(chan Verdict, n)
 	for i := range n {
@@ -32,9 +33,9 @@ func TestFigure_CancellingAHundredHangingReviews(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var all []*visitor
+	var all []*testkit.Visitor
 	for range 2 * n {
-		all = append(all, h.next())
+		all = append(all, h.Next())
 	}
 	began := time.Now()
 	cancel()
@@ -49,7 +50,7 @@ func TestFigure_CancellingAHundredHangingReviews(t *testing.T) {
 	}
 	t.Logf("the last verdict came after %v", time.Since(began))
 	for _, v := range all {
-		v.gone()
+		v.Gone()
 	}
 	for runtime.NumGoroutine() > before+1 && time.Now().Before(deadline) { // the gate's dispatcher
 		time.Sleep(time.Millisecond)
@@ -84,9 +85,9 @@ func BenchmarkPool(b *testing.B) {
 	const sessions, workers = 200, 4
 	p := &project{b, b.TempDir()}
 	p.write("report.md", "# Tides\n")
-	h := newHub(b)
-	most := h.count(1)
-	cmd := command("work", h.addr, "50ms")
+	h := testkit.NewHub(b)
+	most := count(b, h, 1)
+	cmd := command("work", h.Addr().String(), "50ms")
 	g := Open(Options{Root: p.root, Settings: always(Settings{Command: cmd, MaxConcurrent: workers, MaxInlineFiles: 5})})
 	defer g.Close(context.Background())
 	s := p.submission("step").submit("report", "report.md")

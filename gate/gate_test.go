@@ -15,9 +15,9 @@ import (
 )
 
 // gated opens a gate whose reviewers end when the test says so.
-func (p *project) gated(capacity int) (*Gate, *hub) {
-	h := newHub(p.t)
-	return p.gate(always(Settings{Command: command("gated", h.addr), MaxConcurrent: capacity})), h
+func (p *project) gated(capacity int) (*Gate, *testkit.Hub) {
+	h := testkit.NewHub(p.t)
+	return p.gate(always(Settings{Command: command("gated", h.Addr().String()), MaxConcurrent: capacity})), h
 }
 
 // files makes n of them and plans a review of each.
@@ -58,7 +58,7 @@ func TestSessionsTakeTurns(t *testing.T) {
 	if err := g.Run(t.Context(), "A", many, tasks, both("A")); err != nil {
 		t.Fatal(err)
 	}
-	next := h.next() // one of A's runs, 39 wait
+	next := h.Next() // one of A's runs, 39 wait
 	one := p.submission("step")
 	if err := g.Run(t.Context(), "B", one, p.plan(one), both("B")); err != nil {
 		t.Fatal(err)
@@ -68,9 +68,9 @@ func TestSessionsTakeTurns(t *testing.T) {
 	}
 	for i := range 41 {
 		if i > 0 {
-			next = h.next()
+			next = h.Next()
 		}
-		next.say(passes)
+		fmt.Fprintln(next, passes)
 		if v := <-done; v.Err != nil || !v.Passed { // each is delivered before another can end
 			t.Fatalf("got %+v", v)
 		}
@@ -83,9 +83,9 @@ func TestSessionsTakeTurns(t *testing.T) {
 
 func TestNeverMoreThanTheCapacity(t *testing.T) {
 	p := newProject(t)
-	h := newHub(t)
-	g := p.gate(always(Settings{Command: command("work", h.addr, "5ms"), MaxConcurrent: 3}))
-	most := h.count(3)
+	h := testkit.NewHub(t)
+	g := p.gate(always(Settings{Command: command("work", h.Addr().String(), "5ms"), MaxConcurrent: 3}))
+	most := count(t, h, 3)
 	s, tasks := p.files(30)
 	verdicts := collect(t, t.Context(), g, "a", s, tasks)
 	for range tasks {
@@ -100,14 +100,14 @@ func TestNeverMoreThanTheCapacity(t *testing.T) {
 
 // count serves working reviewers and returns how many of them were there at once;
 // none begins to work before so many are there.
-func (h *hub) count(together int) (most func() int) {
+func count(t testing.TB, h *testkit.Hub, together int) (most func() int) {
 	var now, peak atomic.Int64
 	gathered := make(chan struct{})
 	var once sync.Once
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
-			c, err := h.l.Accept()
+			c, err := h.Accept()
 			if err != nil {
 				return
 			}
@@ -127,39 +127,39 @@ func (h *hub) count(together int) (most func() int) {
 				case <-gathered:
 				case <-time.After(patience): // they do not run at once: the peak tells
 				}
-				c.Write([]byte{1})
+				c.Write([]byte("\n"))
 				c.Read(buf) // "end"
 				now.Add(-1)
 				c.Write([]byte("\n"))
 			})
 		}
 	})
-	h.t.Cleanup(func() { h.l.Close(); wg.Wait() })
+	t.Cleanup(func() { h.Close(); wg.Wait() })
 	return func() int { return int(peak.Load()) }
 }
 
 func TestSettingsTakeEffectForWhatIsNotStarted(t *testing.T) {
 	p := newProject(t)
-	h := newHub(t)
+	h := testkit.NewHub(t)
 	var now atomic.Pointer[Settings]
-	now.Store(&Settings{Command: command("gated", h.addr), MaxConcurrent: 1})
+	now.Store(&Settings{Command: command("gated", h.Addr().String()), MaxConcurrent: 1})
 	g := p.gate(func() Settings { return *now.Load() })
 	s, tasks := p.files(6)
 	verdicts := collect(t, t.Context(), g, "a", s, tasks)
-	first := h.next()
+	first := h.Next()
 	if st := g.Stats(); st.Running != 1 || st.Queued != 5 {
 		t.Fatalf("%+v", st)
 	}
 	// A larger pool is used though nothing ends.
-	now.Store(&Settings{Command: command("gated", h.addr), MaxConcurrent: 3})
-	second, third := h.next(), h.next()
+	now.Store(&Settings{Command: command("gated", h.Addr().String()), MaxConcurrent: 3})
+	second, third := h.Next(), h.Next()
 	if st := g.Stats(); st.Running != 3 || st.Queued != 3 || st.Capacity != 3 {
 		t.Errorf("%+v", st)
 	}
 	// A smaller one lets those that run end; another reviewer is for the others.
 	now.Store(&Settings{Command: command("fail"), MaxConcurrent: 1})
-	for _, v := range []*visitor{first, second, third} {
-		v.say(passes)
+	for _, v := range []*testkit.Visitor{first, second, third} {
+		fmt.Fprintln(v, passes)
 	}
 	passed := 0
 	for range 6 {
@@ -185,7 +185,7 @@ func TestCancelEndsWhatRunsAndWhatWaits(t *testing.T) {
 	s, tasks := p.files(10)
 	ctx, cancel := context.WithCancel(t.Context())
 	mine := collect(t, ctx, g, "A", s, tasks)
-	running := []*visitor{h.next(), h.next()}
+	running := []*testkit.Visitor{h.Next(), h.Next()}
 	other := collect(t, t.Context(), g, "A", s, tasks[:1]) // of the same session
 	cancel()
 	seen := make(map[string]bool)
@@ -198,9 +198,9 @@ func TestCancelEndsWhatRunsAndWhatWaits(t *testing.T) {
 		t.Errorf("verdicts of %d tasks", len(seen))
 	}
 	for _, r := range running {
-		r.gone()
+		r.Gone()
 	}
-	h.next().say(passes)
+	fmt.Fprintln(h.Next(), passes)
 	if v := <-other; v.Err != nil || !v.Passed {
 		t.Errorf("the other call's: %+v", v)
 	}
@@ -209,14 +209,14 @@ func TestCancelEndsWhatRunsAndWhatWaits(t *testing.T) {
 
 func TestQueueLimit(t *testing.T) {
 	p := newProject(t)
-	h := newHub(t)
-	g := Open(Options{Root: p.root, Settings: always(Settings{Command: command("gated", h.addr), MaxConcurrent: 1})})
+	h := testkit.NewHub(t)
+	g := Open(Options{Root: p.root, Settings: always(Settings{Command: command("gated", h.Addr().String()), MaxConcurrent: 1})})
 	defer g.Close(t.Context())
 	s, tasks := p.files(queueLimit + 3)
 	// One that comes alone is taken whole, else it never would be.
 	ctx, cancel := context.WithCancel(t.Context())
 	first := collect(t, ctx, g, "A", s, tasks)
-	h.next()
+	h.Next()
 	err := g.Run(t.Context(), "B", s, tasks[:1], func(Verdict) { t.Error("called") })
 	if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "1002, and 1 run; there is room for 1000") {
 		t.Errorf("got %v", err)
@@ -227,7 +227,7 @@ func TestQueueLimit(t *testing.T) {
 	}
 	settle(t, g, "idle", func(s Stats) bool { return s.Queued+s.Running == 0 })
 	second := collect(t, t.Context(), g, "B", s, tasks[:queueLimit+1])
-	h.next()
+	h.Next()
 	if err := g.Run(t.Context(), "C", s, tasks[:1], nil); !errors.Is(err, ErrBusy) {
 		t.Errorf("one that waits too many: %v", err)
 	}

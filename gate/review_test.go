@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 func TestReq001_4_14_ReviewThatPasses(t *testing.T) {
@@ -73,25 +75,25 @@ func TestReviewersThatGiveNoVerdict(t *testing.T) {
 func TestReviewerThatHangsIsTimedOutAndKilledWithItsChildren(t *testing.T) {
 	// A machine that is too busy to have both reported before the timeout has more.
 	for timeout := time.Second; ; timeout *= 4 {
-		h := newHub(t)
-		visitors := make(chan *visitor, 2)
+		h := testkit.NewHub(t)
+		visitors := make(chan *testkit.Visitor, 2)
 		go func() {
 			defer close(visitors)
 			for range 2 {
-				if v := h.next(); v != nil {
+				if v := h.Next(); v != nil {
 					visitors <- v
 				}
 			}
 		}()
-		v := judge(t, Settings{Command: command("stubborn", h.addr), Timeout: timeout})
+		v := judge(t, Settings{Command: command("stubborn", h.Addr().String()), Timeout: timeout})
 		fault(t, v, TimedOut, fmt.Sprintf("timeout of %v", timeout), "default_timeout")
 		if after := v.EndedAt.Sub(v.StartedAt); after < timeout {
 			t.Errorf("after %v of %v", after, timeout)
 		}
-		h.l.Close()
+		h.Close()
 		reported := 0
 		for v := range visitors {
-			v.gone()
+			v.Gone()
 			reported++
 		}
 		if reported == 2 {
@@ -282,19 +284,19 @@ func TestContentThatChangedWhileItWasReviewed(t *testing.T) {
 
 func TestCancelledCallerIsToldSo(t *testing.T) {
 	p := newProject(t)
-	h := newHub(t)
+	h := testkit.NewHub(t)
 	p.write("report.md", "# Tides\n")
 	s := p.submission("step").submit("report", "report.md")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	verdicts := collect(t, ctx, p.gate(always(Settings{Command: command("hang", h.addr)})), "a", s, p.plan(s))
-	r := h.next()
+	verdicts := collect(t, ctx, p.gate(always(Settings{Command: command("hang", h.Addr().String())})), "a", s, p.plan(s))
+	r := h.Next()
 	why := errors.New("the session was aborted")
 	cancel(why)
 	e := fault(t, <-verdicts, Cancelled, "the session was aborted")
 	if !errors.Is(e, why) {
 		t.Errorf("the cause is %v", e.Err)
 	}
-	r.gone()
+	r.Gone()
 }
 
 func TestTimeoutByTheNumberOfFiles(t *testing.T) {

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"deepwork/actor/testkit"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -110,21 +112,23 @@ func reviewer(mode string, args []string) int {
 		}
 	case "work": // HUB TIME
 		d, _ := time.ParseDuration(args[1])
-		c := dial(args[0], "work")
+		c := dial(args[0])
+		r := bufio.NewReader(c)
+		r.ReadString('\n') // the test lets it begin
 		time.Sleep(d)
 		fmt.Fprintln(c, "end")
-		bufio.NewReader(c).ReadString('\n')
+		r.ReadString('\n')
 		fmt.Println(passes)
 	case "gated": // HUB: ends when the test says so, with what it says
-		c := dial(args[0], "gated")
+		c := dial(args[0])
 		answer, err := bufio.NewReader(c).ReadString('\n')
 		if err != nil {
 			return 1
 		}
 		fmt.Println(answer)
 	case "hang": // HUB
-		dial(args[0], "hang")
-		forever()
+		dial(args[0])
+		testkit.Forever()
 	case "stubborn": // HUB
 		signal.Ignore(syscall.SIGTERM)
 		cmd := exec.Command(os.Args[0], "reviewer", "leaf", args[0])
@@ -132,94 +136,22 @@ func reviewer(mode string, args []string) int {
 		if err := cmd.Start(); err != nil {
 			panic(err)
 		}
-		dial(args[0], "stubborn")
-		forever()
+		dial(args[0])
+		testkit.Forever()
 	case "leaf":
 		signal.Ignore(syscall.SIGTERM)
-		dial(args[0], "leaf")
-		forever()
+		dial(args[0])
+		testkit.Forever()
 	}
 	return 0
 }
 
-var keep []net.Conn // from the garbage collector
-
-// dial reports to the test's hub and waits until it is noted. The connection
-// lasts as long as the process.
-func dial(hub, mode string) net.Conn {
-	c, err := net.Dial("tcp", hub)
-	if err != nil {
-		panic(err)
-	}
-	keep = append(keep, c)
-	fmt.Fprintf(c, "%s %d\n", mode, os.Getpid())
-	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
-		panic(err)
-	}
-	return c
+// dial reports to the test's hub.
+func dial(hub string) net.Conn {
+	os.Setenv(testkit.HubEnv, hub)
+	return testkit.Attend()
 }
-
-// forever is a select{} that the runtime does not take for a deadlock.
-func forever() {
-	for {
-		time.Sleep(time.Hour)
-	}
-}
-
-// A hub is where the reviewers of a test report.
-type hub struct {
-	t    testing.TB
-	l    net.Listener
-	addr string
-}
-
-func newHub(t testing.TB) *hub {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return &hub{t, l, l.Addr().String()}
-}
-
-// A visitor is a reviewer that has reported.
-type visitor struct {
-	t    testing.TB
-	mode string
-	pid  int
-	conn net.Conn
-	r    *bufio.Reader
-}
-
-// next waits for a reviewer; nil when the hub is closed.
-func (h *hub) next() *visitor {
-	c, err := h.l.Accept()
-	if err != nil {
-		return nil
-	}
-	h.t.Cleanup(func() { c.Close() })
-	v := &visitor{t: h.t, conn: c, r: bufio.NewReader(c)}
-	line, err := v.r.ReadString('\n')
-	if _, serr := fmt.Sscan(line, &v.mode, &v.pid); err != nil || serr != nil {
-		h.t.Errorf("a reviewer reported %q, %v", line, err)
-	}
-	c.Write([]byte{1})
-	return v
-}
-
-// say lets a gated reviewer end.
-func (v *visitor) say(text string) { fmt.Fprintln(v.conn, text) }
 
 // patience is how long a test waits for what must come, on a machine that is busy
 // with other things too; it never waits that long for what does not.
 const patience = time.Minute
-
-// gone fails the test unless the process has ended, or does as soon as a busy
-// machine comes to it.
-func (v *visitor) gone() {
-	v.t.Helper()
-	v.conn.SetReadDeadline(time.Now().Add(patience))
-	if _, err := v.r.ReadByte(); err == nil || os.IsTimeout(err) {
-		v.t.Errorf("reviewer %s, process %d, is still there", v.mode, v.pid)
-	}
-}

@@ -3,12 +3,8 @@ package presence
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -60,70 +56,15 @@ func newMember(dir string) *Member { return New(Options{Dir: dir}) }
 
 // A process is a running child.
 type process struct {
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	stdout *bufio.Reader
-	stderr *strings.Builder
-	id     string // the first line it said
+	*testkit.Child
+	id string // the first line it said
 }
 
 // start runs a child and waits for its first line.
 func start(t testing.TB, dir, role string) *process {
 	t.Helper()
-	exe, err := os.Executable()
-	must(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	p := &process{cmd: exec.CommandContext(ctx, exe), stderr: new(strings.Builder)}
-	p.cmd.Env = append(os.Environ(), roleEnv+"="+role, dirEnv+"="+dir)
-	p.cmd.Stderr = p.stderr
-	p.stdin, err = p.cmd.StdinPipe()
-	must(t, err)
-	out, err := p.cmd.StdoutPipe()
-	must(t, err)
-	p.stdout = bufio.NewReader(out)
-	must(t, p.cmd.Start())
-	t.Cleanup(func() {
-		cancel()
-		p.cmd.Wait() // an error by design, or waited for already
-	})
-	p.id = p.hear(t)
-	return p
-}
-
-// hear returns the next line that the child says, "" at its end.
-func (p *process) hear(t testing.TB) string {
-	t.Helper()
-	line, err := p.stdout.ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		t.Error(err)
-	}
-	return strings.TrimSpace(line)
-}
-
-// tell has the child go on.
-func (p *process) tell(t testing.TB) {
-	t.Helper()
-	if _, err := io.WriteString(p.stdin, "\n"); err != nil {
-		t.Error(err)
-	}
-}
-
-// kill ends the child as a crash does.
-func (p *process) kill(t testing.TB) {
-	t.Helper()
-	must(t, p.cmd.Process.Kill())
-	if err := p.cmd.Wait(); err == nil {
-		t.Fatal("the child ended well before it was killed")
-	}
-}
-
-// end lets the child end by itself.
-func (p *process) end(t testing.TB) {
-	t.Helper()
-	must(t, p.stdin.Close())
-	if err := p.cmd.Wait(); err != nil {
-		t.Fatalf("%v: %s", err, p.stderr)
-	}
+	c := testkit.Start(t, roleEnv+"="+role, dirEnv+"="+dir)
+	return &process{c, c.Line()}
 }
 
 var must = testkit.Must

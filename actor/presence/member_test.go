@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -34,17 +35,17 @@ func TestAKilledServerIsDeadAndARunningOneAlive(t *testing.T) {
 	if !s.Alive(p.id) || !s.Alive(q.id) {
 		t.Fatal("a running server looks dead")
 	}
-	if text, want := s.Describe(p.id), fmt.Sprintf("pid %d on ", p.cmd.Process.Pid); !strings.HasPrefix(text, want) || !strings.Contains(text, " since 2") {
+	if text, want := s.Describe(p.id), fmt.Sprintf("pid %d on ", p.Process.Pid); !strings.HasPrefix(text, want) || !strings.Contains(text, " since 2") {
 		t.Errorf("it is described as %q", text)
 	}
-	p.kill(t)
+	p.Crash()
 	if s.Alive(p.id) || !exists(s.Path(p.id)) || s.Describe(p.id) == "" {
 		t.Error("a killed server does not look like one")
 	}
 	if !s.Alive(q.id) {
 		t.Error("the other one looks dead")
 	}
-	q.end(t)
+	q.End()
 	if s.Alive(q.id) || exists(s.Path(q.id)) {
 		t.Error("a server that has ended left its lock file")
 	}
@@ -76,9 +77,9 @@ func TestALockFileThatIsReplacedOrDeleted(t *testing.T) {
 		if s.Alive(p.id) != alone {
 			t.Errorf("%s: it looks alive: %v", what, !alone)
 		}
-		p.tell(t)
-		if stood := p.hear(t); stood != fmt.Sprint(alone) {
-			t.Errorf("%s: it stands: %q; %s", what, stood, p.stderr)
+		io.WriteString(p.In, "\n")
+		if stood := p.Line(); stood != fmt.Sprint(alone) {
+			t.Errorf("%s: it stands: %q; %s", what, stood, &p.Err)
 		}
 		if !s.Alive(p.id) {
 			t.Errorf("%s: it looks dead after it has entered again", what)
@@ -210,7 +211,7 @@ func TestSweepTakesTheDeadAlone(t *testing.T) {
 	dir := t.TempDir()
 	a, b := entered(t, dir), entered(t, dir)
 	p := start(t, dir, "hold")
-	p.kill(t)
+	p.Crash()
 	must(t, os.Mkdir(a.Path(fakeID("1")), 0o700))
 	must(t, os.WriteFile(filepath.Join(dir, "note"), nil, 0o600))
 	b.Sweep()

@@ -2,10 +2,14 @@
 package testkit
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 )
@@ -74,22 +78,20 @@ func check(err error) {
 
 // A Hub is where the processes of a test report.
 type Hub struct {
+	*net.TCPListener
 	t testing.TB
-	l *net.TCPListener
 }
 
 // NewHub returns a Hub that is closed at the end of the test.
 func NewHub(t testing.TB) *Hub {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(func() { l.Close() })
-	return &Hub{t, l.(*net.TCPListener)}
+	return &Hub{l.(*net.TCPListener), t}
 }
 
 // Env returns the entry of an environment that makes Attend report to h.
-func (h *Hub) Env() string { return HubEnv + "=" + h.l.Addr().String() }
+func (h *Hub) Env() string { return HubEnv + "=" + h.Addr().String() }
 
 // A Visitor is a process that has reported.
 type Visitor struct {
@@ -98,12 +100,15 @@ type Visitor struct {
 	t   testing.TB
 }
 
-// Next waits until a process has reported. It returns nil, and fails the test, if none does.
+// Next waits until a process has reported. It returns nil if h is closed, or, with a
+// failure of the test, if none does.
 func (h *Hub) Next() *Visitor {
-	h.l.SetDeadline(time.Now().Add(patience))
-	c, err := h.l.Accept()
+	h.SetDeadline(time.Now().Add(patience))
+	c, err := h.Accept()
 	if err != nil {
-		h.t.Errorf("no process has reported: %v", err)
+		if !errors.Is(err, net.ErrClosed) {
+			h.t.Errorf("no process has reported: %v", err)
+		}
 		return nil
 	}
 	h.t.Cleanup(func() { c.Close() })
@@ -128,4 +133,54 @@ func (v *Visitor) Alive() bool {
 	v.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 	_, err := v.Read(make([]byte, 1))
 	return os.IsTimeout(err)
+}
+
+// A Child is this binary, run again by a test.
+type Child struct {
+	*exec.Cmd
+	In  io.WriteCloser // its standard input
+	Out *bufio.Reader  // its standard output
+	Err Log            // its standard error
+	t   testing.TB
+}
+
+// Start runs this binary again with entries added to its environment. The end of the
+// test kills it.
+func Start(t testing.TB, env ...string) *Child {
+	t.Helper()
+	c := &Child{Cmd: exec.Command(os.Args[0]), t: t}
+	c.Env, c.Stderr = append(os.Environ(), env...), &c.Err
+	var err error
+	c.In, err = c.StdinPipe()
+	Must(t, err)
+	out, err := c.StdoutPipe()
+	Must(t, err)
+	c.Out = bufio.NewReader(out)
+	Must(t, c.Cmd.Start())
+	t.Cleanup(func() { c.Process.Kill(); c.Wait() }) // errors: it may have ended before
+	return c
+}
+
+// Line returns the next line that the child writes, "" at its end.
+func (c *Child) Line() string {
+	line, _ := c.Out.ReadString('\n')
+	return strings.TrimSpace(line)
+}
+
+// Crash kills the child, which must not have ended well before.
+func (c *Child) Crash() {
+	c.t.Helper()
+	Must(c.t, c.Process.Kill())
+	if c.Wait() == nil {
+		c.t.Fatal("the child has ended well")
+	}
+}
+
+// End closes the child's standard input. It must end well.
+func (c *Child) End() {
+	c.t.Helper()
+	Must(c.t, c.In.Close())
+	if err := c.Wait(); err != nil {
+		c.t.Fatalf("%v: %s", err, &c.Err)
+	}
 }

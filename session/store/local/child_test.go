@@ -1,20 +1,18 @@
 package local
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/testkit"
 )
 
 var ctx = context.Background()
@@ -117,54 +115,15 @@ func addOne(body []byte) ([]byte, error) {
 
 // A process is a running child.
 type process struct {
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	stderr *strings.Builder
-	first  string // the first line it said, "" if it ended before
+	*testkit.Child
+	first string // the first line it said, "" if it ended before
 }
 
 // start runs a child and waits for its first line.
 func start(t testing.TB, dir, role, arg string) *process {
 	t.Helper()
-	exe, err := os.Executable()
-	must(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	p := &process{cmd: exec.CommandContext(ctx, exe), stderr: new(strings.Builder)}
-	p.cmd.Env = append(os.Environ(), "STORE_CHILD="+role, "STORE_DIR="+dir, "STORE_ARG="+arg)
-	p.cmd.Stderr = p.stderr
-	p.stdin, err = p.cmd.StdinPipe()
-	must(t, err)
-	out, err := p.cmd.StdoutPipe()
-	must(t, err)
-	must(t, p.cmd.Start())
-	t.Cleanup(func() {
-		cancel()
-		p.cmd.Wait() // an error by design, or waited for already
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		t.Fatal(err)
-	}
-	p.first = strings.TrimSpace(line)
-	return p
-}
-
-// kill ends the child as a crash does.
-func (p *process) kill(t testing.TB) {
-	t.Helper()
-	must(t, p.cmd.Process.Kill())
-	if err := p.cmd.Wait(); err == nil {
-		t.Fatal("the child ended well before it was killed")
-	}
-}
-
-// end lets the child end by itself.
-func (p *process) end(t testing.TB) {
-	t.Helper()
-	must(t, p.stdin.Close())
-	if err := p.cmd.Wait(); err != nil {
-		t.Fatalf("%v: %s", err, p.stderr)
-	}
+	c := testkit.Start(t, "STORE_CHILD="+role, "STORE_DIR="+dir, "STORE_ARG="+arg)
+	return &process{c, c.Line()}
 }
 
 // hashOf is the hash of a definition.

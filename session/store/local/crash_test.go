@@ -27,11 +27,11 @@ func TestCrash(t *testing.T) {
 				t.Parallel()
 				dir := newDir(t)
 				p := start(t, dir, "die", op+"/"+point)
-				if err := p.cmd.Wait(); err == nil || p.cmd.ProcessState.Success() {
+				if err := p.Wait(); err == nil || p.ProcessState.Success() {
 					t.Fatal("the child did not die")
 				}
-				if p.stderr.Len() > 0 {
-					t.Fatal(p.stderr)
+				if said := p.Err.String(); said != "" {
+					t.Fatal(said)
 				}
 				after := point == durable.OpMove || point == durable.OpSyncDir
 				s := open(t, dir, Options{})

@@ -24,10 +24,10 @@ func TestAliveTellsWhoRuns(t *testing.T) {
 	if !s.Alive(p.first) {
 		t.Fatal("a running server looks dead")
 	}
-	if text, want := s.Describe(p.first), fmt.Sprintf("pid %d on ", p.cmd.Process.Pid); !strings.HasPrefix(text, want) || !strings.Contains(text, " since 2") {
+	if text, want := s.Describe(p.first), fmt.Sprintf("pid %d on ", p.Process.Pid); !strings.HasPrefix(text, want) || !strings.Contains(text, " since 2") {
 		t.Errorf("it is described as %q", text)
 	}
-	p.kill(t)
+	p.Crash()
 	if s.Alive(p.first) {
 		t.Error("a killed server looks alive")
 	}
@@ -50,7 +50,7 @@ func TestAliveTellsWhoRuns(t *testing.T) {
 func TestCleanEnd(t *testing.T) {
 	dir := newDir(t)
 	p := start(t, dir, "hold", "")
-	p.end(t)
+	p.End()
 	s := open(t, dir, Options{})
 	if s.Alive(p.first) || exists(s.member.Path(p.first)) {
 		t.Error("a server that has ended left its place")
@@ -92,7 +92,7 @@ func TestTakeover(t *testing.T) {
 	if n := race(); n != 0 {
 		t.Fatalf("%d took the record of a living server", n)
 	}
-	p.kill(t)
+	p.Crash()
 	if n := race(); n != 1 {
 		t.Fatalf("%d took the record", n)
 	}
@@ -138,8 +138,8 @@ func TestManyProcesses(t *testing.T) {
 	for range 20 {
 		wg.Go(func() {
 			p := start(t, dir, "count", "")
-			if err := p.cmd.Wait(); err != nil {
-				t.Errorf("%v: %s", err, p.stderr)
+			if err := p.Wait(); err != nil {
+				t.Errorf("%v: %s", err, &p.Err)
 			}
 		})
 	}
@@ -181,7 +181,7 @@ func TestClaimLockHeldByAnother(t *testing.T) {
 		t.Errorf("a claim that had to wait too long: %v", err)
 	}
 	mustRead(t, s, "0123abcd", numbered(1))
-	p.kill(t) // with it goes the lock
+	p.Crash() // with it goes the lock
 	s.claimWait = 10 * time.Second
 	must(t, s.Update(ctx, "0123abcd", change))
 

@@ -1,13 +1,11 @@
 package storetest_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 )
 
@@ -90,19 +89,8 @@ func work(ctx context.Context, rounds int) int {
 	return 0
 }
 
-func server(t *testing.T, path, role, name, project string) (*exec.Cmd, *bufio.Reader) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), roleVariable+"="+role, "BOARD_PATH="+path, "BOARD_NAME="+name, "BOARD_PROJECT="+project)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cmd, bufio.NewReader(out)
+func server(t *testing.T, path, role, name, project string) *testkit.Child {
+	return testkit.Start(t, roleVariable+"="+role, "BOARD_PATH="+path, "BOARD_NAME="+name, "BOARD_PROJECT="+project)
 }
 
 // A journal gathers what servers were acknowledged.
@@ -198,17 +186,13 @@ func TestSeveralServersShareABoard(t *testing.T) {
 		})
 	}
 	for i := range 2 {
-		cmd, out := server(t, path, "some rounds", fmt.Sprint("there", i), p.ID)
+		child := server(t, path, "some rounds", fmt.Sprint("there", i), p.ID)
 		servers.Go(func() {
-			for {
-				line, err := out.ReadString('\n')
-				j.add(line)
-				if err != nil {
-					break
-				}
+			for line := child.Line(); line != ""; line = child.Line() {
+				j.add(line + "\n")
 			}
-			if err := cmd.Wait(); err != nil {
-				t.Error(err)
+			if err := child.Wait(); err != nil {
+				t.Error(err, &child.Err)
 			}
 		})
 	}
@@ -243,25 +227,25 @@ func TestKilledServerLosesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		cmd, out := server(t, path, "for ever", name, p.ID)
+		child := server(t, path, "for ever", name, p.ID)
 		for range 1 + rand.IntN(40) {
-			line, err := out.ReadString('\n')
+			line, err := child.Out.ReadString('\n')
 			if err != nil {
-				t.Fatal(name, err)
+				t.Fatal(name, err, &child.Err)
 			}
 			j.add(line)
 		}
-		if err := cmd.Process.Kill(); err != nil {
+		if err := child.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		rest, err := io.ReadAll(out)
+		rest, err := io.ReadAll(child.Out)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(rest)) {
 			j.add(line)
 		}
-		if cmd.Wait() == nil {
+		if child.Wait() == nil {
 			t.Error(name, "was not killed")
 		}
 		if alone {

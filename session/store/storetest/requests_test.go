@@ -1,19 +1,18 @@
 package storetest_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/store"
 )
@@ -37,31 +36,20 @@ func serveRequests(ctx context.Context) int {
 	return 0
 }
 
-// start starts a child, and returns what it says.
-func start(t *testing.T, path string) (*exec.Cmd, *bufio.Scanner) {
+// start starts a child that serves requests.
+func start(t *testing.T, path string) *testkit.Child {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), roleVariable+"=serve", "BOARD_PATH="+path)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
+	c := testkit.Start(t, roleVariable+"=serve", "BOARD_PATH="+path)
+	if said := c.Line(); said != "serving" {
+		t.Fatalf("the child says %q, %s", said, &c.Err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	said := bufio.NewScanner(out)
-	if !said.Scan() || said.Text() != "serving" {
-		t.Fatalf("the child says %q", said.Text())
-	}
-	return cmd, said
+	return c
 }
 
 func TestARequestReachesItsOwnerInAnotherProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "board.db")
 	s := open(t, path, nil).Requests()
-	_, said := start(t, path)
+	child := start(t, path)
 	ask := store.Request{Kind: store.OfAttempt, Target: "mine 1", Action: "stop", Arguments: json.RawMessage(`{"a":9007199254740993}`), Caller: "me", Channel: "stdio"}
 	answer, err := s.Ask(t.Context(), ask)
 	var got store.Request
@@ -85,8 +73,8 @@ func TestARequestReachesItsOwnerInAnotherProcess(t *testing.T) {
 		t.Errorf("a failure is %v", err)
 	}
 	for _, want := range []string{"stop", "refuse", "fail"} {
-		if said.Scan(); said.Text() != "carries out "+want+" mine 1" {
-			t.Errorf("the owner says %q", said.Text())
+		if said := child.Line(); said != "carries out "+want+" mine 1" {
+			t.Errorf("the owner says %q", said)
 		}
 	}
 }
@@ -96,7 +84,7 @@ func TestARequestReachesItsOwnerInAnotherProcess(t *testing.T) {
 func TestARequestIsCarriedOutAtMostOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "board.db")
 	asker := open(t, path, nil).Requests()
-	doomed, _ := start(t, path)
+	doomed := start(t, path)
 	if _, err := asker.Ask(t.Context(), store.Request{Kind: store.OfAttempt, Target: "mine", Action: "die"}); err != store.ErrNotAnswered {
 		t.Errorf("Ask = %v, want %v", err, store.ErrNotAnswered)
 	}
