@@ -84,6 +84,9 @@ func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) {
 		bare := *s
 		bare.StepProgress, bare.History, bare.Replies = nil, nil, nil
 		i := SessionInfo{State: bare, Status: string(s.Status), Step: s.CurrentStepID}
+		if s.ParentSessionID != nil {
+			i.Parent = *s.ParentSessionID
+		}
 		if s.Status == machine.Active && s.Owner != "" {
 			if i.OwnerAlive = alive(s.Owner); i.OwnerAlive {
 				i.OwnerText = a.read.Describe(s.Owner)
