@@ -9,7 +9,7 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// Progress is how far an execution is.
+// Progress is the progress of an execution.
 type Progress struct {
 	Value   *float64 `json:"value" jsonschema:"as the source counts; null: not known"`
 	Total   *float64 `json:"total" jsonschema:"what value is at the end; null: not known"`
@@ -19,10 +19,9 @@ type Progress struct {
 // State is the state of an execution at a source.
 type State string
 
-// The states that a source reports; "" means none. Other names are mapped: canceled
-// and aborted; complete, success, succeeded, done and finished; error, failure,
-// timeout and timed_out, which are Failed. Every other name is Running: callers go
-// on asking, bounded by the execution's timeout.
+// The states that a source reports; "" means none. Other names are mapped: canceled and aborted;
+// complete, success, succeeded, done and finished; error, failure, timeout and timed_out, which are
+// Failed. Every other name is Running: callers keep asking, until the execution's timeout.
 const (
 	Running   State = "running"
 	Completed State = "completed"
@@ -30,20 +29,20 @@ const (
 	Cancelled State = "cancelled"
 )
 
-// An Answer is what a source said of an execution.
+// An Answer is the answer of a source about an execution.
 type Answer struct {
 	ExecutionID string // the source's, or ""
 	State       State
 	Progress    *Progress
 	Output      json.RawMessage // the result, as JSON, byte for byte; nil means none
-	Error       string          // what the source said went wrong; at most 8,000 characters
+	Error       string          // what the source reported as wrong; at most 8,000 characters
 }
 
 // syncAnswer returns the answer of a synchronous workflow: its result.
 func (r *reply) syncAnswer() *Answer { return &Answer{State: Completed, Output: shallow(r.value())} }
 
-// answer reads what a source says of an asynchronous execution. Anything but an
-// object is the output, with no state.
+// answer reads a source's answer about an asynchronous execution. Anything but an object is the
+// output, with no state.
 func (r *reply) answer() *Answer {
 	value := r.unwrapped()
 	if jsontext.Kind(value) != "object" {
@@ -101,12 +100,12 @@ func identifier(raw json.RawMessage) string {
 		s = strings.TrimSpace(string(raw))
 	}
 	if len(s) > maxID {
-		return "" // too long to be asked for again
+		return "" // too long to be used again
 	}
 	return s
 }
 
-// errorText returns an error in words: a text, an object with a message, or JSON.
+// errorText returns the text of an error: a text, an object with a message, or JSON.
 func errorText(raw json.RawMessage) string {
 	var s string
 	if jsontext.Kind(raw) == "string" && json.Unmarshal(raw, &s) == nil {
@@ -132,8 +131,8 @@ func errorText(raw json.RawMessage) string {
 	return jsontext.Clip(compact.String(), maxErrorText)
 }
 
-// progressOf reads a progress: a number, with a total beside it, or out of 1 or
-// 100; a text; or an object of progress, total and message.
+// progressOf reads a progress: a number, with a total beside it or out of 1 or 100; a text; or an
+// object of progress, total and message.
 func progressOf(raw, total, message json.RawMessage) *Progress {
 	p := &Progress{}
 	textOf(message, &p.Message)

@@ -14,22 +14,21 @@ import (
 
 // The errors of calls to a source.
 var (
-	ErrAway        = errors.New("the source cannot be reached")               // wrapped, with why
-	ErrLost        = errors.New("the connection was lost before it answered") // beside ErrAway: the call may have had its effect
+	ErrAway        = errors.New("the source cannot be reached")               // wrapped, with the reason
+	ErrLost        = errors.New("the connection was lost before it answered") // with ErrAway: the call may have had its effect
 	ErrUnknown     = errors.New("no source of this name is configured")
 	ErrUnsupported = errors.New("the source has no tool for this") // no status or cancel tool
 )
 
-// A RefusedError is an answer of a source that is an error, in at most 8,000
-// characters.
+// A RefusedError is an error that a source answered, in at most 8,000 characters.
 type RefusedError struct {
 	Text string
-	// Garbled is set if Text is ours, since the answer could not be read: the source may
-	// have carried out what it was asked for.
+	// Garbled is set if Text is from this package, since the answer was unreadable: the source may
+	// have executed the call.
 	Garbled bool
 }
 
-// Error returns what the source said.
+// Error returns the source's text.
 func (e *RefusedError) Error() string {
 	if e.Text == "" {
 		return "the source answered with an error that says nothing"
@@ -89,7 +88,7 @@ func (c *Catalog) Cancel(ctx context.Context, source, workflowID, executionID st
 func toolOfStatus(s *source) string { return s.def.StatusTool }
 func toolOfCancel(s *source) string { return s.def.CancelTool }
 
-// about calls a tool that is asked about an execution.
+// about calls a tool about an execution.
 func (c *Catalog) about(ctx context.Context, name string, tool func(*source) string, workflowID, executionID string) (*Answer, error) {
 	s, err := c.source(name)
 	if err != nil {
@@ -115,9 +114,9 @@ func (c *Catalog) source(name string) (*source, error) {
 	return s, nil
 }
 
-// call calls a tool over the link as it is now. A call that has not reached the
-// source, or was refused since the source was restarted and does not know our
-// session, has done nothing: it is made once more, over the next link.
+// call calls a tool over the current link. A call that did not reach the source, or was refused
+// because the restarted source does not know the session, had no effect: it is repeated once, over
+// the next link.
 func (s *source) call(ctx context.Context, tool string, arguments json.RawMessage, progress func(Progress)) (*reply, error) {
 	var l *link
 	for again := true; ; again = false {
@@ -145,7 +144,7 @@ func (s *source) call(ctx context.Context, tool string, arguments json.RawMessag
 	}
 }
 
-// away returns the error of a call that cannot be made, or has no answer.
+// away returns the error of a call that cannot be made or has no answer.
 func (s *source) away(lost error) error {
 	if dial, ok := errors.AsType[*net.OpError](lost); ok && dial.Op == "dial" {
 		return fmt.Errorf("source %q: %w: %w", s.def.Name, ErrAway, lost) // nothing was sent
@@ -165,8 +164,8 @@ func (s *source) away(lost error) error {
 // relinkWithin bounds the wait for the next link.
 const relinkWithin = 10 * time.Second
 
-// current returns the link, other than not, and waits for it if the source is just
-// being connected again. It returns nil if there is none in time.
+// current returns the current link other than not, and waits for it while the source is being
+// reconnected. It returns nil if there is none in time.
 func (s *source) current(ctx context.Context, not *link) *link {
 	ctx, cancel := context.WithTimeout(ctx, relinkWithin)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 
 // Options configure a Catalog.
 type Options struct {
-	Root     string                                        // project root, absolute: commands run there
+	Root     string                                        // project root, absolute; commands run there
 	Settings func(context.Context) (*config.Config, error) // called whenever the file may have changed
 	Reserved func() []string                               // names of this server's own tools; nil means none
 	Version  string                                        // sent to sources; default "dev"
@@ -31,7 +31,7 @@ type Catalog struct {
 	snapshot atomic.Pointer[Snapshot]
 	applied  atomic.Pointer[config.Config]      // the settings that the sources follow
 	sources  atomic.Pointer[map[string]*source] // by name
-	due      atomic.Pointer[time.Time]          // when tools of an unreachable source go; nil means never
+	due      atomic.Pointer[time.Time]          // when tools of an unreachable source are removed; nil means never
 	changed  wait.Signal                        // the snapshot changed
 	offers   wait.Signal                        // an offer changed
 
@@ -69,15 +69,15 @@ func Open(_ context.Context, o Options) (*Catalog, error) {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.grace, c.kill = context.WithCancel(context.Background())
 	c.system = actor.NewSystem(o.Logger)
-	state := &owner{c: c, leaving: make(map[string]*source), names: make(map[string]string)} // survives a crash: it is made of offers, which are immutable
+	state := &owner{c: c, leaving: make(map[string]*source), names: make(map[string]string)} // survives a crash: it is made of immutable offers
 	c.owner = actor.Spawn(c.system, actor.Options{Name: "remote"}, func() (actor.Behavior[update], error) { return state, nil })
 	c.running.Go(c.watch)
 	c.offers.Wake()
 	return c, nil
 }
 
-// watch updates the snapshot when an offer changed, when the time of an unreachable
-// source's tools is over, and at intervals, since the settings may have been edited.
+// watch updates the snapshot when an offer changed, when the tools of an unreachable source expire,
+// and at intervals, since the settings may have been edited.
 func (c *Catalog) watch() {
 	timer := time.NewTimer(lookInterval)
 	defer timer.Stop()
@@ -93,7 +93,7 @@ func (c *Catalog) watch() {
 		case <-c.offers:
 		case <-timer.C:
 		}
-		// Errors of the settings were logged where they are read.
+		// Errors of the settings are logged where they are read.
 		_ = c.update(c.ctx)
 	}
 }
@@ -107,8 +107,8 @@ func (c *Catalog) update(ctx context.Context) error {
 // Snapshot returns the current snapshot; it never blocks.
 func (c *Catalog) Snapshot() *Snapshot { return c.snapshot.Load() }
 
-// Changed receives one value after the snapshot has changed, however often. It is
-// for one reader, and is never closed.
+// Changed receives one value after one or more changes of the snapshot. It is for one reader, and
+// is never closed.
 func (c *Catalog) Changed() <-chan struct{} { return c.changed }
 
 // Reconfigure reads the settings again and applies them if they changed; it does not
@@ -124,9 +124,9 @@ func (c *Catalog) Reconfigure(ctx context.Context) error {
 	return c.update(ctx)
 }
 
-// Close ends the connections and commands, and waits for them until ctx ends: about
-// a second, 2.5 at most. If ctx ends first they are killed without waiting, and the
-// error says so. Calls in flight fail.
+// Close ends the connections and commands, and waits for them until ctx ends: about a second, 2.5
+// at most. If ctx ends first they are killed without waiting, and the error says so. Calls in
+// flight fail.
 func (c *Catalog) Close(ctx context.Context) error {
 	c.cancel()
 	stuck := c.system.Stop(ctx)

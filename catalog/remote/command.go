@@ -16,17 +16,17 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A commandWire is a source that is run by this server, over stdio.
+// A commandWire is a source that this server runs, over stdio.
 type commandWire struct {
 	service *process.Service
-	stray   func(line string) // gets lines of its standard output that are no messages
+	stray   func(line string) // receives lines of its standard output that are not messages
 	cutting context.Context   // ended by cut, to end the command at once
 	cut     context.CancelFunc
 	ending  sync.WaitGroup
 }
 
-// startCommand starts a source in the project root. Its standard error is logged at
-// debug, some lines per second.
+// startCommand starts a source in the project root. Its standard error is logged at debug, with a
+// limit of lines per second.
 func startCommand(s *config.WorkflowSource, root string, logger *slog.Logger) (*commandWire, error) {
 	env := os.Environ()
 	for name, value := range s.Env {
@@ -56,7 +56,7 @@ func quietly(logger *slog.Logger) func(string) {
 	const most = 50
 	var since time.Time
 	lines, lost := 0, 0
-	return func(line string) { // one goroutine calls it
+	return func(line string) { // called by one goroutine
 		if !logger.Enabled(context.Background(), slog.LevelDebug) {
 			return
 		}
@@ -87,13 +87,12 @@ func (w *commandWire) Connect(ctx context.Context) (mcp.Connection, error) {
 	return &rawConn{Connection: c}, nil
 }
 
-// A patient pipe gives a source some time to read each message.
+// A patient pipe gives a source time to read each message.
 type patient struct{ *os.File }
 
 // Write implements io.Writer.
 func (p patient) Write(b []byte) (int, error) {
-	// If pipes have no deadlines here, a query that is not answered shows that a source
-	// does not read.
+	// If pipes have no deadlines here, an unanswered query shows that a source does not read.
 	_ = p.SetWriteDeadline(time.Now().Add(writeTimeout))
 	return p.File.Write(b)
 }

@@ -6,7 +6,7 @@ import (
 	"deepwork/catalog/config"
 )
 
-// A Found is what the name in a call may mean.
+// A Found is what the name of a call may mean.
 type Found struct {
 	Tool *Tool // nil means none, or several
 
@@ -16,8 +16,7 @@ type Found struct {
 	Gone       []Skipped
 }
 
-// goneTools are the workflows of a source that is away for so long that they are not
-// listed any more.
+// goneTools are the workflows of a source that has been away too long to be listed.
 type goneTools struct {
 	source    string
 	err       error
@@ -25,10 +24,9 @@ type goneTools struct {
 	settings  config.WorkflowTools // whose filters and prefix apply
 }
 
-// Find returns what a name means (seed 003, 6.4). A tool is found under its name, and
-// under the name with its id, which it has, or would have beside others of its name,
-// so that callers can always use that. It never blocks and may be called from any
-// goroutine.
+// Find returns what a name means (seed 003, 6.4). A tool is found by its name, and by the name with
+// its id, which it has, or would have if it shared its name, so that callers can always use that.
+// It never blocks and may be called from any goroutine.
 func (s *Snapshot) Find(name string) Found {
 	if t := s.Tool(name); t != nil {
 		return Found{Tool: t}
@@ -60,12 +58,12 @@ func (s *Snapshot) Find(name string) Found {
 	return f
 }
 
-// isLongName reports whether a name is one of a tool that shares its plain one: with
-// its id, or with a digest after that.
+// isLongName reports whether a name is that of a tool which shares its plain one: with its id, or
+// with a digest after that.
 func isLongName(name, plain string, w *Workflow) bool {
-	const always = maxToolName - 1 - maxIDSuffix - 9 // what a long name has of a plain one at least
+	const always = maxToolName - 1 - maxIDSuffix - 9 // how much of a plain name a long one has at least
 	if !strings.HasPrefix(name, plain[:min(len(plain), always)]) {
-		return false // without the cost of the others
+		return false // avoids the cost of the other checks
 	}
 	long := withID(plain, w)
 	return name == long || name == withDigest(long, w)

@@ -21,17 +21,16 @@ import (
 // A urlWire is a source that is reached over streamable HTTP.
 type urlWire struct {
 	endpoint string
-	headers  http.Header // of the config, for each request
+	headers  http.Header // from the config, for each request
 	client   *http.Client
 	base     *http.Transport
 	cutting  context.Context // ended by cut: every request ends with it
 	cut      context.CancelFunc
-	ready    atomic.Bool  // the session has begun
-	refusal  atomic.Int32 // the status with which the last message before that was refused; 0 means it was not
+	ready    atomic.Bool  // the session has started
+	refusal  atomic.Int32 // status with which the last message before that was refused, or 0
 }
 
-// openURL prepares a connection; headers take their variables from the
-// environment as it is now.
+// openURL prepares a connection; headers take their variables from the current environment.
 func openURL(s *config.WorkflowSource) (*urlWire, error) {
 	headers := make(http.Header, len(s.Headers))
 	for name, value := range s.Headers {
@@ -106,7 +105,7 @@ func (w *urlWire) begun() {
 }
 
 func (w *urlWire) leave(ctx context.Context, close func()) {
-	// A hanging server does not get the end of the session for long.
+	// Do not wait long for a hanging server to end the session.
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	stop := context.AfterFunc(ctx, w.cut)
 	close()
@@ -116,8 +115,8 @@ func (w *urlWire) leave(ctx context.Context, close func()) {
 	w.base.CloseIdleConnections()
 }
 
-// reason adds the address, and the status with which the source refused to begin a
-// session; the SDK's errors have its name alone.
+// reason adds the address, and the status with which the source refused to start a session; the
+// SDK's errors only have its name.
 func (w *urlWire) reason(err error) error {
 	status := int(w.refusal.Load())
 	if status == 0 {
@@ -130,7 +129,7 @@ func (w *urlWire) reason(err error) error {
 	return fmt.Errorf("%s answers %d %s%s: %w", shownURL(w.endpoint), status, http.StatusText(status), hint, err)
 }
 
-// shownURL returns an address without what may be secret in it.
+// shownURL returns an address without its secret parts.
 func shownURL(endpoint string) string {
 	u, err := url.Parse(endpoint)
 	if err != nil {

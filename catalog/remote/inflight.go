@@ -16,7 +16,7 @@ import (
 
 var (
 	errForgotten = errors.New("it does not know the session any more")
-	errUndone    = errors.New("it has not got the call, or refused it, since the connection or the session is gone") // it has done nothing
+	errUndone    = errors.New("it has not got the call, or refused it, since the connection or the session is gone") // it had no effect
 )
 
 // A transportError is the error of a call that the source did not answer.
@@ -24,12 +24,11 @@ type transportError struct{ error }
 
 func (e transportError) Unwrap() error { return e.error }
 
-// A call is a call of a tool that is in flight. The context of its HTTP request
-// holds it.
+// A call is a tool call in flight. The context of its HTTP request holds it.
 type call struct {
 	tool      string
-	sent      atomic.Bool // the source may have got it
-	forgotten atomic.Bool // the source has refused it, since it does not know the session
+	sent      atomic.Bool // the source may have received it
+	forgotten atomic.Bool // the source refused it, since it does not know the session
 }
 
 type callKey struct{}
@@ -40,9 +39,9 @@ func callIn(ctx context.Context) *call {
 	return c
 }
 
-// call calls a tool of the source and waits for the answer, until ctx or the link
-// ends; then the call is cancelled at the source. progress, which may be nil, gets
-// the progress meanwhile. The error is a *RefusedError, a transportError, or the cause of ctx.
+// call calls a tool of the source and waits for the answer, until ctx or the link ends; then it
+// cancels the call at the source. progress, which may be nil, receives progress meanwhile. The
+// error is a *RefusedError, a transportError, or the cause of ctx.
 func (l *link) call(ctx context.Context, tool string, arguments []byte, progress func(Progress)) (*reply, error) {
 	r := &callRequest{Name: tool, Arguments: arguments}
 	var progressed chan Progress
@@ -59,12 +58,12 @@ func (l *link) call(ctx context.Context, tool string, arguments []byte, progress
 	}
 	done := make(chan outcome, 1)
 	c := &call{tool: tool}
-	// The request outlives the call: the end of the stream behind the answer has to be
-	// read for its connection to be used again.
+	// The request outlives the call: the end of the stream after the answer has to be read for its
+	// connection to be reused.
 	sending, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), callKey{}, c))
 	l.calls.Add(1)
 	defer l.calls.Add(-1)
-	// The SDK may hang in a write though its context has ended.
+	// The SDK may hang in a write after its context has ended.
 	if !l.begin(func() {
 		answer, err := callRaw(sending, l.session, r)
 		done <- outcome{answer, err}
@@ -106,8 +105,7 @@ func (l *link) call(ctx context.Context, tool string, arguments []byte, progress
 // failed returns the error of a call that has no answer.
 func (l *link) failed(ctx context.Context, c *call, err error) error {
 	if c.forgotten.Load() {
-		// The other calls of this link may be carried out all the same: they end as
-		// lost, and are not made again.
+		// Other calls of this link may have been executed: they end as lost and are not repeated.
 		l.cancel(errForgotten)
 		return transportError{errUndone}
 	}
@@ -130,7 +128,7 @@ func (l *link) failed(ctx context.Context, c *call, err error) error {
 	return transportError{l.wire.reason(err)}
 }
 
-// listen sends progress with this token to a channel; nil ends that.
+// listen sends progress with this token to a channel; nil stops that.
 func (l *link) listen(token string, to chan Progress) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,8 +139,7 @@ func (l *link) listen(token string, to chan Progress) {
 	l.progress[token] = to
 }
 
-// route sends a progress notification to the call it belongs to. If the call is too
-// slow, the newest are kept.
+// route sends a progress notification to its call. If the call is too slow, the newest are kept.
 func (l *link) route(p *mcp.ProgressNotificationParams) {
 	if p == nil {
 		return

@@ -12,17 +12,16 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// A malformedError says what a source sent that cannot be read.
+// A malformedError describes unreadable input from a source.
 type malformedError struct{ error }
 
-// A lineFilter is the standard output of a command without the lines that are no
-// messages: many programs greet there, or log. A message that is not JSON ends it
-// with an error.
+// A lineFilter is the standard output of a command without the lines that are not messages: many
+// programs print greetings or logs there. A message that is not JSON ends it with an error.
 type lineFilter struct {
 	from  io.ReadCloser
 	in    *bufio.Reader
-	stray func(line string) // gets the first stray line of each run of them
-	out   []byte            // what is still to be read of a message
+	stray func(line string) // receives the first of each run of stray lines
+	out   []byte            // the unread rest of a message
 	count int               // stray lines in a row
 	blank int               // bytes of blank lines in a row
 	err   error
@@ -62,8 +61,7 @@ func (f *lineFilter) next() ([]byte, error) {
 		}
 		return nil, nil
 	case first != '{' && first != '[', !bytes.Contains(line, []byte(`"jsonrpc"`)):
-		// Objects without it are logged by some programs, which may have an id and a
-		// result of their own.
+		// Some programs log objects without it, which may have their own id and result.
 		return nil, f.drop(line)
 	}
 	f.count, f.blank = 0, 0
@@ -74,7 +72,7 @@ func (f *lineFilter) next() ([]byte, error) {
 	return nil, malformedError{fmt.Errorf("its answer is not JSON: %v; NaN and Infinity, for example, have no place in it, and a message is one line: %q", fault, shown(line))}
 }
 
-// drop leaves a line out.
+// drop counts and skips a line.
 func (f *lineFilter) drop(line []byte) error {
 	if f.count++; f.count == 1 {
 		f.stray(shown(line))
@@ -87,8 +85,7 @@ func (f *lineFilter) drop(line []byte) error {
 
 func shown(line []byte) string { return process.Tail(string(line[:min(len(line), 300)]), 300) }
 
-// line reads a line, with its end. Of one that cannot be a message only the
-// beginning is kept, however long it is.
+// line reads a line, with its end. If it cannot be a message, only its beginning is kept.
 func (f *lineFilter) line() ([]byte, error) {
 	var line []byte
 	for {

@@ -15,28 +15,26 @@ import (
 	"deepwork/actor/wait"
 )
 
-// The versions of MCP that sources are spoken to in. handshake is the newest that
-// begins with initialize; what came after, from 2026-07-28 on, begins with a
-// question, server/discover, that older servers do not know, and some of them end
-// at it. So initialize is tried first, and a source that answers it with an error
-// is connected again in the newest version that the SDK knows.
+// The versions of MCP used with sources. handshake is the newest that starts with initialize; from
+// 2026-07-28 on, sessions start with server/discover, which older servers do not know and which
+// makes some of them exit. So initialize is tried first, and a source that answers it with an error
+// is connected again in the newest version that the SDK supports.
 const (
 	handshake     = "2025-11-25"
 	newestVersion = "" // the SDK's own choice
 )
 
-// A wire is what carries a link: a command or a URL.
+// A wire carries a link: a command or a URL.
 type wire interface {
 	transport() mcp.Transport
-	// begun notes that the session has begun.
+	// begun notes that the session has started.
 	begun()
-	// end ends everything at once, so that all that waits for the source returns; it
-	// does not block.
+	// end ends everything at once, so that all waits for the source return; it does not block.
 	end()
-	// leave ends it in order, or at once when ctx ends, and calls close, which
-	// closes the session, when that can no longer hang. It waits for all of it.
+	// leave ends it gracefully, or at once when ctx ends, and calls close, which closes the
+	// session, when that can no longer hang. It waits for all of it.
 	leave(ctx context.Context, close func())
-	// reason adds to an error what became of the wire.
+	// reason adds the state of the wire to an error.
 	reason(err error) error
 }
 
@@ -46,7 +44,7 @@ type link struct {
 	wire    wire
 	ctx     context.Context // ends with the link; its cause says why
 	cancel  context.CancelCauseFunc
-	changed wait.Signal // the source says that its tools changed
+	changed wait.Signal // the source's tools changed
 	suspect wait.Signal // a call had no answer: the source may be gone
 	tools   atomic.Pointer[map[string]bool]
 	calls   atomic.Int64 // in flight
@@ -54,8 +52,8 @@ type link struct {
 	wg      sync.WaitGroup
 
 	mu       sync.Mutex
-	closed   bool                     // no goroutine may be started any more
-	progress map[string]chan Progress // of the calls that want it, by token
+	closed   bool                     // no goroutine may be started
+	progress map[string]chan Progress // of the calls that report progress, by token
 }
 
 // refusesHandshake reports whether the source answered initialize with an error.
@@ -63,8 +61,7 @@ func refusesHandshake(err error) bool {
 	return errorOf(err) != nil
 }
 
-// connect begins a session in a version of MCP over a wire. If it fails, nothing of
-// the wire is left.
+// connect starts a session in a version of MCP over a wire. If it fails, it closes the wire.
 func connect(ctx context.Context, w wire, o Options, version string) (*link, error) {
 	l := &link{
 		wire: w, changed: wait.NewSignal(), suspect: wait.NewSignal(),
@@ -79,7 +76,7 @@ func connect(ctx context.Context, w wire, o Options, version string) (*link, err
 	})
 	err := mcp.AddSendingCustomMethod[*callRequest, *reply](client, rawMethod)
 	if err == nil {
-		// Not every wait of the SDK ends with its context; the wire's end ends all.
+		// Not every wait of the SDK ends with its context; the end of the wire ends all.
 		stop := context.AfterFunc(ctx, w.end)
 		l.session, err = client.Connect(ctx, w.transport(), &mcp.ClientSessionOptions{ProtocolVersion: version})
 		if !stop() && err == nil {
@@ -109,8 +106,8 @@ func connect(ctx context.Context, w wire, o Options, version string) (*link, err
 
 var errEnded = errors.New("it closed the connection")
 
-// close ends the link, and the calls in flight with it, and waits for all its
-// goroutines. When ctx ends, it does so at once.
+// close ends the link and its calls in flight, and waits for all its goroutines. When ctx ends, it
+// does so at once.
 func (l *link) close(ctx context.Context) {
 	l.mu.Lock()
 	l.closed = true
@@ -127,7 +124,7 @@ func (l *link) close(ctx context.Context) {
 	l.wg.Wait()
 }
 
-// begin starts a goroutine that close waits for, or reports false if it is too late.
+// begin starts a goroutine that close waits for. It reports false if the link is closed.
 func (l *link) begin(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,7 +136,7 @@ func (l *link) begin(f func()) bool {
 
 var errClosed = errors.New("the connection was closed by this server")
 
-// ping asks whether the source is there. An error that it answers is an answer.
+// ping checks that the source is there. An error from the source counts as an answer.
 func (l *link) ping(ctx context.Context) error {
 	err := l.session.Ping(ctx, nil)
 	if errorOf(err) != nil {
@@ -148,7 +145,7 @@ func (l *link) ping(ctx context.Context) error {
 	return err
 }
 
-// learn asks which of these tools the source has.
+// learn finds out which of these tools the source has.
 func (l *link) learn(ctx context.Context, wanted ...string) error {
 	tools := make(map[string]bool)
 	for tool, err := range l.session.Tools(ctx, nil) {
@@ -171,7 +168,7 @@ func (l *link) has(tool string) bool {
 	return tools != nil && (*tools)[tool]
 }
 
-// bounded is ctx with a timeout whose cause says what took too long.
+// bounded returns ctx with a timeout whose cause says what took too long.
 func bounded(ctx context.Context, limit time.Duration, what string) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s took longer than %v: %w", what, limit, context.DeadlineExceeded))
 }

@@ -10,21 +10,20 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// A listing is the workflows of the pages of one query so far.
+// A listing collects the workflows of the pages of one query.
 type listing struct {
 	source    string
-	known     map[[sha256.Size]byte]*offered // of the query before, by the JSON they were made of
+	known     map[[sha256.Size]byte]*offered // of the previous query, by the digest of their JSON
 	schemas   schemaCache
 	workflows []*offered
 	ids       map[string]bool
 	cursors   map[string]bool
 	skipped   []Skipped
-	more      int // skipped workflows that are only counted
+	more      int // number of further skipped workflows
 	bytes     int
 }
 
-// newListing begins a listing. Workflows that did not change since the query before
-// are taken from it.
+// newListing starts a listing. Unchanged workflows are taken from the previous query.
 func newListing(source string, before []*offered) *listing {
 	l := &listing{
 		source: source, known: make(map[[sha256.Size]byte]*offered, len(before)), schemas: make(schemaCache),
@@ -50,7 +49,7 @@ func (l *listing) add(page json.RawMessage) (next string, err error) {
 	}
 	d := json.NewDecoder(bytes.NewReader(list))
 	d.Token() // the list's bracket; the page is known to be JSON
-	// One by one, so that millions of zeros are not held at once.
+	// One by one, so that millions of zeros are not all in memory.
 	for i := 1; d.More() && i <= 2*maxWorkflows; i++ {
 		var item json.RawMessage
 		if err := d.Decode(&item); err != nil {
@@ -130,7 +129,7 @@ func (l *listing) skip(workflow, reason string) {
 	l.skipped = append(l.skipped, Skipped{Source: l.source, Workflow: workflow, Reason: jsontext.Clip(reason, 500)})
 }
 
-// skipAll leaves all workflows out.
+// skipAll skips all workflows.
 func (l *listing) skipAll(reason string) {
 	for _, w := range l.workflows {
 		l.skip(jsontext.Clip(w.ID, 100), reason)

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// maxToolName is what the strictest clients accept: ^[a-zA-Z0-9_-]{1,64}$.
+// maxToolName is the limit of the strictest clients: ^[a-zA-Z0-9_-]{1,64}$.
 const maxToolName = 64
 
 // maxIDSuffix leaves room for the longest prefix and a digest before it.
 const maxIDSuffix = 22
 
-// legal makes a text fit for a tool's name: each run of characters other than ASCII
-// letters, digits, '_' and '-' becomes one '_'. It may return "".
+// legal makes a text valid in a tool's name: each run of characters other than ASCII letters,
+// digits, '_' and '-' becomes one '_'. It may return "".
 func legal(s string) string {
 	var b strings.Builder
 	gap := false
@@ -34,14 +34,14 @@ func legal(s string) string {
 	return b.String()
 }
 
-// digest is a short, stable mark of a text: n hex digits.
+// digest returns a short, stable digest of a text: n hex digits.
 func digest(s string, n int) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])[:n]
 }
 
-// shorten cuts a name that is too long and marks what it was with a digest of
-// whole, so that two that begin alike stay apart.
+// shorten cuts a name that is too long and appends a digest of whole, so that two names with the
+// same beginning differ.
 func shorten(name, whole string, most int) string {
 	if len(name) <= most {
 		return name
@@ -49,7 +49,7 @@ func shorten(name, whole string, most int) string {
 	return name[:most-9] + "_" + digest(whole, 8)
 }
 
-// plainName is the name of a tool that shares it with no other.
+// plainName returns the name of a tool that shares it with no other.
 func plainName(prefix string, w *Workflow) string {
 	base := legal(w.Name)
 	if base == "" {
@@ -60,7 +60,7 @@ func plainName(prefix string, w *Workflow) string {
 	return shorten(prefix+base, prefix+w.Name, maxToolName)
 }
 
-// withID is a name with the workflow's id behind it (seed 003, 6.4).
+// withID returns a name followed by the workflow's id (seed 003, 6.4).
 func withID(name string, w *Workflow) string {
 	id := legal(w.ID)
 	if id == "" {
@@ -70,7 +70,7 @@ func withID(name string, w *Workflow) string {
 	return shorten(name, name, maxToolName-1-len(id)) + "_" + id
 }
 
-// withDigest is a name that depends on the source too.
+// withDigest returns a name that also depends on the source.
 func withDigest(name string, w *Workflow) string {
 	return shorten(name, name, maxToolName-13) + "_" + digest(w.Source+"\x00"+w.ID, 12)
 }
@@ -119,8 +119,7 @@ func nameAll(all []*offered, prefix string, reserved []string, sources map[strin
 		}
 		taken[names[i]] = true
 	}
-	// A name that was chosen to look like such a digest goes to the first by source
-	// and id.
+	// A name that was chosen to look like such a digest goes to the first by source and id.
 	slices.SortFunc(third, func(a, b int) int {
 		if c := strings.Compare(all[a].Source, all[b].Source); c != 0 {
 			return c

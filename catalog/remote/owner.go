@@ -14,7 +14,7 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// update asks the owner to apply the settings and to make a new snapshot.
+// update asks the owner to apply the settings and make a new snapshot.
 type update struct{ reply actor.Reply[struct{}] }
 
 // An owner starts and ends sources and publishes the snapshot.
@@ -22,11 +22,11 @@ type owner struct {
 	c        *Catalog
 	settings config.WorkflowTools
 	order    []*source          // as in the config
-	leaving  map[string]*source // sources that were removed, by name, until they have ended
-	skipped  map[string]bool    // workflows that the log has reported
-	names    map[string]string  // names that are or were those of tools, and their sources
+	leaving  map[string]*source // removed sources, by name, until they have ended
+	skipped  map[string]bool    // workflows that have been logged
+	names    map[string]string  // current and former names of tools, and their sources
 
-	// The published snapshot was made of these.
+	// The published snapshot was made from these.
 	offers   []*offer
 	reserved []string
 	made     config.WorkflowTools
@@ -104,8 +104,8 @@ func sameSource(a, b config.WorkflowSource) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// start starts a source after the one that it replaces has ended: a command may find
-// its port or files taken while its predecessor still runs.
+// start starts a source after the one that it replaces has ended: a command may need the port or
+// files of its predecessor.
 func (o *owner) start(def config.WorkflowSource, before *source, p policy) *source {
 	c := o.c
 	s := newSource(def, c.options, before, p, c.offers, c.grace)
@@ -123,7 +123,7 @@ func (o *owner) start(def config.WorkflowSource, before *source, p policy) *sour
 	return s
 }
 
-// publish makes a snapshot of all offers, if anything that it is made of changed.
+// publish makes a snapshot of all offers, if any of its inputs changed.
 func (o *owner) publish() {
 	c := o.c
 	now := time.Now()
@@ -148,12 +148,12 @@ func (o *owner) publish() {
 	c.changed.Wake()
 }
 
-// snapshot gives the offered workflows their names. due is when tools of an
-// unreachable source are to go; nil means never.
+// snapshot names the offered workflows. due is when tools of an unreachable source must be removed;
+// nil means never.
 func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) (_ *Snapshot, due *time.Time) {
 	next := &Snapshot{Sources: make([]SourceState, len(offers))}
 	var all []*offered
-	var away []string // of each of all
+	var away []string // the source of each of all
 	for i, s := range o.order {
 		of := offers[i]
 		next.Sources[i] = SourceState{Name: s.def.Name, Connected: of.connected, Err: of.err, Workflows: len(of.workflows)}
@@ -209,11 +209,11 @@ func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) (_ *
 	return next, due
 }
 
-// maxNames is how many names of tools are remembered.
+// maxNames is the maximum number of remembered tool names.
 const maxNames = 100_000
 
-// remember notes the sources of the names of all. If there are too many, names that
-// no tool has now are forgotten.
+// remember notes the sources of the names of all. If there are too many, names without a current
+// tool are forgotten.
 func (o *owner) remember(all []*offered, names []string) {
 	if len(o.names)+len(all) > maxNames {
 		clear(o.names)

@@ -11,16 +11,16 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// An offered workflow is a valid one, with what it takes to call it.
+// An offered workflow is a valid one, with the data needed to call it.
 type offered struct {
 	Workflow
 	check func(json.RawMessage) error
-	sum   [sha256.Size]byte // of the JSON it was made of
-	notes []string          // what of it was replaced by something usable
+	sum   [sha256.Size]byte // of its JSON
+	notes []string          // what was replaced by something usable
 }
 
-// A schemaCache holds the schemas of one query: many workflows share theirs, and
-// compiling one costs more than all the rest.
+// A schemaCache holds the schemas of one query: many workflows share theirs, and compiling one
+// costs more than all the rest.
 type schemaCache map[[sha256.Size]byte]*inputSchema
 
 func (c schemaCache) compile(raw json.RawMessage) *inputSchema {
@@ -113,7 +113,7 @@ func (w *offered) note(format string, args ...any) {
 	w.notes = append(w.notes, fmt.Sprintf(format, args...))
 }
 
-// field is an optional text of a workflow.
+// field returns an optional text of a workflow.
 func (w *offered) field(key string, raw json.RawMessage, otherwise string) string {
 	if jsontext.IsNull(raw) {
 		return otherwise
@@ -130,7 +130,7 @@ func (w *offered) field(key string, raw json.RawMessage, otherwise string) strin
 	return s
 }
 
-// textOf decodes a text that is not blank, or says what is wrong with it.
+// textOf decodes a text that is not blank, or returns what is wrong with it.
 func textOf(raw json.RawMessage, to *string) (fault string) {
 	if jsontext.IsNull(raw) {
 		return "is missing"
@@ -147,7 +147,7 @@ func textOf(raw json.RawMessage, to *string) (fault string) {
 	return ""
 }
 
-// kindOf names the kind of a JSON value.
+// kindOf returns the kind of a JSON value.
 func kindOf(raw json.RawMessage) string {
 	if kind := jsontext.Kind(raw); kind != "string" {
 		return jsontext.WithArticle(kind)

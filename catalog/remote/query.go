@@ -12,8 +12,8 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// query asks the source for its workflows, publishes them, and answers the requests
-// that wait for it (seed 003, 1.1 to 1.3). The caller does the same with an error.
+// query asks the source for its workflows, publishes them, and answers the requests that wait for
+// it (seed 003, 1.1 to 1.3). If it returns an error, the caller does both.
 func (s *source) query(ctx context.Context, l *link) error {
 	s.collect()
 	ctx, cancel := bounded(ctx, queryTimeout, "its list of workflows")
@@ -71,7 +71,7 @@ func (s *source) list(ctx context.Context, l *link) ([]*offered, []Skipped, erro
 	}
 }
 
-// lost publishes that there is no connection, and the reason.
+// lost publishes that there is no connection, and why.
 func (s *source) lost(err error) {
 	old := s.offer.Load()
 	now := *old
@@ -84,8 +84,8 @@ func (s *source) lost(err error) {
 	s.answer(err)
 }
 
-// failed publishes that a query failed, and answers the requests that wait for it; the
-// workflows of the query before stay.
+// failed publishes that a query failed, and answers the requests that wait for it; the workflows of
+// the previous query remain.
 func (s *source) failed(err error) {
 	old := s.offer.Load()
 	now := *old
@@ -103,8 +103,8 @@ func (s *source) publish(old, now *offer) {
 	s.changed.Wake()
 }
 
-// sameError reports whether two errors differ in digits alone, such as times and
-// ports: an error that comes back with each attempt is published once.
+// sameError reports whether two errors differ only in digits, such as times and ports: an error
+// that recurs with each attempt is published once.
 func sameError(a, b error) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
@@ -120,8 +120,7 @@ func sameError(a, b error) bool {
 	return plain(a) == plain(b)
 }
 
-// log logs what changed from one offer to the next, once (seed 003, 1.4, 5.1, 5.3
-// and 6.2).
+// log logs, once, what changed between two offers (seed 003, 1.4, 5.1, 5.3 and 6.2).
 func (s *source) log(old, now *offer) {
 	switch {
 	case now.err != nil && now.connected:

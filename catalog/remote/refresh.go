@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// Refresh queries every source now and waits for their answers for the time given,
-// or until ctx ends (seed 003, 4.3). A source that is down is tried once. Sources
-// that fail, or do not answer in time, are listed in the report's Silent; their
-// queries go on. An error is that of the settings, or of ctx, and comes with what
-// changed so far.
+// Refresh queries every source now and waits for their answers for the given time, or until ctx
+// ends (seed 003, 4.3). A source that is down is tried once. Sources that fail, or do not answer in
+// time, are listed in the report's Silent; their queries continue. An error is that of the settings
+// or of ctx, and is returned with the changes so far.
 func (c *Catalog) Refresh(ctx context.Context, within time.Duration) (Report, error) {
 	before := c.Snapshot()
 	if err := c.Reconfigure(ctx); err != nil {
@@ -46,7 +45,7 @@ func (c *Catalog) Refresh(ctx context.Context, within time.Duration) (Report, er
 	for _, s := range now.Sources {
 		why := silent[s.Name]
 		if errors.Is(why, late) {
-			why = cmp.Or(s.Err, why) // why it is away says more
+			why = cmp.Or(s.Err, why) // the reason why it is away has more detail
 		}
 		if why = cmp.Or(why, s.Err); why != nil {
 			report.Silent = append(report.Silent, Skipped{Source: s.Name, Reason: why.Error()})
@@ -55,8 +54,8 @@ func (c *Catalog) Refresh(ctx context.Context, within time.Duration) (Report, er
 	return report, nil
 }
 
-// refresh waits for a query that begins after the call and returns its error, or the
-// cause of ctx if that ends first.
+// refresh waits for a query that starts after the call and returns its error, or the cause of ctx
+// if that ends first.
 func (s *source) refresh(ctx context.Context) error {
 	answer := make(chan error, 1)
 	select {

@@ -16,8 +16,8 @@ import (
 	"strings"
 )
 
-// A Workflow is one workflow that a source offers, checked, with what was
-// missing filled in (seed 003, 3.3 and 6.1). It is immutable.
+// A Workflow is a workflow that a source offers, checked, with defaults for what was missing (seed
+// 003, 3.3 and 6.1). It is immutable.
 type Workflow struct {
 	Source      string          // the source's name in the config
 	ID          string          // unique at its source; at most 1,024 bytes
@@ -25,19 +25,19 @@ type Workflow struct {
 	Description string          // at most 8,000 characters
 	Category    string          // default "workflow"
 	Version     string          // default "1.0.0"
-	InputSchema json.RawMessage // an object schema; that of any object, if the source gave none that is usable
+	InputSchema json.RawMessage // an object schema; that of any object if the source gave no usable one
 	Async       bool            // default true
 	Metadata    json.RawMessage // an object, or nil
 }
 
-// A Tool is a workflow under the name by which it is called. It is immutable. A
-// tool that did not change from one snapshot to the next is the same pointer.
+// A Tool is a workflow under the name by which it is called. It is immutable. A tool that is
+// unchanged from one snapshot to the next is the same pointer.
 type Tool struct {
-	Name string // ^[A-Za-z0-9_-]{1,64}$; unique among the snapshot and the names reserved
+	Name string // ^[A-Za-z0-9_-]{1,64}$; unique among the snapshot and the reserved names
 	Workflow
-	Away string // why its source cannot be reached now; "" means it can
+	Away string // why its source is unreachable, or ""
 
-	plain  string // its name if no other tool had it
+	plain  string // its name if it shared it with no other tool
 	origin *offered
 	check  func(json.RawMessage) error
 }
@@ -47,7 +47,7 @@ type Tool struct {
 // blocks and may be called from any goroutine.
 func (t *Tool) Check(arguments json.RawMessage) error { return t.check(arguments) }
 
-// A Skipped is a workflow that is not offered, and the reason.
+// A Skipped is a workflow that is not offered, with the reason.
 type Skipped struct {
 	Source   string `json:"source"`
 	Workflow string `json:"workflow"` // its id or name, if it has one
@@ -62,7 +62,7 @@ type SourceState struct {
 	Workflows int   // how many it offers
 }
 
-// A Snapshot is what all sources offer at one moment. It is immutable.
+// A Snapshot is the offer of all sources at one moment. It is immutable.
 type Snapshot struct {
 	Tools   []*Tool // by name
 	Skipped []Skipped
@@ -80,16 +80,15 @@ func (s *Snapshot) Tool(name string) *Tool {
 	return s.Tools[i]
 }
 
-// A Report lists what a refresh changed, by the tools' names.
+// A Report lists the changes of a refresh, by tool name.
 type Report struct {
 	Added   []string
 	Removed []string
 	Changed []string // in description, schema or other data; not in whether their source is away
 	Skipped []Skipped
 
-	// Silent are the sources that gave no new list, in the config's order, and the
-	// reasons: they are away, refused, or did not answer in time. Their tools are
-	// those of before.
+	// Silent are the sources that gave no new list, in the config's order, and the reasons: they
+	// are away, refused, or did not answer in time. Their tools are unchanged.
 	Silent []Skipped
 }
 

@@ -47,7 +47,7 @@ func (r *reply) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// A block is one of a reply's contents.
+// A block is one content block of a reply.
 type block struct {
 	Type string `json:"type"`
 	Text string `json:"text"`
@@ -75,8 +75,8 @@ func (r *reply) text() string {
 	return jsontext.Clip(strings.Join(parts, "\n"), maxErrorText)
 }
 
-// value returns the reply as JSON: its structured content; else its only text, which
-// is JSON or becomes a JSON string; else its contents as they are; else nil.
+// value returns the reply as JSON: its structured content; else its only text, which is JSON or
+// becomes a JSON string; else its contents; else nil.
 func (r *reply) value() json.RawMessage {
 	if !jsontext.IsNull(r.Structured) {
 		return r.Structured
@@ -94,8 +94,7 @@ func (r *reply) value() json.RawMessage {
 	return bytes.Clone(r.Content)
 }
 
-// shallow returns JSON as it is, or as a text if it is nested so deep that later
-// readers may fail over it.
+// shallow returns JSON unchanged, or as a text if it is nested so deep that later readers may fail.
 func shallow(value json.RawMessage) json.RawMessage {
 	if jsontext.Depth(value) <= maxAnswer {
 		return value
@@ -103,8 +102,8 @@ func shallow(value json.RawMessage) json.RawMessage {
 	return jsontext.Quote(string(value))
 }
 
-// unwrapped returns the reply as JSON, without what frameworks put around it:
-// {"result": …}, or the same with the JSON as a text.
+// unwrapped returns the reply as JSON, without the wrappers of frameworks: {"result": …}, or the
+// same with the JSON as a text.
 func (r *reply) unwrapped() json.RawMessage {
 	value := r.value()
 	if jsontext.Kind(value) != "object" {
@@ -125,8 +124,8 @@ func (r *reply) unwrapped() json.RawMessage {
 	return value
 }
 
-// list returns the reply of a list tool as JSON. Some frameworks wrap an array as
-// {"result": […]}, or send a text for each of its elements.
+// list returns the reply of a list tool as JSON. Some frameworks wrap an array as {"result": […]},
+// or send each of its elements as a text.
 func (r *reply) list() json.RawMessage {
 	value := r.unwrapped()
 	blocks := r.blocks()

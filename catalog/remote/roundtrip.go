@@ -20,14 +20,13 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// listenWithin is how long a source may take to open the stream of messages that
-// answer nothing; some do not before there is one.
+// listenWithin is how long a source may take to open the stream of its own messages; some only
+// respond when there is one.
 const listenWithin = 5 * time.Second
 
-// RoundTrip implements http.RoundTripper for the SDK. It adds the headers of the
-// config, gives raw methods their real names, bounds what is read, and makes
-// responses that are errors, or do not answer their call, fail that call alone: over
-// most of them the SDK would end the session.
+// RoundTrip implements http.RoundTripper for the SDK. It adds the headers of the config, gives raw
+// methods their real names, bounds what is read, and lets a response that is an error, or does not
+// answer its call, fail that call alone: for most of them the SDK would end the session.
 func (w *urlWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := context.AfterFunc(w.cutting, cancel)
@@ -115,8 +114,8 @@ func setBody(r *http.Request, text []byte) {
 	r.ContentLength = int64(len(text))
 }
 
-// examine returns a response that the SDK reads as the answer to the message that was
-// sent: the one that came, or one that fails the message.
+// examine returns a response that the SDK reads as the answer to the sent message: the original, or
+// one that fails the message.
 func (w *urlWire) examine(r *http.Request, sent wireMessage, resp *http.Response) *http.Response {
 	isCall := sent.Method != "" && !jsontext.IsNull(sent.ID)
 	kind := mediaType(resp)
@@ -154,7 +153,7 @@ func (w *urlWire) examine(r *http.Request, sent wireMessage, resp *http.Response
 	return answerWith(resp, text)
 }
 
-// answer returns a message with an error that the source sent.
+// answer returns a message with the source's error.
 func answer(id, fault json.RawMessage) []byte {
 	var e jsonrpc.Error
 	if json.Unmarshal(fault, &e) != nil {
@@ -163,29 +162,28 @@ func answer(id, fault json.RawMessage) []byte {
 	return failure(id, e.Code, "%s", e.Message)
 }
 
-// sameID reports whether an id is that of the call; some sources make a float of it.
+// sameID reports whether an id is that of the call; some sources turn it into a float.
 func sameID(got, sent json.RawMessage) bool {
 	a, err := strconv.ParseFloat(string(got), 64)
 	b, other := strconv.ParseFloat(string(sent), 64)
 	return err == nil && other == nil && a == b
 }
 
-// answerWith puts a text into the place of a response's body.
+// answerWith replaces the body of a response by a text.
 func answerWith(resp *http.Response, text []byte) *http.Response {
 	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
 	resp.Header.Set("Content-Type", "application/json")
 	if resp.StatusCode >= 400 {
-		resp.StatusCode = http.StatusBadRequest // others, as 500, the SDK does not read
+		resp.StatusCode = http.StatusBadRequest // the SDK does not read others, such as 500
 	} else {
 		resp.StatusCode = http.StatusOK
 	}
 	return resp
 }
 
-// refused returns what fails a call, of a response that is an error. An error of
-// JSON-RPC is the source's answer; but servers in between, which do not know what
-// became of the call, send such errors too, so without an id the status has to say
-// that nothing was done.
+// refused returns the failure of a call whose response is an error. A JSON-RPC error is the
+// source's answer; but proxies, which do not know the outcome of the call, send such errors too, so
+// without an id the status must show that the call had no effect.
 func (w *urlWire) refused(r *http.Request, sent wireMessage, resp *http.Response, text []byte) *http.Response {
 	var got wireMessage
 	isError := json.Unmarshal(text, &got) == nil && got.Version == "2.0" && got.Method == "" && !jsontext.IsNull(got.Error)
@@ -206,13 +204,13 @@ func (w *urlWire) refused(r *http.Request, sent wireMessage, resp *http.Response
 	return answerWith(resp, failure(sent.ID, unansweredCode, "calling a tool: %s", resp.Status))
 }
 
-// sessionWords match what servers say of a session that they do not know.
+// sessionWords match messages of servers about an unknown session.
 var sessionWords = regexp.MustCompile(`(?i)(no|no valid|invalid|unknown|missing|expired) (mcp[- ])?session|session([- ]id)?( header)?( is| was| has)? (not found|unknown|invalid|expired|missing|required|not valid|terminated)|(server|session|transport)( is)? not (yet )?initialized`)
 
-// speaksOfSession reports whether a response seems to say that our session is not
-// known: by 404, as MCP requires, or, as many do, by 400 and words to that effect
-// ("No valid session ID provided", "Server not initialized"). An error with an id
-// answers its request, and says nothing of the session.
+// speaksOfSession reports whether a response seems to say that the session is unknown: by 404, as
+// MCP requires, or, as many do, by 400 and a text to that effect ("No valid session ID provided",
+// "Server not initialized"). An error with an id answers its request, and says nothing about the
+// session.
 func speaksOfSession(status int, m wireMessage, text []byte) bool {
 	said := string(text)
 	if !jsontext.IsNull(m.Error) {
@@ -224,9 +222,9 @@ func speaksOfSession(status int, m wireMessage, text []byte) bool {
 	return status == http.StatusNotFound || status == http.StatusBadRequest && len(said) < 300 && sessionWords.MatchString(said)
 }
 
-// isForgotten asks the source with a ping whether it does not know our session, as it
-// seems to have said: the answer to a ping speaks of nothing else. A source that does
-// not know the session has not carried out the call. No answer means nothing.
+// isForgotten pings the source to confirm that it does not know the session: the answer to a ping
+// is about nothing else. A source that does not know the session has not executed the call. No
+// answer confirms nothing.
 func (w *urlWire) isForgotten(r *http.Request) bool {
 	ctx, cancel := context.WithTimeout(w.cutting, noticeTimeout)
 	defer cancel()
@@ -239,11 +237,11 @@ func (w *urlWire) isForgotten(r *http.Request) bool {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	var got wireMessage
-	_ = json.Unmarshal(text, &got) // many say it in plain words
+	_ = json.Unmarshal(text, &got) // many answer in plain text
 	return err == nil && speaksOfSession(resp.StatusCode, got, text)
 }
 
-// noStream is the answer of a server without a stream of its own.
+// noStream returns the answer of a server without its own stream.
 func noStream(r *http.Request) *http.Response {
 	return &http.Response{
 		Status: "405 Method Not Allowed", StatusCode: http.StatusMethodNotAllowed,

@@ -13,16 +13,16 @@ import (
 // anyObject is the schema of a workflow without a usable one (seed 003, 3.5 and 6.3).
 var anyObject = json.RawMessage(`{"type":"object","additionalProperties":true}`)
 
-// An inputSchema is the schema of a workflow's input.
+// An inputSchema is the input schema of a workflow.
 type inputSchema struct {
 	listed    json.RawMessage // an object schema
 	check     func(json.RawMessage) error
-	unchecked []string // keywords of it that are not checked
-	err       error    // why it is that of any object, or nil
+	unchecked []string // its keywords that are not checked
+	err       error    // why it was replaced by that of any object, or nil
 }
 
-// compileSchema makes an inputSchema usable. One that is missing or invalid is that of
-// any object.
+// compileSchema makes an inputSchema usable. A missing or invalid one is replaced by that of any
+// object.
 func compileSchema(raw json.RawMessage) *inputSchema {
 	s := &inputSchema{listed: anyObject, check: func(arguments json.RawMessage) error {
 		_, err := schema.Decode(arguments)
@@ -60,7 +60,7 @@ func compileObject(raw json.RawMessage) (json.RawMessage, *schema.Schema, error)
 	}
 	switch {
 	case in.Type == nil:
-		// MCP requires the type; a schema of properties alone means it.
+		// MCP requires the type; a schema with only properties implies it.
 		rest := bytes.TrimPrefix(object, []byte("{"))
 		if object = json.RawMessage(`{"type":"object"`); len(rest) > 1 {
 			object = append(object, ',')

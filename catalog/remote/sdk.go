@@ -33,7 +33,7 @@ const (
 	rawPrefix    = "deepwork/"
 	rawMethod    = rawPrefix + "tools/call"
 	rejectedCode = -32005
-	methodHeader = "Mcp-Method" // of the newest version of MCP, as in the body
+	methodHeader = "Mcp-Method" // of the newest version of MCP; equal to the body's
 	nameHeader   = "Mcp-Name"
 )
 
@@ -44,7 +44,7 @@ type callRequest struct {
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// callRaw calls a tool. Its error names the method as the source knows it.
+// callRaw calls a tool. Its error has the source's name of the method.
 func callRaw(ctx context.Context, s *mcp.ClientSession, r *callRequest) (*reply, error) {
 	answer, err := mcp.CallCustomMethod[*callRequest, *reply](ctx, s, rawMethod, r)
 	if err != nil {
@@ -60,16 +60,16 @@ func (e renamedError) Error() string {
 	return strings.ReplaceAll(e.error.Error(), rawMethod, "tools/call")
 }
 
-// Unwrap returns the error as it was.
+// Unwrap returns the original error.
 func (e renamedError) Unwrap() error { return e.error }
 
-// renameBody gives an encoded message the real name of its method.
+// renameBody replaces the method of an encoded message by its real name.
 func renameBody(body []byte) []byte {
 	return bytes.Replace(body, []byte(`"method":"`+rawPrefix), []byte(`"method":"`), 1)
 }
 
-// errorOf returns the error with which the source has answered a request, or nil: an
-// error of JSON-RPC is also why nothing was sent, or why a connection broke.
+// errorOf returns the error with which the source answered a request, or nil: JSON-RPC errors are
+// also why nothing was sent, or why a connection broke.
 func errorOf(err error) *jsonrpc.Error {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if _, lost := errors.AsType[transportError](err); !ok || lost || e.Code == rejectedCode || e.Code == unansweredCode {
@@ -78,8 +78,7 @@ func errorOf(err error) *jsonrpc.Error {
 	return e
 }
 
-// unansweredCode marks the errors that stand in for an HTTP response which is no
-// answer to its call.
+// unansweredCode marks errors made from an HTTP response that does not answer its call.
 const unansweredCode = -32098
 
 // A wireMessage is a message of JSON-RPC.
@@ -91,7 +90,7 @@ type wireMessage struct {
 	Error   json.RawMessage `json:"error,omitempty"`
 }
 
-// failure returns a message that fails the request of this id.
+// failure returns a message that fails the request with this id.
 func failure(id json.RawMessage, code int64, format string, args ...any) []byte {
 	fault, err := json.Marshal(&jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...)})
 	if err == nil {
@@ -103,19 +102,19 @@ func failure(id json.RawMessage, code int64, format string, args ...any) []byte 
 	return fault
 }
 
-// A rawConn is the connection to a command. It renames the methods with raw results,
-// and ends if the command goes on sending while it does not read the answers to its
-// own requests: the SDK queues those without a bound.
+// A rawConn is the connection to a command. It renames the methods with raw results, and ends if
+// the command keeps sending while it does not read the answers to its own requests: the SDK queues
+// those without a bound.
 type rawConn struct {
 	mcp.Connection
 
 	mu   sync.Mutex
-	open map[jsonrpc.ID]bool // requests that are not answered
-	size int                 // bytes, about, of requests and notifications since one has been open
+	open map[jsonrpc.ID]bool // unanswered requests
+	size int                 // approximate bytes of requests and notifications since one has been open
 }
 
-// Read implements mcp.Connection. The error is a transportError, so that it is not
-// taken for an answer to the calls that wait.
+// Read implements mcp.Connection. The error is a transportError, so that it is not mistaken for an
+// answer to the waiting calls.
 func (c *rawConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	m, err := c.Connection.Read(ctx)
 	if err != nil {

@@ -21,7 +21,7 @@ type policy struct {
 	retries int
 }
 
-// An offer is all that is known of a source at one moment. It is immutable.
+// An offer is what is known of a source at one moment. It is immutable.
 type offer struct {
 	workflows []*offered
 	skipped   []Skipped
@@ -31,8 +31,8 @@ type offer struct {
 	err       error     // why it is not connected, or why its last query failed
 }
 
-// A source keeps the connection to one MCP server. Its goroutine, run, alone
-// replaces link and offer.
+// A source maintains the connection to one MCP server. Only its goroutine, run, replaces link and
+// offer.
 type source struct {
 	def     config.WorkflowSource
 	options Options
@@ -43,21 +43,21 @@ type source struct {
 	offer   atomic.Pointer[offer]
 	link    atomic.Pointer[link]
 
-	requests chan chan error // each asks for a query that begins after it was sent; unbuffered
+	requests chan chan error // each requests a query that starts after it was sent; unbuffered
 	adjusted wait.Signal     // the policy changed
 	cancel   context.CancelFunc
 	done     chan struct{} // closed when run has returned
 
-	// The rest belongs to run.
-	version string          // of MCP, that is tried first
-	pending []chan error    // requests that were received, each with room for its answer
+	// The following fields are owned by run.
+	version string          // of MCP, tried first
+	pending []chan error    // received requests, each with room for its answer
 	logged  map[string]bool // skipped workflows and defaults of the last query
 	served  bool            // this connection has answered a query
-	broken  bool            // the one before broke, and this one has not answered yet
+	broken  bool            // the previous one broke, and this one has not answered yet
 }
 
-// newSource makes a source. before is the one that it replaces, or nil; its tools stay
-// listed until the first query.
+// newSource makes a source. before is the one that it replaces, or nil; its tools stay listed until
+// the first query.
 func newSource(def config.WorkflowSource, o Options, before *source, p policy, changed wait.Signal, grace context.Context) *source {
 	s := &source{
 		def: def, options: o, logger: o.Logger.With("source", def.Name), changed: changed, grace: grace,
@@ -93,7 +93,7 @@ func (s *source) follow(p policy) {
 func (s *source) run(ctx context.Context) {
 	defer close(s.done)
 	pause := wait.Backoff{Min: firstRetry, Max: lastRetry}
-	var repaired time.Time // when a good connection was last replaced at once
+	var repaired time.Time // when a good connection was last replaced immediately
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := s.connection(ctx)
@@ -105,8 +105,8 @@ func (s *source) run(ctx context.Context) {
 		}
 		_, malformed := errors.AsType[malformedError](err)
 		if s.served && (malformed || s.def.URL != "") && time.Since(repaired) > settleBetween {
-			// A good connection that breaks over a message is replaced at once, and the
-			// source is not away meanwhile: calls wait for the next one.
+			// A good connection that breaks on a message is replaced immediately, and the source is
+			// not away meanwhile: calls wait for the next one.
 			s.served, s.broken, repaired = false, true, time.Now()
 			s.logger.Warn("a source cannot be reached; trying again", "error", err)
 			continue
@@ -129,7 +129,7 @@ func (s *source) ended() bool {
 	}
 }
 
-// rest waits before the next attempt, or until one is requested.
+// rest waits before the next attempt, or until a query is requested.
 func (s *source) rest(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -141,8 +141,8 @@ func (s *source) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// connection connects once and returns when the connection is lost. A panic is an
-// error like others, so that one source does not end the rest.
+// connection connects once and returns when the connection is lost. A panic becomes an error, so
+// that one source does not end the others.
 func (s *source) connection(ctx context.Context) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -162,8 +162,8 @@ func (s *source) connection(ctx context.Context) (err error) {
 	return s.converse(ctx, l)
 }
 
-// dial connects in the version of MCP that the source spoke last, or in the other one
-// if it refuses that.
+// dial connects in the version of MCP that the source used last, or in the other one if it refuses
+// that.
 func (s *source) dial(ctx context.Context) (*link, error) {
 	l, err := s.dialIn(ctx, s.version)
 	if err == nil || !refusesHandshake(err) || ctx.Err() != nil {
@@ -182,7 +182,7 @@ func (s *source) dial(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// dialIn opens the wire and begins a session in a version of MCP.
+// dialIn opens the wire and starts a session in a version of MCP.
 func (s *source) dialIn(ctx context.Context, version string) (*link, error) {
 	var w wire
 	limit := dialTimeout
@@ -205,8 +205,7 @@ func (s *source) dialIn(ctx context.Context, version string) (*link, error) {
 	return connect(ctx, w, s.options, version)
 }
 
-// converse queries the source whenever there is a reason to, until the link or
-// ctx ends.
+// converse queries the source when needed, until the link or ctx ends.
 func (s *source) converse(ctx context.Context, l *link) error {
 	var probe <-chan time.Time
 	if s.def.URL != "" {
@@ -216,8 +215,8 @@ func (s *source) converse(ctx context.Context, l *link) error {
 	}
 	due, failures := time.Now(), 0 // zero means never
 	pause := wait.Backoff{Min: firstRetry, Max: lastRetry}
-	asked := false                      // a new policy does not put off the first query
-	noticed, last := false, time.Time{} // whether a notice waits for a query; when the last one got it
+	asked := false                      // a new policy does not delay the first query
+	noticed, last := false, time.Time{} // whether a notice awaits a query; when the last query did
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -274,7 +273,7 @@ func (s *source) converse(ctx context.Context, l *link) error {
 		case l.ctx.Err() != nil:
 			return context.Cause(l.ctx)
 		case errors.Is(err, context.DeadlineExceeded) && l.calls.Load() == 0:
-			// A source that is busy with a call may be slow to answer; another one hangs.
+			// A source that is busy with a call may be slow to answer; otherwise it hangs.
 			return err
 		default:
 			s.failed(err)
@@ -290,7 +289,7 @@ func (s *source) converse(ctx context.Context, l *link) error {
 	}
 }
 
-// nextQuery returns when the interval is over; zero means never.
+// nextQuery returns when the next query is due; zero means never.
 func (s *source) nextQuery() time.Time {
 	d := s.policy.Load().refresh
 	if d == 0 {
@@ -299,8 +298,8 @@ func (s *source) nextQuery() time.Time {
 	return time.Now().Add(d)
 }
 
-// probe asks whether the source is still there; over HTTP nothing else shows it if it
-// keeps no stream open.
+// probe checks that the source is still there; over HTTP nothing else shows it without an open
+// stream.
 func (s *source) probe(ctx context.Context, l *link) error {
 	if l.calls.Load() > 0 {
 		return nil
@@ -318,7 +317,7 @@ func (s *source) probe(ctx context.Context, l *link) error {
 	return nil
 }
 
-// collect receives the waiting requests, so that the next query answers them.
+// collect receives the waiting requests, which the next query answers.
 func (s *source) collect() {
 	for {
 		select {
