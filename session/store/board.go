@@ -8,31 +8,28 @@ import (
 	"deepwork/session"
 )
 
-// A Board stores projects, repositories, tasks and what is attempted of them. Its
-// methods may be called from any goroutine and by several processes; each change is
-// one transaction, and durable when the method returns. Those that name something
-// that does not exist return task.ErrNotFound; every one may return task.ErrFull,
-// ErrDamaged, ErrNewer or ErrClosed, or the context's error.
+// A Board stores projects, repositories, tasks and their attempts. Its methods may be called from
+// any goroutine and by several processes; each change is one transaction, and durable when the
+// method returns. Methods return task.ErrNotFound for something that does not exist; each may also
+// return task.ErrFull, ErrDamaged, ErrNewer or ErrClosed, or the context's error.
 type Board interface {
-	// SyncProjects makes the board's projects what the config says: known ones keep
-	// their ids, by name (the root by being it); those that are no longer there are
-	// not listed any more, and are again, with their tasks, when they come back. A
-	// repository keeps its id by project and name. Where nothing differs nothing is
-	// written.
+	// SyncProjects sets the board's projects to those of the config. Known projects keep their ids,
+	// by name (the root by being it); removed ones are no longer listed, and are listed again, with
+	// their tasks, when they return. A repository keeps its id by project and name. If nothing
+	// differs, nothing is written.
 	SyncProjects(ctx context.Context, all []task.ProjectSpec) error
 	// Projects lists the projects, newest first, and how many there are in all; next
 	// is the cursor for more, "" if there are no more (seed 004, "MCP task tool
 	// set"). task.ErrCursor refuses a cursor of another list.
 	Projects(ctx context.Context, p task.Page) (list []task.Project, total int, next string, err error)
-	// Project returns one, also if it is no longer in the config: its tasks are
-	// still there.
+	// Project returns a project, also if it is no longer in the config: it still has its tasks.
 	Project(ctx context.Context, id string) (*task.Project, error)
 	// Repos lists a project's repositories; total and next are as for Projects.
 	Repos(ctx context.Context, projectID string, p task.Page) (list []task.Repo, total int, next string, err error)
-	// Repo returns one that is in the config.
+	// Repo returns a repository of the config.
 	Repo(ctx context.Context, id string) (*task.Repo, error)
-	// RepoPaths returns the absolute paths of the repositories that the board knows,
-	// those of attempts included, each once, sorted.
+	// RepoPaths returns the absolute paths of the repositories that the board knows, including
+	// those of attempts, without duplicates, sorted.
 	RepoPaths(ctx context.Context) ([]string, error)
 
 	// Tasks lists a project's tasks of a status (all, if ""), newest first, each with
@@ -45,28 +42,26 @@ type Board interface {
 	// config; ErrDeleted as well: the task that the request made was deleted;
 	// ErrReused: the request was another; ErrInvalid: see task.Task.Check.
 	CreateTask(ctx context.Context, n task.NewTask, r task.Request) (*task.Summary, error)
-	// UpdateTask changes a task and returns it; ErrInvalid: see task.Task.Check.
-	// Where it is all that already, nothing is written, and UpdatedAt stays (seed
-	// 004, update_task).
+	// UpdateTask changes a task and returns it; ErrInvalid: see task.Task.Check. If nothing
+	// changes, nothing is written, and UpdatedAt stays (seed 004, update_task).
 	UpdateTask(ctx context.Context, id string, c task.TaskChange) (*task.Summary, error)
-	// BeginDelete marks a task whose worktrees are about to be removed: from then on
-	// no server starts an attempt at it or a follow-up (ErrDeleting), until
-	// DeleteTask removes it or UndoDelete takes the mark away. It returns the ids of
-	// the task's attempts, newest first. ErrRunning: an attempt of it has not ended.
-	// A task that is marked already may be marked again, by any caller that finishes
-	// what another began.
+	// BeginDelete marks a task whose worktrees are about to be removed: from then on no server
+	// starts an attempt or a follow-up of it (ErrDeleting), until DeleteTask removes it or
+	// UndoDelete removes the mark. It returns the ids of the task's attempts, newest first.
+	// ErrRunning: an attempt of it has not ended. A marked task may be marked again, by any caller
+	// that completes the deletion.
 	BeginDelete(ctx context.Context, id string) (attemptIDs []string, err error)
-	// UndoDelete takes the mark of BeginDelete away; without one it does nothing.
+	// UndoDelete removes the mark of BeginDelete; without one it does nothing.
 	UndoDelete(ctx context.Context, id string) error
-	// Deleting returns the ids of the tasks that are marked, the first one first:
-	// after a crash, what must be finished.
+	// Deleting returns the ids of the marked tasks in the order of their marks: after a crash,
+	// their deletion must be completed.
 	Deleting(ctx context.Context) ([]string, error)
 	// DeleteTask removes a task with its attempts' rows; ErrRunning if one is
 	// waiting, starting or running. Their worktrees must be removed before, between
 	// BeginDelete and this.
 	DeleteTask(ctx context.Context, id string) error
-	// FindRequest returns the result (an id) of the call that was made before under
-	// this name, "" if there was none, or ErrReused (DESIGN "Retries").
+	// FindRequest returns the result (an id) of an earlier call with this name, "" if there was
+	// none, or ErrReused (DESIGN "Retries").
 	FindRequest(ctx context.Context, r task.Request) (result string, err error)
 
 	// CreateAttempt makes an attempt (its ID, Branch, Workspace and Repos are the
@@ -78,13 +73,12 @@ type Board interface {
 	Attempt(ctx context.Context, id string) (*task.Attempt, error)
 	// AllAttempts returns every attempt of the board, by id.
 	AllAttempts(ctx context.Context) ([]task.Attempt, error)
-	// AttemptDetails returns an attempt with what runs in it from one state of the board:
-	// two calls could tell of a running agent and of no session (seed 004, "Task
-	// attempt listing").
+	// AttemptDetails returns an attempt with its executions from one state of the board: two calls
+	// could report a running agent without a session (seed 004, "Task attempt listing").
 	AttemptDetails(ctx context.Context, id string) (*task.AttemptDetails, error)
-	// TaskAttempts lists a task's attempts with the task from one state of the board,
-	// so that its latest attempt is the first of the first page (seed 004,
-	// "list_task_attempts returns attempt details").
+	// TaskAttempts lists a task's attempts with the task from one state of the board, so that its
+	// latest attempt is the first of the first page (seed 004, "list_task_attempts returns attempt
+	// details").
 	TaskAttempts(ctx context.Context, taskID string, p task.Page) (*task.AttemptList, error)
 	// AttemptContext returns what an attempt belongs to, from one state of the board (seed
 	// 004, "Workspace context data").
@@ -92,16 +86,16 @@ type Board interface {
 	// SetWorkspace records the base commits of an attempt's worktrees, by the id of
 	// their repo.
 	SetWorkspace(ctx context.Context, attemptID string, base map[string]string) error
-	// SetWorkflow records where the workflow of an attempt is.
+	// SetWorkflow records the position of an attempt's workflow.
 	SetWorkflow(ctx context.Context, attemptID string, n task.WorkflowProgress) error
-	// BranchTaken reports whether an attempt of the board has a branch of this name,
-	// be it made already or not.
+	// BranchTaken reports whether an attempt of the board has a branch of this name, created or
+	// not.
 	BranchTaken(ctx context.Context, branch string) (bool, error)
-	// SetBranch gives an attempt whose worktrees are not made yet another branch, as
-	// two servers may have drawn the same name at once; ErrInvalid: one of them is made.
+	// SetBranch gives an attempt without worktrees another branch, as two servers may choose the
+	// same name at once; ErrInvalid: a worktree was created.
 	SetBranch(ctx context.Context, attemptID, branch string) error
-	// WorktreeFolders returns the folders that attempts have theirs in, each once, in
-	// no order: the config may have named several in the course of time.
+	// WorktreeFolders returns the folders that contain worktrees of attempts, without duplicates
+	// and unordered: the config may have named several over time.
 	WorktreeFolders(ctx context.Context) ([]string, error)
 
 	Execution(ctx context.Context, id string) (*task.Execution, error)
@@ -120,31 +114,28 @@ type Board interface {
 	// nil means none, or no room. No other call on this board, in any process,
 	// gets the same one.
 	ClaimNext(ctx context.Context, owner string, max int) (*task.Execution, error)
-	// Release gives a claimed execution whose process was never started back to the
-	// board: it and its attempt wait again, in the position they had. false: it is
-	// not this owner's, or is not starting any more.
+	// Release returns a claimed execution whose process was never started to the board: it and its
+	// attempt wait again, in the same position. It reports false if it is not this owner's, or is
+	// no longer starting.
 	Release(ctx context.Context, executionID, owner string) (released bool, err error)
-	// StopWaiting ends an execution that waits, so that it never runs, and drops what
-	// is queued in its session. false: it does not wait any more. The task stays what
-	// it is.
+	// StopWaiting ends a waiting execution, so that it never runs, and drops the queue of its
+	// session. It reports false if the execution is no longer waiting. The task is unchanged.
 	StopWaiting(ctx context.Context, executionID string) (stopped bool, err error)
-	// Adopt makes a server the owner of an execution that another owned; false: it is
-	// no longer that other's, or has ended.
+	// Adopt changes the owner of an execution. It reports false if the execution no longer has the
+	// old owner, or has ended.
 	Adopt(ctx context.Context, executionID, from, to string) (adopted bool, err error)
-	// StartExecution records that the process of an execution runs, since when (zero
-	// means now; never before the execution was made): the attempt and it are running,
-	// and it belongs to the attempt's session, which is made if there is none. One that
-	// runs already is left as it is. ErrEnded: it has ended meanwhile, and the process
-	// must be ended too; ErrInvalid: nobody has claimed it.
+	// StartExecution records that the process of an execution runs, since when (zero means now;
+	// never before the execution was made): the attempt and it are running, and it belongs to the
+	// attempt's session, which is made if there is none. It does nothing if the execution runs
+	// already. ErrEnded: it has ended meanwhile, and the process must be ended too; ErrInvalid:
+	// nobody has claimed it.
 	StartExecution(ctx context.Context, executionID, executor string, since time.Time) (*task.Session, error)
-	// EndExecution records an end: of the execution, its attempt and the task, in
-	// one. If it completed or failed and a follow-up is queued in its session, that
-	// becomes the next, waiting, execution, which is returned, and the task is
-	// inprogress; if it was stopped or interrupted the queued one is dropped. A task
-	// that is not inprogress any more stays what somebody has set it to meanwhile;
-	// where a follow-up runs next that holds for done and cancelled alone. An
-	// execution that has ended is left as it is: false. ErrInvalid: e.State or e.Task
-	// is not one of those that are allowed.
+	// EndExecution records the end of an execution, its attempt and the task, in one transaction.
+	// If the execution completed or failed, a queued follow-up of its session becomes the next,
+	// waiting, execution, which is returned, and the task is inprogress; if it was stopped or
+	// interrupted, the queue is dropped. A task that is no longer inprogress keeps its status; if a
+	// follow-up runs next, only done and cancelled are kept. It reports false and does nothing if
+	// the execution has ended. ErrInvalid: e.State or e.Task is not allowed.
 	EndExecution(ctx context.Context, executionID string, e task.Ending) (next *task.Execution, ended bool, err error)
 
 	Session(ctx context.Context, id string) (*task.Session, error)
@@ -153,8 +144,8 @@ type Board interface {
 	// to now. idle: none runs, nothing was queued, and nothing was set.
 	Queue(ctx context.Context, sessionID string, q *task.Queued) (before *task.Queued, idle bool, err error)
 
-	// Inspect looks for what is wrong on the board: its storage, its references, and
-	// rows that contradict each other. It sees one state of the board and changes
-	// nothing. A board of 100,000 rows takes about a second.
+	// Inspect checks the board: its storage, its references, and rows that contradict each other.
+	// It sees one state of the board and changes nothing. A board of 100,000 rows takes about a
+	// second.
 	Inspect(ctx context.Context) (found []session.Finding, s task.Totals, err error)
 }

@@ -9,7 +9,7 @@ import (
 	"deepwork/session"
 )
 
-// ExecutionState is where an execution of a workflow at another system is.
+// ExecutionState is the state of an execution of a workflow at another system.
 type ExecutionState string
 
 // The values of ExecutionState. Callers see the first two as running.
@@ -21,7 +21,7 @@ const (
 	ExecutionFailed    ExecutionState = "failed"
 	ExecutionCancelled ExecutionState = "cancelled"
 	ExecutionTimedOut  ExecutionState = "timed_out"
-	ExecutionUnknown   ExecutionState = "unknown" // lost sight of, and its source cannot tell
+	ExecutionUnknown   ExecutionState = "unknown" // lost, and its source does not know it
 )
 
 // An Execution is a workflow that runs, or ran, at another system.
@@ -35,43 +35,43 @@ type Execution struct {
 	Async             bool
 	State             ExecutionState
 	SourceExecutionID *string
-	StatusSupported   bool // false: nothing more will be learned of it
+	StatusSupported   bool // false: its state cannot be learned any more
 	StartedAt         time.Time
 	Timeout           time.Duration   // 0 means none
 	Deadline          *time.Time      // nil means none, or not at the source yet
 	EndedAt           *time.Time      // nil while it has not ended
 	Error             *string         // what went wrong
-	Progress          json.RawMessage // as it was at the end
+	Progress          json.RawMessage // at the end
 	Result            json.RawMessage
 }
 
-// Over reports whether nothing more will be learned of it.
+// Over reports whether the state cannot change any more.
 func (x *Execution) Over() bool { return x.EndedAt != nil || !x.StatusSupported }
 
-// The bounds of executions that are over: no more are kept, and none for longer.
+// Limits of stored executions that are over, in number and age.
 const (
 	ExecutionsKept   = 1000
 	ResultsKept      = 64 << 20 // bytes of the results of all
 	ExecutionKeptFor = 24 * time.Hour
 )
 
-// What Adopt records of executions that nobody can ask about.
+// The errors that Adopt records for executions that cannot be queried.
 const (
 	NeverStarted = "the server ended while the run waited for a slot; nothing was started"
 	LostSight    = "the server ended before the source had answered; whether the workflow was carried out is not known"
 )
 
-// ErrNotOwner says that another server has taken over what this one wanted to change.
+// ErrNotOwner reports that another server has taken over the execution.
 var ErrNotOwner = errors.New("another server has taken it over")
 
-// Executions stores executions of workflows at other systems. What a method writes is
-// durable when it returns. Each may return the errors of a Board, or the context's.
+// Executions stores executions of workflows at other systems. Changes are durable when a method
+// returns. Each may return the errors of a Board, or the context's.
 type Executions interface {
-	// Save makes or replaces an execution, and now and then forgets those that are
-	// beyond the bounds. Of a synchronous one the end need not survive a loss of power:
-	// it is then unknown. ErrNotOwner: it is stored with another owner.
+	// Save creates or replaces an execution, and sometimes forgets those beyond the limits. The end
+	// of a synchronous one may be lost with the power: it is then unknown. ErrNotOwner: it is
+	// stored with another owner.
 	Save(ctx context.Context, x *Execution) error
-	// Execution returns one with its result, whatever its age and identity, or
+	// Execution returns an execution with its result, for any age and identity, or
 	// task.ErrNotFound.
 	Execution(ctx context.Context, id string) (*Execution, error)
 	// Find returns the execution of an identity that has this id, else those to which
@@ -82,12 +82,11 @@ type Executions interface {
 	Newest(ctx context.Context, identity string, limit int) (list []Execution, total int, err error)
 	// Owners returns the owners of executions that are not over, each once.
 	Owners(ctx context.Context) ([]string, error)
-	// Adopt gives the executions of some owners that are not over to another one, and
-	// returns them: what runs goes on; what waited has failed, with the words of
-	// NeverStarted; what was starting is unknown, with those of LostSight. Of several
-	// callers one gets each.
+	// Adopt changes the owner of the executions of some owners that are not over, and returns them:
+	// running ones continue; waiting ones have failed, with the error NeverStarted; starting ones
+	// are unknown, with LostSight. Of several concurrent callers one gets each.
 	Adopt(ctx context.Context, from []string, to string) ([]Execution, error)
-	// Inspect looks for what this program never writes; n is how many executions
-	// there are, going how many are not over.
+	// Inspect finds what this program never writes; n is the number of executions, going of those
+	// that are not over.
 	Inspect(ctx context.Context) (found []session.Finding, n, going int, err error)
 }

@@ -7,45 +7,45 @@ import (
 	"time"
 )
 
-// The kinds of things that a request is about.
+// The kinds of targets of requests.
 const (
 	OfSession   = "session"
 	OfExecution = "execution"
 	OfAttempt   = "attempt"
 )
 
-// A Request asks the owner of something, in whatever process that is, to act on it.
+// A Request asks the owner of a target, in whichever process, to act on it.
 type Request struct {
 	ID        string          // made by Ask
 	Kind      string          // of the target: OfSession, OfExecution or OfAttempt
 	Target    string          // its id
 	Action    string          // what to do, such as "stop", "cancel" or "abort"
-	Arguments json.RawMessage // nil for none
+	Arguments json.RawMessage // nil means none
 	Caller    string          // identity
-	Channel   string          // how the caller reached us, such as "stdio", "http" or "terminal"
+	Channel   string          // how the caller connected, such as "stdio", "http" or "terminal"
 	AskedAt   time.Time       // set by Ask
 }
 
-// ErrNotAnswered says that a request was stored and no answer has come within
-// AnswerTime: it may still be carried out.
+// ErrNotAnswered reports that a request was stored but not answered within AnswerTime: it may still
+// be carried out.
 var ErrNotAnswered = errors.New("asked, not answered yet")
 
-// The times of requests.
+// Time limits of requests.
 const (
 	AnswerTime  = 5 * time.Second // that Ask waits for an answer
-	RequestLife = time.Minute     // after which a request that nobody took is not carried out any more
+	RequestLife = time.Minute     // after which a request that nobody took is dropped
 )
 
 // Requests reach the owner of a session, an execution or an attempt from another
 // process. Each is carried out at most once.
 type Requests interface {
-	// Ask stores a request, waits for the answer, and returns it. An error that the
-	// owner answered with is a *session.Error, or else has its text. ErrNotAnswered
-	// says that no answer came in time, which is so too if the target has no owner.
+	// Ask stores a request, waits for the answer, and returns it. An error of the owner is a
+	// *session.Error, or else has its text. ErrNotAnswered means no answer in time, also if the
+	// target has no owner.
 	Ask(ctx context.Context, r Request) (json.RawMessage, error)
-	// Serve carries out the requests about targets of a kind that this process owns:
-	// owns reports whether it does, quickly, and do acts and returns the answer (nil
-	// means none); several may run at once. Serve blocks until ctx ends and every do
-	// has returned. Where there is no store yet it makes none.
+	// Serve carries out the requests about targets of a kind that this process owns: owns reports
+	// that, quickly, and do acts and returns the answer (nil means none); several may run at once.
+	// Serve blocks until ctx ends and every do has returned. It creates the store if it does not
+	// exist.
 	Serve(ctx context.Context, kind string, owns func(id string) bool, do func(ctx context.Context, r Request) (any, error))
 }

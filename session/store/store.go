@@ -20,36 +20,33 @@ import (
 	"time"
 )
 
-// The reasons why a record cannot be had.
+// The reasons why a record is unavailable.
 var (
 	ErrNotFound = errors.New("no such record")
 	ErrExists   = errors.New("the record exists")
 
-	// ErrUnsynced says that a write has taken its place, but that this may not be
-	// on disk: whether it is there after a crash is not known.
+	// ErrUnsynced reports that a write is in place, but perhaps not on disk: it may be missing
+	// after a crash.
 	ErrUnsynced = errors.New("the record was written, but may not survive a crash")
 
-	// ErrPending says that a call has not returned by its deadline and goes on: whether
-	// it will do what it was to do is not known. Later calls about the same record wait
-	// for it.
+	// ErrPending reports that a call has not returned by its deadline and continues: whether it
+	// will succeed is not known. Later calls about the same record wait for it.
 	ErrPending = errors.New("the disk has not answered in time, and the call may still be carried out")
 )
 
-// A Database is what one process has of a project's stores that are not files of
-// their own. It is opened at the first call that needs it. Its methods may be called
-// from any goroutine.
+// A Database holds those stores of a project that are not separate files. It is opened by the first
+// call that needs it. Its methods may be called from any goroutine.
 type Database interface {
 	Board() Board
 	Executions() Executions
 	Requests() Requests
-	// Where says what it is, in messages: a path.
+	// Where returns its location for messages: a path.
 	Where() string
-	// Open opens it now, and makes it if it is not there, so that the caller learns
-	// whether that works.
+	// Open opens it now, and creates it if necessary, so that the caller gets the error.
 	Open(ctx context.Context) error
-	// Exists reports whether it has been made, so that reading need not make it.
+	// Exists reports whether it was created, so that reading need not create it.
 	Exists() bool
-	// Close waits for the calls that are under way; later ones fail.
+	// Close waits for calls in progress; later ones fail.
 	Close() error
 }
 
@@ -60,15 +57,15 @@ type Info struct {
 	Size    int64
 }
 
-// A DamagedError is a record that does not verify. Nothing of it was overwritten.
+// A DamagedError is a record that does not verify. None of it was overwritten.
 type DamagedError struct {
 	ID     string // of the session, or a definition's hash
-	Path   string // where it is now, absolute
+	Path   string // its current path, absolute
 	Reason string
-	Aside  bool // it was set aside, under a name with its id in it
+	Aside  bool // it was set aside, under a name that contains its id
 }
 
-// Error says what is damaged, why, and where it is now.
+// Error describes what is damaged, why, and where it is now.
 func (e *DamagedError) Error() string {
 	where := "it stands at " + e.Path
 	if e.Aside {

@@ -12,33 +12,33 @@ import (
 	"deepwork/session/workflow/stack"
 )
 
-// A message is what a session's actor is to do.
+// A message is an operation for a session's actor.
 type message func(ctx context.Context, a *sessionActor)
 
-// A caller is who makes a call, and what identifies the call.
+// A caller is the caller of a call, and what identifies the call.
 type caller struct {
 	Identity string
 	Call     machine.Call
 }
 
-// A sessionActor owns the state of one session. Whatever it acknowledges is on
-// disk before the reply goes out; when it dies, the next one reads that.
+// A sessionActor owns the state of one session. All that it acknowledges is on disk before the
+// reply is sent; after a crash, the next one reads that.
 type sessionActor struct {
 	engine *Engine
 	id     string
 	handle *stack.Handle
 	state  *machine.State
 
-	reviews   map[string]*review // that run, by step
-	uncertain error              // a transition that may have been made or not
+	reviews   map[string]*review // running ones, by step
+	uncertain error              // a transition that may or may not have been made
 }
 
-// Start loads the session and makes this server its owner. Its error is the
-// answer to those who asked for the session.
+// Start loads the session and makes this server its owner. Its error is returned to callers that
+// use the session.
 func (a *sessionActor) Start(ctx context.Context) error {
 	s, err := a.engine.claim(a.id)
 	if err != nil {
-		_, passing := errors.AsType[syscall.Errno](err) // the next call may read it
+		_, passing := errors.AsType[syscall.Errno](err) // the next call may succeed
 		passing = passing || errors.Is(err, store.ErrPending)
 		switch session.CodeOf(err) {
 		case "unknown_session", "session_damaged":
@@ -56,13 +56,13 @@ func (a *sessionActor) Start(ctx context.Context) error {
 	if s.Status != machine.Active {
 		a.engine.over(a.id)
 	} else {
-		a.engine.notifyMoved(nil, s) // a transition may have been made without a notification
+		a.engine.notifyMoved(nil, s) // a transition may have been made without its notification
 	}
 	return nil
 }
 
-// Stop answers those who wait for a review: it will not come. A session that no
-// stack holds is given up, so that no server keeps it from others for nothing.
+// Stop answers callers that wait for a review, which will not come. A session that no stack holds
+// is released, so that other servers can use it.
 func (a *sessionActor) Stop(context.Context) {
 	for _, r := range a.reviews {
 		a.drop(r, session.NotNow("shutting_down", "The server is shutting down, and the review of step '%s' was cancelled; the attempt does not count. When it is back, make the same call again with session_id '%s'.", r.stepID, a.id))
@@ -71,13 +71,13 @@ func (a *sessionActor) Stop(context.Context) {
 	a.engine.records.Forget(a.id)
 }
 
-// Receive carries out one message. A refusal is in its reply, and the state is as it was.
+// Receive carries out one message. A refusal is in its reply, and leaves the state unchanged.
 func (a *sessionActor) Receive(ctx context.Context, do message) error {
 	do(ctx, a)
-	return a.uncertain // if it is set, the state is read from the disk again
+	return a.uncertain // if set, the state is read from disk again
 }
 
-// answer sends what f returns, unless that is for later.
+// answer sends the result of f, unless it comes later.
 func answer[R any](to actor.Reply[R], f func() (R, error)) {
 	switch r, err := f(); {
 	case err == nil:
@@ -87,8 +87,8 @@ func answer[R any](to actor.Reply[R], f func() (R, error)) {
 	}
 }
 
-// commit makes a transition: durable first, then known to all. A review whose
-// step it moves on from is cancelled.
+// commit makes a transition: first durable, then published. A review of a step that it leaves is
+// cancelled.
 func (a *sessionActor) commit(next *machine.State) error {
 	if err := a.engine.records.Save(next); err != nil {
 		if session.CodeOf(err) == codeUncertain {
@@ -111,9 +111,9 @@ func (a *sessionActor) commit(next *machine.State) error {
 	return nil
 }
 
-// repetition returns the stored reply to a call with a request_id that was carried
-// out, or nil. It refuses callers that the session does not belong to, in the words
-// for a session that does not exist: they are not to learn that it does.
+// repetition returns the stored reply to a repeated call with a request_id, or nil. It refuses
+// callers that the session does not belong to with the error for a missing session, so that they do
+// not learn that it exists.
 func (a *sessionActor) repetition(c caller) (*machine.StoredReply, error) {
 	if c.Identity != a.state.Identity {
 		return nil, unknownSession(a.id)
@@ -174,7 +174,7 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string) (*ma
 	return r, a.commit(next)
 }
 
-// replay returns the stored reply to a call that was carried out in this session.
+// replay returns the stored reply to an earlier call in this session.
 func (a *sessionActor) replay(who caller) (*machine.StoredReply, error) {
 	r, err := a.repetition(who)
 	if r == nil && err == nil {

@@ -19,8 +19,8 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// An Archive reads, ends and prunes the sessions on disk from outside a server: it is
-// what the command line's `sessions` uses, beside servers that run.
+// An Archive reads, ends and prunes the sessions on disk from outside a server, for the command
+// `sessions`; servers may run.
 type Archive struct {
 	root string
 	log  *slog.Logger
@@ -45,24 +45,24 @@ func (a *Archive) Close() error {
 	return a.read.Close(context.Background())
 }
 
-// writable opens what can be changed. The caller closes it.
+// writable opens the parts that can be changed. The caller closes them.
 func (a *Archive) writable() (*fileRecords, error) {
 	return openRecords(a.root, local.Options{Logger: a.log})
 }
 
 // A SessionInfo is a session in a list.
 type SessionInfo struct {
-	machine.State // without progress, history and replies; of a damaged one SessionID and UpdatedAt alone
+	machine.State // without progress, history and replies; if damaged, only SessionID and UpdatedAt
 
-	Status     string // active, completed, aborted; damaged where Err is set
+	Status     string // active, completed, aborted; damaged if Err is set
 	Step       string // the current step's id
 	Parent     string // the parent's session id, or ""
 	OwnerAlive bool   // it runs, so the session is in use
-	OwnerText  string // "pid 123 on host …" where it is known
+	OwnerText  string // "pid 123 on host …" if known
 	Err        error  // why it cannot be read
 }
 
-// List returns every session, the one that moved last first.
+// List returns every session, the last changed one first.
 func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) {
 	var out []SessionInfo
 	alive := aliveOnce(a.read)
@@ -75,7 +75,7 @@ func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) {
 		}
 		s, err := a.read.Load(info.ID)
 		if session.CodeOf(err) == "unknown_session" {
-			continue // removed while we read
+			continue // removed meanwhile
 		}
 		if err != nil {
 			out = append(out, SessionInfo{State: machine.State{SessionID: info.ID, UpdatedAt: info.ModTime.UTC()}, Status: "damaged", Err: err})
@@ -98,7 +98,7 @@ func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) {
 	return out, nil
 }
 
-// Damaged lists the files of sessions that were set aside, by absolute path.
+// Damaged lists the session files that were set aside, by absolute path.
 func (a *Archive) Damaged() ([]string, error) { return a.read.Damaged(context.Background()) }
 
 // Read returns one session.
@@ -109,7 +109,7 @@ func (a *Archive) Read(id string) (*machine.State, error) {
 	return a.read.Load(id)
 }
 
-// Show returns one session's whole record, as JSON of the file's own shape.
+// Show returns one session's record as JSON, like its file.
 func (a *Archive) Show(ctx context.Context, id string) (json.RawMessage, error) {
 	s, err := a.Read(id)
 	if err != nil {
@@ -118,8 +118,8 @@ func (a *Archive) Show(ctx context.Context, id string) (json.RawMessage, error) 
 	return s.Encode()
 }
 
-// Abort ends an active session. A server that is running and owns it is asked to;
-// it is refused if that does not answer.
+// Abort ends an active session. It asks the running server that owns it, and fails if that does not
+// answer.
 func (a *Archive) Abort(ctx context.Context, id, reason string, requests store.Requests) (err error) {
 	if _, err := a.Read(id); err != nil {
 		return err
@@ -157,9 +157,8 @@ func (a *Archive) Abort(ctx context.Context, id, reason string, requests store.R
 	return err
 }
 
-// Prune removes the files of sessions that ended before the cutoff, and
-// definitions kept before it that no session needs any more. It returns the
-// sessions' ids. A dry run removes nothing.
+// Prune removes the files of sessions that ended before the cutoff, and unneeded definitions stored
+// before it. It returns the sessions' ids. A dry run removes nothing.
 func (a *Archive) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (ids []string, err error) {
 	all, err := a.List(ctx)
 	if err != nil {
@@ -197,7 +196,7 @@ func (a *Archive) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (ids
 	needed := map[string]bool{}
 	for _, s := range all {
 		if s.Err != nil {
-			return old, nil // what an unreadable session needs is not known: keep every definition
+			return old, nil // an unreadable session may need any definition: keep them all
 		}
 		needed[s.Definition.Hash] = true
 	}

@@ -24,8 +24,7 @@ func branchName(jobName, workflowName string, instance *string, at time.Time) st
 	return "deepwork/" + refPart(jobName) + "-" + refPart(workflowName) + "-" + last
 }
 
-// refPart makes a piece of a branch name of any text: what git-check-ref-format
-// forbids becomes a hyphen.
+// refPart makes text valid in a branch name: what git-check-ref-format forbids becomes a hyphen.
 func refPart(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -53,11 +52,11 @@ func refPart(s string) string {
 	return strings.ToValidUTF8(out, "")
 }
 
-// gitTimeout bounds one git command.
+// gitTimeout limits one git command.
 const gitTimeout = 30 * time.Second
 
-// branch does with a branch name what git.branch says, and returns the name
-// that came of it, and how to undo it where the session is not made after all.
+// branch applies git.branch to a branch name, and returns the resulting name, and how to undo it if
+// the session is not created.
 func (e *Engine) branch(ctx context.Context, name string) (string, func(), error) {
 	none := func() {}
 	if e.Config == nil {
@@ -110,8 +109,8 @@ func gitFailed(branch string, err error) error {
 	return session.NotNow("git_failed", "The branch '%s' could not be made, so no session was started: %v. Mend that, or set git.branch to 'name' in .deepwork/config.yml.", branch, err).Because(err)
 }
 
-// cleanTree refuses a tree with changes to tracked files, which a switch of
-// branches would carry along; untracked files do not matter.
+// cleanTree refuses a tree with changes to tracked files, which a switch of branches would take
+// along; untracked files do not matter.
 func (e *Engine) cleanTree(ctx context.Context) error {
 	out, err := e.runGit(ctx, "status", "--porcelain", "--untracked-files=no")
 	if err != nil {
@@ -133,7 +132,7 @@ func (e *Engine) cleanTree(ctx context.Context) error {
 		"git.branch is 'checkout', and the work tree has uncommitted changes: %s. Commit or stash them, then call again.", strings.Join(files, ", ")).With("files", files)
 }
 
-// freeBranch returns a name that no branch has: the name, else with a number.
+// freeBranch returns an unused branch name: the name, or with a number.
 func (e *Engine) freeBranch(ctx context.Context, name string) (string, error) {
 	out, err := e.runGit(ctx, "for-each-ref", "--format=%(refname:short)", "refs/heads/"+name+"*")
 	if err != nil {
@@ -150,8 +149,7 @@ func (e *Engine) freeBranch(ctx context.Context, name string) (string, error) {
 	return free, nil
 }
 
-// runGit runs git in the project root and returns its output without the line break
-// at its end.
+// runGit runs git in the project root and returns its output without the final line break.
 func (e *Engine) runGit(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 	defer cancel()

@@ -12,11 +12,10 @@ import (
 	"deepwork/session/workflow/stack"
 )
 
-// call carries out a call of a connection, or, if it has the request_id of one
-// that was carried out before, returns that one's reply. do returns the reply and
-// the session it is about. *requestID is a part of args, and is cleared, since it is
-// not one of the arguments that identify the call. finish completes a copy of the reply with what may have
-// changed since; replayed is the session if the reply is a repetition, else nil.
+// call carries out a call of a connection or, if it repeats the request_id of an earlier one, returns that
+// one's reply. do returns the reply and its session. *requestID is a part of args, and is cleared, since
+// it is not one of the arguments that identify the call. finish completes a copy of the reply with what
+// may have changed since; replayed is the session if the reply is a repetition, else nil.
 func call[R any](ctx context.Context, c *Conn, tool string, requestID **string, args any,
 	do func(who caller) (*R, string, error), finish func(r *R, id string, replayed *stack.Handle)) (*R, error) {
 	if err := c.enter(); err != nil {
@@ -57,8 +56,8 @@ func call[R any](ctx context.Context, c *Conn, tool string, requestID **string, 
 	}
 	var replayed *stack.Handle
 	if again {
-		// The connection that made the call may be gone: the caller that repeats it goes on
-		// with the session, or with what is below one that has ended.
+		// The connection that made the call may be gone: the repeating caller continues with the
+		// session, or with the one below if it has ended.
 		if replayed, err = c.target(ctx, &id); err != nil {
 			return nil, err
 		}
@@ -78,9 +77,9 @@ type FinishArgs struct {
 	RequestID      *string         `json:"request_id"`
 }
 
-// Finish reports a step as finished (seed 000, 001.4). Called again with the
-// step_id and outputs of the step that was finished last, or with the same
-// request_id, it returns the same reply and moves nothing.
+// Finish reports a step as finished (seed 000, 001.4). If it is repeated with the step_id and
+// outputs of the last finished step, or with the same request_id, it returns the same reply and
+// changes nothing.
 func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, error) {
 	arrived := time.Now()
 	return call(ctx, c, machine.ToolFinish, &a.RequestID, &a, func(who caller) (*machine.FinishReply, string, error) {
@@ -97,7 +96,7 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, 
 	})
 }
 
-// finish finds the session a finished_step is about and asks it.
+// finish finds the session of a finished_step and asks it.
 func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived time.Time) (*finished, error) {
 	how, err := c.engine.Reviewing(ctx)
 	if err != nil {
@@ -113,8 +112,8 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	}
 	same := func(have machine.Outputs) bool { return machine.SameOutputs(a.Outputs, have) }
 	if a.SessionID == nil && a.StepID != nil {
-		// The session that this step ended has left the stack: the call may be
-		// the repetition of the one whose reply was lost.
+		// The session that this step ended has left the stack: the call may repeat the one whose
+		// reply was lost.
 		if id := c.stack.LastEnded(ctx, *a.StepID, true, same); id != "" {
 			f, err := finish(id)
 			if err == nil && !f.Recorded {
@@ -161,7 +160,7 @@ func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*machine.AbortReply, err
 	})
 }
 
-// move asks the session that a call is about to make a transition.
+// move asks the session for a transition.
 func move[R any](ctx context.Context, c *Conn, sessionID *string, do func(context.Context, *sessionActor) (*R, error)) (*R, string, error) {
 	h, err := c.target(ctx, sessionID)
 	if err != nil {
@@ -180,8 +179,7 @@ type StepArgs struct {
 	SessionID *string `json:"session_id"`
 }
 
-// Step reads the current step without moving; it takes a session up as well
-// (DESIGN "Stacks").
+// Step reads the current step without moving; it also resumes a session (DESIGN "Stacks").
 func (c *Conn) Step(ctx context.Context, a StepArgs) (*machine.StepReply, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
@@ -208,9 +206,8 @@ type GoToArgs struct {
 	RequestID *string `json:"request_id"`
 }
 
-// GoTo goes back to an earlier step, or begins the current one again: the
-// progress of that step and all later ones is cleared and kept in the session's
-// history; files stay.
+// GoTo goes back to an earlier step, or restarts the current one: the progress of that step and all
+// later ones is moved to the session's history; files stay.
 func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*machine.GoToReply, error) {
 	return call(ctx, c, machine.ToolGoTo, &a.RequestID, &a, func(who caller) (*machine.GoToReply, string, error) {
 		return move(ctx, c, a.SessionID, func(ctx context.Context, s *sessionActor) (*machine.GoToReply, error) {

@@ -17,23 +17,23 @@ import (
 	"deepwork/session/workflow/stack"
 )
 
-// A Conn is one MCP connection's view of the engine: its stack of sessions. Its
-// methods may be called concurrently; each returns a *session.Error when the
-// call is refused, any other error when something broke.
+// A Conn is one MCP connection to the engine: its stack of sessions. Its methods may be called
+// concurrently; each returns a *session.Error if the call is refused, and other errors for
+// failures.
 type Conn struct {
 	engine    *Engine
 	identity  string
 	stateless bool // made by ConnectStateless
 	stack     *stack.Stack
 
-	mu       sync.Mutex // guards closed, and that no call begins after it
+	mu       sync.Mutex // guards closed, and that no call starts after it
 	closed   bool
 	calls    sync.WaitGroup
 	released chan struct{} // closed when Close has done its work
 }
 
-// Connect makes the stack of one MCP connection. identity is the caller's name;
-// a session is reached only by callers of the identity that started it.
+// Connect makes the stack of one MCP connection. identity is the caller's name; a session is
+// accessible only to callers of the identity that started it.
 func (e *Engine) Connect(identity string) *Conn {
 	o := stack.Options{Name: fmt.Sprintf("stack/%d", e.conns.Add(1)), Logger: e.Logger}
 	return &Conn{engine: e, identity: identity, stack: stack.New(e.system, o), released: make(chan struct{})}
@@ -67,14 +67,13 @@ func (e *Engine) ConnectStateless(identity string) *Conn {
 	return c
 }
 
-// Stack returns the stack as it is now, bottom first. It never blocks. A
-// stateless Conn, which has none, returns an empty one; see StackOf.
+// Stack returns the current stack, bottom first. It never blocks. For a stateless Conn, which has
+// none, it is empty; see StackOf.
 func (c *Conn) Stack() []machine.StackEntry { return entries(c.stack.Handles()) }
 
-// StackOf returns the stack that a call with this session_id is about: of a
-// stateless Conn the session and what it is nested in, bottom first, as far as
-// they are on its stack; of any other its whole stack. nil means no session_id.
-// It waits for no session.
+// StackOf returns the stack for a call with this session_id: of a stateless Conn the session and
+// what it is nested in, bottom first, as far as they are on its stack; of any other its whole
+// stack. nil means no session_id. It waits for no session.
 func (c *Conn) StackOf(ctx context.Context, sessionID *string) []machine.StackEntry {
 	if sessionID == nil {
 		return c.Stack()
@@ -104,8 +103,8 @@ func entries(hs []*stack.Handle) []machine.StackEntry {
 	return out
 }
 
-// push puts pinned sessions on the stack, even if the caller has left; those that
-// a closing stack does not take are given up.
+// push puts pinned sessions on the stack, even if the caller has left; those that a closing stack
+// refuses are released.
 func (c *Conn) push(ctx context.Context, links ...stack.Link) error {
 	err := c.stack.Push(ctx, links)
 	if err != nil {
@@ -140,7 +139,7 @@ func (c *Conn) target(ctx context.Context, id *string) (h *stack.Handle, err err
 	return c.takeUp(ctx, *id)
 }
 
-// only finds the one active session that the identity has.
+// only finds the identity's only active session.
 func (c *Conn) only(ctx context.Context) (string, error) {
 	found, more := c.engine.resumable(ctx, c.identity, keptListed)
 	switch {
@@ -155,7 +154,7 @@ func (c *Conn) only(ctx context.Context) (string, error) {
 	return "", session.NotNow("session_id_needed", "%s", b.String()).With("session_ids", ids)
 }
 
-// onlyStack is the stack of get_workflows, which takes nothing up.
+// onlyStack returns the stack of get_workflows, which resumes nothing.
 func (c *Conn) onlyStack(ctx context.Context) []machine.StackEntry {
 	if !c.stateless {
 		return c.Stack()
@@ -168,7 +167,7 @@ func (c *Conn) onlyStack(ctx context.Context) []machine.StackEntry {
 	return []machine.StackEntry{{Workflow: s.JobName + "/" + s.WorkflowName, Step: s.CurrentStepID, SessionID: s.SessionID}}
 }
 
-// resumed returns what goes on below a session that ended (seed 000, 001.6.8).
+// resumed returns what continues below an ended session (seed 000, 001.6.8).
 func (c *Conn) resumed(ctx context.Context, id string) (workflow, step *string) {
 	hs, err := c.stack.Chain(ctx, id)
 	if err != nil || len(hs) == 0 {
@@ -178,8 +177,8 @@ func (c *Conn) resumed(ctx context.Context, id string) (workflow, step *string) 
 	return &v.Workflow, &v.Step
 }
 
-// caller identifies a call for its session's actor. Only calls with a
-// request_id are identified by their arguments.
+// caller returns what identifies a call for its session's actor. Only calls with a request_id are
+// identified by their arguments.
 func (c *Conn) caller(tool string, requestID *string, args any) (caller, error) {
 	who := caller{Identity: c.identity, Call: machine.Call{Tool: tool, RequestID: requestID}}
 	if requestID == nil {
@@ -194,7 +193,7 @@ func (c *Conn) caller(tool string, requestID *string, args any) (caller, error) 
 	return who, nil
 }
 
-// closeWait is how long Close waits for its work to be done.
+// closeWait is how long Close waits for its work.
 const closeWait = 5 * time.Second
 
 // Close ends the connection: calls that come later are refused, those in flight
@@ -227,7 +226,7 @@ func (c *Conn) Close() {
 	}
 }
 
-// enter begins a call, which c.calls.Done ends.
+// enter starts a call, which c.calls.Done ends.
 func (c *Conn) enter() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,9 +241,9 @@ func (c *Conn) enter() error {
 func (c *Conn) end() {
 	defer close(c.released)
 	c.calls.Wait()
-	held, err := c.stack.Stop(c.engine.ctx) // bottom first: who takes up the top finds its ancestors free
+	held, err := c.stack.Stop(c.engine.ctx) // bottom first: when the top is resumed, its ancestors are free
 	if err != nil {
-		c.engine.Logger.Debug("closing a connection's stack", "error", err) // the engine closes
+		c.engine.Logger.Debug("closing a connection's stack", "error", err) // the engine is closing
 	}
 	c.engine.release(held)
 }

@@ -16,20 +16,18 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// definitions finds the definition a session runs on, and keeps each one that
-// was run beside the session files, so that a session can be finished after its
-// job was edited beyond recognition (DESIGN "Hot reload").
+// definitions finds the definition of a session, and stores each one in use next to the session
+// files, so that a session can be finished after any edit of its job (DESIGN "Hot reload").
 type definitions interface {
-	// Current returns the definition for a session: the job as it is now where
-	// that still has the workflow and the current step, else the kept one.
-	// It writes nothing.
+	// Current returns the definition for a session: the current job if that still has the workflow
+	// and the current step, else the stored one. It writes nothing.
 	Current(ctx context.Context, s *machine.State) (*machine.Definition, error)
-	// Texts reads the instructions of the steps of an entry, now.
+	// Texts reads the current instructions of the steps of an entry.
 	Texts(def *machine.Definition, entry job.Entry) (machine.Instructions, error)
-	// KeptTexts returns those that were kept when the entry began.
+	// KeptTexts returns those stored when the entry began.
 	KeptTexts(ref machine.DefinitionRef, entry job.Entry) (machine.Instructions, error)
-	// Keep makes sure that the definition is kept with these texts in it, and
-	// returns it with the reference to what was kept.
+	// Keep makes sure that the definition is stored with these texts, and returns it with the
+	// reference to it.
 	Keep(def *machine.Definition, texts machine.Instructions) (*machine.Definition, error)
 }
 
@@ -38,7 +36,7 @@ type jobDefinitions struct {
 	catalog *catalog.Catalog
 	records records
 
-	known sync.Map // hash of a kept definition -> map[string]string: the digest of its text by step
+	known sync.Map // hash of a stored definition -> map[string]string: the digest of its text by step
 }
 
 func (d *jobDefinitions) Current(ctx context.Context, s *machine.State) (*machine.Definition, error) {
@@ -61,7 +59,7 @@ func (d *jobDefinitions) Current(ctx context.Context, s *machine.State) (*machin
 	if why == "" {
 		def := &machine.Definition{Job: j, Workflow: j.Workflow(s.WorkflowName), Ref: s.Definition}
 		if j.Hash != s.Definition.Source || j.Dir != s.Definition.JobDir {
-			def.Ref = machine.DefinitionRef{} // edited: not kept yet
+			def.Ref = machine.DefinitionRef{} // edited: not stored yet
 		}
 		return def, nil
 	}
@@ -93,12 +91,12 @@ func (d *jobDefinitions) Texts(def *machine.Definition, entry job.Entry) (machin
 	return texts, fits(def, entry, texts)
 }
 
-// MaxEntryBytes is how much text the members of one entry may have together, each
-// with its job's common info, which a reply holds with each: 2 MiB. One step alone
-// never has more, since its file and job.yml are bounded.
+// MaxEntryBytes limits the texts of the members of one entry together, each with its job's common
+// info, which a reply repeats: 2 MiB. A single step never has more, since its file and job.yml are
+// bounded.
 const MaxEntryBytes = job.MaxInstructionsBytes + job.MaxBytes
 
-// fits refuses a group whose texts are more than a reply can have.
+// fits refuses a group whose texts exceed a reply.
 func fits(def *machine.Definition, entry job.Entry, texts machine.Instructions) error {
 	total := 0
 	for _, text := range texts {
@@ -109,7 +107,7 @@ func fits(def *machine.Definition, entry job.Entry, texts machine.Instructions) 
 	}
 	why := fmt.Errorf("their instructions, each with the job's common info, have %d bytes together, and %d are the most", total, MaxEntryBytes)
 	remedy := "Shorten the files, or have them name other files that are read when they are needed, and make the same call again."
-	if def.Kept { // no edit of the files reaches it
+	if def.Kept { // edits of the files do not affect it
 		remedy = "Restore the job with shorter instructions and make the same call again, or abort the session with abort_workflow."
 	}
 	return session.Wrong("instructions_too_large", "The concurrent steps %s of job '%s' cannot begin, so nothing has moved: %v. %s",
@@ -138,7 +136,7 @@ func (d *jobDefinitions) Keep(def *machine.Definition, texts machine.Instruction
 	return &next, nil
 }
 
-// have reports whether the kept definition holds these texts.
+// have reports whether the stored definition has these texts.
 func (d *jobDefinitions) have(hash string, texts machine.Instructions) bool {
 	known, ok := d.known.Load(hash)
 	if !ok {
@@ -165,8 +163,8 @@ func (d *jobDefinitions) learn(hash string, texts map[string]string) map[string]
 	return digests
 }
 
-// keep writes a definition with these texts, and of the other steps the
-// instructions that their files hold now.
+// keep writes a definition with these texts and, for the other steps, the current instructions in
+// their files.
 func (d *jobDefinitions) keep(def *machine.Definition, texts machine.Instructions) (machine.DefinitionRef, error) {
 	b := machine.Bundle{JobDir: def.Job.Dir, Workflow: def.Workflow.Name, Source: string(def.Job.Source), Instructions: map[string]string{}}
 	for _, id := range slices.Concat(def.Workflow.Entries...) {

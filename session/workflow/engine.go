@@ -1,6 +1,6 @@
-// Package workflow leads agents through the workflows of job.yml files: a pure
-// state machine for one session, an actor that owns it, a stack of sessions per
-// connection, and a store with one durable record per transition.
+// Package workflow guides agents through the workflows of job.yml files: a pure state machine for
+// one session, an actor that owns it, a stack of sessions per connection, and a store with one
+// durable record per transition.
 package workflow
 
 import (
@@ -26,72 +26,70 @@ import (
 	"deepwork/session/workflow/stack"
 )
 
-// Options configure an Engine. The zero value of a field is its default.
+// Options configure an Engine. Zero fields have their default value.
 type Options struct {
 	Root    string // project root, absolute
 	Catalog *catalog.Catalog
 	Config  *config.Source
 	Logger  *slog.Logger // default: discards
 
-	// Member is this process among the servers of the project. A nil one is made, and
-	// leaves when the engine is closed.
+	// Member is this process among the servers of the project. If nil, one is created, and leaves
+	// when the engine is closed.
 	Member *presence.Member
 	// Reviews false is --no-quality-gate: steps are not reviewed (seed 000, 001.1.9).
 	Reviews bool
-	// Gate is the external reviewer. nil means none, and agents have their
-	// work reviewed by a subagent of theirs (seed 000, 001.1.7 and 001.1.8).
+	// Gate is the external reviewer. nil means none: agents have their work reviewed by a subagent
+	// (seed 000, 001.1.7 and 001.1.8).
 	Gate *gate.Gate
-	// Reviewing returns how steps are reviewed now; it is called for each call, so
-	// that an edited config takes effect. nil means by the agents themselves.
+	// Reviewing returns how steps are reviewed; it is called for each call, so that an edited
+	// config takes effect. nil means by the agents themselves.
 	Reviewing func(context.Context) (Reviewing, error)
-	// IdleAfter is how long a session's actor stays in memory unused; default 5 min.
+	// IdleAfter is how long an unused session actor stays in memory; default 5 min.
 	IdleAfter time.Duration
-	// Requests has the engine carry out what other processes ask about its sessions;
-	// nil means none.
+	// Requests delivers requests of other processes about the engine's sessions; nil means none.
 	Requests store.Requests
-	// StatelessIdle returns how long a session that no call names stays with its
-	// identity's stateless Conn, as configured now; nil means 1 h. Then it is given
-	// up, and resumable. It may be called from any goroutine.
+	// StatelessIdle returns how long an unused session stays with its identity's stateless Conn, as
+	// configured now; nil means 1 h. Then it is released, and resumable. It may be called from any
+	// goroutine.
 	StatelessIdle func() time.Duration
-	// AskTimeout bounds the wait for a session's actor; default 60 s.
+	// AskTimeout limits the wait for a session's actor; default 60 s.
 	AskTimeout time.Duration
-	// Moved is called for each transition, by the goroutine that made it, once it is
-	// durable: it must not block. Those of one session come in order. May be nil.
+	// Moved is called for each durable transition, by the goroutine that made it: it must not
+	// block. The calls for one session are in order. May be nil.
 	Moved func(*machine.State)
 	Now   func() time.Time // default time.Now
 
-	// records and definitions stand in for the disk in benchmarks of all that is not it.
+	// records and definitions replace the disk in benchmarks.
 	records     records
 	definitions definitions
 }
 
 // An Engine runs the sessions of one project in this process.
 type Engine struct {
-	Options // with the defaults filled in
+	Options // with defaults applied
 
 	handles    *stack.Table
-	requests   sync.Map // calls with a request_id that are under way: store.Key -> chan struct{}
+	requests   sync.Map // calls with a request_id in progress: store.Key -> chan struct{}
 	system     *actor.System
 	sessions   *actor.Registry[string, message]
 	git        sync.Mutex // branches are made one at a time
 	jobs       atomic.Pointer[encodedJobs]
 	conns      atomic.Int64    // numbers the stacks' names
-	read       sync.Map        // records that are not resumable: session id -> readRecord
-	ctx        context.Context // of what runs beside the actors; ends with Close
+	read       sync.Map        // records that cannot be resumed: session id -> readRecord
+	ctx        context.Context // for work outside the actors; ends with Close
 	cancel     context.CancelFunc
 	beside     sync.WaitGroup
-	stopping   atomic.Bool   // sessions are not given up any more
-	releasing  chan struct{} // capacity releasesAtOnce: held by what gives a session up
-	unreleased atomic.Bool   // a session could not be given up
+	stopping   atomic.Bool   // sessions are no longer released
+	releasing  chan struct{} // capacity releasesAtOnce: held while a session is released
+	unreleased atomic.Bool   // a session could not be released
 
-	mu        sync.Mutex // guards what follows
-	closed    bool       // nothing more is begun beside the actors from outside them
+	mu        sync.Mutex // guards the following fields
+	closed    bool       // no work outside the actors may start
 	stateless map[string]*Conn
 }
 
-// Open makes the engine of a project. The project folder need not have a
-// .deepwork yet; a place among the servers of the project is claimed with the
-// first write.
+// Open makes the engine of a project. The project folder need not have a .deepwork yet; the engine
+// joins the servers of the project with its first write.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{
 		Options: o, handles: stack.NewTable(),
@@ -133,9 +131,9 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Close stops every session actor; what was acknowledged is on disk already,
-// and nothing is written: once this server's lock file is gone, its sessions are
-// anybody's. It returns the names of the actors that did not stop before ctx ended.
+// Close stops every session actor; acknowledged changes are on disk already, and nothing is
+// written: once this server's lock file is gone, any server may own its sessions. It returns the
+// names of the actors that did not stop before ctx ended.
 func (e *Engine) Close(ctx context.Context) []string {
 	e.Stopping()
 	e.mu.Lock()
@@ -143,7 +141,7 @@ func (e *Engine) Close(ctx context.Context) []string {
 	e.mu.Unlock()
 	stuck := e.system.Stop(ctx)
 	e.cancel()
-	if wait.Group(ctx, &e.beside) != nil { // a read or a write that does not end, on a disk that hangs
+	if wait.Group(ctx, &e.beside) != nil { // a read or a write on a disk that hangs
 		stuck = append(stuck, "reading files for reviews, or giving sessions up")
 	}
 	if err := e.records.Close(ctx); err != nil {
@@ -152,11 +150,11 @@ func (e *Engine) Close(ctx context.Context) []string {
 	return stuck
 }
 
-// now is the time of a transition, as it is written to files.
+// now returns the time of a transition, as written to files.
 func (e *Engine) now() time.Time { return e.Now().UTC().Truncate(time.Microsecond) }
 
-// claim reads a session and makes this server its owner, unless a living one is
-// (DESIGN "Several servers, one project").
+// claim reads a session and makes this server its owner, unless a living one is (DESIGN "Several
+// servers, one project").
 func (e *Engine) claim(id string) (*machine.State, error) {
 	s, err := e.records.Load(id)
 	if err != nil {

@@ -9,24 +9,23 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// An Execution is how far a session is, for callers outside of it: it is read from
-// disk, and reading it takes nothing up and moves nothing.
+// An Execution is the progress of a session, for callers outside of it: it is read from disk, which
+// changes nothing.
 type Execution struct {
 	SessionID    string
 	JobName      string
 	WorkflowName string
 	Status       machine.SessionStatus
-	StepID       string          // the current one; of one that has ended, the last
-	Done, Total  int             // steps of the workflow, members of groups included
-	Outputs      machine.Outputs // of all completed steps, merged as finished_step's all_outputs are
-	AbortReason  *string         // of one that was aborted
+	StepID       string          // the current one, or the last one of an ended session
+	Done, Total  int             // steps of the workflow, including members of groups
+	Outputs      machine.Outputs // of all completed steps, merged like all_outputs
+	AbortReason  *string         // if it was aborted
 }
 
-// Execution returns how far a session of this identity is, whichever connection or
-// server has it, and also after it ended. Errors: a text that is no session_id is
-// a ToolError, bad_session_id; a session that is not there, or is another
-// identity's, a StateError, unknown_session; one whose file cannot be read, that
-// file's own.
+// Execution returns the progress of a session of this identity, whichever connection or server owns
+// it, also after it ended. Errors: a ToolError, bad_session_id, for an invalid session_id; a
+// StateError, unknown_session, for one that does not exist or is another identity's; the file's
+// error if it cannot be read.
 func (e *Engine) Execution(ctx context.Context, identity, sessionID string) (*Execution, error) {
 	if !machine.IsSessionID(sessionID) {
 		return nil, session.Wrong("bad_session_id", "'%s' is no session_id: it is 8 hexadecimal characters, as workflows-execute-tool gives it.", jsontext.Clip(sessionID, 100)).With("argument", "execution_id").With("value", jsontext.Clip(sessionID, 100))
@@ -50,7 +49,7 @@ func (e *Engine) Execution(ctx context.Context, identity, sessionID string) (*Ex
 	if err == nil {
 		steps = slices.Concat(def.Workflow.Entries...)
 	} else {
-		// The definition is lost; what was done is known all the same.
+		// The definition is lost, but the progress is known.
 		e.Logger.Warn("telling of a session without its definition", "session", sessionID, "error", err)
 		def = nil
 		for _, p := range s.StepProgress {

@@ -16,34 +16,34 @@ import (
 	"deepwork/session/workflow/stack"
 )
 
-// finished is what came of a finished_step.
+// finished is the result of a finished_step.
 type finished struct {
 	ID       string
 	Reply    *machine.FinishReply
-	Recorded bool // a transition was made, or the answer was stored; else it was a repetition, or needs work
+	Recorded bool // a transition was made, or the answer stored; else it was a repetition, or needs work
 }
 
-// A finishCall is a finished_step under way.
+// A finishCall is a finished_step in progress.
 type finishCall struct {
 	caller
 	args     FinishArgs
 	arrived  time.Time
-	from     context.Context // the caller's: once it has ended, nothing must be moved, since nobody would know
+	from     context.Context // the caller's context: once it has ended, nothing may move, since nobody would know
 	progress ProgressFunc    // may be nil
-	conn     *Conn           // is notified once the transition is durable
+	conn     *Conn           // notified once the transition is durable
 	reply    actor.Reply[*finished]
 
-	// step is the step that the call was found to be about when it came; it is
-	// about no other when the session has moved on meanwhile. "" at first.
+	// step is the step that the call was about when it arrived; it does not change if the session
+	// has moved on meanwhile. "" at first.
 	step string
-	// attempt is how many attempts the step had, this one included, when the call
-	// joined the review that is its attempt; 0 if it has not.
+	// attempt is the number of attempts of the step, this one included, when the call joined the
+	// review that is its attempt, or 0.
 	attempt int
-	outputs machine.Outputs // as they were found valid
+	outputs machine.Outputs // validated
 }
 
-// A candidate is a finished_step that may be carried out: its step is found and
-// its outputs are valid.
+// A candidate is a finished_step that may be carried out: its step is found and its outputs are
+// valid.
 type candidate struct {
 	m        *finishCall
 	def      *machine.Definition
@@ -52,9 +52,9 @@ type candidate struct {
 	override *machine.Override
 }
 
-// finish does a finished_step: find the step, look at its outputs, have them
-// reviewed, and move on in one durable transition (seed 000, 001.4). errLater
-// says that a review answers the call.
+// finish carries out a finished_step: find the step, check its outputs, have them reviewed, and
+// move on in one durable transition (seed 000, 001.4). errLater means that a review answers the
+// call.
 func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, error) {
 	c, done, err := a.prepare(ctx, m)
 	if err != nil || done != nil {
@@ -85,8 +85,8 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 	return a.complete(ctx, a.state, c)
 }
 
-// prepare finds out what a finished_step is about. done is the reply if the call
-// was carried out before.
+// prepare determines the step of a finished_step. done is the reply if the call repeats an earlier
+// one.
 func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate, done *finished, err error) {
 	if r, err := a.repetition(m.caller); err != nil {
 		return nil, nil, err
@@ -105,7 +105,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 	var replay *machine.StoredReply
 	switch {
 	case m.step != "" && (err != nil || c.plan.Replay != nil || c.plan.Step.ID != m.step):
-		// It was current when the call came: another call has finished it since.
+		// It was current when the call arrived: another call has finished it since.
 		if replay = a.state.Replay(m.step, same); replay == nil {
 			return nil, nil, session.NotNow("step_moved_on", "Step '%s' of session '%s' has moved on while this call was under way; nothing was done. get_step tells where the session is.", m.step, a.id).With("step_id", m.step)
 		}
@@ -151,7 +151,7 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 	return &finished{ID: a.id, Reply: r, Recorded: true}, nil
 }
 
-// again returns a stored reply, and keeps it under this call's request_id too.
+// again returns a stored reply, and stores it under this call's request_id too.
 func (a *sessionActor) again(stored *machine.StoredReply, c machine.Call) (*finished, error) {
 	if next := a.state.Alias(stored, c); next != a.state {
 		if err := a.commit(next); err != nil {
@@ -165,8 +165,8 @@ func (a *sessionActor) again(stored *machine.StoredReply, c machine.Call) (*fini
 	return &finished{ID: a.id, Reply: r}, nil
 }
 
-// selfReview writes the review's instructions and sends the agent to have them
-// carried out (seed 000, 001.4.10). Nothing moves.
+// selfReview writes the review's instructions and has the agent carry them out (seed 000,
+// 001.4.10). Nothing moves.
 func (a *sessionActor) selfReview(c *candidate) (*finished, error) {
 	st := c.plan.Step
 	name := fmt.Sprintf(".deepwork/tmp/quality_review_%s_%s.md", a.id, st.ID)

@@ -19,18 +19,16 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// Inspect checks every session of the project at root: whether its record and its
-// definition verify, whether what it says of steps, times, parents and replies can
-// be, and at what was set aside or left over. It writes nothing, waits for no lock
-// and may run beside servers; it blocks for the disk. What is under way may be among
-// the findings: inspect again, and see session.Report.Confirmed. The error is one of
-// the system.
+// Inspect checks every session of the project at root: records, definitions, the consistency of
+// steps, times, parents and replies, and leftover files. It writes nothing, waits for no lock and
+// may run beside servers; it blocks for the disk. Operations in progress may cause findings:
+// inspect again, and see session.Report.Confirmed. The error is a system error.
 func Inspect(ctx context.Context, root string, logger *slog.Logger) (session.Report, error) {
 	read, err := openRecords(root, local.Options{Logger: logger, ReadOnly: true})
 	if err != nil {
 		return session.Report{}, err
 	}
-	defer read.Close(ctx) // of what changes nothing: it cannot fail
+	defer read.Close(ctx) // of a read-only store: cannot fail
 	i := &inspection{records: read, definitions: map[string]keptDefinition{}, sessions: map[string]*machine.State{}, started: map[requestKey]string{}}
 	if err := i.run(ctx); err != nil {
 		return session.Report{}, fmt.Errorf("inspecting the sessions: %w", err)
@@ -38,17 +36,17 @@ func Inspect(ctx context.Context, root string, logger *slog.Logger) (session.Rep
 	return i.report, nil
 }
 
-// An inspection is one look at all sessions.
+// An inspection is one pass over all sessions.
 type inspection struct {
 	records     *fileRecords
 	report      session.Report
 	definitions map[string]keptDefinition
-	sessions    map[string]*machine.State // by id; of each what others refer to, or nil for one that cannot be read
+	sessions    map[string]*machine.State // by id; what others refer to, or nil if unreadable
 	backwards   []string                  // records whose times run backwards
 	started     map[requestKey]string     // the session that a start_workflow began
 }
 
-// A keptDefinition is a definition that was read, or why it was not.
+// A keptDefinition is a definition, or the error of reading it.
 type keptDefinition struct {
 	def *machine.Definition
 	err error
@@ -87,13 +85,13 @@ func (i *inspection) run(ctx context.Context) error {
 	return nil
 }
 
-// session checks one record on its own. It returns nil if there is none that can be read.
+// session checks one record on its own. It returns nil if it is unreadable.
 func (i *inspection) session(id string) *machine.State {
 	path := i.records.RecordPath(id)
 	s, err := i.records.Peek(id)
 	switch {
 	case session.CodeOf(err) == "unknown_session":
-		return nil // removed while we looked
+		return nil // removed meanwhile
 	case session.CodeOf(err) == "session_too_new":
 		i.sessions[id] = nil
 		i.report.Note(path, "it was written by a newer deepwork, and was not looked at", "check it with that version")
@@ -132,17 +130,17 @@ func (i *inspection) session(id string) *machine.State {
 	return s
 }
 
-// requestHorizon is how long a request_id counts as the name of one call.
+// requestHorizon is how long a request_id identifies one call.
 const requestHorizon = 24 * time.Hour
 
-// faults returns what is wrong with a session that can be read.
+// faults returns the faults of a readable session.
 func (i *inspection) faults(s *machine.State) []string {
 	faults := s.Faults()
 	if s.Owner != "" && !presence.IsID(s.Owner) {
 		faults = append(faults, fmt.Sprintf("its owner %.60q is the id of no server", s.Owner))
 	}
 	if s.Definition.Hash == "" {
-		if s.Status == machine.Active { // else its job was edited before its last step: that one was not kept
+		if s.Status == machine.Active { // else its job was edited before its last step: that one was not stored
 			faults = append(faults, "it names no definition")
 		}
 		return faults
@@ -154,7 +152,7 @@ func (i *inspection) faults(s *machine.State) []string {
 	return append(faults, s.FaultsWith(k.def)...)
 }
 
-// definition reads the definition of a session; each is read only once.
+// definition reads the definition of a session; each is read once.
 func (i *inspection) definition(ref machine.DefinitionRef) keptDefinition {
 	k, known := i.definitions[ref.Hash]
 	if known { // what was kept under one hash by two job folders differs in nothing but the reference
@@ -177,8 +175,8 @@ func (i *inspection) definition(ref machine.DefinitionRef) keptDefinition {
 	return k
 }
 
-// parents checks how sessions are nested. A parent that was pruned, or is reported
-// already because it cannot be read, is skipped.
+// parents checks how sessions are nested. Parents that were pruned, or are already reported as
+// unreadable, are skipped.
 func (i *inspection) parents() {
 	up := func(s *machine.State) (id string, parent *machine.State) {
 		if s == nil || s.ParentSessionID == nil {
@@ -198,13 +196,13 @@ func (i *inspection) parents() {
 			on = append(on, at)
 			at, parent = up(parent)
 		}
-		if parent != nil && at == id && id == slices.Min(on) { // reported once, and not for each of the circle
+		if parent != nil && at == id && id == slices.Min(on) { // reported once per cycle
 			i.report.Fault(path, "sessions are nested in a circle: "+strings.Join(append(on, id), " in "), "abort one of them")
 		}
 	}
 }
 
-// files looks at what else is in the folder.
+// files checks the other files of the folder.
 func (i *inspection) files(ctx context.Context) error {
 	aside, err := i.records.Damaged(ctx)
 	if err != nil {
@@ -235,7 +233,7 @@ func (i *inspection) files(ctx context.Context) error {
 	return i.reviews()
 }
 
-// reviews looks for the instructions of self-reviews that are of no use any more.
+// reviews finds unneeded instructions of self-reviews.
 func (i *inspection) reviews() error {
 	dir := TmpDir(i.records.root)
 	drafts, err := fs.Glob(os.DirFS(dir), ".review-*")

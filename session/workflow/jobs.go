@@ -12,8 +12,7 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// GetWorkflows lists the jobs as they are now, an edit made before the call
-// included (seed 000, 001.2).
+// GetWorkflows lists the current jobs, including an edit made before the call (seed 000, 001.2).
 func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
@@ -37,14 +36,14 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error
 	return &r, nil
 }
 
-// encodedJobs is what get_workflows says about a snapshot, encoded once.
+// encodedJobs is the part of get_workflows about a snapshot, encoded once.
 type encodedJobs struct {
 	snapshot *catalog.Snapshot
 	reply    machine.WorkflowsReply // without the stack
 }
 
-// The bounds of a reply of get_workflows. What is over them is left out, and the notice says so:
-// there are no pages, since the tool takes no arguments (seed 000, 001.2).
+// Limits of a reply of get_workflows. What exceeds them is left out, and the notice says so: there
+// are no pages, since the tool takes no arguments (seed 000, 001.2).
 const (
 	jobsBytes       = 4 << 20 // of jobs, as JSON
 	loadErrorsBytes = 1 << 20 // of errors, as JSON
@@ -90,8 +89,8 @@ func jobInfo(j *job.Job, description *string) machine.JobInfo {
 	return info
 }
 
-// encodeList encodes a list as JSON, as many of its entries as fit into most bytes,
-// and returns how many those are.
+// encodeList encodes as many entries of a list as fit into most bytes of JSON, and returns their
+// number.
 func encodeList[T any](all []T, most int, encode func(T) any) (json.RawMessage, int, error) {
 	out := []byte{'['}
 	for i, entry := range all {

@@ -9,18 +9,17 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// notifyMoved calls Options.Moved for a transition that is durable, if it is one that
-// others see: a new session, another step, an end.
+// notifyMoved calls Options.Moved for a durable transition that others see: a new session, another
+// step, an end.
 func (e *Engine) notifyMoved(before, now *machine.State) {
 	if e.Moved != nil && (before == nil || before.Status != now.Status || before.CurrentStepID != now.CurrentStepID) {
 		e.Moved(now)
 	}
 }
 
-// CheckWorkflow checks that there is a workflow of exactly these names, as the job
-// folders are now. Its error, a ToolError, lists the available ones; for a name by
-// which start_workflow would find it too, such as that of the job's folder, it gives
-// the one in the job.
+// CheckWorkflow checks that there is a workflow of exactly these names in the job folders. Its
+// error, a ToolError, lists the available ones; for a name by which start_workflow would also find
+// it, such as that of the job's folder, it gives the one in the job.
 func CheckWorkflow(ctx context.Context, jobs *catalog.Catalog, jobName, workflowName string) error {
 	j, err := findJob(ctx, jobs, jobName)
 	if err != nil {

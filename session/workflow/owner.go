@@ -9,12 +9,12 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// actionAbort is what a request asks of the owner of a session: to abort it. Its
-// argument is the reason; there is no answer.
+// actionAbort requests the owner of a session to abort it. Its argument is the reason; there is no
+// answer.
 const actionAbort = "abort"
 
-// serveRequests carries out what other processes ask about sessions that this
-// server owns, until the engine closes.
+// serveRequests carries out requests of other processes about sessions that this server owns, until
+// the engine closes.
 func (e *Engine) serveRequests(requests store.Requests) {
 	owns := func(id string) bool { return e.handles.Get(id) != nil }
 	requests.Serve(e.ctx, store.OfSession, owns, func(ctx context.Context, q store.Request) (any, error) {

@@ -36,8 +36,8 @@ func (e *Engine) checkOutputs(st *job.Step, raw json.RawMessage) (machine.Output
 	return out, nil
 }
 
-// checkPath checks that a submitted path is a regular file inside the
-// project, after symlinks are resolved. root is resolved already.
+// checkPath checks that a submitted path is a regular file inside the project, after resolving
+// symlinks. root is resolved already.
 func checkPath(root, output, path string) error {
 	refuse := func(code, format string, args ...any) error {
 		for i, a := range args {
@@ -63,8 +63,8 @@ func checkPath(root, output, path string) error {
 	return refuse("file_not_found", "file not found at '%s'. Paths are relative to the project root (%s); make the file first, or mend the path.", path, root)
 }
 
-// repeated adds to a refusal of outputs that they are those of the step that was
-// finished last: the caller has probably lost the reply.
+// repeated notes in a refusal of outputs that they equal those of the last finished step: the
+// caller has probably lost the reply.
 func (a *sessionActor) repeated(err error, same func(machine.Outputs) bool) error {
 	e, ok := errors.AsType[*session.Error](err)
 	if !ok {

@@ -16,42 +16,42 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// records is where sessions and definitions are kept. What Create and Save
-// have returned from is durable. Errors that callers can do something about
-// are *session.Error. Each call waits for the disk for storeTimeout at most.
+// records stores sessions and definitions. Create and Save are durable when they return. Errors
+// that callers can act on are *session.Error. Each call waits for the disk for at most
+// storeTimeout.
 type records interface {
 	Server() string
 	Alive(server string) bool
 	Describe(server string) string
-	Create(s *machine.State) error // store.ErrExists where the id is taken
+	Create(s *machine.State) error // store.ErrExists if the id is taken
 	Save(s *machine.State) error
-	// Release is Save of a record that this server gives up with it: nothing is
-	// written once it is there, since it may be another server's by then.
+	// Release is Save for a record that this server releases with it: nothing is written
+	// afterwards, since another server may own it.
 	Release(s *machine.State) error
 	Forget(id string)                       // it is loaded before it is saved again
-	Load(id string) (*machine.State, error) // by who is to own it
-	Peek(id string) (*machine.State, error) // by who only looks
-	// Update replaces a session's record while no other server can; a nil
-	// state from change writes nothing. It returns what the record then is.
+	Load(id string) (*machine.State, error) // for its next owner
+	Peek(id string) (*machine.State, error) // for other readers
+	// Update replaces a session's record while no other server can; a nil state from change writes
+	// nothing. It returns the resulting record.
 	Update(id string, change func(*machine.State) (*machine.State, error)) (*machine.State, error)
 	List(ctx context.Context) iter.Seq2[store.Info, error]
-	FindRequest(k store.Key) (ids []string, err error) // sessions in which a call may have been done
+	FindRequest(k store.Key) (ids []string, err error) // sessions in which a call may have been made
 	PutDefinition(hash string, data []byte) error
 	Definition(hash string) ([]byte, error)
 	Close(ctx context.Context) error
 }
 
-// codeUncertain says that a transition may have been made or not.
+// codeUncertain is the code for a transition that may or may not have been made.
 const codeUncertain = "session_uncertain"
 
 // TmpDir is where session files are, below the project root.
 func TmpDir(root string) string { return filepath.Join(root, ".deepwork", "tmp") }
 
-// storeTimeout is how long a call waits for the store; one that takes the claim lock,
-// for which another server may make it wait, twice as long.
+// storeTimeout is how long a call waits for the store; with the claim lock, which another server
+// may hold, twice as long.
 const storeTimeout = 10 * time.Second
 
-// fileRecords keeps each session in a file of its own.
+// fileRecords stores each session in its own file.
 type fileRecords struct {
 	*local.Store
 	root    string
@@ -80,8 +80,8 @@ func within[R any](d time.Duration, f func(context.Context) (R, error)) (R, erro
 	return f(ctx)
 }
 
-// write has do write a state, once the call that made it is in the index of request
-// ids. An error of do comes back as it is.
+// write writes a state by do, after indexing the request id of its call. It returns errors of do
+// unchanged.
 func (r *fileRecords) write(s *machine.State, do func(ctx context.Context, id string, body []byte) error) error {
 	body, err := s.Encode()
 	if err != nil {
@@ -100,7 +100,7 @@ func (r *fileRecords) Create(s *machine.State) error {
 	err := r.write(s, func(ctx context.Context, id string, body []byte) error {
 		err := r.Store.Create(ctx, id, body)
 		if errors.Is(err, store.ErrUnsynced) {
-			err = errors.Join(err, r.Remove(ctx, id)) // it must not be there after the call was refused
+			err = errors.Join(err, r.Remove(ctx, id)) // it must not exist after the call was refused
 		}
 		return err
 	})
@@ -114,13 +114,13 @@ func (r *fileRecords) Save(s *machine.State) error {
 	err := r.write(s, func(ctx context.Context, id string, body []byte) error {
 		err := r.Write(ctx, id, body)
 		if errors.Is(err, store.ErrUnsynced) {
-			err = r.Write(ctx, id, body) // it is in place; once more, so that it stays
+			err = r.Write(ctx, id, body) // it is in place; repeat to make it durable
 		}
 		return err
 	})
 	text := "Session '%s' may have moved or not: %v. Call get_step to see where the session is."
 	switch {
-	case err == nil || session.CodeOf(err) != "": // of note
+	case err == nil || session.CodeOf(err) != "": // expected
 		return err
 	case errors.Is(err, store.ErrUnsynced):
 		text = "Session '%s' may have moved or not: its record was written, but the disk did not confirm it (%v). Mend that, then call get_step to see where the session is."
@@ -130,8 +130,8 @@ func (r *fileRecords) Save(s *machine.State) error {
 	return session.NotNow(codeUncertain, text, s.SessionID, err).With("session_id", s.SessionID).Because(err)
 }
 
-// Release takes a write that the disk did not confirm for made: after a crash
-// this server is gone, and the record free, whichever of the two is there.
+// Release treats a write that the disk did not confirm as made: after a crash this server is gone,
+// and the record free in both versions.
 func (r *fileRecords) Release(s *machine.State) error {
 	err := r.write(s, r.Write)
 	if errors.Is(err, store.ErrUnsynced) {
@@ -142,7 +142,7 @@ func (r *fileRecords) Release(s *machine.State) error {
 
 func (r *fileRecords) Peek(id string) (*machine.State, error) { return r.read(id, r.Store.Peek) }
 
-// read reads a record, as the store's Read or Peek does.
+// read reads a record by the store's Read or Peek.
 func (r *fileRecords) read(id string, do func(context.Context, string) ([]byte, error)) (*machine.State, error) {
 	body, err := within(r.timeout, func(ctx context.Context) ([]byte, error) { return do(ctx, id) })
 	if err != nil {
@@ -153,8 +153,8 @@ func (r *fileRecords) read(id string, do func(context.Context, string) ([]byte, 
 
 func (r *fileRecords) Load(id string) (*machine.State, error) {
 	s, err := r.read(id, r.Read)
-	// An active session is written again by the server that takes it up. One that has
-	// ended is reported as it is: another server may have ended it just now.
+	// An active session is written again by the server that resumes it. An ended one is returned:
+	// another server may have ended it just now.
 	if err == nil && s.Status != machine.Active && s.Owner != r.Server() {
 		return within(r.timeout, func(ctx context.Context) (*machine.State, error) {
 			if err := r.Settle(ctx); err != nil {
@@ -189,8 +189,7 @@ func (r *fileRecords) Update(id string, change func(*machine.State) (*machine.St
 	})
 }
 
-// aliveOnce returns a function that reports whether a server lives, and looks only once
-// at each.
+// aliveOnce returns a function that reports whether a server lives, and checks each server once.
 func aliveOnce(r records) func(server string) bool {
 	known := map[string]bool{}
 	return func(server string) bool {
@@ -203,8 +202,7 @@ func aliveOnce(r records) func(server string) bool {
 	}
 }
 
-// note enters the call that a transition carries out, which is in its last reply, into
-// the index of request ids.
+// note adds the call of a transition, which is in its last reply, to the index of request ids.
 func (r *fileRecords) note(ctx context.Context, s *machine.State) error {
 	if len(s.Replies) == 0 {
 		return nil
@@ -234,8 +232,8 @@ func (r *fileRecords) Definition(hash string) ([]byte, error) {
 	return within(r.timeout, func(ctx context.Context) ([]byte, error) { return r.Store.Definition(ctx, hash) })
 }
 
-// decode reads a body whose checksum is right. One that is no session all the
-// same is reported and left as it is.
+// decode decodes a body with a valid checksum. If it is not a session, it is reported and left
+// unchanged.
 func (r *fileRecords) decode(id string, body []byte) (*machine.State, error) {
 	s, err := machine.Decode(id, body)
 	if err == nil {
@@ -249,7 +247,7 @@ func (r *fileRecords) decode(id string, body []byte) (*machine.State, error) {
 		With("session_id", id).Because(err)
 }
 
-// unreadable turns a failed read into what an agent can act on.
+// unreadable converts a read error to one that agents can act on.
 func (r *fileRecords) unreadable(id string, err error) error {
 	if _, ok := errors.AsType[*session.Error](err); ok {
 		return err
@@ -287,7 +285,7 @@ func unknownSession(id string) *session.Error {
 		"Session '%s' not found in this project. Call get_step without a session_id to see which sessions there are, or begin one with start_workflow.", id).With("session_id", id)
 }
 
-// notSaved says that a transition could not be made durable, and so was not made.
+// notSaved returns the error of a transition that could not be made durable, and was not made.
 func notSaved(id string, err error) error {
 	return session.NotNow("not_saved",
 		"Session '%s' could not be saved, so nothing has moved: %v. Mend that and make the same call again.", id, err).With("session_id", id).Because(err)

@@ -20,23 +20,20 @@ import (
 // the next incarnation, which takes the session up like anybody else. So nothing
 // that was acknowledged is undone, and no two servers own a session.
 
-// releasesAtOnce is how many sessions are given up at the same time, by all
-// connections that close: each is a synced write, and those who go on working
-// come first.
+// releasesAtOnce is how many sessions are released concurrently, by all connections that close:
+// each is a synced write, and active callers have priority.
 const releasesAtOnce = 4
 
-// releaseAgain is how long it is until sessions that could not be given up, on a
-// disk that was full or could not be written, are tried again.
+// releaseAgain is the pause before retrying to release sessions, after the disk was full or not
+// writable.
 const releaseAgain = 30 * time.Second
 
-// Stopping notifies the engine that its server is about to stop: connections that
-// close from now on give no session up, for a server that has ended owns none,
-// and an end must not wait for a write for every session. Close implies it. It
-// does not block.
+// Stopping notifies the engine that its server is about to stop: connections that close from now on
+// release no session, for a server that has ended owns none, and the end must not wait for a write
+// per session. Close implies it. It does not block.
 func (e *Engine) Stopping() { e.stopping.Store(true) }
 
-// aside runs f beside the actors. It reports false, and does not run f, if the
-// engine is closing.
+// aside runs f outside the actors. It reports false, without running f, if the engine is closing.
 func (e *Engine) aside(f func()) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -47,8 +44,7 @@ func (e *Engine) aside(f func()) bool {
 	return true
 }
 
-// letGo takes back the pins of sessions that no stack was given, and gives up what
-// no other stack holds.
+// letGo unpins sessions that were not pushed, and releases those that no other stack holds.
 func (e *Engine) letGo(links []stack.Link) {
 	hs := make([]*stack.Handle, len(links))
 	for i, l := range links {
@@ -58,34 +54,33 @@ func (e *Engine) letGo(links []stack.Link) {
 	e.releaseSoon(hs)
 }
 
-// releaseSoon is release by another goroutine.
+// releaseSoon calls release on another goroutine.
 func (e *Engine) releaseSoon(hs []*stack.Handle) {
 	if len(hs) > 0 && !e.stopping.Load() {
 		e.aside(func() { e.release(hs) })
 	}
 }
 
-// release gives up those of the sessions that no stack holds any more, one after
-// the other from the bottom, and waits until that is done: a caller that finds one of
-// them free finds what it is nested in free too.
+// release releases those of the sessions that no stack holds, one after the other from the bottom,
+// and waits: when a caller finds one of them free, its ancestors are free too.
 func (e *Engine) release(hs []*stack.Handle) {
 	for _, h := range hs {
 		if h.Pinned() || e.handles.Get(h.ID) != h {
-			continue // held elsewhere, or over, or given up
+			continue // held elsewhere, ended, or released
 		}
 		select {
 		case e.releasing <- struct{}{}:
 		case <-e.ctx.Done():
 			return
 		}
-		if !e.stopping.Load() && e.handles.Get(h.ID) == h { // still, after the wait
+		if !e.stopping.Load() && e.handles.Get(h.ID) == h { // unchanged after the wait
 			e.end(h)
 		}
 		<-e.releasing
 	}
 }
 
-// end has a session's actor end, awake or not: the rest is the actor's.
+// end ends a session's actor, in memory or not; the actor does the rest.
 func (e *Engine) end(h *stack.Handle) {
 	_, err := ask(e.ctx, e, h.ID, func(context.Context, *sessionActor) (struct{}, error) { return struct{}{}, nil })
 	if err == nil {
@@ -107,9 +102,8 @@ func (e *Engine) passivate(id string) error {
 	return e.sessions.Passivate(ctx, id)
 }
 
-// releaseFailed tries again to give up sessions that could not be, until the
-// engine closes: no other server can take them up before. It stops at the first
-// that fails again, since the disk is as it was.
+// releaseFailed retries failed releases until the engine closes: before, no other server can resume
+// the sessions. It stops at the first new failure, since the disk has not changed.
 func (e *Engine) releaseFailed() {
 	for wait.For(e.ctx, releaseAgain) == nil {
 		if !e.unreleased.Swap(false) {
@@ -123,15 +117,14 @@ func (e *Engine) releaseFailed() {
 	}
 }
 
-// leave gives up a session that was busy when its last stack let go of it.
+// leave releases a session that was busy when its last stack dropped it.
 func (a *sessionActor) leave() {
 	if !a.handle.Pinned() && a.state.Status == machine.Active && len(a.reviews) == 0 {
 		a.engine.releaseSoon([]*stack.Handle{a.handle})
 	}
 }
 
-// giveUp clears the session's owner, if no stack holds it. It is the last thing
-// an incarnation does.
+// giveUp clears the session's owner, if no stack holds it. It is the last action of an actor.
 func (a *sessionActor) giveUp() {
 	e := a.engine
 	if a.state.Status != machine.Active || e.stopping.Load() || !e.handles.Retire(a.handle) {
@@ -148,8 +141,8 @@ func (a *sessionActor) giveUp() {
 	e.Logger.Debug("session given up", "session", a.id)
 }
 
-// over removes a session that has ended, and has its actor end: a call that is
-// repeated reads its file. It is called by the actor, and does not wait.
+// over removes an ended session and ends its actor: a repeated call reads its file. It is called by
+// the actor, and does not wait.
 func (e *Engine) over(id string) {
 	e.handles.Remove(id)
 	e.aside(func() {
@@ -159,15 +152,14 @@ func (e *Engine) over(id string) {
 	})
 }
 
-// Stats are figures of an Engine, for metrics.
+// Stats are metrics of an Engine.
 type Stats struct {
-	Active int         // sessions that this server knows to be active
-	Awake  int         // those of all whose actors are in memory
-	Actors actor.Stats // of sessions and stacks, and their mailboxes
+	Active int         // active sessions that this server knows
+	Awake  int         // sessions with an actor in memory
+	Actors actor.Stats // sessions, stacks and their mailboxes
 }
 
-// Stats returns the figures as they are now. It looks at every actor in memory,
-// which holds none of them up.
+// Stats returns the current figures. It visits every actor in memory, without delaying them.
 func (e *Engine) Stats() Stats {
 	return Stats{Active: e.handles.Len(), Awake: e.sessions.Len(), Actors: e.system.Stats()}
 }

@@ -14,8 +14,8 @@ import (
 // A requestKey is what a request_id is scoped to (DESIGN "Retries").
 type requestKey struct{ identity, tool, id string }
 
-// digest distinguishes keys: two of one digest cannot come about by chance, and a caller
-// that tries is inside one identity, which is part of it.
+// digest distinguishes keys: collisions do not occur by chance, and could only be forced within one
+// identity, which is part of it.
 func (k requestKey) digest() store.Key {
 	text := make([]byte, 0, 128)
 	for _, part := range []string{k.identity, k.tool, k.id} {
@@ -25,8 +25,8 @@ func (k requestKey) digest() store.Key {
 	return store.Key(sum[:16])
 }
 
-// claimRequest waits while a call with this key is under way in this process, and claims
-// the key; the caller calls end when its own call has ended.
+// claimRequest waits while a call with this key is in progress in this process, and claims the key;
+// the caller calls end when its own call has ended.
 func (e *Engine) claimRequest(ctx context.Context, k store.Key) (end func(), err error) {
 	mine := make(chan struct{}) // closed by end
 	for {
@@ -42,9 +42,9 @@ func (e *Engine) claimRequest(ctx context.Context, k store.Key) (end func(), err
 	}
 }
 
-// searchRequest returns the session in which a call was done, or "". The index of the
-// store has each call before it is done, and the session's record says whether it was:
-// it has the reply, or so many later ones that the reply is no longer kept.
+// searchRequest returns the session of a call, or "". The index of the store has each call before
+// it is made, and the session's record shows whether it was: it has the reply, or so many later
+// ones that the reply was dropped.
 func (e *Engine) searchRequest(k requestKey) string {
 	ids, err := e.records.FindRequest(k.digest())
 	if err != nil {
@@ -62,7 +62,7 @@ func (e *Engine) searchRequest(k requestKey) string {
 	return ""
 }
 
-// keysOf returns the calls with a request_id that a session has replies to.
+// keysOf returns the calls with a request_id whose replies a session has.
 func keysOf(s *machine.State) []store.Key {
 	var keys []store.Key
 	for _, p := range s.Replies {

@@ -13,27 +13,27 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// Reviewing says how steps are reviewed now.
+// Reviewing is how steps are reviewed.
 type Reviewing struct {
 	External    bool          // by the gate's reviewer; else by the agent itself
 	MaxAttempts int           // of external reviews that fail (seed 000, 001.1.5)
 	ReplyWithin time.Duration // how long a call waits for its review
 }
 
-// errLater says that a call is answered by a later message.
+// errLater means that a later message answers the call.
 var errLater = errors.New("answered later")
 
-// A review is one that runs, in memory; what is to survive is its Attempt.
+// A review is a running review, in memory; its Attempt is the durable part.
 type review struct {
 	stepID   string
 	digest   string
 	began    time.Time
-	total    int            // of tasks that run
+	total    int            // of running tasks
 	order    map[string]int // of the tasks, by key
 	verdicts []gate.Verdict
 	reused   []*machine.Verdict
 	waiters  []*waiter
-	awake    actor.Reply[struct{}] // an ask that keeps the actor awake meanwhile
+	awake    actor.Reply[struct{}] // an ask that keeps the actor awake
 	cancel   context.CancelFunc
 }
 
@@ -43,13 +43,13 @@ type waiter struct {
 	timer *time.Timer // for its reply_within
 }
 
-// self is the session's own address, for what runs beside its actor.
+// self returns the session's own address, for work outside its actor.
 func (a *sessionActor) self() actor.Address[message] { return a.engine.sessions.For(a.id) }
 
-// tell sends the actor a message from beside it.
+// tell sends the actor a message from outside.
 func (a *sessionActor) tell(m message) error { return a.self().Tell(a.engine.ctx, m) }
 
-// hash reads the submitted files beside the actor, which goes on receiving.
+// hash reads the submitted files outside the actor, which continues to receive.
 func (a *sessionActor) hash(m *finishCall, outputs machine.Outputs) {
 	var paths []string
 	for _, o := range outputs {
@@ -67,14 +67,14 @@ func (a *sessionActor) hash(m *finishCall, outputs machine.Outputs) {
 	})
 }
 
-// hashed decides on a call whose files' content is known: join the review that
-// runs, collect a verdict that is there, refuse, or begin a review.
+// hashed decides about a call after its files were hashed: join the running review, collect an
+// existing verdict, refuse, or start a review.
 func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[string]string, err error) (*finished, error) {
 	if err != nil {
 		return nil, session.Wrong("file_unreadable", "The outputs cannot be read for their review, so nothing has moved: %v. Mend that and make the same call again.", err).Because(err)
 	}
 	if m.from.Err() != nil {
-		return nil, context.Canceled // nobody would know what came of it
+		return nil, context.Canceled // nobody would learn the result
 	}
 	// The session may have moved on while the files were read.
 	c, done, err := a.prepare(ctx, m)
@@ -97,7 +97,7 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 	}
 	p := a.state.ProgressOrNew(stepID, a.engine.now())
 	last := p.Newest()
-	joined := m.attempt == len(p.Attempts) // then another that joined it may have collected it first
+	joined := m.attempt == len(p.Attempts) // then another call that joined it may have collected it first
 	if running == nil && last.Counts() && last.Digest == digest && (!last.Collected || joined) {
 		return a.conclude(ctx, a.state.CollectAttempt(stepID, a.engine.now()), c)
 	}
@@ -110,8 +110,8 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 	return a.beginReview(ctx, c, sub, tasks, digest, hashes, how)
 }
 
-// beginReview records the attempt, durably, and hands what was not passed
-// before to the gate (seed 000, 001.4.8 and 001.4.11).
+// beginReview records the attempt, durably, and passes what has not passed before to the gate (seed
+// 000, 001.4.8 and 001.4.11).
 func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.Submission, tasks []gate.Task, digest string, hashes map[string]string, how Reviewing) (*finished, error) {
 	stepID := c.plan.Step.ID
 	r := &review{stepID: stepID, digest: digest, began: a.engine.now(), order: map[string]int{}}
@@ -132,14 +132,14 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		base = base.CloseAttempt(stepID, nil, "other outputs were submitted while the review ran", r.began)
 	}
 	if len(tasks) == 0 {
-		return a.complete(ctx, base, c) // no review is about what was submitted
+		return a.complete(ctx, base, c) // no review covers the outputs
 	}
 	next := base.OpenAttempt(stepID, machine.Attempt{OpenedAt: r.began, Outputs: c.outputs, Files: machine.FileHashes(c.outputs, hashes), Digest: digest})
 	if c.plan.ByStepID && len(c.plan.Pending) > 0 {
 		next.ReportedByStepID = true // its group waits for it from now on
 	}
 	if len(todo) == 0 {
-		// Everything there is to judge was passed before, as it is.
+		// Everything to review has passed before, unchanged.
 		next = next.CloseAttempt(stepID, r.reused, "", r.began).CollectAttempt(stepID, r.began)
 		return a.complete(ctx, next, c)
 	}
@@ -166,8 +166,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		return nil, session.NotNow("review_not_started", "The review of step '%s' could not be begun: %v. The attempt does not count; make the same call again later.", stepID, err).Because(err)
 	}
 	a.engine.beside.Go(func() {
-		// Ends when the review has ended, or the actor has: then nobody would
-		// take the verdict.
+		// Ends with the review or the actor: then nobody would take the verdict.
 		actor.Ask(runCtx, a.self(), func(reply actor.Reply[struct{}]) message {
 			return func(_ context.Context, a *sessionActor) { a.hold(r, reply); a.leave() }
 		})
@@ -212,8 +211,7 @@ func (a *sessionActor) verdict(r *review, v gate.Verdict) {
 	}
 }
 
-// due answers a waiter whose budget is over, unless it was answered meanwhile: the
-// review goes on.
+// due answers a waiter whose budget is over, if it is still waiting: the review continues.
 func (a *sessionActor) due(r *review, w *waiter) {
 	at := slices.Index(r.waiters, w)
 	if a.reviews[r.stepID] != r || at < 0 {
@@ -228,7 +226,7 @@ func (a *sessionActor) due(r *review, w *waiter) {
 	}})
 }
 
-// hold keeps an ask that keeps the actor awake while a review runs.
+// hold makes an ask that keeps the actor awake during a review.
 func (a *sessionActor) hold(r *review, reply actor.Reply[struct{}]) {
 	if a.reviews[r.stepID] == r {
 		r.awake = reply
@@ -237,7 +235,7 @@ func (a *sessionActor) hold(r *review, reply actor.Reply[struct{}]) {
 	}
 }
 
-// drop cancels a running review and answers those who wait for it.
+// drop cancels a running review and answers its waiters.
 func (a *sessionActor) drop(r *review, why error) {
 	if a.reviews[r.stepID] == r {
 		delete(a.reviews, r.stepID)

@@ -13,7 +13,7 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// submission is what the gate is handed.
+// submission is the input of the gate.
 func (a *sessionActor) submission(c *candidate) gate.Submission {
 	s := gate.Submission{
 		SessionID: a.id, Job: c.def.Job, Workflow: c.def.Workflow.Name, Step: c.plan.Step, Goal: a.state.Goal,
@@ -27,9 +27,8 @@ func (a *sessionActor) submission(c *candidate) gate.Submission {
 	return s
 }
 
-// contentDigest is of what a review judges: the outputs as submitted, and for
-// each task its criteria and its files' content. Calls with the same one are
-// about the same review.
+// contentDigest returns the digest of what a review judges: the outputs as submitted, and for each
+// task its criteria and its files' content. Calls with the same digest share a review.
 func contentDigest(outputs machine.Outputs, tasks []gate.Task) string {
 	h := sha256.New()
 	for _, o := range outputs {
@@ -41,8 +40,8 @@ func contentDigest(outputs machine.Outputs, tasks []gate.Task) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// recorded turns what the gate gave into what the session file keeps, in the
-// order of the step's reviews; failure says what kept it from a verdict, or "".
+// recorded converts the gate's results for the session file, in the order of the step's reviews;
+// failure says what prevented a verdict, or "".
 func recorded(r *review) (verdicts []*machine.Verdict, failure string) {
 	verdicts = slices.Clone(r.reused)
 	slices.SortStableFunc(r.verdicts, func(a, b gate.Verdict) int { return cmp.Compare(r.order[a.Task.Key], r.order[b.Task.Key]) })
@@ -64,7 +63,7 @@ func recorded(r *review) (verdicts []*machine.Verdict, failure string) {
 			out.Criteria = append(out.Criteria, machine.CriterionResult{Criterion: questionOf(v.Task.Criteria, c.Criterion), Passed: c.Passed, Feedback: c.Feedback})
 		}
 		if out.Passed && len(out.Criteria) == 0 {
-			// It passed as a whole: so did each criterion it was asked about.
+			// It passed as a whole: so did each of its criteria.
 			for _, c := range v.Task.Criteria {
 				out.Criteria = append(out.Criteria, machine.CriterionResult{Criterion: c.Question, Passed: true})
 			}

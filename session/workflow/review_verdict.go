@@ -8,9 +8,9 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// judged records what the verdicts mean. Calls that wait for them then go the way
-// of those that come later: their outputs, and the job as it is now, are compared
-// with what was judged, and the verdict is collected for nothing else.
+// judged records the verdicts. Calls that wait for them are then treated like later ones: their
+// outputs and the current job are compared with what was judged, and the verdict applies only if
+// they agree.
 func (a *sessionActor) judged(r *review) {
 	delete(a.reviews, r.stepID)
 	r.cancel()
@@ -33,8 +33,8 @@ func (a *sessionActor) judged(r *review) {
 	}
 }
 
-// conclude answers a call with the verdict of the newest attempt, which base has as
-// collected: it moves on, or says what to change (seed 000, 001.4.12 to 001.4.14).
+// conclude answers a call with the verdict of the newest attempt, collected in base: it moves on,
+// or says what to change (seed 000, 001.4.12 to 001.4.14).
 func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *candidate) (*finished, error) {
 	stepID := c.plan.Step.ID
 	p := base.Progress(stepID)
@@ -80,8 +80,8 @@ func gateFailed(n int, stepID string, judged *machine.Attempt, what string) *ses
 		With("step_id", stepID).With("attempts", n)
 }
 
-// combined is the feedback of failed reviews: of one, its own text and nothing
-// around it; of several, theirs, each named (DESIGN "Errors").
+// combined returns the feedback of failed reviews: the text of a single one unchanged; of several,
+// each with its name (DESIGN "Errors").
 func combined(failed []machine.FailedReview) string {
 	if len(failed) == 1 {
 		return failed[0].Feedback

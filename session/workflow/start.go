@@ -26,13 +26,13 @@ type StartArgs struct {
 	ParentSessionID *string `json:"parent_session_id"`
 	RequestID       *string `json:"request_id"`
 
-	// Root begins a session without a parent, whatever is on the stack:
-	// one that was ordered from outside, and that others may go on with.
+	// Root starts a session without a parent, whatever is on the stack: one ordered from outside,
+	// which others may continue.
 	Root bool `json:"-"`
 }
 
-// Start begins a session and pushes it onto the stack (seed 000, 001.3). When
-// it returns, the session is on disk.
+// Start starts a session and pushes it onto the stack (seed 000, 001.3). When it returns, the
+// session is on disk.
 func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, error) {
 	return call(ctx, c, machine.ToolStart, &a.RequestID, &a, func(who caller) (*machine.StartReply, string, error) {
 		return c.start(ctx, who, a)
@@ -89,8 +89,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 		return nil, "", err
 	}
 	e.notifyMoved(nil, s)
-	// The session is on disk: a caller that left meanwhile finds it here when it
-	// repeats the call.
+	// The session is on disk: a caller that left meanwhile finds it here when it repeats the call.
 	if err := c.push(ctx, stack.Link{Handle: e.handles.Of(s, true), Parent: parent}); err != nil {
 		return nil, "", err
 	}
@@ -98,7 +97,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	return r, s.SessionID, nil
 }
 
-// create makes the session durable under a fresh id.
+// create makes the session durable under a new id.
 func (e *Engine) create(def *machine.Definition, b machine.NewSession) (*machine.State, *machine.StartReply, error) {
 	for range 20 {
 		id, err := newSessionID()
@@ -127,8 +126,8 @@ func newSessionID() (string, error) {
 	return hex.EncodeToString(b[:]), nil
 }
 
-// parent finds whose child a new session is: the one named, or the top. What
-// is on top of a stateless connection is another agent's, if anything.
+// parent finds the parent of a new session: the named one, or the top. The top of a stateless
+// connection may be another agent's.
 func (c *Conn) parent(ctx context.Context, id *string) (string, error) {
 	if id == nil {
 		return c.stack.Top(ctx)
@@ -174,8 +173,8 @@ func jobsThereAre(snap *catalog.Snapshot) string {
 	return "The jobs there are: " + jsontext.Clip(strings.Join(names, ", "), 4000) + "."
 }
 
-// findWorkflow finds a workflow of a job; the only one of a job is taken
-// whatever name was given (seed 000, 001.3.5 and 001.3.6).
+// findWorkflow finds a workflow of a job; a job's only one is used for any name (seed 000, 001.3.5
+// and 001.3.6).
 func findWorkflow(j *job.Job, name string) (*job.Workflow, error) {
 	if wf := j.Workflow(name); wf != nil {
 		return wf, nil

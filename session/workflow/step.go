@@ -11,7 +11,7 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// step returns where a session is, without moving it (get_step).
+// step returns the position of a session, without moving it (get_step).
 func (a *sessionActor) step(ctx context.Context, who caller) (*machine.StepReply, error) {
 	if _, err := a.repetition(who); err != nil {
 		return nil, err
@@ -28,8 +28,8 @@ func (a *sessionActor) step(ctx context.Context, who caller) (*machine.StepReply
 	if err == nil {
 		return a.reading(def, entry, pending, texts), nil
 	}
-	// The step was begun, so its text is kept: reading it does not need the file,
-	// nor that the file is not too long by now.
+	// The step has begun, so its text is stored: reading it does not depend on the file or its
+	// current size.
 	texts, lost := a.engine.definitions.KeptTexts(a.state.Definition, entry)
 	if lost != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (a *sessionActor) step(ctx context.Context, who caller) (*machine.StepReply
 	return r, nil
 }
 
-// reading makes get_step's reply, but for the stack.
+// reading makes get_step's reply, without the stack.
 func (a *sessionActor) reading(def *machine.Definition, entry job.Entry, pending []string, texts machine.Instructions) *machine.StepReply {
 	s := a.state
 	r := &machine.StepReply{Goal: s.Goal, CompletedSteps: []string{}, Notice: machine.NoticeOf(def)}

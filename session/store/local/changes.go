@@ -33,9 +33,9 @@ import (
 const (
 	changesName  = "changes"
 	changesLimit = 1 << 20               // bytes
-	changesRead  = 64 << 10              // bytes that Since reads at a time
-	changesPoll  = 50 * time.Millisecond // between two looks of Wait at the file
-	lostPoll     = time.Second           // between two looks for servers that died
+	changesRead  = 64 << 10              // bytes that Since reads at once
+	changesPoll  = 50 * time.Millisecond // between two checks of the file by Wait
+	lostPoll     = time.Second           // between two checks for dead servers
 )
 
 // Changes is the feed of changes of a project. It implements store.Changes.
@@ -44,15 +44,15 @@ type Changes struct {
 	member *presence.Member
 	file   *sharedLog // for appending, and for reading of servers
 
-	mu      sync.Mutex      // guards what follows
+	mu      sync.Mutex      // guards the following fields
 	servers map[string]bool // that write to the file
-	looked  time.Time       // when they were last looked at
+	looked  time.Time       // when they were last checked
 
-	limit atomic.Int64 // bytes, at which another file is begun
+	limit atomic.Int64 // bytes, at which another file is started
 }
 
-// OpenChanges opens the feed in a folder. It does not touch the disk. member nil is for
-// one that only appends, and whose death is not noticed.
+// OpenChanges opens the feed in a folder. It does not touch the disk. member is nil for a process
+// that only appends and whose death is not noticed.
 func OpenChanges(dir string, member *presence.Member, log *slog.Logger) *Changes {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -85,7 +85,7 @@ func (c *Changes) Append(change store.Change) {
 }
 
 func (c *Changes) append(line string) error {
-	if c.member != nil { // it must not look dead to those who read its name
+	if c.member != nil { // it must not look dead to readers of its name
 		if err := c.member.Enter(context.Background()); err != nil {
 			return err
 		}
@@ -154,8 +154,7 @@ func (c *Changes) Wait(ctx context.Context, position string) error {
 	}
 }
 
-// findLost appends a line for each server that died since the last look, unless that was
-// just now.
+// findLost appends a line for each server that died since the last check, unless that was just now.
 func (c *Changes) findLost() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,14 +182,14 @@ func (c *Changes) findLost() error {
 	return err
 }
 
-// generationOf returns the generation that the first line of a file says.
+// generationOf returns the generation in the first line of a file.
 func generationOf(f *os.File) string {
 	line, _ := linesFrom(f, 0, 64)
 	first, _, _ := strings.Cut(string(line), "\n")
 	return strings.TrimPrefix(first, "changes ")
 }
 
-// parsePosition returns the offset that a position has in a file of this generation and size.
+// parsePosition returns the offset of a position in a file of this generation and size.
 func parsePosition(position, generation string, size int64) (offset int64, ok bool) {
 	of, at, _ := strings.Cut(position, ":")
 	offset, err := strconv.ParseInt(at, 10, 64)

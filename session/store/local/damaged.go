@@ -14,17 +14,17 @@ import (
 	"deepwork/session/store"
 )
 
-// damaged sets aside what stands at path and returns the store.DamagedError. check
-// reads the file again: if it is good by then, because its owner has written,
-// damaged returns nil and what check read counts.
+// damaged sets the file at path aside and returns the store.DamagedError. check reads the file
+// again: if it is good by then, because its owner has written, damaged returns nil and the result
+// of check counts.
 func (s *Store) damaged(ctx context.Context, path, kind, id string, bad *durable.BadFileError, held bool, check func() error) error {
 	out := &store.DamagedError{ID: id, Path: path, Reason: bad.Reason}
 	if s.o.ReadOnly {
-		return out // the next one who may write sets it aside
+		return out // the next writer sets it aside
 	}
 	good := false
 	err := s.claimed(ctx, held, func() error {
-		// Two servers may find it at once, and one has set it aside by now.
+		// Two servers may find it at once, and the other has set it aside.
 		err := check()
 		bad, ok := errors.AsType[*durable.BadFileError](err)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -44,8 +44,8 @@ func (s *Store) damaged(ctx context.Context, path, kind, id string, bad *durable
 			return err
 		}
 		out.Path, out.Aside = aside, true
-		// The owner may have written between the look and the move: what was
-		// moved is then good, and goes back unless there is a newer one.
+		// The owner may have written between the check and the move: then the moved file is good,
+		// and is moved back unless there is a newer one.
 		if data, _, err := durable.Read(aside, maxRecord); err == nil {
 			if err := verify(kind, id, data); err == nil {
 				if err := s.disk.MoveNew(aside, path); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -68,8 +68,8 @@ func (s *Store) damaged(ctx context.Context, path, kind, id string, bad *durable
 	return out
 }
 
-// makeWay makes sure that what stands at a record's path, and is not what this
-// store wrote or read last, is not lost when the record is replaced.
+// makeWay preserves a file at a record's path that this store did not write or read last, before
+// the record is replaced.
 func (s *Store) makeWay(id string) error {
 	path := s.RecordPath(id)
 	known, isKnown := s.recall(id)
@@ -116,8 +116,8 @@ func (s *Store) makeWay(id string) error {
 	return nil
 }
 
-// keep gives a file a second name, so that there is no moment without it; or
-// moves it, where files have one name only.
+// keep gives a file a second name, so that it never is without one, or moves it if files have one
+// name only.
 func (s *Store) keep(path, why, kind, id string) (string, error) {
 	if name, err := s.aside(s.disk.Link, path, why, kind, id); err == nil {
 		return name, nil
@@ -125,12 +125,13 @@ func (s *Store) keep(path, why, kind, id string) (string, error) {
 	return s.setAside(path, why, kind, id)
 }
 
-// setAside moves whatever stands at path to a name that is free.
+// setAside moves the file at path to an unused name.
 func (s *Store) setAside(path, why, kind, id string) (string, error) {
 	return s.aside(s.disk.MoveNew, path, why, kind, id)
 }
 
-// aside calls move with a name that says why, of what, and when, until one is free.
+// aside calls move with names that contain the reason, the record and the time, until one is
+// unused.
 func (s *Store) aside(move func(from, to string) error, path, why, kind, id string) (string, error) {
 	for range 100 {
 		name := filepath.Join(s.dir, why+"_"+kind+"_"+id+"_"+time.Now().UTC().Format("20060102T150405.000000000Z")+".json")
@@ -145,8 +146,8 @@ func (s *Store) aside(move func(from, to string) error, path, why, kind, id stri
 	return "", fmt.Errorf("setting %s aside: every name was taken", path)
 }
 
-// Damaged lists the files that were set aside, damaged or replaced, by absolute
-// path, sorted. A folder that does not exist has none.
+// Damaged lists the files that were set aside, damaged or replaced, by absolute path, sorted. It is
+// empty for a folder that does not exist.
 func (s *Store) Damaged(ctx context.Context) ([]string, error) {
 	out, err := s.paths(ctx, isAside)
 	if err != nil {
@@ -161,7 +162,7 @@ func isAside(name string) bool {
 		(strings.HasPrefix(rest, "session_") || strings.HasPrefix(rest, "definition_"))
 }
 
-// verify returns the error of a file that is not a whole record, or definition.
+// verify returns the error of a file that is not a whole record or definition.
 func verify(kind, id string, file []byte) (err error) {
 	if kind == "definition" {
 		_, err = openDefinition(id, file)

@@ -49,13 +49,13 @@ func openDefinition(hash string, file []byte) ([]byte, error) {
 	return data, nil
 }
 
-// freshFor is how old a definition's file may grow before putting it again
-// makes it young: PruneDefinitions spares what was put of late, because the
-// record that refers to it may not be written yet.
+// freshFor is how old a definition's file may grow before putting it again renews it:
+// PruneDefinitions spares recent ones, because the record that refers to one may not be written
+// yet.
 const freshFor = time.Hour
 
-// PutDefinition keeps a job's definition under its hash, the SHA-256 of data, durably;
-// one that exists is left as it is, unread.
+// PutDefinition stores a job's definition under its hash, the SHA-256 of data, durably; an existing
+// one is not changed or read.
 func (s *Store) PutDefinition(ctx context.Context, hash string, data []byte) error {
 	if err := checkHash(hash); err != nil {
 		return fmt.Errorf("keeping a definition: %w", err)
@@ -74,7 +74,7 @@ func (s *Store) putDefinition(ctx context.Context, hash string, data []byte) err
 			if now.Sub(fi.ModTime()) < freshFor || os.Chtimes(path, now, now) == nil {
 				return nil
 			}
-			// Removed in between, or not ours to touch: it is put again, or is there.
+			// Removed meanwhile, or not ours to touch: put it again, unless it exists.
 			if _, err := os.Lstat(path); err == nil {
 				return nil
 			}
@@ -91,14 +91,14 @@ func (s *Store) putDefinition(ctx context.Context, hash string, data []byte) err
 	}
 	_, err := s.put(ctx, path, file, func(temp string) error { return s.disk.MoveNew(temp, path) })
 	if errors.Is(err, fs.ErrExist) {
-		return nil // another server kept the same
+		return nil // another server stored the same
 	}
 	return err
 }
 
-// Definition returns what PutDefinition kept, verified; store.ErrNotFound if there is
-// none, *store.DamagedError (its ID is the hash) if it does not verify: then it was set
-// aside, and can be put again.
+// Definition returns a stored definition, verified; store.ErrNotFound if there is none,
+// *store.DamagedError (its ID is the hash) if it does not verify: then it was set aside, and can be
+// put again.
 func (s *Store) Definition(ctx context.Context, hash string) ([]byte, error) {
 	if err := checkHash(hash); err != nil {
 		return nil, fmt.Errorf("reading a definition: %w: %w", store.ErrNotFound, err)
@@ -131,8 +131,8 @@ func (s *Store) Definition(ctx context.Context, hash string) ([]byte, error) {
 	return data, nil
 }
 
-// PruneDefinitions deletes the definitions that were last put before the cutoff,
-// and at least two hours ago, and are not needed. It returns how many.
+// PruneDefinitions deletes unneeded definitions that were last put before the cutoff, and at least
+// two hours ago. It returns how many.
 func (s *Store) PruneDefinitions(ctx context.Context, cutoff time.Time, needed func(hash string) bool) (int, error) {
 	if spared := time.Now().Add(-2 * freshFor); cutoff.After(spared) {
 		cutoff = spared

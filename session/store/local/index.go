@@ -29,22 +29,22 @@ import (
 const (
 	indexName     = "requests.idx"
 	indexLineSize = 2*16 + 1 + 8 + 1 + 8 + 1
-	indexGrowth   = 400_000 // lines, after which it is made again from the records
+	indexGrowth   = 400_000 // lines, after which it is rebuilt from the records
 )
 
-// The keys of the lines that are no calls: bootKey says since which start of the machine
-// the file is there, sizeKey how many lines it had at first.
+// The keys of lines that are not calls: bootKey has the start of the machine since which the file
+// exists, sizeKey its initial number of lines.
 var bootKey, sizeKey = store.Key{15: 1}, store.Key{15: 2}
 
 type requestIndex struct {
 	log sharedLog
 
-	mu     sync.Mutex             // guards what follows
+	mu     sync.Mutex             // guards the following fields
 	known  map[store.Key][]uint32 // sessions, by their ids as numbers
 	lines  int                    // of the file
 	size   int                    // of the line with sizeKey
 	boot   uint32                 // of the line with bootKey
-	recent bool                   // a file was seen that was made since the machine was started
+	recent bool                   // a file of this start of the machine was seen
 }
 
 func indexLine(key store.Key, number uint32) []byte {
@@ -91,7 +91,7 @@ func (s *Store) FindRequest(ctx context.Context, key store.Key) (ids []string, e
 		s.requests.mu.Lock()
 		defer s.requests.mu.Unlock()
 		if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
-			return nil // nothing was ever written
+			return nil // nothing was written yet
 		}
 		if err := s.refreshIndex(ctx); err != nil {
 			return durable.Explain(err, s.requests.log.path)
@@ -108,7 +108,7 @@ func (s *Store) FindRequest(ctx context.Context, key store.Key) (ids []string, e
 	return ids, nil
 }
 
-// add appends a line, unless it is known to be there. The lock is held.
+// add appends a line, unless it is known to exist. The caller holds the lock.
 func (x *requestIndex) add(key store.Key, number uint32) error {
 	if slices.Contains(x.known[key], number) {
 		return nil
@@ -126,7 +126,7 @@ func (x *requestIndex) learn(key store.Key, number uint32) {
 	}
 }
 
-// refreshIndex reads what was appended since the last time. The lock is held.
+// refreshIndex reads lines appended since the last call. The caller holds the lock.
 func (s *Store) refreshIndex(ctx context.Context) error {
 	x := &s.requests
 	for range putTries {
@@ -148,7 +148,7 @@ func (s *Store) refreshIndex(ctx context.Context) error {
 	return fmt.Errorf("%s is being replaced all the time", x.log.path)
 }
 
-// read learns from lines. It reports whether all verify, and the file is recent.
+// read adds lines to the index. It reports whether all verify, and the file is recent.
 func (x *requestIndex) read(lines []byte) bool {
 	for chunk := range slices.Chunk(lines, indexLineSize) {
 		if len(chunk) != indexLineSize {
@@ -168,10 +168,10 @@ func (x *requestIndex) read(lines []byte) bool {
 		x.lines++
 	}
 	x.recent = x.recent || x.boot != 0 && x.boot == bootNumber()
-	return x.recent && x.size > 0 // the line comes after those of the records
+	return x.recent && x.size > 0 // this line follows those of the records
 }
 
-// bootNumber stands for the start of the machine; 0 means unknown.
+// bootNumber identifies the start of the machine; 0 means unknown.
 func bootNumber() uint32 {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -200,11 +200,11 @@ func (s *Store) recordLines(ctx context.Context) (lines []byte, err error) {
 	return lines, nil
 }
 
-// rebuildIndex makes the file again from the records, unless another server has done so
-// by the time that this one may.
+// rebuildIndex makes the file again from the records, unless another server has done so before this
+// one gets the lock.
 func (s *Store) rebuildIndex(ctx context.Context) error {
 	log := &s.requests.log
-	// Not under the claim lock, which callers of NoteRequest may have.
+	// Not under the claim lock, which callers of NoteRequest may hold.
 	return s.locked(ctx, "requests.lock", func() error {
 		if other, err := os.Lstat(log.path); err == nil && !log.is(other) {
 			return nil
@@ -227,7 +227,7 @@ func (s *Store) rebuildIndex(ctx context.Context) error {
 	})
 }
 
-// wholeLines returns the lines that verify and are of calls.
+// wholeLines returns the valid lines of calls.
 func wholeLines(data []byte) (whole []byte) {
 	for line := range bytes.Lines(data) {
 		if len(line) != indexLineSize {

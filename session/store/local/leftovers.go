@@ -12,7 +12,7 @@ import (
 	"deepwork/actor/presence"
 )
 
-// sweep removes what dead servers left: their lock files and their unfinished writes.
+// sweep removes the lock files and unfinished writes of dead servers.
 func (s *Store) sweep(ctx context.Context) {
 	s.member.Sweep()
 	left, err := s.unfinished(ctx)
@@ -44,9 +44,9 @@ func writtenBy(name string) (server string, ok bool) {
 	return server, is && ends && err == nil && presence.IsID(server)
 }
 
-// Leftovers lists, by absolute path and sorted, what servers that are gone have
-// left and the next one to write removes: their lock files, and the files that
-// they were writing. live reports that other servers are there. It changes nothing.
+// Leftovers lists, by absolute path and sorted, what dead servers left and the next writer removes:
+// lock files and unfinished writes. live reports that other servers are running. It changes
+// nothing.
 func (s *Store) Leftovers(ctx context.Context) (left []string, live bool, err error) {
 	others, dead := s.member.Others()
 	left, err = s.unfinished(ctx)
@@ -58,8 +58,8 @@ func (s *Store) Leftovers(ctx context.Context) (left []string, live bool, err er
 	return left, len(others) > 0, nil
 }
 
-// Strangers lists, by absolute path and sorted, what is named like a record or a
-// definition and can be none, so that no server ever reads it.
+// Strangers lists, by absolute path and sorted, files named like records or definitions that cannot
+// be any, so that no server ever reads them.
 func (s *Store) Strangers(ctx context.Context) ([]string, error) {
 	return s.paths(ctx, func(name string) bool {
 		_, record := recordID(name)

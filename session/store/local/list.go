@@ -15,8 +15,8 @@ import (
 	"deepwork/session/store"
 )
 
-// List yields the records, in no order, without reading them. It costs a stat for each.
-// A record that vanishes meanwhile is left out. An error ends it.
+// List yields the records, unordered, without reading them. It costs a stat for each. A record that
+// vanishes meanwhile is left out. An error ends it.
 func (s *Store) List(ctx context.Context) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		entries, err := s.names(ctx)
@@ -39,10 +39,10 @@ func (s *Store) List(ctx context.Context) iter.Seq2[store.Info, error] {
 	}
 }
 
-// recordID takes the id from a record's file name.
+// recordID returns the id in a record's file name.
 func recordID(name string) (string, bool) { return between(name, "session_", ".json", 8) }
 
-// between returns what stands between the two, if it is n hexadecimal characters.
+// between returns the text between the two, if it is n hexadecimal characters.
 func between(name, before, after string, n int) (string, bool) {
 	rest, is := strings.CutPrefix(name, before)
 	id, ends := strings.CutSuffix(rest, after)

@@ -14,20 +14,20 @@ import (
 	"deepwork/actor/durable"
 )
 
-// A sharedLog is a file of lines to which several processes append, each in one write,
-// and which one of them replaces as a whole now and then. Nothing is synced.
+// A sharedLog is a file of lines to which several processes append, each in one write, and which
+// one of them replaces from time to time. Nothing is synced.
 type sharedLog struct {
 	path     string
 	greeting string // the first line that this process appends to each file; may be ""
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the following fields
 	file    *os.File   // nil means not open
 	read    int64      // how much of it next has returned
-	fresh   bool       // next has not returned anything of it
+	fresh   bool       // next has not returned any of it
 	greeted bool
 }
 
-// open opens the file that has the path now. The lock is held.
+// open opens the current file. The caller holds the lock.
 func (l *sharedLog) open() error {
 	if l.file != nil && durable.Stands(l.file, l.path) {
 		return nil
@@ -59,7 +59,7 @@ func (l *sharedLog) close(last string) (err error) {
 	return err
 }
 
-// is reports whether this is the file that is open.
+// is reports whether this is the open file.
 func (l *sharedLog) is(file fs.FileInfo) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,9 +70,8 @@ func (l *sharedLog) is(file fs.FileInfo) bool {
 	return err == nil && os.SameFile(held, file)
 }
 
-// append adds whole lines. A line may be there twice, but is never missing from a file
-// that takes the place of this one: if that happens meanwhile, it is appended again.
-// fs.ErrNotExist means that there is no file.
+// append adds whole lines. A line may be duplicated, but is never missing from a file that replaces
+// this one: in that case it is appended again. fs.ErrNotExist means that there is no file.
 func (l *sharedLog) append(lines []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,8 +95,7 @@ func (l *sharedLog) append(lines []byte) error {
 	return fmt.Errorf("%s is being replaced all the time", l.path)
 }
 
-// next returns the lines that were appended since its last call, or, with first, all
-// lines of a file that it has not seen before.
+// next returns the lines appended since its last call, or, with first, all lines of a new file.
 func (l *sharedLog) next() (lines []byte, first bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,13 +111,13 @@ func (l *sharedLog) next() (lines []byte, first bool, err error) {
 	return lines, first, nil
 }
 
-// replace makes another file with these lines, and returns the lines that others have
-// appended to this one since next read it.
+// replace makes another file with these lines, and returns the lines that others have appended to
+// this one since next read it.
 func (l *sharedLog) replace(disk durable.Disk, lines []byte) (late []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if runtime.GOOS == "windows" {
-		l.shut() // while a file is open it cannot be replaced there, so nothing is appended meanwhile
+		l.shut() // while a file is open it cannot be replaced there, so nothing is appended
 	}
 	if err := disk.Put(l.path, lines, durable.PutOptions{}); err != nil && !errors.Is(err, durable.ErrUnsynced) {
 		return nil, err
@@ -131,7 +129,7 @@ func (l *sharedLog) replace(disk durable.Disk, lines []byte) (late []byte, err e
 	return linesFrom(l.file, l.read, math.MaxInt64)
 }
 
-// linesFrom reads the whole lines of a file from an offset, limit bytes at most.
+// linesFrom reads the whole lines of a file from an offset, at most limit bytes.
 func linesFrom(f *os.File, offset, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(io.NewSectionReader(f, offset, limit))
 	return data[:bytes.LastIndexByte(data, '\n')+1], err

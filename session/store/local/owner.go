@@ -10,8 +10,8 @@ import (
 	"deepwork/actor/durable"
 )
 
-// enter makes sure that the folder is there and that this server looks alive: a server
-// that believes it owns records must not look dead.
+// enter makes sure that the folder exists and that this server looks alive, which an owner of
+// records must.
 func (s *Store) enter(ctx context.Context) error {
 	if err := s.member.Enter(ctx); err != nil {
 		return fmt.Errorf("claiming a place in the session folder: %w", err)
@@ -20,8 +20,8 @@ func (s *Store) enter(ctx context.Context) error {
 	return nil
 }
 
-// claimed runs fn under the claim lock, claim.lock, under which servers decide, one after
-// the other, which of them owns a record. held means that the caller has it already.
+// claimed runs fn under the claim lock, claim.lock, under which servers decide who owns a record.
+// held means that the caller already holds it.
 func (s *Store) claimed(ctx context.Context, held bool, fn func() error) error {
 	if held {
 		return fn()
@@ -29,8 +29,8 @@ func (s *Store) claimed(ctx context.Context, held bool, fn func() error) error {
 	return s.locked(ctx, "claim.lock", fn)
 }
 
-// locked runs fn under the lock on a file of the folder, which is never removed by
-// servers. It waits for the lock for claimWait at most.
+// locked runs fn under the lock on a file of the folder, which servers never remove. It waits for
+// the lock for at most claimWait.
 func (s *Store) locked(ctx context.Context, name string, fn func() error) error {
 	path := filepath.Join(s.dir, name)
 	ctx, cancel := context.WithTimeoutCause(ctx, s.claimWait, fmt.Errorf(
@@ -42,7 +42,7 @@ func (s *Store) locked(ctx context.Context, name string, fn func() error) error 
 		}
 		lock, err := durable.Lock(ctx, path)
 		if errors.Is(err, fs.ErrNotExist) && ctx.Err() == nil {
-			continue // the folder vanished just now
+			continue // the folder just vanished
 		}
 		if err != nil {
 			return err

@@ -11,9 +11,9 @@ import (
 	"deepwork/session/store"
 )
 
-// Create writes a record that must not exist yet (store.ErrExists), durably. body is a
-// JSON object, indented by two spaces, that ends in "\n}"; the store adds the checksum
-// as its last key. A record that comes to be after ctx has ended is removed again.
+// Create writes a record that must not exist yet (store.ErrExists), durably. body is a JSON object,
+// indented by two spaces, that ends in "\n}"; the store adds the checksum as its last key. A record
+// written after ctx has ended is removed again.
 func (s *Store) Create(ctx context.Context, id string, body []byte) error {
 	c := call{id: id, undo: func() { s.remove(s.RecordPath(id)) }}
 	if err := s.do(ctx, c, func() error { return s.changed(id, s.write(ctx, id, body, true)) }); err != nil {
@@ -22,9 +22,9 @@ func (s *Store) Create(ctx context.Context, id string, body []byte) error {
 	return nil
 }
 
-// Write replaces a record, or makes it, durably: when it returns nil the new record is
-// on disk, whole; when it returns an error, the old one is, or the new one, whole. What
-// is there and is not what this store wrote or read last is set aside first.
+// Write creates or replaces a record, durably: when it returns nil the new record is on disk,
+// whole; when it returns an error, the old or the new one is, whole. An existing file that this
+// store did not write or read last is set aside first.
 func (s *Store) Write(ctx context.Context, id string, body []byte) error {
 	if err := s.do(ctx, call{id: id}, func() error { return s.changed(id, s.write(ctx, id, body, false)) }); err != nil {
 		return fmt.Errorf("writing session %.40s: %w", id, err)
@@ -32,7 +32,7 @@ func (s *Store) Write(ctx context.Context, id string, body []byte) error {
 	return nil
 }
 
-// write is Write, or Create if the record is new.
+// write implements Write, or Create if the record is new.
 func (s *Store) write(ctx context.Context, id string, body []byte, isNew bool) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -56,8 +56,8 @@ func (s *Store) write(ctx context.Context, id string, body []byte, isNew bool) e
 		}
 		return place(temp, path)
 	})
-	// A stamp beside an error: the record is in place, and only the sync of its
-	// folder failed. It is this store's own all the same.
+	// A stamp with an error: the record is in place, and only the sync of its folder failed. It is
+	// this store's own all the same.
 	if st != nil {
 		st.sum = sum
 		s.remember(id, *st)
@@ -74,14 +74,14 @@ func (s *Store) Read(ctx context.Context, id string) ([]byte, error) {
 	return s.readAs(ctx, call{id: id, reads: true}, id)
 }
 
-// Peek is Read for callers that do not own the record: it sets nothing aside, and does
-// not make the store take what it saw for what it wrote or read last.
+// Peek is like Read for callers that do not own the record: it sets nothing aside and does not
+// update what the store remembers.
 func (s *Store) Peek(ctx context.Context, id string) ([]byte, error) {
 	return s.readAs(ctx, call{reads: true}, id)
 }
 
 func (s *Store) readAs(ctx context.Context, c call, id string) ([]byte, error) {
-	var body []byte // unless it succeeds, the call may go on and write it later
+	var body []byte // unless it succeeds, the call may still write it later
 	err := s.do(ctx, c, func() (err error) {
 		body, err = s.read(ctx, id, c.id != "", false)
 		return err
@@ -92,8 +92,8 @@ func (s *Store) readAs(ctx context.Context, c call, id string) ([]byte, error) {
 	return body, nil
 }
 
-// read returns a record. For its owner it remembers it, and sets it aside if it is
-// damaged; held means that the caller has the claim lock.
+// read returns a record. For its owner it remembers the record, and sets it aside if it is damaged;
+// held means that the caller holds the claim lock.
 func (s *Store) read(ctx context.Context, id string, owner, held bool) ([]byte, error) {
 	if err := checkID(id); err != nil {
 		return nil, fmt.Errorf("%w: %w", store.ErrNotFound, err)
@@ -123,7 +123,7 @@ func (s *Store) read(ctx context.Context, id string, owner, held bool) ([]byte, 
 	return body, nil
 }
 
-// seal returns a record as it is in its file, and a part of its checksum.
+// seal returns the file content of a record, and a part of its checksum.
 func seal(body []byte) ([]byte, uint64, error) {
 	data, sum, err := durable.Seal(body)
 	if len(data) > maxRecord {
@@ -154,9 +154,9 @@ func readRecord(path string) ([]byte, stamp, error) {
 // nothing. It holds the claim lock, for which it waits at most 10 s. change may ask
 // which servers live, and must not call the store's methods that write.
 func (s *Store) Update(ctx context.Context, id string, change func(body []byte) ([]byte, error)) error {
-	var refused error // change's own, which is returned as it is
+	var refused error // change's own error, returned unchanged
 	err := s.do(ctx, call{id: id}, func() error {
-		// Asked first, so that an unknown id creates no folder.
+		// Checked first, so that an unknown id creates no folder.
 		if err := checkID(id); err != nil {
 			return fmt.Errorf("%w: %w", store.ErrNotFound, err)
 		}
@@ -182,7 +182,7 @@ func (s *Store) Update(ctx context.Context, id string, change func(body []byte) 
 	return refused
 }
 
-// Remove deletes a record, durably; it is no error when it does not exist.
+// Remove deletes a record, durably; a missing one is not an error.
 func (s *Store) Remove(ctx context.Context, id string) error {
 	err := s.do(ctx, call{id: id}, func() error {
 		if err := checkID(id); err != nil {
@@ -197,7 +197,7 @@ func (s *Store) Remove(ctx context.Context, id string) error {
 	return nil
 }
 
-// changed appends to the feed of changes that a record was written, unless err is not nil.
+// changed appends a record to the feed of changes, unless err is set.
 func (s *Store) changed(id string, err error) error {
 	if err == nil {
 		s.changes.Append(store.Change{Kind: store.SessionChanged, ID: id})

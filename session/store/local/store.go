@@ -44,30 +44,28 @@ var (
 	errClosed   = errors.New("the store is closed")
 )
 
-// maxRecord bounds a file that is read, so that a file which somebody made huge
-// costs an error and not the process; writes keep to it too.
+// maxRecord bounds a file that is read, so that a huge file causes an error instead of a crash;
+// writes have the same limit.
 const maxRecord = 64 << 20
 
-// Options configure a Store. The zero value of a field is its default.
+// Options configure a Store. Zero fields have their default value.
 type Options struct {
 	Logger *slog.Logger
-	// ReadOnly stores claim no place among the servers and change nothing on
-	// disk: damaged records are reported and stay where they are. (Alive tries,
-	// for an instant, a shared lock on the other server's file; there is no
-	// other way to know.)
+	// ReadOnly stores do not join the servers and change nothing on disk: damaged records are
+	// reported and not moved. (Alive briefly tries a shared lock on the other server's file; there
+	// is no other way to know.)
 	ReadOnly bool
-	// Member is this process among the servers of the project. A nil one is made,
-	// and leaves when the store is closed.
+	// Member is this process among the servers of the project. If nil, one is created, and leaves
+	// when the store is closed.
 	Member *presence.Member
-	// NoSync leaves out every fsync; for benchmarks of all that is not the disk.
+	// NoSync omits every fsync, for benchmarks of everything but the disk.
 	NoSync bool
-	// Keys returns the calls with a request_id that a record has replies to.
+	// Keys returns the calls with a request_id whose replies a record has.
 	Keys func(id string, body []byte) []store.Key
 }
 
-// A Store is one server's hold on the folder. Its methods may be called
-// concurrently; writes of one record must not overlap (its session's actor sees
-// to that).
+// A Store is one server's access to the folder. Its methods may be called concurrently; writes of
+// one record must not overlap (its session's actor ensures that).
 type Store struct {
 	dir    string // absolute
 	server string // presence.ID
@@ -81,17 +79,17 @@ type Store struct {
 	temps atomic.Uint64 // numbers the temporary files
 	swept sync.Once
 
-	// The seams of the tests.
+	// Set by tests.
 	claimWait  time.Duration
 	makeFolder func() error
 
 	requests requestIndex
 	changes  *Changes
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the following fields
 	known   map[uint32]stamp
 	running map[string]chan struct{} // calls about one record, by its id; closed when the call has returned
-	calls   sync.WaitGroup           // of calls that change the folder
+	calls   sync.WaitGroup           // calls that change the folder
 	closed  bool
 }
 
@@ -131,9 +129,9 @@ func Open(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Close waits for the calls in progress until ctx ends; later calls that would
-// change the folder fail. It leaves Options.Member, whose records are anybody's once
-// that has left. Closing twice is no error.
+// Close waits for the calls in progress until ctx ends; later calls that would change the folder
+// fail. It leaves Options.Member; once that has left, any server may own its records. Close may be
+// called twice.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {
@@ -155,20 +153,19 @@ func (s *Store) Close(ctx context.Context) error {
 	return nil
 }
 
-// Server returns this server's id, 16 hexadecimal characters, unique among all
-// that ever ran here.
+// Server returns this server's id, 16 hexadecimal characters, unique over time.
 func (s *Store) Server() string { return s.server }
 
-// A call is one use of the disk.
+// A call is an operation on the disk.
 type call struct {
-	id    string // of the record; calls about one record do not overlap. "" is about none.
-	reads bool   // it changes nothing
-	undo  func() // what is done if it succeeded after its caller had gone; may be nil
+	id    string // of the record, whose calls do not overlap; "" means none
+	reads bool   // it makes no changes
+	undo  func() // called if it succeeded after its caller left; may be nil
 }
 
-// do runs fn and returns its error. If ctx ends first it returns store.ErrPending, and
-// fn goes on alone, since a call of the system cannot be cancelled: later calls about
-// the same record wait for it.
+// do runs fn and returns its error. If ctx ends first it returns store.ErrPending, and fn
+// continues, since a system call cannot be cancelled: later calls about the same record wait for
+// it.
 func (s *Store) do(ctx context.Context, c call, fn func() error) error {
 	if s.o.ReadOnly && !c.reads {
 		return errReadOnly
@@ -214,7 +211,7 @@ func (s *Store) do(ctx context.Context, c call, fn func() error) error {
 		defer end()
 		return fn()
 	}
-	answer, gone := make(chan error), make(chan struct{}) // without room, so that one of the two is certain
+	answer, gone := make(chan error), make(chan struct{}) // unbuffered, so that exactly one of the two happens
 	go func() {
 		defer end()
 		err := fn()
@@ -248,27 +245,27 @@ func (s *Store) recall(id string) (stamp, bool) {
 	return st, ok
 }
 
-// Forget drops what is remembered of a record that is not written again before
-// it is read again: a store that runs for months has seen many. It does not block.
+// Forget drops the cached state of a record that will be read before it is written again: a store
+// that runs for months sees many. It does not block.
 func (s *Store) Forget(id string) {
 	s.mu.Lock()
 	delete(s.known, idKey(id))
 	s.mu.Unlock()
 }
 
-// RecordPath is where the record of a session is, whether or not there is one.
+// RecordPath returns the path of a session's record, which may not exist.
 func (s *Store) RecordPath(id string) string {
 	return filepath.Join(s.dir, "session_"+id+".json")
 }
 
-// idKey is the id as a number: the map of 100,000 stamps stays small.
+// idKey returns the id as a number: the map of 100,000 stamps stays small.
 func idKey(id string) uint32 {
 	n, _ := strconv.ParseUint(id, 16, 32)
 	return uint32(n)
 }
 
-// isHex reports whether text is n lower-case hexadecimal characters; nothing else
-// ever becomes part of a path.
+// isHex reports whether text is n lower-case hexadecimal characters; only such text becomes part of
+// a path.
 func isHex(text string, n int) bool {
 	if len(text) != n {
 		return false

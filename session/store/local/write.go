@@ -12,11 +12,11 @@ import (
 	"deepwork/session/store"
 )
 
-// A stamp tells, by one stat, whether a file is still the one that was written
-// or read last; sum, a part of its checksum, settles it when the stat differs.
+// A stamp detects, by one stat, whether a file is still the one last written or read; sum, a part
+// of its checksum, decides if the stat differs.
 type stamp struct {
 	size, mtime int64
-	inode       uint64 // 0 where a stat does not tell
+	inode       uint64 // 0 if a stat does not have it
 	sum         uint64
 }
 
@@ -28,12 +28,11 @@ func (a stamp) sameFile(b stamp) bool {
 	return a.size == b.size && a.mtime == b.mtime && a.inode == b.inode
 }
 
-// putTries is how often a write is tried when the folder vanishes under it.
+// putTries is how often a write is tried if the folder vanishes.
 const putTries = 3
 
-// put makes data the content of path, durably; move gives the new file, when it is
-// synced, its name. With an error it returns a stamp if the file took its place
-// nevertheless.
+// put makes data the content of path, durably; move renames the new file after its sync. With an
+// error it returns a stamp if the file is nevertheless in place.
 func (s *Store) put(ctx context.Context, path string, data []byte, move func(temp string) error) (st *stamp, err error) {
 	for range putTries {
 		if err = s.enter(ctx); err == nil {
@@ -41,7 +40,7 @@ func (s *Store) put(ctx context.Context, path string, data []byte, move func(tem
 		}
 		switch {
 		case st == nil && errors.Is(err, fs.ErrNotExist):
-			continue // somebody removed the folder, or the temporary file, in between
+			continue // the folder or the temporary file was removed meanwhile
 		case err != nil && !errors.Is(err, fs.ErrExist):
 			err = durable.Explain(err, path)
 		}
@@ -60,7 +59,7 @@ func (s *Store) putOnce(data []byte, move func(temp string) error) (*stamp, erro
 		err = move(temp)
 	}
 	if err != nil {
-		os.Remove(temp) // the move's own error tells more
+		os.Remove(temp) // the move's own error says more
 		return nil, err
 	}
 	st := stampOf(fi)
@@ -70,8 +69,7 @@ func (s *Store) putOnce(data []byte, move func(temp string) error) (*stamp, erro
 	return &st, nil
 }
 
-// remove deletes a file, durably, and without claiming a place: there is
-// nothing to own in what is gone.
+// remove deletes a file, durably and without joining the servers: a removed file has no owner.
 func (s *Store) remove(path string) error {
 	fi, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

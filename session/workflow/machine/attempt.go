@@ -5,48 +5,47 @@ import (
 	"time"
 )
 
-// An Attempt is one review of a step's outputs by the external reviewer. It is
-// recorded, open, before the reviewer is called; a verdict makes it count, and
-// what keeps the reviewer from giving one voids it (seed 000, 001.4.11; DESIGN
-// "Reviews").
+// An Attempt is one review of a step's outputs by the external reviewer. It is recorded, open,
+// before the reviewer is called; a verdict makes it count, and a failure of the reviewer voids it
+// (seed 000, 001.4.11; DESIGN "Reviews").
 type Attempt struct {
-	Number    int          `json:"number"` // of those that count, this one included
+	Number    int          `json:"number"` // of those that count, including this one
 	State     AttemptState `json:"state"`
 	OpenedAt  time.Time    `json:"opened_at"`
 	ClosedAt  *time.Time   `json:"closed_at"`
 	Outputs   Outputs      `json:"outputs"`   // as submitted
-	Files     []FileHash   `json:"files"`     // what they held
-	Digest    string       `json:"digest"`    // of what was judged, and by which criteria
-	Collected bool         `json:"collected"` // a call got the verdict
+	Files     []FileHash   `json:"files"`     // their content
+	Digest    string       `json:"digest"`    // of what was judged, and the criteria
+	Collected bool         `json:"collected"` // a call received the verdict
 	Error     *string      `json:"error"`     // void: why there is no verdict
 	Verdicts  []*Verdict   `json:"verdicts"`
 }
 
-// AttemptState is what became of an attempt.
+// AttemptState is the state of an attempt.
 type AttemptState string
 
 // The values of AttemptState.
 const (
-	AttemptOpen   AttemptState = "open" // runs, or was cut off by a server that died
+	AttemptOpen   AttemptState = "open" // running, or cut off by a server that died
 	AttemptPassed AttemptState = "passed"
 	AttemptFailed AttemptState = "failed"
 	AttemptVoid   AttemptState = "void"
 )
 
-// A FileHash is what a file held when it was handed in.
+// A FileHash is the content of a submitted file.
 type FileHash struct {
 	Path   string `json:"path"` // as submitted
 	SHA256 string `json:"sha256"`
 }
 
-// A Verdict is what a reviewer said of one review, or of one file of it.
+// A Verdict is the result of one review, or of one file of it.
 type Verdict struct {
 	At         time.Time         `json:"at"`
 	Reviewer   string            `json:"reviewer"`
 	RunEach    string            `json:"run_each"`
 	TargetFile *string           `json:"target_file"`
 	Key        string            `json:"key"`    // which of the step's reviews
-	Digest     string            `json:"digest"` // of what it judged; it holds for that alone
+	Digest     string            `json:"digest"` // of what it judged; it applies only to that
 	Files      []FileHash        `json:"files"`
 	Passed     bool              `json:"passed"`
 	Feedback   string            `json:"feedback"`
@@ -116,12 +115,12 @@ func FileHashes(outputs Outputs, hashes map[string]string) []FileHash {
 	return out
 }
 
-// keptVoids is how many void attempts of a step are kept: a reviewer that never
-// gives a verdict must not make the record grow without end.
+// keptVoids limits the stored void attempts of a step: a reviewer that always fails must not let
+// the record grow forever.
 const keptVoids = 10
 
-// OpenAttempt records an attempt before its reviewer is called. One that was
-// cut off by a server that died is void by then.
+// OpenAttempt records an attempt before its reviewer is called. An open one of a server that died
+// becomes void.
 func (s *State) OpenAttempt(stepID string, a Attempt) *State {
 	n := s.Next(a.OpenedAt)
 	p := n.ProgressOrNew(stepID, a.OpenedAt).voided("no verdict was recorded before the server ended or the disk failed", a.OpenedAt)
@@ -140,8 +139,8 @@ func (s *State) OpenAttempt(stepID string, a Attempt) *State {
 	return n
 }
 
-// CloseAttempt records what became of the newest attempt of a step: void, with
-// the reason, or counted. It returns s if that attempt is not open.
+// CloseAttempt records the end of the newest attempt of a step: void, with the reason, or counted.
+// It returns s if that attempt is not open.
 func (s *State) CloseAttempt(stepID string, verdicts []*Verdict, void string, at time.Time) *State {
 	p := s.Progress(stepID)
 	if !p.Newest().Open() {
@@ -161,8 +160,8 @@ func (s *State) CloseAttempt(stepID string, verdicts []*Verdict, void string, at
 	return n
 }
 
-// CollectAttempt records that a call got the verdict of the newest attempt. It
-// returns s if that was recorded before.
+// CollectAttempt records that a call received the verdict of the newest attempt. It returns s if
+// that was recorded before.
 func (s *State) CollectAttempt(stepID string, at time.Time) *State {
 	p := s.Progress(stepID)
 	if a := p.Newest(); a == nil || a.Collected {
@@ -192,12 +191,10 @@ func (p *StepProgress) voided(why string, at time.Time) *StepProgress {
 	return n
 }
 
-// movedOn is why an attempt is void whose step has moved on: no verdict on it will
-// be taken.
+// movedOn is why an attempt is void after its step has moved on.
 const movedOn = "the step moved on before there was a verdict"
 
-// settle voids the attempts of steps that the transition to s moved on from. s is
-// being made.
+// settle voids the attempts of steps that the transition to s left. s is being made.
 func (s *State) settle(at time.Time) {
 	var changed []*StepProgress
 	for _, p := range s.StepProgress {
@@ -210,7 +207,7 @@ func (s *State) settle(at time.Time) {
 	}
 }
 
-// IsCurrent reports whether a step was begun and not yet finished or left behind.
+// IsCurrent reports whether a step has begun and is neither finished nor left.
 func (s *State) IsCurrent(stepID string) bool {
 	p := s.Progress(stepID)
 	return s.Status == Active && p != nil && !p.Done() && !p.Unreported

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A checker collects what is wrong with a record.
+// A checker collects the faults of a record.
 type checker []string
 
 func (c *checker) fault(wrong bool, format string, args ...any) {
@@ -15,8 +15,8 @@ func (c *checker) fault(wrong bool, format string, args ...any) {
 	}
 }
 
-// unusable returns why a decoded state cannot be used at all: the rest of the
-// package relies on what it checks. It returns nothing for one that can.
+// unusable returns why a decoded state cannot be used: the rest of the package relies on these
+// checks. It is empty for a usable state.
 func (s *State) unusable(id string) (c checker) {
 	c.fault(s.FormatVersion < 1, "format_version is %d", s.FormatVersion)
 	c.fault(s.SessionID != id, "session_id is %q", s.SessionID)
@@ -41,7 +41,7 @@ func (s *State) unusable(id string) (c checker) {
 	return c
 }
 
-// Faults returns what a usable state says that no transition can have made of it.
+// Faults returns what no transition can have produced in a usable state.
 func (s *State) Faults() []string {
 	var c checker
 	c.fault(s.Status == Active && (s.CompletedAt != nil || s.AbortReason != nil), "it is active, and has an end")
@@ -69,8 +69,7 @@ func (s *State) Faults() []string {
 	return c
 }
 
-// ClockWentBack reports whether the times of a state run backwards, which is no fault
-// of its record.
+// ClockWentBack reports whether the times of a state decrease, which is not a fault of its record.
 func (s *State) ClockWentBack() bool {
 	return s.UpdatedAt.Before(s.StartedAt) || s.CompletedAt != nil && s.CompletedAt.Before(s.StartedAt) ||
 		slices.ContainsFunc(s.StepProgress, func(p Pair[*StepProgress]) bool {
@@ -78,8 +77,7 @@ func (s *State) ClockWentBack() bool {
 		})
 }
 
-// replies checks what a repeated call is answered with: each must be of its tool and
-// of this session.
+// replies checks the stored replies: each must be of its tool and of this session.
 func (c *checker) replies(s *State) {
 	for i, r := range s.Replies {
 		var reply *struct {
@@ -105,8 +103,8 @@ func (c *checker) replies(s *State) {
 	}
 }
 
-// FaultsWith returns what contradicts the definition that is kept for the session,
-// which is what it has when its job is gone.
+// FaultsWith returns contradictions to the session's stored definition, which it uses when its job
+// is gone.
 func (s *State) FaultsWith(def *Definition) []string {
 	var c checker
 	c.fault(def.Job.Hash != s.Definition.Source, "its definition %s is of another job.yml than it says", s.Definition.Hash)

@@ -11,36 +11,35 @@ import (
 	"deepwork/session"
 )
 
-// A Definition is a workflow of a job as a session runs it. It is immutable.
+// A Definition is a job's workflow for a session. It is immutable.
 type Definition struct {
 	Job      *job.Job
 	Workflow *job.Workflow
 	Ref      DefinitionRef
-	// Notice is what callers should know of it, "" where the job is as the
-	// catalog has it.
+	// Notice informs callers about it; "" if it is the current job.
 	Notice string
-	// Kept says that the job as it now is cannot carry the session on: this is
-	// the definition that was kept, instructions included.
+	// Kept means that the current job cannot continue the session: this is the stored definition,
+	// with instructions.
 	Kept bool
 
-	Texts map[string]string // of a kept one: the instructions by step
+	Texts map[string]string // if stored: the instructions by step
 }
 
-// A bundle is the file a definition is kept in.
+// A bundle is the file of a stored definition.
 type Bundle struct {
 	JobDir       string            `json:"job_dir"`
 	Workflow     string            `json:"workflow"`
 	Source       string            `json:"source"`       // of job.yml
-	Instructions map[string]string `json:"instructions"` // by step id; those that could be read
+	Instructions map[string]string `json:"instructions"` // by step id; the readable ones
 }
 
 // Encode returns the bundle's bytes and their hash.
 func (b *Bundle) Encode() (data []byte, hash string, err error) {
-	data, err = jsontext.Encode(b) // the keys of a map come sorted: the same Bundle, the same bytes
+	data, err = jsontext.Encode(b) // the keys of a map are sorted: the same Bundle, the same bytes
 	return data, Digest(string(data)), err
 }
 
-// DecodeBundle makes a kept definition of a bundle's bytes.
+// DecodeBundle makes a stored definition from a bundle's bytes.
 func DecodeBundle(ref DefinitionRef, data []byte) (*Definition, error) {
 	var b Bundle
 	if err := json.Unmarshal(data, &b); err != nil {
@@ -57,7 +56,7 @@ func DecodeBundle(ref DefinitionRef, data []byte) (*Definition, error) {
 	return &Definition{Job: j, Workflow: wf, Ref: ref, Kept: true, Texts: b.Instructions}, nil
 }
 
-// KeptTexts are the instructions of an entry of a kept definition.
+// KeptTexts returns the instructions of an entry of a stored definition.
 func (def *Definition) KeptTexts(entry job.Entry) (Instructions, error) {
 	texts := make(Instructions, len(entry))
 	for _, id := range entry {
@@ -72,7 +71,7 @@ func (def *Definition) KeptTexts(entry job.Entry) (Instructions, error) {
 	return texts, nil
 }
 
-// digest is the hex SHA-256 of a text.
+// Digest returns the hex SHA-256 of a text.
 func Digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])

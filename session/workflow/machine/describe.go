@@ -6,9 +6,8 @@ import (
 	"deepwork/catalog/job"
 )
 
-// Describe returns all that an agent needs to know of the steps of an entry, the
-// first apart; its instructions end with the message about its group (seed 000,
-// 001.4.18). others is nil if there is no group.
+// Describe describes the steps of an entry for an agent, the first separately; its instructions end
+// with the message about its group (seed 000, 001.4.18). others is nil if there is no group.
 func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) (first *StepInfo, others []StepInfo) {
 	infos := make([]StepInfo, len(entry))
 	for i, id := range entry {
@@ -47,7 +46,7 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 	return info
 }
 
-// withGroup ends a primary's instructions with how the members of its group are done.
+// withGroup appends to a primary's instructions how to do the members of its group.
 func withGroup(instructions string, entry job.Entry) string {
 	return strings.TrimRight(instructions, "\n") + "\n\n**CONCURRENT STEPS**\n\n" +
 		"This step is one of " + Count(len(entry), "step") + " that are done in parallel: " + quoteList(entry) + ".\n" +
@@ -66,10 +65,9 @@ func NoticeOf(def *Definition) *string {
 	return new(def.Notice)
 }
 
-// Preview returns what an agent will read when a step begins, but for what only a
-// session has (its id and branch). A step that workflows hold in different
-// groups is described as in the first of them. Errors are those of
-// job.Instructions.
+// Preview returns the text that an agent reads when a step begins, without the parts of a session
+// (its id and branch). A step in different groups of workflows is described for the first of them.
+// Errors are those of job.Instructions.
 func Preview(j *job.Job, st *job.Step) (*StepInfo, error) {
 	text, err := job.Instructions(j, st)
 	if err != nil {

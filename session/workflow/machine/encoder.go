@@ -9,9 +9,9 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// Encode returns the session file's JSON: keys in State's order, indented by two
-// spaces, ending in "\n}". What did not change since it was last encoded is not
-// encoded again, so that a step late in a long workflow costs what the first did.
+// Encode returns the session file's JSON: keys in State's order, indented by two spaces, ending in
+// "\n}". Unchanged parts are not encoded again, so that a late step of a long workflow costs as
+// much as the first.
 func (s *State) Encode() ([]byte, error) {
 	bare := *s
 	bare.StepProgress, bare.History, bare.Replies = nil, nil, nil
@@ -39,16 +39,15 @@ func (s *State) Encode() ([]byte, error) {
 	return append(e.buf, e.frame...), nil
 }
 
-// An encoder puts lists, whose elements are taken from their caches, into the JSON
-// of a State without them.
+// An encoder inserts lists, whose elements are cached, into the JSON of a State without them.
 type encoder struct {
 	buf   []byte
 	frame []byte // what follows buf
 	err   error
 }
 
-// list replaces the empty list of a key. No text in the frame can be taken for the
-// key, since it has a line break before it.
+// list replaces the empty list of a key. No text in the frame can look like the key, since a line
+// break precedes it.
 func (e *encoder) list(key, brackets string, n int, element func(i int)) {
 	key = "\n  \"" + key + "\": "
 	before, after, _ := bytes.Cut(e.frame, []byte(key))
@@ -67,7 +66,7 @@ func (e *encoder) list(key, brackets string, n int, element func(i int)) {
 	e.frame = after[min(len(after), bytes.IndexAny(after, ",\n")):]
 }
 
-// cached appends the indented JSON of an immutable element, with the key it has, if any.
+// cached appends the indented JSON of an immutable element, with its key, if any.
 func (e *encoder) cached(cache *[]byte, key string, v any) {
 	if *cache == nil && e.err == nil {
 		*cache, e.err = indented(v, "    ")
@@ -78,7 +77,7 @@ func (e *encoder) cached(cache *[]byte, key string, v any) {
 	e.buf = append(e.buf, *cache...)
 }
 
-// indented returns the JSON of a value as a part of a file that is indented.
+// indented returns the JSON of a value as a part of an indented file.
 func indented(v any, prefix string) ([]byte, error) {
 	raw, err := jsontext.Encode(v)
 	if err != nil {

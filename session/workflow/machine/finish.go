@@ -9,19 +9,18 @@ import (
 	"deepwork/session"
 )
 
-// A plan is what a finished_step will do, found before its outputs are looked at.
+// A Plan is the effect of a finished_step, determined before its outputs are checked.
 type Plan struct {
-	Replay   *StoredReply // the call was done before: give this again, nothing else
-	Step     *job.Step    // the step that is being finished
+	Replay   *StoredReply // the stored reply of a repeated call; nothing else is done
+	Step     *job.Step    // the step to finish
 	ByStepID bool         // named by step_id
 	Index    int          // of its entry
-	Pending  []string     // members still open once it is finished; nil if the entry advances
-	Next     job.Entry    // the entry that then begins; nil if the workflow is complete
+	Pending  []string     // members still open afterwards; nil if the entry advances
+	Next     job.Entry    // the entry that begins next; nil if the workflow is complete
 }
 
-// PlanFinish finds which step a finished_step is about (seed 000, 001.4;
-// DESIGN "Concurrent steps" and "Retries"). same reports whether the call's
-// outputs are these.
+// PlanFinish finds the step of a finished_step (seed 000, 001.4; DESIGN "Concurrent steps" and
+// "Retries"). same reports whether the call's outputs are these.
 func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) bool) (*Plan, error) {
 	if s.Status != Active {
 		if stepID != nil {
@@ -35,8 +34,8 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 	p := &Plan{Index: index}
 	switch {
 	case len(pending) == 0 && (stepID == nil || slices.Contains(entry, *stepID)):
-		// An edit took the last open member out of the group: the caller that reports
-		// a finished one again closes it.
+		// An edit removed the last open member of the group: a repeated report of a finished one
+		// closes it.
 		id := s.CurrentStepID
 		if stepID != nil {
 			id = *stepID
@@ -71,8 +70,7 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 	return p, nil
 }
 
-// Replay finds the reply to the finished_step that finished this step with the
-// same outputs, if it is kept.
+// Replay finds the stored reply to the finished_step that finished this step with the same outputs.
 func (s *State) Replay(stepID string, same func(Outputs) bool) *StoredReply {
 	p := s.Progress(stepID)
 	if !p.Done() || !same(p.Outputs) {
@@ -81,7 +79,7 @@ func (s *State) Replay(stepID string, same func(Outputs) bool) *StoredReply {
 	return s.findReply(func(r *StoredReply) bool { return r.Tool == ToolFinish && r.StepID == stepID })
 }
 
-// Ended refuses a call to a session that is over.
+// Ended refuses a call to an ended session.
 func (s *State) Ended() error {
 	why := "is completed"
 	if s.Status == Aborted {
@@ -92,7 +90,7 @@ func (s *State) Ended() error {
 		s.SessionID, s.JobName, s.WorkflowName, why).With("session_id", s.SessionID).With("status", string(s.Status))
 }
 
-// notCurrent refuses a step_id that cannot be finished now, and says which can.
+// notCurrent refuses a step_id that cannot be finished now, and lists those that can.
 func (s *State) notCurrent(def *Definition, stepID string, pending []string) error {
 	p := s.Progress(stepID)
 	at := def.Workflow.Find(stepID)
@@ -114,8 +112,8 @@ func (s *State) notCurrent(def *Definition, stepID string, pending []string) err
 	return e.With("session_id", s.SessionID).With("current_step", s.CurrentStepID)
 }
 
-// A finish is a finished_step whose outputs are valid and whose reviews, if
-// any, are passed or overridden.
+// A FinishInput is a finished_step whose outputs are valid and whose reviews, if any, passed or
+// were overridden.
 type FinishInput struct {
 	Call     Call
 	At       time.Time
@@ -125,11 +123,11 @@ type FinishInput struct {
 	Texts    Instructions // of plan.Next
 }
 
-// Finish completes the plan's step, and advances when its entry is done
-// (seed 000, 001.4.15 to 001.4.18).
+// Finish completes the plan's step, and advances if its entry is done (seed 000, 001.4.15 to
+// 001.4.18).
 func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *FinishReply) {
 	n := s.Next(f.At)
-	if def.Ref.Hash != "" { // else the job was edited before the last step ended, which needs no definition kept
+	if def.Ref.Hash != "" { // else the job was edited before the last step ended, which needs no stored definition
 		n.Definition = def.Ref
 	}
 	n.CurrentEntryIndex = p.Index
@@ -177,8 +175,8 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	return n, r
 }
 
-// ProgressOrNew returns a copy of a step's progress; an edit may have added the step to
-// the entry after it began.
+// ProgressOrNew returns a copy of a step's progress; an edit may have added the step to the entry
+// after it began.
 func (s *State) ProgressOrNew(id string, at time.Time) *StepProgress {
 	if p := s.Progress(id); p != nil {
 		return p.clone()

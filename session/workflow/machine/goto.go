@@ -29,7 +29,7 @@ func (s *State) ReplayAbort(explanation string) *StoredReply {
 	return s.findReply(func(r *StoredReply) bool { return r.Tool == ToolAbort })
 }
 
-// PlanGoTo finds the entry a go_to_step leads to.
+// PlanGoTo finds the entry for a go_to_step.
 func (s *State) PlanGoTo(def *Definition, stepID string) (int, error) {
 	if s.Status != Active {
 		return 0, s.Ended()
@@ -47,8 +47,8 @@ func (s *State) PlanGoTo(def *Definition, stepID string) (int, error) {
 	return to, nil
 }
 
-// GoTo clears the progress of an entry and all later ones, keeps it in the
-// history, and begins the entry again.
+// GoTo moves the progress of an entry and all later ones to the history, and starts the entry
+// again.
 func (s *State) GoTo(def *Definition, c Call, to int, stepID string, at time.Time, texts Instructions) (*State, *GoToReply) {
 	n := s.Next(at)
 	n.Definition = def.Ref
@@ -68,10 +68,10 @@ func (s *State) GoTo(def *Definition, c Call, to int, stepID string, at time.Tim
 	for _, o := range s.Replies {
 		if o.Tool == ToolFinish && slices.Contains(r.InvalidatedSteps, o.StepID) {
 			if o.RequestID == nil {
-				continue // its step will be finished again, and must not be taken for a repetition
+				continue // its step will be finished again, which is not a repetition
 			}
 			o = new(*o)
-			o.StepID, o.encoded = "", nil // it is there for its request_id alone
+			o.StepID, o.encoded = "", nil // it is only stored for its request_id
 		}
 		n.Replies = append(n.Replies, o)
 	}

@@ -15,7 +15,7 @@ import (
 	"deepwork/session"
 )
 
-// Instructions are the texts of the steps that a transition begins, by step id.
+// Instructions are the texts of the steps that a transition starts, by step id.
 type Instructions map[string]string
 
 // NewSession holds the inputs of Begin.
@@ -32,20 +32,19 @@ type NewSession struct {
 	Texts      Instructions
 }
 
-// A Call is what identifies a tool call when it is repeated.
+// A Call identifies a tool call when it is repeated.
 type Call struct {
 	Tool       string
 	RequestID  *string
 	ArgsDigest string
 }
 
-// stored returns what is kept of the reply to the call.
+// stored returns the stored form of the reply to the call.
 func (c Call) stored(reply any) *StoredReply {
 	return &StoredReply{Tool: c.Tool, RequestID: c.RequestID, ArgsDigest: c.ArgsDigest, Reply: reply}
 }
 
-// Begin makes a new session at the first entry of its workflow
-// (seed 000, 001.3.7 to 001.3.14).
+// Begin makes a new session at the first entry of its workflow (seed 000, 001.3.7 to 001.3.14).
 func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 	if len(def.Workflow.Entries) == 0 {
 		return nil, nil, NoSteps(def)
@@ -64,15 +63,15 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 	return s, r, nil
 }
 
-// NoSteps refuses to begin a workflow without steps.
+// NoSteps refuses to start a workflow without steps.
 func NoSteps(def *Definition) error {
 	return session.Wrong("workflow_without_steps",
 		"Workflow '%s' of job '%s' has no steps. Add steps to it in %s/%s, or start another workflow.",
 		def.Workflow.Name, def.Job.Name, def.Job.Dir, job.FileName)
 }
 
-// enter begins every step of an entry and describes them; changed is the other
-// progress that the transition changes. s is being made.
+// enter starts every step of an entry and describes them; changed is the other progress that the
+// transition changes. s is being made.
 func (s *State) enter(def *Definition, index int, at time.Time, texts Instructions, changed ...*StepProgress) (first *StepInfo, others []StepInfo) {
 	entry := def.Workflow.Entries[index]
 	from := s.CurrentStepID
@@ -105,9 +104,9 @@ func (s *State) Position(def *Definition) (index int, entry job.Entry, pending [
 	return index, entry, pending
 }
 
-// AllOutputs merges the outputs of all completed steps in the workflow's order,
-// members included, later ones winning; of steps that an edit took out of the
-// workflow, first (seed 000, 001.4.16). A nil def is a workflow without steps.
+// AllOutputs merges the outputs of all completed steps in the workflow's order, including members;
+// later ones win. Steps removed by an edit come first (seed 000, 001.4.16). A nil def is a workflow
+// without steps.
 func (s *State) AllOutputs(def *Definition) Outputs {
 	all, steps := Outputs{}, []string{}
 	for _, p := range s.StepProgress {

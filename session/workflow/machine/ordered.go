@@ -7,7 +7,7 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// An OrderedMap is a JSON object whose keys keep their order.
+// An OrderedMap is a JSON object with ordered keys.
 type OrderedMap[V any] []Pair[V]
 
 // A Pair is one member of an OrderedMap.
@@ -24,7 +24,7 @@ func (m OrderedMap[V]) Get(key string) (v V, ok bool) {
 	return v, false
 }
 
-// find looks from the end, where the current steps are.
+// find searches from the end, where the current steps are.
 func (m OrderedMap[V]) find(key string) int {
 	for i := len(m) - 1; i >= 0; i-- {
 		if m[i].Key == key {

@@ -45,9 +45,9 @@ func (v *OutputValue) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &v.Paths)
 }
 
-// ParseOutputs reads the outputs argument of finished_step by the step's
-// declaration: names, presence and types (seed 000, 001.5). It does not look at
-// the files. The result is in the author's order.
+// ParseOutputs decodes the outputs argument of finished_step by the step's declaration: names,
+// presence and types (seed 000, 001.5). It does not check files. The result is in the author's
+// order.
 func ParseOutputs(st *job.Step, raw json.RawMessage) (Outputs, error) {
 	given, err := decodeOutputs(st, raw)
 	if err != nil {
@@ -90,7 +90,7 @@ func ParseOutputs(st *job.Step, raw json.RawMessage) (Outputs, error) {
 	return out, nil
 }
 
-// declared lists a step's outputs for an error's reader.
+// declared lists a step's outputs for an error message.
 func declared(st *job.Step) string {
 	if len(st.Outputs) == 0 {
 		return "none, so outputs must be {}"
@@ -102,8 +102,8 @@ func declared(st *job.Step) string {
 	return strings.Join(names, ", ")
 }
 
-// decodeOutputs reads an object, or, as seed 001 has it, a list of paths where
-// the step declares exactly one output.
+// decodeOutputs decodes an object or, as in seed 001, a list of paths if the step declares exactly
+// one output.
 func decodeOutputs(st *job.Step, raw json.RawMessage) (OrderedMap[json.RawMessage], error) {
 	raw = bytes.TrimSpace(raw)
 	unreadable := func(err error) error {
@@ -139,7 +139,7 @@ func decodeOutputs(st *job.Step, raw json.RawMessage) (OrderedMap[json.RawMessag
 	return nil, session.Wrong("bad_outputs", "outputs is %s. Give an object of output names and paths; step '%s' declares: %s.", kindOf(raw), st.ID, declared(st))
 }
 
-// outputValue reads one value by its declared type.
+// outputValue decodes one value by its declared type.
 func outputValue(o job.Output, raw json.RawMessage) (v OutputValue, err error) {
 	if o.Type == job.File {
 		if raw[0] != '"' || json.Unmarshal(raw, &v) != nil {
@@ -163,7 +163,7 @@ func outputValue(o job.Output, raw json.RawMessage) (v OutputValue, err error) {
 	return v, nil
 }
 
-// kindOf names what a JSON value is.
+// kindOf returns the kind of a JSON value.
 func kindOf(raw json.RawMessage) string {
 	if kind := jsontext.Kind(raw); kind != "array" {
 		return jsontext.WithArticle(kind)
@@ -171,7 +171,7 @@ func kindOf(raw json.RawMessage) string {
 	return "a list"
 }
 
-// SameOutputs reports whether an outputs argument says what was recorded.
+// SameOutputs reports whether an outputs argument equals the recorded one.
 func SameOutputs(raw json.RawMessage, have Outputs) bool {
 	raw = bytes.TrimSpace(raw)
 	if bytes.HasPrefix(raw, []byte("[")) {

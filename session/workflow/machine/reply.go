@@ -13,15 +13,15 @@ import (
 // reply is made (one file: finish.go, goto.go, machine.go or describe.go of this
 // package, or step.go of package workflow); then renew the goldens of tools/list.
 
-// WorkflowsReply answers get_workflows (seed 000, 001.2).
+// WorkflowsReply is the reply of get_workflows (seed 000, 001.2).
 type WorkflowsReply struct {
-	Jobs   json.RawMessage `json:"jobs"`   // []JobInfo, encoded once a snapshot
+	Jobs   json.RawMessage `json:"jobs"`   // []JobInfo, encoded once per snapshot
 	Errors json.RawMessage `json:"errors"` // []JobLoadError, likewise
 	Notice *string         `json:"notice" jsonschema:"what was too much to list, or null"`
 	Stack  []StackEntry    `json:"stack" jsonschema:"the workflows in progress here, bottom first; calls go to the last by default"`
 }
 
-// EncodeJSON returns the reply as JSON, without a scan of the lists.
+// EncodeJSON returns the reply as JSON, without scanning the lists.
 func (r *WorkflowsReply) EncodeJSON() ([]byte, error) {
 	rest, err := jsontext.Encode(struct {
 		Notice *string      `json:"notice"`
@@ -61,8 +61,8 @@ type StackEntry struct {
 	SessionID string `json:"session_id" jsonschema:"8 hexadecimal characters"`
 }
 
-// StepInfo is all that an agent needs to do one step: seed 000, 001.3.11, and
-// the fields of seed 001 that it dropped.
+// StepInfo is what an agent needs to do one step: seed 000, 001.3.11, and the fields of seed 001
+// that it dropped.
 type StepInfo struct {
 	SessionID       string           `json:"session_id" jsonschema:"the session's id, 8 hexadecimal characters"`
 	BranchName      string           `json:"branch_name" jsonschema:"the session's branch, deepwork/<job>-<workflow>-<instance or date>"`
@@ -91,7 +91,7 @@ type ReviewInfo struct {
 	Guidance *string            `json:"additional_review_guidance" jsonschema:"more for the reviewer, or null"`
 }
 
-// CriterionResult is a verdict on one criterion (seed 001).
+// CriterionResult is the verdict on one criterion (seed 001).
 type CriterionResult struct {
 	Criterion string  `json:"criterion" jsonschema:"the criterion's question"`
 	Passed    bool    `json:"passed" jsonschema:"whether it is met"`
@@ -107,7 +107,7 @@ type FailedReview struct {
 	Criteria   []CriterionResult `json:"criteria_results" jsonschema:"the verdict on each criterion"`
 }
 
-// StartReply answers start_workflow (seed 000, 001.3.11 and 12).
+// StartReply is the reply of start_workflow (seed 000, 001.3.11 and 12).
 type StartReply struct {
 	BeginStep       *StepInfo    `json:"begin_step" jsonschema:"the first step"`
 	ConcurrentSteps []StepInfo   `json:"concurrent_steps" jsonschema:"the other steps of the same concurrent group, each to be done in parallel and reported by its step_id; null where there is no group"`
@@ -115,7 +115,7 @@ type StartReply struct {
 	Stack           []StackEntry `json:"stack" jsonschema:"the workflows in progress here, bottom first"`
 }
 
-// Status is what came of finished_step (seed 000, 001.7.2).
+// Status is the result of finished_step (seed 000, 001.7.2).
 type Status string
 
 // The values of Status.
@@ -125,7 +125,7 @@ const (
 	WorkflowComplete Status = "workflow_complete"
 )
 
-// FinishReply answers finished_step (seed 000, 001.4).
+// FinishReply is the reply of finished_step (seed 000, 001.4).
 type FinishReply struct {
 	Status                 Status            `json:"status" jsonschema:"needs_work: act on feedback and call again; next_step: do begin_step; workflow_complete: done"`
 	Feedback               *string           `json:"feedback" jsonschema:"what to do on needs_work, or while members of a group are pending"`
@@ -142,7 +142,7 @@ type FinishReply struct {
 	Stack                  []StackEntry      `json:"stack" jsonschema:"the workflows in progress here, bottom first"`
 }
 
-// AbortReply answers abort_workflow (seed 000, 001.6.7).
+// AbortReply is the reply of abort_workflow (seed 000, 001.6.7).
 type AbortReply struct {
 	AbortedWorkflow string       `json:"aborted_workflow" jsonschema:"the aborted workflow, as job/workflow"`
 	AbortedStep     string       `json:"aborted_step" jsonschema:"the step it was at"`
@@ -162,7 +162,7 @@ type Member struct {
 	ReviewRunning   bool    `json:"review_running" jsonschema:"whether a review of it runs now"`
 }
 
-// StepReply answers get_step.
+// StepReply is the reply of get_step.
 type StepReply struct {
 	BeginStep              *StepInfo    `json:"begin_step" jsonschema:"the current step, as when it was begun"`
 	ConcurrentSteps        []StepInfo   `json:"concurrent_steps" jsonschema:"the rest of its concurrent group, or null"`
@@ -174,7 +174,7 @@ type StepReply struct {
 	Stack                  []StackEntry `json:"stack" jsonschema:"the workflows in progress here, bottom first"`
 }
 
-// GoToReply answers go_to_step.
+// GoToReply is the reply of go_to_step.
 type GoToReply struct {
 	BeginStep        *StepInfo    `json:"begin_step" jsonschema:"the step that is current now"`
 	ConcurrentSteps  []StepInfo   `json:"concurrent_steps" jsonschema:"the rest of its concurrent group, or null"`

@@ -10,11 +10,11 @@ import (
 	"deepwork/session"
 )
 
-// FormatVersion is the version of the session file this program writes. A file
-// of a newer one is refused and left untouched.
+// FormatVersion is the version of the session file this program writes. A file of a newer version
+// is refused and left unchanged.
 const FormatVersion = 1
 
-// SessionStatus is where a session is in its life.
+// SessionStatus is the status of a session.
 type SessionStatus string
 
 // The values of SessionStatus.
@@ -24,10 +24,9 @@ const (
 	Aborted   SessionStatus = "aborted"
 )
 
-// A State is everything a session is, and what its file holds (seed 002,
-// "Session and State Model"). A State is never changed once it was made: a
-// transition makes the next one, which shares what stayed the same. One goroutine at a
-// time may encode states that share parts.
+// A State is the state of a session, and the content of its file (seed 002, "Session and State
+// Model"). A State never changes after it was made: a transition makes the next one, which shares
+// unchanged parts. Only one goroutine at a time may encode states that share parts.
 type State struct {
 	FormatVersion     int                       `json:"format_version"`
 	SessionID         string                    `json:"session_id"`
@@ -37,9 +36,9 @@ type State struct {
 	InstanceID        *string                   `json:"instance_id"`
 	BranchName        string                    `json:"branch_name"`
 	Status            SessionStatus             `json:"status"`
-	CurrentStepID     string                    `json:"current_step_id"` // of a group, the primary
+	CurrentStepID     string                    `json:"current_step_id"` // in a group, the primary
 	CurrentEntryIndex int                       `json:"current_entry_index"`
-	ReportedByStepID  bool                      `json:"reported_by_step_id"` // a member of the current entry was
+	ReportedByStepID  bool                      `json:"reported_by_step_id"` // of a member of the current entry
 	StepProgress      OrderedMap[*StepProgress] `json:"step_progress"`       // in the order the steps began
 	ParentSessionID   *string                   `json:"parent_session_id"`
 	AbortReason       *string                   `json:"abort_reason"`
@@ -53,14 +52,14 @@ type State struct {
 	Replies           []*StoredReply            `json:"replies"` // for calls that are repeated
 }
 
-// A DefinitionRef says which definition of the job the session runs on.
+// A DefinitionRef refers to the definition of a session's job.
 type DefinitionRef struct {
-	Hash   string `json:"hash"`    // of the definition kept beside the session files
+	Hash   string `json:"hash"`    // of the definition stored with the session files
 	Source string `json:"source"`  // hex SHA-256 of its job.yml
 	JobDir string `json:"job_dir"` // absolute
 }
 
-// StepProgress is what is known of one step that was begun.
+// StepProgress is the progress of one step that has begun.
 type StepProgress struct {
 	StepID          string     `json:"step_id"`
 	StartedAt       time.Time  `json:"started_at"`
@@ -72,10 +71,10 @@ type StepProgress struct {
 	Overrides       []Override `json:"overrides"`
 	Attempts        []*Attempt `json:"attempts"` // of external reviews
 
-	encoded []byte // its JSON, made by the first State.Encode
+	encoded []byte // its JSON, cached by State.Encode
 }
 
-// An Override is a quality review that was skipped on the caller's word.
+// An Override is a quality review skipped at the caller's request.
 type Override struct {
 	At       time.Time `json:"at"`
 	Identity string    `json:"identity"` // who
@@ -83,7 +82,7 @@ type Override struct {
 	Skipped  []string  `json:"skipped_reviews"` // run_each of each
 }
 
-// A Withdrawal is what one go_to_step cleared.
+// A Withdrawal is the progress that one go_to_step cleared.
 type Withdrawal struct {
 	At       time.Time                 `json:"at"`
 	From     string                    `json:"from_step"`
@@ -93,9 +92,8 @@ type Withdrawal struct {
 	encoded []byte
 }
 
-// A StoredReply is the reply to a transition, kept so that the same call gives
-// it again. Stack, and what the parent is at, are not in it: they are added, as they
-// are then, when the reply is given.
+// A StoredReply is the reply to a transition, stored to answer a repeated call. It lacks Stack and
+// the parent's position, whose current values are added when the reply is sent.
 type StoredReply struct {
 	Tool       string          `json:"tool"`
 	RequestID  *string         `json:"request_id"`
@@ -103,8 +101,8 @@ type StoredReply struct {
 	StepID     string          `json:"step_id"`         // finished_step: which
 	EntryIndex int             `json:"entry_index"`     // finished_step: of that step's entry
 	Reply      any             `json:"-"`               // *StartReply, *FinishReply, *AbortReply or *GoToReply
-	Raw        json.RawMessage `json:"reply"`           // Reply as JSON; made when it is first encoded
-	Refusal    *session.Error  `json:"error,omitempty"` // the answer in place of a reply
+	Raw        json.RawMessage `json:"reply"`           // Reply as JSON; made when first encoded
+	Refusal    *session.Error  `json:"error,omitempty"` // the answer instead of a reply
 
 	encoded []byte
 }
@@ -132,10 +130,10 @@ func cloneError(e *session.Error) *session.Error {
 	return &c
 }
 
-// KeptRequests is how many replies to calls with a request_id a session keeps.
+// KeptRequests is the number of stored replies to calls with a request_id.
 const KeptRequests = 8
 
-// Progress returns what is known of a step, or nil.
+// Progress returns the progress of a step, or nil.
 func (s *State) Progress(stepID string) *StepProgress {
 	p, _ := s.StepProgress.Get(stepID)
 	return p
@@ -168,9 +166,8 @@ func (p *StepProgress) clone() *StepProgress {
 	return &n
 }
 
-// remember adds a reply and forgets those that no retry can ask for any more:
-// finished_step's of entries before the one that ended last, and all but the
-// newest few of calls with a request_id.
+// remember adds a reply and drops those that cannot be retried any more: finished_step's of entries
+// before the last ended one, and all but the newest few of calls with a request_id.
 func (s *State) remember(r *StoredReply, oldestEntry int) {
 	kept := make([]*StoredReply, 0, len(s.Replies)+1)
 	requests := 0
@@ -207,8 +204,8 @@ func (s *State) findReply(match func(*StoredReply) bool) *StoredReply {
 	return nil
 }
 
-// KeepAnswer keeps the answer to a finished_step that moved nothing, a reply or a
-// refusal, under the call's request_id. It returns s if the call has none.
+// KeepAnswer stores the answer to a finished_step that moved nothing, a reply or a refusal, under
+// the call's request_id. It returns s if the call has none.
 func (s *State) KeepAnswer(c Call, entry int, reply *FinishReply, refusal *session.Error) *State {
 	if c.RequestID == nil {
 		return s
@@ -223,21 +220,21 @@ func (s *State) KeepAnswer(c Call, entry int, reply *FinishReply, refusal *sessi
 	return n
 }
 
-// Alias keeps a reply under the request_id of a call that repeats the one it was
-// given to. It returns s if there is one under it, if the call has none, or if the
-// session has ended, since then the call can move nothing.
+// Alias stores a reply under the request_id of a call that repeats the original one. It returns s
+// if there is one under it, if the call has none, or if the session has ended, since then the call
+// can move nothing.
 func (s *State) Alias(r *StoredReply, c Call) *State {
 	if s.Status != Active || c.RequestID == nil || s.StoredReply(c.Tool, *c.RequestID) != nil {
 		return s
 	}
-	stored := c.stored(r.Reply) // no StepID: it is there for its request_id alone
+	stored := c.stored(r.Reply) // no StepID: it is only stored for its request_id
 	stored.EntryIndex, stored.Raw = r.EntryIndex, r.Raw
 	n := s.Next(s.UpdatedAt)
 	n.remember(stored, r.EntryIndex)
 	return n
 }
 
-// The names of the tools, as replies and request ids are filed under them.
+// The names of the tools in stored replies and request ids.
 const (
 	ToolStart  = "start_workflow"
 	ToolFinish = "finished_step"

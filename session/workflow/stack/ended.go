@@ -7,22 +7,21 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// An Ended is a session whose last step was finished on this connection: the
-// reply to that may have been lost.
+// An Ended is a session whose last step was finished on this connection: the reply may have been
+// lost.
 type Ended struct {
 	ID      string
 	Step    string
 	Outputs machine.Outputs
 	Named   bool // the call gave its session_id
 
-	move uint64 // which of the connection's transitions it was
+	move uint64 // the number of this transition on the connection
 }
 
-// keptEnded is how many ended sessions a stack remembers.
+// keptEnded is the number of ended sessions that a stack remembers.
 const keptEnded = 16
 
-// Moved notes that a transition was made on the connection, and the session that
-// it ended, or nil.
+// Moved records a transition on the connection, and the session that it ended, or nil.
 func (s *Stack) Moved(ctx context.Context, ended *Ended) {
 	n := s.moves.Add(1)
 	if ended == nil {
@@ -30,7 +29,7 @@ func (s *Stack) Moved(ctx context.Context, ended *Ended) {
 	}
 	e := *ended
 	e.move = n
-	// It serves retries alone: a connection that is closing needs none.
+	// Only retries need it: a closing connection has none.
 	_ = s.ref.Tell(ctx, func(st *sessions) {
 		if st.ended = append(st.ended, e); len(st.ended) > keptEnded {
 			st.ended = slices.Delete(st.ended, 0, 1)

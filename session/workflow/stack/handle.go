@@ -8,7 +8,7 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// A View is what others may know of a session without asking its actor.
+// A View is the public part of a session, read without its actor.
 type View struct {
 	Workflow string // job/workflow
 	Step     string
@@ -21,34 +21,33 @@ func ViewOf(s *machine.State) View {
 	return View{Workflow: s.JobName + "/" + s.WorkflowName, Step: s.CurrentStepID, Status: s.Status, Identity: s.Identity}
 }
 
-// lost is the status, in views alone, of a session whose record cannot be read.
+// lost is the status, in views only, of a session whose record cannot be read.
 const lost machine.SessionStatus = "lost"
 
-// A Handle is where a session's view is published, whether its actor is awake or
-// not. A server has one for each session it knows to be active.
+// A Handle publishes a session's view, whether its actor is in memory or not. A server has one for
+// each session it knows to be active.
 type Handle struct {
 	ID     string
 	Parent string // session id, or ""
-	// view is a unique.Handle[View]: of a hundred thousand sessions, most are at
-	// the same few steps.
+	// view is a unique.Handle[View]: most of a hundred thousand sessions share few views.
 	view atomic.Value
 	pins atomic.Int32
 }
 
-// View returns the view as it is now.
+// View returns the current view.
 func (h *Handle) View() View { return h.view.Load().(unique.Handle[View]).Value() }
 
 // Active reports whether the session is in progress.
 func (h *Handle) Active() bool { return h.View().Status == machine.Active }
 
-// Pinned reports whether the session is on a stack, or about to be pushed onto
-// one. As long as it is, this server keeps the session.
+// Pinned reports whether the session is on a stack, or about to be pushed onto one. While it is,
+// this server owns the session.
 func (h *Handle) Pinned() bool { return h.pins.Load() > 0 }
 
 // Unpin takes back one pin.
 func (h *Handle) Unpin() { h.pins.Add(-1) }
 
-// Publish makes the view of a state known. Only the session's actor calls it.
+// Publish publishes the view of a state. Only the session's actor calls it.
 func (h *Handle) Publish(s *machine.State) {
 	now := View{Workflow: h.View().Workflow, Step: s.CurrentStepID, Status: s.Status, Identity: s.Identity}
 	if h.View() != now {
@@ -56,10 +55,9 @@ func (h *Handle) Publish(s *machine.State) {
 	}
 }
 
-// A Table has the handles of the sessions that this server knows to be active. An
-// ended session is removed from it; stacks that still hold its handle see that it
-// ended. So is one that is given up, which no stack holds. Its methods may be
-// called from any goroutine.
+// A Table has the handles of the sessions that this server knows to be active. An ended session is
+// removed from it; stacks that still hold its handle see that it ended. A released session, which
+// no stack holds, is removed too. Its methods may be called from any goroutine.
 type Table struct {
 	mu      sync.RWMutex
 	handles map[string]*Handle
@@ -75,8 +73,8 @@ func (t *Table) Get(id string) *Handle {
 	return t.handles[id]
 }
 
-// Of returns the handle of the session with this state; it makes and publishes
-// one if there is none. pin pins it, for a stack that it is to be pushed onto.
+// Of returns the handle of the session with this state; it creates and publishes one if necessary.
+// pin pins it, for the stack it will be pushed onto.
 func (t *Table) Of(s *machine.State, pin bool) *Handle {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,8 +95,8 @@ func (t *Table) Of(s *machine.State, pin bool) *Handle {
 	return h
 }
 
-// Pin pins a session for a stack that it is to be pushed onto. It reports false if
-// the session has been given up, or has ended, since the caller got the handle.
+// Pin pins a session for the stack it will be pushed onto. It reports false if the session was
+// released or has ended since the caller got the handle.
 func (t *Table) Pin(h *Handle) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -109,8 +107,8 @@ func (t *Table) Pin(h *Handle) bool {
 	return true
 }
 
-// Retire removes an active session that no stack holds, so that it can no longer
-// be pinned. It reports false if a stack holds it, or if it is gone already.
+// Retire removes an active session that no stack holds, so that it can no longer be pinned. It
+// reports false if a stack holds it, or if it was removed already.
 func (t *Table) Retire(h *Handle) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,8 +119,8 @@ func (t *Table) Retire(h *Handle) bool {
 	return true
 }
 
-// Restore undoes Retire. Only the session's actor retires, restores and makes the
-// handle of a session that is on disk, so nothing has taken its place.
+// Restore undoes Retire. Only the session's actor retires, restores and makes the handle of a
+// session that is on disk, so nothing has replaced it.
 func (t *Table) Restore(h *Handle) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,8 +134,7 @@ func (t *Table) Remove(id string) {
 	delete(t.handles, id)
 }
 
-// Lose removes a session whose record is gone or damaged; it leaves every stack
-// that it is on.
+// Lose removes a session whose record is gone or damaged; it leaves all its stacks.
 func (t *Table) Lose(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -149,7 +146,7 @@ func (t *Table) Lose(id string) {
 	}
 }
 
-// Len returns how many sessions are in the table.
+// Len returns the number of sessions in the table.
 func (t *Table) Len() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

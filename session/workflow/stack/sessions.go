@@ -13,23 +13,23 @@ import (
 type sessions struct {
 	Options
 	stack   *Stack
-	entries []*entry          // in the order they were pushed; those that ended stay for a while
+	entries []*entry          // in the order they were pushed; ended ones stay for a while
 	byID    map[string]*entry // the same
 	ended   []Ended           // on this connection, the last keptEnded
 	sweep   *time.Timer       // of a shared stack that is not empty
 
-	compactAt int // how many entries there are at the next compact
+	compactAt int // number of entries at the next compact
 }
 
 // An entry is a session on a stack.
 type entry struct {
 	*Handle
 	parent *entry
-	used   time.Time // by the last call about it, or about one nested in it
-	over   bool      // seen to have ended by an earlier compact
+	used   time.Time // last call about it, or about one nested in it
+	over   bool      // found to have ended by an earlier compact
 }
 
-// nearest returns e, or the nearest session it is nested in, that is active, or nil.
+// nearest returns e or its nearest ancestor that is active, or nil.
 func (e *entry) nearest() *entry {
 	for e != nil && !e.Active() {
 		e = e.parent
@@ -43,8 +43,7 @@ func (st *sessions) Receive(_ context.Context, do operation) error {
 	return nil
 }
 
-// Stop takes the pins back; what becomes of the sessions is for the caller of
-// Stack.Stop to decide.
+// Stop unpins the sessions; the caller of Stack.Stop decides what to do with them.
 func (st *sessions) Stop(context.Context) {
 	if st.sweep != nil {
 		st.sweep.Stop()
@@ -58,7 +57,7 @@ func (st *sessions) Stop(context.Context) {
 
 func (st *sessions) publish() {
 	if st.stack.shared {
-		return // there may be thousands, and callers see only their own
+		return // there may be thousands, and callers only see their own
 	}
 	hs := make([]*Handle, len(st.entries))
 	for i, e := range st.entries {
@@ -71,7 +70,7 @@ func (st *sessions) push(links []Link) {
 	for _, l := range links {
 		old := st.byID[l.Handle.ID]
 		if old != nil && old.Active() {
-			l.Handle.Unpin() // it has a pin here already
+			l.Handle.Unpin() // it is already pinned here
 			st.touch(old)
 			continue
 		}
@@ -87,9 +86,8 @@ func (st *sessions) push(links []Link) {
 	st.sweepLater()
 }
 
-// compact drops the sessions that ended and those that drop says. One that ended
-// since the last compact stays once more, since the call that ended it may be about
-// to ask what it was nested in.
+// compact drops ended sessions and those chosen by drop. One that ended since the last compact
+// stays once more, since the call that ended it may be about to ask for its ancestors.
 func (st *sessions) compact(drop func(*entry) bool) {
 	var kept []*entry
 	live := 0
@@ -146,10 +144,10 @@ func (st *sessions) only() (*Handle, error) {
 		strings.Join(names, ", "), more).With("session_ids", ids)
 }
 
-// listed is how many sessions an error lists.
+// listed is the maximum number of sessions in an error.
 const listed = 20
 
-// touch keeps a session, and those it is nested in, from being idle.
+// touch resets the idle time of a session and its ancestors.
 func (st *sessions) touch(e *entry) {
 	if !st.stack.shared {
 		return
@@ -160,21 +158,21 @@ func (st *sessions) touch(e *entry) {
 	}
 }
 
-// maxSweep bounds how late a shared stack notices that Idle has become shorter.
+// maxSweep limits how late a shared stack notices that Idle became shorter.
 const maxSweep = 10 * time.Minute
 
-// sweepLater has a shared stack swept after a while, unless it is empty.
+// sweepLater schedules the sweep of a shared stack, unless it is empty.
 func (st *sessions) sweepLater() {
 	if !st.stack.shared || st.sweep != nil || len(st.entries) == 0 {
 		return
 	}
 	st.sweep = time.AfterFunc(min(max(st.Idle()/8, time.Millisecond), maxSweep), func() {
-		// The error is that the engine has stopped.
+		// The error means that the engine has stopped.
 		_ = st.stack.ref.Tell(context.Background(), (*sessions).sweepNow)
 	})
 }
 
-// sweepNow drops the sessions that ended, and gives up those that are idle.
+// sweepNow drops ended sessions and releases idle ones.
 func (st *sessions) sweepNow() {
 	var idle []*Handle
 	now, after := time.Now(), st.Idle()

@@ -1,7 +1,6 @@
-// Package stack holds which sessions the callers of one connection work on, and
-// how they are nested. One implementation serves a connection of its own, whose
-// calls go to the top by default, and the requests of an identity that come
-// without a connection, which share one stack.
+// Package stack holds the sessions that the callers of one connection work on, and how they are
+// nested. One implementation serves single connections, whose calls go to the top by default, and
+// the requests of an identity without a connection, which share one stack.
 package stack
 
 import (
@@ -24,20 +23,17 @@ type Options struct {
 	Name   string // of its actor
 	Logger *slog.Logger
 
-	// Idle makes the stack a shared one: its sessions stand side by side unless they
-	// name a parent, and each leaves it when no call was about it, or about one
-	// nested in it, for this long. It is asked at each sweep. nil means a stack of
-	// one connection.
+	// Idle makes the stack a shared one: its sessions are independent unless they name a parent,
+	// and each leaves it after this long without a call about it, or about one nested in it. It is
+	// called at each sweep. nil means a stack of one connection.
 	Idle func() time.Duration
-	// Release gives up the sessions that left; it must not block. Of a shared stack only.
+	// Release releases the sessions that left; it must not block. Only for shared stacks.
 	Release func([]*Handle)
 }
 
-// A Stack is the sessions that one connection is working on. Its actor owns which
-// they are; which of them are still active each session's handle says, so a
-// session that ends anywhere leaves every stack at once. Methods may be called
-// from any goroutine; their errors are those of a stack that is stopped, or
-// wrap ctx.Err().
+// A Stack is the sessions that one connection works on. Its actor owns the list; each session's
+// handle says whether it is active, so an ended session leaves every stack at once. Methods may be
+// called from any goroutine; their errors are those of a stopped stack, or wrap ctx.Err().
 type Stack struct {
 	ref     *actor.Ref[operation]
 	shared  bool
@@ -48,8 +44,7 @@ type Stack struct {
 // An operation is a message to a stack's actor.
 type operation func(*sessions)
 
-// New starts the actor of a stack. Its state is in memory alone and survives a
-// crash of the actor.
+// New starts the actor of a stack. Its state is only in memory and survives a crash of the actor.
 func New(system *actor.System, o Options) *Stack {
 	s := &Stack{shared: o.Idle != nil}
 	s.handles.Store(&[]*Handle{})
@@ -76,13 +71,13 @@ func ask[R any](ctx context.Context, s *Stack, f func(*sessions) (R, error)) (R,
 	return r, err
 }
 
-// Closing is the refusal of a call on a connection that closes.
+// Closing returns the refusal of a call on a closing connection.
 func Closing() *session.Error {
 	return session.NotNow("shutting_down", "This connection is closing. Connect anew; its sessions can be resumed by their session_id.")
 }
 
-// Handles returns the sessions on the stack, bottom first, without waiting; some
-// may have ended. Of a shared stack it returns none.
+// Handles returns the sessions on the stack, bottom first, without waiting; some may have ended. It
+// is empty for a shared stack.
 func (s *Stack) Handles() []*Handle { return *s.handles.Load() }
 
 // Find returns an active session on the stack, or nil.
@@ -102,15 +97,13 @@ func (s *Stack) Find(ctx context.Context, id string) (*Handle, error) {
 	})
 }
 
-// Default returns the session that a call without a session_id is about: the only
-// one that no other is nested in. Errors: ErrEmpty, or a *session.Error that lists
-// them if there are several.
+// Default returns the session of a call without a session_id: the only one that no other is nested
+// in. Errors: ErrEmpty, or a *session.Error that lists them if there are several.
 func (s *Stack) Default(ctx context.Context) (*Handle, error) {
 	return ask(ctx, s, (*sessions).only)
 }
 
-// Top returns the id of the session that is a new one's parent by default, or ""
-// if the stack is empty or shared.
+// Top returns the id of a new session's default parent, or "" if the stack is empty or shared.
 func (s *Stack) Top(ctx context.Context) (string, error) {
 	return ask(ctx, s, func(st *sessions) (string, error) {
 		for _, e := range slices.Backward(st.entries) {
@@ -122,15 +115,14 @@ func (s *Stack) Top(ctx context.Context) (string, error) {
 	})
 }
 
-// A Link is a session to be pushed, and the one on the stack it is nested in.
+// A Link is a session to be pushed, and its parent on the stack.
 type Link struct {
 	Handle *Handle // pinned, if it is active
 	Parent string  // session id, or ""
 }
 
-// Push puts sessions on top, in this order; those already there stay. A session
-// that has ended is remembered for a while, for Chain. Push waits although ctx
-// has ended.
+// Push puts sessions on top, in this order; those already there stay. An ended session is
+// remembered for a while, for Chain. Push waits even if ctx has ended.
 func (s *Stack) Push(ctx context.Context, links []Link) error {
 	_, err := ask(context.WithoutCancel(ctx), s, func(st *sessions) (struct{}, error) {
 		st.push(links)
@@ -139,8 +131,8 @@ func (s *Stack) Push(ctx context.Context, links []Link) error {
 	return err
 }
 
-// Chain returns a session and those it is nested in, bottom first, as far as they
-// are active. The last one is what goes on when the session has ended.
+// Chain returns a session and its ancestors, bottom first, as far as they are active. The last one
+// continues after the session has ended.
 func (s *Stack) Chain(ctx context.Context, id string) ([]*Handle, error) {
 	return ask(ctx, s, func(st *sessions) (out []*Handle, err error) {
 		for e := st.byID[id].nearest(); e != nil; e = e.parent.nearest() {
@@ -151,8 +143,8 @@ func (s *Stack) Chain(ctx context.Context, id string) ([]*Handle, error) {
 	})
 }
 
-// Stop ends the actor and takes the pins back. It returns the sessions that were
-// on the stack, bottom first.
+// Stop ends the actor and unpins the sessions. It returns the sessions that were on the stack,
+// bottom first.
 func (s *Stack) Stop(ctx context.Context) ([]*Handle, error) {
 	held := s.Handles()
 	return held, s.ref.Stop(ctx)

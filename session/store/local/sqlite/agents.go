@@ -21,7 +21,7 @@ func (t tx) latest(attemptID string) (*task.Execution, error) {
 	return only[task.Execution](t, "attempt", attemptID, executionRows+`WHERE attempt_id = ? ORDER BY seq DESC LIMIT 1`, attemptID)
 }
 
-// addExecution adds a waiting execution; its attempt waits then too.
+// addExecution adds a waiting execution; its attempt then waits too.
 func (t tx) addExecution(e task.Execution) (id string, err error) {
 	if e.ID == "" {
 		if e.ID, err = newID(); err != nil {
@@ -62,11 +62,10 @@ func (b board) OpenExecutions(ctx context.Context) ([]task.Execution, error) {
 	})
 }
 
-// openExecutions counts those that have a slot.
+// openExecutions counts executions with a slot.
 const openExecutions = `SELECT count(*) FROM executions WHERE state IN ('starting', 'running')`
 
-// claimable is the id of the oldest waiting execution, "" if there is none, or no
-// room for it.
+// claimable returns the id of the oldest waiting execution, or "" if there is none or no slot.
 func (t tx) claimable(max int) (id string, err error) {
 	if busy, err := t.count(openExecutions); err != nil || busy >= max {
 		return "", err
@@ -80,7 +79,7 @@ func (b board) ClaimNext(ctx context.Context, owner string, max int) (*task.Exec
 	if owner == "" {
 		return nil, wrap(doing, fmt.Errorf("%w: the owner is empty", task.ErrInvalid))
 	}
-	// Servers ask again and again: most find nothing, and need no lock for it.
+	// Servers ask often: most find nothing, and need no lock for it.
 	id, err := read(ctx, b.DB, doing, func(t tx) (string, error) { return t.claimable(max) })
 	if err != nil || id == "" {
 		return nil, err
@@ -111,8 +110,7 @@ func (b board) StopWaiting(ctx context.Context, executionID string) (bool, error
 		`UPDATE executions SET state = 'stopped', ended_at = max(?, created_at) WHERE id = ? AND state = 'waiting'`, b.stamp(), executionID)
 }
 
-// move carries out an update of one execution, and if it changed something gives its
-// attempt the same state.
+// move updates one execution and, if that changed something, sets its attempt to the same state.
 func (b board) move(ctx context.Context, doing, executionID string, to task.AttemptState, update string, args ...any) (bool, error) {
 	return write(ctx, b.DB, doing, func(t tx) (bool, error) {
 		e, err := t.execution(executionID)
@@ -165,8 +163,8 @@ func (b board) StartExecution(ctx context.Context, executionID, executor string,
 	})
 }
 
-// between is a moment as the board holds it, zero for now, such that it is never
-// before what it follows, whatever the clock did since, nor in the future.
+// between returns a moment as the board stores it, zero for now, that is never before what it
+// follows, whatever the clock did since, nor in the future.
 func (t tx) between(after, at time.Time) string {
 	text := t.now
 	if !at.IsZero() {
@@ -228,8 +226,8 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 	return next, ended && err == nil, err
 }
 
-// nextOf takes what is queued in an ended execution's session, and makes an
-// execution of it if it is to run.
+// nextOf takes the queue of an ended execution's session, and makes an execution of it if it must
+// run.
 func (t tx) nextOf(x *task.Execution, how task.AttemptState) (*task.Execution, error) {
 	if x.SessionID == nil {
 		return nil, nil

@@ -26,8 +26,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// readers is the number of connections that read at once. Readers never wait for
-// the writer, nor it for them.
+// readers is the number of concurrent reading connections. Readers and the writer never wait for
+// each other.
 const readers = 4
 
 // Path returns the path of the database of the project at root.
@@ -36,10 +36,10 @@ func Path(root string) string { return filepath.Join(root, ".deepwork", "board.d
 // Options configure a DB.
 type Options struct {
 	Path     string // of the database file, absolute; its folder is made
-	ReadOnly bool   // a database that is not there when it is opened is empty then
+	ReadOnly bool   // a database that does not exist when it is opened is then empty
 	Logger   *slog.Logger
 	Now      func() time.Time
-	Changes  store.Changes // is told of what was changed; nil means nobody
+	Changes  store.Changes // receives the changes; nil means nobody
 }
 
 // A DB is the database. It is opened at the first call of a method, and made if it
@@ -61,18 +61,18 @@ type DB struct {
 	closing context.Context // ends when Close begins
 	halt    context.CancelFunc
 
-	mu     sync.RWMutex // held by each call for reading, to open and to close for writing
+	mu     sync.RWMutex // read-locked by each call, write-locked to open and close
 	writer *sql.DB      // one connection; nil if not open, or opened for reading only
 	reader *sql.DB      // nil if not open
-	// watcher has one connection, which is kept: the version of the database that it
-	// reads changes when any other connection has changed something.
+	// watcher has one connection, which stays open: the database version that it reads changes when
+	// any other connection has changed something.
 	watcher *sql.DB
 	info    os.FileInfo  // of the file that was opened for writing
 	saves   atomic.Int64 // of executions that are over
 	closed  bool
 }
 
-// New returns a database that is not opened yet. The caller closes it.
+// New returns a database that is not open yet. The caller closes it.
 func New(o Options) *DB {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -85,10 +85,9 @@ func New(o Options) *DB {
 	return d
 }
 
-// Open returns a database that is open, migrated if it is of an earlier version. One
-// of a newer version is refused with ErrNewer, a file that is no board with
-// ErrDamaged; both are left untouched. One on a disk that is not writable can be
-// read, and changes get ErrFull.
+// Open returns an open database, migrated if it has an earlier version. A newer version is refused
+// with ErrNewer, a file that is not a board with ErrDamaged; both are left untouched. If the disk
+// is not writable, the board can be read, and changes return ErrFull.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	d := New(o)
 	if err := d.Open(ctx); err != nil {
@@ -118,15 +117,14 @@ func (d *DB) Requests() store.Requests { return requests{d} }
 // Where returns the path of the file.
 func (d *DB) Where() string { return d.o.Path }
 
-// Exists reports whether the file is there, so that reading need not make it. An
-// error other than its absence counts as being there: the next call reports it.
+// Exists reports whether the file exists, so that reading need not create it. An error other than
+// its absence counts as existing: the next call reports it.
 func (d *DB) Exists() bool {
 	_, err := os.Stat(d.o.Path)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// Close closes the database; it waits for the calls that are under way, and later
-// ones get ErrClosed.
+// Close closes the database; it waits for calls in progress, and later ones get ErrClosed.
 func (d *DB) Close() error {
 	d.halt()
 	d.mu.Lock()
@@ -146,8 +144,7 @@ func (d *DB) disconnect() error {
 	return wrap("closing the task board "+d.o.Path, err)
 }
 
-// use opens the database if it is not open, and keeps it from being closed until
-// release is called.
+// use opens the database if necessary, and keeps it open until release is called.
 func (d *DB) use(ctx context.Context) (release func(), err error) {
 	d.mu.RLock()
 	if d.reader == nil && !d.closed {
@@ -188,7 +185,7 @@ func (d *DB) open(ctx context.Context) (err error) {
 		}
 	}
 	switch {
-	case d.o.ReadOnly && !there: // stands in for the one that is not there
+	case d.o.ReadOnly && !there: // replaces the missing one
 		d.reader = connect("file::memory:?", 1, "")
 		err = d.prepare(ctx, d.reader, d.migrate)
 	case d.o.ReadOnly:
@@ -199,8 +196,8 @@ func (d *DB) open(ctx context.Context) (err error) {
 	if c := code(err); !there || c != sqlite3.SQLITE_CANTOPEN && c != sqlite3.SQLITE_READONLY {
 		return err
 	}
-	// In a folder that cannot be written SQLite can make no index of its log: the
-	// file is read as if nobody changed it, provided that there is no log.
+	// In a read-only folder SQLite cannot create an index of its log: the file is read as if nobody
+	// changed it, provided that there is no log.
 	if _, log, serr := sizeOf(d.o.Path + "-wal"); serr != nil || log {
 		return err
 	}
@@ -212,11 +209,10 @@ func (d *DB) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// readable is the earliest version whose tables of the board are those of the latest.
+// readable is the earliest version with the same tables of the board as the latest.
 const readable = 1
 
-// openReadOnly opens a database that this program can read as it is: it cannot be
-// migrated.
+// openReadOnly opens a database that this program can read without a migration.
 func (d *DB) openReadOnly(ctx context.Context, dsn string) error {
 	d.reader, d.watcher = connect(dsn, readers, readOnly), connect(dsn, 1, readOnly)
 	return d.prepare(ctx, d.reader, func(ctx context.Context, c *sql.Conn) error {
@@ -233,7 +229,7 @@ func (d *DB) openFile(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Dir(d.o.Path), 0o755); err != nil {
 		return fmt.Errorf("%w: %w", task.ErrFull, err)
 	}
-	// Prompts are private. If this fails, so does SQLite, whose error says what to do.
+	// Prompts are private. If this fails, so does SQLite, whose error has the remedy.
 	if f, err := os.OpenFile(d.o.Path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 		f.Close()
 	}
@@ -243,8 +239,8 @@ func (d *DB) openFile(ctx context.Context) error {
 		if d.info, err = os.Stat(d.o.Path); err != nil {
 			return err
 		}
-		// Readers and the writer then work side by side. Where the file system has no
-		// shared memory the database is slower and no less safe.
+		// Readers and the writer then work concurrently. On a file system without shared memory the
+		// database is slower and no less safe.
 		var mode string
 		if err := c.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode); err != nil {
 			return err
@@ -256,8 +252,8 @@ func (d *DB) openFile(ctx context.Context) error {
 	})
 }
 
-// prepare runs f on a connection, outside of a transaction, again while another
-// process has the database locked.
+// prepare runs f on a connection, outside a transaction, and retries while another process has the
+// database locked.
 func (d *DB) prepare(ctx context.Context, pool *sql.DB, f func(context.Context, *sql.Conn) error) error {
 	return d.retry(ctx, func() error {
 		c, err := pool.Conn(ctx)
@@ -276,5 +272,5 @@ func wrap(doing string, err error) error {
 	return nil
 }
 
-// stamp is the present as the database holds it.
+// stamp returns the current time as the database stores it.
 func (d *DB) stamp() string { return task.FormatTime(d.o.Now()) }

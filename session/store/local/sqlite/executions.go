@@ -22,7 +22,7 @@ const (
 	isOpen = `ended_at IS NULL AND status_supported = 1`
 )
 
-// textOf is a column of JSON that may be null.
+// textOf returns a column of JSON that may be null.
 func textOf(raw json.RawMessage) *string {
 	if raw == nil {
 		return nil
@@ -30,11 +30,10 @@ func textOf(raw json.RawMessage) *string {
 	return new(string(raw))
 }
 
-// forgetEvery is the number of executions that end between two looks for those that
-// are beyond the bounds.
+// forgetEvery is the number of executions that end between two cleanups of those beyond the limits.
 const forgetEvery = 20
 
-// forgettable is the condition of what is beyond the bounds.
+// forgettable is the condition for executions beyond the limits.
 const forgettable = isOver + ` AND ` + overAt + ` <= ?`
 
 func (e executions) oldest() string {
@@ -43,8 +42,8 @@ func (e executions) oldest() string {
 
 func (e executions) Save(ctx context.Context, x *store.Execution) error {
 	const doing = "saving an execution"
-	// A run at its source that nobody can ask about has its end with this machine's:
-	// only what can be found again is worth a sync when it is over.
+	// A synchronous execution cannot be queried and is lost with this machine: only what can be
+	// found again is worth a sync at its end.
 	n, err := statement(ctx, e.DB, doing, x.Async || !x.Over(), `INSERT INTO workflow_executions (`+executionColumns+`, result)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET state = excluded.state, source_execution_id = excluded.source_execution_id, status_supported = excluded.status_supported,
@@ -123,7 +122,7 @@ func (e executions) Adopt(ctx context.Context, from []string, to string) ([]stor
 
 const doRun = "run the workflow again if its result is needed, after a look at its source"
 
-// executionFlaws is to workflow_executions what flaws is to the board.
+// executionFlaws are the flaws of workflow_executions.
 var executionFlaws = []flaw{
 	{"the result of run %s is damaged: it is not JSON", doRun, `SELECT id FROM workflow_executions WHERE NOT json_valid(result)`},
 	{"the progress of run %s is damaged: it is not JSON", doRun, `SELECT id FROM workflow_executions WHERE NOT json_valid(progress)`},

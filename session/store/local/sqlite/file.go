@@ -17,13 +17,13 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// pragmas are what each connection is set to: SQLite itself waits for a lock only
-// shortly, and a commit is on the disk when it returns.
+// pragmas are set for each connection: SQLite itself waits only briefly for a lock, and a commit is
+// on disk when it returns.
 const pragmas = "&_pragma=busy_timeout(50)&_pragma=foreign_keys(1)&_pragma=synchronous(2)&_pragma=journal_size_limit(16777216)"
 
 const readOnly = "&_pragma=query_only(1)"
 
-// connect returns a pool of at most n connections, which are kept.
+// connect returns a pool of at most n permanent connections.
 func connect(dsn string, n int, more string) *sql.DB {
 	db, err := sql.Open("sqlite", dsn+pragmas+more)
 	if err != nil {
@@ -34,7 +34,7 @@ func connect(dsn string, n int, more string) *sql.DB {
 	return db
 }
 
-// source is the data source name of a file in one of SQLite's modes: ro, or rwc.
+// source returns the data source name of a file in a mode of SQLite: ro or rwc.
 func source(path, mode string) string {
 	slashed := filepath.ToSlash(path)
 	if !strings.HasPrefix(slashed, "/") {
@@ -47,8 +47,8 @@ func source(path, mode string) string {
 // smallest is the size of the smallest database file, in bytes.
 const smallest = 512
 
-// look reports whether there is a database file. A write-ahead log without its
-// database is what is left of a board: SQLite would delete it, so it is refused.
+// look reports whether there is a database file. A write-ahead log without its database is the rest
+// of a board that SQLite would delete, so it is refused.
 func look(path string) (bool, error) {
 	size, there, err := sizeOf(path)
 	if err != nil {
@@ -57,7 +57,7 @@ func look(path string) (bool, error) {
 	switch {
 	case size >= smallest:
 		return true, nil
-	case size > 0: // SQLite would take it for an empty one
+	case size > 0: // SQLite would treat it as an empty one
 		return true, damaged(path, fmt.Errorf("it is cut off after %d bytes", size))
 	}
 	if wal, _, err := sizeOf(path + "-wal"); err != nil {
@@ -85,8 +85,8 @@ func sizeOf(path string) (size int64, there bool, err error) {
 	return info.Size(), true, nil
 }
 
-// peek refuses a file that is not this program's to migrate, before anything is
-// written: even closing a database that is open for writing changes its file.
+// peek refuses a file that this program must not migrate, before anything is written: even closing
+// a database that is open for writing changes its file.
 func (d *DB) peek(ctx context.Context) error {
 	pool := connect(source(d.o.Path, "ro"), 1, readOnly)
 	err := d.prepare(ctx, pool, func(ctx context.Context, c *sql.Conn) error {
@@ -96,13 +96,13 @@ func (d *DB) peek(ctx context.Context) error {
 	err = errors.Join(err, pool.Close())
 	switch code(err) {
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
-		return nil // it must be recovered from a crash first, which takes a writer
+		return nil // it must first be recovered from a crash, which takes a writer
 	}
 	return err
 }
 
-// inPlace checks that the path still names the file that was opened. What is written
-// into one that was deleted or replaced would be acknowledged and lost.
+// inPlace checks that the path still names the open file. Writes to a deleted or replaced one would
+// be acknowledged and lost.
 func (d *DB) inPlace() error {
 	if d.info == nil {
 		return nil
@@ -113,7 +113,7 @@ func (d *DB) inPlace() error {
 	return fmt.Errorf("%w: %s was moved, removed or replaced while it was open: put it back, or start the server again for the file that is there now", task.ErrDamaged, d.o.Path)
 }
 
-// explain gives an error of SQLite the name that callers know, and a remedy.
+// explain converts an error of SQLite to one that callers know, with a remedy.
 func (d *DB) explain(err error) error {
 	e, is := errors.AsType[*sqlite.Error](err)
 	if !is {
@@ -139,14 +139,14 @@ func (d *DB) explain(err error) error {
 	return err
 }
 
-// damaged says what to do about a file that cannot be read. Nothing is done
+// damaged returns the error for a file that cannot be read, with a remedy. Nothing is done
 // automatically: there may be a copy, or something to save.
 func damaged(path string, why error) error {
 	return fmt.Errorf("%w: %s was left as it is; restore it from a copy (with its -wal file, if it has one), save what can be read with `sqlite3 %s .recover`, or move it away to begin an empty board: %w",
 		task.ErrDamaged, path, filepath.Base(path), why)
 }
 
-// code is the primary result code of SQLite in an error, 0 if there is none.
+// code returns the primary result code of SQLite in an error, or 0.
 func code(err error) int {
 	if e, is := errors.AsType[*sqlite.Error](err); is {
 		return e.Code() & 0xff
@@ -154,7 +154,7 @@ func code(err error) int {
 	return 0
 }
 
-// busy reports that another connection is in the way, for now.
+// busy reports whether another connection is in the way.
 func busy(err error) bool {
 	c := code(err)
 	return c == sqlite3.SQLITE_BUSY || c == sqlite3.SQLITE_PROTOCOL

@@ -8,11 +8,10 @@ import (
 	"deepwork/session"
 )
 
-// A flaw is what must never be found: a query whose rows are what is wrong, each one
-// text, which completes what.
+// A flaw is a query whose rows are faults, each one text, which completes what.
 type flaw struct{ what, do, query string }
 
-// flaws are those of the board.
+// flaws are the possible flaws of the board.
 var flaws = []flaw{
 	{"row %s that is not there", doBoard,
 		`SELECT coalesce(rowid, 0) || ' of ' || "table" || ' names a row of ' || parent FROM pragma_foreign_key_check`},
@@ -68,7 +67,7 @@ func (b board) Inspect(ctx context.Context) (found []session.Finding, s task.Tot
 			}
 		}
 		if found != nil {
-			return found, nil // what else it says cannot be relied on
+			return found, nil // the rest cannot be relied on
 		}
 		if found, err = t.flaws(flaws); err != nil {
 			return nil, err

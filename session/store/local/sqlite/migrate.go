@@ -10,14 +10,14 @@ import (
 	"deepwork/catalog/task"
 )
 
-// applicationID marks the file as a board of ours, in SQLite's header.
+// applicationID marks the file as a board, in SQLite's header.
 const applicationID = 0x64776264 // dwbd
 
 //go:embed migrations/*.sql
 var files embed.FS
 
-// migrations are the steps from an empty file to the present schema, each a
-// script; the version of a board is how many it has had.
+// migrations are the steps from an empty file to the current schema, each a script; the version of
+// a board is the number of steps applied.
 var migrations = load()
 
 func load() (scripts []string) {
@@ -35,13 +35,13 @@ func load() (scripts []string) {
 // latest is the version that this program writes.
 func latest() int { return len(migrations) }
 
-// ours returns the version of a database. It refuses one of another program and one
-// of a newer version of this program.
+// ours returns the version of a database. It refuses those of other programs and of newer versions
+// of this program.
 func ours(ctx context.Context, c interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }) (v int, err error) {
 	var id, tables int
-	// One statement, so one state: another server may be migrating it just now.
+	// One statement, so one state: another server may be migrating it.
 	err = c.QueryRowContext(ctx, `SELECT (SELECT user_version FROM pragma_user_version),
 		(SELECT application_id FROM pragma_application_id), (SELECT count(*) FROM sqlite_schema)`).Scan(&v, &id, &tables)
 	switch {
@@ -55,8 +55,8 @@ func ours(ctx context.Context, c interface {
 	return v, nil
 }
 
-// migrate brings a database to the present version, step by step. Another process
-// may do the same: the second one finds it done.
+// migrate brings a database to the current version, step by step. If another process does the same,
+// the second one finds it done.
 func (d *DB) migrate(ctx context.Context, c *sql.Conn) error {
 	ctx = context.WithoutCancel(ctx)
 	for {

@@ -11,8 +11,8 @@ import (
 // A board is a DB as the task board; store.Board documents its methods.
 type board struct{ *DB }
 
-// newest completes the query of a list, newest first, from the position of a
-// task.Listing: one row more than the page has reports whether there is a next one.
+// newest completes the query of a list, newest first, from the position of a task.Listing: one row
+// more than the page shows whether there is a next page.
 const newest = ` AND created_at <= ? AND (created_at < ? OR id > ?) ORDER BY created_at DESC, id LIMIT ?`
 
 func position(l task.Listing, before ...any) []any {
@@ -24,8 +24,8 @@ const (
 	repoColumns    = `SELECT id, project_id, name, path, created_at, updated_at FROM repos `
 )
 
-// listPage reads a page of the list that scope names, with its filters, if check finds
-// no fault, and how many rows all pages have; next is the cursor for more.
+// listPage reads a page of the list that scope names, with its filters, if check finds no fault,
+// and the number of rows of all pages; next is the cursor for more.
 func listPage[T any](ctx context.Context, d *DB, p task.Page, scope []string, at func(T) (time.Time, string), check func(tx) error, count, query string, args ...any) (rows []T, total int, next string, err error) {
 	l, err := p.Listing(scope...)
 	if err != nil {
@@ -89,8 +89,7 @@ func (b board) SyncProjects(ctx context.Context, all []task.ProjectSpec) error {
 	})
 }
 
-// A syncing compares the board with the config, and changes what differs if it
-// is to write.
+// A syncing compares the board with the config, and applies the differences if it may write.
 type syncing struct {
 	t       tx
 	write   bool
@@ -106,7 +105,7 @@ func (s *syncing) change(query string, args ...any) error {
 	return err
 }
 
-// A known is a row of projects or repos, or what the config has in its place.
+// A known is a row of projects or repos, or its counterpart in the config.
 type known struct {
 	ID, Name, Path string
 	Root, Listed   bool
@@ -145,8 +144,8 @@ func (s *syncing) repos(projectID string, all []task.RepoSpec) error {
 	return err
 }
 
-// reconcile makes the rows of a table what is wanted, sets the ids of that, and returns
-// the rows that are not listed any more.
+// reconcile updates the rows of a table to wanted, sets the ids of wanted, and returns the rows
+// that are no longer listed.
 func (s *syncing) reconcile(table, query string, args []any, want []known, insert func(known) error) (gone []known, err error) {
 	rows, err := list[known](s.t, query, args...)
 	for i := range want {

@@ -14,8 +14,8 @@ import (
 	"deepwork/session/store"
 )
 
-// The pauses between two looks for answers and for requests. A look is a read of
-// the database's version; only if that has changed it is more.
+// The pauses between polls for answers and for requests. A poll reads the database's version, and
+// more only if that has changed.
 const (
 	lookForAnswer  = 50 * time.Millisecond
 	lookForRequest = 200 * time.Millisecond
@@ -25,7 +25,7 @@ const (
 // requests is a DB as store.Requests.
 type requests struct{ *DB }
 
-// An answer is what an owner stored.
+// An answer is the stored answer of an owner.
 type answer struct {
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  string          `json:"error,omitempty"`
@@ -78,8 +78,8 @@ func (r requests) Ask(ctx context.Context, q store.Request) (json.RawMessage, er
 	return a.Result, nil
 }
 
-// watch calls look at once and whenever another connection has changed the database,
-// until it is done or fails. Its error may be the cause of the end of ctx.
+// watch calls look at once and whenever another connection has changed the database, until it is
+// done or fails. Its error may be the cause of the end of ctx.
 func (d *DB) watch(ctx context.Context, every time.Duration, look func() (done bool, err error)) error {
 	var seen int64 = -1
 	for {
@@ -99,8 +99,8 @@ func (d *DB) watch(ctx context.Context, every time.Duration, look func() (done b
 	}
 }
 
-// version changes whenever any other connection commits, in this process or another.
-// It is 0 while there is no file.
+// version changes whenever any other connection commits, in any process. It is 0 if there is no
+// file.
 func (d *DB) version(ctx context.Context) (v int64, err error) {
 	if !d.Exists() {
 		return 0, nil
@@ -147,8 +147,7 @@ func (r requests) Serve(ctx context.Context, kind string, owns func(id string) b
 	}
 }
 
-// take claims a request, and carries it out on a goroutine of its own unless another
-// process was faster.
+// take claims a request, and carries it out on its own goroutine unless another process was faster.
 func (r requests) take(ctx context.Context, running *sync.WaitGroup, q store.Request, do func(context.Context, store.Request) (any, error)) error {
 	taken, err := statement(ctx, r.DB, "taking a request", true, `UPDATE owner_requests SET state = 'taken', taken_at = ? WHERE id = ? AND state = 'asked'`, r.stamp(), q.ID)
 	if err != nil || taken == 0 {
@@ -167,7 +166,7 @@ func (r requests) take(ctx context.Context, running *sync.WaitGroup, q store.Req
 		}
 		text, err := json.Marshal(a)
 		if err == nil {
-			// Also while the server ends: what was done is answered.
+			// Even while the server ends: requests carried out are answered.
 			patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.AnswerTime)
 			defer cancel()
 			_, err = statement(patience, r.DB, "answering", true, `UPDATE owner_requests SET state = 'answered', answer = ?, answered_at = ? WHERE id = ?`, string(text), r.stamp(), q.ID)

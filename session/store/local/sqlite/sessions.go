@@ -13,7 +13,7 @@ import (
 const sessionRows = `SELECT id, attempt_id, executor, variant, queued_prompt, queued_variant, queued_at,
 	created_at, updated_at FROM sessions `
 
-// A sessionRow is a session as it is stored.
+// A sessionRow is a stored session.
 type sessionRow struct {
 	task.Session
 	QueuedPrompt, QueuedVariant *string
@@ -37,8 +37,8 @@ func (t tx) session(id string) (*task.Session, error) {
 	return t.sessionWhere("session", id, `WHERE id = ?`)
 }
 
-// sessionOf is the session that an execution which starts belongs to: its own, else
-// the attempt's latest, else a new one.
+// sessionOf returns the session of an execution that starts: its own, else the attempt's latest,
+// else a new one.
 func (t tx) sessionOf(e *task.Execution, executor string) (*task.Session, error) {
 	if e.SessionID != nil {
 		return t.session(*e.SessionID)

@@ -10,9 +10,8 @@ import (
 	"deepwork/session/store"
 )
 
-// summary reads a task with its latest attempt and that one's latest session.
-// Each is found by the first entry of an index, so a page costs the same however
-// many tasks and attempts there are.
+// summary reads a task with its latest attempt and that attempt's latest session. Each is the first
+// entry of an index, so a page costs the same for any number of tasks and attempts.
 const summary = `SELECT t.id, t.project_id, t.title, t.description, t.status, t.job_name, t.workflow_name,
 	t.created_at, t.updated_at, a.id AS latest_attempt_id, a.branch AS latest_workspace_branch, s.id AS latest_session_id, s.executor AS latest_session_executor,
 	EXISTS (SELECT 1 FROM attempts o WHERE o.task_id = t.id AND o.state IN ('waiting', 'starting', 'running')) AS has_in_progress_attempt,
@@ -55,7 +54,7 @@ func (b board) CreateTask(ctx context.Context, n task.NewTask, r task.Request) (
 	})
 }
 
-// deletedSince says that what a request made is gone.
+// deletedSince returns the error for a request whose result was deleted.
 func deletedSince(err error, r task.Request) error {
 	if errors.Is(err, task.ErrNotFound) && r.RequestID != "" {
 		return fmt.Errorf("what the call with request_id %q made %w; give another request_id to make a new one: %w", task.Clip(r.RequestID), task.ErrDeleted, err)
@@ -152,8 +151,8 @@ func (b board) DeleteTask(ctx context.Context, id string) error {
 	})
 }
 
-// idle returns ErrNotFound if there is no such task, and ErrRunning if an attempt
-// of it has not ended.
+// idle returns ErrNotFound if there is no such task, and ErrRunning if one of its attempts has not
+// ended.
 func (t tx) idle(id string) error {
 	s, err := t.task(id)
 	if err == nil && s.HasInProgressAttempt {
@@ -178,7 +177,7 @@ func (t tx) staying(id string) error {
 	return nil
 }
 
-// setTask changes the status of a task, if it has another.
+// setTask changes the status of a task, if it differs.
 func (t tx) setTask(id string, status task.Status) error {
 	t.changed(store.TaskChanged, id)
 	_, err := t.exec(`UPDATE tasks SET status = ?1, updated_at = ?2 WHERE id = ?3 AND status <> ?1`, status, t.now, id)
@@ -205,9 +204,8 @@ func (t tx) findRequest(r task.Request) (result string, err error) {
 	return result, nil
 }
 
-// makeOnce makes what a call asks for, or finds what the same call made before. It
-// forgets requests that are too old. Rows have the numbers of their order, whatever
-// the clock said.
+// makeOnce creates what a call requests, or finds the result of the same earlier call. It forgets
+// requests that are too old. Rows are numbered in their order, independent of the clock.
 func (b board) makeOnce(t tx, r task.Request, create func() (id string, err error)) (id string, err error) {
 	if id, err = t.findRequest(r); err != nil || id != "" {
 		return id, err

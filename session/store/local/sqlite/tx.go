@@ -18,16 +18,16 @@ import (
 	"github.com/google/uuid"
 )
 
-// A tx is a transaction under way, or a connection for one statement.
+// A tx is a transaction, or a connection for one statement.
 type tx struct {
 	ctx context.Context
 	querier
 	changes *[]store.Change // for the feed, once it is committed
 	where   string          // the path of the database
-	now     string          // when it began, as the database holds it
+	now     string          // its start time, as the database stores it
 }
 
-// changed notes that something was changed, once.
+// changed records a change, once.
 func (t tx) changed(kind, id string) {
 	if c := (store.Change{Kind: kind, ID: id}); !slices.Contains(*t.changes, c) {
 		*t.changes = append(*t.changes, c)
@@ -40,8 +40,8 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// retry calls f again and again while it finds the database locked and ctx lives.
-// SQLite itself waits only shortly, since that wait cannot be canceled.
+// retry calls f repeatedly while it finds the database locked and ctx lives. SQLite itself waits
+// only briefly, since that wait cannot be canceled.
 func (d *DB) retry(ctx context.Context, f func() error) error {
 	for begun := time.Now(); ; {
 		err := ctx.Err()
@@ -64,27 +64,27 @@ func (d *DB) retry(ctx context.Context, f func() error) error {
 	}
 }
 
-// read runs f in a transaction that sees one state of the database.
+// read runs f in a transaction on one state of the database.
 func read[T any](ctx context.Context, d *DB, doing string, f func(t tx) (T, error)) (result T, err error) {
 	return transact(ctx, ctx, d, doing, reading, f)
 }
 
-// write runs f in the one transaction that changes the database now. It is not cut
-// short, so that the caller learns whether the change was made. f may run again where
-// another process was in the way.
+// write runs f in the one transaction that may change the database now. It is not interrupted, so
+// that the caller learns whether the change was made. f may run again if another process was in the
+// way.
 func write[T any](ctx context.Context, d *DB, doing string, f func(t tx) (T, error)) (result T, err error) {
 	return transact(ctx, context.WithoutCancel(ctx), d, doing, writing, f)
 }
 
-// change is write for an f without a result.
+// change is write for a function without a result.
 func change(ctx context.Context, d *DB, doing string, f func(t tx) error) error {
 	_, err := write(ctx, d, doing, func(t tx) (struct{}, error) { return struct{}{}, f(t) })
 	return err
 }
 
-// statement runs one statement that changes something, and returns how many rows it
-// changed. Without sync what it wrote survives the end of this process at once, and a
-// loss of power only after the next synced change.
+// statement runs one changing statement, and returns the number of changed rows. Without sync the
+// change survives the end of this process at once, and a loss of power only after the next synced
+// change.
 func statement(ctx context.Context, d *DB, doing string, sync bool, query string, args ...any) (int64, error) {
 	return transact(ctx, context.WithoutCancel(ctx), d, doing, single, func(t tx) (int64, error) {
 		if !sync {
@@ -97,15 +97,15 @@ func statement(ctx context.Context, d *DB, doing string, sync bool, query string
 	})
 }
 
-// The ways of transact.
+// The modes of transact.
 const (
 	reading = iota
 	writing
 	single // one statement, which is a transaction by itself
 )
 
-// transact waits for a connection as long as ctx lives, and runs f within the other
-// context. What f does is undone if it fails or panics.
+// transact waits for a connection until ctx ends, and runs f with the other context. It rolls back
+// if f fails or panics.
 func transact[T any](ctx, within context.Context, d *DB, doing string, how int, f func(t tx) (T, error)) (result T, err error) {
 	release, err := d.use(ctx)
 	if err != nil {
@@ -158,7 +158,7 @@ func transact[T any](ctx, within context.Context, d *DB, doing string, how int, 
 	return result, nil
 }
 
-// exec runs a statement and returns how many rows it changed.
+// exec runs a statement and returns the number of changed rows.
 func (t tx) exec(query string, args ...any) (int64, error) {
 	r, err := t.ExecContext(t.ctx, query, args...)
 	if err != nil {
@@ -222,8 +222,7 @@ func list[T any](t tx, query string, args ...any) ([]T, error) {
 	return all, rows.Err()
 }
 
-// only reads the first row of a query, or returns ErrNotFound for something of this
-// kind and id.
+// only reads the first row of a query, or returns ErrNotFound for something of this kind and id.
 func only[T any](t tx, what, id, query string, args ...any) (*T, error) {
 	all, err := list[T](t, query, args...)
 	if err != nil {
@@ -281,7 +280,7 @@ func (set scanTime) Scan(v any) error {
 	return err
 }
 
-// optional writes a time that may be missing.
+// optional converts a time that may be nil.
 func optional(t *time.Time) *string {
 	if t == nil {
 		return nil
