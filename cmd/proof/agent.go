@@ -14,15 +14,14 @@ import (
 	"deepwork/actor/wait"
 )
 
-// An agent is a client that keeps to one server, mostly. Its methods may be called by
-// many goroutines.
+// An agent is a client that mostly uses one server. Its methods may be called by many goroutines.
 type agent struct {
 	*world
 	number int
 	home   *server
-	lose   float64 // the part of the replies that are lost
+	lose   float64 // the fraction of replies that are lost
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the following fields
 	random *rand.Rand
 	conns  map[*process]*conn
 	serial int
@@ -40,7 +39,7 @@ func (a *agent) below(n int) int {
 	return a.random.IntN(n)
 }
 
-// token makes a name that no other call has.
+// token returns a unique name.
 func (a *agent) token(kind string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -48,10 +47,10 @@ func (a *agent) token(kind string) string {
 	return fmt.Sprintf("%s%d-%d", kind, a.number, a.serial)
 }
 
-// request makes a request_id that no other call has, not even of another load.
+// request returns a request_id that is unique, also among other loads.
 func (a *agent) request() string { return fmt.Sprintf("%s-%x", a.token("r"), a.seed) }
 
-// outputs makes up the outputs of a step.
+// outputs generates the outputs of a step.
 func (a *agent) outputs() string {
 	o := outputs{Report: outputPath(a.below(outputFiles))}
 	for range a.below(3) {
@@ -76,8 +75,8 @@ func (a *agent) conn(ctx context.Context, p *process) (*conn, error) {
 	return c, nil
 }
 
-// drop forgets the connection to a process and returns it, or nil. The server is not
-// told, as if the client had crashed.
+// drop removes and returns the connection to a process, or nil. The server is not notified, as if
+// the client had crashed.
 func (a *agent) drop(p *process) *conn {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -86,7 +85,7 @@ func (a *agent) drop(p *process) *conn {
 	return c
 }
 
-// leave ends all connections.
+// leave closes all connections.
 func (a *agent) leave() error {
 	var errs []error
 	for p := range a.conns {
@@ -95,12 +94,12 @@ func (a *agent) leave() error {
 	return errors.Join(errs...)
 }
 
-// callWithin bounds a call; no server takes so long.
+// callWithin limits a call; no server takes that long.
 const callWithin = 30 * time.Second
 
 // exchange makes one call of any tool.
 func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[string]any) (t answer) {
-	// What is done to the disk is done while no call is under way.
+	// The disk is changed only while no call is in flight.
 	a.calls.RLock()
 	defer a.calls.RUnlock()
 	h := a.history
@@ -130,7 +129,7 @@ func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[
 	if err != nil {
 		return a.unanswered(p, false, fmt.Errorf("%s: %w", tool, err))
 	}
-	if lose && a.below(2) == 0 { // else its reply comes, and the agent does not get it
+	if lose && a.below(2) == 0 { // otherwise the reply arrives, and the agent does not get it
 		defer time.AfterFunc(rand.N(5*time.Millisecond), cancel).Stop()
 	}
 	began := time.Now()
@@ -154,7 +153,7 @@ func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[
 	return t
 }
 
-// unanswered says what a call was that failed.
+// unanswered describes a failed call.
 func (a *agent) unanswered(p *process, lose bool, err error) answer {
 	t := answer{kind: lost, text: err.Error()}
 	switch {
@@ -162,7 +161,7 @@ func (a *agent) unanswered(p *process, lose bool, err error) answer {
 	case a.strict, p.alive() && errors.Is(err, context.DeadlineExceeded):
 		t.kind = odd
 	case p.alive():
-		// The process may be about to end; a connection that broke is not used again.
+		// The process may be about to end; a broken connection is not reused.
 		if p.stdio == nil {
 			a.drop(p)
 		}
@@ -174,11 +173,11 @@ func (a *agent) unanswered(p *process, lose bool, err error) answer {
 	return t
 }
 
-// tries is how often a call is made that gets no answer.
+// tries is the maximum number of tries of a call without an answer.
 const tries = 12
 
-// try makes a call, again if its answer is lost and again says that it may be made
-// again. unsure are the calls whose answers were lost.
+// try makes a call, and repeats it if its answer is lost and again allows it. unsure are the calls
+// whose answers were lost.
 func (a *agent) try(ctx context.Context, tool string, args map[string]any, again bool) (t answer, unsure []answer) {
 	var at *process
 	for range tries {
@@ -202,8 +201,8 @@ func (a *agent) try(ctx context.Context, tool string, args map[string]any, again
 	return t, unsure
 }
 
-// pick waits for a process to call. at is the one that was called before: a client
-// does not repeat elsewhere what may still be under way.
+// pick waits for a process to call. at is the previous one: a client does not repeat a call
+// elsewhere while it may still be in flight.
 func (a *agent) pick(ctx context.Context, at *process) (*process, error) {
 	for {
 		where := a.home
@@ -222,9 +221,9 @@ func (a *agent) pick(ctx context.Context, at *process) (*process, error) {
 	}
 }
 
-// perform makes a call of a workflow tool, again if its answer is lost, and records what
-// came of it. The calls of one request_id are one operation, and so are all that a
-// strict world's agent repeats, which it does at once; others are as many.
+// perform calls a workflow tool, repeats the call if its answer is lost, and records the outcome.
+// The calls of one request_id are one operation, and so are the immediate repetitions of a strict
+// world's agent; others are separate operations.
 func (a *agent) perform(ctx context.Context, in input) answer {
 	h := a.history
 	var e *effect
@@ -268,7 +267,7 @@ func (a *agent) perform(ctx context.Context, in input) answer {
 	return t
 }
 
-// tell makes a call of a tool that is no workflow's, and reports odd answers.
+// tell calls a tool other than a workflow's, and reports odd answers.
 func (a *agent) tell(ctx context.Context, tool string, args map[string]any, again bool) (t answer, unsure []answer) {
 	t, unsure = a.try(ctx, tool, args, again)
 	if t.kind == odd {
@@ -277,7 +276,7 @@ func (a *agent) tell(ctx context.Context, tool string, args map[string]any, agai
 	return t, unsure
 }
 
-// reads decodes a reply, and reports if it cannot be.
+// reads decodes a reply, and reports it if that fails.
 func (a *agent) reads(t answer, into any) bool {
 	if t.kind != given {
 		return false
@@ -289,5 +288,5 @@ func (a *agent) reads(t answer, into any) bool {
 	return true
 }
 
-// isRefusal reports whether an answer, as the model writes it, is a refusal.
+// isRefusal reports whether an answer in the model's form is a refusal.
 func isRefusal(said string) bool { return strings.HasPrefix(said, "!") }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// An answer is what one call of a tool came to.
+// An answer is the outcome of one tool call.
 type answer struct {
 	kind      kind
 	by        *process
@@ -14,9 +14,9 @@ type answer struct {
 	status    string // session_ended: how
 	text      string // the reply as JSON, or why there is none
 	reply     reply  // of a workflow tool
-	said      string // the reply as the model writes it
+	said      string // the reply in the model's form
 	damaged   bool   // the session's file was damaged before the call
-	call, ret int64  // of a lost one, ret is when it can have no effect any more
+	call, ret int64  // for a lost one, ret is when it can no longer take effect
 }
 
 type kind int
@@ -24,16 +24,16 @@ type kind int
 const (
 	given    kind = iota
 	lost          // no answer: the call may have taken effect
-	noEffect      // refused for what has nothing to do with the state of what was called
+	noEffect      // refused for reasons other than the state of the object
 	gone          // there is no such session, task, attempt or execution
-	odd           // what must not be
+	odd           // must not happen
 )
 
-// refusals are the codes of refusals that are no matter of the models.
+// refusals are the codes of refusals that the models ignore.
 var refusals = func() map[string]kind {
 	all := map[string]kind{}
 	for kind, codes := range map[kind]string{
-		noEffect: "session_owned not_saved shutting_down " + // another server, the disk, the end of this one
+		noEffect: "session_owned not_saved shutting_down " + // another server, the disk, the end of this server
 			"job_broken job_not_found definition_lost instructions_missing " + // an editor saves
 			"disk_full attempt_running attempt_busy being_deleted being_removed no_session " +
 			"workspace_gone not_removed work_not_kept worktree_in_use git_failed " +
@@ -48,7 +48,7 @@ var refusals = func() map[string]kind {
 	return all
 }()
 
-// refusalOf returns what a refusal of a tool says of the call.
+// refusalOf returns what a tool's refusal says about the call.
 func refusalOf(tool, code string) kind {
 	k, known := refusals[code]
 	switch {
@@ -62,7 +62,7 @@ func refusalOf(tool, code string) kind {
 	return k
 }
 
-// A reply is what is read of the replies of the workflow tools.
+// A reply has the fields of the workflow tools' replies that are checked.
 type reply struct {
 	Status     string          `json:"status"`
 	Begin      *stepInfo       `json:"begin_step"`
@@ -81,7 +81,7 @@ type reply struct {
 	} `json:"stack"`
 }
 
-// A stepInfo is what is read of a step that begins.
+// A stepInfo has the fields of a started step that are checked.
 type stepInfo struct {
 	Session string `json:"session_id"`
 	Step    string `json:"step_id"`
@@ -93,7 +93,7 @@ type stepInfo struct {
 	Info         string `json:"common_job_info"`
 }
 
-// infos are all the steps that a reply describes, and steps are their ids.
+// infos are the steps that a reply describes, and steps their ids.
 func (r *reply) infos() []stepInfo {
 	if r.Begin == nil {
 		return nil
@@ -108,11 +108,11 @@ func (r *reply) steps() (ids []string) {
 	return ids
 }
 
-// read decodes the answer of a workflow tool, and writes it as the model does.
+// read decodes the answer of a workflow tool and puts it into the model's form.
 func (a *answer) read(in input) {
 	switch a.kind {
 	case odd:
-		switch a.code { // the refusals that the model knows
+		switch a.code { // refusals that the model knows
 		case "reply_forgotten":
 			a.kind, a.said = given, forgotten
 		case "session_ended":

@@ -16,8 +16,8 @@ import (
 	"deepwork/session/attempt/runner"
 )
 
-// query reads the database of the task board, beside servers too: it calls each after
-// every row was scanned into what into points to.
+// query reads the database of the task board while servers may use it; it calls each after each row
+// was scanned into into.
 func (s *simulation) query(ctx context.Context, query string, each func(), into ...any) error {
 	db, err := sql.Open("sqlite", "file:"+s.boardFile()+"?mode=ro&_pragma=busy_timeout(10000)")
 	if err != nil {
@@ -57,15 +57,15 @@ func (s *simulation) boardFile() string { return filepath.Join(s.root, ".deepwor
 
 func (s *simulation) agentLog() string { return filepath.Join(s.dir, "agents") }
 
-// A began is an execution of an agent as the board has it.
+// A began is an execution of an agent on the board.
 type began struct {
 	id, attempt, prompt, state, message string
 	code                                int // its exit code, or -1
 	started                             bool
 }
 
-// judgeBoard compares the board, what agents have done and what git has with what clients
-// were told. No server runs.
+// judgeBoard compares the board, the work of agents and the state of git with what clients were
+// told. No server may run.
 func (s *simulation) judgeBoard(ctx context.Context) error {
 	did, err := readJournal(s.agentLog())
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *simulation) judgeBoard(ctx context.Context) error {
 	var id, text string
 	var x began
 	tasks, attempts, orders := map[string][]string{}, map[string][]string{}, map[string][]string{} // ids by token
-	// Attempts, and those of which something was cut short, which drops what is queued.
+	// Attempts, and those with an interruption, which drops what is queued.
 	there, cut := map[string]bool{}, map[string]bool{}
 	err = errors.Join(s.query(ctx, "SELECT id, coalesce(description, '') FROM tasks", func() { tasks[text] = append(tasks[text], id) }, &id, &text),
 		s.query(ctx, "SELECT id, coalesce(prompt, '') FROM attempts", func() {
@@ -92,7 +92,7 @@ func (s *simulation) judgeBoard(ctx context.Context) error {
 	s.attempts, s.agents = len(there), len(did["start"])
 
 	h := s.history
-	stays := func(id string) bool { // nobody has asked for the deletion of the task
+	stays := func(id string) bool { // nobody asked to delete the task
 		return !slices.ContainsFunc(h.tasks[id], func(o porcupine.Operation) bool { return o.Input.(taskInput).Tool == "delete_task" })
 	}
 	h.once(aTask, tasks, func(_ string, e *effect) bool { return e.id != "" && stays(e.id) })
@@ -104,12 +104,12 @@ func (s *simulation) judgeBoard(ctx context.Context) error {
 	return s.judgeWork(ctx, did["wrote"])
 }
 
-// judgeExecution checks that an execution has ended as its agent has.
+// judgeExecution checks that an execution ended as its agent did.
 func (s *simulation) judgeExecution(x began, did journal) {
 	token := tokenIn(x.prompt)
 	o := s.history.effects[anOrder][token]
 	if o == nil {
-		return // once says so
+		return // reported by once
 	}
 	wrong := ""
 	switch {
@@ -131,8 +131,8 @@ func (s *simulation) judgeExecution(x began, did journal) {
 	}
 }
 
-// judgeWork checks that no agent goes on, that nothing is lost of what agents have
-// written, by token, that the main checkout is as it was, and that the repository is whole.
+// judgeWork checks that no agent still runs, that nothing agents wrote is lost, by token, that the
+// main checkout is unchanged, and that the repository is intact.
 func (s *simulation) judgeWork(ctx context.Context, wrote map[string][]string) error {
 	h := s.history
 	dirs, err := filepath.Glob(filepath.Join(s.root, ".deepwork", "logs", "attempts", "*", "runs", "*"))

@@ -11,18 +11,18 @@ import (
 	"deepwork/actor/wait"
 )
 
-// A caller is a client that runs workflows of another system, and asks later how
-// they went, whichever server was killed meanwhile.
+// A caller is a client that runs workflows of another system and asks for their state later,
+// whichever server was killed meanwhile.
 type caller struct {
 	*agent
 	known []*execution
 }
 
-// An execution is one that a call was told of.
+// An execution is one that a call reported.
 type execution struct {
 	id, token string
-	source    bool   // the source's id of it was told too, and is kept
-	state     string // of its end, once that was told and is kept
+	source    bool   // the source's id was reported too, and is stored
+	state     string // the final state, once reported and stored
 }
 
 // act makes a call.
@@ -34,10 +34,10 @@ func (c *caller) act(ctx context.Context) {
 	}
 }
 
-// nothingStarted is what is said of an execution that its source was never asked for.
+// nothingStarted is the text about an execution that its source was never asked for.
 var nothingStarted = regexp.MustCompile(`(?i)nothing was started|was not started`)
 
-// goesOn is what is said of an execution by a server that stops: it is to be asked about.
+// goesOn is the text of a stopping server about an execution that continues.
 var goesOn = regexp.MustCompile(`goes on at its source .*execution_id '([^']+)'`)
 
 // An executionReply is what a tool reports of an execution.
@@ -71,7 +71,7 @@ func (c *caller) begin(ctx context.Context) {
 	c.known = append(c.known, known)
 }
 
-// ask asks how an execution went.
+// ask asks for the state of an execution.
 func (c *caller) ask(ctx context.Context, known *execution) (over bool) {
 	t, _ := c.tell(ctx, "workflow_status", map[string]any{"execution_id": known.id}, false)
 	var r executionReply
@@ -86,7 +86,7 @@ func (c *caller) ask(ctx context.Context, known *execution) (over bool) {
 	return false
 }
 
-// learn compares what is told of an execution with what was told before.
+// learn compares a report about an execution with earlier ones.
 func (c *caller) learn(known *execution, r executionReply, full bool) {
 	wrong := func(format string, args ...any) {
 		c.history.fault("a wrong execution", "client %d: execution %s of %s: %s: %+v", c.number, known.id, known.token, fmt.Sprintf(format, args...), r)
@@ -116,7 +116,7 @@ func (c *caller) learn(known *execution, r executionReply, full bool) {
 	default:
 		wrong("nobody has ended it")
 	}
-	if full { // what a source has accepted, or ended, may not have been written down
+	if full { // what a source accepted or ended may not have been written
 		return
 	}
 	known.source = known.source || r.Source != ""

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// A clerk is a client of the task board: it makes, changes and deletes tasks, and
-// has agents work on them. All clerks work on the same tasks.
+// A clerk is a client of the task board: it makes, changes and deletes tasks, and starts agents on
+// them. All clerks share the tasks.
 type clerk struct {
 	*agent
 	sim           *simulation
 	project, repo string // the ids of the project root and of its repository
 }
 
-// A task is one of the board, that a call has made.
+// A task is a task of the board that a call has made.
 type task struct {
 	attempts []string
 	closed   bool // nobody works on it any more
@@ -30,20 +30,20 @@ const (
 	anOrder   = "order"
 )
 
-// openTasks is how many tasks are worked on at once.
+// openTasks is the number of tasks that are worked on at once.
 const openTasks = 5
 
-// An order is what one execution of an agent is told. Its token is in no other.
+// An order is the instruction of one execution of an agent. Its token is unique.
 type order struct {
 	token  string
 	rests  int  // milliseconds
 	exit   int  // its exit code
-	commit bool // what it has written; else that stays in the worktree
+	commit bool // what it has written; otherwise that stays in the worktree
 }
 
 const (
 	orderPrefix = "sim-order" // begins the line of a prompt that is an order
-	failing     = 3           // the exit code of agents that are to fail
+	failing     = 3           // the exit code of agents that must fail
 )
 
 func newOrder(token string, r func(n int) int) order {
@@ -58,7 +58,7 @@ func (o order) String() string {
 	return fmt.Sprintf("%s %s 0.%03d %d %t", orderPrefix, o.token, o.rests, o.exit, o.commit)
 }
 
-// tokenIn is the token of a prompt's order, "" if it has none.
+// tokenIn returns the token of a prompt's order, or "".
 func tokenIn(prompt string) string {
 	for line := range strings.Lines(prompt) {
 		if f := strings.Fields(line); len(f) > 1 && f[0] == orderPrefix {
@@ -68,9 +68,9 @@ func tokenIn(prompt string) string {
 	return ""
 }
 
-// agentScript is the agent of attempts. It does what an order says: it logs its start,
-// writes a file of its own into the worktree, and logs that and its end. All agents share
-// the log, each line in one piece.
+// agentScript is the agent of attempts. It follows its order: it logs its start, writes its own
+// file into the worktree, and logs that and its end. All agents share the log, each line written in
+// one piece.
 const agentScript = `#!/bin/sh
 log=$1
 set -- $(grep '^` + orderPrefix + ` ')
@@ -86,7 +86,7 @@ echo "done $2"
 exit "$4"
 `
 
-// act makes a call, the first ones to find the ids of the project root and its repository.
+// act makes a call; the first ones find the ids of the project root and its repository.
 func (c *clerk) act(ctx context.Context) {
 	if c.repo != "" {
 		c.choose(ctx)
@@ -109,7 +109,7 @@ func (c *clerk) act(ctx context.Context) {
 	}
 }
 
-// choose makes up the next call, and makes it.
+// choose chooses the next call and makes it.
 func (c *clerk) choose(ctx context.Context) {
 	var open, attempts []string
 	var task, attempt string
@@ -132,7 +132,7 @@ func (c *clerk) choose(ctx context.Context) {
 	case k < 40:
 		c.register(ctx, task, taskInput{Tool: "get_task"})
 	case k < 46:
-		closed := c.below(4) > 0 // else others go on with it
+		closed := c.below(4) > 0 // otherwise others continue it
 		c.history.with(func() { c.sim.tasks[task].closed = closed })
 		c.register(ctx, task, taskInput{Tool: "delete_task"})
 	case k < 52:
@@ -142,7 +142,7 @@ func (c *clerk) choose(ctx context.Context) {
 	case k < 82:
 		c.follow(ctx, attempt)
 	case k < 90:
-		// Another client may follow up at once, so that it has ended is not looked for.
+		// Another client may follow up at once, so its end is not checked.
 		c.history.with(func() { c.sim.stops[attempt] = true })
 		defer c.dropping(attempt, "")()
 		c.tell(ctx, "stop_attempt", map[string]any{"attempt_id": attempt}, true)
@@ -151,8 +151,8 @@ func (c *clerk) choose(ctx context.Context) {
 	}
 }
 
-// request makes a call with a request_id, for the first time or again: it must give the id
-// that it gave before. It reports whether the call was answered.
+// request makes a call with a request_id, for the first time or again: the id in the reply must not
+// change. It reports whether the call was answered.
 func (c *clerk) request(ctx context.Context, kind, token string, e *effect) bool {
 	tool, key := "create_task", "task_id"
 	if kind == anAttempt {
@@ -185,15 +185,14 @@ func (c *clerk) request(ctx context.Context, kind, token string, e *effect) bool
 	return is
 }
 
-// create makes a task. Its description, which nobody changes, names the call it
-// is from.
+// create makes a task. Its description, which nobody changes, names the call.
 func (c *clerk) create(ctx context.Context) {
 	token := c.token("c")
 	c.request(ctx, aTask, token, c.history.ask(aTask, token, &effect{args: map[string]any{
 		"project_id": c.project, "title": c.token("title "), "description": token, "request_id": token}}))
 }
 
-// repeat makes a call with a request_id that was answered once more.
+// repeat repeats an answered call with a request_id.
 func (c *clerk) repeat(ctx context.Context) {
 	kind := []string{aTask, anAttempt}[c.below(2)]
 	var answered []string
@@ -209,7 +208,7 @@ func (c *clerk) repeat(ctx context.Context) {
 	}
 }
 
-// start has an agent work on a task.
+// start starts an agent on a task.
 func (c *clerk) start(ctx context.Context, task string) {
 	token := c.token("s")
 	o := c.history.ask(anOrder, token, &effect{order: newOrder(token, c.below)})
@@ -226,7 +225,7 @@ func (c *clerk) start(ctx context.Context, task string) {
 	})
 }
 
-// note records what came of a call of a task that has an answer.
+// note records the outcome of an answered call about a task.
 func (c *clerk) note(task string, in taskInput, begun int64, t answer) {
 	said := taskGone
 	var r struct{ Title string }
@@ -242,7 +241,7 @@ func (c *clerk) note(task string, in taskInput, begun int64, t answer) {
 	c.history.add(c.number, task, in, begun, said, t.ret)
 }
 
-// register makes a call that has no request_id: each try is an operation of its own.
+// register makes a call without a request_id: each try is a separate operation.
 func (c *clerk) register(ctx context.Context, task string, in taskInput) answer {
 	args := map[string]any{"task_id": task}
 	if in.Tool == "update_task" {
@@ -291,8 +290,8 @@ func (c *clerk) follow(ctx context.Context, attempt string) {
 	})
 }
 
-// dropping notes that what is queued at an attempt may be gone, but for one order: before
-// a call, and when it returns. Of orders given meanwhile nobody can tell.
+// dropping notes that the queue of an attempt may be lost, except one order: before a call, and
+// when it returns. Nothing is known about orders in between.
 func (c *clerk) dropping(attempt, but string) func() {
 	drop := func() {
 		c.history.with(func() {

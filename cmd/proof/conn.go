@@ -11,18 +11,18 @@ import (
 // withSessions is the newest protocol version that has MCP sessions.
 const withSessions = "2025-11-25"
 
-// A conn is a connection of one real MCP client to a process.
+// A conn is a connection of a real MCP client to a process.
 type conn struct {
 	session *mcp.ClientSession
-	over    *http.Transport // nil: the process is over stdio, and its one connection is shared
+	over    *http.Transport // nil means stdio, whose one connection is shared
 }
 
 func newClient() *mcp.Client {
 	return mcp.NewClient(&mcp.Implementation{Name: "deepwork-proof", Version: "1"}, nil)
 }
 
-// connect connects a client to a process. The protocol's version "" is the newest.
-// Mortal processes are killed: a client does not wait for one to come back.
+// connect connects a client to a process. Protocol version "" means the newest. Mortal processes
+// are killed: a client does not wait for one to come back.
 func connect(ctx context.Context, p *process, version string, mortal bool) (*conn, error) {
 	if p.stdio != nil {
 		return &conn{session: p.stdio}, nil
@@ -40,7 +40,7 @@ func connect(ctx context.Context, p *process, version string, mortal bool) (*con
 	return &conn{session: session, over: over}, nil
 }
 
-// leave ends the connection, which may be nil, in order. It blocks for as long as the server takes for that.
+// leave closes the connection, which may be nil, gracefully. It blocks until the server has ended it.
 func (c *conn) leave() error {
 	if c == nil || c.over == nil {
 		return nil

@@ -60,7 +60,7 @@ func (w *world) save(job int, how way) error {
 
 func writeWhole(path, text string, _ int) error { return os.WriteFile(path, []byte(text), 0o644) }
 
-// writeHalves writes what is no valid job yet, and the rest a moment later.
+// writeHalves writes an incomplete job, and the rest a moment later.
 func writeHalves(path, text string, number int) error {
 	half := 1 + number*37%strings.Index(text, infoKey)
 	if err := os.WriteFile(path, []byte(text[:half]), 0o644); err != nil {
@@ -80,8 +80,7 @@ func writeRename(path, text string, _ int) error {
 	return errors.Join(os.WriteFile(temp, []byte(text), 0o644), os.Rename(temp, path))
 }
 
-// writeLink makes the file a symlink to another one, in turns a relative and an
-// absolute link.
+// writeLink replaces the file by a symlink to another one, alternately relative and absolute.
 func writeLink(path, text string, number int) error {
 	dir, name := filepath.Split(path)
 	target := filepath.Join(".saves", fmt.Sprintf("%d-%s", number, name))

@@ -23,21 +23,21 @@ import (
 	"time"
 )
 
-// A figure is one row of the table: something that is promised and can be measured.
+// A figure is one row of the table: a measurable promise.
 type figure struct {
 	part, what     string
-	op             string  // "under", "at most" or "at least"; "" means that passing is enough
-	bound, unit    string  // the bound as it is printed, and the unit of the value
+	op             string  // "under", "at most" or "at least"; "" means that passing suffices
+	bound, unit    string  // the printed bound, and the unit of the value
 	limit          float64 // the bound as a number
 	value, against string  // in terms of numbers
 	command        string
-	runs           int // how many runs of the command the medians are of
+	runs           int // number of runs of the command for the medians
 }
 
 //go:embed figures.txt
 var figureText string
 
-// figures are all that are promised. figures.txt explains its format.
+// figures are all promised figures. figures.txt explains its format.
 var figures = parseFigures(figureText)
 
 var figureRow = regexp.MustCompile(`^(.+?) \| (.+?) \| ((?:(under|at most|at least) (\S+)|passes)(?: (\S+))?) \| (.+?) \| ?(.*)$`)
@@ -67,12 +67,12 @@ func parseFigures(text string) (all []figure) {
 	return all
 }
 
-// figuresFile is the file that keeps the table of the last run, below the checkout.
+// figuresFile is the file with the table of the last run, in the checkout.
 const figuresFile = "transport/BENCHMARKS.md"
 
-// runFigures is the subcommand figures. It runs the commands of the figures one after the
-// other in the working directory, which is the checkout, and prints the table. A bound that is missed is no error, since a busy machine
-// misses some; a command that fails, or finds something wrong, is.
+// runFigures is the subcommand figures. It runs the commands of the figures one after the other in the
+// working directory, which is the checkout, and prints the table. A missed bound is not an error, since a
+// busy machine misses some; a command that fails, or finds a fault, is.
 func runFigures(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("figures", flag.ContinueOnError)
 	only := flags.String("only", "", "measure only the figures whose row matches this `regexp`")
@@ -131,15 +131,15 @@ func keepTable(path, table string) error {
 	return os.WriteFile(path, append(text, table...), 0o644)
 }
 
-// measure runs the command of a figure, whose output goes to progress too, and returns the
-// numbers that it printed.
+// measure runs the command of a figure, copies its output to progress, and returns the numbers that
+// it printed.
 func (f *figure) measure(ctx context.Context, progress io.Writer) (numbers, error) {
 	fmt.Fprintf(progress, "\n%s %s\n", time.Now().Format(time.TimeOnly), f.command)
 	words, env := strings.Fields(strings.ReplaceAll(f.command, "'", "")), os.Environ()
 	if strings.Contains(words[0], "=") {
 		words, env = words[1:], append(env, words[0])
 	}
-	if words[1] == "run" { // go run ./cmd/proof: this program, since go run does not pass signals on
+	if words[1] == "run" { // go run ./cmd/proof: this program, since go run does not forward signals
 		self, err := os.Executable()
 		if err != nil {
 			return nil, err
@@ -150,14 +150,14 @@ func (f *figure) measure(ctx context.Context, progress io.Writer) (numbers, erro
 	for range f.runs {
 		var out bytes.Buffer
 		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
-		// It ends what it started before it ends itself, if it is asked to.
+		// On an interrupt it ends its children before it exits.
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		cmd.WaitDelay = 10 * time.Second
 		cmd.Env, cmd.Stdout = env, io.MultiWriter(&out, progress)
 		cmd.Stderr = cmd.Stdout
 		err := cmd.Run()
 		n.read(out.String())
-		// How much a load finds wrong is a figure of its own.
+		// The number of faults that a load finds is a separate figure.
 		if wrong := n["wrong"]; err != nil && (ctx.Err() != nil || len(wrong) == 0 || wrong[len(wrong)-1] == 0) {
 			return nil, cmp.Or(context.Cause(ctx), err)
 		}
@@ -165,8 +165,8 @@ func (f *figure) measure(ctx context.Context, progress io.Writer) (numbers, erro
 	return n, nil
 }
 
-// numbers are what the runs of a command printed: by the name of the sub-benchmark and a
-// blank, if there is one, and the unit.
+// numbers are the results of the runs of a command, by the name of the sub-benchmark and a blank,
+// if there is one, and the unit.
 type numbers map[string][]float64
 
 var (
@@ -175,8 +175,8 @@ var (
 	logPrefix     = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
 )
 
-// read reads the results of benchmarks, how long a test took, and lines of a number and a
-// unit, which loads print and tests log.
+// read reads the results of benchmarks, durations of tests, and lines of a number and a unit, which
+// loads print and tests log.
 func (n numbers) read(output string) {
 	for line := range strings.Lines(output) {
 		name := ""
@@ -200,7 +200,7 @@ func (n numbers) read(output string) {
 
 var braces = regexp.MustCompile(`\{(.+?)( /1000)?\}`)
 
-// fill replaces what is in braces by the medians, as format writes them.
+// fill replaces expressions in braces by the medians, formatted by format.
 func (n numbers) fill(text string, format func(float64) string) (filled string, err error) {
 	filled = braces.ReplaceAllStringFunc(text, func(s string) string {
 		m := braces.FindStringSubmatch(s)
@@ -218,7 +218,7 @@ func (n numbers) fill(text string, format func(float64) string) (filled string, 
 	return filled, err
 }
 
-// A row is a figure and what came of it.
+// A row is a figure and its result.
 type row struct {
 	figure
 	measured, compared string
@@ -226,8 +226,8 @@ type row struct {
 	err                error
 }
 
-// judgeFigure makes the row of a figure from the numbers of its command, or from why there
-// are none.
+// judgeFigure makes the row of a figure from the numbers of its command, or from why there are
+// none.
 func judgeFigure(f figure, n numbers, err error) row {
 	r := row{figure: f, err: err}
 	if err != nil {
@@ -250,7 +250,7 @@ func judgeFigure(f figure, n numbers, err error) row {
 	return r
 }
 
-// holds reports whether a measured value keeps the bound.
+// holds reports whether a measured value meets the bound.
 func (f *figure) holds(x float64) bool {
 	switch f.op {
 	case "under":
@@ -263,9 +263,8 @@ func (f *figure) holds(x float64) bool {
 	return true
 }
 
-// figureTable prints the rows in Markdown, under a line that says when and on what they were
-// measured. The error says that something could not be measured, or that something was
-// found of which there must be none.
+// figureTable prints the rows in Markdown, under a line with the date and the machine. The error
+// says that something could not be measured, or that faults were found.
 func figureTable(rows []row, began time.Time, took time.Duration) (table string, err error) {
 	var b strings.Builder
 	held, missed, failed := 0, 0, 0
@@ -293,7 +292,7 @@ func figureTable(rows []row, began time.Time, took time.Duration) (table string,
 		len(rows), held, missed, failed, &b), err
 }
 
-// short prints a number with three significant digits, or all of an integer.
+// short formats a number with three significant digits, or an integer in full.
 func short(x float64) string {
 	if math.Abs(x) >= 100 || x == math.Trunc(x) {
 		return strconv.FormatFloat(x, 'f', 0, 64)

@@ -13,41 +13,40 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A history is the ledger of a proof: every call that was made, what each was to bring
-// about, and whatever was wrong. Its methods may be called by many goroutines.
+// A history records a proof: every call, the intended effect of each, and all faults. Its methods
+// may be called by many goroutines.
 type history struct {
 	begun time.Time
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the following fields
 	sessions map[string]*session
 	tasks    map[string][]porcupine.Operation
 	effects  map[string]map[string]*effect // by kind and token
 	faults   map[string][]string           // by kind
 	took     map[string][]time.Duration    // how long calls took, by tool
 	calls, lost, refused,
-	tangled int // histories that were too much for the checker
+	tangled int // histories that were too complex for the checker
 }
 
-// A session is one that a client was told of.
+// A session is one that a client knows.
 type session struct {
 	start   input
 	ops     []porcupine.Operation
 	damaged bool // its file was falsified
-	save    int  // the newest save of job.yml that a step began with
+	save    int  // the newest save of job.yml that a step started with
 }
 
-// An effect is what a call was to bring about, once: a session, a task, an attempt, the
-// execution of an order, a workflow at its source. Its token, which is in no other, is
-// found in what was brought about.
+// An effect is the single intended effect of a call: a session, a task, an attempt, the execution
+// of an order, or a workflow at its source. Its token is unique and is found in the result.
 type effect struct {
-	id      string         // as its caller was told; "": never
-	refused bool           // it surely was not brought about
-	args    map[string]any // of a call with a request_id, to repeat it
+	id      string         // the id in the reply, or ""
+	refused bool           // it certainly did not happen
+	args    map[string]any // of a call with a request_id, for repeating it
 	job     string         // session
 	of      string         // attempt: its task; order: its attempt
 	order   order          // order
-	said    string         // order: started or queued; "" means nothing
-	dropped bool           // order: what drops a queued follow-up was asked for since
+	said    string         // order: started, queued or ""
+	dropped bool           // order: a call that drops queued follow-ups was made since
 }
 
 func newHistory() *history {
@@ -55,12 +54,12 @@ func newHistory() *history {
 		effects: map[string]map[string]*effect{}, faults: map[string][]string{}, took: map[string][]time.Duration{}}
 }
 
-// never is when a call returns that may still take effect.
+// never is the return time of a call that may still take effect.
 const never = math.MaxInt64
 
 func (h *history) now() int64 { return int64(time.Since(h.begun)) }
 
-// with runs f while nobody else reads or changes the history.
+// with calls f with the lock held.
 func (h *history) with(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,8 +73,7 @@ func (h *history) fault(kind, format string, args ...any) {
 	h.faults[kind] = append(h.faults[kind], fmt.Sprintf(format, args...))
 }
 
-// found returns how often something was wrong, and what, with the first examples of each
-// kind.
+// found returns the number of faults, and a text with the first examples of each kind.
 func (h *history) found() (count int, report string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -88,7 +86,7 @@ func (h *history) found() (count int, report string) {
 	return count, report
 }
 
-// ask records that a call is about to be made that is to have an effect.
+// ask records that a call with an effect is about to be made.
 func (h *history) ask(kind, token string, e *effect) *effect {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,9 +97,9 @@ func (h *history) ask(kind, token string, e *effect) *effect {
 	return e
 }
 
-// once checks what there is of a kind, ids by token, against what was asked for: each
-// was asked for and not refused, is there once, and has the id that was told. wanted
-// reports whether an effect must be there.
+// once checks what exists of a kind, ids by token, against the calls: each effect was requested and
+// not refused, exists once, and has the id in the reply. wanted reports whether an effect must
+// exist.
 func (h *history) once(kind string, there map[string][]string, wanted func(token string, e *effect) bool) {
 	for token, ids := range there {
 		switch e := h.effects[kind][token]; {
@@ -122,7 +120,7 @@ func (h *history) once(kind string, there map[string][]string, wanted func(token
 	}
 }
 
-// add records an operation of a session, or of a task of the board, as its input says.
+// add records an operation on the session or task of its input.
 func (h *history) add(client int, id string, in any, call int64, out string, ret int64) {
 	h.with(func() {
 		o := porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: ret}
@@ -146,13 +144,13 @@ func (h *history) isDamaged(id string) (is bool) {
 	return is
 }
 
-// patience is how long the checker may think about one history.
+// patience is the time limit of the checker for one history.
 const patience = 30 * time.Second
 
 // check checks each history against its model.
 //
-// A history that the checker cannot come to the end of, since too many of its calls were
-// lost, is no fault of the program; if one in twenty is so, nothing is shown.
+// A history that the checker cannot finish, since too many of its calls were lost, is not a fault
+// of the program; if one in twenty is so, nothing is shown.
 func (h *history) check() {
 	for id, s := range h.sessions {
 		h.hold("session", id, s.ops, sessionModel)
@@ -185,10 +183,9 @@ func (h *history) hold(what, id string, ops []porcupine.Operation, model porcupi
 	}
 }
 
-// telling leaves out of a history what proves nothing: lost calls that only read, and
-// of lost calls that end a session all but the first of each explanation, since the
-// others change nothing once that has had its effect. Each lost call doubles what the
-// checker has to think of.
+// telling removes from a history what proves nothing: lost calls that only read, and of lost calls
+// that end a session all but the first of each explanation, since the others change nothing after
+// it. Each lost call doubles the work of the checker.
 func telling(ops []porcupine.Operation) []porcupine.Operation {
 	ops = slices.Clone(ops)
 	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })

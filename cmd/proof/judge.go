@@ -18,7 +18,7 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// A record is what is read of a session's file.
+// A record has the fields of a session file that are checked.
 type record struct {
 	Session    string          `json:"session_id"`
 	Job        string          `json:"job_name"`
@@ -40,7 +40,7 @@ type record struct {
 	} `json:"history"`
 }
 
-// A progress is what a file says of a step.
+// A progress is the record of a step in a file.
 type progress struct {
 	CompletedAt *time.Time      `json:"completed_at"`
 	Outputs     json.RawMessage `json:"outputs"`
@@ -63,7 +63,7 @@ func readRecord(root, id string) (r record, err error) {
 	return r, err
 }
 
-// state writes what a file says in the form of the model.
+// state returns the state in a file in the form of the model.
 func (r *record) state() string {
 	said := fmt.Sprintf("%s at %s: %s; %q", r.Status, r.Current, progressIn(r.Progress), r.Reason)
 	for _, w := range r.History {
@@ -89,8 +89,8 @@ func progressIn(steps json.RawMessage) string {
 	return strings.Join(all, " ")
 }
 
-// judge compares the session files with the history, in which each is one more read of
-// its session, and checks the history. It returns how many it compared. No server may run.
+// judge compares the session files with the history, in which each is another read of its session,
+// and checks the history. It returns how many it compared. No server may run.
 func (w *world) judge() (int, error) {
 	entries, err := os.ReadDir(filepath.Dir(sessionFile(w.root, "")))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -129,8 +129,8 @@ func (w *world) judge() (int, error) {
 	return compared, nil
 }
 
-// judgeRecord judges what of a file no model does: what does not change, the definition,
-// and the order of times.
+// judgeRecord checks what no model covers: what must not change, the definition, and the order of
+// times.
 func (w *world) judgeRecord(s *session, r record) {
 	h, in := w.history, s.start
 	if r.Goal != in.Goal || r.Job != in.Job || r.Workflow != in.Workflow || in.Parent != "" && r.Parent != in.Parent {
@@ -141,8 +141,7 @@ func (w *world) judgeRecord(s *session, r record) {
 	}
 }
 
-// verify has `deepwork check` say whether all is well. but are findings that are no fault
-// just now.
+// verify runs `deepwork check`, which must find nothing but the findings but.
 func (w *world) verify(ctx context.Context, when string, but ...string) {
 	check := exec.CommandContext(ctx, w.program, "check", "--path", w.root)
 	if text, err := check.CombinedOutput(); err != nil && finds(string(text), but) {
@@ -153,7 +152,7 @@ func (w *world) verify(ctx context.Context, when string, but ...string) {
 // noFinding matches lines that are a remedy, no fault, or the verdict.
 var noFinding = regexp.MustCompile(`^( |note: )| problems?\n$`)
 
-// finds reports whether a report has something else than what may be there.
+// finds reports whether a report has findings other than the allowed ones.
 func finds(report string, but []string) bool {
 	for line := range strings.Lines(report) {
 		if !noFinding.MatchString(line) && !slices.ContainsFunc(but, func(b string) bool { return strings.Contains(line, b) }) {

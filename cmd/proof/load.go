@@ -18,8 +18,8 @@ import (
 	"deepwork/cmd/proof/fault"
 )
 
-// A load is many real clients that work on servers at once, an editor that saves the jobs
-// meanwhile, and a judge that compares every session file with what the clients were told.
+// A load is many real clients that use servers at once, an editor that saves the jobs meanwhile,
+// and a judge that compares every session file with the replies to the clients.
 type load struct {
 	*world
 	connections, depth, serverCount, idle int
@@ -29,7 +29,7 @@ type load struct {
 
 	moves   atomic.Int64
 	took    time.Duration
-	memory  []float64 // of the first server, second by second
+	memory  []float64 // of the first server, in each second
 	checked int       // session files
 }
 
@@ -58,7 +58,7 @@ func (l *load) flags() *flag.FlagSet {
 	return f
 }
 
-// valid says what of the flags makes no sense.
+// valid checks the flags.
 func (l *load) valid() error {
 	switch {
 	case l.serverCount != 1 && l.serverCount != 2:
@@ -69,7 +69,7 @@ func (l *load) valid() error {
 	return nil
 }
 
-// errWrong is the error of a load that has found something wrong, which its report says.
+// errWrong is the error of a load whose report has faults.
 var errWrong = errors.New("something is wrong")
 
 // runLoad is the subcommand load.
@@ -84,8 +84,8 @@ func runLoad(ctx context.Context, args []string, stdout, stderr io.Writer) (err 
 	return errors.Join(l.run(ctx), os.RemoveAll(l.dir))
 }
 
-// loadConfig is the configuration of the project: room for many connections, which may
-// be idle for as long as a machine stands still.
+// loadConfig is the configuration of the project: room for many connections, which may be idle for
+// as long as a machine is suspended.
 const loadConfig = "version: \"1.0\"\ntoolsets: [workflows]\nhttp:\n  idle_timeout: 1h\n  max_connections: 120000\n  max_requests: 20000\n"
 
 // run builds the program, puts the load on, judges and reports.
@@ -148,7 +148,7 @@ func (l *load) startServers(ctx context.Context) error {
 	return nil
 }
 
-// stopServers stops the servers, and reads their logs.
+// stopServers stops the servers and reads their logs.
 func (l *load) stopServers() {
 	for _, s := range l.servers {
 		p := s.current()
@@ -169,7 +169,7 @@ func (l *load) stopServers() {
 	}
 }
 
-// work has the walkers and the editors at it until the time is over.
+// work runs the walkers and editors until the time is over.
 func (l *load) work(ctx context.Context) {
 	ctx, done := context.WithTimeout(ctx, l.duration)
 	defer done()
@@ -190,8 +190,7 @@ func (l *load) number(x float64, unit, what string) {
 	fmt.Fprintf(l.out, "%12.2f %-14s %s\n", x, unit, what)
 }
 
-// report writes what came of the load. ceiling is the throughput that it is compared with,
-// or 0.
+// report writes the results of the load. ceiling is the throughput to compare with, or 0.
 func (l *load) report(ceiling float64) {
 	h := l.history
 	print := func(format string, args ...any) { fmt.Fprintf(l.out, format, args...) }
@@ -199,7 +198,7 @@ func (l *load) report(ceiling float64) {
 	print("\n%-16s %9s %9s %9s %9s\n", "tool", "calls", "p50 ms", "p99 ms", "max ms")
 	transitions, spread := 0, 0.0
 	all := maps.Clone(h.took)
-	all["~all"] = slices.Concat(slices.Collect(maps.Values(h.took))...) // behind the others
+	all["~all"] = slices.Concat(slices.Collect(maps.Values(h.took))...) // after the others
 	for _, tool := range slices.Sorted(maps.Keys(all)) {
 		took := slices.Sorted(slices.Values(all[tool]))
 		n := len(took)

@@ -27,8 +27,8 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run runs a command line and returns the exit code: 0, 1 if something is wrong, 2
-// if the command line is.
+// run runs a command line and returns the exit code: 0, 1 if something is wrong, or 2 for an
+// invalid command line.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	commands := map[string]func() error{
 		"load":    func() error { return runLoad(ctx, args[1:], stdout, stderr) },
@@ -45,17 +45,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err == nil:
 		return 0
 	case errors.Is(err, errUsage):
-		return 2 // the flag package has said why
-	case !errors.Is(err, errWrong): // else the report says it
+		return 2 // the flag package has reported it
+	case !errors.Is(err, errWrong): // otherwise the report says it
 		fmt.Fprintf(stderr, "proof: %v\n", err)
 	}
 	return 1
 }
 
-// errUsage is the error of a command line that makes no sense. It was reported.
+// errUsage is the error of an invalid command line. It was reported.
 var errUsage = errors.New("wrong usage")
 
-// parse parses flags; check, if not nil, finds what makes no sense in them.
+// parse parses flags; check, if not nil, validates them.
 func parse(flags *flag.FlagSet, args []string, stderr io.Writer, check func() error) error {
 	flags.SetOutput(stderr)
 	if err := flags.Parse(args); err != nil {
@@ -77,8 +77,8 @@ func parse(flags *flag.FlagSet, args []string, stderr io.Writer, check func() er
 // buildOptions are the options of go build for a program with faults.
 var buildOptions = []string{"-tags", "faults"}
 
-// build builds deepwork from the module of the working directory into a folder, and
-// returns its path.
+// build builds deepwork from the module of the working directory into a folder, and returns its
+// path.
 func build(ctx context.Context, dir string, options ...string) (string, error) {
 	program := filepath.Join(dir, "deepwork")
 	if runtime.GOOS == "windows" {

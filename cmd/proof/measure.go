@@ -25,9 +25,8 @@ import (
 	"deepwork/actor/wait"
 )
 
-// serveEcho is what deepwork is compared with: the bare SDK's server over streamable
-// HTTP at /mcp, with one tool that gives its arguments back, and /metrics of the
-// process. It serves on loopback until ctx ends.
+// serveEcho serves the baseline: the bare SDK's server over streamable HTTP at /mcp, with one tool
+// that returns its arguments, and /metrics of the process, on loopback until ctx ends.
 func serveEcho(ctx context.Context) error {
 	s := mcp.NewServer(&mcp.Implementation{Name: "echo", Version: "1"}, nil)
 	s.AddTool(&mcp.Tool{Name: "echo", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -36,7 +35,7 @@ func serveEcho(ctx context.Context) error {
 	return serveMCP(ctx, s, "127.0.0.1:0")
 }
 
-// serveMCP serves over HTTP until ctx ends, and logs where, as deepwork does.
+// serveMCP serves over HTTP until ctx ends, and logs the URL as deepwork does.
 func serveMCP(ctx context.Context, s *mcp.Server, address string) error {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
@@ -54,7 +53,7 @@ func serveMCP(ctx context.Context, s *mcp.Server, address string) error {
 	return nil
 }
 
-// startOwn starts this program with a subcommand that serves, in a child process.
+// startOwn starts a serving subcommand of this program in a child process.
 func (w *world) startOwn(ctx context.Context, subcommand ...string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -67,10 +66,9 @@ func (w *world) startOwn(ctx context.Context, subcommand ...string) (*process, e
 	return p, err
 }
 
-// measureCeiling returns what throughput is compared with, per second: what the SDK alone
-// can answer and the disk alone can take, if each call needs both one after the other.
-// There are as many clients and writers as the load has, and what the clients send is what
-// finished_step gets.
+// measureCeiling returns the throughput to compare with, per second: what the SDK alone can answer
+// and the disk alone can write, if each call needs both in sequence. There are as many clients and
+// writers as the load has, and the clients send the input of finished_step.
 func (l *load) measureCeiling(ctx context.Context) (float64, error) {
 	writes, err := l.measureWrites(ctx)
 	if err != nil {
@@ -98,7 +96,7 @@ func (l *load) measureCeiling(ctx context.Context) (float64, error) {
 	return 1 / (1/echoes + 1/writes), err
 }
 
-// beside has do work with a server of the bare SDK.
+// beside calls do with a server of the bare SDK.
 func (w *world) beside(ctx context.Context, do func(echo *process) error) error {
 	echo, err := w.startOwn(ctx, "echo")
 	if err != nil {
@@ -107,9 +105,9 @@ func (w *world) beside(ctx context.Context, do func(echo *process) error) error 
 	return errors.Join(do(echo), echo.stop())
 }
 
-// measureWrites has the writers replace files of 4 KB, each its own: a new file,
-// synced, that gets the name, and the folder synced. It does not use the product's
-// own package durable: a yardstick must not shrink with what it measures.
+// measureWrites measures writers that each replace their own file of 4 KB: a new file is synced and
+// renamed, and the folder synced. It does not use the package durable, which must not change its
+// own baseline.
 func (l *load) measureWrites(ctx context.Context) (float64, error) {
 	dir := filepath.Join(l.dir, "writes")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -127,14 +125,14 @@ func (l *load) measureWrites(ctx context.Context) (float64, error) {
 			err = os.Rename(path+".new", path)
 		}
 		if folder, oerr := os.Open(dir); oerr == nil {
-			_ = folder.Sync() // not every system can
+			_ = folder.Sync() // not supported by every system
 			err = errors.Join(err, folder.Close())
 		}
 		return err
 	})
 }
 
-// perSecond has n goroutines do something again and again for 4 s, and counts.
+// perSecond runs n goroutines that repeat f for 4 s, and counts.
 func perSecond(ctx context.Context, n int, do func(ctx context.Context, i int) error) (float64, error) {
 	var done atomic.Int64
 	began := time.Now()
@@ -158,7 +156,7 @@ func perSecond(ctx context.Context, n int, do func(ctx context.Context, i int) e
 
 var residentBytes = regexp.MustCompile(`(?m)^process_resident_memory_bytes (\S+)$`)
 
-// memoryOf asks a process how much memory it has, in bytes.
+// memoryOf asks a process for its memory use, in bytes.
 func memoryOf(p *process) (float64, error) {
 	res, err := http.Get(strings.TrimSuffix(p.url, "/mcp") + "/metrics")
 	if err != nil {
@@ -173,7 +171,7 @@ func memoryOf(p *process) (float64, error) {
 	return strconv.ParseFloat(string(m[1]), 64)
 }
 
-// watchMemory returns a server's memory in MB, second by second, until ctx ends.
+// watchMemory returns a server's memory in MB, in each second, until ctx ends.
 func (l *load) watchMemory(ctx context.Context, s *server) (samples []float64) {
 	for {
 		if p := s.current(); p != nil {
@@ -190,11 +188,11 @@ func (l *load) watchMemory(ctx context.Context, s *server) (samples []float64) {
 	}
 }
 
-// settledAfter is when the memory of a server should have stopped growing.
+// settledAfter is when the memory of a server should stop growing.
 const settledAfter = 20 * time.Second
 
-// growth returns the memory after the first 20 s and at the end, each the mean of five
-// seconds; settled is false if there are too few samples to tell.
+// growth returns the memory after the first 20 s and at the end, each the mean of five seconds;
+// settled is false if there are too few samples.
 func growth(samples []float64) (then, end float64, settled bool) {
 	at, last := int(settledAfter/time.Second), len(samples)
 	if last <= at+10 {
@@ -209,8 +207,8 @@ func growth(samples []float64) (then, end float64, settled bool) {
 	return mean(samples[at-2 : at+3]), mean(samples[last-5:]), true
 }
 
-// measureIdle measures the memory of connections that do nothing: on a deepwork server,
-// then on one of the bare SDK.
+// measureIdle measures the memory of idle connections: on a deepwork server, then on one of the
+// bare SDK.
 func (l *load) measureIdle(ctx context.Context) error {
 	each, err := l.perConnection(ctx, l.servers[0].process)
 	if err != nil {
@@ -225,10 +223,9 @@ func (l *load) measureIdle(ctx context.Context) error {
 	})
 }
 
-// perConnection is the memory that a server's process takes more, in KB, for each
-// connection that is opened and left alone. For a precise value they are left alone until
-// the garbage of their making is gone, too: a Go program that does nothing collects it
-// every two minutes.
+// perConnection returns the memory that a server's process needs, in KB, for each connection that
+// is opened and left idle. It waits until the garbage of opening them is collected: an idle Go
+// program does that every two minutes.
 func (l *load) perConnection(ctx context.Context, p *process) (float64, error) {
 	var before float64
 	for n := range 1 + l.idle {
@@ -237,7 +234,7 @@ func (l *load) perConnection(ctx context.Context, p *process) (float64, error) {
 			return 0, fmt.Errorf("opening idle connection %d: %w", n, err)
 		}
 		defer c.leave()
-		if n == 0 { // what every server needs once it has a connection is not counted
+		if n == 0 { // do not count what every server needs for its first connection
 			if before, err = memoryOf(p); err != nil {
 				return 0, err
 			}

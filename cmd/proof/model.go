@@ -9,11 +9,10 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The model is the state machine of one session, written a second time and as short as
-// it can be: what session/workflow must look like to its callers, and in its file. It
-// knows no reviews.
+// The model is the state machine of one session, written a second time and as short as possible:
+// how session/workflow must appear to its callers and in its file. It has no reviews.
 
-// mostSteps is how many steps a workflow has at most: s0 and on.
+// mostSteps is the maximum number of steps of a workflow: s0 and on.
 const mostSteps = 7
 
 var stepNames = func() (all []string) {
@@ -25,8 +24,8 @@ var stepNames = func() (all []string) {
 
 func number(step string) int { return slices.Index(stepNames, step) }
 
-// workflows are what clients run: entries, of which those with several steps are
-// concurrent groups. Those of a load run wide.
+// workflows are the workflows that clients run: entries; those with several steps are concurrent
+// groups. Loads run wide.
 var workflows = map[string][][]string{
 	"wide":   {{"s0"}, {"s1", "s2", "s3", "s4"}, {"s5"}},
 	"chain":  {{"s0"}, {"s1"}, {"s2"}, {"s3"}, {"s4"}, {"s5"}},
@@ -40,14 +39,14 @@ type input struct {
 	Tool     string
 	Job      string // start_workflow
 	Workflow string // start_workflow
-	Goal     string // start_workflow: unlike that of any other
+	Goal     string // start_workflow: unique
 	Parent   string // start_workflow: a session, or ""
 	Session  string // "" of start_workflow
-	Step     string // finished_step ("": none is named); go_to_step
+	Step     string // finished_step ("": not named); go_to_step
 	Outputs  string // finished_step, as JSON without blanks
 	Text     string // finished_step: its notes; abort_workflow: its explanation
 	Request  string // request_id, or ""; the calls of one request are one operation
-	Bare     bool   // session or parent are left out: the connection's stack has them
+	Bare     bool   // session or parent are left out: the connection's stack is used
 }
 
 func (in input) String() string {
@@ -79,32 +78,32 @@ func (in input) arguments() map[string]any {
 	return args
 }
 
-// What an operation came to, beside the replies as the model writes them.
+// Outcomes of an operation, beside replies in the model's form.
 const (
 	lostReply = "(lost)"      // it may have happened or not
-	forgotten = "(forgotten)" // it has happened, and what it was answered is not known any more
+	forgotten = "(forgotten)" // it has happened, and its reply is no longer known
 )
 
-// A state is comparable, as the checker wants it.
+// A state is comparable, as the checker requires.
 type state struct {
-	workflow   string // "": not begun
+	workflow   string // "": not started
 	status     string // active, completed, aborted
 	index      int
 	done       [mostSteps]finished
 	unreported [mostSteps]bool
 	byStep     bool              // a member of the current entry was reported by its step_id
-	replies    [mostSteps]stored // to the finish of each step
+	replies    [mostSteps]stored // to finished_step, by step
 	reason     string            // of the abort
 	history    string            // what go_to_step cleared
 }
 
-// finished is what a step was finished with; the zero value: it was not.
+// finished is how a step was finished; the zero value means not finished.
 type finished struct{ outputs, notes string }
 
-// A stored reply is given again.
+// A stored reply is repeated.
 type stored struct {
 	reply string // "": none
-	sure  bool   // it must be kept; older ones may be
+	sure  bool   // it must be kept; older ones need not be
 }
 
 func (s *state) entries() [][]string { return workflows[s.workflow] }
@@ -122,7 +121,7 @@ func (s *state) entryOf(step string) int {
 	return slices.IndexFunc(s.entries(), func(e []string) bool { return slices.Contains(e, step) })
 }
 
-// An outcome is what a call may do and answer.
+// An outcome is a possible effect and reply of a call.
 type outcome struct {
 	state state
 	reply string
@@ -130,8 +129,8 @@ type outcome struct {
 
 func (s state) refuse(code string) []outcome { return []outcome{{s, "!" + code}} }
 
-// apply returns the outcomes that a call may have in a state. A read of the file is a
-// call of the tool "file".
+// apply returns the possible outcomes of a call in a state. A read of the file is a call of the
+// tool "file".
 func (s state) apply(in input) []outcome {
 	switch {
 	case in.Tool == "start_workflow" && s.workflow == "":
@@ -201,7 +200,7 @@ func (s state) finish(in input) []outcome {
 	return []outcome{{s, reply}}
 }
 
-// again is a finish of a step that is not pending: a repetition, or a mistake.
+// again finishes a step that is not pending: a repetition, or a mistake.
 func (s state) again(step, outputs string) (all []outcome) {
 	if r := s.replies[number(step)]; r.reply != "" && s.done[number(step)].outputs == outputs {
 		all = append(all, outcome{s, r.reply})
@@ -259,7 +258,7 @@ func (s *state) allOutputs() string {
 	return all.String()
 }
 
-// outputs are what each step has, in the order of the job.
+// outputs returns the outputs of each step, in the order of the job.
 type outputs struct {
 	Report string   `json:"report"`
 	Papers []string `json:"papers,omitempty"`
@@ -273,7 +272,7 @@ func (o outputs) String() string {
 	return string(text)
 }
 
-// file is what the session's file says, in the form of record.state.
+// file returns the contents of the session's file, in the form of record.state.
 func (s *state) file() string {
 	return fmt.Sprintf("%s at %s: %s; %q%s", s.status, s.entry()[0], s.progress(slices.Concat(s.entries()[:s.index+1]...)), s.reason, s.history)
 }
@@ -297,7 +296,7 @@ func progressOf(step string, done, unreported bool, f finished) string {
 	return step + "=open"
 }
 
-// sessionModel is the state machine as the checker wants it. One session is one history.
+// sessionModel is the state machine for the checker. One session is one history.
 var sessionModel = checked(state{}, func(s state, in input, out string) (next []state) {
 	for _, o := range s.apply(in) {
 		if o.reply == out || out == lostReply || out == forgotten && o.state != s {
@@ -307,8 +306,8 @@ var sessionModel = checked(state{}, func(s state, in input, out string) (next []
 	return next
 })
 
-// checked makes a model of what may follow a state: those that a call with this outcome
-// leads to. A lost call may also have had no effect.
+// checked makes a model of the states that may follow: those of a call with this outcome. A lost
+// call may also have had no effect.
 func checked[S comparable, I any](begin S, follow func(s S, in I, out string) []S) porcupine.Model {
 	return (&porcupine.NondeterministicModel{
 		Init: func() []any { return []any{begin} },

@@ -22,9 +22,9 @@ const (
 	stopWithin  = 30 * time.Second // and to end once it is asked to
 )
 
-// A process is one that was started here, such as a server.
+// A process is one that this program started, such as a server.
 type process struct {
-	where *server            // nil of those that are no deepwork servers
+	where *server            // nil if it is not a deepwork server
 	url   string             // "" of one over stdio
 	stdio *mcp.ClientSession // of one over stdio: all clients share it
 
@@ -32,7 +32,7 @@ type process struct {
 	log   string        // the file with its stderr
 	ended chan struct{} // closed when the process has ended
 	err   error         // set before that
-	full  bool          // its disk may be full at some time
+	full  bool          // its disk may become full
 }
 
 // start starts a process and waits until it can be called. One that is not over stdio logs
@@ -70,7 +70,7 @@ func (w *world) start(ctx context.Context, stdio bool, env []string, args ...str
 	defer cancel()
 	if stdio {
 		if p.stdio, err = newClient().Connect(within, &mcp.IOTransport{Reader: stdout, Writer: stdin}, nil); err != nil {
-			err = p.kill() // its plan has ended it before it answered
+			err = p.kill() // its plan ended it before it answered
 		}
 		return p, err
 	}
@@ -87,7 +87,7 @@ func (w *world) start(ctx context.Context, stdio bool, env []string, args ...str
 	return p, nil
 }
 
-// listening is how each process logs where it listens.
+// listening is the log message with a process's URL.
 var listening = regexp.MustCompile(`msg=listening url=(\S+)\n`)
 
 func (p *process) alive() bool {
@@ -99,7 +99,7 @@ func (p *process) alive() bool {
 	}
 }
 
-// kill ends a process as a crash does, and waits for its end.
+// kill ends a process like a crash, and waits for its end.
 func (p *process) kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -108,8 +108,8 @@ func (p *process) kill() error {
 	return nil
 }
 
-// stop asks a process to end and waits for that. Its error says that it did not end; how
-// it ended is in p.err.
+// stop asks a process to end and waits for that. The error says that it did not end; p.err says how
+// it ended.
 func (p *process) stop() error {
 	if runtime.GOOS == "windows" {
 		return p.kill()

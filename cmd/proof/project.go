@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// The jobs all have the same workflows. Whatever they say says by which save it was
-// written, so that a reply that is made of two saves, or of half of one, is known.
+// The jobs all have the same workflows. Every text contains the number of its save, so that a reply
+// made from two saves, or from half of one, is detected.
 const jobCount = 4
 
 func jobName(job int) string { return "load_" + strconv.Itoa(job) }
@@ -21,7 +21,7 @@ func (w *world) jobFile(job int) string {
 	return filepath.Join(w.root, ".deepwork", "jobs", jobName(job), "job.yml")
 }
 
-// outputFiles is how many files there are that steps can name as outputs.
+// outputFiles is the number of files that steps can name as outputs.
 const outputFiles = 64
 
 // outputPath is one of them, relative to the project.
@@ -55,8 +55,8 @@ func (w *world) writeProject(config string) error {
 	return nil
 }
 
-// The common info of a job is the last key of its job.yml, so that less than the whole
-// of a save never is a valid job.
+// The common info of a job is the last key of its job.yml, so that a part of a save is never a
+// valid job.
 const infoKey = "common_job_info_provided_to_all_steps_at_runtime: "
 
 func infoText(save int) string { return fmt.Sprintf("Written by save %d.", save) }

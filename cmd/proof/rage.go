@@ -17,7 +17,7 @@ import (
 // points are where servers are killed.
 var points = []string{durable.OpCreate, durable.OpWrite, durable.OpSync, durable.OpMove, durable.OpSyncDir}
 
-// plan makes up what the next process suffers.
+// plan chooses the faults of the next process.
 func (s *simulation) plan() fault.Plan {
 	p := fault.Plan{Image: s.image.Dir}
 	r := s.random
@@ -30,8 +30,7 @@ func (s *simulation) plan() fault.Plan {
 	case 3:
 		p.Slow = time.Duration(1+r.IntN(20)) * time.Millisecond
 	case 4:
-		// Not by a day: what was done that long ago is not looked for when a client
-		// repeats a call.
+		// Less than a day: older calls are not searched when a client repeats one.
 		p.Clock = time.Duration(r.IntN(1400)-700) * time.Minute
 	case 5:
 		p.Commit = 1 + r.IntN(40)
@@ -47,7 +46,7 @@ func (s *simulation) plan() fault.Plan {
 	return p
 }
 
-// rage does what is bad for servers until ctx ends, and leaves all of them up.
+// rage injects faults into servers until ctx ends, and leaves all of them running.
 func (s *simulation) rage(ctx context.Context) error {
 	for ctx.Err() == nil {
 		_ = wait.For(ctx, time.Duration(50+s.random.IntN(400))*time.Millisecond)
@@ -76,8 +75,8 @@ func (s *simulation) rage(ctx context.Context) error {
 	return nil
 }
 
-// underWay are what `deepwork check` may find while servers are killed: what the
-// next server, or the next call of the same client, puts right.
+// underWay are findings of `deepwork check` that may occur while servers are killed; the next
+// server, or the client's next call, corrects them.
 var underWay = []string{
 	" is half deleted", "the removal of attempt ", " was cut short", "and neither its server nor its agent runs",
 }
@@ -88,7 +87,7 @@ func (s *simulation) stop(p *process) {
 	}
 }
 
-// startAll starts what has ended, by our hand or by its plan.
+// startAll starts the servers that were killed here or by their plan.
 func (s *simulation) startAll(ctx context.Context) error {
 	for _, where := range s.servers {
 		if p := where.current(); p == nil {
@@ -102,8 +101,8 @@ func (s *simulation) startAll(ctx context.Context) error {
 	return nil
 }
 
-// cutPower ends all servers at once and takes from the disk what was not synced. Now and
-// then the file of a session is damaged too.
+// cutPower ends all servers at once and removes what was not synced from the disk. Sometimes it
+// also damages the file of a session.
 func (s *simulation) cutPower() error {
 	s.cuts++
 	for _, p := range s.running() {
@@ -111,7 +110,7 @@ func (s *simulation) cutPower() error {
 			return err
 		}
 	}
-	s.calls.Lock() // who was called has got what there is to get
+	s.calls.Lock() // no call is in flight
 	defer s.calls.Unlock()
 	if err := s.image.CutPower(s.root, s.random.IntN(3) == 0, s.random.IntN(2) == 0); err != nil {
 		return fmt.Errorf("cutting the power: %w", err)
@@ -126,7 +125,7 @@ func (s *simulation) cutPower() error {
 	id := all[s.random.IntN(len(all))]
 	data, err := os.ReadFile(sessionFile(s.root, id))
 	if err != nil || len(data) == 0 {
-		return nil // that it is lost shows at its next call
+		return nil // its next call shows that it is lost
 	}
 	switch s.random.IntN(3) {
 	case 0:
@@ -140,11 +139,11 @@ func (s *simulation) cutPower() error {
 	return errors.Join(os.WriteFile(sessionFile(s.root, id), data, 0o600), s.image.Reset(s.root))
 }
 
-// settleTime is how long the last server has for what others left.
+// settleTime is how long the last server has for leftovers of others.
 const settleTime = 30 * time.Second
 
-// end stops all servers, looks with a last one at each session, has it see to what others
-// left of executions and of the board, and judges what is on disk.
+// end stops all servers, reads each session with a last one, lets it finish what others left of
+// executions and of the board, and judges what is on disk.
 func (s *simulation) end(ctx context.Context) error {
 	for _, p := range s.running() {
 		s.stop(p)
@@ -167,14 +166,14 @@ func (s *simulation) end(ctx context.Context) error {
 	for _, c := range s.clerks {
 		c.home = last
 	}
-	if len(s.tasks) > 0 { // else no board was made
+	if len(s.tasks) > 0 { // otherwise there is no board
 		if err := s.settleBoard(ctx); err != nil {
 			return err
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.tasks)) {
 		c := s.clerks[0]
-		// What a kill has cut short of a removal, the same call finishes.
+		// A removal that was interrupted by a kill is completed by the same call.
 		for n := 0; n < tries && s.tasks[id].removing; n++ {
 			if t := c.register(ctx, id, taskInput{Tool: "delete_task"}); t.kind == given || t.kind == gone {
 				break

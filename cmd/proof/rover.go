@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// A rover is a client of a simulation that makes random calls about sessions of its own
-// and, now and then, about those of its neighbour.
+// A rover is a client of a simulation that makes random calls about its own sessions and sometimes
+// about those of its neighbor.
 type rover struct {
 	*agent
 	open map[string]bool // sessions under way, its own and its neighbour's; guarded by the history
-	last input           // the last one that moved something
+	last input           // the last one that changed something
 }
 
 // openSessions is how many two neighbours have under way.
@@ -19,7 +19,7 @@ const openSessions = 4
 
 // act makes a call.
 func (a *rover) act(ctx context.Context) {
-	if a.below(30) == 0 { // what it has may go on at another server
+	if a.below(30) == 0 { // its work may continue at another server
 		_ = a.drop(a.home.current()).leave()
 	}
 	in := a.choose()
@@ -39,7 +39,7 @@ func (a *rover) act(ctx context.Context) {
 	})
 }
 
-// choose makes up the next call.
+// choose chooses the next call.
 func (a *rover) choose() input {
 	var ids []string
 	a.history.with(func() { ids = slices.Sorted(maps.Keys(a.open)) })
@@ -49,7 +49,7 @@ func (a *rover) choose() input {
 	}
 	if n == 0 || n < openSessions && a.below(5) == 0 {
 		in := input{Tool: "start_workflow", Job: jobName(a.below(jobCount)), Workflow: []string{"chain", "groups", "fork", "short"}[a.below(4)],
-			Goal: a.token("goal "), Request: a.request()} // always: else a lost one is never known
+			Goal: a.token("goal "), Request: a.request()} // always: otherwise a lost one is never found
 		if n > 0 && a.below(2) == 0 {
 			in.Parent = id
 		}

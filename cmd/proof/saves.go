@@ -18,8 +18,7 @@ type saves struct {
 	hashes       map[string]int // the saves, by hex SHA-256
 }
 
-// begin records a save before anything of it is written, and returns its number and the
-// text to write.
+// begin records a save before it is written, and returns its number and the text to write.
 func (b *saves) begin(job int) (number int, text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -31,7 +30,7 @@ func (b *saves) begin(job int) (number int, text string) {
 	return number, text
 }
 
-// end records that a save is over: a call from now on must see it.
+// end records the end of a save: later calls must see it.
 func (b *saves) end(job int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,14 +64,14 @@ func (b *saves) step(job, last int, info stepInfo) (save int, err error) {
 	return save, err
 }
 
-// of finds the save of a job.yml by its hash; 0 means that it was never written.
+// of finds the save of a job.yml by its hash; 0 means never written.
 func (b *saves) of(hash string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.hashes[hash]
 }
 
-// total is how many saves there were.
+// total returns the number of saves.
 func (b *saves) total() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

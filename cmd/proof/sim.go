@@ -31,12 +31,12 @@ import (
 type simulation struct {
 	*world
 	length  time.Duration // how long clients work
-	clients int           // of workflows; of the board, and of executions, there are a quarter as many each
+	clients int           // of workflows; a quarter as many each for the board and for executions
 	image   fault.Image
 	random  *rand.Rand // of the faults
 
-	tasks   map[string]*task // of the board, that were acknowledged; guarded by the history
-	stops   map[string]bool  // attempts that were to be stopped; likewise
+	tasks   map[string]*task // acknowledged tasks of the board; guarded by the history
+	stops   map[string]bool  // attempts that must be stopped; likewise
 	clerks  []*clerk
 	callers []*caller
 
@@ -45,11 +45,11 @@ type simulation struct {
 
 	kills, cuts               int // of one server, of the power
 	attempts, agents, rescues int // attempts that there were in the end, agents that ever began, refs that keep work of deleted attempts
-	executions                int // that the source was given
+	executions                int // received by the source
 }
 
-// simulate runs a simulation in an empty folder. It blocks for a little longer than
-// length. What must not be is in the history; the error is one of the simulation itself.
+// simulate runs a simulation in an empty folder. It blocks for slightly longer than length. Faults
+// found are in the history; the error is one of the simulation itself.
 func simulate(ctx context.Context, dir string, seed uint64, length time.Duration, clients int) (*simulation, error) {
 	s := &simulation{world: newWorld(filepath.Join(dir, "project"), dir, seed), length: length, clients: clients,
 		image: fault.Image{Dir: filepath.Join(dir, "image")}, random: rand.New(rand.NewPCG(seed, 0)), sourceAddress: "127.0.0.1:0",
@@ -59,7 +59,7 @@ func simulate(ctx context.Context, dir string, seed uint64, length time.Duration
 	if err == nil {
 		err = s.live(ctx)
 	}
-	for _, p := range s.running() { // none is left but after an error
+	for _, p := range s.running() { // some are left only after an error
 		err = errors.Join(err, p.kill())
 	}
 	if s.source != nil {
@@ -71,15 +71,15 @@ func simulate(ctx context.Context, dir string, seed uint64, length time.Duration
 	return s, nil
 }
 
-// String says what happened.
+// String describes what happened.
 func (s *simulation) String() string {
 	h := s.history
 	return fmt.Sprintf("seed %d: %d sessions (%d histories too tangled), %d tasks (%d attempts left, %d agents began, %d rescues), %d executions; %d calls (%d lost, %d without effect), %d kills, %d power cuts, %d files damaged",
 		s.seed, len(h.sessions), h.tangled, len(s.tasks), s.attempts, s.agents, s.rescues, s.executions, h.calls, h.lost, h.refused, s.kills, s.cuts, len(h.known(true)))
 }
 
-// layOut makes the project, a repository with jobs, agents and a source of workflows,
-// and says which servers there are.
+// layOut creates the project, a repository with jobs, agents and a source of workflows, and defines
+// the servers.
 func (s *simulation) layOut(ctx context.Context) (err error) {
 	if s.program, err = build(ctx, s.dir, buildOptions...); err != nil {
 		return err
@@ -88,8 +88,7 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 		return err
 	}
 	script := filepath.Join(s.dir, "agent.sh")
-	// Executions have all the time there is, for clocks go wrong, and few slots, so that
-	// some wait.
+	// Executions have no timeout, since clocks are wrong, and few slots, so that some wait.
 	config := fmt.Sprintf("attempts: {max_concurrent: 4}\nexecutors:\n  SIM: {command: [sh, %q, %q]}\n"+
 		"workflow_tools:\n  execution_timeout: 0\n  reply_within: 150ms\n  status_interval: 20ms\n  max_concurrent_executions: 2\n  refresh_interval: 0\n  sources:\n    - {name: sim, url: %q}\n",
 		script, s.agentLog(), s.source.url)
@@ -102,11 +101,11 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// Up to three servers, the first over stdio, mostly, so that each kind is there.
+	// Up to three servers, the first usually over stdio, so that each kind occurs.
 	for n := range 1 + s.random.IntN(3) {
 		s.servers = append(s.servers, &server{number: n, http: n > 0 && s.random.IntN(3) > 0 || n == 0 && s.random.IntN(4) == 0})
 	}
-	// .deepwork is not the repository's.
+	// .deepwork is not part of the repository.
 	return os.WriteFile(filepath.Join(s.root, ".git", "info", "exclude"), []byte("/.deepwork/\n"), 0o644)
 }
 
@@ -120,7 +119,7 @@ func (s *simulation) git(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
-// live lets clients, faults and editors loose, ends them, and takes stock.
+// live runs clients, faults and editors, stops them, and judges.
 func (s *simulation) live(ctx context.Context) error {
 	if err := s.startAll(ctx); err != nil {
 		return err
@@ -128,15 +127,14 @@ func (s *simulation) live(ctx context.Context) error {
 	working, done := context.WithTimeout(ctx, s.length)
 	defer done()
 	var clients sync.WaitGroup
-	// Each client acts until the time is over, and rests in between, so many milliseconds
-	// at most.
+	// Each client acts until the time is over, with pauses of up to so many milliseconds.
 	work := func(a *agent, act func(context.Context), rest int) {
 		clients.Go(func() {
 			for working.Err() == nil {
 				act(working)
 				_ = wait.For(working, time.Duration(a.below(rest))*time.Millisecond)
 			}
-			_ = a.leave() // their servers are gone, or go
+			_ = a.leave() // their servers have ended, or will
 		})
 	}
 	var open map[string]bool
@@ -147,7 +145,7 @@ func (s *simulation) live(ctx context.Context) error {
 		a := &rover{agent: s.agent(n), open: open}
 		work(a.agent, a.act, 1)
 	}
-	// Agents and sources cost more than sessions do: a quarter as many clients each.
+	// Agents and sources cost more than sessions: a quarter as many clients each.
 	for n := range (s.clients + 3) / 4 {
 		clerk := &clerk{agent: s.agent(s.clients + 2*n), sim: s}
 		caller := &caller{agent: s.agent(s.clients + 2*n + 1)}

@@ -12,10 +12,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A journal is what others did, by event and token: whose did, in their order.
+// A journal is what others did: names in order, by event and token.
 type journal map[string]map[string][]string
 
-// readJournal reads a file of lines "event token whose", each written in one piece.
+// readJournal reads a file of lines "event token name", each written in one piece.
 func readJournal(path string) (journal, error) {
 	did := journal{"ran": {}, "start": {}, "wrote": {}, "end": {}}
 	text, err := os.ReadFile(path)
@@ -32,15 +32,15 @@ func readJournal(path string) (journal, error) {
 	return did, nil
 }
 
-// The workflows that the source has.
+// The workflows of the source.
 const (
-	quickWorkflow = "sim_quick" // its result is the answer to the call
+	quickWorkflow = "sim_quick" // its result answers the call
 	slowWorkflow  = "sim_slow"
 )
 
-// A source is a system that runs workflows, a process of its own. What it starts it
-// writes into a journal first, so that how often each was started is known. An execution
-// is described by its id, so that a source that was killed goes on where it was.
+// A source is a system that runs workflows, in its own process. It writes each start into a journal
+// first, so that starts can be counted. An execution is described by its id, so that a killed
+// source continues it.
 type source struct{ file *os.File }
 
 // serveSource is the hidden subcommand source: its journal, and its address.
@@ -71,7 +71,7 @@ func serveSource(ctx context.Context, args []string) (err error) {
 	return serveMCP(ctx, server, args[1])
 }
 
-// sourceArgs are the arguments of any of its tools.
+// sourceArgs are the arguments of all its tools.
 type sourceArgs struct {
 	Workflow  string `json:"workflow_id"`
 	Execution string `json:"execution_id"`
@@ -116,12 +116,12 @@ func (source) status(args sourceArgs) any {
 	return map[string]any{"status": "completed", "output": outputOf(token)}
 }
 
-// outputOf is what an execution gives.
+// outputOf returns the output of an execution.
 func outputOf(token string) any { return map[string]any{"token_was": token} }
 
 func (s *simulation) sourceFile() string { return filepath.Join(s.dir, "executions") }
 
-// startSource starts the source of workflows, or starts it again after a kill.
+// startSource starts the source of workflows, also after a kill.
 func (s *simulation) startSource(ctx context.Context) (err error) {
 	if s.source, err = s.startOwn(ctx, "source", s.sourceFile(), s.sourceAddress); err == nil {
 		s.sourceAddress = strings.TrimSuffix(strings.TrimPrefix(s.source.url, "http://"), "/mcp")

@@ -2,16 +2,15 @@ package main
 
 import "strings"
 
-// The model of a task of the board: its title, as one register, from its making
-// to its removal. What attempts do to its status is no matter of its callers.
+// The model of a task of the board: its title, as one register, from creation to deletion. The
+// effect of attempts on its status is not modeled.
 
 // A taskInput is a call of create_task, update_task, get_task or delete_task.
 type taskInput struct {
 	Tool  string
 	Title string // create_task and update_task
-	// Request is create_task's request_id, which is also the description of the
-	// task that it makes. The calls of one request until it is answered are one
-	// operation; later ones are repetitions.
+	// Request is create_task's request_id, which is also the description of the task. The calls of
+	// one request until it is answered are one operation; later ones are repetitions.
 	Request string
 }
 
@@ -19,13 +18,13 @@ func (in taskInput) String() string {
 	return in.Tool + "(" + strings.TrimSpace(in.Title+" "+in.Request) + ")"
 }
 
-// What a call of a task comes to, beside "is <title>".
+// Outcomes of a call about a task, besides "is <title>".
 const (
 	taskDeleted = "deleted"
-	taskGone    = "!gone" // there is no such task, or it was deleted since
+	taskGone    = "!gone" // there is no such task, or it was deleted
 )
 
-// A taskState is comparable, as the checker wants it.
+// A taskState is comparable, as the checker requires.
 type taskState struct {
 	made, gone bool
 	title      string
@@ -46,7 +45,7 @@ func (s taskState) apply(in taskInput) (taskState, string) {
 	return s, "is " + s.title
 }
 
-// taskModel is the register as the checker wants it. One task is one history.
+// taskModel is the register for the checker. One task is one history.
 var taskModel = checked(taskState{}, func(s taskState, in taskInput, out string) []taskState {
 	if n, said := s.apply(in); said == out || out == lostReply {
 		return []taskState{n}

@@ -12,7 +12,7 @@ import (
 	"deepwork/actor/wait"
 )
 
-// The parts of the sessions with which something out of the ordinary is done.
+// The fractions of sessions with unusual events.
 const (
 	partAborted = 0.05
 	partBack    = 0.04 // of those, a step is gone back to
@@ -23,12 +23,12 @@ const (
 )
 
 const (
-	handedWithin = 20 * time.Second     // how long a session may stay its server's after its connection was closed
-	askAgain     = 5 * time.Millisecond // how long who wants it waits before it asks again
+	handedWithin = 20 * time.Second     // how long a session may belong to its server after its connection was closed
+	askAgain     = 5 * time.Millisecond // pause before its next owner asks again
 )
 
-// A walker is an agent of a load. It has a stack of sessions, one nested in the other, to
-// itself, so that it can predict every reply.
+// A walker is an agent of a load. It has its own stack of nested sessions, so that it can predict
+// every reply.
 type walker struct {
 	*agent
 	load  *load
@@ -61,7 +61,7 @@ func (a *walker) work(ctx context.Context) {
 	}
 }
 
-// nest works a session, and in the middle of it one that is nested in it.
+// nest works on a session and, in the middle, on one nested in it.
 func (a *walker) nest(ctx context.Context, level int) error {
 	if level == a.load.depth {
 		return nil
@@ -95,7 +95,7 @@ func (a *walker) disturb(ctx context.Context, s *opened) error {
 	return nil
 }
 
-// bare decides whether a call does not name its session.
+// bare decides whether a call omits its session.
 func (a *walker) bare() bool { return a.version != "" && !a.chance(partNamed) }
 
 // start starts a session on top of the stack.
@@ -116,7 +116,7 @@ func (a *walker) finish(ctx context.Context, s *opened, step string) error {
 	return a.do(ctx, s, in)
 }
 
-// finishGroup finishes the members of the group, all at once.
+// finishGroup finishes the members of the group concurrently.
 func (a *walker) finishGroup(ctx context.Context, s *opened) error {
 	var all errgroup.Group
 	for _, step := range workflows["wide"][1] {
@@ -125,7 +125,7 @@ func (a *walker) finishGroup(ctx context.Context, s *opened) error {
 	return all.Wait()
 }
 
-// end ends a session: it finishes the last step or, now and then, aborts.
+// end ends a session: it finishes the last step or sometimes aborts.
 func (a *walker) end(ctx context.Context, s *opened) error {
 	if a.chance(partAborted) {
 		return a.do(ctx, s, input{Tool: "abort_workflow", Text: a.token("enough "), Request: a.request()})
@@ -133,8 +133,7 @@ func (a *walker) end(ctx context.Context, s *opened) error {
 	return a.finish(ctx, s, "s5")
 }
 
-// do makes a call about a session, and checks what the model, which has only that
-// session, does not know.
+// do makes a call about a session, and checks what the model of a single session does not know.
 func (a *walker) do(ctx context.Context, s *opened, in input) error {
 	if in.Tool != "start_workflow" {
 		in.Session = s.id
@@ -153,8 +152,8 @@ func (a *walker) do(ctx context.Context, s *opened, in input) error {
 	return a.wrong("a call that failed: "+t.code, "%s of session %s: %s", in.Tool, s.id, t.text)
 }
 
-// check checks that a reply has the definitions of one save and the stack that the walker
-// has built.
+// check checks that a reply has the definitions of one save and the stack that the walker has
+// built.
 func (a *walker) check(s *opened, in input, t answer, last int) error {
 	h, r := a.history, &t.reply
 	if in.Tool == "start_workflow" {
@@ -191,7 +190,7 @@ func (a *walker) check(s *opened, in input, t answer, last int) error {
 	return nil
 }
 
-// move closes the connection and takes the work up on the other server.
+// move closes the connection and resumes the work on the other server.
 func (a *walker) move(ctx context.Context, s *opened) error {
 	if err := a.drop(a.home.current()).leave(); err != nil {
 		return a.wrong("a connection that did not end", "%v", err)

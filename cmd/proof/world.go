@@ -10,10 +10,10 @@ import (
 	"deepwork/cmd/proof/fault"
 )
 
-// A world is one project with the servers that serve it, and what clients do to it.
+// A world is one project with its servers and clients.
 type world struct {
 	root    string // the project
-	dir     string // the folder for logs and what else is kept
+	dir     string // the folder for logs and other files
 	program string // deepwork
 	seed    uint64
 	history *history
@@ -30,22 +30,22 @@ func newWorld(root, dir string, seed uint64) *world {
 	return &world{root: root, dir: dir, seed: seed, version: withSessions, history: newHistory(), saves: &saves{hashes: map[string]int{}}}
 }
 
-// agent makes the client of a number, whose own server is one in turn.
+// agent makes the client with a number; its own server is chosen in turn.
 func (w *world) agent(number int) *agent {
 	return &agent{world: w, number: number, random: rand.New(rand.NewPCG(w.seed, uint64(number)+1)),
 		home: w.servers[number%len(w.servers)], lose: w.lose, conns: map[*process]*conn{}}
 }
 
-// A server is a place where server processes run, one after the other.
+// A server runs server processes, one after the other.
 type server struct {
 	number int
 	http   bool
 
 	mu      sync.Mutex
-	process *process // the last that was started, or nil
+	process *process // the last one started, or nil
 }
 
-// current returns the process that runs, or nil.
+// current returns the running process, or nil.
 func (s *server) current() *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *server) current() *process {
 	return nil
 }
 
-// wait returns the process that runs, as soon as one does.
+// wait waits for a running process and returns it.
 func (s *server) wait(ctx context.Context) (*process, error) {
 	for {
 		p := s.current()
@@ -68,7 +68,7 @@ func (s *server) wait(ctx context.Context) (*process, error) {
 	}
 }
 
-// running are the processes that run now.
+// running returns the running processes.
 func (w *world) running() (all []*process) {
 	for _, s := range w.servers {
 		if p := s.current(); p != nil {
@@ -78,8 +78,8 @@ func (w *world) running() (all []*process) {
 	return all
 }
 
-// run has a process of deepwork serve the project at a server. That it ends before it can
-// be called is no error.
+// run serves the project with a new deepwork process at a server. It is not an error if the process
+// ends before it can be called.
 func (w *world) run(ctx context.Context, s *server, plan fault.Plan, args ...string) error {
 	args = append([]string{w.program, "serve", "--path", w.root, "--no-quality-gate"}, args...)
 	if s.http {

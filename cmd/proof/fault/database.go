@@ -10,14 +10,13 @@ import (
 	"modernc.org/sqlite"
 )
 
-// A database is what a server does to its task board.
+// A database injects faults into the task board.
 type database struct {
 	plan    Plan
 	commits atomic.Int64
 }
 
-// connected prepares a connection: SQLite itself finds the file full, and says
-// when a commit begins.
+// connected prepares a connection: SQLite itself limits the file and reports when a commit begins.
 func (d *database) connected(c sqlite.ExecQuerierContext, _ string) error {
 	if d.plan.Pages > 0 {
 		if _, err := c.ExecContext(context.Background(), fmt.Sprintf("PRAGMA max_page_count = %d", d.plan.Pages), nil); err != nil {
@@ -30,8 +29,8 @@ func (d *database) connected(c sqlite.ExecQuerierContext, _ string) error {
 	return nil
 }
 
-// commit ends the process where the plan says so: before the commit that begins,
-// while it is written and synced, or shortly after.
+// commit ends the process where the plan says so: before a commit, while it is written and synced,
+// or shortly after.
 func (d *database) commit() int32 {
 	if d.plan.Slow > 0 {
 		time.Sleep(rand.N(d.plan.Slow))

@@ -12,10 +12,10 @@ import (
 	"deepwork/actor/durable"
 )
 
-// tracked is the folder, below the project, that loses what was not synced.
+// tracked is the folder, below the project, that loses unsynced data.
 var tracked = filepath.Join(".deepwork", "tmp")
 
-// A disk carries out what a server does to its files.
+// A disk injects faults into the file operations of a server.
 type disk struct {
 	plan   Plan
 	image  Image
@@ -35,7 +35,7 @@ func (d *disk) carryOut(op durable.Op, do func() error) error {
 	return err
 }
 
-// recorded carries out an Op, and records in the image what it makes durable.
+// recorded executes an Op, and records in the image what it makes durable.
 func (d *disk) recorded(op durable.Op, do func() error) error {
 	slowly := func() error {
 		if d.plan.Slow > 0 {
@@ -70,10 +70,10 @@ func (d *disk) isFull(op durable.Op) bool {
 	return full
 }
 
-// tear makes half of a write, if the plan says so.
+// tear writes half of the data, if the plan says so.
 func (d *disk) tear(op durable.Op) {
 	if d.plan.Torn {
-		_, _ = op.File.Write(op.Data[:len(op.Data)/2]) // that it is not whole is the point
+		_, _ = op.File.Write(op.Data[:len(op.Data)/2]) // the write is incomplete on purpose
 	}
 }
 

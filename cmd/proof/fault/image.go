@@ -16,19 +16,18 @@ import (
 	"deepwork/actor/durable"
 )
 
-// An Image is the folder that holds what is on the disk. Killing a process does not
-// lose what it has written and not synced: the system still has it. Therefore the
-// servers keep beside their folder what a loss of power leaves of it: the content of
-// each file, by inode, as of its last sync, and the names in the folder as of the last
-// sync of the folder.
+// An Image is the folder with the durable state of the disk. Killing a process does not lose what
+// it wrote without syncing: the system still has it. Therefore servers record what a power failure
+// leaves of their folder: the content of each file, by inode, as of its last sync, and the names in
+// the folder as of the last sync of the folder.
 type Image struct{ Dir string }
 
 func (i Image) content(inode uint64) string {
 	return filepath.Join(i.Dir, strconv.FormatUint(inode, 10))
 }
 
-// link is another name of a file that was synced. It keeps the file, and so its inode
-// from being used again while the names that were synced may still mean it.
+// link is another name of a synced file. It keeps the file, so that its inode is not reused while
+// the synced names may still refer to it.
 func (i Image) link(inode uint64) string { return i.content(inode) + ".link" }
 
 // names is the file with the names as of a sync; the latest counts.
@@ -57,7 +56,7 @@ func (i Image) syncing(path string, sync func() error) error {
 
 // naming records the names in a folder once sync has made them durable.
 func (i Image) naming(dir string, sync func() error) error {
-	// Locked, so that who reads the names later has the later time.
+	// With a lock, so that a later read of the names has a later time.
 	lock, err := durable.Lock(context.Background(), filepath.Join(i.Dir, "lock"))
 	if err != nil {
 		return err
@@ -77,13 +76,13 @@ func (i Image) naming(dir string, sync func() error) error {
 	return replace(i.names(begun), text)
 }
 
-// replace replaces a file of the image, whole or not at all if the process is killed.
+// replace replaces a file of the image atomically, even if the process is killed.
 func replace(path string, data []byte) error {
 	temp := filepath.Join(filepath.Dir(path), "new-"+rand.Text())
 	return errors.Join(os.WriteFile(temp, data, 0o600), os.Rename(temp, path))
 }
 
-// namesIn lists the records in a folder, with their inodes.
+// namesIn returns the records in a folder, with their inodes.
 func namesIn(dir string) (map[string]uint64, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -101,10 +100,9 @@ func namesIn(dir string) (map[string]uint64, error) {
 	return names, nil
 }
 
-// CutPower makes a project's folder what the disk has when the power fails, and begins
-// the image again. All servers must have ended. Names that were not synced are undone or,
-// with keepNames, have reached the disk anyway; what a file holds that was never synced
-// is nothing or, with torn, its first half.
+// CutPower makes a project's folder what the disk has when the power fails, and restarts the image.
+// All servers must have ended. Unsynced names are undone or, with keepNames, have reached the disk;
+// unsynced content is lost or, with torn, cut to its first half.
 func (i Image) CutPower(project string, keepNames, torn bool) error {
 	dir := filepath.Join(project, tracked)
 	now, err := namesIn(dir)
@@ -147,7 +145,7 @@ func (i Image) CutPower(project string, keepNames, torn bool) error {
 	return i.Reset(project)
 }
 
-// Reset makes the image what is in the project's folder now. No server may run.
+// Reset sets the image to the project's folder. No server may run.
 func (i Image) Reset(project string) error {
 	if err := errors.Join(os.RemoveAll(i.Dir), os.MkdirAll(i.Dir, 0o700)); err != nil {
 		return err

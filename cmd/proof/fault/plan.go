@@ -1,6 +1,5 @@
-// Package fault puts faults between a deepwork server and its disk, its task board and
-// its clock. It is linked only into a program that is built with the tag "faults", by
-// the simulation.
+// Package fault injects faults between a deepwork server and its disk, its task board and its
+// clock. It is linked only into a program that is built with the tag "faults", by the simulation.
 package fault
 
 import (
@@ -19,27 +18,27 @@ import (
 // env is the environment variable that holds the Plan of a server, as JSON.
 const env = "DEEPWORK_FAULT"
 
-// A Plan is what a server process suffers.
+// A Plan is the faults of a server process.
 type Plan struct {
-	Image   string        `json:"image"`              // the folder with what is on the disk, see Image
-	Tied    bool          `json:"tied,omitempty"`     // it ends when its stdin does, so that none outlives a test that was killed
+	Image   string        `json:"image"`              // the folder with the durable state of the disk, see Image
+	Tied    bool          `json:"tied,omitempty"`     // it ends when its stdin does, so that none outlives a killed test
 	Point   string        `json:"point,omitempty"`    // where it is killed: "before sync", "after move"; an Op of durable
 	PointAt int           `json:"point_at,omitempty"` // at which occurrence of Point, from 1
-	FullAt  int           `json:"full_at,omitempty"`  // from which write on the disk is full
+	FullAt  int           `json:"full_at,omitempty"`  // number of the write from which the disk is full
 	FullFor int           `json:"full_for,omitempty"` // for how many writes
-	Torn    bool          `json:"torn,omitempty"`     // half of a write is made before it fails or kills
-	Slow    time.Duration `json:"slow,omitempty"`     // how long a sync takes at most
-	Commit  int           `json:"commit,omitempty"`   // at which commit to the board it is killed, from 1
-	Late    time.Duration `json:"late,omitempty"`     // how long after that commit has begun
+	Torn    bool          `json:"torn,omitempty"`     // half of a write is made before it fails or is killed
+	Slow    time.Duration `json:"slow,omitempty"`     // the maximum duration of a sync
+	Commit  int           `json:"commit,omitempty"`   // the number of the board's commit at which it is killed, from 1
+	Late    time.Duration `json:"late,omitempty"`     // the delay of that kill after the commit began
 	Pages   int           `json:"pages,omitempty"`    // how many pages the board may have; 0 means no bound
-	Clock   time.Duration `json:"clock,omitempty"`    // by how much its clock is wrong
+	Clock   time.Duration `json:"clock,omitempty"`    // the error of its clock
 }
 
 // Env returns the environment variable that gives a server the plan.
 func (p Plan) Env() string {
 	text, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // a struct of plain fields
+		panic(err) // a struct of simple fields
 	}
 	return env + "=" + string(text)
 }
