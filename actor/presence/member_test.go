@@ -45,7 +45,10 @@ func TestAKilledServerIsDeadAndARunningOneAlive(t *testing.T) {
 	if !s.Alive(q.id) {
 		t.Error("the other one looks dead")
 	}
-	q.End()
+	q.In.Close()
+	if err := q.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, &q.Err)
+	}
 	if s.Alive(q.id) || exists(s.Path(q.id)) {
 		t.Error("a server that has ended left its lock file")
 	}

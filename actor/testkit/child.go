@@ -175,12 +175,3 @@ func (c *Child) Crash() {
 		c.t.Fatal("the child has ended well")
 	}
 }
-
-// End closes the child's standard input. It must end well.
-func (c *Child) End() {
-	c.t.Helper()
-	Must(c.t, c.In.Close())
-	if err := c.Wait(); err != nil {
-		c.t.Fatalf("%v: %s", err, &c.Err)
-	}
-}

@@ -6,10 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"deepwork/actor/process"
 )
 
 // Must ends the test if err is not nil.
@@ -76,20 +78,38 @@ func Git(t testing.TB, dir string, args ...string) string {
 }
 
 // TryGit runs git in dir, with an author, and returns its output without the last
-// line break. The variables that bind git to a repository do not reach it.
+// line break. GIT_DIR and GIT_INDEX_FILE do not reach it.
 func TryGit(dir string, args ...string) (string, error) {
 	set := []string{"-c", "user.name=Tester", "-c", "user.email=tester@example.com",
 		"-c", "init.defaultBranch=main", "-c", "protocol.file.allow=always"}
 	cmd := exec.Command("git", append(set, args...)...)
 	cmd.Dir = dir
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "GIT_") && !strings.HasPrefix(v, "GIT_CONFIG_NOSYSTEM=")
-	})
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
+	cmd.Env = process.Without(os.Environ(), "GIT_DIR", "GIT_INDEX_FILE")
+	cmd.Stderr = new(Log)
 	out, err := cmd.Output()
 	if err != nil {
-		err = fmt.Errorf("git %s in %s: %w: %s", strings.Join(args, " "), dir, err, &stderr)
+		err = fmt.Errorf("git %s in %s: %w: %s", strings.Join(args, " "), dir, err, cmd.Stderr)
 	}
 	return strings.TrimRight(string(out), "\n"), err
 }
+
+// A Log collects what is written to it and may be read at the same time.
+type Log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// Count returns how often text occurs.
+func (l *Log) Count(text string) int { return strings.Count(l.String(), text) }

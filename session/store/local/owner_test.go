@@ -50,7 +50,10 @@ func TestAliveTellsWhoRuns(t *testing.T) {
 func TestCleanEnd(t *testing.T) {
 	dir := newDir(t)
 	p := start(t, dir, "hold", "")
-	p.End()
+	p.In.Close()
+	if err := p.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, &p.Err)
+	}
 	s := open(t, dir, Options{})
 	if s.Alive(p.first) || exists(s.member.Path(p.first)) {
 		t.Error("a server that has ended left its place")

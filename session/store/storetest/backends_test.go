@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session/store"
 	"deepwork/session/store/local/sqlite"
@@ -127,9 +128,7 @@ func abs(name string) string {
 // rootOf makes the root project, and returns it.
 func rootOf(t testing.TB, b board) task.Project {
 	t.Helper()
-	if err := b.SyncProjects(t.Context(), []task.ProjectSpec{root}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}))
 	list, total, _, err := b.Projects(t.Context(), task.Page{Limit: 1})
 	if err != nil || total != 1 {
 		t.Fatal(list, total, err)
@@ -140,9 +139,7 @@ func rootOf(t testing.TB, b board) task.Project {
 func addTask(t testing.TB, b board, p task.Project, title string) *task.Summary {
 	t.Helper()
 	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return s
 }
 
@@ -152,9 +149,7 @@ func try(t testing.TB, b board, s *task.Summary) *task.Attempt {
 	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "SCRIPTED", Branch: "deepwork/x-0000", Workspace: abs("w"),
 		Repos: []task.AttemptRepo{{RepoID: "r1", RepoName: "web", RepoPath: abs("web"), TargetBranch: "main", Worktree: abs("w/web")}},
 	}, task.Execution{Prompt: "do it"}, task.Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return a
 }
 
@@ -166,9 +161,7 @@ func run(t testing.TB, b board) (*task.Execution, *task.Session) {
 		t.Fatal("nothing to claim", err)
 	}
 	s, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return e, s
 }
 
@@ -186,8 +179,6 @@ func end(t testing.TB, b board, e *task.Execution, how task.Ending) *task.Execut
 func taskOf(t testing.TB, b board, id string) *task.Summary {
 	t.Helper()
 	s, err := b.Task(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return s
 }

@@ -77,7 +77,7 @@ func bare(db *sql.DB, project string) (rows int, err error) {
 // and beside it the bare query; ratio is how many times as long it takes.
 func BenchmarkListTasks(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "board.db")
-	board := openAt(b, path, newClock().now)
+	board := openAt(b, path, noon)
 	p := rootOf(b, board)
 	fill(b, board, p)
 	db, err := sql.Open("sqlite", source(path, "ro"))
@@ -106,7 +106,7 @@ func BenchmarkListTasks(b *testing.B) {
 
 // BenchmarkListTasksDeep is the same far down the list, and of one status.
 func BenchmarkListTasksDeep(b *testing.B) {
-	board := openAt(b, filepath.Join(b.TempDir(), "board.db"), newClock().now)
+	board := openAt(b, filepath.Join(b.TempDir(), "board.db"), noon)
 	p := rootOf(b, board)
 	fill(b, board, p)
 	for _, status := range []task.Status{"", task.InReview} {
@@ -126,7 +126,7 @@ func BenchmarkListTasksDeep(b *testing.B) {
 
 // BenchmarkCreateTask measures a change with its fsync.
 func BenchmarkCreateTask(b *testing.B) {
-	board, _, p := newBoard(b)
+	board, p := newBoard(b)
 	for b.Loop() {
 		addTask(b, board, p, "one more")
 	}

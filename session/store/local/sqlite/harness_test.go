@@ -8,19 +8,16 @@ import (
 
 	"go.uber.org/goleak"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A clock stands still until it is moved.
-type clock struct{ at time.Time }
-
-func newClock() *clock {
-	return &clock{time.Date(2026, 3, 1, 12, 0, 0, 123_456_789, time.FixedZone("east", 3600))}
+// noon is a clock that stands still.
+func noon() time.Time {
+	return time.Date(2026, 3, 1, 12, 0, 0, 123_456_789, time.FixedZone("east", 3600))
 }
-
-func (c *clock) now() time.Time { return c.at }
 
 func openBoard(ctx context.Context, o Options) (board, error) {
 	d, err := Open(ctx, o)
@@ -31,9 +28,7 @@ func openBoard(ctx context.Context, o Options) (board, error) {
 func openAt(t testing.TB, path string, now func() time.Time) board {
 	t.Helper()
 	b, err := openBoard(t.Context(), Options{Path: path, Now: now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		verify(t, b)
 		if err := b.Close(); err != nil {
@@ -43,12 +38,11 @@ func openAt(t testing.TB, path string, now func() time.Time) board {
 	return b
 }
 
-// newBoard is a board of one project, whose clock is the caller's.
-func newBoard(t testing.TB) (board, *clock, task.Project) {
+// newBoard returns a board of one project.
+func newBoard(t testing.TB) (board, task.Project) {
 	t.Helper()
-	c := newClock()
-	b := openAt(t, filepath.Join(t.TempDir(), "board.db"), c.now)
-	return b, c, rootOf(t, b)
+	b := openAt(t, filepath.Join(t.TempDir(), "board.db"), noon)
+	return b, rootOf(t, b)
 }
 
 var root = task.ProjectSpec{Name: "shop", Root: true, Repos: []task.RepoSpec{{Name: "shop", Path: abs("shop")}}}
@@ -64,9 +58,7 @@ func abs(name string) string {
 // rootOf makes the root project, and returns it.
 func rootOf(t testing.TB, b board) task.Project {
 	t.Helper()
-	if err := b.SyncProjects(t.Context(), []task.ProjectSpec{root}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}))
 	list, total, _, err := b.Projects(t.Context(), task.Page{Limit: 1})
 	if err != nil || total != 1 {
 		t.Fatal(list, total, err)
@@ -77,9 +69,7 @@ func rootOf(t testing.TB, b board) task.Project {
 func addTask(t testing.TB, b board, p task.Project, title string) *task.Summary {
 	t.Helper()
 	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return s
 }
 
@@ -89,9 +79,7 @@ func try(t testing.TB, b board, s *task.Summary) *task.Attempt {
 	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "SCRIPTED", Branch: "deepwork/x-0000", Workspace: abs("w"),
 		Repos: []task.AttemptRepo{{RepoID: "r1", RepoName: "web", RepoPath: abs("web"), TargetBranch: "main", Worktree: abs("w/web")}},
 	}, task.Execution{Prompt: "do it"}, task.Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return a
 }
 
@@ -103,9 +91,7 @@ func run(t testing.TB, b board) (*task.Execution, *task.Session) {
 		t.Fatal("nothing to claim", err)
 	}
 	s, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return e, s
 }
 
@@ -123,9 +109,7 @@ func end(t testing.TB, b board, e *task.Execution, how task.Ending) *task.Execut
 func taskOf(t testing.TB, b board, id string) *task.Summary {
 	t.Helper()
 	s, err := b.Task(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return s
 }
 

@@ -27,7 +27,7 @@ func golden(version int) string {
 // for each version.
 func TestGoldenBoardOfThisVersion(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "board.db")
-	b := openAt(t, path, newClock().now)
+	b := openAt(t, path, noon)
 	p := rootOf(t, b)
 	s := addTask(t, b, p, "it's one")
 	try(t, b, s)
@@ -64,7 +64,7 @@ func TestGoldenBoardOfThisVersion(t *testing.T) {
 // rows are there.
 func TestMigrationFromEachVersion(t *testing.T) {
 	fresh := filepath.Join(t.TempDir(), "board.db")
-	rootOf(t, openAt(t, fresh, newClock().now))
+	rootOf(t, openAt(t, fresh, noon))
 	want := schemaOf(t, fresh)
 	for v := range latest() + 1 {
 		t.Run(fmt.Sprint(v), func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestMigrationFromEachVersion(t *testing.T) {
 			if got := schemaOf(t, path); !reflect.DeepEqual(got, want) {
 				t.Errorf("the schema is\n%s, want\n%s", got, want)
 			}
-			b := openAt(t, path, newClock().now)
+			b := openAt(t, path, noon)
 			p := rootOf(t, b)
 			if v > 0 {
 				list, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 9})

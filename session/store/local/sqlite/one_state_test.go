@@ -14,7 +14,7 @@ import (
 // Readers that hold their transaction while a writer starts an execution go on to
 // see what was before it: without that, what is read second is of another moment.
 func TestReq004_AnAttemptIsReadFromOneState(t *testing.T) {
-	b, _, p := newBoard(t)
+	b, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
 	err := inspect(t.Context(), b, func(x tx) error {
@@ -43,7 +43,7 @@ func TestReq004_AnAttemptIsReadFromOneState(t *testing.T) {
 // The list's cost must not grow with the board: every access is by an index, and
 // nothing is sorted.
 func TestListsUseIndexes(t *testing.T) {
-	b, _, p := newBoard(t)
+	b, p := newBoard(t)
 	l, err := task.Page{Limit: 50}.Listing()
 	if err != nil {
 		t.Fatal(err)

@@ -67,7 +67,7 @@ func TestOpenRefusesARelativePath(t *testing.T) {
 
 func TestWhatWasWrittenIsThereAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "board.db")
-	b := openAt(t, path, newClock().now)
+	b := openAt(t, path, noon)
 	p := rootOf(t, b)
 	s := addTask(t, b, p, "one")
 	if err := b.Close(); err != nil {
@@ -79,7 +79,7 @@ func TestWhatWasWrittenIsThereAgain(t *testing.T) {
 	if err := b.DeleteTask(t.Context(), s.ID); !errors.Is(err, task.ErrClosed) {
 		t.Error(err)
 	}
-	again := openAt(t, path, newClock().now)
+	again := openAt(t, path, noon)
 	if got := taskOf(t, again, s.ID); *got != *s {
 		t.Errorf("%+v, want %+v", got, s)
 	}
@@ -224,7 +224,7 @@ func TestMovedFileRefusesChanges(t *testing.T) {
 }
 
 func TestFullDiskIsSaidAndNothingHalfMadeStays(t *testing.T) {
-	b, _, p := newBoard(t)
+	b, p := newBoard(t)
 	s := addTask(t, b, p, "before")
 	limit := func(pages int) {
 		if err := b.writer.QueryRow(fmt.Sprintf("PRAGMA max_page_count = %d", pages)).Scan(new(int)); err != nil {
@@ -398,7 +398,7 @@ func TestLockedBoardIsWaitedFor(t *testing.T) {
 
 // A bug in a change undoes it, and leaves the board usable.
 func TestPanicUndoesAChange(t *testing.T) {
-	b, _, p := newBoard(t)
+	b, p := newBoard(t)
 	func() {
 		defer func() { _ = recover() }()
 		_ = change(t.Context(), b.DB, "failing", func(x tx) error {
