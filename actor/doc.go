@@ -1,17 +1,13 @@
-// Package actor runs typed actors: whatever changes is owned by one goroutine
-// and reached only by messages.
+// Package actor runs typed actors: all mutable state is owned by one goroutine and reached only by
+// messages.
 //
-// An actor is a [Behavior] behind a bounded mailbox. [Spawn] starts one that
-// lives as long as its [System]; a [Registry] keeps one for each key, awake only
-// while it has something to do. Messages are sent with Tell, or with [Ask],
-// which waits for an answer; both wait no longer than the caller's context.
+// An actor is a [Behavior] behind a bounded mailbox. [Spawn] starts one that lives as long as its
+// [System]; a [Registry] has one per key, in memory only while it has something to do. Messages are
+// sent with Tell, or with [Ask], which waits for an answer, both at most until the caller's context
+// ends.
 //
-// An incarnation is one life of a Behavior: made, started, given messages one at
-// a time, stopped. It ends in order when the actor is stopped or passivated, and
-// out of order when Receive panics or returns an error: then its state is thrown
-// away and the next incarnation starts from what is durable. The mailbox outlives
-// incarnations, so a message that was accepted is handled exactly once, by one of
-// them, unless no incarnation can be made: then its asker is told why.
-//
-// The package knows nothing of any domain.
+// An incarnation is one life of a Behavior. If Receive panics or returns an error, its state is
+// dropped and the next incarnation starts from durable state. The mailbox outlives incarnations, so
+// an accepted message is handled exactly once, unless no incarnation can be made: then its asker
+// gets the error.
 package actor

@@ -6,14 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// A Reply is where the answer to one ask goes. It is a value: a Behavior may
-// answer at once, keep it and answer from a later message, or hand it to another
-// goroutine. The first answer counts, later ones are dropped. The zero Reply
-// drops every answer, so that a message with a Reply in it can be told as well.
+// A Reply receives the answer to one ask. It is a value: a Behavior may answer at once, store it
+// and answer later, or pass it to another goroutine. The first answer counts; later ones are
+// dropped, as are all to the zero Reply.
 //
-// A Behavior owes an answer to every Reply it has taken, also where the asker
-// may be gone: until then the actor is not passivated. If it crashes or stops
-// first, the asker gets an error.
+// A Behavior must answer every Reply it has taken: until then the actor is not passivated. If it
+// crashes or stops first, the asker gets an error.
 type Reply[R any] struct {
 	slot *slot[R]
 }

@@ -1,11 +1,7 @@
-// Package gate judges what steps deliver. It writes the instructions of a
-// self-review, plans the reviews of a submission, builds what an external
-// reviewer reads, runs reviewers in a bounded pool that all sessions share in
-// turns, and reads their verdicts. What is not a clear verdict is an error and
-// never passes a step.
-//
-// It stores nothing: the caller keeps the verdicts, for the content that they judged
-// (Task.Digest).
+// Package gate reviews the outputs of steps. It writes the instructions of a self-review, plans the
+// reviews of a submission, builds the input of an external reviewer, runs reviewers in a bounded
+// pool that all sessions share in turns, and reads their verdicts. An unclear verdict is an error
+// and never passes a step. It stores nothing: the caller stores verdicts by Task.Digest.
 package gate
 
 import "deepwork/catalog/job"

@@ -26,10 +26,8 @@ type Op struct {
 // methods block for the real disk, and may be called concurrently. Errors name
 // the file.
 type Disk struct {
-	// Carry, where it is set, carries out every Op in the Disk's stead: it calls
-	// do, which does what the Op says, or does not and returns an error, or ends
-	// the process. It may be called by many goroutines at once. It is for tests
-	// and simulations of faults.
+	// Carry, if set, executes every Op instead of the Disk: it calls do, or returns an error, or
+	// ends the process. It may be called concurrently. It is for tests and simulations of faults.
 	Carry func(op Op, do func() error) error
 
 	// NoSync leaves out every sync: what is written survives the end of the
@@ -37,10 +35,8 @@ type Disk struct {
 	NoSync bool
 }
 
-// Intercept, where it is set, carries out every Op of the Disks in this process
-// that have no Carry, as that does. It is for simulations of faults,
-// which set it in a binary of their own before anything else; nothing in the
-// program does.
+// Intercept, if set, is the Carry of all Disks without one. Simulations of faults set it first, in
+// their own binary.
 var Intercept func(op Op, do func() error) error
 
 func (d Disk) carryOut(op Op, do func() error) error {

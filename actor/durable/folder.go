@@ -8,13 +8,9 @@ import (
 	"path/filepath"
 )
 
-// SyncFolder returns when the names of a folder are on disk, where the system and the
-// file system know such a thing; elsewhere a rename is durable by itself. The error is
-// fs.ErrNotExist if there is none.
-//
-// Concurrent writers each sync it for themselves: sharing one sync among those whose
-// renames it covers was measured (16 writers, ext4) and was slower by a sixth, since the
-// file system groups its commits already.
+// SyncFolder returns when the names of a folder are on disk, if the system supports that; elsewhere
+// a rename is durable. The error is fs.ErrNotExist if there is no folder. Sharing one sync among
+// concurrent writers was measured and is slower: the file system groups its commits already.
 func (d Disk) SyncFolder(path string) error {
 	if d.NoSync {
 		return nil

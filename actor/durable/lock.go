@@ -25,11 +25,10 @@ type FileLock struct {
 	info fs.FileInfo // of the locked file
 }
 
-// Lock locks the file at path exclusively; it creates the file with mode 0600 if
-// it is missing. It blocks until it has the lock or ctx ends, and then returns
-// context.Cause(ctx). Errors: fs.ErrNotExist if the folder is missing; an error that
-// says what is there if path is not a regular file; otherwise the system's.
-// Two Locks in one process exclude each other too, in no particular order.
+// Lock locks the file at path exclusively, and creates it with mode 0600 if necessary. It blocks
+// until it has the lock or ctx ends, and then returns context.Cause(ctx). It returns fs.ErrNotExist
+// if the folder is missing, and an error if path is not a regular file. Two Locks in one process
+// exclude each other too.
 func Lock(ctx context.Context, path string) (*FileLock, error) {
 	for pause := (wait.Backoff{Min: 500 * time.Microsecond, Max: 15 * time.Millisecond}); ; {
 		if ctx.Err() != nil {

@@ -17,11 +17,10 @@ type BadFileError struct {
 // Error names the file and says what is wrong with it.
 func (e *BadFileError) Error() string { return e.Path + " cannot be read: " + e.Reason }
 
-// Read returns the content of a regular file of at most limit bytes, and what a
-// stat told before it was read. It follows no link, opens no device and does not
-// wait for the other end of a pipe. What is appended while it reads is left out.
-// Errors: *BadFileError where something stands there that is no such file, then
-// with the FileInfo if it could be opened; else what the system said.
+// Read returns the content of a regular file of at most limit bytes, and its FileInfo before it was
+// read. It follows no link, opens no device and does not block on a pipe. Data appended meanwhile
+// is left out. It returns a *BadFileError for anything else at path, with the FileInfo if it could
+// be opened, or the system's error.
 func Read(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	// Before it is opened, since opening a device can have effects; and after,
 	// since the name may have passed to another file.

@@ -1,11 +1,7 @@
-// Package presence tells which of the processes that share a folder run. Each has
-// one Member there, and with it one lock file, server_<id>.lock, which it keeps
-// locked until it ends, however it ends: the system releases the lock of a process
-// that died. A process runs if its lock is held.
-//
-// A process whose lock file was removed looks dead. So before it takes anything in
-// its own name it calls Enter, which costs one stat if the file is in its place and
-// makes it again otherwise.
+// Package presence reports which of the processes that share a folder run. Each has one Member and
+// one lock file, server_<id>.lock, which the system unlocks when the process ends. A process whose
+// lock file was removed looks dead, so before it owns anything it calls Enter, which costs one stat
+// if the file exists and creates it otherwise.
 package presence
 
 import (

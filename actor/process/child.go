@@ -41,13 +41,10 @@ type Child struct {
 	closed bool       // under mu: the group is gone, and its number may be another's
 }
 
-// Spawn starts a command and returns when it runs. What it writes is passed to
-// stdout and stderr, each called from a goroutine of its own; the command waits
-// while they block, and an error that they return ends the reading. StdoutLimit,
-// StderrLimit and Grace of the Spec have no effect. The error is the system's.
-//
-// On Linux the command itself, but not its descendants, ends when this process is
-// killed; elsewhere it then only sees the ends of its pipes.
+// Spawn starts a command and returns when it runs. Its output is passed to stdout and stderr, each
+// called on its own goroutine; the command waits while they block, and their error ends the
+// reading. StdoutLimit, StderrLimit and Grace of the Spec have no effect. On Linux the command, but
+// not its descendants, ends when this process is killed; elsewhere it sees the ends of its pipes.
 func Spawn(spec Spec, stdout, stderr io.Writer) (*Child, error) {
 	c, err := start(spec, spec.Stdin != nil)
 	if err != nil {

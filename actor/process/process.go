@@ -73,15 +73,11 @@ type Result struct {
 	Duration time.Duration // until the child itself had ended
 }
 
-// Run starts the command, feeds it and waits until it and all that it started in
-// its process group is gone. When ctx ends, or too much is written, the group is
-// killed: SIGTERM and, Spec.Grace later, SIGKILL; a flood gets SIGKILL at once.
-// SIGKILL is also sent after a normal exit, so that descendants neither survive
-// their parent nor hold its pipes open. Only what left the group (setsid) can
-// outlive it, and does not delay Run by more than a second.
-//
-// Run blocks for that long and leaves no goroutine behind. Any end other than an exit
-// with code 0 is an *Error, and the Result is returned as far as it is known.
+// Run starts the command, feeds it and waits until its whole process group is gone. When ctx ends,
+// or too much is written, the group is killed: SIGTERM and, Spec.Grace later, SIGKILL; a flood gets
+// SIGKILL at once. SIGKILL is also sent after a normal exit, so that no descendant survives, except
+// one that left the group (setsid). Run leaves no goroutine behind. Any end other than exit code 0
+// is an *Error, returned with the Result as far as it is known.
 func Run(ctx context.Context, spec Spec) (Result, error) {
 	spec, err := spec.withDefaults()
 	if err != nil {

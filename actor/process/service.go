@@ -31,14 +31,11 @@ type Service struct {
 	err   error         // valid once done is closed
 }
 
-// Serve starts the command and returns when it runs. listen, which may be nil, is
-// called with each line of its standard error that is not blank, cut after 4,000
-// bytes, on a goroutine of the Service's own, and not after Done is closed. Stdin
-// and StdoutLimit of the Spec have no effect. The error is an *Error.
-//
-// The child runs until it ends or Stop is called; every caller must call Stop.
-// When the child ends, so does its group. On Linux it also ends when this process
-// is killed; elsewhere it then sees the end of its standard input.
+// Serve starts the command and returns when it runs. listen, which may be nil, is called with each
+// line of its standard error that is not blank, cut after 4,000 bytes, on a separate goroutine,
+// until Done is closed. Stdin and StdoutLimit of the Spec have no effect. The error is an *Error.
+// Every caller must call Stop. When the child ends, so does its group. On Linux it also ends when
+// this process is killed; elsewhere it sees the end of its standard input.
 func Serve(spec Spec, listen func(line string)) (*Service, error) {
 	spec, err := spec.withDefaults()
 	if err != nil {

@@ -39,22 +39,13 @@ func (e *Engine) Connect(identity string) *Conn {
 	return &Conn{engine: e, identity: identity, stack: stack.New(e.system, o), released: make(chan struct{})}
 }
 
-// ConnectStateless returns the one Conn that all stateless requests of an
-// identity share: MCP requests that come without a connection to distinguish callers
-// apart (DESIGN "Stacks"). It differs from other Conns in this:
-//
-//   - A call without session_id needs the identity to have exactly one active
-//     session, on any connection of this server or on disk, and not owned by
-//     another living server; else the StateError session_id_needed lists them.
-//   - start_workflow without parent_session_id begins a root session.
-//   - The stack of a reply is the session concerned and what it is nested in, so
-//     that what one agent does is invisible to the others. That of get_workflows
-//     is empty unless the identity has exactly one session.
-//   - Sessions leave it when they have ended, and when no call has been about
-//     them, or about one nested in them, for Options.StatelessIdle; then they are
-//     given up, as Close of another Conn does, and stay resumable.
-//
-// It lives until Engine.Close; its own Close does nothing. It does not block.
+// ConnectStateless returns the one Conn that all stateless requests of an identity share (DESIGN
+// "Stacks"). A call without session_id needs the identity to have exactly one active session that
+// no other living server owns; else the StateError session_id_needed lists them. start_workflow
+// without parent_session_id starts a root session. The stack of a reply is its session and what it
+// is nested in; that of get_workflows is empty unless there is exactly one session. A session that
+// is unused for Options.StatelessIdle is released and stays resumable. The Conn lives until
+// Engine.Close; its own Close does nothing. It does not block.
 func (e *Engine) ConnectStateless(identity string) *Conn {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -196,18 +187,11 @@ func (c *Conn) caller(tool string, requestID *string, args any) (caller, error) 
 // closeWait is how long Close waits for its work.
 const closeWait = 5 * time.Second
 
-// Close ends the connection: calls that come later are refused, those in flight
-// are finished, and then the sessions that are on no other stack of this server
-// are given up, so that any server on the project may take them up by their ids.
-// A session whose review runs is given up when the review is over: it is paid
-// for, and the caller that takes the session up collects its verdict. Where a record
-// cannot be written that is logged, and the session stays this server's until it
-// can: that is tried again every 30 s.
-//
-// Close blocks until that is done, reviews excepted, at most 5 s; the rest is
-// done behind it. In a server that is stopping nothing is written, since its
-// sessions are anybody's when it has ended. Close may be called again. That of a
-// Conn made by ConnectStateless does nothing: it is shared, and ends with the Engine.
+// Close ends the connection: later calls are refused, those in flight are finished, and then the
+// sessions on no other stack of this server are released, so that any server may resume them. A
+// session with a running review is released after it. A failed release is logged and retried every
+// 30 s. Close blocks until that is done, reviews excepted, for at most 5 s. In a server that is
+// stopping nothing is written. Close may be called again; on a stateless Conn it does nothing.
 func (c *Conn) Close() {
 	if c.stateless {
 		return

@@ -11,14 +11,11 @@ import (
 	"deepwork/session/workflow/stack"
 )
 
-// How a session is given up. A server owns a session for as long as one of its
-// connections holds it. When the last of them lets go, the session's actor ends,
-// and the last thing it does is to clear the owner on disk (DESIGN "Stacks" and
-// "Several servers, one project"): from then on any server may take the session
-// up. It is the actor that decides, at its end, by the pins of the handle; a call
-// that comes in between finds the session pinned, or waits in the mailbox for
-// the next incarnation, which takes the session up like anybody else. So nothing
-// that was acknowledged is undone, and no two servers own a session.
+// How a session is released. A server owns a session while one of its connections holds it. When
+// the last one drops it, the session's actor ends and finally clears the owner on disk (DESIGN
+// "Stacks"): from then on any server may resume the session. The actor decides by the pins of the
+// handle; a call in between pins the session, or waits in the mailbox for the next incarnation,
+// which resumes it. So nothing acknowledged is undone, and no two servers own a session.
 
 // releasesAtOnce is how many sessions are released concurrently, by all connections that close:
 // each is a synced write, and active callers have priority.

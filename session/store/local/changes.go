@@ -23,12 +23,10 @@ import (
 	"deepwork/session/store"
 )
 
-// The feed of changes is a file of lines, "<kind> <id>", without syncs. The first one is
-// "changes <generation>": another file is begun when this one is large, and positions,
-// "<generation>:<offset>", in the old one are gone. Each server that writes says so once,
-// "server <id>", and "left <id>" when it closes the feed. A follower that finds such a
-// server dead appends "lost <id>", because the server may not have appended its last
-// change; to all followers that is a reset.
+// The feed of changes is a file of lines, "<kind> <id>", without syncs. The first is "changes
+// <generation>": a large file is replaced, and positions, "<generation>:<offset>", in the old one
+// are gone. A server that writes appends "server <id>", and "left <id>" when it closes the feed. A
+// follower that finds such a server dead appends "lost <id>", which resets all followers.
 
 const (
 	changesName  = "changes"

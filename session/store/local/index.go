@@ -18,13 +18,10 @@ import (
 	"deepwork/session/store"
 )
 
-// The index of request ids, requests.idx, has a line for each call with a request_id:
-// its key, the session in which it is about to be done, and a checksum. The line is
-// there before the session's record is written, so a lookup by any server finds it, and
-// the record reports whether the call was done. Lines are not synced: a file that was
-// made before the machine was started is made again from all records, since a crash of
-// the machine may have lost lines. So is one that is missing, or that has a line that
-// does not verify.
+// The index of request ids, requests.idx, has a line for each call with a request_id: its key, its
+// session, and a checksum. The line is written before the session's record, so a lookup by any
+// server finds it, and the record shows whether the call was made. Lines are not synced: a file
+// that is missing, invalid, or older than the start of the machine is rebuilt from all records.
 
 const (
 	indexName     = "requests.idx"

@@ -42,19 +42,14 @@ type Options struct {
 	Changes  store.Changes // receives the changes; nil means nobody
 }
 
-// A DB is the database. It is opened at the first call of a method, and made if it
-// is not there; a call whose opening fails returns that error, and the next call
-// tries again. Methods may be called from any goroutine, by several processes on one
-// file; each change is one transaction. A method blocks while another change is made,
-// here or in another process, until its context ends; a change that has begun is
-// finished even if its context ends meanwhile, so that its outcome is known.
+// A DB is the database. The first call of a method opens it, and creates it if necessary; a failed
+// opening is retried by the next call. Methods may be called from any goroutine, by several
+// processes on one file; each change is one transaction. A method blocks while another change is
+// made, until its context ends; a change that has begun is finished, so that its outcome is known.
 //
-// Nothing but SQLite in this process may open the file: on Unix, closing any handle
-// of it drops SQLite's locks. A file that is moved or replaced while it is open is
-// not written to any more (task.ErrDamaged).
-//
-// Every method may return, beside its own errors, task.ErrFull (the disk is full or
-// not writable), ErrDamaged (the file is no board any more), ErrNewer, ErrClosed, or
+// Nothing but SQLite in this process may open the file: on Unix, closing any handle of it drops
+// SQLite's locks. A file that is moved or replaced while open is not written any more
+// (task.ErrDamaged). Every method may also return task.ErrFull, ErrDamaged, ErrNewer, ErrClosed, or
 // the context's error.
 type DB struct {
 	o       Options
