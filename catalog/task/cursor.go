@@ -2,13 +2,13 @@ package task
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+
+	"deepwork/catalog/cursor"
 )
 
 // timeLayout is RFC 3339 in UTC with six decimals, always, so that times sort as text.
@@ -36,7 +36,7 @@ type Listing struct {
 	Limit         int
 	CreatedAt, ID string
 
-	scope string
+	list cursor.List
 }
 
 // Listing decodes the cursor of a page of the list that is named, with its filters.
@@ -44,28 +44,16 @@ type Listing struct {
 // to it would be left out silently.
 func (p Page) Listing(list ...string) (Listing, error) {
 	sum := sha256.Sum256([]byte(strings.Join(list, "\x00")))
-	l := Listing{Limit: min(max(1, p.Limit), maxPage), scope: hex.EncodeToString(sum[:6]), CreatedAt: "9999-12-31T23:59:59.999999Z"}
+	l := Listing{Limit: min(max(1, p.Limit), maxPage), CreatedAt: "9999-12-31T23:59:59.999999Z", list: cursor.List(fmt.Sprintf("1 %x ", sum[:6]))}
 	if p.Cursor == "" {
 		return l, nil
 	}
-	refused := func(why string) (Listing, error) {
-		return l, fmt.Errorf("%w: %q %s; give the cursor that this list's last page came with, with the same arguments, or none to begin anew", ErrCursor, Clip(p.Cursor), why)
-	}
-	text, err := base64.RawURLEncoding.Strict().DecodeString(p.Cursor)
-	parts := strings.Split(string(text), " ")
-	if err != nil || strings.ContainsAny(p.Cursor, "\r\n") || len(parts) != 4 || parts[0] != "1" {
-		return refused("is malformed")
-	}
-	if parts[1] != l.scope {
-		return refused("is of another list")
-	}
-	l.CreatedAt, l.ID = parts[2], parts[3]
-	at, err := ParseTime(l.CreatedAt)
-	if err != nil || FormatTime(at) != l.CreatedAt {
-		return refused("is malformed")
-	}
-	if id, err := uuid.Parse(l.ID); err != nil || id.String() != l.ID {
-		return refused("is malformed")
+	position, ok := l.list.Decode(p.Cursor)
+	l.CreatedAt, l.ID, _ = strings.Cut(position, " ")
+	at, _ := ParseTime(l.CreatedAt)
+	id, _ := uuid.Parse(l.ID)
+	if !ok || FormatTime(at)+" "+id.String() != position { // also where one of them cannot be parsed
+		return l, fmt.Errorf("%w: %q is malformed or of another list; give the cursor that this list's last page came with, with the same arguments, or none to begin anew", ErrCursor, Clip(p.Cursor))
 	}
 	return l, nil
 }
@@ -77,6 +65,5 @@ func Cut[T any](l Listing, rows []T, at func(row T) (createdAt time.Time, id str
 		return rows, ""
 	}
 	createdAt, id := at(rows[l.Limit-1])
-	cursor := "1 " + l.scope + " " + FormatTime(createdAt) + " " + id
-	return rows[:l.Limit], base64.RawURLEncoding.EncodeToString([]byte(cursor))
+	return rows[:l.Limit], l.list.Encode(FormatTime(createdAt) + " " + id)
 }

@@ -1,11 +1,11 @@
 package tool
 
 import (
-	"encoding/base64"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"deepwork/catalog/cursor"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 )
@@ -37,22 +37,9 @@ func Plain(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// cursorMark distinguishes these cursors from the SDK's.
-const cursorMark = "workflow:"
-
-// EncodeCursor returns the cursor of the page after an entry.
-func EncodeCursor(last string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(cursorMark + last))
-}
-
-// DecodeCursor returns the entry of a cursor that EncodeCursor returned.
-func DecodeCursor(cursor string) (last string, ours bool) {
-	text, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil {
-		return "", false
-	}
-	return strings.CutPrefix(string(text), cursorMark)
-}
+// Workflows is the list of workflows, whose cursors hold the last entry of a page. The
+// text distinguishes them from the SDK's.
+const Workflows cursor.List = "workflow:"
 
 // CursorArgument decodes the argument cursor, which may be nil. next is the field of
 // replies that it is taken from.
@@ -60,7 +47,7 @@ func CursorArgument(cursor *string, next string) (last string, given bool, err e
 	if cursor == nil {
 		return "", false, nil
 	}
-	if last, given = DecodeCursor(*cursor); !given {
+	if last, given = Workflows.Decode(*cursor); !given {
 		shown := jsontext.Clip(*cursor, 100)
 		return "", false, session.Wrong("invalid_argument", "Argument \"cursor\" is %q, which is none of ours: pass %s of the page before, or leave it out.", shown, next).
 			With("argument", "cursor").With("value", shown)

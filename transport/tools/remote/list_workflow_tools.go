@@ -92,7 +92,7 @@ func (r *Tools) list(ctx context.Context, _ *tool.Caller, args listArgs) (*ListR
 			}
 		}
 		if len(reply.Tools) == size {
-			reply.NextCursor = new(tool.EncodeCursor(reply.Tools[size-1].Name))
+			reply.NextCursor = new(tool.Workflows.Encode(reply.Tools[size-1].Name))
 			break
 		}
 		reply.Tools = append(reply.Tools, l.describe(t, pattern != ""))

@@ -112,7 +112,7 @@ func listedWorkflow(t *sources.Tool) *mcp.Tool {
 func (r *Tools) ListTools(ctx context.Context, next mcp.MethodHandler, method string, req *mcp.ListToolsRequest) (mcp.Result, error) {
 	after, ours := "", false
 	if req.Params != nil {
-		if after, ours = tool.DecodeCursor(req.Params.Cursor); ours {
+		if after, ours = tool.Workflows.Decode(req.Params.Cursor); ours {
 			first, params := *req, *req.Params
 			params.Cursor = ""
 			first.Params, req = &params, &first
@@ -145,7 +145,7 @@ func (l *Listing) page(first []*mcp.Tool, after string) (tools []*mcp.Tool, next
 		size += weight(t)
 		// Without a workflow on the page there would be no name for the cursor.
 		if i > 0 && (len(tools) >= PageTools || size > pageBytes) {
-			return tools, tool.EncodeCursor(l.Tools[begin+i-1].Name)
+			return tools, tool.Workflows.Encode(l.Tools[begin+i-1].Name)
 		}
 		tools = append(tools, t)
 	}

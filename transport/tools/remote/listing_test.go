@@ -63,7 +63,7 @@ func TestPagesAreBounded(t *testing.T) {
 		if size > pageBytes || size == 0 {
 			t.Errorf("page %d has %d bytes of schemas", pages, size)
 		}
-		after, _ = tool.DecodeCursor(next)
+		after, _ = tool.Workflows.Decode(next)
 		first = nil
 	}
 	if pages != 3 || len(names) != 51 || names[0] != "get_step" || !slices.IsSorted(names[1:]) || len(slices.Compact(names)) != 51 {

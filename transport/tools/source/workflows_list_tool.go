@@ -65,7 +65,7 @@ func list(all []Workflow, cursor *string) (*listReply, error) {
 	}
 	reply := &listReply{Workflows: append([]Workflow{}, all[:min(pageSize, len(all))]...)}
 	if len(all) > pageSize {
-		reply.NextCursor = new(tool.EncodeCursor(all[pageSize-1].ID))
+		reply.NextCursor = new(tool.Workflows.Encode(all[pageSize-1].ID))
 	}
 	return reply, nil
 }
