@@ -66,11 +66,10 @@ func (s *Spec) withDefaults() (Spec, error) {
 
 // A Result is what came of a child that was started.
 type Result struct {
-	ExitCode int           // -1 if a signal ended it
-	Signal   string        // "SIGKILL" and the like, "" if it exited
-	Stdout   []byte        // at most Spec.StdoutLimit bytes
-	Stderr   string        // the last whole lines, at most Spec.StderrLimit bytes
-	Duration time.Duration // until the child itself had ended
+	ExitCode int    // -1 if a signal ended it
+	Signal   string // "SIGKILL" and the like, "" if it exited
+	Stdout   []byte // at most Spec.StdoutLimit bytes
+	Stderr   string // the last whole lines, at most Spec.StderrLimit bytes
 }
 
 // Run starts the command, feeds it and waits until its whole process group is gone. When ctx ends,
@@ -109,7 +108,6 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	}
 	r := Result{
 		ExitCode: c.code, Signal: c.signal, Stdout: stdout.data, Stderr: stderr.text(),
-		Duration: c.ended.Sub(c.started),
 	}
 	if reason == nil && r.ExitCode == 0 && r.Signal == "" {
 		return r, nil

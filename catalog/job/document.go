@@ -78,7 +78,10 @@ func (d *decoder) checkBytes(source []byte) ([]byte, bool) {
 		}
 		return fault(where, "the character %U at offset %d is not allowed in YAML: remove it, or write it as an escape in double quotes", r, offset)
 	}
-	if at, ok := excessDirective(body); ok {
+	// The YAML parser ends a line at a lone carriage return too, and at the breaks of
+	// Unicode, so a directive may stand anywhere.
+	if texts := bytes.Split(body, []byte("%TAG")); len(texts)-1 > maxDirectives {
+		at := len(bytes.Join(texts[:maxDirectives+1], []byte("%TAG")))
 		return fault(yamltree.PositionAt(body, at), "there are more than %d %%TAG directives: remove them, a job needs none", maxDirectives)
 	}
 	return body, true
@@ -100,25 +103,6 @@ func firstBad(b []byte) (int, bool) {
 			return i, true
 		}
 		i += size
-	}
-	return 0, false
-}
-
-func excessDirective(b []byte) (int, bool) {
-	count, tag := 0, []byte("%TAG")
-	for at := 0; at < len(b); {
-		if bytes.HasPrefix(b[at:], tag) {
-			if count++; count > maxDirectives {
-				return at, true
-			}
-		}
-		// The YAML parser ends a line at a lone carriage return too, and at the
-		// breaks of Unicode, so the next % may follow any of them.
-		next := bytes.Index(b[at+1:], tag)
-		if next < 0 {
-			break
-		}
-		at += 1 + next
 	}
 	return 0, false
 }

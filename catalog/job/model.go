@@ -4,7 +4,11 @@
 // Nothing here watches or caches; that is package catalog.
 package job
 
-import "deepwork/catalog/internal/yamltree"
+import (
+	"slices"
+
+	"deepwork/catalog/internal/yamltree"
+)
 
 // A Job is one job.yml, parsed and found valid. It is immutable and
 // may be read from any goroutine.
@@ -146,12 +150,5 @@ type Entry []string
 
 // Find returns the index of the entry that has this step, or -1.
 func (w *Workflow) Find(stepID string) int {
-	for i, e := range w.Entries {
-		for _, id := range e {
-			if id == stepID {
-				return i
-			}
-		}
-	}
-	return -1
+	return slices.IndexFunc(w.Entries, func(e Entry) bool { return slices.Contains(e, stepID) })
 }

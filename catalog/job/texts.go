@@ -12,10 +12,7 @@ import (
 // texts are the instructions of a job as they were last read. A file is read again
 // when its stamp says that it may have changed; a file that changed so shortly before
 // it was read that another change may not show is not cached.
-type texts struct {
-	mu sync.Mutex
-	m  map[string]cachedText // by instructions_file
-}
+type texts struct{ sync.Map } // of cachedText, by instructions_file
 
 type cachedText struct {
 	stamp follow.Stamp
@@ -45,9 +42,8 @@ func (t *texts) read(dir, name string, bound time.Duration) (string, *fileFault)
 // the file seems to be in the middle of a save: editors delete and create, write in
 // two parts, point links elsewhere.
 func (t *texts) look(dir, name string) (text string, fault *fileFault, patience time.Duration) {
-	t.mu.Lock()
-	known, ok := t.m[name]
-	t.mu.Unlock()
+	cached, _ := t.Load(name)
+	known, ok := cached.(cachedText)
 	path := follow.Path(filepath.Join(dir, filepath.FromSlash(name)))
 	now := path.Stat()
 	if ok && now == known.stamp {
@@ -65,12 +61,7 @@ func (t *texts) look(dir, name string) (text string, fault *fileFault, patience 
 	}
 	text = string(data)
 	if now.Age(time.Now()) >= follow.Racy && len(text) <= maxCached {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if t.m == nil {
-			t.m = map[string]cachedText{}
-		}
-		t.m[name] = cachedText{now, text}
+		t.Store(name, cachedText{now, text})
 	}
 	return text, nil, 0
 }

@@ -49,14 +49,9 @@ func (r *reply) answer() *Answer {
 		return &Answer{Output: shallow(value)}
 	}
 	var in struct {
-		ExecutionID  json.RawMessage `json:"execution_id"`
-		ExecutionID2 json.RawMessage `json:"executionId"`
-		Status       json.RawMessage `json:"status"`
-		Progress     json.RawMessage `json:"progress"`
-		Total        json.RawMessage `json:"total"`
-		Message      json.RawMessage `json:"message"`
-		Output       json.RawMessage `json:"output"`
-		Error        json.RawMessage `json:"error"`
+		ExecutionID                                     json.RawMessage `json:"execution_id"`
+		ExecutionID2                                    json.RawMessage `json:"executionId"`
+		Status, Progress, Total, Message, Output, Error json.RawMessage
 	}
 	if json.Unmarshal(value, &in) != nil {
 		return &Answer{Output: shallow(value)}
@@ -112,10 +107,7 @@ func errorText(raw json.RawMessage) string {
 		return jsontext.Clip(s, maxErrorText)
 	}
 	if jsontext.Kind(raw) == "object" {
-		var in struct {
-			Message json.RawMessage `json:"message"`
-			Error   json.RawMessage `json:"error"`
-		}
+		var in struct{ Message, Error json.RawMessage }
 		if json.Unmarshal(raw, &in) == nil {
 			for _, m := range []json.RawMessage{in.Message, in.Error} {
 				if textOf(m, &s) == "" {
@@ -142,11 +134,7 @@ func progressOf(raw, total, message json.RawMessage) *Progress {
 	case jsontext.Kind(raw) == "string":
 		textOf(raw, &p.Message)
 	case jsontext.Kind(raw) == "object":
-		var in struct {
-			Progress json.RawMessage `json:"progress"`
-			Total    json.RawMessage `json:"total"`
-			Message  json.RawMessage `json:"message"`
-		}
+		var in struct{ Progress, Total, Message json.RawMessage }
 		if json.Unmarshal(raw, &in) != nil || jsontext.Kind(in.Progress) == "object" {
 			return nil
 		}

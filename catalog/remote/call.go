@@ -74,19 +74,16 @@ func (c *Catalog) Execute(ctx context.Context, w *Workflow, input json.RawMessag
 // Status asks a source about an execution and blocks until it answers or ctx
 // ends. Errors are those of Execute, and ErrUnsupported if the source has no
 // status tool (seed 003, 8.5).
-func (c *Catalog) Status(ctx context.Context, source, workflowID, executionID string) (*Answer, error) {
-	return c.about(ctx, source, toolOfStatus, workflowID, executionID)
+func (c *Catalog) Status(ctx context.Context, name, workflowID, executionID string) (*Answer, error) {
+	return c.about(ctx, name, func(s *source) string { return s.def.StatusTool }, workflowID, executionID)
 }
 
 // Cancel asks a source to end an execution (seed 003, 7.5) and blocks until it
 // answers or ctx ends. Errors are those of Execute, and ErrUnsupported if the
 // source has no cancel tool.
-func (c *Catalog) Cancel(ctx context.Context, source, workflowID, executionID string) (*Answer, error) {
-	return c.about(ctx, source, toolOfCancel, workflowID, executionID)
+func (c *Catalog) Cancel(ctx context.Context, name, workflowID, executionID string) (*Answer, error) {
+	return c.about(ctx, name, func(s *source) string { return s.def.CancelTool }, workflowID, executionID)
 }
-
-func toolOfStatus(s *source) string { return s.def.StatusTool }
-func toolOfCancel(s *source) string { return s.def.CancelTool }
 
 // about calls a tool about an execution.
 func (c *Catalog) about(ctx context.Context, name string, tool func(*source) string, workflowID, executionID string) (*Answer, error) {

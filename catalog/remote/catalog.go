@@ -2,10 +2,8 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +18,7 @@ type Options struct {
 	Root     string                                        // project root, absolute; commands run there
 	Settings func(context.Context) (*config.Config, error) // called whenever the file may have changed
 	Reserved func() []string                               // names of this server's own tools; nil means none
-	Version  string                                        // sent to sources; default "dev"
+	Version  string                                        // sent to sources
 	Logger   *slog.Logger                                  // nil discards
 }
 
@@ -47,21 +45,12 @@ type Catalog struct {
 // Open begins to connect the sources and returns at once, without waiting for any
 // of them (seed 003, 1.1). Invalid settings are an error of Reconfigure, not of
 // Open; sources are connected once they are valid. Close ends it.
-func Open(_ context.Context, o Options) (*Catalog, error) {
-	if !filepath.IsAbs(o.Root) {
-		return nil, fmt.Errorf("opening the sources of workflows: the project root %q is not an absolute path", o.Root)
-	}
-	if o.Settings == nil {
-		return nil, errors.New("opening the sources of workflows: no settings are given")
-	}
+func Open(o Options) *Catalog {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Reserved == nil {
 		o.Reserved = func() []string { return nil }
-	}
-	if o.Version == "" {
-		o.Version = "dev"
 	}
 	c := &Catalog{options: o, changed: wait.NewSignal(), offers: wait.NewSignal()}
 	c.snapshot.Store(&Snapshot{})
@@ -73,7 +62,7 @@ func Open(_ context.Context, o Options) (*Catalog, error) {
 	c.owner = actor.Spawn(c.system, actor.Options{Name: "remote"}, func() (actor.Behavior[update], error) { return state, nil })
 	c.running.Go(c.watch)
 	c.offers.Wake()
-	return c, nil
+	return c
 }
 
 // watch updates the snapshot when an offer changed, when the tools of an unreachable source expire,
@@ -130,16 +119,9 @@ func (c *Catalog) Reconfigure(ctx context.Context) error {
 func (c *Catalog) Close(ctx context.Context) error {
 	c.cancel()
 	stuck := c.system.Stop(ctx)
-	done := make(chan struct{})
-	go func() {
-		c.running.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		c.kill()
-	case <-ctx.Done():
-		c.kill()
+	err := wait.Group(ctx, &c.running)
+	c.kill()
+	if err != nil {
 		return fmt.Errorf("closing the sources of workflows: not all ended in time: %w", ctx.Err())
 	}
 	if len(stuck) > 0 {

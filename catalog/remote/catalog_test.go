@@ -461,12 +461,9 @@ func TestCloseDoesNotWaitForTheStubborn(t *testing.T) {
 
 func TestBadSettingsAreToldByReconfigure(t *testing.T) {
 	bad := errors.New("config.yml:3:1: no")
-	c, err := remote.Open(t.Context(), remote.Options{
+	c := remote.Open(remote.Options{
 		Root: t.TempDir(), Settings: func(context.Context) (*config.Config, error) { return nil, bad },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer c.Close(t.Context())
 	if err := c.Reconfigure(t.Context()); !errors.Is(err, bad) {
 		t.Error(err)

@@ -80,17 +80,13 @@ func open(t testing.TB, c *config.Config, reserved ...string) *rig {
 	t.Helper()
 	r := &rig{log: new(testkit.Log), root: t.TempDir()}
 	r.settings.Store(c)
-	var err error
-	r.Catalog, err = remote.Open(t.Context(), remote.Options{
+	r.Catalog = remote.Open(remote.Options{
 		Root:     r.root,
 		Settings: func(context.Context) (*config.Config, error) { return r.settings.Load(), nil },
 		Reserved: func() []string { return reserved },
 		Version:  "test",
 		Logger:   slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()

@@ -44,15 +44,10 @@ func openURL(s *config.WorkflowSource) (*urlWire, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the url: %w", err)
 	}
-	w := &urlWire{endpoint: s.URL, headers: headers, base: &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
-		TLSHandshakeTimeout:   10 * time.Second,
-		ForceAttemptHTTP2:     true,
-		MaxIdleConnsPerHost:   16,
-		IdleConnTimeout:       90 * time.Second,
-		ExpectContinueTimeout: time.Second,
-	}}
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
+	base.MaxIdleConns, base.MaxIdleConnsPerHost = 0, 16
+	w := &urlWire{endpoint: s.URL, headers: headers, base: base}
 	w.cutting, w.cut = context.WithCancel(context.Background())
 	w.client = &http.Client{
 		Transport: w,

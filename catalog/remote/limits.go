@@ -20,9 +20,7 @@ const (
 	maxMetadata    = 64 << 10       // bytes; larger ones are left out
 	maxSchema      = 256 << 10      // bytes
 	maxDepth       = 64             // of a schema's nesting
-	maxArguments   = 200            // of the nesting of a call's arguments
 	maxAnswer      = 200            // of the nesting of a tool's result; deeper ones become text
-	maxSteps       = 500_000        // for checking the arguments of one call
 	maxErrorText   = 8000           // characters of a source's error
 	maxMessageText = 2000           // characters of a progress message
 	maxProgress    = 64             // notifications that wait for a slow receiver; the oldest are dropped

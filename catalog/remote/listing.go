@@ -105,10 +105,7 @@ func splitPage(page json.RawMessage) (list json.RawMessage, next string, err err
 	case kind == "array":
 		return page, "", nil
 	}
-	var object struct {
-		Workflows  json.RawMessage `json:"workflows"`
-		NextCursor json.RawMessage `json:"nextCursor"`
-	}
+	var object struct{ Workflows, NextCursor json.RawMessage }
 	if err := json.Unmarshal(page, &object); err != nil {
 		return nil, "", fmt.Errorf("its answer is not JSON: %w", err)
 	}

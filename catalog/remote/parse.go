@@ -37,16 +37,7 @@ func parseWorkflow(source string, text json.RawMessage, schemas schemaCache) (_ 
 	if jsontext.Kind(text) != "object" {
 		return nil, "", fmt.Errorf("it is %s, and is to be an object", kindOf(text))
 	}
-	var in struct {
-		ID            json.RawMessage `json:"id"`
-		Name          json.RawMessage `json:"name"`
-		Description   json.RawMessage `json:"description"`
-		Category      json.RawMessage `json:"category"`
-		Version       json.RawMessage `json:"version"`
-		InputSchema   json.RawMessage `json:"inputSchema"`
-		ExecutionType json.RawMessage `json:"executionType"`
-		Metadata      json.RawMessage `json:"metadata"`
-	}
+	var in struct{ ID, Name, Description, Category, Version, InputSchema, ExecutionType, Metadata json.RawMessage }
 	if err := json.Unmarshal(text, &in); err != nil {
 		return nil, "", fmt.Errorf("it is not JSON: %w", err)
 	}

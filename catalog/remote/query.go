@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
+	"regexp"
 	"time"
 
 	"deepwork/catalog/jsontext"
@@ -107,18 +107,12 @@ func (s *source) publish(old, now *offer) {
 // that recurs with each attempt is published once.
 func sameError(a, b error) bool {
 	if a == nil || b == nil {
-		return a == nil && b == nil
+		return a == b
 	}
-	plain := func(err error) string {
-		return strings.Map(func(r rune) rune {
-			if r >= '0' && r <= '9' {
-				return -1
-			}
-			return r
-		}, err.Error())
-	}
-	return plain(a) == plain(b)
+	return numbers.ReplaceAllString(a.Error(), "") == numbers.ReplaceAllString(b.Error(), "")
 }
+
+var numbers = regexp.MustCompile(`[0-9]+`)
 
 // log logs, once, what changed between two offers (seed 003, 1.4, 5.1, 5.3 and 6.2).
 func (s *source) log(old, now *offer) {

@@ -28,15 +28,11 @@ func (r *reply) UnmarshalJSON(data []byte) error {
 		r.fault = "it is " + kindOf(data) + ", and is to be an object"
 		return nil
 	}
-	var in struct {
-		Content    json.RawMessage `json:"content"`
-		Structured json.RawMessage `json:"structuredContent"`
-		IsError    json.RawMessage `json:"isError"`
-	}
+	var in struct{ Content, StructuredContent, IsError json.RawMessage }
 	if err := json.Unmarshal(data, &in); err != nil {
 		return err
 	}
-	r.Content, r.Structured = in.Content, in.Structured
+	r.Content, r.Structured = in.Content, in.StructuredContent
 	r.IsError = bytes.Equal(bytes.TrimSpace(in.IsError), []byte("true"))
 	switch {
 	case !jsontext.IsNull(in.IsError) && jsontext.Kind(in.IsError) != "boolean":
@@ -48,10 +44,7 @@ func (r *reply) UnmarshalJSON(data []byte) error {
 }
 
 // A block is one content block of a reply.
-type block struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
-}
+type block struct{ Type, Text string }
 
 func (r *reply) blocks() []block {
 	var all []block

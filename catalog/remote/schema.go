@@ -52,9 +52,7 @@ func compileObject(raw json.RawMessage) (json.RawMessage, *schema.Schema, error)
 		return nil, nil, err
 	}
 	object := json.RawMessage(compact.Bytes())
-	var in struct {
-		Type json.RawMessage `json:"type"`
-	}
+	var in struct{ Type json.RawMessage }
 	if err := json.Unmarshal(object, &in); err != nil {
 		return nil, nil, err
 	}

@@ -114,12 +114,9 @@ func (s *system) connect(t testing.TB) (*server, *remote.Catalog) {
 	}}
 	cfg.WorkflowTools.StatusInterval = 10 * time.Millisecond
 	root := newRoot(t)
-	c, err := remote.Open(t.Context(), remote.Options{
-		Root: root, Settings: func(context.Context) (*config.Config, error) { return cfg, nil },
+	c := remote.Open(remote.Options{
+		Root: root, Version: "test", Settings: func(context.Context) (*config.Config, error) { return cfg, nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	queues "container/list"
 	"context"
 	"fmt"
@@ -70,7 +71,9 @@ func (s *sockets) admit(conn net.Conn) *socket {
 	var victim *socket
 	limit := s.limit()
 	if len(s.open) >= limit {
-		victim = s.longest()
+		if front := cmp.Or(s.fresh.Front(), s.resting.Front()); front != nil {
+			victim = front.Value.(*socket)
+		}
 	}
 	full := victim == nil && len(s.open) >= limit+maxRefused
 	if !full {
@@ -91,16 +94,6 @@ func (s *sockets) admit(conn net.Conn) *socket {
 		victim.Conn.Close()
 	}
 	return c
-}
-
-// longest returns the connection to close for a new one, or nil.
-func (s *sockets) longest() *socket {
-	for _, l := range []*queues.List{&s.fresh, &s.resting} {
-		if front := l.Front(); front != nil {
-			return front.Value.(*socket)
-		}
-	}
-	return nil
 }
 
 // closeWaiting closes the connections that serve no request.

@@ -10,7 +10,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -139,24 +138,16 @@ func (f *tokenFile) tokens() []config.Token {
 }
 
 // readTokens reads a token file. The error does not name it.
-func readTokens(path string) ([]byte, error) {
-	data, err := func() ([]byte, error) {
-		info, err := os.Stat(path) // opening a pipe would block
-		if err != nil {
-			return nil, err
-		}
-		if !info.Mode().IsRegular() {
-			return nil, errors.New("it is not a regular file")
-		}
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		return io.ReadAll(io.LimitReader(file, maxTokenFile+1))
-	}()
-	if len(data) > maxTokenFile {
+func readTokens(path string) (data []byte, err error) {
+	info, err := os.Stat(path) // opening a pipe would block
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = errors.New("it is not a regular file")
+	case info.Size() > maxTokenFile:
 		err = fmt.Errorf("it is larger than %d bytes", maxTokenFile)
+	default:
+		data, err = os.ReadFile(path)
 	}
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err

@@ -236,13 +236,11 @@ func (c *Stdio) Write(ctx context.Context, msg jsonrpc.Message) error {
 
 // cancelled marks a call whose reply is not wanted. The caller holds the lock.
 func (c *Stdio) cancelled(params json.RawMessage) {
-	var p struct {
-		ID json.RawMessage `json:"requestId"`
-	}
+	var p struct{ RequestID json.RawMessage }
 	if json.Unmarshal(params, &p) != nil {
 		return // the SDK reports what is wrong
 	}
-	id, err := DecodeID(p.ID)
+	id, err := DecodeID(p.RequestID)
 	if call, ok := c.calls[id]; err == nil && ok && !call.parked {
 		call.cancelled = true
 		c.calls[id] = call

@@ -154,12 +154,7 @@ func (l *Listing) page(first []*mcp.Tool, after string) (tools []*mcp.Tool, next
 
 // weight returns the approximate number of bytes that come from the source.
 func weight(t *mcp.Tool) int {
-	n := len(t.Description)
-	if input, ok := t.InputSchema.(json.RawMessage); ok {
-		n += len(input)
-	}
-	if meta, ok := t.Meta[WorkflowMeta].(listedMeta); ok {
-		n += len(meta.Metadata)
-	}
-	return n
+	input, _ := t.InputSchema.(json.RawMessage)
+	meta, _ := t.Meta[WorkflowMeta].(listedMeta)
+	return len(t.Description) + len(input) + len(meta.Metadata)
 }

@@ -73,14 +73,10 @@ func (r *Tools) Open(o Options) error {
 	r.Patience = cmp.Or(o.Patience, refreshWithin)
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
-	var err error
-	r.catalog, err = sources.Open(ctx, sources.Options{
+	r.catalog = sources.Open(sources.Options{
 		Root: o.Root, Settings: o.Settings, Reserved: r.reserved, Version: o.Version, Logger: r.set.Logger,
 	})
-	if err != nil {
-		cancel()
-		return err
-	}
+	var err error
 	r.Executions, err = execution.Open(ctx, execution.Options{Database: o.Database, Member: o.Member, Sources: r.catalog, Settings: o.Settings, Logger: r.set.Logger})
 	if err != nil {
 		cancel()
