@@ -28,8 +28,8 @@ type cell[M any] struct {
 	closing bool // accept nothing more; end when the mailbox is empty
 	parked  bool // the goroutine waits on wake
 	box     mailbox[M]
-	open    map[asked]struct{} // taken and not yet answered
-	begged  []chan<- error     // Passivate calls; capacity 1 each
+	open    map[request]struct{} // taken and not yet answered
+	begged  []chan<- error       // Passivate calls; capacity 1 each
 	budget  budget
 	cause   error       // why a dead cell refuses; nil: stopped
 	idle    time.Time   // since when there is nothing to do; zero: not known
@@ -175,27 +175,27 @@ func (c *cell[M]) done() <-chan struct{} { return c.ended }
 func (c *cell[M]) name() string { return c.title() }
 
 // keep remembers an ask that was taken and not answered.
-func (c *cell[M]) keep(a asked) {
+func (c *cell[M]) keep(r request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !a.track(c) {
+	if !r.track(c) {
 		return // answered meanwhile, by another goroutine
 	}
 	if c.open == nil {
-		c.open = make(map[asked]struct{})
+		c.open = make(map[request]struct{})
 	}
-	c.open[a] = struct{}{}
+	c.open[r] = struct{}{}
 }
 
 // settled forgets an ask that was answered, implementing keeper. Before that the
 // actor was not idle, so it begins to be now.
-func (c *cell[M]) settled(a asked) {
+func (c *cell[M]) settled(r request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.open[a]; !ok {
+	if _, ok := c.open[r]; !ok {
 		return // of an incarnation that has ended
 	}
-	delete(c.open, a)
+	delete(c.open, r)
 	if len(c.open) == 0 {
 		c.idle = time.Time{}
 		c.nudge()

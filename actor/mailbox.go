@@ -5,7 +5,7 @@ import "slices"
 // An envelope is a message on its way, with the ask it belongs to, or nil.
 type envelope[M any] struct {
 	message M
-	ask     asked
+	ask     request
 }
 
 // A mailbox holds what was accepted, and those who wait for room, the oldest first. Its

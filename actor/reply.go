@@ -60,8 +60,8 @@ func Ask[M, R any](ctx context.Context, to Address[M], build func(Reply[R]) M) (
 	}
 }
 
-// asked is one ask as its actor sees it, whatever the type of its answer.
-type asked interface {
+// A request is one ask as its actor sees it, whatever the type of its answer.
+type request interface {
 	fail(err error)
 	// track says that the ask was taken and not answered; false: it was answered.
 	// The keeper is told when it is.
@@ -72,7 +72,7 @@ type asked interface {
 // A keeper is told, once, that an ask it tracks was answered. It is called from
 // whichever goroutine answered.
 type keeper interface {
-	settled(asked)
+	settled(request)
 }
 
 // The states of a slot.

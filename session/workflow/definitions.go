@@ -63,7 +63,7 @@ func (d *jobDefinitions) Current(ctx context.Context, s *machine.State) (*machin
 		}
 		return def, nil
 	}
-	def, err := d.kept(s.Definition)
+	def, err := d.load(s.Definition)
 	if err != nil {
 		return nil, session.NotNow("definition_lost",
 			"Session '%s' cannot go on: job '%s' %s, and the definition it began with cannot be read (%v). Restore the job, or abort the session with abort_workflow.",
@@ -116,7 +116,7 @@ func fits(def *machine.Definition, entry job.Entry, texts machine.Instructions) 
 }
 
 func (d *jobDefinitions) KeptTexts(ref machine.DefinitionRef, entry job.Entry) (machine.Instructions, error) {
-	def, err := d.kept(ref)
+	def, err := d.load(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (d *jobDefinitions) Keep(def *machine.Definition, texts machine.Instruction
 func (d *jobDefinitions) have(hash string, texts machine.Instructions) bool {
 	known, ok := d.known.Load(hash)
 	if !ok {
-		def, err := d.kept(machine.DefinitionRef{Hash: hash})
+		def, err := d.load(machine.DefinitionRef{Hash: hash})
 		if err != nil {
 			return false
 		}
@@ -186,7 +186,7 @@ func (d *jobDefinitions) keep(def *machine.Definition, texts machine.Instruction
 	return machine.DefinitionRef{Hash: hash, Source: def.Job.Hash, JobDir: def.Job.Dir}, nil
 }
 
-func (d *jobDefinitions) kept(ref machine.DefinitionRef) (*machine.Definition, error) {
+func (d *jobDefinitions) load(ref machine.DefinitionRef) (*machine.Definition, error) {
 	data, err := d.records.Definition(ref.Hash)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, errors.New("it is not on disk any more")
