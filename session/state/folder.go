@@ -1,0 +1,280 @@
+// Package state says where the state of a project is: outside the project, in a folder
+// of the user's that nobody else reads (issue "Trust"). In the project itself stand only
+// what people write and share, and the session and review files.
+//
+//	<base>/key                                        the key of the installation
+//	<base>/trust/                                     what the user approved
+//	<base>/projects/<name>-<12 hex>/project.json      the project's id and path
+//	<base>/projects/<name>-<12 hex>/board.db          and what else the methods of Folder name
+package state
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+
+	"deepwork/actor/durable"
+)
+
+// Env moves the state of all projects to another folder, given as an absolute path.
+const Env = "DEEPWORK_STATE_DIR"
+
+const (
+	projectFile = "project.json"
+	maxProject  = 64 << 10 // bytes of a project.json
+	maxName     = 40       // characters of a project's name in a path
+)
+
+// ErrMissing says that a project has no state yet.
+var ErrMissing = errors.New("the project has no state yet")
+
+// A Folder is where the state of one project is. Its methods may be called from any
+// goroutine.
+type Folder struct {
+	Root string // of the project: absolute, without links
+	Base string // of all projects
+	Dir  string // of this one
+
+	mu   sync.Mutex
+	made bool
+	id   string // as project.json says; "" until it was read
+}
+
+// A project is what project.json holds.
+type project struct {
+	ID   string `json:"id"`   // 32 hexadecimal digits; seals are made with it
+	Path string `json:"path"` // of the project: absolute, without links
+	// Dir is the name of the folder beside this one that has the state, of a project
+	// that was moved; "" is this one.
+	Dir string `json:"dir,omitempty"`
+}
+
+// Base returns the folder of the state of all projects. It touches nothing on disk. An
+// error says what to set.
+func Base() (string, error) {
+	if dir := os.Getenv(Env); dir != "" {
+		if !filepath.IsAbs(dir) {
+			return "", fmt.Errorf("%s is %q, and is to be an absolute path", Env, dir)
+		}
+		return filepath.Clean(dir), nil
+	}
+	dir := os.Getenv("XDG_STATE_HOME")
+	if runtime.GOOS == "windows" {
+		dir = os.Getenv("LOCALAPPDATA")
+	}
+	if !filepath.IsAbs(dir) { // the XDG specification: one that is relative is ignored
+		home, err := os.UserHomeDir()
+		if err != nil || !filepath.IsAbs(home) {
+			return "", fmt.Errorf("there is no place for the state of projects: set %s to an absolute path", Env)
+		}
+		dir = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(dir, "deepwork"), nil
+}
+
+// Find returns the state folder of the project at root, which exists. It creates
+// nothing. The state may not be there yet. Errors say what to set.
+func Find(root string) (*Folder, error) {
+	base, err := Base()
+	if err != nil {
+		return nil, err
+	}
+	root, err = Canonical(root)
+	if err != nil {
+		return nil, fmt.Errorf("finding the state of the project: %w", err)
+	}
+	if base, err = resolved(base); err != nil {
+		return nil, fmt.Errorf("finding the state of the project: %w", err)
+	}
+	if within(root, base) {
+		return nil, fmt.Errorf("the state would be in %s, which is inside the project %s: set %s to a folder outside of it", base, root, Env)
+	}
+	if err := private(base); err != nil {
+		return nil, err
+	}
+	f := &Folder{Root: root, Base: base}
+	return f, f.locate()
+}
+
+// locate finds the folder of the project among those of its name: one whose project
+// moved away is not it.
+func (f *Folder) locate() error {
+	name := Name(f.Root)
+	for n := 1; n < 10; n++ {
+		f.Dir = filepath.Join(f.Base, "projects", name)
+		if n > 1 {
+			f.Dir += fmt.Sprintf("-%d", n)
+		}
+		p, err := readProject(f.Dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case p.Path != f.Root:
+			continue
+		case p.Dir != "":
+			f.Dir = filepath.Join(f.Base, "projects", p.Dir)
+		}
+		f.id, f.made = p.ID, true
+		return private(f.Dir)
+	}
+	return fmt.Errorf("the folders %s-2 to -9 have the state of other projects; remove what is not needed", filepath.Join(f.Base, "projects", name))
+}
+
+// Name is the name of the state folder of a project: for people its name, for the
+// program 12 hexadecimal digits of the SHA-256 of its path.
+func Name(root string) string {
+	sum := sha256.Sum256([]byte(root))
+	name := strings.Trim(unsafeName.ReplaceAllString(filepath.Base(root), "_"), "._")
+	if len(name) > maxName {
+		name = name[:maxName]
+	}
+	return name + "-" + hex.EncodeToString(sum[:6])
+}
+
+var unsafeName = regexp.MustCompile(`[^A-Za-z0-9._-]`)
+
+// Make creates the folder, for this user alone, if it is missing. It blocks for the disk.
+func (f *Folder) Make() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.made {
+		if _, err := os.Lstat(f.Dir); err == nil {
+			return nil
+		}
+		f.made = false // somebody removed it; what is written now must not fail for that
+	}
+	if err := f.make(); err != nil {
+		return fmt.Errorf("making a folder for the state of the project (%s moves it): %w", Env, durable.Explain(err, f.Dir))
+	}
+	f.made = true
+	return nil
+}
+
+func (f *Folder) make() error {
+	for _, dir := range []string{f.Base, filepath.Dir(f.Dir), f.Dir} {
+		if err := (durable.Disk{}).MakeFolder(dir, 0o700); err != nil {
+			return err
+		}
+		if err := private(dir); err != nil {
+			return err
+		}
+	}
+	id := f.id
+	if id == "" {
+		random := make([]byte, 16)
+		rand.Read(random) // never fails
+		id = hex.EncodeToString(random)
+	}
+	text, err := json.Marshal(project{ID: id, Path: f.Root})
+	if err != nil {
+		return err
+	}
+	if err := putNew(filepath.Join(f.Dir, projectFile), append(text, '\n')); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	p, err := readProject(f.Dir) // another process may have been first
+	if err == nil && p.Path != f.Root {
+		err = fmt.Errorf("%s has the state of %s", f.Dir, p.Path)
+	}
+	f.id = p.ID
+	return err
+}
+
+// ID returns the id of the project, 32 hexadecimal digits; ErrMissing while it has none.
+func (f *Folder) ID() (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.id != "" {
+		return f.id, nil
+	}
+	p, err := readProject(f.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", ErrMissing
+	}
+	if err == nil && p.Path == f.Root {
+		f.id = p.ID
+	}
+	return f.id, err
+}
+
+// Adopt makes the state of a project that was at old the state of f, whose project it
+// is now. The project must be gone from old, and f must have no state.
+func (f *Folder) Adopt(old string) error {
+	if _, err := os.Lstat(old); err == nil {
+		return fmt.Errorf("%s is still there: move the project first, or remove what is there", old)
+	}
+	if _, err := f.ID(); !errors.Is(err, ErrMissing) {
+		return fmt.Errorf("%s has state of its own, in %s: remove that first if it is not needed", f.Root, f.Dir)
+	}
+	was := &Folder{Root: filepath.Clean(old), Base: f.Base}
+	if err := was.locate(); err != nil {
+		return err
+	}
+	if was.id == "" {
+		return fmt.Errorf("there is no state of %s in %s", old, filepath.Join(f.Base, "projects"))
+	}
+	// First the new path finds the state, then the old one does not: if it ends in
+	// between, the same command goes on.
+	moved := project{ID: was.id, Path: f.Root, Dir: filepath.Base(was.Dir)}
+	for _, dir := range []string{f.Dir, was.Dir} {
+		if err := (durable.Disk{}).MakeFolder(dir, 0o700); err != nil {
+			return err
+		}
+		if dir == was.Dir {
+			moved.Dir = ""
+		}
+		text, err := json.Marshal(moved)
+		if err != nil {
+			return err
+		}
+		if err := (durable.Disk{}).Put(filepath.Join(dir, projectFile), append(text, '\n'), durable.PutOptions{}); err != nil {
+			return err
+		}
+	}
+	f.Dir, f.id = was.Dir, was.id
+	return nil
+}
+
+// Remove removes the state of a project that is gone, with all that is in it.
+func (f *Folder) Remove() error { return os.RemoveAll(f.Dir) }
+
+func readProject(dir string) (p project, err error) {
+	path := filepath.Join(dir, projectFile)
+	text, _, err := durable.Read(path, maxProject)
+	if err != nil {
+		return p, err
+	}
+	if err := json.Unmarshal(text, &p); err != nil {
+		return p, fmt.Errorf("%s: %w", path, err)
+	}
+	if !projectID.MatchString(p.ID) || p.Dir != "" && (p.Dir != filepath.Base(p.Dir) || !filepath.IsLocal(p.Dir)) {
+		return p, fmt.Errorf("%s is not what deepwork writes; restore it from a copy", path)
+	}
+	return p, nil
+}
+
+var projectID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// putNew makes a file that appears whole; fs.ErrExist where there is one.
+func putNew(path string, data []byte) error {
+	temp := path + "." + rand.Text()[:8] + ".tmp"
+	if err := (durable.Disk{}).Fill(temp, data, 0o600); err != nil {
+		return err
+	}
+	if err := (durable.Disk{}).MoveNew(temp, path); err != nil {
+		return errors.Join(err, os.Remove(temp))
+	}
+	return durable.Disk{}.SyncFolder(filepath.Dir(path))
+}

@@ -1,0 +1,73 @@
+package state
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"deepwork/actor/durable"
+)
+
+const (
+	keyFile = "key"
+	keySize = 32 // bytes
+)
+
+// A Key is the secret of an installation. What it signs was written by this user's
+// deepwork, on this machine.
+type Key struct {
+	id     string
+	secret []byte
+}
+
+// Key returns the key of the installation. With make it is created if it is missing;
+// without, which read-only commands ask for, that is ErrMissing.
+func (f *Folder) Key(make bool) (*Key, error) {
+	path := filepath.Join(f.Base, keyFile)
+	secret, fi, err := durable.Read(path, keySize)
+	if errors.Is(err, fs.ErrNotExist) && !make {
+		return nil, ErrMissing
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := f.Make(); err != nil {
+			return nil, err
+		}
+		if err := putNew(path, newSecret()); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, fmt.Errorf("making the key of the installation: %w", err)
+		}
+		secret, fi, err = durable.Read(path, keySize)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the key of the installation: %w", err)
+	}
+	if len(secret) != keySize {
+		return nil, fmt.Errorf("%s has %d bytes and is to have %d: restore it, or remove it and adopt the sessions anew", path, len(secret), keySize)
+	}
+	if err := privateFile(path, fi); err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(append([]byte("deepwork key id\n"), secret...))
+	return &Key{hex.EncodeToString(sum[:4]), secret}, nil
+}
+
+func newSecret() []byte {
+	secret := make([]byte, keySize)
+	rand.Read(secret) // never fails
+	return secret
+}
+
+// ID distinguishes keys: 8 hexadecimal digits that say nothing about the secret.
+func (k *Key) ID() string { return k.id }
+
+// Sign returns the HMAC-SHA256 over the project's id, a file's name and its content.
+func (k *Key) Sign(project, name string, content []byte) []byte {
+	mac := hmac.New(sha256.New, k.secret)
+	fmt.Fprintf(mac, "%s\n%d %s\n", project, len(name), name)
+	mac.Write(content)
+	return mac.Sum(nil)
+}

@@ -1,0 +1,44 @@
+//go:build unix
+
+package state
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// private returns what is wrong with a folder of ours that exists: others must not own
+// it or write to it. One that is missing is made by Make.
+func private(dir string) error {
+	fi, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking at the folder of state: %w", err)
+	}
+	owner := fi.Sys().(*syscall.Stat_t).Uid
+	switch {
+	case !fi.IsDir():
+		return fmt.Errorf("%s is to be the folder of deepwork's state, and is no folder: remove it, or set %s to another", dir, Env)
+	case int(owner) != os.Geteuid():
+		return fmt.Errorf("%s, the folder of deepwork's state, belongs to the user with the id %d: set %s to a folder of your own", dir, owner, Env)
+	case fi.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("others may write to %s, the folder of deepwork's state: run chmod 700 on it, or set %s to another", dir, Env)
+	}
+	return nil
+}
+
+// privateFile returns what is wrong with a file that only this user may read.
+func privateFile(path string, fi fs.FileInfo) error {
+	switch owner := fi.Sys().(*syscall.Stat_t).Uid; {
+	case int(owner) != os.Geteuid():
+		return fmt.Errorf("%s belongs to the user with the id %d: set %s to a folder of your own", path, owner, Env)
+	case fi.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("others may read %s: run chmod 600 on it", path)
+	}
+	return nil
+}

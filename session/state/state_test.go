@@ -1,0 +1,208 @@
+package state
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// newProject makes an empty project, and a base for its state.
+func newProject(t *testing.T) (root, base string) {
+	t.Helper()
+	dir, err := Canonical(t.TempDir())
+	must(t, err)
+	root, base = filepath.Join(dir, "my project"), filepath.Join(dir, "state")
+	must(t, os.Mkdir(root, 0o700))
+	t.Setenv(Env, base)
+	return root, base
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func find(t *testing.T, root string) *Folder {
+	t.Helper()
+	f, err := Find(root)
+	must(t, err)
+	return f
+}
+
+func TestTheStateIsOutsideTheProject(t *testing.T) {
+	root, base := newProject(t)
+	f := find(t, root)
+	if _, err := f.ID(); !errors.Is(err, ErrMissing) {
+		t.Errorf("the id of a project without state: %v", err)
+	}
+	if left, _ := filepath.Glob(base + "*"); left != nil {
+		t.Errorf("finding made %v", left)
+	}
+	must(t, f.Make())
+	id, err := f.ID()
+	must(t, err)
+	if dir := filepath.Base(f.Dir); filepath.Dir(filepath.Dir(f.Dir)) != base || !strings.HasPrefix(dir, "my_project-") || len(dir) != len("my_project-")+12 {
+		t.Errorf("the state is in %s", f.Dir)
+	}
+	link := root + "-link"
+	must(t, os.Symlink(root, link))
+	again := find(t, link)
+	if other, err := again.ID(); err != nil || other != id || again.Dir != f.Dir {
+		t.Errorf("through a link it is %s in %s (%v), and %s in %s", other, again.Dir, err, id, f.Dir)
+	}
+	if fi, err := os.Stat(f.Dir); err != nil || runtime.GOOS != "windows" && fi.Mode().Perm() != 0o700 {
+		t.Errorf("the folder: %v, %v", fi.Mode(), err)
+	}
+}
+
+func TestPlacesThatAreRefused(t *testing.T) {
+	root, base := newProject(t)
+	for _, c := range []struct{ dir, want string }{
+		{"state", "absolute"},
+		{filepath.Join(root, "x", "state"), "inside the project"},
+		{root, "inside the project"},
+	} {
+		t.Setenv(Env, c.dir)
+		if _, err := Find(root); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), Env) {
+			t.Errorf("%s: %v", c.dir, err)
+		}
+	}
+	must(t, os.Symlink(root, base))
+	t.Setenv(Env, base)
+	if _, err := Find(root); err == nil || !strings.Contains(err.Error(), "inside the project") {
+		t.Errorf("through a link: %v", err)
+	}
+	if runtime.GOOS == "windows" {
+		return
+	}
+	must(t, os.Remove(base))
+	must(t, os.Mkdir(base, 0o700))
+	must(t, os.Chmod(base, 0o777))
+	if _, err := Find(root); err == nil || !strings.Contains(err.Error(), "others may write") {
+		t.Errorf("for everybody: %v", err)
+	}
+	must(t, os.Chmod(base, 0o700))
+	if os.Geteuid() == 0 {
+		must(t, os.Chown(base, 12345, -1))
+		if _, err := Find(root); err == nil || !strings.Contains(err.Error(), "12345") {
+			t.Errorf("of another user: %v", err)
+		}
+	}
+}
+
+func TestBaseFollowsTheSystem(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the variables of Unix")
+	}
+	for _, c := range []struct{ state, home, want string }{
+		{"/s", "/h", "/s/deepwork"},
+		{"", "/h", "/h/.local/state/deepwork"},
+		{"relative", "/h", "/h/.local/state/deepwork"},
+		{"", "", ""},
+	} {
+		t.Setenv(Env, "")
+		t.Setenv("XDG_STATE_HOME", c.state)
+		t.Setenv("HOME", c.home)
+		if got, err := Base(); got != c.want || (err != nil) != (c.want == "") {
+			t.Errorf("%v: %q, %v", c, got, err)
+		}
+	}
+}
+
+// Whoever is first makes the id and the key; all have the same.
+func TestManyBeginAtOnce(t *testing.T) {
+	root, _ := newProject(t)
+	var wg sync.WaitGroup
+	ids, macs := make([]string, 8), make([][]byte, 8)
+	for n := range ids {
+		wg.Go(func() {
+			f, err := Find(root)
+			if err == nil {
+				err = f.Make()
+			}
+			if err == nil {
+				ids[n], err = f.ID()
+			}
+			if err == nil {
+				var k *Key
+				if k, err = f.Key(true); err == nil {
+					macs[n] = k.Sign(ids[n], "name", []byte("content"))
+				}
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for n := range ids {
+		if ids[n] != ids[0] || !bytes.Equal(macs[n], macs[0]) {
+			t.Errorf("the %dth differs", n)
+		}
+	}
+}
+
+func TestAKeySignsProjectNameAndContent(t *testing.T) {
+	root, base := newProject(t)
+	f := find(t, root)
+	if _, err := f.Key(false); !errors.Is(err, ErrMissing) {
+		t.Errorf("a key that nobody made: %v", err)
+	}
+	k, err := f.Key(true)
+	must(t, err)
+	seen := map[string]bool{}
+	for _, c := range [][3]string{{"p", "n", "c"}, {"q", "n", "c"}, {"p", "m", "c"}, {"p", "n", "d"}, {"p", "n\n", "c"}, {"p", "n", "\nc"}} {
+		seen[string(k.Sign(c[0], c[1], []byte(c[2])))] = true
+	}
+	if len(seen) != 6 {
+		t.Errorf("%d of 6 signatures differ", len(seen))
+	}
+	if runtime.GOOS == "windows" {
+		return
+	}
+	must(t, os.Chmod(filepath.Join(base, keyFile), 0o644))
+	if _, err := f.Key(true); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		t.Errorf("a key that all can read: %v", err)
+	}
+}
+
+func TestAdoptFollowsAMovedProject(t *testing.T) {
+	root, _ := newProject(t)
+	f := find(t, root)
+	must(t, f.Make())
+	id, err := f.ID()
+	must(t, err)
+	must(t, os.WriteFile(f.Database(), []byte("board"), 0o600))
+	moved := root + " 2"
+	must(t, os.Mkdir(moved, 0o700))
+	if err := find(t, moved).Adopt(root); err == nil {
+		t.Error("a project that is there was adopted")
+	}
+	must(t, os.Remove(moved))
+	must(t, os.Rename(root, moved))
+	must(t, find(t, moved).Adopt(root))
+	now := find(t, moved)
+	if other, err := now.ID(); err != nil || other != id {
+		t.Errorf("the id is %s (%v) and was %s", other, err, id)
+	}
+	if text, err := os.ReadFile(now.Database()); err != nil || string(text) != "board" {
+		t.Errorf("the board: %q, %v", text, err)
+	}
+	// Another project where it was does not get its state.
+	must(t, os.Mkdir(root, 0o700))
+	other := find(t, root)
+	must(t, other.Make())
+	if got, err := other.ID(); err != nil || got == id || other.Dir == now.Dir {
+		t.Errorf("the new project has the id %s in %s (%v)", got, other.Dir, err)
+	}
+	if again := find(t, moved); again.Dir != now.Dir {
+		t.Errorf("the moved project has its state in %s, no longer in %s", again.Dir, now.Dir)
+	}
+}
