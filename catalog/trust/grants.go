@@ -1,0 +1,153 @@
+package trust
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"deepwork/actor/durable"
+)
+
+// maxGrants bounds the file of a project's grants.
+const maxGrants = 16 << 20 // bytes
+
+// A Decision is what the user said about a set.
+type Decision int
+
+// What a Decision may be.
+const (
+	Undecided Decision = iota
+	Granted
+	Denied // for the path, whatever is asked for
+)
+
+// A Grant is a set that the user approved.
+type Grant struct {
+	Hash string    `json:"hash"`
+	At   time.Time `json:"at"`
+	Set  Set       `json:"set"`
+}
+
+// A Record is what the user said about one project.
+type Record struct {
+	Path   string  `json:"path"` // of the project, without links
+	Denied bool    `json:"denied,omitempty"`
+	Grants []Grant `json:"grants"` // the latest last
+}
+
+// A Ledger keeps what the user said about one project, in a file outside of it. Its
+// methods may be called from any goroutine, and by several processes.
+type Ledger struct {
+	root string
+	file string
+
+	mu   sync.Mutex
+	seen fs.FileInfo // of the file that last is; nil: there is none
+	last Record
+}
+
+// OpenLedger returns the ledger of the project at root, which is without links. It does
+// not touch the disk.
+func OpenLedger(file, root string) *Ledger { return &Ledger{root: root, file: file} }
+
+// Read returns the record of the project. While the file does not change it costs one stat.
+func (l *Ledger) Read() (Record, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fi, err := os.Lstat(l.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		l.seen, l.last = nil, Record{}
+		return l.last, nil
+	}
+	if err == nil && l.seen != nil && os.SameFile(fi, l.seen) && fi.ModTime().Equal(l.seen.ModTime()) && fi.Size() == l.seen.Size() {
+		return l.last, nil
+	}
+	var r Record
+	var text []byte
+	if err == nil {
+		text, fi, err = durable.Read(l.file, maxGrants)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err == nil && r.Path != l.root {
+		err = fmt.Errorf("it is about %s", r.Path)
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("reading what was approved in %s: %w", l.file, err)
+	}
+	l.seen, l.last = fi, r
+	return r, nil
+}
+
+// Decide returns what the user said about a set.
+func (l *Ledger) Decide(s Set) (Decision, error) {
+	r, err := l.Read()
+	hash := s.Hash()
+	switch {
+	case err != nil:
+		return Undecided, err
+	case r.Denied:
+		return Denied, nil
+	case slices.ContainsFunc(r.Grants, func(g Grant) bool { return g.Hash == hash }):
+		return Granted, nil
+	}
+	return Undecided, nil
+}
+
+// Grant approves a set from now on, and takes a Deny back.
+func (l *Ledger) Grant(ctx context.Context, s Set, now time.Time) error {
+	return l.change(ctx, func(r *Record) {
+		r.Denied = false
+		hash := s.Hash()
+		r.Grants = slices.DeleteFunc(r.Grants, func(g Grant) bool { return g.Hash == hash })
+		r.Grants = append(r.Grants, Grant{hash, now.UTC(), s})
+	})
+}
+
+// Revoke forgets what was approved.
+func (l *Ledger) Revoke(ctx context.Context) error {
+	return l.change(ctx, func(r *Record) { r.Grants = nil })
+}
+
+// Deny forgets what was approved, and refuses everything until the next Grant.
+func (l *Ledger) Deny(ctx context.Context) error {
+	return l.change(ctx, func(r *Record) { r.Denied, r.Grants = true, nil })
+}
+
+func (l *Ledger) change(ctx context.Context, change func(*Record)) error {
+	dir := filepath.Dir(l.file)
+	if err := (durable.Disk{}).MakeFolder(dir, 0o700); err != nil {
+		return fmt.Errorf("keeping what was approved: %w", durable.Explain(err, dir))
+	}
+	lock, err := durable.Lock(ctx, l.file+".lock")
+	if err != nil {
+		return fmt.Errorf("keeping what was approved: %w", err)
+	}
+	r, err := l.Read()
+	if err == nil {
+		r = Record{Path: l.root, Denied: r.Denied, Grants: slices.Clone(r.Grants)}
+		change(&r)
+		var text []byte
+		if text, err = json.MarshalIndent(r, "", "  "); err == nil {
+			err = durable.Disk{}.Put(l.file, append(text, '\n'), durable.PutOptions{})
+		}
+	}
+	if err = errors.Join(err, lock.Unlock()); err != nil {
+		return fmt.Errorf("keeping what was approved: %w", durable.Explain(err, l.file))
+	}
+	return nil
+}
+
+// InFolders reports whether a project is in one of the folders, by whole elements of
+// their paths, wherever links lead.
+func InFolders(root string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(f string) bool { return filepath.IsAbs(f) && inside(canonical(f), canonical(root)) })
+}

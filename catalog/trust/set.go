@@ -1,0 +1,177 @@
+// Package trust decides whether what a project's config names may run, connect or reach
+// outside the project (issue "Trust"). A Set is everything of that kind in a config,
+// with the content of the project's files that its commands name. The user grants whole
+// sets, by deepwork trust; what was granted for a path stays granted until it is revoked.
+//
+// A grant does not cover what an approved program runs in its turn (make, npm), and not
+// the instructions in jobs.
+package trust
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"deepwork/catalog/config"
+)
+
+// A Set is what a config asks the user to approve, ordered by key.
+type Set []Entry
+
+// An Entry is one of a set.
+type Entry struct {
+	Key   string          `json:"key"`   // as in the file: executors.CODEX
+	Value json.RawMessage `json:"value"` // what it says, with sorted keys
+	// Files are the files inside the project that its command names, relative to the
+	// root with slashes, and the SHA-256 of each, as hexadecimal digits.
+	Files map[string]string `json:"files,omitempty"`
+
+	// Fault is why it cannot be granted: others may write to a file of it. "" is nothing.
+	Fault string `json:"-"`
+}
+
+// AgentsKey is the key of the entry that is in every set: that agents are started in
+// the project's folder at all.
+const AgentsKey = "agents"
+
+// SetOf returns the set of a project's config. It reads the files that commands name.
+func SetOf(root string, c *config.Config) (Set, error) {
+	b := builder{root: root}
+	b.add(AgentsKey, "may be started")
+	if command := c.QualityGate.AgentReviewCommand; command != nil {
+		b.add("quality_gate.agent_review_command", command, command)
+	}
+	if c.Git.Branch == config.BranchCheckout {
+		b.add("git.branch", c.Git.Branch)
+	}
+	for _, s := range c.WorkflowTools.Sources {
+		b.add("workflow_tools.sources."+s.Name, map[string]any{"command": s.Command, "env": s.Env, "url": s.URL, "headers": s.Headers}, s.Command)
+	}
+	for _, e := range c.Executors {
+		commands := [][]string{e.Command, e.Resume}
+		variants := map[string]any{}
+		for _, v := range e.Variants {
+			commands = append(commands, v.Command, v.Resume)
+			variants[v.Name] = map[string]any{"command": v.Command, "prompt": v.Prompt, "resume": v.Resume, "env": v.Env}
+		}
+		b.add("executors."+e.Name, map[string]any{"command": e.Command, "prompt": e.Prompt, "resume": e.Resume, "env": e.Env, "variants": variants}, commands...)
+	}
+	for _, p := range c.Projects {
+		repos := map[string]any{}
+		var commands [][]string
+		for _, r := range p.Repos {
+			commands = append(commands, r.Setup)
+			repos[r.Name] = map[string]any{"path": r.Path, "copy": r.Copy, "setup": r.Setup}
+		}
+		b.add("projects."+p.Name, repos, commands...)
+	}
+	a, usual := c.Attempts, config.Default().Attempts
+	if a.Worktrees != usual.Worktrees {
+		b.add("attempts.worktrees", a.Worktrees)
+	}
+	if a.Copy != nil {
+		b.add("attempts.copy", a.Copy)
+	}
+	if a.Setup != nil {
+		b.add("attempts.setup", a.Setup, a.Setup)
+	}
+	slices.SortFunc(b.set, func(x, y Entry) int { return cmp.Compare(x.Key, y.Key) })
+	return b.set, b.err
+}
+
+type builder struct {
+	root string
+	set  Set
+	err  error
+}
+
+func (b *builder) add(key string, value any, commands ...[]string) {
+	e := Entry{Key: key}
+	var err error
+	if e.Value, err = json.Marshal(value); err != nil && b.err == nil {
+		b.err = fmt.Errorf("%s: %w", key, err)
+	}
+	for _, command := range commands {
+		for _, f := range filesOf(b.root, command) {
+			sum, fault, err := f.read()
+			if err != nil && b.err == nil {
+				b.err = fmt.Errorf("%s: %w", key, err)
+			}
+			if e.Files == nil {
+				e.Files = map[string]string{}
+			}
+			e.Files[f.name] = sum
+			e.Fault = cmp.Or(e.Fault, fault)
+		}
+	}
+	b.set = append(b.set, e)
+}
+
+// Hash identifies the set: 64 hexadecimal digits.
+func (s Set) Hash() string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return "" // cannot be: every Value was made by Marshal
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// Fault returns why the set cannot be granted, or "".
+func (s Set) Fault() string {
+	for _, e := range s {
+		if e.Fault != "" {
+			return e.Key + ": " + e.Fault
+		}
+	}
+	return ""
+}
+
+// Plain reports whether the set has nothing but the start of agents.
+func (s Set) Plain() bool { return len(s) == 1 && s[0].Key == AgentsKey }
+
+// Has reports whether there is an entry of a key or, where it ends in a dot, of one
+// that begins with it.
+func (s Set) Has(key string) bool {
+	return slices.ContainsFunc(s, func(e Entry) bool {
+		return e.Key == key || strings.HasSuffix(key, ".") && strings.HasPrefix(e.Key, key)
+	})
+}
+
+// A Change is what differs between two sets: an entry that was added, removed or
+// changed; Was or Is is nil where there is none.
+type Change struct{ Was, Is *Entry }
+
+// Changes returns how s differs from what it was, by key.
+func (s Set) Changes(was Set) []Change {
+	byKey := map[string]*Change{}
+	at := func(key string) *Change {
+		if byKey[key] == nil {
+			byKey[key] = &Change{}
+		}
+		return byKey[key]
+	}
+	for i := range was {
+		at(was[i].Key).Was = &was[i]
+	}
+	for i := range s {
+		at(s[i].Key).Is = &s[i]
+	}
+	var all []Change
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		if c := byKey[key]; c.Was == nil || c.Is == nil || !c.Was.equal(*c.Is) {
+			all = append(all, *c)
+		}
+	}
+	return all
+}
+
+func (e Entry) equal(o Entry) bool {
+	return e.Key == o.Key && bytes.Equal(e.Value, o.Value) && maps.Equal(e.Files, o.Files)
+}

@@ -1,0 +1,199 @@
+package trust
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/catalog/config"
+)
+
+const asks = `
+quality_gate: {agent_review_command: "python3 -u tools/review.py --fast", default_timeout: 60}
+workflow_tools:
+  sources:
+    - {name: ci, command: "./tools/ci.sh", env: {A: b}}
+    - {name: web, url: "https://example.com/mcp", headers: {Authorization: "Bearer ${TOKEN}"}}
+executors:
+  CODEX: {command: "codex exec", variants: {FAST: {command: "codex exec --fast"}}}
+projects:
+  - {name: other, repos: [{path: ../other, setup: "make deps"}]}
+attempts: {worktrees: /elsewhere, setup: "tools/setup.sh", copy: [.env]}
+git: {branch: checkout}
+`
+
+func newProject(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(text), 0o755))
+	}
+	return root
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func setOf(t *testing.T, root, text string) Set {
+	t.Helper()
+	c, faults := config.Parse("config.yml", []byte(text))
+	if c == nil {
+		t.Fatal(faults)
+	}
+	s, err := SetOf(root, c)
+	must(t, err)
+	return s
+}
+
+func TestASetHasWhatRunsConnectsOrReachesOutside(t *testing.T) {
+	root := newProject(t, map[string]string{"tools/review.py": "1", "tools/ci.sh": "2", "tools/setup.sh": "3"})
+	s := setOf(t, root, asks)
+	var got []string
+	files := map[string]bool{}
+	for _, e := range s {
+		got = append(got, e.Key)
+		for f := range e.Files {
+			files[f] = true
+		}
+	}
+	want := "agents attempts.copy attempts.setup attempts.worktrees executors.CODEX git.branch projects.other quality_gate.agent_review_command workflow_tools.sources.ci workflow_tools.sources.web"
+	if strings.Join(got, " ") != want {
+		t.Errorf("it has %v", got)
+	}
+	for _, f := range []string{"tools/review.py", "tools/ci.sh", "tools/setup.sh"} {
+		if !files[f] {
+			t.Errorf("the content of %s is not in it", f)
+		}
+	}
+	if !s.Has("executors.") || s.Has("executors.CLAUDE") || !s.Has("git.branch") || s.Plain() || !setOf(t, root, "").Plain() {
+		t.Error("Has or Plain is wrong")
+	}
+}
+
+func TestWhatChangesASet(t *testing.T) {
+	root := newProject(t, map[string]string{"tools/review.py": "1", "tools/ci.sh": "2", "tools/setup.sh": "3"})
+	was := setOf(t, root, asks)
+	for _, c := range []struct {
+		from, to string
+		same     bool
+	}{
+		{"default_timeout: 60", "default_timeout: 90", true},
+		{"{A: b}", "{A: c}", false},
+		{"${TOKEN}", "${OTHER}", false},
+		{"--fast\"}", "--slow\"}", false},
+		{"make deps", "make all", false},
+		{"git: {branch: checkout}", "", false},
+		{"[.env]", "[.env, id]", false},
+	} {
+		if is := setOf(t, root, strings.Replace(asks, c.from, c.to, 1)); (is.Hash() == was.Hash()) != c.same || (len(is.Changes(was)) == 0) != c.same {
+			t.Errorf("%s instead of %s: the same %v; %v", c.to, c.from, !c.same, is.Changes(was))
+		}
+	}
+	command := []string{"python3", "-u", "tools/review.py"}
+	must(t, was.Check(root, command))
+	must(t, os.WriteFile(filepath.Join(root, "tools/review.py"), []byte("evil"), 0o755))
+	if err := was.Check(root, command); !errors.Is(err, ErrChanged) {
+		t.Errorf("a script that was changed: %v", err)
+	}
+	is := setOf(t, root, asks)
+	if c := is.Changes(was); len(c) != 1 || c[0].Is.Key != "quality_gate.agent_review_command" {
+		t.Errorf("the changes are %v", c)
+	}
+	if runtime.GOOS != "windows" {
+		must(t, os.Chmod(filepath.Join(root, "tools/ci.sh"), 0o777))
+		if f := setOf(t, root, asks).Fault(); !strings.Contains(f, "chmod o-w") {
+			t.Errorf("a script that everybody may change: %q", f)
+		}
+	}
+}
+
+func TestALedgerKeepsWhatTheUserSaid(t *testing.T) {
+	root := newProject(t, nil)
+	file := filepath.Join(t.TempDir(), "trust", "p.json")
+	here, there := OpenLedger(file, root), OpenLedger(file, root) // another process
+	one, two := setOf(t, root, ""), setOf(t, root, asks)
+	ctx := context.Background()
+	decided := func(s Set, want Decision) {
+		t.Helper()
+		for _, l := range []*Ledger{here, there} {
+			if got, err := l.Decide(s); err != nil || got != want {
+				t.Errorf("decided %v (%v), and is to be %v", got, err, want)
+			}
+		}
+	}
+	decided(one, Undecided)
+	must(t, here.Grant(ctx, one, time.Now()))
+	decided(one, Granted)
+	decided(two, Undecided)
+	must(t, there.Grant(ctx, two, time.Now()))
+	decided(one, Granted) // switching back asks for nothing
+	decided(two, Granted)
+	must(t, here.Deny(ctx))
+	decided(two, Denied)
+	must(t, here.Grant(ctx, two, time.Now()))
+	decided(two, Granted)
+	decided(one, Undecided)
+	must(t, here.Revoke(ctx))
+	decided(two, Undecided)
+	if d, err := OpenLedger(file, root+"-other").Decide(one); err == nil || d != Undecided {
+		t.Errorf("the record of another project decided %v, %v", d, err)
+	}
+}
+
+func TestProgramsAreNotFoundInsideTheProject(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("scripts without an extension")
+	}
+	root := newProject(t, map[string]string{"bin/tool": "#!/bin/sh\n"})
+	elsewhere := newProject(t, map[string]string{"tool": "#!/bin/sh\n"})
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(filepath.Join(root, "bin"), link))
+	for _, c := range []struct{ path, want string }{
+		{filepath.Join(root, "bin"), ""},
+		{"bin", ""},
+		{".", ""},
+		{link, ""},
+		{filepath.Join(root, "bin") + ":" + elsewhere, filepath.Join(elsewhere, "tool")},
+	} {
+		t.Setenv("PATH", c.path)
+		got, err := Find(root, "tool")
+		if got != c.want || (c.want == "") != errors.Is(err, exec.ErrNotFound) {
+			t.Errorf("PATH=%s: %q, %v", c.path, got, err)
+		}
+	}
+	if got, err := Find(root, "./bin/tool"); err != nil || got != filepath.Join(root, "bin", "tool") {
+		t.Errorf("by its path: %q, %v", got, err)
+	}
+}
+
+func TestInFoldersComparesWholeElements(t *testing.T) {
+	dir := newProject(t, map[string]string{"work/a/x": "", "worker/x": ""})
+	link := filepath.Join(dir, "link")
+	must(t, os.Symlink(filepath.Join(dir, "work"), link))
+	for _, c := range []struct {
+		root, folder string
+		want         bool
+	}{
+		{"work/a", "work", true}, {"work", "work", true}, {"worker", "work", false}, {"work", "work/a", false}, {"link/a", "work", true}, {"work/a", "link", true},
+	} {
+		if got := InFolders(filepath.Join(dir, c.root), []string{filepath.Join(dir, c.folder)}); got != c.want {
+			t.Errorf("%s in %s: %v", c.root, c.folder, got)
+		}
+	}
+	if InFolders(dir, []string{"relative", ""}) {
+		t.Error("a relative folder counts")
+	}
+}
