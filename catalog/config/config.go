@@ -30,6 +30,8 @@ type Config struct {
 	Projects      []Project
 	Executors     []Executor // in the file's order
 	Attempts      Attempts
+
+	Approval *Approval // nil: nobody was asked, and everything is in force
 }
 
 // QualityGate configures reviews (seed 001 "Configuration").

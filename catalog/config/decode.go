@@ -35,6 +35,7 @@ func (p *parser) config(v value, c *Config) {
 		key("projects", func(v value) { p.projects(v, &c.Projects) }),
 		key("executors", func(v value) { p.executors(v, &c.Executors) }),
 		key("attempts", func(v value) { p.attempts(v, &c.Attempts) }),
+		p.usersOnly("trusted_folders", "", func(v value) { p.folders(&p.user.TrustedFolders)(v) }),
 	)
 }
 

@@ -55,10 +55,10 @@ const (
 
 func (p *parser) http(v value, h *HTTP) {
 	p.mapping(v,
-		key("tokens", func(v value) { p.tokens(v, &h.Tokens) }),
+		p.usersOnly("tokens", "--token-file", func(v value) { h.Tokens = nil; p.tokens(v, &h.Tokens) }),
 		key("idle_timeout", p.duration(0, &h.IdleTimeout)),
-		key("allowed_hosts", p.uniform(&h.AllowedHosts, hostName)),
-		key("allowed_origins", p.uniform(&h.AllowedOrigins, origin)),
+		p.usersOnly("allowed_hosts", "--allowed-host", p.uniform(&h.AllowedHosts, hostName)),
+		p.usersOnly("allowed_origins", "--allowed-origin", p.uniform(&h.AllowedOrigins, origin)),
 		key("max_connections", p.whole(1, maxConnections, &h.MaxConnections)),
 		key("max_requests", p.whole(1, maxRequests, &h.MaxRequests)),
 		key("max_body_bytes", p.whole(leastBody, maxBody, &h.MaxBodyBytes)),

@@ -5,11 +5,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/catalog/job"
 )
+
+// parseUser is Parse for the user's file.
+func parseUser(file string, source []byte) (*Config, job.Diagnostics) {
+	u, faults := ParseUser(file, source)
+	if u == nil {
+		return nil, faults
+	}
+	return u.over(Default()), nil
+}
 
 func TestHTTP(t *testing.T) {
 	const hash = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	c, faults := Parse("config.yml", []byte(`
+	c, faults := parseUser("config.yml", []byte(`
 http:
   tokens:
     - {name: ci.build-1, sha256: `+hash+`}
@@ -36,11 +47,11 @@ http:
 		t.Errorf("%+v\nwant %+v", c.HTTP, want)
 	}
 	for _, source := range []string{"http:", "http: {}", "http: {tokens: , allowed_hosts: ~, max_requests: null, idle_timeout: }"} {
-		if c, faults := Parse("config.yml", []byte(source)); faults != nil || !reflect.DeepEqual(c, Default()) {
+		if c, faults := parseUser("config.yml", []byte(source)); faults != nil || !reflect.DeepEqual(c, Default()) {
 			t.Errorf("%s: %+v %v", source, c, faults)
 		}
 	}
-	if c, faults := Parse("config.yml", []byte("http: {idle_timeout: 0}")); faults != nil || c.HTTP.IdleTimeout != 0 {
+	if c, faults := parseUser("config.yml", []byte("http: {idle_timeout: 0}")); faults != nil || c.HTTP.IdleTimeout != 0 {
 		t.Errorf("never: %+v %v", c, faults)
 	}
 }
@@ -71,14 +82,14 @@ func TestHTTPFaults(t *testing.T) {
 		"no body":        {"http: {max_body_bytes: 100}", "config.yml:1:24: http.max_body_bytes: is a number (100), and is to be a whole number from 1024 to 268435456"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, faults := Parse("config.yml", []byte(test.source))
+			c, faults := parseUser("config.yml", []byte(test.source))
 			if c != nil || len(faults) != 1 || !strings.HasPrefix(faults.Error(), test.want) {
 				t.Errorf("got %+v\n%v\nwant %s", c, faults, test.want)
 			}
 		})
 	}
 	// Every fault is told, and a token is never repeated in one.
-	_, faults := Parse("config.yml", []byte("http: {tokens: [{name: '', sha256: my-secret-token}, {}], max_requests: x}"))
+	_, faults := parseUser("config.yml", []byte("http: {tokens: [{name: '', sha256: my-secret-token}, {}], max_requests: x}"))
 	if len(faults) != 5 || strings.Contains(faults.Error(), "my-secret") {
 		t.Errorf("%d faults: %v", len(faults), faults)
 	}

@@ -23,7 +23,7 @@ const MaxBytes = 1 << 20
 // file gives the defaults. A nil Config comes with every fault of the file, ordered
 // by position. It never touches the disk.
 func Parse(file string, source []byte) (*Config, job.Diagnostics) {
-	p := &parser{yamltree.Decoder{Dialect: &dialect, File: file}}
+	p := &parser{Decoder: yamltree.Decoder{Dialect: &dialect, File: file}}
 	c := Default()
 	if doc := p.document(source); doc != nil && p.Faults() == 0 {
 		p.config(yamltree.Self(doc), c)
@@ -32,6 +32,14 @@ func Parse(file string, source []byte) (*Config, job.Diagnostics) {
 		return nil, p.Diagnostics()
 	}
 	return c, nil
+}
+
+// faultsOf returns the faults as an error, or nil.
+func faultsOf(faults job.Diagnostics) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	return faults
 }
 
 // dialect is how the faults of a config.yml are worded.
@@ -58,7 +66,10 @@ func didYouMean(hint string) string {
 }
 
 // A parser collects the faults of one file.
-type parser struct{ yamltree.Decoder }
+type parser struct {
+	yamltree.Decoder
+	user *User // of the user's own file; nil: the file is a project's
+}
 
 type value = yamltree.Value
 

@@ -1,0 +1,72 @@
+package config
+
+import "strings"
+
+// An Approval says what of a project's config is in force (issue "Trust"): what runs a
+// program, connects to something or reaches outside the project needs the user's.
+type Approval struct {
+	// Use is the project's config whose programs and connections are in force: the one
+	// that is read, an earlier one that was approved, or nil for none.
+	Use *Config
+	// Withheld says what is not in force; nil means that everything is.
+	Withheld *Withheld
+	// Files are the files in the project that approved commands name, relative to its
+	// root with slashes, and the SHA-256 of each as approved; nil: they need no check.
+	Files map[string]string
+}
+
+// Withheld is what a project's config asks for, and the user has not approved.
+type Withheld struct {
+	Asked  []Asked
+	Denied bool   // the user said no
+	Kept   bool   // earlier values, which were approved, stay in force
+	Fault  string // why it cannot be approved before that is corrected, or ""
+}
+
+// Asked is one thing that a project's config asks for.
+type Asked struct {
+	Key string // as in the file: workflow_tools.sources.ci
+	// Text is the command or URL, for messages.
+	Text string
+}
+
+// Of returns what was asked under a key or, if that ends in a dot, under the first key
+// that begins with it. A nil Withheld has nothing.
+func (w *Withheld) Of(key string) (Asked, bool) {
+	if w == nil {
+		return Asked{}, false
+	}
+	for _, a := range w.Asked {
+		if a.Key == key || strings.HasSuffix(key, ".") && strings.HasPrefix(a.Key, key) {
+			return a, true
+		}
+	}
+	return Asked{}, false
+}
+
+// unasked is the approval where nobody is to be asked.
+var unasked = &Approval{}
+
+// apply returns the project's config with what is in force.
+func (a *Approval) apply(project *Config) *Config {
+	if a == unasked {
+		return project
+	}
+	c := *project
+	c.Approval = a
+	if a.Use == project {
+		return &c
+	}
+	from := a.Use
+	if from == nil {
+		from = Default()
+	}
+	c.QualityGate.AgentReviewCommand = from.QualityGate.AgentReviewCommand
+	c.WorkflowTools.Sources = from.WorkflowTools.Sources
+	c.Projects, c.Executors = from.Projects, from.Executors
+	c.Attempts.Worktrees, c.Attempts.Copy, c.Attempts.Setup = from.Attempts.Worktrees, from.Attempts.Copy, from.Attempts.Setup
+	if c.Git.Branch == BranchCheckout || from.Git.Branch == BranchCheckout {
+		c.Git.Branch = from.Git.Branch
+	}
+	return &c
+}

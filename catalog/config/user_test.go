@@ -1,0 +1,111 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The user's scalars win, and entries with names are merged.
+func TestTheUsersConfigWins(t *testing.T) {
+	project, faults := Parse("config.yml", []byte(`
+quality_gate: {agent_review_command: theirs, default_max_attempts: 7}
+toolsets: [board]
+executors: {CODEX: {command: theirs}, OTHER: {command: other}}
+workflow_tools: {sources: [{name: a, command: theirs}, {name: b, command: b}]}
+projects: [{name: p, repos: [{path: /theirs}]}]
+`))
+	if faults != nil {
+		t.Fatal(faults)
+	}
+	u, faults := ParseUser("config.yml", []byte(`
+trusted_folders: [/work/, /home/ann]
+quality_gate: {agent_review_command: mine}
+executors: {CODEX: {command: mine}}
+workflow_tools: {sources: [{name: a, url: "https://mine.example.com"}, {name: c, command: c}]}
+`))
+	if faults != nil {
+		t.Fatal(faults)
+	}
+	c := u.over(project)
+	var sources, executors []string
+	for _, s := range c.WorkflowTools.Sources {
+		sources = append(sources, s.Name+strings.Join(s.Command, "")+s.URL)
+	}
+	for _, e := range c.Executors {
+		executors = append(executors, e.Name+e.Command[0])
+	}
+	for got, want := range map[string]string{
+		strings.Join(c.QualityGate.AgentReviewCommand, " "): "mine",
+		strings.Join(sources, " "):                          "ahttps://mine.example.com bb cc",
+		strings.Join(executors, " "):                        "CODEXmine OTHERother",
+		strings.Join(c.Toolsets, " "):                       "board",
+		c.Projects[0].Name:                                  "p",
+		strings.Join(u.TrustedFolders, " "):                 filepath.Clean("/work") + " " + filepath.Clean("/home/ann"),
+	} {
+		if got != want {
+			t.Errorf("it is %q, and is to be %q", got, want)
+		}
+	}
+	if c.QualityGate.DefaultMaxAttempts != 7 || project.QualityGate.AgentReviewCommand[0] != "theirs" {
+		t.Error("a key that the user does not set was changed, or the project's config was")
+	}
+}
+
+func TestKeysThatOnlyTheUserMaySet(t *testing.T) {
+	for _, source := range []string{"trusted_folders: [/]", "http: {tokens: [{name: a}]}", "http: {allowed_hosts: [a]}", "http: {allowed_origins: ['https://a.com']}"} {
+		if c, faults := Parse("config.yml", []byte(source)); c != nil || len(faults) != 1 || !strings.Contains(faults.Error(), "does not belong into a project: set it in your own config, ") {
+			t.Errorf("%s: %v", source, faults)
+		}
+	}
+	if _, faults := ParseUser("config.yml", []byte("trusted_folders: [work]")); len(faults) != 1 || !strings.Contains(faults.Error(), "not an absolute path") {
+		t.Errorf("a relative folder: %v", faults)
+	}
+}
+
+// What is not approved is not in force, whatever else the project's config says.
+func TestWhatIsWithheld(t *testing.T) {
+	root := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	write := func(text string) {
+		t.Helper()
+		file := filepath.Join(root, ".deepwork", FileName)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("quality_gate: {agent_review_command: one, default_max_attempts: 7}\ngit: {branch: checkout}\nexecutors: {A: {command: a}}")
+	s := Open(root)
+	var good *Config
+	answers := map[*Config]*Approval{}
+	s.Approve = func(project *Config, _ *User) *Approval {
+		if answers[project] == nil {
+			answers[project] = &Approval{Use: good, Withheld: &Withheld{Kept: good != nil}}
+		}
+		return answers[project]
+	}
+	is := func(command string, executors, attempts int, branch GitBranch) {
+		t.Helper()
+		c, err := s.Current(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(c.QualityGate.AgentReviewCommand, ""); got != command || len(c.Executors) != executors || c.QualityGate.DefaultMaxAttempts != attempts || c.Git.Branch != branch {
+			t.Errorf("in force are %q, %v, %d, %s", got, c.Executors, c.QualityGate.DefaultMaxAttempts, c.Git.Branch)
+		}
+		if again, err := s.Current(t.Context()); again != c || err != nil {
+			t.Error("it was made again though nothing changed")
+		}
+	}
+	is("", 0, 7, BranchName)
+	for project := range answers { // as if the user approved it
+		good, answers[project] = project, &Approval{Use: project}
+	}
+	is("one", 1, 7, BranchCheckout)
+	write("quality_gate: {agent_review_command: two, default_max_attempts: 9}")
+	is("one", 1, 9, BranchCheckout)
+}
