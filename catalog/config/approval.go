@@ -30,6 +30,12 @@ type Asked struct {
 	Text string
 }
 
+// AgentsKey is the key of what every project asks for: that agents are started in it.
+const AgentsKey = "agents"
+
+// Plain reports whether nothing was asked for but the start of agents.
+func (w *Withheld) Plain() bool { return len(w.Asked) == 1 && w.Asked[0].Key == AgentsKey }
+
 // Of returns what was asked under a key or, if that ends in a dot, under the first key
 // that begins with it. A nil Withheld has nothing.
 func (w *Withheld) Of(key string) (Asked, bool) {

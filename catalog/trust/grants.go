@@ -50,20 +50,28 @@ type Ledger struct {
 
 	mu   sync.Mutex
 	seen fs.FileInfo // of the file that last is; nil: there is none
-	last Record
+	last *Record
 }
+
+// grants reports whether the set with a hash was granted.
+func (r *Record) grants(hash string) bool {
+	return slices.ContainsFunc(r.Grants, func(g Grant) bool { return g.Hash == hash })
+}
+
+var nothing = &Record{}
 
 // OpenLedger returns the ledger of the project at root, which is without links. It does
 // not touch the disk.
 func OpenLedger(file, root string) *Ledger { return &Ledger{root: root, file: file} }
 
-// Read returns the record of the project. While the file does not change it costs one stat.
-func (l *Ledger) Read() (Record, error) {
+// Read returns the record of the project: the same while the file does not change, which
+// costs one stat. The caller does not change it.
+func (l *Ledger) Read() (*Record, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fi, err := os.Lstat(l.file)
 	if errors.Is(err, fs.ErrNotExist) {
-		l.seen, l.last = nil, Record{}
+		l.seen, l.last = nil, nothing
 		return l.last, nil
 	}
 	if err == nil && l.seen != nil && os.SameFile(fi, l.seen) && fi.ModTime().Equal(l.seen.ModTime()) && fi.Size() == l.seen.Size() {
@@ -81,22 +89,21 @@ func (l *Ledger) Read() (Record, error) {
 		err = fmt.Errorf("it is about %s", r.Path)
 	}
 	if err != nil {
-		return Record{}, fmt.Errorf("reading what was approved in %s: %w", l.file, err)
+		return nothing, fmt.Errorf("reading what was approved in %s: %w", l.file, err)
 	}
-	l.seen, l.last = fi, r
-	return r, nil
+	l.seen, l.last = fi, &r
+	return l.last, nil
 }
 
 // Decide returns what the user said about a set.
 func (l *Ledger) Decide(s Set) (Decision, error) {
 	r, err := l.Read()
-	hash := s.Hash()
 	switch {
 	case err != nil:
 		return Undecided, err
 	case r.Denied:
 		return Denied, nil
-	case slices.ContainsFunc(r.Grants, func(g Grant) bool { return g.Hash == hash }):
+	case r.grants(s.Hash()):
 		return Granted, nil
 	}
 	return Undecided, nil
@@ -133,8 +140,8 @@ func (l *Ledger) change(ctx context.Context, change func(*Record)) error {
 	}
 	r, err := l.Read()
 	if err == nil {
-		r = Record{Path: l.root, Denied: r.Denied, Grants: slices.Clone(r.Grants)}
-		change(&r)
+		r = &Record{Path: l.root, Denied: r.Denied, Grants: slices.Clone(r.Grants)}
+		change(r)
 		var text []byte
 		if text, err = json.MarshalIndent(r, "", "  "); err == nil {
 			err = durable.Disk{}.Put(l.file, append(text, '\n'), durable.PutOptions{})

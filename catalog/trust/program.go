@@ -114,30 +114,6 @@ func canonical(path string) string {
 // ErrChanged says that a file which a command names is not what was approved.
 var ErrChanged = errors.New("is not what was approved")
 
-// Check returns an error that wraps ErrChanged if a file which a command names is not
-// as the set has it. It is called before the command runs.
-func (s Set) Check(root string, command []string) error {
-	for _, f := range filesOf(root, command) {
-		sum, fault, err := f.read()
-		if err != nil {
-			return err
-		}
-		if fault != "" || !s.hasFile(f.name, sum) {
-			return fmt.Errorf("%s %w", f.name, ErrChanged)
-		}
-	}
-	return nil
-}
-
-func (s Set) hasFile(name, sum string) bool {
-	for _, e := range s {
-		if e.Files[name] == sum {
-			return true
-		}
-	}
-	return false
-}
-
 // FaultOf returns why a file that says what to run cannot be trusted, or "": everybody
 // may write to it, or it belongs to a user who is neither this one nor root.
 func FaultOf(name string, fi fs.FileInfo) string { return faultOf(name, fi) }

@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"deepwork/catalog/config"
 )
@@ -36,14 +35,10 @@ type Entry struct {
 	Fault string `json:"-"`
 }
 
-// AgentsKey is the key of the entry that is in every set: that agents are started in
-// the project's folder at all.
-const AgentsKey = "agents"
-
 // SetOf returns the set of a project's config. It reads the files that commands name.
 func SetOf(root string, c *config.Config) (Set, error) {
 	b := builder{root: root}
-	b.add(AgentsKey, "may be started")
+	b.add(config.AgentsKey, "may be started")
 	if command := c.QualityGate.AgentReviewCommand; command != nil {
 		b.add("quality_gate.agent_review_command", command, command)
 	}
@@ -131,17 +126,6 @@ func (s Set) Fault() string {
 		}
 	}
 	return ""
-}
-
-// Plain reports whether the set has nothing but the start of agents.
-func (s Set) Plain() bool { return len(s) == 1 && s[0].Key == AgentsKey }
-
-// Has reports whether there is an entry of a key or, where it ends in a dot, of one
-// that begins with it.
-func (s Set) Has(key string) bool {
-	return slices.ContainsFunc(s, func(e Entry) bool {
-		return e.Key == key || strings.HasSuffix(key, ".") && strings.HasPrefix(e.Key, key)
-	})
 }
 
 // A Change is what differs between two sets: an entry that was added, removed or

@@ -78,9 +78,6 @@ func TestASetHasWhatRunsConnectsOrReachesOutside(t *testing.T) {
 			t.Errorf("the content of %s is not in it", f)
 		}
 	}
-	if !s.Has("executors.") || s.Has("executors.CLAUDE") || !s.Has("git.branch") || s.Plain() || !setOf(t, root, "").Plain() {
-		t.Error("Has or Plain is wrong")
-	}
 }
 
 func TestWhatChangesASet(t *testing.T) {
@@ -103,9 +100,11 @@ func TestWhatChangesASet(t *testing.T) {
 		}
 	}
 	command := []string{"python3", "-u", "tools/review.py"}
-	must(t, was.Check(root, command))
+	approved := &config.Approval{Files: was.files()}
+	must(t, Check(root, approved, command))
+	must(t, Check(root, nil, command))
 	must(t, os.WriteFile(filepath.Join(root, "tools/review.py"), []byte("evil"), 0o755))
-	if err := was.Check(root, command); !errors.Is(err, ErrChanged) {
+	if err := Check(root, approved, command); !errors.Is(err, ErrChanged) {
 		t.Errorf("a script that was changed: %v", err)
 	}
 	is := setOf(t, root, asks)
@@ -196,4 +195,54 @@ func TestInFoldersComparesWholeElements(t *testing.T) {
 	if InFolders(dir, []string{"relative", ""}) {
 		t.Error("a relative folder counts")
 	}
+}
+
+// The whole way: a config is asked for, granted, edited, granted again, revoked.
+func TestAPolicyFollowsTheUser(t *testing.T) {
+	root := newProject(t, map[string]string{"review.sh": "one"})
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	ctx := context.Background()
+	ledger := OpenLedger(filepath.Join(t.TempDir(), "p.json"), root)
+	file := filepath.Join(root, ".deepwork", "config.yml")
+	must(t, os.Mkdir(filepath.Dir(file), 0o755))
+	var set Set
+	write := func(text string) {
+		t.Helper()
+		must(t, os.WriteFile(file, []byte(text), 0o644))
+		set = setOf(t, root, text)
+	}
+	s := config.Open(root)
+	s.Approve = (&Policy{Root: root, File: file, Ledger: ledger}).Approve
+	is := func(command string, withheld, kept bool) {
+		t.Helper()
+		c, err := s.Current(ctx)
+		must(t, err)
+		w := c.Approval.Withheld
+		if got := strings.Join(c.QualityGate.AgentReviewCommand, " "); got != command || (w != nil) != withheld || w != nil && w.Kept != kept {
+			t.Errorf("in force is %q, withheld %+v", got, w)
+		}
+	}
+	write("quality_gate: {agent_review_command: ./review.sh one}")
+	is("", true, false)
+	must(t, ledger.Grant(ctx, set, time.Now()))
+	is("./review.sh one", false, false)
+	write("quality_gate: {agent_review_command: ./review.sh two}")
+	is("./review.sh one", true, true)
+	must(t, ledger.Grant(ctx, set, time.Now()))
+	is("./review.sh two", false, false)
+	write("quality_gate: {agent_review_command: ./review.sh one}")
+	is("./review.sh one", false, false) // granted before
+	must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte("evil"), 0o755))
+	c, err := s.Current(ctx)
+	must(t, err)
+	if err := Check(root, c.Approval, c.QualityGate.AgentReviewCommand); !errors.Is(err, ErrChanged) {
+		t.Errorf("a script that was changed: %v", err)
+	}
+	must(t, ledger.Revoke(ctx))
+	is("", true, false)
+	must(t, os.MkdirAll(filepath.Dir(config.UserFile()), 0o700))
+	must(t, os.WriteFile(config.UserFile(), []byte("trusted_folders: ['"+filepath.Dir(root)+"']"), 0o600))
+	is("./review.sh one", false, false)
+	must(t, ledger.Deny(ctx))
+	is("", true, false)
 }

@@ -1,0 +1,177 @@
+package trust
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+
+	"deepwork/catalog/config"
+)
+
+// A Policy answers config.Source for one project and one process. Its Approve may be
+// called from any goroutine.
+type Policy struct {
+	Root   string // of the project, without links
+	File   string // its config file
+	Ledger *Ledger
+	Logger *slog.Logger // nil: nothing is logged
+
+	mu      sync.Mutex
+	project *config.Config // what was asked last
+	user    *config.User
+	record  *Record // of the ledger then
+	answer  *config.Approval
+
+	good  *config.Config // what was in force last
+	sum   string         // the hash of its set
+	files map[string]string
+}
+
+// Approve says what of a project's config is in force: everything if the project is in a
+// trusted folder of the user's, or if the user granted just that; else what was granted
+// before in this process, and still is; else nothing. It reads the files that commands
+// name when the configs or the grants have changed, and costs one stat otherwise.
+func (p *Policy) Approve(project *config.Config, user *config.User) *config.Approval {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	record, err := p.Ledger.Read()
+	if p.answer != nil && p.project == project && p.user == user && p.record == record && err == nil {
+		return p.answer
+	}
+	p.project, p.user, p.record = project, user, record
+	was := p.answer
+	p.answer = p.decide(project, user, record, err)
+	p.log(was, p.answer)
+	return p.answer
+}
+
+func (p *Policy) decide(project *config.Config, user *config.User, record *Record, err error) *config.Approval {
+	if err == nil && !record.Denied && InFolders(p.Root, user.TrustedFolders) {
+		return &config.Approval{Use: project}
+	}
+	set, serr := SetOf(p.Root, project)
+	fault := set.Fault()
+	if fi, ferr := os.Stat(p.File); ferr == nil && fault == "" {
+		fault = FaultOf(p.File, fi)
+	} else if ferr != nil && !errors.Is(ferr, fs.ErrNotExist) {
+		serr = errors.Join(serr, ferr)
+	}
+	if err = errors.Join(err, serr); err != nil {
+		fault = err.Error()
+	}
+	if fault == "" && !record.Denied && record.grants(set.Hash()) {
+		p.good, p.sum, p.files = project, set.Hash(), set.files()
+		return &config.Approval{Use: project, Files: p.files}
+	}
+	a := &config.Approval{Withheld: &config.Withheld{Denied: err == nil && record.Denied, Fault: fault, Asked: set.asked()}}
+	if err == nil && !record.Denied && p.good != nil && record.grants(p.sum) {
+		a.Use, a.Files, a.Withheld.Kept = p.good, p.files, true
+	}
+	return a
+}
+
+// log logs what is not in force, once, and that it is again.
+func (p *Policy) log(was, is *config.Approval) {
+	if p.Logger == nil {
+		return
+	}
+	w := is.Withheld
+	switch {
+	case w != nil && w.Plain() && !w.Denied && w.Fault == "":
+	case w != nil:
+		var keys []string
+		for _, a := range w.Asked {
+			keys = append(keys, a.Key)
+		}
+		what := "the project's config asks for what the user has not approved: it does not run"
+		if w.Kept {
+			what = "the project's config asks for what the user has not approved: what was approved before stays in use"
+		}
+		if w.Denied {
+			what = "the user denied what the project's config asks for: it does not run"
+		}
+		p.Logger.Warn(what, "asked", strings.Join(keys, ", "), "fault", w.Fault, "do", "run deepwork trust in a terminal")
+	case was != nil && was.Withheld != nil:
+		p.Logger.Info("the user approved the project's config")
+	}
+}
+
+// files returns the sums of the files that the set's commands name. It is never nil.
+func (s Set) files() map[string]string {
+	all := map[string]string{}
+	for _, e := range s {
+		for name, sum := range e.Files {
+			all[name] = sum
+		}
+	}
+	return all
+}
+
+// asked returns the entries for messages.
+func (s Set) asked() []config.Asked {
+	all := make([]config.Asked, len(s))
+	for i, e := range s {
+		all[i] = config.Asked{Key: e.Key, Text: e.Text()}
+	}
+	return all
+}
+
+// Text is the command, URL or value of the entry, on one line.
+func (e Entry) Text() string {
+	var value any
+	if json.Unmarshal(e.Value, &value) != nil {
+		return string(e.Value)
+	}
+	if m, ok := value.(map[string]any); ok {
+		for _, key := range []string{"command", "url"} {
+			if v := m[key]; v != nil && v != "" {
+				value = v
+				break
+			}
+		}
+	}
+	switch v := value.(type) {
+	case string:
+		return fmt.Sprintf("%q", v)
+	case []any:
+		words := make([]string, len(v))
+		for i, w := range v {
+			words[i] = quoted(fmt.Sprint(w))
+		}
+		return strings.Join(words, " ")
+	}
+	return string(e.Value)
+}
+
+// quoted returns a word of a command as a shell would take it, without control characters.
+func quoted(word string) string {
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool {
+		return r <= ' ' || r == 0x7f || r > '~' || strings.ContainsRune("'\"\\$`|&;<>()*?[]{}#~!", r)
+	}) {
+		return word
+	}
+	return fmt.Sprintf("%q", word)
+}
+
+// Check returns an error that wraps ErrChanged if a file in the project which a command
+// names is not as it was approved. It is called before the command runs.
+func Check(root string, a *config.Approval, command []string) error {
+	if a == nil || a.Files == nil {
+		return nil
+	}
+	for _, f := range filesOf(root, command) {
+		sum, fault, err := f.read()
+		if err != nil {
+			return err
+		}
+		if fault != "" || a.Files[f.name] != sum {
+			return fmt.Errorf("%s %w", f.name, ErrChanged)
+		}
+	}
+	return nil
+}
