@@ -37,6 +37,9 @@ func (f *Folder) Logs() string { return filepath.Join(f.Dir, "logs") }
 // StandardJobs is the folder where the jobs of the program are laid out.
 func (f *Folder) StandardJobs() string { return filepath.Join(f.Dir, "standard_jobs") }
 
+// Grants is the file of what the user approved for the project.
+func (f *Folder) Grants() string { return filepath.Join(f.Base, "trust", Name(f.Root)+".json") }
+
 // Canonical returns the path of what exists at a path: absolute and without links.
 func Canonical(path string) (string, error) {
 	abs, err := filepath.Abs(path)

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/trust"
+	"deepwork/session/state"
+)
+
+// trustFlags are what else to do than to approve.
+type trustFlags struct{ list, revoke, deny bool }
+
+func (a *app) trustCommand() *cobra.Command {
+	var f trustFlags
+	cmd := &cobra.Command{
+		Use:   "trust",
+		Short: "Approve what a project's config runs and connects to",
+		Long: `Show everything in a project's .deepwork/config.yml that runs a program, connects to
+something or reaches outside the project, and ask at the terminal whether that may be.
+Until it is approved, none of it happens. What was approved stays approved until it is
+revoked; if the config or a script that it names is changed, it is asked for again.
+
+An approval does not cover what an approved program runs in its turn (make, npm), and
+not the instructions in jobs. To trust all projects in a folder, name it under
+trusted_folders in your own config (deepwork where prints its path).`,
+		Args: takes(0, 0, ""),
+		RunE: func(_ *cobra.Command, _ []string) error { return a.trust(context.Background(), f) },
+	}
+	a.pathFlag(cmd)
+	flags := cmd.Flags()
+	flags.BoolVar(&f.list, "list", false, "show what was approved for this project, and ask nothing")
+	flags.BoolVar(&f.revoke, "revoke", false, "take back all approvals of this project")
+	flags.BoolVar(&f.deny, "deny", false, "refuse whatever this project asks for, now and later")
+	cmd.MarkFlagsMutuallyExclusive("list", "revoke", "deny")
+	return cmd
+}
+
+func (a *app) trust(ctx context.Context, f trustFlags) error {
+	root, err := a.projectRoot()
+	if err != nil {
+		return err
+	}
+	folder, err := state.Find(root)
+	if err != nil {
+		return err
+	}
+	ledger := trust.OpenLedger(folder.Grants(), folder.Root)
+	record, err := ledger.Read()
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.revoke:
+		if err := ledger.Revoke(ctx); err != nil {
+			return err
+		}
+		fmt.Fprintf(a.out, "Nothing is approved for %s any more. Servers that run end its use within a call.\n", folder.Root)
+		return nil
+	case f.deny:
+		if err := ledger.Deny(ctx); err != nil {
+			return err
+		}
+		fmt.Fprintf(a.out, "What %s asks for is refused. To approve it later, run deepwork trust.\n", folder.Root)
+		return nil
+	case f.list:
+		a.listGrants(folder.Root, record)
+		return nil
+	}
+	file := filepath.Join(folder.Root, ".deepwork", config.FileName)
+	c, err := readConfig(file)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", file, err)
+	}
+	set, err := trust.SetOf(folder.Root, c)
+	if err != nil {
+		return err
+	}
+	text, _ := os.ReadFile(file) // for the lines; it was read before
+	a.showSet(folder.Root, file, set, config.Places(text))
+	if fi, err := os.Stat(file); err == nil {
+		if fault := trust.FaultOf(file, fi); fault != "" {
+			return fmt.Errorf("this cannot be approved: %s", fault)
+		}
+	}
+	if fault := set.Fault(); fault != "" {
+		return fmt.Errorf("this cannot be approved: %s", fault)
+	}
+	if decided, err := ledger.Decide(set); err != nil || decided == trust.Granted {
+		if err == nil {
+			fmt.Fprintln(a.out, "\nIt is approved already.")
+		}
+		return err
+	}
+	if n := len(record.Grants); n > 0 {
+		a.showChanges(record.Grants[n-1], set)
+	}
+	yes, err := confirm(fmt.Sprintf("\nMay the project in %s do all of this? Type yes: ", folder.Root))
+	if err != nil {
+		return err
+	}
+	if !yes {
+		return errors.New("nothing was approved")
+	}
+	if err := ledger.Grant(ctx, set, time.Now()); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out, "Approved. Servers that run follow at their next call.")
+	return nil
+}
+
+func (a *app) showSet(root, file string, set trust.Set, lines map[string]int) {
+	fmt.Fprintf(a.out, "%s asks for this:\n", root)
+	for _, e := range set {
+		at := ""
+		if line := lines[e.Key]; line > 0 {
+			at = fmt.Sprintf("  (%s:%d)", a.display(root, file), line)
+		}
+		fmt.Fprintf(a.out, "\n%s%s\n", plain(e.Key), at)
+		showEntry(a.out, "  ", e)
+	}
+}
+
+func showEntry(w io.Writer, indent string, e trust.Entry) {
+	if e.Key == config.AgentsKey {
+		fmt.Fprintf(w, "%scoding agents may be started here, with all your rights\n", indent)
+		return
+	}
+	var value any
+	if json.Unmarshal(e.Value, &value) == nil {
+		showValue(w, indent, "", value)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Files)) {
+		fmt.Fprintf(w, "%sthe file %s as it is now (SHA-256 %.12s…)\n", indent, strconv.Quote(name), e.Files[name])
+	}
+}
+
+// showValue prints what is set in a value, a line for each key; texts are quoted, so that
+// nothing in them moves the cursor.
+func showValue(w io.Writer, indent, name string, value any) {
+	switch v := value.(type) {
+	case nil:
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			under := strconv.Quote(key)
+			if under == `"`+key+`"` {
+				under = key
+			}
+			if name != "" {
+				under = name + "." + under
+			}
+			showValue(w, indent, under, v[key])
+		}
+	case []any:
+		words := make([]string, len(v))
+		for i, word := range v {
+			words[i] = strconv.Quote(fmt.Sprint(word))
+		}
+		showLine(w, indent, name, strings.Join(words, " "))
+	case string:
+		if v != "" {
+			showLine(w, indent, name, strconv.Quote(v))
+		}
+	default:
+		showLine(w, indent, name, fmt.Sprint(v))
+	}
+}
+
+func showLine(w io.Writer, indent, name, text string) {
+	if name != "" {
+		name += ": "
+	}
+	fmt.Fprintf(w, "%s%s%s\n", indent, name, text)
+}
+
+func (a *app) showChanges(last trust.Grant, set trust.Set) {
+	fmt.Fprintf(a.out, "\nSince it was approved on %s:\n", last.At.Local().Format("2006-01-02 15:04"))
+	for _, c := range set.Changes(last.Set) {
+		switch {
+		case c.Was == nil:
+			fmt.Fprintf(a.out, "  new: %s\n", plain(c.Is.Key))
+		case c.Is == nil:
+			fmt.Fprintf(a.out, "  gone: %s\n", plain(c.Was.Key))
+		default:
+			fmt.Fprintf(a.out, "  changed: %s, which was\n", plain(c.Is.Key))
+			showEntry(a.out, "    ", *c.Was)
+		}
+	}
+}
+
+func (a *app) listGrants(root string, record *trust.Record) {
+	switch {
+	case record.Denied:
+		fmt.Fprintf(a.out, "What %s asks for is refused, whatever it is.\n", root)
+	case len(record.Grants) == 0:
+		fmt.Fprintf(a.out, "Nothing was approved for %s.\n", root)
+	}
+	for _, g := range record.Grants {
+		fmt.Fprintf(a.out, "Approved on %s:\n", g.At.Local().Format("2006-01-02 15:04"))
+		for _, e := range g.Set {
+			fmt.Fprintf(a.out, "  %s\n", plain(e.Key))
+			showEntry(a.out, "    ", e)
+		}
+	}
+}
+
+// confirm asks at the controlling terminal, whatever stdin is.
+func confirm(question string) (yes bool, err error) {
+	in, out, err := terminal()
+	if err != nil {
+		return false, fmt.Errorf("there is no terminal to ask at: run this in one, or name the folder under trusted_folders in your own config, %s (%w)", config.UserFile(), err)
+	}
+	defer in.Close()
+	defer out.Close()
+	if _, err := fmt.Fprint(out, question); err != nil {
+		return false, fmt.Errorf("asking at the terminal: %w", err)
+	}
+	line, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, fmt.Errorf("reading the answer: %w", err)
+	}
+	return strings.EqualFold(strings.TrimSpace(line), "yes"), nil
+}

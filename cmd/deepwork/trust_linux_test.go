@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"deepwork/session/state"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// typing runs a command with a controlling terminal of its own, at which answer is
+// typed, and returns what it printed on stdout and at the terminal.
+func typing(t *testing.T, answer string, command ...string) (stdout, screen string, err error) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("no terminals here:", err)
+	}
+	defer master.Close()
+	must(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	must(t, err)
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	must(t, err)
+	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+	var out bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	_, err = master.WriteString(answer + "\n") // waits in the terminal until it is asked
+	must(t, err)
+	must(t, cmd.Start())
+	err = cmd.Wait()
+	must(t, slave.Close())
+	must(t, master.SetReadDeadline(time.Now().Add(time.Second)))
+	seen := make([]byte, 4096)
+	k, _ := master.Read(seen)
+	return out.String(), string(seen[:k]), err
+}
+
+// The user approves at the terminal, and nowhere else.
+func TestTrustAsksAtTheTerminal(t *testing.T) {
+	root := t.TempDir()
+	dir := t.TempDir()
+	t.Setenv(state.Env, filepath.Join(dir, "state"))
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
+	write := func(text string) {
+		t.Helper()
+		must(t, os.MkdirAll(filepath.Join(root, ".deepwork"), 0o755))
+		must(t, os.WriteFile(filepath.Join(root, ".deepwork", "config.yml"), []byte(text), 0o644))
+		must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte("#!/bin/sh\n"), 0o755))
+	}
+	self, err := exec.LookPath("deepwork")
+	must(t, err)
+	trust := []string{self, "trust", "--path", root}
+	list := func(want string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), self, "trust", "--path", root, "--list")
+			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%v: %s\nis to contain %q", err, out, want)
+		}
+	}
+	write("git: {branch: checkout}\nquality_gate:\n  agent_review_command: [./review.sh, \"\\e[2J\"]\n")
+
+	// Not by stdin.
+	cmd := exec.CommandContext(t.Context(), trust[0], trust[1:]...)
+	cmd.Stdin = strings.NewReader("yes\n")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "no terminal to ask at") {
+		t.Errorf("without a terminal: %v, %s", err, out)
+	}
+	list("Nothing was approved")
+
+	out, screen, err := typing(t, "no", trust...)
+	for _, want := range []string{"git.branch  (", "config.yml:1)", "agent_review_command  (", "config.yml:3)", `"./review.sh" "\x1b[2J"`, `the file "review.sh"`, "coding agents"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not show %q: %s", want, out)
+		}
+	}
+	if err == nil || !strings.Contains(screen, "Type yes") || !strings.Contains(out, "nothing was approved") {
+		t.Errorf("an answer of no: %v, %q, %q", err, out, screen)
+	}
+	list("Nothing was approved")
+
+	if out, _, err = typing(t, "yes", trust...); err != nil || !strings.Contains(out, "Approved.") {
+		t.Errorf("an answer of yes: %v, %s", err, out)
+	}
+	list("agent_review_command")
+	if out, _, err = typing(t, "", trust...); err != nil || !strings.Contains(out, "approved already") {
+		t.Errorf("once more: %v, %s", err, out)
+	}
+	write("quality_gate:\n  agent_review_command: [./review.sh, other]\nprojects: [{name: p, repos: [{path: /tmp}]}]\n")
+	if out, _, _ = typing(t, "no", trust...); !strings.Contains(out, "new: projects.p") || !strings.Contains(out, "gone: git.branch") || !strings.Contains(out, "changed: quality_gate.agent_review_command, which was\n    \"./review.sh\" \"\\x1b[2J\"") {
+		t.Errorf("what changed is not shown: %s", out)
+	}
+	for flag, want := range map[string]string{"--revoke": "Nothing was approved", "--deny": "is refused"} {
+		cmd := exec.CommandContext(t.Context(), self, "trust", "--path", root, flag)
+			if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v, %s", flag, err, out)
+		}
+		list(want)
+	}
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"deepwork/catalog/config"
+	"deepwork/session/git"
+	"deepwork/session/state"
+)
+
+func (a *app) whereCommand() *cobra.Command {
+	var adopt string
+	cmd := &cobra.Command{
+		Use:   "where",
+		Short: "Print where the state of a project is",
+		Long: `Print the folder that has the state of a project: its board, worktrees, logs, locks.
+It is outside of the project; DEEPWORK_STATE_DIR moves the state of all projects. To
+stderr it prints the file of your own config.
+
+A project that was moved to another folder finds its state again after
+"deepwork where --adopt OLDPATH" in the new one.`,
+		Args: takes(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			root, err := a.projectRoot()
+			if err != nil {
+				return err
+			}
+			folder, err := state.Find(root)
+			if err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("adopt") {
+				if err := a.adoptMoved(context.Background(), folder, adopt); err != nil {
+					return err
+				}
+			}
+			fmt.Fprintln(a.out, folder.Dir)
+			fmt.Fprintln(a.err, "your own config:", config.UserFile())
+			return nil
+		},
+	}
+	a.pathFlag(cmd)
+	cmd.Flags().StringVar(&adopt, "adopt", "", "take over the state of this project from where it was, `OLDPATH`")
+	return cmd
+}
+
+// adoptMoved takes over the state of the project from where it was, and has git find the
+// worktrees of its attempts again.
+func (a *app) adoptMoved(ctx context.Context, folder *state.Folder, old string) error {
+	old, err := filepath.Abs(old)
+	if err != nil {
+		return fmt.Errorf("finding %q: %w", old, err)
+	}
+	if err := folder.Adopt(old); err != nil {
+		return err
+	}
+	worktrees, err := filepath.Glob(filepath.Join(folder.Worktrees(), "*", "*", ".git"))
+	if err != nil || len(worktrees) == 0 {
+		return err
+	}
+	args := []string{"worktree", "repair", "--"}
+	for _, file := range worktrees {
+		args = append(args, filepath.Dir(file))
+	}
+	if _, err := git.Output(ctx, git.Command{Dir: folder.Root, Args: args}); err != nil {
+		return fmt.Errorf("the state was taken over; git does not find all worktrees again, run git worktree repair: %w", err)
+	}
+	return nil
+}
