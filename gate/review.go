@@ -107,7 +107,10 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 // its system prompt and what the author says as its input (DESIGN "Reviews").
 func (s Settings) argv(p prompt, t *Task) []string {
 	if !s.Claude {
-		return s.Command
+		if s.Program == "" {
+			return s.Command
+		}
+		return append([]string{s.Program}, s.Command[1:]...)
 	}
 	return []string{cmp.Or(s.ClaudeCommand, "claude"), "--print", "--output-format", "json",
 		"--system-prompt", strings.ReplaceAll(p.system, "\x00", ""), "--json-schema", verdictSchema(t.Criteria), "-p", "--"}

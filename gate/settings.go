@@ -15,6 +15,8 @@ type Settings struct {
 	// task on its standard input and answers with a verdict as JSON. With nil, and
 	// Claude false, there is no external runner.
 	Command []string
+	// Program is the path of Command's program; "" finds it in PATH.
+	Program string
 	// Claude is the claude command line (seed 000, 001.1.6); it wins over Command.
 	Claude bool
 	// ClaudeCommand is the program that Claude runs; default "claude".

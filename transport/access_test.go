@@ -142,10 +142,11 @@ func TestTokenFileIsFollowed(t *testing.T) {
 	try("an empty file", 401, 401)
 }
 
-// Tokens of the config count as those of the file do, also on loopback, as long
+// Tokens of the user's config count as those of the file do, also on loopback, as long
 // as they are there.
 func TestTokensOfTheConfig(t *testing.T) {
-	s, root := project(t, nil)
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	s, _ := project(t, nil)
 	h := overHTTP(t, s, web.Options{})
 	old := dial(t, h, stateful, "")
 	callTool(t, old, "get_workflows", `{}`)
@@ -154,7 +155,7 @@ func TestTokensOfTheConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	hash := line[len("ann:"):]
-	write(t, root, map[string]string{".deepwork/config.yml": "http: {tokens: [{name: ann, sha256: " + hash + "}]}\n"})
+	write(t, os.Getenv("XDG_CONFIG_HOME"), map[string]string{"deepwork/config.yml": "http: {tokens: [{name: ann, sha256: " + hash + "}]}\n"})
 	if r := send(t, httpClient(t, ""), "POST", h.URL(), initialize); r.status != 401 {
 		t.Errorf("without a token: %+v", r)
 	}

@@ -13,9 +13,11 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/standard"
+	"deepwork/catalog/trust"
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/state"
 	"deepwork/session/store/local"
 	"deepwork/session/store/local/sqlite"
 	"deepwork/session/workflow"
@@ -73,7 +75,10 @@ func openServer(o Options, opened *closers) (*Server, error) {
 
 	settings := config.Open(root)
 	settings.Logger = logger
-	reviews, err := newReviewing(o, settings.Current)
+	if settings.Approve, err = approval(root, settings.Path(), logger); err != nil {
+		return nil, err
+	}
+	reviews, err := newReviewing(o, root, settings.Current)
 	if err != nil {
 		return nil, err
 	}
@@ -172,6 +177,16 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	}
 	s.close = opened.close
 	return s, nil
+}
+
+// approval returns what decides which of a project's config is in force.
+func approval(root, file string, logger *slog.Logger) (func(*config.Config, *config.User) *config.Approval, error) {
+	folder, err := state.Find(root)
+	if err != nil {
+		return nil, err
+	}
+	p := &trust.Policy{Root: folder.Root, File: file, Ledger: trust.OpenLedger(folder.Grants(), folder.Root), Logger: logger}
+	return p.Approve, nil
 }
 
 // notStopped returns an error with the names of what did not stop, or nil.

@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	"deepwork/catalog/config"
+	"deepwork/catalog/trust"
 	"deepwork/gate"
+	"deepwork/session"
 	"deepwork/session/workflow"
 	"deepwork/transport/tool"
 )
@@ -15,12 +17,13 @@ import (
 // "Quality Gates"). The config is read each time.
 type reviewing struct {
 	flags   gate.Settings // set by the options
+	root    string        // of the project
 	o       Options
 	current func(context.Context) (*config.Config, error)
 }
 
-func newReviewing(o Options, current func(context.Context) (*config.Config, error)) (*reviewing, error) {
-	r := &reviewing{o: o, current: current}
+func newReviewing(o Options, root string, current func(context.Context) (*config.Config, error)) (*reviewing, error) {
+	r := &reviewing{o: o, root: root, current: current}
 	r.flags.Claude = o.ExternalRunner == "claude"
 	if o.QualityGateCommand != "" {
 		words, err := config.SplitCommand(o.QualityGateCommand)
@@ -44,8 +47,9 @@ func (r *reviewing) settings() gate.Settings {
 func (r *reviewing) merge(c *config.Config) gate.Settings {
 	q := c.QualityGate
 	s := r.flags
-	if !s.External() {
+	if !s.External() && len(q.AgentReviewCommand) > 0 {
 		s.Command = q.AgentReviewCommand
+		s.Program, _ = trust.Find(r.root, s.Command[0]) // if it is missing, the review says so
 	}
 	s.Timeout = q.DefaultTimeout
 	if r.o.QualityGateTimeout > 0 {
@@ -66,10 +70,24 @@ func (r *reviewing) now(ctx context.Context) (workflow.Reviewing, error) {
 		MaxAttempts: c.QualityGate.DefaultMaxAttempts,
 		ReplyWithin: c.QualityGate.ReplyWithin,
 	}
+	if !r.flags.External() {
+		how.Refused = r.refused(c)
+	}
 	if r.o.QualityGateMaxAttempts > 0 {
 		how.MaxAttempts = r.o.QualityGateMaxAttempts
 	}
 	return how, nil
+}
+
+// refused returns why the reviewer of the config may not run, or nil.
+func (r *reviewing) refused(c *config.Config) error {
+	if len(c.QualityGate.AgentReviewCommand) == 0 {
+		return session.Untrusted(r.root, c.Approval, "quality_gate.agent_review_command")
+	}
+	if err := trust.Check(r.root, c.Approval, c.QualityGate.AgentReviewCommand); err != nil {
+		return session.Changed(r.root, err)
+	}
+	return nil
 }
 
 // enabled reports whether steps are reviewed at all (seed 000, 001.1.9).

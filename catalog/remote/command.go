@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -25,15 +24,15 @@ type commandWire struct {
 	ending  sync.WaitGroup
 }
 
-// startCommand starts a source in the project root. Its standard error is logged at debug, with a
-// limit of lines per second.
-func startCommand(s *config.WorkflowSource, root string, logger *slog.Logger) (*commandWire, error) {
+// startCommand starts a source in the project root, program being the path of its command's. Its
+// standard error is logged at debug, with a limit of lines per second.
+func startCommand(s *config.WorkflowSource, program, root string, logger *slog.Logger) (*commandWire, error) {
 	env := os.Environ()
 	for name, value := range s.Env {
 		env = append(env, name+"="+value)
 	}
 	service, err := process.Serve(process.Spec{
-		Command: slices.Clone(s.Command), Dir: root, Env: env, Grace: stopGrace,
+		Command: append([]string{program}, s.Command[1:]...), Dir: root, Env: env, Grace: stopGrace,
 	}, quietly(logger))
 	if err != nil {
 		return nil, err

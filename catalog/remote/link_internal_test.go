@@ -40,7 +40,7 @@ func TestConnectingIsBounded(t *testing.T) {
 		"mute": func() (wire, error) {
 			return startCommand(&config.WorkflowSource{
 				Command: []string{os.Args[0]}, Env: map[string]string{"DEEPWORK_TEST_SOURCE": "mute"},
-			}, t.TempDir(), slog.New(slog.DiscardHandler))
+			}, os.Args[0], t.TempDir(), slog.New(slog.DiscardHandler))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

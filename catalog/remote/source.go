@@ -9,10 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"deepwork/catalog/trust"
 )
 
 // A policy holds the settings that a source follows without reconnecting.
@@ -194,7 +195,18 @@ func (s *source) dialIn(ctx context.Context, version string) (*link, error) {
 		w = u
 	} else {
 		limit = startTimeout
-		c, err := startCommand(&s.def, s.options.Root, s.logger)
+		settings, err := s.options.Settings(ctx)
+		if err != nil {
+			return nil, err
+		}
+		program, err := trust.Program(s.options.Root, settings.Approval, s.def.Command)
+		if errors.Is(err, trust.ErrChanged) {
+			return nil, fmt.Errorf("%w: the user looks at it and runs deepwork trust in a terminal", err)
+		}
+		if err != nil {
+			program = s.def.Command[0] // starting it says what is wrong
+		}
+		c, err := startCommand(&s.def, program, s.options.Root, s.logger)
 		if err != nil {
 			return nil, err
 		}

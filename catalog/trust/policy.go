@@ -158,6 +158,14 @@ func quoted(word string) string {
 	return fmt.Sprintf("%q", word)
 }
 
+// Program returns the path of the program of a command, found as Find does, after Check.
+func Program(root string, a *config.Approval, command []string) (string, error) {
+	if err := Check(root, a, command); err != nil {
+		return "", err
+	}
+	return Find(root, command[0])
+}
+
 // Check returns an error that wraps ErrChanged if a file in the project which a command
 // names is not as it was approved. It is called before the command runs.
 func Check(root string, a *config.Approval, command []string) error {

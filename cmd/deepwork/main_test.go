@@ -3,13 +3,16 @@ package main
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"deepwork/catalog/config"
+	"deepwork/session/state/statetest"
 )
 
 const gorace = "atexit_sleep_ms=0"
@@ -20,7 +23,17 @@ func TestMain(m *testing.M) {
 	// Under the race detector a process sleeps for a second before it ends, and
 	// the tests run hundreds of them.
 	os.Setenv("GORACE", gorace)
-	testscript.Main(m, map[string]func(){"deepwork": main, "mcp-echo": echoServer, "mcp-source": syncSource, "reviewer": scriptedReviewer, "mcp-reviewer": quickReviewer, "coder": coder})
+	commands := map[string]func(){"deepwork": main, "mcp-echo": echoServer, "mcp-source": syncSource, "reviewer": scriptedReviewer, "mcp-reviewer": quickReviewer, "coder": coder}
+	if commands[strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")] == nil { // else it is one of them
+		dir, err := os.MkdirTemp("", "state")
+		if err == nil {
+			err = statetest.Prepare(dir, os.TempDir())
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+	testscript.Main(m, commands)
 }
 
 // TestScripts drives the real command as a user does.
@@ -31,7 +44,16 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("GORACE", gorace)
 			e.Setenv(config.JobsFoldersEnv, "")
-			return nil
+			dir, err := os.MkdirTemp("", "state")
+			if err != nil {
+				return err
+			}
+			e.Defer(func() { os.RemoveAll(dir) })
+			env, err := statetest.Write(dir, e.WorkDir)
+			for name, value := range env {
+				e.Setenv(name, value)
+			}
+			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"agent":   agent,

@@ -54,7 +54,7 @@ func snippets(t *testing.T, kinds ...string) []snippet {
 
 // Each block is of a kind that one of the tests here looks into, or a picture.
 func TestReadmeSnippetsAreOfAKnownKind(t *testing.T) {
-	known := []string{"sh", "json", "json verdict", "toml", "yaml", "yaml job", "yaml config", "yaml sources", "yaml board", "mermaid"}
+	known := []string{"sh", "json", "json verdict", "toml", "yaml", "yaml job", "yaml config", "yaml user", "yaml sources", "yaml board", "mermaid"}
 	for _, s := range snippets(t) {
 		if !slices.Contains(known, s.kind) {
 			t.Errorf("README.md:%d: no test reads blocks of %q; the kinds are %q", s.line, s.kind, known)
@@ -79,6 +79,11 @@ func TestReadmeYAMLIsTaken(t *testing.T) {
 			}
 		}
 	}
+	for _, s := range snippets(t, "yaml user") {
+		if _, faults := config.ParseUser("README.md", []byte(s.text)); len(faults) > 0 {
+			t.Errorf("README.md:%d: the user's config has faults: %v", s.line, faults)
+		}
+	}
 }
 
 var setting = regexp.MustCompile(`(?m)^(\s*)# ([a-z_]+: )`)
@@ -93,7 +98,7 @@ func uncommented(text string) string {
 // belongs.
 func TestReadmeShowsEveryConfigKey(t *testing.T) {
 	shown := map[string]bool{}
-	for _, s := range snippets(t, "yaml", "yaml config", "yaml sources", "yaml board") {
+	for _, s := range snippets(t, "yaml", "yaml config", "yaml user", "yaml sources", "yaml board") {
 		var top any
 		if err := yaml.Unmarshal([]byte(uncommented(s.text)), &top); err != nil {
 			t.Fatalf("README.md:%d: %v", s.line, err)
@@ -139,7 +144,7 @@ func configKeys(t *testing.T, in func(string) string, at string) []string {
 	var keys []string
 	for shape, under := range map[string]string{"%": "", "[%]": "[].", "{NAME: %}": "*."} {
 		wrap := func(inner string) string { return in(strings.Replace(shape, "%", inner, 1)) }
-		_, faults := config.Parse("config.yml", []byte(wrap("7")))
+		_, faults := config.ParseUser("config.yml", []byte(wrap("7")))
 		m := takesKeys.FindStringSubmatch(faults.Error())
 		if m == nil {
 			continue

@@ -71,6 +71,9 @@ func TestReadmeHTTP(t *testing.T) {
 	}
 	_, fault := config.Parse("config.yml", []byte("http: 7\n"))
 	_, keys, _ := strings.Cut(fault.Error(), "with the keys ")
+	_, rest, _ = strings.Cut(string(data), "```yaml user\n")
+	users, _, _ := strings.Cut(rest, "```")
+	block += users
 	for key := range strings.SplitSeq(keys, ", ") {
 		if !strings.Contains(block, "  "+key+": ") && !strings.Contains(block, "  # "+key+": ") {
 			t.Errorf("README.md does not tell of http.%s", key)

@@ -70,7 +70,7 @@ func TestTrustAsksAtTheTerminal(t *testing.T) {
 	list := func(want string) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), self, "trust", "--path", root, "--list")
-			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("%v: %s\nis to contain %q", err, out, want)
 		}
 	}
@@ -109,7 +109,7 @@ func TestTrustAsksAtTheTerminal(t *testing.T) {
 	}
 	for flag, want := range map[string]string{"--revoke": "Nothing was approved", "--deny": "is refused"} {
 		cmd := exec.CommandContext(t.Context(), self, "trust", "--path", root, flag)
-			if out, err := cmd.CombinedOutput(); err != nil {
+		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v, %s", flag, err, out)
 		}
 		list(want)

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"deepwork/session/state/statetest"
 )
 
 // TestMain makes this test binary the command proof for the echo servers that it starts.
@@ -13,7 +15,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && (os.Args[1] == "echo" || os.Args[1] == "source") {
 		main()
 	}
-	os.Exit(m.Run())
+	os.Exit(statetest.Main(m))
 }
 
 // What the subcommand load prints and how it ends: with two servers on one project, an

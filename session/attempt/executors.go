@@ -2,14 +2,15 @@ package attempt
 
 import (
 	"context"
+	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 
 	"deepwork/actor/process"
 	"deepwork/catalog/config"
+	"deepwork/catalog/trust"
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 )
@@ -21,6 +22,8 @@ type recipe struct {
 	name    string
 	variant *string
 	root    string
+
+	approval *config.Approval
 }
 
 // recipe resolves an executor and its variant; its error lists the available ones.
@@ -38,7 +41,7 @@ func (e *Engine) recipe(cfg *config.Config, executor string, variant *string) (*
 	if err != nil {
 		return nil, err
 	}
-	return &recipe{Recipe: r, name: executor, variant: orNull(name), root: e.o.Root}, nil
+	return &recipe{Recipe: r, name: executor, variant: orNull(name), root: e.o.Root, approval: cfg.Approval}, nil
 }
 
 // maxArgument is how long a prompt may be, in bytes, that is given as an argument:
@@ -52,10 +55,16 @@ func maxArgument() int {
 
 // check refuses what cannot be run, before anything is made for it.
 func (r *recipe) check(prompt string) error {
-	program := r.program(r.Command)
-	if _, err := exec.LookPath(program); err != nil {
+	if err := session.Untrusted(r.root, r.approval, config.AgentsKey); err != nil {
+		return err
+	}
+	_, err := trust.Program(r.root, r.approval, r.Command)
+	if errors.Is(err, trust.ErrChanged) {
+		return session.Changed(r.root, err)
+	}
+	if err != nil {
 		return session.Wrong("executor_unavailable", "The program of executor %s was not found: %s. Install it, see that it is in the PATH of the deepwork server, or correct executors in .deepwork/config.yml; list_executors tells which are available.",
-			r.name, program).With("argument", "executor").With("value", r.name)
+			r.name, r.program(r.Command)).With("argument", "executor").With("value", r.name)
 	}
 	if r.Prompt == config.PromptArgument && len(prompt) > maxArgument() {
 		return session.Wrong("too_long", "Executor %s takes its prompt as an argument, and title, description and prompt together have %d bytes; it may be %d. Shorten them, or put what is long into a file and name that.",
@@ -70,7 +79,11 @@ func (r *recipe) give(prompt string, followUp bool) (command []string, stdin []b
 	if followUp {
 		line = r.Resume
 	}
-	command = append([]string{r.program(line)}, line[1:]...)
+	program, err := trust.Find(r.root, line[0])
+	if err != nil {
+		program = r.program(line) // starting it says what is wrong
+	}
+	command = append([]string{program}, line[1:]...)
 	if r.Prompt != config.PromptArgument {
 		return command, []byte(prompt)
 	}
@@ -105,7 +118,7 @@ func (e *Engine) ListExecutors(ctx context.Context, identity string) (*Executors
 		}
 		if c, err := e.recipe(cfg, x.Name, nil); err == nil {
 			v.Program = c.program(c.Command)
-			_, err := exec.LookPath(v.Program)
+			_, err := trust.Find(e.o.Root, c.Command[0])
 			v.Available = err == nil
 		}
 		all[v.Available] = append(all[v.Available], v)

@@ -15,6 +15,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/catalog/trust"
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
@@ -119,6 +120,9 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 	if err != nil {
 		return nil, r.hindered("choosing the agent's command", err)
 	}
+	if err := agent.check(r.exec.Prompt); session.CodeOf(err) == session.CodeUntrusted {
+		return nil, r.hindered("starting the agent", err)
+	}
 	env := e.environment(a.ID, agent.Env)
 	if !a.Made() {
 		if r.exec.FollowUp {
@@ -162,6 +166,15 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 	k, trees := e.keeper(dir), make([]worktree.Tree, len(a.Repos))
 	for i, repo := range a.Repos {
 		files, setup := provision(cfg, project, repo.RepoName)
+		if len(setup) > 0 {
+			program, err := trust.Program(e.o.Root, cfg.Approval, setup)
+			if errors.Is(err, trust.ErrChanged) {
+				return session.Changed(e.o.Root, err)
+			}
+			if err == nil && !strings.ContainsAny(setup[0], `/\`) { // a path is one in the worktree
+				setup = append([]string{program}, setup[1:]...)
+			}
+		}
 		trees[i] = worktree.Tree{RepoID: repo.RepoID, Name: filepath.Base(repo.Worktree), Repo: repo.RepoPath,
 			TargetBranch: repo.TargetBranch, Copy: files, Setup: setup}
 	}

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -67,7 +68,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 		}
 		if reason == "" {
 			how, err := a.engine.Reviewing(ctx)
-			switch {
+			switch err = cmp.Or(err, how.Refused); {
 			case err != nil:
 				return nil, err
 			case !how.External:

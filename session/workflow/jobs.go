@@ -9,6 +9,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
+	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
 
@@ -32,6 +33,13 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error
 		c.engine.jobs.Store(last)
 	}
 	r := last.reply
+	if c.engine.Config != nil {
+		if now, err := c.engine.Config.Current(ctx); err == nil {
+			if notice := session.UntrustedNotice(c.engine.Root, now.Approval); notice != "" {
+				r.Notice = join(r.Notice, notice)
+			}
+		}
+	}
 	r.Stack = c.onlyStack(ctx)
 	return &r, nil
 }

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ type Reviewing struct {
 	External    bool          // by the gate's reviewer; else by the agent itself
 	MaxAttempts int           // of external reviews that fail (seed 000, 001.1.5)
 	ReplyWithin time.Duration // how long a call waits for its review
+	Refused     error         // why nothing may be reviewed, or nil
 }
 
 // errLater means that a later message answers the call.
@@ -82,7 +84,7 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 		return done, err
 	}
 	how, err := a.engine.Reviewing(ctx)
-	if err != nil {
+	if err = cmp.Or(err, how.Refused); err != nil {
 		return nil, err
 	}
 	stepID := c.plan.Step.ID

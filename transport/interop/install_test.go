@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"deepwork/session/state/statetest"
 )
 
 // shared is a folder outside the checkout for what all tests use: the binary,
@@ -42,7 +44,7 @@ func testAll(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(shared)
-	return m.Run()
+	return statetest.Main(m)
 }
 
 // command runs a program to its end, 4 minutes at most; an error has its output.

@@ -2,6 +2,7 @@
 package statetest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,9 +29,18 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Prepare makes dir the place of state and of the user's config, for this process and
-// its children. The config trusts the projects in these folders.
+// Prepare does what Write does, and sets the variables for this process and its children.
 func Prepare(dir string, trusted ...string) error {
+	env, err := Write(dir, trusted...)
+	for name, value := range env {
+		err = errors.Join(err, os.Setenv(name, value))
+	}
+	return err
+}
+
+// Write makes dir the place of state and of the user's config, which trusts the projects
+// in these folders. It returns the variables that say so.
+func Write(dir string, trusted ...string) (env map[string]string, err error) {
 	text := ""
 	for _, folder := range trusted {
 		text += fmt.Sprintf("  - %q\n", folder)
@@ -40,13 +50,10 @@ func Prepare(dir string, trusted ...string) error {
 	}
 	file := filepath.Join(dir, "config", "deepwork", "config.yml")
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return err
+		return nil, err
 	}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		return err
+		return nil, err
 	}
-	if err := os.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config")); err != nil {
-		return err
-	}
-	return os.Setenv(state.Env, filepath.Join(dir, "state"))
+	return map[string]string{"XDG_CONFIG_HOME": filepath.Join(dir, "config"), "APPDATA": filepath.Join(dir, "config"), state.Env: filepath.Join(dir, "state")}, nil
 }

@@ -1,0 +1,67 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+
+	"deepwork/catalog/config"
+)
+
+// CodeUntrusted is the code of a call that would run what the user has not approved.
+const CodeUntrusted = "untrusted"
+
+// Untrusted returns the refusal of a call that needs what a project's config says under
+// a key, if the user has not approved it (config.Withheld.Of), and else nil. root is the
+// project's.
+func Untrusted(root string, a *config.Approval, key string) error {
+	if a == nil || a.Withheld == nil || a.Use != nil {
+		return nil
+	}
+	asked, is := a.Withheld.Of(key)
+	if !is {
+		return nil
+	}
+	what := "Its config asks to run or use " + asked.Text + " (" + asked.Key + ")"
+	if key == config.AgentsKey {
+		what = "The call would start a coding agent in it"
+	}
+	next := "Ask the user to run `deepwork trust --path " + root + "` in a terminal, then call again."
+	switch {
+	case a.Withheld.Denied:
+		next = "The user said no. They can change that with `deepwork trust --path " + root + "` in a terminal."
+	case a.Withheld.Fault != "":
+		next = "It cannot be approved as it is: " + a.Withheld.Fault + ". Tell the user; once that is corrected, they run `deepwork trust --path " + root + "` in a terminal."
+	}
+	return NotNow(CodeUntrusted, "The user has not approved what the project %s runs. %s. Nothing was run, and nothing has changed. %s",
+		root, what, next).With("key", asked.Key).With("asked", asked.Text)
+}
+
+// Changed returns the refusal of a call that needs a program which is not as it was
+// approved, err saying why.
+func Changed(root string, err error) error {
+	return NotNow(CodeUntrusted, "The call would run a program that the user approved with another content: %v. Nothing was run, and nothing has changed. Ask the user to look at it and to run `deepwork trust --path %s` in a terminal, then call again.", err, root).Because(err)
+}
+
+// UntrustedNotice says what of a project's config is not in force because the user has
+// not approved it; "" if there is nothing but the start of agents.
+func UntrustedNotice(root string, a *config.Approval) string {
+	if a == nil || a.Withheld == nil || a.Withheld.Plain() {
+		return ""
+	}
+	var keys []string
+	for _, asked := range a.Withheld.Asked {
+		if asked.Key != config.AgentsKey {
+			keys = append(keys, asked.Key)
+		}
+	}
+	const most = 10
+	if n := len(keys); n > most {
+		keys = append(keys[:most], fmt.Sprintf("%d more", n-most))
+	}
+	what := "it is not in force"
+	if a.Use != nil {
+		what = "what was approved before stays in force"
+	}
+	return fmt.Sprintf("The user has not approved what .deepwork/config.yml asks for (%s), so %s: ask them to run `deepwork trust --path %s` in a terminal.",
+		strings.Join(keys, ", "), what, root)
+}
