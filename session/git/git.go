@@ -1,5 +1,5 @@
 // Package git is the one way in which this program runs git: without hooks,
-// daemons, housekeeping or signatures, without variables of the environment that
+// daemons, housekeeping, signatures, or programs that the repository's config names, without variables of the environment that
 // would make git look at another repository, in the C locale, bounded in time and
 // output. A lock that another git program holds is waited for.
 package git
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,7 +43,8 @@ type Command struct {
 }
 
 // settings hold for every run: no hooks, no daemons, no housekeeping, no
-// signatures; git waits for the locks of others.
+// signatures, nothing over the network, no repository that merely lies in a folder;
+// git waits for the locks of others.
 var settings = []string{
 	"core.hooksPath=" + os.DevNull,
 	"core.fsmonitor=false",
@@ -54,6 +56,7 @@ var settings = []string{
 	"maintenance.auto=false",
 	"commit.gpgSign=false",
 	"submodule.recurse=false",
+	"safe.bareRepository=explicit",
 }
 
 // Bound holds the variables by which git works on another repository than that of
@@ -122,18 +125,13 @@ var lockHeld = regexp.MustCompile(`(?m)Unable to create '.*\.lock': File exists|
 // before it does anything.
 var halfMade = regexp.MustCompile(`failed to read .*[/\\]worktrees[/\\][^/\\]+[/\\](commondir|gitdir|HEAD)\b`)
 
-// Once is Run that does not wait for locks.
-func Once(ctx context.Context, c Command) (process.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
+// once runs git with what guards it.
+func once(ctx context.Context, c Command, guard []string) (process.Result, error) {
 	command := []string{"git", "--no-pager", "--no-optional-locks"}
-	for _, s := range settings {
+	for _, s := range slices.Concat(settings, guard, c.Config) {
 		command = append(command, "-c", s)
 	}
-	for _, s := range c.Config {
-		command = append(command, "-c", s)
-	}
-	env := append(Environ(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_EDITOR=true",
+	env := append(Environ(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none", "GIT_EDITOR=true",
 		"GIT_AUTHOR_NAME=deepwork", "GIT_AUTHOR_EMAIL=deepwork@localhost",
 		"GIT_COMMITTER_NAME=deepwork", "GIT_COMMITTER_EMAIL=deepwork@localhost")
 	for name, value := range map[string]string{"GIT_DIR": c.GitDir, "GIT_WORK_TREE": c.WorkTree, "GIT_INDEX_FILE": c.Index} {

@@ -99,3 +99,60 @@ func TestErrors(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A prepared repository does not have git run anything, and work nowhere else; what the
+// user's own config has for the same works on.
+func TestARepositoryRunsNothing(t *testing.T) {
+	dir, run := repo(t)
+	mark, users := filepath.Join(t.TempDir(), "mark"), filepath.Join(t.TempDir(), "users")
+	own := "touch " + mark + "; cat"
+	t.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(t.TempDir(), "config"))
+	must(t, os.WriteFile(os.Getenv("GIT_CONFIG_GLOBAL"), []byte("[filter \"lfs\"]\n\tclean = \"touch "+users+"; cat\"\n"), 0o600))
+	more := filepath.Join(dir, "more")
+	must(t, os.WriteFile(more, []byte("[filter \"included\"]\n\tclean = \""+own+"\"\n\trequired = true\n"), 0o600))
+	for key, value := range map[string]string{
+		"filter.a.clean": own, "filter.a.smudge": own, "filter.b.process": own, "filter.lfs.clean": own, "include.path": more,
+		"core.sshCommand": own, "diff.external": own, "diff.a.textconv": own, "diff.a.command": own, "core.alternateRefsCommand": own,
+		"remote.origin.url": "ssh://example.com/x", "remote.origin.promisor": "true", "core.pager": own, "core.editor": own,
+	} {
+		run("config", key, value)
+	}
+	must(t, os.WriteFile(filepath.Join(dir, ".gitattributes"), []byte("a filter=a diff=a\nb filter=b\nc filter=included\nl filter=lfs\n"), 0o644))
+	for _, name := range []string{"a", "b", "c", "l"} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte("1\n"), 0o644))
+	}
+	run("add", ".")
+	run("commit", "--quiet", "-m", "one")
+	must(t, os.Remove(filepath.Join(dir, "a")))
+	run("checkout", "--", "a")
+	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("2\n"), 0o644))
+	run("status", "--porcelain")
+	run("diff", "--no-textconv", "--no-ext-diff")
+	if _, err := Output(t.Context(), Command{Dir: dir, Args: []string{"fetch", "origin"}}); err == nil {
+		t.Error("it fetched")
+	}
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("a program of the repository's config ran")
+	}
+	if _, err := os.Stat(users); err != nil {
+		t.Error("the filter of the user's config did not run")
+	}
+	// A setting that comes later counts at once.
+	run("config", "filter.late.clean", own)
+	must(t, os.WriteFile(filepath.Join(dir, ".gitattributes"), []byte("d filter=late\n"), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "d"), []byte("1\n"), 0o644))
+	run("add", ".")
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("a program of a later setting ran")
+	}
+	// A bare repository that lies in the folder is none, and one that works elsewhere is refused.
+	bare := filepath.Join(dir, "bare")
+	run("init", "--quiet", "--bare", "bare")
+	if _, err := Output(t.Context(), Command{Dir: bare, Args: []string{"rev-parse", "--git-dir"}}); err == nil {
+		t.Error("a bare repository was taken")
+	}
+	run("config", "core.worktree", t.TempDir())
+	if _, err := Output(t.Context(), Command{Dir: dir, Args: []string{"status"}}); err == nil || !strings.Contains(err.Error(), "core.worktree") {
+		t.Errorf("a repository that works elsewhere: %v", err)
+	}
+}
