@@ -59,6 +59,12 @@ func (p *parser) workflowSource(v value) WorkflowSource {
 		}),
 		key("command", p.command(&s.Command)),
 		key("env", p.pairs(&s.Env, envName, "the name of an environment variable")),
+		key("pass_env", p.textsThat(&s.PassEnv, func(v value, name string) (string, bool) {
+			if !envName.MatchString(name) {
+				p.fault(v, "%q is not the name of an environment variable", clip(name))
+			}
+			return name, true
+		})),
 		key("url", p.checked(&s.URL, checkSourceURL)),
 		key("headers", p.pairs(&s.Headers, headerName, "the name of an HTTP header")),
 		key("execution_timeout", func(v value) {
@@ -85,6 +91,8 @@ func (p *parser) workflowSource(v value) WorkflowSource {
 		p.fault(v, "has both command and url: leave one of them out")
 	case s.URL != "" && len(s.Env) > 0:
 		p.fault(v, "has env, which is for a command, and a url")
+	case s.URL != "" && len(s.PassEnv) > 0:
+		p.fault(v, "has pass_env, which is for a command, and a url")
 	case len(s.Command) > 0 && len(s.Headers) > 0:
 		p.fault(v, "has headers, which are for a url, and a command")
 	}

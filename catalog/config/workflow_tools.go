@@ -31,7 +31,8 @@ type WorkflowTools struct {
 type WorkflowSource struct {
 	Name    string            // 1 to 64 letters, digits, '.', '_' and '-'
 	Command []string          // run in the project root, over stdio
-	Env     map[string]string // beside the server's own environment
+	Env     map[string]string // beside what every source gets of the server's environment
+	PassEnv []string          // more variables of that, by name; "*" is all of them
 	URL     string            // streamable HTTP
 	Headers map[string]string // with ${NAME} as written: of the environment, put in at each connection
 	// ExecutionTimeout is the source's own; nil means WorkflowTools.ExecutionTimeout.

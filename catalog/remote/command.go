@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,7 +29,7 @@ type commandWire struct {
 // startCommand starts a source in the project root, program being the path of its command's. Its
 // standard error is logged at debug, with a limit of lines per second.
 func startCommand(s *config.WorkflowSource, program, root string, logger *slog.Logger) (*commandWire, error) {
-	env := os.Environ()
+	env := environment(os.Environ(), s.PassEnv)
 	for name, value := range s.Env {
 		env = append(env, name+"="+value)
 	}
@@ -48,6 +50,32 @@ func startCommand(s *config.WorkflowSource, program, root string, logger *slog.L
 		service.Stop(w.cutting)
 	})
 	return w, nil
+}
+
+// passed are the variables that every source gets; a star stands for the rest of a name.
+var passed = []string{
+	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "XDG_*",
+	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "DEEPWORK_STATE_DIR",
+	// Windows
+	"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "TEMP", "TMP", "APPDATA", "LOCALAPPDATA", "USERPROFILE",
+	"USERNAME", "HOMEDRIVE", "HOMEPATH", "PROGRAMDATA", "PROGRAMFILES", "PROGRAMFILES(X86)", "PROCESSOR_ARCHITECTURE", "NUMBER_OF_PROCESSORS",
+}
+
+// environment returns what a source gets of this process's: not what is secret there,
+// unless its entry asks for it.
+func environment(all, more []string) []string {
+	if slices.Contains(more, "*") {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return !slices.ContainsFunc(slices.Concat(passed, more), func(p string) bool {
+			if prefix, is := strings.CutSuffix(p, "*"); is {
+				return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
+			}
+			return strings.EqualFold(name, p)
+		})
+	})
 }
 
 // quietly returns a function that logs lines at debug, at most 50 per second.

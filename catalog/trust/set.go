@@ -46,7 +46,7 @@ func SetOf(root string, c *config.Config) (Set, error) {
 		b.add("git.branch", c.Git.Branch)
 	}
 	for _, s := range c.WorkflowTools.Sources {
-		b.add("workflow_tools.sources."+s.Name, map[string]any{"command": s.Command, "env": s.Env, "url": s.URL, "headers": s.Headers}, s.Command)
+		b.add("workflow_tools.sources."+s.Name, map[string]any{"command": s.Command, "env": s.Env, "pass_env": s.PassEnv, "url": s.URL, "headers": s.Headers}, s.Command)
 	}
 	for _, e := range c.Executors {
 		commands := [][]string{e.Command, e.Resume}

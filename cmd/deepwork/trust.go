@@ -41,7 +41,7 @@ trusted_folders in your own config (deepwork where prints its path).`,
 		Args: takes(0, 0, ""),
 		RunE: func(_ *cobra.Command, _ []string) error { return a.trust(context.Background(), f) },
 	}
-	a.pathFlag(cmd)
+	a.onProject("", cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&f.list, "list", false, "show what was approved for this project, and ask nothing")
 	flags.BoolVar(&f.revoke, "revoke", false, "take back all approvals of this project")

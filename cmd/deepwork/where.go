@@ -43,7 +43,7 @@ A project that was moved to another folder finds its state again after
 			return nil
 		},
 	}
-	a.pathFlag(cmd)
+	a.onProject("", cmd)
 	cmd.Flags().StringVar(&adopt, "adopt", "", "take over the state of this project from where it was, `OLDPATH`")
 	return cmd
 }
