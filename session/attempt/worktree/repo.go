@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"deepwork/session/git"
@@ -29,7 +30,15 @@ func findRepo(ctx context.Context, path string) (common string, err error) {
 	} else if !info.IsDir() {
 		return "", fmt.Errorf("%w: %s is a file", ErrNotRepo, path)
 	}
-	gitDir, err := git.Line(ctx, git.Command{Dir: path, Args: []string{"rev-parse", "--absolute-git-dir"}})
+	// A bare repository must be named itself: one that a folder merely is in does not count.
+	itself := ""
+	if !slices.ContainsFunc([]string{"HEAD", "objects", "refs"}, func(name string) bool {
+		_, err := os.Stat(filepath.Join(path, name))
+		return err != nil
+	}) {
+		itself = path
+	}
+	gitDir, err := git.Line(ctx, git.Command{Dir: path, GitDir: itself, Args: []string{"rev-parse", "--absolute-git-dir"}})
 	if err != nil && git.ExitCode(err) < 0 {
 		return "", fmt.Errorf("looking at %s: %w", path, err)
 	}
