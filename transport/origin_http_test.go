@@ -9,15 +9,21 @@ import (
 )
 
 // A page that was rebound to this server is refused, as is any page that is not
-// allowed; a page that is may do what a client does.
+// allowed; a page that is, by the config or by a flag, may do what a client does.
 func TestGuard(t *testing.T) {
 	for _, over := range []string{web.HTTP, web.SSE} {
 		t.Run(over, func(t *testing.T) {
+			hosts, origins := []string{"deep.example.com"}, []string{"https://app.example.com"}
+			o, byConfig := web.Options{Transport: over, AllowedHosts: hosts, AllowedOrigins: origins}, over == web.HTTP
+			if byConfig {
+				o = web.Options{Transport: over}
+			}
 			s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) {
-				c.AllowedHosts = []string{"deep.example.com"}
-				c.AllowedOrigins = []string{"https://app.example.com"}
+				if byConfig {
+					c.AllowedHosts, c.AllowedOrigins = hosts, origins
+				}
 			}))
-			h := overHTTP(t, s, web.Options{Transport: over})
+			h := overHTTP(t, s, o)
 			c := httpClient(t, "")
 			for _, url := range []string{h.URL(), at(h, "/metrics")} {
 				for _, headers := range [][]string{{"Host: evil.example.com"}, {"Origin: https://evil.example.com"}, {"Origin: null"}, {"Host: evil.example.com", "Origin: http://evil.example.com"}} {

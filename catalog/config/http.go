@@ -57,8 +57,8 @@ func (p *parser) http(v value, h *HTTP) {
 	p.mapping(v,
 		p.usersOnly("tokens", "--token-file", func(v value) { h.Tokens = nil; p.tokens(v, &h.Tokens) }),
 		key("idle_timeout", p.duration(0, &h.IdleTimeout)),
-		p.usersOnly("allowed_hosts", "--allowed-host", p.uniform(&h.AllowedHosts, hostName)),
-		p.usersOnly("allowed_origins", "--allowed-origin", p.uniform(&h.AllowedOrigins, origin)),
+		p.usersOnly("allowed_hosts", "--allowed-host", p.uniform(&h.AllowedHosts, HostName)),
+		p.usersOnly("allowed_origins", "--allowed-origin", p.uniform(&h.AllowedOrigins, Origin)),
 		key("max_connections", p.whole(1, maxConnections, &h.MaxConnections)),
 		key("max_requests", p.whole(1, maxRequests, &h.MaxRequests)),
 		key("max_body_bytes", p.whole(leastBody, maxBody, &h.MaxBodyBytes)),
@@ -159,7 +159,8 @@ func ParseTokenHash(s string) (string, error) {
 	return strings.ToLower(s), nil
 }
 
-func hostName(s string) (string, error) {
+// HostName checks a host that requests may name, and returns it in its one form.
+func HostName(s string) (string, error) {
 	host := strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"))
 	if net.ParseIP(host) != nil {
 		return host, nil
@@ -172,7 +173,8 @@ func hostName(s string) (string, error) {
 	return host, nil
 }
 
-func origin(s string) (string, error) {
+// Origin checks the origin of web pages, and returns it in its one form.
+func Origin(s string) (string, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme == "" || u.Hostname() == "" || strings.Contains(u.Host, "*") ||
 		u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || strings.HasSuffix(s, "?") || strings.HasSuffix(s, "#") {

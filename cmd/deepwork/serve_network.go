@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepwork/catalog/config"
 	"deepwork/transport/web"
 )
 
@@ -15,10 +16,12 @@ type networkFlags struct {
 	tokenFile string
 	tlsCert   string
 	tlsKey    string
+	hosts     []string
+	origins   []string
 }
 
 // networkOnly are their names.
-var networkOnly = []string{"host", "port", "token-file", "tls-cert", "tls-key"}
+var networkOnly = []string{"host", "port", "token-file", "tls-cert", "tls-key", "allowed-host", "allowed-origin"}
 
 func (f *networkFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -27,6 +30,8 @@ func (f *networkFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.tokenFile, "token-file", "", "`file` of lines name:sha256, one a caller; read again when it changes")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM `file` of the certificate chain, for https")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM `file` of its key")
+	flags.StringSliceVar(&f.hosts, "allowed-host", nil, "`name` that requests may have as Host, beside the address that is listened on")
+	flags.StringSliceVar(&f.origins, "allowed-origin", nil, "web `pages` that may call, as https://app.example.com")
 }
 
 // check refuses flags that do not go together.
@@ -35,6 +40,18 @@ func (f *networkFlags) check(cmd *cobra.Command, over string) error {
 	for _, name := range networkOnly {
 		if over == transportStdio && given(name) {
 			return usagef(cmd, "--%s goes with a network transport; leave it out with --transport %s", name, over)
+		}
+	}
+	for i, name := range f.hosts {
+		var err error
+		if f.hosts[i], err = config.HostName(name); err != nil {
+			return usagef(cmd, "--allowed-host %q %v", name, err)
+		}
+	}
+	for i, name := range f.origins {
+		var err error
+		if f.origins[i], err = config.Origin(name); err != nil {
+			return usagef(cmd, "--allowed-origin %q %v", name, err)
 		}
 	}
 	switch {
@@ -54,5 +71,6 @@ func (f *networkFlags) options(over string) web.Options {
 	return web.Options{
 		Transport: over, Host: f.host, Port: f.port,
 		TokenFile: f.tokenFile, TLSCert: f.tlsCert, TLSKey: f.tlsKey,
+		AllowedHosts: f.hosts, AllowedOrigins: f.origins,
 	}
 }

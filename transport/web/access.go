@@ -24,7 +24,7 @@ func (a *access) check(address string, settings config.HTTP) error {
 		return nil
 	}
 	return fmt.Errorf("%s can be reached from other machines, and there is no token: whoever reaches it could act as you. "+
-		"Run deepwork token new NAME and give the line that it prints to stderr by --token-file, or under http.tokens in .deepwork/config.yml; "+
+		"Run deepwork token new NAME and give the line that it prints to stderr by --token-file, or under http.tokens in your own config; "+
 		"or leave --host at 127.0.0.1", address)
 }
 

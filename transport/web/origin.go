@@ -78,13 +78,13 @@ func (h *Server) guard(next http.Handler) http.Handler {
 		settings := h.Settings(r.Context())
 		if !h.sites.takesHost(r.Host, settings) {
 			h.refuse(w, r, http.StatusForbidden, refusedHost,
-				fmt.Sprintf("the Host %q is not served here: use the address the server listens on, or add the name to http.allowed_hosts in .deepwork/config.yml", jsontext.Clip(r.Host, 200)))
+				fmt.Sprintf("the Host %q is not served here: use the address the server listens on, or allow the name by --allowed-host, or under http.allowed_hosts in your own config", jsontext.Clip(r.Host, 200)))
 			return
 		}
 		origins := r.Header.Values("Origin")
 		if len(origins) > 1 || len(origins) == 1 && !h.sites.takesOrigin(origins[0], settings) {
 			h.refuse(w, r, http.StatusForbidden, refusedOrigin,
-				fmt.Sprintf("pages of the origin %q may not call: add it to http.allowed_origins in .deepwork/config.yml if they should", jsontext.Clip(strings.Join(origins, ", "), 200)))
+				fmt.Sprintf("pages of the origin %q may not call: if they should, allow it by --allowed-origin, or under http.allowed_origins in your own config", jsontext.Clip(strings.Join(origins, ", "), 200)))
 			return
 		}
 		if len(origins) == 1 {

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -56,6 +57,9 @@ type Options struct {
 	// TLSCert and TLSKey are the PEM files of a certificate chain and its key;
 	// both or neither. They are read once.
 	TLSCert, TLSKey string
+	// AllowedHosts and AllowedOrigins are allowed beside those of the config, in the
+	// form that config.HostName and config.Origin return.
+	AllowedHosts, AllowedOrigins []string
 
 	// HeaderTimeout is how long a client may take to send the header of a request, TLS
 	// handshake included (default 10 s), and BodyTimeout its body (30 s). WriteTimeout is
@@ -122,6 +126,14 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 	o.Host = cmp.Or(strings.TrimSuffix(strings.TrimPrefix(o.Host, "["), "]"), DefaultHost)
 	o.Transport = cmp.Or(o.Transport, HTTP)
 	o.HeaderTimeout, o.BodyTimeout, o.WriteTimeout, o.Grace = cmp.Or(o.HeaderTimeout, headerTimeout), cmp.Or(o.BodyTimeout, bodyTimeout), cmp.Or(o.WriteTimeout, writeTimeout), cmp.Or(o.Grace, grace)
+	if settings := b.Settings; len(o.AllowedHosts)+len(o.AllowedOrigins) > 0 {
+		b.Settings = func(ctx context.Context) config.HTTP {
+			now := settings(ctx)
+			now.AllowedHosts = slices.Concat(now.AllowedHosts, o.AllowedHosts)
+			now.AllowedOrigins = slices.Concat(now.AllowedOrigins, o.AllowedOrigins)
+			return now
+		}
+	}
 	h := &Server{Backend: b, options: o, access: &access{}, refused: newRefused()}
 	var certificates []tls.Certificate
 	if o.TLSCert != "" || o.TLSKey != "" {
