@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -66,7 +65,7 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 	result, err := process.Run(timed, process.Spec{
 		Command:     s.argv(p, t),
 		Dir:         g.options.Root,
-		Env:         environment(g.options.Root),
+		Env:         environment(g.options.Root, s.Secrets),
 		Stdin:       p.stdin,
 		StdoutLimit: stdoutLimit,
 		StderrLimit: stderrLimit,
@@ -116,12 +115,12 @@ func (s Settings) argv(p prompt, t *Task) []string {
 		"--system-prompt", strings.ReplaceAll(p.system, "\x00", ""), "--json-schema", verdictSchema(t.Criteria), "-p", "--"}
 }
 
-// environment is the server's own and ReviewEnv. CLAUDECODE is left out: a
+// environment is the server's own without its secrets, and ReviewEnv. CLAUDECODE is left
+// out: a
 // server that was started from within Claude Code inherits it, and with it
 // claude refuses to start.
-func environment(root string) []string {
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "CLAUDECODE=") })
-	return append(env, ReviewEnv+"=1", "PWD="+root)
+func environment(root string, secrets []string) []string {
+	return append(process.Without(os.Environ(), append(secrets, "CLAUDECODE")...), ReviewEnv+"=1", "PWD="+root)
 }
 
 // explain says for people how a reviewer failed that did not exit with 0.

@@ -125,17 +125,18 @@ func TestReviewerThatDoesNotReadAndHasMuchToRead(t *testing.T) {
 func recorded(t *testing.T, claude bool, answer string) (received, Verdict, *project) {
 	t.Helper()
 	t.Setenv("CLAUDECODE", "1")
+	t.Setenv("SHOP_TOKEN", "secret")
 	p := newProject(t)
 	p.write("report.md", "# Tides\n")
 	s := p.submission("step").submit("report", "report.md")
 	s.Step.Reviews[0].Guidance = new("Look at the figures.")
 	s.Notes = "I checked it twice."
 	file := filepath.Join(t.TempDir(), "received.json")
-	settings := Settings{Command: command("record", file, answer), MaxInlineFiles: 5}
+	settings := Settings{Command: command("record", file, answer), MaxInlineFiles: 5, Secrets: []string{"SHOP_TOKEN"}}
 	if claude {
 		self, _ := os.Executable()
 		t.Setenv(claudeEnv, "record "+file+" "+answer)
-		settings = Settings{Claude: true, ClaudeCommand: self, Command: []string{"not", "this"}, MaxInlineFiles: 5}
+		settings = Settings{Claude: true, ClaudeCommand: self, Command: []string{"not", "this"}, MaxInlineFiles: 5, Secrets: []string{"SHOP_TOKEN"}}
 	}
 	v := <-collect(t, t.Context(), p.gate(always(settings)), "a", s, p.plan(s))
 	data, err := os.ReadFile(file)
@@ -148,6 +149,9 @@ func recorded(t *testing.T, claude bool, answer string) (received, Verdict, *pro
 	}
 	if r.Dir != p.root {
 		t.Errorf("it runs in %s, want %s", r.Dir, p.root)
+	}
+	if _, there := r.Env["SHOP_TOKEN"]; there {
+		t.Error("it gets what is secret")
 	}
 	if _, there := r.Env["CLAUDECODE"]; there || r.Env[ReviewEnv] != "1" || r.Env["PATH"] != os.Getenv("PATH") {
 		t.Errorf("%s=%q, CLAUDECODE there: %v", ReviewEnv, r.Env[ReviewEnv], there)

@@ -17,6 +17,8 @@ type Settings struct {
 	Command []string
 	// Program is the path of Command's program; "" finds it in PATH.
 	Program string
+	// Secrets are the names of environment variables that the reviewer does not get.
+	Secrets []string
 	// Claude is the claude command line (seed 000, 001.1.6); it wins over Command.
 	Claude bool
 	// ClaudeCommand is the program that Claude runs; default "claude".

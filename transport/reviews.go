@@ -51,6 +51,7 @@ func (r *reviewing) merge(c *config.Config) gate.Settings {
 		s.Command = q.AgentReviewCommand
 		s.Program, _ = trust.Find(r.root, s.Command[0]) // if it is missing, the review says so
 	}
+	s.Secrets = c.Secrets()
 	s.Timeout = q.DefaultTimeout
 	if r.o.QualityGateTimeout > 0 {
 		s.Timeout = r.o.QualityGateTimeout

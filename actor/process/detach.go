@@ -86,6 +86,20 @@ func rootDir() string {
 	return filepath.VolumeName(self) + string(filepath.Separator)
 }
 
+// With returns a copy of an environment with changes: NAME=value adds a variable, and
+// NAME alone takes it away.
+func With(env []string, changes ...string) []string {
+	var gone, more []string
+	for _, c := range changes {
+		if strings.Contains(c, "=") {
+			more = append(more, c)
+		} else {
+			gone = append(gone, c)
+		}
+	}
+	return append(Without(env, gone...), more...)
+}
+
 // Without returns a copy of an environment that lacks some variables, however these
 // are capitalized.
 func Without(env []string, names ...string) []string {

@@ -109,3 +109,10 @@ func TestWhatIsWithheld(t *testing.T) {
 	write("quality_gate: {agent_review_command: two, default_max_attempts: 9}")
 	is("one", 1, 9, BranchCheckout)
 }
+
+func TestSecretsAreTheVariablesOfHeaders(t *testing.T) {
+	c, faults := Parse("config.yml", []byte(`workflow_tools: {sources: [{name: a, url: "https://a.com", headers: {Authorization: "Bearer ${ONE}", X: "${TWO}-${THREE}"}}]}`))
+	if faults != nil || strings.Join(c.Secrets(), " ") != "ONE TWO THREE" {
+		t.Errorf("%v, %v", c.Secrets(), faults)
+	}
+}

@@ -2,8 +2,10 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
+	"slices"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -50,6 +52,22 @@ const (
 	leastRefresh      = 100 * time.Millisecond // of refresh_interval, where it is not 0
 	leastStatusPeriod = 10 * time.Millisecond  // of status_interval
 )
+
+var variable = regexp.MustCompile(`\$\{([^}]*)\}`)
+
+// Secrets returns the names of the environment variables that no reviewer, agent or setup
+// command gets: those that headers of sources are made with.
+func (c *Config) Secrets() []string {
+	var all []string
+	for _, s := range c.WorkflowTools.Sources {
+		for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
+			for _, m := range variable.FindAllStringSubmatch(s.Headers[name], -1) {
+				all = append(all, m[1])
+			}
+		}
+	}
+	return all
+}
 
 var (
 	sourceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)

@@ -130,14 +130,14 @@ func (e *Engine) ListExecutors(ctx context.Context, identity string) (*Executors
 
 // environment is what an attempt's programs get in addition to the server's own: the
 // executor's, and then what leads a deepwork there back to this board.
-func (e *Engine) environment(attempt string, own []string) []string {
+func (e *Engine) environment(cfg *config.Config, attempt string, own []string) []string {
 	jobs := os.Getenv(config.JobsFoldersEnv)
 	for _, kv := range own {
 		if v, is := strings.CutPrefix(kv, config.JobsFoldersEnv+"="); is {
 			jobs = v
 		}
 	}
-	env := process.Without(own, config.JobsFoldersEnv)
+	env := append(cfg.Secrets(), process.Without(own, config.JobsFoldersEnv)...)
 	folders := filepath.Join(e.home, "jobs")
 	if jobs != "" {
 		folders += string(os.PathListSeparator) + jobs

@@ -123,7 +123,7 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 	if err := agent.check(r.exec.Prompt); session.CodeOf(err) == session.CodeUntrusted {
 		return nil, r.hindered("starting the agent", err)
 	}
-	env := e.environment(a.ID, agent.Env)
+	env := e.environment(cfg, a.ID, agent.Env)
 	if !a.Made() {
 		if r.exec.FollowUp {
 			return nil, failed("The attempt has no workspace: its agent never ran. Start a new attempt.")

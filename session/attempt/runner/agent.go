@@ -48,7 +48,7 @@ func startAgent(spec *Spec, log *logFile) (a *agent, why string) {
 	a.out, a.err = a.lines(Stdout), a.lines(Stderr)
 	child, err := process.Spawn(process.Spec{
 		Command: spec.Command, Dir: spec.Work, Stdin: spec.Stdin, Descendants: true,
-		Env: append(append(append(os.Environ(), "PWD="+spec.Work), spec.Env...), Mark(spec.Mark)),
+		Env: append(process.With(append(os.Environ(), "PWD="+spec.Work), spec.Env...), Mark(spec.Mark)),
 	}, a.out, a.err)
 	if err != nil {
 		return nil, whyNot(spec, err)

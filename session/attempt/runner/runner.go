@@ -34,7 +34,7 @@ type Spec struct {
 	Log     string   `json:"log"`             // the attempt's log folder, absolute; runs of one attempt share it, one after another
 	Command []string `json:"command"`         // no shell; a program without a slash is looked up in PATH, a relative one with a slash in Work
 	Work    string   `json:"work"`            // working directory, absolute
-	Env     []string `json:"env,omitempty"`   // added to the server's own environment
+	Env     []string `json:"env,omitempty"`   // changes to the server's own environment, as process.With takes them
 	Stdin   []byte   `json:"stdin,omitempty"` // what the agent reads, then the end of the file
 	Mark    string   `json:"mark"`            // in the environment of all that the agent starts; made by Start
 }

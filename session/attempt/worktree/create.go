@@ -231,7 +231,7 @@ func (k *Keeper) setup(ctx context.Context, e *record, env []string) error {
 		return nil
 	}
 	_, err := process.Run(ctx, process.Spec{
-		Command: e.Setup, Dir: e.Path, Env: append(git.Environ(), env...), StdoutLimit: setupOutput,
+		Command: e.Setup, Dir: e.Path, Env: process.With(git.Environ(), env...), StdoutLimit: setupOutput,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSetup, err)
