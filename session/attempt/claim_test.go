@@ -83,7 +83,7 @@ func TestCrashesAreRecoveredInEachFolder(t *testing.T) {
 	v := first.newTask("! write loose.txt loose")
 	r := first.ends(first.begin(v).AttemptID)
 	first.stop()
-	journal := filepath.Join(old, ".journal", r.AttemptID+".json")
+	journal := filepath.Join(first.journalOf(old), r.AttemptID+".json")
 	text, err := os.ReadFile(journal)
 	must(t, err)
 	half := strings.Replace(string(text), `"phase": "made"`, `"phase": "removing"`, 1)
@@ -211,18 +211,5 @@ func TestOutcomes(t *testing.T) {
 		if o.State != c.want || (o.ExitCode != nil) != c.code || o.EndedAt == nil || !o.EndedAt.Equal(at) || deref(o.Error) != c.why {
 			t.Errorf("%s: %+v", name, o.Ending)
 		}
-	}
-}
-
-// Whichever way leads a server to the project, the board is the same one.
-func TestOwnerIsTheBoardWhateverLeadsThere(t *testing.T) {
-	p := newProject(t)
-	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(p.root, link); err != nil {
-		t.Skip("no symlinks here:", err)
-	}
-	one, two := p.open(), p.open(func(o *Options) { o.Root = link })
-	if one.owner() != two.owner() {
-		t.Errorf("%s and %s", one.owner(), two.owner())
 	}
 }

@@ -246,7 +246,7 @@ func (e *Engine) config(ctx context.Context) (*config.Config, error) {
 
 // keeper returns the keeper of the worktrees below a folder.
 func (e *Engine) keeper(dir string) *worktree.Keeper {
-	return worktree.New(worktree.Options{Dir: dir, Owner: e.owner(), Logger: e.log})
+	return worktree.New(worktree.Options{Dir: dir, Journal: e.journalOf(dir), Logger: e.log})
 }
 
 // Stats are figures of this server since the engine was opened.

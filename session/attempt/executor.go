@@ -1,12 +1,16 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/google/uuid"
 
 	"deepwork/session/attempt/runner"
 )
@@ -55,6 +59,22 @@ type local struct {
 	home string
 }
 
+// check returns an error if an id that the board has is none, or if a link stands in the
+// place of a folder of the attempt's.
+func (l local) check(attempt, execution string) error {
+	for _, id := range []string{attempt, execution} {
+		if id != "" && uuid.Validate(id) != nil {
+			return fmt.Errorf("%q is not the id of an attempt or an execution", id)
+		}
+	}
+	for _, dir := range []string{filepath.Dir(l.records(attempt)), l.records(attempt), l.log(attempt), l.run(attempt, ""), l.run(attempt, execution)} {
+		if err := runner.OwnFolder(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (l local) records(attempt string) string {
 	return filepath.Join(l.home, "logs", "attempts", attempt)
 }
@@ -67,14 +87,23 @@ func (l local) run(attempt, execution string) string {
 
 func (l local) Start(ctx context.Context, attempt, execution string, spec runner.Spec) (Process, error) {
 	spec.Dir, spec.Log = l.run(attempt, execution), l.log(attempt)
+	if err := l.check(attempt, execution); err != nil {
+		return nil, err
+	}
 	return l.Runner.Start(ctx, spec)
 }
 
 func (l local) Find(ctx context.Context, attempt, execution string) (Process, error) {
+	if err := l.check(attempt, execution); err != nil {
+		return nil, err
+	}
 	return l.Runner.Find(ctx, l.run(attempt, execution))
 }
 
 func (l local) Alive(attempt, execution string) (bool, error) {
+	if err := l.check(attempt, execution); err != nil {
+		return false, err
+	}
 	if execution != "" {
 		return runner.Alive(l.run(attempt, execution))
 	}
@@ -92,9 +121,16 @@ func (l local) Alive(attempt, execution string) (bool, error) {
 }
 
 func (l local) Tail(ctx context.Context, attempt string, after *int64, limit int, wait time.Duration) ([]runner.Entry, int64, error) {
+	if err := l.check(attempt, ""); err != nil {
+		return nil, 0, err
+	}
 	return runner.Tail(ctx, l.log(attempt), after, limit, wait)
 }
 
-func (l local) Note(attempt, text string) error { return runner.Note(l.log(attempt), text) }
+func (l local) Note(attempt, text string) error {
+	return cmp.Or(l.check(attempt, ""), runner.Note(l.log(attempt), text))
+}
 
-func (l local) Remove(attempt string) error { return os.RemoveAll(l.records(attempt)) }
+func (l local) Remove(attempt string) error {
+	return cmp.Or(l.check(attempt, ""), os.RemoveAll(l.records(attempt)))
+}

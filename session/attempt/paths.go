@@ -1,6 +1,8 @@
 package attempt
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"path/filepath"
 
 	"deepwork/catalog/config"
@@ -17,14 +19,14 @@ import (
 
 func (e *Engine) boardPath() string { return filepath.Join(e.home, "board.db") }
 
-// owner distinguishes the worktrees of this board from those of other projects in
-// the same folder: by the board's file, whichever symlinks lead a server to it.
-func (e *Engine) owner() string {
-	root, err := filepath.EvalSymlinks(e.o.Root)
-	if err != nil {
-		root = e.o.Root
+// journalOf is where the journals of the worktrees below a folder are: outside of it, if
+// others may write there too.
+func (e *Engine) journalOf(dir string) string {
+	if own := filepath.Join(e.home, "worktrees"); dir != own {
+		sum := sha256.Sum256([]byte(dir))
+		return filepath.Join(own, ".journal", "of-"+hex.EncodeToString(sum[:6]))
 	}
-	return filepath.Join(root, ".deepwork", "board.db")
+	return ""
 }
 
 // worktreesDir is where new attempts have their worktrees.

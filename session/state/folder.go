@@ -89,7 +89,11 @@ func Find(root string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err = Canonical(root)
+	return findIn(base, root)
+}
+
+func findIn(base, root string) (*Folder, error) {
+	root, err := Canonical(root)
 	if err != nil {
 		return nil, fmt.Errorf("finding the state of the project: %w", err)
 	}
@@ -104,6 +108,27 @@ func Find(root string) (*Folder, error) {
 	}
 	f := &Folder{Root: root, Base: base}
 	return f, f.locate()
+}
+
+// Open returns the state folder at dir, whose project.json says which project it is of:
+// a program in the workspace of an attempt is given no more than a file in it. It creates
+// nothing. The folder must be where Find finds it for that project, whatever Env says.
+func Open(dir string) (*Folder, error) {
+	p, err := readProject(dir)
+	if err == nil {
+		dir, err = Canonical(dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening the state in %s: %w", dir, err)
+	}
+	if !filepath.IsAbs(p.Path) {
+		return nil, fmt.Errorf("%s names the project %q, which is to be an absolute path", filepath.Join(dir, projectFile), p.Path)
+	}
+	f, err := findIn(filepath.Dir(filepath.Dir(dir)), p.Path)
+	if err == nil && dir != f.Dir {
+		err = fmt.Errorf("%s says that it has the state of %s, which is in %s", filepath.Join(dir, projectFile), p.Path, f.Dir)
+	}
+	return f, err
 }
 
 // locate finds the folder of the project among those of its name: one whose project

@@ -206,3 +206,26 @@ func TestAdoptFollowsAMovedProject(t *testing.T) {
 		t.Errorf("the moved project has its state in %s, no longer in %s", again.Dir, now.Dir)
 	}
 }
+
+// The folder says which project it is of, and must be where that has its state.
+func TestOpenFindsTheProjectOfAFolder(t *testing.T) {
+	root, _ := newProject(t)
+	f := find(t, root)
+	if _, err := Open(f.Dir); err == nil {
+		t.Error("a folder that is missing was opened")
+	}
+	must(t, f.Make())
+	t.Setenv(Env, t.TempDir()) // as for another program
+	if again, err := Open(f.Dir); err != nil || again.Root != root || again.Dir != f.Dir {
+		t.Errorf("%+v, %v", again, err)
+	}
+	planted := filepath.Join(root, ".deepwork")
+	must(t, os.CopyFS(planted, os.DirFS(f.Dir)))
+	if _, err := Open(planted); err == nil {
+		t.Errorf("a copy in the project: %v", err)
+	}
+	must(t, os.RemoveAll(root))
+	if _, err := Open(f.Dir); err == nil {
+		t.Error("a project that is gone was found")
+	}
+}

@@ -58,10 +58,24 @@ func exists(dir, name string) bool {
 	return err == nil
 }
 
+// OwnFolder returns an error if a link stands in the place of a folder of ours: nothing
+// is read, written or run where it leads to.
+func OwnFolder(dir string) error {
+	info, err := os.Lstat(dir)
+	if err == nil && info.Mode()&(fs.ModeSymlink|fs.ModeIrregular) != 0 {
+		return fmt.Errorf("%s is %s, not a folder that deepwork made; remove it", dir, durable.Kind(info.Mode()))
+	}
+	return nil
+}
+
+// maxRecord is the most bytes that a record may have: that of a prompt, escaped, and its
+// environment, and more.
+const maxRecord = 32 << 20
+
 // readJSON reads a record; it returns nil if there is none. A record is replaced
-// as a whole, so one that cannot be parsed is an error.
+// as a whole, so one that cannot be parsed is an error, as is a link.
 func readJSON[T any](dir, name string) (*T, error) {
-	data, err := os.ReadFile(filepath.Join(dir, name))
+	data, _, err := durable.Read(filepath.Join(dir, name), maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -104,7 +118,11 @@ const maxGrace = 24 * time.Hour
 // requestStop records a request to stop the run, with a grace period. Each grace
 // is a name of its own, so no request takes back another.
 func requestStop(dir string, grace time.Duration) error {
-	return cmp.Or(os.WriteFile(filepath.Join(dir, fmt.Sprint(stopPrefix, grace.Milliseconds())), nil, 0o600), disk.SyncFolder(dir))
+	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprint(stopPrefix, grace.Milliseconds())), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil // it was asked for before
+	}
+	return cmp.Or(err, f.Close(), disk.SyncFolder(dir))
 }
 
 // requestedStop returns the shortest grace period of the requests to stop the run.

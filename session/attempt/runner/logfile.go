@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ type logFile struct {
 // that a killed writer has left is cut off. It waits as long as patience for another
 // writer.
 func openLog(dir string, patience time.Duration) (*logFile, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := cmp.Or(OwnFolder(dir), os.MkdirAll(dir, 0o700)); err != nil {
 		return nil, fmt.Errorf("opening the log: %w", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errors.New("a run writes it now"))
@@ -70,7 +71,7 @@ func (l *logFile) takeUp() error {
 		return err
 	}
 	last := segs[len(segs)-1]
-	if l.f, err = os.OpenFile(segmentPath(l.dir, last.first), os.O_RDWR, 0); err != nil {
+	if l.f, _, err = durable.OpenRegular(segmentPath(l.dir, last.first), os.O_RDWR); err != nil {
 		return err
 	}
 	l.next = last.first
@@ -158,7 +159,7 @@ func (l *logFile) rotate() error {
 			os.Remove(segmentPath(l.dir, s.first))
 		}
 	}
-	f, err := os.OpenFile(segmentPath(l.dir, l.next), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.OpenFile(segmentPath(l.dir, l.next), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

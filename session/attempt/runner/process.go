@@ -104,6 +104,9 @@ func Alive(dir string) (bool, error) { return durable.Locked(filepath.Join(dir, 
 
 // look reads a folder.
 func look(dir string) (p *Process, err error) {
+	if err := OwnFolder(dir); err != nil {
+		return nil, err
+	}
 	p = &Process{dir: dir}
 	// The lock before the records: a shim records and then unlocks.
 	if p.alive, err = Alive(dir); err != nil {
@@ -179,7 +182,7 @@ func settle(ctx context.Context, dir string) error {
 	}
 	_, stopped := requestedStop(dir)
 	e := Exit{Code: -1, Interrupted: true, Stopped: stopped, StartedAt: s.StartedAt, EndedAt: endOf(s.StartedAt, time.Now().UTC())}
-	if spec.Log != "" {
+	if spec.logIsIn(dir) {
 		// The log is a help to people; without it the run is settled all the same.
 		entries, _, _ := Tail(ctx, spec.Log, nil, 200, 0)
 		var f final

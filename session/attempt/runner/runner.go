@@ -11,6 +11,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -31,7 +32,7 @@ const ShimCommand = "attempt-shim"
 // A Spec says what to run. It is the content of specFile.
 type Spec struct {
 	Dir     string   `json:"dir"`             // the run's own folder, absolute; Start makes it
-	Log     string   `json:"log"`             // the attempt's log folder, absolute; runs of one attempt share it, one after another
+	Log     string   `json:"log"`             // the attempt's log folder, beside Dir or the folder that this is in; runs of one attempt share it, one after another
 	Command []string `json:"command"`         // no shell; a program without a slash is looked up in PATH, a relative one with a slash in Work
 	Work    string   `json:"work"`            // working directory, absolute
 	Env     []string `json:"env,omitempty"`   // changes to the server's own environment, as process.With takes them
@@ -51,6 +52,12 @@ type Exit struct {
 	EndedAt      time.Time `json:"ended_at"`                // of an interrupted run: when that was noticed
 }
 
+// logIsIn reports whether the log of a stored Spec is where that of a run in dir is.
+func (s *Spec) logIsIn(dir string) bool {
+	parent := filepath.Dir(s.Log)
+	return s.Log != "" && (parent == filepath.Dir(dir) || parent == filepath.Dir(filepath.Dir(dir)))
+}
+
 // ErrNoRun is the error of Find for a folder in which nothing runs, nothing has run
 // and nothing will run unless Start is called.
 var ErrNoRun = errors.New("no run was begun in this folder")
@@ -68,7 +75,7 @@ const startTries = 3
 // or why it does not. A folder in which a run was begun before is not begun
 // again: Start then finds that one, and its Spec counts, not this one. A folder
 // that has a Spec and whose agent never ran, since the server was killed in
-// between, is begun now. The agent of a folder is started once at most, however
+// between, is begun now, with this Spec. The agent of a folder is started once at most, however
 // often Start is called by any number of processes.
 //
 // If ctx ends first its error is returned, and the run may come up nevertheless;
@@ -134,9 +141,10 @@ func (r *Runner) startShim(ctx context.Context, dir string) (said string, err er
 	return process.Detach(ctx, append(slices.Clone(r.Shim), dir), env)
 }
 
-// putSpec makes the folder and writes the Spec into it, unless one is there.
+// putSpec makes the folder and writes the Spec into it, unless its agent was started
+// before. A Spec that is there is replaced: only what was just asked for is run.
 func putSpec(ctx context.Context, spec Spec) error {
-	if err := os.MkdirAll(spec.Dir, 0o700); err != nil {
+	if err := cmp.Or(OwnFolder(spec.Dir), os.MkdirAll(spec.Dir, 0o700)); err != nil {
 		return err
 	}
 	lock, err := lockRun(ctx, spec.Dir)
@@ -147,7 +155,7 @@ func putSpec(ctx context.Context, spec Spec) error {
 		return nil // a shim has it: the Spec is there
 	}
 	defer lock.Unlock()
-	if exists(spec.Dir, specFile) {
+	if exists(spec.Dir, startedFile) || exists(spec.Dir, exitFile) {
 		return nil
 	}
 	spec.Mark = rand.Text()

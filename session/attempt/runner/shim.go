@@ -21,6 +21,9 @@ func RunShim(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("running a shim: the run's folder %q is not an absolute path", dir)
 	}
+	if err := OwnFolder(dir); err != nil {
+		return err
+	}
 	if is, err := process.Detached(); err != nil {
 		return fmt.Errorf("starting a shim: %w", err)
 	} else if !is {
@@ -54,6 +57,9 @@ func runShim(dir string) error {
 		return err
 	}
 	now := time.Now().UTC()
+	if !spec.logIsIn(dir) {
+		return notStarted(dir, nil, now, fmt.Sprintf("opening the log: %s is not beside the run's folder", spec.Log))
+	}
 	log, err := openLog(spec.Log, runPatience)
 	if err != nil {
 		return notStarted(dir, nil, now, err.Error())

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"deepwork/actor/durable"
 )
 
 const (
@@ -143,6 +146,9 @@ func segmentPath(dir string, first int64) string {
 // segments lists the segments of a log, the oldest first; a folder that does not
 // exist has none.
 func segments(dir string) ([]segment, error) {
+	if err := OwnFolder(dir); err != nil {
+		return nil, err
+	}
 	names, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading a log: %w", err)
@@ -154,9 +160,14 @@ func segments(dir string) ([]segment, error) {
 		if !ok || err != nil || first < 0 {
 			continue
 		}
-		if fi, err := name.Info(); err == nil { // else it was rotated away just now
-			all = append(all, segment{first, fi.Size()})
+		fi, err := name.Info()
+		if err != nil {
+			continue // it was rotated away just now
 		}
+		if !fi.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s is %s, not a file of a log; remove it", filepath.Join(dir, name.Name()), durable.Kind(fi.Mode()))
+		}
+		all = append(all, segment{first, fi.Size()})
 	}
 	slices.SortFunc(all, func(a, b segment) int { return cmp.Compare(a.first, b.first) })
 	return all, nil
@@ -165,7 +176,12 @@ func segments(dir string) ([]segment, error) {
 // read returns the whole lines of a segment. Some may be no entries, torn by a
 // crash of the system.
 func (s segment) read(log string) ([]byte, error) {
-	data, err := os.ReadFile(segmentPath(log, s.first))
+	f, _, err := durable.OpenRegular(segmentPath(log, s.first), os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(f)
 	return data[:bytes.LastIndexByte(data, '\n')+1], err
 }
 

@@ -8,8 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 
+	"deepwork/actor/durable"
 	"deepwork/session/git"
 )
+
+// maxGitFile is the most bytes that one of git's files with a path may have.
+const maxGitFile = 1 << 20
 
 // git keeps of each worktree an administrative folder below the repository's
 // worktrees/: its HEAD, its index, and in the file gitdir where the worktree is
@@ -40,10 +44,24 @@ func adminOf(common, path string) string {
 	return ""
 }
 
+// admin is adminOf a worktree that the journal has. It returns ErrNotOurs if git would
+// take that for one of another repository.
+func (e *record) admin() (string, error) {
+	admin := adminOf(e.Common, e.Path)
+	if admin == "" {
+		return "", nil
+	}
+	common, err := commonDir(admin)
+	if errors.Is(err, os.ErrNotExist) || err == nil && common != canonical(e.Common) {
+		err = fmt.Errorf("%w: %s is to name the repository %s, and names another; correct it", ErrNotOurs, filepath.Join(admin, "commondir"), e.Common)
+	}
+	return admin, err
+}
+
 // pathOf returns the path of the worktree that an administrative folder is of, without
 // symlinks; "" if it is unknown.
 func pathOf(admin string) string {
-	data, err := os.ReadFile(filepath.Join(admin, "gitdir"))
+	data, _, err := durable.Read(filepath.Join(admin, "gitdir"), maxGitFile)
 	if err != nil || len(data) == 0 {
 		return ""
 	}
@@ -71,7 +89,7 @@ const initializing = "initializing"
 
 // lockedBy reports whether a worktree is locked (git worktree lock), and why.
 func lockedBy(admin string) (reason string, locked bool) {
-	data, err := os.ReadFile(filepath.Join(admin, "locked"))
+	data, _, err := durable.Read(filepath.Join(admin, "locked"), maxGitFile)
 	return strings.TrimSpace(string(data)), err == nil && admin != ""
 }
 

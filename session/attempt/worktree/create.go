@@ -93,7 +93,7 @@ func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tre
 // plan records what is to be made. Nothing is made where one repository or
 // branch is wrong.
 func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree) (*journal, error) {
-	j := &journal{Attempt: attempt, Owner: k.owner, Branch: branch}
+	j := &journal{Attempt: attempt, Branch: branch}
 	uses := map[string]int{}
 	for _, t := range trees {
 		base := ""
@@ -111,6 +111,9 @@ func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree)
 		j.Trees = append(j.Trees, &record{
 			Tree: t, Common: common, Path: filepath.Join(k.folder(attempt), t.Name), Branch: own, Base: base, Step: planned,
 		})
+	}
+	if err := k.unlinked(j.paths()...); err != nil {
+		return nil, err
 	}
 	for _, e := range j.Trees {
 		if list, err := os.ReadDir(e.Path); err == nil && len(list) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -38,6 +38,10 @@ func (k *Keeper) Inspect(ctx context.Context, expected []Expected) (session.Repo
 	for _, e := range expected {
 		i.expected[e.ID] = e
 	}
+	if err := k.unlinked(); err != nil {
+		i.report.Fault(k.dir, err.Error(), doByHand)
+		return i.report, nil
+	}
 	err := errors.Join(i.journaled(), i.folders())
 	for _, e := range expected {
 		if !e.Made() || e.Deleting || i.k.busy(e.ID) {
@@ -78,11 +82,12 @@ func (i *inspection) journaled() error {
 		i.journals[attempt] = busy || err != nil || j != nil
 		switch {
 		case busy:
+		case errors.Is(err, ErrNotOurs):
+			i.report.Fault(i.k.folder(attempt), err.Error(), doByHand)
 		case err != nil:
 			i.report.Fault(path, fmt.Sprintf("the journal of attempt %s cannot be used: %v", attempt, err), "restore it from a backup, or move it away and "+doByHand)
 		case j == nil:
 			left++
-		case i.k.foreign(j):
 		case j.Phase == made && !known:
 			i.report.Fault(i.k.folder(attempt), fmt.Sprintf("there are worktrees of attempt %s, which is not on the board", attempt),
 				"start a server on the project: it removes them, and keeps first what is not committed")
@@ -90,7 +95,7 @@ func (i *inspection) journaled() error {
 			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: %s was cut short", attempt, j.Phase), doServe)
 		}
 	}
-	for _, folder := range []string{i.k.trash(), i.k.temp()} {
+	for _, folder := range []string{i.k.removed(), i.k.temp()} {
 		list, err := os.ReadDir(folder)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -98,7 +103,7 @@ func (i *inspection) journaled() error {
 		left += len(list)
 	}
 	if left > 0 {
-		i.report.Note(i.k.journals(), fmt.Sprintf("temporary files of removed or unfinished worktrees: %d", left), "the next server removes those that nobody uses")
+		i.report.Note(i.k.journal, fmt.Sprintf("temporary files of removed or unfinished worktrees: %d", left), "the next server removes those that nobody uses")
 	}
 	return nil
 }
@@ -116,6 +121,7 @@ func (i *inspection) folders() error {
 		switch {
 		case !f.IsDir() || strings.HasPrefix(name, ".") || i.journals[name] || i.k.busy(name):
 		case !isDir(path): // removed while we looked
+		case !known && !i.k.private(): // in a shared folder it may be another project's
 		case !known:
 			i.report.Fault(path, "it is a folder of no attempt of the board", doByHand)
 		case !e.Made() && !e.State.Open():

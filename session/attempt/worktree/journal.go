@@ -49,12 +49,19 @@ const (
 type journal struct {
 	Version int       `json:"version"`
 	Attempt string    `json:"attempt"`
-	Owner   string    `json:"owner,omitempty"` // Options.Owner of its maker
 	Branch  string    `json:"branch"`
 	Phase   phase     `json:"phase"`
 	Trees   []*record `json:"trees"`
 	Rest    *Rescue   `json:"rest,omitempty"` // what lay beside the worktrees
 	Changed time.Time `json:"changed"`
+}
+
+func (j *journal) paths() []string {
+	all := make([]string, len(j.Trees))
+	for i, e := range j.Trees {
+		all[i] = e.Path
+	}
+	return all
 }
 
 // A record is one worktree.
@@ -69,30 +76,28 @@ type record struct {
 	Commit string `json:"rescue_commit,omitempty"`
 }
 
-// foreign reports whether a journal is another owner's: what the board of this one
-// says of its attempt means nothing.
-func (k *Keeper) foreign(j *journal) bool {
-	return j.Owner != "" && k.owner != "" && j.Owner != k.owner
-}
-
-func (k *Keeper) journals() string { return filepath.Join(k.dir, ".journal") }
-
 func (k *Keeper) journalPath(attempt string) string {
-	return filepath.Join(k.journals(), attempt+".json")
+	return filepath.Join(k.journal, attempt+".json")
 }
+
+// maxJournal is the most bytes that a journal may have.
+const maxJournal = 64 << 20
 
 // load reads an attempt's journal; nil if there is none.
 func (k *Keeper) load(attempt string) (*journal, error) {
 	path := k.journalPath(attempt)
-	data, err := os.ReadFile(path)
+	data, _, err := durable.Read(path, maxJournal)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading the journal of attempt %s: %w", attempt, err)
 	}
-	j, err := parseJournal(attempt, data)
+	j, err := parseJournal(k.dir, attempt, data)
 	if err != nil {
 		return nil, fmt.Errorf("reading the journal of attempt %s: %s %w; its worktrees are left alone until it is mended: see to what is in them, then move that file away", attempt, path, err)
+	}
+	if err := k.unlinked(j.paths()...); err != nil {
+		return nil, err
 	}
 	return j, nil
 }
@@ -102,9 +107,10 @@ var (
 	steps  = []step{planned, branching, adding, added, ready, rescued, dropping, dropped}
 )
 
-// parseJournal reads the bytes of an attempt's journal. What it says is done without
-// asking anybody, so an incomplete journal is refused.
-func parseJournal(attempt string, data []byte) (*journal, error) {
+// parseJournal reads the bytes of the journal of an attempt that has its worktrees in
+// dir. What it says is done without asking anybody, so a journal is refused that is
+// incomplete or names a folder elsewhere.
+func parseJournal(dir, attempt string, data []byte) (*journal, error) {
 	var j journal
 	if err := json.Unmarshal(data, &j); err != nil {
 		return nil, fmt.Errorf("is damaged: %w", err)
@@ -123,6 +129,8 @@ func parseJournal(attempt string, data []byte) (*journal, error) {
 			return nil, fmt.Errorf("is damaged: worktree %d has no step %q", i, e.Step)
 		case !filepath.IsAbs(e.Path) || !filepath.IsAbs(e.Common) || strings.ContainsRune(e.Path+e.Common, 0):
 			return nil, fmt.Errorf("is damaged: worktree %d has the paths %q and %q, which are to be absolute", i, e.Path, e.Common)
+		case e.Name != filepath.Base(e.Name) || !filepath.IsLocal(e.Name) || e.Path != filepath.Join(dir, attempt, e.Name):
+			return nil, fmt.Errorf("is damaged: worktree %d is said to be at %q, and is to be in %s", i, e.Path, filepath.Join(dir, attempt))
 		}
 	}
 	return &j, nil
@@ -176,7 +184,7 @@ func (k *Keeper) draft(attempt string) string { return k.journalPath(attempt) + 
 func (k *Keeper) attempts() ([]string, error) {
 	found := map[string]bool{}
 	for _, c := range []struct{ folder, before, after string }{
-		{k.journals(), "", ".json"}, {k.journals(), "", ".json.new"}, {k.locks(), "attempt-", ".lock"},
+		{k.journal, "", ".json"}, {k.journal, "", ".json.new"}, {k.locks(), "attempt-", ".lock"},
 	} {
 		list, err := os.ReadDir(c.folder)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -192,9 +200,6 @@ func (k *Keeper) attempts() ([]string, error) {
 	}
 	return slices.Sorted(maps.Keys(found)), nil
 }
-
-// temp is where temporary files are, which Recover removes if a crash leaves them.
-func (k *Keeper) temp() string { return filepath.Join(k.journals(), "tmp") }
 
 // scratch makes an empty folder for temporary files; done removes it. No other call
 // may use the same name at the same time.

@@ -16,14 +16,14 @@ func journalText(tree string) string {
 	return `{"version":1,"attempt":"` + journaledAttempt + `","branch":"deepwork/a-0001","phase":"made","trees":[` + tree + `],"changed":"2026-01-02T03:04:05Z"}`
 }
 
-const wholeTree = `{"repo_id":"r","name":"web","repo":"/p/web","target_branch":"main","git_dir":"/p/web/.git","path":"/p/w/web","branch":"b","base":"","step":"ready"}`
+const wholeTree = `{"repo_id":"r","name":"web","repo":"/p/web","target_branch":"main","git_dir":"/p/web/.git","path":"/p/w/` + journaledAttempt + `/web","branch":"b","base":"","step":"ready"}`
 
 // A journal that is damaged is told, and nothing is done by it.
 func TestDamagedJournals(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the paths in the texts are no absolute ones there")
 	}
-	if _, err := parseJournal(journaledAttempt, []byte(journalText(wholeTree))); err != nil {
+	if _, err := parseJournal("/p/w", journaledAttempt, []byte(journalText(wholeTree))); err != nil {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]string{
@@ -33,13 +33,16 @@ func TestDamagedJournals(t *testing.T) {
 		journalText(wholeTree + `,null`): "worktree 1 is null",
 		journalText(`{}`):                `no step ""`,
 		journalText(strings.Replace(wholeTree, "ready", "redy", 1)):              `no step "redy"`,
-		journalText(strings.Replace(wholeTree, "/p/w/web", "../web", 1)):         "to be absolute",
-		journalText(strings.Replace(wholeTree, "/p/w/web", `/p/\u0000`, 1)):      "to be absolute",
+		journalText(strings.Replace(wholeTree, "/p/w/", "../", 1)):               "to be absolute",
+		journalText(strings.Replace(wholeTree, "/p/w/", `/p/\u0000`, 1)):         "to be absolute",
+		journalText(strings.Replace(wholeTree, "/p/w/", "/home/", 1)):            "is to be in /p/w/",
+		journalText(strings.Replace(wholeTree, `"web"`, `"../web"`, 1)):          "is to be in /p/w/",
+		journalText(strings.ReplaceAll(wholeTree, "web\"", ".journal/..\"")):     "is to be in /p/w/",
 		strings.Replace(journalText(wholeTree), `"made"`, `"maid"`, 1):           `no phase "maid"`,
 		strings.Replace(journalText(wholeTree), `"version":1`, `"version":2`, 1): "another version (2)",
 		strings.Replace(journalText(wholeTree), `3b24`, `3b25`, 1):               "or attempt",
 	} {
-		if j, err := parseJournal(journaledAttempt, []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if j, err := parseJournal("/p/w", journaledAttempt, []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v; want %q", text, j, err, want)
 		}
 	}
@@ -68,7 +71,7 @@ func FuzzJournal(f *testing.F) {
 		f.Add([]byte(journalText(tree)))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		j, err := parseJournal(journaledAttempt, data)
+		j, err := parseJournal("/p/w", journaledAttempt, data)
 		if err != nil {
 			return
 		}
@@ -81,7 +84,7 @@ func FuzzJournal(f *testing.F) {
 		if err != nil {
 			t.Skip() // a year that JSON cannot write is none of ours
 		}
-		again, err := parseJournal(journaledAttempt, text)
+		again, err := parseJournal("/p/w", journaledAttempt, text)
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}

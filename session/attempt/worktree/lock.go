@@ -18,8 +18,6 @@ import (
 // write what all its worktrees share. A call takes its attempt's lock first, and
 // one repository's at a time, so that none waits for itself.
 
-func (k *Keeper) locks() string { return filepath.Join(k.journals(), "locks") }
-
 func (k *Keeper) attemptLock(attempt string) string {
 	return filepath.Join(k.locks(), "attempt-"+attempt+".lock")
 }
@@ -55,6 +53,9 @@ func (k *Keeper) lockRepo(ctx context.Context, common string, own *journal) (unl
 // lockAttempt waits until no other call works on an attempt. unlock removes the lock's
 // file if the attempt has no journal any more.
 func (k *Keeper) lockAttempt(ctx context.Context, attempt string) (unlock func(), err error) {
+	if err := k.unlinked(k.folder(attempt)); err != nil {
+		return nil, err
+	}
 	lock, err := k.lock(ctx, k.attemptLock(attempt))
 	if err != nil {
 		return nil, err

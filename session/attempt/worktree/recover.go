@@ -20,11 +20,13 @@ const (
 // Recover finishes or undoes what crashes left half-done: of attempts that keep
 // says are known it finishes removals and leaves creations to Create; of others
 // it undoes all, keeping uncommitted work under rescue refs. What a Create or
-// Remove of another process is at work on just now is left to it, and what another
-// owner's keeper made is left alone. It returns
+// Remove of another process is at work on just now is left to it. It returns
 // what it did, for the log, and the errors of what it could not do, joined; one
 // attempt's do not hinder the others. It blocks until all is done.
 func (k *Keeper) Recover(ctx context.Context, known func(attempt string) bool) ([]string, error) {
+	if err := k.unlinked(); err != nil {
+		return nil, err
+	}
 	all, err := k.attempts()
 	if err != nil {
 		return nil, err
@@ -57,7 +59,7 @@ func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(stri
 	os.Remove(k.draft(attempt))
 	os.RemoveAll(filepath.Join(k.temp(), "keep-"+attempt))
 	j, err := k.load(attempt)
-	if err != nil || j == nil || k.foreign(j) {
+	if err != nil || j == nil {
 		return nil, err
 	}
 	isKnown := known != nil && known(attempt)
@@ -85,23 +87,4 @@ func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(stri
 		}
 	}
 	return did, nil
-}
-
-// sweep deletes what earlier processes left of removed worktrees and temporary
-// files.
-func (k *Keeper) sweep() {
-	old := func(folder string, age time.Duration) {
-		list, _ := os.ReadDir(folder) // it may be missing
-		for _, f := range list {
-			path := filepath.Join(folder, f.Name())
-			if info, err := f.Info(); err != nil || time.Since(info.ModTime()) < age {
-				continue
-			}
-			if err := removeAll(path); err != nil {
-				k.log.Warn("what is left of a removed worktree could not be deleted", "path", path, "error", err)
-			}
-		}
-	}
-	old(k.trash(), 0)
-	old(k.temp(), abandoned)
 }

@@ -58,7 +58,7 @@ func TestRecoverGoesOnAfterAFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{"broken": "{", "newer": `{"version": 99, "attempt": "newer"}`} {
-		write(t, k.journals(), name+".json", text)
+		write(t, k.journal, name+".json", text)
 	}
 	_, err := k.Recover(t.Context(), nil)
 	if err == nil || !strings.Contains(err.Error(), "broken") || !strings.Contains(err.Error(), "99") {
@@ -67,7 +67,7 @@ func TestRecoverGoesOnAfterAFault(t *testing.T) {
 	if isThere(filepath.Join(k.dir, "good")) {
 		t.Error("another attempt's fault hindered this one")
 	}
-	if got := read(t, k.journals(), "newer.json"); !strings.Contains(got, "99") {
+	if got := read(t, k.journal, "newer.json"); !strings.Contains(got, "99") {
 		t.Error("a newer journal was overwritten")
 	}
 	for _, attempt := range []string{"broken", "newer"} {

@@ -2,15 +2,12 @@ package worktree
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-
-	"deepwork/actor/durable"
 )
 
 // Remove removes the worktrees of an attempt. What is not committed in them is
@@ -164,6 +161,7 @@ func (k *Keeper) drop(ctx context.Context, j *journal, e *record) error {
 	if err := k.reach(j, e, dropping); err != nil {
 		return err
 	}
+	k.dropping(e.Path)
 	// It goes in one move, so that no crash leaves half of it to be mistaken for
 	// a worktree in which files were deleted.
 	empty, err := k.discard(e.Path, j.Attempt)
@@ -209,6 +207,7 @@ func (k *Keeper) finish(ctx context.Context, j *journal) error {
 		if err := k.keepRest(ctx, j); err != nil {
 			return err
 		}
+		k.dropping(folder)
 		empty, err := k.discard(folder, j.Attempt)
 		if err != nil {
 			return fmt.Errorf("removing %s: %w", folder, err)
@@ -228,46 +227,4 @@ func (j *journal) rescues() []Rescue {
 		out = append(out, *j.Rest)
 	}
 	return out
-}
-
-func (k *Keeper) trash() string { return filepath.Join(k.journals(), "trash") }
-
-// discard moves a folder out of the way at once; empty deletes it then, which
-// may take its time. What a crash leaves of it Recover deletes. A folder that is
-// missing is no error.
-func (k *Keeper) discard(path, attempt string) (empty func(), err error) {
-	if _, err := os.Lstat(path); missing(err) {
-		return func() {}, nil
-	}
-	if err := os.MkdirAll(k.trash(), 0o700); err != nil {
-		return nil, err
-	}
-	away := filepath.Join(k.trash(), attempt+"-"+rand.Text())
-	if err := os.Rename(path, away); err != nil {
-		return nil, err
-	}
-	var disk durable.Disk
-	if err := errors.Join(disk.SyncFolder(filepath.Dir(path)), disk.SyncFolder(k.trash())); err != nil {
-		return nil, err
-	}
-	return func() {
-		if err := removeAll(away); err != nil {
-			k.log.Warn("a removed worktree could not be deleted; the next start tries again", "folder", away, "error", err)
-		}
-	}, nil
-}
-
-// removeAll deletes a folder, also where folders in it are read-only, as those
-// of package caches are.
-func removeAll(path string) error {
-	if os.RemoveAll(path) == nil {
-		return nil
-	}
-	filepath.WalkDir(path, func(at string, d fs.DirEntry, _ error) error {
-		if d != nil && d.IsDir() {
-			os.Chmod(at, 0o700) // before it is read
-		}
-		return nil
-	})
-	return os.RemoveAll(path)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/actor/durable"
 	"deepwork/session/git"
 )
 
@@ -53,7 +54,7 @@ func findRepo(ctx context.Context, path string) (common string, err error) {
 
 // commonDir is the git directory that a git directory's worktrees share, resolved.
 func commonDir(gitDir string) (string, error) {
-	data, err := os.ReadFile(filepath.Join(gitDir, "commondir"))
+	data, _, err := durable.Read(filepath.Join(gitDir, "commondir"), maxGitFile)
 	switch {
 	case err == nil:
 		common := strings.TrimRight(string(data), "\r\n")

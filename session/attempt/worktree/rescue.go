@@ -77,8 +77,11 @@ func (k *Keeper) Rescues(ctx context.Context, attempt string, repos []string) (o
 // writes into the record where. It changes nothing in the worktree: the index it
 // uses is one of its own.
 func (k *Keeper) keep(ctx context.Context, j *journal, e *record, mode keeping) error {
-	admin, there := adminOf(e.Common, e.Path), isDir(e.Path)
+	admin, err := e.admin()
+	there := isDir(e.Path)
 	switch {
+	case err != nil && isDir(admin) && halfOf(admin) == "":
+		return fmt.Errorf("%w: %w", ErrNotKept, err)
 	case admin == "" && !there, !there && e.Step == dropping:
 		return nil
 	case !isDir(e.Common):

@@ -588,7 +588,7 @@ func TestAttemptWithoutItsJournalStays(t *testing.T) {
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
 	write(t, path, "new", "work")
-	os.RemoveAll(k.journals())
+	os.RemoveAll(k.journal)
 	if _, err := k.Remove(t.Context(), attemptID, nil); err == nil || !strings.Contains(err.Error(), "by hand") || read(t, path, "new") != "work" {
 		t.Errorf("the work is lost, or nobody is told: %v", err)
 	}

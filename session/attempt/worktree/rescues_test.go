@@ -64,9 +64,9 @@ func TestRescuesAreListedLater(t *testing.T) {
 func TestRecoverLeavesWhatAnotherOwnerMade(t *testing.T) {
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
-	k.owner = "/one/board.db"
+	k.journal = t.TempDir()
 	path := create(t, k, repo)
-	other := New(Options{Dir: k.dir, Owner: "/two/board.db", Logger: k.log})
+	other := New(Options{Dir: k.dir, Journal: t.TempDir(), Logger: k.log})
 	nobody := func(string) bool { return false }
 	if did, err := other.Recover(t.Context(), nobody); len(did) > 0 || err != nil || !isThere(filepath.Join(path, "a.txt")) {
 		t.Fatalf("it took another's: %v, %v", did, err)

@@ -1,6 +1,7 @@
 package worktree
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -73,6 +74,7 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 // A view is a worktree as Status and Diff see it.
 type view struct {
 	path   string
+	common string // the repository
 	admin  string
 	head   string // its commit; "" means none
 	target string // the target's commit
@@ -86,15 +88,11 @@ func (v *view) call(args ...string) git.Command {
 // view returns what a worktree is compared with.
 func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, err error) {
 	v = &view{path: path}
-	if v.admin, err = k.locate(ctx, path); err != nil {
-		return nil, err
-	}
-	common, err := commonDir(v.admin)
-	if err != nil {
+	if v.common, v.admin, err = k.locate(path); err != nil {
 		return nil, err
 	}
 	if target != "" {
-		if v.target, err = branchTip(ctx, common, target); err != nil {
+		if v.target, err = branchTip(ctx, v.common, target); err != nil {
 			return nil, err
 		}
 	}
@@ -122,30 +120,39 @@ func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, 
 	return v, nil
 }
 
-// locate finds the administrative folder of a worktree: by its .git file, or,
-// where an agent has removed or replaced that, by the journal. It never looks
-// above the worktree: there is the main checkout.
-func (k *Keeper) locate(ctx context.Context, path string) (string, error) {
-	none := ErrNoWorktree
-	var gitDirs []string
-	if gitDir, err := git.Line(ctx, within(path, "rev-parse", "--absolute-git-dir")); err == nil {
-		gitDirs = append(gitDirs, gitDir)
+// locate finds the repository of a worktree and its administrative folder there, as the
+// journal says: what an agent or the project has in a .git file is no evidence.
+func (k *Keeper) locate(path string) (common, admin string, err error) {
+	attempt := filepath.Base(filepath.Dir(path))
+	if !attemptName.MatchString(attempt) || filepath.Dir(filepath.Dir(path)) != k.dir {
+		return "", "", ErrNoWorktree
 	}
-	if attempt := filepath.Base(filepath.Dir(path)); attemptName.MatchString(attempt) {
-		if j, err := k.load(attempt); err != nil {
-			none = err
-		} else if j != nil {
-			for _, e := range j.Trees {
-				gitDirs = append(gitDirs, e.Common)
-			}
+	j, err := k.load(attempt)
+	if err != nil || j == nil {
+		return "", "", cmp.Or(err, ErrNoWorktree)
+	}
+	for _, e := range j.Trees {
+		if e.Path != path {
+			continue
+		}
+		if admin, err = e.admin(); err != nil || admin != "" {
+			return e.Common, admin, err
 		}
 	}
-	for _, gitDir := range gitDirs {
-		if common, err := commonDir(gitDir); err == nil {
-			if admin := adminOf(common, path); admin != "" {
-				return admin, nil
-			}
-		}
+	return "", "", ErrNoWorktree
+}
+
+// Check returns an error if the worktrees of an attempt are not these, which were made
+// by Create and are there: an agent must not work elsewhere.
+func (k *Keeper) Check(attempt string, paths []string) error {
+	j, err := k.load(attempt)
+	switch {
+	case err != nil:
+		return err
+	case j == nil:
+		return fmt.Errorf("%w: there is no journal of attempt %s in %s", ErrNotOurs, attempt, k.journal)
+	case !slices.Equal(j.paths(), paths):
+		return fmt.Errorf("%w: the worktrees of attempt %s are said to be %q, and its journal has %q", ErrNotOurs, attempt, paths, j.paths())
 	}
-	return "", none
+	return nil
 }

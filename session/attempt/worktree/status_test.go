@@ -81,7 +81,7 @@ func TestStatusNeverSeesTheCheckoutAround(t *testing.T) {
 	if err != nil || len(st.Changed) != 0 {
 		t.Errorf("got %+v, %v", st, err)
 	}
-	os.RemoveAll(k.journals())
+	os.RemoveAll(k.journal)
 	if st, err := k.Status(t.Context(), path, "", "main"); !errors.Is(err, ErrNoWorktree) {
 		t.Errorf("got %+v, %v", st, err)
 	}

@@ -22,22 +22,25 @@ import (
 
 // Options configure a Keeper.
 type Options struct {
-	Dir string // absolute: <Dir>/<attempt>/<repo>; the journal is kept below it too
-	// Owner names whose attempts these are, such as the board's file: several
-	// projects may be told to have their worktrees in one folder, and Recover must
-	// not remove those of another. "" means that all are this keeper's.
-	Owner  string
-	Logger *slog.Logger // nil: slog.Default()
+	Dir string // absolute: <Dir>/<attempt>/<repo>
+	// Journal is the folder of the journals, which say what in Dir is ours. Nobody else
+	// may write to it, while Dir may be in a project or shared. Default: <Dir>/.journal,
+	// for a Dir that nobody else writes to.
+	Journal string
+	// Dropping is called before the folder of a worktree, or of an attempt, is removed.
+	Dropping func(path string)
+	Logger   *slog.Logger // nil: slog.Default()
 }
 
 // A Keeper keeps the worktrees of one board. Its methods may be called from any
 // goroutine, and by several processes on one folder.
 type Keeper struct {
-	dir   string
-	owner string
-	log   *slog.Logger
-	stale time.Duration      // how long a lock must lie unchanged before it is taken for a dead git's
-	at    func(point string) // tests end the process here
+	dir      string
+	journal  string
+	dropping func(path string)
+	log      *slog.Logger
+	stale    time.Duration      // how long a lock must lie unchanged before it is taken for a dead git's
+	at       func(point string) // tests end the process here
 }
 
 // New makes a keeper. It does not touch the disk.
@@ -45,7 +48,14 @@ func New(o Options) *Keeper {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	return &Keeper{dir: filepath.Clean(o.Dir), owner: o.Owner, log: o.Logger, stale: staleAfter, at: func(string) {}}
+	if o.Journal == "" {
+		o.Journal = filepath.Join(o.Dir, privateFolder)
+	}
+	if o.Dropping == nil {
+		o.Dropping = func(string) {}
+	}
+	return &Keeper{dir: filepath.Clean(o.Dir), journal: filepath.Clean(o.Journal), dropping: o.Dropping,
+		log: o.Logger, stale: staleAfter, at: func(string) {}}
 }
 
 // A Tree is one worktree to make.
@@ -75,14 +85,12 @@ var (
 	ErrOutside     = errors.New("the path leads outside")                  // of the repository, or of the worktree
 	ErrNotKept     = errors.New("work in the worktree could not be kept")  // so nothing was removed
 	ErrNoWorktree  = errors.New("there is no git worktree in this folder") // of Status and Diff
+	ErrNotOurs     = errors.New("it is not what deepwork made")            // so it is neither used nor removed
 )
 
 // attemptName is what an attempt may be called: it names a folder, a journal and
 // a ref. The ids of the board are such names.
 var attemptName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
-
-// folder is the attempt's: the worktrees are in it.
-func (k *Keeper) folder(attempt string) string { return filepath.Join(k.dir, attempt) }
 
 // wrap says of an error in what it occurred.
 func wrap(err *error, format string, args ...any) {

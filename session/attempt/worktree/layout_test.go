@@ -1,0 +1,193 @@
+package worktree
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// newVictim makes a folder outside, of which nothing may be touched. The result checks it.
+func newVictim(t *testing.T) (dir string, untouched func()) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "home")
+	write(t, dir, "keep.txt", "mine")
+	write(t, dir, "web/keep.txt", "mine")
+	write(t, dir, attemptID+"/web/keep.txt", "mine")
+	list := func() (all string) {
+		filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			all += path + "\n"
+			return err
+		})
+		return all
+	}
+	before := list()
+	return dir, func() {
+		t.Helper()
+		if now := list(); now != before {
+			t.Errorf("outside there was\n%s\nand now is\n%s", before, now)
+		}
+	}
+}
+
+func link(t *testing.T, target, at string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.RemoveAll(at)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, at); err != nil {
+		t.Skip("no symlinks here:", err)
+	}
+}
+
+// Where a link stands in the place of a folder, whatever was to be done is refused, and
+// nothing is touched where it leads to.
+func TestLinksAreNotFollowed(t *testing.T) {
+	for _, c := range []struct {
+		at   string
+		made bool // the attempt has its worktree before
+	}{
+		{at: ".journal"}, {at: ".journal/trash"}, {at: attemptID}, {at: attemptID + "/web"},
+		{".journal", true}, {".journal/trash", true}, {attemptID, true}, {attemptID + "/web", true},
+	} {
+		for _, private := range []bool{false, true} {
+			if private && c.at == ".journal" && c.made {
+				continue // the journal would be gone
+			}
+			t.Run(strings.ReplaceAll(c.at, "/", "_"), func(t *testing.T) {
+				repo, home := newRepo(t), ""
+				home, untouched := newVictim(t)
+				k, _ := newKeeper(t)
+				if !private {
+					k.journal = t.TempDir()
+				}
+				base := gitIn(t, repo, "rev-parse", "HEAD")
+				path := filepath.Join(k.folder(attemptID), "web")
+				if c.made {
+					create(t, k, repo)
+				}
+				link(t, home, filepath.Join(k.dir, filepath.FromSlash(c.at)))
+				errs := map[string]error{}
+				if !c.made {
+					_, errs["create"] = k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
+				} else {
+					_, errs["remove"] = k.Remove(t.Context(), attemptID, nil)
+					_, errs["recover"] = k.Recover(t.Context(), func(string) bool { return false })
+					_, errs["status"] = k.Status(t.Context(), path, base, "main")
+					_, _, errs["diff"] = k.Diff(t.Context(), path, base, "main", nil, 0)
+					errs["check"] = k.Check(attemptID, []string{path})
+					if c.at == attemptID+"/web" { // that it is no folder is known before
+						delete(errs, "status")
+						delete(errs, "diff")
+					}
+				}
+				for what, err := range errs {
+					if !errors.Is(err, ErrNotOurs) && !(what == "diff" || what == "status") || err == nil {
+						t.Errorf("%s: %v", what, err)
+					}
+				}
+				if r, err := k.Inspect(t.Context(), nil); err != nil || c.made && len(r.Findings) == 0 {
+					t.Errorf("inspected: %+v, %v", r, err)
+				}
+				untouched()
+				if got := gitIn(t, repo, "worktree", "list"); strings.Count(got, "\n") > 0 != c.made {
+					t.Errorf("the worktrees are\n%s", got)
+				}
+			})
+		}
+	}
+}
+
+// A trash that a project came with is not emptied, only what a journal names in it.
+func TestOnlyWhatWasMovedToTheTrashIsDeleted(t *testing.T) {
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	k.journal = t.TempDir()
+	write(t, k.dir, ".journal/trash/theirs/a.txt", "x")
+	write(t, k.dir, ".journal/tmp/theirs/a.txt", "x")
+	write(t, k.dir, ".journal/"+attemptID+".json", strings.ReplaceAll(journalText(wholeTree), `"made"`, `"removing"`))
+	create(t, k, repo)
+	removeIt := func() {
+		if _, err := k.Remove(t.Context(), attemptID, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	removeIt()
+	write(t, k.dir, ".journal/trash/ours/b.txt", "x")
+	write(t, k.removed(), "ours", "")
+	if did, err := k.Recover(t.Context(), func(string) bool { return false }); err != nil || len(did) > 0 {
+		t.Errorf("%v, %v", did, err)
+	}
+	for name, want := range map[string]bool{"trash/theirs/a.txt": true, "tmp/theirs/a.txt": true, attemptID + ".json": true, "trash/ours": false} {
+		if isThere(filepath.Join(k.dir, ".journal", name)) != want {
+			t.Errorf("%s is there: %v", name, !want)
+		}
+	}
+	if list, _ := os.ReadDir(k.removed()); len(list) > 0 {
+		t.Errorf("%v is still noted", list)
+	}
+}
+
+// A journal that names a folder elsewhere moves and removes nothing.
+func TestJournalOfAFolderElsewhere(t *testing.T) {
+	repo := newRepo(t)
+	home, untouched := newVictim(t)
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	text := read(t, k.journalPath(attemptID))
+	for _, at := range []string{home, filepath.Join(home, attemptID, "web"), filepath.Join(k.dir, attemptID, "..", "..", "home")} {
+		write(t, k.journal, attemptID+".json", strings.ReplaceAll(strings.ReplaceAll(text, path, at), `"made"`, `"removing"`))
+		if did, err := k.Recover(t.Context(), func(string) bool { return false }); err == nil || len(did) > 0 {
+			t.Errorf("%s: %v, %v", at, did, err)
+		}
+		if _, err := k.Remove(t.Context(), attemptID, nil); err == nil {
+			t.Errorf("%s was removed", at)
+		}
+	}
+	untouched()
+}
+
+// What stands in a worktree's .git file is no evidence: the journal says whose it is.
+func TestTheJournalSaysWhoseAWorktreeIs(t *testing.T) {
+	repo, other := newRepo(t), newRepo(t)
+	write(t, other, "secret.txt", "x")
+	base := commit(t, other, "secret")
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	gitIn(t, other, "worktree", "add", "-q", "--detach", path+"-2", "main")
+	write(t, path, ".git", read(t, path+"-2", ".git"))
+	at := gitIn(t, other, "rev-parse", "--path-format=absolute", "--git-common-dir")
+	write(t, at, "worktrees/web-2/gitdir", filepath.Join(path, ".git")+"\n")
+	write(t, path, "new.txt", "work")
+	st, err := k.Status(t.Context(), path, base, "main")
+	if err != nil || strings.Join(st.Changed, " ") != "new.txt" {
+		t.Errorf("%+v, %v", st, err)
+	}
+	admin := adminOf(filepath.Join(repo, ".git"), path)
+	write(t, admin, "commondir", at+"\n")
+	if _, err = k.Status(t.Context(), path, base, "main"); !errors.Is(err, ErrNotOurs) {
+		t.Errorf("with another commondir: %v", err)
+	}
+	if _, err = k.Remove(t.Context(), attemptID, nil); !errors.Is(err, ErrNotOurs) {
+		t.Errorf("with another commondir: %v", err)
+	}
+	write(t, admin, "commondir", "../..\n")
+	kept, err := k.Remove(t.Context(), attemptID, nil)
+	if err != nil || len(kept) == 0 || show(t, repo, kept[0].Commit, "new.txt") != "work" {
+		t.Errorf("%+v, %v", kept, err)
+	}
+	if refs := gitIn(t, other, "for-each-ref", "refs/deepwork"); refs != "" {
+		t.Errorf("the other repository has %s", refs)
+	}
+	// Without a journal nothing is ours, whatever a .git file says.
+	stray := filepath.Join(k.dir, journaledAttempt, "web")
+	gitIn(t, repo, "worktree", "add", "-q", "--detach", stray)
+	if _, err := k.Status(t.Context(), stray, "", "main"); !errors.Is(err, ErrNoWorktree) {
+		t.Errorf("a worktree of no journal: %v", err)
+	}
+	if err := k.Check(journaledAttempt, []string{stray}); !errors.Is(err, ErrNotOurs) {
+		t.Errorf("a worktree of no journal: %v", err)
+	}
+}
