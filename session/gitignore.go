@@ -22,8 +22,8 @@ func Ignored() []string { return []string{"tmp/", "worktrees/", "board.db*", "lo
 // stand twice. It blocks for the disk, without a sync: a line that is lost is
 // added by the next server.
 func Ignore(path string, lines []string) (added bool, err error) {
-	// Looked at first: reading a pipe would block.
-	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
+	// Looked at first: reading a pipe would block, and a link may lead out of the project.
+	if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
 		return false, fmt.Errorf("adding lines to %s: it is %s, not a file", path, durable.Kind(fi.Mode()))
 	}
 	text, err := os.ReadFile(path)

@@ -50,6 +50,13 @@ func TestIgnoreMakesAndRefuses(t *testing.T) {
 	if added, err := Ignore(dir, Ignored()); added || err == nil || !strings.Contains(err.Error(), dir+": it is a folder, not a file") {
 		t.Errorf("a folder: %t, %v", added, err)
 	}
+	link, profile := filepath.Join(dir, "link"), filepath.Join(dir, "profile")
+	if os.WriteFile(profile, []byte("mine\n"), 0o600) == nil && os.Symlink(profile, link) == nil {
+		added, err := Ignore(link, Ignored())
+		if text, _ := os.ReadFile(profile); added || err == nil || string(text) != "mine\n" {
+			t.Errorf("through a link: %v, %q", err, text)
+		}
+	}
 	if added, err := Ignore(filepath.Join(path, "in", ".gitignore"), Ignored()); added || err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("in a file: %t, %v", added, err)
 	}
