@@ -223,7 +223,7 @@ func TestReq003_3_1_MetadataOfATool(t *testing.T) {
 	if string(meta) != want { // the client's decoder rounds the number, the server does not
 		t.Errorf("_meta %s", meta)
 	}
-	if echo.Description != "Gives its input" || echo.Title != "echo" {
+	if echo.Description != "[From the source factory] Gives its input" || echo.Title != "echo" {
 		t.Errorf("got %+v", echo)
 	}
 	in := schemaFrom(t, echo.InputSchema)
@@ -234,7 +234,7 @@ func TestReq003_3_1_MetadataOfATool(t *testing.T) {
 	if a := echo.Annotations; a == nil || a.ReadOnlyHint || !*a.OpenWorldHint || !*a.DestructiveHint {
 		t.Errorf("annotations %+v", a)
 	}
-	if got := all["odd"].Description; got != "abcd\ne" {
+	if got := all["odd"].Description; got != "[From the source factory] abcd\ne" {
 		t.Errorf("hidden characters are left: %q", got)
 	}
 	if n := len([]rune(all["long"].Description)); n > 2048 || n < 2000 {
@@ -314,7 +314,7 @@ func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
 		len(got.Skipped) != 1 || got.Skipped[0].Workflow != "w-mute" {
 		t.Errorf("got %+v", got)
 	}
-	if tools := listed(t, cs); tools["steps"] == nil || tools["boom"] != nil || !strings.HasPrefix(tools["echo"].Description, "Returns") {
+	if tools := listed(t, cs); tools["steps"] == nil || tools["boom"] != nil || !strings.Contains(tools["echo"].Description, "] Returns") {
 		t.Error("tools/list is not as the refresh told")
 	}
 }

@@ -4,7 +4,7 @@ import "time"
 
 // The bounds on what a source may send: it is not trusted.
 const (
-	maxMessage     = 64 << 20       // bytes of one JSON-RPC message
+	maxMessage     = 16 << 20       // bytes of one JSON-RPC message, and so of a result
 	maxStream      = 4 * maxMessage // bytes of one stream of events
 	maxRefusal     = 64 << 10       // bytes of the answer to a ping about a session
 	maxPage        = 16 << 20       // bytes of one page of workflows

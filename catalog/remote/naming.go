@@ -52,6 +52,9 @@ func shorten(name, whole string, most int) string {
 // plainName returns the name of a tool that shares it with no other.
 func plainName(prefix string, w *Workflow) string {
 	base := legal(w.Name)
+	if strings.HasPrefix(strings.ToLower(prefix+base), "mcp__") { // as clients name the tools of other servers
+		base = "source_" + base
+	}
 	if base == "" {
 		if base = legal(w.ID); base == "" {
 			base = "workflow"
@@ -75,9 +78,14 @@ func withDigest(name string, w *Workflow) string {
 	return shorten(name, name, maxToolName-13) + "_" + digest(w.Source+"\x00"+w.ID, 12)
 }
 
+// folded is a name without what readers overlook.
+func folded(name string) string {
+	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
+}
+
 // nameAll gives each workflow the name of its tool. Names depend on what is
 // offered alone, not on the order in which it came: all that share a name, or
-// have a reserved one, get their id as a suffix, and what then still clashes gets
+// have one that looks like a reserved one, get their id as a suffix, and what then still clashes gets
 // a digest of source and id. A workflow that has no name even then is skipped;
 // its name here is "".
 //
@@ -91,8 +99,9 @@ func nameAll(all []*offered, prefix string, reserved []string, sources map[strin
 	}
 	sharing := make(map[string]int, len(all))
 	taken := make(map[string]bool, len(all)+len(reserved))
+	imitated := make(map[string]bool, len(reserved))
 	for _, name := range reserved {
-		sharing[name], taken[name] = 1, true
+		sharing[name], taken[name], imitated[folded(name)] = 1, true, true
 	}
 	for i, w := range all {
 		names[i] = plainName(prefix, &w.Workflow)
@@ -100,7 +109,7 @@ func nameAll(all []*offered, prefix string, reserved []string, sources map[strin
 	}
 	var second []int
 	for i, name := range names {
-		if sharing[name] == 1 && !taken[name] && !others(i) {
+		if sharing[name] == 1 && !taken[name] && !imitated[folded(name)] && !others(i) {
 			taken[name] = true
 			continue
 		}

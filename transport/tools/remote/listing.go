@@ -100,7 +100,7 @@ func listedWorkflow(t *sources.Tool) *mcp.Tool {
 	title := tool.Plain(t.Workflow.Name)
 	return &mcp.Tool{
 		Meta: mcp.Meta{WorkflowMeta: metaOf(&t.Workflow)},
-		Name: t.Name, Title: title, Description: jsontext.Clip(tool.Plain(t.Description), descriptionChars),
+		Name: t.Name, Title: title, Description: jsontext.Clip("[From the source "+t.Source+"] "+tool.Plain(t.Description), descriptionChars),
 		InputSchema: withoutHeaders(t.InputSchema), OutputSchema: executionJSON(),
 		// What a workflow does is not known here: the hints assume the worst.
 		Annotations: &mcp.ToolAnnotations{Title: title, DestructiveHint: new(true), OpenWorldHint: new(true)},
