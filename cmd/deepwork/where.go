@@ -40,6 +40,9 @@ A project that was moved to another folder finds its state again after
 			}
 			fmt.Fprintln(a.out, folder.Dir)
 			fmt.Fprintln(a.err, "your own config:", config.UserFile())
+			for _, path := range folder.Earlier() {
+				fmt.Fprintln(a.err, "of an earlier version, and not used:", path)
+			}
 			return nil
 		},
 	}

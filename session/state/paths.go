@@ -40,6 +40,19 @@ func (f *Folder) StandardJobs() string { return filepath.Join(f.Dir, "standard_j
 // Grants is the file of what the user approved for the project.
 func (f *Folder) Grants() string { return filepath.Join(f.Base, "trust", Name(f.Root)+".json") }
 
+// Earlier returns what of the state of earlier versions, which had it in the project, is
+// there. It is not used: anybody may have put it there.
+func (f *Folder) Earlier() []string {
+	var found []string
+	for _, name := range []string{"board.db", "worktrees", "logs"} {
+		path := filepath.Join(f.Root, ".deepwork", name)
+		if _, err := os.Lstat(path); err == nil {
+			found = append(found, path)
+		}
+	}
+	return found
+}
+
 // Canonical returns the path of what exists at a path: absolute and without links.
 func Canonical(path string) (string, error) {
 	abs, err := filepath.Abs(path)
