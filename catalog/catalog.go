@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -30,11 +31,15 @@ type Options struct {
 	Root       string   // project root, absolute
 	Additional []string // more job folders, absolute, after the standard ones
 	Standard   fs.FS    // jobs bundled with the binary; nil means none
-	Logger     *slog.Logger
-	Debounce   time.Duration // how long a burst of events is collected; default 50 ms
-	Grace      time.Duration // how long a vanished job stays served; default 500 ms
-	Poll       time.Duration // interval if the system cannot watch; default 1 s
-	NoWatch    bool          // poll only
+	// StandardDir is where those are laid out, absolute. MakeState makes the folder above
+	// it, by default if it is missing.
+	StandardDir string
+	MakeState   func() error
+	Logger      *slog.Logger
+	Debounce    time.Duration // how long a burst of events is collected; default 50 ms
+	Grace       time.Duration // how long a vanished job stays served; default 500 ms
+	Poll        time.Duration // interval if the system cannot watch; default 1 s
+	NoWatch     bool          // poll only
 
 	// notifier makes the source of events; tests replace it.
 	notifier func() (notifier, error)
@@ -52,6 +57,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Poll <= 0 {
 		o.Poll = time.Second
+	}
+	if o.MakeState == nil {
+		o.MakeState = func() error { return os.MkdirAll(filepath.Dir(o.StandardDir), 0o700) }
 	}
 	if o.notifier == nil {
 		o.notifier = openNotifier
@@ -92,12 +100,16 @@ func Open(ctx context.Context, o Options) (*Catalog, error) {
 
 	paths := []string{filepath.Join(o.Root, filepath.FromSlash(JobsFolder))}
 	if o.Standard != nil {
-		standard, err := readStandard(o.Root, o.Standard)
+		if !filepath.IsAbs(o.StandardDir) {
+			return nil, fmt.Errorf("opening the catalog: the folder of standard jobs %q is not an absolute path", o.StandardDir)
+		}
+		standard, err := readStandard(o.StandardDir, o.Standard)
 		if err != nil {
 			return nil, fmt.Errorf("opening the catalog: reading the standard jobs: %w", err)
 		}
+		standard.makeState = o.MakeState
 		c.standard = standard
-		paths = append(paths, standardDir(o.Root))
+		paths = append(paths, o.StandardDir)
 	}
 	for _, dir := range o.Additional {
 		switch {
@@ -109,7 +121,7 @@ func Open(ctx context.Context, o Options) (*Catalog, error) {
 	}
 	first := newState(paths)
 	if c.standard != nil {
-		first.folders[1] = c.standard.folder(standardDir(o.Root))
+		first.folders[1] = c.standard.folder()
 	}
 	c.state.Store(first)
 	if err := c.load(ctx); err != nil {

@@ -74,6 +74,9 @@ func (p *project) path(elem ...string) string {
 	return filepath.Join(append([]string{p.root}, elem...)...)
 }
 
+// standard is where the standard jobs are laid out.
+func (p *project) standard() string { return filepath.Join(p.root+"-state", "standard_jobs") }
+
 // jobFile is the path of a job's file in the project's own folder.
 func (p *project) jobFile(dir string) string { return p.path(".deepwork", "jobs", dir, job.FileName) }
 
@@ -89,6 +92,7 @@ func (p *project) open(o Options) *Catalog {
 	if o.Root == "" {
 		o.Root = p.root
 	}
+	o.StandardDir = p.standard()
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}

@@ -19,8 +19,9 @@ import (
 // standardJobs are the jobs that come with the binary: in memory, and laid out on disk
 // before one is needed. A nil *standardJobs has none.
 type standardJobs struct {
-	root  string // of the project
-	files []standardFile
+	dir       string // where they are laid out
+	makeState func() error
+	files     []standardFile
 
 	mu     sync.Mutex
 	stamps map[follow.Path]follow.Stamp // of the files when they were laid out
@@ -32,16 +33,10 @@ type standardFile struct {
 	data []byte
 }
 
-// standardFolder is where the standard jobs of a project are laid out, relative to its
-// root.
-const standardFolder = ".deepwork/tmp/standard_jobs"
-
-func standardDir(root string) string { return filepath.Join(root, filepath.FromSlash(standardFolder)) }
-
 // readStandard reads every file of the jobs in fsys: of each top-level directory that
 // has a job.yml.
-func readStandard(root string, fsys fs.FS) (*standardJobs, error) {
-	s := &standardJobs{root: root}
+func readStandard(dir string, fsys fs.FS) (*standardJobs, error) {
+	s := &standardJobs{dir: dir}
 	jobs, err := fs.Glob(fsys, path.Join("*", job.FileName))
 	if err != nil {
 		return nil, err
@@ -62,16 +57,16 @@ func readStandard(root string, fsys fs.FS) (*standardJobs, error) {
 	return s, nil
 }
 
-// folder returns the jobs as they are when laid out in dir. It touches no disk.
-func (s *standardJobs) folder(dir string) *folder {
-	f := newFolder(dir)
+// folder returns the jobs as they are when laid out. It touches no disk.
+func (s *standardJobs) folder() *folder {
+	f := newFolder(s.dir)
 	f.standard = true
 	for _, file := range s.files {
 		name, rest, _ := strings.Cut(file.name, "/")
 		if rest != job.FileName {
 			continue
 		}
-		e := newEntry(dir, name)
+		e := newEntry(s.dir, name)
 		j, faults := job.Parse(e.dir, job.FileName, file.data)
 		e.Phase, e.Good, e.Bad = follow.Present, j, asError(faults)
 		f.names, f.entries = append(f.names, name), append(f.entries, e)
@@ -113,18 +108,21 @@ func (s *standardJobs) onDisk() error {
 
 // write writes what is not on disk, and returns the stamps of the files. A file that
 // differs is replaced atomically, so that two servers may do it at once; other files
-// are left alone, unless they are in the way. Nothing is written outside the project,
-// wherever links in it lead.
+// are left alone, unless they are in the way. Nothing is written outside the folder
+// above theirs, wherever links in it lead.
 func (s *standardJobs) write() (map[follow.Path]follow.Stamp, error) {
-	r, err := os.OpenRoot(s.root)
+	if err := s.makeState(); err != nil {
+		return nil, err
+	}
+	r, err := os.OpenRoot(filepath.Dir(s.dir))
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
 	stamps := make(map[follow.Path]follow.Stamp, len(s.files))
 	for _, file := range s.files {
-		name := path.Join(standardFolder, file.name)
-		at := follow.Path(filepath.Join(s.root, filepath.FromSlash(name)))
+		name := path.Join(filepath.Base(s.dir), file.name)
+		at := follow.Path(filepath.Join(s.dir, filepath.FromSlash(file.name)))
 		// The stamp is taken first: a change after it shows.
 		stamp := at.Stat()
 		if !holds(r, name, file.data) {

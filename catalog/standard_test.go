@@ -70,30 +70,30 @@ func TestStandardJobsAreOnDiskBeforeTheyAreNeeded(t *testing.T) {
 	if _, err := c.FreshJob(t.Context(), "own"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(standardDir(p.root)); err == nil {
+	if _, err := os.Stat(p.standard()); err == nil {
 		t.Error("laid out for a job that is none of them")
 	}
 	s, err := c.FreshJob(t.Context(), "bundled")
 	must(t, err)
 	j := s.Job("bundled")
-	if j.Dir != filepath.Join(standardDir(p.root), "bundled") {
+	if j.Dir != filepath.Join(p.standard(), "bundled") {
 		t.Errorf("job_dir is %s", j.Dir)
 	}
 	text, err := job.Instructions(j, j.Step("first"))
 	if err != nil || text != "Do the first." {
 		t.Errorf("instructions: %q, %v", text, err)
 	}
-	checkLaidOut(t, bundledJobs(), standardDir(p.root))
+	checkLaidOut(t, bundledJobs(), p.standard())
 }
 
 func TestStandardJobsAreRewrittenWhereTheyDiffer(t *testing.T) {
-	base := func(p *project) string { return filepath.Join(standardDir(p.root), "bundled") }
+	base := func(p *project) string { return filepath.Join(p.standard(), "bundled") }
 	for name, spoil := range map[string]func(p *project){
 		"edited":            func(p *project) { write(p.t, filepath.Join(base(p), "job.yml"), "edited") },
 		"truncated":         func(p *project) { must(p.t, os.Truncate(filepath.Join(base(p), "steps", "first.md"), 3)) },
 		"same size":         func(p *project) { write(p.t, filepath.Join(base(p), "steps", "first.md"), "Do the worst.") },
 		"removed":           func(p *project) { must(p.t, os.Remove(filepath.Join(base(p), "steps", "first.md"))) },
-		"all removed":       func(p *project) { must(p.t, os.RemoveAll(p.path(".deepwork"))) },
+		"all removed":       func(p *project) { must(p.t, os.RemoveAll(filepath.Dir(p.standard()))) },
 		"a link for a file": linkFor(func(p *project) string { return filepath.Join(base(p), "steps", "first.md") }),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,10 +119,11 @@ func linkFor(where func(*project) string) func(*project) {
 	}
 }
 
-func TestStandardJobsNeverLeaveTheProjectThroughALink(t *testing.T) {
+func TestStandardJobsNeverLeaveTheirFolderThroughALink(t *testing.T) {
 	p := newProject(t)
 	beyond := t.TempDir()
-	link(p, beyond, p.path(".deepwork", "tmp"))
+	must(t, os.Mkdir(filepath.Dir(p.standard()), 0o700))
+	link(p, beyond, p.standard())
 	c := p.open(withStandard(bundledJobs()))
 	if _, err := c.FreshJob(t.Context(), "bundled"); err == nil || !strings.Contains(err.Error(), "bundled") {
 		t.Errorf("error %v", err)
@@ -130,14 +131,14 @@ func TestStandardJobsNeverLeaveTheProjectThroughALink(t *testing.T) {
 	list, err := os.ReadDir(beyond)
 	must(t, err)
 	if len(list) != 0 {
-		t.Errorf("written outside the project: %v", list)
+		t.Errorf("written outside: %v", list)
 	}
 }
 
 func TestStandardJobThatCannotBeLaidOutSaysSo(t *testing.T) {
 	p := newProject(t)
-	// Nobody can write to .deepwork, since it is a file.
-	must(t, os.WriteFile(p.path(".deepwork"), nil, 0o444))
+	// Nobody can make the folder, since it is a file.
+	must(t, os.WriteFile(filepath.Dir(p.standard()), nil, 0o444))
 	c := p.open(withStandard(bundledJobs()))
 	if s := fresh(t, c); len(s.Jobs) != 2 {
 		t.Errorf("jobs: %s", names(s))
@@ -161,7 +162,7 @@ func TestTwoServersLayOutAtOnce(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	checkLaidOut(t, bundledJobs(), standardDir(p.root))
+	checkLaidOut(t, bundledJobs(), p.standard())
 }
 
 func TestOwnJobShadowsAStandardOne(t *testing.T) {

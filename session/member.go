@@ -11,34 +11,52 @@ import (
 
 	"deepwork/actor/durable"
 	"deepwork/actor/presence"
+	"deepwork/session/state"
 )
 
-// NewMember returns this process's member among the servers of a project. dir is the
-// project's .deepwork/tmp. Entering creates it, for this user alone, and adds the
-// missing lines to the .gitignore above it; a failure of that is only logged.
-func NewMember(dir string, log *slog.Logger) *presence.Member {
-	return presence.New(presence.Options{
-		Dir: dir, Logger: log,
-		Earlier: []string{filepath.Join(dir, "board"), filepath.Join(dir, "runs")},
-		Prepare: func() error {
-			if err := MakeFolder(dir); err != nil {
-				return err
-			}
-			// A folder that hides itself from git, as in an attempt's workspace, needs no more.
-			if text, err := os.ReadFile(filepath.Join(dir, ".gitignore")); err == nil && string(bytes.TrimSpace(text)) == "*" {
-				return nil
-			}
-			path := filepath.Join(filepath.Dir(dir), ".gitignore")
-			if _, err := Ignore(path, Ignored()); err != nil && log != nil {
-				log.Warn("cannot see to the .gitignore of the session folder", "path", path, "error", err)
-			}
-			return nil
-		},
-	})
+// CodeNoStateFolder is the code of a call that writes where the state of the project has
+// no place.
+const CodeNoStateFolder = "no_state_folder"
+
+// NewMember returns this process's member among the servers of a project. Entering
+// creates the state folder.
+func NewMember(f *state.Folder, log *slog.Logger) *presence.Member {
+	return presence.New(presence.Options{Dir: f.Servers(), Logger: log, Prepare: func() error {
+		if err := MakeState(f); err != nil {
+			return err
+		}
+		return MakeFolder(f.Servers())
+	}})
 }
 
-// MakeFolder creates the session folder if it is missing, for this user alone, and
-// the folders above it with the usual mode.
+// MakeState creates the state folder of a project. Its error is for agents.
+func MakeState(f *state.Folder) error {
+	if err := f.Make(); err != nil {
+		return NotNow(CodeNoStateFolder, "Nothing can be written, and nothing has changed: %v. Tell the user; the server is to be started again after a change of %s.", err, state.Env).Because(err)
+	}
+	return nil
+}
+
+// MakeSessions creates the folder of sessions, for this user alone, and adds the missing
+// lines to the .gitignore above it; a failure of that is only logged.
+func MakeSessions(f *state.Folder, log *slog.Logger) error {
+	dir := f.Tmp()
+	if err := MakeFolder(dir); err != nil {
+		return err
+	}
+	// A folder that hides itself from git, as in an attempt's workspace, needs no more.
+	if text, err := os.ReadFile(filepath.Join(dir, ".gitignore")); err == nil && string(bytes.TrimSpace(text)) == "*" {
+		return nil
+	}
+	path := filepath.Join(filepath.Dir(dir), ".gitignore")
+	if _, err := Ignore(path, Ignored()); err != nil && log != nil {
+		log.Warn("cannot see to the .gitignore of the session folder", "path", path, "error", err)
+	}
+	return nil
+}
+
+// MakeFolder creates a folder if it is missing, for this user alone, and the folders
+// above it with the usual mode.
 func MakeFolder(dir string) error {
 	err := durable.Disk{}.MakeFolder(dir, 0o700)
 	if err == nil {

@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/session/attempt"
+	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
@@ -31,19 +32,20 @@ type board struct {
 // the board of the attempt: there the tools know the ids that get_context gives, and attempts are
 // run by the servers of the project, since this server ends with its agent. chosen reports whether
 // the tools of the set are offered at all. openBoard does not block; files are opened on first use.
-func openBoard(ctx context.Context, root string, member *presence.Member, db store.Database, chosen bool, settings *config.Source, jobs *catalog.Catalog, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
+func openBoard(ctx context.Context, root string, folder *state.Folder, member *presence.Member, db store.Database, chosen bool, settings *config.Source, jobs *catalog.Catalog, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
 	b = &board{}
-	o := attempt.Options{Root: root, Config: settings.Current, Logger: logger, Member: member, Database: db,
+	o := attempt.Options{Root: root, State: folder, Config: settings.Current, Logger: logger, Member: member, Database: db,
 		CheckWorkflow: func(ctx context.Context, job, name string) error { return workflow.CheckWorkflow(ctx, jobs, job, name) }}
 	if file, id, ok := attempt.Workspace(getenv); ok {
 		if b.context, err = attempt.OpenContext(file, id, logger); err != nil {
 			return nil, fmt.Errorf("opening the workspace of an attempt: %w", err)
 		}
-		b.reporter = newBoardReporter(func(ctx context.Context) ([]attempt.News, error) { return workflowsOf(ctx, root, logger) }, b.context.Tell, logger)
-		if home := filepath.Dir(file); filepath.Base(home) == ".deepwork" {
-			around := config.Open(filepath.Dir(home))
-			around.Logger = logger
-			o.Root, o.Config, o.Member, o.Database, o.Passive = filepath.Dir(home), around.Current, nil, nil, true
+		b.reporter = newBoardReporter(func(ctx context.Context) ([]attempt.News, error) { return workflowsOf(ctx, folder, logger) }, b.context.Tell, logger)
+		if around, err := state.Open(filepath.Dir(file)); err == nil {
+			settings := config.Open(around.Root)
+			settings.Logger = logger
+			settings.Approve = approval(around, settings.Path(), logger)
+			o.Root, o.State, o.Config, o.Member, o.Database, o.Passive = around.Root, around, settings.Current, nil, nil, true
 		}
 	}
 	if chosen {
@@ -91,8 +93,8 @@ func (b *board) close(ctx context.Context) error {
 
 // keepApart excludes files that a server writes in a workspace from the attempt's changes. The
 // session folder ignores itself, since .deepwork/.gitignore may belong to the project.
-func keepApart(root string) error {
-	dir := workflow.TmpDir(root)
+func keepApart(folder *state.Folder) error {
+	dir := folder.Tmp()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making the folder of sessions: %w", err)
 	}

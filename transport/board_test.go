@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/attempt"
+	"deepwork/session/state"
 	boardtools "deepwork/transport/tools/board"
 )
 
@@ -164,7 +165,7 @@ func TestBoardArguments(t *testing.T) {
 func TestBoardIsOpenedWhenItIsUsed(t *testing.T) {
 	s, root := project(t, nil)
 	cs := client(t, s)
-	file := filepath.Join(root, ".deepwork", "board.db")
+	file := state.Of(root).Database()
 	callTool(t, cs, "get_workflows", `{}`)
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
 		t.Errorf("there is a board: %v", err)
@@ -182,7 +183,7 @@ func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
 	repository(t, root)
 	cs := client(t, outside)
 	id := into[attempt.ProjectsReply](t, cs, "list_projects", `{}`).Projects[0].ProjectID
-	file := filepath.Join(root, ".deepwork", "board.db")
+	file := state.Of(root).Database()
 
 	t.Setenv(config.AttemptEnv, "3b241101-e2bb-4255-8caf-4136c566a962")
 	t.Setenv(config.BoardEnv, file)
@@ -206,7 +207,7 @@ func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
 	if got := into[attempt.ProjectsReply](t, inside, "list_projects", `{}`); got.Projects[0].ProjectID != id {
 		t.Errorf("another board: %+v", got)
 	}
-	if _, err := os.Stat(filepath.Join(workspace, ".deepwork", "board.db")); !os.IsNotExist(err) {
+	if _, err := os.Stat(state.Of(workspace).Database()); !os.IsNotExist(err) {
 		t.Errorf("the workspace has a board of its own: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(workspace, ".deepwork", "tmp", ".gitignore")); err != nil {

@@ -73,11 +73,14 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	}
 	ctx := context.Background()
 
+	folder, err := state.Find(root)
+	if err != nil {
+		logger.Error("there is no place for the state of the project: calls that write are refused", "error", err)
+		folder = state.None(root, err)
+	}
 	settings := config.Open(root)
 	settings.Logger = logger
-	if settings.Approve, err = approval(root, settings.Path(), logger); err != nil {
-		return nil, err
-	}
+	settings.Approve = approval(folder, settings.Path(), logger)
 	reviews, err := newReviewing(o, root, settings.Current)
 	if err != nil {
 		return nil, err
@@ -108,17 +111,18 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		bundled = standard.FS()
 	}
 	if _, _, inside := attempt.Workspace(os.Getenv); inside {
-		if err := keepApart(root); err != nil {
+		if err := keepApart(folder); err != nil {
 			return nil, err
 		}
 	}
-	member := session.NewMember(workflow.TmpDir(root), logger)
+	makeState := func() error { return session.MakeState(folder) }
+	member := session.NewMember(folder, logger)
 	opened.add("leaving the servers", func(context.Context) error { return member.Leave() }) // last: until then no other server takes over what this one owns
-	changes := local.OpenChanges(workflow.TmpDir(root), member, logger)
+	changes := local.OpenChanges(folder.Servers(), member, logger)
 	opened.add("closing the feed of changes", func(context.Context) error { changes.Close(); return nil })
-	db := sqlite.New(sqlite.Options{Path: sqlite.Path(root), Logger: logger, Changes: changes})
+	db := sqlite.New(sqlite.Options{Path: folder.Database(), Make: makeState, Logger: logger, Changes: changes})
 	opened.add("closing the database", func(context.Context) error { return db.Close() })
-	jobs, err := catalog.Open(ctx, catalog.Options{Root: root, Additional: additional, Standard: bundled, Logger: logger})
+	jobs, err := catalog.Open(ctx, catalog.Options{Root: root, Additional: additional, Standard: bundled, StandardDir: folder.StandardJobs(), MakeState: makeState, Logger: logger})
 	if err != nil {
 		return nil, fmt.Errorf("loading the jobs of %s: %w", root, err)
 	}
@@ -128,13 +132,13 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		judge = gate.Open(gate.Options{Root: root, Logger: logger, Settings: reviews.settings})
 		opened.add("reviews that did not stop", judge.Close)
 	}
-	tasks, err := openBoard(ctx, root, member, db, sets == nil || slices.Contains(sets, "board"), settings, jobs, logger, os.Getenv)
+	tasks, err := openBoard(ctx, root, folder, member, db, sets == nil || slices.Contains(sets, "board"), settings, jobs, logger, os.Getenv)
 	if err != nil {
 		return nil, err
 	}
 	opened.add("closing the task board", tasks.close)
 	engine, err := workflow.Open(ctx, workflow.Options{
-		Root: root, Catalog: jobs, Config: settings, Logger: logger, Member: member,
+		Root: root, State: folder, Catalog: jobs, Config: settings, Logger: logger, Member: member,
 		Reviews: reviews.enabled(), Gate: judge, Reviewing: reviews.now, Moved: tasks.moved(), Requests: db.Requests(),
 		StatelessIdle: func() time.Duration { return idleTimeout(settings) },
 	})
@@ -180,13 +184,9 @@ func openServer(o Options, opened *closers) (*Server, error) {
 }
 
 // approval returns what decides which of a project's config is in force.
-func approval(root, file string, logger *slog.Logger) (func(*config.Config, *config.User) *config.Approval, error) {
-	folder, err := state.Find(root)
-	if err != nil {
-		return nil, err
-	}
+func approval(folder *state.Folder, file string, logger *slog.Logger) func(*config.Config, *config.User) *config.Approval {
 	p := &trust.Policy{Root: folder.Root, File: file, Ledger: trust.OpenLedger(folder.Grants(), folder.Root), Logger: logger}
-	return p.Approve, nil
+	return p.Approve
 }
 
 // notStopped returns an error with the names of what did not stop, or nil.

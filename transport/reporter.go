@@ -14,6 +14,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt"
+	"deepwork/session/state"
 	"deepwork/session/workflow"
 )
 
@@ -172,11 +173,11 @@ func (r *boardReporter) sendOne(news attempt.News) error {
 // workflowsOf returns the positions of a workspace's workflows according to its sessions on disk:
 // for each workflow the session that moved last, nested or not, oldest first. A session that runs
 // inside another one of the same workflow is part of its work and is left out.
-func workflowsOf(ctx context.Context, root string, logger *slog.Logger) (all []attempt.News, err error) {
-	if _, err := os.Stat(workflow.TmpDir(root)); errors.Is(err, fs.ErrNotExist) {
+func workflowsOf(ctx context.Context, f *state.Folder, logger *slog.Logger) (all []attempt.News, err error) {
+	if _, err := os.Stat(f.Tmp()); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	archive, err := workflow.OpenArchive(root, logger)
+	archive, err := workflow.OpenArchive(f, logger)
 	if err != nil {
 		return nil, fmt.Errorf("opening the sessions: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"deepwork/session/state"
 	"deepwork/session/workflow/machine"
 )
 
@@ -26,7 +27,7 @@ func TestOnlyTheOutermostRunIsNews(t *testing.T) {
 	between := start("dream", outer)
 	start("plan", between)
 
-	past, err := workflowsOf(t.Context(), root, slog.New(slog.DiscardHandler))
+	past, err := workflowsOf(t.Context(), state.Of(root), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/state"
 	"deepwork/session/store/local"
 	"deepwork/session/store/local/sqlite"
 	"deepwork/session/workflow"
@@ -51,16 +52,17 @@ func (a *app) withBoard(use func(ctx context.Context, board *attempt.Engine) err
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	member := session.NewMember(workflow.TmpDir(root), logger)
-	changes := local.OpenChanges(workflow.TmpDir(root), member, logger)
-	db := sqlite.New(sqlite.Options{Path: sqlite.Path(root), Logger: logger, Changes: changes})
+	folder := state.Of(root)
+	member := session.NewMember(folder, logger)
+	changes := local.OpenChanges(folder.Servers(), member, logger)
+	db := sqlite.New(sqlite.Options{Path: folder.Database(), Make: func() error { return session.MakeState(folder) }, Logger: logger, Changes: changes})
 	defer func() {
 		err = errors.Join(err, db.Close())
 		changes.Close()
 		err = errors.Join(err, member.Leave())
 	}()
 	board, err := attempt.Open(ctx, attempt.Options{
-		Root: root, Member: member, Database: db, Config: config.Open(root).Current, Logger: logger, Passive: true,
+		Root: root, State: folder, Member: member, Database: db, Config: config.Open(root).Current, Logger: logger, Passive: true,
 		CheckWorkflow: func(ctx context.Context, job, name string) error {
 			return a.withCatalog(ctx, func(_ string, jobs *catalog.Catalog) error { return workflow.CheckWorkflow(ctx, jobs, job, name) })
 		},

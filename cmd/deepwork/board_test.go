@@ -13,6 +13,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/session/attempt"
+	"deepwork/session/state"
 )
 
 // A task with a workflow is to be reviewed only when that is complete. The agent and
@@ -277,7 +278,7 @@ func TestBoardIsMadeWhenItIsUsed(t *testing.T) {
 	root := t.TempDir()
 	client, _ := startClient(t, root)
 	callTool(t, client, "get_workflows", map[string]any{})
-	board := filepath.Join(root, ".deepwork", "board.db")
+	board := state.Of(root).Database()
 	if _, err := os.Stat(board); !os.IsNotExist(err) {
 		t.Fatalf("there is a board: %v", err)
 	}
@@ -317,7 +318,7 @@ func TestBoardIsToldByTheNextServer(t *testing.T) {
 	if now := p.get(x.AttemptID); now.WorkflowStatus != nil {
 		t.Fatalf("%+v", now)
 	}
-	serve(config.AttemptEnv+"="+x.AttemptID, config.BoardEnv+"="+filepath.Join(p.root, ".deepwork", "board.db"))
+	serve(config.AttemptEnv+"="+x.AttemptID, config.BoardEnv+"="+state.Of(p.root).Database())
 	p.eventually(func() string {
 		if now := p.get(x.AttemptID); deref(now.WorkflowStatus) != "completed" {
 			return fmt.Sprintf("the board knows %+v", now)

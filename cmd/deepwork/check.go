@@ -19,6 +19,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/execution"
+	"deepwork/session/state"
 	"deepwork/session/store/local/sqlite"
 	"deepwork/session/workflow"
 )
@@ -83,6 +84,7 @@ func faults(r session.Report) []session.Finding {
 // inspect looks at everything once.
 func inspect(ctx context.Context, root string) (session.Report, error) {
 	var all session.Report
+	folder := state.Of(root)
 	quiet := slog.New(slog.DiscardHandler) // what they would log are the findings
 	file := filepath.Join(root, ".deepwork", "config.yml")
 	cfg, err := readConfig(file)
@@ -92,10 +94,10 @@ func inspect(ctx context.Context, root string) (session.Report, error) {
 		cfg = config.Default()
 	}
 	for _, part := range []func() (session.Report, error){
-		func() (session.Report, error) { return workflow.Inspect(ctx, root, quiet) },
-		func() (session.Report, error) { return attempt.Inspect(ctx, root, cfg, quiet) },
+		func() (session.Report, error) { return workflow.Inspect(ctx, folder, quiet) },
+		func() (session.Report, error) { return attempt.Inspect(ctx, folder, cfg, quiet) },
 		func() (session.Report, error) {
-			db := sqlite.New(sqlite.Options{Path: sqlite.Path(root), ReadOnly: true, Logger: quiet})
+			db := sqlite.New(sqlite.Options{Path: folder.Database(), ReadOnly: true, Logger: quiet})
 			defer db.Close() // of what was only read
 			return execution.Inspect(ctx, db)
 		},

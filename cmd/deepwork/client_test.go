@@ -16,6 +16,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
+	"deepwork/session/state"
 )
 
 // agent is the script command `agent ROOT CALLS [OPTION...]`: a real client starts
@@ -31,6 +32,9 @@ func agent(ts *testscript.TestScript, neg bool, args []string) {
 	var log bytes.Buffer
 	server.Stderr = &log
 	server.Env = append(os.Environ(), config.JobsFoldersEnv+"=")
+	for _, name := range []string{state.Env, "XDG_CONFIG_HOME", "APPDATA"} {
+		server.Env = append(server.Env, name+"="+ts.Getenv(name))
+	}
 	session, err := connect(ctx, server)
 	if err != nil {
 		ts.Fatalf("connecting: %v\n%s", err, log.String())

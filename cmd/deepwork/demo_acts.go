@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"deepwork/session/workflow"
 )
 
 // An act is one part of the demo.
@@ -207,7 +205,7 @@ func (d *demo) kill(context.Context) error {
 	if err := d.server.kill(); err != nil {
 		return err
 	}
-	record, err := os.ReadFile(filepath.Join(workflow.TmpDir(d.dir), "session_"+d.session+".json"))
+	record, err := os.ReadFile(filepath.Join(d.dir, ".deepwork", "tmp", "session_"+d.session+".json"))
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/standard"
+	"deepwork/session"
+	"deepwork/session/state"
 	"deepwork/session/workflow"
 )
 
@@ -66,11 +68,12 @@ func (a *app) withCatalog(ctx context.Context, use func(root string, jobs *catal
 	if err != nil {
 		return err
 	}
+	folder := state.Of(root)
 	additional, _ := config.JobsFolders() // the server warns of relative ones
 	jobs, err := catalog.Open(ctx, catalog.Options{
 		Root:       root,
 		Additional: additional,
-		Standard:   standard.FS(),
+		Standard:   standard.FS(), StandardDir: folder.StandardJobs(), MakeState: func() error { return session.MakeState(folder) },
 		// What the catalog would log are the load errors, which are printed.
 		Logger:  slog.New(slog.DiscardHandler),
 		NoWatch: true,
@@ -83,16 +86,17 @@ func (a *app) withCatalog(ctx context.Context, use func(root string, jobs *catal
 }
 
 // withArchive opens the project's sessions for use and closes them after it.
-func (a *app) withArchive(use func(root string, archive *workflow.Archive) error) (err error) {
+func (a *app) withArchive(use func(folder *state.Folder, archive *workflow.Archive) error) (err error) {
 	root, err := a.projectRoot()
 	if err != nil {
 		return err
 	}
 	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	archive, err := workflow.OpenArchive(root, logger)
+	folder := state.Of(root)
+	archive, err := workflow.OpenArchive(folder, logger)
 	if err != nil {
 		return fmt.Errorf("opening the sessions of %s: %w", root, err)
 	}
 	defer func() { err = errors.Join(err, archive.Close()) }()
-	return use(root, archive)
+	return use(folder, archive)
 }

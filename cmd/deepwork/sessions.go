@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepwork/session"
+	"deepwork/session/state"
 	"deepwork/session/store/local/sqlite"
 	"deepwork/session/workflow"
 )
@@ -50,7 +52,7 @@ session was started, IDLE since it last moved; SERVER is the running server that
 owns it, or gone where that server has ended.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withArchive(func(_ string, archive *workflow.Archive) error {
+			return a.withArchive(func(_ *state.Folder, archive *workflow.Archive) error {
 				return a.listSessions(cmd.Context(), archive)
 			})
 		},
@@ -125,8 +127,8 @@ func (a *app) sessionsAbortCommand() *cobra.Command {
 			if strings.TrimSpace(why) == "" {
 				return usagef(cmd, "--reason is blank; say why, or leave it out")
 			}
-			return a.withArchive(func(root string, archive *workflow.Archive) error {
-				db := sqlite.New(sqlite.Options{Path: sqlite.Path(root)})
+			return a.withArchive(func(folder *state.Folder, archive *workflow.Archive) error {
+				db := sqlite.New(sqlite.Options{Path: folder.Database(), Make: func() error { return session.MakeState(folder) }})
 				err := archive.Abort(cmd.Context(), args[0], why, db.Requests())
 				if err := errors.Join(err, db.Close()); err != nil {
 					return fmt.Errorf("aborting session %s: %w", args[0], err)
@@ -154,7 +156,7 @@ func (a *app) sessionsPruneCommand() *cobra.Command {
 				return usagef(cmd, "--older-than %s is negative; give how long ago sessions must have ended, such as 720h", olderThan)
 			}
 			cutoff := time.Now().Add(-olderThan)
-			return a.withArchive(func(_ string, archive *workflow.Archive) error {
+			return a.withArchive(func(_ *state.Folder, archive *workflow.Archive) error {
 				return a.prune(cmd.Context(), archive, cutoff, dryRun)
 			})
 		},

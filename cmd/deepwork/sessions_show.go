@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepwork/session/state"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
@@ -18,7 +19,7 @@ func (a *app) sessionsShowCommand() *cobra.Command {
 		Short: "Print a session: its steps, outputs, review attempts, verdicts and overrides",
 		Args:  sessionID,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withArchive(func(_ string, archive *workflow.Archive) error {
+			return a.withArchive(func(_ *state.Folder, archive *workflow.Archive) error {
 				return a.showSession(cmd.Context(), archive, args[0])
 			})
 		},

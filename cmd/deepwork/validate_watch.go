@@ -13,6 +13,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
+	"deepwork/session/state"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
@@ -136,7 +137,7 @@ func (v *validator) reportStranded(ctx context.Context, file string, old, now *c
 			return nil // broken: sessions go on with the last good definition
 		}
 	}
-	archive, err := workflow.OpenArchive(v.root, nil)
+	archive, err := workflow.OpenArchive(state.Of(v.root), nil)
 	if err != nil {
 		return err
 	}

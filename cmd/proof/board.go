@@ -53,7 +53,7 @@ func (s *simulation) settleBoard(ctx context.Context) error {
 	}
 }
 
-func (s *simulation) boardFile() string { return filepath.Join(s.root, ".deepwork", "board.db") }
+func (s *simulation) boardFile() string { return stateOf(s.root).Database() }
 
 func (s *simulation) agentLog() string { return filepath.Join(s.dir, "agents") }
 

@@ -19,12 +19,26 @@ import (
 	"runtime"
 	"slices"
 	"syscall"
+
+	"deepwork/session/state/statetest"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	// The state of the projects, and the user's config that trusts them, are made for this
+	// program alone.
+	dir, err := os.MkdirTemp("", "deepwork-proof-")
+	if err == nil {
+		err = statetest.Prepare(dir, os.TempDir())
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "proof: %v\n", err)
+		os.Exit(1)
+	}
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
 }
 
 // run runs a command line and returns the exit code: 0, 1 if something is wrong, or 2 for an

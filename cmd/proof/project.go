@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	folder "deepwork/session/state"
 )
 
 // The jobs all have the same workflows. Every text contains the number of its save, so that a reply
@@ -16,6 +18,9 @@ import (
 const jobCount = 4
 
 func jobName(job int) string { return "load_" + strconv.Itoa(job) }
+
+// stateOf returns the folder with the state of a project.
+func stateOf(root string) *folder.Folder { return folder.Of(root) }
 
 func (w *world) jobFile(job int) string {
 	return filepath.Join(w.root, ".deepwork", "jobs", jobName(job), "job.yml")

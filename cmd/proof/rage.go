@@ -112,7 +112,7 @@ func (s *simulation) cutPower() error {
 	}
 	s.calls.Lock() // no call is in flight
 	defer s.calls.Unlock()
-	if err := s.image.CutPower(s.root, s.random.IntN(3) == 0, s.random.IntN(2) == 0); err != nil {
+	if err := s.image.CutPower(s.random.IntN(3) == 0, s.random.IntN(2) == 0); err != nil {
 		return fmt.Errorf("cutting the power: %w", err)
 	}
 	if s.random.IntN(4) > 0 {
@@ -136,7 +136,7 @@ func (s *simulation) cutPower() error {
 		data = nil
 	}
 	s.history.with(func() { s.history.sessions[id].damaged = true })
-	return errors.Join(os.WriteFile(sessionFile(s.root, id), data, 0o600), s.image.Reset(s.root))
+	return errors.Join(os.WriteFile(sessionFile(s.root, id), data, 0o600), s.image.Reset())
 }
 
 // settleTime is how long the last server has for leftovers of others.

@@ -52,9 +52,14 @@ type simulation struct {
 // found are in the history; the error is one of the simulation itself.
 func simulate(ctx context.Context, dir string, seed uint64, length time.Duration, clients int) (*simulation, error) {
 	s := &simulation{world: newWorld(filepath.Join(dir, "project"), dir, seed), length: length, clients: clients,
-		image: fault.Image{Dir: filepath.Join(dir, "image")}, random: rand.New(rand.NewPCG(seed, 0)), sourceAddress: "127.0.0.1:0",
+		random: rand.New(rand.NewPCG(seed, 0)), sourceAddress: "127.0.0.1:0",
 		tasks: map[string]*task{}, stops: map[string]bool{}}
 	s.lose = 0.08
+	if err := os.MkdirAll(s.root, 0o755); err != nil {
+		return nil, fmt.Errorf("simulating: %w", err)
+	}
+	f := stateOf(s.root)
+	s.image = fault.Image{Dir: filepath.Join(dir, "image"), Folders: []string{f.Tmp(), f.Definitions()}}
 	err := s.layOut(ctx)
 	if err == nil {
 		err = s.live(ctx)
@@ -92,7 +97,7 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 	config := fmt.Sprintf("attempts: {max_concurrent: 4}\nexecutors:\n  SIM: {command: [sh, %q, %q]}\n"+
 		"workflow_tools:\n  execution_timeout: 0\n  reply_within: 150ms\n  status_interval: 20ms\n  max_concurrent_executions: 2\n  refresh_interval: 0\n  sources:\n    - {name: sim, url: %q}\n",
 		script, s.agentLog(), s.source.url)
-	err = errors.Join(s.writeProject(config), os.WriteFile(script, []byte(agentScript), 0o644), s.image.Reset(s.root))
+	err = errors.Join(s.writeProject(config), os.WriteFile(script, []byte(agentScript), 0o644), s.image.Reset())
 	for _, args := range []string{"init -q -b main", "add README load_outputs", "commit -q -m first"} {
 		if err == nil {
 			_, err = s.git(ctx, strings.Fields(args)...)

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -45,7 +47,7 @@ func TestSimulation(t *testing.T) {
 	}
 	kept, err := os.MkdirTemp("", "simulation-")
 	if err == nil {
-		err = os.CopyFS(kept, os.DirFS(dir))
+		err = errors.Join(os.CopyFS(kept, os.DirFS(dir)), os.CopyFS(filepath.Join(kept, "state"), os.DirFS(stateOf(s.root).Dir)))
 	}
 	if err != nil {
 		t.Errorf("keeping what happened: %v", err)

@@ -52,7 +52,7 @@ func OpenContext(board, attempt string, logger *slog.Logger) (*Context, error) {
 	if !filepath.IsAbs(board) {
 		return nil, fmt.Errorf("opening the board %q: its path is to be absolute", board)
 	}
-	changes := files.OpenChanges(filepath.Join(filepath.Dir(board), "tmp"), nil, logger)
+	changes := files.OpenChanges(filepath.Join(filepath.Dir(board), "servers"), nil, logger)
 	return &Context{
 		board: board, attempt: id, changes: changes,
 		reader: sqlite.New(sqlite.Options{Path: board, ReadOnly: true, Logger: logger}),

@@ -9,15 +9,17 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/state"
 )
 
 // A disk that is full refuses calls, with a remedy, and makes nothing; reading
 // works; what ends meanwhile is recorded when there is room.
 func TestFullDisk(t *testing.T) {
 	p := newProject(t)
-	home := filepath.Join(p.root, ".deepwork")
+	home := filepath.Join(p.root, "..", "state")
 	must(t, os.Mkdir(home, 0o755))
-	if err := syscall.Mount("tmpfs", home, "tmpfs", 0, "size=4m"); err != nil {
+	t.Setenv(state.Env, home)
+	if err := syscall.Mount("tmpfs", home, "tmpfs", 0, "size=4m,mode=700"); err != nil {
 		t.Skipf("a small disk cannot be mounted here: %v", err)
 	}
 	t.Cleanup(func() { syscall.Unmount(home, syscall.MNT_DETACH) })

@@ -30,13 +30,15 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/local/sqlite"
 )
 
 // Options configure an Engine. The zero value of a field is its default.
 type Options struct {
-	Root   string // project root, absolute
+	Root   string        // project root, absolute
+	State  *state.Folder // of the project; default: state.Of(Root)
 	Config func(context.Context) (*config.Config, error)
 	// Executor runs the agents; default: as processes of this machine, for which this
 	// program is the shim.
@@ -45,7 +47,7 @@ type Options struct {
 	Logger *slog.Logger     // default: discards
 	Member *presence.Member // this process; default: one of its own, which leaves at Close
 
-	Database store.Database // of the project; default: .deepwork/board.db, closed at Close
+	Database store.Database // of the project; default: that of State, closed at Close
 
 	// CheckWorkflow checks the workflow that a task names; its error is the caller's
 	// answer. nil means that it is not checked.
@@ -71,6 +73,9 @@ func (o Options) withDefaults() Options {
 	}
 	o.Poll = cmp.Or(max(o.Poll, 0), 500*time.Millisecond)
 	o.Grace = cmp.Or(max(o.Grace, 0), 5*time.Second)
+	if o.State == nil {
+		o.State = state.Of(o.Root)
+	}
 	if o.Now == nil {
 		o.Now = session.Clock
 	}
@@ -128,10 +133,10 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		e.executor = local{runner.Runner{Shim: []string{self, runner.ShimCommand}}, e.home}
 	}
 	if e.member = o.Member; e.member == nil {
-		e.member, e.leave = session.NewMember(filepath.Join(e.home, "tmp"), o.Logger), true
+		e.member, e.leave = session.NewMember(o.State, o.Logger), true
 	}
 	if e.db = o.Database; e.db == nil {
-		e.db = sqlite.New(sqlite.Options{Path: e.boardPath(), Logger: o.Logger, Now: o.Now})
+		e.db = sqlite.New(sqlite.Options{Path: e.boardPath(), Make: func() error { return session.MakeState(o.State) }, Logger: o.Logger, Now: o.Now})
 	}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	e.serving, e.halt = context.WithCancel(e.ctx)

@@ -20,6 +20,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/state/statetest"
 )
 
 // The test binary is, by its first argument, also the shim, the agent that
@@ -41,7 +42,7 @@ func TestMain(m *testing.M) {
 	}
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	goleak.VerifyTestMain(m)
+	os.Exit(statetest.Main(m, goleak.Find))
 }
 
 var must = testkit.Must

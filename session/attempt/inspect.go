@@ -15,20 +15,21 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/state"
 	"deepwork/session/store/local/sqlite"
 )
 
-// Inspect looks at the task board of the project at root, and at what belongs to
+// Inspect looks at the task board of a project, and at what belongs to
 // it: executions and the servers that lead them, worktrees, branches and rescue refs
 // ("deepwork check"). cfg says where worktrees are made. It changes nothing (of
 // SQLite, every reader makes board.db-shm and an empty board.db-wal), may run while
 // servers do, runs git and blocks for it and the disk. A project without a board is
 // well. What is under way may be among the findings: inspect again, and see
 // session.Report.Confirmed.
-func Inspect(ctx context.Context, root string, cfg *config.Config, logger *slog.Logger) (session.Report, error) {
+func Inspect(ctx context.Context, f *state.Folder, cfg *config.Config, logger *slog.Logger) (session.Report, error) {
 	// An engine that opens no board and runs nothing, but knows the paths.
-	e := &Engine{o: Options{Root: root}.withDefaults(), log: logger, home: filepath.Join(root, ".deepwork")}
-	e.member = session.NewMember(filepath.Join(e.home, "tmp"), logger)
+	e := &Engine{o: Options{Root: f.Root, State: f}.withDefaults(), log: logger, home: filepath.Join(f.Root, ".deepwork")}
+	e.member = session.NewMember(f, logger)
 	i := &inspection{engine: e, usual: e.worktreesDir(cfg), dirs: map[string][]worktree.Expected{}}
 	i.dirs[i.usual] = nil
 	if err := i.run(ctx); err != nil {

@@ -13,13 +13,14 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/state"
 )
 
 // inspect returns what an inspection of the project has to say, a line each;
 // notes begin with "note: ".
 func (p *project) inspect() []string {
 	p.t.Helper()
-	r, err := Inspect(ctx, p.root, p.cfg.Load(), slog.New(slog.DiscardHandler))
+	r, err := Inspect(ctx, state.Of(p.root), p.cfg.Load(), slog.New(slog.DiscardHandler))
 	must(p.t, err)
 	lines := []string{}
 	for _, f := range r.Findings {
@@ -49,7 +50,7 @@ func (p *project) finds(want ...string) {
 // sql changes rows of the board behind its back.
 func (p *project) sql(statements string) {
 	p.t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(filepath.Join(p.root, ".deepwork", "board.db")))
+	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(state.Of(p.root).Database()))
 	must(p.t, err)
 	_, err = db.ExecContext(ctx, statements)
 	must(p.t, err)
@@ -69,7 +70,7 @@ func TestInspectWell(t *testing.T) {
 	r := s.begin(s.newTask("! write a.txt a", "! await "+hold))
 	s.reaches(r.AttemptID, task.Running)
 	p.finds()
-	report, err := Inspect(ctx, p.root, p.cfg.Load(), slog.New(slog.DiscardHandler))
+	report, err := Inspect(ctx, state.Of(p.root), p.cfg.Load(), slog.New(slog.DiscardHandler))
 	if want := (session.Count{N: 1, What: "attempt", Of: "1 waiting or running"}); err != nil || !report.Live || !slices.Contains(report.Counts, want) {
 		t.Errorf("%+v, %v", report, err)
 	}
@@ -92,7 +93,7 @@ func TestInspectWell(t *testing.T) {
 	p.finds()
 	bounded, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := Inspect(bounded, p.root, p.cfg.Load(), slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := Inspect(bounded, state.Of(p.root), p.cfg.Load(), slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("an inspection that was called off has found all well")
 	}
 	// The rescue ref outlives its objects.
@@ -110,7 +111,7 @@ func TestInspectBoard(t *testing.T) {
 	r := s.ends(s.begin(s.newTask("! say hello")).AttemptID)
 	s.stop()
 	id := r.AttemptID
-	board := filepath.Join(p.root, ".deepwork", "board.db")
+	board := state.Of(p.root).Database()
 	good, err := os.ReadFile(board)
 	must(t, err)
 	for _, c := range []struct {
@@ -216,6 +217,13 @@ func TestInspectChangesNothing(t *testing.T) {
 	home := filepath.Join(p.root, ".deepwork")
 	dead := filepath.Join(p.root, "..", "dead")
 	must(t, os.CopyFS(dead, os.DirFS(p.root))) // as it is while the board is open
+	must(t, state.Of(dead).Make())
+	killed := state.Of(dead)
+	for _, name := range []string{"", "-wal"} {
+		text, err := os.ReadFile(s.boardPath() + name)
+		must(t, err)
+		must(t, os.WriteFile(killed.Database()+name, text, 0o600))
+	}
 	s.stop()
 	list := func(root string) string {
 		t.Helper()
@@ -232,15 +240,15 @@ func TestInspectChangesNothing(t *testing.T) {
 		}))
 		return b.String()
 	}
-	before := list(home)
+	before := list(home) + list(state.Of(p.root).Dir)
 	p.finds()
-	if after := list(home); after != before {
+	if after := list(home) + list(state.Of(p.root).Dir); after != before {
 		t.Errorf("before\n%s\nafter\n%s", before, after)
 	}
-	before = list(filepath.Join(dead, ".deepwork"))
-	found, err := Inspect(ctx, dead, p.cfg.Load(), slog.New(slog.DiscardHandler))
+	before = list(filepath.Join(dead, ".deepwork")) + list(killed.Dir)
+	found, err := Inspect(ctx, killed, p.cfg.Load(), slog.New(slog.DiscardHandler))
 	must(t, err)
-	if after := list(filepath.Join(dead, ".deepwork")); after != before {
+	if after := list(filepath.Join(dead, ".deepwork")) + list(killed.Dir); after != before {
 		t.Errorf("before\n%s\nafter\n%s", before, after)
 	}
 	if !slices.ContainsFunc(found.Counts, func(c session.Count) bool { return c.What == "attempt" && c.N == 1 }) {

@@ -12,12 +12,12 @@ import (
 
 // Where the board keeps its things, below the project root:
 //
-//	.deepwork/board.db                                the board
+//	board.db of the state folder                      the board
 //	.deepwork/worktrees/<attempt>/<repo>              the worktrees, as configured
 //	.deepwork/logs/attempts/<attempt>/log             what the attempt's agents wrote
 //	.deepwork/logs/attempts/<attempt>/runs/<execution>
 
-func (e *Engine) boardPath() string { return filepath.Join(e.home, "board.db") }
+func (e *Engine) boardPath() string { return e.o.State.Database() }
 
 // journalOf is where the journals of the worktrees below a folder are: outside of it, if
 // others may write there too.

@@ -45,7 +45,7 @@ func TestAttemptRuns(t *testing.T) {
 	}
 	out := s.output(r.AttemptID)
 	for _, want := range []string{"agent first", "# Add a basket", "Put things into it.", "Be quick.", "pwd " + repo.WorktreePath, "MODE=quick",
-		config.AttemptEnv + "=" + r.AttemptID, config.BoardEnv + "=" + filepath.Join(p.root, ".deepwork", "board.db"), config.JobsFoldersEnv + "=" + filepath.Join(p.root, ".deepwork", "jobs")} {
+		config.AttemptEnv + "=" + r.AttemptID, config.BoardEnv + "=" + s.boardPath(), config.JobsFoldersEnv + "=" + filepath.Join(p.root, ".deepwork", "jobs")} {
 		if !strings.Contains(out+"\n", want+"\n") {
 			t.Errorf("the agent did not print %q but:\n%s", want, out)
 		}

@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +20,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 	"deepwork/session"
+	"deepwork/session/state"
 	"deepwork/session/store/local/sqlite"
 )
 
@@ -112,8 +112,8 @@ func TestCrashChild(t *testing.T) {
 	cfg := config.Default()
 	cfg.WorkflowTools.MaxConcurrent, cfg.WorkflowTools.StatusInterval = 4, 5*time.Millisecond
 	e, err := Open(t.Context(), Options{
-		Database: sqlite.New(sqlite.Options{Path: sqlite.Path(os.Getenv("DEEPWORK_TEST_RUN_ROOT"))}),
-		Member:   session.NewMember(filepath.Join(os.Getenv("DEEPWORK_TEST_RUN_ROOT"), ".deepwork", "tmp"), nil), Sources: &wire{url, &http.Client{}},
+		Database: sqlite.New(sqlite.Options{Path: state.Of(os.Getenv("DEEPWORK_TEST_RUN_ROOT")).Database()}),
+		Member:   session.NewMember(state.Of(os.Getenv("DEEPWORK_TEST_RUN_ROOT")), nil), Sources: &wire{url, &http.Client{}},
 		Settings: func(context.Context) (*config.Config, error) { return cfg, nil },
 	})
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +22,8 @@ import (
 	"deepwork/catalog/remote"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/state"
+	"deepwork/session/state/statetest"
 	"deepwork/session/store"
 	"deepwork/session/store/local/sqlite"
 
@@ -36,7 +37,7 @@ const patience = time.Minute
 func TestMain(m *testing.M) {
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	goleak.VerifyTestMain(m)
+	os.Exit(statetest.Main(m, goleak.Find))
 }
 
 // A plant is a system that runs workflows: any number at once, each for as long
@@ -299,7 +300,7 @@ func written(n int, s State, edit func(*store.Execution)) *store.Execution {
 // leave stores executions in the project at root.
 func leave(t testing.TB, root string, all ...*store.Execution) {
 	t.Helper()
-	d := sqlite.New(sqlite.Options{Path: sqlite.Path(root)})
+	d := sqlite.New(sqlite.Options{Path: state.Of(root).Database()})
 	defer d.Close()
 	for _, x := range all {
 		if err := d.Executions().Save(t.Context(), x); err != nil {
@@ -340,9 +341,9 @@ func open(t testing.TB, root string, s Sources, edit func(*config.WorkflowTools)
 	t.Helper()
 	srv := &server{t: t, log: &logbook{}}
 	srv.configure(edit)
-	srv.disk = &disk{Database: sqlite.New(sqlite.Options{Path: sqlite.Path(root)})}
+	srv.disk = &disk{Database: sqlite.New(sqlite.Options{Path: state.Of(root).Database()})}
 	e, err := Open(t.Context(), Options{
-		Database: srv.disk, Member: session.NewMember(filepath.Join(root, ".deepwork", "tmp"), nil), Sources: s, Logger: slog.New(slog.NewTextHandler(srv.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Database: srv.disk, Member: session.NewMember(state.Of(root), nil), Sources: s, Logger: slog.New(slog.NewTextHandler(srv.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Settings: func(context.Context) (*config.Config, error) { return srv.config.Load(), nil },
 		Now: func() time.Time {
 			if f := srv.onNow.Load(); f != nil {

@@ -18,8 +18,8 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 	"deepwork/session"
+	"deepwork/session/state"
 	"deepwork/session/store"
-	"deepwork/session/store/local/sqlite"
 )
 
 // hanging is a plant of which the first calls of each kind do not return before
@@ -147,13 +147,13 @@ func TestWhatCannotBeRead(t *testing.T) {
 	}
 	s.start(workflow(t, "w", false, script{}), `{"password":"hunter2"}`).wait()
 	s.stop()
-	path := sqlite.Path(root)
+	path := state.Of(root).Database()
 	data, err := os.ReadFile(path)
 	if err != nil || bytes.Contains(data, []byte("hunter2")) {
 		t.Errorf("the arguments are in the database; %v", err)
 	}
-	if text, err := os.ReadFile(filepath.Join(root, ".deepwork", ".gitignore")); err != nil || !bytes.Contains(text, []byte("board.db*")) {
-		t.Errorf("%q, %v", text, err)
+	if _, err := os.Stat(filepath.Join(root, ".deepwork")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("made in the project: %v", err)
 	}
 	if err := os.WriteFile(path, bytes.Repeat([]byte("no database "), 100), 0o600); err != nil {
 		t.Fatal(err)

@@ -45,6 +45,8 @@ type Folder struct {
 	Base string // of all projects
 	Dir  string // of this one
 
+	lacks error // why there is no place for state
+
 	mu   sync.Mutex
 	made bool
 	id   string // as project.json says; "" until it was read
@@ -131,6 +133,22 @@ func Open(dir string) (*Folder, error) {
 	return f, err
 }
 
+// None is the state folder of a project whose state has no place, err saying why. Nothing
+// is in it, and Make returns err.
+func None(root string, err error) *Folder {
+	base := filepath.Join(os.TempDir(), "deepwork-"+rand.Text(), "none") // which nobody can know and make
+	return &Folder{Root: root, Base: base, Dir: filepath.Join(base, "projects", Name(root)), lacks: err}
+}
+
+// Of is Find, or None where there is no place for the state.
+func Of(root string) *Folder {
+	f, err := Find(root)
+	if err != nil {
+		return None(root, err)
+	}
+	return f
+}
+
 // locate finds the folder of the project among those of its name: one whose project
 // moved away is not it.
 func (f *Folder) locate() error {
@@ -174,6 +192,9 @@ var unsafeName = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 func (f *Folder) Make() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.lacks != nil {
+		return f.lacks
+	}
 	if f.made {
 		if _, err := os.Lstat(f.Dir); err == nil {
 			return nil

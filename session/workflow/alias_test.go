@@ -31,7 +31,7 @@ func TestRepeatedOnSeveralServersAfterTheEnd(t *testing.T) {
 	if n := len(p.record(id).Replies); n != 1 {
 		t.Errorf("%d replies are kept", n)
 	}
-	if aside, err := filepath.Glob(filepath.Join(TmpDir(p.root), "replaced_*")); err != nil || aside != nil {
+	if aside, err := filepath.Glob(filepath.Join(p.state().Tmp(), "replaced_*")); err != nil || aside != nil {
 		t.Errorf("set aside: %v, %v", aside, err)
 	}
 }

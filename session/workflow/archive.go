@@ -14,6 +14,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/local"
 	"deepwork/session/workflow/machine"
@@ -22,22 +23,22 @@ import (
 // An Archive reads, ends and prunes the sessions on disk from outside a server, for the command
 // `sessions`; servers may run.
 type Archive struct {
-	root string
-	log  *slog.Logger
-	read *fileRecords // read only: changes nothing on disk
+	state *state.Folder
+	log   *slog.Logger
+	read  *fileRecords // read only: changes nothing on disk
 }
 
-// OpenArchive opens the sessions of the project at root. A project without any
-// is an empty archive.
-func OpenArchive(root string, logger *slog.Logger) (*Archive, error) {
+// OpenArchive opens the sessions of a project. A project without any is an empty
+// archive.
+func OpenArchive(f *state.Folder, logger *slog.Logger) (*Archive, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	read, err := openRecords(root, local.Options{Logger: logger, ReadOnly: true})
+	read, err := openRecords(f, local.Options{Logger: logger, ReadOnly: true})
 	if err != nil {
 		return nil, err
 	}
-	return &Archive{root: root, log: logger, read: read}, nil
+	return &Archive{state: f, log: logger, read: read}, nil
 }
 
 // Close releases the archive.
@@ -47,7 +48,7 @@ func (a *Archive) Close() error {
 
 // writable opens the parts that can be changed. The caller closes them.
 func (a *Archive) writable() (*fileRecords, error) {
-	return openRecords(a.root, local.Options{Logger: a.log})
+	return openRecords(a.state, local.Options{Logger: a.log})
 }
 
 // A SessionInfo is a session in a list.
@@ -182,9 +183,9 @@ func (a *Archive) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (ids
 		if err := w.Remove(ctx, id); err != nil {
 			return old[:i], fmt.Errorf("removing session %s: %w", id, err)
 		}
-		notes, err := fs.Glob(os.DirFS(TmpDir(a.root)), "quality_review_"+id+"_*.md")
+		notes, err := fs.Glob(os.DirFS(a.state.Tmp()), "quality_review_"+id+"_*.md")
 		for _, name := range notes {
-			err = errors.Join(err, os.Remove(filepath.Join(TmpDir(a.root), name)))
+			err = errors.Join(err, os.Remove(filepath.Join(a.state.Tmp(), name)))
 		}
 		if err != nil {
 			return old[:i+1], fmt.Errorf("removing the review files of session %s: %w", id, err)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"deepwork/catalog/job"
+	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/local"
 	"deepwork/session/workflow/machine"
@@ -267,7 +268,7 @@ func BenchmarkTransitionInMemory(b *testing.B) {
 // noSync are real files that are not synced, since 100,000 of them are only to be there.
 func noSync(b testing.TB, dir string) records {
 	b.Helper()
-	r, err := openRecords(dir, local.Options{NoSync: true})
+	r, err := openRecords(state.Of(dir), local.Options{NoSync: true})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/local"
 	"deepwork/session/workflow/machine"
@@ -28,7 +29,8 @@ import (
 
 // Options configure an Engine. Zero fields have their default value.
 type Options struct {
-	Root    string // project root, absolute
+	Root    string        // project root, absolute
+	State   *state.Folder // of the project; default: state.Of(Root)
 	Catalog *catalog.Catalog
 	Config  *config.Source
 	Logger  *slog.Logger // default: discards
@@ -102,6 +104,9 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if e.Logger == nil {
 		e.Logger = slog.New(slog.DiscardHandler)
 	}
+	if e.State == nil {
+		e.State = state.Of(o.Root)
+	}
 	if e.Now == nil {
 		e.Now = session.Clock
 	}
@@ -110,7 +115,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e.AskTimeout, e.IdleAfter = cmp.Or(e.AskTimeout, time.Minute), cmp.Or(e.IdleAfter, 5*time.Minute)
 	if e.records == nil {
-		r, err := openRecords(o.Root, local.Options{Logger: e.Logger, Member: o.Member})
+		r, err := openRecords(e.State, local.Options{Logger: e.Logger, Member: o.Member})
 		if err != nil {
 			return nil, err
 		}

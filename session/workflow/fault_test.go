@@ -87,7 +87,7 @@ func TestAVanishedFolderIsMadeAgain(t *testing.T) {
 	c := p.open().Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	if err := os.RemoveAll(TmpDir(p.root)); err != nil {
+	if err := os.RemoveAll(p.state().Tmp()); err != nil {
 		t.Fatal(err)
 	}
 	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.Status != machine.WorkflowComplete {

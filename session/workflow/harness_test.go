@@ -18,6 +18,8 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/session/state"
+	"deepwork/session/state/statetest"
 	"deepwork/session/workflow/machine"
 )
 
@@ -31,7 +33,7 @@ func TestMain(m *testing.M) {
 	}
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	goleak.VerifyTestMain(m)
+	os.Exit(statetest.Main(m, goleak.Find))
 }
 
 // deep is how many sessions tests put on one stack.
@@ -47,6 +49,9 @@ func newProject(t testing.TB) *project {
 	t.Helper()
 	return &project{t, testkit.Dir(t)}
 }
+
+// state returns the folder with the state of the project.
+func (p *project) state() *state.Folder { return state.Of(p.root) }
 
 // write writes a file below the root and returns its relative path.
 func (p *project) write(name, text string) string {
@@ -196,7 +201,7 @@ func refused(t testing.TB, err error, kind session.Kind, code string, words ...s
 // record reads a session's file.
 func (p *project) record(id string) *machine.State {
 	p.t.Helper()
-	data, err := os.ReadFile(filepath.Join(TmpDir(p.root), "session_"+id+".json"))
+	data, err := os.ReadFile(filepath.Join(p.state().Tmp(), "session_"+id+".json"))
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -14,17 +14,18 @@ import (
 
 	"deepwork/actor/presence"
 	"deepwork/session"
+	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/local"
 	"deepwork/session/workflow/machine"
 )
 
-// Inspect checks every session of the project at root: records, definitions, the consistency of
+// Inspect checks every session of a project: records, definitions, the consistency of
 // steps, times, parents and replies, and leftover files. It writes nothing, waits for no lock and
 // may run beside servers; it blocks for the disk. Operations in progress may cause findings:
 // inspect again, and see session.Report.Confirmed. The error is a system error.
-func Inspect(ctx context.Context, root string, logger *slog.Logger) (session.Report, error) {
-	read, err := openRecords(root, local.Options{Logger: logger, ReadOnly: true})
+func Inspect(ctx context.Context, f *state.Folder, logger *slog.Logger) (session.Report, error) {
+	read, err := openRecords(f, local.Options{Logger: logger, ReadOnly: true})
 	if err != nil {
 		return session.Report{}, err
 	}
@@ -235,7 +236,7 @@ func (i *inspection) files(ctx context.Context) error {
 
 // reviews finds unneeded instructions of self-reviews.
 func (i *inspection) reviews() error {
-	dir := TmpDir(i.records.root)
+	dir := i.records.state.Tmp()
 	drafts, err := fs.Glob(os.DirFS(dir), ".review-*")
 	notes, err2 := fs.Glob(os.DirFS(dir), "quality_review_????????_*.md")
 	if err = errors.Join(err, err2); err != nil {

@@ -27,7 +27,7 @@ func TestASessionThatWasLostAndCameBackLeavesTheStackWhenItEnds(t *testing.T) {
 	if err := srv.sessions.Passivate(ctx, id); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(TmpDir(p.root), "session_"+id+".json")
+	path := filepath.Join(p.state().Tmp(), "session_"+id+".json")
 	if err := os.Rename(path, path+".x"); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestARestoredSessionStaysWhenAnotherEnds(t *testing.T) {
 	p.start(c, "alpha", "main")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	srv.sessions.Passivate(ctx, id)
-	path := filepath.Join(TmpDir(p.root), "session_"+id+".json")
+	path := filepath.Join(p.state().Tmp(), "session_"+id+".json")
 	os.Rename(path, path+".x")
 	c.Step(ctx, StepArgs{SessionID: &id})
 	os.Rename(path+".x", path)

@@ -72,7 +72,7 @@ func TestMovedIsToldOfEachTransition(t *testing.T) {
 
 func newRecordsOf(t *testing.T, p *project) *Archive {
 	t.Helper()
-	a, err := OpenArchive(p.root, nil)
+	a, err := OpenArchive(p.state(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"deepwork/session"
+	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/local"
 	"deepwork/session/workflow/machine"
@@ -44,9 +45,6 @@ type records interface {
 // codeUncertain is the code for a transition that may or may not have been made.
 const codeUncertain = "session_uncertain"
 
-// TmpDir is where session files are, below the project root.
-func TmpDir(root string) string { return filepath.Join(root, ".deepwork", "tmp") }
-
 // storeTimeout is how long a call waits for the store; with the claim lock, which another server
 // may hold, twice as long.
 const storeTimeout = 10 * time.Second
@@ -54,11 +52,11 @@ const storeTimeout = 10 * time.Second
 // fileRecords stores each session in its own file.
 type fileRecords struct {
 	*local.Store
-	root    string
+	state   *state.Folder
 	timeout time.Duration
 }
 
-func openRecords(root string, o local.Options) (*fileRecords, error) {
+func openRecords(f *state.Folder, o local.Options) (*fileRecords, error) {
 	o.Keys = func(id string, body []byte) []store.Key {
 		s, err := machine.Decode(id, body)
 		if err != nil {
@@ -66,11 +64,11 @@ func openRecords(root string, o local.Options) (*fileRecords, error) {
 		}
 		return keysOf(s)
 	}
-	files, err := local.Open(TmpDir(root), o)
+	files, err := local.Open(f, o)
 	if err != nil {
 		return nil, fmt.Errorf("opening the session files: %w", err)
 	}
-	return &fileRecords{files, root, storeTimeout}, nil
+	return &fileRecords{files, f, storeTimeout}, nil
 }
 
 // within calls f with a context that ends after a time.
@@ -253,8 +251,8 @@ func (r *fileRecords) unreadable(id string, err error) error {
 		return err
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		if _, gone := os.Stat(r.root); gone != nil {
-			return projectGone(r.root, gone)
+		if _, gone := os.Stat(r.state.Root); gone != nil {
+			return projectGone(r.state.Root, gone)
 		}
 		e := unknownSession(id).Because(err)
 		if aside, lerr := r.Damaged(context.Background()); lerr == nil {
@@ -287,6 +285,9 @@ func unknownSession(id string) *session.Error {
 
 // notSaved returns the error of a transition that could not be made durable, and was not made.
 func notSaved(id string, err error) error {
+	if session.CodeOf(err) == session.CodeNoStateFolder {
+		return err
+	}
 	return session.NotNow("not_saved",
 		"Session '%s' could not be saved, so nothing has moved: %v. Mend that and make the same call again.", id, err).With("session_id", id).Because(err)
 }

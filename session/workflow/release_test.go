@@ -342,7 +342,7 @@ func (w watched) Release(s *machine.State) error { w.look(s); return w.records.R
 // setAside are the records that a store moved out of the way of its own: a sign
 // that two have written at once.
 func (p *project) setAside() []string {
-	entries, err := os.ReadDir(TmpDir(p.root))
+	entries, err := os.ReadDir(p.state().Tmp())
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func TestASessionOfALivingServerIsNotTaken(t *testing.T) {
 	if strings.Contains(err.Error(), id) {
 		t.Errorf("a session in use is listed: %v", err)
 	}
-	a, err := OpenArchive(p.root, nil)
+	a, err := OpenArchive(p.state(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestADamagedRecordIsSetAsideAndOthersGoOn(t *testing.T) {
 	bad := p.start(c, "alpha", "main").BeginStep.SessionID
 	good := p.start(c, "alpha", "main").BeginStep.SessionID
 	srv.stop()
-	path := filepath.Join(TmpDir(p.root), "session_"+bad+".json")
+	path := filepath.Join(p.state().Tmp(), "session_"+bad+".json")
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func TestANewerFormatIsRefusedAndUntouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv.stop()
-	path := filepath.Join(TmpDir(p.root), "session_"+id+".json")
+	path := filepath.Join(p.state().Tmp(), "session_"+id+".json")
 	before, _ := os.ReadFile(path)
 	_, err := p.open().Connect("local").Step(ctx, StepArgs{SessionID: &id})
 	refused(t, err, session.StateError, "session_too_new", "newer")

@@ -40,7 +40,7 @@ func TestARequestIsKnownToAnotherServer(t *testing.T) {
 	if got := start(c, "theirs 2"); got != second {
 		t.Errorf("repeated to another server than the one that is gone, it started %s beside %s", got, second)
 	}
-	if err := os.Remove(filepath.Join(TmpDir(p.root), "requests.idx")); err != nil {
+	if err := os.Remove(filepath.Join(p.state().Servers(), "requests.idx")); err != nil {
 		t.Fatal(err)
 	}
 	if got := start(c, "theirs 3"); got != third {

@@ -12,8 +12,12 @@ import (
 	"deepwork/actor/durable"
 )
 
-// tracked is the folder, below the project, that loses unsynced data.
-var tracked = filepath.Join(".deepwork", "tmp")
+// tracked reports whether a folder is one that loses what was not synced: of session
+// files, or of definitions.
+func tracked(dir string) bool {
+	dir = filepath.Clean(dir)
+	return filepath.Base(dir) == "definitions" || strings.HasSuffix(dir, string(filepath.Separator)+filepath.Join(".deepwork", "tmp"))
+}
 
 // A disk injects faults into the file operations of a server.
 type disk struct {
@@ -43,14 +47,11 @@ func (d *disk) recorded(op durable.Op, do func() error) error {
 		}
 		return do()
 	}
-	is := func(dir string) bool {
-		return strings.HasSuffix(filepath.Clean(dir), string(filepath.Separator)+tracked)
-	}
 	switch {
-	case op.Do == durable.OpSyncDir && is(op.Path):
-		return d.image.naming(op.Path, slowly)
-	case op.Do == durable.OpSync && is(filepath.Dir(op.Path)):
-		return d.image.syncing(op.Path, slowly)
+	case op.Do == durable.OpSyncDir && tracked(op.Path):
+		return d.image.of(op.Path).naming(op.Path, slowly)
+	case op.Do == durable.OpSync && tracked(filepath.Dir(op.Path)):
+		return d.image.of(filepath.Dir(op.Path)).syncing(op.Path, slowly)
 	case op.Do == durable.OpSync || op.Do == durable.OpSyncDir:
 		return slowly()
 	}

@@ -18,9 +18,17 @@ import (
 
 // An Image is the folder with the durable state of the disk. Killing a process does not lose what
 // it wrote without syncing: the system still has it. Therefore servers record what a power failure
-// leaves of their folder: the content of each file, by inode, as of its last sync, and the names in
+// leaves of each folder: the content of each file, by inode, as of its last sync, and the names in
 // the folder as of the last sync of the folder.
-type Image struct{ Dir string }
+type Image struct {
+	Dir     string
+	Folders []string // that it is of; servers need not say
+}
+
+// of is the image of one folder, by the name of which it is kept.
+func (i Image) of(folder string) Image {
+	return Image{filepath.Join(i.Dir, filepath.Base(folder)), []string{folder}}
+}
 
 func (i Image) content(inode uint64) string {
 	return filepath.Join(i.Dir, strconv.FormatUint(inode, 10))
@@ -100,11 +108,19 @@ func namesIn(dir string) (map[string]uint64, error) {
 	return names, nil
 }
 
-// CutPower makes a project's folder what the disk has when the power fails, and restarts the image.
-// All servers must have ended. Unsynced names are undone or, with keepNames, have reached the disk;
+// CutPower makes the folders what the disk has when the power fails, and restarts the image. All
+// servers must have ended. Unsynced names are undone or, with keepNames, have reached the disk;
 // unsynced content is lost or, with torn, cut to its first half.
-func (i Image) CutPower(project string, keepNames, torn bool) error {
-	dir := filepath.Join(project, tracked)
+func (i Image) CutPower(keepNames, torn bool) error {
+	for _, dir := range i.Folders {
+		if err := i.of(dir).cutPower(dir, keepNames, torn); err != nil {
+			return err
+		}
+	}
+	return i.Reset()
+}
+
+func (i Image) cutPower(dir string, keepNames, torn bool) error {
 	now, err := namesIn(dir)
 	if err != nil {
 		return err
@@ -142,15 +158,24 @@ func (i Image) CutPower(project string, keepNames, torn bool) error {
 			return err
 		}
 	}
-	return i.Reset(project)
+	return nil
 }
 
-// Reset sets the image to the project's folder. No server may run.
-func (i Image) Reset(project string) error {
+// Reset sets the image to the folders. No server may run.
+func (i Image) Reset() error {
+	for _, dir := range i.Folders {
+		if err := i.of(dir).reset(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (i Image) reset(dir string) error {
 	if err := errors.Join(os.RemoveAll(i.Dir), os.MkdirAll(i.Dir, 0o700)); err != nil {
 		return err
 	}
-	dir, synced := filepath.Join(project, tracked), func() error { return nil }
+	synced := func() error { return nil }
 	names, err := namesIn(dir)
 	if err != nil {
 		return err

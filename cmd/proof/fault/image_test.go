@@ -14,8 +14,9 @@ import (
 func TestPowerCut(t *testing.T) {
 	for _, keepNames := range []bool{false, true} {
 		t.Run(fmt.Sprint(keepNames), func(t *testing.T) {
-			project, i := t.TempDir(), Image{t.TempDir()}
-			dir := filepath.Join(project, tracked)
+			dir := filepath.Join(t.TempDir(), ".deepwork", "tmp")
+			image := Image{t.TempDir(), []string{dir}}
+			i := image.of(dir)
 			must := func(err error) {
 				t.Helper()
 				if err != nil {
@@ -23,6 +24,7 @@ func TestPowerCut(t *testing.T) {
 				}
 			}
 			must(os.MkdirAll(dir, 0o700))
+			must(image.Reset())
 			write := func(name, text string) {
 				must(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 			}
@@ -44,7 +46,7 @@ func TestPowerCut(t *testing.T) {
 			sync(i.syncing, filepath.Join(dir, "late.json"), nil)
 			sync(i.naming, dir, os.ErrInvalid)
 			must(os.Rename(filepath.Join(dir, "both.json"), filepath.Join(dir, "moved.json")))
-			must(i.CutPower(project, keepNames, true))
+			must(image.CutPower(keepNames, true))
 			want := map[string]string{"both.json": "both.json 1", "torn.json": "torn.", "failed.json": "failed.json 1"}
 			if keepNames {
 				want["late.json"] = "late.json 1"
@@ -67,7 +69,7 @@ func TestPowerCut(t *testing.T) {
 			}
 			check()
 			// From there everything is on disk.
-			must(i.CutPower(project, false, true))
+			must(image.CutPower(false, true))
 			check()
 		})
 	}
@@ -76,8 +78,9 @@ func TestPowerCut(t *testing.T) {
 // A file that is removed while the names on disk still mean it keeps its content there,
 // though the system may use its inode for another file at once.
 func TestPowerCutAfterAnInodeWasUsedAgain(t *testing.T) {
-	project, i := t.TempDir(), Image{t.TempDir()}
-	dir := filepath.Join(project, tracked)
+	dir := filepath.Join(t.TempDir(), ".deepwork", "tmp")
+	image := Image{t.TempDir(), []string{dir}}
+	i := image.of(dir)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -85,6 +88,7 @@ func TestPowerCutAfterAnInodeWasUsedAgain(t *testing.T) {
 		}
 	}
 	must(os.MkdirAll(dir, 0o700))
+	must(image.Reset())
 	put := func(temp, name, text string) {
 		t.Helper()
 		path := filepath.Join(dir, temp)
@@ -98,7 +102,7 @@ func TestPowerCutAfterAnInodeWasUsedAgain(t *testing.T) {
 	for n := range 100 {
 		put("3.tmp", fmt.Sprintf("other%d.json", n), "other")
 	}
-	must(i.CutPower(project, false, true))
+	must(image.CutPower(false, true))
 	if got, err := os.ReadFile(filepath.Join(dir, "record.json")); err != nil || string(got) != "old" {
 		t.Errorf("the record holds %q, and is to hold what was synced under its name (%v)", got, err)
 	}

@@ -56,7 +56,7 @@ func Install() {
 		fmt.Fprintf(os.Stderr, "reading %s: %v\n", env, err)
 		os.Exit(1)
 	}
-	durable.Intercept = (&disk{plan: p, image: Image{p.Image}}).carryOut
+	durable.Intercept = (&disk{plan: p, image: Image{Dir: p.Image}}).carryOut
 	if p.Commit > 0 || p.Pages > 0 || p.Slow > 0 {
 		sqlite.RegisterConnectionHook((&database{plan: p}).connected)
 	}

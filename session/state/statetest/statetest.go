@@ -8,25 +8,37 @@ import (
 	"path/filepath"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"deepwork/session/state"
 )
 
+// childEnv says that the process was started by one that Main has prepared.
+const childEnv = "STATETEST_CHILD"
+
 // Main runs the tests of a package with a state folder, and a user's config that trusts
-// every project in a temporary folder. Child processes inherit both. A TestMain exits
-// with what it returns.
-func Main(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "state")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+// every project in a temporary folder. Child processes inherit both. If the tests pass
+// it calls leaks, which says what is left. A TestMain exits with what it returns.
+func Main(m *testing.M, leaks ...func(...goleak.Option) error) int {
+	if os.Getenv(childEnv) == "" {
+		dir, err := os.MkdirTemp("", "state")
+		if err == nil {
+			defer os.RemoveAll(dir)
+			err = errors.Join(Prepare(dir, os.TempDir()), os.Setenv(childEnv, "1"))
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 	}
-	defer os.RemoveAll(dir)
-	temp := os.TempDir()
-	if err := Prepare(dir, temp); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	code := m.Run()
+	for _, find := range leaks {
+		if err := find(); code == 0 && err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
 	}
-	return m.Run()
+	return code
 }
 
 // Prepare does what Write does, and sets the variables for this process and its children.

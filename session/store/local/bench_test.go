@@ -39,7 +39,7 @@ func BenchmarkWrite(b *testing.B) {
 	body := sample(4096)
 	for _, n := range []int{1, 16} {
 		b.Run(fmt.Sprintf("store/%d", n), func(b *testing.B) {
-			s, err := Open(filepath.Join(b.TempDir(), ".deepwork", "tmp"), Options{})
+			s, err := Open(folder(newDir(b)), Options{})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -83,7 +83,7 @@ func BenchmarkWrite(b *testing.B) {
 
 // BenchmarkWriteNoSync is what a write costs that is not the disk's waiting.
 func BenchmarkWriteNoSync(b *testing.B) {
-	s, err := Open(filepath.Join(b.TempDir(), ".deepwork", "tmp"), Options{NoSync: true})
+	s, err := Open(folder(newDir(b)), Options{NoSync: true})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func BenchmarkWriteNoSync(b *testing.B) {
 func BenchmarkRead(b *testing.B) {
 	for _, size := range []int{4 << 10, 256 << 10} {
 		b.Run(fmt.Sprintf("%dKB", size>>10), func(b *testing.B) {
-			s, err := Open(filepath.Join(b.TempDir(), ".deepwork", "tmp"), Options{NoSync: true})
+			s, err := Open(folder(newDir(b)), Options{NoSync: true})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -120,7 +120,7 @@ func BenchmarkRead(b *testing.B) {
 
 // BenchmarkList walks a folder of 100,000 records.
 func BenchmarkList(b *testing.B) {
-	dir := filepath.Join(b.TempDir(), "tmp")
+	dir := newDir(b)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		b.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func BenchmarkList(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	s, err := Open(dir, Options{ReadOnly: true})
+	s, err := Open(folder(dir), Options{ReadOnly: true})
 	if err != nil {
 		b.Fatal(err)
 	}

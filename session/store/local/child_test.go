@@ -20,7 +20,7 @@ var ctx = context.Background()
 // child is another server: this binary, run again with a role. It says what it
 // has to say on stdout, one line each.
 func child(role string) int {
-	s, err := Open(os.Getenv("STORE_DIR"), Options{})
+	s, err := Open(folder(os.Getenv("STORE_DIR")), Options{})
 	if err == nil {
 		err = roles[role](s)
 	}

@@ -81,7 +81,7 @@ func TestCrash(t *testing.T) {
 				must(t, s.Write(ctx, "0123abcd", numbered(3)))
 				mustRead(t, s, "0123abcd", numbered(3))
 				noTemps(t, dir)
-				locks, err := filepath.Glob(filepath.Join(dir, "server_*.lock"))
+				locks, err := filepath.Glob(filepath.Join(folder(dir).Servers(), "server_*.lock"))
 				if err != nil || len(locks) != 1 || locks[0] != s.member.Path(s.Server()) {
 					t.Errorf("the lock files are %v", locks)
 				}

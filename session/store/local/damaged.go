@@ -134,7 +134,7 @@ func (s *Store) setAside(path, why, kind, id string) (string, error) {
 // unused.
 func (s *Store) aside(move func(from, to string) error, path, why, kind, id string) (string, error) {
 	for range 100 {
-		name := filepath.Join(s.dir, why+"_"+kind+"_"+id+"_"+time.Now().UTC().Format("20060102T150405.000000000Z")+".json")
+		name := filepath.Join(filepath.Dir(path), why+"_"+kind+"_"+id+"_"+time.Now().UTC().Format("20060102T150405.000000000Z")+".json")
 		err := move(path, name)
 		if err == nil {
 			return name, nil

@@ -307,7 +307,7 @@ func TestFailedWriteMovesNothing(t *testing.T) {
 				"Update": s.Update(ctx, "0123abcd", func([]byte) ([]byte, error) { return numbered(2), nil }),
 				"define": s.PutDefinition(ctx, strings.Repeat("a", 64), nil),
 			} {
-				if !errors.Is(err, boom) || !strings.Contains(err.Error(), "free space on the disk that holds "+dir) {
+				if !errors.Is(err, boom) || !strings.Contains(err.Error(), "free space on the disk that holds "+map[bool]string{false: dir, true: folder(dir).Definitions()}[what == "define"]) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}

@@ -28,7 +28,7 @@ func checkHash(hash string) error {
 }
 
 func (s *Store) definitionPath(hash string) string {
-	return filepath.Join(s.dir, "definition_"+hash+".json")
+	return filepath.Join(s.state.Definitions(), "definition_"+hash+".json")
 }
 
 // definitionHash takes the hash from a definition's file name.
@@ -139,7 +139,7 @@ func (s *Store) PruneDefinitions(ctx context.Context, cutoff time.Time, needed f
 	}
 	removed := 0
 	err := s.do(ctx, call{}, func() error {
-		entries, err := s.names(ctx)
+		entries, err := names(ctx, s.state.Definitions())
 		for _, entry := range entries {
 			hash, ok := definitionHash(entry.Name())
 			if !ok || needed(hash) {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"deepwork/session/state"
 	"deepwork/session/store"
 )
 
@@ -29,9 +30,16 @@ func mount(t *testing.T, options string) string {
 	return dir
 }
 
+// dirOn is the session folder of a project on a disk, which has its state too.
+func dirOn(t *testing.T, disk string) string {
+	t.Setenv(state.Env, filepath.Join(disk, "state"))
+	must(t, os.Mkdir(filepath.Join(disk, "project"), 0o700))
+	return filepath.Join(disk, "project", ".deepwork", "tmp")
+}
+
 func TestFullDisk(t *testing.T) {
-	root := mount(t, "size=256k")
-	dir := filepath.Join(root, ".deepwork", "tmp")
+	root := mount(t, "size=256k,mode=700")
+	dir := dirOn(t, root)
 	s := open(t, dir, Options{})
 	must(t, s.Write(ctx, "0123abcd", numbered(1)))
 	must(t, s.PutDefinition(ctx, strings.Repeat("a", 64), []byte("x")))
@@ -47,7 +55,7 @@ func TestFullDisk(t *testing.T) {
 		"Update": s.Update(ctx, "0123abcd", func([]byte) ([]byte, error) { return big, nil }),
 		"define": s.PutDefinition(ctx, strings.Repeat("b", 64), big),
 	} {
-		if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "free space on the disk that holds "+dir) {
+		if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "free space on the disk that holds "+root) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -68,8 +76,8 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestReadOnlyDisk(t *testing.T) {
-	root := mount(t, "size=1m")
-	dir := filepath.Join(root, ".deepwork", "tmp")
+	root := mount(t, "size=1m,mode=700")
+	dir := dirOn(t, root)
 	s := open(t, dir, Options{})
 	must(t, s.Write(ctx, "0123abcd", numbered(1)))
 	must(t, os.WriteFile(s.RecordPath("00000bad"), []byte("garbage"), 0o600))
@@ -88,7 +96,7 @@ func TestReadOnlyDisk(t *testing.T) {
 		"Remove": s.Remove(ctx, "0123abcd"),
 		"Update": s.Update(ctx, "0123abcd", func([]byte) ([]byte, error) { return numbered(2), nil }),
 	} {
-		if !errors.Is(err, unix.EROFS) || !strings.Contains(err.Error(), "is read-only: make it writable") || !strings.Contains(err.Error(), dir) {
+		if !errors.Is(err, unix.EROFS) || !strings.Contains(err.Error(), "is read-only: make it writable") || !strings.Contains(err.Error(), root) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -101,15 +109,20 @@ func TestReadOnlyDisk(t *testing.T) {
 func TestReadOnlyFolder(t *testing.T) {
 	runtime.LockOSThread() // the store has no goroutine of its own: all happens on this thread
 	defer runtime.UnlockOSThread()
-	dir := newDir(t)
+	dir := dirOn(t, t.TempDir())
 	s := open(t, dir, Options{})
 	must(t, s.Write(ctx, "0123abcd", numbered(1)))
 	other := open(t, dir, Options{})
+	f := folder(dir)
+	for _, path := range []string{f.Base, filepath.Dir(f.Dir), f.Dir} {
+		must(t, os.Chmod(path, 0o755))
+	}
+	must(t, os.Chmod(f.Servers(), 0o777)) // there the other user may write
 	secret := s.RecordPath("0123abce")
 	must(t, os.WriteFile(secret, nil, 0))
 	must(t, os.Chmod(dir, 0o555))
 	defer os.Chmod(dir, 0o700)
-	for path := range map[string]int{dir: 0, filepath.Dir(dir): 0, filepath.Dir(filepath.Dir(dir)): 0, filepath.Dir(filepath.Dir(filepath.Dir(dir))): 0} {
+	for path := range map[string]int{dir: 0, filepath.Dir(dir): 0, filepath.Dir(filepath.Dir(dir)): 0, filepath.Dir(filepath.Dir(filepath.Dir(dir))): 0, filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(dir)))): 0} {
 		if fi, err := os.Stat(path); err == nil && path != dir {
 			must(t, os.Chmod(path, fi.Mode().Perm()|0o055))
 		}

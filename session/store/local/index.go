@@ -87,7 +87,7 @@ func (s *Store) FindRequest(ctx context.Context, key store.Key) (ids []string, e
 	err = s.do(ctx, call{}, func() error {
 		s.requests.mu.Lock()
 		defer s.requests.mu.Unlock()
-		if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
+		if !exists(s.dir) && !exists(s.requests.log.path) {
 			return nil // nothing was written yet
 		}
 		if err := s.refreshIndex(ctx); err != nil {
@@ -103,6 +103,12 @@ func (s *Store) FindRequest(ctx context.Context, key store.Key) (ids []string, e
 		ids = append(ids, fmt.Sprintf("%08x", n))
 	}
 	return ids, nil
+}
+
+// exists reports whether there may be something at a path.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // add appends a line, unless it is known to exist. The caller holds the lock.

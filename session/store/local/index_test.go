@@ -50,7 +50,7 @@ func TestRequestsAreFound(t *testing.T) {
 	for n := 1; n <= 5; n++ {
 		must(t, a.Create(ctx, id(n), numbered(n)))
 	}
-	path := filepath.Join(dir, indexName)
+	path := filepath.Join(folder(dir).Servers(), indexName)
 	for _, c := range []struct {
 		what string
 		do   func() error
@@ -102,7 +102,7 @@ func TestRequestsThatTheMachineLost(t *testing.T) {
 		must(t, s.Create(ctx, id(n), numbered(n)))
 		must(t, s.NoteRequest(ctx, keyNumber(n), id(n)))
 	}
-	path := filepath.Join(dir, indexName)
+	path := filepath.Join(folder(dir).Servers(), indexName)
 	data, err := os.ReadFile(path)
 	must(t, err)
 	boot := indexLine(bootKey, bootNumber())
@@ -160,8 +160,8 @@ func TestRequestsOfManyServers(t *testing.T) {
 // BenchmarkFindRequest is the first lookup of a server in a project with 20,000
 // sessions, and those that follow.
 func BenchmarkFindRequest(b *testing.B) {
-	dir := filepath.Join(b.TempDir(), ".deepwork", "tmp")
-	s, err := Open(dir, withKeys(Options{NoSync: true}))
+	dir := newDir(b)
+	s, err := Open(folder(dir), withKeys(Options{NoSync: true}))
 	must(b, err)
 	defer s.Close(ctx)
 	for n := range 20_000 {
@@ -170,7 +170,7 @@ func BenchmarkFindRequest(b *testing.B) {
 	}
 	b.Run("first", func(b *testing.B) {
 		for b.Loop() {
-			s, err := Open(dir, withKeys(Options{NoSync: true}))
+			s, err := Open(folder(dir), withKeys(Options{NoSync: true}))
 			must(b, err)
 			wantSessions(b, s, 7, id(7))
 			must(b, s.Close(ctx))

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"deepwork/actor/durable"
@@ -19,7 +20,7 @@ import (
 // vanishes meanwhile is left out. An error ends it.
 func (s *Store) List(ctx context.Context) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
-		entries, err := s.names(ctx)
+		entries, err := names(ctx, s.dir)
 		for i := 0; i < len(entries) && err == nil; i++ {
 			id, ok := recordID(entries[i].Name())
 			if !ok {
@@ -49,25 +50,32 @@ func between(name, before, after string, n int) (string, bool) {
 	return id, is && ends && isHex(id, n)
 }
 
-// paths returns the files whose names are wanted, by absolute path and sorted.
+// paths returns the files of both folders whose names are wanted, by absolute path and
+// sorted.
 func (s *Store) paths(ctx context.Context, wanted func(name string) bool) (out []string, err error) {
-	entries, err := s.names(ctx)
-	for _, entry := range entries {
-		if wanted(entry.Name()) {
-			out = append(out, filepath.Join(s.dir, entry.Name()))
+	for _, dir := range []string{s.dir, s.state.Definitions()} {
+		entries, err := names(ctx, dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, entry := range entries {
+			if wanted(entry.Name()) {
+				out = append(out, filepath.Join(dir, entry.Name()))
+			}
 		}
 	}
-	return out, err
+	slices.Sort(out)
+	return out, nil
 }
 
-// names returns the entries of the folder, sorted.
-func (s *Store) names(ctx context.Context) ([]fs.DirEntry, error) {
+// names returns the entries of a folder, sorted; none if it is missing.
+func names(ctx context.Context, dir string) ([]fs.DirEntry, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	entries, err := os.ReadDir(s.dir)
+	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return entries, durable.Explain(err, s.dir)
+	return entries, durable.Explain(err, dir)
 }

@@ -47,7 +47,7 @@ func FuzzListedNames(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Skip() // no name here
 		}
-		s, err := Open(dir, Options{ReadOnly: true})
+		s, err := Open(folder(dir), Options{ReadOnly: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,16 +8,21 @@ import (
 	"path/filepath"
 
 	"deepwork/actor/durable"
+	"deepwork/session"
 )
 
-// enter makes sure that the folder exists and that this server looks alive, which an owner of
-// records must.
+// enter makes sure that this server looks alive, which an owner of records must. The first call also
+// prepares the session folder.
 func (s *Store) enter(ctx context.Context) error {
 	if err := s.member.Enter(ctx); err != nil {
-		return fmt.Errorf("claiming a place in the session folder: %w", err)
+		return fmt.Errorf("claiming a place among the servers of the project: %w", err)
 	}
-	s.swept.Do(func() { s.sweep(ctx) })
-	return nil
+	var err error
+	s.swept.Do(func() {
+		err = session.MakeSessions(s.state, s.log)
+		s.sweep(ctx)
+	})
+	return err
 }
 
 // claimed runs fn under the claim lock, claim.lock, under which servers decide who owns a record.
@@ -29,10 +34,10 @@ func (s *Store) claimed(ctx context.Context, held bool, fn func() error) error {
 	return s.locked(ctx, "claim.lock", fn)
 }
 
-// locked runs fn under the lock on a file of the folder, which servers never remove. It waits for
-// the lock for at most claimWait.
+// locked runs fn under the lock on a file in the folder of the servers, which they never remove. It
+// waits for the lock for at most claimWait.
 func (s *Store) locked(ctx context.Context, name string, fn func() error) error {
-	path := filepath.Join(s.dir, name)
+	path := filepath.Join(s.state.Servers(), name)
 	ctx, cancel := context.WithTimeoutCause(ctx, s.claimWait, fmt.Errorf(
 		"another server has held the lock %s for %v; wait for it, or end a deepwork process that hangs, and call again", path, s.claimWait))
 	defer cancel()

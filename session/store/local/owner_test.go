@@ -216,7 +216,7 @@ func TestFailedClaimIsTriedAgain(t *testing.T) {
 	if err := s.Write(ctx, "0123abcd", numbered(1)); err == nil || !strings.Contains(err.Error(), "is not a folder") {
 		t.Errorf("a file in the folder's place: %v", err)
 	}
-	if _, err := Open(dir, Options{}); err == nil {
+	if _, err := Open(folder(dir), Options{}); err == nil {
 		t.Error("a file was opened as the folder")
 	}
 	must(t, os.Remove(dir))
@@ -233,11 +233,11 @@ func TestFailedClaimIsTriedAgain(t *testing.T) {
 	}
 	s.disk.Carry = nil
 	must(t, s.Write(ctx, "0123abcd", numbered(1)))
-	must(t, os.Mkdir(filepath.Join(dir, "claim.lock"), 0o700))
+	must(t, os.Mkdir(filepath.Join(folder(dir).Servers(), "claim.lock"), 0o700))
 	if err := s.Update(ctx, "0123abcd", nil); err == nil || !strings.Contains(err.Error(), "is a folder, not a file") {
 		t.Errorf("a folder in the claim lock's place: %v", err)
 	}
-	must(t, os.Remove(filepath.Join(dir, "claim.lock")))
+	must(t, os.Remove(filepath.Join(folder(dir).Servers(), "claim.lock")))
 	must(t, s.Write(ctx, "0123abcd", numbered(1)))
 }
 
@@ -271,6 +271,10 @@ func TestThingsVanish(t *testing.T) {
 	check("folder removed")
 	must(t, os.RemoveAll(filepath.Dir(dir)))
 	check("its parent removed")
+	must(t, os.RemoveAll(folder(dir).Servers()))
+	check("lock files removed")
+	must(t, os.RemoveAll(folder(dir).Dir))
+	check("all state removed")
 	must(t, os.Rename(dir, dir+".old"))
 	must(t, os.Mkdir(dir, 0o700))
 	check("folder replaced")

@@ -1,20 +1,23 @@
-// Package local keeps session records as files of one folder
-// (.deepwork/tmp), shared by several server processes: each record replaced
+// Package local keeps session records as files of the project's folder
+// .deepwork/tmp, shared by several server processes: each record replaced
 // atomically and synced, sealed with a checksum, owned by one server at a time.
 //
 // It knows records as bytes. What they mean is package workflow's.
 //
-// What stands in the folder:
+// What stands in the folder, and what is a definition's in state.Folder.Definitions:
 //
 //	session_<id>.json               a record, sealed
 //	definition_<hash>.json          a job's definition, sealed
+//	write_<server>_<n>.tmp          a write in progress
+//	damaged_…json, replaced_…json   what was set aside
+//
+// And in state.Folder.Servers:
+//
 //	server_<id>.lock                locked for as long as that server lives
 //	claim.lock                      locked for moments, by who claims something
 //	requests.lock                   locked for moments, by who makes requests.idx again
 //	requests.idx                    which session a request_id was used in
 //	changes                         what has changed, for those who follow it
-//	write_<server>_<n>.tmp          a write in progress
-//	damaged_…json, replaced_…json   what was set aside
 //
 // Lock files are never replaced, for a lock on a file that is replaced guards
 // nothing; records are always replaced, and so never locked.
@@ -36,6 +39,7 @@ import (
 	"deepwork/actor/presence"
 	"deepwork/actor/wait"
 	"deepwork/session"
+	"deepwork/session/state"
 	"deepwork/session/store"
 )
 
@@ -64,10 +68,11 @@ type Options struct {
 	Keys func(id string, body []byte) []store.Key
 }
 
-// A Store is one server's access to the folder. Its methods may be called concurrently; writes of
+// A Store is one server's access to the folders. Its methods may be called concurrently; writes of
 // one record must not overlap (its session's actor ensures that).
 type Store struct {
-	dir    string // absolute
+	dir    string // of the records, absolute
+	state  *state.Folder
 	server string // presence.ID
 	o      Options
 	disk   durable.Disk
@@ -81,7 +86,7 @@ type Store struct {
 
 	// Set by tests.
 	claimWait  time.Duration
-	makeFolder func() error
+	makeFolder func() error // of the lock files
 
 	requests requestIndex
 	changes  *Changes
@@ -93,19 +98,17 @@ type Store struct {
 	closed  bool
 }
 
-// Open opens the folder. Nothing is created before the first write, so a
+// Open opens the folders of a project. Nothing is created before the first write, so a
 // project that is read-only, or has no .deepwork yet, can be opened and read.
 // It does not block.
-func Open(dir string, o Options) (*Store, error) {
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, fmt.Errorf("opening the session folder %q: %w", dir, err)
-	}
-	if fi, err := os.Stat(abs); err == nil && !fi.IsDir() {
-		return nil, fmt.Errorf("opening the session folder: %s is not a folder; move it out of the way", abs)
+func Open(f *state.Folder, o Options) (*Store, error) {
+	dir := f.Tmp()
+	if fi, err := os.Stat(dir); err == nil && !fi.IsDir() {
+		return nil, fmt.Errorf("opening the session folder: %s is not a folder; move it out of the way", dir)
 	}
 	s := &Store{
-		dir:       abs,
+		dir:       dir,
+		state:     f,
 		o:         o,
 		log:       o.Logger,
 		disk:      durable.Disk{NoSync: o.NoSync},
@@ -117,15 +120,20 @@ func Open(dir string, o Options) (*Store, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if s.member = o.Member; s.member == nil {
-		s.member, s.leave = session.NewMember(abs, s.log), true
+		s.member, s.leave = session.NewMember(f, s.log), true
 	}
 	if s.o.Keys == nil {
 		s.o.Keys = func(string, []byte) []store.Key { return nil }
 	}
 	s.server = s.member.ID()
-	s.requests = newRequestIndex(abs)
-	s.changes = OpenChanges(abs, s.member, s.log)
-	s.makeFolder = func() error { return session.MakeFolder(abs) }
+	s.requests = newRequestIndex(f.Servers())
+	s.changes = OpenChanges(f.Servers(), s.member, s.log)
+	s.makeFolder = func() error {
+		if err := session.MakeState(f); err != nil {
+			return err
+		}
+		return session.MakeFolder(f.Servers())
+	}
 	return s, nil
 }
 

@@ -20,6 +20,8 @@ import (
 
 	"deepwork/actor/durable"
 	"deepwork/actor/testkit"
+	"deepwork/session/state"
+	"deepwork/session/state/statetest"
 	"deepwork/session/store"
 )
 
@@ -30,7 +32,7 @@ func TestMain(m *testing.M) {
 	}
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	goleak.VerifyTestMain(m)
+	os.Exit(statetest.Main(m, goleak.Find))
 }
 
 // sample is a record of about size bytes.
@@ -48,12 +50,15 @@ func newDir(t testing.TB) string {
 	return filepath.Join(t.TempDir(), ".deepwork", "tmp")
 }
 
+// folder is the state folder of the project whose session folder this is.
+func folder(dir string) *state.Folder { return state.Of(filepath.Dir(filepath.Dir(dir))) }
+
 func open(t testing.TB, dir string, o Options) *Store {
 	t.Helper()
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	}
-	s, err := Open(dir, o)
+	s, err := Open(folder(dir), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,11 +335,6 @@ func TestClose(t *testing.T) {
 	}
 }
 
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
-
 func TestListYieldsRecordsAlone(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{})
@@ -366,8 +366,8 @@ func TestListYieldsRecordsAlone(t *testing.T) {
 }
 
 func TestWhatIsForgottenIsRememberedWhenItIsRead(t *testing.T) {
-	dir := t.TempDir()
-	s, err := Open(dir, Options{})
+	dir := newDir(t)
+	s, err := Open(folder(dir), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

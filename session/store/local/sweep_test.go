@@ -51,23 +51,32 @@ func TestSweepSparesTheLiving(t *testing.T) {
 	a := open(t, dir, Options{})
 	must(t, a.Write(ctx, "0123abcd", numbered(1)))
 	dead := strings.Repeat("d", 16)
-	keep := []string{
-		"write_" + a.Server() + "_7.tmp", "write_" + dead + "_x.tmp", "write_short_1.tmp",
-		"server_short.lock", "server_" + dead + ".lock.bak", "notes.tmp",
+	locks := folder(dir).Servers()
+	at := func(names ...string) (paths []string) {
+		for _, name := range names {
+			parent := dir
+			if strings.HasPrefix(name, "server_") {
+				parent = locks
+			}
+			paths = append(paths, filepath.Join(parent, name))
+		}
+		return paths
 	}
-	gone := []string{"write_" + dead + "_1.tmp", "write_" + dead + "_22.tmp", "server_" + dead + ".lock"}
-	for _, name := range append(keep, gone...) {
-		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	keep := at("write_"+a.Server()+"_7.tmp", "write_"+dead+"_x.tmp", "write_short_1.tmp",
+		"server_short.lock", "server_"+dead+".lock.bak", "notes.tmp")
+	gone := at("write_"+dead+"_1.tmp", "write_"+dead+"_22.tmp", "server_"+dead+".lock")
+	for _, path := range append(keep, gone...) {
+		must(t, os.WriteFile(path, nil, 0o600))
 	}
 	must(t, open(t, dir, Options{}).Write(ctx, "00000001", numbered(1)))
-	for _, name := range append(keep, a.member.Path(a.Server())[len(dir)+1:]) {
-		if !exists(filepath.Join(dir, name)) {
-			t.Errorf("%s was removed", name)
+	for _, path := range append(keep, a.member.Path(a.Server())) {
+		if !exists(path) {
+			t.Errorf("%s was removed", path)
 		}
 	}
-	for _, name := range gone {
-		if exists(filepath.Join(dir, name)) {
-			t.Errorf("%s is still there", name)
+	for _, path := range gone {
+		if exists(path) {
+			t.Errorf("%s is still there", path)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"deepwork/actor/durable"
+	"deepwork/session"
 	"deepwork/session/store"
 )
 
@@ -36,21 +37,30 @@ const putTries = 3
 func (s *Store) put(ctx context.Context, path string, data []byte, move func(temp string) error) (st *stamp, err error) {
 	for range putTries {
 		if err = s.enter(ctx); err == nil {
-			st, err = s.putOnce(data, move)
+			st, err = s.putOnce(path, data, move)
 		}
 		switch {
 		case st == nil && errors.Is(err, fs.ErrNotExist):
-			continue // the folder or the temporary file was removed meanwhile
+			// The folder does not exist yet, or it or the temporary file was removed meanwhile.
+			if filepath.Dir(path) == s.dir {
+				err = session.MakeSessions(s.state, s.log)
+			} else {
+				err = session.MakeFolder(filepath.Dir(path))
+			}
+			if err == nil {
+				continue
+			}
 		case err != nil && !errors.Is(err, fs.ErrExist):
 			err = durable.Explain(err, path)
 		}
 		return st, err
 	}
-	return nil, fmt.Errorf("the session folder %s vanishes again and again; stop what removes it and call again", s.dir)
+	return nil, fmt.Errorf("the folder %s vanishes again and again; stop what removes it and call again", filepath.Dir(path))
 }
 
-func (s *Store) putOnce(data []byte, move func(temp string) error) (*stamp, error) {
-	temp := filepath.Join(s.dir, fmt.Sprintf("write_%s_%d.tmp", s.server, s.temps.Add(1)))
+func (s *Store) putOnce(path string, data []byte, move func(temp string) error) (*stamp, error) {
+	dir := filepath.Dir(path)
+	temp := filepath.Join(dir, fmt.Sprintf("write_%s_%d.tmp", s.server, s.temps.Add(1)))
 	if err := s.disk.Fill(temp, data, 0); err != nil {
 		return nil, err
 	}
@@ -63,7 +73,7 @@ func (s *Store) putOnce(data []byte, move func(temp string) error) (*stamp, erro
 		return nil, err
 	}
 	st := stampOf(fi)
-	if err := s.disk.SyncFolder(s.dir); err != nil {
+	if err := s.disk.SyncFolder(dir); err != nil {
 		return &st, fmt.Errorf("%w: %w", store.ErrUnsynced, err)
 	}
 	return &st, nil

@@ -13,6 +13,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session"
+	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/local"
 )
@@ -28,12 +29,12 @@ type sessionStores struct {
 // sessionBackends are the implementations: each opens the project in dir for another process.
 var sessionBackends = map[string]func(t *testing.T, dir string) sessionStores{
 	"files": func(t *testing.T, dir string) sessionStores {
-		member := session.NewMember(filepath.Join(dir, "tmp"), nil)
-		files, err := local.Open(filepath.Join(dir, "tmp"), local.Options{Member: member})
+		member := session.NewMember(state.Of(dir), nil)
+		files, err := local.Open(state.Of(dir), local.Options{Member: member})
 		if err != nil {
 			t.Fatal(err)
 		}
-		changes := local.OpenChanges(filepath.Join(dir, "tmp"), member, nil)
+		changes := local.OpenChanges(state.Of(dir).Servers(), member, nil)
 		t.Cleanup(func() {
 			changes.Close()
 			if err := errors.Join(files.Close(context.Background()), member.Leave()); err != nil {
@@ -49,6 +50,7 @@ func eachSessions(t *testing.T, test func(ctx context.Context, t *testing.T, a, 
 	for name, open := range sessionBackends {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
+			t.Setenv(state.Env, filepath.Join(t.TempDir(), "state"))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			test(ctx, t, open(t, dir), open(t, dir))
@@ -178,9 +180,10 @@ func TestChangesAreFollowed(t *testing.T) {
 // first one has left is no change.
 func TestChangesOfADatabaseAreFollowed(t *testing.T) {
 	dir := t.TempDir()
-	tmp := filepath.Join(dir, "tmp")
-	member := session.NewMember(tmp, nil)
-	mine, theirs := local.OpenChanges(tmp, member, nil), local.OpenChanges(tmp, session.NewMember(tmp, nil), nil)
+	t.Setenv(state.Env, filepath.Join(t.TempDir(), "state"))
+	f := state.Of(dir)
+	member := session.NewMember(f, nil)
+	mine, theirs := local.OpenChanges(f.Servers(), member, nil), local.OpenChanges(f.Servers(), session.NewMember(f, nil), nil)
 	defer theirs.Close()
 	db := backends[backend](filepath.Join(dir, "board.db"), nil, mine)
 	b := board{db.Board(), db}

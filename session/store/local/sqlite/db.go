@@ -1,5 +1,5 @@
 // Package sqlite keeps the task board, executions and requests of a project in an
-// embedded SQLite database (.deepwork/board.db) that several servers share. It
+// embedded SQLite database (board.db of the state folder) that several servers share. It
 // implements store.Board, store.Executions and store.Requests.
 //
 // What a method writes is durable when it returns: a process that is killed, or a
@@ -30,13 +30,11 @@ import (
 // each other.
 const readers = 4
 
-// Path returns the path of the database of the project at root.
-func Path(root string) string { return filepath.Join(root, ".deepwork", "board.db") }
-
 // Options configure a DB.
 type Options struct {
-	Path     string // of the database file, absolute; its folder is made
-	ReadOnly bool   // a database that does not exist when it is opened is then empty
+	Path     string       // of the database file, absolute
+	Make     func() error // makes the folder of the file; default: with the usual mode
+	ReadOnly bool         // a database that does not exist when it is opened is then empty
 	Logger   *slog.Logger
 	Now      func() time.Time
 	Changes  store.Changes // receives the changes; nil means nobody
@@ -74,6 +72,9 @@ func New(o Options) *DB {
 	}
 	if o.Now == nil {
 		o.Now = session.Clock
+	}
+	if o.Make == nil {
+		o.Make = func() error { return os.MkdirAll(filepath.Dir(o.Path), 0o755) }
 	}
 	d := &DB{o: o}
 	d.closing, d.halt = context.WithCancel(context.Background())
@@ -221,7 +222,10 @@ func (d *DB) openReadOnly(ctx context.Context, dsn string) error {
 
 // openFile opens a database for reading and writing, and makes it if it is not there.
 func (d *DB) openFile(ctx context.Context) error {
-	if err := os.MkdirAll(filepath.Dir(d.o.Path), 0o755); err != nil {
+	if err := d.o.Make(); err != nil {
+		if session.CodeOf(err) != "" {
+			return err
+		}
 		return fmt.Errorf("%w: %w", task.ErrFull, err)
 	}
 	// Prompts are private. If this fails, so does SQLite, whose error has the remedy.
