@@ -78,6 +78,9 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		logger.Error("there is no place for the state of the project: calls that write are refused", "error", err)
 		folder = state.None(root, err)
 	}
+	if earlier := folder.Earlier(); earlier != nil {
+		logger.Warn("state of an earlier version is in the project: it is not used", "found", strings.Join(earlier, ", "))
+	}
 	settings := config.Open(root)
 	settings.Logger = logger
 	settings.Approve = approval(folder, settings.Path(), logger)
