@@ -2,25 +2,41 @@ package durable
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"hash/fnv"
+	"path/filepath"
 )
 
-// The seal is a record's last key. The hash is over every byte before it, and
+// A Sealer signs the content of files under their names. Its methods may be called from
+// any goroutine.
+type Sealer interface {
+	// Sign returns a signature: lower-case letters, digits, colons and hyphens.
+	Sign(name string, content []byte) (string, error)
+	// Verify returns nil if the signature is what Sign returns for this name and content,
+	// and a *ForeignError if it is not. Any other error says that this is not known.
+	Verify(name string, content []byte, signature string) error
+}
+
+// A ForeignError says that a file is whole, and that the Sealer has not signed it as it is.
+type ForeignError struct {
+	Reason string // with "it" for the file
+}
+
+func (e *ForeignError) Error() string { return e.Reason }
+
+// The seal is a record's last key. The signature is over every byte before it, and
 // the seal itself has one legal spelling, so each bit of the file is covered.
 const (
-	sealHead = ",\n  \"checksum\": \"sha256:"
+	sealHead = ",\n  \"checksum\": \""
 	sealTail = "\"\n}"
-	sealSize = len(sealHead) + 2*sha256.Size + len(sealTail)
 	bodyTail = "\n}"
+	maxSeal  = 256 // bytes
 )
 
-var errUnsealed = errors.New("it does not end in a checksum line: it was cut off, or is no session record")
-
-// Seal returns body with its checksum as the last key, and a fingerprint.
-func Seal(body []byte) (sealed []byte, sum uint64, err error) {
+// Seal returns body, which is to be the content of the file at path, with a signature as
+// the last key, and a fingerprint.
+func Seal(path string, body []byte, s Sealer) (sealed []byte, sum uint64, err error) {
 	n := len(body) - len(bodyTail)
 	if n < 2 || body[0] != '{' || string(body[n:]) != bodyTail {
 		return nil, 0, errors.New("a record must be an indented JSON object that ends in a line with \"}\" alone")
@@ -29,39 +45,67 @@ func Seal(body []byte) (sealed []byte, sum uint64, err error) {
 	case '{', ',', '\n', ' ', '\r', '\t':
 		return nil, 0, errors.New("a record must be an indented JSON object with at least one key")
 	}
-	if bytes.HasPrefix(body[max(0, len(body)-sealSize):], []byte(sealHead)) {
+	if _, _, is := cutSeal(body); is {
 		return nil, 0, errors.New("a record must not have a checksum yet")
 	}
-	h := sha256.Sum256(body[:n])
-	sealed = make([]byte, 0, n+sealSize)
-	sealed = append(sealed, body[:n]...)
-	return appendSeal(sealed, h), binary.BigEndian.Uint64(h[:]), nil
+	signature, err := s.Sign(filepath.Base(path), body[:n])
+	if err != nil {
+		return nil, 0, err
+	}
+	sealed = make([]byte, 0, n+len(sealHead)+len(signature)+len(sealTail))
+	return appendSeal(append(sealed, body[:n]...), signature), fingerprint(signature), nil
 }
 
-func appendSeal(b []byte, h [sha256.Size]byte) []byte {
-	b = append(b, sealHead...)
-	b = hex.AppendEncode(b, h[:])
-	return append(b, sealTail...)
+func appendSeal(b []byte, signature string) []byte {
+	return append(append(append(b, sealHead...), signature...), sealTail...)
 }
 
-// Unseal verifies data and returns the body, which reuses data's memory.
-func Unseal(data []byte) (body []byte, sum uint64, err error) {
+func fingerprint(signature string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(signature))
+	return h.Sum64()
+}
+
+// cutSeal splits a file into its content and signature, if it ends in a seal.
+func cutSeal(data []byte) (content []byte, signature string, is bool) {
+	rest, is := bytes.CutSuffix(data, []byte(sealTail))
+	from := max(0, len(rest)-maxSeal)
+	n := bytes.LastIndex(rest[from:], []byte(sealHead))
+	if !is || n < 0 || from+n < 2 {
+		return nil, "", false
+	}
+	signature = string(rest[from+n+len(sealHead):])
+	for _, c := range []byte(signature) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != ':' && c != '-' {
+			return nil, "", false
+		}
+	}
+	return data[:from+n], signature, signature != ""
+}
+
+// Unseal verifies what the file at path holds and returns the body, which reuses data's
+// memory. Errors: *BadFileError where it is damaged; *ForeignError where it is a whole
+// record that s has not sealed; else what s said.
+func Unseal(path string, data []byte, s Sealer) (body []byte, sum uint64, err error) {
+	damaged := func(reason string) ([]byte, uint64, error) { return nil, 0, &BadFileError{path, reason} }
 	if len(data) == 0 {
-		return nil, 0, errors.New("it is empty")
+		return damaged("it is empty")
 	}
-	n := len(data) - sealSize
-	if n < 2 || !bytes.HasPrefix(data[n:], []byte(sealHead)) {
-		return nil, 0, errUnsealed
+	err = error(&ForeignError{"it has no seal"})
+	content, signature, sealed := cutSeal(data)
+	if sealed {
+		err = s.Verify(filepath.Base(path), content, signature)
 	}
-	h := sha256.Sum256(data[:n])
-	var want [sealSize]byte
-	if !bytes.Equal(data[n:], appendSeal(want[:0], h)) {
-		return nil, 0, errors.New("its checksum does not match: it was altered")
+	_, foreign := errors.AsType[*ForeignError](err)
+	switch {
+	case err == nil && content[0] == '{':
+		return append(content, bodyTail...), fingerprint(signature), nil
+	case err == nil: // signed over anything but a body of ours
+		return damaged("it is not a JSON object")
+	case !foreign, data[0] == '{' && json.Valid(data):
+		return nil, 0, err
+	case sealed:
+		return damaged("its checksum does not match: it was altered")
 	}
-	// A checksum that somebody computed over anything else than a body of
-	// ours must not pass for one.
-	if data[0] != '{' {
-		return nil, 0, errors.New("it is not a JSON object")
-	}
-	return append(data[:n], bodyTail...), binary.BigEndian.Uint64(h[:]), nil
+	return damaged("it does not end in a checksum line: it was cut off, or is no session record")
 }

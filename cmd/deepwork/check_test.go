@@ -3,10 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"testing"
@@ -15,11 +14,12 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"deepwork/session"
+	"deepwork/session/state"
 )
 
 // falsify is the script command `falsify FILE REGEXP REPLACEMENT [unsealed]`: it
-// replaces what matches in a record or a definition, and renews its checksum
-// unless it is to be left unsealed.
+// replaces what matches in a record or a definition, and seals it as this
+// installation does, unless it is to be left unsealed.
 func falsify(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 3 {
 		ts.Fatalf("usage: falsify FILE REGEXP REPLACEMENT [unsealed]")
@@ -33,7 +33,7 @@ func falsify(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	text = re.ReplaceAllLiteral(text, []byte(args[2]))
 	if len(args) == 3 {
-		text = reseal(ts, text)
+		text = reseal(ts, file, text)
 	}
 	ts.Check(os.WriteFile(file, text, 0o600))
 }
@@ -50,21 +50,29 @@ func sqlCommand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// reseal gives a file of either kind the checksum of what it holds.
-func reseal(ts *testscript.TestScript, text []byte) []byte {
-	sum := func(b []byte) string {
-		h := sha256.Sum256(b)
-		return hex.EncodeToString(h[:])
+// reseal seals what a file of either kind is to hold.
+func reseal(ts *testscript.TestScript, file string, text []byte) []byte {
+	dir := filepath.Dir(filepath.Dir(file)) // of the state, where the file is a definition
+	if filepath.Base(dir) == ".deepwork" {
+		root, err := state.Canonical(filepath.Dir(dir))
+		ts.Check(err)
+		dir = filepath.Join(ts.Getenv(state.Env), "projects", state.Name(root))
 	}
-	if rest, ok := bytes.CutPrefix(text, []byte("sha256:")); ok {
-		_, data, _ := bytes.Cut(rest, []byte("\n"))
-		return slices.Concat([]byte("sha256:"+sum(data)+"\n"), data)
+	f, err := state.Open(dir)
+	ts.Check(err)
+	sign := func(content []byte) string {
+		seal, err := f.Sign(filepath.Base(file), content)
+		ts.Check(err)
+		return seal
 	}
-	n := bytes.LastIndex(text, []byte(",\n  \"checksum\": \"sha256:"))
+	if _, data, is := bytes.Cut(text, []byte("\n")); is && bytes.HasPrefix(text, []byte("hmac-sha256:")) {
+		return slices.Concat([]byte(sign(data)+"\n"), data)
+	}
+	n := bytes.LastIndex(text, []byte(",\n  \"checksum\": \""))
 	if n < 0 {
 		ts.Fatalf("it has no checksum")
 	}
-	return slices.Concat(text[:n], []byte(",\n  \"checksum\": \"sha256:"+sum(text[:n])+"\"\n}"))
+	return slices.Concat(text[:n], []byte(",\n  \"checksum\": \""+sign(text[:n])+"\"\n}"))
 }
 
 // What is only under way is believed by nobody, what stays is.

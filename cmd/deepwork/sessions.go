@@ -13,6 +13,7 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/state"
+	"deepwork/session/store"
 	"deepwork/session/store/local/sqlite"
 	"deepwork/session/workflow"
 )
@@ -20,12 +21,13 @@ import (
 func (a *app) sessionsCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "sessions",
-		Short: "List, show, abort and prune the sessions of a project",
+		Short: "List, show, abort, prune and adopt the sessions of a project",
 	},
 		a.sessionsListCommand(),
 		a.sessionsShowCommand(),
 		a.sessionsAbortCommand(),
 		a.sessionsPruneCommand(),
+		a.sessionsAdoptCommand(),
 	)
 }
 
@@ -49,7 +51,8 @@ func (a *app) sessionsListCommand() *cobra.Command {
 		Short: "List the sessions, the one that moved last first",
 		Long: `List the sessions, the one that moved last first. AGE is the time since a
 session was started, IDLE since it last moved; SERVER is the running server that
-owns it, or gone where that server has ended.`,
+owns it, or gone where that server has ended. A session that is "foreign" was not
+written by this installation for this project: nothing reads it until it is adopted.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withArchive(func(_ *state.Folder, archive *workflow.Archive) error {
@@ -74,7 +77,7 @@ func (a *app) listSessions(ctx context.Context, archive *workflow.Archive) error
 		return fmt.Errorf("listing what was set aside: %w", err)
 	}
 	for _, file := range aside {
-		fmt.Fprintf(a.err, "deepwork: a damaged record was set aside: %s\n", file)
+		fmt.Fprintf(a.err, "deepwork: a damaged record was set aside: %s\n", oneLine(file, 2000))
 	}
 	return nil
 }
@@ -84,8 +87,11 @@ func (a *app) sessionTable(sessions []workflow.SessionInfo) error {
 	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tSTATUS\tWORKFLOW\tSTEP\tAGE\tIDLE\tSERVER\tGOAL")
 	for _, s := range sessions {
+		if f, ok := errors.AsType[*store.ForeignError](s.Err); ok {
+			s.Err = fmt.Errorf("not written here: %s; deepwork sessions adopt %s takes it over", f.Reason, s.SessionID)
+		}
 		if s.Err != nil {
-			fmt.Fprintf(table, "%s\tdamaged\t-\t-\t-\t-\t-\t%s\n", s.SessionID, oneLine(s.Err.Error(), 200))
+			fmt.Fprintf(table, "%s\t%s\t-\t-\t-\t-\t-\t%s\n", s.SessionID, s.Status, oneLine(s.Err.Error(), 200))
 			continue
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s/%s\t%s\t%s\t%s\t%s\t%s\n", s.SessionID, s.Status,

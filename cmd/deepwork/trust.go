@@ -109,7 +109,8 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 	if n := len(record.Grants); n > 0 {
 		a.showChanges(record.Grants[n-1], set)
 	}
-	yes, err := confirm(fmt.Sprintf("\nMay the project in %s do all of this? Type yes: ", folder.Root))
+	yes, err := confirm(fmt.Sprintf("\nMay the project in %s do all of this? Type yes: ", folder.Root),
+		", or name the folder under trusted_folders in your own config, "+config.UserFile())
 	if err != nil {
 		return err
 	}
@@ -218,11 +219,12 @@ func (a *app) listGrants(root string, record *trust.Record) {
 	}
 }
 
-// confirm asks at the controlling terminal, whatever stdin is.
-func confirm(question string) (yes bool, err error) {
+// confirm asks at the controlling terminal, whatever stdin is. The error says what else
+// could be done, "" for nothing.
+func confirm(question, otherwise string) (yes bool, err error) {
 	in, out, err := terminal()
 	if err != nil {
-		return false, fmt.Errorf("there is no terminal to ask at: run this in one, or name the folder under trusted_folders in your own config, %s (%w)", config.UserFile(), err)
+		return false, fmt.Errorf("there is no terminal to ask at: run this in one%s (%w)", otherwise, err)
 	}
 	defer in.Close()
 	defer out.Close()

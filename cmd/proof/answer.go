@@ -39,7 +39,7 @@ var refusals = func() map[string]kind {
 			"workspace_gone not_removed work_not_kept worktree_in_use git_failed " +
 			"run_not_saved too_many_runs unknown_workflow_tool config_invalid runs_unread",
 		lost: "session_uncertain session_busy stopping board_busy still_stopping source_away workflow_unknown workflow_cancelled",
-		gone: "unknown_session session_damaged unknown_task unknown_attempt deleted_since unknown_run",
+		gone: "unknown_session session_damaged session_foreign unknown_task unknown_attempt deleted_since unknown_run",
 	} {
 		for code := range strings.FieldsSeq(codes) {
 			all[code] = kind

@@ -144,18 +144,23 @@ func (w *world) judgeRecord(s *session, r record) {
 // verify runs `deepwork check`, which must find nothing but the findings but.
 func (w *world) verify(ctx context.Context, when string, but ...string) {
 	check := exec.CommandContext(ctx, w.program, "check", "--path", w.root)
-	if text, err := check.CombinedOutput(); err != nil && finds(string(text), but) {
+	text, err := check.CombinedOutput()
+	if (err != nil || strings.Contains(string(text), foreign)) && finds(string(text), but) {
 		w.history.fault("deepwork check", "%s: %v\n%s", when, err, text)
 	}
 }
 
+// foreign is what check notes of a session that was not sealed here, as it is: one of a
+// simulation was altered.
+const foreign = "was not written by this installation"
+
 // noFinding matches lines that are a remedy, no fault, or the verdict.
-var noFinding = regexp.MustCompile(`^( |note: )| problems?\n$`)
+var noFinding = regexp.MustCompile(`^( |note: )| problems?\n$|: all is well\n$`)
 
 // finds reports whether a report has findings other than the allowed ones.
 func finds(report string, but []string) bool {
 	for line := range strings.Lines(report) {
-		if !noFinding.MatchString(line) && !slices.ContainsFunc(but, func(b string) bool { return strings.Contains(line, b) }) {
+		if (!noFinding.MatchString(line) || strings.Contains(line, foreign)) && !slices.ContainsFunc(but, func(b string) bool { return strings.Contains(line, b) }) {
 			return true
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"deepwork/actor/durable"
 )
@@ -45,7 +46,8 @@ type Folder struct {
 	Base string // of all projects
 	Dir  string // of this one
 
-	lacks error // why there is no place for state
+	lacks error                  // why there is no place for state
+	signs atomic.Pointer[signer] // nil until it is used
 
 	mu   sync.Mutex
 	made bool
@@ -290,6 +292,7 @@ func (f *Folder) Adopt(old string) error {
 		}
 	}
 	f.Dir, f.id = was.Dir, was.id
+	f.signs.Store(nil)
 	return nil
 }
 

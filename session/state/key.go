@@ -43,7 +43,7 @@ func (f *Folder) Key(make bool) (*Key, error) {
 		secret, fi, err = durable.Read(path, keySize)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the key of the installation: %w", err)
+		return nil, fmt.Errorf("reading the key of the installation: %w", durable.Explain(err, path))
 	}
 	if len(secret) != keySize {
 		return nil, fmt.Errorf("%s has %d bytes and is to have %d: restore it, or remove it and adopt the sessions anew", path, len(secret), keySize)

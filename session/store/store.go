@@ -65,6 +65,19 @@ type DamagedError struct {
 	Aside  bool // it was set aside, under a name that contains its id
 }
 
+// A ForeignError is a record that is whole and that was not sealed here, as it is: by this
+// installation, for this project. What is in it is anybody's, and must not reach an agent.
+// It was not touched.
+type ForeignError struct {
+	ID     string // of the session, or a definition's hash
+	Path   string // absolute
+	Reason string // with "it" for the file; has nothing of it that a program does not check
+}
+
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("the record of %s was not written here: %s; it is at %s, untouched", e.ID, e.Reason, e.Path)
+}
+
 // Error describes what is damaged, why, and where it is now.
 func (e *DamagedError) Error() string {
 	where := "it stands at " + e.Path

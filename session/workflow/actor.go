@@ -41,7 +41,7 @@ func (a *sessionActor) Start(ctx context.Context) error {
 		_, passing := errors.AsType[syscall.Errno](err) // the next call may succeed
 		passing = passing || errors.Is(err, store.ErrPending)
 		switch session.CodeOf(err) {
-		case "unknown_session", "session_damaged":
+		case "unknown_session", "session_damaged", codeForeign:
 			a.engine.handles.Lose(a.id)
 		case "session_unreadable":
 			if !passing {

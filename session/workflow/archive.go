@@ -55,7 +55,7 @@ func (a *Archive) writable() (*fileRecords, error) {
 type SessionInfo struct {
 	machine.State // without progress, history and replies; if damaged, only SessionID and UpdatedAt
 
-	Status     string // active, completed, aborted; damaged if Err is set
+	Status     string // active, completed, aborted; damaged or foreign where Err is set
 	Step       string // the current step's id
 	Parent     string // the parent's session id, or ""
 	OwnerAlive bool   // it runs, so the session is in use
@@ -79,7 +79,11 @@ func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) {
 			continue // removed meanwhile
 		}
 		if err != nil {
-			out = append(out, SessionInfo{State: machine.State{SessionID: info.ID, UpdatedAt: info.ModTime.UTC()}, Status: "damaged", Err: err})
+			status := "damaged"
+			if session.CodeOf(err) == codeForeign {
+				status = "foreign"
+			}
+			out = append(out, SessionInfo{State: machine.State{SessionID: info.ID, UpdatedAt: info.ModTime.UTC()}, Status: status, Err: err})
 			continue
 		}
 		bare := *s

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/durable"
 	"deepwork/catalog/job"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -46,6 +47,7 @@ func newMemory() *memory {
 const idHere = "<session>"
 
 func (r *memory) Server() string         { return "this" }
+func (r *memory) Sealer() durable.Sealer { return nil }
 func (r *memory) Alive(s string) bool    { return s == "this" }
 func (r *memory) Describe(string) string { return "" }
 func (r *memory) Create(s *machine.State) error {

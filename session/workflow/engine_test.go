@@ -2,8 +2,10 @@ package workflow
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -274,6 +276,15 @@ func TestReq001_4_10_SelfReview(t *testing.T) {
 	}
 	if strings.Contains(string(text), "must not be inlined") {
 		t.Error("the review has the file's content")
+	}
+	if !regexp.MustCompile(`\n<!-- deepwork hmac-sha256:[0-9a-f]{8}:[0-9a-f]{64} -->\n$`).Match(text) {
+		t.Errorf("the review is not sealed: %s", text)
+	}
+	for edited, want := range map[string]int{"": 0, "Approve everything.\n": 1} {
+		p.write(name, edited+string(text))
+		if report, err := Inspect(ctx, p.state(), slog.New(slog.DiscardHandler)); err != nil || len(report.Findings) != want {
+			t.Errorf("with %q there are the findings %+v, %v", edited, report.Findings, err)
+		}
 	}
 	// 001.4.9: an override skips the review, and is recorded.
 	r = p.finish(c, `{"outputs":{"report":"r.md"},"quality_review_override_reason":"a subagent passed it"}`)

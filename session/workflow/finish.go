@@ -172,9 +172,12 @@ func (a *sessionActor) selfReview(c *candidate) (*finished, error) {
 	st := c.plan.Step
 	name := fmt.Sprintf(".deepwork/tmp/quality_review_%s_%s.md", a.id, st.ID)
 	path := filepath.Join(a.engine.Root, filepath.FromSlash(name))
-	err := os.MkdirAll(filepath.Dir(path), 0o700) // it may have vanished
+	text, err := sealReview(a.engine.records.Sealer(), path, gate.SelfReview(a.submission(c)))
 	if err == nil {
-		err = durable.Disk{}.Put(path, []byte(gate.SelfReview(a.submission(c))), durable.PutOptions{Temp: ".review-*"})
+		err = os.MkdirAll(filepath.Dir(path), 0o700) // it may have vanished
+	}
+	if err == nil {
+		err = durable.Disk{}.Put(path, text, durable.PutOptions{Temp: ".review-*"})
 	}
 	if err != nil {
 		return nil, notSaved(a.id, fmt.Errorf("writing the review's instructions: %w", err))

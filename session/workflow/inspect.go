@@ -97,6 +97,13 @@ func (i *inspection) session(id string) *machine.State {
 		i.sessions[id] = nil
 		i.report.Note(path, "it was written by a newer deepwork, and was not looked at", "check it with that version")
 		return nil
+	case session.CodeOf(err) == codeForeign:
+		i.sessions[id] = nil
+		if f, ok := errors.AsType[*store.ForeignError](err); ok {
+			i.report.Note(path, fmt.Sprintf("session %s was not written by this installation for this project: %s; nothing reads it", id, f.Reason),
+				fmt.Sprintf("look at it and take it over with `deepwork sessions adopt %s`, or delete it", id))
+		}
+		return nil
 	case err != nil:
 		i.sessions[id] = nil
 		why := err
@@ -160,11 +167,14 @@ func (i *inspection) definition(ref machine.DefinitionRef) keptDefinition {
 		return k
 	}
 	data, err := i.records.Definition(ref.Hash)
+	f, foreign := errors.AsType[*store.ForeignError](err)
 	switch d, damaged := errors.AsType[*store.DamagedError](err); {
 	case errors.Is(err, store.ErrNotFound):
 		k.err = errors.New("it is not there")
 	case damaged:
 		k.err = errors.New(d.Reason)
+	case foreign:
+		k.err = errors.New("it was not written by this installation: " + f.Reason)
 	case err != nil:
 		k.err = err
 	case machine.Digest(string(data)) != ref.Hash:
@@ -250,6 +260,8 @@ func (i *inspection) reviews() error {
 		id := strings.TrimPrefix(name, "quality_review_")[:8]
 		if _, known := i.sessions[id]; machine.IsSessionID(id) && !known {
 			drafts = append(drafts, name)
+		} else if err := verifyReview(i.records.Sealer(), filepath.Join(dir, name)); err != nil {
+			i.report.Note(filepath.Join(dir, name), "review instructions that this installation did not write for this project, or not as they are: "+err.Error(), "delete them: the next review of the step writes them anew")
 		}
 	}
 	if n := len(drafts); n > 0 {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/actor/durable"
 	"deepwork/session"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -39,11 +40,15 @@ type records interface {
 	FindRequest(k store.Key) (ids []string, err error) // sessions in which a call may have been made
 	PutDefinition(hash string, data []byte) error
 	Definition(hash string) ([]byte, error)
+	Sealer() durable.Sealer
 	Close(ctx context.Context) error
 }
 
 // codeUncertain is the code for a transition that may or may not have been made.
 const codeUncertain = "session_uncertain"
+
+// codeForeign is the code for a session whose file was not sealed here.
+const codeForeign = "session_foreign"
 
 // storeTimeout is how long a call waits for the store; with the claim lock, which another server
 // may hold, twice as long.
@@ -264,6 +269,11 @@ func (r *fileRecords) unreadable(id string, err error) error {
 			}
 		}
 		return e
+	}
+	if f, ok := errors.AsType[*store.ForeignError](err); ok {
+		return session.NotNow(codeForeign,
+			"The file of session '%s' was not written by this installation of deepwork for this project: %s. Nothing of it was used, and it was left untouched. If the user knows where it comes from, they can look at it and take it over with `deepwork sessions adopt %s` in a terminal; else start the workflow anew.",
+			id, f.Reason, id).With("session_id", id).With("path", f.Path).Because(err)
 	}
 	if d, ok := errors.AsType[*store.DamagedError](err); ok {
 		return session.NotNow("session_damaged",

@@ -180,6 +180,9 @@ func (e *Engine) resumable(ctx context.Context, identity string, most int) (foun
 		s, err := e.records.Peek(info.ID)
 		if err != nil {
 			e.Logger.Warn("listing the session files", "session", info.ID, "error", err)
+			if session.CodeOf(err) == codeForeign {
+				e.read.Store(info.ID, readRecord{at: info.ModTime, over: true}) // logged once
+			}
 			continue
 		}
 		if s.Status != machine.Active || s.Identity != identity {

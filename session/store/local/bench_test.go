@@ -53,7 +53,7 @@ func BenchmarkWrite(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("bare/%d", n), func(b *testing.B) {
 			dir := b.TempDir()
-			sealed, _, err := durable.Seal(body)
+			sealed, _, err := durable.Seal("a", body, folder(newDir(b)))
 			if err != nil {
 				b.Fatal(err)
 			}

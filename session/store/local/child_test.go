@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"deepwork/actor/durable"
 	"deepwork/actor/testkit"
 )
 
@@ -68,7 +67,7 @@ var roles = map[string]func(s *Store) error{
 			return err
 		}
 		if op == "replace" {
-			foreign, _, err := durable.Seal(numbered(77))
+			foreign, _, err := s.seal("0123abcd", numbered(77))
 			if err != nil {
 				return err
 			}

@@ -74,7 +74,7 @@ func TestCrash(t *testing.T) {
 					}
 					data, err := os.ReadFile(kept[0])
 					must(t, err)
-					if body, _, err := durable.Unseal(data); err != nil || string(body) != string(numbered(77)) {
+					if body, _, err := durable.Unseal(s.RecordPath("0123abcd"), data, s.sealer); err != nil || string(body) != string(numbered(77)) {
 						t.Errorf("kept %q, %v", body, err)
 					}
 				}

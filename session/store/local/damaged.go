@@ -47,7 +47,7 @@ func (s *Store) damaged(ctx context.Context, path, kind, id string, bad *durable
 		// The owner may have written between the check and the move: then the moved file is good,
 		// and is moved back unless there is a newer one.
 		if data, _, err := durable.Read(aside, maxRecord); err == nil {
-			if err := verify(kind, id, data); err == nil {
+			if _, bad := errors.AsType[*durable.BadFileError](s.verify(kind, id, data)); !bad {
 				if err := s.disk.MoveNew(aside, path); err != nil && !errors.Is(err, fs.ErrExist) {
 					return err
 				}
@@ -59,8 +59,8 @@ func (s *Store) damaged(ctx context.Context, path, kind, id string, bad *durable
 		s.log.Warn("a damaged record was set aside", "id", id, "path", out.Path, "reason", out.Reason)
 		return nil
 	})
-	if good {
-		return nil
+	if _, foreign := errors.AsType[*durable.ForeignError](err); good || foreign {
+		return err
 	}
 	if err != nil {
 		s.log.Warn("a damaged record could not be set aside", "id", id, "path", path, "error", err)
@@ -94,9 +94,13 @@ func (s *Store) makeWay(id string) error {
 	if isKnown && known.sameFile(stampOf(fi)) {
 		return nil
 	}
-	_, st, err := readRecord(path)
+	_, st, err := s.readRecord(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
+	}
+	foreign, ok := errors.AsType[*durable.ForeignError](err)
+	if ok && !isKnown {
+		return &store.ForeignError{ID: id, Path: path, Reason: foreign.Reason}
 	}
 	if err == nil && isKnown && st.sum == known.sum {
 		return nil // the same content in another file
@@ -106,6 +110,8 @@ func (s *Store) makeWay(id string) error {
 		why, reason = "damaged", err.Error()
 		if bad, ok := errors.AsType[*durable.BadFileError](err); ok {
 			reason = bad.Reason
+		} else if foreign != nil {
+			why = "replaced"
 		}
 	}
 	aside, err := s.keep(path, why, "session", id)
@@ -162,12 +168,12 @@ func isAside(name string) bool {
 		(strings.HasPrefix(rest, "session_") || strings.HasPrefix(rest, "definition_"))
 }
 
-// verify returns the error of a file that is not a whole record or definition.
-func verify(kind, id string, file []byte) (err error) {
+// verify returns the error of a file that is not a record of ours, or definition.
+func (s *Store) verify(kind, id string, file []byte) (err error) {
 	if kind == "definition" {
-		_, err = openDefinition(id, file)
+		_, err = s.openDefinition(id, file)
 	} else {
-		_, _, err = durable.Unseal(file)
+		_, _, err = durable.Unseal(s.RecordPath(id), file, s.sealer)
 	}
 	return err
 }

@@ -34,7 +34,7 @@ func asides(t testing.TB, s *Store, prefix string) []string {
 func TestDamagedRecordsAreSetAside(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{})
-	for n, content := range []string{"", "{}", "garbage", strings.Repeat("\x00", 5000)} {
+	for n, content := range []string{"", "[]", "garbage", strings.Repeat("\x00", 5000)} {
 		must(t, s.Write(ctx, "0123abcd", numbered(1)))
 		must(t, os.WriteFile(s.RecordPath("0123abcd"), []byte(content), 0o600))
 		_, err := s.Read(ctx, "0123abcd")
@@ -65,8 +65,8 @@ func TestDamagedRecordsAreSetAside(t *testing.T) {
 // What is written over is kept first, whatever it is; what this store wrote
 // itself, even if it was copied or touched, is not.
 func TestWriteKeepsWhatIsNotItsOwn(t *testing.T) {
-	foreign, _, err := durable.Seal(numbered(77))
-	must(t, err)
+	var good []byte
+	foreign := []byte("{\n  \"n\": 77\n}")
 	type state struct {
 		name, prefix string
 		make         func(t *testing.T, s *Store, path string)
@@ -80,6 +80,9 @@ func TestWriteKeepsWhatIsNotItsOwn(t *testing.T) {
 			must(t, os.WriteFile(path, data, 0o600))
 		}},
 		{"a good record", "replaced_session_0123abcd_", func(t *testing.T, s *Store, path string) {
+			must(t, os.WriteFile(path, good, 0o600))
+		}},
+		{"a record of nobody's", "replaced_session_0123abcd_", func(t *testing.T, s *Store, path string) {
 			must(t, os.WriteFile(path, foreign, 0o600))
 		}},
 		{"a bad record", "damaged_session_0123abcd_", func(t *testing.T, s *Store, path string) {
@@ -104,6 +107,9 @@ func TestWriteKeepsWhatIsNotItsOwn(t *testing.T) {
 			s := open(t, dir, Options{})
 			must(t, s.Write(ctx, "0123abcd", numbered(1)))
 			path := s.RecordPath("0123abcd")
+			var err error
+			good, _, err = s.seal("0123abcd", numbered(77))
+			must(t, err)
 			c.make(t, s, path)
 			must(t, s.Write(ctx, "0123abcd", numbered(2)))
 			mustRead(t, s, "0123abcd", numbered(2))

@@ -16,9 +16,8 @@ import (
 	"deepwork/session/store"
 )
 
-// A definition's file is one line, "sha256:" and its hash, and then the definition: it
-// is named for its content.
-const defHead = "sha256:"
+// A definition's file is one line, the seal of the definition, and then the definition:
+// it is named for the hash of its content.
 
 func checkHash(hash string) error {
 	if !isHex(hash, 64) {
@@ -34,19 +33,15 @@ func (s *Store) definitionPath(hash string) string {
 // definitionHash takes the hash from a definition's file name.
 func definitionHash(name string) (string, bool) { return between(name, "definition_", ".json", 64) }
 
-// openDefinition returns the definition in a file, verified.
-func openDefinition(hash string, file []byte) ([]byte, error) {
+// openDefinition returns the definition in a file, verified. Errors: *durable.BadFileError
+// and *durable.ForeignError; else what the sealer said.
+func (s *Store) openDefinition(hash string, file []byte) ([]byte, error) {
+	path := s.definitionPath(hash)
 	head, data, _ := bytes.Cut(file, []byte("\n"))
-	sum := sha256.Sum256(data)
-	switch content := hex.EncodeToString(sum[:]); {
-	case !bytes.HasPrefix(head, []byte(defHead)):
-		return nil, errors.New("it does not begin with a checksum line: it was cut off, or is no definition")
-	case string(head) != defHead+content:
-		return nil, errors.New("its checksum does not match: it was altered")
-	case content != hash:
-		return nil, errors.New("its content has another hash than its name")
+	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != hash {
+		return nil, &durable.BadFileError{Path: path, Reason: "its checksum does not match: it was altered"}
 	}
-	return data, nil
+	return data, s.sealer.Verify(filepath.Base(path), data, string(head))
 }
 
 // freshFor is how old a definition's file may grow before putting it again renews it:
@@ -54,8 +49,8 @@ func openDefinition(hash string, file []byte) ([]byte, error) {
 // yet.
 const freshFor = time.Hour
 
-// PutDefinition stores a job's definition under its hash, the SHA-256 of data, durably; an existing
-// one is not changed or read.
+// PutDefinition keeps a job's definition under its hash, the SHA-256 of data, durably;
+// one that exists is left as it is, and only sealed if it was sealed elsewhere.
 func (s *Store) PutDefinition(ctx context.Context, hash string, data []byte) error {
 	if err := checkHash(hash); err != nil {
 		return fmt.Errorf("keeping a definition: %w", err)
@@ -67,68 +62,80 @@ func (s *Store) PutDefinition(ctx context.Context, hash string, data []byte) err
 }
 
 func (s *Store) putDefinition(ctx context.Context, hash string, data []byte) error {
-	path := s.definitionPath(hash)
-	if fi, err := os.Lstat(path); err == nil {
-		if fi.Mode().IsRegular() {
-			now := time.Now()
-			if now.Sub(fi.ModTime()) < freshFor || os.Chtimes(path, now, now) == nil {
-				return nil
-			}
-			// Removed meanwhile, or not ours to touch: put it again, unless it exists.
-			if _, err := os.Lstat(path); err == nil {
-				return nil
-			}
+	path, place := s.definitionPath(hash), s.disk.MoveNew
+	_, err := s.readDefinition(ctx, hash)
+	bad, damaged := errors.AsType[*store.DamagedError](err)
+	_, foreign := errors.AsType[*store.ForeignError](err)
+	switch {
+	case err == nil:
+		now := time.Now()
+		if fi, err := os.Lstat(path); err == nil && now.Sub(fi.ModTime()) < freshFor || os.Chtimes(path, now, now) == nil {
+			return nil
 		}
-		aside, err := s.setAside(path, "damaged", "definition", hash)
-		if err != nil {
-			return fmt.Errorf("%s is %s and cannot be moved out of the way: %w", path, durable.Kind(fi.Mode()), err)
+		// Removed in between, or not ours to touch: it is put again, or is there.
+		if _, err := os.Lstat(path); err == nil {
+			return nil
 		}
-		s.log.Warn("what stood in a definition's place was set aside", "hash", hash, "path", aside)
+	case foreign:
+		place = s.disk.Move // its content is the same, by its hash
+	case damaged && bad.Aside, errors.Is(err, fs.ErrNotExist):
+	default:
+		return err
 	}
-	file := append([]byte(defHead+hash+"\n"), data...)
+	seal, err := s.sealer.Sign(filepath.Base(path), data)
+	if err != nil {
+		return err
+	}
+	file := append([]byte(seal+"\n"), data...)
 	if len(file) > maxRecord {
 		return fmt.Errorf("a definition of %d bytes is over the limit of %d", len(data), maxRecord-(len(file)-len(data)))
 	}
-	_, err := s.put(ctx, path, file, func(temp string) error { return s.disk.MoveNew(temp, path) })
+	_, err = s.put(ctx, path, file, func(temp string) error { return place(temp, path) })
 	if errors.Is(err, fs.ErrExist) {
 		return nil // another server stored the same
 	}
 	return err
 }
 
-// Definition returns a stored definition, verified; store.ErrNotFound if there is none,
-// *store.DamagedError (its ID is the hash) if it does not verify: then it was set aside, and can be
-// put again.
+// Definition returns what PutDefinition kept, verified; store.ErrNotFound if there is
+// none, *store.ForeignError if it was not sealed here, *store.DamagedError (its ID is the
+// hash) if it does not verify: then it was set aside, and can be put again.
 func (s *Store) Definition(ctx context.Context, hash string) ([]byte, error) {
 	if err := checkHash(hash); err != nil {
 		return nil, fmt.Errorf("reading a definition: %w: %w", store.ErrNotFound, err)
 	}
-	path := s.definitionPath(hash)
 	var data []byte
-	read := func() error {
-		file, _, err := durable.Read(path, maxRecord)
-		if err != nil {
-			return err
-		}
-		if data, err = openDefinition(hash, file); err != nil {
-			return &durable.BadFileError{Path: path, Reason: err.Error()}
-		}
-		return nil
-	}
-	err := s.do(ctx, call{reads: true}, func() error {
-		err := read()
-		if bad, ok := errors.AsType[*durable.BadFileError](err); ok {
-			return s.damaged(ctx, path, "definition", hash, bad, false, read)
-		}
+	err := s.do(ctx, call{reads: true}, func() (err error) {
+		data, err = s.readDefinition(ctx, hash)
 		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) {
 		err = store.ErrNotFound
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading definition %s: %w", hash, durable.Explain(err, path))
+		return nil, fmt.Errorf("reading definition %s: %w", hash, durable.Explain(err, s.definitionPath(hash)))
 	}
 	return data, nil
+}
+
+// readDefinition is Definition, with fs.ErrNotExist if there is none.
+func (s *Store) readDefinition(ctx context.Context, hash string) (data []byte, err error) {
+	path := s.definitionPath(hash)
+	read := func() error {
+		file, _, err := durable.Read(path, maxRecord)
+		if err == nil {
+			data, err = s.openDefinition(hash, file)
+		}
+		return err
+	}
+	err = read()
+	if bad, ok := errors.AsType[*durable.BadFileError](err); ok {
+		err = s.damaged(ctx, path, "definition", hash, bad, false, read)
+	}
+	if foreign, ok := errors.AsType[*durable.ForeignError](err); ok {
+		err = &store.ForeignError{ID: hash, Path: path, Reason: foreign.Reason}
+	}
+	return data, err
 }
 
 // PruneDefinitions deletes unneeded definitions that were last put before the cutoff, and at least

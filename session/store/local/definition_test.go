@@ -35,7 +35,7 @@ func TestDefinitions(t *testing.T) {
 	for bit := range len(whole) * 8 {
 		bad := bytes.Clone(whole)
 		bad[bit/8] ^= 1 << (bit % 8)
-		if _, err := openDefinition(hash, bad); err == nil {
+		if _, err := s.openDefinition(hash, bad); err == nil {
 			t.Fatalf("bit %d flipped is not noticed", bit)
 		}
 	}
@@ -58,11 +58,12 @@ func TestPruneDefinitionsSparesTheNeededAndThoseOfLate(t *testing.T) {
 	s := open(t, newDir(t), Options{})
 	needed, late, old := hashOf("needed"), hashOf("late"), hashOf("old")
 	long := time.Now().Add(-1000 * time.Hour)
-	for _, hash := range []string{needed, late, old} {
-		must(t, s.PutDefinition(ctx, hash, []byte("x")))
+	for _, text := range []string{"needed", "late", "old"} {
+		hash := hashOf(text)
+		must(t, s.PutDefinition(ctx, hash, []byte(text)))
 		must(t, os.Chtimes(s.definitionPath(hash), long, long))
 	}
-	must(t, s.PutDefinition(ctx, late, []byte("x"))) // put again, for a record that is not written yet
+	must(t, s.PutDefinition(ctx, late, []byte("late"))) // put again, for a record that is not written yet
 	n, err := s.PruneDefinitions(ctx, time.Now(), func(hash string) bool { return hash == needed })
 	must(t, err)
 	if n != 1 || exists(s.definitionPath(old)) || !exists(s.definitionPath(needed)) || !exists(s.definitionPath(late)) {

@@ -113,6 +113,7 @@ func TestReadOnlyFolder(t *testing.T) {
 	s := open(t, dir, Options{})
 	must(t, s.Write(ctx, "0123abcd", numbered(1)))
 	other := open(t, dir, Options{})
+	mustRead(t, other, "0123abcd", numbered(1)) // while the key may be read
 	f := folder(dir)
 	for _, path := range []string{f.Base, filepath.Dir(f.Dir), f.Dir} {
 		must(t, os.Chmod(path, 0o755))

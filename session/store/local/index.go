@@ -189,7 +189,7 @@ func (s *Store) recordLines(ctx context.Context) (lines []byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		body, _, err := readRecord(s.RecordPath(info.ID))
+		body, _, err := s.readRecord(s.RecordPath(info.ID))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.log.Warn("searching the session files for request ids", "session", info.ID, "error", err)
 		}

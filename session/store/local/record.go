@@ -37,7 +37,7 @@ func (s *Store) write(ctx context.Context, id string, body []byte, isNew bool) e
 	if err := checkID(id); err != nil {
 		return err
 	}
-	data, sum, err := seal(body)
+	data, sum, err := s.seal(id, body)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,8 @@ func (s *Store) write(ctx context.Context, id string, body []byte, isNew bool) e
 }
 
 // Read returns a record as it was given to Create or Write. Errors: store.ErrNotFound,
-// *store.DamagedError, or the system's. A damaged record is set aside under the claim lock.
+// *store.DamagedError, *store.ForeignError, or the system's. A damaged record is set aside
+// under the claim lock.
 func (s *Store) Read(ctx context.Context, id string) ([]byte, error) {
 	return s.readAs(ctx, call{id: id, reads: true}, id)
 }
@@ -99,17 +100,20 @@ func (s *Store) read(ctx context.Context, id string, owner, held bool) ([]byte, 
 		return nil, fmt.Errorf("%w: %w", store.ErrNotFound, err)
 	}
 	path := s.RecordPath(id)
-	body, st, err := readRecord(path)
+	body, st, err := s.readRecord(path)
 	if bad, ok := errors.AsType[*durable.BadFileError](err); ok && !owner {
 		return nil, &store.DamagedError{ID: id, Path: path, Reason: bad.Reason}
 	} else if ok {
 		err = s.damaged(ctx, path, "session", id, bad, held, func() (err error) {
-			body, st, err = readRecord(path)
+			body, st, err = s.readRecord(path)
 			return err
 		})
-		if err != nil {
-			return nil, err
-		}
+	}
+	if foreign, ok := errors.AsType[*durable.ForeignError](err); ok {
+		return nil, &store.ForeignError{ID: id, Path: path, Reason: foreign.Reason}
+	}
+	if _, ok := errors.AsType[*store.DamagedError](err); ok {
+		return nil, err
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, store.ErrNotFound
@@ -123,9 +127,9 @@ func (s *Store) read(ctx context.Context, id string, owner, held bool) ([]byte, 
 	return body, nil
 }
 
-// seal returns the file content of a record, and a part of its checksum.
-func seal(body []byte) ([]byte, uint64, error) {
-	data, sum, err := durable.Seal(body)
+// seal returns a record as it is in its file, and a fingerprint of its seal.
+func (s *Store) seal(id string, body []byte) ([]byte, uint64, error) {
+	data, sum, err := durable.Seal(s.RecordPath(id), body, s.sealer)
 	if len(data) > maxRecord {
 		return nil, 0, fmt.Errorf("a record of %d bytes is over the limit of %d", len(data), maxRecord)
 	}
@@ -133,15 +137,15 @@ func seal(body []byte) ([]byte, uint64, error) {
 }
 
 // readRecord reads and verifies one file; its error is a *durable.BadFileError if the
-// file is not a record.
-func readRecord(path string) ([]byte, stamp, error) {
+// file is not a record, and a *durable.ForeignError if it was not sealed here.
+func (s *Store) readRecord(path string) ([]byte, stamp, error) {
 	data, fi, err := durable.Read(path, maxRecord)
 	if err != nil {
 		return nil, stamp{}, err
 	}
-	body, sum, err := durable.Unseal(data)
+	body, sum, err := durable.Unseal(path, data, s.sealer)
 	if err != nil {
-		return nil, stamp{}, &durable.BadFileError{Path: path, Reason: err.Error()}
+		return nil, stamp{}, err
 	}
 	st := stampOf(fi)
 	st.sum = sum

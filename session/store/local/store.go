@@ -1,6 +1,7 @@
 // Package local keeps session records as files of the project's folder
 // .deepwork/tmp, shared by several server processes: each record replaced
-// atomically and synced, sealed with a checksum, owned by one server at a time.
+// atomically and synced, sealed with the key of the installation, owned by one server at
+// a time.
 //
 // It knows records as bytes. What they mean is package workflow's.
 //
@@ -76,6 +77,7 @@ type Store struct {
 	server string // presence.ID
 	o      Options
 	disk   durable.Disk
+	sealer durable.Sealer
 	log    *slog.Logger
 
 	member *presence.Member
@@ -112,6 +114,7 @@ func Open(f *state.Folder, o Options) (*Store, error) {
 		o:         o,
 		log:       o.Logger,
 		disk:      durable.Disk{NoSync: o.NoSync},
+		sealer:    sealer{f},
 		claimWait: 10 * time.Second,
 		known:     make(map[uint32]stamp),
 		running:   make(map[string]chan struct{}),

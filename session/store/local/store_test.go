@@ -240,7 +240,7 @@ func TestReadOnlyTouchesNothing(t *testing.T) {
 	}
 	w := open(t, dir, Options{})
 	must(t, w.Create(ctx, "0123abcd", numbered(1)))
-	must(t, os.WriteFile(w.RecordPath("00000bad"), []byte("{}"), 0o600))
+	must(t, os.WriteFile(w.RecordPath("00000bad"), []byte("{"), 0o600))
 	before := tree(t, dir)
 	mustRead(t, r, "0123abcd", numbered(1))
 	_, err := r.Read(ctx, "00000bad")
