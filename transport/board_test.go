@@ -161,6 +161,27 @@ func TestBoardArguments(t *testing.T) {
 	}
 }
 
+// Without a place for the state a server starts and serves what needs none; calls that
+// write are refused, say what to set, and leave nothing behind.
+func TestWithoutAPlaceForTheState(t *testing.T) {
+	s, root := project(t, func(o *Options) { t.Setenv(state.Env, filepath.Join(o.ProjectRoot, "state")) })
+	cs := client(t, s)
+	if res := callTool(t, cs, "get_workflows", `{}`); res.IsError {
+		t.Error(text(res))
+	}
+	for tool, args := range map[string]string{"start_workflow": `{"goal":"g","job_name":"trip","workflow_name":"plan","request_id":"r"}`, "list_projects": `{}`} {
+		res := callTool(t, cs, tool, args)
+		if errorMetaOf(t, res)["code"] != "no_state_folder" || !strings.Contains(text(res), state.Env) {
+			t.Errorf("%s: %s", tool, text(res))
+		}
+	}
+	for _, name := range []string{".deepwork/tmp", "state"} {
+		if _, err := os.Stat(filepath.Join(root, name)); !os.IsNotExist(err) {
+			t.Errorf("%s was made: %v", name, err)
+		}
+	}
+}
+
 // Whoever never uses the board has none.
 func TestBoardIsOpenedWhenItIsUsed(t *testing.T) {
 	s, root := project(t, nil)

@@ -21,20 +21,13 @@ func (m *Member) Alive(id string) bool {
 	case !IsID(id):
 		return false
 	}
-	for _, dir := range m.dirs() {
-		path := lockPath(dir, id)
-		locked, err := durable.Locked(path)
-		if err != nil {
-			m.o.Logger.Warn("cannot tell whether a server lives; taking it for alive", "server", id, "path", path, "error", err)
-		}
-		if locked || err != nil {
-			return true
-		}
+	path := m.Path(id)
+	locked, err := durable.Locked(path)
+	if err != nil {
+		m.o.Logger.Warn("cannot tell whether a server lives; taking it for alive", "server", id, "path", path, "error", err)
 	}
-	return false
+	return locked || err != nil
 }
-
-func (m *Member) dirs() []string { return append([]string{m.o.Dir}, m.o.Earlier...) }
 
 // Census returns Alive with a memory, for one look through many records: it finds
 // out once about each member. It is for one goroutine.
@@ -53,19 +46,17 @@ func (m *Member) Census() func(id string) bool {
 // Others returns the paths of the lock files in the folder, except this member's:
 // those of members that run, and those of dead ones.
 func (m *Member) Others() (alive, dead []string) {
-	for _, dir := range m.dirs() {
-		entries, _ := os.ReadDir(dir) // what cannot be read has none
-		for _, e := range entries {
-			id, ok := LockOf(e.Name())
-			if !ok || !e.Type().IsRegular() || id == m.id {
-				continue
-			}
-			path := filepath.Join(dir, e.Name())
-			if m.Alive(id) {
-				alive = append(alive, path)
-			} else {
-				dead = append(dead, path)
-			}
+	entries, _ := os.ReadDir(m.o.Dir) // what cannot be read has none
+	for _, e := range entries {
+		id, ok := LockOf(e.Name())
+		if !ok || !e.Type().IsRegular() || id == m.id {
+			continue
+		}
+		path := filepath.Join(m.o.Dir, e.Name())
+		if m.Alive(id) {
+			alive = append(alive, path)
+		} else {
+			dead = append(dead, path)
 		}
 	}
 	return alive, dead
@@ -93,20 +84,18 @@ func (m *Member) Describe(id string) string {
 	if !IsID(id) {
 		return ""
 	}
-	for _, dir := range m.dirs() {
-		path := lockPath(dir, id)
-		if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() {
-			continue // opening a named pipe would block
-		}
-		f, _, err := durable.OpenRegular(path, os.O_RDONLY)
-		if err != nil {
-			continue
-		}
-		text, err := io.ReadAll(io.NewSectionReader(f, 1, 4096))
-		var p description
-		if err = errors.Join(err, f.Close(), json.Unmarshal(text, &p)); err == nil && p.PID != 0 {
-			return fmt.Sprintf("pid %d on %s since %s", p.PID, p.Host, p.StartedAt)
-		}
+	path := m.Path(id)
+	if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() {
+		return "" // opening a named pipe would block
 	}
-	return ""
+	f, _, err := durable.OpenRegular(path, os.O_RDONLY)
+	if err != nil {
+		return ""
+	}
+	text, err := io.ReadAll(io.NewSectionReader(f, 1, 4096))
+	var p description
+	if err = errors.Join(err, f.Close(), json.Unmarshal(text, &p)); err != nil || p.PID == 0 {
+		return ""
+	}
+	return fmt.Sprintf("pid %d on %s since %s", p.PID, p.Host, p.StartedAt)
 }

@@ -34,9 +34,6 @@ const enterWait = 10 * time.Second
 type Options struct {
 	Dir    string // folder of the lock files, absolute
 	Logger *slog.Logger
-	// Earlier are folders in which older versions keep lock files of the same form.
-	// Their processes count too.
-	Earlier []string
 	// Prepare creates the folder, and whatever belongs beside it; default: the
 	// folder alone, with mode 0700. Enter calls it before it makes the lock file.
 	Prepare func() error
@@ -78,9 +75,7 @@ func IsID(text string) bool {
 }
 
 // Path returns the path of a member's lock file, whether or not it exists.
-func (m *Member) Path(id string) string { return lockPath(m.o.Dir, id) }
-
-func lockPath(dir, id string) string { return filepath.Join(dir, "server_"+id+".lock") }
+func (m *Member) Path(id string) string { return filepath.Join(m.o.Dir, "server_"+id+".lock") }
 
 // LockOf returns the id of the member whose lock file has this name.
 func LockOf(name string) (id string, ok bool) {

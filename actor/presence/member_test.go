@@ -286,21 +286,6 @@ func TestALockFileIsMadeOnce(t *testing.T) {
 	})
 }
 
-// A process of an older version, with its lock file in a folder of its own, is alive.
-func TestEarlierFolders(t *testing.T) {
-	dir, earlier := t.TempDir(), t.TempDir()
-	s, older := New(Options{Dir: dir, Earlier: []string{earlier}}), entered(t, earlier)
-	alive, dead := s.Others()
-	if !s.Alive(older.ID()) || s.Describe(older.ID()) == "" || len(alive) != 1 || len(dead) != 0 {
-		t.Errorf("alive are %v, dead %v", alive, dead)
-	}
-	older.Fall()
-	s.Sweep()
-	if s.Alive(older.ID()) || exists(older.Path(older.ID())) {
-		t.Error("a dead one was not swept")
-	}
-}
-
 // Many servers enter, ask and sweep at the same time, and none looks dead that
 // has entered, whatever others do.
 func TestManyServersAtOnce(t *testing.T) {

@@ -26,19 +26,24 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	// The state of the projects, and the user's config that trusts them, are made for this
-	// program alone.
-	dir, err := os.MkdirTemp("", "deepwork-proof-")
-	if err == nil {
-		err = statetest.Prepare(dir, os.TempDir())
+	os.Exit(runAlone(ctx))
+}
+
+// runAlone runs the command line with a state folder and a user's config of its own, unless
+// it is a child of one that has.
+func runAlone(ctx context.Context) int {
+	if len(os.Args) > 1 && (os.Args[1] == "load" || os.Args[1] == "figures") {
+		dir, err := os.MkdirTemp("", "deepwork-proof-")
+		if err == nil {
+			defer os.RemoveAll(dir)
+			err = statetest.Prepare(dir, os.TempDir())
+		}
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "proof: %v\n", err)
+			return 1
+		}
 	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "proof: %v\n", err)
-		os.Exit(1)
-	}
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	return run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 }
 
 // run runs a command line and returns the exit code: 0, 1 if something is wrong, or 2 for an

@@ -204,6 +204,9 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("starting workflow %q: %w", w.Name, context.Cause(ctx))
 	}
+	if session.CodeOf(err) == session.CodeNoStateFolder {
+		return nil, err
+	}
 	return nil, session.NotNow("run_not_saved", "Workflow '%s' was not started, because that must be written down first: %v. See to the disk and call again.", w.Name, err).Because(err)
 }
 

@@ -178,7 +178,9 @@ func (d *jobDefinitions) keep(def *machine.Definition, texts machine.Instruction
 	if err != nil {
 		return machine.DefinitionRef{}, err
 	}
-	if err := d.records.PutDefinition(hash, data); err != nil {
+	if err := d.records.PutDefinition(hash, data); session.CodeOf(err) == session.CodeNoStateFolder {
+		return machine.DefinitionRef{}, err
+	} else if err != nil {
 		return machine.DefinitionRef{}, session.NotNow("not_saved",
 			"The definition of job '%s' could not be kept, so nothing has moved: %v. Mend that and make the same call again.", def.Job.Name, err).Because(err)
 	}
