@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"deepwork/actor/durable"
 	"deepwork/actor/presence"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
@@ -30,9 +31,10 @@ type board struct {
 
 // openBoard opens the board of the project at root. In a workspace, as reported by getenv, that is
 // the board of the attempt: there the tools know the ids that get_context gives, and attempts are
-// run by the servers of the project, since this server ends with its agent. chosen reports whether
-// the tools of the set are offered at all. openBoard does not block; files are opened on first use.
-func openBoard(ctx context.Context, root string, folder *state.Folder, member *presence.Member, db store.Database, chosen bool, settings *config.Source, jobs *catalog.Catalog, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
+// run by the servers of the project, since this server ends with its agent; around is that project's
+// state folder, and otherwise folder. chosen reports whether the tools of the set are offered at all.
+// openBoard does not block; files are opened on first use.
+func openBoard(ctx context.Context, root string, folder, around *state.Folder, member *presence.Member, db store.Database, chosen bool, settings *config.Source, jobs *catalog.Catalog, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
 	b = &board{}
 	o := attempt.Options{Root: root, State: folder, Config: settings.Current, Logger: logger, Member: member, Database: db,
 		CheckWorkflow: func(ctx context.Context, job, name string) error { return workflow.CheckWorkflow(ctx, jobs, job, name) }}
@@ -41,12 +43,7 @@ func openBoard(ctx context.Context, root string, folder *state.Folder, member *p
 			return nil, fmt.Errorf("opening the workspace of an attempt: %w", err)
 		}
 		b.reporter = newBoardReporter(func(ctx context.Context) ([]attempt.News, error) { return workflowsOf(ctx, folder, logger) }, b.context.Tell, logger)
-		if around, err := state.Open(filepath.Dir(file)); err == nil {
-			settings := config.Open(around.Root)
-			settings.Logger = logger
-			settings.Approve = approval(around, settings.Path(), logger)
-			o.Root, o.State, o.Config, o.Member, o.Database, o.Passive = around.Root, around, settings.Current, nil, nil, true
-		}
+		o.Root, o.State, o.Member, o.Database, o.Passive = around.Root, around, nil, nil, true
 	}
 	if chosen {
 		if b.engine, err = attempt.Open(ctx, o); err != nil {
@@ -95,6 +92,11 @@ func (b *board) close(ctx context.Context) error {
 // session folder ignores itself, since .deepwork/.gitignore may belong to the project.
 func keepApart(folder *state.Folder) error {
 	dir := folder.Tmp()
+	for _, own := range []string{filepath.Dir(dir), dir} {
+		if fi, err := os.Lstat(own); err == nil && !fi.IsDir() {
+			return fmt.Errorf("%s is %s, and is to be a folder of the workspace: remove it", own, durable.Kind(fi.Mode()))
+		}
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making the folder of sessions: %w", err)
 	}

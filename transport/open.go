@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -81,10 +82,11 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	if earlier := folder.Earlier(); earlier != nil {
 		logger.Warn("state of an earlier version is in the project: it is not used", "found", strings.Join(earlier, ", "))
 	}
-	settings := config.Open(root)
+	around := configured(folder, os.Getenv, logger)
+	settings := config.Open(around.Root)
 	settings.Logger = logger
-	settings.Approve = approval(folder, settings.Path(), logger)
-	reviews, err := newReviewing(o, root, settings.Current)
+	settings.Approve = approval(around, settings.Path(), logger)
+	reviews, err := newReviewing(o, around.Root, root, settings.Current)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +137,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		judge = gate.Open(gate.Options{Root: root, Logger: logger, Settings: reviews.settings})
 		opened.add("reviews that did not stop", judge.Close)
 	}
-	tasks, err := openBoard(ctx, root, folder, member, db, sets == nil || slices.Contains(sets, "board"), settings, jobs, logger, os.Getenv)
+	tasks, err := openBoard(ctx, root, folder, around, member, db, sets == nil || slices.Contains(sets, "board"), settings, jobs, logger, os.Getenv)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +175,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		return nil, err
 	}
 	if s.remote != nil {
-		o := remotetools.Options{Root: root, Version: o.Version, Member: member, Database: db, Settings: settings.Current, Refused: settings.Refused, Changes: jobs.Changes}
+		o := remotetools.Options{Root: around.Root, Version: o.Version, Member: member, Database: db, Settings: settings.Current, Refused: settings.Refused, Changes: jobs.Changes}
 		if s.tools.Has("finished_step") { // otherwise a started workflow could not be finished
 			o.Jobs = e.jobs
 		}
@@ -184,6 +186,21 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	}
 	s.close = opened.close
 	return s, nil
+}
+
+// configured returns the state folder of the project whose config applies to a server: in
+// the workspace of an attempt the project that the attempt is of, never what a branch says.
+func configured(folder *state.Folder, getenv func(string) string, logger *slog.Logger) *state.Folder {
+	file, _, inside := attempt.Workspace(getenv)
+	if !inside {
+		return folder
+	}
+	around, err := state.Open(filepath.Dir(file))
+	if err != nil {
+		logger.Error("the project of this workspace is not found: no config but the user's applies", "error", err)
+		return state.None(filepath.Dir(file), err) // where no config is
+	}
+	return around
 }
 
 // approval returns what decides which of a project's config is in force.

@@ -18,12 +18,13 @@ import (
 type reviewing struct {
 	flags   gate.Settings // set by the options
 	root    string        // of the project
+	work    string        // where reviewers run: the project, or a workspace of it
 	o       Options
 	current func(context.Context) (*config.Config, error)
 }
 
-func newReviewing(o Options, root string, current func(context.Context) (*config.Config, error)) (*reviewing, error) {
-	r := &reviewing{o: o, root: root, current: current}
+func newReviewing(o Options, root, work string, current func(context.Context) (*config.Config, error)) (*reviewing, error) {
+	r := &reviewing{o: o, root: root, work: work, current: current}
 	r.flags.Claude = o.ExternalRunner == "claude"
 	if o.QualityGateCommand != "" {
 		words, err := config.SplitCommand(o.QualityGateCommand)
@@ -85,8 +86,10 @@ func (r *reviewing) refused(c *config.Config) error {
 	if len(c.QualityGate.AgentReviewCommand) == 0 {
 		return session.Untrusted(r.root, c.Approval, "quality_gate.agent_review_command")
 	}
-	if err := trust.Check(r.root, c.Approval, c.QualityGate.AgentReviewCommand); err != nil {
-		return session.Changed(r.root, err)
+	for _, root := range []string{r.root, r.work} { // a workspace has its branch's own files
+		if err := trust.Check(root, c.Approval, c.QualityGate.AgentReviewCommand); err != nil {
+			return session.Changed(r.root, err)
+		}
 	}
 	return nil
 }

@@ -47,11 +47,11 @@ type Variant struct {
 // Attempts configures how attempts run (key attempts).
 type Attempts struct {
 	MaxConcurrent int      // default 4
-	Worktrees     string   // as written; default .deepwork/worktrees
+	Worktrees     string   // as written; default "": in the state folder of the project
 	Copy          []string // Repo.Copy of the project root's own repository
 	Setup         []string // Repo.Setup of the project root's own repository
 }
 
 func defaultAttempts() Attempts {
-	return Attempts{MaxConcurrent: 4, Worktrees: ".deepwork/worktrees"}
+	return Attempts{MaxConcurrent: 4}
 }

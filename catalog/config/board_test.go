@@ -83,7 +83,7 @@ func TestBoardDefaults(t *testing.T) {
 			t.Errorf("%q: %+v %v", source, c, faults)
 		}
 	}
-	if d := Default().Attempts; d.MaxConcurrent != 4 || d.Worktrees != ".deepwork/worktrees" || d.Copy != nil || d.Setup != nil {
+	if d := Default().Attempts; d.MaxConcurrent != 4 || d.Worktrees != "" || d.Copy != nil || d.Setup != nil {
 		t.Errorf("defaults are %+v", d)
 	}
 }

@@ -66,8 +66,8 @@ func SetOf(root string, c *config.Config) (Set, error) {
 		}
 		b.add("projects."+p.Name, repos, commands...)
 	}
-	a, usual := c.Attempts, config.Default().Attempts
-	if a.Worktrees != usual.Worktrees {
+	a := c.Attempts
+	if a.Worktrees != "" {
 		b.add("attempts.worktrees", a.Worktrees)
 	}
 	if a.Copy != nil {

@@ -172,7 +172,7 @@ func TestFindEndsWithItsContext(t *testing.T) {
 	p := newProject(t)
 	s := p.open(func(o *Options) { o.Passive, o.Logger = true, nil })
 	x := task.Execution{ID: nobody, AttemptID: nobody}
-	dir := local{home: s.home}.run(x.AttemptID, x.ID)
+	dir := local{logs: s.o.State.Logs()}.run(x.AttemptID, x.ID)
 	must(t, os.MkdirAll(dir, 0o700))
 	shim, err := durable.TryLock(filepath.Join(dir, "run.lock")) // one that is about to start its agent
 	if err != nil || shim == nil {

@@ -19,6 +19,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/session/state"
 )
 
 // crashConfig is the config of the servers that are killed.
@@ -224,7 +225,7 @@ func (p *project) killOne(t *testing.T, marks string, dice *rand.Rand, ack *ackn
 // machine does.
 func (p *project) killShims(t *testing.T, ack *acknowledged) {
 	t.Helper()
-	dirs, err := filepath.Glob(filepath.Join(p.root, ".deepwork", "logs", "attempts", "*", "runs", "*"))
+	dirs, err := filepath.Glob(filepath.Join(state.Of(p.root).Logs(), "attempts", "*", "runs", "*"))
 	must(t, err)
 	for _, dir := range dirs {
 		if exists(filepath.Join(dir, "exit.json")) {
@@ -275,7 +276,7 @@ func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name s
 	// What an agent said it had written is in its worktree, or under the ref; while a
 	// deletion that was begun goes on, beside all else, it may be on its way there.
 	look := func(file string) string {
-		text, err := os.ReadFile(filepath.Join(s.home, "worktrees", attempt, "shop", file))
+		text, err := os.ReadFile(filepath.Join(s.o.State.Worktrees(), attempt, "shop", file))
 		if err == nil {
 			return strings.TrimSpace(string(text))
 		}

@@ -102,7 +102,7 @@ func TestDeleteKeepsStartsOut(t *testing.T) {
 	s, other := p.open(), p.open()
 	v := s.newTask("! say x")
 	r := s.ends(s.begin(v).AttemptID)
-	lock, err := durable.TryLock(filepath.Join(s.home, "worktrees", ".journal", "locks", "attempt-"+r.AttemptID+".lock"))
+	lock, err := durable.TryLock(filepath.Join(s.o.State.Worktrees(), ".journal", "locks", "attempt-"+r.AttemptID+".lock"))
 	if err != nil || lock == nil {
 		t.Fatal(lock, err)
 	}

@@ -130,7 +130,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		if err != nil {
 			return nil, fmt.Errorf("opening the task board: finding this program, which is the agents' shim: %w", err)
 		}
-		e.executor = local{runner.Runner{Shim: []string{self, runner.ShimCommand}}, e.home}
+		e.executor = local{runner.Runner{Shim: []string{self, runner.ShimCommand}}, o.State.Logs()}
 	}
 	if e.member = o.Member; e.member == nil {
 		e.member, e.leave = session.NewMember(o.State, o.Logger), true
@@ -192,9 +192,6 @@ func (e *Engine) board(ctx context.Context) (store.Board, error) {
 		return nil, fault("opening the task board", err)
 	}
 	e.used = true
-	if err := ignore(e.o.Root, filepath.Join(e.home, "worktrees")); err != nil {
-		e.log.Warn("git may take the board for one of the project's own files", "error", err)
-	}
 	e.kick()
 	return e.db.Board(), nil
 }
@@ -251,7 +248,7 @@ func (e *Engine) config(ctx context.Context) (*config.Config, error) {
 
 // keeper returns the keeper of the worktrees below a folder.
 func (e *Engine) keeper(dir string) *worktree.Keeper {
-	return worktree.New(worktree.Options{Dir: dir, Journal: e.journalOf(dir), Logger: e.log})
+	return worktree.New(worktree.Options{Dir: dir, Journal: e.journalOf(dir), Project: e.o.State.Root, Dropping: e.dropState, Logger: e.log})
 }
 
 // Stats are figures of this server since the engine was opened.

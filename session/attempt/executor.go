@@ -52,11 +52,11 @@ type Process interface {
 }
 
 // local is the Executor whose agents are processes of this machine. It keeps what
-// it knows of an attempt in a folder of its own, <home>/logs/attempts/<attempt>:
+// it knows of an attempt in a folder of its own, <logs>/attempts/<attempt>:
 // the output in log, and each execution in runs/<execution>.
 type local struct {
 	runner.Runner
-	home string
+	logs string
 }
 
 // check returns an error if an id that the board has is none, or if a link stands in the
@@ -67,7 +67,7 @@ func (l local) check(attempt, execution string) error {
 			return fmt.Errorf("%q is not the id of an attempt or an execution", id)
 		}
 	}
-	for _, dir := range []string{filepath.Dir(l.records(attempt)), l.records(attempt), l.log(attempt), l.run(attempt, ""), l.run(attempt, execution)} {
+	for _, dir := range []string{filepath.Dir(l.records(attempt)), l.records(attempt), l.run(attempt, ""), l.run(attempt, execution)} {
 		if err := runner.OwnFolder(dir); err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (l local) check(attempt, execution string) error {
 }
 
 func (l local) records(attempt string) string {
-	return filepath.Join(l.home, "logs", "attempts", attempt)
+	return filepath.Join(l.logs, "attempts", attempt)
 }
 
 func (l local) log(attempt string) string { return filepath.Join(l.records(attempt), "log") }

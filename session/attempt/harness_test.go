@@ -20,6 +20,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/state"
 	"deepwork/session/state/statetest"
 )
 
@@ -175,7 +176,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 
 // endAgents ends whatever agents a test has left.
 func (p *project) endAgents() {
-	runs, _ := filepath.Glob(filepath.Join(p.root, ".deepwork", "logs", "attempts", "*", "runs", "*"))
+	runs, _ := filepath.Glob(filepath.Join(state.Of(p.root).Logs(), "attempts", "*", "runs", "*"))
 	r := runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}
 	for _, dir := range runs {
 		bounded, cancel := context.WithTimeout(ctx, time.Minute)
@@ -337,4 +338,6 @@ func containsAll(s string, all ...string) bool {
 }
 
 // records is the folder of what is kept of an attempt outside the board.
-func (s *server) records(attempt string) string { return local{home: s.home}.records(attempt) }
+func (s *server) records(attempt string) string {
+	return local{logs: s.o.State.Logs()}.records(attempt)
+}

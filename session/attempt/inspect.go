@@ -147,7 +147,7 @@ func (i *inspection) execution(x task.Execution) error {
 	if x.Owner == "" || i.engine.member.Alive(x.Owner) {
 		return nil // the board's own inspection reports one without an owner
 	}
-	dir := local{home: i.engine.home}.run(x.AttemptID, x.ID)
+	dir := local{logs: i.engine.o.State.Logs()}.run(x.AttemptID, x.ID)
 	switch running, err := runner.Alive(dir); {
 	case err != nil:
 		return err

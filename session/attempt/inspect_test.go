@@ -75,7 +75,7 @@ func TestInspectWell(t *testing.T) {
 		t.Errorf("%+v, %v", report, err)
 	}
 	s.die()
-	p.finds("note: " + filepath.Join(p.root, ".deepwork", "logs")) // it runs, and has no server
+	p.finds("note: " + state.Of(p.root).Logs()) // it runs, and has no server
 	must(t, os.WriteFile(hold, nil, 0o644))
 	next := p.open()
 	next.ends(r.AttemptID)
@@ -214,7 +214,6 @@ func TestInspectChangesNothing(t *testing.T) {
 	p := newProject(t)
 	s := p.open()
 	r := s.ends(s.begin(s.newTask("! write a.txt a")).AttemptID)
-	home := filepath.Join(p.root, ".deepwork")
 	dead := filepath.Join(p.root, "..", "dead")
 	must(t, os.CopyFS(dead, os.DirFS(p.root))) // as it is while the board is open
 	must(t, state.Of(dead).Make())
@@ -240,15 +239,15 @@ func TestInspectChangesNothing(t *testing.T) {
 		}))
 		return b.String()
 	}
-	before := list(home) + list(state.Of(p.root).Dir)
+	before := list(p.root) + list(state.Of(p.root).Dir)
 	p.finds()
-	if after := list(home) + list(state.Of(p.root).Dir); after != before {
+	if after := list(p.root) + list(state.Of(p.root).Dir); after != before {
 		t.Errorf("before\n%s\nafter\n%s", before, after)
 	}
-	before = list(filepath.Join(dead, ".deepwork")) + list(killed.Dir)
+	before = list(dead) + list(killed.Dir)
 	found, err := Inspect(ctx, killed, p.cfg.Load(), slog.New(slog.DiscardHandler))
 	must(t, err)
-	if after := list(filepath.Join(dead, ".deepwork")) + list(killed.Dir); after != before {
+	if after := list(dead) + list(killed.Dir); after != before {
 		t.Errorf("before\n%s\nafter\n%s", before, after)
 	}
 	if !slices.ContainsFunc(found.Counts, func(c session.Count) bool { return c.What == "attempt" && c.N == 1 }) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -124,6 +125,9 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 		return nil, r.hindered("starting the agent", err)
 	}
 	env := e.environment(cfg, a.ID, agent.Env)
+	if err := checkLayout(a); err != nil {
+		return nil, r.hindered("checking the workspace", err)
+	}
 	if !a.Made() {
 		if r.exec.FollowUp {
 			return nil, failed("The attempt has no workspace: its agent never ran. Start a new attempt.")
@@ -137,8 +141,11 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 	if err := e.keeper(worktreesOf(a)).Await(ctx, a.ID); err != nil {
 		return nil, r.hindered("waiting for the workspace", err)
 	}
-	if fi, err := os.Stat(a.Workspace); err != nil || !fi.IsDir() {
+	if fi, err := os.Lstat(a.Workspace); errors.Is(err, fs.ErrNotExist) || err == nil && fi.Mode().IsRegular() {
 		return nil, failed("The workspace %s is gone. Start a new attempt; commits of this one are on the branch %s.", a.Workspace, a.Branch)
+	}
+	if err := e.checkWorkspace(a); err != nil {
+		return nil, r.hindered("checking the workspace", err)
 	}
 	if r.exec.FollowUp {
 		r.note("follow-up: " + clip(r.exec.Prompt))
@@ -160,6 +167,12 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 		return err
 	}
 	dir := worktreesOf(a)
+	if now := e.worktreesDir(cfg); dir != now && dir != e.o.State.Worktrees() {
+		return fmt.Errorf("its worktrees were to be in %s, and by now attempts.worktrees says %s; start a new attempt", dir, now)
+	}
+	if err := e.keeper(dir).Safe(); err != nil {
+		return err
+	}
 	if err := ignore(e.o.Root, dir); err != nil {
 		e.log.Warn("git may take the worktrees for the project's own files", "error", err)
 	}
@@ -177,6 +190,14 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 		}
 		trees[i] = worktree.Tree{RepoID: repo.RepoID, Name: filepath.Base(repo.Worktree), Repo: repo.RepoPath,
 			TargetBranch: repo.TargetBranch, Copy: files, Setup: setup}
+		if repo.RepoPath == e.o.Root { // whose files were approved, and a branch may have others
+			trees[i].Allowed = func(dir string) error {
+				if err := trust.Check(dir, cfg.Approval, setup); err != nil {
+					return session.Changed(e.o.Root, err)
+				}
+				return nil
+			}
+		}
 	}
 	// What the setup commands, and all that they start, are known by.
 	mark := runner.Mark("setup-" + a.ID)

@@ -3,26 +3,31 @@ package attempt
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"path/filepath"
+
+	"github.com/google/uuid"
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/state"
 )
 
-// Where the board keeps its things, below the project root:
+// Where the board keeps its things, in the state folder of the project:
 //
-//	board.db of the state folder                      the board
-//	.deepwork/worktrees/<attempt>/<repo>              the worktrees, as configured
-//	.deepwork/logs/attempts/<attempt>/log             what the attempt's agents wrote
-//	.deepwork/logs/attempts/<attempt>/runs/<execution>
+//	board.db                                          the board
+//	worktrees/<attempt>/<repo>                        the worktrees, or as configured
+//	worktrees/.journal                                what of them is ours
+//	logs/attempts/<attempt>/log                       what the attempt's agents wrote
+//	logs/attempts/<attempt>/runs/<execution>
 
 func (e *Engine) boardPath() string { return e.o.State.Database() }
 
 // journalOf is where the journals of the worktrees below a folder are: outside of it, if
-// others may write there too.
+// others may write there too. "" is worktree's own default.
 func (e *Engine) journalOf(dir string) string {
-	if own := filepath.Join(e.home, "worktrees"); dir != own {
+	if own := e.o.State.Worktrees(); dir != own {
 		sum := sha256.Sum256([]byte(dir))
 		return filepath.Join(own, ".journal", "of-"+hex.EncodeToString(sum[:6]))
 	}
@@ -32,8 +37,11 @@ func (e *Engine) journalOf(dir string) string {
 // worktreesDir is where new attempts have their worktrees.
 func (e *Engine) worktreesDir(cfg *config.Config) string {
 	dir := filepath.FromSlash(cfg.Attempts.Worktrees)
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(e.o.Root, dir)
+	switch {
+	case dir == "":
+		return e.o.State.Worktrees()
+	case !filepath.IsAbs(dir):
+		dir = filepath.Join(e.o.State.Root, dir)
 	}
 	return filepath.Clean(dir)
 }
@@ -44,23 +52,60 @@ func worktreesOf(a *task.Attempt) string {
 	return filepath.Dir(filepath.Dir(a.Repos[0].Worktree))
 }
 
-// ignore ensures that git does not take the board's files and the worktrees
-// for the project's own: missing lines are added to .deepwork/.gitignore, all
-// others left alone. A worktrees folder elsewhere in the project gets a
-// .gitignore of its own.
-func ignore(root, worktrees string) error {
-	home := filepath.Join(root, ".deepwork")
-	lines := session.Ignored()
-	if rel, inside := below(home, worktrees); inside {
-		if rel != "worktrees" {
-			lines = append(lines, "/"+rel+"/")
-		}
-	} else if _, inside := below(root, worktrees); inside {
-		if _, err := session.Ignore(filepath.Join(worktrees, ".gitignore"), []string{"*"}); err != nil {
-			return err
+// checkLayout returns an error if an attempt's workspace and worktrees are not, on the
+// board, where the worktrees of an attempt in a folder are: nothing may be run elsewhere.
+func checkLayout(a *task.Attempt) error {
+	if uuid.Validate(a.ID) != nil || len(a.Repos) == 0 {
+		return fmt.Errorf("the board has an attempt %q with %d repositories; restore it from a copy", a.ID, len(a.Repos))
+	}
+	folder := filepath.Join(worktreesOf(a), a.ID)
+	workspace := folder
+	if len(a.Repos) == 1 {
+		workspace = a.Repos[0].Worktree
+	}
+	for _, r := range a.Repos {
+		if !filepath.IsAbs(folder) || filepath.Dir(r.Worktree) != folder || a.Workspace != workspace {
+			return fmt.Errorf("the board has the worktree %q and the workspace %q of attempt %s, which are in no folder of its own; restore it from a copy", r.Worktree, a.Workspace, a.ID)
 		}
 	}
-	_, err := session.Ignore(filepath.Join(home, ".gitignore"), lines)
+	return nil
+}
+
+// checkWorkspace returns an error if the workspace of an attempt is not one that was made
+// for it: what the board says is not enough to run an agent there.
+func (e *Engine) checkWorkspace(a *task.Attempt) error {
+	if err := checkLayout(a); err != nil {
+		return err
+	}
+	paths := make([]string, len(a.Repos))
+	for i, r := range a.Repos {
+		paths[i] = r.Worktree
+	}
+	return e.keeper(worktreesOf(a)).Check(a.ID, paths)
+}
+
+// dropState removes the state of the servers that worked in a workspace, which is about
+// to be removed.
+func (e *Engine) dropState(workspace string) {
+	if !exists(workspace) {
+		return
+	}
+	f, err := state.Find(workspace)
+	if err == nil {
+		err = f.Remove()
+	}
+	if err != nil {
+		e.log.Warn("cannot remove the state of a workspace", "workspace", workspace, "error", err)
+	}
+}
+
+// ignore ensures that git does not take worktrees for the project's own files: a
+// folder of worktrees in the project gets a .gitignore of its own.
+func ignore(root, worktrees string) error {
+	if _, inside := below(root, worktrees); !inside {
+		return nil
+	}
+	_, err := session.Ignore(filepath.Join(worktrees, ".gitignore"), []string{"*"})
 	return err
 }
 

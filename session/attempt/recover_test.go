@@ -15,6 +15,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/state"
 )
 
 // An agent outlives its server: a later one takes it up and it goes on, and its
@@ -307,7 +308,7 @@ func (p faultyProcess) Wait(ctx context.Context) (runner.Exit, error) {
 func TestRunCrashes(t *testing.T) {
 	p := newProject(t)
 	hold, once := filepath.Join(p.root, "..", "hold"), filepath.Join(p.root, "..", "once")
-	f := &faulty{Executor: local{runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}, filepath.Join(p.root, ".deepwork")}}
+	f := &faulty{Executor: local{runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}, state.Of(p.root).Logs()}}
 	s := p.open(func(o *Options) { o.Logger, o.Executor = nil, f })
 	r := s.begin(s.newTask("! once "+once, "! await "+hold))
 	s.reaches(r.AttemptID, task.Running)

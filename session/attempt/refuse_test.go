@@ -10,6 +10,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/session/state"
 )
 
 const nobody = "3b241101-e2bb-4255-8caf-4136c566a962"
@@ -177,7 +178,7 @@ func TestWrongArguments(t *testing.T) {
 			t.Errorf("a refused call changed the task: %+v", now)
 		}
 	}
-	if exists(filepath.Join(p.root, ".deepwork", "worktrees")) {
+	if exists(state.Of(p.root).Worktrees()) {
 		t.Error("a refused call made a worktree")
 	}
 }

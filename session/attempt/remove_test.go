@@ -116,7 +116,7 @@ func TestStartGivesWayToRemoval(t *testing.T) {
 	p := newProject(t)
 	s := p.open()
 	r := s.ends(s.begin(s.newTask("! say x")).AttemptID)
-	lock, err := durable.TryLock(filepath.Join(s.home, "worktrees", ".journal", "locks", "attempt-"+r.AttemptID+".lock"))
+	lock, err := durable.TryLock(filepath.Join(s.o.State.Worktrees(), ".journal", "locks", "attempt-"+r.AttemptID+".lock"))
 	if err != nil || lock == nil {
 		t.Fatal(lock, err)
 	}

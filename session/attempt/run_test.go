@@ -11,6 +11,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/state"
 )
 
 // An attempt from its start to the review of its task.
@@ -40,7 +41,7 @@ func TestAttemptRuns(t *testing.T) {
 	if !repo.Exists || repo.Ahead != 1 || repo.Behind != 0 || strings.Join(repo.ChangedFiles, " ") != "basket.go loose.txt" || repo.ChangedCount != 2 {
 		t.Errorf("the worktree: %+v", repo)
 	}
-	if want := filepath.Join(p.root, ".deepwork", "worktrees", r.AttemptID, "shop"); repo.WorktreePath != want {
+	if want := filepath.Join(state.Of(p.root).Worktrees(), r.AttemptID, "shop"); repo.WorktreePath != want {
 		t.Errorf("it is at %s, and is to be at %s", repo.WorktreePath, want)
 	}
 	out := s.output(r.AttemptID)
@@ -54,7 +55,7 @@ func TestAttemptRuns(t *testing.T) {
 		t.Errorf("the branch %s has no commit", r.WorkspaceBranch)
 	}
 	// The main checkout is as it was, and git does not see what is ours.
-	if status := p.git(p.root, "status", "--porcelain"); status != " M README\n?? .deepwork/" || p.git(p.root, "status", "--porcelain", "-uall") != " M README\n?? .deepwork/.gitignore" {
+	if status := p.git(p.root, "status", "--porcelain"); status != " M README" {
 		t.Errorf("the main checkout: %q", status)
 	}
 	diff, err := s.GetAttemptDiff(ctx, "me", DiffArgs{Target: the(r.AttemptID)})
@@ -186,7 +187,7 @@ func TestSeveralRepos(t *testing.T) {
 	if r.State != "completed" {
 		t.Fatalf("%+v: %s\n%s", r, deref(r.Error), s.output(r.AttemptID))
 	}
-	around := filepath.Join(p.root, ".deepwork", "worktrees", r.AttemptID)
+	around := filepath.Join(state.Of(p.root).Worktrees(), r.AttemptID)
 	if !strings.Contains(s.output(r.AttemptID), "pwd "+around) {
 		t.Errorf("the agent ran elsewhere: %s", s.output(r.AttemptID))
 	}

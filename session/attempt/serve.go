@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -112,7 +113,7 @@ func (e *Engine) recoverWorktrees(ctx context.Context, b store.Board, cfg *confi
 		dirs = append(dirs, now)
 	}
 	for _, dir := range dirs {
-		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) || !filepath.IsAbs(dir) {
 			continue
 		}
 		did, err := e.keeper(dir).Recover(ctx, func(attempt string) bool { return e.keepsWorktrees(ctx, b, attempt) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"deepwork/catalog"
@@ -35,7 +36,7 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error
 	r := last.reply
 	if c.engine.Config != nil {
 		if now, err := c.engine.Config.Current(ctx); err == nil {
-			if notice := session.UntrustedNotice(c.engine.Root, now.Approval); notice != "" {
+			if notice := session.UntrustedNotice(filepath.Dir(filepath.Dir(c.engine.Config.Path())), now.Approval); notice != "" {
 				r.Notice = join(r.Notice, notice)
 			}
 		}

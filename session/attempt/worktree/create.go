@@ -233,6 +233,11 @@ func (k *Keeper) setup(ctx context.Context, e *record, env []string) error {
 	if len(e.Setup) == 0 {
 		return nil
 	}
+	if e.Allowed != nil {
+		if err := e.Allowed(e.Path); err != nil {
+			return err
+		}
+	}
 	_, err := process.Run(ctx, process.Spec{
 		Command: e.Setup, Dir: e.Path, Env: process.With(git.Environ(), env...), StdoutLimit: setupOutput,
 	})

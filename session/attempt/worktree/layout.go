@@ -45,6 +45,11 @@ func (k *Keeper) private() bool { return k.journal == filepath.Join(k.dir, priva
 // folders, of a worktree, or of the folder that this is in: what it leads to is not ours.
 func (k *Keeper) unlinked(paths ...string) error {
 	own := []string{filepath.Join(k.dir, privateFolder), filepath.Join(k.dir, trashFolder), k.journal, k.locks(), k.temp(), k.removed()}
+	if rel, err := filepath.Rel(k.project, k.dir); k.project != "" && err == nil && filepath.IsLocal(rel) {
+		for at := k.dir; at != k.project; at = filepath.Dir(at) {
+			own = append(own, at)
+		}
+	}
 	for _, path := range paths {
 		if parent := filepath.Dir(path); parent != k.dir {
 			own = append(own, parent)
@@ -61,6 +66,9 @@ func (k *Keeper) unlinked(paths ...string) error {
 	}
 	return nil
 }
+
+// Safe returns ErrNotOurs if a link stands in the place of one of the keeper's folders.
+func (k *Keeper) Safe() error { return k.unlinked() }
 
 // discard moves a folder of an attempt out of the way at once; empty deletes it then,
 // which may take its time. What a crash leaves of it Recover deletes. A folder that is

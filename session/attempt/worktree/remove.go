@@ -34,7 +34,9 @@ func (k *Keeper) Remove(ctx context.Context, attempt string, inUse func() bool) 
 	}
 	if j == nil {
 		folder := k.folder(attempt)
-		os.Remove(folder)             // if it is empty
+		if k.private() {
+			os.Remove(folder) // if it is empty
+		}
 		list, _ := os.ReadDir(folder) // mostly there is none
 		if slices.ContainsFunc(list, func(f fs.DirEntry) bool { return isThere(filepath.Join(folder, f.Name(), ".git")) }) {
 			return nil, fmt.Errorf("its journal %s is gone; look at what is in %s, and remove it by hand", k.journalPath(attempt), folder)

@@ -27,6 +27,9 @@ type Options struct {
 	// may write to it, while Dir may be in a project or shared. Default: <Dir>/.journal,
 	// for a Dir that nobody else writes to.
 	Journal string
+	// Project is a folder, without links, in which links are not followed on the way to
+	// Dir either; "" is none.
+	Project string
 	// Dropping is called before the folder of a worktree, or of an attempt, is removed.
 	Dropping func(path string)
 	Logger   *slog.Logger // nil: slog.Default()
@@ -37,6 +40,7 @@ type Options struct {
 type Keeper struct {
 	dir      string
 	journal  string
+	project  string
 	dropping func(path string)
 	log      *slog.Logger
 	stale    time.Duration      // how long a lock must lie unchanged before it is taken for a dead git's
@@ -54,7 +58,7 @@ func New(o Options) *Keeper {
 	if o.Dropping == nil {
 		o.Dropping = func(string) {}
 	}
-	return &Keeper{dir: filepath.Clean(o.Dir), journal: filepath.Clean(o.Journal), dropping: o.Dropping,
+	return &Keeper{dir: filepath.Clean(o.Dir), journal: filepath.Clean(o.Journal), project: o.Project, dropping: o.Dropping,
 		log: o.Logger, stale: staleAfter, at: func(string) {}}
 }
 
@@ -66,6 +70,8 @@ type Tree struct {
 	TargetBranch string   `json:"target_branch"`   // a branch of it
 	Copy         []string `json:"copy,omitempty"`  // files and folders copied into it from Repo, relative; a missing one is skipped with a warning
 	Setup        []string `json:"setup,omitempty"` // a command run in it; nil means none
+	// Allowed is asked before Setup is run in dir; its error is Create's. nil allows it.
+	Allowed func(dir string) error `json:"-"`
 }
 
 // A Made is a worktree that was made.

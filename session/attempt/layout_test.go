@@ -1,0 +1,195 @@
+package attempt
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/catalog/trust"
+	"deepwork/session/attempt/runner"
+	"deepwork/session/state"
+)
+
+// newVictim makes a folder outside with a file, and returns what checks it.
+func newVictim(t *testing.T) (dir string, untouched func()) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "home")
+	must(t, os.MkdirAll(filepath.Join(dir, "sub"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "profile"), []byte("mine\n"), 0o644))
+	return dir, func() {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(dir, "profile"))
+		list, _ := os.ReadDir(dir)
+		if string(text) != "mine\n" || err != nil || len(list) != 2 {
+			t.Errorf("outside there is %v, with %q (%v)", list, text, err)
+		}
+	}
+}
+
+// A row of the board that has a workspace elsewhere runs no agent there, and removes
+// nothing.
+func TestBoardOfAWorkspaceElsewhere(t *testing.T) {
+	p := newProject(t)
+	first := p.open()
+	r := first.ends(first.begin(first.newTask("! say hello")).AttemptID)
+	home, untouched := newVictim(t)
+	quoted := func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+	elsewhere := filepath.Join(home, r.AttemptID, "shop")
+	for _, sql := range []string{
+		"UPDATE attempts SET workspace = " + quoted(home),
+		"UPDATE attempts SET workspace = " + quoted(elsewhere) + "; UPDATE attempt_repos SET worktree = " + quoted(elsewhere),
+	} {
+		p.sql(sql)
+		if strings.Contains(sql, "attempt_repos") {
+			must(t, os.MkdirAll(filepath.Join(elsewhere, ".git"), 0o755))
+		}
+		first.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! write planted.txt x")})
+		now := first.ends(r.AttemptID)
+		if now.State != "failed" || !strings.Contains(deref(now.Error), "Checking the workspace failed") {
+			t.Errorf("%+v: %s", now, deref(now.Error))
+		}
+	}
+	if exists(filepath.Join(elsewhere, "planted.txt")) || exists(filepath.Join(home, "planted.txt")) {
+		t.Error("an agent ran outside")
+	}
+	if _, err := first.DeleteTask(ctx, "me", TaskArgs{TaskID: first.get(r.AttemptID).TaskID}); err == nil {
+		t.Error("a worktree without a journal was removed")
+	}
+	if !exists(filepath.Join(elsewhere, ".git")) {
+		t.Error("a folder outside is gone")
+	}
+	must(t, os.RemoveAll(filepath.Join(home, r.AttemptID)))
+	untouched()
+}
+
+// In a folder of worktrees in the project nothing is used that stood there before, and
+// no link is followed.
+func TestPreparedFolderOfWorktrees(t *testing.T) {
+	for _, at := range []string{".deepwork", ".deepwork/worktrees", ".deepwork/worktrees/.journal", ".deepwork/worktrees/.journal/trash", ""} {
+		t.Run(strings.ReplaceAll(at, "/", "_"), func(t *testing.T) {
+			p := newProject(t)
+			home, untouched := newVictim(t)
+			dir := filepath.Join(p.root, ".deepwork", "worktrees")
+			p.configure(func(c *config.Config) { c.Attempts.Worktrees = ".deepwork/worktrees" })
+			if at != "" {
+				link := filepath.Join(p.root, filepath.FromSlash(at))
+				must(t, os.MkdirAll(filepath.Dir(link), 0o755))
+				if err := os.Symlink(home, link); err != nil {
+					t.Skip("no symlinks here:", err)
+				}
+			} else { // a journal that has a removal go on, of a folder outside
+				must(t, os.MkdirAll(filepath.Join(dir, ".journal", "trash"), 0o755))
+				must(t, os.WriteFile(filepath.Join(dir, ".journal", nobody+".json"), []byte(`{"version":1,"attempt":"`+nobody+`","branch":"b","phase":"removing","trees":[{"repo_id":"r","name":"web","repo":"`+
+					p.root+`","target_branch":"main","git_dir":"`+p.root+`/.git","path":"`+home+`","branch":"b","base":"","step":"dropping"}]}`), 0o644))
+				must(t, os.Symlink(home, filepath.Join(dir, ".journal", "trash", "x")))
+				must(t, os.Symlink(home, filepath.Join(dir, nobody)))
+			}
+			s := p.open(func(o *Options) { o.Logger = nil })
+			v := s.newTask("! write a.txt x")
+			r := s.ends(s.begin(v).AttemptID)
+			if (r.State == "completed") != (at == "") || at != "" && !strings.Contains(deref(r.Error), "not what deepwork made") {
+				t.Errorf("%+v: %s", r, deref(r.Error))
+			}
+			_, err := s.DeleteTask(ctx, "me", TaskArgs{TaskID: v.TaskID})
+			if (err == nil) != (at == "") {
+				t.Errorf("deleted: %v", err)
+			}
+			s.stop()
+			p.inspect()
+			untouched()
+		})
+	}
+}
+
+// An execution whose files are links outside reads, writes and runs nothing there.
+func TestLogsThatAreLinks(t *testing.T) {
+	p := newProject(t)
+	home, untouched := newVictim(t)
+	s := p.open()
+	r := s.ends(s.begin(s.newTask("! say hello")).AttemptID)
+	log := filepath.Join(s.records(r.AttemptID), "log")
+	must(t, os.RemoveAll(log))
+	if err := os.Symlink(home, log); err != nil {
+		t.Skip("no symlinks here:", err)
+	}
+	if _, err := s.TailAttempt(ctx, "me", TailArgs{Target: the(r.AttemptID)}); err == nil || !strings.Contains(err.Error(), "not a folder that deepwork made") {
+		t.Errorf("%v", err)
+	}
+	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say again")})
+	if now := s.ends(r.AttemptID); now.State != "failed" || !strings.Contains(deref(now.Error), "not a folder that deepwork made") {
+		t.Errorf("%+v: %s", now, deref(now.Error))
+	}
+	l := local{runner.Runner{Shim: p.options().Shim}, s.o.State.Logs()}
+	for _, id := range []string{"..", "../../x", "a/b", home} {
+		if err := l.Remove(id); err == nil {
+			t.Errorf("%s was removed", id)
+		}
+		if _, err := l.Alive(nobody, id); err == nil {
+			t.Errorf("%s was looked at", id)
+		}
+	}
+	untouched()
+}
+
+// The state of servers in a workspace goes with it.
+func TestStateOfAWorkspaceIsRemoved(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	v := s.newTask("! say hello")
+	r := s.ends(s.begin(v).AttemptID)
+	f, err := state.Find(r.Repos[0].WorktreePath)
+	must(t, err)
+	must(t, f.Make())
+	if f.Dir == s.o.State.Dir || !exists(f.Dir) {
+		t.Fatal(f.Dir)
+	}
+	_, err = s.DeleteTask(ctx, "me", TaskArgs{TaskID: v.TaskID})
+	must(t, err)
+	if exists(f.Dir) || !exists(s.o.State.Dir) {
+		t.Errorf("%s is there: %v; the project's: %v", f.Dir, exists(f.Dir), exists(s.o.State.Dir))
+	}
+}
+
+// A branch's own setup program is not the one that was approved.
+func TestSetupOfABranchIsNotTheApprovedOne(t *testing.T) {
+	p := newProject(t)
+	must(t, os.Mkdir(filepath.Join(p.root, "tools"), 0o755))
+	script := filepath.Join(p.root, "tools", "setup.sh")
+	write := func(text string) {
+		t.Helper()
+		must(t, os.WriteFile(script, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
+		p.git(p.root, "add", ".")
+		p.git(p.root, "commit", "-q", "-m", "setup")
+	}
+	write("exit 0")
+	p.git(p.root, "branch", "good")
+	mark := filepath.Join(p.root, "..", "planted")
+	p.git(p.root, "checkout", "-q", "-b", "evil")
+	write("touch " + mark)
+	p.git(p.root, "checkout", "-q", "main")
+	p.configure(func(c *config.Config) {
+		c.Attempts.Setup = []string{"tools/setup.sh"}
+		set, err := trust.SetOf(p.root, c)
+		must(t, err)
+		files := map[string]string{}
+		for _, e := range set {
+			for name, sum := range e.Files {
+				files[name] = sum
+			}
+		}
+		c.Approval = &config.Approval{Use: c, Files: files}
+	})
+	s := p.open()
+	for branch, want := range map[string]task.AttemptState{"good": task.Completed, "evil": task.Failed} {
+		r := s.ends(s.begin(s.newTask("! say hello"), func(a *StartArgs) { a.Repos[0].TargetBranch = branch }).AttemptID)
+		if r.State != string(want) || want == task.Failed && !strings.Contains(deref(r.Error), "deepwork trust") {
+			t.Errorf("%s: %+v, %s", branch, r, deref(r.Error))
+		}
+	}
+	if exists(mark) {
+		t.Error("the program of the branch ran")
+	}
+}
