@@ -236,5 +236,45 @@ func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
 	}
 }
 
+// In a workspace the config of the project applies, and never the branch's own file; where
+// the project is not found, none does.
+func TestAWorkspaceHasTheConfigOfItsProject(t *testing.T) {
+	outside, root := project(t, nil)
+	write(t, root, map[string]string{".deepwork/config.yml": "executors: {MINE: {command: [sh, -c, 'true']}}\n"})
+	repository(t, root)
+	into[attempt.ProjectsReply](t, client(t, outside), "list_projects", `{}`) // makes the board
+	for _, c := range []struct{ board, want string }{
+		{state.Of(root).Database(), "MINE"},
+		{filepath.Join(t.TempDir(), "board.db"), ""},
+		{filepath.Join(t.TempDir(), ".deepwork", "board.db"), ""},
+	} {
+		t.Setenv(config.AttemptEnv, "3b241101-e2bb-4255-8caf-4136c566a962")
+		t.Setenv(config.BoardEnv, c.board)
+		workspace := t.TempDir()
+		mark := filepath.Join(workspace, "mark")
+		write(t, workspace, map[string]string{".deepwork/config.yml": "executors: {THEIRS: {command: [sh]}}\n" +
+			"workflow_tools: {sources: {evil: {command: [sh, -c, 'touch " + mark + "']}}}\n"})
+		s, err := NewServer(Options{ProjectRoot: workspace, StandardJobs: fstest.MapFS{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cs := client(t, s)
+		callTool(t, cs, "refresh_workflow_tools", `{}`)
+		names := " "
+		for _, x := range into[attempt.ExecutorsReply](t, cs, "list_executors", `{}`).Executors {
+			names += x.Name + " "
+		}
+		if strings.Contains(names, " THEIRS ") || strings.Contains(names, " MINE ") != (c.want != "") {
+			t.Errorf("%s: the executors are %s", c.board, names)
+		}
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(mark); err == nil {
+			t.Errorf("%s: a source of the branch ran", c.board)
+		}
+	}
+}
+
 var _ boardtools.Workspace = (*attempt.Context)(nil)
 var _ boardtools.Engine = (*attempt.Engine)(nil)
