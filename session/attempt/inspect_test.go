@@ -254,3 +254,47 @@ func TestInspectChangesNothing(t *testing.T) {
 		t.Errorf("attempt %s was not seen: %+v", r.AttemptID, found)
 	}
 }
+
+// Looking at a repository, and at what an attempt changed, runs no program that its
+// settings name, and fetches nothing.
+func TestNoProgramOfARepositoryRuns(t *testing.T) {
+	p := newProject(t)
+	must(t, os.WriteFile(filepath.Join(p.root, ".gitattributes"), []byte("* filter=evil diff=evil\n"), 0o644))
+	p.git(p.root, "add", ".")
+	p.git(p.root, "commit", "-q", "-m", "attributes")
+	s := p.open()
+	v := s.newTask("! write README changed", "! write a.txt a")
+	r := s.ends(s.begin(v).AttemptID)
+	mark := filepath.Join(p.root, "..", "mark")
+	run := func(what string) string { return "touch " + mark + "-" + what + ";" }
+	hooks := filepath.Join(p.root, ".git", "hooks")
+	must(t, os.MkdirAll(hooks, 0o755))
+	for _, hook := range []string{"post-checkout", "reference-transaction", "post-index-change", "pre-commit", "fsmonitor-watchman"} {
+		must(t, os.WriteFile(filepath.Join(hooks, hook), []byte("#!/bin/sh\n"+run(hook)+"\n"), 0o755))
+	}
+	for key, value := range map[string]string{
+		"core.fsmonitor": run("fsmonitor"), "core.sshCommand": run("ssh"), "core.pager": run("pager"), "core.editor": run("editor"), "core.hooksPath": hooks,
+		"filter.evil.clean": run("clean") + " cat", "filter.evil.smudge": run("smudge") + " cat", "filter.evil.process": run("process"), "filter.evil.required": "false",
+		"diff.evil.command": run("diff"), "diff.evil.textconv": run("textconv"), "diff.external": run("external"), "core.alternateRefsCommand": run("alternate"),
+		"log.showSignature": "true", "gpg.program": run("gpg"), "remote.origin.url": "ssh://example.invalid/x", "remote.origin.promisor": "true",
+		"extensions.partialClone": "origin", "core.repositoryFormatVersion": "1",
+	} {
+		p.git(p.root, "config", key, value)
+	}
+	inspected := func() {
+		t.Helper()
+		p.inspect()
+		s.get(r.AttemptID)
+		if _, err := s.GetAttemptDiff(ctx, "me", DiffArgs{Target: the(r.AttemptID)}); err != nil {
+			t.Log(err)
+		}
+		if marks, _ := filepath.Glob(mark + "*"); len(marks) > 0 {
+			t.Fatalf("these ran: %v", marks)
+		}
+	}
+	inspected()
+	base := p.git(p.root, "rev-parse", "HEAD")
+	must(t, os.Remove(filepath.Join(p.root, ".git", "objects", base[:2], base[2:]))) // to be fetched
+	inspected()
+	s.stop()
+}
