@@ -17,6 +17,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/state"
 )
 
 const boardConfig = `version: "1.0"
@@ -79,7 +80,7 @@ func (p *boardProject) git(dir string, args ...string) string {
 
 // endAgents ends whatever agents a test has left.
 func (p *boardProject) endAgents() {
-	runs, _ := filepath.Glob(filepath.Join(p.root, ".deepwork", "logs", "attempts", "*", "runs", "*"))
+	runs, _ := filepath.Glob(filepath.Join(state.Of(p.root).Logs(), "attempts", "*", "runs", "*"))
 	for _, dir := range runs {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		if proc, err := new(runner.Runner).Find(ctx, dir); err == nil {

@@ -135,7 +135,7 @@ func (s *simulation) judgeExecution(x began, did journal) {
 // main checkout is unchanged, and that the repository is intact.
 func (s *simulation) judgeWork(ctx context.Context, wrote map[string][]string) error {
 	h := s.history
-	dirs, err := filepath.Glob(filepath.Join(s.root, ".deepwork", "logs", "attempts", "*", "runs", "*"))
+	dirs, err := filepath.Glob(filepath.Join(stateOf(s.root).Logs(), "attempts", "*", "runs", "*"))
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (s *simulation) judgeWork(ctx context.Context, wrote map[string][]string) e
 			h.fault("an agent that goes on", "in %s (%v)", dir, err)
 		}
 	}
-	there, err := filepath.Glob(filepath.Join(s.root, ".deepwork", "worktrees", "*", "*", "work-*"))
+	there, err := filepath.Glob(filepath.Join(stateOf(s.root).Worktrees(), "*", "*", "work-*"))
 	if err != nil {
 		return err
 	}

@@ -122,7 +122,7 @@ func TestLogsThatAreLinks(t *testing.T) {
 	if now := s.ends(r.AttemptID); now.State != "failed" || !strings.Contains(deref(now.Error), "not a folder that deepwork made") {
 		t.Errorf("%+v: %s", now, deref(now.Error))
 	}
-	l := local{runner.Runner{Shim: p.options().Shim}, s.o.State.Logs()}
+	l := local{runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}, s.o.State.Logs()}
 	for _, id := range []string{"..", "../../x", "a/b", home} {
 		if err := l.Remove(id); err == nil {
 			t.Errorf("%s was removed", id)
