@@ -6,57 +6,53 @@ import (
 	"time"
 )
 
-// A Behavior is what an actor does. One goroutine calls it, one message at a
+// A Behavior handles the messages of an actor. It is called by one goroutine, one message at a
 // time, so its fields need no lock.
 //
-// A refusal that belongs to the domain travels in a reply and returns nil. An
-// error from Receive means that the state can no longer be trusted: the asker of
-// this message and those still waiting for an answer get it, wrapped, and the
-// actor restarts from its durable state. A panic is treated alike.
+// A refusal that belongs to the domain travels in a reply, and Receive returns nil. An error from
+// Receive means that the state can no longer be trusted: it is returned, wrapped, to the asker of
+// this message and to those whose asks are still open, and the actor restarts from its durable
+// state. A panic is treated alike.
 //
-// ctx lives as long as the actor's System and is cancelled when the deadline of
-// a stop has passed; it is not the asker's, who may be gone while the message
-// still has to be handled.
+// ctx lives as long as the actor's System and is cancelled when the deadline of a stop has passed.
+// It is not the asker's context, which may end while the message still has to be handled.
 //
-// Receive must not wait for its own actor: asking itself, or stopping itself,
-// blocks until that call's context ends.
+// Receive must not wait for its own actor: asking or stopping itself blocks until the context of
+// that call ends.
 type Behavior[M any] interface {
 	Receive(ctx context.Context, m M) error
 }
 
-// A Starter is a Behavior that loads durable state. Start is called on the
-// actor's goroutine before the first message of each incarnation. Its error
-// fails, unchanged, whatever waits in the mailbox, and ends the incarnation; it
-// is not a crash, and the next message tries again.
+// A Starter is a Behavior that loads durable state. Start is called on the actor's goroutine before
+// the first message of each incarnation. If it fails, all messages in the mailbox fail with its
+// error, unchanged, and the incarnation ends. That is not a crash; the next message tries again.
 type Starter interface {
 	Start(ctx context.Context) error
 }
 
-// A Stopper is a Behavior that has something to do at the end. Stop is called on
-// the actor's goroutine when an incarnation ends in order (it was stopped, or
-// passivated), never after a crash. Replies still open when it returns are
-// failed with [ErrStopped].
+// A Stopper is a Behavior that cleans up when it ends. Stop is called on the actor's goroutine when
+// an incarnation ends in order (stopped or passivated), never after a crash. Replies still open
+// when it returns fail with [ErrStopped].
 type Stopper interface {
 	Stop(ctx context.Context)
 }
 
-// Options configure an actor, or each actor of a Registry. The zero value of a
-// field is its default.
+// Options configures an actor, or each actor of a Registry. The zero value of a field means its
+// default.
 type Options struct {
-	// Name says in logs and errors which actor it is; an actor of a Registry is
-	// called Name/key.
+	// Name identifies the actor in logs and errors; an actor of a Registry is called Name/key.
 	Name string
-	// Mailbox is how many messages wait before senders do; default 64.
+	// Mailbox is the number of messages that the mailbox holds before senders block; default 64.
 	Mailbox int
-	// Logger is where crashes are logged; default the System's.
+	// Logger receives crashes; default the System's.
 	Logger *slog.Logger
-	// Restarts is how many crashes within Within are answered by a restart; one
-	// more stops the actor, alone. Default 5; negative: none.
+	// Restarts is the number of restarts allowed within Within; one more crash stops this actor.
+	// Default 5; negative means none.
 	Restarts int
 	// Within is the window in which crashes are counted; default 1 minute.
 	Within time.Duration
-	// Idle is how long an actor may have nothing to do before it is passivated;
-	// 0: it never is. An ask that was taken and not yet answered is something to do.
+	// Idle is how long an actor may be idle before it is passivated; 0 means never. An actor with
+	// an unanswered ask is not idle.
 	Idle time.Duration
 }
 

@@ -2,14 +2,13 @@ package actor
 
 import "time"
 
-// A budget remembers when an actor crashed. The zero value is an actor that
-// never did.
+// A budget records when an actor crashed. The zero value means that it never did.
 type budget struct {
 	crashes []time.Time // within the window, oldest first
 	verdict error       // not nil: the budget is used up
 }
 
-// spend counts a crash and reports whether it may be answered by a restart.
+// spend counts a crash and reports whether a restart is allowed.
 func (b *budget) spend(now time.Time, restarts int, within time.Duration) bool {
 	kept := b.crashes[:0]
 	for _, t := range b.crashes {
@@ -21,7 +20,7 @@ func (b *budget) spend(now time.Time, restarts int, within time.Duration) bool {
 	return len(b.crashes) <= max(restarts, 0)
 }
 
-// blank reports whether there is nothing to remember.
+// blank reports whether no crash is recorded.
 func (b *budget) blank() bool { return len(b.crashes) == 0 }
 
 // over reports whether all crashes have left the window: the actor starts afresh.

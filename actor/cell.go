@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// A cell is the place where an actor lives: its mailbox, which outlives
-// incarnations, and at most one goroutine, which runs them one after another.
+// A cell holds an actor: its mailbox, which outlives incarnations, and at most one goroutine, which
+// runs them one after another.
 //
-// mu is never held while a Behavior runs. Under it, a registry's lock and then
-// the System's may be taken, never the other way round.
+// mu is never held while a Behavior runs. A registry's lock and then the System's may be taken
+// while it is held, never the other way round.
 type cell[M any] struct {
 	system  *System
 	options Options
-	title   func() string // the name, made when it is needed
+	title   func() string // the name, made when needed
 	birth   func() (Behavior[M], error)
-	ctx     context.Context    // the Behavior's
-	cancel  context.CancelFunc // ends ctx where the cell has its own; else nil
-	retire  func(budget)       // a registry's: takes the cell out of its map; nil means the cell can sleep
+	ctx     context.Context    // the Behavior's context
+	cancel  context.CancelFunc // ends ctx if the cell has its own; else nil
+	retire  func(budget)       // removes the cell from its registry; nil means the cell can sleep
 	ended   chan struct{}      // closed when the cell is dead and its goroutine done
 	wake    chan struct{}      // capacity 1, never closed: something changed while parked
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	state   cellState
-	closing bool // accept nothing more; end when the mailbox is empty
+	closing bool // accept no more messages; end when the mailbox is empty
 	parked  bool // the goroutine waits on wake
 	box     mailbox[M]
-	open    map[request]struct{} // taken and not yet answered
+	open    map[request]struct{} // received and not yet answered
 	begged  []chan<- error       // Passivate calls; capacity 1 each
 	budget  budget
-	cause   error       // why a dead cell refuses; nil: stopped
-	idle    time.Time   // since when there is nothing to do; zero: not known
-	timer   *time.Timer // fires when it may have been idle long enough
+	cause   error       // why a dead cell refuses messages; nil means it was stopped
+	idle    time.Time   // when the actor became idle; zero means unknown
+	timer   *time.Timer // fires when the actor may have been idle long enough
 	armed   bool        // the timer runs
 }
 
@@ -97,7 +97,7 @@ func (c *cell[M]) deliver(ctx context.Context, e envelope[M]) error {
 	return fullError(ctx, c.title(), c.options.Mailbox)
 }
 
-// rouse makes sure that a goroutine will look at the cell. The lock is held.
+// rouse makes sure that a goroutine will check the cell. The caller holds the lock.
 func (c *cell[M]) rouse() {
 	if c.state == asleep {
 		c.state = awake
@@ -107,16 +107,16 @@ func (c *cell[M]) rouse() {
 	c.nudge()
 }
 
-// nudge ends the wait of a parked goroutine. The lock is held.
+// nudge ends the wait of a parked goroutine. The caller holds the lock.
 func (c *cell[M]) nudge() {
 	if c.parked {
 		c.parked = false
-		c.wake <- struct{}{} // one nudge for each time it parked: there is room
+		c.wake <- struct{}{} // one nudge per parking, so there is room
 	}
 }
 
-// close refuses new messages and those who wait for room; what was accepted is
-// still handled. It does not wait.
+// close refuses new messages and blocked senders; accepted messages are still handled. It does not
+// wait.
 func (c *cell[M]) close() {
 	c.mu.Lock()
 	if c.closing || c.state == dead {
@@ -135,7 +135,7 @@ func (c *cell[M]) close() {
 	c.mu.Unlock()
 }
 
-// leave is quit, and then closes ended if the cell dies. It gives the lock back.
+// leave calls quit, and then closes ended if the cell dies. It releases the lock.
 func (c *cell[M]) leave() {
 	dies := c.quit()
 	c.mu.Unlock()
@@ -144,11 +144,11 @@ func (c *cell[M]) leave() {
 	}
 }
 
-// quit puts the cell to sleep, or, where it is to go, takes it out of everything
-// that knows it; then it returns true, and the caller closes ended when all is
-// done. The lock is held and the mailbox empty.
+// quit puts the cell to sleep, or removes it from everything that refers to it if it must end; then
+// it returns true, and the caller closes ended at the very end. The caller holds the lock, and the
+// mailbox is empty.
 func (c *cell[M]) quit() (dies bool) {
-	defer c.answerPassivation(nil) // the callers that asked for passivation find it gone from the registry
+	defer c.answerPassivation(nil) // its callers no longer find it in the registry
 	c.idle, c.armed = time.Time{}, false
 	if c.timer != nil {
 		c.timer.Stop()
@@ -174,12 +174,12 @@ func (c *cell[M]) done() <-chan struct{} { return c.ended }
 // name implements member.
 func (c *cell[M]) name() string { return c.title() }
 
-// keep remembers an ask that was taken and not answered.
+// keep records an ask that was received and not answered.
 func (c *cell[M]) keep(r request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !r.track(c) {
-		return // answered meanwhile, by another goroutine
+		return // answered in the meantime by another goroutine
 	}
 	if c.open == nil {
 		c.open = make(map[request]struct{})
@@ -187,8 +187,8 @@ func (c *cell[M]) keep(r request) {
 	c.open[r] = struct{}{}
 }
 
-// settled forgets an ask that was answered, implementing keeper. Before that the
-// actor was not idle, so it begins to be now.
+// settled removes an answered ask, implementing keeper. The actor was not idle until now, so its
+// idle time starts here.
 func (c *cell[M]) settled(r request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,7 +202,7 @@ func (c *cell[M]) settled(r request) {
 	}
 }
 
-// failOpen answers every ask of this incarnation that is still open.
+// failOpen fails every open ask of this incarnation.
 func (c *cell[M]) failOpen(why func(name string) error) {
 	c.mu.Lock()
 	open := c.open
@@ -217,7 +217,7 @@ func (c *cell[M]) failOpen(why func(name string) error) {
 	}
 }
 
-// passivate is Registry.Passivate for a cell.
+// passivate implements Registry.Passivate for a cell.
 func (c *cell[M]) passivate(ctx context.Context) error {
 	answer := make(chan error, 1)
 	c.mu.Lock()
@@ -236,7 +236,7 @@ func (c *cell[M]) passivate(ctx context.Context) error {
 	}
 }
 
-// answerPassivation answers the callers that asked for passivation. The lock is held.
+// answerPassivation answers the callers of passivate. The caller holds the lock.
 func (c *cell[M]) answerPassivation(err error) {
 	for _, b := range c.begged {
 		b <- err

@@ -9,33 +9,32 @@ import (
 
 // The reasons why a message is not answered; test for them with [errors.Is].
 var (
-	// ErrStopped says that the actor, or its System, is stopped or stopping, so
-	// the message was not accepted, or that it stopped before it had answered.
+	// ErrStopped means that the actor or its System is stopped or stopping: the message was not
+	// accepted, or the actor stopped before it answered.
 	ErrStopped = errors.New("stopped")
 
-	// ErrTooManyRestarts says that the actor crashed more often than
-	// Options.Restarts allows within Options.Within. One made by Spawn stays
-	// stopped; a key of a Registry may be asked again once the window has passed.
+	// ErrTooManyRestarts means that the actor crashed more often than Options.Restarts allows
+	// within Options.Within. An actor started by Spawn stays stopped; a key of a Registry may be
+	// asked again once the window has passed.
 	ErrTooManyRestarts = errors.New("too many restarts")
 
-	// ErrBusy says that an actor was not passivated, because it owes an answer.
+	// ErrBusy means that an actor was not passivated because an ask is still open.
 	ErrBusy = errors.New("asks are taken and not yet answered")
 )
 
-// errGone is how a cell that has left its registry's map tells the registry to
-// look again. It never reaches a caller.
+// errGone makes the registry search again, since the cell has left its map. It never reaches a
+// caller.
 var errGone = errors.New("gone")
 
-// errNoReason stands in for the nil of a Reply.Fail(nil).
+// errNoReason replaces the nil of Reply.Fail(nil).
 var errNoReason = errors.New("failed without a reason")
 
-// A PanicError is what askers get when a Behavior panicked: the asker of the
-// message that did it, and those whose asks were taken and not yet answered.
-// The panic has been logged, with its stack.
+// A PanicError is the error of asks to a Behavior that panicked: of the message that caused the
+// panic, and of those still open. The panic has been logged with its stack.
 type PanicError struct {
-	Actor string // its name
+	Actor string // the actor's name
 	Value any    // what recover returned
-	Stack []byte // of the actor's goroutine, as debug.Stack gives it
+	Stack []byte // the goroutine's stack, from debug.Stack
 }
 
 // Error names the actor and the value, not the stack.
@@ -43,7 +42,7 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("actor %s panicked: %v", e.Actor, e.Value)
 }
 
-// Unwrap returns the value where it is an error, else nil.
+// Unwrap returns the value if it is an error, else nil.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
@@ -54,7 +53,7 @@ func stoppedError(name string) error {
 	return fmt.Errorf("actor %s: %w", name, ErrStopped)
 }
 
-// crashError wraps what Receive returned for those who wait for an answer.
+// crashError wraps an error of Receive for the open asks.
 func crashError(name string, err error) error {
 	return fmt.Errorf("actor %s failed and lost its state in memory: %w", name, err)
 }
@@ -65,17 +64,17 @@ func restartsError(name string, restarts int, within time.Duration, last error) 
 		name, ErrTooManyRestarts, max(restarts, 0), within, last)
 }
 
-// busyError is ErrBusy with the actor's name and how many there are.
+// busyError is ErrBusy with the actor's name and the number of open asks.
 func busyError(name string, open int) error {
 	return fmt.Errorf("actor %s: not passivated, %d %w", name, open, ErrBusy)
 }
 
-// overError says that the context was over before anything was tried.
+// overError reports that the context had ended before anything was tried.
 func overError(ctx context.Context, name string) error {
 	return fmt.Errorf("actor %s: message not delivered: %w", name, ctx.Err())
 }
 
-// fullError says that the context ended while the mailbox had no room.
+// fullError reports that the context ended while the mailbox was full.
 func fullError(ctx context.Context, name string, size int) error {
 	return fmt.Errorf("actor %s: its mailbox was full (%d messages), message not delivered: %w",
 		name, size, ctx.Err())

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// run is the cell's goroutine: incarnation after incarnation while there is
-// something to do.
+// run is the cell's goroutine: it runs one incarnation after another until the cell is idle.
 func (c *cell[M]) run() {
 	for {
 		b, ok := c.begin()
@@ -40,8 +39,8 @@ func (c *cell[M]) guard(f func() error) (panicked bool, err error) {
 	return false, f()
 }
 
-// begin makes an incarnation and starts it. If that fails, all who wait have the
-// error, the goroutine has to end, and ok is false.
+// begin creates an incarnation and starts it. If that fails, all waiting messages fail with the
+// error, ok is false, and the goroutine must end.
 func (c *cell[M]) begin() (b Behavior[M], ok bool) {
 	panicked, err := c.guard(func() (err error) {
 		if b, err = c.birth(); err != nil {
@@ -63,8 +62,8 @@ func (c *cell[M]) begin() (b Behavior[M], ok bool) {
 	return b, err == nil
 }
 
-// live gives the incarnation its messages, until it has to end in order (nil) or
-// crashes.
+// live passes messages to the incarnation until it crashes or must end in order; then it returns
+// nil.
 func (c *cell[M]) live(b Behavior[M]) error {
 	for {
 		e, ok := c.next()
@@ -87,8 +86,8 @@ func (c *cell[M]) live(b Behavior[M]) error {
 	}
 }
 
-// next takes the oldest message, waiting for one; false: the incarnation has to
-// end in order, and the mailbox was empty.
+// next removes the oldest message, waiting for one. It returns false if the incarnation must end in
+// order and the mailbox is empty.
 func (c *cell[M]) next() (e envelope[M], ok bool) {
 	c.mu.Lock()
 	for {
@@ -110,15 +109,15 @@ func (c *cell[M]) next() (e envelope[M], ok bool) {
 		}
 		c.parked = true
 		c.mu.Unlock()
-		<-c.wake // ends with a message, an answer, the timer, close or passivate
+		<-c.wake // woken by a message, an answer, the timer, close or passivate
 		c.mu.Lock()
 	}
 	c.mu.Unlock()
 	return e, ok
 }
 
-// rested reports whether the actor has been idle long enough, and makes sure that
-// it is looked at again when it may have been. The lock is held.
+// rested reports whether the actor has been idle long enough, and otherwise makes sure that this is
+// checked again in time. The caller holds the lock.
 func (c *cell[M]) rested() bool {
 	now := time.Now()
 	if c.idle.IsZero() {
@@ -128,7 +127,7 @@ func (c *cell[M]) rested() bool {
 	switch {
 	case left <= 0:
 		return true
-	case c.armed: // it fires no later than this, and looks again
+	case c.armed: // it fires no later than this and checks again
 	case c.timer == nil:
 		c.timer = time.AfterFunc(left, c.tick)
 	default:
@@ -154,9 +153,9 @@ func (c *cell[M]) end(b Behavior[M]) {
 	c.failOpen(stoppedError)
 }
 
-// rest ends the goroutine's work if nothing has come in since the incarnation
-// began to end; else the next one is due. That nothing has come in is decided
-// under the lock that senders take, so no message is lost in between.
+// rest ends the goroutine's work if no message has arrived since the incarnation began to end;
+// otherwise the next one must start. It checks under the lock that senders take, so no message is
+// lost.
 func (c *cell[M]) rest() bool {
 	c.mu.Lock()
 	if len(c.box.queue) > 0 {
@@ -168,8 +167,8 @@ func (c *cell[M]) rest() bool {
 	return true
 }
 
-// survive reports whether the next incarnation is due after a crash. It is not if
-// the actor was stopping, or has used up its budget.
+// survive reports whether another incarnation must start after a crash. It returns false if the
+// actor was stopping or has used up its budget.
 func (c *cell[M]) survive(crash error) bool {
 	c.failOpen(func(string) error { return crash })
 	if verdict := c.spend(crash); verdict != nil {
@@ -186,7 +185,7 @@ func (c *cell[M]) survive(crash error) bool {
 	return true
 }
 
-// spend counts a crash. If that was one too many it returns why the actor is stopped.
+// spend counts a crash. If that was one too many it returns the reason to stop the actor.
 func (c *cell[M]) spend(crash error) error {
 	now := time.Now()
 	c.mu.Lock()
@@ -199,7 +198,7 @@ func (c *cell[M]) spend(crash error) error {
 	return verdict
 }
 
-// abandon fails all messages that wait; the goroutine has to end.
+// abandon fails all waiting messages; the goroutine must end.
 func (c *cell[M]) abandon(err error) {
 	c.mu.Lock()
 	queued := c.box.drain()
@@ -219,7 +218,7 @@ func (c *cell[M]) abandon(err error) {
 	switch logger, name := c.options.Logger, slog.String("actor", c.title()); {
 	case stopped:
 		logger.Error("actor stopped: too many restarts", name, slog.Int("messages_lost", lost), slog.Any("error", err))
-	case lost > 0 || told == 0: // otherwise all who wait have the error
+	case lost > 0 || told == 0: // otherwise every asker has the error
 		logger.Warn("actor did not start", name, slog.Int("messages_lost", lost), slog.Any("error", err))
 	}
 	if dies {

@@ -2,24 +2,24 @@ package actor
 
 import "slices"
 
-// An envelope is a message on its way, with the ask it belongs to, or nil.
+// An envelope is a message to deliver, with its ask, or nil.
 type envelope[M any] struct {
 	message M
 	ask     request
 }
 
-// A mailbox holds what was accepted, and those who wait for room, the oldest first. Its
-// cell's lock guards it; that is how "empty, so close" is one step.
+// A mailbox holds accepted messages and blocked senders, oldest first. Its cell's lock guards it,
+// which makes "close if empty" one step.
 type mailbox[M any] struct {
 	limit   int
 	queue   []envelope[M]
 	waiting []*sender[M]
 }
 
-// A sender waits for room in a mailbox.
+// A sender is blocked until a mailbox has room.
 type sender[M any] struct {
 	envelope envelope[M]
-	done     chan error // capacity 1: nil once accepted, else why not
+	done     chan error // capacity 1: nil once accepted, else the reason
 }
 
 // put accepts an envelope if there is room.
@@ -31,7 +31,7 @@ func (b *mailbox[M]) put(e envelope[M]) bool {
 	return true
 }
 
-// take removes the oldest envelope and lets the first waiting sender in.
+// take removes the oldest envelope and admits the first blocked sender.
 func (b *mailbox[M]) take() (e envelope[M], ok bool) {
 	if len(b.queue) == 0 {
 		return e, false
@@ -47,15 +47,15 @@ func (b *mailbox[M]) take() (e envelope[M], ok bool) {
 	return e, true
 }
 
-// wait queues a sender for whom there was no room.
+// wait queues a sender because the mailbox is full.
 func (b *mailbox[M]) wait(e envelope[M]) *sender[M] {
 	s := &sender[M]{envelope: e, done: make(chan error, 1)}
 	b.waiting = append(b.waiting, s)
 	return s
 }
 
-// leave takes a sender out of the queue. It reports false if it is no longer in it, and
-// done holds what became of it.
+// leave removes a sender from the queue. It returns false if the sender is no longer in it; done
+// then holds the result.
 func (b *mailbox[M]) leave(s *sender[M]) bool {
 	i := slices.Index(b.waiting, s)
 	if i >= 0 {
@@ -64,7 +64,7 @@ func (b *mailbox[M]) leave(s *sender[M]) bool {
 	return i >= 0
 }
 
-// refuse turns away all who wait for room.
+// refuse fails all blocked senders.
 func (b *mailbox[M]) refuse(err error) (refused int) {
 	refused = len(b.waiting)
 	for _, s := range b.waiting {
@@ -74,7 +74,7 @@ func (b *mailbox[M]) refuse(err error) (refused int) {
 	return refused
 }
 
-// drain removes everything that was accepted.
+// drain removes all accepted messages.
 func (b *mailbox[M]) drain() []envelope[M] {
 	out := b.queue
 	b.queue = nil

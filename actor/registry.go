@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// A Registry keeps one actor for each key. A key costs nothing until a message
-// wakes its actor, and nothing again once that is passivated, except that its
-// crashes are remembered. Its methods may be called from
-// any goroutine.
+// A Registry runs one actor per key. A key uses memory only while its actor is awake, from its
+// first message until it is passivated, except for the record of its crashes. The methods may be
+// called from any goroutine.
 type Registry[K comparable, M any] struct {
 	system      *System
 	options     Options
@@ -21,10 +20,9 @@ type Registry[K comparable, M any] struct {
 	crashed map[K]budget // of keys that are not awake
 }
 
-// NewRegistry makes a registry of which nothing is awake. newBehavior is called
-// once an incarnation, on its actor's goroutine; an error of it, or of Start,
-// fails what waits in the mailbox, unchanged, and puts the key back to sleep:
-// that is how "no such key" reaches an asker.
+// NewRegistry returns a registry without awake actors. newBehavior is called once per incarnation,
+// on the actor's goroutine. If it or Start fails, the waiting messages fail with that error,
+// unchanged, and the key sleeps again: this is how "no such key" reaches an asker.
 func NewRegistry[K comparable, M any](s *System, o Options, newBehavior func(K) (Behavior[M], error)) *Registry[K, M] {
 	return &Registry[K, M]{
 		system:      s,
@@ -35,9 +33,8 @@ func NewRegistry[K comparable, M any](s *System, o Options, newBehavior func(K) 
 	}
 }
 
-// For returns the address of a key's actor, which is woken when something is
-// delivered there. It is a value, may be kept, and costs one small allocation at
-// most.
+// For returns the address of a key's actor, which is woken by the first message to it. The address
+// is a value, may be stored, and costs at most one small allocation.
 func (r *Registry[K, M]) For(key K) Address[M] { return keyed[K, M]{r, key} }
 
 // Len returns how many actors are awake. It does not block.
@@ -47,10 +44,10 @@ func (r *Registry[K, M]) Len() int {
 	return len(r.awake)
 }
 
-// Passivate ends the key's actor now, Stop included, and waits for that until ctx
-// ends. It first lets the actor handle what is in its mailbox; if it then owes an
-// answer, it goes on living and Passivate returns [ErrBusy]. A key that is not
-// awake is no error. A message that comes meanwhile wakes the next incarnation.
+// Passivate ends the key's actor now, Stop included, and waits for that until ctx ends. The actor
+// first handles the messages in its mailbox; if an ask is then still open, it keeps running and
+// Passivate returns [ErrBusy]. A key that is not awake is no error. A message that arrives
+// meanwhile starts the next incarnation.
 func (r *Registry[K, M]) Passivate(ctx context.Context, key K) error {
 	r.mu.Lock()
 	c := r.awake[key]
@@ -73,8 +70,8 @@ func (k keyed[K, M]) Tell(ctx context.Context, m M) error {
 
 func (k keyed[K, M]) name() string { return k.registry.title(k.key) }
 
-// deliver looks again as long as it finds a cell that dies under its hands: one
-// that does has left the map already, so the next look finds another or none.
+// deliver retries while the cell it found is dying. A dying cell has left the map already, so the
+// next search finds another one or none.
 func (k keyed[K, M]) deliver(ctx context.Context, e envelope[M]) error {
 	if ctx.Err() != nil {
 		return overError(ctx, k.name())
@@ -94,8 +91,7 @@ func (r *Registry[K, M]) title(key K) string {
 	return fmt.Sprintf("%s/%v", r.options.Name, key)
 }
 
-// find returns the cell of a key that is awake, or a new one, which its first
-// message wakes.
+// find returns the cell of an awake key, or a new one, which its first message wakes.
 func (r *Registry[K, M]) find(key K) (*cell[M], error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,13 +118,13 @@ func (r *Registry[K, M]) find(key K) (*cell[M], error) {
 	return c, nil
 }
 
-// retire takes a dead cell out of the map and remembers its crashes. The cell's
-// lock is held, so whoever finds it dead finds it gone from here too.
+// retire removes a dead cell from the map and records its crashes. The cell's lock is held, so a
+// caller that finds the cell dead no longer finds it in the map.
 func (r *Registry[K, M]) retire(key K, b budget) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if delete(r.awake, key); len(r.awake) == 0 {
-		r.awake = make(map[K]*cell[M]) // the old one would keep the memory of its largest size
+		r.awake = make(map[K]*cell[M]) // the old map would keep its largest size
 	}
 	if !b.blank() {
 		r.crashed[key] = b

@@ -8,9 +8,9 @@ import (
 
 // A Reply receives the answer to one ask. It is a value: a Behavior may answer at once, store it
 // and answer later, or pass it to another goroutine. The first answer counts; later ones are
-// dropped, as are all to the zero Reply.
+// dropped, as are all answers to the zero Reply.
 //
-// A Behavior must answer every Reply it has taken: until then the actor is not passivated. If it
+// A Behavior must answer every Reply it has received: until then the actor is not passivated. If it
 // crashes or stops first, the asker gets an error.
 type Reply[R any] struct {
 	slot *slot[R]
@@ -36,9 +36,8 @@ func (r Reply[R]) Fail(err error) {
 	r.slot.settle(none, err)
 }
 
-// Ask sends the message that build makes around a Reply, and waits for the
-// answer until ctx ends; its error then wraps ctx.Err(). A message that was
-// accepted is handled even where its asker did not wait.
+// Ask sends the message that build returns for a Reply and waits for the answer until ctx ends; its
+// error then wraps ctx.Err(). An accepted message is handled even if its asker no longer waits.
 func Ask[M, R any](ctx context.Context, to Address[M], build func(Reply[R]) M) (R, error) {
 	s := &slot[R]{done: make(chan struct{}, 1)}
 	if err := to.deliver(ctx, envelope[M]{message: build(Reply[R]{s}), ask: s}); err != nil {
@@ -50,7 +49,7 @@ func Ask[M, R any](ctx context.Context, to Address[M], build func(Reply[R]) M) (
 		return s.value, s.err
 	case <-ctx.Done():
 	}
-	// Both may have been ready: an answer that is there is not thrown away.
+	// Both may have been ready: prefer the answer.
 	select {
 	case <-s.done:
 		return s.value, s.err
@@ -60,17 +59,16 @@ func Ask[M, R any](ctx context.Context, to Address[M], build func(Reply[R]) M) (
 	}
 }
 
-// A request is one ask as its actor sees it, whatever the type of its answer.
+// A request is one ask as its actor sees it, regardless of the type of its answer.
 type request interface {
 	fail(err error)
-	// track says that the ask was taken and not answered; false: it was answered.
-	// The keeper is told when it is.
+	// track marks the ask as received; the keeper is notified of its answer. It returns false if
+	// the ask was already answered.
 	track(keeper) bool
 	answered() bool
 }
 
-// A keeper is told, once, that an ask it tracks was answered. It is called from
-// whichever goroutine answered.
+// A keeper is notified once when an ask that it tracks is answered, on the goroutine that answered.
 type keeper interface {
 	settled(request)
 }
@@ -82,8 +80,8 @@ const (
 	slotAnswered
 )
 
-// A slot holds one answer. value and err are written once, by whoever moved the
-// state to slotAnswered, before done is filled, and read after.
+// A slot holds one answer. value and err are written once, by the goroutine that set the state to
+// slotAnswered, before done is filled, and read after.
 type slot[R any] struct {
 	state  atomic.Uint32
 	keeper keeper // written before slotTracked, read after

@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// Stats are figures of a [System], for metrics.
+// Stats holds figures of a [System], for metrics.
 type Stats struct {
-	Actors  int // that there are: those of Spawn until they are stopped, those of registries while awake
-	Waiting int // messages in all mailboxes that no actor has taken yet
-	Deepest int // of those, in the mailbox that has the most
-	Blocked int // senders that wait for room in a mailbox
+	Actors  int // spawned ones until they stop, those of registries while awake
+	Waiting int // messages in all mailboxes
+	Deepest int // messages in the longest mailbox
+	Blocked int // senders blocked by full mailboxes
 }
 
-// Stats returns the figures as they are now, one mailbox after the other. It
-// costs a lock for an instant per actor, and nothing when it is not called.
+// Stats returns the current figures, read from one mailbox after the other. It briefly takes a lock
+// per actor.
 func (s *System) Stats() Stats {
 	s.mu.Lock()
 	members := slices.Collect(maps.Keys(s.members))

@@ -13,24 +13,24 @@ import (
 // A System is a group of actors that is stopped together.
 type System struct {
 	logger *slog.Logger
-	ctx    context.Context // every Behavior's, or its parent
+	ctx    context.Context // parent of every Behavior's context
 	cancel context.CancelFunc
 
-	mu      sync.Mutex // a leaf: nothing else is locked under it
+	mu      sync.Mutex // a leaf: no other lock is taken while it is held
 	stopped bool
-	members map[member]struct{} // those of Spawn until they are stopped, those of registries while awake
+	members map[member]struct{} // spawned ones until they stop, those of registries while awake
 }
 
-// A member is an actor as its System sees it, whatever the type of its messages.
+// A member is an actor as its System sees it, regardless of the type of its messages.
 type member interface {
-	close()                // accept nothing more; does not wait
+	close()                // accept no more messages; does not wait
 	done() <-chan struct{} // closed when it has stopped
 	name() string
-	backlog() (waiting, blocked int) // messages in the mailbox, and senders that wait for room
+	backlog() (waiting, blocked int) // messages in the mailbox, and blocked senders
 }
 
-// NewSystem makes an empty System. logger is the default of its actors; nil
-// discards. It starts no goroutine; Stop releases what its actors hold.
+// NewSystem returns an empty System. logger is the default of its actors; nil discards logs. It
+// starts no goroutine; Stop releases what its actors hold.
 func NewSystem(logger *slog.Logger) *System {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -39,16 +39,14 @@ func NewSystem(logger *slog.Logger) *System {
 	return &System{logger: logger, ctx: ctx, cancel: cancel, members: make(map[member]struct{})}
 }
 
-// Stop ends all actors in order and waits for them until ctx ends: mailboxes
-// close, so that senders get [ErrStopped]; what is in them is still handled;
-// then Stop of each Behavior runs. It returns the names, sorted, of those that
-// had not ended when ctx did, and cancels their context; it does not wait for
-// them any longer. nil: all have ended. It may be called again, and then waits
-// for the rest.
+// Stop ends all actors in order and waits for them until ctx ends: mailboxes close, so that senders
+// get [ErrStopped]; accepted messages are still handled; then Stop of each Behavior runs. It
+// returns nil if all have ended. Otherwise it cancels the context of those that have not and
+// returns their names, sorted, without waiting any longer. It may be called again to wait for the
+// rest.
 //
-// All mailboxes close at once: an actor that is still handling messages cannot
-// ask others of the same System any more. What must outlive others belongs in a
-// System of its own, stopped later.
+// All mailboxes close at once: an actor that is still handling messages can no longer ask others of
+// the same System. Actors that must outlive others belong in a System of their own, stopped later.
 func (s *System) Stop(ctx context.Context) []string {
 	s.mu.Lock()
 	s.stopped = true
@@ -69,7 +67,7 @@ func (s *System) Stop(ctx context.Context) []string {
 	return stuck
 }
 
-// join adds a member; false: the System is stopped.
+// join adds a member. It returns false if the System is stopped.
 func (s *System) join(m member) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,11 +78,11 @@ func (s *System) join(m member) bool {
 	return true
 }
 
-// leave removes a member that accepts nothing more.
+// leave removes a member that no longer accepts messages.
 func (s *System) leave(m member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if delete(s.members, m); len(s.members) == 0 {
-		s.members = make(map[member]struct{}) // the old one would keep the memory of its largest size
+		s.members = make(map[member]struct{}) // the old map would keep its largest size
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 )
 
-// An explainedError adds to what the system said what to do about it, once.
+// An explainedError adds a remedy to a system error, once.
 type explainedError struct {
 	err  error
 	hint string
@@ -15,10 +15,9 @@ type explainedError struct {
 func (e *explainedError) Error() string { return e.err.Error() + "; " + e.hint }
 func (e *explainedError) Unwrap() error { return e.err }
 
-// Explain adds the remedy to an error that has one which the user can apply: a
-// full or read-only disk, a missing permission, too many open files. path is what
-// the call was about. Other errors, and those that have their remedy, are
-// returned as they are; so is nil.
+// Explain adds the remedy to an error that the user can fix: a full or read-only disk, a missing
+// permission, too many open files. path is the file or folder concerned. Other errors, those that
+// already have a remedy, and nil are returned unchanged.
 func Explain(err error, path string) error {
 	if _, done := errors.AsType[*explainedError](err); done || err == nil {
 		return err

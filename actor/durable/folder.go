@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// SyncFolder returns when the names of a folder are on disk, if the system supports that; elsewhere
+// SyncFolder returns when the names in a folder are on disk, if the system supports that; elsewhere
 // a rename is durable. The error is fs.ErrNotExist if there is no folder. Sharing one sync among
 // concurrent writers was measured and is slower: the file system groups its commits already.
 func (d Disk) SyncFolder(path string) error {
@@ -29,9 +29,8 @@ func (d Disk) SyncFolder(path string) error {
 	return nil
 }
 
-// MakeFolder makes a folder where it is missing, with these permissions, and the
-// ones above it with the usual 0755, each durable before the next. One that is
-// there stays as it is.
+// MakeFolder creates a folder with these permissions if it is missing, and its parents with mode
+// 0755, each durable before the next. An existing folder is not changed.
 func (d Disk) MakeFolder(dir string, perm fs.FileMode) error {
 	if fi, err := os.Stat(dir); err == nil && fi.IsDir() {
 		return nil
@@ -66,8 +65,8 @@ func (d Disk) MakeFolder(dir string, perm fs.FileMode) error {
 	return nil
 }
 
-// Stands reports whether an open file is the one that others see at a path. A lock
-// on one that is not guards nothing.
+// Stands reports whether an open file is still the one at a path. A lock on any other file guards
+// nothing.
 func Stands(f interface{ Stat() (fs.FileInfo, error) }, path string) bool {
 	held, err := f.Stat()
 	if err != nil {

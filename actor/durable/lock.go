@@ -13,12 +13,12 @@ import (
 	"deepwork/actor/wait"
 )
 
-// A FileLock is an advisory lock on a file, shared by all processes of the
-// machine. The system releases it when the process ends, however it ends.
+// A FileLock is an advisory lock on a file, shared by all processes of the machine. The system
+// releases it when the process ends, however it ends.
 //
-// A file that is locked must never be replaced by a rename: a lock on a file that
-// others do not see guards nothing. Lock notices a file that was removed or
-// replaced before it was locked, and Stands reports whether that happened later.
+// Never replace a locked file by a rename: a lock on a file that others do not see guards nothing.
+// Lock notices a file that was removed or replaced before it was locked, and Stands reports whether
+// that happened later.
 type FileLock struct {
 	path string
 	lock *flock.Flock
@@ -44,8 +44,8 @@ func Lock(ctx context.Context, path string) (*FileLock, error) {
 	}
 }
 
-// TryLock is Lock that does not wait: it returns nil and no error if another
-// process, or another lock of this one, has the lock.
+// TryLock is Lock without waiting: it returns nil and no error if another process, or another lock
+// of this one, holds the lock.
 func TryLock(path string) (*FileLock, error) {
 	for {
 		if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
@@ -70,10 +70,9 @@ func TryLock(path string) (*FileLock, error) {
 	}
 }
 
-// Locked reports whether anybody holds the lock on the file at path, without
-// creating or changing the file. A file that is missing, or is not a regular
-// file, is not locked. It holds a shared lock for an instant, so concurrent calls
-// do not take each other for the owner.
+// Locked reports whether the file at path is locked, without creating or changing it. A file that
+// is missing or not regular is not locked. Locked briefly holds a shared lock, so that concurrent
+// calls do not take each other for the owner.
 func Locked(path string) (bool, error) {
 	// Opening a named pipe would block.
 	fi, err := os.Lstat(path)
@@ -93,8 +92,7 @@ func Locked(path string) (bool, error) {
 	return !free, nil
 }
 
-// Stands reports whether the locked file is still the one that others see at its
-// path. It costs one stat.
+// Stands reports whether the locked file is still the one at its path. It costs one stat.
 func (l *FileLock) Stands() bool {
 	fi, err := os.Lstat(l.path)
 	return err == nil && os.SameFile(fi, l.info)
@@ -103,9 +101,9 @@ func (l *FileLock) Stands() bool {
 // Unlock releases the lock and closes the file, which stays.
 func (l *FileLock) Unlock() error { return l.lock.Close() }
 
-// Remove removes the file, unless another one has taken its path, and releases the
-// lock. The file is removed while it is locked, where the system allows that, so no
-// other process can lose a lock that it has just taken.
+// Remove removes the file, unless another file has its path, and releases the lock. If the system
+// allows it, the file is removed while locked, so that no other process loses a lock that it has
+// just acquired.
 func (l *FileLock) Remove() error {
 	if !l.Stands() {
 		return l.lock.Close()
@@ -113,7 +111,7 @@ func (l *FileLock) Remove() error {
 	err := os.Remove(l.path)
 	cerr := l.lock.Close()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		err = os.Remove(l.path) // Windows removes no file that is open
+		err = os.Remove(l.path) // Windows does not remove an open file
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// renameNew renames whatever stands at from, and fails with fs.ErrExist if
-// anything stands at to.
+// renameNew renames from to to, and fails with fs.ErrExist if to exists.
 func renameNew(from, to string) error {
 	for {
 		err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
@@ -19,16 +18,16 @@ func renameNew(from, to string) error {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENOTSUP):
-			return linkNew(from, to) // an old kernel, or a file system that does not know the flag
+			return linkNew(from, to) // an old kernel, or a file system without support for the flag
 		}
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
 	}
 }
 
-// syncData makes a file's content durable, and what is needed to read it.
+// syncData syncs a file's content, and what is needed to read it.
 func syncData(f *os.File) error {
-	// A file that is closed meanwhile must not have another synced in its place,
-	// which the bare number might: SyscallConn keeps it.
+	// SyscallConn keeps the descriptor valid: if the file is closed meanwhile, the bare number
+	// might refer to another one.
 	var err error
 	conn, cerr := f.SyscallConn()
 	if cerr == nil {
@@ -41,7 +40,7 @@ func syncData(f *os.File) error {
 		})
 	}
 	if cerr != nil {
-		err = fs.ErrClosed // there is no other reason, and what it says is its own
+		err = fs.ErrClosed // the only possible reason; Control returns an error of its own
 	}
 	if err != nil {
 		return &fs.PathError{Op: "fdatasync", Path: f.Name(), Err: err}

@@ -11,24 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openNoFollow makes an open refuse a symbolic link, and not wait for the other
-// end of a named pipe.
+// openNoFollow makes an open refuse a symbolic link, and not wait for the other end of a named
+// pipe.
 const openNoFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
 // replace renames a file over another, atomically.
 func replace(from, to string) error { return os.Rename(from, to) }
 
-// syncDir makes the directory's entries durable, where the file system can.
+// syncDir syncs the directory's entries, if the file system supports it.
 func syncDir(f *os.File) error {
 	err := f.Sync()
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
-		return nil // some network file systems have no such thing
+		return nil // some network file systems do not support it
 	}
 	return err
 }
 
-// Inode is a number that no other file of the file system has while this one
-// exists; 0 where a stat does not tell.
+// Inode returns a number that is unique in the file system while the file exists; 0 if unknown.
 func Inode(fi fs.FileInfo) uint64 {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		return uint64(st.Ino)
@@ -36,7 +35,7 @@ func Inode(fi fs.FileInfo) uint64 {
 	return 0
 }
 
-// linkNew moves a file to a name that must be free, by way of a second name if it can.
+// linkNew moves a file to a name that must be free, using a hard link if possible.
 func linkNew(from, to string) error {
 	err := os.Link(from, to)
 	switch {

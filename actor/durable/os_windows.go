@@ -9,12 +9,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// openNoFollow: Read has looked at the kind of the file; there are no named
-// pipes in a folder.
+// openNoFollow is zero: Read has checked the kind of the file, and folders hold no named pipes.
 const openNoFollow = 0
 
-// replaceTries and replacePause bound the wait for a reader to close a file
-// that is to be replaced; here an open file keeps its name.
+// replaceTries and replacePause bound the wait for readers to close a file that is to be replaced,
+// since Windows does not replace an open file.
 const (
 	replaceTries = 200
 	replacePause = 5 * time.Millisecond
@@ -25,8 +24,7 @@ func replace(from, to string) error {
 	return move(from, to, windows.MOVEFILE_REPLACE_EXISTING|windows.MOVEFILE_WRITE_THROUGH)
 }
 
-// renameNew renames whatever stands at from, and fails with fs.ErrExist if
-// anything stands at to.
+// renameNew renames from to to, and fails with fs.ErrExist if to exists.
 func renameNew(from, to string) error {
 	return move(from, to, windows.MOVEFILE_WRITE_THROUGH)
 }
@@ -58,8 +56,8 @@ func move(from, to string, flags uint32) error {
 // through.
 func syncDir(*os.File) error { return nil }
 
-// Inode is a number that no other file of the file system has while this one
-// exists; 0 where a stat does not tell, as here.
+// Inode returns a number that is unique in the file system while the file exists; 0 if unknown, as
+// always on Windows.
 func Inode(fs.FileInfo) uint64 { return 0 }
 
 func isNoSpace(err error) bool {

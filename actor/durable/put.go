@@ -10,29 +10,26 @@ import (
 	"strings"
 )
 
-// ErrUnsynced says that a file has its new content, but that this may not be on
-// disk: whether it is there after a crash is not known.
+// ErrUnsynced means that a file has its new content, which may not survive a crash.
 var ErrUnsynced = errors.New("the file was written, but may not survive a crash")
 
-// PutOptions say how Put writes a file. The zero value of a field is its default.
+// PutOptions configures Put. The zero value of a field means its default.
 type PutOptions struct {
-	// Temp names the file that is written before it takes its place, in the same
-	// folder. A star in it becomes something random. Without one the name is the
-	// caller's alone, and what a crash has left under it is removed first. By
-	// default it is ".<name>.*.tmp". A crash may leave one behind.
+	// Temp is the name of the temporary file, in the same folder; a star in it is replaced by a
+	// random string. A name without a star must be used by this caller only, and a file that a
+	// crash has left there is removed first. The default is ".<name>.*.tmp". A crash may leave a
+	// file behind.
 	Temp string
 
-	// Mode are the permissions of the new file, which the umask does not narrow;
-	// by default only its owner may read and write it.
+	// Mode is the permissions of the new file, regardless of the umask; default 0600.
 	Mode fs.FileMode
 }
 
-// Put makes data the content of a file, whole or not at all, and durably: when it
-// returns nil the file is on disk, and when it returns an error the old one is
-// still there, untouched, also where the disk is full. ErrUnsynced is the one
-// error with the new content in place. What stands at the path is replaced, a
-// link itself and not what it leads to; a folder is not. Concurrent Puts of one
-// path are safe where Temp has a star; one of them is the last.
+// Put replaces the content of a file with data, atomically and durably. When it returns nil the new
+// file is on disk; when it returns an error, also on a full disk, the old one is unchanged, except
+// with ErrUnsynced, when the new content is in place. A link at path is itself replaced, not its
+// target; a folder is not replaced. Concurrent Puts to one path are safe if Temp has a star; one of
+// them is the last.
 func (d Disk) Put(path string, data []byte, o PutOptions) error {
 	dir, name := filepath.Split(path)
 	temp := o.Temp
@@ -49,7 +46,7 @@ func (d Disk) Put(path string, data []byte, o PutOptions) error {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	if err := d.Move(temp, path); err != nil {
-		os.Remove(temp) // the move's own error tells more
+		os.Remove(temp) // the error of the move says more
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	if err := d.SyncFolder(filepath.Dir(path)); err != nil {
@@ -58,8 +55,8 @@ func (d Disk) Put(path string, data []byte, o PutOptions) error {
 	return nil
 }
 
-// Fill makes a file that is on disk, whole, when it returns, and has mode, or 0600 if
-// that is 0; with an error there is none.
+// Fill creates a file with this content and mode (0600 if mode is 0) and syncs it. With an error
+// there is no file.
 func (d Disk) Fill(path string, data []byte, mode fs.FileMode) (err error) {
 	f, err := d.Create(path)
 	if err != nil {
@@ -70,7 +67,7 @@ func (d Disk) Fill(path string, data []byte, mode fs.FileMode) (err error) {
 			err = cerr
 		}
 		if err != nil {
-			os.Remove(path) // the write's own error tells more
+			os.Remove(path) // the error of the write says more
 		}
 	}()
 	if mode != 0 {

@@ -8,22 +8,22 @@ import (
 	"os"
 )
 
-// A BadFileError says why what stands at a path cannot be a file of ours.
+// A BadFileError says why a file at a path is not usable.
 type BadFileError struct {
 	Path   string
-	Reason string // with "it" for the file
+	Reason string // refers to the file as "it"
 }
 
 // Error names the file and says what is wrong with it.
 func (e *BadFileError) Error() string { return e.Path + " cannot be read: " + e.Reason }
 
-// Read returns the content of a regular file of at most limit bytes, and its FileInfo before it was
-// read. It follows no link, opens no device and does not block on a pipe. Data appended meanwhile
-// is left out. It returns a *BadFileError for anything else at path, with the FileInfo if it could
-// be opened, or the system's error.
+// Read returns the content of a regular file of at most limit bytes, and its FileInfo from before
+// it was read. It follows no link, opens no device and does not block on a pipe. Data appended
+// meanwhile is left out. It returns a *BadFileError for anything else at path, with the FileInfo if
+// it could be opened, or the system's error.
 func Read(path string, limit int64) ([]byte, fs.FileInfo, error) {
-	// Before it is opened, since opening a device can have effects; and after,
-	// since the name may have passed to another file.
+	// Checked before it is opened, since opening a device can have effects, and after, since
+	// another file may have the name by then.
 	fi, err := os.Lstat(path)
 	if err != nil {
 		return nil, nil, err
@@ -48,9 +48,8 @@ func Read(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	return data, fi, nil
 }
 
-// OpenRegular opens a regular file that is there, with os.O_RDONLY, os.O_WRONLY
-// or os.O_RDWR, and tells what was opened. A link that took its place is not
-// followed, and a pipe does not block: both are errors.
+// OpenRegular opens an existing regular file with os.O_RDONLY, os.O_WRONLY or os.O_RDWR, and
+// returns its FileInfo. A link that has replaced it, or a pipe, is an error.
 func OpenRegular(path string, flag int) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(path, flag|openNoFollow, 0)
 	if err != nil {
@@ -67,7 +66,7 @@ func OpenRegular(path string, flag int) (*os.File, fs.FileInfo, error) {
 	return f, fi, nil
 }
 
-// Kind names a kind of file for people: "a folder", "a named pipe".
+// Kind returns the name of a file type for people: "a folder", "a named pipe".
 func Kind(m fs.FileMode) string {
 	switch {
 	case m.IsRegular():

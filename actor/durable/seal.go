@@ -8,25 +8,25 @@ import (
 	"path/filepath"
 )
 
-// A Sealer signs the content of files under their names. Its methods may be called from
+// A Sealer signs the contents of files together with their names. Its methods may be called from
 // any goroutine.
 type Sealer interface {
 	// Sign returns a signature: lower-case letters, digits, colons and hyphens.
 	Sign(name string, content []byte) (string, error)
-	// Verify returns nil if the signature is what Sign returns for this name and content,
-	// and a *ForeignError if it is not. Any other error says that this is not known.
+	// Verify returns nil if the signature is the one of this name and content, and a *ForeignError
+	// if it is not. Any other error means that it could not be checked.
 	Verify(name string, content []byte, signature string) error
 }
 
-// A ForeignError says that a file is whole, and that the Sealer has not signed it as it is.
+// A ForeignError means that a file is complete but not signed as it is by the Sealer.
 type ForeignError struct {
-	Reason string // with "it" for the file
+	Reason string // refers to the file as "it"
 }
 
 func (e *ForeignError) Error() string { return e.Reason }
 
-// The seal is a record's last key. The signature is over every byte before it, and
-// the seal itself has one legal spelling, so each bit of the file is covered.
+// The seal is a record's last key. The signature covers every byte before it, and the seal has only
+// one legal spelling, so each bit of the file is covered.
 const (
 	sealHead = ",\n  \"checksum\": \""
 	sealTail = "\"\n}"
@@ -34,8 +34,8 @@ const (
 	maxSeal  = 256 // bytes
 )
 
-// Seal returns body, which is to be the content of the file at path, with a signature as
-// the last key, and a fingerprint.
+// Seal returns body, the new content of the file at path, with a signature as the last key, and a
+// fingerprint.
 func Seal(path string, body []byte, s Sealer) (sealed []byte, sum uint64, err error) {
 	n := len(body) - len(bodyTail)
 	if n < 2 || body[0] != '{' || string(body[n:]) != bodyTail {
@@ -83,9 +83,9 @@ func cutSeal(data []byte) (content []byte, signature string, is bool) {
 	return data[:from+n], signature, signature != ""
 }
 
-// Unseal verifies what the file at path holds and returns the body, which reuses data's
-// memory. Errors: *BadFileError where it is damaged; *ForeignError where it is a whole
-// record that s has not sealed; else what s said.
+// Unseal verifies the content of the file at path and returns the body, which reuses data's memory.
+// It returns a *BadFileError if the content is damaged, a *ForeignError if it is complete but not
+// sealed by s, or the error of s.
 func Unseal(path string, data []byte, s Sealer) (body []byte, sum uint64, err error) {
 	damaged := func(reason string) ([]byte, uint64, error) { return nil, 0, &BadFileError{path, reason} }
 	if len(data) == 0 {
@@ -100,7 +100,7 @@ func Unseal(path string, data []byte, s Sealer) (body []byte, sum uint64, err er
 	switch {
 	case err == nil && content[0] == '{':
 		return append(content, bodyTail...), fingerprint(signature), nil
-	case err == nil: // signed over anything but a body of ours
+	case err == nil: // signed, but the content is not a body of ours
 		return damaged("it is not a JSON object")
 	case !foreign, data[0] == '{' && json.Valid(data):
 		return nil, 0, err

@@ -11,9 +11,9 @@ import (
 	"deepwork/actor/durable"
 )
 
-// Alive reports whether the member with this id runs, in this or another process.
-// If that cannot be found out (a lock file of another user, say) it counts as alive,
-// since nothing may be taken from a process that runs. It does not block.
+// Alive reports whether the member with this id runs, in this or another process. If that cannot be
+// determined (a lock file of another user, say) the result is true, since nothing may be taken from
+// a running process. It does not block.
 func (m *Member) Alive(id string) bool {
 	switch {
 	case id == m.id:
@@ -29,8 +29,8 @@ func (m *Member) Alive(id string) bool {
 	return locked || err != nil
 }
 
-// Census returns Alive with a memory, for one look through many records: it finds
-// out once about each member. It is for one goroutine.
+// Census returns Alive with a cache, for one pass over many records: it checks each member once.
+// The function is for one goroutine.
 func (m *Member) Census() func(id string) bool {
 	known := make(map[string]bool)
 	return func(id string) bool {
@@ -43,10 +43,10 @@ func (m *Member) Census() func(id string) bool {
 	}
 }
 
-// Others returns the paths of the lock files in the folder, except this member's:
-// those of members that run, and those of dead ones.
+// Others returns the paths of the lock files in the folder except this member's, grouped into those
+// of running and of dead members.
 func (m *Member) Others() (alive, dead []string) {
-	entries, _ := os.ReadDir(m.o.Dir) // what cannot be read has none
+	entries, _ := os.ReadDir(m.o.Dir) // an unreadable folder counts as empty
 	for _, e := range entries {
 		id, ok := LockOf(e.Name())
 		if !ok || !e.Type().IsRegular() || id == m.id {
@@ -62,9 +62,9 @@ func (m *Member) Others() (alive, dead []string) {
 	return alive, dead
 }
 
-// Sweep removes the lock files of dead members, each while it is locked, so that
-// none is taken from a process that is just making it. A file that cannot be removed
-// is left to the next process that sweeps.
+// Sweep removes the lock files of dead members, each while holding its lock, so that no process
+// loses one that it is just creating. A file that cannot be removed is left to the next process
+// that sweeps.
 func (m *Member) Sweep() {
 	_, dead := m.Others()
 	for _, path := range dead {
@@ -78,8 +78,8 @@ func (m *Member) Sweep() {
 	}
 }
 
-// Describe tells people which process a member is, as "pid 123 on host since
-// 2026-01-31T12:00:00Z", or "" if its lock file is missing or cannot be read.
+// Describe describes a member's process for people, as "pid 123 on host since
+// 2026-01-31T12:00:00Z". It returns "" if the lock file is missing or unreadable.
 func (m *Member) Describe(id string) string {
 	if !IsID(id) {
 		return ""

@@ -1,7 +1,7 @@
-// Package presence reports which of the processes that share a folder run. Each has one Member and
-// one lock file, server_<id>.lock, which the system unlocks when the process ends. A process whose
-// lock file was removed looks dead, so before it owns anything it calls Enter, which costs one stat
-// if the file exists and creates it otherwise.
+// Package presence reports which of the processes that share a folder are running. Each has one
+// Member and one lock file, server_<id>.lock, which the system unlocks when the process ends. A
+// process whose lock file was removed looks dead, so before it owns anything it calls Enter, which
+// costs one stat if the file exists and creates it otherwise.
 package presence
 
 import (
@@ -23,19 +23,19 @@ import (
 	"deepwork/actor/durable"
 )
 
-// ErrLeft is the error of Enter once the member has left.
+// ErrLeft is returned by Enter after Leave.
 var ErrLeft = errors.New("this server has left the folder")
 
-// enterWait bounds Enter: a process that asks whether this one runs, or sweeps, has
-// the lock for an instant.
+// enterWait bounds Enter: a process that checks whether this one runs, or sweeps, briefly holds the
+// lock.
 const enterWait = 10 * time.Second
 
-// Options configure a Member.
+// Options configures a Member.
 type Options struct {
 	Dir    string // folder of the lock files, absolute
 	Logger *slog.Logger
-	// Prepare creates the folder, and whatever belongs beside it; default: the
-	// folder alone, with mode 0700. Enter calls it before it makes the lock file.
+	// Prepare creates the folder, and anything else that is needed with it; by default the folder
+	// alone, with mode 0700. Enter calls it before it creates the lock file.
 	Prepare func() error
 }
 
@@ -45,13 +45,13 @@ type Member struct {
 	o  Options
 	id string
 
-	entering sync.Mutex // held while the lock file is made, or given up
+	entering sync.Mutex // held while the lock file is created or given up
 	lock     atomic.Pointer[durable.FileLock]
 	left     atomic.Bool
 }
 
-// New returns a member with an id that none has had before. It changes nothing in
-// the folder, which need not exist: a member that never enters can ask for others.
+// New returns a member with a new, unique id. It changes nothing in the folder, which need not
+// exist: a member that never enters can still check others.
 func New(o Options) *Member {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -67,8 +67,7 @@ func New(o Options) *Member {
 // ID returns the member's id, 16 lower-case hexadecimal characters.
 func (m *Member) ID() string { return m.id }
 
-// IsID reports whether text is an id as ID returns it; nothing else ever becomes
-// part of a path.
+// IsID reports whether text has the form of an id; nothing else ever becomes part of a path.
 func IsID(text string) bool {
 	id, err := hex.DecodeString(text)
 	return err == nil && len(id) == 8 && strings.ToLower(text) == text
@@ -84,10 +83,9 @@ func LockOf(name string) (id string, ok bool) {
 	return id, is && ends && IsID(id)
 }
 
-// Enter makes this process look alive: it makes and locks the lock file, again if
-// the file or the whole folder was removed or replaced. It blocks for 10 s at most,
-// while another process has the lock. Errors: ErrLeft, or the system's with the
-// remedy.
+// Enter makes this process look alive: it creates and locks the lock file, again if the file or the
+// whole folder was removed or replaced. It blocks for at most 10 s while another process holds the
+// lock. Errors: ErrLeft, or the system's with the remedy.
 func (m *Member) Enter(ctx context.Context) error {
 	if m.Stands() {
 		return nil
@@ -114,10 +112,10 @@ func (m *Member) Enter(ctx context.Context) error {
 		writeDescription(path)
 		lock, err := durable.Lock(ctx, path)
 		if errors.Is(err, fs.ErrNotExist) && ctx.Err() == nil {
-			continue // the folder vanished again
+			continue // the folder was removed again
 		}
 		if err != nil {
-			os.Remove(path) // the lock's own error says more
+			os.Remove(path) // the error of the lock says more
 			if ctx.Err() != nil {
 				err = fmt.Errorf("locking %s: %w", path, err)
 			}
@@ -135,8 +133,8 @@ func (m *Member) Stands() bool {
 	return lock != nil && lock.Stands()
 }
 
-// Leave makes this process look dead, for good; what it owned is then anybody's. It
-// waits for an Enter under way. Leaving twice, or without having entered, is no error.
+// Leave makes this process look dead for good; others may then take what it owned. It waits for an
+// Enter in progress. Leaving twice, or without having entered, is no error.
 func (m *Member) Leave() error {
 	lock := m.giveUp()
 	if lock == nil {
@@ -148,7 +146,7 @@ func (m *Member) Leave() error {
 	return nil
 }
 
-// Fall leaves as a killed process does: its lock file stays. It is for tests.
+// Fall ends the membership as a killed process does: its lock file stays. It is for tests.
 func (m *Member) Fall() {
 	if lock := m.giveUp(); lock != nil {
 		lock.Unlock()
@@ -162,15 +160,15 @@ func (m *Member) giveUp() *durable.FileLock {
 	return m.lock.Swap(nil)
 }
 
-// description is what a lock file says, for people.
+// description is the content of a lock file, for people.
 type description struct {
 	PID       int    `json:"pid"`
 	Host      string `json:"host"`
 	StartedAt string `json:"started_at"` // RFC 3339, UTC
 }
 
-// writeDescription creates a lock file with this process's description. Whether it
-// succeeds matters to people only: the lock creates the file if it is missing.
+// writeDescription creates a lock file with this process's description. A failure is ignored: the
+// lock creates the file if it is missing.
 func writeDescription(path string) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
