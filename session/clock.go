@@ -2,7 +2,6 @@ package session
 
 import "time"
 
-// Clock is the clock of engines of sessions, runs and attempts whose Options name
-// none. Simulations of faults set another in a binary of their own, before the
-// first engine is opened; nothing in the program does.
+// Clock is the default clock of the engines of sessions, runs and attempts. Only simulations of
+// faults replace it, in a binary of their own, before they open the first engine.
 var Clock = time.Now

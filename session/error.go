@@ -1,5 +1,4 @@
-// Package session holds what every kind of running thing shares: the error
-// that agents read.
+// Package session holds what the engines share, above all the error that agents read.
 package session
 
 import (
@@ -13,12 +12,11 @@ type Kind string
 // The kinds of seed 000.
 const (
 	ToolError  Kind = "ToolError"  // the call was wrong: change the arguments
-	StateError Kind = "StateError" // the call was well formed, but not now or not there
+	StateError Kind = "StateError" // the call was well formed, but is not possible now or there
 )
 
-// An Error is a refused call: what was wrong, with which value, and what to do
-// next, in words for an agent, and a code for programs. Whatever it refuses has
-// changed nothing.
+// An Error is a refused call: it says what was wrong, with which value, and what to do next, in
+// words for an agent, with a code for programs. A refused call has changed nothing.
 type Error struct {
 	Kind    Kind           `json:"type"`
 	Code    string         `json:"code"`    // lower_snake_case, stable
@@ -47,12 +45,12 @@ func (e *Error) Because(err error) *Error {
 	return e
 }
 
-// Wrong makes a ToolError.
+// Wrong returns a ToolError.
 func Wrong(code, format string, args ...any) *Error {
 	return &Error{Kind: ToolError, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// NotNow makes a StateError.
+// NotNow returns a StateError.
 func NotNow(code, format string, args ...any) *Error {
 	return &Error{Kind: StateError, Code: code, Message: fmt.Sprintf(format, args...)}
 }

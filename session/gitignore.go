@@ -11,18 +11,17 @@ import (
 	"deepwork/actor/durable"
 )
 
-// Ignored returns the lines of .deepwork/.gitignore: they keep what servers write
-// there out of the project's repository (DESIGN "Sessions").
+// Ignored returns the lines of .deepwork/.gitignore, which exclude the files that servers write
+// there from the project's repository (DESIGN "Sessions").
 func Ignored() []string { return []string{"tmp/", "worktrees/", "board.db*", "logs/"} }
 
-// Ignore adds the lines that a .gitignore lacks, with the file's own line breaks,
-// and makes the file, and its folder, where they are missing; all others are left
-// alone. A line that is there with a slash before it is not missing. added reports
-// whether there was something to add. Servers may do it at once: then a line may
-// stand twice. It blocks for the disk, without a sync: a line that is lost is
-// added by the next server.
+// Ignore adds the lines that a .gitignore lacks, with the line breaks of the file, and creates the
+// file and its folder if they are missing. Other lines do not change. A line that is present with a
+// leading slash is not missing. added reports whether a line was added. If several servers call it
+// at once, a line may appear twice. It blocks for the disk but does not sync: the next server adds
+// a line that is lost.
 func Ignore(path string, lines []string) (added bool, err error) {
-	// Looked at first: reading a pipe would block, and a link may lead out of the project.
+	// Check first: reading a pipe would block, and a link may lead out of the project.
 	if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
 		return false, fmt.Errorf("adding lines to %s: it is %s, not a file", path, durable.Kind(fi.Mode()))
 	}

@@ -14,8 +14,8 @@ import (
 	"deepwork/session/state"
 )
 
-// CodeNoStateFolder is the code of a call that writes where the state of the project has
-// no place.
+// CodeNoStateFolder is the code of a call that writes when there is no place for the project's
+// state.
 const CodeNoStateFolder = "no_state_folder"
 
 // NewMember returns this process's member among the servers of a project. Entering
@@ -37,14 +37,14 @@ func MakeState(f *state.Folder) error {
 	return nil
 }
 
-// MakeSessions creates the folder of sessions, for this user alone, and adds the missing
-// lines to the .gitignore above it; a failure of that is only logged.
+// MakeSessions creates the folder of sessions, for this user alone, and adds the missing lines to
+// the .gitignore above it; if that fails, it only logs the error.
 func MakeSessions(f *state.Folder, log *slog.Logger) error {
 	dir := f.Tmp()
 	if err := MakeFolder(dir); err != nil {
 		return err
 	}
-	// A folder that hides itself from git, as in an attempt's workspace, needs no more.
+	// A folder that already hides itself from git, as in an attempt's workspace, needs no more.
 	if text, err := os.ReadFile(filepath.Join(dir, ".gitignore")); err == nil && string(bytes.TrimSpace(text)) == "*" {
 		return nil
 	}

@@ -10,9 +10,8 @@ import (
 // CodeUntrusted is the code of a call that would run what the user has not approved.
 const CodeUntrusted = "untrusted"
 
-// Untrusted returns the refusal of a call that needs what a project's config says under
-// a key, if the user has not approved it (config.Withheld.Of), and else nil. root is the
-// project's.
+// Untrusted returns the refusal of a call that needs the value of a config key that the user has
+// not approved (config.Withheld.Of), or nil if it is approved. root is the project's.
 func Untrusted(root string, a *config.Approval, key string) error {
 	if a == nil || a.Withheld == nil || a.Use != nil {
 		return nil
@@ -36,14 +35,14 @@ func Untrusted(root string, a *config.Approval, key string) error {
 		root, what, next).With("key", asked.Key).With("asked", asked.Text)
 }
 
-// Changed returns the refusal of a call that needs a program which is not as it was
-// approved, err saying why.
+// Changed returns the refusal of a call that needs a program that has changed since its approval.
+// err says how.
 func Changed(root string, err error) error {
 	return NotNow(CodeUntrusted, "The call would run a program that the user approved with another content: %v. Nothing was run, and nothing has changed. Ask the user to look at it and to run `deepwork trust --path %s` in a terminal, then call again.", err, root).Because(err)
 }
 
-// UntrustedNotice says what of a project's config is not in force because the user has
-// not approved it; "" if there is nothing but the start of agents.
+// UntrustedNotice says which parts of a project's config are not in force because the user has not
+// approved them. It returns "" if only the start of agents is not approved.
 func UntrustedNotice(root string, a *config.Approval) string {
 	if a == nil || a.Withheld == nil || a.Withheld.Plain() {
 		return ""

@@ -1,8 +1,8 @@
 package attempt
 
-// The arguments of the board's tools, decoded by their json tags (seed 004,
-// "MCP task tool set"). A pointer that is nil was left out, or null. Ids are
-// UUIDs, but for RequestID, which is the caller's own text.
+// The arguments of the board's tools, decoded by their json tags (seed 004, "MCP task tool set"). A
+// nil pointer means that the argument was omitted or null. Ids are UUIDs, except RequestID, which
+// the caller chooses.
 
 // ListProjectsArgs are the arguments of list_projects.
 type ListProjectsArgs struct {
@@ -48,8 +48,8 @@ type CreateTaskArgs struct {
 	RequestID    *string `json:"request_id"`
 }
 
-// UpdateTaskArgs are the arguments of update_task: what is left out stays; an
-// empty description, job_name or workflow_name is cleared.
+// UpdateTaskArgs are the arguments of update_task: omitted fields do not change; an empty
+// description, job_name or workflow_name is cleared.
 type UpdateTaskArgs struct {
 	TaskID       string  `json:"task_id"`
 	Title        *string `json:"title"`
@@ -75,8 +75,8 @@ type RepoArgs struct {
 	TargetBranch string `json:"target_branch"`
 }
 
-// Target names an attempt. WorkspaceID is another name for AttemptID that
-// requests may use and that no schema lists (DESIGN "Task board").
+// Target names an attempt. WorkspaceID is an alias of AttemptID that requests may use and that no
+// schema lists (DESIGN "Task board").
 type Target struct {
 	AttemptID   *string `json:"attempt_id"`
 	WorkspaceID *string `json:"workspace_id"`

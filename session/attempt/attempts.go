@@ -34,8 +34,7 @@ func (e *Engine) ListTaskAttempts(ctx context.Context, identity string, a ListTa
 	return r, nil
 }
 
-// GetAttempt returns an attempt with its agent's last run and what is changed in
-// its worktrees.
+// GetAttempt returns an attempt with its agent's last run and the changes in its worktrees.
 func (e *Engine) GetAttempt(ctx context.Context, identity string, a AttemptArgs) (*AttemptReply, error) {
 	b, id, err := e.openAttempt(ctx, a.Target)
 	if err != nil {
@@ -70,7 +69,7 @@ func (e *Engine) attemptReply(ctx context.Context, b store.Board, id string) (*A
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("looking at the attempt's worktrees: %w", ctx.Err())
 		}
-		if err != nil { // a repository that was moved is no reason to report nothing
+		if err != nil { // a repository that was moved does not prevent the reply
 			r.Notice = new(fmt.Sprintf("What is changed is not known: %v.", err))
 		}
 		r.Repos = append(r.Repos, *v)
@@ -90,11 +89,11 @@ func (e *Engine) whyWaiting(ctx context.Context, now *task.AttemptDetails) (*str
 	return new("It is about to be started."), nil
 }
 
-// repoReply says what was changed in one worktree.
+// repoReply describes the changes in one worktree.
 func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.AttemptRepo) (*AttemptRepo, error) {
 	r := &AttemptRepo{RepoID: repo.RepoID, RepoName: repo.RepoName, TargetBranch: repo.TargetBranch, WorktreePath: repo.Worktree, ChangedFiles: []string{}}
 	if repo.BaseCommit == nil {
-		return r, nil // not made yet
+		return r, nil // not created yet
 	}
 	s, err := e.keeper(worktreesOf(a)).Status(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch)
 	if errors.Is(err, worktree.ErrNoWorktree) {
@@ -108,8 +107,7 @@ func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.Attem
 	return r, nil
 }
 
-// TailAttempt returns lines of what an attempt's agents wrote, and can wait for
-// new ones.
+// TailAttempt returns lines of the output of an attempt's agents, and can wait for new ones.
 func (e *Engine) TailAttempt(ctx context.Context, identity string, a TailArgs) (*TailReply, error) {
 	b, id, err := e.openAttempt(ctx, a.Target)
 	if err != nil {
@@ -124,14 +122,14 @@ func (e *Engine) TailAttempt(ctx context.Context, identity string, a TailArgs) (
 	}
 	var wait time.Duration
 	if a.Wait != nil {
-		if !(*a.Wait >= 0 && *a.Wait <= MaxWait) { // NaN too
+		if !(*a.Wait >= 0 && *a.Wait <= MaxWait) { // also refuses NaN
 			return nil, session.Wrong("out_of_range", "wait is %v seconds, and is to be from 0 to %d.", *a.Wait, MaxWait).With("argument", "wait").With("value", fmt.Sprint(*a.Wait))
 		}
 		wait = time.Duration(*a.Wait * float64(time.Second))
 	}
 	after := a.AfterIndex
 	for until := time.Now().Add(wait); ; {
-		at, err := b.Attempt(ctx, id) // before the log: what has ended has written all
+		at, err := b.Attempt(ctx, id) // before the log: its end is final
 		if err != nil {
 			return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
 		}
@@ -146,6 +144,6 @@ func (e *Engine) TailAttempt(ctx context.Context, identity string, a TailArgs) (
 		if len(entries) > 0 || left <= 0 {
 			return &TailReply{AttemptID: id, Entries: list(entries), NextIndex: next, State: string(at.State)}, nil
 		}
-		after = &next // only what is new counts now
+		after = &next // wait for new entries only
 	}
 }

@@ -31,7 +31,7 @@ const (
 	maxListedFiles = 1000      // changed_files of one worktree
 )
 
-// checkID returns an id as the board writes it; its error explains what is wrong.
+// checkID returns an id in the board's spelling; its error explains what is wrong.
 func checkID(field, value string) (string, error) {
 	id, err := uuid.Parse(value)
 	if err != nil || len(value) != 36 {
@@ -42,10 +42,10 @@ func checkID(field, value string) (string, error) {
 	return id.String(), nil
 }
 
-// clip shortens what an error quotes.
+// clip shortens a text for quoting in an error.
 func clip(s string) string { return jsontext.Clip(s, MaxName+1) }
 
-// checkText refuses a text that is too long, or that no agent could be given.
+// checkText refuses a text that is too long or that cannot be passed to an agent.
 func checkText(field, text string, limit int) error {
 	if n := utf8.RuneCountInString(text); n > limit {
 		return session.Wrong("too_long", "%s has %d characters, and may have %d. Shorten it, or put what is long into a file and name that.", field, n, limit).
@@ -57,7 +57,7 @@ func checkText(field, text string, limit int) error {
 	return nil
 }
 
-// checkTitle returns a title without the blanks around it.
+// checkTitle returns a title without surrounding blanks.
 func checkTitle(title string) (string, error) {
 	trimmed := strings.TrimSpace(title)
 	if trimmed == "" {
@@ -69,7 +69,7 @@ func checkTitle(title string) (string, error) {
 	return trimmed, checkText("title", trimmed, MaxTitle)
 }
 
-// checkOptional checks a text that may be left out.
+// checkOptional checks a text that may be omitted.
 func checkOptional(field string, text *string, limit int) error {
 	if text == nil {
 		return nil
@@ -103,7 +103,7 @@ func page(limit *int, cursor *string) (task.Page, error) {
 	return p, nil
 }
 
-// within returns a number that was given, or its default.
+// within returns the given number, or its default.
 func within(field string, given *int, otherwise, least, most int) (int, error) {
 	if given == nil {
 		return otherwise, nil
@@ -115,8 +115,8 @@ func within(field string, given *int, otherwise, least, most int) (int, error) {
 	return *given, nil
 }
 
-// checkRequest returns how the board knows a repetition of a call by its
-// request_id; args is the call without it.
+// checkRequest returns the key by which the board recognizes a repeated call; args is the call
+// without its request_id.
 func checkRequest(identity, tool string, id *string, args any) (task.Request, error) {
 	if id == nil {
 		return task.Request{}, nil
@@ -162,7 +162,7 @@ func (t Target) must() (string, error) {
 	return *id, nil
 }
 
-// some lists names for an error, not too many.
+// some lists names for an error, up to a limit.
 func some(names []string, none string) string {
 	const shown = 20
 	if len(names) == 0 {

@@ -16,24 +16,24 @@ import (
 	"deepwork/session/store/local/sqlite"
 )
 
-// The values of News.Status, as the session files of workflows have them.
+// The values of News.Status, as in the session files of workflows.
 const (
 	WorkflowActive    = "active"
 	WorkflowCompleted = "completed"
 	WorkflowAborted   = "aborted"
 )
 
-// A Context is the board as a deepwork inside a workspace sees it: it reads the
-// attempt whose workspace it is, and records what its workflow does (seed 004,
-// "Workspace context data"). Its methods may be called from any goroutine.
+// A Context is the board as seen by a deepwork inside a workspace: it reads the attempt of that
+// workspace and records its workflow's progress (seed 004, "Workspace context data"). Its methods
+// may be called from any goroutine.
 type Context struct {
 	board, attempt string
-	reader, writer *sqlite.DB // opened when they are needed
+	reader, writer *sqlite.DB // opened when first needed
 	changes        *files.Changes
 }
 
-// Workspace returns the board's file and the attempt that an agent's environment
-// names; ok reports whether it does, and so whether get_context is offered.
+// Workspace returns the board's file and the attempt that an agent's environment names. ok reports
+// whether it names one, and so whether get_context is offered.
 func Workspace(getenv func(string) string) (board, attempt string, ok bool) {
 	board, attempt = getenv(config.BoardEnv), getenv(config.AttemptEnv)
 	if _, err := checkID(config.AttemptEnv, attempt); err != nil || !filepath.IsAbs(board) {
@@ -42,8 +42,8 @@ func Workspace(getenv func(string) string) (board, attempt string, ok bool) {
 	return board, attempt, true
 }
 
-// OpenContext makes the context of an attempt. It does not touch the disk; the
-// caller closes it. logger nil discards.
+// OpenContext returns the context of an attempt. It does not touch the disk; the caller closes it.
+// A nil logger discards.
 func OpenContext(board, attempt string, logger *slog.Logger) (*Context, error) {
 	id, err := checkID("attempt_id", attempt)
 	if err != nil {
@@ -77,8 +77,7 @@ func (c *Context) open(db *sqlite.DB) (store.Board, error) {
 	return db.Board(), nil
 }
 
-// GetContext returns which project, task and attempt this workspace is of (seed
-// 004, get_context).
+// GetContext returns the project, task and attempt of this workspace (seed 004, get_context).
 func (c *Context) GetContext(ctx context.Context) (*ContextReply, error) {
 	b, err := c.open(c.reader)
 	if err != nil {
@@ -110,11 +109,10 @@ type News struct {
 	Nested                bool   // it runs inside another session of the workspace
 }
 
-// Tell records a transition of a workflow in the workspace, durably: the task is
-// to be reviewed only when its workflow is complete. If the task names a workflow,
-// transitions of others are ignored; if it names none, those of nested ones. It
-// blocks for one write to the board; a caller that must not fail because of it logs
-// the error and calls it for the next transition.
+// Tell records a transition of a workflow in the workspace durably: the task goes to review only
+// when its workflow is complete. If the task names a workflow, transitions of others are ignored;
+// otherwise, those of nested ones. It blocks for one write to the board. A caller that must not
+// fail because of it logs the error and calls it for the next transition.
 func (c *Context) Tell(ctx context.Context, n News) error {
 	b, err := c.open(c.writer)
 	if err != nil {
@@ -135,10 +133,10 @@ func (c *Context) Tell(ctx context.Context, n News) error {
 		return nil
 	}
 	if is(a.WorkflowSessionID, n.SessionID) && is(a.WorkflowStatus, n.Status) && is(a.WorkflowStep, n.Step) {
-		return nil // recorded before
+		return nil // already recorded
 	}
 	if n.Status == WorkflowAborted && a.WorkflowSessionID != nil && !is(a.WorkflowSessionID, n.SessionID) {
-		return nil // another one was begun since, and counts
+		return nil // a later workflow counts instead
 	}
 	err = b.SetWorkflow(ctx, c.attempt, task.WorkflowProgress{SessionID: n.SessionID, Status: n.Status, Step: n.Step})
 	return fault("recording the workflow's step", err)

@@ -14,7 +14,7 @@ import (
 	"deepwork/session/attempt/worktree"
 )
 
-// GetAttemptDiff returns what an attempt changed, as git writes it.
+// GetAttemptDiff returns the changes of an attempt, as git prints them.
 func (e *Engine) GetAttemptDiff(ctx context.Context, identity string, a DiffArgs) (*DiffReply, error) {
 	b, id, err := e.openAttempt(ctx, a.Target)
 	if err != nil {
@@ -98,7 +98,7 @@ func noWorkspace(now *task.AttemptDetails) string {
 	return fmt.Sprintf("The attempt is %s and has no workspace; its agent never ran. Start a new attempt with start_task_attempt.", state)
 }
 
-// sentence ends a text as one.
+// sentence formats a text as a sentence.
 func sentence(s string) string {
 	if s = strings.TrimSpace(s); s == "" || strings.ContainsRune(".!?", rune(s[len(s)-1])) {
 		return s
@@ -106,7 +106,7 @@ func sentence(s string) string {
 	return s + "."
 }
 
-// quoted lists paths for a notice, not too many.
+// quoted lists paths for a notice, up to a limit.
 func quoted(paths []string) string {
 	all := make([]string, len(paths))
 	for i, p := range paths {
@@ -115,7 +115,7 @@ func quoted(paths []string) string {
 	return some(all, "none")
 }
 
-// checkPath refuses a path that is not one of a worktree.
+// checkPath refuses a path that is not inside a worktree.
 func checkPath(given string) error {
 	local := filepath.FromSlash(given)
 	if strings.TrimSpace(given) == "" || strings.ContainsRune(given, 0) || len(given) > 4096 || !filepath.IsLocal(local) || path.Clean(filepath.ToSlash(local)) == ".git" {

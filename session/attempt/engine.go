@@ -1,14 +1,12 @@
-// Package attempt runs coding agents on the tasks of the board (seed 004): an
-// attempt is a worktree for each repository, an agent that works there, and
-// follow-ups. Every change is on the board before it is acknowledged, so any server
-// of the project can go on with it.
+// Package attempt runs coding agents on the tasks of the board (seed 004): an attempt is a worktree
+// for each repository, an agent that works there, and follow-ups. Every change is on the board
+// before it is acknowledged, so any server of the project can continue it.
 //
-// Each execution of an agent is led by one goroutine of the server that owns it
-// (see run); the agent itself is a matter of the Executor. To add an executor that
-// is not a process of this machine, write an implementation of Executor in a package
-// of its own and pass it as Options.Executor in transport/board.go. If the program
-// of its command line is not installed here, recipe.check in executors.go must ask
-// the executor instead. Workspaces are made on this machine in any case.
+// Each execution of an agent is led by one goroutine of the server that owns it (see run); the
+// Executor handles the agent itself. To add an executor that is not a process of this machine,
+// implement Executor in a package of its own and pass it as Options.Executor in transport/board.go.
+// If the program of its command line is not installed here, recipe.check in executors.go must ask
+// the executor instead. Workspaces are always created on this machine.
 package attempt
 
 import (
@@ -40,26 +38,24 @@ type Options struct {
 	Root   string        // project root, absolute
 	State  *state.Folder // of the project; default: state.Of(Root)
 	Config func(context.Context) (*config.Config, error)
-	// Executor runs the agents; default: as processes of this machine, for which this
-	// program is the shim.
+	// Executor runs the agents; default: as processes of this machine, with this program as the
+	// shim.
 	Executor Executor
 
 	Logger *slog.Logger     // default: discards
-	Member *presence.Member // this process; default: one of its own, which leaves at Close
+	Member *presence.Member // this process; default: a new one, which leaves at Close
 
 	Database store.Database // of the project; default: that of State, closed at Close
 
-	// CheckWorkflow checks the workflow that a task names; its error is the caller's
-	// answer. nil means that it is not checked.
+	// CheckWorkflow checks the workflow that a task names; its error is returned to the caller. nil
+	// means that it is not checked.
 	CheckWorkflow func(ctx context.Context, job, workflow string) error
-	// Passive engines run nothing and take nothing up: they are for the command
-	// line, and run at the same time as servers.
+	// Passive engines start and take over nothing: they are for the command line, and may run at
+	// the same time as servers.
 	Passive bool
-	// Poll is how often the board is looked at for what other servers left or
-	// made room for; default 500 ms.
+	// Poll is how often the board is checked for changes by other servers; default 500 ms.
 	Poll time.Duration
-	// Grace is the time from SIGTERM to SIGKILL of an agent that is stopped;
-	// default 5 s.
+	// Grace is the time from SIGTERM to SIGKILL when an agent is stopped; default 5 s.
 	Grace time.Duration
 	Now   func() time.Time // default session.Clock
 }
@@ -82,39 +78,38 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// An Engine is the task board of one project in this process, and the attempts
-// that this server leads. Its methods may be called from any goroutine, and by
-// several processes on one project; each answers when what it did is durable.
-// identity is the caller's name, which request_ids are scoped to.
+// An Engine is the task board of one project in this process, and the attempts that this server
+// leads. Its methods may be called from any goroutine, and by several processes on one project;
+// each returns when its changes are durable. identity is the caller's name, which scopes
+// request_ids.
 type Engine struct {
 	o        Options
 	log      *slog.Logger
 	home     string // <root>/.deepwork
 	executor Executor
 	member   *presence.Member
-	leave    bool // at Close
+	leave    bool // leave the membership at Close
 	db       store.Database
 	projects projects
 
 	ctx     context.Context // of every goroutine; ends with Close
 	cancel  context.CancelFunc
-	serving context.Context // of what begins something new; ends when Close begins
+	serving context.Context // for starting new work; ends when Close begins
 	halt    context.CancelFunc
-	makers  sync.WaitGroup // what hands out slots, makes workspaces and starts agents
+	makers  sync.WaitGroup // goroutines that hand out slots, create workspaces and start agents
 	beside  sync.WaitGroup // every goroutine of the engine
-	kicks   wait.Signal    // a slot, or an execution that waits, may be there
+	kicks   wait.Signal    // a slot or a waiting execution may be available
 
-	mu     sync.Mutex // guards what follows; held while the board is opened
+	mu     sync.Mutex // guards the fields below; held while the board is opened
 	used   bool       // the database is open
 	closed bool
-	runs   map[string]*run // by execution: what this server runs
+	runs   map[string]*run // by execution: those that this server runs
 	stats  Stats
 }
 
-// Open makes the engine of a project. The board is opened, and made, at the
-// first call that needs it; if it exists, what dead servers left on it is taken over
-// at once, concurrently. A board that cannot be opened is not an error of Open but of
-// each call. The caller closes the engine.
+// Open returns the engine of a project. The board is opened, or created, by the first call that
+// needs it; if it exists, the executions of dead servers are taken over at once, concurrently. A
+// board that cannot be opened fails each call, not Open. The caller closes the engine.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if !filepath.IsAbs(o.Root) {
 		return nil, errors.New("opening the task board: the project root is to be an absolute path")
@@ -148,9 +143,9 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Close ends the engine and leaves the agents running: they and their results
-// are taken up by another server, or by the next. What waits to be started goes
-// back to the board. It returns what had not ended before ctx did.
+// Close ends the engine and leaves the agents running: another server, or the next one, takes them
+// over. Executions that wait to be started go back to the board. The error names what had not ended
+// before ctx did.
 func (e *Engine) Close(ctx context.Context) []string {
 	e.halt()
 	var stuck []string
@@ -169,7 +164,7 @@ func (e *Engine) Close(ctx context.Context) []string {
 			e.log.Error("closing the task board", "error", err)
 		}
 	}
-	// Last: until here nobody takes what is this server's.
+	// Last, so that until here no other server takes over this server's executions.
 	if e.leave {
 		if err := e.member.Leave(); err != nil {
 			e.log.Warn("leaving the task board", "error", err)
@@ -196,8 +191,8 @@ func (e *Engine) board(ctx context.Context) (store.Board, error) {
 	return e.db.Board(), nil
 }
 
-// ready returns the board with the projects that the config now has, and that
-// config: what every call begins with.
+// ready returns the board, with its projects synchronized with the config, and the config. Every
+// call begins with it.
 func (e *Engine) ready(ctx context.Context) (store.Board, *config.Config, error) {
 	cfg, err := e.config(ctx)
 	if err != nil {
@@ -251,14 +246,14 @@ func (e *Engine) keeper(dir string) *worktree.Keeper {
 	return worktree.New(worktree.Options{Dir: dir, Journal: e.journalOf(dir), Project: e.o.State.Root, Dropping: e.dropState, Logger: e.log})
 }
 
-// Stats are figures of this server since the engine was opened.
+// Stats are counts of this server since the engine was opened.
 type Stats struct {
 	Running int                          // executions that this server leads now, starting ones included
-	Started uint64                       // agents that began to run
-	Ended   map[task.AttemptState]uint64 // executions by how they ended, as this server recorded
+	Started uint64                       // agents that were started
+	Ended   map[task.AttemptState]uint64 // executions by final state, as recorded by this server
 }
 
-// Stats returns the figures.
+// Stats returns the counts.
 func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -267,12 +262,12 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
-// count changes the figures.
+// count changes the counts under the lock.
 func (e *Engine) count(change func(*Stats)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	change(&e.stats)
 }
 
-// kick has the slots looked at. It does not block.
+// kick makes serve check the slots. It does not block.
 func (e *Engine) kick() { e.kicks.Wake() }

@@ -15,52 +15,51 @@ import (
 	"deepwork/session/attempt/runner"
 )
 
-// An Executor runs the agents of attempts so that they outlive this process. Its
-// methods may be called from any goroutine, and by several processes on one
-// project. An execution is named by its attempt's id and its own.
+// An Executor runs the agents of attempts so that they outlive this process. Its methods may be
+// called from any goroutine, and by several processes on one project. An execution is identified by
+// its attempt's id and its own.
 type Executor interface {
-	// Start starts the agent of an execution, or finds it if that was done before:
-	// however often and by whomever it is called, the agent is started once at most.
-	// It returns when the agent runs, or when it is known why it does not, which
-	// Wait returns. After an error nothing runs, unless the error is ctx's.
+	// Start starts the agent of an execution, or finds the one already started: no matter how often
+	// and by which process it is called, the agent is started at most once. It returns when the
+	// agent runs or could not be run; Wait returns the reason. After an error nothing runs, unless
+	// the error is ctx's.
 	Start(ctx context.Context, attempt, execution string, spec runner.Spec) (Process, error)
-	// Find returns the agent of an execution, alive or ended, started by any process: an
-	// engine that takes over from one that was killed goes on with it. The error is
-	// runner.ErrNoRun if the agent was never started and will not be.
+	// Find returns the agent of an execution, alive or ended, started by any process, so that an
+	// engine can take over from one that was killed. The error is runner.ErrNoRun if the agent was
+	// never started and will not be.
 	Find(ctx context.Context, attempt, execution string) (Process, error)
-	// Alive reports whether the agent of an execution runs, or, if that is "", any
-	// agent of the attempt. It changes nothing.
+	// Alive reports whether the agent of an execution runs, or, if execution is "", any agent of
+	// the attempt. It changes nothing.
 	Alive(attempt, execution string) (bool, error)
-	// Tail returns what the agents of an attempt wrote after an entry; see runner.Tail.
+	// Tail returns the output of an attempt's agents after an entry; see runner.Tail.
 	Tail(ctx context.Context, attempt string, after *int64, limit int, wait time.Duration) (entries []runner.Entry, next int64, err error)
-	// Note adds what deepwork has to say to an attempt's output; it fails while an
-	// agent of the attempt runs.
+	// Note adds a message of deepwork to an attempt's output; it fails while an agent of the
+	// attempt runs.
 	Note(attempt, text string) error
-	// Remove removes all that is kept of an attempt whose agents have ended.
+	// Remove removes all records of an attempt whose agents have ended.
 	Remove(attempt string) error
 }
 
 // A Process is the agent of one execution.
 type Process interface {
-	// StartedAt returns when the agent was started, zero if it never was.
+	// StartedAt returns when the agent was started, or zero if it never was.
 	StartedAt() time.Time
-	// Wait waits until it has ended and that is recorded.
+	// Wait waits until the agent has ended and its end is recorded.
 	Wait(ctx context.Context) (runner.Exit, error)
-	// Stop ends the agent with everything that it has started: it asks, and after the
-	// grace period kills. Of several calls the shortest grace counts.
+	// Stop ends the agent and all processes that it started: politely first, and by killing them
+	// after the grace period. If it is called several times, the shortest grace counts.
 	Stop(ctx context.Context, grace time.Duration) (runner.Exit, error)
 }
 
-// local is the Executor whose agents are processes of this machine. It keeps what
-// it knows of an attempt in a folder of its own, <logs>/attempts/<attempt>:
-// the output in log, and each execution in runs/<execution>.
+// local is the Executor whose agents are processes of this machine. It stores each attempt in its
+// own folder, <logs>/attempts/<attempt>: the output in log, and each execution in runs/<execution>.
 type local struct {
 	runner.Runner
 	logs string
 }
 
-// check returns an error if an id that the board has is none, or if a link stands in the
-// place of a folder of the attempt's.
+// check returns an error if an id of the board is malformed, or if a folder of the attempt is a
+// link.
 func (l local) check(attempt, execution string) error {
 	for _, id := range []string{attempt, execution} {
 		if id != "" && uuid.Validate(id) != nil {

@@ -15,8 +15,8 @@ import (
 	"deepwork/session/attempt/runner"
 )
 
-// A recipe is an executor as one execution uses it. Its command comes from the
-// config or the program, never from a tool's arguments.
+// A recipe is an executor as one execution uses it. Its command comes from the config or the
+// program, never from a tool's arguments.
 type recipe struct {
 	runner.Recipe
 	name    string
@@ -44,8 +44,8 @@ func (e *Engine) recipe(cfg *config.Config, executor string, variant *string) (*
 	return &recipe{Recipe: r, name: executor, variant: orNull(name), root: e.o.Root, approval: cfg.Approval}, nil
 }
 
-// maxArgument is how long a prompt may be, in bytes, that is given as an argument:
-// what the system takes, with room for the rest of the command line.
+// maxArgument is the longest prompt, in bytes, that is passed as an argument: the system's limit,
+// less room for the rest of the command line.
 func maxArgument() int {
 	if runtime.GOOS == "windows" {
 		return 30_000
@@ -53,7 +53,7 @@ func maxArgument() int {
 	return 120_000
 }
 
-// check refuses what cannot be run, before anything is made for it.
+// check refuses what cannot be run, before anything is created for it.
 func (r *recipe) check(prompt string) error {
 	if err := session.Untrusted(r.root, r.approval, config.AgentsKey); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (r *recipe) check(prompt string) error {
 	return nil
 }
 
-// give returns the command line of an execution and what it reads.
+// give returns the command line of an execution and its standard input.
 func (r *recipe) give(prompt string, followUp bool) (command []string, stdin []byte) {
 	line := r.Command
 	if followUp {
@@ -81,20 +81,20 @@ func (r *recipe) give(prompt string, followUp bool) (command []string, stdin []b
 	}
 	program, err := trust.Find(r.root, line[0])
 	if err != nil {
-		program = r.program(line) // starting it says what is wrong
+		program = r.program(line) // starting it reports what is wrong
 	}
 	command = append([]string{program}, line[1:]...)
 	if r.Prompt != config.PromptArgument {
 		return command, []byte(prompt)
 	}
 	if strings.HasPrefix(prompt, "-") {
-		prompt = " " + prompt // else it would be taken for an option
+		prompt = " " + prompt // otherwise it would be taken for an option
 	}
 	return append(command, prompt), nil
 }
 
-// program returns what a command line runs: a relative path with a slash is relative
-// to the project root, since the agent works elsewhere.
+// program resolves the program of a command line: a relative path with a slash is relative to the
+// project root, since the agent works elsewhere.
 func (r *recipe) program(command []string) string {
 	name := filepath.FromSlash(command[0])
 	if strings.ContainsRune(name, filepath.Separator) && !filepath.IsAbs(name) {
@@ -128,8 +128,8 @@ func (e *Engine) ListExecutors(ctx context.Context, identity string) (*Executors
 	return r, nil
 }
 
-// environment is what an attempt's programs get in addition to the server's own: the
-// executor's, and then what leads a deepwork there back to this board.
+// environment is added to the server's own for an attempt's programs: the executor's variables,
+// then those that lead a deepwork there back to this board.
 func (e *Engine) environment(cfg *config.Config, attempt string, own []string) []string {
 	jobs := os.Getenv(config.JobsFoldersEnv)
 	for _, kv := range own {

@@ -13,8 +13,8 @@ import (
 	"deepwork/session"
 )
 
-// fault turns a board's error into one that an agent can act on. Callers handle
-// before what they know better, such as which id was not found.
+// fault turns a board's error into one that an agent can act on. Callers first handle the cases
+// that they know more about, such as which id was not found.
 func fault(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -41,19 +41,19 @@ func fault(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// gitFailed reports a failure of git, or of the disk below it: no fault of the
-// arguments, and mostly one that can be fixed.
+// gitFailed reports a failure of git or of the disk: not a fault of the arguments, and usually one
+// that can be fixed.
 func gitFailed(what string, err error) error {
 	return session.NotNow("git_failed", "%s: %v. Nothing was changed; mend that and call again.", what, err).Because(err)
 }
 
-// deleted says that what a request_id made is gone.
+// deleted says that the result of a request_id was deleted.
 func deleted(err error) error {
 	return session.Wrong("deleted_since", "What the call with this request_id made was deleted since. Pass a new request_id to make another one.").
 		With("argument", "request_id").Because(err)
 }
 
-// found is fault for a call that names something by an id, which may not be on the board.
+// found is fault for a call that names something by an id that may not be on the board.
 func found(doing string, err error, what, field, id, remedy string) error {
 	if errors.Is(err, task.ErrDeleted) {
 		return deleted(err)
@@ -73,7 +73,7 @@ func cursor(p task.Page, err error) error {
 		With("argument", "cursor").With("value", clip(p.Cursor)).Because(err)
 }
 
-// The remedies of unknown ids.
+// The remedies for unknown ids.
 const (
 	remedyProject = "list_projects gives the projects there are."
 	remedyRepo    = "list_repos gives the repositories of a project."
@@ -82,7 +82,7 @@ const (
 	remedySession = "list_task_attempts gives the session of each attempt as latest_session_id; or pass attempt_id."
 )
 
-// digest is the same for calls with the same arguments only.
+// digest returns the same text only for calls with the same arguments.
 func digest(args any) string {
 	text, err := json.Marshal(args)
 	if err != nil {
@@ -92,7 +92,7 @@ func digest(args any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// stamp writes a time as replies do.
+// stamp formats a time as in replies.
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 func stampOrNull(t *time.Time) *string {
@@ -102,7 +102,7 @@ func stampOrNull(t *time.Time) *string {
 	return new(stamp(*t))
 }
 
-// orNull is nil for an empty text.
+// orNull returns nil for an empty text.
 func orNull(s string) *string {
 	if s == "" {
 		return nil
@@ -110,7 +110,7 @@ func orNull(s string) *string {
 	return &s
 }
 
-// list is l, and never null in JSON.
+// list returns l, or an empty list, so that JSON never has null.
 func list[T any](l []T) []T {
 	if l == nil {
 		return []T{}

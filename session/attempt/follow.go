@@ -14,8 +14,8 @@ import (
 	"deepwork/session/store"
 )
 
-// FollowUp sends an agent another prompt, queues one for the end of its current
-// run, or drops the queued one (seed 004, "MCP follow-up tool").
+// FollowUp sends an agent another prompt, queues one for the end of its current run, or drops the
+// queued one (seed 004, "MCP follow-up tool").
 func (e *Engine) FollowUp(ctx context.Context, identity string, a FollowUpArgs) (*FollowUpReply, error) {
 	if err := checkFollowUp(&a); err != nil {
 		return nil, err
@@ -87,9 +87,9 @@ func checkFollowUp(a *FollowUpArgs) error {
 	return checkText("prompt", *a.Prompt, MaxPrompt)
 }
 
-// target finds the session a follow-up is for: of an attempt its latest.
+// target finds the session that a follow-up is for: of an attempt, its latest.
 func (e *Engine) target(ctx context.Context, b store.Board, a FollowUpArgs) (*task.Session, *task.Attempt, error) {
-	id, _ := a.id() // checked
+	id, _ := a.id() // already checked
 	if id == nil {
 		s, err := b.Session(ctx, *a.SessionID)
 		if err != nil {
@@ -114,8 +114,8 @@ func (e *Engine) target(ctx context.Context, b store.Board, a FollowUpArgs) (*ta
 	return s, at, found("reading the session", err, "attempt", "attempt_id", *id, remedyAttempt)
 }
 
-// followUp carries out a follow-up of a session. What runs, and what waits for its
-// end, is the board's to decide, since other servers write there too.
+// followUp performs a follow-up of a session. The board decides what runs and what waits, since
+// other servers write there too.
 func (e *Engine) followUp(ctx context.Context, b store.Board, a FollowUpArgs, id string, at *task.Attempt) (*FollowUpReply, error) {
 	r := &FollowUpReply{Status: FollowUpStarted}
 	for ctx.Err() == nil {
@@ -149,12 +149,12 @@ func (e *Engine) followUp(ctx context.Context, b store.Board, a FollowUpArgs, id
 			return nil, session.NotNow("attempt_running", "The agent of attempt %s has not ended. Use action queue to have this prompt run when it does, or stop_attempt first.", at.ID).
 				With("attempt_id", at.ID)
 		}
-		// Another call has begun something in between: it is queued after all.
+		// Another call has started an execution in the meantime: queue this one after all.
 	}
 	return nil, ctx.Err()
 }
 
-// beginFollowUp has the prompt run as soon as a slot is free.
+// beginFollowUp runs the prompt as soon as a slot is free.
 func beginFollowUp(ctx context.Context, b store.Board, a FollowUpArgs, id string, at *task.Attempt) error {
 	last, err := b.LatestExecution(ctx, at.ID)
 	if err != nil {

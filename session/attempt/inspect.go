@@ -19,12 +19,11 @@ import (
 	"deepwork/session/store/local/sqlite"
 )
 
-// Inspect looks at the task board of a project, and at what belongs to
-// it: executions and the servers that lead them, worktrees, branches and rescue refs
-// ("deepwork check"). cfg says where worktrees are made. It changes nothing (of
-// SQLite, every reader makes board.db-shm and an empty board.db-wal), may run while
-// servers do, runs git and blocks for it and the disk. A project without a board is
-// well. What is under way may be among the findings: inspect again, and see
+// Inspect checks the task board of a project, and what belongs to it: executions and the servers
+// that lead them, worktrees, branches and rescue refs ("deepwork check"). cfg says where worktrees
+// are created. It changes nothing (of SQLite, every reader creates board.db-shm and an empty
+// board.db-wal), may run while servers do, runs git and blocks for it and the disk. A missing board
+// is not a fault. Findings may include work in progress: inspect again, and see
 // session.Report.Confirmed.
 func Inspect(ctx context.Context, f *state.Folder, cfg *config.Config, logger *slog.Logger) (session.Report, error) {
 	// An engine that opens no board and runs nothing, but knows the paths.
@@ -41,7 +40,7 @@ func Inspect(ctx context.Context, f *state.Folder, cfg *config.Config, logger *s
 type inspection struct {
 	engine  *Engine
 	usual   string                         // the folder of worktrees, as configured
-	dirs    map[string][]worktree.Expected // by the folder that they have their worktrees in
+	dirs    map[string][]worktree.Expected // by the folder of their worktrees
 	rescues int                            // rescue refs
 	report  session.Report
 
@@ -89,7 +88,7 @@ func (i *inspection) run(ctx context.Context) error {
 // read reads the board.
 func (i *inspection) read(ctx context.Context, path string) (err error) {
 	db := sqlite.New(sqlite.Options{Path: path, ReadOnly: true, Logger: i.engine.log})
-	defer db.Close() // of what was only read
+	defer db.Close() // read-only
 	b := db.Board()
 	for _, read := range []func(){
 		func() { i.flaws, i.stock, err = b.Inspect(ctx) },
@@ -105,7 +104,7 @@ func (i *inspection) read(ctx context.Context, path string) (err error) {
 	return nil
 }
 
-// judge looks at the rows, the worktrees and the repositories.
+// judge checks the rows, the worktrees and the repositories.
 func (i *inspection) judge(ctx context.Context, path string) error {
 	i.report.Findings = append(i.report.Findings, i.flaws...)
 	for _, id := range i.deleting {
@@ -124,7 +123,7 @@ func (i *inspection) judge(ctx context.Context, path string) error {
 	return i.disk(ctx)
 }
 
-// expect notes the worktrees that an attempt is to have.
+// expect records the worktrees that an attempt should have.
 func (i *inspection) expect(a task.Attempt, deleting bool) {
 	dir := i.usual
 	if len(a.Repos) > 0 {
@@ -142,7 +141,7 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 	i.dirs[dir] = append(i.dirs[dir], worktree.Expected{Attempt: a, Deleting: deleting})
 }
 
-// execution looks whether a server leads an execution that has not ended.
+// execution checks whether a server leads an execution that has not ended.
 func (i *inspection) execution(x task.Execution) error {
 	if x.Owner == "" || i.engine.member.Alive(x.Owner) {
 		return nil // the board's own inspection reports one without an owner
@@ -160,7 +159,7 @@ func (i *inspection) execution(x task.Execution) error {
 	return nil
 }
 
-// disk looks at the worktrees and the repositories.
+// disk checks the worktrees and the repositories.
 func (i *inspection) disk(ctx context.Context) error {
 	for dir, expected := range i.dirs {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && len(expected) == 0 {

@@ -23,8 +23,8 @@ import (
 	"deepwork/session/store"
 )
 
-// launch returns the process of the run, or why there is none. It continues what was
-// begun before, here or by a server that is dead.
+// launch returns the process of the run, or the reason why there is none. It continues what this
+// server or a dead one has begun.
 func (r *run) launch() (Process, *outcome) {
 	e := r.engine
 	proc, end := r.find()
@@ -41,7 +41,7 @@ func (r *run) launch() (Process, *outcome) {
 	if r.making.Err() != nil {
 		return nil, notYet()
 	}
-	// Not with making: whether the agent runs must be known, and it takes no time.
+	// Not with making: it must be known whether the agent runs, and that is quick to find out.
 	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
 	defer cancel()
 	proc, err := e.executor.Start(ctx, r.exec.AttemptID, r.exec.ID, *spec)
@@ -54,9 +54,9 @@ func (r *run) launch() (Process, *outcome) {
 	return nil, failed("The agent could not be started: %v", err)
 }
 
-// find returns the process of the run, if one was begun; if both results are nil
-// there is none, and will be none. It looks until it knows: an agent that runs must
-// never be taken for one that does not.
+// find returns the process of the run if one was started; if both results are nil there is none and
+// will be none. It retries until it knows: an agent that runs must never be mistaken for one that
+// does not.
 func (r *run) find() (Process, *outcome) {
 	for {
 		proc, err := r.engine.executor.Find(r.ctx, r.exec.AttemptID, r.exec.ID)
@@ -66,14 +66,14 @@ func (r *run) find() (Process, *outcome) {
 		case errors.Is(err, runner.ErrNoRun):
 			return nil, nil
 		case r.ctx.Err() != nil, wait.For(r.engine.serving, time.Second) != nil:
-			return nil, &outcome{drop: true} // the next server looks
+			return nil, &outcome{drop: true} // the next server finds out
 		}
 		r.engine.log.Error("cannot tell whether an agent runs; looking again", "attempt", r.exec.AttemptID, "error", err)
 	}
 }
 
-// hindered is the outcome of an error that has nothing to do with the agent. If the
-// server ends, what never ran waits again; else it has failed, with the reason.
+// hindered is the outcome of an error that is unrelated to the agent. If the server is closing, the
+// execution waits again; otherwise it has failed for that reason.
 func (r *run) hindered(doing string, err error) *outcome {
 	if r.ctx.Err() != nil {
 		return &outcome{drop: true}
@@ -83,29 +83,28 @@ func (r *run) hindered(doing string, err error) *outcome {
 	}
 	why := err.Error()
 	if e, is := errors.AsType[*session.Error](err); is {
-		why = e.Message // whose call it was is long gone
+		why = e.Message // the caller is long gone, so no kind or code
 	}
 	return failed("%s failed: %s", strings.ToUpper(doing[:1])+doing[1:], why)
 }
 
-// notYet is the outcome of a run that was stopped, or whose server ends, before its
-// agent was started.
+// notYet is the outcome of a run that was stopped, or whose server is closing, before its agent was
+// started.
 func notYet() *outcome { return &outcome{Ending: task.Ending{State: task.Stopped}, again: true} }
 
-// prepare makes the workspace if there is none yet, and returns what to run there.
+// prepare creates the workspace if there is none yet, and returns what to run there.
 func (r *run) prepare() (*runner.Spec, *outcome) {
 	ctx, e := r.making, r.engine
 	cfg, err := e.config(ctx)
 	if err != nil {
-		// It is no fault of the attempt's: it waits, as all others do, for a
-		// configuration that can be read.
+		// Not the attempt's fault: it waits, like all others, for a configuration that can be read.
 		return nil, notYet()
 	}
 	b, err := e.board(ctx)
 	if err != nil {
 		return nil, r.hindered("opening the board", err)
 	}
-	// What was handed over may be old: what has ended meanwhile must not run.
+	// The execution may be outdated: one that has ended meanwhile must not run.
 	now, err := b.Execution(ctx, r.exec.ID)
 	if err != nil && !errors.Is(err, task.ErrNotFound) {
 		return nil, r.hindered("reading the board", err)
@@ -136,8 +135,8 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 			return nil, r.hindered("making the workspace", err)
 		}
 	}
-	// A removal that is under way finds this execution on the board, and gives way,
-	// or has removed the workspace when it is over.
+	// A removal in progress either finds this execution on the board and gives up, or has removed
+	// the workspace when Await returns.
 	if err := e.keeper(worktreesOf(a)).Await(ctx, a.ID); err != nil {
 		return nil, r.hindered("waiting for the workspace", err)
 	}
@@ -155,8 +154,7 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 	return spec, nil
 }
 
-// makeWorkspace makes the worktrees of an attempt, all or none, or finishes that
-// after a crash.
+// makeWorkspace creates all worktrees of an attempt or none, or finishes that after a crash.
 func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.Config, a *task.Attempt, env []string) error {
 	t, err := b.Task(ctx, a.TaskID)
 	if err != nil {
@@ -190,7 +188,7 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 		}
 		trees[i] = worktree.Tree{RepoID: repo.RepoID, Name: filepath.Base(repo.Worktree), Repo: repo.RepoPath,
 			TargetBranch: repo.TargetBranch, Copy: files, Setup: setup}
-		if repo.RepoPath == e.o.Root { // whose files were approved, and a branch may have others
+		if repo.RepoPath == e.o.Root { // where files were approved; a branch may have others
 			trees[i].Allowed = func(dir string) error {
 				if err := trust.Check(dir, cfg.Approval, setup); err != nil {
 					return session.Changed(e.o.Root, err)
@@ -199,10 +197,10 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 			}
 		}
 	}
-	// What the setup commands, and all that they start, are known by.
+	// The mark identifies the setup commands and all processes that they start.
 	mark := runner.Mark("setup-" + a.ID)
 	if slices.ContainsFunc(trees, func(t worktree.Tree) bool { return len(t.Setup) > 0 }) {
-		// A server that was killed may have left some that run in these worktrees.
+		// A server that was killed may have left some running in these worktrees.
 		if err := process.EndMarked(ctx, mark); err != nil {
 			return err
 		}
@@ -216,7 +214,7 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 		if err == nil {
 			break
 		}
-		// Another server may have drawn the same name at the same moment.
+		// Another server may have chosen the same name at the same moment.
 		if !errors.Is(err, worktree.ErrBranchTaken) || tries == branchTries {
 			return err
 		}
@@ -227,8 +225,7 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 			return fmt.Errorf("recording the branch: %w", err)
 		}
 	}
-	// The worktrees are there: a board that is full for now must not make a failed
-	// attempt of them.
+	// The worktrees exist: a board that is full for now must not make the attempt fail.
 	for {
 		err = b.SetWorkspace(context.WithoutCancel(ctx), a.ID, base)
 		if !errors.Is(err, task.ErrFull) {
@@ -245,7 +242,7 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 	return nil
 }
 
-// branchTries bounds how often another name is drawn for an attempt's branch.
+// branchTries bounds how often another name is chosen for an attempt's branch.
 const branchTries = 5
 
 func exists(path string) bool {

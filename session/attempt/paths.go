@@ -24,8 +24,8 @@ import (
 
 func (e *Engine) boardPath() string { return e.o.State.Database() }
 
-// journalOf is where the journals of the worktrees below a folder are: outside of it, if
-// others may write there too. "" is worktree's own default.
+// journalOf returns the folder of the journals of the worktrees below a folder: outside of it, if
+// others may write there too. "" means worktree's default.
 func (e *Engine) journalOf(dir string) string {
 	if own := e.o.State.Worktrees(); dir != own {
 		sum := sha256.Sum256([]byte(dir))
@@ -34,7 +34,7 @@ func (e *Engine) journalOf(dir string) string {
 	return ""
 }
 
-// worktreesDir is where new attempts have their worktrees.
+// worktreesDir returns the folder of the worktrees of new attempts.
 func (e *Engine) worktreesDir(cfg *config.Config) string {
 	dir := filepath.FromSlash(cfg.Attempts.Worktrees)
 	switch {
@@ -46,14 +46,14 @@ func (e *Engine) worktreesDir(cfg *config.Config) string {
 	return filepath.Clean(dir)
 }
 
-// worktreesOf is where an attempt has its worktrees: the config may have said
-// another folder when it was made.
+// worktreesOf returns the folder of an attempt's worktrees: the config may have named another one
+// when the attempt was made.
 func worktreesOf(a *task.Attempt) string {
 	return filepath.Dir(filepath.Dir(a.Repos[0].Worktree))
 }
 
-// checkLayout returns an error if an attempt's workspace and worktrees are not, on the
-// board, where the worktrees of an attempt in a folder are: nothing may be run elsewhere.
+// checkLayout returns an error if the board's paths of an attempt's workspace and worktrees are not
+// where they belong: nothing may run elsewhere.
 func checkLayout(a *task.Attempt) error {
 	if uuid.Validate(a.ID) != nil || len(a.Repos) == 0 {
 		return fmt.Errorf("the board has an attempt %q with %d repositories; restore it from a copy", a.ID, len(a.Repos))
@@ -71,8 +71,8 @@ func checkLayout(a *task.Attempt) error {
 	return nil
 }
 
-// checkWorkspace returns an error if the workspace of an attempt is not one that was made
-// for it: what the board says is not enough to run an agent there.
+// checkWorkspace returns an error if the workspace of an attempt was not created for it: an entry
+// on the board is not enough to run an agent there.
 func (e *Engine) checkWorkspace(a *task.Attempt) error {
 	if err := checkLayout(a); err != nil {
 		return err
@@ -84,8 +84,8 @@ func (e *Engine) checkWorkspace(a *task.Attempt) error {
 	return e.keeper(worktreesOf(a)).Check(a.ID, paths)
 }
 
-// dropState removes the state of the servers that worked in a workspace, which is about
-// to be removed.
+// dropState removes the state of the servers that worked in a workspace that is about to be
+// removed.
 func (e *Engine) dropState(workspace string) {
 	if !exists(workspace) {
 		return
@@ -99,8 +99,8 @@ func (e *Engine) dropState(workspace string) {
 	}
 }
 
-// ignore ensures that git does not take worktrees for the project's own files: a
-// folder of worktrees in the project gets a .gitignore of its own.
+// ignore hides worktrees from the project's repository: a folder of worktrees in the project gets
+// its own .gitignore.
 func ignore(root, worktrees string) error {
 	if _, inside := below(root, worktrees); !inside {
 		return nil
@@ -109,7 +109,7 @@ func ignore(root, worktrees string) error {
 	return err
 }
 
-// below returns the path of what is inside a folder, with slashes.
+// below returns the relative path of something inside a folder, with slashes.
 func below(folder, path string) (rel string, inside bool) {
 	rel, err := filepath.Rel(folder, path)
 	if err != nil || rel == "." || !filepath.IsLocal(rel) {

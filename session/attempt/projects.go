@@ -11,16 +11,15 @@ import (
 	"deepwork/session/store"
 )
 
-// projects keeps the board's projects what the config says: the project root is
-// one, the others are configured.
+// projects synchronizes the board's projects with the config: the project root is one, the others
+// are configured.
 type projects struct {
-	turn sync.Mutex     // one at a time; guards what follows
-	seen *config.Config // nil: none yet
-	top  string         // the git repository of the project root; "": it has none
+	turn sync.Mutex     // one sync at a time; guards the fields below
+	seen *config.Config // nil before the first sync
+	top  string         // the git repository of the project root; "" if it has none
 }
 
-// sync brings the board's projects up to date. While nothing changed it costs a
-// few looks at the disk.
+// sync updates the board's projects. While nothing has changed it costs only a few stat calls.
 func (p *projects) sync(ctx context.Context, b store.Board, root string, cfg *config.Config) error {
 	top := topLevel(root)
 	p.turn.Lock()
@@ -55,7 +54,7 @@ func projectSpecs(root, top string, cfg *config.Config) []task.ProjectSpec {
 	return all
 }
 
-// repoName is a repository's name where the config gives none, too.
+// repoName returns a repository's name, also where the config gives none.
 func repoName(r config.Repo) string {
 	if r.Name != "" {
 		return r.Name
@@ -63,9 +62,9 @@ func repoName(r config.Repo) string {
 	return filepath.Base(filepath.FromSlash(r.Path))
 }
 
-// topLevel returns the folder at or above dir that git takes for a repository,
-// or "". It asks the disk and not git, for it is asked at each call; git itself
-// looks when a worktree is made.
+// topLevel returns the folder at or above dir that git takes for a repository, or "". It reads the
+// disk instead of running git because every call needs it; git itself checks when a worktree is
+// created.
 func topLevel(dir string) string {
 	for {
 		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
@@ -79,8 +78,8 @@ func topLevel(dir string) string {
 	}
 }
 
-// provision returns what new worktrees of a repository get: files that are
-// copied into them, and a command that is run in them.
+// provision returns the files that are copied into new worktrees of a repository, and the command
+// that is run in them.
 func provision(cfg *config.Config, project *task.Project, repo string) (files, setup []string) {
 	if project.Root {
 		return cfg.Attempts.Copy, cfg.Attempts.Setup

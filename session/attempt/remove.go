@@ -12,19 +12,19 @@ import (
 	"deepwork/session/store"
 )
 
-// removePatience bounds the removal of one attempt's worktrees, however large.
+// removePatience bounds the removal of one attempt's worktrees of any size.
 const removePatience = 10 * time.Minute
 
-// DeleteTask removes a task with its attempts and their worktrees (seed 004,
-// delete_task). Work that is not committed is kept first, and the reply says
-// where; branches with commits stay. A task with an attempt that waits or runs is
-// refused. What a crash cuts short, the same call finishes.
+// DeleteTask removes a task with its attempts and their worktrees (seed 004, delete_task).
+// Uncommitted work is rescued first, and the reply says where; branches with commits stay. A task
+// with an attempt that waits or runs is refused. If a crash interrupts it, repeating the call
+// finishes it.
 func (e *Engine) DeleteTask(ctx context.Context, identity string, a TaskArgs) (*DeleteReply, error) {
 	b, id, err := e.open(ctx, "task_id", a.TaskID)
 	if err != nil {
 		return nil, err
 	}
-	// From here on no server starts anything of the task.
+	// From here on no server starts an execution of the task.
 	attempts, err := b.BeginDelete(ctx, id)
 	if errors.Is(err, task.ErrRunning) {
 		return nil, stillRunning(id)
@@ -34,7 +34,7 @@ func (e *Engine) DeleteTask(ctx context.Context, identity string, a TaskArgs) (*
 	}
 	reply, err := e.delete(ctx, b, id, attempts)
 	if err != nil {
-		// Whatever was refused, the task stays one that can be worked on.
+		// After any refusal the task can be worked on again.
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), boardPatience)
 		defer cancel()
 		if undo := b.UndoDelete(bounded, id); undo != nil {
@@ -76,7 +76,7 @@ func stillRunning(id string) *session.Error {
 	return session.NotNow("attempt_running", "Task %s has an attempt that waits or runs. Stop it with stop_attempt, or wait for its end, and call again.", id).With("task_id", id)
 }
 
-// withRescued adds to a refusal what was rescued already: no later reply does.
+// withRescued adds the work already rescued to a refusal, since no later reply names it.
 func withRescued(err error, rescued []Rescue) error {
 	refused, is := errors.AsType[*session.Error](err)
 	if is && len(rescued) > 0 {
@@ -109,14 +109,14 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.Board, id string) 
 	if err != nil {
 		return nil, notRemoved(at, err)
 	}
-	// With what a removal before this one has rescued that never answered: its server
-	// was killed, or its caller had gone.
+	// Include what an earlier removal has rescued but never reported: its server was killed, or its
+	// caller had gone.
 	var repos []string
 	for _, r := range at.Repos {
 		repos = append(repos, r.RepoPath)
 	}
 	kept, err := k.Rescues(ctx, id, repos)
-	if err != nil { // the refs show it too
+	if err != nil { // the refs show it as well
 		e.log.Warn("cannot list what was kept of an attempt", "attempt", id, "kept", removed, "error", err)
 	}
 	var rescued []Rescue
@@ -134,7 +134,7 @@ func isOpen(ctx context.Context, b store.Board, attempt string) (bool, error) {
 	return err == nil && x.State.Open(), err
 }
 
-// notRemoved says why worktrees are still there.
+// notRemoved says why worktrees still exist.
 func notRemoved(a *task.Attempt, err error) error {
 	switch {
 	case errors.Is(err, worktree.ErrInUse):

@@ -2,9 +2,8 @@ package attempt
 
 import "deepwork/session/attempt/runner"
 
-// The shapes of the tools' replies. Every field is always present; what has no
-// value is null. The jsonschema tags are the descriptions that clients see (seed
-// 004, "Schema field documentation").
+// The tools' replies. Every field is always present; one without a value is null. The jsonschema
+// tags are the descriptions that clients see (seed 004, "Schema field documentation").
 
 // Project is one project of list_projects.
 type Project struct {
@@ -54,8 +53,8 @@ type ReposReply struct {
 	NextCursor *string     `json:"next_cursor" jsonschema:"give it as cursor to have the next ones; null: there are no more"`
 }
 
-// Task is a task with what is attempted of it; it answers get_task, create_task
-// and update_task (seed 004, "list_tasks provides attempt summary").
+// Task is a task with a summary of its attempts; it answers get_task, create_task and update_task
+// (seed 004, "list_tasks provides attempt summary").
 type Task struct {
 	TaskID                string  `json:"task_id" jsonschema:"the task's id, a UUID"`
 	ProjectID             string  `json:"project_id" jsonschema:"the id of its project, a UUID"`
@@ -121,7 +120,7 @@ type AttemptsReply struct {
 	NextCursor      *string          `json:"next_cursor" jsonschema:"give it as cursor to have the next ones; null: there are no more"`
 }
 
-// Rescue is uncommitted work that was kept before its worktree was removed.
+// Rescue is uncommitted work that was saved before its worktree was removed.
 type Rescue struct {
 	AttemptID string `json:"attempt_id" jsonschema:"the attempt whose work it is, a UUID"`
 	Worktree  string `json:"worktree_path" jsonschema:"the absolute path of the worktree that was removed"`
@@ -216,7 +215,7 @@ type DiffReply struct {
 	Notice    *string    `json:"notice" jsonschema:"what else there is to know, or null"`
 }
 
-// RepoDiff is what was changed in one worktree.
+// RepoDiff holds the changes in one worktree.
 type RepoDiff struct {
 	RepoID    string `json:"repo_id" jsonschema:"the repository's id, a UUID"`
 	RepoName  string `json:"repo_name" jsonschema:"the repository's name"`

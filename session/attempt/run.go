@@ -14,27 +14,25 @@ import (
 	"deepwork/session/store"
 )
 
-// boardPatience bounds the wait for the board, which another process may have
-// locked, in one step.
+// boardPatience bounds the wait in one step for a board that another process has locked.
 const boardPatience = 20 * time.Second
 
-// A run is one execution while this server runs it. One goroutine leads it from
-// its start to its end; it keeps nothing that the board and the executor do not
-// know, so it can begin again at any time, in any server.
+// A run is one execution while this server runs it. One goroutine leads it from start to end; all
+// its state is also on the board or in the executor, so any server can start it again at any time.
 type run struct {
 	engine *Engine
 	exec   task.Execution
-	ctx    context.Context // ends when this server has no more to do with it
+	ctx    context.Context // ends when this server no longer leads it
 
-	stopping context.Context // ends with ctx, and by stop
+	stopping context.Context // ends with ctx or stop
 	stop     context.CancelFunc
-	making   context.Context // of what makes the workspace; ends with stopping, and when Close begins
+	making   context.Context // for creating the workspace; ends with stopping or when Close begins
 }
 
 // stopped reports whether the run was stopped.
 func (r *run) stopped() bool { return r.stopping.Err() != nil && r.ctx.Err() == nil }
 
-// lead has an execution of this server led to its end, once at a time.
+// lead starts to lead an execution of this server, unless it already does.
 func (e *Engine) lead(x task.Execution) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -89,7 +87,7 @@ func (r *run) lead() {
 		if at := proc.StartedAt(); !at.IsZero() {
 			err := r.record(func(ctx context.Context, b store.Board) error { return r.recordStart(ctx, b, at) })
 			if errors.Is(err, task.ErrEnded) || errors.Is(err, task.ErrNotFound) {
-				r.stop() // it was ended or deleted by another process
+				r.stop() // another process ended or deleted it
 			} else if err != nil {
 				return
 			}
@@ -102,12 +100,12 @@ func (r *run) lead() {
 	}
 }
 
-// An outcome is how a run ended, as the board is to record it.
+// An outcome is how a run ended, as recorded on the board.
 type outcome struct {
 	task.Ending
-	// again: the agent never ran and is to: it goes back to what waits.
+	// again: the agent never ran; the execution waits again.
 	again bool
-	// drop: this server no longer has to do with it; nothing is recorded.
+	// drop: this server no longer leads it; nothing is recorded.
 	drop bool
 }
 
@@ -116,14 +114,14 @@ func failed(format string, args ...any) *outcome {
 	return &outcome{Ending: task.Ending{State: task.Failed, Error: new(fmt.Sprintf(format, args...))}}
 }
 
-// recordsGone is the outcome of a run whose records somebody removed.
+// recordsGone is the outcome of a run whose records were deleted.
 func recordsGone() *outcome {
 	return &outcome{Ending: task.Ending{State: task.Interrupted,
 		Error: new("The records of the agent's run are gone, so it is not known how it ended.")}}
 }
 
-// outcomeOf says what an exit means: only an agent that ended on its own, with
-// exit code 0, has completed.
+// outcomeOf returns the outcome of an exit: only an agent that ended on its own with exit code 0
+// has completed.
 func outcomeOf(x runner.Exit) *outcome {
 	o := &outcome{Ending: task.Ending{FinalMessage: orNull(x.FinalMessage)}}
 	if !x.EndedAt.IsZero() {
@@ -150,9 +148,8 @@ func outcomeOf(x runner.Exit) *outcome {
 	return o
 }
 
-// record writes to the board. If the board cannot be written it tries again until
-// it can, since nothing of a run may be forgotten. The error is f's if the
-// execution has ended or is gone, or ctx's.
+// record writes to the board. It retries while the board cannot be written, since nothing about a
+// run may be lost. The error is f's if the execution has ended or is gone, or ctx's.
 func (r *run) record(f func(context.Context, store.Board) error) error {
 	once := func() error {
 		ctx, cancel := context.WithTimeout(r.ctx, boardPatience)
@@ -209,9 +206,8 @@ func (r *run) recordEnd(ctx context.Context, b store.Board, end *outcome) (err e
 	return err
 }
 
-// taskAfter returns what the task becomes: it is to be reviewed once its agent has
-// completed, and, if it names a workflow, once that is complete. What somebody
-// made of it meanwhile stays.
+// taskAfter returns the new status of the task: in review once its agent has completed and, if it
+// names a workflow, once that is complete. A status that was changed in the meantime stays.
 func (r *run) taskAfter(ctx context.Context, b store.Board, state task.AttemptState) (task.Status, error) {
 	if state != task.Completed {
 		return "", nil
@@ -230,8 +226,8 @@ func (r *run) taskAfter(ctx context.Context, b store.Board, state task.AttemptSt
 	return task.InReview, nil
 }
 
-// wait waits for the end of the process; it returns nil if this server ends first,
-// and the agent goes on without it.
+// wait waits for the end of the process; it returns nil if this server closes first, and the agent
+// continues without it.
 func (r *run) wait(proc Process) *outcome {
 	for {
 		exit, err := proc.Wait(r.ctx)
@@ -248,7 +244,7 @@ func (r *run) wait(proc Process) *outcome {
 	}
 }
 
-// end stops the process, unless this server itself ends.
+// end stops the process, unless this server itself is closing.
 func (r *run) end(proc Process) {
 	for r.ctx.Err() == nil {
 		_, err := proc.Stop(r.ctx, r.engine.o.Grace)
@@ -259,7 +255,7 @@ func (r *run) end(proc Process) {
 	}
 }
 
-// note writes to the attempt's log what people who read it should know.
+// note writes a message for people to the attempt's log.
 func (r *run) note(text string) {
 	if err := r.engine.executor.Note(r.exec.AttemptID, text); err != nil {
 		r.engine.log.Debug("cannot write to an attempt's log", "attempt", r.exec.AttemptID, "error", err)

@@ -14,9 +14,8 @@ import (
 	"deepwork/session/store"
 )
 
-// serve hands out slots and takes over what dead servers left, when something happens
-// here and every Options.Poll for what happens elsewhere. It runs on a goroutine of
-// its own until Close begins.
+// serve hands out slots and takes over from dead servers: after each kick, and every Options.Poll
+// for changes by other servers. It runs on its own goroutine until Close begins.
 func (e *Engine) serve() {
 	defer e.makers.Done()
 	ctx := e.serving
@@ -25,7 +24,7 @@ func (e *Engine) serve() {
 	recovered, said := false, error(nil)
 	for {
 		err := e.look(ctx, &recovered)
-		if err != nil && ctx.Err() == nil && (said == nil || err.Error() != said.Error()) { // once, not at each look
+		if err != nil && ctx.Err() == nil && (said == nil || err.Error() != said.Error()) { // once
 			e.log.Error("the task board cannot be served; trying again", "error", err)
 		}
 		said = err
@@ -38,7 +37,7 @@ func (e *Engine) serve() {
 	}
 }
 
-// look does what is due now.
+// look does all work that is due.
 func (e *Engine) look(ctx context.Context, recovered *bool) error {
 	if !e.db.Exists() {
 		return nil
@@ -47,7 +46,7 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 	if err != nil {
 		return err
 	}
-	// Other servers must see that the owner of executions runs.
+	// Other servers must see that the owner of executions is alive.
 	if err := e.member.Enter(ctx); err != nil {
 		return err
 	}
@@ -56,14 +55,14 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 	}
 	cfg, err := e.config(ctx)
 	if err != nil {
-		return err // and what needs it waits until it can be read
+		return err // work that needs it waits until it can be read
 	}
 	if !*recovered {
 		*recovered = true
 		e.makers.Add(1)
 		e.beside.Go(func() { defer e.makers.Done(); e.recoverWorktrees(ctx, b, cfg) })
 	}
-	// What waits is given to this server, as far as there is room on the board.
+	// Waiting executions are assigned to this server as far as the board has room.
 	for ctx.Err() == nil {
 		x, err := b.ClaimNext(ctx, e.member.ID(), cfg.Attempts.MaxConcurrent)
 		if err != nil || x == nil {
@@ -74,8 +73,8 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 	return nil
 }
 
-// takeUp takes the executions of dead servers, and leads those of this one that it
-// does not lead yet.
+// takeUp takes over the executions of dead servers, and leads those of this one that it does not
+// lead yet.
 func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 	open, err := b.OpenExecutions(ctx)
 	if err != nil {
@@ -102,8 +101,8 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 	return nil
 }
 
-// recoverWorktrees finishes or undoes what crashes left of worktrees, wherever the
-// config says or said that they are.
+// recoverWorktrees finishes or undoes the work on worktrees that crashes interrupted, in all
+// folders that the config names or has named.
 func (e *Engine) recoverWorktrees(ctx context.Context, b store.Board, cfg *config.Config) {
 	dirs, err := b.WorktreeFolders(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -126,14 +125,14 @@ func (e *Engine) recoverWorktrees(ctx context.Context, b store.Board, cfg *confi
 	}
 }
 
-// keepsWorktrees reports whether the worktrees of an attempt are to stay.
+// keepsWorktrees reports whether the worktrees of an attempt must stay.
 func (e *Engine) keepsWorktrees(ctx context.Context, b store.Board, attempt string) bool {
 	a, err := b.Attempt(ctx, attempt)
 	if err == nil && !a.State.Open() && !a.Made() {
-		return false // it has failed before it had a workspace, and will never have one
+		return false // it failed before it had a workspace, and will never have one
 	}
-	// What is not known to be gone stays, and what an agent works in: the board
-	// may have been moved away, or an older copy of it put back.
+	// Worktrees stay unless the attempt is known to be gone and no agent runs there: the board may
+	// have been moved, or replaced by an older copy.
 	if !errors.Is(err, task.ErrNotFound) {
 		return true
 	}

@@ -17,10 +17,10 @@ import (
 	"deepwork/session/store"
 )
 
-// StartTaskAttempt makes an attempt of a task (seed 004, start_task_attempt). It
-// answers when the attempt is on the board; its workspace is made, and its agent
-// started, when a slot is free. What can be found wrong before is, and then
-// nothing was made. With a request_id a repetition gives the same attempt.
+// StartTaskAttempt creates an attempt of a task (seed 004, start_task_attempt). It returns when the
+// attempt is on the board; its workspace is created, and its agent started, when a slot is free. It
+// checks what it can first, and a refusal creates nothing. Repeating a request_id returns the same
+// attempt.
 func (e *Engine) StartTaskAttempt(ctx context.Context, identity string, a StartArgs) (*AttemptReply, error) {
 	named := a.RequestID
 	a.RequestID = nil
@@ -83,7 +83,7 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, identity string, a StartA
 	return e.attemptReply(ctx, b, kept.ID)
 }
 
-// attemptRepos checks the repositories that an attempt is to work on.
+// attemptRepos checks the repositories that an attempt should work on.
 func attemptRepos(ctx context.Context, b store.Board, t *task.Task, args []RepoArgs) ([]task.AttemptRepo, error) {
 	switch {
 	case len(args) == 0:
@@ -120,7 +120,7 @@ func attemptRepos(ctx context.Context, b store.Board, t *task.Task, args []RepoA
 	return all, nil
 }
 
-// checkBranch asks git whether a worktree can be made of a branch.
+// checkBranch asks git whether a worktree can be created from a branch.
 func checkBranch(ctx context.Context, repo *task.Repo, branch string, i int) error {
 	err := worktree.CheckRepo(ctx, repo.Path, branch)
 	switch {
@@ -132,7 +132,7 @@ func checkBranch(ctx context.Context, repo *task.Repo, branch string, i int) err
 	case errors.Is(err, worktree.ErrNoBranch):
 		names, listing := worktree.Branches(ctx, repo.Path)
 		if listing != nil {
-			names = nil // the refusal stands without them
+			names = nil // refuse without listing them
 		}
 		return session.Wrong("unknown_branch", "The repository %s has no branch %q. Its branches: %s.",
 			repo.Name, clip(branch), some(names, "none; commit something first")).
@@ -144,8 +144,7 @@ func checkBranch(ctx context.Context, repo *task.Repo, branch string, i int) err
 	return gitFailed("Repository "+repo.Name+" cannot be looked at", err)
 }
 
-// newBranch makes up a branch that neither the repositories nor another attempt
-// has.
+// newBranch chooses a branch name that neither the repositories nor another attempt uses.
 func newBranch(ctx context.Context, b store.Board, title string, repos []task.AttemptRepo) (string, error) {
 	const tries = 100
 	for range tries {
@@ -164,8 +163,8 @@ func newBranch(ctx context.Context, b store.Board, title string, repos []task.At
 	return "", session.NotNow("no_branch_left", "No branch is left for attempts of this task: %d names were tried, such as %s. Delete branches of old attempts, or change the task's title, and call again.", tries, worktree.BranchFor(title))
 }
 
-// setWorktrees sets where each worktree of an attempt is: in a folder of the
-// repository's name, made fit to be one, and unique.
+// setWorktrees sets the path of each worktree of an attempt: a folder with the repository's name,
+// made valid and unique.
 func setWorktrees(folder string, repos []task.AttemptRepo) {
 	taken := make(map[string]bool)
 	for i := range repos {
@@ -179,17 +178,17 @@ func setWorktrees(folder string, repos []task.AttemptRepo) {
 	}
 }
 
-// notInNames is what not every file system takes in a name.
+// notInNames matches the characters that some file systems do not allow in names.
 var notInNames = regexp.MustCompile(`[^a-zA-Z0-9_.-]`)
 
-// folderName keeps of a name what every file system takes.
+// folderName returns the part of a name that every file system allows.
 func folderName(name string) string {
 	clean := strings.Trim(notInNames.ReplaceAllString(name, "-"), ".-")
 	return cmp.Or(clean[:min(len(clean), 60)], "repo")
 }
 
-// firstPrompt is the first prompt of an attempt's agent: the task, then the
-// caller's own words, then how to run the workflow that the task names.
+// firstPrompt returns the first prompt of an attempt's agent: the task, then the caller's own
+// words, then how to run the workflow that the task names.
 func firstPrompt(t *task.Task, prompt *string) string {
 	parts := []string{"# " + t.Title}
 	if t.Description != nil && strings.TrimSpace(*t.Description) != "" {
@@ -204,8 +203,8 @@ func firstPrompt(t *task.Task, prompt *string) string {
 	return strings.Join(parts, "\n\n") + "\n"
 }
 
-// workflowPrompt tells an agent to do its task by a workflow, and that the task
-// is done when that is complete.
+// workflowPrompt asks an agent to use a workflow for its task, which is done when the workflow is
+// complete.
 func workflowPrompt(title, job, workflow string) string {
 	return fmt.Sprintf(`## Do this by the workflow %[2]s/%[3]s
 

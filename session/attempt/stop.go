@@ -16,10 +16,10 @@ import (
 // stopPatience bounds a stop_attempt, in addition to the grace of the agent.
 const stopPatience = 30 * time.Second
 
-// StopAttempt ends an attempt's agent with all that it started, or takes the
-// attempt from those that wait. It answers when the end
-// is on the board, or says that it takes longer. What is queued is dropped; the
-// worktree stays, and a follow-up goes on. One that has ended is left as it is.
+// StopAttempt ends an attempt's agent and all processes that it started, or cancels an attempt that
+// waits. It returns when the end is on the board, or reports that it takes longer. A queued
+// follow-up is dropped; the worktree stays, and a follow-up can continue. An attempt that has ended
+// does not change.
 func (e *Engine) StopAttempt(ctx context.Context, identity string, a AttemptArgs) (*AttemptReply, error) {
 	b, id, err := e.openAttempt(ctx, a.Target)
 	if err != nil {
@@ -58,9 +58,8 @@ func (e *Engine) StopAttempt(ctx context.Context, identity string, a AttemptArgs
 	return r, nil
 }
 
-// stopOpen stops what is open of an attempt, wherever it runs, and returns the
-// state in which it found it. What was queued and began in the very moment is
-// stopped too.
+// stopOpen stops the open executions of an attempt on any server, including a queued one that
+// starts in the meantime, and returns the state in which it found the first.
 func (e *Engine) stopOpen(ctx context.Context, b store.Board, identity, attempt string) (was task.AttemptState, err error) {
 	for asked := ""; ; { // the owner and execution of the last request that was granted
 		x, err := b.LatestExecution(ctx, attempt)
@@ -77,7 +76,7 @@ func (e *Engine) stopOpen(ctx context.Context, b store.Board, identity, attempt 
 			if _, err := b.StopWaiting(ctx, x.ID); err != nil {
 				return was, err
 			}
-			continue // if a server has just claimed it, it is stopped there
+			continue // if a server has just claimed it, stop it there
 		case x.Owner == e.member.ID():
 			e.stopHere(x.ID)
 		case x.Owner+x.ID != asked:
@@ -89,19 +88,19 @@ func (e *Engine) stopOpen(ctx context.Context, b store.Board, identity, attempt 
 				asked = x.Owner + x.ID
 			}
 		}
-		e.kick() // an owner that is dead is noticed by that
+		e.kick() // makes serve notice a dead owner
 		if err := wait.For(ctx, 50*time.Millisecond); err != nil {
 			return was, fmt.Errorf("waiting for its end: %w", err)
 		}
 	}
 }
 
-// actionStop is the only action of a request to the owner of an attempt. Its argument
-// is the id of the execution, its answer whether that runs there.
+// actionStop is the only action of a request to the owner of an attempt. Its argument is the id of
+// the execution, its answer whether that server leads it.
 const actionStop = "stop"
 
-// askOwner has the server that leads an execution stop it. It reports false if that
-// has not been answered, or the server does not lead it yet.
+// askOwner asks the server that leads an execution to stop it. It reports false if there is no
+// answer or the server does not lead it yet.
 func (e *Engine) askOwner(ctx context.Context, identity string, x *task.Execution) (stopping bool, err error) {
 	answer, err := e.db.Requests().Ask(ctx, store.Request{
 		Kind: store.OfAttempt, Target: x.AttemptID, Action: actionStop, Arguments: fmt.Appendf(nil, "%q", x.ID), Caller: identity,
@@ -112,8 +111,8 @@ func (e *Engine) askOwner(ctx context.Context, identity string, x *task.Executio
 	return string(answer) == "true", err
 }
 
-// serveRequests carries out what other servers ask of the owner of an attempt. A
-// stop is answered when it has begun: the board says when it is over.
+// serveRequests carries out requests of other servers to the owner of an attempt. A stop is
+// answered when it has begun: the board shows when it is done.
 func (e *Engine) serveRequests() {
 	owns := func(attempt string) bool {
 		e.mu.Lock()
@@ -134,8 +133,7 @@ func (e *Engine) serveRequests() {
 	})
 }
 
-// stopHere has an execution that this server leads end; it reports false if this
-// server does not lead it.
+// stopHere stops an execution; it reports false if this server does not lead it.
 func (e *Engine) stopHere(execution string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

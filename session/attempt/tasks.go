@@ -24,7 +24,7 @@ func (e *Engine) ListTasks(ctx context.Context, identity string, a ListTasksArgs
 	}
 	all, total, next, err := b.Tasks(ctx, id, status, p)
 	if n := fitting(all); n < len(all) {
-		// The page ends sooner, and its cursor leads to the rest: a description is never cut.
+		// The page ends early and its cursor leads to the rest: a description is never cut.
 		all, total, next, err = b.Tasks(ctx, id, status, task.Page{Limit: n, Cursor: p.Cursor})
 	}
 	if err != nil {
@@ -38,8 +38,8 @@ func (e *Engine) ListTasks(ctx context.Context, identity string, a ListTasksArgs
 	return r, nil
 }
 
-// fitting is how many tasks of a page have no more than listBytes of text together;
-// at least one.
+// fitting returns how many tasks of a page have no more than listBytes of text together, at least
+// one.
 func fitting(all []task.Summary) int {
 	left := listBytes
 	for i, s := range all {
@@ -63,7 +63,7 @@ func (e *Engine) GetTask(ctx context.Context, identity string, a TaskArgs) (*Tas
 	return taskReply(s), found("reading the task", err, "task", "task_id", id, remedyTask)
 }
 
-// CreateTask makes a task, todo at first (seed 004, create_task).
+// CreateTask creates a task in the state todo (seed 004, create_task).
 func (e *Engine) CreateTask(ctx context.Context, identity string, a CreateTaskArgs) (*Task, error) {
 	named := a.RequestID
 	a.RequestID = nil
@@ -82,7 +82,7 @@ func (e *Engine) CreateTask(ctx context.Context, identity string, a CreateTaskAr
 		return nil, err
 	}
 	job, workflow := trimmed(a.JobName), trimmed(a.WorkflowName)
-	// A repetition gets its reply, whatever has become of the workflow meanwhile.
+	// A repeated request gets the same reply, even if the workflow has changed since.
 	if done, err := b.FindRequest(ctx, request); err != nil {
 		return nil, fault("looking for the request_id", err)
 	} else if done == "" {
@@ -96,7 +96,7 @@ func (e *Engine) CreateTask(ctx context.Context, identity string, a CreateTaskAr
 	return taskReply(s), found("creating the task", err, "project", "project_id", projectID, remedyProject)
 }
 
-// UpdateTask changes what is given of a task (seed 004, update_task).
+// UpdateTask changes the given fields of a task (seed 004, update_task).
 func (e *Engine) UpdateTask(ctx context.Context, identity string, a UpdateTaskArgs) (*Task, error) {
 	b, id, err := e.open(ctx, "task_id", a.TaskID)
 	if err != nil {
@@ -133,7 +133,7 @@ func (e *Engine) UpdateTask(ctx context.Context, identity string, a UpdateTaskAr
 	return taskReply(s), found("updating the task", err, "task", "task_id", id, remedyTask)
 }
 
-// checkWorkflow refuses half a workflow, and one that there is not.
+// checkWorkflow refuses an incomplete or unknown workflow.
 func (e *Engine) checkWorkflow(ctx context.Context, job, workflow *string) error {
 	hasJob, hasWorkflow := job != nil && *job != "", workflow != nil && *workflow != ""
 	switch {
@@ -165,7 +165,7 @@ func trimmed(s *string) *string {
 	return new(strings.TrimSpace(*s))
 }
 
-// taskReply returns nil for a task that there is not.
+// taskReply returns nil for a task that does not exist.
 func taskReply(s *task.Summary) *Task {
 	if s == nil {
 		return nil
