@@ -1,7 +1,7 @@
-// Package git is the one way in which this program runs git: without hooks,
-// daemons, housekeeping, signatures, or programs that the repository's config names, without variables of the environment that
-// would make git look at another repository, in the C locale, bounded in time and
-// output. A lock that another git program holds is waited for.
+// Package git is the only place where this program runs git: without hooks, daemons, housekeeping,
+// signatures or programs of the repository's config, without environment variables that point to
+// another repository, in the C locale, and with bounded time and output. It waits for locks that
+// another git program holds.
 package git
 
 import (
@@ -19,32 +19,30 @@ import (
 )
 
 const (
-	// timeout bounds one git command; a checkout of a huge repository is the
-	// longest.
+	// timeout bounds one git command; the longest is a checkout of a huge repository.
 	timeout = 15 * time.Minute
-	// lockPatience is how long a lock of another git program is waited for.
+	// lockPatience bounds the wait for a lock of another git program.
 	lockPatience = 30 * time.Second
-	// halfMadePatience is how long a half-made worktree is waited for, which may
-	// also be broken for good.
+	// halfMadePatience bounds the wait for a half-made worktree, which may also be permanently
+	// broken.
 	halfMadePatience = 3 * time.Second
 )
 
 // A Command is one run of git. The zero value of a field is its default.
 type Command struct {
 	Dir      string   // working directory
-	GitDir   string   // found from Dir by default
-	WorkTree string   // as git finds it by default
-	Index    string   // another index file than the worktree's own
-	Env      []string // more environment
-	Config   []string // more settings, key=value
+	GitDir   string   // default: found from Dir
+	WorkTree string   // default: as git finds it
+	Index    string   // an index file other than the worktree's own
+	Env      []string // additional environment
+	Config   []string // additional settings, key=value
 	Args     []string
 	Stdin    []byte
-	Limit    int // of standard output, in bytes; default process's
+	Limit    int // of standard output, in bytes; default: process's
 }
 
-// settings hold for every run: no hooks, no daemons, no housekeeping, no
-// signatures, nothing over the network, no repository that merely lies in a folder;
-// git waits for the locks of others.
+// settings apply to every command: no hooks, daemons, housekeeping or signatures, no network, and
+// no bare repository that is only found in a folder; git waits for the locks of others.
 var settings = []string{
 	"core.hooksPath=" + os.DevNull,
 	"core.fsmonitor=false",
@@ -59,14 +57,14 @@ var settings = []string{
 	"safe.bareRepository=explicit",
 }
 
-// Bound holds the variables by which git works on another repository than that of
-// its working directory. A program has them if git itself has started it.
+// Bound lists the variables that make git work on a repository other than that of its working
+// directory. A program has them if it was started by git.
 var Bound = []string{
 	"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY",
 	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_QUARANTINE_PATH", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_IMPLICIT_WORK_TREE",
 }
 
-// foreign holds Bound and the variables that would change what git reads or prints.
+// foreign lists Bound and the variables that would change what git reads or prints.
 var foreign = append([]string{
 	"GIT_INTERNAL_SUPER_PREFIX", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_GRAFT_FILE", "GIT_SHALLOW_FILE",
 	"GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE", "GIT_ATTR_SOURCE", "GIT_DEFAULT_HASH",
@@ -77,13 +75,12 @@ var foreign = append([]string{
 	"GIT_TRACE", "GIT_TRACE2", "GIT_TRACE_SETUP", "GIT_EDITOR", "GIT_CEILING_DIRECTORIES",
 }, Bound...)
 
-// Environ returns this process's environment without what binds git to a repository.
+// Environ returns this process's environment without the variables of Bound.
 func Environ() []string { return process.Without(os.Environ(), foreign...) }
 
-// Run runs git and returns what it wrote to standard output and to standard error.
-// While another git program holds a lock, or is making a worktree of the repository,
-// it waits and tries again. It blocks until git has ended. Errors: *Error; the
-// context's cause if that ends during a pause.
+// Run runs git and returns its standard output and standard error. While another git program holds
+// a lock, or is creating a worktree of the repository, it waits and tries again. It blocks until
+// git has ended. Errors: *Error; the context's cause if that ends during a pause.
 func Run(ctx context.Context, c Command) (out, warnings string, err error) {
 	began := time.Now()
 	for pause := (wait.Backoff{Min: 20 * time.Millisecond, Max: time.Second}); ; {
@@ -105,27 +102,26 @@ func Run(ctx context.Context, c Command) (out, warnings string, err error) {
 	}
 }
 
-// Output is Run that returns standard output alone.
+// Output is like Run but returns only standard output.
 func Output(ctx context.Context, c Command) (string, error) {
 	out, _, err := Run(ctx, c)
 	return out, err
 }
 
-// Line is Output without the line break at its end.
+// Line is like Output but removes the final line break.
 func Line(ctx context.Context, c Command) (string, error) {
 	out, err := Output(ctx, c)
 	return strings.TrimRight(out, "\r\n"), err
 }
 
-// lockHeld matches what git says if another one holds a lock.
+// lockHeld matches git's message that another process holds a lock.
 var lockHeld = regexp.MustCompile(`(?m)Unable to create '.*\.lock': File exists|could not lock config file .*: File exists`)
 
-// halfMade matches what git says if it found another worktree of the repository
-// while another program was making it: its files are there and empty. Git ends
-// before it does anything.
+// halfMade matches git's message that it found another worktree of the repository while another
+// program was creating it: its files exist but are empty. Git then ends before it does anything.
 var halfMade = regexp.MustCompile(`failed to read .*[/\\]worktrees[/\\][^/\\]+[/\\](commondir|gitdir|HEAD)\b`)
 
-// once runs git with what guards it.
+// once runs git with all guards.
 func once(ctx context.Context, c Command, guard []string) (process.Result, error) {
 	command := []string{"git", "--no-pager", "--no-optional-locks"}
 	for _, s := range slices.Concat(settings, guard, c.Config) {
@@ -149,13 +145,13 @@ func once(ctx context.Context, c Command, guard []string) (process.Result, error
 	return r, nil
 }
 
-// An Error is a run of git that failed.
+// An Error is a git command that failed.
 type Error struct {
 	Command string // git's subcommand
 	Err     error  // usually a *process.Error
 }
 
-// Error says what git said last, or why it could not be run.
+// Error returns git's last message, or why it could not be run.
 func (e *Error) Error() string {
 	p, ok := errors.AsType[*process.Error](e.Err)
 	switch {
@@ -167,10 +163,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("git %s: %v", e.Command, e.Err)
 }
 
-// Unwrap returns why the run failed.
+// Unwrap returns why the command failed.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ExitCode returns the code with which git ended, or -1 if err is something else.
+// ExitCode returns git's exit code, or -1 if err is another error.
 func ExitCode(err error) int {
 	if p, ok := errors.AsType[*process.Error](err); ok && p.Kind == process.Exit {
 		return p.ExitCode
@@ -178,13 +174,13 @@ func ExitCode(err error) int {
 	return -1
 }
 
-// Said reports whether git's last words contain text.
+// Said reports whether git's last message contains text.
 func Said(err error, text string) bool {
 	p, ok := errors.AsType[*process.Error](err)
 	return ok && strings.Contains(p.Tail, text)
 }
 
-// Fields splits what git wrote with -z.
+// Fields splits the output of git with -z.
 func Fields(out string) []string {
 	if out == "" {
 		return nil

@@ -15,21 +15,20 @@ import (
 	"deepwork/actor/process"
 )
 
-// runs matches the settings by which a repository's own config has git start a program
-// or reach over the network. Whoever prepared the repository wrote them; those of the
-// user's and the system's config stay, so that LFS works.
+// runs matches the settings with which a repository's own config makes git start a program or use
+// the network. Whoever prepared the repository wrote them; those of the user's and the system's
+// config remain in force, so that LFS works.
 var runs = regexp.MustCompile(`^(filter\..*\.(clean|smudge|process|required)|merge\..*\.driver|diff\..*\.(command|textconv)|diff\.external|` +
 	`core\.(sshcommand|askpass|editor|pager|gitproxy|alternaterefscommand|attributesfile)|credential\..*|gpg\..*|sequence\.editor|` +
 	`uploadpack\..*|remote\..*\.(uploadpack|receivepack|vcs|proxy|promisor)|protocol\..*|http\..*|url\..*|init\.templatedir|extensions\.partialclone)$`)
 
-// neutral is what a setting is overridden with where the user has none, if that is not
-// nothing.
+// neutral returns the value that overrides a setting that the user has not set.
 func neutral(key string) string {
 	switch {
 	case strings.HasSuffix(key, ".required"), strings.HasSuffix(key, ".promisor"):
 		return "false"
 	case strings.HasSuffix(key, ".driver"):
-		return "false" // the program: what it merges conflicts
+		return "false" // the program false: each merge is a conflict
 	case strings.HasPrefix(key, "protocol."):
 		return "never"
 	case key == "diff.external", strings.HasSuffix(key, ".command"):
@@ -40,7 +39,7 @@ func neutral(key string) string {
 	return ""
 }
 
-// guards keeps what was found about the config of folders.
+// guards caches the guards of folders.
 var guards struct {
 	sync.Mutex
 	of map[string]*guard
@@ -49,7 +48,7 @@ var guards struct {
 // A guard overrides settings of the repository that a folder is in.
 type guard struct {
 	settings []string // key=value
-	files    []stamp  // that were read; nil: it cannot be known when another is
+	files    []stamp  // the files that were read; nil means that changes cannot be detected
 }
 
 type stamp struct {
@@ -65,8 +64,8 @@ func stampOf(path string) stamp {
 	return stamp{path: path}
 }
 
-// guarded returns the settings that keep the config of a command's repository from
-// starting programs. It asks git, once for each folder and state of the config.
+// guarded returns the settings that prevent the config of a command's repository from starting
+// programs. It runs git once per folder and state of the config.
 func guarded(ctx context.Context, c Command) ([]string, error) {
 	key := c.Dir + "\x00" + c.GitDir
 	guards.Lock()
@@ -139,7 +138,7 @@ func guarded(ctx context.Context, c Command) ([]string, error) {
 	return g.settings, nil
 }
 
-// worksIn refuses a repository whose config has git work in a folder elsewhere.
+// worksIn refuses a repository whose config makes git work in another folder.
 func worksIn(ctx context.Context, c Command, settings []string) error {
 	c.Args, c.Stdin, c.Limit = []string{"rev-parse", "--show-toplevel"}, nil, 0
 	r, err := once(ctx, c, settings)
@@ -156,7 +155,7 @@ func worksIn(ctx context.Context, c Command, settings []string) error {
 	return nil
 }
 
-// Once is Run that does not wait for locks.
+// Once is like Run but does not wait for locks.
 func Once(ctx context.Context, c Command) (process.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

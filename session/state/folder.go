@@ -36,35 +36,34 @@ const (
 	maxName     = 40       // characters of a project's name in a path
 )
 
-// ErrMissing says that a project has no state yet.
+// ErrMissing reports that a project has no state yet.
 var ErrMissing = errors.New("the project has no state yet")
 
-// A Folder is where the state of one project is. Its methods may be called from any
-// goroutine.
+// A Folder is the location of one project's state. Its methods may be called from any goroutine.
 type Folder struct {
 	Root string // of the project: absolute, without links
 	Base string // of all projects
 	Dir  string // of this one
 
-	lacks error                  // why there is no place for state
-	signs atomic.Pointer[signer] // nil until it is used
+	lacks error                  // why there is no place for the state
+	signs atomic.Pointer[signer] // nil until first used
 
 	mu   sync.Mutex
 	made bool
-	id   string // as project.json says; "" until it was read
+	id   string // as in project.json; "" until it is read
 }
 
-// A project is what project.json holds.
+// A project is the content of project.json.
 type project struct {
-	ID   string `json:"id"`   // 32 hexadecimal digits; seals are made with it
+	ID   string `json:"id"`   // 32 hexadecimal digits; part of each signature
 	Path string `json:"path"` // of the project: absolute, without links
-	// Dir is the name of the folder beside this one that has the state, of a project
-	// that was moved; "" is this one.
+	// Dir names the folder next to this one that has the state of a project that was moved; ""
+	// means this one.
 	Dir string `json:"dir,omitempty"`
 }
 
-// Base returns the folder of the state of all projects. It touches nothing on disk. An
-// error says what to set.
+// Base returns the folder of the state of all projects. It does not touch the disk. Its error says
+// which variable to set.
 func Base() (string, error) {
 	if dir := os.Getenv(Env); dir != "" {
 		if !filepath.IsAbs(dir) {
@@ -76,7 +75,7 @@ func Base() (string, error) {
 	if runtime.GOOS == "windows" {
 		dir = os.Getenv("LOCALAPPDATA")
 	}
-	if !filepath.IsAbs(dir) { // the XDG specification: one that is relative is ignored
+	if !filepath.IsAbs(dir) { // XDG specification: a relative path is ignored
 		home, err := os.UserHomeDir()
 		if err != nil || !filepath.IsAbs(home) {
 			return "", fmt.Errorf("there is no place for the state of projects: set %s to an absolute path", Env)
@@ -86,8 +85,8 @@ func Base() (string, error) {
 	return filepath.Join(dir, "deepwork"), nil
 }
 
-// Find returns the state folder of the project at root, which exists. It creates
-// nothing. The state may not be there yet. Errors say what to set.
+// Find returns the state folder of the project at root, which must exist. It creates nothing, so
+// the state may not exist yet. Its errors say what to set.
 func Find(root string) (*Folder, error) {
 	base, err := Base()
 	if err != nil {
@@ -114,9 +113,9 @@ func findIn(base, root string) (*Folder, error) {
 	return f, f.locate()
 }
 
-// Open returns the state folder at dir, whose project.json says which project it is of:
-// a program in the workspace of an attempt is given no more than a file in it. It creates
-// nothing. The folder must be where Find finds it for that project, whatever Env says.
+// Open returns the state folder at dir, whose project.json names the project: a program in the
+// workspace of an attempt knows only the path of a file in it. It creates nothing. The folder must
+// be the one that Find returns for that project, whatever Env says.
 func Open(dir string) (*Folder, error) {
 	p, err := readProject(dir)
 	if err == nil {
@@ -135,14 +134,14 @@ func Open(dir string) (*Folder, error) {
 	return f, err
 }
 
-// None is the state folder of a project whose state has no place, err saying why. Nothing
-// is in it, and Make returns err.
+// None returns the state folder of a project whose state has no place; err says why. It is empty,
+// and Make returns err.
 func None(root string, err error) *Folder {
-	base := filepath.Join(os.TempDir(), "deepwork-"+rand.Text(), "none") // which nobody can know and make
+	base := filepath.Join(os.TempDir(), "deepwork-"+rand.Text(), "none") // unguessable
 	return &Folder{Root: root, Base: base, Dir: filepath.Join(base, "projects", Name(root)), lacks: err}
 }
 
-// Of is Find, or None where there is no place for the state.
+// Of is Find, or None if there is no place for the state.
 func Of(root string) *Folder {
 	f, err := Find(root)
 	if err != nil {
@@ -151,8 +150,8 @@ func Of(root string) *Folder {
 	return f
 }
 
-// locate finds the folder of the project among those of its name: one whose project
-// moved away is not it.
+// locate finds the project's folder among those of its name; that of a project that has moved away
+// does not count.
 func (f *Folder) locate() error {
 	name := Name(f.Root)
 	for n := 1; n < 10; n++ {
@@ -177,8 +176,8 @@ func (f *Folder) locate() error {
 	return fmt.Errorf("the folders %s-2 to -9 have the state of other projects; remove what is not needed", filepath.Join(f.Base, "projects", name))
 }
 
-// Name is the name of the state folder of a project: for people its name, for the
-// program 12 hexadecimal digits of the SHA-256 of its path.
+// Name returns the name of the state folder of a project: the project's name for people, then 12
+// hexadecimal digits of the SHA-256 of its path.
 func Name(root string) string {
 	sum := sha256.Sum256([]byte(root))
 	name := strings.Trim(unsafeName.ReplaceAllString(filepath.Base(root), "_"), "._")
@@ -201,7 +200,7 @@ func (f *Folder) Make() error {
 		if _, err := os.Lstat(f.Dir); err == nil {
 			return nil
 		}
-		f.made = false // somebody removed it; what is written now must not fail for that
+		f.made = false // somebody removed it, and later writes must not fail for that
 	}
 	if err := f.make(); err != nil {
 		return fmt.Errorf("making a folder for the state of the project (%s moves it): %w", Env, durable.Explain(err, f.Dir))
@@ -240,7 +239,7 @@ func (f *Folder) make() error {
 	return err
 }
 
-// ID returns the id of the project, 32 hexadecimal digits; ErrMissing while it has none.
+// ID returns the id of the project, 32 hexadecimal digits, or ErrMissing if it has none.
 func (f *Folder) ID() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -257,8 +256,8 @@ func (f *Folder) ID() (string, error) {
 	return f.id, err
 }
 
-// Adopt makes the state of a project that was at old the state of f, whose project it
-// is now. The project must be gone from old, and f must have no state.
+// Adopt makes the state of a project that was at old the state of f, which is its new place. The
+// project must be gone from old, and f must have no state.
 func (f *Folder) Adopt(old string) error {
 	if _, err := os.Lstat(old); err == nil {
 		return fmt.Errorf("%s is still there: move the project first, or remove what is there", old)
@@ -273,8 +272,8 @@ func (f *Folder) Adopt(old string) error {
 	if was.id == "" {
 		return fmt.Errorf("there is no state of %s in %s", old, filepath.Join(f.Base, "projects"))
 	}
-	// First the new path finds the state, then the old one does not: if it ends in
-	// between, the same command goes on.
+	// First add the state to the new path, then remove it from the old one: after an interruption,
+	// the same command continues.
 	moved := project{ID: was.id, Path: f.Root, Dir: filepath.Base(was.Dir)}
 	for _, dir := range []string{f.Dir, was.Dir} {
 		if err := (durable.Disk{}).MakeFolder(dir, 0o700); err != nil {
@@ -296,7 +295,7 @@ func (f *Folder) Adopt(old string) error {
 	return nil
 }
 
-// Remove removes the state of a project that is gone, with all that is in it.
+// Remove removes the whole state of a project that is gone.
 func (f *Folder) Remove() error { return os.RemoveAll(f.Dir) }
 
 func readProject(dir string) (p project, err error) {
@@ -316,7 +315,7 @@ func readProject(dir string) (p project, err error) {
 
 var projectID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// putNew makes a file that appears whole; fs.ErrExist where there is one.
+// putNew creates a file atomically; it returns fs.ErrExist if there is one.
 func putNew(path string, data []byte) error {
 	temp := path + "." + rand.Text()[:8] + ".tmp"
 	if err := (durable.Disk{}).Fill(temp, data, 0o600); err != nil {

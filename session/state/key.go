@@ -18,15 +18,15 @@ const (
 	keySize = 32 // bytes
 )
 
-// A Key is the secret of an installation. What it signs was written by this user's
-// deepwork, on this machine.
+// A Key is the secret of an installation. Its signatures prove that this user's deepwork wrote
+// something on this machine.
 type Key struct {
 	id     string
 	secret []byte
 }
 
-// Key returns the key of the installation. With make it is created if it is missing;
-// without, which read-only commands ask for, that is ErrMissing.
+// Key returns the key of the installation. If it is missing, it is created if make is set;
+// otherwise, as for read-only commands, the error is ErrMissing.
 func (f *Folder) Key(make bool) (*Key, error) {
 	path := filepath.Join(f.Base, keyFile)
 	secret, fi, err := durable.Read(path, keySize)
@@ -61,7 +61,7 @@ func newSecret() []byte {
 	return secret
 }
 
-// ID distinguishes keys: 8 hexadecimal digits that say nothing about the secret.
+// ID identifies a key by 8 hexadecimal digits that reveal nothing about the secret.
 func (k *Key) ID() string { return k.id }
 
 // Sign returns the HMAC-SHA256 over the project's id, a file's name and its content.

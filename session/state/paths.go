@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// Tmp is the folder of session and review files, which stands in the project.
+// Tmp is the folder of session and review files, inside the project.
 func (f *Folder) Tmp() string { return filepath.Join(f.Root, ".deepwork", "tmp") }
 
 // Database is the file of the project's SQLite database.
 func (f *Folder) Database() string { return filepath.Join(f.Dir, "board.db") }
 
-// Servers is the folder of the lock files of servers, and of what they share about
-// sessions: the claim lock, the index of request ids, the feed of changes.
+// Servers is the folder of the servers' lock files and of their shared data about sessions: the
+// claim lock, the index of request ids, the feed of changes.
 func (f *Folder) Servers() string { return filepath.Join(f.Dir, "servers") }
 
-// Definitions is the folder of the jobs that sessions began with.
+// Definitions is the folder of the jobs that sessions started with.
 func (f *Folder) Definitions() string { return filepath.Join(f.Dir, "definitions") }
 
-// Worktrees is the folder of the worktrees of attempts, unless the config names one. On
-// Windows, where paths are bounded, its name is short.
+// Worktrees is the folder of the attempts' worktrees, unless the config names one. On Windows,
+// which limits the length of paths, its name is short.
 func (f *Folder) Worktrees() string {
 	if runtime.GOOS == "windows" {
 		name := filepath.Base(f.Dir)
@@ -31,17 +31,17 @@ func (f *Folder) Worktrees() string {
 	return filepath.Join(f.Dir, "worktrees")
 }
 
-// Logs is the folder of what agents wrote.
+// Logs is the folder of the agents' output.
 func (f *Folder) Logs() string { return filepath.Join(f.Dir, "logs") }
 
-// StandardJobs is the folder where the jobs of the program are laid out.
+// StandardJobs is the folder into which the bundled jobs are extracted.
 func (f *Folder) StandardJobs() string { return filepath.Join(f.Dir, "standard_jobs") }
 
-// Grants is the file of what the user approved for the project.
+// Grants is the file of the user's approvals for the project.
 func (f *Folder) Grants() string { return filepath.Join(f.Base, "trust", Name(f.Root)+".json") }
 
-// Earlier returns what of the state of earlier versions, which had it in the project, is
-// there. It is not used: anybody may have put it there.
+// Earlier returns the state of earlier versions that still exists in the project. It is not used:
+// anybody may have put it there.
 func (f *Folder) Earlier() []string {
 	var found []string
 	for _, name := range []string{"board.db", "worktrees", "logs"} {
@@ -53,7 +53,7 @@ func (f *Folder) Earlier() []string {
 	return found
 }
 
-// Canonical returns the path of what exists at a path: absolute and without links.
+// Canonical returns the absolute path without links of something that exists.
 func Canonical(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -62,7 +62,7 @@ func Canonical(path string) (string, error) {
 	return filepath.EvalSymlinks(abs)
 }
 
-// resolved is Canonical of a path whose last elements may be missing.
+// resolved is Canonical for a path whose last elements may be missing.
 func resolved(path string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err == nil {
@@ -81,7 +81,7 @@ func resolved(path string) (string, error) {
 	return filepath.Join(parent, filepath.Base(path)), nil
 }
 
-// within reports whether a path is a folder or below it, both without links.
+// within reports whether a path is a folder or below it; both must have no links.
 func within(folder, path string) bool {
 	rel, err := filepath.Rel(folder, path)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))

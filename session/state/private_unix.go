@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// private returns what is wrong with a folder of ours that exists: others must not own
-// it or write to it. One that is missing is made by Make.
+// private returns what is wrong with a folder of the state: others must not own it or write to it.
+// A missing one is fine, since Make creates it.
 func private(dir string) error {
 	fi, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {

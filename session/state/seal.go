@@ -10,11 +10,11 @@ import (
 	"deepwork/actor/durable"
 )
 
-// A Folder seals the files of its project that are not in it: what it signs was written
-// by this user's deepwork for this project, under this name.
+// A Folder seals files of its project that are outside of the project: a signature proves that this
+// user's deepwork wrote the file for this project, under this name.
 var _ durable.Sealer = (*Folder)(nil)
 
-// A signer is what a signature is made with.
+// A signer holds the inputs of a signature.
 type signer struct {
 	key     *Key
 	project string
@@ -25,8 +25,8 @@ func (s *signer) sign(name string, content []byte) string {
 }
 
 // Sign returns "hmac-sha256:", the id of the installation's key, ":" and the HMAC over the
-// project's id, the file's name and its content, in hexadecimal digits. The first one
-// makes the key and the folder, and blocks for the disk.
+// project's id, the file's name and its content, in hexadecimal digits. The first call creates the
+// key and the folder, and blocks for the disk.
 func (f *Folder) Sign(name string, content []byte) (string, error) {
 	s, err := f.signer(true)
 	if err != nil {
@@ -35,8 +35,8 @@ func (f *Folder) Sign(name string, content []byte) (string, error) {
 	return s.sign(name, content), nil
 }
 
-// Verify implements durable.Sealer. It makes no key and no folder: without them no file
-// is this project's.
+// Verify implements durable.Sealer. It creates no key and no folder: without them no file belongs
+// to this project.
 func (f *Folder) Verify(name string, content []byte, signature string) error {
 	foreign := func(reason string) error { return &durable.ForeignError{Reason: reason} }
 	form := signatureForm.FindStringSubmatch(signature)
@@ -59,8 +59,8 @@ func (f *Folder) Verify(name string, content []byte, signature string) error {
 	return nil
 }
 
-// signer returns what signatures are made with, which is read once. Without make
-// ErrMissing says that there is none yet.
+// signer returns the inputs of signatures, which are read once. If they are missing and make is
+// false, the error is ErrMissing.
 func (f *Folder) signer(make bool) (*signer, error) {
 	if s := f.signs.Load(); s != nil {
 		return s, nil

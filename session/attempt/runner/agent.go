@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// stopLook is how often a shim looks for a request to stop.
+	// stopLook is how often a shim checks for a request to stop.
 	stopLook = 50 * time.Millisecond
-	// groupLook is how often a group that was asked to end is looked at.
+	// groupLook is how often a group that was asked to end is checked.
 	groupLook = 10 * time.Millisecond
 )
 
-// An agent is a program that has been started. It is for one goroutine.
+// An agent is a program that has been started. Only one goroutine may use it.
 type agent struct {
 	child    *process.Child
 	log      *logFile
@@ -31,7 +31,7 @@ type agent struct {
 	final final // guarded by mu
 }
 
-// startAgent starts what a Spec says, or returns why it cannot.
+// startAgent starts the command of a Spec, or returns why it cannot.
 func startAgent(spec *Spec, log *logFile) (a *agent, why string) {
 	if info, err := os.Stat(spec.Work); err != nil {
 		return nil, fmt.Sprintf("its working directory is not there: %v", err)
@@ -39,7 +39,7 @@ func startAgent(spec *Spec, log *logFile) (a *agent, why string) {
 		return nil, fmt.Sprintf("its working directory %s is not a directory", spec.Work)
 	}
 	for _, kv := range spec.Env {
-		// The program is looked up where it itself would look others up.
+		// The program is searched for in the agent's own PATH.
 		if path, ok := strings.CutPrefix(kv, "PATH="); ok {
 			os.Setenv("PATH", path)
 		}
@@ -57,8 +57,8 @@ func startAgent(spec *Spec, log *logFile) (a *agent, why string) {
 	return a, ""
 }
 
-// lines writes a stream to the log, no faster than the disk takes it: an agent that
-// is faster waits in its own writes.
+// lines writes a stream to the log, no faster than the disk allows: an agent that is faster blocks
+// in its writes.
 func (a *agent) lines(stream string) *process.Lines {
 	return process.NewLines(MaxLine, func(lines [][]byte) {
 		a.log.write(stream, lines...)
@@ -70,8 +70,8 @@ func (a *agent) lines(stream string) *process.Lines {
 	})
 }
 
-// watch waits until the agent ends, or ends it when a stop is requested or if its
-// start could not be recorded. It leaves nothing of the agent behind.
+// watch waits until the agent ends, or ends it when a stop is requested or its start could not be
+// recorded. No process of the agent is left.
 func (a *agent) watch(dir string, recorded error) (e Exit) {
 	var killAt time.Time // zero: the agent was not asked to end
 	if recorded != nil {
@@ -114,8 +114,7 @@ func (a *agent) watch(dir string, recorded error) (e Exit) {
 	return e
 }
 
-// whyNot says in words for an agent why its program could not be started, and
-// what to do.
+// whyNot explains to an agent why its program could not be started, and what to do.
 func whyNot(spec *Spec, err error) string {
 	name := spec.Command[0]
 	program := name

@@ -25,12 +25,11 @@ const (
 	System = "system"
 )
 
-// MaxLine is the longest text of an Entry in bytes; a longer line is split into
-// several entries.
+// MaxLine is the longest text of an Entry in bytes; a longer line is split into several entries.
 const MaxLine = 64 << 10
 
-// An encoded entry is one line that begins with the
-// index, so that a reader can skip without parsing: {"i":7,"t":"…","s":"o","x":"…"}.
+// An encoded entry is one line that begins with the index, so that a reader can skip without
+// parsing: {"i":7,"t":"…","s":"o","x":"…"}.
 type encoded struct {
 	Index  int64     `json:"i"`
 	Time   time.Time `json:"t"`
@@ -43,7 +42,7 @@ var (
 	streamNames = map[string]string{"o": Stdout, "e": Stderr, "s": System}
 )
 
-// appendEntry encodes an entry and a line break. What is not UTF-8 is replaced.
+// appendEntry encodes an entry and a line break. Invalid UTF-8 is replaced.
 func appendEntry(dst []byte, e Entry) []byte {
 	line, err := jsontext.Encode(encoded{e.Index, e.Time, streamCodes[e.Stream], e.Text})
 	if err != nil {
@@ -65,7 +64,7 @@ func decodeEntry(line []byte) (Entry, error) {
 	return Entry{r.Index, r.Time, name, r.Text}, nil
 }
 
-// indexOf reads the index of a line and nothing else.
+// indexOf parses only the index of a line.
 func indexOf(line []byte) (int64, bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(`{"i":`))
 	if !ok {

@@ -7,22 +7,19 @@ import (
 	"unicode/utf8"
 )
 
-// MaxFinal is the longest final message in characters; of a longer one the
-// beginning is kept.
+// MaxFinal is the longest final message in characters; a longer one is cut at the end.
 const MaxFinal = 4000
 
-// maxEvent is the longest line, in bytes, in which a program's own final message
-// is looked for.
+// maxEvent is the longest line, in bytes, that is searched for a program's own final message.
 const maxEvent = 1 << 20
 
-// A final looks for the final message while lines go by: what the program
-// itself calls its answer, if it writes the JSON of one of the known executors
-// (Claude Code and Cursor's "result", Codex's "agent_message", Gemini's
-// "response" and assistant messages, OpenCode's "text"), else its last line that
-// is not blank, that of stdout before that of stderr. What it keeps is bounded.
+// A final extracts the final message from a program's lines: the program's own answer, if it prints
+// the JSON of a known executor (Claude Code and Cursor's "result", Codex's "agent_message",
+// Gemini's "response" and assistant messages, OpenCode's "text"), otherwise its last line that is
+// not blank, preferring stdout to stderr. Its memory is bounded.
 type final struct {
 	out, err []byte // the last lines that are not blank
-	answer   []byte // in the program's own words
+	answer   []byte // the program's own answer
 	more     bool   // the last event was a part of the answer
 	long     []byte // the pieces of a line that was split
 }
@@ -38,8 +35,8 @@ func (f *final) line(stream string, text []byte) {
 	}
 }
 
-// event looks for an answer in a line. A piece as long as a line may be is taken
-// for the beginning of a longer one.
+// event searches a line for an answer. A piece of the maximum length is taken for the beginning of
+// a longer line.
 func (f *final) event(text []byte) {
 	if len(f.long) > 0 || len(text) > MaxLine-utf8.UTFMax {
 		if len(f.long)+len(text) <= maxEvent {
@@ -64,8 +61,7 @@ func (f *final) event(text []byte) {
 	}
 }
 
-// wordsOf returns what a program says to its user in an event, and whether more may
-// follow.
+// wordsOf returns the message to the user in an event, and whether more may follow.
 func wordsOf(e map[string]any) (words string, part bool) {
 	item, _ := e["item"].(map[string]any)
 	inner, _ := e["part"].(map[string]any)
@@ -92,7 +88,7 @@ func wordsOf(e map[string]any) (words string, part bool) {
 	return words, part
 }
 
-// message returns what was found.
+// message returns the final message.
 func (f *final) message() string {
 	for _, found := range [][]byte{f.answer, f.out, f.err} {
 		if text := clip(found); text != "" {
@@ -109,7 +105,7 @@ func keep(last *[]byte, line []byte) {
 	}
 }
 
-// clip makes a text one that can be shown: valid, trimmed, not too long.
+// clip makes a text displayable: valid UTF-8, trimmed, and not too long.
 func clip(text []byte) string {
 	s := []rune(strings.TrimSpace(string(bytes.ToValidUTF8(text, []byte(string(utf8.RuneError))))))
 	return strings.TrimSpace(string(s[:min(len(s), MaxFinal)]))

@@ -17,35 +17,33 @@ import (
 
 // The files of a run's folder.
 const (
-	specFile    = "spec.json"    // what to run; 0600, since it holds the prompt and the environment
-	startedFile = "started.json" // the mark, before the agent is started, and who runs it, after
+	specFile    = "spec.json"    // the command; 0600, since it holds the prompt and the environment
+	startedFile = "started.json" // the mark, written before the agent starts, and then its process
 	exitFile    = "exit.json"    // how it ended
 	spareFile   = "exit.spare"   // removed to make room for exit.json on a full disk
-	stopPrefix  = "stop."        // and milliseconds: somebody asked to stop it, with that grace
-	lockFile    = "run.lock"     // locked by the shim for as long as it lives; never replaced
+	stopPrefix  = "stop."        // and milliseconds: a request to stop with that grace period
+	lockFile    = "run.lock"     // locked by the shim during its whole life; never replaced
 )
 
-// spareSize is the room for an exit: its final message, however it is escaped,
-// and all the rest.
+// spareSize is the room for an exit: its final message, fully escaped, and the other fields.
 const spareSize = 32 << 10
 
 // A startedRecord is the content of startedFile. PID is 0 in the mark that is
 // written before the agent is started.
 type startedRecord struct {
 	PID       int       `json:"pid"`
-	Start     string    `json:"start"` // when the system started it; a later process with the same number has another
+	Start     string    `json:"start"` // start time; differs for a reused PID
 	ShimPID   int       `json:"shim_pid"`
-	Boot      string    `json:"boot"` // which run of the system the numbers belong to
+	Boot      string    `json:"boot"` // the boot of the system that the numbers belong to
 	StartedAt time.Time `json:"started_at"`
 	LogFrom   int64     `json:"log_from"` // the index of the run's first log entry
 }
 
-// markEnv holds the mark of a run in the environment of the agent and of all that
-// it starts.
+// markEnv holds the mark of a run in the environment of the agent and its child processes.
 const markEnv = "DEEPWORK_ATTEMPT_RUN"
 
-// Mark returns an entry of an environment by which process.EndMarked finds the
-// processes that were given it, or "" if name is "". No name may begin another.
+// Mark returns an environment entry by which process.EndMarked finds the processes that inherited
+// it, or "" if name is "". No name may be a prefix of another.
 func Mark(name string) string {
 	if name == "" {
 		return ""
@@ -58,8 +56,8 @@ func exists(dir, name string) bool {
 	return err == nil
 }
 
-// OwnFolder returns an error if a link stands in the place of a folder of ours: nothing
-// is read, written or run where it leads to.
+// OwnFolder returns an error if a folder of ours is a link: nothing is read, written or run where a
+// link leads.
 func OwnFolder(dir string) error {
 	info, err := os.Lstat(dir)
 	if err == nil && info.Mode()&(fs.ModeSymlink|fs.ModeIrregular) != 0 {
@@ -68,12 +66,12 @@ func OwnFolder(dir string) error {
 	return nil
 }
 
-// maxRecord is the most bytes that a record may have: that of a prompt, escaped, and its
-// environment, and more.
+// maxRecord is the maximum size of a record in bytes: a prompt, escaped, its environment, and some
+// reserve.
 const maxRecord = 32 << 20
 
-// readJSON reads a record; it returns nil if there is none. A record is replaced
-// as a whole, so one that cannot be parsed is an error, as is a link.
+// readJSON reads a record; it returns nil if there is none. Records are replaced atomically, so one
+// that cannot be parsed is an error, as is a link.
 func readJSON[T any](dir, name string) (*T, error) {
 	data, _, err := durable.Read(filepath.Join(dir, name), maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -89,10 +87,10 @@ func readJSON[T any](dir, name string) (*T, error) {
 	return v, nil
 }
 
-// disk is what the files of a run are written with.
+// disk writes the files of a run.
 var disk durable.Disk
 
-// writeJSON makes a record durable, replacing one that is there as a whole.
+// writeJSON writes a record durably and atomically.
 func writeJSON(dir, name string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -106,7 +104,7 @@ func put(dir, name string, data []byte) error {
 	return durable.Explain(disk.Put(path, data, durable.PutOptions{Temp: name + ".*.tmp"}), path)
 }
 
-// writeExit records how a run ended, in the room that was set aside for it.
+// writeExit records how a run ended, in the space reserved for it.
 func writeExit(dir string, e *Exit) error {
 	os.Remove(filepath.Join(dir, spareFile))
 	return writeJSON(dir, exitFile, e)
@@ -115,12 +113,12 @@ func writeExit(dir string, e *Exit) error {
 // maxGrace is the longest grace period of a stop.
 const maxGrace = 24 * time.Hour
 
-// requestStop records a request to stop the run, with a grace period. Each grace
-// is a name of its own, so no request takes back another.
+// requestStop records a request to stop the run, with a grace period. Each grace has its own file
+// name, so no request overwrites another.
 func requestStop(dir string, grace time.Duration) error {
 	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprint(stopPrefix, grace.Milliseconds())), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return nil // it was asked for before
+		return nil // it was requested before
 	}
 	return cmp.Or(err, f.Close(), disk.SyncFolder(dir))
 }

@@ -15,20 +15,20 @@ import (
 	"deepwork/actor/process"
 )
 
-// MaxLogBytes is how much of an attempt's log is kept; the oldest goes first.
+// MaxLogBytes is the maximum size of an attempt's log; the oldest entries go first.
 const MaxLogBytes = 32 << 20
 
 const (
-	segmentBytes = 4 << 20   // from this size on a segment is followed by another
-	batchBytes   = 256 << 10 // written at once, or a little more
+	segmentBytes = 4 << 20   // a segment of this size is followed by another
+	batchBytes   = 256 << 10 // written at once, or slightly more
 	logLock      = "log.lock"
-	runPatience  = 5 * time.Second        // of a run, for a note that is being written
-	notePatience = 200 * time.Millisecond // of a note, for another
+	runPatience  = 5 * time.Second        // how long a run waits for a note that is being written
+	notePatience = 200 * time.Millisecond // how long a note waits for another
 )
 
-// A logFile is a log that is written to, by one writer at a time, which holds its
-// lock. Writers block while the disk does: nothing is buffered in memory. What cannot
-// be written is counted, and the log says so as soon as it can be written again.
+// A logFile is a log opened for writing, by one writer at a time, which holds its lock. Writers
+// block while the disk does: nothing is buffered in memory. Lines that cannot be written are
+// counted, and the log says so as soon as it can be written again.
 type logFile struct {
 	dir  string
 	lock *durable.FileLock
@@ -37,15 +37,14 @@ type logFile struct {
 	f     *os.File // the last segment; nil if there is none yet
 	size  int64    // of f
 	next  int64    // the next entry's index
-	buf   []byte   // a batch that is being made
+	buf   []byte   // a batch that is being filled
 	count int64    // entries in buf
-	lost  int64    // lines that could not be written since the last that could
-	why   error    // of the last one
+	lost  int64    // lines lost since the last successful write
+	why   error    // why the last one was lost
 }
 
-// openLog opens a log for writing, and makes it if it is missing. The part of a line
-// that a killed writer has left is cut off. It waits as long as patience for another
-// writer.
+// openLog opens a log for writing, and creates it if it is missing. An incomplete line of a killed
+// writer is cut off. It waits up to patience for another writer.
 func openLog(dir string, patience time.Duration) (*logFile, error) {
 	if err := cmp.Or(OwnFolder(dir), os.MkdirAll(dir, 0o700)); err != nil {
 		return nil, fmt.Errorf("opening the log: %w", err)
@@ -91,8 +90,8 @@ func (l *logFile) takeUp() error {
 	return l.f.Truncate(l.size)
 }
 
-// write appends lines of one stream. It blocks until the system has them; it
-// never fails: what cannot be written is counted.
+// write appends lines of one stream. It blocks until the system has them; it never fails: lines
+// that cannot be written are counted.
 func (l *logFile) write(stream string, lines ...[]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,8 +111,8 @@ func (l *logFile) write(stream string, lines ...[]byte) {
 	l.flush()
 }
 
-// flush writes the batch, wholly or not at all, so that an index is never given
-// to a line that is not there.
+// flush writes the batch completely or not at all, so that an index is never given to a line that
+// does not exist.
 func (l *logFile) flush() {
 	if l.count == 0 {
 		return
@@ -124,7 +123,7 @@ func (l *logFile) flush() {
 		l.lost, l.why = 0, nil
 	} else {
 		if l.lost > 0 {
-			l.count-- // the one that says what is missing
+			l.count-- // the entry that reports lost lines
 		}
 		l.lost, l.why = l.lost+l.count, err
 	}
@@ -139,14 +138,14 @@ func (l *logFile) put() error {
 		}
 	}
 	if _, err := l.f.WriteAt(l.buf, l.size); err != nil {
-		l.f.Truncate(l.size) // half a batch would be read as whole lines
+		l.f.Truncate(l.size) // half a batch would be read as complete lines
 		return err
 	}
 	l.size += n
 	return nil
 }
 
-// rotate begins another segment, and removes the oldest until there is room for it.
+// rotate starts another segment, and removes the oldest ones to make room for it.
 func (l *logFile) rotate() error {
 	segs, err := segments(l.dir)
 	if err != nil {
@@ -155,7 +154,7 @@ func (l *logFile) rotate() error {
 	room := int64(MaxLogBytes - segmentBytes)
 	for _, s := range slices.Backward(segs) {
 		if room -= s.size; room < 0 {
-			// One that a reader has open may have to wait for the next time.
+			// One that a reader has open may have to be removed next time.
 			os.Remove(segmentPath(l.dir, s.first))
 		}
 	}
@@ -170,12 +169,12 @@ func (l *logFile) rotate() error {
 	return nil
 }
 
-// system appends a line that deepwork says.
+// system appends a message of deepwork.
 func (l *logFile) system(format string, args ...any) {
 	l.write(System, fmt.Appendf(nil, format, args...))
 }
 
-// close makes the log durable, as far as possible, and releases it.
+// close makes the log durable, as far as possible, and unlocks it.
 func (l *logFile) close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,10 +186,10 @@ func (l *logFile) close() error {
 	return errors.Join(err, l.lock.Unlock())
 }
 
-// Note writes a system entry to a log in which no run writes now, and makes the
-// log if it is missing. Line breaks in the text make it several entries. It
-// blocks until the entry is on disk, and fails if that is not possible or a run writes
-// the log. Concurrent notes wait for each other, for a moment.
+// Note writes a system entry to a log that no run is writing to, and creates the log if it is
+// missing. A text of several lines becomes several entries. It blocks until the entry is on disk,
+// and fails if that is not possible or a run writes the log. Concurrent notes wait briefly for each
+// other.
 func Note(log, text string) error {
 	l, err := openLog(log, notePatience)
 	if err != nil {

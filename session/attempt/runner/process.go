@@ -12,20 +12,19 @@ import (
 	"deepwork/actor/wait"
 )
 
-// waitMax is the longest time from the end of a run to when Wait returns.
+// waitMax bounds the time from the end of a run to the return of Wait.
 const waitMax = 250 * time.Millisecond
 
-// A Process is a run, this server's or another's. Any number of goroutines and
-// servers may wait for one and stop it.
-type Process struct { // what its folder said when it was read
+// A Process is a run, of this server or another. Any number of goroutines and servers may wait for
+// it and stop it.
+type Process struct { // the state of its folder when it was read
 	dir     string
 	started *startedRecord // nil if the folder is not marked
 	exit    *Exit          // nil if no exit is recorded
-	alive   bool           // a shim lives; valid if there is no exit
+	alive   bool           // a shim is alive; valid if there is no exit
 }
 
-// StartedAt is when the agent was started, by the clock of its shim; zero if it
-// never was.
+// StartedAt returns when the agent was started, by the clock of its shim; zero if it never was.
 func (p *Process) StartedAt() time.Time {
 	if p.started == nil || p.started.PID == 0 {
 		return time.Time{}
@@ -33,10 +32,9 @@ func (p *Process) StartedAt() time.Time {
 	return p.started.StartedAt
 }
 
-// Wait blocks until the run has ended and its exit is recorded, or ctx ends. A
-// shim that dies without recording an exit is an Exit that is Interrupted, after
-// the agent's whole group was ended. The error is ctx's own, or that of a folder
-// that cannot be read or, then, written.
+// Wait blocks until the run has ended and its exit is recorded, or ctx ends. If a shim dies without
+// recording an exit, the agent's whole group is ended and the Exit is Interrupted. The error is
+// ctx's, or that of a folder that cannot be read or written.
 func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	if p.exit != nil {
 		return *p.exit, nil
@@ -51,10 +49,10 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	return *now.exit, nil
 }
 
-// Stop ends the agent's whole group: SIGTERM and, grace later, SIGKILL; it returns
-// when the exit is recorded. A run that has ended is left as it is. Of several
-// stops the shortest grace counts, and none is longer than a day. If ctx ends first
-// its error is returned, and the run is stopped nevertheless.
+// Stop ends the agent's whole group: SIGTERM and, grace later, SIGKILL; it returns when the exit is
+// recorded. A run that has ended does not change. Of several stops the shortest grace counts, and
+// none is longer than a day. If ctx ends first its error is returned, but the run is stopped
+// anyway.
 func (p *Process) Stop(ctx context.Context, grace time.Duration) (Exit, error) {
 	if p.exit != nil {
 		return *p.exit, nil
@@ -70,19 +68,19 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) (Exit, error) {
 }
 
 const (
-	// lockPatience bounds the wait for a lock that others hold for a moment only.
+	// lockPatience bounds the wait for a lock that others hold only briefly.
 	lockPatience = 10 * time.Second
-	// lookMax is the longest pause between looks at a folder that others change.
+	// lookMax is the longest pause between reads of a folder that others change.
 	lookMax = 50 * time.Millisecond
 )
 
-// looks spaces looks at a folder that others change.
+// looks spaces reads of a folder that others change.
 func looks(most time.Duration) *wait.Backoff {
 	return &wait.Backoff{Min: 2 * time.Millisecond, Max: most}
 }
 
-// lockRun takes the lock of a run. It returns nil and no error if a shim that holds
-// it has marked the folder, or after patience.
+// lockRun takes the lock of a run. It returns nil and no error after patience, or if the shim that
+// holds it has marked the folder.
 func lockRun(ctx context.Context, dir string) (*durable.FileLock, error) {
 	for pause, end := looks(lookMax), time.Now().Add(lockPatience); ; {
 		lock, err := durable.TryLock(filepath.Join(dir, lockFile))
@@ -98,17 +96,17 @@ func lockRun(ctx context.Context, dir string) (*durable.FileLock, error) {
 	}
 }
 
-// Alive reports whether the run of a folder goes on, by the lock that its shim
-// holds. Unlike Find it settles nothing, and makes nothing on disk.
+// Alive reports whether the run of a folder is in progress, by the lock of its shim. Unlike Find it
+// changes nothing on disk.
 func Alive(dir string) (bool, error) { return durable.Locked(filepath.Join(dir, lockFile)) }
 
-// look reads a folder.
+// look reads the state of a folder.
 func look(dir string) (p *Process, err error) {
 	if err := OwnFolder(dir); err != nil {
 		return nil, err
 	}
 	p = &Process{dir: dir}
-	// The lock before the records: a shim records and then unlocks.
+	// Read the lock before the records: a shim records and then unlocks.
 	if p.alive, err = Alive(dir); err != nil {
 		return nil, err
 	}
@@ -122,8 +120,8 @@ func look(dir string) (p *Process, err error) {
 // running reports whether the agent runs.
 func (p *Process) running() bool { return p.alive && !p.StartedAt().IsZero() }
 
-// await looks at a folder until an exit is recorded, or it is known that there is no
-// run, or enough says so. What a shim that died has left it ends and records.
+// await reads a folder repeatedly until an exit is recorded, there is certainly no run, or enough
+// returns true. If a shim died, it ends the agent and records that.
 func await(ctx context.Context, dir string, most time.Duration, enough func(*Process) bool) (*Process, error) {
 	for pause := looks(most); ; {
 		p, err := look(dir)
@@ -142,8 +140,7 @@ func await(ctx context.Context, dir string, most time.Duration, enough func(*Pro
 	}
 }
 
-// find returns the run of a folder, or nil if no agent was ever started and no
-// shim is about to.
+// find returns the run of a folder, or nil if no agent was ever started and no shim is about to.
 func find(ctx context.Context, dir string) (*Process, error) {
 	p, err := await(ctx, dir, lookMax, (*Process).running)
 	if err != nil {
@@ -155,8 +152,8 @@ func find(ctx context.Context, dir string) (*Process, error) {
 	return p, nil
 }
 
-// settle ends what a dead shim has left and records that its run was cut short.
-// If another process does so already, it returns and leaves it to that.
+// settle ends what a dead shim has left running and records that its run was interrupted. If
+// another process is doing so, it returns at once.
 func settle(ctx context.Context, dir string) error {
 	lock, err := durable.TryLock(filepath.Join(dir, lockFile))
 	if lock == nil {
@@ -183,7 +180,7 @@ func settle(ctx context.Context, dir string) error {
 	_, stopped := requestedStop(dir)
 	e := Exit{Code: -1, Interrupted: true, Stopped: stopped, StartedAt: s.StartedAt, EndedAt: endOf(s.StartedAt, time.Now().UTC())}
 	if spec.logIsIn(dir) {
-		// The log is a help to people; without it the run is settled all the same.
+		// The log only helps people; without it the run is settled anyway.
 		entries, _, _ := Tail(ctx, spec.Log, nil, 200, 0)
 		var f final
 		for _, entry := range entries {

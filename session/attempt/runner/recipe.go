@@ -10,12 +10,11 @@ import (
 	"deepwork/session"
 )
 
-// Merge returns all executors: the known ones in their order, and then those of the
-// config in theirs. A configured executor of a known name that has a command of its
-// own replaces the known one as a whole, since the rest of that belongs to its
-// command line; one without a command changes only what it sets (prompt, resume,
-// env, and variants by their names). The result shares slices and maps with its
-// argument; they must not be changed.
+// Merge returns all executors: the known ones in their order, then the configured ones in theirs. A
+// configured executor with a known name and a command of its own replaces the known one completely,
+// since the other fields belong to its command line; one without a command changes only the fields
+// that it sets (prompt, resume, env, and variants by name). The result shares slices and maps with
+// its argument; they must not be changed.
 func Merge(configured []config.Executor) []config.Executor {
 	all := Known()
 	for _, c := range configured {
@@ -57,12 +56,12 @@ func variantOf(e *config.Executor, name string) int {
 	return slices.IndexFunc(e.Variants, func(v config.Variant) bool { return v.Name == name })
 }
 
-// own returns how an executor is run without a variant.
+// own returns the fields of an executor without a variant.
 func own(e config.Executor) config.Variant {
 	return config.Variant{Command: e.Command, Resume: e.Resume, Prompt: e.Prompt, Env: e.Env}
 }
 
-// over returns base with what v sets.
+// over returns base with the fields that v sets.
 func over(base, v config.Variant) config.Variant {
 	env := maps.Clone(v.Env)
 	if len(base.Env) > 0 {
@@ -73,7 +72,7 @@ func over(base, v config.Variant) config.Variant {
 		Prompt: cmp.Or(v.Prompt, base.Prompt), Env: env}
 }
 
-// either returns the first command line that is set.
+// either returns the first non-empty command line.
 func either(a, b []string) []string {
 	if len(a) > 0 {
 		return a
@@ -81,18 +80,18 @@ func either(a, b []string) []string {
 	return b
 }
 
-// A Recipe is how one executor is run in one variant.
+// A Recipe is the way to run one executor in one variant.
 type Recipe struct {
 	Command []string          // the first run of a conversation
 	Resume  []string          // a follow-up in the same conversation
-	Prompt  config.PromptMode // how both are given the prompt; never ""
+	Prompt  config.PromptMode // how both receive the prompt; never ""
 	Env     []string          // "KEY=value", sorted by key
 }
 
-// Resolve returns how an executor of Merge's list is run, in a variant or, if that
-// is "", without one. What a variant does not set is its executor's; a resume that
-// neither sets is the command. It fails with a ToolError, unknown_executor,
-// unknown_variant or executor_without_command, that lists the available ones.
+// Resolve returns how to run an executor of Merge's list, in a variant or, if that is "", without
+// one. A field that a variant does not set is its executor's; the default of resume is the command.
+// It fails with a ToolError, unknown_executor, unknown_variant or executor_without_command, that
+// lists the available ones.
 func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 	i := slices.IndexFunc(all, func(e config.Executor) bool { return e.Name == name })
 	if i < 0 {
@@ -134,32 +133,31 @@ func noVariant(e config.Executor, variant string) error {
 		With("argument", "variant").With("value", variant).With("variants", names)
 }
 
-// Known returns the executors that need no configuration: the command lines by
-// which well-known coding agents take a prompt on standard input, work without
-// asking, print what they do as JSON lines, and continue the last conversation of
-// their working directory, which is an attempt's own. They are allowed everything,
-// since nobody is there to be asked; to restrict one, configure an executor of the
-// same name. Each call returns new values.
+// Known returns the executors that need no configuration: command lines of well-known coding agents
+// that read a prompt from standard input, work without asking, print JSON lines, and continue the
+// last conversation of their working directory, which is an attempt's own. They are allowed
+// everything, since nobody is there to answer; to restrict one, configure an executor of the same
+// name. Each call returns new values.
 func Known() []config.Executor {
 	all := []config.Executor{
 		// Streamed JSON in print mode needs --verbose.
 		known("CLAUDE_CODE", "claude --print --output-format stream-json --verbose",
 			"--dangerously-skip-permissions", "--permission-mode plan", "--continue"),
-		// A folder around several worktrees is no repository. A worktree's git folder
-		// lies outside of it, so the sandbox would not let the agent commit.
+		// A folder around several worktrees is not a repository. A worktree's git folder is outside
+		// of it, so the sandbox would not let the agent commit.
 		known("CODEX", "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox", "", "", "resume --last -"),
 		known("GEMINI", "gemini --output-format stream-json", "--approval-mode yolo", "--approval-mode plan", "--resume latest"),
 		known("CURSOR_AGENT", "cursor-agent --print --output-format stream-json --trust --approve-mcps", "--force", "--mode plan", "--continue"),
 		known("OPENCODE", "opencode run --format json --auto", "", "--agent plan", "--continue"),
 	}
 	all[1].Command = append(all[1].Command, "-")
-	// Without trust in the folder it would fall back to asking.
+	// It would ask for permission in a folder that is not trusted.
 	all[2].Env = map[string]string{"GEMINI_CLI_TRUST_WORKSPACE": "true"}
 	return all
 }
 
-// known returns an executor whose command line is base and work; its variant PLAN,
-// if there is one, plans and changes nothing; a follow-up adds resume.
+// known returns an executor whose command line is base and work; its variant PLAN, if any, plans
+// without changing anything; a follow-up adds resume.
 func known(name, base, work, plan, resume string) config.Executor {
 	words := func(parts ...string) []string { return strings.Fields(strings.Join(parts, " ")) }
 	e := config.Executor{Name: name, Command: words(base, work), Resume: words(base, work, resume), Prompt: config.PromptStdin}

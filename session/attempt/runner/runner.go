@@ -1,13 +1,12 @@
-// Package runner runs coding agents so that they outlive the server: a shim, which
-// is the same binary in a session of its own, runs the agent, writes its log and
-// records how it ended, in one folder per run. A server that starts later finds the
-// run there, alive or ended (DESIGN "Task board").
+// Package runner runs coding agents so that they outlive the server: a shim, which is the same
+// binary in a session of its own, runs the agent, writes its log and records how it ended, in one
+// folder per run. A server that starts later finds the run there, alive or ended (DESIGN "Task
+// board").
 //
-// The state of a run is on disk alone, under one lock. The shim holds the lock of its
-// run for as long as it lives, and marks the folder before it starts the agent. So a
-// lock that is held is a run that goes on; a free one, with the mark and without an
-// exit, is a run that was cut short; a free one without the mark is a run whose agent
-// was never started.
+// The state of a run is only on disk, under one lock. The shim holds the lock of its run as long as
+// it lives, and marks the folder before it starts the agent. So a held lock means that the run is
+// in progress; a free lock with the mark but no exit, that it was interrupted; a free lock without
+// the mark, that the agent was never started.
 package runner
 
 import (
@@ -25,61 +24,58 @@ import (
 	"deepwork/session/git"
 )
 
-// ShimCommand is the hidden subcommand that is the shim; it takes the run's
-// folder as its argument.
+// ShimCommand is the hidden subcommand that runs the shim; its argument is the run's folder.
 const ShimCommand = "attempt-shim"
 
-// A Spec says what to run. It is the content of specFile.
+// A Spec describes a command to run. It is the content of specFile.
 type Spec struct {
-	Dir     string   `json:"dir"`             // the run's own folder, absolute; Start makes it
-	Log     string   `json:"log"`             // the attempt's log folder, beside Dir or the folder that this is in; runs of one attempt share it, one after another
-	Command []string `json:"command"`         // no shell; a program without a slash is looked up in PATH, a relative one with a slash in Work
+	Dir     string   `json:"dir"`             // the run's own folder, absolute; created by Start
+	Log     string   `json:"log"`             // the attempt's log folder, shared by its runs
+	Command []string `json:"command"`         // no shell; names are from PATH, paths from Work
 	Work    string   `json:"work"`            // working directory, absolute
-	Env     []string `json:"env,omitempty"`   // changes to the server's own environment, as process.With takes them
-	Stdin   []byte   `json:"stdin,omitempty"` // what the agent reads, then the end of the file
-	Mark    string   `json:"mark"`            // in the environment of all that the agent starts; made by Start
+	Env     []string `json:"env,omitempty"`   // changes for process.With
+	Stdin   []byte   `json:"stdin,omitempty"` // the agent's standard input
+	Mark    string   `json:"mark"`            // in the environment of all agent processes
 }
 
 // An Exit is how a run ended.
 type Exit struct {
-	Code         int       `json:"code"`                    // -1 if a signal ended it, or if it is not known
-	Signal       string    `json:"signal,omitempty"`        // "SIGKILL" and the like
+	Code         int       `json:"code"`                    // -1 if ended by a signal or unknown
+	Signal       string    `json:"signal,omitempty"`        // such as "SIGKILL"
 	Stopped      bool      `json:"stopped,omitempty"`       // Stop was called before it ended
-	Interrupted  bool      `json:"interrupted,omitempty"`   // it was cut short: the shim died without a word
-	NotStarted   string    `json:"not_started,omitempty"`   // why the program could not be started; "": it was
+	Interrupted  bool      `json:"interrupted,omitempty"`   // the shim died without an exit
+	NotStarted   string    `json:"not_started,omitempty"`   // why it could not be started, or ""
 	FinalMessage string    `json:"final_message,omitempty"` // the program's own, or its last line
 	StartedAt    time.Time `json:"started_at"`              // when the agent was, or should have been, started
 	EndedAt      time.Time `json:"ended_at"`                // of an interrupted run: when that was noticed
 }
 
-// logIsIn reports whether the log of a stored Spec is where that of a run in dir is.
+// logIsIn reports whether the log of a stored Spec is next to dir or to its parent.
 func (s *Spec) logIsIn(dir string) bool {
 	parent := filepath.Dir(s.Log)
 	return s.Log != "" && (parent == filepath.Dir(dir) || parent == filepath.Dir(filepath.Dir(dir)))
 }
 
-// ErrNoRun is the error of Find for a folder in which nothing runs, nothing has run
-// and nothing will run unless Start is called.
+// ErrNoRun is the error of Find for a folder in which nothing runs, nothing has run and nothing
+// will run unless Start is called.
 var ErrNoRun = errors.New("no run was begun in this folder")
 
-// A Runner starts and finds runs. Shim is the command line of the shim without
-// its last argument, such as [/path/to/deepwork attempt-shim]. It has no state
-// and may be used by many goroutines.
+// A Runner starts and finds runs. Shim is the command line of the shim without its last argument,
+// such as [/path/to/deepwork attempt-shim]. It has no state and may be used by many goroutines.
 type Runner struct{ Shim []string }
 
-// startTries bounds how often a start is tried again that somebody else's Find
-// has undone before its shim came up.
+// startTries bounds how often a start is retried because another caller's Find has undone it before
+// its shim was ready.
 const startTries = 3
 
-// Start begins a run; it returns when the shim has recorded that the agent runs,
-// or why it does not. A folder in which a run was begun before is not begun
-// again: Start then finds that one, and its Spec counts, not this one. A folder
-// that has a Spec and whose agent never ran, since the server was killed in
-// between, is begun now, with this Spec. The agent of a folder is started once at most, however
-// often Start is called by any number of processes.
+// Start begins a run; it returns when the shim has recorded that the agent runs, or why it does
+// not. If a run was already begun in the folder, Start finds that one and ignores this Spec. If the
+// folder has a Spec whose agent never ran, since the server was killed in between, Start begins it
+// now, with this Spec. The agent of a folder is started at most once, however often Start is called
+// by any number of processes.
 //
-// If ctx ends first its error is returned, and the run may come up nevertheless;
-// Find and a later Start report that. Any other error means that nothing runs.
+// If ctx ends first its error is returned, and the run may start anyway; Find and a later Start
+// report that. Any other error means that nothing runs.
 func (r *Runner) Start(ctx context.Context, spec Spec) (*Process, error) {
 	for try := 1; ; try++ {
 		p, err := find(ctx, spec.Dir)
@@ -100,18 +96,17 @@ func (r *Runner) Start(ctx context.Context, spec Spec) (*Process, error) {
 			if said == "" {
 				said = "it ended without a word"
 			}
-			forget(ctx, spec.Dir) // the error that counts is the shim's
+			forget(ctx, spec.Dir) // the error to report is the shim's
 			return nil, fmt.Errorf("starting the shim of the run in %s: %s", spec.Dir, said)
 		}
 	}
 }
 
-// Find returns the run of a folder, alive or ended, or ErrNoRun. It blocks while
-// a shim is about to start its agent, and while what a dead shim has left is
-// ended, but no longer than ctx.
+// Find returns the run of a folder, alive or ended, or ErrNoRun. It blocks while a shim is about to
+// start its agent, and while the processes of a dead shim are being ended, but no longer than ctx.
 //
-// A folder that has a Spec and whose agent never ran loses the Spec, so that
-// ErrNoRun also means that no shim which is still on its way will run it.
+// It removes a Spec whose agent never ran, so that ErrNoRun also means that no shim that is still
+// starting will run it.
 func (r *Runner) Find(ctx context.Context, dir string) (*Process, error) {
 	for {
 		p, err := find(ctx, dir)
@@ -128,21 +123,19 @@ func (r *Runner) Find(ctx context.Context, dir string) (*Process, error) {
 	}
 }
 
-// startShim starts the shim of a folder and returns when it has recorded that the
-// agent runs, or that it does not, or has ended. said is why it could record
-// neither.
+// startShim starts the shim of a folder and returns when it has recorded that the agent runs, or
+// that it does not, or has ended. said is the reason if it could record neither.
 func (r *Runner) startShim(ctx context.Context, dir string) (said string, err error) {
 	if len(r.Shim) == 0 {
 		return "", errors.New("no command line of the shim is set")
 	}
-	// Bound to the repository of a git that has started this server, an agent would
-	// commit to the main checkout.
+	// If git started this server, its variables would make an agent commit to the main checkout.
 	env := process.Without(os.Environ(), append(slices.Clone(git.Bound), markEnv)...)
 	return process.Detach(ctx, append(slices.Clone(r.Shim), dir), env)
 }
 
-// putSpec makes the folder and writes the Spec into it, unless its agent was started
-// before. A Spec that is there is replaced: only what was just asked for is run.
+// putSpec creates the folder and writes the Spec to it, unless its agent was started before. It
+// replaces an existing Spec: only the latest request is run.
 func putSpec(ctx context.Context, spec Spec) error {
 	if err := cmp.Or(OwnFolder(spec.Dir), os.MkdirAll(spec.Dir, 0o700)); err != nil {
 		return err
@@ -152,7 +145,7 @@ func putSpec(ctx context.Context, spec Spec) error {
 		return err
 	}
 	if lock == nil {
-		return nil // a shim has it: the Spec is there
+		return nil // a shim holds it, so the Spec exists
 	}
 	defer lock.Unlock()
 	if exists(spec.Dir, startedFile) || exists(spec.Dir, exitFile) {
@@ -162,8 +155,8 @@ func putSpec(ctx context.Context, spec Spec) error {
 	return writeJSON(spec.Dir, specFile, &spec)
 }
 
-// forget removes the Spec from a folder whose agent never ran. It reports false if
-// another process is just beginning the run.
+// forget removes the Spec from a folder whose agent never ran. It reports false if another process
+// is just beginning the run.
 func forget(ctx context.Context, dir string) (bool, error) {
 	if !exists(dir, specFile) && !exists(dir, startedFile) && !exists(dir, exitFile) {
 		return true, nil

@@ -10,13 +10,13 @@ import (
 	"deepwork/actor/process"
 )
 
-// RunShim is the shim's main function: it runs what the folder's Spec says, and
-// returns when that has ended and everything is recorded. A folder that has no
-// Spec, or whose agent was started before, it leaves alone.
+// RunShim is the shim's main function: it runs the folder's Spec and returns when the agent has
+// ended and everything is recorded. It does nothing in a folder that has no Spec, or whose agent
+// was started before.
 //
-// It makes this process one that outlives its parent (see process.Detached). The
-// standard output is the connection to the Runner that waits for it: nothing else
-// may write to it. The process must do nothing else.
+// It detaches this process from its parent (see process.Detached). The standard output is the
+// connection to the Runner that waits for it: nothing else may write to it. The process must do
+// nothing else.
 func RunShim(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("running a shim: the run's folder %q is not an absolute path", dir)
@@ -44,7 +44,7 @@ func runShim(dir string) error {
 		return err
 	}
 	if lock == nil {
-		_, err := find(context.Background(), dir) // another shim was faster, and answers for both
+		_, err := find(context.Background(), dir) // another shim was faster, and reports for both
 		return err
 	}
 	defer lock.Unlock()
@@ -52,7 +52,7 @@ func runShim(dir string) error {
 	if err != nil || spec == nil || exists(dir, startedFile) || exists(dir, exitFile) {
 		return err
 	}
-	// Before anything runs: if not even this can be written, nothing is begun.
+	// Before anything runs: if this cannot be written, nothing is started.
 	if err := put(dir, spareFile, make([]byte, spareSize)); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func runShim(dir string) error {
 	return record(dir, &e)
 }
 
-// notStarted records why there is no agent.
+// notStarted records why the agent was not started.
 func notStarted(dir string, log *logFile, at time.Time, why string) error {
 	if log != nil {
 		log.system("not started: %s", why)
@@ -99,8 +99,8 @@ func notStarted(dir string, log *logFile, at time.Time, why string) error {
 	return record(dir, &Exit{Code: -1, NotStarted: why, Stopped: stopped, StartedAt: at, EndedAt: endOf(at, time.Now().UTC())})
 }
 
-// endOf returns when what began then has ended, by the system's clock, which goes
-// on while the machine sleeps. If that was set back, no run ends before it began.
+// endOf returns the end time of something that began then, by the system's clock, which continues
+// during sleep. If the clock was set back, it returns the start.
 func endOf(began, ended time.Time) time.Time {
 	if began, ended = began.Round(0), ended.Round(0); ended.Before(began) {
 		return began
@@ -108,8 +108,8 @@ func endOf(began, ended time.Time) time.Time {
 	return ended
 }
 
-// record makes the exit durable. If that fails it tries again for as long as the
-// folder exists, since nobody else knows how the run ended.
+// record makes the exit durable. It retries as long as the folder exists, since nobody else knows
+// how the run ended.
 func record(dir string, e *Exit) error {
 	for pause := looks(time.Second); ; {
 		err := writeExit(dir, e)
@@ -120,7 +120,7 @@ func record(dir string, e *Exit) error {
 	}
 }
 
-// describe says in the log how a run has ended.
+// describe writes to the log how a run ended.
 func describe(e *Exit) string {
 	after := e.EndedAt.Sub(e.StartedAt).Round(time.Millisecond)
 	by := fmt.Sprintf("with exit code %d", e.Code)

@@ -19,29 +19,26 @@ import (
 )
 
 const (
-	// MaxTail is the most entries that one Tail returns.
+	// MaxTail is the maximum number of entries that Tail returns.
 	MaxTail = 10_000
-	// tailBytes bounds the text that one Tail returns, except for its first entry.
+	// tailBytes bounds the text that Tail returns, except for its first entry.
 	tailBytes = 1 << 20
-	// tailPace is the longest pause between looks for something new.
+	// tailPace is the longest pause between checks for new entries.
 	tailPace = 100 * time.Millisecond
-	// tailTries bounds how often a read is tried again when a segment was rotated
-	// away meanwhile.
+	// tailTries bounds how often a read is retried when a segment was rotated away.
 	tailTries = 20
 )
 
-// Tail reads a log folder: the entries after an index (nil: the last ones), at
-// most limit of them (at least 1, at most MaxTail) and about 1 MiB of text. If
-// there are none it waits for a first one, no longer than patience.
+// Tail reads a log folder: the entries after an index (nil means the last ones), at most limit of
+// them (at least 1, at most MaxTail) and about 1 MiB of text. If there are none it waits for the
+// first one, up to patience.
 //
-// Entries are in order and their indexes have no gaps; if entries after the index
-// were rotated away, they begin at the oldest that is kept. next is what to pass as
-// after to continue: the index of the last entry returned, or, without any, that of
-// the last one before them; -1 if the log has none, or does not exist yet. An after
-// beyond the end counts as the end.
+// Entries are in order and their indexes have no gaps; if entries after the index were rotated
+// away, the result begins at the oldest one left. next is the value of after to continue with: the
+// index of the last entry returned, or, if there is none, of the last one before them; -1 if the
+// log is empty or does not exist yet. An after beyond the end counts as the end.
 //
-// It may be called while a run writes. It fails if ctx ends or the log cannot be
-// read.
+// It may be called while a run writes. It fails if ctx ends or the log cannot be read.
 func Tail(ctx context.Context, log string, after *int64, limit int, patience time.Duration) (entries []Entry, next int64, err error) {
 	limit = min(max(limit, 1), MaxTail)
 	deadline := time.Now().Add(patience)
@@ -61,7 +58,7 @@ func Tail(ctx context.Context, log string, after *int64, limit int, patience tim
 			return entries, next, nil
 		}
 		misses, seen = 0, segs
-		// What is there now is not new, whatever was asked for.
+		// Entries that exist now are not new, whatever index was given.
 		if after == nil || *after > next {
 			after = new(next)
 		}
@@ -125,7 +122,7 @@ type page struct {
 
 func (p *page) full() bool { return len(p.entries) >= p.limit }
 
-// add adds an entry if there is room for its text, else the page is full.
+// add adds an entry if there is room for its text; otherwise the page is full.
 func (p *page) add(e Entry) {
 	if p.bytes += len(e.Text); len(p.entries) > 0 && p.bytes > tailBytes {
 		p.limit = len(p.entries)
@@ -143,8 +140,7 @@ func segmentPath(dir string, first int64) string {
 	return filepath.Join(dir, fmt.Sprintf("%020d%s", first, segmentSuffix))
 }
 
-// segments lists the segments of a log, the oldest first; a folder that does not
-// exist has none.
+// segments lists the segments of a log, the oldest first; a folder that does not exist has none.
 func segments(dir string) ([]segment, error) {
 	if err := OwnFolder(dir); err != nil {
 		return nil, err
@@ -162,7 +158,7 @@ func segments(dir string) ([]segment, error) {
 		}
 		fi, err := name.Info()
 		if err != nil {
-			continue // it was rotated away just now
+			continue // it was just rotated away
 		}
 		if !fi.Mode().IsRegular() {
 			return nil, fmt.Errorf("%s is %s, not a file of a log; remove it", filepath.Join(dir, name.Name()), durable.Kind(fi.Mode()))
@@ -173,8 +169,7 @@ func segments(dir string) ([]segment, error) {
 	return all, nil
 }
 
-// read returns the whole lines of a segment. Some may be no entries, torn by a
-// crash of the system.
+// read returns the complete lines of a segment. Some may be invalid, torn by a crash of the system.
 func (s segment) read(log string) ([]byte, error) {
 	f, _, err := durable.OpenRegular(segmentPath(log, s.first), os.O_RDONLY)
 	if err != nil {
