@@ -41,6 +41,9 @@ func MakeState(f *state.Folder) error {
 // the .gitignore above it; if that fails, it only logs the error.
 func MakeSessions(f *state.Folder, log *slog.Logger) error {
 	dir := f.Tmp()
+	if err := f.OwnTmp(); err != nil {
+		return err
+	}
 	if err := MakeFolder(dir); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,13 +21,14 @@ const (
 // streams and returns the exit code: 0, 1 if the command failed, 2 if it was called
 // wrongly. It blocks until the command has ended.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	out := &checkedWriter{w: stdout}
-	a := &app{in: stdin, out: out, rawOut: stdout, err: stderr}
+	out := &checkedWriter{w: &plainWriter{w: stdout}}
+	a := &app{in: stdin, out: out, rawOut: stdout, err: &plainWriter{w: stderr}}
+	log.SetOutput(a.err) // also of slog, where a command has no logger of its own
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(out)
-	root.SetErr(stderr)
+	root.SetErr(a.err)
 	err := root.Execute()
 	if err == nil && out.err != nil {
 		err = fmt.Errorf("writing to stdout: %w", out.err)

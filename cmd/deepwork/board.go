@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -43,8 +45,9 @@ servers; agents are started by those, when a client calls start_task_attempt.`,
 }
 
 // withBoard opens the project's board, calls use, and closes it. It starts no agents
-// and adopts none: servers do.
-func (a *app) withBoard(use func(ctx context.Context, board *attempt.Engine) error) (err error) {
+// and adopts none: servers do. If use only reads, and there is no board yet, it reads an
+// empty one that leaves nothing behind.
+func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt.Engine) error) (err error) {
 	root, err := a.projectRoot()
 	if err != nil {
 		return err
@@ -53,6 +56,14 @@ func (a *app) withBoard(use func(ctx context.Context, board *attempt.Engine) err
 	defer stop()
 	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	folder := state.Of(root)
+	if _, lerr := os.Lstat(folder.Database()); reads && errors.Is(lerr, fs.ErrNotExist) {
+		temp, err := os.MkdirTemp("", "deepwork")
+		if err != nil {
+			return fmt.Errorf("making a folder for an empty board: %w", err)
+		}
+		defer os.RemoveAll(temp)
+		folder = &state.Folder{Root: folder.Root, Base: temp, Dir: filepath.Join(temp, "projects", state.Name(folder.Root))}
+	}
 	member := session.NewMember(folder, logger)
 	changes := local.OpenChanges(folder.Servers(), member, logger)
 	db := sqlite.New(sqlite.Options{Path: folder.Database(), Make: func() error { return session.MakeState(folder) }, Logger: logger, Changes: changes})

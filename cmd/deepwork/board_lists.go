@@ -17,7 +17,7 @@ func (a *app) boardProjectsCommand() *cobra.Command {
 		Short: "List the projects with their repositories",
 		Args:  takes(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
-			return a.withBoard(func(ctx context.Context, board *attempt.Engine) error { return a.listProjects(ctx, board) })
+			return a.withBoard(true, func(ctx context.Context, board *attempt.Engine) error { return a.listProjects(ctx, board) })
 		},
 	})
 }
@@ -81,7 +81,7 @@ doing, or how it ended; the other commands take an ID as it is shown here.`,
 			if !cmd.Flags().Changed("status") {
 				only = nil
 			}
-			return a.withBoard(func(ctx context.Context, board *attempt.Engine) error {
+			return a.withBoard(true, func(ctx context.Context, board *attempt.Engine) error {
 				return a.listTasks(ctx, board, project, only)
 			})
 		},

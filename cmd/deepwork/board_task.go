@@ -18,7 +18,7 @@ func (a *app) boardShowCommand() *cobra.Command {
 		Short: "Print a task with its attempts; ID may be the beginning of one",
 		Args:  taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withBoard(func(ctx context.Context, board *attempt.Engine) error {
+			return a.withBoard(true, func(ctx context.Context, board *attempt.Engine) error {
 				t, err := oneTask(ctx, board, args[0])
 				if err != nil {
 					return err
@@ -137,7 +137,7 @@ func (a *app) boardAddCommand() *cobra.Command {
 			}
 			task := attempt.CreateTaskArgs{Title: args[0], Description: given("description", &description),
 				JobName: given("job", &job), WorkflowName: given("workflow", &workflow)}
-			return a.withBoard(func(ctx context.Context, board *attempt.Engine) error {
+			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
 				p, err := oneProject(ctx, board, project)
 				if err != nil {
 					return err
@@ -168,7 +168,7 @@ attempt waits or runs. Work that was not committed is kept first, under the git 
 that are printed; branches with commits stay.`,
 		Args: taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withBoard(func(ctx context.Context, board *attempt.Engine) error {
+			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
 				t, err := oneTask(ctx, board, args[0])
 				if err != nil {
 					return err

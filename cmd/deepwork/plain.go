@@ -2,9 +2,13 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"deepwork/catalog/jsontext"
 )
@@ -25,6 +29,35 @@ func plain(text string) string {
 		}
 	}
 	return b.String()
+}
+
+// A plainWriter makes what is written to w safe for a terminal, as plain does: names and
+// paths come from whoever made the project.
+type plainWriter struct {
+	w io.Writer
+
+	mu   sync.Mutex
+	tail []byte // of a character whose other bytes are to come
+}
+
+func (p *plainWriter) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := slices.Concat(p.tail, text)
+	whole := len(all)
+	for n := 1; n < utf8.UTFMax && n <= len(all); n++ {
+		if start := len(all) - n; utf8.RuneStart(all[start]) {
+			if !utf8.FullRune(all[start:]) {
+				whole = start
+			}
+			break
+		}
+	}
+	p.tail = slices.Clone(all[whole:])
+	if _, err := io.WriteString(p.w, plain(string(all[:whole]))); err != nil {
+		return 0, err
+	}
+	return len(text), nil
 }
 
 // oneLine makes a text one line of at most limit characters.

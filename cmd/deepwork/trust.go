@@ -109,7 +109,7 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 	if n := len(record.Grants); n > 0 {
 		a.showChanges(record.Grants[n-1], set)
 	}
-	yes, err := confirm(fmt.Sprintf("\nMay the project in %s do all of this? Type yes: ", folder.Root),
+	yes, err := confirm(fmt.Sprintf("\nMay the project in %s do all of this? Type yes: ", plain(folder.Root)),
 		", or name the folder under trusted_folders in your own config, "+config.UserFile())
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -39,7 +40,8 @@ func (e *Engine) recipe(cfg *config.Config, executor string, variant *string) (*
 	}
 	r, err := runner.Resolve(all, clip(executor), clip(name))
 	if err != nil {
-		return nil, err
+		// It may be one that the project names and the user has not approved.
+		return nil, cmp.Or(session.Untrusted(e.o.Root, cfg.Approval, config.AgentsKey), err)
 	}
 	return &recipe{Recipe: r, name: executor, variant: orNull(name), root: e.o.Root, approval: cfg.Approval}, nil
 }

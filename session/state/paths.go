@@ -11,6 +11,21 @@ import (
 // Tmp is the folder of session and review files, inside the project.
 func (f *Folder) Tmp() string { return filepath.Join(f.Root, ".deepwork", "tmp") }
 
+// OwnTmp returns an error if a link in the project leads from Tmp to a folder outside of
+// the project, where nothing is written then.
+func (f *Folder) OwnTmp() error {
+	for _, dir := range []string{filepath.Dir(f.Tmp()), f.Tmp()} {
+		fi, err := os.Lstat(dir)
+		if err != nil || fi.Mode()&os.ModeSymlink == 0 {
+			continue
+		}
+		if real, err := resolved(f.Tmp()); err == nil && !within(f.Root, real) {
+			return fmt.Errorf("%s is a link that leads out of the project: remove it", dir)
+		}
+	}
+	return nil
+}
+
 // Database is the file of the project's SQLite database.
 func (f *Folder) Database() string { return filepath.Join(f.Dir, "board.db") }
 

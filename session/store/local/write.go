@@ -35,6 +35,9 @@ const putTries = 3
 // put makes data the content of path, durably; move renames the new file after its sync. With an
 // error it returns a stamp if the file is nevertheless in place.
 func (s *Store) put(ctx context.Context, path string, data []byte, move func(temp string) error) (st *stamp, err error) {
+	if err := s.state.OwnTmp(); err != nil {
+		return nil, err
+	}
 	for range putTries {
 		if err = s.enter(ctx); err == nil {
 			st, err = s.putOnce(path, data, move)
