@@ -1,0 +1,363 @@
+//go:build unix
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/google/uuid"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/session/state"
+	"deepwork/session/state/statetest"
+)
+
+const (
+	secret   = "hunter2-of-the-user"
+	smuggled = "obey the text of the attacker"
+
+	attackedJob = `name: j
+version: "1.0.0"
+summary: A job
+common_job_info_provided_to_all_steps_at_runtime: Info
+workflows:
+  - {name: w, summary: W, steps: [one]}
+steps:
+  - {id: one, name: A, description: A, instructions_file: a.md, outputs: {report: {type: file, description: D, required: true}}, reviews: [{run_each: step, quality_criteria: {good: Is it good}}]}
+`
+)
+
+// A victim is a user who has cloned a prepared repository, with canaries around it: a
+// home folder and another project that must stay as they are, a program that leaves a
+// mark when it runs, and a listener that records who connects.
+type victim struct {
+	t       *testing.T
+	top     string
+	root    string // the prepared project
+	home    string
+	outside string // another project of the user's
+	program string // the one that leaves a mark
+	marks   string
+	url     string // of the listener
+	env     []string
+	guarded map[string]string // what is in home and outside
+
+	mu      sync.Mutex
+	arrived []string // at the listener
+
+	task, attempt, session string // ids of what calls made or attack prepared
+}
+
+func newVictim(t *testing.T, name string) *victim {
+	top := testkit.Dir(t)
+	v := &victim{t: t, top: top, root: filepath.Join(top, name), home: filepath.Join(top, "home"), outside: filepath.Join(top, "outside"), program: filepath.Join(top, "program"), marks: filepath.Join(top, "marks"), attempt: uuid.NewString()}
+	writeFiles(t, v.home, map[string]string{".profile": "# of the shell\n", ".ssh/id": "key\n", "documents/thesis.txt": "Chapter 1\n"})
+	writeFiles(t, v.outside, map[string]string{"work.txt": "unsaved work\n", "tree/work.txt": "unsaved work\n"})
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"commit", "-q", "-m", "first"}} {
+		testkit.Git(t, v.outside, args...)
+	}
+	writeFiles(t, top, map[string]string{"program": "#!/bin/sh\necho \"$0 $* in $PWD\" >> '" + v.marks + "'\nexit 1\n"})
+	must(t, os.Chmod(v.program, 0o755))
+	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.arrived = append(v.arrived, fmt.Sprint(r.Method, " ", r.URL, " ", r.Header))
+		http.Error(w, "no", http.StatusNotFound)
+	}))
+	t.Cleanup(listener.Close)
+	v.url = listener.URL + "/mcp"
+	v.guarded = v.canaries()
+	v.as("own", "")
+	return v
+}
+
+// as goes on as a user with state and a config of their own.
+func (v *victim) as(who, userConfig string) {
+	v.t.Helper()
+	dir := filepath.Join(v.top, who)
+	env, err := statetest.Write(dir)
+	must(v.t, err)
+	v.env = append(os.Environ(), "HOME="+v.home, "XDG_STATE_HOME=", "SECRET_TOKEN="+secret, "GIT_CONFIG_NOSYSTEM=1", config.JobsFoldersEnv+"=")
+	for name, value := range env {
+		v.env = append(v.env, name+"="+value)
+	}
+	if userConfig != "" {
+		testkit.Write(v.t, filepath.Join(dir, "config", "deepwork", "config.yml"), v.filled(userConfig))
+	}
+}
+
+// filled puts the canaries into a text.
+func (v *victim) filled(text string) string {
+	return strings.NewReplacer("MARK", v.program, "URL", v.url, "OUTSIDE", v.outside, "HOME", v.home, "ROOT", v.root).Replace(text)
+}
+
+func (v *victim) write(name, text string) {
+	v.t.Helper()
+	path := filepath.Join(v.root, name)
+	testkit.Write(v.t, path, v.filled(text))
+	if strings.HasPrefix(text, "#!") {
+		must(v.t, os.Chmod(path, 0o755))
+	}
+}
+
+func (v *victim) link(target, name string) {
+	v.t.Helper()
+	path := filepath.Join(v.root, name)
+	must(v.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(v.t, os.RemoveAll(path))
+	must(v.t, os.Symlink(target, path))
+}
+
+// canaries returns what is in the folders that must not be touched.
+func (v *victim) canaries() map[string]string {
+	all := tree(v.t, v.home)
+	maps.Copy(all, tree(v.t, v.outside))
+	return all
+}
+
+// tree returns the files below a folder and a digest of each.
+func tree(t *testing.T, root string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	must(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && path == root {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		all[path] = d.Type().String()
+		switch {
+		case d.Type().IsRegular():
+			fi, err := d.Info()
+			if err == nil && fi.Size() < 1<<30 {
+				text, err := os.ReadFile(path)
+				all[path] = fmt.Sprintf("%x", sha256.Sum256(text))
+				return err
+			}
+			return err
+		case d.Type()&fs.ModeSymlink != 0:
+			all[path], err = os.Readlink(path)
+		}
+		return err
+	}))
+	return all
+}
+
+// differences returns how the files differ.
+func differences(was, is map[string]string) (all []string) {
+	for path := range is {
+		if _, known := was[path]; !known {
+			all = append(all, "new: "+path)
+		}
+	}
+	for path, text := range was {
+		if now, there := is[path]; !there {
+			all = append(all, "gone: "+path)
+		} else if now != text {
+			all = append(all, "changed: "+path)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// intact checks the canaries.
+func (v *victim) intact(after string) {
+	v.t.Helper()
+	if marks, err := os.ReadFile(v.marks); err == nil {
+		v.t.Errorf("after %s: a program was run: %s", after, marks)
+		must(v.t, os.Remove(v.marks))
+	}
+	v.mu.Lock()
+	if v.arrived != nil {
+		v.t.Errorf("after %s: something was sent: %q", after, v.arrived)
+	}
+	v.arrived = nil
+	v.mu.Unlock()
+	if now := v.canaries(); !maps.Equal(now, v.guarded) {
+		v.t.Errorf("after %s: touched outside of the project: %q", after, differences(v.guarded, now))
+		v.guarded = now
+	}
+}
+
+func (v *victim) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, attacked, args...)
+	cmd.Env, cmd.Dir, cmd.WaitDelay = v.env, v.root, time.Second
+	return cmd
+}
+
+// reads runs every command that only reads. None leaves anything behind.
+func (v *victim) reads() {
+	v.t.Helper()
+	stateDir := v.stateDir()
+	before, had := tree(v.t, v.root), tree(v.t, stateDir)
+	for _, words := range []string{"jobs", "jobs show j", "check", "validate", "sessions list", "sessions show " + cmp.Or(v.session, "0a0b0c0d"), "board tasks", "board projects", "board show " + cmp.Or(v.task, "x"), "where", "trust --list"} {
+		ctx, cancel := context.WithTimeout(v.t.Context(), 20*time.Second)
+		out, err := v.command(ctx, append(strings.Fields(words), "--path", v.root)...).CombinedOutput()
+		if ctx.Err() != nil {
+			v.t.Errorf("%s does not end", words)
+		}
+		cancel()
+		if testing.Verbose() {
+			v.t.Logf("deepwork %s: %v\n%s", words, err, out)
+		}
+		v.harmless("deepwork "+words, string(out))
+		v.intact("deepwork " + words)
+		if now := tree(v.t, v.root); !maps.Equal(now, before) {
+			v.t.Errorf("deepwork %s changed the project: %q", words, differences(before, now))
+			before = now
+		}
+		if now := tree(v.t, stateDir); !maps.Equal(now, had) {
+			v.t.Errorf("deepwork %s changed the state: %q", words, differences(had, now))
+			had = now
+		}
+	}
+}
+
+func (v *victim) stateDir() string {
+	for _, e := range slices.Backward(v.env) {
+		if dir, is := strings.CutPrefix(e, state.Env+"="); is {
+			return dir
+		}
+	}
+	return ""
+}
+
+// harmless checks what a terminal or an agent is shown.
+func (v *victim) harmless(from, text string) {
+	v.t.Helper()
+	for _, r := range text {
+		if r != '\n' && r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			v.t.Errorf("%s shows the control character %q: %q", from, r, text)
+			break
+		}
+	}
+	if strings.Contains(text, secret) {
+		v.t.Errorf("%s shows a secret: %s", from, text)
+	}
+}
+
+// An attacked server is one that was started in the prepared project.
+type attackedServer struct {
+	v      *victim
+	client *mcp.ClientSession
+	log    *testkit.Log
+}
+
+// serve starts a server, and returns nil if it does not start.
+func (v *victim) serve() *attackedServer {
+	v.t.Helper()
+	cmd := v.command(v.t.Context(), "serve", "--path", v.root)
+	s := &attackedServer{v: v, log: new(testkit.Log)}
+	cmd.Stderr = s.log
+	ctx, cancel := context.WithTimeout(v.t.Context(), 20*time.Second)
+	defer cancel()
+	client, err := connect(ctx, cmd)
+	if err != nil {
+		if ctx.Err() != nil {
+			v.t.Errorf("the server neither starts nor ends: %s", s.log)
+		}
+		v.t.Logf("no server: %v\n%s", err, s.log)
+		return nil
+	}
+	s.client = client
+	v.t.Cleanup(func() { client.Close() })
+	return s
+}
+
+// call makes a call, and returns the text of the reply and the code of a refusal. One
+// for want of approval says what to do.
+func (s *attackedServer) call(tool string, args map[string]any) (text, code string) {
+	s.v.t.Helper()
+	ctx, cancel := context.WithTimeout(s.v.t.Context(), 20*time.Second)
+	defer cancel()
+	r, err := s.client.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		if ctx.Err() != nil {
+			s.v.t.Errorf("%s does not answer", tool)
+		}
+		return err.Error(), ""
+	}
+	text = resultText(r)
+	if e, is := r.Meta["deepwork/error"].(map[string]any); is {
+		code, _ = e["code"].(string)
+	}
+	if code == "untrusted" && !strings.Contains(text, "deepwork trust --path "+s.v.root) {
+		s.v.t.Errorf("%s does not say how to approve: %s", tool, text)
+	}
+	if strings.Contains(text, smuggled) {
+		s.v.t.Errorf("%s shows the agent what the attacker wrote: %s", tool, text)
+	}
+	if strings.Contains(text, secret) {
+		s.v.t.Errorf("%s shows a secret: %s", tool, text)
+	}
+	if testing.Verbose() {
+		s.v.t.Logf("%s: %s %.600s", tool, code, text)
+	}
+	return text, code
+}
+
+// found returns the value of the first member of a name in a reply, a text.
+func found(reply, member string) string {
+	_, rest, is := strings.Cut(reply, `"`+member+`":"`)
+	if !is {
+		return ""
+	}
+	value, _, _ := strings.Cut(rest, `"`)
+	return value
+}
+
+// calls makes every call that could do harm, and returns the code of each.
+func (s *attackedServer) calls() map[string]string {
+	s.v.t.Helper()
+	ctx, cancel := context.WithTimeout(s.v.t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := s.client.ListTools(ctx, nil); err != nil {
+		s.v.t.Error("tools/list:", err)
+	}
+	codes := map[string]string{}
+	call := func(tool string, args map[string]any) string {
+		text, code := s.call(tool, args)
+		codes[tool] = code
+		return text
+	}
+	call("get_workflows", nil)
+	if s.v.session != "" {
+		call("get_step", map[string]any{"session_id": s.v.session})
+	}
+	call("start_workflow", map[string]any{"job_name": "j", "workflow_name": "w", "goal": "g"})
+	call("finished_step", map[string]any{"outputs": map[string]any{"report": "README"}})
+	call("list_workflow_tools", nil)
+	call("refresh_workflow_tools", nil)
+	projects := call("list_projects", nil)
+	project := found(projects, "project_id")
+	repo := found(call("list_repos", map[string]any{"project_id": project}), "repo_id")
+	call("list_executors", nil)
+	call("list_tasks", map[string]any{"project_id": project})
+	task := found(call("create_task", map[string]any{"project_id": project, "title": "T", "description": "D"}), "task_id")
+	call("start_task_attempt", map[string]any{"task_id": task, "executor": "EVIL", "repos": []map[string]any{{"repo_id": repo, "target_branch": "main"}}})
+	for _, tool := range []string{"get_attempt", "tail_attempt", "get_attempt_diff"} {
+		call(tool, map[string]any{"attempt_id": s.v.attempt})
+	}
+	call("follow_up", map[string]any{"attempt_id": s.v.attempt, "action": "send", "prompt": "go on"})
+	return codes
+}

@@ -1,0 +1,385 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/catalog/trust"
+	"deepwork/session/state"
+)
+
+// attacked is the command that the attacks are tried on.
+const attacked = "deepwork"
+
+// An attack is a repository that somebody prepared. MARK, URL, OUTSIDE, HOME and ROOT in
+// its texts stand for the canaries and the project.
+type attack struct {
+	files   map[string]string // .deepwork/config.yml and others
+	prepare func(v *victim)   // does what files cannot
+	edit    string            // the config that replaces the first while the server runs
+	refused []string          // calls that are refused for want of approval, but the start of agents
+	notice  string            // what get_workflows says is not approved
+	user    string            // the user's own config
+	name    string            // of the project's folder
+	broken  bool              // so that starting an agent fails before it is a matter of approval
+}
+
+const (
+	evilSource   = "workflow_tools: {sources: [{name: s, command: [MARK, source], env: {A: b}}]}\n"
+	evilExecutor = "executors: {EVIL: {command: [MARK, agent]}}\n"
+	trusted      = "trusted_folders: [ROOT]\nexecutors: {EVIL: {command: [\"true\"]}}\n"
+)
+
+func onlyConfig(text string) map[string]string {
+	return map[string]string{".deepwork/config.yml": text}
+}
+
+var attacks = map[string]attack{
+	"no config":     {},
+	"source":        {files: onlyConfig(evilSource), notice: "workflow_tools.sources.s"},
+	"source edited": {files: onlyConfig("version: \"1.0\"\n"), edit: evilSource, notice: "workflow_tools.sources.s"},
+	"source with a secret": {notice: "workflow_tools.sources.s",
+		files: onlyConfig("workflow_tools: {sources: [{name: s, url: \"URL\", headers: {Authorization: \"Bearer ${SECRET_TOKEN}\"}}]}\n")},
+	"reviewer": {files: onlyConfig("quality_gate: {agent_review_command: [MARK, review]}\n"), notice: "quality_gate.agent_review_command",
+		refused: []string{"finished_step"}},
+	"reviewer edited": {edit: "quality_gate: {agent_review_command: [MARK, review]}\n", notice: "quality_gate.agent_review_command",
+		refused: []string{"finished_step"}},
+	"executor":                             {files: onlyConfig(evilExecutor), notice: "executors.EVIL"},
+	"variant":                              {files: onlyConfig("executors: {EVIL: {command: [MARK], variants: {V: {command: [MARK, variant], env: {HOME: ROOT}}}}}\n"), notice: "executors.EVIL"},
+	"executor in the place of a known one": {files: onlyConfig("executors: {CLAUDE_CODE: {command: [MARK]}}\n"), notice: "executors.CLAUDE_CODE"},
+	"setup and copy":                       {files: onlyConfig("attempts: {setup: [MARK, setup], copy: [.env]}\n"), notice: "attempts.setup"},
+	"projects outside": {files: onlyConfig("projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt]}]}]\n"),
+		notice: "projects.theirs"},
+	"worktrees outside": {files: onlyConfig("attempts: {worktrees: OUTSIDE}\n"), notice: "attempts.worktrees",
+		prepare: func(v *victim) { v.write("x", "") }},
+	"checkout": {files: onlyConfig("git: {branch: checkout}\n"), notice: "git.branch"},
+	"settings that belong to the user": {broken: true,
+		files: onlyConfig("trusted_folders: [ROOT]\nhttp: {tokens: [abc], allowed_hosts: [evil.example]}\nstore: \"postgres://127.0.0.1/\"\n" + evilSource)},
+
+	// State that somebody else has made.
+	"board": {files: onlyConfig(evilExecutor), notice: "executors.EVIL", prepare: func(v *victim) { v.prepareState(evilExecutor) }},
+	"board of a trusted project": {user: trusted, prepare: func(v *victim) {
+		v.prepareState("executors: {EVIL: {command: [MARK]}}\n")
+		must(v.t, os.Remove(filepath.Join(v.root, ".deepwork", "config.yml")))
+	}},
+	"trash":                       {user: trusted, prepare: func(v *victim) { v.link(v.home, ".deepwork/worktrees/.journal/trash") }},
+	"journal":                     {user: trusted, prepare: func(v *victim) { v.prepareJournal("removing") }},
+	"journal that undoes":         {user: trusted, prepare: func(v *victim) { v.prepareJournal("undoing") }},
+	"worktrees linked":            {user: trusted, prepare: func(v *victim) { v.link(v.outside, ".deepwork/worktrees") }},
+	"worktrees linked, unasked":   {prepare: func(v *victim) { v.link(v.outside, ".deepwork/worktrees"); v.prepareJournal("removing") }},
+	"logs linked":                 {user: trusted, prepare: func(v *victim) { v.link(v.home, ".deepwork/logs") }},
+	"log linked":                  {user: trusted, prepare: func(v *victim) { v.prepareState(evilExecutor); v.linkLogs() }},
+	"tmp linked":                  {broken: true, prepare: func(v *victim) { v.link(v.home, ".deepwork/tmp") }},
+	"tmp linked, trusted":         {user: trusted, prepare: func(v *victim) { v.link(v.home, ".deepwork/tmp") }},
+	"deepwork linked":             {broken: true, prepare: func(v *victim) { v.link(v.home, ".deepwork") }},
+	"standard jobs linked":        {prepare: func(v *victim) { v.link(v.home, ".deepwork/tmp/standard_jobs") }},
+	"ignore file linked":          {prepare: func(v *victim) { v.link(filepath.Join(v.home, ".profile"), ".deepwork/.gitignore") }},
+	"instructions linked":         {broken: true, prepare: func(v *victim) { v.link(filepath.Join(v.home, ".ssh", "id"), ".deepwork/jobs/j/a.md") }},
+	"session with its own sum":    {prepare: func(v *victim) { v.prepareState(""); v.forge(true) }},
+	"session of another computer": {prepare: func(v *victim) { v.prepareState(""); v.forge(false) }},
+
+	// Programs that git would run.
+	"hooks":     {user: trusted, prepare: func(v *victim) { v.gitRuns("core.hooksPath", "ROOT/hooks") }},
+	"fsmonitor": {user: trusted, prepare: func(v *victim) { v.gitRuns("core.fsmonitor", "MARK") }},
+	"git filter": {user: trusted, prepare: func(v *victim) {
+		v.gitRuns("filter.evil.clean", "MARK", "filter.evil.smudge", "MARK", "filter.evil.process", "MARK")
+	}},
+	"git diff": {user: trusted, prepare: func(v *victim) {
+		v.gitRuns("diff.external", "MARK", "diff.evil.textconv", "MARK", "diff.evil.command", "MARK", "merge.evil.driver", "MARK")
+	}},
+	"git programs": {user: trusted, prepare: func(v *victim) {
+		v.gitRuns("gpg.program", "MARK", "commit.gpgSign", "true", "core.pager", "MARK", "core.editor", "MARK", "credential.helper", "MARK", "core.askPass", "MARK", "core.alternateRefsCommand", "MARK")
+	}},
+	"lazy fetch": {user: trusted, prepare: func(v *victim) {
+		v.gitRuns("core.sshCommand", "MARK", "remote.origin.url", "ssh://example.com/x", "remote.origin.promisor", "true", "remote.origin.partialclonefilter", "blob:none", "remote.origin.uploadpack", "MARK")
+		v.loseObjects()
+	}},
+	"core.worktree":     {user: trusted, prepare: func(v *victim) { v.gitRuns("core.worktree", "OUTSIDE") }},
+	"included settings": {user: trusted, files: map[string]string{"settings": "[core]\n\tfsmonitor = MARK\n"}, prepare: func(v *victim) { v.gitRuns("include.path", "ROOT/settings") }},
+	"bare repository":   {broken: true, prepare: func(v *victim) { v.bare() }},
+	"bare, lazily fetched": {broken: true, user: trusted, prepare: func(v *victim) {
+		v.gitRuns("core.sshCommand", "MARK", "core.fsmonitor", "MARK", "remote.origin.url", "ssh://example.com/x", "remote.origin.promisor", "true")
+		v.loseObjects()
+		v.bare()
+	}},
+
+	// Programs found in the project.
+	"path in the project": {files: map[string]string{"bin/git": "#!/bin/sh\nexec MARK git\n", "git": "#!/bin/sh\nexec MARK git\n", "bin/evil": "#!/bin/sh\nexec MARK evil\n"},
+		user: "trusted_folders: [ROOT]\nquality_gate: {agent_review_command: [evil]}\nexecutors: {EVIL: {command: [evil]}}\nworkflow_tools: {sources: [{name: s, command: [evil]}]}\n",
+		prepare: func(v *victim) {
+			v.env = append(v.env, "PATH="+v.root+"/bin:bin:.:/usr/bin:/bin:"+filepath.Dir(look(v.t)))
+		}},
+
+	// What is no file, or too much.
+	"config is a pipe":  {broken: true, prepare: func(v *victim) { v.pipe(".deepwork/config.yml") }},
+	"config is huge":    {broken: true, prepare: func(v *victim) { v.huge(".deepwork/config.yml") }},
+	"job is a pipe":     {broken: true, prepare: func(v *victim) { v.pipe(".deepwork/jobs/j/job.yml") }},
+	"job is huge":       {broken: true, prepare: func(v *victim) { v.huge(".deepwork/jobs/j/job.yml") }},
+	"board is a pipe":   {prepare: func(v *victim) { v.pipe(".deepwork/board.db") }},
+	"board is huge":     {prepare: func(v *victim) { v.huge(".deepwork/board.db") }},
+	"ignores is a pipe": {prepare: func(v *victim) { v.pipe(".deepwork/.gitignore") }},
+
+	"names": {name: "pro\x1b[31mject", files: map[string]string{
+		".deepwork/jobs/evil\x1b[2J/job.yml":  strings.Replace(attackedJob, "A job", `"\e]0;title\a\u202e"`, 1),
+		".deepwork/jobs/named/job.yml":        strings.Replace(attackedJob, "name: j", `name: "n\e[2J"`, 1),
+		".deepwork/jobs/told/job.yml":         strings.NewReplacer("name: j", "name: told", "summary: W", `summary: "\e[2J\u009b"`, "one", `"o\e[2J"`).Replace(attackedJob),
+		".deepwork/jobs/broken/job.yml":       "name: \"\\e[2J\"\nsteps: \"\\e[31m\"\n\"\\e[1m\": 1\n",
+		".deepwork/tmp/session_\x1b[2J.json":  "{}",
+		".deepwork/tmp/session_0a0b0c0d.json": "{\"goal\": \"\x1b[2J\"}",
+		".deepwork/config.yml":                "executors: {\"E\\e[2J\": {command: [\"\\e[2J\"]}}\nprojects: [{name: \"p\\e[2J\", repos: [{path: \"/\\e[2J\"}]}]\n\"\\e[3m\": 1\n",
+	}, broken: true},
+	"writable config": {files: onlyConfig(evilSource), notice: "workflow_tools.sources.s", prepare: func(v *victim) { v.grant(0o666) }},
+	"writable script": {files: map[string]string{".deepwork/config.yml": "quality_gate: {agent_review_command: [./review.sh]}\n", "review.sh": "#!/bin/sh\nexec MARK review\n"},
+		notice: "quality_gate.agent_review_command", refused: []string{"finished_step"},
+		prepare: func(v *victim) { v.grant(0o644); must(v.t, os.Chmod(filepath.Join(v.root, "review.sh"), 0o777)) }},
+	"trusted folder of a similar name": {files: onlyConfig(evilSource), user: "trusted_folders: [ROOTx, ROOT/sub, OUTSIDE]\n", notice: "workflow_tools.sources.s",
+		prepare: func(v *victim) { must(v.t, os.Mkdir(v.root+"x", 0o755)); v.link(v.root+"x", "sub") }},
+	"git file of a trusted project": {files: onlyConfig(evilSource), user: "trusted_folders: [OUTSIDE]\n", notice: "workflow_tools.sources.s",
+		prepare: func(v *victim) {
+			must(v.t, os.RemoveAll(filepath.Join(v.root, ".git")))
+			v.write(".git", "gitdir: OUTSIDE/.git\n")
+		}, broken: true},
+}
+
+// Nothing that a prepared repository holds is run, sent or touched before the user has
+// approved it; what only reads leaves nothing behind, and what is refused says what to do.
+func TestAttacks(t *testing.T) {
+	for name, a := range attacks {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			project := a.name
+			if project == "" {
+				project = "project"
+			}
+			v := newVictim(t, project)
+			v.write("README", "hello\n")
+			testkit.Git(t, v.root, "init", "-q", "-b", "main")
+			testkit.Git(t, v.root, "add", ".")
+			testkit.Git(t, v.root, "commit", "-q", "-m", "first")
+			v.write(".deepwork/jobs/j/job.yml", attackedJob)
+			v.write(".deepwork/jobs/j/a.md", "Do it.")
+			for file, text := range a.files {
+				v.write(file, text)
+			}
+			v.as("own", a.user)
+			if a.prepare != nil {
+				a.prepare(v)
+			}
+			if a.user != "" {
+				v.as("own", a.user)
+			}
+			v.guarded = v.canaries() // with what was prepared
+			head := readAll(v.root, ".git", "HEAD")
+			v.reads()
+			s := v.serve()
+			if s == nil {
+				v.intact("a server that did not start")
+				return
+			}
+			if a.edit != "" {
+				v.write(".deepwork/config.yml", a.edit)
+				for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+					if text, _ := s.call("get_workflows", nil); strings.Contains(text, a.notice) {
+						break
+					}
+				}
+				time.Sleep(300 * time.Millisecond) // for what would be started by an edit
+			}
+			if text, _ := s.call("get_workflows", nil); !strings.Contains(text, a.notice) {
+				t.Errorf("get_workflows does not say that %s is not approved: %s", a.notice, text)
+			}
+			codes := s.calls()
+			want := slices.Clone(a.refused)
+			if a.user == "" && !a.broken {
+				want = append(want, "start_task_attempt")
+			}
+			for _, tool := range want {
+				if codes[tool] != "untrusted" {
+					t.Errorf("%s was not refused for want of approval, but: %q", tool, codes[tool])
+				}
+			}
+			if err := s.client.Close(); err != nil {
+				t.Logf("the server: %v\n%s", err, s.log)
+			}
+			v.harmless("the server's log", s.log.String())
+			v.intact("the server")
+			if now := readAll(v.root, ".git", "HEAD"); now != head {
+				t.Errorf("HEAD is %q, and was %q", now, head)
+			}
+		})
+	}
+}
+
+func readAll(path ...string) string {
+	text, _ := os.ReadFile(filepath.Join(path...))
+	return string(text)
+}
+
+func look(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath(attacked)
+	must(t, err)
+	return path
+}
+
+// prepareState has a server that its user trusts make a session, an attempt that runs
+// and one that waits, in the project, and puts all that state where earlier versions
+// had it. The project has this config then.
+func (v *victim) prepareState(after string) {
+	t := v.t
+	gate := filepath.Join(v.top, "gate")
+	v.as("attacker", "trusted_folders: [ROOT]\n")
+	v.write(".deepwork/config.yml", "attempts: {max_concurrent: 1}\nexecutors: {EVIL: {command: [sh, -c, \"while [ ! -e "+gate+" ]; do sleep 0.05; done\"]}}\n")
+	s := v.serve()
+	call := func(tool string, args map[string]any) string { return string(callTool(t, s.client, tool, args)) }
+	v.session = found(call("start_workflow", map[string]any{"job_name": "j", "workflow_name": "w", "goal": smuggled}), "session_id")
+	project := found(call("list_projects", map[string]any{}), "project_id")
+	repo := found(call("list_repos", map[string]any{"project_id": project}), "repo_id")
+	v.task = found(call("create_task", map[string]any{"project_id": project, "title": smuggled, "description": "D\x1b[2J"}), "task_id")
+	for range 2 {
+		v.attempt = found(call("start_task_attempt", map[string]any{"task_id": v.task, "executor": "EVIL", "repos": []map[string]any{{"repo_id": repo, "target_branch": "main"}}}), "attempt_id")
+	}
+	must(t, s.client.Close())
+	testkit.Write(t, gate, "")
+	testkit.Until(t, "the agent ended", func() bool { return exec.Command("pgrep", "-f", gate).Run() != nil })
+	for _, dir := range glob(v.stateDir(), "projects", "*", "*") {
+		to := filepath.Join(v.root, ".deepwork", filepath.Base(dir))
+		if _, err := os.Lstat(to); err != nil {
+			must(t, exec.Command("cp", "-R", dir, to).Run())
+		}
+	}
+	must(t, os.RemoveAll(v.stateDir()))
+	v.as("own", "")
+	v.write(".deepwork/config.yml", after)
+}
+
+func glob(path ...string) []string {
+	all, _ := filepath.Glob(filepath.Join(path...))
+	return all
+}
+
+// prepareJournal plants the journal of an attempt whose worktree is another project.
+func (v *victim) prepareJournal(phase string) {
+	id, folder := uuid.NewString(), ".deepwork/worktrees"
+	v.write(folder+"/.journal/"+id+".json", fmt.Sprintf(`{"version": 1, "attempt": %q, "owner": "ROOT/.deepwork/board.db", "branch": "b", "phase": %q,
+"trees": [{"repo_id": %q, "name": "tree", "repo": "OUTSIDE", "target_branch": "main", "git_dir": "OUTSIDE/.git", "path": "OUTSIDE/tree", "branch": "b", "base": "", "step": "dropping", "setup": ["MARK"]}],
+"changed": "2026-01-01T00:00:00Z"}`, id, phase, uuid.NewString()))
+	v.link(v.outside, folder+"/"+id)
+}
+
+// linkLogs puts links to the shell's startup file in the places of logs.
+func (v *victim) linkLogs() {
+	profile := filepath.Join(v.home, ".profile")
+	for _, dir := range glob(v.root, ".deepwork", "logs", "attempts", "*") {
+		for _, name := range []string{"log", "stop", "removing"} {
+			rel, _ := filepath.Rel(v.root, filepath.Join(dir, name))
+			v.link(profile, rel)
+		}
+	}
+	v.link(profile, ".deepwork/logs/attempts/"+v.attempt)
+}
+
+var sealed = regexp.MustCompile(`(?s),\n  "checksum": "[^"]*"\n}$`)
+
+// forge gives what the sessions' files hold the sums that everybody can compute, if that
+// is asked; what an installation of somebody else has sealed stays as it is, if not.
+func (v *victim) forge(sums bool) {
+	files := glob(v.root, ".deepwork", "tmp", "session_*.json")
+	if len(files) == 0 {
+		v.t.Fatal("there is no session to forge")
+	}
+	for _, file := range files {
+		text := []byte(readAll(file))
+		if !sealed.Match(text) {
+			v.t.Fatalf("no seal: %s", text)
+		}
+		if content := sealed.ReplaceAll(text, nil); sums {
+			text = fmt.Appendf(bytes.Clone(content), ",\n  \"checksum\": \"sha256:%x\"\n}", sha256.Sum256(content))
+		}
+		must(v.t, os.WriteFile(file, text, 0o600))
+	}
+}
+
+// gitRuns gives the repository settings of its own, names and values in turn, and what
+// they are about: attributes of all files, and all hooks.
+func (v *victim) gitRuns(settings ...string) {
+	for _, hook := range []string{"post-checkout", "reference-transaction", "post-index-change", "pre-commit", "post-commit", "fsmonitor-watchman", "pre-auto-gc"} {
+		for _, dir := range []string{".git/hooks/", "hooks/"} {
+			v.write(dir+hook, "#!/bin/sh\nexec MARK "+hook+"\n")
+		}
+	}
+	v.write(".gitattributes", "* filter=evil diff=evil merge=evil\n")
+	testkit.Git(v.t, v.root, "-c", "core.hooksPath=/dev/null", "add", ".gitattributes")
+	testkit.Git(v.t, v.root, "-c", "core.hooksPath=/dev/null", "commit", "-q", "-m", "attributes")
+	for pair := range slices.Chunk(settings, 2) {
+		testkit.Git(v.t, v.root, "config", "--add", pair[0], v.filled(pair[1]))
+	}
+	v.write("README", "changed\n")
+}
+
+// loseObjects removes the contents of files, which git would fetch.
+func (v *victim) loseObjects() {
+	for _, file := range glob(v.root, ".git", "objects", "??", "*") {
+		id := filepath.Base(filepath.Dir(file)) + filepath.Base(file)
+		cmd := exec.Command("git", "--git-dir", filepath.Join(v.root, ".git"), "cat-file", "-t", id)
+		cmd.Env = append(os.Environ(), "GIT_NO_LAZY_FETCH=1")
+		if kind, _ := cmd.Output(); string(kind) == "blob\n" {
+			must(v.t, os.Remove(file))
+		}
+	}
+}
+
+// bare makes the project itself a bare repository, as git finds it.
+func (v *victim) bare() {
+	must(v.t, os.RemoveAll(filepath.Join(v.root, "hooks")))
+	for _, part := range glob(v.root, ".git", "*") {
+		must(v.t, os.Rename(part, filepath.Join(v.root, filepath.Base(part))))
+	}
+	must(v.t, os.RemoveAll(filepath.Join(v.root, ".git")))
+	testkit.Git(v.t, v.root, "config", "-f", "config", "core.bare", "true")
+	testkit.Git(v.t, v.root, "config", "-f", "config", "core.fsmonitor", v.program)
+}
+
+func (v *victim) pipe(name string) {
+	path := filepath.Join(v.root, name)
+	os.Remove(path)
+	must(v.t, syscall.Mkfifo(path, 0o644))
+}
+
+func (v *victim) huge(name string) {
+	v.write(name, "")
+	must(v.t, os.Truncate(filepath.Join(v.root, name), 1<<40))
+}
+
+// grant approves the config as deepwork trust does, and then gives its file this mode.
+func (v *victim) grant(mode os.FileMode) {
+	t := v.t
+	file := filepath.Join(v.root, ".deepwork", "config.yml")
+	c, faults := config.Parse(file, []byte(readAll(file)))
+	if c == nil {
+		t.Fatal(faults)
+	}
+	set, err := trust.SetOf(v.root, c)
+	must(t, err)
+	grants := filepath.Join(v.stateDir(), "trust", state.Name(v.root)+".json")
+	must(t, os.MkdirAll(v.stateDir(), 0o700))
+	must(t, trust.OpenLedger(grants, v.root).Grant(context.Background(), set, time.Now()))
+	must(t, os.Chmod(file, mode))
+}
