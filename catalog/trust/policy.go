@@ -51,9 +51,6 @@ func (p *Policy) Approve(project *config.Config, user *config.User) *config.Appr
 }
 
 func (p *Policy) decide(project *config.Config, user *config.User, record *Record, err error) *config.Approval {
-	if err == nil && !record.Denied && InFolders(p.Root, user.TrustedFolders) {
-		return &config.Approval{Use: project}
-	}
 	set, serr := SetOf(p.Root, project)
 	fault := set.Fault()
 	if fi, ferr := os.Stat(p.File); ferr == nil && fault == "" {
@@ -63,6 +60,9 @@ func (p *Policy) decide(project *config.Config, user *config.User, record *Recor
 	}
 	if err = errors.Join(err, serr); err != nil {
 		fault = err.Error()
+	}
+	if fault == "" && !record.Denied && InFolders(p.Root, user.TrustedFolders) {
+		return &config.Approval{Use: project}
 	}
 	if fault == "" && !record.Denied && record.grants(set.Hash()) {
 		p.good, p.sum, p.files = project, set.Hash(), set.files()

@@ -243,6 +243,14 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Dir(config.UserFile()), 0o700))
 	must(t, os.WriteFile(config.UserFile(), []byte("trusted_folders: ['"+filepath.Dir(root)+"']"), 0o600))
 	is("./review.sh one", false, false)
+	if runtime.GOOS != "windows" {
+		must(t, os.Chmod(file, 0o666))
+		write("quality_gate: {agent_review_command: ./review.sh three}")
+		is("", true, false) // everybody may have written it
+		must(t, os.Chmod(file, 0o644))
+		write("quality_gate: {agent_review_command: ./review.sh one}")
+		is("./review.sh one", false, false)
+	}
 	must(t, ledger.Deny(ctx))
 	is("", true, false)
 }

@@ -178,6 +178,9 @@ func (a *Archive) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (ids
 	if dryRun {
 		return old, nil
 	}
+	if err := a.state.OwnTmp(); err != nil {
+		return nil, err
+	}
 	w, err := a.writable()
 	if err != nil {
 		return nil, err

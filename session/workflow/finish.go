@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -174,7 +173,7 @@ func (a *sessionActor) selfReview(c *candidate) (*finished, error) {
 	path := filepath.Join(a.engine.Root, filepath.FromSlash(name))
 	text, err := sealReview(a.engine.records.Sealer(), path, gate.SelfReview(a.submission(c)))
 	if err == nil {
-		err = os.MkdirAll(filepath.Dir(path), 0o700) // it may have vanished
+		err = session.MakeSessions(a.engine.State, a.engine.Logger) // it may have vanished
 	}
 	if err == nil {
 		err = durable.Disk{}.Put(path, text, durable.PutOptions{Temp: ".review-*"})
