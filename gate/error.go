@@ -12,35 +12,35 @@ import (
 
 // The reasons why Run refuses tasks; test for them with errors.Is.
 var (
-	// ErrBusy says that too many reviews are waiting.
+	// ErrBusy means that too many reviews are waiting.
 	ErrBusy = errors.New("too many reviews are waiting")
-	// ErrClosed says that the gate is closed or closing.
+	// ErrClosed means that the gate is closed or closing.
 	ErrClosed = errors.New("the quality gate is closed")
 )
 
-// A Code says why a review came to no verdict.
+// A Code is the reason why a review has no verdict.
 type Code string
 
 // The codes of an Error.
 const (
 	NotStarted     Code = "not_started"     // the reviewer could not be started
-	Crashed        Code = "crashed"         // it ended with an exit code other than 0, by a signal, or says that it failed
+	Crashed        Code = "crashed"         // it exited with another code than 0 or by a signal, or reports failure
 	TimedOut       Code = "timed_out"       // it did not end in time
-	Flooded        Code = "flooded"         // it wrote too much
-	Cancelled      Code = "cancelled"       // the verdict is no longer wanted, or the server stops
-	NoVerdict      Code = "no_verdict"      // its output has no verdict, or one that cannot be understood
-	TwoVerdicts    Code = "two_verdicts"    // it holds more than one
-	Contradiction  Code = "contradiction"   // it says passed beside a criterion that is not
-	ContentChanged Code = "content_changed" // the files are not those any more that were to be judged
+	Flooded        Code = "flooded"         // its output was too large
+	Cancelled      Code = "cancelled"       // the verdict is no longer needed, or the server stops
+	NoVerdict      Code = "no_verdict"      // its output contains no verdict, or an invalid one
+	TwoVerdicts    Code = "two_verdicts"    // its output contains more than one
+	Contradiction  Code = "contradiction"   // it passed although a criterion failed
+	ContentChanged Code = "content_changed" // the files have changed since they were submitted
 )
 
-// An Error is a review without a verdict. It neither passes nor fails a step:
-// the attempt is void (DESIGN "Reviews").
+// An Error reports a review without a verdict. It neither passes nor fails a step: the attempt is
+// void (DESIGN "Reviews").
 type Error struct {
 	Code   Code
-	Review string // which review, for the reader
-	What   string // what is wrong, a sentence's end
-	Tail   string // the last lines it wrote, at most 20 and 2,000 bytes
+	Review string // names the review in the message
+	What   string // what is wrong, the end of a sentence
+	Tail   string // the last lines of its output, at most 20 and 2,000 bytes
 	Err    error  // the cause, for the log; may be nil
 }
 
@@ -50,7 +50,7 @@ const (
 	tailLines = 20
 )
 
-// lastLines returns the end of a reviewer's output, bounded for an error message.
+// lastLines returns the end of a reviewer's output, clipped for an error message.
 func lastLines(s string) string {
 	s = process.Tail(s, tailSize)
 	at := len(s)
@@ -62,8 +62,8 @@ func lastLines(s string) string {
 	return s[at+1:]
 }
 
-// Error is written for the agent whose call it answers: what went wrong, the
-// last lines, that the attempt does not count, and what to do.
+// Error is written for the agent that made the call: what went wrong, the last lines, that the
+// attempt does not count, and what to do.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "The quality review of %s gave no verdict: %s.", e.Review, e.What)

@@ -16,14 +16,14 @@ import (
 	"deepwork/actor/durable"
 )
 
-// The errors of Locate, beside those of the system.
+// The errors of Locate, in addition to those of the system.
 var (
 	ErrOutside    = errors.New("it leads outside the project root")
 	ErrNotRegular = errors.New("it is not a regular file")
 )
 
-// Locate returns the path of a submitted file with its symlinks resolved. root is
-// resolved already. With ErrNotRegular it returns what the path names.
+// Locate returns the path of a submitted file with its symlinks resolved; root must be resolved.
+// With ErrNotRegular it returns what the path names.
 func Locate(root, path string) (real string, info fs.FileInfo, err error) {
 	if path == "" {
 		return "", nil, fs.ErrNotExist
@@ -40,9 +40,9 @@ func Locate(root, path string) (real string, info fs.FileInfo, err error) {
 	return real, info, err
 }
 
-// HashFiles returns the hex SHA-256 of each file, by its path as given: relative
-// to root, or absolute. Each is read once, in pieces, until ctx ends. An error names the file; a
-// file must be a regular one and inside root after symlinks are resolved.
+// HashFiles returns the hex SHA-256 of each file, by its path as given: relative to root, or
+// absolute. Each is read once, in pieces, until ctx ends. An error names the file; a file must be
+// regular and inside root after symlinks are resolved.
 func HashFiles(ctx context.Context, root string, paths []string) (map[string]string, error) {
 	hashes := make(map[string]string, len(paths))
 	if len(paths) == 0 {
@@ -64,14 +64,14 @@ func HashFiles(ctx context.Context, root string, paths []string) (map[string]str
 	return hashes, nil
 }
 
-// hashFile hashes one file, unless ctx ends before. root is resolved already.
+// hashFile hashes one file, unless ctx ends first; root must be resolved.
 func hashFile(ctx context.Context, root, path string, buf []byte) (string, error) {
 	f, err := openFile(root, path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	defer context.AfterFunc(ctx, func() { f.Close() })() // which ends the copy
+	defer context.AfterFunc(ctx, func() { f.Close() })() // ends the copy
 	h := sha256.New()
 	if _, err := io.CopyBuffer(h, f, buf); err != nil {
 		return "", cmp.Or(ctx.Err(), err)
@@ -86,7 +86,7 @@ type openedFile struct {
 	own  bool // its resolved path is under .deepwork
 }
 
-// openFile opens a submitted file for reading. root is resolved already.
+// openFile opens a submitted file for reading; root must be resolved.
 func openFile(root, path string) (*openedFile, error) {
 	// Checked before the file is opened, since opening a device can have effects, and
 	// again by OpenRegular, since another file may have the name by then.
@@ -104,7 +104,7 @@ func openFile(root, path string) (*openedFile, error) {
 	return &openedFile{File: f, size: info.Size(), own: isOwnPath(root, real)}, nil
 }
 
-// fullPath returns the absolute path of a submitted path.
+// fullPath returns the absolute path of a submitted file.
 func fullPath(root, path string) string {
 	if path = filepath.FromSlash(path); filepath.IsAbs(path) {
 		return path
@@ -112,15 +112,15 @@ func fullPath(root, path string) string {
 	return filepath.Join(root, path)
 }
 
-// isOwnPath reports whether a path is in the server's own folder of the project root.
-// Some file systems ignore case.
+// isOwnPath reports whether a path is in the server's own folder of the project. Some file systems
+// ignore case.
 func isOwnPath(root, path string) bool {
 	rel, err := filepath.Rel(root, fullPath(root, path))
 	first, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
 	return err == nil && strings.EqualFold(first, ".deepwork")
 }
 
-// plain returns err without its path, which the message has already.
+// plain returns err without its path, which the message already contains.
 func plain(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err

@@ -14,8 +14,8 @@ import (
 	"deepwork/actor/wait"
 )
 
-// A Gate runs reviews in a pool of bounded size that all sessions share in
-// turns. Its methods may be called from any goroutine.
+// A Gate runs reviews in a pool of bounded size that all sessions share in turns. Its methods may
+// be called from any goroutine.
 type Gate struct {
 	options Options
 	ctx     context.Context // ends when the gate is closed
@@ -23,20 +23,20 @@ type Gate struct {
 	wg      sync.WaitGroup // the dispatcher, the batches and the reviews
 	wake    wait.Signal    // there may be a review to start
 
-	// A lock and not messages: Run is called by the actors of sessions and must
-	// not wait for anything, not even for a dispatcher that reads the settings.
+	// A lock, not messages: session actors call Run and must not wait for anything, not even for a
+	// dispatcher that reads the settings.
 	mu      sync.Mutex
 	closed  bool
 	queue   queue
 	running map[*review]struct{}
-	open    map[*batch]struct{} // with verdicts that are still to be delivered
-	stats   Stats               // Running and Queued are filled in when asked for
+	open    map[*batch]struct{} // with undelivered verdicts
+	stats   Stats               // Running and Queued are set by Gate.Stats
 }
 
-// Stats say what a Gate is doing.
+// Stats describes the load of a Gate.
 type Stats struct {
-	Running  int // reviews that run now
-	Queued   int // reviews that wait
+	Running  int // reviews that are running
+	Queued   int // reviews that are waiting
 	Done     int // reviews that ended with a verdict, since Open
 	Failed   int // reviews that ended without one, cancelled ones included
 	Capacity int // how many may run at once, as last read; 0 before the first review
@@ -50,7 +50,7 @@ type batch struct {
 	sub     Submission
 	each    func(Verdict)
 
-	delivery sync.Mutex // held while each is called; guards what follows
+	delivery sync.Mutex // held while each is called; guards the fields below
 	left     int        // verdicts still to be delivered
 }
 
@@ -60,11 +60,11 @@ type review struct {
 	task  Task
 }
 
-// lookAgain is how often the settings are read while reviews wait, so that a pool
-// that was enlarged is used before one of its reviews ends.
+// lookAgain is the interval at which the settings are read while reviews wait, so that an enlarged
+// pool is used before one of its reviews ends.
 const lookAgain = time.Second
 
-// Open starts a gate. It reads no settings yet. Close ends it.
+// Open starts a gate; Close ends it. It does not read the settings yet.
 func Open(o Options) *Gate {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -80,15 +80,14 @@ func Open(o Options) *Gate {
 	return g
 }
 
-// Run queues tasks that were planned for a step's submission. each is called
-// once for every task, as its review ends: from a goroutine of the gate, one call
-// at a time for this Run; it may take its time, but must not call Close. When
-// ctx ends, what waits is dropped and what runs is killed with its process group;
-// each still gets a Verdict for every task, with an Error of code Cancelled.
-// session is the key by which sessions take turns.
+// Run queues the planned tasks of a step's submission. each is called once for every task, as its
+// review ends: from a goroutine of the gate, one call at a time for this Run; it may take its time,
+// but must not call Close. When ctx ends, waiting reviews are dropped and running ones are killed
+// with their process groups; each is still called with a Verdict for every task, with an Error of
+// code Cancelled. session is the key by which sessions take turns.
 //
-// Run does not block. It returns an error, and never calls each, if the gate is
-// closed (ErrClosed) or its queue is full (ErrBusy).
+// Run does not block. It returns an error, and never calls each, if the gate is closed (ErrClosed)
+// or its queue is full (ErrBusy).
 func (g *Gate) Run(ctx context.Context, session string, s Submission, tasks []Task, each func(Verdict)) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -118,7 +117,7 @@ func (g *Gate) Run(ctx context.Context, session string, s Submission, tasks []Ta
 	return nil
 }
 
-// Stats returns what the gate is doing. It does not block.
+// Stats returns the current load. It does not block.
 func (g *Gate) Stats() Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -127,9 +126,9 @@ func (g *Gate) Stats() Stats {
 	return s
 }
 
-// Close cancels all reviews, kills their process groups, delivers their verdicts
-// and waits for all of that. If ctx ends first, the error names what has not
-// stopped. It may be called again to continue waiting.
+// Close cancels all reviews, kills their process groups, delivers their verdicts and waits for all
+// of that. If ctx ends first, the error names what has not stopped. It may be called again to
+// continue waiting.
 func (g *Gate) Close(ctx context.Context) error {
 	g.mu.Lock()
 	g.closed = true
@@ -166,7 +165,7 @@ func (g *Gate) stuck() []string {
 	return names
 }
 
-// dispatch starts reviews while there are any and there is room.
+// dispatch starts reviews while any are waiting and the pool has room.
 func (g *Gate) dispatch() {
 	var again <-chan time.Time
 	for {
@@ -194,7 +193,7 @@ func (g *Gate) dispatch() {
 	}
 }
 
-// next takes a review from the queue, if another may run.
+// next removes a review from the queue, if another may run.
 func (g *Gate) next(capacity int) *review {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -209,8 +208,8 @@ func (g *Gate) next(capacity int) *review {
 	return r
 }
 
-// ended counts a review, makes room for the next and delivers its verdict: the
-// caller of Run may take its time, and may panic.
+// ended counts a review, makes room for the next and delivers its verdict: the caller of Run may
+// take its time, and may panic.
 func (g *Gate) ended(r *review, v Verdict) {
 	g.mu.Lock()
 	if delete(g.running, r); v.Err == nil {
@@ -251,7 +250,7 @@ func (g *Gate) log(r *review, v Verdict) {
 	}
 }
 
-// drop ends the reviews of a batch that have not been started.
+// drop ends the waiting reviews of a batch.
 func (g *Gate) drop(b *batch) {
 	g.mu.Lock()
 	removed := g.queue.remove(b)

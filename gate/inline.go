@@ -14,13 +14,13 @@ import (
 	"unicode/utf8"
 )
 
-// inlineLimit is the size of the largest file that is shown, in bytes.
+// inlineLimit is the size of the largest file that is inlined, in bytes.
 const inlineLimit = 4 << 20
 
-// errChanged is the error of a file that has changed since it was submitted.
+// errChanged reports a file that has changed since it was submitted.
 type errChanged struct {
 	path string
-	err  error // why it cannot be read, or nil
+	err  error // why it is unreadable, or nil
 }
 
 func (e *errChanged) Error() string {
@@ -32,7 +32,7 @@ func (e *errChanged) Error() string {
 
 func (e *errChanged) Unwrap() error { return e.err }
 
-// A span is the place of an inlined file in a prompt.
+// A span is the position of an inlined file in a prompt.
 type span struct{ begin, end int }
 
 // outputs writes the files: their content, or only their paths if there are too many.
@@ -102,8 +102,8 @@ func (b *builder) file(i int, f File, shown bool) error {
 	return nil
 }
 
-// check returns an error if a file is not the one that was submitted: it hashes the
-// bytes that the prompt has of an inlined file, and the file itself otherwise.
+// check returns an error if a file is not the one that was submitted. For an inlined file it hashes
+// the bytes in the prompt, otherwise the file itself.
 func (b *builder) check(ctx context.Context) error {
 	var named []File
 	for i, f := range b.task.Files {
@@ -122,7 +122,7 @@ func (b *builder) check(ctx context.Context) error {
 	return unchanged(ctx, b.root, named)
 }
 
-// name writes the path of a file that is not inlined, and why.
+// name writes the path of a file that is not inlined, and the reason.
 func (b *builder) name(f File, shown bool, text string) {
 	if !shown {
 		b.write("- output `", f.Output, "`: ", code(f.Path), ", ", text, "\n")
@@ -172,7 +172,7 @@ func unchanged(ctx context.Context, root string, files []File) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil && f.SHA256 == "": // it was not there before
+		case err != nil && f.SHA256 == "": // it did not exist before
 		case err != nil:
 			return &errChanged{f.Path, err}
 		case sum != f.SHA256:

@@ -14,14 +14,14 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// parseVerdict reads the one verdict in what a reviewer wrote: a JSON object,
-// bare, fenced, with text around it, or in the envelope of
-// `claude --output-format json`. Whatever else is a *misreading.
+// parseVerdict reads the one verdict in a reviewer's output: a JSON object, bare, fenced, with text
+// around it, or in the envelope of `claude --output-format json`. Any other output is a
+// *misreading.
 func parseVerdict(out []byte, criteria []job.Criteria) (*reading, error) {
 	if len(bytes.TrimSpace(out)) == 0 {
 		return nil, &misreading{NoVerdict, "it ended without an answer"}
 	}
-	var found, partial []*reading // partial: feedback alone, "passed" defaulting to false
+	var found, partial []*reading // partial: feedback alone, "passed" defaults to false
 	for object, err := range objects(out) {
 		if err != nil {
 			return nil, err
@@ -51,9 +51,9 @@ func parseVerdict(out []byte, criteria []job.Criteria) (*reading, error) {
 	return nil, &misreading{TwoVerdicts, fmt.Sprintf("its answer holds %d verdicts", len(found))}
 }
 
-// readObject reads an object that may be a verdict, an envelope with one in it,
-// or neither: then it returns nil. whole reports whether it is certainly meant as
-// one, and not an object that has feedback by chance.
+// readObject reads an object that may be a verdict, an envelope with one in it, or neither: then it
+// returns nil. whole reports whether it is certainly intended as one, and is not an object that
+// happens to have feedback.
 func readObject(object []byte) (r *reading, whole bool, err error) {
 	fields, err := members(object)
 	if err != nil {
@@ -70,7 +70,7 @@ func readObject(object []byte) (r *reading, whole bool, err error) {
 		r, err = readVerdict(fields)
 		return r, true, err
 	case has("result") && json.Unmarshal(fields["result"], &result) == nil:
-		// Some other program's envelope, or an object that is not a verdict.
+		// Another program's envelope, or an object that is not a verdict.
 		r, err = parseVerdict([]byte(result), nil)
 		if m, ok := errors.AsType[*misreading](err); ok && m.code == NoVerdict {
 			return nil, false, nil
@@ -83,8 +83,8 @@ func readObject(object []byte) (r *reading, whole bool, err error) {
 	return nil, false, nil
 }
 
-// readEnvelope reads what claude prints: the verdict is in structured_output, and
-// perhaps again in result, or it is in result alone.
+// readEnvelope reads claude's output: the verdict is in structured_output, possibly repeated in
+// result, or it is in result alone.
 func readEnvelope(fields map[string]json.RawMessage) (*reading, error) {
 	var result, subtype string
 	var failed bool
@@ -167,7 +167,7 @@ func readVerdict(fields map[string]json.RawMessage) (*reading, error) {
 	return r, nil
 }
 
-// read decodes one member; one that is missing, or null, keeps its default.
+// read decodes one member; a missing or null one keeps its default.
 func read(fields map[string]json.RawMessage, name, wants string, to any, at ...string) error {
 	raw, ok := fields[name]
 	if !ok || string(raw) == "null" {
@@ -183,8 +183,8 @@ func read(fields map[string]json.RawMessage, name, wants string, to any, at ...s
 // ours are the members that make a verdict.
 var ours = []string{"passed", "feedback", "criteria_results", "criterion", "structured_output", "result", "is_error", "type"}
 
-// members returns the members of an object. One that is there twice is not
-// settled by taking the last: it may be the verdict.
+// members returns the members of an object. A repeated name is an error: the last one is not taken,
+// since it may be the verdict.
 func members(object []byte) (map[string]json.RawMessage, error) {
 	fields := make(map[string]json.RawMessage)
 	for m, err := range jsontext.Members(object) {
@@ -204,8 +204,8 @@ func members(object []byte) (map[string]json.RawMessage, error) {
 // objects yields each JSON object of a text that is not inside another.
 func objects(text []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		// Text that begins like an object but is not one costs a read; nested a
-		// thousand times it would cost a thousand.
+		// Text that begins like an object but is not one is parsed once; nested a thousand times it
+		// would be parsed a thousand times.
 		budget := 8*int64(len(text)) + 1<<20
 		for {
 			i := bytes.IndexByte(text, '{')
@@ -214,7 +214,7 @@ func objects(text []byte) iter.Seq2[[]byte, error] {
 			}
 			text = text[i:]
 			if next := bytes.TrimLeft(text[1:], " \t\r\n"); len(next) > 0 && next[0] != '"' && next[0] != '}' {
-				text = text[1:] // a brace of some other language
+				text = text[1:] // a brace of another language
 				continue
 			}
 			d := json.NewDecoder(bytes.NewReader(text))
@@ -228,10 +228,10 @@ func objects(text []byte) iter.Seq2[[]byte, error] {
 				text = text[d.InputOffset():]
 				continue
 			case errors.Is(err, io.ErrUnexpectedEOF):
-				// The rest is one object that was cut off: nothing in it is a verdict.
+				// The rest is one truncated object: nothing in it is a verdict.
 				return
 			}
-			tried := int64(512) // what an attempt costs at least
+			tried := int64(512) // the minimum cost of an attempt
 			if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 				tried = max(tried, e.Offset)
 			}
@@ -244,8 +244,8 @@ func objects(text []byte) iter.Seq2[[]byte, error] {
 	}
 }
 
-// declaredName returns the name of the criterion that a reviewer means: by its
-// name or its question, ignoring case and blanks.
+// declaredName returns the name of the criterion that a reviewer refers to, by name or question,
+// ignoring case and blanks.
 func declaredName(said string, criteria []job.Criteria) string {
 	said = strings.Join(strings.Fields(said), " ")
 	for _, c := range criteria {
@@ -261,7 +261,7 @@ func declaredName(said string, criteria []job.Criteria) string {
 	return said
 }
 
-// clean makes a reviewer's text fit to be stored and shown.
+// clean prepares a reviewer's text to be stored and shown.
 func clean(s string, limit int) string {
 	return jsontext.Clip(strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\uFFFD")), limit)
 }

@@ -12,18 +12,18 @@ import (
 	"deepwork/catalog/job"
 )
 
-// A prompt is what a reviewer is given.
+// A prompt is the input of a reviewer.
 type prompt struct {
 	system string // task, criteria and guidance; "" if they are in stdin
 	stdin  []byte // the goal, the outputs and the notes
 }
 
-// systemLimit bounds a system prompt, in bytes: it is an argument of a command
-// line. A longer one goes to the standard input.
+// systemLimit bounds a system prompt, in bytes: it is an argument of a command line. A longer one
+// is written to the standard input.
 const systemLimit = 20_000
 
-// newNonce returns 16 random hex digits. The author of the outputs cannot know
-// them, so nothing in a file passes for a marker.
+// newNonce returns 16 random hex digits. The author of the outputs cannot know them, so nothing in
+// a file passes for a marker.
 func newNonce() string {
 	var b [8]byte
 	rand.Read(b[:]) // never fails
@@ -34,16 +34,16 @@ func newNonce() string {
 type builder struct {
 	sub    *Submission
 	task   *Task
-	root   string // resolved
-	inline int    // up to how many files are shown
+	root   string // with symlinks resolved
+	inline int    // the maximum number of files to inline
 	nonce  string
 	stdin  []byte
-	spans  map[int]span // by file: its place in stdin
+	spans  map[int]span // by file: its position in stdin
 }
 
-// build makes the prompt of one task. Each inlined file is read once; check then
-// compares what was read with the hashes. If apart is true, task, criteria and
-// guidance go into the system prompt, apart from the author's words.
+// build builds the prompt of one task. Each inlined file is read once; check then compares what was
+// read with the hashes. If apart is true, task, criteria and guidance go into the system prompt,
+// apart from the author's text.
 func (b *builder) build(ctx context.Context, apart bool) (prompt, error) {
 	var p prompt
 	if brief := b.brief(); !apart {
@@ -75,8 +75,7 @@ const (
 `
 )
 
-// brief returns the reviewer's task, which only the job's author and this program
-// have written.
+// brief returns the reviewer's task, written only by the job's author and this program.
 func (b *builder) brief() string {
 	var w strings.Builder
 	st := b.sub.Step

@@ -2,15 +2,14 @@ package gate
 
 import "slices"
 
-// A queue holds the reviews that wait, and lets the sessions take turns: a
-// session with forty files does not starve one with a single file. It is not
-// safe for concurrent use.
+// A queue holds the waiting reviews, and lets the sessions take turns: a session with forty files
+// does not starve one with a single file. It is not safe for concurrent use.
 type queue struct {
-	lanes [][]*review // of one session each, none of them empty; the next one first
+	lanes [][]*review // one per session, none of them empty, in the order of their turns
 	size  int
 }
 
-// push appends reviews of a session.
+// push appends the reviews of a session.
 func (q *queue) push(session string, reviews ...*review) {
 	at := slices.IndexFunc(q.lanes, func(lane []*review) bool { return lane[0].batch.session == session })
 	if at < 0 {
@@ -21,7 +20,7 @@ func (q *queue) push(session string, reviews ...*review) {
 	q.size += len(reviews)
 }
 
-// pop removes and returns the review whose turn it is, or nil if none waits.
+// pop removes and returns the next review, or nil if none waits.
 func (q *queue) pop() *review {
 	if q.size == 0 {
 		return nil

@@ -13,8 +13,7 @@ import (
 	"deepwork/actor/process"
 )
 
-// ReviewEnv is the environment variable that is 1 for reviewers and the processes
-// that they start.
+// ReviewEnv is the environment variable that is 1 for reviewers and their descendants.
 const ReviewEnv = "DEEPWORK_REVIEW"
 
 // review runs one review to its end.
@@ -30,8 +29,8 @@ func (g *Gate) review(ctx context.Context, r *review, s Settings) Verdict {
 	return v
 }
 
-// judge has a reviewer read the files and reads its verdict. The content is
-// compared before and after: a verdict is for what was submitted alone.
+// judge runs a reviewer and reads its verdict. The content is compared before and after, since a
+// verdict is only for what was submitted.
 func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Error) {
 	t := &r.task
 	fail := func(code Code, what string, cause error) *Error {
@@ -102,8 +101,8 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 	return got, nil
 }
 
-// argv is the command line of a reviewer. claude is given what the job says as
-// its system prompt and what the author says as its input (DESIGN "Reviews").
+// argv is the command line of a reviewer. claude gets the job's text as its system prompt and the
+// author's text as its input (DESIGN "Reviews").
 func (s Settings) argv(p prompt, t *Task) []string {
 	if !s.Claude {
 		if s.Program == "" {
@@ -115,15 +114,13 @@ func (s Settings) argv(p prompt, t *Task) []string {
 		"--system-prompt", strings.ReplaceAll(p.system, "\x00", ""), "--json-schema", verdictSchema(t.Criteria), "-p", "--"}
 }
 
-// environment is the server's own without its secrets, and ReviewEnv. CLAUDECODE is left
-// out: a
-// server that was started from within Claude Code inherits it, and with it
-// claude refuses to start.
+// environment is the server's own without its secrets, and ReviewEnv. CLAUDECODE is left out: a
+// server started within Claude Code inherits it, and claude refuses to start with it.
 func environment(root string, secrets []string) []string {
 	return append(process.Without(os.Environ(), append(secrets, "CLAUDECODE")...), ReviewEnv+"=1", "PWD="+root)
 }
 
-// explain says for people how a reviewer failed that did not exit with 0.
+// explain describes for people the failure of a reviewer that did not exit with 0.
 func explain(e *process.Error, s Settings, limit time.Duration) (Code, string) {
 	name := s.Reviewer()
 	after := e.After.Round(time.Millisecond)
@@ -155,7 +152,7 @@ func cancelled(ctx context.Context, r *review) *Error {
 	return &Error{Code: Cancelled, Review: r.task.name(), What: what, Err: cause}
 }
 
-// name returns what people call a review.
+// name returns the name of a review for people.
 func (t *Task) name() string {
 	switch {
 	case t.Target != nil:

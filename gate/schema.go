@@ -12,9 +12,8 @@ import (
 // command line, which Windows bounds to 32,767 characters in total.
 const schemaLimit = 4000
 
-// verdictSchema is the JSON Schema of the verdict that is wanted. The criteria's
-// names are in it, so that the reviewer cannot call them something else, unless
-// they are too long for a command line.
+// verdictSchema returns the JSON Schema of the verdict. It lists the criteria's names, so that the
+// reviewer cannot use others, unless they are too long for a command line.
 func verdictSchema(criteria []job.Criteria) string {
 	const frame = `{"additionalProperties": false, "properties": {
 		"criteria_results": {"description": "One entry for each criterion.", "items": {"additionalProperties": false, "properties": {

@@ -7,9 +7,8 @@ import (
 	"deepwork/catalog/job"
 )
 
-// SelfReview writes the instructions that a subagent of the author reviews the
-// outputs by (seed 000, 001.4.10). Files are listed by path, never inlined
-// (seed 000, 001.1.8: max_inline_files is 0).
+// SelfReview writes the instructions for a subagent of the author to review the outputs (seed 000,
+// 001.4.10). Files are listed by path, never inlined (seed 000, 001.1.8: max_inline_files is 0).
 func SelfReview(s Submission) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Quality review of step `%s`\n\n", s.Step.ID)

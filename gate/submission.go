@@ -6,13 +6,13 @@ package gate
 
 import "deepwork/catalog/job"
 
-// An Output is what was submitted for one declared output.
+// An Output is the submission for one declared output.
 type Output struct {
 	Name  string
 	Paths []string // as submitted, relative to the project root
 }
 
-// A Submission is a step's outputs as they are handed in for review.
+// A Submission is the outputs of a step, submitted for review.
 type Submission struct {
 	SessionID string
 	Job       *job.Job

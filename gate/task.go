@@ -19,25 +19,25 @@ type File struct {
 // A Task is one judgement: one review of a step, or one file of a review whose
 // run_each names an output. It is immutable.
 type Task struct {
-	// Key is stable within a step and its definition: the review's index, its
-	// run_each and the target file.
+	// Key is stable within a step and its definition: the review's index, its run_each and the
+	// target file.
 	Key     string
 	RunEach string
-	// Target is the file, as submitted, where the review is of one file; else nil.
+	// Target is the submitted file, if the review is of one file; else nil.
 	Target   *string
 	Criteria []job.Criteria
 	Guidance *string
-	Files    []File // what is read, in order
-	// Digest is the hex SHA-256 over all that a verdict depends on: criteria,
-	// guidance, the step's description, and each file's output, path and content.
-	// A verdict is for this digest alone. The author's notes are not in it.
+	Files    []File // to be read, in order
+	// Digest is the hex SHA-256 of everything that a verdict depends on: criteria, guidance, the
+	// step's description, and each file's output, path and content. A verdict is valid for this
+	// digest only. The author's notes are not included.
 	Digest string
 }
 
-// Plan returns the reviews of a submission, in the author's order: one task for
-// a review of the whole step or of a `file` output, one for each file of a
-// `files` output. An output that was not submitted has no review. hash has
-// the hex SHA-256 of each submitted path, as HashFiles gives it. Plan is pure.
+// Plan returns the reviews of a submission, in the author's order: one task for a review of the
+// whole step or of a `file` output, one for each file of a `files` output. An output that was not
+// submitted has no review. hash has the hex SHA-256 of each submitted path, as HashFiles returns
+// it. Plan is pure.
 func Plan(s Submission, hash map[string]string) []Task {
 	var tasks []Task
 	for i := range s.Step.Reviews {
@@ -81,8 +81,7 @@ func plan(s *Submission, i int, target *string, files []File) Task {
 	return t
 }
 
-// digest hashes each text with its length before it, so that no two tasks run
-// together into the same bytes.
+// digest hashes each text after its length, so that no two tasks give the same bytes.
 func digest(s *Submission, t *Task) string {
 	h := sha256.New()
 	put := func(text string) { fmt.Fprintf(h, "%d:", len(text)); io.WriteString(h, text) }

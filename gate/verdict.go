@@ -8,42 +8,42 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// A Verdict is what came of a Task.
+// A Verdict is the result of a Task.
 type Verdict struct {
 	Task     Task
-	Passed   bool              // false where Err is not nil
+	Passed   bool              // false if Err is not nil
 	Feedback string            // the reviewer's, at most 20,000 characters
 	Criteria []CriterionResult // as the reviewer gave them; may be empty
-	Reviewer string            // "claude", or the command's words
-	// StartedAt is when the review left the queue, EndedAt when its verdict was
-	// in; both UTC. They are the same if it was cancelled while it waited.
+	Reviewer string            // "claude", or the words of the command
+	// StartedAt is when the review left the queue, EndedAt when its verdict was received; both UTC.
+	// They are equal if it was cancelled while it waited.
 	StartedAt, EndedAt time.Time
-	// Err, an *Error, says that there is no verdict: the attempt is void.
+	// Err, an *Error, means that there is no verdict: the attempt is void.
 	Err error
 }
 
 // A CriterionResult is the verdict on one criterion.
 type CriterionResult struct {
-	Criterion string // its name, as the job has it where the reviewer means one of them
+	Criterion string // its name, as in the job if the reviewer refers to one of those
 	Passed    bool
 	Feedback  *string // at most 4,000 characters
 }
 
-// Bounds of what is kept of a verdict, in characters.
+// Bounds of a stored verdict, in characters.
 const (
 	feedbackLimit  = 20_000
 	criterionLimit = 4_000
 )
 
-// A reading is the verdict that a reviewer's output holds.
+// A reading is the verdict in a reviewer's output.
 type reading struct {
 	passed   bool
 	feedback string
 	criteria []CriterionResult
 }
 
-// explain gives a verdict that fails without feedback the words of its criteria:
-// the author sees only the feedback.
+// explain adds the feedback of the criteria to a failing verdict without feedback: the author sees
+// only the feedback.
 func (r *reading) explain() {
 	if r.passed || r.feedback != "" {
 		return
@@ -65,7 +65,7 @@ func (r *reading) explain() {
 	r.feedback = clean(b.String(), feedbackLimit)
 }
 
-// A misreading is the error of an output without a usable verdict.
+// A misreading reports an output without a usable verdict.
 type misreading struct {
 	code Code
 	what string
@@ -73,7 +73,7 @@ type misreading struct {
 
 func (m *misreading) Error() string { return m.what }
 
-// check compares a verdict with the criteria that were to be judged.
+// check compares a verdict with the requested criteria.
 func (r *reading) check(criteria []job.Criteria) *misreading {
 	for i := range r.criteria {
 		r.criteria[i].Criterion = declaredName(r.criteria[i].Criterion, criteria)

@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// drainFor bounds the wait for what is still in the pipes when the group is
-	// dead: a process that has left the group may hold them open for ever.
+	// drainFor bounds the wait for output left in the pipes once the group is dead: a process that
+	// has left the group may hold them open for ever.
 	drainFor = time.Second
-	// goneFor bounds the wait for killed descendants to be gone: if nothing reaps
-	// orphans they stay as zombies.
+	// goneFor bounds the wait until killed descendants are gone: if nothing reaps orphans they stay
+	// as zombies.
 	goneFor = 250 * time.Millisecond
 )
 
-// A Child is a command that Spawn has started. The caller waits for Exited and
-// then calls Close, or calls Close to kill it.
+// A Child is a command started by Spawn. The caller waits for Exited and then calls Close, or calls
+// Close to kill it.
 type Child struct {
 	cmd     *exec.Cmd
 	group   *group
-	pipes   [3]*os.File    // our ends of stdin, stdout and stderr; nil if there is none
+	pipes   [3]*os.File    // our ends of stdin, stdout and stderr; nil if unused
 	readers sync.WaitGroup // of the pipes, and the writer of the input
 	owner   sync.WaitGroup // the goroutine that starts and reaps the command
 	exited  chan struct{}  // closed once the command itself is reaped
@@ -38,13 +38,13 @@ type Child struct {
 	signal         string
 
 	mu     sync.Mutex // held while the group is sent a signal
-	closed bool       // under mu: the group is gone, and its number may be another's
+	closed bool       // guarded by mu: the group is gone, and its number may be another's
 }
 
 // Spawn starts a command and returns when it runs. Its output is passed to stdout and stderr, each
 // called on its own goroutine; the command waits while they block, and their error ends the
 // reading. StdoutLimit, StderrLimit and Grace of the Spec have no effect. On Linux the command, but
-// not its descendants, ends when this process is killed; elsewhere it sees the ends of its pipes.
+// not its descendants, ends when this process is killed; elsewhere its pipes are closed.
 func Spawn(spec Spec, stdout, stderr io.Writer) (*Child, error) {
 	c, err := start(spec, spec.Stdin != nil)
 	if err != nil {
@@ -52,7 +52,7 @@ func Spawn(spec Spec, stdout, stderr io.Writer) (*Child, error) {
 	}
 	if in := c.pipes[0]; in != nil {
 		c.readers.Go(func() {
-			in.Write(spec.Stdin) // a child may read less than there is
+			in.Write(spec.Stdin) // a child may read only part of it
 			in.Close()
 		})
 	}
@@ -68,8 +68,7 @@ func (c *Child) read(f *os.File, w io.Writer) {
 // start starts a command with pipes that nobody reads yet.
 func start(spec Spec, input bool) (*Child, error) {
 	if spec.Dir != "" {
-		// With process attributes set, a missing directory would be reported as a
-		// missing program.
+		// With process attributes set, a missing directory would be reported as a missing program.
 		if info, err := os.Stat(spec.Dir); err != nil {
 			return nil, err
 		} else if !info.IsDir() {
@@ -94,8 +93,8 @@ func start(spec Spec, input bool) (*Child, error) {
 	return c, nil
 }
 
-// makePipes makes the pipes. They are ours and not exec's, so that the end of the
-// command is noticed while descendants hold them open.
+// makePipes creates the pipes. They are ours, not exec's, so that the end of the command is noticed
+// while descendants hold them open.
 func (c *Child) makePipes(input bool) (theirs [3]*os.File, err error) {
 	for i := range c.pipes {
 		if i == 0 && !input {
@@ -116,8 +115,8 @@ func (c *Child) makePipes(input bool) (theirs [3]*os.File, err error) {
 	return theirs, nil
 }
 
-// own starts the command and reaps it, all on one thread: the system takes the
-// thread that starts a child for its parent, and ends the child with it.
+// own starts the command and reaps it, all on one thread: the system regards the thread that starts
+// a child as its parent, and ends the child with it.
 func (c *Child) own(begun chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -135,29 +134,28 @@ func (c *Child) own(begun chan<- error) {
 // PID returns the process id of the command.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
 
-// Exited is closed when the command itself has ended. Its descendants may live on.
+// Exited is closed when the command itself has ended. Its descendants may still run.
 func (c *Child) Exited() <-chan struct{} { return c.exited }
 
 // Exit returns the exit code, or -1 and the name of the signal that ended the
 // command, such as SIGKILL. It is valid once Exited is closed.
 func (c *Child) Exit() (code int, signal string) { return c.code, c.signal }
 
-// Terminate asks the group to end: SIGTERM, or a break on Windows. It reports
-// false if it cannot be asked.
+// Terminate asks the group to end: SIGTERM, or a break on Windows. It returns false if it cannot.
 func (c *Child) Terminate() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.closed && c.group.terminate() == nil
 }
 
-// Kill kills the group, and reports whether there was something to kill.
+// Kill kills the group, and reports whether any process was left to kill.
 func (c *Child) Kill() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.closed && c.group.kill()
 }
 
-// Alive reports whether anything of the group lives.
+// Alive reports whether any process of the group is alive.
 func (c *Child) Alive() bool {
 	select {
 	case <-c.exited:
@@ -167,8 +165,7 @@ func (c *Child) Alive() bool {
 	}
 }
 
-// stop asks the group to end, and waits until nothing of it is left, but no longer
-// than grace.
+// stop asks the group to end, and waits until it is gone, but no longer than grace.
 func (c *Child) stop(grace time.Duration) {
 	if !c.Terminate() {
 		return
@@ -182,22 +179,21 @@ func (c *Child) stop(grace time.Duration) {
 	}
 }
 
-// waitGone waits until nothing of the group is left or ctx ends.
+// waitGone waits until the group is gone or ctx ends.
 func (c *Child) waitGone(ctx context.Context) {
 	for pause := (wait.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond}); c.Alive() && pause.Wait(ctx) == nil; {
 	}
 }
 
-// Close kills what is left of the group and waits until the command is reaped and
-// its output read. Processes that have left the group may live on; they delay it
-// by no more than a second, or three while there is output that was not read. It
-// is called once.
+// Close kills what is left of the group and waits until the command is reaped and its output read.
+// Processes that have left the group may survive; they delay it by at most a second, or three while
+// output is unread. It is called once.
 func (c *Child) Close() {
 	survivors := c.Kill()
 	c.owner.Wait()
 	c.mu.Lock()
-	// The number of a leader that was just reaped is not used again before the
-	// system has gone round all others, so the kill could reach nobody else.
+	// The number of a leader that was just reaped is not reused before the system has used all
+	// others, so the kill cannot reach another process.
 	c.closed = true
 	c.mu.Unlock()
 	c.group.endDescendants()
@@ -207,7 +203,7 @@ func (c *Child) Close() {
 		cancel()
 	}
 	if c.pipes[0] != nil {
-		c.pipes[0].Close() // frees the goroutine that writes the input
+		c.pipes[0].Close() // ends the goroutine that writes the input
 	}
 	done := make(chan struct{})
 	c.owner.Go(func() { c.readers.Wait(); close(done) })
@@ -220,7 +216,7 @@ func (c *Child) Close() {
 	c.group.close()
 }
 
-// failure describes the end of a command that did not end with exit code 0.
+// failure describes the end of a command that did not exit with code 0.
 func (c *Child) failure(spec *Spec, stderr *tail) *Error {
 	e := &Error{
 		Command: spec.Command[0], Kind: Exit, ExitCode: c.code, Signal: c.signal, Limit: spec.StdoutLimit,
@@ -240,15 +236,14 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// drain waits until done is closed, which the readers of the pipes of a dead child
-// do at the ends of the pipes. It waits no longer than about limit for pipes that a
-// process outside the group holds open, and three times that while one holds unread
-// output: on a busy machine the readers may not have had their turn, and what the
-// child wrote must not be lost. It does not wait for pipes that are read and have no
+// drain waits until done is closed, which the readers of a dead child's pipes do at the ends of the
+// pipes. It waits no longer than about limit for pipes that a process outside the group holds open,
+// and three times that while one holds unread output: on a busy machine the readers may not have
+// run yet, and the child's output must not be lost. It does not wait for empty pipes without a
 // writer. The caller then closes the pipes, which ends the readers.
 func drain(done <-chan struct{}, limit time.Duration, pipes ...*os.File) {
-	// A clock would run on while the whole process stands still; of a ticker's
-	// ticks no more than one is left over from such a time.
+	// A clock would advance while the whole process is suspended; of a ticker's ticks at most one
+	// is left over from such a time.
 	const ticks = 20
 	ticker := time.NewTicker(limit / ticks)
 	defer ticker.Stop()

@@ -13,14 +13,13 @@ import (
 	"sync"
 )
 
-// detachedEnv is set in the environment of a process that Detach has started.
+// detachedEnv is set in the environment of a process started by Detach.
 const detachedEnv = "PROCESS_DETACHED"
 
-// Detach starts a command that outlives this process: in a session of its own and
-// not a child of this one. It must be a program that calls Detached before
-// anything else. Its environment is env; its working directory the root. Detach
-// returns what the command passes to Answer, or "" if it ends without that. When
-// ctx ends, its error is returned and the command may come up nevertheless.
+// Detach starts a command that outlives this process: it is not its child and has its own session.
+// It must be a program that calls Detached first. Its environment is env, its working directory the
+// root. Detach returns the text passed to Answer, or "" if the command ends without an answer. When
+// ctx ends, Detach returns its error, and the command may start nevertheless.
 func Detach(ctx context.Context, command, env []string) (answer string, err error) {
 	hear, say, err := os.Pipe()
 	if err != nil {
@@ -49,10 +48,9 @@ func Detach(ctx context.Context, command, env []string) (answer string, err erro
 	return strings.TrimSpace(string(words)), nil
 }
 
-// Detached makes this process one that outlives its parent. Called by any other
-// process than one that Detach has started, it starts this command line again as
-// such a process and returns false: the caller must return at once. Otherwise the
-// process from then on ignores the signals that terminals and people send.
+// Detached makes this process one that outlives its parent. In a process that Detach did not start,
+// it starts this command line again as a detached process and returns false: the caller must return
+// at once. Otherwise the process from then on ignores the signals that terminals and people send.
 func Detached() (bool, error) {
 	if os.Getenv(detachedEnv) == "" {
 		self, err := os.Executable()
@@ -64,13 +62,13 @@ func Detached() (bool, error) {
 		})
 	}
 	os.Unsetenv(detachedEnv)
-	// They are received and not ignored, for children inherit that a signal is ignored.
+	// They are received, not ignored: children inherit ignored signals.
 	signal.Notify(make(chan os.Signal, 1), survived...)
 	return true, nil
 }
 
-// Answer answers the Detach that started this process and ends the connection to
-// it; nothing else may be written to standard output. Only the first call counts.
+// Answer answers the Detach that started this process and closes the connection to it; nothing else
+// may be written to standard output. Only the first call has an effect.
 func Answer(text string) {
 	answer.Do(func() {
 		io.WriteString(os.Stdout, text)
@@ -78,7 +76,7 @@ func Answer(text string) {
 	})
 }
 
-var answer sync.Once // of this process, whose standard output it is about
+var answer sync.Once // of this process, which has one standard output
 
 // rootDir is a folder that is never removed or unmounted.
 func rootDir() string {
@@ -86,8 +84,8 @@ func rootDir() string {
 	return filepath.VolumeName(self) + string(filepath.Separator)
 }
 
-// With returns a copy of an environment with changes: NAME=value adds a variable, and
-// NAME alone takes it away.
+// With returns a copy of an environment with changes: NAME=value sets a variable, and NAME alone
+// removes it.
 func With(env []string, changes ...string) []string {
 	var gone, more []string
 	for _, c := range changes {
@@ -100,8 +98,7 @@ func With(env []string, changes ...string) []string {
 	return append(Without(env, gone...), more...)
 }
 
-// Without returns a copy of an environment that lacks some variables, however these
-// are capitalized.
+// Without returns a copy of an environment without some variables, whatever their case.
 func Without(env []string, names ...string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")

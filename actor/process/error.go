@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// A Kind says why a run failed.
+// A Kind is the reason why a run failed.
 type Kind string
 
 // The kinds of an Error.
 const (
-	NotFound      Kind = "not_found"       // there is no such program
+	NotFound      Kind = "not_found"       // the program does not exist
 	Start         Kind = "start"           // it could not be started
 	Exit          Kind = "exit"            // it exited with a code that is not 0
-	Signal        Kind = "signal"          // a signal that we did not send ended it
+	Signal        Kind = "signal"          // it was ended by a signal that we did not send
 	Timeout       Kind = "timeout"         // the context's deadline passed
 	Cancelled     Kind = "cancelled"       // the context was cancelled
 	TooMuchOutput Kind = "too_much_output" // more than Spec.StdoutLimit
@@ -28,13 +28,13 @@ const (
 // ErrTooMuchOutput is in the chain of an Error of kind TooMuchOutput.
 var ErrTooMuchOutput = errors.New("too much output")
 
-// An Error says why a run did not end with exit code 0. That a run timed out or
-// was cancelled is decided by its context, never by how the child then died.
+// An Error is the reason why a run did not end with exit code 0. Whether it timed out or was
+// cancelled is decided by its context, never by how the child then died.
 type Error struct {
 	Command  string        // the program, as the Spec names it
 	Kind     Kind          // what happened
-	ExitCode int           // -1 if there is none
-	Signal   string        // "SIGSEGV" and the like, or ""
+	ExitCode int           // -1 if unknown
+	Signal   string        // such as "SIGSEGV", or ""
 	Limit    int           // Spec.StdoutLimit in bytes
 	After    time.Duration // how long the child ran
 	Tail     string        // the last lines of its standard error, else of its output; at most 2,000 bytes
@@ -76,7 +76,7 @@ func ended(ctx context.Context, spec *Spec, after time.Duration) *Error {
 	return e
 }
 
-// startError says what hindered a start, without what the message says already.
+// startError describes why a start failed, without repeating what the message says already.
 func startError(spec *Spec, err error) *Error {
 	e := &Error{Command: spec.Command[0], Kind: Start, ExitCode: -1, Err: err}
 	if lookup, ok := errors.AsType[*exec.Error](err); ok {
@@ -105,8 +105,7 @@ func startError(spec *Spec, err error) *Error {
 	return e
 }
 
-// exists reports whether the file that the Spec names exists: it was found in PATH,
-// or it is there.
+// exists reports whether the file that the Spec names exists, in PATH or at its path.
 func exists(spec *Spec) bool {
 	name := spec.Command[0]
 	if !filepath.IsAbs(name) {

@@ -8,23 +8,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// becomeReaper does nothing: here orphans become children of the first process.
+// becomeReaper does nothing: on macOS orphans become children of the first process.
 func becomeReaper() {}
 
-// dieWithParent does nothing: here a child outlives a process that is killed.
+// dieWithParent does nothing: on macOS a child outlives a killed parent.
 func dieWithParent(*syscall.SysProcAttr) {}
 
-// endDescendants does nothing: only the group is known here.
+// endDescendants does nothing: only the group is known on macOS.
 func (g *group) endDescendants() {}
 
-// EndLeftovers kills the group of a child whose parent was killed, unless its
-// number has passed to another.
+// EndLeftovers kills the group of a child whose parent was killed, unless its number now belongs to
+// another.
 func EndLeftovers(_ context.Context, child int, start string, _ int, _ string) error {
 	if child == 0 {
 		return nil
 	}
-	// As long as one of the group lives its number is not used again, so a process
-	// of that number that is not the child means that the group is gone.
+	// While a member of the group is alive its number is not reused, so if another process has that
+	// number, the group is gone.
 	if now := StartOf(child); start == "" || now != "" && now != start {
 		return nil
 	}
@@ -32,13 +32,13 @@ func EndLeftovers(_ context.Context, child int, start string, _ int, _ string) e
 	return nil
 }
 
-// EndMarked does nothing: the environment of others cannot be read.
+// EndMarked does nothing: the environment of other processes cannot be read.
 func EndMarked(context.Context, string) error { return nil }
 
-// replaceFile makes the file of one number that of another too.
+// replaceFile makes one descriptor refer to the file of another.
 func replaceFile(from, to int) error { return unix.Dup2(from, to) }
 
-// Boot identifies the run of the system.
+// Boot identifies the system's current boot.
 func Boot() string {
 	id, err := unix.Sysctl("kern.bootsessionuuid")
 	if err != nil {
@@ -47,7 +47,7 @@ func Boot() string {
 	return id
 }
 
-// StartOf returns when a process was started, to the microsecond.
+// StartOf returns the start time of a process, to the microsecond.
 func StartOf(pid int) string {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil || int(info.Proc.P_pid) != pid {

@@ -16,23 +16,22 @@ import (
 	"deepwork/actor/wait"
 )
 
-// endFor bounds the attempts to kill processes. Only one that the system itself
-// cannot end, in the middle of I/O, takes that long.
+// endFor bounds the attempts to kill processes. Only a process that the system cannot end, in the
+// middle of I/O, takes that long.
 const endFor = 5 * time.Second
 
-// becomeReaper makes orphans among the descendants children of this process,
-// whatever session they have moved to.
+// becomeReaper makes orphaned descendants children of this process, whatever session they have
+// moved to.
 func becomeReaper() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// dieWithParent has the system end the child when this process is killed; what
-// the child has started it does not reach.
+// dieWithParent makes the system end the child, but not its descendants, when this process is
+// killed.
 func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
 
-// replaceFile makes the file of one number that of another too.
+// replaceFile makes one descriptor refer to the file of another.
 func replaceFile(from, to int) error { return unix.Dup3(from, to, 0) }
 
-// Boot identifies the run of the system, and the name space in which it numbers
-// processes.
+// Boot identifies the system's current boot and the PID namespace.
 func Boot() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -42,10 +41,10 @@ func Boot() string {
 	return strings.TrimSpace(string(id)) + " " + space
 }
 
-// StartOf returns when a process was started, in ticks since boot.
+// StartOf returns the start time of a process, in ticks since boot.
 func StartOf(pid int) string { return readProc(pid).start }
 
-// A proc is what the system says of a process.
+// A proc is what the system reports about a process.
 type proc struct {
 	pid, parent, group, session int // pid is 0 if there is no such process
 	state                       byte
@@ -71,7 +70,7 @@ func readProc(pid int) (p proc) {
 	return p
 }
 
-// eachProc calls fn with every process that has not ended.
+// eachProc calls fn for every process that has not ended.
 func eachProc(fn func(proc)) error {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -92,16 +91,14 @@ func eachProc(fn func(proc)) error {
 	return nil
 }
 
-// hasEnv reports whether a process was started with an environment in which an
-// entry begins like that.
+// hasEnv reports whether a process was started with an environment entry that begins like that.
 func hasEnv(pid int, begin string) bool {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	return err == nil && begin != "" && (bytes.HasPrefix(env, []byte(begin)) || bytes.Contains(env, []byte("\x00"+begin)))
 }
 
-// endDescendants kills and reaps the children of this process until there are no
-// more: as it is the reaper of its descendants, all of them come to be its
-// children. Detached processes are left alone.
+// endDescendants kills and reaps the children of this process until it has none: since it is the
+// reaper of its descendants, all of them become its children. Detached processes are spared.
 func (g *group) endDescendants() {
 	if !g.all {
 		return
@@ -111,10 +108,10 @@ func (g *group) endDescendants() {
 	g.reap()
 }
 
-// EndLeftovers kills what a child with Spec.Descendants has left whose parent was
-// killed: every process with an entry in its environment (see EndMarked), and the
-// child's group as far as it can be told from a later one. parent is the process
-// that started the child. It returns when nothing of it is left.
+// EndLeftovers kills what is left of a child with Spec.Descendants whose parent was killed: every
+// process with an entry in its environment (see EndMarked), and the child's group, unless it may be
+// a later one of that number. parent is the process that started the child. It returns when they
+// are gone.
 func EndLeftovers(ctx context.Context, child int, start string, parent int, entry string) error {
 	return endAll(ctx, func(p proc) bool {
 		return child != 0 && p.pid == child && p.start == start ||
@@ -122,10 +119,9 @@ func EndLeftovers(ctx context.Context, child int, start string, parent int, entr
 	})
 }
 
-// EndMarked kills every process, except this one, that was started with an entry
-// "NAME=value" in its environment, and returns when none of them is left: what a
-// command has started outlives a process that is killed. Elsewhere than on Linux
-// it does nothing. It fails if ctx ends or a process does not.
+// EndMarked kills every process, except this one, that was started with an entry "NAME=value" in
+// its environment, and returns when they are gone: descendants of a command outlive a killed
+// parent. It does nothing except on Linux. It fails if ctx ends or a process does not.
 func EndMarked(ctx context.Context, entry string) error {
 	self := os.Getpid()
 	if err := endAll(ctx, func(p proc) bool { return p.pid != self && hasEnv(p.pid, entry) }); err != nil {
@@ -134,7 +130,7 @@ func EndMarked(ctx context.Context, entry string) error {
 	return nil
 }
 
-// endAll kills processes until none of them is left.
+// endAll kills processes until they are gone.
 func endAll(ctx context.Context, ours func(proc) bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, endFor, errors.New("it does not end"))
 	defer cancel()
@@ -154,7 +150,7 @@ func endAll(ctx context.Context, ours func(proc) bool) error {
 	}
 }
 
-// end kills a process if it is still the one that was seen.
+// end kills a process if it is still the one that was found.
 func end(p proc) {
 	handle, err := os.FindProcess(p.pid)
 	if err != nil {

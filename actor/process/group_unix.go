@@ -14,12 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A group is a process group: a child and everything it has started that has not
-// left it on purpose.
+// A group is a process group: a child and all descendants that have not left it on purpose.
 type group struct {
 	all     bool // Spec.Descendants
 	id      int
-	orphans chan os.Signal // SIGCHLD, if all; one is enough, since each look reaps every child
+	orphans chan os.Signal // SIGCHLD, if all; one is enough, since reap reaps every ended child
 }
 
 // start starts a command as the leader of a group of its own.
@@ -42,7 +41,7 @@ func (g *group) start(cmd *exec.Cmd) error {
 // wait reaps the leader, and meanwhile the orphans that this process adopts.
 func (g *group) wait(cmd *exec.Cmd) (code int, signal string) {
 	if !g.all {
-		cmd.Wait() // what it returns is in ProcessState too
+		cmd.Wait() // ProcessState has its result too
 		return exitOf(cmd.ProcessState.Sys().(syscall.WaitStatus))
 	}
 	for {
@@ -53,8 +52,7 @@ func (g *group) wait(cmd *exec.Cmd) (code int, signal string) {
 	}
 }
 
-// reap reaps every child that has ended, and returns how the leader did if it is
-// one of them.
+// reap reaps every child that has ended, and returns the status of the leader if it is one of them.
 func (g *group) reap() (leader *syscall.WaitStatus) {
 	for {
 		var status syscall.WaitStatus
@@ -71,11 +69,11 @@ func (g *group) reap() (leader *syscall.WaitStatus) {
 // terminate asks the group to end.
 func (g *group) terminate() error { return unix.Kill(-g.id, unix.SIGTERM) }
 
-// kill kills the group, and reports whether there was something to kill.
+// kill kills the group, and reports whether any process was left to kill.
 func (g *group) kill() bool { return unix.Kill(-g.id, unix.SIGKILL) == nil }
 
-// alive reports whether anything of the group is left, zombies included. It is
-// called when the leader is reaped.
+// alive reports whether any process of the group is left, zombies included. It is called when the
+// leader is reaped.
 func (g *group) alive() bool {
 	if g.all {
 		g.reap()
@@ -100,8 +98,8 @@ func exitOf(status syscall.WaitStatus) (code int, signal string) {
 	return -1, status.Signal().String()
 }
 
-// look reports whether a pipe holds unread output, and whether another process may
-// still write to it. Both are false for one that is closed here.
+// look reports whether a pipe holds unread output, and whether another process may still write to
+// it. Both are false if it is closed here.
 func look(f *os.File) (unread, open bool) {
 	c, err := f.SyscallConn()
 	if err != nil {
@@ -110,7 +108,7 @@ func look(f *os.File) (unread, open bool) {
 	err = c.Control(func(fd uintptr) {
 		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		if _, err := unix.Poll(poll, 0); err != nil {
-			open = true // it is not known
+			open = true // unknown
 			return
 		}
 		unread, open = poll[0].Revents&unix.POLLIN != 0, poll[0].Revents&unix.POLLHUP == 0
@@ -118,16 +116,16 @@ func look(f *os.File) (unread, open bool) {
 	return err == nil && unread, err == nil && open
 }
 
-// firstEnv is what the process that Detach starts is given: here it is one in
-// between, whose child has no parent once it ends.
+// firstEnv is the environment of the process that Detach starts: on Unix one in between, whose
+// child becomes an orphan when it ends.
 var firstEnv []string
 
-// survived are the signals that a detached process need not die of: what terminals
-// and people send, and what is sent to all processes.
+// survived are the signals that a detached process survives: those that terminals and people send,
+// and those sent to all processes.
 var survived = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
 	syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGXFSZ}
 
-// startDetached runs the process in between, which starts the other one.
+// startDetached runs the process in between, which starts the detached one.
 func startDetached(cmd *exec.Cmd) error {
 	var words strings.Builder
 	cmd.Stderr = &words
@@ -140,8 +138,7 @@ func startDetached(cmd *exec.Cmd) error {
 
 // leave starts a command in a session of its own.
 func leave(cmd *exec.Cmd) error {
-	// What this process has inherited, from an editor say, must not stay open for
-	// as long as the other one runs.
+	// Files inherited from an editor, say, must not stay open while the detached process runs.
 	for fd := 3; fd < 1024; fd++ {
 		unix.CloseOnExec(fd)
 	}
@@ -152,8 +149,8 @@ func leave(cmd *exec.Cmd) error {
 	return cmd.Process.Release()
 }
 
-// hangUp ends the connection of standard output. The number stays taken, so that
-// no file that is opened later becomes standard output.
+// hangUp closes the connection of standard output. The descriptor stays in use, so that no file
+// opened later becomes standard output.
 func hangUp() {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err == nil {

@@ -12,17 +12,16 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// A group is a child and everything it has started: a job object, which its
-// members cannot leave unless all is set.
+// A group is a child and all its descendants: a job object, which its members cannot leave unless
+// all is set.
 type group struct {
 	all bool // Spec.Descendants
 	job windows.Handle
 	pid uint32
 }
 
-// start starts a command in a job object of its own. The command begins suspended,
-// so that it can start nothing outside the job, and in a console group of its own,
-// so that it alone can be sent a break.
+// start starts a command in a new job object. The command begins suspended, so that it cannot start
+// anything outside the job, and in a new console group, so that it alone can be sent a break.
 func (g *group) start(cmd *exec.Cmd) (err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		CreationFlags: windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_SUSPENDED,
@@ -46,11 +45,11 @@ func (g *group) start(cmd *exec.Cmd) (err error) {
 
 // wait waits for the end of the command itself. There are no signals here.
 func (g *group) wait(cmd *exec.Cmd) (code int, signal string) {
-	cmd.Wait() // what it returns is in ProcessState too
+	cmd.Wait() // ProcessState has its result too
 	return cmd.ProcessState.ExitCode(), ""
 }
 
-// take puts a suspended process into the job and lets it run.
+// take puts a suspended process into the job and resumes it.
 func (g *group) take(p *os.Process) error {
 	info := windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION{
 		BasicLimitInformation: windows.JOBOBJECT_BASIC_LIMIT_INFORMATION{
@@ -79,7 +78,7 @@ func (g *group) take(p *os.Process) error {
 	return nil
 }
 
-// resume wakes the only thread of a process that was started suspended.
+// resume resumes the only thread of a process that was started suspended.
 func resume(pid uint32) error {
 	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
 	if err != nil {
@@ -102,12 +101,12 @@ func resume(pid uint32) error {
 	return errors.New("it has no thread")
 }
 
-// terminate asks the group to end. Without a console it cannot be asked.
+// terminate asks the group to end, which needs a console.
 func (g *group) terminate() error {
 	return windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, g.pid)
 }
 
-// kill kills the group, and reports whether there was something to kill.
+// kill kills the group, and reports whether any process was left to kill.
 func (g *group) kill() bool {
 	was := g.alive()
 	windows.TerminateJobObject(g.job, 1)
@@ -128,28 +127,28 @@ func (g *group) alive() bool {
 	return err == nil && a.active > 0
 }
 
-// endDescendants does nothing: members do not leave the job unnoticed.
+// endDescendants does nothing: members cannot leave the job unnoticed.
 func (g *group) endDescendants() {}
 
 func (g *group) close() { windows.CloseHandle(g.job) }
 
-// look reports every pipe as empty and open: the system says what is in it only
-// while nobody waits in a read of it.
+// look reports every pipe as empty and open: the system can inspect one only while nobody waits in
+// a read of it.
 func look(*os.File) (unread, open bool) { return false, true }
 
-// firstEnv is what the process that Detach starts is given: it is the detached one.
+// firstEnv is the environment of the process that Detach starts: on Windows the detached one.
 var firstEnv = []string{detachedEnv + "=1"}
 
 // survived are the events that would end a detached process.
 var survived = []os.Signal{os.Interrupt, syscall.SIGTERM}
 
-// startDetached starts a process outside the job of this one, so that it does not
-// end with it, if the job allows that. It has a group and a console, without a
-// window, of its own, so that its children can be sent a break.
+// startDetached starts a process outside the job of this one, so that it does not end with it, if
+// the job allows that. It gets its own group and console, without a window, so that its children
+// can be sent a break.
 func startDetached(cmd *exec.Cmd) error {
 	const flags = windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_NO_WINDOW
 	begin := func(flags uint32) error {
-		// Not bound to a context: it is to outlive this process.
+		// Not bound to a context: it must outlive this process.
 		free := &exec.Cmd{Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Stdout: cmd.Stdout, Err: cmd.Err,
 			SysProcAttr: &syscall.SysProcAttr{CreationFlags: flags}}
 		if err := free.Start(); err != nil {
@@ -166,14 +165,13 @@ func startDetached(cmd *exec.Cmd) error {
 
 func leave(cmd *exec.Cmd) error { return startDetached(cmd) }
 
-// hangUp ends the connection of standard output.
+// hangUp closes the connection of standard output.
 func hangUp() { os.Stdout.Close() }
 
-// Boot is not needed here: the number and start time of a process are never those
-// of another.
+// Boot is not needed on Windows: number and start time identify a process.
 func Boot() string { return "" }
 
-// StartOf returns when a process was started, in 100 ns since 1601.
+// StartOf returns the start time of a process, in 100 ns since 1601.
 func StartOf(pid int) string {
 	h, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
 	if err != nil {
@@ -187,8 +185,8 @@ func StartOf(pid int) string {
 	return fmt.Sprint(uint64(created.HighDateTime)<<32 | uint64(created.LowDateTime))
 }
 
-// EndLeftovers does nothing: the job of a parent that has ended has ended with it.
+// EndLeftovers does nothing: a job ends with its parent process.
 func EndLeftovers(context.Context, int, string, int, string) error { return nil }
 
-// EndMarked does nothing: a command that is run has ended with its job.
+// EndMarked does nothing: a command ends with its job.
 func EndMarked(context.Context, string) error { return nil }

@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// escapes are what terminals take for commands: colours, titles.
+// escapes matches terminal escape sequences: colours, titles.
 var escapes = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])`)
 
-// tailSize is how much of the last lines an Error holds, in bytes.
+// tailSize is the length of Error.Tail, in bytes.
 const tailSize = 2000
 
-// A capture keeps what is written, up to a limit.
+// A capture stores what is written, up to a limit.
 type capture struct {
 	limit   int
 	data    []byte        // owned by the reader until it has returned
@@ -26,7 +26,7 @@ func newCapture(limit int) *capture {
 	return &capture{limit: limit, flooded: make(chan struct{})}
 }
 
-// Write keeps what it has room for, and fails if that is not everything.
+// Write stores what fits, and fails if that is not everything.
 func (c *capture) Write(p []byte) (int, error) {
 	n := min(len(p), c.limit-len(c.data))
 	c.data = append(c.data, p[:n]...)
@@ -38,14 +38,14 @@ func (c *capture) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// A tail keeps the last bytes of what is written.
+// A tail stores the last bytes of what is written.
 type tail struct {
 	limit int
 	data  []byte // at most twice the limit; owned by the reader until it has returned
-	cut   bool   // something before data is gone
+	cut   bool   // bytes before data were dropped
 }
 
-// Write keeps the end of what was written so far.
+// Write stores the end of everything written so far.
 func (t *tail) Write(p []byte) (int, error) {
 	n := len(p)
 	if len(p) > t.limit {
@@ -59,7 +59,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// text is what was kept, from the beginning of a line if it has one.
+// text returns the stored text, from the beginning of a line if it has one.
 func (t *tail) text() string {
 	if !t.cut && len(t.data) <= t.limit {
 		return string(t.data)
@@ -69,8 +69,7 @@ func (t *tail) text() string {
 
 func lastBytes(b []byte, n int) []byte { return b[max(0, len(b)-n):] }
 
-// fromLine leaves out the line that s may begin in the middle of, unless that is
-// all there is.
+// fromLine drops the line in whose middle s may begin, unless that is all there is.
 func fromLine(s string) string {
 	if i := strings.IndexByte(s, '\n'); i >= 0 && strings.TrimSpace(s[i:]) != "" {
 		return s[i+1:]
@@ -78,9 +77,9 @@ func fromLine(s string) string {
 	return s
 }
 
-// Tail returns the last lines of what a program wrote, at most size bytes of
-// valid UTF-8, without terminal escapes, control characters and blanks around
-// it: as it can be shown to people and agents.
+// Tail returns the last lines of a program's output, at most size bytes of valid UTF-8, without
+// terminal escapes, control characters and surrounding blanks, ready to be shown to people and
+// agents.
 func Tail(s string, size int) string {
 	s = strings.TrimSpace(strings.Map(func(r rune) rune {
 		switch {
@@ -97,23 +96,22 @@ func Tail(s string, size int) string {
 	return strings.TrimSpace(strings.ToValidUTF8(fromLine(s[len(s)-size:]), ""))
 }
 
-// Lines is a writer that cuts what it is given into lines of at most max bytes,
-// never within a character, and passes those that are complete on. It keeps no
-// more than one line. It is for one goroutine.
+// Lines is a writer that splits its input into lines of at most max bytes, never within a
+// character, and passes on complete ones. It stores at most one line. It is for one goroutine.
 type Lines struct {
 	max   int
 	give  func(lines [][]byte)
-	cut   bool   // leaves out the rest of a line that is too long
-	rest  []byte // the beginning of a line that is not complete yet
+	cut   bool   // drops the rest of a line that is too long
+	rest  []byte // the beginning of an incomplete line
 	lines [][]byte
-	split bool // rest continues a line of which a part was given
+	split bool // rest continues a line that was passed on in part
 }
 
-// NewLines returns a Lines. The lines have no line breaks and are valid during the
-// call of give only.
+// NewLines returns a Lines. The lines have no line breaks and are valid only during the call of
+// give.
 func NewLines(max int, give func(lines [][]byte)) *Lines { return &Lines{max: max, give: give} }
 
-// Write takes what was read and passes the lines on that are complete. It never fails.
+// Write passes on the complete lines. It never fails.
 func (s *Lines) Write(p []byte) (int, error) {
 	n, held := len(p), s.rest
 	for {
@@ -128,7 +126,7 @@ func (s *Lines) Write(p []byte) (int, error) {
 			line, s.split = line[k:], true
 		}
 		if !whole {
-			s.flush() // before the buffer that lines may lie in is used again
+			s.flush() // before the buffer that lines may refer to is reused
 			s.rest = append(s.rest[:0], line...)
 			return n, nil
 		}
@@ -140,7 +138,7 @@ func (s *Lines) Write(p []byte) (int, error) {
 	}
 }
 
-// End passes the last line on, if it has no line break.
+// End passes on the last line if it has no line break.
 func (s *Lines) End() {
 	if len(s.rest) > 0 {
 		s.add(bytes.TrimSuffix(s.rest, []byte("\r")))
@@ -162,7 +160,7 @@ func (s *Lines) flush() {
 	}
 }
 
-// cutAt returns where a line that is too long is cut: not within a character.
+// cutAt returns where to cut a line that is too long: not within a character.
 func (s *Lines) cutAt(line []byte) int {
 	for k := s.max; k > s.max-utf8.UTFMax; k-- {
 		if utf8.RuneStart(line[k]) {

@@ -22,34 +22,32 @@ const (
 	DefaultGrace       = 2 * time.Second // from SIGTERM to SIGKILL
 )
 
-// A Spec says what to run. The zero value of a field is its default.
+// A Spec describes a command to run. The zero value of a field means its default.
 type Spec struct {
-	// Command is the program and its arguments; no shell is involved. A program
-	// without a slash is looked up in PATH; a relative one with a slash is
-	// relative to Dir.
+	// Command is the program and its arguments; no shell is involved. A program without a slash is
+	// looked up in PATH; a relative one with a slash is relative to Dir.
 	Command []string
 	// Dir is the working directory; "" is this process's own.
 	Dir string
-	// Env is the whole environment, as os.Environ gives it, the last value of a
-	// key counting; nil is this process's own.
+	// Env is the whole environment, in the form of os.Environ; the last value of a key counts. nil
+	// means this process's own.
 	Env []string
-	// Stdin is what the child reads, then the end of the file. A child that does
-	// not read it, or not all, is no error. It is not written to and must not
-	// change before Run returns. nil is the null device.
+	// Stdin is the whole standard input. It is no error if the child does not read all of it. It is
+	// not written to and must not change before Run returns. nil is the null device.
 	Stdin []byte
-	// StdoutLimit is how many bytes the child may write to its standard output:
-	// one more kills it (ErrTooMuchOutput). Default DefaultStdoutLimit.
+	// StdoutLimit is the number of bytes that the child may write to its standard output; one more
+	// kills it (ErrTooMuchOutput). Default DefaultStdoutLimit.
 	StdoutLimit int
-	// StderrLimit is how many of the last bytes of standard error are kept; more
-	// is no error. Default DefaultStderrLimit.
+	// StderrLimit is the number of bytes kept from the end of standard error; more is no error.
+	// Default DefaultStderrLimit.
 	StderrLimit int
 	// Grace is the time from SIGTERM, when the context ends, to SIGKILL. Default
 	// DefaultGrace.
 	Grace time.Duration
-	// Descendants makes the group include, on Linux, the processes that have left it
-	// for a session of their own, except those that Detach started. This process then
-	// adopts and reaps every orphan, so it must have no other child. On Windows it
-	// lets members leave the job object if they ask for it, as Detach does.
+	// Descendants includes in the group, on Linux, the processes that have left it for a session of
+	// their own, except those started by Detach. This process then adopts and reaps every orphan,
+	// so it must have no other child. On Windows it lets members leave the job object if they ask
+	// to, as Detach does.
 	Descendants bool
 }
 
@@ -64,7 +62,7 @@ func (s *Spec) withDefaults() (Spec, error) {
 	return d, nil
 }
 
-// A Result is what came of a child that was started.
+// A Result is the result of a child that was started.
 type Result struct {
 	ExitCode int    // -1 if a signal ended it
 	Signal   string // "SIGKILL" and the like, "" if it exited
@@ -72,11 +70,11 @@ type Result struct {
 	Stderr   string // the last whole lines, at most Spec.StderrLimit bytes
 }
 
-// Run starts the command, feeds it and waits until its whole process group is gone. When ctx ends,
-// or too much is written, the group is killed: SIGTERM and, Spec.Grace later, SIGKILL; a flood gets
-// SIGKILL at once. SIGKILL is also sent after a normal exit, so that no descendant survives, except
-// one that left the group (setsid). Run leaves no goroutine behind. Any end other than exit code 0
-// is an *Error, returned with the Result as far as it is known.
+// Run starts the command, writes its input and waits until its whole process group is gone. When
+// ctx ends, or the output exceeds its limit, the group is killed: SIGTERM and, Spec.Grace later,
+// SIGKILL; excess output gets SIGKILL at once. SIGKILL is also sent after a normal exit, so that
+// only descendants that left the group (setsid) survive. Run leaves no goroutine behind. Any end
+// other than exit code 0 is an *Error, returned with the Result as far as it is known.
 func Run(ctx context.Context, spec Spec) (Result, error) {
 	spec, err := spec.withDefaults()
 	if err != nil {
@@ -90,13 +88,13 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	if err != nil {
 		return Result{ExitCode: -1}, startError(&spec, err)
 	}
-	var reason *Error // why it was killed; nil means that it ended on its own
+	var reason *Error // why it was killed; nil means that it ended without that
 	select {
 	case <-c.Exited():
 	case <-stdout.flooded:
 	case <-ctx.Done():
 		select {
-		case <-c.Exited(): // it was in time
+		case <-c.Exited(): // it ended in time
 		default:
 			reason = ended(ctx, &spec, time.Since(c.started))
 			c.stop(spec.Grace)

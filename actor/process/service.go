@@ -11,23 +11,22 @@ import (
 	"deepwork/actor/wait"
 )
 
-// lineSize is how much of one line of standard error a listener is passed, in
-// bytes; the rest of the line is left out.
+// lineSize bounds the part of a line of standard error that is passed to the listener, in bytes;
+// the rest is dropped.
 const lineSize = 4000
 
-// A Service is a long-lived child that is spoken to over its standard input and
-// output, in a process group of its own. Its methods may be called from any
-// goroutine.
+// A Service is a long-lived child, in its own process group, that communicates over its standard
+// input and output. Its methods may be called from any goroutine.
 type Service struct {
 	// Stdin is our end of the child's standard input. Stop closes it.
 	Stdin *os.File
-	// Stdout is our end of the child's standard output. It ends when the child and
-	// every other holder of the pipe is gone, at the latest a second after the child.
+	// Stdout is our end of the child's standard output. It ends when the child and every other
+	// holder of the pipe is gone, at most a second after the child.
 	Stdout io.ReadCloser
 
 	spec  Spec
 	child *Child
-	done  chan struct{} // closed once nothing of it is left
+	done  chan struct{} // closed once the child and its group are gone
 	err   error         // valid once done is closed
 }
 
@@ -35,7 +34,7 @@ type Service struct {
 // line of its standard error that is not blank, cut after 4,000 bytes, on a separate goroutine,
 // until Done is closed. Stdin and StdoutLimit of the Spec have no effect. The error is an *Error.
 // Every caller must call Stop. When the child ends, so does its group. On Linux it also ends when
-// this process is killed; elsewhere it sees the end of its standard input.
+// this process is killed; elsewhere its standard input is closed.
 func Serve(spec Spec, listen func(line string)) (*Service, error) {
 	spec, err := spec.withDefaults()
 	if err != nil {
@@ -72,11 +71,11 @@ func Serve(spec Spec, listen func(line string)) (*Service, error) {
 	return s, nil
 }
 
-// Done is closed when the child has ended and nothing of its group is left.
+// Done is closed when the child and its group are gone.
 func (s *Service) Done() <-chan struct{} { return s.done }
 
-// Err returns how the child ended, once Done is closed: an *Error with its last
-// words, or nil for an exit with code 0. Before that it returns nil.
+// Err returns how the child ended, once Done is closed: an *Error with its last output, or nil for
+// an exit with code 0. Before that it returns nil.
 func (s *Service) Err() error {
 	select {
 	case <-s.done:
@@ -86,11 +85,10 @@ func (s *Service) Err() error {
 	}
 }
 
-// Stop ends the child as MCP asks it of those who start servers: its standard
-// input is closed; Spec.Grace later it gets SIGTERM, and Spec.Grace after that
-// its group gets SIGKILL. When ctx ends, SIGKILL comes at once. Stop returns when
-// Done is closed, a few seconds after the last of these at most. It may be
-// called again, and by several at once.
+// Stop ends the child as MCP specifies: its standard input is closed; Spec.Grace later it gets
+// SIGTERM, and Spec.Grace after that its group gets SIGKILL. When ctx ends, SIGKILL is sent at
+// once. Stop returns when Done is closed, at most a few seconds after SIGKILL. It may be called
+// again, and concurrently.
 func (s *Service) Stop(ctx context.Context) {
 	s.Stdin.Close()
 	if s.exited(ctx) != nil {
@@ -102,17 +100,17 @@ func (s *Service) Stop(ctx context.Context) {
 	<-s.done
 }
 
-// exited waits for the end of the child, no longer than the grace period.
+// exited waits for the end of the child, at most for the grace period.
 func (s *Service) exited(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.spec.Grace)
 	defer cancel()
 	return wait.Done(ctx, s.child.Exited())
 }
 
-// A watched pipe notices when its reader has come to the end.
+// A watched pipe reports when its reader has reached the end.
 type watched struct {
 	file *os.File
-	end  func() // called when a read has failed, and by Close
+	end  func() // called by Close, and when a read has failed
 }
 
 // Read implements io.Reader.
@@ -120,7 +118,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	n, err := w.file.Read(p)
 	if err != nil {
 		w.end()
-		err = io.EOF // also if it was closed meanwhile
+		err = io.EOF // also if it was closed in the meantime
 	}
 	return n, err
 }

@@ -4,5 +4,5 @@ package testkit
 
 import "syscall"
 
-// apart lets a child leave the session and the process group of its parent.
+// apart makes a child leave the session and the process group of its parent.
 var apart = &syscall.SysProcAttr{Setsid: true}

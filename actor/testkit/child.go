@@ -23,9 +23,9 @@ const (
 // patience bounds the waits for other processes, also on a busy machine.
 const patience = time.Minute
 
-// Spawn starts this binary again, in a child of a test, with entries added to its
-// environment, and returns once that has called Attend. It shares the pipes of this
-// process. If away is set it leaves the session and the process group.
+// Spawn starts this binary again, in a child of a test, with entries added to its environment, and
+// returns once the new process has called Attend. It shares the pipes of this process. If away is
+// set it leaves the session and the process group.
 func Spawn(away bool, env ...string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
@@ -42,9 +42,8 @@ func Spawn(away bool, env ...string) {
 	c.Close()
 }
 
-// Attend reports to the test's Hub, if there is one, and holds a connection to it for
-// as long as the process lives; then to the process that has called Spawn. It returns
-// the connection.
+// Attend reports to the test's Hub, if there is one, and then to the process that called Spawn. It
+// returns the connection to the Hub, which stays open for as long as the process lives.
 func Attend() (hub net.Conn) {
 	if addr := os.Getenv(HubEnv); addr != "" {
 		var err error
@@ -61,9 +60,9 @@ func Attend() (hub net.Conn) {
 	return hub
 }
 
-var open []net.Conn // kept from the garbage collector
+var open []net.Conn // protected from the garbage collector
 
-// Forever blocks in a way that the runtime does not take for a deadlock.
+// Forever blocks in a way that the runtime does not report as a deadlock.
 func Forever() {
 	for {
 		time.Sleep(time.Hour)
@@ -76,7 +75,7 @@ func check(err error) {
 	}
 }
 
-// A Hub is where the processes of a test report.
+// A Hub receives the reports of a test's processes.
 type Hub struct {
 	*net.TCPListener
 	t testing.TB
@@ -90,7 +89,7 @@ func NewHub(t testing.TB) *Hub {
 	return &Hub{l.(*net.TCPListener), t}
 }
 
-// Env returns the entry of an environment that makes Attend report to h.
+// Env returns the environment entry that makes Attend report to h.
 func (h *Hub) Env() string { return HubEnv + "=" + h.Addr().String() }
 
 // A Visitor is a process that has reported.
@@ -119,7 +118,7 @@ func (h *Hub) Next() *Visitor {
 	return v
 }
 
-// Gone fails the test unless the process has ended, or does so in time.
+// Gone fails the test unless the process ends in time.
 func (v *Visitor) Gone() {
 	v.t.Helper()
 	v.SetReadDeadline(time.Now().Add(patience))
@@ -161,13 +160,13 @@ func Start(t testing.TB, env ...string) *Child {
 	return c
 }
 
-// Line returns the next line that the child writes, "" at its end.
+// Line returns the next line of the child's output, "" at its end.
 func (c *Child) Line() string {
 	line, _ := c.Out.ReadString('\n')
 	return strings.TrimSpace(line)
 }
 
-// Crash kills the child, which must not have ended well before.
+// Crash kills the child, which must not have exited normally before.
 func (c *Child) Crash() {
 	c.t.Helper()
 	Must(c.t, c.Process.Kill())

@@ -1,8 +1,8 @@
 package wait
 
-// A Signal wakes one waiting goroutine. Any number of calls to Wake before the
-// goroutine receives count as one, and none is lost: a Wake that comes while
-// nobody waits is received by the next wait. Make it with NewSignal.
+// A Signal wakes one waiting goroutine. Any number of calls to Wake before the goroutine receives
+// count as one, and none is lost: a Wake that arrives while nobody waits is received by the next
+// wait. Use NewSignal to create one.
 type Signal chan struct{}
 
 // NewSignal returns a Signal. Its channel has room for one value and is never closed.

@@ -1,5 +1,5 @@
-// Package wait holds the ways to wait: For sleeps, Done and Group wait for others, a
-// Backoff spaces retries, a Signal wakes a goroutine. Every wait ends with its context.
+// Package wait provides ways to wait: For sleeps, Done and Group wait for others, a Backoff spaces
+// retries, a Signal wakes a goroutine. Every wait ends with its context.
 package wait
 
 import (
@@ -29,8 +29,8 @@ func For(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Done waits until a channel is closed and returns nil, also if ctx has ended by then;
-// or until ctx ends, and returns context.Cause(ctx).
+// Done waits until a channel is closed and returns nil, even if ctx has ended by then; or until ctx
+// ends, and returns context.Cause(ctx).
 func Done(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -53,9 +53,9 @@ func Group(ctx context.Context, group *sync.WaitGroup) error {
 	return Done(ctx, done)
 }
 
-// A Backoff spaces retries: each pause is twice the one before, from Min up to Max,
-// and each is shortened by a random part of up to half, so that callers that failed
-// together do not retry together. It is for one goroutine.
+// A Backoff spaces retries: each pause is twice the previous one, from Min up to Max, and each is
+// shortened by a random part of up to half, so that callers that failed together do not retry
+// together. It is for one goroutine.
 type Backoff struct {
 	Min, Max time.Duration
 
