@@ -15,28 +15,28 @@ import (
 // message is what an execution's actor receives.
 type message interface{ executionMessage() }
 
-// watchMessage asks for the execution once it has changed since a version.
+// watchMessage asks for the execution once it is newer than a version.
 type watchMessage struct {
 	Since uint64
 	Reply actor.Reply[*view]
 }
 
-// startMessage says that the execution has a slot, after it waited for one.
+// startMessage reports that the execution has a slot after waiting for one.
 type startMessage struct {
 	Deadline *time.Time
 	Reply    actor.Reply[struct{}]
 }
 
-// acceptMessage says that the source runs it, under an id of its own.
+// acceptMessage reports that the source runs it, under an id of its own.
 type acceptMessage struct {
 	SourceExecutionID string
 	Reply             actor.Reply[struct{}]
 }
 
-// progressMessage says how far it is.
+// progressMessage reports its progress.
 type progressMessage struct{ Progress remote.Progress }
 
-// endMessage says how it ended.
+// endMessage reports how it ended.
 type endMessage struct {
 	outcome
 	Reply actor.Reply[struct{}]
@@ -48,18 +48,18 @@ func (acceptMessage) executionMessage()   {}
 func (progressMessage) executionMessage() {}
 func (endMessage) executionMessage()      {}
 
-// An executionActor owns the state of one execution. What it learns is stored before
-// anybody sees it, except progress, which is in memory only.
+// An executionActor owns the state of one execution. It stores each change before publishing it,
+// except progress, which is in memory only.
 type executionActor struct {
 	engine   *Engine
 	entry    *entry
-	rec      *store.Execution // nil before Start; never changed once it is stored
+	rec      *store.Execution // nil before Start; immutable once stored
 	log      *slog.Logger
 	watchers []watchMessage
-	logged   time.Time // when progress was last logged for all to see
+	logged   time.Time // when progress was last logged at info level
 }
 
-// Start reads the record after an incarnation before this one crashed.
+// Start reads the record if an earlier incarnation of this actor crashed.
 func (a *executionActor) Start(ctx context.Context) error {
 	if a.rec == nil {
 		r, err := a.engine.store.Execution(ctx, a.entry.id)
@@ -109,7 +109,7 @@ func (a *executionActor) Receive(ctx context.Context, m message) error {
 	return nil
 }
 
-// save makes a record durable and the actor's own.
+// save stores a record durably and sets the actor's.
 func (a *executionActor) save(ctx context.Context, next *store.Execution) error {
 	err := a.engine.member.Enter(ctx)
 	if err == nil {
@@ -121,8 +121,8 @@ func (a *executionActor) save(ctx context.Context, next *store.Execution) error 
 	return err
 }
 
-// must is save for what is true whether it can be stored or not: the source runs it,
-// or it has ended. After a crash it is then learned from the source again, or unknown.
+// must is save for facts that hold even if they cannot be stored: the source runs it, or it has
+// ended. After a crash the source is asked again, or the state is unknown.
 func (a *executionActor) must(ctx context.Context, next *store.Execution) (stored bool) {
 	if err := a.save(ctx, next); err != nil {
 		a.log.Error("a run cannot be written down; it will not be known as it is after a restart", "error", err)
@@ -132,13 +132,13 @@ func (a *executionActor) must(ctx context.Context, next *store.Execution) (store
 	return true
 }
 
-// advance notes progress, if it is any (seed 003, 7.3 and 8.3).
+// advance sets the progress, if it has changed (seed 003, 7.3 and 8.3).
 func (a *executionActor) advance(p remote.Progress) {
 	v := a.entry.view.Load()
 	if v.over || v.Progress != nil && sameProgress(*v.Progress, p) {
 		return
 	}
-	// All of it is for debugging; one a second is for the log of every day.
+	// All progress is logged for debugging, and at most one per second at info level.
 	level := slog.LevelDebug
 	if now := time.Now(); now.Sub(a.logged) >= time.Second {
 		level, a.logged = slog.LevelInfo, now
@@ -154,7 +154,7 @@ func (a *executionActor) advance(p remote.Progress) {
 	a.publish(&p)
 }
 
-// end makes the outcome the execution's. What comes later changes nothing.
+// end sets the outcome of the execution. Later messages change nothing.
 func (a *executionActor) end(ctx context.Context, o outcome) {
 	was := a.entry.view.Load()
 	if was.over {
@@ -176,7 +176,7 @@ func (a *executionActor) end(ctx context.Context, o outcome) {
 	next.Result = o.result
 	run := shown(&next)
 	if run.Progress = a.lastProgress(o, was); run.Progress != nil {
-		next.Progress, _ = json.Marshal(run.Progress) // numbers and a text: it always has a JSON form
+		next.Progress, _ = json.Marshal(run.Progress) // numbers and a text: encoding cannot fail
 	}
 	stored := a.must(ctx, &next)
 	attrs := []any{"state", run.State, "took", a.engine.time().Sub(run.StartedAt)}
@@ -196,9 +196,9 @@ func (a *executionActor) end(ctx context.Context, o outcome) {
 	a.tell(v)
 }
 
-// lastProgress is how far an execution was at its end: as its source said with the end, else
-// as it said before. What has ended waits for no slot any more, and what is completed
-// is at no part of it.
+// lastProgress returns the progress of an execution at its end: as the source reported it with the
+// end, otherwise the last known. An ended execution no longer waits for a slot, and a completed one
+// has no current part.
 func (a *executionActor) lastProgress(o outcome, was *view) *remote.Progress {
 	switch {
 	case o.progress != nil:
@@ -211,7 +211,7 @@ func (a *executionActor) lastProgress(o outcome, was *view) *remote.Progress {
 	return was.Progress
 }
 
-// publish shows the record to all, with this progress.
+// publish publishes the record with this progress.
 func (a *executionActor) publish(p *remote.Progress) {
 	run := shown(a.rec)
 	run.Progress = p

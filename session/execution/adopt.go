@@ -11,19 +11,18 @@ import (
 	"deepwork/session/store"
 )
 
-// lookEvery is the time between two looks for executions that no server follows,
-// give or take a tenth.
+// lookEvery is the time between two searches for executions that no server follows, plus or minus a
+// tenth.
 const lookEvery = 10 * time.Second
 
-// keepLooking takes up the executions of servers that are killed while this one lives,
-// until the engine closes. Nobody would cancel them when their time is over, or fetch
-// their results before their sources forget them, if that had to wait until somebody
-// asks or a server starts.
+// keepLooking takes over the executions of servers that are killed while this one lives, until the
+// engine closes. Otherwise, until somebody asks or a server starts, nobody would cancel them when
+// their time is over, or fetch their results before their sources forget them.
 func (e *Engine) keepLooking() {
 	logged := ""
 	for wait.For(e.ctx, lookEvery*9/10+rand.N(lookEvery/5)) == nil {
 		err := e.adopt(e.ctx)
-		if said := fmt.Sprint(err); said != logged && e.ctx.Err() == nil { // once, not at each look
+		if said := fmt.Sprint(err); said != logged && e.ctx.Err() == nil { // once, not each time
 			if logged = said; err != nil {
 				e.log.Warn("the runs of servers that are gone cannot be taken up now", "error", err)
 			}
@@ -31,9 +30,9 @@ func (e *Engine) keepLooking() {
 	}
 }
 
-// adopt makes the executions of servers that are gone this one's, first in the store,
-// then in memory. Nothing is started again: what the source cannot be asked about has
-// ended. Where there is nothing to adopt it writes nothing.
+// adopt takes over the executions of servers that are gone, first in the store, then in memory.
+// Nothing is started again: an execution whose source cannot be asked has ended. If there is
+// nothing to take over it writes nothing.
 func (e *Engine) adopt(ctx context.Context) error {
 	if !e.db.Exists() {
 		return nil
@@ -58,14 +57,13 @@ func (e *Engine) adopt(ctx context.Context) error {
 	for _, x := range adopted {
 		e.log.Info("run taken up from a server that is gone", "execution_id", x.ID, "workflow", x.WorkflowName, "source", x.Source, "is", x.State)
 		if !x.Over() && !e.follows(&x) {
-			return errClosing // the next server takes it up
+			return errClosing // the next server takes it over
 		}
 	}
 	return nil
 }
 
-// stranded makes err the error of an execution of a server that is gone, which cannot be
-// taken up because of it.
+// stranded makes err the error of an execution that cannot be taken over because of it.
 func (e *Engine) stranded(x *store.Execution, err error) {
 	if err != nil && !x.Over() && !e.member.Alive(x.Owner) {
 		x.Error = new(clip(fmt.Sprintf("the server that followed it is gone, and this one cannot follow it, because that must be written down first: %v. "+
@@ -73,13 +71,13 @@ func (e *Engine) stranded(x *store.Execution, err error) {
 	}
 }
 
-// follows has an execution that was taken up followed from where the server before
-// this one was; false: the engine is closed.
+// follows starts to follow an execution that was taken over from where the last server was. It
+// reports false if the engine is closed.
 func (e *Engine) follows(x *store.Execution) bool {
 	e.slots.take()
 	ok := e.drive(e.enter(x), x, func(ctx context.Context, n *entry) (outcome, bool) {
 		if x.Deadline != nil {
-			// It may have ended in time while nobody looked: one who comes late looks first.
+			// It may have ended in time while no server followed it: check its status first.
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeoutCause(ctx, max(x.Deadline.Sub(e.time()), graceTime), errTimedOut)
 			defer cancel()

@@ -18,32 +18,29 @@ import (
 	"github.com/google/uuid"
 )
 
-// Call runs a tool's workflow and waits for its end, or until the configured
-// reply_within, when it answers with an Execution that is running (seed 003, 7.1). So
-// does it where the source gives no way to ask for the end: that Execution's
-// StatusSupported is false.
+// Call runs a tool's workflow and waits for its end, or until the configured reply_within, when it
+// returns an Execution that is running (seed 003, 7.1). It also does so if the source has no way to
+// ask for the end: StatusSupported of that Execution is false.
 //
-// Arguments that the tool's schema does not allow are a ToolError,
-// invalid_arguments, and nothing leaves (2.5). An execution that failed, was cancelled,
-// timed out or was lost is a *session.Error, a StateError, that holds the *Execution
-// under the detail "run" and its id under "execution_id"; its code is
-// workflow_failed, workflow_cancelled, workflow_timed_out or workflow_unknown,
-// or source_away or shutting_down where that is why (2.4, 7.2, 7.4, 7.5). Where
+// Arguments that the tool's schema does not allow are a ToolError, invalid_arguments, and nothing
+// is sent (2.5). An execution that failed, was cancelled, timed out or was lost is a
+// *session.Error, a StateError, with the *Execution under the detail "run" and its id under
+// "execution_id"; its code is workflow_failed, workflow_cancelled, workflow_timed_out or
+// workflow_unknown, or source_away or shutting_down if that is the reason (2.4, 7.2, 7.4, 7.5). If
 // the source is away before anything began, source_away has no execution.
 //
-// No more than max_concurrent_executions run at the sources at once; the others
-// wait, in the order in which they came, as executions that are running and whose
-// progress says so. execution_timeout counts from when the execution has its slot.
+// At most max_concurrent_executions run at the sources at once; the others wait, in the order of
+// their arrival, as executions that are running and whose progress says so. execution_timeout
+// counts from when the execution gets its slot.
 //
-// A ctx that ends with the cause ErrCancelled cancels the execution, and Call returns
-// when it is, some seconds later at most. Any other end of ctx leaves the execution
-// going, bounded by its timeout, and its result is kept for Status; so does what
-// WithLeaving is given.
+// If ctx ends with the cause ErrCancelled, the execution is cancelled, and Call returns when that
+// is done, at most some seconds later. If ctx ends for any other reason, or the context given to
+// WithLeaving ends, the execution continues up to its timeout, and its result is available from
+// Status.
 //
-// progress, which may be nil and must not block, is called one at a time with
-// the execution as it is, at least when it starts to run and whenever its progress
-// changes, and not after Call returned. What changes faster than progress
-// returns is told as it is in the end.
+// progress, which may be nil and must not block, is called sequentially with the current execution,
+// at least when it starts to run and when its progress changes, and never after Call has returned.
+// Changes that come faster than progress returns are combined.
 func (e *Engine) Call(ctx context.Context, identity string, t *remote.Tool, arguments json.RawMessage, progress func(Execution)) (*Execution, error) {
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
@@ -59,7 +56,7 @@ func (e *Engine) Call(ctx context.Context, identity string, t *remote.Tool, argu
 	return e.call(ctx, identity, &t.Workflow, arguments, progress)
 }
 
-// call is Call with what has been checked.
+// call is Call after its checks.
 func (e *Engine) call(ctx context.Context, identity string, w *remote.Workflow, arguments json.RawMessage, progress func(Execution)) (*Execution, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("starting workflow %q: %w", w.Name, context.Cause(ctx))
@@ -89,7 +86,7 @@ func (e *Engine) call(ctx context.Context, identity string, w *remote.Workflow, 
 		progress(first.Execution)
 	}
 	v, err := e.await(answerCtx, n, first.version, progress)
-	why := cmp.Or(context.Cause(ctx), context.Cause(answerCtx)) // a cancellation is heeded first
+	why := cmp.Or(context.Cause(ctx), context.Cause(answerCtx)) // a cancellation has priority
 	switch {
 	case err == nil:
 		return answer(v, setting)
@@ -129,16 +126,16 @@ func (e *Engine) cancelled(ctx context.Context, n *entry) (*view, error) {
 
 type leavingKey struct{}
 
-// WithLeaving returns a context for Call. Once leaving ends, Call waits no longer for
-// the end of its execution: it returns an error that wraps leaving's cause, and the
-// execution goes on as when ctx ends. What it does before it waits is not cut short,
-// nor is anything else that is done with the context: for a client that sent its last
-// request and still reads, whose other calls have longer to end than this may take.
+// WithLeaving returns a context for Call. Once leaving ends, Call no longer waits for the end of
+// its execution: it returns an error that wraps leaving's cause, and the execution continues as
+// when ctx ends. Work before that wait, and other uses of the context, are not interrupted. This is
+// for a client that has sent its last request and still reads, whose other calls may take longer to
+// end.
 func WithLeaving(ctx, leaving context.Context) context.Context {
 	return context.WithValue(ctx, leavingKey{}, leaving)
 }
 
-// untilLeaving returns a context that ends with ctx and with what WithLeaving gave it.
+// untilLeaving returns a context that ends with ctx and with the one given to WithLeaving.
 func untilLeaving(ctx context.Context) (context.Context, func()) {
 	leaving, ok := ctx.Value(leavingKey{}).(context.Context)
 	if !ok {
@@ -152,11 +149,10 @@ func untilLeaving(ctx context.Context) (context.Context, func()) {
 // waitsForSlot is the progress of an execution that has not begun.
 const waitsForSlot = "waiting for a slot"
 
-// errReply is the cause of an answer that does not wait for the end.
+// errReply is the cause if a reply does not wait for the end.
 var errReply = errors.New("the time for a reply is over")
 
-// begin makes an execution, writes down what is meant to be done, and has its driver do
-// it.
+// begin creates an execution, records it, and starts its driver.
 func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow, arguments json.RawMessage, limit time.Duration, slots int) (*entry, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -176,7 +172,7 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 	} else {
 		x.Deadline = e.deadline(limit)
 	}
-	if err = e.member.Enter(ctx); err == nil { // whoever owns executions must look alive
+	if err = e.member.Enter(ctx); err == nil { // owners of executions must be seen alive
 		err = e.store.Save(ctx, x)
 	}
 	if err == nil {
@@ -195,7 +191,7 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 		}) {
 			return n, nil
 		}
-		err = errClosing // the next server finds the record, and that it was not answered
+		err = errClosing // the next server finds the record, which has no answer
 	}
 	e.slots.leave(t)
 	switch {
@@ -210,24 +206,24 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 	return nil, session.NotNow("run_not_saved", "Workflow '%s' was not started, because that must be written down first: %v. See to the disk and call again.", w.Name, err).Because(err)
 }
 
-// enter makes an entry that shows a record.
+// enter returns an entry that publishes a record.
 func (e *Engine) enter(x *store.Execution) *entry {
 	n := &entry{id: x.ID, identity: x.Identity, done: make(chan struct{})}
 	n.view.Store(&view{Execution: shown(x), version: 1, over: x.Over()})
 	return n
 }
 
-// await blocks until the execution is over, telling progress of what changes after a
-// version, or until ctx ends.
+// await blocks until the execution is over or ctx ends, and calls progress for changes after a
+// version.
 func (e *Engine) await(ctx context.Context, n *entry, since uint64, progress func(Execution)) (*view, error) {
 	for {
 		v, err := actor.Ask(ctx, n.ref, func(r actor.Reply[*view]) message { return watchMessage{since, r} })
 		if _, crashed := errors.AsType[*actor.PanicError](err); crashed && ctx.Err() == nil {
-			continue // the next incarnation goes on; how often it may crash is bounded
+			continue // the next incarnation continues; the number of crashes is bounded
 		}
 		if err != nil {
 			if v = n.view.Load(); v.over {
-				return v, nil // it ended, and with it its actor, just now
+				return v, nil // it has just ended, and its actor with it
 			}
 			return nil, err
 		}

@@ -9,12 +9,12 @@ import (
 	"deepwork/session/store"
 )
 
-// cancelAction is what the owner of an execution is asked to do by another process.
+// cancelAction is the action of a request to the owner of an execution to cancel it.
 const cancelAction = "cancel"
 
-// Cancel cancels an execution, whichever server follows it, and returns it when that is
-// done, or says that it was asked for. One that has ended is left as it is. channel is
-// how the caller reached us. Errors are those of Status, and not_answered.
+// Cancel cancels an execution that any server follows, and returns it when that is done, or reports
+// that it was requested. One that has ended does not change. channel is the caller's transport.
+// Errors are those of Status, and not_answered.
 func (e *Engine) Cancel(ctx context.Context, identity, channel, executionID string) (*Execution, error) {
 	x, err := e.Status(ctx, identity, executionID)
 	if err != nil || x.EndedAt != nil {
@@ -37,7 +37,7 @@ func (e *Engine) Cancel(ctx context.Context, identity, channel, executionID stri
 	return e.Status(ctx, identity, executionID)
 }
 
-// serve carries out what other processes ask of the executions that this one drives.
+// serve answers requests of other processes about the executions that this one drives.
 func (e *Engine) serve() {
 	e.db.Requests().Serve(e.ctx, store.OfExecution, func(id string) bool { return e.entries.get(id) != nil },
 		func(ctx context.Context, r store.Request) (any, error) {

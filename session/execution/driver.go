@@ -13,29 +13,28 @@ import (
 	"deepwork/session/store"
 )
 
-// An outcome is how an execution ended, as its driver found out.
+// An outcome is the end of an execution, as found by its driver.
 type outcome struct {
 	state    State
 	result   json.RawMessage
-	words    string // what went wrong; "" means nothing did
-	code     string // of the error, where the state does not say it; else ""
-	blind    bool   // it goes on, and cannot be asked about
-	unsure   bool   // the workflow may have been carried out, or go on, whatever the state says
-	sourceID string // the source's id, where the actor has not been told it
-	left     bool   // it goes on, for the next server to take up
+	words    string // what went wrong; "" if nothing did
+	code     string // of the error, if the state does not determine it; else ""
+	blind    bool   // it continues, but its status cannot be queried
+	unsure   bool   // it may have been carried out or may continue, whatever the state
+	sourceID string // the source's id, if the actor does not have it yet
+	left     bool   // it continues, for the next server to take over
 
-	progress *remote.Progress // as the source said it with the end; nil: it did not
+	progress *remote.Progress // as reported by the source with the end; nil if it was not
 }
 
-// drive gives an execution its actor and its driver, which runs work on a goroutine
-// of its own, with a slot or a ticket for one that work waits for. false: the engine is
-// closed.
+// drive starts the actor and the driver of an execution. The driver runs work on its own goroutine,
+// with a slot or with a ticket to wait for one. It reports false if the engine is closed.
 func (e *Engine) drive(n *entry, x *store.Execution, work func(context.Context, *entry) (o outcome, slot bool)) bool {
 	ctx, cancel := context.WithCancelCause(e.ctx)
 	n.cancel = cancel
 	n.ref = actor.Spawn(e.system, actor.Options{Name: "run " + n.id, Logger: e.log}, func() (actor.Behavior[message], error) {
 		a := &executionActor{engine: e, entry: n, rec: x}
-		x = nil // an incarnation after a crash believes the store alone
+		x = nil // after a crash, an incarnation trusts only the store
 		return a, nil
 	})
 	stop := func() error {
@@ -61,7 +60,7 @@ func (e *Engine) drive(n *entry, x *store.Execution, work func(context.Context, 
 			e.slots.leave(nil)
 		}
 		if o.left {
-			return // those who wait are told by Close
+			return // Close notifies the waiting callers
 		}
 		if err := stop(); err != nil {
 			e.log.Error("the actor of a run does not stop", "execution_id", n.id, "error", err)
@@ -70,21 +69,21 @@ func (e *Engine) drive(n *entry, x *store.Execution, work func(context.Context, 
 	return true
 }
 
-// guarded keeps a panic, of a source's answer say, from ending the process.
+// guarded prevents a panic, such as over a source's answer, from ending the process.
 func (e *Engine) guarded(ctx context.Context, n *entry, work func(context.Context, *entry) (outcome, bool)) (o outcome, slot bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			e.log.Error("the driver of a run panicked", "execution_id", n.id, "panic", p, "stack", string(debug.Stack()))
-			// Whether it had a slot is not known here: only one that waits has none.
+			// Whether it had a slot is not known here: only a waiting one has none.
 			o, slot = outcome{state: Unknown, words: fmt.Sprintf("this server failed while it drove the run: %v; whether the workflow goes on at its source is not known", p)}, true
 		}
 	}()
 	return work(ctx, n)
 }
 
-// ask sends a message to an execution's actor and waits until it is handled, also while
-// the engine closes. What an incarnation crashed over the next one is told again;
-// how often one may crash is bounded.
+// ask sends a message to an execution's actor and waits until it is handled, even while the engine
+// closes. A message that crashed an incarnation is sent again to the next; the number of crashes is
+// bounded.
 func (e *Engine) ask(n *entry, build func(actor.Reply[struct{}]) message) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), writeTime)
 	defer cancel()
@@ -96,8 +95,8 @@ func (e *Engine) ask(n *entry, build func(actor.Reply[struct{}]) message) error 
 	}
 }
 
-// execute is the driver of a new execution: a slot, then the source, then its status
-// until the end (seed 003, 7.1). It has a slot already if t is nil; a timeout of 0 is none.
+// execute drives a new execution: it waits for a slot, starts it at the source and polls its status
+// until the end (seed 003, 7.1). If t is nil it already has a slot; a timeout of 0 means none.
 func (e *Engine) execute(ctx context.Context, n *entry, w *remote.Workflow, input json.RawMessage, t ticket, timeout time.Duration) (o outcome, slot bool) {
 	if t != nil {
 		if err := e.slots.wait(ctx, t); err != nil {
@@ -141,10 +140,10 @@ func (e *Engine) execute(ctx context.Context, n *entry, w *remote.Workflow, inpu
 	return e.follow(ctx, n, target{w.Source, w.ID, a.ExecutionID, timeout}), true
 }
 
-// progress tells the actor how far the execution is.
+// progress sends the execution's progress to the actor.
 func (e *Engine) progress(ctx context.Context, n *entry, p remote.Progress) {
 	p.Message = clip(p.Message, maxMessage)
-	// An error: the execution or the server is ending, and progress is of no use.
+	// On an error the execution or the server is ending, and progress is useless.
 	_ = n.ref.Tell(ctx, progressMessage{p})
 }
 
@@ -156,7 +155,7 @@ func notStarted(cause error) outcome {
 	return outcome{state: Failed, code: "shutting_down", words: "the server shut down while it waited for a slot; nothing was started. Call again"}
 }
 
-// notExecuted is the outcome where Execute gave no answer.
+// notExecuted is the outcome if Execute returned an error.
 func (e *Engine) notExecuted(ctx context.Context, w *remote.Workflow, timeout time.Duration, err error) outcome {
 	refused, ok := errors.AsType[*remote.RefusedError](err)
 	switch {
@@ -182,7 +181,7 @@ func (e *Engine) notExecuted(ctx context.Context, w *remote.Workflow, timeout ti
 	return outcome{state: Failed, words: words(err.Error()), unsure: true}
 }
 
-// ended is the outcome that an answer tells; false: it is no end.
+// ended returns the outcome in an answer; it reports false if there is none.
 func ended(a *remote.Answer) (outcome, bool) {
 	o := outcome{result: valid(a.Output), progress: a.Progress}
 	switch a.State {
@@ -201,7 +200,7 @@ func ended(a *remote.Answer) (outcome, bool) {
 	return o, true
 }
 
-// words is what a source says went wrong, if anything.
+// words returns the source's description of what went wrong, if any.
 func words(said string) string {
 	if said == "" {
 		return "its source says that it failed, and not why"
@@ -209,7 +208,7 @@ func words(said string) string {
 	return said
 }
 
-// valid is a result as JSON; what is not JSON becomes a JSON text.
+// valid returns a result as JSON; other text becomes a JSON string.
 func valid(result json.RawMessage) json.RawMessage {
 	if len(result) == 0 || json.Valid(result) {
 		return result
@@ -221,7 +220,7 @@ func valid(result json.RawMessage) json.RawMessage {
 	return text
 }
 
-// deadline is when an execution that starts now has to end; nil means never.
+// deadline returns when an execution that starts now must end; nil means never.
 func (e *Engine) deadline(timeout time.Duration) *time.Time {
 	if timeout <= 0 {
 		return nil

@@ -23,7 +23,7 @@ import (
 type Engine struct {
 	sources Sources
 	current func(context.Context) (*config.Config, error)
-	last    atomic.Pointer[config.WorkflowTools] // the settings as they were last read
+	last    atomic.Pointer[config.WorkflowTools] // the settings as last read
 	log     *slog.Logger
 	clock   func() time.Time
 
@@ -34,18 +34,17 @@ type Engine struct {
 	entries entries
 	system  *actor.System
 
-	ctx     context.Context // of all goroutines but the actors'; ends with Close, the cause being errClosing
+	ctx     context.Context // of all goroutines except the actors; Close ends it with errClosing
 	cancel  context.CancelCauseFunc
 	drivers sync.WaitGroup
-	serving sync.WaitGroup // keepLooking, and what serves the requests of other processes
+	serving sync.WaitGroup // keepLooking and serve
 }
 
-// Open makes the engine of a project and takes up the executions that servers which
-// are gone have left: those that their sources can be asked about are followed again,
-// and canceled when their time is over; the others have ended; none is started again.
-// It waits for no source. The database need not be there, and is made with the first
-// execution; one that cannot be read is logged. Until Close the engine goes on to look
-// for executions of servers that are gone, every 10 s or so. ctx bounds Open alone;
+// Open returns the engine of a project and takes over the executions of servers that are gone:
+// those whose sources can be asked are followed again, and cancelled when their time is over; the
+// others have ended; none is started again. It waits for no source. The database may be missing,
+// and is created with the first execution; if it cannot be read, that is logged. Until Close the
+// engine searches for executions of servers that are gone, about every 10 s. ctx bounds Open alone;
 // Close ends the engine.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if o.Database == nil || o.Member == nil || o.Sources == nil || o.Settings == nil {
@@ -69,23 +68,22 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Stats are the numbers of now, for metrics.
+// Stats are the current counts, for metrics.
 type Stats struct {
 	Running int // executions at the sources
 	Waiting int // executions that wait for a slot
 }
 
-// Stats returns the numbers of now. It never waits for an execution or a source.
+// Stats returns the current counts. It never waits for an execution or a source.
 func (e *Engine) Stats() Stats {
 	running, waiting := e.slots.count()
 	return Stats{Running: running, Waiting: waiting}
 }
 
-// Close lets go of the executions: those whose sources can be asked about go on there
-// and are taken up by the next server; a request that a source has not answered is cut
-// off, and its execution is unknown; one that waited for a slot has failed. Calls that
-// wait are told so. It returns the names of what did not stop before ctx ended, nil if
-// all did.
+// Close stops following the executions: those whose sources can be asked continue there until the
+// next server takes them over; a request without an answer is cut off, and its execution is
+// unknown; one that waited for a slot has failed. Waiting calls return. It returns the names of
+// what did not stop before ctx ended, or nil.
 func (e *Engine) Close(ctx context.Context) []string {
 	all := e.entries.close()
 	e.cancel(errClosing)
@@ -106,11 +104,10 @@ func (e *Engine) Close(ctx context.Context) []string {
 	return slices.Compact(stuck)
 }
 
-// time is now, as it is stored.
+// time returns the current time with the precision of the store.
 func (e *Engine) time() time.Time { return e.clock().UTC().Truncate(time.Microsecond) }
 
-// settings reads the settings as they are now. An edit of the limit takes effect
-// for those that wait already.
+// settings reads the current settings. A new limit also applies to waiting executions.
 func (e *Engine) settings(ctx context.Context) (*config.WorkflowTools, error) {
 	cfg, err := e.current(ctx)
 	if err != nil {
@@ -123,8 +120,8 @@ func (e *Engine) settings(ctx context.Context) (*config.WorkflowTools, error) {
 	return w, nil
 }
 
-// config is settings, or if they cannot be read the last ones that could; nil means
-// that there never were any.
+// config returns the current settings or, if they cannot be read, the last ones; nil means that
+// they could never be read.
 func (e *Engine) config(ctx context.Context) *config.WorkflowTools {
 	if w, err := e.settings(ctx); err == nil {
 		return w
@@ -132,8 +129,8 @@ func (e *Engine) config(ctx context.Context) *config.WorkflowTools {
 	return e.last.Load()
 }
 
-// timeout is how long an execution at a source may take, 0 for ever, and the setting
-// that says so.
+// timeout returns how long an execution at a source may take, 0 for no limit, and the name of the
+// setting.
 func timeout(w *config.WorkflowTools, source string) (limit time.Duration, setting string) {
 	for _, s := range w.Sources {
 		if s.Name == source && s.ExecutionTimeout != nil {

@@ -13,9 +13,9 @@ import (
 type view struct {
 	Execution
 	version uint64 // grows with each change
-	over    bool   // nothing more will be learned of it
-	code    string // of the error for callers that wait for the end; "" means by the state
-	unsure  bool   // it may have been carried out, or go on: the caller must look before calling again
+	over    bool   // nothing more will become known
+	code    string // of the error for callers that wait; "" if the state determines it
+	unsure  bool   // it may have been carried out, or may continue: check before calling again
 }
 
 // An entry is an execution that this process drives, or whose end could not be stored.
@@ -25,18 +25,18 @@ type entry struct {
 	view     atomic.Pointer[view] // written by the actor
 
 	ref    *actor.Ref[message]
-	cancel func(cause error) // ends what the driver does
+	cancel func(cause error) // ends the driver's work
 	done   chan struct{}     // closed when the driver has ended
 }
 
 // entries are the executions that this process has in memory.
 type entries struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	closed bool
 	byID   map[string]*entry
 }
 
-// add makes an execution known; false: the engine is closed, or knows it.
+// add adds an execution; it reports false if the engine is closed or has it.
 func (k *entries) add(n *entry) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -47,7 +47,7 @@ func (k *entries) add(n *entry) bool {
 	return true
 }
 
-// remove forgets an execution that the store has as it ended.
+// remove removes an execution whose end is in the store.
 func (k *entries) remove(n *entry) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -61,8 +61,8 @@ func (k *entries) get(id string) *entry {
 	return k.byID[id]
 }
 
-// ofSource returns the executions of this identity to which their sources gave an id,
-// the one started last first.
+// ofSource returns the executions of this identity to which their sources gave an id, the one
+// started last first.
 func (k *entries) ofSource(identity, id string) []*entry {
 	k.mu.Lock()
 	defer k.mu.Unlock()

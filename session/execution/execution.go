@@ -1,13 +1,12 @@
-// Package execution runs workflows at other systems: one actor per execution, a
-// bounded number of them at once, and a record of each in the store, so that it is
-// found again after a restart (seed 003, requirements 7 and 8).
+// Package execution runs workflows at other systems: one actor per execution, a bounded number of
+// them at once, and a record of each in the store, so that it is found again after a restart (seed
+// 003, requirements 7 and 8).
 //
-// An execution has three parts. Its actor owns its state, stores it, and answers
-// those who wait for a change. Its driver is the one goroutine that speaks to the
-// source for it: it waits for a slot, starts the workflow, asks for its status, and
-// tells the actor. Its record is what the next server knows of it when this one is
-// gone. A workflow is started by Call alone, and once: a server that takes up a
-// record only ever asks about it.
+// An execution has three parts. Its actor owns its state, stores it, and answers callers that wait
+// for a change. Its driver is the only goroutine that talks to the source: it waits for a slot,
+// starts the workflow, polls its status, and informs the actor. Its record is what the next server
+// knows about it. Only Call starts a workflow, and only once: a server that takes over a record
+// only asks about it.
 package execution
 
 import (
@@ -23,15 +22,15 @@ import (
 	"deepwork/session/store"
 )
 
-// Sources is where runs run: a *remote.Catalog. Its methods say there what they
-// do; all of them return when their context ends.
+// Sources runs workflows at their systems: a *remote.Catalog, which documents the methods. All of
+// them return when their context ends.
 type Sources interface {
 	Execute(ctx context.Context, w *remote.Workflow, input json.RawMessage, progress func(remote.Progress)) (*remote.Answer, error)
 	Status(ctx context.Context, source, workflowID, executionID string) (*remote.Answer, error)
 	Cancel(ctx context.Context, source, workflowID, executionID string) (*remote.Answer, error)
 }
 
-// State is where an execution is; see store.ExecutionState.
+// State is the state of an execution; see store.ExecutionState.
 type State = store.ExecutionState
 
 // The values of State that callers see.
@@ -44,8 +43,8 @@ const (
 	Unknown   = store.ExecutionUnknown
 )
 
-// An Execution is what a caller is told of an execution. It is a value at one moment; what its
-// pointers and slices hold is never changed, and must not be.
+// An Execution describes an execution to callers. It is a value at one moment; what its pointers
+// and slices hold never changes and must not be modified.
 type Execution struct {
 	ExecutionID       string           `json:"execution_id" jsonschema:"this run's id, a UUID"`
 	SourceExecutionID *string          `json:"source_execution_id" jsonschema:"the source's id of it; null if it gave none"`
@@ -61,7 +60,7 @@ type Execution struct {
 	StatusSupported   bool             `json:"status_supported" jsonschema:"whether the source can be asked about it"`
 }
 
-// shown is what a caller is told of a stored execution.
+// shown returns a stored execution as callers see it.
 func shown(x *store.Execution) Execution {
 	s := x.State
 	if s == store.ExecutionWaiting || s == store.ExecutionStarting {
@@ -84,31 +83,31 @@ type Options struct {
 	Database store.Database   // where executions are stored; the caller closes it after the engine
 	Member   *presence.Member // this process
 	Sources  Sources
-	Settings func(context.Context) (*config.Config, error) // asked at each call, so that edits take effect
+	Settings func(context.Context) (*config.Config, error) // read at each call
 	Logger   *slog.Logger                                  // default: discards
-	Now      func() time.Time                              // default time.Now; for what is written down, not for timers
+	Now      func() time.Time                              // default session.Clock; not for timers
 }
 
-// ErrCancelled is the cause of a call's context that was cancelled by its
-// caller: the execution is cancelled too. Any other end of the context leaves it going.
+// ErrCancelled is the cause of a call's context that its caller cancelled: the execution is
+// cancelled too. Any other end of the context lets it continue.
 var ErrCancelled = errors.New("cancelled by the caller")
 
-// The other causes that end what a driver does.
+// The other causes that end a driver's work.
 var (
 	errTimedOut = errors.New("the run's time is over")
 	errClosing  = errors.New("the server is shutting down")
 )
 
-// The limits that are not configured.
+// The limits that cannot be configured.
 const (
 	maxWaiting = 1000 // executions that wait for a slot
-	maxWords   = 6000 // characters of what a source says went wrong
+	maxWords   = 6000 // characters of a source's description of what went wrong
 	maxMessage = 1000 // characters of a progress message
 	firstPoll  = 250 * time.Millisecond
 	maxPause   = 30 * time.Second // between polls that fail
 	pollTime   = 30 * time.Second // for one poll
-	cancelTime = 5 * time.Second  // for telling a source to cancel
-	graceTime  = 15 * time.Second // of an execution that is taken up after its time was over
-	writeTime  = 30 * time.Second // for the actor to write something down
-	refusals   = 5                // polls in a row that the source refuses
+	cancelTime = 5 * time.Second  // for asking a source to cancel
+	graceTime  = 15 * time.Second // for an execution that is taken over after its time was over
+	writeTime  = 30 * time.Second // for the actor to store something
+	refusals   = 5                // consecutive polls that the source refuses
 )

@@ -13,17 +13,16 @@ import (
 // A target is an execution at a source.
 type target struct {
 	source, workflow, execution string
-	timeout                     time.Duration // what the execution was given; for words
+	timeout                     time.Duration // the timeout of the execution; for messages
 }
 
-// follow asks the source for the status until the execution has ended, or ctx
-// does (seed 003, 7.1 to 7.5). A source that is away is asked again, for as long
-// as the execution may take.
+// follow polls the source for the status until the execution or ctx has ended (seed 003, 7.1 to
+// 7.5). It continues to ask a source that is away, for as long as the execution may take.
 func (e *Engine) follow(ctx context.Context, n *entry, t target) outcome {
 	interval := e.statusInterval(ctx)
 	pause := min(interval, firstPoll)
-	failed, refused := 0, 0 // polls in a row
-	asked := false          // it has told a status once
+	failed, refused := 0, 0 // consecutive polls
+	asked := false          // it has reported a status once
 	for {
 		if wait.For(ctx, pause) != nil {
 			return e.broken(ctx, t)
@@ -52,7 +51,7 @@ func (e *Engine) follow(ctx context.Context, n *entry, t target) outcome {
 		case errors.Is(err, remote.ErrUnsupported) && !asked:
 			return outcome{blind: true}
 		case is, errors.Is(err, remote.ErrUnknown), errors.Is(err, remote.ErrUnsupported):
-			// A source that begins again may not have all its tools at once.
+			// A source that is starting again may not have all its tools at once.
 			if refused++; refused == refusals {
 				return outcome{state: Unknown, words: fmt.Sprintf("its source could not be asked about it any more, %d times in a row: %v", refused, err)}
 			}
@@ -69,8 +68,8 @@ func (e *Engine) follow(ctx context.Context, n *entry, t target) outcome {
 	}
 }
 
-// silent is the error of an answer that tells neither a status nor progress: an execution
-// is not to wait for ever on a source that talks of something else.
+// silent returns the error of an answer with neither a status nor progress: an execution must not
+// wait forever for a source that answers something else.
 func silent(a *remote.Answer) error {
 	said := a.Error
 	if said == "" {
@@ -82,15 +81,15 @@ func silent(a *remote.Answer) error {
 	return &remote.RefusedError{Text: "its answer has no status; it says " + clip(said, maxMessage)}
 }
 
-// poll asks once, and not for long: the next one may fare better.
+// poll asks once, with a short timeout: the next poll may succeed.
 func (e *Engine) poll(ctx context.Context, t target) (*remote.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollTime)
 	defer cancel()
 	return e.sources.Status(ctx, t.source, t.workflow, t.execution)
 }
 
-// broken ends an execution that is not to go on: it is cancelled at its source,
-// where that is possible (seed 003, 7.5). When the server closes it does go on.
+// broken ends an execution that must not continue: it cancels it at its source, if that is possible
+// (seed 003, 7.5). If the server is closing, the execution continues.
 func (e *Engine) broken(ctx context.Context, t target) outcome {
 	var o outcome
 	switch context.Cause(ctx) {
@@ -115,14 +114,14 @@ func (e *Engine) broken(ctx context.Context, t target) outcome {
 	case a == nil:
 		o.words += " and was cancelled at its source"
 	case a.State == remote.Completed:
-		// It was faster: what it gave is not thrown away.
+		// It completed before it was cancelled: its result is not thrown away.
 		if a.Output == nil {
 			if b, err := e.sources.Status(ctx, t.source, t.workflow, t.execution); err == nil && b.State == remote.Completed {
 				a = b
 			}
 		}
 		return outcome{state: Completed, result: valid(a.Output), progress: a.Progress}
-	case a.State == remote.Failed: // it, or the cancelling of it
+	case a.State == remote.Failed: // it failed, or the cancellation did
 		o.words += "; its source was asked to cancel it, and answered that it failed: " + words(a.Error)
 		o.unsure = true
 	case a.State == remote.Running:
@@ -134,7 +133,7 @@ func (e *Engine) broken(ctx context.Context, t target) outcome {
 	return o
 }
 
-// statusInterval is the pause between polls, as it is configured now.
+// statusInterval returns the configured pause between polls.
 func (e *Engine) statusInterval(ctx context.Context) time.Duration {
 	if cfg := e.config(ctx); cfg != nil && cfg.StatusInterval > 0 {
 		return cfg.StatusInterval

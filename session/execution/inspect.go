@@ -8,9 +8,9 @@ import (
 	"deepwork/session/store"
 )
 
-// Inspect looks for executions in db that this program never writes. It changes
-// nothing and may run beside servers. A database that cannot be read is reported by the
-// inspection of the task board, which is in it too.
+// Inspect checks db for executions that this program never writes. It changes nothing and may run
+// at the same time as servers. If the database cannot be read, the inspection of the task board,
+// which is also in it, reports that.
 func Inspect(ctx context.Context, db store.Database) (r session.Report, err error) {
 	if !db.Exists() {
 		return r, nil

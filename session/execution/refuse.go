@@ -6,16 +6,15 @@ import (
 	"deepwork/session"
 )
 
-// resultInError is how many bytes of what an execution that did not complete gave
-// nevertheless stand in the error; all of them would crowd out the rest.
+// resultInError is how many bytes of the result of an execution that did not complete are in the
+// error; a whole result would crowd out the rest.
 const resultInError = 4 << 10
 
-// seeFirst is said wherever a workflow may have been carried out that is not known
-// to have been.
+// seeFirst is the advice if it is not known whether a workflow was carried out.
 const seeFirst = "See at its source whether it was done before you call again"
 
-// answer is what a caller who waited for the end gets: the execution, or an error that
-// holds it (seed 003, 2.3 and 2.4). setting is where its timeout stands in the config.
+// answer returns what a caller gets that waited for the end: the execution, or an error that holds
+// it (seed 003, 2.3 and 2.4). setting names its timeout in the config.
 func answer(v *view, setting string) (*Execution, error) {
 	x := v.Execution
 	var code, what, next string
@@ -60,12 +59,12 @@ func answer(v *view, setting string) (*Execution, error) {
 		x.WorkflowName, x.Source, what, why, next, x.ExecutionID)
 }
 
-// refusal is a StateError that holds an execution.
+// refusal returns a StateError that holds an execution.
 func refusal(x *Execution, code, format string, args ...any) *session.Error {
 	return session.NotNow(code, format, args...).With("run", x).With("execution_id", x.ExecutionID)
 }
 
-// closed is what a caller gets whose run goes on while the server ends.
+// closed is the error for a caller whose run continues while the server ends.
 func closed(v *view) error {
 	x := v.Execution
 	return refusal(&x, "shutting_down", "The server is shutting down. Workflow '%s' goes on at its source '%s'; when the server is back, call workflow_status with execution_id '%s', and do not start it again.",

@@ -8,8 +8,8 @@ import (
 	"deepwork/actor/wait"
 )
 
-// slots bound how many executions run at the sources at once. Those that wait get a
-// slot in the order in which they came.
+// slots bounds how many executions run at the sources at once. Waiting executions get a slot in the
+// order of their arrival.
 type slots struct {
 	mu    sync.Mutex
 	limit int
@@ -17,11 +17,11 @@ type slots struct {
 	queue []ticket
 }
 
-// A ticket waits for a slot. It is closed when the slot is its holder's.
+// A ticket waits for a slot. It is closed when its holder gets the slot.
 type ticket chan struct{}
 
-// enter takes a slot if one is free: the ticket is nil. Otherwise it queues. ok is
-// false if too many wait already.
+// enter takes a slot if one is free, and returns a nil ticket. Otherwise it queues. ok is false if
+// too many wait already.
 func (s *slots) enter(limit int) (t ticket, ok bool) {
 	s.adjust(limit)
 	s.mu.Lock()
@@ -38,8 +38,8 @@ func (s *slots) enter(limit int) (t ticket, ok bool) {
 	return t, true
 }
 
-// wait blocks until the ticket has a slot, or ctx ends; then it has none, and the
-// error is the cause.
+// wait blocks until the ticket has a slot or ctx ends; in that case it has none, and the error is
+// the cause.
 func (s *slots) wait(ctx context.Context, t ticket) error {
 	err := wait.Done(ctx, t)
 	if err != nil {
@@ -48,14 +48,14 @@ func (s *slots) wait(ctx context.Context, t ticket) error {
 	return err
 }
 
-// take counts an execution that is at its source already, whatever the limit.
+// take counts an execution that is already at its source, regardless of the limit.
 func (s *slots) take() {
 	s.mu.Lock()
 	s.used++
 	s.mu.Unlock()
 }
 
-// leave gives back a slot, or what enter returned.
+// leave returns a slot, or gives up a ticket.
 func (s *slots) leave(t ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *slots) leave(t ticket) {
 	s.grant()
 }
 
-// adjust makes the limit what it is configured to be now, also for those that wait.
+// adjust sets the limit to its configured value, also for those that wait.
 func (s *slots) adjust(limit int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *slots) adjust(limit int) {
 	s.grant()
 }
 
-// grant gives what is free to those that wait. The lock is held.
+// grant gives free slots to those that wait. The lock must be held.
 func (s *slots) grant() {
 	for s.used < s.limit && len(s.queue) > 0 {
 		close(s.queue[0])

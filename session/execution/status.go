@@ -15,20 +15,19 @@ import (
 // listed is the number of executions that an error names.
 const listed = 20
 
-// Status returns an execution by its id, or by its source's if that is unique among
-// those of this identity, also after it ended, for a day, if it is among the last
-// thousand (seed 003, 8.1 to 8.4). It does not wait for a source: what it returns was
-// learned at the last poll, at most status_interval ago while all is well. An execution
-// that failed is no error. One of another identity does not exist.
+// Status returns an execution by its id, or by its source's if that is unique among those of this
+// identity, also for a day after its end if it is among the last thousand (seed 003, 8.1 to 8.4).
+// It does not wait for a source: the status is that of the last poll, normally at most
+// status_interval ago. An execution that failed is not an error. One of another identity does not
+// exist.
 //
-// Errors: a text that is no UUID and no source's id is a ToolError,
-// invalid_execution_id; an unknown id is a StateError, unknown_run, that lists the
-// newest; a source's id that several have is a ToolError, ambiguous_execution_id, that
-// lists ours; an unknown id while the store cannot be read is a StateError,
-// runs_unread; and one whose source cannot be asked is a StateError,
+// Errors: a text that is neither a UUID nor a source's id is a ToolError, invalid_execution_id; an
+// unknown id is a StateError, unknown_run, that lists the newest; a source's id that several have
+// is a ToolError, ambiguous_execution_id, that lists ours; an unknown id while the store cannot be
+// read is a StateError, runs_unread; and one whose source cannot be asked is a StateError,
 // status_not_supported, that holds the Execution under "run" (8.5).
 func (e *Engine) Status(ctx context.Context, identity, executionID string) (*Execution, error) {
-	e.config(ctx) // an edit of the limit takes effect now
+	e.config(ctx) // a new limit takes effect now
 	given := strings.TrimSpace(executionID)
 	if given == "" {
 		return nil, session.Wrong("invalid_execution_id", "execution_id is empty. Pass the execution_id of a run, as the call that started it gave it.").With("argument", "execution_id").With("value", "")
@@ -59,9 +58,9 @@ func (e *Engine) Status(ctx context.Context, identity, executionID string) (*Exe
 	return &run, nil
 }
 
-// find returns the executions of this identity that have an id: ours, given as a UUID,
-// or their source's. It takes up those of servers that are gone first, if it has to look
-// in the store. What this process has in memory it knows best.
+// find returns the executions of this identity that have an id: our UUID or their source's id. If
+// it has to search the store, it first takes over those of servers that are gone. What this process
+// has in memory takes precedence.
 func (e *Engine) find(ctx context.Context, identity, given, id string) ([]*Execution, error) {
 	if n := e.entries.get(id); n != nil && n.identity == identity {
 		return []*Execution{&n.view.Load().Execution}, nil
@@ -88,7 +87,7 @@ func (e *Engine) find(ctx context.Context, identity, given, id string) ([]*Execu
 			if x.ID == id {
 				return []*Execution{&n.view.Load().Execution}, nil
 			}
-			continue // it is among found
+			continue // already in found
 		}
 		e.stranded(&x, adopting)
 		found = append(found, new(shown(&x)))
@@ -96,7 +95,7 @@ func (e *Engine) find(ctx context.Context, identity, given, id string) ([]*Execu
 	return found, nil
 }
 
-// newest returns which executions there are.
+// newest returns a hint that lists the newest executions.
 func (e *Engine) newest(ctx context.Context, identity string) string {
 	var all []store.Execution
 	total := 0
