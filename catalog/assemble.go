@@ -8,15 +8,14 @@ import (
 	"deepwork/catalog/job"
 )
 
-// A served is an entry that won its directory's name.
+// A served is an entry that is served under its directory's name.
 type served struct {
 	*entry
-	twin *entry // the one that has the same job name and comes first, or nil
+	twin *entry // the first entry with the same job name, or nil
 }
 
-// assemble makes the snapshot of what the folders hold: the first folder that
-// has a directory's name wins, broken or not; of two jobs with one name the
-// later is an error (DESIGN "Jobs").
+// assemble builds a snapshot of the folders: of jobs with one directory name the first is served,
+// broken or not; of two jobs with one name the later is an error (DESIGN "Jobs").
 func assemble(folders []*folder, version uint64) *Snapshot {
 	list := winners(folders)
 	s := &Snapshot{
@@ -35,7 +34,7 @@ func assemble(folders []*folder, version uint64) *Snapshot {
 			s.Errors = append(s.Errors, LoadError{JobName: e.name, JobDir: e.dir, Diagnostics: faults})
 		}
 	}
-	// Names come before directory names, whosever they are.
+	// Names come before directory names, even those of other jobs.
 	for _, e := range list {
 		if _, taken := s.byName[e.name]; !taken && e.Good != nil && e.twin == nil {
 			s.byName[e.name] = e.Good
@@ -64,7 +63,7 @@ func winners(folders []*folder) []served {
 	}
 	list = make([]served, 0, count)
 	taken := make(map[string]struct{}, count)
-	alive := make(map[string]*entry, count) // job name -> the first that has it and is on disk
+	alive := make(map[string]*entry, count) // job name -> the first with that name that is on disk
 	for _, f := range folders {
 		for _, e := range f.entries {
 			if !e.isJob() {
@@ -82,8 +81,8 @@ func winners(folders []*folder) []served {
 			}
 		}
 	}
-	// A directory that was renamed is seen twice for a moment: the one that is
-	// gone gives way at once, and is no fault of the other.
+	// A renamed directory is briefly seen under both names: the entry that is gone gives way at
+	// once, and is not reported as a fault of the other.
 	gone := make(map[string]*entry)
 	out := list[:0]
 	for _, s := range list {
@@ -103,7 +102,7 @@ func winners(folders []*folder) []served {
 	return out
 }
 
-// allFaults returns the faults of the file, and that of its name.
+// allFaults returns the faults of the file, and the one of its name.
 func (s served) allFaults() job.Diagnostics {
 	if s.twin == nil {
 		return s.faults()
@@ -113,7 +112,7 @@ func (s served) allFaults() job.Diagnostics {
 		s.Good.Name, s.twin.dir, s.dir)))
 }
 
-// sameView reports whether readers would find no difference between two snapshots.
+// sameView reports whether two snapshots look the same to readers.
 func sameView(a, b *Snapshot) bool {
 	return slices.Equal(a.Jobs, b.Jobs) && slices.EqualFunc(a.Errors, b.Errors, sameError)
 }

@@ -1,11 +1,10 @@
-// Package catalog knows the jobs of a project: one goroutine owns the job folders,
-// watches them, and publishes immutable snapshots.
+// Package catalog serves the jobs of a project: one goroutine owns the job folders, watches them,
+// and publishes immutable snapshots.
 //
-// Everything known is one immutable state, published through an atomic pointer:
-// readers take the snapshot in it and never lock. Any goroutine that may have heard of
-// a change (the watcher, the poller, a timer, a call that compared the files with the
-// state) asks the owner to look at what it names; the owner looks, and publishes the
-// next state.
+// The whole state is one immutable value, published through an atomic pointer: readers take its
+// snapshot and never lock. Any goroutine that may know of a change (the watcher, the poller, a
+// timer, a call that compared the files with the state) asks the owner to check the files
+// concerned; the owner checks them and publishes the next state.
 package catalog
 
 import (
@@ -26,22 +25,22 @@ import (
 	"deepwork/catalog/internal/follow"
 )
 
-// Options configure a Catalog. The zero value of a field is its default.
+// Options configures a Catalog. The zero value of a field means its default.
 type Options struct {
 	Root       string   // project root, absolute
 	Additional []string // more job folders, absolute, after the standard ones
 	Standard   fs.FS    // jobs bundled with the binary; nil means none
-	// StandardDir is where those are laid out, absolute. MakeState makes the folder above
-	// it, by default if it is missing.
+	// StandardDir is the folder for the files of Standard, absolute. MakeState creates its parent;
+	// by default it is created if missing.
 	StandardDir string
 	MakeState   func() error
 	Logger      *slog.Logger
 	Debounce    time.Duration // how long a burst of events is collected; default 50 ms
 	Grace       time.Duration // how long a vanished job stays served; default 500 ms
-	Poll        time.Duration // interval if the system cannot watch; default 1 s
+	Poll        time.Duration // interval of polling if the system cannot watch; default 1 s
 	NoWatch     bool          // poll only
 
-	// notifier makes the source of events; tests replace it.
+	// notifier creates the source of events; tests replace it.
 	notifier func() (notifier, error)
 }
 
@@ -78,17 +77,17 @@ type Catalog struct {
 	standard    *standardJobs // nil means none
 	system      *actor.System
 	owner       *actor.Ref[lookAt]
-	changed     wait.Signal // something in a watched directory may have
+	changed     wait.Signal // something in a watched directory may have changed
 	rescheduled wait.Signal // state.due has changed
 	watcher     *watcher
 	listeners   sync.Map // wait.Signal of each call of Changes -> nil
 	cancel      context.CancelFunc
-	running     chan struct{} // closed when every goroutine but the owner's has ended
+	running     chan struct{} // closed when all goroutines except the owner's have ended
 }
 
-// Open loads every job folder, publishes the first snapshot and begins to watch.
-// A folder that is missing is no error, and a bad job none of Open; ctx bounds
-// the loading alone. It writes nothing. The caller closes the Catalog.
+// Open loads all job folders, publishes the first snapshot and starts watching. A missing folder or
+// a bad job is no error of Open; ctx bounds only the loading. It writes nothing. The caller must
+// close the Catalog.
 func Open(ctx context.Context, o Options) (*Catalog, error) {
 	o = o.withDefaults()
 	if !filepath.IsAbs(o.Root) {
@@ -131,7 +130,7 @@ func Open(ctx context.Context, o Options) (*Catalog, error) {
 	return c, nil
 }
 
-// load makes and publishes the first state of what is on disk.
+// load reads the disk and publishes the first state.
 func (c *Catalog) load(ctx context.Context) error {
 	st := c.state.Load()
 	l := st.look(st.listings(), c.options.Grace)
@@ -181,11 +180,11 @@ func (c *Catalog) watch(ctx context.Context) {
 	}
 }
 
-// leastPause is the time between two looks if the first left something overdue.
+// leastPause is the least time between two looks if something stays overdue.
 const leastPause = 20 * time.Millisecond
 
-// lookWhenNeeded has the owner look at what changed, once per burst of events, and at
-// what is due: a job that vanished and is to go, content that was too young to be used.
+// lookWhenNeeded makes the owner check what changed, once per burst of events, and what is due: a
+// vanished job to be removed, content that was too recent to be used.
 func (c *Catalog) lookWhenNeeded(ctx context.Context) {
 	for {
 		pause := time.Hour
@@ -210,7 +209,7 @@ func (c *Catalog) lookWhenNeeded(ctx context.Context) {
 	}
 }
 
-// tryLook is ask for a background goroutine: it logs the error.
+// tryLook is ask for background goroutines: it logs the error.
 func (c *Catalog) tryLook(ctx context.Context, keys []key) {
 	if _, err := c.ask(ctx, keys); err != nil && ctx.Err() == nil && !errors.Is(err, actor.ErrStopped) {
 		c.options.Logger.Error("job folders could not be looked at", "error", err)
@@ -229,8 +228,8 @@ func (c *Catalog) Changes(ctx context.Context) <-chan struct{} {
 	return s
 }
 
-// Close stops the goroutine and the watches and waits for them until ctx ends.
-// Snapshots stay good. Closing twice is no error.
+// Close stops the goroutine and the watches and waits for them until ctx ends. Snapshots remain
+// valid. Closing twice is no error.
 func (c *Catalog) Close(ctx context.Context) error {
 	c.cancel()
 	var errs []error

@@ -10,13 +10,13 @@ import (
 	"deepwork/catalog/job"
 )
 
-// An entry is one directory of a job folder, and its job.yml, as they were when last
-// looked at. It is immutable: look returns another one.
+// An entry is one directory of a job folder, and its job.yml, as of the last check. It is
+// immutable: look returns a new one.
 type entry struct {
 	*follow.File[job.Job] // Bad is a job.Diagnostics
 	name                  string
 	dir                   string // absolute
-	link                  string // the directory that job.yml is really in, if it is a link; else ""
+	link                  string // the directory that job.yml links to; "" if it is not a link
 }
 
 func newEntry(folder, name string) *entry {
@@ -25,17 +25,16 @@ func newEntry(folder, name string) *entry {
 	return &entry{File: &follow.File[job.Job]{Track: file}, name: name, dir: dir}
 }
 
-// isJob reports whether the entry takes its directory's name among the folders.
+// isJob reports whether the entry claims its directory's name among the folders.
 func (e *entry) isJob() bool { return e.Good != nil || e.Bad != nil }
 
-// faults returns what is wrong with job.yml.
+// faults returns the faults of job.yml.
 func (e *entry) faults() job.Diagnostics {
 	ds, _ := e.Bad.(job.Diagnostics)
 	return ds
 }
 
-// look compares the entry with the disk and returns it as it is now: e itself if
-// nothing changed.
+// look compares the entry with the disk and returns its current state: e itself if nothing changed.
 func (e *entry) look(grace time.Duration) *entry {
 	file := e.Look(&follow.Format[job.Job]{
 		Limit: job.MaxBytes,
@@ -70,8 +69,8 @@ func asError(faults job.Diagnostics) error {
 	return faults
 }
 
-// linkedDir returns the directory that a linked job.yml leads to, else "": writes to
-// the file are events of that directory only.
+// linkedDir returns the directory of a linked job.yml's target, or "": only that directory reports
+// writes to the file.
 func linkedDir(file string) string {
 	if fi, err := os.Lstat(file); err != nil || fi.Mode()&fs.ModeSymlink == 0 {
 		return ""

@@ -10,17 +10,16 @@ import (
 	"deepwork/catalog/internal/follow"
 )
 
-// relistAfter is how long after a folder could not be listed it is tried again.
+// relistAfter is the pause before a failed listing is retried.
 const relistAfter = time.Second
 
-// A folder is a job folder as it was when last looked at. It is immutable: list and
-// with return another one.
+// A folder is a job folder as of the last check. It is immutable: list and with return a new one.
 type folder struct {
 	follow.Track          // of the listing
-	standard     bool     // its entries come with the binary; it is not looked at
+	standard     bool     // its entries come with the binary; it is not checked
 	names        []string // directories and links in the listing, sorted
-	entries      []*entry // sorted by name: those of names, and those that vanish
-	fault        string   // why it cannot be listed; "" if it can, or is missing
+	entries      []*entry // sorted by name: those of names, and vanished ones still served
+	fault        string   // why listing it failed; "" if it did not, or the folder is missing
 }
 
 func newFolder(dir string) *folder {
@@ -40,8 +39,8 @@ func (f *folder) entry(name string) *entry {
 	return f.entries[i]
 }
 
-// stale reports whether the folder's listing may have changed. It changes nothing,
-// and may be called from any goroutine.
+// stale reports whether the folder's listing may have changed. It changes nothing, and may be
+// called from any goroutine.
 func (f *folder) stale() bool {
 	switch {
 	case f.standard:
@@ -55,8 +54,8 @@ func (f *folder) stale() bool {
 	return err != nil || !slices.Equal(names, f.names)
 }
 
-// list reads the listing again. The entries of the folder it returns are still those
-// of f; names that came or went are returned for a look at each.
+// list reads the listing again. The folder it returns still has the entries of f; the names that
+// were added or removed are returned, to be checked one by one.
 func (f *folder) list() (n *folder, touched []string) {
 	c := *f
 	n = &c
@@ -70,30 +69,28 @@ func (f *folder) list() (n *folder, touched []string) {
 	case follow.Dir:
 		names, err := subdirectories(n.dir())
 		if err != nil {
-			// Its entries may still be reachable: the last listing stays. The cause may
-			// lie outside the folder (too many open files), so its stamp would not show
-			// when it is over.
+			// Its entries may still be reachable, so keep the last listing. The cause may lie
+			// outside the folder (too many open files), so its stamp would not show that it is
+			// over.
 			n.fault, n.Due = err.Error(), now.Add(relistAfter)
 			break
 		}
 		n.names, n.fault = names, ""
-		// The stamp is older than the listing: what came in between is a change at
-		// the next comparison.
+		// The stamp is older than the listing: changes in between show up in the next comparison.
 		n.Take(now)
 	default:
 		n.names, n.fault = nil, "it is not a directory that can be read"
 	}
 	touched = difference(f.names, n.names)
 	if st.Ino == 0 || st.Dev != f.Stamp.Dev || st.Ino != f.Stamp.Ino {
-		// Another folder has taken its place, so its files are others whatever they
-		// are called.
+		// Another folder has replaced it, so its files are others, even under the same names.
 		touched = append(touched, n.names...)
 	}
 	return n, touched
 }
 
-// with returns the folder with these entries in place of those of the same names.
-// Entries that are gone are left out.
+// with returns the folder with these entries replacing those of the same names. Vanished entries
+// are left out.
 func (f *folder) with(changed map[string]*entry) *folder {
 	n := *f
 	n.entries = make([]*entry, 0, len(f.entries)+len(changed))
@@ -126,8 +123,8 @@ func (f *folder) keeps(e *entry) bool {
 	return listed
 }
 
-// subdirectories lists what may be a job's directory, sorted: directories, and links,
-// which may lead to one.
+// subdirectories lists possible job directories, sorted: directories, and links, which may lead to
+// one.
 func subdirectories(dir string) ([]string, error) {
 	list, err := os.ReadDir(dir)
 	if err != nil {

@@ -10,20 +10,19 @@ import (
 	"deepwork/catalog/internal/follow"
 )
 
-// Fresh returns a snapshot that includes every write to the job folders that ended
-// before the call: new, changed and removed jobs (DESIGN "Read your own writes").
-// While nothing changed it costs one look at each job's file, on the caller's
-// goroutine, and does not wait; else it has only what differs read again and
-// waits for it, at most until ctx ends. A file that is being written is waited for:
-// about 10 ms after the last write, 50 ms if it looks like half of a save, and 200 ms
-// at most; its last good definition is served until then.
+// Fresh returns a snapshot that includes every write to the job folders that ended before the call:
+// new, changed and removed jobs (DESIGN "Read your own writes"). If nothing changed, it costs one
+// stat of each job's file, on the caller's goroutine, and does not wait. Otherwise the changed
+// files are read again, and Fresh waits for that until ctx ends. It also waits for a file that is
+// being written: about 10 ms after the last write, 50 ms if it looks like half of a save, and at
+// most 200 ms; until then its last good definition is served.
 func (c *Catalog) Fresh(ctx context.Context) (*Snapshot, error) {
 	st := c.state.Load()
 	return c.look(ctx, st, st.stale())
 }
 
-// FreshJob is Fresh for a caller that needs one job, by its name or directory name. If it
-// is a standard one, its folder is laid out on disk; FreshJob fails if it cannot be.
+// FreshJob is Fresh for a caller that needs one job, by its name or directory name. If it is a
+// standard job, its folder is written to disk; FreshJob fails if that fails.
 func (c *Catalog) FreshJob(ctx context.Context, name string) (*Snapshot, error) {
 	snap, err := c.Fresh(ctx)
 	if err != nil {
@@ -37,11 +36,10 @@ func (c *Catalog) FreshJob(ctx context.Context, name string) (*Snapshot, error) 
 	return snap, nil
 }
 
-// look has the owner look at the keys, which stale found to differ from st, and at what
-// is due, and again while a file is being written. Concurrent calls share the work: the
-// second finds nothing left to do. If the owner had another state by then, that may be
-// the result of looks before the caller's write and contain a name that the keys do not
-// have, so the comparison is made again.
+// look makes the owner check the keys, which stale found to differ from st, and what is due, again
+// while a file is being written. Concurrent calls share the work: the second finds nothing left to
+// do. If the owner meanwhile had another state, it may result from checks before the caller's write
+// and contain a name that is not among the keys, so the comparison is repeated.
 func (c *Catalog) look(ctx context.Context, st *state, keys []key) (*Snapshot, error) {
 	for began := time.Now(); len(keys) > 0 || st.overdue(time.Now()); {
 		r, err := c.ask(ctx, keys)
@@ -61,7 +59,7 @@ func (c *Catalog) look(ctx context.Context, st *state, keys []key) (*Snapshot, e
 	return st.snap, nil
 }
 
-// ask has the owner look at the keys, and at what is due.
+// ask makes the owner check the keys, and what is due.
 func (c *Catalog) ask(ctx context.Context, keys []key) (looked, error) {
 	return actor.Ask(ctx, c.owner, func(reply actor.Reply[looked]) lookAt {
 		return lookAt{keys: keys, reply: reply}

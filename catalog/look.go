@@ -10,26 +10,25 @@ import (
 	"deepwork/catalog/internal/follow"
 )
 
-// A look compares parts of a state with the disk. Its results are the fields up to
-// wait.
+// A look compares parts of a state with the disk. Its results are the fields up to wait.
 type look struct {
-	next    *state        // without a snapshot of its own; the old state if nothing changed
-	visible bool          // readers will find a difference
-	rewatch bool          // other directories than before may have to be watched
-	wait    time.Duration // how long until a file that is being written is to be looked at again; 0 means settled
+	next    *state        // without a new snapshot; the old state if nothing changed
+	visible bool          // readers will see a difference
+	rewatch bool          // the directories to watch may have changed
+	wait    time.Duration // time until a file being written is checked again; 0 means settled
 
-	seen    map[key]struct{} // what was listed or is a target already
+	seen    map[key]struct{} // already listed or a target
 	targets []target
 }
 
-// A target is an entry that is looked at, before and after.
+// A target is an entry to check, before and after.
 type target struct {
 	folder  int
 	was, is *entry
 }
 
-// look compares what the keys name, and what is due, with the disk. Only the owner of
-// the state calls it.
+// look compares the entries of the keys, and what is due, with the disk. Only the owner of the
+// state calls it.
 func (s *state) look(keys []key, grace time.Duration) *look {
 	l := &look{
 		next: &state{snap: s.snap, folders: slices.Clone(s.folders)},
@@ -58,8 +57,8 @@ func (s *state) look(keys []key, grace time.Duration) *look {
 			}
 		}
 	}
-	// Parsing needs the processor, so more goroutines than processors do not help. Each
-	// looks at many targets, since the stack of a new one has to grow for the parser.
+	// Parsing is CPU-bound, so more goroutines than processors do not help. Each checks many
+	// targets, since the stack of a new one must grow for the parser.
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for targets := range slices.Chunk(l.targets, 64) {
@@ -70,7 +69,7 @@ func (s *state) look(keys []key, grace time.Duration) *look {
 			return nil
 		})
 	}
-	_ = g.Wait() // a look has no error
+	_ = g.Wait() // checks return no error
 	if !l.apply() && !l.rewatch {
 		l.next = s
 	} else {
@@ -86,7 +85,7 @@ func (l *look) first(k key) bool {
 	return !seen
 }
 
-// list reads a folder's listing again and adds what came or went.
+// list reads a folder's listing again and adds what was added or removed.
 func (l *look) list(i int) {
 	f := l.next.folders[i]
 	if f.standard || !l.first(key{folder: i}) {
@@ -97,8 +96,8 @@ func (l *look) list(i int) {
 	for _, name := range touched {
 		l.add(i, name)
 	}
-	// A caller that asks for the listing waits for what is new in it, also if another
-	// look has found that before.
+	// A caller that asks for the listing waits for what is new in it, even if another check found
+	// it before.
 	for _, e := range f.entries {
 		if e.Phase == follow.Moving {
 			l.add(i, e.name)
@@ -106,7 +105,7 @@ func (l *look) list(i int) {
 	}
 }
 
-// add makes an entry a target, also one that is not known yet.
+// add makes an entry a target, even one not known yet.
 func (l *look) add(i int, name string) {
 	f := l.next.folders[i]
 	if f.standard || !l.first(key{i, name}) {
@@ -119,8 +118,7 @@ func (l *look) add(i int, name string) {
 	l.targets = append(l.targets, target{folder: i, was: e})
 }
 
-// apply puts the targets that changed into their folders, and reports whether there
-// are any.
+// apply puts the changed targets into their folders, and reports whether there are any.
 func (l *look) apply() bool {
 	changed := make(map[int]map[string]*entry)
 	now := time.Now()

@@ -9,8 +9,8 @@ import (
 	"deepwork/actor/wait"
 )
 
-// lookAt asks the catalog's goroutine to compare what the keys name, and what is due,
-// with the disk.
+// lookAt asks the catalog's goroutine to compare the entries of the keys, and what is due, with the
+// disk.
 type lookAt struct {
 	keys  []key
 	reply actor.Reply[looked]
@@ -18,14 +18,14 @@ type lookAt struct {
 
 // looked answers lookAt.
 type looked struct {
-	base  *state        // what was known before
-	state *state        // what is known now
-	wait  time.Duration // ask again after that: a file is being written; 0 means settled
+	base  *state        // the state before
+	state *state        // the state now
+	wait  time.Duration // ask again after that time: a file is being written; 0 means settled
 }
 
-// An owner is the one goroutine that replaces the catalog's state. The state itself is
-// published, immutable and made of what is on disk, so an owner that is restarted
-// continues from it, last good definitions included.
+// An owner is the one goroutine that replaces the catalog's state. The state is published,
+// immutable and built from the disk, so a restarted owner continues with it, last good definitions
+// included.
 type owner struct{ c *Catalog }
 
 // Receive implements actor.Behavior.
@@ -37,8 +37,8 @@ func (o owner) Receive(_ context.Context, m lookAt) error {
 	return nil
 }
 
-// publish makes next the state, with a new snapshot if readers will find a difference.
-// Only the owner calls it, and Open before there is one.
+// publish makes next the state, with a new snapshot if readers will see a difference. Only the
+// owner calls it, and Open before there is one.
 func (c *Catalog) publish(next *state, visible, rewatch bool) {
 	old := c.state.Load()
 	if next == old {
@@ -68,7 +68,7 @@ func (c *Catalog) publish(next *state, visible, rewatch bool) {
 	}
 }
 
-// logErrors logs each error that is new or different, and each that is gone.
+// logErrors logs each new or changed error, and each that was resolved.
 func logErrors(logger *slog.Logger, old, now *Snapshot) {
 	for i := range now.Errors {
 		e := &now.Errors[i]
@@ -86,7 +86,7 @@ func logErrors(logger *slog.Logger, old, now *Snapshot) {
 	}
 }
 
-// logFolders logs each folder that began to be unreadable.
+// logFolders logs each folder that became unreadable.
 func logFolders(logger *slog.Logger, old, now []*folder) {
 	for i, f := range now {
 		if f.fault != "" && f.fault != old[i].fault {

@@ -16,15 +16,15 @@ import (
 	"deepwork/catalog/job"
 )
 
-// standardJobs are the jobs that come with the binary: in memory, and laid out on disk
-// before one is needed. A nil *standardJobs has none.
+// standardJobs are the jobs that come with the binary: in memory, and written to disk before one is
+// needed. A nil *standardJobs has none.
 type standardJobs struct {
-	dir       string // where they are laid out
+	dir       string // where they are written
 	makeState func() error
 	files     []standardFile
 
 	mu     sync.Mutex
-	stamps map[follow.Path]follow.Stamp // of the files when they were laid out
+	stamps map[follow.Path]follow.Stamp // of the files when they were written
 }
 
 // A standardFile is one file of a standard job.
@@ -33,8 +33,7 @@ type standardFile struct {
 	data []byte
 }
 
-// readStandard reads every file of the jobs in fsys: of each top-level directory that
-// has a job.yml.
+// readStandard reads all files of the jobs in fsys: of each top-level directory that has a job.yml.
 func readStandard(dir string, fsys fs.FS) (*standardJobs, error) {
 	s := &standardJobs{dir: dir}
 	jobs, err := fs.Glob(fsys, path.Join("*", job.FileName))
@@ -57,7 +56,7 @@ func readStandard(dir string, fsys fs.FS) (*standardJobs, error) {
 	return s, nil
 }
 
-// folder returns the jobs as they are when laid out. It touches no disk.
+// folder returns the jobs with their paths on disk, without reading it.
 func (s *standardJobs) folder() *folder {
 	f := newFolder(s.dir)
 	f.standard = true
@@ -74,7 +73,7 @@ func (s *standardJobs) folder() *folder {
 	return f
 }
 
-// has reports whether a served job is a standard one: its source is.
+// has reports whether a served job has the source of a standard one.
 func (s *standardJobs) has(j *job.Job) bool {
 	name := path.Join(filepath.Base(j.Dir), job.FileName)
 	return s != nil && slices.ContainsFunc(s.files, func(f standardFile) bool {
@@ -82,8 +81,8 @@ func (s *standardJobs) has(j *job.Job) bool {
 	})
 }
 
-// onDisk makes sure that the folders of the standard jobs hold what the binary has.
-// While they do it costs a look at each file.
+// onDisk writes the files of the standard jobs that are missing or differ. If there are none it
+// costs a stat of each file.
 func (s *standardJobs) onDisk() error {
 	if s == nil || len(s.files) == 0 {
 		return nil
@@ -106,10 +105,10 @@ func (s *standardJobs) onDisk() error {
 	return err
 }
 
-// write writes what is not on disk, and returns the stamps of the files. A file that
-// differs is replaced atomically, so that two servers may do it at once; other files
-// are left alone, unless they are in the way. Nothing is written outside the folder
-// above theirs, wherever links in it lead.
+// write writes what is not on disk, and returns the stamps of the files. A file that differs is
+// replaced atomically, so that two servers may do it at once; other files are left alone, unless
+// they are in the way. Nothing is written outside the parent of their folder, wherever links in it
+// lead.
 func (s *standardJobs) write() (map[follow.Path]follow.Stamp, error) {
 	if err := s.makeState(); err != nil {
 		return nil, err
@@ -123,7 +122,7 @@ func (s *standardJobs) write() (map[follow.Path]follow.Stamp, error) {
 	for _, file := range s.files {
 		name := path.Join(filepath.Base(s.dir), file.name)
 		at := follow.Path(filepath.Join(s.dir, filepath.FromSlash(file.name)))
-		// The stamp is taken first: a change after it shows.
+		// Taken first, so that a later change shows.
 		stamp := at.Stat()
 		if !holds(r, name, file.data) {
 			if err := replace(r, name, file.data); err != nil {
@@ -146,8 +145,8 @@ func holds(r *os.Root, name string, data []byte) bool {
 	return err == nil && bytes.Equal(got, data)
 }
 
-// replace writes a file atomically. It is not synced: one that a crash tears differs,
-// and is written again.
+// replace writes a file atomically. It does not sync: a file torn by a crash differs, and is
+// written again.
 func replace(r *os.Root, name string, data []byte) error {
 	dir, base := path.Split(name)
 	if err := r.MkdirAll(path.Clean(dir), 0o755); err != nil {

@@ -2,22 +2,21 @@ package catalog
 
 import "time"
 
-// A state is everything known at one moment: the snapshot that readers see, and what
-// it was made of. It is immutable; the catalog's goroutine publishes the next.
+// A state is everything known at one moment: the snapshot that readers see, and its sources. It is
+// immutable; the catalog's goroutine publishes the next.
 type state struct {
 	snap    *Snapshot
 	folders []*folder
-	due     time.Time // when to look again though nothing was heard; zero means never
+	due     time.Time // when to check again even without an event; zero means never
 }
 
-// A key names what to look at: an entry of a folder, or, if name is "", the folder's
-// listing.
+// A key names something to check: an entry of a folder, or, if name is "", the folder's listing.
 type key struct {
 	folder int // index in state.folders
 	name   string
 }
 
-// newState returns a state in which nothing has been looked at.
+// newState returns a state in which nothing has been checked.
 func newState(paths []string) *state {
 	s := &state{}
 	for _, p := range paths {
@@ -36,8 +35,8 @@ func (s *state) listings() []key {
 	return keys
 }
 
-// stale compares everything with the disk and returns what a look would find changed.
-// It changes nothing, and may be called from any goroutine.
+// stale compares everything with the disk and returns the keys that a look would find changed. It
+// changes nothing, and may be called from any goroutine.
 func (s *state) stale() []key {
 	var keys []key
 	for i, f := range s.folders {
@@ -51,8 +50,8 @@ func (s *state) stale() []key {
 	return keys
 }
 
-// staleEntries is stale for entries of a folder. Of many, it compares halves at once: the
-// time goes to the system.
+// staleEntries is stale for entries of a folder. If there are many, it compares halves
+// concurrently, since most of the time is spent in system calls.
 func staleEntries(folder int, entries []*entry) (keys []key) {
 	if half := len(entries) / 2; half >= 128 {
 		second := make(chan []key, 1)
@@ -67,10 +66,10 @@ func staleEntries(folder int, entries []*entry) (keys []key) {
 	return keys
 }
 
-// overdue reports whether it is time to look at something again.
+// overdue reports whether it is time to check something again.
 func (s *state) overdue(now time.Time) bool { return !s.due.IsZero() && !now.Before(s.due) }
 
-// nextDue returns the earliest due of all, or the zero time.
+// nextDue returns the earliest due time, or zero if there is none.
 func (s *state) nextDue() (due time.Time) {
 	earlier := func(t time.Time) {
 		if !t.IsZero() && (due.IsZero() || t.Before(due)) {

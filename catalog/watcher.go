@@ -15,8 +15,8 @@ import (
 	"deepwork/actor/wait"
 )
 
-// A notifier is the system's way to report events in directories. Add may block until
-// somebody receives from events, so no goroutine may do both.
+// A notifier is the system's source of events in directories. Add may block until another goroutine
+// receives from events, so no goroutine may do both.
 type notifier interface {
 	Add(dir string) error
 	Remove(dir string) error
@@ -38,9 +38,9 @@ func openNotifier() (notifier, error) {
 	return fsNotifier{w}, nil
 }
 
-// A watcher wakes changed when an event says that a job folder may have changed. Two goroutines share the work,
-// because each would block the other: one receives events and never waits for anything
-// else; one adds and removes watches, which the system may delay until events are
+// A watcher wakes changed when an event shows that a job folder may have changed. Two goroutines
+// share the work, because each would block the other: one receives events and never waits for
+// anything else; one adds and removes watches, which the system may delay until events are
 // received.
 type watcher struct {
 	root    string
@@ -49,12 +49,12 @@ type watcher struct {
 	logger  *slog.Logger
 	changed wait.Signal
 
-	rewatch wait.Signal          // other directories may have to be watched
-	plan    atomic.Pointer[plan] // by the path that events come under
+	rewatch wait.Signal          // the directories to watch may have changed
+	plan    atomic.Pointer[plan] // by the path in events
 
 	mu      sync.Mutex
-	ended   map[string]bool // watches that the system has removed
-	unknown bool            // any may have been removed: events were lost
+	ended   map[string]bool // watches removed by the system
+	unknown bool            // any watch may have been removed: events were lost
 }
 
 func newWatcher(o Options, state func() *state, changed wait.Signal) *watcher {
@@ -66,8 +66,7 @@ func newWatcher(o Options, state func() *state, changed wait.Signal) *watcher {
 	return w
 }
 
-// run watches until ctx ends, or until the system cannot do it any more, which is the
-// error it returns.
+// run watches until ctx ends, or until the system no longer can, and returns that error.
 func (w *watcher) run(ctx context.Context) error {
 	n, err := w.open()
 	if err != nil {
@@ -77,8 +76,8 @@ func (w *watcher) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.receive(ctx, n) })
 	g.Go(func() error { return w.keepWatches(ctx, n) })
-	// Close comes first: a system that delays an Add until its events are received
-	// would never return from it.
+	// Close comes first: a system that delays an Add until its events are received would never
+	// return from it.
 	g.Go(func() error {
 		<-ctx.Done()
 		return n.Close()
@@ -86,7 +85,7 @@ func (w *watcher) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// receive takes events and routes them.
+// receive receives events and routes them.
 func (w *watcher) receive(ctx context.Context, n notifier) error {
 	for {
 		select {
@@ -101,8 +100,8 @@ func (w *watcher) receive(ctx context.Context, n notifier) error {
 			if !ok {
 				return fsnotify.ErrClosed
 			}
-			// Whatever it says, events may be missing (fsnotify.ErrEventOverflow), also
-			// those that report the end of a watch.
+			// With any error, events may be missing (fsnotify.ErrEventOverflow), also those that
+			// report the end of a watch.
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
 				w.logger.Debug("events of the job folders may be missing", "error", err)
 			}

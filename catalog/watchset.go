@@ -15,15 +15,15 @@ import (
 	"deepwork/catalog/internal/follow"
 )
 
-// A plan is which directories are to be watched, and which names in them matter.
+// A plan maps the directories to watch to the names in them that matter.
 type plan map[string][]string
 
 // anyName in a plan means that every name in the directory matters.
 const anyName = ""
 
-// planFor makes the plan for a state: each job's directory, each folder, and the
-// directories above it through which it may appear or be swapped: up to the root
-// within the project, else the nearest one that exists.
+// planFor returns the plan for a state: each job's directory, each folder, and the directories
+// above it through which it may appear or be swapped: up to the root within the project, else the
+// nearest one that exists.
 func planFor(root string, s *state) plan {
 	p := make(plan)
 	add := func(dir, name string) { p[dir] = append(p[dir], name) }
@@ -62,8 +62,8 @@ func planFor(root string, s *state) plan {
 
 func isDir(path string) bool { return follow.Path(path).Stat().Kind == follow.Dir }
 
-// An identity is a directory, whatever its name: two names of one directory share one
-// watch, and events come under one name.
+// An identity is a directory, whatever its name: two names of one directory share one watch, and
+// events carry one of them.
 type identity struct {
 	dev, ino uint64
 	path     string // on systems without these numbers
@@ -72,8 +72,8 @@ type identity struct {
 // A watchSet is the set of installed watches, by path.
 type watchSet map[string]identity
 
-// keepWatches keeps the watches as the state needs them until ctx ends. What was not
-// watched before may have changed before it was, so it is looked at.
+// keepWatches updates the watches for the current state until ctx ends. A newly watched directory
+// may have changed before it was watched, so it is checked.
 func (w *watcher) keepWatches(ctx context.Context, n notifier) error {
 	installed := make(watchSet)
 	for {
@@ -82,8 +82,8 @@ func (w *watcher) keepWatches(ctx context.Context, n notifier) error {
 			return ctx.Err()
 		case <-w.rewatch:
 		}
-		// A directory that a watch was added for may contain by now what the next one
-		// is for, so this is repeated until there is none to add.
+		// A newly watched directory may by now contain the one to watch next, so this is repeated
+		// until there is none to add.
 		for {
 			added, err := w.install(ctx, n, installed)
 			if err != nil {
@@ -102,8 +102,7 @@ func (w *watcher) install(ctx context.Context, n notifier, installed watchSet) (
 	ended, unknown := w.takeLost()
 	wanted := planFor(w.root, w.state())
 
-	// Names of one directory share the watch of one of them, if possible of the one
-	// that has it.
+	// Names of one directory share one watch, if possible under the name that already has it.
 	names := slices.Sorted(maps.Keys(wanted))
 	directory := make(watchSet, len(names))
 	holder := make(map[identity]string, len(names))
@@ -133,7 +132,7 @@ func (w *watcher) install(ctx context.Context, n notifier, installed watchSet) (
 			delete(installed, name)
 		}
 	}
-	// Before the first event can come under a new name.
+	// Store it before the first event with a new name can arrive.
 	w.plan.Store(&routes)
 
 	for name := range routes {
@@ -141,7 +140,7 @@ func (w *watcher) install(ctx context.Context, n notifier, installed watchSet) (
 		if has && !unknown {
 			continue
 		}
-		// Adding an existing watch does no harm, and renews one that has ended.
+		// Adding an existing watch is harmless, and renews one that has ended.
 		err := n.Add(name)
 		switch {
 		case ctx.Err() != nil:
@@ -150,7 +149,7 @@ func (w *watcher) install(ctx context.Context, n notifier, installed watchSet) (
 			return false, fmt.Errorf("watching %s: %w", name, err)
 		case errors.Is(err, fsnotify.ErrClosed):
 			return false, err
-		case err != nil: // it is gone, which its parent reports, or cannot be watched
+		case err != nil: // its parent reports that it is gone; or it cannot be watched
 			delete(installed, name)
 			continue
 		}
@@ -160,8 +159,8 @@ func (w *watcher) install(ctx context.Context, n notifier, installed watchSet) (
 	return added, nil
 }
 
-// usedUp reports whether an error of Add means that there are no more watches, and not
-// that this directory cannot have one.
+// usedUp reports whether an error of Add means that no watches are left, and not that this
+// directory cannot be watched.
 func usedUp(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) ||
 		errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)

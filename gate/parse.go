@@ -183,8 +183,8 @@ func read(fields map[string]json.RawMessage, name, wants string, to any, at ...s
 // ours are the members that make a verdict.
 var ours = []string{"passed", "feedback", "criteria_results", "criterion", "structured_output", "result", "is_error", "type"}
 
-// members returns the members of an object. A repeated name is an error: the last one is not taken,
-// since it may be the verdict.
+// members returns the members of an object. A repeated member of a verdict is an error: the last
+// one is not simply taken.
 func members(object []byte) (map[string]json.RawMessage, error) {
 	fields := make(map[string]json.RawMessage)
 	for m, err := range jsontext.Members(object) {

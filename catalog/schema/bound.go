@@ -7,10 +7,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// A hostile schema of a few lines can refer to itself without end, or double the
-// work with each reference; the validator has no bound of its own. So references
-// that lead back without going deeper into the value are refused at once, and the
-// work of each check is counted before it is done.
+// A hostile schema of a few lines can refer to itself without end, or double the work with each
+// reference; the validator has no bound of its own. So references that lead back at the same value
+// are refused at once, and the work of each check is counted in advance.
 
 // inPlace returns the schemas that apply to the same value as s.
 func inPlace(s *jsonschema.Schema) []*jsonschema.Schema {
@@ -24,8 +23,8 @@ func inPlace(s *jsonschema.Schema) []*jsonschema.Schema {
 	return all
 }
 
-// inside returns the schemas that apply to the members or items of a value, but
-// for those of named members and of items at an index.
+// inside returns the schemas that apply to the members or items of a value, except those of named
+// members and of items at an index.
 func inside(s *jsonschema.Schema) []*jsonschema.Schema {
 	all := []*jsonschema.Schema{s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems}
 	for _, child := range s.PatternProperties {
@@ -37,7 +36,7 @@ func inside(s *jsonschema.Schema) []*jsonschema.Schema {
 	return all
 }
 
-// appendSchema appends a schema that stands where other types may.
+// appendSchema appends child if it is a schema, not another type.
 func appendSchema(all []*jsonschema.Schema, child any) []*jsonschema.Schema {
 	if s, ok := child.(*jsonschema.Schema); ok {
 		all = append(all, s)
@@ -53,8 +52,8 @@ func items(s *jsonschema.Schema) []*jsonschema.Schema {
 	return s.PrefixItems
 }
 
-// reachable returns the schemas that root leads to; ok is false if one of them
-// applies itself to the same value again.
+// reachable returns the schemas reachable from root; ok is false if one of them applies itself to
+// the same value again.
 func reachable(root *jsonschema.Schema) (all []*jsonschema.Schema, ok bool) {
 	const open, done = 1, 2
 	state := map[*jsonschema.Schema]int{nil: done}
@@ -85,8 +84,8 @@ func reachable(root *jsonschema.Schema) (all []*jsonschema.Schema, ok bool) {
 	return all, true
 }
 
-// affordable reports whether checking a value takes no more than maxSteps. It
-// counts as the validator goes, or more.
+// affordable reports whether checking a value takes no more than maxSteps. It counts at least as
+// many steps as the validator takes.
 func affordable(root *jsonschema.Schema, value any) bool {
 	steps := 0
 	var count func(s *jsonschema.Schema, v any) bool
@@ -94,7 +93,7 @@ func affordable(root *jsonschema.Schema, value any) bool {
 		return !slices.ContainsFunc(all, func(s *jsonschema.Schema) bool { return s != nil && !count(s, v) })
 	}
 	count = func(s *jsonschema.Schema, v any) bool {
-		// What is compared one by one with a value is work too, if less.
+		// Comparing values one by one is work too, though less.
 		compared := len(s.Required)
 		if s.Enum != nil {
 			compared += len(s.Enum.Values)

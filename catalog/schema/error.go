@@ -18,20 +18,20 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// An Error is a value that does not fit its schema.
+// An Error reports a value that does not match its schema.
 type Error struct {
 	Violations []Violation // one to ten, shorter paths first
 }
 
-// A Violation is one way in which a value does not fit.
+// A Violation is one way in which a value does not match.
 type Violation struct {
-	Path    string   // of what does not fit, as items[1].qty; "" is the whole value
-	Keyword string   // of the schema: required, type, additionalProperties, …
-	Names   []string // the members that are missing, or not allowed
-	Text    string   // what is wrong there
+	Path    string   // of the violating value, as items[1].qty; "" is the whole value
+	Keyword string   // keyword of the schema: required, type, additionalProperties, …
+	Names   []string // missing or disallowed members
+	Text    string   // what is wrong with the value
 }
 
-// Error returns the violations in words, in at most 1,000 characters.
+// Error describes the violations in at most 1,000 characters.
 func (e *Error) Error() string {
 	texts := make([]string, len(e.Violations))
 	for i, v := range e.Violations {
@@ -48,10 +48,10 @@ func (v Violation) String() string {
 	return jsontext.Clip(v.Path, 300) + ": " + v.Text
 }
 
-// maxViolations is how many violations of one value are reported.
+// maxViolations is the number of violations reported for one value.
 const maxViolations = 10
 
-// A wording puts the errors of one check into words.
+// A wording formats the errors of one check.
 type wording struct {
 	schema *jsonschema.Schema
 	value  any
@@ -82,7 +82,7 @@ func (w *wording) violations(e *jsonschema.ValidationError) []Violation {
 
 var printer = message.NewPrinter(language.English)
 
-// words says what is wrong with a value.
+// words describes what is wrong with a value.
 func (w *wording) words(e *jsonschema.ValidationError, value any) (text string, names []string) {
 	switch k := e.ErrorKind.(type) {
 	case *kind.Type:
@@ -112,7 +112,7 @@ func (w *wording) words(e *jsonschema.ValidationError, value any) (text string, 
 	return jsontext.Clip(e.ErrorKind.LocalizedString(printer), 500), nil
 }
 
-// formless says that a value has none of several forms.
+// formless reports that a value matches none of several schemas.
 func (w *wording) formless(e *jsonschema.ValidationError, value any) string {
 	var types, why []string
 	mistyped := 0
@@ -177,7 +177,7 @@ func shown(value any) string {
 
 var plainName = regexp.MustCompile(`^[\pL\pN_$-]+$`)
 
-// locate returns the path of a location and the value there.
+// locate returns the path and the value of a location.
 func locate(value any, location []string) (path string, at any) {
 	for _, token := range location {
 		switch v := value.(type) {

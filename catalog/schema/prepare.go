@@ -14,10 +14,10 @@ import (
 // maxUnchecked is how many unchecked keywords of one schema are named.
 const maxUnchecked = 5
 
-// A preparation takes out of a schema what the validator cannot check.
+// A preparation removes from a schema what the validator cannot check.
 type preparation struct {
 	unchecked []string
-	count     int // of subschemas, or what may be one
+	count     int // of subschemas and values that may be one
 }
 
 func (p *preparation) note(where, what string) {
@@ -32,7 +32,7 @@ func (p *preparation) names() []string {
 	return p.unchecked
 }
 
-// schema prepares a schema and those inside it.
+// schema prepares a schema and its subschemas.
 func (p *preparation) schema(value any, path string) {
 	s, ok := value.(map[string]any)
 	if _, always := value.(bool); ok || always {
@@ -51,7 +51,7 @@ func (p *preparation) schema(value any, path string) {
 			if isForeign(pattern) {
 				p.note(path+"/patternProperties", pattern)
 				delete(patterns, pattern)
-				delete(s, "additionalProperties") // it is about those that match none
+				delete(s, "additionalProperties") // it applies to those that match none
 			}
 		}
 	}
@@ -66,8 +66,8 @@ func (p *preparation) schema(value any, path string) {
 	}
 }
 
-// children returns what may be a schema inside a schema, by JSON pointer: also what
-// stands under keywords that are not known, since references may lead there.
+// children returns the possible subschemas of a schema, by JSON pointer, including the values of
+// unknown keywords, since references may lead there.
 func children(s map[string]any) map[string]any {
 	all := make(map[string]any)
 	for key, value := range s {
@@ -95,8 +95,8 @@ func children(s map[string]any) map[string]any {
 
 var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
-// relax takes out of a schema that accepts more than it should all that would then
-// refuse more: negations and counts of what fits.
+// relax removes from a schema that accepts more than it should everything that would then refuse
+// more: negations and counts of matches.
 func relax(value any) {
 	s, ok := value.(map[string]any)
 	if !ok {
@@ -115,8 +115,8 @@ func relax(value any) {
 	}
 }
 
-// isForeign reports whether a regular expression is one of ECMAScript that Go does
-// not have, and not one that is wrong everywhere.
+// isForeign reports whether a regular expression is one of ECMAScript that Go does not support,
+// rather than an invalid one.
 func isForeign(pattern string) bool {
 	_, err := regexp.Compile(pattern)
 	fault, ok := errors.AsType[*syntax.Error](err)

@@ -1,16 +1,14 @@
-// Package schema checks JSON values against JSON Schemas and words what does not
-// fit, with its location: `items[1].qty: "2" is a string, and is to be an
-// integer`. It is the one validator of the program.
+// Package schema checks JSON values against JSON Schemas and describes each violation with its
+// location: `items[1].qty: "2" is a string, and is to be an integer`. It is the only validator of
+// the program.
 //
-// Schemas may come from a system that is not trusted: compiling and checking are
-// bounded, nothing is fetched, and keywords that cannot be checked here are left
-// out of the check (see Compile).
+// Schemas may come from an untrusted system: compiling and checking are bounded, nothing is
+// fetched, and keywords that cannot be checked here are left out of the check (see Compile).
 //
-// The validator is santhosh-tekuri/jsonschema. Its errors are values with a
-// location and a kind, and its compiled schemas show where references lead, so
-// that work can be bounded. google/jsonschema-go, which the MCP SDK uses to
-// describe Go types, has errors that are texts without the location of the value,
-// and needed 700 lines of ours to make up for both. It compiles as fast.
+// The validator is santhosh-tekuri/jsonschema. Its errors are values with a location and a kind,
+// and its compiled schemas show where references lead, so that work can be bounded.
+// google/jsonschema-go, which the MCP SDK uses to describe Go types, returns errors as text without
+// the location of the value, and needed 700 lines of ours to make up for both. It compiles as fast.
 package schema
 
 import (
@@ -25,7 +23,7 @@ import (
 )
 
 const (
-	maxSchemas = 5000    // subschemas of one schema; compiling takes their square
+	maxSchemas = 5000    // subschemas of one schema; compiling takes quadratic time
 	maxSteps   = 500_000 // of one check
 	maxDepth   = 200     // of the nesting of a value
 )
@@ -33,14 +31,13 @@ const (
 // A Schema is a compiled schema. It is immutable and may be used by any goroutine.
 type Schema struct {
 	root      *jsonschema.Schema
-	Unchecked []string // keywords that are not checked, and where: at most five, and how many more
+	Unchecked []string // unchecked keywords, and where: at most five, and the number of others
 }
 
-// Compile compiles a schema. One without a known $schema is read as draft 2020-12.
-// Formats are not checked. Keywords that are valid and that Go cannot check
-// (regular expressions with a lookahead, dynamic references) are named in
-// Unchecked, and the rest is checked so that nothing is refused that the whole
-// schema accepts. An error says why the schema is not usable.
+// Compile compiles a schema. Without a known $schema it is read as draft 2020-12. Formats are not
+// checked. Valid keywords that Go cannot check (regular expressions with a lookahead, dynamic
+// references) are listed in Unchecked; the rest is checked so that every value that the whole
+// schema accepts is accepted. An error says why the schema is not usable.
 func Compile(raw json.RawMessage) (s *Schema, err error) {
 	var document any
 	if err := json.Unmarshal(raw, &document); err != nil {
@@ -60,7 +57,7 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 		}
 	}
 	defer func() {
-		if r := recover(); r != nil { // the library asserts what it takes for granted
+		if r := recover(); r != nil { // the library panics on assumptions
 			err = fmt.Errorf("it cannot be read: %v", r)
 		}
 	}()
@@ -80,7 +77,7 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 	return &Schema{root: root, Unchecked: p.names()}, nil
 }
 
-// isDraft reports whether a $schema names a draft that the library has.
+// isDraft reports whether the library supports the draft of a $schema.
 func isDraft(name string) bool {
 	_, name, _ = strings.Cut(strings.TrimSuffix(name, "#"), "://")
 	switch name {
@@ -98,9 +95,9 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is outside of it, and nothing is fetched", url)
 }
 
-// Check returns what is wrong with the arguments of a call, or nil. Empty arguments
-// and null are an empty object; other values than objects are refused. The error
-// is an *Error unless the arguments cannot be checked at all.
+// Check returns what is wrong with the arguments of a call, or nil. Empty arguments and null count
+// as an empty object; other values than objects are refused. The error is an *Error unless the
+// arguments cannot be checked at all.
 func (s *Schema) Check(arguments json.RawMessage) error {
 	object, err := Decode(arguments)
 	if err != nil {
@@ -128,7 +125,7 @@ func Decode(arguments json.RawMessage) (map[string]any, error) {
 	return object, nil
 }
 
-// Validate checks a value as json.Unmarshal decodes it. Its error is that of Check.
+// Validate checks a value decoded by json.Unmarshal. It returns errors as Check does.
 func (s *Schema) Validate(value any) (err error) {
 	if !affordable(s.root, value) {
 		return errors.New("the arguments are too large, or too deeply nested, for the workflow's schema to be checked; send less at once")
