@@ -12,12 +12,11 @@ import (
 	"deepwork/session/git"
 )
 
-// maxGitFile is the most bytes that one of git's files with a path may have.
+// maxGitFile is the maximum size in bytes of one of git's files that hold a path.
 const maxGitFile = 1 << 20
 
-// git keeps of each worktree an administrative folder below the repository's
-// worktrees/: its HEAD, its index, and in the file gitdir where the worktree is
-// (gitrepository-layout(5)).
+// git has an administrative folder for each worktree below the repository's worktrees/: its HEAD,
+// its index, and in the file gitdir the worktree's path (gitrepository-layout(5)).
 
 // admins lists the administrative folders of a repository's worktrees.
 func admins(common string) []string {
@@ -32,8 +31,8 @@ func admins(common string) []string {
 	return out
 }
 
-// adminOf is the administrative folder of the worktree at a path, which may be
-// missing; "" where the repository knows no such worktree.
+// adminOf returns the administrative folder of the worktree at a path, which may be missing, or ""
+// if the repository has no such worktree.
 func adminOf(common, path string) string {
 	want := canonical(path)
 	for _, admin := range admins(common) {
@@ -44,8 +43,8 @@ func adminOf(common, path string) string {
 	return ""
 }
 
-// admin is adminOf a worktree that the journal has. It returns ErrNotOurs if git would
-// take that for one of another repository.
+// admin is adminOf for a worktree in the journal. It returns ErrNotOurs if git would take the
+// folder for one of another repository.
 func (e *record) admin() (string, error) {
 	admin := adminOf(e.Common, e.Path)
 	if admin == "" {
@@ -58,8 +57,8 @@ func (e *record) admin() (string, error) {
 	return admin, err
 }
 
-// pathOf returns the path of the worktree that an administrative folder is of, without
-// symlinks; "" if it is unknown.
+// pathOf returns the path of an administrative folder's worktree, without symlinks, or "" if it is
+// unknown.
 func pathOf(admin string) string {
 	data, _, err := durable.Read(filepath.Join(admin, "gitdir"), maxGitFile)
 	if err != nil || len(data) == 0 {
@@ -84,7 +83,7 @@ func canonical(path string) string {
 	return filepath.Join(canonical(parent), filepath.Base(path))
 }
 
-// initializing is what git writes into a lock of its own while worktree add runs.
+// initializing is the content of git's own lock while worktree add runs.
 const initializing = "initializing"
 
 // lockedBy reports whether a worktree is locked (git worktree lock), and why.
@@ -93,8 +92,8 @@ func lockedBy(admin string) (reason string, locked bool) {
 	return strings.TrimSpace(string(data)), err == nil && admin != ""
 }
 
-// dropAdmin makes the repository forget a worktree whose folder is gone. The
-// repository is locked.
+// dropAdmin removes the repository's entry of a worktree whose folder is gone. The repository must
+// be locked.
 func dropAdmin(ctx context.Context, common, path string) error {
 	admin := adminOf(common, path)
 	if admin == "" {
@@ -108,16 +107,15 @@ func dropAdmin(ctx context.Context, common, path string) error {
 	if git.ExitCode(err) < 0 {
 		return fmt.Errorf("removing the worktree %s: %w", path, err)
 	}
-	// Git neither reads nor removes a worktree that a killed git left half-made,
-	// and refuses to list the others. It is ours, since it names our folder.
+	// Git neither reads nor removes a worktree that a killed git left half-made, and refuses to
+	// list the others. It is ours, since it names our folder.
 	if broken := removeNamed(admin); broken != nil {
 		return fmt.Errorf("removing the worktree %s: %w", path, errors.Join(err, broken))
 	}
 	return nil
 }
 
-// removeNamed deletes an administrative folder, and last the file that names its
-// worktree.
+// removeNamed deletes an administrative folder, and last the file that names its worktree.
 func removeNamed(admin string) error {
 	list, err := os.ReadDir(admin)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"deepwork/session/git"
 )
 
-// slugLength is the most characters of a title that a branch name takes.
+// slugLength is the maximum number of characters of a title in a branch name.
 const slugLength = 40
 
-// BranchFor makes a branch name of a task's title: deepwork/<slug>-<4 hex>, the
-// slug being the title's ASCII letters, in lower case, and digits, with hyphens
-// for what is between them, at most 40 characters, "task" if nothing is left.
-// The hex digits are random. It is a legal git ref.
+// BranchFor returns a branch name for a task's title: deepwork/<slug>-<4 hex>. The slug consists of
+// the title's ASCII letters, in lower case, and digits, with hyphens for everything between them,
+// at most 40 characters, or "task" if nothing is left. The hex digits are random. It is a valid git
+// ref.
 func BranchFor(title string) string {
 	var random [2]byte
 	rand.Read(random[:]) // never fails
@@ -44,8 +44,8 @@ func slug(text, empty string) string {
 	return empty
 }
 
-// makeBranch makes a branch that must not exist. It is not made by worktree add,
-// so that a failure says whether the branch is ours.
+// makeBranch creates a branch, which must not exist. worktree add does not create it, so that a
+// failure shows whether the branch is ours.
 func makeBranch(ctx context.Context, common, branch, at string) error {
 	if _, err := git.Output(ctx, inRepo(common, "check-ref-format", "refs/heads/"+branch)); err != nil {
 		return fmt.Errorf("%q cannot be a branch's name", branch)
@@ -60,8 +60,8 @@ func makeBranch(ctx context.Context, common, branch, at string) error {
 	return nil
 }
 
-// dropBranch deletes a branch that holds nothing of its own: no commit beyond
-// base, and none that only it reaches. It keeps a branch that is checked out.
+// dropBranch deletes a branch without work of its own: it has no commit beyond base and none that
+// only it reaches. A branch that is checked out stays.
 func dropBranch(ctx context.Context, common, branch, base string) error {
 	tip, err := branchTip(ctx, common, branch)
 	if err != nil || tip == "" || base == "" {
@@ -79,7 +79,7 @@ func dropBranch(ctx context.Context, common, branch, base string) error {
 	if checkedOut(common, branch) {
 		return nil
 	}
-	// A concurrent commit keeps the branch, since its old value no longer fits.
+	// After a concurrent commit the branch stays, since its old value no longer matches.
 	if _, err := git.Output(ctx, inRepo(common, "update-ref", "-d", "refs/heads/"+branch, tip)); err != nil {
 		if now, look := branchTip(ctx, common, branch); look == nil && now != tip {
 			return nil
@@ -89,7 +89,7 @@ func dropBranch(ctx context.Context, common, branch, base string) error {
 	return nil
 }
 
-// checkedOut reports whether a worktree of the repository stands on a branch.
+// checkedOut reports whether a worktree of the repository has a branch checked out.
 func checkedOut(common, branch string) bool {
 	heads := []string{filepath.Join(common, "HEAD")}
 	for _, admin := range admins(common) {

@@ -21,14 +21,13 @@ type copier struct {
 	k        *Keeper
 	name     string // the repository's, for the log
 	real     string // the checkout's folder, without symlinks
-	prefix   string // the folder in it that is called the repository, with slashes
+	prefix   string // the folder in it that is used as the repository, with slashes
 	from, to *os.Root
 }
 
-// copyAll copies what the repository's copy list names: from the folder that is
-// called the repository to the same place in the worktree. What is missing is
-// skipped with a warning; what leads outside is ErrOutside. A copy that is there
-// already is replaced.
+// copyAll copies the files of the repository's copy list from the folder that is used as the
+// repository to the same place in the worktree. A missing file is skipped with a warning; one
+// outside is ErrOutside. An existing copy is replaced.
 func (k *Keeper) copyAll(ctx context.Context, e *record) error {
 	if len(e.Copy) == 0 {
 		return nil
@@ -61,8 +60,8 @@ func (k *Keeper) copyAll(ctx context.Context, e *record) error {
 	return nil
 }
 
-// copy copies what the config names, with all that is in it, but for git's own
-// files: those would let a worktree write into the checkout's repositories.
+// copy copies a configured file or folder with its content, except git's own files: those would let
+// a worktree write to the checkout's repositories.
 func (c *copier) copy(ctx context.Context, name string) error {
 	local := filepath.FromSlash(strings.TrimRight(name, "/"))
 	dest := filepath.ToSlash(filepath.Join(c.prefix, local))
@@ -85,7 +84,7 @@ func (c *copier) copy(ctx context.Context, name string) error {
 	start := filepath.Join(c.real, filepath.FromSlash(source))
 	return filepath.WalkDir(start, func(at string, d fs.DirEntry, err error) error {
 		if at != start && errors.Is(err, fs.ErrNotExist) {
-			return nil // it vanished just now
+			return nil // it has just vanished
 		}
 		if err := errors.Join(err, ctx.Err()); err != nil {
 			return err
@@ -115,7 +114,7 @@ func (c *copier) copy(ctx context.Context, name string) error {
 			if err := c.to.Mkdir(to, perm|0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 				return err
 			}
-			return c.to.Chmod(to, perm|0o700) // it is to be filled
+			return c.to.Chmod(to, perm|0o700) // so that it can be filled
 		case fs.ModeSymlink:
 			return c.link(from, to)
 		}
@@ -124,7 +123,7 @@ func (c *copier) copy(ctx context.Context, name string) error {
 	})
 }
 
-// resolve follows the symlinks of a path in the checkout, to a path in it.
+// resolve follows the symlinks of a path in the checkout and returns a path in it.
 func (c *copier) resolve(name string) (string, error) {
 	real, err := filepath.EvalSymlinks(filepath.Join(c.real, filepath.FromSlash(name)))
 	if err != nil {
@@ -142,8 +141,7 @@ func inGit(name string) bool {
 	return slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool { return strings.EqualFold(part, ".git") })
 }
 
-// link copies a symlink in a folder as a symlink; one that leads outside, or
-// nowhere, is left out.
+// link copies a symlink in a folder as a symlink, unless it leads outside or nowhere.
 func (c *copier) link(source, dest string) error {
 	target, err := c.from.Readlink(source)
 	if err != nil {
@@ -159,7 +157,7 @@ func (c *copier) link(source, dest string) error {
 	return c.to.Symlink(target, dest)
 }
 
-// free removes a file or symlink that a copy is to replace.
+// free removes a file or symlink that a copy will replace.
 func (c *copier) free(dest string) error {
 	if info, err := c.to.Lstat(dest); err == nil && info.IsDir() {
 		return fmt.Errorf("in the worktree %s is a folder", dest)

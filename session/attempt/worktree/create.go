@@ -13,23 +13,20 @@ import (
 	"deepwork/session/git"
 )
 
-// setupOutput is how much a setup command may print to its standard output.
+// setupOutput bounds a setup command's standard output.
 const setupOutput = 64 << 20
 
-// Create makes the worktrees of an attempt, each on the new branch, all or none:
-// what a failed Create made is undone before it returns. Where two of the trees
-// are of one repository, the second one's branch has "-2" at its end, as a branch
-// can be checked out only once. Called again for an attempt whose creation was
-// cut short by a crash, it finishes it; a setup command that was running then is
-// run again in the same worktree. Called again after that, it returns what was
-// made. env is added to the environment of setup commands, which run at the top
-// of the worktree. Hooks of the repository do not run.
+// Create creates the worktrees of an attempt on the new branch, all or none: after a failure it
+// undoes everything before it returns. If two of the trees are of one repository, the second one's
+// branch ends with "-2", as a branch can be checked out only once. If a crash interrupted it,
+// calling it again finishes the creation; a setup command that was running is run again in the same
+// worktree. After that, it returns the existing worktrees. env is added to the environment of setup
+// commands, which run at the top of the worktree. Hooks of the repository do not run.
 //
-// It blocks until everything is done, setup commands included, and waits for
-// other calls that work on this attempt or, briefly, on one of its repositories.
-// Errors are ErrNotRepo, ErrNoBranch, ErrBranchTaken, ErrSetup (with the exit
-// code and the last lines; a *process.Error is in the chain), ErrOutside (a copy
-// that leads out of the repository), or of git or the system.
+// It blocks until everything is done, setup commands included, and waits for other calls that work
+// on this attempt or, briefly, on one of its repositories. Errors are ErrNotRepo, ErrNoBranch,
+// ErrBranchTaken, ErrSetup (with the exit code and the last lines; a *process.Error is in the
+// chain), ErrOutside (a copy that leads out of the repository), or of git or the system.
 func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tree, env []string) (out []Made, err error) {
 	defer wrap(&err, "making the worktrees of attempt %s", attempt)
 	unlock, err := k.lockAttempt(ctx, attempt)
@@ -55,11 +52,11 @@ func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tre
 		}
 		if j.Phase == creating && j.is(branch, trees) {
 			for i, e := range j.Trees {
-				e.Tree = trees[i] // with what is copied and run now
+				e.Tree = trees[i] // use the current copy list and setup command
 			}
 			break
 		}
-		if _, err := k.undo(ctx, j); err != nil { // what was begun is not what is wanted now
+		if _, err := k.undo(ctx, j); err != nil { // the caller now wants another worktree
 			return nil, err
 		}
 		j = nil
@@ -81,8 +78,8 @@ func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tre
 	if err == nil {
 		return j.made(), nil
 	}
-	// Nobody has worked in them yet: what setup commands wrote is not kept.
-	// The end of the caller's context must not leave them half-made.
+	// Nobody has worked in them yet: output of setup commands is not rescued. They must not stay
+	// half-made when the caller's context ends.
 	j.Phase = undoing
 	if _, undo := k.undo(context.WithoutCancel(ctx), j); undo != nil {
 		k.log.Error("worktrees that could not be made could not be undone; the next start tries again", "attempt", attempt, "error", undo)
@@ -90,8 +87,7 @@ func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tre
 	return nil, err
 }
 
-// plan records what is to be made. Nothing is made where one repository or
-// branch is wrong.
+// plan records what to create. It creates nothing if any repository or branch is wrong.
 func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree) (*journal, error) {
 	j := &journal{Attempt: attempt, Branch: branch}
 	uses := map[string]int{}
@@ -123,8 +119,8 @@ func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree)
 	return j, k.turn(j, creating)
 }
 
-// is reports whether a journal is of a branch and trees, whatever is copied into
-// these and run there.
+// is reports whether a journal has this branch and these trees, regardless of their copy lists and
+// setup commands.
 func (j *journal) is(branch string, trees []Tree) bool {
 	return j.Branch == branch && slices.EqualFunc(j.Trees, trees, func(e *record, t Tree) bool {
 		return e.RepoID == t.RepoID && e.Name == t.Name && e.Repo == t.Repo && e.TargetBranch == t.TargetBranch
@@ -144,12 +140,12 @@ func (j *journal) made() []Made {
 	return out
 }
 
-// build makes one worktree, beginning at the step that its record has.
+// build creates one worktree, starting at the recorded step.
 func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string) error {
 	there := e.Step == added || e.Step == ready
 	if e.Step != planned && !(there && adminOf(e.Common, e.Path) != "") {
-		// It was being made when the process ended, or cleared for that; it is made
-		// again, since it may be incomplete.
+		// The process ended while it was being created, or cleared for that: create it again, since
+		// it may be incomplete.
 		if err := k.keep(ctx, j, e, keepPresent); err != nil {
 			return err
 		}
@@ -178,16 +174,16 @@ func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string)
 	return nil
 }
 
-// add makes the branch and the worktree, and checks its files out.
+// add creates the branch and the worktree, and checks its files out.
 func (k *Keeper) add(ctx context.Context, j *journal, e *record) error {
 	if err := k.addLocked(ctx, j, e); err != nil {
 		return err
 	}
-	// The checkout is the long part, and concerns this worktree alone. It is what
-	// worktree add does too; it runs no hook.
+	// The checkout takes the longest and concerns only this worktree. worktree add would do the
+	// same; it runs no hook.
 	admin := adminOf(e.Common, e.Path)
 	if admin == "" {
-		return fmt.Errorf("the worktree %s is gone already", e.Path) // and git would find another one
+		return fmt.Errorf("the worktree %s is gone already", e.Path) // git would find another
 	}
 	if _, err := git.Output(ctx, git.Command{Dir: e.Path, GitDir: admin, WorkTree: e.Path,
 		Args: []string{"reset", "--hard", "--quiet", "--no-recurse-submodules"}}); err != nil {
@@ -208,7 +204,7 @@ func (k *Keeper) addLocked(ctx context.Context, j *journal, e *record) error {
 	}
 	if err := makeBranch(ctx, e.Common, e.Branch, e.Base); err != nil {
 		if errors.Is(err, ErrBranchTaken) {
-			e.Step = planned // it is not ours, and not ours to delete
+			e.Step = planned // it is not ours, so it must not be deleted
 		}
 		return err
 	}
@@ -228,7 +224,7 @@ func (k *Keeper) addLocked(ctx context.Context, j *journal, e *record) error {
 	return nil
 }
 
-// setup runs the setup command, in a process group of its own.
+// setup runs the setup command in its own process group.
 func (k *Keeper) setup(ctx context.Context, e *record, env []string) error {
 	if len(e.Setup) == 0 {
 		return nil

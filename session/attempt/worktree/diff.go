@@ -16,15 +16,14 @@ import (
 	"deepwork/session/git"
 )
 
-// Diff gives the changes of a worktree since it left its target branch, as git
-// writes them, untracked files included, of these paths (all, if none), at most
-// maxBytes of it (1 MiB, if that is less than 1); truncated reports that there is
-// more. What is cut off begins with a line. Paths are local ones of the worktree,
-// with slashes, and no patterns: files and folders. Binary files, and those above
-// 16 MiB, are only named.
+// Diff returns the changes of a worktree since it left its target branch, as git prints them,
+// including untracked files, of these paths (all, if none), at most maxBytes (1 MiB, if that is
+// less than 1); truncated reports whether there is more. The diff is cut at a line break. Paths are
+// local to the worktree, with slashes, and are files and folders, not patterns. Binary files, and
+// those above 16 MiB, are only named.
 //
-// It uses an index of its own, takes no lock and changes nothing. It blocks until
-// git has looked; git is stopped at maxBytes, so that memory is bounded.
+// It uses an index of its own, takes no lock and changes nothing. It blocks until git has ended;
+// git is stopped at maxBytes, so that memory is bounded.
 func (k *Keeper) Diff(ctx context.Context, path, base, target string, paths []string, maxBytes int) (text string, truncated bool, err error) {
 	defer wrap(&err, "comparing the worktree %s", path)
 	if !isDir(path) {
@@ -57,7 +56,7 @@ func (k *Keeper) Diff(ctx context.Context, path, base, target string, paths []st
 	return string(r.Stdout), false, nil
 }
 
-// cut ends a text after its last whole line, or, if it has none, character.
+// cut ends a text after its last complete line or, if there is none, character.
 func cut(b []byte) string {
 	if i := bytes.LastIndexByte(b, '\n'); i >= 0 {
 		return string(b[:i+1])
@@ -65,7 +64,7 @@ func cut(b []byte) string {
 	return strings.ToValidUTF8(string(b), "")
 }
 
-// pathspecs makes git's patterns of paths, such that each means itself.
+// pathspecs converts paths to git's patterns, each of which matches literally.
 func pathspecs(paths []string) []string {
 	var out []string
 	for _, p := range paths {
@@ -78,8 +77,8 @@ func pathspecs(paths []string) []string {
 	return out
 }
 
-// indexWithLoose copies the worktree's index and adds the untracked files to the
-// copy, without their content: git then reads the files themselves.
+// indexWithLoose copies the worktree's index and adds the untracked files to the copy, without
+// their content: git then reads the files themselves.
 func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 	index := filepath.Join(tmp, "index")
 	run := func(stdin []byte, args ...string) error {
@@ -108,11 +107,11 @@ func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 		info, err := os.Lstat(filepath.Join(v.path, filepath.FromSlash(name)))
 		switch {
 		case err != nil || info.IsDir():
-			continue // it vanished just now, or is a repository that cannot be read
+			continue // it has just vanished, or is a repository that cannot be read
 		case info.Mode().Type() == fs.ModeSymlink:
 			mode = modeLink
 		case !readable(filepath.Join(v.path, filepath.FromSlash(name))):
-			continue // git would give up altogether
+			continue // git would fail completely
 		}
 		fmt.Fprintf(&add, "%s %s\t%s\x00", mode, empty, name)
 	}
@@ -128,10 +127,10 @@ func readable(path string) bool {
 	return true
 }
 
-// copyIndex copies an index with its time: by that git tells which files may
-// have been changed in the moment after it was written.
+// copyIndex copies an index with its time, from which git infers which files may have changed just
+// after it was written.
 func copyIndex(from, to string) error {
-	info, err := os.Stat(from) // before: an older time is only more careful
+	info, err := os.Stat(from) // before the copy: an older time is safer
 	if err != nil {
 		return err
 	}

@@ -15,15 +15,15 @@ import (
 	"deepwork/session/git"
 )
 
-// An agent may clone or make repositories inside a worktree. git would keep no
-// more of them than the id of a commit, so their files are kept as files, and
-// what only they have of history as an archive of their git directory.
+// An agent may clone or create repositories inside a worktree. git would save only a commit's id
+// for each, so they are rescued as files, and the history that only they have as an archive of
+// their git directory.
 
-// archiveName is where that archive is, in the folder that the repository was in.
+// archiveName is the name of that archive, in the folder of the repository.
 const archiveName = ".deepwork-git.tar"
 
-// embedded keeps a repository in the worktree; link is the submodule that is
-// committed there, if one is.
+// embedded rescues a repository in the worktree; link is the submodule that is committed there, if
+// any.
 func (s *scan) embedded(ctx context.Context, name string, link blob) error {
 	dir := s.file(name)
 	s.repos[name] = true
@@ -45,7 +45,7 @@ func (s *scan) embedded(ctx context.Context, name string, link blob) error {
 			return err
 		}
 		if head == link.id && dirt == "" {
-			return nil // a submodule as it is committed
+			return nil // a submodule as it was committed
 		}
 	}
 	if link != (blob{}) {
@@ -66,15 +66,14 @@ func (s *scan) embedded(ctx context.Context, name string, link blob) error {
 	return nil
 }
 
-// within returns a run of git in a repository inside the worktree, never in one
-// around it.
+// within returns a git command for a repository inside the worktree, never for one around it.
 func within(dir string, args ...string) git.Command {
 	return git.Command{Dir: dir, Env: []string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(canonical(dir))}, Args: args, Limit: listLimit}
 }
 
-// filesOf lists the files that git ls-files gives of a repository at name in a
-// worktree, and those of repositories in it, tracked and untracked, relative to the
-// worktree. A repository that cannot be read is one entry, with a slash at its end.
+// filesOf lists the output of git ls-files for a repository at name in a worktree, and for those
+// inside it, tracked and untracked, relative to the worktree. A repository that cannot be read is
+// one entry, with a slash at its end.
 func filesOf(ctx context.Context, c git.Command, root, name string, flags ...string) ([]string, error) {
 	files, err := listFiles(ctx, c, false, flags...)
 	if err != nil {
@@ -85,10 +84,10 @@ func filesOf(ctx context.Context, c git.Command, root, name string, flags ...str
 		file = path.Join(name, file) // without the slash of a repository in it
 		at := filepath.Join(root, filepath.FromSlash(file))
 		switch info, err := os.Lstat(at); {
-		case err != nil: // it was deleted
+		case err != nil: // it has been deleted
 		case !info.IsDir():
 			out = append(out, file)
-		case isThere(filepath.Join(at, ".git")): // else a submodule that is not checked out
+		case isThere(filepath.Join(at, ".git")): // otherwise a submodule that is not checked out
 			inner, err := filesOf(ctx, within(at), root, file, "--cached", "--others")
 			if err != nil && git.ExitCode(err) < 0 && !errors.Is(err, fs.ErrNotExist) {
 				return nil, err
@@ -101,8 +100,8 @@ func filesOf(ctx context.Context, c git.Command, root, name string, flags ...str
 	return out, nil
 }
 
-// insideLink looks into the folder of a submodule. Where it is not checked out
-// git never looks into it, whatever lies there.
+// insideLink searches the folder of a submodule. If it is not checked out, git ignores everything
+// in it.
 func (s *scan) insideLink(ctx context.Context, name string, link blob) error {
 	if ok, err := s.reachable(filepath.FromSlash(name)); err != nil || !ok {
 		return err
@@ -129,8 +128,8 @@ func (s *scan) insideLink(ctx context.Context, name string, link blob) error {
 	return err
 }
 
-// overlaid keeps the history of repositories that were made in folders with
-// tracked files: git does not take those for repositories.
+// overlaid rescues the history of repositories that were created in folders with tracked files: git
+// does not recognize those as repositories.
 func (s *scan) overlaid(ctx context.Context) error {
 	for name := range maps.Clone(s.candidates) {
 		for dir := path.Dir(name); !s.repos[dir]; dir = path.Dir(dir) {
@@ -151,7 +150,7 @@ func (s *scan) overlaid(ctx context.Context) error {
 	return nil
 }
 
-// overlay keeps the history of a repository whose files are handled otherwise.
+// overlay rescues the history of a repository whose files are handled elsewhere.
 func (s *scan) overlay(ctx context.Context, name string) error {
 	dir := s.file(name)
 	gitDir, err := git.Line(ctx, within(dir, "rev-parse", "--absolute-git-dir"))
@@ -160,7 +159,7 @@ func (s *scan) overlay(ctx context.Context, name string) error {
 			return err
 		}
 		if gitDir = filepath.Join(dir, ".git"); isDir(gitDir) {
-			return s.archive(name, gitDir) // it is broken, but it is all there is
+			return s.archive(name, gitDir) // it is broken, but nothing else is left
 		}
 		return nil
 	}
@@ -168,8 +167,8 @@ func (s *scan) overlay(ctx context.Context, name string) error {
 	return err
 }
 
-// history archives a repository inside, and reports true, if it has commits that
-// would be lost with the worktree: on no remote, and in a git directory that goes too.
+// history archives a repository inside, and reports true, if it has commits that would be lost with
+// the worktree: on no remote, and in a git directory that goes too.
 func (s *scan) history(ctx context.Context, name, gitDir string) (bool, error) {
 	dir := s.file(name)
 	common, err := commonDir(gitDir)
@@ -223,7 +222,7 @@ func isWithin(path, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// archive adds an archive of a git directory to what is kept.
+// archive adds an archive of a git directory to the rescued files.
 func (s *scan) archive(name, gitDir string) error {
 	dest := path.Join(name, archiveName)
 	for n := 2; ; n++ {
@@ -253,7 +252,7 @@ func (s *scan) archive(name, gitDir string) error {
 // pack adds one file, folder or symlink of a git directory to an archive.
 func pack(w *tar.Writer, gitDir, at string, d fs.DirEntry) error {
 	rel, err := filepath.Rel(gitDir, at)
-	if err != nil || d.Type()&^(fs.ModeDir|fs.ModeSymlink) != 0 { // or a socket of a daemon of git's
+	if err != nil || d.Type()&^(fs.ModeDir|fs.ModeSymlink) != 0 { // or a socket
 		return err
 	}
 	info, err := d.Info()

@@ -14,8 +14,7 @@ import (
 	"deepwork/session/git"
 )
 
-// An Expected is an attempt as the board has it, for Inspect to compare with
-// what is on disk.
+// An Expected is an attempt as recorded on the board, for Inspect to compare with the disk.
 type Expected struct {
 	task.Attempt
 	Deleting bool // its worktrees are being removed
@@ -27,12 +26,10 @@ const (
 	doDelete = "delete the attempt's task with delete_task, and start a new attempt if it is still wanted"
 )
 
-// Inspect compares the folder with the attempts that are to have their worktrees
-// in it, which are all that the board has, and looks for what crashes left
-// half-done. It changes nothing and runs git once or
-// twice for each repository. What a Create or Remove is at work on just now is
-// left out. Faults that another look does not confirm are none, see
-// session.Report.Confirmed.
+// Inspect compares the folder with the attempts that should have their worktrees in it, which are
+// all on the board, and finds work that crashes interrupted. It changes nothing and runs git once
+// or twice per repository. It ignores attempts that a Create or Remove is working on. Faults are
+// real only if a second inspection confirms them, see session.Report.Confirmed.
 func (k *Keeper) Inspect(ctx context.Context, expected []Expected) (session.Report, error) {
 	i := &inspection{k: k, expected: map[string]Expected{}, repos: map[string]*repoView{}, journals: map[string]bool{}}
 	for _, e := range expected {
@@ -67,7 +64,7 @@ type inspection struct {
 	report   session.Report
 }
 
-// journaled looks at the journals, and at what else is kept beside them.
+// journaled checks the journals, and the other files in their folder.
 func (i *inspection) journaled() error {
 	all, err := i.k.attempts()
 	if err != nil {
@@ -108,7 +105,7 @@ func (i *inspection) journaled() error {
 	return nil
 }
 
-// folders looks for folders that belong to nobody.
+// folders checks for folders without an owner.
 func (i *inspection) folders() error {
 	list, err := os.ReadDir(i.k.dir)
 	if err != nil && !missing(err) {
@@ -120,7 +117,7 @@ func (i *inspection) folders() error {
 		path := i.k.folder(name)
 		switch {
 		case !f.IsDir() || strings.HasPrefix(name, ".") || i.journals[name] || i.k.busy(name):
-		case !isDir(path): // removed while we looked
+		case !isDir(path): // removed in the meantime
 		case !known && !i.k.private(): // in a shared folder it may be another project's
 		case !known:
 			i.report.Fault(path, "it is a folder of no attempt of the board", doByHand)
@@ -131,7 +128,7 @@ func (i *inspection) folders() error {
 	return nil
 }
 
-// tree looks at a worktree that is to be there.
+// tree checks a worktree that should exist.
 func (i *inspection) tree(ctx context.Context, e Expected, t task.AttemptRepo) error {
 	r, err := i.repos[t.RepoPath], error(nil)
 	if r == nil {
@@ -180,12 +177,12 @@ func (i *inspection) tree(ctx context.Context, e Expected, t task.AttemptRepo) e
 	return nil
 }
 
-// A repoView is what a repository was found to have.
+// A repoView is the state of a repository.
 type repoView struct {
 	common string
 	err    error             // why it cannot be used
-	refs   map[string]string // branches and rescue refs, and what they hold
-	broken []string          // what git says of refs that it cannot read
+	refs   map[string]string // branches and rescue refs, and their commits
+	broken []string          // git's messages about refs that it cannot read
 }
 
 // lookAt reads the refs of a repository. If it is not one, the result has err set.
@@ -221,14 +218,13 @@ func (r *repoView) has(ctx context.Context, id string) (bool, error) {
 	return err == nil, nil
 }
 
-// InspectRepo looks at the rescue refs of a repository: whether each can be read,
-// and whether the commit it names is there with all its files and all that
-// nothing else reaches. It changes nothing, and runs
-// git a few times for each rescue ref. kept is how many there are.
+// InspectRepo checks that each rescue ref of a repository can be read, and that its commit exists
+// with all its files and all commits that nothing else reaches. It changes nothing, and runs git a
+// few times per rescue ref. kept is their number.
 func InspectRepo(ctx context.Context, path string) (r session.Report, kept int, err error) {
 	defer wrap(&err, "inspecting the repository %s", path)
 	v, err := lookAt(ctx, path)
-	if err != nil || v.err != nil { // the latter is reported if an attempt needs it
+	if err != nil || v.err != nil { // an attempt that needs it reports the latter
 		return r, 0, err
 	}
 	const do = "look for the objects in another clone or a backup (git fsck lists them), or delete the ref with git update-ref -d if what it kept is not needed"

@@ -15,44 +15,43 @@ import (
 	"deepwork/actor/durable"
 )
 
-// journalVersion is that of the journal's format; one of a newer version is left
-// alone.
+// journalVersion is the version of the journal's format; a journal of a newer version is not
+// touched.
 const journalVersion = 1
 
-// A phase is where an attempt's worktrees are.
+// A phase is the state of an attempt's worktrees.
 type phase string
 
 const (
 	creating phase = "creating" // Create has not returned: nobody has worked in them
 	made     phase = "made"
-	undoing  phase = "undoing"  // a failed Create is undone: nothing in them is work
-	removing phase = "removing" // what is in them is kept, then they go
+	undoing  phase = "undoing"  // a failed Create is being undone: they contain no work
+	removing phase = "removing" // their work is rescued, then they are removed
 )
 
-// A step is where one worktree is; a step that does something is recorded before
-// it is done.
+// A step is the state of one worktree; a step is recorded before its action starts.
 type step string
 
 const (
-	planned   step = "planned"   // nothing is there
-	branching step = "branching" // its branch is being made
-	adding    step = "adding"    // the worktree is being made and its files checked out
+	planned   step = "planned"   // nothing exists
+	branching step = "branching" // its branch is being created
+	adding    step = "adding"    // it is being created and its files are checked out
 	added     step = "added"     // files are being copied, then the setup command runs
 	ready     step = "ready"
-	rescued   step = "rescued"  // what was to be kept is kept
+	rescued   step = "rescued"  // its work is rescued
 	dropping  step = "dropping" // it is being removed
-	dropped   step = "dropped"  // only its branch is left, if it had commits
+	dropped   step = "dropped"  // only its branch is left, if it has commits
 )
 
-// A journal says what was begun for an attempt and how far it came. It is owned
-// by who holds the attempt's lock.
+// A journal records what was begun for an attempt and its progress. Only the holder of the
+// attempt's lock may use it.
 type journal struct {
 	Version int       `json:"version"`
 	Attempt string    `json:"attempt"`
 	Branch  string    `json:"branch"`
 	Phase   phase     `json:"phase"`
 	Trees   []*record `json:"trees"`
-	Rest    *Rescue   `json:"rest,omitempty"` // what lay beside the worktrees
+	Rest    *Rescue   `json:"rest,omitempty"` // of files next to the worktrees
 	Changed time.Time `json:"changed"`
 }
 
@@ -64,13 +63,13 @@ func (j *journal) paths() []string {
 	return all
 }
 
-// A record is one worktree.
+// A record is the journal's entry of one worktree.
 type record struct {
 	Tree
 	Common string `json:"git_dir"` // the repository's
 	Path   string `json:"path"`
-	Branch string `json:"branch"` // "": not known
-	Base   string `json:"base"`   // "": not known
+	Branch string `json:"branch"` // "" means unknown
+	Base   string `json:"base"`   // "" means unknown
 	Step   step   `json:"step"`
 	Ref    string `json:"rescue_ref,omitempty"`
 	Commit string `json:"rescue_commit,omitempty"`
@@ -80,10 +79,10 @@ func (k *Keeper) journalPath(attempt string) string {
 	return filepath.Join(k.journal, attempt+".json")
 }
 
-// maxJournal is the most bytes that a journal may have.
+// maxJournal is the maximum size of a journal in bytes.
 const maxJournal = 64 << 20
 
-// load reads an attempt's journal; nil if there is none.
+// load reads an attempt's journal; it returns nil if there is none.
 func (k *Keeper) load(attempt string) (*journal, error) {
 	path := k.journalPath(attempt)
 	data, _, err := durable.Read(path, maxJournal)
@@ -107,9 +106,9 @@ var (
 	steps  = []step{planned, branching, adding, added, ready, rescued, dropping, dropped}
 )
 
-// parseJournal reads the bytes of the journal of an attempt that has its worktrees in
-// dir. What it says is done without asking anybody, so a journal is refused that is
-// incomplete or names a folder elsewhere.
+// parseJournal parses the journal of an attempt with its worktrees in dir. Its steps are carried
+// out without asking anybody, so a journal that is incomplete or names a folder elsewhere is
+// refused.
 func parseJournal(dir, attempt string, data []byte) (*journal, error) {
 	var j journal
 	if err := json.Unmarshal(data, &j); err != nil {
@@ -175,12 +174,11 @@ func (k *Keeper) reach(j *journal, e *record, s step) error {
 	return err
 }
 
-// draft is where a journal is written before it takes its place. Only who holds
-// the attempt's lock writes it.
+// draft is the path of a journal before it is renamed into place. Only the holder of the attempt's
+// lock writes it.
 func (k *Keeper) draft(attempt string) string { return k.journalPath(attempt) + ".new" }
 
-// attempts lists those that have a journal, or of which a crash has left
-// something else: the draft of one, the lock.
+// attempts lists the attempts that have a journal, or whose draft or lock a crash has left.
 func (k *Keeper) attempts() ([]string, error) {
 	found := map[string]bool{}
 	for _, c := range []struct{ folder, before, after string }{
@@ -201,8 +199,8 @@ func (k *Keeper) attempts() ([]string, error) {
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// scratch makes an empty folder for temporary files; done removes it. No other call
-// may use the same name at the same time.
+// scratch creates an empty folder for temporary files; done removes it. No other call may use the
+// same name at the same time.
 func (k *Keeper) scratch(name string) (dir string, done func(), err error) {
 	dir = filepath.Join(k.temp(), name)
 	done = func() { os.RemoveAll(dir) }

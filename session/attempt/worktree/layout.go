@@ -23,17 +23,17 @@ import (
 // The folder of worktrees may be in a project, where others write too: there nothing is
 // used or removed but what a journal names, and no link is followed.
 
-// privateFolder is the folder in Dir that is no attempt's.
+// privateFolder is the folder in Dir that does not belong to an attempt.
 const privateFolder = ".journal"
 
 var trashFolder = filepath.Join(privateFolder, "trash")
 
-// folder is the attempt's: the worktrees are in it.
+// folder returns the attempt's folder, which contains its worktrees.
 func (k *Keeper) folder(attempt string) string { return filepath.Join(k.dir, attempt) }
 
 func (k *Keeper) locks() string { return filepath.Join(k.journal, "locks") }
 
-// temp is where temporary files are, which Recover removes if a crash leaves them.
+// temp returns the folder of temporary files, which Recover removes after a crash.
 func (k *Keeper) temp() string { return filepath.Join(k.journal, "tmp") }
 
 func (k *Keeper) removed() string { return filepath.Join(k.journal, "removed") }
@@ -41,8 +41,8 @@ func (k *Keeper) removed() string { return filepath.Join(k.journal, "removed") }
 // private reports whether nobody else writes to the folder of worktrees.
 func (k *Keeper) private() bool { return k.journal == filepath.Join(k.dir, privateFolder) }
 
-// unlinked returns ErrNotOurs if a link stands in the place of one of the keeper's own
-// folders, of a worktree, or of the folder that this is in: what it leads to is not ours.
+// unlinked returns ErrNotOurs if one of the keeper's own folders, a worktree, or the folder that it
+// is in is a link: its target is not ours.
 func (k *Keeper) unlinked(paths ...string) error {
 	own := []string{filepath.Join(k.dir, privateFolder), filepath.Join(k.dir, trashFolder), k.journal, k.locks(), k.temp(), k.removed()}
 	if rel, err := filepath.Rel(k.project, k.dir); k.project != "" && err == nil && filepath.IsLocal(rel) {
@@ -67,12 +67,11 @@ func (k *Keeper) unlinked(paths ...string) error {
 	return nil
 }
 
-// Safe returns ErrNotOurs if a link stands in the place of one of the keeper's folders.
+// Safe returns ErrNotOurs if one of the keeper's folders is a link.
 func (k *Keeper) Safe() error { return k.unlinked() }
 
-// discard moves a folder of an attempt out of the way at once; empty deletes it then,
-// which may take its time. What a crash leaves of it Recover deletes. A folder that is
-// missing is no error.
+// discard moves a folder of an attempt out of the way at once; empty then deletes it, which may
+// take long. Recover deletes what a crash leaves of it. A missing folder is not an error.
 func (k *Keeper) discard(path, attempt string) (empty func(), err error) {
 	nothing := func() {}
 	if err := k.unlinked(path); err != nil {
@@ -116,7 +115,7 @@ func (k *Keeper) discard(path, attempt string) (empty func(), err error) {
 	}, nil
 }
 
-// empty deletes what was moved to the trash under a name.
+// empty deletes a folder that was moved to the trash under a name.
 func (k *Keeper) empty(name string) error {
 	root, err := os.OpenRoot(k.dir)
 	if err == nil {
@@ -129,8 +128,7 @@ func (k *Keeper) empty(name string) error {
 	return os.Remove(filepath.Join(k.removed(), name))
 }
 
-// removeAll deletes a folder, also where folders in it are read-only, as those
-// of package caches are.
+// removeAll deletes a folder, even if folders in it are read-only, as in package caches.
 func removeAll(root *os.Root, name string) error {
 	if root.RemoveAll(name) == nil {
 		return nil
@@ -144,8 +142,7 @@ func removeAll(root *os.Root, name string) error {
 	return root.RemoveAll(name)
 }
 
-// sweep deletes what earlier processes left of removed worktrees and temporary
-// files.
+// sweep deletes removed worktrees and temporary files that earlier processes left.
 func (k *Keeper) sweep() {
 	old := func(folder string, remove func(name string, age time.Duration) error) {
 		list, _ := os.ReadDir(folder) // it may be missing
@@ -161,7 +158,7 @@ func (k *Keeper) sweep() {
 	}
 	old(k.removed(), func(name string, age time.Duration) error {
 		if !isThere(filepath.Join(k.dir, trashFolder, name)) && age < abandoned {
-			return nil // a call is about to move it there
+			return nil // a call is about to move a folder there
 		}
 		return k.empty(name)
 	})

@@ -13,16 +13,15 @@ import (
 	"deepwork/actor/durable"
 )
 
-// Locks order what the calls of one process and of several do: an attempt's is
-// held for a whole Create or Remove, a repository's for the git commands that
-// write what all its worktrees share. A call takes its attempt's lock first, and
-// one repository's at a time, so that none waits for itself.
+// Locks order the calls of one or several processes: an attempt's is held for a whole Create or
+// Remove, a repository's for the git commands that write data shared by all its worktrees. A call
+// takes its attempt's lock first, then one repository's at a time, which prevents deadlocks.
 
 func (k *Keeper) attemptLock(attempt string) string {
 	return filepath.Join(k.locks(), "attempt-"+attempt+".lock")
 }
 
-// lock waits for a lock of all processes.
+// lock waits for a lock that all processes share.
 func (k *Keeper) lock(ctx context.Context, path string) (*durable.FileLock, error) {
 	if err := os.MkdirAll(k.locks(), 0o700); err != nil {
 		return nil, err
@@ -34,9 +33,9 @@ func (k *Keeper) lock(ctx context.Context, path string) (*durable.FileLock, erro
 	return lock, nil
 }
 
-// lockRepo waits until no other call of this program writes to a repository, and
-// removes what killed servers have left there in the way of all. own is the journal
-// of the caller's attempt if it is as a dead process left it, else nil.
+// lockRepo waits until no other call of this program writes to a repository, and removes files of
+// killed servers that block all calls. own is the journal of the caller's attempt as a dead process
+// left it, or nil.
 func (k *Keeper) lockRepo(ctx context.Context, common string, own *journal) (unlock func(), err error) {
 	sum := sha256.Sum256([]byte(common))
 	lock, err := k.lock(ctx, filepath.Join(k.locks(), "repo-"+hex.EncodeToString(sum[:8])+".lock"))
@@ -50,8 +49,8 @@ func (k *Keeper) lockRepo(ctx context.Context, common string, own *journal) (unl
 	return func() { lock.Unlock() }, nil
 }
 
-// lockAttempt waits until no other call works on an attempt. unlock removes the lock's
-// file if the attempt has no journal any more.
+// lockAttempt waits until no other call works on an attempt. unlock removes the lock's file if the
+// attempt no longer has a journal.
 func (k *Keeper) lockAttempt(ctx context.Context, attempt string) (unlock func(), err error) {
 	if err := k.unlinked(k.folder(attempt)); err != nil {
 		return nil, err
@@ -62,7 +61,7 @@ func (k *Keeper) lockAttempt(ctx context.Context, attempt string) (unlock func()
 	}
 	return func() {
 		if _, err := os.Lstat(k.journalPath(attempt)); errors.Is(err, fs.ErrNotExist) {
-			lock.Remove() // fails where open files cannot be removed: then the file stays
+			lock.Remove() // fails where open files cannot be removed: the file stays
 		} else {
 			lock.Unlock()
 		}
@@ -78,7 +77,7 @@ func (k *Keeper) Await(ctx context.Context, attempt string) error {
 	return err
 }
 
-// busy reports whether a call works on an attempt just now. It makes no lock file.
+// busy reports whether a call is working on an attempt. It creates no lock file.
 func (k *Keeper) busy(attempt string) bool {
 	locked, err := durable.Locked(k.attemptLock(attempt))
 	return locked || err != nil

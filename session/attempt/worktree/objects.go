@@ -10,12 +10,11 @@ import (
 	"deepwork/session/git"
 )
 
-// quoted escapes a path in quotes as git reads it from a list.
+// quoted quotes a path for a list that git reads.
 var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// hash returns the ids that files of the worktree have as blobs by git hash-object
-// with these arguments. With -w it stores them: what is recorded is what was written,
-// even if a file changes meanwhile.
+// hash returns the blob ids of files of the worktree by git hash-object with these arguments. With
+// -w it also stores them, so that ids and contents match even if a file changes meanwhile.
 func (s *scan) hash(ctx context.Context, names []string, args ...string) (map[string]string, error) {
 	ids := make(map[string]string, len(names))
 	if len(names) == 0 {
@@ -50,8 +49,8 @@ func (s *scan) hash(ctx context.Context, names []string, args ...string) (map[st
 	return ids, nil
 }
 
-// cleaned gives the ids that files have after git's clean filters. If one of these
-// fails no file has an id: all are kept as they are.
+// cleaned returns the ids of files after git's clean filters. If a filter fails no file has an id:
+// all are rescued as they are.
 func (s *scan) cleaned(ctx context.Context, names []string) (map[string]string, error) {
 	ids, err := s.hash(ctx, names)
 	if err != nil && git.ExitCode(err) > 0 {
@@ -61,7 +60,7 @@ func (s *scan) cleaned(ctx context.Context, names []string) (map[string]string, 
 	return ids, err
 }
 
-// writeTree writes the tree that comes of changes to the head's.
+// writeTree writes the head's tree with the changes applied.
 func (s *scan) writeTree(ctx context.Context, changes map[string]blob) (string, error) {
 	index := filepath.Join(s.tmp, "tree-index")
 	os.Remove(index)
@@ -84,7 +83,7 @@ func (s *scan) writeTree(ctx context.Context, changes map[string]blob) (string, 
 			fmt.Fprintf(&there, "%s %s\t%s\x00", b.mode, b.id, name)
 		}
 	}
-	// What goes first makes room: a file may have become a folder.
+	// Deletions first: a file may have become a folder.
 	if _, err := run(gone.String()+there.String(), "update-index", "-z", "--index-info"); err != nil {
 		return "", err
 	}

@@ -14,18 +14,17 @@ import (
 	"deepwork/actor/wait"
 )
 
-// A git that is killed with its server leaves the lock files of what it was doing,
-// and half of a worktree, which keeps git from working with all the others. The
-// following remove those that can only be ours.
+// A git that is killed with its server leaves its lock files, and a half-made worktree, which
+// prevents git from working with all the others. The following functions remove those that can only
+// be ours.
 
-// interrupted reports whether a step at one worktree that git takes part in was begun
-// and not ended.
+// interrupted reports whether a step of one worktree that uses git was begun and not ended.
 func (j *journal) interrupted(e *record) bool {
 	return e.Step == branching || e.Step == adding || e.Step == dropping || j.Phase == removing && e.Step == ready
 }
 
-// clearOwn clears the repositories in which a git was killed in the middle of a step of
-// this attempt. The journal is as another process left it.
+// clearOwn clears the repositories in which a git was killed during a step of this attempt. The
+// journal is as another process left it.
 func (k *Keeper) clearOwn(ctx context.Context, j *journal) error {
 	for _, e := range j.Trees {
 		if j.interrupted(e) && isDir(e.Common) {
@@ -39,10 +38,10 @@ func (k *Keeper) clearOwn(ctx context.Context, j *journal) error {
 	return nil
 }
 
-// clearObstacles removes from a repository, which is locked, what killed servers have
-// left of attempts' worktrees and what blocks every call of git. Calls for those
-// attempts could not: they wait for the lock. own is as lockRepo has it; of that
-// attempt the locks of its refs go too.
+// clearObstacles removes from a repository, which is locked, the files that killed servers left of
+// attempts' worktrees and that block every git command. Calls for those attempts cannot do it: they
+// wait for the lock. own is as for lockRepo; for that attempt the locks of its refs are removed
+// too.
 func (k *Keeper) clearObstacles(ctx context.Context, common string, own *journal) error {
 	if own == nil && !obstructed(common) {
 		return nil
@@ -51,7 +50,7 @@ func (k *Keeper) clearObstacles(ctx context.Context, common string, own *journal
 	if err != nil {
 		return err
 	}
-	var paths, refs []string // of worktrees that git was making or removing; of own
+	var paths, refs []string // of worktrees that git was creating or removing; of own
 	var begun []time.Time    // when the steps were begun
 	for _, attempt := range all {
 		j := own
@@ -67,7 +66,7 @@ func (k *Keeper) clearObstacles(ctx context.Context, common string, own *journal
 			if e.Common != common || !j.interrupted(e) {
 				continue
 			}
-			if e.Step == adding || e.Step == dropping { // else what it has may not be kept yet
+			if e.Step == adding || e.Step == dropping { // otherwise its work may not be rescued yet
 				paths = append(paths, canonical(e.Path))
 			}
 			if j == own {
@@ -90,8 +89,8 @@ func (k *Keeper) clearObstacles(ctx context.Context, common string, own *journal
 	for _, admin := range admins(common) {
 		witness, place := halfOf(admin), filepath.Join(admin, "gitdir")
 		if nameless := witness == place || !isThere(place); nameless && len(paths) > 0 {
-			// A worktree add that had not written the worktree's place yet, or a worktree
-			// remove that had deleted it, was killed.
+			// A git was killed during worktree add before it wrote the worktree's path, or during
+			// worktree remove after it deleted it.
 			switch reason, locked := lockedBy(admin); {
 			case !locked:
 				witness = admin
@@ -110,15 +109,14 @@ func (k *Keeper) clearObstacles(ctx context.Context, common string, own *journal
 	return k.clearRefLocks(ctx, common, begun, refs...)
 }
 
-// obstructed reports whether a repository has files that keep git from working.
+// obstructed reports whether a repository has files that prevent git from working.
 func obstructed(common string) bool {
 	return isThere(filepath.Join(common, packedLock)) || isThere(filepath.Join(common, packedNew)) ||
 		slices.ContainsFunc(admins(common), func(admin string) bool { return halfOf(admin) != "" })
 }
 
-// halfOf returns the evidence that a worktree is half-made, or half-removed: an empty
-// file of its administrative folder, or the folder if a file is missing. It returns ""
-// for a complete one.
+// halfOf returns the evidence that a worktree is half-made, or half-removed: an empty file of its
+// administrative folder, or the folder if a file is missing. It returns "" for a complete one.
 func halfOf(admin string) string {
 	for _, name := range []string{"gitdir", "HEAD", "commondir"} {
 		path := filepath.Join(admin, name)
@@ -132,8 +130,8 @@ func halfOf(admin string) string {
 	return ""
 }
 
-// clearRefLocks removes locks of a ref that is ours alone, and that of the packed
-// refs, which deleting a ref takes for a moment, if it is as old as our step.
+// clearRefLocks removes the lock of a ref that is only ours, and that of the packed refs, which
+// deleting a ref holds briefly, if it is as old as our step.
 func (k *Keeper) clearRefLocks(ctx context.Context, common string, begun []time.Time, refs ...string) error {
 	for _, ref := range refs {
 		lock := filepath.Join(common, filepath.FromSlash(ref)+".lock")
@@ -144,7 +142,7 @@ func (k *Keeper) clearRefLocks(ctx context.Context, common string, begun []time.
 	lock, draft := filepath.Join(common, packedLock), filepath.Join(common, packedNew)
 	witness := lock
 	if isThere(draft) {
-		witness = draft // that is written, and the lock never is
+		witness = draft // git writes this file, and never the lock
 	}
 	return k.clearStale(ctx, witness, begun, func() error {
 		if err := os.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -154,8 +152,8 @@ func (k *Keeper) clearRefLocks(ctx context.Context, common string, begun []time.
 	})
 }
 
-// packedLock is the lock of a repository's packed refs; packedNew is the file that
-// its holder writes, and refuses to replace.
+// packedLock is the lock of a repository's packed refs; packedNew is the file that its holder
+// writes, and refuses to replace.
 const (
 	packedLock = "packed-refs.lock"
 	packedNew  = "packed-refs.new"
@@ -167,8 +165,8 @@ const staleAfter = 10 * time.Second
 // stepLasts is how long a step lasts at most: later files belong to another program.
 const stepLasts = time.Hour
 
-// clearStale removes a lock that was made in one of the steps that began then, and that
-// stays unchanged for a while, so that no process is using it.
+// clearStale removes a lock that was created during a step that began at one of these times, and
+// that does not change for a while, so that no process is using it.
 func (k *Keeper) clearStale(ctx context.Context, lock string, begun []time.Time, remove func() error) error {
 	before, err := os.Lstat(lock)
 	if err != nil || before.ModTime().Before(slices.MinFunc(begun, time.Time.Compare).Add(-time.Second)) ||

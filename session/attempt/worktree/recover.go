@@ -10,19 +10,18 @@ import (
 )
 
 const (
-	// abandoned is how old temporary files must be to be removed.
+	// abandoned is the age at which temporary files are removed.
 	abandoned = time.Hour
-	// busyFor is how long an attempt's lock is waited for: what a server that was
-	// just killed had started may hold it for a moment more.
+	// busyFor bounds the wait for an attempt's lock: processes that a killed server had started may
+	// hold it a moment longer.
 	busyFor = 500 * time.Millisecond
 )
 
-// Recover finishes or undoes what crashes left half-done: of attempts that keep
-// says are known it finishes removals and leaves creations to Create; of others
-// it undoes all, keeping uncommitted work under rescue refs. What a Create or
-// Remove of another process is at work on just now is left to it. It returns
-// what it did, for the log, and the errors of what it could not do, joined; one
-// attempt's do not hinder the others. It blocks until all is done.
+// Recover finishes or undoes work that crashes interrupted: for attempts that keep reports as known
+// it finishes removals and leaves creations to Create; for others it undoes everything, saving
+// uncommitted work under rescue refs. It skips attempts that a Create or Remove of another process
+// is working on. It returns its actions, for the log, and the joined errors; one attempt's error
+// does not affect the others. It blocks until all is done.
 func (k *Keeper) Recover(ctx context.Context, known func(attempt string) bool) ([]string, error) {
 	if err := k.unlinked(); err != nil {
 		return nil, err
@@ -51,7 +50,7 @@ func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(stri
 	defer cancel()
 	unlock, err := k.lockAttempt(waiting, attempt)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, nil // another call is at work on it
+		return nil, nil // another call is working on it
 	} else if err != nil {
 		return nil, err
 	}

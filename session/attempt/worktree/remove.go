@@ -10,17 +10,16 @@ import (
 	"slices"
 )
 
-// Remove removes the worktrees of an attempt. What is not committed in them is
-// first kept under the rescue ref of their repository, of all of them before the
-// first one goes; what cannot be kept is ErrNotKept, and then nothing is removed.
-// Ignored files are not kept. Branches with commits stay; one without any is
-// deleted. inUse is asked just before a worktree is removed: true is ErrInUse,
-// as is a worktree that git worktree lock has locked, and nothing of it is
-// removed. nil means never.
+// Remove removes the worktrees of an attempt. Uncommitted work is first saved under the rescue ref
+// of its repository, for all worktrees before the first one is removed; if that fails, the error is
+// ErrNotKept and nothing is removed. Ignored files are not saved. Branches with commits stay;
+// others are deleted. inUse is called just before a worktree is removed: if it returns true, or the
+// worktree is locked by git worktree lock, the error is ErrInUse, and nothing of it is removed. A
+// nil inUse means never.
 //
-// Rescues tell of each worktree, and last of the attempt's folder if something
-// lay beside them. An attempt that has no worktrees gives none, and no error. It
-// blocks, and may be called again after an error or a crash.
+// The Rescues describe each worktree, and last the attempt's folder if it had other files. For an
+// attempt without worktrees there are none, and no error. It blocks, and may be called again after
+// an error or a crash.
 func (k *Keeper) Remove(ctx context.Context, attempt string, inUse func() bool) (out []Rescue, err error) {
 	defer wrap(&err, "removing the worktrees of attempt %s", attempt)
 	unlock, err := k.lockAttempt(ctx, attempt)
@@ -37,7 +36,7 @@ func (k *Keeper) Remove(ctx context.Context, attempt string, inUse func() bool) 
 		if k.private() {
 			os.Remove(folder) // if it is empty
 		}
-		list, _ := os.ReadDir(folder) // mostly there is none
+		list, _ := os.ReadDir(folder) // usually there is none
 		if slices.ContainsFunc(list, func(f fs.DirEntry) bool { return isThere(filepath.Join(folder, f.Name(), ".git")) }) {
 			return nil, fmt.Errorf("its journal %s is gone; look at what is in %s, and remove it by hand", k.journalPath(attempt), folder)
 		}
@@ -85,7 +84,7 @@ func (k *Keeper) remove(ctx context.Context, j *journal, inUse func() bool) ([]R
 	return j.rescues(), err
 }
 
-// keepEach keeps the work of all worktrees, before any of them goes.
+// keepEach rescues the work of all worktrees, before any of them is removed.
 func (k *Keeper) keepEach(ctx context.Context, j *journal) error {
 	for _, e := range j.Trees {
 		if e.Step == dropped {
@@ -107,8 +106,8 @@ func (k *Keeper) keepEach(ctx context.Context, j *journal) error {
 	return k.save(j)
 }
 
-// stay restores the state of an attempt if nothing of it was removed yet, so that
-// the next start does not finish a removal that was refused.
+// stay restores the state of an attempt if nothing of it was removed yet, so that the next start
+// does not finish a removal that was refused.
 func (k *Keeper) stay(j *journal, err error) error {
 	for _, e := range j.Trees {
 		if e.Step == dropped || e.Step == dropping && !isDir(e.Path) {
@@ -129,8 +128,8 @@ func (e *record) unlocked() error {
 	return nil
 }
 
-// undo removes what a creation made so far. What a crash left is searched for
-// work first, though nobody should have worked there yet.
+// undo removes the results of a creation so far. After a crash they are searched for work first,
+// though nobody should have worked there yet.
 func (k *Keeper) undo(ctx context.Context, j *journal) ([]Rescue, error) {
 	if j.Phase == creating {
 		for _, e := range j.Trees {
@@ -154,8 +153,8 @@ func (k *Keeper) undo(ctx context.Context, j *journal) ([]Rescue, error) {
 	return j.rescues(), err
 }
 
-// drop removes one worktree, whose work is kept: its folder, its entry in the
-// repository, and its branch if that has no commits.
+// drop removes one worktree whose work is rescued: its folder, its entry in the repository, and its
+// branch if that has no commits.
 func (k *Keeper) drop(ctx context.Context, j *journal, e *record) error {
 	if err := e.unlocked(); err != nil {
 		return err
@@ -164,8 +163,8 @@ func (k *Keeper) drop(ctx context.Context, j *journal, e *record) error {
 		return err
 	}
 	k.dropping(e.Path)
-	// It goes in one move, so that no crash leaves half of it to be mistaken for
-	// a worktree in which files were deleted.
+	// Move it in one step, so that a crash never leaves half of it, which would look like a
+	// worktree with deleted files.
 	empty, err := k.discard(e.Path, j.Attempt)
 	if err != nil {
 		return fmt.Errorf("removing %s: %w", e.Path, err)
@@ -205,7 +204,7 @@ func (k *Keeper) finish(ctx context.Context, j *journal) error {
 			k.log.Warn("the folder of an attempt holds files that are not its worktrees; it stays", "folder", folder)
 			return k.forget(j.Attempt)
 		}
-		// Something lay beside the worktrees, and more may have come meanwhile.
+		// There were files next to the worktrees, and more may have been added since.
 		if err := k.keepRest(ctx, j); err != nil {
 			return err
 		}

@@ -12,26 +12,25 @@ import (
 	"deepwork/session/git"
 )
 
-// listLimit bounds what a listing of files may be, in bytes.
+// listLimit bounds a listing of files, in bytes.
 const listLimit = 256 << 20
 
-// A repository is known by its git directory, which all its worktrees share,
-// absolute and without symlinks; it is called common, as git does.
+// A repository is identified by its git directory, which all its worktrees share, absolute and
+// without symlinks; it is called common, as in git.
 
-// inRepo is a run of git on a repository as such, on no worktree of it.
+// inRepo returns a git command for a repository itself, not for one of its worktrees.
 func inRepo(common string, args ...string) git.Command {
 	return git.Command{Dir: common, GitDir: common, Args: args, Limit: listLimit}
 }
 
-// findRepo finds the repository that a path is in. A folder inside a repository
-// stands for that repository.
+// findRepo finds the repository that a path is in. A folder inside a repository is enough.
 func findRepo(ctx context.Context, path string) (common string, err error) {
 	if info, err := os.Stat(path); err != nil {
 		return "", fmt.Errorf("%w: %s: %w", ErrNotRepo, path, err)
 	} else if !info.IsDir() {
 		return "", fmt.Errorf("%w: %s is a file", ErrNotRepo, path)
 	}
-	// A bare repository must be named itself: one that a folder merely is in does not count.
+	// The path of a bare repository must be its own, not that of a folder inside it.
 	itself := ""
 	if !slices.ContainsFunc([]string{"HEAD", "objects", "refs"}, func(name string) bool {
 		_, err := os.Stat(filepath.Join(path, name))
@@ -52,7 +51,7 @@ func findRepo(ctx context.Context, path string) (common string, err error) {
 	return common, nil
 }
 
-// commonDir is the git directory that a git directory's worktrees share, resolved.
+// commonDir returns the directory that a git directory shares with all worktrees, resolved.
 func commonDir(gitDir string) (string, error) {
 	data, _, err := durable.Read(filepath.Join(gitDir, "commondir"), maxGitFile)
 	switch {
@@ -68,14 +67,14 @@ func commonDir(gitDir string) (string, error) {
 	return filepath.EvalSymlinks(gitDir)
 }
 
-// branchTip is the commit of a branch, or "" if there is no such branch.
+// branchTip returns the commit of a branch, or "" if there is no such branch.
 func branchTip(ctx context.Context, common, branch string) (string, error) {
 	return refTip(ctx, inRepo(common), "refs/heads/"+branch)
 }
 
-// refTip is what a ref of that very name holds, or "".
+// refTip returns the value of the ref with exactly this name, or "".
 func refTip(ctx context.Context, c git.Command, ref string) (string, error) {
-	// Not rev-parse: that would take main~3 for a branch.
+	// Not rev-parse: it would take main~3 for a branch.
 	c.Args = []string{"show-ref", "--verify", "--hash", "--", ref}
 	id, err := git.Line(ctx, c)
 	if git.Said(err, "not a valid ref") {
@@ -84,7 +83,7 @@ func refTip(ctx context.Context, c git.Command, ref string) (string, error) {
 	return id, err
 }
 
-// commitOf returns the commit that a name means, or "" if git finds none.
+// commitOf returns the commit that a name refers to, or "" if git finds none.
 func commitOf(ctx context.Context, c git.Command, name string) (string, error) {
 	c.Args = []string{"rev-parse", "--verify", "--quiet", name + "^{commit}"}
 	id, err := git.Line(ctx, c)
@@ -94,7 +93,7 @@ func commitOf(ctx context.Context, c git.Command, name string) (string, error) {
 	return id, err
 }
 
-// baseOf is the commit of a target branch, or ErrNoBranch.
+// baseOf returns the commit of a target branch, or ErrNoBranch.
 func baseOf(ctx context.Context, common, branch string) (tip string, err error) {
 	if branch != "" {
 		tip, err = branchTip(ctx, common, branch)
@@ -105,9 +104,9 @@ func baseOf(ctx context.Context, common, branch string) (tip string, err error) 
 	return tip, err
 }
 
-// CheckRepo returns ErrNotRepo or ErrNoBranch if a worktree cannot be made of
-// it: repo must be a repository, bare or not, or a folder in one, and branch a
-// local branch with commits. It runs git and waits for it.
+// CheckRepo returns ErrNotRepo or ErrNoBranch if a worktree cannot be created from it: repo must be
+// a repository, bare or not, or a folder in one, and branch a local branch with commits. It runs
+// git and waits for it.
 func CheckRepo(ctx context.Context, repo, branch string) error {
 	common, err := findRepo(ctx, repo)
 	if err == nil {
@@ -116,9 +115,8 @@ func CheckRepo(ctx context.Context, repo, branch string) error {
 	return err
 }
 
-// Branches lists the local branches of a repository that have commits, the one
-// that is checked out at repo first, the others by name. It runs git and waits for
-// it.
+// Branches lists the local branches of a repository that have commits, the one that is checked out
+// at repo first, the others by name. It runs git and waits for it.
 func Branches(ctx context.Context, repo string) ([]string, error) {
 	out, err := git.Output(ctx, git.Command{Dir: repo, Limit: listLimit,
 		Args: []string{"for-each-ref", "--sort=refname", "--sort=-HEAD", "--format=%(refname:lstrip=2)", "refs/heads"}})

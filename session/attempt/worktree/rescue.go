@@ -14,36 +14,33 @@ import (
 	"deepwork/session/git"
 )
 
-// A Rescue is what was kept of a worktree before it was removed: a commit whose
-// first parent is the worktree's HEAD and whose tree is what lay there. Where
-// something else was staged, the second parent holds the index; commits that
-// nothing else reaches are further parents. A repository that was made inside
-// has its files there as files, and its git directory, if commits are in it that
-// are on no remote, as .deepwork-git.tar beside them.
+// A Rescue is the work saved from a worktree before its removal: a commit whose first parent is the
+// worktree's HEAD and whose tree has the files. If other content was staged, the second parent
+// holds the index; commits that nothing else reaches are further parents. A repository inside the
+// worktree is saved as files, and its git directory, if it has commits that are on no remote, as
+// .deepwork-git.tar next to them.
 type Rescue struct {
-	Repo   string // the repository that has its ref, as the caller of Rescues named it; else ""
-	Path   string // the worktree, or the attempt's folder for what lay beside the worktrees
-	Ref    string // refs/deepwork/rescue/<attempt>; "" where there was nothing to keep
+	Repo   string // the repository of its ref, as the caller of Rescues named it; else ""
+	Path   string // the worktree, or the attempt's folder for files next to the worktrees
+	Ref    string // refs/deepwork/rescue/<attempt>; "" if there was no work
 	Commit string // hex; "" likewise
 }
 
-// rescueRefs is where rescue commits are. A second one of an attempt in the same
-// repository has a suffix: a ref cannot be a folder for others.
+// rescueRefs is the prefix of rescue refs. A second one of an attempt in the same repository has a
+// suffix, since a ref cannot be a folder for others.
 const rescueRefs = "refs/deepwork/rescue/"
 
-// keptOf and keptBeside are what the messages of rescue commits begin with,
-// before and after the attempt's name.
+// keptOf and keptBeside begin the messages of rescue commits, before and after the attempt's name.
 const (
 	keptOf     = "Work of attempt "
 	keptIn     = " in "
 	keptBeside = " beside its worktrees"
 )
 
-// Rescues lists what was kept of an attempt in these repositories, by this Remove
-// or an earlier one: the answer of a Remove that was cut short by a crash is lost,
-// its refs are not. Each repository is looked at once, whichever of its worktrees
-// are named; one that is gone has none. It changes nothing, runs git and waits for
-// it. What is in the order of repos and then by ref.
+// Rescues lists the work of an attempt that this or an earlier Remove saved in these repositories:
+// if a crash interrupts a Remove its reply is lost, but its refs are not. Each repository is read
+// once, whichever of its worktrees are named; one that is gone has none. It changes nothing, runs
+// git and waits for it. The result is in the order of repos and then by ref.
 func (k *Keeper) Rescues(ctx context.Context, attempt string, repos []string) (out []Rescue, err error) {
 	defer wrap(&err, "listing what was kept of attempt %s", attempt)
 	seen := map[string]bool{}
@@ -63,7 +60,7 @@ func (k *Keeper) Rescues(ctx context.Context, attempt string, repos []string) (o
 		for line := range strings.Lines(text) {
 			ref, rest, _ := strings.Cut(strings.TrimRight(line, "\n"), " ")
 			commit, subject, _ := strings.Cut(rest, " ")
-			from := k.folder(attempt) // if the subject does not tell
+			from := k.folder(attempt) // if the subject names no worktree
 			if name, ok := strings.CutPrefix(subject, keptOf+attempt+keptIn); ok && filepath.IsLocal(name) {
 				from = filepath.Join(from, name)
 			}
@@ -73,9 +70,8 @@ func (k *Keeper) Rescues(ctx context.Context, attempt string, repos []string) (o
 	return out, nil
 }
 
-// keep keeps the work of a worktree under a rescue ref, if there is any, and
-// writes into the record where. It changes nothing in the worktree: the index it
-// uses is one of its own.
+// keep saves the work of a worktree, if any, under a rescue ref, and sets it in the record. It uses
+// an index of its own and changes nothing in the worktree.
 func (k *Keeper) keep(ctx context.Context, j *journal, e *record, mode keeping) error {
 	admin, err := e.admin()
 	there := isDir(e.Path)
@@ -89,7 +85,7 @@ func (k *Keeper) keep(ctx context.Context, j *journal, e *record, mode keeping) 
 	case mode == keepPresent && (!there || bare(e.Path)):
 		return nil // no file was checked out yet
 	case !there:
-		mode = keepPresent // it was removed by hand: of its files nothing is left to keep
+		mode = keepPresent // it was removed by hand: no files are left to save
 	}
 	ref, commit, err := k.keepScan(ctx, &scan{k: k, common: e.Common, admin: admin, root: e.Path, record: e, keeping: mode}, j.Attempt,
 		keptOf+j.Attempt+keptIn+e.Name+"\n\nKept before the worktree was removed.\n", j.Attempt, j.Attempt+"-"+slug(e.Name, "repo"))
@@ -99,8 +95,8 @@ func (k *Keeper) keep(ctx context.Context, j *journal, e *record, mode keeping) 
 	return err
 }
 
-// keepScan keeps what a scan finds under the first of some refs that is free, and
-// returns "" if that is nothing. The caller has the attempt's lock.
+// keepScan saves the result of a scan under the first free one of some refs, and returns "" if
+// there is none. The caller has the attempt's lock.
 func (k *Keeper) keepScan(ctx context.Context, s *scan, attempt, message string, names ...string) (ref, commit string, err error) {
 	defer func() {
 		if err != nil {
@@ -136,9 +132,9 @@ func (k *Keeper) keepScan(ctx context.Context, s *scan, attempt, message string,
 	return k.pin(ctx, s.common, names, tree, parents, message)
 }
 
-// stagedCommit is a commit of what is in the index and neither in the head nor
-// in the files; "" if there is nothing of the kind. Its dates are the head's,
-// so that keeping the same again gives the same commit.
+// stagedCommit returns a commit of the content that is only in the index, not in the head or the
+// files, or "" if there is none. Its dates are the head's, so that saving the same again gives the
+// same commit.
 func (s *scan) stagedCommit(ctx context.Context) (string, error) {
 	staged := map[string]blob{}
 	for name, b := range s.index {
@@ -146,7 +142,7 @@ func (s *scan) stagedCommit(ctx context.Context) (string, error) {
 		if !changed {
 			now = s.head[name]
 		}
-		// Files whose adding is only intended are empty there.
+		// Files added with --intent-to-add are empty in the index.
 		if b != s.head[name] && b.id != now.id && !slices.Contains(emptyBlobs, b.id) && b.mode != modeRepo {
 			staged[name] = b
 		}
@@ -172,13 +168,13 @@ func (s *scan) stagedCommit(ctx context.Context) (string, error) {
 	return git.Line(ctx, c)
 }
 
-// inDanger lists the commits that no ref reaches once the worktree is gone, apart from
-// the rescue refs of this attempt: its detached HEAD, detached commits that it has left, what a merge, a cherry-pick
-// or an autostash under way has at hand, and its private refs.
+// inDanger lists the commits that no ref reaches once the worktree is gone, apart from the rescue
+// refs of this attempt: its detached HEAD, detached commits that it has left, those of a merge,
+// cherry-pick or autostash in progress, and its private refs.
 func (s *scan) inDanger(ctx context.Context, attempt string) ([]string, error) {
 	ids := append([]string{s.headID}, s.commits...)
 	if s.admin != "" {
-		log, _ := os.ReadFile(filepath.Join(s.admin, "logs", "HEAD")) // it may keep none
+		log, _ := os.ReadFile(filepath.Join(s.admin, "logs", "HEAD")) // there may be none
 		for _, left := range leftBehind.FindAllSubmatch(log, -1) {
 			ids = append(ids, string(left[1]))
 		}
@@ -200,7 +196,7 @@ func (s *scan) inDanger(ctx context.Context, attempt string) ([]string, error) {
 		if id == "" || slices.Contains(out, id) {
 			continue
 		}
-		// The reflog may tell of commits that were cleaned up long since.
+		// The reflog may name commits that were removed long ago.
 		id, err := commitOf(ctx, inRepo(s.common), id)
 		if err != nil && git.ExitCode(err) < 0 {
 			return nil, err
@@ -219,12 +215,12 @@ func (s *scan) inDanger(ctx context.Context, attempt string) ([]string, error) {
 	return out, nil
 }
 
-// leftBehind finds in the reflog of a worktree's HEAD which commits on no branch a
-// checkout has left: those of which git warns that they are left behind.
+// leftBehind returns the commits in the reflog of a worktree's HEAD that a checkout has left on no
+// branch: those for which git warns that they are left behind.
 var leftBehind = regexp.MustCompile(`(?m)^([0-9a-f]{40,64}) .*\tcheckout: moving from [0-9a-f]{40,64} to `)
 
-// pin makes a commit and the first of some refs that is free its ref. What is
-// kept already is not kept twice.
+// pin makes the first free one of some refs point to a commit. A commit that is already saved is
+// not saved twice.
 func (k *Keeper) pin(ctx context.Context, common string, names []string, tree string, parents []string, message string) (ref, commit string, err error) {
 	for n := 0; ; n++ {
 		name := names[min(n, len(names)-1)]
@@ -264,8 +260,8 @@ func (k *Keeper) pin(ctx context.Context, common string, names []string, tree st
 	}
 }
 
-// keepRest keeps what lies in the attempt's folder beside the worktrees: an agent
-// that has several works there.
+// keepRest saves the files in the attempt's folder next to the worktrees: an agent that has several
+// works there.
 func (k *Keeper) keepRest(ctx context.Context, j *journal) error {
 	folder, ours, common := k.folder(j.Attempt), map[string]bool{}, ""
 	for _, e := range j.Trees {
@@ -284,7 +280,7 @@ func (k *Keeper) keepRest(ctx context.Context, j *journal) error {
 	case common == "":
 		return fmt.Errorf("%w: its repositories are gone; remove %s by hand", ErrNotKept, folder)
 	}
-	// A worktree that was moved here, or made here, may stand on commits of its own.
+	// A worktree that was moved or created here may have commits of its own.
 	ref, commit, err := k.keepScan(ctx, &scan{k: k, common: common, root: folder, skip: ours}, j.Attempt,
 		keptOf+j.Attempt+keptBeside+"\n\nKept before its folder was removed.\n", j.Attempt+"-workspace")
 	if ref != "" {
@@ -293,7 +289,7 @@ func (k *Keeper) keepRest(ctx context.Context, j *journal) error {
 	return err
 }
 
-// bare reports whether nothing but git's own file is in a worktree.
+// bare reports whether a worktree contains only git's own file.
 func bare(path string) bool {
 	list, err := os.ReadDir(path)
 	return err == nil && (len(list) == 0 || len(list) == 1 && list[0].Name() == ".git")

@@ -26,44 +26,44 @@ const (
 // A blob is an entry of a tree. The zero value means no entry.
 type blob struct{ mode, id string }
 
-// emptyBlobs are the ids of an empty file, in both formats of a repository.
+// emptyBlobs are the ids of an empty file, in both object formats of repositories.
 var emptyBlobs = []string{"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391", "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813"}
 
-// A scan finds out what of a folder differs from a commit. It trusts no cache
-// and no flag of an index: what decides is the content.
+// A scan finds the differences between a folder and a commit. It trusts no cache and no flag of an
+// index, only the content.
 type scan struct {
 	k          *Keeper
 	common     string  // the repository
-	admin      string  // "" if the repository has forgotten the worktree
+	admin      string  // "" if the repository no longer has the worktree
 	root       string  // the worktree; may be missing
 	record     *record // of the worktree; nil for an attempt's folder
 	tmp        string  // for temporary files
 	keeping    keeping
-	skip       map[string]bool // names in root that are no part of it
-	exec       bool            // the file system tells which files are programs
+	skip       map[string]bool // names in root that are not part of it
+	exec       bool            // the file system records which files are executable
 	links      bool            // it has symlinks
 	headID     string          // the commit; "" means none
 	head       map[string]blob
 	index      map[string]blob   // merged entries only
 	absent     map[string]bool   // paths that a sparse checkout leaves out
-	candidates map[string]bool   // paths that may have something to keep
-	contents   map[string]string // a path in the tree -> a file elsewhere that is its content
-	changes    map[string]blob   // what differs; the zero blob: deleted
-	commits    []string          // that are in danger apart from the head
-	repos      map[string]bool   // folders of repositories inside, with slashes, that were handled
-	plain      map[string]bool   // whether a folder is one, and no symlink, all the way from root
+	candidates map[string]bool   // paths that may need saving
+	contents   map[string]string // path in the tree -> path of the file with its content
+	changes    map[string]blob   // the differences; a zero blob means deleted
+	commits    []string          // other commits that only the worktree reaches
+	repos      map[string]bool   // folders of repositories inside, with slashes, already handled
+	plain      map[string]bool   // whether a path is a folder without symlinks below root
 }
 
-// A keeping says what to keep.
+// A keeping selects what to save.
 type keeping int
 
 const (
 	keepAll     keeping = iota
-	keepPresent         // what is missing was never there, so it was not deleted
+	keepPresent         // a missing file was never there, so it was not deleted
 )
 
-// call is a run of git on the worktree, or, if that is missing, on its
-// administrative folder.
+// call returns a git command for the worktree or, if that is missing, for its administrative
+// folder.
 func (s *scan) call(args ...string) git.Command {
 	c := git.Command{Dir: s.root, GitDir: s.admin, WorkTree: s.root, Args: args, Limit: listLimit}
 	if s.admin == "" {
@@ -75,7 +75,7 @@ func (s *scan) call(args ...string) git.Command {
 	return c
 }
 
-// run fills changes.
+// run computes changes.
 func (s *scan) run(ctx context.Context) error {
 	s.head, s.index, s.changes = map[string]blob{}, map[string]blob{}, map[string]blob{}
 	s.absent, s.candidates, s.contents = map[string]bool{}, map[string]bool{}, map[string]string{}
@@ -91,12 +91,12 @@ func (s *scan) run(ctx context.Context) error {
 	}
 	for name, on := range map[string]*bool{"core.fileMode": &s.exec, "core.symlinks": &s.links} {
 		out, err := git.Line(ctx, s.call("config", "--type=bool", "--get", name))
-		if err != nil && git.ExitCode(err) != 1 { // 1: not set
+		if err != nil && git.ExitCode(err) != 1 { // 1 means not set
 			return err
 		}
 		*on = out != "false"
 	}
-	if isDir(filepath.Join(s.root, ".git")) { // it took the place of the worktree's own file
+	if isDir(filepath.Join(s.root, ".git")) { // it replaced the worktree's own file
 		if err := s.overlay(ctx, ""); err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (s *scan) run(ctx context.Context) error {
 	return s.compare(ctx)
 }
 
-// readHead reads the commit that the worktree stands on, if there is one yet.
+// readHead reads the commit of the worktree, if there is one yet.
 func (s *scan) readHead(ctx context.Context) (err error) {
 	if s.admin != "" {
 		s.headID, err = commitOf(ctx, s.call(), "HEAD")
@@ -175,7 +175,7 @@ func (s *scan) readIndex(ctx context.Context) error {
 		if f[3] == "0" {
 			s.index[name] = blob{f[1], f[2]}
 		} else {
-			s.candidates[name] = true // in conflict: what counts is the file
+			s.candidates[name] = true // in conflict: use the file
 		}
 		if strings.EqualFold(f[0], "S") {
 			s.absent[name] = true
@@ -184,23 +184,23 @@ func (s *scan) readIndex(ctx context.Context) error {
 	return nil
 }
 
-// listFiles runs git ls-files; ignored files are left out. Of untracked files a
-// repository inside is one entry, with a slash at its end. Folders that cannot be
-// read are an error if all must be listed, else left out.
+// listFiles runs git ls-files without ignored files. An untracked repository is one entry, with a
+// slash at its end. Folders that cannot be read are an error if all must be listed; otherwise they
+// are left out.
 func listFiles(ctx context.Context, c git.Command, all bool, flags ...string) ([]string, error) {
 	c.Args = append([]string{"ls-files", "-z", "--exclude-standard"}, flags...)
 	out, warnings, err := git.Run(ctx, c)
 	for line := range strings.Lines(warnings) {
 		if all && err == nil && strings.Contains(line, "could not open directory") {
-			return nil, fmt.Errorf("git ls-files: %s", strings.TrimSpace(line)) // it would go on without
+			return nil, fmt.Errorf("git ls-files: %s", strings.TrimSpace(line)) // git would go on
 		}
 	}
 	return git.Fields(out), err
 }
 
-// compare looks at each path that may have something to keep.
+// compare checks each path that may need saving.
 func (s *scan) compare(ctx context.Context) error {
-	var names, ask, write []string // that are there; whose filters are to be asked; whose content is to be stored
+	var names, ask, write []string // existing files; files to filter; files to store
 	for _, name := range slices.Sorted(maps.Keys(s.candidates)) {
 		mode, err := s.mode(name)
 		if err != nil {
@@ -240,7 +240,7 @@ func (s *scan) compare(ctx context.Context) error {
 		case clean[name] != before.id:
 			write = append(write, name)
 		case now.mode == before.mode:
-			delete(s.changes, name) // git's filters (line ends, LFS) make it what is committed
+			delete(s.changes, name) // after git's filters (line ends, LFS) it equals the commit
 		default:
 			s.changes[name] = blob{now.mode, before.id}
 		}
@@ -266,11 +266,11 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// file is where a path of the tree is on disk.
+// file returns the path on disk of a path in the tree.
 func (s *scan) file(name string) string { return filepath.Join(s.root, filepath.FromSlash(name)) }
 
-// mode returns the mode that a path has, as far as the file system can tell; ""
-// if there is nothing that git could keep.
+// mode returns the mode of a path, as far as the file system has it, or "" for something that git
+// cannot store.
 func (s *scan) mode(name string) (string, error) {
 	if s.contents[name] != "" {
 		return modeFile, nil
@@ -292,7 +292,7 @@ func (s *scan) mode(name string) (string, error) {
 	case kind == fs.ModeSymlink:
 		return modeLink, nil
 	case kind != 0:
-		return "", nil // a folder, whose files are listed by themselves; a pipe, a socket
+		return "", nil // a folder, whose files are listed separately; a pipe, a socket
 	case before == modeLink && !s.links, !s.exec && isFile(before):
 		return before, nil
 	case s.exec && info.Mode()&0o100 != 0:
@@ -301,8 +301,8 @@ func (s *scan) mode(name string) (string, error) {
 	return modeFile, nil
 }
 
-// reachable reports whether a folder is one all the way, without a symlink: what
-// is behind a symlink is not in the worktree.
+// reachable reports whether a path is a folder without symlinks: what is behind a symlink is not in
+// the worktree.
 func (s *scan) reachable(dir string) (bool, error) {
 	if known, ok := s.plain[dir]; ok {
 		return known, nil
@@ -322,7 +322,7 @@ func (s *scan) reachable(dir string) (bool, error) {
 	return ok, nil
 }
 
-// missing reports whether an error says that there is nothing at a path.
+// missing reports whether an error means that nothing exists at a path.
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

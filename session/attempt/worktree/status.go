@@ -13,18 +13,17 @@ import (
 	"deepwork/session/git"
 )
 
-// A Status is what was changed in one worktree since its target branch.
+// A Status describes the changes in one worktree since its target branch.
 type Status struct {
-	Exists  bool     // false: the folder is gone, and the rest is zero
-	Ahead   int      // commits of the worktree that the target has not
-	Behind  int      // commits of the target that the worktree has not
+	Exists  bool     // if false, the folder is gone, and the rest is zero
+	Ahead   int      // commits of the worktree that the target lacks
+	Behind  int      // commits of the target that the worktree lacks
 	Changed []string // committed, uncommitted and untracked files, sorted, relative, with slashes
 }
 
-// Status looks at a worktree. Where the target branch is gone, or target is "",
-// base stands for it. Files of a repository inside the worktree are listed one by
-// one. It takes no lock and changes nothing, an agent may be at work there; it
-// blocks until git has looked.
+// Status returns the changes of a worktree. If the target branch is gone, or target is "", base
+// replaces it. Files of a repository inside the worktree are listed one by one. It takes no lock
+// and changes nothing, so an agent may be working there; it blocks until git has ended.
 func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Status, err error) {
 	defer wrap(&err, "looking at the worktree %s", path)
 	if !isDir(path) {
@@ -78,7 +77,7 @@ type view struct {
 	admin  string
 	head   string // its commit; "" means none
 	target string // the target's commit
-	from   string // where it left the target
+	from   string // the commit at which it left the target
 }
 
 func (v *view) call(args ...string) git.Command {
@@ -110,7 +109,7 @@ func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, 
 	v.from = v.target
 	if v.head != "" {
 		from, err := git.Line(ctx, v.call("merge-base", v.target, v.head))
-		if err != nil && git.ExitCode(err) != 1 { // 1: they have nothing in common
+		if err != nil && git.ExitCode(err) != 1 { // 1 means nothing in common
 			return nil, err
 		}
 		if from != "" {
@@ -120,8 +119,8 @@ func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, 
 	return v, nil
 }
 
-// locate finds the repository of a worktree and its administrative folder there, as the
-// journal says: what an agent or the project has in a .git file is no evidence.
+// locate finds the repository of a worktree and its administrative folder, as the journal records
+// them: a .git file, which an agent or the project may write, is not trusted.
 func (k *Keeper) locate(path string) (common, admin string, err error) {
 	attempt := filepath.Base(filepath.Dir(path))
 	if !attemptName.MatchString(attempt) || filepath.Dir(filepath.Dir(path)) != k.dir {
@@ -142,8 +141,8 @@ func (k *Keeper) locate(path string) (common, admin string, err error) {
 	return "", "", ErrNoWorktree
 }
 
-// Check returns an error if the worktrees of an attempt are not these, which were made
-// by Create and are there: an agent must not work elsewhere.
+// Check returns an error unless the worktrees of an attempt are these, were made by Create and
+// exist: an agent must not work elsewhere.
 func (k *Keeper) Check(attempt string, paths []string) error {
 	j, err := k.load(attempt)
 	switch {

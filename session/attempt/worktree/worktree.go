@@ -1,14 +1,12 @@
-// Package worktree makes, looks at and removes the git worktrees of attempts
-// without ever losing work: every step is journalled, and what is not committed
-// is kept under refs/deepwork/rescue before anything is removed (seed 004;
-// DESIGN "Task board"). It runs the git program and nothing else but the setup
-// commands it is given, and never touches a repository's main checkout.
+// Package worktree creates, inspects and removes the git worktrees of attempts without ever losing
+// work: every step is journaled, and uncommitted work is saved under refs/deepwork/rescue before
+// anything is removed (seed 004; DESIGN "Task board"). It runs only git and the setup commands that
+// it is given, and never touches a repository's main checkout.
 //
-// What is kept of a worktree is all that git would show as changed: staged,
-// unstaged and untracked files, byte for byte, files of repositories that were
-// made inside it, and commits that no branch, tag or remote reaches. Ignored
-// files are not work: a copied .env, build output, node_modules. Empty folders
-// are not kept, since git does not track them.
+// The saved work is everything that git would show as changed: staged, unstaged and untracked
+// files, byte for byte, files of repositories that were created inside it, and commits that no
+// branch, tag or remote reaches. Ignored files are not work: a copied .env, build output,
+// node_modules. Empty folders are not saved, since git does not track them.
 package worktree
 
 import (
@@ -23,31 +21,31 @@ import (
 // Options configure a Keeper.
 type Options struct {
 	Dir string // absolute: <Dir>/<attempt>/<repo>
-	// Journal is the folder of the journals, which say what in Dir is ours. Nobody else
-	// may write to it, while Dir may be in a project or shared. Default: <Dir>/.journal,
-	// for a Dir that nobody else writes to.
+	// Journal is the folder of the journals, which record what in Dir is ours. Nobody else may
+	// write to it, while Dir may be in a project or shared. Default: <Dir>/.journal, for a Dir that
+	// nobody else writes to.
 	Journal string
-	// Project is a folder, without links, in which links are not followed on the way to
-	// Dir either; "" is none.
+	// Project is a folder, without links, below which links on the way to Dir are not followed
+	// either; "" means none.
 	Project string
 	// Dropping is called before the folder of a worktree, or of an attempt, is removed.
 	Dropping func(path string)
-	Logger   *slog.Logger // nil: slog.Default()
+	Logger   *slog.Logger // default: slog.Default()
 }
 
-// A Keeper keeps the worktrees of one board. Its methods may be called from any
-// goroutine, and by several processes on one folder.
+// A Keeper manages the worktrees of one board. Its methods may be called from any goroutine, and by
+// several processes on one folder.
 type Keeper struct {
 	dir      string
 	journal  string
 	project  string
 	dropping func(path string)
 	log      *slog.Logger
-	stale    time.Duration      // how long a lock must lie unchanged before it is taken for a dead git's
+	stale    time.Duration      // how long a lock must not change to count as a dead git's
 	at       func(point string) // tests end the process here
 }
 
-// New makes a keeper. It does not touch the disk.
+// New returns a keeper. It does not touch the disk.
 func New(o Options) *Keeper {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -62,19 +60,19 @@ func New(o Options) *Keeper {
 		log: o.Logger, stale: staleAfter, at: func(string) {}}
 }
 
-// A Tree is one worktree to make.
+// A Tree describes one worktree to create.
 type Tree struct {
 	RepoID       string   `json:"repo_id"`         // for the journal
-	Name         string   `json:"name"`            // the folder's name within the attempt's, unique there and fit to be one
+	Name         string   `json:"name"`            // the folder's name, unique in the attempt's
 	Repo         string   `json:"repo"`            // absolute path of the repository, or of a folder in it
 	TargetBranch string   `json:"target_branch"`   // a branch of it
-	Copy         []string `json:"copy,omitempty"`  // files and folders copied into it from Repo, relative; a missing one is skipped with a warning
+	Copy         []string `json:"copy,omitempty"`  // copied from Repo; missing files are skipped
 	Setup        []string `json:"setup,omitempty"` // a command run in it; nil means none
-	// Allowed is asked before Setup is run in dir; its error is Create's. nil allows it.
+	// Allowed is called before Setup is run in dir; its error is Create's. nil allows it.
 	Allowed func(dir string) error `json:"-"`
 }
 
-// A Made is a worktree that was made.
+// A Made is a worktree that was created.
 type Made struct {
 	RepoID string
 	Path   string // absolute
@@ -85,20 +83,20 @@ type Made struct {
 var (
 	ErrNotRepo     = errors.New("not a git repository")
 	ErrNoBranch    = errors.New("no such branch")
-	ErrBranchTaken = errors.New("the branch exists already") // Create with another name, as BranchFor gives it
+	ErrBranchTaken = errors.New("the branch exists already") // retry with another name
 	ErrInUse       = errors.New("the worktree is in use")
 	ErrSetup       = errors.New("the setup command failed")
-	ErrOutside     = errors.New("the path leads outside")                  // of the repository, or of the worktree
+	ErrOutside     = errors.New("the path leads outside")                  // of repo or worktree
 	ErrNotKept     = errors.New("work in the worktree could not be kept")  // so nothing was removed
 	ErrNoWorktree  = errors.New("there is no git worktree in this folder") // of Status and Diff
 	ErrNotOurs     = errors.New("it is not what deepwork made")            // so it is neither used nor removed
 )
 
-// attemptName is what an attempt may be called: it names a folder, a journal and
-// a ref. The ids of the board are such names.
+// attemptName matches the valid names of attempts: each names a folder, a journal and a ref. The
+// ids of the board are valid.
 var attemptName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
 
-// wrap says of an error in what it occurred.
+// wrap adds the context of an error.
 func wrap(err *error, format string, args ...any) {
 	if *err != nil {
 		*err = fmt.Errorf(format+": %w", append(args, *err)...)
