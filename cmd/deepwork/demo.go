@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/actor/process"
+	"deepwork/session/state"
 )
 
 // demoFiles are the jobs of the example project, and newsletter as it is edited
@@ -57,7 +58,7 @@ func (a *app) demo(ctx context.Context, keep bool) (err error) {
 			fmt.Fprintf(a.out, "The project is kept in %s\n", dir)
 			return
 		}
-		err = errors.Join(err, os.RemoveAll(dir))
+		err = errors.Join(err, state.Of(dir).Remove(), os.RemoveAll(dir))
 	}()
 	if err := copyTree(demoFiles, "demo/jobs", filepath.Join(dir, ".deepwork", "jobs")); err != nil {
 		return fmt.Errorf("laying out the project of the demo: %w", err)
