@@ -17,13 +17,13 @@ const (
 	exitUsage   = 2
 )
 
-// Main runs the command line args (without the program's name) on the given
-// streams and returns the exit code: 0, 1 if the command failed, 2 if it was called
-// wrongly. It blocks until the command has ended.
+// Main runs the command line args (without the program's name) on the given streams and returns the
+// exit code: 0, 1 if the command failed, 2 for a usage error. It blocks until the command has
+// ended.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	out := &checkedWriter{w: &plainWriter{w: stdout}}
 	a := &app{in: stdin, out: out, rawOut: stdout, err: &plainWriter{w: stderr}}
-	log.SetOutput(a.err) // also of slog, where a command has no logger of its own
+	log.SetOutput(a.err) // also of slog, in commands without a logger of their own
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -39,7 +39,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 // An app is one run of the program: its streams and the flags that commands share.
 type app struct {
 	in     io.Reader
-	out    io.Writer // remembers the first failed write
+	out    io.Writer // for the protocol
 	rawOut io.Writer // what the protocol is spoken on
 	err    io.Writer
 
@@ -104,7 +104,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// report prints what went wrong, once, and says which exit code it is.
+// report prints an error once and returns its exit code.
 func (a *app) report(err error) int {
 	if err == nil {
 		return exitOK
@@ -124,7 +124,7 @@ type reportedError struct{}
 
 func (*reportedError) Error() string { return "failed" }
 
-// A usageError is a command line that cannot be run: one line and where to look.
+// A usageError is an invalid command line: one line and where to look.
 type usageError struct {
 	command string // "deepwork serve"
 	message string
@@ -167,7 +167,7 @@ func group(cmd *cobra.Command, subs ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// takes checks the number of arguments; names is how help calls them.
+// takes checks the number of arguments; names is how help names them.
 func takes(least, most int, names string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -182,8 +182,8 @@ func takes(least, most int, names string) cobra.PositionalArgs {
 	}
 }
 
-// A checkedWriter remembers the first failed write, so that a full disk behind
-// a redirection is not taken for success.
+// A checkedWriter records the first failed write, so that a full disk behind a redirection is not
+// mistaken for success.
 type checkedWriter struct {
 	w   io.Writer
 	err error

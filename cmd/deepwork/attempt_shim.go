@@ -6,8 +6,8 @@ import (
 	"deepwork/session/attempt/runner"
 )
 
-// attemptShimCommand is what an attempt's agent runs under; servers start it and
-// people do not. Its standard output belongs to RunShim alone.
+// attemptShimCommand returns the parent process of an attempt's agent; servers start it and people
+// do not. Only RunShim may use its standard output.
 func attemptShimCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    runner.ShimCommand + " DIR",

@@ -25,8 +25,7 @@ import (
 	"deepwork/session/workflow"
 )
 
-// atTerminal is the caller's name of who uses the command line, which is that of
-// stdio clients too.
+// atTerminal is the caller's name of a user of the command line, the same as that of stdio clients.
 const atTerminal = "local"
 
 func (a *app) boardCommand() *cobra.Command {
@@ -44,9 +43,8 @@ servers; agents are started by those, when a client calls start_task_attempt.`,
 	)
 }
 
-// withBoard opens the project's board, calls use, and closes it. It starts no agents
-// and adopts none: servers do. If use only reads, and there is no board yet, it reads an
-// empty one that leaves nothing behind.
+// withBoard opens the project's board, calls use, and closes it. It neither starts agents nor
+// adopts them: servers do. If use only reads and there is no board yet, it gets a temporary one.
 func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt.Engine) error) (err error) {
 	root, err := a.projectRoot()
 	if err != nil {
@@ -125,7 +123,7 @@ func allProjects(ctx context.Context, board *attempt.Engine) ([]attempt.Project,
 	})
 }
 
-// oneProject finds a project by its name or id; "" is the project root.
+// oneProject finds a project by its name or id; "" means the project root.
 func oneProject(ctx context.Context, board *attempt.Engine, name string) (*attempt.Project, error) {
 	all, err := allProjects(ctx, board)
 	if err != nil {
@@ -141,7 +139,7 @@ func oneProject(ctx context.Context, board *attempt.Engine, name string) (*attem
 	return nil, fmt.Errorf("there is no project %q on the board; there is %s", name, strings.Join(names, ", "))
 }
 
-// oneTask finds a task by its id or the beginning of it.
+// oneTask finds a task by its id or a prefix of it.
 func oneTask(ctx context.Context, board *attempt.Engine, id string) (*attempt.Task, error) {
 	if _, err := uuid.Parse(id); err == nil {
 		t, err := board.GetTask(ctx, atTerminal, attempt.TaskArgs{TaskID: id})
@@ -178,7 +176,7 @@ func oneTask(ctx context.Context, board *attempt.Engine, id string) (*attempt.Ta
 	return nil, fmt.Errorf("%d tasks have an id that begins with %q; give more of it", len(found), id)
 }
 
-// taskArgument checks that the one argument can be a task's id or its beginning.
+// taskArgument checks that the one argument can be a task's id or a prefix.
 func taskArgument(cmd *cobra.Command, args []string) error {
 	if err := takes(1, 1, "a task's id")(cmd, args); err != nil {
 		return err

@@ -64,8 +64,8 @@ func (a *app) listProjects(ctx context.Context, board *attempt.Engine) error {
 }
 
 const (
-	titleWidth = 60 // how much of a title the list shows
-	shortID    = 8  // how much of a task's id
+	titleWidth = 60 // characters of a title in the list
+	shortID    = 8  // characters of a task's id in the list
 )
 
 func (a *app) boardTasksCommand() *cobra.Command {
@@ -127,7 +127,7 @@ func (a *app) listTasks(ctx context.Context, board *attempt.Engine, project stri
 	return table.Flush()
 }
 
-// attemptWord says of a task's latest attempt what a list has room for.
+// attemptWord summarizes a task's latest attempt for a list.
 func attemptWord(t attempt.Task) string {
 	switch {
 	case t.HasInProgressAttempt:
@@ -147,7 +147,7 @@ func dash(s *string) string {
 	return *s
 }
 
-// sinceText is how long ago a time of a reply was.
+// sinceText returns how long ago a time in a reply was.
 func sinceText(at string) string {
 	t, err := time.Parse(time.RFC3339, at)
 	if err != nil {

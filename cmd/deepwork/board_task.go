@@ -189,7 +189,7 @@ that are printed; branches with commits stay.`,
 	})
 }
 
-// printRescued says where the work of removed worktrees is.
+// printRescued prints where the work of removed worktrees is.
 func (a *app) printRescued(all []attempt.Rescue) {
 	for _, kept := range all {
 		fmt.Fprintf(a.out, "kept %s in %s, from %s\n", kept.Ref, plain(kept.RepoPath), plain(kept.Worktree))

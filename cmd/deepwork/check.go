@@ -24,9 +24,8 @@ import (
 	"deepwork/session/workflow"
 )
 
-// checkPauses are the times between the looks that confirm what the first one
-// found while a server runs: one that takes over what another has left may need
-// half a second.
+// checkPauses are the times between the inspections that confirm the findings of the first one
+// while a server runs: a server that takes over from another may need half a second.
 var checkPauses = []time.Duration{100 * time.Millisecond, time.Second}
 
 func (a *app) checkCommand() *cobra.Command {
@@ -58,8 +57,8 @@ not, or could not be found out.`,
 	})
 }
 
-// confirmed calls look. If it finds a fault while a server runs, it looks again
-// later, and keeps only the faults that are still there.
+// confirmed calls look. If it finds a fault while a server runs, it looks again later, and returns
+// only the faults that are still there.
 func confirmed(ctx context.Context, look func(context.Context) (session.Report, error)) (session.Report, error) {
 	report, err := look(ctx)
 	for _, pause := range checkPauses {
@@ -81,15 +80,15 @@ func faults(r session.Report) []session.Finding {
 	return slices.DeleteFunc(slices.Clone(r.Findings), func(f session.Finding) bool { return f.Note })
 }
 
-// inspect looks at everything once.
+// inspect inspects everything once.
 func inspect(ctx context.Context, root string) (session.Report, error) {
 	var all session.Report
 	folder := state.Of(root)
-	quiet := slog.New(slog.DiscardHandler) // what they would log are the findings
+	quiet := slog.New(slog.DiscardHandler) // their log messages would repeat the findings
 	file := filepath.Join(root, ".deepwork", "config.yml")
 	cfg, err := readConfig(file)
 	if err != nil {
-		// Only worktrees outside of the usual folder are missed by that.
+		// This only misses worktrees outside of the default folder.
 		all.Fault(file, "the config cannot be read: "+reason(err), "run `deepwork validate`, which tells of every fault of it")
 		cfg = config.Default()
 	}
@@ -98,7 +97,7 @@ func inspect(ctx context.Context, root string) (session.Report, error) {
 		func() (session.Report, error) { return attempt.Inspect(ctx, folder, cfg, quiet) },
 		func() (session.Report, error) {
 			db := sqlite.New(sqlite.Options{Path: folder.Database(), ReadOnly: true, Logger: quiet})
-			defer db.Close() // of what was only read
+			defer db.Close() // read-only
 			return execution.Inspect(ctx, db)
 		},
 	} {
@@ -129,7 +128,7 @@ func readConfig(file string) (*config.Config, error) {
 	return c, nil
 }
 
-// printReport prints what was found. It returns an error if something is wrong.
+// printReport prints the findings. It returns an error if there is a fault.
 func (a *app) printReport(root string, r session.Report) error {
 	kind := func(f session.Finding) string {
 		if f.Note {

@@ -26,7 +26,7 @@ import (
 //go:embed demo
 var demoFiles embed.FS
 
-// demoTimeout is far more than a demo takes; past it something hangs.
+// demoTimeout is far more than a demo takes; after it something hangs.
 const demoTimeout = time.Minute
 
 func (a *app) demoCommand() *cobra.Command {
@@ -90,9 +90,9 @@ type demo struct {
 	dir    string // the project's root
 	self   string // this program
 	server *demoServer
-	claims int // that held
+	claims int // claims that held
 
-	session string // of the newsletter
+	session string // the newsletter's
 }
 
 // run plays every act in turn and stops at the first claim that does not hold.
@@ -167,8 +167,8 @@ func (d *demo) check(reply json.RawMessage, c claim) error {
 	return nil
 }
 
-// editJob saves the edited newsletter as an editor does: each file by a rename,
-// job.yml last, since it names the others.
+// editJob saves the edited newsletter as an editor does: each file by a rename, job.yml last, since
+// it names the others.
 func (d *demo) editJob(context.Context) error {
 	for _, name := range []string{"steps/proofread.md", "job.yml"} {
 		data, err := fs.ReadFile(demoFiles, "demo/edited/newsletter/"+name)
@@ -185,7 +185,7 @@ func (d *demo) editJob(context.Context) error {
 
 func (d *demo) logFile() string { return filepath.Join(d.dir, ".deepwork", "server.log") }
 
-// serverLog is what the server last logged, for a person to see why it failed.
+// serverLog returns the server's last log lines, to show a person why it failed.
 func (d *demo) serverLog() string {
 	data, _ := os.ReadFile(d.logFile())
 	log := process.Tail(string(data), 8<<10)

@@ -16,13 +16,13 @@ type act struct {
 	scenes []scene
 }
 
-// A scene is what is said, what a person or the agent then does, and one exchange with
-// the server, after which the claims must hold. The text $session stands for the id of
-// the newsletter's session.
+// A scene is a text to print, an action of a person or the agent, and one exchange with the server,
+// after which the claims must hold. The text $session stands for the id of the newsletter's
+// session.
 type scene struct {
 	say     string
 	do      func(d *demo, ctx context.Context) error // nil means nothing
-	files   []file                                   // that the agent writes
+	files   []file                                   // written by the agent
 	tool    string                                   // "" means no exchange
 	args    map[string]any
 	show    []string // the parts of the reply that are printed, as paths like begin_step.step_id
@@ -33,7 +33,7 @@ type scene struct {
 // A file is written by the agent; path is relative to the project.
 type file struct{ path, text string }
 
-// A claim says what part of a reply must be: JSON, or what it must contain, after "~".
+// A claim is the expected part of a reply: JSON, or text that it contains, after "~".
 type claim struct{ what, path, want string }
 
 // object is a JSON object.
@@ -163,8 +163,8 @@ var acts = []act{
 	}}},
 }
 
-// finishMembers reports both members of the group in parallel, and prints each
-// exchange when its reply arrives.
+// finishMembers reports both members of the group in parallel, and prints each exchange when its
+// reply arrives.
 func (d *demo) finishMembers(ctx context.Context) error {
 	type arrival struct {
 		text  string
@@ -189,7 +189,7 @@ func (d *demo) finishMembers(ctx context.Context) error {
 	if err := errors.Join(first.err, last.err); err != nil {
 		return err
 	}
-	if string(lookup(first.reply, "begin_step")) != "null" { // replies that come at the same moment may pass each other
+	if string(lookup(first.reply, "begin_step")) != "null" { // replies may arrive in any order
 		first, last = last, first
 	}
 	return errors.Join(
@@ -199,7 +199,7 @@ func (d *demo) finishMembers(ctx context.Context) error {
 	)
 }
 
-// kill kills the server and looks at the session's record.
+// kill kills the server and checks the session's record.
 func (d *demo) kill(context.Context) error {
 	d.say(fmt.Sprintf("The server (process %d) is killed with SIGKILL. What it acknowledged is on disk.", d.server.command.Process.Pid))
 	if err := d.server.kill(); err != nil {

@@ -22,7 +22,7 @@ type demoServer struct {
 	client  *mcp.ClientSession
 }
 
-// startServer starts this very binary as a server on the example project.
+// startServer starts this binary as a server on the example project.
 func (d *demo) startServer(ctx context.Context) error {
 	log, err := os.OpenFile(d.logFile(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -30,10 +30,10 @@ func (d *demo) startServer(ctx context.Context) error {
 	}
 	defer log.Close()
 	s := &demoServer{}
-	// The context ends the process too, however it ends.
+	// The context ends the process in any case.
 	s.command = exec.CommandContext(ctx, d.self, "serve", "--path", d.dir, "--log-level", "warn")
 	s.command.Stderr = log
-	s.command.Env = append(os.Environ(), config.JobsFoldersEnv+"=") // this project's jobs alone
+	s.command.Env = append(os.Environ(), config.JobsFoldersEnv+"=") // only this project's jobs
 	client := mcp.NewClient(&mcp.Implementation{Name: "deepwork-demo", Version: readBuild().Version}, nil)
 	s.client, err = client.Connect(ctx, &mcp.CommandTransport{Command: s.command, TerminateDuration: 2 * time.Second}, nil)
 	if err != nil {
@@ -59,19 +59,18 @@ func (s *demoServer) kill() error {
 	if err := s.command.Process.Kill(); err != nil {
 		return fmt.Errorf("killing the server: %w", err)
 	}
-	_ = s.client.Close() // it says that the server was killed
+	_ = s.client.Close() // its error says that the server was killed
 	if s.command.ProcessState == nil {
 		return errors.New("the killed server has not ended")
 	}
 	return nil
 }
 
-// exchange makes the call of a scene. It returns the reply, and the text to print of
-// the exchange.
+// exchange makes the call of a scene. It returns the reply, and a printable text of the exchange.
 func (d *demo) exchange(ctx context.Context, s scene) (text string, reply json.RawMessage, err error) {
 	args := s.args
 	if args == nil {
-		args = object{} // a call without arguments has an empty object
+		args = object{} // an empty object if there are none
 	}
 	sent, err := json.Marshal(args)
 	if err != nil {
@@ -93,7 +92,7 @@ func (d *demo) exchange(ctx context.Context, s scene) (text string, reply json.R
 		d.claims++
 		return fmt.Sprintf("%s<- isError: true\n<- %s\n", text, oneLine(said, 300)), json.RawMessage(said), nil
 	}
-	// The text is the same JSON as the structured content, in the server's order.
+	// The text is the structured content in the server's order of keys.
 	reply = json.RawMessage(said)
 	for _, path := range s.show {
 		text += fmt.Sprintf("<- %s: %s\n", path, oneLine(string(lookup(reply, path)), replyWidth))
@@ -111,11 +110,11 @@ func resultText(r *mcp.CallToolResult) string {
 	return strings.Join(texts, "\n")
 }
 
-// replyWidth is how much of one part of a reply is printed.
+// replyWidth is the printed length of one part of a reply.
 const replyWidth = 160
 
-// lookup follows a path of keys into JSON and keeps the order of what it finds;
-// "*" maps the rest of the path over an array. What is not there is null.
+// lookup follows a path of keys into JSON and preserves the order of keys; "*" maps the rest of the
+// path over an array. A missing value is null.
 func lookup(raw json.RawMessage, path string) json.RawMessage {
 	if path == "" {
 		return raw

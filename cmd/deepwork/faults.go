@@ -4,5 +4,5 @@ package main
 
 import "deepwork/cmd/proof/fault"
 
-// The simulation builds the program with this tag.
+// This tag is only set when the simulation builds the program.
 func init() { fault.Install() }

@@ -68,7 +68,7 @@ func (a *app) init() error {
 	return a.initMCP(root)
 }
 
-// initMCP adds the server to .mcp.json, or says how a person can do it.
+// initMCP adds the server to .mcp.json, or prints how a person can do it.
 func (a *app) initMCP(root string) error {
 	file := filepath.Join(root, ".mcp.json")
 	done, err := addServer(file)
@@ -85,7 +85,7 @@ func (a *app) initMCP(root string) error {
 	return nil
 }
 
-// layOutSchema keeps an existing schema, and says so if it is not this binary's: a
+// layOutSchema keeps an existing schema, and reports whether it differs from this binary's: a
 // person may have changed it.
 func layOutSchema(file string) (string, error) {
 	schema := schemaFile()
@@ -99,7 +99,7 @@ func layOutSchema(file string) (string, error) {
 	return kept, nil
 }
 
-// layOutIgnores adds the lines that a .gitignore lacks; the others stay.
+// layOutIgnores adds the lines that a .gitignore lacks and keeps the others.
 func layOutIgnores(file string) (string, error) {
 	_, missing := os.Lstat(file)
 	added, err := session.Ignore(file, session.Ignored())
@@ -114,8 +114,8 @@ func layOutIgnores(file string) (string, error) {
 	return kept, nil
 }
 
-// layOutExample puts the example job into a jobs folder that has no job yet. It
-// appears whole, by a rename: a server that runs never sees half of it.
+// layOutExample adds the example job to a jobs folder that has no job yet. It renames it into
+// place, so that a running server never sees half of it.
 func layOutExample(jobs string) (string, error) {
 	entries, err := os.ReadDir(jobs)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -48,7 +48,7 @@ func (a *app) printJobs(root string, snapshot *catalog.Snapshot) {
 	for i := range snapshot.Errors {
 		e := &snapshot.Errors[i]
 		if snapshot.Job(e.JobName) != nil {
-			continue // printed with the definition that is still served
+			continue // printed with the definition that is still in use
 		}
 		fmt.Fprintf(a.out, "%s%s (cannot be loaded)\n", blank, plain(e.JobName))
 		fmt.Fprintf(a.out, "  in %s\n", a.display(root, e.JobDir))
@@ -94,7 +94,7 @@ func (a *app) printJob(root string, j *job.Job) {
 	}
 }
 
-// printStep prints a step with what it delivers: `a.md, b.md (files, optional)`.
+// printStep prints a step with its outputs: `a.md, b.md (files, optional)`.
 func printStep(w io.Writer, label string, s *job.Step) {
 	outputs := make([]string, len(s.Outputs))
 	for i, o := range s.Outputs {

@@ -32,7 +32,7 @@ session's own fields, session_id and branch_name, are empty in it.`,
 
 func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string) error {
 	jobName, stepID, one := strings.Cut(name, "/")
-	// FreshJob, since it also lays out a bundled job, whose files are then read.
+	// FreshJob also extracts a bundled job, whose files are read next.
 	snapshot, err := jobs.FreshJob(ctx, jobName)
 	if err != nil {
 		return fmt.Errorf("loading job %s: %w", jobName, err)
@@ -63,7 +63,7 @@ func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string) e
 	return nil
 }
 
-// findJob returns a job; its error names the available jobs, or this one's faults.
+// findJob returns a job; its error lists the available jobs, or this job's faults.
 func findJob(snapshot *catalog.Snapshot, name string) (*job.Job, error) {
 	if j := snapshot.Job(name); j != nil {
 		return j, nil
@@ -81,8 +81,7 @@ func findJob(snapshot *catalog.Snapshot, name string) (*job.Job, error) {
 	return nil, fmt.Errorf("there is no job %q; there are %s", name, strings.Join(names, ", "))
 }
 
-// showSteps prints every step of a job. One whose instructions cannot be read
-// does not hide the others.
+// showSteps prints every step of a job, even if the instructions of one cannot be read.
 func (a *app) showSteps(j *job.Job) error {
 	var failed []error
 	infos := make([]*machine.StepInfo, 0, len(j.Steps))
@@ -107,7 +106,7 @@ func (a *app) showSteps(j *job.Job) error {
 	return errors.Join(failed...)
 }
 
-// printStepInfo prints the texts of a step as they are, under headings.
+// printStepInfo prints the texts of a step unchanged, under headings.
 func (a *app) printStepInfo(j *job.Job, s *job.Step, info *machine.StepInfo) {
 	fmt.Fprintf(a.out, "=== %s/%s: %s ===\n", j.Name, s.ID, plain(s.Name))
 	fmt.Fprintf(a.out, "\n--- where ---\n")

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A jsonObject is the place of an object and its members in a JSON text.
+// A jsonObject is the position of an object and its members in a JSON text.
 type jsonObject struct {
 	start, end int // of the braces: text[start] is '{', text[end-1] is '}'
 	members    []jsonMember
@@ -57,7 +57,7 @@ func scanObject(text []byte, offset int) (*jsonObject, error) {
 	return o, nil
 }
 
-// find returns the last member of that key, and how many there are.
+// find returns the last member with a key, and how many there are.
 func (o *jsonObject) find(key string) (m *jsonMember, n int) {
 	for i := range o.members {
 		if o.members[i].key == key {
@@ -68,12 +68,12 @@ func (o *jsonObject) find(key string) (m *jsonMember, n int) {
 	return m, n
 }
 
-// A jsonStyle is how the members of one object are laid out.
+// A jsonStyle is the layout of an object's members.
 type jsonStyle struct {
 	before string // between a comma, or the brace, and a member's key
 	after  string // between the last value and the closing brace
 	colon  string // between a key and its value
-	unit   string // one more level of indentation; "" where all is on one line
+	unit   string // one more level of indentation; "" if all is on one line
 }
 
 // style reads an object's style from its last member; an empty object takes its
@@ -107,21 +107,21 @@ func (o *jsonObject) style(text []byte, parent *jsonObject) jsonStyle {
 		s.before = strings.TrimLeft(s.before[:newline+1], " \t") + inner
 	}
 	if len(o.members) == 1 && s.unit == "" && s.before == "" && s.colon != ":" {
-		s.before = " " // { "a": 1 } says nothing of what follows a comma
+		s.before = " " // { "a": 1 } does not show what follows a comma
 	}
 	return s
 }
 
-// gapBefore returns where the white space before offset begins.
+// gapBefore returns the start of the white space before offset.
 func (o *jsonObject) gapBefore(text []byte, offset int) int {
 	return len(bytes.TrimRight(text[:offset], " \t\r\n"))
 }
 
-// lineIndent is the indentation of the line that a gap ends on.
+// lineIndent returns the indentation of the line on which a gap ends.
 func lineIndent(gap string) string { return gap[strings.LastIndexByte(gap, '\n')+1:] }
 
-// insert returns the text with one more member at the end of the object. The member
-// is given as text that is indented by two spaces a level, and gets the style.
+// insert returns the text with one more member at the end of the object. The given member is
+// indented by two spaces per level, and is converted to the style.
 func (o *jsonObject) insert(text []byte, member string, s jsonStyle) []byte {
 	var b strings.Builder
 	for i, line := range strings.Split(strings.ReplaceAll(member, ": ", s.colon), "\n") {

@@ -43,8 +43,8 @@ func (f *logFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// open makes the logger. It writes to stderr, or appends to the file, which
-// only its owner may read, since it says what people work on. close ends it.
+// open returns the logger. It writes to stderr, or appends to the file, which only its owner may
+// read, since it reveals what people work on. close ends it.
 func (f *logFlags) open(stderr io.Writer) (logger *slog.Logger, close func() error, err error) {
 	w, close := stderr, func() error { return nil }
 	if f.file != "" {

@@ -1,5 +1,5 @@
-// Command deepwork is an MCP server that leads AI agents through multi-step
-// work, and the tools that people need around it.
+// Command deepwork is an MCP server that leads AI agents through multi-step work, with tools for
+// the people who use it.
 package main
 
 import "os"

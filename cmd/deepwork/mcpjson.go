@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// newMCPFile is a .mcp.json that has this server alone (seed 001 "Example MCP
-// Configuration").
+// newMCPFile is a .mcp.json with only this server (seed 001 "Example MCP Configuration").
 const newMCPFile = `{
   "mcpServers": {
     "deepwork": {
@@ -27,8 +26,7 @@ const (
 	serverName = "deepwork"
 )
 
-// A leftAloneError is a .mcp.json that cannot be edited safely; nothing of it
-// was touched.
+// A leftAloneError is a .mcp.json that cannot be edited safely and was not changed.
 type leftAloneError struct{ reason string }
 
 func (e *leftAloneError) Error() string { return e.reason }
@@ -37,8 +35,8 @@ func leftAlone(format string, args ...any) error {
 	return &leftAloneError{fmt.Sprintf(format, args...)}
 }
 
-// addServer adds this server to the file unless it is there. Everything else stays
-// byte for byte, since the entry is inserted into the text.
+// addServer adds this server to the file unless it is there. All other bytes stay the same, since
+// the entry is inserted into the text.
 func addServer(file string) (done string, err error) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,10 +68,9 @@ func addServer(file string) (done string, err error) {
 	return "extended", replaceFile(file, text)
 }
 
-// insertServer returns the text of a .mcp.json with this server in it: the same
-// bytes, and the entry after the last one of mcpServers, in the file's own
-// style. A text that already has the server is returned as it is; one that is
-// no JSON object, or not clear, is a *leftAloneError.
+// insertServer returns the text of a .mcp.json with this server in it: the same bytes, with the
+// entry after the last one of mcpServers, in the file's own style. A text that already has the
+// server is returned unchanged; one that is ambiguous or not a JSON object is a *leftAloneError.
 func insertServer(text []byte) ([]byte, error) {
 	if err := checkJSON(text); err != nil {
 		return nil, leftAlone("it cannot be parsed as JSON (%v)", err)
@@ -102,7 +99,7 @@ func insertServer(text []byte) ([]byte, error) {
 	return object.insert(text, entry, object.style(text, top)), nil
 }
 
-// checkJSON returns why a text is not one JSON value, with the line.
+// checkJSON returns why a text is not exactly one JSON value, with the line.
 func checkJSON(text []byte) error {
 	var v json.RawMessage
 	err := json.Unmarshal(text, &v)

@@ -13,9 +13,8 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// plain makes a text safe for a terminal: goals, notes and names come from
-// agents, and an escape sequence in one of them must not reach the screen.
-// Newlines and tabs stay.
+// plain makes a text safe for a terminal: goals, notes and names come from agents, and an escape
+// sequence in one of them must not reach the screen. Newlines and tabs remain.
 func plain(text string) string {
 	var b strings.Builder
 	for _, r := range strings.ReplaceAll(text, "\r\n", "\n") {
@@ -31,13 +30,13 @@ func plain(text string) string {
 	return b.String()
 }
 
-// A plainWriter makes what is written to w safe for a terminal, as plain does: names and
-// paths come from whoever made the project.
+// A plainWriter makes text written to w safe for a terminal, as plain does: names and paths come
+// from the authors of the project.
 type plainWriter struct {
 	w io.Writer
 
 	mu   sync.Mutex
-	tail []byte // of a character whose other bytes are to come
+	tail []byte // the first bytes of an incomplete character
 }
 
 func (p *plainWriter) Write(text []byte) (int, error) {
@@ -60,12 +59,12 @@ func (p *plainWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// oneLine makes a text one line of at most limit characters.
+// oneLine converts a text to one line of at most limit characters.
 func oneLine(text string, limit int) string {
 	return jsontext.Clip(strings.Join(strings.Fields(plain(text)), " "), limit)
 }
 
-// indent puts prefix before every line that is not empty.
+// indent inserts prefix before every line that is not empty.
 func indent(text, prefix string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -77,7 +76,7 @@ func indent(text, prefix string) string {
 	return b.String()
 }
 
-// ago gives a duration in its largest unit: 12s, 5m, 3h, 9d.
+// ago formats a duration in its largest unit: 12s, 5m, 3h, 9d.
 func ago(d time.Duration) string {
 	switch {
 	case d < 0:

@@ -19,8 +19,8 @@ import (
 	"deepwork/session/workflow"
 )
 
-// onProject gives cmd the --path that all commands on a project share, and --json
-// if asJSON describes it.
+// onProject adds to cmd the --path that all commands on a project share, and --json if asJSON
+// describes it.
 func (a *app) onProject(asJSON string, cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&a.path, "path", "", "project root `directory` (default: the current directory)")
 	_ = cmd.MarkFlagDirname("path")
@@ -52,8 +52,8 @@ func (a *app) projectRoot() (string, error) {
 	return root, nil
 }
 
-// display gives path as a person in the project wants to read it: relative to
-// what --path named, with that in front.
+// display formats path for a person in the project: relative to the --path argument, with that in
+// front.
 func (a *app) display(root, path string) string {
 	rel, err := filepath.Rel(root, path)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -74,7 +74,7 @@ func (a *app) withCatalog(ctx context.Context, use func(root string, jobs *catal
 		Root:       root,
 		Additional: additional,
 		Standard:   standard.FS(), StandardDir: folder.StandardJobs(), MakeState: func() error { return session.MakeState(folder) },
-		// What the catalog would log are the load errors, which are printed.
+		// The catalog would log the load errors, which are printed instead.
 		Logger:  slog.New(slog.DiscardHandler),
 		NoWatch: true,
 	})

@@ -25,18 +25,17 @@ import (
 // the calls in flight have had their own grace period in the transport.
 const closeTimeout = 5 * time.Second
 
-// stopTimeout bounds the same after a signal: its sender
-// kills what takes longer, clients of stdio after some 2 s, containers after 10.
+// stopTimeout replaces it after a signal: the sender kills a process that takes longer, clients of
+// stdio after some 2 s, containers after 10.
 const stopTimeout = 2 * time.Second
 
-// stopPatience is how long a stdio server that was asked to stop ignores further
-// signals: its client's wrapper (npx, a shell) forwards what
-// the terminal has sent already, and it stops within that time anyway. A network
-// server, which gives its calls 5 s, is stopped by the person who started it: there a
-// second signal means it.
+// stopPatience is how long a stdio server that was asked to stop ignores further signals: its
+// client's wrapper (npx, a shell) forwards a signal that the terminal has already sent, and the
+// server stops within that time anyway. A network server, which gives its calls 5 s, is stopped by
+// the person who started it: a second signal ends it at once.
 const stopPatience = 3 * time.Second
 
-// How much the heap may grow before it is collected, in percent of what is alive.
+// The growth of the heap before it is collected, in percent of the live heap.
 const (
 	gcPercentLoading = 800
 	gcPercentServing = 200
@@ -47,7 +46,7 @@ const transportStdio = "stdio"
 // transports are the values of --transport.
 var transports = []string{transportStdio, web.SSE, web.HTTP}
 
-// serveFlags are the options of seed 001 "Server CLI Options", and ours.
+// serveFlags are the options of seed 001 "Server CLI Options", and our own.
 type serveFlags struct {
 	transport      string
 	network        networkFlags
@@ -96,7 +95,7 @@ with stdio only one that comes more than 3 s after the first.`,
 	return cmd
 }
 
-// check refuses what cannot be served before anything is started.
+// check refuses invalid flags before anything is started.
 func (f *serveFlags) check(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	switch {
@@ -122,7 +121,7 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 	return f.log.check(cmd)
 }
 
-// serve runs the server until a signal comes or, with stdio, stdin ends.
+// serve runs the server until a signal arrives or, with stdio, stdin ends.
 func (a *app) serve(f serveFlags) error {
 	patience := stopPatience
 	if f.transport != transportStdio {
@@ -146,8 +145,8 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
 
-	// Loading the jobs leaves much garbage, and so does each call, in a heap that is
-	// small: collect it less often than Go does by default, unless the user decides.
+	// Loading the jobs creates much garbage, as does each call, in a small heap: collect it less
+	// often than Go does by default, unless the user decides.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercentLoading)
 	}
@@ -183,8 +182,8 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	if ctx.Err() == nil {
 		return errors.Join(serveErr, closeServer(server, logger, closeTimeout))
 	}
-	// A signal asked for the end, and here it is: what did not stop in time is
-	// named, and ends with the process.
+	// After a signal, ending is not an error: parts that did not stop in time are named, and end
+	// with the process.
 	if serveErr != nil && !errors.Is(serveErr, context.Canceled) {
 		logger.Error("not everything stopped in time", "error", serveErr)
 	}
@@ -194,7 +193,7 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	return nil
 }
 
-// over opens the transport and returns what serves it until ctx ends.
+// over opens the transport and returns the function that serves it until ctx ends.
 func (a *app) over(ctx context.Context, server *transport.Server, f serveFlags, logger *slog.Logger) (run func(context.Context) error, err error) {
 	if f.transport != transportStdio {
 		listening, err := server.Listen(ctx, f.network.options(f.transport))
@@ -207,7 +206,7 @@ func (a *app) over(ctx context.Context, server *transport.Server, f serveFlags, 
 	return func(ctx context.Context) error { return server.ServeStdio(ctx, inStream(a.in), outStream(a.rawOut)) }, nil
 }
 
-// closeServer stops what the server runs, in this time, and says what did not stop.
+// closeServer stops the parts of the server within a time and reports those that did not stop.
 func closeServer(server *transport.Server, logger *slog.Logger, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -218,30 +217,28 @@ func closeServer(server *transport.Server, logger *slog.Logger, within time.Dura
 	return nil
 }
 
-// interruptible returns a context that the first SIGINT or SIGTERM cancels. One
-// that comes after patience finds no handler any more and ends the process at
-// once; one that comes before changes nothing: a wrapper (npx, a shell) sends on
-// what the terminal has sent already.
+// interruptible returns a context that the first SIGINT or SIGTERM cancels. A signal after patience
+// has no handler any more and ends the process at once; one before that is ignored: a wrapper (npx,
+// a shell) forwards a signal that the terminal has already sent.
 func interruptible(parent context.Context, patience time.Duration) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() { time.AfterFunc(patience, stop) })
 	return ctx, stop
 }
 
-// surviveBrokenPipes makes a write to a client that is gone an error, and no
-// longer the end of the process: the server stops as it should, with its
-// reviewers ended. The signal is taken and not ignored, since children inherit
-// what is ignored. The returned function undoes it.
+// surviveBrokenPipes makes a write to a client that is gone return an error instead of ending the
+// process: the server stops properly and ends its reviewers. The signal is caught, not ignored,
+// since children inherit ignored signals. The returned function undoes it.
 func surviveBrokenPipes() (undo func()) {
 	unread := make(chan os.Signal, 1)
 	signal.Notify(unread, syscall.SIGPIPE)
 	return func() { signal.Stop(unread) }
 }
 
-// inStream gives stdin a Close that ends a blocked Read. A goroutine that copies it
-// stays blocked until there is input or the process ends: a plain *os.File could only
-// be interrupted in non-blocking mode, and that mode would outlive this process on a
-// terminal or pipe that it shares with others.
+// inStream gives stdin a Close that ends a blocked Read. The goroutine that copies it stays blocked
+// until there is input or the process ends: a plain *os.File could only be interrupted in
+// non-blocking mode, and that mode would outlive this process on a terminal or pipe that it shares
+// with others.
 func inStream(r io.Reader) io.ReadCloser {
 	in, w := io.Pipe()
 	go func() {
@@ -251,7 +248,7 @@ func inStream(r io.Reader) io.ReadCloser {
 	return in
 }
 
-// outStream gives a stream the Close that transports want.
+// outStream gives a stream the Close that transports require.
 func outStream(w io.Writer) io.WriteCloser {
 	if c, ok := w.(io.WriteCloser); ok {
 		return c

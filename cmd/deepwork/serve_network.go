@@ -9,7 +9,7 @@ import (
 	"deepwork/transport/web"
 )
 
-// networkFlags are the flags of serve that go with http and sse.
+// networkFlags are the flags of serve for http and sse.
 type networkFlags struct {
 	host      string
 	port      int
@@ -20,7 +20,7 @@ type networkFlags struct {
 	origins   []string
 }
 
-// networkOnly are their names.
+// networkOnly lists their names.
 var networkOnly = []string{"host", "port", "token-file", "tls-cert", "tls-key", "allowed-host", "allowed-origin"}
 
 func (f *networkFlags) register(cmd *cobra.Command) {
@@ -34,7 +34,7 @@ func (f *networkFlags) register(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.origins, "allowed-origin", nil, "web `pages` that may call, as https://app.example.com")
 }
 
-// check refuses flags that do not go together.
+// check refuses flags that cannot be combined.
 func (f *networkFlags) check(cmd *cobra.Command, over string) error {
 	given := cmd.Flags().Changed
 	for _, name := range networkOnly {

@@ -42,7 +42,7 @@ func sessionID(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// goalWidth is how much of a goal the list shows.
+// goalWidth is the length of a goal in the list.
 const goalWidth = 50
 
 func (a *app) sessionsListCommand() *cobra.Command {

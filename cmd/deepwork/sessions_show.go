@@ -114,9 +114,9 @@ func optional(s *string) string {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// printAttempts shows what external reviewers said of a step: each attempt, each
-// verdict, and the content that it was about, so that a person who doubts a verdict
-// can compare the files with it.
+// printAttempts prints the results of a step's external reviews: each attempt, each verdict, and
+// the content that it is about, so that a person who doubts a verdict can compare the files with
+// it.
 func printAttempts(detail func(format string, args ...any), attempts []*machine.Attempt) {
 	for _, at := range attempts {
 		switch at.State {
@@ -170,7 +170,7 @@ func printHashes(detail func(format string, args ...any), how string, files []ma
 	}
 }
 
-// ended says from when to when an attempt was.
+// ended formats the start of an attempt and its duration.
 func ended(at *machine.Attempt) string {
 	if at.ClosedAt == nil {
 		return "since " + stamp(at.OpenedAt)
@@ -185,10 +185,10 @@ func passed(ok bool) string {
 	return "failed"
 }
 
-// brief is a text that may be as long as a reviewer made it; --json has it all.
+// brief shortens a text of a reviewer, which may be long; --json has all of it.
 func brief(text string) string { return oneLine(text, 400) }
 
-// indentRest puts prefix before every line but the first.
+// indentRest inserts prefix before every line but the first.
 func indentRest(text, prefix string) string {
 	return strings.TrimPrefix(indent(text, prefix), prefix)
 }

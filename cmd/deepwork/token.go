@@ -35,7 +35,7 @@ out of the reach of the others, and the name stands in logs and session files.
 			if err != nil {
 				return err
 			}
-			// The line first: a token without one is of no use.
+			// Print the line first: a token without a line for it is useless.
 			if _, err := fmt.Fprintln(a.err, line); err != nil {
 				return fmt.Errorf("writing the line of the token file to stderr: %w", err)
 			}

@@ -22,7 +22,7 @@ import (
 	"deepwork/session/state"
 )
 
-// trustFlags are what else to do than to approve.
+// trustFlags select actions other than approving.
 type trustFlags struct{ list, revoke, deny bool }
 
 func (a *app) trustCommand() *cobra.Command {
@@ -90,7 +90,7 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 	if err != nil {
 		return err
 	}
-	text, _ := os.ReadFile(file) // for the lines; it was read before
+	text, _ := os.ReadFile(file) // to find the lines; it was read before
 	a.showSet(folder.Root, file, set, config.Places(text))
 	if fi, err := os.Stat(file); err == nil {
 		if fault := trust.FaultOf(file, fi); fault != "" {
@@ -150,8 +150,8 @@ func showEntry(w io.Writer, indent string, e trust.Entry) {
 	}
 }
 
-// showValue prints what is set in a value, a line for each key; texts are quoted, so that
-// nothing in them moves the cursor.
+// showValue prints the settings in a value, one line per key; texts are quoted, so that they cannot
+// move the cursor.
 func showValue(w io.Writer, indent, name string, value any) {
 	switch v := value.(type) {
 	case nil:
@@ -219,8 +219,8 @@ func (a *app) listGrants(root string, record *trust.Record) {
 	}
 }
 
-// confirm asks at the controlling terminal, whatever stdin is. The error says what else
-// could be done, "" for nothing.
+// confirm asks at the controlling terminal, whatever stdin is. The error names the alternative, or
+// none if it is "".
 func confirm(question, otherwise string) (yes bool, err error) {
 	in, out, err := terminal()
 	if err != nil {

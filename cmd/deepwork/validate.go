@@ -46,7 +46,7 @@ tells which active sessions of the project the edit strands.`,
 	return cmd
 }
 
-// watchInterval is the shortest time between two looks at the files.
+// watchInterval is the shortest time between two scans of the files.
 const watchInterval = 100 * time.Millisecond
 
 // A validator checks the targets of one `deepwork validate`.
@@ -73,7 +73,7 @@ func (v *validator) once() error {
 	return nil
 }
 
-// print writes the diagnostics of one file, each on a line of its own.
+// print prints the diagnostics of one file, one per line.
 func (v *validator) print(c *check) {
 	for _, d := range c.diagnostics {
 		d.Message = strings.ReplaceAll(plain(d.Message), "\n", " ")
@@ -113,7 +113,7 @@ func (s summary) String() string {
 	return fmt.Sprintf("%s checked: %s, %s", what, count(s.faults, "fault"), count(s.warnings, "warning"))
 }
 
-// count gives "1 job", "2 jobs".
+// count returns "1 job", "2 jobs".
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

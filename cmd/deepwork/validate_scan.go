@@ -12,13 +12,13 @@ import (
 	"deepwork/catalog/job"
 )
 
-// A check is what validating one file found.
+// A check is the result of validating one file.
 type check struct {
 	file        string // as printed
 	dir         string // the job's folder, absolute; "" for the config
 	isJob       bool
 	job         *job.Job // nil if it has faults
-	lastGood    *job.Job // if job is nil and it is watched, the last one without faults
+	lastGood    *job.Job // if job is nil and it is watched, the last valid one
 	source      []byte   // of the file, if it could be read
 	diagnostics job.Diagnostics
 }
@@ -162,7 +162,7 @@ func checkJob(dir string) *check {
 	return c
 }
 
-// findDuplicates adds a fault to every job whose name an earlier one has.
+// findDuplicates adds a fault to every job whose name an earlier job has.
 func findDuplicates(checks []*check) {
 	first := make(map[string]*check, len(checks))
 	for _, c := range checks {
@@ -179,7 +179,7 @@ func findDuplicates(checks []*check) {
 	}
 }
 
-// reason is an error without the operation and the path that a message names already.
+// reason returns an error's text without the operation and path that a message already names.
 func reason(err error) string {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err.Error()

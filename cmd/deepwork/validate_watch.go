@@ -18,9 +18,9 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// watch validates again and again until ctx ends. It looks at contents, not at
-// events, so that it sees every way of saving, on every file system; a change
-// counts once two looks in a row agree on it, so that half a save does not.
+// watch validates repeatedly until ctx ends. It compares contents instead of using events, so that
+// it detects every way of saving, on every file system; a change counts once two scans in a row
+// agree on it, so that half a save does not.
 func (v *validator) watch(ctx context.Context, interval time.Duration) error {
 	if err := v.once(); err != nil {
 		if _, ok := errors.AsType[*reportedError](err); !ok {
@@ -44,13 +44,13 @@ func (v *validator) watch(ctx context.Context, interval time.Duration) error {
 		began := time.Now()
 		now, err := v.scanMap()
 		if err != nil {
-			// The folder itself is away for the moment, as when a branch is
-			// switched: what it held is reported once it is back, or as removed.
+			// The folder itself is missing for now, as when switching branches: its files are
+			// reported once it is back, or as removed.
 			now = map[string]*check{}
 		}
 		v.reportChanges(ctx, reported, pending, now)
 		pending = now
-		// With very many jobs a look takes long; it takes at most a tenth of a core.
+		// With very many jobs a scan takes long; use at most a tenth of a core.
 		wait.Reset(max(interval, 10*time.Since(began)))
 	}
 }
@@ -67,8 +67,8 @@ func (v *validator) scanMap() (map[string]*check, error) {
 	return byFile, nil
 }
 
-// reportChanges prints every file that differs from what was reported last and
-// has stayed the same since the look before, and brings reported up to date.
+// reportChanges prints every file that differs from the last report and has not changed since the
+// previous scan, and updates reported.
 func (v *validator) reportChanges(ctx context.Context, reported, before, now map[string]*check) {
 	var changed []string
 	for file, c := range now {
@@ -101,7 +101,7 @@ func (v *validator) reportChanges(ctx context.Context, reported, before, now map
 		if err := v.reportStranded(ctx, file, old, c); err != nil {
 			fmt.Fprintf(v.app.err, "deepwork: looking for sessions that the edit strands: %v\n", err)
 		}
-		// Sessions follow the last definition that was good: remember it.
+		// Sessions follow the last valid definition: remember it.
 		if c != nil && c.job == nil && old != nil {
 			c.lastGood = old.good()
 		}
@@ -109,14 +109,14 @@ func (v *validator) reportChanges(ctx context.Context, reported, before, now map
 	fmt.Fprintf(v.app.err, "deepwork: %s\n", summarize(maps.Values(now)))
 }
 
-// same reports whether two scans of a file read and found the same.
+// same reports whether two scans of a file read the same content and found the same.
 func (c *check) same(other *check) bool {
 	return c != nil && other != nil &&
 		bytes.Equal(c.source, other.source) &&
 		slices.Equal(c.diagnostics, other.diagnostics)
 }
 
-// good is the newest definition without faults, or nil.
+// good returns the newest definition without faults, or nil.
 func (c *check) good() *job.Job {
 	if c == nil {
 		return nil
@@ -124,8 +124,8 @@ func (c *check) good() *job.Job {
 	return cmp.Or(c.job, c.lastGood)
 }
 
-// reportStranded prints the active sessions that cannot follow an edit: their
-// workflow or their current step is gone (DESIGN "Hot reload").
+// reportStranded prints the active sessions that cannot follow an edit: their workflow or their
+// current step is gone (DESIGN "Hot reload").
 func (v *validator) reportStranded(ctx context.Context, file string, old, now *check) (err error) {
 	before := old.good()
 	if before == nil || !v.isProjectJob(old.dir) {
@@ -134,7 +134,7 @@ func (v *validator) reportStranded(ctx context.Context, file string, old, now *c
 	var after *job.Job
 	if now != nil {
 		if after = now.job; after == nil {
-			return nil // broken: sessions go on with the last good definition
+			return nil // it has faults: sessions keep using the last valid definition
 		}
 	}
 	archive, err := workflow.OpenArchive(state.Of(v.root), nil)
@@ -158,7 +158,7 @@ func (v *validator) reportStranded(ctx context.Context, file string, old, now *c
 	return nil
 }
 
-// stranded says why a session cannot follow a definition, or "".
+// stranded returns why a session cannot follow a definition, or "".
 func stranded(s workflow.SessionInfo, j *job.Job) string {
 	switch {
 	case j == nil:

@@ -28,12 +28,12 @@ func (a *app) versionCommand() *cobra.Command {
 	return cmd
 }
 
-// A build is what this binary was made of.
+// A build describes how this binary was built.
 type build struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"`
 	Time     string `json:"time,omitempty"` // of the commit
-	Modified bool   `json:"modified"`       // the checkout was not clean
+	Modified bool   `json:"modified"`       // the checkout had uncommitted changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
@@ -60,7 +60,7 @@ func readBuild() build {
 	return b
 }
 
-// String is the one line of `deepwork version`.
+// String returns the output line of `deepwork version`.
 func (b build) String() string {
 	words := []string{"deepwork", b.Version}
 	if b.Commit != "" {

@@ -51,8 +51,8 @@ A project that was moved to another folder finds its state again after
 	return cmd
 }
 
-// adoptMoved takes over the state of the project from where it was, and has git find the
-// worktrees of its attempts again.
+// adoptMoved takes over the project's state from its old place, and repairs git's paths of the
+// worktrees of its attempts.
 func (a *app) adoptMoved(ctx context.Context, folder *state.Folder, old string) error {
 	old, err := filepath.Abs(old)
 	if err != nil {

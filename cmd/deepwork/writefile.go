@@ -10,14 +10,13 @@ import (
 	"deepwork/actor/durable"
 )
 
-// What became of a file that a command lays out.
+// The results of writing a file that a command creates.
 const (
 	created = "created"
 	kept    = "kept"
 )
 
-// createFile writes a file, and makes the folders above it. It keeps whatever is
-// there already.
+// createFile writes a file, and creates the folders above it. It does not replace an existing file.
 func createFile(path string, data []byte) (done string, err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return kept, nil
@@ -33,8 +32,8 @@ func createFile(path string, data []byte) (done string, err error) {
 	return created, nil
 }
 
-// replaceFile replaces the content of a regular file atomically. It keeps its
-// mode; a symlink stays one, and what it leads to is replaced.
+// replaceFile replaces the content of a regular file atomically. Its mode remains; a symlink
+// remains one, and its target is replaced.
 func replaceFile(path string, data []byte) error {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -50,8 +49,7 @@ func replaceFile(path string, data []byte) error {
 	return replaceWith(target, data, info.Mode().Perm())
 }
 
-// replaceWith makes data the content of path, so that readers, and a machine that
-// loses power, see all of it or nothing.
+// replaceWith makes data the content of path atomically, even if the machine loses power.
 func replaceWith(path string, data []byte, mode fs.FileMode) error {
 	return durable.Disk{}.Put(path, data, durable.PutOptions{Temp: "." + filepath.Base(path) + ".*", Mode: mode})
 }
