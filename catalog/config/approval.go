@@ -2,25 +2,25 @@ package config
 
 import "strings"
 
-// An Approval says what of a project's config is in force (issue "Trust"): what runs a
-// program, connects to something or reaches outside the project needs the user's.
+// An Approval determines which parts of a project's config are in force (issue "Trust"). Parts that
+// run a program, connect to something or reach outside the project need the user's approval.
 type Approval struct {
-	// Use is the project's config whose programs and connections are in force: the one
-	// that is read, an earlier one that was approved, or nil for none.
+	// Use is the project's config whose programs and connections are in force: the current one, an
+	// earlier one that was approved, or nil for none.
 	Use *Config
-	// Withheld says what is not in force; nil means that everything is.
+	// Withheld is what is not in force; nil means that everything is.
 	Withheld *Withheld
-	// Files are the files in the project that approved commands name, relative to its
-	// root with slashes, and the SHA-256 of each as approved; nil: they need no check.
+	// Files are the files in the project that approved commands name, relative to its root with
+	// slashes, and the SHA-256 of each as approved; nil means that they need no check.
 	Files map[string]string
 }
 
-// Withheld is what a project's config asks for, and the user has not approved.
+// Withheld is what a project's config asks for without the user's approval.
 type Withheld struct {
 	Asked  []Asked
-	Denied bool   // the user said no
-	Kept   bool   // earlier values, which were approved, stay in force
-	Fault  string // why it cannot be approved before that is corrected, or ""
+	Denied bool   // the user refused
+	Kept   bool   // earlier, approved values stay in force
+	Fault  string // why it cannot be approved until that is corrected, or ""
 }
 
 // Asked is one thing that a project's config asks for.
@@ -30,14 +30,14 @@ type Asked struct {
 	Text string
 }
 
-// AgentsKey is the key of what every project asks for: that agents are started in it.
+// AgentsKey is the key of what every project asks for: to start agents in it.
 const AgentsKey = "agents"
 
-// Plain reports whether nothing was asked for but the start of agents.
+// Plain reports whether only the start of agents was asked for.
 func (w *Withheld) Plain() bool { return len(w.Asked) == 1 && w.Asked[0].Key == AgentsKey }
 
-// Of returns what was asked under a key or, if that ends in a dot, under the first key
-// that begins with it. A nil Withheld has nothing.
+// Of returns what was asked for under a key or, if that ends in a dot, under the first key with
+// that prefix. A nil Withheld has nothing.
 func (w *Withheld) Of(key string) (Asked, bool) {
 	if w == nil {
 		return Asked{}, false
@@ -50,7 +50,7 @@ func (w *Withheld) Of(key string) (Asked, bool) {
 	return Asked{}, false
 }
 
-// unasked is the approval where nobody is to be asked.
+// unasked is the approval if nobody is to be asked.
 var unasked = &Approval{}
 
 // apply returns the project's config with what is in force.

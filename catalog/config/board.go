@@ -1,6 +1,6 @@
 package config
 
-// A Project is one of the task board, beside the project root (key projects).
+// A Project is a project of the task board, in addition to the root (key projects).
 type Project struct {
 	Name  string // unique
 	Repos []Repo // at least one, with unique names
@@ -10,22 +10,21 @@ type Project struct {
 type Repo struct {
 	Name  string   // default: the last element of Path
 	Path  string   // as written: absolute, or relative to the project root
-	Copy  []string // files that a new worktree gets from it, relative to it, such as .env
+	Copy  []string // files copied to a new worktree, relative to the repository, such as .env
 	Setup []string // a command run in each new worktree; nil means none
 }
 
-// PromptMode says how an executor is given its prompt.
+// PromptMode is the way an executor gets its prompt.
 type PromptMode string
 
-// What an executor's prompt may be; the default is PromptStdin.
+// The prompt modes; the default is PromptStdin.
 const (
 	PromptStdin    PromptMode = "stdin"
-	PromptArgument PromptMode = "argument" // the last argument
+	PromptArgument PromptMode = "argument" // as the last argument
 )
 
-// An Executor is a coding agent that attempts run (key executors): a command,
-// never from a tool's arguments. What is not set is zero here; the runner
-// fills in what the program knows of well-known executors.
+// An Executor is a coding agent that runs attempts (key executors): a command, never from a tool's
+// arguments. Unset fields are zero here; the runner fills in the defaults of well-known executors.
 type Executor struct {
 	Name     string     // the key: upper-case letters, digits and '_'
 	Command  []string   // no shell; a relative program with a slash is relative to the project root
@@ -35,13 +34,13 @@ type Executor struct {
 	Variants []Variant // in the file's order
 }
 
-// A Variant takes from its executor what it does not set.
+// A Variant inherits unset fields from its executor.
 type Variant struct {
 	Name    string
 	Command []string
 	Prompt  PromptMode
 	Resume  []string
-	Env     map[string]string // added to the executor's
+	Env     map[string]string // added to the environment of the executor
 }
 
 // Attempts configures how attempts run (key attempts).

@@ -7,20 +7,19 @@ import (
 	"strings"
 )
 
-// operators are the words that mean something to a shell alone, and to which a
-// command would get a meaningless argument.
+// operators are the words with a meaning in a shell only; a command would get them as meaningless
+// arguments.
 var operators = []string{"|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1", "&>"}
 
-// SplitCommand splits a command line into its words as a POSIX shell does, and
-// does nothing else that a shell does: no variables, patterns or operators.
-// Single quotes keep everything; double quotes keep all but a backslash before
-// ", \, $, ` or a line break; elsewhere a backslash keeps the next character. A
-// line of blanks has no words. An error says what is wrong with the line.
+// SplitCommand splits a command line into words as a POSIX shell does, without its variables,
+// patterns and operators. Single quotes keep everything; double quotes keep all but a backslash
+// before ", \, $, ` or a line break; elsewhere a backslash keeps the next character. A blank line
+// has no words. An error describes the fault of the line.
 func SplitCommand(line string) ([]string, error) {
 	var (
 		words  []string
 		word   strings.Builder
-		inWord bool // also an empty one, from quotes
+		inWord bool // also for an empty one, from quotes
 		plain  = true
 		quote  byte // the open one, or 0
 	)
@@ -41,7 +40,7 @@ func SplitCommand(line string) ([]string, error) {
 			if i++; i == len(line) {
 				return nil, errors.New(`it ends with a backslash: write \\ for one`)
 			}
-			if line[i] != '\n' { // which joins two lines
+			if line[i] != '\n' { // a backslash joins two lines
 				word.WriteByte(line[i])
 				inWord, plain = true, false
 			}

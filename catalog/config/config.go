@@ -1,5 +1,5 @@
-// Package config reads .deepwork/config.yml: its model, its parser with
-// positioned diagnostics, and a Source that follows the file's edits.
+// Package config reads .deepwork/config.yml: its model, its parser with positioned diagnostics, and
+// a Source that follows edits of the file.
 package config
 
 import (
@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// GitBranch says what start_workflow does with a session's branch_name.
+// GitBranch is what start_workflow does with a session's branch_name.
 type GitBranch string
 
-// What git.branch may be; the default is BranchName.
+// The values of git.branch; the default is BranchName.
 const (
 	BranchName     GitBranch = "name"     // only names it
 	BranchCreate   GitBranch = "create"   // creates the branch
@@ -31,24 +31,23 @@ type Config struct {
 	Executors     []Executor // in the file's order
 	Attempts      Attempts
 
-	Approval *Approval // nil: nobody was asked, and everything is in force
+	Approval *Approval // nil means that approval is not needed, and everything is in force
 }
 
 // QualityGate configures reviews (seed 001 "Configuration").
 type QualityGate struct {
 	AgentReviewCommand   []string      // split like a shell would, run without one; nil means none
-	DefaultTimeout       time.Duration // of one review; 0 means by the number of files
+	DefaultTimeout       time.Duration // of one review; 0 means depending on the number of files
 	DefaultMaxAttempts   int           // default 3
 	MaxConcurrentReviews int           // default the number of processors, at least 2
 	ReplyWithin          time.Duration // default 50 s
 	MaxInlineFiles       int           // default 5
 }
 
-// Git configures what is done with branch names.
+// Git configures the use of branch names.
 type Git struct{ Branch GitBranch }
 
-// Default returns the config of a project that has no config.yml. Each call
-// returns another one.
+// Default returns the config of a project that has no config.yml. Each call returns a new one.
 func Default() *Config {
 	return &Config{
 		Version: "1.0",

@@ -14,7 +14,7 @@ func (p *parser) mapping(v value, keys ...yamltree.Key) {
 	p.Mapping(v, yamltree.Shape{Keys: keys})
 }
 
-// key is one of a mapping's.
+// key returns a key of a mapping.
 var key = yamltree.Optional
 
 func (p *parser) config(v value, c *Config) {

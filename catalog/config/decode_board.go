@@ -102,7 +102,7 @@ func (p *parser) executors(v value, to *[]Executor) {
 	})
 }
 
-// invocation are the keys that executors and variants have in common.
+// invocation are the common keys of executors and variants.
 func (p *parser) invocation(command, resume *[]string, prompt *PromptMode, env *map[string]string) []yamltree.Key {
 	return []yamltree.Key{
 		key("command", p.program(command)),
@@ -130,7 +130,7 @@ func (p *parser) constantName(v value, what string) {
 	}
 }
 
-// filled returns a text that is not blank and has no NUL byte; null is "".
+// filled returns a text that is not blank and has no NUL byte; null gives "".
 func (p *parser) filled(v value) string {
 	if yamltree.IsNull(v.Target()) {
 		return ""
@@ -159,7 +159,7 @@ func (p *parser) name(v value) string {
 	return s
 }
 
-// folder returns a name that a folder can have on every system.
+// folder returns a valid folder name on every system.
 func (p *parser) folder(v value) string {
 	s := p.filled(v)
 	if s != "" && !isFolder(s) {
@@ -188,7 +188,7 @@ func (p *parser) localFiles(to *[]string) func(value) {
 	}
 }
 
-// program reads a command that is not empty; null means not set.
+// program reads a command that is not empty; null means unset.
 func (p *parser) program(to *[]string) func(value) {
 	return set(func(v value, _ *yaml.Node) {
 		faults := p.Faults()
@@ -199,7 +199,7 @@ func (p *parser) program(to *[]string) func(value) {
 	})
 }
 
-// env reads variables; a number or a boolean is read as it is written.
+// env reads variables; numbers and booleans are read as written.
 func (p *parser) env(v value, to *map[string]string) {
 	p.Entries(v, "a mapping of environment variables", func(v value) {
 		name, n := v.Key.Value, v.Target()

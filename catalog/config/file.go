@@ -13,17 +13,17 @@ import (
 	"deepwork/catalog/internal/follow"
 )
 
-// A file follows the edits of one config file, whose content is a *T. Its methods may be
-// called from any goroutine.
+// A file follows the edits of one config file, whose content is a *T. Its methods may be called
+// from any goroutine.
 type file[T any] struct {
 	path    string
 	format  follow.Format[T]
 	state   atomic.Pointer[follow.File[T]]
 	turn    chan struct{} // capacity 1, never closed: full while a call reads the file
-	missing *T            // what stands for a file that is missing
+	missing *T            // the content if the file is missing
 }
 
-// open begins to follow the file at path. It does not touch the disk.
+// open returns a file for a path. It does not touch the disk.
 func (s *file[T]) open(path string, missing *T, parse func(data []byte) (*T, error)) {
 	s.path, s.missing, s.turn = path, missing, make(chan struct{}, 1)
 	s.format = follow.Format[T]{Limit: MaxBytes, Grace: follow.SaveBound, Unreadable: s.unreadable,
@@ -37,7 +37,7 @@ func (s *file[T]) open(path string, missing *T, parse func(data []byte) (*T, err
 	s.state.Store(&follow.File[T]{Track: follow.Track{Path: follow.Path(path)}})
 }
 
-// current returns the content as the file is now; see Source.Current.
+// current returns the current content; see Source.Current.
 func (s *file[T]) current(ctx context.Context, logger *slog.Logger) (*T, error) {
 	if f := s.state.Load(); !s.stale(f) {
 		return s.result(f)
@@ -81,8 +81,7 @@ func (s *file[T]) result(f *follow.File[T]) (*T, error) {
 
 var errBeingWritten = errors.New("it is being written all the time; call again when that is over")
 
-// refused returns what is wrong with the file as it was last read, while an earlier
-// content stays in use.
+// refused returns what is wrong with the file as last read, while an earlier content stays in use.
 func (s *file[T]) refused() error {
 	if f := s.state.Load(); f.Good != nil && f.Bad != nil {
 		return errors.Unwrap(f.Bad)
@@ -98,7 +97,7 @@ func (s *file[T]) unreadable(st follow.Stamp, err error) error {
 		err = fmt.Errorf("it has %d bytes, more than the %d that are read", st.Size, MaxBytes)
 	default:
 		if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
-			err = pathErr.Err // the path is in the message already
+			err = pathErr.Err // the message already has the path
 		}
 	}
 	return s.refusal(err)

@@ -16,26 +16,25 @@ import (
 
 // HTTP configures the network transports (key http).
 type HTTP struct {
-	// Tokens are the callers that may call; with any, a bearer token is needed.
+	// Tokens are the callers with access; if any are set, a bearer token is required.
 	Tokens []Token
-	// IdleTimeout is how long a connection may be silent before it is let go;
-	// its sessions stay resumable. Default 1 h; 0 means never.
+	// IdleTimeout is how long a connection may be silent before it is closed; its sessions stay
+	// resumable. Default 1 h; 0 means never.
 	IdleTimeout time.Duration
-	// AllowedHosts are Host headers that are accepted beside those of the address
-	// that is listened on, without a port and in lower case; AllowedOrigins the
-	// Origins of web pages that may call, as scheme://host[:port], in lower case.
+	// AllowedHosts are Host headers that are accepted in addition to those of the listen address,
+	// without a port and in lower case. AllowedOrigins are the Origins of web pages that may call,
+	// as scheme://host[:port], in lower case.
 	AllowedHosts   []string
 	AllowedOrigins []string
-	// MaxConnections bounds the network connections that are open at once.
-	// Default 6,000.
+	// MaxConnections bounds the number of open network connections. Default 6,000.
 	MaxConnections int
-	// MaxRequests bounds the requests that are in flight at once. Default 1,024.
+	// MaxRequests bounds the number of requests in flight. Default 1,024.
 	MaxRequests int
-	// MaxBodyBytes bounds the body of one request. Default 4 MiB.
+	// MaxBodyBytes bounds the body of a request. Default 4 MiB.
 	MaxBodyBytes int
 }
 
-// A Token lets one caller in: the name is the caller's identity.
+// A Token gives one caller access: the name is the caller's identity.
 type Token struct {
 	Name   string // of letters, digits, '.', '_' and '-', 1 to 64 of them
 	SHA256 string // of the token, as 64 lower-case hex digits
@@ -45,7 +44,7 @@ func defaultHTTP() HTTP {
 	return HTTP{IdleTimeout: time.Hour, MaxConnections: 6000, MaxRequests: 1024, MaxBodyBytes: 4 << 20}
 }
 
-// The most that the limits of http may be; more is a slip of the finger.
+// Upper bounds of the limits of http; more is probably a typing error.
 const (
 	maxConnections = 1_000_000
 	maxRequests    = 100_000
@@ -119,8 +118,7 @@ func (p *parser) tokenHash(v value) (hash string) {
 	return hash
 }
 
-// uniform reads a list of texts, each of which normalize makes uniform or refuses.
-// Each value is kept once.
+// uniform reads a list of texts, each of which normalize normalizes or refuses, without duplicates.
 func (p *parser) uniform(to *[]string, normalize func(string) (string, error)) func(value) {
 	var seen []string
 	return p.textsThat(to, func(v value, s string) (string, bool) {
@@ -134,8 +132,8 @@ func (p *parser) uniform(to *[]string, normalize func(string) (string, error)) f
 	})
 }
 
-// CheckTokenName returns what is wrong with a token's name, or nil. Names are
-// the identities of callers and stand in logs and session files.
+// CheckTokenName returns what is wrong with a token's name, or nil. Names are the identities of
+// callers and appear in logs and session files.
 func CheckTokenName(name string) error {
 	ok := len(name) >= 1 && len(name) <= 64 && strings.IndexFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
@@ -149,9 +147,8 @@ func CheckTokenName(name string) error {
 	return nil
 }
 
-// ParseTokenHash reads the SHA-256 of a token, 64 hex digits, and returns it in
-// lower case. The error does not show what was given: somebody may have written
-// the token itself.
+// ParseTokenHash reads the SHA-256 of a token, 64 hex digits, and returns it in lower case. The
+// error does not repeat the input, which may be the token itself.
 func ParseTokenHash(s string) (string, error) {
 	if b, err := hex.DecodeString(s); err != nil || len(b) != 32 {
 		return "", fmt.Errorf("is not the SHA-256 of a token, 64 hex digits (it has %d characters); deepwork token new prints one", len(s))
@@ -159,7 +156,7 @@ func ParseTokenHash(s string) (string, error) {
 	return strings.ToLower(s), nil
 }
 
-// HostName checks a host that requests may name, and returns it in its one form.
+// HostName checks a host that requests may name, and normalizes it.
 func HostName(s string) (string, error) {
 	host := strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"))
 	if net.ParseIP(host) != nil {
@@ -173,7 +170,7 @@ func HostName(s string) (string, error) {
 	return host, nil
 }
 
-// Origin checks the origin of web pages, and returns it in its one form.
+// Origin checks the origin of web pages, and normalizes it.
 func Origin(s string) (string, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme == "" || u.Hostname() == "" || strings.Contains(u.Host, "*") ||

@@ -9,21 +9,21 @@ import (
 // Toolsets are the sets of tools that a server can offer (DESIGN "Tool surface").
 var Toolsets = []string{"workflows", "remote", "board"}
 
-// KnownExecutors are the executors that the program has a command for, so that
-// the config need not give one (issue "Executors").
+// KnownExecutors are the executors with built-in commands, so that the config need not give one
+// (issue "Executors").
 var KnownExecutors = []string{"CLAUDE_CODE", "CODEX", "CURSOR_AGENT", "GEMINI", "OPENCODE"}
 
-// The environment variables that the program reads, and that it sets for agents.
+// The environment variables that the program reads or sets for agents.
 const (
-	// JobsFoldersEnv has more job folders: absolute paths, separated as the system
-	// separates lists (`:`, on Windows `;`).
+	// JobsFoldersEnv lists more job folders: absolute paths, separated as the system separates
+	// lists (`:`, on Windows `;`).
 	JobsFoldersEnv = "DEEPWORK_ADDITIONAL_JOBS_FOLDERS"
 	AttemptEnv     = "DEEPWORK_ATTEMPT_ID" // the id of the attempt that an agent works in
 	BoardEnv       = "DEEPWORK_BOARD"      // the file of that attempt's board, absolute
 )
 
-// JobsFolders returns the job folders of JobsFoldersEnv. Relative ones are not used,
-// since the working directory of a server is its client's choice.
+// JobsFolders returns the job folders of JobsFoldersEnv. It ignores relative ones, since the
+// working directory of a server is its client's choice.
 func JobsFolders() (folders, relative []string) {
 	for _, dir := range filepath.SplitList(os.Getenv(JobsFoldersEnv)) {
 		switch dir = strings.TrimSpace(dir); {

@@ -16,12 +16,12 @@ import (
 // FileName is the name of the config file inside .deepwork.
 const FileName = "config.yml"
 
-// MaxBytes is the largest config.yml that is read: 1 MiB.
+// MaxBytes is the maximum size of a config.yml: 1 MiB.
 const MaxBytes = 1 << 20
 
-// Parse reads the bytes of a config.yml. file is the name in diagnostics. An empty
-// file gives the defaults. A nil Config comes with every fault of the file, ordered
-// by position. It never touches the disk.
+// Parse reads the bytes of a config.yml. file is its name in diagnostics. An empty file gives the
+// defaults. With a nil Config it returns all faults of the file, ordered by position. It never
+// touches the disk.
 func Parse(file string, source []byte) (*Config, job.Diagnostics) {
 	p := &parser{Decoder: yamltree.Decoder{Dialect: &dialect, File: file}}
 	c := Default()
@@ -42,7 +42,7 @@ func faultsOf(faults job.Diagnostics) error {
 	return faults
 }
 
-// dialect is how the faults of a config.yml are worded.
+// dialect is the wording of the faults of a config.yml.
 var dialect = yamltree.Dialect{
 	WrongKind: "is %s, and is to be %s",
 	WrongKey:  "a key is %s, and is to be a name",
@@ -57,7 +57,7 @@ var dialect = yamltree.Dialect{
 	Lenient:    true,
 }
 
-// didYouMean is the end of a message about a name that was probably misspelled.
+// didYouMean ends a message about a name that was probably misspelled.
 func didYouMean(hint string) string {
 	if hint == "" {
 		return ""
@@ -68,7 +68,7 @@ func didYouMean(hint string) string {
 // A parser collects the faults of one file.
 type parser struct {
 	yamltree.Decoder
-	user *User // of the user's own file; nil: the file is a project's
+	user *User // of the user's own file; nil if the file is a project's
 }
 
 type value = yamltree.Value
@@ -96,8 +96,8 @@ func (p *parser) document(source []byte) *yaml.Node {
 	return nil
 }
 
-// lineOf finds the line in an error of the YAML parser, which has no other way to
-// report it.
+// lineOf finds the line number in an error of the YAML parser, which does not report it in any
+// other way.
 var lineOf = regexp.MustCompile(`^yaml: line (\d+): `)
 
 // syntax reports an error of the YAML parser.

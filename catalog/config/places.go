@@ -8,9 +8,8 @@ import (
 	"deepwork/catalog/internal/yamltree"
 )
 
-// Places returns the line of each key of a config file, as a path: git.branch, and
-// workflow_tools.sources.ci for the entry of a list that has the name ci. It returns
-// what it can read.
+// Places returns the line of each key of a config file, by path: git.branch, and
+// workflow_tools.sources.ci for the list entry with the name ci. Unreadable parts are left out.
 func Places(source []byte) map[string]int {
 	lines := make(map[string]int)
 	doc, _, err := yamltree.Documents(bytes.NewReader(source))

@@ -9,15 +9,15 @@ import (
 	"sync/atomic"
 )
 
-// A Source serves the config of one project and follows the edits of its files: the
-// project's own, and the user's, which wins. Its methods may be called from any goroutine.
+// A Source serves the config of one project and follows the edits of its files: the project's own,
+// and the user's, which takes precedence. Its methods may be called from any goroutine.
 type Source struct {
-	// Logger is where bad edits are logged, each once; nil means slog.Default. It is
-	// set before the first call of Current.
+	// Logger logs each bad edit once; nil means slog.Default. It must be set before the first call
+	// of Current.
 	Logger *slog.Logger
-	// Approve says what of the project's config is in force. It is asked at each call,
-	// and returns the same pointer while nothing changes. nil approves everything. It is
-	// set before the first call of Current.
+	// Approve returns which parts of the project's config are in force. It is called by each call
+	// of Current, and returns the same pointer while nothing changes. nil approves everything. It
+	// must be set before the first call of Current.
 	Approve func(project *Config, user *User) *Approval
 
 	project  file[Config]
@@ -25,7 +25,7 @@ type Source struct {
 	composed atomic.Pointer[composed]
 }
 
-// composed is a config, and what it was made of.
+// composed is a config, and its sources.
 type composed struct {
 	project  *Config
 	user     *User
@@ -33,8 +33,8 @@ type composed struct {
 	result   *Config
 }
 
-// Open returns the source of a project, root being absolute. It does not touch
-// the disk: a bad file is not an error of Open but of Current.
+// Open returns the source of a project; root must be absolute. It does not touch the disk: a bad
+// file is not an error of Open but of Current.
 func Open(root string) *Source {
 	s := &Source{}
 	s.project.open(filepath.Join(root, ".deepwork", FileName), Default(), func(data []byte) (*Config, error) {
@@ -51,14 +51,13 @@ func Open(root string) *Source {
 // Path returns the absolute path of the project's file.
 func (s *Source) Path() string { return s.project.path }
 
-// Current returns the config as the files are now, a write that ended before the call
-// included (DESIGN "Configuration"). While nothing changed it costs one look at each
-// file and does not lock; else the file is read, and waited for while it is being
-// written: about 10 ms, 50 ms if it looks like half of a save, 200 ms at most, or
-// until ctx ends. A bad edit is logged, once, and the last good config returned; so
-// it is for 500 ms while the file is missing, empty, or the beginning of the last
-// good one, as a save in progress is. A file that was never good since start is an
-// error that holds the job.Diagnostics with line and reason. A missing file is the
+// Current returns the config of the files as they are now, including every write that ended before
+// the call (DESIGN "Configuration"). If nothing changed it costs one stat per file and does not
+// lock. Otherwise it reads the file, waiting while it is being written: about 10 ms, 50 ms if it
+// looks like half of a save, at most 200 ms, or until ctx ends. A bad edit is logged once, and
+// Current returns the last good config, which it also does for 500 ms while the file is missing,
+// empty, or the beginning of the last good one, as during a save. If no content was good since the
+// start, the error holds the job.Diagnostics with line and reason. A missing file gives the
 // defaults.
 func (s *Source) Current(ctx context.Context) (*Config, error) {
 	logger := cmp.Or(s.Logger, slog.Default())
@@ -90,9 +89,9 @@ func (s *Source) User() *User {
 	return &User{}
 }
 
-// Refused returns what is wrong with the files as Current last read them, with line and
-// reason, while an earlier content stays in use; nil means that the files themselves are
-// in use, or none is. It does not touch the disk, and never blocks.
+// Refused returns what is wrong with the files as Current last read them, with line and reason,
+// while an earlier content stays in use; nil means that the files themselves are in use, or none
+// is. It does not touch the disk, and never blocks.
 func (s *Source) Refused() error {
 	return errors.Join(s.project.refused(), s.user.refused())
 }

@@ -12,17 +12,17 @@ import (
 	"deepwork/catalog/job"
 )
 
-// A User is the user's own config file: the keys of a project's, which it wins over,
+// A User is the user's own config file: the keys of a project's, over which it takes precedence,
 // and keys that only the user may set (issue "Trust").
 type User struct {
 	// TrustedFolders are absolute; the projects in them need no grant.
 	TrustedFolders []string
 
-	root *yaml.Node // nil: it is empty
+	root *yaml.Node // nil if the file is empty
 }
 
-// UserFile returns the path of the user's config file, in the folder where the system
-// has such files; "" if there is none.
+// UserFile returns the path of the user's config file, in the system's folder for such files; "" if
+// there is none.
 func UserFile() string {
 	dir := os.Getenv("XDG_CONFIG_HOME")
 	if runtime.GOOS == "windows" {
@@ -52,8 +52,8 @@ func ParseUser(file string, source []byte) (*User, job.Diagnostics) {
 	return u, nil
 }
 
-// over returns a config with what the user's file says in place of what it says.
-// Sources, executors and projects are merged by their names.
+// over returns a config overridden by the user's file. Sources, executors and projects are merged
+// by name.
 func (u *User) over(c *Config) *Config {
 	if u.root == nil {
 		return c
@@ -61,7 +61,7 @@ func (u *User) over(c *Config) *Config {
 	n := *c
 	n.Toolsets, n.Projects, n.Executors, n.WorkflowTools.Sources = nil, nil, nil, nil
 	p := &parser{Decoder: yamltree.Decoder{Dialect: &dialect, File: FileName}, user: &User{}}
-	p.config(yamltree.Self(u.root), &n) // without faults, as ParseUser saw
+	p.config(yamltree.Self(u.root), &n) // without faults, since ParseUser found none
 	if n.Toolsets == nil {
 		n.Toolsets = c.Toolsets
 	}
@@ -71,8 +71,7 @@ func (u *User) over(c *Config) *Config {
 	return &n
 }
 
-// merged returns the entries of both lists, those of over in the place of others of
-// their name.
+// merged returns the entries of both lists; those of over replace others of the same name.
 func merged[E any](under, over []E, name func(E) string) []E {
 	all := slices.Clone(under)
 	for _, e := range over {
@@ -95,8 +94,8 @@ func (p *parser) folders(to *[]string) func(value) {
 	})
 }
 
-// usersOnly reads a key that only the user's own config may have. In a project's, where
-// it may stand without a value, the fault names the flag that also sets it, if there is one.
+// usersOnly reads a key that only the user's own config may have. In a project's, where it may only
+// be empty, the fault names the flag that also sets it, if there is one.
 func (p *parser) usersOnly(name, flag string, read func(value)) yamltree.Key {
 	return key(name, func(v value) {
 		n := v.Target()

@@ -54,7 +54,7 @@ func (p *parser) wrong(v value, expected string) {
 	p.fault(v, "is %s, and is to be %s", kindName(v.Target()), expected)
 }
 
-// set makes the Read of a key that may be null, which leaves the default.
+// set returns the Read of a key; null keeps its default.
 func set(read func(v value, n *yaml.Node)) func(value) {
 	return func(v value) {
 		if n := v.Target(); !yamltree.IsNull(n) {
@@ -74,7 +74,7 @@ func (p *parser) text(v value) (string, bool) {
 	return v.Target().Value, true
 }
 
-// checked reads a string that check accepts: it returns what is wrong, or "".
+// checked reads a string that check accepts; check returns what is wrong, or "".
 func (p *parser) checked(to *string, check func(s string) string) func(value) {
 	return set(func(v value, _ *yaml.Node) {
 		s, ok := p.text(v)
@@ -106,7 +106,7 @@ func (p *parser) texts(to *[]string) func(value) {
 	return p.textsThat(to, func(v value, s string) (string, bool) { return s, true })
 }
 
-// textsThat reads a list of strings that accept returns, and does not refuse.
+// textsThat reads a list of strings, each of which accept checks and returns.
 func (p *parser) textsThat(to *[]string, accept func(v value, s string) (string, bool)) func(value) {
 	return func(v value) {
 		var out []string
@@ -180,7 +180,7 @@ func (p *parser) boolean(to *bool) func(value) {
 	})
 }
 
-// whole reads a whole number from least to most.
+// whole reads an integer from least to most.
 func (p *parser) whole(least, most int, to *int) func(value) {
 	return set(func(v value, n *yaml.Node) {
 		var i int
@@ -192,7 +192,7 @@ func (p *parser) whole(least, most int, to *int) func(value) {
 	})
 }
 
-// duration reads a number of seconds, or a text like 2m30s; it is at least least.
+// duration reads a number of seconds, or a text like 2m30s, of at least least.
 func (p *parser) duration(least time.Duration, to *time.Duration) func(value) {
 	return set(func(v value, n *yaml.Node) {
 		const form = "a number of seconds, or a text like 90s or 2m30s"

@@ -79,7 +79,7 @@ func (p *parser) workflowSource(v value) WorkflowSource {
 		key("cancel_tool", tool(&s.CancelTool)),
 	)
 	if p.Faults() > faults {
-		return s // what else is missing may be what was just reported
+		return s // further faults may follow from those
 	}
 	if s.Name == "" {
 		p.fault(v, "has no name: every source needs one")
@@ -99,8 +99,8 @@ func (p *parser) workflowSource(v value) WorkflowSource {
 	return s
 }
 
-// checkSourceURL checks the URL of an MCP server. It does not repeat the URL: there
-// may be a password in it.
+// checkSourceURL checks the URL of an MCP server. It does not repeat the URL, which may contain a
+// password.
 func checkSourceURL(s string) string {
 	u, err := url.Parse(s)
 	if err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
@@ -115,8 +115,7 @@ func checkSourceURL(s string) string {
 	return ""
 }
 
-// pairs reads a mapping of names to texts; numbers and booleans are read as they are
-// written.
+// pairs reads a mapping of names to texts; numbers and booleans are read as written.
 func (p *parser) pairs(to *map[string]string, form *regexp.Regexp, what string) func(value) {
 	return func(v value) {
 		all := make(map[string]string)

@@ -11,13 +11,13 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// WorkflowTools configures the tools that other systems' workflows become (key
-// workflow_tools; seed 003, requirement 4).
+// WorkflowTools configures the tools made from the workflows of other systems (key workflow_tools;
+// seed 003, requirement 4).
 type WorkflowTools struct {
 	Enabled          bool             // default true
-	Include, Exclude []string         // globs on a workflow's name, as path.Match takes them; no Include means all
+	Include, Exclude []string         // path.Match globs on a workflow's name; no Include means all
 	Prefix           string           // put before every tool's name: at most 32 letters, digits, '_' and '-'
-	RefreshInterval  time.Duration    // default 5 min; 0 means only when asked or notified
+	RefreshInterval  time.Duration    // default 5 min; 0 means only on request or notification
 	ExecutionTimeout time.Duration    // default 5 min; 0 means none
 	ReplyWithin      time.Duration    // default 0: a call waits for the end
 	StatusInterval   time.Duration    // default 2 s
@@ -28,15 +28,14 @@ type WorkflowTools struct {
 	Sources          []WorkflowSource // names are unique
 }
 
-// A WorkflowSource is an MCP server that offers workflows: a command that is
-// run, or a URL; exactly one of them is set.
+// A WorkflowSource is an MCP server that offers workflows: either a command to run or a URL.
 type WorkflowSource struct {
 	Name    string            // 1 to 64 letters, digits, '.', '_' and '-'
 	Command []string          // run in the project root, over stdio
-	Env     map[string]string // beside what every source gets of the server's environment
-	PassEnv []string          // more variables of that, by name; "*" is all of them
+	Env     map[string]string // in addition to the variables that every source gets
+	PassEnv []string          // more of the server's variables, by name; "*" means all of them
 	URL     string            // streamable HTTP
-	Headers map[string]string // with ${NAME} as written: of the environment, put in at each connection
+	Headers map[string]string // with ${NAME}, replaced from the environment at each connection
 	// ExecutionTimeout is the source's own; nil means WorkflowTools.ExecutionTimeout.
 	ExecutionTimeout *time.Duration
 	ListTool         string // default workflows-list-tool
@@ -45,18 +44,18 @@ type WorkflowSource struct {
 	CancelTool       string // default workflows-cancel-tool
 }
 
-// The bounds of what workflow_tools may hold.
+// The bounds of workflow_tools.
 const (
 	maxPrefix         = 32                     // characters
-	maxSources        = 100                    // more than anybody connects
-	leastRefresh      = 100 * time.Millisecond // of refresh_interval, where it is not 0
+	maxSources        = 100                    // more than anybody needs
+	leastRefresh      = 100 * time.Millisecond // of refresh_interval, if it is not 0
 	leastStatusPeriod = 10 * time.Millisecond  // of status_interval
 )
 
 var variable = regexp.MustCompile(`\$\{([^}]*)\}`)
 
-// Secrets returns the names of the environment variables that no reviewer, agent or setup
-// command gets: those that headers of sources are made with.
+// Secrets returns the names of the environment variables that no reviewer, agent or setup command
+// gets: those used in headers of sources.
 func (c *Config) Secrets() []string {
 	var all []string
 	for _, s := range c.WorkflowTools.Sources {
@@ -117,7 +116,7 @@ func (p *parser) workflowTools(v value, w *WorkflowTools) {
 	)
 }
 
-// globs reads patterns that path.Match can match.
+// globs reads valid patterns of path.Match.
 func (p *parser) globs(to *[]string) func(value) {
 	return p.textsThat(to, func(v value, glob string) (string, bool) {
 		if _, err := path.Match(glob, ""); err != nil || glob == "" {

@@ -1,4 +1,4 @@
-// Package cursor makes the cursors with which clients page through lists.
+// Package cursor encodes the cursors with which clients page through lists.
 package cursor
 
 import (
@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A List is the text that distinguishes the cursors of a list from all others.
+// A List is a text that distinguishes the cursors of a list from all others.
 type List string
 
 // Encode returns the cursor of a position in the list.

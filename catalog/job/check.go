@@ -7,8 +7,8 @@ import (
 	"deepwork/catalog/internal/yamltree"
 )
 
-// checkSteps checks what steps say of each other and of themselves: unique ids,
-// dependencies that exist and go in no circle, from_step, run_each.
+// checkSteps checks the references of steps: unique ids, dependencies that exist and have no cycle,
+// from_step, run_each.
 func (d *decoder) checkSteps(j *Job) {
 	j.steps = make(map[string]int, len(j.Steps))
 	for i := range j.Steps {
@@ -107,8 +107,8 @@ func (d *decoder) checkRunEach(j *Job, i int) {
 	}
 }
 
-// checkWorkflows checks that workflows have names of their own, and steps that
-// exist, stand once, and come after what they depend on.
+// checkWorkflows checks that workflows have unique names, and steps that exist, occur once, and
+// come after their dependencies.
 func (d *decoder) checkWorkflows(j *Job) {
 	j.workflows = make(map[string]int, len(j.Workflows))
 	used := make([]bool, len(j.Steps))
@@ -135,7 +135,7 @@ func (d *decoder) checkWorkflows(j *Job) {
 	d.warnUnused(j, used)
 }
 
-// A ref is a step where a workflow names it.
+// A ref is the mention of a step in a workflow.
 type ref struct {
 	step  int // index in Job.Steps
 	entry int // index in Workflow.Entries

@@ -15,11 +15,11 @@ type Diagnostic = yamltree.Diagnostic
 // Diagnostics are all faults of one file, ordered by position.
 type Diagnostics = yamltree.Diagnostics
 
-// MaxDiagnostics is how many faults of one file are reported in full; one more
-// Diagnostic says how many others there are.
+// MaxDiagnostics is the number of faults of one file that are reported in full; one more Diagnostic
+// gives the number of the others.
 const MaxDiagnostics = yamltree.MaxDiagnostics
 
-// dialect is how the faults of a job.yml are worded.
+// dialect is the wording of the faults of a job.yml.
 var dialect = yamltree.Dialect{
 	WrongKind:    "is %s, but must be %s",
 	WrongKey:     "a key is %s, but must be text",
@@ -38,7 +38,7 @@ var dialect = yamltree.Dialect{
 	Kind: kindOf,
 }
 
-// kindOf names the kind of a value.
+// kindOf returns the kind of a value.
 func kindOf(n *yaml.Node) string {
 	n = yamltree.Target(n)
 	switch n.Kind {
@@ -60,9 +60,8 @@ func kindOf(n *yaml.Node) string {
 	return "text"
 }
 
-// A decoder turns the tree of one file into a Job, and collects every fault on the
-// way. The shapes below are also in job.schema.json, for editors; a test compares
-// the two.
+// A decoder turns the tree of one file into a Job, and collects all faults on the way. The shapes
+// below are also in job.schema.json, for editors; a test compares the two.
 type decoder struct {
 	yamltree.Decoder
 	steps     []stepSpots     // parallel to Job.Steps
@@ -72,8 +71,8 @@ type decoder struct {
 
 type value = yamltree.Value
 
-// A spot is where a value stands that is checked when all are read; the zero value
-// means that there is none without a fault.
+// A spot is the position of a value that is checked when all are read; the zero value means that
+// there is none without a fault.
 type spot struct {
 	at   yamltree.Position
 	path string
@@ -81,17 +80,17 @@ type spot struct {
 
 func (d *decoder) spot(v value) spot { return spot{yamltree.At(v.Node), d.Path()} }
 
-// stepSpots are where the values of a step are that checks over the whole job refer to.
+// stepSpots are the spots of a step that checks of the whole job use.
 type stepSpots struct {
 	id           spot
 	dependencies []spot // parallel to Step.Dependencies
 	fromSteps    []spot // parallel to Step.Inputs
 	runEach      []spot // parallel to Step.Reviews
 	stopHooks    []Hook
-	circular     bool // whether its dependencies lead back to it
+	circular     bool // whether its dependencies form a cycle
 }
 
-// workflowSpots are those of a workflow.
+// workflowSpots are the spots of a workflow.
 type workflowSpots struct {
 	name, steps spot
 	entries     [][]spot // parallel to Workflow.Entries
@@ -111,7 +110,7 @@ func (d *decoder) job(j *Job) yamltree.Shape {
 		required("steps", "a list of at least one step", func(list value) {
 			var s Step
 			var spots stepSpots
-			shape := d.step(&s, &spots) // one for all steps, since making it takes longer than reading one
+			shape := d.step(&s, &spots) // one for all steps: creating it takes longer than reading one
 			count, ok := d.List(list, "a list of steps", func(i int, v value) {
 				if i == 0 {
 					n := len(list.Target().Content)
@@ -178,8 +177,8 @@ func (d *decoder) entry(v value) (entry Entry, members []spot) {
 	return entry, members
 }
 
-// stepID reads the id of a step that is named elsewhere; whether there is such a
-// step is checked when all are read.
+// stepID reads the id of a step defined elsewhere; that the step exists is checked when all are
+// read.
 func (d *decoder) stepID(v value) (string, bool) {
 	if n := v.Target(); n.Kind != yaml.ScalarNode {
 		d.Fault(yamltree.At(n), "is %s, but must be the id of a step, or a list of ids that run concurrently", kindOf(n))

@@ -9,7 +9,7 @@ import (
 func (d *decoder) step(s *Step, spots *stepSpots) yamltree.Shape {
 	return yamltree.Shape{What: "a step", Keys: []yamltree.Key{
 		required("id", "an id, such as id: draft", func(v value) {
-			// An id that breaks the pattern is still one that others may name.
+			// An id that breaks the pattern may still be referred to.
 			if d.into(&s.ID, identifier)(v); s.ID != "" {
 				spots.id = d.spot(v)
 			}
@@ -104,7 +104,7 @@ func (d *decoder) review(r *Review, runEach *spot) yamltree.Shape {
 	}}
 }
 
-// input notes in given which keys there are.
+// input records in given which keys are present.
 func (d *decoder) input(in *Input, from *spot, given map[string]bool) yamltree.Shape {
 	key := func(name string, read func(value)) yamltree.Key {
 		return optional(name, func(v value) {

@@ -15,8 +15,8 @@ const emptyFile = "is empty: write name, version, summary, common_job_info_provi
 // with all before it.
 const maxDirectives = 16
 
-// What the aliases of a file may add to it: nodes that are visited again, and
-// bytes of text that are repeated.
+// Bounds of what the aliases of a file may add to it: nodes that are visited again, and bytes of
+// text that are repeated.
 const (
 	maxAliasNodes = 100_000
 	maxAliasBytes = MaxBytes
@@ -24,8 +24,8 @@ const (
 
 var utf8BOM = []byte("\xef\xbb\xbf")
 
-// document returns the root of the one YAML document of a file. Walking the tree
-// ends soon, whatever its aliases are.
+// document returns the root of the one YAML document of a file. The time to walk the tree is
+// bounded, whatever its aliases are.
 func (d *decoder) document(source []byte) (*yaml.Node, bool) {
 	body, ok := d.checkBytes(source)
 	if !ok {
@@ -39,7 +39,7 @@ func (d *decoder) document(source []byte) (*yaml.Node, bool) {
 	case doc == nil:
 		d.FaultIn(yamltree.Position{Line: 1, Column: 1}, "", emptyFile)
 		return nil, false
-	case second != nil: // the faults of the first are reported too
+	case second != nil: // report the faults of the first too
 		d.FaultIn(yamltree.At(second), "", "a second document begins here: a job is one document, remove the --- and what follows it, or move that to a job of its own")
 	}
 	root := doc.Content[0]
@@ -53,8 +53,8 @@ func (d *decoder) document(source []byte) (*yaml.Node, bool) {
 	return root, true
 }
 
-// checkBytes refuses a file that is not text or that YAML does not allow, and
-// returns the text without its byte order mark.
+// checkBytes refuses a file that is not text or that YAML does not allow, and returns the text
+// without its byte order mark.
 func (d *decoder) checkBytes(source []byte) ([]byte, bool) {
 	fault := func(at yamltree.Position, format string, args ...any) ([]byte, bool) {
 		d.FaultIn(at, "", format, args...)
@@ -78,8 +78,8 @@ func (d *decoder) checkBytes(source []byte) ([]byte, bool) {
 		}
 		return fault(where, "the character %U at offset %d is not allowed in YAML: remove it, or write it as an escape in double quotes", r, offset)
 	}
-	// The YAML parser ends a line at a lone carriage return too, and at the breaks of
-	// Unicode, so a directive may stand anywhere.
+	// The YAML parser also ends a line at a lone carriage return and at Unicode line breaks, so a
+	// directive may be anywhere.
 	if texts := bytes.Split(body, []byte("%TAG")); len(texts)-1 > maxDirectives {
 		at := len(bytes.Join(texts[:maxDirectives+1], []byte("%TAG")))
 		return fault(yamltree.PositionAt(body, at), "there are more than %d %%TAG directives: remove them, a job needs none", maxDirectives)
@@ -107,8 +107,8 @@ func firstBad(b []byte) (int, bool) {
 	return 0, false
 }
 
-// checkAliases walks the tree as the decoder would at most, and refuses it
-// where an alias contains itself or all of them together expand to too much.
+// checkAliases walks the tree at most as the decoder would, and refuses it if an alias contains
+// itself or all of them together expand too much.
 func (d *decoder) checkAliases(root *yaml.Node) bool {
 	w := aliasWalk{open: map[*yaml.Node]bool{}}
 	w.walk(root, nil)

@@ -9,16 +9,15 @@ import (
 	"deepwork/catalog/internal/yamltree"
 )
 
-// Instructions reads the instructions file of a step, following symlinks only while
-// they stay inside the job's folder, without its byte order mark. A file that has not
-// changed since it was last read is not read again; one that seems to be in the middle
-// of a save is waited for, so it may block for half a second. Errors name the job, the
-// step, the file and the remedy; errors.Is recognizes fs.ErrNotExist and
-// fs.ErrPermission (seed 000, 001.3.10).
+// Instructions returns the instructions file of a step without its byte order mark. It follows
+// symlinks only while they stay inside the job's folder. A file that has not changed since it was
+// last read is not read again; if it seems to be in the middle of a save, Instructions waits, so it
+// may block for half a second. Errors name the job, the step, the file and the remedy; errors.Is
+// recognizes fs.ErrNotExist and fs.ErrPermission (seed 000, 001.3.10).
 func Instructions(j *Job, s *Step) (string, error) { return instructions(j, s, follow.SaveBound) }
 
-// InstructionsNow is Instructions for callers that can do without: it waits for a save
-// for 20 ms at most.
+// InstructionsNow is Instructions for callers that can do without the text: it waits at most 20 ms
+// for a save.
 func InstructionsNow(j *Job, s *Step) (string, error) { return instructions(j, s, 2*follow.Settle) }
 
 func instructions(j *Job, s *Step, bound time.Duration) (string, error) {
@@ -41,10 +40,10 @@ func (e *instructionsError) Error() string {
 
 func (e *instructionsError) Unwrap() error { return e.fault.err }
 
-// CheckFiles returns what a job's folder lacks: instructions files, prompt files
-// and scripts of hooks that do not exist, are not regular files, are not UTF-8
-// text or lead outside the folder, each where job.yml names it. It is what
-// `deepwork validate` adds to Parse. It reads the files, and so may block.
+// CheckFiles returns the faults of the files of a job: instructions files, prompt files and scripts
+// of hooks that do not exist, are not regular files, are not UTF-8 text or are outside the folder,
+// each at its position in job.yml. `deepwork validate` calls it after Parse. It reads the files,
+// and so may block.
 func CheckFiles(j *Job) Diagnostics {
 	d := decoder{Decoder: yamltree.Decoder{Dialect: &dialect, File: FileName}}
 	for i := range j.Steps {

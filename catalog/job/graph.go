@@ -7,10 +7,10 @@ import (
 	"deepwork/catalog/internal/yamltree"
 )
 
-// A graph walks the dependencies of a job's steps depth first, each step once, reports
-// each that closes a circle, and sets decoder.needs: all that a step depends on, directly
-// or not. The steps of a set are the bits of a big.Int: this stays cheap for a large job,
-// for which walking the graph once per step would not.
+// A graph walks the dependencies of a job's steps depth first, each step once, reports each that
+// closes a cycle, and sets decoder.needs: all direct and indirect dependencies of a step. The steps
+// of a set are the bits of a big.Int: this stays cheap for a large job, unlike walking the graph
+// once per step.
 type graph struct {
 	d     *decoder
 	job   *Job
@@ -22,7 +22,7 @@ type visit uint8
 
 const (
 	unseen visit = iota
-	open         // on the trail
+	open         // on the current path
 	closed
 )
 
@@ -44,7 +44,7 @@ func (g *graph) visit(i int) {
 				at--
 			}
 			g.circle(g.d.steps[i].dependencies[k], g.trail[at:])
-			continue // the circle is reported, so what else it needs does not matter
+			continue // the cycle is reported, so its other dependencies do not matter
 		}
 		needs.SetBit(needs.Or(needs, g.d.needs[t]), t, 1)
 	}
@@ -52,8 +52,8 @@ func (g *graph) visit(i int) {
 	g.state[i], g.d.needs[i] = closed, needs
 }
 
-// circle reports a dependency that closes a circle, which is shortened in its middle if
-// it is long: a -> b -> a.
+// circle reports a dependency that closes a cycle, such as a -> b -> a; a long one is shortened in
+// the middle.
 func (g *graph) circle(at spot, circle []int) {
 	for _, i := range circle {
 		g.d.steps[i].circular = true

@@ -15,13 +15,13 @@ import (
 	"deepwork/catalog/internal/yamltree"
 )
 
-// MaxInstructionsBytes is the largest instructions file that is read: 1 MiB.
+// MaxInstructionsBytes is the maximum size of an instructions file: 1 MiB.
 const MaxInstructionsBytes = 1 << 20
 
-// Load reads and parses dir/job.yml. A file that is missing, unreadable, not a
-// regular file or larger than MaxBytes is a Diagnostic too. The file may be a symlink
-// to anywhere. A pipe or device in its place is refused without waiting for it;
-// reading a regular file may block as long as the disk does.
+// Load reads and parses dir/job.yml. A file that is missing, unreadable, not a regular file or
+// larger than MaxBytes also gives a Diagnostic. The file may be a symlink to anywhere. A pipe or
+// device at its path is refused without waiting for it; reading a regular file may block as long as
+// the disk does.
 func Load(dir string) (*Job, Diagnostics) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -34,14 +34,14 @@ func Load(dir string) (*Job, Diagnostics) {
 	return Parse(abs, FileName, source)
 }
 
-// A fileFault is why a file of a job cannot be used, as the end of a sentence that
-// begins with its name.
+// A fileFault is the reason why a file of a job is unusable, as the end of a sentence that begins
+// with its name.
 type fileFault struct {
 	message string
 	err     error // the system's, or nil
 }
 
-// A fileRule is what a file must be, and what to do if it is not.
+// A fileRule says what a file must be, and the remedy if it is not.
 type fileRule struct {
 	limit               int64
 	missing, large, put string
@@ -60,8 +60,8 @@ func (rule fileRule) read(
 	open func(string, int, fs.FileMode) (*os.File, error),
 	name, dir string,
 ) ([]byte, *fileFault) {
-	// Opening a device can have effects, so the file is checked before, and again
-	// after, since it may have been replaced.
+	// Opening a device can have effects, so the file is checked before, and again after, since it
+	// may have been replaced.
 	info, err := stat(name)
 	if err != nil {
 		return nil, rule.systemFault(err, dir)
@@ -131,9 +131,9 @@ func readInside(dir, name string) ([]byte, *fileFault) {
 	return data, nil
 }
 
-// readResolved resolves symlinks first, since os.Root refuses absolute ones even if
-// they point inside, and then opens the result through os.Root, so that a link
-// exchanged in between does not lead outside either.
+// readResolved resolves symlinks first, since os.Root refuses absolute ones even if they point
+// inside, and then opens the result through os.Root, so that a link replaced in between does not
+// lead outside either.
 func readResolved(dir, local string) ([]byte, *fileFault) {
 	if !filepath.IsLocal(local) {
 		return nil, &fileFault{message: "is not a path inside of the job's folder: write one relative to it, such as steps/draft.md"}

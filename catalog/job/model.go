@@ -1,7 +1,7 @@
-// Package job is the model of a job.yml: its types, its parser with
-// positioned diagnostics, its validator and its JSON Schema.
+// Package job is the model of a job.yml: its types, its parser with positioned diagnostics, its
+// validator and its JSON Schema.
 //
-// Nothing here watches or caches; that is package catalog.
+// It neither watches nor caches; package catalog does.
 package job
 
 import (
@@ -10,13 +10,12 @@ import (
 	"deepwork/catalog/internal/yamltree"
 )
 
-// A Job is one job.yml, parsed and found valid. It is immutable and
-// may be read from any goroutine.
+// A Job is one valid, parsed job.yml. It is immutable and may be read from any goroutine.
 type Job struct {
 	Name        string  // `^[a-z][a-z0-9_]*$`
 	Version     string  // three numbers, "1.0.0"
 	Summary     string  // 1 to 200 characters
-	Description *string // nil where the file has none
+	Description *string // nil if the file has none
 	CommonInfo  string  // common_job_info_provided_to_all_steps_at_runtime
 	Steps       []Step  // in the author's order, at least one
 	Workflows   []Workflow
@@ -24,7 +23,7 @@ type Job struct {
 	Dir      string       // the job's folder, absolute
 	Source   []byte       // the bytes of job.yml
 	Hash     string       // hex SHA-256 of Source
-	Warnings []Diagnostic // what is legal and probably not meant
+	Warnings []Diagnostic // valid but probably unintended
 
 	nameAt    yamltree.Position
 	steps     map[string]int // id -> index in Steps
@@ -53,7 +52,7 @@ func (j *Job) Workflow(name string) *Workflow {
 	return nil
 }
 
-// A Step is one piece of work that an agent is handed.
+// A Step is one piece of work for an agent.
 type Step struct {
 	ID               string
 	Name             string
@@ -81,8 +80,8 @@ func (s *Step) Output(name string) *Output {
 	return nil
 }
 
-// An Input is either a parameter the user gives (Name, Description) or a file
-// that an earlier step made (File, FromStep).
+// An Input is either a parameter from the user (Name, Description) or a file from an earlier step
+// (File, FromStep).
 type Input struct {
 	Name        string
 	Description string
@@ -90,7 +89,7 @@ type Input struct {
 	FromStep    string
 }
 
-// OutputType says whether an output is one file or several.
+// OutputType is the type of an output: one file or several.
 type OutputType string
 
 // The two types of an output.
@@ -99,7 +98,7 @@ const (
 	Files OutputType = "files"
 )
 
-// An Output is what a step promises to deliver.
+// An Output is a declared result of a step.
 type Output struct {
 	Name        string
 	Type        OutputType
@@ -107,7 +106,7 @@ type Output struct {
 	Required    bool
 }
 
-// A Review says what of a step is judged, and by which questions.
+// A Review says which part of a step is judged, and by which questions.
 type Review struct {
 	RunEach  string     // "step", or the name of an output
 	Criteria []Criteria // name and question, in the author's order, at least one
@@ -137,15 +136,15 @@ type Hook struct {
 	path string            // of the key, for CheckFiles
 }
 
-// A Workflow is a named way through the steps of a job.
+// A Workflow is a named sequence of steps of a job.
 type Workflow struct {
 	Name    string
 	Summary string
 	Entries []Entry // may be empty, which is a warning
 }
 
-// An Entry is one place in a workflow: a step, or several that run
-// concurrently. The first is the primary.
+// An Entry is one element of a workflow: a step, or several that run concurrently. The first is the
+// primary.
 type Entry []string
 
 // Find returns the index of the entry that has this step, or -1.

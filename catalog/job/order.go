@@ -6,8 +6,7 @@ import (
 	"deepwork/catalog/internal/yamltree"
 )
 
-// order checks that no step of a workflow comes before, or in one group with, a step
-// that it depends on.
+// order checks that no step of a workflow comes before its dependencies, or in one group with them.
 type order struct {
 	d       *decoder
 	job     *Job
@@ -30,7 +29,7 @@ func (o *order) check(refs []ref) {
 			o.entries[r.step] = r.entry
 		}
 		for _, r := range refs[start:end] {
-			// No position is right for a step in a circle; the circle is reported.
+			// No position is right for a step in a cycle; the cycle is reported.
 			if !o.d.steps[r.step].circular && o.needsLater(r.step) {
 				o.report(r)
 			}
@@ -47,8 +46,8 @@ func (o *order) needsLater(step int) bool {
 	return new(big.Int).And(o.d.needs[step], o.later).Sign() != 0
 }
 
-// report reports every direct dependency that comes too late; else the first that is
-// needed through steps of which none comes too late itself.
+// report reports every direct dependency that comes too late; if there is none, the first indirect
+// one through steps that do not come too late themselves.
 func (o *order) report(r ref) {
 	if o.d.Full() {
 		return

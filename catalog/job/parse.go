@@ -11,17 +11,15 @@ import (
 // FileName is the name of the file that makes a folder a job.
 const FileName = "job.yml"
 
-// MaxBytes is the largest job.yml that is read: 1 MiB.
+// MaxBytes is the maximum size of a job.yml: 1 MiB.
 const MaxBytes = 1 << 20
 
-// Parse reads the bytes of a job.yml. dir is the job's folder, absolute; file
-// is the name diagnostics carry. It never touches the disk and never panics.
-// A nil Job comes with every fault of the file, sorted by position; a Job may
-// carry Warnings. The Job keeps source, which must not be changed any more:
-// Parse(j.Dir, file, j.Source) gives an equal Job again.
+// Parse reads the bytes of a job.yml. dir is the job's folder, absolute; file is its name in
+// diagnostics. It never touches the disk and never panics. With a nil Job it returns all faults of
+// the file, sorted by position; a Job may have Warnings. The Job retains source, which must not be
+// changed afterwards: Parse(j.Dir, file, j.Source) gives an equal Job.
 func Parse(dir, file string, source []byte) (j *Job, ds Diagnostics) {
-	// The YAML parser has paths that panic on hostile input; a job that brings
-	// one about must not take the others down with it.
+	// The YAML parser panics on some hostile input; such a job must not stop the others.
 	defer func() {
 		if r := recover(); r != nil {
 			j, ds = nil, Diagnostics{{File: file, Message: fmt.Sprintf(

@@ -19,8 +19,8 @@ const (
 	maxSummary = 200
 )
 
-// form returns the rule of texts that match a regular expression; remedy is what to say
-// of others.
+// form returns the rule of texts that match a regular expression; remedy is added to the fault of
+// others.
 func form(expression, remedy string) textRule {
 	form := regexp.MustCompile(expression)
 	return func(s string) string {
@@ -34,13 +34,13 @@ func form(expression, remedy string) textRule {
 var (
 	// identifier is the rule of job names and step ids.
 	identifier = form(`^[a-z][a-z0-9_]*$`, " is not a valid name: use lower-case letters, digits and _, beginning with a letter")
-	// workflowName is the rule of workflow names. They become part of a git branch
-	// name and of the job/workflow of a stack, so neither blanks nor slashes.
+	// workflowName is the rule of workflow names. They become part of a git branch name and of the
+	// job/workflow of a stack, so blanks and slashes are not allowed.
 	workflowName = form(`^[a-zA-Z0-9][a-zA-Z0-9_-]*$`, " is not a valid workflow name: use letters, digits, _ and -, beginning with a letter or digit")
 	version      = form(`^[0-9]+\.[0-9]+\.[0-9]+$`, ` is not a version: write three numbers, as in "1.0.0"`)
 )
 
-// freeName is the rule of the names of outputs: report.md is one.
+// freeName is the rule of the names of outputs, such as report.md.
 func freeName(s string) string {
 	if s == "" {
 		return "is an empty name: give it one"
@@ -72,9 +72,8 @@ func filled(s string) string {
 	return ""
 }
 
-// insidePath is the rule of the paths of files of a job: relative to its
-// folder, with slashes, and not leading out of it. What symlinks make of it is
-// judged when the file is read.
+// insidePath is the rule of the paths of files of a job: relative to its folder, with slashes, and
+// not leading out of it. Symlinks are checked when the file is read.
 func insidePath(s string) string {
 	const rule = "write a path relative to the job's folder, such as steps/draft.md"
 	switch {

@@ -9,11 +9,11 @@ import (
 	"deepwork/catalog/internal/yamltree"
 )
 
-// A textRule checks a text; it returns what is wrong with it and what to do, or "".
+// A textRule checks a text and returns its fault with the remedy, or "".
 type textRule func(s string) string
 
-// text reads a string and checks it. A value that YAML reads as something else is
-// refused: it would change its look (1.0 becomes 1).
+// text reads a string and checks it. A value that YAML reads as another type is refused, since it
+// would look different (1.0 becomes 1).
 func (d *decoder) text(v value, rules ...textRule) (string, bool) {
 	n, ok := d.Is(v, yaml.ScalarNode, "text")
 	if !ok {
@@ -51,12 +51,12 @@ func (d *decoder) text(v value, rules ...textRule) (string, bool) {
 	return n.Value, true
 }
 
-// into makes the Read of a text. What breaks a rule is stored too.
+// into returns the Read of a text. A text that breaks a rule is stored too.
 func (d *decoder) into(to *string, rules ...textRule) func(value) {
 	return func(v value) { *to, _ = d.text(v, rules...) }
 }
 
-// named is into, and stores where a text is that breaks no rule.
+// named is into, and also stores the position of a text that breaks no rule.
 func (d *decoder) named(to *string, at *spot, rules ...textRule) func(value) {
 	return func(v value) {
 		var ok bool
@@ -66,7 +66,7 @@ func (d *decoder) named(to *string, at *spot, rules ...textRule) func(value) {
 	}
 }
 
-// pointer makes the Read of a text that is nil if it has a fault.
+// pointer returns the Read of a text that is nil if it has a fault.
 func (d *decoder) pointer(to **string) func(value) {
 	return func(v value) {
 		if s, ok := d.text(v); ok {
@@ -75,7 +75,7 @@ func (d *decoder) pointer(to **string) func(value) {
 	}
 }
 
-// boolean makes the Read of true or false.
+// boolean returns the Read of true or false.
 func (d *decoder) boolean(to *bool) func(value) {
 	return func(v value) {
 		n, ok := d.Is(v, yaml.ScalarNode, "true or false")

@@ -5,8 +5,7 @@ import _ "embed"
 //go:embed job.schema.json
 var schema []byte
 
-// Schema returns the JSON Schema (draft 2020-12) of job.yml, for editors and
-// validators. It refuses what is wrong in structure; what only Parse can judge
-// (references, circles, the order of steps, files) it lets pass. The caller
-// owns the returned bytes.
+// Schema returns the JSON Schema (draft 2020-12) of job.yml, for editors and validators. It refuses
+// structural faults; faults that only Parse can find (references, cycles, the order of steps,
+// files) pass. The caller owns the returned bytes.
 func Schema() []byte { return append([]byte(nil), schema...) }

@@ -10,7 +10,7 @@ import (
 	"deepwork/catalog/internal/yamltree"
 )
 
-// remedies say what to do about the errors of the YAML parser.
+// remedies are the remedies of errors of the YAML parser.
 var remedies = []struct{ problem, remedy string }{
 	{"mapping values are not allowed", `a value that contains ": " must be put in quotes; else the indentation is wrong here`},
 	{"found character that cannot start any token", "a value that begins with @, ` or % must be put in quotes; indentation must be spaces, never tabs"},
@@ -32,7 +32,7 @@ var remedies = []struct{ problem, remedy string }{
 	{"block scalar", "after | or > nothing but + or - may follow; begin the text on the next line, indented"},
 }
 
-// exactUpTo is the largest file that is parsed again to find where a syntax error
+// exactUpTo is the size of the largest file that is parsed again to find where a syntax error
 // began; it bounds the cost of a hostile file.
 const exactUpTo = 64 << 10
 
@@ -47,8 +47,8 @@ func (d *decoder) syntaxFault(body []byte, err error) {
 		}
 	}
 	lines := bytes.SplitAfter(body, []byte("\n"))
-	// Only errors of single tokens name their line; of the others it is the first with
-	// which the file has this error.
+	// Only errors of single tokens name their line; for others it is the first line up to which the
+	// file has this error.
 	structure := strings.HasPrefix(problem, "did not find expected") && !strings.Contains(problem, "alphabetic") ||
 		strings.HasPrefix(problem, "unknown anchor") || strings.HasPrefix(problem, "found undefined tag") ||
 		strings.HasPrefix(problem, "found a tab") || strings.Contains(problem, "unexpected end of stream")
@@ -74,8 +74,8 @@ func problemOf(err error) (problem string, line int) {
 	return problem, 0
 }
 
-// column returns that of the colon that should be in quotes, else of the first
-// character that is not blank.
+// column returns the column of the colon that should be in quotes, else of the first character that
+// is not blank.
 func column(text []byte, problem string) int {
 	text = bytes.TrimSuffix(text, []byte("\n"))
 	at := len(text) - len(bytes.TrimLeft(text, " "))

@@ -9,9 +9,9 @@ import (
 	"deepwork/catalog/internal/follow"
 )
 
-// texts are the instructions of a job as they were last read. A file is read again
-// when its stamp says that it may have changed; a file that changed so shortly before
-// it was read that another change may not show is not cached.
+// texts caches the instructions of a job. A file is read again when its stamp shows that it may
+// have changed. It is not cached if it changed so shortly before it was read that another change
+// may not show.
 type texts struct{ sync.Map } // of cachedText, by instructions_file
 
 type cachedText struct {
@@ -22,13 +22,12 @@ type cachedText struct {
 const (
 	// maxCached is the largest text that is cached, in bytes.
 	maxCached = 64 << 10
-	// settleBound is how long a file that never settles is waited for.
+	// settleBound bounds the wait for a file that never settles.
 	settleBound = 150 * time.Millisecond
 )
 
-// read returns the text of a file of the folder. A cached text costs one look at the
-// stamp, which is that of the file a symlink leads to. A file that is being saved is
-// waited for, at most for bound.
+// read returns the text of a file of the folder. A cached text costs one stat, of the file that a
+// symlink leads to. If the file is being saved, read waits, at most for bound.
 func (t *texts) read(dir, name string, bound time.Duration) (string, *fileFault) {
 	for began := time.Now(); ; time.Sleep(follow.Settle) {
 		text, fault, patience := t.look(dir, name)
@@ -38,9 +37,8 @@ func (t *texts) read(dir, name string, bound time.Duration) (string, *fileFault)
 	}
 }
 
-// look is read without waiting; patience is how long looking again makes sense, as
-// the file seems to be in the middle of a save: editors delete and create, write in
-// two parts, point links elsewhere.
+// look is read without waiting; patience is how long to retry, if the file seems to be in the
+// middle of a save: editors delete and create, write in two parts, point links elsewhere.
 func (t *texts) look(dir, name string) (text string, fault *fileFault, patience time.Duration) {
 	cached, _ := t.Load(name)
 	known, ok := cached.(cachedText)
@@ -66,15 +64,15 @@ func (t *texts) look(dir, name string) (text string, fault *fileFault, patience 
 	return text, nil, 0
 }
 
-// changedWithin reports whether a file changed in the last d. A time in the future,
-// as another machine's clock may give it, does not count.
+// changedWithin reports whether a file changed in the last d. A time in the future, from another
+// machine's clock, does not count.
 func changedWithin(d time.Duration, s follow.Stamp) bool {
 	age := time.Since(s.Changed())
 	return s.Kind != follow.Absent && s.Kind != follow.Failed && age >= 0 && age < d
 }
 
-// above returns the stamp of the nearest folder above a file that exists: it shows
-// when something in it was removed.
+// above returns the stamp of the nearest existing folder above a file: it shows when something in
+// it was removed.
 func above(file follow.Path) follow.Stamp {
 	for {
 		folder := follow.Path(filepath.Dir(string(file)))

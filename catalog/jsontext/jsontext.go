@@ -1,6 +1,5 @@
-// Package jsontext reads and writes JSON as text: without decoding it into maps
-// and floats, which lose the order of keys and the digits of large numbers. It
-// also clips texts for messages.
+// Package jsontext reads and writes JSON as text, without decoding it into maps and floats, which
+// lose the order of keys and the digits of large numbers. It also clips texts for messages.
 package jsontext
 
 import (
@@ -47,8 +46,8 @@ func IsNull(raw []byte) bool {
 	return b == 0 || b == 'n'
 }
 
-// WithArticle returns a JSON Schema type as it reads in a sentence: "an object",
-// "a string", "null"; "missing" for "".
+// WithArticle returns a JSON Schema type for a sentence: "an object", "a string", "null"; "missing"
+// for "".
 func WithArticle(kind string) string {
 	switch kind {
 	case "":
@@ -90,12 +89,11 @@ type Member struct {
 	Value json.RawMessage
 }
 
-// ErrNotObject is the error of Members for a value of another kind.
+// ErrNotObject is returned by Members for a value of another kind.
 var ErrNotObject = errors.New("not an object")
 
-// Members yields the members of an object in their order, also those whose name
-// occurs twice. It yields at most one error, as the last pair: ErrNotObject, or
-// that of the JSON. What follows the object is not read.
+// Members yields the members of an object in order, including repeated names. It yields at most one
+// error, as the last pair: ErrNotObject, or that of the JSON. Text after the object is not read.
 func Members(raw []byte) iter.Seq2[Member, error] {
 	return func(yield func(Member, error) bool) {
 		d := json.NewDecoder(bytes.NewReader(raw))
@@ -122,7 +120,7 @@ func Members(raw []byte) iter.Seq2[Member, error] {
 	}
 }
 
-// Encode is json.Marshal without the escapes for HTML, which agents would read.
+// Encode is json.Marshal without the HTML escapes, which agents would see.
 func Encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -133,7 +131,7 @@ func Encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// Quote returns a text as a JSON string, without the escapes for HTML.
+// Quote returns a text as a JSON string, without HTML escapes.
 func Quote(s string) []byte {
 	text, err := Encode(s)
 	if err != nil {
@@ -142,7 +140,7 @@ func Quote(s string) []byte {
 	return text
 }
 
-// Clip cuts a text to at most n characters, of which the last is then an ellipsis.
+// Clip clips a text to n characters, the last of which is then an ellipsis.
 func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// AttemptState is where an attempt, or one execution of it, is.
+// AttemptState is the state of an attempt, or of one execution of it.
 type AttemptState string
 
 // The values of AttemptState.
@@ -16,13 +16,13 @@ const (
 	Completed   AttemptState = "completed"
 	Failed      AttemptState = "failed"
 	Stopped     AttemptState = "stopped"
-	Interrupted AttemptState = "interrupted" // cut short, with a server or otherwise
+	Interrupted AttemptState = "interrupted" // ended early, with a server or otherwise
 )
 
-// Open reports whether it has not ended.
+// Open reports whether s is a state that has not ended.
 func (s AttemptState) Open() bool { return s == Waiting || s == Starting || s == Running }
 
-// Ended reports whether it is one of the ways to end.
+// Ended reports whether s is a final state.
 func (s AttemptState) Ended() bool {
 	return s == Completed || s == Failed || s == Stopped || s == Interrupted
 }
@@ -34,11 +34,11 @@ type Attempt struct {
 	TaskID            string
 	Executor          string
 	Variant           *string
-	Prompt            *string // what is added to the task's title and description
+	Prompt            *string // added to the task's title and description
 	Branch            string
 	Workspace         string // the folder the agent works in, absolute
 	State             AttemptState
-	Error             *string // why its last execution failed, where that is known
+	Error             *string // why its last execution failed, if known
 	WorkflowSessionID *string
 	WorkflowStatus    *string
 	WorkflowStep      *string
@@ -49,7 +49,7 @@ type Attempt struct {
 	UpdatedAt         time.Time
 }
 
-// Made reports whether its worktrees were made.
+// Made reports whether its worktrees were created.
 func (a *Attempt) Made() bool {
 	return !slices.ContainsFunc(a.Repos, func(r AttemptRepo) bool { return r.BaseCommit == nil })
 }
@@ -58,19 +58,18 @@ func (a *Attempt) Made() bool {
 type AttemptRepo struct {
 	RepoID, RepoName, RepoPath string
 	TargetBranch               string
-	BaseCommit                 *string // nil until the worktree is made
+	BaseCommit                 *string // nil until the worktree is created
 	Worktree                   string  // absolute
 }
 
-// WorkflowProgress is where the workflow in an attempt's workspace is. An empty field
-// is unknown.
+// WorkflowProgress is the progress of the workflow in an attempt's workspace. An empty field is
+// unknown.
 type WorkflowProgress struct{ SessionID, Status, Step string }
 
-// AttemptDetails are an attempt with its newest execution and its newest session, as they
-// were at one moment; Session is nil while no process of it was started. Open
-// and Ahead are set for one whose execution waits, and 0 for others: how many
-// executions are starting or running on the whole board, and how many wait for a
-// slot before it.
+// AttemptDetails is an attempt with its newest execution and its newest session, as of one moment;
+// Session is nil until one of its processes was started. Open and Ahead are set if its execution
+// waits, else 0: the number of executions on the whole board that are starting or running, and of
+// those waiting for a slot before it.
 type AttemptDetails struct {
 	Attempt   *Attempt
 	Execution *Execution
@@ -79,16 +78,15 @@ type AttemptDetails struct {
 	Ahead     int
 }
 
-// An AttemptList is a part of a task's attempts and the task itself, as they were
-// at one moment.
+// An AttemptList is a part of a task's attempts and the task itself, as of one moment.
 type AttemptList struct {
 	Task     *Summary
-	Attempts []Attempt // newest first, of one microsecond the smaller id first
-	Total    int       // how many the task has
+	Attempts []Attempt // newest first; if equal to the microsecond, the smaller id first
+	Total    int       // the number of attempts of the task
 	Next     string    // the cursor for more; "" if there are no more
 }
 
-// An AttemptContext is an attempt with its task and its project, as they were at one moment.
+// An AttemptContext is an attempt with its task and its project, as of one moment.
 type AttemptContext struct {
 	Attempt *Attempt
 	Task    *Summary
@@ -101,7 +99,7 @@ type Execution struct {
 	AttemptID    string
 	SessionID    *string // nil before the process was started
 	FollowUp     bool
-	Prompt       string // all that the agent is given
+	Prompt       string // the whole text given to the agent
 	Variant      *string
 	State        AttemptState
 	Owner        string // the server that manages it; "" means none
@@ -118,8 +116,8 @@ type Ending struct {
 	ExitCode     *int
 	FinalMessage *string
 	Error        *string
-	Task         Status     // what the task becomes; "" leaves it as it is
-	EndedAt      *time.Time // when, if that was before now, while no server ran; nil means now; never before it was started
+	Task         Status     // the new status of the task; "" leaves it unchanged
+	EndedAt      *time.Time // set if it ended while no server ran; nil means now; not before its start
 }
 
 // A Session is a conversation with an agent.

@@ -20,18 +20,18 @@ func FormatTime(t time.Time) string { return t.UTC().Format(timeLayout) }
 // ParseTime reads what FormatTime wrote.
 func ParseTime(s string) (time.Time, error) { return time.Parse(timeLayout, s) }
 
-// maxPage is the most rows that a page has, whatever is asked for.
+// maxPage is the maximum number of rows of a page, whatever is requested.
 const maxPage = 100_000
 
 // A Page is a part of a list, newest first.
 type Page struct {
-	Limit  int    // from 1 to 100,000; what is beyond is taken for the nearest
-	Cursor string // as the page before gave it; "" for the first
+	Limit  int    // from 1 to 100,000; other values are replaced by the nearest
+	Cursor string // from the previous page; "" for the first
 }
 
-// A Listing is one page that is being read: at most Limit rows that come after a
-// row of CreatedAt and ID, in a list ordered by time of creation, newest first, then
-// by id. Rows that are added or removed elsewhere do not move that position.
+// A Listing is one page being read: at most Limit rows after the row of CreatedAt and ID, in a list
+// ordered by time of creation, newest first, then by id. Adding or removing other rows does not
+// move that position.
 type Listing struct {
 	Limit         int
 	CreatedAt, ID string
@@ -39,9 +39,8 @@ type Listing struct {
 	list cursor.List
 }
 
-// Listing decodes the cursor of a page of the list that is named, with its filters.
-// A cursor of another list is refused with ErrCursor, since rows that do not belong
-// to it would be left out silently.
+// Listing decodes the cursor of a page of the named list, with its filters. A cursor of another
+// list is refused with ErrCursor, since matching rows would be left out silently.
 func (p Page) Listing(list ...string) (Listing, error) {
 	sum := sha256.Sum256([]byte(strings.Join(list, "\x00")))
 	l := Listing{Limit: min(max(1, p.Limit), maxPage), CreatedAt: "9999-12-31T23:59:59.999999Z", list: cursor.List(fmt.Sprintf("1 %x ", sum[:6]))}
@@ -58,8 +57,8 @@ func (p Page) Listing(list ...string) (Listing, error) {
 	return l, nil
 }
 
-// Cut ends a list, of which one row more than the limit was read, at its limit;
-// next is the cursor for what was cut off, "" if nothing was.
+// Cut cuts a list, of which one row more than the limit was read, at its limit; next is the cursor
+// for the rest, or "" if nothing was cut off.
 func Cut[T any](l Listing, rows []T, at func(row T) (createdAt time.Time, id string)) (page []T, next string) {
 	if len(rows) <= l.Limit {
 		return rows, ""

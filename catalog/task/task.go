@@ -1,6 +1,6 @@
-// Package task holds the types of the task board and the rules that every store of
-// it follows: projects, their repositories, tasks, and what is attempted of them
-// (seed 004; DESIGN "Task board"). The store itself is store.Board, in session/store.
+// Package task holds the types of the task board and the rules that all its stores follow:
+// projects, their repositories, tasks, and attempts (seed 004; DESIGN "Task board"). The store
+// itself is store.Board, in session/store.
 package task
 
 import (
@@ -13,7 +13,7 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// Status is a task's.
+// Status is the status of a task.
 type Status string
 
 // The values of Status.
@@ -25,7 +25,7 @@ const (
 	Cancelled  Status = "cancelled"
 )
 
-// Statuses are all of them, in the order of a task's life.
+// Statuses are all values of Status, in the order of a task's life.
 var Statuses = []Status{Todo, InProgress, InReview, Done, Cancelled}
 
 // Check returns ErrInvalid if s is not one of Statuses.
@@ -68,9 +68,9 @@ type Task struct {
 	UpdatedAt    time.Time
 }
 
-// A Summary is a task with what is attempted of it (seed 004, "list_tasks
-// provides attempt summary"). The latest attempt is the one created last; of two
-// of one microsecond, the one with the smaller id.
+// A Summary is a task with a summary of its attempts (seed 004, "list_tasks provides attempt
+// summary"). The latest attempt is the one created last; if equal to the microsecond, the one with
+// the smaller id.
 type Summary struct {
 	Task
 	LatestAttemptID       *string
@@ -81,37 +81,37 @@ type Summary struct {
 	LastAttemptFailed     bool // the latest one failed or was interrupted
 }
 
-// A ProjectSpec is a project as the config has it: with a name of its own, whose repos
-// have names of their own. One of them may be the root.
+// A ProjectSpec is a project as in the config: with a unique name and repos with unique names. One
+// of them may be the root.
 type ProjectSpec struct {
 	Name  string
 	Root  bool
 	Repos []RepoSpec
 }
 
-// A RepoSpec is a repository as the config has it.
+// A RepoSpec is a repository as in the config.
 type RepoSpec struct {
 	Name string
 	Path string // absolute
 }
 
-// A NewTask is a task to be made; its status is todo. An empty Description,
-// JobName or WorkflowName means none.
+// A NewTask is a task to be created, with status todo. An empty Description, JobName or
+// WorkflowName means none.
 type NewTask struct {
 	ProjectID, Title      string
 	Description           *string
 	JobName, WorkflowName *string
 }
 
-// A TaskChange sets what is not nil; an empty Description, JobName or
-// WorkflowName clears it.
+// A TaskChange sets the fields that are not nil; an empty Description, JobName or WorkflowName
+// clears it.
 type TaskChange struct {
 	Title, Description    *string
 	Status                *Status
 	JobName, WorkflowName *string
 }
 
-// Apply makes the change to t and checks the result.
+// Apply applies the change to t and checks the result.
 func (c TaskChange) Apply(t *Task) error {
 	if c.Title != nil {
 		t.Title = *c.Title
@@ -129,8 +129,8 @@ func (c TaskChange) Apply(t *Task) error {
 	return t.Check()
 }
 
-// Check returns ErrInvalid if the title is blank, the status is unknown, or there
-// is a job without a workflow or the reverse.
+// Check returns ErrInvalid if the title is blank, the status is unknown, or only one of job and
+// workflow is set.
 func (t *Task) Check() error {
 	switch {
 	case strings.TrimSpace(t.Title) == "":
@@ -151,26 +151,26 @@ func NonEmpty(s *string) *string {
 	return s
 }
 
-// A Request names a call, so that its repetition gives the same result: RequestID
-// is scoped to Identity and Tool, and is known for 30 days; the newest 100 of a
-// board for longer. The zero value is a call without a name.
+// A Request identifies a call, so that its repetition gives the same result: RequestID is scoped to
+// Identity and Tool, and is known for 30 days; the newest 100 of a board for longer. The zero value
+// is a call without an id.
 type Request struct{ Identity, Tool, RequestID, ArgsDigest string }
 
-// RequestsKept is how long a request_id is known, and NewestRequests how many are known
-// however old they seem to be: a clock that was set forward between a call and its
-// repetition must not have it done twice.
+// RequestsKept is how long a request_id is known, and NewestRequests how many are known regardless
+// of age: if a clock is set forward between a call and its repetition, the call must not be
+// executed twice.
 const (
 	RequestsKept   = 30 * 24 * time.Hour
 	NewestRequests = 100
 )
 
-// Totals are how much is on a board.
+// Totals counts the contents of a board.
 type Totals struct {
 	Projects, Tasks, Attempts int
 	Open                      int // executions that have not ended
 }
 
-// Errors that callers tell apart; each is wrapped with what it is about.
+// Errors that callers distinguish; each is wrapped with its subject.
 var (
 	ErrNotFound = errors.New("not found")
 	ErrCursor   = errors.New("not a cursor of this list")

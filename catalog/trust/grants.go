@@ -18,14 +18,14 @@ import (
 // maxGrants bounds the file of a project's grants.
 const maxGrants = 16 << 20 // bytes
 
-// A Decision is what the user said about a set.
+// A Decision is the user's answer about a set.
 type Decision int
 
-// What a Decision may be.
+// The values of Decision.
 const (
 	Undecided Decision = iota
 	Granted
-	Denied // for the path, whatever is asked for
+	Denied // for the path, regardless of the set
 )
 
 // A Grant is a set that the user approved.
@@ -35,21 +35,21 @@ type Grant struct {
 	Set  Set       `json:"set"`
 }
 
-// A Record is what the user said about one project.
+// A Record holds the user's decisions about one project.
 type Record struct {
 	Path   string  `json:"path"` // of the project, without links
 	Denied bool    `json:"denied,omitempty"`
 	Grants []Grant `json:"grants"` // the latest last
 }
 
-// A Ledger keeps what the user said about one project, in a file outside of it. Its
-// methods may be called from any goroutine, and by several processes.
+// A Ledger stores the user's decisions about one project in a file outside of it. Its methods may
+// be called from any goroutine, and by several processes.
 type Ledger struct {
 	root string
 	file string
 
 	mu   sync.Mutex
-	seen fs.FileInfo // of the file that last is; nil: there is none
+	seen fs.FileInfo // of the file of last; nil if there is none
 	last *Record
 }
 
@@ -60,12 +60,12 @@ func (r *Record) grants(hash string) bool {
 
 var nothing = &Record{}
 
-// OpenLedger returns the ledger of the project at root, which is without links. It does
-// not touch the disk.
+// OpenLedger returns the ledger of the project at root, a path without links. It does not touch the
+// disk.
 func OpenLedger(file, root string) *Ledger { return &Ledger{root: root, file: file} }
 
-// Read returns the record of the project: the same while the file does not change, which
-// costs one stat. The caller does not change it.
+// Read returns the record of the project. While the file is unchanged it returns the same record,
+// at the cost of one stat. The caller must not change it.
 func (l *Ledger) Read() (*Record, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,7 +95,7 @@ func (l *Ledger) Read() (*Record, error) {
 	return l.last, nil
 }
 
-// Decide returns what the user said about a set.
+// Decide returns the user's decision about a set.
 func (l *Ledger) Decide(s Set) (Decision, error) {
 	r, err := l.Read()
 	switch {
@@ -109,7 +109,7 @@ func (l *Ledger) Decide(s Set) (Decision, error) {
 	return Undecided, nil
 }
 
-// Grant approves a set from now on, and takes a Deny back.
+// Grant approves a set from now on, and cancels a Deny.
 func (l *Ledger) Grant(ctx context.Context, s Set, now time.Time) error {
 	return l.change(ctx, func(r *Record) {
 		r.Denied = false
@@ -119,12 +119,12 @@ func (l *Ledger) Grant(ctx context.Context, s Set, now time.Time) error {
 	})
 }
 
-// Revoke forgets what was approved.
+// Revoke removes all grants.
 func (l *Ledger) Revoke(ctx context.Context) error {
 	return l.change(ctx, func(r *Record) { r.Grants = nil })
 }
 
-// Deny forgets what was approved, and refuses everything until the next Grant.
+// Deny removes all grants, and refuses everything until the next Grant.
 func (l *Ledger) Deny(ctx context.Context) error {
 	return l.change(ctx, func(r *Record) { r.Denied, r.Grants = true, nil })
 }
@@ -153,8 +153,8 @@ func (l *Ledger) change(ctx context.Context, change func(*Record)) error {
 	return nil
 }
 
-// InFolders reports whether a project is in one of the folders, by whole elements of
-// their paths, wherever links lead.
+// InFolders reports whether a project is in one of the folders, by whole path elements, after links
+// are resolved.
 func InFolders(root string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(f string) bool { return filepath.IsAbs(f) && inside(canonical(f), canonical(root)) })
 }

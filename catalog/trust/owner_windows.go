@@ -2,5 +2,5 @@ package trust
 
 import "io/fs"
 
-// faultOf finds nothing: who may write to a file is not looked at on Windows.
+// faultOf returns "": Windows permissions are not checked.
 func faultOf(string, fs.FileInfo) string { return "" }

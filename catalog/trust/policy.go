@@ -13,29 +13,29 @@ import (
 	"deepwork/catalog/config"
 )
 
-// A Policy answers config.Source for one project and one process. Its Approve may be
+// A Policy approves config for a config.Source, for one project and one process. Its Approve may be
 // called from any goroutine.
 type Policy struct {
 	Root   string // of the project, without links
 	File   string // its config file
 	Ledger *Ledger
-	Logger *slog.Logger // nil: nothing is logged
+	Logger *slog.Logger // nil disables logging
 
 	mu      sync.Mutex
-	project *config.Config // what was asked last
+	project *config.Config // the config of the last call
 	user    *config.User
-	record  *Record // of the ledger then
+	record  *Record // the record of the last call
 	answer  *config.Approval
 
-	good  *config.Config // what was in force last
+	good  *config.Config // the config last in force
 	sum   string         // the hash of its set
 	files map[string]string
 }
 
-// Approve says what of a project's config is in force: everything if the project is in a
-// trusted folder of the user's, or if the user granted just that; else what was granted
-// before in this process, and still is; else nothing. It reads the files that commands
-// name when the configs or the grants have changed, and costs one stat otherwise.
+// Approve returns which parts of a project's config are in force: everything if the project is in a
+// trusted folder of the user's, or if the user granted exactly that; else what was granted earlier
+// in this process, and still is; else nothing. It reads the files that commands name when the
+// configs or the grants have changed, and costs one stat otherwise.
 func (p *Policy) Approve(project *config.Config, user *config.User) *config.Approval {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +148,7 @@ func (e Entry) Text() string {
 	return string(e.Value)
 }
 
-// quoted returns a word of a command as a shell would take it, without control characters.
+// quoted returns a word quoted for a shell, without control characters.
 func quoted(word string) string {
 	if word != "" && !strings.ContainsFunc(word, func(r rune) bool {
 		return r <= ' ' || r == 0x7f || r > '~' || strings.ContainsRune("'\"\\$`|&;<>()*?[]{}#~!", r)
@@ -166,8 +166,8 @@ func Program(root string, a *config.Approval, command []string) (string, error) 
 	return Find(root, command[0])
 }
 
-// Check returns an error that wraps ErrChanged if a file in the project which a command
-// names is not as it was approved. It is called before the command runs.
+// Check returns an error that wraps ErrChanged if a file in the project which a command names
+// differs from the approved one. It is called before the command runs.
 func Check(root string, a *config.Approval, command []string) error {
 	if a == nil || a.Files == nil {
 		return nil

@@ -15,21 +15,21 @@ import (
 	"deepwork/actor/durable"
 )
 
-// A file is one inside the project that a command names.
+// A file is a file inside the project that a command names.
 type file struct {
 	name string // relative to the root, with slashes
-	path string // without links
+	path string // with links resolved
 }
 
-// filesOf returns the files inside the project that are a command's program or its
-// first argument, options left aside.
+// filesOf returns the files inside the project that are a command's program or its first argument
+// that is not an option.
 func filesOf(root string, command []string) (all []file) {
 	for n, word := range command {
 		if n > 1 && !strings.HasPrefix(command[n-1], "-") {
 			break
 		}
 		if word == "" || n == 0 && !hasSeparator(word) {
-			continue // found in PATH, and never inside the project
+			continue // found in PATH, which never is inside the project
 		}
 		path := word
 		if !filepath.IsAbs(path) {
@@ -37,7 +37,7 @@ func filesOf(root string, command []string) (all []file) {
 		}
 		real, err := filepath.EvalSymlinks(path)
 		if err != nil {
-			continue // missing, or an argument that is no path
+			continue // missing, or not a path
 		}
 		if fi, err := os.Stat(real); err != nil || fi.IsDir() {
 			continue
@@ -53,7 +53,7 @@ func filesOf(root string, command []string) (all []file) {
 	return all
 }
 
-// read returns the SHA-256 of the content, and why nobody should trust it, or "".
+// read returns the SHA-256 of the content, and why it is not trustworthy, or "".
 func (f file) read() (sum, fault string, err error) {
 	r, fi, err := durable.OpenRegular(f.path, os.O_RDONLY)
 	if err != nil {
@@ -67,9 +67,9 @@ func (f file) read() (sum, fault string, err error) {
 	return hex.EncodeToString(h.Sum(nil)), FaultOf(f.name, fi), nil
 }
 
-// Find returns the path of a command's program. Entries of PATH that are relative or
-// inside the project do not count, so that a checkout cannot put a program in the place
-// of one of the system's. A program with a slash is relative to the project's root.
+// Find returns the path of a command's program. It ignores entries of PATH that are relative or
+// inside the project, so that a checkout cannot replace one of the system's programs. A program
+// with a slash is relative to the project's root.
 func Find(root, program string) (string, error) {
 	if hasSeparator(program) {
 		if !filepath.IsAbs(program) {
@@ -92,7 +92,7 @@ func hasSeparator(name string) bool {
 	return strings.ContainsRune(name, '/') || strings.ContainsRune(name, filepath.Separator)
 }
 
-// inside reports whether a path is in a folder, wherever links lead.
+// inside reports whether a path is in a folder, after links are resolved.
 func inside(folder, path string) bool {
 	for _, p := range []string{path, canonical(path)} {
 		for _, f := range []string{folder, canonical(folder)} {
@@ -111,9 +111,9 @@ func canonical(path string) string {
 	return filepath.Clean(path)
 }
 
-// ErrChanged says that a file which a command names is not what was approved.
+// ErrChanged means that a file which a command names differs from the approved one.
 var ErrChanged = errors.New("is not what was approved")
 
-// FaultOf returns why a file that says what to run cannot be trusted, or "": everybody
-// may write to it, or it belongs to a user who is neither this one nor root.
+// FaultOf returns why a file that determines what to run is not trustworthy, or "": everybody may
+// write to it, or its owner is neither this user nor root.
 func FaultOf(name string, fi fs.FileInfo) string { return faultOf(name, fi) }

@@ -1,10 +1,10 @@
-// Package trust decides whether what a project's config names may run, connect or reach
-// outside the project (issue "Trust"). A Set is everything of that kind in a config,
-// with the content of the project's files that its commands name. The user grants whole
-// sets, by deepwork trust; what was granted for a path stays granted until it is revoked.
+// Package trust decides whether a project's config may run programs, connect to something or reach
+// outside the project (issue "Trust"). A Set is everything of that kind in a config, with the
+// content of the project's files that its commands name. The user grants whole sets, by deepwork
+// trust; a grant for a path is valid until it is revoked.
 //
-// A grant does not cover what an approved program runs in its turn (make, npm), and not
-// the instructions in jobs.
+// A grant does not cover what an approved program runs in turn (make, npm), nor the instructions in
+// jobs.
 package trust
 
 import (
@@ -20,18 +20,18 @@ import (
 	"deepwork/catalog/config"
 )
 
-// A Set is what a config asks the user to approve, ordered by key.
+// A Set is the approvals that a config asks for, ordered by key.
 type Set []Entry
 
-// An Entry is one of a set.
+// An Entry is an element of a Set.
 type Entry struct {
 	Key   string          `json:"key"`   // as in the file: executors.CODEX
-	Value json.RawMessage `json:"value"` // what it says, with sorted keys
+	Value json.RawMessage `json:"value"` // its value in the config, with sorted keys
 	// Files are the files inside the project that its command names, relative to the
 	// root with slashes, and the SHA-256 of each, as hexadecimal digits.
 	Files map[string]string `json:"files,omitempty"`
 
-	// Fault is why it cannot be granted: others may write to a file of it. "" is nothing.
+	// Fault is why it cannot be granted: others may write to a file of it. "" means none.
 	Fault string `json:"-"`
 }
 
@@ -112,7 +112,7 @@ func (b *builder) add(key string, value any, commands ...[]string) {
 func (s Set) Hash() string {
 	text, err := json.Marshal(s)
 	if err != nil {
-		return "" // cannot be: every Value was made by Marshal
+		return "" // impossible: Marshal made every Value
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
@@ -128,11 +128,11 @@ func (s Set) Fault() string {
 	return ""
 }
 
-// A Change is what differs between two sets: an entry that was added, removed or
-// changed; Was or Is is nil where there is none.
+// A Change is a difference between two sets: an entry that was added, removed or changed. Was is
+// nil if it was added, Is if it was removed.
 type Change struct{ Was, Is *Entry }
 
-// Changes returns how s differs from what it was, by key.
+// Changes returns the changes from was to s, by key.
 func (s Set) Changes(was Set) []Change {
 	byKey := map[string]*Change{}
 	at := func(key string) *Change {

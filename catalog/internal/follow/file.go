@@ -8,49 +8,46 @@ import (
 )
 
 const (
-	// doubt is Settle for content that is probably half of a save: it does not
-	// parse, or has lost the line break at its end. The writer may have been held
-	// up in the middle.
+	// doubt is Settle for content that is probably half of a save: it does not parse, or lacks the
+	// final line break. The writer may have been delayed in the middle.
 	doubt = 50 * time.Millisecond
 
-	// forceAfter is how long a file that never settles is waited for, if there is
-	// no good content to use meanwhile.
+	// forceAfter bounds the wait for a file that never settles, if there is no good content to use
+	// meanwhile.
 	forceAfter = 150 * time.Millisecond
 )
 
-// Phase is the state of a file when it was last looked at.
+// Phase is the state of a file as of the last check.
 type Phase uint8
 
-// The phases of a file. In Moving, Torn and Vanished what was there before stays
-// in use.
+// The phases of a file. In Moving, Torn and Vanished the earlier content stays in use.
 const (
-	Gone     Phase = iota // there is no file
+	Gone     Phase = iota // the file does not exist
 	Present               // the file was judged, good or bad
 	Moving                // it is being written
 	Torn                  // it looks like half of a save
-	Vanished              // it was there a moment ago
+	Vanished              // it existed a moment ago
 )
 
-// A Format says how the content of a file is read.
+// A Format defines how the content of a file is read.
 type Format[T any] struct {
-	Limit int64         // the largest file that is read, in bytes
-	Grace time.Duration // how long a file that vanished stays in use
+	Limit int64         // maximum size of the file, in bytes
+	Grace time.Duration // how long a vanished file stays in use
 
-	// Parse returns the meaning of a content, or what is wrong with it.
+	// Parse returns the parsed content, or what is wrong with it.
 	Parse func(data []byte) (*T, error)
-	// Unreadable returns what is wrong with a file that is not a regular file, is
-	// too large or could not be read, which is err then; nil means that it can be
-	// read after all.
+	// Unreadable returns what is wrong with a file that is not a regular file, is too large or
+	// could not be read; in the last case err is the error. nil means that it can be read after
+	// all.
 	Unreadable func(s Stamp, err error) error
 }
 
-// A File is a followed file as it was when last looked at. It is immutable: Look
-// returns another one.
+// A File is a followed file as of the last check. It is immutable: Look returns a new one.
 type File[T any] struct {
 	Track
 	Phase Phase
 	Good  *T    // the last good content; nil means none
-	Bad   error // what is wrong with the file as it is now
+	Bad   error // what is wrong with the current file
 
 	source []byte            // of Good
 	sum    [sha256.Size]byte // of the content under Stamp
@@ -61,15 +58,14 @@ type File[T any] struct {
 func (f *File[T]) Stale() bool {
 	now := f.Stat()
 	if now != f.Stamp {
-		// A file that vanished was seen to be gone; its time is up when it is due.
+		// The file is known to be gone; its grace period ends when it is due.
 		return f.Phase != Vanished || now.Kind != Absent
 	}
 	return f.Racy && !f.same(f.Stamp, f.sum)
 }
 
-// Look compares the file with the disk and returns it as it is now: f itself if
-// nothing changed. A file in the phase Moving is to be looked at again when it is
-// due.
+// Look compares the file with the disk and returns its current state: f itself if nothing changed.
+// A file in the phase Moving must be checked again when it is due.
 func (f *File[T]) Look(format *Format[T]) *File[T] {
 	st, now := f.Stat(), time.Now()
 	if st == f.Stamp && !f.Racy && (f.Phase == Present || f.Phase == Gone) {
@@ -95,7 +91,7 @@ func (f *File[T]) Look(format *Format[T]) *File[T] {
 	return n.judge(f, format, data, now)
 }
 
-// wait keeps what was there before and has the file looked at again.
+// wait keeps the earlier content in use and schedules another check.
 func (n *File[T]) wait(now time.Time, d time.Duration) *File[T] {
 	if n.Phase != Moving {
 		n.Phase, n.since = Moving, now
@@ -111,7 +107,7 @@ func (n *File[T]) take(phase Phase, sum [sha256.Size]byte, now time.Time) *File[
 	return n
 }
 
-// gone is Look for a file that is not there.
+// gone is Look for a file that does not exist.
 func (n *File[T]) gone(f *File[T], grace time.Duration, now time.Time) *File[T] {
 	n.Racy = false
 	switch {
@@ -127,7 +123,7 @@ func (n *File[T]) gone(f *File[T], grace time.Duration, now time.Time) *File[T] 
 	return n
 }
 
-// unreadable is Look for what is not a regular file of the allowed size.
+// unreadable is Look for a file that is not regular or too large.
 func (n *File[T]) unreadable(format *Format[T], err error, now time.Time) *File[T] {
 	bad := format.Unreadable(n.newest, err)
 	if bad == nil {
@@ -166,5 +162,5 @@ func (n *File[T]) judge(f *File[T], format *Format[T], data []byte, now time.Tim
 	return n.take(Present, sum, now)
 }
 
-// complete reports whether the last line of a text has its end.
+// complete reports whether the last line of a text has its line break.
 func complete(text []byte) bool { return bytes.HasSuffix(text, []byte("\n")) }

@@ -10,11 +10,11 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// MaxDiagnostics is how many faults of one file are reported in full; one more
-// Diagnostic says how many others there are.
+// MaxDiagnostics is the number of faults of one file that are reported in full; one more Diagnostic
+// gives the number of the others.
 const MaxDiagnostics = 100
 
-// A Dialect holds the words of one kind of file, and what else differs.
+// A Dialect holds the wording for one kind of file, and other differences.
 type Dialect struct {
 	WrongKind    string // format of the kind that a value has and the one expected
 	WrongKey     string // format of the kind of a key that is not text
@@ -24,10 +24,10 @@ type Dialect struct {
 
 	// Describe describes a mapping with fixed keys.
 	Describe func(what string, keys []string) string
-	// UnknownKey is the fault of a key that such a mapping does not have; hint is
-	// the key that was probably meant, or "".
+	// UnknownKey returns the fault of a key that such a mapping does not have; hint is the key that
+	// was probably meant, or "".
 	UnknownKey func(what string, keys []string, hint string) string
-	// Kind names the kind of a value.
+	// Kind returns the kind of a value.
 	Kind func(n *yaml.Node) string
 	// Lenient accepts null as an empty list or mapping, and any scalar as a key,
 	// which paths show without quotes.
@@ -40,18 +40,18 @@ type Position struct{ Line, Column int }
 // At returns the position of a node.
 func At(n *yaml.Node) Position { return Position{n.Line, n.Column} }
 
-// A Decoder collects the faults of one file while its tree is read. After a fault
-// the caller goes on with what could be read. Past MaxDiagnostics it only counts,
-// so that a hostile file costs neither time nor memory.
+// A Decoder collects the faults of one file while its tree is read. After a fault the caller
+// continues with the rest. Past MaxDiagnostics it only counts, so that a hostile file costs neither
+// time nor memory.
 type Decoder struct {
 	*Dialect
 	File string
 
-	path             []segment // of the value that is being read
+	path             []segment // of the value being read
 	faults, warnings list
 }
 
-// A list holds MaxDiagnostics, and counts the others.
+// A list stores up to MaxDiagnostics, and counts the others.
 type list struct {
 	Diagnostics
 	dropped int
@@ -95,8 +95,7 @@ func (d *Decoder) within(s segment, read func()) {
 	d.path = d.path[:len(d.path)-1]
 }
 
-// Path returns the path of the value that is being read, such as
-// steps[2].outputs.report.type.
+// Path returns the path of the value being read, such as steps[2].outputs.report.type.
 func (d *Decoder) Path() string {
 	var b strings.Builder
 	for _, s := range d.path {
@@ -114,7 +113,7 @@ func (d *Decoder) Path() string {
 	return b.String()
 }
 
-// Fault adds a fault of the value that is being read.
+// Fault adds a fault of the value being read.
 func (d *Decoder) Fault(at Position, format string, args ...any) {
 	if !d.Full() {
 		d.FaultIn(at, d.Path(), format, args...)
@@ -138,11 +137,11 @@ func (d *Decoder) add(to *list, g Diagnostic, format string, args []any) {
 	}
 }
 
-// Faults returns how many faults there are so far.
+// Faults returns the number of faults so far.
 func (d *Decoder) Faults() int { return len(d.faults.Diagnostics) + d.faults.dropped }
 
-// Full reports whether no more faults are kept. It counts the one that the caller
-// is about to report if so: such a caller does not have to work out its message.
+// Full reports whether further faults are only counted. If so, it counts the one that the caller is
+// about to report, so that the caller need not format its message.
 func (d *Decoder) Full() bool { return d.faults.full() }
 
 // Diagnostics returns the faults, ordered by position; nil means none.

@@ -1,6 +1,6 @@
-// Package yamltree decodes a YAML file node by node. It reports every fault with
-// its position, its path and, for a misspelled name, the name that was probably
-// meant. What the messages say is the caller's: see Dialect.
+// Package yamltree decodes a YAML file node by node. It reports every fault with its position, its
+// path and, for a misspelled name, the name that was probably meant. The caller determines the
+// wording: see Dialect.
 package yamltree
 
 import (
@@ -19,7 +19,7 @@ type Diagnostic struct {
 	Warning bool
 }
 
-// String gives `job.yml:14:9: steps[2].outputs.report.type: "fil" is not one of file, files`.
+// String returns text like `job.yml:14:9: steps[2].outputs.report.type: "fil" is not one of a, b`.
 func (d Diagnostic) String() string {
 	var b strings.Builder
 	b.WriteString(d.File)
@@ -38,8 +38,7 @@ func (d Diagnostic) String() string {
 	return b.String()
 }
 
-// Diagnostics are all faults of one file, ordered by position. As an error they
-// print one per line.
+// Diagnostics are all faults of one file, ordered by position. As an error they print one per line.
 type Diagnostics []Diagnostic
 
 func (ds Diagnostics) Error() string {

@@ -25,17 +25,16 @@ func Documents(r io.Reader) (first, second *yaml.Node, err error) {
 	return first, second, nil
 }
 
-// A Value is a value of the tree and its key. An item of a list, and the document,
-// are their own key.
+// A Value is a value of the tree and its key. A list item or the document is its own key.
 type Value struct{ Key, Node *yaml.Node }
 
 // Self returns the value of a node that has no key.
 func Self(n *yaml.Node) Value { return Value{n, n} }
 
-// Target returns the node, or the one that it is an alias of.
+// Target returns the node, or the target of an alias.
 func (v Value) Target() *yaml.Node { return Target(v.Node) }
 
-// Target returns n, or the node that it is an alias of.
+// Target returns n, or the target if it is an alias.
 func Target(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
 		return n.Alias
@@ -43,8 +42,8 @@ func Target(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// At returns where a fault of the value is reported: an empty value has no
-// position of its own, so its key's is used.
+// At returns the position for a fault of the value: an empty value has none of its own, so its
+// key's is used.
 func (v Value) At() Position {
 	if IsNull(v.Node) {
 		return At(v.Key)
@@ -55,8 +54,8 @@ func (v Value) At() Position {
 // IsNull reports whether a node is an empty value.
 func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// Is returns the node of a value if it has the expected kind, and otherwise
-// reports a fault; what names the expected kind.
+// Is returns the node of a value if it has the expected kind, and otherwise reports a fault; what
+// describes the expected kind.
 func (d *Decoder) Is(v Value, kind yaml.Kind, what string) (*yaml.Node, bool) {
 	n := v.Target()
 	if n.Style&yaml.TaggedStyle != 0 {
@@ -78,13 +77,13 @@ func (d *Decoder) Is(v Value, kind yaml.Kind, what string) (*yaml.Node, bool) {
 	return nil, false
 }
 
-// Empty reports a null that is no value here.
+// Empty reports a null where a value is required.
 func (d *Decoder) Empty(v Value, what string) {
 	d.Fault(Value{v.Key, v.Target()}.At(), d.WrongKind+": fill it in", "empty", what)
 }
 
-// List calls item with each item of a list, and returns how many there are. It
-// reports false if the value is absent or not a list.
+// List calls item with each item of a list, and returns their number. It returns false if the value
+// is absent or not a list.
 func (d *Decoder) List(v Value, what string, item func(i int, v Value)) (count int, ok bool) {
 	if d.absent(v) {
 		return 0, false
@@ -101,9 +100,8 @@ func (d *Decoder) List(v Value, what string, item func(i int, v Value)) (count i
 
 func (d *Decoder) absent(v Value) bool { return v.Node == nil || d.Lenient && IsNull(v.Target()) }
 
-// Entries calls entry with each entry of a mapping whose keys the author chooses,
-// in the author's order, and returns how many there are. It reports false if the
-// value is absent or not a mapping.
+// Entries calls entry with each entry of a mapping with free keys, in the author's order, and
+// returns their number. It returns false if the value is absent or not a mapping.
 func (d *Decoder) Entries(v Value, what string, entry func(v Value)) (count int, ok bool) {
 	if d.absent(v) {
 		return 0, false
@@ -168,10 +166,10 @@ type Shape struct {
 	Keys []Key
 }
 
-// A Key is one of a shape. Read is called with its value, if the key is present.
+// A Key is a key of a Shape. Read is called with its value, if it is present.
 type Key struct {
 	Name    string
-	Missing string // how to add it; "" means optional
+	Missing string // how to add it; "" means that it is optional
 	Read    func(v Value)
 }
 
@@ -190,8 +188,8 @@ func (s Shape) Names() []string {
 	return names
 }
 
-// Mapping reads a mapping with fixed keys, and reports unknown, repeated and missing ones.
-// It reports false if the value is absent or not a mapping.
+// Mapping reads a mapping with fixed keys, and reports unknown, repeated and missing ones. It
+// returns false if the value is absent or not a mapping.
 func (d *Decoder) Mapping(v Value, s Shape) bool {
 	if d.absent(v) {
 		return false

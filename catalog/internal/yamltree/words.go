@@ -27,7 +27,7 @@ func NotUTF8(file []byte) (offset int, found bool) {
 	return 0, false
 }
 
-// maxQuoted is how many bytes of a file's text a message repeats at most.
+// maxQuoted bounds the part of a file's text that a message repeats, in bytes.
 const maxQuoted = 80
 
 // Clip shortens a text for a message.
@@ -52,8 +52,8 @@ func plain(s string) bool {
 	}) < 0
 }
 
-// Join joins names for a message, at most ten of them; a message is one line, so
-// names that are not plain are quoted.
+// Join joins names for a message, at most ten of them; a message is one line, so names that are not
+// plain are quoted.
 func Join(names []string) string {
 	const most = 10
 	shown := make([]string, min(len(names), most))
@@ -71,8 +71,8 @@ func Join(names []string) string {
 
 // Suggest returns the candidate that name was probably meant to be, or "".
 func Suggest(name string, candidates []string) string {
-	// A typo is worth guessing at only in a name that a person would type, and
-	// the search must not grow with a hostile file.
+	// A typo is worth guessing at only in a name that a person would type, and the search must not
+	// grow with a hostile file.
 	if len(name) > 64 || len(candidates) > 1000 {
 		return ""
 	}
@@ -95,7 +95,7 @@ func Suggest(name string, candidates []string) string {
 	return best
 }
 
-// fold removes the differences that people make without meaning to.
+// fold removes differences that people introduce by accident.
 func fold(s string) string {
 	return strings.NewReplacer("-", "", "_", "", " ", "").Replace(strings.ToLower(s))
 }
