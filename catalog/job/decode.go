@@ -72,7 +72,7 @@ type decoder struct {
 type value = yamltree.Value
 
 // A spot is the position of a value that is checked when all are read; the zero value means that
-// there is none without a fault.
+// it is absent or faulty.
 type spot struct {
 	at   yamltree.Position
 	path string
@@ -110,7 +110,7 @@ func (d *decoder) job(j *Job) yamltree.Shape {
 		required("steps", "a list of at least one step", func(list value) {
 			var s Step
 			var spots stepSpots
-			shape := d.step(&s, &spots) // one for all steps: creating it takes longer than reading one
+			shape := d.step(&s, &spots) // shared by all steps: creating it is slower than reading one
 			count, ok := d.List(list, "a list of steps", func(i int, v value) {
 				if i == 0 {
 					n := len(list.Target().Content)

@@ -117,7 +117,7 @@ type Ending struct {
 	FinalMessage *string
 	Error        *string
 	Task         Status     // the new status of the task; "" leaves it unchanged
-	EndedAt      *time.Time // set if it ended while no server ran; nil means now; not before its start
+	EndedAt      *time.Time // set if no server ran then; nil means now; never before its start
 }
 
 // A Session is a conversation with an agent.
