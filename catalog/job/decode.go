@@ -110,7 +110,7 @@ func (d *decoder) job(j *Job) yamltree.Shape {
 		required("steps", "a list of at least one step", func(list value) {
 			var s Step
 			var spots stepSpots
-			shape := d.step(&s, &spots) // shared by all steps: creating it is slower than reading one
+			shape := d.step(&s, &spots) // shared by all steps: slower to create than a step to read
 			count, ok := d.List(list, "a list of steps", func(i int, v value) {
 				if i == 0 {
 					n := len(list.Target().Content)
