@@ -10,8 +10,8 @@ import (
 	"deepwork/actor/durable"
 )
 
-// A Folder seals files of its project that are outside of the project: a signature proves that this
-// user's deepwork wrote the file for this project, under this name.
+// A Folder seals files that are not in it, but in the project, where anybody may write: a signature
+// proves that this user's deepwork wrote the file for this project, under this name.
 var _ durable.Sealer = (*Folder)(nil)
 
 // A signer holds the inputs of a signature.
