@@ -9,8 +9,7 @@ import (
 // Toolsets are the sets of tools that a server can offer (DESIGN "Tool surface").
 var Toolsets = []string{"workflows", "remote", "board"}
 
-// KnownExecutors are the executors with built-in commands, so that the config need not give one
-// (issue "Executors").
+// KnownExecutors are the executors with built-in commands, so that the config need not give one.
 var KnownExecutors = []string{"CLAUDE_CODE", "CODEX", "CURSOR_AGENT", "GEMINI", "OPENCODE"}
 
 // The environment variables that the program reads or sets for agents.

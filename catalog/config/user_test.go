@@ -20,7 +20,7 @@ projects: [{name: p, repos: [{path: /theirs}]}]
 		t.Fatal(faults)
 	}
 	u, faults := ParseUser("config.yml", []byte(`
-trusted_folders: [/work/, /home/ann]
+trusted_folders: [/src/, /home/ann]
 quality_gate: {agent_review_command: mine}
 executors: {CODEX: {command: mine}}
 workflow_tools: {sources: [{name: a, url: "https://mine.example.com"}, {name: c, command: c}]}
@@ -42,7 +42,7 @@ workflow_tools: {sources: [{name: a, url: "https://mine.example.com"}, {name: c,
 		strings.Join(executors, " "):                        "CODEXmine OTHERother",
 		strings.Join(c.Toolsets, " "):                       "board",
 		c.Projects[0].Name:                                  "p",
-		strings.Join(u.TrustedFolders, " "):                 filepath.Clean("/work") + " " + filepath.Clean("/home/ann"),
+		strings.Join(u.TrustedFolders, " "):                 filepath.Clean("/src") + " " + filepath.Clean("/home/ann"),
 	} {
 		if got != want {
 			t.Errorf("it is %q, and is to be %q", got, want)
