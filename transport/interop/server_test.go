@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/session/state"
 )
 
 // A project is a folder with the job trip, and where its reviewer looks for a sign
@@ -50,7 +52,8 @@ func sources(t *testing.T) string {
 		node(t), filepath.Join(packages(t), "source.mjs"))
 }
 
-// command is what serves the project, with the test binary as the reviewer.
+// command is what serves the project, with the test binary as the reviewer. Clients pass few
+// variables on to servers that they start, so env sets those of the state and of the user's config.
 func (p project) command(t *testing.T, args ...string) []string {
 	t.Helper()
 	self, err := os.Executable()
@@ -58,7 +61,11 @@ func (p project) command(t *testing.T, args ...string) []string {
 		t.Fatal(err)
 	}
 	reviewer := fmt.Sprintf("'%s' review '%s'", self, p.told)
-	return append([]string{binary(t), "serve", "--path", p.root, "--quality-gate", reviewer}, args...)
+	command := []string{"env"}
+	for _, name := range []string{state.Env, "XDG_CONFIG_HOME"} {
+		command = append(command, name+"="+os.Getenv(name))
+	}
+	return append(append(command, binary(t), "serve", "--path", p.root, "--quality-gate", reviewer), args...)
 }
 
 var listening = regexp.MustCompile(`msg=listening.* url=(\S+)`)

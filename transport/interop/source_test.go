@@ -102,7 +102,7 @@ func words(res *mcp.CallToolResult) string { return res.Content[0].(*mcp.TextCon
 func TestSourceOfTheTypeScriptSDK(t *testing.T) {
 	s := serveSource(t)
 	all := s.until(t, "greet", "count", "break", "wait", "grow")
-	if all["greet"].Description != "Greets somebody" {
+	if all["greet"].Description != "[From the source typescript] Greets somebody" {
 		t.Errorf("got %+v", all["greet"])
 	}
 	if got := s.call(t, "greet", `{"name":"Ada"}`); got != `{"greeting":"Hello, Ada"}` {
