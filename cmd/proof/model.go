@@ -150,6 +150,7 @@ func (s state) apply(in input) []outcome {
 		return s.goTo(in.Step)
 	case in.Tool == "abort_workflow":
 		s.status, s.reason = "aborted", in.Text
+		s.settle()
 		return s.apply(in)
 	}
 	done := slices.DeleteFunc(slices.Concat(s.entries()...), func(step string) bool { return !s.isDone(step) })
