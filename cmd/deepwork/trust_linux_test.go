@@ -16,13 +16,6 @@ import (
 	"deepwork/session/state"
 )
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // typing runs a command with a controlling terminal of its own, at which answer is
 // typed, and returns what it printed on stdout and at the terminal.
 func typing(t *testing.T, answer string, command ...string) (stdout, screen string, err error) {
