@@ -18,16 +18,6 @@ import (
 // maxGrants bounds the file of a project's grants.
 const maxGrants = 16 << 20 // bytes
 
-// A Decision is the user's answer about a set.
-type Decision int
-
-// The values of Decision.
-const (
-	Undecided Decision = iota
-	Granted
-	Denied // for the path, regardless of the set
-)
-
 // A Grant is a set that the user approved.
 type Grant struct {
 	Hash string    `json:"hash"`
@@ -53,9 +43,9 @@ type Ledger struct {
 	last *Record
 }
 
-// grants reports whether the set with a hash was granted.
-func (r *Record) grants(hash string) bool {
-	return slices.ContainsFunc(r.Grants, func(g Grant) bool { return g.Hash == hash })
+// Granted reports whether the set with a hash is approved.
+func (r *Record) Granted(hash string) bool {
+	return !r.Denied && slices.ContainsFunc(r.Grants, func(g Grant) bool { return g.Hash == hash })
 }
 
 var nothing = &Record{}
@@ -93,20 +83,6 @@ func (l *Ledger) Read() (*Record, error) {
 	}
 	l.seen, l.last = fi, &r
 	return l.last, nil
-}
-
-// Decide returns the user's decision about a set.
-func (l *Ledger) Decide(s Set) (Decision, error) {
-	r, err := l.Read()
-	switch {
-	case err != nil:
-		return Undecided, err
-	case r.Denied:
-		return Denied, nil
-	case r.grants(s.Hash()):
-		return Granted, nil
-	}
-	return Undecided, nil
 }
 
 // Grant approves a set from now on, and cancels a Deny.

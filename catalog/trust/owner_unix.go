@@ -9,7 +9,9 @@ import (
 	"syscall"
 )
 
-func faultOf(name string, fi fs.FileInfo) string {
+// FaultOf returns why a file that determines what to run is not trustworthy, or "": everybody may
+// write to it, or it belongs to another user who is not root.
+func FaultOf(name string, fi fs.FileInfo) string {
 	st := fi.Sys().(*syscall.Stat_t)
 	switch {
 	case fi.Mode().Perm()&0o002 != 0:

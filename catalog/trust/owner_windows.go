@@ -2,5 +2,5 @@ package trust
 
 import "io/fs"
 
-// faultOf returns "": Windows permissions are not checked.
-func faultOf(string, fs.FileInfo) string { return "" }
+// FaultOf returns "": Windows permissions are not checked.
+func FaultOf(string, fs.FileInfo) string { return "" }

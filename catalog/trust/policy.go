@@ -64,12 +64,12 @@ func (p *Policy) decide(project *config.Config, user *config.User, record *Recor
 	if fault == "" && !record.Denied && InFolders(p.Root, user.TrustedFolders) {
 		return &config.Approval{Use: project}
 	}
-	if fault == "" && !record.Denied && record.grants(set.Hash()) {
+	if fault == "" && record.Granted(set.Hash()) {
 		p.good, p.sum, p.files = project, set.Hash(), set.files()
 		return &config.Approval{Use: project, Files: p.files}
 	}
 	a := &config.Approval{Withheld: &config.Withheld{Denied: err == nil && record.Denied, Fault: fault, Asked: set.asked()}}
-	if err == nil && !record.Denied && p.good != nil && record.grants(p.sum) {
+	if err == nil && p.good != nil && record.Granted(p.sum) {
 		a.Use, a.Files, a.Withheld.Kept = p.good, p.files, true
 	}
 	return a

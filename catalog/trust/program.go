@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -113,7 +112,3 @@ func canonical(path string) string {
 
 // ErrChanged means that a file which a command names differs from the approved one.
 var ErrChanged = errors.New("is not what was approved")
-
-// FaultOf returns why a file that determines what to run is not trustworthy, or "": everybody may
-// write to it, or its owner is neither this user nor root.
-func FaultOf(name string, fi fs.FileInfo) string { return faultOf(name, fi) }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 )
 
@@ -40,12 +41,7 @@ func newProject(t *testing.T, files map[string]string) string {
 	return root
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 func setOf(t *testing.T, root, text string) Set {
 	t.Helper()
@@ -125,30 +121,30 @@ func TestALedgerKeepsWhatTheUserSaid(t *testing.T) {
 	here, there := OpenLedger(file, root), OpenLedger(file, root) // another process
 	one, two := setOf(t, root, ""), setOf(t, root, asks)
 	ctx := context.Background()
-	decided := func(s Set, want Decision) {
+	granted := func(s Set, want bool) {
 		t.Helper()
 		for _, l := range []*Ledger{here, there} {
-			if got, err := l.Decide(s); err != nil || got != want {
-				t.Errorf("decided %v (%v), and is to be %v", got, err, want)
+			if r, err := l.Read(); err != nil || r.Granted(s.Hash()) != want {
+				t.Errorf("granted is %v (%v), and is to be %v", !want, err, want)
 			}
 		}
 	}
-	decided(one, Undecided)
+	granted(one, false)
 	must(t, here.Grant(ctx, one, time.Now()))
-	decided(one, Granted)
-	decided(two, Undecided)
+	granted(one, true)
+	granted(two, false)
 	must(t, there.Grant(ctx, two, time.Now()))
-	decided(one, Granted) // switching back asks for nothing
-	decided(two, Granted)
+	granted(one, true) // switching back asks for nothing
+	granted(two, true)
 	must(t, here.Deny(ctx))
-	decided(two, Denied)
+	granted(two, false)
 	must(t, here.Grant(ctx, two, time.Now()))
-	decided(two, Granted)
-	decided(one, Undecided)
+	granted(two, true)
+	granted(one, false)
 	must(t, here.Revoke(ctx))
-	decided(two, Undecided)
-	if d, err := OpenLedger(file, root+"-other").Decide(one); err == nil || d != Undecided {
-		t.Errorf("the record of another project decided %v, %v", d, err)
+	granted(two, false)
+	if r, err := OpenLedger(file, root+"-other").Read(); err == nil || r.Granted(one.Hash()) {
+		t.Errorf("the record of another project was taken: %v, %v", r, err)
 	}
 }
 

@@ -106,9 +106,4 @@ func jobText(name string, steps ...string) string {
 	return b.String()
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

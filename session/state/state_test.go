@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 // newProject makes an empty project, and a base for its state.
@@ -22,12 +24,7 @@ func newProject(t *testing.T) (root, base string) {
 	return root, base
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 func find(t *testing.T, root string) *Folder {
 	t.Helper()
