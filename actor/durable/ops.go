@@ -59,7 +59,7 @@ func (d Disk) Link(path, to string) error {
 	return d.carryOut(Op{Do: OpLink, Path: path, To: to}, func() error { return os.Link(path, to) })
 }
 
-// Remove removes a name; the error is fs.ErrNotExist if there is none. It is durable once its
+// Remove removes a name; the error is fs.ErrNotExist if it is missing. It is durable once its
 // folder is synced.
 func (d Disk) Remove(path string) error {
 	return d.carryOut(Op{Do: OpRemove, Path: path}, func() error { return os.Remove(path) })

@@ -162,7 +162,7 @@ func (s *source) away(lost error) error {
 const relinkWithin = 10 * time.Second
 
 // current returns the current link other than not, and waits for it while the source is being
-// reconnected. It returns nil if there is none in time.
+// reconnected. It returns nil if that takes too long.
 func (s *source) current(ctx context.Context, not *link) *link {
 	ctx, cancel := context.WithTimeout(ctx, relinkWithin)
 	defer cancel()

@@ -39,7 +39,7 @@ type Ledger struct {
 	file string
 
 	mu   sync.Mutex
-	seen fs.FileInfo // of the file of last; nil if there is none
+	seen fs.FileInfo // of the file that last was read from; nil if it is missing
 	last *Record
 }
 
