@@ -16,6 +16,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session/execution"
+	"deepwork/transport/tool"
 	remotetools "deepwork/transport/tools/remote"
 )
 
@@ -193,6 +194,33 @@ func TestReq003_2_4_and_7_4_FailuresAreToolErrors(t *testing.T) {
 		if got := into[execution.Execution](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); got.State != execution.Failed || got.Error == nil || !strings.Contains(*got.Error, why) {
 			t.Errorf("%s: status %+v", name, got)
 		}
+	}
+}
+
+// Results and errors of a source's workflow have its name in _meta, and are the source's own,
+// byte for byte, whichever way the workflow was called.
+func TestWhatASourceSaysHasItsLabel(t *testing.T) {
+	s, _ := withSource(t, newFactory(standardWorkflows...), "")
+	cs := client(t, s)
+	for call, want := range map[[2]string]string{
+		{"echo", `{"customer":"<Ada>"}`}:                                           `"result":{"echo":{"customer":"<Ada>"},"big":12345678901234567890}`,
+		{"call_workflow_tool", `{"name":"echo","arguments":{"customer":"<Ada>"}}`}: `"result":{"echo":{"customer":"<Ada>"},"big":12345678901234567890}`,
+		{"steps", `{}`}: `"result":{"pages":3}`,
+		{"call_workflow_tool", `{"name":"steps"}`}: `"result":{"pages":3}`,
+		{"boom", `{}`}: "the press is out of ink",
+		{"call_workflow_tool", `{"name":"fail"}`}: "the paper tore",
+	} {
+		res := callTool(t, cs, call[0], call[1])
+		if res.Meta[tool.SourceMeta] != "factory" || !strings.Contains(text(res), want) {
+			t.Errorf("%v: %v %s", call, res.Meta, text(res))
+		}
+	}
+	id := into[execution.Execution](t, cs, "steps", `{}`).ExecutionID
+	if res := callTool(t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); res.Meta[tool.SourceMeta] != "factory" {
+		t.Errorf("workflow_status: %v", res.Meta)
+	}
+	if res := callTool(t, cs, "list_workflow_tools", `{}`); res.Meta[tool.SourceMeta] != nil {
+		t.Errorf("list_workflow_tools, which no source answered: %v", res.Meta)
 	}
 }
 

@@ -71,7 +71,7 @@ type encodedText struct {
 // encoded returns a result that encodes like r, at less cost if possible.
 func encoded(r *mcp.CallToolResult) mcp.Result {
 	structured, ok := r.StructuredContent.(json.RawMessage)
-	if !ok || len(r.Content) != 1 || r.Meta != nil || r.InputRequests != nil || r.RequestState != "" {
+	if !ok || len(r.Content) != 1 || r.InputRequests != nil || r.RequestState != "" {
 		return r
 	}
 	block, ok := r.Content[0].(*mcp.TextContent)

@@ -20,6 +20,8 @@ const (
 	errorMetaBytes = 16 << 10
 	// ErrorMeta is their key in `_meta`.
 	ErrorMeta = "deepwork/error"
+	// SourceMeta is the key in `_meta` of the source that a result, or an error, comes from.
+	SourceMeta = "deepwork/source"
 )
 
 // ErrStopping is the cause of contexts of calls that are cancelled because the server ends.
@@ -43,7 +45,7 @@ func refused(e *session.Error) *mcp.CallToolResult {
 	}
 	meta["type"], meta["code"] = string(e.Kind), e.Code
 	return &mcp.CallToolResult{
-		Meta:    mcp.Meta{ErrorMeta: meta},
+		Meta:    labelled(mcp.Meta{ErrorMeta: meta}, e.Details["run"]),
 		Content: []mcp.Content{&mcp.TextContent{Text: bounded(e.Error(), ErrorChars)}},
 		IsError: true,
 	}

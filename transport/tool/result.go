@@ -39,6 +39,7 @@ func accepted(reply any) (*mcp.CallToolResult, error) {
 		}
 	}
 	return &mcp.CallToolResult{
+		Meta:              labelled(nil, reply),
 		Content:           []mcp.Content{&mcp.TextContent{Text: string(text)}},
 		StructuredContent: json.RawMessage(data),
 	}, nil
@@ -68,6 +69,20 @@ func (s *Set) tooLarge(tool string, n int, reply any) *session.Error {
 		e = e.With("execution_id", x.ExecutionID)
 	}
 	return e
+}
+
+// labelled adds the name of the source to meta if the reply is an execution, so that programs know
+// whose words the reply has.
+func labelled(meta mcp.Meta, reply any) mcp.Meta {
+	x := executionOf(reply)
+	if x == nil {
+		return meta
+	}
+	if meta == nil {
+		meta = mcp.Meta{}
+	}
+	meta[SourceMeta] = x.Source
+	return meta
 }
 
 // executionOf returns the execution that a reply describes, or nil.
