@@ -331,7 +331,8 @@ func TestReq003_4_1_and_4_4_EditsOfTheConfigAreFollowed(t *testing.T) {
 
 func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
 	f := newFactory(standardWorkflows[0], standardWorkflows[1])
-	s, _ := withSource(t, f, "  refresh_interval: 0\n")
+	var log logBook
+	s, _ := withConfig(t, "workflow_tools:\n"+fast+"  refresh_interval: 0\n  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", log.into)
 	conforms(t, s)
 	cs := client(t, s)
 	f.mu.Lock()
@@ -341,6 +342,14 @@ func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
 	if !slices.Equal(got.Added, []string{"steps"}) || !slices.Equal(got.Removed, []string{"boom"}) || !slices.Equal(got.Changed, []string{"echo"}) ||
 		len(got.Skipped) != 1 || got.Skipped[0].Workflow != "w-mute" {
 		t.Errorf("got %+v", got)
+	}
+	for _, tool := range into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`).Tools {
+		if changed := tool.DescriptionChanged != nil; changed != (tool.Name == "echo") {
+			t.Errorf("list_workflow_tools says of %s that its description changed: %v", tool.Name, changed)
+		}
+	}
+	if n := strings.Count(log.String(), "changed the description"); n != 1 || !strings.Contains(log.String(), "tool=echo source=factory") {
+		t.Errorf("the change was logged %d times:\n%s", n, log.String())
 	}
 	if tools := listed(t, cs); tools["steps"] == nil || tools["boom"] != nil || !strings.Contains(tools["echo"].Description, "] Returns") {
 		t.Error("tools/list is not as the refresh told")

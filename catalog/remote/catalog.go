@@ -58,7 +58,7 @@ func Open(o Options) *Catalog {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.grace, c.kill = context.WithCancel(context.Background())
 	c.system = actor.NewSystem(o.Logger)
-	state := &owner{c: c, leaving: make(map[string]*source), names: make(map[string]string)} // survives a crash: it is made of immutable offers
+	state := &owner{c: c, leaving: make(map[string]*source), names: make(map[string]string), texts: make(map[string]*described)} // survives a crash: it is made of immutable offers
 	c.owner = actor.Spawn(c.system, actor.Options{Name: "remote"}, func() (actor.Behavior[update], error) { return state, nil })
 	c.running.Go(c.watch)
 	c.offers.Wake()

@@ -21,10 +21,11 @@ type update struct{ reply actor.Reply[struct{}] }
 type owner struct {
 	c        *Catalog
 	settings config.WorkflowTools
-	order    []*source          // as in the config
-	leaving  map[string]*source // removed sources, by name, until they have ended
-	skipped  map[string]bool    // workflows that have been logged
-	names    map[string]string  // current and former names of tools, and their sources
+	order    []*source             // as in the config
+	leaving  map[string]*source    // removed sources, by name, until they have ended
+	skipped  map[string]bool       // workflows that have been logged
+	names    map[string]string     // current and former names of tools, and their sources
+	texts    map[string]*described // by source and id, as describes writes it
 
 	// The published snapshot was made from these.
 	offers   []*offer
@@ -198,9 +199,9 @@ func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) (_ *
 			}
 			continue
 		}
-		t := old.Tool(names[i])
-		if t == nil || t.origin != w || t.Away != away[i] || t.plain != plain[i] {
-			t = &Tool{Name: names[i], Workflow: w.Workflow, Away: away[i], plain: plain[i], origin: w, check: w.check}
+		t, changed := old.Tool(names[i]), o.describes(w, names[i], now)
+		if t == nil || t.origin != w || t.Changed != changed || t.Away != away[i] || t.plain != plain[i] {
+			t = &Tool{Name: names[i], Workflow: w.Workflow, Away: away[i], Changed: changed, plain: plain[i], origin: w, check: w.check}
 		}
 		next.Tools = append(next.Tools, t)
 	}

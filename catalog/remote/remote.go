@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 )
 
 // A Workflow is a workflow that a source offers, checked, with defaults for what was missing (seed
@@ -36,6 +37,9 @@ type Tool struct {
 	Name string // ^[A-Za-z0-9_-]{1,64}$; unique among the snapshot and the reserved names
 	Workflow
 	Away string // why its source is unreachable, or ""
+	// Changed is when its description or input schema last changed, since this process first
+	// listed it; zero means never.
+	Changed time.Time
 
 	plain  string // its name if it shared it with no other tool
 	origin *offered

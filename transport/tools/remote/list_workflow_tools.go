@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"path"
 	"slices"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -33,19 +34,21 @@ type ListReply struct {
 
 // A toolInfo describes a tool.
 type toolInfo struct {
-	Name          string          `json:"name"`
-	Description   string          `json:"description"` // cut, unless a name was given
-	Source        *string         `json:"source"`      // nil means this project
-	WorkflowID    string          `json:"workflow_id"`
-	Category      string          `json:"category"`
-	Version       string          `json:"version"`
-	ExecutionType string          `json:"execution_type"`
-	Available     bool            `json:"available"`    // its source can be reached
-	InputSchema   json.RawMessage `json:"input_schema"` // null, unless a name was given
+	Name          string  `json:"name"`
+	Description   string  `json:"description"` // cut, unless a name was given
+	Source        *string `json:"source"`      // nil means this project
+	WorkflowID    string  `json:"workflow_id"`
+	Category      string  `json:"category"`
+	Version       string  `json:"version"`
+	ExecutionType string  `json:"execution_type"`
+	Available     bool    `json:"available"` // its source can be reached
+	// DescriptionChanged is when its source last changed the description or the input schema.
+	DescriptionChanged *time.Time      `json:"description_changed"`
+	InputSchema        json.RawMessage `json:"input_schema"` // null, unless a name was given
 }
 
 const toolItem = "{name, description, source (null: this project), workflow_id, category, version, execution_type (sync or async), " +
-	"available (its source can be reached), input_schema (null unless name is given)}"
+	"available (its source can be reached), description_changed (when; or null), input_schema (null unless name is given)}"
 
 // addListWorkflowTools registers list_workflow_tools.
 func addListWorkflowTools(s *tool.Set, r *Tools) {
@@ -111,6 +114,9 @@ func (l *Listing) describe(t *mcp.Tool, full bool) toolInfo {
 		info.Source = &meta.Source
 		now := l.From.Tool(t.Name)
 		info.Available = now != nil && now.Away == ""
+		if now != nil && !now.Changed.IsZero() {
+			info.DescriptionChanged = new(now.Changed.UTC().Truncate(time.Second))
+		}
 	}
 	if full {
 		info.InputSchema = t.InputSchema.(json.RawMessage) // every listed workflow has this type
