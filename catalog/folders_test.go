@@ -175,6 +175,29 @@ func TestFreshSeesNewAndRenamedJobs(t *testing.T) {
 	}
 }
 
+func TestFreshJobSeesWhereAJobIsNow(t *testing.T) {
+	p := newProject(t)
+	p.put("one", source("one", "first"))
+	p.put("two", source("two", "second"))
+	c := p.open(silent())
+	expect := func(name, want string) {
+		t.Helper()
+		s, err := c.FreshJob(t.Context(), name)
+		must(t, err)
+		if got := summary(s, name); got != want {
+			t.Errorf("job %s: %q, want %q of %s", name, got, want, names(s))
+		}
+	}
+	p.put("one", source("other", "first, renamed")) // still the directory's name
+	expect("one", "first, renamed")
+	p.put("two", source("one", "second, renamed"))
+	p.put("one", source("gone", "first, renamed again"))
+	expect("other", "")
+	expect("one", "second, renamed")
+	must(t, os.Rename(p.path(".deepwork", "jobs", "two"), p.path(".deepwork", "jobs", "deux")))
+	expect("one", "second, renamed")
+}
+
 // TestFreshSeesPastLooksThatCameBetween is a call whose comparison is with a
 // state that others have replaced by the time the owner looks.
 func TestFreshSeesPastLooksThatCameBetween(t *testing.T) {
@@ -194,7 +217,12 @@ func TestFreshSeesPastLooksThatCameBetween(t *testing.T) {
 			c := p.open(silent())
 			st := c.state.Load()
 			between(p, c)
-			got, err := c.look(t.Context(), st, st.listings())
+			got, err := c.look(t.Context(), st, func(s *state) []key {
+				if s == st {
+					return s.listings()
+				}
+				return s.stale()
+			})
 			must(t, err)
 			if summary(got, "one") != "new" {
 				t.Errorf("serves %q", names(got))

@@ -17,14 +17,19 @@ import (
 // being written: about 10 ms after the last write, 50 ms if it looks like half of a save, and at
 // most 200 ms; until then its last good definition is served.
 func (c *Catalog) Fresh(ctx context.Context) (*Snapshot, error) {
-	st := c.state.Load()
-	return c.look(ctx, st, st.stale())
+	return c.look(ctx, c.state.Load(), (*state).stale)
 }
 
-// FreshJob is Fresh for a caller that needs one job, by its name or directory name. If it is a
-// standard job, its folder is written to disk; FreshJob fails if that fails.
+// FreshJob is Fresh for a caller that needs one job, by its name or directory name: while that is
+// served from the same directory, it costs one stat of each folder and of the job's file. If it is
+// a standard job, its folder is written to disk; FreshJob fails if that fails.
 func (c *Catalog) FreshJob(ctx context.Context, name string) (*Snapshot, error) {
-	snap, err := c.Fresh(ctx)
+	st := c.state.Load()
+	was := st.snap.Job(name)
+	snap, err := c.look(ctx, st, func(s *state) []key { return s.staleFor(name) })
+	if err == nil && was != nil && (snap.Job(name) == nil || snap.Job(name).Dir != was.Dir) {
+		snap, err = c.Fresh(ctx) // another file may have the name now
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -36,11 +41,12 @@ func (c *Catalog) FreshJob(ctx context.Context, name string) (*Snapshot, error) 
 	return snap, nil
 }
 
-// look makes the owner check the keys, which stale found to differ from st, and what is due, again
-// while a file is being written. Concurrent calls share the work: the second finds nothing left to
+// look makes the owner check the keys that stale finds, and what is due, again while a file is being
+// written. Concurrent calls share the work: the second finds nothing left to
 // do. If the owner meanwhile had another state, it may result from checks before the caller's write
 // and contain a name that is not among the keys, so the comparison is repeated.
-func (c *Catalog) look(ctx context.Context, st *state, keys []key) (*Snapshot, error) {
+func (c *Catalog) look(ctx context.Context, st *state, stale func(*state) []key) (*Snapshot, error) {
+	keys := stale(st)
 	for began := time.Now(); len(keys) > 0 || st.overdue(time.Now()); {
 		r, err := c.ask(ctx, keys)
 		if err != nil {
@@ -54,7 +60,7 @@ func (c *Catalog) look(ctx context.Context, st *state, keys []key) (*Snapshot, e
 			return nil, fmt.Errorf("waiting for a job file that is being written: %w", err)
 		}
 		st = c.state.Load()
-		keys = st.stale()
+		keys = stale(st)
 	}
 	return st.snap, nil
 }

@@ -1,6 +1,9 @@
 package catalog
 
-import "time"
+import (
+	"path/filepath"
+	"time"
+)
 
 // A state is everything known at one moment: the snapshot that readers see, and its sources. It is
 // immutable; the catalog's goroutine publishes the next.
@@ -45,6 +48,25 @@ func (s *state) stale() []key {
 		}
 		if !f.standard {
 			keys = append(keys, staleEntries(i, f.entries)...)
+		}
+	}
+	return keys
+}
+
+// staleFor is stale for what the name of a job refers to: the listings, and the entries of its
+// directory's name; everything if the name is unknown.
+func (s *state) staleFor(name string) (keys []key) {
+	j := s.snap.Job(name)
+	if j == nil {
+		return s.stale()
+	}
+	dir := filepath.Base(j.Dir)
+	for i, f := range s.folders {
+		if f.stale() {
+			keys = append(keys, key{folder: i})
+		}
+		if e := f.entry(dir); e != nil && !f.standard && e.Stale() {
+			keys = append(keys, key{i, dir})
 		}
 	}
 	return keys
