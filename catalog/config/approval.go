@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // An Approval determines which parts of a project's config are in force (README "Trust"). Parts that
 // run a program, connect to something or reach outside the project need the user's approval.
@@ -33,6 +36,9 @@ type Asked struct {
 // AgentsKey is the key of what every project asks for: to start agents in it.
 const AgentsKey = "agents"
 
+// SourcesKey is the prefix of the keys of sources.
+const SourcesKey = "workflow_tools.sources."
+
 // Plain reports whether only the start of agents was asked for.
 func (w *Withheld) Plain() bool { return len(w.Asked) == 1 && w.Asked[0].Key == AgentsKey }
 
@@ -48,6 +54,21 @@ func (w *Withheld) Of(key string) (Asked, bool) {
 		}
 	}
 	return Asked{}, false
+}
+
+// WithheldSources returns what the project's config asks for as sources of workflows that are not
+// in force at all, for want of the user's approval.
+func (c *Config) WithheldSources() (all []Asked) {
+	if c.Approval == nil || c.Approval.Withheld == nil || !c.WorkflowTools.Enabled {
+		return nil
+	}
+	for _, a := range c.Approval.Withheld.Asked {
+		name, is := strings.CutPrefix(a.Key, SourcesKey)
+		if is && !slices.ContainsFunc(c.WorkflowTools.Sources, func(s WorkflowSource) bool { return s.Name == name }) {
+			all = append(all, a)
+		}
+	}
+	return all
 }
 
 // unasked is the approval if nobody is to be asked.

@@ -16,7 +16,7 @@ import (
 var (
 	ErrAway        = errors.New("the source cannot be reached")               // wrapped, with the reason
 	ErrLost        = errors.New("the connection was lost before it answered") // with ErrAway: the call may have had its effect
-	ErrUnknown     = errors.New("no source of this name is configured")
+	ErrUnknown     = errors.New("no source of this name is configured, or the user has not approved it")
 	ErrUnsupported = errors.New("the source has no tool for this") // no status or cancel tool
 )
 

@@ -122,7 +122,8 @@ func syncProject(b *testing.B, how string) string {
 }
 
 // startLine starts a server that runs until the benchmark ends and returns the URL
-// that it writes, to its standard error or output.
+// that it writes: to its standard error, as that where it listens, or alone to its
+// output. Other lines of a log may have other URLs.
 func startLine(b *testing.B, cmd *exec.Cmd, stderr bool) string {
 	b.Helper()
 	pipe := cmd.StdoutPipe
@@ -143,14 +144,18 @@ func startLine(b *testing.B, cmd *exec.Cmd, stderr bool) string {
 		_ = cmd.Process.Signal(os.Interrupt)
 		cmd.Wait() // an error by design
 	})
-	lines := bufio.NewScanner(out)
+	lines, before := bufio.NewScanner(out), ""
+	if stderr {
+		before = "url="
+	}
 	for lines.Scan() {
-		if at := strings.Index(lines.Text(), "http://"); at >= 0 {
+		at := strings.Index(lines.Text(), before+"http://")
+		if listens := strings.Contains(lines.Text(), "listening"); at >= 0 && listens == stderr {
 			go func() {
 				for lines.Scan() { // a log that nobody reads would stop it
 				}
 			}()
-			url, _, _ := strings.Cut(lines.Text()[at:], " ")
+			url, _, _ := strings.Cut(lines.Text()[at+len(before):], " ")
 			return strings.Trim(url, `"`)
 		}
 	}

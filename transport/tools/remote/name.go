@@ -22,6 +22,11 @@ func (r *Tools) target(ctx context.Context, name string) (target, error) {
 	r.follow(ctx)
 	now := r.catalog.Snapshot()
 	if t := now.Tool(name); t != nil && r.listing.Load().jobs[name] == nil {
+		if t.Away != "" {
+			if err := r.changed(now, t.Source); err != nil {
+				return nil, err
+			}
+		}
 		return r.runOf(t), nil
 	}
 	if j := r.Listing(ctx).jobs[name]; j != nil {
@@ -40,10 +45,13 @@ func (r *Tools) target(ctx context.Context, name string) (target, error) {
 		return nil, ambiguous(name, found)
 	case len(found.Gone) > 0:
 		gone := found.Gone[0]
+		if err := r.changed(now, gone.Source); err != nil {
+			return nil, err
+		}
 		return nil, session.NotNow("source_away", "Workflow tool '%s' is not there now: its source '%s' is away: %s. It comes back by itself when the source does; refresh_workflow_tools tries at once.",
 			jsontext.Clip(name, tool.MaxName), gone.Source, tool.OneLine(tool.Plain(gone.Reason), 500)).With("source", gone.Source)
 	}
-	return nil, nil
+	return nil, r.untrusted(ctx, fmt.Sprintf("There is no workflow tool '%s' among what is approved, and", jsontext.Clip(name, tool.MaxName)))
 }
 
 // runOf returns the target that runs a workflow.

@@ -65,8 +65,13 @@ func (r *Tools) refresh(ctx context.Context, _ *tool.Caller, _ tool.NoArgs) (*Re
 	if err != nil {
 		return nil, fmt.Errorf("refreshing the workflow tools: %w", err)
 	}
-	r.Listing(ctx)
-	return &RefreshReply{report.Added, report.Removed, report.Changed, skipped(r.unused(ctx), report.Silent, report.Skipped)}, nil
+	now := r.Listing(ctx)
+	if len(now.From.Sources) == 0 {
+		if err := r.untrusted(ctx, "No source was asked for its workflows, and"); err != nil {
+			return nil, err
+		}
+	}
+	return &RefreshReply{report.Added, report.Removed, report.Changed, skipped(r.unused(ctx), append(report.Silent, r.withheld(ctx)...), report.Skipped)}, nil
 }
 
 // unused returns why the config, in use or as edited, has no tools.

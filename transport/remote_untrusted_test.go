@@ -1,0 +1,77 @@
+package transport
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/session/execution"
+	"deepwork/session/state/statetest"
+	"deepwork/transport/tool"
+	remotetools "deepwork/transport/tools/remote"
+)
+
+// Without the user's approval a source is not available: its tools are refused by whatever name
+// they are called, with what to do, and its executions are neither asked about nor cancelled there
+// any more, and end as unknown. With the approval it is available again.
+func TestASourceThatLosesItsApproval(t *testing.T) {
+	env, err := statetest.Write(t.TempDir(), os.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range env {
+		t.Setenv(name, value)
+	}
+	trusted, err := os.ReadFile(config.UserFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFactory(standardWorkflows...)
+	s, root := withSource(t, f, "  reply_within: 10ms\n")
+	cs := client(t, s)
+	running := into[execution.Execution](t, cs, "hang", `{}`)
+	if running.State != execution.Running {
+		t.Fatalf("got %+v", running)
+	}
+
+	if err := os.Remove(config.UserFile()); err != nil {
+		t.Fatal(err)
+	}
+	s.names(t)
+	for _, call := range [][2]string{
+		{"echo", `{"customer":"a"}`}, {"call_workflow_tool", `{"name":"echo","arguments":{"customer":"a"}}`}, {"refresh_workflow_tools", `{}`},
+	} {
+		res := callTool(t, cs, call[0], call[1])
+		if got := text(res); errorMetaOf(t, res)["code"] != "untrusted" || !strings.Contains(got, f.url) || !strings.Contains(got, "deepwork trust --path "+root) {
+			t.Errorf("%v: %s", call, got)
+		}
+	}
+	listed := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
+	if len(listed.Skipped) != 1 || listed.Skipped[0].Source != "factory" || !strings.Contains(listed.Skipped[0].Reason, "not approved") {
+		t.Errorf("list_workflow_tools: %+v", listed)
+	}
+	status := func() *execution.Execution {
+		return into[execution.Execution](t, cs, "workflow_status", `{"execution_id":"`+running.ExecutionID+`"}`)
+	}
+	testkit.Until(t, "the execution to be lost sight of", func() bool { return status().State == execution.Unknown })
+	if got := status(); got.Error == nil || !strings.Contains(*got.Error, "not approved") {
+		t.Errorf("got %+v", got)
+	}
+	f.mu.Lock()
+	cancelled := len(f.cancelled)
+	f.mu.Unlock()
+	if cancelled != 0 {
+		t.Error("it was cancelled at its source")
+	}
+
+	if err := os.WriteFile(filepath.Clean(config.UserFile()), trusted, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.names(t, "block", "boom", "echo", "fail", "hang", "steps")
+	if res := callTool(t, cs, "echo", `{"customer":"a"}`); res.IsError || res.Meta[tool.SourceMeta] != "factory" {
+		t.Error(text(res))
+	}
+}
