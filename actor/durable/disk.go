@@ -32,6 +32,11 @@ type Disk struct {
 	// NoSync skips every sync: written data survives the end of the program, but not a crash of the
 	// machine.
 	NoSync bool
+
+	// Root, if set, is the folder of all files that Create, Fill, Move, MoveNew and Remove are given:
+	// of a path only the last element counts, so that nothing is written anywhere else, even if the
+	// folder is replaced by a link meanwhile. SyncFolder syncs it.
+	Root *os.Root
 }
 
 // Intercept, if set, is the Carry of all Disks without one. Simulations of faults set it first, in

@@ -16,7 +16,11 @@ func (d Disk) SyncFolder(path string) error {
 		return nil
 	}
 	err := d.carryOut(Op{Do: OpSyncDir, Path: path}, func() error {
-		f, err := os.Open(path)
+		open := os.Open
+		if d.Root != nil {
+			open = func(string) (*os.File, error) { return d.Root.Open(".") }
+		}
+		f, err := open(path)
 		if err != nil {
 			return err
 		}

@@ -5,13 +5,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 )
 
 // Create creates an empty file, mode 0600, and opens it for writing. The error is fs.ErrExist if
 // the path exists, even as a link.
 func (d Disk) Create(path string) (f *os.File, err error) {
+	const flag = os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	err = d.carryOut(Op{Do: OpCreate, Path: path}, func() error {
-		f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if d.Root != nil {
+			f, err = d.Root.OpenFile(filepath.Base(path), flag, 0o600)
+		} else {
+			f, err = os.OpenFile(path, flag, 0o600)
+		}
 		return err
 	})
 	if err != nil && f != nil {
@@ -44,14 +50,39 @@ func (d Disk) Sync(f *os.File) error {
 // replaced, it waits a second for readers to close theirs. The new name is durable once its folder
 // is synced.
 func (d Disk) Move(from, to string) error {
-	return d.carryOut(Op{Do: OpMove, Path: from, To: to}, func() error { return replace(from, to) })
+	return d.carryOut(Op{Do: OpMove, Path: from, To: to}, func() error {
+		if d.rootMoves() {
+			return d.Root.Rename(filepath.Base(from), filepath.Base(to))
+		}
+		return replace(from, to)
+	})
 }
 
 // MoveNew renames a file or folder to a name that must be free; otherwise the error is fs.ErrExist.
 // If the file system has neither an exclusive rename nor hard links, it checks first, and two
 // concurrent calls may both succeed.
 func (d Disk) MoveNew(from, to string) error {
-	return d.carryOut(Op{Do: OpMove, Path: from, To: to}, func() error { return renameNew(from, to) })
+	return d.carryOut(Op{Do: OpMove, Path: from, To: to}, func() error {
+		if d.rootMoves() {
+			return renameNewIn(d.Root, filepath.Base(from), filepath.Base(to))
+		}
+		return renameNew(from, to)
+	})
+}
+
+// rootMoves reports whether moves are made through Root: on Windows they would not be durable.
+func (d Disk) rootMoves() bool { return d.Root != nil && runtime.GOOS != "windows" }
+
+// renameNewIn is renameNew in a folder.
+func renameNewIn(root *os.Root, from, to string) error {
+	err := root.Link(from, to)
+	if err == nil {
+		return root.Remove(from)
+	}
+	if _, there := root.Lstat(to); errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) || !errors.Is(there, fs.ErrNotExist) {
+		return err
+	}
+	return root.Rename(from, to) // without hard links
 }
 
 // Link gives a file a second name; the error is fs.ErrExist if that is taken.
@@ -62,7 +93,14 @@ func (d Disk) Link(path, to string) error {
 // Remove removes a name; the error is fs.ErrNotExist if it is missing. It is durable once its
 // folder is synced.
 func (d Disk) Remove(path string) error {
-	return d.carryOut(Op{Do: OpRemove, Path: path}, func() error { return os.Remove(path) })
+	return d.carryOut(Op{Do: OpRemove, Path: path}, func() error { return d.unlink(path) })
+}
+
+func (d Disk) unlink(path string) error {
+	if d.Root != nil {
+		return d.Root.Remove(filepath.Base(path))
+	}
+	return os.Remove(path)
 }
 
 // Drop is Remove and a sync of the folder. A missing name is no error, but an earlier removal may

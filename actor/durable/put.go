@@ -67,7 +67,7 @@ func (d Disk) Fill(path string, data []byte, mode fs.FileMode) (err error) {
 			err = cerr
 		}
 		if err != nil {
-			os.Remove(path) // the error of the write says more
+			_ = d.unlink(path) // the error of the write says more
 		}
 	}()
 	if mode != 0 {

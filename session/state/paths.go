@@ -26,6 +26,24 @@ func (f *Folder) OwnTmp() error {
 	return nil
 }
 
+// OpenTmp opens Tmp, which must exist, for writing: unlike its path, the root leads to no other
+// folder when a link takes the place of Tmp.
+func (f *Folder) OpenTmp() (*os.Root, error) {
+	if err := f.OwnTmp(); err != nil {
+		return nil, err
+	}
+	rel := filepath.Join(".deepwork", "tmp")
+	if real, err := resolved(f.Tmp()); err == nil && within(f.Root, real) {
+		rel, _ = filepath.Rel(f.Root, real) // both are absolute
+	}
+	root, err := os.OpenRoot(f.Root)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return root.OpenRoot(rel)
+}
+
 // Database is the file of the project's SQLite database.
 func (f *Folder) Database() string { return filepath.Join(f.Dir, "board.db") }
 

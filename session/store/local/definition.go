@@ -62,7 +62,7 @@ func (s *Store) PutDefinition(ctx context.Context, hash string, data []byte) err
 }
 
 func (s *Store) putDefinition(ctx context.Context, hash string, data []byte) error {
-	path, place := s.definitionPath(hash), s.disk.MoveNew
+	path, place := s.definitionPath(hash), durable.Disk.MoveNew
 	_, err := s.readDefinition(ctx, hash)
 	bad, damaged := errors.AsType[*store.DamagedError](err)
 	_, foreign := errors.AsType[*store.ForeignError](err)
@@ -77,7 +77,7 @@ func (s *Store) putDefinition(ctx context.Context, hash string, data []byte) err
 			return nil
 		}
 	case foreign:
-		place = s.disk.Move // its content is the same, by its hash
+		place = durable.Disk.Move // its content is the same, by its hash
 	case damaged && bad.Aside, errors.Is(err, fs.ErrNotExist):
 	default:
 		return err
@@ -90,7 +90,7 @@ func (s *Store) putDefinition(ctx context.Context, hash string, data []byte) err
 	if len(file) > maxRecord {
 		return fmt.Errorf("a definition of %d bytes is over the limit of %d", len(data), maxRecord-(len(file)-len(data)))
 	}
-	_, err = s.put(ctx, path, file, func(temp string) error { return place(temp, path) })
+	_, err = s.put(ctx, path, file, func(d durable.Disk, temp string) error { return place(d, temp, path) })
 	if errors.Is(err, fs.ErrExist) {
 		return nil // another server stored the same
 	}

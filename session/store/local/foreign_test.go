@@ -2,15 +2,18 @@ package local
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	"deepwork/actor/durable"
 	"deepwork/session/state"
 	"deepwork/session/store"
 )
@@ -155,6 +158,35 @@ func TestForeignDefinitions(t *testing.T) {
 	for _, hash := range []string{"../x", hashOf("other")} {
 		if got := s.ForeignDefinition(hash); got != nil {
 			t.Errorf("the definition %s: %q", hash, got)
+		}
+	}
+}
+
+// A link that takes the place of the folder during a write leads nothing out of the project.
+func TestWritesStayInTheFolder(t *testing.T) {
+	dir, outside := newDir(t), t.TempDir()
+	s := open(t, dir, Options{})
+	must(t, s.Write(ctx, "0123abcd", numbered(1)))
+	for _, at := range []string{durable.OpCreate, durable.OpMove} {
+		s.disk.Carry = func(op durable.Op, do func() error) error {
+			if op.Do == at && filepath.Dir(op.Path) == dir {
+				if err := os.Rename(dir, dir+".away"); err != nil {
+					t.Skip(err) // it is open
+				}
+				must(t, os.Symlink(outside, dir))
+			}
+			return do()
+		}
+		for id, write := range map[string]func(context.Context, string, []byte) error{"0123abcd": s.Write, "0000000" + strconv.Itoa(len(at)): s.Create} {
+			err := write(ctx, id, numbered(2))
+			must(t, os.Remove(dir))
+			must(t, os.Rename(dir+".away", dir))
+			if left, _ := os.ReadDir(outside); len(left) != 0 {
+				t.Fatalf("at %s, %v is outside", at, left)
+			}
+			if err == nil {
+				mustRead(t, s, id, numbered(2))
+			}
 		}
 	}
 }

@@ -41,20 +41,20 @@ func (s *Store) write(ctx context.Context, id string, body []byte, isNew bool) e
 	if err != nil {
 		return err
 	}
-	path, place := s.RecordPath(id), s.disk.Move
+	path, place := s.RecordPath(id), durable.Disk.Move
 	if isNew {
 		if _, err := os.Lstat(path); err == nil {
 			return store.ErrExists
 		}
-		place = s.disk.MoveNew
+		place = durable.Disk.MoveNew
 	}
-	st, err := s.put(ctx, path, data, func(temp string) error {
+	st, err := s.put(ctx, path, data, func(d durable.Disk, temp string) error {
 		if !isNew {
 			if err := s.makeWay(id); err != nil {
 				return err
 			}
 		}
-		return place(temp, path)
+		return place(d, temp, path)
 	})
 	// A stamp with an error: the record is in place, and only the sync of its folder failed. It is
 	// this store's own all the same.

@@ -34,10 +34,7 @@ const putTries = 3
 
 // put makes data the content of path, durably; move renames the new file after its sync. With an
 // error it returns a stamp if the file is nevertheless in place.
-func (s *Store) put(ctx context.Context, path string, data []byte, move func(temp string) error) (st *stamp, err error) {
-	if err := s.state.OwnTmp(); err != nil {
-		return nil, err
-	}
+func (s *Store) put(ctx context.Context, path string, data []byte, move func(d durable.Disk, temp string) error) (st *stamp, err error) {
 	for range putTries {
 		if err = s.enter(ctx); err == nil {
 			st, err = s.putOnce(path, data, move)
@@ -61,22 +58,31 @@ func (s *Store) put(ctx context.Context, path string, data []byte, move func(tem
 	return nil, fmt.Errorf("the folder %s vanishes again and again; stop what removes it and call again", filepath.Dir(path))
 }
 
-func (s *Store) putOnce(path string, data []byte, move func(temp string) error) (*stamp, error) {
-	dir := filepath.Dir(path)
-	temp := filepath.Join(dir, fmt.Sprintf("write_%s_%d.tmp", s.server, s.temps.Add(1)))
-	if err := s.disk.Fill(temp, data, 0); err != nil {
-		return nil, err
-	}
-	fi, err := os.Lstat(temp)
-	if err == nil {
-		err = move(temp)
+func (s *Store) putOnce(path string, data []byte, move func(d durable.Disk, temp string) error) (_ *stamp, err error) {
+	dir, disk := filepath.Dir(path), s.disk
+	if dir == s.dir {
+		disk.Root, err = s.state.OpenTmp()
+	} else {
+		disk.Root, err = os.OpenRoot(dir)
 	}
 	if err != nil {
-		os.Remove(temp) // the move's own error says more
+		return nil, err
+	}
+	defer disk.Root.Close()
+	temp := filepath.Join(dir, fmt.Sprintf("write_%s_%d.tmp", s.server, s.temps.Add(1)))
+	if err := disk.Fill(temp, data, 0); err != nil {
+		return nil, err
+	}
+	fi, err := disk.Root.Lstat(filepath.Base(temp))
+	if err == nil {
+		err = move(disk, temp)
+	}
+	if err != nil {
+		_ = disk.Root.Remove(filepath.Base(temp)) // the move's own error says more
 		return nil, err
 	}
 	st := stampOf(fi)
-	if err := s.disk.SyncFolder(dir); err != nil {
+	if err := disk.SyncFolder(dir); err != nil {
 		return &st, fmt.Errorf("%w: %w", store.ErrUnsynced, err)
 	}
 	return &st, nil
