@@ -77,7 +77,8 @@ type Engine struct {
 	git        sync.Mutex // branches are made one at a time
 	jobs       atomic.Pointer[encodedJobs]
 	conns      atomic.Int64    // numbers the stacks' names
-	read       sync.Map        // records that cannot be resumed: session id -> readRecord
+	read       sync.Map        // records that cannot be resumed: session id -> readRecord; at most maxRead
+	reads      atomic.Int64    // entries made in read since it was cleared
 	ctx        context.Context // for work outside the actors; ends with Close
 	cancel     context.CancelFunc
 	beside     sync.WaitGroup

@@ -152,6 +152,18 @@ func (r readRecord) skip(info store.Info, identity string) bool {
 	return r.at.Equal(info.ModTime) && (r.over || r.identity != identity)
 }
 
+// maxRead is how many records are remembered as read; beyond it all are read again.
+const maxRead = 100_000
+
+// noteRead remembers what was read of a record that need not be read again.
+func (e *Engine) noteRead(id string, r readRecord) {
+	if e.reads.Add(1) > maxRead {
+		e.read.Clear()
+		e.reads.Store(1)
+	}
+	e.read.Store(id, r)
+}
+
 // resumable finds the newest active sessions of an identity that no other
 // living server owns, this server's own included; at most so many, and more
 // reports that there are others, or may be.
@@ -181,12 +193,12 @@ func (e *Engine) resumable(ctx context.Context, identity string, most int) (foun
 		if err != nil {
 			e.Logger.Warn("listing the session files", "session", info.ID, "error", err)
 			if session.CodeOf(err) == codeForeign {
-				e.read.Store(info.ID, readRecord{at: info.ModTime, over: true}) // logged once
+				e.noteRead(info.ID, readRecord{at: info.ModTime, over: true}) // logged once
 			}
 			continue
 		}
 		if s.Status != machine.Active || s.Identity != identity {
-			e.read.Store(info.ID, readRecord{info.ModTime, s.Identity, s.Status != machine.Active})
+			e.noteRead(info.ID, readRecord{info.ModTime, s.Identity, s.Status != machine.Active})
 			continue
 		}
 		if s.Owner != e.records.Server() && alive(s.Owner) {
