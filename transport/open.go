@@ -80,7 +80,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		folder = state.None(root, err)
 	}
 	if earlier := folder.Earlier(); earlier != nil {
-		logger.Warn("state of an earlier version is in the project: it is not used", "found", strings.Join(earlier, ", "))
+		logger.Warn("state of an earlier version is in the project, and not used: deepwork adopt takes it over", "found", strings.Join(earlier, ", "))
 	}
 	around := configured(folder, os.Getenv, logger)
 	settings := config.Open(around.Root)

@@ -67,6 +67,7 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 	root.AddCommand(
 		a.serveCommand(),
 		a.initCommand(),
+		a.adoptCommand(),
 		a.validateCommand(),
 		a.jobsCommand(),
 		a.sessionsCommand(),

@@ -42,7 +42,35 @@ func (a *app) adoptSessions(ctx context.Context, archive *workflow.Archive, ids 
 	if err != nil {
 		return err
 	}
-	var can []workflow.ForeignSession
+	can := a.showForeign(found)
+	switch {
+	case len(found) == 0:
+		fmt.Fprintln(a.out, "Every session is of this installation and project.")
+		return nil
+	case len(can) == 0:
+		return errors.New("nothing can be adopted")
+	}
+	yes, err := confirm(fmt.Sprintf("\nMay agents resume %s? Type yes: ", count(len(can), "session")), "")
+	if err != nil {
+		return err
+	}
+	if !yes {
+		return errors.New("nothing was adopted")
+	}
+	return a.sealSessions(ctx, archive, can)
+}
+
+// sealSessions adopts sessions that were shown.
+func (a *app) sealSessions(ctx context.Context, archive *workflow.Archive, shown []workflow.ForeignSession) error {
+	if err := archive.Adopt(ctx, shown); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "Adopted %s.\n", count(len(shown), "session"))
+	return nil
+}
+
+// showForeign prints sessions, and returns those that can be adopted.
+func (a *app) showForeign(found []workflow.ForeignSession) (can []workflow.ForeignSession) {
 	for _, f := range found {
 		fmt.Fprintf(a.out, "%s  %d bytes: %s\n", f.ID, f.Size, oneLine(f.Reason, 200))
 		if f.Err != nil {
@@ -58,23 +86,5 @@ func (a *app) adoptSessions(ctx context.Context, archive *workflow.Archive, ids 
 		}
 		can = append(can, f)
 	}
-	switch {
-	case len(found) == 0:
-		fmt.Fprintln(a.out, "Every session is of this installation and project.")
-		return nil
-	case len(can) == 0:
-		return errors.New("nothing can be adopted")
-	}
-	yes, err := confirm(fmt.Sprintf("\nMay agents resume %s? Type yes: ", count(len(can), "session")), "")
-	if err != nil {
-		return err
-	}
-	if !yes {
-		return errors.New("nothing was adopted")
-	}
-	if err := archive.Adopt(ctx, can); err != nil {
-		return err
-	}
-	fmt.Fprintf(a.out, "Adopted %s.\n", count(len(can), "session"))
-	return nil
+	return can
 }

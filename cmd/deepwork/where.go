@@ -8,7 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/catalog/config"
-	"deepwork/session/git"
+	"deepwork/session"
+	"deepwork/session/attempt"
 	"deepwork/session/state"
 )
 
@@ -41,7 +42,7 @@ A project that was moved to another folder finds its state again after
 			fmt.Fprintln(a.out, folder.Dir)
 			fmt.Fprintln(a.err, "your own config:", config.UserFile())
 			for _, path := range folder.Earlier() {
-				fmt.Fprintln(a.err, "of an earlier version, and not used:", path)
+				fmt.Fprintln(a.err, "of an earlier version, and not used until deepwork adopt:", path)
 			}
 			return nil
 		},
@@ -51,26 +52,16 @@ A project that was moved to another folder finds its state again after
 	return cmd
 }
 
-// adoptMoved takes over the project's state from its old place, and repairs git's paths of the
-// worktrees of its attempts.
+// adoptMoved takes over the project's state from its old place, with the paths in it.
 func (a *app) adoptMoved(ctx context.Context, folder *state.Folder, old string) error {
 	old, err := filepath.Abs(old)
 	if err != nil {
 		return fmt.Errorf("finding %q: %w", old, err)
 	}
-	if err := folder.Adopt(old); err != nil {
-		return err
-	}
-	worktrees, err := filepath.Glob(filepath.Join(folder.Worktrees(), "*", "*", ".git"))
-	if err != nil || len(worktrees) == 0 {
-		return err
-	}
-	args := []string{"worktree", "repair", "--"}
-	for _, file := range worktrees {
-		args = append(args, filepath.Dir(file))
-	}
-	if _, err := git.Output(ctx, git.Command{Dir: folder.Root, Args: args}); err != nil {
-		return fmt.Errorf("the state was taken over; git does not find all worktrees again, run git worktree repair: %w", err)
-	}
-	return nil
+	return folder.Adopt(old, func() error {
+		if alive, _ := session.NewMember(folder, nil).Others(); len(alive) > 0 {
+			return fmt.Errorf("a server runs on this project, which holds %s: stop it first", alive[0])
+		}
+		return attempt.Relocate(ctx, folder, old)
+	})
 }

@@ -257,8 +257,9 @@ func (f *Folder) ID() (string, error) {
 }
 
 // Adopt makes the state of a project that was at old the state of f, which is its new place. The
-// project must be gone from old, and f must have no state.
-func (f *Folder) Adopt(old string) error {
+// project must be gone from old, and f must have no state. follow is called before that is so, with
+// f at the state's place; it must be repeatable.
+func (f *Folder) Adopt(old string, follow func() error) error {
 	if _, err := os.Lstat(old); err == nil {
 		return fmt.Errorf("%s is still there: move the project first, or remove what is there", old)
 	}
@@ -272,10 +273,16 @@ func (f *Folder) Adopt(old string) error {
 	if was.id == "" {
 		return fmt.Errorf("there is no state of %s in %s", old, filepath.Join(f.Base, "projects"))
 	}
+	own := f.Dir
+	f.Dir, f.id = was.Dir, was.id
+	f.signs.Store(nil)
+	if err := follow(); err != nil {
+		return err
+	}
 	// First add the state to the new path, then remove it from the old one: after an interruption,
 	// the same command continues.
 	moved := project{ID: was.id, Path: f.Root, Dir: filepath.Base(was.Dir)}
-	for _, dir := range []string{f.Dir, was.Dir} {
+	for _, dir := range []string{own, was.Dir} {
 		if err := (durable.Disk{}).MakeFolder(dir, 0o700); err != nil {
 			return err
 		}
@@ -290,8 +297,6 @@ func (f *Folder) Adopt(old string) error {
 			return err
 		}
 	}
-	f.Dir, f.id = was.Dir, was.id
-	f.signs.Store(nil)
 	return nil
 }
 

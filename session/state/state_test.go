@@ -191,12 +191,12 @@ func TestAdoptFollowsAMovedProject(t *testing.T) {
 	must(t, os.WriteFile(f.Database(), []byte("board"), 0o600))
 	moved := root + " 2"
 	must(t, os.Mkdir(moved, 0o700))
-	if err := find(t, moved).Adopt(root); err == nil {
+	if err := find(t, moved).Adopt(root, func() error { return nil }); err == nil {
 		t.Error("a project that is there was adopted")
 	}
 	must(t, os.Remove(moved))
 	must(t, os.Rename(root, moved))
-	must(t, find(t, moved).Adopt(root))
+	must(t, find(t, moved).Adopt(root, func() error { return nil }))
 	now := find(t, moved)
 	if other, err := now.ID(); err != nil || other != id {
 		t.Errorf("the id is %s (%v) and was %s", other, err, id)

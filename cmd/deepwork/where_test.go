@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deepwork/session/attempt"
+	"deepwork/session/state"
+)
+
+// A project that was moved goes on with the attempts that it had, whose work is not committed.
+func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
+	for name, config := range map[string]string{"in the state folder": "", "in the project": "attempts: {worktrees: trees}\n"} {
+		t.Run(name, func(t *testing.T) {
+			p := newBoardProject(t, config)
+			task := p.task("! write new.txt some work")
+			a := p.ends(p.start(task).AttemptID)
+			must(t, p.client.Close())
+			old := p.root
+			p.root = filepath.Join(filepath.Dir(old), "moved", "shop")
+			must(t, os.Mkdir(filepath.Dir(p.root), 0o755))
+			must(t, os.Rename(old, p.root))
+			where := func() (string, error) {
+				out, err := exec.CommandContext(t.Context(), "deepwork", "where", "--adopt", old, "--path", p.root).CombinedOutput()
+				return string(out), err
+			}
+
+			// The command was killed before its last step, and is given again.
+			before := &state.Folder{Root: p.root, Base: state.Of(p.root).Base, Dir: filepath.Join(state.Of(p.root).Base, "projects", state.Name(old))}
+			must(t, attempt.Relocate(t.Context(), before, old))
+			if out, err := where(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			if out, err := exec.CommandContext(t.Context(), "deepwork", "check", "--path", p.root).CombinedOutput(); err != nil {
+				t.Errorf("check: %v, %s", err, out)
+			}
+
+			p.client, _ = startClient(t, p.root)
+			now := p.get(a.AttemptID)
+			if strings.Contains(string(callTool(t, p.client, "get_attempt", map[string]any{"attempt_id": a.AttemptID})), old+"/") {
+				t.Errorf("the attempt names the old path: %+v", now)
+			}
+			diff := func() string {
+				return string(callTool(t, p.client, "get_attempt_diff", map[string]any{"attempt_id": a.AttemptID}))
+			}
+			if got := diff(); !strings.Contains(got, "some work") {
+				t.Errorf("the diff: %s", got)
+			}
+			callTool(t, p.client, "follow_up", map[string]any{"attempt_id": a.AttemptID, "action": "send", "prompt": "! write more.txt more work"})
+			if now = p.ends(a.AttemptID); now.State != "completed" {
+				t.Errorf("after a follow-up: %+v\n%s", now, p.output(a.AttemptID))
+			}
+			if got := diff(); !strings.Contains(got, "some work") || !strings.Contains(got, "more work") {
+				t.Errorf("the diff after a follow-up: %s", got)
+			}
+			gone := boardCall[attempt.DeleteReply](p, "delete_task", map[string]any{"task_id": task.TaskID})
+			if len(gone.Rescued) != 1 || gone.Rescued[0].RepoPath != p.root || p.git(p.root, "show", gone.Rescued[0].Ref+":more.txt") == "" {
+				t.Errorf("what was kept of a deleted task: %+v", gone)
+			}
+			if list := p.git(p.root, "worktree", "list"); strings.Count(list, "\n") > 1 {
+				t.Errorf("git still has the worktrees %s", list)
+			}
+		})
+	}
+}
