@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"deepwork/actor/wait"
+	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 )
 
@@ -16,7 +18,7 @@ import (
 var (
 	ErrAway        = errors.New("the source cannot be reached")               // wrapped, with the reason
 	ErrLost        = errors.New("the connection was lost before it answered") // with ErrAway: the call may have had its effect
-	ErrUnknown     = errors.New("no source of this name is configured, or the user has not approved it")
+	ErrUnknown     = errors.New("no source of this name is configured")
 	ErrUnsupported = errors.New("the source has no tool for this") // no status or cancel tool
 )
 
@@ -102,13 +104,20 @@ func (c *Catalog) about(ctx context.Context, name string, tool func(*source) str
 	return answer.answer(), nil
 }
 
-// source finds a source by its name.
+// source finds a source by its name. One that may be there again once the config is approved or
+// corrected is away.
 func (c *Catalog) source(name string) (*source, error) {
-	s := (*c.sources.Load())[name]
-	if s == nil {
-		return nil, fmt.Errorf("source %q: %w", name, ErrUnknown)
+	settings := c.applied.Load()
+	if s := (*c.sources.Load())[name]; s != nil {
+		return s, nil
 	}
-	return s, nil
+	if settings == nil {
+		return nil, fmt.Errorf("source %q: %w: the config has not been read", name, ErrAway)
+	}
+	if slices.ContainsFunc(settings.WithheldSources(), func(a config.Asked) bool { return a.Key == config.SourcesKey+name }) {
+		return nil, fmt.Errorf("source %q: %w: the user has not approved it", name, ErrAway)
+	}
+	return nil, fmt.Errorf("source %q: %w", name, ErrUnknown)
 }
 
 // call calls a tool over the current link. A call that did not reach the source, or was refused

@@ -148,6 +148,15 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 	if _, err := r.Status(t.Context(), "a", "1", "x"); !errors.Is(err, remote.ErrUnknown) {
 		t.Errorf("a source that is gone: %v", err)
 	}
+	withheld := *settings(third)
+	withheld.Approval = &config.Approval{Withheld: &config.Withheld{Asked: []config.Asked{{Key: config.SourcesKey + "a"}}}}
+	r.settings.Store(&withheld)
+	if err := r.Reconfigure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Status(t.Context(), "a", "1", "x"); !errors.Is(err, remote.ErrAway) || errors.Is(err, remote.ErrUnknown) {
+		t.Errorf("a source that is not approved: %v", err)
+	}
 }
 
 // TestReq003_4_4_ASourceTakenOutAndPutBack: it is begun again when the process
