@@ -234,6 +234,9 @@ func (a *agent) perform(ctx context.Context, in input) answer {
 	begun := h.now()
 	t, unsure := a.try(ctx, in.Tool, in.arguments(), whole || in.Tool != "get_step" && a.chance(0.75))
 	t.read(in)
+	if e != nil && h.mayMiss("", begun) {
+		h.with(func() { e.unfound = true })
+	}
 	if !whole {
 		for _, l := range unsure {
 			h.add(a.number, in.Session, in, l.call, lostReply, l.ret)
@@ -256,7 +259,7 @@ func (a *agent) perform(ctx context.Context, in input) answer {
 		h.fault("a damaged session", "client %d: %v: session %s, whose file was damaged, answers %s", a.number, in, in.Session, t.said)
 	case t.kind == given:
 		h.add(a.number, in.Session, in, begun, t.said, t.ret)
-	case t.kind == gone && !t.damaged:
+	case t.kind == gone && !t.damaged && !h.mayMiss(in.Session, t.call):
 		h.fault("a lost session", "client %d: %v of session %s: %s", a.number, in, in.Session, t.text)
 	case t.kind == odd && !a.strict:
 		h.fault("an odd answer", "client %d: %v of session %s: %s", a.number, in, in.Session, t.text)

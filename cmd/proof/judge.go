@@ -97,10 +97,11 @@ func (w *world) judge() (int, error) {
 		return 0, err
 	}
 	h := w.history
+	marred := h.marred()
 	compared, there := 0, map[string][]string{} // ids, by goal
 	for _, e := range entries {
 		m := sessionFileName.FindStringSubmatch(e.Name())
-		if m == nil || h.isDamaged(m[2]) {
+		if m == nil || m[1] == "" && h.isDamaged(m[2]) || m[1] != "" && (strings.HasPrefix(m[2], litterID) || slices.Contains(marred, m[2])) {
 			continue
 		}
 		if m[1] != "" {

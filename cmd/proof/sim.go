@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deepwork/actor/wait"
@@ -19,7 +20,7 @@ import (
 
 // A simulation is what goes wrong: clients with random calls against real server
 // processes on one folder, while servers are killed, the power fails, the disk is full or
-// slow, files are damaged, the clock jumps and editors save. Every history is checked for
+// slow, files are damaged, the clock jumps, editors save, and somebody hostile edits .deepwork. Every history is checked for
 // linearizability against a model of the workflow tools, or of a task of the board: what
 // was acknowledged is never lost and never done twice, what was not is seen whole or not
 // at all. No agent and no workflow of another system is started twice, and what they have
@@ -39,6 +40,9 @@ type simulation struct {
 	stops   map[string]bool  // attempts that must be stopped; likewise
 	clerks  []*clerk
 	callers []*caller
+
+	config string       // the granted one
+	edits  atomic.Int64 // of the hostile ones
 
 	source        *process // of workflows
 	sourceAddress string
@@ -79,8 +83,8 @@ func simulate(ctx context.Context, dir string, seed uint64, length time.Duration
 // String describes what happened.
 func (s *simulation) String() string {
 	h := s.history
-	return fmt.Sprintf("seed %d: %d sessions (%d histories too tangled), %d tasks (%d attempts left, %d agents began, %d rescues), %d executions; %d calls (%d lost, %d without effect), %d kills, %d power cuts, %d files damaged",
-		s.seed, len(h.sessions), h.tangled, len(s.tasks), s.attempts, s.agents, s.rescues, s.executions, h.calls, h.lost, h.refused, s.kills, s.cuts, len(h.known(true)))
+	return fmt.Sprintf("seed %d: %d sessions (%d histories too tangled), %d tasks (%d attempts left, %d agents began, %d rescues), %d executions; %d calls (%d lost, %d without effect), %d kills, %d power cuts, %d files damaged, %d hostile edits",
+		s.seed, len(h.sessions), h.tangled, len(s.tasks), s.attempts, s.agents, s.rescues, s.executions, h.calls, h.lost, h.refused, s.kills, s.cuts, len(h.known(true)), s.edits.Load())
 }
 
 // layOut creates the project, a repository with jobs, agents and a source of workflows, and defines
@@ -94,10 +98,10 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 	}
 	script := filepath.Join(s.dir, "agent.sh")
 	// Executions have no timeout, since clocks are wrong, and few slots, so that some wait.
-	config := fmt.Sprintf("attempts: {max_concurrent: 4}\nexecutors:\n  SIM: {command: [sh, %q, %q]}\n"+
+	s.config = fmt.Sprintf("attempts: {max_concurrent: 4}\nexecutors:\n  SIM: {command: [sh, %q, %q]}\n"+
 		"workflow_tools:\n  execution_timeout: 0\n  reply_within: 150ms\n  status_interval: 20ms\n  max_concurrent_executions: 2\n  refresh_interval: 0\n  sources:\n    - {name: sim, url: %q}\n",
 		script, s.agentLog(), s.source.url)
-	err = errors.Join(s.writeProject(config), os.WriteFile(script, []byte(agentScript), 0o644), s.image.Reset())
+	err = errors.Join(s.writeProject(s.config), s.layTrap(ctx), os.WriteFile(script, []byte(agentScript), 0o644), s.image.Reset())
 	for _, args := range []string{"init -q -b main", "add README load_outputs", "commit -q -m first"} {
 		if err == nil {
 			_, err = s.git(ctx, strings.Fields(args)...)
@@ -157,6 +161,9 @@ func (s *simulation) live(ctx context.Context) error {
 		s.clerks, s.callers = append(s.clerks, clerk), append(s.callers, caller)
 		work(clerk.agent, clerk.act, 60)
 		work(caller.agent, caller.act, 120)
+	}
+	for n, edits := range [][]func(*hostile, context.Context) error{{(*hostile).alterSession, (*hostile).alterSession, (*hostile).alterSession, (*hostile).litter, (*hostile).hideSessions}, {(*hostile).editConfig}} {
+		clients.Go(func() { s.plot(working, n, edits) })
 	}
 	clients.Go(func() { s.edit(working, time.Second, slices.Concat(wholeWays, roughWays)) })
 	err := s.rage(working)

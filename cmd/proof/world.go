@@ -21,9 +21,10 @@ type world struct {
 	servers []*server
 	calls   sync.RWMutex // held for reading by each call
 
-	version string  // of the protocol that clients speak; "" is the newest, which has no sessions
-	lose    float64 // the part of the replies that are lost
-	strict  bool    // only what is lost on purpose may fail; else servers are killed, and clients roam
+	env     []string // of servers
+	version string   // of the protocol that clients speak; "" is the newest, which has no sessions
+	lose    float64  // the part of the replies that are lost
+	strict  bool     // only what is lost on purpose may fail; else servers are killed, and clients roam
 }
 
 func newWorld(root, dir string, seed uint64) *world {
@@ -85,7 +86,7 @@ func (w *world) run(ctx context.Context, s *server, plan fault.Plan, args ...str
 	if s.http {
 		args = append(args, "--transport", "http", "--port", "0")
 	}
-	p, err := w.start(ctx, !s.http, []string{plan.Env(), "DEEPWORK_ADDITIONAL_JOBS_FOLDERS="}, args...)
+	p, err := w.start(ctx, !s.http, append([]string{plan.Env(), "DEEPWORK_ADDITIONAL_JOBS_FOLDERS="}, w.env...), args...)
 	if err != nil {
 		return err
 	}

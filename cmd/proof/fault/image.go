@@ -84,6 +84,11 @@ func (i Image) naming(dir string, sync func() error) error {
 	return replace(i.names(begun), text)
 }
 
+// Sync records the names in one of the folders: another program has synced it.
+func (i Image) Sync(folder string) error {
+	return i.of(folder).naming(folder, func() error { return nil })
+}
+
 // replace replaces a file of the image atomically, even if the process is killed.
 func replace(path string, data []byte) error {
 	temp := filepath.Join(filepath.Dir(path), "new-"+rand.Text())
@@ -98,7 +103,7 @@ func namesIn(dir string) (map[string]uint64, error) {
 	}
 	names := map[string]uint64{}
 	for _, e := range entries {
-		if filepath.Ext(e.Name()) != ".json" {
+		if filepath.Ext(e.Name()) != ".json" || !e.Type().IsRegular() {
 			continue
 		}
 		if inode, err := inodeOf(filepath.Join(dir, e.Name())); err == nil {
