@@ -120,6 +120,67 @@ func Members(raw []byte) iter.Seq2[Member, error] {
 	}
 }
 
+// Fields yields the names and values of a valid object, in order, without copying them: the values
+// are parts of raw. It yields nothing for any other value.
+func Fields(raw []byte) iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		if First(raw) != '{' {
+			return
+		}
+		for at := bytes.IndexByte(raw, '{') + 1; ; {
+			quote := bytes.IndexByte(raw[at:], '"')
+			if quote < 0 {
+				return
+			}
+			at += quote
+			end := at + valueEnd(raw[at:])
+			var name string
+			if json.Unmarshal(raw[at:end], &name) != nil {
+				return
+			}
+			colon := bytes.IndexByte(raw[end:], ':')
+			if colon < 0 {
+				return
+			}
+			at = end + colon + 1
+			at += len(raw[at:]) - len(bytes.TrimLeft(raw[at:], " \t\r\n"))
+			end = at + valueEnd(raw[at:])
+			if !yield(name, raw[at:end:end]) {
+				return
+			}
+			at = end
+		}
+	}
+}
+
+// valueEnd returns the length of the value that raw begins with.
+func valueEnd(raw []byte) int {
+	var depth int
+	var inString, escaped bool
+	for i, b := range raw {
+		switch {
+		case escaped:
+			escaped = false
+		case inString:
+			escaped = b == '\\'
+			if inString = b != '"'; !inString && depth == 0 {
+				return i + 1
+			}
+		case b == '"':
+			inString = true
+		case b == '{' || b == '[':
+			depth++
+		case (b == '}' || b == ']') && depth > 0:
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		case depth == 0 && (b == ',' || b == '}' || b == ']' || b == ' ' || b == '\t' || b == '\r' || b == '\n'):
+			return i
+		}
+	}
+	return len(raw)
+}
+
 // Encode is json.Marshal without the HTML escapes, which agents would see.
 func Encode(v any) ([]byte, error) {
 	var b bytes.Buffer

@@ -1,6 +1,7 @@
 package jsontext
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -67,6 +68,28 @@ func TestClip(t *testing.T) {
 	} {
 		if got := Clip(c.s, c.n); got != c.want {
 			t.Errorf("Clip(%q, %d) = %q, want %q", c.s, c.n, got, c.want)
+		}
+	}
+}
+
+// Fields yields what encoding/json finds in an object, as parts of it.
+func TestFieldsAreThoseOfEncodingJSON(t *testing.T) {
+	for _, raw := range []string{
+		`{}`, ` { } `, `{"a":1}`, "{ \"a\" : \"x\\\"y}\" ,\n\"b\":[{\"c\":\"]\"},2] , \"\\u0064\":null}\n", `{"a":{},"b":-1.5e3,"c":true,"":""}`, `[1]`, `7`, `"x"`,
+	} {
+		var want map[string]json.RawMessage
+		_ = json.Unmarshal([]byte(raw), &want)
+		got := map[string]json.RawMessage{}
+		for name, value := range Fields([]byte(raw)) {
+			got[name] = value
+		}
+		if len(got) != len(want) {
+			t.Errorf("%s: %q", raw, got)
+		}
+		for name, value := range want {
+			if string(got[name]) != string(value) {
+				t.Errorf("%s: %s is %q, and is to be %q", raw, name, got[name], value)
+			}
 		}
 	}
 }

@@ -105,13 +105,15 @@ func (w *commandWire) transport() mcp.Transport { return w }
 
 // Connect implements mcp.Transport.
 func (w *commandWire) Connect(ctx context.Context) (mcp.Connection, error) {
+	conn := new(rawConn)
 	c, err := (&mcp.IOTransport{
-		Reader: newLineFilter(w.service.Stdout, w.stray), Writer: patient{w.service.Stdin}, MaxLineLength: maxMessage,
+		Reader: newLineFilter(w.service.Stdout, w.stray, &conn.calls), Writer: patient{w.service.Stdin}, MaxLineLength: maxMessage,
 	}).Connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("speaking to the command: %w", err)
 	}
-	return &rawConn{Connection: c}, nil
+	conn.Connection = c
+	return conn, nil
 }
 
 // A patient pipe gives a source time to read each message.

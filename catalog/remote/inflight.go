@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
@@ -26,9 +27,11 @@ func (e transportError) Unwrap() error { return e.error }
 
 // A call is a tool call in flight. The context of its HTTP request holds it.
 type call struct {
+	ctx       context.Context // ends after the call
 	tool      string
-	sent      atomic.Bool // the source may have received it
-	forgotten atomic.Bool // the source refused it, since it does not know the session
+	sent      atomic.Bool                     // the source may have received it
+	result    atomic.Pointer[json.RawMessage] // put aside, or nil
+	forgotten atomic.Bool                     // the source refused it, since it does not know the session
 }
 
 type callKey struct{}
@@ -61,11 +64,15 @@ func (l *link) call(ctx context.Context, tool string, arguments []byte, progress
 	// The request outlives the call: the end of the stream after the answer has to be read for its
 	// connection to be reused.
 	sending, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), callKey{}, c))
+	c.ctx = sending
 	l.calls.Add(1)
 	defer l.calls.Add(-1)
 	// The SDK may hang in a write after its context has ended.
 	if !l.begin(func() {
 		answer, err := callRaw(sending, l.session, r)
+		if result := c.result.Load(); err == nil && result != nil {
+			err = answer.UnmarshalJSON(*result)
+		}
 		done <- outcome{answer, err}
 	}) {
 		cancel()

@@ -21,14 +21,15 @@ type lineFilter struct {
 	from  io.ReadCloser
 	in    *bufio.Reader
 	stray func(line string) // receives the first of each run of stray lines
+	calls *awaited          // whose large results are put aside
 	out   []byte            // the unread rest of a message
 	count int               // stray lines in a row
 	blank int               // bytes of blank lines in a row
 	err   error
 }
 
-func newLineFilter(from io.ReadCloser, stray func(string)) *lineFilter {
-	return &lineFilter{from: from, in: bufio.NewReaderSize(from, 64<<10), stray: stray}
+func newLineFilter(from io.ReadCloser, stray func(string), calls *awaited) *lineFilter {
+	return &lineFilter{from: from, calls: calls, in: bufio.NewReaderSize(from, 64<<10), stray: stray}
 }
 
 // Read implements io.Reader.
@@ -66,6 +67,9 @@ func (f *lineFilter) next() ([]byte, error) {
 	}
 	f.count, f.blank = 0, 0
 	if json.Valid(line) {
+		if now := putAside(line, f.calls.find); len(now) < len(line) {
+			line = append(now, '\n')
+		}
 		return line, nil
 	}
 	fault := json.Unmarshal(line, new(json.RawMessage))
@@ -87,20 +91,25 @@ func shown(line []byte) string { return process.Tail(string(line[:min(len(line),
 
 // line reads a line, with its end. If it cannot be a message, only its beginning is kept.
 func (f *lineFilter) line() ([]byte, error) {
-	var line []byte
+	var line pieces
+	size := 0
+	first := byte(0)
 	for {
 		part, err := f.in.ReadSlice('\n')
-		first := jsontext.First(line)
 		switch {
-		case len(line) > 300 && first != '{' && first != '[':
-		case len(line)+len(part) > maxMessage:
+		case size > 300 && first != '{' && first != '[':
+		case size+len(part) > maxMessage:
 			return nil, fmt.Errorf("it sends a message of more than %d bytes, which is the maximum line length", maxMessage)
 		default:
-			line = append(line, part...)
+			line.add(part)
+			size += len(part)
+			if first == 0 {
+				first = jsontext.First(part)
+			}
 		}
 		switch {
-		case err == nil, errors.Is(err, io.EOF) && len(line) > 0:
-			return line, nil
+		case err == nil, errors.Is(err, io.EOF) && size > 0:
+			return line.join(), nil
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, err
 		}

@@ -21,6 +21,7 @@ import (
 type order struct {
 	Before []byte `json:"before,omitempty"` // is written before the answer
 	Result []byte `json:"result,omitempty"` // is the answer's result, whatever it is
+	Size   int    `json:"size,omitempty"`   // is about the size of the answer, in bytes
 	Pings  bool   `json:"pings,omitempty"`  // ask without end, and read nothing
 	Await  string `json:"await,omitempty"`  // is not answered before this file is there; .began beside it says that it has begun
 	Filler string `json:"filler,omitempty"` // says nothing
@@ -74,7 +75,9 @@ func beRaw() {
 					return
 				}
 			}
-			result = string(o.Result)
+			if result = string(o.Result); o.Size > 0 {
+				result = largeResult(o.Size)
+			}
 		}
 		fmt.Printf("{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n", m.ID, result)
 	}

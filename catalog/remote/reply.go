@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -23,14 +24,23 @@ type reply struct {
 // UnmarshalJSON implements json.Unmarshaler. It accepts all JSON: a field of a wrong
 // type is a fault of the reply, not of the connection.
 func (r *reply) UnmarshalJSON(data []byte) error {
-	data = bytes.ToValidUTF8(data, []byte("\uFFFD"))
+	if !utf8.Valid(data) {
+		data = bytes.ToValidUTF8(data, []byte("\uFFFD"))
+	}
 	if jsontext.Kind(data) != "object" {
 		r.fault = "it is " + kindOf(data) + ", and is to be an object"
 		return nil
 	}
 	var in struct{ Content, StructuredContent, IsError json.RawMessage }
-	if err := json.Unmarshal(data, &in); err != nil {
-		return err
+	for name, value := range jsontext.Fields(data) {
+		switch strings.ToLower(name) {
+		case "content":
+			in.Content = value
+		case "structuredcontent":
+			in.StructuredContent = value
+		case "iserror":
+			in.IsError = value
+		}
 	}
 	r.Content, r.Structured = in.Content, in.StructuredContent
 	r.IsError = bytes.Equal(bytes.TrimSpace(in.IsError), []byte("true"))
@@ -45,6 +55,16 @@ func (r *reply) UnmarshalJSON(data []byte) error {
 
 // A block is one content block of a reply.
 type block struct{ Type, Text string }
+
+// borrowed is a text that is not copied: it may be a part of what it was decoded from, which
+// nothing changes.
+type borrowed []byte
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (b *borrowed) UnmarshalText(text []byte) error {
+	*b = text
+	return nil
+}
 
 func (r *reply) blocks() []block {
 	var all []block
@@ -74,13 +94,19 @@ func (r *reply) value() json.RawMessage {
 	if !jsontext.IsNull(r.Structured) {
 		return r.Structured
 	}
-	blocks := r.blocks()
+	var blocks []struct {
+		Type string
+		Text borrowed
+	}
+	if jsontext.Kind(r.Content) != "array" || json.Unmarshal(r.Content, &blocks) != nil {
+		blocks = nil
+	}
 	switch {
 	case len(blocks) == 1 && blocks[0].Type == "text":
-		if text := []byte(strings.TrimSpace(blocks[0].Text)); json.Valid(text) {
+		if text := bytes.TrimSpace(blocks[0].Text); json.Valid(text) {
 			return text
 		}
-		return jsontext.Quote(blocks[0].Text)
+		return jsontext.Quote(string(blocks[0].Text))
 	case len(blocks) == 0 && (blocks != nil || jsontext.IsNull(r.Content)):
 		return nil
 	}

@@ -119,16 +119,28 @@ func setBody(r *http.Request, text []byte) {
 func (w *urlWire) examine(r *http.Request, sent wireMessage, resp *http.Response) *http.Response {
 	isCall := sent.Method != "" && !jsontext.IsNull(sent.ID)
 	kind := mediaType(resp)
+	answered := func(id json.RawMessage) *call {
+		if !sameID(id, sent.ID) {
+			return nil
+		}
+		return callIn(r.Context())
+	}
 	switch {
 	case resp.StatusCode >= 400:
-	case !isCall, kind == "text/event-stream":
+	case isCall && kind == "text/event-stream":
+		resp.Body = newEventFilter(resp.Body, answered)
+		return resp
+	case !isCall:
 		return resp
 	case kind != "application/json":
 		resp.Body.Close()
 		return answerWith(resp, failure(sent.ID, unansweredCode, "it answered with the content type %q and the status %s", jsontext.Clip(kind, 100), resp.Status))
 	}
-	text, err := io.ReadAll(resp.Body)
+	text, err := readAll(resp.Body)
 	resp.Body.Close()
+	if resp.StatusCode < 400 {
+		text = putAside(text, answered)
+	}
 	if err != nil {
 		return answerWith(resp, failure(sent.ID, unansweredCode, "reading its answer: %v", err))
 	}

@@ -107,6 +107,7 @@ func failure(id json.RawMessage, code int64, format string, args ...any) []byte 
 // those without a bound.
 type rawConn struct {
 	mcp.Connection
+	calls awaited
 
 	mu   sync.Mutex
 	open map[jsonrpc.ID]bool // unanswered requests
@@ -147,6 +148,11 @@ func (c *rawConn) Write(ctx context.Context, m jsonrpc.Message) error {
 	if r, ok := m.(*jsonrpc.Request); ok {
 		if call := callIn(ctx); call != nil {
 			call.sent.Store(true)
+			if r.IsCall() {
+				id := fmt.Sprint(r.ID.Raw())
+				c.calls.add(id, call)
+				context.AfterFunc(call.ctx, func() { c.calls.remove(id) })
+			}
 		}
 		if method, raw := strings.CutPrefix(r.Method, rawPrefix); raw {
 			renamed := *r
