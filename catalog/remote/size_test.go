@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/remote"
 )
 
@@ -72,5 +73,37 @@ func TestALargeResultIsNotCopiedAgainAndAgain(t *testing.T) {
 		if times > c.most {
 			t.Errorf("%s: handling a result of %d bytes allocated %.2f times its size, and %v are the most", c.name, size, times, c.most)
 		}
+	}
+}
+
+// A result over the limit is refused with words that say so, and later calls work.
+func TestAResultOverTheLimitIsRefused(t *testing.T) {
+	web := newRawWeb(t)
+	overWeb, ofWeb := web.open(t)
+	overPipe := open(t, settings(command("s", "raw")))
+	ofPipe := &overPipe.tools(t, "raw").Tools[0].Workflow
+	for _, c := range []struct {
+		name, kind string
+		r          *rig
+		w          *remote.Workflow
+	}{{"stdio", "", overPipe, ofPipe}, {"HTTP", "application/json", overWeb, ofWeb}, {"a stream over HTTP", "text/event-stream", overWeb, ofWeb}} {
+		size := 17 << 20
+		web.call = func(w http.ResponseWriter, r *http.Request, id string) {
+			w.Header().Set("Content-Type", c.kind)
+			text := `{"jsonrpc":"2.0","id":` + id + `,"result":` + largeResult(size) + `}`
+			if c.kind == "text/event-stream" {
+				text = "data: " + text + "\n\n"
+			}
+			io.WriteString(w, text)
+		}
+		execute := func() (*remote.Answer, error) {
+			return c.r.Execute(t.Context(), c.w, []byte(fmt.Sprintf(`{"size":%d}`, size)), nil)
+		}
+		_, err := execute()
+		if err == nil || !strings.Contains(err.Error(), "16777216 bytes") {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		size = 1000
+		testkit.Until(t, c.name+" to work again", func() bool { _, err := execute(); return err == nil })
 	}
 }
