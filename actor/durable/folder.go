@@ -16,11 +16,11 @@ func (d Disk) SyncFolder(path string) error {
 		return nil
 	}
 	err := d.carryOut(Op{Do: OpSyncDir, Path: path}, func() error {
-		open := os.Open
+		open, name := os.OpenFile, path
 		if d.Root != nil {
-			open = func(string) (*os.File, error) { return d.Root.Open(".") }
+			open, name = d.Root.OpenFile, "."
 		}
-		f, err := open(path)
+		f, err := open(name, os.O_RDONLY|openNonBlock, 0)
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 // Create creates an empty file, mode 0600, and opens it for writing. The error is fs.ErrExist if
 // the path exists, even as a link.
 func (d Disk) Create(path string) (f *os.File, err error) {
-	const flag = os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	const flag = os.O_WRONLY | os.O_CREATE | os.O_EXCL | openNonBlock
 	err = d.carryOut(Op{Do: OpCreate, Path: path}, func() error {
 		if d.Root != nil {
 			f, err = d.Root.OpenFile(filepath.Base(path), flag, 0o600)

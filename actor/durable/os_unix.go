@@ -11,6 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// openNonBlock has no effect on files and folders, but saves os.OpenFile four system calls that
+// find out that they cannot be polled.
+const openNonBlock = syscall.O_NONBLOCK
+
 // openNoFollow makes an open refuse a symbolic link, and not wait for the other end of a named
 // pipe.
 const openNoFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK

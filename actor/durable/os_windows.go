@@ -10,7 +10,7 @@ import (
 )
 
 // openNoFollow is zero: Read has checked the kind of the file, and folders hold no named pipes.
-const openNoFollow = 0
+const openNoFollow, openNonBlock = 0, 0
 
 // replaceTries and replacePause bound the wait for readers to close a file that is to be replaced,
 // since Windows does not replace an open file.
