@@ -47,7 +47,7 @@ func (s *Server) serveStdio(ctx context.Context, c *wire.Stdio, runGrace time.Du
 		inTime, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
 		defer cancel()
 		if wait.Group(inTime, &serving) != nil {
-			s.logger.Debug("standard input or output is still blocked; leaving it")
+			s.logger.Debug("standard output is still blocked; leaving it")
 		}
 		if errors.Is(err, io.EOF) {
 			err = nil

@@ -203,7 +203,9 @@ func (a *app) over(ctx context.Context, server *transport.Server, f serveFlags, 
 		logger.Info("listening", "url", listening.URL())
 		return listening.Serve, nil
 	}
-	return func(ctx context.Context) error { return server.ServeStdio(ctx, inStream(a.in), outStream(a.rawOut)) }, nil
+	return func(ctx context.Context) error {
+		return server.ServeStdio(ctx, io.NopCloser(a.in), outStream(a.rawOut))
+	}, nil
 }
 
 // closeServer stops the parts of the server within a time and reports those that did not stop.
@@ -233,19 +235,6 @@ func surviveBrokenPipes() (undo func()) {
 	unread := make(chan os.Signal, 1)
 	signal.Notify(unread, syscall.SIGPIPE)
 	return func() { signal.Stop(unread) }
-}
-
-// inStream gives stdin a Close that ends a blocked Read. The goroutine that copies it stays blocked
-// until there is input or the process ends: a plain *os.File could only be interrupted in
-// non-blocking mode, and that mode would outlive this process on a terminal or pipe that it shares
-// with others.
-func inStream(r io.Reader) io.ReadCloser {
-	in, w := io.Pipe()
-	go func() {
-		_, err := io.Copy(w, r)
-		w.CloseWithError(err)
-	}()
-	return in
 }
 
 // outStream gives a stream the Close that transports require.

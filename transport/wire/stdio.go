@@ -83,9 +83,11 @@ func NewStdio(in io.ReadCloser, out io.WriteCloser, logger *slog.Logger) *Stdio 
 	}
 }
 
-// Connect implements mcp.Transport; it starts reading.
+// Connect implements mcp.Transport; it starts reading, in a goroutine that a read may block until
+// there is input or the process ends: standard input could only be interrupted in non-blocking mode,
+// and that mode would outlive this process on a terminal or pipe that it shares with others.
 func (c *Stdio) Connect(context.Context) (mcp.Connection, error) {
-	c.wg.Go(func() {
+	go func() {
 		defer close(c.Ended)
 		for r := newLineReader(c.in); ; {
 			l := r.next()
@@ -98,7 +100,7 @@ func (c *Stdio) Connect(context.Context) (mcp.Connection, error) {
 				return
 			}
 		}
-	})
+	}()
 	return c, nil
 }
 
@@ -348,6 +350,6 @@ func (c *Stdio) Unanswered() error {
 	return fmt.Errorf("%d calls did not end in time and were given up", c.pending)
 }
 
-// Wait waits for the goroutines of the connection. One that is blocked in a read or write that the
-// system cannot interrupt may remain forever.
+// Wait waits for the goroutines of the connection, except the one that reads. One that is blocked in
+// a write that the system cannot interrupt may remain forever.
 func (c *Stdio) Wait() { c.wg.Wait() }
