@@ -90,7 +90,7 @@ func (w *world) run(ctx context.Context, s *server, plan fault.Plan, args ...str
 	if err != nil {
 		return err
 	}
-	p.where, p.full = s, plan.FullAt > 0
+	p.where, p.full = s, plan.FullAt > 0 || plan.Pages > 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.process = p
