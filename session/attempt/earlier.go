@@ -143,7 +143,7 @@ func (x *Earlier) readBoard(ctx context.Context) (err error) {
 	db := sqlite.New(sqlite.Options{Path: copied})
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if err := db.Open(ctx); err != nil { // migrates it
-		return err
+		return fmt.Errorf("reading a copy of %s: %w", path, err)
 	}
 	found, totals, err := db.Board().Inspect(ctx)
 	if err == nil && len(found) > 0 {
@@ -170,7 +170,7 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// Import takes it all over into the state folder, and then moves what it has read into a folder in
+// Import moves all of it into the state folder, and then moves what it has read into a folder in
 // .deepwork/tmp, whose path it returns. What cannot be taken over stays where it is, and is in the
 // error. It blocks for the disk, and may be called again after an error or a crash.
 func (x *Earlier) Import(ctx context.Context, now time.Time) (aside string, err error) {
