@@ -187,7 +187,7 @@ func (p *StepProgress) voided(why string, at time.Time) *StepProgress {
 	}
 	n := p.withOwnNewest()
 	a := n.Newest()
-	a.State, a.Error, a.ClosedAt = AttemptVoid, &why, &at
+	a.State, a.Error, a.ClosedAt = AttemptVoid, new(why), new(at)
 	return n
 }
 
