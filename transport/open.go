@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/actor/process"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/standard"
@@ -83,6 +84,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		logger.Warn("state of an earlier version is in the project, and not used: deepwork adopt takes it over", "found", strings.Join(earlier, ", "))
 	}
 	around := configured(folder, os.Getenv, logger)
+	process.Avoid(around.Root)
 	settings := config.Open(around.Root)
 	settings.Logger = logger
 	settings.Approve = approval(around, settings.Path(), logger)

@@ -75,9 +75,17 @@ func start(spec Spec, input bool) (*Child, error) {
 			return nil, &os.PathError{Op: "chdir", Path: spec.Dir, Err: errors.New("not a directory")}
 		}
 	}
-	c := &Child{
-		cmd: exec.Command(spec.Command[0], spec.Command[1:]...), group: &group{all: spec.Descendants}, exited: make(chan struct{}),
+	program := spec.Command[0]
+	if Bare(program) {
+		var err error
+		if program, err = Look(program); err != nil {
+			return nil, err
+		}
 	}
+	c := &Child{
+		cmd: exec.Command(program, spec.Command[1:]...), group: &group{all: spec.Descendants}, exited: make(chan struct{}),
+	}
+	c.cmd.Args[0] = spec.Command[0]
 	c.cmd.Dir, c.cmd.Env = spec.Dir, spec.Env
 	theirs, err := c.makePipes(input)
 	if err == nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/process"
 )
 
 // maxGrants bounds the file of a project's grants.
@@ -132,5 +133,12 @@ func (l *Ledger) change(ctx context.Context, change func(*Record)) error {
 // InFolders reports whether a project is in one of the folders, by whole path elements, after links
 // are resolved.
 func InFolders(root string, folders []string) bool {
-	return slices.ContainsFunc(folders, func(f string) bool { return filepath.IsAbs(f) && inside(canonical(f), canonical(root)) })
+	return slices.ContainsFunc(folders, func(f string) bool { return filepath.IsAbs(f) && process.Inside(canonical(f), canonical(root)) })
+}
+
+func canonical(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return filepath.Clean(path)
 }

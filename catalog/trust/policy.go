@@ -68,7 +68,8 @@ func (p *Policy) decide(project *config.Config, user *config.User, record *Recor
 		p.good, p.sum, p.files = project, set.Hash(), set.files()
 		return &config.Approval{Use: project, Files: p.files}
 	}
-	a := &config.Approval{Withheld: &config.Withheld{Denied: err == nil && record.Denied, Fault: fault, Asked: set.asked()}}
+	// No file in the project is approved, for a command of the user's own config neither.
+	a := &config.Approval{Files: map[string]string{}, Withheld: &config.Withheld{Denied: err == nil && record.Denied, Fault: fault, Asked: set.asked()}}
 	if err == nil && p.good != nil && record.Granted(p.sum) {
 		a.Use, a.Files, a.Withheld.Kept = p.good, p.files, true
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/process"
 )
 
 // A file is a file inside the project that a command names.
@@ -27,7 +28,7 @@ func filesOf(root string, command []string) (all []file) {
 		if n > 1 && !strings.HasPrefix(command[n-1], "-") {
 			break
 		}
-		if word == "" || n == 0 && !hasSeparator(word) {
+		if word == "" || n == 0 && process.Bare(word) {
 			continue // found in PATH, which never is inside the project
 		}
 		path := word
@@ -70,44 +71,13 @@ func (f file) read() (sum, fault string, err error) {
 // inside the project, so that a checkout cannot replace one of the system's programs. A program
 // with a slash is relative to the project's root.
 func Find(root, program string) (string, error) {
-	if hasSeparator(program) {
+	if !process.Bare(program) {
 		if !filepath.IsAbs(program) {
 			program = filepath.Join(root, program)
 		}
 		return exec.LookPath(program)
 	}
-	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		if !filepath.IsAbs(dir) || inside(root, dir) {
-			continue
-		}
-		if path, err := exec.LookPath(filepath.Join(dir, program)); err == nil && !inside(root, path) {
-			return path, nil
-		}
-	}
-	return "", &exec.Error{Name: program, Err: exec.ErrNotFound}
-}
-
-func hasSeparator(name string) bool {
-	return strings.ContainsRune(name, '/') || strings.ContainsRune(name, filepath.Separator)
-}
-
-// inside reports whether a path is in a folder, after links are resolved.
-func inside(folder, path string) bool {
-	for _, p := range []string{path, canonical(path)} {
-		for _, f := range []string{folder, canonical(folder)} {
-			if rel, err := filepath.Rel(f, p); err == nil && filepath.IsLocal(rel) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func canonical(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	return filepath.Clean(path)
+	return process.Look(program, root)
 }
 
 // ErrChanged means that a file which a command names differs from the approved one.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepwork/actor/process"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/standard"
@@ -49,6 +50,7 @@ func (a *app) projectRoot() (string, error) {
 	case !info.IsDir():
 		return "", fmt.Errorf("the project root %s is not a directory; name one with --path", root)
 	}
+	process.Avoid(root)
 	return root, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"deepwork/actor/process"
@@ -61,6 +62,9 @@ func (r *recipe) check(prompt string) error {
 		return err
 	}
 	_, err := trust.Program(r.root, r.approval, r.Command)
+	if err == nil && len(r.Resume) > 0 {
+		err = trust.Check(r.root, r.approval, r.Resume)
+	}
 	if errors.Is(err, trust.ErrChanged) {
 		return session.Changed(r.root, err)
 	}
@@ -75,12 +79,27 @@ func (r *recipe) check(prompt string) error {
 	return nil
 }
 
+// line returns the command of an execution without its prompt.
+func (r *recipe) line(followUp bool) []string {
+	if followUp {
+		return r.Resume
+	}
+	return r.Command
+}
+
+// allowed refuses scripts in the folder in which the agent works that differ from the approved ones.
+func (r *recipe) allowed(dir string, followUp bool) error {
+	arguments := slices.Clone(r.line(followUp))
+	arguments[0] = "" // the program is not from there
+	if err := trust.Check(dir, r.approval, arguments); err != nil {
+		return session.Changed(r.root, err)
+	}
+	return nil
+}
+
 // give returns the command line of an execution and its standard input.
 func (r *recipe) give(prompt string, followUp bool) (command []string, stdin []byte) {
-	line := r.Command
-	if followUp {
-		line = r.Resume
-	}
+	line := r.line(followUp)
 	program, err := trust.Find(r.root, line[0])
 	if err != nil {
 		program = r.program(line) // starting it reports what is wrong

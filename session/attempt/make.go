@@ -120,7 +120,7 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 	if err != nil {
 		return nil, r.hindered("choosing the agent's command", err)
 	}
-	if err := agent.check(r.exec.Prompt); session.CodeOf(err) == session.CodeUntrusted {
+	if err := agent.check(r.exec.Prompt); err != nil {
 		return nil, r.hindered("starting the agent", err)
 	}
 	env := e.environment(cfg, a.ID, agent.Env)
@@ -148,6 +148,12 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 	}
 	if r.exec.FollowUp {
 		r.note("follow-up: " + clip(r.exec.Prompt))
+	}
+	// Its scripts were approved as they are in the project; a branch may have others.
+	if len(a.Repos) == 1 && a.Repos[0].RepoPath == e.o.Root {
+		if err := agent.allowed(a.Workspace, r.exec.FollowUp); err != nil {
+			return nil, r.hindered("starting the agent", err)
+		}
 	}
 	spec := &runner.Spec{Work: a.Workspace, Env: env}
 	spec.Command, spec.Stdin = agent.give(r.exec.Prompt, r.exec.FollowUp)

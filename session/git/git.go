@@ -136,13 +136,25 @@ func once(ctx context.Context, c Command, guard []string) (process.Result, error
 		}
 	}
 	r, err := process.Run(ctx, process.Spec{
-		Command: append(command, c.Args...), Dir: c.Dir, Env: append(env, c.Env...),
+		Command: append(command, alone(c.Args)...), Dir: c.Dir, Env: append(env, c.Env...),
 		Stdin: c.Stdin, StdoutLimit: c.Limit,
 	})
 	if err != nil {
 		return r, &Error{Command: c.Args[0], Err: err}
 	}
 	return r, nil
+}
+
+// alone returns the arguments such that git does not look into the work trees of submodules, in
+// which it would run the programs of their own config.
+func alone(args []string) []string {
+	switch args[0] {
+	case "status":
+		return slices.Insert(slices.Clone(args), 1, "--ignore-submodules=dirty")
+	case "diff":
+		return slices.Insert(slices.Clone(args), 1, "--ignore-submodules=dirty", "--submodule=short")
+	}
+	return args
 }
 
 // An Error is a git command that failed.

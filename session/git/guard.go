@@ -20,7 +20,7 @@ import (
 // config remain in force, so that LFS works.
 var runs = regexp.MustCompile(`^(filter\..*\.(clean|smudge|process|required)|merge\..*\.driver|diff\..*\.(command|textconv)|diff\.external|` +
 	`core\.(sshcommand|askpass|editor|pager|gitproxy|alternaterefscommand|attributesfile)|credential\..*|gpg\..*|sequence\.editor|` +
-	`uploadpack\..*|remote\..*\.(uploadpack|receivepack|vcs|proxy|promisor)|protocol\..*|http\..*|url\..*|init\.templatedir|extensions\.partialclone)$`)
+	`hook\..*|uploadpack\..*|remote\..*\.(uploadpack|receivepack|vcs|proxy|promisor)|protocol\..*|http\..*|url\..*|init\.templatedir|extensions\.partialclone)$`)
 
 // neutral returns the value that overrides a setting that the user has not set.
 func neutral(key string) string {
@@ -98,7 +98,7 @@ func guarded(ctx context.Context, c Command) ([]string, error) {
 			found = true
 			own[name] = own[name] || runs.MatchString(name)
 			elsewhere = elsewhere || name == "core.worktree"
-			includes = includes || strings.HasPrefix(name, "include")
+			includes = includes || strings.HasPrefix(name, "include") || name == "extensions.worktreeconfig" // which may come into being
 		default:
 			users[name] = value
 		}
@@ -106,6 +106,9 @@ func guarded(ctx context.Context, c Command) ([]string, error) {
 	for _, name := range slices.Sorted(maps.Keys(own)) {
 		if !own[name] {
 			continue
+		}
+		if strings.Contains(name, "=") { // -c would take it for another setting
+			return nil, &Error{Command: "config", Err: fmt.Errorf("the config of the repository at %s has the setting %q, which cannot be switched off because of the = in it: remove or rename it", c.Dir, name)}
 		}
 		value, is := users[name]
 		if !is {
@@ -120,6 +123,10 @@ func guarded(ctx context.Context, c Command) ([]string, error) {
 	}
 	if found && !includes {
 		g.files = []stamp{}
+		at := filepath.Join(c.Dir, ".git")
+		if fi, err := os.Lstat(at); c.GitDir == "" && (err != nil || !fi.IsDir()) {
+			files[at] = true // a file that names the repository, or will
+		}
 		for file := range files {
 			s := stampOf(file)
 			if began.Sub(s.time) < time.Second { // it may change again within the resolution of its time

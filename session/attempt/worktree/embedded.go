@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"deepwork/session/git"
 )
@@ -40,11 +41,9 @@ func (s *scan) embedded(ctx context.Context, name string, link blob) error {
 		if err != nil {
 			return err
 		}
-		dirt, err := git.Output(ctx, within(dir, "status", "--porcelain", "-z", "--untracked-files=all", "--ignore-submodules=none"))
-		if err != nil {
+		if clean, err := isClean(ctx, dir); err != nil {
 			return err
-		}
-		if head == link.id && dirt == "" {
+		} else if head == link.id && clean {
 			return nil // a submodule as it was committed
 		}
 	}
@@ -64,6 +63,29 @@ func (s *scan) embedded(ctx context.Context, name string, link blob) error {
 		}
 	}
 	return nil
+}
+
+// isClean reports whether a repository and the submodules checked out in it have no changes. It asks
+// git about each by itself, for each has programs in its config that git must not run.
+func isClean(ctx context.Context, dir string) (bool, error) {
+	dirt, err := git.Output(ctx, within(dir, "status", "--porcelain", "-z", "--untracked-files=all"))
+	if err != nil || dirt != "" {
+		return false, err
+	}
+	staged, err := git.Output(ctx, within(dir, "ls-files", "--stage", "-z"))
+	if err != nil {
+		return false, err
+	}
+	for _, line := range git.Fields(staged) {
+		name, is := strings.CutPrefix(line, modeRepo+" ")
+		if _, name, _ = strings.Cut(name, "\t"); !is || !isThere(filepath.Join(dir, name, ".git")) {
+			continue
+		}
+		if clean, err := isClean(ctx, filepath.Join(dir, name)); err != nil || !clean {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // within returns a git command for a repository inside the worktree, never for one around it.
