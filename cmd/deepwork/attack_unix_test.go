@@ -39,6 +39,10 @@ type attack struct {
 	user    string            // the user's own config
 	name    string            // of the project's folder
 	broken  bool              // so that starting an agent fails before it is a matter of approval
+	during  func(v *victim)   // happens while the server runs, and before its calls
+	again   bool              // whether commands that read are tried after the server, too
+	// control does what the attack hopes for, so that the canaries are known to notice it.
+	control func(v *victim)
 }
 
 const (
@@ -53,16 +57,16 @@ func onlyConfig(text string) map[string]string {
 
 var attacks = map[string]attack{
 	"no config":     {},
-	"source":        {files: onlyConfig(evilSource), notice: "workflow_tools.sources.s"},
-	"source edited": {files: onlyConfig("version: \"1.0\"\n"), edit: evilSource, notice: "workflow_tools.sources.s"},
-	"source with a secret": {notice: "workflow_tools.sources.s",
+	"source":        {files: onlyConfig(evilSource), notice: "workflow_tools.sources.s", control: approve},
+	"source edited": {files: onlyConfig("version: \"1.0\"\n"), edit: evilSource, notice: "workflow_tools.sources.s", control: approve},
+	"source with a secret": {notice: "workflow_tools.sources.s", control: approve,
 		files: onlyConfig("workflow_tools: {sources: [{name: s, url: \"URL\", headers: {Authorization: \"Bearer ${SECRET_TOKEN}\"}}]}\n")},
 	"reviewer": {files: onlyConfig("quality_gate: {agent_review_command: [MARK, review]}\n"), notice: "quality_gate.agent_review_command",
-		refused: []string{"finished_step"}},
+		refused: []string{"finished_step"}, control: approve},
 	"reviewer edited": {edit: "quality_gate: {agent_review_command: [MARK, review]}\n", notice: "quality_gate.agent_review_command",
-		refused: []string{"finished_step"}},
-	"executor":                             {files: onlyConfig(evilExecutor), notice: "executors.EVIL"},
-	"variant":                              {files: onlyConfig("executors: {EVIL: {command: [MARK], variants: {V: {command: [MARK, variant], env: {HOME: ROOT}}}}}\n"), notice: "executors.EVIL"},
+		refused: []string{"finished_step"}, control: approve},
+	"executor":                             {files: onlyConfig(evilExecutor), notice: "executors.EVIL", control: approve},
+	"variant":                              {files: onlyConfig("executors: {EVIL: {command: [MARK], variants: {V: {command: [MARK, variant], env: {HOME: ROOT}}}}}\n"), notice: "executors.EVIL", control: approve},
 	"executor in the place of a known one": {files: onlyConfig("executors: {CLAUDE_CODE: {command: [MARK]}}\n"), notice: "executors.CLAUDE_CODE"},
 	"setup and copy":                       {files: onlyConfig("attempts: {setup: [MARK, setup], copy: [.env]}\n"), notice: "attempts.setup"},
 	"projects outside": {files: onlyConfig("projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt]}]}]\n"),
@@ -96,14 +100,29 @@ var attacks = map[string]attack{
 	"session of another computer": {prepare: func(v *victim) { v.prepareState(""); v.forge(false) }},
 
 	// Programs that git would run.
-	"hooks":     {user: trusted, prepare: func(v *victim) { v.gitRuns("core.hooksPath", "ROOT/hooks") }},
-	"fsmonitor": {user: trusted, prepare: func(v *victim) { v.gitRuns("core.fsmonitor", "MARK") }},
+	"hooks":     {user: trusted, prepare: func(v *victim) { v.gitRuns("core.hooksPath", "ROOT/hooks") }, control: plainGit},
+	"fsmonitor": {user: trusted, prepare: func(v *victim) { v.gitRuns("core.fsmonitor", "MARK") }, control: plainGit},
 	"git filter": {user: trusted, prepare: func(v *victim) {
 		v.gitRuns("filter.evil.clean", "MARK", "filter.evil.smudge", "MARK", "filter.evil.process", "MARK")
+	}, control: plainGit},
+	"git filter with an equals sign": {user: trusted, prepare: func(v *victim) {
+		v.gitRuns("filter.e=vil.clean", "MARK", "filter.e=vil.smudge", "MARK")
+		v.write(".git/info/attributes", "* filter=e=vil\n")
+	}, control: plainGit},
+	"agent that plants a repository": {user: agentThat(`mkdir sub; cd sub; git init -q .; echo x > x; git add x; git -c user.name=a -c user.email=a commit -qm a; cd ..; git add sub; echo '* filter=evil' > sub/.gitattributes; git -C sub config filter.evil.clean MARK; touch -d 2001-01-01 sub/x; echo y > sub/x`),
+		control: func(v *victim) { v.shell("cd " + v.worktree() + "; git status") }},
+	"agent that leads git elsewhere": {user: agentThat(`git init -q evil; git -C evil config core.fsmonitor MARK; echo "gitdir: $PWD/evil/.git" > .git`),
+		control: func(v *victim) { v.shell("cd " + v.worktree() + "; git status") }},
+	"agent that moves commondir": {user: agentThat(`git init -q evil; git -C evil config core.fsmonitor MARK; d=$(git rev-parse --git-dir); echo "$PWD/evil/.git" > $d/commondir`)},
+	"agent that adds settings of the worktree": {user: agentThat(`git config extensions.worktreeConfig true; git config --worktree core.fsmonitor MARK; git config --worktree filter.evil.clean MARK; echo '* filter=evil' > .gitattributes`),
+		control: func(v *victim) { v.shell("cd " + v.worktree() + "; git status; git add .") }},
+	"variables of git": {user: trusted, prepare: func(v *victim) {
+		v.extra = []string{"GIT_DIR=OUTSIDE/.git", "GIT_WORK_TREE=OUTSIDE", "GIT_COMMON_DIR=OUTSIDE/.git", "GIT_INDEX_FILE=OUTSIDE/.git/index", "GIT_OBJECT_DIRECTORY=OUTSIDE/.git/objects",
+			"GIT_EXTERNAL_DIFF=MARK", "GIT_CONFIG_PARAMETERS='core.fsmonitor=MARK'", "GIT_EDITOR=MARK"}
 	}},
 	"git diff": {user: trusted, prepare: func(v *victim) {
 		v.gitRuns("diff.external", "MARK", "diff.evil.textconv", "MARK", "diff.evil.command", "MARK", "merge.evil.driver", "MARK")
-	}},
+	}, control: plainGit},
 	"git programs": {user: trusted, prepare: func(v *victim) {
 		v.gitRuns("gpg.program", "MARK", "commit.gpgSign", "true", "core.pager", "MARK", "core.editor", "MARK", "credential.helper", "MARK", "core.askPass", "MARK", "core.alternateRefsCommand", "MARK")
 	}},
@@ -112,7 +131,7 @@ var attacks = map[string]attack{
 		v.loseObjects()
 	}},
 	"core.worktree":     {user: trusted, prepare: func(v *victim) { v.gitRuns("core.worktree", "OUTSIDE") }},
-	"included settings": {user: trusted, files: map[string]string{"settings": "[core]\n\tfsmonitor = MARK\n"}, prepare: func(v *victim) { v.gitRuns("include.path", "ROOT/settings") }},
+	"included settings": {user: trusted, files: map[string]string{"settings": "[core]\n\tfsmonitor = MARK\n"}, prepare: func(v *victim) { v.gitRuns("include.path", "ROOT/settings") }, control: plainGit},
 	"bare repository":   {broken: true, prepare: func(v *victim) { v.bare() }},
 	"bare, lazily fetched": {broken: true, user: trusted, prepare: func(v *victim) {
 		v.gitRuns("core.sshCommand", "MARK", "core.fsmonitor", "MARK", "remote.origin.url", "ssh://example.com/x", "remote.origin.promisor", "true")
@@ -122,12 +141,21 @@ var attacks = map[string]attack{
 
 	// Programs found in the project.
 	"path in the project": {files: map[string]string{"bin/git": "#!/bin/sh\nexec MARK git\n", "git": "#!/bin/sh\nexec MARK git\n", "bin/evil": "#!/bin/sh\nexec MARK evil\n"},
-		user: "trusted_folders: [ROOT]\nquality_gate: {agent_review_command: [evil]}\nexecutors: {EVIL: {command: [evil]}}\nworkflow_tools: {sources: [{name: s, command: [evil]}]}\n",
-		prepare: func(v *victim) {
-			v.env = append(v.env, "PATH="+v.root+"/bin:bin:.:/usr/bin:/bin:"+filepath.Dir(look(v.t)))
-		}},
+		user:    "trusted_folders: [ROOT]\nquality_gate: {agent_review_command: [evil]}\nexecutors: {EVIL: {command: [evil]}}\nworkflow_tools: {sources: [{name: s, command: [evil]}]}\n",
+		prepare: func(v *victim) { v.extra = []string{"PATH=ROOT/bin:bin:.:" + os.Getenv("PATH")} }, control: func(v *victim) { v.shell("PATH=$PWD/bin:$PATH; evil") }},
 
 	// What is no file, or too much.
+	"session is a pipe":       {prepare: func(v *victim) { v.session = "0a0b0c0d"; v.pipe(".deepwork/tmp/session_0a0b0c0d.json") }},
+	"session is huge":         {prepare: func(v *victim) { v.session = "0a0b0c0d"; v.huge(".deepwork/tmp/session_0a0b0c0d.json") }},
+	"instructions are a pipe": {broken: true, prepare: func(v *victim) { v.pipe(".deepwork/jobs/j/a.md") }},
+	"instructions are huge":   {broken: true, prepare: func(v *victim) { v.huge(".deepwork/jobs/j/a.md") }},
+	"records are pipes": {user: trusted, prepare: func(v *victim) {
+		v.prepareState(evilExecutor)
+		for _, dir := range glob(v.root, ".deepwork", "logs", "attempts", "*") {
+			rel, _ := filepath.Rel(v.root, dir)
+			v.pipe(rel + "/log")
+		}
+	}},
 	"config is a pipe":  {broken: true, prepare: func(v *victim) { v.pipe(".deepwork/config.yml") }},
 	"config is huge":    {broken: true, prepare: func(v *victim) { v.huge(".deepwork/config.yml") }},
 	"job is a pipe":     {broken: true, prepare: func(v *victim) { v.pipe(".deepwork/jobs/j/job.yml") }},
@@ -145,10 +173,40 @@ var attacks = map[string]attack{
 		".deepwork/tmp/session_0a0b0c0d.json": "{\"goal\": \"\x1b[2J\"}",
 		".deepwork/config.yml":                "executors: {\"E\\e[2J\": {command: [\"\\e[2J\"]}}\nprojects: [{name: \"p\\e[2J\", repos: [{path: \"/\\e[2J\"}]}]\n\"\\e[3m\": 1\n",
 	}, broken: true},
+	"names of the user's agent": {user: trusted, again: true, prepare: func(v *victim) {
+		v.text = "T\x1b[2J\u202e\n" + forged + "\r\u009b2J\n" + forged
+		testkit.Git(v.t, v.root, "checkout", "-q", "-b", "evil\u202e\u009b")
+		v.write("a\x1b[2J\n"+forged, "x")
+		testkit.Git(v.t, v.root, "add", ".")
+		testkit.Git(v.t, v.root, "commit", "-q", "-m", "a")
+	}},
 	"writable config": {files: onlyConfig(evilSource), notice: "workflow_tools.sources.s", prepare: func(v *victim) { v.grant(0o666) }},
 	"writable script": {files: map[string]string{".deepwork/config.yml": "quality_gate: {agent_review_command: [./review.sh]}\n", "review.sh": "#!/bin/sh\nexec MARK review\n"},
 		notice: "quality_gate.agent_review_command", refused: []string{"finished_step"},
 		prepare: func(v *victim) { v.grant(0o644); must(v.t, os.Chmod(filepath.Join(v.root, "review.sh"), 0o777)) }},
+	"config of another user": {files: onlyConfig(evilSource), notice: "workflow_tools.sources.s", prepare: func(v *victim) { v.grant(0o644); v.give(".deepwork/config.yml") }},
+	"script of another user": {files: map[string]string{".deepwork/config.yml": "quality_gate: {agent_review_command: [./review.sh]}\n", "review.sh": "#!/bin/sh\nexec MARK review\n"},
+		notice: "quality_gate.agent_review_command", refused: []string{"finished_step"}, prepare: func(v *victim) { v.grant(0o644); v.give("review.sh") }, control: func(v *victim) { must(v.t, os.Chown(filepath.Join(v.root, "review.sh"), 0, 0)); approve(v) }},
+	"script edited while the server runs": {broken: true, files: map[string]string{".deepwork/config.yml": "quality_gate: {agent_review_command: [./review.sh]}\n", "review.sh": "#!/bin/sh\nexit 1\n"},
+		refused: []string{"finished_step"}, prepare: func(v *victim) { v.grant(0o644) }, during: func(v *victim) { v.write("review.sh", "#!/bin/sh\nexec MARK review\n") }, control: approve},
+	"script added while the server runs": {broken: true, files: onlyConfig("quality_gate: {agent_review_command: [sh, review.sh]}\n"),
+		refused: []string{"finished_step"}, prepare: func(v *victim) { v.grant(0o644) }, during: func(v *victim) { v.write("review.sh", "exec MARK review\n") }, control: approve},
+	"script that the user's own config names": {files: map[string]string{"review.sh": "exec MARK review\n", ".deepwork/config.yml": "version: \"1.0\"\n"},
+		user: "quality_gate: {agent_review_command: [sh, review.sh]}\n", broken: true, refused: []string{"finished_step", "start_task_attempt"},
+		control: func(v *victim) {
+			v.as("own", "trusted_folders: [ROOT]\nquality_gate: {agent_review_command: [sh, review.sh]}\n")
+			approve(v)
+		}},
+	"setup of a branch": {broken: true, files: onlyConfig("attempts: {setup: [sh, run.sh]}\nexecutors: {EVIL: {command: [\"true\"]}}\n"), prepare: branchOf("run.sh"),
+		control: func(v *victim) { v.write("run.sh", "exec MARK of the branch\n"); approve(v) }},
+	"agent of a branch": {broken: true, files: onlyConfig("executors: {EVIL: {command: [sh, run.sh]}}\n"), prepare: branchOf("run.sh"),
+		control: func(v *victim) { v.write("run.sh", "exec MARK of the branch\n"); approve(v) }},
+	"copies through links": {user: "trusted_folders: [ROOT]\nexecutors: {EVIL: {command: [\"true\"]}}\nattempts: {copy: [key, folder, dir]}\n", prepare: func(v *victim) {
+		v.link(filepath.Join(v.home, ".ssh", "id"), "key")
+		v.link(filepath.Join(v.home, ".ssh"), "folder")
+		v.link(filepath.Join(v.home, ".ssh", "id"), "dir/key")
+	}},
+	"copies by a path": {user: "trusted_folders: [ROOT]\nexecutors: {EVIL: {command: [\"true\"]}}\n", broken: true, files: onlyConfig("attempts: {copy: [../home/.ssh/id]}\n")},
 	"trusted folder of a similar name": {files: onlyConfig(evilSource), user: "trusted_folders: [ROOTx, ROOT/sub, OUTSIDE]\n", notice: "workflow_tools.sources.s",
 		prepare: func(v *victim) { must(v.t, os.Mkdir(v.root+"x", 0o755)); v.link(v.root+"x", "sub") }},
 	"git file of a trusted project": {files: onlyConfig(evilSource), user: "trusted_folders: [OUTSIDE]\n", notice: "workflow_tools.sources.s",
@@ -182,9 +240,7 @@ func TestAttacks(t *testing.T) {
 			if a.prepare != nil {
 				a.prepare(v)
 			}
-			if a.user != "" {
-				v.as("own", a.user)
-			}
+			v.as("own", a.user)
 			v.guarded = v.canaries() // with what was prepared
 			head := readAll(v.root, ".git", "HEAD")
 			v.reads()
@@ -201,6 +257,9 @@ func TestAttacks(t *testing.T) {
 					}
 				}
 				time.Sleep(300 * time.Millisecond) // for what would be started by an edit
+			}
+			if a.during != nil {
+				a.during(v)
 			}
 			if text, _ := s.call("get_workflows", nil); !strings.Contains(text, a.notice) {
 				t.Errorf("get_workflows does not say that %s is not approved: %s", a.notice, text)
@@ -223,20 +282,75 @@ func TestAttacks(t *testing.T) {
 			if now := readAll(v.root, ".git", "HEAD"); now != head {
 				t.Errorf("HEAD is %q, and was %q", now, head)
 			}
+			if a.again {
+				v.reads()
+			}
+			if a.control != nil {
+				a.control(v)
+				v.mustNotice()
+			}
 		})
 	}
+}
+
+// approve has the user approve the config, and a server do what that says.
+func approve(v *victim) {
+	v.grant(0o644)
+	s := v.serve()
+	s.calls()
+	v.mustNotice()
+	must(v.t, s.client.Close())
+}
+
+// plainGit does without guards what this program does.
+func plainGit(v *victim) {
+	v.shell("git status; git diff; git add .; git -c user.name=a -c user.email=a commit -qm a")
+}
+
+// branchOf prepares a script that is harmless in the checkout that the user approves, and evil in the
+// branch that it is committed to.
+func branchOf(script string) func(v *victim) {
+	return func(v *victim) {
+		v.write(script, "exec MARK of the branch\n")
+		testkit.Git(v.t, v.root, "add", script)
+		testkit.Git(v.t, v.root, "commit", "-q", "-m", "evil")
+		v.write(script, "exit 0\n")
+		v.grant(0o644)
+	}
+}
+
+// give makes a file another user's, which only root can.
+func (v *victim) give(name string) {
+	if os.Getuid() != 0 {
+		v.t.Skip("only root can give files away")
+	}
+	must(v.t, os.Chown(filepath.Join(v.root, name), 12345, 0))
+}
+
+func (v *victim) shell(script string) {
+	cmd := exec.Command("sh", "-c", v.filled(script))
+	cmd.Env, cmd.Dir = v.env, v.root
+	out, err := cmd.CombinedOutput()
+	v.t.Logf("%v: %s", err, out)
+}
+
+// worktree is that of the attempt that calls started.
+func (v *victim) worktree() string {
+	all := glob(v.stateDir(), "projects", "*", "worktrees", v.attempt, "*")
+	if len(all) != 1 {
+		v.t.Fatalf("the worktrees are %q", all)
+	}
+	return all[0]
+}
+
+// agentThat is the user's config with an agent who is not trusted as far.
+func agentThat(script string) string {
+	return fmt.Sprintf("trusted_folders: [ROOT]\nexecutors: {EVIL: {command: [sh, -c, %q]}}\n", script)
 }
 
 func readAll(path ...string) string {
 	text, _ := os.ReadFile(filepath.Join(path...))
 	return string(text)
-}
-
-func look(t *testing.T) string {
-	t.Helper()
-	path, err := exec.LookPath(attacked)
-	must(t, err)
-	return path
 }
 
 // prepareState has a server that its user trusts make a session, an attempt that runs
@@ -360,6 +474,7 @@ func (v *victim) bare() {
 func (v *victim) pipe(name string) {
 	path := filepath.Join(v.root, name)
 	os.Remove(path)
+	must(v.t, os.MkdirAll(filepath.Dir(path), 0o755))
 	must(v.t, syscall.Mkfifo(path, 0o644))
 }
 
@@ -382,4 +497,53 @@ func (v *victim) grant(mode os.FileMode) {
 	must(t, os.MkdirAll(v.stateDir(), 0o700))
 	must(t, trust.OpenLedger(grants, v.root).Grant(context.Background(), set, time.Now()))
 	must(t, os.Chmod(file, mode))
+}
+
+// In a granted project, a branch with another config changes nothing in a server that runs, and a
+// new server uses nothing of it; going back needs no approval.
+func TestAttackByABranch(t *testing.T) {
+	t.Parallel()
+	v := newVictim(t, "project")
+	v.write("README", "hello\n")
+	testkit.Git(t, v.root, "init", "-q", "-b", "main")
+	reviewed := func(config, script string) {
+		v.write(".deepwork/config.yml", "quality_gate: {agent_review_command: ["+config+"]}\n")
+		v.write("review.sh", script)
+	}
+	v.write(".deepwork/jobs/j/job.yml", attackedJob)
+	v.write(".deepwork/jobs/j/a.md", "Do it.")
+	reviewed("./review.sh", "#!/bin/sh\nexit 1\n")
+	testkit.Git(t, v.root, "add", ".")
+	testkit.Git(t, v.root, "commit", "-q", "-m", "good")
+	testkit.Git(t, v.root, "checkout", "-q", "-b", "evil")
+	reviewed("MARK, review", "#!/bin/sh\nexec MARK review\n")
+	testkit.Git(t, v.root, "add", ".")
+	testkit.Git(t, v.root, "commit", "-q", "-m", "evil")
+	testkit.Git(t, v.root, "checkout", "-q", "main")
+	v.grant(0o644)
+	says := func(s *attackedServer, branch, want string) {
+		t.Helper()
+		testkit.Git(t, v.root, "checkout", "-q", branch)
+		testkit.Until(t, "get_workflows says "+want, func() bool {
+			text, _ := s.call("get_workflows", nil)
+			return strings.Contains(text, "agent_review_command") == (want != "") && strings.Contains(text, want)
+		})
+		code := s.calls()["finished_step"]
+		if (code == "untrusted") != (want != "") {
+			t.Errorf("on %s, finished_step has the code %q", branch, code)
+		}
+		v.intact("the branch " + branch)
+	}
+	s := v.serve()
+	says(s, "main", "")
+	says(s, "evil", "what was approved before stays in force") // and its script is another
+	says(s, "main", "")
+	must(t, s.client.Close())
+	testkit.Git(t, v.root, "checkout", "-q", "evil")
+	s = v.serve()
+	says(s, "evil", "it is not in force")
+	says(s, "main", "")
+	must(t, s.client.Close())
+	testkit.Git(t, v.root, "checkout", "-q", "evil")
+	approve(v)
 }
