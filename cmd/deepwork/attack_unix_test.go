@@ -343,9 +343,9 @@ func (v *victim) worktree() string {
 	return all[0]
 }
 
-// agentThat is the user's config with an agent who is not trusted as far.
+// agentThat is the user's config with an agent who is not trusted as far, and does this once.
 func agentThat(script string) string {
-	return fmt.Sprintf("trusted_folders: [ROOT]\nexecutors: {EVIL: {command: [sh, -c, %q]}}\n", script)
+	return fmt.Sprintf("trusted_folders: [ROOT]\nexecutors: {EVIL: {command: [sh, -c, %q]}}\n", "test ! -e done || exit 0; touch done; "+script)
 }
 
 func readAll(path ...string) string {
