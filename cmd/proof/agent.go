@@ -20,6 +20,7 @@ type agent struct {
 	number int
 	home   *server
 	lose   float64 // the fraction of replies that are lost
+	inside bool    // the caller holds the world's calls
 
 	mu     sync.Mutex // guards the following fields
 	random *rand.Rand
@@ -100,8 +101,10 @@ const callWithin = 30 * time.Second
 // exchange makes one call of any tool.
 func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[string]any) (t answer) {
 	// The disk is changed only while no call is in flight.
-	a.calls.RLock()
-	defer a.calls.RUnlock()
+	if !a.inside {
+		a.calls.RLock()
+		defer a.calls.RUnlock()
+	}
 	h := a.history
 	call := h.now()
 	defer func() {
@@ -142,13 +145,20 @@ func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[
 		t.kind = lost
 		return t
 	}
-	h.with(func() { h.took[tool] = append(h.took[tool], took) })
+	late := false
+	h.with(func() { h.took[tool], late = append(h.took[tool], took), call > h.edited })
 	t.text = text
+	if strings.Contains(text, forged) {
+		h.fault("an altered file that was believed", "client %d: %s %v: %s", a.number, tool, args, text)
+	}
 	if result.IsError {
 		meta, _ := result.Meta["deepwork/error"].(map[string]any)
 		t.code, _ = meta["code"].(string)
 		t.status, _ = meta["status"].(string)
 		t.kind = refusalOf(tool, t.code)
+		if late && (t.code == "untrusted" || t.code == "config_invalid") {
+			h.fault("a config that was restored, and is not used", "client %d: %s %v: %s", a.number, tool, args, text)
+		}
 	}
 	return t
 }
@@ -161,13 +171,16 @@ func (a *agent) unanswered(p *process, lose bool, err error) answer {
 	case a.strict, p.alive() && errors.Is(err, context.DeadlineExceeded):
 		t.kind = odd
 	case p.alive():
-		// The process may be about to end; a broken connection is not reused.
+		// The process may be about to end; a broken connection is not reused, and over stdio there
+		// is no other.
+		patience := time.Second
 		if p.stdio == nil {
 			a.drop(p)
+			patience = 20 * time.Millisecond
 		}
 		select {
 		case <-p.ended:
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(patience):
 		}
 	}
 	return t

@@ -24,6 +24,7 @@ type history struct {
 	effects  map[string]map[string]*effect // by kind and token
 	faults   map[string][]string           // by kind
 	hidden   int64                         // until when no session's file could be found
+	edited   int64                         // until when the config was another than the granted one
 	took     map[string][]time.Duration    // how long calls took, by tool
 	calls, lost, refused,
 	tangled int // histories that were too complex for the checker

@@ -10,7 +10,9 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -30,8 +32,12 @@ import (
 type hostile struct {
 	*simulation
 	random *rand.Rand
+	client *agent
 	taken  int // numbers the files in its folder
 }
+
+// forged is in every record that a hostile alters, and in no other.
+const forged = "forged"
 
 // trap is a folder outside of the project that links lead to, and mark a file in it that commands of
 // the config would write.
@@ -76,7 +82,8 @@ func (s *simulation) configFile() string { return filepath.Join(s.root, ".deepwo
 
 // plot makes edits, chosen at random, until ctx ends.
 func (s *simulation) plot(ctx context.Context, number int, edits []func(*hostile, context.Context) error) {
-	h := &hostile{simulation: s, random: rand.New(rand.NewPCG(s.seed, 1<<32+uint64(number)))}
+	h := &hostile{simulation: s, random: rand.New(rand.NewPCG(s.seed, 1<<32+uint64(number))), client: s.agent(2*s.clients + 1 + number)}
+	h.client.lose, h.client.inside = 0, true
 	for ctx.Err() == nil {
 		if err := edits[h.random.IntN(len(edits))](h, ctx); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 			s.history.fault("the hostile", "%v", err)
@@ -128,7 +135,7 @@ func (h *hostile) alterSession(ctx context.Context) error {
 		return nil
 	}
 	err = errors.Join(err, link(planted))
-	h.rest(ctx, 80)
+	h.read(ctx, id)
 	if rerr := os.Rename(path, taken); rerr == nil {
 		now, nerr := os.Lstat(taken)
 		if was, err := os.Lstat(planted); err != nil || !os.SameFile(was, now) {
@@ -153,6 +160,7 @@ func (h *hostile) plant(path, name string, data []byte, other string) error {
 	case 3:
 		return fault.Pipe(path)
 	case 4: // sealed, for another project
+		data = h.falsify(data)
 		at := bytes.LastIndex(data, []byte(",\n  \"checksum\""))
 		body := append(bytes.Clone(data[:max(at, 0)]), "\n}"...)
 		elsewhere := filepath.Join(h.dir, "elsewhere")
@@ -169,20 +177,42 @@ func (h *hostile) plant(path, name string, data []byte, other string) error {
 	return os.WriteFile(path, h.falsify(data), 0o600)
 }
 
-// falsify returns a record that nobody wrote: shorter, no record, or with another state.
+// read reads a session whose file is altered, on the command line or at any server, which often does
+// not have it in memory. The model knows the session as it was.
+func (h *hostile) read(ctx context.Context, id string) {
+	h.rest(ctx, 30)
+	args := [][]string{{"list"}, {"show", id}, {"show", "--json", id}, nil, nil, nil}[h.random.IntN(6)]
+	if args == nil {
+		ctx, cancel := context.WithTimeout(ctx, time.Second) // for a server: there may be none
+		defer cancel()
+		h.client.home = h.servers[h.random.IntN(len(h.servers))]
+		h.client.perform(ctx, input{Tool: "get_step", Session: id})
+		return
+	}
+	args = append([]string{"sessions", "--path", h.root}, args...)
+	// It fails if it was asked for this session alone.
+	if text, _ := exec.CommandContext(ctx, h.program, args...).CombinedOutput(); bytes.Contains(text, []byte(forged)) {
+		h.history.fault("an altered file that was believed", "%v:\n%s", args, text)
+	}
+}
+
+// falsify returns a record that nobody wrote: shorter, no record, or with another goal, other
+// outputs, and another status or step.
 func (h *hostile) falsify(data []byte) []byte {
-	const active, aborted = `"status": "active"`, `"status": "aborted"`
-	switch h.random.IntN(4) {
+	text := strings.NewReplacer(`"goal": "`, `"goal": "`+forged+" ", `"report": "`, `"report": "`+forged).Replace(string(data))
+	switch h.random.IntN(6) {
 	case 0:
 		return data[:len(data)/2]
 	case 1:
 		return []byte("garbage")
+	case 2, 3:
+		return atStep.ReplaceAll([]byte(text), []byte(`"current_step_id": "s0", "current_entry_index": 0`))
 	}
-	if bytes.Contains(data, []byte(active)) {
-		return bytes.Replace(data, []byte(active), []byte(aborted), 1)
-	}
-	return bytes.Replace(data, []byte(`"status": "`), []byte(active+`, "was": "`), 1)
+	return []byte(strings.NewReplacer(`"status": "active"`, `"status": "aborted"`,
+		`"status": "aborted"`, `"status": "active"`, `"status": "completed"`, `"status": "active"`).Replace(text))
 }
+
+var atStep = regexp.MustCompile(`"current_step_id": "s\d",\s*"current_entry_index": \d`)
 
 // alterInPlace changes the content of a session's file for a moment; own is another name of it.
 func (h *hostile) alterInPlace(ctx context.Context, path, own string) error {
@@ -198,7 +228,7 @@ func (h *hostile) alterInPlace(ctx context.Context, path, own string) error {
 		return err // a server has written meanwhile
 	}
 	err = os.WriteFile(own, h.falsify(data), 0o600)
-	h.rest(ctx, 80)
+	h.read(ctx, strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "session_"), ".json"))
 	err = errors.Join(err, os.WriteFile(own, data, 0o600))
 	if lerr := os.Link(own, path); !errors.Is(lerr, fs.ErrExist) { // it was set aside
 		err = errors.Join(err, lerr)
@@ -261,7 +291,7 @@ func (h *hostile) editConfig(ctx context.Context) error {
 	case 2:
 		err = os.WriteFile(evil, []byte("quality_gate: ["), 0o644)
 	default:
-		text := h.config
+		text := "# The granted config is not a prefix of this one, as half of a save would be.\n" + h.config
 		if k < 5 {
 			text += fmt.Sprintf("    - {name: hostile, command: %s}\n", command)
 		}
@@ -279,9 +309,13 @@ func (h *hostile) editConfig(ctx context.Context) error {
 		}
 		err = os.WriteFile(evil, []byte(text), 0o644)
 	}
+	h.history.with(func() { h.history.edited = never })
 	if err == nil {
 		err = os.Rename(evil, h.configFile())
 	}
-	h.rest(ctx, 500)
-	return errors.Join(err, os.WriteFile(evil, []byte(h.config), 0o644), os.Rename(evil, h.configFile()))
+	h.rest(ctx, 200)
+	err = errors.Join(err, os.WriteFile(evil, []byte(h.config), 0o644), os.Rename(evil, h.configFile()))
+	h.history.with(func() { h.history.edited = h.history.now() })
+	h.rest(ctx, 500) // most of the time servers work
+	return err
 }
