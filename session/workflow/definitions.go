@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"deepwork/catalog"
 	"deepwork/catalog/job"
@@ -36,7 +35,14 @@ type jobDefinitions struct {
 	catalog *catalog.Catalog
 	records records
 
-	known sync.Map // hash of a stored definition -> map[string]string: the digest of its text by step
+	known memo[string, map[string]string] // the digests of a stored definition's texts by step, by its hash
+}
+
+// maxKnown is how many stored definitions are remembered: a job that is edited all day makes many.
+const maxKnown = 1000
+
+func newJobDefinitions(c *catalog.Catalog, r records) *jobDefinitions {
+	return &jobDefinitions{catalog: c, records: r, known: memo[string, map[string]string]{most: maxKnown}}
 }
 
 func (d *jobDefinitions) Current(ctx context.Context, s *machine.State) (*machine.Definition, error) {
@@ -138,7 +144,7 @@ func (d *jobDefinitions) Keep(def *machine.Definition, texts machine.Instruction
 
 // have reports whether the stored definition has these texts.
 func (d *jobDefinitions) have(hash string, texts machine.Instructions) bool {
-	known, ok := d.known.Load(hash)
+	known, ok := d.known.get(hash)
 	if !ok {
 		def, err := d.load(machine.DefinitionRef{Hash: hash})
 		if err != nil {
@@ -147,7 +153,7 @@ func (d *jobDefinitions) have(hash string, texts machine.Instructions) bool {
 		known = d.learn(hash, def.Texts)
 	}
 	for id, text := range texts {
-		if known.(map[string]string)[id] != machine.Digest(text) {
+		if known[id] != machine.Digest(text) {
 			return false
 		}
 	}
@@ -159,7 +165,7 @@ func (d *jobDefinitions) learn(hash string, texts map[string]string) map[string]
 	for id, text := range texts {
 		digests[id] = machine.Digest(text)
 	}
-	d.known.Store(hash, digests)
+	d.known.put(hash, digests)
 	return digests
 }
 

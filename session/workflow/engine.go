@@ -76,10 +76,9 @@ type Engine struct {
 	sessions   *actor.Registry[string, message]
 	git        sync.Mutex // branches are made one at a time
 	jobs       atomic.Pointer[encodedJobs]
-	conns      atomic.Int64    // numbers the stacks' names
-	read       sync.Map        // records that cannot be resumed: session id -> readRecord; at most maxRead
-	reads      atomic.Int64    // entries made in read since it was cleared
-	ctx        context.Context // for work outside the actors; ends with Close
+	conns      atomic.Int64             // numbers the stacks' names
+	read       memo[string, readRecord] // records that cannot be resumed, by session id
+	ctx        context.Context          // for work outside the actors; ends with Close
 	cancel     context.CancelFunc
 	beside     sync.WaitGroup
 	stopping   atomic.Bool   // sessions are no longer released
@@ -95,7 +94,7 @@ type Engine struct {
 // joins the servers of the project with its first write.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{
-		Options: o, handles: stack.NewTable(),
+		Options: o, handles: stack.NewTable(), read: memo[string, readRecord]{most: maxRead},
 		releasing: make(chan struct{}, releasesAtOnce), stateless: map[string]*Conn{},
 	}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -123,7 +122,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		e.records = r
 	}
 	if e.definitions == nil {
-		e.definitions = &jobDefinitions{catalog: e.Catalog, records: e.records}
+		e.definitions = newJobDefinitions(e.Catalog, e.records)
 	}
 	e.system = actor.NewSystem(e.Logger)
 	e.sessions = actor.NewRegistry(e.system, actor.Options{Name: "session", Idle: e.IdleAfter, Logger: e.Logger},

@@ -155,15 +155,6 @@ func (r readRecord) skip(info store.Info, identity string) bool {
 // maxRead is how many records are remembered as read; beyond it all are read again.
 const maxRead = 100_000
 
-// noteRead remembers what was read of a record that need not be read again.
-func (e *Engine) noteRead(id string, r readRecord) {
-	if e.reads.Add(1) > maxRead {
-		e.read.Clear()
-		e.reads.Store(1)
-	}
-	e.read.Store(id, r)
-}
-
 // resumable finds the newest active sessions of an identity that no other
 // living server owns, this server's own included; at most so many, and more
 // reports that there are others, or may be.
@@ -180,7 +171,7 @@ func (e *Engine) resumable(ctx context.Context, identity string, most int) (foun
 	alive := aliveOnce(e.records)
 	tried := 0
 	for _, info := range infos {
-		if r, _ := e.read.Load(info.ID); r != nil && r.(readRecord).skip(info, identity) {
+		if r, ok := e.read.get(info.ID); ok && r.skip(info, identity) {
 			continue
 		}
 		if h := e.handles.Get(info.ID); h != nil && h.View().Identity != identity {
@@ -193,12 +184,12 @@ func (e *Engine) resumable(ctx context.Context, identity string, most int) (foun
 		if err != nil {
 			e.Logger.Warn("listing the session files", "session", info.ID, "error", err)
 			if session.CodeOf(err) == codeForeign {
-				e.noteRead(info.ID, readRecord{at: info.ModTime, over: true}) // logged once
+				e.read.put(info.ID, readRecord{at: info.ModTime, over: true}) // logged once
 			}
 			continue
 		}
 		if s.Status != machine.Active || s.Identity != identity {
-			e.noteRead(info.ID, readRecord{info.ModTime, s.Identity, s.Status != machine.Active})
+			e.read.put(info.ID, readRecord{info.ModTime, s.Identity, s.Status != machine.Active})
 			continue
 		}
 		if s.Owner != e.records.Server() && alive(s.Owner) {
