@@ -61,6 +61,11 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 	limit := s.timeout(len(t.Files))
 	timed, stop := context.WithTimeout(ctx, limit)
 	defer stop()
+	if s.Allowed != nil {
+		if err := s.Allowed(); err != nil {
+			return nil, fail(NotStarted, err.Error(), err)
+		}
+	}
 	result, err := process.Run(timed, process.Spec{
 		Command:     s.argv(p, t),
 		Dir:         g.options.Root,

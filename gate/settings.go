@@ -16,6 +16,9 @@ type Settings struct {
 	Command []string
 	// Program is the path of Command's program; "" means the one in PATH.
 	Program string
+	// Allowed is called right before the reviewer starts; its error says why it must not. nil allows
+	// it.
+	Allowed func() error
 	// Secrets are the environment variables withheld from the reviewer.
 	Secrets []string
 	// Claude selects the claude command line (seed 000, 001.1.6) instead of Command.

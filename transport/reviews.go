@@ -51,6 +51,7 @@ func (r *reviewing) merge(c *config.Config) gate.Settings {
 	if !s.External() && len(q.AgentReviewCommand) > 0 {
 		s.Command = q.AgentReviewCommand
 		s.Program, _ = trust.Find(r.root, s.Command[0]) // if it is missing, the review says so
+		s.Allowed = func() error { return r.refused(c) }
 	}
 	s.Secrets = c.Secrets()
 	s.Timeout = q.DefaultTimeout

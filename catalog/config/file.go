@@ -23,10 +23,10 @@ type file[T any] struct {
 	missing *T            // the content if the file is missing
 }
 
-// open returns a file for a path. It does not touch the disk.
-func (s *file[T]) open(path string, missing *T, parse func(data []byte) (*T, error)) {
+// open returns a file for a path. It does not touch the disk. refuse is that of follow.Format.
+func (s *file[T]) open(path string, missing *T, refuse func() error, parse func(data []byte) (*T, error)) {
 	s.path, s.missing, s.turn = path, missing, make(chan struct{}, 1)
-	s.format = follow.Format[T]{Limit: MaxBytes, Grace: follow.SaveBound, Unreadable: s.unreadable,
+	s.format = follow.Format[T]{Limit: MaxBytes, Grace: follow.SaveBound, Refuse: refuse, Unreadable: s.unreadable,
 		Parse: func(data []byte) (*T, error) {
 			c, err := parse(data)
 			if err != nil {

@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync/atomic"
+
+	"deepwork/actor/durable"
 )
 
 // A Source serves the config of one project and follows the edits of its files: the project's own,
@@ -37,15 +40,25 @@ type composed struct {
 // file is not an error of Open but of Current.
 func Open(root string) *Source {
 	s := &Source{}
-	s.project.open(filepath.Join(root, ".deepwork", FileName), Default(), func(data []byte) (*Config, error) {
+	s.project.open(filepath.Join(root, ".deepwork", FileName), Default(), nil, func(data []byte) (*Config, error) {
 		c, faults := Parse(FileName, data)
 		return c, faultsOf(faults)
 	})
-	s.user.open(UserFile(), &User{}, func(data []byte) (*User, error) {
+	s.user.open(UserFile(), &User{}, distrust, func(data []byte) (*User, error) {
 		u, faults := ParseUser(FileName, data)
 		return u, faultsOf(faults)
 	})
 	return s
+}
+
+// distrust returns why the user's own config is not used whatever it says (README "Trust"), or nil.
+func distrust() error {
+	if fi, err := os.Stat(UserFile()); err == nil {
+		if fault := durable.FaultOf("it", fi); fault != "" {
+			return errors.New(fault)
+		}
+	}
+	return nil // one that cannot be read is another matter
 }
 
 // Path returns the absolute path of the project's file.

@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -115,4 +116,39 @@ func TestSecretsAreTheVariablesOfHeaders(t *testing.T) {
 	if faults != nil || strings.Join(c.Secrets(), " ") != "ONE TWO THREE" {
 		t.Errorf("%v, %v", c.Secrets(), faults)
 	}
+}
+
+// What others may write to is not the user's config, whatever it says.
+func TestAUsersConfigThatEverybodyMayWriteTo(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("permissions are not looked at there")
+	}
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	file := UserFile()
+	must(t, os.MkdirAll(filepath.Dir(file), 0o700))
+	must(t, os.WriteFile(file, []byte("quality_gate: {agent_review_command: mine}\n"), 0o644))
+	mode := func(m os.FileMode) { t.Helper(); must(t, os.Chmod(file, m)) }
+	reviewer := func(s *Source, want, fault string) {
+		t.Helper()
+		c, err := s.Current(t.Context())
+		got := ""
+		if err == nil {
+			got = strings.Join(c.QualityGate.AgentReviewCommand, " ")
+			err = s.Refused()
+		}
+		if got != want || fault == "" && err != nil || fault != "" && (err == nil || !strings.Contains(err.Error(), fault)) {
+			t.Errorf("the reviewer is %q, want %q; the error is %v", got, want, err)
+		}
+	}
+	const chmod = "everybody may write to it: run chmod o-w on it"
+	running, _ := open(t)
+	reviewer(running, "mine", "")
+	mode(0o646)
+	later, _ := open(t)
+	reviewer(later, "", file)
+	reviewer(later, "", chmod)
+	reviewer(running, "mine", chmod) // what was good before
+	mode(0o644)
+	reviewer(later, "mine", "")
+	reviewer(running, "mine", "")
 }

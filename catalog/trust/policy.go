@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"deepwork/actor/durable"
 	"deepwork/catalog/config"
 )
 
@@ -25,6 +26,7 @@ type Policy struct {
 	project *config.Config // the config of the last call
 	user    *config.User
 	record  *Record // the record of the last call
+	fault   string  // why the last call could not read it, or ""
 	answer  *config.Approval
 
 	good  *config.Config // the config last in force
@@ -40,10 +42,14 @@ func (p *Policy) Approve(project *config.Config, user *config.User) *config.Appr
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	record, err := p.Ledger.Read()
-	if p.answer != nil && p.project == project && p.user == user && p.record == record && err == nil {
+	fault := ""
+	if err != nil {
+		fault = err.Error()
+	}
+	if p.answer != nil && p.project == project && p.user == user && p.record == record && p.fault == fault {
 		return p.answer
 	}
-	p.project, p.user, p.record = project, user, record
+	p.project, p.user, p.record, p.fault = project, user, record, fault
 	was := p.answer
 	p.answer = p.decide(project, user, record, err)
 	p.log(was, p.answer)
@@ -54,7 +60,7 @@ func (p *Policy) decide(project *config.Config, user *config.User, record *Recor
 	set, serr := SetOf(p.Root, project)
 	fault := set.Fault()
 	if fi, ferr := os.Stat(p.File); ferr == nil && fault == "" {
-		fault = FaultOf(p.File, fi)
+		fault = durable.FaultOf(p.File, fi)
 	} else if ferr != nil && !errors.Is(ferr, fs.ErrNotExist) {
 		serr = errors.Join(serr, ferr)
 	}

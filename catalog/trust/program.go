@@ -64,7 +64,7 @@ func (f file) read() (sum, fault string, err error) {
 	if _, err := io.Copy(h, r); err != nil {
 		return "", "", fmt.Errorf("reading %s: %w", f.name, err)
 	}
-	return hex.EncodeToString(h.Sum(nil)), FaultOf(f.name, fi), nil
+	return hex.EncodeToString(h.Sum(nil)), durable.FaultOf(f.name, fi), nil
 }
 
 // Find returns the path of a command's program. It ignores entries of PATH that are relative or

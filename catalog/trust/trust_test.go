@@ -146,6 +146,17 @@ func TestALedgerKeepsWhatTheUserSaid(t *testing.T) {
 	if r, err := OpenLedger(file, root+"-other").Read(); err == nil || r.Granted(one.Hash()) {
 		t.Errorf("the record of another project was taken: %v, %v", r, err)
 	}
+	if runtime.GOOS == "windows" {
+		return // permissions are not looked at there
+	}
+	must(t, here.Grant(ctx, one, time.Now()))
+	granted(one, true)
+	must(t, os.Chmod(file, 0o602))
+	if r, err := here.Read(); err == nil || r.Granted(one.Hash()) || !strings.Contains(err.Error(), "run chmod o-w") {
+		t.Errorf("a record that everybody may write to was taken: %v, %v", r, err)
+	}
+	must(t, os.Chmod(file, 0o600))
+	granted(one, true)
 }
 
 func TestProgramsAreNotFoundInsideTheProject(t *testing.T) {

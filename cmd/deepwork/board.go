@@ -17,6 +17,7 @@ import (
 
 	"deepwork/catalog"
 	"deepwork/catalog/config"
+	"deepwork/catalog/trust"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/state"
@@ -54,6 +55,7 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt
 	defer stop()
 	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	folder := state.Of(root)
+	settings := approvedConfig(folder, logger)
 	if _, lerr := os.Lstat(folder.Database()); reads && errors.Is(lerr, fs.ErrNotExist) {
 		temp, err := os.MkdirTemp("", "deepwork")
 		if err != nil {
@@ -71,7 +73,7 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt
 		err = errors.Join(err, member.Leave())
 	}()
 	board, err := attempt.Open(ctx, attempt.Options{
-		Root: root, State: folder, Member: member, Database: db, Config: config.Open(root).Current, Logger: logger, Passive: true,
+		Root: root, State: folder, Member: member, Database: db, Config: settings.Current, Logger: logger, Passive: true,
 		CheckWorkflow: func(ctx context.Context, job, name string) error {
 			return a.withCatalog(ctx, func(_ string, jobs *catalog.Catalog) error { return workflow.CheckWorkflow(ctx, jobs, job, name) })
 		},
@@ -87,6 +89,16 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt
 		}
 	}()
 	return forPeople(use(ctx, board))
+}
+
+// approvedConfig returns the config of a project as servers use it: what the user has not approved
+// is not in force.
+func approvedConfig(folder *state.Folder, logger *slog.Logger) *config.Source {
+	s := config.Open(folder.Root)
+	s.Logger = logger
+	p := &trust.Policy{Root: folder.Root, File: s.Path(), Ledger: trust.OpenLedger(folder.Grants(), folder.Root)}
+	s.Approve = p.Approve
+	return s
 }
 
 // forPeople removes from a refusal the word that names its kind for agents.

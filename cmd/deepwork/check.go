@@ -87,6 +87,9 @@ func inspect(ctx context.Context, root string) (session.Report, error) {
 	quiet := slog.New(slog.DiscardHandler) // their log messages would repeat the findings
 	file := filepath.Join(root, ".deepwork", "config.yml")
 	cfg, err := readConfig(file)
+	if err == nil {
+		cfg, err = approvedConfig(folder, quiet).Current(ctx)
+	}
 	if err != nil {
 		// This only misses worktrees outside of the default folder.
 		all.Fault(file, "the config cannot be read: "+reason(err), "run `deepwork validate`, which tells of every fault of it")

@@ -21,8 +21,7 @@ import (
 
 // Inspect checks the task board of a project, and what belongs to it: executions and the servers
 // that lead them, worktrees, branches and rescue refs ("deepwork check"). cfg says where worktrees
-// are created. It changes nothing (of SQLite, every reader creates board.db-shm and an empty
-// board.db-wal), may run while servers do, runs git and blocks for it and the disk. A missing board
+// are created. It changes nothing, may run while servers do, runs git and blocks for it and the disk. A missing board
 // is not a fault. Findings may include work in progress: inspect again, and see
 // session.Report.Confirmed.
 func Inspect(ctx context.Context, f *state.Folder, cfg *config.Config, logger *slog.Logger) (session.Report, error) {

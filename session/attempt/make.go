@@ -68,7 +68,7 @@ func (r *run) find() (Process, *outcome) {
 		case r.ctx.Err() != nil, wait.For(r.engine.serving, time.Second) != nil:
 			return nil, &outcome{drop: true} // the next server finds out
 		}
-		r.engine.log.Error("cannot tell whether an agent runs; looking again", "attempt", r.exec.AttemptID, "error", err)
+		r.doubt.log(r, "cannot tell whether an agent runs; looking again until that is known", err)
 	}
 }
 
@@ -148,6 +148,10 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 	}
 	if r.exec.FollowUp {
 		r.note("follow-up: " + clip(r.exec.Prompt))
+	}
+	// Right before it starts, since making the workspace took its time.
+	if err := agent.check(r.exec.Prompt); err != nil {
+		return nil, r.hindered("starting the agent", err)
 	}
 	// Its scripts were approved as they are in the project; a branch may have others.
 	if len(a.Repos) == 1 && a.Repos[0].RepoPath == e.o.Root {

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"deepwork/actor/durable"
 	"deepwork/catalog/config"
 	"deepwork/transport/tool"
 )
@@ -137,6 +139,11 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 	h := &Server{Backend: b, options: o, access: &access{}, refused: newRefused()}
 	var certificates []tls.Certificate
 	if o.TLSCert != "" || o.TLSKey != "" {
+		if fi, err := os.Stat(o.TLSKey); err == nil {
+			if fault := durable.FaultOf("it", fi); fault != "" {
+				return nil, fmt.Errorf("the TLS key %s is not used: %s", o.TLSKey, fault)
+			}
+		}
 		pair, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
 		if err != nil {
 			return nil, fmt.Errorf("loading the TLS certificate %s and its key %s: %w", o.TLSCert, o.TLSKey, err)

@@ -3,11 +3,15 @@ package web
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 func TestNewToken(t *testing.T) {
@@ -54,6 +58,25 @@ func TestTokenFile(t *testing.T) {
 		_, err := parseTokens([]byte(text))
 		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestFilesThatEverybodyMayWriteToAreRefused(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("permissions are not looked at there")
+	}
+	file := filepath.Join(t.TempDir(), "tokens")
+	testkit.Must(t, os.WriteFile(file, []byte("ann:"+strings.Repeat("0", 64)+"\n"), 0o600))
+	if _, err := openTokenFile(file, slog.New(slog.DiscardHandler)); err != nil {
+		t.Error(err)
+	}
+	testkit.Must(t, os.Chmod(file, 0o602))
+	_, err := openTokenFile(file, slog.New(slog.DiscardHandler))
+	_, keyErr := Listen(t.Context(), Backend{}, Options{TLSCert: file, TLSKey: file})
+	for _, err := range []error{err, keyErr} {
+		if err == nil || !strings.Contains(err.Error(), "everybody may write to it: run chmod o-w on it") || !strings.Contains(err.Error(), file) {
+			t.Error(err)
 		}
 	}
 }

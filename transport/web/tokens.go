@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 
+	"deepwork/actor/durable"
 	"deepwork/catalog/config"
 )
 
@@ -147,6 +148,9 @@ func readTokens(path string) (data []byte, err error) {
 	case info.Size() > maxTokenFile:
 		err = fmt.Errorf("it is larger than %d bytes", maxTokenFile)
 	default:
+		if fault := durable.FaultOf("it", info); fault != "" {
+			return nil, errors.New(fault)
+		}
 		data, err = os.ReadFile(path)
 	}
 	if e, ok := errors.AsType[*fs.PathError](err); ok {

@@ -34,6 +34,8 @@ type Format[T any] struct {
 	Limit int64         // maximum size of the file, in bytes
 	Grace time.Duration // how long a vanished file stays in use
 
+	// Refuse returns why a file is not used, whatever it says, or nil. A nil Refuse refuses none.
+	Refuse func() error
 	// Parse returns the parsed content, or what is wrong with it.
 	Parse func(data []byte) (*T, error)
 	// Unreadable returns what is wrong with a file that is not a regular file, is too large or
@@ -79,6 +81,11 @@ func (f *File[T]) Look(format *Format[T]) *File[T] {
 		return n.gone(f, format.Grace, now)
 	case st.Kind != Regular || st.Size > format.Limit:
 		return n.unreadable(format, nil, now)
+	}
+	if format.Refuse != nil {
+		if err := format.Refuse(); err != nil {
+			return n.unreadable(format, err, now)
+		}
 	}
 	data, got, err := n.Read(format.Limit)
 	switch {

@@ -61,6 +61,7 @@ type DB struct {
 	// any other connection has changed something.
 	watcher *sql.DB
 	info    os.FileInfo  // of the file that was opened for writing
+	hadLog  bool         // whether there was a write-ahead log before a file was opened for reading only
 	saves   atomic.Int64 // of executions that are over
 	closed  bool
 }
@@ -137,6 +138,7 @@ func (d *DB) disconnect() error {
 		}
 		*pool = nil
 	}
+	d.tidy()
 	return wrap("closing the task board "+d.o.Path, err)
 }
 
@@ -175,6 +177,7 @@ func (d *DB) open(ctx context.Context) (err error) {
 			err = errors.Join(err, d.disconnect())
 		}
 	}()
+	_, d.hadLog, _ = sizeOf(d.o.Path + "-wal")
 	if there {
 		if err := d.peek(ctx); err != nil {
 			return err

@@ -101,6 +101,18 @@ func (d *DB) peek(ctx context.Context) error {
 	return err
 }
 
+// tidy removes the empty log and its index that SQLite makes for reading and leaves behind. It leaves
+// that to SQLite, which keeps them if another process has the database open.
+func (d *DB) tidy() {
+	size, log, err := sizeOf(d.o.Path + "-wal")
+	if !d.o.ReadOnly || d.hadLog || !log || size > 0 || err != nil {
+		return
+	}
+	pool := connect(source(d.o.Path, "rw"), 1, readOnly)
+	pool.QueryRow("PRAGMA user_version").Scan(new(int))
+	pool.Close() // if it fails, empty files are left
+}
+
 // inPlace checks that the path still names the open file. Writes to a deleted or replaced one would
 // be acknowledged and lost.
 func (d *DB) inPlace() error {

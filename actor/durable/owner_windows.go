@@ -1,4 +1,4 @@
-package trust
+package durable
 
 import "io/fs"
 
