@@ -24,6 +24,8 @@ type run struct {
 	exec   task.Execution
 	ctx    context.Context // ends when this server no longer leads it
 
+	doubt doubt // of lead
+
 	stopping context.Context // ends with ctx or stop
 	stop     context.CancelFunc
 	making   context.Context // for creating the workspace; ends with stopping or when Close begins
@@ -237,7 +239,7 @@ func (r *run) wait(proc Process) *outcome {
 		if wait.For(r.ctx, time.Second) != nil {
 			return nil
 		}
-		r.engine.log.Error("cannot tell whether an agent runs; looking again", "attempt", r.exec.AttemptID, "error", err)
+		r.doubt.log(r, "cannot tell whether an agent runs; looking again until that is known", err)
 		if found, end := r.find(); found == nil && end == nil {
 			return recordsGone()
 		}
@@ -246,12 +248,23 @@ func (r *run) wait(proc Process) *outcome {
 
 // end stops the process, unless this server itself is closing.
 func (r *run) end(proc Process) {
-	for r.ctx.Err() == nil {
+	for doubt := doubt(""); r.ctx.Err() == nil; {
 		_, err := proc.Stop(r.ctx, r.engine.o.Grace)
 		if err == nil || wait.For(r.ctx, time.Second) != nil {
 			return
 		}
-		r.engine.log.Error("an agent cannot be stopped; trying again", "attempt", r.exec.AttemptID, "error", err)
+		doubt.log(r, "an agent cannot be stopped; trying again until it can", err)
+	}
+}
+
+// A doubt is the error of a last try. It belongs to one goroutine.
+type doubt string
+
+// log logs that a try failed, unless the last one failed for the same reason.
+func (d *doubt) log(r *run, what string, err error) {
+	if why := doubt(err.Error()); why != *d {
+		*d = why
+		r.engine.log.Error(what, "attempt", r.exec.AttemptID, "error", err)
 	}
 }
 

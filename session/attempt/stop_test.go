@@ -1,13 +1,16 @@
 package attempt
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 )
@@ -57,6 +60,43 @@ func TestStop(t *testing.T) {
 	r = s.ends(r.AttemptID)
 	if out := s.output(r.AttemptID); r.State != "completed" || !strings.Contains(out, "agent resumed\non\n") || strings.Contains(out, "never") {
 		t.Errorf("%s:\n%s", r.State, out)
+	}
+}
+
+// A link in the place of an attempt's records is not followed, and logged once. Other attempts go
+// on, and it does too when its records are back.
+func TestRecordsBehindALink(t *testing.T) {
+	p := newProject(t)
+	hold := filepath.Join(p.root, "..", "hold")
+	log := new(testkit.Log)
+	s := p.open(func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	r := s.begin(s.newTask("! await " + hold))
+	s.reaches(r.AttemptID, task.Running)
+	runs, err := filepath.Glob(filepath.Join(s.records(r.AttemptID), "runs", "*"))
+	if err != nil || len(runs) != 1 {
+		t.Fatal(runs, err)
+	}
+	records, away := runs[0], filepath.Join(p.root, "..", "away")
+	must(t, os.Rename(records, away))
+	if err := os.Symlink(away, records); err != nil {
+		t.Skip("no symlinks here:", err)
+	}
+	testkit.Until(t, "it is logged", func() bool { return strings.Contains(log.String(), "cannot tell whether an agent runs") })
+	if other := s.ends(s.begin(s.newTask("! say on")).AttemptID); other.State != "completed" {
+		t.Errorf("the other attempt is %s", other.State)
+	}
+	must(t, os.Remove(records))
+	must(t, os.Rename(away, records))
+	must(t, os.WriteFile(hold, nil, 0o600))
+	if r := s.ends(r.AttemptID); r.State != "completed" {
+		t.Errorf("it is %s: %s", r.State, deref(r.Error))
+	}
+	x, last := &run{engine: s.Engine}, doubt("")
+	for _, why := range []string{"a", "a", "b", "a"} {
+		last.log(x, "doubtful", errors.New(why))
+	}
+	if n := strings.Count(log.String(), "doubtful"); n != 3 {
+		t.Errorf("logged %d times:\n%s", n, log)
 	}
 }
 
