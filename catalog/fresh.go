@@ -47,18 +47,19 @@ func (c *Catalog) FreshJob(ctx context.Context, name string) (*Snapshot, error) 
 // and contain a name that is not among the keys, so the comparison is repeated.
 func (c *Catalog) look(ctx context.Context, st *state, stale func(*state) []key) (*Snapshot, error) {
 	keys := stale(st)
-	for began := time.Now(); len(keys) > 0 || st.overdue(time.Now()); {
+	for left := follow.Bound; len(keys) > 0 || st.overdue(time.Now()); {
 		r, err := c.ask(ctx, keys)
 		if err != nil {
 			return nil, fmt.Errorf("looking at the job folders again: %w", err)
 		}
-		left := follow.Bound - time.Since(began)
 		if left <= 0 || r.wait == 0 && r.base == st {
 			return r.state.snap, nil
 		}
-		if err := wait.For(ctx, min(r.wait, left)); err != nil {
+		pause := min(r.wait, left)
+		if err := wait.For(ctx, pause); err != nil {
 			return nil, fmt.Errorf("waiting for a job file that is being written: %w", err)
 		}
+		left -= max(pause, time.Millisecond)
 		st = c.state.Load()
 		keys = stale(st)
 	}

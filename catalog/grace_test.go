@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -115,6 +116,25 @@ func TestTornContent(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A busy machine takes long between two looks; a file that is saved now and then is settled at one
+// of them all the same.
+func TestFreshIsPatientOnABusyMachine(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *project, c *Catalog) {
+		looks := 0
+		s, err := c.look(t.Context(), c.state.Load(), func(s *state) []key {
+			if looks++; looks <= 5 {
+				time.Sleep(follow.Bound / 2)
+				p.put("one", source("one", fmt.Sprint("save ", looks)))
+			}
+			return s.stale()
+		})
+		must(t, err)
+		if got := summary(s, "one"); got != "save 5" {
+			t.Errorf("serves %q after %d looks", got, looks)
+		}
+	})
 }
 
 func TestFileThatNeverSettlesHoldsNobodyUp(t *testing.T) {

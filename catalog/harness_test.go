@@ -12,7 +12,6 @@ import (
 	"go.uber.org/goleak"
 
 	"deepwork/actor/testkit"
-	"deepwork/catalog/internal/follow"
 	"deepwork/catalog/job"
 )
 
@@ -120,23 +119,8 @@ var must = testkit.Must
 // fresh is Fresh that does not fail.
 func fresh(t *testing.T, c *Catalog) *Snapshot {
 	t.Helper()
-	return inTime(t, c.Fresh)
-}
-
-// inTime is a look at the disk that does not fail. A machine that is busy with
-// other things can take so long for it that a file which nobody writes any more is
-// given up: then it looks again.
-func inTime(t *testing.T, look func(context.Context) (*Snapshot, error)) (s *Snapshot) {
-	t.Helper()
-	for range 3 {
-		began := time.Now()
-		var err error
-		s, err = look(t.Context())
-		must(t, err)
-		if time.Since(began) <= follow.Bound {
-			break
-		}
-	}
+	s, err := c.Fresh(t.Context())
+	must(t, err)
 	return s
 }
 

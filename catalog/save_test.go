@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"context"
 	"crypto/rand"
 	"os"
 	"path/filepath"
@@ -190,7 +189,8 @@ func TestReadYourOwnWritesOfOneJob(t *testing.T) {
 		c := p.open(silent())
 		for _, version := range []string{"two", "three", "four"} {
 			s.save(p, source("writing", version))
-			got := inTime(t, func(ctx context.Context) (*Snapshot, error) { return c.FreshJob(ctx, "writing") })
+			got, err := c.FreshJob(t.Context(), "writing")
+			must(t, err)
 			if got := summary(got, "writing"); got != version {
 				t.Errorf("FreshJob serves %q, not %q", got, version)
 			}

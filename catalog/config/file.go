@@ -48,7 +48,7 @@ func (s *file[T]) current(ctx context.Context, logger *slog.Logger) (*T, error) 
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for %s to be read: %w", s.path, ctx.Err())
 	}
-	for began := time.Now(); ; {
+	for left := follow.Bound; ; {
 		old := s.state.Load()
 		if !s.stale(old) {
 			return s.result(old)
@@ -56,12 +56,14 @@ func (s *file[T]) current(ctx context.Context, logger *slog.Logger) (*T, error) 
 		f := old.Look(&s.format)
 		s.log(logger, old.Bad, f)
 		s.state.Store(f)
-		if f.Phase != follow.Moving || time.Since(began) >= follow.Bound {
+		if f.Phase != follow.Moving || left <= 0 {
 			return s.result(f)
 		}
-		if err := wait.For(ctx, time.Until(f.Due)); err != nil {
+		pause := min(time.Until(f.Due), left)
+		if err := wait.For(ctx, pause); err != nil {
 			return nil, fmt.Errorf("waiting for %s, which is being written: %w", s.path, err)
 		}
+		left -= max(pause, time.Millisecond)
 	}
 }
 

@@ -48,7 +48,8 @@ const (
 	Settle = 10 * time.Millisecond
 
 	// Bound is how long a call waits for a file that is being written, before it gets the last good
-	// content.
+	// content. Only the waits count: on a busy machine one look may take longer, and must not be the
+	// only one.
 	Bound = forceAfter + 5*Settle
 
 	// SaveBound is how long a file that is missing, or only the beginning of its former content,
