@@ -55,7 +55,9 @@ func (s *simulation) layTrap(ctx context.Context) error {
 	}
 	set, err := trust.SetOf(f.Root, c)
 	if err == nil {
-		err = errors.Join(f.Make(), os.MkdirAll(filepath.Join(s.dir, "hostile"), 0o700), os.MkdirAll(s.trap(), 0o700),
+		job := filepath.Join(s.root, ".deepwork", "jobs", "reviewed")
+		err = errors.Join(os.MkdirAll(job, 0o755), os.WriteFile(filepath.Join(job, "job.yml"), []byte(reviewedJob), 0o644),
+			os.WriteFile(filepath.Join(job, "s0.md"), []byte("Do it.\n"), 0o644), f.Make(), os.MkdirAll(filepath.Join(s.dir, "hostile"), 0o700), os.MkdirAll(s.trap(), 0o700),
 			os.WriteFile(filepath.Join(s.trap(), "profile"), []byte("precious\n"), 0o600))
 	}
 	if err == nil {
@@ -244,6 +246,8 @@ func (h *hostile) hideSessions(ctx context.Context) error {
 	if _, err := os.Stat(tmp); err != nil {
 		return nil // no session was started yet
 	}
+	h.hiding.Lock()
+	defer h.hiding.Unlock()
 	defer func() { h.history.alter("", h.history.now()) }()
 	h.history.alter("", never)
 	if err := os.Symlink(h.trap(), link); err != nil {
@@ -266,7 +270,7 @@ func (h *hostile) litter(ctx context.Context) error {
 	defer h.calls.RUnlock()
 	sum := sha256.Sum256([]byte(fmt.Sprint(h.random.Uint64())))
 	digits := litterID + hex.EncodeToString(sum[2:])
-	name := []string{"tmp/session_" + digits[:8] + ".json", "tmp/definition_" + digits + ".json", "tmp/review_" + digits[:8] + ".md",
+	name := []string{"tmp/session_" + digits[:8] + ".json", "tmp/definition_" + digits + ".json", "tmp/quality_review_" + digits[:8] + "_s0.md",
 		"tmp/damaged_session_" + digits[:8] + "_.json", "jobs/hostile/job.yml", "jobs/linked", "board.db", "worktrees", "tmp/" + digits}[h.random.IntN(9)]
 	path := filepath.Join(h.root, ".deepwork", filepath.FromSlash(name))
 	err := os.MkdirAll(filepath.Dir(path), 0o700)
@@ -277,11 +281,53 @@ func (h *hostile) litter(ctx context.Context) error {
 	return errors.Join(err, os.RemoveAll(path))
 }
 
+// reviewedJob has a step with a review, which nobody tracks: the model has no reviews.
+const reviewedJob = `name: reviewed
+version: "1.0.0"
+summary: S
+workflows: [{name: w, summary: W, steps: [s0]}]
+steps:
+  - id: s0
+    name: A
+    description: A
+    instructions_file: s0.md
+    outputs: {report: {type: file, required: true, description: R}}
+    reviews: [{run_each: step, quality_criteria: {good: "Is it good?"}}]
+common_job_info_provided_to_all_steps_at_runtime: I
+`
+
+// review finishes a step that has a review, with something in the place of the review file.
+func (h *hostile) review(ctx context.Context) error {
+	h.calls.RLock()
+	defer h.calls.RUnlock()
+	h.hiding.Lock() // what is planted must not get into the trap
+	defer h.hiding.Unlock()
+	goal, p := h.client.token("reviewed "), h.servers[h.random.IntN(len(h.servers))].current()
+	if p == nil {
+		return nil
+	}
+	h.history.ask("session", goal, &effect{job: "reviewed"})
+	t := h.client.exchange(ctx, p, "start_workflow", map[string]any{"goal": goal, "job_name": "reviewed", "workflow_name": "w"})
+	if t.read(input{Tool: "start_workflow"}); t.code == "job_broken" {
+		return errors.New(t.text)
+	} else if t.kind != given {
+		return nil
+	}
+	id := t.reply.Begin.Session
+	path := filepath.Join(stateOf(h.root).Tmp(), "quality_review_"+id+"_s0.md")
+	err := h.plant(path, filepath.Base(path), nil, filepath.Join(h.trap(), "profile"))
+	t = h.client.exchange(ctx, p, "finished_step", map[string]any{"session_id": id, "outputs": map[string]any{"report": outputPath(0)}})
+	if t.kind == given && strings.Contains(t.text, "workflow_complete") {
+		h.history.fault("a review that was left out", "session %s: %s", id, t.text)
+	}
+	return errors.Join(err, os.RemoveAll(path))
+}
+
 // editConfig has another config in the place of the granted one for a moment: one that names a
 // command or a folder that nobody approved, or none at all.
 func (h *hostile) editConfig(ctx context.Context) error {
-	command := fmt.Sprintf("[sh, -c, %q]", "echo ran >> "+h.mark())
 	evil := filepath.Join(h.dir, "hostile.yml")
+	command := func(what string) string { return fmt.Sprintf("[sh, -c, %q]", "echo "+what+" >> "+h.mark()) }
 	var err error
 	switch k := h.random.IntN(10); k {
 	case 0:
@@ -293,19 +339,19 @@ func (h *hostile) editConfig(ctx context.Context) error {
 	default:
 		text := "# The granted config is not a prefix of this one, as half of a save would be.\n" + h.config
 		if k < 5 {
-			text += fmt.Sprintf("    - {name: hostile, command: %s}\n", command)
+			text += fmt.Sprintf("    - {name: hostile, command: %s}\n", command("source"))
 		}
 		if k == 4 || k == 5 {
-			text = strings.Replace(text, "SIM: {", "HOSTILE: {command: "+command+"}\n  SIM: {", 1)
+			text = strings.Replace(text, "SIM: {", "HOSTILE: {command: "+command("another agent")+"}\n  SIM: {", 1)
 		}
 		if k == 6 || k == 7 {
-			text = strings.Replace(text, "command: [sh", "command: "+command+", resume: [sh", 1)
+			text = strings.Replace(text, "command: [sh", "command: "+command("agent")+", resume: [sh", 1)
 		}
 		if k == 7 || k == 8 {
-			text = strings.Replace(text, "attempts: {", "attempts: {setup: "+command+", worktrees: "+h.trap()+", ", 1)
+			text = strings.Replace(text, "attempts: {", "attempts: {setup: "+command("setup")+", worktrees: "+h.trap()+", ", 1)
 		}
-		if k == 9 {
-			text += "quality_gate: {agent_review_command: " + command + "}\n"
+		if k != 4 && k != 6 {
+			text += "quality_gate: {agent_review_command: " + command("reviewer") + "}\n"
 		}
 		err = os.WriteFile(evil, []byte(text), 0o644)
 	}
@@ -314,6 +360,7 @@ func (h *hostile) editConfig(ctx context.Context) error {
 		err = os.Rename(evil, h.configFile())
 	}
 	h.rest(ctx, 200)
+	err = errors.Join(err, h.review(ctx))
 	err = errors.Join(err, os.WriteFile(evil, []byte(h.config), 0o644), os.Rename(evil, h.configFile()))
 	h.history.with(func() { h.history.edited = h.history.now() })
 	h.rest(ctx, 500) // most of the time servers work

@@ -43,6 +43,7 @@ type simulation struct {
 
 	config string       // the granted one
 	edits  atomic.Int64 // of the hostile ones
+	hiding sync.Mutex   // held while the folder of sessions is another
 
 	source        *process // of workflows
 	sourceAddress string

@@ -82,7 +82,7 @@ func (w *world) running() (all []*process) {
 // run serves the project with a new deepwork process at a server. It is not an error if the process
 // ends before it can be called.
 func (w *world) run(ctx context.Context, s *server, plan fault.Plan, args ...string) error {
-	args = append([]string{w.program, "serve", "--path", w.root, "--no-quality-gate"}, args...)
+	args = append([]string{w.program, "serve", "--path", w.root}, args...)
 	if s.http {
 		args = append(args, "--transport", "http", "--port", "0")
 	}
