@@ -145,7 +145,7 @@ func showEntry(w io.Writer, indent string, e trust.Entry) {
 		showValue(w, indent, "", value)
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Files)) {
-		fmt.Fprintf(w, "%sthe file %s as it is now (SHA-256 %.12s…)\n", indent, strconv.Quote(name), e.Files[name])
+		fmt.Fprintf(w, "%sthe file %s with the SHA-256 %.12s…\n", indent, strconv.Quote(name), e.Files[name])
 	}
 }
 
@@ -172,7 +172,7 @@ func showValue(w io.Writer, indent, name string, value any) {
 		}
 		showLine(w, indent, name, strings.Join(words, " "))
 	case string:
-		if v != "" {
+		if v != "" || strings.HasPrefix(name, "env.") || strings.Contains(name, ".env.") {
 			showLine(w, indent, name, strconv.Quote(v))
 		}
 	default:
