@@ -14,8 +14,9 @@ type Approval struct {
 	// Withheld is what is not in force; nil means that everything is.
 	Withheld *Withheld
 	// Files are the files in the project that approved commands name, relative to its root with
-	// slashes, and the SHA-256 of each as approved; nil means that they need no check.
-	Files map[string]string
+	// slashes, and the SHA-256 of each as approved; one map for each approval of this config, which
+	// differ if a script was changed in between. nil means that they need no check.
+	Files []map[string]string
 }
 
 // Withheld is what a project's config asks for without the user's approval.

@@ -125,7 +125,7 @@ func (l *Ledger) change(ctx context.Context, change func(*Record)) error {
 		r = &Record{Path: l.root, Denied: r.Denied, Grants: slices.Clone(r.Grants)}
 		change(r)
 		var text []byte
-		if text, err = json.MarshalIndent(r, "", "  "); err == nil {
+		if text, err = json.Marshal(r); err == nil { // with indentation, values would not be equal to those of a config
 			err = durable.Disk{}.Put(l.file, append(text, '\n'), durable.PutOptions{})
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -29,9 +30,8 @@ type Policy struct {
 	fault   string  // why the last call could not read it, or ""
 	answer  *config.Approval
 
-	good  *config.Config // the config last in force
-	sum   string         // the hash of its set
-	files map[string]string
+	good *config.Config // the config last in force
+	set  Set            // its set
 }
 
 // Approve returns which parts of a project's config are in force: everything if the project is in a
@@ -71,13 +71,13 @@ func (p *Policy) decide(project *config.Config, user *config.User, record *Recor
 		return &config.Approval{Use: project}
 	}
 	if fault == "" && record.Granted(set.Hash()) {
-		p.good, p.sum, p.files = project, set.Hash(), set.files()
-		return &config.Approval{Use: project, Files: p.files}
+		p.good, p.set = project, set
+		return &config.Approval{Use: project, Files: record.files(set)}
 	}
 	// No file in the project is approved, for a command of the user's own config neither.
-	a := &config.Approval{Files: map[string]string{}, Withheld: &config.Withheld{Denied: err == nil && record.Denied, Fault: fault, Asked: set.asked()}}
-	if err == nil && p.good != nil && record.Granted(p.sum) {
-		a.Use, a.Files, a.Withheld.Kept = p.good, p.files, true
+	a := &config.Approval{Files: []map[string]string{}, Withheld: &config.Withheld{Denied: err == nil && record.Denied, Fault: fault, Asked: set.asked()}}
+	if err == nil && p.good != nil && record.Granted(p.set.Hash()) {
+		a.Use, a.Files, a.Withheld.Kept = p.good, record.files(p.set), true
 	}
 	return a
 }
@@ -108,7 +108,18 @@ func (p *Policy) log(was, is *config.Approval) {
 	}
 }
 
-// files returns the sums of the files that the set's commands name. It is never nil.
+// files returns the sums of the files that commands name in each of the grants with the values of
+// a set: the branches of a project may have different versions of a script.
+func (r *Record) files(s Set) (all []map[string]string) {
+	for _, g := range r.Grants {
+		if slices.EqualFunc(g.Set, s, Entry.sameValue) {
+			all = append(all, g.Set.files())
+		}
+	}
+	return all
+}
+
+// files returns the sums of the files that the set's commands name.
 func (s Set) files() map[string]string {
 	all := map[string]string{}
 	for _, e := range s {
@@ -173,18 +184,23 @@ func Program(root string, a *config.Approval, command []string) (string, error) 
 	return Find(root, command[0])
 }
 
-// Check returns an error that wraps ErrChanged if a file in the project which a command names
-// differs from the approved one. It is called before the command runs.
+// Check returns an error that wraps ErrChanged if the files in the project which a command names are
+// not what the user approved together. It is called before the command runs.
 func Check(root string, a *config.Approval, command []string) error {
 	if a == nil || a.Files == nil {
 		return nil
 	}
+	approvals := a.Files
 	for _, f := range filesOf(root, command) {
 		sum, fault, err := f.read()
 		if err != nil {
 			return err
 		}
-		if fault != "" || a.Files[f.name] != sum {
+		if sum == "" && len(a.Files) == 0 {
+			continue // nothing of the project would run
+		}
+		approvals = slices.DeleteFunc(slices.Clone(approvals), func(files map[string]string) bool { return files[f.name] != sum })
+		if fault != "" || len(approvals) == 0 {
 			return fmt.Errorf("%s %w", f.name, ErrChanged)
 		}
 	}

@@ -18,11 +18,12 @@ import (
 // A file is a file inside the project that a command names.
 type file struct {
 	name string // relative to the root, with slashes
-	path string // with links resolved
+	path string // with links resolved; "" if it is missing, or a folder
 }
 
 // filesOf returns the files inside the project that are a command's program or its first argument
-// that is not an option.
+// that is not an option. Those that are missing count: node runs tool.js, or tool/index.js, in place
+// of a file tool that was removed.
 func filesOf(root string, command []string) (all []file) {
 	for n, word := range command {
 		if n > 1 && !strings.HasPrefix(command[n-1], "-") {
@@ -35,12 +36,14 @@ func filesOf(root string, command []string) (all []file) {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(root, path)
 		}
-		real, err := filepath.EvalSymlinks(path)
-		if err != nil {
-			continue // missing, or not a path
+		if with, err := exec.LookPath(path); n == 0 && err == nil {
+			path = with // the extension, on Windows
 		}
-		if fi, err := os.Stat(real); err != nil || fi.IsDir() {
-			continue
+		real, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			if fi, err := os.Stat(real); err != nil || fi.IsDir() {
+				real = ""
+			}
 		}
 		// By its name in the project too: a link to a program outside may be changed.
 		for _, p := range []string{path, real} {
@@ -53,8 +56,12 @@ func filesOf(root string, command []string) (all []file) {
 	return all
 }
 
-// read returns the SHA-256 of the content, and why it is not trustworthy, or "".
+// read returns the SHA-256 of the content, and why it is not trustworthy, or "". The sum is "" if
+// there is no content.
 func (f file) read() (sum, fault string, err error) {
+	if f.path == "" {
+		return "", "", nil
+	}
 	r, fi, err := durable.OpenRegular(f.path, os.O_RDONLY)
 	if err != nil {
 		return "", "", fmt.Errorf("reading %s: %w", f.name, err)

@@ -98,6 +98,9 @@ func (b *builder) add(key string, value any, commands ...[]string) {
 			if err != nil && b.err == nil {
 				b.err = fmt.Errorf("%s: %w", key, err)
 			}
+			if f.path == "" {
+				continue
+			}
 			if e.Files == nil {
 				e.Files = map[string]string{}
 			}
@@ -156,6 +159,6 @@ func (s Set) Changes(was Set) []Change {
 	return all
 }
 
-func (e Entry) equal(o Entry) bool {
-	return e.Key == o.Key && bytes.Equal(e.Value, o.Value) && maps.Equal(e.Files, o.Files)
-}
+func (e Entry) equal(o Entry) bool { return e.sameValue(o) && maps.Equal(e.Files, o.Files) }
+
+func (e Entry) sameValue(o Entry) bool { return e.Key == o.Key && bytes.Equal(e.Value, o.Value) }

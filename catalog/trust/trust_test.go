@@ -96,13 +96,24 @@ func TestWhatChangesASet(t *testing.T) {
 		}
 	}
 	command := []string{"python3", "-u", "tools/review.py"}
-	approved := &config.Approval{Files: was.files()}
+	approved := &config.Approval{Files: []map[string]string{was.files()}}
 	must(t, Check(root, approved, command))
 	must(t, Check(root, nil, command))
 	must(t, os.WriteFile(filepath.Join(root, "tools/review.py"), []byte("evil"), 0o755))
 	if err := Check(root, approved, command); !errors.Is(err, ErrChanged) {
 		t.Errorf("a script that was changed: %v", err)
 	}
+	must(t, os.Remove(filepath.Join(root, "tools/review.py")))
+	if err := Check(root, approved, command); !errors.Is(err, ErrChanged) {
+		t.Errorf("a script that is missing: %v", err)
+	}
+	must(t, os.Mkdir(filepath.Join(root, "tools/review.py"), 0o755)) // python3 runs __main__.py in it
+	if err := Check(root, approved, command); !errors.Is(err, ErrChanged) {
+		t.Errorf("a folder in place of a script: %v", err)
+	}
+	must(t, Check(root, &config.Approval{Files: []map[string]string{}}, []string{"claude", "tools", "--print"}))
+	must(t, os.Remove(filepath.Join(root, "tools/review.py")))
+	must(t, os.WriteFile(filepath.Join(root, "tools/review.py"), []byte("evil"), 0o755))
 	is := setOf(t, root, asks)
 	if c := is.Changes(was); len(c) != 1 || c[0].Is.Key != "quality_gate.agent_review_command" {
 		t.Errorf("the changes are %v", c)
@@ -136,6 +147,9 @@ func TestALedgerKeepsWhatTheUserSaid(t *testing.T) {
 	must(t, there.Grant(ctx, two, time.Now()))
 	granted(one, true) // switching back asks for nothing
 	granted(two, true)
+	if r, _ := there.Read(); len(two.Changes(r.Grants[1].Set)) > 0 {
+		t.Errorf("what was kept of a set differs from it: %v", two.Changes(r.Grants[1].Set))
+	}
 	must(t, here.Deny(ctx))
 	granted(two, false)
 	must(t, here.Grant(ctx, two, time.Now()))
@@ -244,6 +258,16 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 	must(t, err)
 	if err := Check(root, c.Approval, c.QualityGate.AgentReviewCommand); !errors.Is(err, ErrChanged) {
 		t.Errorf("a script that was changed: %v", err)
+	}
+	write("quality_gate: {agent_review_command: ./review.sh one}")
+	must(t, ledger.Grant(ctx, set, time.Now()))                   // the other version of the script, too
+	for _, text := range []string{"evil", "one", "evil", "one"} { // as by switching branches
+		must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte(text), 0o755))
+		c, err := s.Current(ctx)
+		must(t, err)
+		if err := Check(root, c.Approval, c.QualityGate.AgentReviewCommand); err != nil {
+			t.Errorf("a script as it was approved once: %v", err)
+		}
 	}
 	must(t, ledger.Revoke(ctx))
 	is("", true, false)

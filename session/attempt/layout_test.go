@@ -180,7 +180,7 @@ func TestSetupOfABranchIsNotTheApprovedOne(t *testing.T) {
 				files[name] = sum
 			}
 		}
-		c.Approval = &config.Approval{Use: c, Files: files}
+		c.Approval = &config.Approval{Use: c, Files: []map[string]string{files}}
 	})
 	s := p.open()
 	for branch, want := range map[string]task.AttemptState{"good": task.Completed, "evil": task.Failed} {
