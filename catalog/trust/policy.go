@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"deepwork/actor/durable"
 	"deepwork/catalog/config"
 )
 
@@ -60,7 +59,7 @@ func (p *Policy) decide(project *config.Config, user *config.User, record *Recor
 	set, serr := SetOf(p.Root, project)
 	fault := set.Fault()
 	if fi, ferr := os.Stat(p.File); ferr == nil && fault == "" {
-		fault = durable.FaultOf(p.File, fi)
+		fault = FaultOf(p.Root, p.File, fi)
 	} else if ferr != nil && !errors.Is(ferr, fs.ErrNotExist) {
 		serr = errors.Join(serr, ferr)
 	}

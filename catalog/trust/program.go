@@ -1,11 +1,13 @@
 package trust
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +21,8 @@ import (
 type file struct {
 	name string // relative to the root, with slashes
 	path string // with links resolved; "" if it is missing, or a folder
+
+	root string
 }
 
 // filesOf returns the files inside the project that are a command's program or its first argument
@@ -48,7 +52,7 @@ func filesOf(root string, command []string) (all []file) {
 		// By its name in the project too: a link to a program outside may be changed.
 		for _, p := range []string{path, real} {
 			if rel, err := filepath.Rel(root, p); err == nil && filepath.IsLocal(rel) {
-				all = append(all, file{filepath.ToSlash(rel), real})
+				all = append(all, file{filepath.ToSlash(rel), real, root})
 				break
 			}
 		}
@@ -71,7 +75,39 @@ func (f file) read() (sum, fault string, err error) {
 	if _, err := io.Copy(h, r); err != nil {
 		return "", "", fmt.Errorf("reading %s: %w", f.name, err)
 	}
-	return hex.EncodeToString(h.Sum(nil)), durable.FaultOf(f.name, fi), nil
+	return hex.EncodeToString(h.Sum(nil)), f.fault(fi), nil
+}
+
+func (f file) fault(fi fs.FileInfo) string {
+	fault := durable.FaultOf(f.name, fi)
+	for _, path := range []string{filepath.Join(f.root, filepath.FromSlash(f.name)), f.path} {
+		fault = cmp.Or(fault, foldersFault(f.root, path))
+	}
+	return fault
+}
+
+// FaultOf returns why the content of a file cannot be trusted, or "": what durable.FaultOf says of
+// the file, or of a folder from the file up to the project's root, since whoever may write to a
+// folder can replace what is in it.
+func FaultOf(root, path string, fi fs.FileInfo) string {
+	return cmp.Or(durable.FaultOf(path, fi), foldersFault(root, path))
+}
+
+// foldersFault looks at the folders from a file up to the root, or at its own folder alone if it is
+// outside.
+func foldersFault(root, path string) string {
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		fi, err := os.Stat(dir)
+		if err != nil {
+			return err.Error()
+		}
+		if fault := durable.FaultOf(dir, fi); fault != "" {
+			return fault
+		}
+		if dir == root || !process.Inside(root, dir) {
+			return ""
+		}
+	}
 }
 
 // Find returns the path of a command's program. It ignores entries of PATH that are relative or

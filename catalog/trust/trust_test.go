@@ -123,6 +123,18 @@ func TestWhatChangesASet(t *testing.T) {
 		if f := setOf(t, root, asks).Fault(); !strings.Contains(f, "chmod o-w") {
 			t.Errorf("a script that everybody may change: %q", f)
 		}
+		must(t, os.Chmod(filepath.Join(root, "tools/ci.sh"), 0o755))
+		for _, dir := range []string{root, filepath.Join(root, "tools")} {
+			must(t, os.Chmod(dir, 0o777))
+			if f := setOf(t, root, asks).Fault(); !strings.HasSuffix(f, "everybody may write to "+dir+": run chmod o-w on it") {
+				t.Errorf("a folder in which everybody may replace a script: %q", f)
+			}
+			must(t, os.Chmod(dir, 0o777|os.ModeSticky))
+			if f := setOf(t, root, asks).Fault(); f != "" {
+				t.Errorf("a folder like /tmp: %q", f)
+			}
+			must(t, os.Chmod(dir, 0o755))
+		}
 	}
 }
 
@@ -157,6 +169,13 @@ func TestALedgerKeepsWhatTheUserSaid(t *testing.T) {
 	granted(one, false)
 	must(t, here.Revoke(ctx))
 	granted(two, false)
+	must(t, there.Grant(ctx, two, time.Now()))
+	r, err := OpenLedger(file, root).Read()
+	must(t, err)
+	if c := two.Changes(r.Grants[0].Set); len(c) > 0 {
+		t.Errorf("what was read again differs: %s, %s", c[0].Was.Value, c[0].Is.Value)
+	}
+	must(t, there.Revoke(ctx))
 	if r, err := OpenLedger(file, root+"-other").Read(); err == nil || r.Granted(one.Hash()) {
 		t.Errorf("the record of another project was taken: %v, %v", r, err)
 	}

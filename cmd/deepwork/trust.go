@@ -17,7 +17,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"deepwork/actor/durable"
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
 	"deepwork/session/state"
@@ -94,7 +93,7 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 	text, _ := os.ReadFile(file) // to find the lines; it was read before
 	a.showSet(folder.Root, file, set, config.Places(text))
 	if fi, err := os.Stat(file); err == nil {
-		if fault := durable.FaultOf(file, fi); fault != "" {
+		if fault := trust.FaultOf(folder.Root, file, fi); fault != "" {
 			return fmt.Errorf("this cannot be approved: %s", fault)
 		}
 	}
