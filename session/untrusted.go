@@ -24,11 +24,12 @@ func Untrusted(root string, a *config.Approval, key string) error {
 	if key == config.AgentsKey {
 		what = "The call would start a coding agent in it"
 	}
-	return unapproved(root, a.Withheld, what, asked)
+	return unapproved(root, a.Withheld, "The user has not approved what the project "+root+" runs. "+what, asked)
 }
 
 // UntrustedSources returns the refusal of a call that needs one of these sources, or may need it,
-// or nil if there are none (config.Config.WithheldSources). what says what the call is for.
+// or nil if there are none (config.Config.WithheldSources). what is how the message begins, which
+// then lists the sources.
 func UntrustedSources(root string, cfg *config.Config, what string) error {
 	asked := cfg.WithheldSources()
 	if len(asked) == 0 {
@@ -37,12 +38,12 @@ func UntrustedSources(root string, cfg *config.Config, what string) error {
 	const most = 5
 	var shown []string
 	for _, a := range asked[:min(len(asked), most)] {
-		shown = append(shown, a.Text+" ("+a.Key+")")
+		shown = append(shown, "'"+strings.TrimPrefix(a.Key, config.SourcesKey)+"' ("+a.Text+")")
 	}
 	if n := len(asked) - most; n > 0 {
 		shown = append(shown, fmt.Sprintf("%d more", n))
 	}
-	return unapproved(root, cfg.Approval.Withheld, what+" its config asks to run or use "+strings.Join(shown, ", "), asked[0])
+	return unapproved(root, cfg.Approval.Withheld, what+" "+strings.Join(shown, ", "), asked[0])
 }
 
 func unapproved(root string, w *config.Withheld, what string, asked config.Asked) error {
@@ -53,8 +54,7 @@ func unapproved(root string, w *config.Withheld, what string, asked config.Asked
 	case w.Fault != "":
 		next = "It cannot be approved as it is: " + w.Fault + ". Tell the user; once that is corrected, they run `deepwork trust --path " + root + "` in a terminal."
 	}
-	return NotNow(CodeUntrusted, "The user has not approved what the project %s runs. %s. Nothing was run, and nothing has changed. %s",
-		root, what, next).With("key", asked.Key).With("asked", asked.Text)
+	return NotNow(CodeUntrusted, "%s. Nothing was run, and nothing has changed. %s", what, next).With("key", asked.Key).With("asked", asked.Text)
 }
 
 // Changed returns the refusal of a call that needs a program that has changed since its approval.

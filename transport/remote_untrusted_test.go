@@ -44,9 +44,12 @@ func TestASourceThatLosesItsApproval(t *testing.T) {
 		{"echo", `{"customer":"a"}`}, {"call_workflow_tool", `{"name":"echo","arguments":{"customer":"a"}}`}, {"refresh_workflow_tools", `{}`},
 	} {
 		res := callTool(t, cs, call[0], call[1])
-		if got := text(res); errorMetaOf(t, res)["code"] != "untrusted" || !strings.Contains(got, f.url) || !strings.Contains(got, "deepwork trust --path "+root) {
+		if got := text(res); errorMetaOf(t, res)["code"] != "untrusted" || !strings.Contains(got, "'factory' (\""+f.url+"\")") || !strings.Contains(got, "deepwork trust --path "+root) {
 			t.Errorf("%v: %s", call, got)
 		}
+	}
+	if got := text(callTool(t, cs, "call_workflow_tool", `{"name":"ehco","arguments":{}}`)); !strings.Contains(got, "There is no workflow tool 'ehco' here. Sources that the user has not approved may offer it: 'factory' (") {
+		t.Error(got)
 	}
 	listed := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
 	if len(listed.Skipped) != 1 || listed.Skipped[0].Source != "factory" || !strings.Contains(listed.Skipped[0].Reason, "not approved") {

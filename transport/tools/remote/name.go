@@ -51,7 +51,7 @@ func (r *Tools) target(ctx context.Context, name string) (target, error) {
 		return nil, session.NotNow("source_away", "Workflow tool '%s' is not there now: its source '%s' is away: %s. It comes back by itself when the source does; refresh_workflow_tools tries at once.",
 			jsontext.Clip(name, tool.MaxName), gone.Source, tool.OneLine(tool.Plain(gone.Reason), 500)).With("source", gone.Source)
 	}
-	return nil, r.untrusted(ctx, fmt.Sprintf("There is no workflow tool '%s' among what is approved, and", jsontext.Clip(name, tool.MaxName)))
+	return nil, r.untrusted(ctx, fmt.Sprintf("There is no workflow tool '%s' here. Sources that the user has not approved may offer it:", jsontext.Clip(name, tool.MaxName)))
 }
 
 // runOf returns the target that runs a workflow.

@@ -67,7 +67,7 @@ func (r *Tools) refresh(ctx context.Context, _ *tool.Caller, _ tool.NoArgs) (*Re
 	}
 	now := r.Listing(ctx)
 	if len(now.From.Sources) == 0 {
-		if err := r.untrusted(ctx, "No source was asked for its workflows, and"); err != nil {
+		if err := r.untrusted(ctx, "No source was asked for its workflows. The user has not approved any:"); err != nil {
 			return nil, err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // untrusted refuses a call that needs a source which the user has not approved: the name of its
-// tool may be from an earlier list. nil means that all are approved. what says what the call is for.
+// tool may be from an earlier list. nil means that all are approved. what is how the message begins.
 func (r *Tools) untrusted(ctx context.Context, what string) error {
 	settings, err := r.Settings(ctx)
 	if err != nil {
