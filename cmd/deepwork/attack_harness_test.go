@@ -64,6 +64,7 @@ type victim struct {
 	extra   []string          // of the environment, more
 	text    string            // of goals and titles
 	guarded map[string]string // what is in home and outside
+	sums    map[string]string // of files that were read
 
 	mu      sync.Mutex
 	arrived []string // at the listener
@@ -73,7 +74,7 @@ type victim struct {
 
 func newVictim(t *testing.T, name string) *victim {
 	top := testkit.Dir(t)
-	v := &victim{t: t, top: top, root: filepath.Join(top, name), home: filepath.Join(top, "home"), outside: filepath.Join(top, "outside"), program: filepath.Join(top, "program"), marks: filepath.Join(top, "marks"), attempt: uuid.NewString(), text: "T"}
+	v := &victim{t: t, top: top, root: filepath.Join(top, name), home: filepath.Join(top, "home"), outside: filepath.Join(top, "outside"), program: filepath.Join(top, "program"), marks: filepath.Join(top, "marks"), attempt: uuid.NewString(), text: "T", sums: map[string]string{}}
 	writeFiles(t, v.home, map[string]string{".profile": "# of the shell\n", ".ssh/id": secret + "\n", "documents/thesis.txt": "Chapter 1\n"})
 	writeFiles(t, v.outside, map[string]string{"work.txt": "unsaved work\n", "tree/work.txt": "unsaved work\n"})
 	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"commit", "-q", "-m", "first"}} {
@@ -136,16 +137,17 @@ func (v *victim) link(target, name string) {
 
 // canaries returns what is in the folders that must not be touched.
 func (v *victim) canaries() map[string]string {
-	all := tree(v.t, v.home)
-	maps.Copy(all, tree(v.t, v.outside))
+	all := v.tree(v.home)
+	maps.Copy(all, v.tree(v.outside))
 	return all
 }
 
-// tree returns the files below a folder and a digest of each.
-func tree(t *testing.T, root string) map[string]string {
-	t.Helper()
+// tree returns the files below a folder and a digest of each. It reads a file again only if it was
+// written.
+func (v *victim) tree(root string) map[string]string {
+	v.t.Helper()
 	all := map[string]string{}
-	must(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	must(v.t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) && path == root {
 			return nil
 		} else if err != nil {
@@ -155,12 +157,16 @@ func tree(t *testing.T, root string) map[string]string {
 		switch {
 		case d.Type().IsRegular():
 			fi, err := d.Info()
-			if err == nil && fi.Size() < 1<<30 {
-				text, err := os.ReadFile(path)
-				all[path] = fmt.Sprintf("%x", sha256.Sum256(text))
+			if err != nil || fi.Size() >= 1<<30 {
 				return err
 			}
-			return err
+			key := fmt.Sprint(path, fi.Size(), fi.ModTime().UnixNano())
+			if all[path] = v.sums[key]; all[path] == "" {
+				text, err := os.ReadFile(path)
+				all[path] = fmt.Sprintf("%x", sha256.Sum256(text))
+				v.sums[key] = all[path]
+				return err
+			}
 		case d.Type()&fs.ModeSymlink != 0:
 			all[path], err = os.Readlink(path)
 		}
@@ -214,7 +220,7 @@ func (v *victim) intact(after string) {
 	}
 	v.arrived = nil
 	v.mu.Unlock()
-	for path, sum := range tree(v.t, v.stateDir()) {
+	for path, sum := range v.tree(v.stateDir()) {
 		if sum == v.guarded[filepath.Join(v.home, ".ssh", "id")] {
 			v.t.Errorf("after %s: a secret was copied to %s", after, path)
 		}
@@ -235,7 +241,7 @@ func (v *victim) command(ctx context.Context, args ...string) *exec.Cmd {
 func (v *victim) reads() {
 	v.t.Helper()
 	stateDir := v.stateDir()
-	before, had := tree(v.t, v.root), tree(v.t, stateDir)
+	before, had := v.tree(v.root), v.tree(stateDir)
 	for _, words := range []string{"jobs", "jobs show j", "check", "validate", "sessions list", "sessions show " + cmp.Or(v.session, "0a0b0c0d"), "board tasks", "board projects", "board show " + cmp.Or(v.task, "x"), "where", "trust --list"} {
 		ctx, cancel := context.WithTimeout(v.t.Context(), 20*time.Second)
 		out, err := v.command(ctx, append(strings.Fields(words), "--path", v.root)...).CombinedOutput()
@@ -248,11 +254,11 @@ func (v *victim) reads() {
 		}
 		v.harmless("deepwork "+words, string(out))
 		v.intact("deepwork " + words)
-		if now := tree(v.t, v.root); !maps.Equal(now, before) {
+		if now := v.tree(v.root); !maps.Equal(now, before) {
 			v.t.Errorf("deepwork %s changed the project: %q", words, differences(before, now))
 			before = now
 		}
-		if now := tree(v.t, stateDir); !maps.Equal(now, had) {
+		if now := v.tree(stateDir); !maps.Equal(now, had) {
 			v.t.Errorf("deepwork %s changed the state: %q", words, differences(had, now))
 			had = now
 		}
