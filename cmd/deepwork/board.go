@@ -148,7 +148,7 @@ func oneProject(ctx context.Context, board *attempt.Engine, name string) (*attem
 		}
 		names = append(names, p.Name)
 	}
-	return nil, fmt.Errorf("there is no project %q on the board; there is %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("there is no project %q on the board; there is %s (those of .deepwork/config.yml need an approval first: deepwork trust)", name, strings.Join(names, ", "))
 }
 
 // oneTask finds a task by its id or a prefix of it.

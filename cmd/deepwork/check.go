@@ -39,8 +39,8 @@ executions, worktrees, what was left half-done, and rescue refs; the runs of
 other systems' workflows.
 
 It changes nothing and may run beside servers: what is only under way is no fault.
-A line that begins with "note:" is none either; it tells what a killed server has
-left, which the next one puts right by itself. Exit 0: all is well. Exit 1: it is
+A line that begins with "note:" is no fault either: it says what a killed server has
+left, which the next one cleans up. Exit 0: all is well. Exit 1: it is
 not, or could not be found out.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -92,7 +92,7 @@ func inspect(ctx context.Context, root string) (session.Report, error) {
 	}
 	if err != nil {
 		// This only misses worktrees outside of the default folder.
-		all.Fault(file, "the config cannot be read: "+reason(err), "run `deepwork validate`, which tells of every fault of it")
+		all.Fault(file, "the config cannot be read: "+reason(err), "run `deepwork validate`, which lists every fault of it")
 		cfg = config.Default()
 	}
 	for _, part := range []func() (session.Report, error){

@@ -35,8 +35,8 @@ something or reaches outside the project, and ask at the terminal whether that m
 Until it is approved, none of it happens. What was approved stays approved until it is
 revoked; if the config or a script that it names is changed, it is asked for again.
 
-An approval does not cover what an approved program runs in its turn (make, npm), and
-not the instructions in jobs. To trust all projects in a folder, name it under
+An approval does not cover what an approved program itself runs (make, npm), or the
+instructions in jobs. To trust all projects in a folder, name it under
 trusted_folders in your own config (deepwork where prints its path).`,
 		Args: takes(0, 0, ""),
 		RunE: func(_ *cobra.Command, _ []string) error { return a.trust(context.Background(), f) },

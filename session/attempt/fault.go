@@ -44,7 +44,7 @@ func fault(doing string, err error) error {
 // gitFailed reports a failure of git or of the disk: not a fault of the arguments, and usually one
 // that can be fixed.
 func gitFailed(what string, err error) error {
-	return session.NotNow("git_failed", "%s: %v. Nothing was changed; mend that and call again.", what, err).Because(err)
+	return session.NotNow("git_failed", "%s: %v. Nothing was changed; correct that and call again.", what, err).Because(err)
 }
 
 // deleted says that the result of a request_id was deleted.
@@ -69,7 +69,7 @@ func cursor(p task.Page, err error) error {
 	if !errors.Is(err, task.ErrCursor) {
 		return err
 	}
-	return session.Wrong("bad_cursor", "cursor %q is not one that this list gave with the same filters. Pass next_cursor as the page before gave it, with the same filters, or leave it out to begin anew.", clip(p.Cursor)).
+	return session.Wrong("bad_cursor", "cursor %q is not one that this list gave with the same filters. Pass next_cursor as the page before gave it, with the same filters, or leave it out to begin again.", clip(p.Cursor)).
 		With("argument", "cursor").With("value", clip(p.Cursor)).Because(err)
 }
 

@@ -46,7 +46,7 @@ func (f *Folder) Key(make bool) (*Key, error) {
 		return nil, fmt.Errorf("reading the key of the installation: %w", durable.Explain(err, path))
 	}
 	if len(secret) != keySize {
-		return nil, fmt.Errorf("%s has %d bytes and is to have %d: restore it, or remove it and adopt the sessions anew", path, len(secret), keySize)
+		return nil, fmt.Errorf("%s has %d bytes and is to have %d: restore it, or remove it and adopt the sessions again with deepwork sessions adopt", path, len(secret), keySize)
 	}
 	if err := privateFile(path, fi); err != nil {
 		return nil, err

@@ -111,7 +111,7 @@ func (c *Conn) push(ctx context.Context, links ...stack.Link) error {
 func (c *Conn) target(ctx context.Context, id *string) (h *stack.Handle, err error) {
 	switch {
 	case id != nil && !machine.IsSessionID(*id):
-		return nil, session.Wrong("bad_session_id", "session_id '%s' is none: it is 8 hexadecimal characters, as begin_step and stack tell it.", jsontext.Clip(*id, 100))
+		return nil, session.Wrong("bad_session_id", "session_id '%s' is not a session_id: expected 8 hexadecimal characters, as in begin_step and stack.", jsontext.Clip(*id, 100))
 	case id == nil && c.stateless:
 		only, err := c.only(ctx)
 		if err != nil {

@@ -113,13 +113,13 @@ func (i *inspection) session(id string) *machine.State {
 			why = e.Err
 		}
 		i.report.Fault(path, fmt.Sprintf("session %s is damaged: %v", id, why),
-			"restore the file from a backup, or leave it: the first call that names it has it set aside, and the workflow can be started anew")
+			"restore the file from a backup, or leave it: the first call that names it has it set aside, and the workflow can be started again")
 		return nil
 	}
 	i.sessions[id] = &machine.State{Status: s.Status, Identity: s.Identity, StartedAt: s.StartedAt, ParentSessionID: s.ParentSessionID}
 	for _, what := range i.faults(s) {
 		i.report.Fault(path, fmt.Sprintf("session %s: %s", id, what),
-			fmt.Sprintf("look at it with `deepwork sessions show %s`; if it cannot go on, end it with `deepwork sessions abort %s` and start the workflow anew", id, id))
+			fmt.Sprintf("look at it with `deepwork sessions show %s`; if it cannot go on, end it with `deepwork sessions abort %s` and start the workflow again", id, id))
 	}
 	if s.ClockWentBack() {
 		i.backwards = append(i.backwards, path)
@@ -200,7 +200,7 @@ func (i *inspection) parents() {
 		at, parent := up(s)
 		if parent != nil && parent.Identity != s.Identity {
 			i.report.Fault(path, fmt.Sprintf("session %s of %q is nested in session %s of %q", id, s.Identity, at, parent.Identity),
-				"abort it and start the workflow anew")
+				"abort it and start the workflow again")
 		}
 		on := []string{id}
 		for parent != nil && !slices.Contains(on, at) {
@@ -261,7 +261,7 @@ func (i *inspection) reviews() error {
 		if _, known := i.sessions[id]; machine.IsSessionID(id) && !known {
 			drafts = append(drafts, name)
 		} else if err := verifyReview(i.records.Sealer(), filepath.Join(dir, name)); err != nil {
-			i.report.Note(filepath.Join(dir, name), "review instructions that this installation did not write for this project, or not as they are: "+err.Error(), "delete them: the next review of the step writes them anew")
+			i.report.Note(filepath.Join(dir, name), "review instructions that this installation did not write for this project, or not as they are: "+err.Error(), "delete them: the next review of the step writes them again")
 		}
 	}
 	if n := len(drafts); n > 0 {

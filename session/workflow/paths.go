@@ -60,7 +60,7 @@ func checkPath(root, output, path string) error {
 	case errors.Is(err, gate.ErrNotRegular):
 		return refuse("not_a_file", "'%s' is not a regular file.", path)
 	}
-	return refuse("file_not_found", "file not found at '%s'. Paths are relative to the project root (%s); make the file first, or mend the path.", path, root)
+	return refuse("file_not_found", "file not found at '%s'. Paths are relative to the project root (%s); create the file first, or correct the path.", path, root)
 }
 
 // repeated notes in a refusal of outputs that they equal those of the last finished step: the

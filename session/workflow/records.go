@@ -246,7 +246,7 @@ func (r *fileRecords) decode(id string, body []byte) (*machine.State, error) {
 		return nil, err
 	}
 	return nil, session.NotNow("session_unreadable",
-		"Session '%s' cannot be read: %v. Its file was left untouched; `deepwork sessions list` tells where. Start the workflow anew.", id, err).
+		"Session '%s' cannot be read: %v. Its file was left untouched; `deepwork sessions list` says where. Start the workflow again.", id, err).
 		With("session_id", id).Because(err)
 }
 
@@ -272,12 +272,12 @@ func (r *fileRecords) unreadable(id string, err error) error {
 	}
 	if f, ok := errors.AsType[*store.ForeignError](err); ok {
 		return session.NotNow(codeForeign,
-			"The file of session '%s' was not written by this installation of deepwork for this project: %s. Nothing of it was used, and it was left untouched. If the user knows where it comes from, they can look at it and take it over with `deepwork sessions adopt %s` in a terminal; else start the workflow anew.",
+			"The file of session '%s' was not written by this installation of deepwork for this project: %s. Nothing of it was used, and it was left untouched. If the user knows where it comes from, they can look at it and take it over with `deepwork sessions adopt %s` in a terminal; else start the workflow again.",
 			id, f.Reason, id).With("session_id", id).With("path", f.Path).Because(err)
 	}
 	if d, ok := errors.AsType[*store.DamagedError](err); ok {
 		return session.NotNow("session_damaged",
-			"The file of session '%s' is damaged (%s). It is at %s; nothing was overwritten. Restore it from a backup, or start the workflow anew: the files it made are where they were.",
+			"The file of session '%s' is damaged (%s). It is at %s; nothing was overwritten. Restore it from a backup, or start the workflow again: the files it made are where they were.",
 			id, d.Reason, d.Path).With("session_id", id).With("path", d.Path).Because(err)
 	}
 	return session.NotNow("session_unreadable",

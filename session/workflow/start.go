@@ -133,7 +133,7 @@ func (c *Conn) parent(ctx context.Context, id *string) (string, error) {
 		return c.stack.Top(ctx)
 	}
 	if !machine.IsSessionID(*id) {
-		return "", session.Wrong("bad_session_id", "parent_session_id '%s' is none: it is 8 hexadecimal characters, as begin_step and stack tell it.", jsontext.Clip(*id, 100))
+		return "", session.Wrong("bad_session_id", "parent_session_id '%s' is not a session_id: expected 8 hexadecimal characters, as in begin_step and stack.", jsontext.Clip(*id, 100))
 	}
 	h, err := c.target(ctx, id)
 	if err != nil {

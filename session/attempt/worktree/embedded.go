@@ -30,7 +30,7 @@ func (s *scan) embedded(ctx context.Context, name string, link blob) error {
 	s.repos[name] = true
 	gitDir, err := git.Line(ctx, within(dir, "rev-parse", "--absolute-git-dir"))
 	if err != nil {
-		return fmt.Errorf("the repository %s inside it cannot be read; mend or move it: %w", name, err)
+		return fmt.Errorf("the repository %s inside it cannot be read; repair or move it: %w", name, err)
 	}
 	history, err := s.history(ctx, name, gitDir)
 	if err != nil {

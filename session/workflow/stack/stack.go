@@ -73,7 +73,7 @@ func ask[R any](ctx context.Context, s *Stack, f func(*sessions) (R, error)) (R,
 
 // Closing returns the refusal of a call on a closing connection.
 func Closing() *session.Error {
-	return session.NotNow("shutting_down", "This connection is closing. Connect anew; its sessions can be resumed by their session_id.")
+	return session.NotNow("shutting_down", "This connection is closing. Connect again; its sessions can be resumed by their session_id.")
 }
 
 // Handles returns the sessions on the stack, bottom first, without waiting; some may have ended. It
