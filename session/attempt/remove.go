@@ -144,5 +144,5 @@ func notRemoved(a *task.Attempt, err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("removing the worktrees of attempt %s: %w", a.ID, err)
 	}
-	return session.NotNow("not_removed", "The worktrees of attempt %s could not be removed: %v. Mend that and call again; what was not committed is kept.", a.ID, err).With("attempt_id", a.ID).Because(err)
+	return session.NotNow("not_removed", "The worktrees of attempt %s could not be removed: %v. Correct that and call again; what was not committed is kept.", a.ID, err).With("attempt_id", a.ID).Because(err)
 }

@@ -67,7 +67,7 @@ func (e *Engine) call(ctx context.Context, identity string, w *remote.Workflow, 
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("starting workflow %q: %w", w.Name, context.Cause(ctx))
 	default:
-		return nil, session.NotNow("config_invalid", "The configuration cannot be used: %v. Mend it and call again.", err).Because(err)
+		return nil, session.NotNow("config_invalid", "The configuration cannot be used: %v. Correct it and call again.", err).Because(err)
 	}
 	answerCtx, release := untilLeaving(ctx)
 	defer release()

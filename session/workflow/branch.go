@@ -64,7 +64,7 @@ func (e *Engine) branch(ctx context.Context, name string) (string, func(), error
 	}
 	cfg, err := e.Config.Current(ctx)
 	if err != nil {
-		return "", none, session.NotNow("config_invalid", "The configuration cannot be used: %v. Mend it and call again.", err).Because(err)
+		return "", none, session.NotNow("config_invalid", "The configuration cannot be used: %v. Correct it and call again.", err).Because(err)
 	}
 	mode := cfg.Git.Branch
 	if mode != config.BranchCreate && mode != config.BranchCheckout {
@@ -106,7 +106,7 @@ func (e *Engine) branch(ctx context.Context, name string) (string, func(), error
 }
 
 func gitFailed(branch string, err error) error {
-	return session.NotNow("git_failed", "The branch '%s' could not be made, so no session was started: %v. Mend that, or set git.branch to 'name' in .deepwork/config.yml.", branch, err).Because(err)
+	return session.NotNow("git_failed", "The branch '%s' could not be made, so no session was started: %v. Correct that, or set git.branch to 'name' in .deepwork/config.yml.", branch, err).Because(err)
 }
 
 // cleanTree refuses a tree with changes to tracked files, which a switch of branches would take

@@ -89,7 +89,7 @@ func (d *jobDefinitions) Texts(def *machine.Definition, entry job.Entry) (machin
 		text, err := job.Instructions(def.Job, def.Job.Step(id))
 		if err != nil {
 			return nil, session.Wrong("instructions_missing",
-				"Step '%s' of job '%s' cannot begin, so nothing has moved: %v. Mend that and make the same call again.",
+				"Step '%s' of job '%s' cannot begin, so nothing has moved: %v. Correct that and make the same call again.",
 				id, def.Job.Name, err).With("step_id", id).Because(err)
 		}
 		texts[id] = text
@@ -188,7 +188,7 @@ func (d *jobDefinitions) keep(def *machine.Definition, texts machine.Instruction
 		return machine.DefinitionRef{}, err
 	} else if err != nil {
 		return machine.DefinitionRef{}, session.NotNow("not_saved",
-			"The definition of job '%s' could not be kept, so nothing has moved: %v. Mend that and make the same call again.", def.Job.Name, err).Because(err)
+			"The definition of job '%s' could not be kept, so nothing has moved: %v. Correct that and make the same call again.", def.Job.Name, err).Because(err)
 	}
 	d.learn(hash, b.Instructions)
 	return machine.DefinitionRef{Hash: hash, Source: def.Job.Hash, JobDir: def.Job.Dir}, nil

@@ -126,7 +126,7 @@ func (r *fileRecords) Save(s *machine.State) error {
 	case err == nil || session.CodeOf(err) != "": // expected
 		return err
 	case errors.Is(err, store.ErrUnsynced):
-		text = "Session '%s' may have moved or not: its record was written, but the disk did not confirm it (%v). Mend that, then call get_step to see where the session is."
+		text = "Session '%s' may have moved or not: its record was written, but the disk did not confirm it (%v). Correct that, then call get_step to see where the session is."
 	case !errors.Is(err, store.ErrPending):
 		return notSaved(s.SessionID, err)
 	}
@@ -299,5 +299,5 @@ func notSaved(id string, err error) error {
 		return err
 	}
 	return session.NotNow("not_saved",
-		"Session '%s' could not be saved, so nothing has moved: %v. Mend that and make the same call again.", id, err).With("session_id", id).Because(err)
+		"Session '%s' could not be saved, so nothing has moved: %v. Correct that and make the same call again.", id, err).With("session_id", id).Because(err)
 }

@@ -73,7 +73,7 @@ func (a *sessionActor) hash(m *finishCall, outputs machine.Outputs) {
 // existing verdict, refuse, or start a review.
 func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[string]string, err error) (*finished, error) {
 	if err != nil {
-		return nil, session.Wrong("file_unreadable", "The outputs cannot be read for their review, so nothing has moved: %v. Mend that and make the same call again.", err).Because(err)
+		return nil, session.Wrong("file_unreadable", "The outputs cannot be read for their review, so nothing has moved: %v. Correct that and make the same call again.", err).Because(err)
 	}
 	if m.from.Err() != nil {
 		return nil, context.Canceled // nobody would learn the result
