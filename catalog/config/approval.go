@@ -93,8 +93,6 @@ func (a *Approval) apply(project *Config) *Config {
 	c.WorkflowTools.Sources = from.WorkflowTools.Sources
 	c.Projects, c.Executors = from.Projects, from.Executors
 	c.Attempts.Worktrees, c.Attempts.Copy, c.Attempts.Setup = from.Attempts.Worktrees, from.Attempts.Copy, from.Attempts.Setup
-	if c.Git.Branch == BranchCheckout || from.Git.Branch == BranchCheckout {
-		c.Git.Branch = from.Git.Branch
-	}
+	c.Git.Branch = from.Git.Branch
 	return &c
 }

@@ -42,7 +42,7 @@ func SetOf(root string, c *config.Config) (Set, error) {
 	if command := c.QualityGate.AgentReviewCommand; command != nil {
 		b.add("quality_gate.agent_review_command", command, command)
 	}
-	if c.Git.Branch == config.BranchCheckout {
+	if c.Git.Branch != config.BranchName {
 		b.add("git.branch", c.Git.Branch)
 	}
 	for _, s := range c.WorkflowTools.Sources {

@@ -89,6 +89,7 @@ func TestWhatChangesASet(t *testing.T) {
 		{"--fast\"}", "--slow\"}", false},
 		{"make deps", "make all", false},
 		{"git: {branch: checkout}", "", false},
+		{"git: {branch: checkout}", "git: {branch: create}", false},
 		{"[.env]", "[.env, id]", false},
 	} {
 		if is := setOf(t, root, strings.Replace(asks, c.from, c.to, 1)); (is.Hash() == was.Hash()) != c.same || (len(is.Changes(was)) == 0) != c.same {

@@ -74,6 +74,15 @@ var attacks = map[string]attack{
 	"worktrees outside": {files: onlyConfig("attempts: {worktrees: OUTSIDE}\n"), notice: "attempts.worktrees",
 		prepare: func(v *victim) { v.write("x", "") }},
 	"checkout": {files: onlyConfig("git: {branch: checkout}\n"), notice: "git.branch"},
+	"branch whose log is the shell's": {files: onlyConfig("git: {branch: create}\n"), notice: "git.branch", prepare: func(v *victim) {
+		v.linkRefs("logs/refs/heads/deepwork/j-w-"+time.Now().UTC().Format(time.DateOnly), ".profile")
+	}},
+	"branch in a folder outside": {files: onlyConfig("git: {branch: create}\n"), notice: "git.branch", prepare: func(v *victim) { v.linkRefs("refs/heads/deepwork", "documents") }},
+	"branch of the user's config": {user: trusted + "git: {branch: create}\n", prepare: func(v *victim) {
+		v.linkRefs("logs/refs/heads/deepwork/j-w-"+time.Now().UTC().Format(time.DateOnly), ".profile")
+	}},
+	"branches of attempts linked":       {user: trusted, prepare: func(v *victim) { v.linkRefs("refs/heads/deepwork", "documents") }},
+	"logs of attempts' branches linked": {user: trusted, prepare: func(v *victim) { v.linkRefs("logs/refs/heads/deepwork", "documents") }},
 	"settings that belong to the user": {broken: true,
 		files: onlyConfig("trusted_folders: [ROOT]\nhttp: {tokens: [abc], allowed_hosts: [evil.example]}\nstore: \"postgres://127.0.0.1/\"\n" + evilSource)},
 
@@ -469,6 +478,11 @@ func (v *victim) bare() {
 	must(v.t, os.RemoveAll(filepath.Join(v.root, ".git")))
 	testkit.Git(v.t, v.root, "config", "-f", "config", "core.bare", "true")
 	testkit.Git(v.t, v.root, "config", "-f", "config", "core.fsmonitor", v.program)
+}
+
+// linkRefs puts a link to a file of the user's in place of a file of git.
+func (v *victim) linkRefs(name, to string) {
+	v.link(filepath.Join(v.home, to), filepath.Join(".git", filepath.FromSlash(name)))
 }
 
 func (v *victim) pipe(name string) {

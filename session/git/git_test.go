@@ -156,3 +156,21 @@ func TestARepositoryRunsNothing(t *testing.T) {
 		t.Errorf("a repository that works elsewhere: %v", err)
 	}
 }
+
+func TestLinksInPlaceOfABranchAreRefused(t *testing.T) {
+	for _, path := range []string{"", "refs", "refs/heads", "refs/heads/deepwork", "refs/heads/deepwork/b", "logs", "logs/refs/heads/deepwork/b", "packed-refs", "worktrees"} {
+		dir := t.TempDir()
+		if path != "" {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(t.TempDir(), filepath.Join(dir, path)); err != nil {
+				t.Skip(err)
+			}
+		}
+		err := CheckBranch(dir, "deepwork/b", "worktrees")
+		if (err != nil) != (path != "") || err != nil && !strings.Contains(err.Error(), filepath.Join(dir, path)) {
+			t.Errorf("with a link at %q: %v", path, err)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 	"unicode"
@@ -72,7 +73,8 @@ func (e *Engine) branch(ctx context.Context, name string) (string, func(), error
 	}
 	e.git.Lock()
 	defer e.git.Unlock()
-	if _, err := e.runGit(ctx, "rev-parse", "--git-dir"); err != nil {
+	dirs, err := e.runGit(ctx, "rev-parse", "--git-common-dir", "--git-dir")
+	if err != nil {
 		return "", none, session.NotNow("not_a_git_repository",
 			"git.branch is '%s', but %s is not in a git repository (%v). Run `git init` there, or set git.branch to 'name' in .deepwork/config.yml.", mode, e.Root, err).Because(err)
 	}
@@ -84,6 +86,14 @@ func (e *Engine) branch(ctx context.Context, name string) (string, func(), error
 	free, err := e.freeBranch(ctx, name)
 	if err != nil {
 		return "", none, err
+	}
+	for dir := range strings.SplitSeq(dirs, "\n") {
+		if dir = filepath.FromSlash(strings.TrimRight(dir, "\r")); !filepath.IsAbs(dir) {
+			dir = filepath.Join(e.Root, dir)
+		}
+		if err := git.CheckBranch(dir, free, "logs/HEAD", "index"); err != nil {
+			return "", none, gitFailed(free, err)
+		}
 	}
 	made, undone := []string{"branch", "--no-track", "--", free}, [][]string{{"branch", "-D", "--", free}}
 	if mode == config.BranchCheckout {
@@ -153,5 +163,9 @@ func (e *Engine) freeBranch(ctx context.Context, name string) (string, error) {
 func (e *Engine) runGit(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 	defer cancel()
-	return git.Line(ctx, git.Command{Dir: e.Root, Args: args})
+	c := git.Command{Dir: e.Root, Args: args}
+	if args[0] == "branch" {
+		c.Config = []string{git.NoReflog}
+	}
+	return git.Line(ctx, c)
 }

@@ -50,8 +50,12 @@ func makeBranch(ctx context.Context, common, branch, at string) error {
 	if _, err := git.Output(ctx, inRepo(common, "check-ref-format", "refs/heads/"+branch)); err != nil {
 		return fmt.Errorf("%q cannot be a branch's name", branch)
 	}
-	_, err := git.Output(ctx, inRepo(common, "update-ref", "-m", "branch: created by deepwork", "refs/heads/"+branch, at, ""))
-	if err != nil {
+	if err := git.CheckBranch(common, branch, "worktrees"); err != nil {
+		return err
+	}
+	c := inRepo(common, "update-ref", "refs/heads/"+branch, at, "")
+	c.Config = []string{git.NoReflog}
+	if _, err := git.Output(ctx, c); err != nil {
 		if tip, look := branchTip(ctx, common, branch); look == nil && tip != "" {
 			return fmt.Errorf("%w: %s", ErrBranchTaken, branch)
 		}
