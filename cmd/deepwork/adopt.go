@@ -50,12 +50,12 @@ func (a *app) adopt(ctx context.Context, folder *state.Folder, archive *workflow
 		return nil
 	}
 	for _, path := range found {
-		fmt.Fprintln(a.out, plain(path))
+		fmt.Fprintln(a.out, inline(path))
 	}
 	if found != nil {
 		t := earlier.Totals
 		fmt.Fprintf(a.out, "  %s and %s, of which %d wait or run and become interrupted: into the task board\n", count(t.Tasks, "task"), count(t.Attempts, "attempt"), t.Open)
-		fmt.Fprintf(a.out, "  worktrees of %s, and their logs: moved to %s\n", count(earlier.Worktrees, "attempt"), plain(folder.Dir))
+		fmt.Fprintf(a.out, "  worktrees of %s, and their logs: moved to %s\n", count(earlier.Worktrees, "attempt"), inline(folder.Dir))
 		for _, repo := range earlier.Repos {
 			fmt.Fprintf(a.out, "  repository of attempts: %s\n", oneLine(repo, 400))
 		}
@@ -64,7 +64,7 @@ func (a *app) adopt(ctx context.Context, folder *state.Folder, archive *workflow
 	if found == nil && len(can) == 0 {
 		return errors.New("nothing can be adopted")
 	}
-	yes, err := confirm(fmt.Sprintf("\nMay agents go on with all of this in %s? Type yes: ", plain(folder.Root)), "")
+	yes, err := confirm(fmt.Sprintf("\nMay agents go on with all of this in %s? Type yes: ", inline(folder.Root)), "")
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (a *app) adopt(ctx context.Context, folder *state.Folder, archive *workflow
 		if err != nil {
 			return fmt.Errorf("not everything was adopted; correct this and run deepwork adopt again: %w", err)
 		}
-		fmt.Fprintf(a.out, "Adopted the task board. What it was read from is in %s; remove that when you like.\n", plain(aside))
+		fmt.Fprintf(a.out, "Adopted the task board. What it was read from is in %s; remove that when you like.\n", inline(aside))
 	}
 	if len(can) == 0 {
 		return nil

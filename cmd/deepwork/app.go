@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -105,6 +106,8 @@ func helpCommand() *cobra.Command {
 	}
 }
 
+var unindented = regexp.MustCompile(`\n(\S)`)
+
 // report prints an error once and returns its exit code.
 func (a *app) report(err error) int {
 	if err == nil {
@@ -113,7 +116,8 @@ func (a *app) report(err error) int {
 	if _, ok := errors.AsType[*reportedError](err); ok {
 		return exitFailure
 	}
-	fmt.Fprintf(a.err, "deepwork: %s\n", strings.TrimRight(err.Error(), "\n"))
+	text := strings.TrimRight(err.Error(), "\n") // what follows a newline in a name is not to look like a message of its own
+	fmt.Fprintf(a.err, "deepwork: %s\n", unindented.ReplaceAllString(text, "\n  $1"))
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return exitUsage
 	}

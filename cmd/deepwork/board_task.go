@@ -192,6 +192,6 @@ that are printed; branches with commits stay.`,
 // printRescued prints where the work of removed worktrees is.
 func (a *app) printRescued(all []attempt.Rescue) {
 	for _, kept := range all {
-		fmt.Fprintf(a.out, "kept %s in %s, from %s\n", kept.Ref, plain(kept.RepoPath), plain(kept.Worktree))
+		fmt.Fprintf(a.out, "kept %s in %s, from %s\n", kept.Ref, inline(kept.RepoPath), inline(kept.Worktree))
 	}
 }

@@ -126,6 +126,9 @@ func readConfig(file string) (*config.Config, error) {
 	}
 	c, ds := config.Parse(file, source)
 	if c == nil {
+		for i := range ds {
+			ds[i].Path, ds[i].Message = inline(ds[i].Path), inline(ds[i].Message)
+		}
 		return nil, ds
 	}
 	return c, nil

@@ -50,20 +50,20 @@ func (a *app) printJobs(root string, snapshot *catalog.Snapshot) {
 		if snapshot.Job(e.JobName) != nil {
 			continue // printed with the definition that is still in use
 		}
-		fmt.Fprintf(a.out, "%s%s (cannot be loaded)\n", blank, plain(e.JobName))
-		fmt.Fprintf(a.out, "  in %s\n", a.display(root, e.JobDir))
+		fmt.Fprintf(a.out, "%s%s (cannot be loaded)\n", blank, inline(e.JobName))
+		fmt.Fprintf(a.out, "  in %s\n", inline(a.display(root, e.JobDir)))
 		a.printLoadError(e)
 		blank = "\n"
 	}
 }
 
 func (a *app) printJob(root string, j *job.Job) {
-	fmt.Fprintf(a.out, "%s (%s)\n", j.Name, plain(j.Summary))
-	fmt.Fprintf(a.out, "  in %s, version %s\n", a.display(root, j.Dir), plain(j.Version))
+	fmt.Fprintf(a.out, "%s (%s)\n", j.Name, inline(j.Summary))
+	fmt.Fprintf(a.out, "  in %s, version %s\n", inline(a.display(root, j.Dir)), inline(j.Version))
 	used := map[string]bool{}
 	for i := range j.Workflows {
 		w := &j.Workflows[i]
-		fmt.Fprintf(a.out, "  %s (%s)\n", plain(w.Name), plain(w.Summary))
+		fmt.Fprintf(a.out, "  %s (%s)\n", inline(w.Name), inline(w.Summary))
 		table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 		for n, entry := range w.Entries {
 			if len(entry) == 1 {
@@ -105,7 +105,7 @@ func printStep(w io.Writer, label string, s *job.Step) {
 		if !o.Required {
 			notes = append(notes, "optional")
 		}
-		outputs[i] = plain(o.Name)
+		outputs[i] = inline(o.Name)
 		if len(notes) > 0 {
 			outputs[i] += " (" + strings.Join(notes, ", ") + ")"
 		}
@@ -122,6 +122,6 @@ func printStep(w io.Writer, label string, s *job.Step) {
 
 func (a *app) printLoadError(e *catalog.LoadError) {
 	for _, d := range e.Diagnostics {
-		fmt.Fprint(a.out, indent("error: "+plain(d.String())+"\n", "  "))
+		fmt.Fprintf(a.out, "  error: %s\n", inline(d.String()))
 	}
 }

@@ -108,19 +108,19 @@ func (a *app) showSteps(j *job.Job) error {
 
 // printStepInfo prints the texts of a step unchanged, under headings.
 func (a *app) printStepInfo(j *job.Job, s *job.Step, info *machine.StepInfo) {
-	fmt.Fprintf(a.out, "=== %s/%s: %s ===\n", j.Name, s.ID, plain(s.Name))
+	fmt.Fprintf(a.out, "=== %s/%s: %s ===\n", j.Name, s.ID, inline(s.Name))
 	fmt.Fprintf(a.out, "\n--- where ---\n")
 	for _, place := range places(j, s.ID) {
-		fmt.Fprintln(a.out, plain(place))
+		fmt.Fprintln(a.out, inline(place))
 	}
-	fmt.Fprintf(a.out, "job_dir: %s\n", info.JobDir)
+	fmt.Fprintf(a.out, "job_dir: %s\n", inline(info.JobDir))
 	fmt.Fprintf(a.out, "\n--- step_expected_outputs ---\n")
 	for _, o := range info.ExpectedOutputs {
 		need := "optional"
 		if o.Required {
 			need = "required"
 		}
-		fmt.Fprintf(a.out, "%s (%s, %s), given as: %s\n", plain(o.Name), o.Type, need, o.Syntax)
+		fmt.Fprintf(a.out, "%s (%s, %s), given as: %s\n", inline(o.Name), o.Type, need, o.Syntax)
 		a.printText(indent(o.Description, "  "))
 	}
 	if len(info.ExpectedOutputs) == 0 {
@@ -128,7 +128,7 @@ func (a *app) printStepInfo(j *job.Job, s *job.Step, info *machine.StepInfo) {
 	}
 	fmt.Fprintf(a.out, "\n--- step_reviews ---\n")
 	for _, r := range info.Reviews {
-		fmt.Fprintf(a.out, "run_each: %s\n", plain(r.RunEach))
+		fmt.Fprintf(a.out, "run_each: %s\n", inline(r.RunEach))
 		for _, c := range r.Criteria {
 			a.printText(indent(c.Key+": "+c.Value, "  "))
 		}

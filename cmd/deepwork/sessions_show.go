@@ -71,7 +71,7 @@ func (a *app) printSession(s *machine.State) {
 	fmt.Fprintln(a.out, "\nsteps:")
 	a.printProgress(s.StepProgress)
 	for _, h := range s.History {
-		fmt.Fprintf(a.out, "\nwithdrawn %s, going back from %s to %s:\n", stamp(h.At), plain(h.From), plain(h.To))
+		fmt.Fprintf(a.out, "\nwithdrawn %s, going back from %s to %s:\n", stamp(h.At), inline(h.From), inline(h.To))
 		a.printProgress(h.Progress)
 	}
 }
@@ -79,7 +79,7 @@ func (a *app) printSession(s *machine.State) {
 func (a *app) printProgress(steps machine.OrderedMap[*machine.StepProgress]) {
 	for _, step := range steps {
 		p := step.Value
-		fmt.Fprintf(a.out, "  %s\n", plain(step.Key))
+		fmt.Fprintf(a.out, "  %s\n", inline(step.Key))
 		detail := func(format string, args ...any) {
 			fmt.Fprint(a.out, indent(plain(fmt.Sprintf(format, args...))+"\n", "    "))
 		}

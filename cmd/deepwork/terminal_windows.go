@@ -1,6 +1,10 @@
 package main
 
-import "os"
+import (
+	"os"
+
+	"golang.org/x/sys/windows"
+)
 
 // terminal opens the console.
 func terminal() (in, out *os.File, err error) {
@@ -12,4 +16,9 @@ func terminal() (in, out *os.File, err error) {
 		return nil, nil, err
 	}
 	return in, out, nil
+}
+
+// discard drops what was typed at a terminal and not read yet.
+func discard(in *os.File) error {
+	return windows.FlushConsoleInputBuffer(windows.Handle(in.Fd()))
 }

@@ -69,13 +69,13 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 		if err := ledger.Revoke(ctx); err != nil {
 			return err
 		}
-		fmt.Fprintf(a.out, "Nothing is approved for %s any more. Servers that run end its use within a call.\n", folder.Root)
+		fmt.Fprintf(a.out, "Nothing is approved for %s any more. Servers that run end its use within a call.\n", inline(folder.Root))
 		return nil
 	case f.deny:
 		if err := ledger.Deny(ctx); err != nil {
 			return err
 		}
-		fmt.Fprintf(a.out, "What %s asks for is refused. To approve it later, run deepwork trust.\n", folder.Root)
+		fmt.Fprintf(a.out, "What %s asks for is refused. To approve it later, run deepwork trust.\n", inline(folder.Root))
 		return nil
 	case f.list:
 		a.listGrants(folder.Root, record)
@@ -107,7 +107,7 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 	if n := len(record.Grants); n > 0 {
 		a.showChanges(record.Grants[n-1], set)
 	}
-	yes, err := confirm(fmt.Sprintf("\nMay the project in %s do all of this? Type yes: ", plain(folder.Root)),
+	yes, err := confirm(fmt.Sprintf("\nMay the project in %s do all of this? Type yes: ", inline(folder.Root)),
 		", or name the folder under trusted_folders in your own config, "+config.UserFile())
 	if err != nil {
 		return err
@@ -123,13 +123,13 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 }
 
 func (a *app) showSet(root, file string, set trust.Set, lines map[string]int) {
-	fmt.Fprintf(a.out, "%s asks for this:\n", root)
+	fmt.Fprintf(a.out, "%s asks for this:\n", inline(root))
 	for _, e := range set {
 		at := ""
 		if line := lines[e.Key]; line > 0 {
-			at = fmt.Sprintf("  (%s:%d)", a.display(root, file), line)
+			at = fmt.Sprintf("  (%s:%d)", inline(a.display(root, file)), line)
 		}
-		fmt.Fprintf(a.out, "\n%s%s\n", plain(e.Key), at)
+		fmt.Fprintf(a.out, "\n%s%s\n", inline(e.Key), at)
 		showEntry(a.out, "  ", e)
 	}
 }
@@ -191,11 +191,11 @@ func (a *app) showChanges(last trust.Grant, set trust.Set) {
 	for _, c := range set.Changes(last.Set) {
 		switch {
 		case c.Was == nil:
-			fmt.Fprintf(a.out, "  new: %s\n", plain(c.Is.Key))
+			fmt.Fprintf(a.out, "  new: %s\n", inline(c.Is.Key))
 		case c.Is == nil:
-			fmt.Fprintf(a.out, "  gone: %s\n", plain(c.Was.Key))
+			fmt.Fprintf(a.out, "  gone: %s\n", inline(c.Was.Key))
 		default:
-			fmt.Fprintf(a.out, "  changed: %s, which was\n", plain(c.Is.Key))
+			fmt.Fprintf(a.out, "  changed: %s, which was\n", inline(c.Is.Key))
 			showEntry(a.out, "    ", *c.Was)
 		}
 	}
@@ -204,21 +204,21 @@ func (a *app) showChanges(last trust.Grant, set trust.Set) {
 func (a *app) listGrants(root string, record *trust.Record) {
 	switch {
 	case record.Denied:
-		fmt.Fprintf(a.out, "What %s asks for is refused, whatever it is.\n", root)
+		fmt.Fprintf(a.out, "What %s asks for is refused, whatever it is.\n", inline(root))
 	case len(record.Grants) == 0:
-		fmt.Fprintf(a.out, "Nothing was approved for %s.\n", root)
+		fmt.Fprintf(a.out, "Nothing was approved for %s.\n", inline(root))
 	}
 	for _, g := range record.Grants {
 		fmt.Fprintf(a.out, "Approved on %s:\n", g.At.Local().Format("2006-01-02 15:04"))
 		for _, e := range g.Set {
-			fmt.Fprintf(a.out, "  %s\n", plain(e.Key))
+			fmt.Fprintf(a.out, "  %s\n", inline(e.Key))
 			showEntry(a.out, "    ", e)
 		}
 	}
 }
 
-// confirm asks at the controlling terminal, whatever stdin is. The error names the alternative, or
-// none if it is "".
+// confirm asks at the controlling terminal, whatever stdin is; what was typed before does not count.
+// The error names the alternative, or none if it is "".
 func confirm(question, otherwise string) (yes bool, err error) {
 	in, out, err := terminal()
 	if err != nil {
@@ -226,6 +226,9 @@ func confirm(question, otherwise string) (yes bool, err error) {
 	}
 	defer in.Close()
 	defer out.Close()
+	if err := discard(in); err != nil {
+		return false, fmt.Errorf("discarding what was typed before the question: %w", err)
+	}
 	if _, err := fmt.Fprint(out, question); err != nil {
 		return false, fmt.Errorf("asking at the terminal: %w", err)
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,8 +16,14 @@ import (
 )
 
 // typing runs a command with a controlling terminal of its own, at which answer is
-// typed, and returns what it printed on stdout and at the terminal.
+// typed when it asks, and returns what it printed on stdout and at the terminal.
 func typing(t *testing.T, answer string, command ...string) (stdout, screen string, err error) {
+	t.Helper()
+	return typingAhead(t, "", answer, command...)
+}
+
+// typingAhead is typing with a text that is typed before the command starts.
+func typingAhead(t *testing.T, ahead, answer string, command ...string) (stdout, screen string, err error) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -34,15 +39,29 @@ func typing(t *testing.T, answer string, command ...string) (stdout, screen stri
 	var out bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	_, err = master.WriteString(answer + "\n") // waits in the terminal until it is asked
+	_, err = master.WriteString(ahead)
 	must(t, err)
 	must(t, cmd.Start())
+	shown := make(chan string, 1)
+	go func() {
+		var all strings.Builder
+		seen, asked := make([]byte, 4096), false
+		for {
+			n, err := master.Read(seen)
+			all.Write(seen[:n])
+			if !asked && strings.HasSuffix(all.String(), "Type yes: ") {
+				asked = true
+				master.WriteString(answer + "\n")
+			}
+			if err != nil {
+				break // nobody has the other end open
+			}
+		}
+		shown <- all.String()
+	}()
 	err = cmd.Wait()
 	must(t, slave.Close())
-	must(t, master.SetReadDeadline(time.Now().Add(time.Second)))
-	seen := make([]byte, 4096)
-	k, _ := master.Read(seen)
-	return out.String(), string(seen[:k]), err
+	return out.String(), <-shown, err
 }
 
 // The user approves at the terminal, and nowhere else.
@@ -86,6 +105,11 @@ func TestTrustAsksAtTheTerminal(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(screen, "Type yes") || !strings.Contains(out, "nothing was approved") {
 		t.Errorf("an answer of no: %v, %q, %q", err, out, screen)
+	}
+	list("Nothing was approved")
+
+	if out, _, err = typingAhead(t, "yes\n", "no", trust...); err == nil || !strings.Contains(out, "nothing was approved") {
+		t.Errorf("a yes that was typed before the question: %v, %s", err, out)
 	}
 	list("Nothing was approved")
 

@@ -76,8 +76,8 @@ func (v *validator) once() error {
 // print prints the diagnostics of one file, one per line.
 func (v *validator) print(c *check) {
 	for _, d := range c.diagnostics {
-		d.Message = strings.ReplaceAll(plain(d.Message), "\n", " ")
-		fmt.Fprintln(v.app.out, d)
+		d.Message = strings.ReplaceAll(d.Message, "\n", " ")
+		fmt.Fprintln(v.app.out, inline(d.String()))
 	}
 }
 
