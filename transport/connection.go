@@ -12,6 +12,7 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
+	"deepwork/session"
 	"deepwork/session/execution"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
@@ -34,7 +35,9 @@ func idleTimeout(settings *config.Source) time.Duration {
 
 // A connection is one caller and the context of its calls.
 type connection struct {
-	tool.Caller
+	who       session.Caller // that opened it
+	workflows tool.WorkflowCaller
+
 	ctx     context.Context // ctx, with its cause, ends when the calls must end
 	cancel  context.CancelCauseFunc
 	leaving context.Context // ends when calls must stop waiting for executions at sources, or with ctx
@@ -74,8 +77,8 @@ type sharedKey string
 
 // keyOf returns the key of a caller's connection: the id of its MCP session, or the
 // session itself if it has none, as over stdio.
-func keyOf(who web.Caller, ss *mcp.ServerSession) any {
-	if who.Stateless {
+func keyOf(ctx context.Context, who session.Caller, ss *mcp.ServerSession) any {
+	if web.IsStateless(ctx) {
 		return sharedKey(who.Identity)
 	}
 	if id := ss.ID(); id != "" {
@@ -110,8 +113,8 @@ func (c *connections) acquire(ctx context.Context, ss *mcp.ServerSession) (conn 
 
 // find implements of; the caller holds the lock.
 func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connection, error) {
-	who := web.CallerOf(ctx)
-	key := keyOf(who, ss)
+	who := session.CallerOf(ctx)
+	key := keyOf(ctx, who, ss)
 	if conn := c.byKey[key]; conn != nil {
 		if conn.over {
 			return nil, errIdle // a reply would be dropped
@@ -121,20 +124,20 @@ func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connect
 	if c.closed {
 		return nil, tool.ErrStopping
 	}
-	conn := &connection{Caller: tool.Caller{Identity: who.Identity}, key: key}
+	conn := &connection{who: who, key: key}
 	conn.ctx, conn.cancel = context.WithCancelCause(context.Background())
 	conn.leaving, conn.leave = context.WithCancelCause(conn.ctx)
-	if who.Remote && c.idle != nil {
+	if who.Remote() && c.idle != nil {
 		conn.idle = c.idle()
 	}
 	c.byKey[key] = conn
 	var ended func()
-	if who.Stateless {
+	if web.IsStateless(ctx) {
 		over := make(chan struct{})
-		conn.Workflows, conn.end = c.stateless(who.Identity), sync.OnceFunc(func() { close(over) })
+		conn.workflows, conn.end = c.stateless(who.Identity), sync.OnceFunc(func() { close(over) })
 		ended = func() { <-over }
 	} else {
-		conn.Workflows, conn.ss = c.connect(who.Identity), ss
+		conn.workflows, conn.ss = c.connect(who.Identity), ss
 		conn.end = func() { ss.Close() } // waits for the session's calls
 		ended = func() { ss.Wait() }     // waits until no call is in flight; the error is the server's
 	}
@@ -144,7 +147,7 @@ func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connect
 		conn.over = true
 		c.mu.Unlock()
 		conn.cancel(tool.ErrStopping)
-		conn.Workflows.Close()
+		conn.workflows.Close()
 		c.mu.Lock()
 		c.drop(conn)
 		c.mu.Unlock()
@@ -227,12 +230,13 @@ func (c *connections) Cut(id string) {
 	}
 }
 
-// Known reports whether an MCP session is open and belongs to the identity.
-func (c *connections) Known(id, identity string) bool {
+// Known reports whether an MCP session is open and was opened by this caller. One whose rights have
+// changed opens another, since the calls of a session have the rights of its first request.
+func (c *connections) Known(id string, who session.Caller) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	conn := c.byKey[id]
-	return conn != nil && !conn.over && conn.Identity == identity
+	return conn != nil && !conn.over && conn.who == who
 }
 
 // Len returns the number of connections.

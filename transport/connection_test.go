@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/catalog/config"
+	"deepwork/session"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
@@ -18,7 +19,11 @@ import (
 
 // fromNetwork is the context of a network caller's requests.
 func fromNetwork(identity string, stateless bool) context.Context {
-	return web.WithCaller(context.Background(), web.Caller{Identity: identity, Stateless: stateless, Remote: true})
+	ctx := session.WithCaller(context.Background(), session.Caller{Identity: identity, Channel: session.ChannelHTTP})
+	if stateless {
+		ctx = web.WithStateless(ctx)
+	}
+	return ctx
 }
 
 func isClosed(a *fakeAgent) bool {

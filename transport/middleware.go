@@ -10,6 +10,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/session"
+	"deepwork/transport/tool"
 	"deepwork/transport/wire"
 )
 
@@ -30,6 +32,7 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		if undeclared[method] {
 			return nil, notOffered(method)
 		}
+		ctx, who := s.callerOf(ctx)
 		conn, done, err := s.conns.acquire(ctx, ss)
 		if err != nil {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error() + ": connect anew"}
@@ -42,7 +45,7 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		ctx, release := conn.joined(ctx)
 		defer release()
 		if call, ok := req.(*mcp.CallToolRequest); ok {
-			res, err := s.tools.Dispatch(ctx, &conn.Caller, call, next, method)
+			res, err := s.tools.Dispatch(ctx, &tool.Caller{Caller: who, Workflows: conn.workflows}, call, next, method)
 			if s.settle != nil {
 				s.settle(ctx)
 			}
@@ -70,6 +73,18 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		return res, nil
 	}
+}
+
+// callerOf returns the caller of a request, and a context that has it. A client that did not come
+// over the network is the one at the other end of stdio.
+func (s *Server) callerOf(ctx context.Context) (context.Context, session.Caller) {
+	who := session.CallerOf(ctx)
+	if who == (session.Caller{}) {
+		who = s.local
+		who.Channel = session.ChannelStdio
+		ctx = session.WithCaller(ctx, who)
+	}
+	return ctx, who
 }
 
 // survived logs a panic of a handler and returns the answer.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/session"
 	"deepwork/session/execution"
 	"deepwork/transport/web"
 )
@@ -78,7 +79,7 @@ func inBackgroundWith(t *testing.T, cs *mcp.ClientSession, name, arguments strin
 // only is the one run there is, as its source's id finds it.
 func only(t *testing.T, s *Server) *execution.Execution {
 	t.Helper()
-	got, err := s.remote.Executions.Status(t.Context(), web.LocalIdentity, "x-1")
+	got, err := s.remote.Executions.Status(t.Context(), session.LocalIdentity, "x-1")
 	if err != nil {
 		t.Fatal(err)
 	}

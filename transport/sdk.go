@@ -27,7 +27,7 @@ import (
 //     tools/remote.
 //   - ServerSession.Wait returns when no call is in flight any more: connections.
 //   - The context of a session's calls has the values of the one that it was connected
-//     with, and over streamable HTTP of its first request: web.CallerOf.
+//     with, and over streamable HTTP of its first request: session.CallerOf.
 //   - Methods of capabilities that are not declared are answered: undeclared.
 //   - A cancelled call is answered with an error, which wire.Stdio drops.
 //   - A second stream of a session for messages from the server is refused:

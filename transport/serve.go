@@ -60,7 +60,8 @@ func (s *Server) serveStdio(ctx context.Context, c *wire.Stdio, runGrace time.Du
 	if err != nil {
 		return err
 	}
-	conn, err := s.conns.of(ctx, ss)
+	calling, _ := s.callerOf(ctx)
+	conn, err := s.conns.of(calling, ss)
 	if err != nil {
 		ss.Close()
 		return err

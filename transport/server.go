@@ -16,6 +16,7 @@ import (
 
 	"deepwork/catalog"
 	"deepwork/catalog/config"
+	"deepwork/session"
 	"deepwork/session/workflow"
 	"deepwork/transport/tool"
 	boardtools "deepwork/transport/tools/board"
@@ -35,6 +36,7 @@ type engines struct {
 	close    func(context.Context) error                   // called after the connections are closed
 	stopping func()                                        // called before the connections are closed for the last time
 	settle   func(context.Context)                         // waits briefly until the board has the transition of a call
+	local    session.Caller                                // callers without a token; zero means the user
 
 	connect          func(identity string) tool.WorkflowCaller // for a new connection
 	connectStateless func(identity string) tool.WorkflowCaller // for the requests of an identity without a connection
@@ -63,6 +65,9 @@ type Server struct {
 func newServer(e engines, sets []string, version string, logger *slog.Logger) (*Server, error) {
 	if e.connectStateless == nil {
 		e.connectStateless = e.connect
+	}
+	if e.local == (session.Caller{}) {
+		e.local = session.LocalCaller("")
 	}
 	s := &Server{engines: e, logger: logger}
 	s.conns.init(e.connect, e.connectStateless, func() time.Duration { return s.lastHTTP().IdleTimeout })
@@ -124,7 +129,7 @@ func (s *Server) Listen(ctx context.Context, o web.Options) (*web.Server, error)
 		metrics = append(metrics, s.remote.Collectors()...)
 	}
 	return web.Listen(ctx, web.Backend{
-		MCP: s.mcp, Logger: s.logger, Settings: s.settings, LastSettings: s.lastHTTP, Check: s.ready,
+		MCP: s.mcp, Logger: s.logger, Local: s.local, Settings: s.settings, LastSettings: s.lastHTTP, Check: s.ready,
 		Sessions: &s.conns, InFlight: &s.tools.InFlight, Stopping: s.willStop, Metrics: metrics,
 	}, o)
 }

@@ -27,7 +27,7 @@ import (
 )
 
 // atTerminal is the caller's name of a user of the command line, the same as that of stdio clients.
-const atTerminal = "local"
+const atTerminal = session.LocalIdentity
 
 func (a *app) boardCommand() *cobra.Command {
 	return group(&cobra.Command{
@@ -53,6 +53,7 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	ctx = session.WithCaller(ctx, session.LocalCaller(session.ChannelTerminal))
 	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	folder := state.Of(root)
 	settings := approvedConfig(folder, logger)

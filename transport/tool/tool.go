@@ -36,7 +36,7 @@ type WorkflowCaller interface {
 
 // A Caller is the caller of a tool.
 type Caller struct {
-	Identity  string // its name
+	session.Caller
 	Workflows WorkflowCaller
 }
 

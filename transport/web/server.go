@@ -24,6 +24,7 @@ import (
 
 	"deepwork/actor/durable"
 	"deepwork/catalog/config"
+	"deepwork/session"
 	"deepwork/transport/tool"
 )
 
@@ -74,6 +75,7 @@ type Options struct {
 type Backend struct {
 	MCP    *mcp.Server
 	Logger *slog.Logger
+	Local  session.Caller // callers without a token, if none is needed
 	// Settings returns the HTTP config. It may wait for a file that is being written; LastSettings
 	// does not, and returns the last result of Settings.
 	Settings     func(context.Context) config.HTTP
@@ -88,8 +90,8 @@ type Backend struct {
 // Sessions are the MCP sessions of the clients.
 type Sessions interface {
 	Open(context.Context, *mcp.ServerSession) error
-	Known(id, identity string) bool // reports whether a session is open and belongs to the identity
-	Cut(id string)                  // cancels the calls of a session whose client is gone
+	Known(id string, who session.Caller) bool // reports whether a session is open and was opened by this caller, with the same rights
+	Cut(id string)                            // cancels the calls of a session whose client is gone
 	Len() int
 	Stop()                            // cancels all calls and admits no new session
 	Close(context.Context) (left int) // waits for all sessions to end
@@ -136,7 +138,7 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 			return now
 		}
 	}
-	h := &Server{Backend: b, options: o, access: &access{}, refused: newRefused()}
+	h := &Server{Backend: b, options: o, access: &access{local: b.Local}, refused: newRefused()}
 	var certificates []tls.Certificate
 	if o.TLSCert != "" || o.TLSKey != "" {
 		if fi, err := os.Stat(o.TLSKey); err == nil {

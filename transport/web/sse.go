@@ -12,6 +12,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/session"
 )
 
 // sse is the older transport of MCP (seed 001): a GET opens a session and stays open for messages
@@ -27,8 +29,9 @@ type sse struct {
 // them.
 type sseSession struct {
 	*mcp.SSEServerTransport
-	id, identity string
-	owed         atomic.Int64 // replies
+	id   string
+	who  session.Caller
+	owed atomic.Int64 // replies
 }
 
 // owed returns the number of unwritten replies of all sessions.
@@ -58,15 +61,15 @@ func (s *sse) open(w http.ResponseWriter, r *http.Request) {
 	head.Set("Content-Type", "text/event-stream")
 	head.Set("Cache-Control", "no-cache, no-transform")
 	head.Set("X-Accel-Buffering", "no") // proxies must not buffer messages
-	session := &sseSession{id: id, identity: CallerOf(r.Context()).Identity, SSEServerTransport: &mcp.SSEServerTransport{
+	opened := &sseSession{id: id, who: session.CallerOf(r.Context()), SSEServerTransport: &mcp.SSEServerTransport{
 		Endpoint:            "/sse?sessionid=" + url.QueryEscape(id),
 		Response:            w,
 		MaxRequestBodyBytes: -1, // admit has read it, within its limit
 	}}
-	s.sessions.Store(id, session)
+	s.sessions.Store(id, opened)
 	defer s.sessions.Delete(id)
 	// The session's calls have the values of the context, but do not end with it.
-	ss, err := s.owner.MCP.Connect(r.Context(), session, nil)
+	ss, err := s.owner.MCP.Connect(r.Context(), opened, nil)
 	if err != nil {
 		s.owner.Logger.LogAttrs(r.Context(), slog.LevelDebug, "opening an SSE session", slog.Any("error", err))
 		return // the client does not read
@@ -91,13 +94,13 @@ func (s *sse) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	found, _ := s.sessions.Load(r.URL.Query().Get("sessionid"))
-	session, ok := found.(*sseSession)
-	if !ok || session.identity != CallerOf(r.Context()).Identity {
+	theirs, ok := found.(*sseSession)
+	if !ok || theirs.who != session.CallerOf(r.Context()) {
 		s.owner.refuse(w, r, http.StatusNotFound, refusedSession,
 			"this MCP session is not known: it has ended, or was idle for too long. Open a new one with GET /sse; workflow sessions are resumed by their session_id")
 		return
 	}
-	session.ServeHTTP(w, r)
+	theirs.ServeHTTP(w, r)
 }
 
 // Connect implements mcp.Transport.

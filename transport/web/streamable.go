@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/session"
 )
 
 // sessionsPerConnection is the allowed number of MCP sessions per allowed network connection: a
@@ -28,17 +30,14 @@ func (h *Server) streamable() http.Handler {
 	stateless := mcp.NewStreamableHTTPHandler(server, &options)
 	var standing standalone
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who := CallerOf(r.Context())
 		if isStateless(r) {
-			who.Stateless = true
-			r = r.WithContext(WithCaller(r.Context(), who))
-			stateless.ServeHTTP(w, r)
+			stateless.ServeHTTP(w, r.WithContext(WithStateless(r.Context())))
 			return
 		}
 		if id := r.Header.Get("Mcp-Session-Id"); id != "" {
 			// Another caller's session is as unknown as one that has ended: the client must open
 			// its own.
-			if !h.Sessions.Known(id, who.Identity) {
+			if !h.Sessions.Known(id, session.CallerOf(r.Context())) {
 				h.refuse(w, r, http.StatusNotFound, refusedSession,
 					"this MCP session is not known: it has ended, or was idle for too long. Initialize a new one; workflow sessions are resumed by their session_id")
 				return

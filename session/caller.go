@@ -1,0 +1,66 @@
+package session
+
+import (
+	"context"
+
+	"deepwork/catalog/config"
+)
+
+// A Caller is who makes a call, and what it may do. It is comparable.
+type Caller struct {
+	Identity string // of its token; LocalIdentity without one
+	Group    string // whose members share what they make; "" means none
+	Owner    bool   // the user: sees and may do everything
+	Rights   Rights
+	Channel  string // how the call arrived: one of the constants below
+}
+
+// The values of Caller.Channel.
+const (
+	ChannelStdio    = "stdio"
+	ChannelHTTP     = "http"
+	ChannelSSE      = "sse"
+	ChannelTerminal = "terminal" // a command of this program
+)
+
+// LocalIdentity is the identity of callers without a token.
+const LocalIdentity = "local"
+
+// Rights are what a caller may do beyond the calls that are open to every caller.
+type Rights = config.Rights
+
+// The rights.
+const (
+	RightAgents = config.RightAgents
+	RightMerge  = config.RightMerge
+	RightPerson = config.RightPerson
+)
+
+// LocalCaller returns the user as the caller on a channel, without RightPerson: any local caller may
+// be an agent. A command that has made sure that a person is at its terminal adds that right.
+func LocalCaller(channel string) Caller {
+	return Caller{Identity: LocalIdentity, Owner: true, Rights: RightAgents | RightMerge, Channel: channel}
+}
+
+// Has reports whether the caller has all of the rights.
+func (c Caller) Has(r Rights) bool { return c.Rights&r == r }
+
+// Remote reports whether the call arrived over the network.
+func (c Caller) Remote() bool { return c.Channel == ChannelHTTP || c.Channel == ChannelSSE }
+
+type callerKey struct{}
+
+// CallerOf returns the caller of a call from its context. Outside a call that is the zero Caller,
+// which may do nothing.
+func CallerOf(ctx context.Context) Caller {
+	c, _ := ctx.Value(callerKey{}).(*Caller)
+	if c == nil {
+		return Caller{}
+	}
+	return *c
+}
+
+// WithCaller returns a context with the caller of a call.
+func WithCaller(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, &c)
+}
