@@ -30,6 +30,8 @@ type Options struct {
 	ExternalRunner string
 	// QualityGateCommand is any other reviewer; it overrides the configured one.
 	QualityGateCommand string
+	// Override replaces the configured quality_gate.override; "" does not.
+	Override config.Override
 	// Toolsets chooses the sets of tools; nil means the configured ones, else all.
 	Toolsets []string
 	// Logger is where calls are logged; nil discards.
@@ -53,6 +55,8 @@ func (o *Options) check() error {
 	case o.ExternalRunner != "" && !slices.Contains(ExternalRunners, o.ExternalRunner):
 		return fmt.Errorf("external runner %q is unknown: use %s, or none for self-review (any other reviewer is a quality gate command)",
 			o.ExternalRunner, strings.Join(ExternalRunners, ", "))
+	case o.Override != "" && !slices.Contains(config.Overrides, string(o.Override)):
+		return fmt.Errorf("override %q is unknown: choose one of %s", o.Override, strings.Join(config.Overrides, ", "))
 	case o.QualityGateTimeout < 0:
 		return fmt.Errorf("quality gate timeout %v is negative: give a positive time, or 0 for the configured one", o.QualityGateTimeout)
 	case o.QualityGateMaxAttempts < 0:

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -72,6 +73,7 @@ func (r *reviewing) now(ctx context.Context) (workflow.Reviewing, error) {
 		External:    r.merge(c).External(),
 		MaxAttempts: c.QualityGate.DefaultMaxAttempts,
 		ReplyWithin: c.QualityGate.ReplyWithin,
+		Override:    cmp.Or(r.o.Override, c.QualityGate.Override),
 	}
 	if !r.flags.External() {
 		how.Refused = r.refused(c)

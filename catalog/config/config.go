@@ -4,6 +4,7 @@ package config
 
 import (
 	"runtime"
+	"slices"
 	"time"
 )
 
@@ -16,6 +17,25 @@ const (
 	BranchCreate   GitBranch = "create"   // creates the branch
 	BranchCheckout GitBranch = "checkout" // creates it and switches to it
 )
+
+// Override is who may override a review.
+type Override string
+
+// The values of quality_gate.override, each stricter than the one before; the default is
+// OverrideAgent (seed 000, 001.4.9).
+const (
+	OverrideAgent Override = "agent" // any caller, by giving a reason
+	OverrideHuman Override = "human" // a person
+	OverrideNever Override = "never" // nobody
+)
+
+// Overrides are the values of Override, the strictest last.
+var Overrides = []string{string(OverrideAgent), string(OverrideHuman), string(OverrideNever)}
+
+// Stricter reports whether fewer callers may override under o than under than.
+func (o Override) Stricter(than Override) bool {
+	return slices.Index(Overrides, string(o)) > slices.Index(Overrides, string(than))
+}
 
 // A Config is one config.yml with the defaults filled in. It is immutable.
 type Config struct {
@@ -42,6 +62,7 @@ type QualityGate struct {
 	MaxConcurrentReviews int           // default the number of processors, at least 2
 	ReplyWithin          time.Duration // default 50 s
 	MaxInlineFiles       int           // default 5
+	Override             Override      // default OverrideAgent; a project's config can only make it stricter, the user's own wins
 }
 
 // Git configures the use of branch names.
@@ -56,6 +77,7 @@ func Default() *Config {
 			MaxConcurrentReviews: max(2, runtime.GOMAXPROCS(0)),
 			ReplyWithin:          50 * time.Second,
 			MaxInlineFiles:       5,
+			Override:             OverrideAgent,
 		},
 		Git:           Git{Branch: BranchName},
 		HTTP:          defaultHTTP(),

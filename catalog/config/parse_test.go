@@ -67,6 +67,7 @@ quality_gate:
   max_concurrent_reviews: 4
   reply_within: 0.5
   max_inline_files: 0
+  override: human
 git: {branch: checkout}
 toolsets: [workflows, board, workflows]
 `))
@@ -78,7 +79,7 @@ toolsets: [workflows, board, workflows]
 		QualityGate: QualityGate{
 			AgentReviewCommand: []string{"my reviewer", "--json", ""},
 			DefaultTimeout:     150 * time.Second, DefaultMaxAttempts: 5, MaxConcurrentReviews: 4,
-			ReplyWithin: 500 * time.Millisecond, MaxInlineFiles: 0,
+			ReplyWithin: 500 * time.Millisecond, MaxInlineFiles: 0, Override: OverrideHuman,
 		},
 		Git: Git{Branch: BranchCheckout}, Toolsets: []string{"workflows", "board"},
 		HTTP: defaultHTTP(), WorkflowTools: defaultWorkflowTools(), Attempts: defaultAttempts(),
@@ -104,6 +105,7 @@ func TestFaults(t *testing.T) {
 				`config.yml:8:6: git: is a text ("name"), and is to be a mapping with the keys branch`,
 			},
 		},
+		"override":      {"quality_gate: {override: nobody}", []string{`config.yml:1:26: quality_gate.override: "nobody" is not one of agent, human, never`}},
 		"not a mapping": {"- a\n", []string{`config.yml:1:1: is a list, and is to be a mapping with the keys `}},
 		"syntax":        {"version: 1\ngit: [\n", []string{`config.yml:`}},
 		"not UTF-8":     {"version: 1\n# \xff\n", []string{`config.yml:2:3: not UTF-8 text`}},

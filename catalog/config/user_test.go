@@ -54,6 +54,32 @@ workflow_tools: {sources: [{name: a, url: "https://mine.example.com"}, {name: c,
 	}
 }
 
+// A project can only make overrides stricter than the default; the user's word is the last.
+func TestOverridesOfProjectAndUser(t *testing.T) {
+	for _, test := range [][3]string{
+		{"", "", "agent"}, {"agent", "", "agent"}, {"human", "", "human"}, {"never", "", "never"},
+		{"agent", "human", "human"}, {"never", "agent", "agent"}, {"agent", "never", "never"}, {"human", "human", "human"},
+	} {
+		source := func(mode string) []byte {
+			if mode == "" {
+				return nil
+			}
+			return []byte("quality_gate: {override: " + mode + "}")
+		}
+		project, faults := Parse("config.yml", source(test[0]))
+		user, more := ParseUser("config.yml", source(test[1]))
+		if faults != nil || more != nil {
+			t.Fatal(faults, more)
+		}
+		if got := user.over(project).QualityGate.Override; string(got) != test[2] {
+			t.Errorf("of the project's %q and the user's %q: %q, want %q", test[0], test[1], got, test[2])
+		}
+	}
+	if !OverrideNever.Stricter(OverrideHuman) || OverrideAgent.Stricter(OverrideAgent) {
+		t.Error("the order of the modes is wrong")
+	}
+}
+
 func TestKeysThatOnlyTheUserMaySet(t *testing.T) {
 	for _, source := range []string{"trusted_folders: [/]", "http: {tokens: [{name: a}]}", "http: {allowed_hosts: [a]}", "http: {allowed_origins: ['https://a.com']}"} {
 		if c, faults := Parse("config.yml", []byte(source)); c != nil || len(faults) != 1 || !strings.Contains(faults.Error(), "does not belong into a project: set it in your own config, ") {

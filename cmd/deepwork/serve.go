@@ -53,6 +53,7 @@ type serveFlags struct {
 	qualityGate    string
 	noQualityGate  bool
 	externalRunner string
+	override       string
 	toolsets       []string
 	log            logFlags
 }
@@ -87,9 +88,11 @@ with stdio only one that comes more than 3 s after the first.`,
 	flags.StringVar(&f.qualityGate, "quality-gate", "", "`command` that reviews outputs (overrides the config)")
 	flags.BoolVar(&f.noQualityGate, "no-quality-gate", false, "finish steps without reviews (wins over every other setting)")
 	flags.StringVar(&f.externalRunner, "external-runner", "", "who reviews: claude (default: the agent itself)")
+	flags.StringVar(&f.override, "override", "", "who may override a review: "+strings.Join(config.Overrides, ", ")+" (default: as configured, else agent)")
 	flags.StringSliceVar(&f.toolsets, "toolsets", nil, "sets of tools, of "+strings.Join(config.Toolsets, ",")+" (default: as configured, else all)")
 	_ = cmd.RegisterFlagCompletionFunc("transport", cobra.FixedCompletions(transports, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("external-runner", cobra.FixedCompletions(transport.ExternalRunners, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("override", cobra.FixedCompletions(config.Overrides, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("toolsets", cobra.FixedCompletions(config.Toolsets, cobra.ShellCompDirectiveNoFileComp))
 	f.log.register(cmd)
 	return cmd
@@ -105,6 +108,8 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 		return usagef(cmd, "--external-runner %q is not one of claude", f.externalRunner)
 	case given("quality-gate") && strings.TrimSpace(f.qualityGate) == "":
 		return usagef(cmd, "--quality-gate needs a command; --no-quality-gate turns reviews off")
+	case given("override") && !slices.Contains(config.Overrides, f.override):
+		return usagef(cmd, "--override %q is not one of %s", f.override, strings.Join(config.Overrides, ", "))
 	case f.externalRunner != "" && f.qualityGate != "":
 		return usagef(cmd, "--external-runner and --quality-gate both name a reviewer; give one of them")
 	case given("toolsets") && len(f.toolsets) == 0:
@@ -156,6 +161,7 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 		EnableQualityGate:  new(!f.noQualityGate),
 		ExternalRunner:     f.externalRunner,
 		QualityGateCommand: f.qualityGate,
+		Override:           config.Override(f.override),
 		Toolsets:           f.toolsets,
 		Logger:             logger,
 		Version:            version,

@@ -170,7 +170,14 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string) (*ma
 	if def, err = a.engine.definitions.Keep(def, texts); err != nil {
 		return nil, err
 	}
+	how, err := a.engine.Reviewing(ctx)
+	if err != nil {
+		return nil, err
+	}
 	next, r := a.state.GoTo(def, who.Call, to, stepID, a.engine.now(), texts)
+	if notice := a.engine.unclosable(how, def, to); notice != "" {
+		r.Notice = join(r.Notice, notice)
+	}
 	return r, a.commit(next)
 }
 

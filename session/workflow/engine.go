@@ -98,7 +98,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		releasing: make(chan struct{}, releasesAtOnce), stateless: map[string]*Conn{},
 	}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	if e.Reviewing == nil || e.Gate == nil {
+	if e.Reviewing == nil {
 		e.Reviewing = func(context.Context) (Reviewing, error) { return Reviewing{}, nil }
 	}
 	if e.Logger == nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"deepwork/actor"
@@ -60,18 +59,15 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 	if err != nil || done != nil {
 		return done, err
 	}
-	if a.engine.Reviews && len(c.plan.Step.Reviews) > 0 {
-		reason := ""
-		if m.args.OverrideReason != nil {
-			reason = strings.TrimSpace(*m.args.OverrideReason)
-		}
+	if a.engine.reviewed(c.plan.Step) {
+		reason := m.reason()
 		if reason == "" {
 			how, err := a.engine.Reviewing(ctx)
 			switch err = cmp.Or(err, how.Refused); {
 			case err != nil:
 				return nil, err
 			case !how.External:
-				return a.selfReview(c)
+				return a.selfReview(c, how)
 			}
 			m.step = c.plan.Step.ID
 			a.hash(m, c.outputs)
@@ -117,6 +113,9 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 	if replay != nil {
 		done, err = a.again(replay, m.Call)
 		return nil, done, err
+	}
+	if err = a.mayOverride(ctx, c); err != nil {
+		return nil, nil, err
 	}
 	if c.outputs, err = a.engine.checkOutputs(c.plan.Step, m.args.Outputs); err != nil {
 		return nil, nil, a.repeated(err, same)
@@ -167,8 +166,12 @@ func (a *sessionActor) again(stored *machine.StoredReply, c machine.Call) (*fini
 
 // selfReview writes the review's instructions and has the agent carry them out (seed 000,
 // 001.4.10). Nothing moves.
-func (a *sessionActor) selfReview(c *candidate) (*finished, error) {
+func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error) {
 	st := c.plan.Step
+	closing, err := closing(how, a.id, st.ID)
+	if err != nil {
+		return nil, err
+	}
 	name := fmt.Sprintf(".deepwork/tmp/quality_review_%s_%s.md", a.id, st.ID)
 	path := filepath.Join(a.engine.Root, filepath.FromSlash(name))
 	text, err := sealReview(a.engine.records.Sealer(), path, gate.SelfReview(a.submission(c)))
@@ -189,7 +192,6 @@ func (a *sessionActor) selfReview(c *candidate) (*finished, error) {
 1. Spawn a subagent (the Task tool, or whatever starts one here) with this prompt: "Read %s and follow it. Report PASS or FAIL for each criterion."
    Do not review your own work yourself if a subagent can be had.
 2. Mend whatever failed, and have it reviewed again until every criterion passes.
-3. Then call finished_step again with session_id '%s', step_id '%s', the same outputs, and quality_review_override_reason telling in a sentence what the review found and why the step now passes.`,
-			st.ID, name, a.id, st.ID)),
+%s`, st.ID, name, closing)),
 	}}, nil
 }

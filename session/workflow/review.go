@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/catalog/config"
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
@@ -20,6 +21,7 @@ type Reviewing struct {
 	MaxAttempts int           // of external reviews that fail (seed 000, 001.1.5)
 	ReplyWithin time.Duration // how long a call waits for its review
 	Refused     error         // why nothing may be reviewed, or nil
+	Override    config.Override
 }
 
 // errLater means that a later message answers the call.

@@ -64,6 +64,10 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 			return nil, "", err
 		}
 	}
+	how, err := e.Reviewing(ctx)
+	if err != nil {
+		return nil, "", err
+	}
 	texts, err := e.definitions.Texts(def, wf.Entries[0])
 	if err != nil {
 		return nil, "", err
@@ -73,7 +77,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	}
 	b := machine.NewSession{
 		Goal: a.Goal, InstanceID: a.InstanceID, Identity: c.identity, Owner: e.records.Server(),
-		At: e.now(), Call: who.Call, Texts: texts,
+		At: e.now(), Call: who.Call, Texts: texts, Notice: e.unclosable(how, def, 0),
 	}
 	if parent != "" {
 		b.Parent = &parent

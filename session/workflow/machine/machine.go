@@ -30,6 +30,7 @@ type NewSession struct {
 	At         time.Time
 	Call       Call
 	Texts      Instructions
+	Notice     string // for the caller
 }
 
 // A Call identifies a tool call when it is repeated.
@@ -58,6 +59,9 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 		Identity: b.Identity, Owner: b.Owner, Definition: def.Ref,
 	}
 	r := &StartReply{Notice: NoticeOf(def)}
+	if b.Notice != "" {
+		r.Notice = &b.Notice
+	}
 	r.BeginStep, r.ConcurrentSteps = s.enter(def, 0, b.At, b.Texts)
 	s.remember(b.Call.stored(r), 0)
 	return s, r, nil

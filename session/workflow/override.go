@@ -1,0 +1,88 @@
+package workflow
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/job"
+	"deepwork/session"
+	"deepwork/session/workflow/machine"
+)
+
+// codeNeedsPerson is the code of a call that only a person, or nobody, can have carried out.
+const codeNeedsPerson = "override_needs_person"
+
+// reason returns why the call skips the review; "" means that it does not.
+func (m *finishCall) reason() string {
+	if m.args.OverrideReason == nil {
+		return ""
+	}
+	return strings.TrimSpace(*m.args.OverrideReason)
+}
+
+// reviewed reports whether a step is finished only after a review.
+func (e *Engine) reviewed(st *job.Step) bool { return e.Reviews && len(st.Reviews) > 0 }
+
+// mayOverride refuses an override by an agent where quality_gate.override does not allow it. Nothing
+// of the call was evaluated.
+func (a *sessionActor) mayOverride(ctx context.Context, c *candidate) error {
+	if c.m.reason() == "" || !a.engine.reviewed(c.plan.Step) {
+		return nil
+	}
+	how, err := a.engine.Reviewing(ctx)
+	if err != nil {
+		return err
+	}
+	stepID, what := c.plan.Step.ID, ""
+	switch how.Override {
+	case config.OverrideHuman:
+		what = fmt.Sprintf("Only a person may override the reviews of step '%s' (quality_gate.override is human). If the user wants that, ask them to run `%s` at a terminal, in the project, then call finished_step again with the same outputs and without quality_review_override_reason. Without it the outputs are reviewed.",
+			stepID, overrideCommand(a.id, stepID))
+	case config.OverrideNever:
+		what = fmt.Sprintf("Nobody may override the reviews of step '%s' (quality_gate.override is never). Call finished_step without quality_review_override_reason: the outputs are reviewed.", stepID)
+	default:
+		return nil
+	}
+	return session.NotNow(codeNeedsPerson, "%s Nothing was evaluated, and no attempt was used up.", what).
+		With("session_id", a.id).With("step_id", stepID).With("override", string(how.Override))
+}
+
+// overrideCommand is what a person types.
+func overrideCommand(id, stepID string) string {
+	return fmt.Sprintf("deepwork sessions override %s %s --reason TEXT", id, stepID)
+}
+
+// closing says how a step is closed after a review by the agent itself. With OverrideNever it
+// cannot be.
+func closing(how Reviewing, id, stepID string) (string, error) {
+	switch how.Override {
+	case config.OverrideNever:
+		return "", session.NotNow(codeNeedsPerson,
+			"Step '%s' has reviews, no reviewer is configured, and nobody may override reviews (quality_gate.override is never): the step cannot be finished. Tell the user to configure a reviewer (quality_gate.agent_review_command, or a flag of deepwork serve), or to allow overrides.", stepID).
+			With("session_id", id).With("step_id", stepID).With("override", string(how.Override))
+	case config.OverrideHuman:
+		return fmt.Sprintf("3. Then tell the user what the review found, and ask them to look at the outputs and to run `%s` at a terminal, in the project: only a person may close this step (quality_gate.override is human).\n4. When they have done so, call finished_step again with session_id '%s', step_id '%s' and the same outputs, without quality_review_override_reason.",
+			overrideCommand(id, stepID), id, stepID), nil
+	}
+	return fmt.Sprintf("3. Then call finished_step again with session_id '%s', step_id '%s', the same outputs, and quality_review_override_reason telling in a sentence what the review found and why the step now passes.", id, stepID), nil
+}
+
+// unclosable returns a notice about the steps from an entry on that nobody can finish, or "".
+func (e *Engine) unclosable(how Reviewing, def *machine.Definition, from int) string {
+	if how.External || how.Override != config.OverrideNever {
+		return ""
+	}
+	var steps []string
+	for _, id := range slices.Concat(def.Workflow.Entries[from:]...) {
+		if e.reviewed(def.Job.Step(id)) {
+			steps = append(steps, "'"+id+"'")
+		}
+	}
+	if steps == nil {
+		return ""
+	}
+	return fmt.Sprintf("These steps have reviews and cannot be finished, because no reviewer is configured and nobody may override reviews (quality_gate.override is never): %s. Tell the user before you begin.", strings.Join(steps, ", "))
+}

@@ -1,0 +1,86 @@
+package workflow
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/catalog/config"
+	"deepwork/session"
+	"deepwork/session/workflow/machine"
+)
+
+// An agent passes a review with one sentence, unless the config says otherwise.
+func TestOneSentenceOverridesOnlyWhereAgentsMay(t *testing.T) {
+	for _, mode := range []config.Override{config.OverrideAgent, config.OverrideHuman, config.OverrideNever} {
+		t.Run(string(mode), func(t *testing.T) {
+			p := newProject(t)
+			p.reviewedJob()
+			srv, rev := p.reviewed()
+			rev.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: time.Minute, Override: mode})
+			c := srv.Connect("local")
+			id := p.start(c, "alpha", "main").BeginStep.SessionID
+			p.finish(c, `{"outputs":{"report":"bad.md"}}`)
+			before := toJSON(t, p.record(id))
+			if mode == config.OverrideAgent {
+				if r := p.finish(c, `{"outputs":{"report":"bad.md"},"quality_review_override_reason":"It is fine"}`); r.Status != machine.NextStep {
+					t.Errorf("reply %s", toJSON(t, r))
+				}
+				return
+			}
+			want := "deepwork sessions override " + id + " one --reason TEXT"
+			if mode == config.OverrideNever {
+				want = "Nobody may override"
+			}
+			for _, outputs := range []string{`{"report":"bad.md"}`, `{"report":"missing.md"}`, `{}`} { // refused before they are looked at
+				_, err := c.Finish(ctx, finishArgs(t, `{"outputs":`+outputs+`,"quality_review_override_reason":"It is fine"}`))
+				refused(t, err, session.StateError, "override_needs_person", want)
+			}
+			if after := toJSON(t, p.record(id)); after != before || rev.calls() != 1 {
+				t.Errorf("a refused override changed the session, or was reviewed (%d): %s", rev.calls(), after)
+			}
+			// A blank reason is none, and a step without reviews has nothing to override.
+			p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"  "}`)
+			if r := p.finish(c, `{"outputs":{},"quality_review_override_reason":"No reviews"}`); r.Status != machine.WorkflowComplete {
+				t.Errorf("reply %s", toJSON(t, r))
+			}
+		})
+	}
+}
+
+// With reviews by the agent itself the closing call is an override.
+func TestSelfReviewIsClosedByWhomTheConfigAllows(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	how := Reviewing{Override: config.OverrideHuman}
+	srv := p.open(func(o *Options) {
+		o.Reviewing = func(context.Context) (Reviewing, error) { return how, nil }
+	})
+	c := srv.Connect("local")
+	started := p.start(c, "alpha", "main")
+	id := started.BeginStep.SessionID
+	r := p.finish(c, `{"outputs":{"report":"good.md"}}`)
+	if r.Status != machine.NeedsWork || !strings.Contains(*r.Feedback, "deepwork sessions override "+id+" one --reason TEXT") || started.Notice != nil {
+		t.Errorf("reply %s, notice %s", toJSON(t, r), toJSON(t, started.Notice))
+	}
+	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"All pass"}`))
+	refused(t, err, session.StateError, "override_needs_person")
+
+	how.Override = config.OverrideNever
+	for _, reason := range []string{"", `,"quality_review_override_reason":"All pass"`} {
+		_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}`+reason+`}`))
+		refused(t, err, session.StateError, "override_needs_person", "'one'")
+	}
+	back, err := c.GoTo(ctx, GoToArgs{StepID: "one"})
+	if err != nil || back.Notice == nil || !strings.Contains(*back.Notice, "cannot be finished") {
+		t.Errorf("%s, %v", toJSON(t, back), err)
+	}
+	if n := p.start(c, "alpha", "main").Notice; n == nil || !strings.Contains(*n, "'one'") || strings.Contains(*n, "'two'") {
+		t.Errorf("notice %s", toJSON(t, n))
+	}
+	how = Reviewing{External: true, Override: config.OverrideNever}
+	if n := p.start(c, "alpha", "main").Notice; n != nil {
+		t.Errorf("notice %s", *n)
+	}
+}
