@@ -13,6 +13,7 @@ import (
 	"deepwork/actor/presence"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
+	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -43,7 +44,7 @@ func openBoard(ctx context.Context, root string, folder, around *state.Folder, m
 			return nil, fmt.Errorf("opening the workspace of an attempt: %w", err)
 		}
 		b.reporter = newBoardReporter(func(ctx context.Context) ([]attempt.News, error) { return workflowsOf(ctx, folder, logger) }, b.context.Tell, logger)
-		o.Root, o.State, o.Member, o.Database, o.Passive = around.Root, around, nil, nil, true
+		o.Root, o.State, o.Member, o.Database, o.Passive, o.Attempt = around.Root, around, nil, nil, true, id
 	}
 	if chosen {
 		if b.engine, err = attempt.Open(ctx, o); err != nil {
@@ -60,6 +61,7 @@ func (b *board) share(e *engines) {
 	}
 	if b.context != nil {
 		e.workspace, e.settle = b.context, b.reporter.settle
+		e.local = session.Caller{Identity: session.LocalIdentity} // an agent of the board, not the user
 	}
 }
 

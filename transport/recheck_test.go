@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/transport/tool"
 	boardtools "deepwork/transport/tools/board"
@@ -28,11 +29,11 @@ func (b brokenBoard) fail(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-func (b brokenBoard) CreateTask(ctx context.Context, _ string, _ attempt.CreateTaskArgs) (*attempt.Task, error) {
+func (b brokenBoard) CreateTask(ctx context.Context, _ session.Caller, _ attempt.CreateTaskArgs) (*attempt.Task, error) {
 	return nil, b.fail(ctx)
 }
 
-func (b brokenBoard) GetTask(ctx context.Context, _ string, _ attempt.TaskArgs) (*attempt.Task, error) {
+func (b brokenBoard) GetTask(ctx context.Context, _ session.Caller, _ attempt.TaskArgs) (*attempt.Task, error) {
 	return nil, b.fail(ctx)
 }
 

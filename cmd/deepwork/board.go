@@ -26,8 +26,8 @@ import (
 	"deepwork/session/workflow"
 )
 
-// atTerminal is the caller's name of a user of the command line, the same as that of stdio clients.
-const atTerminal = session.LocalIdentity
+// atTerminal is the caller of the command line: the user.
+var atTerminal = session.LocalCaller(session.ChannelTerminal)
 
 func (a *app) boardCommand() *cobra.Command {
 	return group(&cobra.Command{

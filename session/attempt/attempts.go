@@ -9,13 +9,12 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
-	"deepwork/session/store"
 )
 
 // ListTaskAttempts lists the attempts of a task, newest first (seed 004,
 // "list_task_attempts returns attempt details").
-func (e *Engine) ListTaskAttempts(ctx context.Context, identity string, a ListTaskAttemptsArgs) (*AttemptsReply, error) {
-	b, id, p, err := e.openList(ctx, "task_id", a.TaskID, a.Limit, a.Cursor)
+func (e *Engine) ListTaskAttempts(ctx context.Context, who session.Caller, a ListTaskAttemptsArgs) (*AttemptsReply, error) {
+	b, id, p, err := e.openList(ctx, who, "task_id", a.TaskID, a.Limit, a.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -35,15 +34,15 @@ func (e *Engine) ListTaskAttempts(ctx context.Context, identity string, a ListTa
 }
 
 // GetAttempt returns an attempt with its agent's last run and the changes in its worktrees.
-func (e *Engine) GetAttempt(ctx context.Context, identity string, a AttemptArgs) (*AttemptReply, error) {
-	b, id, err := e.openAttempt(ctx, a.Target)
+func (e *Engine) GetAttempt(ctx context.Context, who session.Caller, a AttemptArgs) (*AttemptReply, error) {
+	b, id, err := e.openAttempt(ctx, who, a.Target)
 	if err != nil {
 		return nil, err
 	}
 	return e.attemptReply(ctx, b, id)
 }
 
-func (e *Engine) attemptReply(ctx context.Context, b store.Board, id string) (*AttemptReply, error) {
+func (e *Engine) attemptReply(ctx context.Context, b view, id string) (*AttemptReply, error) {
 	now, err := b.AttemptDetails(ctx, id)
 	if err != nil {
 		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
@@ -60,7 +59,7 @@ func (e *Engine) attemptReply(ctx context.Context, b store.Board, id string) (*A
 		r.QueuedFollowUp = &QueuedFollowUp{Prompt: s.Queued.Prompt, Variant: s.Queued.Variant, QueuedAt: stamp(s.Queued.At)}
 	}
 	if x.State == task.Waiting {
-		if r.Notice, err = e.whyWaiting(ctx, now); err != nil {
+		if r.Notice, err = e.whyWaiting(ctx, b.who, now); err != nil {
 			return nil, err
 		}
 	}
@@ -77,13 +76,17 @@ func (e *Engine) attemptReply(ctx context.Context, b store.Board, id string) (*A
 	return r, nil
 }
 
-// whyWaiting says what a waiting attempt waits for.
-func (e *Engine) whyWaiting(ctx context.Context, now *task.AttemptDetails) (*string, error) {
+// whyWaiting says what a waiting attempt waits for, to those who do not see all attempts without
+// the numbers of the others.
+func (e *Engine) whyWaiting(ctx context.Context, who session.Caller, now *task.AttemptDetails) (*string, error) {
 	cfg, err := e.config(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if most := cfg.Attempts.MaxConcurrent; now.Open >= most || now.Ahead > 0 {
+		if !who.Owner {
+			return new("It waits for a slot."), nil
+		}
 		return new(fmt.Sprintf("It waits for a slot: %d of %d are in use, and %d wait before it.", now.Open, most, now.Ahead)), nil
 	}
 	return new("It is about to be started."), nil
@@ -108,8 +111,8 @@ func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.Attem
 }
 
 // TailAttempt returns lines of the output of an attempt's agents, and can wait for new ones.
-func (e *Engine) TailAttempt(ctx context.Context, identity string, a TailArgs) (*TailReply, error) {
-	b, id, err := e.openAttempt(ctx, a.Target)
+func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs) (*TailReply, error) {
+	b, id, err := e.openAttempt(ctx, who, a.Target)
 	if err != nil {
 		return nil, err
 	}

@@ -116,8 +116,8 @@ func within(field string, given *int, otherwise, least, most int) (int, error) {
 }
 
 // checkRequest returns the key by which the board recognizes a repeated call; args is the call
-// without its request_id.
-func checkRequest(identity, tool string, id *string, args any) (task.Request, error) {
+// without its request_id. Its Identity is yet to be set.
+func checkRequest(tool string, id *string, args any) (task.Request, error) {
 	if id == nil {
 		return task.Request{}, nil
 	}
@@ -127,7 +127,7 @@ func checkRequest(identity, tool string, id *string, args any) (task.Request, er
 	if err := checkText("request_id", *id, MaxName); err != nil {
 		return task.Request{}, err
 	}
-	return task.Request{Identity: identity, Tool: tool, RequestID: *id, ArgsDigest: digest(args)}, nil
+	return task.Request{Tool: tool, RequestID: *id, ArgsDigest: digest(args)}, nil
 }
 
 // id returns the attempt that a target names, or nil if it names none.

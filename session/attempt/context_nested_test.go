@@ -17,7 +17,7 @@ func TestNewsOfNestedWorkflows(t *testing.T) {
 		job, workflow *string
 		want          string
 	}{{nil, nil, "aaaaaaaa"}, {new("release"), new("write"), "bbbbbbbb"}} {
-		v, err := s.CreateTask(ctx, "me", CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! await " + filepath.Join(p.root, "never")), JobName: c.job, WorkflowName: c.workflow})
+		v, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! await " + filepath.Join(p.root, "never")), JobName: c.job, WorkflowName: c.workflow})
 		must(t, err)
 		r := s.begin(v, func(a *StartArgs) { a.Repos = []RepoArgs{{repo, "main"}} })
 		s.reaches(r.AttemptID, task.Running)
@@ -31,7 +31,7 @@ func TestNewsOfNestedWorkflows(t *testing.T) {
 			t.Errorf("%v: %+v", deref(c.job), got)
 		}
 		must(t, inside.Close())
-		_, err = s.StopAttempt(ctx, "me", AttemptArgs{Target: the(r.AttemptID)})
+		_, err = s.StopAttempt(ctx, me, AttemptArgs{Target: the(r.AttemptID)})
 		must(t, err)
 	}
 }

@@ -38,7 +38,7 @@ func TestReq004_GetContext(t *testing.T) {
 	}
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(r.AttemptID)
-	_, err = s.DeleteTask(ctx, "me", TaskArgs{v.TaskID})
+	_, err = s.DeleteTask(ctx, me, TaskArgs{v.TaskID})
 	must(t, err)
 	_, err = c.GetContext(ctx)
 	refused(t, err, session.ToolError, "unknown_attempt", r.AttemptID)
@@ -71,7 +71,7 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	s := p.open()
 	project, repo := s.rootProject()
 	hold := filepath.Join(p.root, "..", "hold")
-	v, err := s.CreateTask(ctx, "me", CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! prompt\n! await " + hold), JobName: new("release"), WorkflowName: new("write")})
+	v, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! prompt\n! await " + hold), JobName: new("release"), WorkflowName: new("write")})
 	must(t, err)
 	r := s.begin(v, func(a *StartArgs) { a.Repos = []RepoArgs{{repo, "main"}} })
 	s.reaches(r.AttemptID, task.Running)

@@ -39,18 +39,18 @@ func serverMain(args []string) int {
 	if err != nil {
 		return fail(err)
 	}
-	projects, err := e.ListProjects(ctx, "me", ListProjectsArgs{})
+	projects, err := e.ListProjects(ctx, me, ListProjectsArgs{})
 	if err != nil {
 		return fail(err)
 	}
 	project := projects.Projects[0].ProjectID
-	repos, err := e.ListRepos(ctx, "me", ListReposArgs{ProjectID: project})
+	repos, err := e.ListRepos(ctx, me, ListReposArgs{ProjectID: project})
 	if err != nil {
 		return fail(err)
 	}
 	for range 1 + rand.IntN(3) {
 		name := strconv.FormatUint(rand.Uint64(), 36)
-		v, err := e.CreateTask(ctx, "me", CreateTaskArgs{ProjectID: project, Title: "Task " + name, Description: new(strings.Join([]string{
+		v, err := e.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "Task " + name, Description: new(strings.Join([]string{
 			"! once " + filepath.Join(marks, "once-"+name), "! write committed " + name, "! commit " + name,
 			"! touch " + filepath.Join(marks, "committed-"+name), "! write loose " + name, "! touch " + filepath.Join(marks, "loose-"+name),
 			fmt.Sprintf("! sleep %dms", rand.IntN(400))}, "\n"))})
@@ -58,7 +58,7 @@ func serverMain(args []string) int {
 			return fail(err)
 		}
 		fmt.Println("task", v.TaskID, name)
-		r, err := e.StartTaskAttempt(ctx, "me", StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repos.Repos[0].RepoID, "main"}}})
+		r, err := e.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repos.Repos[0].RepoID, "main"}}})
 		if err != nil {
 			return fail(err)
 		}
@@ -73,7 +73,7 @@ func serverMain(args []string) int {
 
 // meddle follows up on, or deletes, one of the newest tasks.
 func (e *Engine) meddle(project, marks string) error {
-	tasks, err := e.ListTasks(ctx, "me", ListTasksArgs{ProjectID: project, Limit: new(40)})
+	tasks, err := e.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Limit: new(40)})
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (e *Engine) meddle(project, marks string) error {
 	}
 	switch name := "follow-" + strconv.FormatUint(rand.Uint64(), 36); {
 	case len(all) == 1 && s.Queued == nil:
-		_, err := e.FollowUp(ctx, "me", FollowUpArgs{SessionID: v.LatestSessionID, Action: ActionQueue,
+		_, err := e.FollowUp(ctx, me, FollowUpArgs{SessionID: v.LatestSessionID, Action: ActionQueue,
 			Prompt: new("! write " + name + " " + name + "\n! touch " + filepath.Join(marks, name))})
 		if err != nil {
 			return err
@@ -107,7 +107,7 @@ func (e *Engine) meddle(project, marks string) error {
 		fmt.Println("followed", *v.LatestAttemptID, name)
 	case len(all) == 2 && !v.HasInProgressAttempt && rand.IntN(100) == 0:
 		fmt.Println("deleting", v.TaskID)
-		if _, err := e.DeleteTask(ctx, "me", TaskArgs{v.TaskID}); err != nil {
+		if _, err := e.DeleteTask(ctx, me, TaskArgs{v.TaskID}); err != nil {
 			return err
 		}
 		fmt.Println("deleted", v.TaskID)
@@ -263,7 +263,7 @@ func (s *server) rests(id string) {
 // checkCrashed checks one acknowledged task against what its agent said it had done.
 func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name string) {
 	t.Helper()
-	_, err := s.GetTask(ctx, "me", TaskArgs{id})
+	_, err := s.GetTask(ctx, me, TaskArgs{id})
 	if ack.deleted[id] != (err != nil) && !(ack.deleting[id] && err != nil) {
 		t.Errorf("task %s: deleting %v, deleted %v, and: %v", id, ack.deleting[id], ack.deleted[id], err)
 		return

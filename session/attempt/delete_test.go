@@ -24,21 +24,21 @@ func TestNothingIsStartedOfWhatIsDeleted(t *testing.T) {
 	_, err = b.BeginDelete(ctx, v.TaskID) // as another server does
 	must(t, err)
 	_, repo := s.rootProject()
-	_, err = s.StartTaskAttempt(ctx, "me", StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
+	_, err = s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
 	refused(t, err, session.StateError, "being_deleted", "delete_task")
 	for _, action := range []string{ActionSend, ActionQueue} {
-		_, err = s.FollowUp(ctx, "me", FollowUpArgs{Target: the(r.AttemptID), Action: action, Prompt: new("x")})
+		_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: action, Prompt: new("x")})
 		refused(t, err, session.StateError, "being_deleted", "delete_task")
 	}
 	// The first server was killed; the next call is refused, and nothing is gone.
 	p.git(p.root, "worktree", "lock", "--reason", "I work here", r.Repos[0].WorktreePath)
-	_, err = s.DeleteTask(ctx, "me", TaskArgs{v.TaskID})
+	_, err = s.DeleteTask(ctx, me, TaskArgs{v.TaskID})
 	refused(t, err, session.StateError, "worktree_in_use", "I work here")
 	if again := s.ends(s.begin(v).AttemptID); again.State != "completed" {
 		t.Errorf("%+v", again)
 	}
 	p.git(p.root, "worktree", "unlock", r.Repos[0].WorktreePath)
-	_, err = s.DeleteTask(ctx, "me", TaskArgs{v.TaskID})
+	_, err = s.DeleteTask(ctx, me, TaskArgs{v.TaskID})
 	must(t, err)
 }
 
@@ -49,24 +49,24 @@ func TestRequestsAfterDeletion(t *testing.T) {
 	s := p.open()
 	project, repo := s.rootProject()
 	create := CreateTaskArgs{ProjectID: project, Title: "One", RequestID: new("call-1")}
-	v, err := s.CreateTask(ctx, "me", create)
+	v, err := s.CreateTask(ctx, me, create)
 	must(t, err)
 	start := StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}, RequestID: new("call-2")}
-	r, err := s.StartTaskAttempt(ctx, "me", start)
+	r, err := s.StartTaskAttempt(ctx, me, start)
 	must(t, err)
 	s.ends(r.AttemptID)
-	again, err := s.StartTaskAttempt(ctx, "me", start)
+	again, err := s.StartTaskAttempt(ctx, me, start)
 	must(t, err)
 	if again.AttemptID != r.AttemptID {
 		t.Error("a repeated call made a second attempt")
 	}
-	_, err = s.DeleteTask(ctx, "me", TaskArgs{v.TaskID})
+	_, err = s.DeleteTask(ctx, me, TaskArgs{v.TaskID})
 	must(t, err)
-	_, err = s.CreateTask(ctx, "me", create)
+	_, err = s.CreateTask(ctx, me, create)
 	refused(t, err, session.ToolError, "deleted_since", "request_id")
-	_, err = s.StartTaskAttempt(ctx, "me", start)
+	_, err = s.StartTaskAttempt(ctx, me, start)
 	refused(t, err, session.ToolError, "deleted_since", "request_id")
-	_, err = s.CreateTask(ctx, "me", CreateTaskArgs{ProjectID: nobody, Title: "One", RequestID: new("call-3")})
+	_, err = s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: nobody, Title: "One", RequestID: new("call-3")})
 	refused(t, err, session.ToolError, "unknown_project", nobody)
 }
 
@@ -78,7 +78,7 @@ func TestWithoutGit(t *testing.T) {
 	_, repo := s.rootProject()
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", filepath.Join(p.root, "nothing"))
-	_, err := s.StartTaskAttempt(ctx, "me", StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
+	_, err := s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
 	refused(t, err, session.StateError, "git_failed", "not in PATH", "install git")
 	t.Setenv("PATH", path)
 	if now := s.task(v.TaskID); now.LatestAttemptID != nil || now.Status != "todo" {
@@ -107,7 +107,7 @@ func TestDeleteKeepsStartsOut(t *testing.T) {
 		t.Fatal(lock, err)
 	}
 	done := make(chan error, 1)
-	go func() { _, err := s.DeleteTask(ctx, "me", TaskArgs{v.TaskID}); done <- err }()
+	go func() { _, err := s.DeleteTask(ctx, me, TaskArgs{v.TaskID}); done <- err }()
 	eventually(t, func() string {
 		b, err := s.board(ctx)
 		must(t, err)
@@ -117,7 +117,7 @@ func TestDeleteKeepsStartsOut(t *testing.T) {
 		return ""
 	})
 	_, repo := other.rootProject()
-	_, err = other.StartTaskAttempt(ctx, "me", StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
+	_, err = other.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
 	refused(t, err, session.StateError, "being_deleted", "delete_task")
 	must(t, lock.Unlock())
 	must(t, <-done)

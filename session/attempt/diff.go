@@ -15,8 +15,8 @@ import (
 )
 
 // GetAttemptDiff returns the changes of an attempt, as git prints them.
-func (e *Engine) GetAttemptDiff(ctx context.Context, identity string, a DiffArgs) (*DiffReply, error) {
-	b, id, err := e.openAttempt(ctx, a.Target)
+func (e *Engine) GetAttemptDiff(ctx context.Context, who session.Caller, a DiffArgs) (*DiffReply, error) {
+	b, id, err := e.openAttempt(ctx, who, a.Target)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ func TestAnEmptyDiffSaysWhy(t *testing.T) {
 	s := p.open()
 	diff := func(id string, paths ...string) *DiffReply {
 		t.Helper()
-		r, err := s.GetAttemptDiff(ctx, "me", DiffArgs{Target: the(id), Paths: paths})
+		r, err := s.GetAttemptDiff(ctx, me, DiffArgs{Target: the(id), Paths: paths})
 		must(t, err)
 		return r
 	}

@@ -33,13 +33,13 @@ func TestFullDisk(t *testing.T) {
 
 	ballast := filepath.Join(home, "ballast")
 	fillDisk(t, ballast)
-	_, err := s.CreateTask(ctx, "me", CreateTaskArgs{ProjectID: project, Title: "No room"})
+	_, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "No room"})
 	refused(t, err, session.ToolError, "disk_full", "space")
-	_, err = s.StartTaskAttempt(ctx, "me", StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
+	_, err = s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
 	refused(t, err, session.ToolError, "disk_full")
-	_, err = s.FollowUp(ctx, "me", FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("x")})
+	_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("x")})
 	refused(t, err, session.ToolError, "disk_full")
-	if list, err := s.ListTasks(ctx, "me", ListTasksArgs{ProjectID: project}); err != nil || list.Total != 1 {
+	if list, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project}); err != nil || list.Total != 1 {
 		t.Errorf("%+v, %v", list, err)
 	}
 	must(t, os.WriteFile(hold, nil, 0o644))
@@ -56,7 +56,7 @@ func TestFullDisk(t *testing.T) {
 	if r := s.ends(r.AttemptID); r.State != "completed" {
 		t.Errorf("%+v", r)
 	}
-	if list, err := s.ListTaskAttempts(ctx, "me", ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || list.Total != 1 {
+	if list, err := s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || list.Total != 1 {
 		t.Errorf("a refused call made an attempt: %+v, %v", list, err)
 	}
 }

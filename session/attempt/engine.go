@@ -50,6 +50,9 @@ type Options struct {
 	// CheckWorkflow checks the workflow that a task names; its error is returned to the caller. nil
 	// means that it is not checked.
 	CheckWorkflow func(ctx context.Context, job, workflow string) error
+	// Attempt is set in the workspace of an attempt, to its id: every call is then one of its maker,
+	// who may not start agents there.
+	Attempt string
 	// Passive engines start and take over nothing: they are for the command line, and may run at
 	// the same time as servers.
 	Passive bool
@@ -80,8 +83,9 @@ func (o Options) withDefaults() Options {
 
 // An Engine is the task board of one project in this process, and the attempts that this server
 // leads. Its methods may be called from any goroutine, and by several processes on one project;
-// each returns when its changes are durable. identity is the caller's name, which scopes
-// request_ids.
+// each returns when its changes are durable. who makes the call: it sees and changes what its
+// identity or its group made, the owner everything, and what it does not see does not exist for it.
+// Its identity scopes request_ids. Starting agents needs session.RightAgents.
 type Engine struct {
 	o        Options
 	log      *slog.Logger
@@ -191,43 +195,66 @@ func (e *Engine) board(ctx context.Context) (store.Board, error) {
 	return e.db.Board(), nil
 }
 
-// ready returns the board, with its projects synchronized with the config, and the config. Every
-// call begins with it.
-func (e *Engine) ready(ctx context.Context) (store.Board, *config.Config, error) {
+// A view is the board as the caller of a call sees it.
+type view struct {
+	store.View
+	who session.Caller
+}
+
+// ready returns the board as a caller sees it, with its projects synchronized with the config, and
+// the config. Every call begins with it.
+func (e *Engine) ready(ctx context.Context, who session.Caller) (view, *config.Config, error) {
 	cfg, err := e.config(ctx)
 	if err != nil {
-		return nil, nil, err
+		return view{}, nil, err
 	}
 	b, err := e.board(ctx)
 	if err != nil {
-		return nil, nil, err
+		return view{}, nil, err
 	}
 	if err := e.projects.sync(ctx, b, e.o.Root, cfg); err != nil {
-		return nil, nil, fault("reading the projects of the config", err)
+		return view{}, nil, fault("reading the projects of the config", err)
 	}
-	return b, cfg, nil
+	if e.o.Attempt != "" {
+		// Of an attempt that was deleted, nobody is the maker.
+		if who, err = b.Maker(ctx, e.o.Attempt); err != nil && !errors.Is(err, task.ErrNotFound) {
+			return view{}, nil, fault("reading who made the attempt", err)
+		}
+	}
+	return view{b.For(who), who}, cfg, nil
+}
+
+// mayStart returns an error if a caller may not start agents.
+func (e *Engine) mayStart(who session.Caller) error {
+	switch {
+	case who.Has(session.RightAgents):
+		return nil
+	case e.o.Attempt != "":
+		return session.NotNow("right_needed", "An agent that works on an attempt starts no agents. Create a task for what is to be done, and say so at your end: who started you can start an attempt of it.").With("right", "agents")
+	}
+	return session.NotNow("right_needed", "Starting agents needs the right agents, which %s does not have. Ask the user of this server for a token with it: deepwork token new %[1]s --rights agents makes one.", who.Identity).With("right", "agents")
 }
 
 // open is ready for a call that names something by an id, which it checks first.
-func (e *Engine) open(ctx context.Context, field, given string) (b store.Board, id string, err error) {
+func (e *Engine) open(ctx context.Context, who session.Caller, field, given string) (b view, id string, err error) {
 	if id, err = checkID(field, given); err == nil {
-		b, _, err = e.ready(ctx)
+		b, _, err = e.ready(ctx, who)
 	}
 	return b, id, err
 }
 
 // openAttempt is ready for a call that names an attempt.
-func (e *Engine) openAttempt(ctx context.Context, t Target) (b store.Board, id string, err error) {
+func (e *Engine) openAttempt(ctx context.Context, who session.Caller, t Target) (b view, id string, err error) {
 	if id, err = t.must(); err == nil {
-		b, _, err = e.ready(ctx)
+		b, _, err = e.ready(ctx, who)
 	}
 	return b, id, err
 }
 
 // openList is open for a list with a limit and a cursor.
-func (e *Engine) openList(ctx context.Context, field, given string, limit *int, cursor *string) (b store.Board, id string, p task.Page, err error) {
+func (e *Engine) openList(ctx context.Context, who session.Caller, field, given string, limit *int, cursor *string) (b view, id string, p task.Page, err error) {
 	if p, err = page(limit, cursor); err == nil {
-		b, id, err = e.open(ctx, field, given)
+		b, id, err = e.open(ctx, who, field, given)
 	}
 	return b, id, p, err
 }

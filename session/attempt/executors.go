@@ -126,7 +126,7 @@ func (r *recipe) program(command []string) string {
 
 // ListExecutors lists the coding agents that attempts can run: the well-known
 // ones and those of the config.
-func (e *Engine) ListExecutors(ctx context.Context, identity string) (*ExecutorsReply, error) {
+func (e *Engine) ListExecutors(ctx context.Context, who session.Caller) (*ExecutorsReply, error) {
 	cfg, err := e.config(ctx)
 	if err != nil {
 		return nil, err

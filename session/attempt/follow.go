@@ -16,13 +16,18 @@ import (
 
 // FollowUp sends an agent another prompt, queues one for the end of its current run, or drops the
 // queued one (seed 004, "MCP follow-up tool").
-func (e *Engine) FollowUp(ctx context.Context, identity string, a FollowUpArgs) (*FollowUpReply, error) {
+func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArgs) (*FollowUpReply, error) {
 	if err := checkFollowUp(&a); err != nil {
 		return nil, err
 	}
-	b, cfg, err := e.ready(ctx)
+	b, cfg, err := e.ready(ctx, who)
 	if err != nil {
 		return nil, err
+	}
+	if a.Action != ActionCancel {
+		if err := e.mayStart(b.who); err != nil {
+			return nil, err
+		}
 	}
 	s, at, err := e.target(ctx, b, a)
 	if err != nil {
@@ -88,7 +93,7 @@ func checkFollowUp(a *FollowUpArgs) error {
 }
 
 // target finds the session that a follow-up is for: of an attempt, its latest.
-func (e *Engine) target(ctx context.Context, b store.Board, a FollowUpArgs) (*task.Session, *task.Attempt, error) {
+func (e *Engine) target(ctx context.Context, b store.View, a FollowUpArgs) (*task.Session, *task.Attempt, error) {
 	id, _ := a.id() // already checked
 	if id == nil {
 		s, err := b.Session(ctx, *a.SessionID)
@@ -116,7 +121,7 @@ func (e *Engine) target(ctx context.Context, b store.Board, a FollowUpArgs) (*ta
 
 // followUp performs a follow-up of a session. The board decides what runs and what waits, since
 // other servers write there too.
-func (e *Engine) followUp(ctx context.Context, b store.Board, a FollowUpArgs, id string, at *task.Attempt) (*FollowUpReply, error) {
+func (e *Engine) followUp(ctx context.Context, b store.View, a FollowUpArgs, id string, at *task.Attempt) (*FollowUpReply, error) {
 	r := &FollowUpReply{Status: FollowUpStarted}
 	for ctx.Err() == nil {
 		if a.Action != ActionSend {
@@ -155,7 +160,7 @@ func (e *Engine) followUp(ctx context.Context, b store.Board, a FollowUpArgs, id
 }
 
 // beginFollowUp runs the prompt as soon as a slot is free.
-func beginFollowUp(ctx context.Context, b store.Board, a FollowUpArgs, id string, at *task.Attempt) error {
+func beginFollowUp(ctx context.Context, b store.View, a FollowUpArgs, id string, at *task.Attempt) error {
 	last, err := b.LatestExecution(ctx, at.ID)
 	if err != nil {
 		return err

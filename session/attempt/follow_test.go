@@ -13,7 +13,7 @@ import (
 
 func (s *server) follow(a FollowUpArgs) *FollowUpReply {
 	s.t.Helper()
-	r, err := s.FollowUp(ctx, "me", a)
+	r, err := s.FollowUp(ctx, me, a)
 	must(s.t, err)
 	return r
 }
@@ -34,7 +34,7 @@ func TestReq004_FollowUpSend(t *testing.T) {
 		t.Errorf("%+v", now)
 	}
 	s.reaches(r.AttemptID, task.Running)
-	_, err := s.FollowUp(ctx, "me", FollowUpArgs{SessionID: &f.SessionID, Action: ActionSend, Prompt: new("more")})
+	_, err := s.FollowUp(ctx, me, FollowUpArgs{SessionID: &f.SessionID, Action: ActionSend, Prompt: new("more")})
 	refused(t, err, session.StateError, "attempt_running", "queue")
 	must(t, os.WriteFile(hold, nil, 0o644))
 	r = s.ends(r.AttemptID)
@@ -59,7 +59,7 @@ func TestReq004_FollowUpSend(t *testing.T) {
 		}
 		return ""
 	})
-	_, err = s.FollowUp(ctx, "me", FollowUpArgs{SessionID: &f.SessionID, Action: ActionSend, Prompt: new("x"), Variant: new("NONE")})
+	_, err = s.FollowUp(ctx, me, FollowUpArgs{SessionID: &f.SessionID, Action: ActionSend, Prompt: new("x"), Variant: new("NONE")})
 	refused(t, err, session.ToolError, "unknown_variant", "NONE", "OTHER")
 }
 
@@ -124,12 +124,12 @@ func TestReq004_FollowUpWithoutSession(t *testing.T) {
 	s.reaches(first.AttemptID, task.Running)
 	second := s.begin(s.newTask("! say x"))
 	for _, action := range []string{ActionSend, ActionQueue, ActionCancel} {
-		_, err := s.FollowUp(ctx, "me", FollowUpArgs{Target: the(second.AttemptID), Action: action, Prompt: new("x")})
+		_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(second.AttemptID), Action: action, Prompt: new("x")})
 		refused(t, err, session.StateError, "no_session", second.AttemptID, "waiting")
 	}
-	_, err := s.StopAttempt(ctx, "me", AttemptArgs{the(second.AttemptID)})
+	_, err := s.StopAttempt(ctx, me, AttemptArgs{the(second.AttemptID)})
 	must(t, err)
-	_, err = s.FollowUp(ctx, "me", FollowUpArgs{Target: the(second.AttemptID), Action: ActionSend, Prompt: new("x")})
+	_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(second.AttemptID), Action: ActionSend, Prompt: new("x")})
 	refused(t, err, session.StateError, "no_session", "start_task_attempt")
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(first.AttemptID)
@@ -141,12 +141,12 @@ func TestFollowUpWithoutWorkspace(t *testing.T) {
 	s := p.open()
 	r := s.ends(s.begin(s.newTask("! say x")).AttemptID)
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
-	_, err := s.FollowUp(ctx, "me", FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})
+	_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})
 	refused(t, err, session.StateError, "workspace_gone", r.Repos[0].WorktreePath, r.WorkspaceBranch)
 	if now := s.get(r.AttemptID); now.State != "completed" || now.Repos[0].Exists {
 		t.Errorf("%+v", now)
 	}
-	if diff, err := s.GetAttemptDiff(ctx, "me", DiffArgs{Target: the(r.AttemptID)}); err != nil || diff.Notice == nil {
+	if diff, err := s.GetAttemptDiff(ctx, me, DiffArgs{Target: the(r.AttemptID)}); err != nil || diff.Notice == nil {
 		t.Errorf("the diff: %+v, %v", diff, err)
 	}
 }

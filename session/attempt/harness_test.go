@@ -48,6 +48,9 @@ func TestMain(m *testing.M) {
 
 var must = testkit.Must
 
+// me is the user, who makes the calls of tests that are not about callers.
+var me = session.LocalCaller(session.ChannelStdio)
+
 // A project is a project folder with a git repository, and its config.
 type project struct {
 	t    testing.TB
@@ -192,13 +195,13 @@ func (p *project) endAgents() {
 // rootProject is the id of the project root and of its repository.
 func (s *server) rootProject() (projectID, repoID string) {
 	s.t.Helper()
-	r, err := s.ListProjects(ctx, "me", ListProjectsArgs{})
+	r, err := s.ListProjects(ctx, me, ListProjectsArgs{})
 	must(s.t, err)
 	for _, v := range r.Projects {
 		if !v.IsRoot {
 			continue
 		}
-		repos, err := s.ListRepos(ctx, "me", ListReposArgs{ProjectID: v.ProjectID})
+		repos, err := s.ListRepos(ctx, me, ListReposArgs{ProjectID: v.ProjectID})
 		must(s.t, err)
 		if len(repos.Repos) == 1 {
 			return v.ProjectID, repos.Repos[0].RepoID
@@ -213,7 +216,7 @@ func (s *server) rootProject() (projectID, repoID string) {
 func (s *server) newTask(lines ...string) *Task {
 	s.t.Helper()
 	id, _ := s.rootProject()
-	t, err := s.CreateTask(ctx, "me", CreateTaskArgs{ProjectID: id, Title: "Add a basket", Description: orNull(strings.Join(lines, "\n"))})
+	t, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: id, Title: "Add a basket", Description: orNull(strings.Join(lines, "\n"))})
 	must(s.t, err)
 	return t
 }
@@ -226,7 +229,7 @@ func (s *server) begin(t *Task, change ...func(*StartArgs)) *AttemptReply {
 	for _, f := range change {
 		f(&a)
 	}
-	r, err := s.StartTaskAttempt(ctx, "me", a)
+	r, err := s.StartTaskAttempt(ctx, me, a)
 	must(s.t, err)
 	return r
 }
@@ -236,7 +239,7 @@ func the(id string) Target { return Target{AttemptID: &id} }
 // get returns an attempt as it is now.
 func (s *server) get(id string) *AttemptReply {
 	s.t.Helper()
-	r, err := s.GetAttempt(ctx, "me", AttemptArgs{the(id)})
+	r, err := s.GetAttempt(ctx, me, AttemptArgs{the(id)})
 	must(s.t, err)
 	return r
 }
@@ -270,7 +273,7 @@ func (s *server) ends(id string) *AttemptReply {
 
 func (s *server) task(id string) *Task {
 	s.t.Helper()
-	r, err := s.GetTask(ctx, "me", TaskArgs{id})
+	r, err := s.GetTask(ctx, me, TaskArgs{id})
 	must(s.t, err)
 	return r
 }
@@ -278,7 +281,7 @@ func (s *server) task(id string) *Task {
 // output is what an attempt's agents wrote, a line each.
 func (s *server) output(id string) string {
 	s.t.Helper()
-	r, err := s.TailAttempt(ctx, "me", TailArgs{Target: the(id), AfterIndex: new(int64(-1)), Limit: new(MaxTail)})
+	r, err := s.TailAttempt(ctx, me, TailArgs{Target: the(id), AfterIndex: new(int64(-1)), Limit: new(MaxTail)})
 	must(s.t, err)
 	var lines []string
 	for _, e := range r.Entries {

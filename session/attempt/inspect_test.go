@@ -84,7 +84,7 @@ func TestInspectWell(t *testing.T) {
 	p.finds()
 	// And what is kept of it when it is deleted.
 	last := p.open()
-	kept, err := last.DeleteTask(ctx, "me", TaskArgs{last.get(r.AttemptID).TaskID})
+	kept, err := last.DeleteTask(ctx, me, TaskArgs{last.get(r.AttemptID).TaskID})
 	must(t, err)
 	last.stop()
 	if len(kept.Rescued) != 1 {
@@ -289,7 +289,7 @@ func TestNoProgramOfARepositoryRuns(t *testing.T) {
 		t.Helper()
 		p.inspect()
 		s.get(r.AttemptID)
-		if _, err := s.GetAttemptDiff(ctx, "me", DiffArgs{Target: the(r.AttemptID)}); err != nil {
+		if _, err := s.GetAttemptDiff(ctx, me, DiffArgs{Target: the(r.AttemptID)}); err != nil {
 			t.Log(err)
 		}
 		if marks, _ := filepath.Glob(mark + "*"); len(marks) > 0 {

@@ -55,7 +55,7 @@ func TestBoardOfAWorkspaceElsewhere(t *testing.T) {
 	if exists(filepath.Join(elsewhere, "planted.txt")) || exists(filepath.Join(home, "planted.txt")) {
 		t.Error("an agent ran outside")
 	}
-	if _, err := first.DeleteTask(ctx, "me", TaskArgs{TaskID: first.get(r.AttemptID).TaskID}); err == nil {
+	if _, err := first.DeleteTask(ctx, me, TaskArgs{TaskID: first.get(r.AttemptID).TaskID}); err == nil {
 		t.Error("a worktree without a journal was removed")
 	}
 	if !exists(filepath.Join(elsewhere, ".git")) {
@@ -93,7 +93,7 @@ func TestPreparedFolderOfWorktrees(t *testing.T) {
 			if (r.State == "completed") != (at == "") || at != "" && !strings.Contains(deref(r.Error), "not what deepwork made") {
 				t.Errorf("%+v: %s", r, deref(r.Error))
 			}
-			_, err := s.DeleteTask(ctx, "me", TaskArgs{TaskID: v.TaskID})
+			_, err := s.DeleteTask(ctx, me, TaskArgs{TaskID: v.TaskID})
 			if (err == nil) != (at == "") {
 				t.Errorf("deleted: %v", err)
 			}
@@ -115,7 +115,7 @@ func TestLogsThatAreLinks(t *testing.T) {
 	if err := os.Symlink(home, log); err != nil {
 		t.Skip("no symlinks here:", err)
 	}
-	if _, err := s.TailAttempt(ctx, "me", TailArgs{Target: the(r.AttemptID)}); err == nil || !strings.Contains(err.Error(), "not a folder that deepwork made") {
+	if _, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID)}); err == nil || !strings.Contains(err.Error(), "not a folder that deepwork made") {
 		t.Errorf("%v", err)
 	}
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say again")})
@@ -146,7 +146,7 @@ func TestStateOfAWorkspaceIsRemoved(t *testing.T) {
 	if f.Dir == s.o.State.Dir || !exists(f.Dir) {
 		t.Fatal(f.Dir)
 	}
-	_, err = s.DeleteTask(ctx, "me", TaskArgs{TaskID: v.TaskID})
+	_, err = s.DeleteTask(ctx, me, TaskArgs{TaskID: v.TaskID})
 	must(t, err)
 	if exists(f.Dir) || !exists(s.o.State.Dir) {
 		t.Errorf("%s is there: %v; the project's: %v", f.Dir, exists(f.Dir), exists(s.o.State.Dir))

@@ -17,13 +17,13 @@ func TestListTasksIsBounded(t *testing.T) {
 	id, _ := s.rootProject()
 	const tasks = 25
 	for range tasks {
-		_, err := s.CreateTask(ctx, "me", CreateTaskArgs{ProjectID: id, Title: "Long", Description: new(strings.Repeat("d", MaxPrompt))})
+		_, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: id, Title: "Long", Description: new(strings.Repeat("d", MaxPrompt))})
 		must(t, err)
 	}
 	seen := map[string]bool{}
 	pages := 0
 	for next := (*string)(nil); ; pages++ {
-		r, err := s.ListTasks(ctx, "me", ListTasksArgs{ProjectID: id, Limit: new(MaxLimit), Cursor: next})
+		r, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: id, Limit: new(MaxLimit), Cursor: next})
 		must(t, err)
 		size := 0
 		for _, v := range r.Tasks {

@@ -8,6 +8,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/store"
 )
 
@@ -98,12 +99,12 @@ func provision(cfg *config.Config, project *task.Project, repo string) (files, s
 }
 
 // ListProjects lists the projects (seed 004, list_projects).
-func (e *Engine) ListProjects(ctx context.Context, identity string, a ListProjectsArgs) (*ProjectsReply, error) {
+func (e *Engine) ListProjects(ctx context.Context, who session.Caller, a ListProjectsArgs) (*ProjectsReply, error) {
 	p, err := page(a.Limit, a.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	b, _, err := e.ready(ctx)
+	b, _, err := e.ready(ctx, who)
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +120,8 @@ func (e *Engine) ListProjects(ctx context.Context, identity string, a ListProjec
 }
 
 // ListRepos lists the repositories of a project (seed 004, list_repos).
-func (e *Engine) ListRepos(ctx context.Context, identity string, a ListReposArgs) (*ReposReply, error) {
-	b, id, p, err := e.openList(ctx, "project_id", a.ProjectID, a.Limit, a.Cursor)
+func (e *Engine) ListRepos(ctx context.Context, who session.Caller, a ListReposArgs) (*ReposReply, error) {
+	b, id, p, err := e.openList(ctx, who, "project_id", a.ProjectID, a.Limit, a.Cursor)
 	if err != nil {
 		return nil, err
 	}

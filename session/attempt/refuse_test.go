@@ -29,7 +29,7 @@ func TestWrongArguments(t *testing.T) {
 	})
 	s := p.open()
 	root, rootRepo := s.rootProject()
-	projects, err := s.ListProjects(ctx, "me", ListProjectsArgs{})
+	projects, err := s.ListProjects(ctx, me, ListProjectsArgs{})
 	must(t, err)
 	repos := map[string]string{}
 	front := ""
@@ -38,21 +38,21 @@ func TestWrongArguments(t *testing.T) {
 			continue
 		}
 		front = v.ProjectID
-		all, err := s.ListRepos(ctx, "me", ListReposArgs{ProjectID: v.ProjectID})
+		all, err := s.ListRepos(ctx, me, ListReposArgs{ProjectID: v.ProjectID})
 		must(t, err)
 		for _, r := range all.Repos {
 			repos[r.Name] = r.RepoID
 		}
 	}
 	rootTask, frontTask := s.newTask("x"), (*Task)(nil)
-	frontTask, err = s.CreateTask(ctx, "me", CreateTaskArgs{ProjectID: front, Title: "F"})
+	frontTask, err = s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: front, Title: "F"})
 	must(t, err)
 
 	starting := func(change func(*StartArgs)) func() error {
 		return func() error {
 			a := StartArgs{TaskID: rootTask.TaskID, Executor: "TEST", Repos: []RepoArgs{{rootRepo, "main"}}}
 			change(&a)
-			_, err := s.StartTaskAttempt(ctx, "me", a)
+			_, err := s.StartTaskAttempt(ctx, me, a)
 			return err
 		}
 	}
@@ -60,10 +60,10 @@ func TestWrongArguments(t *testing.T) {
 		return starting(func(a *StartArgs) { a.TaskID, a.Repos = frontTask.TaskID, []RepoArgs{{repos[repo], branch}} })
 	}
 	following := func(a FollowUpArgs) func() error {
-		return func() error { _, err := s.FollowUp(ctx, "me", a); return err }
+		return func() error { _, err := s.FollowUp(ctx, me, a); return err }
 	}
 	creating := func(a CreateTaskArgs) func() error {
-		return func() error { _, err := s.CreateTask(ctx, "me", a); return err }
+		return func() error { _, err := s.CreateTask(ctx, me, a); return err }
 	}
 	long := strings.Repeat("ä", MaxPrompt+1)
 	for name, c := range map[string]struct {
@@ -71,35 +71,35 @@ func TestWrongArguments(t *testing.T) {
 		code     string
 		mentions []string
 	}{
-		"malformed project":  {func() error { _, err := s.ListTasks(ctx, "me", ListTasksArgs{ProjectID: "7"}); return err }, "malformed_id", []string{"project_id", `"7"`}},
-		"other form of UUID": {func() error { _, err := s.GetTask(ctx, "me", TaskArgs{"{" + nobody + "}"}); return err }, "malformed_id", nil},
-		"unknown project":    {func() error { _, err := s.ListTasks(ctx, "me", ListTasksArgs{ProjectID: nobody}); return err }, "unknown_project", []string{nobody, "list_projects"}},
-		"repos of nobody":    {func() error { _, err := s.ListRepos(ctx, "me", ListReposArgs{ProjectID: nobody}); return err }, "unknown_project", nil},
+		"malformed project":  {func() error { _, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: "7"}); return err }, "malformed_id", []string{"project_id", `"7"`}},
+		"other form of UUID": {func() error { _, err := s.GetTask(ctx, me, TaskArgs{"{" + nobody + "}"}); return err }, "malformed_id", nil},
+		"unknown project":    {func() error { _, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: nobody}); return err }, "unknown_project", []string{nobody, "list_projects"}},
+		"repos of nobody":    {func() error { _, err := s.ListRepos(ctx, me, ListReposArgs{ProjectID: nobody}); return err }, "unknown_project", nil},
 		"unknown status": {func() error {
-			_, err := s.ListTasks(ctx, "me", ListTasksArgs{ProjectID: root, Status: new("open")})
+			_, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: root, Status: new("open")})
 			return err
 		}, "unknown_status", []string{"open", "inreview"}},
 		"limit 0": {func() error {
-			_, err := s.ListTasks(ctx, "me", ListTasksArgs{ProjectID: root, Limit: new(0)})
+			_, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: root, Limit: new(0)})
 			return err
 		}, "out_of_range", []string{"limit", "0"}},
 		"limit too big": {func() error {
-			_, err := s.ListProjects(ctx, "me", ListProjectsArgs{Limit: new(MaxLimit + 1)})
+			_, err := s.ListProjects(ctx, me, ListProjectsArgs{Limit: new(MaxLimit + 1)})
 			return err
 		}, "out_of_range", nil},
-		"cursor":       {func() error { _, err := s.ListProjects(ctx, "me", ListProjectsArgs{Cursor: new("x")}); return err }, "bad_cursor", nil},
-		"unknown task": {func() error { _, err := s.GetTask(ctx, "me", TaskArgs{nobody}); return err }, "unknown_task", []string{nobody, "list_tasks"}},
+		"cursor":       {func() error { _, err := s.ListProjects(ctx, me, ListProjectsArgs{Cursor: new("x")}); return err }, "bad_cursor", nil},
+		"unknown task": {func() error { _, err := s.GetTask(ctx, me, TaskArgs{nobody}); return err }, "unknown_task", []string{nobody, "list_tasks"}},
 		"attempts of nobody": {func() error {
-			_, err := s.ListTaskAttempts(ctx, "me", ListTaskAttemptsArgs{TaskID: nobody})
+			_, err := s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: nobody})
 			return err
 		}, "unknown_task", nil},
-		"delete nobody": {func() error { _, err := s.DeleteTask(ctx, "me", TaskArgs{nobody}); return err }, "unknown_task", nil},
+		"delete nobody": {func() error { _, err := s.DeleteTask(ctx, me, TaskArgs{nobody}); return err }, "unknown_task", nil},
 		"update nobody": {func() error {
-			_, err := s.UpdateTask(ctx, "me", UpdateTaskArgs{TaskID: nobody, Title: new("x")})
+			_, err := s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: nobody, Title: new("x")})
 			return err
 		}, "unknown_task", nil},
 		"update to no status": {func() error {
-			_, err := s.UpdateTask(ctx, "me", UpdateTaskArgs{TaskID: rootTask.TaskID, Status: new("finished")})
+			_, err := s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: rootTask.TaskID, Status: new("finished")})
 			return err
 		}, "unknown_status", nil},
 		"blank title":        {creating(CreateTaskArgs{ProjectID: root, Title: " \t"}), "missing_title", nil},
@@ -142,21 +142,21 @@ func TestWrongArguments(t *testing.T) {
 		"blank prompt":       {following(FollowUpArgs{Target: the(nobody), Action: "queue", Prompt: new("\n")}), "missing_prompt", nil},
 		"no prompt":          {following(FollowUpArgs{Target: the(nobody), Action: "send"}), "missing_prompt", nil},
 
-		"stop nobody": {func() error { _, err := s.StopAttempt(ctx, "me", AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
-		"get nobody":  {func() error { _, err := s.GetAttempt(ctx, "me", AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
-		"get nothing": {func() error { _, err := s.GetAttempt(ctx, "me", AttemptArgs{}); return err }, "missing_argument", nil},
-		"tail nobody": {func() error { _, err := s.TailAttempt(ctx, "me", TailArgs{Target: the(nobody)}); return err }, "unknown_attempt", nil},
+		"stop nobody": {func() error { _, err := s.StopAttempt(ctx, me, AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
+		"get nobody":  {func() error { _, err := s.GetAttempt(ctx, me, AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
+		"get nothing": {func() error { _, err := s.GetAttempt(ctx, me, AttemptArgs{}); return err }, "missing_argument", nil},
+		"tail nobody": {func() error { _, err := s.TailAttempt(ctx, me, TailArgs{Target: the(nobody)}); return err }, "unknown_attempt", nil},
 		"tail waits": {func() error {
-			_, err := s.TailAttempt(ctx, "me", TailArgs{Target: the(nobody), Wait: new(31.0)})
+			_, err := s.TailAttempt(ctx, me, TailArgs{Target: the(nobody), Wait: new(31.0)})
 			return err
 		}, "out_of_range", []string{"31"}},
 		"tail before": {func() error {
-			_, err := s.TailAttempt(ctx, "me", TailArgs{Target: the(nobody), AfterIndex: new(int64(-2))})
+			_, err := s.TailAttempt(ctx, me, TailArgs{Target: the(nobody), AfterIndex: new(int64(-2))})
 			return err
 		}, "out_of_range", nil},
-		"diff nobody": {func() error { _, err := s.GetAttemptDiff(ctx, "me", DiffArgs{Target: the(nobody)}); return err }, "unknown_attempt", nil},
+		"diff nobody": {func() error { _, err := s.GetAttemptDiff(ctx, me, DiffArgs{Target: the(nobody)}); return err }, "unknown_attempt", nil},
 		"diff outside": {func() error {
-			_, err := s.GetAttemptDiff(ctx, "me", DiffArgs{Target: the(nobody), Paths: []string{"../x"}})
+			_, err := s.GetAttemptDiff(ctx, me, DiffArgs{Target: the(nobody), Paths: []string{"../x"}})
 			return err
 		}, "bad_path", []string{"../x"}},
 	} {
@@ -189,7 +189,7 @@ func TestBadConfig(t *testing.T) {
 	s := p.open(func(o *Options) {
 		o.Config = func(context.Context) (*config.Config, error) { return nil, os.ErrInvalid }
 	})
-	_, err := s.ListProjects(ctx, "me", ListProjectsArgs{})
+	_, err := s.ListProjects(ctx, me, ListProjectsArgs{})
 	refused(t, err, session.StateError, "config_invalid", ".deepwork/config.yml")
 	if exists(s.boardPath()) {
 		t.Error("a board was made")
@@ -202,7 +202,7 @@ func TestDamagedBoard(t *testing.T) {
 	s := p.open()
 	must(t, os.MkdirAll(filepath.Dir(s.boardPath()), 0o755))
 	must(t, os.WriteFile(s.boardPath(), []byte(strings.Repeat("no board ", 1000)), 0o600))
-	_, err := s.ListProjects(ctx, "me", ListProjectsArgs{})
+	_, err := s.ListProjects(ctx, me, ListProjectsArgs{})
 	refused(t, err, session.StateError, "board_damaged", s.boardPath())
 	if text, _ := os.ReadFile(s.boardPath()); !strings.HasPrefix(string(text), "no board ") {
 		t.Error("the file was overwritten")

@@ -19,8 +19,8 @@ const removePatience = 10 * time.Minute
 // Uncommitted work is rescued first, and the reply says where; branches with commits stay. A task
 // with an attempt that waits or runs is refused. If a crash interrupts it, repeating the call
 // finishes it.
-func (e *Engine) DeleteTask(ctx context.Context, identity string, a TaskArgs) (*DeleteReply, error) {
-	b, id, err := e.open(ctx, "task_id", a.TaskID)
+func (e *Engine) DeleteTask(ctx context.Context, who session.Caller, a TaskArgs) (*DeleteReply, error) {
+	b, id, err := e.open(ctx, who, "task_id", a.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (e *Engine) DeleteTask(ctx context.Context, identity string, a TaskArgs) (*
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), boardPatience)
 		defer cancel()
 		if undo := b.UndoDelete(bounded, id); undo != nil {
-			e.log.Error("a task that was not deleted is still marked; call delete_task for it again", "task", id, "error", undo)
+			e.log.Error("a task that was not deleted is still marked; call delete_task for it again", "task", id, "caller", b.who.Identity, "error", undo)
 		}
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (e *Engine) DeleteTask(ctx context.Context, identity string, a TaskArgs) (*
 }
 
 // delete removes the worktrees of a task that is marked, and then the task.
-func (e *Engine) delete(ctx context.Context, b store.Board, id string, attempts []string) (*DeleteReply, error) {
+func (e *Engine) delete(ctx context.Context, b view, id string, attempts []string) (*DeleteReply, error) {
 	reply := &DeleteReply{TaskID: id, Deleted: true, Rescued: []Rescue{}}
 	for _, attempt := range attempts {
 		rescued, err := e.removeWorktrees(ctx, b, attempt)
@@ -68,7 +68,7 @@ func (e *Engine) delete(ctx context.Context, b store.Board, id string, attempts 
 			e.log.Warn("cannot remove the log of a deleted attempt", "attempt", attempt, "error", err)
 		}
 	}
-	e.log.Info("task deleted", "task", id, "attempts", len(attempts), "rescued", len(reply.Rescued))
+	e.log.Info("task deleted", "task", id, "attempts", len(attempts), "rescued", len(reply.Rescued), "caller", b.who.Identity)
 	return reply, nil
 }
 
@@ -86,7 +86,7 @@ func withRescued(err error, rescued []Rescue) error {
 }
 
 // removeWorktrees removes the worktrees of an attempt of a task that is marked.
-func (e *Engine) removeWorktrees(ctx context.Context, b store.Board, id string) ([]Rescue, error) {
+func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string) ([]Rescue, error) {
 	ctx, cancel := context.WithTimeout(ctx, removePatience)
 	defer cancel()
 	at, err := b.Attempt(ctx, id)
@@ -126,7 +126,7 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.Board, id string) 
 	return rescued, nil
 }
 
-func isOpen(ctx context.Context, b store.Board, attempt string) (bool, error) {
+func isOpen(ctx context.Context, b store.View, attempt string) (bool, error) {
 	x, err := b.LatestExecution(ctx, attempt)
 	if errors.Is(err, task.ErrNotFound) {
 		return false, nil

@@ -21,7 +21,7 @@ func TestDeleteTask(t *testing.T) {
 	second := s.ends(s.begin(v, func(a *StartArgs) { a.Executor, a.Prompt = "TEST", new("! say only") }).AttemptID)
 	third := s.begin(s.newTask("! say another task"))
 	s.ends(third.AttemptID)
-	r, err := s.DeleteTask(ctx, "me", TaskArgs{v.TaskID})
+	r, err := s.DeleteTask(ctx, me, TaskArgs{v.TaskID})
 	must(t, err)
 	if r.TaskID != v.TaskID || !r.Deleted || len(r.Rescued) != 2 {
 		t.Fatalf("%+v", r)
@@ -42,9 +42,9 @@ func TestDeleteTask(t *testing.T) {
 	if subject := p.git(p.root, "log", "-1", "--format=%s", first.WorkspaceBranch); subject != "half of it" {
 		t.Errorf("the branch has %q", subject)
 	}
-	_, err = s.GetTask(ctx, "me", TaskArgs{v.TaskID})
+	_, err = s.GetTask(ctx, me, TaskArgs{v.TaskID})
 	refused(t, err, session.ToolError, "unknown_task")
-	_, err = s.GetAttempt(ctx, "me", AttemptArgs{the(first.AttemptID)})
+	_, err = s.GetAttempt(ctx, me, AttemptArgs{the(first.AttemptID)})
 	refused(t, err, session.ToolError, "unknown_attempt")
 	if exists(first.Repos[0].WorktreePath) || exists(s.records(first.AttemptID)) {
 		t.Error("folders of the attempt are left")
@@ -64,17 +64,17 @@ func TestDeleteRunningTask(t *testing.T) {
 	s := p.open()
 	v := s.newTask("! await " + hold)
 	r := s.begin(v)
-	_, err := s.DeleteTask(ctx, "me", TaskArgs{v.TaskID})
+	_, err := s.DeleteTask(ctx, me, TaskArgs{v.TaskID})
 	refused(t, err, session.StateError, "attempt_running", v.TaskID, "stop_attempt")
 	s.reaches(r.AttemptID, task.Running)
-	_, err = s.DeleteTask(ctx, "me", TaskArgs{v.TaskID})
+	_, err = s.DeleteTask(ctx, me, TaskArgs{v.TaskID})
 	refused(t, err, session.StateError, "attempt_running")
 	if r := s.get(r.AttemptID); r.State != "running" || !r.Repos[0].Exists {
 		t.Errorf("%+v", r)
 	}
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(r.AttemptID)
-	_, err = s.DeleteTask(ctx, "me", TaskArgs{v.TaskID})
+	_, err = s.DeleteTask(ctx, me, TaskArgs{v.TaskID})
 	must(t, err)
 }
 
@@ -92,14 +92,14 @@ func TestDeleteIsFinishedByRepetition(t *testing.T) {
 	must(t, err)
 	at, err := b.Attempt(ctx, r.AttemptID)
 	must(t, err)
-	_, err = s.FollowUp(ctx, "me", FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})
+	_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})
 	refused(t, err, session.StateError, "being_deleted", "delete_task")
 	k := s.keeper(worktreesOf(at))
 	_, err = k.Remove(ctx, r.AttemptID, func() bool { return false })
 	must(t, err)
 	s.stop()
 	next := p.open()
-	again, err := next.DeleteTask(ctx, "me", TaskArgs{v.TaskID})
+	again, err := next.DeleteTask(ctx, me, TaskArgs{v.TaskID})
 	must(t, err)
 	if len(again.Rescued) != 1 || again.Rescued[0].Ref != "refs/deepwork/rescue/"+r.AttemptID || again.Rescued[0].RepoPath != p.root ||
 		again.Rescued[0].Worktree != r.Repos[0].WorktreePath || again.Rescued[0].Commit != p.git(p.root, "rev-parse", again.Rescued[0].Ref) {

@@ -58,12 +58,12 @@ func TestAttemptRuns(t *testing.T) {
 	if status := p.git(p.root, "status", "--porcelain"); status != " M README" {
 		t.Errorf("the main checkout: %q", status)
 	}
-	diff, err := s.GetAttemptDiff(ctx, "me", DiffArgs{Target: the(r.AttemptID)})
+	diff, err := s.GetAttemptDiff(ctx, me, DiffArgs{Target: the(r.AttemptID)})
 	must(t, err)
 	if len(diff.Diffs) != 1 || diff.Truncated || !strings.Contains(diff.Diffs[0].Diff, "+package basket") || !strings.Contains(diff.Diffs[0].Diff, "+loose") {
 		t.Errorf("the diff: %+v", diff)
 	}
-	diff, err = s.GetAttemptDiff(ctx, "me", DiffArgs{Target: the(r.AttemptID), Paths: []string{"loose.txt"}, MaxBytes: new(40)})
+	diff, err = s.GetAttemptDiff(ctx, me, DiffArgs{Target: the(r.AttemptID), Paths: []string{"loose.txt"}, MaxBytes: new(40)})
 	must(t, err)
 	if !diff.Truncated || !diff.Diffs[0].Truncated || len(diff.Diffs[0].Diff) > 40 || strings.Contains(diff.Diffs[0].Diff, "basket") {
 		t.Errorf("a part of the diff: %+v", diff)
@@ -80,7 +80,7 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 	first := s.begin(v)
 	s.reaches(first.AttemptID, task.Running)
 	second := s.begin(v, func(a *StartArgs) { a.Variant = new("OTHER") })
-	r, err := s.ListTaskAttempts(ctx, "me", ListTaskAttemptsArgs{TaskID: v.TaskID})
+	r, err := s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: v.TaskID})
 	must(t, err)
 	if r.Count != 2 || r.Total != 2 || r.Filters.TaskID != v.TaskID || deref(r.LatestAttemptID) != second.AttemptID || r.LatestSessionID != nil {
 		t.Fatalf("%+v", r)
@@ -93,9 +93,9 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 		t.Errorf("the older: %+v", b)
 	}
 	checkTimes(t, a.CreatedAt, a.UpdatedAt, b.CreatedAt, b.UpdatedAt)
-	page, err := s.ListTaskAttempts(ctx, "me", ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1)})
+	page, err := s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1)})
 	must(t, err)
-	page, err = s.ListTaskAttempts(ctx, "me", ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1), Cursor: page.NextCursor})
+	page, err = s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1), Cursor: page.NextCursor})
 	must(t, err)
 	if page.Count != 1 || page.Attempts[0].AttemptID != first.AttemptID || deref(page.LatestAttemptID) != second.AttemptID {
 		t.Errorf("the second page: %+v", page)
@@ -104,7 +104,7 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 	if waits.State != "waiting" || !strings.Contains(deref(waits.Notice), "1 of 1") || waits.Repos[0].Exists || len(waits.Repos[0].ChangedFiles) != 0 {
 		t.Errorf("the waiting one: %+v, %s", waits, deref(waits.Notice))
 	}
-	if diff, err := s.GetAttemptDiff(ctx, "me", DiffArgs{Target: the(second.AttemptID)}); err != nil || diff.Notice == nil || diff.Diffs[0].Diff != "" {
+	if diff, err := s.GetAttemptDiff(ctx, me, DiffArgs{Target: the(second.AttemptID)}); err != nil || diff.Notice == nil || diff.Diffs[0].Diff != "" {
 		t.Errorf("its diff: %+v, %v", diff, err)
 	}
 	must(t, os.WriteFile(hold, nil, 0o644))
@@ -137,7 +137,7 @@ func TestOwnStatusIsKept(t *testing.T) {
 			v := s.newTask("! await " + hold)
 			r := s.begin(v)
 			s.reaches(r.AttemptID, task.Running)
-			_, err := s.UpdateTask(ctx, "me", UpdateTaskArgs{TaskID: v.TaskID, Status: &status})
+			_, err := s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, Status: &status})
 			must(t, err)
 			must(t, os.WriteFile(hold, nil, 0o644))
 			if r := s.ends(r.AttemptID); r.State != "completed" {
@@ -167,7 +167,7 @@ func TestSeveralRepos(t *testing.T) {
 		}}}
 	})
 	s := p.open()
-	projects, err := s.ListProjects(ctx, "me", ListProjectsArgs{})
+	projects, err := s.ListProjects(ctx, me, ListProjectsArgs{})
 	must(t, err)
 	var v *Task
 	var repos []RepoArgs
@@ -175,12 +175,12 @@ func TestSeveralRepos(t *testing.T) {
 		if project.Name != "front" {
 			continue
 		}
-		all, err := s.ListRepos(ctx, "me", ListReposArgs{ProjectID: project.ProjectID})
+		all, err := s.ListRepos(ctx, me, ListReposArgs{ProjectID: project.ProjectID})
 		must(t, err)
 		for _, r := range all.Repos {
 			repos = append(repos, RepoArgs{r.RepoID, "release"})
 		}
-		v, err = s.CreateTask(ctx, "me", CreateTaskArgs{ProjectID: project.ProjectID, Title: "Both", Description: new("! pwd\n! write web/a.txt a\n! write the-api/b.txt b")})
+		v, err = s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project.ProjectID, Title: "Both", Description: new("! pwd\n! write web/a.txt a\n! write the-api/b.txt b")})
 		must(t, err)
 	}
 	r := s.ends(s.begin(v, func(a *StartArgs) { a.Repos = repos }).AttemptID)
@@ -238,7 +238,7 @@ func TestPromptAsArgument(t *testing.T) {
 	if out := s.output(r.AttemptID); r.State != "completed" || !strings.Contains(out, "# Add a basket") {
 		t.Errorf("%s: %s", r.State, out)
 	}
-	_, err := s.FollowUp(ctx, "me", FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("--version\n! prompt")})
+	_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("--version\n! prompt")})
 	must(t, err)
 	s.reaches(r.AttemptID, task.Completed)
 	eventually(t, func() string {
@@ -261,7 +261,7 @@ func TestStartOnce(t *testing.T) {
 	if again := s.begin(v, once); again.AttemptID != first.AttemptID || again.State != "completed" {
 		t.Errorf("again: %+v", again)
 	}
-	if list, err := s.ListTaskAttempts(ctx, "me", ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || list.Total != 1 {
+	if list, err := s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || list.Total != 1 {
 		t.Errorf("%+v, %v", list, err)
 	}
 }
@@ -280,7 +280,7 @@ func TestTail(t *testing.T) {
 	follow := func(after int64, until func(*TailReply) bool) int64 {
 		t.Helper()
 		for range 100 {
-			got, err := s.TailAttempt(ctx, "me", TailArgs{Target: the(r.AttemptID), AfterIndex: &after, Wait: new(10.0)})
+			got, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), AfterIndex: &after, Wait: new(10.0)})
 			must(t, err)
 			for i, e := range got.Entries {
 				if e.Index != after+1+int64(i) {
@@ -299,7 +299,7 @@ func TestTail(t *testing.T) {
 	must(t, os.WriteFile(hold, nil, 0o644))
 	after = follow(after, seen("done"))
 	follow(after, func(r *TailReply) bool { return r.State == "completed" })
-	few, err := s.TailAttempt(ctx, "me", TailArgs{Target: the(r.AttemptID), Limit: new(1)})
+	few, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), Limit: new(1)})
 	must(t, err)
 	if len(few.Entries) != 1 || few.NextIndex != few.Entries[0].Index {
 		t.Errorf("the last one: %+v", few)
@@ -310,7 +310,7 @@ func TestTail(t *testing.T) {
 func TestListExecutors(t *testing.T) {
 	p := newProject(t)
 	s := p.open()
-	r, err := s.ListExecutors(ctx, "me")
+	r, err := s.ListExecutors(ctx, me)
 	must(t, err)
 	byName := map[string]ExecutorInfo{}
 	for _, x := range r.Executors {

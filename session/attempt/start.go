@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -21,10 +22,10 @@ import (
 // attempt is on the board; its workspace is created, and its agent started, when a slot is free. It
 // checks what it can first, and a refusal creates nothing. Repeating a request_id returns the same
 // attempt.
-func (e *Engine) StartTaskAttempt(ctx context.Context, identity string, a StartArgs) (*AttemptReply, error) {
+func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a StartArgs) (*AttemptReply, error) {
 	named := a.RequestID
 	a.RequestID = nil
-	request, err := checkRequest(identity, "start_task_attempt", named, a)
+	request, err := checkRequest("start_task_attempt", named, a)
 	if err != nil {
 		return nil, err
 	}
@@ -35,10 +36,14 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, identity string, a StartA
 	if err := checkOptional("prompt", a.Prompt, MaxPrompt); err != nil {
 		return nil, err
 	}
-	b, cfg, err := e.ready(ctx)
+	b, cfg, err := e.ready(ctx, who)
 	if err != nil {
 		return nil, err
 	}
+	if err := e.mayStart(b.who); err != nil {
+		return nil, err
+	}
+	request.Identity = b.who.Identity
 	if done, err := b.FindRequest(ctx, request); err != nil {
 		return nil, fault("looking for the request_id", err)
 	} else if done != "" {
@@ -78,18 +83,22 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, identity string, a StartA
 	if err != nil {
 		return nil, found("making the attempt", err, "task", "task_id", taskID, remedyTask)
 	}
-	e.log.Info("attempt made", "attempt", kept.ID, "task", taskID, "executor", kept.Executor)
+	e.log.Info("attempt made", "attempt", kept.ID, "task", taskID, "executor", kept.Executor, "caller", b.who.Identity)
 	e.kick()
 	return e.attemptReply(ctx, b, kept.ID)
 }
 
 // attemptRepos checks the repositories that an attempt should work on.
-func attemptRepos(ctx context.Context, b store.Board, t *task.Task, args []RepoArgs) ([]task.AttemptRepo, error) {
+func attemptRepos(ctx context.Context, b view, t *task.Task, args []RepoArgs) ([]task.AttemptRepo, error) {
 	switch {
 	case len(args) == 0:
 		return nil, session.Wrong("no_repos", "repos is empty. Name at least one repository and the branch to start from; list_repos(project_id: %q) gives those of the task's project.", t.ProjectID).With("argument", "repos").With("value", 0)
 	case len(args) > MaxRepos:
 		return nil, session.Wrong("too_many_repos", "repos names %d repositories, and may name %d.", len(args), MaxRepos).With("argument", "repos").With("value", len(args)).With("max", MaxRepos)
+	}
+	hidden, err := b.Hidden(ctx)
+	if err != nil {
+		return nil, fault("reading the branches of attempts", err)
 	}
 	seen := make(map[string]bool)
 	var all []task.AttemptRepo
@@ -112,7 +121,7 @@ func attemptRepos(ctx context.Context, b store.Board, t *task.Task, args []RepoA
 				id, repo.Name, repo.ProjectID, t.ProjectID, t.ProjectID).With("argument", field).With("value", id)
 		}
 		branch := strings.TrimSpace(arg.TargetBranch)
-		if err := checkBranch(ctx, repo, branch, i); err != nil {
+		if err := checkBranch(ctx, repo, branch, hidden, i); err != nil {
 			return nil, err
 		}
 		all = append(all, task.AttemptRepo{RepoID: repo.ID, RepoName: repo.Name, RepoPath: repo.Path, TargetBranch: branch})
@@ -120,9 +129,14 @@ func attemptRepos(ctx context.Context, b store.Board, t *task.Task, args []RepoA
 	return all, nil
 }
 
-// checkBranch asks git whether a worktree can be created from a branch.
-func checkBranch(ctx context.Context, repo *task.Repo, branch string, i int) error {
+// checkBranch asks git whether a worktree can be created from a branch. hidden are branches of
+// attempts that the caller does not see.
+func checkBranch(ctx context.Context, repo *task.Repo, branch string, hidden []string, i int) error {
 	err := worktree.CheckRepo(ctx, repo.Path, branch)
+	isHidden := func(name string) bool { return slices.Contains(hidden, name) }
+	if err == nil && isHidden(branch) {
+		err = worktree.ErrNoBranch
+	}
 	switch {
 	case err == nil:
 		return nil
@@ -135,7 +149,7 @@ func checkBranch(ctx context.Context, repo *task.Repo, branch string, i int) err
 			names = nil // refuse without listing them
 		}
 		return session.Wrong("unknown_branch", "The repository %s has no branch %q. Its branches: %s.",
-			repo.Name, clip(branch), some(names, "none; commit something first")).
+			repo.Name, clip(branch), some(slices.DeleteFunc(names, isHidden), "none; commit something first")).
 			With("argument", fmt.Sprintf("repos[%d].target_branch", i)).With("value", clip(branch)).Because(err)
 	}
 	if ctx.Err() != nil {
@@ -145,7 +159,7 @@ func checkBranch(ctx context.Context, repo *task.Repo, branch string, i int) err
 }
 
 // newBranch chooses a branch name that neither the repositories nor another attempt uses.
-func newBranch(ctx context.Context, b store.Board, title string, repos []task.AttemptRepo) (string, error) {
+func newBranch(ctx context.Context, b store.View, title string, repos []task.AttemptRepo) (string, error) {
 	const tries = 100
 	for range tries {
 		branch := worktree.BranchFor(title)

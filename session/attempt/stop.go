@@ -20,8 +20,8 @@ const stopPatience = 30 * time.Second
 // waits. It returns when the end is on the board, or reports that it takes longer. A queued
 // follow-up is dropped; the worktree stays, and a follow-up can continue. An attempt that has ended
 // does not change.
-func (e *Engine) StopAttempt(ctx context.Context, identity string, a AttemptArgs) (*AttemptReply, error) {
-	b, id, err := e.openAttempt(ctx, a.Target)
+func (e *Engine) StopAttempt(ctx context.Context, who session.Caller, a AttemptArgs) (*AttemptReply, error) {
+	b, id, err := e.openAttempt(ctx, who, a.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func (e *Engine) StopAttempt(ctx context.Context, identity string, a AttemptArgs
 	}
 	bounded, cancel := context.WithTimeout(ctx, e.o.Grace+stopPatience)
 	defer cancel()
-	was, err := e.stopOpen(bounded, b, identity, id)
+	was, err := e.stopOpen(bounded, b, id)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return nil, session.NotNow("still_stopping", "Attempt %s is being stopped, and has not ended yet. Call get_attempt to see when it has.", id).With("attempt_id", id).Because(err)
 	}
@@ -60,7 +60,7 @@ func (e *Engine) StopAttempt(ctx context.Context, identity string, a AttemptArgs
 
 // stopOpen stops the open executions of an attempt on any server, including a queued one that
 // starts in the meantime, and returns the state in which it found the first.
-func (e *Engine) stopOpen(ctx context.Context, b store.Board, identity, attempt string) (was task.AttemptState, err error) {
+func (e *Engine) stopOpen(ctx context.Context, b view, attempt string) (was task.AttemptState, err error) {
 	for asked := ""; ; { // the owner and execution of the last request that was granted
 		x, err := b.LatestExecution(ctx, attempt)
 		if err != nil {
@@ -80,7 +80,7 @@ func (e *Engine) stopOpen(ctx context.Context, b store.Board, identity, attempt 
 		case x.Owner == e.member.ID():
 			e.stopHere(x.ID)
 		case x.Owner+x.ID != asked:
-			stopping, err := e.askOwner(ctx, identity, x)
+			stopping, err := e.askOwner(ctx, b.who, x)
 			if err != nil {
 				return was, err
 			}
@@ -101,9 +101,9 @@ const actionStop = "stop"
 
 // askOwner asks the server that leads an execution to stop it. It reports false if there is no
 // answer or the server does not lead it yet.
-func (e *Engine) askOwner(ctx context.Context, identity string, x *task.Execution) (stopping bool, err error) {
+func (e *Engine) askOwner(ctx context.Context, who session.Caller, x *task.Execution) (stopping bool, err error) {
 	answer, err := e.db.Requests().Ask(ctx, store.Request{
-		Kind: store.OfAttempt, Target: x.AttemptID, Action: actionStop, Arguments: fmt.Appendf(nil, "%q", x.ID), Caller: identity,
+		Kind: store.OfAttempt, Target: x.AttemptID, Action: actionStop, Arguments: fmt.Appendf(nil, "%q", x.ID), Caller: who.Identity, Channel: who.Channel,
 	})
 	if errors.Is(err, store.ErrNotAnswered) {
 		return false, nil

@@ -17,7 +17,7 @@ import (
 
 func (s *server) stopAttempt(id string) *AttemptReply {
 	s.t.Helper()
-	r, err := s.StopAttempt(ctx, "me", AttemptArgs{the(id)})
+	r, err := s.StopAttempt(ctx, me, AttemptArgs{the(id)})
 	must(s.t, err)
 	return r
 }

@@ -11,8 +11,8 @@ import (
 
 // ListTasks lists a project's tasks, newest first, each with its attempts'
 // summary (seed 004, "list_tasks provides attempt summary").
-func (e *Engine) ListTasks(ctx context.Context, identity string, a ListTasksArgs) (*TasksReply, error) {
-	b, id, p, err := e.openList(ctx, "project_id", a.ProjectID, a.Limit, a.Cursor)
+func (e *Engine) ListTasks(ctx context.Context, who session.Caller, a ListTasksArgs) (*TasksReply, error) {
+	b, id, p, err := e.openList(ctx, who, "project_id", a.ProjectID, a.Limit, a.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -54,8 +54,8 @@ func fitting(all []task.Summary) int {
 }
 
 // GetTask returns a task (seed 004, get_task).
-func (e *Engine) GetTask(ctx context.Context, identity string, a TaskArgs) (*Task, error) {
-	b, id, err := e.open(ctx, "task_id", a.TaskID)
+func (e *Engine) GetTask(ctx context.Context, who session.Caller, a TaskArgs) (*Task, error) {
+	b, id, err := e.open(ctx, who, "task_id", a.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -64,17 +64,18 @@ func (e *Engine) GetTask(ctx context.Context, identity string, a TaskArgs) (*Tas
 }
 
 // CreateTask creates a task in the state todo (seed 004, create_task).
-func (e *Engine) CreateTask(ctx context.Context, identity string, a CreateTaskArgs) (*Task, error) {
+func (e *Engine) CreateTask(ctx context.Context, who session.Caller, a CreateTaskArgs) (*Task, error) {
 	named := a.RequestID
 	a.RequestID = nil
-	request, err := checkRequest(identity, "create_task", named, a)
+	request, err := checkRequest("create_task", named, a)
 	if err != nil {
 		return nil, err
 	}
-	b, projectID, err := e.open(ctx, "project_id", a.ProjectID)
+	b, projectID, err := e.open(ctx, who, "project_id", a.ProjectID)
 	if err != nil {
 		return nil, err
 	}
+	request.Identity = b.who.Identity
 	if a.Title, err = checkTitle(a.Title); err != nil {
 		return nil, err
 	}
@@ -97,8 +98,8 @@ func (e *Engine) CreateTask(ctx context.Context, identity string, a CreateTaskAr
 }
 
 // UpdateTask changes the given fields of a task (seed 004, update_task).
-func (e *Engine) UpdateTask(ctx context.Context, identity string, a UpdateTaskArgs) (*Task, error) {
-	b, id, err := e.open(ctx, "task_id", a.TaskID)
+func (e *Engine) UpdateTask(ctx context.Context, who session.Caller, a UpdateTaskArgs) (*Task, error) {
+	b, id, err := e.open(ctx, who, "task_id", a.TaskID)
 	if err != nil {
 		return nil, err
 	}

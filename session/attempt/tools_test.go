@@ -24,7 +24,7 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 		c.Projects = []config.Project{{Name: "shop front", Repos: []config.Repo{{Name: "web", Path: "../web"}, {Path: filepath.Join(p.root, "nothing")}}}}
 	})
 	s := p.open()
-	r, err := s.ListProjects(ctx, "me", ListProjectsArgs{})
+	r, err := s.ListProjects(ctx, me, ListProjectsArgs{})
 	must(t, err)
 	if r.Count != 2 || r.Total != 2 || r.NextCursor != nil || r.Filters.Limit != DefaultLimit {
 		t.Fatalf("%+v", r)
@@ -37,7 +37,7 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 	if !byName["shop"].IsRoot || byName["shop front"].IsRoot {
 		t.Errorf("%+v", r.Projects)
 	}
-	repos, err := s.ListRepos(ctx, "me", ListReposArgs{ProjectID: byName["shop front"].ProjectID})
+	repos, err := s.ListRepos(ctx, me, ListReposArgs{ProjectID: byName["shop front"].ProjectID})
 	must(t, err)
 	paths := map[string]string{}
 	for _, v := range repos.Repos {
@@ -46,7 +46,7 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 	if want := map[string]string{"web": filepath.Join(p.root, "..", "web"), "nothing": filepath.Join(p.root, "nothing")}; !reflect.DeepEqual(paths, want) {
 		t.Errorf("the repositories are %v, and are to be %v", paths, want)
 	}
-	root, err := s.ListRepos(ctx, "me", ListReposArgs{ProjectID: byName["shop"].ProjectID})
+	root, err := s.ListRepos(ctx, me, ListReposArgs{ProjectID: byName["shop"].ProjectID})
 	must(t, err)
 	if len(root.Repos) != 1 || root.Repos[0].Path != p.root || root.Repos[0].Name != "shop" {
 		t.Errorf("the root's: %+v", root.Repos)
@@ -54,18 +54,18 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 	// Ids outlive a restart and an edit of the config; a page is a part of the list.
 	s.stop()
 	again := p.open()
-	first, err := again.ListProjects(ctx, "me", ListProjectsArgs{Limit: new(1)})
+	first, err := again.ListProjects(ctx, me, ListProjectsArgs{Limit: new(1)})
 	must(t, err)
 	if first.Count != 1 || first.Total != 2 || first.NextCursor == nil {
 		t.Fatalf("the first page: %+v", first)
 	}
-	second, err := again.ListProjects(ctx, "me", ListProjectsArgs{Limit: new(1), Cursor: first.NextCursor})
+	second, err := again.ListProjects(ctx, me, ListProjectsArgs{Limit: new(1), Cursor: first.NextCursor})
 	must(t, err)
 	if got := append(first.Projects, second.Projects...); !reflect.DeepEqual(got, r.Projects) {
 		t.Errorf("pages give %+v, the list %+v", got, r.Projects)
 	}
 	p.configure(func(*config.Config) {})
-	if r, err := again.ListProjects(ctx, "me", ListProjectsArgs{}); err != nil || r.Total != 1 {
+	if r, err := again.ListProjects(ctx, me, ListProjectsArgs{}); err != nil || r.Total != 1 {
 		t.Errorf("after the project left the config: %+v, %v", r, err)
 	}
 }
@@ -100,7 +100,7 @@ func TestReq004_Tasks(t *testing.T) {
 	project, _ := s.rootProject()
 	var ids []string
 	for i := range 3 {
-		v, err := s.CreateTask(ctx, "me", CreateTaskArgs{ProjectID: project, Title: fmt.Sprintf("  Task %d ", i), Description: new("More.")})
+		v, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: fmt.Sprintf("  Task %d ", i), Description: new("More.")})
 		must(t, err)
 		if v.Title != fmt.Sprintf("Task %d", i) || v.Status != "todo" || deref(v.Description) != "More." || v.LatestAttemptID != nil ||
 			v.HasInProgressAttempt || v.LastAttemptFailed || v.ProjectID != project {
@@ -109,7 +109,7 @@ func TestReq004_Tasks(t *testing.T) {
 		checkTimes(t, v.CreatedAt, v.UpdatedAt)
 		ids = append([]string{v.TaskID}, ids...)
 	}
-	list, err := s.ListTasks(ctx, "me", ListTasksArgs{ProjectID: project})
+	list, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project})
 	must(t, err)
 	var got []string
 	for _, v := range list.Tasks {
@@ -118,7 +118,7 @@ func TestReq004_Tasks(t *testing.T) {
 	if !slices.Equal(got, ids) || list.Total != 3 || list.Count != 3 || list.Filters.Limit != 50 || list.Filters.Status != nil {
 		t.Errorf("newest first they are %v, and listed as %+v", ids, list)
 	}
-	v, err := s.UpdateTask(ctx, "me", UpdateTaskArgs{TaskID: ids[0], Title: new("Other"), Description: new(""), Status: new("done")})
+	v, err := s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: ids[0], Title: new("Other"), Description: new(""), Status: new("done")})
 	must(t, err)
 	if v.Title != "Other" || v.Description != nil || v.Status != "done" {
 		t.Errorf("changed: %+v", v)
@@ -126,14 +126,14 @@ func TestReq004_Tasks(t *testing.T) {
 	if v := s.task(ids[1]); v.Title != "Task 1" || v.Status != "todo" {
 		t.Errorf("another was changed: %+v", v)
 	}
-	done, err := s.ListTasks(ctx, "me", ListTasksArgs{ProjectID: project, Status: new("done"), Limit: new(7)})
+	done, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Status: new("done"), Limit: new(7)})
 	must(t, err)
 	if done.Count != 1 || done.Total != 1 || done.Tasks[0].TaskID != ids[0] || deref(done.Filters.Status) != "done" || done.Filters.Limit != 7 {
 		t.Errorf("done are %+v", done)
 	}
-	one, err := s.ListTasks(ctx, "me", ListTasksArgs{ProjectID: project, Limit: new(2)})
+	one, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Limit: new(2)})
 	must(t, err)
-	two, err := s.ListTasks(ctx, "me", ListTasksArgs{ProjectID: project, Limit: new(2), Cursor: one.NextCursor})
+	two, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Limit: new(2), Cursor: one.NextCursor})
 	must(t, err)
 	if one.Count != 2 || two.Count != 1 || two.Tasks[0].TaskID != ids[2] || two.NextCursor != nil {
 		t.Errorf("pages: %+v and %+v", one, two)
@@ -145,20 +145,20 @@ func TestCreateTaskOnce(t *testing.T) {
 	s := p.open()
 	project, _ := s.rootProject()
 	a := CreateTaskArgs{ProjectID: project, Title: "One", RequestID: new("call-1")}
-	first, err := s.CreateTask(ctx, "me", a)
+	first, err := s.CreateTask(ctx, me, a)
 	must(t, err)
-	second, err := s.CreateTask(ctx, "me", a)
+	second, err := s.CreateTask(ctx, me, a)
 	must(t, err)
 	if first.TaskID != second.TaskID {
 		t.Error("a repeated call made a second task")
 	}
-	other, err := s.CreateTask(ctx, "you", a)
+	other, err := s.CreateTask(ctx, session.Caller{Identity: "you"}, a)
 	must(t, err)
 	if other.TaskID == first.TaskID {
 		t.Error("another caller's request_id counted")
 	}
 	a.Title = "Two"
-	_, err = s.CreateTask(ctx, "me", a)
+	_, err = s.CreateTask(ctx, me, a)
 	refused(t, err, session.ToolError, "request_id_reused")
 }
 
@@ -175,7 +175,7 @@ func TestTaskWithWorkflow(t *testing.T) {
 	})
 	project, _ := s.rootProject()
 	create := func(job, workflow *string) (*Task, error) {
-		return s.CreateTask(ctx, "me", CreateTaskArgs{ProjectID: project, Title: "T", JobName: job, WorkflowName: workflow})
+		return s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "T", JobName: job, WorkflowName: workflow})
 	}
 	_, err := create(new("release"), nil)
 	refused(t, err, session.ToolError, "half_a_workflow")
@@ -186,9 +186,9 @@ func TestTaskWithWorkflow(t *testing.T) {
 	if deref(v.JobName) != "release" || deref(v.WorkflowName) != "write" {
 		t.Errorf("%+v", v)
 	}
-	_, err = s.UpdateTask(ctx, "me", UpdateTaskArgs{TaskID: v.TaskID, JobName: new("")})
+	_, err = s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new("")})
 	refused(t, err, session.ToolError, "half_a_workflow")
-	v, err = s.UpdateTask(ctx, "me", UpdateTaskArgs{TaskID: v.TaskID, JobName: new(""), WorkflowName: new("")})
+	v, err = s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new(""), WorkflowName: new("")})
 	must(t, err)
 	if v.JobName != nil || v.WorkflowName != nil {
 		t.Errorf("not cleared: %+v", v)
@@ -238,10 +238,10 @@ func TestEmptyListsAreLists(t *testing.T) {
 	p := newProject(t)
 	s := p.open()
 	project, _ := s.rootProject()
-	tasks, err := s.ListTasks(ctx, "me", ListTasksArgs{ProjectID: project})
+	tasks, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project})
 	must(t, err)
 	v := s.newTask("")
-	attempts, err := s.ListTaskAttempts(ctx, "me", ListTaskAttemptsArgs{TaskID: v.TaskID})
+	attempts, err := s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: v.TaskID})
 	must(t, err)
 	for _, r := range []any{tasks, attempts} {
 		text, err := json.Marshal(r)

@@ -8,16 +8,11 @@ import (
 	"deepwork/session"
 )
 
-// A Board stores projects, repositories, tasks and their attempts. Its methods may be called from
-// any goroutine and by several processes; each change is one transaction, and durable when the
-// method returns. Methods return task.ErrNotFound for something that does not exist; each may also
-// return task.ErrFull, ErrDamaged, ErrNewer or ErrClosed, or the context's error.
-type Board interface {
-	// SyncProjects sets the board's projects to those of the config. Known projects keep their ids,
-	// by name (the root by being it); removed ones are no longer listed, and are listed again, with
-	// their tasks, when they return. A repository keeps its id by project and name. If nothing
-	// differs, nothing is written.
-	SyncProjects(ctx context.Context, all []task.ProjectSpec) error
+// A View is a board as a caller sees it: all projects and repositories, and its own tasks with what
+// belongs to them, that is, those that its identity or its group made; the owner sees all. For
+// anything else the methods return task.ErrNotFound, as for something that does not exist. They are
+// used as those of a Board.
+type View interface {
 	// Projects lists the projects, newest first, and how many there are in all; next
 	// is the cursor for more, "" if there are no more (seed 004, "MCP task tool
 	// set"). task.ErrCursor refuses a cursor of another list.
@@ -28,16 +23,13 @@ type Board interface {
 	Repos(ctx context.Context, projectID string, p task.Page) (list []task.Repo, total int, next string, err error)
 	// Repo returns a repository of the config.
 	Repo(ctx context.Context, id string) (*task.Repo, error)
-	// RepoPaths returns the absolute paths of the repositories that the board knows, including
-	// those of attempts, without duplicates, sorted.
-	RepoPaths(ctx context.Context) ([]string, error)
 
 	// Tasks lists a project's tasks of a status (all, if ""), newest first, each with
 	// a summary of its attempts (seed 004, "list_tasks provides attempt summary");
 	// total is how many match, next is as for Projects.
 	Tasks(ctx context.Context, projectID string, status task.Status, p task.Page) (list []task.Summary, total int, next string, err error)
 	Task(ctx context.Context, id string) (*task.Summary, error)
-	// CreateTask makes a task, or finds the one that the same request made before
+	// CreateTask makes a task of the caller, or finds the one that the same request made before
 	// and returns it as it is now. ErrNotFound: there is no such project in the
 	// config; ErrDeleted as well: the task that the request made was deleted;
 	// ErrReused: the request was another; ErrInvalid: see task.Task.Check.
@@ -53,9 +45,6 @@ type Board interface {
 	BeginDelete(ctx context.Context, id string) (attemptIDs []string, err error)
 	// UndoDelete removes the mark of BeginDelete; without one it does nothing.
 	UndoDelete(ctx context.Context, id string) error
-	// Deleting returns the ids of the marked tasks in the order of their marks: after a crash,
-	// their deletion must be completed.
-	Deleting(ctx context.Context) ([]string, error)
 	// DeleteTask removes a task with its attempts' rows; ErrRunning if one is
 	// waiting, starting or running. Their worktrees must be removed before, between
 	// BeginDelete and this.
@@ -67,12 +56,11 @@ type Board interface {
 	// CreateAttempt makes an attempt (its ID, Branch, Workspace and Repos are the
 	// caller's; an empty ID is made) with its first execution (its Prompt and Variant
 	// are the caller's, and its ID, if it is not empty), both waiting, and puts the
-	// task inprogress; or finds the one that the same request made before. Errors are
-	// those of CreateTask, and ErrDeleting.
+	// task inprogress; or finds the one that the same request made before. Its maker is
+	// the caller; if that is the owner, the maker of the task. Errors are those of
+	// CreateTask, and ErrDeleting.
 	CreateAttempt(ctx context.Context, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error)
 	Attempt(ctx context.Context, id string) (*task.Attempt, error)
-	// AllAttempts returns every attempt of the board, by id.
-	AllAttempts(ctx context.Context) ([]task.Attempt, error)
 	// AttemptDetails returns an attempt with its executions from one state of the board: two calls
 	// could report a running agent without a session (seed 004, "Task attempt listing").
 	AttemptDetails(ctx context.Context, id string) (*task.AttemptDetails, error)
@@ -80,6 +68,56 @@ type Board interface {
 	// latest attempt is the first of the first page (seed 004, "list_task_attempts returns attempt
 	// details").
 	TaskAttempts(ctx context.Context, taskID string, p task.Page) (*task.AttemptList, error)
+	// BranchTaken reports whether an attempt of the board, anybody's, has a branch of this name,
+	// created or not.
+	BranchTaken(ctx context.Context, branch string) (bool, error)
+	// Hidden returns the branches of the attempts that the caller does not see.
+	Hidden(ctx context.Context) (branches []string, err error)
+
+	// LatestExecution returns an attempt's newest execution.
+	LatestExecution(ctx context.Context, attemptID string) (*task.Execution, error)
+	// AddExecution adds a follow-up, waiting, and puts the task inprogress;
+	// ErrRunning: an execution of its attempt has not ended; ErrDeleting: the task is
+	// being deleted (seed 004, "follow_up targeting").
+	AddExecution(ctx context.Context, sessionID, prompt string, variant *string) (*task.Execution, error)
+	// StopWaiting ends a waiting execution, so that it never runs, and drops the queue of its
+	// session. It reports false if the execution is no longer waiting. The task is unchanged.
+	StopWaiting(ctx context.Context, executionID string) (stopped bool, err error)
+
+	Session(ctx context.Context, id string) (*task.Session, error)
+	// Queue sets or, with nil, clears what is queued in a session while an execution
+	// of its attempt has not ended, and returns what was queued before; q.At is set
+	// to now. idle: none runs, nothing was queued, and nothing was set.
+	Queue(ctx context.Context, sessionID string, q *task.Queued) (before *task.Queued, idle bool, err error)
+}
+
+// A Board stores projects, repositories, tasks and their attempts; as a View, it sees all. Its
+// methods may be called from any goroutine and by several processes; each change is one
+// transaction, and durable when the method returns. Methods return task.ErrNotFound for something
+// that does not exist; each may also return task.ErrFull, ErrDamaged, ErrNewer or ErrClosed, or the
+// context's error.
+type Board interface {
+	View
+	// For returns the board as a caller sees it.
+	For(who session.Caller) View
+	// Maker returns the identity and the group that made an attempt, without any right.
+	Maker(ctx context.Context, attemptID string) (session.Caller, error)
+
+	// SyncProjects sets the board's projects to those of the config. Known projects keep their ids,
+	// by name (the root by being it); removed ones are no longer listed, and are listed again, with
+	// their tasks, when they return. A repository keeps its id by project and name. If nothing
+	// differs, nothing is written.
+	SyncProjects(ctx context.Context, all []task.ProjectSpec) error
+	// RepoPaths returns the absolute paths of the repositories that the board knows, including
+	// those of attempts, without duplicates, sorted.
+	RepoPaths(ctx context.Context) ([]string, error)
+
+	// Deleting returns the ids of the marked tasks in the order of their marks: after a crash,
+	// their deletion must be completed.
+	Deleting(ctx context.Context) ([]string, error)
+
+	// AllAttempts returns every attempt of the board, by id.
+	AllAttempts(ctx context.Context) ([]task.Attempt, error)
 	// AttemptContext returns what an attempt belongs to, from one state of the board (seed
 	// 004, "Workspace context data").
 	AttemptContext(ctx context.Context, attemptID string) (*task.AttemptContext, error)
@@ -88,9 +126,6 @@ type Board interface {
 	SetWorkspace(ctx context.Context, attemptID string, base map[string]string) error
 	// SetWorkflow records the position of an attempt's workflow.
 	SetWorkflow(ctx context.Context, attemptID string, n task.WorkflowProgress) error
-	// BranchTaken reports whether an attempt of the board has a branch of this name, created or
-	// not.
-	BranchTaken(ctx context.Context, branch string) (bool, error)
 	// SetBranch gives an attempt without worktrees another branch, as two servers may choose the
 	// same name at once; ErrInvalid: a worktree was created.
 	SetBranch(ctx context.Context, attemptID, branch string) error
@@ -99,16 +134,10 @@ type Board interface {
 	WorktreeFolders(ctx context.Context) ([]string, error)
 
 	Execution(ctx context.Context, id string) (*task.Execution, error)
-	// LatestExecution returns an attempt's newest execution; Executions all of them,
-	// newest first, none if there is no such attempt; OpenExecutions those of the
-	// board that are starting or running, the oldest first.
-	LatestExecution(ctx context.Context, attemptID string) (*task.Execution, error)
+	// Executions returns an attempt's executions, newest first, none if there is no such attempt;
+	// OpenExecutions those of the board that are starting or running, the oldest first.
 	Executions(ctx context.Context, attemptID string) ([]task.Execution, error)
 	OpenExecutions(ctx context.Context) ([]task.Execution, error)
-	// AddExecution adds a follow-up, waiting, and puts the task inprogress;
-	// ErrRunning: an execution of its attempt has not ended; ErrDeleting: the task is
-	// being deleted (seed 004, "follow_up targeting").
-	AddExecution(ctx context.Context, sessionID, prompt string, variant *string) (*task.Execution, error)
 	// ClaimNext gives the oldest waiting execution to a server, if fewer than max are
 	// starting or running on the whole board: it and its attempt are then starting.
 	// nil means none, or no room. No other call on this board, in any process,
@@ -118,9 +147,6 @@ type Board interface {
 	// attempt wait again, in the same position. It reports false if it is not this owner's, or is
 	// no longer starting.
 	Release(ctx context.Context, executionID, owner string) (released bool, err error)
-	// StopWaiting ends a waiting execution, so that it never runs, and drops the queue of its
-	// session. It reports false if the execution is no longer waiting. The task is unchanged.
-	StopWaiting(ctx context.Context, executionID string) (stopped bool, err error)
 	// Adopt changes the owner of an execution. It reports false if the execution no longer has the
 	// old owner, or has ended.
 	Adopt(ctx context.Context, executionID, from, to string) (adopted bool, err error)
@@ -137,12 +163,6 @@ type Board interface {
 	// follow-up runs next, only done and cancelled are kept. It reports false and does nothing if
 	// the execution has ended. ErrInvalid: e.State or e.Task is not allowed.
 	EndExecution(ctx context.Context, executionID string, e task.Ending) (next *task.Execution, ended bool, err error)
-
-	Session(ctx context.Context, id string) (*task.Session, error)
-	// Queue sets or, with nil, clears what is queued in a session while an execution
-	// of its attempt has not ended, and returns what was queued before; q.At is set
-	// to now. idle: none runs, nothing was queued, and nothing was set.
-	Queue(ctx context.Context, sessionID string, q *task.Queued) (before *task.Queued, idle bool, err error)
 
 	// Inspect checks the board: its storage, its references, and rows that contradict each other.
 	// It sees one state of the board and changes nothing. A board of 100,000 rows takes about a

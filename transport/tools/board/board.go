@@ -7,28 +7,28 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/transport/tool"
 )
 
-// An Engine executes the calls of these tools. It is an *attempt.Engine; identity is the caller's
-// name.
+// An Engine executes the calls of these tools. It is an *attempt.Engine; who is the caller.
 type Engine interface {
-	ListProjects(ctx context.Context, identity string, a attempt.ListProjectsArgs) (*attempt.ProjectsReply, error)
-	ListRepos(ctx context.Context, identity string, a attempt.ListReposArgs) (*attempt.ReposReply, error)
-	ListTasks(ctx context.Context, identity string, a attempt.ListTasksArgs) (*attempt.TasksReply, error)
-	ListTaskAttempts(ctx context.Context, identity string, a attempt.ListTaskAttemptsArgs) (*attempt.AttemptsReply, error)
-	GetTask(ctx context.Context, identity string, a attempt.TaskArgs) (*attempt.Task, error)
-	CreateTask(ctx context.Context, identity string, a attempt.CreateTaskArgs) (*attempt.Task, error)
-	UpdateTask(ctx context.Context, identity string, a attempt.UpdateTaskArgs) (*attempt.Task, error)
-	DeleteTask(ctx context.Context, identity string, a attempt.TaskArgs) (*attempt.DeleteReply, error)
-	StartTaskAttempt(ctx context.Context, identity string, a attempt.StartArgs) (*attempt.AttemptReply, error)
-	FollowUp(ctx context.Context, identity string, a attempt.FollowUpArgs) (*attempt.FollowUpReply, error)
-	GetAttempt(ctx context.Context, identity string, a attempt.AttemptArgs) (*attempt.AttemptReply, error)
-	TailAttempt(ctx context.Context, identity string, a attempt.TailArgs) (*attempt.TailReply, error)
-	GetAttemptDiff(ctx context.Context, identity string, a attempt.DiffArgs) (*attempt.DiffReply, error)
-	StopAttempt(ctx context.Context, identity string, a attempt.AttemptArgs) (*attempt.AttemptReply, error)
-	ListExecutors(ctx context.Context, identity string) (*attempt.ExecutorsReply, error)
+	ListProjects(ctx context.Context, who session.Caller, a attempt.ListProjectsArgs) (*attempt.ProjectsReply, error)
+	ListRepos(ctx context.Context, who session.Caller, a attempt.ListReposArgs) (*attempt.ReposReply, error)
+	ListTasks(ctx context.Context, who session.Caller, a attempt.ListTasksArgs) (*attempt.TasksReply, error)
+	ListTaskAttempts(ctx context.Context, who session.Caller, a attempt.ListTaskAttemptsArgs) (*attempt.AttemptsReply, error)
+	GetTask(ctx context.Context, who session.Caller, a attempt.TaskArgs) (*attempt.Task, error)
+	CreateTask(ctx context.Context, who session.Caller, a attempt.CreateTaskArgs) (*attempt.Task, error)
+	UpdateTask(ctx context.Context, who session.Caller, a attempt.UpdateTaskArgs) (*attempt.Task, error)
+	DeleteTask(ctx context.Context, who session.Caller, a attempt.TaskArgs) (*attempt.DeleteReply, error)
+	StartTaskAttempt(ctx context.Context, who session.Caller, a attempt.StartArgs) (*attempt.AttemptReply, error)
+	FollowUp(ctx context.Context, who session.Caller, a attempt.FollowUpArgs) (*attempt.FollowUpReply, error)
+	GetAttempt(ctx context.Context, who session.Caller, a attempt.AttemptArgs) (*attempt.AttemptReply, error)
+	TailAttempt(ctx context.Context, who session.Caller, a attempt.TailArgs) (*attempt.TailReply, error)
+	GetAttemptDiff(ctx context.Context, who session.Caller, a attempt.DiffArgs) (*attempt.DiffReply, error)
+	StopAttempt(ctx context.Context, who session.Caller, a attempt.AttemptArgs) (*attempt.AttemptReply, error)
+	ListExecutors(ctx context.Context, who session.Caller) (*attempt.ExecutorsReply, error)
 }
 
 // A Workspace is the workspace of an attempt. It is an *attempt.Context.
@@ -60,12 +60,12 @@ func Add(s *tool.Set, engine Engine, workspace Workspace) {
 }
 
 // add registers the tool of a method.
-func add[A, R any](s *tool.Set, e Engine, method func(Engine, context.Context, string, A) (*R, error), t tool.Tool) {
+func add[A, R any](s *tool.Set, e Engine, method func(Engine, context.Context, session.Caller, A) (*R, error), t tool.Tool) {
 	if t.Output == nil {
 		t.Output = outputSchema[R]()
 	}
 	tool.Add(s, t, func(ctx context.Context, c *tool.Caller, args A) (*R, error) {
-		return method(e, ctx, c.Identity, args)
+		return method(e, ctx, c.Caller, args)
 	})
 }
 

@@ -3,13 +3,14 @@ package board
 import (
 	"context"
 
+	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/transport/tool"
 )
 
 // addGetContext registers get_context (seed 004, "Workspace context data").
 func addGetContext(s *tool.Set, w Workspace) {
-	add(s, nil, func(_ Engine, ctx context.Context, _ string, _ tool.NoArgs) (*attempt.ContextReply, error) {
+	add(s, nil, func(_ Engine, ctx context.Context, _ session.Caller, _ tool.NoArgs) (*attempt.ContextReply, error) {
 		return w.GetContext(ctx)
 	}, tool.Tool{
 		Name: "get_context", Title: "Get the context of this workspace",

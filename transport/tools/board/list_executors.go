@@ -3,14 +3,15 @@ package board
 import (
 	"context"
 
+	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/transport/tool"
 )
 
 // addListExecutors registers list_executors.
 func addListExecutors(s *tool.Set, e Engine) {
-	add(s, e, func(e Engine, ctx context.Context, identity string, _ tool.NoArgs) (*attempt.ExecutorsReply, error) {
-		return e.ListExecutors(ctx, identity)
+	add(s, e, func(e Engine, ctx context.Context, who session.Caller, _ tool.NoArgs) (*attempt.ExecutorsReply, error) {
+		return e.ListExecutors(ctx, who)
 	}, tool.Tool{
 		Name: "list_executors", Title: "List executors",
 		Description: "Lists the coding agents that start_task_attempt can run, with their variants and whether their program is installed; those that are come first. " +

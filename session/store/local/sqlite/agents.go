@@ -13,11 +13,17 @@ const executionRows = `SELECT id, attempt_id, session_id, follow_up, prompt, var
 	exit_code, final_message, created_at, started_at, ended_at FROM executions `
 
 func (t tx) execution(id string) (*task.Execution, error) {
+	if err := t.own("execution", id); err != nil {
+		return nil, err
+	}
 	return only[task.Execution](t, "execution", id, executionRows+`WHERE id = ?`, id)
 }
 
 // latest is the newest execution of an attempt.
 func (t tx) latest(attemptID string) (*task.Execution, error) {
+	if err := t.own("attempt", attemptID); err != nil {
+		return nil, err
+	}
 	return only[task.Execution](t, "attempt", attemptID, executionRows+`WHERE attempt_id = ? ORDER BY seq DESC LIMIT 1`, attemptID)
 }
 
@@ -43,21 +49,21 @@ func (t tx) setAttempt(id string, s task.AttemptState, why *string) error {
 }
 
 func (b board) Execution(ctx context.Context, id string) (*task.Execution, error) {
-	return read(ctx, b.DB, "reading an execution", func(t tx) (*task.Execution, error) { return t.execution(id) })
+	return read(ctx, b, "reading an execution", func(t tx) (*task.Execution, error) { return t.execution(id) })
 }
 
 func (b board) LatestExecution(ctx context.Context, attemptID string) (*task.Execution, error) {
-	return read(ctx, b.DB, "reading an execution", func(t tx) (*task.Execution, error) { return t.latest(attemptID) })
+	return read(ctx, b, "reading an execution", func(t tx) (*task.Execution, error) { return t.latest(attemptID) })
 }
 
 func (b board) Executions(ctx context.Context, attemptID string) ([]task.Execution, error) {
-	return read(ctx, b.DB, "listing executions", func(t tx) ([]task.Execution, error) {
+	return read(ctx, b, "listing executions", func(t tx) ([]task.Execution, error) {
 		return list[task.Execution](t, executionRows+`WHERE attempt_id = ? ORDER BY seq DESC`, attemptID)
 	})
 }
 
 func (b board) OpenExecutions(ctx context.Context) ([]task.Execution, error) {
-	return read(ctx, b.DB, "listing open executions", func(t tx) ([]task.Execution, error) {
+	return read(ctx, b, "listing open executions", func(t tx) ([]task.Execution, error) {
 		return list[task.Execution](t, executionRows+`WHERE state IN ('starting', 'running') ORDER BY seq`)
 	})
 }
@@ -80,11 +86,11 @@ func (b board) ClaimNext(ctx context.Context, owner string, max int) (*task.Exec
 		return nil, wrap(doing, fmt.Errorf("%w: the owner is empty", task.ErrInvalid))
 	}
 	// Servers ask often: most find nothing, and need no lock for it.
-	id, err := read(ctx, b.DB, doing, func(t tx) (string, error) { return t.claimable(max) })
+	id, err := read(ctx, b, doing, func(t tx) (string, error) { return t.claimable(max) })
 	if err != nil || id == "" {
 		return nil, err
 	}
-	return write(ctx, b.DB, doing, func(t tx) (*task.Execution, error) {
+	return write(ctx, b, doing, func(t tx) (*task.Execution, error) {
 		id, err := t.claimable(max)
 		if err != nil || id == "" {
 			return nil, err
@@ -112,7 +118,7 @@ func (b board) StopWaiting(ctx context.Context, executionID string) (bool, error
 
 // move updates one execution and, if that changed something, sets its attempt to the same state.
 func (b board) move(ctx context.Context, doing, executionID string, to task.AttemptState, update string, args ...any) (bool, error) {
-	return write(ctx, b.DB, doing, func(t tx) (bool, error) {
+	return write(ctx, b, doing, func(t tx) (bool, error) {
 		e, err := t.execution(executionID)
 		if err != nil {
 			return false, err
@@ -141,7 +147,7 @@ func (b board) Adopt(ctx context.Context, executionID, from, to string) (bool, e
 }
 
 func (b board) StartExecution(ctx context.Context, executionID, executor string, since time.Time) (*task.Session, error) {
-	return write(ctx, b.DB, "starting an execution", func(t tx) (*task.Session, error) {
+	return write(ctx, b, "starting an execution", func(t tx) (*task.Session, error) {
 		e, err := t.execution(executionID)
 		switch {
 		case err != nil:
@@ -183,7 +189,7 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 			return nil, false, wrap(doing, err)
 		}
 	}
-	next, err = write(ctx, b.DB, doing, func(t tx) (*task.Execution, error) {
+	next, err = write(ctx, b, doing, func(t tx) (*task.Execution, error) {
 		ended = false
 		x, err := t.execution(executionID)
 		if err != nil || x.State.Ended() {

@@ -31,6 +31,9 @@ func (t tx) attempts(where string, args ...any) ([]task.Attempt, error) {
 }
 
 func (t tx) attempt(id string) (*task.Attempt, error) {
+	if err := t.own("attempt", id); err != nil {
+		return nil, err
+	}
 	all, err := t.attempts(`WHERE a.id = ?`, id)
 	if err == nil && len(all) == 0 {
 		err = task.Missing("attempt", id)
@@ -42,7 +45,7 @@ func (t tx) attempt(id string) (*task.Attempt, error) {
 }
 
 func (b board) CreateAttempt(ctx context.Context, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error) {
-	return write(ctx, b.DB, "creating an attempt", func(t tx) (*task.Attempt, error) {
+	return write(ctx, b, "creating an attempt", func(t tx) (*task.Attempt, error) {
 		id, err := b.makeOnce(t, r, func() (string, error) { return t.createAttempt(a, first) })
 		if err != nil {
 			return nil, err
@@ -61,9 +64,13 @@ func (t tx) createAttempt(a task.Attempt, e task.Execution) (id string, err erro
 	if err := t.staying(a.TaskID); err != nil {
 		return "", err
 	}
-	if _, err := t.exec(`INSERT INTO attempts (id, task_id, executor, variant, prompt, branch, workspace, state, created_at, updated_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		a.ID, a.TaskID, a.Executor, a.Variant, a.Prompt, a.Branch, a.Workspace, task.Waiting, t.now, t.now); err != nil {
+	var identity, group *string // nil: those of the task, so that its text leads no agent to what only the owner sees
+	if limited(t.who) {
+		identity, group = &t.who.Identity, &t.who.Group
+	}
+	if _, err := t.exec(`INSERT INTO attempts (id, task_id, executor, variant, prompt, branch, workspace, state, created_at, updated_at, identity, caller_group)
+		SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, identity), coalesce(?, caller_group) FROM tasks WHERE id = ?`,
+		a.ID, a.Executor, a.Variant, a.Prompt, a.Branch, a.Workspace, task.Waiting, t.now, t.now, identity, group, a.TaskID); err != nil {
 		return "", err
 	}
 	for i, r := range a.Repos {
@@ -80,15 +87,15 @@ func (t tx) createAttempt(a task.Attempt, e task.Execution) (id string, err erro
 }
 
 func (b board) Attempt(ctx context.Context, id string) (*task.Attempt, error) {
-	return read(ctx, b.DB, "reading an attempt", func(t tx) (*task.Attempt, error) { return t.attempt(id) })
+	return read(ctx, b, "reading an attempt", func(t tx) (*task.Attempt, error) { return t.attempt(id) })
 }
 
 func (b board) AllAttempts(ctx context.Context) ([]task.Attempt, error) {
-	return read(ctx, b.DB, "reading all attempts", func(t tx) ([]task.Attempt, error) { return t.attempts(`ORDER BY a.id`) })
+	return read(ctx, b, "reading all attempts", func(t tx) ([]task.Attempt, error) { return t.attempts(`ORDER BY a.id`) })
 }
 
 func (b board) AttemptDetails(ctx context.Context, id string) (*task.AttemptDetails, error) {
-	return read(ctx, b.DB, "reading an attempt", func(t tx) (now *task.AttemptDetails, err error) {
+	return read(ctx, b, "reading an attempt", func(t tx) (now *task.AttemptDetails, err error) {
 		now = &task.AttemptDetails{}
 		if now.Attempt, err = t.attempt(id); err != nil {
 			return nil, err
@@ -117,7 +124,7 @@ func (b board) TaskAttempts(ctx context.Context, taskID string, p task.Page) (*t
 	if err != nil {
 		return nil, err
 	}
-	return read(ctx, b.DB, "listing attempts", func(t tx) (r *task.AttemptList, err error) {
+	return read(ctx, b, "listing attempts", func(t tx) (r *task.AttemptList, err error) {
 		r = &task.AttemptList{}
 		if r.Task, err = t.task(taskID); err != nil {
 			return nil, err
@@ -133,7 +140,7 @@ func (b board) TaskAttempts(ctx context.Context, taskID string, p task.Page) (*t
 }
 
 func (b board) AttemptContext(ctx context.Context, attemptID string) (*task.AttemptContext, error) {
-	return read(ctx, b.DB, "reading what an attempt belongs to", func(t tx) (p *task.AttemptContext, err error) {
+	return read(ctx, b, "reading what an attempt belongs to", func(t tx) (p *task.AttemptContext, err error) {
 		p = &task.AttemptContext{}
 		if p.Attempt, err = t.attempt(attemptID); err != nil {
 			return nil, err
@@ -147,7 +154,7 @@ func (b board) AttemptContext(ctx context.Context, attemptID string) (*task.Atte
 }
 
 func (b board) SetWorkspace(ctx context.Context, attemptID string, base map[string]string) error {
-	return change(ctx, b.DB, "recording a workspace", func(t tx) error {
+	return change(ctx, b, "recording a workspace", func(t tx) error {
 		if err := t.touch(attemptID); err != nil {
 			return err
 		}
@@ -165,7 +172,7 @@ func (b board) SetWorkspace(ctx context.Context, attemptID string, base map[stri
 }
 
 func (b board) SetWorkflow(ctx context.Context, attemptID string, n task.WorkflowProgress) error {
-	return change(ctx, b.DB, "recording an attempt's workflow", func(t tx) error {
+	return change(ctx, b, "recording an attempt's workflow", func(t tx) error {
 		if err := t.touch(attemptID); err != nil {
 			return err
 		}
@@ -185,13 +192,13 @@ func (t tx) touch(attemptID string) error {
 }
 
 func (b board) BranchTaken(ctx context.Context, branch string) (bool, error) {
-	return read(ctx, b.DB, "looking for a branch", func(t tx) (bool, error) {
+	return read(ctx, b, "looking for a branch", func(t tx) (bool, error) {
 		return t.first(`SELECT 1 FROM attempts WHERE branch = ?`, []any{branch}, new(int))
 	})
 }
 
 func (b board) SetBranch(ctx context.Context, attemptID, branch string) error {
-	return change(ctx, b.DB, "renaming the branch of an attempt", func(t tx) error {
+	return change(ctx, b, "renaming the branch of an attempt", func(t tx) error {
 		if err := t.touch(attemptID); err != nil {
 			return err
 		}
@@ -208,7 +215,7 @@ func (b board) SetBranch(ctx context.Context, attemptID, branch string) error {
 }
 
 func (b board) WorktreeFolders(ctx context.Context) ([]string, error) {
-	return read(ctx, b.DB, "listing the folders of worktrees", func(t tx) ([]string, error) {
+	return read(ctx, b, "listing the folders of worktrees", func(t tx) ([]string, error) {
 		// <folder>/<attempt>/<repo>
 		return list[string](t, `SELECT DISTINCT substr(worktree, 1, instr(worktree, attempt_id) - 2) FROM attempt_repos
 			WHERE instr(worktree, attempt_id) > 2`)
@@ -216,7 +223,7 @@ func (b board) WorktreeFolders(ctx context.Context) ([]string, error) {
 }
 
 func (b board) RepoPaths(ctx context.Context) ([]string, error) {
-	return read(ctx, b.DB, "reading the paths of repositories", func(t tx) ([]string, error) {
+	return read(ctx, b, "reading the paths of repositories", func(t tx) ([]string, error) {
 		return list[string](t, `SELECT path FROM repos UNION SELECT repo_path FROM attempt_repos ORDER BY 1`)
 	})
 }

@@ -103,7 +103,7 @@ func (d *DB) Open(ctx context.Context) error {
 }
 
 // Board returns the task board.
-func (d *DB) Board() store.Board { return board{d} }
+func (d *DB) Board() store.Board { return board{DB: d} }
 
 // Executions returns the executions of workflows at other systems.
 func (d *DB) Executions() store.Executions { return executions{d} }
@@ -208,7 +208,7 @@ func (d *DB) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// readable is the earliest version with the same tables of the board as the latest.
+// readable is the earliest version whose tables have all that a reader for everybody reads.
 const readable = 1
 
 // openReadOnly opens a database that this program can read without a migration.

@@ -21,7 +21,7 @@ func noon() time.Time {
 
 func openBoard(ctx context.Context, o Options) (board, error) {
 	d, err := Open(ctx, o)
-	return board{d}, err
+	return board{DB: d}, err
 }
 
 // openAt opens a board that is checked and closed at the end of the test.
@@ -115,7 +115,7 @@ func taskOf(t testing.TB, b board, id string) *task.Summary {
 
 // inspect reads the database itself.
 func inspect(ctx context.Context, b board, f func(x tx) error) error {
-	_, err := read(ctx, b.DB, "looking", func(x tx) (struct{}, error) { return struct{}{}, f(x) })
+	_, err := read(ctx, b, "looking", func(x tx) (struct{}, error) { return struct{}{}, f(x) })
 	return err
 }
 

@@ -44,10 +44,10 @@ var flaws = []flaw{
 		WHERE t.deleting_at IS NOT NULL AND a.state IN ('waiting', 'starting', 'running')`},
 	{"project %s", "restore the board from a copy; only the totals of lists are wrong",
 		`SELECT p.id || ' has ' || (SELECT count(*) FROM tasks t WHERE t.project_id = p.id AND t.status = s.status) || ' tasks that are ' || s.status ||
-		', and counts ' || coalesce((SELECT c.tasks FROM task_counts c WHERE c.project_id = p.id AND c.status = s.status), 0)
+		', and counts ' || coalesce((SELECT sum(c.tasks) FROM task_counts c WHERE c.project_id = p.id AND c.status = s.status), 0)
 		FROM projects p, (SELECT 'todo' AS status UNION SELECT 'inprogress' UNION SELECT 'inreview' UNION SELECT 'done' UNION SELECT 'cancelled') s
 		WHERE (SELECT count(*) FROM tasks t WHERE t.project_id = p.id AND t.status = s.status) <>
-		coalesce((SELECT c.tasks FROM task_counts c WHERE c.project_id = p.id AND c.status = s.status), 0)`},
+		coalesce((SELECT sum(c.tasks) FROM task_counts c WHERE c.project_id = p.id AND c.status = s.status), 0)`},
 }
 
 const (
@@ -56,7 +56,7 @@ const (
 )
 
 func (b board) Inspect(ctx context.Context) (found []session.Finding, s task.Totals, err error) {
-	found, err = read(ctx, b.DB, "inspecting the board", func(t tx) (found []session.Finding, err error) {
+	found, err = read(ctx, b, "inspecting the board", func(t tx) (found []session.Finding, err error) {
 		damage, err := list[string](t, `PRAGMA integrity_check`)
 		if err != nil {
 			return nil, err

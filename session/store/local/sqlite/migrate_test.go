@@ -8,12 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"deepwork/catalog/task"
+	"deepwork/session"
 )
 
 var update = flag.Bool("update", false, "write the board of the present version into testdata")
@@ -76,6 +78,9 @@ func TestMigrationFromEachVersion(t *testing.T) {
 				}
 			}
 			path := restore(t, string(text))
+			if v > 0 {
+				readOld(t, path, v)
+			}
 			var boards sync.WaitGroup
 			for range 4 { // servers that start at once
 				boards.Go(func() {
@@ -105,9 +110,37 @@ func TestMigrationFromEachVersion(t *testing.T) {
 						t.Errorf("%+v", s)
 					}
 				}
+				for who, want := range map[session.Caller]int{{Identity: "eve", Group: "team"}: 0, {Identity: session.LocalIdentity}: 2} {
+					if list, total, _, err := b.For(who).Tasks(t.Context(), p.ID, "", task.Page{Limit: 9}); len(list) != want || total != want || err != nil {
+						t.Errorf("%+v sees %d of %d, want %d; %v", who, len(list), total, want, err)
+					}
+				}
 			}
 			addTask(t, b, p, "three")
 		})
+	}
+}
+
+// readOld reads a board of a version without migrating it, as commands that change nothing do.
+func readOld(t *testing.T, path string, version int) {
+	t.Helper()
+	b, err := openBoard(t.Context(), Options{Path: path, ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	all, err := b.AllAttempts(t.Context())
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	if at, err := b.AttemptContext(t.Context(), all[0].ID); err != nil || at.Task.Title != "it's one" {
+		t.Error(at, err)
+	}
+	if found, s, err := b.Inspect(t.Context()); err != nil || len(found) > 0 || s.Tasks != 2 {
+		t.Error(found, s, err)
+	}
+	if got := schemaOf(t, path); !slices.Contains(got, fmt.Sprintf("version %d", version)) {
+		t.Errorf("reading has changed it to %v", got)
 	}
 }
 

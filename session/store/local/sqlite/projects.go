@@ -6,10 +6,20 @@ import (
 	"time"
 
 	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/store"
 )
 
-// A board is a DB as the task board; store.Board documents its methods.
-type board struct{ *DB }
+// A board is a DB as the task board, for one caller or, if who is nil, for everybody; store.Board
+// documents its methods.
+type board struct {
+	*DB
+	who *session.Caller
+}
+
+func (b board) view() (*DB, *session.Caller) { return b.DB, b.who }
+
+func (b board) For(who session.Caller) store.View { return board{b.DB, &who} }
 
 // newest completes the query of a list, newest first, from the position of a task.Listing: one row
 // more than the page shows whether there is a next page.
@@ -26,12 +36,12 @@ const (
 
 // listPage reads a page of the list that scope names, with its filters, if check finds no fault,
 // and the number of rows of all pages; next is the cursor for more.
-func listPage[T any](ctx context.Context, d *DB, p task.Page, scope []string, at func(T) (time.Time, string), check func(tx) error, count, query string, args ...any) (rows []T, total int, next string, err error) {
+func listPage[T any](ctx context.Context, v viewer, p task.Page, scope []string, at func(T) (time.Time, string), check func(tx) error, count, query string, args ...any) (rows []T, total int, next string, err error) {
 	l, err := p.Listing(scope...)
 	if err != nil {
 		return nil, 0, "", err
 	}
-	rows, err = read(ctx, d, "listing "+scope[0], func(t tx) (rows []T, err error) {
+	rows, err = read(ctx, v, "listing "+scope[0], func(t tx) (rows []T, err error) {
 		if err = check(t); err != nil {
 			return nil, err
 		}
@@ -48,13 +58,13 @@ func listPage[T any](ctx context.Context, d *DB, p task.Page, scope []string, at
 }
 
 func (b board) Projects(ctx context.Context, p task.Page) ([]task.Project, int, string, error) {
-	return listPage(ctx, b.DB, p, []string{"projects"}, func(p task.Project) (time.Time, string) { return p.CreatedAt, p.ID },
+	return listPage(ctx, b, p, []string{"projects"}, func(p task.Project) (time.Time, string) { return p.CreatedAt, p.ID },
 		func(tx) error { return nil },
 		`SELECT count(*) FROM projects WHERE listed = 1`, projectColumns+`WHERE listed = 1`+newest)
 }
 
 func (b board) Project(ctx context.Context, id string) (*task.Project, error) {
-	return read(ctx, b.DB, "reading a project", func(t tx) (*task.Project, error) { return t.project(id) })
+	return read(ctx, b, "reading a project", func(t tx) (*task.Project, error) { return t.project(id) })
 }
 
 func (t tx) project(id string) (*task.Project, error) {
@@ -62,20 +72,20 @@ func (t tx) project(id string) (*task.Project, error) {
 }
 
 func (b board) Repos(ctx context.Context, projectID string, p task.Page) ([]task.Repo, int, string, error) {
-	return listPage(ctx, b.DB, p, []string{"repos", projectID}, func(r task.Repo) (time.Time, string) { return r.CreatedAt, r.ID },
+	return listPage(ctx, b, p, []string{"repos", projectID}, func(r task.Repo) (time.Time, string) { return r.CreatedAt, r.ID },
 		func(t tx) error { return t.exists("projects", "project", projectID) },
 		`SELECT count(*) FROM repos WHERE project_id = ? AND listed = 1`, repoColumns+`WHERE project_id = ? AND listed = 1`+newest, projectID)
 }
 
 func (b board) Repo(ctx context.Context, id string) (*task.Repo, error) {
-	return read(ctx, b.DB, "reading a repo", func(t tx) (*task.Repo, error) {
+	return read(ctx, b, "reading a repo", func(t tx) (*task.Repo, error) {
 		return only[task.Repo](t, "repo", id, repoColumns+`WHERE id = ? AND listed = 1`, id)
 	})
 }
 
 func (b board) SyncProjects(ctx context.Context, all []task.ProjectSpec) error {
 	const doing = "updating the projects of the board"
-	changes, err := read(ctx, b.DB, doing, func(t tx) (int, error) {
+	changes, err := read(ctx, b, doing, func(t tx) (int, error) {
 		s := syncing{t: t}
 		err := s.projects(all)
 		return s.changes, err
@@ -83,7 +93,7 @@ func (b board) SyncProjects(ctx context.Context, all []task.ProjectSpec) error {
 	if err != nil || changes == 0 {
 		return err
 	}
-	return change(ctx, b.DB, doing, func(t tx) error {
+	return change(ctx, b, doing, func(t tx) error {
 		s := syncing{t: t, write: true}
 		return s.projects(all)
 	})

@@ -34,6 +34,9 @@ func (t tx) sessionWhere(what, id, where string) (*task.Session, error) {
 }
 
 func (t tx) session(id string) (*task.Session, error) {
+	if err := t.own("session", id); err != nil {
+		return nil, err
+	}
 	return t.sessionWhere("session", id, `WHERE id = ?`)
 }
 
@@ -59,11 +62,11 @@ func (t tx) sessionOf(e *task.Execution, executor string) (*task.Session, error)
 }
 
 func (b board) Session(ctx context.Context, id string) (*task.Session, error) {
-	return read(ctx, b.DB, "reading a session", func(t tx) (*task.Session, error) { return t.session(id) })
+	return read(ctx, b, "reading a session", func(t tx) (*task.Session, error) { return t.session(id) })
 }
 
 func (b board) AddExecution(ctx context.Context, sessionID, prompt string, variant *string) (*task.Execution, error) {
-	return write(ctx, b.DB, "adding a follow-up", func(t tx) (*task.Execution, error) {
+	return write(ctx, b, "adding a follow-up", func(t tx) (*task.Execution, error) {
 		s, err := t.session(sessionID)
 		if err != nil {
 			return nil, err
@@ -97,7 +100,7 @@ func (t tx) open(attemptID string) (bool, error) {
 }
 
 func (b board) Queue(ctx context.Context, sessionID string, q *task.Queued) (before *task.Queued, idle bool, err error) {
-	before, err = write(ctx, b.DB, "queueing a follow-up", func(t tx) (*task.Queued, error) {
+	before, err = write(ctx, b, "queueing a follow-up", func(t tx) (*task.Queued, error) {
 		s, err := t.session(sessionID)
 		if err != nil {
 			return nil, err

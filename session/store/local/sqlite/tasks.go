@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/store"
 )
 
@@ -29,22 +30,28 @@ func (b board) Tasks(ctx context.Context, projectID string, status task.Status, 
 		}
 		where, args = where+` AND t.status = ?`, append(args, status)
 	}
-	return listPage(ctx, b.DB, p, []string{"tasks", projectID, string(status)}, func(s task.Summary) (time.Time, string) { return s.CreatedAt, s.ID },
+	if limited(b.who) {
+		where, args = where+mine, append(args, b.who.Identity, b.who.Group)
+	}
+	return listPage(ctx, b, p, []string{"tasks", projectID, string(status)}, func(s task.Summary) (time.Time, string) { return s.CreatedAt, s.ID },
 		func(t tx) error { return t.exists("projects", "project", projectID) },
 		`SELECT coalesce(sum(tasks), 0) FROM task_counts t WHERE `+where,
 		summary+`WHERE `+where+` AND t.created_at <= ? AND (t.created_at < ? OR t.id > ?) ORDER BY t.created_at DESC, t.id LIMIT ?`, args...)
 }
 
 func (b board) Task(ctx context.Context, id string) (*task.Summary, error) {
-	return read(ctx, b.DB, "reading a task", func(t tx) (*task.Summary, error) { return t.task(id) })
+	return read(ctx, b, "reading a task", func(t tx) (*task.Summary, error) { return t.task(id) })
 }
 
 func (t tx) task(id string) (*task.Summary, error) {
+	if err := t.own("task", id); err != nil {
+		return nil, err
+	}
 	return only[task.Summary](t, "task", id, summary+`WHERE t.id = ?`, id)
 }
 
 func (b board) CreateTask(ctx context.Context, n task.NewTask, r task.Request) (*task.Summary, error) {
-	return write(ctx, b.DB, "creating a task", func(t tx) (*task.Summary, error) {
+	return write(ctx, b, "creating a task", func(t tx) (*task.Summary, error) {
 		id, err := b.makeOnce(t, r, func() (string, error) { return t.createTask(n) })
 		if err != nil {
 			return nil, err
@@ -82,9 +89,13 @@ func (t tx) createTask(n task.NewTask) (string, error) {
 		return "", err
 	}
 	t.changed(store.TaskChanged, id)
-	_, err = t.exec(`INSERT INTO tasks (id, project_id, title, description, status, job_name, workflow_name, created_at, updated_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		id, n.ProjectID, n.Title, task.NonEmpty(n.Description), task.Todo, made.JobName, made.WorkflowName, t.now, t.now)
+	identity, group := session.LocalIdentity, ""
+	if t.who != nil {
+		identity, group = t.who.Identity, t.who.Group
+	}
+	_, err = t.exec(`INSERT INTO tasks (id, project_id, title, description, status, job_name, workflow_name, identity, caller_group, created_at, updated_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		id, n.ProjectID, n.Title, task.NonEmpty(n.Description), task.Todo, made.JobName, made.WorkflowName, identity, group, t.now, t.now)
 	return id, err
 }
 
@@ -95,7 +106,7 @@ func (b board) UpdateTask(ctx context.Context, id string, c task.TaskChange) (*t
 			return nil, wrap(doing, err)
 		}
 	}
-	return write(ctx, b.DB, doing, func(t tx) (*task.Summary, error) {
+	return write(ctx, b, doing, func(t tx) (*task.Summary, error) {
 		s, err := t.task(id)
 		if err != nil {
 			return nil, err
@@ -114,7 +125,7 @@ func (b board) UpdateTask(ctx context.Context, id string, c task.TaskChange) (*t
 }
 
 func (b board) BeginDelete(ctx context.Context, id string) ([]string, error) {
-	return write(ctx, b.DB, "deleting a task", func(t tx) ([]string, error) {
+	return write(ctx, b, "deleting a task", func(t tx) ([]string, error) {
 		if err := t.idle(id); err != nil {
 			return nil, err
 		}
@@ -127,7 +138,10 @@ func (b board) BeginDelete(ctx context.Context, id string) ([]string, error) {
 }
 
 func (b board) UndoDelete(ctx context.Context, id string) error {
-	return change(ctx, b.DB, "keeping a task", func(t tx) error {
+	return change(ctx, b, "keeping a task", func(t tx) error {
+		if err := t.own("task", id); err != nil {
+			return err
+		}
 		t.changed(store.TaskChanged, id)
 		_, err := t.exec(`UPDATE tasks SET deleting_at = NULL WHERE id = ?`, id)
 		return err
@@ -135,13 +149,13 @@ func (b board) UndoDelete(ctx context.Context, id string) error {
 }
 
 func (b board) Deleting(ctx context.Context) ([]string, error) {
-	return read(ctx, b.DB, "listing tasks that are being deleted", func(t tx) ([]string, error) {
+	return read(ctx, b, "listing tasks that are being deleted", func(t tx) ([]string, error) {
 		return list[string](t, `SELECT id FROM tasks WHERE deleting_at IS NOT NULL ORDER BY deleting_at, id`)
 	})
 }
 
 func (b board) DeleteTask(ctx context.Context, id string) error {
-	return change(ctx, b.DB, "deleting a task", func(t tx) error {
+	return change(ctx, b, "deleting a task", func(t tx) error {
 		if err := t.idle(id); err != nil {
 			return err
 		}
@@ -164,6 +178,9 @@ func (t tx) idle(id string) error {
 // staying returns ErrNotFound if there is no such task, and ErrDeleting if it is
 // being deleted.
 func (t tx) staying(id string) error {
+	if err := t.own("task", id); err != nil {
+		return err
+	}
 	var deleting bool
 	found, err := t.first(`SELECT deleting_at IS NOT NULL FROM tasks WHERE id = ?`, []any{id}, &deleting)
 	switch {
@@ -185,7 +202,7 @@ func (t tx) setTask(id string, status task.Status) error {
 }
 
 func (b board) FindRequest(ctx context.Context, r task.Request) (string, error) {
-	return read(ctx, b.DB, "looking up a request_id", func(t tx) (string, error) { return t.findRequest(r) })
+	return read(ctx, b, "looking up a request_id", func(t tx) (string, error) { return t.findRequest(r) })
 }
 
 func (t tx) findRequest(r task.Request) (result string, err error) {

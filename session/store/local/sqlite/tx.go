@@ -13,6 +13,7 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/store"
 
 	"github.com/google/uuid"
@@ -25,7 +26,13 @@ type tx struct {
 	changes *[]store.Change // for the feed, once it is committed
 	where   string          // the path of the database
 	now     string          // its start time, as the database stores it
+	who     *session.Caller // sees only its tasks and what belongs to them; nil sees all
 }
+
+// A viewer is a DB as somebody sees it; nil sees all of it.
+type viewer interface{ view() (*DB, *session.Caller) }
+
+func (d *DB) view() (*DB, *session.Caller) { return d, nil }
 
 // changed records a change, once.
 func (t tx) changed(kind, id string) {
@@ -65,20 +72,20 @@ func (d *DB) retry(ctx context.Context, f func() error) error {
 }
 
 // read runs f in a transaction on one state of the database.
-func read[T any](ctx context.Context, d *DB, doing string, f func(t tx) (T, error)) (result T, err error) {
-	return transact(ctx, ctx, d, doing, reading, f)
+func read[T any](ctx context.Context, v viewer, doing string, f func(t tx) (T, error)) (result T, err error) {
+	return transact(ctx, ctx, v, doing, reading, f)
 }
 
 // write runs f in the one transaction that may change the database now. It is not interrupted, so
 // that the caller learns whether the change was made. f may run again if another process was in the
 // way.
-func write[T any](ctx context.Context, d *DB, doing string, f func(t tx) (T, error)) (result T, err error) {
-	return transact(ctx, context.WithoutCancel(ctx), d, doing, writing, f)
+func write[T any](ctx context.Context, v viewer, doing string, f func(t tx) (T, error)) (result T, err error) {
+	return transact(ctx, context.WithoutCancel(ctx), v, doing, writing, f)
 }
 
 // change is write for a function without a result.
-func change(ctx context.Context, d *DB, doing string, f func(t tx) error) error {
-	_, err := write(ctx, d, doing, func(t tx) (struct{}, error) { return struct{}{}, f(t) })
+func change(ctx context.Context, v viewer, doing string, f func(t tx) error) error {
+	_, err := write(ctx, v, doing, func(t tx) (struct{}, error) { return struct{}{}, f(t) })
 	return err
 }
 
@@ -106,7 +113,8 @@ const (
 
 // transact waits for a connection until ctx ends, and runs f with the other context. It rolls back
 // if f fails or panics.
-func transact[T any](ctx, within context.Context, d *DB, doing string, how int, f func(t tx) (T, error)) (result T, err error) {
+func transact[T any](ctx, within context.Context, v viewer, doing string, how int, f func(t tx) (T, error)) (result T, err error) {
+	d, who := v.view()
 	release, err := d.use(ctx)
 	if err != nil {
 		return result, wrap(doing, err)
@@ -130,7 +138,7 @@ func transact[T any](ctx, within context.Context, d *DB, doing string, how int, 
 			return err
 		}
 		if how == single {
-			result, err = f(tx{within, c, &changes, d.o.Path, d.stamp()})
+			result, err = f(tx{within, c, &changes, d.o.Path, d.stamp(), who})
 			return err
 		}
 		began, err := c.BeginTx(within, nil)
@@ -138,7 +146,7 @@ func transact[T any](ctx, within context.Context, d *DB, doing string, how int, 
 			return err
 		}
 		defer began.Rollback() // does nothing once it is committed
-		if result, err = f(tx{within, began, &changes, d.o.Path, d.stamp()}); err != nil {
+		if result, err = f(tx{within, began, &changes, d.o.Path, d.stamp(), who}); err != nil {
 			return err
 		}
 		return began.Commit()

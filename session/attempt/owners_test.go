@@ -1,0 +1,161 @@
+package attempt
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+)
+
+// Starting agents needs the right agents; without it nothing is made, and whether
+// what the call names exists is not said.
+func TestStartingAgentsNeedsTheRight(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	project, repo := s.rootProject()
+	ann := session.Caller{Identity: "ann", Rights: session.RightAgents}
+	v, err := s.CreateTask(ctx, ann, CreateTaskArgs{ProjectID: project, Title: "Mine"})
+	must(t, err)
+	start := func(who session.Caller, id string) error {
+		_, err := s.StartTaskAttempt(ctx, who, StartArgs{TaskID: id, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}, RequestID: new("r")})
+		return err
+	}
+	follow := func(who session.Caller, id, action string) error {
+		_, err := s.FollowUp(ctx, who, FollowUpArgs{Target: the(id), Action: action, Prompt: new("more")})
+		return err
+	}
+	without := ann
+	without.Rights = session.RightMerge | session.RightPerson
+	for _, id := range []string{v.TaskID, nobody} {
+		refused(t, start(without, id), session.StateError, "right_needed", "ann", "deepwork token new ann --rights agents")
+	}
+	if r, err := s.ListTaskAttempts(ctx, ann, ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || r.Total != 0 {
+		t.Fatal(r, err)
+	}
+	must(t, start(ann, v.TaskID))
+	r, err := s.ListTaskAttempts(ctx, ann, ListTaskAttemptsArgs{TaskID: v.TaskID})
+	must(t, err)
+	id := r.Attempts[0].AttemptID
+	s.ends(id)
+	for _, action := range []string{ActionSend, ActionQueue} {
+		for _, id := range []string{id, nobody} {
+			refused(t, follow(without, id, action), session.StateError, "right_needed")
+		}
+	}
+	must(t, follow(without, id, ActionCancel))
+	if got := s.get(id); got.State != "completed" || got.QueuedFollowUp != nil {
+		t.Errorf("%+v", got)
+	}
+	must(t, follow(ann, id, ActionSend))
+	s.ends(id)
+}
+
+// An attempt that waits for those of others does not say how many there are, and
+// their branches are no branches to begin at.
+func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
+	p := newProject(t)
+	p.configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
+	hold := filepath.Join(p.root, "..", "hold")
+	s := p.open()
+	project, repo := s.rootProject()
+	first := s.begin(s.newTask("! await " + hold))
+	s.reaches(first.AttemptID, task.Running)
+	eve := session.Caller{Identity: "eve", Group: "team", Rights: session.RightAgents}
+	v, err := s.CreateTask(ctx, eve, CreateTaskArgs{ProjectID: project, Title: "Hers"})
+	must(t, err)
+	begin := func(who session.Caller, branch string) (*AttemptReply, error) {
+		return s.StartTaskAttempt(ctx, who, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, branch}}})
+	}
+	_, hidden := begin(eve, first.WorkspaceBranch)
+	_, missing := begin(eve, "deepwork/none")
+	refused(t, hidden, session.ToolError, "unknown_branch", "main")
+	if got, want := strings.ReplaceAll(hidden.Error(), first.WorkspaceBranch, "deepwork/none"), missing.Error(); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	r, err := begin(eve, "main")
+	must(t, err)
+	if deref(r.Notice) != "It waits for a slot." {
+		t.Errorf("it says %q", deref(r.Notice))
+	}
+	if got := s.get(r.AttemptID); !strings.Contains(deref(got.Notice), "1 of 1 are in use") {
+		t.Errorf("the owner is told %q", deref(got.Notice))
+	}
+	must(t, os.WriteFile(hold, nil, 0o644))
+	s.ends(first.AttemptID)
+	s.ends(r.AttemptID)
+	r, err = begin(me, first.WorkspaceBranch) // the owner may begin anywhere
+	must(t, err)
+	s.ends(r.AttemptID)
+}
+
+// In the workspace of an attempt every call is one of its maker, who may not start
+// agents there.
+func TestAnAgentIsItsMaker(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	project, repo := s.rootProject()
+	of := func(who session.Caller, title string) *Task {
+		v, err := s.CreateTask(ctx, who, CreateTaskArgs{ProjectID: project, Title: title})
+		must(t, err)
+		return v
+	}
+	ann := session.Caller{Identity: "ann", Group: "team", Rights: session.RightAgents}
+	bob := session.Caller{Identity: "bob", Group: "team", Rights: session.RightAgents}
+	his, hers := of(bob, "bob's"), of(ann, "ann's")
+	of(me, "the owner's")
+	of(session.Caller{Identity: "eve"}, "eve's")
+	alone := of(session.Caller{Identity: "bob"}, "bob's alone")
+	for _, c := range []struct {
+		who  session.Caller
+		task *Task
+		sees string
+	}{
+		{ann, his, "ann's bob's"},
+		{bob, hers, "bob's alone ann's bob's"},
+		{me, hers, "ann's bob's"}, // the text of a task leads no agent to what only the owner sees
+		{me, alone, "bob's alone bob's"},
+	} {
+		r, err := s.StartTaskAttempt(ctx, c.who, StartArgs{TaskID: c.task.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
+		must(t, err)
+		s.ends(r.AttemptID)
+		inside := p.open(func(o *Options) { o.Passive, o.Attempt = true, r.AttemptID })
+		got, err := inside.ListTasks(ctx, me, ListTasksArgs{ProjectID: project})
+		must(t, err)
+		var titles []string
+		for _, v := range got.Tasks {
+			titles = append(titles, v.Title)
+		}
+		if strings.Join(titles, " ") != c.sees || got.Total != len(titles) {
+			t.Errorf("an agent of %s at %q sees %q of %d", c.who.Identity, c.task.Title, titles, got.Total)
+		}
+		_, err = inside.StartTaskAttempt(ctx, me, StartArgs{TaskID: c.task.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
+		refused(t, err, session.StateError, "right_needed", "Create a task")
+		_, err = inside.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("more")})
+		refused(t, err, session.StateError, "right_needed")
+		inside.stop()
+	}
+	gone := p.open(func(o *Options) { o.Passive, o.Attempt = true, nobody })
+	if got, err := gone.ListTasks(ctx, me, ListTasksArgs{ProjectID: project}); err != nil || got.Total != 0 {
+		t.Error(got, err)
+	}
+}
+
+// What an agent makes is its maker's.
+func TestTasksOfAnAgentAreItsMakers(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	project, _ := s.rootProject()
+	r := s.begin(s.newTask())
+	s.ends(r.AttemptID)
+	inside := p.open(func(o *Options) { o.Passive, o.Attempt = true, r.AttemptID })
+	a := CreateTaskArgs{ProjectID: project, Title: "More", RequestID: new("one")}
+	v, err := inside.CreateTask(ctx, session.Caller{}, a)
+	must(t, err)
+	if again, err := s.CreateTask(ctx, me, a); err != nil || again.TaskID != v.TaskID {
+		t.Error(again, err)
+	}
+}
