@@ -105,7 +105,7 @@ func TestTokenFileIsFollowed(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	file, token := tokens(t, "ann")
 	h := overHTTP(t, s, web.Options{TokenFile: file})
-	second, line, err := web.NewToken("bob")
+	second, line, err := web.NewToken(config.Token{Name: "bob"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestTokensOfTheConfig(t *testing.T) {
 	h := overHTTP(t, s, web.Options{})
 	old := dial(t, h, stateful, "")
 	callTool(t, old, "get_workflows", `{}`)
-	token, line, err := web.NewToken("ann")
+	token, line, err := web.NewToken(config.Token{Name: "ann"})
 	if err != nil {
 		t.Fatal(err)
 	}

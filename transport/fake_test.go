@@ -140,7 +140,7 @@ func (f *fakes) first(t testing.TB) (a *fakeAgent) {
 func fakeServer(t testing.TB, setup func(*fakeAgent), more ...func(*engines)) (*Server, *fakes) {
 	t.Helper()
 	f := &fakes{setup: setup}
-	p := engines{connect: f.agent}
+	p := engines{connect: f.agent, token: func(bool) (string, error) { return usersToken, nil }}
 	for _, m := range more {
 		m(&p)
 	}

@@ -165,6 +165,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		connect:          func(identity string) tool.WorkflowCaller { return engine.Connect(identity) },
 		connectStateless: func(identity string) tool.WorkflowCaller { return engine.ConnectStateless(identity) },
 		execution:        engine.Execution,
+		token:            folder.Token,
 		stopping:         engine.Stopping,
 		metrics:          sessionMetrics(engine.Stats),
 	}

@@ -26,12 +26,15 @@ func TestGuard(t *testing.T) {
 			h := overHTTP(t, s, o)
 			c := httpClient(t, "")
 			for _, url := range []string{h.URL(), at(h, "/metrics")} {
-				for _, headers := range [][]string{{"Host: evil.example.com"}, {"Origin: https://evil.example.com"}, {"Origin: null"}, {"Host: evil.example.com", "Origin: http://evil.example.com"}} {
+				for _, headers := range [][]string{{"Host: evil.example.com"}, {"Origin: https://evil.example.com"}, {"Origin: null"}, {"Origin: http://localhost:3000"}, {"Origin: http://localhost"}, {"Host: evil.example.com", "Origin: http://evil.example.com"}} {
 					r := send(t, c, "GET", url, "", headers...)
 					if r.status != 403 || r.header.Get("Access-Control-Allow-Origin") != "" || !strings.Contains(r.body, "http.allowed_") {
 						t.Errorf("%s %v: %+v", url, headers, r)
 					}
 				}
+			}
+			if r := send(t, c, "GET", at(h, "/metrics"), "", "Origin: http://"+address(h)); r.status != 200 {
+				t.Errorf("from its own page: %+v", r)
 			}
 			if r := send(t, c, "GET", at(h, "/metrics"), "", "Host: deep.example.com:80", "Origin: https://app.example.com"); r.status != 200 ||
 				r.header.Get("Access-Control-Allow-Origin") != "https://app.example.com" || r.header.Get("Access-Control-Expose-Headers") != "Mcp-Session-Id" {

@@ -37,6 +37,7 @@ type engines struct {
 	stopping func()                                        // called before the connections are closed for the last time
 	settle   func(context.Context)                         // waits briefly until the board has the transition of a call
 	local    session.Caller                                // callers without a token; zero means the user
+	token    func(make bool) (string, error)               // of that caller; see web.Backend
 
 	connect          func(identity string) tool.WorkflowCaller // for a new connection
 	connectStateless func(identity string) tool.WorkflowCaller // for the requests of an identity without a connection
@@ -129,7 +130,7 @@ func (s *Server) Listen(ctx context.Context, o web.Options) (*web.Server, error)
 		metrics = append(metrics, s.remote.Collectors()...)
 	}
 	return web.Listen(ctx, web.Backend{
-		MCP: s.mcp, Logger: s.logger, Local: s.local, Settings: s.settings, LastSettings: s.lastHTTP, Check: s.ready,
+		MCP: s.mcp, Logger: s.logger, Local: s.local, Token: s.token, Settings: s.settings, LastSettings: s.lastHTTP, Check: s.ready,
 		Sessions: &s.conns, InFlight: &s.tools.InFlight, Stopping: s.willStop, Metrics: metrics,
 	}, o)
 }

@@ -34,10 +34,13 @@ type HTTP struct {
 	MaxBodyBytes int
 }
 
-// A Token gives one caller access: the name is the caller's identity.
+// A Token gives one caller access: the name is the caller's identity. Several may have one name, so
+// that a token can be replaced without an interruption; each has its own group and rights.
 type Token struct {
 	Name   string // of letters, digits, '.', '_' and '-', 1 to 64 of them
 	SHA256 string // of the token, as 64 lower-case hex digits
+	Group  string // whose members share what they make; spelled as a name; "" means none
+	Rights Rights // beyond the calls that are open to every caller
 }
 
 func defaultHTTP() HTTP {
@@ -65,7 +68,6 @@ func (p *parser) http(v value, h *HTTP) {
 }
 
 func (p *parser) tokens(v value, to *[]Token) {
-	first := make(map[string]int) // the line of each name
 	p.List(v, "a list of tokens, each {name: …, sha256: …}", func(_ int, v value) {
 		if yamltree.IsNull(v.Target()) {
 			p.wrong(v, "a token, {name: …, sha256: …}")
@@ -74,9 +76,19 @@ func (p *parser) tokens(v value, to *[]Token) {
 		before := p.Faults()
 		var t Token
 		var hasName, hasHash bool
+		var rights []string
 		p.mapping(v,
-			key("name", func(v value) { t.Name, hasName = p.tokenName(v, first), true }),
+			key("name", func(v value) { t.Name, hasName = p.tokenName(v, CheckTokenName), true }),
 			key("sha256", func(v value) { t.SHA256, hasHash = p.tokenHash(v), true }),
+			key("group", func(v value) { t.Group = p.tokenName(v, CheckGroup) }),
+			key("rights", p.textsThat(&rights, func(v value, s string) (string, bool) {
+				right, err := ParseRights(s)
+				if err != nil {
+					p.fault(v, "%v", err)
+				}
+				t.Rights |= right
+				return s, err == nil
+			})),
 		)
 		if v.Target().Kind == yaml.MappingNode && !hasName {
 			p.fault(v, "has no name")
@@ -90,21 +102,11 @@ func (p *parser) tokens(v value, to *[]Token) {
 	})
 }
 
-func (p *parser) tokenName(v value, first map[string]int) string {
+func (p *parser) tokenName(v value, check func(string) error) string {
 	s, ok := p.text(v)
-	err := CheckTokenName(s)
-	line, twice := first[s]
-	switch {
-	case !ok:
-		return ""
-	case err != nil:
+	if err := check(s); ok && err != nil {
 		p.fault(v, "%v", err)
-		return ""
-	case twice:
-		p.fault(v, "%q is here a second time; the first is in line %d", s, line)
-		return ""
 	}
-	first[s] = v.Target().Line
 	return s
 }
 
@@ -135,14 +137,24 @@ func (p *parser) uniform(to *[]string, normalize func(string) (string, error)) f
 // CheckTokenName returns what is wrong with a token's name, or nil. Names are the identities of
 // callers and appear in logs and session files.
 func CheckTokenName(name string) error {
+	if err := checkName("a token", name); err != nil {
+		return err
+	}
+	if strings.EqualFold(name, "local") {
+		return fmt.Errorf("%q is the name of callers without a token: choose another, so that they do not share their sessions", name)
+	}
+	return nil
+}
+
+// CheckGroup returns what is wrong with the name of a group, or nil.
+func CheckGroup(name string) error { return checkName("a group", name) }
+
+func checkName(of, name string) error {
 	ok := len(name) >= 1 && len(name) <= 64 && strings.IndexFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
 	}) < 0
 	if !ok {
-		return fmt.Errorf("%q is not a name for a token: it is 1 to 64 letters, digits, '.', '_' and '-'", clip(name))
-	}
-	if strings.EqualFold(name, "local") {
-		return fmt.Errorf("%q is the name of callers without a token: choose another, so that they do not share their sessions", name)
+		return fmt.Errorf("%q is not a name for %s: it is 1 to 64 letters, digits, '.', '_' and '-'", clip(name), of)
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ http:
     - {name: ci.build-1, sha256: `+hash+`}
     - name: Ann_2
       sha256: `+strings.ToUpper(hash)+`
+    - {name: Ann_2, sha256: `+hash+`, group: web, rights: [person, agents]}
   idle_timeout: 90m
   allowed_hosts: [Build.example.com, "[::1]", build.example.com, 10.0.0.7]
   allowed_origins: ["https://App.example.com", "http://localhost:6274"]
@@ -37,7 +38,7 @@ http:
 		t.Fatal(faults)
 	}
 	want := HTTP{
-		Tokens:         []Token{{"ci.build-1", hash}, {"Ann_2", hash}},
+		Tokens:         []Token{{Name: "ci.build-1", SHA256: hash}, {Name: "Ann_2", SHA256: hash}, {"Ann_2", hash, "web", RightAgents | RightPerson}},
 		IdleTimeout:    90 * time.Minute,
 		AllowedHosts:   []string{"build.example.com", "::1", "10.0.0.7"},
 		AllowedOrigins: []string{"https://app.example.com", "http://localhost:6274"},
@@ -61,13 +62,14 @@ func TestHTTPFaults(t *testing.T) {
 	for name, test := range map[string]struct{ source, want string }{
 		"a number":       {"http: 8000", "config.yml:1:7: http: is a number (8000), and is to be a mapping with the keys allowed_hosts, "},
 		"no token":       {"http: {tokens: [~]}", "config.yml:1:17: http.tokens[0]: is empty"},
-		"a text":         {"http: {tokens: [abc]}", "config.yml:1:17: http.tokens[0]: is a text (\"abc\"), and is to be a mapping with the keys name, sha256"},
+		"a text":         {"http: {tokens: [abc]}", "config.yml:1:17: http.tokens[0]: is a text (\"abc\"), and is to be a mapping with the keys group, name, rights, sha256"},
 		"no name":        {"http: {tokens: [{sha256: " + hash + "}]}", "config.yml:1:17: http.tokens[0]: has no name"},
 		"no hash":        {"http: {tokens: [{name: a}]}", "config.yml:1:17: http.tokens[0]: has no sha256"},
 		"local's name":   {"http: {tokens: [{name: Local, sha256: " + hash + "}]}", `config.yml:1:24: http.tokens[0].name: "Local" is the name of callers without a token`},
 		"bad name":       {"http: {tokens: [{name: a b, sha256: " + hash + "}]}", `config.yml:1:24: http.tokens[0].name: "a b" is not a name for a token`},
 		"long name":      {"http: {tokens: [{name: " + strings.Repeat("a", 65) + ", sha256: " + hash + "}]}", `config.yml:1:24: http.tokens[0].name: "aaa`},
-		"twice":          {"http: {tokens: [{name: a, sha256: " + hash + "},\n {name: a, sha256: " + hash + "}]}", `config.yml:2:9: http.tokens[1].name: "a" is here a second time; the first is in line 1`},
+		"bad group":      {"http: {tokens: [{name: a, sha256: " + hash + ", group: a b}]}", `config.yml:1:108: http.tokens[0].group: "a b" is not a name for a group`},
+		"no right":       {"http: {tokens: [{name: a, sha256: " + hash + ", rights: [agents, all]}]}", `config.yml:1:118: http.tokens[0].rights[1]: "all" is not a right: the rights are agents, merge, person`},
 		"the token":      {"http: {tokens: [{name: a, sha256: secret}]}", "config.yml:1:35: http.tokens[0].sha256: is not the SHA-256 of a token, 64 hex digits (it has 6 characters)"},
 		"not hex":        {"http: {tokens: [{name: a, sha256: " + strings.Repeat("x", 64) + "}]}", "config.yml:1:35: http.tokens[0].sha256: is not the SHA-256"},
 		"host with port": {"http: {allowed_hosts: ['a:80']}", `config.yml:1:24: http.allowed_hosts[0]: "a:80" is not a host`},

@@ -14,6 +14,8 @@ const (
 	RightAgents Rights = 1 << iota // start agents
 	RightMerge                     // merge the work of agents
 	RightPerson                    // act as a person
+
+	AllRights = RightAgents | RightMerge | RightPerson
 )
 
 var rightNames = []string{"agents", "merge", "person"} // in the order of the bits

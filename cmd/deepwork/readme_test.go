@@ -75,7 +75,7 @@ func TestReadmeHTTP(t *testing.T) {
 	users, _, _ := strings.Cut(rest, "```")
 	block += users
 	for key := range strings.SplitSeq(keys, ", ") {
-		if !strings.Contains(block, "  "+key+": ") && !strings.Contains(block, "  # "+key+": ") {
+		if !strings.Contains(block, "  "+key+":") && !strings.Contains(block, "  # "+key+": ") {
 			t.Errorf("README.md does not tell of http.%s", key)
 		}
 	}

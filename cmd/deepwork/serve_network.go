@@ -27,11 +27,11 @@ func (f *networkFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.host, "host", web.DefaultHost, "address to listen on; off loopback callers need a token")
 	flags.IntVar(&f.port, "port", 8000, "port to listen on; 0 picks a free one")
-	flags.StringVar(&f.tokenFile, "token-file", "", "`file` of lines name:sha256, one a caller; read again when it changes")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`file` of lines name:sha256[:group[:rights]], each a token of a caller; read again when it changes")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM `file` of the certificate chain, for https")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM `file` of its key")
 	flags.StringSliceVar(&f.hosts, "allowed-host", nil, "`name` that requests may have as Host, beside the address that is listened on")
-	flags.StringSliceVar(&f.origins, "allowed-origin", nil, "web `pages` that may call, as https://app.example.com")
+	flags.StringSliceVar(&f.origins, "allowed-origin", nil, "web `pages` that may call, as https://app.example.com or http://localhost:3000")
 }
 
 // check refuses flags that cannot be combined.

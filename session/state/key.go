@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -14,8 +15,9 @@ import (
 )
 
 const (
-	keyFile = "key"
-	keySize = 32 // bytes
+	keyFile   = "key"
+	tokenFile = "token"
+	keySize   = 32 // bytes
 )
 
 // A Key is the secret of an installation. Its signatures prove that this user's deepwork wrote
@@ -28,7 +30,25 @@ type Key struct {
 // Key returns the key of the installation. If it is missing, it is created if make is set;
 // otherwise, as for read-only commands, the error is ErrMissing.
 func (f *Folder) Key(make bool) (*Key, error) {
-	path := filepath.Join(f.Base, keyFile)
+	secret, err := f.secret(filepath.Join(f.Base, keyFile), "the key of the installation", "remove it and adopt the sessions anew", make)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(append([]byte("deepwork key id\n"), secret...))
+	return &Key{hex.EncodeToString(sum[:4]), secret}, nil
+}
+
+// Token returns the bearer token of the user for the project's servers, for systems on which they
+// cannot know whose a connection is. If it is missing, it is created if make is set; otherwise the
+// error is ErrMissing. All servers of the project have the same.
+func (f *Folder) Token(make bool) (string, error) {
+	secret, err := f.secret(filepath.Join(f.Dir, tokenFile), "the token of the project's servers", "remove it, so that the next server makes another", make)
+	return base64.RawURLEncoding.EncodeToString(secret), err
+}
+
+// secret reads a file of keySize random bytes that only this user may read. what names it, and
+// replace says how to replace it.
+func (f *Folder) secret(path, what, replace string, make bool) ([]byte, error) {
 	secret, fi, err := durable.Read(path, keySize)
 	if errors.Is(err, fs.ErrNotExist) && !make {
 		return nil, ErrMissing
@@ -38,21 +58,20 @@ func (f *Folder) Key(make bool) (*Key, error) {
 			return nil, err
 		}
 		if err := putNew(path, newSecret()); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, fmt.Errorf("making the key of the installation: %w", err)
+			return nil, fmt.Errorf("making %s: %w", what, err)
 		}
 		secret, fi, err = durable.Read(path, keySize)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the key of the installation: %w", durable.Explain(err, path))
+		return nil, fmt.Errorf("reading %s: %w", what, durable.Explain(err, path))
 	}
 	if len(secret) != keySize {
-		return nil, fmt.Errorf("%s has %d bytes and is to have %d: restore it, or remove it and adopt the sessions again with deepwork sessions adopt", path, len(secret), keySize)
+		return nil, fmt.Errorf("%s has %d bytes, expected %d: restore it, or %s", path, len(secret), keySize, replace)
 	}
 	if err := privateFile(path, fi); err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(append([]byte("deepwork key id\n"), secret...))
-	return &Key{hex.EncodeToString(sum[:4]), secret}, nil
+	return secret, nil
 }
 
 func newSecret() []byte {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 
 	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/session/state"
 )
 
 // access decides who may call. Tokens come from the token file and the config, and are read for
@@ -17,12 +19,24 @@ import (
 type access struct {
 	file     *tokenFile // nil if none was given
 	loopback bool       // the server can only be reached from this machine
+	peers    bool       // the owners of connections can be known
 	local    session.Caller
+	token    func(make bool) (string, error) // of the local caller
 }
 
-// check refuses to serve if anybody could call: off loopback without a token.
-func (a *access) check(address string, settings config.HTTP) error {
-	if a.loopback || a.file != nil || len(settings.Tokens) > 0 {
+// check refuses to serve if anybody could call: off loopback without a token. On loopback, it makes
+// sure that the user has a token if one is needed.
+func (a *access) check(address string, settings config.HTTP, logger *slog.Logger) error {
+	switch {
+	case a.file != nil || len(settings.Tokens) > 0:
+		return nil
+	case a.loopback && a.peers:
+		return nil
+	case a.loopback:
+		if _, err := a.token(true); err != nil {
+			return fmt.Errorf("a token is needed, since %w: %w", errNoPeers, err)
+		}
+		logger.Info("clients need the token that deepwork token show prints", "why", errNoPeers)
 		return nil
 	}
 	return fmt.Errorf("%s can be reached from other machines, and there is no token: whoever reaches it could act as you. "+
@@ -36,8 +50,17 @@ func (a *access) caller(r *http.Request, settings config.HTTP) (who session.Call
 	if a.file != nil {
 		tokens = slices.Concat(tokens, a.file.tokens())
 	}
-	if len(tokens) == 0 && a.file == nil && a.loopback {
-		return a.local, false, nil
+	needed := errors.New("a bearer token is needed: send it as Authorization: Bearer TOKEN (deepwork token new makes one)")
+	users := len(tokens) == 0 && a.file == nil && a.loopback // only the user may call
+	if users {
+		foreign := peer{err: errNoPeers}.refused()
+		if c, _ := r.Context().Value(socketKey{}).(*socket); c != nil {
+			foreign = c.peer.refused()
+		}
+		if foreign == nil {
+			return a.local, false, nil
+		}
+		needed = foreign
 	}
 	headers := r.Header.Values("Authorization")
 	if len(headers) > 1 {
@@ -46,17 +69,30 @@ func (a *access) caller(r *http.Request, settings config.HTTP) (who session.Call
 	}
 	header := r.Header.Get("Authorization")
 	if header == "" {
-		return who, false, errors.New("a bearer token is needed: send it as Authorization: Bearer TOKEN (deepwork token new makes one)")
+		return who, false, needed
 	}
 	scheme, token, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return who, false, errors.New("the Authorization header is not a bearer token: send Authorization: Bearer TOKEN")
 	}
-	name, ok := identify(tokens, strings.TrimSpace(token))
-	if !ok {
+	if users {
+		own, err := a.token(!a.peers)
+		if errors.Is(err, state.ErrMissing) {
+			return who, false, needed
+		}
+		if err != nil {
+			return who, false, err
+		}
+		tokens = []config.Token{{Name: a.local.Identity, SHA256: hashOf(own)}}
+	}
+	t, ok := identify(tokens, strings.TrimSpace(token))
+	switch {
+	case ok && users:
+		return a.local, true, nil
+	case !ok:
 		return who, true, errors.New("the bearer token is not known here: it was mistyped or withdrawn; ask whoever runs the server for a new one")
 	}
-	return session.Caller{Identity: name, Rights: session.RightAgents | session.RightMerge}, true, nil
+	return session.Caller{Identity: t.Name, Group: t.Group, Rights: t.Rights}, true, nil
 }
 
 // authenticate admits callers and puts them into the context of the request. The SDK keeps the
@@ -70,7 +106,11 @@ func (h *Server) authenticate(next http.Handler) http.Handler {
 				challenge += `, error="invalid_token"`
 			}
 			w.Header().Set("WWW-Authenticate", challenge)
-			h.refuse(w, r, http.StatusUnauthorized, refusedToken, err.Error())
+			reason := refusedToken
+			if _, foreign := errors.AsType[errForeign](err); foreign {
+				reason = refusedPeer
+			}
+			h.refuse(w, r, http.StatusUnauthorized, reason, err.Error())
 			return
 		}
 		who.Channel = h.options.Transport

@@ -20,6 +20,7 @@ const (
 	refusedHost        = "host"
 	refusedOrigin      = "origin"
 	refusedToken       = "token"
+	refusedPeer        = "peer"        // without a token, and not the user's
 	refusedSession     = "session"     // unknown, ended, or another identity's
 	refusedSessions    = "sessions"    // too many MCP sessions
 	refusedStopping    = "stopping"    // the server ends

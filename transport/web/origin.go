@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -20,6 +19,7 @@ type sites struct {
 	loopback bool       // listens on loopback
 	host     string     // the value of --host, in lower case
 	addr     netip.Addr // the address of the listener
+	origin   string     // of the server's own pages, by its address; "" off loopback
 }
 
 // isLoopback reports whether a host name is this machine's own.
@@ -61,14 +61,11 @@ func (s sites) takesHost(header string, settings config.HTTP) bool {
 	return err == nil && addr.Unmap() == s.addr.Unmap()
 }
 
-// takesOrigin reports whether pages of an origin may call: those of this machine if only this
-// machine can call, and those that the config allows. Clients other than browsers send no Origin.
+// takesOrigin reports whether pages of an origin may call: those of the server itself, and those that
+// the user's config or a flag allows. Other pages of this machine are no exception: anybody's server
+// may listen here, also as localhost on another address. Clients other than browsers send no Origin.
 func (s sites) takesOrigin(header string, settings config.HTTP) bool {
-	if header == "" || slices.Contains(settings.AllowedOrigins, strings.ToLower(header)) {
-		return true
-	}
-	u, err := url.Parse(header)
-	return err == nil && s.loopback && (u.Scheme == "http" || u.Scheme == "https") && isLoopback(u.Hostname())
+	return header == "" || header == s.origin || slices.Contains(settings.AllowedOrigins, strings.ToLower(header))
 }
 
 // guard refuses requests for other hosts and from pages of other sites (403), and informs browsers

@@ -41,27 +41,26 @@ func TestHosts(t *testing.T) {
 }
 
 func TestOrigins(t *testing.T) {
-	loopback, all := sites{loopback: true}, sites{}
-	named := config.HTTP{AllowedOrigins: []string{"https://app.example.com"}}
+	own := sites{loopback: true, host: "localhost", origin: "http://127.0.0.1:8000"}
+	named := config.HTTP{AllowedOrigins: []string{"https://app.example.com", "http://localhost:3000"}}
 	for _, test := range []struct {
-		sites    sites
 		settings config.HTTP
 		origins  string
 		taken    bool
 	}{
-		{loopback, config.HTTP{}, "http://localhost http://localhost:6274 https://127.0.0.1:1 http://[::1]:8000", true},
-		{loopback, config.HTTP{}, "null https://app.example.com http://localhost.example.com file:// http://10.0.0.7 localhost ftp://localhost", false},
-		{loopback, named, "https://app.example.com https://APP.example.com", true},
-		{loopback, named, "http://app.example.com https://app.example.com:444 https://x.app.example.com", false},
-		{all, named, "https://app.example.com", true},
-		{all, named, "http://localhost null", false},
+		{config.HTTP{}, "http://localhost http://localhost:6274 https://127.0.0.1:1 http://[::1]:8000", false},
+		{config.HTTP{}, "http://127.0.0.1:8000", true},
+		{config.HTTP{}, "https://127.0.0.1:8000 http://127.0.0.1:8001 http://127.0.0.1 http://localhost:8000 http://127.0.0.2:8000 http://[::ffff:127.0.0.1]:8000", false},
+		{config.HTTP{}, "null https://app.example.com http://localhost.example.com file:// http://10.0.0.7 localhost ftp://localhost", false},
+		{named, "https://app.example.com https://APP.example.com http://localhost:3000", true},
+		{named, "http://app.example.com https://app.example.com:444 https://x.app.example.com http://localhost:3001 http://127.0.0.1:3000 https://localhost:3000 http://localhost null", false},
 	} {
 		for origin := range strings.FieldsSeq(test.origins) {
-			if got := test.sites.takesOrigin(origin, test.settings); got != test.taken {
-				t.Errorf("%s, loopback %v: %v", origin, test.sites.loopback, got)
+			if got := own.takesOrigin(origin, test.settings); got != test.taken {
+				t.Errorf("%s with %v: %v", origin, test.settings.AllowedOrigins, got)
 			}
 		}
-		if !test.sites.takesOrigin("", test.settings) {
+		if !own.takesOrigin("", test.settings) {
 			t.Error("what is no browser is refused")
 		}
 	}

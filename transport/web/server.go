@@ -22,7 +22,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"deepwork/actor/durable"
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/transport/tool"
@@ -54,7 +53,7 @@ type Options struct {
 	Host string
 	// Port is the TCP port, 0 to 65535; 0 picks a free one.
 	Port int
-	// TokenFile is a file of lines name:sha256; "" means none. It must be valid and have a token;
+	// TokenFile is a file of lines name:sha256[:group[:rights]]; "" means none. It must be valid and have a token;
 	// it is read again whenever it changes.
 	TokenFile string
 	// TLSCert and TLSKey are the PEM files of a certificate chain and its key;
@@ -69,6 +68,10 @@ type Options struct {
 	// how long one write may take (20 s), and Grace how long calls in flight may go on
 	// after the server was told to stop (5 s).
 	HeaderTimeout, BodyTimeout, WriteTimeout, Grace time.Duration
+
+	// UnknownPeers makes the server behave as on systems that do not tell which user a connection
+	// is of. It is for tests.
+	UnknownPeers bool
 }
 
 // A Backend is what a Server serves.
@@ -76,6 +79,10 @@ type Backend struct {
 	MCP    *mcp.Server
 	Logger *slog.Logger
 	Local  session.Caller // callers without a token, if none is needed
+	// Token returns the token of the local caller, for where the owner of a connection cannot be
+	// known; if it is missing, it makes it if make is set, and otherwise the error is
+	// state.ErrMissing.
+	Token func(make bool) (string, error)
 	// Settings returns the HTTP config. It may wait for a file that is being written; LastSettings
 	// does not, and returns the last result of Settings.
 	Settings     func(context.Context) config.HTTP
@@ -138,13 +145,15 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 			return now
 		}
 	}
-	h := &Server{Backend: b, options: o, access: &access{local: b.Local}, refused: newRefused()}
+	h := &Server{Backend: b, options: o, access: &access{local: b.Local, token: b.Token, peers: !o.UnknownPeers && canKnowPeers()}, refused: newRefused()}
 	var certificates []tls.Certificate
 	if o.TLSCert != "" || o.TLSKey != "" {
-		if fi, err := os.Stat(o.TLSKey); err == nil {
-			if fault := durable.FaultOf("it", fi); fault != "" {
-				return nil, fmt.Errorf("the TLS key %s is not used: %s", o.TLSKey, fault)
-			}
+		info, err := os.Stat(o.TLSKey)
+		if err == nil {
+			err = faultOfSecret(info)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the TLS key %s: %w", o.TLSKey, err)
 		}
 		pair, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
 		if err != nil {
@@ -169,8 +178,16 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 	addr, _ := netip.AddrFromSlice(bound.IP)
 	h.sites = sites{loopback: bound.IP.IsLoopback(), host: strings.ToLower(o.Host), addr: addr}
 	h.access.loopback = h.sites.loopback
-	if err := h.access.check(address, h.Settings(ctx)); err != nil {
+	if err := h.access.check(address, h.Settings(ctx), b.Logger); err != nil {
 		return nil, errors.Join(err, listener.Close())
+	}
+	peers := peerOf
+	if !h.access.loopback || !h.access.peers || h.access.file != nil {
+		peers = func(net.Conn) peer { return peer{err: errNoPeers} } // a token is needed
+	}
+
+	if !h.sites.loopback && certificates == nil {
+		b.Logger.Warn("tokens and all that callers send go over the network in clear text: give --tls-cert and --tls-key, or let callers come through a proxy with TLS", "host", o.Host)
 	}
 
 	scheme, path := "http", "/mcp"
@@ -180,6 +197,9 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 	if o.Transport == SSE {
 		path = "/sse"
 	}
+	if h.sites.loopback {
+		h.sites.origin = scheme + "://" + bound.String()
+	}
 	h.url = scheme + "://" + net.JoinHostPort(o.Host, strconv.Itoa(bound.Port)) + path
 	most := openable()
 	if limit := b.LastSettings().MaxConnections; limit > most {
@@ -187,7 +207,7 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 			"max_connections", limit, "taken", most)
 	}
 	h.sockets = newSockets(listener, o.WriteTimeout, func() int { return min(b.LastSettings().MaxConnections, most) },
-		func(reason string) { h.refused.WithLabelValues(reason).Inc() })
+		func(reason string) { h.refused.WithLabelValues(reason).Inc() }, peers)
 	h.http = &http.Server{
 		Handler:           h.routes(path),
 		ReadHeaderTimeout: o.HeaderTimeout,

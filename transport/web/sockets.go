@@ -28,6 +28,7 @@ type sockets struct {
 	limit   func() int
 	refused func(reason string)
 	stall   time.Duration // how long one write may take
+	peerOf  func(net.Conn) peer
 
 	mu      sync.Mutex
 	open    map[*socket]struct{}
@@ -35,8 +36,8 @@ type sockets struct {
 	resting queues.List // of *socket: between two requests; longest in front
 }
 
-func newSockets(l net.Listener, stall time.Duration, limit func() int, refused func(reason string)) *sockets {
-	return &sockets{Listener: l, limit: limit, refused: refused, stall: stall, open: map[*socket]struct{}{}}
+func newSockets(l net.Listener, stall time.Duration, limit func() int, refused func(reason string), peerOf func(net.Conn) peer) *sockets {
+	return &sockets{Listener: l, limit: limit, refused: refused, stall: stall, peerOf: peerOf, open: map[*socket]struct{}{}}
 }
 
 // A socket is an accepted connection. Each write has its own deadline: responses may last for
@@ -44,6 +45,7 @@ func newSockets(l net.Listener, stall time.Duration, limit func() int, refused f
 type socket struct {
 	net.Conn
 	owner *sockets
+	peer  peer      // the user at the other end
 	once  sync.Once // of Close
 
 	// The following fields are guarded by owner.mu.
@@ -66,7 +68,7 @@ func (s *sockets) Accept() (net.Conn, error) {
 
 // admit makes room for a connection, or closes it and returns nil.
 func (s *sockets) admit(conn net.Conn) *socket {
-	c := &socket{Conn: conn, owner: s}
+	c := &socket{Conn: conn, owner: s, peer: s.peerOf(conn)}
 	s.mu.Lock()
 	var victim *socket
 	limit := s.limit()

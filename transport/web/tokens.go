@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 
@@ -26,42 +27,44 @@ const tokenBytes = 32
 // maxTokenFile is the maximum size of a token file.
 const maxTokenFile = 1 << 20
 
-// NewToken makes a bearer token for the caller name. token is for the caller, to be shown once and
-// never stored; line is the line of a token file, name:sha256. The error says what is wrong with
-// the name.
-func NewToken(name string) (token, line string, err error) {
-	if err := config.CheckTokenName(name); err != nil {
+// NewToken makes a bearer token for a caller with the name, the group and the rights of t. token is
+// for the caller, to be shown once and never stored; line is the line of a token file,
+// name:sha256[:group[:rights]]. The error says what is wrong with the name.
+func NewToken(t config.Token) (token, line string, err error) {
+	if err := config.CheckTokenName(t.Name); err != nil {
 		return "", "", fmt.Errorf("making a token: %w", err)
 	}
 	secret := make([]byte, tokenBytes)
 	rand.Read(secret) // it never fails
 	token = base64.RawURLEncoding.EncodeToString(secret)
-	sum := sha256.Sum256([]byte(token))
-	return token, name + ":" + hex.EncodeToString(sum[:]), nil
+	return token, strings.TrimRight(fmt.Sprintf("%s:%s:%s:%s", t.Name, hashOf(token), t.Group, t.Rights), ":"), nil
 }
 
-// identify returns the name of the caller that has this token, in constant time for all wrong
-// tokens and for all correct ones.
-func identify(all []config.Token, token string) (name string, ok bool) {
+func hashOf(token string) string {
 	sum := sha256.Sum256([]byte(token))
-	hash := []byte(hex.EncodeToString(sum[:]))
+	return hex.EncodeToString(sum[:])
+}
+
+// identify returns the entry of this token, in constant time for all wrong tokens and for all
+// correct ones.
+func identify(all []config.Token, token string) (t config.Token, ok bool) {
+	hash := []byte(hashOf(token))
 	found := 0
 	for i := range all {
 		same := subtle.ConstantTimeCompare(hash, []byte(all[i].SHA256))
 		found = subtle.ConstantTimeSelect(same, i+1, found)
 	}
 	if found == 0 {
-		return "", false
+		return config.Token{}, false
 	}
-	return all[found-1].Name, true
+	return all[found-1], true
 }
 
-// parseTokens reads a token file: lines name:sha256, blank lines, and comments that begin with #.
-// The error names the line and never shows the text after the colon, which may be a token that was
-// put there by mistake.
+// parseTokens reads a token file: lines name:sha256[:group[:rights]], blank lines, and comments that
+// begin with #. The error names the line and never shows the text after the first colon, which may be a
+// token that was put there by mistake.
 func parseTokens(data []byte) ([]config.Token, error) {
 	var out []config.Token
-	lines := map[string]int{}
 	n := 0
 	for line := range bytes.Lines(data) {
 		n++
@@ -69,23 +72,33 @@ func parseTokens(data []byte) ([]config.Token, error) {
 		if text == "" || text[0] == '#' {
 			continue
 		}
-		name, hash, found := strings.Cut(text, ":")
-		if !found {
-			return nil, fmt.Errorf("line %d is not name:sha256; deepwork token new prints such a line", n)
+		fields := strings.Split(text, ":")
+		for i := range fields {
+			fields[i] = strings.TrimSpace(fields[i])
 		}
-		name = strings.TrimSpace(name)
-		if err := config.CheckTokenName(name); err != nil {
+		if len(fields) < 2 || len(fields) > 4 {
+			return nil, fmt.Errorf("line %d is not name:sha256[:group[:rights]]; deepwork token new prints such a line", n)
+		}
+		t := config.Token{Name: fields[0]}
+		if err := config.CheckTokenName(t.Name); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		if first := lines[name]; first > 0 {
-			return nil, fmt.Errorf("line %d: %q is here a second time; the first is line %d", n, name, first)
+		var err error
+		if t.SHA256, err = config.ParseTokenHash(fields[1]); err != nil {
+			return nil, fmt.Errorf("line %d: what follows %q %w", n, t.Name, err)
 		}
-		lines[name] = n
-		hash, err := config.ParseTokenHash(strings.TrimSpace(hash))
-		if err != nil {
-			return nil, fmt.Errorf("line %d: what follows %q %w", n, name, err)
+		if len(fields) > 2 && fields[2] != "" {
+			t.Group = fields[2]
+			if config.CheckGroup(t.Group) != nil {
+				return nil, fmt.Errorf("line %d: the group of %q is not 1 to 64 letters, digits, '.', '_' and '-'", n, t.Name)
+			}
 		}
-		out = append(out, config.Token{Name: name, SHA256: hash})
+		if len(fields) > 3 {
+			if t.Rights, err = config.ParseRights(fields[3]); err != nil {
+				return nil, fmt.Errorf("line %d: the rights of %q are not a comma list of %s", n, t.Name, config.AllRights)
+			}
+		}
+		out = append(out, t)
 	}
 	return out, nil
 }
@@ -148,13 +161,24 @@ func readTokens(path string) (data []byte, err error) {
 	case info.Size() > maxTokenFile:
 		err = fmt.Errorf("it is larger than %d bytes", maxTokenFile)
 	default:
-		if fault := durable.FaultOf("it", info); fault != "" {
-			return nil, errors.New(fault)
+		if err = faultOfSecret(info); err == nil {
+			data, err = os.ReadFile(path)
 		}
-		data, err = os.ReadFile(path)
 	}
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err
 	}
 	return data, err
+}
+
+// faultOfSecret returns why a file of secrets is not used, or nil: everybody can read it, or others
+// may write to it. Windows has other means of protection.
+func faultOfSecret(info fs.FileInfo) error {
+	if fault := durable.FaultOf("it", info); fault != "" {
+		return errors.New(fault)
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 {
+		return errors.New("everybody can read it: run chmod 600 on it")
+	}
+	return nil
 }

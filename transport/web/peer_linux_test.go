@@ -1,0 +1,109 @@
+package web
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// nobody is a user that is not the one of the test.
+const nobody = 65534
+
+// connect opens a connection to l from a socket that the user owns, and returns both ends of it.
+func connect(t *testing.T, l net.Listener, family, user int) (client int, server net.Conn) {
+	t.Helper()
+	addr := l.Addr().(*net.TCPAddr).AddrPort()
+	var to unix.Sockaddr = &unix.SockaddrInet4{Port: int(addr.Port()), Addr: [4]byte{127, 0, 0, 1}}
+	if family == unix.AF_INET6 {
+		to = &unix.SockaddrInet6{Port: int(addr.Port()), Addr: addr.Addr().As16()} // of IPv4, it is mapped
+	}
+	made := make(chan error, 1)
+	go func() {
+		if user != os.Geteuid() {
+			runtime.LockOSThread() // it ends with the goroutine, since it is another user's
+			if _, _, errno := syscall.RawSyscall(syscall.SYS_SETFSUID, uintptr(user), 0, 0); errno != 0 {
+				made <- errno
+				return
+			}
+		}
+		var err error
+		if client, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err == nil {
+			err = unix.Connect(client, to)
+		}
+		made <- err
+	}()
+	if err := <-made; err != nil {
+		t.Fatal(err)
+	}
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	return client, server
+}
+
+// The kernel's two ways of telling agree on whose a connection is, and never say that one without an
+// owner is root's.
+func TestOwnerOfAConnection(t *testing.T) {
+	users := []int{os.Geteuid()}
+	if os.Geteuid() == 0 {
+		users = append(users, nobody)
+	} else {
+		t.Log("sockets of another user are left out: only root makes them")
+	}
+	ways := map[string]func(client, server netip.AddrPort) (uint32, error){
+		"netlink": askNetlink,
+		"proc": func(client, server netip.AddrPort) (uint32, error) {
+			user, _, err := readProc(client, server)
+			return user, err
+		},
+		"both": ownerOf,
+	}
+	for _, c := range []struct {
+		name, listen string
+		family       int
+	}{
+		{"IPv4", "127.0.0.1:0", unix.AF_INET},
+		{"IPv6", "[::1]:0", unix.AF_INET6},
+		{"IPv4 of a socket of IPv6", "127.0.0.1:0", unix.AF_INET6},
+	} {
+		l, err := net.Listen("tcp", c.listen)
+		if err != nil {
+			t.Logf("%s is left out: %v", c.name, err)
+			continue
+		}
+		defer l.Close()
+		for _, user := range users {
+			client, server := connect(t, l, c.family, user)
+			from, to := unmapped(server.RemoteAddr().(*net.TCPAddr)), unmapped(server.LocalAddr().(*net.TCPAddr))
+			for way, ask := range ways {
+				if got, err := ask(from, to); err != nil || int(got) != user {
+					t.Errorf("%s by %s: the owner is %d (%v), want %d", c.name, way, got, err, user)
+				}
+			}
+			unix.Close(client) // the server's end is still open: the kernel keeps the client's, as root's
+			for way, ask := range ways {
+				if got, err := ask(from, to); !errors.Is(err, errNoSocket) {
+					t.Errorf("%s by %s, closed: the owner is %d (%v)", c.name, way, got, err)
+				}
+			}
+		}
+		// A socket that listens at an address is none with a connection from there.
+		at := l.Addr().(*net.TCPAddr).AddrPort()
+		for way, ask := range ways {
+			if got, err := ask(at, netip.AddrPortFrom(at.Addr(), 1)); !errors.Is(err, errNoSocket) {
+				t.Errorf("%s by %s, listening: the owner is %d (%v)", c.name, way, got, err)
+			}
+		}
+	}
+	if !canKnowPeers() {
+		t.Error("the owners of connections are not known")
+	}
+}
