@@ -21,11 +21,12 @@ import (
 func (a *app) sessionsCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "sessions",
-		Short: "List, show, abort, prune and adopt the sessions of a project",
+		Short: "List, show, abort, override, prune and adopt the sessions of a project",
 	},
 		a.sessionsListCommand(),
 		a.sessionsShowCommand(),
 		a.sessionsAbortCommand(),
+		a.sessionsOverrideCommand(),
 		a.sessionsPruneCommand(),
 		a.sessionsAdoptCommand(),
 	)
@@ -134,9 +135,10 @@ func (a *app) sessionsAbortCommand() *cobra.Command {
 				return usagef(cmd, "--reason is blank; say why, or leave it out")
 			}
 			return a.withArchive(func(folder *state.Folder, archive *workflow.Archive) error {
-				db := sqlite.New(sqlite.Options{Path: folder.Database(), Make: func() error { return session.MakeState(folder) }})
-				err := archive.Abort(cmd.Context(), args[0], why, db.Requests())
-				if err := errors.Join(err, db.Close()); err != nil {
+				err := withRequests(folder, func(requests store.Requests) error {
+					return archive.Abort(cmd.Context(), args[0], why, requests)
+				})
+				if err != nil {
 					return fmt.Errorf("aborting session %s: %w", args[0], err)
 				}
 				fmt.Fprintf(a.out, "aborted %s\n", args[0])
@@ -146,6 +148,12 @@ func (a *app) sessionsAbortCommand() *cobra.Command {
 	})
 	cmd.Flags().StringVar(&why, "reason", defaultAbortReason, "`why`, as the session records it")
 	return cmd
+}
+
+// withRequests opens the requests to servers that run for use, and closes them after it.
+func withRequests(folder *state.Folder, use func(store.Requests) error) error {
+	db := sqlite.New(sqlite.Options{Path: folder.Database(), Make: func() error { return session.MakeState(folder) }})
+	return errors.Join(use(db.Requests()), db.Close())
 }
 
 func (a *app) sessionsPruneCommand() *cobra.Command {

@@ -102,6 +102,10 @@ func (a *app) printProgress(steps machine.OrderedMap[*machine.StepProgress]) {
 		for _, o := range p.Overrides {
 			detail("review overridden %s by %s (skipped: %s): %s", stamp(o.At), o.Identity, strings.Join(o.Skipped, ", "), o.Reason)
 		}
+		if g := p.Granted; g != nil {
+			detail("a person (%s, %s) overrode its reviews %s, for its next finished_step: %s", g.Identity, g.Channel, stamp(g.At), g.Reason)
+		}
+		printEvidence(detail, p)
 	}
 }
 

@@ -18,6 +18,8 @@ type message func(ctx context.Context, a *sessionActor)
 // A caller is the caller of a call, and what identifies the call.
 type caller struct {
 	Identity string
+	Channel  string
+	Person   bool // it may act as a person
 	Call     machine.Call
 }
 

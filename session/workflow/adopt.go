@@ -136,21 +136,41 @@ func sealReview(s durable.Sealer, path, text string) ([]byte, error) {
 	return []byte(text + reviewSealHead + seal + reviewSealTail), err
 }
 
+// reviewOf begins the line with the digest of what a review file is about.
+const reviewOf = "\n<!-- of "
+
+// reviewedDigest returns the digest of what the review file at path is about, or "" if it was not
+// written here, or is not as it was written.
+func reviewedDigest(s durable.Sealer, path string) string {
+	text, err := readReview(s, path)
+	_, of, _ := strings.Cut(string(text[max(bytes.LastIndex(text, []byte(reviewOf)), 0):]), reviewOf)
+	if of, whole := strings.CutSuffix(of, reviewSealTail); err == nil && whole {
+		return of
+	}
+	return ""
+}
+
 // verifyReview returns why a review file was not written here, or is not as it was written.
 func verifyReview(s durable.Sealer, path string) error {
+	_, err := readReview(s, path)
+	return err
+}
+
+// readReview returns the text of a review file, nil if there is none.
+func readReview(s durable.Sealer, path string) ([]byte, error) {
 	const most = 64 << 20
 	file, _, err := durable.Read(path, most)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
 		if bad, ok := errors.AsType[*durable.BadFileError](err); ok {
-			return errors.New(bad.Reason)
+			return nil, errors.New(bad.Reason)
 		}
-		return err
+		return nil, err
 	}
 	n := max(bytes.LastIndex(file, []byte(reviewSealHead)), 0)
 	seal := strings.TrimPrefix(string(file[n:]), reviewSealHead)
 	seal, _ = strings.CutSuffix(seal, reviewSealTail)
-	return s.Verify(filepath.Base(path), file[:n], seal)
+	return file[:n], s.Verify(filepath.Base(path), file[:n], seal)
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"time"
 
+	"deepwork/catalog/config"
+	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/state"
@@ -125,7 +127,53 @@ func (a *Archive) Show(ctx context.Context, id string) (json.RawMessage, error) 
 
 // Abort ends an active session. It asks the running server that owns it, and fails if that does not
 // answer.
-func (a *Archive) Abort(ctx context.Context, id, reason string, requests store.Requests) (err error) {
+func (a *Archive) Abort(ctx context.Context, id, reason string, requests store.Requests) error {
+	return a.change(ctx, id, requests, actionAbort, reason, func(s *machine.State) (*machine.State, error) {
+		if s.Status != machine.Active {
+			return nil, s.Ended()
+		}
+		next, _ := s.Abort(machine.Call{Tool: machine.ToolAbort}, reason, now())
+		next.Owner = ""
+		return next, nil
+	})
+}
+
+// Override records that a person at a terminal overrides the reviews of a current step, whose next
+// finished_step then goes on without them. mode is the configured one; a running server that owns
+// the session applies its own.
+func (a *Archive) Override(ctx context.Context, id, stepID, reason string, mode config.Override, requests store.Requests) error {
+	g := grant{Step: stepID, Override: machine.Override{Identity: session.LocalIdentity, Channel: session.ChannelTerminal, Reason: reason}}
+	return a.change(ctx, id, requests, actionOverride, g, func(s *machine.State) (*machine.State, error) {
+		if mode == config.OverrideNever {
+			return nil, nobodyMay(id, stepID)
+		}
+		g.Override.At = now()
+		return s.Grant(stepID, g.Override)
+	})
+}
+
+// Step returns a step of a session, as in the definition that was kept when the session last moved.
+func (a *Archive) Step(s *machine.State, stepID string) (*job.Step, error) {
+	data, err := a.read.Definition(s.Definition.Hash)
+	if err != nil {
+		return nil, fmt.Errorf("reading the definition of session %s: %w", s.SessionID, err)
+	}
+	def, err := machine.DecodeBundle(s.Definition, data)
+	if err != nil {
+		return nil, err
+	}
+	if def.Workflow.Find(stepID) < 0 {
+		return nil, fmt.Errorf("session %s has no step %q", s.SessionID, stepID)
+	}
+	return def.Job.Step(stepID), nil
+}
+
+// now is the time of a transition that a command makes.
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+// change makes a transition of a session, or asks the running server that owns it to carry out an
+// action with an argument instead.
+func (a *Archive) change(ctx context.Context, id string, requests store.Requests, action string, argument any, transition func(*machine.State) (*machine.State, error)) (err error) {
 	if _, err := a.Read(id); err != nil {
 		return err
 	}
@@ -136,28 +184,23 @@ func (a *Archive) Abort(ctx context.Context, id, reason string, requests store.R
 	defer func() { err = errors.Join(err, w.Close(ctx)) }()
 	owner := ""
 	_, err = w.Update(id, func(s *machine.State) (*machine.State, error) {
-		if s.Status != machine.Active {
-			return nil, s.Ended()
-		}
-		if s.Owner != w.Server() && w.Alive(s.Owner) {
+		if s.Status == machine.Active && s.Owner != w.Server() && w.Alive(s.Owner) {
 			owner = s.Owner
 			return nil, nil
 		}
-		next, _ := s.Abort(machine.Call{Tool: machine.ToolAbort}, reason, time.Now().UTC().Truncate(time.Microsecond))
-		next.Owner = ""
-		return next, nil
+		return transition(s)
 	})
 	if err != nil || owner == "" {
 		return err
 	}
-	arguments, err := jsontext.Encode(reason)
+	arguments, err := jsontext.Encode(argument)
 	if err != nil {
 		return err
 	}
-	_, err = requests.Ask(ctx, store.Request{Kind: store.OfSession, Target: id, Action: actionAbort, Arguments: arguments, Channel: "terminal"})
+	_, err = requests.Ask(ctx, store.Request{Kind: store.OfSession, Target: id, Action: action, Arguments: arguments, Channel: session.ChannelTerminal})
 	if errors.Is(err, store.ErrNotAnswered) {
 		return session.NotNow("session_owned",
-			"Session '%s' is in use by a deepwork server that is running (%s). It was asked to abort the session and has not answered yet. Look whether it did with `deepwork sessions show %s`, or stop that server and call again.", id, w.Describe(owner), id)
+			"Session '%s' is in use by a deepwork server that is running (%s). It was asked to %s the session and has not answered yet. Look whether it did with `deepwork sessions show %s`, or stop that server and call again.", id, w.Describe(owner), action, id)
 	}
 	return err
 }

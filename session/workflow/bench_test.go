@@ -242,7 +242,7 @@ func BenchmarkTransitionInMemory(b *testing.B) {
 			}
 			runtime.GC()
 			empty := FinishArgs{Outputs: json.RawMessage("{}"), SessionID: &id}
-			who, err := c.caller(machine.ToolFinish, nil, empty)
+			who, err := c.caller(ctx, machine.ToolFinish, nil, empty)
 			if err != nil {
 				b.Fatal(err)
 			}

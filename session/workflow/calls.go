@@ -24,7 +24,7 @@ func call[R any](ctx context.Context, c *Conn, tool string, requestID **string, 
 	defer c.calls.Done()
 	request := *requestID
 	*requestID = nil
-	who, err := c.caller(tool, request, args)
+	who, err := c.caller(ctx, tool, request, args)
 	if err != nil {
 		return nil, err
 	}

@@ -170,8 +170,9 @@ func (c *Conn) resumed(ctx context.Context, id string) (workflow, step *string) 
 
 // caller returns what identifies a call for its session's actor. Only calls with a request_id are
 // identified by their arguments.
-func (c *Conn) caller(tool string, requestID *string, args any) (caller, error) {
-	who := caller{Identity: c.identity, Call: machine.Call{Tool: tool, RequestID: requestID}}
+func (c *Conn) caller(ctx context.Context, tool string, requestID *string, args any) (caller, error) {
+	from := session.CallerOf(ctx)
+	who := caller{Identity: c.identity, Channel: from.Channel, Person: from.Has(session.RightPerson), Call: machine.Call{Tool: tool, RequestID: requestID}}
 	if requestID == nil {
 		return who, nil
 	}

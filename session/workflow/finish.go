@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -39,6 +38,7 @@ type finishCall struct {
 	// review that is its attempt, or 0.
 	attempt int
 	outputs machine.Outputs // validated
+	seen    string          // the digest of what the review file is about, if the call overrides the review
 }
 
 // A candidate is a finished_step that may be carried out: its step is found and its outputs are
@@ -48,7 +48,9 @@ type candidate struct {
 	def      *machine.Definition
 	plan     *machine.Plan
 	outputs  machine.Outputs
-	override *machine.Override
+	evidence *machine.Evidence
+	files    []machine.FileHash // of the outputs, if the step has reviews
+	digest   string             // of what is judged
 }
 
 // finish carries out a finished_step: find the step, check its outputs, have them reviewed, and
@@ -59,24 +61,13 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 	if err != nil || done != nil {
 		return done, err
 	}
-	if a.engine.reviewed(c.plan.Step) {
-		reason := m.reason()
-		if reason == "" {
-			how, err := a.engine.Reviewing(ctx)
-			switch err = cmp.Or(err, how.Refused); {
-			case err != nil:
-				return nil, err
-			case !how.External:
-				return a.selfReview(c, how)
-			}
-			m.step = c.plan.Step.ID
-			a.hash(m, c.outputs)
-			return nil, errLater
-		}
-		c.override = &machine.Override{At: a.engine.now(), Identity: m.Identity, Reason: reason}
-		for _, r := range c.plan.Step.Reviews {
-			c.override.Skipped = append(c.override.Skipped, r.RunEach)
-		}
+	switch {
+	case a.engine.reviewed(c.plan.Step):
+		m.step = c.plan.Step.ID
+		a.hash(m, c.outputs)
+		return nil, errLater
+	case len(c.plan.Step.Reviews) > 0:
+		a.prove(c, machine.Unreviewed, "")
 	}
 	return a.complete(ctx, a.state, c)
 }
@@ -125,7 +116,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 
 // complete makes the transition from base.
 func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *candidate) (*finished, error) {
-	f := machine.FinishInput{Call: c.m.Call, At: a.engine.now(), Outputs: c.outputs, Notes: c.m.args.Notes, Override: c.override}
+	f := machine.FinishInput{Call: c.m.Call, At: a.engine.now(), Outputs: c.outputs, Notes: c.m.args.Notes, Evidence: c.evidence}
 	var err error
 	if c.plan.Next != nil {
 		if f.Texts, err = a.engine.definitions.Texts(c.def, c.plan.Next); err != nil {
@@ -164,6 +155,12 @@ func (a *sessionActor) again(stored *machine.StoredReply, c machine.Call) (*fini
 	return &finished{ID: a.id, Reply: r}, nil
 }
 
+// reviewFile returns the name in the project, and the path, of the instructions of a self-review.
+func (a *sessionActor) reviewFile(stepID string) (name, path string) {
+	name = fmt.Sprintf(".deepwork/tmp/quality_review_%s_%s.md", a.id, stepID)
+	return name, filepath.Join(a.engine.Root, filepath.FromSlash(name))
+}
+
 // selfReview writes the review's instructions and has the agent carry them out (seed 000,
 // 001.4.10). Nothing moves.
 func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error) {
@@ -172,9 +169,8 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 	if err != nil {
 		return nil, err
 	}
-	name := fmt.Sprintf(".deepwork/tmp/quality_review_%s_%s.md", a.id, st.ID)
-	path := filepath.Join(a.engine.Root, filepath.FromSlash(name))
-	text, err := sealReview(a.engine.records.Sealer(), path, gate.SelfReview(a.submission(c)))
+	name, path := a.reviewFile(st.ID)
+	text, err := sealReview(a.engine.records.Sealer(), path, gate.SelfReview(a.submission(c))+reviewOf+c.digest+reviewSealTail)
 	if err == nil {
 		err = session.MakeSessions(a.engine.State, a.engine.Logger) // it may have vanished
 	}

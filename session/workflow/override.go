@@ -32,22 +32,71 @@ func (a *sessionActor) mayOverride(ctx context.Context, c *candidate) error {
 	if c.m.reason() == "" || !a.engine.reviewed(c.plan.Step) {
 		return nil
 	}
+	granted := c.m.Person || a.state.Progress(c.plan.Step.ID).HasGrant()
 	how, err := a.engine.Reviewing(ctx)
 	if err != nil {
 		return err
 	}
 	stepID, what := c.plan.Step.ID, ""
-	switch how.Override {
-	case config.OverrideHuman:
+	switch {
+	case how.Override == config.OverrideHuman && !granted:
 		what = fmt.Sprintf("Only a person may override the reviews of step '%s' (quality_gate.override is human). If the user wants that, ask them to run `%s` at a terminal, in the project, then call finished_step again with the same outputs and without quality_review_override_reason. Without it the outputs are reviewed.",
 			stepID, overrideCommand(a.id, stepID))
-	case config.OverrideNever:
+	case how.Override == config.OverrideNever:
 		what = fmt.Sprintf("Nobody may override the reviews of step '%s' (quality_gate.override is never). Call finished_step without quality_review_override_reason: the outputs are reviewed.", stepID)
 	default:
 		return nil
 	}
 	return session.NotNow(codeNeedsPerson, "%s Nothing was evaluated, and no attempt was used up.", what).
 		With("session_id", a.id).With("step_id", stepID).With("override", string(how.Override))
+}
+
+// overridden reports whether a step is finished without its review, at the word of a person or of
+// the agent, and sets the evidence. mayOverride has allowed the agent's.
+func (a *sessionActor) overridden(c *candidate, how Reviewing) bool {
+	given := a.state.Progress(c.plan.Step.ID)
+	switch {
+	case given.HasGrant() && how.Override != config.OverrideNever:
+		g := given.Granted
+		c.evidence = &machine.Evidence{Kind: machine.ByPerson, At: g.At, Identity: g.Identity, Channel: g.Channel, Reason: g.Reason, GivenFor: g.GivenFor, Digest: c.digest, Files: c.files}
+		return true
+	case c.m.reason() == "":
+		return false
+	case c.m.Person:
+		a.prove(c, machine.ByPerson, "")
+	case !how.External && how.Refused == nil && c.m.seen == c.digest:
+		a.prove(c, machine.BySelf, "")
+	default:
+		a.prove(c, machine.ByOverride, "")
+	}
+	c.evidence.Reason = c.m.reason()
+	return true
+}
+
+// grant records a person's override, which is for the next finished_step of the step.
+func (a *sessionActor) grant(ctx context.Context, g grant) error {
+	how, err := a.engine.Reviewing(ctx)
+	if err != nil {
+		return err
+	}
+	if how.Override == config.OverrideNever {
+		return nobodyMay(a.id, g.Step)
+	}
+	g.Override.At = a.engine.now()
+	next, err := a.state.Grant(g.Step, g.Override)
+	if err != nil {
+		return err
+	}
+	return a.commit(next)
+}
+
+func nobodyMay(id, stepID string) error {
+	return session.NotNow(codeNeedsPerson, "Nobody may override the reviews of step '%s' of session '%s', not even a person: quality_gate.override is never.", stepID, id)
+}
+
+// prove sets the evidence of a step that its caller finishes.
+func (a *sessionActor) prove(c *candidate, kind machine.EvidenceKind, reviewer string) {
+	c.evidence = &machine.Evidence{Kind: kind, At: a.engine.now(), Identity: c.m.Identity, Channel: c.m.Channel, Reviewer: reviewer, Digest: c.digest, Files: c.files}
 }
 
 // overrideCommand is what a person types.

@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,6 +60,10 @@ func (a *sessionActor) hash(m *finishCall, outputs machine.Outputs) {
 	}
 	a.engine.beside.Go(func() {
 		hashes, err := gate.HashFiles(a.engine.ctx, a.engine.Root, paths)
+		if m.reason() != "" {
+			_, path := a.reviewFile(m.step)
+			m.seen = reviewedDigest(a.engine.records.Sealer(), path)
+		}
 		told := a.tell(func(ctx context.Context, a *sessionActor) {
 			answer(m.reply, func() (*finished, error) { return a.hashed(ctx, m, hashes, err) })
 			a.leave()
@@ -86,13 +89,22 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 		return done, err
 	}
 	how, err := a.engine.Reviewing(ctx)
-	if err = cmp.Or(err, how.Refused); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	stepID := c.plan.Step.ID
 	sub := a.submission(c)
 	tasks := gate.Plan(sub, hashes)
 	digest := contentDigest(c.outputs, tasks)
+	c.digest, c.files = digest, machine.FileHashes(c.outputs, hashes)
+	switch {
+	case a.overridden(c, how):
+		return a.complete(ctx, a.state, c)
+	case how.Refused != nil:
+		return nil, how.Refused
+	case !how.External:
+		return a.selfReview(c, how)
+	}
 	running := a.reviews[stepID]
 	if running != nil && running.digest == digest {
 		c.m.outputs = c.outputs
@@ -136,7 +148,8 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		base = base.CloseAttempt(stepID, nil, "other outputs were submitted while the review ran", r.began)
 	}
 	if len(tasks) == 0 {
-		return a.complete(ctx, base, c) // no review covers the outputs
+		a.prove(c, machine.NotDue, "")
+		return a.complete(ctx, base, c)
 	}
 	next := base.OpenAttempt(stepID, machine.Attempt{OpenedAt: r.began, Outputs: c.outputs, Files: machine.FileHashes(c.outputs, hashes), Digest: digest})
 	if c.plan.ByStepID && len(c.plan.Pending) > 0 {
@@ -145,6 +158,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 	if len(todo) == 0 {
 		// Everything to review has passed before, unchanged.
 		next = next.CloseAttempt(stepID, r.reused, "", r.began).CollectAttempt(stepID, r.began)
+		a.prove(c, machine.ByReviewer, r.reused[0].Reviewer)
 		return a.complete(ctx, next, c)
 	}
 	if err := a.commit(next); err != nil {

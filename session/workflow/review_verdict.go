@@ -40,6 +40,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 	p := base.Progress(stepID)
 	judged := p.Newest()
 	if judged.State == machine.AttemptPassed {
+		a.prove(c, machine.ByReviewer, judged.Verdicts[0].Reviewer)
 		return a.complete(ctx, base, c)
 	}
 	how, err := a.engine.Reviewing(ctx)

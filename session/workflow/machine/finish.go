@@ -119,7 +119,7 @@ type FinishInput struct {
 	At       time.Time
 	Outputs  Outputs // validated, in the author's order
 	Notes    *string
-	Override *Override
+	Evidence *Evidence    // nil if the step has no reviews
 	Texts    Instructions // of plan.Next
 }
 
@@ -136,9 +136,11 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	done := n.ProgressOrNew(p.Step.ID, f.At)
 	at := f.At
 	done.CompletedAt, done.Outputs, done.Notes = &at, f.Outputs, f.Notes
-	if f.Override != nil {
-		done.Overrides = append(slices.Clone(done.Overrides), *f.Override)
+	var skipped []string
+	for _, r := range p.Step.Reviews {
+		skipped = append(skipped, r.RunEach)
 	}
+	done.prove(f.Evidence, skipped)
 	changed := []*StepProgress{done}
 	if p.Pending == nil {
 		for _, id := range def.Workflow.Entries[p.Index] {
@@ -151,6 +153,13 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	}
 
 	r := &FinishReply{Status: NextStep, Notice: NoticeOf(def)}
+	if e := f.Evidence; e != nil && e.Kind == ByPerson {
+		notice := fmt.Sprintf("A person (%s, %s) overrode the reviews of step '%s': %s", e.Identity, e.Channel, p.Step.ID, e.Reason)
+		if r.Notice != nil {
+			notice = *r.Notice + " " + notice
+		}
+		r.Notice = &notice
+	}
 	stored := f.Call.stored(r)
 	stored.StepID, stored.EntryIndex = p.Step.ID, p.Index
 	switch {

@@ -64,7 +64,12 @@ func TestStatesNeverChange(t *testing.T) {
 				if p, err := s.PlanFinish(def, stepID, func(Outputs) bool { return false }); err == nil {
 					f := FinishInput{Call: c, At: at, Outputs: Outputs{{p.Step.ID + "_out", OutputValue{Paths: []string{fmt.Sprint(i)}}}}, Texts: Instructions{}}
 					if random.IntN(3) == 0 {
-						f.Override = &Override{At: at, Reason: fmt.Sprint(i)}
+						kinds := []EvidenceKind{ByReviewer, BySelf, ByOverride, ByPerson, Unreviewed}
+						f.Evidence = &Evidence{At: at, Kind: kinds[random.IntN(len(kinds))], Reason: fmt.Sprint(i)}
+					} else if random.IntN(3) == 0 {
+						if next, err = s.Grant(id, Override{At: at, Reason: fmt.Sprint(i)}); err == nil {
+							break
+						}
 					}
 					next, _ = s.Finish(def, p, f)
 				}

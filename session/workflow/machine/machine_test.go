@@ -278,6 +278,7 @@ func TestEncodeIsWhatMarshalGives(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 8000, time.UTC)
 	p := &StepProgress{StepID: "a\"b<", StartedAt: at, CompletedAt: &at, Outputs: Outputs{{"x", OutputValue{Paths: []string{"p"}, List: true}}}, Notes: new("n\n"),
 		QualityAttempts: 2, Unreported: true, Overrides: []Override{{At: at, Identity: "i", Reason: "r", Skipped: []string{"step"}}},
+		Granted: &Override{At: at, Identity: "i", Channel: "terminal", GivenFor: "d"}, Evidence: &Evidence{Kind: ByPerson, At: at, Files: []FileHash{{"p", "s"}}},
 		Attempts: []*Attempt{{Number: 1, State: AttemptFailed, OpenedAt: at, Verdicts: []*Verdict{{At: at, Reviewer: "r", Criteria: []CriterionResult{{Criterion: "c", Feedback: new("f")}}}}}}}
 	full := &State{FormatVersion: 1, SessionID: "00000001", JobName: "j", WorkflowName: "w", Goal: "g", InstanceID: new("i"), BranchName: "b", Status: Aborted,
 		CurrentStepID: "a", ReportedByStepID: true, StepProgress: OrderedMap[*StepProgress]{{p.StepID, p}, {"z", &StepProgress{StepID: "z", StartedAt: at}}},

@@ -69,17 +69,21 @@ type StepProgress struct {
 	QualityAttempts int        `json:"quality_attempts"` // those that count
 	Unreported      bool       `json:"unreported"`       // a member whose group advanced without a report of it
 	Overrides       []Override `json:"overrides"`
-	Attempts        []*Attempt `json:"attempts"` // of external reviews
+	Attempts        []*Attempt `json:"attempts"`                   // of external reviews
+	Granted         *Override  `json:"granted_override,omitempty"` // a person's, for the next finished_step
+	Evidence        *Evidence  `json:"evidence,omitempty"`         // of a finished step with reviews; nil also in old sessions
 
 	encoded []byte // its JSON, cached by State.Encode
 }
 
-// An Override is a quality review skipped at the caller's request.
+// An Override is a quality review skipped at the caller's request, or at a person's.
 type Override struct {
 	At       time.Time `json:"at"`
 	Identity string    `json:"identity"` // who
+	Channel  string    `json:"channel"`
 	Reason   string    `json:"reason"`
-	Skipped  []string  `json:"skipped_reviews"` // run_each of each
+	Skipped  []string  `json:"skipped_reviews"`     // run_each of each
+	GivenFor string    `json:"given_for,omitempty"` // Attempt.Digest of what a person saw
 }
 
 // A Withdrawal is the progress that one go_to_step cleared.

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"deepwork/catalog/config"
+	"deepwork/session/state"
+	"deepwork/session/store"
+	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
+)
+
+func (a *app) sessionsOverrideCommand() *cobra.Command {
+	var why string
+	cmd := a.onProject("", &cobra.Command{
+		Use:   "override ID STEP",
+		Short: "Have a step go on without its review",
+		Long: `Show a step that waits for its review, and ask at the terminal whether it may go on
+without. The agent's next finished_step of that step is then accepted, once;
+go_to_step takes that back. The session records it as a person's decision.
+
+Where quality_gate.override is human, only this closes a step without a reviewer's
+verdict. Where it is never, not even this does.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := takes(2, 2, "a session id and a step")(cmd, args); err != nil {
+				return err
+			}
+			return sessionID(cmd, args[:1])
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if strings.TrimSpace(why) == "" {
+				return usagef(cmd, "--reason is missing or blank; say why the step may go on")
+			}
+			return a.withArchive(func(folder *state.Folder, archive *workflow.Archive) error {
+				if err := a.override(cmd.Context(), folder, archive, args[0], args[1], why); err != nil {
+					return fmt.Errorf("overriding the reviews of step %s of session %s: %w", args[1], args[0], err)
+				}
+				return nil
+			})
+		},
+	})
+	cmd.Flags().StringVar(&why, "reason", "", "`why`, as the session records it")
+	return cmd
+}
+
+func (a *app) override(ctx context.Context, folder *state.Folder, archive *workflow.Archive, id, stepID, why string) error {
+	c, err := config.Open(folder.Root).Current(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := archive.Read(id)
+	if err != nil {
+		return err
+	}
+	if s.Status != machine.Active {
+		return s.Ended()
+	}
+	if _, err := s.Grant(stepID, machine.Override{}); err != nil { // before it is shown
+		return err
+	}
+	st, err := archive.Step(s, stepID)
+	if err != nil {
+		return err
+	}
+	if len(st.Reviews) == 0 {
+		return errors.New("the step has no reviews: finished_step needs no override")
+	}
+	fmt.Fprintf(a.out, "session:  %s (%s)\ngoal:     %s\nstep:     %s\n", id, plain(s.JobName+"/"+s.WorkflowName), indentRest(plain(s.Goal), "          "), plain(stepID))
+	for _, r := range st.Reviews {
+		fmt.Fprintf(a.out, "skipped:  the review of %s\n", plain(r.RunEach))
+		for _, q := range r.Criteria {
+			fmt.Fprintf(a.out, "            %s: %s\n", plain(q.Name), indentRest(plain(q.Question), "              "))
+		}
+	}
+	show := func(format string, args ...any) {
+		fmt.Fprint(a.out, indent(plain(fmt.Sprintf(format, args...))+"\n", "  "))
+	}
+	if last := s.Progress(stepID).Newest(); last != nil {
+		printAttempts(show, []*machine.Attempt{last})
+		printHashes(show, "handed in", last.Files)
+	} else if review := filepath.Join(folder.Tmp(), "quality_review_"+id+"_"+stepID+".md"); fileExists(review) {
+		fmt.Fprintf(a.out, "The agent was asked to have its outputs judged by %s.\n", a.display(folder.Root, review))
+	} else {
+		fmt.Fprintln(a.out, "No outputs were handed in for a review yet.")
+	}
+	yes, err := confirm(fmt.Sprintf("\nMay step %s go on without these reviews, as %s? Type yes: ", plain(stepID), plain(fmt.Sprintf("%q", why))), "")
+	if err != nil {
+		return err
+	}
+	if !yes {
+		return errors.New("nothing was overridden")
+	}
+	err = withRequests(folder, func(requests store.Requests) error {
+		return archive.Override(ctx, id, stepID, why, c.QualityGate.Override, requests)
+	})
+	if err == nil {
+		fmt.Fprintf(a.out, "Overridden. The agent's next finished_step of %s goes on.\n", plain(stepID))
+	}
+	return err
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

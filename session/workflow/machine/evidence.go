@@ -1,0 +1,64 @@
+package machine
+
+import (
+	"slices"
+	"time"
+
+	"deepwork/session"
+)
+
+// Evidence says why a step with reviews was finished. Steps without reviews have none.
+type Evidence struct {
+	Kind     EvidenceKind `json:"kind"`
+	At       time.Time    `json:"at"`
+	Identity string       `json:"identity"` // of the caller that finished the step, or of the person
+	Channel  string       `json:"channel"`  // theirs: session.ChannelStdio, …
+	Reviewer string       `json:"reviewer,omitempty"`
+	Reason   string       `json:"reason,omitempty"`    // of an override
+	GivenFor string       `json:"given_for,omitempty"` // by a person in advance: the Digest of what they saw
+	Digest   string       `json:"digest"`              // of the outputs, their content and the criteria; "" if reviews were off
+	Files    []FileHash   `json:"files"`
+}
+
+// EvidenceKind is what a finished step relies on.
+type EvidenceKind string
+
+// The values of EvidenceKind.
+const (
+	ByReviewer EvidenceKind = "reviewer" // a reviewer passed it
+	BySelf     EvidenceKind = "self"     // the agent, after it was given the criteria for exactly these outputs
+	ByOverride EvidenceKind = "override" // an agent's word, without a review of these outputs
+	ByPerson   EvidenceKind = "person"   // a person's word
+	Unreviewed EvidenceKind = "off"      // the server ran without reviews
+	NotDue     EvidenceKind = "not_due"  // no review is of the outputs that were submitted
+)
+
+// Grant records that a person overrides the reviews of a current step: its next finished_step goes
+// on without them. The step's newest attempt is what it was given for.
+func (s *State) Grant(stepID string, o Override) (*State, error) {
+	if s.Status != Active {
+		return nil, s.Ended()
+	}
+	if !s.IsCurrent(stepID) {
+		return nil, session.NotNow("step_not_current", "Step '%s' of session '%s' is not to be finished now; the current step is '%s'.", stepID, s.SessionID, s.CurrentStepID).
+			With("session_id", s.SessionID).With("current_step", s.CurrentStepID)
+	}
+	n, p := s.Next(o.At), s.Progress(stepID).clone()
+	if a := p.Newest(); a != nil {
+		o.GivenFor = a.Digest
+	}
+	p.Granted = &o
+	n.setProgress(p)
+	return n, nil
+}
+
+// HasGrant reports whether a person has overridden the reviews of a step. p may be nil.
+func (p *StepProgress) HasGrant() bool { return p != nil && p.Granted != nil }
+
+// prove sets why a step is finished. An override is kept among the step's overrides.
+func (p *StepProgress) prove(e *Evidence, skipped []string) {
+	p.Evidence = e
+	if p.Granted = nil; e != nil && (e.Kind == BySelf || e.Kind == ByOverride || e.Kind == ByPerson) {
+		p.Overrides = append(slices.Clone(p.Overrides), Override{At: e.At, Identity: e.Identity, Channel: e.Channel, Reason: e.Reason, Skipped: skipped, GivenFor: e.GivenFor})
+	}
+}
