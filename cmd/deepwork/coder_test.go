@@ -26,6 +26,7 @@ import (
 //	say TEXT          prints a text
 //	await FILE        goes on when that absolute path is there
 //	context           asks the deepwork of the workspace for get_context and prints it
+//	call TOOL ARGS    calls another tool of it and prints what it says
 //	workflow N        walks N steps of the workflow that the prompt names, and prints the last status
 //	nest N            begins that workflow, and in its first step once more, which it walks N steps
 //	exit N            ends
@@ -70,6 +71,15 @@ func obey(verb, rest, prompt string) error {
 		return inWorkspace(func(ctx context.Context, client *mcp.ClientSession) error {
 			reply, err := toolText(ctx, client, "get_context", map[string]any{})
 			fmt.Println("context", reply)
+			return err
+		})
+	case "call":
+		name, args, _ := strings.Cut(rest, " ")
+		return inWorkspace(func(ctx context.Context, client *mcp.ClientSession) error {
+			result, err := client.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(args)})
+			if err == nil {
+				fmt.Println(name, "said", resultText(result))
+			}
 			return err
 		})
 	case "workflow":

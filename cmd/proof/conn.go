@@ -28,7 +28,11 @@ func connect(ctx context.Context, p *process, version string, mortal bool) (*con
 		return &conn{session: p.stdio}, nil
 	}
 	over := &http.Transport{MaxIdleConnsPerHost: 32}
-	transport := &mcp.StreamableClientTransport{Endpoint: p.url, HTTPClient: &http.Client{Transport: over}}
+	client := &http.Client{Transport: over}
+	if p.where != nil && p.where.token != "" {
+		client.Transport = bearer{over, p.where.token}
+	}
+	transport := &mcp.StreamableClientTransport{Endpoint: p.url, HTTPClient: client}
 	if mortal {
 		transport.MaxRetries, transport.DisableStandaloneSSE = -1, true
 	}
@@ -38,6 +42,18 @@ func connect(ctx context.Context, p *process, version string, mortal bool) (*con
 		return nil, fmt.Errorf("connecting to %s: %w", p.url, err)
 	}
 	return &conn{session: session, over: over}, nil
+}
+
+// bearer sends a token with each request.
+type bearer struct {
+	http.RoundTripper
+	token string
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return b.RoundTripper.RoundTrip(r)
 }
 
 // leave closes the connection, which may be nil, gracefully. It blocks until the server has ended it.

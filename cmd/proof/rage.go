@@ -89,7 +89,7 @@ func (s *simulation) stop(p *process) {
 
 // startAll starts the servers that were killed here or by their plan.
 func (s *simulation) startAll(ctx context.Context) error {
-	for _, where := range s.servers {
+	for _, where := range s.all() {
 		if p := where.current(); p == nil {
 			plan := s.plan()
 			plan.Tied = where.http
@@ -149,7 +149,7 @@ func (s *simulation) end(ctx context.Context) error {
 		s.stop(p)
 	}
 	last := &server{number: len(s.servers)}
-	s.servers = []*server{last}
+	s.servers, s.guarded = []*server{last}, nil
 	if err := s.run(ctx, last, fault.Plan{Image: s.image.Dir}); err != nil {
 		return err
 	}

@@ -115,6 +115,9 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 	for n := range 1 + s.random.IntN(3) {
 		s.servers = append(s.servers, &server{number: n, http: n > 0 && s.random.IntN(3) > 0 || n == 0 && s.random.IntN(4) == 0})
 	}
+	if err := s.guard(); err != nil {
+		return err
+	}
 	// .deepwork is not part of the repository.
 	return os.WriteFile(filepath.Join(s.root, ".git", "info", "exclude"), []byte("/.deepwork/\n"), 0o644)
 }
@@ -166,6 +169,9 @@ func (s *simulation) live(ctx context.Context) error {
 	for n, edits := range [][]func(*hostile, context.Context) error{{(*hostile).alterSession, (*hostile).alterSession, (*hostile).alterSession, (*hostile).litter, (*hostile).hideSessions}, {(*hostile).editConfig}} {
 		clients.Go(func() { s.plot(working, n, edits) })
 	}
+	stranger := &stranger{agent: s.agent(2*s.clients + 1), sim: s}
+	stranger.home = s.guarded
+	work(stranger.agent, stranger.act, 100)
 	clients.Go(func() { s.edit(working, time.Second, slices.Concat(wholeWays, roughWays)) })
 	err := s.rage(working)
 	done()

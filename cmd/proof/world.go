@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ type world struct {
 	history *history
 	saves   *saves
 	servers []*server
+	guarded *server      // its callers need a token; nil means none
 	calls   sync.RWMutex // held for reading by each call
 
 	env     []string // of servers
@@ -41,6 +43,8 @@ func (w *world) agent(number int) *agent {
 type server struct {
 	number int
 	http   bool
+	token  string   // that callers need, or ""
+	args   []string // more arguments
 
 	mu      sync.Mutex
 	process *process // the last one started, or nil
@@ -69,9 +73,17 @@ func (s *server) wait(ctx context.Context) (*process, error) {
 	}
 }
 
+// all returns the servers.
+func (w *world) all() []*server {
+	if w.guarded == nil {
+		return w.servers
+	}
+	return append(slices.Clone(w.servers), w.guarded)
+}
+
 // running returns the running processes.
 func (w *world) running() (all []*process) {
-	for _, s := range w.servers {
+	for _, s := range w.all() {
 		if p := s.current(); p != nil {
 			all = append(all, p)
 		}
@@ -84,7 +96,7 @@ func (w *world) running() (all []*process) {
 func (w *world) run(ctx context.Context, s *server, plan fault.Plan, args ...string) error {
 	args = append([]string{w.program, "serve", "--path", w.root}, args...)
 	if s.http {
-		args = append(args, "--transport", "http", "--port", "0")
+		args = append(append(args, "--transport", "http", "--port", "0"), s.args...)
 	}
 	p, err := w.start(ctx, !s.http, append([]string{plan.Env(), "DEEPWORK_ADDITIONAL_JOBS_FOLDERS="}, w.env...), args...)
 	if err != nil {

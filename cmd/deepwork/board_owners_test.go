@@ -1,0 +1,161 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/session/attempt"
+)
+
+// A boardID names what belongs to a task.
+type boardID struct{ project, repo, task, attempt, session string }
+
+// noID names nothing.
+func (b boardID) noID() boardID {
+	return boardID{b.project, b.repo, "3b241101-e2bb-4255-8caf-4136c566a961", "3b241101-e2bb-4255-8caf-4136c566a962", "3b241101-e2bb-4255-8caf-4136c566a963"}
+}
+
+func (b boardID) as(other boardID, text string) string {
+	return strings.NewReplacer(b.task, other.task, b.attempt, other.attempt, b.session, other.session).Replace(text)
+}
+
+// A boardRow is a call of a tool that names something of a task, in an order in which
+// one after the other can be made.
+type boardRow struct {
+	tool, args string // in args, {task} and so on are ids
+	right      bool   // it needs the right agents
+}
+
+var boardRows = []boardRow{
+	{tool: "get_task", args: `{"task_id":"{task}"}`},
+	{tool: "update_task", args: `{"task_id":"{task}","title":"New"}`},
+	{tool: "list_task_attempts", args: `{"task_id":"{task}"}`},
+	{tool: "get_attempt", args: `{"attempt_id":"{attempt}"}`},
+	{tool: "tail_attempt", args: `{"attempt_id":"{attempt}","after_index":-1}`},
+	{tool: "get_attempt_diff", args: `{"attempt_id":"{attempt}"}`},
+	{tool: "start_task_attempt", args: `{"task_id":"{task}","executor":"CODER","repos":[{"repo_id":"{repo}","target_branch":"main"}]}`, right: true},
+	{tool: "follow_up", args: `{"attempt_id":"{attempt}","action":"send","prompt":"more"}`, right: true},
+	{tool: "follow_up", args: `{"workspace_id":"{attempt}","action":"queue","prompt":"more"}`, right: true},
+	{tool: "follow_up", args: `{"session_id":"{session}","action":"queue","prompt":"more"}`, right: true},
+	{tool: "follow_up", args: `{"session_id":"{session}","action":"cancel"}`},
+	{tool: "follow_up", args: `{"attempt_id":"{attempt}","action":"cancel"}`},
+	{tool: "stop_attempt", args: `{"attempt_id":"{attempt}"}`},
+	{tool: "delete_task", args: `{"task_id":"{task}"}`},
+}
+
+// forAll are the tools that name nothing of a task.
+var forAll = []string{"list_projects", "list_repos", "list_executors", "list_tasks", "create_task"}
+
+func (r boardRow) call(t *testing.T, client *mcp.ClientSession, b boardID) (text string, refused bool) {
+	t.Helper()
+	args := strings.NewReplacer("{task}", b.task, "{repo}", b.repo, "{attempt}", b.attempt, "{session}", b.session).Replace(r.args)
+	result, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: r.tool, Arguments: json.RawMessage(args)})
+	if err != nil {
+		t.Fatal(r.tool, err)
+	}
+	return resultText(result), result.IsError
+}
+
+// Each tool of the board, over HTTP, shows and changes what the caller or its group made;
+// for others it does not exist, and starting agents needs the right.
+func TestBoardHasOwners(t *testing.T) {
+	p := newBoardProject(t)
+	file := filepath.Join(t.TempDir(), "tokens")
+	token := map[string]string{}
+	var lines strings.Builder
+	for name, options := range map[string][]string{"ann": {"--group", "team", "--rights", "agents"}, "bob": {"--group", "team", "--rights", "merge"}, "eve": {"--rights", "agents"}, "solo": nil} {
+		made := exec.CommandContext(t.Context(), "deepwork", append([]string{"token", "new", name}, options...)...)
+		var line strings.Builder
+		made.Stderr = &line
+		text, err := made.Output()
+		must(t, err)
+		token[name] = strings.TrimSpace(string(text))
+		lines.WriteString(line.String())
+	}
+	must(t, os.WriteFile(file, []byte(lines.String()), 0o600))
+	_, url, _ := serveNetwork(t, p.root, "--transport", "http", "--toolsets", "board", "--token-file", file)
+	as := func(name string) *boardProject {
+		other := *p
+		other.client = connectNetwork(t, url, token[name])
+		return &other
+	}
+	ann, bob, eve, solo := as("ann"), as("bob"), as("eve"), as("solo")
+	tools, err := eve.client.ListTools(t.Context(), nil)
+	must(t, err)
+	for _, tool := range tools.Tools {
+		if !slices.Contains(forAll, tool.Name) && !slices.ContainsFunc(boardRows, func(r boardRow) bool { return r.tool == tool.Name }) {
+			t.Errorf("no test of whose tasks %s shows", tool.Name)
+		}
+	}
+
+	p.task() // the owner's
+	start := fmt.Sprintf(`{"task_id":"{task}","executor":"CODER","repos":[{"repo_id":%q,"target_branch":"main"}]}`, p.repo)
+	task := boardCall[attempt.Task](ann, "create_task", map[string]any{"project_id": p.project, "title": "Plans", "request_id": "r", "description": "! write plan.txt x\n! context\n" +
+		fmt.Sprintf("! call list_tasks {\"project_id\":%q}\n", p.project) + "! call start_task_attempt " + strings.ReplaceAll(start, "{task}", "3b241101-e2bb-4255-8caf-4136c566a962")})
+	made := p.ends(ann.start(task).AttemptID) // the owner sees it
+	id := boardID{p.project, p.repo, task.TaskID, made.AttemptID, optional(made.LatestSessionID)}
+
+	// Its agent is ann, without her right.
+	output := ann.output(id.attempt)
+	_, listed, _ := strings.Cut(output, "list_tasks said ")
+	listed, _, _ = strings.Cut(listed, "\n")
+	if !strings.Contains(output, `"task_id":"`+task.TaskID) || !strings.Contains(output, "start_task_attempt said StateError: An agent that works on an attempt starts no agents") ||
+		!strings.Contains(listed, `"title":"Plans"`) || !strings.Contains(listed, `"total":1`) {
+		t.Errorf("an agent of ann:\n%s", output)
+	}
+
+	state := func() (all string) {
+		for _, r := range boardRows[2:6] {
+			text, _ := r.call(t, ann.client, id)
+			all += text + "\n"
+		}
+		return all
+	}
+	was := state()
+	for _, who := range []*boardProject{eve, solo} {
+		for _, r := range boardRows {
+			got, refused := r.call(t, who.client, id)
+			want, _ := r.call(t, who.client, id.noID())
+			if !refused || id.as(id.noID(), got) != want || who == eve && !strings.HasPrefix(got, "ToolError: There is no ") {
+				t.Errorf("%s %s of a stranger: %s\nwhere there is nothing: %s", r.tool, r.args, got, want)
+			}
+		}
+		if got := boardCall[attempt.TasksReply](who, "list_tasks", map[string]any{"project_id": p.project}); got.Total != 0 || got.Count != 0 || len(got.Tasks) != 0 {
+			t.Errorf("a stranger is given %+v", got)
+		}
+		for _, tool := range []string{"list_projects", "list_executors"} {
+			if got, want := callTool(t, who.client, tool, map[string]any{}), callTool(t, ann.client, tool, map[string]any{}); string(got) != string(want) {
+				t.Errorf("%s: %s, want %s", tool, got, want)
+			}
+		}
+	}
+	if now := state(); now != was {
+		t.Errorf("strangers changed\n%s to\n%s", was, now)
+	}
+	// A request_id is its identity's.
+	own := boardCall[attempt.Task](eve, "create_task", map[string]any{"project_id": p.project, "title": "Hers", "request_id": "r"})
+	for who, want := range map[*boardProject]int{p: 3, ann: 1, bob: 1, eve: 1, solo: 0} {
+		if got := boardCall[attempt.TasksReply](who, "list_tasks", map[string]any{"project_id": p.project}); got.Total != want || got.Count != want {
+			t.Errorf("%d of %d tasks, want %d", got.Count, got.Total, want)
+		}
+	}
+	eve.ends(eve.start(own).AttemptID)
+	solo.refused("start_task_attempt", map[string]any{"task_id": own.TaskID, "executor": "CODER", "repos": []map[string]any{{"repo_id": p.repo, "target_branch": "main"}}},
+		"StateError", "right agents", "deepwork token new solo --rights agents")
+
+	for _, r := range boardRows {
+		got, refused := r.call(t, bob.client, id)
+		if needs := strings.HasPrefix(got, "StateError: Starting agents needs the right agents, which bob does not have"); needs != r.right || refused != r.right {
+			t.Errorf("%s %s of the same group: %s", r.tool, r.args, got)
+		}
+	}
+	ann.refused("get_task", map[string]any{"task_id": task.TaskID}, "ToolError", task.TaskID)
+}
