@@ -64,12 +64,13 @@ type connections struct {
 
 	mu     sync.Mutex
 	byKey  map[any]*connection
+	counts map[string]int // the MCP sessions of each identity
 	closed bool
 	wg     sync.WaitGroup // one goroutine per connection
 }
 
 func (c *connections) init(connect, stateless func(string) tool.WorkflowCaller, idle func() time.Duration) {
-	c.connect, c.stateless, c.idle, c.byKey = connect, stateless, idle, map[any]*connection{}
+	c.connect, c.stateless, c.idle, c.byKey, c.counts = connect, stateless, idle, map[any]*connection{}, map[string]int{}
 }
 
 // sharedKey is the key of an identity's stateless requests.
@@ -138,6 +139,7 @@ func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connect
 		ended = func() { <-over }
 	} else {
 		conn.workflows, conn.ss = c.connect(who.Identity), ss
+		c.counts[who.Identity]++
 		conn.end = func() { ss.Close() } // waits for the session's calls
 		ended = func() { ss.Wait() }     // waits until no call is in flight; the error is the server's
 	}
@@ -162,6 +164,11 @@ func (c *connections) drop(conn *connection) {
 		return
 	}
 	delete(c.byKey, conn.key)
+	if conn.ss != nil {
+		if c.counts[conn.who.Identity]--; c.counts[conn.who.Identity] == 0 {
+			delete(c.counts, conn.who.Identity)
+		}
+	}
 	if conn.timer != nil {
 		conn.timer.Stop()
 	}
@@ -244,6 +251,13 @@ func (c *connections) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.byKey)
+}
+
+// Of returns the number of MCP sessions of an identity.
+func (c *connections) Of(identity string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts[identity]
 }
 
 // Stop cancels all calls, with tool.ErrStopping as the cause, and admits no new

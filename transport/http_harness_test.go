@@ -93,9 +93,14 @@ const stateful = "2025-11-25"
 // version given, "" for the newest.
 func dial(t testing.TB, h *web.Server, version, token string) *mcp.ClientSession {
 	t.Helper()
-	var over mcp.Transport = &mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: httpClient(t, token)}
+	return dialWith(t, h, version, httpClient(t, token))
+}
+
+func dialWith(t testing.TB, h *web.Server, version string, client *http.Client) *mcp.ClientSession {
+	t.Helper()
+	var over mcp.Transport = &mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: client}
 	if strings.HasSuffix(h.URL(), "/sse") {
-		over = &mcp.SSEClientTransport{Endpoint: h.URL(), HTTPClient: httpClient(t, token)}
+		over = &mcp.SSEClientTransport{Endpoint: h.URL(), HTTPClient: client}
 	}
 	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	cs, err := c.Connect(context.Background(), over, &mcp.ClientSessionOptions{ProtocolVersion: version})

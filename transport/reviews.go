@@ -74,6 +74,7 @@ func (r *reviewing) now(ctx context.Context) (workflow.Reviewing, error) {
 		MaxAttempts: c.QualityGate.DefaultMaxAttempts,
 		ReplyWithin: c.QualityGate.ReplyWithin,
 		Override:    cmp.Or(r.o.Override, c.QualityGate.Override),
+		PerCaller:   c.HTTP.Quotas.Reviews,
 	}
 	if !r.flags.External() {
 		how.Refused = r.refused(c)

@@ -32,6 +32,15 @@ type HTTP struct {
 	MaxRequests int
 	// MaxBodyBytes bounds the body of a request. Default 4 MiB.
 	MaxBodyBytes int
+	// Quotas bound what one caller with a token has at once.
+	Quotas Quotas
+}
+
+// Quotas are what one identity may have at once, so that it cannot use up what others need.
+type Quotas struct {
+	Sessions int // open MCP sessions, and as many streams; default 1,000
+	Requests int // requests in flight; default 256
+	Reviews  int // steps whose review runs or waits; default 16
 }
 
 // A Token gives one caller access: the name is the caller's identity. Several may have one name, so
@@ -44,7 +53,8 @@ type Token struct {
 }
 
 func defaultHTTP() HTTP {
-	return HTTP{IdleTimeout: time.Hour, MaxConnections: 6000, MaxRequests: 1024, MaxBodyBytes: 4 << 20}
+	return HTTP{IdleTimeout: time.Hour, MaxConnections: 6000, MaxRequests: 1024, MaxBodyBytes: 4 << 20,
+		Quotas: Quotas{Sessions: 1000, Requests: 256, Reviews: 16}}
 }
 
 // Upper bounds of the limits of http; more is probably a typing error.
@@ -64,6 +74,13 @@ func (p *parser) http(v value, h *HTTP) {
 		key("max_connections", p.whole(1, maxConnections, &h.MaxConnections)),
 		key("max_requests", p.whole(1, maxRequests, &h.MaxRequests)),
 		key("max_body_bytes", p.whole(leastBody, maxBody, &h.MaxBodyBytes)),
+		p.usersOnly("quotas", "", func(v value) {
+			p.mapping(v,
+				key("sessions", p.whole(1, maxConnections, &h.Quotas.Sessions)),
+				key("requests", p.whole(1, maxRequests, &h.Quotas.Requests)),
+				key("reviews", p.whole(1, maxRequests, &h.Quotas.Reviews)),
+			)
+		}),
 	)
 }
 

@@ -88,6 +88,7 @@ type Engine struct {
 	mu        sync.Mutex // guards the following fields
 	closed    bool       // no work outside the actors may start
 	stateless map[string]*Conn
+	reviewsOf map[string]int // by identity, those that run or wait; not the user's
 }
 
 // Open makes the engine of a project. The project folder need not have a .deepwork yet; the engine
@@ -95,7 +96,7 @@ type Engine struct {
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{
 		Options: o, handles: stack.NewTable(), read: memo[string, readRecord]{most: maxRead},
-		releasing: make(chan struct{}, releasesAtOnce), stateless: map[string]*Conn{},
+		releasing: make(chan struct{}, releasesAtOnce), stateless: map[string]*Conn{}, reviewsOf: map[string]int{},
 	}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if e.Reviewing == nil {

@@ -21,6 +21,7 @@ type Reviewing struct {
 	ReplyWithin time.Duration // how long a call waits for its review
 	Refused     error         // why nothing may be reviewed, or nil
 	Override    config.Override
+	PerCaller   int // of the reviews that run or wait; 0 means no limit
 }
 
 // errLater means that a later message answers the call.
@@ -161,7 +162,12 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		a.prove(c, machine.ByReviewer, r.reused[0].Reviewer)
 		return a.complete(ctx, next, c)
 	}
+	release, err := a.engine.takeReview(c.m.from, stepID, how.PerCaller, a.reviews[stepID] != nil)
+	if err != nil {
+		return nil, err
+	}
 	if err := a.commit(next); err != nil {
+		release()
 		return nil, err
 	}
 	if old := a.reviews[stepID]; old != nil {
@@ -170,7 +176,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 	runCtx, cancel := context.WithCancel(a.engine.ctx)
 	r.cancel = cancel
 	a.reviews[stepID] = r
-	err := a.engine.Gate.Run(runCtx, a.id, sub, todo, func(v gate.Verdict) {
+	err = a.engine.Gate.Run(runCtx, a.id, sub, todo, func(v gate.Verdict) {
 		if err := a.tell(func(_ context.Context, a *sessionActor) { a.verdict(r, v); a.leave() }); err != nil && runCtx.Err() == nil {
 			a.engine.Logger.Warn("a verdict came to a session that is gone", "session", a.id, "step", stepID, "error", err)
 		}
@@ -178,6 +184,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 	if err != nil {
 		delete(a.reviews, stepID)
 		cancel()
+		release()
 		if cerr := a.commit(a.state.CloseAttempt(stepID, nil, err.Error(), a.engine.now())); cerr != nil {
 			a.engine.Logger.Warn("an attempt could not be voided", "session", a.id, "step", stepID, "error", cerr)
 		}
@@ -189,6 +196,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 			return func(_ context.Context, a *sessionActor) { a.hold(r, reply); a.leave() }
 		})
 		cancel()
+		release()
 	})
 	c.m.outputs = c.outputs
 	a.join(r, c.m, how)

@@ -88,6 +88,7 @@ func stackAttr(stack []machine.StackEntry) slog.Attr {
 type InFlight struct {
 	mu    sync.Mutex
 	calls map[*CallLog]struct{}
+	of    map[string]int // by identity
 }
 
 // begin records a call until the returned function is called.
@@ -95,13 +96,17 @@ func (f *InFlight) begin(l *CallLog) (end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.calls == nil {
-		f.calls = map[*CallLog]struct{}{}
+		f.calls, f.of = map[*CallLog]struct{}{}, map[string]int{}
 	}
 	f.calls[l] = struct{}{}
+	f.of[l.identity]++
 	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		delete(f.calls, l)
+		if f.of[l.identity]--; f.of[l.identity] == 0 {
+			delete(f.of, l.identity)
+		}
 	}
 }
 
@@ -110,6 +115,13 @@ func (f *InFlight) Len() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.calls)
+}
+
+// Of returns the number of running calls of an identity.
+func (f *InFlight) Of(identity string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.of[identity]
 }
 
 // Names returns the tool, the caller and the age of each call.

@@ -43,6 +43,11 @@ func (h *Server) admit(next http.Handler) http.Handler {
 		}
 		// Streams last until their client ends them; they are bounded as connections are.
 		if isStream(r) {
+			release, ok := h.take(w, r, useStreams, 1, 0, h.LastSettings().Quotas.Sessions)
+			if !ok {
+				return
+			}
+			defer release()
 			h.streams.Add(1)
 			defer h.streams.Add(-1)
 		} else {
@@ -54,6 +59,11 @@ func (h *Server) admit(next http.Handler) http.Handler {
 				h.refuseBusy(w, r, limit)
 				return
 			}
+			release, ok := h.takeRequests(w, r, 1)
+			if !ok {
+				return
+			}
+			defer release()
 		}
 		if hasBody(r) {
 			body, ok := h.read(w, r)
@@ -74,6 +84,11 @@ func (h *Server) admit(next http.Handler) http.Handler {
 					h.refuseBusy(w, r, limit)
 					return
 				}
+				release, ok := h.takeRequests(w, r, n-1)
+				if !ok {
+					return
+				}
+				defer release()
 			}
 		}
 		next.ServeHTTP(w, r)

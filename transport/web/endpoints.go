@@ -25,6 +25,7 @@ const (
 	refusedSessions    = "sessions"    // too many MCP sessions
 	refusedStopping    = "stopping"    // the server ends
 	refusedRequests    = "requests"    // too many in flight
+	refusedQuota       = "quota"       // more than one identity may have
 	refusedConnections = "connections" // too many open
 	refusedEvicted     = "evicted"     // idle or half open, and closed for a new one
 	refusedBody        = "body"        // larger than allowed

@@ -100,6 +100,7 @@ type Sessions interface {
 	Known(id string, who session.Caller) bool // reports whether a session is open and was opened by this caller, with the same rights
 	Cut(id string)                            // cancels the calls of a session whose client is gone
 	Len() int
+	Of(identity string) int           // how many are open of an identity
 	Stop()                            // cancels all calls and admits no new session
 	Close(context.Context) (left int) // waits for all sessions to end
 }
@@ -120,6 +121,7 @@ type Server struct {
 	streams  atomic.Int64
 	sse      sse
 	refusals refusals
+	usage    usage
 }
 
 // Stats are the numbers of open resources of a Server.

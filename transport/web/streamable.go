@@ -57,6 +57,12 @@ func (h *Server) streamable() http.Handler {
 			h.refuse(w, r, http.StatusServiceUnavailable, refusedSessions,
 				fmt.Sprintf("%d MCP sessions are open, as many as are allowed: end those that are not used (DELETE), or raise http.max_connections or lower http.idle_timeout in .deepwork/config.yml", limit))
 			return
+		} else {
+			release, ok := h.takeSession(w, r)
+			if !ok {
+				return
+			}
+			defer release() // then it is counted as open
 		}
 		stateful.ServeHTTP(w, r)
 	})

@@ -1,0 +1,200 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"deepwork/catalog/config"
+	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
+	"deepwork/transport/web"
+)
+
+// annBlocks makes agents; a call of finished_step by ann begins, and ends when it may.
+func annBlocks(began chan<- struct{}, proceed <-chan struct{}) func(*fakeAgent) {
+	return func(a *fakeAgent) {
+		if a.identity == "ann" {
+			a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
+				began <- struct{}{}
+				<-proceed
+				return fullFinish(), nil
+			}
+		}
+	}
+}
+
+// One identity has no more requests in flight than its quota, over each transport; another notices
+// nothing, and neither does the user without tokens.
+func TestRequestQuota(t *testing.T) {
+	const quota = 2
+	for _, over := range []string{web.HTTP, web.SSE} {
+		t.Run(over, func(t *testing.T) {
+			began, proceed := make(chan struct{}, quota), make(chan struct{})
+			s, _ := fakeServer(t, annBlocks(began, proceed), withHTTP(func(c *config.HTTP) { c.Quotas.Requests = quota }))
+			file, token := tokens(t, "ann", "bob")
+			h := overHTTP(t, s, web.Options{Transport: over, TokenFile: file})
+			ann, bob := dial(t, h, stateful, token[0]), dial(t, h, stateful, token[1])
+			var calls sync.WaitGroup
+			for range quota {
+				calls.Go(func() { callTool(t, ann, "finished_step", `{"outputs":{}}`) })
+				<-began
+			}
+			url := h.URL()
+			if over == web.SSE {
+				url += "?sessionid=any" // it is refused before that is looked at
+			}
+			if r := send(t, httpClient(t, token[0]), "POST", url, `{"jsonrpc":"2.0","id":9,"method":"ping"}`); r.status != 429 || r.header.Get("Retry-After") == "" || !strings.Contains(r.body, "http.quotas") {
+				t.Errorf("beyond it: %+v", r)
+			}
+			for range 3 * quota {
+				callTool(t, bob, "finished_step", `{"outputs":{}}`)
+			}
+			if r := send(t, httpClient(t, token[1]), "GET", at(h, "/metrics"), ""); !strings.Contains(r.body, `deepwork_refused_total{reason="quota"} 1`) {
+				t.Errorf("it is not counted: %d", r.status)
+			}
+			close(proceed)
+			calls.Wait()
+			callTool(t, ann, "get_workflows", `{}`)
+		})
+	}
+}
+
+// One identity has no more MCP sessions and streams than its quota.
+func TestSessionQuota(t *testing.T) {
+	const quota = 3
+	set := withHTTP(func(c *config.HTTP) { c.Quotas.Sessions = quota })
+	s, _ := fakeServer(t, nil, set)
+	file, token := tokens(t, "ann", "bob")
+	h := overHTTP(t, s, web.Options{TokenFile: file})
+	ann, bob := httpClient(t, token[0]), httpClient(t, token[1])
+	var id string
+	for range quota {
+		id = open(t, ann, h)
+		open(t, bob, h)
+	}
+	if r := send(t, ann, "POST", h.URL(), initialize); r.status != 429 || !strings.Contains(r.body, "ann has 3 MCP sessions, as many as one caller may have") {
+		t.Errorf("one too many: %+v", r)
+	}
+	for range 20 { // without a session
+		callTool(t, dial(t, h, "", token[0]), "get_workflows", `{}`)
+	}
+	if r := send(t, ann, "DELETE", h.URL(), "", id); r.status != 204 {
+		t.Errorf("%+v", r)
+	}
+	waitFor(t, "its end", func() bool { return s.conns.Of("ann") == quota-1 })
+	open(t, ann, h)
+
+	sse := overHTTP(t, s, web.Options{Transport: web.SSE, TokenFile: file})
+	for range quota {
+		dial(t, sse, stateful, token[0])
+	}
+	if r := send(t, ann, "GET", sse.URL(), ""); r.status != 429 || !strings.Contains(r.body, "ann has 3 streams") {
+		t.Errorf("one stream too many: %+v", r)
+	}
+	dial(t, sse, stateful, token[1])
+
+	// The user has no quota.
+	s, _ = fakeServer(t, nil, set)
+	h = overHTTP(t, s, web.Options{})
+	for range 2 * quota {
+		open(t, httpClient(t, ""), h)
+	}
+}
+
+// A token is replaced while its caller works, without an interruption: neither a call fails nor does
+// the MCP session change, over each transport.
+func TestTokenIsReplacedWithoutAnInterruption(t *testing.T) {
+	for _, over := range []string{web.HTTP, web.SSE} {
+		t.Run(over, func(t *testing.T) {
+			s, f := fakeServer(t, nil, withHTTP(nil))
+			file, old := tokens(t, "ann")
+			h := overHTTP(t, s, web.Options{Transport: over, TokenFile: file})
+			var current atomic.Value // the token that the client sends
+			current.Store(old[0])
+			rotating := httpClient(t, "")
+			plain := rotating.Transport.(bearer).RoundTripper
+			rotating.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+				return bearer{plain, current.Load().(string)}.RoundTrip(r)
+			})
+			cs := dialWith(t, h, stateful, rotating)
+			first, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			put := func(text string) {
+				t.Helper()
+				temp := file + ".new"
+				if err := os.WriteFile(temp, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Rename(temp, file); err != nil {
+					t.Fatal(err)
+				}
+			}
+			calls := atomic.Int64{}
+			stop := make(chan struct{})
+			var working sync.WaitGroup
+			working.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					callTool(t, cs, "get_workflows", `{}`)
+					calls.Add(1)
+				}
+			})
+			some := func() {
+				n := calls.Load()
+				waitFor(t, "calls", func() bool { return calls.Load() >= n+3 || t.Failed() })
+			}
+			line := string(first)
+			for range 3 {
+				some()
+				token, next, err := web.NewToken(config.Token{Name: "ann"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				put(line + "\n" + next)
+				some()
+				current.Store(token)
+				some()
+				put(next)
+				some()
+				line = next
+			}
+			close(stop)
+			working.Wait()
+			if r := send(t, httpClient(t, old[0]), "GET", at(h, "/metrics"), ""); r.status != 401 {
+				t.Errorf("the old token: %+v", r)
+			}
+			if len(f.agents) != 1 {
+				t.Errorf("%d MCP sessions", len(f.agents))
+			}
+			if over == web.SSE {
+				return
+			}
+			// Other rights make another session, which the client opens itself.
+			token, next, err := web.NewToken(config.Token{Name: "ann", Rights: config.RightAgents})
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(next)
+			r := send(t, httpClient(t, token), "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, fmt.Sprintf("Mcp-Session-Id: %s", cs.ID()))
+			if r.status != 404 {
+				t.Errorf("with other rights: %+v", r)
+			}
+		})
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
