@@ -68,8 +68,9 @@ func (a *app) serveCommand() *cobra.Command {
 With --transport stdio, the default, it speaks MCP with one client on stdin and
 stdout, and ends when stdin ends. With http (streamable HTTP, at /mcp) or sse (at
 /sse) many clients connect to --host and --port; the log says "listening" with the
-URL. There are also /healthz, /readyz and /metrics. On another host than loopback
-callers need a bearer token: see "deepwork token new".
+URL. There are also /healthz, /readyz and /metrics. Callers from other machines, and
+other users of this one, need a bearer token: see "deepwork token new". So do you
+where the system does not tell whose a connection is: see "deepwork token show".
 
 A signal asks it to end: calls in flight are finished first (with http and sse
 within 5 s), and reviewers that run are ended; within 10 s all is over. A second signal ends it at once;
