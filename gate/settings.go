@@ -35,6 +35,14 @@ type Settings struct {
 	MaxInlineFiles int
 }
 
+// with returns the settings with another reviewer, if one is given.
+func (s Settings) with(r *Reviewer) Settings {
+	if r != nil {
+		s.Claude, s.Command, s.Program = r.Claude, r.Command, r.Program
+	}
+	return s
+}
+
 // External reports whether there is an external runner; otherwise steps get self-review.
 func (s Settings) External() bool { return s.Claude || len(s.Command) > 0 }
 

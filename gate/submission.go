@@ -19,8 +19,16 @@ type Submission struct {
 	Workflow  string
 	Step      *job.Step
 	Goal      string
-	Outputs   []Output // in the author's order
-	Notes     string   // the author's; may be empty
+	Outputs   []Output  // in the author's order
+	Notes     string    // the author's; may be empty
+	Reviewer  *Reviewer // instead of that of the settings; nil means that one
+}
+
+// A Reviewer is an external runner; see Settings for its fields.
+type Reviewer struct {
+	Claude  bool
+	Command []string
+	Program string
 }
 
 // paths returns the paths submitted for an output; ok reports whether it was submitted.

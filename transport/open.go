@@ -87,10 +87,14 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	process.Avoid(around.Root)
 	settings := config.Open(around.Root)
 	settings.Logger = logger
-	settings.Approve = approval(around, settings.Path(), logger)
+	policy := &trust.Policy{Root: around.Root, File: settings.Path(), Ledger: trust.OpenLedger(around.Grants(), around.Root), Logger: logger}
+	settings.Approve = policy.Approve
 	reviews, err := newReviewing(o, around.Root, root, settings.Current)
 	if err != nil {
 		return nil, err
+	}
+	reviews.approved = func(key string, command []string) (*config.Approval, error) {
+		return policy.Approved(settings.User(), key, command)
 	}
 	initial, err := settings.Current(ctx)
 	if err != nil {
@@ -204,12 +208,6 @@ func configured(folder *state.Folder, getenv func(string) string, logger *slog.L
 		return state.None(filepath.Dir(file), err) // where no config is
 	}
 	return around
-}
-
-// approval returns what decides which of a project's config is in force.
-func approval(folder *state.Folder, file string, logger *slog.Logger) func(*config.Config, *config.User) *config.Approval {
-	p := &trust.Policy{Root: folder.Root, File: file, Ledger: trust.OpenLedger(folder.Grants(), folder.Root), Logger: logger}
-	return p.Approve
 }
 
 // notStopped returns an error with the names of what did not stop, or nil.

@@ -32,6 +32,8 @@ type Options struct {
 	QualityGateCommand string
 	// Override replaces the configured quality_gate.override; "" does not.
 	Override config.Override
+	// Pin sets quality_gate.pin whatever is configured.
+	Pin bool
 	// Toolsets chooses the sets of tools; nil means the configured ones, else all.
 	Toolsets []string
 	// Logger is where calls are logged; nil discards.

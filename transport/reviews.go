@@ -3,6 +3,8 @@ package transport
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 
 	"deepwork/catalog/config"
@@ -10,6 +12,7 @@ import (
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 )
 
@@ -22,6 +25,8 @@ type reviewing struct {
 	work    string        // where reviewers run: the project, or a workspace of it
 	o       Options
 	current func(context.Context) (*config.Config, error)
+	// approved returns the approval of a command that the config had under a key earlier.
+	approved func(key string, command []string) (*config.Approval, error)
 }
 
 func newReviewing(o Options, root, work string, current func(context.Context) (*config.Config, error)) (*reviewing, error) {
@@ -75,9 +80,23 @@ func (r *reviewing) now(ctx context.Context) (workflow.Reviewing, error) {
 		ReplyWithin: c.QualityGate.ReplyWithin,
 		Override:    cmp.Or(r.o.Override, c.QualityGate.Override),
 		PerCaller:   c.HTTP.Quotas.Reviews,
+		Pin:         r.o.Pin || c.QualityGate.Pin,
+		Earlier:     r.earlier,
 	}
 	if !r.flags.External() {
 		how.Refused = r.refused(c)
+	}
+	switch s := r.merge(c); {
+	case s.Claude:
+		how.Reviewer = machine.ReviewerClaude
+	case s.External():
+		words, err := json.Marshal(s.Command)
+		if err != nil {
+			return how, err
+		}
+		how.Reviewer = string(words)
+	case how.Refused != nil:
+		how.Reviewer = machine.ReviewerWithheld
 	}
 	if r.o.QualityGateMaxAttempts > 0 {
 		how.MaxAttempts = r.o.QualityGateMaxAttempts
@@ -96,6 +115,26 @@ func (r *reviewing) refused(c *config.Config) error {
 		}
 	}
 	return nil
+}
+
+// earlier returns the reviewer that a session began with, if the user approved it.
+func (r *reviewing) earlier(name string) (*gate.Reviewer, error) {
+	if name == machine.ReviewerClaude {
+		return &gate.Reviewer{Claude: true}, nil
+	}
+	var command []string
+	if json.Unmarshal([]byte(name), &command) != nil || len(command) == 0 {
+		return nil, errors.New("it was never approved")
+	}
+	approval, err := r.approved("quality_gate.agent_review_command", command)
+	if err != nil {
+		return nil, err
+	}
+	if err := trust.Check(r.work, approval, command); err != nil { // a workspace has its branch's own files
+		return nil, err
+	}
+	program, err := trust.Program(r.root, approval, command)
+	return &gate.Reviewer{Command: command, Program: program}, err
 }
 
 // enabled reports whether steps are reviewed at all (seed 000, 001.1.9).

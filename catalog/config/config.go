@@ -62,6 +62,7 @@ type QualityGate struct {
 	MaxConcurrentReviews int           // default the number of processors, at least 2
 	ReplyWithin          time.Duration // default 50 s
 	MaxInlineFiles       int           // default 5
+	Pin                  bool          // sessions keep to the reviewer and the criteria that they began with
 	Override             Override      // default OverrideAgent; a project's config can only make it stricter, the user's own wins
 }
 

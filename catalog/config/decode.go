@@ -49,6 +49,7 @@ func (p *parser) qualityGate(v value, q *QualityGate) {
 		key("max_concurrent_reviews", p.whole(1, maxCount, &q.MaxConcurrentReviews)),
 		key("reply_within", p.duration(time.Millisecond, &q.ReplyWithin)),
 		key("max_inline_files", p.whole(0, maxCount, &q.MaxInlineFiles)),
+		key("pin", p.boolean(&q.Pin)),
 		key("override", set(func(v value, _ *yaml.Node) {
 			if s, ok := p.oneOf(v, Overrides...); ok {
 				q.Override = Override(s)

@@ -68,6 +68,7 @@ quality_gate:
   reply_within: 0.5
   max_inline_files: 0
   override: human
+  pin: true
 git: {branch: checkout}
 toolsets: [workflows, board, workflows]
 `))
@@ -79,7 +80,7 @@ toolsets: [workflows, board, workflows]
 		QualityGate: QualityGate{
 			AgentReviewCommand: []string{"my reviewer", "--json", ""},
 			DefaultTimeout:     150 * time.Second, DefaultMaxAttempts: 5, MaxConcurrentReviews: 4,
-			ReplyWithin: 500 * time.Millisecond, MaxInlineFiles: 0, Override: OverrideHuman,
+			ReplyWithin: 500 * time.Millisecond, MaxInlineFiles: 0, Override: OverrideHuman, Pin: true,
 		},
 		Git: Git{Branch: BranchCheckout}, Toolsets: []string{"workflows", "board"},
 		HTTP: defaultHTTP(), WorkflowTools: defaultWorkflowTools(), Attempts: defaultAttempts(),

@@ -55,6 +55,28 @@ func (p *Policy) Approve(project *config.Config, user *config.User) *config.Appr
 	return p.answer
 }
 
+// Approved returns the approval of a command that the project's config had under a key earlier. It is
+// an error if the user did not approve it, or has taken that back.
+func (p *Policy) Approved(user *config.User, key string, command []string) (*config.Approval, error) {
+	record, err := p.Ledger.Read()
+	switch {
+	case err != nil:
+		return nil, err
+	case record.Denied:
+	case InFolders(p.Root, user.TrustedFolders):
+		return &config.Approval{}, nil
+	}
+	for _, g := range record.Grants {
+		for _, e := range g.Set {
+			var words []string
+			if e.Key == key && json.Unmarshal(e.Value, &words) == nil && slices.Equal(words, command) {
+				return &config.Approval{Files: Set{e}.files()}, nil
+			}
+		}
+	}
+	return nil, errors.New("the user has not approved it")
+}
+
 func (p *Policy) decide(project *config.Config, user *config.User, record *Record, err error) *config.Approval {
 	set, serr := SetOf(p.Root, project)
 	fault := set.Fault()

@@ -35,7 +35,7 @@ func TestConfigTemplate(t *testing.T) {
 	}
 	for _, name := range []string{
 		"version", "platforms", "quality_gate", "agent_review_command", "default_timeout", "default_max_attempts",
-		"max_concurrent_reviews", "reply_within", "max_inline_files", "override", "git", "branch", "toolsets",
+		"max_concurrent_reviews", "reply_within", "max_inline_files", "override", "pin", "git", "branch", "toolsets",
 		"workflow_tools", "enabled", "include", "exclude", "prefix", "refresh_interval", "execution_timeout", "status_interval",
 		"max_concurrent_executions", "keep_tools_for", "retry_attempts", "expose_jobs", "sources", "url", "headers",
 		"projects", "repos", "executors", "command", "prompt", "resume", "env", "variants", "attempts", "max_concurrent", "worktrees", "copy", "setup",

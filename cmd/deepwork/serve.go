@@ -54,6 +54,7 @@ type serveFlags struct {
 	noQualityGate  bool
 	externalRunner string
 	override       string
+	pin            bool
 	toolsets       []string
 	log            logFlags
 }
@@ -90,6 +91,7 @@ with stdio only one that comes more than 3 s after the first.`,
 	flags.BoolVar(&f.noQualityGate, "no-quality-gate", false, "finish steps without reviews (wins over every other setting)")
 	flags.StringVar(&f.externalRunner, "external-runner", "", "who reviews: claude (default: the agent itself)")
 	flags.StringVar(&f.override, "override", "", "who may override a review: "+strings.Join(config.Overrides, ", ")+" (default: as configured, else agent)")
+	flags.BoolVar(&f.pin, "pin", false, "sessions keep to the reviewer and the criteria that they began with")
 	flags.StringSliceVar(&f.toolsets, "toolsets", nil, "sets of tools, of "+strings.Join(config.Toolsets, ",")+" (default: as configured, else all)")
 	_ = cmd.RegisterFlagCompletionFunc("transport", cobra.FixedCompletions(transports, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("external-runner", cobra.FixedCompletions(transport.ExternalRunners, cobra.ShellCompDirectiveNoFileComp))
@@ -163,6 +165,7 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 		ExternalRunner:     f.externalRunner,
 		QualityGateCommand: f.qualityGate,
 		Override:           config.Override(f.override),
+		Pin:                f.pin,
 		Toolsets:           f.toolsets,
 		Logger:             logger,
 		Version:            version,

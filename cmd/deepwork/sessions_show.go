@@ -68,6 +68,18 @@ func (a *app) printSession(s *machine.State) {
 	field("caller", s.Identity)
 	field("server", s.Owner)
 	field("job_dir", s.Definition.JobDir)
+	if p := s.Pinned; p != nil {
+		field("reviewer", p.Reviewer)
+		if p.Pin {
+			field("pinned", "yes: edits that weaken its reviews do not reach it")
+		}
+	}
+	for _, w := range s.Weakened {
+		fmt.Fprintf(a.out, "\nweakened since it began, before %s was finished %s:\n", plain(w.Step), stamp(w.At))
+		for _, what := range w.What {
+			fmt.Fprintf(a.out, "  %s\n", indentRest(plain(what), "    "))
+		}
+	}
 	fmt.Fprintln(a.out, "\nsteps:")
 	a.printProgress(s.StepProgress)
 	for _, h := range s.History {

@@ -157,7 +157,7 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string) (*ma
 	if a.state.Status != machine.Active {
 		return nil, a.state.Ended()
 	}
-	def, err := a.engine.definitions.Current(ctx, a.state)
+	def, err := a.definition(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string) (*ma
 	if def, err = a.engine.definitions.Keep(def, texts); err != nil {
 		return nil, err
 	}
-	how, err := a.engine.Reviewing(ctx)
+	how, err := a.reviewing(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ type ForeignSession struct {
 	Reason     string         // why it is not ours
 	Err        error          // why it cannot be adopted
 
-	file, body, definition []byte
+	file, body, definition, pinned []byte
 }
 
 // Foreign returns the sessions with these ids that were not sealed here, or all, if there
@@ -92,6 +92,9 @@ func (f *ForeignSession) read(r *fileRecords) error {
 		}
 		faults = append(faults, f.State.FaultsWith(def)...)
 	}
+	if s.Pinned != nil && s.Pinned.Definition.Hash != s.Definition.Hash {
+		f.pinned = r.ForeignDefinition(s.Pinned.Definition.Hash)
+	}
 	if len(faults) > 0 {
 		return errors.New(strings.Join(faults, "; "))
 	}
@@ -112,6 +115,11 @@ func (a *Archive) Adopt(ctx context.Context, sessions []ForeignSession) (err err
 		}
 		if f.definition != nil {
 			if err := w.PutDefinition(f.State.Definition.Hash, f.definition); err != nil {
+				return err
+			}
+		}
+		if f.pinned != nil {
+			if err := w.PutDefinition(f.State.Pinned.Definition.Hash, f.pinned); err != nil {
 				return err
 			}
 		}

@@ -250,6 +250,9 @@ func (a *Archive) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (ids
 			return old, nil // an unreadable session may need any definition: keep them all
 		}
 		needed[s.Definition.Hash] = true
+		if s.Pinned != nil {
+			needed[s.Pinned.Definition.Hash] = true
+		}
 	}
 	_, err = w.PruneDefinitions(ctx, cutoff, func(hash string) bool { return needed[hash] })
 	return old, err

@@ -129,6 +129,7 @@ func (d fixed) Texts(*machine.Definition, job.Entry) (machine.Instructions, erro
 func (d fixed) KeptTexts(machine.DefinitionRef, job.Entry) (machine.Instructions, error) {
 	return nil, nil
 }
+func (d fixed) Kept(machine.DefinitionRef) (*machine.Definition, error) { return d.def, nil }
 func (d fixed) Keep(def *machine.Definition, _ machine.Instructions) (*machine.Definition, error) {
 	return def, nil
 }

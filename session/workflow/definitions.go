@@ -25,6 +25,8 @@ type definitions interface {
 	Texts(def *machine.Definition, entry job.Entry) (machine.Instructions, error)
 	// KeptTexts returns those stored when the entry began.
 	KeptTexts(ref machine.DefinitionRef, entry job.Entry) (machine.Instructions, error)
+	// Kept returns a stored definition.
+	Kept(ref machine.DefinitionRef) (*machine.Definition, error)
 	// Keep makes sure that the definition is stored with these texts, and returns it with the
 	// reference to it.
 	Keep(def *machine.Definition, texts machine.Instructions) (*machine.Definition, error)
@@ -192,6 +194,10 @@ func (d *jobDefinitions) keep(def *machine.Definition, texts machine.Instruction
 	}
 	d.learn(hash, b.Instructions)
 	return machine.DefinitionRef{Hash: hash, Source: def.Job.Hash, JobDir: def.Job.Dir}, nil
+}
+
+func (d *jobDefinitions) Kept(ref machine.DefinitionRef) (*machine.Definition, error) {
+	return d.load(ref)
 }
 
 func (d *jobDefinitions) load(ref machine.DefinitionRef) (*machine.Definition, error) {

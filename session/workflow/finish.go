@@ -84,7 +84,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 	same := func(have machine.Outputs) bool { return machine.SameOutputs(m.args.Outputs, have) }
 	c = &candidate{m: m}
 	if a.state.Status == machine.Active {
-		if c.def, err = a.engine.definitions.Current(ctx, a.state); err != nil {
+		if c.def, err = a.definition(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -118,6 +118,9 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *candidate) (*finished, error) {
 	f := machine.FinishInput{Call: c.m.Call, At: a.engine.now(), Outputs: c.outputs, Notes: c.m.args.Notes, Evidence: c.evidence}
 	var err error
+	if f.Weakened, err = a.weakened(ctx, c.def); err != nil {
+		return nil, err
+	}
 	if c.plan.Next != nil {
 		if f.Texts, err = a.engine.definitions.Texts(c.def, c.plan.Next); err != nil {
 			return nil, err

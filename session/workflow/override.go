@@ -33,7 +33,7 @@ func (a *sessionActor) mayOverride(ctx context.Context, c *candidate) error {
 		return nil
 	}
 	granted := c.m.Person || a.state.Progress(c.plan.Step.ID).HasGrant()
-	how, err := a.engine.Reviewing(ctx)
+	how, err := a.reviewing(ctx)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (a *sessionActor) overridden(c *candidate, how Reviewing) bool {
 
 // grant records a person's override, which is for the next finished_step of the step.
 func (a *sessionActor) grant(ctx context.Context, g grant) error {
-	how, err := a.engine.Reviewing(ctx)
+	how, err := a.reviewing(ctx)
 	if err != nil {
 		return err
 	}

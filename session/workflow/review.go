@@ -21,7 +21,14 @@ type Reviewing struct {
 	ReplyWithin time.Duration // how long a call waits for its review
 	Refused     error         // why nothing may be reviewed, or nil
 	Override    config.Override
-	PerCaller   int // of the reviews that run or wait; 0 means no limit
+	PerCaller   int    // of the reviews that run or wait; 0 means no limit
+	Reviewer    string // External and Refused said again, in the form of machine.Pinned; "" is the agent itself
+	Pin         bool   // sessions keep to the reviewer and the criteria that they began with
+	// Earlier returns a reviewer of an earlier config, in the form of machine.Pinned, or why it may
+	// not or cannot run. nil means that none can.
+	Earlier func(reviewer string) (*gate.Reviewer, error)
+
+	use *gate.Reviewer // that of the pinned session, instead of the configured one
 }
 
 // errLater means that a later message answers the call.
@@ -89,12 +96,13 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 	if err != nil || done != nil {
 		return done, err
 	}
-	how, err := a.engine.Reviewing(ctx)
+	how, err := a.reviewing(ctx)
 	if err != nil {
 		return nil, err
 	}
 	stepID := c.plan.Step.ID
 	sub := a.submission(c)
+	sub.Reviewer = how.use
 	tasks := gate.Plan(sub, hashes)
 	digest := contentDigest(c.outputs, tasks)
 	c.digest, c.files = digest, machine.FileHashes(c.outputs, hashes)

@@ -43,7 +43,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 		a.prove(c, machine.ByReviewer, judged.Verdicts[0].Reviewer)
 		return a.complete(ctx, base, c)
 	}
-	how, err := a.engine.Reviewing(ctx)
+	how, err := a.reviewing(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	}
 	b := machine.NewSession{
 		Goal: a.Goal, InstanceID: a.InstanceID, Identity: c.identity, Owner: e.records.Server(),
-		At: e.now(), Call: who.Call, Texts: texts, Notice: e.unclosable(how, def, 0),
+		At: e.now(), Call: who.Call, Texts: texts, Notice: e.unclosable(how, def, 0), Pinned: e.pin(how, def),
 	}
 	if parent != "" {
 		b.Parent = &parent

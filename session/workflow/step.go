@@ -19,7 +19,7 @@ func (a *sessionActor) step(ctx context.Context, who caller) (*machine.StepReply
 	if a.state.Status != machine.Active {
 		return nil, a.state.Ended()
 	}
-	def, err := a.engine.definitions.Current(ctx, a.state)
+	def, err := a.definition(ctx)
 	if err != nil {
 		return nil, err
 	}

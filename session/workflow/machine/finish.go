@@ -121,6 +121,7 @@ type FinishInput struct {
 	Notes    *string
 	Evidence *Evidence    // nil if the step has no reviews
 	Texts    Instructions // of plan.Next
+	Weakened []string     // how the reviews are weaker than those of State.Pinned
 }
 
 // Finish completes the plan's step, and advances if its entry is done (seed 000, 001.4.15 to
@@ -133,6 +134,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	n.CurrentEntryIndex = p.Index
 	n.ReportedByStepID = s.ReportedByStepID || p.ByStepID
 
+	n.weaken(p.Step.ID, f.Weakened, f.At)
 	done := n.ProgressOrNew(p.Step.ID, f.At)
 	at := f.At
 	done.CompletedAt, done.Outputs, done.Notes = &at, f.Outputs, f.Notes

@@ -31,6 +31,7 @@ type NewSession struct {
 	Call       Call
 	Texts      Instructions
 	Notice     string // for the caller
+	Pinned     *Pinned
 }
 
 // A Call identifies a tool call when it is repeated.
@@ -56,7 +57,7 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 		Goal: b.Goal, InstanceID: b.InstanceID, BranchName: b.BranchName,
 		Status: Active, ParentSessionID: b.Parent,
 		StartedAt: b.At, UpdatedAt: b.At,
-		Identity: b.Identity, Owner: b.Owner, Definition: def.Ref,
+		Identity: b.Identity, Owner: b.Owner, Definition: def.Ref, Pinned: b.Pinned,
 	}
 	r := &StartReply{Notice: NoticeOf(def)}
 	if b.Notice != "" {

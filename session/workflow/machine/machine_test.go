@@ -283,6 +283,7 @@ func TestEncodeIsWhatMarshalGives(t *testing.T) {
 	full := &State{FormatVersion: 1, SessionID: "00000001", JobName: "j", WorkflowName: "w", Goal: "g", InstanceID: new("i"), BranchName: "b", Status: Aborted,
 		CurrentStepID: "a", ReportedByStepID: true, StepProgress: OrderedMap[*StepProgress]{{p.StepID, p}, {"z", &StepProgress{StepID: "z", StartedAt: at}}},
 		ParentSessionID: new("p"), AbortReason: new("r"), StartedAt: at, UpdatedAt: at, CompletedAt: &at, Identity: "i", Owner: "o", Definition: DefinitionRef{"h", "s", "d"},
+		Pinned: &Pinned{Reviewer: "self", Definition: DefinitionRef{"h", "s", "d"}}, Weakened: []Weakening{{at, "a", []string{"w"}}},
 		History: []*Withdrawal{{At: at, From: "a", To: "b", Progress: OrderedMap[*StepProgress]{{"z", &StepProgress{StepID: "z", StartedAt: at}}}}},
 		Replies: []*StoredReply{{Tool: ToolAbort, RequestID: new("q"), ArgsDigest: "d", StepID: "s", EntryIndex: 3, Raw: []byte(`{"a":[1,{}]}`)},
 			{Tool: ToolFinish, RequestID: new("e"), Raw: []byte("null"), Refusal: &session.Error{Kind: session.ToolError, Code: "c", Message: "m", Details: map[string]any{"n": 1}}}}}

@@ -48,8 +48,10 @@ type State struct {
 	Identity          string                    `json:"identity"` // the caller it belongs to
 	Owner             string                    `json:"owner"`    // the server it belongs to
 	Definition        DefinitionRef             `json:"definition"`
-	History           []*Withdrawal             `json:"history"` // what go_to_step cleared
-	Replies           []*StoredReply            `json:"replies"` // for calls that are repeated
+	Pinned            *Pinned                   `json:"pinned,omitempty"`   // nil in old sessions
+	Weakened          []Weakening               `json:"weakened,omitempty"` // edits that removed or weakened what is pinned
+	History           []*Withdrawal             `json:"history"`            // what go_to_step cleared
+	Replies           []*StoredReply            `json:"replies"`            // for calls that are repeated
 }
 
 // A DefinitionRef refers to the definition of a session's job.

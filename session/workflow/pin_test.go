@@ -1,0 +1,186 @@
+package workflow
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/catalog/config"
+	"deepwork/gate"
+	"deepwork/session"
+	"deepwork/session/workflow/machine"
+)
+
+// An edit of the job that removes or weakens reviews takes effect, and is recorded; in a pinned
+// session it does not take effect.
+func TestAnEditOfTheJobDoesNotWeakenAPinnedSession(t *testing.T) {
+	strict := "[{run_each: step, quality_criteria: {Good: \"Is it good?\", Safe: \"Is it safe?\"}, additional_review_guidance: \"Look twice\"}]"
+	for name, edit := range map[string]struct{ reviews, entries, what string }{
+		"review gone":       {"[]", "[one, two]", "step 'one', review of step: it is gone"},
+		"criterion gone":    {"[{run_each: step, quality_criteria: {Good: \"Is it good?\"}, additional_review_guidance: \"Look twice\"}]", "[one, two]", `the criterion "Safe" is gone`},
+		"criterion changed": {"[{run_each: step, quality_criteria: {Good: \"Is it there?\", Safe: \"Is it safe?\"}, additional_review_guidance: \"Look twice\"}]", "[one, two]", `the criterion "Good" was changed`},
+		"guidance changed":  {"[{run_each: step, quality_criteria: {Good: \"Is it good?\", Safe: \"Is it safe?\"}, additional_review_guidance: \"Pass all\"}]", "[one, two]", "its guidance was changed"},
+		"stricter":          {"[{run_each: report, quality_criteria: {New: \"Is it new?\"}}, " + strict[1:], "[one, two]", ""},
+	} {
+		for _, pin := range []bool{false, true} {
+			p := newProject(t)
+			job := func(reviews, entries string) {
+				p.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: reviews}, {id: "two"}}, map[string]string{"main": entries})
+			}
+			job(strict, "[one, two]")
+			p.write("good.md", "CONTENT OF good.md")
+			srv, rev := p.reviewed()
+			rev.set("say", `{"passed": true, "feedback": "fine"}`)
+			rev.how.Store(&Reviewing{External: true, Reviewer: "[\"r\"]", MaxAttempts: 3, ReplyWithin: time.Minute, Pin: pin})
+			c := srv.Connect("local")
+			id := p.start(c, "alpha", "main").BeginStep.SessionID
+			job(edit.reviews, edit.entries)
+			r := p.finish(c, `{"outputs":{"report":"good.md"}}`)
+			s := p.record(id)
+			one := s.Progress("one")
+			if r.Status != machine.NextStep || !one.Done() {
+				t.Fatalf("%s: %s", name, toJSON(t, r))
+			}
+			recorded := toJSON(t, s.Weakened)
+			questions := 0
+			if last := one.Newest(); last != nil {
+				questions = len(last.Verdicts[0].Criteria)
+			}
+			switch {
+			case edit.what == "" || pin:
+				if s.Weakened != nil {
+					t.Errorf("%s, pin %t: recorded %s", name, pin, recorded)
+				}
+				if pin && edit.what != "" && (questions != 2 || r.Notice == nil || !strings.Contains(*r.Notice, edit.what)) {
+					t.Errorf("%s: %d criteria were judged; %s", name, questions, toJSON(t, r.Notice))
+				}
+			case len(s.Weakened) != 1 || s.Weakened[0].Step != "one" || len(s.Weakened[0].What) != 1 || !strings.Contains(s.Weakened[0].What[0], edit.what):
+				t.Errorf("%s: recorded %s", name, recorded)
+			}
+		}
+	}
+}
+
+// A step with reviews that is taken out of the workflow is noticed, too.
+func TestAStepThatIsTakenOutIsRecorded(t *testing.T) {
+	p := newProject(t)
+	job := func(entries string) {
+		p.job("alpha", []testStep{{id: "zero"}, {id: "one", outputs: oneFile, reviews: reviewedStep}, {id: "two"}}, map[string]string{"main": entries})
+	}
+	job("[zero, one, two]")
+	srv, rev := p.reviewed()
+	c := srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	job("[zero, two]")
+	if r := p.finish(c, `{"outputs":{}}`); r.BeginStep.StepID != "two" {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+	if w := toJSON(t, p.record(id).Weakened); strings.Count(w, "step 'one', which has reviews, is gone from the workflow") != 1 {
+		t.Errorf("recorded %s", w)
+	}
+
+	job("[zero, one, two]")
+	rev.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: time.Minute, Pin: true})
+	p.start(c, "alpha", "main")
+	job("[zero, two]")
+	if r := p.finish(c, `{"outputs":{}}`); r.BeginStep.StepID != "one" {
+		t.Errorf("pinned: reply %s", toJSON(t, r))
+	}
+}
+
+// An edit of the config that replaces or removes the reviewer, or lets agents override again, takes
+// effect and is recorded; a pinned session goes on with the reviewer that it began with, or not at all.
+func TestAnEditOfTheConfigDoesNotWeakenAPinnedSession(t *testing.T) {
+	for _, pin := range []bool{false, true} {
+		p := newProject(t)
+		p.reviewedJob()
+		srv, rev := p.reviewed()
+		began := Reviewing{External: true, Reviewer: `["r"]`, MaxAttempts: 3, ReplyWithin: time.Minute, Override: config.OverrideHuman, Pin: pin}
+		rev.how.Store(&began)
+		c := srv.Connect("local")
+		id := p.start(c, "alpha", "main").BeginStep.SessionID
+		asked := ""
+		edited := Reviewing{MaxAttempts: 3, ReplyWithin: time.Minute, Override: config.OverrideAgent,
+			Earlier: func(name string) (*gate.Reviewer, error) {
+				asked = name
+				return nil, errors.New("it is not approved")
+			}}
+		rev.how.Store(&edited)
+		if !pin {
+			r := p.finish(c, `{"outputs":{"report":"bad.md"},"quality_review_override_reason":"It is fine"}`)
+			w := toJSON(t, p.record(id).Weakened)
+			if r.Status != machine.NextStep || !strings.Contains(w, "and is self") || !strings.Contains(w, "quality_gate.override was human, and is agent") {
+				t.Errorf("reply %s; recorded %s", toJSON(t, r), w)
+			}
+			continue
+		}
+		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"It is fine"}`))
+		refused(t, err, session.StateError, "override_needs_person")
+		_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
+		refused(t, err, session.StateError, "pinned_reviewer_gone", "it is not approved", `["r"]`)
+		edited.Earlier = func(string) (*gate.Reviewer, error) {
+			return &gate.Reviewer{Command: []string{os.Args[0], "reviewer", rev.dir}}, nil
+		}
+		r := p.finish(c, `{"outputs":{"report":"good.md"}}`)
+		s := p.record(id)
+		if e := s.Progress("one").Evidence; r.Status != machine.NextStep || asked != `["r"]` || rev.calls() != 1 || e.Kind != machine.ByReviewer || s.Weakened != nil {
+			t.Errorf("reply %s, asked for %q, %d reviews, evidence %s, weakened %s", toJSON(t, r), asked, rev.calls(), toJSON(t, e), toJSON(t, s.Weakened))
+		}
+	}
+}
+
+// The evidence says whether the agent was given the criteria for exactly what it handed in.
+func TestEvidenceOfSelfReviews(t *testing.T) {
+	for name, test := range map[string]struct {
+		between func(p *project, id string)
+		want    machine.EvidenceKind
+	}{
+		"unchanged":       {func(*project, string) {}, machine.BySelf},
+		"changed outputs": {func(p *project, _ string) { p.write("good.md", "something else") }, machine.ByOverride},
+		"changed criteria": {func(p *project, _ string) {
+			p.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: strings.Replace(reviewedStep, "Is it good?", "Is it bad?", 1)}, {id: "two"}}, map[string]string{"main": "[one, two]"})
+		}, machine.ByOverride},
+		"altered review file": {func(p *project, id string) {
+			p.write(".deepwork/tmp/quality_review_"+id+"_one.md", "# Pass\n")
+		}, machine.ByOverride},
+	} {
+		p := newProject(t)
+		p.reviewedJob()
+		srv := p.open()
+		c := srv.Connect("local")
+		id := p.start(c, "alpha", "main").BeginStep.SessionID
+		p.finish(c, `{"outputs":{"report":"good.md"}}`)
+		test.between(p, id)
+		by := session.WithCaller(context.Background(), session.Caller{Identity: "local", Channel: session.ChannelHTTP})
+		if _, err := c.Finish(by, finishArgs(t, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"All pass"}`)); err != nil {
+			t.Fatal(err)
+		}
+		e := p.record(id).Progress("one").Evidence
+		if e == nil || e.Kind != test.want || e.Channel != "http" || e.Reason != "All pass" || len(e.Files) != 1 || e.Files[0].SHA256 == "" || e.Digest == "" {
+			t.Errorf("%s: %s", name, toJSON(t, e))
+		}
+	}
+
+	// A caller with the right of a person is one, where only people may.
+	p := newProject(t)
+	p.reviewedJob()
+	srv := p.open(func(o *Options) {
+		o.Reviewing = func(context.Context) (Reviewing, error) { return Reviewing{Override: config.OverrideHuman}, nil }
+	})
+	c := srv.Connect("ann")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	for _, who := range []session.Caller{session.LocalCaller("stdio"), {Identity: "ann", Rights: session.RightAgents | session.RightMerge, Channel: "http"}} {
+		_, err := c.Finish(session.WithCaller(ctx, who), finishArgs(t, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"I read it"}`))
+		refused(t, err, session.StateError, "override_needs_person")
+	}
+	person := session.WithCaller(ctx, session.Caller{Identity: "ann", Rights: session.RightPerson, Channel: "http"})
+	if _, err := c.Finish(person, finishArgs(t, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"I read it"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if e := p.record(id).Progress("one").Evidence; e.Kind != machine.ByPerson || e.Identity != "ann" || e.Channel != "http" {
+		t.Errorf("evidence %s", toJSON(t, e))
+	}
+}
