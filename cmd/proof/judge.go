@@ -46,6 +46,9 @@ type progress struct {
 	Outputs     json.RawMessage `json:"outputs"`
 	Notes       string          `json:"notes"`
 	Unreported  bool            `json:"unreported"`
+	Evidence    struct {
+		Kind string `json:"kind"`
+	} `json:"evidence"`
 }
 
 func sessionFile(root, id string) string {
@@ -134,6 +137,12 @@ func (w *world) judge() (int, error) {
 // times.
 func (w *world) judgeRecord(s *session, r record) {
 	h, in := w.history, s.start
+	for m := range jsontext.Members(r.Progress) {
+		var p progress
+		if err := json.Unmarshal(m.Value, &p); err == nil && m.Name == reviewedStep && p.CompletedAt != nil && p.Evidence.Kind != "override" {
+			h.fault("a step with reviews that rests on nothing", "session %s: step %s was finished, and its evidence is %q: nobody gave a verdict, and each call overrode it", r.Session, m.Name, p.Evidence.Kind)
+		}
+	}
 	if r.Goal != in.Goal || r.Job != in.Job || r.Workflow != in.Workflow || in.Parent != "" && r.Parent != in.Parent {
 		h.fault("a session that is another than was started", "session %s: started by %+v; its file says %s/%s, goal %q, parent %q", r.Session, in, r.Job, r.Workflow, r.Goal, r.Parent)
 	}

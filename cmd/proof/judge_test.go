@@ -84,6 +84,7 @@ func TestJudgeFindsWhatIsFalsified(t *testing.T) {
 		}, impossible},
 		"a definition that was never written": {func(s object) { s["definition"].(object)["source"] = strings.Repeat("0", 64) }, wrongDefinition},
 		"another goal":                        {func(s object) { s["goal"] = "another" }, "a session that is another than was started"},
+		"a review that nobody overrode":       {func(s object) { delete(step(s, "s5"), "evidence") }, "a step with reviews that rests on nothing"},
 		"another parent":                      {func(s object) { s["parent_session_id"] = "0badcafe" }, "a session that is another than was started"},
 	} {
 		path := sessionFile(l.root, id)

@@ -10,7 +10,8 @@ import (
 )
 
 // The model is the state machine of one session, written a second time and as short as possible:
-// how session/workflow must appear to its callers and in its file. It has no reviews.
+// how session/workflow must appear to its callers and in its file. One step has a review, and each
+// call overrides it; what the file must say about that is checked beside the model.
 
 // mostSteps is the maximum number of steps of a workflow: s0 and on.
 const mostSteps = 7
@@ -21,6 +22,9 @@ var stepNames = func() (all []string) {
 	}
 	return all
 }()
+
+// reviewedStep is the step with a review.
+const reviewedStep = "s5"
 
 func number(step string) int { return slices.Index(stepNames, step) }
 
@@ -72,6 +76,7 @@ func (in input) arguments() map[string]any {
 	case "finished_step":
 		args["outputs"] = json.RawMessage(in.Outputs)
 		put("notes", in.Text)
+		args["quality_review_override_reason"] = "Seen by the simulation"
 	case "abort_workflow":
 		args["explanation"] = in.Text
 	}

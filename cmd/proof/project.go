@@ -94,8 +94,12 @@ func jobText(job string, save int) string {
 	}
 	b.WriteString("steps:\n")
 	for _, step := range stepNames {
-		fmt.Fprintf(&b, "  - {id: %s, name: A, description: A, instructions_file: %s.md, reviews: [], outputs: {report: {type: file, required: true, description: %q}, papers: {type: files, required: false, description: More}}}\n",
-			step, step, outputText(step, save))
+		reviews := "[]"
+		if step == reviewedStep {
+			reviews = `[{run_each: report, quality_criteria: {good: "Is it good?"}}]`
+		}
+		fmt.Fprintf(&b, "  - {id: %s, name: A, description: A, instructions_file: %s.md, reviews: %s, outputs: {report: {type: file, required: true, description: %q}, papers: {type: files, required: false, description: More}}}\n",
+			step, step, reviews, outputText(step, save))
 	}
 	return b.String() + infoKey + infoText(save) + "\n"
 }

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/session/state"
+	"deepwork/session/workflow"
+)
+
+// The four ways around a review for an agent that may edit files in the project, with the default
+// config and with one of the user's that closes them: one sentence, an edit of the config, of the job,
+// and of the session's file.
+func TestFourWaysAroundAReview(t *testing.T) {
+	const sentence = "quality_review_override_reason"
+	jobWith := func(reviews string) string {
+		return strings.Replace(jobText("one", "a"), "outputs: {}, reviews: []", "outputs: {out: {type: file, description: Out}}, reviews: "+reviews, 1)
+	}
+	for _, strict := range []bool{false, true} {
+		for way, test := range map[string]struct {
+			file, text     string // the edit
+			reason         bool   // the call gives one
+			open, closed   string // what the call gives by default, and with the user's config
+			evidence, edit string // that are recorded by default
+		}{
+			"one sentence": {"", "", true, "workflow_complete", "override_needs_person", "overridden by the agent, without a review", ""},
+			"config":       {".deepwork/config.yml", "quality_gate: {override: agent}\n", true, "workflow_complete", "override_needs_person", "overridden by the agent, without a review", `the reviewer was ["reviewer","task.txt"], and is self`},
+			"reviewer":     {".deepwork/config.yml", "quality_gate: {agent_review_command: reviewer other.txt}\n", false, "needs_work", "needs_work", "", ""},
+			"job":          {".deepwork/jobs/one/job.yml", jobWith("[]"), false, "workflow_complete", "needs_work", "", "review of step: it is gone"},
+			"session file": {"session", "", false, "session_foreign", "session_foreign", "", ""},
+		} {
+			t.Run(fmt.Sprintf("%s/strict=%t", way, strict), func(t *testing.T) {
+				root, dir := t.TempDir(), t.TempDir()
+				t.Setenv(state.Env, filepath.Join(dir, "state"))
+				t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
+				t.Setenv("APPDATA", filepath.Join(dir, "config"))
+				users := fmt.Sprintf("trusted_folders: [%q]\n", root)
+				if strict {
+					users += "quality_gate: {override: human, pin: true}\n"
+				}
+				writeFiles(t, dir, map[string]string{"config/deepwork/config.yml": users})
+				writeFiles(t, root, map[string]string{
+					".deepwork/config.yml":       "quality_gate: {agent_review_command: reviewer task.txt}\n",
+					".deepwork/jobs/one/job.yml": jobWith("[{run_each: step, quality_criteria: {good: \"Is it good?\"}}]"),
+					".deepwork/jobs/one/a.md":    "Do it.\n",
+					"bad.txt":                    "this one is bad\n",
+				})
+				client, _ := startClient(t, root)
+				started := callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "Get around it", JobName: "one", WorkflowName: "w"})
+				id := strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
+				switch test.file {
+				case "":
+				case "session":
+					must(t, client.Close())
+					file := filepath.Join(root, ".deepwork", "tmp", "session_"+id+".json")
+					text, err := os.ReadFile(file)
+					must(t, err)
+					edited := strings.Replace(string(text), `"pin": `+fmt.Sprint(strict), `"pin": false`, 1)
+					edited = strings.Replace(edited, `"Get around it"`, `"Got around it"`, 1)
+					must(t, os.WriteFile(file, []byte(edited), 0o600))
+					client, _ = startClient(t, root)
+				default:
+					writeFiles(t, root, map[string]string{test.file: test.text})
+				}
+				args := map[string]any{"outputs": map[string]any{"out": "bad.txt"}, "session_id": id}
+				if test.reason {
+					args[sentence] = "It is fine"
+				}
+				r, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "finished_step", Arguments: args})
+				must(t, err)
+				got := strings.Trim(string(lookup([]byte(resultText(r)), "status")), `"`)
+				if e, refused := r.Meta["deepwork/error"].(map[string]any); refused {
+					got, _ = e["code"].(string)
+				}
+				want := test.open
+				if strict {
+					want = test.closed
+				}
+				if got != want {
+					t.Fatalf("it gives %q, want %q: %s", got, want, resultText(r))
+				}
+				if strict || test.file == "session" {
+					if _, err := os.Stat(filepath.Join(root, "other.txt")); err == nil {
+						t.Error("another reviewer ran than the one that the session began with")
+					}
+					return
+				}
+				shown, err := exec.CommandContext(t.Context(), "deepwork", "sessions", "show", id, "--path", root).CombinedOutput()
+				must(t, err)
+				if !strings.Contains(string(shown), test.evidence) || !strings.Contains(string(shown), test.edit) {
+					t.Errorf("it does not show %q and %q: %s", test.evidence, test.edit, shown)
+				}
+			})
+		}
+	}
+}
