@@ -66,15 +66,19 @@ func (p *Policy) Approved(user *config.User, key string, command []string) (*con
 	case InFolders(p.Root, user.TrustedFolders):
 		return &config.Approval{}, nil
 	}
+	var files []map[string]string
 	for _, g := range record.Grants {
 		for _, e := range g.Set {
 			var words []string
 			if e.Key == key && json.Unmarshal(e.Value, &words) == nil && slices.Equal(words, command) {
-				return &config.Approval{Files: Set{e}.files()}, nil
+				files = append(files, Set{e}.files())
 			}
 		}
 	}
-	return nil, errors.New("the user has not approved it")
+	if files == nil {
+		return nil, errors.New("the user has not approved it")
+	}
+	return &config.Approval{Files: files}, nil
 }
 
 func (p *Policy) decide(project *config.Config, user *config.User, record *Record, err error) *config.Approval {
