@@ -30,7 +30,7 @@ type Key struct {
 // Key returns the key of the installation. If it is missing, it is created if make is set;
 // otherwise, as for read-only commands, the error is ErrMissing.
 func (f *Folder) Key(make bool) (*Key, error) {
-	secret, err := f.secret(filepath.Join(f.Base, keyFile), "the key of the installation", "remove it and adopt the sessions anew", make)
+	secret, err := f.secret(filepath.Join(f.Base, keyFile), "the key of the installation", "remove it and adopt the sessions again", make)
 	if err != nil {
 		return nil, err
 	}
