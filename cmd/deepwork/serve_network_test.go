@@ -24,7 +24,7 @@ var listening = regexp.MustCompile(`msg=listening url=(\S+)`)
 
 // serveNetwork starts a server on a free port and returns it, where it listens,
 // and the rest of its log.
-func serveNetwork(t *testing.T, root string, options ...string) (server *exec.Cmd, url string, log *bufio.Reader) {
+func serveNetwork(t testing.TB, root string, options ...string) (server *exec.Cmd, url string, log *bufio.Reader) {
 	t.Helper()
 	server = exec.CommandContext(t.Context(), "deepwork", append([]string{"serve", "--path", root, "--port", "0"}, options...)...)
 	stderr, err := server.StderrPipe()
@@ -58,7 +58,7 @@ func serveNetwork(t *testing.T, root string, options ...string) (server *exec.Cm
 }
 
 // connectNetwork connects a client, with sessions.
-func connectNetwork(t *testing.T, url, token string) *mcp.ClientSession {
+func connectNetwork(t testing.TB, url, token string) *mcp.ClientSession {
 	t.Helper()
 	client := &http.Client{Transport: withToken{token}}
 	var over mcp.Transport = &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: client}

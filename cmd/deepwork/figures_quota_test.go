@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"deepwork/catalog/config"
+	"deepwork/transport/web"
+)
+
+// flooder is an identity that has as many requests in flight as its quota allows, whose bodies do not
+// come, and sends 16 more every 50 ms, which are refused.
+type flooder struct {
+	url, token string
+	refused    atomic.Int64
+}
+
+// begin returns when the quota is used up.
+func (f *flooder) begin(b *testing.B) (end func()) {
+	b.Helper()
+	to, err := url.Parse(f.url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var slow []net.Conn
+	for range config.Default().HTTP.Quotas.Requests {
+		conn, err := net.Dial("tcp", to.Host)
+		if err != nil {
+			b.Fatal(err)
+		}
+		slow = append(slow, conn)
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n", to.Path, to.Host, f.token)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	client := &http.Client{Transport: withToken{f.token}}
+	post := func() (status int, err error) {
+		r, err := http.NewRequestWithContext(ctx, "POST", f.url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+		if err != nil {
+			return 0, err
+		}
+		reply, err := client.Do(r)
+		if err != nil {
+			return 0, err
+		}
+		defer reply.Body.Close()
+		_, err = io.Copy(io.Discard, reply.Body)
+		return reply.StatusCode, err
+	}
+	for status := 0; status != http.StatusTooManyRequests; {
+		if status, err = post(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var sending sync.WaitGroup
+	for range 16 {
+		sending.Go(func() {
+			for tick := time.Tick(50 * time.Millisecond); ctx.Err() == nil; <-tick {
+				switch status, err := post(); {
+				case ctx.Err() != nil:
+				case err != nil || status != http.StatusTooManyRequests:
+					b.Errorf("beyond the quota: %d, %v", status, err)
+					return
+				default:
+					f.refused.Add(1)
+				}
+			}
+		})
+	}
+	return func() {
+		cancel()
+		sending.Wait()
+		for _, conn := range slow {
+			conn.Close()
+		}
+	}
+}
+
+// BenchmarkQuota compares the durable steps of one identity over HTTP while another one is quiet with
+// those while it uses its quota of requests and sends more than that. Rounds of each are interleaved.
+// Wanted: the 99th percentile at most doubles.
+func BenchmarkQuota(b *testing.B) {
+	var lines, tokens []string
+	for _, name := range []string{"flooder", "other"} {
+		token, line, err := web.NewToken(config.Token{Name: name})
+		if err != nil {
+			b.Fatal(err)
+		}
+		lines, tokens = append(lines, line), append(tokens, token)
+	}
+	file := filepath.Join(b.TempDir(), "tokens")
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	_, url, log := serveNetwork(b, figuresProject(b, 1), "--transport", "http", "--token-file", file)
+	go io.Copy(io.Discard, log)
+	flood, other := &flooder{url: url, token: tokens[0]}, &program{ClientSession: connectNetwork(b, url, tokens[1])}
+
+	var quiet, flooded []time.Duration
+	for b.Loop() {
+		id, err := other.start("long")
+		if err != nil {
+			b.Fatal(err)
+		}
+		next := 0
+		round := func(times []time.Duration) []time.Duration {
+			for range 20 {
+				begin := time.Now()
+				if err := other.finish(id, next); err != nil {
+					b.Fatal(err)
+				}
+				times, next = append(times, time.Since(begin)), next+1
+			}
+			return times
+		}
+		for range 7 {
+			quiet = round(quiet)
+			end := flood.begin(b)
+			flooded = round(flooded)
+			end()
+		}
+		if _, err := other.do("abort_workflow", map[string]any{"explanation": "measured"}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	p99 := func(times []time.Duration) float64 {
+		slices.Sort(times)
+		return float64(times[len(times)*99/100].Nanoseconds()) / 1e6
+	}
+	b.ReportMetric(p99(quiet), "quiet-ms")
+	b.ReportMetric(p99(flooded), "flooded-ms")
+	b.ReportMetric(p99(flooded)/p99(quiet), "ratio(<=2)")
+	b.ReportMetric(float64(flood.refused.Load()), "refused")
+	b.ReportMetric(0, "ns/op")
+}
