@@ -144,7 +144,7 @@ func (a *Archive) Abort(ctx context.Context, id, reason string, requests store.R
 func (a *Archive) Override(ctx context.Context, id, stepID, reason string, mode config.Override, requests store.Requests) error {
 	g := grant{Step: stepID, Override: machine.Override{Identity: session.LocalIdentity, Channel: session.ChannelTerminal, Reason: reason}}
 	return a.change(ctx, id, requests, actionOverride, g, func(s *machine.State) (*machine.State, error) {
-		if mode == config.OverrideNever {
+		if p := s.Pinned; mode == config.OverrideNever || p != nil && p.Pin && p.Override == config.OverrideNever {
 			return nil, nobodyMay(id, stepID)
 		}
 		g.Override.At = now()

@@ -184,3 +184,28 @@ func TestEvidenceOfSelfReviews(t *testing.T) {
 		t.Errorf("evidence %s", toJSON(t, e))
 	}
 }
+
+// A session that began pinned, where nobody may override, stays so without a server, too.
+func TestAPersonCannotOverrideInASessionThatIsPinnedToNobody(t *testing.T) {
+	for _, pin := range []bool{false, true} {
+		p := newProject(t)
+		p.reviewedJob()
+		srv, rev := p.reviewed()
+		rev.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: time.Minute, Override: config.OverrideNever, Pin: pin})
+		id := p.start(srv.Connect("local"), "alpha", "main").BeginStep.SessionID
+		srv.Close(ctx)
+		a, err := OpenArchive(p.state(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = a.Override(ctx, id, "one", "I looked at it", config.OverrideHuman, nil)
+		if pin {
+			refused(t, err, session.StateError, "override_needs_person", "not even a person")
+		} else if err != nil {
+			t.Error(err)
+		}
+		if p.record(id).Progress("one").HasGrant() == pin {
+			t.Errorf("pinned %t: %s", pin, toJSON(t, p.record(id)))
+		}
+	}
+}
