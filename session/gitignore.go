@@ -16,10 +16,9 @@ import (
 func Ignored() []string { return []string{"tmp/", "worktrees/", "board.db*", "logs/"} }
 
 // Ignore adds the lines that a .gitignore lacks, with the line breaks of the file, and creates the
-// file and its folder if they are missing. Other lines do not change. A line that is present with a
-// leading slash is not missing. added reports whether a line was added. If several servers call it
-// at once, a line may appear twice. It blocks for the disk but does not sync: the next server adds
-// a line that is lost.
+// file and its folder if they are missing. It replaces the file atomically. Other lines do not
+// change. A line that is present with a leading slash is not missing. added reports whether a line
+// was added. It blocks for the disk.
 func Ignore(path string, lines []string) (added bool, err error) {
 	// Check first: reading a pipe would block, and a link may lead out of the project.
 	if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
@@ -52,12 +51,12 @@ func Ignore(path string, lines []string) (added bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return false, fmt.Errorf("adding lines to %s: %w", path, err)
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
-	if err != nil {
-		return false, fmt.Errorf("adding lines to a .gitignore: %w", err)
+	mode := fs.FileMode(0o644)
+	if fi, err := os.Lstat(path); err == nil {
+		mode = fi.Mode().Perm()
 	}
-	_, err = f.Write(add)
-	if err = errors.Join(err, f.Close()); err != nil {
+	// Replaced, since a file outside of the project may be the same by a hard link.
+	if err := (durable.Disk{}).Put(path, append(text, add...), durable.PutOptions{Mode: mode}); err != nil {
 		return false, fmt.Errorf("adding lines to a .gitignore: %w", err)
 	}
 	return true, nil

@@ -57,6 +57,13 @@ func TestIgnoreMakesAndRefuses(t *testing.T) {
 			t.Errorf("through a link: %v, %q", err, text)
 		}
 	}
+	hard := filepath.Join(dir, "hard")
+	if os.Link(profile, hard) == nil {
+		added, err := Ignore(hard, Ignored())
+		if text, _ := os.ReadFile(profile); !added || err != nil || string(text) != "mine\n" {
+			t.Errorf("a hard link: %v, %q", err, text)
+		}
+	}
 	if added, err := Ignore(filepath.Join(path, "in", ".gitignore"), Ignored()); added || err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("in a file: %t, %v", added, err)
 	}

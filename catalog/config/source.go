@@ -40,7 +40,9 @@ type composed struct {
 // file is not an error of Open but of Current.
 func Open(root string) *Source {
 	s := &Source{}
-	s.project.open(filepath.Join(root, ".deepwork", FileName), Default(), nil, func(data []byte) (*Config, error) {
+	path := filepath.Join(root, ".deepwork", FileName)
+	// A file elsewhere may hold secrets, which what is said of its faults would quote.
+	s.project.open(path, Default(), func() error { return durable.Inside(root, path) }, func(data []byte) (*Config, error) {
 		c, faults := Parse(FileName, data)
 		return c, faultsOf(faults)
 	})

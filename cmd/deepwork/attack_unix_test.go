@@ -165,7 +165,11 @@ var attacks = map[string]attack{
 			v.pipe(rel + "/log")
 		}
 	}},
-	"config is a pipe":  {broken: true, prepare: func(v *victim) { v.pipe(".deepwork/config.yml") }},
+	"config is a pipe": {broken: true, prepare: func(v *victim) { v.pipe(".deepwork/config.yml") }},
+	"config linked": {broken: true, prepare: func(v *victim) {
+		testkit.Write(v.t, filepath.Join(v.home, "settings"), secret+": "+secret+"\ngit: {branch: "+secret+"}\n")
+		v.link("../../home/settings", ".deepwork/config.yml")
+	}},
 	"config is huge":    {broken: true, prepare: func(v *victim) { v.huge(".deepwork/config.yml") }},
 	"job is a pipe":     {broken: true, prepare: func(v *victim) { v.pipe(".deepwork/jobs/j/job.yml") }},
 	"job is huge":       {broken: true, prepare: func(v *victim) { v.huge(".deepwork/jobs/j/job.yml") }},

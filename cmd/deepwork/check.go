@@ -95,6 +95,9 @@ func inspect(ctx context.Context, root string) (session.Report, error) {
 		all.Fault(file, "the config cannot be read: "+reason(err), "run `deepwork validate`, which lists every fault of it")
 		cfg = config.Default()
 	}
+	if err := folder.OwnTmp(); err != nil {
+		all.Fault(folder.Tmp(), err.Error(), "remove the link: calls that write are refused while it is there")
+	}
 	for _, part := range []func() (session.Report, error){
 		func() (session.Report, error) { return workflow.Inspect(ctx, folder, quiet) },
 		func() (session.Report, error) { return attempt.Inspect(ctx, folder, cfg, quiet) },
@@ -117,7 +120,7 @@ func inspect(ctx context.Context, root string) (session.Report, error) {
 
 // readConfig reads a config file. It returns the defaults if there is none.
 func readConfig(file string) (*config.Config, error) {
-	source, err := readRegular(file)
+	source, err := readProjectFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return config.Default(), nil
 	}

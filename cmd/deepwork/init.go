@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepwork/actor/durable"
 	"deepwork/session"
 )
 
@@ -42,6 +43,9 @@ func (a *app) init() error {
 		return err
 	}
 	dir := filepath.Join(root, ".deepwork")
+	if err := durable.Inside(root, dir); err != nil {
+		return err
+	}
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return fmt.Errorf("%s is not a directory; move it away and run init again", dir)
 	}
@@ -123,6 +127,9 @@ func layOutExample(jobs string) (string, error) {
 	}
 	if len(entries) > 0 {
 		return kept, nil
+	}
+	if err := durable.Inside(filepath.Dir(filepath.Dir(jobs)), jobs); err != nil {
+		return "", err
 	}
 	if err := os.MkdirAll(jobs, 0o755); err != nil {
 		return "", err

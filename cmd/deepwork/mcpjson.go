@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
+
+	"deepwork/actor/durable"
 )
 
 // newMCPFile is a .mcp.json with only this server (seed 001 "Example MCP Configuration").
@@ -61,6 +64,9 @@ func addServer(file string) (done string, err error) {
 	}
 	if bytes.Equal(text, there) {
 		return kept, nil
+	}
+	if err := durable.Inside(filepath.Dir(file), file); err != nil {
+		return "", leftAlone("it is a symlink that leads out of the project")
 	}
 	if info.Mode().Perm()&0o200 == 0 {
 		return "", leftAlone("it is read-only")

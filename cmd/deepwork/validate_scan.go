@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"deepwork/actor/durable"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 )
@@ -58,7 +59,7 @@ func (v *validator) scanProject() ([]*check, error) {
 
 // checkConfig validates a config.yml. It returns nil if there is none.
 func checkConfig(file string) *check {
-	source, err := readRegular(file)
+	source, err := readProjectFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -69,6 +70,15 @@ func checkConfig(file string) *check {
 	}
 	_, c.diagnostics = config.Parse(file, source)
 	return c
+}
+
+// readProjectFile reads the file .deepwork/NAME of a project. It refuses a link that leads out of the
+// project, since messages quote what is wrong in the file.
+func readProjectFile(file string) ([]byte, error) {
+	if err := durable.Inside(filepath.Dir(filepath.Dir(file)), file); err != nil {
+		return nil, err
+	}
+	return readRegular(file)
 }
 
 // readRegular reads a regular file; reading a FIFO would block.
