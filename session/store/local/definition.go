@@ -63,6 +63,8 @@ func (s *Store) PutDefinition(ctx context.Context, hash string, data []byte) err
 
 func (s *Store) putDefinition(ctx context.Context, hash string, data []byte) error {
 	path, place := s.definitionPath(hash), durable.Disk.MoveNew
+	// there makes a file of another server durable: that server may not have synced the folder yet.
+	there := func() error { return s.disk.SyncFolder(filepath.Dir(path)) }
 	_, err := s.readDefinition(ctx, hash)
 	bad, damaged := errors.AsType[*store.DamagedError](err)
 	_, foreign := errors.AsType[*store.ForeignError](err)
@@ -70,11 +72,11 @@ func (s *Store) putDefinition(ctx context.Context, hash string, data []byte) err
 	case err == nil:
 		now := time.Now()
 		if fi, err := os.Lstat(path); err == nil && now.Sub(fi.ModTime()) < freshFor || os.Chtimes(path, now, now) == nil {
-			return nil
+			return there()
 		}
 		// Removed in between, or not ours to touch: it is put again, or is there.
 		if _, err := os.Lstat(path); err == nil {
-			return nil
+			return there()
 		}
 	case foreign:
 		place = durable.Disk.Move // its content is the same, by its hash
@@ -92,7 +94,7 @@ func (s *Store) putDefinition(ctx context.Context, hash string, data []byte) err
 	}
 	_, err = s.put(ctx, path, file, func(d durable.Disk, temp string) error { return place(d, temp, path) })
 	if errors.Is(err, fs.ErrExist) {
-		return nil // another server stored the same
+		return there() // another server stored the same
 	}
 	return err
 }
