@@ -60,6 +60,29 @@ func filesOf(root string, command []string) (all []file) {
 	return all
 }
 
+// unchecked returns the words of a command that name something in the project whose content filesOf
+// does not cover: scripts after its first argument, folders.
+func unchecked(root string, command []string) (words []string) {
+	covered := map[string]bool{}
+	for _, f := range filesOf(root, command) {
+		covered[f.name] = f.path != ""
+	}
+	for n, word := range command {
+		path := word
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(root, path)
+		}
+		rel, err := filepath.Rel(root, path)
+		if _, serr := os.Lstat(path); n == 0 && process.Bare(word) || word == "" || err != nil || serr != nil || !filepath.IsLocal(rel) {
+			continue
+		}
+		if !covered[filepath.ToSlash(rel)] {
+			words = append(words, word)
+		}
+	}
+	return words
+}
+
 // read returns the SHA-256 of the content, and why it is not trustworthy, or "". The sum is "" if
 // there is no content.
 func (f file) read() (sum, fault string, err error) {

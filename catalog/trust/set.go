@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 
 	"deepwork/catalog/config"
@@ -30,6 +31,11 @@ type Entry struct {
 	// Files are the files inside the project that its command names, relative to the
 	// root with slashes, and the SHA-256 of each, as hexadecimal digits.
 	Files map[string]string `json:"files,omitempty"`
+
+	// Runs reports that it has commands. Unchecked are the words of them that name something in
+	// the project whose content is not part of the set, as in the file. Neither is stored.
+	Runs      bool     `json:"-"`
+	Unchecked []string `json:"-"`
 
 	// Fault is why it cannot be granted: others may write to a file of it. "" means none.
 	Fault string `json:"-"`
@@ -65,6 +71,17 @@ func SetOf(root string, c *config.Config) (Set, error) {
 			repos[r.Name] = map[string]any{"path": r.Path, "copy": r.Copy, "setup": r.Setup}
 		}
 		b.add("projects."+p.Name, repos, commands...)
+		for _, r := range p.Repos { // only in the project's own repository are files compared
+			if path := r.Path; len(r.Setup) > 0 {
+				if !filepath.IsAbs(path) {
+					path = filepath.Join(root, path)
+				}
+				if canonical(path) != canonical(root) {
+					e := &b.set[len(b.set)-1]
+					e.Unchecked = append(e.Unchecked, r.Path)
+				}
+			}
+		}
 	}
 	a := c.Attempts
 	if a.Worktrees != "" {
@@ -93,6 +110,8 @@ func (b *builder) add(key string, value any, commands ...[]string) {
 		b.err = fmt.Errorf("%s: %w", key, err)
 	}
 	for _, command := range commands {
+		e.Runs = e.Runs || len(command) > 0
+		e.Unchecked = append(e.Unchecked, unchecked(b.root, command)...)
 		for _, f := range filesOf(b.root, command) {
 			sum, fault, err := f.read()
 			if err != nil && b.err == nil {

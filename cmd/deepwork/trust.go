@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,8 +37,9 @@ Until it is approved, none of it happens. What was approved stays approved until
 revoked; if the config or a script that it names is changed, it is asked for again.
 
 An approval does not cover what an approved program itself runs (make, npm), or the
-instructions in jobs. To trust all projects in a folder, name it under
-trusted_folders in your own config (deepwork where prints its path).`,
+instructions in jobs. Removing a reviewer from the config needs no approval. To trust
+all projects in a folder, name it under trusted_folders in your own config (deepwork
+where prints its path).`,
 		Args: takes(0, 0, ""),
 		RunE: func(_ *cobra.Command, _ []string) error { return a.trust(context.Background(), f) },
 	}
@@ -107,7 +109,7 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 	if n := len(record.Grants); n > 0 {
 		a.showChanges(record.Grants[n-1], set)
 	}
-	yes, err := confirm(fmt.Sprintf("\nMay the project in %s do all of this? Type yes: ", inline(folder.Root)),
+	yes, err := confirm(fmt.Sprintf("\n%s\nMay the project in %s do all of this? Type yes: ", summaryOf(set, record.Grants), inline(folder.Root)),
 		", or name the folder under trusted_folders in your own config, "+config.UserFile())
 	if err != nil {
 		return err
@@ -129,7 +131,7 @@ func (a *app) showSet(root, file string, set trust.Set, lines map[string]int) {
 		if line := lines[e.Key]; line > 0 {
 			at = fmt.Sprintf("  (%s:%d)", inline(a.display(root, file)), line)
 		}
-		fmt.Fprintf(a.out, "\n%s%s\n", inline(e.Key), at)
+		fmt.Fprintf(a.out, "\n%s%s\n", bareWord(e.Key), at)
 		showEntry(a.out, "  ", e)
 	}
 }
@@ -143,9 +145,74 @@ func showEntry(w io.Writer, indent string, e trust.Entry) {
 	if json.Unmarshal(e.Value, &value) == nil {
 		showValue(w, indent, "", value)
 	}
+	checked := false
 	for _, name := range slices.Sorted(maps.Keys(e.Files)) {
-		fmt.Fprintf(w, "%sthe file %s with the SHA-256 %.12s…\n", indent, strconv.Quote(name), e.Files[name])
+		if sum := e.Files[name]; sum != "" {
+			fmt.Fprintf(w, "%schecks the content of %s (SHA-256 %.12s…)\n", indent, quote(name), sum)
+			checked = true
+		}
 	}
+	for _, word := range e.Unchecked {
+		fmt.Fprintf(w, "%sdoes NOT check the content of %s\n", indent, quote(word))
+	}
+	if e.Runs && !checked && len(e.Unchecked) == 0 {
+		fmt.Fprintf(w, "%sdoes NOT check the content of what it runs\n", indent)
+	}
+}
+
+var blanks = regexp.MustCompile(` {4,}`)
+
+// quote quotes a text so that each of its characters is seen for what it is: what is not ASCII is
+// escaped, and of many blanks their number is shown.
+func quote(text string) string {
+	return blanks.ReplaceAllStringFunc(strconv.QuoteToASCII(text), func(run string) string {
+		return fmt.Sprintf(`\x20{%d}`, len(run))
+	})
+}
+
+// bareWord is quote without the quotation marks where nothing is escaped.
+func bareWord(text string) string {
+	if quoted := quote(text); quoted != `"`+text+`"` {
+		return quoted
+	}
+	return text
+}
+
+// summaryOf counts the entries of a set by their place in the file, and what has changed since the
+// last of the grants.
+func summaryOf(set trust.Set, grants []trust.Grant) string {
+	var places []string
+	rest := slices.Clone(set)
+	for _, named := range []string{"executors", "projects", "workflow_tools.sources"} {
+		n := len(rest)
+		rest = slices.DeleteFunc(rest, func(e trust.Entry) bool { return strings.HasPrefix(e.Key, named+".") })
+		if n -= len(rest); n > 0 {
+			places = append(places, fmt.Sprintf("%d in %s", n, named))
+		}
+	}
+	for _, e := range rest {
+		places = append(places, e.Key)
+	}
+	entries := fmt.Sprintf("%d entries", len(set))
+	if len(set) == 1 {
+		entries = "1 entry"
+	}
+	text := fmt.Sprintf("It asks for %s: %s.", entries, strings.Join(places, ", "))
+	if n := len(grants); n > 0 {
+		var added, changed, gone int
+		for _, c := range set.Changes(grants[n-1].Set) {
+			switch {
+			case c.Was == nil:
+				added++
+			case c.Is == nil:
+				gone++
+			default:
+				changed++
+			}
+		}
+		text += fmt.Sprintf(" Since the last approval: %d new, %d changed, %d gone.", added, changed, gone)
+	}
+	return text
 }
 
 // showValue prints the settings in a value, one line per key; texts are quoted, so that they cannot
@@ -155,10 +222,7 @@ func showValue(w io.Writer, indent, name string, value any) {
 	case nil:
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			under := strconv.Quote(key)
-			if under == `"`+key+`"` {
-				under = key
-			}
+			under := bareWord(key)
 			if name != "" {
 				under = name + "." + under
 			}
@@ -167,12 +231,12 @@ func showValue(w io.Writer, indent, name string, value any) {
 	case []any:
 		words := make([]string, len(v))
 		for i, word := range v {
-			words[i] = strconv.Quote(fmt.Sprint(word))
+			words[i] = quote(fmt.Sprint(word))
 		}
 		showLine(w, indent, name, strings.Join(words, " "))
 	case string:
 		if v != "" || strings.HasPrefix(name, "env.") || strings.Contains(name, ".env.") {
-			showLine(w, indent, name, strconv.Quote(v))
+			showLine(w, indent, name, quote(v))
 		}
 	default:
 		showLine(w, indent, name, fmt.Sprint(v))
@@ -191,11 +255,11 @@ func (a *app) showChanges(last trust.Grant, set trust.Set) {
 	for _, c := range set.Changes(last.Set) {
 		switch {
 		case c.Was == nil:
-			fmt.Fprintf(a.out, "  new: %s\n", inline(c.Is.Key))
+			fmt.Fprintf(a.out, "  new: %s\n", bareWord(c.Is.Key))
 		case c.Is == nil:
-			fmt.Fprintf(a.out, "  gone: %s\n", inline(c.Was.Key))
+			fmt.Fprintf(a.out, "  gone: %s\n", bareWord(c.Was.Key))
 		default:
-			fmt.Fprintf(a.out, "  changed: %s, which was\n", inline(c.Is.Key))
+			fmt.Fprintf(a.out, "  changed: %s, which was\n", bareWord(c.Is.Key))
 			showEntry(a.out, "    ", *c.Was)
 		}
 	}
@@ -211,7 +275,7 @@ func (a *app) listGrants(root string, record *trust.Record) {
 	for _, g := range record.Grants {
 		fmt.Fprintf(a.out, "Approved on %s:\n", g.At.Local().Format("2006-01-02 15:04"))
 		for _, e := range g.Set {
-			fmt.Fprintf(a.out, "  %s\n", inline(e.Key))
+			fmt.Fprintf(a.out, "  %s\n", bareWord(e.Key))
 			showEntry(a.out, "    ", e)
 		}
 	}

@@ -98,7 +98,7 @@ func TestTrustAsksAtTheTerminal(t *testing.T) {
 	list("Nothing was approved")
 
 	out, screen, err := typing(t, "no", trust...)
-	for _, want := range []string{"git.branch  (", "config.yml:1)", "agent_review_command  (", "config.yml:3)", `"./review.sh" "\x1b[2J"`, `the file "review.sh"`, "coding agents"} {
+	for _, want := range []string{"git.branch  (", "config.yml:1)", "agent_review_command  (", "config.yml:3)", `"./review.sh" "\x1b[2J"`, `checks the content of "review.sh"`, "coding agents"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not show %q: %s", want, out)
 		}
@@ -131,5 +131,47 @@ func TestTrustAsksAtTheTerminal(t *testing.T) {
 			t.Errorf("%s: %v, %s", flag, err, out)
 		}
 		list(want)
+	}
+}
+
+// The question says how much is asked for, and whose content is checked; nothing is hidden by
+// blanks or by characters that are not seen.
+func TestTrustHidesNothing(t *testing.T) {
+	root, dir := t.TempDir(), t.TempDir()
+	t.Setenv(state.Env, filepath.Join(dir, "state"))
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
+	text := `projects: [{name: "\u0430bc", repos: [{name: o, path: ../other, setup: [./x.sh]}]}]
+executors:
+  ENV: {command: [env, A=b, sh, x.sh]}
+  FOLDER: {command: [python3, ./pkg]}
+  MODULE: {command: [python3, -m, pkg]}
+  BARE: {command: [claude, --print, "` + strings.Repeat(" ", 3000) + `evil\u3164\u034f\u200b\u2028\u00a0\u0435"]}
+  OPTION: {command: [sh, -e, x.sh]}
+`
+	writeFiles(t, root, map[string]string{"x.sh": "", "pkg/__main__.py": "", ".deepwork/config.yml": text})
+	out, screen, _ := typing(t, "yes", "deepwork", "trust", "--path", root)
+	for key, want := range map[string]string{
+		"executors.ENV":       `does NOT check the content of "x.sh"`,
+		"executors.FOLDER":    `does NOT check the content of "./pkg"`,
+		"executors.MODULE":    `does NOT check the content of "pkg"`,
+		"executors.BARE":      `does NOT check the content of what it runs`,
+		"executors.OPTION":    `checks the content of "x.sh" (SHA-256 e3b0c44298fc…)`,
+		`"projects.\u0430bc"`: `does NOT check the content of "../other"`,
+	} {
+		_, entry, _ := strings.Cut(out, "\n"+key+"  (")
+		if entry, _, _ = strings.Cut(entry, "\n\n"); !strings.Contains(entry, "\n  "+want) {
+			t.Errorf("%s does not say %s: %s", key, want, entry)
+		}
+	}
+	if want := `"claude" "--print" "\x20{3000}evil\u3164\u034f\u200b\u2028\u00a0\u0435"`; !strings.Contains(out, want) {
+		t.Errorf("it does not show %s: %s", want, out)
+	}
+	if !strings.Contains(screen, "It asks for 7 entries: 5 in executors, 1 in projects, agents.\r\nMay the project") {
+		t.Errorf("the question is %q", screen)
+	}
+	writeFiles(t, root, map[string]string{".deepwork/config.yml": strings.Replace(text, "./x.sh", "./y.sh", 1) + "attempts: {setup: make}\n"})
+	out, screen, _ = typing(t, "no", "deepwork", "trust", "--path", root)
+	if !strings.Contains(screen, "Since the last approval: 1 new, 1 changed, 0 gone.\r\nMay") || strings.Contains(out, "changed: executors") {
+		t.Errorf("after two edits: %s%q", out, screen)
 	}
 }

@@ -271,7 +271,7 @@ func (f *Folder) Adopt(old string, follow func() error) error {
 		return err
 	}
 	if was.id == "" {
-		return fmt.Errorf("there is no state of %s in %s", old, filepath.Join(f.Base, "projects"))
+		return fmt.Errorf("there is no state of %q in %s", old, filepath.Join(f.Base, "projects"))
 	}
 	own := f.Dir
 	f.Dir, f.id = was.Dir, was.id
