@@ -74,7 +74,7 @@ func (a *app) adopt(ctx context.Context, folder *state.Folder, archive *workflow
 	if found != nil {
 		aside, err := earlier.Import(ctx, time.Now())
 		if err != nil {
-			return fmt.Errorf("not everything was adopted; correct this and run deepwork adopt again: %w", err)
+			return fmt.Errorf("not everything was adopted (deepwork board tasks shows what was; delete no task before the rest is); correct this and run deepwork adopt again: %w", err)
 		}
 		fmt.Fprintf(a.out, "Adopted the task board. What it was read from is in %s; remove that when you like.\n", inline(aside))
 	}

@@ -200,12 +200,12 @@ func (x *Earlier) Import(ctx context.Context, now time.Time) (aside string, err 
 	keeper := worktree.New(worktree.Options{Dir: x.state.Worktrees(), Project: x.state.Root})
 	var faults []error
 	for _, attempt := range x.journals() {
-		_, err := db.Board().Attempt(ctx, attempt)
+		a, err := db.Board().Attempt(ctx, attempt)
 		if errors.Is(err, task.ErrNotFound) {
 			continue // a server would remove them
 		}
 		if err == nil {
-			err = keeper.Import(ctx, from, attempt)
+			err = keeper.Import(ctx, from, attempt, a.Branch)
 		}
 		if err != nil {
 			faults = append(faults, err)

@@ -12,6 +12,9 @@ import (
 	"deepwork/session/git"
 )
 
+// branchPrefix begins the name of every attempt's branch.
+const branchPrefix = "deepwork/"
+
 // slugLength is the maximum number of characters of a title in a branch name.
 const slugLength = 40
 
@@ -22,7 +25,7 @@ const slugLength = 40
 func BranchFor(title string) string {
 	var random [2]byte
 	rand.Read(random[:]) // never fails
-	return "deepwork/" + slug(title, "task") + "-" + hex.EncodeToString(random[:])
+	return branchPrefix + slug(title, "task") + "-" + hex.EncodeToString(random[:])
 }
 
 func slug(text, empty string) string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	"deepwork/actor/durable"
 )
@@ -56,9 +57,10 @@ func (k *Keeper) relocate(ctx context.Context, from, attempt string, to func(str
 
 // Import moves the worktrees of an attempt, which an earlier version made below from, into this
 // keeper's folder, and takes over their journal. Anybody may have written that, so it is used only
-// for what the repositories, too, have as worktrees there. Without a journal it does nothing. It
-// blocks for the disk, and may be called again after an error or a crash.
-func (k *Keeper) Import(ctx context.Context, from, attempt string) (err error) {
+// for what the repositories, too, have as worktrees there, and for the branch that the board has,
+// which is deleted with the attempt. Without a journal it does nothing. It blocks for the disk, and
+// may be called again after an error or a crash.
+func (k *Keeper) Import(ctx context.Context, from, attempt, branch string) (err error) {
 	defer wrap(&err, "taking over the worktrees of attempt %.100s", attempt)
 	if !attemptName.MatchString(attempt) {
 		return ErrNotOurs
@@ -90,6 +92,9 @@ func (k *Keeper) Import(ctx context.Context, from, attempt string) (err error) {
 		return path
 	}
 	for i, e := range j.Trees {
+		if more, is := strings.CutPrefix(e.Branch, branch); !is || !sameRepo.MatchString(more) || !strings.HasPrefix(branch, branchPrefix) {
+			return fmt.Errorf("%w: its journal names the branch %.100q, the board %.100q: look at what is in %s, and remove it and its journal by hand", ErrNotOurs, e.Branch, branch, old)
+		}
 		// What is stored of files to copy, commands and rescues is not used.
 		e = &record{Tree: Tree{RepoID: e.RepoID, Name: e.Name, Repo: e.Repo, TargetBranch: e.TargetBranch},
 			Common: canonical(e.Common), Path: e.Path, Branch: e.Branch, Base: e.Base, Step: ready}
@@ -100,7 +105,7 @@ func (k *Keeper) Import(ctx context.Context, from, attempt string) (err error) {
 			return fmt.Errorf("%w: the repository %s has no such worktree %s", ErrNotOurs, e.Common, e.Path)
 		}
 	}
-	j.Rest = nil
+	j.Branch, j.Rest = branch, nil
 	was := make([]string, len(j.Trees))
 	for i, e := range j.Trees {
 		was[i], e.Path = e.Path, to(e.Path)
@@ -122,6 +127,9 @@ func (k *Keeper) Import(ctx context.Context, from, attempt string) (err error) {
 	var disk durable.Disk
 	return errors.Join(disk.SyncFolder(k.dir), disk.SyncFolder(from), earlier.forget(attempt))
 }
+
+// sameRepo matches what follows the branch's name in the second worktree of a repository.
+var sameRepo = regexp.MustCompile(`^(-[0-9]+)?$`)
 
 var commitID = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
 

@@ -23,7 +23,7 @@ func TestImportCanBeRepeated(t *testing.T) {
 			write(t, path, "new.txt", "work")
 			gitdir := filepath.Join(adminOf(filepath.Join(repo, ".git"), path), "gitdir")
 			journal, link := read(t, earlier.journalPath(attemptID)), read(t, gitdir)
-			must(t, k.Import(t.Context(), earlier.dir, attemptID))
+			must(t, k.Import(t.Context(), earlier.dir, attemptID, branchName))
 			if stage := slices.Index([]string{"before the journal is removed", "before git is told", "before the folder is moved"}, killed); stage >= 0 {
 				must(t, os.WriteFile(earlier.journalPath(attemptID), []byte(journal), 0o600))
 				if stage >= 1 {
@@ -32,7 +32,7 @@ func TestImportCanBeRepeated(t *testing.T) {
 				if stage >= 2 {
 					must(t, os.Rename(k.folder(attemptID), earlier.folder(attemptID)))
 				}
-				must(t, k.Import(t.Context(), earlier.dir, attemptID))
+				must(t, k.Import(t.Context(), earlier.dir, attemptID, branchName))
 			}
 			now := filepath.Join(k.folder(attemptID), "web")
 			must(t, k.Check(attemptID, []string{now}))
@@ -58,10 +58,13 @@ func TestImportBelievesNoJournal(t *testing.T) {
 		replace, with string // in the journal
 		plant         func(t *testing.T, earlier *Keeper, victim string)
 	}{
-		"another repository":   {`"git_dir": "REPO/.git"`, `"git_dir": "VICTIM/.git"`, nil},
-		"another place":        {`"path": "DIR/`, `"path": "VICTIM/`, nil},
-		"a removal under way":  {`"phase": "made"`, `"phase": "removing"`, nil},
-		"an option as commit":  {`"base": "`, `"base": "--output=VICTIM/`, nil},
+		"another repository":  {`"git_dir": "REPO/.git"`, `"git_dir": "VICTIM/.git"`, nil},
+		"another place":       {`"path": "DIR/`, `"path": "VICTIM/`, nil},
+		"a removal under way": {`"phase": "made"`, `"phase": "removing"`, nil},
+		"an option as commit": {`"base": "`, `"base": "--output=VICTIM/`, nil},
+		"another branch": {`"branch": "` + branchName + `",
+      "base"`, `"branch": "main",
+      "base"`, nil},
 		"a link as the folder": {plant: func(t *testing.T, earlier *Keeper, victim string) { link(t, victim, earlier.folder(attemptID)) }},
 		"a link as the journal": {plant: func(t *testing.T, earlier *Keeper, victim string) {
 			must(t, os.Rename(earlier.journal, filepath.Join(victim, "j")))
@@ -82,7 +85,7 @@ func TestImportBelievesNoJournal(t *testing.T) {
 			} else {
 				must(t, os.WriteFile(earlier.journalPath(attemptID), []byte(bad), 0o600))
 			}
-			if err := k.Import(t.Context(), earlier.dir, attemptID); err == nil {
+			if err := k.Import(t.Context(), earlier.dir, attemptID, branchName); err == nil {
 				t.Error("it was taken over")
 			}
 			if isThere(k.journalPath(attemptID)) || isThere(k.folder(attemptID)) || c.plant == nil && !isDir(path) {
@@ -102,7 +105,7 @@ func TestImportBelievesNoJournal(t *testing.T) {
 	must(t, os.WriteFile(earlier.journalPath(attemptID), []byte(strings.Replace(text, `"target_branch"`, `"setup": ["touch", "mark"], "copy": [".env"], "rescue_ref": "refs/heads/main", "target_branch"`, 1)), 0o600))
 	elsewhere := filepath.Join(newRepo(t), ".git", "worktrees", "x")
 	write(t, path, ".git", "gitdir: "+elsewhere+"\n")
-	must(t, k.Import(t.Context(), earlier.dir, attemptID))
+	must(t, k.Import(t.Context(), earlier.dir, attemptID, branchName))
 	j, err := k.load(attemptID)
 	must(t, err)
 	if e := j.Trees[0]; e.Setup != nil || e.Copy != nil || e.Ref != "" {

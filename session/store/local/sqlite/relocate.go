@@ -46,9 +46,9 @@ var ErrOccupied = errors.New("it has tasks already")
 // Import copies the rows of the board in a file into this one, which must have no tasks, in one
 // transaction: rows alone, so that no trigger or view in the file has an effect. What waits or runs
 // becomes interrupted, with why, and queued follow-ups and deletions are dropped. to is that of
-// Relocate. It does nothing if it finds the file's tasks here. The file must have the current
-// version, and nobody may write to it. Errors: ErrOccupied; task.ErrDamaged for rows that a board
-// cannot have.
+// Relocate. It does nothing if it finds a task of the file here: others have been
+// deleted since an earlier import. The file must have the current version, and nobody may write to
+// it. Errors: ErrOccupied; task.ErrDamaged for rows that a board cannot have.
 func (d *DB) Import(ctx context.Context, file, why string, to func(path string) string) error {
 	_, err := transact(ctx, context.WithoutCancel(ctx), d, "importing a task board", single, func(t tx) (none struct{}, err error) {
 		if _, err := t.exec("PRAGMA trusted_schema = OFF"); err != nil {
@@ -78,7 +78,7 @@ func (t tx) importRows(why string, to func(path string) string) error {
 		return err
 	}
 	switch {
-	case there == same:
+	case there == 0, same > 0:
 		return nil
 	case here > 0:
 		return ErrOccupied

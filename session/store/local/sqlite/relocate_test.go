@@ -31,6 +31,7 @@ func TestImportOfABoard(t *testing.T) {
 			s := addTask(t, old, rootOf(t, old), "one")
 			try(t, old, s)
 			run(t, old)
+			second := addTask(t, old, rootOf(t, old), "second")
 			if err := old.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -64,6 +65,12 @@ func TestImportOfABoard(t *testing.T) {
 				t.Errorf("imported: %+v", now)
 			}
 			addTask(t, b, rootOf(t, b), "two")
+			if err := errors.Join(b.DeleteTask(t.Context(), second.ID), b.Import(t.Context(), file, "why", same)); err != nil {
+				t.Errorf("after a task was deleted: %v", err)
+			}
+			if _, err := b.Task(t.Context(), second.ID); !errors.Is(err, task.ErrNotFound) {
+				t.Errorf("a deleted task: %v", err)
+			}
 			other := filepath.Join(t.TempDir(), "other.db")
 			o := openAt(t, other, noon)
 			addTask(t, o, rootOf(t, o), "three")
