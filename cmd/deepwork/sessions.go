@@ -89,7 +89,11 @@ func (a *app) sessionTable(sessions []workflow.SessionInfo) error {
 	fmt.Fprintln(table, "ID\tSTATUS\tWORKFLOW\tSTEP\tAGE\tIDLE\tSERVER\tGOAL")
 	for _, s := range sessions {
 		if f, ok := errors.AsType[*store.ForeignError](s.Err); ok {
-			s.Err = fmt.Errorf("not written here: %s; deepwork sessions adopt %s takes it over", f.Reason, s.SessionID)
+			what := "not written here: "
+			if f.Older {
+				what = ""
+			}
+			s.Err = fmt.Errorf("%s%s; deepwork sessions adopt %s takes it over", what, f.Reason, s.SessionID)
 		}
 		if s.Err != nil {
 			fmt.Fprintf(table, "%s\t%s\t-\t-\t-\t-\t-\t%s\n", s.SessionID, s.Status, oneLine(s.Err.Error(), 200))

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"deepwork/session/state"
 	"deepwork/session/workflow"
 )
@@ -62,5 +64,63 @@ func TestSessionsOfAnotherInstallationAreAdopted(t *testing.T) {
 	client, _ = startClient(t, root)
 	if step := callTool(t, client, "get_step", map[string]any{"session_id": id}); !strings.Contains(string(step), "and more") {
 		t.Errorf("an agent is given %s", step)
+	}
+}
+
+// An agent that edits files in the project puts back an earlier version of a session's file, sealed
+// as it is: it is refused, by the running server too, until the user takes it over.
+func TestAnOlderVersionOfASessionIsRefused(t *testing.T) {
+	root, dir := t.TempDir(), t.TempDir()
+	t.Setenv(state.Env, filepath.Join(dir, "state"))
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
+	writeFiles(t, root, map[string]string{
+		".deepwork/jobs/one/job.yml": jobText("one", "a"),
+		".deepwork/jobs/one/a.md":    "Do it.\n",
+	})
+	client, _ := startClient(t, root)
+	started := callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "Go back in time", JobName: "one", WorkflowName: "w"})
+	id := strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
+	file := filepath.Join(root, ".deepwork", "tmp", "session_"+id+".json")
+	older, err := os.ReadFile(file)
+	must(t, err)
+	callTool(t, client, "abort_workflow", map[string]any{"session_id": id, "explanation": "No"})
+	newest, err := os.ReadFile(file)
+	must(t, err)
+	must(t, os.WriteFile(file, older, 0o600))
+
+	finish := map[string]any{"outputs": map[string]any{}, "session_id": id}
+	for _, server := range []string{"the same server", "another server"} {
+		r, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "finished_step", Arguments: finish})
+		must(t, err)
+		if e, _ := r.Meta["deepwork/error"].(map[string]any); e["code"] != "session_foreign" || !strings.Contains(resultText(r), "an older version of it was put back") {
+			t.Errorf("%s: %v, %s", server, e, resultText(r))
+		}
+		must(t, client.Close())
+		client, _ = startClient(t, root)
+	}
+	self, err := exec.LookPath("deepwork")
+	must(t, err)
+	for _, command := range [][]string{{"sessions", "list"}, {"sessions", "show", id}, {"check"}} {
+		out, err := exec.CommandContext(t.Context(), self, append(command, "--path", root)...).CombinedOutput()
+		if !strings.Contains(string(out), "an older version of it was put back") || err == nil && len(command) == 3 {
+			t.Errorf("%v: %v, %s", command, err, out)
+		}
+	}
+	// The newest one is good.
+	must(t, os.WriteFile(file, newest, 0o600))
+	if out, err := exec.CommandContext(t.Context(), self, "sessions", "show", id, "--path", root).CombinedOutput(); err != nil {
+		t.Errorf("the newest version: %v, %s", err, out)
+	}
+	must(t, os.WriteFile(file, older, 0o600))
+	out, _, err := typing(t, "yes", self, "sessions", "adopt", id, "--path", root)
+	if err != nil || !strings.Contains(out, "an older version of it was put back") || !strings.Contains(out, "Adopted 1 session.") {
+		t.Errorf("adopting it: %v, %s", err, out)
+	}
+	if r := callTool(t, client, "finished_step", finish); !strings.Contains(string(r), "workflow_complete") {
+		t.Errorf("once it is adopted: %s", r)
+	}
+	must(t, os.WriteFile(file, older, 0o600))
+	if out, err := exec.CommandContext(t.Context(), self, "sessions", "show", id, "--path", root).CombinedOutput(); err == nil {
+		t.Errorf("the same version again: %s", out)
 	}
 }

@@ -28,6 +28,12 @@ type Sessions interface {
 	List(ctx context.Context) iter.Seq2[Info, error]
 	// Settle returns when the records that can be read now are durable.
 	Settle(ctx context.Context) error
+	// NoteNewest stores the sequence number of a record that was written, and Newest returns it, 0 if
+	// it is unknown. A record with a smaller one is an older version that somebody put back. It is
+	// not durable: after a crash an earlier number may be returned. Newest is to be called before the
+	// record is read, which may be written meanwhile.
+	NoteNewest(ctx context.Context, id string, number int64) error
+	Newest(ctx context.Context, id string) int64
 	// Forget drops the cached state of a record that will be read before it is written again.
 	Forget(id string)
 }

@@ -66,16 +66,25 @@ type DamagedError struct {
 }
 
 // A ForeignError is a record that is whole and that was not sealed here, as it is: by this
-// installation, for this project. What is in it is anybody's, and must not reach an agent.
+// installation, for this project. Or it was, and an older version was put back. What is in it is anybody's, and must not reach an agent.
 // It was not touched.
 type ForeignError struct {
 	ID     string // of the session, or a definition's hash
 	Path   string // absolute
 	Reason string // with "it" for the file; has nothing of it that a program does not check
+	Older  bool   // it was sealed here, and a newer version of it was written since
+}
+
+// Finding says what is wrong with the file; the subject is missing.
+func (e *ForeignError) Finding() string {
+	if e.Older {
+		return "is not as this installation wrote it last: " + e.Reason
+	}
+	return "was not written by this installation for this project: " + e.Reason
 }
 
 func (e *ForeignError) Error() string {
-	return fmt.Sprintf("the record of %s was not written here: %s; it is at %s, untouched", e.ID, e.Reason, e.Path)
+	return fmt.Sprintf("the record of %s %s; it is at %s, untouched", e.ID, e.Finding(), e.Path)
 }
 
 // Error describes what is damaged, why, and where it is now.

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,11 +13,12 @@ import (
 
 	"deepwork/actor/durable"
 	"deepwork/session"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
 // A ForeignSession is a session's file that was not sealed by this installation for this
-// project. All that it says is anybody's text.
+// project, or an older version of one that was. All that it says is anybody's text.
 type ForeignSession struct {
 	ID         string
 	State      *machine.State // nil where Err is set
@@ -49,17 +51,22 @@ func (a *Archive) Foreign(ctx context.Context, ids ...string) (found []ForeignSe
 		}
 	}
 	for _, id := range ids {
-		if _, err := a.read.Peek(id); err == nil {
+		_, err := a.read.Peek(id)
+		if err == nil {
 			return nil, fmt.Errorf("session %s is of this installation and project already", id)
 		} else if session.CodeOf(err) != codeForeign {
 			return nil, err
 		}
 		f := ForeignSession{ID: id}
+		older, _ := errors.AsType[*store.ForeignError](err)
 		if f.file, f.Reason, err = a.read.Foreign(ctx, id); err != nil {
 			return nil, fmt.Errorf("reading session %s: %w", id, err)
 		}
+		if older.Older {
+			f.Reason = cmp.Or(f.Reason, older.Reason)
+		}
 		f.Size = len(f.file)
-		if f.Err = f.read(a.read); f.Err != nil {
+		if f.Err = f.read(ctx, a.read); f.Err != nil {
 			f.State = nil
 		}
 		found = append(found, f)
@@ -68,12 +75,13 @@ func (a *Archive) Foreign(ctx context.Context, ids ...string) (found []ForeignSe
 }
 
 // read makes the record that the session would have, and returns why it cannot be.
-func (f *ForeignSession) read(r *fileRecords) error {
+func (f *ForeignSession) read(ctx context.Context, r *fileRecords) error {
 	s, err := machine.Decode(f.ID, f.file)
 	if err != nil {
 		return err
 	}
 	next := *s
+	next.Seq = max(s.Seq, r.Newest(ctx, f.ID)) + 1
 	if !r.Alive(s.Owner) { // else that server may know it as it was, and goes on with that
 		next.Owner = ""
 	}
@@ -131,6 +139,7 @@ func (a *Archive) Adopt(ctx context.Context, sessions []ForeignSession) (err err
 		if err := w.Store.Adopt(ctx, f.ID, f.file, f.body); err != nil {
 			return err
 		}
+		w.newest(ctx, f.State)
 	}
 	return nil
 }

@@ -100,7 +100,7 @@ func (i *inspection) session(id string) *machine.State {
 	case session.CodeOf(err) == codeForeign:
 		i.sessions[id] = nil
 		if f, ok := errors.AsType[*store.ForeignError](err); ok {
-			i.report.Note(path, fmt.Sprintf("session %s was not written by this installation for this project: %s; nothing reads it", id, f.Reason),
+			i.report.Note(path, fmt.Sprintf("session %s %s; nothing reads it", id, f.Finding()),
 				fmt.Sprintf("look at it and take it over with `deepwork sessions adopt %s`, or delete it", id))
 		}
 		return nil

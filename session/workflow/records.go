@@ -1,10 +1,12 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,7 +49,7 @@ type records interface {
 // codeUncertain is the code for a transition that may or may not have been made.
 const codeUncertain = "session_uncertain"
 
-// codeForeign is the code for a session whose file was not sealed here.
+// codeForeign is the code for a session whose file was not sealed here, or is an older version.
 const codeForeign = "session_foreign"
 
 // storeTimeout is how long a call waits for the store; with the claim lock, which another server
@@ -58,6 +60,7 @@ const storeTimeout = 10 * time.Second
 type fileRecords struct {
 	*local.Store
 	state   *state.Folder
+	log     *slog.Logger
 	timeout time.Duration
 }
 
@@ -73,7 +76,7 @@ func openRecords(f *state.Folder, o local.Options) (*fileRecords, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the session files: %w", err)
 	}
-	return &fileRecords{files, f, storeTimeout}, nil
+	return &fileRecords{files, f, cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), storeTimeout}, nil
 }
 
 // within calls f with a context that ends after a time.
@@ -94,9 +97,30 @@ func (r *fileRecords) write(s *machine.State, do func(ctx context.Context, id st
 		if err := r.note(ctx, s); err != nil {
 			return struct{}{}, err
 		}
-		return struct{}{}, do(ctx, s.SessionID, body)
+		if err := do(ctx, s.SessionID, body); err != nil {
+			return struct{}{}, err
+		}
+		r.newest(ctx, s)
+		return struct{}{}, nil
 	})
 	return err
+}
+
+// newest notes the number of a record that was written.
+func (r *fileRecords) newest(ctx context.Context, s *machine.State) {
+	if err := r.NoteNewest(ctx, s.SessionID, s.Seq); err != nil {
+		r.log.Warn("an older version of a session's file would not be noticed", "session", s.SessionID, "error", err)
+	}
+}
+
+// current returns a *store.ForeignError if the record is older than the newest one, whose number was
+// read before it.
+func (r *fileRecords) current(s *machine.State, newest int64) error {
+	if s.Seq >= newest {
+		return nil
+	}
+	return &store.ForeignError{ID: s.SessionID, Path: r.RecordPath(s.SessionID), Older: true,
+		Reason: fmt.Sprintf("an older version of it was put back, number %d, and the newest is number %d", s.Seq, newest)}
 }
 
 func (r *fileRecords) Create(s *machine.State) error {
@@ -147,11 +171,22 @@ func (r *fileRecords) Peek(id string) (*machine.State, error) { return r.read(id
 
 // read reads a record by the store's Read or Peek.
 func (r *fileRecords) read(id string, do func(context.Context, string) ([]byte, error)) (*machine.State, error) {
-	body, err := within(r.timeout, func(ctx context.Context) ([]byte, error) { return do(ctx, id) })
+	var newest int64
+	body, err := within(r.timeout, func(ctx context.Context) ([]byte, error) {
+		newest = r.Newest(ctx, id)
+		return do(ctx, id)
+	})
 	if err != nil {
 		return nil, r.unreadable(id, err)
 	}
-	return r.decode(id, body)
+	s, err := r.decode(id, body)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.current(s, newest); err != nil {
+		return nil, r.unreadable(id, err)
+	}
+	return s, nil
 }
 
 func (r *fileRecords) Load(id string) (*machine.State, error) {
@@ -172,9 +207,13 @@ func (r *fileRecords) Load(id string) (*machine.State, error) {
 func (r *fileRecords) Update(id string, change func(*machine.State) (*machine.State, error)) (*machine.State, error) {
 	return within(2*r.timeout, func(ctx context.Context) (*machine.State, error) {
 		var now *machine.State
+		newest, written := r.Newest(ctx, id), false
 		err := r.Store.Update(ctx, id, func(body []byte) ([]byte, error) {
 			s, err := r.decode(id, body)
 			if err != nil {
+				return nil, err
+			}
+			if err := r.current(s, newest); err != nil {
 				return nil, err
 			}
 			now = s
@@ -182,11 +221,14 @@ func (r *fileRecords) Update(id string, change func(*machine.State) (*machine.St
 			if err != nil || next == nil {
 				return nil, err
 			}
-			now = next
+			now, written = next, true
 			return next.Encode()
 		})
 		if err != nil {
 			return nil, r.unreadable(id, err)
+		}
+		if written {
+			r.newest(ctx, now)
 		}
 		return now, nil
 	})
@@ -272,8 +314,8 @@ func (r *fileRecords) unreadable(id string, err error) error {
 	}
 	if f, ok := errors.AsType[*store.ForeignError](err); ok {
 		return session.NotNow(codeForeign,
-			"The file of session '%s' was not written by this installation of deepwork for this project: %s. Nothing of it was used, and it was left untouched. If the user knows where it comes from, they can look at it and take it over with `deepwork sessions adopt %s` in a terminal; else start the workflow again.",
-			id, f.Reason, id).With("session_id", id).With("path", f.Path).Because(err)
+			"The file of session '%s' %s. Nothing of it was used, and it was left untouched. If the user knows where it comes from, they can look at it and take it over with `deepwork sessions adopt %s` in a terminal; else start the workflow again.",
+			id, f.Finding(), id).With("session_id", id).With("path", f.Path).Because(err)
 	}
 	if d, ok := errors.AsType[*store.DamagedError](err); ok {
 		return session.NotNow("session_damaged",

@@ -28,8 +28,8 @@ func (s sealer) Sign(name string, content []byte) (string, error) {
 // Sealer returns what signs the files of the project.
 func (s *Store) Sealer() durable.Sealer { return s.sealer }
 
-// Foreign returns a record's file as it is, if it is whole and was not sealed here, and
-// why it is not ours; store.ErrNotFound for any other. What is in it is anybody's.
+// Foreign returns a record's file as it is, if it is whole, and why it is not ours, "" if it was
+// sealed here; store.ErrNotFound for any other. What is in it is anybody's.
 func (s *Store) Foreign(ctx context.Context, id string) (file []byte, reason string, err error) {
 	path := s.RecordPath(id)
 	var data []byte
@@ -47,7 +47,7 @@ func (s *Store) Foreign(ctx context.Context, id string) (file []byte, reason str
 		return data, foreign.Reason, nil
 	}
 	if err == nil {
-		err = errors.New("it is ours")
+		return data, "", nil
 	}
 	return nil, "", fmt.Errorf("%w: %w", store.ErrNotFound, err)
 }

@@ -84,8 +84,8 @@ func TestForeignRecordsAreLeftAlone(t *testing.T) {
 			}
 			must(t, s.Adopt(ctx, "0123abcd", file, numbered(4)))
 			mustRead(t, open(t, dir, Options{}), "0123abcd", numbered(4))
-			if _, _, err := s.Foreign(ctx, "0123abcd"); !errors.Is(err, store.ErrNotFound) || len(asides(t, s, "")) != 0 {
-				t.Errorf("once it was adopted: %v", err)
+			if _, reason, err := s.Foreign(ctx, "0123abcd"); err != nil || reason != "" || len(asides(t, s, "")) != 0 {
+				t.Errorf("once it was adopted: %q, %v", reason, err)
 			}
 		})
 	}

@@ -192,7 +192,11 @@ func (s *Store) Remove(ctx context.Context, id string) error {
 		if err := checkID(id); err != nil {
 			return err
 		}
-		return s.changed(id, s.remove(s.RecordPath(id)))
+		err := s.changed(id, s.remove(s.RecordPath(id)))
+		if err == nil {
+			os.Remove(s.newestPath(id)) // else it is a few bytes that nobody reads
+		}
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("removing session %.40s: %w", id, err)

@@ -19,6 +19,7 @@
 //	requests.lock                   locked for moments, by who makes requests.idx again
 //	requests.idx                    which session a request_id was used in
 //	changes                         what has changed, for those who follow it
+//	newest/<id>                     the sequence number of a session's newest record
 //
 // Lock files are never replaced, for a lock on a file that is replaced guards
 // nothing; records are always replaced, and so never locked.

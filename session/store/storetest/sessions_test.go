@@ -113,6 +113,35 @@ func TestSessionsComeBackAsGiven(t *testing.T) {
 	})
 }
 
+// Every process knows the number of the newest record; that of a removed one is forgotten.
+func TestTheNewestRecordIsKnown(t *testing.T) {
+	eachSessions(t, func(ctx context.Context, t *testing.T, a, b sessionStores) {
+		const id = "0123abcd"
+		if err := a.Create(ctx, id, []byte("{\n  \"n\": 1\n}")); err != nil {
+			t.Fatal(err)
+		}
+		for _, number := range []int64{0, 12, 3, 1 << 53} {
+			if number > 0 {
+				if err := a.NoteNewest(ctx, id, number); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := b.Newest(ctx, id); got != number {
+				t.Errorf("the newest is %d, want %d", got, number)
+			}
+		}
+		if err := a.NoteNewest(ctx, "../escape", 1); err == nil {
+			t.Error("a path is taken for an id")
+		}
+		if err := b.Remove(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		if got := a.Newest(ctx, id); got != 0 {
+			t.Errorf("of a removed record the newest is %d", got)
+		}
+	})
+}
+
 func TestDefinitionsComeBackAsGiven(t *testing.T) {
 	eachSessions(t, func(ctx context.Context, t *testing.T, a, b sessionStores) {
 		sum := sha256.Sum256([]byte("text"))

@@ -30,6 +30,7 @@ const (
 type State struct {
 	FormatVersion     int                       `json:"format_version"`
 	SessionID         string                    `json:"session_id"`
+	Seq               int64                     `json:"seq"` // Next increments it; 0 in old sessions
 	JobName           string                    `json:"job_name"`
 	WorkflowName      string                    `json:"workflow_name"`
 	Goal              string                    `json:"goal"`
@@ -148,6 +149,7 @@ func (s *State) Progress(stepID string) *StepProgress {
 // Next returns a copy to be changed; slices are cloned where they are changed.
 func (s *State) Next(at time.Time) *State {
 	n := *s
+	n.Seq++
 	n.UpdatedAt = at
 	return &n
 }
