@@ -25,8 +25,7 @@ func addFinishedStep(s *tool.Set) {
 			tool.Property{Name: "outputs", Required: true, Schema: outputsSchema()},
 			tool.Optional("notes", tool.MaxText, "What a reviewer or a later reader should know about the work done, at most 100,000 characters."),
 			tool.Optional("quality_review_override_reason", tool.MaxText, "Why this step goes on without its review; giving it skips the review, "+
-				"and the reason is kept. Use it sparingly: after a review that you did yourself as asked, or when a review is wrong. "+
-				"Where only a person may: override_needs_person."),
+				"and the reason is kept. Use it sparingly: after a review that you did yourself as asked, or when a review is wrong."),
 			tool.SessionID(),
 			tool.Optional("step_id", tool.MaxName, "The step that is finished: step_id of the begin_step, or of the member of concurrent_steps, that you worked on. "+
 				"Without it the current step is meant."),
