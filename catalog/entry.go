@@ -41,11 +41,11 @@ func (e *entry) look(grace time.Duration) *entry {
 		Grace: grace,
 		Parse: func(data []byte) (*job.Job, error) {
 			j, faults := job.Parse(e.dir, job.FileName, data)
-			return j, asError(faults)
+			return j, e.told(faults)
 		},
 		Unreadable: func(follow.Stamp, error) error {
 			_, faults := job.Load(e.dir)
-			return asError(faults)
+			return e.told(faults)
 		},
 	})
 	if file == e.File {
@@ -62,11 +62,12 @@ func (e *entry) look(grace time.Duration) *entry {
 	return &n
 }
 
-func asError(faults job.Diagnostics) error {
+// told returns what is said of faults in job.yml, as an error.
+func (e *entry) told(faults job.Diagnostics) error {
 	if len(faults) == 0 {
 		return nil
 	}
-	return faults
+	return job.Unquoted(e.dir, faults)
 }
 
 // linkedDir returns the directory of a linked job.yml's target, or "": only that directory reports

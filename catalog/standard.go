@@ -67,7 +67,7 @@ func (s *standardJobs) folder() *folder {
 		}
 		e := newEntry(s.dir, name)
 		j, faults := job.Parse(e.dir, job.FileName, file.data)
-		e.Phase, e.Good, e.Bad = follow.Present, j, asError(faults)
+		e.Phase, e.Good, e.Bad = follow.Present, j, e.told(faults)
 		f.names, f.entries = append(f.names, name), append(f.entries, e)
 	}
 	return f

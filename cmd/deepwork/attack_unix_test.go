@@ -166,6 +166,10 @@ var attacks = map[string]attack{
 		}
 	}},
 	"config is a pipe": {broken: true, prepare: func(v *victim) { v.pipe(".deepwork/config.yml") }},
+	"job linked": {broken: true, prepare: func(v *victim) {
+		testkit.Write(v.t, filepath.Join(v.home, "settings"), secret+": "+secret+"\nname: "+secret+"\n")
+		v.link("../../../../home/settings", ".deepwork/jobs/k/job.yml")
+	}},
 	"config linked": {broken: true, prepare: func(v *victim) {
 		testkit.Write(v.t, filepath.Join(v.home, "settings"), secret+": "+secret+"\ngit: {branch: "+secret+"}\n")
 		v.link("../../home/settings", ".deepwork/config.yml")

@@ -149,6 +149,7 @@ func checkJob(dir string) *check {
 	}
 	c.dir = abs
 	j, ds := job.Load(abs)
+	ds = job.Unquoted(abs, ds)
 	if j == nil {
 		c.diagnostics = ds
 	} else {
