@@ -99,8 +99,8 @@ func TestSessionOfAnotherCaller(t *testing.T) {
 	}
 }
 
-// The token file is followed: a change counts with the next request, a bad one
-// does not, and without any token nobody comes in.
+// The token file is followed: a change counts with the next request, of a bad one what it removes, and
+// without any token nobody comes in.
 func TestTokenFileIsFollowed(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	file, token := tokens(t, "ann")
@@ -130,8 +130,21 @@ func TestTokenFileIsFollowed(t *testing.T) {
 	try("at first", 200, 401)
 	write(string(old) + line + "\n")
 	try("with another", 200, 200)
+	ready := func(want int) {
+		t.Helper()
+		if r := send(t, httpClient(t, ""), "GET", at(h, "/readyz"), ""); r.status != want {
+			t.Errorf("/readyz: %+v", r)
+		}
+	}
+	write("nonsense\n" + line)
+	try("a bad file", 401, 200)
+	ready(200)
 	write("nonsense")
-	try("a bad file", 200, 200)
+	try("a bad file without a token", 401, 401)
+	ready(503)
+	write(string(old) + line + "\n")
+	try("a good one", 200, 200)
+	ready(200)
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}

@@ -51,6 +51,7 @@ type connection struct {
 	idle  time.Duration      // maximum time without calls; 0 means no limit
 	until time.Time          // when the idle time ends
 	timer *time.Timer        // fires to check until
+	freed bool               // it counts no more, though it may not have ended
 	over  bool               // the session has ended, or is being closed because it was idle for too long
 }
 
@@ -164,13 +165,20 @@ func (c *connections) drop(conn *connection) {
 		return
 	}
 	delete(c.byKey, conn.key)
-	if conn.ss != nil {
-		if c.counts[conn.who.Identity]--; c.counts[conn.who.Identity] == 0 {
-			delete(c.counts, conn.who.Identity)
-		}
-	}
+	c.free(conn)
 	if conn.timer != nil {
 		conn.timer.Stop()
+	}
+}
+
+// free counts a session no more; the caller holds the lock.
+func (c *connections) free(conn *connection) {
+	if conn.ss == nil || conn.freed {
+		return
+	}
+	conn.freed = true
+	if c.counts[conn.who.Identity]--; c.counts[conn.who.Identity] == 0 {
+		delete(c.counts, conn.who.Identity)
 	}
 }
 
@@ -237,13 +245,21 @@ func (c *connections) Cut(id string) {
 	}
 }
 
-// Known reports whether an MCP session is open and was opened by this caller. One whose rights have
-// changed opens another, since the calls of a session have the rights of its first request.
+// Known reports whether an MCP session is open and was opened by this caller. One whose group or rights
+// have changed opens another, since the calls of a session have those of its first request; the old one
+// is ended, and counts no more.
 func (c *connections) Known(id string, who session.Caller) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	conn := c.byKey[id]
-	return conn != nil && !conn.over && conn.who == who
+	if conn == nil || conn.over {
+		return false
+	}
+	if conn.who.Identity == who.Identity && conn.who != who {
+		c.free(conn)
+		c.finish(conn)
+	}
+	return conn.who == who
 }
 
 // Len returns the number of connections.

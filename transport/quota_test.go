@@ -191,6 +191,10 @@ func TestTokenIsReplacedWithoutAnInterruption(t *testing.T) {
 			if r.status != 404 {
 				t.Errorf("with other rights: %+v", r)
 			}
+			if n := s.conns.Of("ann"); n != 0 {
+				t.Errorf("%d sessions that nobody can use count", n)
+			}
+			waitFor(t, "its end", func() bool { return s.conns.Len() == 0 })
 		})
 	}
 }

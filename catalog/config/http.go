@@ -113,6 +113,9 @@ func (p *parser) tokens(v value, to *[]Token) {
 		if v.Target().Kind == yaml.MappingNode && !hasHash {
 			p.fault(v, "has no sha256")
 		}
+		if i := slices.IndexFunc(*to, func(o Token) bool { return o.SHA256 == t.SHA256 }); i >= 0 && (*to)[i] != t {
+			p.fault(v, "%q has the sha256 of %q before it: one token cannot be two callers; deepwork token new makes another", t.Name, (*to)[i].Name)
+		}
 		if p.Faults() == before {
 			*to = append(*to, t)
 		}

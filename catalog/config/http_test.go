@@ -20,13 +20,14 @@ func parseUser(file string, source []byte) (*Config, job.Diagnostics) {
 
 func TestHTTP(t *testing.T) {
 	const hash = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	second, third := strings.Repeat("ab", 32), strings.Repeat("cd", 32)
 	c, faults := parseUser("config.yml", []byte(`
 http:
   tokens:
     - {name: ci.build-1, sha256: `+hash+`}
     - name: Ann_2
-      sha256: `+strings.ToUpper(hash)+`
-    - {name: Ann_2, sha256: `+hash+`, group: web, rights: [person, agents]}
+      sha256: `+strings.ToUpper(second)+`
+    - {name: Ann_2, sha256: `+third+`, group: web, rights: [person, agents]}
   idle_timeout: 90m
   allowed_hosts: [Build.example.com, "[::1]", build.example.com, 10.0.0.7]
   allowed_origins: ["https://App.example.com", "http://localhost:6274"]
@@ -39,7 +40,7 @@ http:
 		t.Fatal(faults)
 	}
 	want := HTTP{
-		Tokens:         []Token{{Name: "ci.build-1", SHA256: hash}, {Name: "Ann_2", SHA256: hash}, {"Ann_2", hash, "web", RightAgents | RightPerson}},
+		Tokens:         []Token{{Name: "ci.build-1", SHA256: hash}, {Name: "Ann_2", SHA256: second}, {"Ann_2", third, "web", RightAgents | RightPerson}},
 		IdleTimeout:    90 * time.Minute,
 		AllowedHosts:   []string{"build.example.com", "::1", "10.0.0.7"},
 		AllowedOrigins: []string{"https://app.example.com", "http://localhost:6274"},
@@ -65,6 +66,7 @@ func TestHTTPFaults(t *testing.T) {
 		"a number":       {"http: 8000", "config.yml:1:7: http: is a number (8000), and is to be a mapping with the keys allowed_hosts, "},
 		"no token":       {"http: {tokens: [~]}", "config.yml:1:17: http.tokens[0]: is empty"},
 		"a text":         {"http: {tokens: [abc]}", "config.yml:1:17: http.tokens[0]: is a text (\"abc\"), and is to be a mapping with the keys group, name, rights, sha256"},
+		"twice":          {"http: {tokens: [{name: a, sha256: " + hash + "}, {name: b, sha256: " + hash + "}]}", `config.yml:1:102: http.tokens[1]: "b" has the sha256 of "a" before it`},
 		"no name":        {"http: {tokens: [{sha256: " + hash + "}]}", "config.yml:1:17: http.tokens[0]: has no name"},
 		"no hash":        {"http: {tokens: [{name: a}]}", "config.yml:1:17: http.tokens[0]: has no sha256"},
 		"local's name":   {"http: {tokens: [{name: Local, sha256: " + hash + "}]}", `config.yml:1:24: http.tokens[0].name: "Local" is the name of callers without a token`},

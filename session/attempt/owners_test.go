@@ -90,6 +90,19 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	r, err = begin(me, first.WorkspaceBranch) // the owner may begin anywhere
 	must(t, err)
 	s.ends(r.AttemptID)
+	r, err = begin(eve, r.WorkspaceBranch) // of the owner, at her task
+	must(t, err)
+	s.ends(r.AttemptID)
+	// A branch stays hidden when its task is deleted; with commits it is kept.
+	p.git(p.root, "branch", "kept", first.WorkspaceBranch)
+	_, err = s.DeleteTask(ctx, me, TaskArgs{first.TaskID})
+	must(t, err)
+	p.git(p.root, "branch", first.WorkspaceBranch, "kept")
+	_, err = begin(eve, first.WorkspaceBranch)
+	refused(t, err, session.ToolError, "unknown_branch", "main")
+	if _, rest, _ := strings.Cut(err.Error(), "Its branches: "); strings.Contains(rest, first.WorkspaceBranch) {
+		t.Error(err)
+	}
 }
 
 // In the workspace of an attempt every call is one of its maker, who may not start

@@ -96,9 +96,9 @@ func attemptRepos(ctx context.Context, b view, t *task.Task, args []RepoArgs) ([
 	case len(args) > MaxRepos:
 		return nil, session.Wrong("too_many_repos", "repos names %d repositories, and may name %d.", len(args), MaxRepos).With("argument", "repos").With("value", len(args)).With("max", MaxRepos)
 	}
-	hidden, err := b.Hidden(ctx)
+	hidden, err := hiddenBranches(ctx, b)
 	if err != nil {
-		return nil, fault("reading the branches of attempts", err)
+		return nil, err
 	}
 	seen := make(map[string]bool)
 	var all []task.AttemptRepo
@@ -129,11 +129,25 @@ func attemptRepos(ctx context.Context, b view, t *task.Task, args []RepoArgs) ([
 	return all, nil
 }
 
-// checkBranch asks git whether a worktree can be created from a branch. hidden are branches of
-// attempts that the caller does not see.
-func checkBranch(ctx context.Context, repo *task.Repo, branch string, hidden []string, i int) error {
+// hiddenBranches returns a function that reports whether a branch is hidden from the caller: one that
+// is named like those of attempts, and is of none that the caller sees. The attempt may be deleted.
+func hiddenBranches(ctx context.Context, b view) (func(string) bool, error) {
+	if b.who.Owner {
+		return func(string) bool { return false }, nil
+	}
+	seen, err := b.VisibleBranches(ctx)
+	if err != nil {
+		return nil, fault("reading the branches of attempts", err)
+	}
+	return func(name string) bool {
+		prefix := worktree.BranchPrefix
+		return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) && !slices.Contains(seen, name)
+	}, nil
+}
+
+// checkBranch asks git whether a worktree can be created from a branch.
+func checkBranch(ctx context.Context, repo *task.Repo, branch string, isHidden func(string) bool, i int) error {
 	err := worktree.CheckRepo(ctx, repo.Path, branch)
-	isHidden := func(name string) bool { return slices.Contains(hidden, name) }
 	if err == nil && isHidden(branch) {
 		err = worktree.ErrNoBranch
 	}

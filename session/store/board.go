@@ -71,8 +71,8 @@ type View interface {
 	// BranchTaken reports whether an attempt of the board, anybody's, has a branch of this name,
 	// created or not.
 	BranchTaken(ctx context.Context, branch string) (bool, error)
-	// Hidden returns the branches of the attempts that the caller does not see.
-	Hidden(ctx context.Context) (branches []string, err error)
+	// VisibleBranches returns the branches of the attempts that the caller sees.
+	VisibleBranches(ctx context.Context) (branches []string, err error)
 
 	// LatestExecution returns an attempt's newest execution.
 	LatestExecution(ctx context.Context, attemptID string) (*task.Execution, error)

@@ -57,8 +57,8 @@ func (h *Server) metrics() http.Handler {
 	})
 }
 
-// readyz reports whether calls are accepted: not while the server stops or while the config was
-// never good.
+// readyz reports whether calls are accepted: not while the server stops, while the config was never
+// good, or while a fault of the token file keeps all its callers out.
 func (h *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if h.stopping.Load() {
 		http.Error(w, "stopping", http.StatusServiceUnavailable)
@@ -68,6 +68,12 @@ func (h *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		// Details are in the log and in the replies to calls, since anybody can read this.
 		http.Error(w, "the configuration is not valid", http.StatusServiceUnavailable)
 		return
+	}
+	if file := h.access.file; file != nil {
+		if _, closed := file.current(); closed {
+			http.Error(w, "the token file is not valid", http.StatusServiceUnavailable)
+			return
+		}
 	}
 	healthz(w, r)
 }

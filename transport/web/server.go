@@ -97,8 +97,10 @@ type Backend struct {
 // Sessions are the MCP sessions of the clients.
 type Sessions interface {
 	Open(context.Context, *mcp.ServerSession) error
-	Known(id string, who session.Caller) bool // reports whether a session is open and was opened by this caller, with the same rights
-	Cut(id string)                            // cancels the calls of a session whose client is gone
+	// Known reports whether a session is open and was opened by this caller, with the same group and
+	// rights; with others it ends the session.
+	Known(id string, who session.Caller) bool
+	Cut(id string) // cancels the calls of a session whose client is gone
 	Len() int
 	Of(identity string) int           // how many are open of an identity
 	Stop()                            // cancels all calls and admits no new session

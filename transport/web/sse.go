@@ -95,7 +95,11 @@ func (s *sse) post(w http.ResponseWriter, r *http.Request) {
 	}
 	found, _ := s.sessions.Load(r.URL.Query().Get("sessionid"))
 	theirs, ok := found.(*sseSession)
-	if !ok || theirs.who != session.CallerOf(r.Context()) {
+	who := session.CallerOf(r.Context())
+	if !ok || theirs.who != who {
+		if ok {
+			s.owner.Sessions.Known(theirs.id, who) // may end it
+		}
 		s.owner.refuse(w, r, http.StatusNotFound, refusedSession,
 			"this MCP session is not known: it has ended, or was idle for too long. Open a new one with GET /sse; workflow sessions are resumed by their session_id")
 		return

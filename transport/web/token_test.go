@@ -46,14 +46,22 @@ func TestNewToken(t *testing.T) {
 
 func TestTokenFile(t *testing.T) {
 	hash := strings.Repeat("0123456789ABCDEF", 4)
-	good, err := parseTokens([]byte("# who\n\n  ann : " + hash + "  \r\nbob:" + strings.ToLower(hash)))
-	if err != nil || len(good) != 2 || good[0].Name != "ann" || good[0].SHA256 != good[1].SHA256 {
+	other := strings.Repeat("ab", 32)
+	good, err := parseTokens([]byte("# who\n\n  ann : " + hash + "  \r\nann:" + strings.ToLower(hash) + "\nbob:" + other))
+	if err != nil || len(good) != 2 || good[0].Name != "ann" || good[0].SHA256 != strings.ToLower(hash) {
 		t.Errorf("%v %v", good, err)
 	}
 	lower := strings.ToLower(hash)
-	all, err := parseTokens([]byte("ann:" + hash + "\nann:" + hash + ":web\nann: " + hash + " : : merge , agents\nann:" + hash + ":web:person\nann:" + hash + "::"))
-	if want := []config.Token{{Name: "ann", SHA256: lower}, {Name: "ann", SHA256: lower, Group: "web"}, {Name: "ann", SHA256: lower, Rights: config.RightAgents | config.RightMerge}, {Name: "ann", SHA256: lower, Group: "web", Rights: config.RightPerson}, {Name: "ann", SHA256: lower}}; err != nil || !slices.Equal(all, want) {
-		t.Errorf("%+v %v, want %+v", all, err, want)
+	for text, want := range map[string]config.Token{
+		":web":                {Group: "web"},
+		" : : merge , agents": {Rights: config.RightAgents | config.RightMerge},
+		":web:person":         {Group: "web", Rights: config.RightPerson},
+		"::":                  {},
+	} {
+		want.Name, want.SHA256 = "ann", lower
+		if all, err := parseTokens([]byte("ann:" + hash + text)); err != nil || !slices.Equal(all, []config.Token{want}) {
+			t.Errorf("%q: %+v %v", text, all, err)
+		}
 	}
 	for text, want := range map[string]string{
 		"ann":                                   "line 1 is not name:sha256",
@@ -64,9 +72,11 @@ func TestTokenFile(t *testing.T) {
 		"ann:" + hash + ":g:agents:x":           "line 1 is not name:sha256[:group[:rights]]",
 		"ann:" + hash + " # old":                "line 1: what follows",
 		"ann:" + strings.Repeat("z", len(hash)): "line 1: what follows",
+		"ann:" + hash + "\n\nbob:" + lower:      `line 3: "bob" has the sha256 of "ann" in line 1`,
+		"ann:" + hash + "\nann:" + hash + ":g":  `line 2: "ann" has the sha256 of "ann" in line 1`,
 	} {
 		_, err := parseTokens([]byte(text))
-		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "secret") || strings.Contains(strings.ToLower(err.Error()), lower) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -158,4 +168,53 @@ func TestTokenFileChangedInOneTick(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// While the token file has a fault, those let in are of its last good content and still in the new one;
+// while it is gone, they have a moment.
+func TestFaultyTokenFile(t *testing.T) {
+	ann, bob := strings.Repeat("0a", 32), strings.Repeat("0b", 32)
+	file := filepath.Join(t.TempDir(), "tokens")
+	put := func(text string) {
+		t.Helper()
+		testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
+	}
+	put("ann:" + ann + "::agents\nbob:" + bob + "\n")
+	f, err := openTokenFile(file, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(what, want string, wantClosed bool) {
+		t.Helper()
+		var got []string
+		all, closed := f.current()
+		for _, c := range all {
+			got = append(got, strings.TrimSuffix(c.Name+"/"+c.Rights.String(), "/"))
+		}
+		if strings.Join(got, " ") != want || closed != wantClosed {
+			t.Errorf("%s: %q %v, want %q %v", what, got, closed, want, wantClosed)
+		}
+	}
+	check("good", "ann/agents bob", false)
+	for _, c := range []struct {
+		text, want string
+		closed     bool
+	}{
+		{"x:y\nbob:" + bob, "bob", false},
+		{"x:y\n# ann:" + ann + "\nbob:" + bob, "bob", false},
+		{"x:y\nann:" + ann + "\nbob:" + bob, "ann bob", false},                // the right was removed
+		{"ann:" + ann + "::agens\nbob:" + bob, "ann/agents bob", false},       // mistyped
+		{"eve:" + strings.Repeat("0c", 32) + "\nx\nbob:" + bob, "bob", false}, // not good before
+		{"ann:" + ann + "::agents\neve:" + ann + "\n", "ann/agents", false},   // one token of two
+		{"nonsense", "", true},
+	} {
+		put(c.text)
+		check(c.text, c.want, c.closed)
+	}
+	testkit.Must(t, os.Remove(file))
+	check("gone", "ann/agents bob", false)
+	f.since = f.since.Add(-tokenFileGrace)
+	check("gone for long", "", true)
+	put("bob:" + bob)
+	check("back", "bob", false)
 }

@@ -11,11 +11,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"deepwork/actor/durable"
 	"deepwork/catalog/config"
@@ -61,58 +64,90 @@ func identify(all []config.Token, token string) (t config.Token, ok bool) {
 }
 
 // parseTokens reads a token file: lines name:sha256[:group[:rights]], blank lines, and comments that
-// begin with #. The error names the line and never shows the text after the first colon, which may be a
-// token that was put there by mistake.
-func parseTokens(data []byte) ([]config.Token, error) {
-	var out []config.Token
-	n := 0
-	for line := range bytes.Lines(data) {
-		n++
-		text := strings.TrimSpace(string(line))
-		if text == "" || text[0] == '#' {
+// begin with #. The error is that of the first bad line, which it names; it never shows the text after
+// the first colon, which may be a token that was put there by mistake. The tokens are those of the
+// good lines.
+func parseTokens(data []byte) (out []config.Token, err error) {
+	lines := map[string]int{} // by the hash
+	for n, text := range linesOf(data) {
+		t, fault := parseToken(text)
+		if at := lines[t.SHA256]; fault == nil && at > 0 {
+			first := out[slices.IndexFunc(out, func(o config.Token) bool { return o.SHA256 == t.SHA256 })]
+			if first == t {
+				continue
+			}
+			fault = fmt.Errorf(": %q has the sha256 of %q in line %d: one token cannot be two callers; deepwork token new makes another", t.Name, first.Name, at)
+		}
+		if fault != nil {
+			err = cmp.Or(err, fmt.Errorf("line %d%w", n, fault))
 			continue
 		}
-		fields := strings.Split(text, ":")
-		for i := range fields {
-			fields[i] = strings.TrimSpace(fields[i])
-		}
-		if len(fields) < 2 || len(fields) > 4 {
-			return nil, fmt.Errorf("line %d is not name:sha256[:group[:rights]]; deepwork token new prints such a line", n)
-		}
-		t := config.Token{Name: fields[0]}
-		if err := config.CheckTokenName(t.Name); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
-		var err error
-		if t.SHA256, err = config.ParseTokenHash(fields[1]); err != nil {
-			return nil, fmt.Errorf("line %d: what follows %q %w", n, t.Name, err)
-		}
-		if len(fields) > 2 && fields[2] != "" {
-			t.Group = fields[2]
-			if config.CheckGroup(t.Group) != nil {
-				return nil, fmt.Errorf("line %d: the group of %q is not 1 to 64 letters, digits, '.', '_' and '-'", n, t.Name)
-			}
-		}
-		if len(fields) > 3 {
-			if t.Rights, err = config.ParseRights(fields[3]); err != nil {
-				return nil, fmt.Errorf("line %d: the rights of %q are not a comma list of %s", n, t.Name, config.AllRights)
-			}
-		}
+		lines[t.SHA256] = n
 		out = append(out, t)
 	}
-	return out, nil
+	return out, err
 }
 
-// A tokenFile is the file of --token-file. Each request reads it; if a change is bad or the file
-// vanishes, the last good tokens remain in use and the fault is logged.
+// linesOf returns the lines of a token file with their numbers, without blank ones and comments.
+func linesOf(data []byte) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		n := 0
+		for line := range bytes.Lines(data) {
+			n++
+			text := strings.TrimSpace(string(line))
+			if text != "" && text[0] != '#' && !yield(n, text) {
+				return
+			}
+		}
+	}
+}
+
+// parseToken reads a line of a token file. The error is to follow its number.
+func parseToken(line string) (t config.Token, err error) {
+	fields := strings.Split(line, ":")
+	for i := range fields {
+		fields[i] = strings.TrimSpace(fields[i])
+	}
+	if len(fields) < 2 || len(fields) > 4 {
+		return t, errors.New(" is not name:sha256[:group[:rights]]; deepwork token new prints such a line")
+	}
+	t.Name = fields[0]
+	if err := config.CheckTokenName(t.Name); err != nil {
+		return t, fmt.Errorf(": %w", err)
+	}
+	if t.SHA256, err = config.ParseTokenHash(fields[1]); err != nil {
+		return t, fmt.Errorf(": what follows %q %w", t.Name, err)
+	}
+	if len(fields) > 2 && fields[2] != "" {
+		t.Group = fields[2]
+		if config.CheckGroup(t.Group) != nil {
+			return t, fmt.Errorf(": the group of %q is not 1 to 64 letters, digits, '.', '_' and '-'", t.Name)
+		}
+	}
+	if len(fields) > 3 {
+		if t.Rights, err = config.ParseRights(fields[3]); err != nil {
+			return t, fmt.Errorf(": the rights of %q are not a comma list of %s", t.Name, config.AllRights)
+		}
+	}
+	return t, nil
+}
+
+// tokenFileGrace is how long the tokens of a file that cannot be read stay in use: an editor may be
+// replacing it.
+const tokenFileGrace = 5 * time.Second
+
+// A tokenFile is the file of --token-file. Each request reads it. While its content has a fault, the
+// tokens of the last good content that are still in it stay in use; if it cannot be read, all of them
+// do for tokenFileGrace. The fault is logged.
 type tokenFile struct {
 	path   string
 	logger *slog.Logger
 
-	mu   sync.Mutex
-	data []byte // as last read
-	good []config.Token
-	bad  string // why its newest content is not in use
+	mu    sync.Mutex
+	data  []byte // of good
+	good  []config.Token
+	bad   string    // why its newest content is not in use
+	since time.Time // when it could not be read any more; zero if it can
 }
 
 // openTokenFile opens a token file, which must be valid and have a token.
@@ -130,25 +165,65 @@ func openTokenFile(path string, logger *slog.Logger) (*tokenFile, error) {
 
 // tokens returns the current tokens of the file.
 func (f *tokenFile) tokens() []config.Token {
+	tokens, _ := f.current()
+	return tokens
+}
+
+// current returns the current tokens of the file, and whether it has a fault that leaves none.
+func (f *tokenFile) current() (tokens []config.Token, closed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	data, err := readTokens(f.path)
-	if err == nil && f.bad == "" && bytes.Equal(data, f.data) {
-		return f.good
-	}
-	tokens, fault := parseTokens(data)
-	if err = cmp.Or(err, fault); err != nil {
-		if why := err.Error(); why != f.bad {
-			f.bad = why
-			f.logger.Error("the token file is bad; the tokens that were good stay in use", "file", f.path, "error", why)
+	if err != nil {
+		if f.since.IsZero() {
+			f.since = time.Now()
 		}
-		return f.good
+		f.fault("the token file cannot be read; its tokens are in use for a moment more, then they let nobody in", err)
+		if time.Since(f.since) < tokenFileGrace {
+			return f.good, false
+		}
+		return nil, true
+	}
+	f.since = time.Time{}
+	if f.bad == "" && bytes.Equal(data, f.data) {
+		return f.good, false
+	}
+	tokens, err = parseTokens(data)
+	if err != nil {
+		f.fault("the token file is bad; of the tokens that were good, those that are still in it stay in use", err)
+		tokens = f.remaining(data, tokens)
+		return tokens, len(tokens) == 0
 	}
 	if f.bad != "" {
 		f.logger.Info("the token file is good again", "file", f.path, "tokens", len(tokens))
 	}
 	f.data, f.good, f.bad = data, tokens, ""
-	return f.good
+	return f.good, false
+}
+
+// fault logs why the file is not in use, once.
+func (f *tokenFile) fault(message string, err error) {
+	if why := err.Error(); why != f.bad {
+		f.bad = why
+		f.logger.Error(message, "file", f.path, "error", why)
+	}
+}
+
+// remaining returns the last good tokens that are still in a content with a fault, as its good lines
+// say or else as they were.
+func (f *tokenFile) remaining(data []byte, lines []config.Token) (out []config.Token) {
+	var text strings.Builder
+	for _, line := range linesOf(data) {
+		text.WriteString(strings.ToLower(line) + "\n")
+	}
+	for _, t := range f.good {
+		if i := slices.IndexFunc(lines, func(l config.Token) bool { return l.Name == t.Name && l.SHA256 == t.SHA256 }); i >= 0 {
+			out = append(out, lines[i])
+		} else if strings.Contains(text.String(), t.SHA256) {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 // readTokens reads a token file. The error does not name it.

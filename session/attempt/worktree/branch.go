@@ -12,11 +12,11 @@ import (
 	"deepwork/session/git"
 )
 
-// branchPrefix begins the name of every attempt's branch.
-const branchPrefix = "deepwork/"
-
 // slugLength is the maximum number of characters of a title in a branch name.
 const slugLength = 40
+
+// BranchPrefix begins the names of all branches of attempts.
+const BranchPrefix = "deepwork/"
 
 // BranchFor returns a branch name for a task's title: deepwork/<slug>-<4 hex>. The slug consists of
 // the title's ASCII letters, in lower case, and digits, with hyphens for everything between them,
@@ -25,7 +25,7 @@ const slugLength = 40
 func BranchFor(title string) string {
 	var random [2]byte
 	rand.Read(random[:]) // never fails
-	return branchPrefix + slug(title, "task") + "-" + hex.EncodeToString(random[:])
+	return BranchPrefix + slug(title, "task") + "-" + hex.EncodeToString(random[:])
 }
 
 func slug(text, empty string) string {

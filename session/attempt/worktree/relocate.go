@@ -92,7 +92,7 @@ func (k *Keeper) Import(ctx context.Context, from, attempt, branch string) (err 
 		return path
 	}
 	for i, e := range j.Trees {
-		if more, is := strings.CutPrefix(e.Branch, branch); !is || !sameRepo.MatchString(more) || !strings.HasPrefix(branch, branchPrefix) {
+		if more, is := strings.CutPrefix(e.Branch, branch); !is || !sameRepo.MatchString(more) || !strings.HasPrefix(branch, BranchPrefix) {
 			return fmt.Errorf("%w: its journal names the branch %.100q, the board %.100q: look at what is in %s, and remove it and its journal by hand", ErrNotOurs, e.Branch, branch, old)
 		}
 		// What is stored of files to copy, commands and rescues is not used.

@@ -65,7 +65,7 @@ var byID = map[string]func(context.Context, store.View, row) error{
 }
 
 // others are the other methods of a View; TestLists is about those that depend on the caller.
-var others = []string{"Projects", "Project", "Repos", "Repo", "Tasks", "CreateTask", "FindRequest", "BranchTaken", "Hidden"}
+var others = []string{"Projects", "Project", "Repos", "Repo", "Tasks", "CreateTask", "FindRequest", "BranchTaken", "VisibleBranches"}
 
 // made makes a task of a caller, with an attempt that has ended and one that waits.
 func made(t *testing.T, b board, p task.Project, who session.Caller) row {
@@ -211,11 +211,11 @@ func TestLists(t *testing.T) {
 				t.Errorf("%q: %v, want %v", status, got, want)
 			}
 		}
-		hidden, err := v.Hidden(t.Context())
-		if err != nil || len(hidden) != 12-len(want.all) || slices.ContainsFunc(hidden, func(branch string) bool {
-			return slices.Contains(want.all, strings.TrimPrefix(branch, "deepwork/"))
+		seen, err := v.VisibleBranches(t.Context())
+		if err != nil || len(seen) != len(want.all) || slices.ContainsFunc(seen, func(branch string) bool {
+			return !slices.Contains(want.all, strings.TrimPrefix(branch, "deepwork/"))
 		}) {
-			t.Errorf("%+v does not see the branches %v, %v", want.who, hidden, err)
+			t.Errorf("%+v sees the branches %v, %v", want.who, seen, err)
 		}
 		// Two attempts must not have one branch, whoever made them.
 		if taken, err := v.BranchTaken(t.Context(), "deepwork/10"); !taken || err != nil {
