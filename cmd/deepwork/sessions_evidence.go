@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
 
@@ -41,6 +42,9 @@ func printEvidence(detail func(format string, args ...any), p *machine.StepProgr
 	detail("evidence: %s, %s, %s over %s", what, stamp(e.At), e.Identity, cmp.Or(e.Channel, "an unknown channel"))
 	if e.Reason != "" {
 		detail("  reason: %s", indentRest(e.Reason, "    "))
+	}
+	if e.Kind == machine.ByPerson && e.Channel == session.ChannelTerminal && e.GivenFor == "" {
+		detail("  given before any output was handed in")
 	}
 	if e.GivenFor != "" && e.GivenFor != e.Digest {
 		detail("  the outputs or their criteria were changed after the person had seen them")

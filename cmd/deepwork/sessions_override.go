@@ -90,6 +90,12 @@ func (a *app) override(ctx context.Context, folder *state.Folder, archive *workf
 	} else {
 		fmt.Fprintln(a.out, "No outputs were handed in for a review yet.")
 	}
+	given := archive.GivenFor(s, stepID)
+	if given == "" {
+		fmt.Fprintln(a.out, "It would go on with whatever the agent hands in next.")
+	} else {
+		fmt.Fprintln(a.out, "It goes on only with these outputs as they were then; others are reviewed.")
+	}
 	yes, err := confirm(fmt.Sprintf("\nMay step %s go on without these reviews, as %s? Type yes: ", plain(stepID), plain(fmt.Sprintf("%q", why))), "")
 	if err != nil {
 		return err
@@ -98,7 +104,7 @@ func (a *app) override(ctx context.Context, folder *state.Folder, archive *workf
 		return errors.New("nothing was overridden")
 	}
 	err = withRequests(folder, func(requests store.Requests) error {
-		return archive.Override(ctx, id, stepID, why, c.QualityGate.Override, requests)
+		return archive.Override(ctx, id, stepID, given, why, c.QualityGate.Override, requests)
 	})
 	if err == nil {
 		fmt.Fprintf(a.out, "Overridden. The agent's next finished_step of %s goes on.\n", plain(stepID))

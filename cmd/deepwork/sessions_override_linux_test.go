@@ -67,6 +67,11 @@ func TestAPersonOverridesAtTheTerminal(t *testing.T) {
 	if !strings.Contains(screen, `May step a go on`) {
 		t.Errorf("at the terminal: %q", screen)
 	}
+	writeFiles(t, root, map[string]string{"out.txt": "other\n"})
+	if got := status("a"); got != "needs_work" {
+		t.Errorf("other outputs than the person saw: %s", got)
+	}
+	writeFiles(t, root, map[string]string{"out.txt": "done\n"})
 	if got := status("a"); got != "next_step" {
 		t.Errorf("after the person's override: %s", got)
 	}

@@ -140,9 +140,9 @@ func (a *Archive) Abort(ctx context.Context, id, reason string, requests store.R
 
 // Override records that a person at a terminal overrides the reviews of a current step, whose next
 // finished_step then goes on without them. mode is the configured one; a running server that owns
-// the session applies its own.
-func (a *Archive) Override(ctx context.Context, id, stepID, reason string, mode config.Override, requests store.Requests) error {
-	g := grant{Step: stepID, Override: machine.Override{Identity: session.LocalIdentity, Channel: session.ChannelTerminal, Reason: reason}}
+// the session applies its own. given is GivenFor of the session that they were shown.
+func (a *Archive) Override(ctx context.Context, id, stepID, given, reason string, mode config.Override, requests store.Requests) error {
+	g := grant{Step: stepID, Override: machine.Override{GivenFor: given, Identity: session.LocalIdentity, Channel: session.ChannelTerminal, Reason: reason}}
 	return a.change(ctx, id, requests, actionOverride, g, func(s *machine.State) (*machine.State, error) {
 		if p := s.Pinned; mode == config.OverrideNever || p != nil && p.Pin && p.Override == config.OverrideNever {
 			return nil, nobodyMay(id, stepID)
@@ -150,6 +150,15 @@ func (a *Archive) Override(ctx context.Context, id, stepID, reason string, mode 
 		g.Override.At = now()
 		return s.Grant(stepID, g.Override)
 	})
+}
+
+// GivenFor returns the digest of what was handed in last for a step: to a reviewer, or for a review by
+// the agent itself. It is "" if nothing was.
+func (a *Archive) GivenFor(s *machine.State, stepID string) string {
+	if last := s.Progress(stepID).Newest(); last != nil {
+		return last.Digest
+	}
+	return reviewedDigest(a.read.Sealer(), filepath.Join(a.state.Tmp(), "quality_review_"+s.SessionID+"_"+stepID+".md"))
 }
 
 // Step returns a step of a session, as in the definition that was kept when the session last moved.

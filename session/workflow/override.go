@@ -56,11 +56,11 @@ func (a *sessionActor) mayOverride(ctx context.Context, c *candidate) error {
 func (a *sessionActor) overridden(c *candidate, how Reviewing) bool {
 	given := a.state.Progress(c.plan.Step.ID)
 	switch {
-	case given.HasGrant() && how.Override != config.OverrideNever:
+	case given.HasGrant() && how.Override != config.OverrideNever && (given.Granted.GivenFor == "" || given.Granted.GivenFor == c.digest):
 		g := given.Granted
 		c.evidence = &machine.Evidence{Kind: machine.ByPerson, At: g.At, Identity: g.Identity, Channel: g.Channel, Reason: g.Reason, GivenFor: g.GivenFor, Digest: c.digest, Files: c.files}
 		return true
-	case c.m.reason() == "":
+	case c.m.reason() == "", given.HasGrant() && how.Override != config.OverrideAgent && !c.m.Person: // the person saw other outputs
 		return false
 	case c.m.Person:
 		a.prove(c, machine.ByPerson, "")

@@ -198,7 +198,7 @@ func TestAPersonCannotOverrideInASessionThatIsPinnedToNobody(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = a.Override(ctx, id, "one", "I looked at it", config.OverrideHuman, nil)
+		err = a.Override(ctx, id, "one", "", "I looked at it", config.OverrideHuman, nil)
 		if pin {
 			refused(t, err, session.StateError, "override_needs_person", "not even a person")
 		} else if err != nil {

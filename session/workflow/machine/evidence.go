@@ -34,7 +34,7 @@ const (
 )
 
 // Grant records that a person overrides the reviews of a current step: its next finished_step goes
-// on without them. The step's newest attempt is what it was given for.
+// on without them. o.GivenFor is the digest of the outputs that it is for, "" for any.
 func (s *State) Grant(stepID string, o Override) (*State, error) {
 	if s.Status != Active {
 		return nil, s.Ended()
@@ -44,9 +44,6 @@ func (s *State) Grant(stepID string, o Override) (*State, error) {
 			With("session_id", s.SessionID).With("current_step", s.CurrentStepID)
 	}
 	n, p := s.Next(o.At), s.Progress(stepID).clone()
-	if a := p.Newest(); a != nil {
-		o.GivenFor = a.Digest
-	}
 	p.Granted = &o
 	n.setProgress(p)
 	return n, nil
