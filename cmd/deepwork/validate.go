@@ -19,7 +19,7 @@ func (a *app) validateCommand() *cobra.Command {
 		Short: "Check jobs and the config",
 		Long: `Check jobs: each DIR is a job's folder or a folder of jobs; without DIR it is the
 project's .deepwork/jobs and .deepwork/config.yml. Faults and warnings are
-printed one a line as file:line:col: message. The exit code is 1 if there is a
+printed one a line as file:line:col: message; your own config is not checked. The exit code is 1 if there is a
 fault; warnings do not count.
 
 With --watch it goes on until interrupted, prints anew what an edit changed, and

@@ -263,7 +263,7 @@ func (e *Engine) config(ctx context.Context) (*config.Config, error) {
 	cfg, err := e.o.Config(ctx)
 	if err != nil {
 		return nil, session.NotNow("config_invalid",
-			"The project's configuration is not valid: %v. Correct .deepwork/config.yml and call again; no restart is needed.", err).Because(err)
+			"The configuration is not valid: %v. Correct the file that this names, .deepwork/config.yml or your own config, and call again; no restart is needed.", err).Because(err)
 	}
 	return cfg, nil
 }

@@ -140,5 +140,5 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 // BadConfig returns the error of every call while the config was never good.
 func BadConfig(err error) *session.Error {
 	return session.NotNow("config_invalid",
-		"The project's configuration is not valid: %v. Correct .deepwork/config.yml and call again; no restart is needed.", err).Because(err)
+		"The configuration is not valid: %v. Correct the file that this names, .deepwork/config.yml or your own config, and call again; no restart is needed.", err).Because(err)
 }
