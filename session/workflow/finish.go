@@ -183,6 +183,9 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 	if err != nil {
 		return nil, notSaved(a.id, fmt.Errorf("writing the review's instructions: %w", err))
 	}
+	if a.state.Progress(st.ID).HasGrant() {
+		closing += "\nA person has overridden this review, but for other outputs than these: those go on without it, these do not."
+	}
 	return &finished{ID: a.id, Reply: &machine.FinishReply{
 		Status: machine.NeedsWork,
 		Notice: machine.NoticeOf(c.def),
