@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"deepwork/catalog"
 	"deepwork/catalog/job"
+	"deepwork/catalog/standard"
+	"deepwork/session/state"
 	"deepwork/session/workflow/machine"
 
 	"github.com/spf13/cobra"
@@ -23,17 +27,16 @@ step of the job is told. --json prints the begin_step that the tools return; the
 session's own fields, session_id and branch_name, are empty in it.`,
 		Args: takes(1, 1, "JOB or JOB/STEP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withCatalog(cmd.Context(), func(_ string, jobs *catalog.Catalog) error {
-				return a.showJob(cmd.Context(), jobs, args[0])
+			return a.withCatalog(cmd.Context(), func(root string, jobs *catalog.Catalog) error {
+				return a.showJob(cmd.Context(), root, jobs, args[0])
 			})
 		},
 	})
 }
 
-func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string) error {
+func (a *app) showJob(ctx context.Context, root string, jobs *catalog.Catalog, name string) error {
 	jobName, stepID, one := strings.Cut(name, "/")
-	// FreshJob also extracts a bundled job, whose files are read next.
-	snapshot, err := jobs.FreshJob(ctx, jobName)
+	snapshot, err := jobs.Fresh(ctx)
 	if err != nil {
 		return fmt.Errorf("loading job %s: %w", jobName, err)
 	}
@@ -41,8 +44,29 @@ func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string) e
 	if err != nil {
 		return err
 	}
+	preview := func(step *job.Step) (*machine.StepInfo, error) { return machine.Preview(j, step) }
+	if filepath.Dir(j.Dir) == state.Of(root).StandardJobs() {
+		// A bundled job is read from a temporary folder: only servers write it to its own.
+		scratch, err := os.MkdirTemp("", "deepwork-jobs-")
+		if err != nil {
+			return fmt.Errorf("unpacking the bundled job %s: %w", jobName, err)
+		}
+		defer os.RemoveAll(scratch)
+		if err := os.CopyFS(scratch, standard.FS()); err != nil {
+			return fmt.Errorf("unpacking the bundled job %s: %w", jobName, err)
+		}
+		unpacked := *j
+		unpacked.Dir = filepath.Join(scratch, filepath.Base(j.Dir))
+		preview = func(step *job.Step) (*machine.StepInfo, error) {
+			info, err := machine.Preview(&unpacked, step)
+			if err == nil {
+				info.JobDir = j.Dir
+			}
+			return info, err
+		}
+	}
 	if !one {
-		return a.showSteps(j)
+		return a.showSteps(j, preview)
 	}
 	step := j.Step(stepID)
 	if step == nil {
@@ -52,7 +76,7 @@ func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string) e
 		}
 		return fmt.Errorf("job %s has no step %q; there are %s", j.Name, stepID, strings.Join(ids, ", "))
 	}
-	info, err := machine.Preview(j, step)
+	info, err := preview(step)
 	if err != nil {
 		return err
 	}
@@ -82,11 +106,11 @@ func findJob(snapshot *catalog.Snapshot, name string) (*job.Job, error) {
 }
 
 // showSteps prints every step of a job, even if the instructions of one cannot be read.
-func (a *app) showSteps(j *job.Job) error {
+func (a *app) showSteps(j *job.Job, preview func(*job.Step) (*machine.StepInfo, error)) error {
 	var failed []error
 	infos := make([]*machine.StepInfo, 0, len(j.Steps))
 	for i := range j.Steps {
-		info, err := machine.Preview(j, &j.Steps[i])
+		info, err := preview(&j.Steps[i])
 		if err != nil {
 			failed = append(failed, err)
 			continue
