@@ -138,7 +138,7 @@ func (l *load) startServers(ctx context.Context) error {
 	for n := range l.serverCount {
 		s := &server{number: n, http: true}
 		l.servers = append(l.servers, s)
-		if err := l.world.run(ctx, s, fault.Plan{}, "--toolsets", "workflows", "--no-quality-gate"); err != nil {
+		if err := l.world.run(ctx, s, fault.Plan{}, "--toolsets", "workflows"); err != nil {
 			return fmt.Errorf("starting server %d: %w", n+1, err)
 		}
 		if p := s.current(); p == nil {
