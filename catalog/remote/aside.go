@@ -115,8 +115,28 @@ type eventFilter struct {
 	io.Closer
 	in   *bufio.Reader
 	find func(id json.RawMessage) *call
-	out  []byte // the unread rest of a line
-	err  error
+	rest
+}
+
+// A rest is what is unread of the parts of a stream.
+type rest struct {
+	out []byte // of the current part
+	err error  // after it
+}
+
+// read reads from the current part, or from that which next returns. Empty parts are passed over.
+func (r *rest) read(p []byte, next func() ([]byte, error)) (int, error) {
+	for len(r.out) == 0 && r.err == nil && len(p) > 0 {
+		r.out, r.err = next()
+	}
+	if len(r.out) == 0 {
+		return 0, r.err
+	}
+	n := copy(p, r.out)
+	if r.out = r.out[n:]; len(r.out) == 0 {
+		r.out = nil // it may have been large
+	}
+	return n, nil
 }
 
 func newEventFilter(body io.ReadCloser, find func(id json.RawMessage) *call) *eventFilter {
@@ -125,17 +145,7 @@ func newEventFilter(body io.ReadCloser, find func(id json.RawMessage) *call) *ev
 
 // Read implements io.Reader.
 func (f *eventFilter) Read(p []byte) (int, error) {
-	if len(f.out) == 0 && f.err == nil && len(p) > 0 {
-		f.out, f.err = f.line()
-	}
-	if len(f.out) == 0 {
-		return 0, f.err
-	}
-	n := copy(p, f.out)
-	if f.out = f.out[n:]; len(f.out) == 0 {
-		f.out = nil // it may have been large
-	}
-	return n, nil
+	return f.read(p, f.line)
 }
 
 // line returns the next line, or of one that is no data the next part.

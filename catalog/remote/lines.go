@@ -22,10 +22,9 @@ type lineFilter struct {
 	in    *bufio.Reader
 	stray func(line string) // receives the first of each run of stray lines
 	calls *awaited          // whose large results are put aside
-	out   []byte            // the unread rest of a message
 	count int               // stray lines in a row
 	blank int               // bytes of blank lines in a row
-	err   error
+	rest
 }
 
 func newLineFilter(from io.ReadCloser, stray func(string), calls *awaited) *lineFilter {
@@ -34,17 +33,7 @@ func newLineFilter(from io.ReadCloser, stray func(string), calls *awaited) *line
 
 // Read implements io.Reader.
 func (f *lineFilter) Read(p []byte) (int, error) {
-	for len(f.out) == 0 && f.err == nil && len(p) > 0 {
-		f.out, f.err = f.next()
-	}
-	if len(f.out) == 0 {
-		return 0, f.err
-	}
-	n := copy(p, f.out)
-	if f.out = f.out[n:]; len(f.out) == 0 {
-		f.out = nil // it may have been large
-	}
-	return n, nil
+	return f.read(p, f.next)
 }
 
 // Close implements io.Closer.

@@ -110,7 +110,7 @@ func (f file) fault(fi fs.FileInfo) string {
 }
 
 // FaultOf returns why the content of a file cannot be trusted, or "": what durable.FaultOf says of
-// the file, or of a folder from the file up to the project's root, since whoever may write to a
+// the file, or of a folder from the file up to the project's root, since anyone who may write to a
 // folder can replace what is in it.
 func FaultOf(root, path string, fi fs.FileInfo) string {
 	return cmp.Or(durable.FaultOf(path, fi), foldersFault(root, path))

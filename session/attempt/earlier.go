@@ -72,7 +72,7 @@ type Earlier struct {
 
 	state *state.Folder
 	dir   string // .deepwork
-	copy  string // of the board, migrated; "" if there is none
+	copy  string // of the board, migrated; "" means no board
 	temp  string
 }
 

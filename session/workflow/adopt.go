@@ -173,7 +173,7 @@ func verifyReview(s durable.Sealer, path string) error {
 	return err
 }
 
-// readReview returns the text of a review file, nil if there is none.
+// readReview returns the text of a review file, or nil if it does not exist.
 func readReview(s durable.Sealer, path string) ([]byte, error) {
 	const most = 64 << 20
 	file, _, err := durable.Read(path, most)

@@ -40,7 +40,7 @@ func TestOneSentenceOverridesOnlyWhereAgentsMay(t *testing.T) {
 			if after := toJSON(t, p.record(id)); after != before || rev.calls() != 1 {
 				t.Errorf("a refused override changed the session, or was reviewed (%d): %s", rev.calls(), after)
 			}
-			// A blank reason is none, and a step without reviews has nothing to override.
+			// A blank reason is ignored, and a step without reviews has nothing to override.
 			p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"  "}`)
 			if r := p.finish(c, `{"outputs":{},"quality_review_override_reason":"No reviews"}`); r.Status != machine.WorkflowComplete {
 				t.Errorf("reply %s", toJSON(t, r))

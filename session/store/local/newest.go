@@ -13,7 +13,7 @@ import (
 	"deepwork/session"
 )
 
-// The seal of a record does not tell that it is the newest: whoever may write in the project can put
+// The seal of a record does not show that it is the newest: anyone who may write in the project can put
 // back a copy. So its sequence number is also in the state folder, in a file of one line of fixed
 // length that is written in place by one call, without a sync. After a loss of power it may be
 // missing, old or all zero bytes, and then older records than the newest are taken for it.

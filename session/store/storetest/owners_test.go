@@ -217,7 +217,7 @@ func TestLists(t *testing.T) {
 		}) {
 			t.Errorf("%+v sees the branches %v, %v", want.who, seen, err)
 		}
-		// Two attempts must not have one branch, whoever made them.
+		// Two attempts must not have the same branch, even if different callers made them.
 		if taken, err := v.BranchTaken(t.Context(), "deepwork/10"); !taken || err != nil {
 			t.Error(taken, err)
 		}
