@@ -35,6 +35,7 @@ var refusals = func() map[string]kind {
 	for kind, codes := range map[kind]string{
 		noEffect: "session_owned not_saved shutting_down " + // another server, the disk, the end of this server
 			"job_broken job_not_found definition_lost instructions_missing " + // an editor saves
+			"step_moved_on " + // another client, during the review
 			"disk_full attempt_running attempt_busy being_deleted being_removed no_session " +
 			"workspace_gone not_removed work_not_kept worktree_in_use git_failed " +
 			"run_not_saved too_many_runs unknown_workflow_tool config_invalid runs_unread untrusted",
