@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/transport/web"
 )
@@ -58,11 +59,8 @@ func (f *flooder) begin(b *testing.B) (end func()) {
 		_, err = io.Copy(io.Discard, reply.Body)
 		return reply.StatusCode, err
 	}
-	for status := 0; status != http.StatusTooManyRequests; {
-		if status, err = post(); err != nil {
-			b.Fatal(err)
-		}
-	}
+	// The server reads the requests, and notices closed connections, in its own time.
+	f.await(b, len(slow))
 	var sending sync.WaitGroup
 	for range 16 {
 		sending.Go(func() {
@@ -84,7 +82,27 @@ func (f *flooder) begin(b *testing.B) (end func()) {
 		for _, conn := range slow {
 			conn.Close()
 		}
+		f.await(b, 0)
 	}
+}
+
+// await waits until the server has n requests in flight.
+func (f *flooder) await(b *testing.B, n int) {
+	b.Helper()
+	metrics, want := strings.TrimSuffix(f.url, "/mcp")+"/metrics", fmt.Sprintf("\ndeepwork_http_requests_in_flight %d\n", n)
+	client := &http.Client{Transport: withToken{f.token}}
+	testkit.Until(b, fmt.Sprintf("%d requests in flight", n), func() bool {
+		reply, err := client.Get(metrics)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer reply.Body.Close()
+		text, err := io.ReadAll(reply.Body)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return strings.Contains(string(text), want)
+	})
 }
 
 // BenchmarkQuota compares the durable steps of one identity over HTTP while another one is quiet with
