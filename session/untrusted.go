@@ -24,7 +24,12 @@ func Untrusted(root string, a *config.Approval, key string) error {
 	if key == config.AgentsKey {
 		what = "The call would start a coding agent in it"
 	}
-	return unapproved(root, a.Withheld, "The user has not approved what the project "+root+" runs. "+what, asked)
+	reason := "The user has not approved what the project " + root + " runs. "
+	if a.Withheld.Denied {
+		reason = "The user denied everything that would run in the project " + root + ". "
+		what = strings.Replace(what, "Its config asks to", "The config, or their own one, asks to", 1)
+	}
+	return unapproved(root, a.Withheld, reason+what, asked)
 }
 
 // UntrustedSources returns the refusal of a call that needs one of these sources, or may need it,
@@ -82,6 +87,10 @@ func UntrustedNotice(root string, a *config.Approval) string {
 	what := "it is not in force"
 	if a.Use != nil {
 		what = "what was approved before stays in force"
+	}
+	if a.Withheld.Denied {
+		return fmt.Sprintf("The user denied everything that would run in this project (%s), so it is not in force. They can change that with `deepwork trust --path %s` in a terminal.",
+			strings.Join(keys, ", "), root)
 	}
 	return fmt.Sprintf("The user has not approved what .deepwork/config.yml asks for (%s), so %s: ask them to run `deepwork trust --path %s` in a terminal.",
 		strings.Join(keys, ", "), what, root)

@@ -22,7 +22,7 @@ type Approval struct {
 // Withheld is what a project's config asks for without the user's approval.
 type Withheld struct {
 	Asked  []Asked
-	Denied bool   // the user refused
+	Denied bool   // the user refused, also what their own config would run here
 	Kept   bool   // earlier, approved values stay in force
 	Fault  string // why it cannot be approved until that is corrected, or ""
 }

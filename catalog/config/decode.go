@@ -20,7 +20,7 @@ func (p *parser) mapping(v value, keys ...yamltree.Key) {
 var key = yamltree.Optional
 
 func (p *parser) config(v value, c *Config) {
-	p.mapping(v,
+	keys := []yamltree.Key{
 		key("version", p.version(&c.Version)),
 		key("platforms", p.texts(&c.Platforms)),
 		key("quality_gate", func(v value) { p.qualityGate(v, &c.QualityGate) }),
@@ -38,7 +38,13 @@ func (p *parser) config(v value, c *Config) {
 		key("executors", func(v value) { p.executors(v, &c.Executors) }),
 		key("attempts", func(v value) { p.attempts(v, &c.Attempts) }),
 		p.usersOnly("trusted_folders", "", func(v value) { p.folders(&p.user.TrustedFolders)(v) }),
-	)
+	}
+	if p.user == nil { // in the user's own it is an unknown key as long as there is no other store
+		keys = append(keys, key("store", set(func(v value, _ *yaml.Node) {
+			p.fault(v, "does not belong into a project, but in your own config, %s, of a version that knows it: remove it here", UserFile())
+		})))
+	}
+	p.mapping(v, keys...)
 }
 
 func (p *parser) qualityGate(v value, q *QualityGate) {

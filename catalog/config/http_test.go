@@ -15,7 +15,7 @@ func parseUser(file string, source []byte) (*Config, job.Diagnostics) {
 	if u == nil {
 		return nil, faults
 	}
-	return u.over(Default()), nil
+	return u.Over(Default()), nil
 }
 
 func TestHTTP(t *testing.T) {

@@ -91,7 +91,12 @@ func (s *Source) Current(ctx context.Context) (*Config, error) {
 	if c := s.composed.Load(); c != nil && c.project == project && c.user == user && c.approval == approval {
 		return c.result, nil
 	}
-	c := &composed{project, user, approval, user.over(approval.apply(project))}
+	c := &composed{project, user, approval, nil}
+	if w := approval.Withheld; w != nil && w.Denied {
+		c.result = approval.apply(user.Over(project)) // what the user's own config would run in the project neither
+	} else {
+		c.result = user.Over(approval.apply(project))
+	}
 	s.composed.Store(c)
 	return c.result, nil
 }

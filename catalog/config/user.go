@@ -52,9 +52,9 @@ func ParseUser(file string, source []byte) (*User, job.Diagnostics) {
 	return u, nil
 }
 
-// over returns a config overridden by the user's file. Sources, executors and projects are merged
+// Over returns a config overridden by the user's file. Sources, executors and projects are merged
 // by name.
-func (u *User) over(c *Config) *Config {
+func (u *User) Over(c *Config) *Config {
 	if u.root == nil {
 		return c
 	}

@@ -29,7 +29,7 @@ workflow_tools: {sources: [{name: a, url: "https://mine.example.com"}, {name: c,
 	if faults != nil {
 		t.Fatal(faults)
 	}
-	c := u.over(project)
+	c := u.Over(project)
 	var sources, executors []string
 	for _, s := range c.WorkflowTools.Sources {
 		sources = append(sources, s.Name+strings.Join(s.Command, "")+s.URL)
@@ -71,7 +71,7 @@ func TestOverridesOfProjectAndUser(t *testing.T) {
 		if faults != nil || more != nil {
 			t.Fatal(faults, more)
 		}
-		if got := user.over(project).QualityGate.Override; string(got) != test[2] {
+		if got := user.Over(project).QualityGate.Override; string(got) != test[2] {
 			t.Errorf("of the project's %q and the user's %q: %q, want %q", test[0], test[1], got, test[2])
 		}
 	}
@@ -85,6 +85,9 @@ func TestKeysThatOnlyTheUserMaySet(t *testing.T) {
 		if c, faults := Parse("config.yml", []byte(source)); c != nil || len(faults) != 1 || !strings.Contains(faults.Error(), "does not belong into a project: set it in your own config, ") {
 			t.Errorf("%s: %v", source, faults)
 		}
+	}
+	if c, faults := Parse("config.yml", []byte("store: postgres://db.example/")); c != nil || !strings.Contains(faults.Error(), "store: does not belong into a project, but in your own config, ") {
+		t.Error(faults)
 	}
 	if _, faults := ParseUser("config.yml", []byte("trusted_folders: [work]")); len(faults) != 1 || !strings.Contains(faults.Error(), "not an absolute path") {
 		t.Errorf("a relative folder: %v", faults)

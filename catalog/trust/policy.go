@@ -82,7 +82,11 @@ func (p *Policy) Approved(user *config.User, key string, command []string) (*con
 }
 
 func (p *Policy) decide(project *config.Config, user *config.User, record *Record, err error) *config.Approval {
-	set, serr := SetOf(p.Root, project)
+	asking := project
+	if record.Denied {
+		asking = user.Over(project)
+	}
+	set, serr := SetOf(p.Root, asking)
 	fault := set.Fault()
 	if fi, ferr := os.Stat(p.File); ferr == nil && fault == "" {
 		fault = FaultOf(p.Root, p.File, fi)
@@ -125,7 +129,7 @@ func (p *Policy) log(was, is *config.Approval) {
 			what = "the project's config asks for what the user has not approved: what was approved before stays in use"
 		}
 		if w.Denied {
-			what = "the user denied what the project's config asks for: it does not run"
+			what = "the user denied what would run in the project: it does not run"
 		}
 		p.Logger.Warn(what, "asked", strings.Join(keys, ", "), "fault", w.Fault, "do", "run deepwork trust in a terminal")
 	case was != nil && was.Withheld != nil:

@@ -296,6 +296,8 @@ type attackedServer struct {
 	v      *victim
 	client *mcp.ClientSession
 	log    *testkit.Log
+
+	started string // what start_workflow replied
 }
 
 // serve starts a server, and returns nil if it does not start.
@@ -380,7 +382,8 @@ func (s *attackedServer) calls() map[string]string {
 		call("get_step", map[string]any{"session_id": s.v.session})
 	}
 	v := s.v
-	session := found(call("start_workflow", map[string]any{"job_name": "j", "workflow_name": "w", "goal": v.text}), "session_id")
+	s.started = call("start_workflow", map[string]any{"job_name": "j", "workflow_name": "w", "goal": v.text})
+	session := found(s.started, "session_id")
 	v.session = cmp.Or(v.session, session)
 	call("finished_step", map[string]any{"outputs": map[string]any{"report": "README"}})
 	call("list_workflow_tools", nil)

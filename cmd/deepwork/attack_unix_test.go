@@ -36,6 +36,7 @@ type attack struct {
 	edit    string            // the config that replaces the first while the server runs
 	refused []string          // calls that are refused for want of approval, but the start of agents
 	notice  string            // what get_workflows says is not approved
+	started string            // what start_workflow says
 	user    string            // the user's own config
 	name    string            // of the project's folder
 	broken  bool              // so that starting an agent fails before it is a matter of approval
@@ -73,7 +74,11 @@ var attacks = map[string]attack{
 		notice: "projects.theirs"},
 	"worktrees outside": {files: onlyConfig("attempts: {worktrees: OUTSIDE}\n"), notice: "attempts.worktrees",
 		prepare: func(v *victim) { v.write("x", "") }},
-	"checkout": {files: onlyConfig("git: {branch: checkout}\n"), notice: "git.branch"},
+	"checkout": {files: onlyConfig("git: {branch: checkout}\n"), notice: "git.branch", started: "The user has not approved git.branch: checkout"},
+	"denied": {user: "trusted_folders: [ROOT]\nquality_gate: {agent_review_command: [MARK, mine]}\ngit: {branch: create}\nexecutors: {EVIL: {command: [MARK, mine]}}\nworkflow_tools: {sources: [{name: mine, command: [MARK, mine]}]}\n",
+		files: onlyConfig(evilSource), notice: "The user denied everything that would run", started: "git.branch: create", refused: []string{"finished_step", "start_task_attempt", "refresh_workflow_tools"},
+		prepare: func(v *victim) { must(v.t, v.command(v.t.Context(), "trust", "--deny").Run()) },
+		control: func(v *victim) { must(v.t, os.RemoveAll(filepath.Join(v.stateDir(), "trust"))); approve(v) }},
 	"branch whose log is the shell's": {files: onlyConfig("git: {branch: create}\n"), notice: "git.branch", prepare: func(v *victim) {
 		v.linkRefs("logs/refs/heads/deepwork/j-w-"+time.Now().UTC().Format(time.DateOnly), ".profile")
 	}},
@@ -290,6 +295,9 @@ func TestAttacks(t *testing.T) {
 				if codes[tool] != "untrusted" {
 					t.Errorf("%s was not refused for want of approval, but: %q", tool, codes[tool])
 				}
+			}
+			if !strings.Contains(s.started, a.started) {
+				t.Errorf("start_workflow does not say %q: %s", a.started, s.started)
 			}
 			if err := s.client.Close(); err != nil {
 				t.Logf("the server: %v\n%s", err, s.log)

@@ -67,7 +67,7 @@ func (a *app) init() error {
 		if err != nil {
 			return fmt.Errorf("laying out %s: %w", s.path, err)
 		}
-		fmt.Fprintf(a.out, "%-8s %s\n", done, a.display(root, s.path))
+		fmt.Fprintf(a.out, "%-8s %s\n", done, inline(a.display(root, s.path)))
 	}
 	return a.initMCP(root)
 }
@@ -77,15 +77,15 @@ func (a *app) initMCP(root string) error {
 	file := filepath.Join(root, ".mcp.json")
 	done, err := addServer(file)
 	if unclear, ok := errors.AsType[*leftAloneError](err); ok {
-		fmt.Fprintf(a.out, "%-8s %s\n", "left", a.display(root, file))
+		fmt.Fprintf(a.out, "%-8s %s\n", "left", inline(a.display(root, file)))
 		fmt.Fprintf(a.err, "deepwork: %s was left as it is: %s; add this to it by hand:\n%s",
-			a.display(root, file), unclear.reason, newMCPFile)
+			inline(a.display(root, file)), inline(unclear.reason), newMCPFile)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("adding the server to %s: %w", file, err)
 	}
-	fmt.Fprintf(a.out, "%-8s %s\n", done, a.display(root, file))
+	fmt.Fprintf(a.out, "%-8s %s\n", done, inline(a.display(root, file)))
 	return nil
 }
 

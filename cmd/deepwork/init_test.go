@@ -2,8 +2,10 @@ package main
 
 import (
 	"io/fs"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -81,5 +83,18 @@ func TestLaidOutJobs(t *testing.T) {
 	}
 	if check("newsletter").Step("proofread") == nil {
 		t.Error("the edited newsletter lacks the step that the demo adds")
+	}
+}
+
+// A name is shown on one line.
+func TestInitInAFolderWithALineBreakInItsName(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no such names there")
+	}
+	root := filepath.Join(t.TempDir(), "a\ncreated  b\x1b")
+	writeFiles(t, root, map[string]string{".mcp.json": "[]"})
+	out, err := exec.Command("deepwork", "init", "--path", root).CombinedOutput()
+	if err != nil || strings.Contains(string(out), "\ncreated  b") || strings.Count(string(out), `/a\ncreated  b\u001b/`) != 6 {
+		t.Errorf("%v: %s", err, out)
 	}
 }

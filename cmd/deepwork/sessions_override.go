@@ -86,7 +86,7 @@ func (a *app) override(ctx context.Context, folder *state.Folder, archive *workf
 		printAttempts(show, []*machine.Attempt{last})
 		printHashes(show, "handed in", last.Files)
 	} else if review := filepath.Join(folder.Tmp(), "quality_review_"+id+"_"+stepID+".md"); fileExists(review) {
-		fmt.Fprintf(a.out, "The agent was asked to have its outputs judged by %s.\n", a.display(folder.Root, review))
+		fmt.Fprintf(a.out, "The agent was asked to have its outputs judged by %s.\n", inline(a.display(folder.Root, review)))
 	} else {
 		fmt.Fprintln(a.out, "No outputs were handed in for a review yet.")
 	}

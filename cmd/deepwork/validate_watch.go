@@ -89,17 +89,17 @@ func (v *validator) reportChanges(ctx context.Context, reported, before, now map
 		old, c := reported[file], now[file]
 		switch {
 		case c == nil:
-			fmt.Fprintf(v.app.out, "%s: removed\n", file)
+			fmt.Fprintf(v.app.out, "%s: removed\n", inline(file))
 			delete(reported, file)
 		case len(c.diagnostics) == 0:
-			fmt.Fprintf(v.app.out, "%s: ok\n", file)
+			fmt.Fprintf(v.app.out, "%s: ok\n", inline(file))
 			reported[file] = c
 		default:
 			v.print(c)
 			reported[file] = c
 		}
 		if err := v.reportStranded(ctx, file, old, c); err != nil {
-			fmt.Fprintf(v.app.err, "deepwork: looking for sessions that the edit strands: %v\n", err)
+			fmt.Fprintf(v.app.err, "deepwork: looking for sessions that the edit strands: %s\n", inline(err.Error()))
 		}
 		// Sessions follow the last valid definition: remember it.
 		if c != nil && c.job == nil && old != nil {
@@ -152,7 +152,7 @@ func (v *validator) reportStranded(ctx context.Context, file string, old, now *c
 		}
 		if why := stranded(s, after); why != "" {
 			fmt.Fprintf(v.app.out, "%s: strands session %s (%s/%s at step %s): %s; it finishes on the definition it has\n",
-				file, s.SessionID, s.JobName, s.WorkflowName, s.Step, why)
+				inline(file), s.SessionID, inline(s.JobName), inline(s.WorkflowName), inline(s.Step), inline(why))
 		}
 	}
 	return nil

@@ -90,6 +90,13 @@ func TestValidateWatch(t *testing.T) {
 	must(os.RemoveAll(filepath.Join(root, ".deepwork", "jobs", "three")))
 	expect(lines, filepath.Join("three", "job.yml")+": removed")
 
+	// A name is on one line.
+	evil := "evil\njob.yml: ok"
+	writeFiles(t, root, map[string]string{".deepwork/jobs/" + evil + "/job.yml": jobText("evil", "a"), ".deepwork/jobs/" + evil + "/a.md": "Do it.\n"})
+	expect(lines, `evil\njob.yml: ok`+string(filepath.Separator)+"job.yml: ")
+	must(os.RemoveAll(filepath.Join(root, ".deepwork", "jobs", evil)))
+	expect(lines, `evil\njob.yml: ok`+string(filepath.Separator)+"job.yml: removed")
+
 	must(watch.Process.Signal(os.Interrupt))
 	for lines.Scan() {
 		t.Errorf("printed more: %s", lines.Text())

@@ -56,43 +56,43 @@ func refPart(s string) string {
 // gitTimeout limits one git command.
 const gitTimeout = 30 * time.Second
 
-// branch applies git.branch to a branch name, and returns the resulting name, and how to undo it if
-// the session is not created.
-func (e *Engine) branch(ctx context.Context, name string) (string, func(), error) {
+// branch applies git.branch to a branch name, and returns the resulting name, what the caller is
+// told about it, and how to undo it if the session is not created.
+func (e *Engine) branch(ctx context.Context, name string) (_, notice string, undo func(), _ error) {
 	none := func() {}
 	if e.Config == nil {
-		return name, none, nil
+		return name, "", none, nil
 	}
 	cfg, err := e.Config.Current(ctx)
 	if err != nil {
-		return "", none, session.NotNow("config_invalid", "The configuration cannot be used: %v. Correct it and call again.", err).Because(err)
+		return "", "", none, session.NotNow("config_invalid", "The configuration cannot be used: %v. Correct it and call again.", err).Because(err)
 	}
 	mode := cfg.Git.Branch
 	if mode != config.BranchCreate && mode != config.BranchCheckout {
-		return name, none, nil
+		return name, e.branchNotice(cfg), none, nil
 	}
 	e.git.Lock()
 	defer e.git.Unlock()
 	dirs, err := e.runGit(ctx, "rev-parse", "--git-common-dir", "--git-dir")
 	if err != nil {
-		return "", none, session.NotNow("not_a_git_repository",
+		return "", "", none, session.NotNow("not_a_git_repository",
 			"git.branch is '%s', but %s is not in a git repository (%v). Run `git init` there, or set git.branch to 'name' in .deepwork/config.yml.", mode, e.Root, err).Because(err)
 	}
 	if mode == config.BranchCheckout {
 		if err := e.cleanTree(ctx); err != nil {
-			return "", none, err
+			return "", "", none, err
 		}
 	}
 	free, err := e.freeBranch(ctx, name)
 	if err != nil {
-		return "", none, err
+		return "", "", none, err
 	}
 	for dir := range strings.SplitSeq(dirs, "\n") {
 		if dir = filepath.FromSlash(strings.TrimRight(dir, "\r")); !filepath.IsAbs(dir) {
 			dir = filepath.Join(e.Root, dir)
 		}
 		if err := git.CheckBranch(dir, free, "logs/HEAD", "index"); err != nil {
-			return "", none, gitFailed(free, err)
+			return "", "", none, gitFailed(free, err)
 		}
 	}
 	made, undone := []string{"branch", "--no-track", "--", free}, [][]string{{"branch", "-D", "--", free}}
@@ -101,9 +101,9 @@ func (e *Engine) branch(ctx context.Context, name string) (string, func(), error
 		undone = [][]string{{"checkout", "--quiet", "-"}, undone[0]}
 	}
 	if _, err := e.runGit(ctx, made...); err != nil {
-		return "", none, gitFailed(free, err)
+		return "", "", none, gitFailed(free, err)
 	}
-	return free, func() {
+	return free, "", func() {
 		e.git.Lock()
 		defer e.git.Unlock()
 		for _, args := range undone {
@@ -113,6 +113,19 @@ func (e *Engine) branch(ctx context.Context, name string) (string, func(), error
 			}
 		}
 	}, nil
+}
+
+// branchNotice says that git.branch is not in force for want of the user's approval, or returns "".
+func (e *Engine) branchNotice(cfg *config.Config) string {
+	if cfg.Approval == nil {
+		return ""
+	}
+	asked, is := cfg.Approval.Withheld.Of("git.branch")
+	if !is {
+		return ""
+	}
+	return fmt.Sprintf("The user has not approved git.branch: %s of .deepwork/config.yml, so no branch was created, and the work tree is on the one that it was on. If the branch matters, ask them to run `deepwork trust --path %s` in a terminal, and start the workflow again.",
+		strings.Trim(asked.Text, `"`), filepath.Dir(filepath.Dir(e.Config.Path())))
 }
 
 func gitFailed(branch string, err error) error {

@@ -82,11 +82,14 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if parent != "" {
 		b.Parent = &parent
 	}
-	branch, undo, err := e.branch(ctx, branchName(j.Name, wf.Name, a.InstanceID, b.At))
+	branch, notice, undo, err := e.branch(ctx, branchName(j.Name, wf.Name, a.InstanceID, b.At))
 	if err != nil {
 		return nil, "", err
 	}
 	b.BranchName = branch
+	if notice != "" {
+		b.Notice = strings.TrimSpace(b.Notice + " " + notice)
+	}
 	s, r, err := e.create(def, b)
 	if err != nil {
 		undo()
