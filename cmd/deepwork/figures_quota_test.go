@@ -105,27 +105,29 @@ func (f *flooder) await(b *testing.B, n int) {
 	})
 }
 
-// BenchmarkQuota compares the durable steps of one identity over HTTP while another one is quiet with
-// those while it uses its quota of requests and sends more than that. Rounds of each are interleaved.
-// Wanted: the 99th percentile at most doubles.
-func BenchmarkQuota(b *testing.B) {
-	var lines, tokens []string
-	for _, name := range []string{"flooder", "other"} {
+// newTokens returns a file of tokens and the tokens, one for each identity.
+func newTokens(b *testing.B, names ...string) (file string, tokens []string) {
+	b.Helper()
+	var lines []string
+	for _, name := range names {
 		token, line, err := web.NewToken(config.Token{Name: name})
 		if err != nil {
 			b.Fatal(err)
 		}
 		lines, tokens = append(lines, line), append(tokens, token)
 	}
-	file := filepath.Join(b.TempDir(), "tokens")
+	file = filepath.Join(b.TempDir(), "tokens")
 	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	_, url, log := serveNetwork(b, figuresProject(b, 1), "--transport", "http", "--token-file", file)
-	go io.Copy(io.Discard, log)
-	flood, other := &flooder{url: url, token: tokens[0]}, &program{ClientSession: connectNetwork(b, url, tokens[1])}
+	return file, tokens
+}
 
-	var quiet, flooded []time.Duration
+// compare returns the 99th percentile, in milliseconds, of the durable steps of a client while nothing
+// else is going on, and while what begin starts is. Rounds of each are interleaved.
+func compare(b *testing.B, other *program, begin func() (end func())) (quiet, disturbed float64) {
+	b.Helper()
+	var without, with []time.Duration
 	for b.Loop() {
 		id, err := other.start("long")
 		if err != nil {
@@ -134,18 +136,18 @@ func BenchmarkQuota(b *testing.B) {
 		next := 0
 		round := func(times []time.Duration) []time.Duration {
 			for range 20 {
-				begin := time.Now()
+				began := time.Now()
 				if err := other.finish(id, next); err != nil {
 					b.Fatal(err)
 				}
-				times, next = append(times, time.Since(begin)), next+1
+				times, next = append(times, time.Since(began)), next+1
 			}
 			return times
 		}
 		for range 7 {
-			quiet = round(quiet)
-			end := flood.begin(b)
-			flooded = round(flooded)
+			without = round(without)
+			end := begin()
+			with = round(with)
 			end()
 		}
 		if _, err := other.do("abort_workflow", map[string]any{"explanation": "measured"}); err != nil {
@@ -156,9 +158,70 @@ func BenchmarkQuota(b *testing.B) {
 		slices.Sort(times)
 		return float64(times[len(times)*99/100].Nanoseconds()) / 1e6
 	}
-	b.ReportMetric(p99(quiet), "quiet-ms")
-	b.ReportMetric(p99(flooded), "flooded-ms")
-	b.ReportMetric(p99(flooded)/p99(quiet), "ratio(<=2)")
+	return p99(without), p99(with)
+}
+
+// BenchmarkQuota compares the durable steps of one identity over HTTP while another one is quiet with
+// those while it uses its quota of requests and sends more than that.
+// Wanted: the 99th percentile at most doubles.
+func BenchmarkQuota(b *testing.B) {
+	file, tokens := newTokens(b, "flooder", "other")
+	_, url, log := serveNetwork(b, figuresProject(b, 1), "--transport", "http", "--token-file", file)
+	go io.Copy(io.Discard, log)
+	flood, other := &flooder{url: url, token: tokens[0]}, &program{ClientSession: connectNetwork(b, url, tokens[1])}
+
+	quiet, flooded := compare(b, other, func() func() { return flood.begin(b) })
+	b.ReportMetric(quiet, "quiet-ms")
+	b.ReportMetric(flooded, "flooded-ms")
+	b.ReportMetric(flooded/quiet, "ratio(<=2)")
 	b.ReportMetric(float64(flood.refused.Load()), "refused")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkShare compares the durable steps of one identity over HTTP while another one is quiet with
+// those while it makes durable steps by 64 callers without a pause, which its quotas allow.
+// Wanted: the 99th percentile at most doubles.
+func BenchmarkShare(b *testing.B) {
+	file, tokens := newTokens(b, "busy", "other")
+	_, url, log := serveNetwork(b, figuresProject(b, 1), "--transport", "http", "--token-file", file)
+	go io.Copy(io.Discard, log)
+	other := &program{ClientSession: connectNetwork(b, url, tokens[1])}
+	var callers []*program
+	for range 64 {
+		callers = append(callers, &program{ClientSession: connectNetwork(b, url, tokens[0])})
+	}
+	var made atomic.Int64
+	busy := func() (end func()) {
+		var working sync.WaitGroup
+		ctx, cancel := context.WithCancel(b.Context())
+		for _, c := range callers {
+			working.Go(func() {
+				for ctx.Err() == nil {
+					id, err := c.start("long")
+					for step := 0; err == nil && ctx.Err() == nil && step < 200; step++ {
+						err = c.finish(id, step)
+						made.Add(1)
+					}
+					if _, ended := c.do("abort_workflow", map[string]any{"explanation": "measured"}); err == nil {
+						err = ended
+					}
+					if err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		return func() { cancel(); working.Wait() }
+	}
+	var took time.Duration
+	quiet, shared := compare(b, other, func() func() {
+		end, begin := busy(), time.Now()
+		return func() { took += time.Since(begin); end() }
+	})
+	b.ReportMetric(quiet, "quiet-ms")
+	b.ReportMetric(shared, "shared-ms")
+	b.ReportMetric(shared/quiet, "ratio(<=2)")
+	b.ReportMetric(float64(made.Load())/took.Seconds(), "busy-steps/s")
 	b.ReportMetric(0, "ns/op")
 }

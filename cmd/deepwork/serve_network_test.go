@@ -73,12 +73,15 @@ func connectNetwork(t testing.TB, url, token string) *mcp.ClientSession {
 	return cs
 }
 
+// keepingAlive keeps the connection of each of many callers.
+var keepingAlive = &http.Transport{MaxIdleConnsPerHost: 256}
+
 type withToken struct{ token string }
 
 func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+w.token)
-	return http.DefaultTransport.RoundTrip(r)
+	return keepingAlive.RoundTrip(r)
 }
 
 // A server over the network takes a token that token new made, works for several

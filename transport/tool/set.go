@@ -36,6 +36,7 @@ type Set struct {
 	tools    map[string]Tool
 	first    *mcp.Tool // the first one registered
 	metrics  metrics
+	turns    turns
 }
 
 // NewSet returns a set without tools.
@@ -120,6 +121,12 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 		log.outcome = fault.Code
 		return refused(fault), nil
 	}
+	release, err := s.turns.take(ctx, c.Caller)
+	if err != nil {
+		res, log.outcome, err = s.failed(ctx, log.Tool, err)
+		return res, err
+	}
+	defer release()
 	ctx, quiet := s.withProgress(ctx, req)
 	defer quiet() // before the reply is sent
 	reply, err := work(ctx)
