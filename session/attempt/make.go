@@ -62,6 +62,7 @@ func (r *run) find() (Process, *outcome) {
 		proc, err := r.engine.executor.Find(r.ctx, r.exec.AttemptID, r.exec.ID)
 		switch {
 		case err == nil:
+			r.fault.Store(nil)
 			return proc, nil
 		case errors.Is(err, runner.ErrNoRun):
 			return nil, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deepwork/actor/wait"
@@ -24,7 +25,8 @@ type run struct {
 	exec   task.Execution
 	ctx    context.Context // ends when this server no longer leads it
 
-	doubt doubt // of lead
+	doubt doubt                  // of lead
+	fault atomic.Pointer[string] // why it is not known whether the agent runs, or it cannot be stopped; nil means none
 
 	stopping context.Context // ends with ctx or stop
 	stop     context.CancelFunc
@@ -262,6 +264,7 @@ type doubt string
 
 // log logs that a try failed, unless the last one failed for the same reason.
 func (d *doubt) log(r *run, what string, err error) {
+	r.fault.Store(new(err.Error()))
 	if why := doubt(err.Error()); why != *d {
 		*d = why
 		r.engine.log.Error(what, "attempt", r.exec.AttemptID, "error", err)

@@ -13,8 +13,12 @@ import (
 	"deepwork/session/store"
 )
 
-// stopPatience bounds a stop_attempt, in addition to the grace of the agent.
-const stopPatience = 30 * time.Second
+const (
+	// stopPatience bounds a stop_attempt, in addition to the grace of the agent.
+	stopPatience = 30 * time.Second
+	// faultPatience bounds it while the agent cannot be stopped, which may pass.
+	faultPatience = 3 * time.Second
+)
 
 // StopAttempt ends an attempt's agent and all processes that it started, or cancels an attempt that
 // waits. It returns when the end is on the board, or reports that it takes longer. A queued
@@ -61,6 +65,7 @@ func (e *Engine) StopAttempt(ctx context.Context, who session.Caller, a AttemptA
 // stopOpen stops the open executions of an attempt on any server, including a queued one that
 // starts in the meantime, and returns the state in which it found the first.
 func (e *Engine) stopOpen(ctx context.Context, b view, attempt string) (was task.AttemptState, err error) {
+	began := time.Now()
 	for asked := ""; ; { // the owner and execution of the last request that was granted
 		x, err := b.LatestExecution(ctx, attempt)
 		if err != nil {
@@ -78,7 +83,9 @@ func (e *Engine) stopOpen(ctx context.Context, b view, attempt string) (was task
 			}
 			continue // if a server has just claimed it, stop it there
 		case x.Owner == e.member.ID():
-			e.stopHere(x.ID)
+			if why := e.stopHere(x.ID).hindrance(); why != "" && time.Since(began) > faultPatience {
+				return was, session.NotNow("not_stoppable", "Attempt %s cannot be stopped yet, because it is not known whether its agent runs: %s. Have that corrected: it is then stopped without another call, as get_attempt shows.", attempt, why).With("attempt_id", attempt)
+			}
 		case x.Owner+x.ID != asked:
 			stopping, err := e.askOwner(ctx, b.who, x)
 			if err != nil {
@@ -129,17 +136,25 @@ func (e *Engine) serveRequests() {
 		if err := json.Unmarshal(q.Arguments, &id); err != nil || q.Action != actionStop {
 			return nil, fmt.Errorf("an attempt's owner cannot %s %s", q.Action, q.Arguments)
 		}
-		return e.stopHere(id), nil
+		return e.stopHere(id) != nil, nil
 	})
 }
 
-// stopHere stops an execution; it reports false if this server does not lead it.
-func (e *Engine) stopHere(execution string) bool {
+// stopHere stops an execution and returns its run; nil means that this server does not lead it.
+func (e *Engine) stopHere(execution string) *run {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := e.runs[execution]
 	if r != nil {
 		r.stop()
 	}
-	return r != nil
+	return r
+}
+
+// hindrance returns why a run cannot be stopped for now, or "".
+func (r *run) hindrance() string {
+	if r == nil || r.fault.Load() == nil {
+		return ""
+	}
+	return *r.fault.Load()
 }

@@ -13,6 +13,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/session"
 )
 
 func (s *server) stopAttempt(id string) *AttemptReply {
@@ -64,7 +65,7 @@ func TestStop(t *testing.T) {
 }
 
 // A link in the place of an attempt's records is not followed, and logged once. Other attempts go
-// on, and it does too when its records are back.
+// on; stop_attempt says what hinders it, and the attempt is stopped when its records are back.
 func TestRecordsBehindALink(t *testing.T) {
 	p := newProject(t)
 	hold := filepath.Join(p.root, "..", "hold")
@@ -85,10 +86,13 @@ func TestRecordsBehindALink(t *testing.T) {
 	if other := s.ends(s.begin(s.newTask("! say on")).AttemptID); other.State != "completed" {
 		t.Errorf("the other attempt is %s", other.State)
 	}
+	_, err = s.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})
+	if refusal, is := errors.AsType[*session.Error](err); !is || refusal.Code != "not_stoppable" || !strings.Contains(refusal.Message, records+" is a symbolic link") {
+		t.Errorf("stop_attempt: %v", err)
+	}
 	must(t, os.Remove(records))
 	must(t, os.Rename(away, records))
-	must(t, os.WriteFile(hold, nil, 0o600))
-	if r := s.ends(r.AttemptID); r.State != "completed" {
+	if r := s.ends(r.AttemptID); r.State != "stopped" {
 		t.Errorf("it is %s: %s", r.State, deref(r.Error))
 	}
 	x, last := &run{engine: s.Engine}, doubt("")
@@ -97,6 +101,38 @@ func TestRecordsBehindALink(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "doubtful"); n != 3 {
 		t.Errorf("logged %d times:\n%s", n, log)
+	}
+}
+
+// One whose worktree and journal are links by now is stopped, and what they lead to stays.
+func TestStopBehindLinks(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	v := s.newTask("! await " + filepath.Join(p.root, "..", "hold"))
+	r := s.begin(v)
+	s.reaches(r.AttemptID, task.Running)
+	theirs := filepath.Join(p.root, "..", "theirs")
+	must(t, os.MkdirAll(theirs, 0o700))
+	must(t, os.WriteFile(filepath.Join(theirs, "work.txt"), []byte("unsaved"), 0o600))
+	tree := r.Repos[0].WorktreePath
+	journals, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(tree)), ".journal", r.AttemptID+".json"))
+	if err != nil || len(journals) != 1 {
+		t.Fatal(journals, err)
+	}
+	for path, to := range map[string]string{tree: theirs, journals[0]: filepath.Join(theirs, "work.txt")} {
+		must(t, os.Rename(path, path+".away"))
+		if err := os.Symlink(to, path); err != nil {
+			t.Skip("no symlinks here:", err)
+		}
+	}
+	if r := s.stopAttempt(r.AttemptID); r.State != "stopped" {
+		t.Errorf("%+v", r)
+	}
+	if _, err := s.DeleteTask(ctx, me, TaskArgs{v.TaskID}); err == nil || !strings.Contains(err.Error(), "link") {
+		t.Errorf("delete_task: %v", err)
+	}
+	if text, err := os.ReadFile(filepath.Join(theirs, "work.txt")); string(text) != "unsaved" {
+		t.Errorf("%q, %v", text, err)
 	}
 }
 
