@@ -179,6 +179,34 @@ func TestSettingsTakeEffectForWhatIsNotStarted(t *testing.T) {
 	}
 }
 
+// A reviewer of a submission that is no longer allowed when its turn comes does not start; whether
+// the configured one is, does not matter.
+func TestAReviewerIsAllowedRightBeforeItStarts(t *testing.T) {
+	p := newProject(t)
+	h := testkit.NewHub(t)
+	refusal := errors.New("it was swapped")
+	g := p.gate(always(Settings{Command: command("fail"), MaxConcurrent: 1, Allowed: func() error { return refusal }}))
+	s, tasks := p.files(2)
+	var swapped atomic.Bool
+	s.Reviewer = &Reviewer{Command: command("gated", h.Addr().String()), Allowed: func() error {
+		if swapped.Load() {
+			return refusal
+		}
+		return nil
+	}}
+	verdicts := collect(t, t.Context(), g, "a", s, tasks)
+	first := h.Next()
+	swapped.Store(true)
+	fmt.Fprintln(first, passes)
+	if v := <-verdicts; v.Err != nil || !v.Passed {
+		t.Errorf("%+v", v)
+	}
+	v := <-verdicts
+	if e, is := errors.AsType[*Error](v.Err); !is || e.Code != NotStarted || !errors.Is(e, refusal) {
+		t.Errorf("%+v", v)
+	}
+}
+
 func TestCancelEndsWhatRunsAndWhatWaits(t *testing.T) {
 	p := newProject(t)
 	g, h := p.gated(2)

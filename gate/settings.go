@@ -38,7 +38,7 @@ type Settings struct {
 // with returns the settings with another reviewer, if one is given.
 func (s Settings) with(r *Reviewer) Settings {
 	if r != nil {
-		s.Claude, s.Command, s.Program = r.Claude, r.Command, r.Program
+		s.Claude, s.Command, s.Program, s.Allowed = r.Claude, r.Command, r.Program, r.Allowed
 	}
 	return s
 }

@@ -29,6 +29,7 @@ type Reviewer struct {
 	Claude  bool
 	Command []string
 	Program string
+	Allowed func() error
 }
 
 // paths returns the paths submitted for an output; ok reports whether it was submitted.

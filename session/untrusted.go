@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"deepwork/catalog/config"
@@ -34,9 +35,11 @@ func Untrusted(root string, a *config.Approval, key string) error {
 
 // UntrustedSources returns the refusal of a call that needs one of these sources, or may need it,
 // or nil if there are none (config.Config.WithheldSources). what is how the message begins, which
-// then lists the sources.
-func UntrustedSources(root string, cfg *config.Config, what string) error {
-	asked := cfg.WithheldSources()
+// then lists the sources. only are the names of those that matter; none means all.
+func UntrustedSources(root string, cfg *config.Config, what string, only ...string) error {
+	asked := slices.DeleteFunc(cfg.WithheldSources(), func(a config.Asked) bool {
+		return only != nil && !slices.Contains(only, strings.TrimPrefix(a.Key, config.SourcesKey))
+	})
 	if len(asked) == 0 {
 		return nil
 	}

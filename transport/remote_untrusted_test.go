@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/catalog/config"
 	"deepwork/session/execution"
@@ -55,18 +56,24 @@ func TestASourceThatLosesItsApproval(t *testing.T) {
 	if len(listed.Skipped) != 1 || listed.Skipped[0].Source != "factory" || !strings.Contains(listed.Skipped[0].Reason, "not approved") {
 		t.Errorf("list_workflow_tools: %+v", listed)
 	}
-	status := func() *execution.Execution {
-		return into[execution.Execution](t, cs, "workflow_status", `{"execution_id":"`+running.ExecutionID+`"}`)
-	}
-	if got := status(); got.State != execution.Running {
-		t.Errorf("got %+v", got)
+	status := `{"execution_id":"` + running.ExecutionID + `"}`
+	f.mu.Lock()
+	asked := f.runs["x-1"].looks
+	f.runs["x-1"].workflow = "w-steps" // ends at the next polls
+	f.mu.Unlock()
+	for range 5 { // many times status_interval
+		res := callTool(t, cs, "workflow_status", status)
+		e := errorMetaOf(t, res)
+		if run, is := e["run"].(map[string]any); e["code"] != "untrusted" || !is || run["state"] != "running" || !strings.Contains(text(res), "'factory' (\""+f.url+"\")") {
+			t.Errorf("workflow_status: %s", text(res))
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
 	f.mu.Lock()
-	cancelled := len(f.cancelled)
-	f.mu.Unlock()
-	if cancelled != 0 {
-		t.Error("it was cancelled at its source")
+	if f.cancelled != nil || f.runs["x-1"].looks > asked+1 { // one may have been under way
+		t.Errorf("its source was asked %d times since, and to cancel %v", f.runs["x-1"].looks-asked, f.cancelled)
 	}
+	f.mu.Unlock()
 
 	if err := os.WriteFile(filepath.Clean(config.UserFile()), trusted, 0o600); err != nil {
 		t.Fatal(err)
@@ -75,4 +82,7 @@ func TestASourceThatLosesItsApproval(t *testing.T) {
 	if res := callTool(t, cs, "echo", `{"customer":"a"}`); res.IsError || res.Meta[tool.SourceMeta] != "factory" {
 		t.Error(text(res))
 	}
+	waitFor(t, "the end of the run", func() bool {
+		return into[execution.Execution](t, cs, "workflow_status", status).State == execution.Completed
+	})
 }

@@ -126,15 +126,18 @@ func (r *reviewing) earlier(name string) (*gate.Reviewer, error) {
 	if json.Unmarshal([]byte(name), &command) != nil || len(command) == 0 {
 		return nil, errors.New("it was never approved")
 	}
-	approval, err := r.approved("quality_gate.agent_review_command", command)
-	if err != nil {
-		return nil, err
+	program := func() (string, error) {
+		approval, err := r.approved("quality_gate.agent_review_command", command)
+		if err != nil {
+			return "", err
+		}
+		if err := trust.Check(r.work, approval, command); err != nil { // a workspace has its branch's own files
+			return "", err
+		}
+		return trust.Program(r.root, approval, command)
 	}
-	if err := trust.Check(r.work, approval, command); err != nil { // a workspace has its branch's own files
-		return nil, err
-	}
-	program, err := trust.Program(r.root, approval, command)
-	return &gate.Reviewer{Command: command, Program: program}, err
+	path, err := program()
+	return &gate.Reviewer{Command: command, Program: path, Allowed: func() error { _, err := program(); return err }}, err
 }
 
 // enabled reports whether steps are reviewed at all (seed 000, 001.1.9).

@@ -10,6 +10,7 @@ import (
 	sources "deepwork/catalog/remote"
 	"deepwork/catalog/trust"
 	"deepwork/session"
+	"deepwork/session/execution"
 )
 
 // untrusted refuses a call that needs a source which the user has not approved: the name of its
@@ -20,6 +21,19 @@ func (r *Tools) untrusted(ctx context.Context, what string) error {
 		return nil
 	}
 	return session.UntrustedSources(r.Root, settings, what)
+}
+
+// unasked refuses a call about a run whose source may not be asked now, for want of the user's
+// approval. nil means that it may be. The run stays, and is followed again with the approval.
+func (r *Tools) unasked(ctx context.Context, x *execution.Execution) error {
+	err := r.changed(r.catalog.Snapshot(), x.Source)
+	if settings, serr := r.Settings(ctx); serr == nil && err == nil {
+		err = session.UntrustedSources(r.Root, settings, fmt.Sprintf("Run '%s' may go on, but its source cannot be asked about it, because the user has not approved it:", x.ExecutionID), x.Source)
+	}
+	if refusal, is := errors.AsType[*session.Error](err); is {
+		return refusal.With("run", x).With("execution_id", x.ExecutionID)
+	}
+	return err
 }
 
 // changed refuses a call of a source whose program is not the one that the user approved; nil means

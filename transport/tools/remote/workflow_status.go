@@ -28,6 +28,11 @@ func addWorkflowStatus(s *tool.Set, r *Tools) {
 		if err != nil {
 			return nil, err
 		}
+		if x.EndedAt == nil {
+			if err := r.unasked(ctx, x); err != nil {
+				return nil, err
+			}
+		}
 		return sendable(x), nil
 	})
 }
