@@ -54,15 +54,19 @@ type DB struct {
 	closing context.Context // ends when Close begins
 	halt    context.CancelFunc
 
-	mu     sync.RWMutex // read-locked by each call, write-locked to open and close
-	writer *sql.DB      // one connection; nil if not open, or opened for reading only
-	reader *sql.DB      // nil if not open
+	mu     sync.RWMutex  // read-locked by each call, write-locked to open and close
+	writer *sql.DB       // one connection; nil if not open, or opened for reading only
+	turns  chan func()   // to the goroutine that uses the writer; unbuffered, closed with it
+	ended  chan struct{} // closed when that goroutine has ended
+	// statements are those compiled for the writer, by their texts; only that goroutine uses them.
+	statements map[string]*sql.Stmt
+	reader     *sql.DB // nil if not open
 	// watcher has one connection, which stays open: the database version that it reads changes when
 	// any other connection has changed something.
 	watcher *sql.DB
 	info    os.FileInfo  // of the file that was opened for writing
 	hadLog  bool         // whether there was a write-ahead log before a file was opened for reading only
-	saves   atomic.Int64 // of executions that are over
+	lapsed  atomic.Int64 // executions that ended since the last cleanup; see forgetEvery
 	closed  bool
 }
 
@@ -132,6 +136,10 @@ func (d *DB) Close() error {
 
 func (d *DB) disconnect() error {
 	var err error
+	if d.writer != nil {
+		close(d.turns)
+		<-d.ended
+	}
 	for _, pool := range []**sql.DB{&d.watcher, &d.reader, &d.writer} { // the last one may tidy up the file
 		if *pool != nil {
 			err = errors.Join(err, (*pool).Close())
@@ -235,7 +243,14 @@ func (d *DB) openFile(ctx context.Context) error {
 	if f, err := os.OpenFile(d.o.Path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 		f.Close()
 	}
-	d.writer = connect(source(d.o.Path, "rwc"), 1, "&_txlock=immediate")
+	d.writer, d.statements = connect(source(d.o.Path, "rwc"), 1, "&_txlock=immediate"), map[string]*sql.Stmt{}
+	d.turns, d.ended = make(chan func()), make(chan struct{})
+	go func() {
+		defer close(d.ended)
+		for f := range d.turns {
+			f()
+		}
+	}()
 	d.reader, d.watcher = connect(source(d.o.Path, "rwc"), readers, readOnly), connect(source(d.o.Path, "rwc"), 1, readOnly)
 	return d.prepare(ctx, d.writer, func(ctx context.Context, c *sql.Conn) (err error) {
 		if d.info, err = os.Stat(d.o.Path); err != nil {

@@ -30,8 +30,12 @@ func textOf(raw json.RawMessage) *string {
 	return new(string(raw))
 }
 
-// forgetEvery is the number of executions that end between two cleanups of those beyond the limits.
-const forgetEvery = 20
+// forgetEvery is the number of executions that end between two cleanups of those beyond the limits,
+// each of forgetBytes of its result counted as one more.
+const (
+	forgetEvery = 100
+	forgetBytes = 1 << 17
+)
 
 // forgettable is the condition for executions beyond the limits.
 const forgettable = isOver + ` AND ` + overAt + ` <= ?`
@@ -57,7 +61,8 @@ func (e executions) Save(ctx context.Context, x *store.Execution) error {
 	if err == nil && e.o.Changes != nil {
 		e.o.Changes.Append(store.Change{Kind: store.ExecutionChanged, ID: x.ID})
 	}
-	if err == nil && x.Over() && e.saves.Add(1)%forgetEvery == 0 {
+	if err == nil && x.Over() && e.lapsed.Add(1+int64(len(x.Result))/forgetBytes) >= forgetEvery {
+		e.lapsed.Store(0)
 		_, err = statement(ctx, e.DB, doing, false, `DELETE FROM workflow_executions WHERE id IN (SELECT id FROM workflow_executions WHERE `+forgettable+`
 			UNION ALL SELECT id FROM (SELECT id, row_number() OVER newest AS n, sum(octet_length(result)) OVER newest AS bytes FROM workflow_executions
 				WHERE `+isOver+` WINDOW newest AS (ORDER BY `+overAt+` DESC, id)) WHERE n > ? OR bytes > ?)`,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -95,13 +96,32 @@ func change(ctx context.Context, v viewer, doing string, f func(t tx) error) err
 func statement(ctx context.Context, d *DB, doing string, sync bool, query string, args ...any) (int64, error) {
 	return transact(ctx, context.WithoutCancel(ctx), d, doing, single, func(t tx) (int64, error) {
 		if !sync {
-			if _, err := t.exec("PRAGMA synchronous = NORMAL"); err != nil {
+			if _, err := d.writer.ExecContext(t.ctx, "PRAGMA synchronous = NORMAL"); err != nil {
 				return 0, err
 			}
-			defer t.exec("PRAGMA synchronous = FULL")
+			defer d.writer.ExecContext(t.ctx, "PRAGMA synchronous = FULL")
 		}
 		return t.exec(query, args...)
 	})
+}
+
+// compiled runs statements on the one connection of a pool, and compiles each text once. It is for
+// the goroutine that writes.
+type compiled struct {
+	*sql.DB
+	statements map[string]*sql.Stmt
+}
+
+func (c compiled) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	s := c.statements[query]
+	if s == nil {
+		var err error
+		if s, err = c.PrepareContext(ctx, query); err != nil {
+			return nil, err
+		}
+		c.statements[query] = s
+	}
+	return s.ExecContext(ctx, args...)
 }
 
 // The modes of transact.
@@ -127,20 +147,22 @@ func transact[T any](ctx, within context.Context, v viewer, doing string, how in
 		}
 	}
 	var changes []store.Change
-	err = d.retry(ctx, func() error {
+	once := func() error {
 		changes = nil
+		if how != reading {
+			if err := d.inPlace(); err != nil {
+				return err
+			}
+		}
+		if how == single {
+			result, err = f(tx{within, compiled{pool, d.statements}, &changes, d.o.Path, d.stamp(), who})
+			return err
+		}
 		c, err := pool.Conn(ctx)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		if err := d.inPlace(); err != nil && how != reading {
-			return err
-		}
-		if how == single {
-			result, err = f(tx{within, c, &changes, d.o.Path, d.stamp(), who})
-			return err
-		}
 		began, err := c.BeginTx(within, nil)
 		if err != nil {
 			return err
@@ -150,6 +172,12 @@ func transact[T any](ctx, within context.Context, v viewer, doing string, how in
 			return err
 		}
 		return began.Commit()
+	}
+	err = d.retry(ctx, func() error {
+		if how == reading {
+			return once()
+		}
+		return d.inTurn(ctx, once)
 	})
 	if err != nil {
 		var none T
@@ -164,6 +192,33 @@ func transact[T any](ctx, within context.Context, v viewer, doing string, how in
 		}
 	}
 	return result, nil
+}
+
+// inTurn has the one goroutine that writes run f, and waits for it; ctx ends the wait for its turn.
+// That goroutine has the large stack that SQLite needs, which the goroutine of a call would first
+// have to grow. A panic in f is one of the caller.
+func (d *DB) inTurn(ctx context.Context, f func() error) error {
+	var err error
+	var panicked any
+	done := make(chan struct{})
+	select {
+	case d.turns <- func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				panicked = fmt.Sprintf("%v\n%s", p, debug.Stack())
+			}
+		}()
+		err = f()
+	}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	<-done
+	if panicked != nil {
+		panic(panicked)
+	}
+	return err
 }
 
 // exec runs a statement and returns the number of changed rows.
