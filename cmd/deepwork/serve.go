@@ -8,8 +8,10 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -214,7 +216,7 @@ func (a *app) over(ctx context.Context, server *transport.Server, f serveFlags, 
 		return listening.Serve, nil
 	}
 	return func(ctx context.Context) error {
-		return server.ServeStdio(ctx, io.NopCloser(a.in), outStream(a.rawOut))
+		return server.ServeStdio(ctx, inStream(a.in), outStream(a.rawOut))
 	}, nil
 }
 
@@ -245,6 +247,22 @@ func surviveBrokenPipes() (undo func()) {
 	unread := make(chan os.Signal, 1)
 	signal.Notify(unread, syscall.SIGPIPE)
 	return func() { signal.Stop(unread) }
+}
+
+// inStream returns a stream as transports read it. On Linux a pipe is opened a second time, in
+// non-blocking mode, which belongs to that opening alone and not to others that share the pipe: a
+// thread that is blocked in a read keeps its processor for a while, and with it the message that it
+// has just read.
+func inStream(r io.Reader) io.ReadCloser {
+	if file, ok := r.(*os.File); ok && runtime.GOOS == "linux" {
+		if fi, err := file.Stat(); err == nil && fi.Mode()&os.ModeNamedPipe != 0 {
+			again, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(file.Fd())), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+			if err == nil {
+				return again
+			}
+		}
+	}
+	return io.NopCloser(r)
 }
 
 // outStream gives a stream the Close that transports require.
