@@ -4,20 +4,21 @@ import "os"
 
 // The operations of a Disk, as named in an Op.
 const (
-	OpCreate  = "create"  // an empty file
-	OpWrite   = "write"   // Data, to File
-	OpSync    = "sync"    // the content of a file
-	OpMove    = "move"    // a file to another name, To, replacing a file there if allowed
-	OpLink    = "link"    // a second name, To
-	OpRemove  = "remove"  // a name
-	OpSyncDir = "syncdir" // the names of a folder
+	OpCreate   = "create"   // an empty file
+	OpWrite    = "write"    // Data, to File
+	OpSync     = "sync"     // the content of a file
+	OpMove     = "move"     // a file to another name, To, replacing a file there if allowed
+	OpExchange = "exchange" // the names of two files, Path and To
+	OpLink     = "link"     // a second name, To
+	OpRemove   = "remove"   // a name
+	OpSyncDir  = "syncdir"  // the names of a folder
 )
 
 // An Op is one change that a Disk is about to make, or one sync.
 type Op struct {
 	Do   string   // one of the constants above
 	Path string   // of the file or folder, as the caller gave it
-	To   string   // the other name, of a move or a link
+	To   string   // the other name, of a move, an exchange or a link
 	File *os.File // of a write or a sync
 	Data []byte   // of a write
 }
@@ -33,10 +34,10 @@ type Disk struct {
 	// machine.
 	NoSync bool
 
-	// Root, if set, is the folder of all files that Create, Fill, Move, MoveNew and Remove are given:
-	// of a path only the last element counts, so that nothing is written anywhere else, even if the
-	// folder is replaced by a link meanwhile. SyncFolder syncs it.
-	Root *os.Root
+	// Dir, if set, is the folder of all files that Create, Move, MoveNew, Exchange and Remove are
+	// given: of a path only the last element counts, so that nothing is written anywhere else, even
+	// if the folder is replaced by a link meanwhile. SyncFolder syncs it.
+	Dir *Dir
 }
 
 // Intercept, if set, is the Carry of all Disks without one. Simulations of faults set it first, in

@@ -13,8 +13,8 @@ import (
 func (d Disk) Create(path string) (f *os.File, err error) {
 	const flag = os.O_WRONLY | os.O_CREATE | os.O_EXCL | openNonBlock
 	err = d.carryOut(Op{Do: OpCreate, Path: path}, func() error {
-		if d.Root != nil {
-			f, err = d.Root.OpenFile(filepath.Base(path), flag, 0o600)
+		if d.Dir != nil {
+			f, err = d.Dir.root.OpenFile(filepath.Base(path), flag, 0o600)
 		} else {
 			f, err = os.OpenFile(path, flag, 0o600)
 		}
@@ -51,8 +51,8 @@ func (d Disk) Sync(f *os.File) error {
 // is synced.
 func (d Disk) Move(from, to string) error {
 	return d.carryOut(Op{Do: OpMove, Path: from, To: to}, func() error {
-		if d.rootMoves() {
-			return d.Root.Rename(filepath.Base(from), filepath.Base(to))
+		if d.movesInDir() {
+			return d.Dir.root.Rename(filepath.Base(from), filepath.Base(to))
 		}
 		return replace(from, to)
 	})
@@ -63,15 +63,23 @@ func (d Disk) Move(from, to string) error {
 // concurrent calls may both succeed.
 func (d Disk) MoveNew(from, to string) error {
 	return d.carryOut(Op{Do: OpMove, Path: from, To: to}, func() error {
-		if d.rootMoves() {
-			return renameNewIn(d.Root, filepath.Base(from), filepath.Base(to))
+		if d.movesInDir() {
+			return renameNewIn(d.Dir.root, filepath.Base(from), filepath.Base(to))
 		}
 		return renameNew(from, to)
 	})
 }
 
-// rootMoves reports whether moves are made through Root: on Windows they would not be durable.
-func (d Disk) rootMoves() bool { return d.Root != nil && runtime.GOOS != "windows" }
+// movesInDir reports whether moves are made through Dir: on Windows they would not be durable.
+func (d Disk) movesInDir() bool { return d.Dir != nil && runtime.GOOS != "windows" }
+
+// Exchange swaps the names of two files of Dir atomically; that is durable once the folder is
+// synced. The error is errors.ErrUnsupported if the system or the file system cannot do it.
+func (d Disk) Exchange(a, b string) error {
+	return d.carryOut(Op{Do: OpExchange, Path: a, To: b}, func() error {
+		return exchange(d.Dir.file, filepath.Base(a), filepath.Base(b))
+	})
+}
 
 // renameNewIn is renameNew in a folder.
 func renameNewIn(root *os.Root, from, to string) error {
@@ -97,8 +105,8 @@ func (d Disk) Remove(path string) error {
 }
 
 func (d Disk) unlink(path string) error {
-	if d.Root != nil {
-		return d.Root.Remove(filepath.Base(path))
+	if d.Dir != nil {
+		return d.Dir.root.Remove(filepath.Base(path))
 	}
 	return os.Remove(path)
 }

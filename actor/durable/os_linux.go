@@ -26,24 +26,39 @@ func renameNew(from, to string) error {
 
 // syncData syncs a file's content, and what is needed to read it.
 func syncData(f *os.File) error {
-	// SyscallConn keeps the descriptor valid: if the file is closed meanwhile, the bare number
-	// might refer to another one.
-	var err error
+	if err := control(f, unix.Fdatasync); err != nil {
+		return &fs.PathError{Op: "fdatasync", Path: f.Name(), Err: err}
+	}
+	return nil
+}
+
+// exchange swaps the names of two files of a folder.
+func exchange(dir *os.File, a, b string) error {
+	err := control(dir, func(fd int) error { return unix.Renameat2(fd, a, fd, b, unix.RENAME_EXCHANGE) })
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENOTSUP):
+		err = errors.ErrUnsupported // an old kernel, or a file system without support for the flag
+	}
+	return &os.LinkError{Op: "exchange", Old: a, New: b, Err: err}
+}
+
+// control makes a system call on an open file, which stays open meanwhile: a bare descriptor might
+// refer to another file after a Close.
+func control(f *os.File, call func(fd int) error) (err error) {
 	conn, cerr := f.SyscallConn()
 	if cerr == nil {
 		cerr = conn.Control(func(fd uintptr) {
 			for {
-				if err = unix.Fdatasync(int(fd)); !errors.Is(err, unix.EINTR) {
+				if err = call(int(fd)); !errors.Is(err, unix.EINTR) {
 					return
 				}
 			}
 		})
 	}
 	if cerr != nil {
-		err = fs.ErrClosed // the only possible reason; Control returns an error of its own
+		return fs.ErrClosed // the only possible reason; Control returns an error of its own
 	}
-	if err != nil {
-		return &fs.PathError{Op: "fdatasync", Path: f.Name(), Err: err}
-	}
-	return nil
+	return err
 }

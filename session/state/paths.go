@@ -2,10 +2,13 @@ package state
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"deepwork/actor/durable"
 )
 
 // Tmp is the folder of session and review files, inside the project.
@@ -42,6 +45,13 @@ func (f *Folder) OpenTmp() (*os.Root, error) {
 	}
 	defer root.Close()
 	return root.OpenRoot(rel)
+}
+
+// IsTmp reports whether an opened folder is Tmp, to which its path leads without a link in the
+// project.
+func (f *Folder) IsTmp(dir interface{ Stat() (fs.FileInfo, error) }) bool {
+	above, err := os.Lstat(filepath.Dir(f.Tmp()))
+	return err == nil && above.IsDir() && durable.Stands(dir, f.Tmp())
 }
 
 // Database is the file of the project's SQLite database.

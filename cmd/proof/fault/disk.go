@@ -54,8 +54,20 @@ func (d *disk) recorded(op durable.Op, do func() error) error {
 		return d.image.of(filepath.Dir(op.Path)).syncing(op.Path, slowly)
 	case op.Do == durable.OpSync || op.Do == durable.OpSyncDir:
 		return slowly()
+	case op.Do == durable.OpWrite:
+		if err := d.writing(op); err != nil {
+			return err
+		}
 	}
 	return do()
+}
+
+// writing records in the image that a file is being overwritten.
+func (d *disk) writing(op durable.Op) error {
+	if !tracked(filepath.Dir(op.Path)) {
+		return nil
+	}
+	return d.image.of(filepath.Dir(op.Path)).writing(op.Path)
 }
 
 // isFull reports whether the disk has no room for an Op.
@@ -73,7 +85,7 @@ func (d *disk) isFull(op durable.Op) bool {
 
 // tear writes half of the data, if the plan says so.
 func (d *disk) tear(op durable.Op) {
-	if d.plan.Torn {
+	if d.plan.Torn && d.writing(op) == nil {
 		_, _ = op.File.Write(op.Data[:len(op.Data)/2]) // the write is incomplete on purpose
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"deepwork/actor/durable"
@@ -18,8 +17,9 @@ import (
 
 // An Image is the folder with the durable state of the disk. Killing a process does not lose what
 // it wrote without syncing: the system still has it. Therefore servers record what a power failure
-// leaves of each folder: the content of each file, by inode, as of its last sync, and the names in
-// the folder as of the last sync of the folder.
+// leaves of each folder: the content of each file, by its identity, as of its last sync, and the
+// names in the folder as of the last sync of the folder. The content of a file that is overwritten
+// is undefined until its next sync.
 type Image struct {
 	Dir     string
 	Folders []string // that it is of; servers need not say
@@ -30,13 +30,7 @@ func (i Image) of(folder string) Image {
 	return Image{filepath.Join(i.Dir, filepath.Base(folder)), []string{folder}}
 }
 
-func (i Image) content(inode uint64) string {
-	return filepath.Join(i.Dir, strconv.FormatUint(inode, 10))
-}
-
-// link is another name of a synced file. It keeps the file, so that its inode is not reused while
-// the synced names may still refer to it.
-func (i Image) link(inode uint64) string { return i.content(inode) + ".link" }
+func (i Image) content(file string) string { return filepath.Join(i.Dir, "file-"+file) }
 
 // names is the file with the names as of a sync; the latest counts.
 func (i Image) names(begun int64) string {
@@ -45,7 +39,7 @@ func (i Image) names(begun int64) string {
 
 // syncing records the content of a file once sync has made it durable.
 func (i Image) syncing(path string, sync func() error) error {
-	inode, err := inodeOf(path)
+	file, err := identity(path)
 	if err != nil {
 		return err
 	}
@@ -56,10 +50,19 @@ func (i Image) syncing(path string, sync func() error) error {
 	if err := sync(); err != nil {
 		return err
 	}
-	if err := os.Link(path, i.link(inode)); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	return replace(i.content(file), data)
+}
+
+// writing forgets the content of a file, which is undefined from the write to the next sync.
+func (i Image) writing(path string) error {
+	file, err := identity(path)
+	if err == nil {
+		err = os.Remove(i.content(file))
 	}
-	return replace(i.content(inode), data)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // never synced
+	}
+	return err
 }
 
 // naming records the names in a folder once sync has made them durable.
@@ -95,19 +98,19 @@ func replace(path string, data []byte) error {
 	return errors.Join(os.WriteFile(temp, data, 0o600), os.Rename(temp, path))
 }
 
-// namesIn returns the records in a folder, with their inodes.
-func namesIn(dir string) (map[string]uint64, error) {
+// namesIn returns the records in a folder, with their identities.
+func namesIn(dir string) (map[string]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	names := map[string]uint64{}
+	names := map[string]string{}
 	for _, e := range entries {
 		if filepath.Ext(e.Name()) != ".json" || !e.Type().IsRegular() {
 			continue
 		}
-		if inode, err := inodeOf(filepath.Join(dir, e.Name())); err == nil {
-			names[e.Name()] = inode
+		if file, err := identity(filepath.Join(dir, e.Name())); err == nil {
+			names[e.Name()] = file
 		}
 	}
 	return names, nil
@@ -132,7 +135,7 @@ func (i Image) cutPower(dir string, keepNames, torn bool) error {
 	}
 	names := now
 	if !keepNames {
-		names = map[string]uint64{}
+		names = map[string]string{}
 		if all, _ := filepath.Glob(filepath.Join(i.Dir, "names-*")); len(all) > 0 {
 			text, err := os.ReadFile(slices.Max(all))
 			if err == nil {
@@ -144,8 +147,8 @@ func (i Image) cutPower(dir string, keepNames, torn bool) error {
 		}
 	}
 	contents := map[string][]byte{}
-	for name, inode := range names {
-		data, err := os.ReadFile(i.content(inode))
+	for name, file := range names {
+		data, err := os.ReadFile(i.content(file))
 		if err != nil && torn {
 			if data, err = os.ReadFile(filepath.Join(dir, name)); err == nil {
 				data = data[:len(data)/2]

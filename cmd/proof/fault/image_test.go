@@ -103,7 +103,16 @@ func TestPowerCutAfterAnInodeWasUsedAgain(t *testing.T) {
 		put("3.tmp", fmt.Sprintf("other%d.json", n), "other")
 	}
 	must(image.CutPower(false, true))
-	if got, err := os.ReadFile(filepath.Join(dir, "record.json")); err != nil || string(got) != "old" {
+	record := filepath.Join(dir, "record.json")
+	if got, err := os.ReadFile(record); err != nil || string(got) != "old" {
 		t.Errorf("the record holds %q, and is to hold what was synced under its name (%v)", got, err)
+	}
+	// What was on disk is lost when it is overwritten, whatever name the file has meanwhile.
+	must(os.Rename(record, filepath.Join(dir, "spare.tmp")))
+	must(i.writing(filepath.Join(dir, "spare.tmp")))
+	must(os.WriteFile(record, []byte("newer"), 0o600))
+	must(image.CutPower(false, false))
+	if got, err := os.ReadFile(record); err != nil || len(got) != 0 {
+		t.Errorf("the overwritten record holds %q (%v)", got, err)
 	}
 }

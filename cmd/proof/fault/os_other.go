@@ -4,4 +4,4 @@ package fault
 
 import "errors"
 
-func inodeOf(string) (uint64, error) { return 0, errors.ErrUnsupported }
+func identity(string) (string, error) { return "", errors.ErrUnsupported }

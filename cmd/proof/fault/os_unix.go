@@ -1,16 +1,18 @@
-//go:build unix
+//go:build unix && !linux
 
 package fault
 
 import (
 	"os"
+	"strconv"
 	"syscall"
 )
 
-func inodeOf(path string) (uint64, error) {
+// identity returns what identifies a file: its inode.
+func identity(path string) (string, error) {
 	fi, err := os.Lstat(path)
 	if err != nil {
-		return 0, err
+		return "", err
 	}
-	return uint64(fi.Sys().(*syscall.Stat_t).Ino), nil
+	return strconv.FormatUint(uint64(fi.Sys().(*syscall.Stat_t).Ino), 10), nil
 }

@@ -37,7 +37,7 @@ func (s *Store) Foreign(ctx context.Context, id string) (file []byte, reason str
 		if err := checkID(id); err != nil {
 			return err
 		}
-		data, _, err = durable.Read(path, maxRecord)
+		data, _, err = readFile(path)
 		if err == nil {
 			_, _, err = durable.Unseal(path, bytes.Clone(data), s.sealer)
 		}
@@ -77,7 +77,7 @@ func (s *Store) Adopt(ctx context.Context, id string, file, body []byte) error {
 			return err
 		}
 		return s.claimed(ctx, false, func() error {
-			now, fi, err := durable.Read(s.RecordPath(id), maxRecord)
+			now, fi, err := readFile(s.RecordPath(id))
 			if err == nil && !bytes.Equal(now, file) {
 				err = errors.New("its file has changed since it was shown; look at it again")
 			}

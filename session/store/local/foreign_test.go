@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"deepwork/actor/durable"
 	"deepwork/session/state"
@@ -166,10 +167,11 @@ func TestForeignDefinitions(t *testing.T) {
 func TestWritesStayInTheFolder(t *testing.T) {
 	dir, outside := newDir(t), t.TempDir()
 	s := open(t, dir, Options{})
+	s.rest = time.Hour // so that each write creates a file
 	must(t, s.Write(ctx, "0123abcd", numbered(1)))
 	for _, at := range []string{durable.OpCreate, durable.OpMove} {
 		s.disk.Carry = func(op durable.Op, do func() error) error {
-			if op.Do == at && filepath.Dir(op.Path) == dir {
+			if isOp(op, at) && filepath.Dir(op.Path) == dir {
 				if err := os.Rename(dir, dir+".away"); err != nil {
 					t.Skip(err) // it is open
 				}

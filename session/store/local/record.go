@@ -41,7 +41,7 @@ func (s *Store) write(ctx context.Context, id string, body []byte, isNew bool) e
 	if err != nil {
 		return err
 	}
-	path, place := s.RecordPath(id), durable.Disk.Move
+	path, place := s.RecordPath(id), s.replace
 	if isNew {
 		if _, err := os.Lstat(path); err == nil {
 			return store.ErrExists
@@ -139,7 +139,7 @@ func (s *Store) seal(id string, body []byte) ([]byte, uint64, error) {
 // readRecord reads and verifies one file; its error is a *durable.BadFileError if the
 // file is not a record, and a *durable.ForeignError if it was not sealed here.
 func (s *Store) readRecord(path string) ([]byte, stamp, error) {
-	data, fi, err := durable.Read(path, maxRecord)
+	data, fi, err := readFile(path)
 	if err != nil {
 		return nil, stamp{}, err
 	}

@@ -9,7 +9,7 @@
 //
 //	session_<id>.json               a record, sealed
 //	definition_<hash>.json          a job's definition, sealed
-//	write_<server>_<n>.tmp          a write in progress
+//	write_<server>_<n>.tmp          a write in progress, or a spare file
 //	damaged_…json, replaced_…json   what was set aside
 //
 // And in state.Folder.Servers:
@@ -87,15 +87,20 @@ type Store struct {
 	temps atomic.Uint64 // numbers the temporary files
 	swept sync.Once
 
+	folder     atomic.Pointer[durable.Dir] // of the records; nil means not open
+	noExchange atomic.Bool                 // the file system cannot exchange names
+
 	// Set by tests.
 	claimWait  time.Duration
-	makeFolder func() error // of the lock files
+	rest       time.Duration // spareRest
+	makeFolder func() error  // of the lock files
 
 	requests requestIndex
 	changes  *Changes
 
 	mu      sync.Mutex // guards the following fields
 	known   map[uint32]stamp
+	spares  []spare                  // the one that has rested longest is the first
 	running map[string]chan struct{} // calls about one record, by its id; closed when the call has returned
 	calls   sync.WaitGroup           // calls that change the folder
 	closed  bool
@@ -117,6 +122,7 @@ func Open(f *state.Folder, o Options) (*Store, error) {
 		disk:      durable.Disk{NoSync: o.NoSync},
 		sealer:    sealer{f},
 		claimWait: 10 * time.Second,
+		rest:      spareRest,
 		known:     make(map[uint32]stamp),
 		running:   make(map[string]chan struct{}),
 	}
@@ -154,6 +160,10 @@ func (s *Store) Close(ctx context.Context) error {
 	s.mu.Unlock()
 	if wait.Group(ctx, &s.calls) != nil {
 		return fmt.Errorf("closing the session folder: %w", store.ErrPending)
+	}
+	s.dropSpares()
+	if f := s.folder.Swap(nil); f != nil {
+		f.Close()
 	}
 	s.requests.log.close("")
 	s.changes.Close()

@@ -62,7 +62,10 @@ func open(t testing.TB, dir string, o Options) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.rest = 0 // so that each write after the first exchange takes a spare
+	stores.Store(s.server, s)
 	t.Cleanup(func() {
+		stores.Delete(s.server)
 		if err := s.Close(ctx); err != nil {
 			t.Error(err)
 		}
@@ -102,17 +105,38 @@ func files(t testing.TB, dir string) []string {
 func noTemps(t testing.TB, dir string) {
 	t.Helper()
 	for _, name := range files(t, dir) {
-		if strings.HasSuffix(name, ".tmp") {
+		if strings.HasSuffix(name, ".tmp") && !isSpare(name) {
 			t.Errorf("%s was left behind", name)
 		}
 	}
+}
+
+// stores has the open stores of tests, by server.
+var stores sync.Map
+
+// isSpare reports whether a file is a spare of an open store.
+func isSpare(name string) bool {
+	server, _ := writtenBy(name)
+	opened, ok := stores.Load(server)
+	if !ok {
+		return false
+	}
+	s := opened.(*Store)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.spares, func(sp spare) bool { return filepath.Base(sp.path) == name })
+}
+
+// isOp reports whether an Op is of a kind; a file can also be moved by an exchange.
+func isOp(o durable.Op, kind string) bool {
+	return o.Do == kind || o.Do == durable.OpExchange && kind == durable.OpMove
 }
 
 // after is a durable.Disk.Carry that calls f after each op that succeeded.
 func after(op string, f func() error) func(durable.Op, func() error) error {
 	return func(o durable.Op, do func() error) error {
 		err := do()
-		if err == nil && o.Do == op {
+		if err == nil && isOp(o, op) {
 			err = f()
 		}
 		return err
@@ -122,7 +146,7 @@ func after(op string, f func() error) func(durable.Op, func() error) error {
 // failing is a durable.Disk.Carry in whose stead op fails.
 func failing(op string, err error) func(durable.Op, func() error) error {
 	return func(o durable.Op, do func() error) error {
-		if o.Do == op {
+		if isOp(o, op) {
 			return err
 		}
 		return do()

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"deepwork/actor/durable"
 	"deepwork/session"
@@ -58,34 +59,89 @@ func (s *Store) put(ctx context.Context, path string, data []byte, move func(d d
 	return nil, fmt.Errorf("the folder %s vanishes again and again; stop what removes it and call again", filepath.Dir(path))
 }
 
-func (s *Store) putOnce(path string, data []byte, move func(d durable.Disk, temp string) error) (_ *stamp, err error) {
-	dir, disk := filepath.Dir(path), s.disk
-	if dir == s.dir {
-		disk.Root, err = s.state.OpenTmp()
-	} else {
-		disk.Root, err = os.OpenRoot(dir)
-	}
+func (s *Store) putOnce(path string, data []byte, move func(d durable.Disk, temp string) error) (*stamp, error) {
+	disk, done, err := s.diskOf(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
-	defer disk.Root.Close()
-	temp := filepath.Join(dir, fmt.Sprintf("write_%s_%d.tmp", s.server, s.temps.Add(1)))
-	if err := disk.Fill(temp, data, 0); err != nil {
-		return nil, err
-	}
-	fi, err := disk.Root.Lstat(filepath.Base(temp))
+	defer done()
+	temp, st, err := s.fill(disk, filepath.Dir(path), data)
 	if err == nil {
 		err = move(disk, temp)
 	}
 	if err != nil {
-		_ = disk.Root.Remove(filepath.Base(temp)) // the move's own error says more
+		if temp != "" {
+			_ = disk.Remove(temp) // the first error says more
+		}
 		return nil, err
 	}
-	st := stampOf(fi)
-	if err := disk.SyncFolder(dir); err != nil {
+	if err := disk.SyncFolder(filepath.Dir(path)); err != nil {
 		return &st, fmt.Errorf("%w: %w", store.ErrUnsynced, err)
 	}
+	s.keepSpare(disk, temp, path)
 	return &st, nil
+}
+
+// diskOf returns a Disk whose Dir is an opened folder; the caller calls done after using it. The
+// folder of the records stays open while its path leads to it without a link.
+func (s *Store) diskOf(dir string) (disk durable.Disk, done func(), err error) {
+	disk = s.disk
+	if dir != s.dir {
+		if disk.Dir, err = durable.OpenDir(os.OpenRoot(dir)); err != nil {
+			return disk, nil, err
+		}
+		return disk, func() { disk.Dir.Close() }, nil
+	}
+	done = func() {}
+	if disk.Dir = s.folder.Load(); disk.Dir != nil && s.state.IsTmp(disk.Dir) {
+		return disk, done, nil
+	}
+	if disk.Dir, err = durable.OpenDir(s.state.OpenTmp()); err != nil {
+		return disk, nil, err
+	}
+	if runtime.GOOS == "windows" { // an open folder cannot be removed there
+		return disk, func() { disk.Dir.Close() }, nil
+	}
+	s.folder.Store(disk.Dir) // the garbage collector closes an earlier one, after its last use
+	return disk, done, nil
+}
+
+// fill writes data to a spare file or a new one, and syncs it. With an error, temp is the name of
+// the file to remove, if there is one.
+func (s *Store) fill(disk durable.Disk, dir string, data []byte) (temp string, st stamp, err error) {
+	var f *os.File
+	var size int64 // of the spare
+	if dir == s.dir {
+		f, temp, size = s.takeSpare(disk)
+	}
+	if f == nil {
+		path := filepath.Join(dir, fmt.Sprintf("write_%s_%d.tmp", s.server, s.temps.Add(1)))
+		if f, err = disk.Create(path); err != nil {
+			return "", st, err
+		}
+		temp = path
+	}
+	defer func() {
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	if _, err := disk.Write(f, data); err != nil {
+		return temp, st, err
+	}
+	if int64(len(data)) < size {
+		if err := f.Truncate(int64(len(data))); err != nil {
+			return temp, st, err
+		}
+	}
+	if err := disk.Sync(f); err != nil {
+		return temp, st, err
+	}
+	fi, err := f.Stat()
+	if err != nil {
+		return temp, st, err
+	}
+	return temp, stampOf(fi), nil
 }
 
 // remove deletes a file, durably and without joining the servers: a removed file has no owner.
