@@ -80,9 +80,9 @@ func callTool(t *testing.T, client *mcp.ClientSession, tool string, args any) js
 
 // startClient starts a server on the project and connects a client to it. Both
 // end with the test, if not before.
-func startClient(t *testing.T, root string) (*mcp.ClientSession, *exec.Cmd) {
+func startClient(t *testing.T, root string, flags ...string) (*mcp.ClientSession, *exec.Cmd) {
 	t.Helper()
-	server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", root, "--log-level", "error")
+	server := exec.CommandContext(t.Context(), "deepwork", append([]string{"serve", "--path", root, "--log-level", "error"}, flags...)...)
 	server.Stderr = t.Output()
 	client, err := connect(t.Context(), server)
 	if err != nil {

@@ -100,3 +100,37 @@ func TestFourWaysAroundAReview(t *testing.T) {
 		}
 	}
 }
+
+// The user's own flag wins over a pin, and the session says that it did.
+func TestNoQualityGateOverAPinIsRecorded(t *testing.T) {
+	root, dir := t.TempDir(), t.TempDir()
+	t.Setenv(state.Env, filepath.Join(dir, "state"))
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
+	t.Setenv("APPDATA", filepath.Join(dir, "config"))
+	writeFiles(t, dir, map[string]string{"config/deepwork/config.yml": "quality_gate: {agent_review_command: reviewer task.txt, override: never, pin: true}\n"})
+	writeFiles(t, root, map[string]string{
+		".deepwork/jobs/one/job.yml": strings.Replace(jobText("one", "a"), "reviews: []", "reviews: [{run_each: step, quality_criteria: {good: \"Is it good?\"}}]", 1),
+		".deepwork/jobs/one/a.md":    "Do it.\n",
+	})
+	client, _ := startClient(t, root)
+	started := callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "Pin it", JobName: "one", WorkflowName: "w"})
+	id := strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
+	must(t, client.Close())
+	client, _ = startClient(t, root, "--no-quality-gate")
+	r := callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id})
+	if got := string(lookup(r, "status")); got != `"workflow_complete"` {
+		t.Errorf("the flag does not win: %s", r)
+	}
+	for _, flags := range [][]string{nil, {"--json"}} {
+		shown, err := exec.CommandContext(t.Context(), "deepwork", append([]string{"sessions", "show", id, "--path", root}, flags...)...).CombinedOutput()
+		must(t, err)
+		for _, want := range []string{"weakened", "and is off"} {
+			if !strings.Contains(string(shown), want) {
+				t.Errorf("%v: it does not show %q: %s", flags, want, shown)
+			}
+		}
+		if flags == nil && !strings.Contains(string(shown), "evidence: not reviewed, because the server ran without reviews") {
+			t.Errorf("the evidence: %s", shown)
+		}
+	}
+}

@@ -84,13 +84,13 @@ func (a *app) override(ctx context.Context, folder *state.Folder, archive *workf
 	}
 	if last := s.Progress(stepID).Newest(); last != nil {
 		printAttempts(show, []*machine.Attempt{last})
-		printHashes(show, "handed in", last.Files)
 	} else if review := filepath.Join(folder.Tmp(), "quality_review_"+id+"_"+stepID+".md"); fileExists(review) {
 		fmt.Fprintf(a.out, "The agent was asked to have its outputs judged by %s.\n", inline(a.display(folder.Root, review)))
 	} else {
 		fmt.Fprintln(a.out, "No outputs were handed in for a review yet.")
 	}
-	given := archive.GivenFor(s, stepID)
+	given, files := archive.GivenFor(s, stepID)
+	printHashes(show, "handed in", files)
 	if given == "" {
 		fmt.Fprintln(a.out, "It would go on with whatever the agent hands in next.")
 	} else {

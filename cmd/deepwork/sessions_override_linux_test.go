@@ -59,7 +59,7 @@ func TestAPersonOverridesAtTheTerminal(t *testing.T) {
 
 	// By the server that owns the session.
 	out, screen, err := typing(t, "yes", override("a")...)
-	for _, want := range []string{"Close it", "good: Is it good?", "quality_review_" + id + "_a.md", "Overridden."} {
+	for _, want := range []string{"Close it", "good: Is it good?", "quality_review_" + id + "_a.md", "handed in sha256:d117fa006ba9208500b2930ce69cbde436c647afa917cb7396a9bc9111a46dd2 out.txt", "Overridden."} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("it does not show %q: %v, %s", want, err, out)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -153,18 +154,25 @@ func sealReview(s durable.Sealer, path, text string) ([]byte, error) {
 	return []byte(text + reviewSealHead + seal + reviewSealTail), err
 }
 
-// reviewOf begins the line with the digest of what a review file is about.
+// reviewOf begins the line that says what a review file is about, as JSON.
 const reviewOf = "\n<!-- of "
 
-// reviewedDigest returns the digest of what the review file at path is about, or "" if it was not
-// written here, or is not as it was written.
-func reviewedDigest(s durable.Sealer, path string) string {
+// submitted is what a review file is about.
+type submitted struct {
+	Digest string             `json:"digest"`
+	Files  []machine.FileHash `json:"files"`
+}
+
+// readReviewed returns what the review file at path is about. It is zero if the file was not written
+// here, or is not as it was written.
+func readReviewed(s durable.Sealer, path string) (of submitted) {
 	text, err := readReview(s, path)
-	_, of, _ := strings.Cut(string(text[max(bytes.LastIndex(text, []byte(reviewOf)), 0):]), reviewOf)
-	if of, whole := strings.CutSuffix(of, reviewSealTail); err == nil && whole {
-		return of
+	_, line, _ := strings.Cut(string(text[max(bytes.LastIndex(text, []byte(reviewOf)), 0):]), reviewOf)
+	line, whole := strings.CutSuffix(line, reviewSealTail)
+	if err != nil || !whole || json.Unmarshal([]byte(line), &of) != nil {
+		return submitted{}
 	}
-	return ""
+	return of
 }
 
 // verifyReview returns why a review file was not written here, or is not as it was written.

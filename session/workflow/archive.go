@@ -152,13 +152,14 @@ func (a *Archive) Override(ctx context.Context, id, stepID, given, reason string
 	})
 }
 
-// GivenFor returns the digest of what was handed in last for a step: to a reviewer, or for a review by
-// the agent itself. It is "" if nothing was.
-func (a *Archive) GivenFor(s *machine.State, stepID string) string {
+// GivenFor returns what was handed in last for a step, to a reviewer or for a review by the agent
+// itself: its digest, "" if nothing was, and its files.
+func (a *Archive) GivenFor(s *machine.State, stepID string) (digest string, files []machine.FileHash) {
 	if last := s.Progress(stepID).Newest(); last != nil {
-		return last.Digest
+		return last.Digest, last.Files
 	}
-	return reviewedDigest(a.read.Sealer(), filepath.Join(a.state.Tmp(), "quality_review_"+s.SessionID+"_"+stepID+".md"))
+	of := readReviewed(a.read.Sealer(), filepath.Join(a.state.Tmp(), "quality_review_"+s.SessionID+"_"+stepID+".md"))
+	return of.Digest, of.Files
 }
 
 // Step returns a step of a session, as in the definition that was kept when the session last moved.

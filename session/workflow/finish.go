@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -39,6 +40,7 @@ type finishCall struct {
 	attempt int
 	outputs machine.Outputs // validated
 	seen    string          // the digest of what the review file is about, if the call overrides the review
+	notice  string          // about a person's override that is not for these outputs, or ""
 }
 
 // A candidate is a finished_step that may be carried out: its step is found and its outputs are
@@ -173,7 +175,11 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 		return nil, err
 	}
 	name, path := a.reviewFile(st.ID)
-	text, err := sealReview(a.engine.records.Sealer(), path, gate.SelfReview(a.submission(c))+reviewOf+c.digest+reviewSealTail)
+	of, err := json.Marshal(submitted{c.digest, c.files}) // it escapes what would end the comment
+	if err != nil {
+		return nil, err
+	}
+	text, err := sealReview(a.engine.records.Sealer(), path, gate.SelfReview(a.submission(c))+reviewOf+string(of)+reviewSealTail)
 	if err == nil {
 		err = session.MakeSessions(a.engine.State, a.engine.Logger) // it may have vanished
 	}
@@ -182,9 +188,6 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 	}
 	if err != nil {
 		return nil, notSaved(a.id, fmt.Errorf("writing the review's instructions: %w", err))
-	}
-	if a.state.Progress(st.ID).HasGrant() {
-		closing += "\nA person has overridden this review, but for other outputs than these: those go on without it, these do not."
 	}
 	return &finished{ID: a.id, Reply: &machine.FinishReply{
 		Status: machine.NeedsWork,

@@ -97,6 +97,9 @@ func nobodyMay(id, stepID string) error {
 // prove sets the evidence of a step that its caller finishes.
 func (a *sessionActor) prove(c *candidate, kind machine.EvidenceKind, reviewer string) {
 	c.evidence = &machine.Evidence{Kind: kind, At: a.engine.now(), Identity: c.m.Identity, Channel: c.m.Channel, Reviewer: reviewer, Digest: c.digest, Files: c.files}
+	if given := a.state.Progress(c.plan.Step.ID); given.HasGrant() {
+		c.evidence.GivenFor = given.Granted.GivenFor
+	}
 }
 
 // overrideCommand is what a person types.

@@ -84,3 +84,54 @@ func TestSelfReviewIsClosedByWhomTheConfigAllows(t *testing.T) {
 		t.Errorf("notice %s", *n)
 	}
 }
+
+// A person's override of other outputs than those that are handed in is not silently ignored: the
+// reply to each call says so, and so does the evidence.
+func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
+	const said = "A person has overridden the review of step 'one', but for other outputs"
+	for _, external := range []bool{false, true} {
+		p := newProject(t)
+		p.reviewedJob()
+		srv, rev := p.reviewed()
+		rev.how.Store(&Reviewing{External: external, MaxAttempts: 2, ReplyWithin: time.Minute, Override: config.OverrideAgent})
+		c := srv.Connect("local")
+		id := p.start(c, "alpha", "main").BeginStep.SessionID
+		if r := p.finish(c, `{"outputs":{"report":"bad.md"}}`); r.Status != machine.NeedsWork || r.Notice != nil {
+			t.Fatalf("before: %s", toJSON(t, r))
+		}
+		srv.Close(ctx)
+		a, err := OpenArchive(p.state(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		given, files := a.GivenFor(p.record(id), "one")
+		if given == "" || len(files) != 1 || files[0].Path != "bad.md" {
+			t.Errorf("handed in: %q, %v", given, files)
+		}
+		if err := a.Override(ctx, id, "one", given, "I looked at it", config.OverrideAgent, nil); err != nil {
+			t.Fatal(err)
+		}
+		c = p.reopen(rev).Connect("local")
+		p.write("bad.md", "CONTENT OF bad.md, and worse")
+		call := `{"outputs":{"report":"bad.md"},"session_id":"` + id + `"}`
+		if !external {
+			if r := p.finish(c, call); r.Status != machine.NeedsWork || r.Notice == nil || !strings.Contains(*r.Notice, said) {
+				t.Errorf("self-review: %s", toJSON(t, r))
+			}
+		} else {
+			_, err := c.Finish(ctx, finishArgs(t, call))
+			refused(t, err, session.ToolError, "quality_gate_failed", said)
+			_, err = c.Finish(ctx, finishArgs(t, call))
+			refused(t, err, session.ToolError, "quality_gate_failed", said, "Nothing was reviewed this time")
+		}
+		r := p.finish(c, `{"outputs":{"report":"bad.md"},"session_id":"`+id+`","quality_review_override_reason":"It is fine"}`)
+		e := p.record(id).Progress("one").Evidence
+		want := machine.BySelf
+		if external {
+			want = machine.ByOverride
+		}
+		if r.Status != machine.NextStep || e.Kind != want || e.GivenFor != given || e.Digest == given {
+			t.Errorf("reply %s, evidence %s", toJSON(t, r), toJSON(t, e))
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"deepwork/actor"
@@ -70,7 +71,7 @@ func (a *sessionActor) hash(m *finishCall, outputs machine.Outputs) {
 		hashes, err := gate.HashFiles(a.engine.ctx, a.engine.Root, paths)
 		if m.reason() != "" {
 			_, path := a.reviewFile(m.step)
-			m.seen = reviewedDigest(a.engine.records.Sealer(), path)
+			m.seen = readReviewed(a.engine.records.Sealer(), path).Digest
 		}
 		told := a.tell(func(ctx context.Context, a *sessionActor) {
 			answer(m.reply, func() (*finished, error) { return a.hashed(ctx, m, hashes, err) })
@@ -109,6 +110,14 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 	switch {
 	case a.overridden(c, how):
 		return a.complete(ctx, a.state, c)
+	}
+	if a.state.Progress(stepID).HasGrant() && how.Override != config.OverrideNever {
+		m.notice = fmt.Sprintf("A person has overridden the review of step '%s', but for other outputs than these: those go on without it, these do not.", stepID)
+		def := *c.def
+		def.Notice = strings.TrimPrefix(def.Notice+" "+m.notice, " ")
+		c.def = &def
+	}
+	switch {
 	case how.Refused != nil:
 		return nil, how.Refused
 	case !how.External:
@@ -129,7 +138,7 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 	if p.QualityAttempts >= how.MaxAttempts {
 		if judged := p.LastCounted(); judged != nil && judged.State == machine.AttemptFailed && judged.Digest == digest {
 			return nil, gateFailed(p.QualityAttempts, stepID, judged,
-				"Nothing was reviewed this time, because the outputs are those that failed. Change them and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason.")
+				strings.TrimSpace("Nothing was reviewed this time, because the outputs are those that failed. Change them and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason. "+m.notice))
 		}
 	}
 	return a.beginReview(ctx, c, sub, tasks, digest, hashes, how)
@@ -252,12 +261,16 @@ func (a *sessionActor) due(r *review, w *waiter) {
 		return
 	}
 	r.waiters = slices.Delete(r.waiters, at, at+1)
-	w.m.reply.Send(&finished{ID: a.id, Reply: &machine.FinishReply{
+	reply := &machine.FinishReply{
 		Status: machine.NeedsWork,
 		Feedback: new(fmt.Sprintf(
 			"The quality review of step '%s' is still running (%d of %d done, begun %s ago). Nothing is wrong so far: change nothing. Call finished_step again with the same outputs, session_id '%s' and step_id '%s' to wait for its verdict; it counts as the same attempt.",
 			r.stepID, len(r.verdicts), r.total, a.engine.now().Sub(r.began).Round(time.Second), a.id, r.stepID)),
-	}})
+	}
+	if w.m.notice != "" {
+		reply.Notice = &w.m.notice
+	}
+	w.m.reply.Send(&finished{ID: a.id, Reply: reply})
 }
 
 // hold makes an ask that keeps the actor awake during a review.

@@ -51,7 +51,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 	var refusal *session.Error
 	if p.QualityAttempts >= how.MaxAttempts {
 		refusal = gateFailed(p.QualityAttempts, stepID, judged,
-			"Change the outputs and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason.")
+			strings.TrimSpace("Change the outputs and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason. "+c.m.notice))
 	} else {
 		failed := judged.FailedReviews()
 		r = &machine.FinishReply{Status: machine.NeedsWork, Notice: machine.NoticeOf(c.def), Feedback: new(combined(failed)), FailedReviews: failed, FailedCriteria: []machine.CriterionResult{}}

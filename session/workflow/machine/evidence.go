@@ -15,7 +15,7 @@ type Evidence struct {
 	Channel  string       `json:"channel"`  // theirs: session.ChannelStdio, …
 	Reviewer string       `json:"reviewer,omitempty"`
 	Reason   string       `json:"reason,omitempty"`    // of an override
-	GivenFor string       `json:"given_for,omitempty"` // by a person in advance: the Digest of what they saw
+	GivenFor string       `json:"given_for,omitempty"` // the Digest of what a person saw who overrode the review in advance
 	Digest   string       `json:"digest"`              // of the outputs, their content and the criteria; "" if reviews were off
 	Files    []FileHash   `json:"files"`
 }
