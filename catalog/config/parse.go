@@ -19,6 +19,9 @@ const FileName = "config.yml"
 // MaxBytes is the maximum size of a config.yml: 1 MiB.
 const MaxBytes = 1 << 20
 
+// maxDirectives bounds the %TAG lines of a file: the YAML parser compares each with all before it.
+const maxDirectives = 16
+
 // Parse reads the bytes of a config.yml. file is its name in diagnostics. An empty file gives the
 // defaults. With a nil Config it returns all faults of the file, ordered by position. It never
 // touches the disk.
@@ -84,13 +87,17 @@ func (p *parser) document(source []byte) *yaml.Node {
 		p.FaultIn(yamltree.PositionAt(source, at), "", "not UTF-8 text: save the file as UTF-8")
 		return nil
 	}
+	if bytes.Count(source, []byte("%TAG")) > maxDirectives {
+		p.FaultIn(yamltree.Position{}, "", "there are more than %d %%TAG directives: remove them, a config needs none", maxDirectives)
+		return nil
+	}
 	doc, second, err := yamltree.Documents(bytes.NewReader(source))
 	switch {
 	case err != nil:
 		p.syntax(err)
 	case second != nil:
 		p.FaultIn(yamltree.At(second), "", "a second document: the file is to have one, remove the line ---")
-	case doc != nil && len(doc.Content) > 0:
+	case doc != nil && len(doc.Content) > 0 && p.CheckAliases(doc.Content[0]):
 		return doc.Content[0]
 	}
 	return nil

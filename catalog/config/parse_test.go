@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
 	"runtime"
 	"slices"
@@ -210,6 +211,39 @@ func FuzzConfig(f *testing.F) {
 			t.Errorf("accepted: %+v", c)
 		}
 	})
+}
+
+// Neither aliases nor directives make a small file cost much.
+func TestAFileThatExpands(t *testing.T) {
+	var bomb, tags strings.Builder
+	bomb.WriteString("executors:\n  E: &e\n    command: [x]\n    variants:\n")
+	for i := range 10_000 {
+		fmt.Fprintf(&bomb, "      V%d: {command: [x]}\n", i)
+	}
+	for i := range 10_000 {
+		fmt.Fprintf(&bomb, "  E%d: *e\n", i)
+		fmt.Fprintf(&tags, "%%TAG !a%d! tag:x,2000:\n", i)
+	}
+	for source, want := range map[string]string{
+		bomb.String(): "expand to more than",
+		tags.String() + "---\nversion: \"1.0\"\n": "%TAG directives",
+		"projects: &a [*a]\n":                     "never end",
+		"executors: &a {x: *a}\n":                 "never end",
+	} {
+		if c, faults := Parse("config.yml", []byte(source)); c != nil || !strings.Contains(faults.Error(), want) {
+			t.Errorf("%.40s: %v, want %s", source, faults, want)
+		}
+	}
+}
+
+// What is written with anchors and aliases is found where it is.
+func TestPlacesOfAliases(t *testing.T) {
+	lines := Places([]byte("git: {branch: &n create}\nworkflow_tools:\n  sources:\n    - &s\n      name: *n\n      command: [x]\n    - {name: two, command: &c [x]}\n    - *s\nexecutors:\n  *n : {command: *c}\n"))
+	for key, want := range map[string]int{"git.branch": 1, "workflow_tools.sources.create": 8, "workflow_tools.sources.two": 7, "executors.create": 10} {
+		if lines[key] != want {
+			t.Errorf("%s is in line %d, want %d", key, lines[key], want)
+		}
+	}
 }
 
 // FuzzSplitCommand checks that words, each quoted, come back as they were.

@@ -36,13 +36,14 @@ func places(n *yaml.Node, path string, depth int, lines map[string]int) {
 	switch n.Kind {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			add(n.Content[i].Value, n.Content[i], n.Content[i+1])
+			add(yamltree.Target(n.Content[i]).Value, n.Content[i], n.Content[i+1])
 		}
 	case yaml.SequenceNode:
-		for _, entry := range n.Content {
+		for _, item := range n.Content {
+			entry := yamltree.Target(item)
 			for i := 0; entry.Kind == yaml.MappingNode && i+1 < len(entry.Content); i += 2 {
-				if entry.Content[i].Value == "name" {
-					add(entry.Content[i+1].Value, entry, entry)
+				if yamltree.Target(entry.Content[i]).Value == "name" {
+					add(yamltree.Target(entry.Content[i+1]).Value, item, entry)
 				}
 			}
 		}

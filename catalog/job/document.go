@@ -15,13 +15,6 @@ const emptyFile = "is empty: write name, version, summary, common_job_info_provi
 // with all before it.
 const maxDirectives = 16
 
-// Bounds of what the aliases of a file may add to it: nodes that are visited again, and bytes of
-// text that are repeated.
-const (
-	maxAliasNodes = 100_000
-	maxAliasBytes = MaxBytes
-)
-
 var utf8BOM = []byte("\xef\xbb\xbf")
 
 // document returns the root of the one YAML document of a file. The time to walk the tree is
@@ -47,7 +40,7 @@ func (d *decoder) document(source []byte) (*yaml.Node, bool) {
 		d.FaultIn(yamltree.At(root), "", emptyFile)
 		return nil, false
 	}
-	if bytes.IndexByte(body, '*') >= 0 && !d.checkAliases(root) {
+	if !d.CheckAliases(root) {
 		return nil, false
 	}
 	return root, true
@@ -105,59 +98,4 @@ func firstBad(b []byte) (int, bool) {
 		i += size
 	}
 	return 0, false
-}
-
-// checkAliases walks the tree at most as the decoder would, and refuses it if an alias contains
-// itself or all of them together expand too much.
-func (d *decoder) checkAliases(root *yaml.Node) bool {
-	w := aliasWalk{open: map[*yaml.Node]bool{}}
-	w.walk(root, nil)
-	switch {
-	case w.circle != nil:
-		d.FaultIn(yamltree.At(w.circle), "", "the alias *%s stands inside of what it names, so it would never end: write the value out", yamltree.Clip(w.circle.Value))
-	case w.excess != nil:
-		d.FaultIn(yamltree.At(w.excess), "", "the aliases of this file expand to more than %d values or %d bytes (here at *%s): write less with aliases", maxAliasNodes, maxAliasBytes, yamltree.Clip(w.excess.Value))
-	default:
-		return true
-	}
-	return false
-}
-
-type aliasWalk struct {
-	open           map[*yaml.Node]bool // anchored nodes that are being walked
-	nodes, bytes   int
-	circle, excess *yaml.Node
-}
-
-// walk visits n; via is the outermost alias that led here, or nil.
-func (w *aliasWalk) walk(n, via *yaml.Node) {
-	if w.circle != nil || w.excess != nil {
-		return
-	}
-	if via != nil {
-		w.nodes++
-		w.bytes += len(n.Value)
-		if w.nodes > maxAliasNodes || w.bytes > maxAliasBytes {
-			w.excess = via
-			return
-		}
-	}
-	if n.Kind == yaml.AliasNode {
-		if w.open[n.Alias] {
-			w.circle = n
-			return
-		}
-		if via == nil {
-			via = n
-		}
-		w.walk(n.Alias, via)
-		return
-	}
-	if n.Anchor != "" {
-		w.open[n] = true
-		defer delete(w.open, n)
-	}
-	for _, c := range n.Content {
-		w.walk(c, via)
-	}
 }

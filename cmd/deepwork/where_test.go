@@ -13,12 +13,17 @@ import (
 
 // A project that was moved goes on with the attempts that it had, whose work is not committed.
 func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
-	for name, config := range map[string]string{"in the state folder": "", "in the project": "attempts: {worktrees: trees}\n"} {
+	const inProject = "attempts: {worktrees: trees}\n"
+	for name, config := range map[string]string{"in the state folder": "", "in the project": inProject,
+		"relative, in the state folder": "", "relative, in the project": inProject} {
 		t.Run(name, func(t *testing.T) {
 			p := newBoardProject(t, config)
 			task := p.task("! write new.txt some work")
 			a := p.ends(p.start(task).AttemptID)
 			must(t, p.client.Close())
+			if strings.HasPrefix(name, "relative") {
+				relativeLinks(t, p.root)
+			}
 			old := p.root
 			p.root = filepath.Join(filepath.Dir(old), "moved", "shop")
 			must(t, os.Mkdir(filepath.Dir(p.root), 0o755))
@@ -64,5 +69,26 @@ func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
 				t.Errorf("git still has the worktrees %s", list)
 			}
 		})
+	}
+}
+
+// relativeLinks links the worktrees of a repository as git 2.48 and newer do by
+// worktree.useRelativePaths; older ones read such links, but do not write them.
+func relativeLinks(t *testing.T, repo string) {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(repo, ".git", "worktrees", "*"))
+	if err != nil || len(all) == 0 {
+		t.Fatal("there is no worktree", err)
+	}
+	for _, admin := range all {
+		text, err := os.ReadFile(filepath.Join(admin, "gitdir"))
+		must(t, err)
+		dotGit := strings.TrimSpace(string(text))
+		there, err := filepath.Rel(admin, dotGit)
+		must(t, err)
+		back, err := filepath.Rel(filepath.Dir(dotGit), admin)
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(admin, "gitdir"), []byte(there+"\n"), 0o644))
+		must(t, os.WriteFile(dotGit, []byte("gitdir: "+back+"\n"), 0o644))
 	}
 }

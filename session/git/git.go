@@ -55,6 +55,7 @@ var settings = []string{
 	"commit.gpgSign=false",
 	"submodule.recurse=false",
 	"safe.bareRepository=explicit",
+	"worktree.useRelativePaths=false", // the paths of worktrees are compared, and one of both ends may be moved
 }
 
 // Bound lists the variables that make git work on a repository other than that of its working

@@ -99,7 +99,7 @@ func (k *Keeper) Import(ctx context.Context, from, attempt, branch string) (err 
 		e = &record{Tree: Tree{RepoID: e.RepoID, Name: e.Name, Repo: e.Repo, TargetBranch: e.TargetBranch},
 			Common: canonical(e.Common), Path: e.Path, Branch: e.Branch, Base: e.Base, Step: ready}
 		j.Trees[i] = e
-		if admin, err := e.adminAt(e.Path, to(e.Path)); err != nil {
+		if admin, err := e.adminAt(e.Common, e.Path, to(e.Path)); err != nil {
 			return err
 		} else if admin == "" || !commitID.MatchString(e.Base) {
 			return fmt.Errorf("%w: the repository %s has no such worktree %s", ErrNotOurs, e.Common, e.Path)
@@ -137,9 +137,9 @@ var commitID = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
 // finds worktree and repository from each other. git worktree repair does the same, but goes by the
 // worktree's .git, which an agent or the project may have written.
 func (e *record) settle(to func(string) string) error {
-	was := e.Path
+	was, common := e.Path, e.Common
 	e.Repo, e.Common, e.Path = to(e.Repo), to(e.Common), to(e.Path)
-	admin, err := e.adminAt(was, e.Path)
+	admin, err := e.adminAt(common, was, e.Path)
 	if err != nil || admin == "" || !isDir(e.Path) {
 		return err
 	}
@@ -156,14 +156,17 @@ func (e *record) settle(to func(string) string) error {
 	return nil
 }
 
-// adminAt is admin for a worktree that is known by one of these paths.
-func (e *record) adminAt(paths ...string) (admin string, err error) {
+// adminAt is admin for a worktree that is known by one of these paths, of a repository that was at
+// was or is where it is now when they were linked.
+func (e *record) adminAt(was string, paths ...string) (admin string, err error) {
 	for _, path := range paths {
-		at := *e
-		at.Path = path
-		if admin, err = at.admin(); admin != "" || err != nil {
-			break
+		for _, from := range []string{e.Common, was} {
+			at := *e
+			at.Path = path
+			if admin, err = at.adminFrom(from); admin != "" || err != nil {
+				return admin, err
+			}
 		}
 	}
-	return admin, err
+	return "", nil
 }
