@@ -2,7 +2,10 @@ package transport
 
 import (
 	"context"
+	"strings"
 	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/session"
 	"deepwork/session/workflow"
@@ -48,4 +51,22 @@ func TestEachCallHasItsCaller(t *testing.T) {
 			check(name+version+" with a token", session.Caller{Identity: "ann", Channel: name})
 		}
 	}
+}
+
+// A call of nobody knows whom is not one of the user: it is refused.
+func TestACallWithoutACallerIsRefused(t *testing.T) {
+	s, _ := fakeServer(t, nil)
+	here, there := mcp.NewInMemoryTransports()
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- s.mcp.Run(ctx, here) }()
+	_, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), there, nil)
+	if err == nil || !strings.Contains(err.Error(), "it is not known who makes this call") {
+		t.Errorf("%v", err)
+	}
+	if n := s.conns.Len(); n != 0 {
+		t.Errorf("it has %d connections", n)
+	}
+	cancel()
+	<-ran
 }

@@ -275,7 +275,7 @@ func TestCloseEndsConnections(t *testing.T) {
 	})
 	here, there := mcp.NewInMemoryTransports()
 	ran := make(chan error, 1)
-	go func() { ran <- s.mcp.Run(context.Background(), here) }()
+	go func() { ran <- s.mcp.Run(localCall(), here) }()
 	cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(context.Background(), there, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -160,7 +160,7 @@ func client(t testing.TB, s *Server) *mcp.ClientSession {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
 	done := make(chan error, 1)
-	go func() { done <- s.mcp.Run(context.Background(), here) }()
+	go func() { done <- s.mcp.Run(localCall(), here) }()
 	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	cs, err := c.Connect(context.Background(), there, nil)
 	if err != nil {
@@ -200,4 +200,9 @@ func errorMetaOf(t testing.TB, res *mcp.CallToolResult) map[string]any {
 		t.Fatalf("no %s in _meta of %+v", tool.ErrorMeta, res)
 	}
 	return m
+}
+
+// localCall returns the context of the user's calls over stdio.
+func localCall() context.Context {
+	return session.WithCaller(context.Background(), session.LocalCaller(session.ChannelStdio))
 }

@@ -32,7 +32,10 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		if undeclared[method] {
 			return nil, notOffered(method)
 		}
-		ctx, who := s.callerOf(ctx)
+		who := session.CallerOf(ctx)
+		if who == (session.Caller{}) { // a transport must set it
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "it is not known who makes this call, so it is refused"}
+		}
 		conn, done, err := s.conns.acquire(ctx, ss)
 		if err != nil {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error() + ": connect anew"}
@@ -73,18 +76,6 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		return res, nil
 	}
-}
-
-// callerOf returns the caller of a request, and a context that has it. A client that did not come
-// over the network is the one at the other end of stdio.
-func (s *Server) callerOf(ctx context.Context) (context.Context, session.Caller) {
-	who := session.CallerOf(ctx)
-	if who == (session.Caller{}) {
-		who = s.local
-		who.Channel = session.ChannelStdio
-		ctx = session.WithCaller(ctx, who)
-	}
-	return ctx, who
 }
 
 // survived logs a panic of a handler and returns the answer.

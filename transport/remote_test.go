@@ -59,7 +59,7 @@ func clientWith(t testing.TB, s *Server, o *mcp.ClientOptions) *mcp.ClientSessio
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
 	done := make(chan struct{})
-	go func() { defer close(done); s.mcp.Run(context.Background(), here) }()
+	go func() { defer close(done); s.mcp.Run(localCall(), here) }()
 	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(), there, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"deepwork/actor/wait"
+	"deepwork/session"
 	"deepwork/transport/tool"
 	"deepwork/transport/wire"
 )
@@ -56,11 +57,13 @@ func (s *Server) serveStdio(ctx context.Context, c *wire.Stdio, runGrace time.Du
 			err = fmt.Errorf("serving stdio: %w", err)
 		}
 	}()
-	ss, err := s.mcp.Connect(context.WithoutCancel(ctx), c, nil)
+	who := s.local
+	who.Channel = session.ChannelStdio
+	calling := session.WithCaller(ctx, who)
+	ss, err := s.mcp.Connect(context.WithoutCancel(calling), c, nil)
 	if err != nil {
 		return err
 	}
-	calling, _ := s.callerOf(ctx)
 	conn, err := s.conns.of(calling, ss)
 	if err != nil {
 		ss.Close()

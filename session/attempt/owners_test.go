@@ -93,6 +93,18 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	r, err = begin(eve, r.WorkspaceBranch) // of the owner, at her task
 	must(t, err)
 	s.ends(r.AttemptID)
+	// The second worktree of one git repository has a branch of its own.
+	for _, whose := range []*AttemptReply{first, r} {
+		p.git(p.root, "branch", whose.WorkspaceBranch+"-2", whose.WorkspaceBranch)
+	}
+	_, err = begin(eve, first.WorkspaceBranch+"-2")
+	refused(t, err, session.ToolError, "unknown_branch", r.WorkspaceBranch+"-2")
+	if strings.Contains(strings.SplitAfter(err.Error(), "Its branches: ")[1], first.WorkspaceBranch) {
+		t.Error(err)
+	}
+	second, err := begin(eve, r.WorkspaceBranch+"-2")
+	must(t, err)
+	s.ends(second.AttemptID)
 	// A branch stays hidden when its task is deleted; with commits it is kept.
 	p.git(p.root, "branch", "kept", first.WorkspaceBranch)
 	_, err = s.DeleteTask(ctx, me, TaskArgs{first.TaskID})

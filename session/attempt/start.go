@@ -141,7 +141,7 @@ func hiddenBranches(ctx context.Context, b view) (func(string) bool, error) {
 	}
 	return func(name string) bool {
 		prefix := worktree.BranchPrefix
-		return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) && !slices.Contains(seen, name)
+		return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) && !slices.Contains(seen, name) && !slices.Contains(seen, worktree.Main(name))
 	}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"deepwork/session/git"
@@ -27,6 +28,12 @@ func BranchFor(title string) string {
 	rand.Read(random[:]) // never fails
 	return BranchPrefix + slug(title, "task") + "-" + hex.EncodeToString(random[:])
 }
+
+// Main returns the branch of an attempt, given that of one of its worktrees: further worktrees of one
+// git repository have a number after it, which is shorter than the digits of BranchFor.
+func Main(branch string) string { return numbered.ReplaceAllString(branch, "") }
+
+var numbered = regexp.MustCompile(`-[0-9]{1,3}$`)
 
 func slug(text, empty string) string {
 	var b strings.Builder
