@@ -58,8 +58,11 @@ func (a *sessionActor) definition(ctx context.Context) (*machine.Definition, err
 	if err != nil {
 		return nil, err
 	}
+	if def.Kept || !a.edited(def) {
+		return def, nil
+	}
 	how, err := a.reviewing(ctx)
-	if err != nil || !how.Pin || def.Kept {
+	if err != nil || !how.Pin {
 		return def, err
 	}
 	weaker, err := a.weaker(def)
@@ -75,13 +78,19 @@ func (a *sessionActor) definition(ctx context.Context) (*machine.Definition, err
 	return kept, nil
 }
 
+// edited reports whether a definition is another than the one that the session began with, if that
+// is known.
+func (a *sessionActor) edited(def *machine.Definition) bool {
+	p := a.state.Pinned
+	return p != nil && p.Definition.Hash != "" && def.Job.Hash != p.Definition.Source
+}
+
 // weaker returns how a definition reviews less than the one that the session began with.
 func (a *sessionActor) weaker(def *machine.Definition) ([]string, error) {
-	p := a.state.Pinned
-	if p == nil || p.Definition.Hash == "" || def.Job.Hash == p.Definition.Source {
+	if !a.edited(def) {
 		return nil, nil
 	}
-	was, err := a.engine.definitions.Kept(p.Definition)
+	was, err := a.engine.definitions.Kept(a.state.Pinned.Definition)
 	if err != nil {
 		return []string{fmt.Sprintf("the job was edited, and the reviews that the session began with cannot be read: %v", err)}, nil
 	}

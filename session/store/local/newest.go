@@ -27,11 +27,10 @@ func (s *Store) NoteNewest(ctx context.Context, id string, number int64) error {
 	}
 	path := s.newestPath(id)
 	err := s.do(ctx, call{id: id}, func() error {
-		open := func() (*os.File, error) { return os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600) }
-		f, err := open()
+		f, _, err := durable.OpenRegular(path, os.O_WRONLY)
 		if errors.Is(err, fs.ErrNotExist) {
 			if err = session.MakeFolder(filepath.Dir(path)); err == nil {
-				f, err = open()
+				f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 			}
 		}
 		if err != nil {
