@@ -49,6 +49,7 @@ type attack struct {
 const (
 	evilSource   = "workflow_tools: {sources: [{name: s, command: [MARK, source], env: {A: b}}]}\n"
 	evilExecutor = "executors: {EVIL: {command: [MARK, agent]}}\n"
+	evilSettings = "[core]\n\tfsmonitor = MARK\n\tsshCommand = MARK\n[filter \"evil\"]\n\tclean = MARK\n\tsmudge = MARK\n\tprocess = MARK\n[diff \"evil\"]\n\ttextconv = MARK\n\tcommand = MARK\n"
 	trusted      = "trusted_folders: [ROOT]\nexecutors: {EVIL: {command: [\"true\"]}}\n"
 )
 
@@ -146,7 +147,32 @@ var attacks = map[string]attack{
 	}},
 	"core.worktree":     {user: trusted, prepare: func(v *victim) { v.gitRuns("core.worktree", "OUTSIDE") }},
 	"included settings": {user: trusted, files: map[string]string{"settings": "[core]\n\tfsmonitor = MARK\n"}, prepare: func(v *victim) { v.gitRuns("include.path", "ROOT/settings") }, control: plainGit},
-	"bare repository":   {broken: true, prepare: func(v *victim) { v.bare() }},
+	"settings included in the branches of attempts": {user: trusted, files: map[string]string{"settings": evilSettings}, prepare: func(v *victim) {
+		v.gitRuns("includeIf.onbranch:deepwork/**.path", "ROOT/settings")
+		v.write(".git/info/attributes", "* filter=evil diff=evil\n")
+	}, control: func(v *victim) { v.shell("git checkout -qb deepwork/x; git status; git add .") }},
+	"settings included in worktrees": {user: trusted, files: map[string]string{"settings": evilSettings}, prepare: func(v *victim) {
+		v.gitRuns("includeIf.gitdir:**/worktrees/**.path", "ROOT/settings")
+		v.write(".git/info/attributes", "* filter=evil diff=evil\n")
+	}, control: func(v *victim) { v.shell("git worktree add -q ../tree; cd ../tree; git status; git add .") }},
+	"submodule": {user: trusted, prepare: func(v *victim) {
+		v.write(".gitmodules", "[submodule \"evil\"]\n\tpath = sub\n\turl = ext::MARK\n\tupdate = !MARK\n\tignore = none\n")
+		v.gitRuns("submodule.evil.update", "!MARK", "submodule.evil.url", "ext::MARK", "submodule.evil.active", "true", "submodule.recurse", "true", "diff.ignoreSubmodules", "none", "status.submoduleSummary", "true", "fetch.recurseSubmodules", "true")
+		testkit.Git(v.t, v.root, "-c", "core.hooksPath=/dev/null", "update-index", "--add", "--cacheinfo", "160000,"+testkit.Git(v.t, v.root, "rev-parse", "HEAD")+",sub")
+		v.shell("git init -q sub; git -C sub config core.fsmonitor MARK; echo x > sub/x")
+		must(v.t, os.RemoveAll(v.marks))
+	}},
+	"objects of another repository": {user: trusted, prepare: func(v *victim) { v.write(".git/objects/info/alternates", "OUTSIDE/.git/objects\n") }},
+	"git folder linked": {user: trusted, broken: true, prepare: func(v *victim) {
+		must(v.t, os.RemoveAll(filepath.Join(v.root, ".git")))
+		v.link(filepath.Join(v.outside, ".git"), ".git")
+	}},
+	"git's settings are a pipe": {user: trusted, broken: true, prepare: func(v *victim) { v.pipe(".git/config") }},
+	"included settings are a pipe": {user: trusted, broken: true, prepare: func(v *victim) {
+		testkit.Git(v.t, v.root, "config", "include.path", "../pipe")
+		v.pipe("pipe")
+	}},
+	"bare repository": {broken: true, prepare: func(v *victim) { v.bare() }},
 	"bare, lazily fetched": {broken: true, user: trusted, prepare: func(v *victim) {
 		v.gitRuns("core.sshCommand", "MARK", "core.fsmonitor", "MARK", "remote.origin.url", "ssh://example.com/x", "remote.origin.promisor", "true")
 		v.loseObjects()
@@ -179,6 +205,31 @@ var attacks = map[string]attack{
 		testkit.Write(v.t, filepath.Join(v.home, "settings"), secret+": "+secret+"\ngit: {branch: "+secret+"}\n")
 		v.link("../../home/settings", ".deepwork/config.yml")
 	}},
+	"output is a pipe": {during: func(v *victim) { v.pipe("README") }},
+	"output linked": {user: "quality_gate: {agent_review_command: [cat]}\n", broken: true, again: true,
+		during: func(v *victim) { v.link(filepath.Join(v.home, ".ssh", "id"), "README") }},
+	"output in a folder linked": {user: "quality_gate: {agent_review_command: [cat]}\n", broken: true, again: true,
+		during: func(v *victim) {
+			v.link(filepath.Join(v.home, ".ssh"), "keys")
+			v.link("keys/id", "README")
+		}},
+	"tmp replaced while the server runs": {broken: true, during: func(v *victim) { v.link(v.home, ".deepwork/tmp") }},
+	"tmp replaced after a session began": {broken: true, prepare: func(v *victim) {
+		s := v.serve()
+		s.call("start_workflow", map[string]any{"job_name": "j", "workflow_name": "w", "goal": "G"})
+		must(v.t, s.client.Close())
+	}, during: func(v *victim) { v.link(v.outside, ".deepwork/tmp") }},
+	"jobs linked":              {broken: true, prepare: func(v *victim) { v.link(v.home, ".deepwork/jobs") }},
+	"config is a device":       {broken: true, prepare: func(v *victim) { v.device(".deepwork/config.yml") }},
+	"job is a device":          {broken: true, prepare: func(v *victim) { v.device(".deepwork/jobs/j/job.yml") }},
+	"config that expands":      {broken: true, files: onlyConfig("executors:\n  E: &e\n    command: [x]\n    variants:\n" + lines("      V%d: {command: [x]}\n", 10_000) + lines("  E%d: *e\n", 10_000))},
+	"config with a key twice":  {broken: true, files: onlyConfig("workflow_tools: {sources: []}\n" + evilSource)},
+	"config with another case": {broken: true, files: onlyConfig("Trusted_Folders: [ROOT]\nHTTP: {Tokens: []}\n" + evilSource)},
+	"source by an alias": {files: onlyConfig("executors: {EVIL: {command: &c [MARK, alias], variants: {V: {env: {A: b}}}}}\nworkflow_tools: {sources: [{name: s, command: *c}]}\n"),
+		notice: "workflow_tools.sources.s", control: approve},
+	"source with variables that load": {files: map[string]string{"bin/ls": "#!/bin/sh\nexec MARK ls\n",
+		".deepwork/config.yml": "workflow_tools: {sources: [{name: s, command: [ls], env: {PATH: \"ROOT/bin\", LD_PRELOAD: MARK, GIT_EXTERNAL_DIFF: MARK}, pass_env: [\"*\"]}]}\n"},
+		notice: "workflow_tools.sources.s", control: func(v *victim) { v.shell("bin/ls") }},
 	"config is huge":    {broken: true, prepare: func(v *victim) { v.huge(".deepwork/config.yml") }},
 	"job is a pipe":     {broken: true, prepare: func(v *victim) { v.pipe(".deepwork/jobs/j/job.yml") }},
 	"job is huge":       {broken: true, prepare: func(v *victim) { v.huge(".deepwork/jobs/j/job.yml") }},
@@ -342,6 +393,25 @@ func branchOf(script string) func(v *victim) {
 		v.write(script, "exit 0\n")
 		v.grant(0o644)
 	}
+}
+
+// device puts a device that never ends in the place of a file, which only root can.
+func (v *victim) device(name string) {
+	path := filepath.Join(v.root, name)
+	os.Remove(path)
+	must(v.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	if err := exec.Command("mknod", path, "c", "1", "5").Run(); err != nil {
+		v.t.Skip("only root can make devices:", err)
+	}
+}
+
+// lines repeats a line that has its number in it.
+func lines(format string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
 }
 
 // give makes a file another user's, which only root can.

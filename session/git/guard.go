@@ -39,6 +39,10 @@ func neutral(key string) string {
 	return ""
 }
 
+// configTimeout bounds reading a repository's config, which is the first that is done with it: git
+// waits forever for a pipe in the place of a file.
+const configTimeout = 8 * time.Second
+
 // guards caches the guards of folders.
 var guards struct {
 	sync.Mutex
@@ -77,7 +81,12 @@ func guarded(ctx context.Context, c Command) ([]string, error) {
 	began := time.Now()
 	list := c
 	list.Args, list.Stdin, list.Limit, list.Config = []string{"config", "--list", "--show-scope", "--show-origin", "--includes", "-z"}, nil, 0, nil
-	r, err := once(ctx, list, nil)
+	bounded, cancel := context.WithTimeout(ctx, configTimeout)
+	defer cancel()
+	r, err := once(bounded, list, nil)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		return nil, &Error{Command: "config", Err: fmt.Errorf("git does not read the config of the repository at %s within %v: see whether one of its files, or of those that it includes, is a pipe or a device", c.Dir, configTimeout)}
+	}
 	if err != nil {
 		return nil, err
 	}
