@@ -7,6 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Kind returns the JSON Schema type of a valid JSON value, judged by its first
@@ -151,6 +155,62 @@ func Fields(raw []byte) iter.Seq2[string, json.RawMessage] {
 			at = end
 		}
 	}
+}
+
+// Only returns the element of a valid array that has one, as a part of it; otherwise nil.
+func Only(raw []byte) []byte {
+	if First(raw) != '[' {
+		return nil
+	}
+	raw = bytes.TrimSpace(raw)
+	element := bytes.TrimSpace(raw[1 : len(raw)-1])
+	if valueEnd(element) != len(element) {
+		return nil
+	}
+	return element
+}
+
+// UnquoteInPlace returns what a valid JSON string says. It writes over the string, which is never
+// shorter, so that a large one is not copied. As with encoding/json, half a surrogate pair becomes
+// the replacement character.
+func UnquoteInPlace(raw []byte) []byte {
+	raw = raw[1 : len(raw)-1]
+	hex := func(at int) rune {
+		if at+6 > len(raw) || raw[at] != '\\' || raw[at+1] != 'u' {
+			return -1
+		}
+		n, _ := strconv.ParseUint(string(raw[at+2:at+6]), 16, 16) // the string is valid
+		return rune(n)
+	}
+	to := 0
+	for at := 0; at < len(raw); {
+		if raw[at] != '\\' {
+			n := bytes.IndexByte(raw[at:], '\\')
+			if n < 0 {
+				n = len(raw) - at
+			}
+			to += copy(raw[to:], raw[at:at+n])
+			at += n
+			continue
+		}
+		if r := hex(at); r >= 0 {
+			at += 6
+			if utf16.IsSurrogate(r) {
+				if r = utf16.DecodeRune(r, hex(at)); r != utf8.RuneError {
+					at += 6
+				}
+			}
+			to += utf8.EncodeRune(raw[to:], r)
+			continue
+		}
+		c := raw[at+1]
+		if i := strings.IndexByte("bfnrt", c); i >= 0 {
+			c = "\b\f\n\r\t"[i]
+		}
+		raw[to] = c
+		to, at = to+1, at+2
+	}
+	return raw[:to]
 }
 
 // valueEnd returns the length of the value that raw begins with.

@@ -93,3 +93,29 @@ func TestFieldsAreThoseOfEncodingJSON(t *testing.T) {
 		}
 	}
 }
+
+// A string that is unquoted in its place says what encoding/json says that it says.
+func TestUnquoteInPlace(t *testing.T) {
+	for _, quoted := range []string{
+		`""`, `"plain"`, `"\""`, `"a\\b\/c\bd\fe\nf\rg\th"`, `"\u0041ä\u00e4\u20ac€"`, `"\ud83d\ude00😀"`,
+		`"\ud83d"`, `"\ud83dx"`, `"\ude00\ud83d"`, `"\ud83d\u0041"`, `"\ud83d\n"`, `"{\"a\":[\"\\\"\"]}"`,
+	} {
+		var want string
+		if err := json.Unmarshal([]byte(quoted), &want); err != nil {
+			t.Fatal(quoted, err)
+		}
+		if got := string(UnquoteInPlace([]byte(quoted))); got != want {
+			t.Errorf("%s says %q, want %q", quoted, got, want)
+		}
+	}
+}
+
+func TestOnly(t *testing.T) {
+	for array, want := range map[string]string{
+		`[]`: ``, ` [ {"a":"],"} ] `: `{"a":"],"}`, `["a"]`: `"a"`, `[1]`: `1`, `[1,2]`: ``, `[{},{}]`: ``, `{"a":1}`: ``, `null`: ``, ``: ``,
+	} {
+		if got := string(Only([]byte(array))); got != want {
+			t.Errorf("the only element of %s is %q, want %q", array, got, want)
+		}
+	}
+}

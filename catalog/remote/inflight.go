@@ -71,7 +71,7 @@ func (l *link) call(ctx context.Context, tool string, arguments []byte, progress
 	if !l.begin(func() {
 		answer, err := callRaw(sending, l.session, r)
 		if result := c.result.Load(); err == nil && result != nil {
-			err = answer.UnmarshalJSON(*result)
+			err, answer.own = answer.UnmarshalJSON(*result), true
 		}
 		done <- outcome{answer, err}
 	}) {

@@ -19,6 +19,7 @@ type reply struct {
 	Structured json.RawMessage
 	IsError    bool
 	fault      string // why it is not the result of a tool, or ""
+	own        bool   // nobody else has its bytes, and they may be written over
 }
 
 // UnmarshalJSON implements json.Unmarshaler. It accepts all JSON: a field of a wrong
@@ -94,6 +95,9 @@ func (r *reply) value() json.RawMessage {
 	if !jsontext.IsNull(r.Structured) {
 		return r.Structured
 	}
+	if text := r.largeText(); text != nil {
+		return text
+	}
 	var blocks []struct {
 		Type string
 		Text borrowed
@@ -111,6 +115,36 @@ func (r *reply) value() json.RawMessage {
 		return nil
 	}
 	return bytes.Clone(r.Content)
+}
+
+// largeText is value for a large reply whose content is one text, and does not copy it; otherwise it
+// returns nil. It uses up the content.
+func (r *reply) largeText() json.RawMessage {
+	if !r.own {
+		return nil
+	}
+	var kind string
+	var text json.RawMessage
+	for name, value := range jsontext.Fields(jsontext.Only(r.Content)) {
+		switch strings.ToLower(name) {
+		case "type":
+			kind = string(value)
+		case "text":
+			text = value
+		}
+	}
+	if kind != `"text"` || jsontext.Kind(text) != "string" {
+		return nil
+	}
+	r.Content = nil
+	if first := jsontext.First(text[1:]); !strings.ContainsRune(`{["-0123456789\`, rune(first)) {
+		return text // no JSON that is large begins so
+	}
+	said := jsontext.UnquoteInPlace(text)
+	if value := bytes.TrimSpace(said); json.Valid(value) {
+		return value
+	}
+	return jsontext.Quote(string(said))
 }
 
 // shallow returns JSON unchanged, or as a text if it is nested so deep that later readers may fail.

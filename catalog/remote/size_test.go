@@ -43,8 +43,9 @@ func TestALargeResultIsNotCopiedAgainAndAgain(t *testing.T) {
 		{"stdio", 2.5, overPipe, ofPipe, "", 8 << 20},
 		{"HTTP", 2.5, overWeb, ofWeb, "application/json", 8 << 20},
 		{"a stream over HTTP", 2.5, overWeb, ofWeb, "text/event-stream", 8 << 20},
-		{"a text over stdio", 3.1, overPipe, ofPipe, "", 8<<20 + 1},
-		{"a text over HTTP", 3.1, overWeb, ofWeb, "application/json", 8<<20 + 1},
+		{"a text over stdio", 3, overPipe, ofPipe, "", 8<<20 + 1},
+		{"a text over HTTP", 3, overWeb, ofWeb, "application/json", 8<<20 + 1},
+		{"a text in a stream over HTTP", 3, overWeb, ofWeb, "text/event-stream", 8<<20 + 1},
 	} {
 		size := c.size
 		web.call = func(w http.ResponseWriter, r *http.Request, id string) {
