@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"deepwork/actor"
@@ -54,7 +55,6 @@ type executionActor struct {
 	engine   *Engine
 	entry    *entry
 	rec      *store.Execution // nil before Start; immutable once stored
-	log      *slog.Logger
 	watchers []watchMessage
 	logged   time.Time // when progress was last logged at info level
 }
@@ -68,8 +68,11 @@ func (a *executionActor) Start(ctx context.Context) error {
 		}
 		a.rec = r
 	}
-	a.log = a.engine.log.With("execution_id", a.rec.ID, "workflow", a.rec.WorkflowName, "source", a.rec.Source)
 	return nil
+}
+
+func (a *executionActor) log() *slog.Logger {
+	return a.engine.log.With("execution_id", a.rec.ID, "workflow", a.rec.WorkflowName, "source", a.rec.Source)
 }
 
 // Receive handles one message.
@@ -88,14 +91,14 @@ func (a *executionActor) Receive(ctx context.Context, m message) error {
 			m.Reply.Fail(err) // nothing was sent: the driver gives up
 			return nil
 		}
-		a.log.Info("run started")
+		a.log().Info("run started")
 		a.publish(nil)
 		m.Reply.Send(struct{}{})
 	case acceptMessage:
 		next := *a.rec
 		next.State, next.SourceExecutionID = Running, &m.SourceExecutionID
 		a.must(ctx, &next)
-		a.log.Info("run accepted by its source", "source_execution_id", m.SourceExecutionID)
+		a.log().Info("run accepted by its source", "source_execution_id", m.SourceExecutionID)
 		a.publish(a.entry.view.Load().Progress)
 		m.Reply.Send(struct{}{})
 	case progressMessage:
@@ -125,7 +128,7 @@ func (a *executionActor) save(ctx context.Context, next *store.Execution) error 
 // ended. After a crash the source is asked again, or the state is unknown.
 func (a *executionActor) must(ctx context.Context, next *store.Execution) (stored bool) {
 	if err := a.save(ctx, next); err != nil {
-		a.log.Error("a run cannot be written down; it will not be known as it is after a restart", "error", err)
+		a.log().Error("a run cannot be written down; it will not be known as it is after a restart", "error", err)
 		a.rec = next
 		return false
 	}
@@ -150,7 +153,7 @@ func (a *executionActor) advance(p remote.Progress) {
 	if p.Total != nil {
 		attrs = append(attrs, "total", *p.Total)
 	}
-	a.log.Log(context.Background(), level, "run progress", attrs...)
+	a.log().Log(context.Background(), level, "run progress", attrs...)
 	a.publish(&p)
 }
 
@@ -182,11 +185,14 @@ func (a *executionActor) end(ctx context.Context, o outcome) {
 	attrs := []any{"state", run.State, "took", a.engine.time().Sub(run.StartedAt)}
 	switch {
 	case run.Error != nil:
-		a.log.Warn("run ended", append(attrs, "error", *run.Error)...)
+		a.log().Warn("run ended", append(attrs, "error", *run.Error)...)
 	case o.blind:
-		a.log.Warn("run goes on and cannot be asked about: its source has no status tool, or gave no id")
+		a.log().Warn("run goes on and cannot be asked about: its source has no status tool, or gave no id")
 	default:
-		a.log.Info("run ended", attrs...)
+		defer func() { // its caller does not wait for it
+			runtime.Gosched()
+			a.log().Info("run ended", attrs...)
+		}()
 	}
 	v := &view{Execution: run, version: was.version + 1, over: true, code: o.code, unsure: o.unsure}
 	a.entry.view.Store(v)

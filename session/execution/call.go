@@ -177,11 +177,9 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 	}
 	if err == nil {
 		n := e.enter(x)
-		log := e.log.With("execution_id", n.id, "workflow", w.Name, "source", w.Source)
-		if t == nil {
-			log.Info("run started")
-		} else {
-			log.Info("run waits for a slot")
+		begun := "run started"
+		if t != nil {
+			begun = "run waits for a slot"
 			v := *n.view.Load()
 			v.Progress = &remote.Progress{Message: waitsForSlot}
 			n.view.Store(&v)
@@ -189,6 +187,7 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 		if e.drive(n, x, func(ctx context.Context, n *entry) (outcome, bool) {
 			return e.execute(ctx, n, w, arguments, t, limit)
 		}) {
+			e.log.Info(begun, "execution_id", n.id, "workflow", w.Name, "source", w.Source)
 			return n, nil
 		}
 		err = errClosing // the next server finds the record, which has no answer

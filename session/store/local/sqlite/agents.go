@@ -142,7 +142,7 @@ func (b board) Adopt(ctx context.Context, executionID, from, to string) (bool, e
 	if to == "" {
 		return false, wrap(doing, fmt.Errorf("%w: the owner is empty", task.ErrInvalid))
 	}
-	n, err := statement(ctx, b.DB, doing, true, `UPDATE executions SET owner = ? WHERE id = ? AND owner = ? AND state IN ('starting', 'running')`, to, executionID, from)
+	n, err := statement(ctx, b.DB, doing, single, nil, `UPDATE executions SET owner = ? WHERE id = ? AND owner = ? AND state IN ('starting', 'running')`, to, executionID, from)
 	return n > 0, err
 }
 

@@ -58,8 +58,11 @@ type DB struct {
 	writer *sql.DB       // one connection; nil if not open, or opened for reading only
 	turns  chan func()   // to the goroutine that uses the writer; unbuffered, closed with it
 	ended  chan struct{} // closed when that goroutine has ended
-	// statements are those compiled for the writer, by their texts; only that goroutine uses them.
+	// For that goroutine alone: the statements compiled for the writer, by their texts, whether its
+	// changes are synced, and what is to be done when the caller has its result.
 	statements map[string]*sql.Stmt
+	sync       bool
+	after      func()
 	reader     *sql.DB // nil if not open
 	// watcher has one connection, which stays open: the database version that it reads changes when
 	// any other connection has changed something.
@@ -244,6 +247,7 @@ func (d *DB) openFile(ctx context.Context) error {
 		f.Close()
 	}
 	d.writer, d.statements = connect(source(d.o.Path, "rwc"), 1, "&_txlock=immediate"), map[string]*sql.Stmt{}
+	d.sync = true
 	d.turns, d.ended = make(chan func()), make(chan struct{})
 	go func() {
 		defer close(d.ended)

@@ -44,31 +44,44 @@ func (e executions) oldest() string {
 	return task.FormatTime(e.o.Now().Add(-store.ExecutionKeptFor))
 }
 
+const (
+	saveExecution = `INSERT INTO workflow_executions (` + executionColumns + `, result) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET state = excluded.state, source_execution_id = excluded.source_execution_id, status_supported = excluded.status_supported,
+			deadline = excluded.deadline, ended_at = excluded.ended_at, error = excluded.error, progress = excluded.progress, result = excluded.result
+		WHERE owner = excluded.owner`
+	forgetExecutions = `DELETE FROM workflow_executions WHERE id IN (SELECT id FROM workflow_executions WHERE ` + forgettable + `
+		UNION ALL SELECT id FROM (SELECT id, row_number() OVER newest AS n, sum(octet_length(result)) OVER newest AS bytes FROM workflow_executions
+			WHERE ` + isOver + ` WINDOW newest AS (ORDER BY ` + overAt + ` DESC, id)) WHERE n > ? OR bytes > ?)`
+)
+
 func (e executions) Save(ctx context.Context, x *store.Execution) error {
 	const doing = "saving an execution"
 	// A synchronous execution cannot be queried and is lost with this machine: only what can be
 	// found again is worth a sync at its end.
-	n, err := statement(ctx, e.DB, doing, x.Async || !x.Over(), `INSERT INTO workflow_executions (`+executionColumns+`, result)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (id) DO UPDATE SET state = excluded.state, source_execution_id = excluded.source_execution_id, status_supported = excluded.status_supported,
-			deadline = excluded.deadline, ended_at = excluded.ended_at, error = excluded.error, progress = excluded.progress, result = excluded.result
-		WHERE owner = excluded.owner`,
+	how := single
+	if x.Over() && !x.Async {
+		how = unsynced
+	}
+	n, err := statement(ctx, e.DB, doing, how, func() { e.saved(x) }, saveExecution,
 		x.ID, x.Owner, x.Identity, x.Source, x.WorkflowID, x.WorkflowName, x.Async, x.State, x.SourceExecutionID, x.StatusSupported,
 		x.Timeout, optional(x.Deadline), task.FormatTime(x.StartedAt), optional(x.EndedAt), x.Error, textOf(x.Progress), textOf(x.Result))
 	if err == nil && n == 0 {
 		err = wrap(doing, fmt.Errorf("execution %s: %w", x.ID, store.ErrNotOwner))
 	}
-	if err == nil && e.o.Changes != nil {
-		e.o.Changes.Append(store.Change{Kind: store.ExecutionChanged, ID: x.ID})
-	}
 	if err == nil && x.Over() && e.lapsed.Add(1+int64(len(x.Result))/forgetBytes) >= forgetEvery {
 		e.lapsed.Store(0)
-		_, err = statement(ctx, e.DB, doing, false, `DELETE FROM workflow_executions WHERE id IN (SELECT id FROM workflow_executions WHERE `+forgettable+`
-			UNION ALL SELECT id FROM (SELECT id, row_number() OVER newest AS n, sum(octet_length(result)) OVER newest AS bytes FROM workflow_executions
-				WHERE `+isOver+` WINDOW newest AS (ORDER BY `+overAt+` DESC, id)) WHERE n > ? OR bytes > ?)`,
-			e.oldest(), store.ExecutionsKept, store.ResultsKept)
+		_, err = statement(ctx, e.DB, doing, unsynced, nil, forgetExecutions, e.oldest(), store.ExecutionsKept, store.ResultsKept)
 	}
 	return err
+}
+
+// saved does what nobody needs to wait for, on the goroutine that writes.
+func (e executions) saved(x *store.Execution) {
+	if e.o.Changes != nil {
+		e.o.Changes.Append(store.Change{Kind: store.ExecutionChanged, ID: x.ID})
+	}
+	// The next one is probably the end of this, or the beginning of another. If this fails, it is done then.
+	_ = e.setSync(context.Background(), x.Async || x.Over())
 }
 
 func (e executions) Execution(ctx context.Context, id string) (*store.Execution, error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -90,19 +91,34 @@ func change(ctx context.Context, v viewer, doing string, f func(t tx) error) err
 	return err
 }
 
-// statement runs one changing statement, and returns the number of changed rows. Without sync the
-// change survives the end of this process at once, and a loss of power only after the next synced
-// change.
-func statement(ctx context.Context, d *DB, doing string, sync bool, query string, args ...any) (int64, error) {
-	return transact(ctx, context.WithoutCancel(ctx), d, doing, single, func(t tx) (int64, error) {
-		if !sync {
-			if _, err := d.writer.ExecContext(t.ctx, "PRAGMA synchronous = NORMAL"); err != nil {
-				return 0, err
-			}
-			defer d.writer.ExecContext(t.ctx, "PRAGMA synchronous = FULL")
+// statement runs one changing statement, and returns the number of changed rows. If it changed
+// some, after, which may be nil, then runs on the goroutine that writes, while the caller goes on.
+func statement(ctx context.Context, d *DB, doing string, how mode, after func(), query string, args ...any) (int64, error) {
+	return transact(ctx, context.WithoutCancel(ctx), d, doing, how, func(t tx) (int64, error) {
+		n, err := t.exec(query, args...)
+		if err == nil && n > 0 {
+			d.after = after
 		}
-		return t.exec(query, args...)
+		return n, err
 	})
+}
+
+// setSync sets whether the writer's changes are on disk when they are made. Otherwise they survive
+// the end of this process at once, and a loss of power only after the next one that is. It is for
+// the goroutine that writes.
+func (d *DB) setSync(ctx context.Context, on bool) error {
+	if d.sync == on {
+		return nil
+	}
+	level := "NORMAL"
+	if on {
+		level = "FULL"
+	}
+	_, err := d.writer.ExecContext(ctx, "PRAGMA synchronous = "+level)
+	if err == nil {
+		d.sync = on
+	}
+	return err
 }
 
 // compiled runs statements on the one connection of a pool, and compiles each text once. It is for
@@ -124,16 +140,19 @@ func (c compiled) ExecContext(ctx context.Context, query string, args ...any) (s
 	return s.ExecContext(ctx, args...)
 }
 
-// The modes of transact.
+// A mode is one of transact.
+type mode int
+
 const (
-	reading = iota
+	reading mode = iota
 	writing
-	single // one statement, which is a transaction by itself
+	single   // one statement, which is a transaction by itself
+	unsynced // the same, and see setSync
 )
 
 // transact waits for a connection until ctx ends, and runs f with the other context. It rolls back
 // if f fails or panics.
-func transact[T any](ctx, within context.Context, v viewer, doing string, how int, f func(t tx) (T, error)) (result T, err error) {
+func transact[T any](ctx, within context.Context, v viewer, doing string, how mode, f func(t tx) (T, error)) (result T, err error) {
 	d, who := v.view()
 	release, err := d.use(ctx)
 	if err != nil {
@@ -153,8 +172,11 @@ func transact[T any](ctx, within context.Context, v viewer, doing string, how in
 			if err := d.inPlace(); err != nil {
 				return err
 			}
+			if err := d.setSync(within, how != unsynced); err != nil {
+				return err
+			}
 		}
-		if how == single {
+		if how >= single {
 			result, err = f(tx{within, compiled{pool, d.statements}, &changes, d.o.Path, d.stamp(), who})
 			return err
 		}
@@ -203,6 +225,13 @@ func (d *DB) inTurn(ctx context.Context, f func() error) error {
 	done := make(chan struct{})
 	select {
 	case d.turns <- func() {
+		defer func() {
+			if after := d.after; after != nil {
+				d.after = nil
+				runtime.Gosched() // the caller goes first
+				after()
+			}
+		}()
 		defer close(done)
 		defer func() {
 			if p := recover(); p != nil {
