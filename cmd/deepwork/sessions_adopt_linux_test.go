@@ -123,4 +123,25 @@ func TestAnOlderVersionOfASessionIsRefused(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), self, "sessions", "show", id, "--path", root).CombinedOutput(); err == nil {
 		t.Errorf("the same version again: %s", out)
 	}
+
+	// After a prune nothing is left of a session to compare with.
+	started = callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "Come back", JobName: "one", WorkflowName: "w"})
+	id = strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
+	file = filepath.Join(root, ".deepwork", "tmp", "session_"+id+".json")
+	older, err = os.ReadFile(file)
+	must(t, err)
+	callTool(t, client, "abort_workflow", map[string]any{"session_id": id, "explanation": "No"})
+	other := strings.Trim(string(lookup(callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "Stay", JobName: "one", WorkflowName: "w"}), "begin_step.session_id")), `"`)
+	if printed, err := exec.CommandContext(t.Context(), self, "sessions", "prune", "--older-than", "0s", "--path", root).CombinedOutput(); err != nil || !strings.Contains(string(printed), id) {
+		t.Fatalf("prune: %v, %s", err, printed)
+	}
+	must(t, os.WriteFile(file, older, 0o600))
+	must(t, client.Close())
+	client, _ = startClient(t, root)
+	r, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_step", Arguments: map[string]any{"session_id": id}})
+	must(t, err)
+	if e, _ := r.Meta["deepwork/error"].(map[string]any); e["code"] != "session_foreign" || !strings.Contains(resultText(r), "a session that was pruned was put back") {
+		t.Errorf("a pruned session that was put back: %v, %s", e, resultText(r))
+	}
+	callTool(t, client, "get_step", map[string]any{"session_id": other})
 }

@@ -82,7 +82,7 @@ func (f *ForeignSession) read(ctx context.Context, r *fileRecords) error {
 		return err
 	}
 	next := *s
-	next.Seq = max(s.Seq, r.Newest(ctx, f.ID)) + 1
+	next.Seq = max(s.Seq+1, r.Newest(ctx, f.ID))
 	if !r.Alive(s.Owner) { // else that server may know it as it was, and goes on with that
 		next.Owner = ""
 	}

@@ -239,6 +239,11 @@ func (a *Archive) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (ids
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.Close(ctx)) }()
+	if len(old) > 0 {
+		if err := w.NoteNewest(ctx, pruned, max(cutoff.UnixMicro(), w.Newest(ctx, pruned))); err != nil {
+			return nil, err
+		}
+	}
 	for i, id := range old {
 		if err := w.Remove(ctx, id); err != nil {
 			return old[:i], fmt.Errorf("removing session %s: %w", id, err)

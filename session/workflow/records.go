@@ -106,21 +106,37 @@ func (r *fileRecords) write(s *machine.State, do func(ctx context.Context, id st
 	return err
 }
 
-// newest notes the number of a record that was written.
+// newest notes the number of a record that was written, plus one: 0 means that none is noted.
 func (r *fileRecords) newest(ctx context.Context, s *machine.State) {
-	if err := r.NoteNewest(ctx, s.SessionID, s.Seq); err != nil {
+	if err := r.NoteNewest(ctx, s.SessionID, s.Seq+1); err != nil {
 		r.log.Warn("an older version of a session's file would not be noticed", "session", s.SessionID, "error", err)
 	}
 }
 
-// current returns a *store.ForeignError if the record is older than the newest one, whose number was
-// read before it.
-func (r *fileRecords) current(s *machine.State, newest int64) error {
-	if s.Seq >= newest {
+// pruned is the id, of no session, under which the time of the last prune is noted as microseconds of
+// the Unix epoch. Nothing else is kept of sessions that were pruned.
+const pruned = "00000000"
+
+// noted returns what current needs; it is read before the record.
+func (r *fileRecords) noted(ctx context.Context, id string) (newest, cutoff int64) {
+	if newest = r.Newest(ctx, id); newest == 0 {
+		cutoff = r.Newest(ctx, pruned)
+	}
+	return newest, cutoff
+}
+
+// current returns a *store.ForeignError if the record is older than the newest one, or is of a session
+// that was pruned.
+func (r *fileRecords) current(s *machine.State, newest, cutoff int64) error {
+	if s.UpdatedAt.UnixMicro() < cutoff {
+		return &store.ForeignError{ID: s.SessionID, Path: r.RecordPath(s.SessionID), Older: true,
+			Reason: "it is unknown here, and last moved before sessions were pruned: a version of a session that was pruned was put back"}
+	}
+	if s.Seq+1 >= newest {
 		return nil
 	}
 	return &store.ForeignError{ID: s.SessionID, Path: r.RecordPath(s.SessionID), Older: true,
-		Reason: fmt.Sprintf("an older version of it was put back, number %d, and the newest is number %d", s.Seq, newest)}
+		Reason: fmt.Sprintf("an older version of it was put back, number %d, and the newest is number %d", s.Seq, newest-1)}
 }
 
 func (r *fileRecords) Create(s *machine.State) error {
@@ -171,9 +187,9 @@ func (r *fileRecords) Peek(id string) (*machine.State, error) { return r.read(id
 
 // read reads a record by the store's Read or Peek.
 func (r *fileRecords) read(id string, do func(context.Context, string) ([]byte, error)) (*machine.State, error) {
-	var newest int64
+	var newest, cutoff int64
 	body, err := within(r.timeout, func(ctx context.Context) ([]byte, error) {
-		newest = r.Newest(ctx, id)
+		newest, cutoff = r.noted(ctx, id)
 		return do(ctx, id)
 	})
 	if err != nil {
@@ -183,7 +199,7 @@ func (r *fileRecords) read(id string, do func(context.Context, string) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	if err := r.current(s, newest); err != nil {
+	if err := r.current(s, newest, cutoff); err != nil {
 		return nil, r.unreadable(id, err)
 	}
 	return s, nil
@@ -207,13 +223,14 @@ func (r *fileRecords) Load(id string) (*machine.State, error) {
 func (r *fileRecords) Update(id string, change func(*machine.State) (*machine.State, error)) (*machine.State, error) {
 	return within(2*r.timeout, func(ctx context.Context) (*machine.State, error) {
 		var now *machine.State
-		newest, written := r.Newest(ctx, id), false
+		newest, cutoff := r.noted(ctx, id)
+		written := false
 		err := r.Store.Update(ctx, id, func(body []byte) ([]byte, error) {
 			s, err := r.decode(id, body)
 			if err != nil {
 				return nil, err
 			}
-			if err := r.current(s, newest); err != nil {
+			if err := r.current(s, newest, cutoff); err != nil {
 				return nil, err
 			}
 			now = s
