@@ -64,6 +64,10 @@ func HashFiles(ctx context.Context, root string, paths []string) (map[string]str
 	return hashes, nil
 }
 
+// maxHashed is the largest output that a review can be about, in bytes: reading it takes seconds,
+// and a prepared sparse file may claim any size.
+const maxHashed = 4 << 30
+
 // hashFile hashes one file, unless ctx ends first; root must be resolved.
 func hashFile(ctx context.Context, root, path string, buf []byte) (string, error) {
 	f, err := openFile(root, path)
@@ -71,9 +75,12 @@ func hashFile(ctx context.Context, root, path string, buf []byte) (string, error
 		return "", err
 	}
 	defer f.Close()
+	if f.size > maxHashed {
+		return "", fmt.Errorf("it has %d bytes, and a review can be about %d at most: split it, or hand in a smaller file that describes it", f.size, int64(maxHashed))
+	}
 	defer context.AfterFunc(ctx, func() { f.Close() })() // ends the copy
 	h := sha256.New()
-	if _, err := io.CopyBuffer(h, f, buf); err != nil {
+	if _, err := io.CopyBuffer(h, io.LimitReader(f, maxHashed), buf); err != nil {
 		return "", cmp.Or(ctx.Err(), err)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil

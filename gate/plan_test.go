@@ -133,3 +133,19 @@ func TestHashFiles(t *testing.T) {
 		}
 	}
 }
+
+// A sparse file takes no room on disk and may claim any size.
+func TestAnOutputTooLargeToReviewIsRefused(t *testing.T) {
+	p := newProject(t)
+	f, err := os.Create(filepath.Join(p.root, "huge"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(1 << 40); err != nil {
+		t.Skip("no sparse files here:", err)
+	}
+	if _, err := HashFiles(t.Context(), p.root, []string{"huge"}); err == nil || !strings.Contains(err.Error(), "'huge'") || !strings.Contains(err.Error(), "at most") {
+		t.Errorf("HashFiles: %v", err)
+	}
+}
