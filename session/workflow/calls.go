@@ -3,7 +3,9 @@ package workflow
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"deepwork/actor"
@@ -138,7 +140,50 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 		}
 		return nil, err
 	}
-	return finish(h.ID)
+	f, err := finish(h.ID)
+	if err != nil && a.StepID != nil {
+		err = c.elsewhere(ctx, h, a, err)
+	}
+	return f, err
+}
+
+// askedElsewhere is the maximum number of sessions whose concurrent groups are searched for a step.
+const askedElsewhere = 20
+
+// elsewhere returns err or, if it refuses a step that is current in another session of the stack, an
+// error with the call to make for that session; the topmost one if there are several.
+func (c *Conn) elsewhere(ctx context.Context, h *stack.Handle, a FinishArgs, err error) error {
+	refused, _ := errors.AsType[*session.Error](err)
+	if refused == nil || !slices.Contains([]string{"step_not_current", "unknown_step", "step_finished", "group_moved_on"}, refused.Code) {
+		return err
+	}
+	asked := 0
+	for _, other := range slices.Backward(c.stackOf(ctx, h.ID)) {
+		if other.SessionID == h.ID || other.Step != *a.StepID && asked == askedElsewhere {
+			continue
+		}
+		asked = min(asked+1, askedElsewhere)
+		pending, perr := ask(ctx, c.engine, other.SessionID, func(ctx context.Context, s *sessionActor) (pending []string, err error) {
+			def, err := s.definition(ctx)
+			if err == nil && s.state.Status == machine.Active {
+				_, _, pending = s.state.Position(def)
+			}
+			return pending, err
+		})
+		if perr != nil || !slices.Contains(pending, *a.StepID) {
+			continue
+		}
+		given := a.Outputs
+		if len(given) > 1000 {
+			given = json.RawMessage(`{…the same…}`)
+		}
+		v := h.View()
+		refused.Message = fmt.Sprintf(
+			`Step '%s' is not current in session '%s' (%s), which is at step '%s'. It is current in session '%s' (%s). To finish it there, call finished_step with {"session_id": "%s", "step_id": "%s", "outputs": %s}.`,
+			*a.StepID, h.ID, v.Workflow, v.Step, other.SessionID, other.Workflow, other.SessionID, *a.StepID, given)
+		return refused.With("current_in", other)
+	}
+	return err
 }
 
 // AbortArgs are the parameters of abort_workflow (seed 000, 001.6).

@@ -134,3 +134,32 @@ func TestMembersReportedInParallelAdvanceOnce(t *testing.T) {
 		t.Errorf("advanced %d times, to %s", advanced, c.Stack()[0].Step)
 	}
 }
+
+// A step that is current in another session of the stack: the error gives the call that finishes it
+// there, also for a member of a group.
+func TestAStepOfAnotherSessionOfTheStack(t *testing.T) {
+	p := newProject(t)
+	p.grouped()
+	p.simple("beta")
+	c := p.open().Connect("local")
+	below := p.start(c, "alpha", "main").BeginStep.SessionID
+	above := p.start(c, "beta", "main").BeginStep.SessionID
+	for _, step := range []string{"a", "b"} {
+		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"out":"r.md"},"step_id":"`+step+`"}`))
+		refused(t, err, session.ToolError, "unknown_step", "session '"+below+"' (alpha/main)", "session '"+above+"' (beta/main)",
+			`finished_step with {"session_id": "`+below+`", "step_id": "`+step+`", "outputs": {"out":"r.md"}}`)
+	}
+	if r := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b","session_id":"`+below+`"}`); strings.Join(r.PendingConcurrentSteps, " ") != "a c" {
+		t.Errorf("the call that the error gives: %s", toJSON(t, r))
+	}
+	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"b_out":"other.md"},"step_id":"b"}`)) // finished, so current nowhere
+	refused(t, err, session.ToolError, "unknown_step", "the current step is 'one'")
+	// The same workflow twice: a step that is ahead in the upper one.
+	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
+	p.start(c, "beta", "main")
+	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"two"}`))
+	refused(t, err, session.StateError, "step_not_current", `{"session_id": "`+above+`", "step_id": "two"`)
+	if strings.Contains(err.Error(), "Finish that first") {
+		t.Error(err)
+	}
+}
