@@ -4,13 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 )
 
 // An error names the argument that is to blame, and its value, for programs too
 // (DESIGN "Errors").
 func TestErrorsNameTheArgumentAndItsValue(t *testing.T) {
-	s, _ := project(t, nil)
+	s, _ := project(t, func(o *Options) { o.Toolsets = config.Toolsets })
 	cs := client(t, s)
 	const id = "3b241101-e2bb-4255-8caf-4136c566a962"
 	project := strings.SplitN(strings.SplitN(text(callTool(t, cs, "list_projects", `{}`)), `"project_id":"`, 2)[1], `"`, 2)[0]

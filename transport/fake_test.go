@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
+	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/state/statetest"
 	"deepwork/session/workflow"
@@ -144,7 +145,7 @@ func fakeServer(t testing.TB, setup func(*fakeAgent), more ...func(*engines)) (*
 	for _, m := range more {
 		m(&p)
 	}
-	s, err := newServer(p, nil, "1.2.3", slog.New(slog.DiscardHandler))
+	s, err := newServer(p, config.Toolsets, "1.2.3", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

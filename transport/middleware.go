@@ -58,13 +58,18 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			return res, err
 		}
 		if list, ok := req.(*mcp.ListToolsRequest); ok && s.tools.Unregistered != nil {
-			return s.remote.ListTools(ctx, next, method, list)
+			res, err = s.remote.ListTools(ctx, next, method, list)
+		} else {
+			res, err = next(ctx, method, req)
 		}
-		res, err = next(ctx, method, req)
 		if err != nil {
 			return res, err
 		}
 		switch r := res.(type) {
+		case *mcp.ListToolsResult:
+			changed := *r
+			changed.Tools = s.tools.Offered(ctx, r.Tools)
+			res = &changed
 		case *mcp.InitializeResult:
 			changed := *r
 			changed.Instructions = s.instructions(ctx)

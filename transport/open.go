@@ -105,6 +105,9 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	if sets == nil {
 		sets = initial.Toolsets
 	}
+	if sets == nil {
+		sets = config.DefaultToolsets
+	}
 	if err := checkToolsets(sets); err != nil {
 		return nil, err
 	}
@@ -143,7 +146,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		judge = gate.Open(gate.Options{Root: root, Logger: logger, Settings: reviews.settings})
 		opened.add("reviews that did not stop", judge.Close)
 	}
-	tasks, err := openBoard(ctx, root, folder, around, member, db, sets == nil || slices.Contains(sets, "board"), settings, jobs, logger, os.Getenv)
+	tasks, err := openBoard(ctx, root, folder, around, member, db, slices.Contains(sets, "board"), settings, jobs, logger, os.Getenv)
 	if err != nil {
 		return nil, err
 	}

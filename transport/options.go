@@ -3,6 +3,7 @@
 package transport
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -34,7 +35,7 @@ type Options struct {
 	Override config.Override
 	// Pin sets quality_gate.pin whatever is configured.
 	Pin bool
-	// Toolsets chooses the sets of tools; nil means the configured ones, else all.
+	// Toolsets chooses the sets of tools; nil means the configured ones, else config.DefaultToolsets.
 	Toolsets []string
 	// Logger is where calls are logged; nil discards.
 	Logger *slog.Logger
@@ -72,6 +73,9 @@ func checkToolsets(names []string) error {
 		if !slices.Contains(config.Toolsets, n) {
 			return fmt.Errorf("toolset %q is unknown: choose of %s", n, strings.Join(config.Toolsets, ", "))
 		}
+	}
+	if slices.Contains(names, "source") && !slices.Contains(names, "workflows") {
+		return errors.New("the toolset source needs the toolset workflows: other servers start workflows by the one, and agents finish their steps by the other; choose both")
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 					return dialURL(t, string(url))
 				}
 			} else {
-				h := overHTTP(t, serverOn(t, root, nil), web.Options{})
+				h := overHTTP(t, serverOn(t, root, asSource), web.Options{})
 				source = fmt.Sprintf("{name: inner, url: %q}", h.URL())
 				agentOf = func() *mcp.ClientSession { return dialURL(t, h.URL()) }
 			}
@@ -137,7 +137,7 @@ func dialURL(t *testing.T, url string) *mcp.ClientSession {
 
 // The tools by which this server is a source, as another one sees them.
 func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
-	s, _ := bareProject(t, "", nil)
+	s, _ := bareProject(t, "", asSource)
 	cs, other := client(t, s), client(t, s)
 
 	res := callTool(t, cs, "workflows-list-tool", `{}`)
@@ -212,9 +212,9 @@ func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
 // Two that are each other's sources do not pass on what they got for ever.
 func TestTwoDeepworksThatAreEachOthersSources(t *testing.T) {
 	root := innerProject(t)
-	a := serverOn(t, root, nil)
+	a := serverOn(t, root, asSource)
 	first := overHTTP(t, a, web.Options{})
-	b, _ := withConfig(t, fmt.Sprintf("workflow_tools:\n  refresh_interval: 100ms\n  sources:\n    - {name: a, url: %q}\n", first.URL()), nil)
+	b, _ := withConfig(t, fmt.Sprintf("workflow_tools:\n  refresh_interval: 100ms\n  sources:\n    - {name: a, url: %q}\n", first.URL()), asSource)
 	second := overHTTP(t, b, web.Options{})
 	write(t, root, map[string]string{".deepwork/config.yml": fmt.Sprintf("workflow_tools:\n  refresh_interval: 100ms\n  sources:\n    - {name: b, url: %q}\n", second.URL())})
 	want := []string{"trip-dream", "trip-plan"}
@@ -230,7 +230,7 @@ func TestTwoDeepworksThatAreEachOthersSources(t *testing.T) {
 
 // Of another identity an execution is not there.
 func TestExecutionsAreTheirCallersAlone(t *testing.T) {
-	s, _ := bareProject(t, "", nil)
+	s, _ := bareProject(t, "", asSource)
 	file, given := tokens(t, "ada", "bob")
 	h := overHTTP(t, s, web.Options{TokenFile: file})
 	ada, bob := dial(t, h, stateful, given[0]), dial(t, h, stateful, given[1])
@@ -243,6 +243,50 @@ func TestExecutionsAreTheirCallersAlone(t *testing.T) {
 	}
 	if got := into[map[string]any](t, ada, "workflows-status-tool", about); (*got)["status"] != "running" {
 		t.Errorf("got %v", *got)
+	}
+}
+
+// asSource makes a server offer its workflows to others.
+func asSource(o *Options) { o.Toolsets = []string{"workflows", "remote", "source"} }
+
+// The tools for other servers are offered only if the flag or the config asks for them; otherwise a
+// call says so, and so does a server that has this one as its source.
+func TestToolsForOtherServersAreOfferedOnRequest(t *testing.T) {
+	s, root := bareProject(t, "", nil)
+	changed := make(chan struct{}, 10)
+	cs := clientWith(t, s, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} }})
+	names := []string{"workflows-list-tool", "workflows-execute-tool", "workflows-status-tool", "workflows-cancel-tool"}
+	offered := func() (all []string) {
+		for name := range listed(t, cs) {
+			if strings.HasPrefix(name, "workflows-") {
+				all = append(all, name)
+			}
+		}
+		return all
+	}
+	if all := offered(); all != nil {
+		t.Errorf("listed without being asked for: %v", all)
+	}
+	for _, name := range names {
+		if got := refusedWith(t, cs, name, `{}`, "ToolError"); !strings.Contains(got, "--toolsets workflows,remote,board,source") || !strings.Contains(got, "expose_jobs: true") {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	h := overHTTP(t, s, web.Options{})
+	outer, _ := bareProject(t, fmt.Sprintf("workflow_tools: {sources: [{name: inner, url: %q}]}\n", h.URL()), nil)
+	until(t, outer, "the source to be refused", func(l *remotetools.Listing) bool {
+		return len(l.From.Sources) == 1 && l.From.Sources[0].Err != nil && strings.Contains(l.From.Sources[0].Err.Error(), "--toolsets workflows,source")
+	})
+
+	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools: {expose_jobs: true}\n"})
+	<-changed
+	if all := offered(); len(all) != len(names) {
+		t.Errorf("listed %v once jobs are exposed", all)
+	}
+	into[source.StartedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
+
+	if _, err := NewServer(Options{ProjectRoot: root, Toolsets: []string{"remote", "source"}}); err == nil || !strings.Contains(err.Error(), "needs the toolset workflows") {
+		t.Errorf("source without workflows: %v", err)
 	}
 }
 

@@ -38,7 +38,7 @@ func innerDeepwork(root string) {
 			os.Exit(1)
 		}
 	}
-	s, err := NewServer(Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}, Toolsets: []string{"workflows", "remote"}})
+	s, err := NewServer(Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}, Toolsets: []string{"workflows", "source"}})
 	fail(err)
 	h, err := s.Listen(context.Background(), web.Options{})
 	fail(err)

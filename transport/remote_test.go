@@ -105,7 +105,7 @@ func TestReq003_1_2_EveryWorkflowIsATool(t *testing.T) {
 func TestReq003_2_1_WorkflowsAreListedBesideTheStaticTools(t *testing.T) {
 	s, _ := withSource(t, newFactory(standardWorkflows...), "")
 	all := listed(t, client(t, s))
-	for _, name := range []string{"echo", "steps", "finished_step", "workflow_status", "workflows-list-tool"} {
+	for _, name := range []string{"echo", "steps", "finished_step", "workflow_status"} {
 		if all[name] == nil {
 			t.Errorf("%s is not listed", name)
 		}

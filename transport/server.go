@@ -81,16 +81,18 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 		})
 	s.tools = tool.NewSet(s.mcp, logger, e.check)
 	if sets == nil {
-		sets = config.Toolsets
+		sets = config.DefaultToolsets
 	}
 	if slices.Contains(sets, "workflows") {
 		workflows.Add(s.tools)
 	}
 	if slices.Contains(sets, "remote") {
 		s.remote = remotetools.New(s.tools)
-		if s.tools.Has("finished_step") {
-			source.Add(s.tools, source.Options{Jobs: e.jobs, Execution: e.execution})
-		}
+	}
+	if s.tools.Has("finished_step") {
+		source.Add(s.tools, source.Options{Jobs: e.jobs, Execution: e.execution, Offered: func(ctx context.Context) bool {
+			return slices.Contains(sets, "source") || s.exposesJobs(ctx)
+		}})
 	}
 	if slices.Contains(sets, "board") {
 		boardtools.Add(s.tools, e.board, e.workspace)
@@ -142,6 +144,15 @@ func (s *Server) ready(ctx context.Context) error {
 	}
 	_, err := s.check(ctx)
 	return err
+}
+
+// exposesJobs reports whether the config offers this project's workflows as tools.
+func (s *Server) exposesJobs(ctx context.Context) bool {
+	if s.remote == nil || s.check == nil {
+		return false
+	}
+	c, err := s.check(ctx)
+	return err == nil && c.WorkflowTools.ExposeJobs
 }
 
 // settings returns the HTTP settings of the config, or the defaults if it was never good.

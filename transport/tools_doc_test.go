@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -90,18 +89,18 @@ func toolsDocument(t *testing.T) []byte {
 	all := listedTools(t)
 	sets := map[string][]string{}
 	for _, set := range config.Toolsets {
-		s, err := newServer(engines{connect: new(fakes).agent, workspace: new(attempt.Context)}, []string{set}, "", slog.New(slog.DiscardHandler))
+		chosen := []string{set}
+		if set == "source" {
+			chosen = append(chosen, "workflows") // which it needs
+		}
+		s, err := newServer(engines{connect: new(fakes).agent, workspace: new(attempt.Context)}, chosen, "", slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for name := range listed(t, client(t, s)) {
-			sets[set] = append(sets[set], name)
-		}
-	}
-	known := slices.Concat(slices.Collect(maps.Values(sets))...)
-	for name := range all { // of two sets: they are offered where the workflows are, too
-		if !slices.Contains(known, name) {
-			sets["remote"] = append(sets["remote"], name)
+			if set == "workflows" || !slices.Contains(sets["workflows"], name) {
+				sets[set] = append(sets[set], name)
+			}
 		}
 	}
 	for _, names := range sets {

@@ -43,7 +43,7 @@ type Config struct {
 	Platforms   []string
 	QualityGate QualityGate
 	Git         Git
-	Toolsets    []string // of "workflows", "remote", "board"; nil means all
+	Toolsets    []string // of the names in Toolsets; nil means DefaultToolsets
 
 	HTTP          HTTP
 	WorkflowTools WorkflowTools

@@ -71,6 +71,6 @@ func (p *parser) toolsets(v value, to *[]string) {
 		}
 	})
 	if ok && count == 0 {
-		p.fault(v, "is empty, which would leave no tool; leave the key out to have all")
+		p.fault(v, "is empty, which would leave no tool; leave the key out to have the default")
 	}
 }

@@ -7,7 +7,10 @@ import (
 )
 
 // Toolsets are the sets of tools that a server can offer (DESIGN "Tool surface").
-var Toolsets = []string{"workflows", "remote", "board"}
+var Toolsets = []string{"workflows", "remote", "board", "source"}
+
+// DefaultToolsets are the sets that a server offers unless others are chosen.
+var DefaultToolsets = Toolsets[:3:3]
 
 // KnownExecutors are the executors with built-in commands, so that the config need not give one.
 var KnownExecutors = []string{"CLAUDE_CODE", "CODEX", "CURSOR_AGENT", "GEMINI", "OPENCODE"}

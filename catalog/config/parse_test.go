@@ -115,7 +115,7 @@ func TestFaults(t *testing.T) {
 			"version: 1\n---\nversion: 2\n", []string{`config.yml:2:1: a second document`},
 		},
 		"branch":     {"git:\n  branch: chekout\n", []string{`config.yml:2:11: git.branch: "chekout" is not one of name, create, checkout; did you mean checkout?`}},
-		"toolset":    {"toolsets: [workflow, 1]", []string{`config.yml:1:12: toolsets[0]: "workflow" is not one of workflows, remote, board; did you mean workflows?`, `config.yml:1:22: toolsets[1]: is a number (1)`}},
+		"toolset":    {"toolsets: [workflow, 1]", []string{`config.yml:1:12: toolsets[0]: "workflow" is not one of workflows, remote, board, source; did you mean workflows?`, `config.yml:1:22: toolsets[1]: is a number (1)`}},
 		"no toolset": {"toolsets: []", []string{`config.yml:1:11: toolsets: is empty`}},
 		"quote":      {"quality_gate:\n  agent_review_command: claude 'x\n", []string{`config.yml:2:25: quality_gate.agent_review_command: is not a command line: a single quote is not closed`}},
 		"pipe":       {"quality_gate:\n  agent_review_command: a | b\n", []string{`config.yml:2:25: quality_gate.agent_review_command: is not a command line: no shell runs`}},

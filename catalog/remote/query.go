@@ -42,7 +42,7 @@ func (s *source) list(ctx context.Context, l *link) ([]*offered, []Skipped, erro
 		return nil, nil, err
 	}
 	if !l.has(s.def.ListTool) {
-		return nil, nil, fmt.Errorf("it has no tool %q; name its list tool as list_tool in the config", s.def.ListTool)
+		return nil, nil, fmt.Errorf("it has no tool %q: name its list tool as list_tool in the config, or if it is a deepwork, start that one with --toolsets workflows,source", s.def.ListTool)
 	}
 	all := newListing(s.def.Name, s.offer.Load().workflows)
 	for cursor := ""; ; {

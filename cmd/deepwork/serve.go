@@ -94,7 +94,7 @@ with stdio only one that comes more than 3 s after the first.`,
 	flags.StringVar(&f.externalRunner, "external-runner", "", "who reviews: claude (default: the agent itself)")
 	flags.StringVar(&f.override, "override", "", "who may override a review: "+strings.Join(config.Overrides, ", ")+" (default: as configured, else agent)")
 	flags.BoolVar(&f.pin, "pin", false, "sessions keep to the reviewer and the criteria that they began with")
-	flags.StringSliceVar(&f.toolsets, "toolsets", nil, "sets of tools, of "+strings.Join(config.Toolsets, ",")+" (default: as configured, else all)")
+	flags.StringSliceVar(&f.toolsets, "toolsets", nil, "sets of tools, of "+strings.Join(config.Toolsets, ",")+" (default: as configured, else "+strings.Join(config.DefaultToolsets, ",")+")")
 	_ = cmd.RegisterFlagCompletionFunc("transport", cobra.FixedCompletions(transports, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("external-runner", cobra.FixedCompletions(transport.ExternalRunners, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("override", cobra.FixedCompletions(config.Overrides, cobra.ShellCompDirectiveNoFileComp))

@@ -50,6 +50,14 @@ func (s *Set) Has(name string) bool { return s.handlers[name] != nil }
 // Tool returns a registered tool.
 func (s *Set) Tool(name string) Tool { return s.tools[name] }
 
+// Offered returns those of the listed tools that are offered now.
+func (s *Set) Offered(ctx context.Context, listed []*mcp.Tool) []*mcp.Tool {
+	return slices.DeleteFunc(slices.Clone(listed), func(t *mcp.Tool) bool {
+		withheld := s.tools[t.Name].Withheld
+		return withheld != nil && withheld(ctx) != nil
+	})
+}
+
 // Names returns the names of the registered tools, unordered.
 func (s *Set) Names() []string { return slices.Collect(maps.Keys(s.handlers)) }
 

@@ -52,6 +52,9 @@ type Tool struct {
 	Unlisted    []Property             // accepted arguments that no schema lists
 	Outcome     func(reply any) string // for the log; nil means the state of an execution, else "ok"
 
+	// Withheld returns the error of every call while the tool is not offered; it is not listed then.
+	// It may be nil.
+	Withheld func(context.Context) *session.Error
 	// Recheck says, for a tool that changes something, how a caller whose call was interrupted
 	// finds out what it did.
 	Recheck string
@@ -97,6 +100,11 @@ func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, e
 	s.handlers[t.Name] = func(ctx context.Context, c *Caller, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		var args A
 		return s.Serve(ctx, c, req, CallLog{Tool: t.Name, outcomeOf: t.Outcome}, func(log *CallLog) *session.Error {
+			if t.Withheld != nil {
+				if fault := t.Withheld(ctx); fault != nil {
+					return fault
+				}
+			}
 			given, fault := check.decode(req.Params.Arguments, &args)
 			if id, ok := given[t.Session].(string); ok {
 				log.session = &id

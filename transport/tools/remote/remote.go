@@ -131,7 +131,8 @@ func (r *Tools) Listing(ctx context.Context) *Listing {
 	}
 	next := newListing(old, from, exposed)
 	r.listing.Store(next)
-	if !slices.Equal(old.Tools, next.Tools) {
+	// The tools of the set source are offered while jobs are exposed.
+	if !slices.Equal(old.Tools, next.Tools) || (exposed == nil) != (old.exposed == nil) {
 		r.set.Announce()
 	}
 	return next

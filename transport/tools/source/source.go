@@ -9,12 +9,15 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"deepwork/catalog"
+	"deepwork/catalog/config"
 	"deepwork/catalog/job"
+	"deepwork/session"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
@@ -25,9 +28,26 @@ import (
 type Options struct {
 	Jobs      func(context.Context) *catalog.Snapshot
 	Execution func(ctx context.Context, identity, sessionID string) (*workflow.Execution, error)
+	Offered   func(context.Context) bool // whether the tools are offered; a change of the config may change it
 }
 
-// Add registers the tools.
+// withheld is the error of a call while the tools are not offered.
+func (o Options) withheld(ctx context.Context) *session.Error {
+	if o.Offered(ctx) {
+		return nil
+	}
+	return session.Wrong("not_offered", "This server does not offer its workflows to other servers. To offer them, start it with --toolsets %s,source, "+
+		"or set workflow_tools.expose_jobs: true in .deepwork/config.yml. Agents of this project use get_workflows and start_workflow.",
+		strings.Join(config.DefaultToolsets, ","))
+}
+
+// add registers one of the tools.
+func add[A, R any](s *tool.Set, o Options, t tool.Tool, call func(context.Context, *tool.Caller, A) (*R, error)) {
+	t.Withheld = o.withheld
+	tool.Add(s, t, call)
+}
+
+// Add registers the tools. While they are not offered, they are not listed, and calls are refused.
 func Add(s *tool.Set, o Options) {
 	addList(s, o)
 	addExecute(s, o)

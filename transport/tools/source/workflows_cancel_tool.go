@@ -10,7 +10,7 @@ import (
 
 // addCancel registers workflows-cancel-tool.
 func addCancel(s *tool.Set, o Options) {
-	tool.Add(s, tool.Tool{
+	add(s, o, tool.Tool{
 		Name: "workflows-cancel-tool", Title: "Cancel as a source",
 		Description: "Aborts an execution that workflows-execute-tool started, and tells how it then is. One that has ended stays as it is.",
 		Hints:       tool.Hints{Destructive: true, Idempotent: true},

@@ -27,7 +27,7 @@ type StartedReply struct {
 // addExecute registers workflows-execute-tool. The execution is a root session of the caller's
 // connection: several callers of one server may start theirs over the same connection.
 func addExecute(s *tool.Set, o Options) {
-	tool.Add(s, tool.Tool{
+	add(s, o, tool.Tool{
 		Name: "workflows-execute-tool", Title: "Run a workflow as a source",
 		Description: "For servers that run this project's workflows; agents use start_workflow. Starts a session and answers at once; " +
 			"finished_step with its execution_id as session_id moves it on, from any connection.",

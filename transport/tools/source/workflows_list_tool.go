@@ -29,7 +29,7 @@ type listArgs struct {
 
 // addList registers workflows-list-tool (seed 003, 6.1).
 func addList(s *tool.Set, o Options) {
-	tool.Add(s, tool.Tool{
+	add(s, o, tool.Tool{
 		Name: "workflows-list-tool", Title: "Workflows as a source",
 		Description: "For servers that make tools of this project's workflows; agents use get_workflows. Lists what workflows-execute-tool can run.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},

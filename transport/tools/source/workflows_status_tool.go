@@ -57,7 +57,7 @@ const maxWorkflowID = 1000
 
 // addStatus registers workflows-status-tool.
 func addStatus(s *tool.Set, o Options) {
-	tool.Add(s, tool.Tool{
+	add(s, o, tool.Tool{
 		Name: "workflows-status-tool", Title: "Status as a source",
 		Description: "Tells how far an execution that workflows-execute-tool started is, also after it ended; it moves nothing.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
