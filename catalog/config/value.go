@@ -192,6 +192,16 @@ func (p *parser) whole(least, most int, to *int) func(value) {
 	})
 }
 
+// optionalDuration reads a duration of at least 0.
+func (p *parser) optionalDuration(to **time.Duration) func(value) {
+	return func(v value) {
+		d := time.Duration(-1)
+		if p.duration(0, &d)(v); d >= 0 {
+			*to = &d
+		}
+	}
+}
+
 // duration reads a number of seconds, or a text like 2m30s, of at least least.
 func (p *parser) duration(least time.Duration, to *time.Duration) func(value) {
 	return set(func(v value, n *yaml.Node) {

@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -67,12 +66,7 @@ func (p *parser) workflowSource(v value) WorkflowSource {
 		})),
 		key("url", p.checked(&s.URL, checkSourceURL)),
 		key("headers", p.pairs(&s.Headers, headerName, "the name of an HTTP header")),
-		key("execution_timeout", func(v value) {
-			d := time.Duration(-1)
-			if p.duration(0, &d)(v); d >= 0 {
-				s.ExecutionTimeout = &d
-			}
-		}),
+		key("execution_timeout", p.optionalDuration(&s.ExecutionTimeout)),
 		key("list_tool", tool(&s.ListTool)),
 		key("execute_tool", tool(&s.ExecuteTool)),
 		key("status_tool", tool(&s.StatusTool)),

@@ -18,8 +18,8 @@ type WorkflowTools struct {
 	Include, Exclude []string         // path.Match globs on a workflow's name; no Include means all
 	Prefix           string           // put before every tool's name: at most 32 letters, digits, '_' and '-'
 	RefreshInterval  time.Duration    // default 5 min; 0 means only on request or notification
-	ExecutionTimeout time.Duration    // default 5 min; 0 means none
-	ReplyWithin      time.Duration    // default 0: a call waits for the end
+	ExecutionTimeout *time.Duration   // 0 means none; nil means 5 min, or none if an agent or a person performs the steps
+	ReplyWithin      *time.Duration   // 0: a call waits for the end; nil means 0, or 50 s if an agent or a person performs the steps
 	StatusInterval   time.Duration    // default 2 s
 	MaxConcurrent    int              // key max_concurrent_executions; default 10
 	KeepToolsFor     time.Duration    // default 1 min
@@ -77,7 +77,7 @@ var (
 
 func defaultWorkflowTools() WorkflowTools {
 	return WorkflowTools{
-		Enabled: true, RefreshInterval: 5 * time.Minute, ExecutionTimeout: 5 * time.Minute,
+		Enabled: true, RefreshInterval: 5 * time.Minute,
 		StatusInterval: 2 * time.Second, MaxConcurrent: 10, KeepToolsFor: time.Minute, RetryAttempts: 3,
 	}
 }
@@ -105,8 +105,8 @@ func (p *parser) workflowTools(v value, w *WorkflowTools) {
 			}
 			w.RefreshInterval = d
 		}),
-		key("execution_timeout", p.duration(0, &w.ExecutionTimeout)),
-		key("reply_within", p.duration(0, &w.ReplyWithin)),
+		key("execution_timeout", p.optionalDuration(&w.ExecutionTimeout)),
+		key("reply_within", p.optionalDuration(&w.ReplyWithin)),
 		key("status_interval", p.duration(leastStatusPeriod, &w.StatusInterval)),
 		key("max_concurrent_executions", p.whole(1, maxCount, &w.MaxConcurrent)),
 		key("keep_tools_for", p.duration(0, &w.KeepToolsFor)),

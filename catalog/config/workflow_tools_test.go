@@ -44,7 +44,7 @@ workflow_tools:
 	hour, none := time.Hour, time.Duration(0)
 	want := WorkflowTools{
 		Include: []string{"data-*", "report-*"}, Exclude: []string{"*-internal"}, Prefix: "x_",
-		ExecutionTimeout: 7 * time.Minute, ReplyWithin: 10 * time.Second, StatusInterval: 3 * time.Second,
+		ExecutionTimeout: new(7 * time.Minute), ReplyWithin: new(10 * time.Second), StatusInterval: 3 * time.Second,
 		MaxConcurrent: 11, ExposeJobs: true,
 		Sources: []WorkflowSource{
 			{

@@ -87,6 +87,7 @@ func parseWorkflow(source string, text json.RawMessage, schemas schemaCache) (_ 
 			w.note("its metadata is nested more than %d deep and was left out", maxDepth)
 		default:
 			w.Metadata = in.Metadata
+			w.performer()
 		}
 	}
 	c := schemas.compile(in.InputSchema)
@@ -102,6 +103,20 @@ func parseWorkflow(source string, text json.RawMessage, schemas schemaCache) (_ 
 
 func (w *offered) note(format string, args ...any) {
 	w.notes = append(w.notes, fmt.Sprintf(format, args...))
+}
+
+// performer reads metadata.performer, which only limits and waiting depend on.
+func (w *offered) performer() {
+	var in struct{ Performer any }
+	if json.Unmarshal(w.Metadata, &in) != nil || in.Performer == nil {
+		return
+	}
+	switch in.Performer {
+	case string(ByAgent), string(ByPerson):
+		w.Performer = Performer(in.Performer.(string))
+	default:
+		w.note("its metadata.performer %.100q is not one of %s, %s and is ignored", fmt.Sprint(in.Performer), ByAgent, ByPerson)
+	}
 }
 
 // field returns an optional text of a workflow.

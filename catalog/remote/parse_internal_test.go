@@ -39,6 +39,15 @@ func TestReq003_3_3_MissingFieldsHaveDefaults(t *testing.T) {
 	if w.Category != "workflow" || w.Version != "1.0.0" || !w.Async || w.Metadata != nil || string(w.InputSchema) != string(anyObject) || len(w.notes) != 0 {
 		t.Errorf("%+v", w)
 	}
+	for given, want := range map[string]struct {
+		Performer
+		notes int
+	}{`"agent"`: {ByAgent, 0}, `"person"`: {ByPerson, 0}, `null`: {"", 0}, `"robot"`: {"", 1}, `["agent"]`: {"", 1}} {
+		w := one(t, `[{"id":"1","name":"n","description":"d","metadata":{"performer":`+given+`}}]`)
+		if w.Performer != want.Performer || len(w.notes) != want.notes || w.Metadata == nil {
+			t.Errorf("performer %s: %q, %v", given, w.Performer, w.notes)
+		}
+	}
 	w = one(t, `[{"id":"1","name":"n","description":"d","category":null,"version":7,"executionType":"maybe","metadata":[1]}]`)
 	if w.Category != "workflow" || w.Version != "1.0.0" || !w.Async || w.Metadata != nil || len(w.notes) != 3 {
 		t.Errorf("%+v", w)

@@ -29,7 +29,17 @@ type Workflow struct {
 	InputSchema json.RawMessage // an object schema; that of any object if the source gave no usable one
 	Async       bool            // default true
 	Metadata    json.RawMessage // an object, or nil
+	Performer   Performer       // from Metadata
 }
+
+// A Performer is who must perform the steps of a workflow at its source while it is executed.
+type Performer string
+
+// The values of Performer; "" means nobody: the source executes it.
+const (
+	ByAgent  Performer = "agent"
+	ByPerson Performer = "person"
+)
 
 // A Tool is a workflow under the name by which it is called. It is immutable. A tool that is
 // unchanged from one snapshot to the next is the same pointer.

@@ -74,7 +74,7 @@ func (e *Engine) stranded(x *store.Execution, err error) {
 // follows starts to follow an execution that was taken over from where the last server was. It
 // reports false if the engine is closed.
 func (e *Engine) follows(x *store.Execution) bool {
-	e.slots.take()
+	e.slots.take(x)
 	ok := e.drive(e.enter(x), x, func(ctx context.Context, n *entry) (outcome, bool) {
 		if x.Deadline != nil {
 			// It may have ended in time while no server followed it: check its status first.
@@ -85,7 +85,7 @@ func (e *Engine) follows(x *store.Execution) bool {
 		return e.follow(ctx, n, target{x.Source, x.WorkflowID, *x.SourceExecutionID, x.Timeout}), true
 	})
 	if !ok {
-		e.slots.leave(nil)
+		e.slots.leave(nil, x)
 	}
 	return ok
 }

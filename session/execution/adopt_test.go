@@ -31,7 +31,7 @@ func TestTheRunsOfAKilledServerAreTakenUpByOneThatLives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				p, root := newPlant(), newRoot(t)
-				short := func(w *config.WorkflowTools) { w.ExecutionTimeout = 3 * time.Second }
+				short := func(w *config.WorkflowTools) { w.ExecutionTimeout = new(3 * time.Second) }
 				if c.want == Completed {
 					short = nil
 				}

@@ -31,7 +31,9 @@ import (
 //
 // At most max_concurrent_executions run at the sources at once; the others wait, in the order of
 // their arrival, as executions that are running and whose progress says so. execution_timeout
-// counts from when the execution gets its slot.
+// counts from when the execution gets its slot. Executions whose steps an agent or a person
+// performs do not count: each source may have 100 of them, and they do not wait (a deviation from
+// 7.1, where a call waits for the end: by default it waits for 50 s, and there is no timeout).
 //
 // If ctx ends with the cause ErrCancelled, the execution is cancelled, and Call returns when that
 // is done, at most some seconds later. If ctx ends for any other reason, or the context given to
@@ -71,12 +73,12 @@ func (e *Engine) call(ctx context.Context, identity string, w *remote.Workflow, 
 	}
 	answerCtx, release := untilLeaving(ctx)
 	defer release()
-	if cfg.ReplyWithin > 0 {
+	if within := replyWithin(cfg, w); within > 0 {
 		var cancel context.CancelFunc
-		answerCtx, cancel = context.WithTimeoutCause(answerCtx, cfg.ReplyWithin, errReply)
+		answerCtx, cancel = context.WithTimeoutCause(answerCtx, within, errReply)
 		defer cancel()
 	}
-	limit, setting := timeout(cfg, w.Source)
+	limit, setting := timeout(cfg, w)
 	n, err := e.begin(ctx, identity, w, arguments, limit, cfg.MaxConcurrent)
 	if err != nil {
 		return nil, err
@@ -158,13 +160,18 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 	if err != nil {
 		return nil, fmt.Errorf("making a run's id: %w", err)
 	}
-	t, ok := e.slots.enter(slots)
-	if !ok {
+	performed := w.Performer != ""
+	t, ok := e.slots.enter(slots, w.Source, performed)
+	switch {
+	case ok:
+	case performed:
+		return nil, session.NotNow("too_many_runs", "Workflow '%s' was not started: at source '%s' %d executions already wait for agents or people to perform their steps, which is the maximum. Call again when one has ended, or end one with cancel_execution.", w.Name, w.Source, maxPerformed)
+	default:
 		return nil, session.NotNow("too_many_runs", "Workflow '%s' cannot be run now: %d runs wait for one of the %d slots (workflow_tools.max_concurrent_executions) already. Call again when some have ended.", w.Name, maxWaiting, slots)
 	}
 	x := &store.Execution{
 		ID: id.String(), Owner: e.member.ID(), Identity: identity,
-		Source: w.Source, WorkflowID: w.ID, WorkflowName: w.Name, Async: w.Async,
+		Source: w.Source, WorkflowID: w.ID, WorkflowName: w.Name, Async: w.Async, Performed: performed,
 		State: store.ExecutionStarting, StatusSupported: true, StartedAt: e.time(), Timeout: limit,
 	}
 	if t != nil {
@@ -192,7 +199,7 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 		}
 		err = errClosing // the next server finds the record, which has no answer
 	}
-	e.slots.leave(t)
+	e.slots.leave(t, x)
 	switch {
 	case errors.Is(err, errClosing), errors.Is(err, task.ErrClosed), errors.Is(err, presence.ErrLeft):
 		return nil, session.NotNow("shutting_down", "The server is shutting down; workflow '%s' was not started. Call again when it is back.", w.Name).Because(err)

@@ -109,7 +109,7 @@ func TestReq003_7_2_Timeouts(t *testing.T) {
 				p := newPlant()
 				p.cancels = c.cancels
 				s := open(t, newRoot(t), p, func(w *config.WorkflowTools) {
-					w.ExecutionTimeout = c.general
+					w.ExecutionTimeout = new(c.general)
 					w.Sources = []config.WorkflowSource{{Name: "other"}, {Name: "plant", ExecutionTimeout: c.own}}
 				})
 				began := time.Now()
@@ -138,7 +138,7 @@ func TestReq003_7_2_Timeouts(t *testing.T) {
 func TestReq003_7_2_TheTimeoutCountsFromTheSlot(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), func(w *config.WorkflowTools) {
-			w.MaxConcurrent, w.ExecutionTimeout = 1, 10*time.Second
+			w.MaxConcurrent, w.ExecutionTimeout = 1, new(10*time.Second)
 		})
 		w := workflow(t, "slow", false, script{lasts: 9 * time.Second})
 		for _, c := range []*pending{s.start(w, `1`), s.start(w, `2`), s.start(w, `3`)} {
@@ -330,7 +330,7 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 
 func TestReplyWithinAnswersWhileItRuns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := open(t, newRoot(t), newPlant(), func(w *config.WorkflowTools) { w.ReplyWithin = 5 * time.Second })
+		s := open(t, newRoot(t), newPlant(), func(w *config.WorkflowTools) { w.ReplyWithin = new(5 * time.Second) })
 		began := time.Now()
 		c := s.start(workflow(t, "w", false, script{lasts: time.Minute, answer: remote.Answer{Output: json.RawMessage(`1`)}}), `{}`)
 		r, err := c.wait()

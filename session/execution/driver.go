@@ -32,6 +32,7 @@ type outcome struct {
 func (e *Engine) drive(n *entry, x *store.Execution, work func(context.Context, *entry) (o outcome, slot bool)) bool {
 	ctx, cancel := context.WithCancelCause(e.ctx)
 	n.cancel = cancel
+	first := x
 	n.ref = actor.Spawn(e.system, actor.Options{Name: "run " + n.id, Logger: e.log}, func() (actor.Behavior[message], error) {
 		a := &executionActor{engine: e, entry: n, rec: x}
 		x = nil // after a crash, an incarnation trusts only the store
@@ -57,7 +58,7 @@ func (e *Engine) drive(n *entry, x *store.Execution, work func(context.Context, 
 			}
 		}
 		if slot {
-			e.slots.leave(nil)
+			e.slots.leave(nil, first)
 		}
 		if o.left {
 			return // Close notifies the waiting callers

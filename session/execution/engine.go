@@ -14,6 +14,7 @@ import (
 	"deepwork/actor/presence"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
+	"deepwork/catalog/remote"
 	"deepwork/session"
 	"deepwork/session/store"
 )
@@ -51,7 +52,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, errors.New("opening the runs of a project: no database, member, sources, or settings are given")
 	}
 	e := &Engine{sources: o.Sources, current: o.Settings, log: o.Logger, clock: o.Now, db: o.Database, store: o.Database.Executions(),
-		member: o.Member, entries: entries{byID: make(map[string]*entry)}}
+		member: o.Member, slots: slots{performed: make(map[string]int)}, entries: entries{byID: make(map[string]*entry)}}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
@@ -129,13 +130,30 @@ func (e *Engine) config(ctx context.Context) *config.WorkflowTools {
 	return e.last.Load()
 }
 
-// timeout returns how long an execution at a source may take, 0 for no limit, and the name of the
+// timeout returns how long an execution of a workflow may take, 0 for no limit, and the name of the
 // setting.
-func timeout(w *config.WorkflowTools, source string) (limit time.Duration, setting string) {
-	for _, s := range w.Sources {
-		if s.Name == source && s.ExecutionTimeout != nil {
-			return *s.ExecutionTimeout, fmt.Sprintf("workflow_tools.sources[%s].execution_timeout", source)
+func timeout(c *config.WorkflowTools, w *remote.Workflow) (limit time.Duration, setting string) {
+	for _, s := range c.Sources {
+		if s.Name == w.Source && s.ExecutionTimeout != nil {
+			return *s.ExecutionTimeout, fmt.Sprintf("workflow_tools.sources[%s].execution_timeout", w.Source)
 		}
 	}
-	return w.ExecutionTimeout, "workflow_tools.execution_timeout"
+	limit = defaultTimeout
+	if c.ExecutionTimeout != nil {
+		limit = *c.ExecutionTimeout
+	} else if w.Performer != "" {
+		limit = 0
+	}
+	return limit, "workflow_tools.execution_timeout"
+}
+
+// replyWithin returns how long a call of a workflow waits for its end, 0 for no limit.
+func replyWithin(c *config.WorkflowTools, w *remote.Workflow) time.Duration {
+	switch {
+	case c.ReplyWithin != nil:
+		return *c.ReplyWithin
+	case w.Performer != "":
+		return performedReply
+	}
+	return 0
 }

@@ -100,14 +100,17 @@ var (
 
 // The limits that cannot be configured.
 const (
-	maxWaiting = 1000 // executions that wait for a slot
-	maxWords   = 6000 // characters of a source's description of what went wrong
-	maxMessage = 1000 // characters of a progress message
-	firstPoll  = 250 * time.Millisecond
-	maxPause   = 30 * time.Second // between polls that fail
-	pollTime   = 30 * time.Second // for one poll
-	cancelTime = 5 * time.Second  // for asking a source to cancel
-	graceTime  = 15 * time.Second // for an execution that is taken over after its time was over
-	writeTime  = 30 * time.Second // for the actor to store something
-	refusals   = 5                // consecutive polls that the source refuses
+	maxWaiting     = 1000             // executions that wait for a slot
+	maxPerformed   = 100              // executions at one source that agents or people perform
+	maxWords       = 6000             // characters of a source's description of what went wrong
+	maxMessage     = 1000             // characters of a progress message
+	defaultTimeout = 5 * time.Minute  // of an execution that a program performs; others have none
+	performedReply = 50 * time.Second // until a call answers running, if agents or people perform the steps
+	firstPoll      = 250 * time.Millisecond
+	maxPause       = 30 * time.Second // between polls that fail
+	pollTime       = 30 * time.Second // for one poll
+	cancelTime     = 5 * time.Second  // for asking a source to cancel
+	graceTime      = 15 * time.Second // for an execution that is taken over after its time was over
+	writeTime      = 30 * time.Second // for the actor to store something
+	refusals       = 5                // consecutive polls that the source refuses
 )

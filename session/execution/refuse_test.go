@@ -57,7 +57,7 @@ func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
 				if c.change != nil {
 					c.change(p)
 				}
-				s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.ExecutionTimeout = c.limit })
+				s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.ExecutionTimeout = new(c.limit) })
 				call := s.start(workflow(t, "w", c.async, c.does), `{}`)
 				synctest.Wait()
 				if c.cancel {
@@ -83,7 +83,7 @@ func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
 func TestTheTimeoutThatCountsIsNamed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), func(w *config.WorkflowTools) {
-			w.ExecutionTimeout = time.Hour
+			w.ExecutionTimeout = new(time.Hour)
 			w.Sources = []config.WorkflowSource{{Name: "plant", ExecutionTimeout: new(time.Second)}}
 		})
 		e := s.start(workflow(t, "w", true, script{lasts: time.Minute}), `{}`).over(TimedOut, "workflow_timed_out")

@@ -6,27 +6,35 @@ import (
 	"sync"
 
 	"deepwork/actor/wait"
+	"deepwork/session/store"
 )
 
 // slots bounds how many executions run at the sources at once. Waiting executions get a slot in the
-// order of their arrival.
+// order of their arrival. Those that agents or people perform occupy no slot: they are bounded per
+// source.
 type slots struct {
-	mu    sync.Mutex
-	limit int
-	used  int
-	queue []ticket
+	mu        sync.Mutex
+	limit     int
+	used      int
+	queue     []ticket
+	performed map[string]int // by source
 }
 
 // A ticket waits for a slot. It is closed when its holder gets the slot.
 type ticket chan struct{}
 
-// enter takes a slot if one is free, and returns a nil ticket. Otherwise it queues. ok is false if
-// too many wait already.
-func (s *slots) enter(limit int) (t ticket, ok bool) {
+// enter takes a slot if one is free, or if the execution needs none, and returns a nil ticket.
+// Otherwise it queues. ok is false if there are too many already.
+func (s *slots) enter(limit int, source string, performed bool) (t ticket, ok bool) {
 	s.adjust(limit)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case performed && s.performed[source] >= maxPerformed:
+		return nil, false
+	case performed:
+		s.performed[source]++
+		return nil, true
 	case s.used < s.limit:
 		s.used++
 		return nil, true
@@ -43,24 +51,34 @@ func (s *slots) enter(limit int) (t ticket, ok bool) {
 func (s *slots) wait(ctx context.Context, t ticket) error {
 	err := wait.Done(ctx, t)
 	if err != nil {
-		s.leave(t)
+		s.leave(t, nil)
 	}
 	return err
 }
 
-// take counts an execution that is already at its source, regardless of the limit.
-func (s *slots) take() {
+// take counts an execution that is already at its source, regardless of the limits.
+func (s *slots) take(x *store.Execution) {
 	s.mu.Lock()
-	s.used++
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	if x.Performed {
+		s.performed[x.Source]++
+	} else {
+		s.used++
+	}
 }
 
-// leave returns a slot, or gives up a ticket.
-func (s *slots) leave(t ticket) {
+// leave gives up a ticket, or else returns what x has.
+func (s *slots) leave(t ticket, x *store.Execution) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.Index(s.queue, t); i >= 0 {
 		s.queue = slices.Delete(s.queue, i, i+1)
+		return
+	}
+	if x != nil && x.Performed {
+		if s.performed[x.Source]--; s.performed[x.Source] == 0 {
+			delete(s.performed, x.Source)
+		}
 		return
 	}
 	s.used--
@@ -84,9 +102,13 @@ func (s *slots) grant() {
 	}
 }
 
-// count returns how many have a slot and how many wait for one.
-func (s *slots) count() (used, waiting int) {
+// count returns how many are at the sources and how many wait for a slot.
+func (s *slots) count() (running, waiting int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.used, len(s.queue)
+	running = s.used
+	for _, n := range s.performed {
+		running += n
+	}
+	return running, len(s.queue)
 }

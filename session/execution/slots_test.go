@@ -99,7 +99,7 @@ func TestAnEditOfTheLimitTakesEffect(t *testing.T) {
 		for i := range 4 {
 			calls = append(calls, s.start(w, fmt.Sprint(i)))
 		}
-		s.configure(func(w *config.WorkflowTools) { w.MaxConcurrent, w.ExecutionTimeout = 3, time.Minute })
+		s.configure(func(w *config.WorkflowTools) { w.MaxConcurrent, w.ExecutionTimeout = 3, new(time.Minute) })
 		mustStatus(t, s.Engine, calls[0].id())
 		synctest.Wait()
 		if n := s.Stats(); n.Running != 3 || n.Waiting != 1 {
@@ -123,15 +123,15 @@ func TestAnEditOfTheLimitTakesEffect(t *testing.T) {
 
 func TestTooManyWait(t *testing.T) {
 	var s slots
-	if ticket, ok := s.enter(1); ticket != nil || !ok {
+	if ticket, ok := s.enter(1, "plant", false); ticket != nil || !ok {
 		t.Fatal("no slot at first")
 	}
 	for range maxWaiting {
-		if ticket, ok := s.enter(1); ticket == nil || !ok {
+		if ticket, ok := s.enter(1, "plant", false); ticket == nil || !ok {
 			t.Fatal("cannot wait")
 		}
 	}
-	if _, ok := s.enter(1); ok {
+	if _, ok := s.enter(1, "plant", false); ok {
 		t.Fatal("one more may wait")
 	}
 
@@ -139,7 +139,7 @@ func TestTooManyWait(t *testing.T) {
 		srv := open(t, newRoot(t), newPlant(), nil)
 		srv.slots.limit, srv.slots.used = 10, 10
 		for range maxWaiting {
-			srv.slots.enter(10)
+			srv.slots.enter(10, "plant", false)
 		}
 		_, err := srv.call(t.Context(), "me", workflow(t, "w", true, script{}), nil, nil)
 		wantCode(t, err, session.StateError, "too_many_runs", "1000", "max_concurrent_executions")
@@ -151,18 +151,18 @@ func TestTooManyWait(t *testing.T) {
 
 func TestSlotsAndATicketThatComesAsItsHolderLeaves(t *testing.T) {
 	var s slots
-	s.enter(1)
-	ticket, _ := s.enter(1)
-	s.leave(nil)
+	s.enter(1, "plant", false)
+	ticket, _ := s.enter(1, "plant", false)
+	s.leave(nil, nil)
 	<-ticket
 	if used, waiting := s.count(); used != 1 || waiting != 0 {
 		t.Fatalf("%d used, %d wait", used, waiting)
 	}
 	e := &Engine{}
-	e.slots.enter(1)
-	ticket, _ = e.slots.enter(1)
-	e.slots.leave(ticket)
-	e.slots.leave(nil)
+	e.slots.enter(1, "plant", false)
+	ticket, _ = e.slots.enter(1, "plant", false)
+	e.slots.leave(ticket, nil)
+	e.slots.leave(nil, nil)
 	if used, waiting := e.slots.count(); used != 0 || waiting != 0 {
 		t.Fatalf("%d used, %d wait", used, waiting)
 	}

@@ -125,7 +125,7 @@ func TestASourcesIdThatIsNotUnique(t *testing.T) {
 func TestASourceThatIsAwayIsAskedUntilItIsBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
-		s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.ExecutionTimeout = 0 })
+		s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.ExecutionTimeout = new(time.Duration(0)) })
 		c := s.start(workflow(t, "w", true, script{lasts: time.Minute}), `{}`)
 		synctest.Wait()
 		p.with(func() { p.away = fmt.Errorf("%w: it restarts", remote.ErrAway) })
@@ -163,7 +163,7 @@ func TestASourceThatIsAwayForTooLong(t *testing.T) {
 func TestASourceThatForgotTheRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
-		s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.ExecutionTimeout = 0 })
+		s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.ExecutionTimeout = new(time.Duration(0)) })
 		c := s.start(workflow(t, "w", true, script{lasts: time.Hour}), `{}`)
 		synctest.Wait()
 		p.with(func() { clear(p.jobs) })
@@ -186,7 +186,7 @@ func TestASourceThatTellsNoStatus(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			p := newPlant()
 			p.onStatus = func(string) (*remote.Answer, error) { return &a, nil }
-			s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.ExecutionTimeout = 0 })
+			s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.ExecutionTimeout = new(time.Duration(0)) })
 			e := s.start(workflow(t, "w", true, script{lasts: time.Hour}), `{}`).over(Unknown, "workflow_unknown")
 			synctest.Wait() // the slot is given back after the caller is told
 			if !strings.Contains(e.Message, said) || len(e.Message) > 2000 || p.polls != refusals || s.Stats().Running != 0 {

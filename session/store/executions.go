@@ -33,6 +33,7 @@ type Execution struct {
 	WorkflowID        string
 	WorkflowName      string
 	Async             bool
+	Performed         bool // an agent or a person performs its steps there: it occupies no slot
 	State             ExecutionState
 	SourceExecutionID *string
 	StatusSupported   bool // false: its state cannot be learned any more

@@ -18,7 +18,7 @@ import (
 // executed is an execution with everything that one may have.
 func executed(id, owner string, s store.ExecutionState, at time.Time) *store.Execution {
 	at = at.UTC().Truncate(time.Microsecond)
-	x := &store.Execution{ID: id, Owner: owner, Identity: "me", Source: "factory", WorkflowID: "w", WorkflowName: "wörk", Async: true,
+	x := &store.Execution{ID: id, Owner: owner, Identity: "me", Source: "factory", WorkflowID: "w", WorkflowName: "wörk", Async: true, Performed: true,
 		State: s, StatusSupported: true, StartedAt: at, Timeout: time.Hour, Deadline: new(at.Add(time.Hour))}
 	switch s {
 	case store.ExecutionWaiting, store.ExecutionStarting:

@@ -17,6 +17,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
+	sources "deepwork/catalog/remote"
 	"deepwork/session"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
@@ -95,7 +96,9 @@ func newWorkflow(j *job.Job, w *job.Workflow) Workflow {
 			Job      string `json:"job"`
 			Workflow string `json:"workflow"`
 			Steps    int    `json:"steps"`
-		}{j.Name, w.Name, steps}),
+
+			Performer sources.Performer `json:"performer"`
+		}{j.Name, w.Name, steps, sources.ByAgent}),
 		JobName: j.Name, WorkflowName: w.Name, Summary: w.Summary,
 	}
 }

@@ -15,7 +15,7 @@ import (
 type executions struct{ *DB }
 
 const (
-	executionColumns = `id, owner, identity, source, workflow_id, workflow_name, async, state, source_execution_id,
+	executionColumns = `id, owner, identity, source, workflow_id, workflow_name, async, performed, state, source_execution_id,
 	status_supported, timeout, deadline, started_at, ended_at, error, progress`
 	overAt = `coalesce(ended_at, started_at)`
 	isOver = `(ended_at IS NOT NULL OR status_supported = 0)`
@@ -45,7 +45,7 @@ func (e executions) oldest() string {
 }
 
 const (
-	saveExecution = `INSERT INTO workflow_executions (` + executionColumns + `, result) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	saveExecution = `INSERT INTO workflow_executions (` + executionColumns + `, result) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET state = excluded.state, source_execution_id = excluded.source_execution_id, status_supported = excluded.status_supported,
 			deadline = excluded.deadline, ended_at = excluded.ended_at, error = excluded.error, progress = excluded.progress, result = excluded.result
 		WHERE owner = excluded.owner`
@@ -63,7 +63,7 @@ func (e executions) Save(ctx context.Context, x *store.Execution) error {
 		how = unsynced
 	}
 	n, err := statement(ctx, e.DB, doing, how, func() { e.saved(x) }, saveExecution,
-		x.ID, x.Owner, x.Identity, x.Source, x.WorkflowID, x.WorkflowName, x.Async, x.State, x.SourceExecutionID, x.StatusSupported,
+		x.ID, x.Owner, x.Identity, x.Source, x.WorkflowID, x.WorkflowName, x.Async, x.Performed, x.State, x.SourceExecutionID, x.StatusSupported,
 		x.Timeout, optional(x.Deadline), task.FormatTime(x.StartedAt), optional(x.EndedAt), x.Error, textOf(x.Progress), textOf(x.Result))
 	if err == nil && n == 0 {
 		err = wrap(doing, fmt.Errorf("execution %s: %w", x.ID, store.ErrNotOwner))
