@@ -33,6 +33,7 @@ func TestErrorsNameTheArgumentAndItsValue(t *testing.T) {
 		{"call_workflow_tool", `{"name":"get_step"}`, "not_a_workflow_tool", "name", "get_step"},
 		{"workflow_status", `{"execution_id":"x"}`, "invalid_execution_id", "execution_id", "x"},
 		{"workflow_status", `{"execution_id":"` + id + `"}`, "unknown_run", "execution_id", id},
+		{"cancel_execution", `{"execution_id":"` + id + `"}`, "unknown_run", "execution_id", id},
 		{"workflows-list-tool", `{"cursor":"x"}`, "invalid_argument", "cursor", "x"},
 		{"workflows-execute-tool", `{"workflow_id":"a/b","input":{"goal":"g"}}`, "unknown_workflow", "workflow_id", "a/b"},
 		{"workflows-status-tool", `{"workflow_id":"a/b","execution_id":"x"}`, "bad_session_id", "execution_id", "x"},

@@ -101,7 +101,7 @@ func schemaFrom(t *testing.T, v any) *jsonschema.Schema {
 func TestTools(t *testing.T) {
 	for set, want := range map[string][]string{
 		"workflows": {"abort_workflow", "finished_step", "get_step", "get_workflows", "go_to_step", "start_workflow"},
-		"remote":    {"call_workflow_tool", "list_workflow_tools", "refresh_workflow_tools", "workflow_status"}, // what is offered needs finished_step
+		"remote":    {"call_workflow_tool", "cancel_execution", "list_workflow_tools", "refresh_workflow_tools", "workflow_status"}, // what is offered needs finished_step
 		"board": {"create_task", "delete_task", "follow_up", "get_attempt", "get_attempt_diff", "get_task", "list_executors", "list_projects", "list_repos",
 			"list_task_attempts", "list_tasks", "start_task_attempt", "stop_attempt", "tail_attempt", "update_task"},
 	} {
@@ -245,6 +245,7 @@ func TestAllToolsAreAnnotated(t *testing.T) {
 
 		"list_workflow_tools": reads, "workflow_status": {readOnly: true, idempotent: true, open: true},
 		"refresh_workflow_tools": {idempotent: true, open: true}, "call_workflow_tool": {destructive: true, open: true},
+		"cancel_execution":    {destructive: true, idempotent: true, open: true},
 		"workflows-list-tool": reads, "workflows-status-tool": reads, "workflows-execute-tool": {}, "workflows-cancel-tool": {destructive: true, idempotent: true},
 
 		"list_projects": reads, "list_repos": reads, "list_tasks": reads, "get_task": reads, "list_task_attempts": reads, "get_attempt": reads,

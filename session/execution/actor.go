@@ -195,8 +195,7 @@ func (a *executionActor) end(ctx context.Context, o outcome) {
 		}()
 	}
 	v := &view{Execution: run, version: was.version + 1, over: true, code: o.code, unsure: o.unsure}
-	a.entry.view.Store(v)
-	if stored {
+	if stored { // before the end is visible: what is in memory and has ended is not stored
 		a.engine.entries.remove(a.entry)
 	}
 	a.tell(v)

@@ -27,6 +27,16 @@ const listed = 20
 // read is a StateError, runs_unread; and one whose source cannot be asked is a StateError,
 // status_not_supported, that holds the Execution under "run" (8.5).
 func (e *Engine) Status(ctx context.Context, identity, executionID string) (*Execution, error) {
+	x, err := e.known(ctx, identity, executionID)
+	if err == nil && !x.StatusSupported && x.EndedAt == nil {
+		return nil, refusal(x, "status_not_supported", "Asking for its status is not supported for run '%s': workflow '%s' was started at source '%s', which has no status tool, or gave the run no id. Look there for its end.",
+			x.ExecutionID, x.WorkflowName, x.Source)
+	}
+	return x, err
+}
+
+// known is Status, which also returns an execution whose source cannot be asked.
+func (e *Engine) known(ctx context.Context, identity, executionID string) (*Execution, error) {
 	e.config(ctx) // a new limit takes effect now
 	given := strings.TrimSpace(executionID)
 	if given == "" {
@@ -50,12 +60,8 @@ func (e *Engine) Status(ctx context.Context, identity, executionID string) (*Exe
 		return nil, session.NotNow("unknown_run", "There is no run with execution_id '%s': it was never started here, or ended so long ago that it is no longer kept. %s", clip(given, 100), e.newest(ctx, identity)).
 			With("argument", "execution_id").With("value", clip(given, 100))
 	}
-	run := *found[0]
-	if !run.StatusSupported && run.EndedAt == nil {
-		return nil, refusal(&run, "status_not_supported", "Asking for its status is not supported for run '%s': workflow '%s' was started at source '%s', which has no status tool, or gave the run no id. Look there for its end.",
-			run.ExecutionID, run.WorkflowName, run.Source)
-	}
-	return &run, nil
+	x := *found[0]
+	return &x, nil
 }
 
 // find returns the executions of this identity that have an id: our UUID or their source's id. If

@@ -62,6 +62,7 @@ func New(s *tool.Set) *Tools {
 	addListWorkflowTools(s, r)
 	addCallWorkflowTool(s, r)
 	addWorkflowStatus(s, r)
+	addCancelExecution(s, r)
 	addRefreshWorkflowTools(s, r)
 	return r
 }
