@@ -1,7 +1,25 @@
 package session
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Clock is the default clock of the engines of sessions, runs and attempts. Only simulations of
 // faults replace it, in a binary of their own, before they open the first engine.
 var Clock = time.Now
+
+// Ago formats a duration in its largest unit: 12s, 5m, 3h, 9d. A negative one is 0s.
+func Ago(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return fmt.Sprintf("%dd", d/(24*time.Hour))
+}

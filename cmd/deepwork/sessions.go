@@ -110,7 +110,7 @@ func since(now, t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return ago(now.Sub(t))
+	return session.Ago(now.Sub(t))
 }
 
 func owner(s workflow.SessionInfo) string {

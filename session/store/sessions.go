@@ -69,3 +69,13 @@ type RequestIDs interface {
 	// the call was made.
 	FindRequest(ctx context.Context, key Key) (sessions []string, err error)
 }
+
+// ActiveSessions finds the active sessions of a caller.
+type ActiveSessions interface {
+	// NoteActive records that the record of a caller's active session is about to be written, or,
+	// with over, that the session has ended. It is not durable.
+	NoteActive(ctx context.Context, caller Key, session string, over bool) error
+	// Active yields the noted sessions, the one written last first; order is approximate if several
+	// processes write. Callers check each in its record. An error ends it.
+	Active(ctx context.Context, caller Key) iter.Seq2[string, error]
+}

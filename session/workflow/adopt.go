@@ -137,6 +137,7 @@ func (a *Archive) Adopt(ctx context.Context, sessions []ForeignSession) (err err
 				return err
 			}
 		}
+		w.NoteActive(f.State)
 		if err := w.Store.Adopt(ctx, f.ID, f.file, f.body); err != nil {
 			return err
 		}

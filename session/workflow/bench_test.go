@@ -99,9 +99,10 @@ func (r *memory) Update(id string, change func(*machine.State) (*machine.State, 
 	}
 	return next, r.Save(next)
 }
-func (r *memory) List(context.Context) iter.Seq2[store.Info, error] {
-	return func(func(store.Info, error) bool) {}
+func (r *memory) Active(context.Context, string) iter.Seq2[string, error] {
+	return func(func(string, error) bool) {}
 }
+func (r *memory) NoteActive(*machine.State)          {}
 func (r *memory) PutDefinition(string, []byte) error { return nil }
 func (r *memory) Definition(string) ([]byte, error)  { return nil, store.ErrNotFound }
 func (r *memory) Close(context.Context) error        { return nil }
@@ -388,5 +389,67 @@ func BenchmarkFinishDurable(b *testing.B) {
 		if _, err := c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: &id}); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkResumable is the first get_workflows of a server in a project with 20,000 session files, and
+// those that follow: of active sessions, and of ended ones that are all newer than the active ones.
+func BenchmarkResumable(b *testing.B) {
+	for _, ended := range []bool{false, true} {
+		b.Run(fmt.Sprintf("ended=%v", ended), func(b *testing.B) {
+			p := newProject(b)
+			p.simple("alpha")
+			p.write("r.md", "x")
+			srv := p.open()
+			c := srv.Connect("local")
+			s := p.record(p.start(c, "alpha", "main").BeginStep.SessionID)
+			p.finish(c, `{"outputs":{"report":"r.md"}}`)
+			c.Close()
+			srv.stop()
+			files, err := openRecords(p.state(), local.Options{NoSync: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for n := range 20_000 {
+				next := *s
+				next.SessionID, next.Owner = fmt.Sprintf("%08x", n), ""
+				if err := files.Create(&next); err != nil {
+					b.Fatal(err)
+				}
+				if ended && n >= keptListed {
+					next.Status, next.CompletedAt = machine.Completed, &s.StartedAt
+					if err := files.Save(&next); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			if err := files.Close(ctx); err != nil {
+				b.Fatal(err)
+			}
+			list := func(c *Conn) {
+				if r, err := c.GetWorkflows(ctx); err != nil || len(r.Resumable) != keptListed {
+					b.Fatalf("%s, %v", toJSON(b, r), err)
+				}
+			}
+			b.Run("first", func(b *testing.B) {
+				for b.Loop() {
+					b.StopTimer()
+					srv := p.open()
+					c := srv.Connect("local")
+					b.StartTimer()
+					list(c)
+					b.StopTimer()
+					srv.stop()
+					b.StartTimer()
+				}
+			})
+			c = p.open().Connect("local")
+			list(c)
+			b.Run("next", func(b *testing.B) {
+				for b.Loop() {
+					list(c)
+				}
+			})
+		})
 	}
 }

@@ -132,7 +132,7 @@ func (c *Conn) target(ctx context.Context, id *string) (h *stack.Handle, err err
 
 // only finds the identity's only active session.
 func (c *Conn) only(ctx context.Context) (string, error) {
-	found, more := c.engine.resumable(ctx, c.identity, keptListed)
+	found, more := c.engine.resumable(ctx, c.identity, keptListed, nil)
 	switch {
 	case len(found) == 0:
 		return "", c.noSession(ctx)
@@ -150,7 +150,7 @@ func (c *Conn) onlyStack(ctx context.Context) []machine.StackEntry {
 	if !c.stateless {
 		return c.Stack()
 	}
-	found, more := c.engine.resumable(ctx, c.identity, 1)
+	found, more := c.engine.resumable(ctx, c.identity, 1, nil)
 	if len(found) != 1 || more {
 		return []machine.StackEntry{}
 	}

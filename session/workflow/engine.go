@@ -76,9 +76,9 @@ type Engine struct {
 	sessions   *actor.Registry[string, message]
 	git        sync.Mutex // branches are made one at a time
 	jobs       atomic.Pointer[encodedJobs]
-	conns      atomic.Int64             // numbers the stacks' names
-	read       memo[string, readRecord] // records that cannot be resumed, by session id
-	ctx        context.Context          // for work outside the actors; ends with Close
+	conns      atomic.Int64           // numbers the stacks' names
+	read       memo[string, struct{}] // sessions whose files were not sealed here, and were logged
+	ctx        context.Context        // for work outside the actors; ends with Close
 	cancel     context.CancelFunc
 	beside     sync.WaitGroup
 	stopping   atomic.Bool   // sessions are no longer released
@@ -95,7 +95,7 @@ type Engine struct {
 // joins the servers of the project with its first write.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{
-		Options: o, handles: stack.NewTable(), read: memo[string, readRecord]{most: maxRead},
+		Options: o, handles: stack.NewTable(), read: memo[string, struct{}]{most: 1000},
 		releasing: make(chan struct{}, releasesAtOnce), stateless: map[string]*Conn{}, reviewsOf: map[string]int{},
 	}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))

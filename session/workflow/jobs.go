@@ -42,6 +42,7 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error
 		}
 	}
 	r.Stack = c.onlyStack(ctx)
+	r.Resumable = c.resumable(ctx)
 	return &r, nil
 }
 

@@ -38,7 +38,9 @@ type records interface {
 	// Update replaces a session's record while no other server can; a nil state from change writes
 	// nothing. It returns the resulting record.
 	Update(id string, change func(*machine.State) (*machine.State, error)) (*machine.State, error)
-	List(ctx context.Context) iter.Seq2[store.Info, error]
+	// Active yields the sessions of an identity that may be active, the one that moved last first.
+	Active(ctx context.Context, identity string) iter.Seq2[string, error]
+	NoteActive(s *machine.State)                       // or that it has ended
 	FindRequest(k store.Key) (ids []string, err error) // sessions in which a call may have been made
 	PutDefinition(hash string, data []byte) error
 	Definition(hash string) ([]byte, error)
@@ -72,6 +74,13 @@ func openRecords(f *state.Folder, o local.Options) (*fileRecords, error) {
 		}
 		return keysOf(s)
 	}
+	o.Active = func(id string, body []byte) (store.Key, bool) {
+		s, err := machine.Decode(id, body)
+		if err != nil || s.Status != machine.Active {
+			return store.Key{}, false
+		}
+		return activeKey(s.Identity), true
+	}
 	files, err := local.Open(f, o)
 	if err != nil {
 		return nil, fmt.Errorf("opening the session files: %w", err)
@@ -104,6 +113,22 @@ func (r *fileRecords) write(s *machine.State, do func(ctx context.Context, id st
 		return struct{}{}, nil
 	})
 	return err
+}
+
+// activeKey returns the key of an identity's active sessions.
+func activeKey(identity string) store.Key { return requestKey{identity: identity}.digest() }
+
+func (r *fileRecords) NoteActive(s *machine.State) {
+	_, err := within(r.timeout, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, r.Store.NoteActive(ctx, activeKey(s.Identity), s.SessionID, s.Status != machine.Active)
+	})
+	if err != nil {
+		r.log.Warn("the list of resumable sessions may be wrong", "session", s.SessionID, "error", err)
+	}
+}
+
+func (r *fileRecords) Active(ctx context.Context, identity string) iter.Seq2[string, error] {
+	return r.Store.Active(ctx, activeKey(identity))
 }
 
 // newest notes the number of a record that was written, plus one: 0 means that none is noted.
@@ -140,6 +165,7 @@ func (r *fileRecords) current(s *machine.State, newest, cutoff int64) error {
 }
 
 func (r *fileRecords) Create(s *machine.State) error {
+	r.NoteActive(s)
 	err := r.write(s, func(ctx context.Context, id string, body []byte) error {
 		err := r.Store.Create(ctx, id, body)
 		if errors.Is(err, store.ErrUnsynced) {
@@ -154,6 +180,9 @@ func (r *fileRecords) Create(s *machine.State) error {
 }
 
 func (r *fileRecords) Save(s *machine.State) error {
+	if s.Status == machine.Active {
+		r.NoteActive(s)
+	}
 	err := r.write(s, func(ctx context.Context, id string, body []byte) error {
 		err := r.Write(ctx, id, body)
 		if errors.Is(err, store.ErrUnsynced) {
@@ -161,6 +190,9 @@ func (r *fileRecords) Save(s *machine.State) error {
 		}
 		return err
 	})
+	if err == nil && s.Status != machine.Active {
+		r.NoteActive(s)
+	}
 	text := "Session '%s' may have moved or not: %v. Call get_step to see where the session is."
 	switch {
 	case err == nil || session.CodeOf(err) != "": // expected
@@ -246,6 +278,7 @@ func (r *fileRecords) Update(id string, change func(*machine.State) (*machine.St
 		}
 		if written {
 			r.newest(ctx, now)
+			r.NoteActive(now)
 		}
 		return now, nil
 	})
@@ -349,7 +382,7 @@ func projectGone(root string, err error) error {
 
 func unknownSession(id string) *session.Error {
 	return session.NotNow("unknown_session",
-		"Session '%s' not found in this project. Call get_step without a session_id to see which sessions there are, or begin one with start_workflow.", id).With("session_id", id)
+		"Session '%s' not found in this project. get_workflows lists the sessions that you can go on with, in resumable and stack; start_workflow begins a new one.", id).With("session_id", id)
 }
 
 // notSaved returns the error of a transition that could not be made durable, and was not made.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
@@ -105,7 +104,7 @@ func (c *Conn) reach(ctx context.Context, id string) (*stack.Handle, error) {
 // noSession says that there is no session to speak of, and which could be
 // resumed (seed 000, 001.4.4 and 001.6.4).
 func (c *Conn) noSession(ctx context.Context) error {
-	found, more := c.engine.resumable(ctx, c.identity, keptListed)
+	found, more := c.engine.resumable(ctx, c.identity, keptListed, nil)
 	if len(found) == 0 && more {
 		return session.NotNow(codeNoSession, "No active workflow session. Begin one with start_workflow; there are so many session files that only the newest were looked at: `deepwork sessions list` has those that could be resumed by their session_id.")
 	}
@@ -139,66 +138,111 @@ func listSessions(b *strings.Builder, found []*machine.State, more bool, remark 
 	return ids
 }
 
-// A readRecord is whose a record is that was read, and whether it has ended. Neither
-// ever changes: a search for the active ones of one identity need not read it again.
-type readRecord struct {
-	at       time.Time // its file's time, for an id that is used again
-	identity string
-	over     bool
+// usedElsewhere reports whether another connection works on a session. Those of a stateless
+// connection cannot be distinguished.
+func (c *Conn) usedElsewhere(id string) bool {
+	h := c.engine.handles.Get(id)
+	return h != nil && !c.stateless && h.Pinned()
 }
 
-// skip reports whether the record is no active one of this identity.
-func (r readRecord) skip(info store.Info, identity string) bool {
-	return r.at.Equal(info.ModTime) && (r.over || r.identity != identity)
+// resumable returns the newest sessions that the caller can resume, for get_workflows.
+func (c *Conn) resumable(ctx context.Context) []machine.ResumableSession {
+	found, _ := c.engine.resumable(ctx, c.identity, keptListed, c.usedElsewhere)
+	out := make([]machine.ResumableSession, len(found))
+	for i, s := range found {
+		out[i] = machine.ResumableSession{
+			SessionID: s.SessionID, Workflow: s.JobName + "/" + s.WorkflowName, Step: s.CurrentStepID,
+			Goal: jsontext.Clip(strings.Join(strings.Fields(s.Goal), " "), 200),
+			Age:  session.Ago(c.engine.now().Sub(s.UpdatedAt)),
+		}
+	}
+	return out
 }
 
-// maxRead is how many records are remembered as read; beyond it all are read again.
-const maxRead = 100_000
-
-// resumable finds the newest active sessions of an identity that no other
-// living server owns, this server's own included; at most so many, and more
-// reports that there are others, or may be.
-func (e *Engine) resumable(ctx context.Context, identity string, most int) (found []*machine.State, more bool) {
-	var infos []store.Info
-	for info, err := range e.records.List(ctx) {
-		if err != nil {
-			e.Logger.Warn("listing the session files", "error", err)
+// duplicates says that a workflow is in progress already, on the stack of a session or resumable by
+// the caller, and how to go on with it; "" if it is not. It examines the caller's newest 20 sessions.
+func (c *Conn) duplicates(ctx context.Context, workflow, on string) string {
+	var same, ids []string
+	for _, e := range slices.Backward(c.stackOf(ctx, on)) {
+		if ids = append(ids, e.SessionID); e.Workflow == workflow {
+			same = append(same, fmt.Sprintf("session '%s' (on the stack, at step '%s')", e.SessionID, e.Step))
+		}
+	}
+	alive, looked := aliveOnce(c.engine.records), 0
+	for id, err := range c.engine.records.Active(ctx, c.identity) {
+		if looked++; err != nil || looked > keptListed {
 			break
 		}
-		infos = append(infos, info)
-	}
-	slices.SortFunc(infos, func(a, b store.Info) int { return b.ModTime.Compare(a.ModTime) })
-	alive := aliveOnce(e.records)
-	tried := 0
-	for _, info := range infos {
-		if r, ok := e.read.get(info.ID); ok && r.skip(info, identity) {
+		if slices.Contains(ids, id) || c.usedElsewhere(id) {
 			continue
 		}
-		if h := e.handles.Get(info.ID); h != nil && h.View().Identity != identity {
+		if h := c.engine.handles.Get(id); h != nil { // there may be thousands of stateless ones: nothing is read for them
+			if v := h.View(); v.Workflow == workflow && h.Active() {
+				same = append(same, fmt.Sprintf("session '%s' (at step '%s')", id, v.Step))
+			}
+		} else if s := c.engine.resumableRecord(id, c.identity, alive); s != nil && s.JobName+"/"+s.WorkflowName == workflow {
+			same = append(same, fmt.Sprintf("session '%s' (at step '%s', last moved %s ago)", id, s.CurrentStepID, session.Ago(c.engine.now().Sub(s.UpdatedAt))))
+		}
+	}
+	if same == nil {
+		return ""
+	}
+	more := ""
+	if n := len(same) - 3; n > 0 {
+		same, more = same[:3], fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("%s is already in progress in %s%s; this is another session of it. To go on with the earlier one instead, call abort_workflow for this one, then get_step with the session_id of the earlier one.",
+		workflow, strings.Join(same, ", "), more)
+}
+
+// resumable finds the newest active sessions of an identity that no other living server owns, this
+// server's own included, without those that skip reports; at most so many, and more reports that
+// there are others, or may be. skip may be nil.
+func (e *Engine) resumable(ctx context.Context, identity string, most int, skip func(id string) bool) (found []*machine.State, more bool) {
+	alive := aliveOnce(e.records)
+	tried := 0
+	for id, err := range e.records.Active(ctx, identity) {
+		if err != nil {
+			e.Logger.Warn("listing the active sessions", "error", err)
+			break
+		}
+		if skip != nil && skip(id) {
 			continue
 		}
 		if tried++; tried > triedListed || ctx.Err() != nil {
-			return found, true
+			more = true
+			break
 		}
-		s, err := e.records.Peek(info.ID)
-		if err != nil {
-			e.Logger.Warn("listing the session files", "session", info.ID, "error", err)
-			if session.CodeOf(err) == codeForeign {
-				e.read.put(info.ID, readRecord{at: info.ModTime, over: true}) // logged once
-			}
+		s := e.resumableRecord(id, identity, alive)
+		if s == nil {
 			continue
 		}
-		if s.Status != machine.Active || s.Identity != identity {
-			e.read.put(info.ID, readRecord{info.ModTime, s.Identity, s.Status != machine.Active})
-			continue
-		}
-		if s.Owner != e.records.Server() && alive(s.Owner) {
-			continue
-		}
-		if len(found) == most {
-			return found, true
+		if more = len(found) == most; more {
+			break
 		}
 		found = append(found, s)
 	}
-	return found, false
+	slices.SortStableFunc(found, func(a, b *machine.State) int { return b.UpdatedAt.Compare(a.UpdatedAt) })
+	return found, more
+}
+
+// resumableRecord reads a session. It returns nil if the identity cannot resume it.
+func (e *Engine) resumableRecord(id, identity string, alive func(server string) bool) *machine.State {
+	s, err := e.records.Peek(id)
+	switch code := session.CodeOf(err); {
+	case code == "unknown_session": // about to be written, or removed
+		return nil
+	case err != nil:
+		if _, logged := e.read.get(id); code != codeForeign || !logged {
+			e.Logger.Warn("reading an active session", "session", id, "error", err)
+			e.read.put(id, struct{}{})
+		}
+		return nil
+	case s.Status != machine.Active: // its server was killed before it could note that
+		e.records.NoteActive(s)
+		return nil
+	case s.Identity != identity, s.Owner != e.records.Server() && alive(s.Owner):
+		return nil
+	}
+	return s
 }

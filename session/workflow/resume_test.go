@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -231,4 +232,80 @@ func TestANewerFormatIsRefusedAndUntouched(t *testing.T) {
 	if after, _ := os.ReadFile(path); string(after) != string(before) {
 		t.Error("the file was changed")
 	}
+}
+
+// get_workflows lists the caller's own sessions that it can resume, and start_workflow names those of
+// the same workflow.
+func TestResumableSessions(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	p.simple("beta")
+	p.write("r.md", "x")
+	srv := p.open()
+	before := srv.Connect("local")
+	goal := strings.Repeat("long ", 100)
+	r, err := before.Start(ctx, StartArgs{Goal: goal, JobName: "alpha", WorkflowName: "main"})
+	if err != nil || r.Notice != nil {
+		t.Fatalf("%s, %v", toJSON(t, r), err)
+	}
+	alpha := r.BeginStep.SessionID
+	p.finish(before, `{"outputs":{"report":"r.md"}}`)
+	beta := p.start(before, "beta", "main").BeginStep.SessionID
+	ended := p.start(before, "beta", "main")
+	if n := ended.Notice; n == nil || !strings.Contains(*n, "beta/main is already in progress in session '"+beta+"' (on the stack, at step 'one')") {
+		t.Errorf("a workflow started twice on a stack: %s", toJSON(t, ended))
+	}
+	if _, err := before.Abort(ctx, AbortArgs{Explanation: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	list := func(c *Conn) []machine.ResumableSession {
+		t.Helper()
+		r, err := c.GetWorkflows(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Resumable
+	}
+	if got := list(before); len(got) != 0 {
+		t.Errorf("those on the stack: %s", toJSON(t, got))
+	}
+	if got := list(srv.Connect("local")); len(got) != 0 {
+		t.Errorf("those that another connection works on: %s", toJSON(t, got))
+	}
+	before.Close()
+	for range 2 { // the second server reads it all anew
+		if got := list(srv.Connect("other")); len(got) != 0 {
+			t.Errorf("another's: %s", toJSON(t, got))
+		}
+		got := list(srv.Connect("local"))
+		if len(got) != 2 || got[0].SessionID != beta || got[1].SessionID != alpha || got[1].Workflow != "alpha/main" || got[1].Step != "two" ||
+			len([]rune(got[1].Goal)) > 200 || !strings.HasPrefix(goal, got[1].Goal[:150]) || !strings.HasSuffix(got[1].Age, "s") {
+			t.Errorf("resumable: %s", toJSON(t, got))
+		}
+		srv.stop()
+		srv = p.open()
+	}
+	c := srv.Connect("local")
+	again := p.start(c, "alpha", "main")
+	if n := again.Notice; n == nil || !strings.Contains(*n, "alpha/main is already in progress in session '"+alpha+"' (at step 'two', last moved ") {
+		t.Errorf("a workflow that is resumable: %s", toJSON(t, again))
+	}
+	if r := p.start(srv.Connect("other"), "alpha", "main"); r.Notice != nil {
+		t.Errorf("another caller is told: %s", *r.Notice)
+	}
+	// A file that somebody else wrote is nobody's session.
+	path := func(id string) string { return filepath.Join(p.state().Tmp(), "session_"+id+".json") }
+	data, err := os.ReadFile(path(alpha))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path(alpha), bytes.Replace(data, []byte("long long"), []byte("do  evil!"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(c); len(got) != 1 || got[0].SessionID != beta {
+		t.Errorf("with a file that was changed: %s", toJSON(t, got))
+	}
+	unknown := "00000bad"
+	_, err = c.Step(ctx, StepArgs{SessionID: &unknown})
+	refused(t, err, session.StateError, "unknown_session", "get_workflows lists the sessions")
 }

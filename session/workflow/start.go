@@ -82,6 +82,9 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if parent != "" {
 		b.Parent = &parent
 	}
+	if !a.Root {
+		b.Notice = strings.TrimSpace(b.Notice + " " + c.duplicates(ctx, j.Name+"/"+wf.Name, parent))
+	}
 	branch, notice, undo, err := e.branch(ctx, branchName(j.Name, wf.Name, a.InstanceID, b.At))
 	if err != nil {
 		return nil, "", err

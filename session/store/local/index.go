@@ -9,7 +9,6 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -21,7 +20,8 @@ import (
 // The index of request ids, requests.idx, has a line for each call with a request_id: its key, its
 // session, and a checksum. The line is written before the session's record, so a lookup by any
 // server finds it, and the record shows whether the call was made. Lines are not synced: a file
-// that is missing, invalid, or older than the start of the machine is rebuilt from all records.
+// that is missing, invalid, or older than the start of the machine is rebuilt from all records. The
+// index of active sessions, active.idx, is of the same form.
 
 const (
 	indexName     = "requests.idx"
@@ -33,15 +33,24 @@ const (
 // exists, sizeKey its initial number of lines.
 var bootKey, sizeKey = store.Key{15: 1}, store.Key{15: 2}
 
-type requestIndex struct {
-	log sharedLog
+// An index is a file that has sessions by keys.
+type index struct {
+	log    sharedLog
+	what   string // for the server's log
+	lock   string // the name of its lock file
+	growth int    // lines, after which it is made again
+	moves  bool   // it has active sessions: see active.go
+	keys   func(id string, body []byte) []store.Key
 
 	mu     sync.Mutex             // guards the following fields
 	known  map[store.Key][]uint32 // sessions, by their ids as numbers
-	lines  int                    // of the file
-	size   int                    // of the line with sizeKey
-	boot   uint32                 // of the line with bootKey
-	recent bool                   // a file of this start of the machine was seen
+	active map[store.Key]*activeList
+	last   []byte // line of active.idx that this process appended
+	noted  int    // lines of active.idx that this process appended
+	lines  int    // of the file
+	size   int    // of the line with sizeKey
+	boot   uint32 // of the line with bootKey
+	recent bool   // a file of this start of the machine was seen
 }
 
 func indexLine(key store.Key, number uint32) []byte {
@@ -51,11 +60,12 @@ func indexLine(key store.Key, number uint32) []byte {
 }
 
 func parseIndexLine(line []byte) (key store.Key, number uint32, ok bool) {
-	if n, err := hex.Decode(key[:], line[:32]); err != nil || n != len(key) {
+	if _, err := hex.Decode(key[:], line[:32]); err != nil || line[32] != ' ' || line[41] != ' ' || line[50] != '\n' {
 		return key, 0, false
 	}
 	n, err := strconv.ParseUint(string(line[33:41]), 16, 32)
-	return key, uint32(n), err == nil && string(indexLine(key, uint32(n))) == string(line)
+	sum, serr := strconv.ParseUint(string(line[42:50]), 16, 32)
+	return key, uint32(n), err == nil && serr == nil && uint32(sum) == crc32.ChecksumIEEE(line[:41])
 }
 
 // NoteRequest implements store.RequestIDs.
@@ -69,7 +79,7 @@ func (s *Store) NoteRequest(ctx context.Context, key store.Key, id string) error
 		defer x.mu.Unlock()
 		err := x.add(key, idKey(id))
 		if errors.Is(err, fs.ErrNotExist) {
-			if err = s.refreshIndex(ctx); err == nil {
+			if err = s.refreshIndex(ctx, x); err == nil {
 				err = x.add(key, idKey(id))
 			}
 		}
@@ -90,7 +100,7 @@ func (s *Store) FindRequest(ctx context.Context, key store.Key) (ids []string, e
 		if !exists(s.dir) && !exists(s.requests.log.path) {
 			return nil // nothing was written yet
 		}
-		if err := s.refreshIndex(ctx); err != nil {
+		if err := s.refreshIndex(ctx, &s.requests); err != nil {
 			return durable.Explain(err, s.requests.log.path)
 		}
 		found = slices.Clone(s.requests.known[key])
@@ -112,7 +122,7 @@ func exists(path string) bool {
 }
 
 // add appends a line, unless it is known to exist. The caller holds the lock.
-func (x *requestIndex) add(key store.Key, number uint32) error {
+func (x *index) add(key store.Key, number uint32) error {
 	if slices.Contains(x.known[key], number) {
 		return nil
 	}
@@ -123,27 +133,29 @@ func (x *requestIndex) add(key store.Key, number uint32) error {
 	return nil
 }
 
-func (x *requestIndex) learn(key store.Key, number uint32) {
-	if !slices.Contains(x.known[key], number) {
+func (x *index) learn(key store.Key, number uint32) {
+	if x.moves {
+		x.moved(key, number)
+	} else if !slices.Contains(x.known[key], number) {
 		x.known[key] = append(x.known[key], number)
 	}
 }
 
 // refreshIndex reads lines appended since the last call. The caller holds the lock.
-func (s *Store) refreshIndex(ctx context.Context) error {
-	x := &s.requests
+func (s *Store) refreshIndex(ctx context.Context, x *index) error {
 	for range putTries {
 		lines, first, err := x.log.next()
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if first {
-			x.known, x.lines, x.size, x.boot = map[store.Key][]uint32{}, 0, 0, 0
+			x.known, x.active, x.lines, x.size, x.boot = map[store.Key][]uint32{}, map[store.Key]*activeList{}, 0, 0, 0
 		}
-		if err == nil && x.read(lines) && x.lines <= x.size+indexGrowth {
+		whole := err == nil && x.read(lines)
+		if whole && x.lines <= x.size+x.growth {
 			return nil
 		}
-		if err := s.rebuildIndex(ctx); err != nil {
+		if err := s.rebuildIndex(ctx, x, whole && x.moves); err != nil {
 			return err
 		}
 		x.recent = true
@@ -152,7 +164,7 @@ func (s *Store) refreshIndex(ctx context.Context) error {
 }
 
 // read adds lines to the index. It reports whether all verify, and the file is recent.
-func (x *requestIndex) read(lines []byte) bool {
+func (x *index) read(lines []byte) bool {
 	for chunk := range slices.Chunk(lines, indexLineSize) {
 		if len(chunk) != indexLineSize {
 			return false
@@ -183,43 +195,56 @@ func bootNumber() uint32 {
 	return crc32.ChecksumIEEE(id)
 }
 
-// recordLines returns lines for the calls in all records.
-func (s *Store) recordLines(ctx context.Context) (lines []byte, err error) {
+// recordLines returns lines for the keys of all records, those written last at the end.
+func (s *Store) recordLines(ctx context.Context, x *index) (lines []byte, err error) {
+	var infos []store.Info
 	for info, err := range s.List(ctx) {
 		if err != nil {
 			return nil, err
 		}
+		infos = append(infos, info)
+	}
+	slices.SortFunc(infos, func(a, b store.Info) int { return a.ModTime.Compare(b.ModTime) })
+	for _, info := range infos {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		body, _, err := s.readRecord(s.RecordPath(info.ID))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.log.Warn("searching the session files for request ids", "session", info.ID, "error", err)
+			s.log.Warn("searching the session files for "+x.what, "session", info.ID, "error", err)
 		}
 		if err != nil {
 			continue
 		}
-		for _, key := range s.o.Keys(info.ID, body) {
+		for _, key := range x.keys(info.ID, body) {
 			lines = append(lines, indexLine(key, idKey(info.ID))...)
 		}
 	}
 	return lines, nil
 }
 
-// rebuildIndex makes the file again from the records, unless another server has done so before this
-// one gets the lock.
-func (s *Store) rebuildIndex(ctx context.Context) error {
-	log := &s.requests.log
+// rebuildIndex makes the file again from the records, or, to compact it, from what was read of it,
+// unless another server has done so before this one gets the lock.
+func (s *Store) rebuildIndex(ctx context.Context, x *index, compact bool) error {
+	log := &x.log
 	// Not under the claim lock, which callers of NoteRequest may hold.
-	return s.locked(ctx, "requests.lock", func() error {
+	return s.locked(ctx, x.lock, func() error {
 		if other, err := os.Lstat(log.path); err == nil && !log.is(other) {
 			return nil
 		}
-		s.log.Info("making the index of request ids", "path", log.path)
-		data, err := s.recordLines(ctx)
-		if err != nil {
-			return err
+		s.log.Info("making the index of "+x.what, "path", log.path)
+		var data []byte
+		if compact {
+			data = x.compacted()
+		} else {
+			var err error
+			if data, err = s.recordLines(ctx, x); err != nil {
+				return err
+			}
+			// The newest calls may not be in records yet.
+			old, _, _ := durable.Read(log.path, maxRecord) // which may be missing, or damaged
+			data = append(data, wholeLines(old[max(0, len(old)-10_000*indexLineSize):])...)
 		}
-		// The newest calls may not be in records yet.
-		old, _, _ := durable.Read(log.path, maxRecord) // which may be missing, or damaged
-		data = append(data, wholeLines(old[max(0, len(old)-10_000*indexLineSize):])...)
 		data = append(data, indexLine(bootKey, bootNumber())...)
 		data = append(data, indexLine(sizeKey, uint32(len(data)/indexLineSize)+1)...)
 		late, err := log.replace(s.disk, data)
@@ -241,8 +266,4 @@ func wholeLines(data []byte) (whole []byte) {
 		}
 	}
 	return whole
-}
-
-func newRequestIndex(dir string) requestIndex {
-	return requestIndex{log: sharedLog{path: filepath.Join(dir, indexName)}, known: map[store.Key][]uint32{}}
 }

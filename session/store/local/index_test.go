@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"deepwork/session/store"
 )
@@ -141,7 +142,7 @@ func TestRequestsOfManyServers(t *testing.T) {
 				}
 				if i%25 == 24 {
 					s.requests.mu.Lock()
-					err := s.rebuildIndex(ctx)
+					err := s.rebuildIndex(ctx, &s.requests, false)
 					s.requests.mu.Unlock()
 					if err != nil {
 						t.Error(err)
@@ -154,6 +155,49 @@ func TestRequestsOfManyServers(t *testing.T) {
 	s := open(t, dir, withKeys(Options{}))
 	for n := 1; n <= 4*each; n++ {
 		wantSessions(t, s, n, id(n))
+	}
+}
+
+// The index of active sessions stays small, and is made from the records where it is lost: the one
+// written last is the newest.
+func TestTheIndexOfActiveSessionsIsMadeAgain(t *testing.T) {
+	dir, caller := newDir(t), store.Key{9}
+	o := Options{NoSync: true, Active: func(_ string, body []byte) (store.Key, bool) { return caller, !bytes.Contains(body, []byte(`"n": 2`)) }}
+	s := open(t, dir, o)
+	for n := range 4 {
+		must(t, s.Create(ctx, id(n), numbered(n)))
+		at := time.Now().Add(-time.Duration(n) * time.Hour)
+		must(t, os.Chtimes(s.RecordPath(id(n)), at, at))
+	}
+	list := func(s *Store) (got []string) {
+		t.Helper()
+		for id, err := range s.Active(ctx, caller) {
+			must(t, err)
+			got = append(got, id)
+		}
+		return got
+	}
+	for _, damage := range []func(path string) error{
+		os.Remove,
+		func(path string) error { return os.Truncate(path, indexLineSize-3) },
+		func(path string) error { return os.WriteFile(path, []byte("x\n"), 0o600) },
+	} {
+		if got := list(open(t, dir, o)); !slices.Equal(got, []string{id(0), id(1), id(3)}) {
+			t.Errorf("made from the records: %v", got)
+		}
+		must(t, damage(s.active.log.path))
+	}
+	for n := range 3 * activeGrowth {
+		must(t, s.NoteActive(ctx, caller, id(n%5), n%5 == 4))
+	}
+	want := []string{id(3), id(2), id(1), id(0)}
+	for _, s := range []*Store{s, open(t, dir, o)} {
+		if got := list(s); !slices.Equal(got, want) {
+			t.Errorf("of many lines: %v, want %v", got, want)
+		}
+	}
+	if fi, err := os.Stat(s.active.log.path); err != nil || fi.Size() > 2*activeGrowth*indexLineSize {
+		t.Errorf("the file has %d bytes, %v", fi.Size(), err)
 	}
 }
 

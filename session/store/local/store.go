@@ -18,6 +18,7 @@
 //	claim.lock                      locked for moments, by who claims something
 //	requests.lock                   locked for moments, by who makes requests.idx again
 //	requests.idx                    which session a request_id was used in
+//	active.lock, active.idx         the same for the active sessions of each caller
 //	changes                         what has changed, for those who follow it
 //	newest/<id>                     the sequence number of a session's newest record
 //
@@ -68,6 +69,8 @@ type Options struct {
 	NoSync bool
 	// Keys returns the calls with a request_id whose replies a record has.
 	Keys func(id string, body []byte) []store.Key
+	// Active returns the key of a record's caller if its session is active.
+	Active func(id string, body []byte) (caller store.Key, ok bool)
 }
 
 // A Store is one server's access to the folders. Its methods may be called concurrently; writes of
@@ -95,7 +98,8 @@ type Store struct {
 	rest       time.Duration // spareRest
 	makeFolder func() error  // of the lock files
 
-	requests requestIndex
+	requests index
+	active   index
 	changes  *Changes
 
 	mu      sync.Mutex // guards the following fields
@@ -136,7 +140,10 @@ func Open(f *state.Folder, o Options) (*Store, error) {
 		s.o.Keys = func(string, []byte) []store.Key { return nil }
 	}
 	s.server = s.member.ID()
-	s.requests = newRequestIndex(f.Servers())
+	if s.o.Active == nil {
+		s.o.Active = func(string, []byte) (key store.Key, ok bool) { return key, false }
+	}
+	s.indexes(f.Servers())
 	s.changes = OpenChanges(f.Servers(), s.member, s.log)
 	s.makeFolder = func() error {
 		if err := session.MakeState(f); err != nil {
@@ -166,6 +173,7 @@ func (s *Store) Close(ctx context.Context) error {
 		f.Close()
 	}
 	s.requests.log.close("")
+	s.active.log.close("")
 	s.changes.Close()
 	if s.leave {
 		if err := s.member.Leave(); err != nil {

@@ -23,6 +23,7 @@ type sessionStores struct {
 	store.Sessions
 	store.Definitions
 	store.RequestIDs
+	store.ActiveSessions
 	store.Changes
 }
 
@@ -41,7 +42,7 @@ var sessionBackends = map[string]func(t *testing.T, dir string) sessionStores{
 				t.Error(err)
 			}
 		})
-		return sessionStores{files, files, files, changes}
+		return sessionStores{files, files, files, files, changes}
 	},
 }
 
@@ -169,6 +170,38 @@ func TestARequestIsFoundByAnyProcess(t *testing.T) {
 			if got, err := b.FindRequest(ctx, key); err != nil || !slices.Equal(got, want) {
 				t.Errorf("found %v, %v; want %v", got, err, want)
 			}
+		}
+	})
+}
+
+func TestActiveSessionsAreFoundByAnyProcess(t *testing.T) {
+	eachSessions(t, func(ctx context.Context, t *testing.T, a, b sessionStores) {
+		mine, other := store.Key{7}, store.Key{8}
+		want := func(s sessionStores, caller store.Key, want ...string) {
+			t.Helper()
+			var got []string
+			for id, err := range s.Active(ctx, caller) {
+				noError(t, err)
+				got = append(got, id)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("active are %v, want %v", got, want)
+			}
+		}
+		want(a, mine)
+		for _, id := range []string{"0000000a", "0000000b", "0000000c"} {
+			noError(t, a.NoteActive(ctx, mine, id, false))
+		}
+		noError(t, b.NoteActive(ctx, other, "0000000d", false))
+		want(b, mine, "0000000c", "0000000b", "0000000a")
+		noError(t, b.NoteActive(ctx, mine, "0000000a", false))
+		noError(t, b.NoteActive(ctx, mine, "0000000b", true))
+		want(a, mine, "0000000a", "0000000c")
+		want(a, other, "0000000d")
+		noError(t, a.NoteActive(ctx, mine, "0000000b", false))
+		want(b, mine, "0000000b", "0000000a", "0000000c")
+		if err := a.NoteActive(ctx, mine, "x", false); err == nil {
+			t.Error("no session id was noted")
 		}
 	})
 }

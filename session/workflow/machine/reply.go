@@ -19,14 +19,26 @@ type WorkflowsReply struct {
 	Errors json.RawMessage `json:"errors"` // []JobLoadError, likewise
 	Notice *string         `json:"notice" jsonschema:"what was too much to list, or null"`
 	Stack  []StackEntry    `json:"stack" jsonschema:"the workflows in progress here, bottom first; calls go to the last by default"`
+	// Resumable is the newest sessions that the caller can resume.
+	Resumable []ResumableSession `json:"resumable" jsonschema:"your newest 20 sessions that are not on the stack; to go on with one, call get_step with its session_id"`
+}
+
+// ResumableSession is a session that its caller can resume.
+type ResumableSession struct {
+	SessionID string `json:"session_id" jsonschema:"8 hexadecimal characters"`
+	Workflow  string `json:"workflow" jsonschema:"its name, as job/workflow"`
+	Step      string `json:"step" jsonschema:"its current step's id"`
+	Goal      string `json:"goal" jsonschema:"its goal, at most 200 characters"`
+	Age       string `json:"age" jsonschema:"time since its last step, such as 40s, 5m, 3h, 9d"`
 }
 
 // EncodeJSON returns the reply as JSON, without scanning the lists.
 func (r *WorkflowsReply) EncodeJSON() ([]byte, error) {
 	rest, err := jsontext.Encode(struct {
-		Notice *string      `json:"notice"`
-		Stack  []StackEntry `json:"stack"`
-	}{r.Notice, r.Stack})
+		Notice    *string            `json:"notice"`
+		Stack     []StackEntry       `json:"stack"`
+		Resumable []ResumableSession `json:"resumable"`
+	}{r.Notice, r.Stack, r.Resumable})
 	if err != nil {
 		return nil, err
 	}

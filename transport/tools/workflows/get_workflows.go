@@ -18,7 +18,8 @@ func addGetWorkflows(s *tool.Set) {
 		Description: "Lists all jobs of this project and their workflows. Call it first, to discover what there is, and again after a job.yml was " +
 			"written or changed: the reply is always as the files are now.\n\n" +
 			"Returns jobs (each with name, summary, description and its workflows), errors (jobs whose job.yml has faults, each fault with line " +
-			"and column, so that you can correct it) and stack (the workflows in progress on this connection).\n\n" +
+			"and column, so that you can correct it), stack (the workflows in progress on this connection) and resumable (your sessions of before, which go on " +
+			"after get_step with their session_id).\n\n" +
 			"Then call start_workflow with the job_name and workflow_name that fit what the user wants. If stack is not empty, a workflow is in " +
 			"progress already: get_step tells where it stands.",
 		Hints:  tool.Hints{ReadOnly: true, Idempotent: true},

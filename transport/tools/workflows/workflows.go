@@ -69,6 +69,7 @@ var words = tool.Words{
 	},
 	Items: map[string]string{
 		"stack":                    "one workflow in progress",
+		"resumable":                "one session",
 		"workflows":                "one workflow of the job",
 		"concurrent_steps":         "one step of the group, in full",
 		"step_expected_outputs":    "one expected output",

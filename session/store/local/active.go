@@ -1,0 +1,159 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"deepwork/actor/durable"
+	"deepwork/session/store"
+)
+
+// The index of active sessions, active.idx, has a line for each write of an active session's record,
+// in this order, with the key of its caller, except if the process's line before is the same. When a
+// session has ended, a line with another bit in the key says so. A large file is replaced by one with
+// the active sessions alone.
+
+const (
+	activeName   = "active.idx"
+	activeGrowth = 10_000 // lines, after which it is compacted
+	endedBit     = 1      // of a key's last byte
+)
+
+// An activeList has the active sessions of one caller, the one written last at the end.
+type activeList struct {
+	order []int64        // ids as numbers; -1 where a session has moved or ended
+	at    map[uint32]int // index in order
+}
+
+// moved reads a line of active.idx.
+func (x *index) moved(key store.Key, number uint32) {
+	over := key[15]&endedBit != 0
+	key = activeKey(key, false)
+	l := x.active[key]
+	if l == nil {
+		l = &activeList{at: map[uint32]int{}}
+		x.active[key] = l
+	}
+	if i, ok := l.at[number]; ok {
+		l.order[i] = -1
+		delete(l.at, number)
+	}
+	if over {
+		return
+	}
+	if len(l.order) > 2*len(l.at)+1000 {
+		l.order = slices.DeleteFunc(l.order, func(n int64) bool { return n < 0 })
+		for i, n := range l.order {
+			l.at[uint32(n)] = i
+		}
+	}
+	l.at[number] = len(l.order)
+	l.order = append(l.order, int64(number))
+}
+
+// indexes makes the indexes of the folder of the servers.
+func (s *Store) indexes(dir string) {
+	s.requests = index{log: sharedLog{path: filepath.Join(dir, indexName)}, what: "request ids", lock: "requests.lock",
+		growth: indexGrowth, keys: s.o.Keys, known: map[store.Key][]uint32{}}
+	s.active = index{log: sharedLog{path: filepath.Join(dir, activeName)}, what: "active sessions", lock: "active.lock",
+		growth: activeGrowth, moves: true, keys: func(id string, body []byte) []store.Key {
+			if key, ok := s.o.Active(id, body); ok {
+				return []store.Key{activeKey(key, false)}
+			}
+			return nil
+		}}
+}
+
+func activeKey(key store.Key, over bool) store.Key {
+	if key[15] &^= endedBit; over {
+		key[15] |= endedBit
+	}
+	return key
+}
+
+// NoteActive implements store.ActiveSessions.
+func (s *Store) NoteActive(ctx context.Context, caller store.Key, id string, over bool) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	err := s.do(ctx, call{}, func() error {
+		x := &s.active
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		line := indexLine(activeKey(caller, over), idKey(id))
+		if string(x.last) == string(line) {
+			return nil
+		}
+		err := x.log.append(line)
+		if errors.Is(err, fs.ErrNotExist) {
+			// An empty file: its next reader makes it from the records and this line.
+			if err = s.makeFolder(); err == nil {
+				var f *os.File
+				if f, err = os.OpenFile(x.log.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err == nil {
+					err = errors.Join(f.Close(), x.log.append(line))
+				}
+			}
+		}
+		if err != nil {
+			return durable.Explain(err, x.log.path)
+		}
+		x.last = line
+		if x.noted++; x.noted%activeGrowth == 0 {
+			return s.refreshIndex(ctx, x) // nobody may read it
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("noting session %s: %w", id, err)
+	}
+	return nil
+}
+
+// Active implements store.ActiveSessions.
+func (s *Store) Active(ctx context.Context, caller store.Key) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		var list []int64
+		err := s.do(ctx, call{}, func() error {
+			x := &s.active
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			if !exists(s.dir) && !exists(x.log.path) {
+				return nil // nothing was written yet
+			}
+			if err := s.refreshIndex(ctx, x); err != nil {
+				return durable.Explain(err, x.log.path)
+			}
+			if l := x.active[activeKey(caller, false)]; l != nil {
+				list = slices.Clone(l.order)
+			}
+			return nil
+		})
+		if err != nil {
+			yield("", fmt.Errorf("looking for active sessions: %w", err))
+			return
+		}
+		for _, n := range slices.Backward(list) {
+			if n >= 0 && !yield(fmt.Sprintf("%08x", n), nil) {
+				return
+			}
+		}
+	}
+}
+
+// compacted returns lines for the active sessions.
+func (x *index) compacted() (lines []byte) {
+	for key, l := range x.active {
+		for _, n := range l.order {
+			if n >= 0 {
+				lines = append(lines, indexLine(key, uint32(n))...)
+			}
+		}
+	}
+	return lines
+}
