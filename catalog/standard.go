@@ -67,6 +67,9 @@ func (s *standardJobs) folder() *folder {
 		}
 		e := newEntry(s.dir, name)
 		j, faults := job.Parse(e.dir, job.FileName, file.data)
+		if j != nil {
+			j.Bundled = true
+		}
 		e.Phase, e.Good, e.Bad = follow.Present, j, e.told(faults)
 		f.names, f.entries = append(f.names, name), append(f.entries, e)
 	}

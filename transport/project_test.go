@@ -306,9 +306,9 @@ func TestConfigIsFollowed(t *testing.T) {
 	}
 }
 
-// The standard jobs are there without being asked for.
+// The standard jobs are there without being asked for, and not offered to other servers.
 func TestStandardJobs(t *testing.T) {
-	s, err := NewServer(Options{ProjectRoot: t.TempDir()})
+	s, err := NewServer(Options{ProjectRoot: t.TempDir(), Toolsets: []string{"workflows", "source"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,6 +316,10 @@ func TestStandardJobs(t *testing.T) {
 	if got := text(callTool(t, client(t, s), "get_workflows", `{}`)); !strings.Contains(got, `"deepwork_jobs"`) || !strings.Contains(got, `"new_job"`) {
 		t.Error(jsontext.Clip(got, 2000))
 	}
+	if got := text(callTool(t, client(t, s), "workflows-list-tool", `{}`)); got != "[]" {
+		t.Error(got)
+	}
+	refusedWith(t, client(t, s), "workflows-execute-tool", `{"workflow_id":"deepwork_jobs/new_job","input":{"goal":"g"}}`, "ToolError")
 }
 
 // Everything at once over stdio, and nothing but messages on the output.

@@ -62,7 +62,7 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 			conforms(t, outer)
 			cs := client(t, outer)
 			tool := listed(t, cs)["trip-plan"]
-			if !strings.HasPrefix(tool.Description, "[From the source inner] From idea to booking") || tool.Meta[remotetools.WorkflowMeta].(map[string]any)["id"] != "trip/plan" {
+			if !strings.HasPrefix(tool.Description, "[From the source inner; an agent must perform the steps there] From idea to booking") || tool.Meta[remotetools.WorkflowMeta].(map[string]any)["id"] != "trip/plan" {
 				t.Errorf("got %+v", tool)
 			}
 			if got := refusedWith(t, cs, "trip-plan", `{}`, "ToolError"); !strings.Contains(got, "goal") {

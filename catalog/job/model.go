@@ -21,6 +21,7 @@ type Job struct {
 	Workflows   []Workflow
 
 	Dir      string       // the job's folder, absolute
+	Bundled  bool         // it comes with the binary
 	Source   []byte       // the bytes of job.yml
 	Hash     string       // hex SHA-256 of Source
 	Warnings []Diagnostic // valid but probably unintended

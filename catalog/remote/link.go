@@ -61,6 +61,9 @@ func refusesHandshake(err error) bool {
 	return errorOf(err) != nil
 }
 
+// ClientName is the name of this program as a client of its sources.
+const ClientName = "deepwork"
+
 // connect starts a session in a version of MCP over a wire. If it fails, it closes the wire.
 func connect(ctx context.Context, w wire, o Options, version string) (*link, error) {
 	l := &link{
@@ -68,7 +71,7 @@ func connect(ctx context.Context, w wire, o Options, version string) (*link, err
 		progress: make(map[string]chan Progress),
 	}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
-	client := mcp.NewClient(&mcp.Implementation{Name: "deepwork", Version: o.Version}, &mcp.ClientOptions{
+	client := mcp.NewClient(&mcp.Implementation{Name: ClientName, Version: o.Version}, &mcp.ClientOptions{
 		Capabilities:                &mcp.ClientCapabilities{},
 		MultiRoundTrip:              &mcp.MultiRoundTripOptions{Disabled: true},
 		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { l.changed.Wake() },

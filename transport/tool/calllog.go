@@ -24,6 +24,7 @@ type CallLog struct {
 	identity string // the caller's
 	Tool     string
 	Counted  string // the tool's name in the metrics, if it is not Tool
+	level    slog.Level
 	session  *string
 	began    time.Time
 	outcome  string
@@ -40,19 +41,19 @@ func outcomeOf(reply any) string {
 }
 
 func (l *CallLog) begin(ctx context.Context, w WorkflowCaller) {
-	if !l.logger.Enabled(ctx, slog.LevelInfo) {
+	if !l.logger.Enabled(ctx, l.level) {
 		return
 	}
-	l.logger.LogAttrs(ctx, slog.LevelInfo, "call", l.attrs(stackAttr(w.StackOf(ctx, l.session)))...)
+	l.logger.LogAttrs(ctx, l.level, "call", l.attrs(stackAttr(w.StackOf(ctx, l.session)))...)
 }
 
 func (l *CallLog) end(ctx context.Context) {
 	took := time.Since(l.began)
 	l.metrics.ended(l.label(), l.outcome, took)
-	if !l.logger.Enabled(ctx, slog.LevelInfo) {
+	if !l.logger.Enabled(ctx, l.level) {
 		return
 	}
-	l.logger.LogAttrs(ctx, slog.LevelInfo, "call ended",
+	l.logger.LogAttrs(ctx, l.level, "call ended",
 		l.attrs(slog.String("outcome", l.outcome), slog.Duration("took", took))...)
 }
 

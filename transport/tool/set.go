@@ -113,6 +113,7 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 			log.outcome = "panic"
 		}
 		if kind := errorKind(log.outcome, res, err); kind != "" {
+			log.level = slog.LevelInfo
 			s.metrics.errors.WithLabelValues(log.label(), kind).Inc()
 		}
 		log.end(ctx)

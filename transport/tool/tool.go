@@ -12,10 +12,12 @@ package tool
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/catalog/remote"
 	"deepwork/session"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
@@ -50,6 +52,7 @@ type Tool struct {
 	Session     string                 // the argument that names a session, for the log
 	Free        []string               // arguments whose values are checked by the call
 	Unlisted    []Property             // accepted arguments that no schema lists
+	Polled      bool                   // successful calls of other deepworks are logged at debug: they are many
 	Outcome     func(reply any) string // for the log; nil means the state of an execution, else "ok"
 
 	// Withheld returns the error of every call while the tool is not offered; it is not listed then.
@@ -99,7 +102,11 @@ func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, e
 	s.tools[t.Name] = t
 	s.handlers[t.Name] = func(ctx context.Context, c *Caller, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		var args A
-		return s.Serve(ctx, c, req, CallLog{Tool: t.Name, outcomeOf: t.Outcome}, func(log *CallLog) *session.Error {
+		log := CallLog{Tool: t.Name, outcomeOf: t.Outcome}
+		if client := req.ClientInfo(); t.Polled && client != nil && client.Name == remote.ClientName {
+			log.level = slog.LevelDebug
+		}
+		return s.Serve(ctx, c, req, log, func(log *CallLog) *session.Error {
 			if t.Withheld != nil {
 				if fault := t.Withheld(ctx); fault != nil {
 					return fault

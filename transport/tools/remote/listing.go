@@ -95,12 +95,18 @@ func executionType(async bool) string {
 	return "sync"
 }
 
+// performedBy says in a description who must perform the steps of a workflow.
+var performedBy = map[sources.Performer]string{
+	sources.ByAgent:  "; an agent must perform the steps there",
+	sources.ByPerson: "; a person must perform the steps there",
+}
+
 // listedWorkflow returns a source's workflow for tools/list (seed 003, 3.1).
 func listedWorkflow(t *sources.Tool) *mcp.Tool {
 	title := tool.Plain(t.Workflow.Name)
 	return &mcp.Tool{
 		Meta: mcp.Meta{WorkflowMeta: metaOf(&t.Workflow)},
-		Name: t.Name, Title: title, Description: jsontext.Clip("[From the source "+t.Source+"] "+tool.Plain(t.Description), descriptionChars),
+		Name: t.Name, Title: title, Description: jsontext.Clip("[From the source "+t.Source+performedBy[t.Performer]+"] "+tool.Plain(t.Description), descriptionChars),
 		InputSchema: withoutHeaders(t.InputSchema), OutputSchema: executionJSON(),
 		// What a workflow does is not known here: the hints assume the worst.
 		Annotations: &mcp.ToolAnnotations{Title: title, DestructiveHint: new(true), OpenWorldHint: new(true)},

@@ -72,9 +72,13 @@ type Workflow struct {
 	Summary      string `json:"-"`
 }
 
-// Workflows returns the workflows that can be started, in the order of folders and files.
+// Workflows returns the workflows that can be started, in the order of folders and files, without
+// those of bundled jobs, which every deepwork has.
 func Workflows(jobs *catalog.Snapshot) (all []Workflow) {
 	for _, j := range jobs.Jobs {
+		if j.Bundled {
+			continue
+		}
 		for i := range j.Workflows {
 			if w := &j.Workflows[i]; len(w.Entries) > 0 {
 				all = append(all, newWorkflow(j, w))

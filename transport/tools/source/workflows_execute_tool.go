@@ -42,7 +42,7 @@ func addExecute(s *tool.Set, o Options) {
 func (o Options) execute(ctx context.Context, c *tool.Caller, args executeArgs) (*StartedReply, error) {
 	jobName, name, _ := strings.Cut(args.WorkflowID, "/")
 	j := o.Jobs(ctx).Job(jobName)
-	if j == nil || j.Name != jobName || j.Workflow(name) == nil {
+	if j == nil || j.Bundled || j.Name != jobName || j.Workflow(name) == nil {
 		return nil, session.Wrong("unknown_workflow", "There is no workflow with the id '%s'. workflows-list-tool lists those there are.", jsontext.Clip(args.WorkflowID, tool.MaxName)).
 			With("argument", "workflow_id").With("value", jsontext.Clip(args.WorkflowID, tool.MaxName))
 	}

@@ -64,6 +64,7 @@ func addStatus(s *tool.Set, o Options) {
 		Input:       tool.InputSchema(workflowID(), executionID()),
 		Output:      executionSchema(),
 		Session:     "execution_id",
+		Polled:      true,
 		Outcome:     statusOf,
 	}, o.executionOf)
 }
