@@ -4,38 +4,67 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"deepwork/catalog/config"
 )
 
-// Clients read tools/list at every start, and agents pay for it: the sets
-// workflows and remote together stay under 40 KB, with no workflow of a source.
-func TestToolsOfWorkflowsAndRemoteFitTheBudget(t *testing.T) {
-	const budget = 40 << 10
-	s, _ := bareProject(t, "", nil)
-	lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
-	line := lines[len(lines)-1]
-	if len(line) > budget {
-		var list struct {
-			Result struct{ Tools []json.RawMessage }
-		}
-		if err := json.Unmarshal([]byte(line), &list); err != nil {
-			t.Fatal(err)
-		}
-		for _, tool := range list.Result.Tools {
-			var named struct{ Name string }
-			json.Unmarshal(tool, &named)
-			t.Logf("%6d bytes: %s", len(tool), named.Name)
-		}
-		t.Errorf("tools/list has %d bytes, the budget is %d", len(line), budget)
-	}
-	for name, tool := range listed(t, client(t, s)) {
-		if n := len(tool.Description); n >= 2048 {
-			t.Errorf("%s: the description has %d bytes", name, n)
-		}
-	}
-	if n := len(client(t, s).InitializeResult().Instructions); n >= 2048 {
-		t.Errorf("the instructions have %d bytes", n)
-	}
-	if !strings.Contains(line, `"workflow_status"`) {
-		t.Error("not all tools of the sets are listed")
+// Clients read tools/list at every start, and show a model the names, descriptions and input
+// schemas of all tools with every request: the characters of {"name","description","inputSchema"}
+// of each tool are bounded for the default toolsets and for workflows, and the bytes on the wire.
+func TestToolsFitTheBudgetOfCharactersShownAndBytesSent(t *testing.T) {
+	for _, c := range []struct {
+		name                string
+		sets                []string
+		mostShown, mostSent int
+	}{
+		{"default", config.DefaultToolsets, 13_000, 75_000},
+		{"workflows", []string{"workflows"}, 6_000, 40_960},
+		{"workflows and remote", []string{"workflows", "remote"}, 13_000, 40_960},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, _ := bareProject(t, "", func(o *Options) { o.Toolsets = c.sets })
+			lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
+			line := lines[len(lines)-1]
+			var list struct {
+				Result struct{ Tools []json.RawMessage }
+			}
+			if err := json.Unmarshal([]byte(line), &list); err != nil {
+				t.Fatal(err)
+			}
+			sum := 0
+			for _, sent := range list.Result.Tools {
+				var tool struct {
+					Name        string          `json:"name"`
+					Description string          `json:"description"`
+					InputSchema json.RawMessage `json:"inputSchema"`
+				}
+				if err := json.Unmarshal(sent, &tool); err != nil {
+					t.Fatal(err)
+				}
+				if len(tool.Description) >= 2048 { // clients cut there, silently
+					t.Errorf("%s: the description has %d bytes", tool.Name, len(tool.Description))
+				}
+				var shown strings.Builder
+				e := json.NewEncoder(&shown)
+				e.SetEscapeHTML(false)
+				if err := e.Encode(tool); err != nil {
+					t.Fatal(err)
+				}
+				n := utf8.RuneCountInString(strings.TrimSpace(shown.String()))
+				sum += n
+				t.Logf("%5d characters shown, %5d bytes sent: %s", n, len(sent), tool.Name)
+			}
+			t.Logf("%d tools: %d characters shown, %d bytes sent", len(list.Result.Tools), sum, len(line))
+			if sum > c.mostShown {
+				t.Errorf("a model is shown %d characters, at most %d are allowed: shorten descriptions", sum, c.mostShown)
+			}
+			if len(line) > c.mostSent {
+				t.Errorf("tools/list has %d bytes, at most %d are allowed", len(line), c.mostSent)
+			}
+			if n := len(client(t, s).InitializeResult().Instructions); n >= 2048 {
+				t.Errorf("the instructions have %d bytes", n)
+			}
+		})
 	}
 }

@@ -110,7 +110,7 @@ func toolsDocument(t *testing.T) []byte {
 	var d document
 	d.line("# Tools\n")
 	d.line("Every tool of the server with its arguments and its reply, made from the schemas that it lists. Do not edit it: `go test ./transport -run TestToolsDocument -update` renews it, and a test fails where it is stale.\n")
-	d.line("A refused call has `isError` and one text, at most %d characters, that begins with `ToolError:` or `StateError:`; the tables tell of the other replies. Arguments that are not required may be left out or be `null`. A dot leads into an object, `[]` into each entry of a list, `.*` to the values of an object whose names are free. [README](../README.md#tools) says how the tools work together.\n", tool.ErrorChars)
+	d.line("A refused call has `isError` and one text, at most %d characters, that begins with `ToolError:` or `StateError:`; the tables tell of the other replies. Arguments that are not required may be left out or be `null`. A dot leads into an object, `[]` into each entry of a list, `.*` to the values of an object whose names are free. A text has at most %d characters, a name or an id %d. [README](../README.md#tools) says how the tools work together.\n", tool.ErrorChars, tool.MaxText, tool.MaxName)
 	d.line("A reply may have in `_meta`: `%s`, the code and the details of a refusal; `%s`, the name of the source whose workflow gave the result or the error in it: those words are the source's. A listed workflow of a source has `%s`, what the source says of it.\n", tool.ErrorMeta, tool.SourceMeta, remotetools.WorkflowMeta)
 	d.line("| tool | set | title | |\n|---|---|---|---|")
 	for _, set := range config.Toolsets {
@@ -272,7 +272,9 @@ func rows(s *jsonschema.Schema, under string, row func(path string, required boo
 func inside(p *jsonschema.Schema, path string, row func(string, bool, *jsonschema.Schema)) {
 	rows(p, path+".", row)
 	if p.Items != nil {
-		row(path+"[]", true, p.Items)
+		if p.Items.Description != "" {
+			row(path+"[]", true, p.Items)
+		}
 		inside(p.Items, path+"[]", row)
 	}
 	if more := p.AdditionalProperties; more != nil && more.Not == nil {
@@ -294,6 +296,9 @@ func typeOf(s *jsonschema.Schema) string {
 		text, null = "any JSON", false
 	case len(kinds) == 1 && kinds[0] == "array":
 		text = "list"
+		if s.Items != nil {
+			text += " of " + typeOf(s.Items)
+		}
 	}
 	if s.Ref != "" {
 		text = "[step](#a-step)"

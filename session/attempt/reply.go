@@ -7,188 +7,188 @@ import "deepwork/session/attempt/runner"
 
 // Project is one project of list_projects.
 type Project struct {
-	ProjectID string `json:"project_id" jsonschema:"the project's id, a UUID; it stays the same across restarts"`
-	Name      string `json:"name" jsonschema:"the project's name: that of its folder for the project root, else as configured"`
-	IsRoot    bool   `json:"is_root" jsonschema:"whether it is the folder that the server works on"`
-	CreatedAt string `json:"created_at" jsonschema:"when the board first knew it, RFC 3339 in UTC"`
-	UpdatedAt string `json:"updated_at" jsonschema:"when it last changed on the board, RFC 3339 in UTC"`
+	ProjectID string `json:"project_id" jsonschema:"UUID of the project, the same after a restart"`
+	Name      string `json:"name" jsonschema:"name of the project: of its folder, or as configured"`
+	IsRoot    bool   `json:"is_root" jsonschema:"whether it is the server's own folder"`
+	CreatedAt string `json:"created_at" jsonschema:"when it was added to the board, RFC 3339 in UTC"`
+	UpdatedAt string `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
 }
 
 // ProjectFilters are the filters of list_projects.
 type ProjectFilters struct {
-	Limit int `json:"limit" jsonschema:"how many are returned at most"`
+	Limit int `json:"limit" jsonschema:"limit on the entries of a reply"`
 }
 
 // ProjectsReply answers list_projects.
 type ProjectsReply struct {
 	Projects   []Project      `json:"projects" jsonschema:"the projects, newest first"`
-	Count      int            `json:"count" jsonschema:"how many are returned here"`
-	Total      int            `json:"total" jsonschema:"how many there are in all"`
-	Filters    ProjectFilters `json:"applied_filters" jsonschema:"what this list was limited to"`
-	NextCursor *string        `json:"next_cursor" jsonschema:"give it as cursor to have the next ones; null: there are no more"`
+	Count      int            `json:"count" jsonschema:"number of entries in this reply"`
+	Total      int            `json:"total" jsonschema:"number of entries in total"`
+	Filters    ProjectFilters `json:"applied_filters" jsonschema:"the filters of this list"`
+	NextCursor *string        `json:"next_cursor" jsonschema:"cursor for the next page, or null on the last page"`
 }
 
 // Repo is one repository of list_repos.
 type Repo struct {
-	RepoID    string `json:"repo_id" jsonschema:"the repository's id, a UUID, for start_task_attempt"`
-	ProjectID string `json:"project_id" jsonschema:"the id of its project, a UUID"`
-	Name      string `json:"name" jsonschema:"its name, unique in the project"`
-	Path      string `json:"path" jsonschema:"its absolute path; whether a git repository is there is checked when an attempt starts"`
-	CreatedAt string `json:"created_at" jsonschema:"when the board first knew it, RFC 3339 in UTC"`
-	UpdatedAt string `json:"updated_at" jsonschema:"when it last changed on the board, RFC 3339 in UTC"`
+	RepoID    string `json:"repo_id" jsonschema:"UUID of the repository, for start_task_attempt"`
+	ProjectID string `json:"project_id" jsonschema:"UUID of its project"`
+	Name      string `json:"name" jsonschema:"name, unique in the project"`
+	Path      string `json:"path" jsonschema:"absolute path; checked when an attempt starts"`
+	CreatedAt string `json:"created_at" jsonschema:"when it was added to the board, RFC 3339 in UTC"`
+	UpdatedAt string `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
 }
 
 // RepoFilters are the filters of list_repos.
 type RepoFilters struct {
-	ProjectID string `json:"project_id" jsonschema:"the project's id, a UUID"`
-	Limit     int    `json:"limit" jsonschema:"how many are returned at most"`
+	ProjectID string `json:"project_id" jsonschema:"UUID of the project"`
+	Limit     int    `json:"limit" jsonschema:"limit on the entries of a reply"`
 }
 
 // ReposReply answers list_repos.
 type ReposReply struct {
 	Repos      []Repo      `json:"repos" jsonschema:"the repositories, newest first"`
-	Count      int         `json:"count" jsonschema:"how many are returned here"`
-	Total      int         `json:"total" jsonschema:"how many there are in all"`
-	Filters    RepoFilters `json:"applied_filters" jsonschema:"what this list was limited to"`
-	NextCursor *string     `json:"next_cursor" jsonschema:"give it as cursor to have the next ones; null: there are no more"`
+	Count      int         `json:"count" jsonschema:"number of entries in this reply"`
+	Total      int         `json:"total" jsonschema:"number of entries in total"`
+	Filters    RepoFilters `json:"applied_filters" jsonschema:"the filters of this list"`
+	NextCursor *string     `json:"next_cursor" jsonschema:"cursor for the next page, or null on the last page"`
 }
 
 // Task is a task with a summary of its attempts; it answers get_task, create_task and update_task
 // (seed 004, "list_tasks provides attempt summary").
 type Task struct {
-	TaskID                string  `json:"task_id" jsonschema:"the task's id, a UUID"`
-	ProjectID             string  `json:"project_id" jsonschema:"the id of its project, a UUID"`
-	Title                 string  `json:"title" jsonschema:"what is to be done, in one line"`
-	Description           *string `json:"description" jsonschema:"what is to be done, in full, or null"`
+	TaskID                string  `json:"task_id" jsonschema:"UUID of the task"`
+	ProjectID             string  `json:"project_id" jsonschema:"UUID of its project"`
+	Title                 string  `json:"title" jsonschema:"the work in one line"`
+	Description           *string `json:"description" jsonschema:"the work in full, or null"`
 	Status                string  `json:"status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
-	JobName               *string `json:"job_name" jsonschema:"the job of the workflow that its attempts run, or null"`
-	WorkflowName          *string `json:"workflow_name" jsonschema:"the workflow that its attempts run, or null"`
-	CreatedAt             string  `json:"created_at" jsonschema:"when it was made, RFC 3339 in UTC"`
+	JobName               *string `json:"job_name" jsonschema:"job of the workflow that its attempts must complete, or null"`
+	WorkflowName          *string `json:"workflow_name" jsonschema:"workflow that its attempts must complete, or null"`
+	CreatedAt             string  `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 	UpdatedAt             string  `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
-	LatestAttemptID       *string `json:"latest_attempt_id" jsonschema:"the id of its newest attempt, a UUID, or null"`
-	LatestWorkspaceBranch *string `json:"latest_workspace_branch" jsonschema:"the git branch of that attempt, or null"`
-	LatestSessionID       *string `json:"latest_session_id" jsonschema:"the id of the newest session of that attempt, a UUID, or null while its agent never ran"`
-	LatestSessionExecutor *string `json:"latest_session_executor" jsonschema:"the executor of that session, such as CLAUDE_CODE, or null"`
+	LatestAttemptID       *string `json:"latest_attempt_id" jsonschema:"UUID of its newest attempt, or null"`
+	LatestWorkspaceBranch *string `json:"latest_workspace_branch" jsonschema:"git branch of that attempt, or null"`
+	LatestSessionID       *string `json:"latest_session_id" jsonschema:"UUID of that attempt's newest session, or null if its agent never ran"`
+	LatestSessionExecutor *string `json:"latest_session_executor" jsonschema:"executor of that session, such as CLAUDE_CODE, or null"`
 	HasInProgressAttempt  bool    `json:"has_in_progress_attempt" jsonschema:"whether an attempt is waiting, starting or running"`
 	LastAttemptFailed     bool    `json:"last_attempt_failed" jsonschema:"whether the newest attempt failed or was interrupted"`
 }
 
 // TaskFilters are the filters of list_tasks.
 type TaskFilters struct {
-	ProjectID string  `json:"project_id" jsonschema:"the project's id, a UUID"`
-	Status    *string `json:"status" jsonschema:"todo, inprogress, inreview, done or cancelled; null: tasks of every status"`
-	Limit     int     `json:"limit" jsonschema:"how many are returned at most"`
+	ProjectID string  `json:"project_id" jsonschema:"UUID of the project"`
+	Status    *string `json:"status" jsonschema:"todo, inprogress, inreview, done or cancelled, or null for all"`
+	Limit     int     `json:"limit" jsonschema:"limit on the entries of a reply"`
 }
 
 // TasksReply answers list_tasks.
 type TasksReply struct {
 	Tasks      []Task      `json:"tasks" jsonschema:"the tasks, newest first"`
-	Count      int         `json:"count" jsonschema:"how many are returned here"`
-	Total      int         `json:"total" jsonschema:"how many match the filters in all"`
-	Filters    TaskFilters `json:"applied_filters" jsonschema:"what this list was limited to"`
-	NextCursor *string     `json:"next_cursor" jsonschema:"give it as cursor to have the next ones; null: there are no more"`
+	Count      int         `json:"count" jsonschema:"number of entries in this reply"`
+	Total      int         `json:"total" jsonschema:"number of tasks that match the filters"`
+	Filters    TaskFilters `json:"applied_filters" jsonschema:"the filters of this list"`
+	NextCursor *string     `json:"next_cursor" jsonschema:"cursor for the next page, or null on the last page"`
 }
 
 // AttemptSummary is one attempt of list_task_attempts (seed 004,
 // "list_task_attempts returns attempt details").
 type AttemptSummary struct {
-	AttemptID             string  `json:"attempt_id" jsonschema:"the attempt's id, a UUID, for get_attempt, tail_attempt, follow_up and the others"`
-	WorkspaceBranch       string  `json:"workspace_branch" jsonschema:"the git branch that the attempt works on"`
+	AttemptID             string  `json:"attempt_id" jsonschema:"UUID of the attempt"`
+	WorkspaceBranch       string  `json:"workspace_branch" jsonschema:"git branch of the attempt"`
 	State                 string  `json:"state" jsonschema:"waiting, starting, running, completed, failed, stopped or interrupted"`
-	Executor              string  `json:"executor" jsonschema:"the executor that it was started with, such as CLAUDE_CODE"`
-	Variant               *string `json:"variant" jsonschema:"the executor's variant that it was started with, or null"`
-	CreatedAt             string  `json:"created_at" jsonschema:"when it was made, RFC 3339 in UTC"`
+	Executor              string  `json:"executor" jsonschema:"its executor, such as CLAUDE_CODE"`
+	Variant               *string `json:"variant" jsonschema:"variant of the executor, or null"`
+	CreatedAt             string  `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 	UpdatedAt             string  `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
-	LatestSessionID       *string `json:"latest_session_id" jsonschema:"the id of its newest session, a UUID, or null while its agent never ran"`
-	LatestSessionExecutor *string `json:"latest_session_executor" jsonschema:"the executor of that session, or null"`
+	LatestSessionID       *string `json:"latest_session_id" jsonschema:"UUID of its newest session, or null if its agent never ran"`
+	LatestSessionExecutor *string `json:"latest_session_executor" jsonschema:"executor of that session, or null"`
 }
 
 // AttemptFilters are the filters of list_task_attempts.
 type AttemptFilters struct {
-	TaskID string `json:"task_id" jsonschema:"the task's id, a UUID"`
-	Limit  int    `json:"limit" jsonschema:"how many are returned at most"`
+	TaskID string `json:"task_id" jsonschema:"UUID of the task"`
+	Limit  int    `json:"limit" jsonschema:"limit on the entries of a reply"`
 }
 
 // AttemptsReply answers list_task_attempts.
 type AttemptsReply struct {
 	Attempts        []AttemptSummary `json:"attempts" jsonschema:"the attempts, newest first"`
-	LatestAttemptID *string          `json:"latest_attempt_id" jsonschema:"the id of the task's newest attempt, a UUID, or null"`
-	LatestSessionID *string          `json:"latest_session_id" jsonschema:"the id of that attempt's newest session, a UUID, or null"`
-	Count           int              `json:"count" jsonschema:"how many are returned here"`
-	Total           int              `json:"total" jsonschema:"how many there are in all"`
-	Filters         AttemptFilters   `json:"applied_filters" jsonschema:"what this list was limited to"`
-	NextCursor      *string          `json:"next_cursor" jsonschema:"give it as cursor to have the next ones; null: there are no more"`
+	LatestAttemptID *string          `json:"latest_attempt_id" jsonschema:"UUID of the newest attempt, or null"`
+	LatestSessionID *string          `json:"latest_session_id" jsonschema:"UUID of that attempt's newest session, or null"`
+	Count           int              `json:"count" jsonschema:"number of entries in this reply"`
+	Total           int              `json:"total" jsonschema:"number of entries in total"`
+	Filters         AttemptFilters   `json:"applied_filters" jsonschema:"the filters of this list"`
+	NextCursor      *string          `json:"next_cursor" jsonschema:"cursor for the next page, or null on the last page"`
 }
 
 // Rescue is uncommitted work that was saved before its worktree was removed.
 type Rescue struct {
-	AttemptID string `json:"attempt_id" jsonschema:"the attempt whose work it is, a UUID"`
-	Worktree  string `json:"worktree_path" jsonschema:"the absolute path of the worktree that was removed"`
-	RepoPath  string `json:"repo_path" jsonschema:"the absolute path of the repository that keeps it"`
-	Ref       string `json:"ref" jsonschema:"the git ref that keeps it, below refs/deepwork/rescue/; see it with git show"`
-	Commit    string `json:"commit" jsonschema:"the commit that the ref names, in hexadecimal"`
+	AttemptID string `json:"attempt_id" jsonschema:"UUID of the attempt"`
+	Worktree  string `json:"worktree_path" jsonschema:"absolute path of the removed worktree"`
+	RepoPath  string `json:"repo_path" jsonschema:"absolute path of the repository that keeps the work"`
+	Ref       string `json:"ref" jsonschema:"git ref below refs/deepwork/rescue/; git show prints it"`
+	Commit    string `json:"commit" jsonschema:"commit of that ref, in hexadecimal"`
 }
 
 // DeleteReply answers delete_task.
 type DeleteReply struct {
-	TaskID  string   `json:"task_id" jsonschema:"the id of the task that is gone, a UUID"`
+	TaskID  string   `json:"task_id" jsonschema:"UUID of the deleted task"`
 	Deleted bool     `json:"deleted" jsonschema:"always true"`
-	Rescued []Rescue `json:"rescued" jsonschema:"the uncommitted work that was kept; branches with commits are kept too, under their names"`
+	Rescued []Rescue `json:"rescued" jsonschema:"uncommitted work that was kept, one entry per worktree"`
 }
 
 // AttemptReply answers get_attempt, start_task_attempt and stop_attempt.
 type AttemptReply struct {
-	AttemptID       string          `json:"attempt_id" jsonschema:"the attempt's id, a UUID"`
-	TaskID          string          `json:"task_id" jsonschema:"the id of its task, a UUID"`
+	AttemptID       string          `json:"attempt_id" jsonschema:"UUID of the attempt"`
+	TaskID          string          `json:"task_id" jsonschema:"UUID of its task"`
 	State           string          `json:"state" jsonschema:"waiting (for a slot), starting, running, completed, failed, stopped or interrupted"`
-	ExitCode        *int            `json:"exit_code" jsonschema:"the exit code of the agent's last run, -1 where a signal ended it; null while it runs or where it never did"`
-	StartedAt       *string         `json:"started_at" jsonschema:"when the agent's last run began, RFC 3339 in UTC, or null"`
+	ExitCode        *int            `json:"exit_code" jsonschema:"exit code of the agent's last execution, -1 if a signal ended it, null while it runs or if it never ran"`
+	StartedAt       *string         `json:"started_at" jsonschema:"when the agent last started, RFC 3339 in UTC, or null"`
 	EndedAt         *string         `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
-	FinalMessage    *string         `json:"final_message" jsonschema:"what the agent said at the end of its last run: its own result, or its last line of output; or null"`
-	Error           *string         `json:"error" jsonschema:"why the agent could not be run, or null"`
-	WorkspaceBranch string          `json:"workspace_branch" jsonschema:"the git branch that it works on, in every repository"`
-	Executor        string          `json:"executor" jsonschema:"the executor that it was started with, such as CLAUDE_CODE"`
-	Variant         *string         `json:"variant" jsonschema:"the executor's variant that it was started with, or null"`
-	LatestSessionID *string         `json:"latest_session_id" jsonschema:"the id of its session, a UUID, for follow_up; null while its agent never ran"`
-	QueuedFollowUp  *QueuedFollowUp `json:"queued_follow_up" jsonschema:"the follow-up that runs when the agent ends, or null"`
-	WorkflowSession *string         `json:"workflow_session_id" jsonschema:"the session of the workflow that its agent runs, 8 hexadecimal characters, or null"`
-	WorkflowStatus  *string         `json:"workflow_status" jsonschema:"active, completed or aborted; null where its agent runs no workflow"`
-	WorkflowStep    *string         `json:"workflow_step" jsonschema:"the step that the workflow is at, or null"`
-	Repos           []AttemptRepo   `json:"repos" jsonschema:"its worktrees, one a repository"`
-	CreatedAt       string          `json:"created_at" jsonschema:"when it was made, RFC 3339 in UTC"`
+	FinalMessage    *string         `json:"final_message" jsonschema:"what the agent said last: its result, or its last line of output; or null"`
+	Error           *string         `json:"error" jsonschema:"why the agent could not be started, or null"`
+	WorkspaceBranch string          `json:"workspace_branch" jsonschema:"git branch of the attempt, in every repository"`
+	Executor        string          `json:"executor" jsonschema:"its executor, such as CLAUDE_CODE"`
+	Variant         *string         `json:"variant" jsonschema:"variant of the executor, or null"`
+	LatestSessionID *string         `json:"latest_session_id" jsonschema:"UUID of its session, for follow_up, or null if its agent never ran"`
+	QueuedFollowUp  *QueuedFollowUp `json:"queued_follow_up" jsonschema:"follow-up that starts when the agent ends, or null"`
+	WorkflowSession *string         `json:"workflow_session_id" jsonschema:"session of its agent's workflow, 8 hexadecimal characters, or null"`
+	WorkflowStatus  *string         `json:"workflow_status" jsonschema:"active, completed or aborted, or null without a workflow"`
+	WorkflowStep    *string         `json:"workflow_step" jsonschema:"current step of the workflow, or null"`
+	Repos           []AttemptRepo   `json:"repos" jsonschema:"its worktrees, one per repository"`
+	CreatedAt       string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 	UpdatedAt       string          `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
-	Notice          *string         `json:"notice" jsonschema:"what else there is to know, such as why it waits, or null"`
+	Notice          *string         `json:"notice" jsonschema:"a hint, such as why it waits, or null"`
 }
 
 // QueuedFollowUp is a follow-up that waits for the end of the current run.
 type QueuedFollowUp struct {
-	Prompt   string  `json:"prompt" jsonschema:"what the agent will be told"`
-	Variant  *string `json:"variant" jsonschema:"the variant that will run, or null for the session's own"`
+	Prompt   string  `json:"prompt" jsonschema:"the message for the agent"`
+	Variant  *string `json:"variant" jsonschema:"variant of the executor, or null for the session's own"`
 	QueuedAt string  `json:"queued_at" jsonschema:"when it was queued, RFC 3339 in UTC"`
 }
 
 // AttemptRepo is a worktree of an attempt.
 type AttemptRepo struct {
-	RepoID       string   `json:"repo_id" jsonschema:"the repository's id, a UUID"`
-	RepoName     string   `json:"repo_name" jsonschema:"the repository's name"`
-	TargetBranch string   `json:"target_branch" jsonschema:"the branch that it started from"`
-	WorktreePath string   `json:"worktree_path" jsonschema:"the absolute path of the worktree"`
-	Exists       bool     `json:"exists" jsonschema:"whether the worktree is there: it is made when the attempt starts"`
-	Ahead        int      `json:"ahead" jsonschema:"how many commits the attempt has that the target branch has not"`
-	Behind       int      `json:"behind" jsonschema:"how many commits the target branch has that the attempt has not"`
-	ChangedFiles []string `json:"changed_files" jsonschema:"the files changed since the target branch, committed, uncommitted and untracked, relative to the worktree; at most 1000"`
-	ChangedCount int      `json:"changed_count" jsonschema:"how many files are changed in all"`
+	RepoID       string   `json:"repo_id" jsonschema:"UUID of the repository"`
+	RepoName     string   `json:"repo_name" jsonschema:"name of the repository"`
+	TargetBranch string   `json:"target_branch" jsonschema:"branch that it started from"`
+	WorktreePath string   `json:"worktree_path" jsonschema:"absolute path of the worktree"`
+	Exists       bool     `json:"exists" jsonschema:"whether the worktree exists; it is created when the attempt starts"`
+	Ahead        int      `json:"ahead" jsonschema:"commits that only the attempt has"`
+	Behind       int      `json:"behind" jsonschema:"commits that only the target branch has"`
+	ChangedFiles []string `json:"changed_files" jsonschema:"files changed since the target branch, untracked ones included, relative to the worktree; at most 1000"`
+	ChangedCount int      `json:"changed_count" jsonschema:"number of all changed files"`
 }
 
 // FollowUpReply answers follow_up (seed 004, "MCP follow-up tool").
 type FollowUpReply struct {
-	SessionID     string  `json:"session_id" jsonschema:"the session's id, a UUID"`
-	AttemptID     string  `json:"attempt_id" jsonschema:"the id of its attempt, a UUID"`
-	Action        string  `json:"action" jsonschema:"the action as given: send, queue or cancel"`
-	Status        string  `json:"status" jsonschema:"started (the agent runs with it, or does as soon as a slot is free), queued (it runs when the current run ends), cancelled (what was queued is dropped) or empty (nothing was queued)"`
-	QueuedPrompt  *string `json:"queued_prompt" jsonschema:"the prompt that is queued now, or null"`
-	DroppedPrompt *string `json:"dropped_prompt" jsonschema:"the queued prompt that this call replaced or cancelled, or null"`
-	Notice        *string `json:"notice" jsonschema:"what else there is to know, or null"`
+	SessionID     string  `json:"session_id" jsonschema:"UUID of the session"`
+	AttemptID     string  `json:"attempt_id" jsonschema:"UUID of its attempt"`
+	Action        string  `json:"action" jsonschema:"the given action: send, queue or cancel"`
+	Status        string  `json:"status" jsonschema:"started (now, or as soon as a slot is free), queued (for when the agent ends), cancelled (what was queued is dropped) or empty (nothing was queued)"`
+	QueuedPrompt  *string `json:"queued_prompt" jsonschema:"prompt that is queued now, or null"`
+	DroppedPrompt *string `json:"dropped_prompt" jsonschema:"queued prompt that this call replaced or cancelled, or null"`
+	Notice        *string `json:"notice" jsonschema:"a hint, or null"`
 }
 
 // The values of FollowUpReply.Status.
@@ -201,65 +201,65 @@ const (
 
 // TailReply answers tail_attempt.
 type TailReply struct {
-	AttemptID string         `json:"attempt_id" jsonschema:"the attempt's id, a UUID"`
-	Entries   []runner.Entry `json:"entries" jsonschema:"lines of the agent's output, oldest first"`
-	NextIndex int64          `json:"next_index" jsonschema:"give it as after_index to go on after these entries"`
-	State     string         `json:"state" jsonschema:"waiting, starting, running, completed, failed, stopped or interrupted; nothing comes after the entries of one that has ended, until a follow-up"`
+	AttemptID string         `json:"attempt_id" jsonschema:"UUID of the attempt"`
+	Entries   []runner.Entry `json:"entries" jsonschema:"what the agent printed, one entry per line, oldest first"`
+	NextIndex int64          `json:"next_index" jsonschema:"after_index for the entries after these"`
+	State     string         `json:"state" jsonschema:"waiting, starting, running, completed, failed, stopped or interrupted; after its end nothing follows until a follow-up"`
 }
 
 // DiffReply answers get_attempt_diff.
 type DiffReply struct {
-	AttemptID string     `json:"attempt_id" jsonschema:"the attempt's id, a UUID"`
-	Diffs     []RepoDiff `json:"diffs" jsonschema:"the changes, one entry a repository"`
-	Truncated bool       `json:"truncated" jsonschema:"whether there is more than max_bytes"`
-	Notice    *string    `json:"notice" jsonschema:"what else there is to know, or null"`
+	AttemptID string     `json:"attempt_id" jsonschema:"UUID of the attempt"`
+	Diffs     []RepoDiff `json:"diffs" jsonschema:"the changes, one entry per repository"`
+	Truncated bool       `json:"truncated" jsonschema:"whether a part was left out"`
+	Notice    *string    `json:"notice" jsonschema:"a hint, or null"`
 }
 
 // RepoDiff holds the changes in one worktree.
 type RepoDiff struct {
-	RepoID    string `json:"repo_id" jsonschema:"the repository's id, a UUID"`
-	RepoName  string `json:"repo_name" jsonschema:"the repository's name"`
-	Diff      string `json:"diff" jsonschema:"the changes since the target branch as git diff writes them, uncommitted and untracked files included"`
-	Truncated bool   `json:"truncated" jsonschema:"whether this diff was cut"`
+	RepoID    string `json:"repo_id" jsonschema:"UUID of the repository"`
+	RepoName  string `json:"repo_name" jsonschema:"name of the repository"`
+	Diff      string `json:"diff" jsonschema:"git diff since the target branch, with uncommitted and untracked files"`
+	Truncated bool   `json:"truncated" jsonschema:"whether this diff was cut off"`
 }
 
 // ExecutorInfo is one executor of list_executors.
 type ExecutorInfo struct {
-	Name        string   `json:"name" jsonschema:"the name for start_task_attempt's executor"`
-	Variants    []string `json:"variants" jsonschema:"the names for start_task_attempt's variant"`
-	Program     string   `json:"program" jsonschema:"the program that it runs"`
-	Available   bool     `json:"available" jsonschema:"whether that program was found on this machine"`
-	CanContinue bool     `json:"can_continue" jsonschema:"whether a follow-up goes on in the same conversation; else the agent begins anew in the same workspace"`
+	Name        string   `json:"name" jsonschema:"name, for start_task_attempt"`
+	Variants    []string `json:"variants" jsonschema:"names of its variants, for start_task_attempt"`
+	Program     string   `json:"program" jsonschema:"program that it runs"`
+	Available   bool     `json:"available" jsonschema:"whether that program is installed here"`
+	CanContinue bool     `json:"can_continue" jsonschema:"whether a follow-up continues the conversation; otherwise a new one starts in the same worktree"`
 }
 
 // ExecutorsReply answers list_executors.
 type ExecutorsReply struct {
-	Executors []ExecutorInfo `json:"executors" jsonschema:"the coding agents that attempts can run, available ones first"`
-	Count     int            `json:"count" jsonschema:"how many there are"`
+	Executors []ExecutorInfo `json:"executors" jsonschema:"the coding agents, available ones first"`
+	Count     int            `json:"count" jsonschema:"number of executors"`
 }
 
 // ContextReply answers get_context (seed 004, "Workspace context data").
 type ContextReply struct {
-	ProjectID         string        `json:"project_id" jsonschema:"the id of the project, a UUID"`
-	ProjectName       string        `json:"project_name" jsonschema:"the project's name"`
-	TaskID            string        `json:"task_id" jsonschema:"the id of the task that is worked on here, a UUID"`
-	TaskTitle         string        `json:"task_title" jsonschema:"the task's title"`
-	TaskDescription   *string       `json:"task_description" jsonschema:"the task's description, or null"`
+	ProjectID         string        `json:"project_id" jsonschema:"UUID of the project"`
+	ProjectName       string        `json:"project_name" jsonschema:"name of the project"`
+	TaskID            string        `json:"task_id" jsonschema:"UUID of the task"`
+	TaskTitle         string        `json:"task_title" jsonschema:"title of the task"`
+	TaskDescription   *string       `json:"task_description" jsonschema:"description of the task, or null"`
 	TaskStatus        string        `json:"task_status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
-	AttemptID         string        `json:"attempt_id" jsonschema:"the id of the attempt whose workspace this is, a UUID"`
-	WorkspaceBranch   string        `json:"workspace_branch" jsonschema:"the git branch that the attempt works on"`
-	WorkspaceRepos    []ContextRepo `json:"workspace_repos" jsonschema:"the repositories of the workspace"`
-	JobName           *string       `json:"job_name" jsonschema:"the job of the workflow that the task asks for, or null"`
-	WorkflowName      *string       `json:"workflow_name" jsonschema:"the workflow that the task asks for, or null"`
-	WorkflowSessionID *string       `json:"workflow_session_id" jsonschema:"the session of the workflow that runs here, 8 hexadecimal characters, or null"`
-	WorkflowStatus    *string       `json:"workflow_status" jsonschema:"active, completed or aborted; null where none was started"`
-	WorkflowStep      *string       `json:"workflow_step" jsonschema:"the step that the workflow is at, or null"`
+	AttemptID         string        `json:"attempt_id" jsonschema:"UUID of the attempt whose workspace this is"`
+	WorkspaceBranch   string        `json:"workspace_branch" jsonschema:"git branch of the attempt"`
+	WorkspaceRepos    []ContextRepo `json:"workspace_repos" jsonschema:"repositories of the workspace"`
+	JobName           *string       `json:"job_name" jsonschema:"job of the workflow that the task requires, or null"`
+	WorkflowName      *string       `json:"workflow_name" jsonschema:"workflow that the task requires, or null"`
+	WorkflowSessionID *string       `json:"workflow_session_id" jsonschema:"session of that workflow, 8 hexadecimal characters, or null"`
+	WorkflowStatus    *string       `json:"workflow_status" jsonschema:"active, completed or aborted, or null if none was started"`
+	WorkflowStep      *string       `json:"workflow_step" jsonschema:"current step of the workflow, or null"`
 }
 
 // ContextRepo is a repository of a workspace.
 type ContextRepo struct {
-	RepoID       string `json:"repo_id" jsonschema:"the repository's id, a UUID"`
-	RepoName     string `json:"repo_name" jsonschema:"the repository's name"`
-	TargetBranch string `json:"target_branch" jsonschema:"the branch that the attempt started from"`
-	WorktreePath string `json:"worktree_path" jsonschema:"the absolute path of its worktree"`
+	RepoID       string `json:"repo_id" jsonschema:"UUID of the repository"`
+	RepoName     string `json:"repo_name" jsonschema:"name of the repository"`
+	TargetBranch string `json:"target_branch" jsonschema:"branch that the attempt started from"`
+	WorktreePath string `json:"worktree_path" jsonschema:"absolute path of its worktree"`
 }

@@ -46,18 +46,18 @@ const (
 // An Execution describes an execution to callers. It is a value at one moment; what its pointers
 // and slices hold never changes and must not be modified.
 type Execution struct {
-	ExecutionID       string           `json:"execution_id" jsonschema:"this run's id, a UUID"`
-	SourceExecutionID *string          `json:"source_execution_id" jsonschema:"the source's id of it; null if it gave none"`
-	WorkflowID        string           `json:"workflow_id" jsonschema:"the workflow's id at its source"`
-	WorkflowName      string           `json:"workflow_name" jsonschema:"the workflow's name at its source"`
-	Source            string           `json:"source" jsonschema:"the source's name in the config"`
-	State             State            `json:"state" jsonschema:"where it is; unknown: it was lost sight of"`
-	Progress          *remote.Progress `json:"progress" jsonschema:"how far it is; null: not told"`
-	Result            json.RawMessage  `json:"result" jsonschema:"what it gave, any JSON; null before it is completed"`
-	Error             *string          `json:"error" jsonschema:"what went wrong; null: nothing"`
-	StartedAt         time.Time        `json:"started_at" jsonschema:"when it began, RFC 3339"`
-	EndedAt           *time.Time       `json:"ended_at" jsonschema:"when it ended; null before"`
-	StatusSupported   bool             `json:"status_supported" jsonschema:"whether the source can be asked about it"`
+	ExecutionID       string           `json:"execution_id" jsonschema:"UUID of the execution"`
+	SourceExecutionID *string          `json:"source_execution_id" jsonschema:"the source's own id of it, or null"`
+	WorkflowID        string           `json:"workflow_id" jsonschema:"id of the workflow at its source"`
+	WorkflowName      string           `json:"workflow_name" jsonschema:"name of the workflow at its source"`
+	Source            string           `json:"source" jsonschema:"name of the source"`
+	State             State            `json:"state" jsonschema:"state of the execution; unknown: the source cannot be asked any more"`
+	Progress          *remote.Progress `json:"progress" jsonschema:"progress at the source, or null"`
+	Result            json.RawMessage  `json:"result" jsonschema:"result, any JSON; null until completed"`
+	Error             *string          `json:"error" jsonschema:"what went wrong, or null"`
+	StartedAt         time.Time        `json:"started_at" jsonschema:"when it started, RFC 3339"`
+	EndedAt           *time.Time       `json:"ended_at" jsonschema:"when it ended, RFC 3339, or null"`
+	StatusSupported   bool             `json:"status_supported" jsonschema:"whether the source can be asked for the state"`
 }
 
 // shown returns a stored execution as callers see it.

@@ -36,6 +36,26 @@ func InputSchema(props ...Property) *jsonschema.Schema {
 	return s
 }
 
+// listedInput returns an input schema as clients see it. A model is shown every character of it, so
+// it has only what an agent needs: calls are also checked against the limits of lengths and numbers,
+// null is accepted for what is optional, and other arguments are refused.
+func listedInput(s *jsonschema.Schema) *jsonschema.Schema {
+	listed := s.CloneSchemas()
+	listed.AdditionalProperties = nil
+	for _, p := range listed.Properties {
+		p.MinItems, p.MaxItems, p.MaxLength, p.Minimum, p.Maximum = nil, nil, nil, nil, nil
+		p.Types = slices.DeleteFunc(slices.Clone(p.Types), func(t string) bool { return t == "null" })
+		if len(p.Types) == 1 {
+			p.Type, p.Types = p.Types[0], nil
+		}
+		p.Enum = slices.DeleteFunc(slices.Clone(p.Enum), func(v any) bool { return v == nil })
+		if p.Items != nil {
+			p.Items = listedInput(p.Items)
+		}
+	}
+	return listed
+}
+
 // Required returns a required string.
 func Required(name string, limit int, description string) Property {
 	return Property{name, true, &jsonschema.Schema{Type: "string", MaxLength: &limit, Description: description}}
@@ -47,20 +67,17 @@ func Optional(name string, limit int, description string) Property {
 }
 
 func SessionID() Property {
-	return Optional("session_id", MaxName, "The session, 8 hexadecimal characters as in begin_step and stack. Leave it out for the workflow on top "+
-		"of the stack; give it when several run side by side, or to take one up after a restart or a lost connection.")
+	return Optional("session_id", MaxName, "Session to use or resume, 8 hex digits. Default: top of the stack")
 }
 
 func RequestID() Property {
-	return Optional("request_id", MaxName, "Your own name for this call, new for each, any text. "+
-		"If a reply is lost, the same call with it gives the same reply and does nothing twice.")
+	return Optional("request_id", MaxName, "Unique text; repeating the call with it is safe")
 }
 
 // Words describe, by field name, what the types of replies cannot.
 type Words struct {
-	Nullable []string          // lists that may be null; all others are []
-	Enums    map[string][]any  // the allowed values of fields
-	Items    map[string]string // what one entry of a list is
+	Nullable []string         // lists that may be null; all others are []
+	Enums    map[string][]any // the allowed values of fields
 }
 
 // OutputSchema derives the schema of a reply from its type, the descriptions of its jsonschema tags
@@ -99,9 +116,6 @@ func complete(s *jsonschema.Schema, w Words) {
 	for name, p := range s.Properties {
 		if slices.Equal(p.Types, []string{"null", "array"}) && !slices.Contains(w.Nullable, name) {
 			p.Type, p.Types = "array", nil
-		}
-		if p.Items != nil && p.Items.Description == "" {
-			p.Items.Description = w.Items[name]
 		}
 		if values := w.Enums[name]; values != nil {
 			p.Enum = values

@@ -87,7 +87,7 @@ func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, e
 	check := newArguments(t.Name, t.Input, t.Free, t.Unlisted)
 	listed := &mcp.Tool{
 		Name: t.Name, Title: t.Title, Description: t.Description,
-		InputSchema: t.Input, OutputSchema: t.Output,
+		InputSchema: listedInput(t.Input), OutputSchema: t.Output,
 		Annotations: &mcp.ToolAnnotations{
 			ReadOnlyHint:    t.Hints.ReadOnly,
 			DestructiveHint: new(t.Hints.Destructive),

@@ -12,9 +12,9 @@ import (
 
 // An Entry is one line of an attempt's log.
 type Entry struct {
-	Index  int64     `json:"index" jsonschema:"the entry's number, from 0, without gaps"`
+	Index  int64     `json:"index" jsonschema:"number of the entry, from 0, without gaps"`
 	Time   time.Time `json:"time" jsonschema:"when it was written, RFC 3339"`
-	Stream string    `json:"stream" jsonschema:"stdout, stderr, or system for what deepwork says of the run"`
+	Stream string    `json:"stream" jsonschema:"stdout, stderr, or system for messages of deepwork"`
 	Text   string    `json:"text" jsonschema:"the line, without its line break"`
 }
 

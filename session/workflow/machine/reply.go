@@ -17,18 +17,18 @@ import (
 type WorkflowsReply struct {
 	Jobs   json.RawMessage `json:"jobs"`   // []JobInfo, encoded once per snapshot
 	Errors json.RawMessage `json:"errors"` // []JobLoadError, likewise
-	Notice *string         `json:"notice" jsonschema:"what was too much to list, or null"`
-	Stack  []StackEntry    `json:"stack" jsonschema:"the workflows in progress here, bottom first; calls go to the last by default"`
+	Notice *string         `json:"notice" jsonschema:"a hint, or null"`
+	Stack  []StackEntry    `json:"stack" jsonschema:"the workflows in progress, bottom first; calls use the last one by default"`
 	// Resumable is the newest sessions that the caller can resume.
-	Resumable []ResumableSession `json:"resumable" jsonschema:"your newest 20 sessions that are not on the stack; to go on with one, call get_step with its session_id"`
+	Resumable []ResumableSession `json:"resumable" jsonschema:"your newest 20 sessions that are not on the stack; get_step with its session_id resumes one"`
 }
 
 // ResumableSession is a session that its caller can resume.
 type ResumableSession struct {
-	SessionID string `json:"session_id" jsonschema:"8 hexadecimal characters"`
-	Workflow  string `json:"workflow" jsonschema:"its name, as job/workflow"`
-	Step      string `json:"step" jsonschema:"its current step's id"`
-	Goal      string `json:"goal" jsonschema:"its goal, at most 200 characters"`
+	SessionID string `json:"session_id" jsonschema:"id of the session, 8 hexadecimal characters"`
+	Workflow  string `json:"workflow" jsonschema:"name, as job/workflow"`
+	Step      string `json:"step" jsonschema:"id of the current step"`
+	Goal      string `json:"goal" jsonschema:"goal, at most 200 characters"`
 	Age       string `json:"age" jsonschema:"time since its last step, such as 40s, 5m, 3h, 9d"`
 }
 
@@ -47,73 +47,73 @@ func (r *WorkflowsReply) EncodeJSON() ([]byte, error) {
 
 // JobInfo is one job of get_workflows.
 type JobInfo struct {
-	Name        string         `json:"name" jsonschema:"the job's name, for start_workflow's job_name"`
-	Summary     string         `json:"summary" jsonschema:"what the job is for, at most 200 characters"`
-	Description *string        `json:"description" jsonschema:"more about the job, or null"`
-	Workflows   []WorkflowInfo `json:"workflows" jsonschema:"the job's workflows, in its author's order"`
+	Name        string         `json:"name" jsonschema:"name of the job, for start_workflow"`
+	Summary     string         `json:"summary" jsonschema:"purpose of the job, at most 200 characters"`
+	Description *string        `json:"description" jsonschema:"description of the job, or null"`
+	Workflows   []WorkflowInfo `json:"workflows" jsonschema:"workflows of the job, in its author's order"`
 }
 
 // WorkflowInfo is one workflow of a job.
 type WorkflowInfo struct {
-	Name    string `json:"name" jsonschema:"the workflow's name, for start_workflow's workflow_name"`
+	Name    string `json:"name" jsonschema:"name of the workflow, for start_workflow"`
 	Summary string `json:"summary" jsonschema:"what the workflow does, at most 200 characters"`
 }
 
 // JobLoadError is a job that does not load.
 type JobLoadError struct {
-	JobName string `json:"job_name" jsonschema:"the name of the job's folder"`
-	JobDir  string `json:"job_dir" jsonschema:"the absolute path of the job's folder"`
-	Error   string `json:"error" jsonschema:"every fault, one a line, as file:line:column: message"`
+	JobName string `json:"job_name" jsonschema:"name of the job's folder"`
+	JobDir  string `json:"job_dir" jsonschema:"absolute path of the job's folder"`
+	Error   string `json:"error" jsonschema:"every fault, one per line, as file:line:column: message"`
 }
 
 // StackEntry is one session on the stack.
 type StackEntry struct {
-	Workflow  string `json:"workflow" jsonschema:"its name, as job/workflow"`
-	Step      string `json:"step" jsonschema:"its current step's id"`
-	SessionID string `json:"session_id" jsonschema:"8 hexadecimal characters"`
+	Workflow  string `json:"workflow" jsonschema:"name, as job/workflow"`
+	Step      string `json:"step" jsonschema:"id of the current step"`
+	SessionID string `json:"session_id" jsonschema:"id of the session, 8 hexadecimal characters"`
 }
 
 // StepInfo is what an agent needs to do one step: seed 000, 001.3.11, and the fields of seed 001
 // that it dropped.
 type StepInfo struct {
-	SessionID       string           `json:"session_id" jsonschema:"the session's id, 8 hexadecimal characters"`
-	BranchName      string           `json:"branch_name" jsonschema:"the session's branch, deepwork/<job>-<workflow>-<instance or date>"`
-	StepID          string           `json:"step_id" jsonschema:"the step's id, for finished_step's step_id"`
+	SessionID       string           `json:"session_id" jsonschema:"id of the session, 8 hexadecimal characters"`
+	BranchName      string           `json:"branch_name" jsonschema:"git branch of the session, deepwork/<job>-<workflow>-<instance or date>"`
+	StepID          string           `json:"step_id" jsonschema:"id of the step, for finished_step"`
 	JobDir          string           `json:"job_dir" jsonschema:"absolute path of the job's folder, with its templates and scripts"`
-	ExpectedOutputs []ExpectedOutput `json:"step_expected_outputs" jsonschema:"what finished_step must be given, in the author's order"`
-	Reviews         []ReviewInfo     `json:"step_reviews" jsonschema:"the reviews that the outputs will face"`
-	QualityCriteria []string         `json:"step_quality_criteria" jsonschema:"every question of every review, in order"`
+	ExpectedOutputs []ExpectedOutput `json:"step_expected_outputs" jsonschema:"outputs to hand in with finished_step, in the author's order"`
+	Reviews         []ReviewInfo     `json:"step_reviews" jsonschema:"reviews of the outputs"`
+	QualityCriteria []string         `json:"step_quality_criteria" jsonschema:"all questions of all reviews, in order"`
 	Instructions    string           `json:"step_instructions" jsonschema:"what to do, in Markdown"`
-	CommonJobInfo   string           `json:"common_job_info" jsonschema:"what every step of this job should know"`
+	CommonJobInfo   string           `json:"common_job_info" jsonschema:"information for every step of this job"`
 }
 
 // ExpectedOutput is one declared output (seed 000, 001.3.13 and 14).
 type ExpectedOutput struct {
-	Name        string `json:"name" jsonschema:"the output's name, a key of finished_step's outputs"`
+	Name        string `json:"name" jsonschema:"name of the output, a key of finished_step's outputs"`
 	Type        string `json:"type" jsonschema:"file (one path) or files (a list of paths)"`
-	Description string `json:"description" jsonschema:"what the output is"`
-	Required    bool   `json:"required" jsonschema:"whether the step can be finished without it"`
-	Syntax      string `json:"syntax_for_finished_step_tool" jsonschema:"how finished_step wants the value"`
+	Description string `json:"description" jsonschema:"description of the output"`
+	Required    bool   `json:"required" jsonschema:"whether finished_step requires it"`
+	Syntax      string `json:"syntax_for_finished_step_tool" jsonschema:"form of its value for finished_step"`
 }
 
 // ReviewInfo is one review of a step.
 type ReviewInfo struct {
-	RunEach  string             `json:"run_each" jsonschema:"step: all outputs at once; else the output that is reviewed, a files output file by file"`
-	Criteria OrderedMap[string] `json:"quality_criteria" jsonschema:"the criteria's names and questions"`
-	Guidance *string            `json:"additional_review_guidance" jsonschema:"more for the reviewer, or null"`
+	RunEach  string             `json:"run_each" jsonschema:"step for all outputs together, or the name of the output to review, files one by one"`
+	Criteria OrderedMap[string] `json:"quality_criteria" jsonschema:"names of the criteria with their questions"`
+	Guidance *string            `json:"additional_review_guidance" jsonschema:"guidance for the reviewer, or null"`
 }
 
 // CriterionResult is the verdict on one criterion (seed 001).
 type CriterionResult struct {
-	Criterion string  `json:"criterion" jsonschema:"the criterion's question"`
+	Criterion string  `json:"criterion" jsonschema:"question of the criterion"`
 	Passed    bool    `json:"passed" jsonschema:"whether it is met"`
 	Feedback  *string `json:"feedback" jsonschema:"why not, or null"`
 }
 
 // FailedReview is one review that did not pass.
 type FailedReview struct {
-	RunEach    string            `json:"review_run_each" jsonschema:"the review's run_each"`
-	TargetFile *string           `json:"target_file" jsonschema:"the file it judged, as submitted, or null"`
+	RunEach    string            `json:"review_run_each" jsonschema:"run_each of the review"`
+	TargetFile *string           `json:"target_file" jsonschema:"reviewed file, as submitted, or null"`
 	Passed     bool              `json:"passed" jsonschema:"always false"`
 	Feedback   string            `json:"feedback" jsonschema:"what to change"`
 	Criteria   []CriterionResult `json:"criteria_results" jsonschema:"the verdict on each criterion"`
@@ -122,9 +122,9 @@ type FailedReview struct {
 // StartReply is the reply of start_workflow (seed 000, 001.3.11 and 12).
 type StartReply struct {
 	BeginStep       *StepInfo    `json:"begin_step" jsonschema:"the first step"`
-	ConcurrentSteps []StepInfo   `json:"concurrent_steps" jsonschema:"the other steps of the same concurrent group, each to be done in parallel and reported by its step_id; null where there is no group"`
-	Notice          *string      `json:"notice" jsonschema:"what else there is to know"`
-	Stack           []StackEntry `json:"stack" jsonschema:"the workflows in progress here, bottom first"`
+	ConcurrentSteps []StepInfo   `json:"concurrent_steps" jsonschema:"the other steps of its concurrent group, to do in parallel, each reported with its step_id; or null"`
+	Notice          *string      `json:"notice" jsonschema:"a hint, or null"`
+	Stack           []StackEntry `json:"stack" jsonschema:"the workflows in progress, bottom first"`
 }
 
 // Status is the result of finished_step (seed 000, 001.7.2).
@@ -140,57 +140,57 @@ const (
 // FinishReply is the reply of finished_step (seed 000, 001.4).
 type FinishReply struct {
 	Status                 Status            `json:"status" jsonschema:"needs_work: act on feedback and call again; next_step: do begin_step; workflow_complete: done"`
-	Feedback               *string           `json:"feedback" jsonschema:"what to do on needs_work, or while members of a group are pending"`
-	FailedReviews          []FailedReview    `json:"failed_reviews" jsonschema:"the reviews that did not pass, or null"`
-	FailedCriteria         []CriterionResult `json:"failed_criteria" jsonschema:"every criterion of failed_reviews that was not met, or null"`
-	BeginStep              *StepInfo         `json:"begin_step" jsonschema:"the next step, once the entry has advanced, else null"`
-	ConcurrentSteps        []StepInfo        `json:"concurrent_steps" jsonschema:"the rest of begin_step's concurrent group, to be done in parallel, each reported by its step_id"`
-	PendingConcurrentSteps []string          `json:"pending_concurrent_steps" jsonschema:"the members of the current group that are not finished yet"`
-	Summary                *string           `json:"summary" jsonschema:"a sentence about the finished workflow; null before workflow_complete"`
-	AllOutputs             *Outputs          `json:"all_outputs" jsonschema:"the outputs of all steps, merged in the workflow's order, later ones winning; null before workflow_complete"`
-	ResumedWorkflow        *string           `json:"resumed_workflow" jsonschema:"the parent that goes on now, as job/workflow, or null"`
-	ResumedStep            *string           `json:"resumed_step" jsonschema:"the parent's current step, or null"`
-	Notice                 *string           `json:"notice" jsonschema:"what else there is to know"`
-	Stack                  []StackEntry      `json:"stack" jsonschema:"the workflows in progress here, bottom first"`
+	Feedback               *string           `json:"feedback" jsonschema:"what to do now, or null"`
+	FailedReviews          []FailedReview    `json:"failed_reviews" jsonschema:"reviews that did not pass, or null"`
+	FailedCriteria         []CriterionResult `json:"failed_criteria" jsonschema:"criteria of failed_reviews that were not met, or null"`
+	BeginStep              *StepInfo         `json:"begin_step" jsonschema:"next step, or null"`
+	ConcurrentSteps        []StepInfo        `json:"concurrent_steps" jsonschema:"the other steps of its concurrent group, to do in parallel, each reported with its step_id; or null"`
+	PendingConcurrentSteps []string          `json:"pending_concurrent_steps" jsonschema:"ids of the steps of the group that are not finished, or null"`
+	Summary                *string           `json:"summary" jsonschema:"summary of the finished workflow, or null before workflow_complete"`
+	AllOutputs             *Outputs          `json:"all_outputs" jsonschema:"outputs of all steps, or null before workflow_complete; of equal names the later one"`
+	ResumedWorkflow        *string           `json:"resumed_workflow" jsonschema:"parent that is current again, as job/workflow, or null"`
+	ResumedStep            *string           `json:"resumed_step" jsonschema:"current step of the parent, or null"`
+	Notice                 *string           `json:"notice" jsonschema:"a hint, or null"`
+	Stack                  []StackEntry      `json:"stack" jsonschema:"the workflows in progress, bottom first"`
 }
 
 // AbortReply is the reply of abort_workflow (seed 000, 001.6.7).
 type AbortReply struct {
 	AbortedWorkflow string       `json:"aborted_workflow" jsonschema:"the aborted workflow, as job/workflow"`
-	AbortedStep     string       `json:"aborted_step" jsonschema:"the step it was at"`
-	Explanation     string       `json:"explanation" jsonschema:"the explanation as given"`
-	ResumedWorkflow *string      `json:"resumed_workflow" jsonschema:"the parent that goes on now, as job/workflow, or null"`
-	ResumedStep     *string      `json:"resumed_step" jsonschema:"the parent's current step, or null"`
-	Stack           []StackEntry `json:"stack" jsonschema:"the workflows in progress here, bottom first"`
+	AbortedStep     string       `json:"aborted_step" jsonschema:"step it had reached"`
+	Explanation     string       `json:"explanation" jsonschema:"the given explanation"`
+	ResumedWorkflow *string      `json:"resumed_workflow" jsonschema:"parent that is current again, as job/workflow, or null"`
+	ResumedStep     *string      `json:"resumed_step" jsonschema:"current step of the parent, or null"`
+	Stack           []StackEntry `json:"stack" jsonschema:"the workflows in progress, bottom first"`
 }
 
 // Member is the state of one step of the current entry.
 type Member struct {
-	StepID          string  `json:"step_id" jsonschema:"the step's id"`
+	StepID          string  `json:"step_id" jsonschema:"id of the step"`
 	State           string  `json:"state" jsonschema:"started or completed"`
-	StartedAt       *string `json:"started_at" jsonschema:"when it was begun, RFC 3339 in UTC, or null"`
+	StartedAt       *string `json:"started_at" jsonschema:"when it was started, RFC 3339 in UTC, or null"`
 	CompletedAt     *string `json:"completed_at" jsonschema:"when it was finished, RFC 3339 in UTC, or null"`
-	QualityAttempts int     `json:"quality_attempts" jsonschema:"how many reviews its outputs have had"`
-	ReviewRunning   bool    `json:"review_running" jsonschema:"whether a review of it runs now"`
+	QualityAttempts int     `json:"quality_attempts" jsonschema:"number of reviews with a verdict"`
+	ReviewRunning   bool    `json:"review_running" jsonschema:"whether a review is running"`
 }
 
 // StepReply is the reply of get_step.
 type StepReply struct {
 	BeginStep              *StepInfo    `json:"begin_step" jsonschema:"the current step, as when it was begun"`
-	ConcurrentSteps        []StepInfo   `json:"concurrent_steps" jsonschema:"the rest of its concurrent group, or null"`
-	Members                []Member     `json:"members" jsonschema:"the state of each step of the current entry; one where it is not a group"`
-	PendingConcurrentSteps []string     `json:"pending_concurrent_steps" jsonschema:"the members of the current group that are not finished yet"`
-	Goal                   string       `json:"goal" jsonschema:"what the user wants to accomplish, as given to start_workflow"`
-	CompletedSteps         []string     `json:"completed_steps" jsonschema:"the steps already finished, in the workflow's order"`
-	Notice                 *string      `json:"notice" jsonschema:"what else there is to know"`
-	Stack                  []StackEntry `json:"stack" jsonschema:"the workflows in progress here, bottom first"`
+	ConcurrentSteps        []StepInfo   `json:"concurrent_steps" jsonschema:"the other steps of its concurrent group, or null"`
+	Members                []Member     `json:"members" jsonschema:"state of the current step, or of each step of its group"`
+	PendingConcurrentSteps []string     `json:"pending_concurrent_steps" jsonschema:"ids of the steps of the group that are not finished, or null"`
+	Goal                   string       `json:"goal" jsonschema:"goal given to start_workflow"`
+	CompletedSteps         []string     `json:"completed_steps" jsonschema:"finished steps, in the workflow's order"`
+	Notice                 *string      `json:"notice" jsonschema:"a hint, or null"`
+	Stack                  []StackEntry `json:"stack" jsonschema:"the workflows in progress, bottom first"`
 }
 
 // GoToReply is the reply of go_to_step.
 type GoToReply struct {
-	BeginStep        *StepInfo    `json:"begin_step" jsonschema:"the step that is current now"`
-	ConcurrentSteps  []StepInfo   `json:"concurrent_steps" jsonschema:"the rest of its concurrent group, or null"`
-	InvalidatedSteps []string     `json:"invalidated_steps" jsonschema:"the steps whose progress was cleared, in the workflow's order"`
-	Notice           *string      `json:"notice" jsonschema:"what else there is to know"`
-	Stack            []StackEntry `json:"stack" jsonschema:"the workflows in progress here, bottom first"`
+	BeginStep        *StepInfo    `json:"begin_step" jsonschema:"the current step"`
+	ConcurrentSteps  []StepInfo   `json:"concurrent_steps" jsonschema:"the other steps of its concurrent group, or null"`
+	InvalidatedSteps []string     `json:"invalidated_steps" jsonschema:"ids of the steps whose progress was cleared, in the workflow's order"`
+	Notice           *string      `json:"notice" jsonschema:"a hint, or null"`
+	Stack            []StackEntry `json:"stack" jsonschema:"the workflows in progress, bottom first"`
 }

@@ -90,37 +90,29 @@ var words = tool.Words{
 		"stream":          {"stdout", "stderr", "system"},
 		"action":          {attempt.ActionSend, attempt.ActionQueue, attempt.ActionCancel},
 	},
-	Items: map[string]string{
-		"projects": "one project", "repos": "one repository", "tasks": "one task", "attempts": "one attempt",
-		"executors": "one executor", "variants": "a variant's name", "changed_files": "a path, relative to the worktree",
-		"entries": "one line", "diffs": "the changes in one repository", "rescued": "what was kept of one worktree",
-		"workspace_repos": "one repository",
-	},
 }
 
 // Arguments shared by several tools of the board. The schema takes ids as strings, so that an
 // invalid UUID is refused with a full sentence.
 
-const uuidFormat = " A UUID, such as 3b241101-e2bb-4255-8caf-4136c566a962."
-
 func projectID() tool.Property {
-	return tool.Required("project_id", tool.MaxName, "The project, as list_projects gives it."+uuidFormat)
+	return tool.Required("project_id", tool.MaxName, "UUID from list_projects")
 }
 
 func taskID() tool.Property {
-	return tool.Required("task_id", tool.MaxName, "The task, as list_tasks or create_task gives it."+uuidFormat)
+	return tool.Required("task_id", tool.MaxName, "UUID from list_tasks")
 }
 
 func attemptID() tool.Property {
-	return tool.Required("attempt_id", tool.MaxName, "The attempt, as start_task_attempt or list_task_attempts gives it."+uuidFormat)
+	return tool.Required("attempt_id", tool.MaxName, "UUID from list_task_attempts")
 }
 
 func listLimit() tool.Property {
-	return integer("limit", 1, attempt.MaxLimit, "How many are returned at most, from 1 to 500. Default 50.")
+	return integer("limit", 1, attempt.MaxLimit, "1 to 500 entries. Default: 50")
 }
 
 func cursor() tool.Property {
-	return tool.Optional("cursor", 1000, "The next_cursor of the reply before, with the same other arguments; leave it out to begin with the newest.")
+	return tool.Optional("cursor", 1000, "next_cursor of the previous reply")
 }
 
 // integer returns a number that may be absent or null.

@@ -14,8 +14,7 @@ func addGetContext(s *tool.Set, w Workspace) {
 		return w.GetContext(ctx)
 	}, tool.Tool{
 		Name: "get_context", Title: "Get the context of this workspace",
-		Description: "Tells which project, task and attempt this workspace belongs to, on which branch and repositories it works, and where the workflow stands that the " +
-			"task asks for. Call it first when you begin to work here; if workflow_session_id is not null, get_step with it gives the current step.",
-		Hints: tool.Hints{ReadOnly: true, Idempotent: true},
+		Description: "Returns the project, task, attempt, branch and repositories of this workspace. Call it first. If workflow_session_id is not null, call get_step with it.",
+		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
 	})
 }

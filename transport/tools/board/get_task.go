@@ -6,7 +6,7 @@ import "deepwork/transport/tool"
 func addGetTask(s *tool.Set, e Engine) {
 	add(s, e, Engine.GetTask, tool.Tool{
 		Name: "get_task", Title: "Get a task",
-		Description: "Returns one task with its description, its status and the summary of its attempts. list_task_attempts tells of the attempts themselves.",
+		Description: "Returns a task with its latest attempt.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
 		Input:       tool.InputSchema(taskID()),
 	})

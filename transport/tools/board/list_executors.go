@@ -14,8 +14,7 @@ func addListExecutors(s *tool.Set, e Engine) {
 		return e.ListExecutors(ctx, who)
 	}, tool.Tool{
 		Name: "list_executors", Title: "List executors",
-		Description: "Lists the coding agents that start_task_attempt can run, with their variants and whether their program is installed; those that are come first. " +
-			"More are added in the config.",
-		Hints: tool.Hints{ReadOnly: true, Idempotent: true},
+		Description: "Lists the coding agents that attempts can run, and their variants.",
+		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
 	})
 }

@@ -6,12 +6,10 @@ import "deepwork/transport/tool"
 func addListTasks(s *tool.Set, e Engine) {
 	add(s, e, Engine.ListTasks, tool.Tool{
 		Name: "list_tasks", Title: "List tasks",
-		Description: "Lists the tasks of a project, newest first, each with a summary of its attempts: the latest one's id, branch and session, whether one is " +
-			"in progress, and whether the last one failed. status leaves out all others.\n\n" +
-			"Returns tasks, count (returned here), total (that match), applied_filters and next_cursor, which is null when there are no more.",
-		Hints: tool.Hints{ReadOnly: true, Idempotent: true},
+		Description: "Lists a project's tasks, newest first, with their latest attempt.",
+		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
 		Input: tool.InputSchema(projectID(),
-			oneOf(tool.Optional("status", tool.MaxName, "Only tasks of this status: todo, inprogress, inreview, done or cancelled. Default: all."), taskStatuses),
+			oneOf(tool.Optional("status", tool.MaxName, "Only tasks with this status"), taskStatuses),
 			listLimit(), cursor()),
 		Smaller: smallerPage,
 	})

@@ -6,15 +6,14 @@ import "deepwork/transport/tool"
 func addUpdateTask(s *tool.Set, e Engine) {
 	add(s, e, Engine.UpdateTask, tool.Tool{
 		Name: "update_task", Title: "Change a task",
-		Description: "Changes what is given of a task, and leaves the rest. Call it to set the status by hand, for example to done after you reviewed an attempt. " +
-			"An agent that runs is not told.\n\nReturns the task as it then is.",
-		Hints: tool.Hints{Destructive: true, Idempotent: true},
+		Description: "Changes the given fields of a task; an empty text clears one. Set status done when you accept the work.",
+		Hints:       tool.Hints{Destructive: true, Idempotent: true},
 		Input: tool.InputSchema(taskID(),
 			tool.Optional("title", tool.MaxText, titleIs),
-			tool.Optional("description", tool.MaxText, descriptionIs+clears),
-			oneOf(tool.Optional("status", tool.MaxName, "todo, inprogress, inreview, done or cancelled."), taskStatuses),
-			tool.Optional("job_name", tool.MaxName, jobIs+clears),
-			tool.Optional("workflow_name", tool.MaxName, workflowIs+clears)),
+			tool.Optional("description", tool.MaxText, descriptionIs),
+			oneOf(tool.Optional("status", tool.MaxName, "The new status"), taskStatuses),
+			tool.Optional("job_name", tool.MaxName, jobIs),
+			tool.Optional("workflow_name", tool.MaxName, workflowIs)),
 		Recheck: "call get_task to see what the task is now",
 	})
 }

@@ -11,12 +11,11 @@ import (
 func addCancelExecution(s *tool.Set, r *Tools) {
 	tool.Add(s, tool.Tool{
 		Name: "cancel_execution", Title: "Cancel an execution",
-		Description: "Cancels an execution of a workflow tool, such as one that answered `running`, and tells its source if that has a cancel tool. " +
-			"One that has ended does not change: state says how it ended.",
-		Hints:   tool.Hints{Destructive: true, Idempotent: true, Open: true},
-		Input:   tool.InputSchema(tool.Required("execution_id", maxExecutionID, "As in workflow_status.")),
-		Output:  executionSchema(),
-		Recheck: "call workflow_status with the execution_id to see its state",
+		Description: "Cancels an execution, at its source too if that has a cancel tool. One that has ended does not change.",
+		Hints:       tool.Hints{Destructive: true, Idempotent: true, Open: true},
+		Input:       tool.InputSchema(tool.Required("execution_id", maxExecutionID, "UUID, or the source's own id")),
+		Output:      executionSchema(),
+		Recheck:     "call workflow_status with the execution_id to see its state",
 	}, func(ctx context.Context, c *tool.Caller, args statusArgs) (*execution.Execution, error) {
 		x, err := r.Executions.Cancel(ctx, c.Identity, c.Channel, args.ExecutionID)
 		if err != nil {

@@ -57,12 +57,11 @@ func addListWorkflowTools(s *tool.Set, r *Tools) {
 	listOf(output, "skipped", skippedItem)
 	tool.Add(s, tool.Tool{
 		Name: "list_workflow_tools", Title: "List workflow tools",
-		Description: "Lists the workflows of other systems that are tools here. Call it where your own list of tools may be old. " +
-			"With name the input_schema comes too: call the tool itself, or through call_workflow_tool.",
-		Hints: tool.Hints{ReadOnly: true, Idempotent: true},
+		Description: "Lists the tools that run workflows of other systems. Call it if your tool list may be outdated.",
+		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
 		Input: tool.InputSchema(
-			tool.Optional("name", tool.MaxName, "A tool's name, or a pattern of names such as `data-*`: only these, in full."),
-			tool.Optional("cursor", tool.MaxName, "next_cursor of the page before."),
+			tool.Optional("name", tool.MaxName, "Name or pattern such as data-*: only these, with input_schema"),
+			tool.Optional("cursor", tool.MaxName, "next_cursor of the previous reply"),
 		),
 		Output:  output,
 		Smaller: "give name, for one tool or for those of a pattern.",

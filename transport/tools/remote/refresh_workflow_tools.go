@@ -42,11 +42,11 @@ const skippedItem = "{source, workflow, reason}; workflow is empty for a whole s
 
 // addRefreshWorkflowTools registers refresh_workflow_tools (seed 003, 4.3).
 func addRefreshWorkflowTools(s *tool.Set, r *Tools) {
-	output := tool.OutputSchema[RefreshReply](tool.Words{Items: map[string]string{"added": "a name", "removed": "a name", "changed": "a name"}})
+	output := tool.OutputSchema[RefreshReply](tool.Words{})
 	listOf(output, "skipped", skippedItem)
 	tool.Add(s, tool.Tool{
 		Name: "refresh_workflow_tools", Title: "Refresh workflow tools",
-		Description: "Asks every source for its workflows now, and tells what changed. Call it when a workflow was just added or mended at its source; else tools follow by themselves.",
+		Description: "Asks all sources for their workflows now; only needed right after a change.",
 		Hints:       tool.Hints{Idempotent: true, Open: true},
 		Output:      output,
 		Outcome: func(reply any) string {

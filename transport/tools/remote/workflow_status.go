@@ -16,13 +16,12 @@ type statusArgs struct {
 // addWorkflowStatus registers workflow_status (seed 003, requirement 8).
 func addWorkflowStatus(s *tool.Set, r *Tools) {
 	tool.Add(s, tool.Tool{
-		Name: "workflow_status", Title: "Status of a run",
-		Description: "Tells where a run of a workflow tool is: state, progress, result or error, also after it ended (for a day). Call it when a call was cut off " +
-			"or answered `running`, and do not start the workflow again. Where its source cannot be asked, that is `not supported`.",
-		Hints:   tool.Hints{ReadOnly: true, Idempotent: true, Open: true},
-		Input:   tool.InputSchema(tool.Required("execution_id", maxExecutionID, "The run's execution_id, as progress messages, results and errors have it, or its source's id of it.")),
-		Output:  executionSchema(),
-		Smaller: "the run ended, and its result is at its source: have the workflow give a reference to a large result instead of the result.",
+		Name: "workflow_status", Title: "Status of an execution",
+		Description: "Returns an execution's state, progress and result. Call it, not the workflow again, if a call was cut off or answered running.",
+		Hints:       tool.Hints{ReadOnly: true, Idempotent: true, Open: true},
+		Input:       tool.InputSchema(tool.Required("execution_id", maxExecutionID, "UUID, or the source's own id")),
+		Output:      executionSchema(),
+		Smaller:     "the run ended, and its result is at its source: have the workflow give a reference to a large result instead of the result.",
 	}, func(ctx context.Context, c *tool.Caller, args statusArgs) (*execution.Execution, error) {
 		x, err := r.Executions.Status(ctx, c.Identity, args.ExecutionID)
 		if err != nil {

@@ -120,8 +120,8 @@ func toolName(name string) string {
 // input is the input of a workflow.
 func input() *jsonschema.Schema {
 	return tool.InputSchema(
-		tool.Required("goal", tool.MaxText, "What is to be accomplished, in plain words, at most 100,000 characters."),
-		tool.Optional("instance_id", tool.MaxName, "A short name for this run, at most 200 characters; it becomes part of the branch name. Without it the date is used."),
+		tool.Required("goal", tool.MaxText, "What the user wants to achieve, at most 100,000 characters"),
+		tool.Optional("instance_id", tool.MaxName, "Short name for the branch, such as acme, at most 200 characters. Default: the date"),
 	)
 }
 

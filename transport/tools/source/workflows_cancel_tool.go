@@ -12,7 +12,7 @@ import (
 func addCancel(s *tool.Set, o Options) {
 	add(s, o, tool.Tool{
 		Name: "workflows-cancel-tool", Title: "Cancel as a source",
-		Description: "Aborts an execution that workflows-execute-tool started, and tells how it then is. One that has ended stays as it is.",
+		Description: "For other servers: aborts an execution and returns its state. One that has ended stays as it is.",
 		Hints:       tool.Hints{Destructive: true, Idempotent: true},
 		Input:       tool.InputSchema(workflowID(), executionID()),
 		Output:      executionSchema(),

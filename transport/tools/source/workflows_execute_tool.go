@@ -29,10 +29,9 @@ type StartedReply struct {
 func addExecute(s *tool.Set, o Options) {
 	add(s, o, tool.Tool{
 		Name: "workflows-execute-tool", Title: "Run a workflow as a source",
-		Description: "For servers that run this project's workflows; agents use start_workflow. Starts a session and answers at once; " +
-			"finished_step with its execution_id as session_id moves it on, from any connection.",
+		Description: "For other servers; agents call start_workflow. Starts a workflow and returns at once. Its session_id is the execution_id: finished_step with it finishes the steps, from any connection.",
 		Input: tool.InputSchema(workflowID(),
-			tool.Property{Name: "input", Required: true, Schema: &jsonschema.Schema{Type: "object", Description: "What its inputSchema asks for: {goal, instance_id?}."}}),
+			tool.Property{Name: "input", Required: true, Schema: &jsonschema.Schema{Type: "object", Description: "Arguments by its inputSchema: {goal, instance_id?}"}}),
 		Free:    []string{"input"},
 		Outcome: func(r any) string { return string(r.(*StartedReply).Status) },
 		Recheck: "call get_step: where no workflow is in progress on the connection it lists those that were started",

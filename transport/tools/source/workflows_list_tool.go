@@ -31,9 +31,9 @@ type listArgs struct {
 func addList(s *tool.Set, o Options) {
 	add(s, o, tool.Tool{
 		Name: "workflows-list-tool", Title: "Workflows as a source",
-		Description: "For servers that make tools of this project's workflows; agents use get_workflows. Lists what workflows-execute-tool can run.",
+		Description: "For other servers, which make tools of this project's workflows; agents call get_workflows.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
-		Input:       tool.InputSchema(tool.Optional("cursor", tool.MaxName, "nextCursor of the page before.")),
+		Input:       tool.InputSchema(tool.Optional("cursor", tool.MaxName, "nextCursor of the previous reply")),
 		Output: &jsonschema.Schema{
 			Type: "object",
 			Properties: map[string]*jsonschema.Schema{

@@ -43,11 +43,11 @@ func executionSchema() *jsonschema.Schema {
 }
 
 func workflowID() tool.Property {
-	return tool.Required("workflow_id", maxWorkflowID, "The workflow's id, as `job/workflow`.")
+	return tool.Required("workflow_id", maxWorkflowID, "Workflow id, job/workflow")
 }
 
 func executionID() tool.Property {
-	return tool.Required("execution_id", tool.MaxName, "Its execution_id.")
+	return tool.Required("execution_id", tool.MaxName, "execution_id from workflows-execute-tool, 8 hex digits")
 }
 
 func statusOf(reply any) string { return string(reply.(*executionReply).Status) }
@@ -59,7 +59,7 @@ const maxWorkflowID = 1000
 func addStatus(s *tool.Set, o Options) {
 	add(s, o, tool.Tool{
 		Name: "workflows-status-tool", Title: "Status as a source",
-		Description: "Tells how far an execution that workflows-execute-tool started is, also after it ended; it moves nothing.",
+		Description: "For other servers: returns state and progress of an execution, also after its end.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
 		Input:       tool.InputSchema(workflowID(), executionID()),
 		Output:      executionSchema(),

@@ -6,14 +6,10 @@ import "deepwork/transport/tool"
 func addAbortWorkflow(s *tool.Set) {
 	add(s, tool.WorkflowCaller.Abort, tool.Tool{
 		Name: "abort_workflow", Title: "Abort a workflow",
-		Description: "Ends a workflow before it is complete. Call it when the user no longer wants it, or when it cannot be finished. The session " +
-			"cannot be taken up again; the files that were written stay.\n\n" +
-			"Returns what was aborted and at which step. If resumed_workflow is not null, the workflow below it goes on at resumed_step: " +
-			"call get_step for its instructions.\n\n" +
-			"To repeat a step instead, call go_to_step; to stop for now, just stop: the session can be taken up later by its session_id.",
-		Hints: tool.Hints{Destructive: true},
+		Description: "Ends a workflow for good; files stay. To pause, just stop instead. If resumed_workflow is not null, call get_step.",
+		Hints:       tool.Hints{Destructive: true},
 		Input: tool.InputSchema(
-			tool.Required("explanation", tool.MaxText, "Why the workflow is aborted, for the user and the record, at most 100,000 characters."),
+			tool.Required("explanation", tool.MaxText, "Why, recorded with the session"),
 			tool.SessionID(),
 			tool.RequestID(),
 		),

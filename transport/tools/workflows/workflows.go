@@ -67,22 +67,6 @@ var words = tool.Words{
 		"type":                          {"file", "files"},
 		"syntax_for_finished_step_tool": {"filepath", "array of filepaths for all individual files"},
 	},
-	Items: map[string]string{
-		"stack":                    "one workflow in progress",
-		"resumable":                "one session",
-		"workflows":                "one workflow of the job",
-		"concurrent_steps":         "one step of the group, in full",
-		"step_expected_outputs":    "one expected output",
-		"step_reviews":             "one review",
-		"step_quality_criteria":    "one question",
-		"failed_reviews":           "one review that did not pass",
-		"failed_criteria":          "the verdict on one criterion",
-		"criteria_results":         "the verdict on one criterion",
-		"pending_concurrent_steps": "a step's id",
-		"invalidated_steps":        "a step's id",
-		"completed_steps":          "a step's id",
-		"members":                  "the state of one step",
-	},
 }
 
 // OutputSchema returns the schema of a reply of these tools. It contains the schema of a step, the
