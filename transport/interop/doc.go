@@ -7,6 +7,8 @@
 //     streamable HTTP, in the versions of MCP with a connection and in the newest;
 //   - the command line of the MCP Inspector;
 //   - the scenarios of MCP's conformance suite that apply to such a server;
+//   - Claude Code, Codex CLI and Gemini CLI, over stdio and streamable HTTP, each with a
+//     scripted model in place of its maker's;
 //   - source.mjs, a source of workflows written with the official TypeScript SDK.
 //
 // A client prints what it sees, and a Go test judges that. The tests have the build
@@ -19,4 +21,6 @@
 // The lock file has no addresses, so that any registry will do. To renew it:
 //
 //	npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved
+//
+// The folder agents has a second one for the agents, which are large.
 package interop

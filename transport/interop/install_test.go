@@ -23,15 +23,20 @@ var shared string
 
 // Everything is made once, by the first test that needs it; the error is for all.
 var (
-	builtBinary   = sync.OnceValues(buildBinary)
-	nodePackages  = sync.OnceValues(installNode)
-	pythonProgram = sync.OnceValues(installPython)
+	builtBinary    = sync.OnceValues(buildBinary)
+	nodePackages   = sync.OnceValues(installNode)
+	codingAgentsAt = sync.OnceValues(installAgents)
+	pythonProgram  = sync.OnceValues(installPython)
 )
 
 // The test binary is the reviewer of the tests, too: a real subprocess of the server.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "review" {
 		review(os.Args[2])
+		return
+	}
+	if len(os.Args) == 3 && os.Args[1] == "review-slowly" {
+		reviewSlowly(os.Args[2])
 		return
 	}
 	os.Exit(testAll(m))
@@ -90,6 +95,15 @@ func installNode() (string, error) {
 	return dir, command(dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 }
 
+// installAgents does the same for the coding agents, which are large.
+func installAgents() (string, error) {
+	dir := filepath.Join(shared, "agents")
+	if err := os.CopyFS(dir, os.DirFS("agents")); err != nil {
+		return "", err
+	}
+	return dir, command(dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+}
+
 // installPython makes an environment with the packages of requirements.txt, and
 // returns its interpreter.
 func installPython() (string, error) {
@@ -119,6 +133,16 @@ func binary(t *testing.T) string {
 func packages(t *testing.T) string {
 	t.Helper()
 	dir, err := nodePackages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// agentPackages is the folder of the coding agents.
+func agentPackages(t *testing.T) string {
+	t.Helper()
+	dir, err := codingAgentsAt()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,239 @@
+//go:build interop
+
+package interop
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// An agent is a real coding agent that works for a scripted model.
+type agent struct {
+	name string
+	api  api
+	// setup writes the agent's settings below home, with the server and callLimit, and returns the
+	// command that has the agent work on a prompt, and its variables.
+	setup func(t *testing.T, home, model string, server server) (command, env []string)
+	waits string // a part of what the agent tells its model when a call takes too long
+}
+
+// A server is what an agent connects to: a command, or a URL.
+type server struct {
+	command []string
+	url     string
+}
+
+// callLimit is how long the agents wait for a call; the reviews take longer.
+const callLimit = 3 * time.Second
+
+var codingAgents = []agent{
+	{"Claude Code", anthropic, func(t *testing.T, home, model string, s server) ([]string, []string) {
+		entry := map[string]any{"type": "http", "url": s.url}
+		if s.url == "" {
+			entry = map[string]any{"command": s.command[0], "args": s.command[1:]}
+		}
+		write(t, filepath.Join(home, "mcp.json"), encoded(map[string]any{"mcpServers": map[string]any{"deepwork": entry}}))
+		return []string{
+				node(t), filepath.Join(agentPackages(t), "node_modules", "@anthropic-ai", "claude-code", "cli-wrapper.cjs"),
+				"--mcp-config", filepath.Join(home, "mcp.json"), "--strict-mcp-config", "--allowedTools", "mcp__deepwork", "-p",
+			}, []string{
+				"ANTHROPIC_BASE_URL=" + model, "ANTHROPIC_API_KEY=scripted", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+				fmt.Sprintf("MCP_TOOL_TIMEOUT=%d", callLimit.Milliseconds()),
+			}
+	}, "timed out"},
+	{"Codex CLI", openAI, func(t *testing.T, home, model string, s server) ([]string, []string) {
+		entry := fmt.Sprintf("url = %q\n", s.url)
+		if s.url == "" {
+			entry = fmt.Sprintf("command = %q\nargs = %s\n", s.command[0], encoded(s.command[1:]))
+		}
+		write(t, filepath.Join(home, "config.toml"), fmt.Sprintf(`model = "scripted"
+model_provider = "scripted"
+[model_providers.scripted]
+name = "scripted"
+base_url = "%s/v1"
+wire_api = "responses"
+env_key = "SCRIPTED_KEY"
+[mcp_servers.deepwork]
+tool_timeout_sec = %d
+%s`, model, int(callLimit.Seconds()), entry))
+		return []string{
+			node(t), filepath.Join(agentPackages(t), "node_modules", "@openai", "codex", "bin", "codex.js"),
+			"exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
+		}, []string{"CODEX_HOME=" + home, "SCRIPTED_KEY=scripted"}
+	}, "timed out"},
+	{"Gemini CLI", google, func(t *testing.T, home, model string, s server) ([]string, []string) {
+		entry := map[string]any{"httpUrl": s.url, "timeout": callLimit.Milliseconds(), "trust": true}
+		if s.url == "" {
+			delete(entry, "httpUrl")
+			entry["command"], entry["args"] = s.command[0], s.command[1:]
+		}
+		if err := os.Mkdir(filepath.Join(home, ".gemini"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(home, ".gemini", "settings.json"), encoded(map[string]any{
+			"security":   map[string]any{"auth": map[string]any{"selectedType": "gemini-api-key"}, "folderTrust": map[string]any{"enabled": false}},
+			"general":    map[string]any{"disableAutoUpdate": true, "disableUpdateNag": true},
+			"privacy":    map[string]any{"usageStatisticsEnabled": false},
+			"mcpServers": map[string]any{"deepwork": entry},
+		}))
+		return []string{
+			node(t), filepath.Join(agentPackages(t), "node_modules", "@google", "gemini-cli", "bundle", "gemini.js"), "-y", "-m", "gemini-2.5-pro", "-p",
+		}, []string{"GEMINI_API_KEY=scripted", "GOOGLE_GEMINI_BASE_URL=" + model}
+	}, "timed out"},
+}
+
+// care is a job with a step that anybody can finish and one whose review takes longer than an
+// agent waits.
+const care = `name: care
+version: "1.0.0"
+summary: Take care
+common_job_info_provided_to_all_steps_at_runtime: Be careful.
+steps:
+  - id: write
+    name: Write
+    description: Write it
+    instructions_file: write.md
+    outputs: {report: {type: file, description: The report, required: true}}
+    reviews: []
+  - id: judge
+    name: Judge
+    description: Judge it
+    instructions_file: judge.md
+    outputs: {verdict: {type: file, description: The verdict, required: true}}
+    reviews: [{run_each: step, quality_criteria: {good: "Is it good?"}}]
+workflows:
+  - {name: main, summary: All of it, steps: [write, judge]}
+`
+
+func careProject(t *testing.T) project {
+	t.Helper()
+	p := project{root: t.TempDir()}
+	job := filepath.Join(p.root, ".deepwork", "jobs", "care")
+	if err := os.MkdirAll(job, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(job, "job.yml"), care)
+	write(t, filepath.Join(job, "write.md"), "Write the report with the word zebra in it.\n")
+	write(t, filepath.Join(job, "judge.md"), "Judge the report as a giraffe would.\n")
+	write(t, filepath.Join(p.root, "report.md"), "zebra\n")
+	write(t, filepath.Join(p.root, "verdict.md"), "tall enough\n")
+	return p
+}
+
+// Real coding agents walk a workflow: with a step that is refused, and a review that takes longer
+// than they wait for a call.
+func TestCodingAgentsWalkAWorkflow(t *testing.T) {
+	for _, over := range []string{"stdio", "http"} {
+		for _, a := range codingAgents {
+			t.Run(a.name+" over "+over, func(t *testing.T) {
+				p := careProject(t)
+				finish := map[string]any{"step_id": "judge", "outputs": map[string]any{"verdict": "verdict.md"}}
+				m := startModel(t, a.api,
+					move{tool: "get_workflows", args: map[string]any{}},
+					move{tool: "start_workflow", args: map[string]any{"goal": "Walk", "job_name": "care", "workflow_name": "main"}},
+					move{tool: "finished_step", args: map[string]any{"step_id": "write", "outputs": map[string]any{"report": "nowhere.md"}}},
+					move{tool: "finished_step", args: map[string]any{"step_id": "write", "outputs": map[string]any{"report": "report.md"}}},
+					move{tool: "finished_step", args: finish},
+					move{tool: "get_step", args: map[string]any{}},
+					move{tool: "finished_step", args: finish},
+					move{tool: "finished_step", args: finish},
+					move{text: "It is done."},
+				)
+				out := p.work(t, a, m, over, "Take care")
+				for i, want := range []string{
+					`"care"`, "zebra", "nowhere.md", "giraffe", a.waits,
+				} {
+					m.saw(t, i+1, want)
+				}
+				// However long the agent waits in all, a repeated call gets the verdict of the one review.
+				if last := m.turns[len(m.turns)-1].result; !strings.Contains(last, "workflow_complete") {
+					t.Errorf("at the end the model saw %q", last)
+				}
+				if n := strings.Count(m.turns[4].result, "as a giraffe would"); n != 1 {
+					t.Errorf("the model sees the instructions %d times:\n%s", n, m.turns[4].result)
+				}
+				if !strings.Contains(out, "It is done.") {
+					t.Errorf("the agent ended with %s", out)
+				}
+				shown := 0
+				for _, tool := range m.turns[0].tools {
+					shown += len(tool)
+				}
+				t.Logf("%s shows its model %d tools in %d characters; the server's instructions: %t", a.name, len(m.turns[0].tools), shown, strings.Contains(m.turns[0].told, "multi-step workflows"))
+				if testing.Verbose() {
+					for i, turn := range m.turns {
+						t.Logf("%d: %.1500s", i, turn.result)
+					}
+				}
+			})
+		}
+	}
+}
+
+// saw checks what the model was shown as the result of its nth move.
+func (m *model) saw(t *testing.T, n int, want string) {
+	t.Helper()
+	if len(m.turns) <= n {
+		t.Fatalf("the model was asked %d times only", len(m.turns))
+	}
+	if got := m.turns[n].result; !strings.Contains(got, want) {
+		t.Errorf("after move %d the model saw %q, without %q", n, got, want)
+	}
+}
+
+// work has the agent work on a prompt in the project, with a reviewer of 5 s, and returns what it prints.
+func (p project) work(t *testing.T, a agent, m *model, over, prompt string, args ...string) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reviewer := fmt.Sprintf("'%s' review-slowly %s", self, callLimit+2*time.Second)
+	args = append(args, "--quality-gate", reviewer)
+	var s server
+	if over == "http" {
+		s.url = p.serve(t, "http", args...)
+	} else {
+		s.command = p.command(t, args...)
+	}
+	home := t.TempDir()
+	argv, env := a.setup(t, home, m.URL, s)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], append(argv[1:], prompt)...)
+	cmd.Dir, cmd.WaitDelay = p.root, time.Second
+	cmd.Env = append(os.Environ(), append(env, "HOME="+home)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", argv, err, out)
+	}
+	return string(out)
+}
+
+// reviewSlowly is the reviewer of the tests with agents.
+func reviewSlowly(duration string) {
+	d, err := time.ParseDuration(duration)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	time.Sleep(d)
+	answer := map[string]any{"passed": true, "feedback": "", "criteria_results": []any{map[string]any{"criterion": "good", "passed": true, "feedback": nil}}}
+	if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
+		os.Exit(1)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
