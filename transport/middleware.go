@@ -29,12 +29,15 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		if !ok || strings.HasPrefix(method, "notifications/") {
 			return next(ctx, method, req)
 		}
-		if undeclared[method] {
+		if undeclared[method] || s.library == nil && offered[method] {
 			return nil, notOffered(method)
 		}
 		who := session.CallerOf(ctx)
 		if who == (session.Caller{}) { // a transport must set it
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "it is not known who makes this call, so it is refused"}
+		}
+		if s.library != nil && s.library.needs(method) {
+			s.library.refresh(ctx)
 		}
 		conn, done, err := s.conns.acquire(ctx, ss)
 		if err != nil {

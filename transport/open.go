@@ -172,6 +172,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		connect:          func(identity string) tool.WorkflowCaller { return engine.Connect(identity) },
 		connectStateless: func(identity string) tool.WorkflowCaller { return engine.ConnectStateless(identity) },
 		execution:        engine.Execution,
+		session:          engine.Session,
 		token:            folder.Token,
 		stopping:         engine.Stopping,
 		metrics:          sessionMetrics(engine.Stats),
@@ -193,6 +194,12 @@ func openServer(o Options, opened *closers) (*Server, error) {
 			return nil, err
 		}
 		opened.add("closing the sources", s.remote.Close)
+	}
+	if s.library != nil {
+		following, stop := context.WithCancel(ctx)
+		ended := make(chan struct{})
+		go func() { defer close(ended); s.library.follow(following, jobs.Changes(following)) }()
+		opened.add("the list of prompts did not stop", func(context.Context) error { stop(); <-ended; return nil })
 	}
 	s.close = opened.close
 	return s, nil

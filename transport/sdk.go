@@ -35,22 +35,25 @@ import (
 //   - Ids with a fraction are cut to whole numbers, and text after a message is ignored:
 //     wire.DecodeMessage, and inspect in web.
 
-// undeclared are the methods of capabilities that the server does not declare, since it only has
-// tools. The SDK would answer them with empty lists, which clients would take for support (found by
-// MCP's conformance suite, SEP-2575).
-var undeclared = map[string]bool{
-	"logging/setLevel":         true,
-	"prompts/get":              true,
-	"prompts/list":             true,
-	"resources/list":           true,
-	"resources/read":           true,
-	"resources/templates/list": true,
-}
+// undeclared are the methods of a capability that the server does not declare, and offered those of
+// capabilities that it declares only with the tools of workflows. The SDK would answer them all the
+// same, with empty lists, which clients would take for support (found by MCP's conformance suite,
+// SEP-2575).
+var (
+	undeclared = map[string]bool{"logging/setLevel": true}
+	offered    = map[string]bool{
+		"prompts/get":              true,
+		"prompts/list":             true,
+		"resources/list":           true,
+		"resources/read":           true,
+		"resources/templates/list": true,
+	}
+)
 
 // notOffered is the answer to a method that the server does not support.
 func notOffered(method string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
-		Message: fmt.Sprintf("method not found: %q: this server offers tools only; tools/list lists them", method)}
+		Message: fmt.Sprintf("method not found: %q: this server does not offer it; tools/list lists its tools", method)}
 }
 
 // An encodedResult is the result of a call whose reply is already encoded. The SDK would scan and

@@ -18,6 +18,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 	boardtools "deepwork/transport/tools/board"
 	remotetools "deepwork/transport/tools/remote"
@@ -42,6 +43,7 @@ type engines struct {
 	connect          func(identity string) tool.WorkflowCaller // for a new connection
 	connectStateless func(identity string) tool.WorkflowCaller // for the requests of an identity without a connection
 	execution        func(ctx context.Context, identity, sessionID string) (*workflow.Execution, error)
+	session          func(ctx context.Context, identity, sessionID string) (*machine.State, error)
 
 	board     boardtools.Engine
 	workspace boardtools.Workspace // nil outside a workspace: then there is no get_context
@@ -58,6 +60,7 @@ type Server struct {
 	tools   *tool.Set
 	conns   connections
 	remote  *remotetools.Tools          // the workflows of other systems; nil if not chosen
+	library *library                    // prompts and resources; nil without the tools of workflows
 	network atomic.Pointer[config.HTTP] // as last read, for callers that must not block
 }
 
@@ -72,17 +75,19 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 	}
 	s := &Server{engines: e, logger: logger}
 	s.conns.init(e.connect, e.connectStateless, func() time.Duration { return s.lastHTTP().IdleTimeout })
-	s.mcp = mcp.NewServer(
-		&mcp.Implementation{Name: ServerName, Title: "DeepWork", Version: cmp.Or(version, "dev")},
-		&mcp.ServerOptions{
-			Logger: web.Quiet(logger),
-			// Without this the SDK also offers MCP's logging, which is not supported.
-			Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}},
-		})
-	s.tools = tool.NewSet(s.mcp, logger, e.check)
 	if sets == nil {
 		sets = config.DefaultToolsets
 	}
+	// Without capabilities the SDK also offers MCP's logging, which is not supported.
+	can := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}
+	if e.jobs != nil && slices.Contains(sets, "workflows") {
+		can.Prompts = &mcp.PromptCapabilities{ListChanged: true}
+		can.Resources = &mcp.ResourceCapabilities{ListChanged: true}
+	}
+	s.mcp = mcp.NewServer(
+		&mcp.Implementation{Name: ServerName, Title: "DeepWork", Version: cmp.Or(version, "dev")},
+		&mcp.ServerOptions{Logger: web.Quiet(logger), Capabilities: can})
+	s.tools = tool.NewSet(s.mcp, logger, e.check)
 	if slices.Contains(sets, "workflows") {
 		workflows.Add(s.tools)
 	}
@@ -99,6 +104,9 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 	}
 	if len(s.tools.Names()) == 0 {
 		return nil, fmt.Errorf("the chosen toolsets (%s) have no tools in this version: add workflows", strings.Join(sets, ", "))
+	}
+	if can.Prompts != nil {
+		s.library = newLibrary(e, s.mcp)
 	}
 	s.mcp.AddReceivingMiddleware(s.receive)
 	return s, nil

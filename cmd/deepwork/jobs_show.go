@@ -11,6 +11,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/job"
 	"deepwork/catalog/standard"
+	"deepwork/session/show"
 	"deepwork/session/state"
 	"deepwork/session/workflow/machine"
 
@@ -83,7 +84,7 @@ func (a *app) showJob(ctx context.Context, root string, jobs *catalog.Catalog, n
 	if a.json {
 		return a.printJSON(info)
 	}
-	a.printStepInfo(j, step, info)
+	show.Step(a.out, j, step, info)
 	return nil
 }
 
@@ -107,6 +108,9 @@ func findJob(snapshot *catalog.Snapshot, name string) (*job.Job, error) {
 
 // showSteps prints every step of a job, even if the instructions of one cannot be read.
 func (a *app) showSteps(j *job.Job, preview func(*job.Step) (*machine.StepInfo, error)) error {
+	if !a.json {
+		return show.Steps(a.out, j, preview)
+	}
 	var failed []error
 	infos := make([]*machine.StepInfo, 0, len(j.Steps))
 	for i := range j.Steps {
@@ -116,85 +120,6 @@ func (a *app) showSteps(j *job.Job, preview func(*job.Step) (*machine.StepInfo, 
 			continue
 		}
 		infos = append(infos, info)
-		if a.json {
-			continue
-		}
-		if len(infos) > 1 {
-			fmt.Fprintln(a.out)
-		}
-		a.printStepInfo(j, &j.Steps[i], info)
 	}
-	if a.json {
-		failed = append(failed, a.printJSON(infos))
-	}
-	return errors.Join(failed...)
-}
-
-// printStepInfo prints the texts of a step unchanged, under headings.
-func (a *app) printStepInfo(j *job.Job, s *job.Step, info *machine.StepInfo) {
-	fmt.Fprintf(a.out, "=== %s/%s: %s ===\n", j.Name, s.ID, inline(s.Name))
-	fmt.Fprintf(a.out, "\n--- where ---\n")
-	for _, place := range places(j, s.ID) {
-		fmt.Fprintln(a.out, inline(place))
-	}
-	fmt.Fprintf(a.out, "job_dir: %s\n", inline(info.JobDir))
-	fmt.Fprintf(a.out, "\n--- step_expected_outputs ---\n")
-	for _, o := range info.ExpectedOutputs {
-		need := "optional"
-		if o.Required {
-			need = "required"
-		}
-		fmt.Fprintf(a.out, "%s (%s, %s), given as: %s\n", inline(o.Name), o.Type, need, o.Syntax)
-		a.printText(indent(o.Description, "  "))
-	}
-	if len(info.ExpectedOutputs) == 0 {
-		fmt.Fprintln(a.out, "none")
-	}
-	fmt.Fprintf(a.out, "\n--- step_reviews ---\n")
-	for _, r := range info.Reviews {
-		fmt.Fprintf(a.out, "run_each: %s\n", inline(r.RunEach))
-		for _, c := range r.Criteria {
-			a.printText(indent(c.Key+": "+c.Value, "  "))
-		}
-		if r.Guidance != nil {
-			a.printText(indent("additional_review_guidance: "+*r.Guidance, "  "))
-		}
-	}
-	if len(info.Reviews) == 0 {
-		fmt.Fprintln(a.out, "none")
-	}
-	fmt.Fprintf(a.out, "\n--- step_instructions ---\n")
-	a.printText(info.Instructions)
-	fmt.Fprintf(a.out, "\n--- common_job_info ---\n")
-	a.printText(info.CommonJobInfo)
-}
-
-// printText prints a text and ends its last line.
-func (a *app) printText(text string) {
-	text = plain(text)
-	if !strings.HasSuffix(text, "\n") {
-		text += "\n"
-	}
-	fmt.Fprint(a.out, text)
-}
-
-// places returns the places of a step in the job's workflows.
-func places(j *job.Job, stepID string) []string {
-	var out []string
-	for i := range j.Workflows {
-		w := &j.Workflows[i]
-		n := w.Find(stepID)
-		if n < 0 {
-			continue
-		}
-		place := fmt.Sprintf("workflow %s, entry %d of %d", w.Name, n+1, len(w.Entries))
-		if e := w.Entries[n]; len(e) > 1 {
-			place += ", concurrent: " + strings.Join(e, ", ")
-		}
-		out = append(out, place)
-	}
-	if out == nil {
-		out = []string{"in no workflow"}
-	}
-	return out
+	return errors.Join(append(failed, a.printJSON(infos))...)
 }

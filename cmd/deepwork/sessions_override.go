@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/catalog/config"
+	"deepwork/session/show"
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
@@ -79,18 +80,18 @@ func (a *app) override(ctx context.Context, folder *state.Folder, archive *workf
 			fmt.Fprintf(a.out, "            %s: %s\n", plain(q.Name), indentRest(plain(q.Question), "              "))
 		}
 	}
-	show := func(format string, args ...any) {
+	line := func(format string, args ...any) {
 		fmt.Fprint(a.out, indent(plain(fmt.Sprintf(format, args...))+"\n", "  "))
 	}
 	if last := s.Progress(stepID).Newest(); last != nil {
-		printAttempts(show, []*machine.Attempt{last})
+		show.Attempts(line, []*machine.Attempt{last})
 	} else if review := filepath.Join(folder.Tmp(), "quality_review_"+id+"_"+stepID+".md"); fileExists(review) {
 		fmt.Fprintf(a.out, "The agent was asked to have its outputs judged by %s.\n", inline(a.display(folder.Root, review)))
 	} else {
 		fmt.Fprintln(a.out, "No outputs were handed in for a review yet.")
 	}
 	given, files := archive.GivenFor(s, stepID)
-	printHashes(show, "handed in", files)
+	show.Hashes(line, "handed in", files)
 	if given == "" {
 		fmt.Fprintln(a.out, "It would go on with whatever the agent hands in next.")
 	} else {

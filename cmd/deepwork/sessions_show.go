@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"deepwork/session/show"
 	"deepwork/session/state"
 	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 )
 
 func (a *app) sessionsShowCommand() *cobra.Command {
@@ -39,172 +38,6 @@ func (a *app) showSession(ctx context.Context, archive *workflow.Archive, id str
 	if err != nil {
 		return fmt.Errorf("reading session %s: %w", id, err)
 	}
-	a.printSession(s)
+	show.Session(a.out, s)
 	return nil
-}
-
-func (a *app) printSession(s *machine.State) {
-	field := func(name, value string) {
-		if value = plain(value); value != "" {
-			fmt.Fprintf(a.out, "%-9s %s\n", name+":", strings.TrimLeft(indent(value, strings.Repeat(" ", 10)), " "))
-		}
-	}
-	field("session", s.SessionID)
-	field("status", string(s.Status))
-	field("workflow", s.JobName+"/"+s.WorkflowName)
-	field("goal", s.Goal)
-	field("instance", optional(s.InstanceID))
-	field("branch", s.BranchName)
-	field("parent", optional(s.ParentSessionID))
-	if s.Status == machine.Active {
-		field("step", s.CurrentStepID)
-	}
-	field("started", stamp(s.StartedAt))
-	field("moved", stamp(s.UpdatedAt))
-	if s.CompletedAt != nil {
-		field("ended", stamp(*s.CompletedAt))
-	}
-	field("aborted", optional(s.AbortReason))
-	field("caller", s.Identity)
-	field("server", s.Owner)
-	field("job_dir", s.Definition.JobDir)
-	if p := s.Pinned; p != nil {
-		field("reviewer", p.Reviewer)
-		if p.Pin {
-			field("pinned", "yes: edits that weaken its reviews do not reach it")
-		}
-	}
-	for _, w := range s.Weakened {
-		fmt.Fprintf(a.out, "\nweakened since it began, before %s was finished %s:\n", plain(w.Step), stamp(w.At))
-		for _, what := range w.What {
-			fmt.Fprintf(a.out, "  %s\n", indentRest(plain(what), "    "))
-		}
-	}
-	fmt.Fprintln(a.out, "\nsteps:")
-	a.printProgress(s.StepProgress)
-	for _, h := range s.History {
-		fmt.Fprintf(a.out, "\nwithdrawn %s, going back from %s to %s:\n", stamp(h.At), inline(h.From), inline(h.To))
-		a.printProgress(h.Progress)
-	}
-}
-
-func (a *app) printProgress(steps machine.OrderedMap[*machine.StepProgress]) {
-	for _, step := range steps {
-		p := step.Value
-		fmt.Fprintf(a.out, "  %s\n", inline(step.Key))
-		detail := func(format string, args ...any) {
-			fmt.Fprint(a.out, indent(plain(fmt.Sprintf(format, args...))+"\n", "    "))
-		}
-		switch {
-		case p.CompletedAt != nil:
-			detail("started %s, finished %s (%s)", stamp(p.StartedAt), stamp(*p.CompletedAt),
-				p.CompletedAt.Sub(p.StartedAt).Round(time.Millisecond))
-		case p.Unreported:
-			detail("started %s, never reported: its group went on without it", stamp(p.StartedAt))
-		default:
-			detail("started %s, in progress", stamp(p.StartedAt))
-		}
-		for _, o := range p.Outputs {
-			detail("output %s: %s", o.Key, strings.Join(o.Value.Paths, ", "))
-		}
-		if notes := optional(p.Notes); notes != "" {
-			detail("notes: %s", notes)
-		}
-		printAttempts(detail, p.Attempts)
-		for _, o := range p.Overrides {
-			detail("review overridden %s by %s (skipped: %s): %s", stamp(o.At), o.Identity, strings.Join(o.Skipped, ", "), o.Reason)
-		}
-		if g := p.Granted; g != nil {
-			detail("a person (%s, %s) overrode its reviews %s, for its next finished_step: %s", g.Identity, g.Channel, stamp(g.At), g.Reason)
-		}
-		printEvidence(detail, p)
-	}
-}
-
-func optional(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
-
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-// printAttempts prints the results of a step's external reviews: each attempt, each verdict, and
-// the content that it is about, so that a person who doubts a verdict can compare the files with
-// it.
-func printAttempts(detail func(format string, args ...any), attempts []*machine.Attempt) {
-	for _, at := range attempts {
-		switch at.State {
-		case machine.AttemptOpen:
-			detail("review attempt %d, open since %s: its review runs, or was cut off with its server and begins again", at.Number, stamp(at.OpenedAt))
-		case machine.AttemptVoid:
-			detail("review attempt, void, %s: %s", ended(at), brief(optional(at.Error)))
-		default:
-			told := ""
-			if !at.Collected {
-				told = ", no call was told of it yet"
-			}
-			detail("review attempt %d, %s, %s%s", at.Number, at.State, ended(at), told)
-		}
-		for _, v := range at.Verdicts {
-			printVerdict(detail, v)
-		}
-		if len(at.Verdicts) == 0 {
-			printHashes(detail, "  handed in", at.Files)
-		}
-	}
-}
-
-// printVerdict shows one verdict of an attempt.
-func printVerdict(detail func(format string, args ...any), v *machine.Verdict) {
-	of, came := v.RunEach, ""
-	if v.TargetFile != nil {
-		of += " (" + *v.TargetFile + ")"
-	}
-	if v.Reused {
-		came = ", kept from an earlier attempt: the content is the same"
-	}
-	detail("  review of %s: %s, %s by %s in %s%s", of, passed(v.Passed), stamp(v.At), v.Reviewer,
-		time.Duration(v.Seconds*float64(time.Second)).Round(time.Millisecond), came)
-	for _, c := range v.Criteria {
-		why := ""
-		if text := strings.TrimSpace(optional(c.Feedback)); text != "" {
-			why = " (" + text + ")"
-		}
-		detail("    criterion %s: %s%s", passed(c.Passed), c.Criterion, indentRest(why, "      "))
-	}
-	if text := strings.TrimSpace(v.Feedback); text != "" {
-		detail("    feedback: %s", indentRest(text, "      "))
-	}
-	printHashes(detail, "    judged", v.Files)
-}
-
-func printHashes(detail func(format string, args ...any), how string, files []machine.FileHash) {
-	for _, f := range files {
-		detail("%s sha256:%s %s", how, f.SHA256, f.Path)
-	}
-}
-
-// ended formats the start of an attempt and its duration.
-func ended(at *machine.Attempt) string {
-	if at.ClosedAt == nil {
-		return "since " + stamp(at.OpenedAt)
-	}
-	return fmt.Sprintf("%s, after %s", stamp(at.OpenedAt), at.ClosedAt.Sub(at.OpenedAt).Round(time.Millisecond))
-}
-
-func passed(ok bool) string {
-	if ok {
-		return "passed"
-	}
-	return "failed"
-}
-
-// brief shortens a text of a reviewer, which may be long; --json has all of it.
-func brief(text string) string { return oneLine(text, 400) }
-
-// indentRest inserts prefix before every line but the first.
-func indentRest(text, prefix string) string {
-	return strings.TrimPrefix(indent(text, prefix), prefix)
 }

@@ -22,11 +22,8 @@ type Execution struct {
 	AbortReason  *string         // if it was aborted
 }
 
-// Execution returns the progress of a session of this identity, whichever connection or server owns
-// it, also after it ended. Errors: a ToolError, bad_session_id, for an invalid session_id; a
-// StateError, unknown_session, for one that does not exist or is another identity's; the file's
-// error if it cannot be read.
-func (e *Engine) Execution(ctx context.Context, identity, sessionID string) (*Execution, error) {
+// Session returns a session of this identity as it is on disk; for its errors see Execution.
+func (e *Engine) Session(_ context.Context, identity, sessionID string) (*machine.State, error) {
 	if !machine.IsSessionID(sessionID) {
 		return nil, session.Wrong("bad_session_id", "'%s' is no session_id: it is 8 hexadecimal characters, as workflows-execute-tool gives it.", jsontext.Clip(sessionID, 100)).With("argument", "execution_id").With("value", jsontext.Clip(sessionID, 100))
 	}
@@ -36,6 +33,18 @@ func (e *Engine) Execution(ctx context.Context, identity, sessionID string) (*Ex
 	}
 	if s.Identity != identity {
 		return nil, unknownSession(sessionID)
+	}
+	return s, nil
+}
+
+// Execution returns the progress of a session of this identity, whichever connection or server owns
+// it, also after it ended. Errors: a ToolError, bad_session_id, for an invalid session_id; a
+// StateError, unknown_session, for one that does not exist or is another identity's; the file's
+// error if it cannot be read.
+func (e *Engine) Execution(ctx context.Context, identity, sessionID string) (*Execution, error) {
+	s, err := e.Session(ctx, identity, sessionID)
+	if err != nil {
+		return nil, err
 	}
 	x := &Execution{
 		SessionID: s.SessionID, JobName: s.JobName, WorkflowName: s.WorkflowName, Status: s.Status,

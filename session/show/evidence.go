@@ -1,4 +1,4 @@
-package main
+package show
 
 import (
 	"cmp"
@@ -41,7 +41,7 @@ func printEvidence(detail func(format string, args ...any), p *machine.StepProgr
 	}
 	detail("evidence: %s, %s, %s over %s", what, stamp(e.At), e.Identity, cmp.Or(e.Channel, "an unknown channel"))
 	if e.Reason != "" {
-		detail("  reason: %s", indentRest(e.Reason, "    "))
+		detail("  reason: %s", IndentRest(e.Reason, "    "))
 	}
 	if e.Kind == machine.ByPerson && e.Channel == session.ChannelTerminal && e.GivenFor == "" {
 		detail("  given before any output was handed in")
@@ -49,5 +49,5 @@ func printEvidence(detail func(format string, args ...any), p *machine.StepProgr
 	if e.GivenFor != "" && e.GivenFor != e.Digest {
 		detail("  a person had overridden its reviews, but for other outputs or criteria than these")
 	}
-	printHashes(detail, "  finished with", e.Files)
+	Hashes(detail, "  finished with", e.Files)
 }

@@ -1,0 +1,100 @@
+// Package show prints jobs and sessions as text, for people at a terminal and for agents that
+// read them as resources.
+package show
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"deepwork/catalog/job"
+	"deepwork/session/workflow/machine"
+)
+
+// Steps prints every step of a job, even if the instructions of one cannot be read; the error is of
+// those.
+func Steps(w io.Writer, j *job.Job, preview func(*job.Step) (*machine.StepInfo, error)) error {
+	var failed []error
+	for i := range j.Steps {
+		info, err := preview(&j.Steps[i])
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		if i > len(failed) {
+			fmt.Fprintln(w)
+		}
+		Step(w, j, &j.Steps[i], info)
+	}
+	return errors.Join(failed...)
+}
+
+// Step prints the texts of a step unchanged, under headings: what an agent will read.
+func Step(w io.Writer, j *job.Job, s *job.Step, info *machine.StepInfo) {
+	fmt.Fprintf(w, "=== %s/%s: %s ===\n", j.Name, s.ID, Inline(s.Name))
+	fmt.Fprintf(w, "\n--- where ---\n")
+	for _, place := range places(j, s.ID) {
+		fmt.Fprintln(w, Inline(place))
+	}
+	fmt.Fprintf(w, "job_dir: %s\n", Inline(info.JobDir))
+	fmt.Fprintf(w, "\n--- step_expected_outputs ---\n")
+	for _, o := range info.ExpectedOutputs {
+		need := "optional"
+		if o.Required {
+			need = "required"
+		}
+		fmt.Fprintf(w, "%s (%s, %s), given as: %s\n", Inline(o.Name), o.Type, need, o.Syntax)
+		printText(w, Indent(o.Description, "  "))
+	}
+	if len(info.ExpectedOutputs) == 0 {
+		fmt.Fprintln(w, "none")
+	}
+	fmt.Fprintf(w, "\n--- step_reviews ---\n")
+	for _, r := range info.Reviews {
+		fmt.Fprintf(w, "run_each: %s\n", Inline(r.RunEach))
+		for _, c := range r.Criteria {
+			printText(w, Indent(c.Key+": "+c.Value, "  "))
+		}
+		if r.Guidance != nil {
+			printText(w, Indent("additional_review_guidance: "+*r.Guidance, "  "))
+		}
+	}
+	if len(info.Reviews) == 0 {
+		fmt.Fprintln(w, "none")
+	}
+	fmt.Fprintf(w, "\n--- step_instructions ---\n")
+	printText(w, info.Instructions)
+	fmt.Fprintf(w, "\n--- common_job_info ---\n")
+	printText(w, info.CommonJobInfo)
+}
+
+// printText prints a text and ends its last line.
+func printText(w io.Writer, text string) {
+	text = Plain(text)
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	fmt.Fprint(w, text)
+}
+
+// places returns the places of a step in the job's workflows.
+func places(j *job.Job, stepID string) []string {
+	var out []string
+	for i := range j.Workflows {
+		w := &j.Workflows[i]
+		n := w.Find(stepID)
+		if n < 0 {
+			continue
+		}
+		place := fmt.Sprintf("workflow %s, entry %d of %d", w.Name, n+1, len(w.Entries))
+		if e := w.Entries[n]; len(e) > 1 {
+			place += ", concurrent: " + strings.Join(e, ", ")
+		}
+		out = append(out, place)
+	}
+	if out == nil {
+		out = []string{"in no workflow"}
+	}
+	return out
+}

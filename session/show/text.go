@@ -1,0 +1,65 @@
+package show
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+
+	"deepwork/catalog/jsontext"
+)
+
+// Plain makes a text safe for a terminal: goals, notes and names come from agents, and an escape
+// sequence in one of them must not reach the screen, nor a character that is not seen. They become
+// escapes as in JSON. Newlines and tabs remain.
+func Plain(text string) string {
+	var b strings.Builder
+	for _, r := range strings.ReplaceAll(text, "\r\n", "\n") {
+		switch {
+		case r == '\n' || r == '\t':
+			b.WriteRune(r)
+		case unseen(r):
+			for _, unit := range utf16.AppendRune(nil, r) {
+				fmt.Fprintf(&b, `\u%04x`, unit)
+			}
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// unseen reports whether a character shows as nothing, or moves the text around it: control and
+// format characters, separators of lines and paragraphs, fillers, and those that are not assigned.
+// Blanks are seen, and the selector of an emoji's form.
+func unseen(r rune) bool {
+	switch {
+	case r == '\ufe0e' || r == '\ufe0f' || unicode.Is(unicode.Zs, r):
+		return false
+	case r == '\u2800': // a pattern of Braille without dots
+		return true
+	}
+	return !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// Inline is Plain for a text that is to stay on one line: a name or path.
+func Inline(text string) string {
+	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(Plain(text))
+}
+
+// OneLine converts a text to one line of at most limit characters.
+func OneLine(text string, limit int) string {
+	return jsontext.Clip(strings.Join(strings.Fields(Plain(text)), " "), limit)
+}
+
+// Indent inserts prefix before every line that is not empty.
+func Indent(text, prefix string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.TrimRight(line, "\r\n") != "" {
+			b.WriteString(prefix)
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}

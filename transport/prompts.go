@@ -1,0 +1,163 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog"
+	"deepwork/catalog/job"
+	"deepwork/session"
+	"deepwork/session/show"
+	"deepwork/session/workflow/machine"
+	"deepwork/transport/tool"
+)
+
+// Where resources are: a job, as `deepwork jobs show` prints it, and a session, as `deepwork
+// sessions show` does.
+const (
+	jobURI     = "deepwork://jobs/"
+	sessionURI = "deepwork://sessions/"
+)
+
+// A library offers the jobs of a catalog as MCP's prompts and resources: a prompt
+// deepwork:JOB:WORKFLOW for each workflow, which clients show as slash commands, and a resource for
+// each job. What is registered with the SDK follows the catalog, so that clients are notified of
+// what comes and goes.
+type library struct {
+	server  *mcp.Server
+	jobs    func(context.Context) *catalog.Snapshot
+	session func(ctx context.Context, identity, id string) (*machine.State, error)
+
+	mu        sync.Mutex
+	seen      *catalog.Snapshot
+	prompts   map[string]mcp.Prompt // by name, without their arguments
+	resources map[string]mcp.Resource
+}
+
+// newLibrary registers what there is; sessions are found by their URI alone.
+func newLibrary(e engines, server *mcp.Server) *library {
+	l := &library{server: server, jobs: e.jobs, session: e.session, prompts: map[string]mcp.Prompt{}, resources: map[string]mcp.Resource{}}
+	if l.session != nil {
+		server.AddResourceTemplate(&mcp.ResourceTemplate{
+			URITemplate: sessionURI + "{session_id}", Name: "session", Title: "A session of yours", MIMEType: "text/plain",
+			Description: "How far a session is: its steps, outputs, reviews and their verdicts",
+		}, l.readSession)
+	}
+	l.refresh(context.Background())
+	return l
+}
+
+// needs reports whether a request is answered from the jobs as they are now.
+func (l *library) needs(method string) bool {
+	switch method {
+	case "initialize", "server/discover", "prompts/list", "prompts/get", "resources/list", "resources/read":
+		return true
+	}
+	return false
+}
+
+// follow refreshes after each change of the jobs until ctx ends.
+func (l *library) follow(ctx context.Context, changes <-chan struct{}) {
+	for {
+		l.refresh(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-changes:
+		}
+	}
+}
+
+// refresh registers what is new or reads differently, and removes what is gone.
+func (l *library) refresh(ctx context.Context) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.jobs(ctx)
+	if now == l.seen {
+		return
+	}
+	l.seen = now
+	prompts, resources := map[string]mcp.Prompt{}, map[string]mcp.Resource{}
+	for _, j := range now.Jobs {
+		resources[jobURI+j.Name] = mcp.Resource{
+			URI: jobURI + j.Name, Name: j.Name, Title: "Job " + j.Name, MIMEType: "text/plain", Description: tool.OneLine(j.Summary, 200),
+		}
+		for _, w := range j.Workflows {
+			name := "deepwork:" + j.Name + ":" + w.Name
+			prompts[name] = mcp.Prompt{Name: name, Title: j.Name + "/" + w.Name, Description: tool.OneLine(w.Summary, 200)}
+		}
+	}
+	for name, p := range prompts {
+		if old, known := l.prompts[name]; !known || old.Description != p.Description {
+			p.Arguments = []*mcp.PromptArgument{{Name: "goal", Description: "What the user wants to have at the end, in a sentence"}}
+			l.server.AddPrompt(&p, l.prompt)
+		}
+	}
+	for uri, r := range resources {
+		if old, known := l.resources[uri]; !known || old.Description != r.Description {
+			l.server.AddResource(&r, l.readJob)
+		}
+	}
+	l.server.RemovePrompts(gone(l.prompts, prompts)...)
+	l.server.RemoveResources(gone(l.resources, resources)...)
+	l.prompts, l.resources = prompts, resources
+}
+
+// gone returns the keys that are in old alone.
+func gone[V any](old, now map[string]V) []string {
+	return slices.DeleteFunc(slices.Collect(maps.Keys(old)), func(key string) bool { _, still := now[key]; return still })
+}
+
+// prompt tells an agent to do a workflow.
+func (l *library) prompt(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+	jobName, workflowName, _ := strings.Cut(strings.TrimPrefix(req.Params.Name, "deepwork:"), ":")
+	goal := strings.TrimSpace(req.Params.Arguments["goal"])
+	what := "The goal is:\n\n" + goal
+	if goal == "" {
+		what = "Take the goal from the conversation; if it has none, ask the user for it first."
+	}
+	text := fmt.Sprintf("Do the workflow %s/%s with the tools of the server %s: call start_workflow with job_name %q, workflow_name %q and the goal, do what begin_step says, report each step with finished_step, and go on until the status is workflow_complete. Then tell the user the summary. %s",
+		jobName, workflowName, ServerName, jobName, workflowName, what)
+	return &mcp.GetPromptResult{
+		Description: fmt.Sprintf("Do %s/%s", jobName, workflowName),
+		Messages:    []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}},
+	}, nil
+}
+
+// readJob returns what an agent reads at each step of a job.
+func (l *library) readJob(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+	j := l.jobs(ctx).Job(strings.TrimPrefix(req.Params.URI, jobURI))
+	if j == nil {
+		return nil, mcp.ResourceNotFoundError(req.Params.URI)
+	}
+	var b strings.Builder
+	if err := show.Steps(&b, j, func(s *job.Step) (*machine.StepInfo, error) { return machine.Preview(j, s) }); err != nil {
+		fmt.Fprintf(&b, "\nNot all of it can be read: %s\n", show.Plain(err.Error()))
+	}
+	return textOf(req.Params.URI, b.String()), nil
+}
+
+// readSession returns a session of the caller.
+func (l *library) readSession(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+	s, err := l.session(ctx, session.CallerOf(ctx).Identity, strings.TrimPrefix(req.Params.URI, sessionURI))
+	switch code := session.CodeOf(err); {
+	case code == "unknown_session" || code == "bad_session_id":
+		return nil, mcp.ResourceNotFoundError(req.Params.URI)
+	case err != nil:
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("session %s cannot be read: %v", req.Params.URI, err)}
+	}
+	var b strings.Builder
+	show.Session(&b, s)
+	return textOf(req.Params.URI, b.String()), nil
+}
+
+func textOf(uri, text string) *mcp.ReadResourceResult {
+	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, MIMEType: "text/plain", Text: text}}}
+}
