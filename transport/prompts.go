@@ -119,7 +119,8 @@ func gone[V any](old, now map[string]V) []string {
 func (l *library) prompt(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 	jobName, workflowName, _ := strings.Cut(strings.TrimPrefix(req.Params.Name, "deepwork:"), ":")
 	goal := strings.TrimSpace(req.Params.Arguments["goal"])
-	what := "The goal is:\n\n" + goal
+	// Claude Code passes the first word of what was typed alone; the rest is beside the prompt.
+	what := "If the user typed more after the command than this goal, all of it is the goal:\n\n" + goal
 	if goal == "" {
 		what = "Take the goal from the conversation; if it has none, ask the user for it first."
 	}

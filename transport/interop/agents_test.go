@@ -20,8 +20,11 @@ type agent struct {
 	api  api
 	// setup writes the agent's settings below home, with the server and callLimit, and returns the
 	// command that has the agent work on a prompt, and its variables.
-	setup func(t *testing.T, home, model string, server server) (command, env []string)
-	waits string // a part of what the agent tells its model when a call takes too long
+	setup   func(t *testing.T, home, model string, server server) (command, env []string)
+	command string // how its user calls a prompt without a terminal; "" if that is impossible
+	mention string // how its user mentions the job's resource, or
+	read    move   // how its model reads it
+	waits   string // a part of what the agent tells its model when a call takes too long
 }
 
 // A server is what an agent connects to: a command, or a URL.
@@ -34,26 +37,30 @@ type server struct {
 const callLimit = 3 * time.Second
 
 var codingAgents = []agent{
-	{"Claude Code", anthropic, func(t *testing.T, home, model string, s server) ([]string, []string) {
-		entry := map[string]any{"type": "http", "url": s.url}
-		if s.url == "" {
-			entry = map[string]any{"command": s.command[0], "args": s.command[1:]}
-		}
-		write(t, filepath.Join(home, "mcp.json"), encoded(map[string]any{"mcpServers": map[string]any{"deepwork": entry}}))
-		return []string{
-				node(t), filepath.Join(agentPackages(t), "node_modules", "@anthropic-ai", "claude-code", "cli-wrapper.cjs"),
-				"--mcp-config", filepath.Join(home, "mcp.json"), "--strict-mcp-config", "--allowedTools", "mcp__deepwork", "-p",
-			}, []string{
-				"ANTHROPIC_BASE_URL=" + model, "ANTHROPIC_API_KEY=scripted", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
-				fmt.Sprintf("MCP_TOOL_TIMEOUT=%d", callLimit.Milliseconds()),
+	{name: "Claude Code", api: anthropic, waits: "timed out",
+		command: "/mcp__deepwork__%s", read: move{tool: "ReadMcpResourceTool", own: true, args: map[string]any{"server": "deepwork", "uri": "deepwork://jobs/care"}},
+		setup: func(t *testing.T, home, model string, s server) ([]string, []string) {
+			entry := map[string]any{"type": "http", "url": s.url}
+			if s.url == "" {
+				entry = map[string]any{"command": s.command[0], "args": s.command[1:]}
 			}
-	}, "timed out"},
-	{"Codex CLI", openAI, func(t *testing.T, home, model string, s server) ([]string, []string) {
-		entry := fmt.Sprintf("url = %q\n", s.url)
-		if s.url == "" {
-			entry = fmt.Sprintf("command = %q\nargs = %s\n", s.command[0], encoded(s.command[1:]))
-		}
-		write(t, filepath.Join(home, "config.toml"), fmt.Sprintf(`model = "scripted"
+			write(t, filepath.Join(home, "mcp.json"), encoded(map[string]any{"mcpServers": map[string]any{"deepwork": entry}}))
+			return []string{
+					node(t), filepath.Join(agentPackages(t), "node_modules", "@anthropic-ai", "claude-code", "cli-wrapper.cjs"),
+					"--mcp-config", filepath.Join(home, "mcp.json"), "--strict-mcp-config", "--allowedTools", "mcp__deepwork", "-p",
+				}, []string{
+					"ANTHROPIC_BASE_URL=" + model, "ANTHROPIC_API_KEY=scripted", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+					fmt.Sprintf("MCP_TOOL_TIMEOUT=%d", callLimit.Milliseconds()),
+				}
+		}},
+	{name: "Codex CLI", api: openAI, waits: "timed out", // it has no prompts of servers
+		read: move{tool: "read_mcp_resource", own: true, args: map[string]any{"server": "deepwork", "uri": "deepwork://jobs/care"}},
+		setup: func(t *testing.T, home, model string, s server) ([]string, []string) {
+			entry := fmt.Sprintf("url = %q\n", s.url)
+			if s.url == "" {
+				entry = fmt.Sprintf("command = %q\nargs = %s\n", s.command[0], encoded(s.command[1:]))
+			}
+			write(t, filepath.Join(home, "config.toml"), fmt.Sprintf(`model = "scripted"
 model_provider = "scripted"
 [model_providers.scripted]
 name = "scripted"
@@ -63,30 +70,32 @@ env_key = "SCRIPTED_KEY"
 [mcp_servers.deepwork]
 tool_timeout_sec = %d
 %s`, model, int(callLimit.Seconds()), entry))
-		return []string{
-			node(t), filepath.Join(agentPackages(t), "node_modules", "@openai", "codex", "bin", "codex.js"),
-			"exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
-		}, []string{"CODEX_HOME=" + home, "SCRIPTED_KEY=scripted"}
-	}, "timed out"},
-	{"Gemini CLI", google, func(t *testing.T, home, model string, s server) ([]string, []string) {
-		entry := map[string]any{"httpUrl": s.url, "timeout": callLimit.Milliseconds(), "trust": true}
-		if s.url == "" {
-			delete(entry, "httpUrl")
-			entry["command"], entry["args"] = s.command[0], s.command[1:]
-		}
-		if err := os.Mkdir(filepath.Join(home, ".gemini"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		write(t, filepath.Join(home, ".gemini", "settings.json"), encoded(map[string]any{
-			"security":   map[string]any{"auth": map[string]any{"selectedType": "gemini-api-key"}, "folderTrust": map[string]any{"enabled": false}},
-			"general":    map[string]any{"disableAutoUpdate": true, "disableUpdateNag": true},
-			"privacy":    map[string]any{"usageStatisticsEnabled": false},
-			"mcpServers": map[string]any{"deepwork": entry},
-		}))
-		return []string{
-			node(t), filepath.Join(agentPackages(t), "node_modules", "@google", "gemini-cli", "bundle", "gemini.js"), "-y", "-m", "gemini-2.5-pro", "-p",
-		}, []string{"GEMINI_API_KEY=scripted", "GOOGLE_GEMINI_BASE_URL=" + model}
-	}, "timed out"},
+			return []string{
+				node(t), filepath.Join(agentPackages(t), "node_modules", "@openai", "codex", "bin", "codex.js"),
+				"exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
+			}, []string{"CODEX_HOME=" + home, "SCRIPTED_KEY=scripted"}
+		}},
+	{name: "Gemini CLI", api: google, waits: "timed out", // with -p it sends a command to the model as it is
+		mention: "What is @deepwork:deepwork://jobs/care",
+		setup: func(t *testing.T, home, model string, s server) ([]string, []string) {
+			entry := map[string]any{"httpUrl": s.url, "timeout": callLimit.Milliseconds(), "trust": true}
+			if s.url == "" {
+				delete(entry, "httpUrl")
+				entry["command"], entry["args"] = s.command[0], s.command[1:]
+			}
+			if err := os.Mkdir(filepath.Join(home, ".gemini"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(home, ".gemini", "settings.json"), encoded(map[string]any{
+				"security":   map[string]any{"auth": map[string]any{"selectedType": "gemini-api-key"}, "folderTrust": map[string]any{"enabled": false}},
+				"general":    map[string]any{"disableAutoUpdate": true, "disableUpdateNag": true},
+				"privacy":    map[string]any{"usageStatisticsEnabled": false},
+				"mcpServers": map[string]any{"deepwork": entry},
+			}))
+			return []string{
+				node(t), filepath.Join(agentPackages(t), "node_modules", "@google", "gemini-cli", "bundle", "gemini.js"), "-y", "-m", "gemini-2.5-pro", "-p",
+			}, []string{"GEMINI_API_KEY=scripted", "GOOGLE_GEMINI_BASE_URL=" + model}
+		}},
 }
 
 // care is a job with a step that anybody can finish and one whose review takes longer than an
@@ -235,5 +244,32 @@ func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The command of a user becomes the prompt of a workflow, where an agent has commands without a
+// terminal, and a job is read as a resource: by a tool of the agent's own or because the user
+// mentions it.
+func TestCodingAgentsUsePromptsAndResources(t *testing.T) {
+	for _, a := range codingAgents {
+		t.Run(a.name, func(t *testing.T) {
+			p := careProject(t)
+			if a.command != "" {
+				m := startModel(t, a.api, move{text: "I will."})
+				p.work(t, a, m, "stdio", fmt.Sprintf(a.command, "deepwork:care:main")+" Walk the dog")
+				if told := m.turns[0].told; !strings.Contains(told, "Do the workflow care/main") || !strings.Contains(told, "Walk the dog") || !strings.Contains(told, "all of it is the goal") {
+					t.Errorf("the model was told %s", told)
+				}
+			}
+			script, prompt := []move{{text: "I have read it."}}, a.mention
+			if a.mention == "" {
+				script, prompt = append([]move{a.read}, script...), "Read"
+			}
+			m := startModel(t, a.api, script...)
+			p.work(t, a, m, "stdio", prompt)
+			if told := m.turns[len(m.turns)-1].told; !strings.Contains(told, "=== care/judge: Judge ===") {
+				t.Errorf("the model was told %s", told)
+			}
+		})
 	}
 }
