@@ -4,6 +4,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Kind is the first word of a refused call's text.
@@ -23,7 +24,25 @@ type Error struct {
 	Message string         `json:"message"` // without the kind
 	Details map[string]any `json:"details"` // values for programs; may be nil
 	Err     error          `json:"-"`       // the cause, for the log; may be nil
+
+	waiting *Waiting
 }
+
+// A Waiting is why the caller of a call can only wait, or call again.
+type Waiting struct {
+	Code         string `json:"code"`
+	RetryAfterMS int64  `json:"retry_after_ms"`
+}
+
+// Wait says that the caller can only call again, after about so long, and returns e.
+func (e *Error) Wait(after time.Duration) *Error {
+	e.Message = "Waiting: " + e.Message
+	e.waiting = &Waiting{e.Code, after.Milliseconds()}
+	return e
+}
+
+// Waiting returns what Wait has set, or nil.
+func (e *Error) Waiting() *Waiting { return e.waiting }
 
 func (e *Error) Error() string { return string(e.Kind) + ": " + e.Message }
 

@@ -18,6 +18,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow/machine"
+	"deepwork/transport/tool"
 )
 
 const tripJob = `name: trip
@@ -220,6 +221,13 @@ func TestWorkflowThroughTheTools(t *testing.T) {
 	next := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"},"step_id":"idea"}`)
 	if next.Status != machine.NextStep || next.BeginStep.StepID != "hotel" || len(next.ConcurrentSteps) != 1 || next.ConcurrentSteps[0].StepID != "train" {
 		t.Fatalf("idea: %+v", next)
+	}
+	if got := callTool(t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"},"step_id":"idea"}`); got.Meta["deepwork/waiting"] != nil {
+		t.Errorf("a step to be done: %v", got.Meta)
+	}
+	res := callTool(t, cs, "finished_step", `{"outputs":{},"step_id":"train"}`)
+	if got := string(tool.MustJSON(res.Meta["deepwork/waiting"])); got != `{"code":"members_pending","retry_after_ms":10000}` || !strings.Contains(text(res), `"feedback":"Waiting: `) {
+		t.Errorf("train: %s, %s", got, text(res))
 	}
 	wait := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{},"step_id":"train"}`)
 	if wait.Status != machine.NextStep || wait.BeginStep != nil || len(wait.PendingConcurrentSteps) != 1 {

@@ -111,7 +111,7 @@ func toolsDocument(t *testing.T) []byte {
 	d.line("# Tools\n")
 	d.line("Every tool of the server with its arguments and its reply, made from the schemas that it lists. Do not edit it: `go test ./transport -run TestToolsDocument -update` renews it, and a test fails where it is stale.\n")
 	d.line("A refused call has `isError` and one text, at most %d characters, that begins with `ToolError:` or `StateError:`; the tables tell of the other replies. Arguments that are not required may be left out or be `null`. A dot leads into an object, `[]` into each entry of a list, `.*` to the values of an object whose names are free. A text has at most %d characters, a name or an id %d. [README](../README.md#tools) says how the tools work together.\n", tool.ErrorChars, tool.MaxText, tool.MaxName)
-	d.line("A reply may have in `_meta`: `%s`, the code and the details of a refusal; `%s`, the name of the source whose workflow gave the result or the error in it: those words are the source's. A listed workflow of a source has `%s`, what the source says of it.\n", tool.ErrorMeta, tool.SourceMeta, remotetools.WorkflowMeta)
+	d.line("A reply may have in `_meta`: `%s`, the code and the details of a refusal; `%s`, `{code, retry_after_ms}`, if the caller can only wait or call again, and after how many milliseconds; `%s`, the name of the source whose workflow gave the result or the error in it: those words are the source's. A listed workflow of a source has `%s`, what the source says of it.\n", tool.ErrorMeta, tool.WaitingMeta, tool.SourceMeta, remotetools.WorkflowMeta)
 	d.line("| tool | set | title | |\n|---|---|---|---|")
 	for _, set := range config.Toolsets {
 		for _, name := range sets[set] {

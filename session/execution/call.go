@@ -167,7 +167,7 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 	case performed:
 		return nil, session.NotNow("too_many_runs", "Workflow '%s' was not started: at source '%s' %d executions already wait for agents or people to perform their steps, which is the maximum. Call again when one has ended, or end one with cancel_execution.", w.Name, w.Source, maxPerformed)
 	default:
-		return nil, session.NotNow("too_many_runs", "Workflow '%s' cannot be run now: %d runs wait for one of the %d slots (workflow_tools.max_concurrent_executions) already. Call again when some have ended.", w.Name, maxWaiting, slots)
+		return nil, session.NotNow("too_many_runs", "Workflow '%s' cannot be run now: %d runs wait for one of the %d slots (workflow_tools.max_concurrent_executions) already. Call again when some have ended.", w.Name, maxWaiting, slots).Wait(10 * time.Second)
 	}
 	x := &store.Execution{
 		ID: id.String(), Owner: e.member.ID(), Identity: identity,

@@ -225,7 +225,7 @@ func askWithin[R any](ctx context.Context, e *Engine, id string, within time.Dur
 	case errors.Is(err, actor.ErrStopped):
 		return r, session.NotNow("shutting_down", "The server is shutting down. Call again when it is back; session '%s' can be resumed by its session_id.", id).Because(err)
 	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
-		return r, session.NotNow("session_busy", "Session '%s' did not answer within %v; the call may still be carried out. Call get_step to see where it is.", id, within).Because(err)
+		return r, session.NotNow("session_busy", "Session '%s' did not answer within %v; the call may still be carried out. Call get_step to see where it is.", id, within).Because(err).Wait(time.Second)
 	}
 	return r, fmt.Errorf("asking session %s: %w", id, err)
 }

@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"sync"
+	"time"
 
 	"deepwork/session"
 )
@@ -22,7 +23,7 @@ func (e *Engine) takeReview(ctx context.Context, stepID string, limit int, repla
 	defer e.mu.Unlock()
 	if n := e.reviewsOf[who.Identity]; n >= limit && !replaces {
 		return nil, session.NotNow("too_many_reviews", "The review of step '%s' is not begun: %d reviews of %s run or wait already, as many as one caller may have (http.quotas.reviews). Nothing has changed, and no attempt is spent. Make the same call again in %d seconds, or when another of your reviews has ended.",
-			stepID, n, who.Identity, reviewRetrySeconds).With("retry_after_seconds", reviewRetrySeconds)
+			stepID, n, who.Identity, reviewRetrySeconds).With("retry_after_seconds", reviewRetrySeconds).Wait(reviewRetrySeconds * time.Second)
 	}
 	e.reviewsOf[who.Identity]++
 	return sync.OnceFunc(func() {

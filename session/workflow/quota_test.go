@@ -40,7 +40,7 @@ func TestReviewsOfOneCallerAreBounded(t *testing.T) {
 	}
 	for range 5 { // more than there are attempts
 		_, err := finish(ann2)
-		refused(t, err, session.StateError, "too_many_reviews", "1 reviews of ann run or wait", "http.quotas.reviews", "no attempt is spent", "in 30 seconds")
+		refused(t, err, session.StateError, "too_many_reviews", "StateError: Waiting: ", "1 reviews of ann run or wait", "http.quotas.reviews", "no attempt is spent", "in 30 seconds")
 	}
 	if one := p.record(ids[ann2]).ProgressOrNew("one", time.Now()); len(one.Attempts) != 0 {
 		t.Errorf("attempts of a refused review: %s", toJSON(t, one))

@@ -205,7 +205,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		if cerr := a.commit(a.state.CloseAttempt(stepID, nil, err.Error(), a.engine.now())); cerr != nil {
 			a.engine.Logger.Warn("an attempt could not be voided", "session", a.id, "step", stepID, "error", cerr)
 		}
-		return nil, session.NotNow("review_not_started", "The review of step '%s' could not be begun: %v. The attempt does not count; make the same call again later.", stepID, err).Because(err)
+		return nil, session.NotNow("review_not_started", "The review of step '%s' could not be begun: %v. The attempt does not count; make the same call again later.", stepID, err).Because(err).Wait(10 * time.Second)
 	}
 	a.engine.beside.Go(func() {
 		// Ends with the review or the actor: then nobody would take the verdict.
@@ -264,7 +264,7 @@ func (a *sessionActor) due(r *review, w *waiter) {
 	reply := &machine.FinishReply{
 		Status: machine.NeedsWork,
 		Feedback: new(fmt.Sprintf(
-			"The quality review of step '%s' is still running (%d of %d done, begun %s ago). Nothing is wrong so far: change nothing. Call finished_step again with the same outputs, session_id '%s' and step_id '%s' to wait for its verdict; it counts as the same attempt.",
+			"Review running: the quality review of step '%s' is still running (%d of %d done, begun %s ago). Nothing is wrong so far: change nothing. Call finished_step again with the same outputs, session_id '%s' and step_id '%s' to wait for its verdict; it counts as the same attempt.",
 			r.stepID, len(r.verdicts), r.total, a.engine.now().Sub(r.began).Round(time.Second), a.id, r.stepID)),
 	}
 	if w.m.notice != "" {

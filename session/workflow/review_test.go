@@ -233,7 +233,7 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	for range 3 { // joins the same review each time
 		r := p.finish(c, `{"outputs":{"report":"good.md"}}`)
-		if r.Status != machine.NeedsWork || !strings.Contains(*r.Feedback, "still running") || !strings.Contains(*r.Feedback, "same outputs") {
+		if r.Status != machine.NeedsWork || !strings.HasPrefix(*r.Feedback, "Review running: ") || r.Waiting() == nil || r.Waiting().Code != "review_running" || !strings.Contains(*r.Feedback, "same outputs") {
 			t.Fatalf("reply %s", toJSON(t, r))
 		}
 	}

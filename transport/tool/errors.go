@@ -22,6 +22,9 @@ const (
 	ErrorMeta = "deepwork/error"
 	// SourceMeta is the key in `_meta` of the source that a result, or an error, comes from.
 	SourceMeta = "deepwork/source"
+	// WaitingMeta is the key in `_meta` of why the caller can only wait or call again, and after how
+	// many milliseconds: {code, retry_after_ms}.
+	WaitingMeta = "deepwork/waiting"
 )
 
 // ErrStopping is the cause of contexts of calls that are cancelled because the server ends.
@@ -45,10 +48,21 @@ func refused(e *session.Error) *mcp.CallToolResult {
 	}
 	meta["type"], meta["code"] = string(e.Kind), e.Code
 	return &mcp.CallToolResult{
-		Meta:    labelled(mcp.Meta{ErrorMeta: meta}, e.Details["run"]),
+		Meta:    waiting(labelled(mcp.Meta{ErrorMeta: meta}, e.Details["run"]), e),
 		Content: []mcp.Content{&mcp.TextContent{Text: bounded(e.Error(), ErrorChars)}},
 		IsError: true,
 	}
+}
+
+// waiting adds to meta that the caller can only wait or call again, if of says so.
+func waiting(meta mcp.Meta, of any) mcp.Meta {
+	if w, ok := of.(interface{ Waiting() *session.Waiting }); ok && w.Waiting() != nil {
+		if meta == nil {
+			meta = mcp.Meta{}
+		}
+		meta[WaitingMeta] = w.Waiting()
+	}
+	return meta
 }
 
 // broken returns the result of a call that failed because of an internal error.

@@ -39,7 +39,7 @@ func accepted(reply any) (*mcp.CallToolResult, error) {
 		}
 	}
 	return &mcp.CallToolResult{
-		Meta:              labelled(nil, reply),
+		Meta:              waiting(labelled(nil, reply), reply),
 		Content:           []mcp.Content{&mcp.TextContent{Text: string(text)}},
 		StructuredContent: json.RawMessage(data),
 	}, nil

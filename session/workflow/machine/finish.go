@@ -169,7 +169,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 		n.setProgress(changed...)
 		r.PendingConcurrentSteps = p.Pending
 		r.Feedback = new(fmt.Sprintf(
-			"Step '%s' is recorded. Its concurrent group is not done yet: wait for %s, each to be reported by finished_step with its step_id. The next step begins when all members are finished; do not begin it before.",
+			"Waiting: step '%s' is recorded. Its concurrent group is not done yet: wait for %s, each to be reported by finished_step with its step_id. The next step begins when all members are finished; do not begin it before.",
 			p.Step.ID, quoteList(p.Pending)))
 	case p.Next == nil:
 		n.setProgress(changed...)

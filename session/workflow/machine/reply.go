@@ -3,8 +3,10 @@ package machine
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"deepwork/catalog/jsontext"
+	"deepwork/session"
 )
 
 // The shapes of the tools' replies. Every field is always present; what has no
@@ -152,6 +154,17 @@ type FinishReply struct {
 	ResumedStep            *string           `json:"resumed_step" jsonschema:"current step of the parent, or null"`
 	Notice                 *string           `json:"notice" jsonschema:"a hint, or null"`
 	Stack                  []StackEntry      `json:"stack" jsonschema:"the workflows in progress, bottom first"`
+}
+
+// Waiting returns why the caller can only wait or call again, or nil.
+func (r *FinishReply) Waiting() *session.Waiting {
+	switch {
+	case r.Status == NextStep && r.BeginStep == nil:
+		return &session.Waiting{Code: "members_pending", RetryAfterMS: 10_000}
+	case r.Status == NeedsWork && r.FailedReviews == nil && r.Feedback != nil && strings.HasPrefix(*r.Feedback, "Review running:"):
+		return &session.Waiting{Code: "review_running", RetryAfterMS: 1000} // that call waits, too
+	}
+	return nil
 }
 
 // AbortReply is the reply of abort_workflow (seed 000, 001.6.7).
