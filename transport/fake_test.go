@@ -81,12 +81,13 @@ func (a *fakeAgent) GoTo(_ context.Context, args workflow.GoToArgs) (*machine.Go
 // fullStep has something in every field.
 func fullStep(id string) *machine.StepInfo {
 	return &machine.StepInfo{
-		SessionID: "0a1b2c3d", BranchName: "deepwork/j-w-x", StepID: id, JobDir: "/p/.deepwork/jobs/j",
+		SessionID: "0a1b2c3d", BranchName: "deepwork/j-w-x", StepID: id, JobDir: "/p/.deepwork/jobs/j", BranchStatus: machine.BranchNamed,
+		Inputs: []machine.StepInput{{Name: "who", Description: "w"}, {Name: "bee", Description: "b", FromStep: "a", Paths: []string{"b.md"}, Omitted: 1}},
 		ExpectedOutputs: []machine.ExpectedOutput{{Name: "zoo", Type: "file", Description: "z", Required: true, Syntax: "filepath"},
 			{Name: "ant", Type: "files", Description: "a", Syntax: "array of filepaths for all individual files"}},
 		Reviews: []machine.ReviewInfo{{RunEach: "step", Criteria: machine.OrderedMap[string]{{Key: "zz", Value: "?"}, {Key: "aa", Value: "?"}},
 			Guidance: new("g")}},
-		QualityCriteria: []string{"?", "?"}, Instructions: "Do <b>this</b> & that.\n\u2028Done.", CommonJobInfo: "c",
+		QualityCriteria: []string{"?", "?"}, Instructions: "Do <b>this</b> & that.\n\u2028Done.", CommonJobInfo: new("c"),
 	}
 }
 
@@ -95,10 +96,9 @@ func fullFinish() *machine.FinishReply {
 		{Key: "ant", Value: machine.OutputValue{Paths: []string{"a.md", "b.md"}, List: true}}}
 	return &machine.FinishReply{
 		Status: machine.NeedsWork, Feedback: new("f"),
-		FailedReviews: []machine.FailedReview{{RunEach: "step", TargetFile: new("z.md"), Feedback: "f",
-			Criteria: []machine.CriterionResult{{Criterion: "zz", Feedback: new("no")}}}},
-		FailedCriteria: []machine.CriterionResult{{Criterion: "zz"}},
-		BeginStep:      fullStep("c"), ConcurrentSteps: []machine.StepInfo{*fullStep("d")}, PendingConcurrentSteps: []string{"d"},
+		FailedReviews:  []machine.FailedReview{{RunEach: "zoo", TargetFile: new("z.md")}},
+		FailedCriteria: []machine.CriterionResult{{Criterion: "zz", Feedback: new("no"), TargetFile: new("z.md")}},
+		BeginStep:      fullStep("c"), ConcurrentSteps: []machine.StepInfo{*fullStep("d")}, ConcurrentGroup: new("g"), PendingConcurrentSteps: []string{"d"},
 		Summary: new("s"), AllOutputs: &outputs, ResumedWorkflow: new("j/w"), ResumedStep: new("a"), Notice: new("n"),
 		Stack: []machine.StackEntry{{Workflow: "j/w", Step: "a", SessionID: "0a1b2c3d"}},
 	}

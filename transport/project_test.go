@@ -208,7 +208,7 @@ func TestWorkflowThroughTheTools(t *testing.T) {
 
 	start := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"a week off","job_name":"trip","workflow_name":"plan","instance_id":null}`)
 	step := start.BeginStep
-	if step == nil || step.StepID != "idea" || step.Instructions != "Think <hard> & long." || step.CommonJobInfo != "Prices in EUR." || len(start.Stack) != 1 {
+	if step == nil || step.StepID != "idea" || step.Instructions != "Think <hard> & long." || *step.CommonJobInfo != "Prices in EUR." || len(start.Stack) != 1 {
 		t.Fatalf("start: %+v", start)
 	}
 	if !regexp.MustCompile(`^[0-9a-f]{8}$`).MatchString(step.SessionID) {

@@ -22,7 +22,7 @@ var tools = map[string][]string{
 	"start_workflow": {"goal", "job_name", "workflow_name", "instance_id", "parent_session_id", "request_id"},
 	"finished_step":  {"outputs", "notes", "quality_review_override_reason", "session_id", "step_id", "request_id"},
 	"abort_workflow": {"explanation", "session_id", "request_id"},
-	"get_step":       {"session_id"},
+	"get_step":       {"session_id", "step_id"},
 	"go_to_step":     {"step_id", "session_id", "request_id"},
 }
 

@@ -72,10 +72,10 @@ var acts = []act{
 	}, {
 		say:  "Nothing has moved.",
 		tool: "get_step",
-		show: []string{"begin_step.step_id", "completed_steps"},
+		show: []string{"begin_step.step_id", "completed_steps.*.step_id"},
 		claims: []claim{
 			{"the session is still at gather", "begin_step.step_id", `"gather"`},
-			{"the session is still at gather", "completed_steps", "[]"},
+			{"the session is still at gather", "completed_steps.*.step_id", "[]"},
 		},
 	}}},
 	{"A nested workflow", []scene{{
@@ -138,10 +138,10 @@ var acts = []act{
 		say:  "The agent names its session and reads where it was.",
 		tool: "get_step",
 		args: object{"session_id": "$session"},
-		show: []string{"begin_step.step_id", "goal", "completed_steps", "stack.*.workflow"},
+		show: []string{"begin_step.step_id", "goal", "completed_steps.*.step_id", "stack.*.workflow"},
 		claims: []claim{
 			{"the session is where it was", "begin_step.step_id", `"proofread"`},
-			{"the session has all it had done", "completed_steps", `["gather","news","tips","assemble"]`},
+			{"the session has all it had done", "completed_steps.*.step_id", `["gather", "news", "tips", "assemble"]`},
 		},
 	}, {
 		say:   "It finishes the last step: the workflow is complete.",

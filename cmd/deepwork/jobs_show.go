@@ -25,7 +25,8 @@ func (a *app) jobsShowCommand() *cobra.Command {
 		Long: `Print what an agent will read at each step of a job, or at one of them: the
 instructions, the outputs it must deliver, the reviews they face and what every
 step of the job is told. --json prints the begin_step that the tools return; the
-session's own fields, session_id and branch_name, are empty in it.`,
+session's own fields, session_id, branch_name, branch_status and the paths of
+inputs, are absent.`,
 		Args: takes(1, 1, "JOB or JOB/STEP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withCatalog(cmd.Context(), func(root string, jobs *catalog.Catalog) error {

@@ -65,11 +65,13 @@ func refusalOf(tool, code string) kind {
 
 // A reply has the fields of the workflow tools' replies that are checked.
 type reply struct {
-	Status     string          `json:"status"`
-	Begin      *stepInfo       `json:"begin_step"`
-	Group      []stepInfo      `json:"concurrent_steps"`
-	Pending    []string        `json:"pending_concurrent_steps"`
-	Completed  []string        `json:"completed_steps"`
+	Status    string     `json:"status"`
+	Begin     *stepInfo  `json:"begin_step"`
+	Group     []stepInfo `json:"concurrent_steps"`
+	Pending   []string   `json:"pending_concurrent_steps"`
+	Completed []struct {
+		Step string `json:"step_id"`
+	} `json:"completed_steps"`
 	Cleared    []string        `json:"invalidated_steps"`
 	AllOutputs json.RawMessage `json:"all_outputs"`
 	Feedback   *string         `json:"feedback"`
@@ -94,12 +96,25 @@ type stepInfo struct {
 	Info         string `json:"common_job_info"`
 }
 
+// done are the ids of the completed steps.
+func (r *reply) done() (ids []string) {
+	for _, c := range r.Completed {
+		ids = append(ids, c.Step)
+	}
+	return ids
+}
+
 // infos are the steps that a reply describes, and steps their ids.
 func (r *reply) infos() []stepInfo {
 	if r.Begin == nil {
 		return nil
 	}
-	return append([]stepInfo{*r.Begin}, r.Group...)
+	infos := []stepInfo{*r.Begin}
+	for _, member := range r.Group {
+		member.Session, member.Info = r.Begin.Session, r.Begin.Info // which a reply has once
+		infos = append(infos, member)
+	}
+	return infos
 }
 
 func (r *reply) steps() (ids []string) {
@@ -137,7 +152,7 @@ func (a *answer) read(in input) {
 	steps := strings.Join(r.steps(), ",")
 	switch {
 	case in.Tool == "get_step" && r.Begin != nil:
-		a.said = "at " + steps + " done " + strings.Join(r.Completed, ",")
+		a.said = "at " + steps + " done " + strings.Join(r.done(), ",")
 	case in.Tool == "go_to_step" && r.Begin != nil:
 		a.said = "back to " + steps + " clears " + strings.Join(r.Cleared, ",")
 	case in.Tool == "abort_workflow":

@@ -38,6 +38,18 @@ func Step(w io.Writer, j *job.Job, s *job.Step, info *machine.StepInfo) {
 		fmt.Fprintln(w, Inline(place))
 	}
 	fmt.Fprintf(w, "job_dir: %s\n", Inline(info.JobDir))
+	fmt.Fprintf(w, "\n--- step_inputs ---\n")
+	for _, in := range info.Inputs {
+		from := "the user"
+		if in.FromStep != "" {
+			from = "step " + in.FromStep
+		}
+		fmt.Fprintf(w, "%s, from %s\n", Inline(in.Name), from)
+		printText(w, Indent(in.Description, "  "))
+	}
+	if len(info.Inputs) == 0 {
+		fmt.Fprintln(w, "none")
+	}
 	fmt.Fprintf(w, "\n--- step_expected_outputs ---\n")
 	for _, o := range info.ExpectedOutputs {
 		need := "optional"
@@ -66,7 +78,7 @@ func Step(w io.Writer, j *job.Job, s *job.Step, info *machine.StepInfo) {
 	fmt.Fprintf(w, "\n--- step_instructions ---\n")
 	printText(w, info.Instructions)
 	fmt.Fprintf(w, "\n--- common_job_info ---\n")
-	printText(w, info.CommonJobInfo)
+	printText(w, *info.CommonJobInfo)
 }
 
 // printText prints a text and ends its last line.

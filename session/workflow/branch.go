@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/git"
+	"deepwork/session/workflow/machine"
 )
 
 // branchName is deepwork/<job>-<workflow>-<instance or date>, made a legal git
@@ -56,54 +58,72 @@ func refPart(s string) string {
 // gitTimeout limits one git command.
 const gitTimeout = 30 * time.Second
 
-// branch applies git.branch to a branch name, and returns the resulting name, what the caller is
-// told about it, and how to undo it if the session is not created.
-func (e *Engine) branch(ctx context.Context, name string) (_, notice string, undo func(), _ error) {
-	none := func() {}
+// outsideGit reports whether neither the project root nor a folder above it has a repository.
+func (e *Engine) outsideGit() bool {
+	for dir := e.Root; ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			return false
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+	}
+}
+
+// branch applies git.branch to the branch name of a new session; undo reverses it if the session is
+// not created.
+func (e *Engine) branch(ctx context.Context, b *machine.NewSession) (undo func(), err error) {
+	none, name := func() {}, b.BranchName
+	if b.Branch = machine.BranchNamed; e.outsideGit() {
+		b.Branch = machine.BranchOutsideGit
+	}
 	if e.Config == nil {
-		return name, "", none, nil
+		return none, nil
 	}
 	cfg, err := e.Config.Current(ctx)
 	if err != nil {
-		return "", "", none, session.NotNow("config_invalid", "The configuration cannot be used: %v. Correct it and call again.", err).Because(err)
+		return none, session.NotNow("config_invalid", "The configuration cannot be used: %v. Correct it and call again.", err).Because(err)
 	}
 	mode := cfg.Git.Branch
 	if mode != config.BranchCreate && mode != config.BranchCheckout {
-		return name, e.branchNotice(cfg), none, nil
+		b.Notice = strings.TrimSpace(b.Notice + " " + e.branchNotice(cfg))
+		return none, nil
 	}
 	e.git.Lock()
 	defer e.git.Unlock()
 	dirs, err := e.runGit(ctx, "rev-parse", "--git-common-dir", "--git-dir")
 	if err != nil {
-		return "", "", none, session.NotNow("not_a_git_repository",
+		return none, session.NotNow("not_a_git_repository",
 			"git.branch is '%s', but %s is not in a git repository (%v). Run `git init` there, or set git.branch to 'name' in .deepwork/config.yml.", mode, e.Root, err).Because(err)
 	}
 	if mode == config.BranchCheckout {
 		if err := e.cleanTree(ctx); err != nil {
-			return "", "", none, err
+			return none, err
 		}
 	}
 	free, err := e.freeBranch(ctx, name)
 	if err != nil {
-		return "", "", none, err
+		return none, err
 	}
 	for dir := range strings.SplitSeq(dirs, "\n") {
 		if dir = filepath.FromSlash(strings.TrimRight(dir, "\r")); !filepath.IsAbs(dir) {
 			dir = filepath.Join(e.Root, dir)
 		}
 		if err := git.CheckBranch(dir, free, "logs/HEAD", "index"); err != nil {
-			return "", "", none, gitFailed(free, err)
+			return none, gitFailed(free, err)
 		}
 	}
+	b.BranchName, b.Branch = free, machine.BranchCreated
 	made, undone := []string{"branch", "--no-track", "--", free}, [][]string{{"branch", "-D", "--", free}}
 	if mode == config.BranchCheckout {
+		b.Branch = machine.BranchCheckedOut
 		made = []string{"checkout", "--quiet", "--no-track", "-b", free}
 		undone = [][]string{{"checkout", "--quiet", "-"}, undone[0]}
 	}
 	if _, err := e.runGit(ctx, made...); err != nil {
-		return "", "", none, gitFailed(free, err)
+		return none, gitFailed(free, err)
 	}
-	return free, "", func() {
+	return func() {
 		e.git.Lock()
 		defer e.git.Unlock()
 		for _, args := range undone {

@@ -61,16 +61,33 @@ func TestGitBranchModes(t *testing.T) {
 	begin := func() (*machine.StartReply, error) {
 		return c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("i")})
 	}
+	// branch_status says what to do with the name; get_step says the same.
+	status := func(want machine.BranchStatus) {
+		t.Helper()
+		r, err := begin()
+		if err != nil || r.BeginStep.BranchStatus != want {
+			t.Fatalf("%s, %v, want %q", toJSON(t, r), err, want)
+		}
+		if step, err := c.Step(ctx, StepArgs{SessionID: &r.BeginStep.SessionID}); err != nil || step.BeginStep.BranchStatus != want {
+			t.Errorf("get_step %s, %v, want %q", toJSON(t, step), err, want)
+		}
+	}
+	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit:\n  branch: name\n")
+	status(machine.BranchOutsideGit)
+	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit:\n  branch: create\n")
 	_, err := begin()
 	refused(t, err, session.StateError, "not_a_git_repository", "git init", "git.branch")
 
 	p.git("init", "-q")
+	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit:\n  branch: name\n")
+	status(machine.BranchNamed)
+	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit:\n  branch: create\n")
 	p.write("tracked.txt", "1")
 	p.git("add", "tracked.txt")
 	p.git("commit", "-qm", "first")
 	for _, want := range []string{"deepwork/alpha-main-i", "deepwork/alpha-main-i-2", "deepwork/alpha-main-i-3"} {
 		r, err := begin()
-		if err != nil || r.BeginStep.BranchName != want {
+		if err != nil || r.BeginStep.BranchName != want || r.BeginStep.BranchStatus != machine.BranchCreated {
 			t.Fatalf("create: %s, %v, want %s", toJSON(t, r), err, want)
 		}
 		p.git("rev-parse", "--verify", "refs/heads/"+want)
@@ -89,7 +106,7 @@ func TestGitBranchModes(t *testing.T) {
 	}
 	p.git("checkout", "-q", "tracked.txt")
 	r, err := begin()
-	if err != nil || r.BeginStep.BranchName != "deepwork/alpha-main-i-4" {
+	if err != nil || r.BeginStep.BranchName != "deepwork/alpha-main-i-4" || r.BeginStep.BranchStatus != machine.BranchCheckedOut {
 		t.Fatalf("checkout: %s, %v", toJSON(t, r), err)
 	}
 	if head := p.git("symbolic-ref", "--short", "HEAD"); head != "deepwork/alpha-main-i-4" {

@@ -222,20 +222,21 @@ func move[R any](ctx context.Context, c *Conn, sessionID *string, do func(contex
 // StepArgs are the parameters of get_step.
 type StepArgs struct {
 	SessionID *string `json:"session_id"`
+	StepID    *string `json:"step_id"`
 }
 
 // Step reads the current step without moving; it also resumes a session (DESIGN "Stacks").
-func (c *Conn) Step(ctx context.Context, a StepArgs) (*machine.StepReply, error) {
+func (c *Conn) Step(ctx context.Context, args StepArgs) (*machine.StepReply, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
 	defer c.calls.Done()
-	h, err := c.target(ctx, a.SessionID)
+	h, err := c.target(ctx, args.SessionID)
 	if err != nil {
 		return nil, err
 	}
 	r, err := ask(ctx, c.engine, h.ID, func(ctx context.Context, a *sessionActor) (*machine.StepReply, error) {
-		return a.step(ctx, caller{Identity: c.identity})
+		return a.step(ctx, caller{Identity: c.identity}, args.StepID)
 	})
 	if err != nil {
 		return nil, err

@@ -77,8 +77,8 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 	if b.JobDir != filepath.Join(p.root, ".deepwork", "jobs", "alpha") {
 		t.Errorf("job_dir %q", b.JobDir)
 	}
-	if b.Instructions != "Do one.\n" || b.CommonJobInfo != "Common to all steps of alpha." {
-		t.Errorf("instructions %q, common %q", b.Instructions, b.CommonJobInfo)
+	if b.Instructions != "Do one.\n" || *b.CommonJobInfo != "Common to all steps of alpha." {
+		t.Errorf("instructions %q, common %q", b.Instructions, *b.CommonJobInfo)
 	}
 	want := `[{"name":"z_report","type":"file","description":"The report","required":true,"syntax_for_finished_step_tool":"filepath"},` +
 		`{"name":"a_parts","type":"files","description":"The parts","required":false,"syntax_for_finished_step_tool":"array of filepaths for all individual files"}]`

@@ -34,12 +34,46 @@ func TestReq001_4_18_GroupIsDescribedInFull(t *testing.T) {
 	if strings.Index(text, "Do a.") > strings.Index(text, "**CONCURRENT STEPS**") {
 		t.Error("the message does not end the instructions")
 	}
+	paragraph := text[strings.Index(text, "**CONCURRENT"):]
+	if !strings.HasPrefix(text, "Do a.\n\n**CONCURRENT STEPS** The text above is for step 'a' alone.") || strings.Contains(paragraph, "\n") ||
+		!strings.Contains(paragraph, "concurrent_steps") || !strings.Contains(paragraph, "concurrent_group") {
+		t.Errorf("the instructions do not end with one paragraph about the group: %s", text)
+	}
+	if r.ConcurrentGroup == nil || !strings.Contains(*r.ConcurrentGroup, r.BeginStep.SessionID) {
+		t.Errorf("concurrent_group is %v", r.ConcurrentGroup)
+	}
 	s := p.record(r.BeginStep.SessionID)
 	for _, id := range []string{"a", "b", "c"} {
 		if s.Progress(id) == nil {
 			t.Errorf("%s was not begun", id)
 		}
 	}
+}
+
+// get_step of a member gives a subagent that step alone, the first one too.
+func TestGetStepOfAMemberIsThatStepAlone(t *testing.T) {
+	p := newProject(t)
+	p.grouped()
+	c := p.open().Connect("local")
+	began := p.start(c, "alpha", "main")
+	p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
+	for _, id := range []string{"a", "b", "c"} {
+		r, err := c.Step(ctx, StepArgs{SessionID: &began.BeginStep.SessionID, StepID: &id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b := r.BeginStep; b.StepID != id || b.Instructions != "Do "+id+".\n" || r.ConcurrentSteps != nil || r.ConcurrentGroup != nil ||
+			b.SessionID != began.BeginStep.SessionID || b.JobDir != began.BeginStep.JobDir || *b.CommonJobInfo != *began.BeginStep.CommonJobInfo {
+			t.Errorf("%s: %s", id, toJSON(t, r))
+		}
+		if len(r.Members) != 3 || strings.Join(r.PendingConcurrentSteps, " ") != "a c" {
+			t.Errorf("%s: %s", id, toJSON(t, r))
+		}
+	}
+	_, err := c.Step(ctx, StepArgs{StepID: new("d")})
+	refused(t, err, session.StateError, "step_not_current", "'a'")
+	_, err = c.Step(ctx, StepArgs{StepID: new("nothing")})
+	refused(t, err, session.ToolError, "unknown_step", "nothing")
 }
 
 func TestGroupWithoutStepIDAdvancesWithItsPrimary(t *testing.T) {

@@ -32,7 +32,7 @@ func TestASessionIsResumedAfterACrashWithItsAncestors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if step.BeginStep.StepID != "two" || step.Goal != "a goal" || strings.Join(step.CompletedSteps, " ") != "one" || len(step.Stack) != 2 || step.Stack[0].SessionID != outer {
+	if step.BeginStep.StepID != "two" || step.Goal != "a goal" || toJSON(t, step.CompletedSteps) != `[{"step_id":"one","outputs":{"report":"r.md"}}]` || len(step.Stack) != 2 || step.Stack[0].SessionID != outer {
 		t.Errorf("get_step %s", toJSON(t, step))
 	}
 	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)

@@ -53,11 +53,13 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 		refusal = gateFailed(p.QualityAttempts, stepID, judged,
 			strings.TrimSpace("Change the outputs and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason. "+c.m.notice))
 	} else {
-		failed := judged.FailedReviews()
-		r = &machine.FinishReply{Status: machine.NeedsWork, Notice: machine.NoticeOf(c.def), Feedback: new(combined(failed)), FailedReviews: failed, FailedCriteria: []machine.CriterionResult{}}
-		for _, f := range failed {
-			for _, cr := range f.Criteria {
+		failed := judged.Failed()
+		r = &machine.FinishReply{Status: machine.NeedsWork, Notice: machine.NoticeOf(c.def), Feedback: new(combined(failed)), FailedCriteria: []machine.CriterionResult{}}
+		for _, v := range failed {
+			r.FailedReviews = append(r.FailedReviews, machine.FailedReview{RunEach: v.RunEach, TargetFile: v.TargetFile})
+			for _, cr := range v.Criteria {
 				if !cr.Passed {
+					cr.TargetFile = v.TargetFile
 					r.FailedCriteria = append(r.FailedCriteria, cr)
 				}
 			}
@@ -77,13 +79,13 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 
 // gateFailed refuses a step whose attempts are used up (seed 000, 001.4.13).
 func gateFailed(n int, stepID string, judged *machine.Attempt, what string) *session.Error {
-	return session.Wrong("quality_gate_failed", "Quality gate failed after %d attempts of step '%s'.\n%s\n%s", n, stepID, combined(judged.FailedReviews()), what).
+	return session.Wrong("quality_gate_failed", "Quality gate failed after %d attempts of step '%s'.\n%s\n%s", n, stepID, combined(judged.Failed()), what).
 		With("step_id", stepID).With("attempts", n)
 }
 
 // combined returns the feedback of failed reviews: the text of a single one unchanged; of several,
 // each with its name (DESIGN "Errors").
-func combined(failed []machine.FailedReview) string {
+func combined(failed []*machine.Verdict) string {
 	if len(failed) == 1 {
 		return failed[0].Feedback
 	}

@@ -85,13 +85,10 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if !a.Root {
 		b.Notice = strings.TrimSpace(b.Notice + " " + c.duplicates(ctx, j.Name+"/"+wf.Name, parent))
 	}
-	branch, notice, undo, err := e.branch(ctx, branchName(j.Name, wf.Name, a.InstanceID, b.At))
+	b.BranchName = branchName(j.Name, wf.Name, a.InstanceID, b.At)
+	undo, err := e.branch(ctx, &b)
 	if err != nil {
 		return nil, "", err
-	}
-	b.BranchName = branch
-	if notice != "" {
-		b.Notice = strings.TrimSpace(b.Notice + " " + notice)
 	}
 	s, r, err := e.create(def, b)
 	if err != nil {

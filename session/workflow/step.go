@@ -11,8 +11,9 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// step returns the position of a session, without moving it (get_step).
-func (a *sessionActor) step(ctx context.Context, who caller) (*machine.StepReply, error) {
+// step returns the position of a session, without moving it (get_step). With a stepID it describes
+// that member of the current group alone.
+func (a *sessionActor) step(ctx context.Context, who caller, stepID *string) (*machine.StepReply, error) {
 	if _, err := a.repetition(who); err != nil {
 		return nil, err
 	}
@@ -24,26 +25,33 @@ func (a *sessionActor) step(ctx context.Context, who caller) (*machine.StepReply
 		return nil, err
 	}
 	_, entry, pending := a.state.Position(def)
-	texts, err := a.engine.definitions.Texts(def, entry)
+	shown := entry
+	if stepID != nil {
+		if shown = (job.Entry{*stepID}); !slices.Contains(entry, *stepID) {
+			return nil, a.state.NotCurrent(def, *stepID, pending)
+		}
+	}
+	texts, err := a.engine.definitions.Texts(def, shown)
 	if err == nil {
-		return a.reading(def, entry, pending, texts), nil
+		return a.reading(def, entry, shown, pending, texts), nil
 	}
 	// The step has begun, so its text is stored: reading it does not depend on the file or its
 	// current size.
-	texts, lost := a.engine.definitions.KeptTexts(a.state.Definition, entry)
+	texts, lost := a.engine.definitions.KeptTexts(a.state.Definition, shown)
 	if lost != nil {
 		return nil, err
 	}
-	r := a.reading(def, entry, pending, texts)
+	r := a.reading(def, entry, shown, pending, texts)
 	r.Notice = join(r.Notice, fmt.Sprintf("The instructions are those the step began with; those of now cannot be used: %v.", errors.Unwrap(err)))
 	return r, nil
 }
 
-// reading makes get_step's reply, without the stack.
-func (a *sessionActor) reading(def *machine.Definition, entry job.Entry, pending []string, texts machine.Instructions) *machine.StepReply {
+// reading makes get_step's reply, without the stack. It describes the members of shown.
+func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, pending []string, texts machine.Instructions) *machine.StepReply {
 	s := a.state
-	r := &machine.StepReply{Goal: s.Goal, CompletedSteps: []string{}, Notice: machine.NoticeOf(def)}
-	r.BeginStep, r.ConcurrentSteps = s.Describe(def, entry, texts)
+	r := &machine.StepReply{Goal: s.Goal, CompletedSteps: s.CompletedSteps(def), Notice: machine.NoticeOf(def)}
+	d := s.Describe(def, shown, texts)
+	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
 	for _, id := range entry {
 		m := machine.Member{StepID: id, State: "started", ReviewRunning: a.reviews[id] != nil}
 		if p := s.Progress(id); p != nil {
@@ -60,11 +68,6 @@ func (a *sessionActor) reading(def *machine.Definition, entry job.Entry, pending
 		if len(pending) == 0 {
 			r.PendingConcurrentSteps = []string{}
 			r.Notice = join(r.Notice, "Every member of this group is finished, because the job was edited. Call finished_step once more for one of them, with its step_id and outputs, to go on.")
-		}
-	}
-	for _, id := range slices.Concat(def.Workflow.Entries...) {
-		if s.Progress(id).Done() {
-			r.CompletedSteps = append(r.CompletedSteps, id)
 		}
 	}
 	return r

@@ -76,8 +76,7 @@ func RequestID() Property {
 
 // Words describe, by field name, what the types of replies cannot.
 type Words struct {
-	Nullable []string         // lists that may be null; all others are []
-	Enums    map[string][]any // the allowed values of fields
+	Enums map[string][]any // the allowed values of fields
 }
 
 // OutputSchema derives the schema of a reply from its type, the descriptions of its jsonschema tags
@@ -106,16 +105,16 @@ func OutputSchema[R any](w Words) *jsonschema.Schema {
 	return s
 }
 
-// complete adds what Go's types cannot express: which lists are never null, what their items are,
-// which values a field may have. It allows other fields, since clients that store a schema would
+// complete adds what Go's types cannot express: that lists and fields that may be absent are never
+// null, what the items of lists are, which values a field may have. It allows other fields, since clients that store a schema would
 // otherwise refuse replies with new ones.
 func complete(s *jsonschema.Schema, w Words) {
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil {
 		s.AdditionalProperties = nil
 	}
 	for name, p := range s.Properties {
-		if slices.Equal(p.Types, []string{"null", "array"}) && !slices.Contains(w.Nullable, name) {
-			p.Type, p.Types = "array", nil
+		if len(p.Types) == 2 && p.Types[0] == "null" && (p.Types[1] == "array" || !slices.Contains(s.Required, name)) {
+			p.Type, p.Types = p.Types[1], nil
 		}
 		if values := w.Enums[name]; values != nil {
 			p.Enum = values

@@ -92,16 +92,9 @@ func (p *StepProgress) PassedBefore(key, digest string) *Verdict {
 	return nil
 }
 
-// FailedReviews returns the verdicts of an attempt that did not pass, in order.
-func (a *Attempt) FailedReviews() []FailedReview {
-	var out []FailedReview
-	for _, v := range a.Verdicts {
-		if !v.Passed {
-			criteria := append([]CriterionResult{}, v.Criteria...)
-			out = append(out, FailedReview{RunEach: v.RunEach, TargetFile: v.TargetFile, Feedback: v.Feedback, Criteria: criteria})
-		}
-	}
-	return out
+// Failed returns the verdicts of an attempt that did not pass, in order.
+func (a *Attempt) Failed() []*Verdict {
+	return slices.DeleteFunc(slices.Clone(a.Verdicts), func(v *Verdict) bool { return v.Passed })
 }
 
 // FileHashes returns the hashes of the files of outputs, in their order.

@@ -6,24 +6,37 @@ import (
 	"deepwork/catalog/job"
 )
 
-// Describe describes the steps of an entry for an agent, the first separately; its instructions end
-// with the message about its group (seed 000, 001.4.18). others is nil if there is no group.
-func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) (first *StepInfo, others []StepInfo) {
-	infos := make([]StepInfo, len(entry))
+// A Described is an entry as an agent reads it.
+type Described struct {
+	First  *StepInfo  // its instructions end with a paragraph about its group (seed 000, 001.4.18)
+	Others []StepInfo // nil if there is no group
+	Group  *string    // how to hand out the members; nil if there is no group
+}
+
+// Describe describes the steps of an entry for an agent.
+func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) Described {
+	infos, room := make([]StepInfo, len(entry)), listing(listedBytes)
 	for i, id := range entry {
-		infos[i] = stepInfo(def, def.Job.Step(id), texts[id])
-		infos[i].SessionID, infos[i].BranchName = s.SessionID, s.BranchName
+		st := def.Job.Step(id)
+		infos[i] = stepInfo(def, st, texts[id])
+		infos[i].Inputs = s.inputs(def, st, &room)
+		if i == 0 {
+			infos[i].SessionID, infos[i].BranchName, infos[i].BranchStatus = s.SessionID, s.BranchName, s.BranchStatus
+		} else {
+			infos[i].JobDir, infos[i].CommonJobInfo = "", nil
+		}
 	}
+	d := Described{First: &infos[0]}
 	if len(entry) > 1 {
-		infos[0].Instructions, others = withGroup(infos[0].Instructions, entry), infos[1:]
+		infos[0].Instructions, d.Others, d.Group = withGroup(infos[0].Instructions, entry), infos[1:], new(handOut(s.SessionID))
 	}
-	return &infos[0], others
+	return d
 }
 
 // stepInfo describes one step (seed 000, 001.3.11 to 001.3.14).
 func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 	info := StepInfo{
-		StepID: st.ID, JobDir: def.Job.Dir, Instructions: text, CommonJobInfo: def.Job.CommonInfo,
+		StepID: st.ID, JobDir: def.Job.Dir, Instructions: text, CommonJobInfo: new(def.Job.CommonInfo),
 		ExpectedOutputs: make([]ExpectedOutput, len(st.Outputs)),
 		Reviews:         make([]ReviewInfo, len(st.Reviews)),
 		QualityCriteria: []string{},
@@ -46,15 +59,19 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 	return info
 }
 
-// withGroup appends to a primary's instructions how to do the members of its group.
+// withGroup ends a primary's instructions with a paragraph about its group.
 func withGroup(instructions string, entry job.Entry) string {
-	return strings.TrimRight(instructions, "\n") + "\n\n**CONCURRENT STEPS**\n\n" +
-		"This step is one of " + Count(len(entry), "step") + " that are done in parallel: " + quoteList(entry) + ".\n" +
-		"Use the Task tool, or whatever starts subagents here, to do them at the same time: one subagent for each. " +
-		"Give each subagent its step's whole description: this one is begin_step, the others are in concurrent_steps. " +
-		"Each reports its own step with finished_step, passing session_id, step_id and that step's outputs, in any order. " +
-		"The workflow goes on when all of them are finished; the reply to the last one has the next step. " +
-		"Where there are no subagents, do them one after the other in the same way."
+	return strings.TrimRight(instructions, "\n") + "\n\n**CONCURRENT STEPS** The text above is for step '" + entry[0] + "' alone. " +
+		"It is the first of " + Count(len(entry), "step") + " to be done at the same time, each by its own subagent (the Task tool, or whatever starts one here): " + quoteList(entry) + ". " +
+		"If you distribute them, the other steps are in concurrent_steps, and how to hand them out is in concurrent_group."
+}
+
+// handOut says how the members of a group are distributed.
+func handOut(sessionID string) string {
+	return "Start one subagent for each step and have it call get_step with session_id '" + sessionID + "' and its step_id: the reply is all it needs. " +
+		"A subagent without these tools gets its step's description from you, with job_dir and common_job_info of begin_step. " +
+		"Report each step with finished_step, with session_id, step_id and its outputs, in any order; the reply to the last one has the next step. " +
+		"Without subagents, do the steps one after the other."
 }
 
 // NoticeOf returns the notice of a definition, or nil.
@@ -73,7 +90,9 @@ func Preview(j *job.Job, st *job.Step) (*StepInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	info := stepInfo(&Definition{Job: j}, st, text)
+	def := &Definition{Job: j}
+	info := stepInfo(def, st, text)
+	info.Inputs = (*State)(nil).inputs(def, st, nil)
 	for i := range j.Workflows {
 		wf := &j.Workflows[i]
 		if at := wf.Find(st.ID); at >= 0 {

@@ -55,7 +55,7 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 		if r := s.Replay(*stepID, same); r != nil {
 			return &Plan{Replay: r}, nil
 		}
-		return nil, s.notCurrent(def, *stepID, pending)
+		return nil, s.NotCurrent(def, *stepID, pending)
 	}
 	if p.ByStepID {
 		for _, id := range pending {
@@ -90,8 +90,8 @@ func (s *State) Ended() error {
 		s.SessionID, s.JobName, s.WorkflowName, why).With("session_id", s.SessionID).With("status", string(s.Status))
 }
 
-// notCurrent refuses a step_id that cannot be finished now, and lists those that can.
-func (s *State) notCurrent(def *Definition, stepID string, pending []string) error {
+// NotCurrent refuses a step_id that cannot be finished now, and lists those that can.
+func (s *State) NotCurrent(def *Definition, stepID string, pending []string) error {
 	p := s.Progress(stepID)
 	at := def.Workflow.Find(stepID)
 	current := "the current step is '" + s.CurrentStepID + "'"
@@ -179,7 +179,8 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 		all := n.AllOutputs(def)
 		r.AllOutputs = &all
 	default:
-		r.BeginStep, r.ConcurrentSteps = n.enter(def, p.Index+1, f.At, f.Texts, changed...)
+		d := n.enter(def, p.Index+1, f.At, f.Texts, changed...)
+		r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
 	}
 	n.settle(f.At)
 	n.remember(stored, p.Index)

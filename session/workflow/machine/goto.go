@@ -75,7 +75,8 @@ func (s *State) GoTo(def *Definition, c Call, to int, stepID string, at time.Tim
 		}
 		n.Replies = append(n.Replies, o)
 	}
-	r.BeginStep, r.ConcurrentSteps = n.enter(def, to, at, texts)
+	d := n.enter(def, to, at, texts)
+	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
 	n.remember(c.stored(r), to)
 	return n, r
 }

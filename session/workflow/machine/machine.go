@@ -24,6 +24,7 @@ type NewSession struct {
 	Goal       string
 	InstanceID *string
 	BranchName string
+	Branch     BranchStatus
 	Parent     *string
 	Identity   string
 	Owner      string
@@ -54,7 +55,7 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 	s := &State{
 		FormatVersion: FormatVersion, SessionID: b.SessionID,
 		JobName: def.Job.Name, WorkflowName: def.Workflow.Name,
-		Goal: b.Goal, InstanceID: b.InstanceID, BranchName: b.BranchName,
+		Goal: b.Goal, InstanceID: b.InstanceID, BranchName: b.BranchName, BranchStatus: b.Branch,
 		Status: Active, ParentSessionID: b.Parent,
 		StartedAt: b.At, UpdatedAt: b.At,
 		Identity: b.Identity, Owner: b.Owner, Definition: def.Ref, Pinned: b.Pinned,
@@ -63,7 +64,8 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 	if b.Notice != "" {
 		r.Notice = &b.Notice
 	}
-	r.BeginStep, r.ConcurrentSteps = s.enter(def, 0, b.At, b.Texts)
+	d := s.enter(def, 0, b.At, b.Texts)
+	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
 	s.remember(b.Call.stored(r), 0)
 	return s, r, nil
 }
@@ -77,7 +79,7 @@ func NoSteps(def *Definition) error {
 
 // enter starts every step of an entry and describes them; changed is the other progress that the
 // transition changes. s is being made.
-func (s *State) enter(def *Definition, index int, at time.Time, texts Instructions, changed ...*StepProgress) (first *StepInfo, others []StepInfo) {
+func (s *State) enter(def *Definition, index int, at time.Time, texts Instructions, changed ...*StepProgress) Described {
 	entry := def.Workflow.Entries[index]
 	from := s.CurrentStepID
 	s.CurrentEntryIndex, s.CurrentStepID, s.ReportedByStepID = index, entry[0], false

@@ -9,8 +9,9 @@ import (
 	"deepwork/session"
 )
 
-// The shapes of the tools' replies. Every field is always present; what has no
-// value is null (seed 000, 001.7; DESIGN "Shapes"). The jsonschema tags are the
+// The shapes of the tools' replies. Every field of seed 000 is always present; what
+// has no value is null (seed 000, 001.7; DESIGN "Shapes"). Of the other fields those
+// without a value are absent, since agents pay for each null. The jsonschema tags are the
 // descriptions that clients see. To add a field, add it here and set it where the
 // reply is made (one file: finish.go, goto.go, machine.go or describe.go of this
 // package, or step.go of package workflow); then renew the goldens of tools/list.
@@ -19,7 +20,7 @@ import (
 type WorkflowsReply struct {
 	Jobs   json.RawMessage `json:"jobs"`   // []JobInfo, encoded once per snapshot
 	Errors json.RawMessage `json:"errors"` // []JobLoadError, likewise
-	Notice *string         `json:"notice" jsonschema:"a hint, or null"`
+	Notice *string         `json:"notice,omitempty" jsonschema:"a hint"`
 	Stack  []StackEntry    `json:"stack" jsonschema:"the workflows in progress, bottom first; calls use the last one by default"`
 	// Resumable is the newest sessions that the caller can resume.
 	Resumable []ResumableSession `json:"resumable" jsonschema:"your newest 20 sessions that are not on the stack; get_step with its session_id resumes one"`
@@ -37,7 +38,7 @@ type ResumableSession struct {
 // EncodeJSON returns the reply as JSON, without scanning the lists.
 func (r *WorkflowsReply) EncodeJSON() ([]byte, error) {
 	rest, err := jsontext.Encode(struct {
-		Notice    *string            `json:"notice"`
+		Notice    *string            `json:"notice,omitempty"`
 		Stack     []StackEntry       `json:"stack"`
 		Resumable []ResumableSession `json:"resumable"`
 	}{r.Notice, r.Stack, r.Resumable})
@@ -76,18 +77,33 @@ type StackEntry struct {
 }
 
 // StepInfo is what an agent needs to do one step: seed 000, 001.3.11, and the fields of seed 001
-// that it dropped.
+// that it dropped. An entry of concurrent_steps lacks the fields that are those of begin_step:
+// session_id, branch_name, branch_status, job_dir and common_job_info.
 type StepInfo struct {
-	SessionID       string           `json:"session_id" jsonschema:"id of the session, 8 hexadecimal characters"`
-	BranchName      string           `json:"branch_name" jsonschema:"git branch of the session, deepwork/<job>-<workflow>-<instance or date>"`
+	SessionID       string           `json:"session_id,omitempty" jsonschema:"id of the session, 8 hexadecimal characters"`
+	BranchName      string           `json:"branch_name,omitempty" jsonschema:"git branch of the session, deepwork/<job>-<workflow>-<instance or date>"`
+	BranchStatus    BranchStatus     `json:"branch_status,omitempty" jsonschema:"what to do with branch_name"`
 	StepID          string           `json:"step_id" jsonschema:"id of the step, for finished_step"`
-	JobDir          string           `json:"job_dir" jsonschema:"absolute path of the job's folder, with its templates and scripts"`
+	JobDir          string           `json:"job_dir,omitempty" jsonschema:"absolute path of the job's folder, with its templates and scripts"`
+	Inputs          []StepInput      `json:"step_inputs" jsonschema:"inputs with their files, in the author's order"`
 	ExpectedOutputs []ExpectedOutput `json:"step_expected_outputs" jsonschema:"outputs to hand in with finished_step, in the author's order"`
 	Reviews         []ReviewInfo     `json:"step_reviews" jsonschema:"reviews of the outputs"`
 	QualityCriteria []string         `json:"step_quality_criteria" jsonschema:"all questions of all reviews, in order"`
 	Instructions    string           `json:"step_instructions" jsonschema:"what to do, in Markdown"`
-	CommonJobInfo   string           `json:"common_job_info" jsonschema:"information for every step of this job"`
+	CommonJobInfo   *string          `json:"common_job_info,omitempty" jsonschema:"information for every step of this job"`
 }
+
+// BranchStatus says what to do with a session's branch_name: git.branch decides it when the session
+// begins. It is "" in sessions of earlier versions.
+type BranchStatus string
+
+// The values of BranchStatus.
+const (
+	BranchNamed      BranchStatus = "do nothing: only a name"
+	BranchOutsideGit BranchStatus = "do nothing: not in git"
+	BranchCreated    BranchStatus = "created: not checked out"
+	BranchCheckedOut BranchStatus = "checked out: commit here"
+)
 
 // ExpectedOutput is one declared output (seed 000, 001.3.13 and 14).
 type ExpectedOutput struct {
@@ -102,30 +118,31 @@ type ExpectedOutput struct {
 type ReviewInfo struct {
 	RunEach  string             `json:"run_each" jsonschema:"step for all outputs together, or the name of the output to review, files one by one"`
 	Criteria OrderedMap[string] `json:"quality_criteria" jsonschema:"names of the criteria with their questions"`
-	Guidance *string            `json:"additional_review_guidance" jsonschema:"guidance for the reviewer, or null"`
+	Guidance *string            `json:"additional_review_guidance,omitempty" jsonschema:"guidance for the reviewer"`
 }
 
 // CriterionResult is the verdict on one criterion (seed 001).
 type CriterionResult struct {
-	Criterion string  `json:"criterion" jsonschema:"question of the criterion"`
-	Passed    bool    `json:"passed" jsonschema:"whether it is met"`
-	Feedback  *string `json:"feedback" jsonschema:"why not, or null"`
+	Criterion  string  `json:"criterion" jsonschema:"question of the criterion"`
+	Passed     bool    `json:"passed" jsonschema:"whether it is met"`
+	Feedback   *string `json:"feedback" jsonschema:"why not, or null"`
+	TargetFile *string `json:"target_file,omitempty" jsonschema:"reviewed file, as submitted; absent if all were reviewed together"`
 }
 
-// FailedReview is one review that did not pass.
+// FailedReview is one review that did not pass. Its words are in the reply's feedback and
+// failed_criteria.
 type FailedReview struct {
-	RunEach    string            `json:"review_run_each" jsonschema:"run_each of the review"`
-	TargetFile *string           `json:"target_file" jsonschema:"reviewed file, as submitted, or null"`
-	Passed     bool              `json:"passed" jsonschema:"always false"`
-	Feedback   string            `json:"feedback" jsonschema:"what to change"`
-	Criteria   []CriterionResult `json:"criteria_results" jsonschema:"the verdict on each criterion"`
+	RunEach    string  `json:"review_run_each" jsonschema:"run_each of the review"`
+	TargetFile *string `json:"target_file" jsonschema:"reviewed file, as submitted, or null"`
+	Passed     bool    `json:"passed" jsonschema:"always false"`
 }
 
 // StartReply is the reply of start_workflow (seed 000, 001.3.11 and 12).
 type StartReply struct {
 	BeginStep       *StepInfo    `json:"begin_step" jsonschema:"the first step"`
-	ConcurrentSteps []StepInfo   `json:"concurrent_steps" jsonschema:"the other steps of its concurrent group, to do in parallel, each reported with its step_id; or null"`
-	Notice          *string      `json:"notice" jsonschema:"a hint, or null"`
+	ConcurrentSteps []StepInfo   `json:"concurrent_steps,omitzero" jsonschema:"the other steps of its concurrent group"`
+	ConcurrentGroup *string      `json:"concurrent_group,omitempty" jsonschema:"how to hand out the steps of the group"`
+	Notice          *string      `json:"notice,omitempty" jsonschema:"a hint"`
 	Stack           []StackEntry `json:"stack" jsonschema:"the workflows in progress, bottom first"`
 }
 
@@ -143,16 +160,17 @@ const (
 type FinishReply struct {
 	Status                 Status            `json:"status" jsonschema:"needs_work: act on feedback and call again; next_step: do begin_step; workflow_complete: done"`
 	Feedback               *string           `json:"feedback" jsonschema:"what to do now, or null"`
-	FailedReviews          []FailedReview    `json:"failed_reviews" jsonschema:"reviews that did not pass, or null"`
-	FailedCriteria         []CriterionResult `json:"failed_criteria" jsonschema:"criteria of failed_reviews that were not met, or null"`
+	FailedReviews          []FailedReview    `json:"failed_reviews,omitzero" jsonschema:"reviews that did not pass"`
+	FailedCriteria         []CriterionResult `json:"failed_criteria,omitzero" jsonschema:"criteria of failed_reviews that were not met"`
 	BeginStep              *StepInfo         `json:"begin_step" jsonschema:"next step, or null"`
-	ConcurrentSteps        []StepInfo        `json:"concurrent_steps" jsonschema:"the other steps of its concurrent group, to do in parallel, each reported with its step_id; or null"`
-	PendingConcurrentSteps []string          `json:"pending_concurrent_steps" jsonschema:"ids of the steps of the group that are not finished, or null"`
+	ConcurrentSteps        []StepInfo        `json:"concurrent_steps,omitzero" jsonschema:"the other steps of its concurrent group"`
+	ConcurrentGroup        *string           `json:"concurrent_group,omitempty" jsonschema:"how to hand out the steps of the group"`
+	PendingConcurrentSteps []string          `json:"pending_concurrent_steps,omitzero" jsonschema:"ids of the steps of the group that are not finished"`
 	Summary                *string           `json:"summary" jsonschema:"summary of the finished workflow, or null before workflow_complete"`
 	AllOutputs             *Outputs          `json:"all_outputs" jsonschema:"outputs of all steps, or null before workflow_complete; of equal names the later one"`
-	ResumedWorkflow        *string           `json:"resumed_workflow" jsonschema:"parent that is current again, as job/workflow, or null"`
-	ResumedStep            *string           `json:"resumed_step" jsonschema:"current step of the parent, or null"`
-	Notice                 *string           `json:"notice" jsonschema:"a hint, or null"`
+	ResumedWorkflow        *string           `json:"resumed_workflow,omitempty" jsonschema:"parent that is current again, as job/workflow"`
+	ResumedStep            *string           `json:"resumed_step,omitempty" jsonschema:"current step of the parent"`
+	Notice                 *string           `json:"notice,omitempty" jsonschema:"a hint"`
 	Stack                  []StackEntry      `json:"stack" jsonschema:"the workflows in progress, bottom first"`
 }
 
@@ -189,21 +207,23 @@ type Member struct {
 
 // StepReply is the reply of get_step.
 type StepReply struct {
-	BeginStep              *StepInfo    `json:"begin_step" jsonschema:"the current step, as when it was begun"`
-	ConcurrentSteps        []StepInfo   `json:"concurrent_steps" jsonschema:"the other steps of its concurrent group, or null"`
-	Members                []Member     `json:"members" jsonschema:"state of the current step, or of each step of its group"`
-	PendingConcurrentSteps []string     `json:"pending_concurrent_steps" jsonschema:"ids of the steps of the group that are not finished, or null"`
-	Goal                   string       `json:"goal" jsonschema:"goal given to start_workflow"`
-	CompletedSteps         []string     `json:"completed_steps" jsonschema:"finished steps, in the workflow's order"`
-	Notice                 *string      `json:"notice" jsonschema:"a hint, or null"`
-	Stack                  []StackEntry `json:"stack" jsonschema:"the workflows in progress, bottom first"`
+	BeginStep              *StepInfo       `json:"begin_step" jsonschema:"the current step, with its instructions as they are now"`
+	ConcurrentSteps        []StepInfo      `json:"concurrent_steps,omitzero" jsonschema:"the other steps of its concurrent group"`
+	ConcurrentGroup        *string         `json:"concurrent_group,omitempty" jsonschema:"how to hand out the steps of the group"`
+	Members                []Member        `json:"members" jsonschema:"state of the current step, or of each step of its group"`
+	PendingConcurrentSteps []string        `json:"pending_concurrent_steps,omitzero" jsonschema:"ids of the steps of the group that are not finished"`
+	Goal                   string          `json:"goal" jsonschema:"goal given to start_workflow"`
+	CompletedSteps         []CompletedStep `json:"completed_steps" jsonschema:"finished steps with their outputs, in the workflow's order"`
+	Notice                 *string         `json:"notice,omitempty" jsonschema:"a hint"`
+	Stack                  []StackEntry    `json:"stack" jsonschema:"the workflows in progress, bottom first"`
 }
 
 // GoToReply is the reply of go_to_step.
 type GoToReply struct {
 	BeginStep        *StepInfo    `json:"begin_step" jsonschema:"the current step"`
-	ConcurrentSteps  []StepInfo   `json:"concurrent_steps" jsonschema:"the other steps of its concurrent group, or null"`
+	ConcurrentSteps  []StepInfo   `json:"concurrent_steps,omitzero" jsonschema:"the other steps of its concurrent group"`
+	ConcurrentGroup  *string      `json:"concurrent_group,omitempty" jsonschema:"how to hand out the steps of the group"`
 	InvalidatedSteps []string     `json:"invalidated_steps" jsonschema:"ids of the steps whose progress was cleared, in the workflow's order"`
-	Notice           *string      `json:"notice" jsonschema:"a hint, or null"`
+	Notice           *string      `json:"notice,omitempty" jsonschema:"a hint"`
 	Stack            []StackEntry `json:"stack" jsonschema:"the workflows in progress, bottom first"`
 }

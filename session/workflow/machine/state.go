@@ -36,6 +36,7 @@ type State struct {
 	Goal              string                    `json:"goal"`
 	InstanceID        *string                   `json:"instance_id"`
 	BranchName        string                    `json:"branch_name"`
+	BranchStatus      BranchStatus              `json:"branch_status,omitempty"` // "" in old sessions
 	Status            SessionStatus             `json:"status"`
 	CurrentStepID     string                    `json:"current_step_id"` // in a group, the primary
 	CurrentEntryIndex int                       `json:"current_entry_index"`

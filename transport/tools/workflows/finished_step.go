@@ -14,7 +14,7 @@ func addFinishedStep(s *tool.Set) {
 		Description: "Reports a step as done, once its required outputs are written; they are checked and reviewed. Returns status:\n" +
 			"- needs_work: do what feedback says, then call again.\n" +
 			"- next_step: do begin_step and concurrent_steps, and report each. If begin_step is null, finish pending_concurrent_steps.\n" +
-			"- workflow_complete: tell the user summary and all_outputs. If resumed_workflow is not null, call get_step.\n" +
+			"- workflow_complete: tell the user summary and all_outputs. If there is a resumed_workflow, call get_step.\n" +
 			"If a reply is lost, repeat the call: nothing is done twice.",
 		Hints: tool.Hints{}, // without step_id or request_id a second call may finish the next step
 		Input: tool.InputSchema(

@@ -6,10 +6,13 @@ import "deepwork/transport/tool"
 func addGetStep(s *tool.Set) {
 	add(s, tool.WorkflowCaller.Step, tool.Tool{
 		Name: "get_step", Title: "Show the current step",
-		Description: "Returns the current step again, with what is completed and pending; changes nothing. Call it after your context was compacted or a nested workflow ended, or to resume a session.",
+		Description: "Returns the current step again, with its instructions as they are now, the files of completed steps and what is pending; changes nothing. Call it after your context was compacted or a nested workflow ended, or to resume a session.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
-		Input:       tool.InputSchema(tool.SessionID()),
-		Session:     "session_id",
-		Smaller:     "the instructions stand in the job's folder, in the instructions_file of the step: read them there; shorter ones are taken up by go_to_step.",
+		Input: tool.InputSchema(
+			tool.SessionID(),
+			tool.Optional("step_id", tool.MaxName, "Id of one step of the concurrent group, to return it alone. Default: all"),
+		),
+		Session: "session_id",
+		Smaller: "the instructions stand in the job's folder, in the instructions_file of the step: read them there; shorter ones are taken up by go_to_step.",
 	})
 }

@@ -7,7 +7,7 @@ func addStartWorkflow(s *tool.Set) {
 	add(s, tool.WorkflowCaller.Start, tool.Tool{
 		Name: "start_workflow", Title: "Start a workflow",
 		Description: "Starts a workflow and returns its first step, begin_step. Follow its step_instructions, write step_expected_outputs to files, then call finished_step. " +
-			"Do concurrent_steps, if not null, at the same time, best with a subagent each. Keep session_id: it resumes the session after a restart. " +
+			"Do concurrent_steps, if any, at the same time, as concurrent_group says. Keep session_id: it resumes the session after a restart. " +
 			"Within a step, this nests a workflow; the outer one resumes when it ends.",
 		Input: tool.InputSchema(
 			tool.Required("goal", tool.MaxText, "What the user wants to achieve"),
@@ -17,6 +17,7 @@ func addStartWorkflow(s *tool.Set) {
 			tool.Optional("parent_session_id", tool.MaxName, "Session to nest in, 8 hex digits. Default: top of the stack"),
 			tool.RequestID(),
 		),
+		Output:  startSchema(),
 		Recheck: seeStep,
 		Session: "parent_session_id",
 	})

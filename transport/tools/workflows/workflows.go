@@ -5,7 +5,6 @@ package workflows
 import (
 	"context"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -36,7 +35,8 @@ func add[A, R any](s *tool.Set, method func(tool.WorkflowCaller, context.Context
 	tool.Add(s, t, call(method))
 }
 
-// call executes a call with a method. A list that may not be null is [] in the reply.
+// call executes a call with a method. A list without entries is [] in the reply, unless its field may
+// be absent.
 func call[A, R any](method func(tool.WorkflowCaller, context.Context, A) (*R, error)) func(context.Context, *tool.Caller, A) (*R, error) {
 	return func(ctx context.Context, c *tool.Caller, args A) (*R, error) {
 		r, err := method(c.Workflows, ctx, args)
@@ -46,8 +46,8 @@ func call[A, R any](method func(tool.WorkflowCaller, context.Context, A) (*R, er
 		reply := *r // the engine may give one reply to several callers
 		fields := reflect.ValueOf(&reply).Elem()
 		for i := range fields.NumField() {
-			name, _, _ := strings.Cut(fields.Type().Field(i).Tag.Get("json"), ",")
-			if f := fields.Field(i); f.Kind() == reflect.Slice && f.IsNil() && !slices.Contains(words.Nullable, name) {
+			tag := fields.Type().Field(i).Tag.Get("json")
+			if f := fields.Field(i); f.Kind() == reflect.Slice && f.IsNil() && !strings.HasSuffix(tag, ",omitzero") {
 				f.Set(reflect.MakeSlice(f.Type(), 0, 0))
 			}
 		}
@@ -60,37 +60,51 @@ var Start = call(tool.WorkflowCaller.Start)
 
 // words describe the fields of these replies.
 var words = tool.Words{
-	Nullable: []string{"concurrent_steps", "failed_reviews", "failed_criteria", "pending_concurrent_steps"},
 	Enums: map[string][]any{
 		"status":                        {string(machine.NeedsWork), string(machine.NextStep), string(machine.WorkflowComplete)},
 		"state":                         {"started", "completed"},
+		"branch_status":                 {string(machine.BranchNamed), string(machine.BranchOutsideGit), string(machine.BranchCreated), string(machine.BranchCheckedOut)},
 		"type":                          {"file", "files"},
 		"syntax_for_finished_step_tool": {"filepath", "array of filepaths for all individual files"},
 	},
 }
 
-// OutputSchema returns the schema of a reply of these tools. It contains the schema of a step, the
-// largest part, once, even if the reply describes steps in two fields: clients read tools/list at
-// every start. The fields keep their type and description beside the reference, for clients that do
-// not follow it; the definition allows null, for those that follow the reference alone.
+// OutputSchema returns the schema of a reply of these tools. The fields of a step, the largest part,
+// are in the schema of start_workflow alone, since clients read tools/list at every start.
 func OutputSchema[R any]() *jsonschema.Schema {
-	const name = "step"
 	s := tool.OutputSchema[R](words)
-	for _, field := range []string{"begin_step", "concurrent_steps"} {
-		p := s.Properties[field]
-		if p == nil {
-			continue
-		}
-		if p.Items != nil {
-			p = p.Items
-		}
-		if s.Defs == nil {
-			def := p.CloneSchemas()
-			def.Type, def.Types, def.Description = "", []string{"null", "object"}, "all that is needed to do a step"
-			s.Defs = map[string]*jsonschema.Schema{name: def}
-		}
-		p.Ref = "#/$defs/" + name
-		p.Properties, p.PropertyOrder, p.Required, p.AdditionalProperties = nil, nil, nil, nil
+	for _, p := range stepsIn(s) {
+		p.Description += "; its fields are in start_workflow's output schema"
+		p.Properties, p.PropertyOrder, p.Required = nil, nil, nil
 	}
 	return s
+}
+
+// startSchema is the schema of start_workflow's reply. It contains the schema of a step once, for two
+// fields. They keep their type and description beside the reference, for clients that do not follow
+// it; the definition allows null, for those that follow the reference alone.
+func startSchema() *jsonschema.Schema {
+	s := tool.OutputSchema[machine.StartReply](words)
+	for _, p := range stepsIn(s) {
+		if s.Defs == nil {
+			def := p.CloneSchemas()
+			def.Type, def.Types = "", []string{"null", "object"}
+			def.Description = "all that is needed to do a step; an entry of concurrent_steps lacks what begin_step says for it: session_id, branch_name, branch_status, job_dir, common_job_info"
+			s.Defs = map[string]*jsonschema.Schema{"step": def}
+		}
+		p.Ref = "#/$defs/step"
+		p.Properties, p.PropertyOrder, p.Required = nil, nil, nil
+	}
+	return s
+}
+
+// stepsIn returns the schemas of the steps that a reply describes.
+func stepsIn(s *jsonschema.Schema) (steps []*jsonschema.Schema) {
+	if p := s.Properties["begin_step"]; p != nil {
+		steps = append(steps, p)
+	}
+	if p := s.Properties["concurrent_steps"]; p != nil {
+		steps = append(steps, p.Items)
+	}
+	return steps
 }

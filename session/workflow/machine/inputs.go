@@ -1,0 +1,94 @@
+package machine
+
+import (
+	"slices"
+
+	"deepwork/catalog/job"
+)
+
+// A StepInput is one declared input of a step.
+type StepInput struct {
+	Name        string   `json:"name" jsonschema:"name of the input"`
+	Description string   `json:"description" jsonschema:"description of the input"`
+	FromStep    string   `json:"from_step,omitempty" jsonschema:"id of the step that made it; absent if it comes from the user"`
+	Paths       []string `json:"paths,omitzero" jsonschema:"its files, as submitted; absent if it comes from the user"`
+	Omitted     int      `json:"omitted,omitzero" jsonschema:"number of further files, not listed"`
+}
+
+// A CompletedStep is a finished step and its files.
+type CompletedStep struct {
+	StepID  string  `json:"step_id" jsonschema:"id of the step"`
+	Outputs Outputs `json:"outputs" jsonschema:"files by output, as submitted"`
+	Omitted int     `json:"omitted,omitzero" jsonschema:"number of further files, not listed"`
+}
+
+// listedBytes bounds the paths of completed steps that a reply lists, and those of inputs.
+const listedBytes = 64 << 10
+
+// A listing is the number of bytes of paths that a reply may still list.
+type listing int
+
+// take returns the paths that may be listed, and the number of the others.
+func (l *listing) take(paths []string) (listed []string, omitted int) {
+	for i, p := range paths {
+		if *l -= listing(len(p)); *l < 0 {
+			return paths[:i:i], len(paths) - i
+		}
+	}
+	return paths, 0
+}
+
+// Inputs returns the declared inputs of a step with the paths that earlier steps submitted for them.
+func (s *State) Inputs(def *Definition, st *job.Step) []StepInput {
+	return s.inputs(def, st, new(listing(listedBytes)))
+}
+
+// inputs is Inputs with a limit of the caller. A nil State is that of no session: no paths.
+func (s *State) inputs(def *Definition, st *job.Step, room *listing) []StepInput {
+	out := make([]StepInput, len(st.Inputs))
+	for i, in := range st.Inputs {
+		out[i] = StepInput{Name: in.Name, Description: in.Description}
+		if in.FromStep == "" {
+			continue
+		}
+		from := def.Job.Step(in.FromStep).Output(in.File)
+		out[i].Name, out[i].FromStep = in.File, in.FromStep
+		if from != nil {
+			out[i].Description = from.Description
+		}
+		if s == nil {
+			continue
+		}
+		paths := []string{}
+		if p := s.Progress(in.FromStep); p.Done() {
+			for _, o := range p.Outputs {
+				// An input that names no output, but a file, has all of the step's files.
+				if from == nil || o.Key == in.File {
+					paths = append(paths, o.Value.Paths...)
+				}
+			}
+		}
+		out[i].Paths, out[i].Omitted = room.take(paths)
+	}
+	return out
+}
+
+// CompletedSteps returns the finished steps, in the workflow's order, with their files.
+func (s *State) CompletedSteps(def *Definition) []CompletedStep {
+	room, out := listing(listedBytes), []CompletedStep{}
+	for _, id := range slices.Concat(def.Workflow.Entries...) {
+		p := s.Progress(id)
+		if !p.Done() {
+			continue
+		}
+		c := CompletedStep{StepID: id}
+		for _, o := range p.Outputs {
+			paths, omitted := room.take(o.Value.Paths)
+			if c.Omitted += omitted; len(paths) > 0 || omitted == 0 {
+				c.Outputs = append(c.Outputs, Pair[OutputValue]{o.Key, OutputValue{paths, o.Value.List}})
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
