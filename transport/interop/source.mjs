@@ -11,6 +11,7 @@ const workflows = [
   { id: "ts-count", name: "count", description: "Counts to three", executionType: "async" },
   { id: "ts-break", name: "break", description: "Breaks", executionType: "sync" },
   { id: "ts-wait", name: "wait", description: "Waits until it is cancelled", executionType: "async" },
+  { id: "ts-ask", name: "ask", description: "Asks somebody", metadata: { performer: "person" } },
   { id: "ts-grow", name: "grow", description: "Adds a workflow", executionType: "sync" },
 ];
 const executions = new Map(); // id -> { workflow, looks, cancelled }

@@ -101,7 +101,7 @@ func words(res *mcp.CallToolResult) string { return res.Content[0].(*mcp.TextCon
 
 func TestSourceOfTheTypeScriptSDK(t *testing.T) {
 	s := serveSource(t)
-	all := s.until(t, "greet", "count", "break", "wait", "grow")
+	all := s.until(t, "greet", "count", "break", "wait", "grow", "ask")
 	if all["greet"].Description != "[From the source typescript] Greets somebody" {
 		t.Errorf("got %+v", all["greet"])
 	}
@@ -158,6 +158,35 @@ func TestSourceOfTheTypeScriptSDK(t *testing.T) {
 	}
 	if state != "cancelled" {
 		t.Errorf("the run is %q", state)
+	}
+
+	// Another call cancels what a person must do there.
+	if all["ask"].Description != "[From the source typescript; a person must perform the steps there] Asks somebody" {
+		t.Errorf("got %+v", all["ask"])
+	}
+	s.mu.Lock()
+	s.progress = nil
+	s.mu.Unlock()
+	params = &mcp.CallToolParams{Name: "ask", Arguments: json.RawMessage(`{}`)}
+	params.SetProgressToken("ask")
+	asked := make(chan *mcp.CallToolResult, 1)
+	go func() { res, _ := s.CallTool(t.Context(), params); asked <- res }()
+	id = ""
+	for deadline := time.Now().Add(time.Minute); id == "" && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		s.mu.Lock()
+		if len(s.progress) > 1 { // the source has it
+			id, _, _ = strings.Cut(strings.TrimPrefix(s.progress[0], "execution_id "), ":")
+		}
+		s.mu.Unlock()
+	}
+	for range 2 {
+		res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "cancel_execution", Arguments: map[string]string{"execution_id": id}})
+		if err != nil || res.IsError || !strings.Contains(words(res), `"state":"cancelled"`) || !strings.Contains(words(res), "was cancelled at its source") {
+			t.Fatal(err, res)
+		}
+	}
+	if res := <-asked; res == nil || !res.IsError || !strings.Contains(words(res), "was cancelled") {
+		t.Errorf("the call that waited: %v", res)
 	}
 
 	// What comes later is a tool without being asked for.
