@@ -192,3 +192,15 @@ func TestSelfReviewNamesFilesAndDoesNotShowThem(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Inputs are named, never inlined, and stand apart from what is judged.
+func TestAPromptNamesTheInputs(t *testing.T) {
+	s := &Submission{Inputs: []Input{{Name: "changes", Description: "One row\nper change", FromStep: "collect", Paths: []string{"a.md", "b`.md"}, Omitted: 2}}}
+	var b strings.Builder
+	s.writeInputs(&b)
+	const want = "## Inputs (for reference; judge only the outputs)\n\nThe files that the step worked from. Read one if a criterion refers to it.\n\n" +
+		"- `changes`, from step `collect`: One row per change\n  - `a.md`\n  - \"b`.md\"\n  - and 2 more, not listed\n\n"
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}

@@ -17,7 +17,9 @@ func SelfReview(s Submission) string {
 	fmt.Fprintf(&b, "- Step: %s. %s\n", s.Step.Name, oneLine(s.Step.Description))
 	fmt.Fprintf(&b, "- The user's goal: %s\n", oneLine(s.Goal))
 
-	b.WriteString("\n## Outputs\n\nPaths are relative to the project root. Read each file before you judge it.\n\n")
+	b.WriteString("\n")
+	s.writeInputs(&b)
+	b.WriteString("## Outputs\n\nPaths are relative to the project root. Read each file before you judge it.\n\n")
 	if len(s.Outputs) == 0 {
 		b.WriteString("(none was submitted)\n")
 	}

@@ -18,6 +18,11 @@ func (a *sessionActor) submission(c *candidate) gate.Submission {
 	s := gate.Submission{
 		SessionID: a.id, Job: c.def.Job, Workflow: c.def.Workflow.Name, Step: c.plan.Step, Goal: a.state.Goal,
 	}
+	for _, in := range a.state.Inputs(c.def, c.plan.Step) {
+		if in.FromStep != "" {
+			s.Inputs = append(s.Inputs, gate.Input{Name: in.Name, Description: in.Description, FromStep: in.FromStep, Paths: in.Paths, Omitted: in.Omitted})
+		}
+	}
 	for _, o := range c.outputs {
 		s.Outputs = append(s.Outputs, gate.Output{Name: o.Key, Paths: o.Value.Paths})
 	}
