@@ -11,6 +11,8 @@ var applying = map[string]int{
 	"server-stateless":            1,
 	"ping":                        2,
 	"tools-list":                  3,
+	"prompts-list":                3,
+	"resources-list":              3,
 	"json-schema-2020-12":         2,
 	"server-sse-multiple-streams": 2,
 	"dns-rebinding-protection":    2,
@@ -27,21 +29,17 @@ var beyond = map[string]string{
 	"sep-2575-missing-capability-http-400":                       "the same",
 	"sep-2575-http-server-no-independent-requests-on-stream":     "there is no tool that would ask the user",
 	"sep-2575-server-no-log-without-loglevel":                    "there is no logging: what happened is in the server's log",
-	"sep-2575-server-sends-prompts-list-changed-on-subscription": "there are no prompts",
-	"sep-2549-prompts-list-caching-hints":                        "there are no prompts",
-	"sep-2549-resources-list-caching-hints":                      "there are no resources",
-	"sep-2549-resources-templates-list-caching-hints":            "there are no resources",
-	"sep-2549-resources-read-caching-hints":                      "there are no resources",
+	"sep-2575-server-sends-prompts-list-changed-on-subscription": "there is no tool that changes the prompts, as a server made for the suite has",
 }
 
 // Why scenarios do not apply.
 const (
-	testTool    = "it calls a tool that only a server made for the suite has"
-	noPrompts   = "there are no prompts, and none are declared"
-	noResources = "there are no resources, and none are declared"
-	noSkills    = "it is of an extension that the server does not declare: skills"
-	noTasks     = "it is of an extension that the server does not declare: tasks"
-	noQuestions = "the server asks its clients for nothing, and the scenario calls a tool that would"
+	testTool     = "it calls a tool that only a server made for the suite has"
+	testPrompt   = "it gets a prompt that only a server made for the suite has"
+	testResource = "it reads a resource that only a server made for the suite has"
+	noSkills     = "it is of an extension that the server does not declare: skills"
+	noTasks      = "it is of an extension that the server does not declare: tasks"
+	noQuestions  = "the server asks its clients for nothing, and the scenario calls a tool that would"
 )
 
 // others are the scenarios that do not apply, each with the reason.
@@ -61,21 +59,19 @@ var others = map[string]string{
 	"server-sse-polling":                            "streams are not resumed: a lost call is called again, and gets the reply that was kept",
 	"elicitation-sep1034-defaults":                  noQuestions,
 	"elicitation-sep1330-enums":                     noQuestions,
-	"resources-list":                                noResources,
-	"resources-read-text":                           noResources,
-	"resources-read-binary":                         noResources,
-	"resources-templates-read":                      noResources,
-	"resources-subscribe":                           noResources,
-	"resources-unsubscribe":                         noResources,
-	"sep-2164-resource-not-found":                   noResources,
+	"resources-read-text":                           testResource,
+	"resources-read-binary":                         testResource,
+	"resources-templates-read":                      testResource,
+	"resources-subscribe":                           testResource,
+	"resources-unsubscribe":                         testResource,
+	"sep-2164-resource-not-found":                   testResource,
 	"sep-2640-skills-directory":                     noSkills,
 	"sep-2640-skills-enumeration":                   noSkills,
 	"sep-2640-skills-manifest":                      noSkills,
-	"prompts-list":                                  noPrompts,
-	"prompts-get-simple":                            noPrompts,
-	"prompts-get-with-args":                         noPrompts,
-	"prompts-get-embedded-resource":                 noPrompts,
-	"prompts-get-with-image":                        noPrompts,
+	"prompts-get-simple":                            testPrompt,
+	"prompts-get-with-args":                         testPrompt,
+	"prompts-get-embedded-resource":                 testPrompt,
+	"prompts-get-with-image":                        testPrompt,
 	"http-custom-header-server-validation":          "no tool asks for headers; where the schema of a source does, that is taken out",
 	"tasks-lifecycle":                               noTasks,
 	"tasks-capability-negotiation":                  noTasks,
@@ -94,7 +90,7 @@ var others = map[string]string{
 	"input-required-result-multiple-input-requests": noQuestions,
 	"input-required-result-multi-round":             noQuestions,
 	"input-required-result-missing-input-response":  noQuestions,
-	"input-required-result-non-tool-request":        noPrompts,
+	"input-required-result-non-tool-request":        testPrompt,
 	"input-required-result-result-type":             noQuestions,
 	"input-required-result-tampered-state":          noQuestions,
 	"input-required-result-capability-check":        noQuestions,
