@@ -47,6 +47,7 @@ type input struct {
 	Parent   string // start_workflow: a session, or ""
 	Session  string // "" of start_workflow
 	Step     string // finished_step ("": not named); go_to_step
+	All      bool   // go_to_step
 	Outputs  string // finished_step, as JSON without blanks
 	Text     string // finished_step: its notes; abort_workflow: its explanation
 	Request  string // request_id, or ""; the calls of one request are one operation
@@ -70,6 +71,9 @@ func (in input) arguments() map[string]any {
 		put("parent_session_id", in.Parent)
 	}
 	put("step_id", in.Step)
+	if in.All {
+		args["all"] = true
+	}
 	switch in.Tool {
 	case "start_workflow":
 		args["goal"], args["job_name"], args["workflow_name"] = in.Goal, in.Job, in.Workflow
@@ -115,9 +119,10 @@ func (s *state) entries() [][]string { return workflows[s.workflow] }
 
 func (s *state) entry() []string { return s.entries()[s.index] }
 
-// pending are the members of the current entry that are not done.
+// pending are the members of the current entry that are not done, without those that it went on
+// without before go_to_step came back to it.
 func (s *state) pending() []string {
-	return slices.DeleteFunc(slices.Clone(s.entry()), func(step string) bool { return s.isDone(step) })
+	return slices.DeleteFunc(slices.Clone(s.entry()), func(step string) bool { return s.isDone(step) || s.unreported[number(step)] })
 }
 
 func (s *state) isDone(step string) bool { return s.done[number(step)].outputs != "" }
@@ -152,7 +157,7 @@ func (s state) apply(in input) []outcome {
 	case s.status != "active":
 		return s.refuse("session_ended " + s.status)
 	case in.Tool == "go_to_step":
-		return s.goTo(in.Step)
+		return s.goTo(in.Step, in.All)
 	case in.Tool == "abort_workflow":
 		s.status, s.reason = "aborted", in.Text
 		s.settle()
@@ -228,7 +233,7 @@ func (s state) again(step, outputs string) (all []outcome) {
 	return append(all, outcome{s, "!" + code})
 }
 
-func (s state) goTo(step string) []outcome {
+func (s state) goTo(step string, all bool) []outcome {
 	to := s.entryOf(step)
 	switch {
 	case to < 0:
@@ -236,7 +241,11 @@ func (s state) goTo(step string) []outcome {
 	case to > s.index:
 		return s.refuse("step_ahead")
 	}
-	cleared := slices.Concat(s.entries()[to : s.index+1]...)
+	begun := s.entries()[to]
+	if len(begun) > 1 && !all {
+		begun = []string{step}
+	}
+	cleared := slices.Concat(begun, slices.Concat(s.entries()[to+1:max(to, s.index)+1]...))
 	s.history += fmt.Sprintf("; from %s to %s: %s", s.entry()[0], step, s.progress(cleared))
 	for i := range s.replies {
 		s.replies[i].sure = false
@@ -245,8 +254,9 @@ func (s state) goTo(step string) []outcome {
 		i := number(gone)
 		s.done[i], s.unreported[i], s.replies[i] = finished{}, false, stored{}
 	}
-	s.index, s.byStep = to, false
-	return []outcome{{s, "back to " + strings.Join(s.entry(), ",") + " clears " + strings.Join(cleared, ",")}}
+	s.byStep = len(begun) < len(s.entries()[to]) && (s.byStep || to != s.index)
+	s.index = to
+	return []outcome{{s, "back to " + strings.Join(begun, ",") + " clears " + strings.Join(cleared, ",")}}
 }
 
 // allOutputs merges the outputs of all steps in their order; later ones win.

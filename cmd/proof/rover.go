@@ -71,7 +71,7 @@ func (a *rover) choose() input {
 	case k < 86:
 		in.Tool, in.Request = "get_step", ""
 	case k < 95:
-		in.Tool, in.Step = "go_to_step", stepNames[a.below(mostSteps)]
+		in.Tool, in.Step, in.All = "go_to_step", stepNames[a.below(mostSteps)], a.below(2) == 0
 	default:
 		in.Tool, in.Text = "abort_workflow", a.token("because ")
 	}

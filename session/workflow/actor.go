@@ -148,7 +148,7 @@ func (a *sessionActor) abort(who caller, explanation string) (*machine.AbortRepl
 	return reply, a.commit(next)
 }
 
-func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string) (*machine.GoToReply, error) {
+func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all bool) (*machine.GoToReply, error) {
 	if r, err := a.repetition(who); err != nil {
 		return nil, err
 	} else if r != nil {
@@ -176,7 +176,7 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string) (*ma
 	if err != nil {
 		return nil, err
 	}
-	next, r := a.state.GoTo(def, who.Call, to, stepID, a.engine.now(), texts)
+	next, r := a.state.GoTo(def, who.Call, to, stepID, all, a.engine.now(), texts)
 	if notice := a.engine.unclosable(how, def, to); notice != "" {
 		r.Notice = join(r.Notice, notice)
 	}

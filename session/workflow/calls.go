@@ -248,16 +248,18 @@ func (c *Conn) Step(ctx context.Context, args StepArgs) (*machine.StepReply, err
 // GoToArgs are the parameters of go_to_step.
 type GoToArgs struct {
 	StepID    string  `json:"step_id"`
+	All       bool    `json:"all,omitempty"` // of a concurrent group
 	SessionID *string `json:"session_id"`
 	RequestID *string `json:"request_id"`
 }
 
 // GoTo goes back to an earlier step, or restarts the current one: the progress of that step and all
-// later ones is moved to the session's history; files stay.
+// later ones is moved to the session's history; files stay. The siblings of a member of a concurrent
+// group stay as they are, unless All is set.
 func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*machine.GoToReply, error) {
 	return call(ctx, c, machine.ToolGoTo, &a.RequestID, &a, func(who caller) (*machine.GoToReply, string, error) {
 		return move(ctx, c, a.SessionID, func(ctx context.Context, s *sessionActor) (*machine.GoToReply, error) {
-			return s.goTo(ctx, who, a.StepID)
+			return s.goTo(ctx, who, a.StepID, a.All)
 		})
 	}, func(r *machine.GoToReply, id string, _ *stack.Handle) { r.Stack = c.stackOf(ctx, id) })
 }

@@ -91,7 +91,7 @@ func TestGroupWithoutStepIDAdvancesWithItsPrimary(t *testing.T) {
 	}
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`))
 	refused(t, err, session.StateError, "group_moved_on", "go_to_step")
-	back, err := c.GoTo(ctx, GoToArgs{StepID: "b"})
+	back, err := c.GoTo(ctx, GoToArgs{StepID: "b", All: true})
 	if err != nil || back.BeginStep.StepID != "a" || strings.Join(back.InvalidatedSteps, " ") != "a b c d" {
 		t.Errorf("go_to_step to a member: %s, %v", toJSON(t, back), err)
 	}
@@ -195,5 +195,45 @@ func TestAStepOfAnotherSessionOfTheStack(t *testing.T) {
 	refused(t, err, session.StateError, "step_not_current", `{"session_id": "`+above+`", "step_id": "two"`)
 	if strings.Contains(err.Error(), "Finish that first") {
 		t.Error(err)
+	}
+}
+
+// go_to_step to a member clears that member and what comes after its group; its siblings stay as they
+// are, whether they were reported or not.
+func TestAMemberIsStartedAgainAlone(t *testing.T) {
+	p := newProject(t)
+	p.grouped()
+	c := p.open().Connect("local")
+	goTo := func(step, cleared string) {
+		t.Helper()
+		r, err := c.GoTo(ctx, GoToArgs{StepID: step})
+		if err != nil || r.BeginStep.StepID != step || r.ConcurrentSteps != nil || strings.Join(r.InvalidatedSteps, " ") != cleared || strings.Contains(r.BeginStep.Instructions, "CONCURRENT") {
+			t.Errorf("go_to_step %s: %s, %v", step, toJSON(t, r), err)
+		}
+	}
+	p.start(c, "alpha", "main")
+	for _, args := range []string{`{"outputs":{"report":"r.md"},"step_id":"a"}`, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`, `{"outputs":{},"step_id":"c"}`} {
+		p.finish(c, args)
+	}
+	goTo("b", "b d")
+	if step, err := c.Step(ctx, StepArgs{}); err != nil || strings.Join(step.PendingConcurrentSteps, " ") != "b" || step.Members[0].State != "completed" {
+		t.Errorf("get_step %s, %v", toJSON(t, step), err)
+	}
+	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
+	refused(t, err, session.StateError, "step_id_needed", "'b'")
+	goTo("a", "a") // of the current group
+	p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
+	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.BeginStep == nil || r.BeginStep.StepID != "d" {
+		t.Errorf("the group goes on: %s", toJSON(t, r))
+	}
+	// Members that were never reported.
+	p.start(c, "alpha", "main")
+	p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	goTo("b", "b d")
+	if r := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`); r.BeginStep == nil || r.BeginStep.StepID != "d" {
+		t.Errorf("the group goes on: %s", toJSON(t, r))
+	}
+	if r := p.finish(c, `{"outputs":{}}`); !strings.Contains(*r.Summary, "never reported: 'c'") {
+		t.Errorf("summary %s", *r.Summary)
 	}
 }

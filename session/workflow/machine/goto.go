@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"deepwork/catalog/job"
 	"deepwork/session"
 )
 
@@ -47,14 +48,21 @@ func (s *State) PlanGoTo(def *Definition, stepID string) (int, error) {
 	return to, nil
 }
 
-// GoTo moves the progress of an entry and all later ones to the history, and starts the entry
-// again.
-func (s *State) GoTo(def *Definition, c Call, to int, stepID string, at time.Time, texts Instructions) (*State, *GoToReply) {
+// GoTo moves the progress of an entry and all later ones to the history, and starts the entry again.
+// Of a concurrent group only the step itself is started again, unless all is set: its siblings stay as
+// they are.
+func (s *State) GoTo(def *Definition, c Call, to int, stepID string, all bool, at time.Time, texts Instructions) (*State, *GoToReply) {
+	here, _, _ := s.Position(def)
+	entry := def.Workflow.Entries[to]
+	alone := len(entry) > 1 && !all
+	if alone {
+		entry = job.Entry{stepID}
+	}
 	n := s.Next(at)
 	n.Definition = def.Ref
 	w := &Withdrawal{At: at, From: s.CurrentStepID, To: stepID}
 	r := &GoToReply{InvalidatedSteps: []string{}, Notice: NoticeOf(def)}
-	for _, id := range slices.Concat(def.Workflow.Entries[to:]...) {
+	for _, id := range slices.Concat(entry, slices.Concat(def.Workflow.Entries[to+1:]...)) {
 		if p := s.Progress(id); p != nil {
 			w.Progress = append(w.Progress, Pair[*StepProgress]{id, p.voided(movedOn, at)})
 			r.InvalidatedSteps = append(r.InvalidatedSteps, id)
@@ -75,8 +83,21 @@ func (s *State) GoTo(def *Definition, c Call, to int, stepID string, at time.Tim
 		}
 		n.Replies = append(n.Replies, o)
 	}
-	d := n.enter(def, to, at, texts)
-	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
+	if alone {
+		n.CurrentEntryIndex, n.CurrentStepID = to, def.Workflow.Entries[to][0]
+		n.ReportedByStepID = s.ReportedByStepID || to != here
+		begun := []*StepProgress{{StepID: stepID, StartedAt: at}}
+		for _, id := range def.Workflow.Entries[to] {
+			if id != stepID && n.Progress(id) == nil { // an edit added it
+				begun = append(begun, &StepProgress{StepID: id, StartedAt: at})
+			}
+		}
+		n.setProgress(begun...)
+		r.BeginStep = n.Describe(def, entry, texts).First
+	} else {
+		d := n.enter(def, to, at, texts)
+		r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
+	}
 	n.remember(c.stored(r), to)
 	return n, r
 }

@@ -76,7 +76,7 @@ func TestStatesNeverChange(t *testing.T) {
 			case 4:
 				if to, err := s.PlanGoTo(def, id); err == nil {
 					c.Tool = ToolGoTo
-					next, _ = s.GoTo(def, c, to, id, at, Instructions{})
+					next, _ = s.GoTo(def, c, to, id, at.Second()%2 == 0, at, Instructions{})
 				}
 			case 5, 6:
 				if s.IsCurrent(id) {

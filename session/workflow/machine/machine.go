@@ -99,12 +99,13 @@ func (s *State) enter(def *Definition, index int, at time.Time, texts Instructio
 }
 
 // Position returns the current entry, found by its step's id because the job may
-// have been edited, and its members that are not completed. def has that step.
+// have been edited, and its members that it waits for: those not completed, without those that the
+// group went on without before go_to_step came back to it. def has that step.
 func (s *State) Position(def *Definition) (index int, entry job.Entry, pending []string) {
 	index = def.Workflow.Find(s.CurrentStepID)
 	entry = def.Workflow.Entries[index]
 	for _, id := range entry {
-		if !s.Progress(id).Done() {
+		if p := s.Progress(id); !p.Done() && (p == nil || !p.Unreported) {
 			pending = append(pending, id)
 		}
 	}

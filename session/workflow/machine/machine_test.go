@@ -21,6 +21,7 @@ type model struct {
 	entries [][]string
 	at      int
 	done    map[string]bool
+	skipped map[string]bool // the group went on without them
 	byID    bool
 	status  SessionStatus
 }
@@ -36,7 +37,7 @@ func (m *model) finish(step string) string {
 		if target = entry[0]; m.done[target] {
 			return "refused"
 		}
-	} else if !slices.Contains(entry, step) || m.done[step] {
+	} else if !slices.Contains(entry, step) || m.done[step] || m.skipped[step] {
 		return "refused"
 	}
 	m.done[target] = true
@@ -45,10 +46,13 @@ func (m *model) finish(step string) string {
 	}
 	if m.byID {
 		for _, id := range entry {
-			if !m.done[id] {
+			if !m.done[id] && !m.skipped[id] {
 				return "pending"
 			}
 		}
+	}
+	for _, id := range entry {
+		m.skipped[id] = !m.done[id]
 	}
 	m.byID = false
 	if m.at++; m.at == len(m.entries) {
@@ -59,17 +63,21 @@ func (m *model) finish(step string) string {
 	return string(NextStep)
 }
 
-func (m *model) goTo(step string) bool {
+func (m *model) goTo(step string, all bool) bool {
 	to := slices.IndexFunc(m.entries, func(e []string) bool { return slices.Contains(e, step) })
 	if m.status != Active || to < 0 || to > m.at {
 		return false
 	}
-	for _, e := range m.entries[to:] {
+	alone := len(m.entries[to]) > 1 && !all
+	for i, e := range m.entries[to:] {
 		for _, id := range e {
-			delete(m.done, id)
+			if i > 0 || !alone || id == step {
+				delete(m.done, id)
+				delete(m.skipped, id)
+			}
 		}
 	}
-	m.at, m.byID = to, false
+	m.at, m.byID = to, alone && (m.byID || to != m.at)
 	return true
 }
 
@@ -116,7 +124,7 @@ func drive(t *testing.T, shape, commands []byte) {
 		return
 	}
 	def := memoryDefinition(t, entries)
-	m := &model{entries: entries, done: map[string]bool{}, status: Active}
+	m := &model{entries: entries, done: map[string]bool{}, skipped: map[string]bool{}, status: Active}
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", Owner: "o", At: at, Call: Call{Tool: ToolStart}, Texts: Instructions{}})
 	if err != nil {
@@ -169,13 +177,14 @@ func drive(t *testing.T, shape, commands []byte) {
 				t.Fatalf("command %d, step %v of %v: got %s, want %s", i, stepID, entries, got, want)
 			}
 		case 6:
-			want := m.goTo(id)
+			all := i%2 == 0
+			want := m.goTo(id, all)
 			to, err := s.PlanGoTo(def, id)
 			if (err == nil) != want {
 				t.Fatalf("command %d: go_to_step %s: %v, want %v", i, id, err, want)
 			}
 			if err == nil {
-				s, _ = s.GoTo(def, Call{Tool: ToolGoTo}, to, id, at, Instructions{})
+				s, _ = s.GoTo(def, Call{Tool: ToolGoTo}, to, id, all, at, Instructions{})
 			}
 		case 7:
 			if b == 255 && s.Status == Active {
