@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"deepwork/catalog/internal/yamltree"
+	"deepwork/catalog/jsontext"
 )
 
 // constant is the form of the names of executors and variants.
@@ -96,7 +97,7 @@ func (p *parser) executors(v value, to *[]Executor) {
 			}))...)
 		if p.Faults() == faults && e.Command == nil && !slices.Contains(KnownExecutors, e.Name) {
 			p.Fault(yamltree.At(v.Key), "has no command, which only %s need not have%s",
-				strings.Join(KnownExecutors, ", "), didYouMean(yamltree.Suggest(e.Name, KnownExecutors)))
+				strings.Join(KnownExecutors, ", "), didYouMean(jsontext.Nearest(e.Name, KnownExecutors)))
 		}
 		*to = append(*to, e)
 	})

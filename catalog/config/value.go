@@ -129,7 +129,7 @@ func (p *parser) oneOf(v value, all ...string) (string, bool) {
 	case !isText(n):
 		p.wrong(v, "one of "+strings.Join(all, ", "))
 	case !slices.Contains(all, n.Value):
-		p.fault(v, "%q is not one of %s%s", clip(n.Value), strings.Join(all, ", "), didYouMean(yamltree.Suggest(n.Value, all)))
+		p.fault(v, "%q is not one of %s%s", clip(n.Value), strings.Join(all, ", "), didYouMean(jsontext.Nearest(n.Value, all)))
 	default:
 		return n.Value, true
 	}

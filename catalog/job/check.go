@@ -5,6 +5,7 @@ import (
 	"math/big"
 
 	"deepwork/catalog/internal/yamltree"
+	"deepwork/catalog/jsontext"
 )
 
 // checkSteps checks the references of steps: unique ids, dependencies that exist and have no cycle,
@@ -79,7 +80,7 @@ func (d *decoder) unknownStep(j *Job, at spot, id string) {
 		}
 	}
 	hint := "the steps are " + yamltree.Join(ids)
-	if near := yamltree.Suggest(id, ids); near != "" {
+	if near := jsontext.Nearest(id, ids); near != "" {
 		hint = "did you mean " + near + "?"
 	}
 	d.faultAt(at, "there is no step %s: %s", yamltree.Quote(id), hint)
@@ -100,7 +101,7 @@ func (d *decoder) checkRunEach(j *Job, i int) {
 			continue
 		}
 		hint := "write one of " + yamltree.Join(names)
-		if near := yamltree.Suggest(each, names); near != "" {
+		if near := jsontext.Nearest(each, names); near != "" {
 			hint = "did you mean " + near + "?"
 		}
 		d.faultAt(at, "%s is neither step nor an output of this step: %s", yamltree.Quote(each), hint)

@@ -178,9 +178,13 @@ func (c *Conn) elsewhere(ctx context.Context, h *stack.Handle, a FinishArgs, err
 			given = json.RawMessage(`{…the same…}`)
 		}
 		v := h.View()
+		here := fmt.Sprintf("Step '%s' is not current in session '%s' (%s), which is at step '%s'.", *a.StepID, h.ID, v.Workflow, v.Step)
+		if a.SessionID != nil && refused.Code != "unknown_step" { // the caller chose the session
+			here = refused.Message
+		}
 		refused.Message = fmt.Sprintf(
-			`Step '%s' is not current in session '%s' (%s), which is at step '%s'. It is current in session '%s' (%s). To finish it there, call finished_step with {"session_id": "%s", "step_id": "%s", "outputs": %s}.`,
-			*a.StepID, h.ID, v.Workflow, v.Step, other.SessionID, other.Workflow, other.SessionID, *a.StepID, given)
+			`%s It is current in session '%s' (%s). To finish it there, call finished_step with {"session_id": "%s", "step_id": "%s", "outputs": %s}.`,
+			here, other.SessionID, other.Workflow, other.SessionID, *a.StepID, given)
 		return refused.With("current_in", other)
 	}
 	return err

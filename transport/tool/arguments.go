@@ -152,7 +152,11 @@ func (a arguments) refuse(faults []fault, wrong *schema.Error) *session.Error {
 			}
 		case v.Path == "" && v.Keyword == "additionalProperties":
 			for _, name := range v.Names {
-				unknown = append(unknown, fault{"unknown_argument", name, fmt.Sprintf("Unknown argument %q.", jsontext.Clip(name, MaxName))})
+				hint := "."
+				if near := jsontext.Nearest(name, a.input.PropertyOrder); near != "" {
+					hint = ": did you mean " + near + "?"
+				}
+				unknown = append(unknown, fault{"unknown_argument", name, fmt.Sprintf("Unknown argument %q%s", jsontext.Clip(name, MaxName), hint)})
 			}
 		case v.Keyword == "maxLength" || v.Keyword == "maxItems":
 			faults = append(faults, large(v.Path, "is too long ("+v.Text+")"))

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/catalog/config"
@@ -80,6 +81,9 @@ func (s *Set) Dispatch(ctx context.Context, c *Caller, req *mcp.CallToolRequest,
 			// The other tools log their calls themselves.
 			s.Logger.LogAttrs(ctx, slog.LevelInfo, "call of an unknown tool",
 				slog.String("tool", jsontext.Clip(req.Params.Name, 200)), stackAttr(c.Workflows.Stack()))
+			if near := jsontext.Nearest(req.Params.Name, s.Names()); near != "" {
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %q: did you mean %s? tools/list has all of them", req.Params.Name, near)}
+			}
 			return next(ctx, method, req) // the SDK refuses it
 		}
 		params := *req.Params

@@ -1,6 +1,7 @@
 package yamltree
 
 import (
+	"deepwork/catalog/jsontext"
 	"errors"
 	"io"
 	"iter"
@@ -206,7 +207,7 @@ func (d *Decoder) Mapping(v Value, s Shape) bool {
 		switch {
 		case i < 0 && !d.Full():
 			d.In(key.Value, func() {
-				d.Fault(At(key), "%s", d.UnknownKey(s.What, s.Names(), Suggest(key.Value, s.Names())))
+				d.Fault(At(key), "%s", d.UnknownKey(s.What, s.Names(), jsontext.Nearest(key.Value, s.Names())))
 			})
 		case i < 0:
 		case lines[i] > 0:

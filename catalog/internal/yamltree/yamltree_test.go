@@ -67,15 +67,3 @@ func TestFaultsHavePositionsPathsAndSuggestions(t *testing.T) {
 		t.Errorf("%d faults, the last: %v", len(many), last)
 	}
 }
-
-func TestSuggest(t *testing.T) {
-	candidates := []string{"draft", "review", "max_items", "ok"}
-	for name, want := range map[string]string{
-		"draft": "draft", "darft": "draft", "drafts": "draft", "dra": "", "d": "", "reviwe": "review", "Max-Items": "max_items",
-		"maxitem": "max_items", "okay": "ok", "kk": "ok", "no": "", strings.Repeat("x", 65): "",
-	} {
-		if got := Suggest(name, candidates); got != want {
-			t.Errorf("%.20s: %q, want %q", name, got, want)
-		}
-	}
-}
