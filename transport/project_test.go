@@ -218,7 +218,19 @@ func TestWorkflowThroughTheTools(t *testing.T) {
 		t.Error(got) // 001.5.4
 	}
 
-	next := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"},"step_id":"idea"}`)
+	if got := refusedWith(t, cs, "start_workflow", `{"goal":" \n","job_name":"trip","workflow_name":"plan"}`, "ToolError"); !strings.Contains(got, "goal") {
+		t.Error(got)
+	}
+	for _, content := range []string{"# Idea\nSea", strings.Repeat("x", 1025)} {
+		if got := refusedWith(t, cs, "finished_step", `{"outputs":{"idea":`+string(tool.MustJSON(content))+`}}`, "ToolError"); !strings.Contains(got, "looks like file content") {
+			t.Error(got)
+		}
+	}
+	if got := refusedWith(t, cs, "finished_step", `{"outputs":"idea.txt"}`, "ToolError"); !strings.Contains(got, "object") {
+		t.Error(got)
+	}
+
+	next := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":"{\"idea\":\"idea.txt\"}","step_id":"idea"}`)
 	if next.Status != machine.NextStep || next.BeginStep.StepID != "hotel" || len(next.ConcurrentSteps) != 1 || next.ConcurrentSteps[0].StepID != "train" {
 		t.Fatalf("idea: %+v", next)
 	}

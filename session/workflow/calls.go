@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 	"deepwork/session/workflow/stack"
@@ -84,6 +85,10 @@ type FinishArgs struct {
 // changes nothing.
 func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, error) {
 	arrived := time.Now()
+	var text string // some models give JSON as text
+	if json.Unmarshal(a.Outputs, &text) == nil && slices.Contains([]string{"object", "array"}, jsontext.Kind([]byte(text))) && json.Valid([]byte(text)) {
+		a.Outputs = json.RawMessage(text)
+	}
 	return call(ctx, c, machine.ToolFinish, &a.RequestID, &a, func(who caller) (*machine.FinishReply, string, error) {
 		f, err := c.finish(ctx, who, a, arrived)
 		if err != nil {

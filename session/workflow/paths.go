@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
@@ -46,6 +47,9 @@ func checkPath(root, output, path string) error {
 			}
 		}
 		return session.Wrong(code, "Output '%s': "+format, append([]any{output}, args...)...).With("output", output).With("path", jsontext.Clip(path, 500))
+	}
+	if len(path) > 1024 || strings.ContainsAny(path, "\r\n") {
+		return refuse("bad_path", "'%s' looks like file content, not a path. Write the content to a file, and give the file's path, relative to the project root.", jsontext.Clip(path, 100))
 	}
 	_, info, err := gate.Locate(root, path)
 	switch {

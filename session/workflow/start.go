@@ -46,6 +46,9 @@ func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, err
 
 func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.StartReply, string, error) {
 	e := c.engine
+	if strings.TrimSpace(a.Goal) == "" {
+		return nil, "", session.Wrong("invalid_argument", "Argument \"goal\" is blank: say what the user wants to accomplish, and call again.").With("argument", "goal")
+	}
 	j, err := findJob(ctx, e.Catalog, a.JobName)
 	if err != nil {
 		return nil, "", err

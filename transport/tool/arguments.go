@@ -57,11 +57,14 @@ func newArguments(tool string, input *jsonschema.Schema, free []string, unlisted
 // typesAndLengths removes from a schema the ranges of numbers and the values of texts, and lets it
 // accept a list for an object with any members (outputs as in seed 001).
 func typesAndLengths(s *jsonschema.Schema) {
-	for _, p := range s.Properties {
+	for name, p := range s.Properties {
 		p.Enum, p.Minimum, p.Maximum, p.MinItems = nil, nil, nil, nil
 		p.Types = slices.DeleteFunc(slices.Clone(p.Types), func(t string) bool { return t == "null" }) // null is removed before
 		if p.Type == "object" && p.Properties == nil {
 			p.Type, p.Types = "", []string{"object", "array"}
+			if name == "outputs" { // or JSON as text
+				p.Types = append(p.Types, "string")
+			}
 		}
 		if p.Items != nil {
 			typesAndLengths(p.Items)
