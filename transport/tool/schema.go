@@ -106,8 +106,8 @@ func OutputSchema[R any](w Words) *jsonschema.Schema {
 }
 
 // complete adds what Go's types cannot express: that lists and fields that may be absent are never
-// null, what the items of lists are, which values a field may have. It allows other fields, since clients that store a schema would
-// otherwise refuse replies with new ones.
+// null, and which values a field may have. It allows other fields, since clients that store a schema
+// would otherwise refuse replies with new ones.
 func complete(s *jsonschema.Schema, w Words) {
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil {
 		s.AdditionalProperties = nil
