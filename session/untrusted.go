@@ -58,17 +58,17 @@ func unapproved(root string, w *config.Withheld, what string, asked config.Asked
 	next := "Ask the user to run `deepwork trust --path " + root + "` in a terminal, then call again."
 	switch {
 	case w.Denied:
-		next = "The user said no. They can change that with `deepwork trust --path " + root + "` in a terminal."
+		next = "The user denied it. They can change that with `deepwork trust --path " + root + "` in a terminal."
 	case w.Fault != "":
-		next = "It cannot be approved as it is: " + w.Fault + ". Tell the user; once that is corrected, they run `deepwork trust --path " + root + "` in a terminal."
+		next = "It cannot be approved: " + w.Fault + ". Tell the user; once that is corrected, they run `deepwork trust --path " + root + "` in a terminal."
 	}
-	return NotNow(CodeUntrusted, "%s. Nothing was run, and nothing has changed. %s", what, next).With("key", asked.Key).With("asked", asked.Text)
+	return NotNow(CodeUntrusted, "%s. Nothing was run or changed. %s", what, next).With("key", asked.Key).With("asked", asked.Text)
 }
 
 // Changed returns the refusal of a call that needs a program that has changed since its approval.
 // err says how.
 func Changed(root string, err error) error {
-	return NotNow(CodeUntrusted, "The call would run a program that the user approved with another content: %v. Nothing was run, and nothing has changed. Ask the user to look at it and to run `deepwork trust --path %s` in a terminal, then call again.", err, root).Because(err)
+	return NotNow(CodeUntrusted, "The call would run a program that has changed since the user approved it: %v. Nothing was run or changed. Ask the user to review it and run `deepwork trust --path %s` in a terminal, then call again.", err, root).Because(err)
 }
 
 // UntrustedNotice says which parts of a project's config are not in force because the user has not

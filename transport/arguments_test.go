@@ -35,7 +35,7 @@ func TestArgumentErrors(t *testing.T) {
 		{"long name", "start_workflow", `{"goal":"g","job_name":"` + strings.Repeat("j", tool.MaxName+1) + `","workflow_name":"w"}`, "argument_too_large", []string{`"job_name"`, "200"}},
 		{"long request_id", "abort_workflow", `{"explanation":"e","request_id":"` + strings.Repeat("é", tool.MaxName+1) + `"}`, "argument_too_large", []string{`"request_id"`, "201", "200"}},
 		{"large outputs", "finished_step", `{"outputs":{"a":"` + strings.Repeat("x", tool.MaxArgumentBytes) + `"}}`, "argument_too_large", []string{`"outputs"`, "bytes"}},
-		{"deep outputs", "finished_step", `{"outputs":` + deep + `}`, "argument_too_large", []string{`"outputs"`, "nested 11 deep", "10"}},
+		{"deep outputs", "finished_step", `{"outputs":` + deep + `}`, "argument_too_large", []string{`"outputs"`, "nested 11 levels deep", "10"}},
 		{"a list", "get_step", `["x"]`, "invalid_arguments", []string{"an array, not an object"}},
 		{"a text", "get_step", `"x"`, "invalid_arguments", []string{"a string, not an object"}},
 		{"several", "start_workflow", `{"a":1,"goal":7}`, "unknown_argument", []string{`"a"`, `"goal"`, `"job_name"`, `"workflow_name"`}},

@@ -96,7 +96,7 @@ func keepApart(folder *state.Folder) error {
 	dir := folder.Tmp()
 	for _, own := range []string{filepath.Dir(dir), dir} {
 		if fi, err := os.Lstat(own); err == nil && !fi.IsDir() {
-			return fmt.Errorf("%s is %s, and is to be a folder of the workspace: remove it", own, durable.Kind(fi.Mode()))
+			return fmt.Errorf("%s is %s, expected a folder of the workspace: remove it", own, durable.Kind(fi.Mode()))
 		}
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -83,7 +83,7 @@ func TestBrokenCall(t *testing.T) {
 	s, _ := fakeServer(t, finishing(errors.New("disk on fire")))
 	s.logger, s.tools.Logger = logger, logger
 	res := callTool(t, client(t, s), "finished_step", `{"outputs":{}}`)
-	if got := text(res); !res.IsError || !strings.HasPrefix(got, "ToolError: ") || !strings.Contains(got, "server's side") || strings.Contains(got, "disk on fire") {
+	if got := text(res); !res.IsError || !strings.HasPrefix(got, "ToolError: ") || !strings.Contains(got, "error in the server") || strings.Contains(got, "disk on fire") {
 		t.Errorf("got %s", got)
 	}
 	if meta := errorMetaOf(t, res); meta["code"] != "internal" {

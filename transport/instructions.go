@@ -18,21 +18,21 @@ const lifecycle = `DeepWork leads you through multi-step workflows and keeps the
 
 Lifecycle:
 1. Discover: get_workflows lists jobs and workflows.
-2. Start: start_workflow(goal, job_name, workflow_name) gives the first step.
-3. Execute: do what begin_step says; write its expected outputs as files.
-4. Checkpoint: finished_step(outputs, step_id) with the files' paths.
-5. Iterate: on needs_work do what feedback says, call finished_step again.
+2. Start: start_workflow(goal, job_name, workflow_name) returns the first step.
+3. Execute: do what begin_step says; write its expected outputs to files.
+4. Checkpoint: finished_step(outputs, step_id) with the paths of these files.
+5. Iterate: on needs_work do what feedback says, then call finished_step again.
 6. Continue: on next_step do the new begin_step, then checkpoint it.
 7. Complete: on workflow_complete tell the user the summary and outputs.
 
 Nested workflows: start_workflow within a step puts a workflow on top of the stack; when it ends, the one below resumes.
-Concurrent steps: do begin_step and all concurrent_steps at once, best with a subagent each; report each by its step_id.
-Retries: a lost reply is no loss. Repeat the call: step_id (finished_step) or request_id make it safe.
-Resume: after a restart, a lost connection or compaction call get_step with your session_id; any tool takes it.`
+Concurrent steps: do begin_step and all concurrent_steps at the same time, best with one subagent each; report each with its step_id.
+Retries: if a reply is lost, repeat the call; step_id (finished_step) or request_id makes that safe.
+Resume: after a restart, a lost connection or compaction call get_step with your session_id.`
 
 // Instructions for the task board, if its tools are offered.
 const (
-	onBoardLine     = "Task board: list_projects, create_task and start_task_attempt have coding agents work on tasks, each in a git worktree."
+	onBoardLine     = "Task board: list_projects, create_task and start_task_attempt let coding agents work on tasks, each in its own git worktree."
 	inWorkspaceLine = "This is the workspace of a task: call get_context first."
 )
 
@@ -60,7 +60,7 @@ func (s *Server) instructions(ctx context.Context) string {
 func (s *Server) news(ctx context.Context, room int) string {
 	if s.check != nil {
 		if _, err := s.check(ctx); err != nil {
-			return fit("The configuration of this project is not valid, and calls are refused until it is corrected:", []string{tool.OneLine(err.Error(), 400)}, "", room)
+			return fit("The configuration of this project is not valid. Calls fail until it is corrected:", []string{tool.OneLine(err.Error(), 400)}, "", room)
 		}
 	}
 	if s.jobs == nil || !s.tools.Has("start_workflow") {
@@ -72,7 +72,7 @@ func (s *Server) news(ctx context.Context, room int) string {
 		for _, e := range snapshot.Errors {
 			items = append(items, "- "+tool.OneLine(e.JobName, 80)+": "+firstFault(e))
 		}
-		return fit(fmt.Sprintf("%s failed to load (correct the file, then call get_workflows):", count(n, "job", "jobs")), items, "get_workflows tells all", room)
+		return fit(fmt.Sprintf("%s failed to load (correct the file, then call get_workflows):", count(n, "job", "jobs")), items, "get_workflows lists all", room)
 	}
 	var items []string
 	for _, j := range snapshot.Jobs {
@@ -81,7 +81,7 @@ func (s *Server) news(ctx context.Context, room int) string {
 		}
 	}
 	if len(items) == 0 {
-		return "There are no workflows yet: a job is a folder in .deepwork/jobs with a job.yml."
+		return "There are no workflows yet. A job is a folder in .deepwork/jobs with a job.yml."
 	}
 	return fit("Workflows (job/workflow):", items, "get_workflows lists all", room)
 }

@@ -91,5 +91,5 @@ func (s *Server) survived(ctx context.Context, method string, p any) error {
 	s.logger.LogAttrs(ctx, slog.LevelError, "panic while handling a request",
 		slog.String("method", method), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
-		Message: fmt.Sprintf("handling %s broke on the server's side; the server goes on, so try again", method)}
+		Message: fmt.Sprintf("%s failed because of an error in the server; the server still runs, so try again", method)}
 }

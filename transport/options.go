@@ -71,7 +71,7 @@ func (o *Options) check() error {
 func checkToolsets(names []string) error {
 	for _, n := range names {
 		if !slices.Contains(config.Toolsets, n) {
-			return fmt.Errorf("toolset %q is unknown: choose of %s", n, strings.Join(config.Toolsets, ", "))
+			return fmt.Errorf("toolset %q is unknown: choose from %s", n, strings.Join(config.Toolsets, ", "))
 		}
 	}
 	if slices.Contains(names, "source") && !slices.Contains(names, "workflows") {

@@ -46,7 +46,7 @@ func TestBrokenBoardCall(t *testing.T) {
 	cs := client(t, s)
 	for tool, c := range map[string]struct{ args, says string }{
 		"create_task": {createOne, "before you call create_task again, call list_tasks"},
-		"get_task":    {`{"task_id":"3b241101-e2bb-4255-8caf-4136c566a962"}`, "it only reads, so call get_task again"},
+		"get_task":    {`{"task_id":"3b241101-e2bb-4255-8caf-4136c566a962"}`, "it changes nothing, so call get_task again"},
 	} {
 		res := callTool(t, cs, tool, c.args)
 		if got := text(res); errorMetaOf(t, res)["code"] != "internal" || !strings.Contains(got, c.says) || strings.Contains(got, "get_step") {
@@ -62,7 +62,7 @@ func TestBoardCallCutShort(t *testing.T) {
 	cancel(tool.ErrStopping)
 	for name, says := range map[string]string{
 		"create_task": "Connect again; before you call create_task again, call list_tasks",
-		"get_task":    "Connect again; it only reads, so call get_task again",
+		"get_task":    "Connect again; it changes nothing, so call get_task again",
 	} {
 		res, err := serve(ctx, s, name, func() (any, error) { return nil, brokenBoard{}.fail(ctx) })
 		if err != nil || errorMetaOf(t, res)["code"] != "stopping" || !strings.Contains(text(res), says) {

@@ -164,7 +164,7 @@ func TestARunIsItsCallersAlone(t *testing.T) {
 	if got := into[execution.Execution](t, dial(t, h, "", given[0]), "workflow_status", about); got.State != execution.Running {
 		t.Errorf("got %+v", got)
 	}
-	if got := refusedWith(t, dial(t, h, stateful, given[1]), "workflow_status", about, "StateError"); !strings.Contains(got, "no run") {
+	if got := refusedWith(t, dial(t, h, stateful, given[1]), "workflow_status", about, "StateError"); !strings.Contains(got, "no execution") {
 		t.Error(got)
 	}
 }

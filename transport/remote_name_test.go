@@ -42,7 +42,7 @@ func TestReq003_6_4_NamesOfToolsThatComeAndGo(t *testing.T) {
 	broken := strings.Replace(config, one.url, "http://127.0.0.1:1/mcp", 1)
 	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\n" + broken})
 	s.names(t, "twin_b")
-	if got := refusedWith(t, cs, "twin_a", `{}`, "StateError"); !strings.Contains(got, "its source 'one' is away") {
+	if got := refusedWith(t, cs, "twin_a", `{}`, "StateError"); !strings.Contains(got, "its source 'one' cannot be reached") {
 		t.Error(got)
 	}
 	if got := refusedWith(t, cs, "call_workflow_tool", `{"name":"twin"}`, "ToolError"); !strings.Contains(got, "twin_b") || !strings.Contains(got, "'one'") {

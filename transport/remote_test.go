@@ -466,7 +466,7 @@ func TestDeadSourcesDelayNobody(t *testing.T) {
 	}
 	for i, source := range s.remote.Listing(t.Context()).From.Sources {
 		// Of an address some systems know at once that nobody is there.
-		if i%2 == 1 && (source.Err == nil || !strings.Contains(source.Err.Error(), "still being connected")) {
+		if i%2 == 1 && (source.Err == nil || !strings.Contains(source.Err.Error(), "not established yet")) {
 			t.Errorf("%s was waited for: %v", source.Name, source.Err)
 		}
 	}

@@ -49,7 +49,7 @@ func TestASourceThatLosesItsApproval(t *testing.T) {
 			t.Errorf("%v: %s", call, got)
 		}
 	}
-	if got := text(callTool(t, cs, "call_workflow_tool", `{"name":"ehco","arguments":{}}`)); !strings.Contains(got, "There is no workflow tool 'ehco' here. Sources that the user has not approved may offer it: 'factory' (") {
+	if got := text(callTool(t, cs, "call_workflow_tool", `{"name":"ehco","arguments":{}}`)); !strings.Contains(got, "There is no workflow tool 'ehco'. A source that the user has not approved may offer it: 'factory' (") {
 		t.Error(got)
 	}
 	listed := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)

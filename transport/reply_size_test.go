@@ -61,7 +61,7 @@ func TestEveryReplyIsBounded(t *testing.T) {
 				continue
 			}
 			got := text(res)
-			if !res.IsError || res.StructuredContent != nil || !strings.HasPrefix(got, "StateError: "+name+" ") || !strings.Contains(got, fmt.Sprintf("%d bytes of JSON, and %d are the most", size, tool.MaxReplyBytes)) {
+			if !res.IsError || res.StructuredContent != nil || !strings.HasPrefix(got, "StateError: "+name+" ") || !strings.Contains(got, fmt.Sprintf("%d bytes of JSON, and at most %d are sent", size, tool.MaxReplyBytes)) {
 				t.Errorf("%s: %d bytes: %.300s", name, size, got)
 			}
 			if code := res.Meta[tool.ErrorMeta].(map[string]any)["code"]; code != "reply_too_large" {
@@ -73,7 +73,7 @@ func TestEveryReplyIsBounded(t *testing.T) {
 			if strings.Contains(got, tool.SeeExecution) {
 				t.Errorf("%s: it is told to see whether a run that ended was started: %s", name, got)
 			}
-			if carried := strings.Contains(got, "was carried out"); carried == s.tools.Tool(name).Hints.ReadOnly {
+			if carried := strings.Contains(got, "was executed"); carried == s.tools.Tool(name).Hints.ReadOnly {
 				t.Errorf("%s only reads: %v; it says %s", name, s.tools.Tool(name).Hints.ReadOnly, got)
 			}
 		}

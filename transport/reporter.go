@@ -96,7 +96,7 @@ func (r *boardReporter) close(ctx context.Context) error {
 	r.wg.Wait()
 	r.cancel()
 	if r.unsent > 0 {
-		return fmt.Errorf("the task board was not told where %d workflows stand", r.unsent)
+		return fmt.Errorf("the task board was not notified of the state of %d workflows", r.unsent)
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 		boardtools.Add(s.tools, e.board, e.workspace)
 	}
 	if len(s.tools.Names()) == 0 {
-		return nil, fmt.Errorf("the chosen toolsets (%s) have no tools in this version: add workflows", strings.Join(sets, ", "))
+		return nil, fmt.Errorf("the chosen toolsets (%s) have no tools: add workflows", strings.Join(sets, ", "))
 	}
 	if can.Prompts != nil {
 		s.library = newLibrary(e, s.mcp)

@@ -11,8 +11,8 @@ import (
 
 // Progress is the progress of an execution.
 type Progress struct {
-	Value   *float64 `json:"value" jsonschema:"as the source counts; null: not known"`
-	Total   *float64 `json:"total" jsonschema:"what value is at the end; null: not known"`
+	Value   *float64 `json:"value" jsonschema:"progress as the source counts it, or null"`
+	Total   *float64 `json:"total" jsonschema:"value at the end, or null"`
 	Message string   `json:"message" jsonschema:"the source's words, at most 2,000 characters"`
 }
 

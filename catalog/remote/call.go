@@ -164,7 +164,7 @@ func (s *source) away(lost error) error {
 	if err := s.offer.Load().err; err != nil {
 		return fmt.Errorf("source %q: %w: %w", s.def.Name, ErrAway, err)
 	}
-	return fmt.Errorf("source %q: %w: the connection has just been lost", s.def.Name, ErrAway)
+	return fmt.Errorf("source %q: %w: the connection was just lost", s.def.Name, ErrAway)
 }
 
 // relinkWithin bounds the wait for the next link.

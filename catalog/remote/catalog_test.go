@@ -273,12 +273,12 @@ func TestReq003_5_1_BadSourcesDisturbNobody(t *testing.T) {
 	}
 	r := open(t, settings(sources...))
 	for _, source := range r.Snapshot().Sources {
-		if source.Name == "hung" && (source.Err == nil || !strings.Contains(source.Err.Error(), "still being connected")) {
+		if source.Name == "hung" && (source.Err == nil || !strings.Contains(source.Err.Error(), "not established yet")) {
 			t.Errorf("Open has waited for one that hangs: %v", source.Err)
 		}
 	}
 	want := map[string]string{
-		"exit": "no license", "garbage": `is no message, 101 lines in a row: "<html>100`, "flood": "maximum line length", "none": "no such program",
+		"exit": "no license", "garbage": `lines to its standard output that are not messages, 101 in a row: "<html>100`, "flood": "maximum line length", "none": "no such program",
 		"broken": "teapot", "nobody": "refused", "secret": `"DEEPWORK_TEST_NOT_SET" is not set`,
 	}
 	// One may be known long before another: a flood takes a busy machine its time.

@@ -53,10 +53,10 @@ func openURL(s *config.WorkflowSource) (*urlWire, error) {
 		Transport: w,
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			if r.URL.Host != endpoint.Host || r.URL.Scheme != endpoint.Scheme {
-				return fmt.Errorf("it sends us on to another server, %s; write that server's address into the config if it is meant", r.URL.Host)
+				return fmt.Errorf("it redirects to another server, %s; put that server's address in the config if that is intended", r.URL.Host)
 			}
 			if len(via) >= 5 {
-				return errors.New("it sends us on and on")
+				return errors.New("it redirects too often")
 			}
 			return nil
 		},

@@ -16,8 +16,8 @@ import (
 )
 
 var (
-	errForgotten = errors.New("it does not know the session any more")
-	errUndone    = errors.New("it has not got the call, or refused it, since the connection or the session is gone") // it had no effect
+	errForgotten = errors.New("it no longer knows the session")
+	errUndone    = errors.New("it did not receive the call or refused it, because the connection or the session is gone") // it had no effect
 )
 
 // A transportError is the error of a call that the source did not answer.

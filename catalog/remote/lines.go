@@ -47,7 +47,7 @@ func (f *lineFilter) next() ([]byte, error) {
 		return nil, err
 	case first == 0:
 		if f.blank += len(line); f.blank > maxMessage {
-			return nil, fmt.Errorf("it writes nothing but blanks to its standard output, %d bytes of them", f.blank)
+			return nil, fmt.Errorf("it writes only blanks to its standard output, %d bytes", f.blank)
 		}
 		return nil, nil
 	case first != '{' && first != '[', !bytes.Contains(line, []byte(`"jsonrpc"`)):
@@ -62,7 +62,7 @@ func (f *lineFilter) next() ([]byte, error) {
 		return line, nil
 	}
 	fault := json.Unmarshal(line, new(json.RawMessage))
-	return nil, malformedError{fmt.Errorf("its answer is not JSON: %v; NaN and Infinity, for example, have no place in it, and a message is one line: %q", fault, shown(line))}
+	return nil, malformedError{fmt.Errorf("its answer is not JSON: %v; a message is one line without NaN or Infinity: %q", fault, shown(line))}
 }
 
 // drop counts and skips a line.
@@ -71,7 +71,7 @@ func (f *lineFilter) drop(line []byte) error {
 		f.stray(shown(line))
 	}
 	if f.count > maxStray {
-		return malformedError{fmt.Errorf("it writes to its standard output what is no message, %d lines in a row: %q", f.count, shown(line))}
+		return malformedError{fmt.Errorf("it writes lines to its standard output that are not messages, %d in a row: %q", f.count, shown(line))}
 	}
 	return nil
 }

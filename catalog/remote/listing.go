@@ -41,7 +41,7 @@ func newListing(source string, before []*offered) *listing {
 // listing is complete. An error says that the page is not a list of workflows.
 func (l *listing) add(page json.RawMessage) (next string, err error) {
 	if l.bytes += len(page); l.bytes > maxQuery {
-		return "", fmt.Errorf("its pages have more than %d bytes, the most that is read", maxQuery)
+		return "", fmt.Errorf("its pages have more than %d bytes, which is the limit", maxQuery)
 	}
 	list, next, err := splitPage(page)
 	if err != nil {
@@ -70,7 +70,7 @@ func (l *listing) add(page json.RawMessage) (next string, err error) {
 		}
 		switch {
 		case len(l.workflows) >= maxWorkflows:
-			l.skip("", fmt.Sprintf("the source offers more than %d workflows; those after that are left out", maxWorkflows))
+			l.skip("", fmt.Sprintf("the source offers more than %d workflows; the others are left out", maxWorkflows))
 			return "", nil
 		case l.ids[w.ID]:
 			l.skip(jsontext.Clip(w.ID, 100), "a second workflow of this id; the first is taken")
@@ -83,7 +83,7 @@ func (l *listing) add(page json.RawMessage) (next string, err error) {
 	case next == "":
 		return "", nil
 	case l.cursors[next]:
-		return "", fmt.Errorf("its nextCursor %q came before: its pages go round in a circle", jsontext.Clip(next, 80))
+		return "", fmt.Errorf("its nextCursor %q was returned before: its pages repeat", jsontext.Clip(next, 80))
 	case len(l.cursors) >= maxPages-1:
 		return "", fmt.Errorf("its list has more than %d pages", maxPages)
 	}
@@ -94,12 +94,12 @@ func (l *listing) add(page json.RawMessage) (next string, err error) {
 // splitPage finds the list of workflows in an answer, and the cursor of the next page.
 func splitPage(page json.RawMessage) (list json.RawMessage, next string, err error) {
 	if len(page) > maxPage {
-		return nil, "", fmt.Errorf("its answer has %d bytes, and may have at most %d a page", len(page), maxPage)
+		return nil, "", fmt.Errorf("a page of its answer has %d bytes, at most %d are allowed", len(page), maxPage)
 	}
 	kind := jsontext.Kind(page)
 	switch {
 	case kind != "array" && kind != "object":
-		return nil, "", fmt.Errorf("its answer is no list of workflows: %q", jsontext.Clip(string(page), 80))
+		return nil, "", fmt.Errorf("its answer is not a list of workflows: %q", jsontext.Clip(string(page), 80))
 	case !json.Valid(page):
 		return nil, "", errors.New("its answer is not JSON")
 	case kind == "array":
@@ -113,7 +113,7 @@ func splitPage(page json.RawMessage) (list json.RawMessage, next string, err err
 		return nil, "", errors.New(`its answer is an object without a list "workflows"`)
 	}
 	if !jsontext.IsNull(object.NextCursor) && (json.Unmarshal(object.NextCursor, &next) != nil || len(next) > maxCursor) {
-		return nil, "", fmt.Errorf("its nextCursor is no text of at most %d bytes", maxCursor)
+		return nil, "", fmt.Errorf("its nextCursor is not a text of at most %d bytes", maxCursor)
 	}
 	return object.Workflows, next, nil
 }

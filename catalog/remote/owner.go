@@ -191,7 +191,7 @@ func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) (_ *
 	skipped := make(map[string]bool)
 	for i, w := range all {
 		if names[i] == "" {
-			reason := "no name is left for its tool: others have it, and the one that its id makes"
+			reason := "its name and the name made of its id are both taken by other tools"
 			next.Skipped = append(next.Skipped, Skipped{Source: w.Source, Workflow: jsontext.Clip(w.ID, 100), Reason: reason})
 			key := w.Source + "\x00" + w.ID
 			if skipped[key] = true; !o.skipped[key] {

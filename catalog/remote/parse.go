@@ -35,7 +35,7 @@ func (c schemaCache) compile(raw json.RawMessage) *inputSchema {
 // 6.1 and 6.3). An error comes with a label of the workflow, if it has one.
 func parseWorkflow(source string, text json.RawMessage, schemas schemaCache) (_ *offered, label string, _ error) {
 	if jsontext.Kind(text) != "object" {
-		return nil, "", fmt.Errorf("it is %s, and is to be an object", kindOf(text))
+		return nil, "", fmt.Errorf("it is %s, expected an object", kindOf(text))
 	}
 	var in struct{ ID, Name, Description, Category, Version, InputSchema, ExecutionType, Metadata json.RawMessage }
 	if err := json.Unmarshal(text, &in); err != nil {
@@ -53,10 +53,10 @@ func parseWorkflow(source string, text json.RawMessage, schemas schemaCache) (_ 
 	need("name", in.Name, &w.Name)
 	need("description", in.Description, &w.Description)
 	if len(w.ID) > maxID {
-		faults = append(faults, fmt.Sprintf("id has %d bytes, and may have at most %d", len(w.ID), maxID))
+		faults = append(faults, fmt.Sprintf("id has %d bytes, at most %d are allowed", len(w.ID), maxID))
 	}
 	if n := utf8.RuneCountInString(w.Name); n > maxName {
-		faults = append(faults, fmt.Sprintf("name has %d characters, and may have at most %d", n, maxName))
+		faults = append(faults, fmt.Sprintf("name has %d characters, at most %d are allowed", n, maxName))
 	}
 	if label = w.ID; label == "" {
 		label = w.Name

@@ -18,7 +18,7 @@ func (c *Catalog) Refresh(ctx context.Context, within time.Duration) (Report, er
 	if err := c.Reconfigure(ctx); err != nil {
 		return compare(before, c.Snapshot()), err
 	}
-	late := fmt.Errorf("it did not answer within %v; what is listed of it is what it said before", within)
+	late := fmt.Errorf("it did not answer within %v; its earlier workflows stay listed", within)
 	limited, cancel := context.WithTimeoutCause(ctx, within, late)
 	defer cancel()
 	var asking sync.WaitGroup

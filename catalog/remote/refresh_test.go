@@ -27,7 +27,7 @@ func TestReq003_4_3_RefreshTellsWhoWasSilent(t *testing.T) {
 		t.Fatalf("%+v, %v", report, err)
 	}
 	for i, want := range []struct{ source, why string }{
-		{"hangs", "did not answer within 1s; what is listed of it is what it said before"},
+		{"hangs", "did not answer within 1s; its earlier workflows stay listed"},
 		{"broken", "the database is down"},
 		{"dead", "exit"},
 	} {

@@ -272,7 +272,7 @@ type body struct {
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
 	if b.left == 0 {
-		return 0, fmt.Errorf("the answer is larger than %d bytes, the most that is read", maxMessage)
+		return 0, fmt.Errorf("the answer is larger than %d bytes, which is the limit", maxMessage)
 	}
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)

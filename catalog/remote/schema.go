@@ -41,9 +41,9 @@ func compileSchema(raw json.RawMessage) *inputSchema {
 func compileObject(raw json.RawMessage) (json.RawMessage, *schema.Schema, error) {
 	switch {
 	case jsontext.Kind(raw) != "object":
-		return nil, nil, fmt.Errorf("it is %s, and is to be an object", kindOf(raw))
+		return nil, nil, fmt.Errorf("it is %s, expected an object", kindOf(raw))
 	case len(raw) > maxSchema:
-		return nil, nil, fmt.Errorf("it has %d bytes, and may have at most %d", len(raw), maxSchema)
+		return nil, nil, fmt.Errorf("it has %d bytes, at most %d are allowed", len(raw), maxSchema)
 	case jsontext.Depth(raw) > maxDepth:
 		return nil, nil, fmt.Errorf("it is nested more than %d deep", maxDepth)
 	}

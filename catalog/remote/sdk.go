@@ -122,7 +122,7 @@ func (c *rawConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 		return nil, transportError{err}
 	}
 	if r, ok := m.(*jsonrpc.Request); ok && !c.accept(r) {
-		return nil, transportError{errors.New("it goes on sending, and does not read what its requests are answered")}
+		return nil, transportError{errors.New("it keeps sending requests and does not read the answers")}
 	}
 	return m, nil
 }

@@ -79,7 +79,7 @@ func newSource(def config.WorkflowSource, o Options, before *source, p policy, c
 	return s
 }
 
-var errConnecting = errors.New("it is still being connected")
+var errConnecting = errors.New("the connection is not established yet")
 
 // follow changes the policy.
 func (s *source) follow(p policy) {
@@ -201,7 +201,7 @@ func (s *source) dialIn(ctx context.Context, version string) (*link, error) {
 		}
 		program, err := trust.Program(s.options.Root, settings.Approval, s.def.Command)
 		if errors.Is(err, trust.ErrChanged) {
-			return nil, fmt.Errorf("%w: the user looks at it and runs deepwork trust in a terminal", err)
+			return nil, fmt.Errorf("%w: the user must review it and run deepwork trust in a terminal", err)
 		}
 		if err != nil {
 			program = s.def.Command[0] // starting it says what is wrong

@@ -69,7 +69,7 @@ func (e *Engine) attemptReply(ctx context.Context, b view, id string) (*AttemptR
 			return nil, fmt.Errorf("looking at the attempt's worktrees: %w", ctx.Err())
 		}
 		if err != nil { // a repository that was moved does not prevent the reply
-			r.Notice = new(fmt.Sprintf("What is changed is not known: %v.", err))
+			r.Notice = new(fmt.Sprintf("The changes are not known: %v.", err))
 		}
 		r.Repos = append(r.Repos, *v)
 	}
@@ -121,12 +121,12 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		return nil, err
 	}
 	if a.AfterIndex != nil && *a.AfterIndex < -1 {
-		return nil, session.Wrong("out_of_range", "after_index is %d, and is to be the next_index of a reply, or -1 to begin at the first entry.", *a.AfterIndex).With("argument", "after_index").With("value", *a.AfterIndex)
+		return nil, session.Wrong("out_of_range", "after_index is %d: expected the next_index of a reply, or -1 for the first entry.", *a.AfterIndex).With("argument", "after_index").With("value", *a.AfterIndex)
 	}
 	var wait time.Duration
 	if a.Wait != nil {
 		if !(*a.Wait >= 0 && *a.Wait <= MaxWait) { // also refuses NaN
-			return nil, session.Wrong("out_of_range", "wait is %v seconds, and is to be from 0 to %d.", *a.Wait, MaxWait).With("argument", "wait").With("value", fmt.Sprint(*a.Wait))
+			return nil, session.Wrong("out_of_range", "wait is %v: expected 0 to %d seconds.", *a.Wait, MaxWait).With("argument", "wait").With("value", fmt.Sprint(*a.Wait))
 		}
 		wait = time.Duration(*a.Wait * float64(time.Second))
 	}

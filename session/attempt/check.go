@@ -48,11 +48,11 @@ func clip(s string) string { return jsontext.Clip(s, MaxName+1) }
 // checkText refuses a text that is too long or that cannot be passed to an agent.
 func checkText(field, text string, limit int) error {
 	if n := utf8.RuneCountInString(text); n > limit {
-		return session.Wrong("too_long", "%s has %d characters, and may have %d. Shorten it, or put what is long into a file and name that.", field, n, limit).
+		return session.Wrong("too_long", "%s has %d characters, and at most %d are allowed. Shorten it, or put long text in a file and name that file.", field, n, limit).
 			With("argument", field).With("value", n).With("max", limit)
 	}
 	if strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
-		return session.Wrong("not_text", "%s holds a NUL character, or bytes that are not UTF-8. Pass plain text.", field).With("argument", field).With("value", clip(strings.ToValidUTF8(text, "\uFFFD")))
+		return session.Wrong("not_text", "%s contains a NUL character or invalid UTF-8. Pass plain text.", field).With("argument", field).With("value", clip(strings.ToValidUTF8(text, "\uFFFD")))
 	}
 	return nil
 }
@@ -61,10 +61,10 @@ func checkText(field, text string, limit int) error {
 func checkTitle(title string) (string, error) {
 	trimmed := strings.TrimSpace(title)
 	if trimmed == "" {
-		return "", session.Wrong("missing_title", "title is blank. Say in one line what is to be done.").With("argument", "title").With("value", clip(title))
+		return "", session.Wrong("missing_title", "title is blank. Say in one line what to do.").With("argument", "title").With("value", clip(title))
 	}
 	if strings.ContainsAny(trimmed, "\r\n") {
-		return "", session.Wrong("title_lines", "title has more than one line. Put the rest into description.").With("argument", "title").With("value", clip(trimmed))
+		return "", session.Wrong("title_lines", "title has more than one line. Put the rest in description.").With("argument", "title").With("value", clip(trimmed))
 	}
 	return trimmed, checkText("title", trimmed, MaxTitle)
 }
@@ -109,7 +109,7 @@ func within(field string, given *int, otherwise, least, most int) (int, error) {
 		return otherwise, nil
 	}
 	if *given < least || *given > most {
-		return 0, session.Wrong("out_of_range", "%s is %d, and is to be from %d to %d.", field, *given, least, most).
+		return 0, session.Wrong("out_of_range", "%s is %d: expected %d to %d.", field, *given, least, most).
 			With("argument", field).With("value", *given)
 	}
 	return *given, nil
@@ -122,7 +122,7 @@ func checkRequest(tool string, id *string, args any) (task.Request, error) {
 		return task.Request{}, nil
 	}
 	if strings.TrimSpace(*id) == "" {
-		return task.Request{}, session.Wrong("blank_request_id", "request_id is blank. Leave it out, or pass a name that is new for each call.").With("argument", "request_id").With("value", clip(*id))
+		return task.Request{}, session.Wrong("blank_request_id", "request_id is blank. Leave it out, or pass a text that is new for each call.").With("argument", "request_id").With("value", clip(*id))
 	}
 	if err := checkText("request_id", *id, MaxName); err != nil {
 		return task.Request{}, err
@@ -135,7 +135,7 @@ func (t Target) id() (*string, error) {
 	given := t.AttemptID
 	if t.WorkspaceID != nil {
 		if given != nil && !strings.EqualFold(*given, *t.WorkspaceID) {
-			return nil, session.Wrong("two_targets", "attempt_id and workspace_id name two attempts, %q and %q. They are the same thing: pass attempt_id alone.",
+			return nil, session.Wrong("two_targets", "attempt_id (%q) and workspace_id (%q) differ. They are two names for the same argument: pass attempt_id alone.",
 				clip(*given), clip(*t.WorkspaceID)).With("argument", "workspace_id").With("value", clip(*t.WorkspaceID)).With("attempt_id", clip(*given))
 		}
 		given = t.WorkspaceID
@@ -157,7 +157,7 @@ func (t Target) must() (string, error) {
 		return "", err
 	}
 	if id == nil {
-		return "", session.Wrong("missing_argument", "attempt_id is missing. list_task_attempts gives the attempts of a task.").With("argument", "attempt_id")
+		return "", session.Wrong("missing_argument", "attempt_id is missing. list_task_attempts lists the attempts of a task.").With("argument", "attempt_id")
 	}
 	return *id, nil
 }

@@ -25,7 +25,7 @@ func (e *Engine) GetAttemptDiff(ctx context.Context, who session.Caller, a DiffA
 		return nil, err
 	}
 	if len(a.Paths) > MaxPaths {
-		return nil, session.Wrong("too_many_paths", "paths has %d entries, and may have %d. Name folders instead of files, or ask in parts.", len(a.Paths), MaxPaths).
+		return nil, session.Wrong("too_many_paths", "paths has %d entries, and at most %d are allowed. Name folders instead of files, or make several calls.", len(a.Paths), MaxPaths).
 			With("argument", "paths").With("value", len(a.Paths)).With("max", MaxPaths)
 	}
 	for _, path := range a.Paths {
@@ -52,14 +52,14 @@ func (e *Engine) GetAttemptDiff(ctx context.Context, who session.Caller, a DiffA
 		case repo.BaseCommit == nil:
 			notice("%s", noWorkspace(now))
 		case !exists(repo.Worktree):
-			notice("The worktree %s is gone; commits of it are on the branch %s.", repo.Worktree, at.Branch)
+			notice("The worktree %s no longer exists; its commits are on the branch %s.", repo.Worktree, at.Branch)
 		case left <= 0:
 			d.Truncated = true
 		default:
 			d.Diff, d.Truncated, err = e.keeper(worktreesOf(at)).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, a.Paths, left)
 			switch {
 			case errors.Is(err, worktree.ErrNoWorktree):
-				notice("%s is no git worktree any more: its .git was removed, and its entry in the repository too. Commits of it are on the branch %s.", repo.Worktree, at.Branch)
+				notice("%s is no longer a git worktree: its .git and its entry in the repository were removed. Its commits are on the branch %s.", repo.Worktree, at.Branch)
 			case err != nil && ctx.Err() == nil:
 				return nil, gitFailed("The worktree "+repo.Worktree+" cannot be compared", err)
 			case err != nil:
@@ -76,7 +76,7 @@ func (e *Engine) GetAttemptDiff(ctx context.Context, who session.Caller, a DiffA
 	switch {
 	case !empty || compared == 0:
 	case len(a.Paths) > 0:
-		notice("None of these paths is changed: %s. changed_files of get_attempt lists what is; leave paths out to see all of it.", quoted(a.Paths))
+		notice("None of these paths is changed: %s. get_attempt lists changed_files; leave out paths to see all changes.", quoted(a.Paths))
 	default:
 		notice("Nothing is changed since the target branch.")
 	}
@@ -91,7 +91,7 @@ func noWorkspace(now *task.AttemptDetails) string {
 	state := now.Execution.State
 	switch {
 	case state.Open():
-		return fmt.Sprintf("The workspace is not made yet: the attempt is %s. Call again when get_attempt says that it is running.", state)
+		return fmt.Sprintf("The worktrees are not created yet: the attempt is %s. Call again when get_attempt returns state running.", state)
 	case now.Attempt.Error != nil:
 		return fmt.Sprintf("The attempt is %s and has no workspace; its agent never ran. Why: %s Start a new attempt with start_task_attempt.", state, sentence(*now.Attempt.Error))
 	}
@@ -119,7 +119,7 @@ func quoted(paths []string) string {
 func checkPath(given string) error {
 	local := filepath.FromSlash(given)
 	if strings.TrimSpace(given) == "" || strings.ContainsRune(given, 0) || len(given) > 4096 || !filepath.IsLocal(local) || path.Clean(filepath.ToSlash(local)) == ".git" {
-		return session.Wrong("bad_path", "paths holds %q, which is not a path in a worktree. Pass paths as changed_files gives them, or folders, relative to the worktree.", clip(given)).
+		return session.Wrong("bad_path", "paths contains %q, which is not a path in a worktree. Pass paths as in changed_files, or folders, relative to the worktree.", clip(given)).
 			With("argument", "paths").With("value", clip(given))
 	}
 	return nil

@@ -46,7 +46,7 @@ func TestAnEmptyDiffSaysWhy(t *testing.T) {
 	first := s.begin(s.newTask("! await " + hold))
 	s.reaches(first.AttemptID, task.Running)
 	waits := s.begin(s.newTask("! say x"))
-	if n := deref(diff(waits.AttemptID).Notice); !containsAll(n, "not made yet", "waiting", "get_attempt") {
+	if n := deref(diff(waits.AttemptID).Notice); !containsAll(n, "not created yet", "waiting", "get_attempt") {
 		t.Errorf("of one that waits: %q", n)
 	}
 	s.stopAttempt(waits.AttemptID)

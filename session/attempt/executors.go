@@ -33,7 +33,7 @@ func (e *Engine) recipe(cfg *config.Config, executor string, variant *string) (*
 	executor = strings.TrimSpace(executor)
 	all := runner.Merge(cfg.Executors)
 	if executor == "" {
-		return nil, session.Wrong("missing_executor", "executor is blank. Use one of %s; list_executors tells more.", some(runner.Names(all), "none")).With("argument", "executor")
+		return nil, session.Wrong("missing_executor", "executor is blank. Use one of %s; list_executors describes them.", some(runner.Names(all), "none")).With("argument", "executor")
 	}
 	name := ""
 	if variant != nil {
@@ -69,11 +69,11 @@ func (r *recipe) check(prompt string) error {
 		return session.Changed(r.root, err)
 	}
 	if err != nil {
-		return session.Wrong("executor_unavailable", "The program of executor %s was not found: %s. Install it, see that it is in the PATH of the deepwork server, or correct executors in .deepwork/config.yml; list_executors tells which are available.",
+		return session.Wrong("executor_unavailable", "The program of executor %s was not found: %s. Install it, add it to the PATH of the deepwork server, or correct executors in .deepwork/config.yml; list_executors lists the available ones.",
 			r.name, r.program(r.Command)).With("argument", "executor").With("value", r.name)
 	}
 	if r.Prompt == config.PromptArgument && len(prompt) > maxArgument() {
-		return session.Wrong("too_long", "Executor %s takes its prompt as an argument, and title, description and prompt together have %d bytes; it may be %d. Shorten them, or put what is long into a file and name that.",
+		return session.Wrong("too_long", "Executor %s takes its prompt as an argument, and title, description and prompt together have %d bytes; at most %d are allowed. Shorten them, or put long text in a file and name that file.",
 			r.name, len(prompt), maxArgument()).With("argument", "prompt").With("value", len(prompt)).With("max", maxArgument())
 	}
 	return nil

@@ -32,11 +32,11 @@ func fault(doing string, err error) error {
 	case errors.Is(err, task.ErrClosed):
 		return session.NotNow("shutting_down", "The server is shutting down. Call again when it is back.").Because(err)
 	case errors.Is(err, task.ErrDeleting):
-		return session.NotNow("being_deleted", "The task is being deleted, so nothing of it is started. Call delete_task to have that finished if it was cut short, or make a new task.").Because(err)
+		return session.NotNow("being_deleted", "The task is being deleted, so nothing was started. Call delete_task again if that was interrupted, or create a new task.").Because(err)
 	case errors.Is(err, task.ErrReused):
 		return session.Wrong("request_id_reused", "request_id was used before for a call with other arguments. Pass a new one, or repeat that call exactly.").With("argument", "request_id").Because(err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return session.NotNow("board_busy", "The task board did not answer in time: another process may have it locked, such as a backup or a sqlite3 shell. Whether the call was carried out the tools that read tell; end that process and call again.").Because(err)
+		return session.NotNow("board_busy", "The task board did not answer in time: another process, such as a backup or a sqlite3 shell, may have locked it. End that process, check with get_task or get_attempt whether the call had an effect, and call again.").Because(err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }
@@ -49,7 +49,7 @@ func gitFailed(what string, err error) error {
 
 // deleted says that the result of a request_id was deleted.
 func deleted(err error) error {
-	return session.Wrong("deleted_since", "What the call with this request_id made was deleted since. Pass a new request_id to make another one.").
+	return session.Wrong("deleted_since", "What the call with this request_id created was deleted since. Pass a new request_id to create another one.").
 		With("argument", "request_id").Because(err)
 }
 
@@ -69,13 +69,13 @@ func cursor(p task.Page, err error) error {
 	if !errors.Is(err, task.ErrCursor) {
 		return err
 	}
-	return session.Wrong("bad_cursor", "cursor %q is not one that this list gave with the same filters. Pass next_cursor as the page before gave it, with the same filters, or leave it out to begin again.", clip(p.Cursor)).
+	return session.Wrong("bad_cursor", "cursor %q is not a cursor of this list with these filters. Pass next_cursor of the previous reply with the same filters, or leave it out to start again.", clip(p.Cursor)).
 		With("argument", "cursor").With("value", clip(p.Cursor)).Because(err)
 }
 
 // The remedies for unknown ids.
 const (
-	remedyProject = "list_projects gives the projects there are."
+	remedyProject = "list_projects lists the projects."
 	remedyRepo    = "list_repos gives the repositories of a project."
 	remedyTask    = "list_tasks gives the tasks of a project."
 	remedyAttempt = "list_task_attempts gives the attempts of a task."

@@ -70,7 +70,7 @@ func checkFollowUp(a *FollowUpArgs) error {
 	}
 	switch {
 	case given == nil && a.SessionID == nil:
-		return session.Wrong("no_target", "Neither attempt_id nor session_id is given. Pass exactly one of them; list_task_attempts gives both.").
+		return session.Wrong("no_target", "Neither attempt_id nor session_id is given. Pass exactly one of them; list_task_attempts returns both.").
 			With("argument", "attempt_id").With("value", nil)
 	case given != nil && a.SessionID != nil:
 		return session.Wrong("two_targets", "Both attempt_id (%s) and session_id (%s) are given. Pass exactly one of them.", *given, clip(*a.SessionID)).
@@ -87,7 +87,7 @@ func checkFollowUp(a *FollowUpArgs) error {
 		return nil
 	}
 	if a.Prompt == nil || strings.TrimSpace(*a.Prompt) == "" {
-		return session.Wrong("missing_prompt", "prompt is missing or blank, and %s needs one. Say what the agent is to do.", a.Action).With("argument", "prompt")
+		return session.Wrong("missing_prompt", "prompt is missing or blank, and %s needs one. Say what the agent should do.", a.Action).With("argument", "prompt")
 	}
 	return checkText("prompt", *a.Prompt, MaxPrompt)
 }
@@ -108,7 +108,7 @@ func (e *Engine) target(ctx context.Context, b store.View, a FollowUpArgs) (*tas
 		return nil, nil, found("reading the attempt", err, "attempt", "attempt_id", *id, remedyAttempt)
 	}
 	if at.LatestSessionID == nil {
-		remedy := "Call get_attempt until latest_session_id is not null, then follow up."
+		remedy := "Call get_attempt until latest_session_id is not null, then call follow_up again."
 		if !at.State.Open() {
 			remedy = "Start a new attempt with start_task_attempt."
 		}
@@ -141,9 +141,9 @@ func (e *Engine) followUp(ctx context.Context, b store.View, a FollowUpArgs, id 
 				return &FollowUpReply{Status: FollowUpQueued, QueuedPrompt: a.Prompt}, nil
 			case !idle:
 				return &FollowUpReply{Status: FollowUpQueued, QueuedPrompt: a.Prompt, DroppedPrompt: &before.Prompt,
-					Notice: new(fmt.Sprintf("It replaces the follow-up that was queued before: %q.", clip(before.Prompt)))}, nil
+					Notice: new(fmt.Sprintf("It replaces the queued follow-up: %q.", clip(before.Prompt)))}, nil
 			}
-			r.Notice = new("Nothing ran, so it was started at once.")
+			r.Notice = new("The agent was idle, so it was started at once.")
 		}
 		if err := beginFollowUp(ctx, b, a, id, at); err == nil {
 			return r, nil
@@ -151,7 +151,7 @@ func (e *Engine) followUp(ctx context.Context, b store.View, a FollowUpArgs, id 
 			return nil, err
 		}
 		if a.Action == ActionSend {
-			return nil, session.NotNow("attempt_running", "The agent of attempt %s has not ended. Use action queue to have this prompt run when it does, or stop_attempt first.", at.ID).
+			return nil, session.NotNow("attempt_running", "The agent of attempt %s is still running. Use action queue to send this prompt when it ends, or call stop_attempt first.", at.ID).
 				With("attempt_id", at.ID)
 		}
 		// Another call has started an execution in the meantime: queue this one after all.
@@ -169,7 +169,7 @@ func beginFollowUp(ctx context.Context, b store.View, a FollowUpArgs, id string,
 		return task.ErrRunning
 	}
 	if fi, err := os.Stat(at.Workspace); err != nil || !fi.IsDir() {
-		return session.NotNow("workspace_gone", "The workspace %s of attempt %s is gone. Start a new attempt; commits of this one are on the branch %s.", at.Workspace, at.ID, at.Branch).With("attempt_id", at.ID)
+		return session.NotNow("workspace_gone", "The workspace %s of attempt %s no longer exists. Start a new attempt; the commits of this one are on the branch %s.", at.Workspace, at.ID, at.Branch).With("attempt_id", at.ID)
 	}
 	_, err = b.AddExecution(ctx, id, *a.Prompt, a.Variant)
 	return err

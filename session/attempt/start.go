@@ -92,9 +92,9 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 func attemptRepos(ctx context.Context, b view, t *task.Task, args []RepoArgs) ([]task.AttemptRepo, error) {
 	switch {
 	case len(args) == 0:
-		return nil, session.Wrong("no_repos", "repos is empty. Name at least one repository and the branch to start from; list_repos(project_id: %q) gives those of the task's project.", t.ProjectID).With("argument", "repos").With("value", 0)
+		return nil, session.Wrong("no_repos", "repos is empty. Name at least one repository and the branch to start from; list_repos(project_id: %q) lists those of the task's project.", t.ProjectID).With("argument", "repos").With("value", 0)
 	case len(args) > MaxRepos:
-		return nil, session.Wrong("too_many_repos", "repos names %d repositories, and may name %d.", len(args), MaxRepos).With("argument", "repos").With("value", len(args)).With("max", MaxRepos)
+		return nil, session.Wrong("too_many_repos", "repos names %d repositories, and at most %d are allowed.", len(args), MaxRepos).With("argument", "repos").With("value", len(args)).With("max", MaxRepos)
 	}
 	hidden, err := hiddenBranches(ctx, b)
 	if err != nil {
@@ -117,7 +117,7 @@ func attemptRepos(ctx context.Context, b view, t *task.Task, args []RepoArgs) ([
 			return nil, found("reading the repository", err, "repo", field, id, remedyRepo)
 		}
 		if repo.ProjectID != t.ProjectID {
-			return nil, session.Wrong("foreign_repo", "The repository %s (%s) belongs to the project %s, and the task to %s. list_repos(project_id: %q) gives those of the task's project.",
+			return nil, session.Wrong("foreign_repo", "The repository %s (%s) belongs to project %s, but the task to project %s. list_repos(project_id: %q) lists those of the task's project.",
 				id, repo.Name, repo.ProjectID, t.ProjectID, t.ProjectID).With("argument", field).With("value", id)
 		}
 		branch := strings.TrimSpace(arg.TargetBranch)

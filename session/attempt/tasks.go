@@ -143,7 +143,7 @@ func (e *Engine) checkWorkflow(ctx context.Context, job, workflow *string) error
 		if hasWorkflow {
 			field, value, missing = "workflow_name", workflow, "job_name"
 		}
-		return session.Wrong("half_a_workflow", "%s is %q, and %s is missing: together they name a workflow. Pass both, or neither. get_workflows gives the workflows there are; empty texts clear both.", field, clip(*value), missing).
+		return session.Wrong("half_a_workflow", "%s is %q, and %s is missing: together they name a workflow. Pass both or neither, empty texts to clear both; get_workflows lists the workflows.", field, clip(*value), missing).
 			With("argument", field).With("value", clip(*value)).With("missing", missing)
 	case !hasJob:
 		return nil

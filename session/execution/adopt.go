@@ -66,8 +66,8 @@ func (e *Engine) adopt(ctx context.Context) error {
 // stranded makes err the error of an execution that cannot be taken over because of it.
 func (e *Engine) stranded(x *store.Execution, err error) {
 	if err != nil && !x.Over() && !e.member.Alive(x.Owner) {
-		x.Error = new(clip(fmt.Sprintf("the server that followed it is gone, and this one cannot follow it, because that must be written down first: %v. "+
-			"How it stands at its source is not known here. See to the disk and ask again: it is followed as soon as that is mended; do not start it again", err), maxWords))
+		x.Error = new(clip(fmt.Sprintf("the server that followed it is gone, and this one cannot follow it, because that could not be saved: %v. "+
+			"Its state at its source is not known. Correct that and call again; do not start it again", err), maxWords))
 	}
 }
 

@@ -48,11 +48,11 @@ func (e *Engine) Call(ctx context.Context, identity string, t *remote.Tool, argu
 		arguments = json.RawMessage("{}")
 	}
 	if err := t.Check(arguments); err != nil {
-		return nil, session.Wrong("invalid_arguments", "The arguments of '%s' are not as its input schema says: %s. Nothing was started; correct them and call again.",
+		return nil, session.Wrong("invalid_arguments", "The arguments of '%s' do not match its input schema: %s. Nothing was started; correct them and call again.",
 			t.Name, clip(err.Error(), maxWords)).Because(err)
 	}
 	if t.Away != "" {
-		return nil, session.NotNow("source_away", "Workflow '%s' cannot be run now, because its source '%s' cannot be reached: %s. Nothing was started. It is tried again all the time; call again in a while, or see to the source.",
+		return nil, session.NotNow("source_away", "Workflow '%s' cannot be started now, because its source '%s' cannot be reached: %s. Nothing was started. The server keeps trying to reach it; call again later, or repair the source.",
 			t.Workflow.Name, t.Source, clip(t.Away, maxWords))
 	}
 	return e.call(ctx, identity, &t.Workflow, arguments, progress)
@@ -167,7 +167,7 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 	case performed:
 		return nil, session.NotNow("too_many_runs", "Workflow '%s' was not started: at source '%s' %d executions already wait for agents or people to perform their steps, which is the maximum. Call again when one has ended, or end one with cancel_execution.", w.Name, w.Source, maxPerformed)
 	default:
-		return nil, session.NotNow("too_many_runs", "Workflow '%s' cannot be run now: %d runs wait for one of the %d slots (workflow_tools.max_concurrent_executions) already. Call again when some have ended.", w.Name, maxWaiting, slots).Wait(10 * time.Second)
+		return nil, session.NotNow("too_many_runs", "Workflow '%s' was not started: %d executions already wait for one of the %d slots (workflow_tools.max_concurrent_executions). Call again when some have ended.", w.Name, maxWaiting, slots).Wait(10 * time.Second)
 	}
 	x := &store.Execution{
 		ID: id.String(), Owner: e.member.ID(), Identity: identity,
@@ -209,7 +209,7 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 	if session.CodeOf(err) == session.CodeNoStateFolder {
 		return nil, err
 	}
-	return nil, session.NotNow("run_not_saved", "Workflow '%s' was not started, because that must be written down first: %v. See to the disk and call again.", w.Name, err).Because(err)
+	return nil, session.NotNow("run_not_saved", "Workflow '%s' was not started, because its record could not be saved: %v. Correct that and call again.", w.Name, err).Because(err)
 }
 
 // enter returns an entry that publishes a record.

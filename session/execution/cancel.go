@@ -35,7 +35,7 @@ func (e *Engine) Cancel(ctx context.Context, identity, channel, executionID stri
 	}
 	_, err = e.db.Requests().Ask(ctx, store.Request{Kind: store.OfExecution, Target: x.ExecutionID, Action: cancelAction, Caller: identity, Channel: channel})
 	if errors.Is(err, store.ErrNotAnswered) {
-		return nil, session.NotNow("not_answered", "The server that follows run '%s' was asked to cancel it, and has not answered yet. Call workflow_status to see whether it did.", x.ExecutionID).Because(err)
+		return nil, session.NotNow("not_answered", "The server that follows execution '%s' was asked to cancel it and has not answered yet. Call workflow_status to see its state.", x.ExecutionID).Because(err)
 	}
 	if err != nil {
 		return nil, err

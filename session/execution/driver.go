@@ -76,7 +76,7 @@ func (e *Engine) guarded(ctx context.Context, n *entry, work func(context.Contex
 		if p := recover(); p != nil {
 			e.log.Error("the driver of a run panicked", "execution_id", n.id, "panic", p, "stack", string(debug.Stack()))
 			// Whether it had a slot is not known here: only a waiting one has none.
-			o, slot = outcome{state: Unknown, words: fmt.Sprintf("this server failed while it drove the run: %v; whether the workflow goes on at its source is not known", p)}, true
+			o, slot = outcome{state: Unknown, words: fmt.Sprintf("this server failed while it followed the execution: %v; whether the workflow continues at its source is not known", p)}, true
 		}
 	}()
 	return work(ctx, n)
@@ -113,7 +113,7 @@ func (e *Engine) execute(ctx context.Context, n *entry, w *remote.Workflow, inpu
 		deadline := e.deadline(timeout)
 		err := e.ask(n, func(r actor.Reply[struct{}]) message { return startMessage{deadline, r} })
 		if err != nil {
-			return outcome{state: Failed, code: "run_not_saved", words: fmt.Sprintf("it was not started, because that must be written down first: %v", err)}, true
+			return outcome{state: Failed, code: "run_not_saved", words: fmt.Sprintf("it was not started, because its record could not be saved: %v", err)}, true
 		}
 	}
 	a, err := e.sources.Execute(ctx, w, input, func(p remote.Progress) { e.progress(ctx, n, p) })
@@ -169,9 +169,9 @@ func (e *Engine) notExecuted(ctx context.Context, w *remote.Workflow, timeout ti
 		case ErrCancelled:
 			return outcome{state: Cancelled, words: "it was cancelled by its caller; its source was told that the request is cancelled", unsure: true}
 		}
-		return outcome{state: Unknown, code: "shutting_down", words: "this server shut down before the source had answered; whether the workflow was carried out is not known. Look at its source before you call again"}
+		return outcome{state: Unknown, code: "shutting_down", words: "this server shut down before the source had answered; whether the workflow was executed is not known. Look at its source before you call again"}
 	case errors.Is(err, remote.ErrLost):
-		return outcome{state: Unknown, words: fmt.Sprintf("whether it was carried out is not known: %v", err)}
+		return outcome{state: Unknown, words: fmt.Sprintf("whether it was executed is not known: %v", err)}
 	case errors.Is(err, remote.ErrAway):
 		return outcome{state: Failed, code: "source_away", words: fmt.Sprintf("nothing was started: %v", err)}
 	case errors.Is(err, remote.ErrUnknown):

@@ -94,7 +94,7 @@ var ErrCancelled = errors.New("cancelled by the caller")
 
 // The other causes that end a driver's work.
 var (
-	errTimedOut = errors.New("the run's time is over")
+	errTimedOut = errors.New("the execution timed out")
 	errClosing  = errors.New("the server is shutting down")
 )
 

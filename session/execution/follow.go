@@ -53,7 +53,7 @@ func (e *Engine) follow(ctx context.Context, n *entry, t target) outcome {
 		case is, errors.Is(err, remote.ErrUnknown), errors.Is(err, remote.ErrUnsupported):
 			// A source that is starting again may not have all its tools at once.
 			if refused++; refused == refusals {
-				return outcome{state: Unknown, words: fmt.Sprintf("its source could not be asked about it any more, %d times in a row: %v", refused, err)}
+				return outcome{state: Unknown, words: fmt.Sprintf("its source could not be asked for its state, %d times in a row: %v", refused, err)}
 			}
 		default:
 			refused = 0

@@ -23,15 +23,15 @@ func answer(v *view, setting string) (*Execution, error) {
 		return &x, nil
 	case Failed:
 		code, what = "workflow_failed", "failed"
-		next = "See what it says, correct what is wrong, and call again"
+		next = "Correct that and call again"
 	case Cancelled:
 		code, what = "workflow_cancelled", "was cancelled"
-		next = "Call again if it is wanted after all"
+		next = "Call again if it is still needed"
 	case TimedOut:
 		code, what = "workflow_timed_out", "timed out"
-		next = fmt.Sprintf("If it needs longer, raise %s in .deepwork/config.yml", setting)
+		next = fmt.Sprintf("If it needs more time, raise %s in .deepwork/config.yml", setting)
 	default:
-		code, what = "workflow_unknown", "was lost sight of"
+		code, what = "workflow_unknown", "has an unknown state"
 		next = seeFirst
 	}
 	if v.unsure && x.State == TimedOut {
@@ -67,6 +67,6 @@ func refusal(x *Execution, code, format string, args ...any) *session.Error {
 // closed is the error for a caller whose run continues while the server ends.
 func closed(v *view) error {
 	x := v.Execution
-	return refusal(&x, "shutting_down", "The server is shutting down. Workflow '%s' goes on at its source '%s'; when the server is back, call workflow_status with execution_id '%s', and do not start it again.",
+	return refusal(&x, "shutting_down", "The server is shutting down. Workflow '%s' continues at its source '%s'. When the server is back, call workflow_status with execution_id '%s'; do not start it again.",
 		x.WorkflowName, x.Source, x.ExecutionID)
 }

@@ -40,7 +40,7 @@ func (e *Engine) known(ctx context.Context, identity, executionID string) (*Exec
 	e.config(ctx) // a new limit takes effect now
 	given := strings.TrimSpace(executionID)
 	if given == "" {
-		return nil, session.Wrong("invalid_execution_id", "execution_id is empty. Pass the execution_id of a run, as the call that started it gave it.").With("argument", "execution_id").With("value", "")
+		return nil, session.Wrong("invalid_execution_id", "execution_id is empty. Pass the execution_id that the call which started it returned.").With("argument", "execution_id").With("value", "")
 	}
 	var id string
 	if parsed, err := uuid.Parse(given); err == nil {
@@ -51,13 +51,13 @@ func (e *Engine) known(ctx context.Context, identity, executionID string) (*Exec
 	case err != nil:
 		return nil, err
 	case len(found) > 1:
-		return nil, session.Wrong("ambiguous_execution_id", "%d runs have the id '%s' at their sources. Pass the execution_id of the one that you mean: %s.",
+		return nil, session.Wrong("ambiguous_execution_id", "%d executions have the id '%s' at their sources. Pass one of these as execution_id: %s.",
 			len(found), clip(given, 100), describe(found))
 	case len(found) == 0 && id == "":
-		return nil, session.Wrong("invalid_execution_id", "'%s' is not the execution_id of a run, which is a UUID, nor an id that a source gave to a run which is kept. %s", clip(given, 100), e.newest(ctx, identity)).
+		return nil, session.Wrong("invalid_execution_id", "'%s' is not an execution_id: expected a UUID, or the id that a source gave to a known execution. %s", clip(given, 100), e.newest(ctx, identity)).
 			With("argument", "execution_id").With("value", clip(given, 100))
 	case len(found) == 0:
-		return nil, session.NotNow("unknown_run", "There is no run with execution_id '%s': it was never started here, or ended so long ago that it is no longer kept. %s", clip(given, 100), e.newest(ctx, identity)).
+		return nil, session.NotNow("unknown_run", "There is no execution with execution_id '%s': it was never started here, or ended more than a day ago. %s", clip(given, 100), e.newest(ctx, identity)).
 			With("argument", "execution_id").With("value", clip(given, 100))
 	}
 	x := *found[0]
@@ -86,7 +86,7 @@ func (e *Engine) find(ctx context.Context, identity, given, id string) ([]*Execu
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("looking for run %q: %w", given, context.Cause(ctx))
 	default:
-		return nil, session.NotNow("runs_unread", "Whether there is a run with execution_id '%s' cannot be told now, because the runs of other servers cannot be read: %v. See to that and call again; do not start it again.", clip(given, 100), err).Because(err)
+		return nil, session.NotNow("runs_unread", "Whether execution '%s' exists is not known, because the executions of other servers cannot be read: %v. Correct that and call again; do not start it again.", clip(given, 100), err).Because(err)
 	}
 	for _, x := range stored {
 		if n := e.entries.get(x.ID); n != nil {
@@ -109,7 +109,7 @@ func (e *Engine) newest(ctx context.Context, identity string) string {
 		all, total, _ = e.store.Newest(ctx, identity, listed)
 	}
 	if total == 0 {
-		return "No run is kept: a call of a workflow's tool starts one, and its answer has the execution_id."
+		return "No execution is known: a call of a workflow tool starts one and returns its execution_id."
 	}
 	var found []*Execution
 	for _, x := range all {
@@ -119,7 +119,7 @@ func (e *Engine) newest(ctx context.Context, identity string) string {
 	if total > listed {
 		more = fmt.Sprintf(", and %d older", total-listed)
 	}
-	return fmt.Sprintf("Pass the id of one that is kept; the newest first: %s%s.", describe(found), more)
+	return fmt.Sprintf("Known executions, newest first: %s%s.", describe(found), more)
 }
 
 func describe(found []*Execution) string {

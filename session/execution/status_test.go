@@ -74,7 +74,7 @@ func TestStatusIsForWhoStartedIt(t *testing.T) {
 		c := s.start(workflow(t, "w", true, script{lasts: time.Second}), `{}`)
 		c.wait()
 		_, err := s.Status(t.Context(), "other", c.id())
-		wantCode(t, err, session.StateError, "unknown_run", c.id(), "No run is kept")
+		wantCode(t, err, session.StateError, "unknown_run", c.id(), "No execution is known")
 		if strings.Contains(err.Error(), "(w,") {
 			t.Errorf("%v tells of another's run", err)
 		}

@@ -90,7 +90,7 @@ func (a arguments) decode(raw json.RawMessage, args any) (map[string]any, *sessi
 		err = json.Unmarshal(raw, args)
 	}
 	if err != nil {
-		return nil, session.Wrong("invalid_arguments", "The arguments of %s are not usable: %v. %s", a.tool, err, a.usage())
+		return nil, session.Wrong("invalid_arguments", "The arguments of %s are not valid: %v. %s", a.tool, err, a.usage())
 	}
 	return given, nil
 }
@@ -119,7 +119,7 @@ func (a arguments) members(raw json.RawMessage) (given map[string]any, tooLarge 
 				continue
 			}
 			if d := jsontext.Depth(m.Value); d > maxArgumentDepth {
-				tooLarge = append(tooLarge, large(m.Name, fmt.Sprintf("is nested %d deep; at most a depth of %d are allowed", d, maxArgumentDepth)))
+				tooLarge = append(tooLarge, large(m.Name, fmt.Sprintf("is nested %d levels deep; at most %d are allowed", d, maxArgumentDepth)))
 				continue
 			}
 		} else if kind == "null" && a.known[m.Name] != nil {
@@ -196,7 +196,7 @@ func (a arguments) usage() string {
 		takes = append(takes, "requires "+strings.Join(a.input.Required, ", "))
 	}
 	if len(optional) > 0 {
-		takes = append(takes, "may be given "+strings.Join(optional, ", "))
+		takes = append(takes, "accepts "+strings.Join(optional, ", "))
 	}
 	return fmt.Sprintf("%s %s: correct the arguments and call it again.", a.tool, strings.Join(takes, " and "))
 }

@@ -68,7 +68,7 @@ func waiting(meta mcp.Meta, of any) mcp.Meta {
 // broken returns the result of a call that failed because of an internal error.
 func (s *Set) broken(tool string) *mcp.CallToolResult {
 	return refused(session.Wrong("internal",
-		"%s broke on the server's side, through no fault of your arguments; the server's log has the details. What to do now: %s", tool, s.again(tool)))
+		"%s failed because of an error in the server, not in your arguments; the log has the details. What to do now: %s", tool, s.again(tool)))
 }
 
 // failed returns the result of a call whose handler returned an error, and the outcome for the log.
@@ -81,8 +81,8 @@ func (s *Set) failed(ctx context.Context, tool string, err error) (*mcp.CallTool
 	}
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
 		if errors.Is(context.Cause(ctx), ErrStopping) {
-			return refused(session.NotNow("stopping", "The server is stopping, and %s was cut short. "+
-				"What was acknowledged is safe. Connect again; %s", tool, s.again(tool))), "stopping", nil
+			return refused(session.NotNow("stopping", "The server is stopping, and %s was interrupted. "+
+				"Everything confirmed before is saved. Connect again; %s", tool, s.again(tool))), "stopping", nil
 		}
 		return nil, "cancelled", context.Canceled
 	}
@@ -119,7 +119,7 @@ func errorKind(outcome string, res *mcp.CallToolResult, err error) string {
 }
 
 // SeeExecution is the Recheck of tools that start a workflow of another system.
-const SeeExecution = "see whether the workflow was started: call workflow_status with its execution_id if you were told one, else look at the system it runs in"
+const SeeExecution = "check whether the workflow was started: call workflow_status with its execution_id if you know it, otherwise look at its source"
 
 // howToFindOut returns how to find out what a call of a tool did. Tools that are not
 // registered are workflows of other systems.
@@ -133,7 +133,7 @@ func (s *Set) howToFindOut(tool string) string {
 // again ends a sentence about the outcome of a call.
 func (s *Set) again(tool string) string {
 	if s.tools[tool].Hints.ReadOnly {
-		return "it only reads, so call " + tool + " again."
+		return "it changes nothing, so call " + tool + " again."
 	}
 	return "before you call " + tool + " again, " + s.howToFindOut(tool) + "."
 }

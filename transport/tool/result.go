@@ -49,21 +49,21 @@ func accepted(reply any) (*mcp.CallToolResult, error) {
 // shortened, since nobody could see what is missing.
 func (s *Set) tooLarge(tool string, n int, reply any) *session.Error {
 	x := executionOf(reply)
-	what, next := "was carried out, but its reply is not sent", s.again(tool)
+	what, next := "was executed, but its reply is too large to send", s.again(tool)
 	switch t := s.tools[tool]; {
 	case t.Hints.ReadOnly:
-		what = "has no reply that can be sent"
+		what = "has a reply that is too large to send"
 		next = t.Smaller
 		if next == "" {
-			next = "ask for less, where " + tool + " has an argument for it, or read the files of the project yourself."
+			next = "ask for less, if " + tool + " has an argument for that, or read the files of the project yourself."
 		}
 	case x != nil:
-		next = fmt.Sprintf("the run, with execution_id %s, is %s, and its result is at its source: look there; workflow_status tells the run without its result. "+
-			"Calling %s again runs the workflow again; before that, have it give a reference to a large result instead of the result.", x.ExecutionID, x.State, tool)
+		next = fmt.Sprintf("execution %s is %s, and its result is at its source: get it there. "+
+			"Calling %s again runs the workflow again; first have it return a reference instead of a large result.", x.ExecutionID, x.State, tool)
 	case s.howToFindOut(tool) == SeeExecution:
-		next = "the run ended, and its result is at its source: look there. Calling " + tool + " again runs the workflow again; before that, have it give a reference to a large result instead of the result."
+		next = "the execution ended, and its result is at its source: get it there. Calling " + tool + " again runs the workflow again; first have it return a reference instead of a large result."
 	}
-	e := session.NotNow("reply_too_large", "%s %s: it would have %d bytes of JSON, and %d are the most. What to do now: %s", tool, what, n, MaxReplyBytes, next).
+	e := session.NotNow("reply_too_large", "%s %s: it has %d bytes of JSON, and at most %d are sent. What to do now: %s", tool, what, n, MaxReplyBytes, next).
 		With("bytes", n).With("max", MaxReplyBytes).Because(fmt.Errorf("the reply is too large: %d bytes", n))
 	if x != nil {
 		e = e.With("execution_id", x.ExecutionID)

@@ -97,7 +97,7 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 	if i < 0 {
 		names := Names(all)
 		return Recipe{}, session.Wrong("unknown_executor",
-			"There is no executor %q; name one of %s, or add it under 'executors' in .deepwork/config.yml.",
+			"There is no executor %q; use one of %s, or add it under 'executors' in .deepwork/config.yml.",
 			name, strings.Join(names, ", ")).With("argument", "executor").With("value", name).With("executors", names)
 	}
 	v := own(all[i])
@@ -110,7 +110,7 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 	}
 	if len(v.Command) == 0 {
 		return Recipe{}, session.Wrong("executor_without_command",
-			"The executor %q has no command; give it one under 'executors' in .deepwork/config.yml.", name).
+			"The executor %q has no command; add one under 'executors' in .deepwork/config.yml.", name).
 			With("argument", "executor").With("value", name)
 	}
 	r := Recipe{Command: v.Command, Resume: either(v.Resume, v.Command), Prompt: cmp.Or(v.Prompt, config.PromptStdin)}

@@ -70,7 +70,7 @@ func add[A, R any](s *tool.Set, e Engine, method func(Engine, context.Context, s
 }
 
 // smallerPage is the Smaller of tools that list.
-const smallerPage = "give limit, for fewer at once, and go on with next_cursor."
+const smallerPage = "give a smaller limit, and continue with next_cursor."
 
 // outputSchema is the output schema of a tool of the board.
 func outputSchema[R any]() *jsonschema.Schema { return tool.OutputSchema[R](words) }

@@ -13,7 +13,7 @@ func addCreateTask(s *tool.Set, e Engine) {
 			tool.Optional("job_name", tool.MaxName, jobIs),
 			tool.Optional("workflow_name", tool.MaxName, workflowIs),
 			tool.RequestID()),
-		Recheck: "call list_tasks: the task was made only if it is listed there",
+		Recheck: "call list_tasks: the task was created only if it is listed there",
 	})
 }
 

@@ -9,6 +9,6 @@ func addDeleteTask(s *tool.Set, e Engine) {
 		Description: "Deletes a task with its attempts and worktrees. Branches stay; uncommitted work is kept under the git refs in rescued.",
 		Hints:       tool.Hints{Destructive: true, Idempotent: true},
 		Input:       tool.InputSchema(taskID()),
-		Recheck:     "call get_task: the task was deleted only if it is not found any more",
+		Recheck:     "call get_task: the task was deleted only if it is no longer found",
 	})
 }

@@ -26,7 +26,7 @@ func addFollowUp(s *tool.Set, e Engine) {
 		Output:   followUpSchema(),
 		Session:  "session_id",
 		Outcome:  func(r any) string { return r.(*attempt.FollowUpReply).Status },
-		Recheck:  "call get_attempt to see what its agent does and what is queued",
+		Recheck:  "call get_attempt to see its state and what is queued",
 	})
 }
 

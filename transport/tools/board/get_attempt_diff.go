@@ -18,6 +18,6 @@ func addGetAttemptDiff(s *tool.Set, e Engine) {
 				Items:       &jsonschema.Schema{Type: "string", MaxLength: new(4096)},
 				Description: "Files or folders in the worktree. Default: all"}},
 			integer("max_bytes", 1, attempt.MaxDiff, "1 to 1000000 bytes. Default: 100000")),
-		Smaller: "give max_bytes, or paths for a part of the changes.",
+		Smaller: "give a smaller max_bytes, or paths for a part of the changes.",
 	})
 }

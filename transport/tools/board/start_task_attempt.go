@@ -20,7 +20,7 @@ func addStartTaskAttempt(s *tool.Set, e Engine) {
 			tool.Property{Name: "repos", Required: true, Schema: reposSchema()},
 			tool.Optional("prompt", tool.MaxText, "More instructions for the agent"),
 			tool.RequestID()),
-		Recheck: "call list_task_attempts: the attempt was made only if it is listed there",
+		Recheck: "call list_task_attempts: the attempt was created only if it is listed there",
 	})
 }
 

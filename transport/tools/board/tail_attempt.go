@@ -18,6 +18,6 @@ func addTailAttempt(s *tool.Set, e Engine) {
 			integer("limit", 1, attempt.MaxTail, "1 to 1000 entries. Default: 100"),
 			tool.Property{Name: "wait", Schema: &jsonschema.Schema{Types: []string{"null", "number"}, Minimum: new(0.0), Maximum: new(float64(attempt.MaxWait)),
 				Description: "Seconds to wait for new entries, 0 to 30. Default: 0"}}),
-		Smaller: "give limit, for fewer entries at once, and go on with after_index.",
+		Smaller: "give a smaller limit, and continue with after_index.",
 	})
 }

@@ -60,8 +60,8 @@ func (r *Tools) run(ctx context.Context, c *tool.Caller, t *sources.Tool, argume
 		// A caller that cancels a call wants no answer, not even of its success.
 		return nil, fmt.Errorf("running workflow %q: %w: %w", t.Name, context.Canceled, err)
 	case errors.Is(err, tool.ErrStopping) && id != "" && !refused:
-		return nil, session.NotNow("stopping", "The server is stopping. Workflow '%s' goes on at its source '%s'; when the server is back, "+
-			"call workflow_status with execution_id '%s', and do not start it again.", t.Workflow.Name, t.Source, id).With("execution_id", id)
+		return nil, session.NotNow("stopping", "The server is stopping. Workflow '%s' continues at its source '%s'. When the server is back, "+
+			"call workflow_status with execution_id '%s'; do not start it again.", t.Workflow.Name, t.Source, id).With("execution_id", id)
 	}
 	return nil, err
 }

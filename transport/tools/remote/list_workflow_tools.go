@@ -64,7 +64,7 @@ func addListWorkflowTools(s *tool.Set, r *Tools) {
 			tool.Optional("cursor", tool.MaxName, "next_cursor of the previous reply"),
 		),
 		Output:  output,
-		Smaller: "give name, for one tool or for those of a pattern.",
+		Smaller: "give name, for one tool or those that match a pattern.",
 	}, r.list)
 }
 
@@ -73,7 +73,7 @@ func (r *Tools) list(ctx context.Context, _ *tool.Caller, args listArgs) (*ListR
 	if args.Name != nil {
 		pattern, size = *args.Name, listedFull
 		if _, err := path.Match(pattern, ""); err != nil {
-			return nil, session.Wrong("invalid_argument", "Argument \"name\" is %q, which is no name and no pattern: * stands for any text, ? for one character, [a-z] for one of them.", pattern).With("argument", "name").With("value", pattern)
+			return nil, session.Wrong("invalid_argument", "Argument \"name\" is %q, which is not a valid pattern: * matches any text, ? one character, [a-z] one of a range.", pattern).With("argument", "name").With("value", pattern)
 		}
 	}
 	after, _, err := tool.CursorArgument(args.Cursor, "next_cursor")

@@ -48,10 +48,10 @@ func (r *Tools) target(ctx context.Context, name string) (target, error) {
 		if err := r.changed(now, gone.Source); err != nil {
 			return nil, err
 		}
-		return nil, session.NotNow("source_away", "Workflow tool '%s' is not there now: its source '%s' is away: %s. It comes back by itself when the source does; refresh_workflow_tools tries at once.",
+		return nil, session.NotNow("source_away", "Workflow tool '%s' is not available now, because its source '%s' cannot be reached: %s. It returns when the source does; refresh_workflow_tools tries at once.",
 			jsontext.Clip(name, tool.MaxName), gone.Source, tool.OneLine(tool.Plain(gone.Reason), 500)).With("source", gone.Source)
 	}
-	return nil, r.untrusted(ctx, fmt.Sprintf("There is no workflow tool '%s' here. Sources that the user has not approved may offer it:", jsontext.Clip(name, tool.MaxName)))
+	return nil, r.untrusted(ctx, fmt.Sprintf("There is no workflow tool '%s'. A source that the user has not approved may offer it:", jsontext.Clip(name, tool.MaxName)))
 }
 
 // runOf returns the target that runs a workflow.
@@ -68,23 +68,23 @@ func ambiguous(name string, found sources.Found) error {
 		names = append(names, t.Name)
 		shown = append(shown, fmt.Sprintf("%s (source '%s')", t.Name, t.Source))
 	}
-	why := "several workflows share it"
+	why := "several workflows have that name"
 	if len(found.Candidates) == 1 {
-		why = "another source's workflow has or had it"
+		why = "a workflow of another source has or had that name"
 	}
 	text := ""
 	if len(found.Gone) > 0 {
 		gone := found.Gone[0]
-		text = fmt.Sprintf(" Source '%s', which offered one of that name, is away: %s.", gone.Source, tool.OneLine(tool.Plain(gone.Reason), 500))
+		text = fmt.Sprintf(" Source '%s', which offered one of that name, cannot be reached: %s.", gone.Source, tool.OneLine(tool.Plain(gone.Reason), 500))
 	}
-	return session.Wrong("ambiguous_workflow_tool", "'%s' is not the name of one workflow tool: %s.%s Call the one that you mean: %s.",
+	return session.Wrong("ambiguous_workflow_tool", "'%s' does not name one workflow tool: %s.%s Call one of these: %s.",
 		jsontext.Clip(name, tool.MaxName), why, text, strings.Join(shown, ", ")).With("value", jsontext.Clip(name, tool.MaxName)).With("available", names)
 }
 
 // noTool refuses an unknown name.
 func (r *Tools) noTool(ctx context.Context, name string) error {
 	if r.set.Has(name) {
-		return session.Wrong("not_a_workflow_tool", "'%s' is a tool of this server and no workflow: call it directly.", name).With("argument", "name").With("value", name)
+		return session.Wrong("not_a_workflow_tool", "'%s' is not a workflow but a tool of this server: call it directly.", name).With("argument", "name").With("value", name)
 	}
 	shown := jsontext.Clip(name, tool.MaxName)
 	l, disabled := r.listing.Load(), ""
@@ -92,9 +92,9 @@ func (r *Tools) noTool(ctx context.Context, name string) error {
 		disabled = disabledText + ". Set it to true, which takes effect at once."
 	}
 	if len(l.Tools) == 0 {
-		why := cmp.Or(disabled, "no source of workflows is connected, or none offers any. "+
-			"list_workflow_tools tells how the sources are doing; refresh_workflow_tools asks them again; new ones are named under workflow_tools.sources in .deepwork/config.yml.")
-		return session.NotNow("unknown_workflow_tool", "There is no workflow tool '%s', and no other: %s", shown, why).
+		why := cmp.Or(disabled, "no source is connected, or none offers workflows. "+
+			"list_workflow_tools lists sources that cannot be reached, refresh_workflow_tools asks all again, and workflow_tools.sources in .deepwork/config.yml names them.")
+		return session.NotNow("unknown_workflow_tool", "There is no workflow tool '%s', and no other one: %s", shown, why).
 			With("argument", "name").With("value", shown)
 	}
 	var names []string
@@ -110,6 +110,6 @@ func (r *Tools) noTool(ctx context.Context, name string) error {
 	if disabled != "" {
 		disabled = " And " + disabled
 	}
-	return session.Wrong("unknown_workflow_tool", "There is no workflow tool '%s'. %s: %s.%s list_workflow_tools lists all; call again with one of its names.",
+	return session.Wrong("unknown_workflow_tool", "There is no workflow tool '%s'. %s: %s.%s Call again with one of the names that list_workflow_tools lists.",
 		shown, are, strings.Join(names, ", "), disabled).With("available", names).With("argument", "name").With("value", shown)
 }

@@ -56,7 +56,7 @@ func addRefreshWorkflowTools(s *tool.Set, r *Tools) {
 			}
 			return "changed"
 		},
-		Recheck: "call list_workflow_tools to see which there are now",
+		Recheck: "call list_workflow_tools to see the tools",
 	}, r.refresh)
 }
 
@@ -78,7 +78,7 @@ func (r *Tools) refresh(ctx context.Context, _ *tool.Caller, _ tool.NoArgs) (*Re
 func (r *Tools) unused(ctx context.Context) []string {
 	var all []string
 	if err := r.Refused(); err != nil {
-		all = append(all, "an edit of .deepwork/config.yml is refused, and what it said before stays in use: "+err.Error())
+		all = append(all, "an edit of .deepwork/config.yml is not valid, and the earlier version stays in use: "+err.Error())
 	}
 	if r.disabled(ctx) {
 		all = append(all, disabledText)
@@ -86,7 +86,7 @@ func (r *Tools) unused(ctx context.Context) []string {
 	return all
 }
 
-const disabledText = "workflow_tools.enabled is false in .deepwork/config.yml, so that no source is connected"
+const disabledText = "workflow_tools.enabled is false in .deepwork/config.yml, so no source is connected"
 
 // disabled reports whether sources are disabled.
 func (r *Tools) disabled(ctx context.Context) bool {
@@ -117,7 +117,7 @@ func skipped(config []string, sources, workflows []sources.Skipped) []SkippedInf
 	}
 	for i, w := range workflows {
 		if i == skippedShown {
-			all = append(all, SkippedInfo{w.Source, "", fmt.Sprintf("and %d more workflows; the log has them", len(workflows)-i)})
+			all = append(all, SkippedInfo{w.Source, "", fmt.Sprintf("and %d more workflows; the log names them", len(workflows)-i)})
 			break
 		}
 		all = append(all, SkippedInfo{w.Source, tool.Plain(w.Workflow), tool.OneLine(tool.Plain(w.Reason), 500)})

@@ -21,7 +21,7 @@ func addWorkflowStatus(s *tool.Set, r *Tools) {
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true, Open: true},
 		Input:       tool.InputSchema(tool.Required("execution_id", maxExecutionID, "UUID, or the source's own id")),
 		Output:      executionSchema(),
-		Smaller:     "the run ended, and its result is at its source: have the workflow give a reference to a large result instead of the result.",
+		Smaller:     "the execution ended, and its result is at its source: have the workflow return a reference instead of a large result.",
 	}, func(ctx context.Context, c *tool.Caller, args statusArgs) (*execution.Execution, error) {
 		x, err := r.Executions.Status(ctx, c.Identity, args.ExecutionID)
 		if err != nil {
@@ -49,7 +49,7 @@ func sendable(x *execution.Execution) *execution.Execution {
 	}
 	lighter := *x
 	lighter.Result = nil
-	why := fmt.Sprintf("its result is too large to be sent: it has %d bytes of JSON, and a reply may have %d; look for it at its source, and have the workflow give a reference to a large result instead of the result", len(x.Result), tool.MaxReplyBytes)
+	why := fmt.Sprintf("its result is too large to send: it has %d bytes of JSON, and a reply may have %d; get it at its source, and have the workflow return a reference instead of a large result", len(x.Result), tool.MaxReplyBytes)
 	if x.Error != nil {
 		why = *x.Error + "; " + why
 	}

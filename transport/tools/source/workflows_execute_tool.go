@@ -34,7 +34,7 @@ func addExecute(s *tool.Set, o Options) {
 			tool.Property{Name: "input", Required: true, Schema: &jsonschema.Schema{Type: "object", Description: "Arguments by its inputSchema: {goal, instance_id?}"}}),
 		Free:    []string{"input"},
 		Outcome: func(r any) string { return string(r.(*StartedReply).Status) },
-		Recheck: "call get_step: where no workflow is in progress on the connection it lists those that were started",
+		Recheck: "call get_step: if no workflow is in progress on this connection, it lists those that were started",
 	}, o.execute)
 }
 
@@ -42,7 +42,7 @@ func (o Options) execute(ctx context.Context, c *tool.Caller, args executeArgs) 
 	jobName, name, _ := strings.Cut(args.WorkflowID, "/")
 	j := o.Jobs(ctx).Job(jobName)
 	if j == nil || j.Bundled || j.Name != jobName || j.Workflow(name) == nil {
-		return nil, session.Wrong("unknown_workflow", "There is no workflow with the id '%s'. workflows-list-tool lists those there are.", jsontext.Clip(args.WorkflowID, tool.MaxName)).
+		return nil, session.Wrong("unknown_workflow", "There is no workflow with the id '%s'. workflows-list-tool lists the ids.", jsontext.Clip(args.WorkflowID, tool.MaxName)).
 			With("argument", "workflow_id").With("value", jsontext.Clip(args.WorkflowID, tool.MaxName))
 	}
 	w := newWorkflow(j, j.Workflow(name))

@@ -58,7 +58,7 @@ func list(all []Workflow, cursor *string) (*listReply, error) {
 	if given {
 		i := slices.IndexFunc(all, func(w Workflow) bool { return w.ID == after })
 		if i < 0 {
-			return nil, session.Wrong("invalid_argument", "Argument \"cursor\" names workflow %q, which is not there any more: list again from the beginning.", jsontext.Clip(after, 100)).
+			return nil, session.Wrong("invalid_argument", "Argument \"cursor\" names workflow %q, which no longer exists: list again without a cursor.", jsontext.Clip(after, 100)).
 				With("argument", "cursor").With("value", jsontext.Clip(*cursor, 100))
 		}
 		all = all[i+1:]

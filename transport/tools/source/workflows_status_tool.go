@@ -76,7 +76,7 @@ func (o Options) executionOf(ctx context.Context, c *tool.Caller, args execution
 		return nil, err
 	}
 	if of := x.JobName + "/" + x.WorkflowName; of != args.WorkflowID {
-		return nil, session.Wrong("wrong_workflow", "Execution '%s' is of workflow '%s', not of '%s'. Pass that workflow_id, or the execution_id that is meant.",
+		return nil, session.Wrong("wrong_workflow", "Execution '%s' belongs to workflow '%s', not to '%s'. Pass that workflow_id, or another execution_id.",
 			x.SessionID, of, jsontext.Clip(args.WorkflowID, tool.MaxName)).With("workflow_id", of)
 	}
 	r := &executionReply{ExecutionID: x.SessionID, Progress: ownProgress{x.Done, x.Total, "at step '" + x.StepID + "'"}}

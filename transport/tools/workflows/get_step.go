@@ -13,6 +13,6 @@ func addGetStep(s *tool.Set) {
 			tool.Optional("step_id", tool.MaxName, "Id of one step of the concurrent group, to return it alone. Default: all"),
 		),
 		Session: "session_id",
-		Smaller: "the instructions stand in the job's folder, in the instructions_file of the step: read them there; shorter ones are taken up by go_to_step.",
+		Smaller: "read the instructions in the job's folder, in the instructions_file of the step.",
 	})
 }

@@ -25,7 +25,7 @@ func Add(s *tool.Set) {
 }
 
 // seeStep is the Recheck of these tools.
-const seeStep = "call get_step, with your session_id if you have one, to see where the workflow stands: what it does not show was not recorded"
+const seeStep = "call get_step, with your session_id if you have one: what it does not show was not recorded"
 
 // add registers the tool of a method.
 func add[A, R any](s *tool.Set, method func(tool.WorkflowCaller, context.Context, A) (*R, error), t tool.Tool) {
