@@ -35,7 +35,7 @@ func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
 		look   bool
 		says   string
 	}{
-		"its source refused it":       {script{err: &remote.RefusedError{Text: "no ink"}}, false, 0, nil, false, false, "workflow_failed", false, "correct what is wrong, and call again"},
+		"its source refused it":       {script{err: &remote.RefusedError{Text: "no ink"}}, false, 0, nil, false, false, "workflow_failed", false, "failed: no ink. Correct that and call again"},
 		"an answer that is none":      {script{err: &remote.RefusedError{Text: "its answer is not what MCP asks of a tool's: it is null, and is to be an object", Garbled: true}}, false, 0, nil, false, false, "workflow_failed", true, "it is null"},
 		"neither a status nor an id":  {script{accepted: &remote.Answer{}}, true, 0, nil, false, false, "workflow_failed", true, "executionType: sync"},
 		"another error":               {script{err: errors.New("odd")}, false, 0, nil, false, false, "workflow_failed", true, "odd"},
@@ -47,7 +47,7 @@ func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
 		"it still runs":               {script{lasts: time.Hour}, true, time.Minute, func(p *plant) { p.onCancel = running }, false, false, "workflow_timed_out", true, "still runs there"},
 		"it failed to be cancelled":   {script{lasts: time.Hour}, true, 0, func(p *plant) { p.onCancel = failing }, true, false, "workflow_cancelled", true, "too late"},
 		"cancelling is broken":        {script{lasts: time.Hour}, true, 0, func(p *plant) { p.onCancel = func(string) (*remote.Answer, error) { return nil, errors.New("odd") } }, true, false, "workflow_cancelled", true, "odd"},
-		"its caller cancelled it":     {script{lasts: time.Hour}, true, 0, nil, true, false, "workflow_cancelled", false, "if it is wanted after all"},
+		"its caller cancelled it":     {script{lasts: time.Hour}, true, 0, nil, true, false, "workflow_cancelled", false, "Call again if it is still needed"},
 		"a sync one is cancelled":     {script{lasts: time.Hour}, false, 0, nil, true, false, "workflow_cancelled", true, "was told that the request is cancelled"},
 		"a sync one as the end comes": {script{lasts: time.Hour}, false, 0, nil, false, true, "shutting_down", true, "not known"},
 	} {

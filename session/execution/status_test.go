@@ -118,7 +118,7 @@ func TestASourcesIdThatIsNotUnique(t *testing.T) {
 		b := s.start(w, `{}`)
 		b.wait()
 		_, err := s.Status(t.Context(), "me", "17")
-		wantCode(t, err, session.ToolError, "ambiguous_execution_id", "2 runs", a.id(), b.id())
+		wantCode(t, err, session.ToolError, "ambiguous_execution_id", "2 executions", a.id(), b.id())
 	})
 }
 
