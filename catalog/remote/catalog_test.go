@@ -367,7 +367,7 @@ func TestPagesAreFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = r.Snapshot()
-	if err := s.Sources[0].Err; err == nil || !strings.Contains(err.Error(), "circle") || toolNames(s) != "one two" {
+	if err := s.Sources[0].Err; err == nil || !strings.Contains(err.Error(), "its pages repeat") || toolNames(s) != "one two" {
 		t.Errorf("%s", show(s))
 	}
 }

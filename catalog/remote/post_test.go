@@ -586,11 +586,11 @@ func TestACallOverHTTPIsGivenUp(t *testing.T) {
 // A status that may speak of a session, and speaks of the call, does not have it made
 // twice, and costs no other call.
 func TestACallThatIsRefusedInALivingSessionIsNotRepeated(t *testing.T) {
-	s := newRawWeb(t)
 	for _, refuse := range []func(http.ResponseWriter){
 		func(w http.ResponseWriter) { w.WriteHeader(404) },
 		func(w http.ResponseWriter) { http.Error(w, "the shop session has expired while booking", 400) },
 	} {
+		s := newRawWeb(t) // of its own: it knows one session, and the first catalog still asks about its own
 		executed := 0
 		s.call = func(w http.ResponseWriter, r *http.Request, id string) { executed++; refuse(w) }
 		r, w := s.open(t)

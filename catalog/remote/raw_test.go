@@ -160,7 +160,7 @@ func TestAMessageThatIsNotJSONCostsItsConnection(t *testing.T) {
 		{"", `{"content":[]}} trailing {`, "not JSON"},
 		{"", `{"content":['a']}`, "not JSON"},
 		{"", `{"x":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`, "max depth"},
-		{strings.Repeat("noise\n", 101), `{}`, `101 lines in a row: "noise"`},
+		{strings.Repeat("noise\n", 101), `{}`, `not messages, 101 in a row: "noise"`},
 	} {
 		r := open(t, settings(command("s", "raw")))
 		w := &r.tools(t, "raw").Tools[0].Workflow
@@ -179,7 +179,7 @@ func TestASourceThatAsksAndDoesNotListenIsCutOff(t *testing.T) {
 	r := open(t, settings(command("s", "raw")))
 	w := &r.tools(t, "raw").Tools[0].Workflow
 	_, err := executeRaw(t, r, w, order{Pings: true})
-	if !errors.Is(err, remote.ErrLost) || !strings.Contains(err.Error(), "does not read what its requests are answered") {
+	if !errors.Is(err, remote.ErrLost) || !strings.Contains(err.Error(), "does not read the answers") {
 		t.Errorf("%v", err)
 	}
 }
