@@ -64,7 +64,7 @@ func (p *parser) workflowSource(v value) WorkflowSource {
 			}
 			return name, true
 		})),
-		key("url", p.checked(&s.URL, checkSourceURL)),
+		key("url", p.checked(&s.URL, CheckServerURL)),
 		key("headers", p.pairs(&s.Headers, headerName, "the name of an HTTP header")),
 		key("execution_timeout", p.optionalDuration(&s.ExecutionTimeout)),
 		key("list_tool", tool(&s.ListTool)),
@@ -93,9 +93,9 @@ func (p *parser) workflowSource(v value) WorkflowSource {
 	return s
 }
 
-// checkSourceURL checks the URL of an MCP server. It does not repeat the URL, which may contain a
-// password.
-func checkSourceURL(s string) string {
+// CheckServerURL returns what is wrong with the URL of an MCP server, or "". It does not repeat the
+// URL, which may contain a password.
+func CheckServerURL(s string) string {
 	u, err := url.Parse(s)
 	if err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
 		err = errors.New("it is to begin with http:// or https:// and a host")

@@ -14,7 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/actor/durable"
+	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/transport/web"
 )
 
 // templates holds the files that init lays out under .deepwork.
@@ -26,18 +28,34 @@ var templates embed.FS
 const exampleJob = "release_notes"
 
 func (a *app) initCommand() *cobra.Command {
-	return a.onProject("", &cobra.Command{
+	var url string
+	cmd := a.onProject("", &cobra.Command{
 		Use:   "init",
 		Short: "Prepare a project: .deepwork and .mcp.json",
 		Long: `Prepare a project: .deepwork/ with a commented config.yml, a small example job,
 the JSON Schema of job.yml and a .gitignore; and the server's entry in .mcp.json.
-What is there already is kept, so init can be repeated.`,
+What is there already is kept, so init can be repeated.
+
+With --url the entry is that of a server that runs already, over HTTP. If callers of
+it need a token, the entry names the variable DEEPWORK_TOKEN, and init says how to set
+it. Your own token, for a server of this machine, is written into the file itself if
+git ignores the file or there is no repository; only you can read it then.`,
 		Args: takes(0, 0, ""),
-		RunE: func(*cobra.Command, []string) error { return a.init() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("url") {
+				return a.init(stdioServer)
+			}
+			if fault := config.CheckServerURL(url); fault != "" {
+				return usagef(cmd, "--url %s", fault)
+			}
+			return a.init(httpServer(url, web.CanKnowPeers()))
+		},
 	})
+	cmd.Flags().StringVar(&url, "url", "", "write the entry of the server at this `URL`, such as http://127.0.0.1:8000/mcp")
+	return cmd
 }
 
-func (a *app) init() error {
+func (a *app) init(server serverOf) error {
 	root, err := a.projectRoot()
 	if err != nil {
 		return err
@@ -69,23 +87,37 @@ func (a *app) init() error {
 		}
 		fmt.Fprintf(a.out, "%-8s %s\n", done, inline(a.display(root, s.path)))
 	}
-	return a.initMCP(root)
+	return a.initMCP(root, server)
+}
+
+// A serverOf returns the entry for a project's .mcp.json, one without a secret to show instead, and
+// what else the user has to do, or "".
+type serverOf func(root, file string) (entry, shown mcpEntry, todo string, err error)
+
+func stdioServer(_, _ string) (entry, shown mcpEntry, todo string, err error) {
+	return stdioEntry, stdioEntry, "", nil
 }
 
 // initMCP adds the server to .mcp.json, or prints how a person can do it.
-func (a *app) initMCP(root string) error {
+func (a *app) initMCP(root string, server serverOf) error {
 	file := filepath.Join(root, ".mcp.json")
-	done, err := addServer(file)
+	entry, shown, todo, err := server(root, file)
+	if err != nil {
+		return err
+	}
+	done, err := addServer(file, entry)
 	if unclear, ok := errors.AsType[*leftAloneError](err); ok {
 		fmt.Fprintf(a.out, "%-8s %s\n", "left", inline(a.display(root, file)))
 		fmt.Fprintf(a.err, "deepwork: %s was left as it is: %s; add this to it by hand:\n%s",
-			inline(a.display(root, file)), inline(unclear.reason), newMCPFile)
-		return nil
-	}
-	if err != nil {
+			inline(a.display(root, file)), inline(unclear.reason), shown.file())
+	} else if err != nil {
 		return fmt.Errorf("adding the server to %s: %w", file, err)
+	} else {
+		fmt.Fprintf(a.out, "%-8s %s\n", done, inline(a.display(root, file)))
 	}
-	fmt.Fprintf(a.out, "%-8s %s\n", done, inline(a.display(root, file)))
+	if todo != "" {
+		fmt.Fprintf(a.err, "deepwork: %s\n", todo)
+	}
 	return nil
 }
 

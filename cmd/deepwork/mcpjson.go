@@ -8,21 +8,29 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	"deepwork/actor/durable"
 )
 
-// newMCPFile is a .mcp.json with only this server (seed 001 "Example MCP Configuration").
-const newMCPFile = `{
-  "mcpServers": {
-    "deepwork": {
-      "command": "deepwork",
-      "args": ["serve", "--path", "."]
-    }
-  }
+// stdioEntry is the entry of a server that the client starts (seed 001 "Example MCP Configuration").
+var stdioEntry = mcpEntry{text: `"deepwork": {
+  "command": "deepwork",
+  "args": ["serve", "--path", "."]
+}`}
+
+// An mcpEntry is this server's entry in a .mcp.json.
+type mcpEntry struct {
+	text     string // the member, indented by two spaces per level
+	secret   bool   // it has a token in it: only the user may read the file
+	required bool   // another entry of that name is not as good
 }
-`
+
+// file returns a .mcp.json with only this entry.
+func (e mcpEntry) file() string {
+	return "{\n  \"mcpServers\": {\n    " + strings.ReplaceAll(e.text, "\n", "\n    ") + "\n  }\n}\n"
+}
 
 const (
 	serversKey = "mcpServers"
@@ -40,13 +48,17 @@ func leftAlone(format string, args ...any) error {
 
 // addServer adds this server to the file unless it is there. All other bytes stay the same, since
 // the entry is inserted into the text.
-func addServer(file string) (done string, err error) {
+func addServer(file string, entry mcpEntry) (done string, err error) {
+	mode := fs.FileMode(0o644)
+	if entry.secret {
+		mode = 0o600
+	}
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Lstat(file); err == nil {
 			return "", leftAlone("it is a symlink to a file that does not exist")
 		}
-		return createFile(file, []byte(newMCPFile))
+		return createFileAs(file, []byte(entry.file()), mode)
 	}
 	if err != nil {
 		return "", err
@@ -58,7 +70,7 @@ func addServer(file string) (done string, err error) {
 	if err != nil {
 		return "", leftAlone("it cannot be read: %v", err)
 	}
-	text, err := insertServer(there)
+	text, err := insertServer(there, entry)
 	if err != nil {
 		return "", err
 	}
@@ -71,13 +83,16 @@ func addServer(file string) (done string, err error) {
 	if info.Mode().Perm()&0o200 == 0 {
 		return "", leftAlone("it is read-only")
 	}
+	if entry.secret {
+		return "extended", replaceWith(file, text, mode)
+	}
 	return "extended", replaceFile(file, text)
 }
 
 // insertServer returns the text of a .mcp.json with this server in it: the same bytes, with the
 // entry after the last one of mcpServers, in the file's own style. A text that already has the
 // server is returned unchanged; one that is ambiguous or not a JSON object is a *leftAloneError.
-func insertServer(text []byte) ([]byte, error) {
+func insertServer(text []byte, entry mcpEntry) ([]byte, error) {
 	if err := checkJSON(text); err != nil {
 		return nil, leftAlone("it cannot be parsed as JSON (%v)", err)
 	}
@@ -85,11 +100,10 @@ func insertServer(text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, leftAlone("it is not a JSON object")
 	}
-	const entry = "\"deepwork\": {\n  \"command\": \"deepwork\",\n  \"args\": [\"serve\", \"--path\", \".\"]\n}"
 	servers, n := top.find(serversKey)
 	switch n {
 	case 0:
-		servers := "\"mcpServers\": {\n  " + strings.ReplaceAll(entry, "\n", "\n  ") + "\n}"
+		servers := "\"mcpServers\": {\n  " + strings.ReplaceAll(entry.text, "\n", "\n  ") + "\n}"
 		return top.insert(text, servers, top.style(text, nil)), nil
 	case 1:
 	default:
@@ -99,10 +113,13 @@ func insertServer(text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, leftAlone("its %q is not an object", serversKey)
 	}
-	if _, n := object.find(serverName); n > 0 {
+	if m, n := object.find(serverName); n > 0 {
+		if entry.required && !sameJSON("{"+string(text[m.keyStart:m.valueEnd])+"}", "{"+entry.text+"}") {
+			return nil, leftAlone("it has another entry of the name %q, which this would replace", serverName)
+		}
 		return text, nil
 	}
-	return object.insert(text, entry, object.style(text, top)), nil
+	return object.insert(text, entry.text, object.style(text, top)), nil
 }
 
 // checkJSON returns why a text is not exactly one JSON value, with the line.
@@ -114,4 +131,10 @@ func checkJSON(text []byte) error {
 		return fmt.Errorf("line %d: %w", 1+bytes.Count(upTo, []byte("\n")), err)
 	}
 	return err
+}
+
+// sameJSON reports whether two texts have the same value.
+func sameJSON(a, b string) bool {
+	var x, y any
+	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
 }

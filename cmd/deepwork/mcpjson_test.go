@@ -64,14 +64,14 @@ func TestInsertServer(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := insertServer([]byte(tt.in))
+			got, err := insertServer([]byte(tt.in), stdioEntry)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if string(got) != tt.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}
-			again, err := insertServer(got)
+			again, err := insertServer(got, stdioEntry)
 			if err != nil || !bytes.Equal(again, got) {
 				t.Errorf("the second time: %v\n%s", err, again)
 			}
@@ -93,7 +93,7 @@ func TestInsertServerLeavesAlone(t *testing.T) {
 		"\ufeff{}":                             "cannot be parsed",
 		strings.Repeat("[", 20_000):            "cannot be parsed",
 	} {
-		got, err := insertServer([]byte(in))
+		got, err := insertServer([]byte(in), stdioEntry)
 		if _, ok := err.(*leftAloneError); !ok || !strings.Contains(err.Error(), want) {
 			t.Errorf("insertServer(%.40q) = %q, %v; want a *leftAloneError with %q", in, got, err, want)
 		}
@@ -110,7 +110,7 @@ func FuzzInsertServer(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, err := insertServer(in)
+		out, err := insertServer(in, stdioEntry)
 		if err != nil {
 			return
 		}
@@ -136,7 +136,7 @@ func FuzzInsertServer(f *testing.F) {
 		if !reflect.DeepEqual(before, after) {
 			t.Fatalf("%q became %q", in, out)
 		}
-		if again, err := insertServer(out); err != nil || !bytes.Equal(again, out) {
+		if again, err := insertServer(out, stdioEntry); err != nil || !bytes.Equal(again, out) {
 			t.Fatalf("%q: not the same the second time: %v", out, err)
 		}
 		prefix := 0

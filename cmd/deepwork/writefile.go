@@ -18,6 +18,11 @@ const (
 
 // createFile writes a file, and creates the folders above it. It does not replace an existing file.
 func createFile(path string, data []byte) (done string, err error) {
+	return createFileAs(path, data, 0o644)
+}
+
+// createFileAs is like createFile with a mode of the file.
+func createFileAs(path string, data []byte, mode fs.FileMode) (done string, err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return kept, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -26,7 +31,7 @@ func createFile(path string, data []byte) (done string, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", err
 	}
-	if err := replaceWith(path, data, 0o644); err != nil {
+	if err := replaceWith(path, data, mode); err != nil {
 		return "", err
 	}
 	return created, nil

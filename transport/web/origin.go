@@ -22,8 +22,8 @@ type sites struct {
 	origin   string     // of the server's own pages, by its address; "" off loopback
 }
 
-// isLoopback reports whether a host name is this machine's own.
-func isLoopback(host string) bool {
+// IsLoopback reports whether a host name is this machine's own.
+func IsLoopback(host string) bool {
 	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
 		return true
 	}
@@ -51,7 +51,7 @@ func (s sites) takesHost(header string, settings config.HTTP) bool {
 	}
 	switch {
 	case s.loopback:
-		return isLoopback(host)
+		return IsLoopback(host)
 	case s.addr.IsUnspecified() && len(settings.AllowedHosts) == 0:
 		return true
 	case host == s.host:

@@ -40,8 +40,8 @@ func ownerOf(client, server netip.AddrPort) (uint32, error) {
 	return user, err
 }
 
-// canKnowPeers reports whether the owners of connections can be found out.
-func canKnowPeers() bool {
+// CanKnowPeers reports whether the owners of connections can be found out.
+func CanKnowPeers() bool {
 	none := netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
 	_, err := ownerOf(none, none)
 	return errors.Is(err, errNoSocket)

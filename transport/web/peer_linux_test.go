@@ -103,7 +103,7 @@ func TestOwnerOfAConnection(t *testing.T) {
 			}
 		}
 	}
-	if !canKnowPeers() {
+	if !CanKnowPeers() {
 		t.Error("the owners of connections are not known")
 	}
 }

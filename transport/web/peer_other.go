@@ -6,4 +6,5 @@ import "net/netip"
 
 func ownerOf(_, _ netip.AddrPort) (uint32, error) { return 0, errNoPeers }
 
-func canKnowPeers() bool { return false }
+// CanKnowPeers reports whether the owners of connections can be found out.
+func CanKnowPeers() bool { return false }

@@ -149,7 +149,7 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 			return now
 		}
 	}
-	h := &Server{Backend: b, options: o, access: &access{local: b.Local, token: b.Token, peers: !o.UnknownPeers && canKnowPeers()}, refused: newRefused()}
+	h := &Server{Backend: b, options: o, access: &access{local: b.Local, token: b.Token, peers: !o.UnknownPeers && CanKnowPeers()}, refused: newRefused()}
 	var certificates []tls.Certificate
 	if o.TLSCert != "" || o.TLSKey != "" {
 		info, err := os.Stat(o.TLSKey)

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"deepwork/session/git"
+	"deepwork/session/state"
+	"deepwork/transport/web"
+)
+
+// tokenVariable is the environment variable that an entry names instead of a token.
+const tokenVariable = "DEEPWORK_TOKEN"
+
+// httpServer returns the entry of a server that runs at a URL. A server on loopback that knows the
+// owners of connections (peers) needs no token. Where it does not, the token is the user's own; it is
+// not written into a file that git may keep.
+func httpServer(address string, peers bool) serverOf {
+	return func(root, file string) (entry, shown mcpEntry, todo string, err error) {
+		u, err := url.Parse(address)
+		if err != nil {
+			return entry, shown, "", err
+		}
+		plain, named := httpEntry(u, ""), httpEntry(u, "${"+tokenVariable+"}")
+		if !web.IsLoopback(u.Hostname()) {
+			return named, named, fmt.Sprintf("set %s, in the environment of the client, to the token that whoever runs the server gave you", tokenVariable), nil
+		}
+		if peers {
+			return plain, plain, "", nil
+		}
+		folder, err := state.Find(root)
+		if err != nil {
+			return entry, shown, "", err
+		}
+		token, err := folder.Token(true)
+		if err != nil {
+			return entry, shown, "", err
+		}
+		if why := mayBeKept(root, file); why != "" {
+			return named, named, fmt.Sprintf("%s, so your token is not in it: start the client with %s set, as by\n\n  export %[2]s=\"$(deepwork token show --path %s)\"\n\n"+
+				"or have git ignore the file, remove the entry, and run init again", why, tokenVariable, quote(root)), nil
+		}
+		entry = httpEntry(u, token)
+		entry.secret = true
+		return entry, named, "", nil
+	}
+}
+
+// httpEntry returns the entry of a server at a URL; token "" means none.
+func httpEntry(u *url.URL, token string) mcpEntry {
+	kind := "http"
+	if strings.HasSuffix(u.Path, "/sse") {
+		kind = "sse"
+	}
+	at, _ := json.Marshal(u.String()) // a string
+	text := fmt.Sprintf("%q: {\n  \"type\": %q,\n  \"url\": %s", serverName, kind, at)
+	if token != "" {
+		text += fmt.Sprintf(",\n  \"headers\": {\n    \"Authorization\": \"Bearer %s\"\n  }", token)
+	}
+	return mcpEntry{text: text + "\n}", required: true}
+}
+
+// mayBeKept returns why git may keep a file that lies in dir, or "" if git ignores it or there is no
+// repository.
+func mayBeKept(dir, file string) string {
+	if info, err := os.Lstat(file); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return file + " is a symlink"
+	}
+	_, err := git.Output(context.Background(), git.Command{Dir: dir, Args: []string{"check-ignore", "-q", filepath.Base(file)}})
+	switch {
+	case err == nil || git.Said(err, "not a git repository"):
+		return ""
+	case git.ExitCode(err) == 1:
+		return "git keeps " + file + ", or would"
+	}
+	return fmt.Sprintf("it is not known whether git keeps %s (%v)", file, err)
+}
