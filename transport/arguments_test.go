@@ -28,7 +28,7 @@ func TestArgumentErrors(t *testing.T) {
 		{"null required", "finished_step", `{"outputs":null}`, "missing_argument", []string{`"outputs"`}},
 		{"number for text", "start_workflow", `{"goal":42,"job_name":"j","workflow_name":"w"}`, "invalid_argument", []string{`"goal"`, "42 is an integer", "a string"}},
 		{"object for text", "get_step", `{"session_id":{"a":1}}`, "invalid_argument", []string{`"session_id"`, "an object", "is to be a string"}},
-		{"text for outputs", "finished_step", `{"outputs":"a.md"}`, "invalid_argument", []string{`"outputs"`, `"a.md" is a string`, "an object"}},
+		{"deep outputs as text", "finished_step", `{"outputs":"` + deep + `"}`, "argument_too_large", []string{`"outputs"`, "nested 11 levels deep", "10"}},
 		{"boolean for outputs", "finished_step", `{"outputs":true}`, "invalid_argument", []string{`"outputs"`, "a boolean"}},
 		{"long goal", "start_workflow", `{"goal":"` + strings.Repeat("g", tool.MaxText+1) + `","job_name":"j","workflow_name":"w"}`, "argument_too_large",
 			[]string{`"goal"`, "100,001", "100,000"}},

@@ -226,7 +226,7 @@ func TestWorkflowThroughTheTools(t *testing.T) {
 			t.Error(got)
 		}
 	}
-	if got := refusedWith(t, cs, "finished_step", `{"outputs":"idea.txt"}`, "ToolError"); !strings.Contains(got, "object") {
+	if got := refusedWith(t, cs, "finished_step", `{"outputs":"idea.txt"}`, "ToolError"); !strings.Contains(got, "Give an object") || !strings.Contains(got, "declares: idea") {
 		t.Error(got)
 	}
 

@@ -103,7 +103,7 @@ func TestRemediesForLargeRepliesNameArguments(t *testing.T) {
 		if !ok {
 			continue
 		}
-		argument, _, _ = strings.Cut(argument, ",")
+		argument, _, _ = strings.Cut(strings.TrimPrefix(argument, "a smaller "), ",")
 		if schemaFrom(t, tool.InputSchema).Properties[argument] == nil {
 			t.Errorf("%s has no argument %q, which its remedy names: %s", name, argument, how)
 		}

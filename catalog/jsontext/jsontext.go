@@ -170,6 +170,19 @@ func Only(raw []byte) []byte {
 	return element
 }
 
+// Unquote returns the object or array that a JSON string contains as text, since some models give
+// JSON as text, and any other value as it is.
+func Unquote(raw json.RawMessage) json.RawMessage {
+	var text string
+	if First(raw) != '"' || json.Unmarshal(raw, &text) != nil {
+		return raw
+	}
+	if kind := Kind([]byte(text)); kind != "object" && kind != "array" || !json.Valid([]byte(text)) {
+		return raw
+	}
+	return json.RawMessage(text)
+}
+
 // UnquoteInPlace returns what a valid JSON string says. It writes over the string, which is never
 // shorter, so that a large one is not copied. As with encoding/json, half a surrogate pair becomes
 // the replacement character.

@@ -119,3 +119,14 @@ func TestOnly(t *testing.T) {
 		}
 	}
 }
+
+func TestUnquote(t *testing.T) {
+	for in, want := range map[string]string{
+		`"{\"a\":\"b\"}"`: `{"a":"b"}`, `" [1]"`: ` [1]`, `{"a":1}`: `{"a":1}`,
+		`"a.md"`: `"a.md"`, `"{a}"`: `"{a}"`, `"7"`: `"7"`, `null`: `null`, ``: ``,
+	} {
+		if got := Unquote([]byte(in)); string(got) != want {
+			t.Errorf("Unquote(%s) = %s, want %s", in, got, want)
+		}
+	}
+}

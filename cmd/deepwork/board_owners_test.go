@@ -107,7 +107,7 @@ func TestBoardHasOwners(t *testing.T) {
 	output := ann.output(id.attempt)
 	_, listed, _ := strings.Cut(output, "list_tasks said ")
 	listed, _, _ = strings.Cut(listed, "\n")
-	if !strings.Contains(output, `"task_id":"`+task.TaskID) || !strings.Contains(output, "start_task_attempt said StateError: An agent that works on an attempt starts no agents") ||
+	if !strings.Contains(output, `"task_id":"`+task.TaskID) || !strings.Contains(output, "start_task_attempt said StateError: An agent that works on an attempt cannot start agents") ||
 		!strings.Contains(listed, `"title":"Plans"`) || !strings.Contains(listed, `"total":1`) {
 		t.Errorf("an agent of ann:\n%s", output)
 	}

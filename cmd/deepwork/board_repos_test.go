@@ -41,7 +41,7 @@ func TestBoardSeveralRepositories(t *testing.T) {
 	p.refused("start_task_attempt", map[string]any{"task_id": v.TaskID, "executor": "CODER",
 		"repos": []map[string]any{repos[0], {"repo_id": ids["main"], "target_branch": "trunk"}}}, "ToolError", `main has no branch "trunk"`)
 	p.refused("start_task_attempt", map[string]any{"task_id": v.TaskID, "executor": "CODER",
-		"repos": []map[string]any{{"repo_id": p.repo, "target_branch": "main"}}}, "ToolError", "belongs to the project")
+		"repos": []map[string]any{{"repo_id": p.repo, "target_branch": "main"}}}, "ToolError", "belongs to project "+p.project)
 	id := boardCall[attempt.AttemptReply](p, "start_task_attempt", map[string]any{"task_id": v.TaskID, "executor": "CODER", "repos": repos}).AttemptID
 	x := p.ends(id)
 	out := p.output(id)

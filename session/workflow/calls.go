@@ -85,10 +85,7 @@ type FinishArgs struct {
 // changes nothing.
 func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, error) {
 	arrived := time.Now()
-	var text string // some models give JSON as text
-	if json.Unmarshal(a.Outputs, &text) == nil && slices.Contains([]string{"object", "array"}, jsontext.Kind([]byte(text))) && json.Valid([]byte(text)) {
-		a.Outputs = json.RawMessage(text)
-	}
+	a.Outputs = jsontext.Unquote(a.Outputs)
 	return call(ctx, c, machine.ToolFinish, &a.RequestID, &a, func(who caller) (*machine.FinishReply, string, error) {
 		f, err := c.finish(ctx, who, a, arrived)
 		if err != nil {

@@ -62,7 +62,7 @@ func typesAndLengths(s *jsonschema.Schema) {
 		p.Types = slices.DeleteFunc(slices.Clone(p.Types), func(t string) bool { return t == "null" }) // null is removed before
 		if p.Type == "object" && p.Properties == nil {
 			p.Type, p.Types = "", []string{"object", "array"}
-			if name == "outputs" { // or JSON as text
+			if name == "outputs" { // the engine names the outputs that the step declares
 				p.Types = append(p.Types, "string")
 			}
 		}
@@ -112,6 +112,9 @@ func (a arguments) members(raw json.RawMessage) (given map[string]any, tooLarge 
 		}
 		if seen[m.Name] = true; len(seen) > 1000 {
 			return nil, nil, errors.New("there are more than 1000 of them")
+		}
+		if m.Name == "outputs" {
+			m.Value = jsontext.Unquote(m.Value)
 		}
 		if kind := jsontext.Kind(m.Value); kind != "null" && !slices.Contains(a.free, m.Name) {
 			if kind != "string" && len(m.Value) > MaxArgumentBytes {
