@@ -89,7 +89,10 @@ func TestWithoutGit(t *testing.T) {
 // A board that another process has locked for long is no fault of the program's.
 func TestLockedBoardIsToldAsOne(t *testing.T) {
 	err := fault("following up", fmt.Errorf("another process has the board locked: %w", context.DeadlineExceeded))
-	refused(t, err, session.StateError, "board_busy", "locked")
+	refused(t, err, session.StateError, "board_busy", "Waiting: The task board", "locked")
+	if w := err.(*session.Error).Waiting(); w == nil || w.Code != "board_busy" {
+		t.Errorf("board_busy: waiting is %v", w)
+	}
 	if err := fault("following up", context.Canceled); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}

@@ -13,6 +13,9 @@ import (
 	"deepwork/session"
 )
 
+// retryAfter is when to call again while the board is locked, or the server restarts.
+const retryAfter = 5 * time.Second
+
 // fault turns a board's error into one that an agent can act on. Callers first handle the cases
 // that they know more about, such as which id was not found.
 func fault(doing string, err error) error {
@@ -30,13 +33,13 @@ func fault(doing string, err error) error {
 	case errors.Is(err, task.ErrNewer):
 		return session.NotNow("board_newer", "The task board cannot be used: %v.", err).Because(err)
 	case errors.Is(err, task.ErrClosed):
-		return session.NotNow("shutting_down", "The server is shutting down. Call again when it is back.").Because(err)
+		return session.NotNow("shutting_down", "The server is shutting down. Call again when it is back.").Because(err).Wait(retryAfter)
 	case errors.Is(err, task.ErrDeleting):
 		return session.NotNow("being_deleted", "The task is being deleted, so nothing was started. Call delete_task again if that was interrupted, or create a new task.").Because(err)
 	case errors.Is(err, task.ErrReused):
 		return session.Wrong("request_id_reused", "request_id was used before for a call with other arguments. Pass a new one, or repeat that call exactly.").With("argument", "request_id").Because(err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return session.NotNow("board_busy", "The task board did not answer in time: another process, such as a backup or a sqlite3 shell, may have locked it. End that process, check with get_task or get_attempt whether the call had an effect, and call again.").Because(err)
+		return session.NotNow("board_busy", "The task board did not answer in time: another process, such as a backup or a sqlite3 shell, may have locked it. Check with get_task or get_attempt whether the call had an effect, and call again; if this continues, end that process.").Because(err).Wait(retryAfter)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }

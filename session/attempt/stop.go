@@ -37,7 +37,7 @@ func (e *Engine) StopAttempt(ctx context.Context, who session.Caller, a AttemptA
 	defer cancel()
 	was, err := e.stopOpen(bounded, b, id)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return nil, session.NotNow("still_stopping", "Attempt %s is being stopped and has not ended yet. Call get_attempt to see its state.", id).With("attempt_id", id).Because(err)
+		return nil, session.NotNow("still_stopping", "Attempt %s is being stopped and has not ended yet. Call get_attempt to see its state.", id).With("attempt_id", id).Because(err).Wait(retryAfter)
 	}
 	if err != nil {
 		return nil, found("stopping the attempt", err, "attempt", "attempt_id", id, remedyAttempt)

@@ -53,7 +53,7 @@ func (e *Engine) Call(ctx context.Context, identity string, t *remote.Tool, argu
 	}
 	if t.Away != "" {
 		return nil, session.NotNow("source_away", "Workflow '%s' cannot be started now, because its source '%s' cannot be reached: %s. Nothing was started. The server keeps trying to reach it; call again later, or repair the source.",
-			t.Workflow.Name, t.Source, clip(t.Away, maxWords))
+			t.Workflow.Name, t.Source, clip(t.Away, maxWords)).Wait(30 * time.Second)
 	}
 	return e.call(ctx, identity, &t.Workflow, arguments, progress)
 }
@@ -202,7 +202,7 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 	e.slots.leave(t, x)
 	switch {
 	case errors.Is(err, errClosing), errors.Is(err, task.ErrClosed), errors.Is(err, presence.ErrLeft):
-		return nil, session.NotNow("shutting_down", "The server is shutting down; workflow '%s' was not started. Call again when it is back.", w.Name).Because(err)
+		return nil, session.NotNow("shutting_down", "The server is shutting down; workflow '%s' was not started. Call again when it is back.", w.Name).Because(err).Wait(5 * time.Second)
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("starting workflow %q: %w", w.Name, context.Cause(ctx))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"syscall"
+	"time"
 
 	"deepwork/actor"
 	"deepwork/session"
@@ -67,7 +68,7 @@ func (a *sessionActor) Start(ctx context.Context) error {
 // is released, so that other servers can use it.
 func (a *sessionActor) Stop(context.Context) {
 	for _, r := range a.reviews {
-		a.drop(r, session.NotNow("shutting_down", "The server is shutting down, and the review of step '%s' was cancelled; the attempt does not count. When it is back, make the same call again with session_id '%s'.", r.stepID, a.id))
+		a.drop(r, session.NotNow("shutting_down", "The server is shutting down, and the review of step '%s' was cancelled; the attempt does not count. When it is back, make the same call again with session_id '%s'.", r.stepID, a.id).Wait(5*time.Second))
 	}
 	a.giveUp()
 	a.engine.records.Forget(a.id)

@@ -199,7 +199,7 @@ func (e *Engine) claim(id string) (*machine.State, error) {
 func (e *Engine) owned(s *machine.State) error {
 	return session.NotNow("session_owned",
 		"Session '%s' is in use by another deepwork server that is running (%s). Go on there, or stop that server and call again.",
-		s.SessionID, e.records.Describe(s.Owner)).With("session_id", s.SessionID).With("owner", s.Owner)
+		s.SessionID, e.records.Describe(s.Owner)).With("session_id", s.SessionID).With("owner", s.Owner).Wait(10 * time.Second)
 }
 
 // ask has a session's actor call do and returns its result.
@@ -223,7 +223,7 @@ func askWithin[R any](ctx context.Context, e *Engine, id string, within time.Dur
 	case err == nil, refused:
 		return r, err
 	case errors.Is(err, actor.ErrStopped):
-		return r, session.NotNow("shutting_down", "The server is shutting down. Call again when it is back; session '%s' can be resumed by its session_id.", id).Because(err)
+		return r, session.NotNow("shutting_down", "The server is shutting down. Call again when it is back; session '%s' can be resumed by its session_id.", id).Because(err).Wait(5 * time.Second)
 	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
 		return r, session.NotNow("session_busy", "Session '%s' did not answer within %v; the call may still be carried out. Call get_step to see where it is.", id, within).Because(err).Wait(time.Second)
 	}

@@ -96,7 +96,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 	case m.step != "" && (err != nil || c.plan.Replay != nil || c.plan.Step.ID != m.step):
 		// It was current when the call arrived: another call has finished it since.
 		if replay = a.state.Replay(m.step, same); replay == nil {
-			return nil, nil, session.NotNow("step_moved_on", "Step '%s' of session '%s' has moved on while this call was under way; nothing was done. get_step tells where the session is.", m.step, a.id).With("step_id", m.step)
+			return nil, nil, session.NotNow("step_moved_on", "Step '%s' of session '%s' has moved on while this call was under way; nothing was done. get_step says where the session is.", m.step, a.id).With("step_id", m.step)
 		}
 	case err != nil:
 		return nil, nil, err
@@ -134,6 +134,9 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 			return nil, err
 		}
 	}
+	if c.plan.Next == nil && c.plan.Pending == nil {
+		f.Lost = a.lost(c.plan.Step.ID)
+	}
 	next, r := base.Finish(def, c.plan, f)
 	if err := a.commit(next); err != nil {
 		return nil, err
@@ -144,6 +147,27 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 	}
 	c.m.conn.stack.Moved(a.engine.ctx, ended) // here, because the caller may have left
 	return &finished{ID: a.id, Reply: r, Recorded: true}, nil
+}
+
+// lost names the submitted files of the finished steps, except the given one, that no longer exist.
+func (a *sessionActor) lost(except string) (lost []string) {
+	root, err := filepath.EvalSymlinks(a.engine.Root)
+	if err != nil {
+		return nil // the check of the outputs has reported it
+	}
+	for _, p := range a.state.StepProgress {
+		if p.Key == except || !p.Value.Done() {
+			continue
+		}
+		for _, o := range p.Value.Outputs {
+			for _, path := range o.Value.Paths {
+				if _, _, err := gate.Locate(root, path); err != nil {
+					lost = append(lost, fmt.Sprintf("'%s' (output '%s' of step '%s')", path, o.Key, p.Key))
+				}
+			}
+		}
+	}
+	return lost
 }
 
 // again returns a stored reply, and stores it under this call's request_id too.

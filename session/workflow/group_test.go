@@ -71,7 +71,10 @@ func TestGetStepOfAMemberIsThatStepAlone(t *testing.T) {
 		}
 	}
 	_, err := c.Step(ctx, StepArgs{StepID: new("d")})
-	refused(t, err, session.StateError, "step_not_current", "'a'")
+	refused(t, err, session.StateError, "step_not_current", "'a'", "get_step shows current steps only")
+	if strings.Contains(err.Error(), "Finish that first") {
+		t.Errorf("get_step answers with the words of finished_step: %v", err)
+	}
 	_, err = c.Step(ctx, StepArgs{StepID: new("nothing")})
 	refused(t, err, session.ToolError, "unknown_step", "nothing")
 }

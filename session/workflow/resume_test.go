@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -49,7 +50,10 @@ func TestASessionOfALivingServerIsNotTaken(t *testing.T) {
 	c1, c2 := first.Connect("local"), second.Connect("local")
 	id := p.start(c1, "alpha", "main").BeginStep.SessionID
 	_, err := c2.Step(ctx, StepArgs{SessionID: &id})
-	refused(t, err, session.StateError, "session_owned", id, "pid")
+	refused(t, err, session.StateError, "session_owned", "Waiting: Session", id, "pid")
+	if e, _ := errors.AsType[*session.Error](err); e.Waiting() == nil || e.Waiting().Code != "session_owned" {
+		t.Errorf("session_owned: waiting is %v", e.Waiting())
+	}
 	_, err = c2.Abort(ctx, AbortArgs{Explanation: "x"})
 	refused(t, err, session.StateError, "no_active_session")
 	if strings.Contains(err.Error(), id) {

@@ -28,7 +28,7 @@ func (a *sessionActor) step(ctx context.Context, who caller, stepID *string) (*m
 	shown := entry
 	if stepID != nil {
 		if shown = (job.Entry{*stepID}); !slices.Contains(entry, *stepID) {
-			return nil, a.state.NotCurrent(def, *stepID, pending)
+			return nil, a.state.NotShown(def, *stepID, pending)
 		}
 	}
 	texts, err := a.engine.definitions.Texts(def, shown)

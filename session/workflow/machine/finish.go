@@ -90,14 +90,34 @@ func (s *State) Ended() error {
 		s.SessionID, s.JobName, s.WorkflowName, why).With("session_id", s.SessionID).With("status", string(s.Status))
 }
 
+// current says which steps can be finished now.
+func (s *State) current(pending []string) string {
+	if len(pending) > 1 || (len(pending) == 1 && pending[0] != s.CurrentStepID) {
+		return "the current concurrent group waits for " + quoteList(pending)
+	}
+	return "the current step is '" + s.CurrentStepID + "'"
+}
+
+// NotShown refuses a step_id of get_step that is not in the current entry.
+func (s *State) NotShown(def *Definition, stepID string, pending []string) error {
+	current := s.current(pending)
+	var e *session.Error
+	switch {
+	case s.Progress(stepID).Done():
+		e = session.NotNow("step_finished", "Step '%s' is finished; %s. get_step shows current steps only; without step_id it lists the outputs of finished steps in completed_steps. To do step '%s' again, call go_to_step.", stepID, current, stepID)
+	case def.Workflow.Find(stepID) >= 0:
+		e = session.NotNow("step_not_current", "Step '%s' is not current; %s. get_step shows current steps only: leave step_id out, or pass one of those.", stepID, current)
+	default:
+		return s.NotCurrent(def, stepID, pending)
+	}
+	return e.With("session_id", s.SessionID).With("current_step", s.CurrentStepID)
+}
+
 // NotCurrent refuses a step_id that cannot be finished now, and lists those that can.
 func (s *State) NotCurrent(def *Definition, stepID string, pending []string) error {
 	p := s.Progress(stepID)
 	at := def.Workflow.Find(stepID)
-	current := "the current step is '" + s.CurrentStepID + "'"
-	if len(pending) > 1 || (len(pending) == 1 && pending[0] != s.CurrentStepID) {
-		current = "the current concurrent group waits for " + quoteList(pending)
-	}
+	current := s.current(pending)
 	var e *session.Error
 	switch {
 	case p.Done():
@@ -122,6 +142,7 @@ type FinishInput struct {
 	Evidence *Evidence    // nil if the step has no reviews
 	Texts    Instructions // of plan.Next
 	Weakened []string     // how the reviews are weaker than those of State.Pinned
+	Lost     []string     // if the workflow is complete then: outputs of earlier steps that no longer exist
 }
 
 // Finish completes the plan's step, and advances if its entry is done (seed 000, 001.4.15 to
@@ -175,7 +196,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 		n.setProgress(changed...)
 		n.Status, n.CompletedAt = Completed, &at
 		r.Status = WorkflowComplete
-		r.Summary = new(n.summary(def))
+		r.Summary = new(n.summary(def, f.Lost))
 		all := n.AllOutputs(def)
 		r.AllOutputs = &all
 	default:

@@ -135,7 +135,10 @@ func (s *State) AllOutputs(def *Definition) Outputs {
 	return all
 }
 
-func (s *State) summary(def *Definition) string {
+// maxLostNamed is the maximum number of missing files that a summary names.
+const maxLostNamed = 20
+
+func (s *State) summary(def *Definition, lost []string) string {
 	done, unreported := 0, []string(nil)
 	for _, p := range s.StepProgress {
 		switch {
@@ -148,6 +151,12 @@ func (s *State) summary(def *Definition) string {
 	text := fmt.Sprintf("Workflow '%s/%s' is completed: %s finished.", s.JobName, def.Workflow.Name, Count(done, "step"))
 	if unreported != nil {
 		text += " Members of concurrent groups that were never reported: " + quoteList(unreported) + "."
+	}
+	if more := len(lost) - maxLostNamed; more > 0 {
+		lost = append(slices.Clip(lost[:maxLostNamed]), Count(more, "other"))
+	}
+	if lost != nil {
+		text += " Files that earlier steps delivered and that are no longer there: " + strings.Join(lost, ", ") + "."
 	}
 	return text
 }

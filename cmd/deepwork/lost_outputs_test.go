@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/session/workflow/machine"
+)
+
+// Outputs of earlier steps that no longer exist when the workflow ends are named in the summary, and
+// a repeated call gets the same reply. The last step's own output is checked by the call itself.
+func TestLostOutputsAreNamedInTheSummary(t *testing.T) {
+	root := t.TempDir()
+	writeFiles(t, root, map[string]string{
+		".deepwork/jobs/trip/job.yml": strings.ReplaceAll(jobText("trip", "one", "two", "three"), "outputs: {}", "outputs: {out: {type: file, description: A}}"), "kept.md": "x", "gone.md": "x", "away.md": "x",
+		".deepwork/jobs/trip/a.md": "Do it.\n",
+	})
+	client, _ := startClient(t, root)
+	var began machine.StartReply
+	must(t, json.Unmarshal(callTool(t, client, "start_workflow", map[string]any{"goal": "g", "job_name": "trip", "workflow_name": "w"}), &began))
+	finish := func(step, path string) (r *machine.FinishReply) {
+		t.Helper()
+		must(t, json.Unmarshal(callTool(t, client, "finished_step", map[string]any{
+			"session_id": began.BeginStep.SessionID, "step_id": step, "outputs": map[string]string{"out": path}}), &r))
+		return r
+	}
+	finish("one", "gone.md")
+	finish("two", "away.md")
+
+	// Another server cannot use the session: the caller can only wait.
+	other, _ := startClient(t, root)
+	res, err := other.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_step", Arguments: map[string]any{"session_id": began.BeginStep.SessionID}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting, _ := res.Meta["deepwork/waiting"].(map[string]any)
+	if text := res.Content[0].(*mcp.TextContent).Text; waiting["code"] != "session_owned" || waiting["retry_after_ms"] == nil || !strings.HasPrefix(text, "StateError: Waiting: ") {
+		t.Errorf("a session of another server: %v, %s", res.Meta, text)
+	}
+
+	outside := filepath.Join(t.TempDir(), "away.md")
+	if err := os.Rename(filepath.Join(root, "away.md"), outside); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(root, "away.md")); err != nil {
+		t.Skip(err)
+	}
+	if err := os.Remove(filepath.Join(root, "gone.md")); err != nil {
+		t.Fatal(err)
+	}
+	last := finish("three", "kept.md")
+	if last.Status != machine.WorkflowComplete || last.Summary == nil {
+		t.Fatalf("the last step: %+v", last)
+	}
+	for _, w := range []string{"'gone.md' (output 'out' of step 'one')", "'away.md' (output 'out' of step 'two')"} {
+		if !strings.Contains(*last.Summary, w) {
+			t.Errorf("the summary does not name %s: %s", w, *last.Summary)
+		}
+	}
+	if strings.Contains(*last.Summary, "kept.md") {
+		t.Errorf("the summary names a file that exists: %s", *last.Summary)
+	}
+	writeFiles(t, root, map[string]string{"gone.md": "back"})
+	if again := finish("three", "kept.md"); *again.Summary != *last.Summary {
+		t.Errorf("the repeated call got another summary: %s", *again.Summary)
+	}
+}
