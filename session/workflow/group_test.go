@@ -100,6 +100,27 @@ func TestGroupWithoutStepIDAdvancesWithItsPrimary(t *testing.T) {
 	}
 }
 
+// A member that its group went on without is finished like any other if an edit of the job leaves no
+// other to wait for.
+func TestAnUnreportedMemberThatIsFinishedIsNotUnreported(t *testing.T) {
+	p := newProject(t)
+	p.grouped()
+	c := p.open().Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	if _, err := c.GoTo(ctx, GoToArgs{StepID: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	p.job("alpha", []testStep{{id: "a", outputs: oneFile}, {id: "b", outputs: "{b_out: {type: file, description: d, required: true}}"}, {id: "c"}, {id: "d"}},
+		map[string]string{"main": "[[a, b], d]"})
+	if r := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`); r.Status != machine.NextStep || r.BeginStep.StepID != "d" {
+		t.Fatalf("reply %s", toJSON(t, r))
+	}
+	if faults := p.record(id).Faults(); len(faults) > 0 {
+		t.Errorf("the record has faults: %q", faults)
+	}
+}
+
 func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
 	p := newProject(t)
 	p.grouped()

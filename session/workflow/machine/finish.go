@@ -158,7 +158,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	n.weaken(p.Step.ID, f.Weakened, f.At)
 	done := n.ProgressOrNew(p.Step.ID, f.At)
 	at := f.At
-	done.CompletedAt, done.Outputs, done.Notes = &at, f.Outputs, f.Notes
+	done.CompletedAt, done.Outputs, done.Notes, done.Unreported = &at, f.Outputs, f.Notes, false
 	var skipped []string
 	for _, r := range p.Step.Reviews {
 		skipped = append(skipped, r.RunEach)
