@@ -110,7 +110,7 @@ const actionStop = "stop"
 // answer or the server does not lead it yet.
 func (e *Engine) askOwner(ctx context.Context, who session.Caller, x *task.Execution) (stopping bool, err error) {
 	answer, err := e.db.Requests().Ask(ctx, store.Request{
-		Kind: store.OfAttempt, Target: x.AttemptID, Action: actionStop, Arguments: fmt.Appendf(nil, "%q", x.ID), Caller: who.Identity, Channel: who.Channel,
+		Kind: store.OfAttempt, Target: x.AttemptID, Action: actionStop, Arguments: fmt.Appendf(nil, "%q", x.ID), Caller: who,
 	})
 	if errors.Is(err, store.ErrNotAnswered) {
 		return false, nil
@@ -131,12 +131,16 @@ func (e *Engine) serveRequests() {
 		}
 		return false
 	}
-	e.db.Requests().Serve(e.ctx, store.OfAttempt, owns, func(_ context.Context, q store.Request) (any, error) {
+	e.db.Requests().Serve(e.ctx, store.OfAttempt, owns, func(ctx context.Context, q store.Request) (any, error) {
 		var id string
 		if err := json.Unmarshal(q.Arguments, &id); err != nil || q.Action != actionStop {
 			return nil, fmt.Errorf("an attempt's owner cannot %s %s", q.Action, q.Arguments)
 		}
-		return e.stopHere(id) != nil, nil
+		x, err := e.db.Board().For(q.Caller).LatestExecution(ctx, q.Target)
+		if err != nil {
+			return nil, found("stopping the attempt", err, "attempt", "attempt_id", q.Target, remedyAttempt)
+		}
+		return x.ID == id && e.stopHere(id) != nil, nil
 	})
 }
 

@@ -202,6 +202,16 @@ func TestStopElsewhere(t *testing.T) {
 	r := s.begin(s.newTask("! sleep 1h"))
 	s.reaches(r.AttemptID, task.Running)
 	other := p.open(func(o *Options) { o.Passive = true })
+	x, err := s.db.Board().LatestExecution(t.Context(), r.AttemptID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eve := session.Caller{Identity: "eve", Group: "team", Rights: session.RightAgents, Channel: session.ChannelHTTP}
+	for _, who := range []session.Caller{eve, {}} { // whatever asked for them
+		if _, err := other.askOwner(t.Context(), who, x); session.CodeOf(err) != "unknown_attempt" {
+			t.Errorf("the owner lets %+v stop it: %v", who, err)
+		}
+	}
 	if r := other.stopAttempt(r.AttemptID); r.State != "stopped" {
 		t.Errorf("%+v", r)
 	}

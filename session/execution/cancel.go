@@ -33,7 +33,7 @@ func (e *Engine) Cancel(ctx context.Context, identity, channel, executionID stri
 		}
 		return e.durable(&v.Execution)
 	}
-	_, err = e.db.Requests().Ask(ctx, store.Request{Kind: store.OfExecution, Target: x.ExecutionID, Action: cancelAction, Caller: identity, Channel: channel})
+	_, err = e.db.Requests().Ask(ctx, store.Request{Kind: store.OfExecution, Target: x.ExecutionID, Action: cancelAction, Caller: session.Caller{Identity: identity, Channel: channel}})
 	if errors.Is(err, store.ErrNotAnswered) {
 		return nil, session.NotNow("not_answered", "The server that follows execution '%s' was asked to cancel it and has not answered yet. Call workflow_status to see its state.", x.ExecutionID).Because(err)
 	}
@@ -87,7 +87,7 @@ func (e *Engine) serve() {
 		func(ctx context.Context, r store.Request) (any, error) {
 			n := e.entries.get(r.Target)
 			switch {
-			case n == nil || n.identity != r.Caller:
+			case n == nil || n.identity != r.Caller.Identity:
 				return nil, task.Missing("execution", r.Target)
 			case r.Action != cancelAction:
 				return nil, session.Wrong("unknown_action", "An execution cannot be asked to '%s'.", r.Action)

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"time"
+
+	"deepwork/session"
 )
 
 // The kinds of targets of requests.
@@ -21,8 +23,7 @@ type Request struct {
 	Target    string          // its id
 	Action    string          // what to do, such as "stop", "cancel" or "abort"
 	Arguments json.RawMessage // nil means none
-	Caller    string          // identity
-	Channel   string          // how the caller connected, such as "stdio", "http" or "terminal"
+	Caller    session.Caller  // checked again by the owner
 	AskedAt   time.Time       // set by Ask
 }
 

@@ -26,6 +26,9 @@ type grant struct {
 func (e *Engine) serveRequests(requests store.Requests) {
 	owns := func(id string) bool { return e.handles.Get(id) != nil }
 	requests.Serve(e.ctx, store.OfSession, owns, func(ctx context.Context, q store.Request) (any, error) {
+		if !q.Caller.Owner || q.Caller.Remote() {
+			return nil, unknownSession(q.Target) // only commands ask
+		}
 		var reason string
 		var g grant
 		argument := map[string]any{actionAbort: &reason, actionOverride: &g}[q.Action]

@@ -50,7 +50,7 @@ func TestARequestReachesItsOwnerInAnotherProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "board.db")
 	s := open(t, path, nil).Requests()
 	child := start(t, path)
-	ask := store.Request{Kind: store.OfAttempt, Target: "mine 1", Action: "stop", Arguments: json.RawMessage(`{"a":9007199254740993}`), Caller: "me", Channel: "stdio"}
+	ask := store.Request{Kind: store.OfAttempt, Target: "mine 1", Action: "stop", Arguments: json.RawMessage(`{"a":9007199254740993}`), Caller: session.Caller{Identity: "me", Group: "web", Rights: session.RightAgents, Channel: session.ChannelHTTP}}
 	answer, err := s.Ask(t.Context(), ask)
 	var got store.Request
 	if err == nil {

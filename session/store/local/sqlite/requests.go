@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,13 +40,17 @@ func (r requests) Ask(ctx context.Context, q store.Request) (json.RawMessage, er
 	if err != nil {
 		return nil, err
 	}
+	caller, err := json.Marshal(q.Caller)
+	if err != nil {
+		return nil, err
+	}
 	now := r.o.Now()
 	err = change(ctx, r.DB, "asking the owner", func(t tx) error {
 		if _, err := t.exec(`DELETE FROM owner_requests WHERE asked_at < ?`, task.FormatTime(now.Add(-answersKept))); err != nil {
 			return err
 		}
 		_, err := t.exec(`INSERT INTO owner_requests (id, kind, target, action, arguments, caller, channel, state, asked_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, 'asked', ?)`, id, q.Kind, q.Target, q.Action, textOf(q.Arguments), q.Caller, q.Channel, task.FormatTime(now))
+			VALUES (?, ?, ?, ?, ?, ?, ?, 'asked', ?)`, id, q.Kind, q.Target, q.Action, textOf(q.Arguments), string(caller), q.Caller.Channel, task.FormatTime(now))
 		return err
 	})
 	if err != nil {
@@ -76,6 +81,26 @@ func (r requests) Ask(ctx context.Context, q store.Request) (json.RawMessage, er
 		return nil, errors.New(a.Error)
 	}
 	return a.Result, nil
+}
+
+// A storedRequest is a row of owner_requests.
+type storedRequest struct {
+	store.Request
+	Caller, Channel string
+}
+
+// request returns the request. Earlier versions stored only the identity of a caller, none for a
+// command.
+func (q storedRequest) request() store.Request {
+	r := q.Request
+	switch {
+	case strings.HasPrefix(q.Caller, "{") && json.Unmarshal([]byte(q.Caller), &r.Caller) == nil:
+	case q.Caller == session.LocalIdentity || q.Caller == "" && q.Channel == session.ChannelTerminal:
+		r.Caller = session.LocalCaller(q.Channel)
+	default:
+		r.Caller = session.Caller{Identity: q.Caller, Channel: q.Channel}
+	}
+	return r
 }
 
 // watch calls look at once and whenever another connection has changed the database, until it is
@@ -124,14 +149,14 @@ func (r requests) Serve(ctx context.Context, kind string, owns func(id string) b
 			if !r.Exists() {
 				return false, nil
 			}
-			asked, err := read(ctx, r.DB, doing, func(t tx) ([]store.Request, error) {
-				return list[store.Request](t, `SELECT id, kind, target, action, arguments, caller, channel, asked_at FROM owner_requests
+			asked, err := read(ctx, r.DB, doing, func(t tx) ([]storedRequest, error) {
+				return list[storedRequest](t, `SELECT id, kind, target, action, arguments, caller, channel, asked_at FROM owner_requests
 					WHERE state = 'asked' AND kind = ? AND asked_at > ?`, kind, task.FormatTime(r.o.Now().Add(-store.RequestLife)))
 			})
 			for _, q := range asked {
 				again = true // one that is not owned here yet may be soon
 				if err == nil && owns(q.Target) {
-					err = r.take(ctx, &running, q, do)
+					err = r.take(ctx, &running, q.request(), do)
 				}
 			}
 			return again, err
