@@ -167,6 +167,10 @@ var attacks = map[string]attack{
 		must(v.t, os.RemoveAll(filepath.Join(v.root, ".git")))
 		v.link(filepath.Join(v.outside, ".git"), ".git")
 	}},
+	"git folder linked, branches": {user: trusted + "git: {branch: create}\n", broken: true, prepare: func(v *victim) {
+		must(v.t, os.RemoveAll(filepath.Join(v.root, ".git")))
+		v.link(filepath.Join(v.outside, ".git"), ".git")
+	}},
 	"git's settings are a pipe": {user: trusted, broken: true, prepare: func(v *victim) { v.pipe(".git/config") }},
 	"included settings are a pipe": {user: trusted, broken: true, prepare: func(v *victim) {
 		testkit.Git(v.t, v.root, "config", "include.path", "../pipe")

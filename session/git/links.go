@@ -13,13 +13,13 @@ import (
 const NoReflog = "core.logAllRefUpdates=false"
 
 // CheckBranch returns an error if creating or deleting a branch would write through a symbolic link
-// below the git folder, for example out of the repository: git follows links in the places of refs
-// and their logs. more are other paths that will be written, relative to the git folder with
-// slashes.
+// in the place of the git folder or below it, for example out of the repository: git follows links
+// in the places of refs and their logs. more are other paths that will be written, relative to the
+// git folder with slashes.
 func CheckBranch(gitDir, branch string, more ...string) error {
 	for _, path := range append([]string{"packed-refs", "reftable", "refs/heads/" + branch, "logs/refs/heads/" + branch}, more...) {
 		at := gitDir
-		for part := range strings.SplitSeq(path, "/") {
+		for part := range strings.SplitSeq("./"+path, "/") {
 			at = filepath.Join(at, part)
 			fi, err := os.Lstat(at)
 			if err != nil {

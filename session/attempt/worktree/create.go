@@ -95,6 +95,9 @@ func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree)
 		base := ""
 		common, err := findRepo(ctx, t.Repo)
 		if err == nil {
+			err = ownGitDir(t.Repo)
+		}
+		if err == nil {
 			base, err = baseOf(ctx, common, t.TargetBranch)
 		}
 		if err != nil {

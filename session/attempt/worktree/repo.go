@@ -3,6 +3,7 @@ package worktree
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -110,9 +111,27 @@ func baseOf(ctx context.Context, common, branch string) (tip string, err error) 
 func CheckRepo(ctx context.Context, repo, branch string) error {
 	common, err := findRepo(ctx, repo)
 	if err == nil {
+		err = ownGitDir(repo)
+	}
+	if err == nil {
 		_, err = baseOf(ctx, common, branch)
 	}
 	return err
+}
+
+// ownGitDir returns an error if the .git of the repository around path is a symbolic link: branches
+// and worktrees would be written where it leads, which may be another repository.
+func ownGitDir(path string) error {
+	for dir := path; ; dir = filepath.Dir(dir) {
+		at := filepath.Join(dir, ".git")
+		fi, err := os.Lstat(at)
+		switch {
+		case err == nil && fi.Mode()&(fs.ModeSymlink|fs.ModeIrregular) != 0:
+			return fmt.Errorf("%s is a link, and git would write where it leads: replace it with what it points to, or name that repository", at)
+		case err == nil || dir == filepath.Dir(dir):
+			return nil
+		}
+	}
 }
 
 // Branches lists the local branches of a repository that have commits, the one that is checked out
