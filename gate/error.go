@@ -85,10 +85,10 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // remedy returns what to do about a code.
 func (c Code) remedy() string {
-	const mend = " If that happens again, the reviewer is at fault, not the work: tell the user to run the command by hand and to mend it or its configuration (quality_gate in .deepwork/config.yml, or the flags of deepwork serve)."
+	const fix = " If that happens again, the reviewer is at fault, not the work: tell the user to run the command by hand and to fix it or its configuration (quality_gate in .deepwork/config.yml, or the flags of deepwork serve)."
 	switch c {
 	case NotStarted:
-		return "Tell the user: the command comes from quality_gate.agent_review_command in .deepwork/config.yml, or from a flag of deepwork serve. Once it is mended, call finished_step again with the same outputs."
+		return "Tell the user: the command comes from quality_gate.agent_review_command in .deepwork/config.yml, or from a flag of deepwork serve. Once it is fixed, call finished_step again with the same outputs."
 	case TimedOut:
 		return "Call finished_step again with the same outputs to have it reviewed once more. If it is too slow again, tell the user to raise quality_gate.default_timeout in .deepwork/config.yml."
 	case ContentChanged:
@@ -96,7 +96,7 @@ func (c Code) remedy() string {
 	case Cancelled:
 		return "Call finished_step again if the step is still to be finished."
 	}
-	return "Call finished_step again with the same outputs to have it reviewed once more." + mend
+	return "Call finished_step again with the same outputs to have it reviewed once more." + fix
 }
 
 func indent(s string) string { return "    " + strings.ReplaceAll(s, "\n", "\n    ") }

@@ -51,7 +51,7 @@ func SelfReview(s Submission) string {
 2. Judge each criterion of each review, for each file where a review is per file: PASS or FAIL.
 3. For each FAIL say which file, what is wrong, and what to do about it.
 4. Say at the end whether the whole passes: it does only if every criterion passes.
-5. Report this to the agent that sent you; it mends what failed and has it reviewed again, or finishes the step.
+5. Report this to the agent that sent you; it fixes what failed and has it reviewed again, or finishes the step.
 `)
 	return b.String()
 }

@@ -39,7 +39,7 @@ const exactUpTo = 64 << 10
 // syntaxFault reports an error of the YAML parser.
 func (d *decoder) syntaxFault(body []byte, err error) {
 	problem, line := problemOf(err)
-	remedy := "put the value in quotes, or mend the indentation"
+	remedy := "put the value in quotes, or correct the indentation"
 	for _, r := range remedies {
 		if strings.Contains(problem, r.problem) {
 			remedy = r.remedy

@@ -219,7 +219,7 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 		{"5.8", `{"report":"a.md","parts":["a.md","none.md"]}`, "file_not_found", []string{"file not found at 'none.md'"}},
 		{"directory", `{"report":"dir","parts":["a.md"]}`, "not_a_file", []string{"'dir' is a directory"}},
 		{"device", `{"report":"/dev/null","parts":["a.md"]}`, "outside_project", nil},
-		{"outside", `{"report":"../x","parts":["a.md"]}`, "file_not_found", nil},
+		{"outside", `{"report":"../x","parts":["a.md"]}`, "file_not_found", []string{"outside the project", "Put the file inside"}},
 		{"outside by link", `{"report":"out.md","parts":["a.md"]}`, "outside_project", []string{"outside the project"}},
 		{"loop", `{"report":"loop.md","parts":["a.md"]}`, "file_not_found", nil},
 		{"nul", `{"report":"a\u0000.md","parts":["a.md"]}`, "file_not_found", nil},

@@ -220,7 +220,7 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 
 1. Spawn a subagent (the Task tool, or whatever starts one here) with this prompt: "Read %s and follow it. Report PASS or FAIL for each criterion."
    Do not review your own work yourself if a subagent can be had.
-2. Mend whatever failed, and have it reviewed again until every criterion passes.
+2. Fix whatever failed, and have it reviewed again until every criterion passes.
 %s`, st.ID, name, closing)),
 	}}, nil
 }

@@ -66,6 +66,9 @@ func TestGetStepOfAMemberIsThatStepAlone(t *testing.T) {
 			b.SessionID != began.BeginStep.SessionID || b.JobDir != began.BeginStep.JobDir || *b.CommonJobInfo != *began.BeginStep.CommonJobInfo {
 			t.Errorf("%s: %s", id, toJSON(t, r))
 		}
+		if (r.Notice != nil) != (id == "b") || r.Notice != nil && !strings.Contains(*r.Notice, "do not do again: b. Still to do: a, c") {
+			t.Errorf("%s: notice %s", id, toJSON(t, r.Notice))
+		}
 		if len(r.Members) != 3 || strings.Join(r.PendingConcurrentSteps, " ") != "a c" {
 			t.Errorf("%s: %s", id, toJSON(t, r))
 		}

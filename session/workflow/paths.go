@@ -63,8 +63,20 @@ func checkPath(root, output, path string) error {
 		return refuse("not_a_file", "'%s' is a directory. Give the path of each file in it.", path)
 	case errors.Is(err, gate.ErrNotRegular):
 		return refuse("not_a_file", "'%s' is not a regular file.", path)
+	case leaves(root, path):
+		return refuse("file_not_found", "file not found at '%s', which leads outside the project root (%s). Put the file inside it, and give its path there.", path, root)
 	}
 	return refuse("file_not_found", "file not found at '%s'. Paths are relative to the project root (%s); create the file first, or correct the path.", path, root)
+}
+
+// leaves reports whether a relative path leads out of root by its text. An absolute path may go
+// through a link to root.
+func leaves(root, path string) bool {
+	if path = filepath.FromSlash(path); filepath.IsAbs(path) {
+		return false
+	}
+	rel, err := filepath.Rel(root, filepath.Join(root, path))
+	return err != nil || !filepath.IsLocal(rel)
 }
 
 // repeated notes in a refusal of outputs that they equal those of the last finished step: the

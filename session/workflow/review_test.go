@@ -146,7 +146,7 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 	}
 	p.finish(c, `{"outputs":{"report":"bad.md"}}`)                              // unchanged outputs count too
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"worse.md"}}`)) // 001.4.13
-	refused(t, err, session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts", "worse.md was read")
+	refused(t, err, session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts", "worse.md was read\n- Is it good?: no\n")
 	n := rev.calls()
 	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"worse.md"}}`)) // past the maximum, unchanged: no review
 	refused(t, err, session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts", "worse.md was read")

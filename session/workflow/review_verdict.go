@@ -79,8 +79,28 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 
 // gateFailed refuses a step whose attempts are used up (seed 000, 001.4.13).
 func gateFailed(n int, stepID string, judged *machine.Attempt, what string) *session.Error {
-	return session.Wrong("quality_gate_failed", "Quality gate failed after %d attempts of step '%s'.\n%s\n%s", n, stepID, combined(judged.Failed()), what).
+	return session.Wrong("quality_gate_failed", "Quality gate failed after %d attempts of step '%s'.\n%s\n%s", n, stepID, combined(judged.Failed())+unmet(judged.Failed()), what).
 		With("step_id", stepID).With("attempts", n)
+}
+
+// unmet lists the criteria that were not met, one per line, each after a line break.
+func unmet(failed []*machine.Verdict) string {
+	var b strings.Builder
+	for _, v := range failed {
+		for _, c := range v.Criteria {
+			if c.Passed {
+				continue
+			}
+			b.WriteString("\n- " + c.Criterion)
+			if v.TargetFile != nil {
+				b.WriteString(" (" + *v.TargetFile + ")")
+			}
+			if c.Feedback != nil {
+				b.WriteString(": " + *c.Feedback)
+			}
+		}
+	}
+	return b.String()
 }
 
 // combined returns the feedback of failed reviews: the text of a single one unchanged; of several,

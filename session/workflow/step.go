@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"deepwork/catalog/job"
@@ -68,9 +69,16 @@ func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, 
 		if len(pending) == 0 {
 			r.PendingConcurrentSteps = []string{}
 			r.Notice = join(r.Notice, "Every member of this group is finished, because the job was edited. Call finished_step once more for one of them, with its step_id and outputs, to go on.")
+		} else if done := finishedOf(shown, pending); len(done) > 0 {
+			r.Notice = join(r.Notice, fmt.Sprintf("Finished already, do not do again: %s. Still to do: %s.", strings.Join(done, ", "), strings.Join(pending, ", ")))
 		}
 	}
 	return r
+}
+
+// finishedOf returns those of shown that are not pending.
+func finishedOf(shown job.Entry, pending []string) []string {
+	return slices.DeleteFunc(slices.Clone(shown), func(id string) bool { return slices.Contains(pending, id) })
 }
 
 // join appends a sentence to a notice.

@@ -79,6 +79,14 @@ func (s *State) Replay(stepID string, same func(Outputs) bool) *StoredReply {
 	return s.findReply(func(r *StoredReply) bool { return r.Tool == ToolFinish && r.StepID == stepID })
 }
 
+// await says that the step is recorded, and which members of its group are still pending.
+func (r *FinishReply) await(stepID string, pending []string) {
+	r.PendingConcurrentSteps = pending
+	r.Feedback = new(fmt.Sprintf(
+		"Waiting: step '%s' is recorded. Its concurrent group still needs %s. If subagents do that, wait for their reports; what nobody does, do now (get_step with its step_id shows it) and report it by finished_step with its step_id. The next step begins with the last report; do not begin it before.",
+		stepID, quoteList(pending)))
+}
+
 // Ended refuses a call to an ended session.
 func (s *State) Ended() error {
 	why := "is completed"
@@ -188,10 +196,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	switch {
 	case p.Pending != nil:
 		n.setProgress(changed...)
-		r.PendingConcurrentSteps = p.Pending
-		r.Feedback = new(fmt.Sprintf(
-			"Waiting: step '%s' is recorded. Its concurrent group is not done yet: wait for %s, each to be reported by finished_step with its step_id. The next step begins when all members are finished; do not begin it before.",
-			p.Step.ID, quoteList(p.Pending)))
+		r.await(p.Step.ID, p.Pending)
 	case p.Next == nil:
 		n.setProgress(changed...)
 		n.Status, n.CompletedAt = Completed, &at
