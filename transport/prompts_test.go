@@ -124,6 +124,9 @@ func read(t *testing.T, cs *mcp.ClientSession, uri string, wants ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if r.CacheScope != "private" {
+		t.Errorf("%s may be cached as %q", uri, r.CacheScope)
+	}
 	for _, want := range wants {
 		if !strings.Contains(r.Contents[0].Text, want) {
 			t.Errorf("%s lacks %q:\n%s", uri, want, r.Contents[0].Text)

@@ -86,7 +86,9 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 	}
 	s.mcp = mcp.NewServer(
 		&mcp.Implementation{Name: ServerName, Title: "DeepWork", Version: cmp.Or(version, "dev")},
-		&mcp.ServerOptions{Logger: web.Quiet(logger), Capabilities: can})
+		&mcp.ServerOptions{Logger: web.Quiet(logger), Capabilities: can, SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
+			c.CacheScope = "private" // the default lets a proxy give one caller's session or the project's jobs to another
+		}})
 	s.tools = tool.NewSet(s.mcp, logger, e.check)
 	if slices.Contains(sets, "workflows") {
 		workflows.Add(s.tools)
