@@ -62,6 +62,8 @@ func TestSessionModel(t *testing.T) {
 		"a file that was aborted":          {[]porcupine.Operation{one(3, abort, "aborted s1: enough"), one(4, file, `aborted at s1: `+done0+` s1=open s2=open s3=open; "enough"`)}, true},
 		"a file with an unreported member": {[]porcupine.Operation{one(3, finish(""), "begin s4"), one(4, file, `active at s4: `+done0+` s1={"report":"a.md"} "n" s2=unreported s3=unreported s4=open; ""`)}, true},
 		"a file that went back":            {[]porcupine.Operation{one(3, back("s0"), "back to s0 clears s0,s1,s2,s3"), one(4, file, `active at s0: s0=open; ""; from s1 to s0: `+done0+` s1=open s2=open s3=open`)}, true},
+		"a member again":                   {[]porcupine.Operation{one(3, finish(""), "begin s4"), one(4, back("s1"), "back to s1 clears s1,s4"), one(5, file, `active at s1: `+done0+` s1=open s2=unreported s3=unreported; ""; from s4 to s1: s1={"report":"a.md"} "n" s4=open`), one(6, finish(""), "begin s4")}, true},
+		"a member again, out of order":     {[]porcupine.Operation{one(3, finish(""), "begin s4"), one(4, back("s1"), "back to s1 clears s1,s4"), one(5, file, `active at s1: `+done0+` s2=unreported s3=unreported s1=open; ""; from s4 to s1: s1={"report":"a.md"} "n" s4=open`)}, false},
 		"a file that went back by itself":  {[]porcupine.Operation{one(3, file, `active at s0: s0=open; ""; from s1 to s0: `+done0+` s1=open s2=open s3=open`)}, false},
 	} {
 		if got := porcupine.CheckOperations(sessionModel, append(begun[:2:2], c.ops...)); got != c.ok {

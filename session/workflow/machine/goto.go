@@ -86,13 +86,18 @@ func (s *State) GoTo(def *Definition, c Call, to int, stepID string, all bool, a
 	if alone {
 		n.CurrentEntryIndex, n.CurrentStepID = to, def.Workflow.Entries[to][0]
 		n.ReportedByStepID = s.ReportedByStepID || to != here
-		begun := []*StepProgress{{StepID: stepID, StartedAt: at}}
+		var members []*StepProgress // of the group, in its order
 		for _, id := range def.Workflow.Entries[to] {
-			if id != stepID && n.Progress(id) == nil { // an edit added it
-				begun = append(begun, &StepProgress{StepID: id, StartedAt: at})
+			p := n.Progress(id)
+			if p == nil { // the step, or one that an edit added
+				p = &StepProgress{StepID: id, StartedAt: at}
 			}
+			members = append(members, p)
 		}
-		n.setProgress(begun...)
+		n.StepProgress = slices.DeleteFunc(n.StepProgress, func(p Pair[*StepProgress]) bool {
+			return slices.Contains(def.Workflow.Entries[to], p.Key)
+		})
+		n.setProgress(members...)
 		r.BeginStep = n.Describe(def, entry, texts).First
 	} else {
 		d := n.enter(def, to, at, texts)

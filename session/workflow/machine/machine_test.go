@@ -185,6 +185,12 @@ func drive(t *testing.T, shape, commands []byte) {
 			}
 			if err == nil {
 				s, _ = s.GoTo(def, Call{Tool: ToolGoTo}, to, id, all, at, Instructions{})
+				steps := slices.Concat(entries...)
+				if !slices.IsSortedFunc(s.StepProgress, func(a, b Pair[*StepProgress]) int {
+					return slices.Index(steps, a.Key) - slices.Index(steps, b.Key)
+				}) {
+					t.Fatalf("command %d: go_to_step %s: progress is not in the order of the steps: %+v", i, id, s.StepProgress)
+				}
 			}
 		case 7:
 			if b == 255 && s.Status == Active {
