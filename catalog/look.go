@@ -3,9 +3,9 @@ package catalog
 import (
 	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"deepwork/catalog/internal/follow"
 )
@@ -59,17 +59,17 @@ func (s *state) look(keys []key, grace time.Duration) *look {
 	}
 	// Parsing is CPU-bound, so more goroutines than processors do not help. Each checks many
 	// targets, since the stack of a new one must grow for the parser.
-	var g errgroup.Group
-	g.SetLimit(runtime.GOMAXPROCS(0))
-	for targets := range slices.Chunk(l.targets, 64) {
-		g.Go(func() error {
-			for i, t := range targets {
-				targets[i].is = t.was.look(grace)
+	var checking sync.WaitGroup
+	var left atomic.Int64
+	left.Store(int64(len(l.targets)))
+	for range min(runtime.GOMAXPROCS(0), (len(l.targets)+7)/8) {
+		checking.Go(func() {
+			for i := left.Add(-1); i >= 0; i = left.Add(-1) {
+				l.targets[i].is = l.targets[i].was.look(grace)
 			}
-			return nil
 		})
 	}
-	_ = g.Wait() // checks return no error
+	checking.Wait()
 	if !l.apply() && !l.rewatch {
 		l.next = s
 	} else {

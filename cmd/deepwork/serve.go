@@ -39,7 +39,7 @@ const stopPatience = 3 * time.Second
 
 // The growth of the heap before it is collected, in percent of the live heap.
 const (
-	gcPercentLoading = 800
+	gcPercentLoading = 400
 	gcPercentServing = 200
 )
 
