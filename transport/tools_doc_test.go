@@ -128,6 +128,11 @@ func toolsDocument(t *testing.T) []byte {
 		d.line("\n## A step\n\nWhat `begin_step` and each entry of `concurrent_steps` are, if not `null`.\n")
 		d.fields(d.step)
 	}
+	d.line("\n## Error codes\n\nThe codes in `%s` and `%s` of `_meta`, with what to do. A text that begins with `Waiting:` says that the caller can only wait or call again.\n", tool.ErrorMeta, tool.WaitingMeta)
+	d.line("| code | what to do |\n|---|---|")
+	for _, row := range codeRows(t) {
+		d.line("| `%s` | %s |", row[0], cell(row[1]))
+	}
 	return d.Bytes()
 }
 
