@@ -108,7 +108,7 @@ func (a *sessionActor) commit(next *machine.State) error {
 	}
 	for _, r := range a.reviews {
 		if !next.AwaitsReview(r.stepID) {
-			a.drop(r, session.NotNow("step_moved_on", "Step '%s' of session '%s' has moved on, or the session has ended, while its review ran; the review was cancelled. get_step tells where the session is.", r.stepID, a.id))
+			a.drop(r, session.NotNow("step_moved_on", "Step '%s' of session '%s' has moved on, or the session has ended, while its review ran; the review was cancelled. get_step says where the session is.", r.stepID, a.id))
 		}
 	}
 	return nil
@@ -189,7 +189,7 @@ func (a *sessionActor) replay(who caller) (*machine.StoredReply, error) {
 	r, err := a.repetition(who)
 	if r == nil && err == nil {
 		return nil, session.NotNow("reply_forgotten",
-			"The call with request_id '%s' was done in session '%s', but so much has followed that its reply is no longer kept. get_step tells where the session is.",
+			"The call with request_id '%s' was done in session '%s', but so much has followed that its reply is no longer kept. get_step says where the session is.",
 			*who.Call.RequestID, a.id).With("session_id", a.id)
 	}
 	return r, err

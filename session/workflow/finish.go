@@ -218,9 +218,9 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 		Notice: machine.NoticeOf(c.def),
 		Feedback: new(fmt.Sprintf(`Quality review required for step '%s' before it is finished.
 
-1. Spawn a subagent (the Task tool, or whatever starts one here) with this prompt: "Read %s and follow it. Report PASS or FAIL for each criterion."
-   Do not review your own work yourself if a subagent can be had.
-2. Fix whatever failed, and have it reviewed again until every criterion passes.
+1. Spawn a subagent (with the Task tool, or another tool that starts one) with this prompt: "Read %s and follow it. Report PASS or FAIL for each criterion."
+   Do not review your own work yourself if you can start a subagent.
+2. Correct what failed, and have it reviewed again until every criterion passes.
 %s`, st.ID, name, closing)),
 	}}, nil
 }

@@ -109,10 +109,10 @@ func (c *Conn) noSession(ctx context.Context) error {
 		return session.NotNow(codeNoSession, "No active workflow session. Begin one with start_workflow; there are so many session files that only the newest were looked at: `deepwork sessions list` has those that could be resumed by their session_id.")
 	}
 	if len(found) == 0 {
-		return session.NotNow(codeNoSession, "No active workflow session. Begin one with start_workflow; get_workflows lists what there is.")
+		return session.NotNow(codeNoSession, "No active workflow session. Begin one with start_workflow; get_workflows lists the available ones.")
 	}
 	var b strings.Builder
-	b.WriteString("No active workflow session on this connection. Begin one with start_workflow, or resume one of these by passing its session_id (get_step tells where it is):")
+	b.WriteString("No active workflow session on this connection. Begin one with start_workflow, or resume one of these by passing its session_id (get_step says where it is):")
 	ids := listSessions(&b, found, more, func(s *machine.State) string {
 		if h := c.engine.handles.Get(s.SessionID); h != nil && h.Pinned() {
 			return " (in use on another connection)"

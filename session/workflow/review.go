@@ -188,7 +188,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		return nil, err
 	}
 	if old := a.reviews[stepID]; old != nil {
-		a.drop(old, session.NotNow("review_superseded", "The review of step '%s' was cancelled, because other outputs were submitted for it. get_step tells where the session is.", stepID))
+		a.drop(old, session.NotNow("review_superseded", "The review of step '%s' was cancelled, because other outputs were submitted for it. get_step says where the session is.", stepID))
 	}
 	runCtx, cancel := context.WithCancel(a.engine.ctx)
 	r.cancel = cancel

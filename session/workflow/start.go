@@ -165,7 +165,7 @@ func findJob(ctx context.Context, jobs *catalog.Catalog, name string) (*job.Job,
 		return j, nil
 	}
 	if bad := snap.Err(name); bad != nil {
-		return nil, session.Wrong("job_broken", "Job '%s' in %s does not load:\n%s\nMend it (get_workflows tells when it is right) and call again.",
+		return nil, session.Wrong("job_broken", "Job '%s' in %s does not load:\n%s\nCorrect it (get_workflows lists the errors that remain) and call again.",
 			name, bad.JobDir, bad.Diagnostics.Error()).With("job_name", name).With("job_dir", bad.JobDir)
 	}
 	return nil, session.Wrong("job_not_found", "Job not found: %s. %s", jsontext.Clip(name, 200), jobsThereAre(snap)).

@@ -62,7 +62,7 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 // withGroup ends a primary's instructions with a paragraph about its group.
 func withGroup(instructions string, entry job.Entry) string {
 	return strings.TrimRight(instructions, "\n") + "\n\n**CONCURRENT STEPS** The text above is for step '" + entry[0] + "' alone. " +
-		"It is the first of " + Count(len(entry), "step") + " to be done at the same time, each by its own subagent (the Task tool, or whatever starts one here): " + quoteList(entry) + ". " +
+		"It is the first of " + Count(len(entry), "step") + " to be done at the same time, each by its own subagent (with the Task tool, or another tool that starts one): " + quoteList(entry) + ". " +
 		"If you distribute them, the other steps are in concurrent_steps, and how to hand them out is in concurrent_group."
 }
 
