@@ -165,12 +165,8 @@ func (c *Conn) elsewhere(ctx context.Context, h *stack.Handle, a FinishArgs, err
 			continue
 		}
 		asked = min(asked+1, askedElsewhere)
-		pending, perr := ask(ctx, c.engine, other.SessionID, func(ctx context.Context, s *sessionActor) (pending []string, err error) {
-			def, err := s.definition(ctx)
-			if err == nil && s.state.Status == machine.Active {
-				_, _, pending = s.state.Position(def)
-			}
-			return pending, err
+		pending, perr := ask(ctx, c.engine, other.SessionID, func(ctx context.Context, s *sessionActor) ([]string, error) {
+			return s.pending(ctx), nil
 		})
 		if perr != nil || !slices.Contains(pending, *a.StepID) {
 			continue

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"deepwork/actor"
@@ -80,7 +81,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 	if r, err := a.repetition(m.caller); err != nil {
 		return nil, nil, err
 	} else if r != nil {
-		done, err = a.again(r, m.Call)
+		done, err = a.again(ctx, r, m.Call)
 		return nil, done, err
 	}
 	same := func(have machine.Outputs) bool { return machine.SameOutputs(m.args.Outputs, have) }
@@ -104,7 +105,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 		replay = c.plan.Replay
 	}
 	if replay != nil {
-		done, err = a.again(replay, m.Call)
+		done, err = a.again(ctx, replay, m.Call)
 		return nil, done, err
 	}
 	if err = a.mayOverride(ctx, c); err != nil {
@@ -171,7 +172,7 @@ func (a *sessionActor) lost(except string) (lost []string) {
 }
 
 // again returns a stored reply, and stores it under this call's request_id too.
-func (a *sessionActor) again(stored *machine.StoredReply, c machine.Call) (*finished, error) {
+func (a *sessionActor) again(ctx context.Context, stored *machine.StoredReply, c machine.Call) (*finished, error) {
 	if next := a.state.Alias(stored, c); next != a.state {
 		if err := a.commit(next); err != nil {
 			return nil, err
@@ -180,6 +181,9 @@ func (a *sessionActor) again(stored *machine.StoredReply, c machine.Call) (*fini
 	r, err := machine.ReplyOf[machine.FinishReply](stored)
 	if err != nil {
 		return nil, err
+	}
+	if len(r.PendingConcurrentSteps) > 0 && !slices.Equal(r.PendingConcurrentSteps, a.pending(ctx)) {
+		r.Outdated()
 	}
 	return &finished{ID: a.id, Reply: r}, nil
 }
@@ -223,4 +227,12 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 2. Correct what failed, and have it reviewed again until every criterion passes.
 %s`, st.ID, name, closing)),
 	}}, nil
+}
+
+// pending returns the steps of the current group that are not finished, or nil.
+func (a *sessionActor) pending(ctx context.Context) (pending []string) {
+	if def, err := a.definition(ctx); err == nil && a.state.Status == machine.Active {
+		_, _, pending = a.state.Position(def)
+	}
+	return pending
 }

@@ -224,3 +224,22 @@ func TestACallerThatLeavesMidCallRepeatsItSafely(t *testing.T) {
 		t.Errorf("%d sessions, stack %v", len(ids), c.Stack())
 	}
 }
+
+// Who waits for a group by repeating its report learns that the group has changed since.
+func TestARepeatedReportOfAMemberSaysThatItsGroupHasChanged(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "a"}, {id: "b"}, {id: "c"}, {id: "d"}}, map[string]string{"main": "[[a, b, c], d]"})
+	c := p.open().Connect("local")
+	p.start(c, "alpha", "main")
+	report := func(step string) *machine.FinishReply { return p.finish(c, `{"outputs":{},"step_id":"`+step+`"}`) }
+	if r := report("b"); r.Waiting() == nil || r.Notice != nil {
+		t.Errorf("b: %s", toJSON(t, r))
+	}
+	if r := report("b"); r.Waiting() == nil || r.Notice != nil {
+		t.Errorf("b, again: %s", toJSON(t, r))
+	}
+	report("c")
+	if r := report("b"); r.Waiting() != nil || r.Notice == nil || !strings.Contains(*r.Notice, "get_step") {
+		t.Errorf("b, after c: %s", toJSON(t, r))
+	}
+}

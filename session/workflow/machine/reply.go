@@ -172,12 +172,25 @@ type FinishReply struct {
 	ResumedStep            *string           `json:"resumed_step,omitempty" jsonschema:"current step of the parent"`
 	Notice                 *string           `json:"notice,omitempty" jsonschema:"a hint"`
 	Stack                  []StackEntry      `json:"stack" jsonschema:"the workflows in progress, bottom first"`
+
+	outdated bool
 }
+
+// Outdated marks a reply that is repeated although other steps of its group are open by now: who
+// waits for the group by repeating a report would wait forever.
+func (r *FinishReply) Outdated() {
+	r.outdated = true
+	r.Notice = new("This repeats an earlier reply. Other steps are open by now: get_step says which.")
+}
+
+func (r *FinishReply) membersPending() bool { return r.Status == NextStep && r.BeginStep == nil }
 
 // Waiting returns why the caller can only wait or call again, or nil.
 func (r *FinishReply) Waiting() *session.Waiting {
 	switch {
-	case r.Status == NextStep && r.BeginStep == nil:
+	case r.membersPending() && r.outdated:
+		return nil
+	case r.membersPending():
 		return &session.Waiting{Code: "members_pending", RetryAfterMS: 10_000}
 	case r.Status == NeedsWork && r.FailedReviews == nil && r.Feedback != nil && strings.HasPrefix(*r.Feedback, "Review running:"):
 		return &session.Waiting{Code: "review_running", RetryAfterMS: 1000} // that call waits, too
