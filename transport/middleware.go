@@ -41,7 +41,7 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		conn, done, err := s.conns.acquire(ctx, ss)
 		if err != nil {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error() + ": connect anew"}
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error() + ": connect again"}
 		}
 		if method == wire.ListenMethod { // it lasts until the client ends it, and does not keep a connection busy
 			done()

@@ -67,7 +67,7 @@ func (d *decoder) checkBytes(source []byte) ([]byte, bool) {
 		case r == utf8.RuneError && size <= 1:
 			return fault(where, "the byte 0x%02x at offset %d is not UTF-8: save the file as UTF-8", body[at], offset)
 		case r == 0:
-			return fault(where, "the byte at offset %d is NUL: this is not a text file, or it was cut off while it was written; write it anew", offset)
+			return fault(where, "the byte at offset %d is NUL: this is not a text file, or it was cut off while it was written; write it again", offset)
 		}
 		return fault(where, "the character %U at offset %d is not allowed in YAML: remove it, or write it as an escape in double quotes", r, offset)
 	}

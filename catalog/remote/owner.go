@@ -79,7 +79,7 @@ func (o *owner) configure(ctx context.Context) error {
 		case sameSource(s.def, def):
 			s.follow(p)
 		default:
-			c.options.Logger.Info("a source's definition changed; connecting it anew", "source", def.Name)
+			c.options.Logger.Info("a source's definition changed; connecting it again", "source", def.Name)
 			s.cancel()
 			s = o.start(def, s, p)
 		}

@@ -101,7 +101,7 @@ func (w *wording) words(e *jsonschema.ValidationError, value any) (text string, 
 	case *kind.FalseSchema:
 		return "nothing may be given here", nil
 	case *kind.Enum:
-		return shown(value) + " is none of " + list(k.Want[:min(len(k.Want), 30)]), nil
+		return shown(value) + " is not one of " + list(k.Want[:min(len(k.Want), 30)]), nil
 	case *kind.AnyOf:
 		return w.formless(e, value), nil
 	case *kind.OneOf:

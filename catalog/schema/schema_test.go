@@ -53,7 +53,7 @@ func TestReq003_2_5_WhatDoesNotFitIsNamed(t *testing.T) {
 		`"note":5`:                                                        `note: 5 is an integer, and is to be a string or null`,
 		`"note":"long"`:                                                   `note: "long" fits none of the 2 forms that it may have: note: maxLength: got 4, want 3; or: note: "long" is a string, and is to be null`,
 		`"part":3`:                                                        `part: 3 fits none of the 2 forms`,
-		`"size":"<"`:                                                      `size: "<" is none of "s", "m<l"`,
+		`"size":"<"`:                                                      `size: "<" is not one of "s", "m<l"`,
 		`"never":1`:                                                       `never: nothing may be given here`,
 		`"pair":["a",6]`:                                                  `pair[1]: maximum: got 6, want 5`,
 		`"pair":[1]`:                                                      `pair[0]: 1 is an integer, and is to be a string`,

@@ -29,7 +29,7 @@ func httpServer(address string, peers bool) serverOf {
 		}
 		plain, named := httpEntry(u, ""), httpEntry(u, "${"+tokenVariable+"}")
 		if !web.IsLoopback(u.Hostname()) {
-			return named, named, fmt.Sprintf("set %s, in the environment of the client, to the token that whoever runs the server gave you", tokenVariable), nil
+			return named, named, fmt.Sprintf("set %s, in the environment of the client, to the token that the person who runs the server gave you", tokenVariable), nil
 		}
 		if peers {
 			return plain, plain, "", nil

@@ -22,7 +22,7 @@ project's .deepwork/jobs and .deepwork/config.yml. Faults and warnings are
 printed one a line as file:line:col: message; your own config is not checked. The exit code is 1 if there is a
 fault; warnings do not count.
 
-With --watch it goes on until interrupted, prints anew what an edit changed, and
+With --watch it goes on until interrupted, prints again what an edit changed, and
 tells which active sessions of the project the edit strands.`,
 		Args: takes(0, -1, ""),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -39,7 +39,7 @@ func (a *access) check(address string, settings config.HTTP, logger *slog.Logger
 		logger.Info("clients need the token that deepwork token show prints", "why", errNoPeers)
 		return nil
 	}
-	return fmt.Errorf("%s can be reached from other machines, and there is no token: whoever reaches it could act as you. "+
+	return fmt.Errorf("%s can be reached from other machines, and there is no token: anybody who reaches it could act as you. "+
 		"Run deepwork token new NAME and give the line that it prints to stderr by --token-file, or under http.tokens in your own config; "+
 		"or leave --host at 127.0.0.1", address)
 }
@@ -90,7 +90,7 @@ func (a *access) caller(r *http.Request, settings config.HTTP) (who session.Call
 	case ok && users:
 		return a.local, true, nil
 	case !ok:
-		return who, true, errors.New("the bearer token is not known here: it was mistyped or withdrawn; ask whoever runs the server for a new one")
+		return who, true, errors.New("the bearer token is not known here: it was mistyped or withdrawn; ask the person who runs the server for a new one")
 	}
 	return session.Caller{Identity: t.Name, Group: t.Group, Rights: t.Rights}, true, nil
 }

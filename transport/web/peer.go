@@ -48,5 +48,5 @@ func (p peer) refused() error {
 		return nil
 	}
 	return errForeign{fmt.Errorf("this connection is of another user of this machine, with the id %d, who needs a token: "+
-		"whoever runs the server makes one with deepwork token new NAME and starts the server with --token-file; send it as Authorization: Bearer TOKEN", p.user)}
+		"the person who runs the server makes one with deepwork token new NAME and starts the server with --token-file; send it as Authorization: Bearer TOKEN", p.user)}
 }

@@ -51,7 +51,7 @@ func (h *Server) take(w http.ResponseWriter, r *http.Request, kind string, n, mo
 		release()
 		w.Header().Set("Retry-After", "1")
 		h.refuse(w, r, http.StatusTooManyRequests, refusedQuota,
-			fmt.Sprintf("%s has %d %s, as many as one caller may have: end some, or wait and try again; whoever runs the server can raise http.quotas in their own config", who.Identity, limit, kind))
+			fmt.Sprintf("%s has %d %s, as many as one caller may have: end some, or wait and try again; the person who runs the server can raise http.quotas in their own config", who.Identity, limit, kind))
 		return nil, false
 	}
 	return release, true

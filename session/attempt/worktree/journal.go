@@ -93,7 +93,7 @@ func (k *Keeper) load(attempt string) (*journal, error) {
 	}
 	j, err := parseJournal(k.dir, attempt, data)
 	if err != nil {
-		return nil, fmt.Errorf("reading the journal of attempt %s: %s %w; its worktrees are left alone until it is mended: see to what is in them, then move that file away", attempt, path, err)
+		return nil, fmt.Errorf("reading the journal of attempt %s: %s %w; its worktrees are left alone until it is repaired: see to what is in them, then move that file away", attempt, path, err)
 	}
 	if err := k.unlinked(j.paths()...); err != nil {
 		return nil, err

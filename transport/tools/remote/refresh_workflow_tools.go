@@ -21,7 +21,7 @@ const skippedShown = 200
 type RefreshReply struct {
 	Added   []string      `json:"added" jsonschema:"names of new tools"`
 	Removed []string      `json:"removed" jsonschema:"names of tools that are gone"`
-	Changed []string      `json:"changed" jsonschema:"names of tools that are described anew"`
+	Changed []string      `json:"changed" jsonschema:"names of tools whose description changed"`
 	Skipped []SkippedInfo `json:"skipped" jsonschema:"what is not offered, and sources that did not answer"`
 }
 
