@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,9 +15,11 @@ import (
 
 // A caller takes turns and counts the calls that run.
 type turnTaker struct {
-	t       *testing.T
-	turns   *turns
-	who     session.Caller
+	t     *testing.T
+	turns *turns
+	who   session.Caller
+
+	mu      sync.Mutex
 	running int
 	ends    []func()
 }
@@ -27,15 +31,32 @@ func (c *turnTaker) call() {
 			c.t.Error(err)
 			return
 		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		c.running++
 		c.ends = append(c.ends, release)
 	}()
 	synctest.Wait()
 }
 
+// begun returns the functions that end the calls that began.
+func (c *turnTaker) begun() []func() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.ends)
+}
+
+func (c *turnTaker) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running, c.ends = 0, nil
+}
+
 func (c *turnTaker) want(n int) {
 	c.t.Helper()
 	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.running != n {
 		c.t.Errorf("%d calls of %s began, want %d", c.running, c.who.Identity, n)
 	}
@@ -53,23 +74,23 @@ func TestTurns(t *testing.T) {
 			ann.call()
 		}
 		ann.want(many)
-		for _, end := range ann.ends {
+		for _, end := range ann.begun() {
 			end()
 			end() // a turn ends once
 		}
-		ann.running, ann.ends = 0, nil
+		ann.forget()
 
 		share := max(1, runtime.GOMAXPROCS(0)/2)
 		bob.call()
-		bob.ends[0]()
+		bob.begun()[0]()
 		for range share + 3 {
 			ann.call()
 		}
 		ann.want(share)
 		bob.call()
 		bob.want(2)
-		bob.ends[1]()
-		ann.ends[0]()
+		bob.begun()[1]()
+		ann.begun()[0]()
 		ann.want(share + 1)
 
 		// Calls that wait for something give their turn to others, which they may wait for.
@@ -77,7 +98,7 @@ func TestTurns(t *testing.T) {
 		ann.want(min(2*share+1, share+3))
 		time.Sleep(2 * turnTime)
 		ann.want(share + 3)
-		for _, end := range ann.ends {
+		for _, end := range ann.begun() {
 			end()
 		}
 
@@ -101,7 +122,7 @@ func TestTurns(t *testing.T) {
 			ann.call()
 		}
 		ann.want(share + 3 + share + 1 + many)
-		for _, end := range ann.ends {
+		for _, end := range ann.begun() {
 			end()
 		}
 	})
