@@ -25,36 +25,29 @@ const (
 	endedBit     = 1      // of a key's last byte
 )
 
-// An activeList has the active sessions of one caller, the one written last at the end.
-type activeList struct {
-	order []int64        // ids as numbers; -1 where a session has moved or ended
-	at    map[uint32]int // index in order
+// moved reads a line of active.idx: the id as a number, or its complement for a session that has
+// ended.
+func (x *index) moved(key store.Key, number uint32) {
+	n := int64(number)
+	if key[15]&endedBit != 0 {
+		n = ^n
+	}
+	key = activeKey(key, false)
+	x.active[key] = append(x.active[key], n)
 }
 
-// moved reads a line of active.idx.
-func (x *index) moved(key store.Key, number uint32) {
-	over := key[15]&endedBit != 0
-	key = activeKey(key, false)
-	l := x.active[key]
-	if l == nil {
-		l = &activeList{at: map[uint32]int{}}
-		x.active[key] = l
-	}
-	if i, ok := l.at[number]; ok {
-		l.order[i] = -1
-		delete(l.at, number)
-	}
-	if over {
-		return
-	}
-	if len(l.order) > 2*len(l.at)+1000 {
-		l.order = slices.DeleteFunc(l.order, func(n int64) bool { return n < 0 })
-		for i, n := range l.order {
-			l.at[uint32(n)] = i
+// newest returns the active sessions of a caller's lines, the one written last first.
+func newest(lines []int64) iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		seen := map[uint32]bool{}
+		for _, n := range slices.Backward(lines) {
+			id := uint32(max(n, ^n))
+			if !seen[id] && n >= 0 && !yield(id) {
+				return
+			}
+			seen[id] = true
 		}
 	}
-	l.at[number] = len(l.order)
-	l.order = append(l.order, int64(number))
 }
 
 // indexes makes the indexes of the folder of the servers.
@@ -129,17 +122,15 @@ func (s *Store) Active(ctx context.Context, caller store.Key) iter.Seq2[string, 
 			if err := s.refreshIndex(ctx, x); err != nil {
 				return durable.Explain(err, x.log.path)
 			}
-			if l := x.active[activeKey(caller, false)]; l != nil {
-				list = slices.Clone(l.order)
-			}
+			list = x.active[activeKey(caller, false)] // what it has does not change
 			return nil
 		})
 		if err != nil {
 			yield("", fmt.Errorf("looking for active sessions: %w", err))
 			return
 		}
-		for _, n := range slices.Backward(list) {
-			if n >= 0 && !yield(fmt.Sprintf("%08x", n), nil) {
+		for n := range newest(list) {
+			if !yield(fmt.Sprintf("%08x", n), nil) {
 				return
 			}
 		}
@@ -148,11 +139,9 @@ func (s *Store) Active(ctx context.Context, caller store.Key) iter.Seq2[string, 
 
 // compacted returns lines for the active sessions.
 func (x *index) compacted() (lines []byte) {
-	for key, l := range x.active {
-		for _, n := range l.order {
-			if n >= 0 {
-				lines = append(lines, indexLine(key, uint32(n))...)
-			}
+	for key, list := range x.active {
+		for _, n := range slices.Backward(slices.Collect(newest(list))) {
+			lines = append(lines, indexLine(key, n)...)
 		}
 	}
 	return lines

@@ -44,13 +44,13 @@ type index struct {
 
 	mu     sync.Mutex             // guards the following fields
 	known  map[store.Key][]uint32 // sessions, by their ids as numbers
-	active map[store.Key]*activeList
-	last   []byte // line of active.idx that this process appended
-	noted  int    // lines of active.idx that this process appended
-	lines  int    // of the file
-	size   int    // of the line with sizeKey
-	boot   uint32 // of the line with bootKey
-	recent bool   // a file of this start of the machine was seen
+	active map[store.Key][]int64  // see moved
+	last   []byte                 // line of active.idx that this process appended
+	noted  int                    // lines of active.idx that this process appended
+	lines  int                    // of the file
+	size   int                    // of the line with sizeKey
+	boot   uint32                 // of the line with bootKey
+	recent bool                   // a file of this start of the machine was seen
 }
 
 func indexLine(key store.Key, number uint32) []byte {
@@ -149,7 +149,7 @@ func (s *Store) refreshIndex(ctx context.Context, x *index) error {
 			return err
 		}
 		if first {
-			x.known, x.active, x.lines, x.size, x.boot = map[store.Key][]uint32{}, map[store.Key]*activeList{}, 0, 0, 0
+			x.known, x.active, x.lines, x.size, x.boot = map[store.Key][]uint32{}, map[store.Key][]int64{}, 0, 0, 0
 		}
 		whole := err == nil && x.read(lines)
 		if whole && x.lines <= x.size+x.growth {
