@@ -61,7 +61,9 @@ func (s *simulation) rage(ctx context.Context) error {
 		case k >= 5 && k < 8:
 			err = s.cutPower()
 		case k == 8:
+			s.hiding.Lock() // a link in the place of the folder would rightly be reported
 			s.verify(context.WithoutCancel(ctx), "beside running servers", slices.Clone(underWay)...)
+			s.hiding.Unlock()
 		case k == 9:
 			if err = s.source.kill(); err == nil {
 				_ = wait.For(ctx, time.Duration(s.random.IntN(50))*time.Millisecond)
