@@ -344,19 +344,19 @@ func cell(s string) string {
 	return strings.NewReplacer("\n", " ", "|", `\|`, "<", `\<`).Replace(s)
 }
 
-// annotationsOf tells the annotations of a tool.
+// annotationsOf describes the annotations of a tool.
 func annotationsOf(tool *listedTool) string {
 	var words []string
 	switch a := tool.Annotations; {
 	case a.ReadOnlyHint:
 		words = append(words, "Only reads")
 	case *a.DestructiveHint:
-		words = append(words, "Changes or ends what there is")
+		words = append(words, "Changes or deletes existing data")
 	default:
-		words = append(words, "Adds to what there is")
+		words = append(words, "Adds data")
 	}
 	if a := tool.Annotations; a.IdempotentHint && !a.ReadOnlyHint {
-		words = append(words, "twice is as once")
+		words = append(words, "repeating it has no further effect")
 	}
 	if *tool.Annotations.OpenWorldHint {
 		words = append(words, "reaches beyond the project")
