@@ -27,8 +27,8 @@ import (
 	remotetools "deepwork/transport/tools/remote"
 )
 
-// NewServer opens the project of the options and registers the tools. It returns when the jobs are
-// loaded. An error names the option, folder or file that is wrong. A bad config.yml is not an
+// NewServer opens the project of the options and registers the tools. The jobs are loaded meanwhile;
+// requests that need them wait for that (Server.Loaded). An error names the option, folder or file that is wrong. A bad config.yml is not an
 // error: calls are refused until it is good (seed 000, 001.1). Close releases all resources.
 func NewServer(o Options) (*Server, error) {
 	var opened closers
@@ -136,7 +136,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	opened.add("closing the feed of changes", func(context.Context) error { changes.Close(); return nil })
 	db := sqlite.New(sqlite.Options{Path: folder.Database(), Make: makeState, Logger: logger, Changes: changes})
 	opened.add("closing the database", func(context.Context) error { return db.Close() })
-	jobs, err := catalog.Open(ctx, catalog.Options{Root: root, Additional: additional, Standard: bundled, StandardDir: folder.StandardJobs(), MakeState: makeState, Logger: logger})
+	jobs, err := catalog.Start(catalog.Options{Root: root, Additional: additional, Standard: bundled, StandardDir: folder.StandardJobs(), MakeState: makeState, Logger: logger})
 	if err != nil {
 		return nil, fmt.Errorf("loading the jobs of %s: %w", root, err)
 	}
@@ -169,6 +169,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 			}
 			return jobs.Snapshot()
 		},
+		loaded:           jobs.Loaded(),
 		connect:          func(identity string) tool.WorkflowCaller { return engine.Connect(identity) },
 		connectStateless: func(identity string) tool.WorkflowCaller { return engine.ConnectStateless(identity) },
 		execution:        engine.Execution,
