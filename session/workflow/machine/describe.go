@@ -36,7 +36,7 @@ func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) D
 // stepInfo describes one step (seed 000, 001.3.11 to 001.3.14).
 func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 	info := StepInfo{
-		StepID: st.ID, JobDir: def.Job.Dir, Instructions: text, CommonJobInfo: new(def.Job.CommonInfo),
+		StepID: st.ID, JobDir: def.Job.Dir, Instructions: text, CommonJobInfo: &def.Job.CommonInfo,
 		ExpectedOutputs: make([]ExpectedOutput, len(st.Outputs)),
 		Reviews:         make([]ReviewInfo, len(st.Reviews)),
 		QualityCriteria: []string{},

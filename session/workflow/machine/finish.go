@@ -172,7 +172,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 		skipped = append(skipped, r.RunEach)
 	}
 	done.prove(f.Evidence, skipped)
-	changed := []*StepProgress{done}
+	changed := append(make([]*StepProgress, 0, 1+len(p.Next)), done)
 	if p.Pending == nil {
 		for _, id := range def.Workflow.Entries[p.Index] {
 			if id != p.Step.ID && !n.Progress(id).Done() {
