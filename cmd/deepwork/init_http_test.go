@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"deepwork/session/git"
+	"deepwork/actor/testkit"
 	"deepwork/session/state"
 )
 
@@ -35,12 +35,6 @@ func TestInitWritesTheTokenWhereNobodyElseReadsIt(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			root := t.TempDir()
 			file := filepath.Join(root, ".mcp.json")
-			run := func(args ...string) {
-				t.Helper()
-				if _, err := git.Output(t.Context(), git.Command{Dir: root, Args: args}); err != nil {
-					t.Fatal(err)
-				}
-			}
 			write := func(name, text string) {
 				t.Helper()
 				if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
@@ -48,7 +42,7 @@ func TestInitWritesTheTokenWhereNobodyElseReadsIt(t *testing.T) {
 				}
 			}
 			if tt.repo {
-				run("init", "-q")
+				testkit.Git(t, root, "init", "-q")
 				write(".gitignore", tt.ignored+"\n")
 			}
 			switch {
@@ -61,7 +55,7 @@ func TestInitWritesTheTokenWhereNobodyElseReadsIt(t *testing.T) {
 				write(".mcp.json", tt.there)
 			}
 			if tt.repo && tt.there != "" {
-				run("add", "-f", ".mcp.json")
+				testkit.Git(t, root, "add", "-f", ".mcp.json")
 			}
 			var out, errs strings.Builder
 			a := &app{out: &out, err: &errs, path: root}

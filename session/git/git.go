@@ -34,6 +34,7 @@ type Command struct {
 	GitDir   string   // default: found from Dir
 	WorkTree string   // default: as git finds it
 	Index    string   // an index file other than the worktree's own
+	Objects  string   // default: those of GitDir
 	Env      []string // additional environment
 	Config   []string // additional settings, key=value
 	Args     []string
@@ -50,12 +51,31 @@ var settings = []string{
 	"core.filesRefLockTimeout=5000",
 	"core.packedRefsTimeout=10000",
 	"core.bigFileThreshold=16m", // larger files are streamed, not held in memory
+	"core.splitIndex=false",     // the other part would lie in the git folder of the command
 	"gc.auto=0",
 	"maintenance.auto=false",
 	"commit.gpgSign=false",
 	"submodule.recurse=false",
 	"safe.bareRepository=explicit",
 	"worktree.useRelativePaths=false", // the paths of worktrees are compared, and one of both ends may be moved
+	// Hooks in the config, since git 2.55; git 2.54 has them without this switch.
+	"hook.reference-transaction.enabled=false", "hook.post-checkout.enabled=false", "hook.post-index-change.enabled=false",
+}
+
+// unused overrides settings that would run a program, for commands that need none of the user's
+// either.
+var unused = []string{
+	"core.sshCommand=false", "core.gitProxy=false", "core.askPass=false", "core.editor=false", "core.alternateRefsCommand=false", "core.pager=false",
+	"credential.helper=", "diff.external=false", "gpg.program=false", "log.showSignature=false", "protocol.allow=never", "fetch.bundleURI=",
+}
+
+// plain lists the commands that look at no content of files in a work tree, so that filters and
+// drivers, whose names nobody knows in advance, do not matter to them. They run on the repository
+// itself. All others run apart, also those that write an index: for that, git compares the files that
+// may have changed just after the index was last written.
+var plain = []string{
+	"branch", "cat-file", "check-ignore", "check-ref-format", "commit-tree", "config", "diff-tree", "for-each-ref", "ls-files", "ls-tree", "merge-base",
+	"rev-list", "rev-parse", "show", "show-ref", "symbolic-ref", "update-ref", "worktree",
 }
 
 // Bound lists the variables that make git work on a repository other than that of its working
@@ -123,15 +143,15 @@ var lockHeld = regexp.MustCompile(`(?m)Unable to create '.*\.lock': File exists|
 var halfMade = regexp.MustCompile(`failed to read .*[/\\]worktrees[/\\][^/\\]+[/\\](commondir|gitdir|HEAD)\b`)
 
 // once runs git with all guards.
-func once(ctx context.Context, c Command, guard []string) (process.Result, error) {
+func once(ctx context.Context, c Command, more []string) (process.Result, error) {
 	command := []string{"git", "--no-pager", "--no-optional-locks"}
-	for _, s := range slices.Concat(settings, guard, c.Config) {
+	for _, s := range slices.Concat(settings, more, c.Config) {
 		command = append(command, "-c", s)
 	}
 	env := append(Environ(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none", "GIT_EDITOR=true",
 		"GIT_AUTHOR_NAME=deepwork", "GIT_AUTHOR_EMAIL=deepwork@localhost",
 		"GIT_COMMITTER_NAME=deepwork", "GIT_COMMITTER_EMAIL=deepwork@localhost")
-	for name, value := range map[string]string{"GIT_DIR": c.GitDir, "GIT_WORK_TREE": c.WorkTree, "GIT_INDEX_FILE": c.Index} {
+	for name, value := range map[string]string{"GIT_DIR": c.GitDir, "GIT_WORK_TREE": c.WorkTree, "GIT_INDEX_FILE": c.Index, "GIT_OBJECT_DIRECTORY": c.Objects} {
 		if value != "" {
 			env = append(env, name+"="+value)
 		}

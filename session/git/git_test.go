@@ -24,7 +24,7 @@ func repo(t *testing.T) (dir string, run func(args ...string) string) {
 		must(t, err)
 		return out
 	}
-	run("init", "--quiet", "--initial-branch=main")
+	testkit.Git(t, dir, "init", "--quiet", "--initial-branch=main")
 	for key, value := range map[string]string{"commit.gpgSign": "true", "gpg.program": "false", "user.name": "Someone",
 		"core.fsmonitor": filepath.Join(dir, "no-such-monitor"), "core.hooksPath": filepath.Join(dir, ".git", "hooks")} {
 		run("config", key, value)
@@ -32,6 +32,11 @@ func repo(t *testing.T) (dir string, run func(args ...string) string) {
 	must(t, os.MkdirAll(filepath.Join(dir, ".git", "hooks"), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, ".git", "hooks", "pre-commit"), []byte("#!/bin/sh\nexit 1\n"), 0o755))
 	return dir, run
+}
+
+// commit commits what is staged, as the parts of git commit that are used here do.
+func commit(run func(args ...string) string) {
+	run("update-ref", "refs/heads/main", run("commit-tree", run("write-tree"), "-m", "one"))
 }
 
 // Neither the environment nor the repository's settings and hooks change what git
@@ -48,8 +53,8 @@ func TestRunIsGuarded(t *testing.T) {
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("a\n"), 0o644))
 	run("add", "a")
-	run("commit", "--quiet", "-m", "one")
-	if got := run("log", "-1", "--format=%an %ae %cn"); got != "deepwork deepwork@localhost deepwork" {
+	commit(run)
+	if got := run("show", "--no-patch", "--format=%an %ae %cn"); got != "deepwork deepwork@localhost deepwork" {
 		t.Errorf("the commit is by %s", got)
 	}
 	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("b\n"), 0o644))
@@ -122,9 +127,9 @@ func TestARepositoryRunsNothing(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte("1\n"), 0o644))
 	}
 	run("add", ".")
-	run("commit", "--quiet", "-m", "one")
+	commit(run)
 	must(t, os.Remove(filepath.Join(dir, "a")))
-	run("checkout", "--", "a")
+	run("reset", "--hard")
 	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("2\n"), 0o644))
 	run("status", "--porcelain")
 	run("diff", "--no-textconv", "--no-ext-diff")
@@ -147,7 +152,7 @@ func TestARepositoryRunsNothing(t *testing.T) {
 	}
 	// A bare repository that lies in the folder is none, and one that works elsewhere is refused.
 	bare := filepath.Join(dir, "bare")
-	run("init", "--quiet", "--bare", "bare")
+	testkit.Git(t, dir, "init", "--quiet", "--bare", "bare")
 	if _, err := Output(t.Context(), Command{Dir: bare, Args: []string{"rev-parse", "--git-dir"}}); err == nil {
 		t.Error("a bare repository was taken")
 	}
@@ -173,4 +178,82 @@ func TestLinksInPlaceOfABranchAreRefused(t *testing.T) {
 			t.Errorf("with a link at %q: %v", path, err)
 		}
 	}
+}
+
+// What runs apart from the repository sees its settings, attributes, index and objects as they are,
+// and what the user has for folders of this kind; it leaves nothing behind.
+func TestApartIsLikeTheRepository(t *testing.T) {
+	for _, format := range []string{"sha1", "sha256"} {
+		t.Run(format, func(t *testing.T) {
+			dir, temp, conf := filepath.Join(t.TempDir(), "work"), t.TempDir(), t.TempDir()
+			testkit.Write(t, filepath.Join(dir, "sub", "a.txt"), "a\n")
+			testkit.Git(t, dir, "init", "-q", "-b", "main", "--object-format="+format)
+			t.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(conf, "config"))
+			t.Setenv("TMPDIR", temp)
+			testkit.Git(t, dir, "config", "--global", "includeIf.gitdir:**/work/**.path", "work")
+			testkit.Git(t, dir, "config", "--file", filepath.Join(conf, "work"), "filter.mine.clean", "git config --list -z > "+filepath.ToSlash(filepath.Join(conf, "seen"))+"; cat")
+			settings := map[string]string{`odd.a "b\.c=d].key`: " x\\\"y\"\n#z;\t\r\n end ", "odd.empty": "", "core.autocrlf": "input"}
+			for name, value := range settings {
+				testkit.Git(t, dir, "config", name, value)
+			}
+			testkit.Write(t, filepath.Join(dir, ".git", "config"), read(t, filepath.Join(dir, ".git", "config"))+"[odd]\n\tvalueless\n[lfs]\n\tstorage = ../..\n")
+			testkit.Write(t, filepath.Join(dir, ".git", "info", "attributes"), "* filter=mine\n")
+			testkit.Write(t, filepath.Join(dir, ".git", "info", "exclude"), "*.log\n")
+			testkit.Write(t, filepath.Join(dir, "b.log"), "b\n")
+			testkit.Write(t, filepath.Join(dir, "c.txt"), "c\r\n")
+			at, index := filepath.Join(conf, "link"), ""
+			if err := os.Symlink(filepath.Join(dir, "sub"), at); err != nil {
+				at = filepath.Join(dir, "sub")
+			}
+			status := func(want string) {
+				t.Helper()
+				out, err := Output(t.Context(), Command{Dir: at, Index: index, Args: []string{"status", "--porcelain", "--untracked-files=all"}})
+				if err != nil || out != want {
+					t.Errorf("status is %q, %v, want %q", out, err, want)
+				}
+			}
+			status("?? c.txt\n?? sub/a.txt\n") // no commit yet
+			testkit.Git(t, dir, "add", ".")
+			testkit.Git(t, dir, "commit", "-qm", "one")
+			testkit.Git(t, dir, "sparse-checkout", "set", "--no-cone", "/sub/")
+			testkit.Git(t, dir, "update-index", "--split-index")
+			testkit.Write(t, filepath.Join(dir, "sub", "a.txt"), "A\n")
+			status(" M sub/a.txt\n")
+			index = filepath.Join(conf, "index")
+			testkit.Write(t, index, read(t, filepath.Join(dir, ".git", "index")))
+			status(" M sub/a.txt\n")
+			index = ""
+			seen := Fields(read(t, filepath.Join(conf, "seen")))
+			settings["lfs.storage"] = filepath.Join(filepath.FromSlash(testkit.Git(t, dir, "rev-parse", "--absolute-git-dir")), "lfs")
+			for name, value := range settings {
+				if !slices.Contains(seen, name+"\n"+value) {
+					t.Errorf("%s is not %q in %q", name, value, seen)
+				}
+			}
+			if !slices.Contains(seen, "odd.valueless") {
+				t.Errorf("odd.valueless is missing in %q", seen)
+			}
+			must(t, os.Remove(filepath.Join(dir, ".git", "index"))) // as in a new worktree
+			if _, err := Output(t.Context(), Command{Dir: dir, Args: []string{"reset", "--hard", "--quiet"}}); err != nil {
+				t.Error(err)
+			}
+			status("")
+			if _, err := os.Stat(filepath.Join(dir, "c.txt")); err == nil {
+				t.Error("a reset made a file that a sparse checkout leaves out")
+			}
+			if text := testkit.Git(t, dir, "status", "--porcelain"); text != "" {
+				t.Errorf("after a reset: %s", text)
+			}
+			if list, err := os.ReadDir(temp); err != nil || len(list) != 0 {
+				t.Errorf("left behind: %v, %v", list, err)
+			}
+		})
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	must(t, err)
+	return string(data)
 }

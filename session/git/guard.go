@@ -3,7 +3,6 @@ package git
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,29 +14,19 @@ import (
 	"deepwork/actor/process"
 )
 
-// runs matches the settings with which a repository's own config makes git start a program or use
-// the network. Whoever prepared the repository wrote them; those of the user's and the system's
-// config remain in force, so that LFS works.
-var runs = regexp.MustCompile(`^(filter\..*\.(clean|smudge|process|required)|merge\..*\.driver|diff\..*\.(command|textconv)|diff\.external|` +
-	`core\.(sshcommand|askpass|editor|pager|gitproxy|alternaterefscommand|attributesfile)|credential\..*|gpg\..*|sequence\.editor|` +
-	`hook\..*|uploadpack\..*|remote\..*\.(uploadpack|receivepack|vcs|proxy|promisor)|protocol\..*|http\..*|url\..*|init\.templatedir|extensions\.partialclone)$`)
+// runs matches the settings with which a repository's own config makes git, or a filter of the user's
+// such as LFS, start a program or use the network. Whoever prepared the repository wrote them.
+var runs = regexp.MustCompile(`^(filter\..*|merge\..*\.driver|diff\..*\.(command|textconv)|diff\.external|` +
+	`core\.(fsmonitor|hookspath|sshcommand|askpass|editor|pager|gitproxy|alternaterefscommand|attributesfile)|credential\..*|gpg\..*|sequence\.editor|` +
+	`hook\..*|uploadpack\..*|remote\..*\.(uploadpack|receivepack|vcs|proxy|promisor)|protocol\..*|http\..*|url\..*|init\.templatedir|` +
+	`lfs\.(customtransfer|extension)\..*|lfs\.(.*\.)?standalonetransferagent)$`)
 
-// neutral returns the value that overrides a setting that the user has not set.
-func neutral(key string) string {
-	switch {
-	case strings.HasSuffix(key, ".required"), strings.HasSuffix(key, ".promisor"):
-		return "false"
-	case strings.HasSuffix(key, ".driver"):
-		return "false" // the program false: each merge is a conflict
-	case strings.HasPrefix(key, "protocol."):
-		return "never"
-	case key == "diff.external", strings.HasSuffix(key, ".command"):
-		return "true"
-	case strings.HasSuffix(key, ".textconv"):
-		return "cat"
-	}
-	return ""
-}
+// bound matches the settings that depend on where the git folder is.
+var bound = regexp.MustCompile(`^(core\.(worktree|bare)|include\.path|includeif\..*|extensions\.(worktreeconfig|refstorage|partialclone))$`)
+
+// content matches the settings of the user that concern the content of files. Those that are
+// included for some folders only would not be found from another git folder.
+var content = regexp.MustCompile(`^(core|filter)\.`)
 
 // configTimeout bounds reading a repository's config, which is the first that is done with it: git
 // waits forever for a pipe in the place of a file.
@@ -49,10 +38,12 @@ var guards struct {
 	of map[string]*guard
 }
 
-// A guard overrides settings of the repository that a folder is in.
+// A guard is the inspected config of the repository that a folder is in.
 type guard struct {
-	settings []string // key=value
-	files    []stamp  // the files that were read; nil means that changes cannot be detected
+	config string   // its settings without those that run something
+	lfs    string   // where LFS has its files: a path that may be relative to the git folder
+	hooks  []string // key=value, which disable the hooks in it
+	files  []stamp  // the files that were read; nil means that changes cannot be detected
 }
 
 type stamp struct {
@@ -68,15 +59,15 @@ func stampOf(path string) stamp {
 	return stamp{path: path}
 }
 
-// guarded returns the settings that prevent the config of a command's repository from starting
-// programs. It runs git once per folder and state of the config.
-func guarded(ctx context.Context, c Command) ([]string, error) {
+// guarded inspects the config of a command's repository. It runs git once per folder and state of the
+// config.
+func guarded(ctx context.Context, c Command) (*guard, error) {
 	key := c.Dir + "\x00" + c.GitDir
 	guards.Lock()
 	g := guards.of[key]
 	guards.Unlock()
 	if g != nil && g.files != nil && !slices.ContainsFunc(g.files, func(s stamp) bool { return stampOf(s.path) != s }) {
-		return g.settings, nil
+		return g, nil
 	}
 	began := time.Now()
 	list := c
@@ -90,46 +81,42 @@ func guarded(ctx context.Context, c Command) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	g = &guard{}
-	users, own := map[string]string{}, map[string]bool{}
+	g = &guard{lfs: "lfs"}
+	var config strings.Builder
 	files := map[string]bool{}
-	found, includes, elsewhere := false, false, false
+	found, includes := false, false
 	for fields := Fields(string(r.Stdout)); len(fields) >= 3; fields = fields[3:] {
-		name, value, _ := strings.Cut(fields[2], "\n")
+		name, value, valued := strings.Cut(fields[2], "\n")
 		if file, is := strings.CutPrefix(fields[1], "file:"); is {
 			if !filepath.IsAbs(file) {
 				file = filepath.Join(c.Dir, file)
 			}
 			files[file] = true
 		}
-		switch fields[0] {
-		case "local", "worktree":
+		own := fields[0] != "system" && fields[0] != "global" && fields[0] != "command"
+		if own {
 			found = true
-			own[name] = own[name] || runs.MatchString(name)
-			elsewhere = elsewhere || name == "core.worktree"
 			includes = includes || strings.HasPrefix(name, "include") || name == "extensions.worktreeconfig" // which may come into being
+		}
+		if hook, is := strings.CutPrefix(name, "hook."); is && own {
+			if strings.Contains(name, "=") { // -c would take it for another setting
+				return nil, &Error{Command: "config", Err: fmt.Errorf("the config of the repository at %s has the setting %q, which cannot be switched off because of the = in it: remove or rename it", c.Dir, name)}
+			}
+			if end := strings.LastIndex(hook, "."); end >= 0 {
+				g.hooks = append(g.hooks, "hook."+hook[:end]+".enabled=false")
+			}
+		}
+		switch {
+		case name == "lfs.storage":
+			if !own || filepath.IsLocal(value) {
+				g.lfs = value
+			}
+		case bound.MatchString(name), own && runs.MatchString(name), !own && (fields[0] == "command" || !content.MatchString(name)):
 		default:
-			users[name] = value
+			setting(&config, name, value, valued)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(own)) {
-		if !own[name] {
-			continue
-		}
-		if strings.Contains(name, "=") { // -c would take it for another setting
-			return nil, &Error{Command: "config", Err: fmt.Errorf("the config of the repository at %s has the setting %q, which cannot be switched off because of the = in it: remove or rename it", c.Dir, name)}
-		}
-		value, is := users[name]
-		if !is {
-			value = neutral(name)
-		}
-		g.settings = append(g.settings, name+"="+value)
-	}
-	if elsewhere && c.GitDir == "" {
-		if err := worksIn(ctx, c, g.settings); err != nil {
-			return nil, err
-		}
-	}
+	g.config = config.String()
 	if found && !includes {
 		g.files = []stamp{}
 		at := filepath.Join(c.Dir, ".git")
@@ -151,33 +138,24 @@ func guarded(ctx context.Context, c Command) ([]string, error) {
 		guards.of = make(map[string]*guard)
 	}
 	guards.of[key] = g
-	return g.settings, nil
-}
-
-// worksIn refuses a repository whose config makes git work in another folder.
-func worksIn(ctx context.Context, c Command, settings []string) error {
-	c.Args, c.Stdin, c.Limit = []string{"rev-parse", "--show-toplevel"}, nil, 0
-	r, err := once(ctx, c, settings)
-	if err != nil {
-		return err
-	}
-	top, dir := strings.TrimRight(string(r.Stdout), "\r\n"), c.Dir
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
-	}
-	if rel, err := filepath.Rel(filepath.FromSlash(top), dir); err != nil || !filepath.IsLocal(rel) {
-		return &Error{Command: "config", Err: fmt.Errorf("core.worktree of the repository at %s names the folder %s, which is not around it: remove that setting", c.Dir, top)}
-	}
-	return nil
+	return g, nil
 }
 
 // Once is like Run but does not wait for locks.
 func Once(ctx context.Context, c Command) (process.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	guard, err := guarded(ctx, c)
+	g, err := guarded(ctx, c)
 	if err != nil {
 		return process.Result{}, err
 	}
-	return once(ctx, c, guard)
+	if slices.Contains(plain, c.Args[0]) || c.Args[0] == "hash-object" && slices.Contains(c.Args, "--no-filters") {
+		return once(ctx, c, slices.Concat(unused, g.hooks))
+	}
+	own, done, err := apart(ctx, c, g)
+	if err != nil {
+		return process.Result{}, err
+	}
+	defer done()
+	return once(ctx, own, nil)
 }

@@ -1,10 +1,12 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -109,19 +111,35 @@ func (e *Engine) branch(ctx context.Context, b *machine.NewSession) (undo func()
 		if dir = filepath.FromSlash(strings.TrimRight(dir, "\r")); !filepath.IsAbs(dir) {
 			dir = filepath.Join(e.Root, dir)
 		}
-		if err := git.CheckBranch(dir, free, "logs/HEAD", "index"); err != nil {
+		if err := git.CheckBranch(dir, free, "logs/HEAD"); err != nil {
 			return none, gitFailed(free, err)
 		}
 	}
 	b.BranchName, b.Branch = free, machine.BranchCreated
-	made, undone := []string{"branch", "--no-track", "--", free}, [][]string{{"branch", "-D", "--", free}}
+	made, undone := [][]string{{"branch", "--no-track", "--", free}}, [][]string{{"branch", "-D", "--", free}}
 	if mode == config.BranchCheckout {
+		// As git checkout -b does: the new branch has the commit that is checked out, so no file changes.
 		b.Branch = machine.BranchCheckedOut
-		made = []string{"checkout", "--quiet", "--no-track", "-b", free}
-		undone = [][]string{{"checkout", "--quiet", "-"}, undone[0]}
+		ref, commit, err := e.head(ctx)
+		if err != nil {
+			return none, gitFailed(free, err)
+		}
+		on := cmp.Or(strings.TrimPrefix(ref, "refs/heads/"), commit)
+		to, back := "checkout: moving from "+on+" to "+free, "checkout: moving from "+free+" to "+on
+		if commit == "" { // neither branch has a commit
+			made, undone = nil, nil
+		}
+		made = append(made, []string{"symbolic-ref", "-m", to, "HEAD", "refs/heads/" + free})
+		if ref == "" {
+			undone = slices.Insert(undone, 0, []string{"update-ref", "--no-deref", "-m", back, "HEAD", commit})
+		} else {
+			undone = slices.Insert(undone, 0, []string{"symbolic-ref", "-m", back, "HEAD", ref})
+		}
 	}
-	if _, err := e.runGit(ctx, made...); err != nil {
-		return none, gitFailed(free, err)
+	for _, args := range made {
+		if _, err := e.runGit(ctx, args...); err != nil {
+			return none, gitFailed(free, err)
+		}
 	}
 	return func() {
 		e.git.Lock()
@@ -133,6 +151,18 @@ func (e *Engine) branch(ctx context.Context, b *machine.NewSession) (undo func()
 			}
 		}
 	}, nil
+}
+
+// head returns the ref of the branch that is checked out, or "" if none is, and the commit, or "" if
+// there is none yet.
+func (e *Engine) head(ctx context.Context) (ref, commit string, err error) {
+	if commit, err = e.runGit(ctx, "rev-parse", "--verify", "--quiet", "HEAD"); err != nil && git.ExitCode(err) != 1 {
+		return "", "", err
+	}
+	if ref, err = e.runGit(ctx, "symbolic-ref", "--quiet", "HEAD"); git.ExitCode(err) == 1 && commit != "" {
+		err = nil
+	}
+	return ref, commit, err
 }
 
 // branchNotice says that git.branch is not in force for want of the user's approval, or returns "".

@@ -112,6 +112,9 @@ func TestGitBranchModes(t *testing.T) {
 	if head := p.git("symbolic-ref", "--short", "HEAD"); head != "deepwork/alpha-main-i-4" {
 		t.Errorf("on %s", head)
 	}
+	if before := p.git("rev-parse", "--abbrev-ref", "@{-1}"); before != "main" {
+		t.Errorf("git checkout - goes to %s", before)
+	}
 
 	// A session that cannot be recorded leaves no branch behind.
 	if os.Getuid() == 0 {

@@ -32,14 +32,14 @@ func (k *Keeper) copyAll(ctx context.Context, e *record) error {
 	if len(e.Copy) == 0 {
 		return nil
 	}
-	top, err := git.Line(ctx, git.Command{Dir: e.Repo, Args: []string{"rev-parse", "--show-toplevel"}})
+	top, err := git.TopLevel(ctx, e.Repo)
 	if git.ExitCode(err) > 0 {
 		k.log.Warn("a bare repository has no files to copy", "repo", e.Name, "copy", e.Copy)
 		return nil
 	} else if err != nil {
 		return err
 	}
-	c := &copier{k: k, name: e.Name, real: canonical(filepath.FromSlash(top))}
+	c := &copier{k: k, name: e.Name, real: canonical(top)}
 	if c.prefix, err = filepath.Rel(c.real, canonical(e.Repo)); err != nil {
 		return fmt.Errorf("copying files: %w", err)
 	}

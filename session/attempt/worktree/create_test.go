@@ -319,17 +319,19 @@ func TestManyAttemptsOnOneRepository(t *testing.T) {
 
 func TestLocksOfOtherGitsAreWaitedFor(t *testing.T) {
 	repo := newRepo(t)
+	gitIn(t, repo, "branch", "gone")
 	lock := filepath.Join(repo, ".git", "packed-refs.lock")
 	write(t, repo, ".git/packed-refs.lock", "")
-	pack := git.Command{Dir: repo, Config: []string{"core.packedRefsTimeout=10"}, Args: []string{"pack-refs", "--all"}}
+	deletion := git.Command{Dir: repo, Config: []string{"core.packedRefsTimeout=10"}, Args: []string{"update-ref", "-d", "refs/heads/gone"}}
 	released := time.AfterFunc(100*time.Millisecond, func() { os.Remove(lock) })
-	if _, err := git.Output(t.Context(), pack); err != nil || released.Stop() {
+	if _, err := git.Output(t.Context(), deletion); err != nil || released.Stop() {
 		t.Errorf("it did not wait: %v", err)
 	}
+	gitIn(t, repo, "branch", "gone")
 	write(t, repo, ".git/packed-refs.lock", "")
 	ctx, cancel := contextThatEnds(t, 100*time.Millisecond)
 	defer cancel()
-	if _, err := git.Output(ctx, pack); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := git.Output(ctx, deletion); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("who is cancelled waits on: %v", err)
 	}
 }
