@@ -225,21 +225,6 @@ func TestReadyWithTheConfig(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	write(t, root, map[string]string{".deepwork/config.yml": "http: {}\n"})
-	<-s.Loaded()
-	if r := send(t, c, "GET", at(h, "/readyz"), ""); r.status != 200 {
-		t.Errorf("%+v", r)
-	}
-}
-
-func TestReadyWhenTheJobsAreLoaded(t *testing.T) {
-	loaded := make(chan struct{})
-	s, _ := fakeServer(t, nil, func(e *engines) { e.loaded = loaded })
-	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	if r := send(t, c, "GET", at(h, "/readyz"), ""); r.status != 503 || !strings.Contains(r.body, "loaded") {
-		t.Errorf("%+v", r)
-	}
-	close(loaded)
 	if r := send(t, c, "GET", at(h, "/readyz"), ""); r.status != 200 {
 		t.Errorf("%+v", r)
 	}

@@ -27,8 +27,8 @@ import (
 	remotetools "deepwork/transport/tools/remote"
 )
 
-// NewServer opens the project of the options and registers the tools. The jobs are loaded meanwhile;
-// requests that need them wait for that (Server.Loaded). An error names the option, folder or file that is wrong. A bad config.yml is not an
+// NewServer opens the project of the options and registers the tools. It returns when the jobs are
+// loaded. An error names the option, folder or file that is wrong. A bad config.yml is not an
 // error: calls are refused until it is good (seed 000, 001.1). Close releases all resources.
 func NewServer(o Options) (*Server, error) {
 	var opened closers
@@ -169,7 +169,6 @@ func openServer(o Options, opened *closers) (*Server, error) {
 			}
 			return jobs.Snapshot()
 		},
-		loaded:           jobs.Loaded(),
 		connect:          func(identity string) tool.WorkflowCaller { return engine.Connect(identity) },
 		connectStateless: func(identity string) tool.WorkflowCaller { return engine.ConnectStateless(identity) },
 		execution:        engine.Execution,
@@ -202,6 +201,9 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		go func() { defer close(ended); s.library.follow(following, jobs.Changes(following)) }()
 		opened.add("the list of prompts did not stop", func(context.Context) error { stop(); <-ended; return nil })
 	}
+	// The jobs have been loaded beside all this. The answer to initialize lists them, and a client that
+	// is connected before would be notified of each as if it were new.
+	<-jobs.Loaded()
 	s.close = opened.close
 	return s, nil
 }

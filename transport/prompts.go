@@ -41,8 +41,7 @@ type library struct {
 	resources map[string]mcp.Resource
 }
 
-// newLibrary registers nothing of the jobs yet: requests and follow do. Sessions are found by their
-// URI alone.
+// newLibrary registers what there is; sessions are found by their URI alone.
 func newLibrary(e engines, server *mcp.Server) *library {
 	l := &library{server: server, jobs: e.jobs, session: e.session, prompts: map[string]mcp.Prompt{}, resources: map[string]mcp.Resource{}}
 	if l.session != nil {
@@ -51,6 +50,7 @@ func newLibrary(e engines, server *mcp.Server) *library {
 			Description: "How far a session is: its steps, outputs, reviews and their verdicts",
 		}, l.readSession)
 	}
+	l.refresh(context.Background())
 	return l
 }
 

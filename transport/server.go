@@ -34,7 +34,6 @@ const ServerName = "deepwork"
 type engines struct {
 	check    func(context.Context) (*config.Config, error) // loads the config, before each call
 	jobs     func(context.Context) *catalog.Snapshot       // for the instructions
-	loaded   <-chan struct{}                               // closed when jobs need not wait; nil means at once
 	close    func(context.Context) error                   // called after the connections are closed
 	stopping func()                                        // called before the connections are closed for the last time
 	settle   func(context.Context)                         // waits briefly until the board has the transition of a call
@@ -73,11 +72,6 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 	}
 	if e.local == (session.Caller{}) {
 		e.local = session.LocalCaller("")
-	}
-	if e.loaded == nil {
-		at := make(chan struct{})
-		close(at)
-		e.loaded = at
 	}
 	s := &Server{engines: e, logger: logger}
 	s.conns.init(e.connect, e.connectStateless, func() time.Duration { return s.lastHTTP().IdleTimeout })
@@ -124,9 +118,6 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 // for tests.
 func (s *Server) MCP() *mcp.Server { return s.mcp }
 
-// Loaded returns a channel that is closed when the jobs have been loaded.
-func (s *Server) Loaded() <-chan struct{} { return s.loaded }
-
 // Close ends every connection, cancelling calls in flight, then the engines and the catalogs, and
 // waits until all have ended or ctx ends. The error names what did not stop.
 func (s *Server) Close(ctx context.Context) error {
@@ -151,7 +142,7 @@ func (s *Server) Listen(ctx context.Context, o web.Options) (*web.Server, error)
 		metrics = append(metrics, s.remote.Collectors()...)
 	}
 	return web.Listen(ctx, web.Backend{
-		MCP: s.mcp, Logger: s.logger, Local: s.local, Token: s.token, Settings: s.settings, LastSettings: s.lastHTTP, Check: s.ready, Loaded: s.loaded,
+		MCP: s.mcp, Logger: s.logger, Local: s.local, Token: s.token, Settings: s.settings, LastSettings: s.lastHTTP, Check: s.ready,
 		Sessions: &s.conns, InFlight: &s.tools.InFlight, Stopping: s.willStop, Metrics: metrics,
 	}, o)
 }

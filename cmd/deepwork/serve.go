@@ -176,10 +176,7 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 		return fmt.Errorf("starting the server: %w", err)
 	}
 	if os.Getenv("GOGC") == "" {
-		go func() {
-			<-server.Loaded()
-			debug.SetGCPercent(gcPercentServing)
-		}()
+		debug.SetGCPercent(gcPercentServing)
 	}
 	run, err := a.over(ctx, server, f, logger)
 	if err != nil && ctx.Err() != nil {

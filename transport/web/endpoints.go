@@ -58,7 +58,7 @@ func (h *Server) metrics() http.Handler {
 }
 
 // readyz reports whether calls are accepted: not while the server stops, while the config was never
-// good, while the jobs are loaded for the first time, or while a fault of the token file keeps all its callers out.
+// good, or while a fault of the token file keeps all its callers out.
 func (h *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if h.stopping.Load() {
 		http.Error(w, "stopping", http.StatusServiceUnavailable)
@@ -67,12 +67,6 @@ func (h *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if h.Check(r.Context()) != nil {
 		// Details are in the log and in the replies to calls, since anybody can read this.
 		http.Error(w, "the configuration is not valid", http.StatusServiceUnavailable)
-		return
-	}
-	select {
-	case <-h.Loaded:
-	default:
-		http.Error(w, "the jobs are being loaded", http.StatusServiceUnavailable)
 		return
 	}
 	if file := h.access.file; file != nil {

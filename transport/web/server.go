@@ -88,7 +88,6 @@ type Backend struct {
 	Settings     func(context.Context) config.HTTP
 	LastSettings func() config.HTTP
 	Check        func(context.Context) error // returns why calls are refused, or nil
-	Loaded       <-chan struct{}             // closed when the jobs have been loaded
 	Sessions     Sessions
 	InFlight     *tool.InFlight
 	Stopping     func() // called before connections are closed because the server ends
