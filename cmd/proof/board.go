@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
+	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,19 +41,41 @@ func (s *simulation) query(ctx context.Context, query string, each func(), into 
 	return rows.Err()
 }
 
-// settleBoard waits until every execution has ended.
+// settleBoard waits until every execution has ended, and until no worktree is half-done: the last
+// server finishes those of others beside its calls, and verify reports what is left.
 func (s *simulation) settleBoard(ctx context.Context) error {
 	for until := time.Now().Add(settleTime); ; _ = wait.For(ctx, 50*time.Millisecond) {
 		open, attempt := "", ""
 		err := s.query(ctx, "SELECT id, state FROM attempts WHERE state IN ('waiting', 'starting', 'running')", func() {}, &attempt, &open)
-		if err != nil || open == "" {
+		if err != nil {
 			return err
 		}
-		if time.Now().After(until) {
+		late := time.Now().After(until)
+		if open == "" {
+			if half, err := s.halfDone(); err != nil || !half || late {
+				return err
+			}
+			continue
+		}
+		if late {
 			s.history.fault("an attempt that does not end", "attempt %s is %s", attempt, open)
 			return nil
 		}
 	}
+}
+
+// halfDone reports whether the creation or removal of an attempt's worktrees has not ended.
+func (s *simulation) halfDone() (bool, error) {
+	journals, err := filepath.Glob(filepath.Join(stateOf(s.root).Worktrees(), ".journal", "*.json"))
+	for _, path := range journals {
+		text, rerr := os.ReadFile(path)
+		if rerr == nil && !bytes.Contains(text, []byte(`"phase": "made"`)) {
+			return true, nil
+		} else if rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+			return false, rerr
+		}
+	}
+	return false, err
 }
 
 func (s *simulation) boardFile() string { return stateOf(s.root).Database() }

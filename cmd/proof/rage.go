@@ -143,7 +143,7 @@ func (s *simulation) cutPower() error {
 }
 
 // settleTime is how long the last server has for leftovers of others.
-const settleTime = 30 * time.Second
+const settleTime = time.Minute
 
 // end stops all servers, reads each session with a last one, lets it finish what others left of
 // executions and of the board, and judges what is on disk.

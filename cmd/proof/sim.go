@@ -53,8 +53,9 @@ type simulation struct {
 	executions                int // received by the source
 }
 
-// simulate runs a simulation in an empty folder. It blocks for slightly longer than length. Faults
-// found are in the history; the error is one of the simulation itself.
+// simulate runs a simulation in an empty folder. It blocks for slightly longer than
+// length, and until something was done. Faults found are in the history; the error is one of the
+// simulation itself.
 func simulate(ctx context.Context, dir string, seed uint64, length time.Duration, clients int) (*simulation, error) {
 	s := &simulation{world: newWorld(filepath.Join(dir, "project"), dir, seed), length: length, clients: clients,
 		random: rand.New(rand.NewPCG(seed, 0)), sourceAddress: "127.0.0.1:0",
@@ -137,9 +138,17 @@ func (s *simulation) live(ctx context.Context) error {
 	if err := s.startAll(ctx); err != nil {
 		return err
 	}
-	working, done := context.WithTimeout(ctx, s.length)
+	working, done := context.WithCancel(ctx)
 	defer done()
 	var clients sync.WaitGroup
+	clients.Go(func() {
+		defer done()
+		_ = wait.For(working, s.length)
+		// On a busy machine, servers may be killed before they have answered anything.
+		for until := time.Now().Add(settleTime); working.Err() == nil && len(s.history.known(false)) == 0 && time.Now().Before(until); {
+			_ = wait.For(working, 50*time.Millisecond)
+		}
+	})
 	// Each client acts until the time is over, with pauses of up to so many milliseconds.
 	work := func(a *agent, act func(context.Context), rest int) {
 		clients.Go(func() {
